@@ -13,6 +13,9 @@ install(FILES deploy/systemd/calibd.toml DESTINATION /etc/calibd
 install(FILES deploy/prometheus/calibd_alerts.yml DESTINATION ${CMAKE_INSTALL_DATADIR}/calibd
         COMPONENT server)
 
+install(FILES ${CMAKE_BINARY_DIR}/openapi.json DESTINATION ${CMAKE_INSTALL_DATADIR}/calibd
+        COMPONENT server)
+
 install(TARGETS calibctl RUNTIME COMPONENT cli)
 
 # The C++ SDK: find_package(calibd), target calibd::client.

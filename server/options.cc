@@ -20,6 +20,7 @@
 #include "absl/strings/str_replace.h"
 #include "server/errors.h"
 #include "server/http/http_hosts.h"
+#include "server/http/open_api.h"
 #include "server/listen_address.h"
 #include "server/state/disk_use.h"
 #include "server/version.h"
@@ -94,7 +95,7 @@ void AddDisk(CLI::App& app, const std::string& flag, std::int64_t& value, std::s
 void AddProcessOptions(CLI::App& app, Options& options) {
   AddOption(app, "listen", options.listen, "Address and port of the gRPC services; port 0: any");
   AddOption(app, "http-listen", options.http_listen,
-            "Address and port of /metrics, /healthz and /readyz; port 0: any");
+            "Address and port of /metrics, /healthz, /readyz and the API in JSON; port 0: any");
   AddOption(
       app, "http-hosts", options.http_hosts,
       "Names by which HTTP clients reach this server, separated by commas. A request is refused "
@@ -352,6 +353,8 @@ std::variant<Invocation, Exit> ParseOptions(int argc, const char* const* argv) {
       "Check the health of the calibd that listens on --listen on this machine; exit 0 or 1");
   healthcheck->fallthrough();
   healthcheck->footer("Exit codes: 0 healthy, 1 not healthy, 2 for wrong usage.");
+  CLI::App* openapi =
+      app.add_subcommand("openapi", "Print the OpenAPI description of the HTTP API and exit");
   app.require_subcommand(0, 1);
   try {
     CheckValuesAreGiven(argc, argv);
@@ -369,6 +372,10 @@ std::variant<Invocation, Exit> ParseOptions(int argc, const char* const* argv) {
     if (invocation.command == Command::kServe) {
       CheckAddressesDiffer(options);
       CheckShares(app, options);
+    }
+    if (openapi->parsed()) {
+      std::cout << OpenApiText();
+      return Exit{0};
     }
     if (check_config) {
       std::cout << "the settings are valid\n";

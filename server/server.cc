@@ -26,10 +26,10 @@
 #include "server/ingest/recovery.h"
 #include "server/ingest/snapshots.h"
 #include "server/net/byte_budget.h"
+#include "server/net/call_memory.h"
 #include "server/net/relay_statistics.h"
 #include "server/observability/metrics.h"
 #include "server/observability/rpc_statistics.h"
-#include "server/rpc/call_memory.h"
 #include "server/rpc/grpc_endpoint.h"
 #include "server/rpc/registered_methods.h"
 #include "server/rpc/rpc_interceptor.h"
@@ -276,11 +276,16 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, Ev
   CALIBD_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, LocalStore::Open(options.data_dir));
   auto parts = std::make_unique<Parts>(options, std::move(store), std::move(events));
   CALIBD_ASSIGN_OR_RETURN(
-      parts->http, HttpEndpoint::Start(
-                       options.http_listen, static_cast<std::size_t>(options.max_http_connections),
-                       {.metrics = [&metrics = parts->metrics] { return metrics.Text(); },
-                        .health = parts->health,
-                        .hosts = std::move(hosts)}));
+      parts->http,
+      HttpEndpoint::Start(
+          options.http_listen, static_cast<std::size_t>(options.max_http_connections),
+          {.metrics = [&metrics = parts->metrics] { return metrics.Text(); },
+           .health = parts->health,
+           .hosts = std::move(hosts)},
+          {.api = parts->api,
+           .memory = parts->response_memory,
+           .max_body_bytes = static_cast<std::size_t>(options.max_message_bytes),
+           .max_event_streams = static_cast<std::size_t>(options.max_http_connections) / 4}));
   CALIBD_ASSIGN_OR_RETURN(
       parts->grpc,
       GrpcEndpoint::Start(options,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <boost/beast/core/string.hpp>
 #include <boost/beast/http/error.hpp>
 #include <boost/beast/http/field.hpp>
 #include <boost/beast/http/status.hpp>
@@ -11,6 +12,7 @@
 #include <utility>
 
 #include "server/http/http_hosts.h"
+#include "server/http/open_api.h"
 
 namespace calibd::server {
 namespace {
@@ -18,21 +20,11 @@ namespace {
 namespace beast = boost::beast;
 namespace http = boost::beast::http;
 
-HttpResponse MakeResponse(http::status status, std::string body,
-                          const char* type = "text/plain; charset=utf-8") {
-  HttpResponse response(status, 11);
-  response.set(http::field::content_type, type);
-  response.set(http::field::cache_control, "no-store");
-  response.set("X-Content-Type-Options", "nosniff");
-  response.body() = std::move(body);
-  return response;
-}
-
 HttpResponse AnswerReady(const HttpHandlers& handlers) {
   const std::string reason = handlers.health.Unready();
   return reason.empty()
-             ? MakeResponse(http::status::ok, "ready\n")
-             : MakeResponse(http::status::service_unavailable, "not ready: " + reason + "\n");
+             ? MakeHttpResponse(http::status::ok, "ready\n")
+             : MakeHttpResponse(http::status::service_unavailable, "not ready: " + reason + "\n");
 }
 
 // The answer to GET of a path.
@@ -43,17 +35,22 @@ struct Route {
   bool health_check = false;
 };
 
-constexpr std::array<Route, 3> kRoutes{{
+constexpr std::array<Route, 4> kRoutes{{
     {.path = "/metrics",
      .answer =
          [](const HttpHandlers& handlers) {
-           return MakeResponse(http::status::ok, handlers.metrics(),
-                               "text/plain; version=0.0.4; charset=utf-8");
+           return MakeHttpResponse(http::status::ok, handlers.metrics(),
+                                   "text/plain; version=0.0.4; charset=utf-8");
          }},
     {.path = "/healthz",
-     .answer = [](const HttpHandlers&) { return MakeResponse(http::status::ok, "ok\n"); },
+     .answer = [](const HttpHandlers&) { return MakeHttpResponse(http::status::ok, "ok\n"); },
      .health_check = true},
     {.path = "/readyz", .answer = AnswerReady, .health_check = true},
+    {.path = kOpenApiPath,
+     .answer =
+         [](const HttpHandlers&) {
+           return MakeHttpResponse(http::status::ok, OpenApiText(), "application/json");
+         }},
 }};
 
 // The route of a request; null if its path is unknown.
@@ -66,37 +63,96 @@ const Route* FindRoute(const HttpRequest& request) {
   return route == kRoutes.end() ? nullptr : route;
 }
 
-// Returns the refusal of a request because of its Host header, if it must be refused.
 std::optional<HttpResponse> CheckHost(const HttpRequest& request,
                                       const std::vector<std::string>& names) {
   const auto hosts = request.equal_range(http::field::host);
   if (hosts.first == hosts.second) {
     // HTTP/1.0 does not have this header, and browsers do not use HTTP/1.0.
-    return request.version() < 11 ? std::nullopt
-                                  : std::optional(MakeResponse(http::status::bad_request,
-                                                               "HTTP/1.1 needs a Host header\n"));
+    return request.version() < 11
+               ? std::nullopt
+               : std::optional(
+                     MakeHttpResponse(http::status::bad_request, "HTTP/1.1 needs a Host header\n"));
   }
   if (std::next(hosts.first) != hosts.second) {
-    return MakeResponse(http::status::bad_request, "more than one Host header\n");
+    return MakeHttpResponse(http::status::bad_request, "more than one Host header\n");
   }
   const beast::string_view host = hosts.first->value();
   if (!IsAllowedHost({host.data(), host.size()}, names)) {
-    return MakeResponse(http::status::forbidden,
-                        "the Host header is neither an IP address nor localhost nor a name that "
-                        "calibd --http-hosts lists\n");
+    return MakeHttpResponse(
+        http::status::forbidden,
+        "the Host header is neither an IP address nor localhost nor a name that "
+        "calibd --http-hosts lists\n");
   }
   return std::nullopt;
 }
 
+HttpResponse RefuseRestricted() {
+  HttpResponse response =
+      MakeHttpResponse(http::status::service_unavailable,
+                       "too many connections (calibd --max-http-connections): try again later\n");
+  response.set(http::field::retry_after, "1");
+  return response;
+}
+
+// True if no page of another origin sent the request. Browsers send the origin with every POST.
+bool IsSameOrigin(const HttpRequest& request) {
+  const auto origin = request.find(http::field::origin);
+  if (origin == request.end()) return true;
+  const beast::string_view host = request[http::field::host];
+  return origin->value() == "http://" + std::string(host) ||
+         origin->value() == "https://" + std::string(host);
+}
+
+bool IsJson(const HttpRequest& request) {
+  beast::string_view type = request[http::field::content_type];
+  type = type.substr(0, type.find(';'));
+  while (!type.empty() && type.back() == ' ') type.remove_suffix(1);
+  return beast::iequals(type, "application/json");
+}
+
 }  // namespace
 
-void LimitRequest(HttpParser& parser) {
+HttpResponse MakeHttpResponse(http::status status, std::string body, const char* type) {
+  HttpResponse response(status, 11);
+  response.set(http::field::content_type, type);
+  response.set(http::field::cache_control, "no-store");
+  response.set("X-Content-Type-Options", "nosniff");
+  response.body() = std::move(body);
+  return response;
+}
+
+void LimitRequest(HttpParser& parser, std::uint64_t max_body_bytes) {
   parser.header_limit(kMaxHttpHeaderBytes);
-  parser.body_limit(std::uint64_t{0});
+  parser.body_limit(max_body_bytes);
 }
 
 beast::error_code CheckNoBody(const HttpParser& parser) {
   return parser.is_done() ? beast::error_code() : http::error::unexpected_body;
+}
+
+std::optional<HttpResponse> RefuseJsonRequest(const HttpRequest& request,
+                                              const std::vector<std::string>& hosts,
+                                              bool restricted) {
+  if (std::optional<HttpResponse> refusal = CheckHost(request, hosts)) return refusal;
+  if (restricted) return RefuseRestricted();
+  if (request.method() == http::verb::get) return std::nullopt;
+  if (request.method() != http::verb::post) {
+    HttpResponse response =
+        MakeHttpResponse(http::status::method_not_allowed, "GET and POST only\n");
+    response.set(http::field::allow, "GET, POST");
+    return response;
+  }
+  if (!IsSameOrigin(request)) {
+    return MakeHttpResponse(http::status::forbidden, "pages of another origin may not write\n");
+  }
+  if (!IsJson(request)) {
+    return MakeHttpResponse(http::status::unsupported_media_type,
+                            "the Content-Type must be application/json\n");
+  }
+  if (request.chunked() || request.count(http::field::content_length) == 0) {
+    return MakeHttpResponse(http::status::length_required, "a Content-Length is needed\n");
+  }
+  return std::nullopt;
 }
 
 bool IsHealthCheck(const HttpRequest& request) {
@@ -110,19 +166,14 @@ HttpResponse AnswerRequest(const HttpRequest& request, const HttpHandlers& handl
     return *std::move(refusal);
   }
   if (request.method() != http::verb::get && request.method() != http::verb::head) {
-    HttpResponse response = MakeResponse(http::status::method_not_allowed, "GET and HEAD only\n");
+    HttpResponse response =
+        MakeHttpResponse(http::status::method_not_allowed, "GET and HEAD only\n");
     response.set(http::field::allow, "GET, HEAD");
     return response;
   }
   const Route* const route = FindRoute(request);
-  if (route == nullptr) return MakeResponse(http::status::not_found, "not found\n");
-  if (restricted && !route->health_check) {
-    HttpResponse response =
-        MakeResponse(http::status::service_unavailable,
-                     "too many connections (calibd --max-http-connections): try again later\n");
-    response.set(http::field::retry_after, "1");
-    return response;
-  }
+  if (route == nullptr) return MakeHttpResponse(http::status::not_found, "not found\n");
+  if (restricted && !route->health_check) return RefuseRestricted();
   return route->answer(handlers);
 }
 
@@ -132,16 +183,17 @@ std::optional<HttpResponse> AnswerParseError(const beast::error_code& error) {
     return std::nullopt;
   }
   if (error == http::error::header_limit || error == http::error::buffer_overflow) {
-    return MakeResponse(http::status::request_header_fields_too_large, "header too large\n");
+    return MakeHttpResponse(http::status::request_header_fields_too_large, "header too large\n");
   }
   if (error == http::error::body_limit || error == http::error::unexpected_body) {
-    return MakeResponse(http::status::payload_too_large, "no bodies\n");
+    return MakeHttpResponse(http::status::payload_too_large,
+                            "the body is too large, or this path takes none\n");
   }
-  return MakeResponse(http::status::bad_request, "malformed request\n");
+  return MakeHttpResponse(http::status::bad_request, "malformed request\n");
 }
 
 HttpResponse AnswerInternalError() {
-  return MakeResponse(http::status::internal_server_error, "internal error\n");
+  return MakeHttpResponse(http::status::internal_server_error, "internal error\n");
 }
 
 void FinishResponse(HttpResponse& response, bool keep_alive, bool head) {

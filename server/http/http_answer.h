@@ -5,6 +5,7 @@
 #include <boost/beast/http/empty_body.hpp>
 #include <boost/beast/http/message.hpp>
 #include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/status.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <cstdint>
 #include <functional>
@@ -34,14 +35,27 @@ struct HttpHandlers {
   std::vector<std::string> hosts;
 };
 
-// Sets the limits for a request.
-void LimitRequest(HttpParser& parser);
+// Sets the limits for a request. A request with a longer body is refused as soon as its header was
+// read.
+void LimitRequest(HttpParser& parser, std::uint64_t max_body_bytes);
 
 // Returns an error if the request, whose header was read, has a body.
 [[nodiscard]] boost::beast::error_code CheckNoBody(const HttpParser& parser);
 
 // True if the request asks for /healthz or /readyz.
 [[nodiscard]] bool IsHealthCheck(const HttpRequest& request);
+
+// Returns the refusal of a request to the API over HTTP, if it must be refused: because of its
+// Host; because it is not a GET or POST; because the connection is restricted; or, for a POST,
+// because its body is not JSON of a declared length, or because a web page of another origin sends
+// it, which therefore cannot write to calibd.
+[[nodiscard]] std::optional<HttpResponse> RefuseJsonRequest(const HttpRequest& request,
+                                                            const std::vector<std::string>& hosts,
+                                                            bool restricted);
+
+// A response that is not stored by caches and that browsers do not interpret as another type.
+[[nodiscard]] HttpResponse MakeHttpResponse(boost::beast::http::status status, std::string body,
+                                            const char* type = "text/plain; charset=utf-8");
 
 // Serves GET and HEAD of /metrics, /healthz (200 while the process runs) and /readyz (200 while
 // calibd is ready, otherwise 503 with the reason). Returns 403 if Host is neither an IP address,

@@ -4,6 +4,9 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http/read.hpp>
@@ -11,9 +14,14 @@
 #include <chrono>
 #include <exception>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "calibd/core/status_macros.h"
+#include "server/api/guard.h"
+#include "server/http/json_api.h"
+#include "server/http/json_call.h"
 #include "server/listen_address.h"
 
 namespace calibd::server {
@@ -27,6 +35,14 @@ using boost::asio::ip::tcp;
 // between two requests.
 constexpr std::chrono::seconds kHeaderDeadline{5};
 constexpr std::chrono::seconds kWriteDeadline{10};
+constexpr std::chrono::seconds kBodyDeadline{30};
+// Time for which a connection that calibd has ended is read.
+constexpr std::chrono::seconds kLinger{2};
+// Time between two comments in a stream of events without events.
+constexpr std::chrono::seconds kHeartbeat{15};
+// Bytes of a body, its parsed request and the parser's copies, for one byte of the body: the
+// shortest number in JSON takes two bytes, and eight in a message.
+constexpr std::size_t kMemoryPerBodyByte = 8;
 // Number of connections on which only health checks are served.
 constexpr std::size_t kReservedConnections = 8;
 
@@ -36,13 +52,29 @@ ConnectionSlots::Limits SlotLimits(std::size_t max_connections) {
           .reserve = kReservedConnections};
 }
 
+std::string_view Text(const beast::string_view& text) { return {text.data(), text.size()}; }
+
+// One server-sent event. The id of a calibration is its revision, with which a client continues.
+std::string EventText(const google::protobuf::Message& message) {
+  std::string id;
+  if (const auto* const state = dynamic_cast<const v1::WatchCalibrationResponse*>(&message)) {
+    id = "id: " + std::to_string(state->revision()) + "\n";
+  }
+  return id + "data: " + ToJsonText(message) + "\n\n";
+}
+
 }  // namespace
 
 // One connection. Lives while an operation on it is pending.
 class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
  public:
-  Session(tcp::socket socket, const HttpHandlers& handlers)
-      : stream_(std::move(socket)), handlers_(handlers) {}
+  Session(tcp::socket socket, HttpEndpoint& endpoint)
+      : stream_(std::move(socket)), endpoint_(endpoint), timer_(stream_.get_executor()) {
+    beast::error_code ignored;
+    const tcp::endpoint peer = stream_.socket().remote_endpoint(ignored);
+    peer_ = FormatAddress(peer);
+  }
+  ~Session() { EndCall(); }
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
@@ -52,24 +84,26 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
   }
 
   // Cancels pending operations.
-  void Close() { stream_.close(); }
+  void Close() {
+    stream_.close();
+    timer_.cancel();
+  }
 
  private:
   void Read() {
     slot_->SetIdle(true);
     parser_.emplace();
-    LimitRequest(*parser_);
+    LimitRequest(*parser_, endpoint_.api_.max_body_bytes);
     stream_.expires_after(kHeaderDeadline);
-    // Reads only the header: Beast 1.74 asserts on some chunked bodies, and requests must not have
-    // a body.
-    http::async_read_header(
-        stream_, buffer_, *parser_,
-        [self = shared_from_this()](const beast::error_code& error, std::size_t) {
-          self->OnRead(error ? error : CheckNoBody(*self->parser_));
-        });
+    // Reads only the header: Beast 1.74 asserts on some chunked bodies, which are refused.
+    http::async_read_header(stream_, buffer_, *parser_,
+                            [self = shared_from_this()](const beast::error_code& error,
+                                                        std::size_t) { self->OnHeader(error); });
   }
 
-  void OnRead(const beast::error_code& error) {
+  void OnHeader(beast::error_code error) {
+    const bool json = !error && IsJsonPath(Text(parser_->get().target()));
+    if (!error && !json) error = CheckNoBody(*parser_);
     if (error) {
       if (std::optional<HttpResponse> refusal = AnswerParseError(error)) {
         Write(*std::move(refusal), false);
@@ -77,53 +111,248 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
       return;
     }
     slot_->SetIdle(false);
-    const HttpRequest& request = parser_->get();
     try {
+      const HttpRequest& request = parser_->get();
       const bool restricted = !IsHealthCheck(request) && slot_->restricted();
-      HttpResponse response = AnswerRequest(request, handlers_, restricted);
-      // The connection of a refused request is closed.
-      const bool keep_alive = request.keep_alive() && response.result() == http::status::ok;
-      Write(std::move(response), keep_alive);
+      if (json) {
+        BeginCall(restricted);
+      } else {
+        Write(AnswerRequest(request, endpoint_.handlers_, restricted), request.keep_alive());
+      }
     } catch (const std::exception& failure) {
       spdlog::error("an HTTP request failed: {}", failure.what());
       Write(AnswerInternalError(), false);
     }
   }
 
+  // Serves a request to the API, of which the header was read.
+  void BeginCall(bool restricted) {
+    const HttpRequest& header = parser_->get();
+    if (auto refusal = RefuseJsonRequest(header, endpoint_.handlers_.hosts, restricted)) {
+      Write(*std::move(refusal), false);
+      return;
+    }
+    request_ = {.last_event = std::string(header["Last-Event-ID"])};
+    const auto route = FindJsonRoute(header.method(), Text(header.target()), request_);
+    if (!route.ok()) {
+      Fail(route.status());
+      return;
+    }
+    route_ = *route;
+    keep_alive_ = header.keep_alive();
+    if (header.method() == http::verb::get) {
+      Serve(CheckNoBody(*parser_));
+      return;
+    }
+    const std::uint64_t length = parser_->content_length().value_or(0);
+    body_memory_ = std::make_unique<CallReservation>(endpoint_.api_.memory, peer_);
+    if (absl::Status reserved = body_memory_->Add(length * kMemoryPerBodyByte); !reserved.ok()) {
+      Fail(reserved);
+      return;
+    }
+    body_.emplace(*std::move(parser_));
+    stream_.expires_after(kBodyDeadline);
+    http::async_read(stream_, buffer_, *body_,
+                     [self = shared_from_this()](const beast::error_code& error, std::size_t) {
+                       if (!error) self->request_.body = std::move(self->body_->get().body());
+                       self->Serve(error);
+                     });
+  }
+
+  // Posts the call to the thread that parses requests.
+  void Serve(const beast::error_code& error) {
+    if (error) {
+      if (std::optional<HttpResponse> refusal = AnswerParseError(error)) {
+        Write(*std::move(refusal), false);
+      }
+      return;
+    }
+    if (route_->events) {
+      if (endpoint_.event_streams_ >= endpoint_.api_.max_event_streams) {
+        Fail(absl::ResourceExhaustedError("too many streams of events are open"));
+        return;
+      }
+      ++endpoint_.event_streams_;
+      counted_ = true;
+    }
+    call_ = std::make_shared<JsonCall>(
+        endpoint_.api_.memory, peer_, [executor = stream_.get_executor(), weak = weak_from_this()] {
+          boost::asio::post(executor, [weak] {
+            if (const auto self = weak.lock()) self->Continue();
+          });
+        });
+    endpoint_.parsers_.Post(
+        [&api = endpoint_.api_.api, route = route_, call = call_, peer = peer_,
+         http_request = std::make_shared<const JsonRequest>(std::move(request_)),
+         // Released once the request is passed on.
+         memory = std::shared_ptr<CallReservation>(std::move(body_memory_))] {
+          absl::Status status = Guarded("Http", Stage::kStart, [&]() -> absl::Status {
+            CALIBD_ASSIGN_OR_RETURN(const auto request, route->parse(*http_request));
+            route->serve(api, *request, peer, call);
+            return absl::OkStatus();
+          });
+          if (!status.ok()) call->End(std::move(status), nullptr);
+        });
+    stream_.expires_never();
+    Wait();
+  }
+
+  // Waits for the next step of the call. The wait keeps this object alive.
+  void Wait() {
+    waiting_ = true;
+    timer_.expires_after(kHeartbeat);
+    timer_.async_wait([self = shared_from_this()](const beast::error_code& error) {
+      if (!error && self->waiting_ && self->began_events_) {
+        self->waiting_ = false;
+        // A comment, which finds out whether the client is still there.
+        self->WriteEvents(":\n\n", {});
+      } else if (!error && self->waiting_) {
+        self->Wait();
+      }
+    });
+  }
+
+  // Takes the next step of the call, unless the former one is still being written.
+  void Continue() {
+    if (!waiting_ || call_ == nullptr) return;
+    JsonCall::Step step = call_->Take();
+    if (step.message == nullptr && !step.end.has_value()) return;
+    waiting_ = false;
+    timer_.cancel();
+    try {
+      if (route_->events) {
+        WriteStep(step);
+      } else if (step.end.has_value() && !step.end->ok()) {
+        Fail(*step.end);
+      } else {
+        Write(JsonAnswer(route_->part == nullptr ? *step.message : route_->part(*step.message)),
+              keep_alive_);
+      }
+    } catch (const std::exception& failure) {
+      spdlog::error("an HTTP response failed: {}", failure.what());
+      Write(AnswerInternalError(), false);
+    }
+  }
+
+  // Writes one step of a stream of events.
+  void WriteStep(const JsonCall::Step& step) {
+    const bool failed = step.end.has_value() && !step.end->ok();
+    if (failed && !began_events_) {
+      Fail(*step.end);
+      return;
+    }
+    std::string text;
+    if (!began_events_) {
+      began_events_ = true;
+      text =
+          "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n"
+          "X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n";
+    }
+    if (step.message != nullptr) text += EventText(*step.message);
+    if (failed) text += "event: error\ndata: " + JsonErrorText(*step.end) + "\n\n";
+    WriteEvents(std::move(text), step.end);
+  }
+
+  void WriteEvents(std::string text, const std::optional<absl::Status>& end) {
+    events_ = std::move(text);
+    stream_.expires_after(kWriteDeadline);
+    boost::asio::async_write(stream_, boost::asio::buffer(events_),
+                             [self = shared_from_this(), ended = end.has_value()](
+                                 const beast::error_code& error, std::size_t) {
+                               if (error || ended) {
+                                 self->Shut();
+                                 return;
+                               }
+                               self->stream_.expires_never();
+                               self->Wait();
+                               self->call_->Taken();
+                               self->Continue();
+                             });
+  }
+
+  void Fail(const absl::Status& status) { Write(JsonError(status), false); }
+
   void Write(HttpResponse response, bool keep_alive) {
-    const bool head = parser_->is_header_done() && parser_->get().method() == http::verb::head;
+    const bool parsed = parser_.has_value() && parser_->is_header_done();
+    const bool head = parsed && parser_->get().method() == http::verb::head;
+    // The connection of a refused request is closed.
+    keep_alive = keep_alive && response.result() == http::status::ok;
     FinishResponse(response, keep_alive, head);
     response_ = std::move(response);
     stream_.expires_after(kWriteDeadline);
     http::async_write(
         stream_, response_,
         [self = shared_from_this(), keep_alive](const beast::error_code& error, std::size_t) {
+          self->EndCall();
           if (!error && keep_alive) {
             self->Read();
           } else {
-            beast::error_code ignored;
-            self->stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
+            self->Shut();
           }
         });
   }
 
+  void Shut() {
+    EndCall();
+    beast::error_code ignored;
+    stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
+    slot_->SetIdle(true);
+    stream_.expires_after(kLinger);
+    Discard();
+  }
+
+  // Reads what the client still sends. If the socket were closed with unread bytes, the client
+  // might lose the response.
+  void Discard() {
+    buffer_.clear();
+    stream_.async_read_some(
+        buffer_.prepare(kMaxHttpHeaderBytes),
+        [self = shared_from_this()](const beast::error_code& error, std::size_t) {
+          if (!error) self->Discard();
+        });
+  }
+
+  void EndCall() {
+    if (call_ != nullptr) call_->Disconnect();
+    call_.reset();
+    body_.reset();
+    body_memory_.reset();
+    if (std::exchange(counted_, false)) --endpoint_.event_streams_;
+  }
+
   beast::tcp_stream stream_;
-  const HttpHandlers& handlers_;
+  HttpEndpoint& endpoint_;
   std::unique_ptr<ConnectionSlots::Slot> slot_;
+  // The client's address with its port.
+  std::string peer_;
   // Larger than the limit of a header, so that the parser and not the buffer refuses it.
   beast::flat_buffer buffer_{std::size_t{2} * kMaxHttpHeaderBytes};
   std::optional<HttpParser> parser_;
   HttpResponse response_;
+
+  // The call of the API that is being served.
+  std::optional<http::request_parser<http::string_body>> body_;
+  std::unique_ptr<CallReservation> body_memory_;
+  JsonRequest request_;
+  const JsonRoute* route_ = nullptr;
+  bool keep_alive_ = false;
+  std::shared_ptr<JsonCall> call_;
+  boost::asio::steady_timer timer_;
+  bool waiting_ = false;
+  bool counted_ = false;
+  bool began_events_ = false;
+  std::string events_;
 };
 
-HttpEndpoint::HttpEndpoint(std::size_t max_connections, HttpHandlers handlers)
-    : handlers_(std::move(handlers)), slots_(SlotLimits(max_connections)) {}
+HttpEndpoint::HttpEndpoint(std::size_t max_connections, HttpHandlers handlers, const HttpApi& api)
+    : handlers_(std::move(handlers)), api_(api), slots_(SlotLimits(max_connections)) {}
 
 absl::StatusOr<std::unique_ptr<HttpEndpoint>> HttpEndpoint::Start(const std::string& listen,
                                                                   std::size_t max_connections,
-                                                                  HttpHandlers handlers) {
+                                                                  HttpHandlers handlers,
+                                                                  const HttpApi& api) {
   CALIBD_ASSIGN_OR_RETURN(const auto endpoint, ParseListenAddress(listen));
-  std::unique_ptr<HttpEndpoint> result(new HttpEndpoint(max_connections, std::move(handlers)));
+  std::unique_ptr<HttpEndpoint> result(new HttpEndpoint(max_connections, std::move(handlers), api));
   CALIBD_ASSIGN_OR_RETURN(tcp::acceptor acceptor, Listen(result->context_, endpoint));
   result->address_ = FormatAddress(acceptor.local_endpoint());
   Listener::Start(std::move(acceptor),
@@ -140,7 +369,7 @@ HttpEndpoint::~HttpEndpoint() {
 }
 
 void HttpEndpoint::OnConnection(tcp::socket socket, const std::string& peer) {
-  const auto session = std::make_shared<Session>(std::move(socket), handlers_);
+  const auto session = std::make_shared<Session>(std::move(socket), *this);
   // Everything runs on one thread, so the evicted session may be closed at once.
   auto slot = slots_.Admit(peer, [weak = std::weak_ptr(session)] {
     if (const auto evicted = weak.lock()) evicted->Close();

@@ -9,21 +9,36 @@
 #include <thread>
 
 #include "absl/status/statusor.h"
+#include "server/api/api.h"
+#include "server/executor/thread_pool.h"
 #include "server/http/http_answer.h"
+#include "server/net/call_memory.h"
 #include "server/net/connection_slots.h"
 #include "server/net/listener.h"
 
 namespace calibd::server {
 
-// Answers HTTP requests (AnswerRequest) on a thread of its own. Headers of up to 8 KiB must arrive
-// within 5 seconds; bodies are refused. A connection is idle, and may be evicted for another one,
-// unless it has sent a complete request and not yet taken the response.
+// The API that the endpoint serves below /v1/. Must outlive the endpoint.
+struct HttpApi {
+  Api& api;
+  CallMemory& memory;
+  // Largest accepted body.
+  std::size_t max_body_bytes = 0;
+  // At most as many streams of events are open at a time.
+  std::size_t max_event_streams = 0;
+};
+
+// Answers HTTP requests (AnswerRequest, JsonRoutes) on a thread of its own; another one parses the
+// bodies. Headers of up to 8 KiB must arrive within 5 seconds, and bodies within 30. The memory of
+// a body is reserved before it is read. A connection is idle, and may be evicted for another one,
+// unless it has sent a complete header and not yet taken the response.
 class HttpEndpoint {
  public:
   // max_connections: at most half of them from one address (ConnectionSlots). handlers: called on
   // the endpoint's thread. Errors: InvalidArgument or Unavailable naming the address.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<HttpEndpoint>> Start(
-      const std::string& listen, std::size_t max_connections, HttpHandlers handlers);
+      const std::string& listen, std::size_t max_connections, HttpHandlers handlers,
+      const HttpApi& api);
   // Closes every connection and joins the thread.
   ~HttpEndpoint();
   HttpEndpoint(const HttpEndpoint&) = delete;
@@ -34,16 +49,19 @@ class HttpEndpoint {
  private:
   class Session;
 
-  HttpEndpoint(std::size_t max_connections, HttpHandlers handlers);
+  HttpEndpoint(std::size_t max_connections, HttpHandlers handlers, const HttpApi& api);
   void OnConnection(boost::asio::ip::tcp::socket socket, const std::string& peer);
   void Run();
 
   const HttpHandlers handlers_;
+  const HttpApi api_;
+  std::size_t event_streams_ = 0;
   // Destroying the context destroys the sessions, which refer to the members above.
   ConnectionSlots slots_;
   boost::asio::io_context context_{1};
   std::string address_;
   std::thread thread_;
+  ThreadPool parsers_{"calibd-json", 1};
 };
 
 }  // namespace calibd::server

@@ -14,7 +14,7 @@
 
 #include "absl/status/status.h"
 #include "server/api/call.h"
-#include "server/rpc/call_memory.h"
+#include "server/net/call_memory.h"
 #include "server/rpc/grpc_status.h"
 
 namespace calibd::server {

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "server/api/api.h"
-#include "server/rpc/call_memory.h"
+#include "server/net/call_memory.h"
 #include "server/rpc/call_reactor.h"
 
 namespace calibd::server {

@@ -17,6 +17,7 @@
 
 #include "fuzz/require.h"
 #include "server/http/http_answer.h"
+#include "server/http/json_api.h"
 
 namespace calibd::server {
 namespace {
@@ -24,6 +25,8 @@ namespace {
 namespace beast = boost::beast;
 namespace http = boost::beast::http;
 using testing::Require;
+
+constexpr std::uint64_t kMaxBodyBytes = 1 << 20;
 
 const HttpHandlers& Handlers() {
   static const Health health("data", [] { return CommitQueue::Refusal::kNothing; });
@@ -58,11 +61,31 @@ void CheckWellFormed(const std::string& answer, bool head) {
   Require(!error && parser.is_done() && used == answer.size(), "an answer is well-formed");
 }
 
+// Routes and parses a request to the API. Its body is the rest of the input.
+void CheckJsonRequest(const HttpRequest& request, std::string_view body) {
+  const std::string_view target(request.target().data(), request.target().size());
+  if (!IsJsonPath(target)) return;
+  static_cast<void>(RefuseJsonRequest(request, Handlers().hosts, false));
+  JsonRequest json{.last_event = std::string(request["Last-Event-ID"])};
+  const auto route = FindJsonRoute(request.method(), target, json);
+  if (route.ok()) {
+    if (request.method() == http::verb::post) json.body = body;
+    const auto parsed = (*route)->parse(json);
+    if (parsed.ok()) {
+      Require(!ToJsonText(**parsed).empty(), "a parsed request is printed");
+    } else {
+      Require(parsed.status().code() == absl::StatusCode::kInvalidArgument, "a fault is named");
+    }
+  } else {
+    CheckWellFormed(Serialize(JsonError(route.status()), false, false), false);
+  }
+}
+
 // Removes the request at the start of the input and returns the response to it; unset if the
 // request is incomplete or malformed. piece: the number of bytes that the parser gets at a time.
 std::optional<std::string> Answer(std::string_view& input, std::size_t piece, bool restricted) {
   HttpParser parser;
-  LimitRequest(parser);
+  LimitRequest(parser, kMaxBodyBytes);
   beast::flat_buffer buffer(std::size_t{2} * kMaxHttpHeaderBytes);
   beast::error_code error;
   while (!parser.is_header_done()) {
@@ -86,6 +109,7 @@ std::optional<std::string> Answer(std::string_view& input, std::size_t piece, bo
     }
   }
   const HttpRequest& request = parser.get();
+  CheckJsonRequest(request, input);
   const bool head = request.method() == http::verb::head;
   HttpResponse response = AnswerRequest(request, Handlers(), restricted && !IsHealthCheck(request));
   const bool keep_alive = request.keep_alive() && response.result() == http::status::ok;

@@ -288,6 +288,10 @@ def make_http():
     def request(line, *fields, host="127.0.0.1:8461"):
         return "\r\n".join([line, *([f"Host: {host}"] if host else []), *fields, "", ""])
 
+    def json(path, body):
+        return request(f"POST /v1/models{path} HTTP/1.1", "Content-Type: application/json",
+                       f"Content-Length: {len(body)}") + body
+
     get = "GET /metrics HTTP/1.1"
     for name, text in {
             "metrics": request(get), "healthz": request("GET /healthz HTTP/1.1", host="[::1]"),
@@ -300,6 +304,15 @@ def make_http():
             "chunked": request(get, "Transfer-Encoding: chunked") + "1\r\na\r\n0\r\n\r\n",
             "pipelined": 2 * request("GET /healthz HTTP/1.1"), "version_3": request("GET / HTTP/3.0"),
             "long": request(get, "X: " + "a" * 9000), "half": get, "not_http": "\x16\x03\x01\x02",
+            "json_list": request("GET /v1/models?pageSize=10&pageToken=a%20b HTTP/1.1"),
+            "json_history": request("GET /v1/models/m/versions/2/history?resolution=RESOLUTION_DAY"
+                                    "&startTime=2026-01-01T00%3A00%3A00Z HTTP/1.1"),
+            "json_events": request("GET /v1/models/m/events?minInterval=1s HTTP/1.1",
+                                   "Last-Event-ID: 7"),
+            "json_create": json("", '{"model":{"name":"models/m","classCount":2,"lenses":[{}]}}'),
+            "json_observe": json("/m:observe", '{"observations":{"probabilities":{"values":[0.5,1e-3]},'
+                                 '"labels":[1],"predictionTimes":["2026-01-01T00:00:00Z"]}}'),
+            "json_label": json("/m:label", '{"labels":{"predictionIds":["\\u0061"],"labels":[1]}}'),
             "connection": request(get, "Connection: close, upgrade", "Upgrade: h2c")}.items():
         write("http", name, text)
 

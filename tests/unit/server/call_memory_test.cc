@@ -1,4 +1,4 @@
-#include "server/rpc/call_memory.h"
+#include "server/net/call_memory.h"
 
 #include <gtest/gtest.h>
 

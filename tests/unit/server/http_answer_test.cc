@@ -21,10 +21,12 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
+constexpr std::uint64_t kMaxBodyBytes = 1000;
+
 // Returns the endpoint's response to these bytes, or nothing if it closes the connection.
 std::optional<HttpResponse> Answer(const std::string& bytes, bool restricted = false) {
   HttpParser parser;
-  LimitRequest(parser);
+  LimitRequest(parser, kMaxBodyBytes);
   boost::beast::error_code error;
   parser.eager(true);
   parser.put(boost::asio::buffer(bytes), error);

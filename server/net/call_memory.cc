@@ -1,4 +1,4 @@
-#include "server/rpc/call_memory.h"
+#include "server/net/call_memory.h"
 
 #include <algorithm>
 #include <chrono>
@@ -23,11 +23,10 @@ constexpr std::chrono::seconds kMemoryRetryDelay{1};
 constexpr std::size_t kCallOverhead = std::size_t{8} << 10;
 
 // The address by which connections are counted. A peer without an address counts by its name.
-std::string AddressOf(const std::string& grpc_peer) {
-  const std::optional<std::string> name = ParsePeerName(grpc_peer);
-  if (!name.has_value()) return grpc_peer;
-  const auto endpoint = ParseListenAddress(*name);
-  return endpoint.ok() ? PeerAddress(endpoint->address()) : *name;
+std::string AddressOf(const std::string& peer) {
+  const std::string name = ParsePeerName(peer).value_or(peer);
+  const auto endpoint = ParseListenAddress(name);
+  return endpoint.ok() ? PeerAddress(endpoint->address()) : name;
 }
 
 bool HasRoom(const std::unordered_map<std::string, std::size_t>& reserved, const std::string& key,
@@ -56,8 +55,8 @@ absl::Status ExhaustedError(const char* whose, std::size_t limit, std::size_t by
 
 }  // namespace
 
-CallMemory::Owner::Owner(std::string grpc_peer)
-    : connection(std::move(grpc_peer)), address(AddressOf(connection)) {}
+CallMemory::Owner::Owner(std::string peer)
+    : connection(std::move(peer)), address(AddressOf(connection)) {}
 
 absl::Status CallMemory::Reserve(const Owner& owner, std::size_t bytes) {
   const std::size_t limit = budget_.limit();

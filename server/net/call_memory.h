@@ -1,5 +1,5 @@
-#ifndef CALIBD_SERVER_RPC_CALL_MEMORY_H_
-#define CALIBD_SERVER_RPC_CALL_MEMORY_H_
+#ifndef CALIBD_SERVER_NET_CALL_MEMORY_H_
+#define CALIBD_SERVER_NET_CALL_MEMORY_H_
 
 #include <google/protobuf/message.h>
 
@@ -26,8 +26,8 @@ class CallMemory {
 
   // The owner of reserved memory.
   struct Owner {
-    // grpc_peer: the peer of the call's context.
-    explicit Owner(std::string grpc_peer);
+    // peer: names the connection: peer() of a gRPC context, or the client's address with its port.
+    explicit Owner(std::string peer);
 
     const std::string connection;
     const std::string address;
@@ -51,9 +51,9 @@ class CallMemory {
 // The memory reserved for one call. The destructor releases it. Not thread-safe.
 class CallReservation {
  public:
-  // grpc_peer: the peer of the call's context.
-  CallReservation(CallMemory& memory, std::string grpc_peer)
-      : memory_(memory), owner_(std::move(grpc_peer)) {}
+  // peer: as in CallMemory::Owner.
+  CallReservation(CallMemory& memory, std::string peer)
+      : memory_(memory), owner_(std::move(peer)) {}
   ~CallReservation() { Release(bytes_); }
   CallReservation(const CallReservation&) = delete;
   CallReservation& operator=(const CallReservation&) = delete;
@@ -85,4 +85,4 @@ void FreeRequest(const Request& request) {
 
 }  // namespace calibd::server
 
-#endif  // CALIBD_SERVER_RPC_CALL_MEMORY_H_
+#endif  // CALIBD_SERVER_NET_CALL_MEMORY_H_

@@ -1,0 +1,339 @@
+#include "server/http/json_api.h"
+
+#include <google/protobuf/util/json_util.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/beast/http/field.hpp>
+#include <boost/beast/http/status.hpp>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "calibd/core/status_macros.h"
+#include "nlohmann/json.hpp"
+#include "server/errors.h"
+#include "server/http/open_api.h"
+#include "server/status_mapping.h"
+
+namespace calibd::server {
+namespace {
+
+namespace http = boost::beast::http;
+using google::protobuf::Message;
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kPrefix = "/v1/";
+
+absl::string_view View(std::string_view text) { return {text.data(), text.size()}; }
+
+absl::Status InvalidJsonError(absl::string_view what, absl::string_view why) {
+  return MakeError(absl::StatusCode::kInvalidArgument, "INVALID_JSON",
+                   absl::StrCat(what, " is invalid: ", Quoted({why.data(), why.size()}, 300)));
+}
+
+absl::Status ParseJson(const std::string& text, absl::string_view what, Message& message) {
+  google::protobuf::util::JsonParseOptions options;
+  options.case_insensitive_enum_parsing = true;
+  const auto parsed = google::protobuf::util::JsonStringToMessage(text, &message, options);
+  const auto why = parsed.message();
+  return parsed.ok() ? absl::OkStatus() : InvalidJsonError(what, {why.data(), why.size()});
+}
+
+// Decodes %XX and "+". Returns nothing if the text is invalid.
+std::optional<std::string> DecodeQuery(absl::string_view text) {
+  std::string decoded;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '%') {
+      decoded += text[i] == '+' ? ' ' : text[i];
+      continue;
+    }
+    if (i + 2 >= text.size() || !absl::ascii_isxdigit(static_cast<unsigned char>(text[i + 1])) ||
+        !absl::ascii_isxdigit(static_cast<unsigned char>(text[i + 2]))) {
+      return std::nullopt;
+    }
+    decoded += absl::HexStringToBytes(text.substr(i + 1, 2));
+    i += 2;
+  }
+  return decoded;
+}
+
+// Sets the fields that a query names: "pageSize=10&resolution=RESOLUTION_DAY". Errors:
+// InvalidArgument.
+absl::Status ParseQuery(const std::string& query, Message& request) {
+  Json fields = Json::object();
+  for (const absl::string_view part : absl::StrSplit(query, '&', absl::SkipEmpty())) {
+    const std::pair<absl::string_view, absl::string_view> pair =
+        absl::StrSplit(part, absl::MaxSplits('=', 1));
+    const std::optional<std::string> name = DecodeQuery(pair.first);
+    const std::optional<std::string> value = DecodeQuery(pair.second);
+    if (!name.has_value() || !value.has_value()) {
+      return InvalidJsonError("the query", absl::StrCat(part, " is not percent-encoded"));
+    }
+    if (fields.contains(*name)) {
+      return InvalidJsonError("the query", absl::StrCat(*name, " is given twice"));
+    }
+    fields[*name] = *value;
+  }
+  if (fields.empty()) return absl::OkStatus();
+  // Text that is not UTF-8 is rejected by the parser below.
+  return ParseJson(fields.dump(-1, ' ', false, Json::error_handler_t::ignore), "the query",
+                   request);
+}
+
+template <typename Request>
+void SetResource(const std::string& resource, Request& request) {
+  if constexpr (requires { request.set_model(resource); }) {
+    request.set_model(resource);
+  } else if constexpr (requires { request.set_name(resource); }) {
+    request.set_name(resource);
+  }
+}
+
+template <typename Request>
+bool NamesResource(const Request& request) {
+  if constexpr (requires(Request & one) { one.set_model(std::string()); }) {
+    return !request.model().empty();
+  } else if constexpr (requires(Request & one) { one.set_name(std::string()); }) {
+    return !request.name().empty();
+  }
+  return false;
+}
+
+// Errors: InvalidArgument if the body does not have what the path is for.
+absl::Status CheckObservations(const JsonRequest& /*http_request*/, v1::ObserveRequest& request) {
+  return request.has_observations()
+             ? absl::OkStatus()
+             : InvalidFieldError("observations", "is missing, expected predictions");
+}
+absl::Status CheckLabels(const JsonRequest& /*http_request*/, v1::ObserveRequest& request) {
+  return request.has_labels() ? absl::OkStatus()
+                              : InvalidFieldError("labels", "is missing, expected labels by id");
+}
+absl::Status ContinueEvents(const JsonRequest& http_request, v1::WatchCalibrationRequest& request) {
+  std::int64_t revision = 0;
+  if (http_request.last_event.empty()) return absl::OkStatus();
+  if (!absl::SimpleAtoi(http_request.last_event, &revision)) {
+    return InvalidFieldError("Last-Event-ID", absl::StrCat("is ", Quoted(http_request.last_event),
+                                                           ", expected the id of an event"));
+  }
+  request.set_after_revision(revision);
+  return absl::OkStatus();
+}
+
+// kPrepare: completes and checks the parsed request, or null.
+template <typename Request, auto kPrepare>
+absl::StatusOr<std::unique_ptr<Message>> Parse(const JsonRequest& http_request) {
+  auto request = std::make_unique<Request>();
+  if (!http_request.body.empty()) {
+    if (!http_request.query.empty()) {
+      return InvalidJsonError("the query", "this path takes its fields in the body");
+    }
+    CALIBD_RETURN_IF_ERROR(ParseJson(http_request.body, "the body", *request));
+  } else {
+    CALIBD_RETURN_IF_ERROR(ParseQuery(http_request.query, *request));
+  }
+  if (NamesResource(*request)) {
+    return InvalidFieldError("model",
+                             "is in the path and in the request, expected only in the path");
+  }
+  SetResource(http_request.resource, *request);
+  if constexpr (kPrepare != nullptr) CALIBD_RETURN_IF_ERROR(kPrepare(http_request, *request));
+  return request;
+}
+
+template <const auto& kMethod, typename Request, typename Response>
+void Serve(Api& api, const Message& request, const std::string& caller,
+           const std::shared_ptr<JsonCall>& call) {
+  api.Serve(kMethod, static_cast<const Request&>(request),
+            Reply<Response>(std::make_shared<JsonSink<Response>>(
+                CallContext{.method = kMethod.name, .caller = caller}, call)));
+}
+
+template <const auto& kMethod, auto kPrepare, typename Request, typename Response,
+          typename... Extra>
+constexpr JsonRoute MakeRoute(JsonRoute route,
+                              absl::Status (Api::* /*function*/)(const Request&,
+                                                                 const Reply<Response>&,
+                                                                 Extra...)) {
+  route.request = &Request::descriptor;
+  route.response = &Response::descriptor;
+  route.parse = &Parse<Request, kPrepare>;
+  route.serve = &Serve<kMethod, Request, Response>;
+  return route;
+}
+
+template <const auto& kMethod, auto kPrepare = nullptr>
+constexpr JsonRoute ApiRoute(JsonRoute route) {
+  return MakeRoute<kMethod, kPrepare>(route, kMethod.function);
+}
+
+const Message& ScoresOf(const Message& response) {
+  return static_cast<const v1::GetCalibrationResponse&>(response).scores();
+}
+
+constexpr std::array kJsonRoutes{
+    ApiRoute<kListModels>(
+        {.path = "/v1/models", .resource = false, .summary = "All models, in pages"}),
+    ApiRoute<kCreateModel>({.verb = http::verb::post,
+                            .path = "/v1/models",
+                            .resource = false,
+                            .summary = "Declares a model"}),
+    ApiRoute<kGetModel>({.path = "", .summary = "The declaration of a model"}),
+    ApiRoute<kGetCalibration>(
+        {.path = "/calibration", .summary = "Verdict, error, evidence and estimates of a model"}),
+    ApiRoute<kGetCalibration>({.path = "/reliability",
+                               .summary = "Scores and the reliability diagram of the top label",
+                               .part = &ScoresOf,
+                               .part_type = &v1::RunningScores::descriptor}),
+    ApiRoute<kGetHistory>({.path = "/history", .summary = "Minutes, hours or days, in pages"}),
+    ApiRoute<kWatchCalibration, &ContinueEvents>(
+        {.path = "/events",
+         .events = true,
+         .summary = "The calibration as server-sent events, now and whenever it changes"}),
+    ApiRoute<kObserve, &CheckObservations>({.verb = http::verb::post,
+                                            .path = ":observe",
+                                            .summary = "Sends one batch of predictions"}),
+    ApiRoute<kObserve, &CheckLabels>({.verb = http::verb::post,
+                                      .path = ":label",
+                                      .summary = "Sends one batch of labels by prediction id"}),
+};
+
+// HTTP's status for a code of gRPC, as in Google's APIs.
+unsigned HttpStatusOf(absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kOk:
+      return 200;
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kOutOfRange:
+      return 400;
+    case absl::StatusCode::kUnauthenticated:
+      return 401;
+    case absl::StatusCode::kPermissionDenied:
+      return 403;
+    case absl::StatusCode::kNotFound:
+      return 404;
+    case absl::StatusCode::kAlreadyExists:
+    case absl::StatusCode::kAborted:
+      return 409;
+    case absl::StatusCode::kResourceExhausted:
+      return 429;
+    case absl::StatusCode::kUnimplemented:
+      return 405;
+    case absl::StatusCode::kUnavailable:
+      return 503;
+    case absl::StatusCode::kDeadlineExceeded:
+      return 504;
+    default:
+      return 500;
+  }
+}
+
+template <typename Detail>
+Json DetailJson(const google::protobuf::Any& any) {
+  Detail detail;
+  detail.ParseFromString(any.value());
+  Json json = Json::parse(ToJsonText(detail));
+  json["@type"] = any.type_url();
+  return json;
+}
+
+Json DetailJson(const google::protobuf::Any& any) {
+  if (absl::EndsWith(any.type_url(), ".BadRequest")) return DetailJson<rpc::BadRequest>(any);
+  if (absl::EndsWith(any.type_url(), ".ErrorInfo")) return DetailJson<rpc::ErrorInfo>(any);
+  if (absl::EndsWith(any.type_url(), ".RetryInfo")) return DetailJson<rpc::RetryInfo>(any);
+  return DetailJson<rpc::ResourceInfo>(any);
+}
+
+// The length of "models/{model}[/versions/{version}]" at the start of a path, 0 if there is none.
+// A segment of a name ends at '/' or ':'.
+std::size_t ResourceLength(std::string_view path) {
+  const auto segment_end = [&](std::size_t begin) {
+    const std::size_t end = path.find_first_of("/:", begin);
+    return end == std::string_view::npos ? path.size() : end;
+  };
+  constexpr std::string_view kModels = "models/";
+  constexpr std::string_view kVersions = "/versions/";
+  if (!absl::StartsWith(View(path), View(kModels))) return 0;
+  std::size_t end = segment_end(kModels.size());
+  if (end == kModels.size()) return 0;
+  if (absl::StartsWith(View(path.substr(end)), View(kVersions))) {
+    end = segment_end(end + kVersions.size());
+  }
+  return end;
+}
+
+}  // namespace
+
+std::span<const JsonRoute> JsonRoutes() { return kJsonRoutes; }
+
+bool IsJsonPath(std::string_view target) {
+  return absl::StartsWith(View(target), View(kPrefix)) && target != kOpenApiPath;
+}
+
+absl::StatusOr<const JsonRoute*> FindJsonRoute(http::verb verb, std::string_view target,
+                                               JsonRequest& request) {
+  const std::size_t question = std::min(target.find('?'), target.size());
+  const std::string_view path = target.substr(0, question);
+  if (question < target.size()) request.query = target.substr(question + 1);
+  const std::string_view name = path.substr(kPrefix.size());
+  const std::size_t length = ResourceLength(name);
+  request.resource = name.substr(0, length);
+  const std::string_view rest = length > 0 ? name.substr(length) : path;
+  bool known = false;
+  for (const JsonRoute& route : kJsonRoutes) {
+    if (route.path != rest || route.resource != (length > 0)) continue;
+    if (route.verb == verb) return &route;
+    known = true;
+  }
+  if (known) {
+    return MakeError(absl::StatusCode::kUnimplemented, "METHOD_NOT_ALLOWED",
+                     "this path is served for another method, see /v1/openapi.json");
+  }
+  return MakeError(absl::StatusCode::kNotFound, "UNKNOWN_PATH",
+                   "there is no such path, see /v1/openapi.json");
+}
+
+std::string ToJsonText(const Message& message) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.always_print_primitive_fields = true;
+  std::string text;
+  // Fails only for invalid times, which calibd does not have.
+  static_cast<void>(google::protobuf::util::MessageToJsonString(message, &text, options));
+  return text;
+}
+
+std::string JsonErrorText(const absl::Status& status) {
+  const rpc::Status wire = ToRpcStatus(status);
+  Json details = Json::array();
+  for (const google::protobuf::Any& any : wire.details()) details.push_back(DetailJson(any));
+  const Json error = {{"code", HttpStatusOf(status.code())},
+                      {"status", absl::StatusCodeToString(status.code())},
+                      {"message", wire.message()},
+                      {"details", std::move(details)}};
+  return Json{{"error", error}}.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+HttpResponse JsonAnswer(const Message& message) {
+  return MakeHttpResponse(http::status::ok, ToJsonText(message) + "\n", "application/json");
+}
+
+HttpResponse JsonError(const absl::Status& status) {
+  HttpResponse response = MakeHttpResponse(http::int_to_status(HttpStatusOf(status.code())),
+                                           JsonErrorText(status) + "\n", "application/json");
+  if (status.code() == absl::StatusCode::kResourceExhausted ||
+      status.code() == absl::StatusCode::kUnavailable) {
+    response.set(http::field::retry_after, "1");
+  }
+  return response;
+}
+
+}  // namespace calibd::server

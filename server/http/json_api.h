@@ -1,0 +1,79 @@
+#ifndef CALIBD_SERVER_HTTP_JSON_API_H_
+#define CALIBD_SERVER_HTTP_JSON_API_H_
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
+
+#include <boost/beast/http/verb.hpp>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/api/api.h"
+#include "server/http/http_answer.h"
+#include "server/http/json_call.h"
+
+namespace calibd::server {
+
+// The API over HTTP, in the JSON mapping of protobuf: the methods of gRPC under paths.
+
+struct JsonRequest {
+  // The resource that the path names, such as "models/weather/versions/2"; may be empty.
+  std::string resource{};
+  // The part of the target after "?".
+  std::string query{};
+  std::string body{};
+  // The header Last-Event-ID of a client that continues a stream of events.
+  std::string last_event{};
+};
+
+// One path of the API.
+struct JsonRoute {
+  boost::beast::http::verb verb = boost::beast::http::verb::get;
+  // "/v1/models" if the path has no resource, otherwise what follows the resource.
+  std::string_view path{};
+  bool resource = true;
+  // A stream of server-sent events.
+  bool events = false;
+  // The request without the fields that the path sets, and the response; a method of gRPC has them.
+  const google::protobuf::Descriptor* (*request)() = nullptr;
+  const google::protobuf::Descriptor* (*response)() = nullptr;
+  std::string_view summary{};
+  // Parses a request. Errors: InvalidArgument.
+  absl::StatusOr<std::unique_ptr<google::protobuf::Message>> (*parse)(const JsonRequest& request) =
+      nullptr;
+  // Calls the API with the parsed request.
+  void (*serve)(Api& api, const google::protobuf::Message& request, const std::string& caller,
+                const std::shared_ptr<JsonCall>& call) = nullptr;
+  // The part of the response that is the answer, and its type; null: all of it.
+  const google::protobuf::Message& (*part)(const google::protobuf::Message& response) = nullptr;
+  const google::protobuf::Descriptor* (*part_type)() = nullptr;
+};
+
+[[nodiscard]] std::span<const JsonRoute> JsonRoutes();
+
+// True for targets below /v1/ which FindJsonRoute knows or refuses: all but kOpenApiPath.
+[[nodiscard]] bool IsJsonPath(std::string_view target);
+
+// Finds the route of a request, and sets the resource and the query. Errors: NotFound for an
+// unknown path; Unimplemented if the path exists with another verb.
+[[nodiscard]] absl::StatusOr<const JsonRoute*> FindJsonRoute(boost::beast::http::verb verb,
+                                                             std::string_view target,
+                                                             JsonRequest& request);
+
+// The JSON mapping of a message, on one line. Fields without presence are always included.
+[[nodiscard]] std::string ToJsonText(const google::protobuf::Message& message);
+
+// The response of a call that succeeded, or failed: {"error": {"code", "status", "message",
+// "details"}}, as in Google's APIs.
+[[nodiscard]] HttpResponse JsonAnswer(const google::protobuf::Message& message);
+[[nodiscard]] HttpResponse JsonError(const absl::Status& status);
+// The same as text.
+[[nodiscard]] std::string JsonErrorText(const absl::Status& status);
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_HTTP_JSON_API_H_

@@ -1,0 +1,292 @@
+"""The API over HTTP: JSON requests, server-sent events, and the OpenAPI description of both.
+
+    json_api_test.py CALIBD OPENAPI
+"""
+import http.client
+import json
+import os
+import pathlib
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+import jsonschema
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/support"))
+from calibd_server import CalibdServer  # noqa: E402
+from wait_for import wait_for  # noqa: E402
+
+CALIBD, OPENAPI = sys.argv.pop(1), sys.argv.pop(1)
+DESCRIPTION = json.loads(pathlib.Path(OPENAPI).read_text(encoding="utf-8"))
+JSON = {"Content-Type": "application/json"}
+MIB = 1 << 20
+
+
+class Server(CalibdServer):
+    def ask(self, method, path, body=None, headers=None):
+        """Returns the status, the headers and the body."""
+        connection = http.client.HTTPConnection(self.http, timeout=60)
+        try:
+            text = None if body is None else json.dumps(body)
+            connection.request(method, path, text,
+                               headers if headers is not None else JSON if body is not None else {})
+            answer = connection.getresponse()
+            return answer.status, answer.headers, answer.read()
+        finally:
+            connection.close()
+
+    def get(self, path):
+        return self.ask("GET", path)
+
+    def post(self, path, body, **options):
+        return self.ask("POST", path, body, **options)
+
+    def create(self, name, **fields):
+        model = {"name": f"models/{name}", "classCount": 2, "bandwidth": {"fixed": 0.2}, **fields}
+        status, _, text = self.post("/v1/models", {"model": model})
+        assert status == 200, text
+
+
+def observations(rows, seed=0):
+    """Predictions of two classes whose labels are drawn from them."""
+    generator = random.Random(seed)
+    first = [generator.random() for _ in range(rows)]
+    return {"probabilities": {"values": [value for p in first for value in (p, 1 - p)]},
+            "labels": [0 if generator.random() < p else 1 for p in first]}
+
+
+def validate(template, method, status, text):
+    """Checks an answer against the description."""
+    responses = DESCRIPTION["paths"][template][method]["responses"]
+    response = responses["200" if status == 200 else "default"]
+    (content,) = response["content"].values()
+    jsonschema.Draft202012Validator(
+        {**content["schema"], "components": DESCRIPTION["components"]}).validate(json.loads(text))
+
+
+class JsonApiTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = cls.enterClassContext(Server(CALIBD))
+
+    def check(self, method, path, template, body=None, status=200):
+        found, _, text = self.server.ask(method, path, body)
+        self.assertEqual(found, status, text)
+        validate(template, method.lower(), found, text)
+        return json.loads(text)
+
+    def test_documented_commands_succeed(self):
+        text = (ROOT / "docs/http.md").read_text(encoding="utf-8")
+        block = re.search(r"^<!-- run -->\n```sh\n(.*?)^```$", text, re.M | re.S)[1]
+        result = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", block.replace("127.0.0.1:8461", self.server.http)],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        for part in ('"acceptedRows":"2"', '"matched":"1"', '"observations":"2"', '"buckets":'):
+            self.assertIn(part, result.stdout)
+
+    def test_served_description_is_that_of_the_build(self):
+        status, _, text = self.server.get("/v1/openapi.json")
+        self.assertEqual(status, 200)
+        self.assertEqual(json.loads(text), DESCRIPTION)
+
+    def test_answers_have_the_described_form(self):
+        model = {"name": "models/json/versions/2", "classCount": 2, "labelGrace": "3600s"}
+        self.check("POST", "/v1/models", "/v1/models", {"model": model})
+        root = "/v1/models/json/versions/2"
+        template = "/v1/models/{model}/versions/{version}"
+        answer = self.check("POST", root + ":observe", template + ":observe",
+                            {"observations": observations(800), "requestId": "first"})
+        self.assertEqual(answer["acceptedRows"], "800")
+        self.check("POST", root + ":observe", template + ":observe",
+                   {"observations": {"probabilities": {"values": [0.3, 0.7]},
+                                     "predictionIds": ["visit-1"]}})
+        answer = self.check("POST", root + ":label", template + ":label",
+                            {"labels": {"predictionIds": ["visit-1", "other"], "labels": [1, 0]}})
+        self.assertEqual((answer["labels"]["matched"], answer["labels"]["unknown"]), ("1", "1"))
+        self.check("GET", root, template)
+        listed = self.check("GET", "/v1/models?pageSize=1000", "/v1/models")
+        self.assertIn(model["name"], [one["name"] for one in listed["models"]])
+        calibration = self.check("GET", root + "/calibration", template + "/calibration")
+        self.assertEqual(calibration["observations"], "800")
+        self.assertEqual(calibration["verdict"]["status"], "STATUS_NOT_REJECTED")
+        reliability = self.check("GET", root + "/reliability", template + "/reliability")
+        self.assertEqual(len(reliability["bins"]), 15)
+        history = self.check("GET", root + "/history?resolution=RESOLUTION_MINUTE&pageSize=5",
+                             template + "/history")
+        self.assertEqual(sum(int(one["observations"]) for one in history["buckets"]), 800)
+
+    def test_errors_name_the_field_and_have_the_described_form(self):
+        self.server.create("errors")
+        root, template = "/v1/models/errors", "/v1/models/{model}"
+        observe = (root + ":observe", template + ":observe")
+        for body, code, part in (
+                ({"observations": {"probabilities": {"values": [0.6, 0.6]}, "labels": [0]}}, 400,
+                 "rows[0].probabilities sums to 1.2"),
+                ({"observations": {"probabilities": {"values": ["x"]}}}, 400, "probabilities"),
+                ({"observation": {}}, 400, "observation"),
+                ({"labels": {"predictionIds": ["a"], "labels": [0]}}, 400, "observations is missing"),
+                ({"model": "models/other", "observations": observations(1)}, 400,
+                 "model is in the path")):
+            answer = self.check("POST", *observe, body, status=code)
+            self.assertIn(part, answer["error"]["message"])
+            self.assertEqual(answer["error"]["status"], "INVALID_ARGUMENT")
+        answer = self.check("GET", "/v1/models/missing/calibration", template + "/calibration",
+                            status=404)
+        self.assertEqual(answer["error"]["details"][0]["reason"], "MODEL_NOT_FOUND")
+        for query in ("pageSize=x", "pageSize=1&pageSize=2", "pageToken=%zz", "unknown=1"):
+            self.check("GET", "/v1/models?" + query, "/v1/models", status=400)
+        self.assertEqual(self.server.get("/v1/other")[0], 404)
+        self.assertEqual(self.server.get("/v1/models/errors:observe")[0], 405)
+        self.assertEqual(self.server.ask("DELETE", root)[0], 405)
+        self.assertEqual(self.server.get("/v1/models/errors/calibration")[0], 200)
+
+    def test_web_pages_cannot_write(self):
+        self.server.create("pages")
+        path, body = "/v1/models/pages:observe", {"observations": observations(1)}
+        for headers, status in (({**JSON, "Origin": "http://page.example"}, 403),
+                                ({**JSON, "Origin": "null"}, 403),
+                                ({**JSON, "Origin": f"http://{self.server.http}"}, 200),
+                                ({**JSON, "Host": "page.example"}, 403),
+                                ({"Content-Type": "text/plain"}, 415),
+                                ({"Content-Type": "application/x-www-form-urlencoded"}, 415),
+                                ({}, 415)):
+            self.assertEqual(self.server.post(path, body, headers=headers)[0], status, headers)
+        status, headers, _ = self.server.ask("OPTIONS", path, headers={
+            "Origin": "http://page.example", "Access-Control-Request-Method": "POST"})
+        self.assertEqual(status, 405)
+        self.assertNotIn("Access-Control-Allow-Origin", headers)
+        self.assertEqual(json.loads(self.server.get("/v1/models/pages/calibration")[2])
+                         ["observations"], "1")
+
+    def events(self, path, headers=None):
+        """Yields the ids and data of a stream of events."""
+        connection = http.client.HTTPConnection(self.server.http, timeout=60)
+        self.addCleanup(connection.close)
+        connection.request("GET", path, headers=headers or {})
+        answer = connection.getresponse()
+        self.assertEqual((answer.status, answer.headers["Content-Type"]), (200, "text/event-stream"))
+        event = {}
+        for line in answer:
+            name, _, value = line.decode().rstrip("\n").partition(": ")
+            if name in ("id", "data"):
+                event[name] = value
+            elif not name and event:
+                validate("/v1/models/{model}/events", "get", 200, event["data"])
+                yield event["id"], json.loads(event["data"])
+                event = {}
+
+    def test_events_follow_the_model_and_continue_after_the_last_one(self):
+        self.server.create("events")
+        path = "/v1/models/events/events?minInterval=0.1s"
+        stream = self.events(path)
+        _, first = next(stream)
+        self.assertEqual(first["calibration"]["observations"], "0")
+        self.server.post("/v1/models/events:observe", {"observations": observations(3)})
+        last, second = next(stream)
+        self.assertEqual(second["calibration"]["observations"], "3")
+        continued = self.events(path, {"Last-Event-ID": last})
+        self.assertNotIn("calibration", next(continued)[1])
+        self.server.post("/v1/models/events:observe", {"observations": observations(4)})
+        self.assertEqual(next(continued)[1]["calibration"]["observations"], "7")
+        self.assertEqual(self.server.get("/v1/models/none/events")[0], 404)
+
+    def test_open_streams_of_events_leave_room_for_other_requests(self):
+        self.server.create("many")
+        streams, refused = [], 0
+        for _ in range(40):
+            connection = http.client.HTTPConnection(self.server.http, timeout=60)
+            self.addCleanup(connection.close)
+            connection.request("GET", "/v1/models/many/events")
+            answer = connection.getresponse()
+            refused += answer.status == 429
+            streams.append(answer)
+        self.assertGreaterEqual(refused, 20)
+        self.assertLess(refused, 40)
+        self.assertEqual(self.server.get("/metrics")[0], 200)
+        self.assertEqual(self.server.get("/v1/models/many")[0], 200)
+
+    def test_the_memory_of_bodies_is_limited_before_they_arrive(self):
+        self.server.create("bodies")
+        header = ("POST /v1/models/bodies:observe HTTP/1.1\r\nHost: localhost\r\n"
+                  f"Content-Type: application/json\r\nContent-Length: {MIB}\r\n\r\n").encode()
+        host, port = self.server.http.rsplit(":", 1)
+        answers = []
+        for _ in range(24):
+            connection = self.enterContext(socket.create_connection((host, int(port)), 60))
+            connection.sendall(header)
+            connection.setblocking(False)
+            answers.append(connection)
+
+        def refused():
+            count = 0
+            for connection in answers:
+                try:
+                    count += connection.recv(64, socket.MSG_PEEK).startswith(b"HTTP/1.1 429")
+                except BlockingIOError:
+                    pass
+            return count
+        # An address may use a quarter of 256 MiB, and a body reserves 8 times its length.
+        self.assertTrue(wait_for(lambda: refused() == 16, 30), refused())
+        for connection in answers:
+            connection.close()
+        self.assertTrue(wait_for(lambda: self.server.post(
+            "/v1/models/bodies:observe", {"observations": observations(1)})[0] == 200, 30))
+        status, _, _ = self.server.post("/v1/models/bodies:observe", "x" * (MIB + 1))
+        self.assertEqual(status, 413)
+
+    def test_nested_and_large_bodies_are_refused_or_counted(self):
+        self.server.create("large")
+        deep = b'{"observations":' * 5000
+        connection = http.client.HTTPConnection(self.server.http, timeout=60)
+        connection.request("POST", "/v1/models/large:observe", deep, JSON)
+        self.assertEqual(connection.getresponse().status, 400)
+        connection.close()
+        body = {"observations": {"probabilities": {"values": [0, 1] * 100000},
+                                 "labels": [1] * 100000}}
+        status, _, text = self.server.post("/v1/models/large:observe", body)
+        self.assertIn(status, (200, 400), text)
+        self.assertEqual(self.server.get("/healthz")[0], 200)
+
+
+class KillTest(unittest.TestCase):
+    def test_batches_with_request_ids_count_once_over_20_kills(self):
+        with tempfile.TemporaryDirectory() as folder:
+            data = ("--data-dir", str(pathlib.Path(folder) / "data"))
+            generator = random.Random(20)
+            sent = 0
+            for _ in range(20):
+                with Server(CALIBD, *data) as server:
+                    # A repeated declaration returns the model, and the newest batch is repeated,
+                    # because its answer may have been lost.
+                    server.create("killed")
+                    timer = threading.Timer(generator.uniform(0.02, 0.2), os.kill,
+                                            (server.pid, signal.SIGKILL))
+                    timer.start()
+                    try:
+                        while True:
+                            self.send(server, sent)
+                            sent += 1
+                    except (OSError, http.client.HTTPException):
+                        timer.join()
+            with Server(CALIBD, *data) as server:
+                self.send(server, sent)
+                text = server.get("/v1/models/killed/calibration")[2]
+                self.assertEqual(json.loads(text)["observations"], str(10 * (sent + 1)))
+        self.assertGreater(sent, 20)
+
+    def send(self, server, number):
+        status, _, text = server.post("/v1/models/killed:observe", {
+            "observations": observations(10, number), "requestId": f"batch-{number}"})
+        self.assertEqual(status, 200, text)
+
+
+if __name__ == "__main__":
+    unittest.main()
