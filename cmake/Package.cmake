@@ -24,7 +24,7 @@ install(TARGETS calibd_client calibd_proto calibd_messages calibd_convert calibd
         EXPORT calibd ARCHIVE COMPONENT sdk INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY client/cpp/include/calibd proto/calibd ${CMAKE_BINARY_DIR}/proto/generated/calibd
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT sdk
-        FILES_MATCHING PATTERN "*.h" PATTERN "*.proto" PATTERN store EXCLUDE)
+        FILES_MATCHING PATTERN "*.h" PATTERN "*.proto" PATTERN store EXCLUDE PATTERN inference EXCLUDE)
 install(FILES ${CMAKE_BINARY_DIR}/calibd.protoset DESTINATION ${CMAKE_INSTALL_DATADIR}/calibd
         COMPONENT sdk)
 set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/calibd)

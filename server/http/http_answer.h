@@ -47,8 +47,8 @@ void LimitRequest(HttpParser& parser, std::uint64_t max_body_bytes);
 
 // Returns the refusal of a request to the API over HTTP, if it must be refused: because of its
 // Host; because it is not a GET or POST; because the connection is restricted; or, for a POST,
-// because its body is not JSON of a declared length, or because a web page of another origin sends
-// it, which therefore cannot write to calibd.
+// because its body is neither JSON nor a CloudEvent or has no declared length, or because a web
+// page of another origin sends it, which therefore cannot write to calibd.
 [[nodiscard]] std::optional<HttpResponse> RefuseJsonRequest(const HttpRequest& request,
                                                             const std::vector<std::string>& hosts,
                                                             bool restricted);

@@ -40,9 +40,6 @@ constexpr std::chrono::seconds kBodyDeadline{30};
 constexpr std::chrono::seconds kLinger{2};
 // Time between two comments in a stream of events without events.
 constexpr std::chrono::seconds kHeartbeat{15};
-// Bytes of a body, its parsed request and the parser's copies, for one byte of the body: the
-// shortest number in JSON takes two bytes, and eight in a message.
-constexpr std::size_t kMemoryPerBodyByte = 8;
 // Number of connections on which only health checks are served.
 constexpr std::size_t kReservedConnections = 8;
 
@@ -132,7 +129,11 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
       Write(*std::move(refusal), false);
       return;
     }
-    request_ = {.last_event = std::string(header["Last-Event-ID"])};
+    request_ = {.last_event = std::string(header["Last-Event-ID"]),
+                .event = {.id = std::string(header["ce-id"]),
+                          .type = std::string(header["ce-type"]),
+                          .time = std::string(header["ce-time"]),
+                          .content_type = std::string(header[http::field::content_type])}};
     const auto route = FindJsonRoute(header.method(), Text(header.target()), request_);
     if (!route.ok()) {
       Fail(route.status());
@@ -146,7 +147,8 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
     }
     const std::uint64_t length = parser_->content_length().value_or(0);
     body_memory_ = std::make_unique<CallReservation>(endpoint_.api_.memory, peer_);
-    if (absl::Status reserved = body_memory_->Add(length * kMemoryPerBodyByte); !reserved.ok()) {
+    if (absl::Status reserved = body_memory_->Add(length * route_->memory_per_byte);
+        !reserved.ok()) {
       Fail(reserved);
       return;
     }
@@ -186,11 +188,8 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
          http_request = std::make_shared<const JsonRequest>(std::move(request_)),
          // Released once the request is passed on.
          memory = std::shared_ptr<CallReservation>(std::move(body_memory_))] {
-          absl::Status status = Guarded("Http", Stage::kStart, [&]() -> absl::Status {
-            CALIBD_ASSIGN_OR_RETURN(const auto request, route->parse(*http_request));
-            route->serve(api, *request, peer, call);
-            return absl::OkStatus();
-          });
+          absl::Status status = Guarded(
+              "Http", Stage::kStart, [&] { return route->serve(api, *http_request, peer, call); });
           if (!status.ok()) call->End(std::move(status), nullptr);
         });
     stream_.expires_never();

@@ -149,12 +149,46 @@ absl::StatusOr<std::unique_ptr<Message>> Parse(const JsonRequest& http_request) 
   return request;
 }
 
-template <const auto& kMethod, typename Request, typename Response>
-void Serve(Api& api, const Message& request, const std::string& caller,
-           const std::shared_ptr<JsonCall>& call) {
-  api.Serve(kMethod, static_cast<const Request&>(request),
+template <const auto& kMethod, typename Response, typename Request>
+void Call(Api& api, const Request& request, const std::string& caller,
+          const std::shared_ptr<JsonCall>& call) {
+  api.Serve(kMethod, request,
             Reply<Response>(std::make_shared<JsonSink<Response>>(
                 CallContext{.method = kMethod.name, .caller = caller}, call)));
+}
+
+template <const auto& kMethod, auto kPrepare, typename Request, typename Response>
+absl::Status Serve(Api& api, const JsonRequest& http_request, const std::string& caller,
+                   const std::shared_ptr<JsonCall>& call) {
+  CALIBD_ASSIGN_OR_RETURN(const auto request, (Parse<Request, kPrepare>(http_request)));
+  Call<kMethod, Response>(api, static_cast<const Request&>(*request), caller, call);
+  return absl::OkStatus();
+}
+
+// Serves a CloudEvent. An event that is no answer is settled without predictions.
+absl::Status ServeInference(Api& api, const JsonRequest& http_request, const std::string& caller,
+                            const std::shared_ptr<JsonCall>& call) {
+  CALIBD_ASSIGN_OR_RETURN(const std::shared_ptr<Model> model,
+                          FindModel(api.parts().registry, "model", http_request.resource));
+  const auto declaration = model->declaration();
+  if (declaration->max_pending == 0) {
+    return MakeError(
+        absl::StatusCode::kFailedPrecondition, "NO_LABEL_GRACE",
+        "the model has no label_grace, which predictions need whose labels come later");
+  }
+  InferenceEvent event = http_request.event;
+  event.body = http_request.body;
+  CALIBD_ASSIGN_OR_RETURN(std::optional<v1::Observations> observations,
+                          ReadInferenceEvent(event, *declaration));
+  if (!observations.has_value()) {
+    call->End(absl::OkStatus(), std::make_unique<v1::ObserveResponse>());
+    return absl::OkStatus();
+  }
+  v1::ObserveRequest request;
+  request.set_model(http_request.resource);
+  *request.mutable_observations() = *std::move(observations);
+  Call<kObserve, v1::ObserveResponse>(api, request, caller, call);
+  return absl::OkStatus();
 }
 
 template <const auto& kMethod, auto kPrepare, typename Request, typename Response,
@@ -166,7 +200,7 @@ constexpr JsonRoute MakeRoute(JsonRoute route,
   route.request = &Request::descriptor;
   route.response = &Response::descriptor;
   route.parse = &Parse<Request, kPrepare>;
-  route.serve = &Serve<kMethod, Request, Response>;
+  route.serve = &Serve<kMethod, kPrepare, Request, Response>;
   return route;
 }
 
@@ -204,6 +238,14 @@ constexpr std::array kJsonRoutes{
     ApiRoute<kObserve, &CheckLabels>({.verb = http::verb::post,
                                       .path = ":label",
                                       .summary = "Sends one batch of labels by prediction id"}),
+    JsonRoute{.verb = http::verb::post,
+              .path = ":inference",
+              .cloud_event = true,
+              .memory_per_byte = 24,
+              .request = &v1::ObserveRequest::descriptor,
+              .response = &v1::ObserveResponse::descriptor,
+              .summary = "Takes the answer of a model server as a CloudEvent",
+              .serve = &ServeInference},
 };
 
 // HTTP's status for a code of gRPC, as in Google's APIs.

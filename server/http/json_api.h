@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "server/api/api.h"
 #include "server/http/http_answer.h"
+#include "server/http/inference_event.h"
 #include "server/http/json_call.h"
 
 namespace calibd::server {
@@ -28,6 +29,8 @@ struct JsonRequest {
   std::string body{};
   // The header Last-Event-ID of a client that continues a stream of events.
   std::string last_event{};
+  // The headers of a CloudEvent; its body is `body`.
+  InferenceEvent event{};
 };
 
 // One path of the API.
@@ -36,18 +39,24 @@ struct JsonRoute {
   // "/v1/models" if the path has no resource, otherwise what follows the resource.
   std::string_view path{};
   bool resource = true;
-  // A stream of server-sent events.
+  // The response is a stream of server-sent events.
   bool events = false;
+  // The request is a CloudEvent.
+  bool cloud_event = false;
+  // Upper bound of the memory that a request occupies for one byte of its body: the shortest number
+  // in JSON takes two bytes, and eight in a message.
+  std::size_t memory_per_byte = 8;
   // The request without the fields that the path sets, and the response; a method of gRPC has them.
   const google::protobuf::Descriptor* (*request)() = nullptr;
   const google::protobuf::Descriptor* (*response)() = nullptr;
   std::string_view summary{};
-  // Parses a request. Errors: InvalidArgument.
+  // Parses a request; null for CloudEvents. Errors: InvalidArgument.
   absl::StatusOr<std::unique_ptr<google::protobuf::Message>> (*parse)(const JsonRequest& request) =
       nullptr;
-  // Calls the API with the parsed request.
-  void (*serve)(Api& api, const google::protobuf::Message& request, const std::string& caller,
-                const std::shared_ptr<JsonCall>& call) = nullptr;
+  // Parses the request and calls the API. Errors: those of the parser and, for CloudEvents, of
+  // FindModel.
+  absl::Status (*serve)(Api& api, const JsonRequest& request, const std::string& caller,
+                        const std::shared_ptr<JsonCall>& call) = nullptr;
   // The part of the response that is the answer, and its type; null: all of it.
   const google::protobuf::Message& (*part)(const google::protobuf::Message& response) = nullptr;
   const google::protobuf::Descriptor* (*part_type)() = nullptr;

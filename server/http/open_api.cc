@@ -128,7 +128,16 @@ Json DescribeCall(const JsonRoute& route, const Json& path_parameters, Schemas& 
   if (route.verb == http::verb::post) {
     operation["requestBody"] = {
         {"required", true},
-        {"content", Content("application/json", schemas.Object(request, resource))}};
+        {"content", route.cloud_event
+                        ? Content("*/*", Json::object())
+                        : Content("application/json", schemas.Object(request, resource))}};
+    for (const char* const header : {"ce-id", "ce-type"}) {
+      if (!route.cloud_event) continue;
+      parameters.push_back({{"name", header},
+                            {"in", "header"},
+                            {"required", true},
+                            {"schema", {{"type", "string"}}}});
+    }
   } else {
     AddQueryParameters(request, resource, schemas, parameters);
   }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -39,6 +40,7 @@ constexpr std::size_t kDefaultPending = 100000;
 constexpr std::int32_t kMaxPending = 10000000;
 constexpr std::size_t kMaxClassNameLength = 64;
 constexpr std::size_t kMaxDescriptionLength = 1024;
+constexpr std::size_t kMaxOutputNameLength = 128;
 // Maximum number of differences
 // x_k - z_k
 // in one pass of the median bandwidth of one model, warmup^2 / 2 * m. This takes a writer thread
@@ -81,6 +83,7 @@ class Checker {
     CheckClasses();
     CheckTolerance();
     CheckDescription();
+    CheckInferenceOutput();
     if (!violations_.empty()) return Errors();
     CheckKernel();
     CheckLenses();
@@ -104,6 +107,7 @@ class Checker {
     declaration_ = existing;
     CheckTolerance();
     CheckDescription();
+    CheckInferenceOutput();
     if (model_.has_label_grace() == (existing.max_pending > 0)) {
       CheckLabelGrace();
     } else {
@@ -229,6 +233,47 @@ class Checker {
       Violate("model.description", *unprintable);
     }
     declaration_.description = description;
+  }
+
+  void CheckInferenceOutput() {
+    const v1::InferenceOutput& declared = model_.inference_output();
+    InferenceOutput output{.name = declared.name(), .transform = declared.transform()};
+    if (output.name.size() > kMaxOutputNameLength) {
+      Violate("model.inference_output.name", "has ", output.name.size(),
+              " bytes, expected at most ", kMaxOutputNameLength);
+    } else if (const auto unprintable = FindUnprintable(output.name)) {
+      Violate("model.inference_output.name", *unprintable);
+    }
+    if (!v1::InferenceOutput::Transform_IsValid(output.transform)) {
+      Violate("model.inference_output.transform", "is ", output.transform, ", expected 0..",
+              v1::InferenceOutput::Transform_MAX);
+    } else if (output.transform == v1::InferenceOutput::TRANSFORM_SIGMOID &&
+               declaration_.class_count != 2) {
+      Violate("model.inference_output.transform", "is TRANSFORM_SIGMOID with ",
+              declaration_.class_count, " classes, expected 2 classes");
+    }
+    if (declared.column_classes_size() > 0) output.columns = ColumnsOf(declared);
+    declaration_.inference_output = std::move(output);
+  }
+
+  // Returns the column of each class.
+  std::vector<std::size_t> ColumnsOf(const v1::InferenceOutput& declared) {
+    const std::vector<std::string>& names = declaration_.class_names;
+    std::map<std::string_view, std::size_t> columns;
+    for (int i = 0; i < declared.column_classes_size(); ++i) {
+      columns[declared.column_classes(i)] = static_cast<std::size_t>(i);
+    }
+    std::vector<std::size_t> result;
+    for (const std::string& name : names) {
+      const auto found = columns.find(name);
+      if (found != columns.end()) result.push_back(found->second);
+    }
+    if (names.empty() || result.size() != names.size() ||
+        static_cast<std::size_t>(declared.column_classes_size()) != names.size()) {
+      Violate("model.inference_output.column_classes", "has ", declared.column_classes_size(),
+              " names, expected the model's class_names, each once");
+    }
+    return result;
   }
 
   void CheckBlockSizes() {
@@ -490,7 +535,8 @@ bool operator==(const ModelDeclaration& a, const ModelDeclaration& b) {
          a.window == b.window && a.row_sum_tolerance == b.row_sum_tolerance &&
          a.label_grace == b.label_grace && a.max_pending == b.max_pending &&
          a.labels_come_with_predictions == b.labels_come_with_predictions &&
-         a.monitoring == b.monitoring && a.description == b.description;
+         a.monitoring == b.monitoring && a.description == b.description &&
+         a.inference_output == b.inference_output;
 }
 
 std::size_t WindowChunkRows(std::size_t class_count, std::size_t window) noexcept {
@@ -522,6 +568,7 @@ std::size_t StateMemory(const ModelDeclaration& declaration) noexcept {
   for (const std::string& name : declaration.class_names) {
     bytes += sizeof(std::string) + name.size();
   }
+  bytes += declaration.inference_output.columns.size() * sizeof(std::size_t);
   return bytes;
 }
 
@@ -575,6 +622,17 @@ v1::Model SettingsToProto(const ModelDeclaration& declaration) {
   }
   *model.mutable_monitoring() = ToProto(declaration.monitoring);
   model.set_description(declaration.description);
+  const InferenceOutput& output = declaration.inference_output;
+  if (output != InferenceOutput()) {
+    v1::InferenceOutput& inference = *model.mutable_inference_output();
+    inference.set_name(output.name);
+    inference.set_transform(output.transform);
+    std::vector<std::string> column_classes(output.columns.size());
+    for (std::size_t k = 0; k < output.columns.size(); ++k) {
+      column_classes[output.columns[k]] = declaration.class_names[k];
+    }
+    inference.mutable_column_classes()->Add(column_classes.begin(), column_classes.end());
+  }
   return model;
 }
 

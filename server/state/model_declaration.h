@@ -16,6 +16,17 @@
 
 namespace calibd::server {
 
+// How the answers of a model server become predictions.
+struct InferenceOutput {
+  using Transform = v1::InferenceOutput::Transform;
+  std::string name;
+  Transform transform = v1::InferenceOutput::TRANSFORM_UNSPECIFIED;
+  // The column of each class; empty: the columns are in the order of the classes.
+  std::vector<std::size_t> columns{};
+
+  friend bool operator==(const InferenceOutput&, const InferenceOutput&) = default;
+};
+
 // A model's declaration, with every default filled in and every limit checked. Immutable: an update
 // makes a new one (model_update.h).
 struct ModelDeclaration {
@@ -43,6 +54,7 @@ struct ModelDeclaration {
   bool labels_come_with_predictions = false;
   Monitoring monitoring;
   std::string description;
+  InferenceOutput inference_output;
 
   friend bool operator==(const ModelDeclaration&, const ModelDeclaration&);
 };
@@ -81,7 +93,8 @@ struct ModelDeclaration {
 
 // Converts the declaration for the API; create_time stays unset.
 [[nodiscard]] v1::Model ToProto(const ModelDeclaration& declaration);
-// Converts only the settings: tolerances, label_grace, max_pending, monitoring and description.
+// Converts only the settings: tolerances, label_grace, max_pending, monitoring, description and
+// inference output.
 [[nodiscard]] v1::Model SettingsToProto(const ModelDeclaration& declaration);
 
 }  // namespace calibd::server

@@ -10,6 +10,7 @@ import random
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -82,15 +83,96 @@ class JsonApiTest(unittest.TestCase):
         validate(template, method.lower(), found, text)
         return json.loads(text)
 
-    def test_documented_commands_succeed(self):
-        text = (ROOT / "docs/http.md").read_text(encoding="utf-8")
+    def check_documented(self, page, parts):
+        text = (ROOT / "docs" / page).read_text(encoding="utf-8")
         block = re.search(r"^<!-- run -->\n```sh\n(.*?)^```$", text, re.M | re.S)[1]
         result = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", block.replace("127.0.0.1:8461", self.server.http)],
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
-        for part in ('"acceptedRows":"2"', '"matched":"1"', '"observations":"2"', '"buckets":'):
+        for part in parts:
             self.assertIn(part, result.stdout)
+
+    def test_documented_commands_succeed(self):
+        self.check_documented("http.md", ('"acceptedRows":"2"', '"matched":"1"',
+                                          '"observations":"2"', '"buckets":'))
+
+    def test_documented_events_of_kserve_are_counted(self):
+        self.check_documented("kserve.md", ('"acceptedRows":"1"', '"acceptedRows":"2"',
+                                            '"matched":"3"'))
+
+    def infer(self, model, identifier, body, content_type="application/json", kind="response"):
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        connection = http.client.HTTPConnection(self.server.http, timeout=60)
+        self.addCleanup(connection.close)
+        connection.request("POST", f"/v1/models/{model}:inference", data, {
+            "Content-Type": content_type, "ce-specversion": "1.0", "ce-id": identifier,
+            "ce-source": "test", "ce-type": f"org.kubeflow.serving.inference.{kind}"})
+        answer = connection.getresponse()
+        text = answer.read()
+        validate("/v1/models/{model}:inference", "post", answer.status, text)
+        return answer.status, json.loads(text)
+
+    def test_answers_of_model_servers_are_read_in_every_form(self):
+        # ModelInferResponse of one output "p" with two rows, written by hand from the protocol.
+        def field(number, data):
+            return bytes([number << 3 | 2, len(data)]) + data
+        raw = struct.pack("<4f", 0.25, 0.75, 0.5, 0.5)
+        tensor = field(1, b"p") + field(2, b"FP32") + field(3, bytes([2, 2]))
+        binary = field(1, b"forms") + field(5, tensor) + field(6, raw)
+        typed = field(5, tensor + field(5, field(6, raw)))
+        two = {"name": "p", "shape": [2, 2], "datatype": "FP64", "data": [[0.25, 0.75], [0.5, 0.5]]}
+        other = {"name": "q", "shape": [1], "datatype": "INT64", "data": [1]}
+        named = {"inferenceOutput": {"name": "p"}}
+        for number, (settings, body, rows) in enumerate((
+                ({}, {"predictions": [[0.25, 0.75], [0.5, 0.5]]}, 2),
+                ({}, {"predictions": [0.75, 0.5, 1]}, 3),
+                (named, {"predictions": [{"p": [0.25, 0.75], "q": 1}]}, 1),
+                ({}, {"outputs": [two]}, 2), (named, {"outputs": [other, two]}, 2),
+                ({}, binary, 2), (named, typed, 2),
+                ({"inferenceOutput": {"transform": "TRANSFORM_SOFTMAX"}},
+                 {"predictions": [[3, -1], [1000, -1000]]}, 2),
+                ({"inferenceOutput": {"transform": "TRANSFORM_SIGMOID"}},
+                 {"outputs": [{"name": "x", "shape": [3, 1], "data": [-2, 0, 5]}]}, 3),
+                ({"classNames": ["a", "b"], "inferenceOutput": {"columnClasses": ["b", "a"]}},
+                 {"predictions": [[0.75, 0.25]]}, 1))):
+            model = f"forms{number}"
+            self.server.create(model, labelGrace="3600s", **settings)
+            kind = "application/octet-stream" if isinstance(body, bytes) else "application/json"
+            for accepted in (rows, 0):
+                status, answer = self.infer(model, "event-1", body, kind)
+                self.assertEqual((status, answer.get("acceptedRows")), (200, str(accepted)), answer)
+            self.assertEqual(answer["duplicateRows"], str(rows))
+            identifiers = ["event-1"] if rows == 1 else [f"event-1/{i}" for i in range(rows)]
+            _, _, text = self.server.post(f"/v1/models/{model}:label", {
+                "labels": {"predictionIds": identifiers, "labels": [1] * rows}})
+            self.assertEqual(json.loads(text)["labels"]["matched"], str(rows), text)
+
+    def test_events_that_are_no_answers_are_ignored_and_false_ones_refused(self):
+        self.server.create("false", labelGrace="3600s")
+        status, answer = self.infer("false", "1", {"instances": [[1]]}, kind="request")
+        self.assertEqual((status, answer["acceptedRows"]), (200, "0"))
+        for body, part in (({"predictions": [[0.6, 0.6]]}, "sums to 1.2"),
+                           ({"predictions": [[0.2, 0.3, 0.5]]}, "expected 2 per row"),
+                           ({"predictions": []}, "has 0 values"), ({}, "neither predictions"),
+                           ({"predictions": ["x"]}, "expected numbers"),
+                           ({"outputs": []}, "has 0 outputs"), (b"{", "is not the JSON"),
+                           (b"[" * 100000, "is not the JSON"),
+                           ({"outputs": [{"name": "p", "shape": [7], "data": [1, 2]}]}, "7 rows")):
+            status, answer = self.infer("false", "2", body)
+            self.assertEqual(status, 400, body if len(body) < 100 else "")
+            self.assertIn(part, answer["error"]["message"])
+        status, answer = self.infer("false", "2", b"\xff\xff", "application/x-protobuf")
+        self.assertIn("is not a ModelInferResponse", answer["error"]["message"])
+        self.assertEqual(self.infer("false", "", {"predictions": [[1, 0]]})[0], 400)
+        self.assertEqual(self.infer("none", "1", {"predictions": [[1, 0]]})[0], 404)
+        self.server.create("now")
+        status, answer = self.infer("now", "1", {"predictions": [[1, 0]]})
+        self.assertIn("label_grace", answer["error"]["message"])
+        for output in ({"transform": "TRANSFORM_SIGMOID"}, {"columnClasses": ["a"]}):
+            status, _, text = self.server.post("/v1/models", {"model": {
+                "name": "models/invalid", "classCount": 3, "inferenceOutput": output}})
+            self.assertEqual(status, 400, text)
 
     def test_served_description_is_that_of_the_build(self):
         status, _, text = self.server.get("/v1/openapi.json")

@@ -61,6 +61,27 @@ void CheckWellFormed(const std::string& answer, bool head) {
   Require(!error && parser.is_done() && used == answer.size(), "an answer is well-formed");
 }
 
+// Reads the body as the answer of a model server, for several models.
+void CheckInferenceEvent(const HttpRequest& request, const std::string& body) {
+  using Output = v1::InferenceOutput;
+  for (const std::size_t classes : {2, 3}) {
+    for (const auto transform : {Output::TRANSFORM_NONE, Output::TRANSFORM_SOFTMAX}) {
+      ModelDeclaration declaration;
+      declaration.class_count = classes;
+      declaration.inference_output = {.name = classes == 2 ? "" : "out", .transform = transform};
+      const auto read =
+          ReadInferenceEvent({.id = "id",
+                              .type = "org.kubeflow.serving.inference.response",
+                              .time = std::string(request["ce-time"]),
+                              .content_type = std::string(request[http::field::content_type]),
+                              .body = body},
+                             declaration);
+      Require(read.ok() || read.status().code() == absl::StatusCode::kInvalidArgument,
+              "a fault is named");
+    }
+  }
+}
+
 // Routes and parses a request to the API. Its body is the rest of the input.
 void CheckJsonRequest(const HttpRequest& request, std::string_view body) {
   const std::string_view target(request.target().data(), request.target().size());
@@ -70,6 +91,7 @@ void CheckJsonRequest(const HttpRequest& request, std::string_view body) {
   const auto route = FindJsonRoute(request.method(), target, json);
   if (route.ok()) {
     if (request.method() == http::verb::post) json.body = body;
+    if ((*route)->cloud_event) return CheckInferenceEvent(request, json.body);
     const auto parsed = (*route)->parse(json);
     if (parsed.ok()) {
       Require(!ToJsonText(**parsed).empty(), "a parsed request is printed");

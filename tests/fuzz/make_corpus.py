@@ -304,6 +304,13 @@ def make_http():
             "chunked": request(get, "Transfer-Encoding: chunked") + "1\r\na\r\n0\r\n\r\n",
             "pipelined": 2 * request("GET /healthz HTTP/1.1"), "version_3": request("GET / HTTP/3.0"),
             "long": request(get, "X: " + "a" * 9000), "half": get, "not_http": "\x16\x03\x01\x02",
+            **{f"inference_{name}": request(
+                "POST /v1/models/m:inference HTTP/1.1", f"Content-Type: application/{kind}",
+                "ce-id: 1", "ce-type: inference.response", f"Content-Length: {len(body)}") + body
+               for name, kind, body in (
+                   ("v1", "json", '{"predictions":[[0.5,0.5],{"out":[1]}]}'),
+                   ("v2", "json", '{"outputs":[{"name":"out","shape":[1,2],"data":[0.5,0.5]}]}'),
+                   ("binary", "protobuf", "\x2a\x0d\x0a\x03out\x12\x04FP32\x32\x04\0\0\0\0"))},
             "json_list": request("GET /v1/models?pageSize=10&pageToken=a%20b HTTP/1.1"),
             "json_history": request("GET /v1/models/m/versions/2/history?resolution=RESOLUTION_DAY"
                                     "&startTime=2026-01-01T00%3A00%3A00Z HTTP/1.1"),

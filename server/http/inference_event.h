@@ -1,0 +1,34 @@
+#ifndef CALIBD_SERVER_HTTP_INFERENCE_EVENT_H_
+#define CALIBD_SERVER_HTTP_INFERENCE_EVENT_H_
+
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "calibd/v1/ingest_service.pb.h"
+#include "server/state/model_declaration.h"
+
+namespace calibd::server {
+
+// The payload log of KServe: a model server's answers as CloudEvents, in the binary mode of HTTP
+// (https://github.com/cloudevents/spec, Open Inference Protocol). Other servers may send the same.
+struct InferenceEvent {
+  // The headers ce-id, ce-type and ce-time; empty if they are missing.
+  std::string id{};
+  std::string type{};
+  std::string time{};
+  std::string content_type{};
+  // The answer: JSON of version 1 or 2 of the protocol, or a ModelInferResponse of version 2.
+  std::string body{};
+};
+
+// Returns the predictions of an event, for a model that has ids. The id of the only row is that of
+// the event, and those of several rows are ID/0, ID/1, .... Returns nothing for an event that is
+// not an answer, such as a request. Errors: InvalidArgument that names the header or the part of
+// the answer. Cost: O(bytes); memory at most 24 times the bytes.
+[[nodiscard]] absl::StatusOr<std::optional<v1::Observations>> ReadInferenceEvent(
+    const InferenceEvent& event, const ModelDeclaration& declaration);
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_HTTP_INFERENCE_EVENT_H_
