@@ -2,6 +2,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "calibd/core/lens.h"
 #include "command.h"
@@ -105,6 +106,8 @@ constexpr std::pair<const char*, const char*> kUpdatable[] = {
     {"--average-run-length", "monitoring.average_run_length"},
     {"--description", "description"},
     {"--error-limit", "monitoring.error_limit"},
+    {"--inference-output", "inference_output.name"},
+    {"--inference-transform", "inference_output.transform"},
     {"--label-grace", "label_grace"},
     {"--max-pending", "max_pending"},
     {"--row-sum-tolerance", "row_sum_tolerance"},
@@ -188,6 +191,24 @@ std::vector<CLI::Option*> AddSettings(CLI::App& command, ModelOptions& options,
   command.add_option_function<std::string>(
       "--description", [&options](const std::string& text) { options.model.set_description(text); },
       "one line of text for people");
+  command.add_option_function<std::string>(
+      "--inference-output",
+      [&options](const std::string& name) {
+        options.model.mutable_inference_output()->set_name(name);
+      },
+      help("the output of a model server that contains the predictions, for POST :inference",
+           "its only one"));
+  command
+      .add_option_function<std::string>(
+          "--inference-transform",
+          [&options](const std::string& name) {
+            v1::InferenceOutput::Transform transform{};
+            v1::InferenceOutput::Transform_Parse(
+                absl::StrCat("TRANSFORM_", absl::AsciiStrToUpper(name)), &transform);
+            options.model.mutable_inference_output()->set_transform(transform);
+          },
+          help("what turns the values of this output into probabilities", "none"))
+      ->check(CLI::IsMember({"none", "softmax", "sigmoid"}));
   Monitoring& monitoring = *options.model.mutable_monitoring();
   return {
       AddNumber(command, "--significance-level", monitoring, &Monitoring::set_significance_level,

@@ -326,6 +326,16 @@ std::string DescribeModel(const v1::Model& model) {
          {"max groups", grouped ? absl::StrCat(monitoring.max_groups()) : ""},
          {"min group obs.", grouped ? absl::StrCat(monitoring.min_group_observations()) : ""}});
   }
+  if (model.has_inference_output()) {
+    const v1::InferenceOutput& output = model.inference_output();
+    settings.emplace_back("inference output",
+                          output.name().empty() ? "the only one" : output.name());
+    settings.emplace_back("inference transf.",
+                          output.transform() == v1::InferenceOutput::TRANSFORM_SOFTMAX   ? "softmax"
+                          : output.transform() == v1::InferenceOutput::TRANSFORM_SIGMOID ? "sigmoid"
+                                                                                         : "none");
+    settings.emplace_back("inference columns", absl::StrJoin(output.column_classes(), ", "));
+  }
   settings.emplace_back("created", MinuteText(model.create_time()));
   std::string text;
   for (const auto& [name, value] : settings) {

@@ -13,8 +13,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/api/api.h"
+#include "server/api/inference_event.h"
 #include "server/http/http_answer.h"
-#include "server/http/inference_event.h"
 #include "server/http/json_call.h"
 
 namespace calibd::server {

@@ -24,7 +24,8 @@ using google::protobuf::util::TimeUtil;
 // The fields that can be updated, ascending.
 constexpr const char* kUpdatableFields[] = {
     "description",
-    "inference_output",
+    "inference_output.name",
+    "inference_output.transform",
     "label_grace",
     "max_pending",
     "monitoring.average_run_length",
@@ -58,9 +59,8 @@ std::string ValueText(const v1::Model& model, const char* path) {
   if (field->cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
     text = reflection.GetString(*message, field);
   } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
-    const Message& value = reflection.GetMessage(*message, field);
-    const auto* const duration = dynamic_cast<const google::protobuf::Duration*>(&value);
-    text = duration != nullptr ? TimeUtil::ToString(*duration) : value.ShortDebugString();
+    text = TimeUtil::ToString(
+        static_cast<const google::protobuf::Duration&>(reflection.GetMessage(*message, field)));
   } else {
     google::protobuf::TextFormat::PrintFieldValueToString(*message, field, -1, &text);
   }

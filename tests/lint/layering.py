@@ -36,7 +36,7 @@ RULES = {
     "proto/text": dict(allowed=("calibd/text/",), others=False, forbidden=()),
     "server": dict(
         allowed=("calibd/core/", "calibd/convert/", "calibd/text/", "calibd/v1/", "calibd/rpc/",
-                 "calibd/store/v1/", "server/"),
+                 "calibd/inference/v2/", "calibd/store/v1/", "server/"),
         others=True, forbidden=()),
     "client/cpp": dict(
         # The rule for row sums needs only the standard library.

@@ -1,5 +1,5 @@
-#ifndef CALIBD_SERVER_HTTP_INFERENCE_EVENT_H_
-#define CALIBD_SERVER_HTTP_INFERENCE_EVENT_H_
+#ifndef CALIBD_SERVER_API_INFERENCE_EVENT_H_
+#define CALIBD_SERVER_API_INFERENCE_EVENT_H_
 
 #include <optional>
 #include <string>
@@ -31,4 +31,4 @@ struct InferenceEvent {
 
 }  // namespace calibd::server
 
-#endif  // CALIBD_SERVER_HTTP_INFERENCE_EVENT_H_
+#endif  // CALIBD_SERVER_API_INFERENCE_EVENT_H_

@@ -1,4 +1,4 @@
-#include "server/http/inference_event.h"
+#include "server/api/inference_event.h"
 
 #include <google/protobuf/util/time_util.h>
 
