@@ -1,6 +1,7 @@
 #include "tile_engine.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numbers>
 #include <numeric>
@@ -47,11 +48,8 @@ TileEngine<T>::TileEngine(const PredictionBatch& batch, const Kernel& kernel)
   diagonal_.reserve(order_.size());
   for (const std::uint32_t row : order_) {
     labels_.push_back(batch.labels[row]);
-    const std::span<const double> g = batch.row(row);
-    const auto y = static_cast<std::size_t>(batch.labels[row]);
-    double square = (1 - g[y]) * (1 - g[y]);
-    for (std::size_t k = 0; k < g.size(); ++k) square += k == y ? 0 : g[k] * g[k];
-    diagonal_.push_back(square);
+    const double at_label = 1 - batch.row(row)[static_cast<std::size_t>(batch.labels[row])];
+    diagonal_.push_back(at_label * at_label);
   }
   Pack(batch.probabilities);
 }
@@ -72,17 +70,18 @@ void TileEngine<T>::Pack(std::span<const double> predictions) {
   labels_.resize(panels * kWidth, labels_.empty() ? 0 : labels_.back());
   sums_.resize(panels * kWidth);
   panels_ = Allocate<T>(panels * class_count_ * kWidth);
-  std::fill_n(panels_.get(), panels * class_count_ * kWidth, T{0});
   for (std::size_t begin = 0; begin < n; begin += kWidth) {
-    T* panel = &panels_[begin * class_count_];
     const std::size_t count = std::min(kWidth, n - begin);
-    // In the order in which a tile adds the minima, so that equal rows cancel exactly.
-    for (std::size_t k = 0; k < class_count_; ++k) {
-      for (std::size_t i = 0; i < count; ++i) {
-        panel[k * kWidth + i] = static_cast<T>(predictions[order_[begin + i] * class_count_ + k]);
-        sums_[begin + i] += panel[k * kWidth + i];
-      }
-    }
+    std::array<const double*, kWidth> rows;
+    std::transform(&order_[begin], &order_[begin] + count, rows.begin(),
+                   [&](std::uint32_t row) { return &predictions[row * class_count_]; });
+    const bool labelled = !diagonal_.empty();
+    PackPanel({.class_count = class_count_,
+               .rows = std::span(rows).first(count),
+               .panel = &panels_[begin * class_count_],
+               .sums = &sums_[begin],
+               .labels = std::span(labels_).subspan(begin, labelled ? count : 0),
+               .squares = labelled ? &diagonal_[begin] : nullptr});
   }
 }
 

@@ -228,6 +228,78 @@ HWY_INLINE double Micro(const MicroTask<T>& task) {
   return 0;
 }
 
+// Converts and stores `classes` classes of a vector of observations, and adds them to their sums.
+template <class D, typename T>
+HWY_INLINE void PackVector(D d, const double* HWY_RESTRICT columns, std::size_t classes,
+                           T* HWY_RESTRICT panel, T* HWY_RESTRICT sums) {
+  constexpr std::size_t kWidth = kPanelWidth<T>;
+  const hn::Rebind<T, D> dt;
+  auto sum = hn::Load(dt, sums);
+  for (std::size_t k = 0; k < classes; ++k) {
+    const auto g = hn::Load(d, columns + k * kWidth);
+    if constexpr (sizeof(T) == sizeof(double)) {
+      hn::Store(g, dt, panel + k * kWidth);
+      sum = hn::Add(sum, g);
+    } else {
+      const auto converted = hn::DemoteTo(dt, g);
+      hn::Store(converted, dt, panel + k * kWidth);
+      sum = hn::Add(sum, converted);
+    }
+  }
+  hn::Store(sum, dt, sums);
+}
+
+template <class D>
+HWY_INLINE void AddSquares(D d, const double* HWY_RESTRICT columns, std::size_t classes,
+                           std::size_t width, double* HWY_RESTRICT squares) {
+  auto sum = hn::Load(d, squares);
+  for (std::size_t k = 0; k < classes; ++k) {
+    const auto g = hn::Load(d, columns + k * width);
+    sum = hn::Add(sum, hn::Mul(g, g));
+  }
+  hn::Store(sum, d, squares);
+}
+
+template <typename T>
+HWY_INLINE void Pack(const PanelTask<T>& task) {
+  constexpr std::size_t kWidth = kPanelWidth<T>;
+  // A cache line of each row.
+  constexpr std::size_t kClasses = 8;
+  const hn::CappedTag<double, kWidth> d;
+  const std::size_t lanes = hn::Lanes(d);
+  HWY_ALIGN double columns[kClasses * kWidth] = {};
+  HWY_ALIGN T sums[kWidth] = {};
+  HWY_ALIGN double squares[kWidth] = {};
+  std::copy_n(task.squares, task.labels.size(), squares);
+  for (std::size_t first = 0; first < task.class_count; first += kClasses) {
+    const std::size_t classes = std::min(kClasses, task.class_count - first);
+    for (std::size_t i = 0; i < task.rows.size(); ++i) {
+      const double* const row = task.rows[i] + first;
+      if (classes == kClasses) {
+        HWY_UNROLL(8)
+        for (std::size_t k = 0; k < kClasses; ++k) columns[k * kWidth + i] = row[k];
+      } else {
+        for (std::size_t k = 0; k < classes; ++k) columns[k * kWidth + i] = row[k];
+      }
+    }
+    for (std::size_t i = 0; i < kWidth; i += lanes) {
+      PackVector(d, columns + i, classes, task.panel + first * kWidth + i, sums + i);
+    }
+    if (task.labels.empty()) continue;
+    for (std::size_t i = 0; i < task.labels.size(); ++i) {
+      const std::size_t label = static_cast<std::size_t>(task.labels[i]) - first;
+      if (label < classes) columns[label * kWidth + i] = 0;
+    }
+    for (std::size_t i = 0; i < kWidth; i += lanes) {
+      AddSquares(d, columns + i, classes, kWidth, squares + i);
+    }
+  }
+  std::copy_n(sums, task.rows.size(), task.sums);
+  std::copy_n(squares, task.labels.size(), task.squares);
+}
+
+void PackFloat(const PanelTask<float>& task) { Pack(task); }
+void PackDouble(const PanelTask<double>& task) { Pack(task); }
 double MicroFloat(const MicroTask<float>& task) { return Micro(task); }
 double MicroDouble(const MicroTask<double>& task) { return Micro(task); }
 const char* Target() { return hwy::TargetName(HWY_TARGET); }
@@ -239,10 +311,14 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace calibd {
 
+HWY_EXPORT(PackFloat);
+HWY_EXPORT(PackDouble);
 HWY_EXPORT(MicroFloat);
 HWY_EXPORT(MicroDouble);
 HWY_EXPORT(Target);
 
+void PackPanel(const PanelTask<float>& task) { HWY_DYNAMIC_DISPATCH(PackFloat)(task); }
+void PackPanel(const PanelTask<double>& task) { HWY_DYNAMIC_DISPATCH(PackDouble)(task); }
 double RunMicro(const MicroTask<float>& task) { return HWY_DYNAMIC_DISPATCH(MicroFloat)(task); }
 double RunMicro(const MicroTask<double>& task) { return HWY_DYNAMIC_DISPATCH(MicroDouble)(task); }
 const char* SimdTarget() { return HWY_DYNAMIC_DISPATCH(Target)(); }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "calibd/core/kernel.h"
 
@@ -12,6 +13,27 @@ namespace calibd {
 inline constexpr std::size_t kPanelBytes = 256;
 template <typename T>
 inline constexpr std::size_t kPanelWidth = kPanelBytes / sizeof(T);
+
+// The observations of one panel.
+template <typename T>
+struct PanelTask {
+  std::size_t class_count;
+  // The predictions, at most kPanelWidth.
+  std::span<const double* const> rows;
+  // [class][observation]; zero for the observations that the panel lacks.
+  T* panel;
+  // By observation: the sum of the probabilities, added in the order of the classes, as a tile adds
+  // the minima, so that equal rows cancel exactly.
+  T* sums;
+  // Empty, or the label of each observation, and in double the squares of its residuals: those of
+  // the other classes are added to that of the label, in the order of the classes.
+  std::span<const std::int32_t> labels;
+  double* squares;
+};
+
+// Uses the best instruction set of the CPU. The results have the same bits on every CPU.
+void PackPanel(const PanelTask<float>& task);
+void PackPanel(const PanelTask<double>& task);
 
 enum class MicroOutput { kSum, kTerms, kKernels, kDistances };
 
