@@ -1,7 +1,8 @@
 #include "class_counts.h"
 
 #include <algorithm>
-#include <span>
+#include <atomic>
+#include <bit>
 
 #include "disabled_targets.h"
 
@@ -79,8 +80,8 @@ namespace {
 
 HWY_EXPORT(Ratios);
 
-void ComputeRatios(const LineVector& cells, LineVector& ratios) noexcept {
-  HWY_DYNAMIC_DISPATCH(Ratios)(cells.data(), cells.size() / kCellSize, ratios.data());
+void ComputeRatios(const double* cells, std::size_t count, double* ratios) noexcept {
+  HWY_DYNAMIC_DISPATCH(Ratios)(cells, count, ratios);
 }
 
 }  // namespace
@@ -95,18 +96,36 @@ ClassCounts::ClassCounts(std::size_t class_count)
       bin_cells_(kBinCount * kCellSize),
       bin_ratios_(kBinCount * kRatioValues),
       shares_(class_count) {
-  Refresh();
+  Refresh(kAllBins);
 }
 
 void ClassCounts::Add(const ChunkRows& chunk, double retention, std::size_t first,
                       std::size_t last) noexcept {
-  for (std::size_t b = 0; b < kBinCount; ++b) {
+  // The lines of the chunk and the cells of this many classes fit into the fastest cache.
+  constexpr std::size_t kClassesAtOnce = 32;
+  // Threads add different classes at the same time. It makes no difference whether cells that are
+  // still 0 are multiplied.
+  const std::atomic_ref<std::uint32_t> used_bins(used_bins_);
+  const std::uint32_t former = used_bins.load(std::memory_order_relaxed);
+  std::uint32_t seen = 0;
+  for (; first < last; first += kClassesAtOnce) {
+    seen |= AddSome(chunk, retention, former, first, std::min(first + kClassesAtOnce, last));
+  }
+  used_bins.fetch_or(seen, std::memory_order_relaxed);
+}
+
+std::uint32_t ClassCounts::AddSome(const ChunkRows& chunk, double retention,
+                                   std::uint32_t used_bins, std::size_t first,
+                                   std::size_t last) noexcept {
+  for (std::uint32_t bins = used_bins; bins != 0; bins &= bins - 1) {
+    const auto b = static_cast<std::size_t>(std::countr_zero(bins));
     for (std::size_t k = first; k < last; ++k) {
       double* const cell = &cells_[kCellSize * (b * size_ + k)];
       cell[kObserved + kRecent] *= retention;
       cell[kExpected + kRecent] *= retention;
     }
   }
+  std::uint32_t seen = 0;
   // Row by row: the cells of a row are different ones, so that no addition waits for another.
   for (std::size_t row = 0; row < chunk.rows; ++row) {
     const std::size_t strip = row / kStripRows;
@@ -114,7 +133,9 @@ void ClassCounts::Add(const ChunkRows& chunk, double retention, std::size_t firs
     const std::uint8_t* const bins =
         chunk.bins + strip * class_count_ * kStripRows + row % kStripRows;
     for (std::size_t k = first; k < last; ++k) {
-      double* const expected = &cells_[kCellSize * (bins[k * kStripRows] * size_ + k) + kExpected];
+      const std::uint8_t b = bins[k * kStripRows];
+      seen |= 1U << b;
+      double* const expected = &cells_[kCellSize * (b * size_ + k) + kExpected];
       expected[kAll] += given[k * kStripRows];
       expected[kRecent] += given[k * kStripRows];
     }
@@ -124,11 +145,13 @@ void ClassCounts::Add(const ChunkRows& chunk, double retention, std::size_t firs
     observed[kAll] += 1;
     observed[kRecent] += 1;
   }
+  return seen;
 }
 
-void ClassCounts::Refresh() noexcept {
+void ClassCounts::Refresh(std::uint32_t bins) noexcept {
   std::fill(class_cells_.begin(), class_cells_.end(), 0.0);
-  for (std::size_t b = 0; b < kBinCount; ++b) {
+  for (; bins != 0; bins &= bins - 1) {
+    const auto b = static_cast<std::size_t>(std::countr_zero(bins));
     const double* const cells = &cells_[kCellSize * b * size_];
     std::array<double, kCellSize> sums{};
     for (std::size_t k = 0; k < class_count_; ++k) {
@@ -138,6 +161,7 @@ void ClassCounts::Refresh() noexcept {
       }
     }
     std::copy(sums.begin(), sums.end(), &bin_cells_[b * kCellSize]);
+    ComputeRatios(cells, size_, &ratios_[kRatioValues * b * size_]);
   }
   OfPasts<double> counts{};
   for (std::size_t b = 0; b < kBinCount; ++b) {
@@ -151,9 +175,8 @@ void ClassCounts::Refresh() noexcept {
                          (counts[past] + static_cast<double>(class_count_) / 2);
     }
   }
-  ComputeRatios(cells_, ratios_);
-  ComputeRatios(class_cells_, class_ratios_);
-  ComputeRatios(bin_cells_, bin_ratios_);
+  ComputeRatios(class_cells_.data(), size_, class_ratios_.data());
+  ComputeRatios(bin_cells_.data(), kBinCount, bin_ratios_.data());
 }
 
 void ClassCounts::Save(PastState& all, PastState& recent) const {
@@ -178,10 +201,11 @@ void ClassCounts::Restore(const PastState& all, const PastState& recent) {
         const PastState& state = *states[past];
         cell[kObserved + past] = state.class_observed[b * class_count_ + k] / state.weight;
         cell[kExpected + past] = state.class_expected[b * class_count_ + k] / state.weight;
+        if (cell[kObserved + past] > 0 || cell[kExpected + past] > 0) used_bins_ |= 1U << b;
       }
     }
   }
-  Refresh();
+  Refresh(kAllBins);
 }
 
 std::size_t ClassCounts::Memory(std::size_t class_count) noexcept {

@@ -39,7 +39,7 @@ class ClassCounts {
   // .. last - 1. Call Refresh when it is done for all classes.
   void Add(const ChunkRows& chunk, double retention, std::size_t first, std::size_t last) noexcept;
   // Computes everything that follows from the cells.
-  void Refresh() noexcept;
+  void Refresh() noexcept { Refresh(used_bins_); }
 
   // The ratios of the bin of a class.
   [[nodiscard]] const double* OfCell(std::size_t bin, std::size_t k) const noexcept {
@@ -62,8 +62,19 @@ class ClassCounts {
   [[nodiscard]] static std::size_t Memory(std::size_t class_count) noexcept;
 
  private:
+  static constexpr std::uint32_t kAllBins = (1U << kBinCount) - 1;
+
+  // For the classes of Add that are processed at a time. Returns the bins of the rows.
+  std::uint32_t AddSome(const ChunkRows& chunk, double retention, std::uint32_t used_bins,
+                        std::size_t first, std::size_t last) noexcept;
+  // bins: those whose cells may have changed.
+  void Refresh(std::uint32_t bins) noexcept;
+
   std::size_t class_count_;
   std::size_t size_;
+  // A bit for each bin that has had a probability. The cells of the others are 0. With many
+  // classes, most bins are unused.
+  std::uint32_t used_bins_ = 0;
   // kBinCount x size cells. Most classes are in the same few bins, and their cells are therefore
   // adjacent.
   LineVector cells_;
