@@ -55,19 +55,31 @@ HWY_INLINE V Root(V observed, V expected) {
   return hn::Mul(observed, ReciprocalSqrt(hn::Mul(observed, expected)));
 }
 
-// The ratios of `count` cells, a multiple of kGroup.
-void Ratios(const double* HWY_RESTRICT cells, std::size_t count, double* HWY_RESTRICT ratios) {
+// The ratios of the cells of a vector.
+HWY_INLINE void VectorRatios(const double* HWY_RESTRICT cells, double* HWY_RESTRICT ratios) {
   const D d;
-  for (std::size_t i = 0; i < count; i += hn::Lanes(d)) {
-    V observed[kPasts];
-    V expected[kPasts];
-    hn::LoadInterleaved4(d, cells + i * kCellSize, observed[kAll], observed[kRecent],
-                         expected[kAll], expected[kRecent]);
-    const V all = Root(observed[kAll], expected[kAll]);
-    const V recent = Root(observed[kRecent], expected[kRecent]);
-    hn::StoreInterleaved4(all, recent, hn::Mul(all, all), hn::Mul(recent, recent), d,
-                          ratios + i * kRatioValues);
+  V observed[kPasts];
+  V expected[kPasts];
+  hn::LoadInterleaved4(d, cells, observed[kAll], observed[kRecent], expected[kAll],
+                       expected[kRecent]);
+  const V all = Root(observed[kAll], expected[kAll]);
+  const V recent = Root(observed[kRecent], expected[kRecent]);
+  hn::StoreInterleaved4(all, recent, hn::Mul(all, all), hn::Mul(recent, recent), d, ratios);
+}
+
+// The ratios of `count` cells.
+void Ratios(const double* HWY_RESTRICT cells, std::size_t count, double* HWY_RESTRICT ratios) {
+  const std::size_t lanes = hn::Lanes(D());
+  std::size_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    VectorRatios(cells + i * kCellSize, ratios + i * kRatioValues);
   }
+  if (i == count) return;
+  double last_cells[kGroup * kCellSize] = {};
+  double last_ratios[kGroup * kRatioValues];
+  std::copy(cells + i * kCellSize, cells + count * kCellSize, last_cells);
+  VectorRatios(last_cells, last_ratios);
+  std::copy_n(last_ratios, (count - i) * kRatioValues, ratios + i * kRatioValues);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -96,7 +108,7 @@ ClassCounts::ClassCounts(std::size_t class_count)
       bin_cells_(kBinCount * kCellSize),
       bin_ratios_(kBinCount * kRatioValues),
       shares_(class_count) {
-  Refresh(kAllBins);
+  RefreshAll();
 }
 
 void ClassCounts::Add(const ChunkRows& chunk, double retention, std::size_t first,
@@ -145,12 +157,22 @@ std::uint32_t ClassCounts::AddSome(const ChunkRows& chunk, double retention,
     observed[kAll] += 1;
     observed[kRecent] += 1;
   }
+  // While the cells are in this thread's cache.
+  for (std::uint32_t bins = used_bins | seen; bins != 0; bins &= bins - 1) {
+    const std::size_t cell = static_cast<std::size_t>(std::countr_zero(bins)) * size_ + first;
+    ComputeRatios(&cells_[kCellSize * cell], last - first, &ratios_[kRatioValues * cell]);
+  }
   return seen;
 }
 
-void ClassCounts::Refresh(std::uint32_t bins) noexcept {
+void ClassCounts::RefreshAll() noexcept {
+  ComputeRatios(cells_.data(), kBinCount * size_, ratios_.data());
+  Refresh();
+}
+
+void ClassCounts::Refresh() noexcept {
   std::fill(class_cells_.begin(), class_cells_.end(), 0.0);
-  for (; bins != 0; bins &= bins - 1) {
+  for (std::uint32_t bins = used_bins_; bins != 0; bins &= bins - 1) {
     const auto b = static_cast<std::size_t>(std::countr_zero(bins));
     const double* const cells = &cells_[kCellSize * b * size_];
     std::array<double, kCellSize> sums{};
@@ -161,7 +183,6 @@ void ClassCounts::Refresh(std::uint32_t bins) noexcept {
       }
     }
     std::copy(sums.begin(), sums.end(), &bin_cells_[b * kCellSize]);
-    ComputeRatios(cells, size_, &ratios_[kRatioValues * b * size_]);
   }
   OfPasts<double> counts{};
   for (std::size_t b = 0; b < kBinCount; ++b) {
@@ -205,7 +226,7 @@ void ClassCounts::Restore(const PastState& all, const PastState& recent) {
       }
     }
   }
-  Refresh(kAllBins);
+  RefreshAll();
 }
 
 std::size_t ClassCounts::Memory(std::size_t class_count) noexcept {

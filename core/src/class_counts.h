@@ -38,8 +38,8 @@ class ClassCounts {
   // Multiplies the numbers of the recent past by `retention`, and adds the rows, for classes first
   // .. last - 1. Call Refresh when it is done for all classes.
   void Add(const ChunkRows& chunk, double retention, std::size_t first, std::size_t last) noexcept;
-  // Computes everything that follows from the cells.
-  void Refresh() noexcept { Refresh(used_bins_); }
+  // Computes what follows from the cells of several classes or bins.
+  void Refresh() noexcept;
 
   // The ratios of the bin of a class.
   [[nodiscard]] const double* OfCell(std::size_t bin, std::size_t k) const noexcept {
@@ -62,13 +62,12 @@ class ClassCounts {
   [[nodiscard]] static std::size_t Memory(std::size_t class_count) noexcept;
 
  private:
-  static constexpr std::uint32_t kAllBins = (1U << kBinCount) - 1;
-
-  // For the classes of Add that are processed at a time. Returns the bins of the rows.
+  // For the classes of Add that are processed at a time, with their ratios. Returns the bins of the
+  // rows.
   std::uint32_t AddSome(const ChunkRows& chunk, double retention, std::uint32_t used_bins,
                         std::size_t first, std::size_t last) noexcept;
-  // bins: those whose cells may have changed.
-  void Refresh(std::uint32_t bins) noexcept;
+  // Refresh, and the ratios of all cells.
+  void RefreshAll() noexcept;
 
   std::size_t class_count_;
   std::size_t size_;
