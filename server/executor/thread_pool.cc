@@ -84,7 +84,7 @@ bool ThreadPool::Post(std::function<void()> task, Queue::Flow& flow) {
 
 bool ThreadPool::HasBacklog() {
   const std::lock_guard lock(mutex_);
-  return !tasks_.empty();
+  return tasks_.size() >= running_;
 }
 
 void ThreadPool::ParallelFor(std::size_t count, const std::function<void(std::size_t)>& body,

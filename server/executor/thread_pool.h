@@ -37,7 +37,8 @@ class ThreadPool {
   using Queue = FairQueue<std::function<void()>>;
   bool Post(std::function<void()> task, Queue::Flow& flow);
 
-  // Returns true if tasks wait for a thread.
+  // Returns true if there is work for every thread without the help of ParallelFor: at least as
+  // many tasks wait as there are threads.
   [[nodiscard]] bool HasBacklog();
 
   // Calls body(0) .. body(count - 1) once each, in this order, on the calling thread and on at most

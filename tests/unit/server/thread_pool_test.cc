@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <future>
+#include <latch>
 #include <memory>
 #include <new>
 #include <string>
@@ -41,6 +42,27 @@ TEST(ThreadPoolTest, ParallelForThrowsTheFirstExceptionAfterAllCallsAreDone) {
   };
   EXPECT_THROW(pool.ParallelFor(1000, body), std::bad_alloc);
   EXPECT_EQ(ran, 1000);
+}
+
+TEST(ThreadPoolTest, ThereIsABacklogIfATaskWaitsForEveryThread) {
+  constexpr std::size_t kThreads = 2;
+  std::promise<void> end;
+  const std::shared_future<void> ended = end.get_future().share();
+  std::latch busy(kThreads);
+  ThreadPool pool("test", kThreads);
+  for (std::size_t i = 0; i < kThreads; ++i) {
+    pool.Post([&] {
+      busy.count_down();
+      ended.wait();
+    });
+  }
+  busy.wait();
+  EXPECT_FALSE(pool.HasBacklog());
+  pool.Post([] {});
+  EXPECT_FALSE(pool.HasBacklog());
+  pool.Post([] {});
+  EXPECT_TRUE(pool.HasBacklog());
+  end.set_value();
 }
 
 TEST(ThreadPoolTest, StopRunsQueuedTasks) {
