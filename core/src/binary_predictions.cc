@@ -1,6 +1,7 @@
 #include "calibd/core/binary_predictions.h"
 
 #include <algorithm>
+#include <array>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -8,7 +9,21 @@
 namespace calibd {
 
 std::size_t PredictedClass(std::span<const double> g) noexcept {
-  return static_cast<std::size_t>(std::max_element(g.begin(), g.end()) - g.begin());
+  constexpr std::size_t kTogether = 8;
+  if (g.size() < 2 * kTogether) {
+    return static_cast<std::size_t>(std::max_element(g.begin(), g.end()) - g.begin());
+  }
+  // Independent maxima, whose comparisons do not wait for one another.
+  std::array<double, kTogether> maxima;
+  std::copy_n(g.begin(), kTogether, maxima.begin());
+  for (std::size_t k = kTogether; k + kTogether <= g.size(); k += kTogether) {
+    for (std::size_t i = 0; i < kTogether; ++i) {
+      maxima[i] = maxima[i] < g[k + i] ? g[k + i] : maxima[i];
+    }
+  }
+  const double rest = *std::max_element(g.end() - kTogether, g.end());
+  const double maximum = std::max(rest, *std::max_element(maxima.begin(), maxima.end()));
+  return static_cast<std::size_t>(std::find(g.begin(), g.end(), maximum) - g.begin());
 }
 
 BinaryPredictions TopLabelPredictions(const PredictionBatch& batch) {
