@@ -61,21 +61,32 @@ double FeatureNullSquares::KernelOf(std::size_t one, std::size_t other) const no
 }
 
 void FeatureNullSquares::Add(const PredictionBatch& batch) noexcept {
+  // The predictions before this one are mapped, if they are of a pair or triple.
+  std::size_t mapped_end = 0;
   for (std::size_t i = 0; i < batch.size(); ++i, ++state_.count) {
     const std::span<const double> g = batch.row(i);
     const bool completes_triple = !state_.pair.empty();
-    if (completes_triple) AddTriple(g);
+    const auto map = [&](std::size_t place) {
+      if (i >= mapped_end) features_->Map(g, Mapped(place));
+    };
+    if (completes_triple) {
+      map(2);
+      AddTriple(g);
+    }
     if (!IsOfPair(state_.count)) continue;
     if (state_.count % 2 == 0) {
       if (completes_triple) {
         std::copy_n(Mapped(2).begin(), kFeatureCount, Mapped(0).begin());
       } else {
-        features_->Map(g, Mapped(0));
+        // The whole triple, because reading the frequencies takes most of the time.
+        const std::size_t rows = std::min<std::size_t>(3, batch.size() - i);
+        features_->Map(batch.rows(i, rows).probabilities, rows, mapped_);
+        mapped_end = i + rows;
       }
       state_.previous.assign(g.begin(), g.end());
       continue;
     }
-    features_->Map(g, Mapped(1));
+    map(1);
     const double kernel = KernelOf(0, 1);
     const double square = kernel * kernel * NullTrace(state_.previous, g);
     state_.moments.Merge({.count = WeightAt(state_.count), .mean = square, .m2 = 0});
@@ -86,7 +97,6 @@ void FeatureNullSquares::Add(const PredictionBatch& batch) noexcept {
 }
 
 void FeatureNullSquares::AddTriple(std::span<const double> g) noexcept {
-  features_->Map(g, Mapped(2));
   const std::span<const double> pair = state_.pair;
   const double cube = KernelOf(0, 1) * KernelOf(1, 2) * KernelOf(2, 0) *
                       NullTraceOfThree(pair.first(g.size()), pair.last(g.size()), g);

@@ -54,10 +54,16 @@ HWY_INLINE void PhaseRows(const PhaseTask& task, std::size_t first) {
 }
 
 void Phases(const PhaseTask& task) {
-  constexpr std::size_t kRows = 4;
   std::size_t row = 0;
-  for (; row + kRows <= task.rows; row += kRows) PhaseRows<kRows>(task, row);
-  for (; row < task.rows; ++row) PhaseRows<1>(task, row);
+  for (; row + 4 <= task.rows; row += 4) PhaseRows<4>(task, row);
+  switch (task.rows - row) {
+    case 3:
+      return PhaseRows<3>(task, row);
+    case 2:
+      return PhaseRows<2>(task, row);
+    case 1:
+      return PhaseRows<1>(task, row);
+  }
 }
 
 // Coefficients of the series of sin and cos. If the absolute value of x is at most pi / 4, the

@@ -55,7 +55,7 @@ class FeatureNullSquares {
     return std::span(mapped_).subspan(place * kFeatureCount, kFeatureCount);
   }
   [[nodiscard]] double KernelOf(std::size_t one, std::size_t other) const noexcept;
-  // g: the prediction after the newest pair.
+  // g: the prediction after the newest pair, which is mapped.
   void AddTriple(std::span<const double> g) noexcept;
 
   std::shared_ptr<const RandomFeatures> features_;
