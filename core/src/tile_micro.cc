@@ -175,18 +175,36 @@ HWY_INLINE double MicroBlock(D d, const MicroTask<T>& task, std::size_t first_ro
   return static_cast<double>(hn::GetLane(hn::SumOfLanes(d, total)));
 }
 
+// The sum of a block of two vectors of which at most one has a pair to add. The other one would add
+// zeros, so that the sum has the same bits without it.
+template <class D, Distance kDistance, std::size_t kRows, typename T = hn::TFromD<D>>
+HWY_INLINE double SumOfOne(D d, const MicroTask<T>& task, std::size_t row, std::size_t column) {
+  const std::size_t second = column + hn::Lanes(d);
+  if (task.row_begin + row + 1 < task.column_begin + second) {
+    return MicroBlock<D, kDistance, true, kRows, 1>(d, task, row, column);
+  }
+  if (second >= task.column_count) return 0;
+  return MicroBlock<D, kDistance, true, kRows, 1>(d, task, row, second);
+}
+
 template <class D, Distance kDistance, std::size_t kRows, std::size_t kVectors,
           typename T = hn::TFromD<D>>
 HWY_INLINE double MicroBlocks(D d, const MicroTask<T>& task) {
-  const std::size_t step = kVectors * hn::Lanes(d);
+  const std::size_t lanes = hn::Lanes(d);
+  const std::size_t step = kVectors * lanes;
   const bool product = task.output == MicroOutput::kSum || task.output == MicroOutput::kTerms;
   double sum = 0;
   for (std::size_t column = 0; column < task.column_count; column += step) {
+    const std::size_t end = task.column_begin + column + step;
     for (std::size_t row = 0; row < task.row_count; row += kRows) {
-      // All further rows come after these columns.
-      if (task.output == MicroOutput::kSum &&
-          task.row_begin + row >= task.column_begin + column + step) {
-        break;
+      if (task.output == MicroOutput::kSum) {
+        // All further rows come after these columns.
+        if (task.row_begin + row >= end) break;
+        if (kVectors == 2 &&
+            (task.row_begin + row + 1 + lanes >= end || column + lanes >= task.column_count)) {
+          sum += SumOfOne<D, kDistance, kRows>(d, task, row, column);
+          continue;
+        }
       }
       sum += product ? MicroBlock<D, kDistance, true, kRows, kVectors>(d, task, row, column)
                      : MicroBlock<D, kDistance, false, kRows, kVectors>(d, task, row, column);
