@@ -574,10 +574,9 @@ std::size_t StateMemory(const ModelDeclaration& declaration) noexcept {
 
 std::size_t SnapshotRows(const ModelDeclaration& declaration) noexcept {
   // The state of a watch occupies as much space as some 500 rows of the log, and again for each
-  // group. It is written twice: to the log of the database and to its table.
-  if (!declaration.monitoring.disabled) {
-    return declaration.monitoring.group_tag.empty() ? 4096 : 8192;
-  }
+  // group. It is written twice: to the log of the database and to its table. The state that it
+  // replaces is read again.
+  if (!declaration.monitoring.disabled) return 8192;
   // The terms take some milliseconds.
   constexpr std::size_t kWork = std::size_t{1} << 20;
   constexpr std::size_t kLeast = 256;

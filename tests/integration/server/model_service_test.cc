@@ -187,7 +187,7 @@ TEST_F(ModelServiceTest, MaxPendingFollowsTheDiskAndStaysAsItWasDeclared) {
   ASSERT_EQ(server_->Terminate(), 0);
 
   // The model stays declared as before under limits that it does not fit any more.
-  Start({"--data-dir", data, "--disk-bytes", "600000000", "--model-disk-bytes", "32000000"});
+  Start({"--data-dir", data, "--disk-bytes", "600000000", "--model-disk-bytes", "35000000"});
   v1::Model again;
   const grpc::Status status = client_->Create(model, &again);
   ASSERT_TRUE(status.ok()) << status.error_message();

@@ -137,11 +137,11 @@ INSTANTIATE_TEST_SUITE_P(
             Case{.point = "append"}, Case{.point = "before_commit"}, Case{.point = "after_commit"},
             // In the middle of writing a frame.
             Case{.point = "torn"},
-            // A snapshot is due every 4096 rows, and releases batches that left the window.
+            // A snapshot is due every 8192 rows, and releases batches that left the window.
             Case{.point = "snapshot",
                  .classes = 100,
                  .rows_per_batch = 700,
-                 .batches = 30,
+                 .batches = 45,
                  .window = 1000},
             // A checkpoint begins every 2000 pages of 4 KiB. Without monitoring a snapshot is due
             // every 260 rows, and holds an incomplete block of 260, 255, 250, ... rows of 8 KiB.

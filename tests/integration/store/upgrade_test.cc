@@ -266,9 +266,9 @@ TEST_F(UpgradeTest, Format7IsCreated) {
     const auto created = client_->CreateModel(model);
     ASSERT_TRUE(created.ok()) << created.status();
   }
-  // A snapshot is due after 4096 rows; some rows follow it.
-  constexpr std::int64_t kOfSnapshot = 2;
-  constexpr std::int64_t kLast = 5;
+  // A snapshot is due after 8192 rows; some rows follow it.
+  constexpr std::int64_t kOfSnapshot = 3;
+  constexpr std::int64_t kLast = 6;
   Observe(Request(1));
   {
     auto stream =
