@@ -24,9 +24,7 @@ constexpr double kNoWitness = 1e-9;
 
 // The logarithm of a mean that is outdated: far below that of any wealth.
 constexpr double kOutdated = -1e290;
-// Strips that are processed together, so that A is read once for all of them.
-constexpr std::size_t kStripsAtOnce = 2;
-constexpr std::size_t kMostScratches = kMostChunkRows / (kStripsAtOnce * kStripRows);
+constexpr std::size_t kMostScratches = kMostChunkRows / kWitnessRows;
 
 double ToLog10(double log_value) { return log_value / std::numbers::ln10; }
 
@@ -219,20 +217,18 @@ std::int64_t ChunkEnd(std::int64_t count) noexcept {
 // Buffers that are overwritten for every strip.
 struct EvidenceProcess::Scratch {
   explicit Scratch(std::size_t class_count)
-      : features(kStripsAtOnce * kFeatureCount * kStripRows), smoothed(class_count * kStripRows) {
-    for (LineVector& values : witness) {
-      values.resize(kStripsAtOnce * (class_count + 1) * kStripRows);
-    }
+      : features(kFeatureCount * kWitnessRows), smoothed(class_count * kStripRows) {
+    for (FloatLineVector& values : witness) values.resize((class_count + 1) * kWitnessRows);
   }
 
   static std::size_t Memory(std::size_t class_count) noexcept {
     return sizeof(Scratch) +
-           kStripRows * sizeof(double) *
-               (kStripsAtOnce * (kFeatureCount + kPasts * (class_count + 1)) + class_count);
+           kWitnessRows * (kFeatureCount + kPasts * (class_count + 1)) * sizeof(float) +
+           kStripRows * class_count * sizeof(double);
   }
 
-  LineVector features;
-  OfPasts<LineVector> witness;
+  FloatLineVector features;
+  OfPasts<FloatLineVector> witness;
   LineVector smoothed;
   std::array<StripBets, kStripsAtOnce> bets;
 };
@@ -342,20 +338,21 @@ void EvidenceProcess::ComputeSome(const PredictionBatch& batch, std::size_t stri
   const std::size_t last_needed = std::min((strip + count) * kStripRows, chunk_->rows());
   chunk_->MapFeatures(batch.rows(first_needed - first_row, last_needed - first_needed),
                       first_needed, *features_);
-  for (std::size_t i = 0; i < count; ++i) {
-    chunk_->TransposeFeatures(strip + i, &scratch.features[i * kFeatureCount * kStripRows]);
-  }
+  const std::size_t first = first_needed - strip * kStripRows;
+  const std::size_t last = last_needed - strip * kStripRows;
+  TransposeFeatures(chunk_->features() + strip * kStripRows * kFeatureCount, first, last,
+                    scratch.features.data());
   for (std::size_t past = 0; past < kPasts; ++past) {
     ComputeWitness({.lines = past_->lines(),
                     .sums = past_->witness(past),
-                    .first = first_needed - strip * kStripRows,
-                    .last = last_needed - strip * kStripRows,
+                    .first = first,
+                    .last = last,
                     .features = scratch.features.data(),
                     .out = scratch.witness[past].data()});
   }
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t begin = (strip + i) * kStripRows;
-    const std::size_t at = i * past_->lines() * kStripRows;
+    const std::size_t at = i * kStripRows;
     ComputeBets({.class_count = features_->class_count(),
                  .tolerance = tolerance_,
                  .given = chunk_->given(strip + i),
@@ -522,7 +519,7 @@ absl::StatusOr<EvidenceReading> CombineDisjoint(std::span<const EvidenceProcess*
     const ExpertLogs logs = LogsOf(state);
     reading.count += state.count;
     for (std::size_t j = 0; j < kExpertCount; ++j) log_e[j] += logs.e[j];
-    for (std::size_t k = 0; k < witness.size(); ++k) witness[k] += part.past_->witness(kAll)[k];
+    for (std::size_t k = 0; k < witness.size(); ++k) witness[k] += part.past_->sums()[k];
     square_sum += state.square_sum;
     reading.projections.Merge(state.projections);
     reading.projection_variance += state.projection_variance;

@@ -24,15 +24,6 @@ void EvidenceChunk::Append(const PredictionBatch& batch) noexcept {
   }
 }
 
-void EvidenceChunk::TransposeFeatures(std::size_t strip, double* out) const noexcept {
-  const double* const features = &features_[strip * kStripRows * kFeatureCount];
-  for (std::size_t j = 0; j < kFeatureCount; ++j) {
-    for (std::size_t row = 0; row < kStripRows; ++row) {
-      out[j * kStripRows + row] = features[row * kFeatureCount + j];
-    }
-  }
-}
-
 ChunkRows EvidenceChunk::All() const noexcept {
   return {.rows = rows_,
           .lines = lines_,
@@ -71,7 +62,7 @@ void EvidenceChunk::Save(std::vector<double>& probabilities,
 
 std::size_t EvidenceChunk::Memory(std::size_t class_count) noexcept {
   return sizeof(EvidenceChunk) +
-         kMostChunkRows * ((class_count + 1 + kFeatureCount) * sizeof(double) +
+         kMostChunkRows * ((class_count + 1) * sizeof(double) + kFeatureCount * sizeof(float) +
                            class_count * sizeof(std::uint8_t) + sizeof(std::int32_t));
 }
 

@@ -48,13 +48,10 @@ class EvidenceChunk {
   [[nodiscard]] double given_at_label(std::size_t row) const noexcept {
     return given_[IndexOf(row, static_cast<std::size_t>(labels_[row]))];
   }
-  // Writes the features of a strip: kFeatureCount x kStripRows.
-  void TransposeFeatures(std::size_t strip, double* out) const noexcept;
-
   // All rows. The bins must be known.
   [[nodiscard]] ChunkRows All() const noexcept;
   // rows x kFeatureCount.
-  [[nodiscard]] const double* features() const noexcept { return features_.data(); }
+  [[nodiscard]] const float* features() const noexcept { return features_.data(); }
   // Turns the predictions of classes first .. last - 1 into negated residuals, in strips of lines:
   // -1 in the last line.
   const double* Negate(std::size_t first, std::size_t last) noexcept;
@@ -75,7 +72,7 @@ class EvidenceChunk {
   mutable std::size_t squared_rows_ = 0;
   mutable double square_ = 0;
   LineVector given_;
-  LineVector features_;
+  FloatLineVector features_;
   std::vector<std::uint8_t> bins_;
   std::vector<std::int32_t> labels_;
 };

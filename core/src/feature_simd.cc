@@ -24,12 +24,12 @@ HWY_INLINE void PhaseRows(const PhaseTask& task, std::size_t first) {
   constexpr std::size_t kAtOnce = 4;
   const std::size_t lanes = hn::Lanes(d);
   const double* HWY_RESTRICT g = task.probabilities + first * task.class_count;
-  double* HWY_RESTRICT phases = task.phases + first * kFeatureCount;
+  double* HWY_RESTRICT phases = task.phases + first * kFrequencyCount;
   for (std::size_t r = 0; r < kFrequencyCount; r += kAtOnce * lanes) {
     V sum[kRows][kAtOnce];
     for (std::size_t row = 0; row < kRows; ++row) {
       for (std::size_t v = 0; v < kAtOnce; ++v) {
-        sum[row][v] = hn::LoadU(d, phases + row * kFeatureCount + r + v * lanes);
+        sum[row][v] = hn::LoadU(d, phases + row * kFrequencyCount + r + v * lanes);
       }
     }
     for (std::size_t k = 0; k < task.count; ++k) {
@@ -47,7 +47,7 @@ HWY_INLINE void PhaseRows(const PhaseTask& task, std::size_t first) {
     }
     for (std::size_t row = 0; row < kRows; ++row) {
       for (std::size_t v = 0; v < kAtOnce; ++v) {
-        hn::StoreU(sum[row][v], d, phases + row * kFeatureCount + r + v * lanes);
+        hn::StoreU(sum[row][v], d, phases + row * kFrequencyCount + r + v * lanes);
       }
     }
   }
@@ -75,36 +75,73 @@ constexpr double kCosCoefficients[] = {
     -1.0 / 2,       1.0 / 24,        -1.0 / 720,          1.0 / 40320,
     -1.0 / 3628800, 1.0 / 479001600, -1.0 / 87178291200., 1.0 / 20922789888000.};
 
-void Features(double* HWY_RESTRICT features) {
+template <typename T>
+HWY_INLINE hn::Vec<hn::Rebind<T, D>> Narrow(V x) {
+  if constexpr (sizeof(T) == sizeof(double)) {
+    return x;
+  } else {
+    return hn::DemoteTo(hn::Rebind<T, D>(), x);
+  }
+}
+
+// c_0 + c_1 x^2 + c_2 x^4 + ... with kTerms coefficients.
+template <std::size_t kTerms, class DT, class VT = hn::Vec<DT>>
+HWY_INLINE VT Series(DT d, VT square, const double* coefficients) {
+  using T = hn::TFromD<DT>;
+  VT sum = hn::Set(d, static_cast<T>(coefficients[kTerms - 1]));
+  for (std::size_t k = kTerms - 1; k > 0; --k) {
+    sum = hn::MulAdd(sum, square, hn::Set(d, static_cast<T>(coefficients[k - 1])));
+  }
+  return sum;
+}
+
+template <typename T>
+HWY_INLINE void RowFeatures(const double* HWY_RESTRICT phases, T* HWY_RESTRICT features) {
   const D d;
+  const hn::Rebind<T, D> dt;
+  // With four terms, the first omitted term is below 3e-8, half an ulp of a float at 1.
+  constexpr bool kFloat = sizeof(T) == sizeof(float);
   // 1 / sqrt(64).
   static_assert(kFrequencyCount == 64);
-  const V scale = hn::Set(d, 0.125);
+  const auto scale = hn::Set(dt, T{0.125});
   for (std::size_t r = 0; r < kFrequencyCount; r += hn::Lanes(d)) {
-    const V turns = hn::LoadU(d, features + r);
+    const V turns = hn::LoadU(d, phases + r);
     // Removes whole and quarter turns, which leaves an angle of at most pi / 4 in absolute value.
     const V part = hn::Sub(turns, hn::Round(turns));
-    const V quarters = hn::Round(hn::Mul(part, hn::Set(d, 4)));
-    const V x = hn::Mul(hn::Set(d, 6.283185307179586476925),
-                        hn::NegMulAdd(quarters, hn::Set(d, 0.25), part));
-    const V square = hn::Mul(x, x);
-    V sin = hn::Set(d, kSinCoefficients[6]);
-    for (int k = 5; k >= 0; --k) sin = hn::MulAdd(sin, square, hn::Set(d, kSinCoefficients[k]));
-    sin = hn::MulAdd(hn::Mul(sin, square), x, x);
-    V cos = hn::Set(d, kCosCoefficients[7]);
-    for (int k = 6; k >= 0; --k) cos = hn::MulAdd(cos, square, hn::Set(d, kCosCoefficients[k]));
-    cos = hn::MulAdd(cos, square, hn::Set(d, 1));
+    const V all_quarters = hn::Round(hn::Mul(part, hn::Set(d, 4)));
+    const auto x = Narrow<T>(hn::Mul(hn::Set(d, 6.283185307179586476925),
+                                     hn::NegMulAdd(all_quarters, hn::Set(d, 0.25), part)));
+    const auto square = hn::Mul(x, x);
+    const auto sin_terms = Series < kFloat ? 4 : 7 > (dt, square, kSinCoefficients);
+    const auto cos_terms = Series < kFloat ? 4 : 8 > (dt, square, kCosCoefficients);
+    const auto sin = hn::MulAdd(hn::Mul(sin_terms, square), x, x);
+    const auto cos = hn::MulAdd(cos_terms, square, hn::Set(dt, T{1}));
     // quarters is in -2..2. An odd number swaps sin and cos; the signs change accordingly.
-    const V size = hn::Abs(quarters);
-    const auto odd = hn::Eq(size, hn::Set(d, 1));
-    const auto half = hn::Eq(size, hn::Set(d, 2));
-    const V sign = hn::CopySign(scale, quarters);
-    const V turned = hn::IfThenElse(half, hn::Neg(scale), scale);
-    hn::StoreU(hn::IfThenElse(odd, hn::Neg(hn::Mul(sign, sin)), hn::Mul(turned, cos)), d,
+    const auto quarters = Narrow<T>(all_quarters);
+    const auto size = hn::Abs(quarters);
+    const auto odd = hn::Eq(size, hn::Set(dt, T{1}));
+    const auto half = hn::Eq(size, hn::Set(dt, T{2}));
+    const auto sign = hn::CopySign(scale, quarters);
+    const auto turned = hn::IfThenElse(half, hn::Neg(scale), scale);
+    hn::StoreU(hn::IfThenElse(odd, hn::Neg(hn::Mul(sign, sin)), hn::Mul(turned, cos)), dt,
                features + r);
-    hn::StoreU(hn::IfThenElse(odd, hn::Mul(sign, cos), hn::Mul(turned, sin)), d,
+    hn::StoreU(hn::IfThenElse(odd, hn::Mul(sign, cos), hn::Mul(turned, sin)), dt,
                features + kFrequencyCount + r);
   }
+}
+
+template <typename T>
+HWY_INLINE void AllFeatures(std::size_t rows, const double* phases, T* features) {
+  for (std::size_t row = 0; row < rows; ++row) {
+    RowFeatures(phases + row * kFrequencyCount, features + row * kFeatureCount);
+  }
+}
+
+void Features(std::size_t rows, const double* phases, double* features) {
+  AllFeatures(rows, phases, features);
+}
+void FloatFeatures(std::size_t rows, const double* phases, float* features) {
+  AllFeatures(rows, phases, features);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -116,9 +153,15 @@ namespace calibd {
 
 HWY_EXPORT(Phases);
 HWY_EXPORT(Features);
+HWY_EXPORT(FloatFeatures);
 
 void AddPhases(const PhaseTask& task) noexcept { HWY_DYNAMIC_DISPATCH(Phases)(task); }
-void PhasesToFeatures(double* features) noexcept { HWY_DYNAMIC_DISPATCH(Features)(features); }
+void PhasesToFeatures(std::size_t rows, const double* phases, double* features) noexcept {
+  HWY_DYNAMIC_DISPATCH(Features)(rows, phases, features);
+}
+void PhasesToFeatures(std::size_t rows, const double* phases, float* features) noexcept {
+  HWY_DYNAMIC_DISPATCH(FloatFeatures)(rows, phases, features);
+}
 
 }  // namespace calibd
 #endif  // HWY_ONCE

@@ -16,13 +16,15 @@ struct PhaseTask {
   std::size_t class_count;
   std::size_t count;
   const double* frequencies;
-  // rows x kFeatureCount.
+  // rows x kFrequencyCount.
   double* phases;
 };
 void AddPhases(const PhaseTask& task) noexcept;
-// Converts 64 phases in turns to the 128 features, in place: the second half of the array is unused
-// on entry.
-void PhasesToFeatures(double* features) noexcept;
+// Converts rows x kFrequencyCount phases in turns to rows x kFeatureCount features. Whole and
+// quarter turns are removed in double precision; sine and cosine are computed in that of
+// `features`.
+void PhasesToFeatures(std::size_t rows, const double* phases, double* features) noexcept;
+void PhasesToFeatures(std::size_t rows, const double* phases, float* features) noexcept;
 
 }  // namespace calibd
 

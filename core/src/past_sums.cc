@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <span>
+#include <type_traits>
 
 #include "calibd/core/random_features.h"
 #include "witness_simd.h"
@@ -21,8 +22,9 @@ bool AreCounts(std::span<const double> values) {
 
 }  // namespace
 
-PastSums::PastSums(std::size_t class_count) : class_count_(class_count), counts_(class_count) {
-  for (LineVector& witness : witness_) witness.resize(lines() * kFeatureCount);
+PastSums::PastSums(std::size_t class_count)
+    : class_count_(class_count), sums_(lines() * kFeatureCount), counts_(class_count) {
+  for (FloatLineVector& witness : witness_) witness.resize(lines() * kFeatureCount);
 }
 
 void PastSums::Add(EvidenceChunk& chunk, const ParallelLoop& parallel) {
@@ -39,25 +41,26 @@ void PastSums::Add(EvidenceChunk& chunk, const ParallelLoop& parallel) {
               .features = chunk.features(),
               .negated = chunk.Negate(first, last),
               .retention = retention,
-              .sums = {witness_[kAll].data(), witness_[kRecent].data()}},
+              .sums = sums_.data(),
+              .witness = {witness_[kAll].data(), witness_[kRecent].data()}},
              first, last);
   });
   counts_.Refresh();
-  norm2_ = SumOfSquares(witness_[kAll].data(), class_count_ * kFeatureCount);
+  norm2_ = SumOfSquares(sums_.data(), class_count_ * kFeatureCount);
 }
 
 void PastSums::Save(PastState& all, PastState& recent) const {
-  const OfPasts<PastState*> states = {&all, &recent};
-  for (std::size_t past = 0; past < kPasts; ++past) {
-    const auto sums = witness_[past].end() - static_cast<std::ptrdiff_t>(kFeatureCount);
-    states[past]->feature_sums.assign(sums, witness_[past].end());
-    states[past]->witness.resize(kFeatureCount * class_count_);
+  const auto save = [&](const auto& sums, PastState& state) {
+    state.feature_sums.assign(sums.end() - static_cast<std::ptrdiff_t>(kFeatureCount), sums.end());
+    state.witness.resize(kFeatureCount * class_count_);
     for (std::size_t j = 0; j < kFeatureCount; ++j) {
       for (std::size_t k = 0; k < class_count_; ++k) {
-        states[past]->witness[j * class_count_ + k] = witness_[past][k * kFeatureCount + j];
+        state.witness[j * class_count_ + k] = sums[k * kFeatureCount + j];
       }
     }
-  }
+  };
+  save(sums_, all);
+  save(witness_[kRecent], recent);
   counts_.Save(all, recent);
 }
 
@@ -72,22 +75,26 @@ bool PastSums::Fits(const PastState& state, std::size_t class_count) {
 }
 
 void PastSums::Restore(const PastState& all, const PastState& recent) {
-  const OfPasts<const PastState*> states = {&all, &recent};
-  for (std::size_t past = 0; past < kPasts; ++past) {
-    const PastState& state = *states[past];
+  const auto restore = [&](const PastState& state, auto& sums) {
+    using T = typename std::decay_t<decltype(sums)>::value_type;
     for (std::size_t j = 0; j < kFeatureCount; ++j) {
       for (std::size_t k = 0; k < class_count_; ++k) {
-        witness_[past][k * kFeatureCount + j] = state.witness[j * class_count_ + k] / state.weight;
+        sums[k * kFeatureCount + j] =
+            static_cast<T>(state.witness[j * class_count_ + k] / state.weight);
       }
-      witness_[past][class_count_ * kFeatureCount + j] = state.feature_sums[j] / state.weight;
+      sums[class_count_ * kFeatureCount + j] = static_cast<T>(state.feature_sums[j] / state.weight);
     }
-  }
+  };
+  restore(all, sums_);
+  restore(all, witness_[kAll]);
+  restore(recent, witness_[kRecent]);
   counts_.Restore(all, recent);
-  norm2_ = SumOfSquares(witness_[kAll].data(), class_count_ * kFeatureCount);
+  norm2_ = SumOfSquares(sums_.data(), class_count_ * kFeatureCount);
 }
 
 std::size_t PastSums::Memory(std::size_t class_count) noexcept {
-  return sizeof(PastSums) + kPasts * (class_count + 1) * kFeatureCount * sizeof(double) +
+  return sizeof(PastSums) +
+         (class_count + 1) * kFeatureCount * (sizeof(double) + kPasts * sizeof(float)) +
          ClassCounts::Memory(class_count);
 }
 

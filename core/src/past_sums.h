@@ -21,9 +21,11 @@ class PastSums {
 
   // The number of lines of A and S together, see witness_simd.h.
   [[nodiscard]] std::size_t lines() const noexcept { return class_count_ + 1; }
-  [[nodiscard]] const double* witness(std::size_t past) const noexcept {
+  [[nodiscard]] const float* witness(std::size_t past) const noexcept {
     return witness_[past].data();
   }
+  // A and S of the whole past in double precision.
+  [[nodiscard]] const double* sums() const noexcept { return sums_.data(); }
   [[nodiscard]] const ClassCounts& counts() const noexcept { return counts_; }
   // The sum of squares of A, of the whole past.
   [[nodiscard]] double norm2() const noexcept { return norm2_; }
@@ -41,8 +43,10 @@ class PastSums {
 
  private:
   std::size_t class_count_;
-  // lines x kFeatureCount.
-  OfPasts<LineVector> witness_;
+  // A and S: lines x kFeatureCount. The whole past is summed in double precision, because no row
+  // of it is ever forgotten. Rows of the recent past are forgotten before errors add up.
+  LineVector sums_;
+  OfPasts<FloatLineVector> witness_;
   ClassCounts counts_;
   double norm2_ = 0;
 };

@@ -1,6 +1,7 @@
 #include "calibd/core/random_features.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <numbers>
@@ -19,6 +20,7 @@ constexpr std::uint64_t kFrequencySeed = 0x63616c69626421ULL;
 constexpr double kMaxFrequency = 1e6;
 // The frequencies of this many classes fit into the cache together with the phases of some rows.
 constexpr std::size_t kClassesAtOnce = 32;
+constexpr std::size_t kRowsAtOnce = 16;
 
 double StandardNormal(Rng& rng) noexcept {
   const double radius = std::sqrt(-2 * std::log(rng.Uniform()));
@@ -110,21 +112,31 @@ void RandomFeatures::Map(std::span<const double> g, std::span<double> out) const
 
 void RandomFeatures::Map(std::span<const double> g, std::size_t rows,
                          std::span<double> out) const noexcept {
+  MapRows(g, rows, out.data());
+}
+
+void RandomFeatures::Map(std::span<const double> g, std::size_t rows,
+                         std::span<float> out) const noexcept {
+  MapRows(g, rows, out.data());
+}
+
+template <typename T>
+void RandomFeatures::MapRows(std::span<const double> g, std::size_t rows, T* out) const noexcept {
   const std::size_t m = class_count_;
-  if (rows == 0) return;
-  // The phases are in the first half of each row's features until all classes are added.
-  for (std::size_t row = 0; row < rows; ++row) {
-    std::fill_n(&out[row * kFeatureCount], kFrequencyCount, 0.0);
+  alignas(64) std::array<double, kRowsAtOnce * kFrequencyCount> phases;
+  for (std::size_t row = 0; row < rows; row += kRowsAtOnce) {
+    const std::size_t count = std::min(kRowsAtOnce, rows - row);
+    std::fill_n(phases.begin(), count * kFrequencyCount, 0.0);
+    for (std::size_t first = 0; first < m; first += kClassesAtOnce) {
+      AddPhases({.rows = count,
+                 .probabilities = &g[row * m + first],
+                 .class_count = m,
+                 .count = std::min(kClassesAtOnce, m - first),
+                 .frequencies = &frequencies_[first * kFrequencyCount],
+                 .phases = phases.data()});
+    }
+    PhasesToFeatures(count, phases.data(), out + row * kFeatureCount);
   }
-  for (std::size_t first = 0; first < m; first += kClassesAtOnce) {
-    AddPhases({.rows = rows,
-               .probabilities = &g[first],
-               .class_count = m,
-               .count = std::min(kClassesAtOnce, m - first),
-               .frequencies = &frequencies_[first * kFrequencyCount],
-               .phases = out.data()});
-  }
-  for (std::size_t row = 0; row < rows; ++row) PhasesToFeatures(&out[row * kFeatureCount]);
 }
 
 }  // namespace calibd

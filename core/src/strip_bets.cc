@@ -40,6 +40,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 using D = hn::CappedTag<double, kStripRows>;
 using V = hn::Vec<D>;
+using F = hn::Rebind<float, D>;
 
 // e^x for x <= 0, to |x| ulps; about 0 below -708. Half the instructions of Highway's.
 HWY_INLINE V Exp(V x) {
@@ -210,6 +211,11 @@ HWY_INLINE V TiltPower(V x, V before) {
   }
 }
 
+// F of line k.
+HWY_INLINE V LoadWitness(const float* HWY_RESTRICT witness, std::size_t k) {
+  return hn::PromoteTo(D(), hn::Load(F(), witness + k * kWitnessRows));
+}
+
 // Reductions of F that the experts need.
 struct WitnessTerms {
   V min;
@@ -225,26 +231,29 @@ struct WitnessTerms {
 constexpr auto kTiltIndices = std::make_index_sequence<kTiltRates.size()>();
 
 template <std::size_t... kIndices>
-HWY_INLINE WitnessTerms ReduceWitness(const StripTask& task, const double* HWY_RESTRICT witness,
+HWY_INLINE WitnessTerms ReduceWitness(const StripTask& task, const float* HWY_RESTRICT witness,
                                       std::size_t lane,
                                       std::index_sequence<kIndices...> /*unused*/) {
   const D d;
   const std::size_t m = task.class_count;
   WitnessTerms out;
-  out.min = out.max = hn::Load(d, witness);
+  hn::Vec<F> min = hn::Load(F(), witness);
+  hn::Vec<F> max = min;
   for (std::size_t k = 1; k < m; ++k) {
-    const V value = hn::Load(d, witness + k * kStripRows);
-    out.min = hn::Min(out.min, value);
-    out.max = hn::Max(out.max, value);
+    const auto value = hn::Load(F(), witness + k * kWitnessRows);
+    min = hn::Min(min, value);
+    max = hn::Max(max, value);
   }
-  const V match = hn::Max(hn::Zero(d), hn::Load(d, witness + m * kStripRows));
+  out.min = hn::PromoteTo(d, min);
+  out.max = hn::PromoteTo(d, max);
+  const V match = hn::Max(hn::Zero(d), LoadWitness(witness, m));
   out.scale = hn::Div(hn::Set(d, 1), hn::Add(hn::Set(d, 10), match));
   V loss = hn::Zero(d);
   V sums[sizeof...(kIndices)];
   for (V& sum : sums) sum = hn::Zero(d);
   for (std::size_t k = 0; k < m; ++k) {
     const V p = hn::Load(d, task.smoothed + k * kStripRows + lane);
-    const V value = hn::Load(d, witness + k * kStripRows);
+    const V value = LoadWitness(witness, k);
     loss = hn::MulAdd(p, hn::Sub(value, out.min), loss);
     const V x = hn::Mul(hn::Sub(value, out.max), out.scale);
     V power = x;
@@ -261,14 +270,14 @@ HWY_INLINE WitnessTerms ReduceWitness(const StripTask& task, const double* HWY_R
 HWY_INLINE void Project(const StripTask& task, V max, V at_label, V given_at_label,
                         std::size_t lane, StripBets& out) {
   const D d;
-  const double* HWY_RESTRICT witness = task.witness[kAll] + lane;
+  const float* HWY_RESTRICT witness = task.witness[kAll] + lane;
   V sum = hn::Zero(d);
   V square = hn::Zero(d);
   V mean = hn::Zero(d);
   V second = hn::Zero(d);
   for (std::size_t k = 0; k < task.class_count; ++k) {
     const V g = hn::Load(d, task.given + k * kStripRows + lane);
-    const V value = hn::Sub(hn::Load(d, witness + k * kStripRows), max);
+    const V value = hn::Sub(LoadWitness(witness, k), max);
     const V weighted = hn::Mul(g, value);
     sum = hn::Add(sum, g);
     square = hn::MulAdd(g, g, square);
@@ -339,7 +348,7 @@ void CollectLabelTerms(const StripTask& task, LabelTerms& out) {
     out.given[row] = task.given[at];
     out.smoothed[row] = task.smoothed[at];
     for (std::size_t past = 0; past < kPasts; ++past) {
-      out.witness[past][row] = task.witness[past][at];
+      out.witness[past][row] = task.witness[past][label * kWitnessRows + row];
       out.share[past][row] = task.counts->ShareOf(label)[past];
     }
     HWY_ALIGN double by_cell[kRatioValues];

@@ -21,8 +21,8 @@ struct StripTask {
   std::size_t first;
   std::size_t last;
   const std::int32_t* labels;
-  // lines x kStripRows, for each past.
-  OfPasts<const double*> witness;
+  // lines x kWitnessRows, of which kStripRows are used, for each past.
+  OfPasts<const float*> witness;
   const ClassCounts* counts;
   // Receives the bins of the probabilities: class_count x kStripRows.
   std::uint8_t* bins;

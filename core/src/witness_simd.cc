@@ -23,26 +23,19 @@ constexpr bool kManyRegisters = hn::MaxLanes(D()) == 8;
 // F of kLines lines and of kRows rows.
 template <std::size_t kLines, std::size_t kRows>
 HWY_INLINE void WitnessTile(const WitnessTask& task, std::size_t line, std::size_t row) {
-  const hn::CappedTag<double, HWY_MIN(kRows, kGroup)> d;
+  const hn::CappedTag<float, kRows> d;
   constexpr std::size_t kLanes = hn::MaxLanes(d);
   constexpr std::size_t kVectors = kRows / kLanes;
-  const double* HWY_RESTRICT features[kVectors];
-  double* out[kVectors];
-  for (std::size_t v = 0; v < kVectors; ++v) {
-    const std::size_t strip = (row + v * kLanes) / kStripRows;
-    const std::size_t lane = (row + v * kLanes) % kStripRows;
-    features[v] = task.features + strip * kFeatureCount * kStripRows + lane;
-    out[v] = task.out + (strip * task.lines + line) * kStripRows + lane;
-  }
   hn::Vec<decltype(d)> sum[kLines][kVectors];
   for (auto& of_line : sum) {
     for (auto& value : of_line) value = hn::Zero(d);
   }
-  const double* HWY_RESTRICT sums = task.sums + line * kFeatureCount;
+  const float* HWY_RESTRICT sums = task.sums + line * kFeatureCount;
+  const float* HWY_RESTRICT features = task.features + row;
   for (std::size_t j = 0; j < kFeatureCount; ++j) {
     hn::Vec<decltype(d)> feature[kVectors];
     for (std::size_t v = 0; v < kVectors; ++v) {
-      feature[v] = hn::Load(d, features[v] + j * kStripRows);
+      feature[v] = hn::Load(d, features + j * kWitnessRows + v * kLanes);
     }
     for (std::size_t l = 0; l < kLines; ++l) {
       const auto factor = hn::Set(d, sums[l * kFeatureCount + j]);
@@ -51,80 +44,136 @@ HWY_INLINE void WitnessTile(const WitnessTask& task, std::size_t line, std::size
       }
     }
   }
+  float* const out = task.out + line * kWitnessRows + row;
   for (std::size_t l = 0; l < kLines; ++l) {
-    for (std::size_t v = 0; v < kVectors; ++v) hn::Store(sum[l][v], d, out[v] + l * kStripRows);
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      hn::Store(sum[l][v], d, out + l * kWitnessRows + v * kLanes);
+    }
   }
 }
 
-// All lines from `line` on, kLines at a time, and half as many at the end.
+// All lines from `line` on: kLines at a time, and the rest together.
 template <std::size_t kLines, std::size_t kRows>
 HWY_INLINE void WitnessLines(const WitnessTask& task, std::size_t line, std::size_t row) {
   for (; line + kLines <= task.lines; line += kLines) WitnessTile<kLines, kRows>(task, line, row);
-  if constexpr (kLines > 1) WitnessLines<kLines / 2, kRows>(task, line, row);
+  if constexpr (kLines > 1) WitnessLines<kLines - 1, kRows>(task, line, row);
 }
 
 void Witness(const WitnessTask& task) {
-  constexpr std::size_t kHalf = kStripRows / 2;
-  if (task.first < kHalf && task.last > kStripRows) {
-    WitnessLines<kManyRegisters ? 10 : 3, 2 * kStripRows>(task, 0, 0);
+  if (task.last - task.first > kWitnessRows / 2) {
+    WitnessLines<kManyRegisters ? 11 : 6, kWitnessRows>(task, 0, 0);
     return;
   }
   // A few rows cost less with shorter vectors.
-  for (std::size_t row = task.first / kHalf * kHalf; row < task.last; row += kHalf) {
-    WitnessLines<kManyRegisters ? 10 : 8, kHalf>(task, 0, row);
+  constexpr std::size_t kRows = kWitnessRows / 4;
+  for (std::size_t row = task.first / kRows * kRows; row < task.last; row += kRows) {
+    WitnessLines<11, kRows>(task, 0, row);
+  }
+}
+
+void Transpose(const float* HWY_RESTRICT in, std::size_t first, std::size_t last,
+               float* HWY_RESTRICT out) {
+#if HWY_TARGET == HWY_SCALAR
+  for (std::size_t row = first; row < last; ++row) {
+    for (std::size_t j = 0; j < kFeatureCount; ++j) {
+      out[j * kWitnessRows + row] = in[row * kFeatureCount + j];
+    }
+  }
+#else
+  constexpr std::size_t kSize = 4;
+  const hn::FixedTag<float, kSize> d;
+  for (std::size_t row = first / kSize * kSize; row < last; row += kSize) {
+    for (std::size_t j = 0; j < kFeatureCount; j += kSize) {
+      const auto row0 = hn::Load(d, in + row * kFeatureCount + j);
+      const auto row1 = hn::Load(d, in + (row + 1) * kFeatureCount + j);
+      const auto row2 = hn::Load(d, in + (row + 2) * kFeatureCount + j);
+      const auto row3 = hn::Load(d, in + (row + 3) * kFeatureCount + j);
+      const auto lower02 = hn::InterleaveLower(d, row0, row2);
+      const auto lower13 = hn::InterleaveLower(d, row1, row3);
+      const auto upper02 = hn::InterleaveUpper(d, row0, row2);
+      const auto upper13 = hn::InterleaveUpper(d, row1, row3);
+      float* const to = out + j * kWitnessRows + row;
+      hn::Store(hn::InterleaveLower(d, lower02, lower13), d, to);
+      hn::Store(hn::InterleaveUpper(d, lower02, lower13), d, to + kWitnessRows);
+      hn::Store(hn::InterleaveLower(d, upper02, upper13), d, to + 2 * kWitnessRows);
+      hn::Store(hn::InterleaveUpper(d, upper02, upper13), d, to + 3 * kWitnessRows);
+    }
+  }
+#endif
+}
+
+// Subtracts the product of a chunk from `count` sums.
+HWY_INLINE void Subtract(const float* HWY_RESTRICT product, std::size_t at, std::size_t count,
+                         const ChunkTask& task) {
+  const D d;
+  const hn::Rebind<float, D> df;
+  const auto retention = hn::Set(df, static_cast<float>(task.retention));
+  double* const sums = task.sums + at;
+  float* const all = task.witness[kAll] + at;
+  float* const recent = task.witness[kRecent] + at;
+  for (std::size_t i = 0; i < count; i += hn::Lanes(d)) {
+    const auto change = hn::Load(df, product + i);
+    const V sum = hn::Sub(hn::Load(d, sums + i), hn::PromoteTo(d, change));
+    hn::Store(sum, d, sums + i);
+    hn::Store(hn::DemoteTo(df, sum), df, all + i);
+    hn::Store(hn::MulSub(retention, hn::Load(df, recent + i), change), df, recent + i);
   }
 }
 
 // kLines lines and kVectors vectors of features, beginning at `line` and `feature`.
 template <std::size_t kLines, std::size_t kVectors>
 HWY_INLINE void ChunkTile(const ChunkTask& task, std::size_t line, std::size_t feature) {
-  const D d;
-  const std::size_t lanes = hn::Lanes(d);
-  V sum[kLines][kVectors];
+  const hn::CappedTag<float, kWitnessRows> d;
+  const hn::CappedTag<double, kStripRows> d64;
+  const hn::Rebind<float, decltype(d64)> d32;
+  constexpr std::size_t kLanes = hn::MaxLanes(d);
+  hn::Vec<decltype(d)> sum[kLines][kVectors];
   for (auto& of_line : sum) {
-    for (V& value : of_line) value = hn::Zero(d);
+    for (auto& value : of_line) value = hn::Zero(d);
   }
   for (std::size_t first = 0; first < task.rows; first += kStripRows) {
     const double* const negated = task.negated + first * task.lines + line * kStripRows;
+    HWY_ALIGN float factors[kLines][kStripRows];
+    for (std::size_t l = 0; l < kLines; ++l) {
+      for (std::size_t r = 0; r < kStripRows; r += hn::Lanes(d64)) {
+        const auto values = hn::Load(d64, negated + l * kStripRows + r);
+        hn::Store(hn::DemoteTo(d32, values), d32, &factors[l][r]);
+      }
+    }
     const std::size_t rows = HWY_MIN(kStripRows, task.rows - first);
     for (std::size_t r = 0; r < rows; ++r) {
-      V features[kVectors];
+      const float* const features = task.features + (first + r) * kFeatureCount + feature;
+      hn::Vec<decltype(d)> factor[kLines];
+      for (std::size_t l = 0; l < kLines; ++l) factor[l] = hn::Set(d, factors[l][r]);
       for (std::size_t v = 0; v < kVectors; ++v) {
-        features[v] =
-            hn::Load(d, task.features + (first + r) * kFeatureCount + feature + v * lanes);
-      }
-      for (std::size_t l = 0; l < kLines; ++l) {
-        const V factor = hn::Set(d, negated[l * kStripRows + r]);
-        for (std::size_t v = 0; v < kVectors; ++v) {
-          sum[l][v] = hn::MulAdd(factor, features[v], sum[l][v]);
+        const auto value = hn::Load(d, features + v * kLanes);
+        for (std::size_t l = 0; l < kLines; ++l) {
+          sum[l][v] = hn::MulAdd(factor[l], value, sum[l][v]);
         }
       }
     }
   }
-  const V retention = hn::Set(d, task.retention);
+  HWY_ALIGN float product[kVectors * kLanes];
   for (std::size_t l = 0; l < kLines; ++l) {
-    for (std::size_t v = 0; v < kVectors; ++v) {
-      const std::size_t at = (line + l) * kFeatureCount + feature + v * lanes;
-      double* const all = task.sums[kAll] + at;
-      double* const recent = task.sums[kRecent] + at;
-      hn::Store(hn::Sub(hn::Load(d, all), sum[l][v]), d, all);
-      hn::Store(hn::MulSub(retention, hn::Load(d, recent), sum[l][v]), d, recent);
-    }
+    for (std::size_t v = 0; v < kVectors; ++v) hn::Store(sum[l][v], d, product + v * kLanes);
+    Subtract(product, (line + l) * kFeatureCount + feature, kVectors * kLanes, task);
   }
 }
 
-void Chunk(const ChunkTask& task, std::size_t first, std::size_t last) {
-  constexpr std::size_t kLines = 4;
-  constexpr std::size_t kVectors = kManyRegisters ? 4 : 2;
-  const std::size_t width = kVectors * hn::Lanes(D());
-  std::size_t line = first;
+template <std::size_t kLines>
+HWY_INLINE void ChunkLines(const ChunkTask& task, std::size_t line, std::size_t last) {
+  constexpr std::size_t kVectors = kManyRegisters ? 8 : 4;
+  constexpr std::size_t kWidth = kVectors * hn::MaxLanes(hn::CappedTag<float, kWitnessRows>());
   for (; line + kLines <= last; line += kLines) {
-    for (std::size_t j = 0; j < kFeatureCount; j += width)
+    for (std::size_t j = 0; j < kFeatureCount; j += kWidth) {
       ChunkTile<kLines, kVectors>(task, line, j);
+    }
   }
-  for (; line < last; ++line) {
-    for (std::size_t j = 0; j < kFeatureCount; j += width) ChunkTile<1, kVectors>(task, line, j);
-  }
+  if constexpr (kLines > 1) ChunkLines<kLines - 1>(task, line, last);
+}
+
+void Chunk(const ChunkTask& task, std::size_t first, std::size_t last) {
+  ChunkLines<3>(task, first, last);
 }
 
 double Squares(const double* HWY_RESTRICT values, std::size_t count) {
@@ -144,6 +193,7 @@ double Squares(const double* HWY_RESTRICT values, std::size_t count) {
 
 double Growth(const GrowthTask& task) {
   const D d;
+  const hn::Rebind<float, D> df;
   const auto given = [&](std::size_t row, std::size_t k) {
     return task.given + (row / kStripRows * task.lines + k) * kStripRows + row % kStripRows;
   };
@@ -168,9 +218,10 @@ double Growth(const GrowthTask& task) {
     for (std::size_t j = 0; j < kFeatureCount; j += 2 * hn::Lanes(d)) {
       for (std::size_t i = 0; i < 2; ++i) {
         const std::size_t at = j + i * hn::Lanes(d);
-        similarity[i] =
-            hn::MulAdd(hn::Load(d, task.features + row * kFeatureCount + at),
-                       hn::Load(d, task.features + task.row * kFeatureCount + at), similarity[i]);
+        const auto feature = [&](std::size_t of_row) {
+          return hn::PromoteTo(d, hn::Load(df, task.features + of_row * kFeatureCount + at));
+        };
+        similarity[i] = hn::MulAdd(feature(row), feature(task.row), similarity[i]);
       }
     }
     const double product =
@@ -188,11 +239,15 @@ HWY_AFTER_NAMESPACE();
 namespace calibd {
 
 HWY_EXPORT(Witness);
+HWY_EXPORT(Transpose);
 HWY_EXPORT(Chunk);
 HWY_EXPORT(Squares);
 HWY_EXPORT(Growth);
 
 void ComputeWitness(const WitnessTask& task) noexcept { HWY_DYNAMIC_DISPATCH(Witness)(task); }
+void TransposeFeatures(const float* in, std::size_t first, std::size_t last, float* out) noexcept {
+  HWY_DYNAMIC_DISPATCH(Transpose)(in, first, last, out);
+}
 void AddChunk(const ChunkTask& task, std::size_t first, std::size_t last) noexcept {
   HWY_DYNAMIC_DISPATCH(Chunk)(task, first, last);
 }

@@ -13,31 +13,38 @@ namespace calibd {
 // selects the instructions at run time; the last bits differ between CPUs.
 
 // F = A phi of each row. Each value is summed in the order of the features, so that its bits do not
-// depend on the other rows.
+// depend on the other rows. F may be any function of the past and of the prediction: it is computed
+// in single precision, and the payoff of the bets in double precision.
 struct WitnessTask {
   std::size_t lines;
-  const double* sums;
+  const float* sums;
   // The first and the last row that is needed, plus 1.
   std::size_t first;
   std::size_t last;
-  // strips x kFeatureCount x kStripRows, for two strips.
-  const double* features;
-  // strips x lines x kStripRows.
-  double* out;
+  // kFeatureCount x kWitnessRows.
+  const float* features;
+  // lines x kWitnessRows.
+  float* out;
 };
 void ComputeWitness(const WitnessTask& task) noexcept;
 
+// Transposes rows first .. last - 1, and possibly rows near them. in: kWitnessRows x kFeatureCount.
+// out: kFeatureCount x kWitnessRows.
+void TransposeFeatures(const float* in, std::size_t first, std::size_t last, float* out) noexcept;
+
 // Adds the rows of a chunk: A += D' Phi to the whole past, and A <- retention A + D' Phi to the
-// recent past.
+// recent past. The products of a chunk are single-precision sums. The whole past is a
+// double-precision sum, and a copy in single precision for the witness.
 struct ChunkTask {
   std::size_t lines;
   std::size_t rows;
   // rows x kFeatureCount.
-  const double* features;
+  const float* features;
   // The negated residuals: strips x lines x kStripRows.
   const double* negated;
   double retention;
-  OfPasts<double*> sums;
+  double* sums;
+  OfPasts<float*> witness;
 };
 // Updates lines first .. last - 1. The bits do not depend on how the lines are split into calls.
 void AddChunk(const ChunkTask& task, std::size_t first, std::size_t last) noexcept;
@@ -53,7 +60,7 @@ struct GrowthTask {
   std::size_t class_count;
   // As in ChunkTask.
   std::size_t lines;
-  const double* features;
+  const float* features;
   // Predictions before smoothing: strips x lines x kStripRows.
   const double* given;
   const std::int32_t* labels;

@@ -46,16 +46,17 @@ TEST(EvidenceSimdTest, EveryTargetAgreesWithScalarCode) {
         const EvidenceState simd = Compute(set, kernel);
         const ExpertLogs simd_logs = LogsOf(simd);
         const ExpertLogs scalar_logs = LogsOf(scalar);
-        ExpectNear(simd_logs.e, scalar_logs.e, 1e-8, "log W");
-        ExpectNear(simd_logs.shiryaev_roberts, scalar_logs.shiryaev_roberts, 1e-8, "log R");
-        ExpectNear(simd_logs.cusum, scalar_logs.cusum, 1e-8, "log C");
-        ExpectNear(simd.all.witness, scalar.all.witness, 1e-9, "A");
+        // Sums of products of floats: instructions that fuse them round less often.
+        ExpectNear(simd_logs.e, scalar_logs.e, 1e-4, "log W");
+        ExpectNear(simd_logs.shiryaev_roberts, scalar_logs.shiryaev_roberts, 1e-4, "log R");
+        ExpectNear(simd_logs.cusum, scalar_logs.cusum, 1e-4, "log C");
+        ExpectNear(simd.all.witness, scalar.all.witness, 1e-4, "A");
         ExpectNear(simd.recent.class_expected, scalar.recent.class_expected, 1e-12, "E");
         EXPECT_EQ(simd.all.class_observed, scalar.all.class_observed);
-        EXPECT_NEAR(simd.maximum.log_value, scalar.maximum.log_value, 1e-8);
-        EXPECT_NEAR(simd.projections.mean, scalar.projections.mean, 1e-10);
-        EXPECT_NEAR(simd.projection_variance, scalar.projection_variance, 1e-8);
-        EXPECT_NEAR(simd.pending_product, scalar.pending_product, 1e-8);
+        EXPECT_NEAR(simd.maximum.log_value, scalar.maximum.log_value, 1e-4);
+        EXPECT_NEAR(simd.projections.mean, scalar.projections.mean, 1e-6);
+        EXPECT_NEAR(simd.projection_variance, scalar.projection_variance, 1e-5);
+        EXPECT_NEAR(simd.pending_product, scalar.pending_product, 1e-4);
       }
       hwy::SetSupportedTargetsForTest(0);
     }
@@ -85,16 +86,19 @@ TEST(EvidencePrecisionTest, AMillionPredictionsDoNotDrift) {
     reference.Join(g, y);
   }
   reference.Flush();
-  const auto expect_all = [&](const std::vector<double>& sums,
-                              const std::vector<long double>& pass) {
+  const auto expect_all = [&](const std::vector<double>& sums, const std::vector<long double>& pass,
+                              double tolerance) {
     for (std::size_t i = 0; i < sums.size(); ++i) {
-      // A million roundings of sums of up to a million.
-      EXPECT_NEAR(sums[i], static_cast<double>(kTimes * pass[i]), 1e-6) << i;
+      EXPECT_NEAR(sums[i], static_cast<double>(kTimes * pass[i]), tolerance) << i;
     }
   };
-  expect_all(state.all.feature_sums, reference.feature_sums());
-  expect_all(state.all.witness, reference.witness());
-  expect_all(state.all.class_expected, reference.class_expected());
+  // If all errors of the terms, at most 3e-8 of 1/8, and of the partial sums of chunks, at most 64
+  // times as large, have the same sign, their sum is .24. In fact most cancel.
+  constexpr double kFloatErrors = 0.24;
+  expect_all(state.all.feature_sums, reference.feature_sums(), kFloatErrors);
+  expect_all(state.all.witness, reference.witness(), kFloatErrors);
+  // A million roundings of sums of up to a million.
+  expect_all(state.all.class_expected, reference.class_expected(), 1e-6);
   EXPECT_NEAR(state.square_sum / static_cast<double>(kTimes * square_sum), 1, 1e-11);
   EXPECT_EQ(state.count, static_cast<std::int64_t>(kDistinct * kTimes));
   // Experts whose bets do not depend on the past: the sum of a million logarithms.

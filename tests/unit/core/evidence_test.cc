@@ -73,6 +73,13 @@ TEST(ExpertsTest, IdsAreUnique) {
   }
 }
 
+// F has the rounding errors of float: some 1e-6 of its size in each row, which the largest rate of
+// the tilts multiplies by up to 16. Other experts are computed in double precision.
+double ToleranceOf(std::size_t expert) {
+  const ExpertKind kind = kExperts[expert].kind;
+  return kind == ExpertKind::kWitness || kind == ExpertKind::kTilt ? 1e-4 : 1e-7;
+}
+
 TEST(EvidenceTest, EveryExpertEqualsItsFormulaAtEveryStep) {
   for (const std::size_t m : {2u, 3u, 10u, 17u}) {
     const auto features = MakeFeatures(m);
@@ -98,11 +105,12 @@ TEST(EvidenceTest, EveryExpertEqualsItsFormulaAtEveryStep) {
           log_w[j] += log_e[j];
           log_r1[j] = std::log1p(std::exp(log_r1[j] + log_recent[j]));
           log_c1[j] = std::max<long double>(0, log_c1[j] + log_recent[j]);
-          ASSERT_NEAR(logs.e[j], static_cast<double>(log_w[j]), 1e-9)
+          ASSERT_NEAR(logs.e[j], static_cast<double>(log_w[j]), ToleranceOf(j))
               << "expert " << j << " step " << i;
-          ASSERT_NEAR(logs.shiryaev_roberts[j], static_cast<double>(log_r1[j]), 1e-9)
+          ASSERT_NEAR(logs.shiryaev_roberts[j], static_cast<double>(log_r1[j]), ToleranceOf(j))
               << j << " step " << i;
-          ASSERT_NEAR(logs.cusum[j], static_cast<double>(log_c1[j]), 1e-9) << j << " step " << i;
+          ASSERT_NEAR(logs.cusum[j], static_cast<double>(log_c1[j]), ToleranceOf(j))
+              << j << " step " << i;
         }
       }
     }
@@ -126,7 +134,7 @@ TEST(EvidenceTest, ChunksOf64EqualTheirFormulas) {
     if (i < 1000) continue;
     const ExpertLogs logs = LogsOf(process.Save());
     for (std::size_t j = 0; j < kBettorCount; ++j) {
-      ASSERT_NEAR(logs.e[j], static_cast<double>(log_w[j]), 1e-7) << j << " step " << i;
+      ASSERT_NEAR(logs.e[j], static_cast<double>(log_w[j]), ToleranceOf(j)) << j << " step " << i;
     }
   }
 }
@@ -318,13 +326,14 @@ TEST(EvidenceTest, EstimatesEqualTheirFormulas) {
     const EvidenceReading reading = process.Read();
     const auto n = static_cast<double>(i + 1);
     EXPECT_EQ(reading.skce_unbiased.has_value(), i > 0);
+    // The features and A have the rounding errors of float, below 1e-6 of their size.
     if (i > 0) {
-      EXPECT_NEAR(*reading.skce_unbiased, 2 * pairs / (n * (n - 1)), 1e-13);
+      EXPECT_NEAR(*reading.skce_unbiased, 2 * pairs / (n * (n - 1)), 1e-6);
     }
     EXPECT_EQ(reading.projections.count, projections.count);
-    EXPECT_NEAR(reading.projections.mean, projections.mean, 1e-13);
-    EXPECT_NEAR(reading.projections.m2, projections.m2, 1e-12);
-    EXPECT_NEAR(reading.projection_variance, variance, 1e-12);
+    EXPECT_NEAR(reading.projections.mean, projections.mean, 1e-6);
+    EXPECT_NEAR(reading.projections.m2, projections.m2, 1e-5);
+    EXPECT_NEAR(reading.projection_variance, variance, 1e-5);
   }
 }
 
@@ -400,7 +409,8 @@ TEST(EvidenceTest, TheRecentPastForgets) {
   const PastState state = process.Save().recent;
   EXPECT_EQ(state.weight, 1);
   for (std::size_t i = 0; i < state.witness.size(); ++i) {
-    EXPECT_NEAR(state.witness[i], static_cast<double>(recent.witness()[i]), 1e-10);
+    // 256 chunks, each with the rounding error of a float of size 10 or less.
+    EXPECT_NEAR(state.witness[i], static_cast<double>(recent.witness()[i]), 1e-4);
   }
   for (std::size_t i = 0; i < state.class_expected.size(); ++i) {
     EXPECT_NEAR(state.class_expected[i], static_cast<double>(recent.class_expected()[i]), 1e-9);
@@ -678,7 +688,7 @@ TEST(CombineDisjointTest, EvidenceMultipliesByExpertAndDetectorsAreAveraged) {
   EXPECT_NEAR(combined.evidence.log10_e_value, std::log10(e), 1e-12);
   EXPECT_NEAR(combined.drift.shiryaev_roberts.log10_now, std::log10(r1), 1e-12);
   // Features and residuals add up: pairs across parts are included.
-  EXPECT_NEAR(*combined.skce_unbiased, *whole.Read().skce_unbiased, 1e-14);
+  EXPECT_NEAR(*combined.skce_unbiased, *whole.Read().skce_unbiased, 1e-7);
   EXPECT_EQ(combined.projections.count, 90);
 }
 

@@ -26,6 +26,7 @@ struct LineAllocator {
   friend bool operator==(const LineAllocator&, const LineAllocator&) = default;
 };
 using LineVector = std::vector<double, LineAllocator<double>>;
+using FloatLineVector = std::vector<float, LineAllocator<float>>;
 
 }  // namespace calibd
 

@@ -48,6 +48,8 @@ class RandomFeatures {
   // The same for `rows` predictions, row-major, with the same bits. Faster, because the frequencies
   // are read once for all rows.
   void Map(std::span<const double> g, std::size_t rows, std::span<double> out) const noexcept;
+  // Single-precision features, of phases in double precision: faster.
+  void Map(std::span<const double> g, std::size_t rows, std::span<float> out) const noexcept;
 
   // w / (2 pi), m x kFrequencyCount, row-major: |w'g| / (2 pi) counts turns. At most 1e6 in
   // size, where a phase is exact to 1e-9 turns; a Cauchy variate goes beyond once in 1e6.
@@ -56,6 +58,9 @@ class RandomFeatures {
   friend bool operator==(const RandomFeatures&, const RandomFeatures&) = default;
 
  private:
+  template <typename T>
+  void MapRows(std::span<const double> g, std::size_t rows, T* out) const noexcept;
+
   RandomFeatures(std::size_t class_count, LineVector frequencies)
       : class_count_(class_count), frequencies_(std::move(frequencies)) {}
 
