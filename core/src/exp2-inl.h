@@ -14,9 +14,8 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Coefficients of 2^f = sum_k (ln 2)^k / k! f^k; for
-// f
-// <= 1/2 the first omitted term is below half an ulp.
+// Coefficients of 2^f = sum_k (ln 2)^k / k! f^k. For f <= 1/2 the first omitted term is below half
+// an ulp.
 constexpr double kExp2Coefficients[] = {
     1.0,
     6.93147180559945309417e-01,
@@ -35,12 +34,14 @@ constexpr double kExp2Coefficients[] = {
 };
 
 // Replaces each x <= 0 by 2^x; about 0 below the smallest normal number. The computations of
-// several vectors take turns, because each waits for its previous instruction.
-template <class D, std::size_t kCount, class V = hn::Vec<D>, typename T = hn::TFromD<D>>
+// several vectors take turns, because each waits for its previous instruction. kTerms: the degree
+// of the series, or 0 for one that is exact to about an ulp.
+template <int kTerms = 0, class D, std::size_t kCount, class V = hn::Vec<D>,
+          typename T = hn::TFromD<D>>
 HWY_INLINE void Exp2(D d, V (&x)[kCount]) {
   constexpr bool kFloat = sizeof(T) == 4;
   constexpr int kMantissaBits = kFloat ? 23 : 52;
-  constexpr int kDegree = kFloat ? 7 : 13;
+  constexpr int kDegree = kTerms > 0 ? kTerms : kFloat ? 7 : 13;
   const hn::RebindToSigned<D> di;
   // Adding this number rounds x to an integer, and leaves the integer in the low bits of the
   // mantissa.
@@ -69,10 +70,10 @@ HWY_INLINE void Exp2(D d, V (&x)[kCount]) {
   }
 }
 
-template <class D, class V = hn::Vec<D>>
+template <int kTerms = 0, class D, class V = hn::Vec<D>>
 HWY_INLINE V Exp2(D d, V x) {
   V only[1] = {x};
-  Exp2(d, only);
+  Exp2<kTerms>(d, only);
   return only[0];
 }
 

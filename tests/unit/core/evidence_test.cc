@@ -74,10 +74,13 @@ TEST(ExpertsTest, IdsAreUnique) {
 }
 
 // F has the rounding errors of float: some 1e-6 of its size in each row, which the largest rate of
-// the tilts multiplies by up to 16. Other experts are computed in double precision.
+// the tilts multiplies by up to 16. Powers have about the same errors. Other experts are computed
+// in double precision.
 double ToleranceOf(std::size_t expert) {
   const ExpertKind kind = kExperts[expert].kind;
-  return kind == ExpertKind::kWitness || kind == ExpertKind::kTilt ? 1e-4 : 1e-7;
+  return kind == ExpertKind::kWitness || kind == ExpertKind::kTilt || kind == ExpertKind::kPower
+             ? 1e-4
+             : 1e-7;
 }
 
 TEST(EvidenceTest, EveryExpertEqualsItsFormulaAtEveryStep) {
