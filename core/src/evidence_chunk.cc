@@ -16,11 +16,18 @@ EvidenceChunk::EvidenceChunk(std::size_t class_count)
 }
 
 void EvidenceChunk::Append(const PredictionBatch& batch) noexcept {
-  for (std::size_t row = 0; row < batch.size(); ++row, ++rows_) {
-    const std::span<const double> g = batch.row(row);
+  const std::size_t m = batch.class_count;
+  // The rows of a strip together, because they share cache lines.
+  for (std::size_t first = 0; first < batch.size();) {
+    const std::size_t count = std::min(kStripRows - rows_ % kStripRows, batch.size() - first);
     double* const given = &given_[IndexOf(rows_, 0)];
-    for (std::size_t k = 0; k < g.size(); ++k) given[k * kStripRows] = g[k];
-    labels_[rows_] = batch.labels[row];
+    const double* const g = batch.row(first).data();
+    for (std::size_t k = 0; k < m; ++k) {
+      for (std::size_t row = 0; row < count; ++row) given[k * kStripRows + row] = g[row * m + k];
+    }
+    std::copy_n(&batch.labels[first], count, &labels_[rows_]);
+    rows_ += count;
+    first += count;
   }
 }
 
