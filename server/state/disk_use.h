@@ -24,8 +24,9 @@ namespace calibd::server {
 [[nodiscard]] std::size_t DiskUsePerPending(const ModelDeclaration& declaration) noexcept;
 
 // Bytes of disk that the models share, included in every sum of reserved bytes: six files of the
-// log of 64 MiB each, and changes of the catalog that are not in their place yet. Files are removed
-// only when there are more than four, one more is being filled, and one is kept for reuse.
+// log of 64 MiB each, and changes of the catalog that are not in their place yet. Segments are
+// removed only when there are more than four, and one more is being filled. Files of removed
+// segments are kept for reuse if there are then at most six, or if only one is kept.
 inline constexpr std::size_t kSharedDiskBytes = std::size_t{512} << 20;
 
 }  // namespace calibd::server

@@ -19,6 +19,9 @@ namespace {
 
 // With more segments than this, some are compacted once most of their bytes are not needed.
 constexpr std::size_t kFewSegments = 4;
+// Files of removed segments are kept for reuse up to this number of files, or one if there are more
+// segments. To free the space of a file takes 15 ms, during which nothing is committed.
+constexpr std::size_t kFewFiles = kFewSegments + 2;
 // So many segments are compacted into one at most: their files are removed in one step.
 constexpr std::size_t kMostCompacted = 16;
 // Limits of the bytes that one step of a compaction copies.
@@ -66,7 +69,7 @@ absl::Status LogFiles::OpenAll(const Options& options) {
       segments_.push_back(std::move(segment));
     } else {
       // The compacted segment before it had replaced it.
-      CALIBD_RETURN_IF_ERROR(segment.Remove(folder_, /*for_reuse=*/false));
+      CALIBD_RETURN_IF_ERROR(segment.Remove(folder_, /*most_spares=*/0));
     }
   }
   if (segments_.empty() && options.first_log_id == 0 && mark_.newest_segment == 0) {
@@ -352,7 +355,7 @@ absl::Status LogFiles::FinishCompaction() {
   SumWritten();
   absl::Status status;
   for (const LogSegment& one : replaced) {
-    status.Update(one.Remove(folder_, one.size() == segment_bytes_));
+    status.Update(RemoveFile(one, segments_.size()));
     Failpoint("compact");
   }
   // If the names of the replaced files came back after a power cut, these must not have been
@@ -397,11 +400,15 @@ absl::Status LogFiles::Prepend(const std::function<absl::StatusOr<bool>(StoredBa
 }
 
 absl::Status LogFiles::RemoveOldest() {
-  const LogSegment& segment = segments_.front();
-  CALIBD_RETURN_IF_ERROR(segment.Remove(folder_, segment.size() == segment_bytes_));
+  CALIBD_RETURN_IF_ERROR(RemoveFile(segments_.front(), segments_.size() - 1));
   segments_.pop_front();
   SumWritten();
   return absl::OkStatus();
+}
+
+absl::Status LogFiles::RemoveFile(const LogSegment& segment, std::size_t remaining) const {
+  const std::size_t most_spares = remaining < kFewFiles ? kFewFiles - remaining : 1;
+  return segment.Remove(folder_, segment.size() == segment_bytes_ ? most_spares : 0);
 }
 
 std::vector<LogFiles::Extent> LogFiles::extents() const {

@@ -164,6 +164,8 @@ class LogFiles {
   // Copies needed batches until they have max_bytes or more.
   [[nodiscard]] absl::Status CopyNeeded(std::uint64_t max_bytes);
   [[nodiscard]] absl::Status FinishCompaction();
+  // Removes the file of a segment, or keeps it for reuse. remaining: number of the other segments.
+  [[nodiscard]] absl::Status RemoveFile(const LogSegment& segment, std::size_t remaining) const;
 
   const std::string folder_;
   const std::uint64_t segment_bytes_;

@@ -34,17 +34,28 @@ std::uint64_t RandomSalt() {
   return (std::uint64_t{random()} << 32) | random();
 }
 
-std::string SparePath(const std::string& folder) { return folder + "/log.spare"; }
+// Most files that are kept for reuse.
+constexpr std::size_t kMostSpares = 4;
+
+// The file that is kept for reuse with this number, < kMostSpares.
+std::string SparePath(const std::string& folder, std::size_t number) {
+  return folder + "/log.spare" + (number == 0 ? "" : absl::StrCat("-", number));
+}
+
+bool HasSize(const std::string& path, std::uint64_t size) {
+  struct stat status {};
+  return stat(path.c_str(), &status) == 0 && static_cast<std::uint64_t>(status.st_size) == size;
+}
 
 // Creates an empty file of `size` bytes, or fewer if the disk is full, but at least `least`.
 absl::StatusOr<File> CreateFile(const std::string& folder, const std::string& path,
                                 std::uint64_t& size, std::uint64_t least) {
-  const std::string spare = SparePath(folder);
-  struct stat status {};
   // Writing to a file that was written before does not change the metadata of the file system.
-  const bool reused = stat(spare.c_str(), &status) == 0 &&
-                      static_cast<std::uint64_t>(status.st_size) == size &&
-                      std::rename(spare.c_str(), path.c_str()) == 0;
+  bool reused = false;
+  for (std::size_t i = kMostSpares; i-- > 0 && !reused;) {
+    const std::string spare = SparePath(folder, i);
+    reused = HasSize(spare, size) && std::rename(spare.c_str(), path.c_str()) == 0;
+  }
   CALIBD_ASSIGN_OR_RETURN(File file,
                           File::Open(path, O_RDWR | (reused ? 0 : O_CREAT | O_TRUNC), "make"));
   int error = posix_fallocate(file.get(), 0, static_cast<off_t>(size));
@@ -311,9 +322,13 @@ std::optional<std::int64_t> LogSegment::NextNeeded(std::int64_t log_id) const no
   return std::nullopt;
 }
 
-absl::Status LogSegment::Remove(const std::string& folder, bool for_reuse) const {
-  if ((for_reuse ? std::rename(path().c_str(), SparePath(folder).c_str())
-                 : unlink(path().c_str())) != 0) {
+absl::Status LogSegment::Remove(const std::string& folder, std::size_t most_spares) const {
+  most_spares = std::min(most_spares, kMostSpares);
+  std::size_t spare = 0;
+  // A file of another size cannot be reused, and is replaced.
+  while (spare < most_spares && HasSize(SparePath(folder, spare), size())) ++spare;
+  if ((spare < most_spares ? std::rename(path().c_str(), SparePath(folder, spare).c_str())
+                           : unlink(path().c_str())) != 0) {
     return FileError(path(), "remove", errno);
   }
   return absl::OkStatus();

@@ -103,8 +103,9 @@ class LogSegment {
   // Id of the first needed batch from this id on, if there is one.
   [[nodiscard]] std::optional<std::int64_t> NextNeeded(std::int64_t log_id) const noexcept;
 
-  // Removes the file. With for_reuse, keeps it for the next segment that is created.
-  [[nodiscard]] absl::Status Remove(const std::string& folder, bool for_reuse) const;
+  // Removes the file, or keeps it for a segment that is created later if fewer than `most_spares`
+  // files of this size are kept.
+  [[nodiscard]] absl::Status Remove(const std::string& folder, std::size_t most_spares) const;
 
   [[nodiscard]] const std::string& path() const noexcept { return file_.path(); }
   [[nodiscard]] bool empty() const noexcept { return places_.empty(); }

@@ -53,7 +53,7 @@ std::string SegmentName(std::uint64_t first_log_id) {
   return name.str();
 }
 
-// "log.compacted", "log.new" and "log.spare" come after all segments.
+// "log.compacted", "log.new" and "log.spare..." come after all segments.
 Folder::const_iterator NewestSegment(const Folder& folder) {
   return std::prev(folder.lower_bound("log."));
 }
@@ -192,7 +192,7 @@ std::vector<DamagedFolder> DamageFiles(const Folder& sound, const Folder& earlie
   }
   // Files that are never read.
   for (const char* const name :
-       {"calibd.db-shm", "log.compacted", "log.new", "log.spare", "store.new"}) {
+       {"calibd.db-shm", "log.compacted", "log.new", "log.spare", "log.spare-1", "store.new"}) {
     damages.Put(name, std::string(32768, '\x5a'), "noise");
   }
   for (std::size_t i = 0; i + 1 < segments.size(); ++i) damages.Swap(segments[i], segments[i + 1]);

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <numeric>
 #include <random>
 
 #include "support/temporary_folder.h"
@@ -324,6 +325,48 @@ TEST_F(LogFilesTest, TheOldestIsRetiredWhenNothingInItIsNeeded) {
   EXPECT_FALSE(log_->RetirementDue());
   Open(5);
   EXPECT_EQ(log_->next_log_id(), 7);
+}
+
+TEST_F(LogFilesTest, FilesOfRemovedSegmentsAreKeptForLaterOnes) {
+  Open();
+  // A file of another size cannot be reused.
+  std::ofstream(folder() + "/log.spare") << "small";
+  const std::string third(kSegment / 3, 'x');
+  const auto spares = [this] {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(folder())) {
+      const std::string name = entry.path().filename().string();
+      if (name.starts_with("log.spare")) {
+        EXPECT_EQ(entry.file_size(), kSegment) << name;
+        names.push_back(name);
+      }
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  };
+  for (int i = 0; i < 24; ++i) Write({third});
+  ASSERT_EQ(Segments().size(), 12U);
+  std::vector<std::int64_t> unneeded(21);
+  std::iota(unneeded.begin(), unneeded.end(), 2);
+  log_->MarkUnneeded(unneeded);
+  while (log_->RetirementDue()) ASSERT_TRUE(log_->Compact().ok());
+  EXPECT_THAT(Segments(), ElementsAre(1, 23));
+  // With the two segments, these are six files.
+  EXPECT_THAT(spares(), ElementsAre("log.spare", "log.spare-1", "log.spare-2", "log.spare-3"));
+  // Segments that are added reuse them, also after a start.
+  Write({third});
+  EXPECT_THAT(spares(), ElementsAre("log.spare", "log.spare-1", "log.spare-2"));
+  Open(1);
+  for (int i = 0; i < 6; ++i) Write({third});
+  EXPECT_THAT(spares(), ::testing::IsEmpty());
+  EXPECT_THAT(Segments(), ElementsAre(1, 23, 25, 27, 29, 31));
+  EXPECT_EQ(Read().size(), 10U);
+  // With more than six segments, one file is kept.
+  for (int i = 0; i < 6; ++i) Write({third});
+  log_->MarkUnneeded(std::vector<std::int64_t>{1, 23, 24, 25, 26});
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(log_->RemoveOldest().ok());
+  EXPECT_EQ(Segments().size(), 6U);
+  EXPECT_THAT(spares(), ElementsAre("log.spare"));
 }
 
 TEST_F(LogFilesTest, SegmentsAreCompactedWhenLittleIsNeeded) {
