@@ -1,11 +1,12 @@
-"""What README.md shows is what happens.
+"""What README.md and docs/python.md show is what happens.
 
-    readme_test.py CALIBD CALIBCTL
+    readme_test.py CALIBD CALIBCTL PYTHON_PACKAGE
 
 The ```sh blocks after a line <!-- run --> are run in order, as a user would type them, against a
 fresh server; each ```text block after <!-- output --> must be the output of the block before it.
 Numbers that differ from run to run are compared as such: times and addresses. The ``` blocks
-after <!-- file PATH --> must be a part of that file, as it is built and run by examples_test.
+after <!-- file PATH --> must be a part of that file, as it is built and run by examples_test. The
+```python blocks after <!-- run python --> are run too, those of a page as one program.
 """
 import os
 import pathlib
@@ -19,9 +20,17 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/support"))
 from calibd_server import CalibdServer  # noqa: E402
 
-CALIBD, CALIBCTL = sys.argv.pop(1), sys.argv.pop(1)
+CALIBD, CALIBCTL, PYTHON_PACKAGE = (sys.argv.pop(1) for _ in range(3))
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 MARKED_BLOCK = re.compile(r"^<!-- (run|output|file)(?: (\S+))? -->\n```\w*\n(.*?)^```$", re.M | re.S)
+# What the three lines of the README find: a fitted classifier and its data.
+CLASSIFIER = """
+import numpy
+class classifier:
+    predict_proba = staticmethod(lambda features: features)
+X = numpy.random.default_rng(1).dirichlet(numpy.ones(10), 700)
+y = X.argmax(axis=1)
+"""
 VOLATILE = ((re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?Z?| UTC)"), "TIME"),
             (re.compile(r"row came (just now|\d+s ago)"), "AGE"),
             (re.compile(r"127\.0\.0\.1:\d+"), "ADDRESS"),
@@ -45,8 +54,10 @@ class ReadmeTest(unittest.TestCase):
         with CalibdServer(CALIBD) as server, tempfile.TemporaryDirectory() as folder:
             environment = dict(os.environ, CALIBD_SERVER=server.grpc, PATH=os.pathsep.join(
                 (str(pathlib.Path(CALIBCTL).parent), os.environ["PATH"])))
-            for kind, _, block in MARKED_BLOCK.findall(README):
-                if kind == "run":
+            for kind, language, block in MARKED_BLOCK.findall(README):
+                if language == "python":
+                    self.check_python(CLASSIFIER + block, server)
+                elif kind == "run":
                     result = subprocess.run(
                         ["bash", "-euo", "pipefail", "-c", block], cwd=folder, env=environment,
                         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
@@ -57,6 +68,31 @@ class ReadmeTest(unittest.TestCase):
                 elif kind == "output":
                     self.assertEqual(masked(output), masked(block))
         self.assertGreater(ran, 0)
+
+    def check_python(self, program, server):
+        result = subprocess.run(
+            [sys.executable, "-B", "-c", program], stdin=subprocess.DEVNULL, capture_output=True,
+            env=dict(os.environ, CALIBD_SERVER=server.grpc, PYTHONPATH=PYTHON_PACKAGE), text=True,
+            timeout=60, check=False)
+        self.assertEqual(result.returncode, 0, program + result.stdout + result.stderr)
+
+    def test_three_lines_of_python_count_every_row(self):
+        block = next(block for _, language, block in MARKED_BLOCK.findall(README)
+                     if language == "python")
+        self.assertEqual(len(block.splitlines()), 3)
+        check = 'assert calibd.Client().calibration("digits").observations == 700\n'
+        with CalibdServer(CALIBD) as server:
+            self.check_python(CLASSIFIER + block + check, server)
+
+    def test_python_page_is_a_program_that_runs(self):
+        page = (ROOT / "docs/python.md").read_text(encoding="utf-8")
+        blocks = [block for _, language, block in MARKED_BLOCK.findall(page) if language == "python"]
+        self.assertGreater(len(blocks), 3)
+        self.assertEqual(len(blocks), page.count("```python"))
+        with CalibdServer(CALIBD) as server, tempfile.TemporaryDirectory() as folder:
+            os.chdir(folder)
+            self.addCleanup(os.chdir, ROOT)
+            self.check_python("\n".join(blocks), server)
 
     def test_code_is_that_of_the_example_files(self):
         shown = [(path, block) for kind, path, block in MARKED_BLOCK.findall(README)

@@ -15,28 +15,42 @@ class CalibdServer:
 
     def __init__(self, binary, *arguments, deadline_seconds=120):
         self._folder = tempfile.TemporaryDirectory()
-        ready = pathlib.Path(self._folder.name) / "ready.json"
         self._log = open(pathlib.Path(self._folder.name) / "log", "w+", encoding="utf-8")
+        self._binary = binary
+        self._arguments = arguments
+        self._deadline_seconds = deadline_seconds
+        self.grpc = self.http = "127.0.0.1:0"
+        self.start()
+
+    def start(self):
+        """Starts the server; after kill() again, with its addresses and its data."""
+        ready = pathlib.Path(self._folder.name) / "ready.json"
+        ready.unlink(missing_ok=True)
         self._process = subprocess.Popen(
-            [binary, "--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0",
+            [self._binary, "--listen", self.grpc, "--http-listen", self.http,
              "--ready-file", str(ready), "--data-dir", str(pathlib.Path(self._folder.name) / "data"),
-             *arguments],
+             *self._arguments],
             stdin=subprocess.DEVNULL, stdout=self._log, stderr=subprocess.STDOUT,
             env={name: value for name, value in os.environ.items()
                  if not name.startswith("CALIBD_")})
         self.pid = self._process.pid
-        deadline = time.monotonic() + deadline_seconds
+        deadline = time.monotonic() + self._deadline_seconds
         try:
             while not ready.exists():
                 self._check_alive(wait_seconds=0.02)
                 if time.monotonic() > deadline:
-                    raise TimeoutError(f"calibd was not ready in {deadline_seconds} s:\n{self.log()}")
+                    raise TimeoutError(f"calibd was not ready in {self._deadline_seconds} s:\n{self.log()}")
             addresses = json.loads(ready.read_text(encoding="utf-8"))
         except BaseException:
             self.stop()
             raise
         self.grpc = addresses["grpc"]
         self.http = addresses["http"]
+
+    def kill(self):
+        """Ends the server by SIGKILL."""
+        self._process.kill()
+        self._process.wait()
 
     def _check_alive(self, wait_seconds):
         try:

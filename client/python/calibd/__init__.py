@@ -1,0 +1,27 @@
+"""Client of calibd, which tells whether predicted probabilities can be trusted.
+
+    import calibd
+    with calibd.Client().stream("digits", classes=10) as stream:
+        stream.send(classifier.predict_proba(X), y)
+    print(calibd.Client().calibration("digits"))
+
+The messages of the protocol are in calibd.v1. The calls of StoreService have no method here; use
+calibctl for them, or calibd.v1.store_service_pb2_grpc.
+"""
+from calibd.client import Client, escape_id, model_name
+from calibd.errors import (Aborted, AlreadyExists, CalibdError, Cancelled, DataLoss, DeadlineExceeded,
+                           FailedPrecondition, FieldError, Internal, InvalidArgument, NotFound,
+                           OutOfRange, PermissionDenied, ResourceExhausted, Unauthenticated,
+                           Unavailable, Unimplemented, Unknown)
+from calibd.recalibration import load_map, save_map, transform
+from calibd.results import (Calibration, Estimate, Evaluation, History, Recalibration, Result,
+                            TestResult)
+from calibd.stream import ObservationStream, RejectedBatch, StreamCounts
+
+__all__ = [
+    "Aborted", "AlreadyExists", "Calibration", "CalibdError", "Cancelled", "Client", "DataLoss",
+    "DeadlineExceeded", "Estimate", "Evaluation", "FailedPrecondition", "FieldError", "History",
+    "Internal", "InvalidArgument", "NotFound", "ObservationStream", "OutOfRange", "PermissionDenied",
+    "Recalibration", "RejectedBatch", "ResourceExhausted", "Result", "StreamCounts", "TestResult",
+    "Unauthenticated", "Unavailable", "Unimplemented", "Unknown", "escape_id", "load_map",
+    "model_name", "save_map", "transform"]

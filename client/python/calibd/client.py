@@ -1,0 +1,391 @@
+"""The client of a calibd server."""
+from __future__ import annotations
+
+import datetime
+import os
+import re
+import time
+import uuid
+from types import TracebackType
+from typing import Any, Callable, Iterator, Literal, Sequence, Type
+
+import grpc
+import numpy as np
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from calibd import errors, results
+from calibd.rows import POSITIVE_CLASS
+from calibd.stream import ObservationStream, OnInvalid, StreamSettings
+from calibd.transport import Backoff, Transport, pages
+from calibd.v1 import calibration_service_pb2 as service
+from calibd.v1 import evaluation_pb2 as evaluation
+from calibd.v1 import ingest_service_pb2 as ingest
+from calibd.v1 import kernel_pb2 as kernel
+from calibd.v1 import model_service_pb2 as models
+from calibd.v1 import monitoring_pb2 as monitoring
+
+OnProgress = Callable[[float], None]
+Lens = kernel.Lens | Literal["canonical", "top_label", "class_wise"]
+Null = Literal["form", "forecast"]
+Resolution = Literal["minute", "hour", "day"]
+
+_LONG_TIMEOUT = 600.0
+# A page of the largest declarations fits into one response.
+_MODELS_PER_PAGE = 20
+
+
+def escape_id(text: str) -> str:
+    """An id of a model or version for any text; see Model.name of the protocol."""
+    if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", text) and not text.startswith("x--"):
+        return text
+    plain = re.compile(rb"[A-Za-z0-9._]")
+    return "x--" + "".join(chr(byte) if plain.match(bytes([byte])) else f"-{byte:02x}"
+                           for byte in text.encode())
+
+
+def model_name(model: str) -> str:
+    """The resource name of NAME, NAME@VERSION or a resource name."""
+    if model.startswith("models/"):
+        return model
+    name, at, version = model.partition("@")
+    return f"models/{name}/versions/{version}" if at else f"models/{name}"
+
+
+def _duration(value: datetime.timedelta | None) -> Duration | None:
+    if value is None:
+        return None
+    duration = Duration()
+    duration.FromTimedelta(value)
+    return duration
+
+
+def _timestamp(value: datetime.datetime | None) -> Timestamp | None:
+    return None if value is None else Timestamp(seconds=int(value.timestamp()))
+
+
+def _lens(lens: Lens | None) -> kernel.Lens | None:
+    if not isinstance(lens, str):
+        return lens
+    if lens not in ("canonical", "top_label", "class_wise"):
+        raise errors.InvalidArgument(f"lens is {lens!r}, expected canonical, top_label, class_wise "
+                                     "or a Lens message", [errors.FieldError("lens", "is unknown")])
+    message = kernel.Lens()
+    getattr(message, lens).SetInParent()
+    return message
+
+
+def _null(null: Null | None) -> evaluation.NullHypothesis:
+    name = f"NULL_HYPOTHESIS_{null or 'unspecified'}".upper()
+    value: evaluation.NullHypothesis = evaluation.NullHypothesis.Value(name)
+    return value
+
+
+class Client:
+    """A client of one calibd server. Thread-safe.
+
+    target: "HOST:PORT"; without it the environment variable CALIBD_SERVER or 127.0.0.1:8460. Not
+      encrypted: for loopback and trusted networks.
+    timeout: seconds for a call with its retries, and for opening a stream.
+
+    A model is given as NAME, NAME@VERSION or its resource name, such as models/NAME.
+
+    Every method raises a subclass of CalibdError. Unavailable is retried, and ResourceExhausted if
+    the server says how long to wait; nothing else is.
+    """
+
+    def __init__(self, target: str | None = None, *, timeout: float = 30.0) -> None:
+        self._target = target or os.environ.get("CALIBD_SERVER") or "127.0.0.1:8460"
+        self._transport = Transport(self._target, timeout)
+
+    def close(self) -> None:
+        """Ends running calls and watches with Cancelled. Streams stay open."""
+        self._transport.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, kind: Type[BaseException] | None, error: BaseException | None,
+                 traceback: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Client({self._target!r})"
+
+    # --- models ---
+
+    def create_model(self, model: str, classes: int | Sequence[str] | None = None, *,
+                     label_grace: datetime.timedelta | None = None, bandwidth: float | None = None,
+                     error_limit: float | None = None, description: str = "",
+                     declaration: models.Model | None = None) -> models.Model:
+        """Declares a model, and returns the declaration with all defaults. Idempotent.
+
+        classes: their number, or their names in the order of a probability vector.
+        label_grace: how long a prediction with an id waits for its label.
+        bandwidth: of the kernel; None: chosen from the first 500 predictions.
+        error_limit: the acceptable error, as a probability.
+        declaration: all further fields of the declaration.
+        """
+        wanted = models.Model()
+        if declaration is not None:
+            wanted.CopyFrom(declaration)
+        wanted.name = model_name(model)
+        if isinstance(classes, int):
+            wanted.class_count = classes
+        elif classes is not None:
+            wanted.class_names[:] = classes
+        if label_grace is not None:
+            wanted.label_grace.FromTimedelta(label_grace)
+        if bandwidth is not None:
+            wanted.bandwidth.fixed = bandwidth
+        if error_limit is not None:
+            wanted.monitoring.error_limit = error_limit
+        if description:
+            wanted.description = description
+        return self._transport.unary("ModelService/CreateModel",
+                                     models.CreateModelRequest(model=wanted),
+                                     models.CreateModelResponse).model
+
+    def get_model(self, model: str) -> models.Model:
+        """The declaration of a model."""
+        return self._transport.unary("ModelService/GetModel",
+                                     models.GetModelRequest(name=model_name(model)),
+                                     models.GetModelResponse).model
+
+    def list_models(self) -> list[models.Model]:
+        """All models, ascending by name."""
+        request = models.ListModelsRequest(page_size=_MODELS_PER_PAGE)
+        return [model for page in pages(self._transport, "ModelService/ListModels", request,
+                                        models.ListModelsResponse) for model in page.models]
+
+    def update_model(self, model: str, *, description: str | None = None,
+                     label_grace: datetime.timedelta | None = None, max_pending: int | None = None,
+                     row_sum_tolerance: float | None = None, error_limit: float | None = None,
+                     significance_level: float | None = None, tolerance: float | None = None,
+                     average_run_length: float | None = None,
+                     stale_after: datetime.timedelta | None = None) -> models.UpdateModelResponse:
+        """Changes the given fields of a declaration; see UpdateModelRequest of the protocol."""
+        request = models.UpdateModelRequest(model=models.Model(name=model_name(model)))
+        for path, value in (("description", description), ("label_grace", _duration(label_grace)),
+                            ("max_pending", max_pending), ("row_sum_tolerance", row_sum_tolerance),
+                            ("monitoring.error_limit", error_limit),
+                            ("monitoring.significance_level", significance_level),
+                            ("monitoring.tolerance", tolerance),
+                            ("monitoring.average_run_length", average_run_length),
+                            ("monitoring.stale_after", _duration(stale_after))):
+            if value is None:
+                continue
+            request.update_mask.paths.append(path)
+            *parents, name = path.split(".")
+            message = getattr(request.model, parents[0]) if parents else request.model
+            if isinstance(value, Duration):
+                getattr(message, name).CopyFrom(value)
+            else:
+                setattr(message, name, value)
+        return self._transport.unary("ModelService/UpdateModel", request, models.UpdateModelResponse)
+
+    def delete_model(self, model: str) -> None:
+        """Deletes a model with all its data."""
+        self._transport.unary("ModelService/DeleteModel",
+                              models.DeleteModelRequest(name=model_name(model)),
+                              models.DeleteModelResponse)
+
+    # --- predictions ---
+
+    def stream(self, model: str, classes: int | Sequence[str] | None = None, *,
+               on_invalid: OnInvalid = "raise", producer_id: str = "", epoch: int = 0,
+               idempotency_key: str = "", max_buffer_bytes: int = 32 << 20,
+               stall_timeout: float = 60.0) -> ObservationStream:
+        """Opens a stream of predictions to a model. Use it in a `with` block, which finishes it.
+
+        classes: declares the model, as create_model() does. None: the model exists.
+        on_invalid: "raise": send() raises InvalidArgument and accepts no row of the call; "drop":
+          invalid rows are left out, counted, reported to the server and logged.
+        producer_id: names the producer, whose batches are counted once by this name; empty: random.
+        epoch: counts the restarts of the producer. A higher one fences streams of lower ones.
+        idempotency_key: makes the whole stream repeatable: a stream with the same key and the same
+          calls counts only the rows that no earlier one has counted.
+        max_buffer_bytes: send() blocks while so many bytes are neither counted nor rejected.
+        stall_timeout: the stream fails if a call waits for the server for so many seconds without
+          progress, reconnections included.
+        """
+        if classes is not None:
+            self.create_model(model, classes)
+        settings = StreamSettings(model_name(model), producer_id, epoch, idempotency_key, on_invalid,
+                                  max_buffer_bytes, stall_timeout)
+        return ObservationStream(self._target, settings, self._transport.timeout)
+
+    def observe(self, model: str, probabilities: Any, label: int | None = None, *,
+                id: str | None = None, group: str | None = None,  # pylint: disable=redefined-builtin
+                request_id: str | None = None) -> ingest.ObserveResponse:
+        """Counts one prediction, and returns when it is durable. For many, use a stream.
+
+        probabilities: m numbers; of a model with two classes also the probability of class 1.
+        label: the true class, from 0; None: it comes later, by id.
+        request_id: a call that is repeated with it is counted once; None: a random one, so that
+          retries of this call are safe.
+        """
+        values = np.atleast_1d(np.asarray(probabilities, dtype=np.float64))
+        if values.ndim != 1:
+            raise errors.InvalidArgument(
+                f"probabilities have the shape {values.shape}, expected (m,): use a stream for many",
+                [errors.FieldError("probabilities", "is not one row")])
+        observations = ingest.Observations(
+            probabilities=ingest.DoubleValues(values=values.tolist()),
+            labels=[] if label is None else [label], prediction_ids=[] if id is None else [id],
+            group_values=[] if group is None else [group],
+            positive_class=POSITIVE_CLASS if len(values) == 1 else None)
+        return self._observe(ingest.ObserveRequest(
+            model=model_name(model), observations=observations, request_id=request_id or ""))
+
+    def label(self, model: str, ids: Sequence[str], labels: Sequence[int], *,
+              request_id: str | None = None) -> ingest.LabelCounts:
+        """Sends the labels of predictions that were sent with these ids; returns their outcomes."""
+        content = ingest.Labels(prediction_ids=list(ids), labels=[int(label) for label in labels])
+        return self._observe(ingest.ObserveRequest(
+            model=model_name(model), labels=content, request_id=request_id or "")).labels
+
+    def _observe(self, request: ingest.ObserveRequest) -> ingest.ObserveResponse:
+        request.request_id = request.request_id or uuid.uuid4().hex
+        return self._transport.unary("IngestService/Observe", request, ingest.ObserveResponse)
+
+    # --- answers ---
+
+    def calibration(self, model: str) -> results.Calibration:
+        """The verdict and the running estimates over all observations."""
+        name = model_name(model)
+        return results.Calibration(name, self._transport.unary(
+            "CalibrationService/GetCalibration", service.GetCalibrationRequest(model=name),
+            service.GetCalibrationResponse))
+
+    def watch(self, model: str, *, min_interval: float = 1.0,
+              after_revision: int = 0) -> Iterator[results.Calibration]:
+        """Yields the calibration now and after each change, with its `revision`, without end.
+
+        Only the newest of several changes within min_interval seconds is yielded. A lost connection
+        is retried without limit. Ends when the caller stops to iterate, or with Cancelled by
+        close().
+        """
+        name = model_name(model)
+        request = service.WatchCalibrationRequest(
+            model=name, min_interval=_duration(datetime.timedelta(seconds=min_interval)),
+            after_revision=after_revision)
+        backoff = Backoff()
+        while True:
+            call = self._transport.server_stream(
+                "CalibrationService/WatchCalibration", request, service.WatchCalibrationResponse)
+            delay = None
+            try:
+                for change in call:
+                    backoff.reset()
+                    request.after_revision = change.revision
+                    # The first message is empty if nothing has changed since after_revision.
+                    if change.HasField("calibration"):
+                        result = results.Calibration(name, change.calibration)
+                        result.revision = change.revision
+                        yield result
+            except grpc.RpcError as rpc_error:
+                error = errors.from_rpc_error(rpc_error)
+                if self._transport.closed or not (
+                        errors.is_retryable(error) or errors.is_cut_off(error)):
+                    raise error from None
+                delay = error.retry_seconds
+            finally:
+                call.cancel()
+            time.sleep(backoff.next(delay))
+
+    def history(self, model: str, resolution: Resolution = "hour", *,
+                start: datetime.datetime | None = None,
+                end: datetime.datetime | None = None) -> results.History:
+        """The calibration over time. start, end: of the buckets; None: the oldest, and now."""
+        name = model_name(model)
+        request = service.GetHistoryRequest(
+            model=name, start_time=_timestamp(start), end_time=_timestamp(end),
+            resolution=service.GetHistoryRequest.Resolution.Value(
+                f"RESOLUTION_{resolution.upper()}"))
+        history = service.GetHistoryResponse()
+        for page in pages(self._transport, "CalibrationService/GetHistory", request,
+                          service.GetHistoryResponse):
+            history.buckets.extend(page.buckets)
+            if page.HasField("total"):
+                history.total.CopyFrom(page.total)
+            del history.updates[:]
+            history.updates.extend(page.updates)
+        return results.History(name, history)
+
+    def verdicts(self, *, false_discovery_rate: float = 0.0) -> service.ListVerdictsResponse:
+        """The verdicts of all models, with those that e-BH rejects at this rate; 0 means 0.05."""
+        request = service.ListVerdictsRequest(false_discovery_rate=false_discovery_rate)
+        verdicts = service.ListVerdictsResponse()
+        for page in pages(self._transport, "CalibrationService/ListVerdicts", request,
+                          service.ListVerdictsResponse):
+            verdicts.MergeFrom(page)
+        verdicts.next_page_token = ""
+        return verdicts
+
+    def acknowledge_alarm(self, model: str, alarm_id: int, note: str = "") -> monitoring.Alarm:
+        """Acknowledges an alarm. note: the action taken or its author. Idempotent."""
+        return self._transport.unary(
+            "CalibrationService/AcknowledgeAlarm", service.AcknowledgeAlarmRequest(
+                model=model_name(model), alarm_id=alarm_id, note=note),
+            service.AcknowledgeAlarmResponse).alarm
+
+    # --- computations; on_progress is called with the completed fraction, on the calling thread ---
+
+    def run_test(self, model: str, *, lens: Lens | None = None, null: Null | None = None,
+                 replicates: int | None = None, seed: int | None = None, window: int = 0,
+                 on_progress: OnProgress | None = None,
+                 timeout: float = _LONG_TIMEOUT) -> results.TestResult:
+        """The quadratic test on the newest `window` observations (0: all of the window)."""
+        name = model_name(model)
+        request = service.RunTestRequest(model=name, replicates=replicates, seed=seed,
+                                         window=window, lens=_lens(lens), null=_null(null))
+        return results.TestResult(name, self._transport.long(
+            "CalibrationService/RunTest", request, service.RunTestResponse, "result",
+            on_progress, timeout).result)
+
+    def evaluate(self, model: str, *, lenses: Sequence[Lens] = (), null: Null | None = None,
+                 replicates: int | None = None, seed: int | None = None, window: int = 0,
+                 reliability_classes: Sequence[int] = (),
+                 settings: service.EvaluateRequest | None = None,
+                 on_progress: OnProgress | None = None,
+                 timeout: float = _LONG_TIMEOUT) -> results.Evaluation:
+        """The complete evaluation of the window, with reliability diagrams.
+
+        reliability_classes: classes that get a diagram besides the top label. settings: all further
+        fields of the request.
+        """
+        name = model_name(model)
+        request = service.EvaluateRequest()
+        if settings is not None:
+            request.CopyFrom(settings)
+        request.MergeFrom(service.EvaluateRequest(
+            model=name, replicates=replicates, seed=seed, window=window, null=_null(null),
+            lenses=[lens for lens in map(_lens, lenses) if lens is not None],
+            reliability_classes=reliability_classes))
+        return results.Evaluation(name, self._transport.long(
+            "CalibrationService/Evaluate", request, service.EvaluateResponse, "evaluation",
+            on_progress, timeout).evaluation)
+
+    def estimate(self, model: str, *, lens: Lens | None = None,
+                 estimators: Sequence[service.CalibrationErrorEstimator] = (),
+                 folds: int = 0, test_share: float = 0.0, seed: int | None = None, window: int = 0,
+                 on_progress: OnProgress | None = None,
+                 timeout: float = _LONG_TIMEOUT) -> results.Estimate:
+        """How large the calibration error of the window is, and which estimator suits the data."""
+        name = model_name(model)
+        request = service.EstimateCalibrationErrorRequest(
+            model=name, lens=_lens(lens), estimators=estimators, folds=folds, test_share=test_share,
+            seed=seed, window=window)
+        return results.Estimate(name, self._transport.long(
+            "CalibrationService/EstimateCalibrationError", request,
+            service.EstimateCalibrationErrorResponse, "result", on_progress, timeout).result)
+
+    def recalibrate(self, model: str, *, window: int = 0, on_progress: OnProgress | None = None,
+                    timeout: float = _LONG_TIMEOUT) -> results.Recalibration:
+        """A map that makes the probabilities better calibrated, and what it gains."""
+        name = model_name(model)
+        return results.Recalibration(name, self._transport.long(
+            "CalibrationService/Recalibrate",
+            service.RecalibrateRequest(model=name, window=window),
+            service.RecalibrateResponse, "recalibration", on_progress, timeout).recalibration)

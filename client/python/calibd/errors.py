@@ -1,0 +1,235 @@
+"""The errors of calibd: one class for each gRPC status code."""
+from __future__ import annotations
+
+from typing import Any, ClassVar, NamedTuple, Sequence, Type, TypeVar
+
+import grpc
+from google.protobuf.message import DecodeError, Message
+
+from calibd.rpc import status_pb2
+
+_Detail = TypeVar("_Detail", bound=Message)
+
+# The delay of a RetryInfo is bounded, so that a wrong response cannot block a client for years.
+_MAX_RETRY_SECONDS = 3600.0
+_MAX_SHOWN_FIELDS = 10
+
+
+class FieldError(NamedTuple):
+    """A field that is invalid: its path, such as `rows[17].probabilities`, and what is wrong."""
+
+    path: str
+    description: str
+
+
+class CalibdError(Exception):
+    """An error of a call or a stream.
+
+    message: what was found and what was expected.
+    fields: the invalid fields, the first ones if there are many.
+    reason: a stable word such as MODEL_NOT_FOUND, empty if the server gave none.
+    retry_seconds: how long to wait before the next attempt, or None if the server named no time.
+    """
+
+    code: ClassVar[grpc.StatusCode] = grpc.StatusCode.UNKNOWN
+    # What to do if the reason is not in _REMEDIES.
+    _remedy: ClassVar[str] = "See the log of the server."
+
+    def __init__(self, message: str, fields: Sequence[FieldError] = (), reason: str = "",
+                 retry_seconds: float | None = None) -> None:
+        super().__init__(message, tuple(fields), reason, retry_seconds)
+        self.message = message
+        self.fields = tuple(fields)
+        self.reason = reason
+        self.retry_seconds = retry_seconds
+
+    @property
+    def remedy(self) -> str:
+        """What to do, in a sentence."""
+        if self.retry_seconds is not None:
+            return f"Try again in {self.retry_seconds:g} s."
+        return _REMEDIES.get(self.reason, self._remedy)
+
+    def __str__(self) -> str:
+        more = [f"{field.path}: {field.description}" for field in self.fields[:_MAX_SHOWN_FIELDS]
+                if field.description not in self.message]
+        return f"{'; '.join([self.message, *more])} [{self.code.name}] {self.remedy}"
+
+
+class Cancelled(CalibdError):
+    """The call or the stream was cancelled."""
+
+    code = grpc.StatusCode.CANCELLED
+    _remedy = "Start it again if it is still needed."
+
+
+class Unknown(CalibdError):
+    """The server gave no reason."""
+
+
+class InvalidArgument(CalibdError, ValueError):
+    """A value is invalid; `fields` names it."""
+
+    code = grpc.StatusCode.INVALID_ARGUMENT
+    _remedy = "Correct the named fields."
+
+
+class DeadlineExceeded(CalibdError):
+    """The server did not answer in time."""
+
+    code = grpc.StatusCode.DEADLINE_EXCEEDED
+    _remedy = "Check the server and the network, or allow more time."
+
+
+class NotFound(CalibdError):
+    """There is no such model or alarm."""
+
+    code = grpc.StatusCode.NOT_FOUND
+    _remedy = "Check the name: list_models() lists the models."
+
+
+class AlreadyExists(CalibdError):
+    """The name, number or id is in use for something else."""
+
+    code = grpc.StatusCode.ALREADY_EXISTS
+    _remedy = "Use another name or id, or repeat the same content."
+
+
+class PermissionDenied(CalibdError):
+    """The caller may not do this."""
+
+    code = grpc.StatusCode.PERMISSION_DENIED
+    _remedy = "Ask the operator of the server for the right."
+
+
+class ResourceExhausted(CalibdError):
+    """A limit of the server is reached."""
+
+    code = grpc.StatusCode.RESOURCE_EXHAUSTED
+    _remedy = "Send less, or raise the limit that the message names."
+
+
+class FailedPrecondition(CalibdError):
+    """The state of the model or the producer does not allow this."""
+
+    code = grpc.StatusCode.FAILED_PRECONDITION
+    _remedy = "Change what the message names, then repeat the call."
+
+
+class Aborted(CalibdError):
+    """Another producer or a broken stream prevented this."""
+
+    code = grpc.StatusCode.ABORTED
+    _remedy = "Use a producer_id for one producer at a time, and open the stream again."
+
+
+class OutOfRange(CalibdError):
+    """A position is outside the valid range."""
+
+    code = grpc.StatusCode.OUT_OF_RANGE
+    _remedy = "Correct the named fields."
+
+
+class Unimplemented(CalibdError):
+    """The server does not know the call."""
+
+    code = grpc.StatusCode.UNIMPLEMENTED
+    _remedy = "Check that a calibd of this version answers at this address."
+
+
+class Internal(CalibdError):
+    """A fault in the server or the transport."""
+
+    code = grpc.StatusCode.INTERNAL
+
+
+class Unavailable(CalibdError):
+    """The server cannot be reached, or is starting or stopping."""
+
+    code = grpc.StatusCode.UNAVAILABLE
+    _remedy = "Check that calibd runs and that the address is right."
+
+
+class DataLoss(CalibdError):
+    """The store is damaged, or the server has lost acknowledged data."""
+
+    code = grpc.StatusCode.DATA_LOSS
+    _remedy = "Run `calibctl verify`, and restore a backup if it finds damage."
+
+
+class Unauthenticated(CalibdError):
+    """The caller is unknown."""
+
+    code = grpc.StatusCode.UNAUTHENTICATED
+    _remedy = "Check the credentials."
+
+
+_REMEDIES = {
+    "MODEL_NOT_FOUND": "Declare the model with create_model(), or check its name.",
+    "ALARM_NOT_FOUND": "calibration() lists the alarms.",
+    "INSUFFICIENT_DATA": "Send more labelled predictions first.",
+    "FENCED": "A newer epoch of this producer is in use: stop one of the two.",
+    "PRODUCER_ENDED": "Use a new producer_id.",
+    "SEQUENCE_REUSED": "Use a producer_id of its own for each producer.",
+    "REQUEST_ID_REUSED": "Use a new request_id for other content.",
+    "TOO_MANY_MODELS": "Delete models that are not needed, or raise the limit of the server.",
+    "DISK_FULL": "Free disk space on the server.",
+}
+
+_CLASSES: dict[int, Type[CalibdError]] = {kind.code.value[0]: kind for kind in (
+    Cancelled, Unknown, InvalidArgument, DeadlineExceeded, NotFound, AlreadyExists, PermissionDenied,
+    ResourceExhausted, FailedPrecondition, Aborted, OutOfRange, Unimplemented, Internal, Unavailable,
+    DataLoss, Unauthenticated)}
+
+
+def _detail(status: status_pb2.Status, kind: Type[_Detail]) -> _Detail | None:
+    for detail in status.details:
+        if detail.type_url == f"type.googleapis.com/google.rpc.{kind.DESCRIPTOR.name}":
+            try:
+                found: _Detail = kind.FromString(detail.value)
+                return found
+            except DecodeError:
+                return None
+    return None
+
+
+def from_status(status: status_pb2.Status) -> CalibdError:
+    """The error of a status of the server that is not OK."""
+    retry = _detail(status, status_pb2.RetryInfo)
+    bad_request = _detail(status, status_pb2.BadRequest)
+    info = _detail(status, status_pb2.ErrorInfo)
+    fields = [FieldError(violation.field, violation.description)
+              for violation in bad_request.field_violations] if bad_request is not None else []
+    seconds = None
+    if retry is not None:
+        asked = retry.retry_delay.seconds + retry.retry_delay.nanos / 1e9
+        seconds = min(max(asked, 0.0), _MAX_RETRY_SECONDS)
+    return _CLASSES.get(status.code, Unknown)(
+        status.message, fields, info.reason if info is not None else "", seconds)
+
+
+def from_rpc_error(error: Any) -> CalibdError:
+    """The error of a grpc.RpcError, which is also a grpc.Call."""
+    code = error.code().value[0]
+    details = dict(error.trailing_metadata() or ()).get("grpc-status-details-bin", b"")
+    try:
+        status = status_pb2.Status.FromString(details)
+    except DecodeError:
+        status = status_pb2.Status()
+    # Details that belong to another status are ignored.
+    if status.code != code:
+        status = status_pb2.Status()
+    status.code = code
+    status.message = error.details() or ""
+    return from_status(status)
+
+
+def is_retryable(error: CalibdError) -> bool:
+    """Whether the same call may succeed later."""
+    return isinstance(error, Unavailable) or (
+        isinstance(error, ResourceExhausted) and error.retry_seconds is not None)
+
+
+def is_cut_off(error: CalibdError) -> bool:
+    """Whether the transport produced the error itself because a connection broke."""
+    return isinstance(error, (Unknown, Internal, Cancelled)) and not error.reason

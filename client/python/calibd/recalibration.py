@@ -1,0 +1,105 @@
+"""Recalibrated probabilities, without a server."""
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from google.protobuf import json_format
+
+from calibd.errors import FieldError, InvalidArgument
+from calibd.v1.recalibration_pb2 import RecalibrationMap
+
+_VERSION = 1
+# See RecalibrationMap: rows are smoothed before their logarithm is taken.
+_SMOOTHING = 1e-5
+_MAX_TEMPERATURE = 20.0
+
+
+def load_map(path: str | pathlib.Path) -> RecalibrationMap:
+    """The map that `calibctl recalibrate --export` or save_map() wrote."""
+    result = RecalibrationMap()
+    try:
+        json_format.Parse(pathlib.Path(path).read_text(encoding="utf-8"), result)
+    except json_format.ParseError as error:
+        raise _invalid("map", f"is not the JSON of a recalibration map: {error}") from None
+    return result
+
+
+def save_map(recalibration_map: RecalibrationMap, path: str | pathlib.Path) -> None:
+    """Writes the map as JSON, which `calibctl recalibrate --apply` reads too."""
+    pathlib.Path(path).write_text(
+        json_format.MessageToJson(recalibration_map, preserving_proto_field_name=True) + "\n",
+        encoding="utf-8")
+
+
+def transform(recalibration_map: RecalibrationMap, probabilities: Any) -> npt.NDArray[np.float64]:
+    """Better calibrated probabilities, as a new array of float64.
+
+    probabilities: n x class_count, or one row. Raises InvalidArgument if the map or the shape is
+    invalid.
+    """
+    _check(recalibration_map)
+    rows = np.asarray(probabilities, dtype=np.float64)
+    count = recalibration_map.class_count
+    if rows.ndim not in (1, 2) or rows.shape[-1] != count:
+        raise _invalid("probabilities", f"have the shape {rows.shape}, expected (n, {count})")
+    if recalibration_map.kind == "none":
+        return rows.copy()
+    if recalibration_map.kind == "isotonic":
+        mapped = np.stack([_evaluate(curve, rows[..., k])
+                           for k, curve in enumerate(recalibration_map.curves)], axis=-1)
+    else:
+        logs = np.log((rows + _SMOOTHING / count) / (1 + _SMOOTHING))
+        if recalibration_map.kind == "temperature":
+            logs /= recalibration_map.temperature
+        else:
+            logs = logs * np.array(recalibration_map.scales) + np.array(recalibration_map.offsets)
+        mapped = np.exp(logs - logs.max(axis=-1, keepdims=True))
+    result: npt.NDArray[np.float64] = mapped / mapped.sum(axis=-1, keepdims=True)
+    return result
+
+
+def _evaluate(curve: RecalibrationMap.Curve,
+              values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """The value of a step function at the last start that is at most each value."""
+    index = np.searchsorted(np.array(curve.starts), values, side="right") - 1
+    result: npt.NDArray[np.float64] = np.array(curve.values)[np.maximum(index, 0)]
+    return result
+
+
+def _check(recalibration_map: RecalibrationMap) -> None:
+    m = recalibration_map
+    if m.version != _VERSION:
+        raise _invalid("map.version", f"is {m.version}, expected {_VERSION}")
+    if m.class_count < 2:
+        raise _invalid("map.class_count", f"is {m.class_count}, expected >= 2")
+    if m.kind == "temperature":
+        if not 1 / _MAX_TEMPERATURE <= m.temperature <= _MAX_TEMPERATURE:
+            raise _invalid("map.temperature", f"is {m.temperature}, expected "
+                           f"{1 / _MAX_TEMPERATURE}..{_MAX_TEMPERATURE}")
+    elif m.kind in ("vector", "beta"):
+        scales, offsets = np.array(m.scales), np.array(m.offsets)
+        if (len(scales) != m.class_count or len(offsets) != m.class_count
+                or not np.isfinite([scales, offsets]).all() or (scales < 0).any()):
+            raise _invalid("map.scales", f"or map.offsets are invalid, expected {m.class_count} "
+                           "finite values each, scales >= 0")
+    elif m.kind == "isotonic":
+        if len(m.curves) != m.class_count or not all(map(_is_valid, m.curves)):
+            raise _invalid("map.curves", f"are invalid, expected {m.class_count} with ascending "
+                           "starts and as many nondecreasing values in (0, 1)")
+    elif m.kind != "none":
+        raise _invalid("map.kind", f"is {m.kind!r}, expected none, temperature, vector, beta or "
+                       "isotonic")
+
+
+def _is_valid(curve: RecalibrationMap.Curve) -> bool:
+    starts, values = np.array(curve.starts), np.array(curve.values)
+    return (0 < len(starts) == len(values) and bool(np.isfinite(starts).all())
+            and bool((np.diff(starts) >= 0).all() and (np.diff(values) >= 0).all())
+            and bool(0 < values[0] and values[-1] < 1))
+
+
+def _invalid(field: str, description: str) -> InvalidArgument:
+    return InvalidArgument(f"{field} {description}", [FieldError(field, description)])

@@ -1,0 +1,254 @@
+"""Results: the messages of the protocol, with a short text and a table for notebooks."""
+from __future__ import annotations
+
+import pathlib
+from html import escape
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from google.protobuf.message import Message
+
+from calibd import recalibration
+from calibd.diagram import Band, Point, reliability_svg
+from calibd.v1 import calibration_service_pb2 as calibration
+from calibd.v1 import evaluation_pb2 as evaluation
+from calibd.v1 import monitoring_pb2 as monitoring
+from calibd.v1 import recalibration_pb2
+
+_Message = TypeVar("_Message", bound=Message)
+
+
+class Result(Generic[_Message]):
+    """A message, `message`, all of whose fields are attributes of this object too."""
+
+    def __init__(self, model: str, message: _Message) -> None:
+        self.model = model
+        self.message = message
+
+    def __getattr__(self, name: str) -> Any:
+        # Copies are made without __init__, and look for attributes before there is a message.
+        if name == "message" or name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.message, name)
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self.message.DESCRIPTOR.fields_by_name]
+
+    def _headline(self) -> str:
+        raise NotImplementedError
+
+    def _lines(self) -> list[tuple[str, str]]:
+        """Names and values, the most important first."""
+        raise NotImplementedError
+
+    def _diagram(self) -> str:
+        """SVG, or nothing."""
+        return ""
+
+    def __repr__(self) -> str:
+        lines = self._lines()
+        width = max((len(name) for name, _ in lines), default=0) + 2
+        return "\n".join([f"{self.model}: {self._headline()}",
+                          *(f"{name:<{width}}{value}" for name, value in lines)])
+
+    def _repr_html_(self) -> str:
+        rows = "".join(f"<tr><th style='text-align:left'>{escape(name)}</th>"
+                       f"<td style='text-align:left'>{escape(value)}</td></tr>"
+                       for name, value in self._lines())
+        return (f"<div><b>{escape(self.model)}</b>: {escape(self._headline())}"
+                f"<table>{rows}</table>{self._diagram()}</div>")
+
+
+def _points_text(value: float) -> str:
+    return f"{100 * value:.2f}"
+
+
+def _interval(error: monitoring.ErrorInterval) -> str:
+    return (f"off by {_points_text(error.estimate)} points ({_points_text(error.lower)} to "
+            f"{_points_text(error.upper)}), {_direction(error.gap)}")
+
+
+def _direction(gap: float) -> str:
+    confident = "over-confident" if gap > 0 else "under-confident"
+    return f"{confident} by {_points_text(abs(gap))}"
+
+
+def _estimate(estimate: evaluation.BlockEstimate) -> str:
+    text = f"{estimate.skce:.4g}"
+    if estimate.HasField("z"):
+        text += f", z = {estimate.z:.3g}, p = {estimate.p_value:.3g} for one look"
+    if estimate.HasField("noise_floor"):
+        text += f"; calibrated: below {estimate.noise_floor.upper_quantile:.3g} (95 %)"
+    return text
+
+
+class Calibration(Result[calibration.GetCalibrationResponse]):
+    """The running estimates and the verdict; fields of GetCalibrationResponse."""
+
+    revision: int = 0
+
+    def _headline(self) -> str:
+        if self.message.HasField("verdict"):
+            return self.message.verdict.summary
+        if self.message.HasField("insufficient_data"):
+            return self.message.insufficient_data.reason
+        return f"{self.message.observations} observations, not monitored"
+
+    def _lines(self) -> list[tuple[str, str]]:
+        m = self.message
+        lines = []
+        if m.HasField("verdict"):
+            status = monitoring.Verdict.Status.Name(m.verdict.status).removeprefix("STATUS_")
+            limit = monitoring.LimitStatus.Name(m.verdict.limit_status)
+            lines.append(("verdict", f"{limit.removeprefix('LIMIT_STATUS_')}, {status}"))
+        if m.error.since_start.HasField("top_label"):
+            lines.append(("error", f"{_interval(m.error.since_start.top_label)}; limit "
+                          f"{_points_text(m.error.limit)}"))
+        if m.watch.HasField("evidence"):
+            lines.append(("e-value", f"10^{m.watch.evidence.log10_e_value:.2f}, highest 10^"
+                          f"{m.watch.evidence.max_log10_e_value:.2f}; calibration is rejected at "
+                          f"10^{m.watch.evidence.threshold:.2f}"))
+        if m.HasField("scores"):
+            lines.append(("scores", f"accuracy {m.scores.accuracy:.4f}, log loss "
+                          f"{m.scores.log_loss:.4f}, Brier {m.scores.brier_score:.4f}, ECE "
+                          f"{m.scores.ece:.4f}"))
+        lines += [(f"SKCE ({e.block_size})", _estimate(e)) for e in m.estimates if e.HasField("skce")]
+        alarms = [alarm for alarm in m.alarms if not alarm.HasField("acknowledge_time")]
+        if alarms:
+            lines.append(("alarms", ", ".join(
+                f"{alarm.id} ({monitoring.Alarm.Kind.Name(alarm.kind).removeprefix('KIND_').lower()})"
+                for alarm in alarms)))
+        lines.append(("rows", f"{m.observations} counted, {m.rejected_rows} rejected, "
+                      f"{m.dropped_rows} dropped"))
+        lines += [("warning", text) for text in (*m.warnings, *m.label_coverage.warnings)]
+        return lines
+
+    def _diagram(self) -> str:
+        bins = self.message.scores.bins
+        points = [Point(i / len(bins), (i + 1) / len(bins), b.observations, b.mean_confidence,
+                        b.accuracy) for i, b in enumerate(bins) if b.observations]
+        return reliability_svg(points, "the predicted class is right", f"{self.model}: top label")
+
+
+def _reliability_svg(model: str, reliability: evaluation.Reliability) -> str:
+    event = (f"class {reliability.class_index}" if reliability.HasField("class_index")
+             else "the predicted class is right")
+    points = [Point(b.lower, b.upper, b.n, b.mean_prediction, b.frequency) for b in reliability.bins]
+    band = [Band(b.prediction, b.consistency.lower, b.consistency.upper)
+            for b in reliability.corp_band]
+    steps = [(b.lower, b.upper, b.recalibrated) for b in reliability.corp_blocks]
+    return reliability_svg(points, event, f"{model}: {event}", band, steps)
+
+
+def _test_lines(result: evaluation.QuadraticTestResult) -> list[tuple[str, str]]:
+    lines = [("SKCE_uq", f"{result.skce_unbiased:.4g}; calibrated: below "
+              f"{result.noise_floor_unbiased.upper_quantile:.3g} (95 %)")]
+    if result.HasField("p_value"):
+        lines.append(("p", f"{result.p_value:.3g} for one look, {result.replicates} replicates"))
+    lines.append(("p bound", f"{result.p_value_upper_bound_unbiased:.3g}, for every n"))
+    lines.append(("KCE", f"{result.kce_lower_bound:.3g} to {result.kce_upper_bound:.3g}"))
+    return lines
+
+
+class TestResult(Result[evaluation.QuadraticTestResult]):
+    """The quadratic test; fields of QuadraticTestResult."""
+
+    # Not a test of pytest.
+    __test__ = False
+
+    def _headline(self) -> str:
+        provenance = self.message.provenance
+        return f"test of {provenance.lens} on {provenance.observations} observations"
+
+    def _lines(self) -> list[tuple[str, str]]:
+        null = self.message.null_description
+        return _test_lines(self.message) + ([("null", null)] if null else [])
+
+
+class Evaluation(Result[evaluation.Evaluation]):
+    """The complete evaluation of a window; fields of the message Evaluation."""
+
+    def _headline(self) -> str:
+        return _interval(self.message.error)
+
+    def _lines(self) -> list[tuple[str, str]]:
+        scores = self.message.scores
+        lines = [("scores", f"accuracy {scores.accuracy:.4f}, log loss {scores.log_loss:.4f}, Brier "
+                  f"{scores.brier:.4f}"),
+                 ("direction", _direction(scores.confidence_minus_accuracy)),
+                 ("Brier", f"{self.message.brier.miscalibration:.4g} miscalibration - "
+                  f"{self.message.brier.discrimination:.4g} discrimination + "
+                  f"{self.message.brier.uncertainty:.4g} uncertainty")]
+        for lens in self.message.lenses:
+            if lens.HasField("result"):
+                lines += [(lens.lens if i == 0 else "", f"{name} {value}")
+                          for i, (name, value) in enumerate(_test_lines(lens.result)[:2])]
+            else:
+                lines.append((lens.lens, lens.error))
+        for error in self.message.binned_errors:
+            kind = error.spec.WhichOneof("bins") or ""
+            lines.append(("ECE", f"{error.ece:.4g} ({kind}, {error.bins} bins)"))
+        return lines
+
+    def _diagram(self) -> str:
+        return "".join(_reliability_svg(self.model, r) for r in self.message.reliability)
+
+
+class Estimate(Result[calibration.CalibrationErrorEstimate]):
+    """How large the calibration error is; fields of CalibrationErrorEstimate."""
+
+    def _headline(self) -> str:
+        if not self.message.any_better_than_zero:
+            return "no estimator is better than saying that the error is 0"
+        return f"{_estimator_name(self.message.chosen)} suits the data best"
+
+    def _lines(self) -> list[tuple[str, str]]:
+        lines = [(_estimator_name(e.estimator), f"CE {e.error:.4g} +- {e.error_standard_error:.2g}, "
+                  f"excess risk {e.excess_risk:.3g}") for e in self.message.estimators]
+        return lines + [(_estimator_name(e.estimator), e.reason) for e in self.message.left_out]
+
+
+def _estimator_name(estimator: calibration.CalibrationErrorEstimator) -> str:
+    name: str = calibration.CalibrationErrorEstimator.Name(estimator)
+    return name.removeprefix("CALIBRATION_ERROR_ESTIMATOR_").lower()
+
+
+class Recalibration(Result[recalibration_pb2.Recalibration]):
+    """A map that makes probabilities better calibrated; fields of the message Recalibration.
+
+    It needs no server: it can be pickled, or saved with save().
+    """
+
+    def transform(self, probabilities: Any) -> npt.NDArray[np.float64]:
+        """Better calibrated probabilities, n x class count: see recalibration.transform()."""
+        return recalibration.transform(self.message.map, probabilities)
+
+    def save(self, path: str | pathlib.Path) -> None:
+        """Writes the map as JSON: see recalibration.load_map()."""
+        recalibration.save_map(self.message.map, path)
+
+    def _headline(self) -> str:
+        kind = self.message.map.kind
+        return f"{kind} helps" if self.message.helps else f"{kind}, no map helps for certain"
+
+    def _lines(self) -> list[tuple[str, str]]:
+        m = self.message
+        return [("log loss", f"{m.log_loss_before:.4f} -> {m.log_loss_after:.4f}, better by "
+                 f"{m.improvement:.4g} ({m.improvement_lower:.4g} to {m.improvement_upper:.4g})"),
+                ("before", _interval(m.error_before)), ("after", _interval(m.error_after)),
+                ("data", f"{m.fit_observations} observations chose the map, "
+                 f"{m.test_observations} newer ones measured it")]
+
+
+class History(Result[calibration.GetHistoryResponse]):
+    """The calibration over time; fields of GetHistoryResponse."""
+
+    def _headline(self) -> str:
+        return f"{len(self.message.buckets)} buckets, {self.message.total.observations} observations"
+
+    def _lines(self) -> list[tuple[str, str]]:
+        return [(f"{b.start_time.ToDatetime():%Y-%m-%d %H:%M}",
+                 f"{b.observations} observations" + (
+                     f", {_interval(b.error)}" if b.HasField("error") else ""))
+                for b in self.message.buckets]

@@ -1,0 +1,324 @@
+"""Predictions and labels of a caller: their form, their validity, and their bytes.
+
+The rules are those of the server, which checks every row again.
+"""
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from calibd import wire
+from calibd.errors import FieldError, InvalidArgument
+from calibd.v1 import ingest_service_pb2 as ingest
+
+Floats = npt.NDArray[np.floating[Any]]
+Integers = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+_MAX_ID_BYTES = 128
+_MAX_GROUP_BYTES = 64
+# Upper bound of the size of a label, and of the tags, lengths and time of a row with texts.
+_LABEL_BYTES = 5
+_TEXT_BYTES = 20
+_MAX_REPORTED_ROWS = 5
+
+# The class of a single score of a model with two classes.
+POSITIVE_CLASS = 1
+
+_FIELDS = {(logits, size): wire.number_of(ingest.Observations, name) for logits, size, name in (
+    (False, 8, "probabilities"), (False, 4, "probabilities_float32"),
+    (True, 8, "logits"), (True, 4, "logits_float32"))}
+_LABELS = wire.number_of(ingest.Observations, "labels")
+_POSITIVE_CLASS = wire.number_of(ingest.Observations, "positive_class")
+_VALUES = wire.number_of(ingest.DoubleValues, "values")
+
+
+class Classes(NamedTuple):
+    """What a server says about the rows of a model."""
+
+    size: int
+    names: tuple[str, ...]
+    row_sum_tolerance: float
+
+
+class Chunk(NamedTuple):
+    """Serialized rows. Chunks of one kind can follow each other in a message: their lists join."""
+
+    kind: tuple[Any, ...]
+    parts: list[bytes]
+    # The caller's numbers of the rows.
+    rows: Integers
+    # Invalid rows before them that were dropped.
+    dropped_rows: int = 0
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return sum(len(part) for part in self.parts)
+
+    @property
+    def has_labels_only(self) -> bool:
+        """Whether the rows are labels of predictions that were sent before."""
+        return not self.kind
+
+
+def as_matrix(values: Any, classes: Classes) -> Floats:
+    """n x class count, or n x 1 with the scores of POSITIVE_CLASS; float32 or float64."""
+    columns = getattr(values, "columns", None)
+    try:
+        matrix = np.asarray(values)
+        if matrix.dtype not in (np.float32, np.float64):
+            matrix = matrix.astype(np.float32 if matrix.dtype == np.float16 else np.float64)
+    except (TypeError, ValueError) as error:
+        raise _invalid("probabilities", f"are not numbers: {error}") from None
+    if matrix.ndim == 1 and classes.size == 2:
+        matrix = matrix[:, np.newaxis]
+    widths = (1, 2) if classes.size == 2 else (classes.size,)
+    if matrix.ndim != 2 or matrix.shape[1] not in widths:
+        expected = "(n, 2), or (n,) with the scores of class 1" if classes.size == 2 else (
+            f"(n, {classes.size})")
+        raise _invalid("probabilities", f"have the shape {matrix.shape}, expected {expected}")
+    if columns is not None and classes.names and matrix.shape[1] == classes.size:
+        matrix = matrix[:, _order_of_columns(columns, classes)]
+    return np.ascontiguousarray(matrix)
+
+
+def _order_of_columns(columns: Any, classes: Classes) -> list[int]:
+    """The columns of a frame in the order of the classes; numbered columns are in that order."""
+    found = list(columns)
+    if found == list(range(classes.size)):
+        return found
+    names = [str(name) for name in found]
+    if sorted(names) != sorted(classes.names):
+        raise _invalid("columns", f"are {names}, expected the classes {list(classes.names)}")
+    return [names.index(name) for name in classes.names]
+
+
+def as_labels(labels: Any, classes: Classes) -> tuple[Integers, Mask]:
+    """The classes, from 0, and whether each is valid. labels: numbers, or names of classes."""
+    array = np.asarray(labels)
+    if array.ndim != 1:
+        raise _invalid("labels", f"have the shape {array.shape}, expected (n,)")
+    if array.dtype.kind in "OU" and classes.names:
+        known = {name: index for index, name in enumerate(classes.names)}
+        array = np.fromiter((known.get(label, label if isinstance(label, (int, np.integer)) else -1)
+                             for label in array.tolist()), np.int64, len(array))
+    if array.dtype.kind not in "biuf":
+        raise _invalid("labels", f"have the type {array.dtype}, expected numbers from 0"
+                       + (" or names of classes" if classes.names else ""))
+    # False for NaN.
+    valid: Mask = (array >= 0) & (array < classes.size)
+    if array.dtype.kind == "f":
+        valid &= np.floor(array) == array
+    return np.where(valid, array, 0).astype(np.int64), valid
+
+
+def valid_rows(matrix: Floats, logits: bool, tolerance: float) -> Mask:
+    """Which rows are valid."""
+    if logits:
+        finite: Mask = np.isfinite(matrix).all(axis=1)
+        return finite
+    width = matrix.shape[1]
+    # A product with ones is faster than sum(axis=1).
+    sums = matrix.astype(np.float64, copy=False) @ np.ones(width)
+    # The rounding of the sum is allowed for, as the server does.
+    allowed = tolerance * (1 + 1e-4) + (width + 2) * np.finfo(np.float64).eps
+    # Minimum and maximum are NaN if a value is, and a comparison with NaN is false.
+    if len(matrix) and matrix.min() >= 0 and matrix.max() <= 1:
+        valid: Mask = np.ones(len(matrix), np.bool_)
+    else:
+        valid = ((matrix >= 0) & (matrix <= 1)).all(axis=1)
+    # A single probability of two classes has no sum.
+    if width > 1:
+        valid &= np.abs(sums - 1) <= allowed
+    return valid
+
+
+def row_fault(row: Floats, logits: bool, tolerance: float) -> FieldError:
+    """Why valid_rows() calls a row invalid. The path is relative to the row."""
+    name, expected = ("logits", "a finite number") if logits else ("probabilities", "[0, 1]")
+    wrong = ~np.isfinite(row) if logits else ~((row >= 0) & (row <= 1))
+    if wrong.any():
+        k = int(wrong.argmax())
+        return FieldError(f"{name}[{k}]", f"is {float(row[k])!r}, expected {expected}")
+    total = float(row.astype(np.float64).sum())
+    return FieldError(name, f"sums to {total:.10g}, off by {abs(total - 1):.4g}, more than the "
+                      f"tolerance of {tolerance:g}: normalise the rows, or declare a larger "
+                      "row_sum_tolerance")
+
+
+def as_texts(values: Any, rows: int, field: str, max_bytes: int) -> tuple[list[str], list[int]]:
+    """n texts, and the numbers of the invalid ones. values: texts or integers."""
+    given = values.tolist() if hasattr(values, "tolist") else list(values)
+    if len(given) != rows:
+        raise _invalid(field, f"are {len(given)}, expected {rows}: one for each row")
+    texts, invalid = [], []
+    for i, value in enumerate(given):
+        text = str(value) if isinstance(value, (str, int)) else ""
+        if not 1 <= len(text.encode("utf-8", "surrogatepass")) <= max_bytes or _has_surrogate(text):
+            invalid.append(i)
+        texts.append(text)
+    return texts, invalid
+
+
+def _has_surrogate(text: str) -> bool:
+    return not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def _as_times(times: Any, rows: int) -> list[Timestamp]:
+    """times: a datetime for all rows, or n of them, or an array of datetime64 in UTC."""
+    if hasattr(times, "timestamp"):
+        seconds = [times.timestamp()] * rows
+    elif getattr(times, "dtype", np.dtype(object)).kind == "M":
+        seconds = np.asarray(times).astype("datetime64[s]").astype(np.int64).tolist()
+    else:
+        seconds = [time.timestamp() for time in times]
+    if len(seconds) != rows:
+        raise _invalid("prediction_times", f"are {len(seconds)}, expected {rows}")
+    return [Timestamp(seconds=math.floor(second)) for second in seconds]
+
+
+class Rows:
+    """Predictions of one call, with their labels, ids, groups and times.
+
+    Raises InvalidArgument for an error that is not in one row, such as a wrong shape.
+    """
+
+    def __init__(self, classes: Classes, probabilities: Any, labels: Any = None, ids: Any = None,
+                 groups: Any = None, times: Any = None, logits: bool = False) -> None:
+        self._classes = classes
+        self._logits = logits
+        self._matrix = as_matrix(probabilities, classes)
+        n = len(self._matrix)
+        self.valid = valid_rows(self._matrix, logits, classes.row_sum_tolerance)
+        self._bad_values = ~self.valid
+        self._labels: Integers | None = None
+        self._texts: dict[str, list[str]] = {}
+        self._bad_texts: dict[str, set[int]] = {}
+        if labels is not None:
+            self._labels, valid_labels = as_labels(labels, classes)
+            if len(self._labels) != n:
+                raise _invalid("labels", f"are {len(self._labels)}, expected {n}: one for each row")
+            self.valid = self.valid & valid_labels
+        elif ids is None:
+            raise _invalid("labels", "are missing: give labels, or ids by which they come later")
+        if isinstance(groups, str):
+            groups = [groups] * n
+        for field, texts, limit in (("prediction_ids", ids, _MAX_ID_BYTES),
+                                    ("group_values", groups, _MAX_GROUP_BYTES)):
+            if texts is not None:
+                self._texts[field], invalid = as_texts(texts, n, field, limit)
+                self._bad_texts[field] = set(invalid)
+                self.valid[invalid] = False
+        self._times = _as_times(times, n) if times is not None else None
+
+    def __len__(self) -> int:
+        return len(self._matrix)
+
+    def fault(self, i: int) -> FieldError:
+        """Why row i is invalid."""
+        if self._bad_values[i]:
+            return row_fault(self._matrix[i], self._logits, self._classes.row_sum_tolerance)
+        for field, invalid in self._bad_texts.items():
+            if i in invalid:
+                return _text_fault(field)
+        return FieldError("labels", f"is not a class, expected [0, {self._classes.size})")
+
+    def chunks(self, first: int, max_rows: int, max_bytes: int) -> list[Chunk]:
+        """The valid rows. first: the caller's number of the first row."""
+        kept = np.flatnonzero(self.valid)
+        all_kept = len(kept) == len(self)
+        row_bytes = self._matrix.shape[1] * self._matrix.itemsize + _LABEL_BYTES
+        for texts in self._texts.values():
+            row_bytes += _TEXT_BYTES + max((len(text.encode()) for text in texts), default=0)
+        row_bytes += 0 if self._times is None else _TEXT_BYTES
+        step = max(1, min(max_rows, max_bytes // row_bytes))
+        dropped = len(self) - len(kept)
+        chunks = []
+        for begin in range(0, len(kept), step):
+            part = kept[begin:begin + step]
+            # A slice is a view; a selection by numbers copies.
+            rows = slice(begin, begin + len(part)) if all_kept else part
+            chunks.append(self._chunk(part, rows, first, dropped if begin == 0 else 0))
+        return chunks
+
+    def _chunk(self, numbers: Integers, rows: Any, first: int, dropped: int) -> Chunk:
+        values = self._matrix[rows]
+        field = _FIELDS[self._logits, values.itemsize]
+        parts = wire.nested(field, wire.nested(_VALUES, [wire.packed_floats(values)]))
+        if self._labels is not None:
+            parts += wire.nested(_LABELS, [wire.packed_varints(self._labels[rows])])
+        if self._texts or self._times is not None:
+            message = ingest.Observations()
+            for name, texts in self._texts.items():
+                getattr(message, name).extend(texts[i] for i in numbers)
+            if self._times is not None:
+                message.prediction_times.extend(self._times[i] for i in numbers)
+            parts.append(message.SerializeToString())
+        # A single score has its class; it is written again with each chunk, and the last one counts.
+        is_score = values.shape[1] < self._classes.size
+        if is_score:
+            parts.append(wire.integer_field(_POSITIVE_CLASS, POSITIVE_CLASS))
+        kind = (field, is_score, self._labels is None, *self._texts, self._times is None)
+        return Chunk(kind, parts, numbers + first, dropped)
+
+
+class LabelRows:
+    """Labels of one call, by the ids of their predictions."""
+
+    def __init__(self, classes: Classes, ids: Any, labels: Any) -> None:
+        self._classes = classes
+        self._labels, self.valid = as_labels(labels, classes)
+        self._ids, invalid = as_texts(ids, len(self._labels), "prediction_ids", _MAX_ID_BYTES)
+        self._bad_ids = set(invalid)
+        self.valid[invalid] = False
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+    def fault(self, i: int) -> FieldError:
+        """Why row i is invalid."""
+        if i in self._bad_ids:
+            return _text_fault("prediction_ids")
+        return FieldError("labels", f"is not a class, expected [0, {self._classes.size})")
+
+    def chunks(self, first: int, max_rows: int, max_bytes: int) -> list[Chunk]:
+        """The valid labels. first: the caller's number of the first label."""
+        kept = np.flatnonzero(self.valid)
+        step = max(1, min(max_rows, max_bytes // (_MAX_ID_BYTES + _TEXT_BYTES + _LABEL_BYTES)))
+        chunks = []
+        for begin in range(0, len(kept), step):
+            part = kept[begin:begin + step]
+            message = ingest.Labels(prediction_ids=[self._ids[i] for i in part],
+                                    labels=self._labels[part].tolist())
+            chunks.append(Chunk((), [message.SerializeToString()], part + first))
+        return chunks
+
+
+def invalid_rows(what: str, first: int, rows: Rows | LabelRows) -> InvalidArgument | None:
+    """The error that names the first invalid rows, or None if all rows are valid."""
+    wrong = np.flatnonzero(~rows.valid)
+    if not len(wrong):
+        return None
+    fields = []
+    for i in wrong[:_MAX_REPORTED_ROWS].tolist():
+        fault = rows.fault(i)
+        fields.append(FieldError(f"{what}[{first + i}].{fault.path}", fault.description))
+    text = "; ".join(f"{field.path} {field.description}" for field in fields)
+    if len(wrong) > len(fields):
+        text += f"; {len(wrong) - len(fields)} more"
+    return InvalidArgument(text, fields, "INVALID_OBSERVATIONS")
+
+
+def _text_fault(field: str) -> FieldError:
+    limit = _MAX_ID_BYTES if field == "prediction_ids" else _MAX_GROUP_BYTES
+    return FieldError(field, f"is invalid, expected UTF-8 text of 1 to {limit} bytes or an integer")
+
+
+def _invalid(field: str, description: str) -> InvalidArgument:
+    return InvalidArgument(f"{field} {description}", [FieldError(field, description)],
+                           "INVALID_OBSERVATIONS")

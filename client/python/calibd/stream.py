@@ -1,0 +1,564 @@
+"""A stream of predictions to a model that counts each row exactly once."""
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Any, Callable, Iterator, Literal, Type
+
+import grpc
+
+from calibd import errors
+from calibd.errors import CalibdError, FieldError
+from calibd.rows import Chunk, Classes, LabelRows, Rows, invalid_rows
+from calibd.transport import Backoff, open_channel
+from calibd.v1 import ingest_service_pb2 as ingest
+from calibd.window import ENVELOPE_BYTES, Batch, SendWindow
+
+OnInvalid = Literal["raise", "drop"]
+
+_LOG = logging.getLogger("calibd")
+_MAX_KEPT = 100
+_ROW = re.compile(r"\[(\d+)\]")
+
+
+@dataclass
+class StreamCounts:
+    """Counts of a stream."""
+
+    # Rows given to send(), dropped ones included, and labels given to label().
+    rows: int = 0
+    labels: int = 0
+    # Rows that the server accepted, each counted once. Until the end of the stream they include
+    # duplicates: rows whose ids were known.
+    accepted_rows: int = 0
+    duplicate_rows: int = 0
+    # Rows of batches that the server rejected.
+    rejected_rows: int = 0
+    # Rows left out as invalid before sending, and those of them that the server was told about: all,
+    # unless no valid row followed.
+    dropped_rows: int = 0
+    reported_dropped_rows: int = 0
+    # Labels that the server accepted with any outcome, that it rejected, and that were dropped.
+    accepted_labels: int = 0
+    rejected_labels: int = 0
+    dropped_labels: int = 0
+    # The outcomes of the accepted labels, see LabelCounts of the protocol. Known only at the end,
+    # and after a reconnection only for the last connection.
+    matched_labels: int = 0
+    repeated_labels: int = 0
+    conflicting_labels: int = 0
+    late_labels: int = 0
+    unknown_labels: int = 0
+    # Connections after the first, and batches sent again on them.
+    reconnects: int = 0
+    resent_batches: int = 0
+
+
+@dataclass
+class RejectedBatch:
+    """A batch that the server rejected: none of its rows was counted.
+
+    rows: the first and the last row, as the caller numbers them. Labels have their own numbers.
+    """
+
+    labels: bool
+    rows: tuple[int, int]
+    row_count: int
+    error: CalibdError
+
+
+@dataclass
+class _Connection:
+    """State of one connection."""
+
+    call: Any = None
+    opened: bool = False
+    ended: bool = False
+    finish_written: bool = False
+    # Rows and labels written on it, and the resent ones among them.
+    rows: int = 0
+    resent_rows: int = 0
+    resent_labels: int = 0
+
+
+@dataclass
+class StreamSettings:
+    """The options of Client.stream()."""
+
+    model: str
+    producer_id: str = ""
+    epoch: int = 0
+    idempotency_key: str = ""
+    on_invalid: OnInvalid = "raise"
+    max_buffer_bytes: int = 32 << 20
+    stall_timeout: float = 60.0
+    ends_producer: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        if self.idempotency_key and self.producer_id:
+            raise errors.InvalidArgument(
+                "idempotency_key and producer_id are set, expected at most one of them")
+        if self.on_invalid not in ("raise", "drop"):
+            raise errors.InvalidArgument(
+                f'on_invalid is {self.on_invalid!r}, expected "raise" or "drop"')
+        if not self.producer_id:
+            self.ends_producer = True
+            self.producer_id = (f"idempotency-key:{self.idempotency_key}" if self.idempotency_key
+                                else f"python-{secrets.token_hex(8)}")
+
+
+class ObservationStream:
+    """A producer's stream of predictions to one model; see Client.stream().
+
+    send() and label() check the rows, copy them into a buffer and return; a thread sends them. All
+    methods may be called from any thread. Rows arrive in the order of the calls.
+
+    The stream reopens a lost connection and sends all unacknowledged batches again. The server
+    counts each batch once. If a method fails for a reason other than invalid rows, the stream has
+    ended, and all methods raise the same error; unacknowledged rows may or may not be counted.
+
+    rejected: the first 100 batches that the server rejected.
+    dropped: the first 100 invalid rows that were dropped.
+    """
+
+    def __init__(self, target: str, settings: StreamSettings, open_timeout: float) -> None:
+        self._settings = settings
+        self._channel = open_channel(target)
+        # Keeps the rows of concurrent calls apart. Held while a call waits for room.
+        self._sending = threading.Lock()
+        # Guards everything below.
+        self._changed = threading.Condition()
+        self._failure: CalibdError | None = None
+        # The error of the last connection if the server had no room for more rows.
+        self._refusal: CalibdError | None = None
+        self._classes: Classes | None = None
+        self._max_rows = 0
+        self._max_bytes = 0
+        self._window = SendWindow(1, 1)
+        self._chunks: deque[Chunk] = deque()
+        # Size of the chunks here and in the window.
+        self._buffered = 0
+        self._unreported_dropped = 0
+        self._finishing = False
+        self._finished = False
+        self._connection = _Connection()
+        self._last_progress = time.monotonic()
+        self._counts = StreamCounts()
+        self.rejected: list[RejectedBatch] = []
+        self.dropped: list[FieldError] = []
+        self._thread = threading.Thread(target=self._run, name="calibd-stream", daemon=True)
+        self._thread.start()
+        try:
+            self._wait_until_open(open_timeout)
+        except BaseException:
+            self.cancel()
+            raise
+
+    # --- the caller's threads ---
+
+    @property
+    def counts(self) -> StreamCounts:
+        """The counts so far."""
+        with self._changed:
+            return replace(self._counts)
+
+    @property
+    def producer_id(self) -> str:
+        """The name of the producer."""
+        return self._settings.producer_id
+
+    def send(self, probabilities: Any, labels: Any = None, *, ids: Any = None, groups: Any = None,
+             times: Any = None, logits: bool = False) -> None:
+        """Accepts n predictions. Blocks while the buffer is full.
+
+        probabilities: n x m numbers: an array, a frame whose columns are the classes, or a list. Of
+          a model with two classes also n scores, the probabilities of class 1. float32 is sent as
+          it is, all else as float64.
+        labels: the n true classes, from 0 or as names of the classes. None: they come later, by id.
+        ids: n texts or integers by which the labels come, or by which duplicates are known; needs
+          a model with a label_grace.
+        groups: the value of the model's group tag, one or n.
+        times: when the predictions were made, a datetime or n of them; None: now.
+        logits: the numbers are logits, to which the server applies the softmax.
+
+        Raises InvalidArgument, naming the first invalid rows; no row was accepted then. With
+        on_invalid="drop" they are left out instead.
+        """
+        self._accept("rows", lambda classes: Rows(classes, probabilities, labels, ids, groups, times,
+                                                  logits))
+
+    def label(self, ids: Any, labels: Any) -> None:
+        """Accepts the labels of predictions that were sent with these ids, here or elsewhere.
+
+        A label that the server cannot use is not an error: see `counts`.
+        """
+        self._accept("labels", lambda classes: LabelRows(classes, ids, labels))
+
+    def flush(self) -> None:
+        """Returns when every accepted row is settled: counted or rejected."""
+        with self._changed:
+            self._check_open()
+            self._wait_for(lambda: not self._chunks and self._window.is_empty)
+
+    def finish(self) -> StreamCounts:
+        """Ends the stream, when both sides agree that every batch was counted or rejected.
+
+        With on_invalid="raise", raises the error of the first batch that the server rejected.
+        """
+        with self._sending, self._changed:
+            self._check_open()
+            self._start_waiting()
+            self._finishing = True
+            self._changed.notify_all()
+            self._wait_for(lambda: self._finished)
+        self._close()
+        counts = self.counts
+        if counts.dropped_rows or counts.dropped_labels:
+            _LOG.warning("%s: %d invalid rows and %d invalid labels were dropped, the first: %s",
+                         self._settings.model, counts.dropped_rows, counts.dropped_labels,
+                         self.dropped[0])
+        if self.rejected and self._settings.on_invalid == "raise":
+            raise self.rejected[0].error
+        return counts
+
+    def cancel(self) -> None:
+        """Ends the stream at once: blocked and later calls raise Cancelled."""
+        with self._changed:
+            if not self._finished:
+                self._fail(errors.Cancelled("the stream was cancelled"))
+        self._close()
+
+    def __enter__(self) -> ObservationStream:
+        return self
+
+    def __exit__(self, kind: Type[BaseException] | None, error: BaseException | None,
+                 traceback: TracebackType | None) -> None:
+        """Finishes the stream. After an error it still delivers the rows, but does not finish."""
+        if kind is None:
+            if not self._finished and not isinstance(self._failure, errors.Cancelled):
+                self.finish()
+            return
+        try:
+            if issubclass(kind, Exception):
+                self.flush()
+        except CalibdError:
+            pass  # The error of the block is more useful.
+        finally:
+            self.cancel()
+
+    def __repr__(self) -> str:
+        counts = self.counts
+        return (f"<ObservationStream of {self._settings.model}: {counts.accepted_rows} rows accepted "
+                f"of {counts.rows}, {counts.rejected_rows} rejected, {counts.dropped_rows} dropped>")
+
+    def _accept(self, what: str, read: Callable[[Classes], Rows | LabelRows]) -> None:
+        with self._sending:
+            with self._changed:
+                self._check_open()
+                assert self._classes is not None
+                classes = self._classes
+                first = self._counts.rows if what == "rows" else self._counts.labels
+            rows = read(classes)
+            fault = invalid_rows(what, first, rows)
+            if fault is not None:
+                if self._settings.on_invalid == "raise":
+                    raise fault
+                self.dropped += fault.fields[:_MAX_KEPT - len(self.dropped)]
+            dropped = len(rows) - int(rows.valid.sum())
+            for chunk in rows.chunks(first, self._max_rows, self._max_bytes):
+                self._push(chunk)
+            with self._changed:
+                if what == "rows":
+                    self._counts.rows += len(rows)
+                    self._counts.dropped_rows += dropped
+                    # The first chunk reports them, if there is one.
+                    self._unreported_dropped += dropped if dropped == len(rows) else 0
+                else:
+                    self._counts.labels += len(rows)
+                    self._counts.dropped_labels += dropped
+
+    def _push(self, chunk: Chunk) -> None:
+        with self._changed:
+            limit = self._settings.max_buffer_bytes
+            # A chunk that is larger than the limit is accepted alone.
+            self._wait_for(lambda: not self._buffered or self._buffered + chunk.size <= limit)
+            self._start_waiting()
+            self._chunks.append(chunk)
+            self._buffered += chunk.size
+            self._changed.notify_all()
+
+    def _start_waiting(self) -> None:
+        """The time without progress begins when there is something to wait for."""
+        if not self._chunks and self._window.is_empty:
+            self._last_progress = time.monotonic()
+
+    def _check_open(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._finishing:
+            raise errors.FailedPrecondition("the stream was finished")
+
+    def _wait_until_open(self, timeout: float) -> None:
+        with self._changed:
+            opened = self._changed.wait_for(
+                lambda: self._classes is not None or self._failure is not None, timeout)
+            if self._failure is not None:
+                raise self._failure
+            if not opened:
+                raise self._refusal or errors.DeadlineExceeded(
+                    f"the server did not open the stream within {timeout:g} s")
+
+    def _wait_for(self, done: Callable[[], bool]) -> None:
+        """Waits until done(), with the stall timeout. Requires the lock to be held once."""
+        while self._failure is None and not done():
+            left = self._last_progress + self._settings.stall_timeout - time.monotonic()
+            if left <= 0:
+                self._fail(self._refusal or errors.DeadlineExceeded(
+                    f"the server acknowledged nothing for {self._settings.stall_timeout:g} s"))
+                break
+            self._changed.wait(left)
+        if self._failure is not None:
+            raise self._failure
+
+    def _fail(self, error: CalibdError) -> None:
+        """Ends the stream. Requires the lock to be held."""
+        if self._failure is None:
+            self._failure = error
+        self._connection.ended = True
+        if self._connection.call is not None:
+            self._connection.call.cancel()
+        self._changed.notify_all()
+
+    def _close(self) -> None:
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+        self._channel.close()
+
+    # --- the connection thread ---
+
+    def _run(self) -> None:
+        backoff = Backoff()
+        while True:
+            started = time.monotonic()
+            error = self._run_connection()
+            with self._changed:
+                if self._finished or self._failure is not None:
+                    return
+                if error is not None and not _is_resumable(error):
+                    self._fail(self._describe_reuse(error))
+                    return
+                self._refusal = error if isinstance(error, errors.ResourceExhausted) else None
+                if self._last_progress > started:
+                    backoff.reset()
+                # The delay ends before the stall timeout of a waiting caller.
+                delay = min(backoff.next(error.retry_seconds if error is not None else None),
+                            self._settings.stall_timeout / 2)
+                _LOG.info("%s: the stream reconnects in %.1f s: %s", self._settings.model, delay,
+                          error)
+                self._changed.wait_for(lambda: self._failure is not None, delay)
+
+    def _run_connection(self) -> CalibdError | None:
+        """Runs one connection. Returns the error with which it ended; None: without an error."""
+        connection = _Connection()
+        with self._changed:
+            if self._failure is not None:
+                return self._failure
+            self._connection = connection
+        try:
+            call = self._channel.stream_stream(
+                "/calibd.v1.IngestService/StreamObservations", request_serializer=None,
+                response_deserializer=ingest.StreamObservationsResponse.FromString,
+            )(self._requests(connection))
+            with self._changed:
+                connection.call = call
+                if self._failure is not None:
+                    call.cancel()
+            for response in call:
+                with self._changed:
+                    self._last_progress = time.monotonic()
+                    self._refusal = None
+                    self._handle(connection, response)
+                    self._changed.notify_all()
+                    if self._finished:
+                        call.cancel()
+                        break
+            return None
+        except CalibdError as error:
+            # The server has broken the protocol, or the caller's settings do not fit the model.
+            with self._changed:
+                self._fail(error)
+            return error
+        except grpc.RpcError as error:
+            return errors.from_rpc_error(error)
+        finally:
+            with self._changed:
+                connection.ended = True
+                self._changed.notify_all()
+
+    def _requests(self, connection: _Connection) -> Iterator[bytes]:
+        """The serialized requests of a connection. gRPC's thread iterates over them."""
+        settings = self._settings
+        yield ingest.StreamObservationsRequest(open=ingest.StreamObservationsRequest.Open(
+            model=settings.model, producer_id=settings.producer_id,
+            epoch=settings.epoch)).SerializeToString()
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: connection.ended or self._can_write(connection))
+                if connection.ended:
+                    return
+                request = self._next_request(connection)
+            yield request
+
+    def _can_write(self, connection: _Connection) -> bool:
+        if not connection.opened or connection.finish_written:
+            return False
+        if not self._window.all_written:
+            return True
+        return not self._window.is_full if self._chunks else self._finishing
+
+    def _next_request(self, connection: _Connection) -> bytes:
+        if self._window.all_written and self._chunks:
+            self._make_batch()
+        if self._window.all_written:
+            connection.finish_written = True
+            finish: bytes = ingest.StreamObservationsRequest(
+                finish=ingest.StreamObservationsRequest.Finish(
+                    last_sequence=self._window.next_sequence - 1,
+                    ends_producer=self._settings.ends_producer)).SerializeToString()
+            return finish
+        batch, is_resent = self._window.take_next()
+        connection.rows += len(batch.rows)
+        if is_resent:
+            self._counts.resent_batches += 1
+            if batch.has_labels_only:
+                connection.resent_labels += len(batch.rows)
+            else:
+                connection.resent_rows += len(batch.rows)
+        return batch.request
+
+    def _make_batch(self) -> None:
+        """Makes a batch of as many buffered chunks as fit. Under load batches grow by themselves."""
+        chunks = [self._chunks.popleft()]
+        # A repeated stream with the same key must make the same batches, so each chunk is one.
+        while self._chunks and not self._settings.idempotency_key:
+            chunk = self._chunks[0]
+            rows = sum(len(c.rows) for c in chunks) + len(chunk.rows)
+            size = sum(c.size for c in chunks) + chunk.size
+            if chunk.kind != chunks[0].kind or rows > self._max_rows or size > self._max_bytes:
+                break
+            chunks.append(self._chunks.popleft())
+        dropped = sum(chunk.dropped_rows for chunk in chunks)
+        if not chunks[0].has_labels_only:
+            dropped += self._unreported_dropped
+            self._unreported_dropped = 0
+        self._counts.reported_dropped_rows += dropped
+        self._window.push(chunks, dropped)
+
+    def _handle(self, connection: _Connection, response: ingest.StreamObservationsResponse) -> None:
+        kind = response.WhichOneof("message")
+        if kind == "opened" and not connection.opened:
+            self._handle_opened(response.opened)
+            connection.opened = True
+        elif kind == "ack":
+            self._settle(response.ack.sequence)
+        elif kind == "rejected":
+            self._handle_rejected(response.rejected)
+        elif kind == "finished":
+            self._handle_finished(connection, response.finished)
+        else:
+            raise errors.Internal("the server sent a message that is not expected in a stream")
+
+    def _handle_opened(self, opened: ingest.StreamObservationsResponse.Opened) -> None:
+        has_key = bool(self._settings.idempotency_key)
+        classes = Classes(opened.class_count, tuple(opened.class_names), opened.row_sum_tolerance)
+        if self._classes is None:
+            # With a key, all batches are sent, so that the server can compare them.
+            self._window = SendWindow(1 if has_key else opened.next_sequence,
+                                      max(opened.max_batches_in_flight, 1))
+            self._max_rows = opened.max_rows_per_batch
+            self._max_bytes = opened.max_bytes_per_batch - ENVELOPE_BYTES
+            if self._max_bytes < 8 * opened.class_count + ENVELOPE_BYTES or self._max_rows < 1:
+                raise errors.FailedPrecondition(
+                    f"one prediction of {opened.class_count} classes does not fit into the server's "
+                    f"limit of {opened.max_bytes_per_batch} bytes a batch")
+            self._last_progress = time.monotonic()
+        else:
+            if classes.size != self._classes.size or classes.names != self._classes.names:
+                raise errors.FailedPrecondition("the model was created again with other classes")
+            last = self._window.next_sequence
+            # With a key, the server may have batches of an earlier stream.
+            self._window.reopen(min(opened.next_sequence, last) if has_key else opened.next_sequence)
+            self._counts.reconnects += 1
+        self._classes = classes
+
+    def _settle(self, sequence: int) -> None:
+        settled = self._window.acknowledge(sequence)
+        self._buffered -= settled.size
+        self._counts.accepted_rows += settled.accepted_rows
+        self._counts.rejected_rows += settled.rejected_rows
+        self._counts.accepted_labels += settled.accepted_labels
+        self._counts.rejected_labels += settled.rejected_labels
+
+    def _handle_rejected(self, rejected: ingest.StreamObservationsResponse.Rejected) -> None:
+        batch = self._window.reject(rejected.sequence)
+        if batch is None or len(self.rejected) >= _MAX_KEPT:
+            return
+        error = errors.from_status(rejected.status)
+        fields = [_with_callers_row(violation, batch) for violation in error.fields]
+        message = "; ".join(f"{f.path}: {f.description}" for f in fields) or error.message
+        self.rejected.append(RejectedBatch(
+            batch.has_labels_only, (int(batch.rows[0]), int(batch.rows[-1])), len(batch.rows),
+            type(error)(message, fields, error.reason, error.retry_seconds)))
+
+    def _handle_finished(self, connection: _Connection,
+                         finished: ingest.StreamObservationsResponse.Finished) -> None:
+        # Finished settles what no acknowledgement has settled yet.
+        self._settle(finished.last_sequence)
+        labels = finished.labels
+        rows = (finished.accepted_rows + finished.duplicate_rows + finished.rejected_rows
+                + labels.matched + labels.repeated + labels.conflicting + labels.late + labels.unknown)
+        last = self._window.next_sequence - 1
+        # The counts do not include labels that were accepted on an earlier connection.
+        if (not self._finishing or not self._window.is_empty or finished.last_sequence != last
+                or not connection.rows - connection.resent_labels <= rows <= connection.rows):
+            raise errors.DataLoss(
+                f"the server finished at batch {finished.last_sequence} with {rows} rows on this "
+                f"connection, expected batch {last} with {connection.rows} rows")
+        counts = self._counts
+        counts.matched_labels, counts.repeated_labels = labels.matched, labels.repeated
+        counts.conflicting_labels, counts.late_labels = labels.conflicting, labels.late
+        counts.unknown_labels = labels.unknown
+        # Resent rows may have been accepted on an earlier connection.
+        counts.duplicate_rows = max(finished.duplicate_rows - connection.resent_rows, 0)
+        counts.accepted_rows -= counts.duplicate_rows
+        self._finished = True
+
+    def _describe_reuse(self, error: CalibdError) -> CalibdError:
+        """The server names the producer, which the caller of a stream with a key did not choose."""
+        key = self._settings.idempotency_key
+        if not key or not isinstance(error, errors.AlreadyExists):
+            return error
+        return errors.AlreadyExists(f"the idempotency key {key} was already used with other rows",
+                                    reason=error.reason)
+
+
+def _is_resumable(error: CalibdError) -> bool:
+    # More errors than those of a repeated call: the numbers make a resend safe.
+    return errors.is_retryable(error) or errors.is_cut_off(error) or error.reason == "NOT_FINISHED"
+
+
+def _with_callers_row(violation: FieldError, batch: Batch) -> FieldError:
+    """The violation with the caller's number of the row instead of the number in the batch."""
+    match = _ROW.search(violation.path)
+    if match is None or violation.path.startswith("class_names[") or int(match[1]) >= len(batch.rows):
+        return violation
+    what = "labels" if batch.has_labels_only else "rows"
+    # "rows[3].probabilities[1]" or "prediction_ids[3]".
+    field_name = violation.path.replace(match[0], "", 1).removeprefix("rows.")
+    return FieldError(f"{what}[{batch.rows[int(match[1])]}].{field_name}", violation.description)

@@ -1,0 +1,164 @@
+"""Calls of the server: one channel, with retries of what is safe to repeat."""
+from __future__ import annotations
+
+import random
+import time
+from typing import Any, Callable, Iterator, Type, TypeVar
+
+import grpc
+from google.protobuf.message import Message
+
+from calibd import errors
+
+_Response = TypeVar("_Response", bound=Message)
+_Result = TypeVar("_Result")
+
+# Attempts of a call, except those that a starting or stopping server refuses.
+_MAX_ATTEMPTS = 4
+
+_CHANNEL_OPTIONS = (
+    # A page of the largest declarations fits into one response.
+    ("grpc.max_receive_message_length", 32 << 20),
+    # This package retries, because it knows what is safe to repeat.
+    ("grpc.enable_retries", 0),
+    # A proxy for web traffic must not forward predictions.
+    ("grpc.enable_http_proxy", 0),
+    # A peer that disappears silently is noticed.
+    ("grpc.keepalive_time_ms", 60000),
+    ("grpc.keepalive_timeout_ms", 20000),
+    ("grpc.http2.max_pings_without_data", 0),
+    # Backoff determines the delays between attempts; those of the channel stay below them.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 1000),
+    ("grpc.max_reconnect_backoff_ms", 2000),
+    ("grpc.use_local_subchannel_pool", 1),
+)
+
+
+def open_channel(target: str) -> Any:
+    """A channel with a connection of its own."""
+    return grpc.insecure_channel(target, options=_CHANNEL_OPTIONS)
+
+
+class Backoff:
+    """Delays between attempts, from 100 ms to 5 s, drawn from the upper half below a ceiling.
+
+    Clients that were disconnected together do not reconnect together.
+    """
+
+    def __init__(self) -> None:
+        self._ceiling = 0.1
+
+    def next(self, at_least: float | None = None) -> float:
+        """The next delay. at_least: what the server asked for."""
+        delay = random.uniform(self._ceiling / 2, self._ceiling)
+        # A server that names a delay is reachable, so the ceiling need not grow.
+        if at_least is None:
+            self._ceiling = min(2 * self._ceiling, 5.0)
+        return (at_least or 0.0) + delay
+
+    def reset(self) -> None:
+        """The next delay is short again."""
+        self._ceiling = 0.1
+
+
+class Transport:
+    """The calls of one channel."""
+
+    def __init__(self, target: str, timeout: float) -> None:
+        self.target = target
+        self.timeout = timeout
+        self._channel = open_channel(target)
+        self.closed = False
+
+    def close(self) -> None:
+        """Ends running calls with Cancelled, and refuses further ones."""
+        self.closed = True
+        self._channel.close()
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise errors.Cancelled("the client is closed")
+
+    def unary(self, method: str, request: Message, response: Type[_Response]) -> _Response:
+        """Calls METHOD of "Service/Method" until it succeeds or a retry is pointless."""
+        self._check_open()
+        call = self._channel.unary_unary(
+            f"/calibd.v1.{method}", request_serializer=type(request).SerializeToString,
+            response_deserializer=response.FromString)
+
+        def attempt(remaining: float) -> _Response:
+            answer: _Response = call(request, timeout=remaining)
+            return answer
+
+        return retry(attempt, self.timeout)
+
+    def server_stream(self, method: str, request: Message, response: Type[_Response],
+                      timeout: float | None = None) -> Any:
+        """Starts one attempt of a call with many responses: an iterator that can be cancelled."""
+        self._check_open()
+        return self._channel.unary_stream(
+            f"/calibd.v1.{method}", request_serializer=type(request).SerializeToString,
+            response_deserializer=response.FromString)(request, timeout=timeout)
+
+    def long(self, method: str, request: Message, response: Type[_Response], field: str,
+             on_progress: Callable[[float], None] | None, timeout: float) -> _Response:
+        """Calls a method that answers with `progress` and then with `field`; returns the latter."""
+        told = 0.0
+
+        def attempt(remaining: float) -> _Response | None:
+            nonlocal told
+            call = self.server_stream(method, request, response, remaining)
+            result: _Response | None = None
+            try:
+                for answer in call:
+                    if answer.WhichOneof("message") == field:
+                        result = answer
+                    # A retry starts over, but the reported progress never decreases.
+                    elif on_progress is not None and answer.progress.fraction > told:
+                        told = min(answer.progress.fraction, 1.0)
+                        on_progress(told)
+            finally:
+                # Stops the work of the server if on_progress or the user interrupts.
+                call.cancel()
+            return result
+
+        answer = retry(attempt, timeout)
+        # gRPC may report a broken message as a clean end of the stream.
+        if answer is None:
+            raise errors.DataLoss("the server ended the call without a result")
+        return answer
+
+
+def retry(attempt: Callable[[float], _Result], timeout: float) -> _Result:
+    """Calls attempt(remaining seconds) until it succeeds, within `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    backoff = Backoff()
+    failed = 0
+    while True:
+        try:
+            return attempt(max(deadline - time.monotonic(), 0.0))
+        except grpc.RpcError as rpc_error:
+            error = errors.from_rpc_error(rpc_error)
+        # A refusal with a delay by a starting or stopping server is not a failed attempt.
+        awaited = isinstance(error, errors.Unavailable) and error.retry_seconds is not None
+        failed += not awaited
+        if not errors.is_retryable(error) or failed >= _MAX_ATTEMPTS:
+            raise error
+        delay = backoff.next(error.retry_seconds)
+        if time.monotonic() + delay >= deadline:
+            raise error
+        time.sleep(delay)
+
+
+def pages(transport: Transport, method: str, request: Any,
+          response: Type[_Response]) -> Iterator[_Response]:
+    """Calls a method for each page. request: has page_token."""
+    while True:
+        page: Any = transport.unary(method, request, response)
+        yield page
+        if not page.next_page_token:
+            return
+        if page.next_page_token == request.page_token:
+            raise errors.Internal(f"the server repeated a page of {method}")
+        request.page_token = page.next_page_token

@@ -1,0 +1,147 @@
+"""The batches of a stream that are not settled yet."""
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from calibd import wire
+from calibd.errors import Aborted, DataLoss, Internal
+from calibd.rows import Chunk, Integers
+from calibd.v1 import ingest_service_pb2 as ingest
+
+_REQUEST_BATCH = wire.number_of(ingest.StreamObservationsRequest, "batch")
+_SEQUENCE = wire.number_of(ingest.StreamObservationsRequest.Batch, "sequence")
+_OBSERVATIONS = wire.number_of(ingest.StreamObservationsRequest.Batch, "observations")
+_LABELS = wire.number_of(ingest.StreamObservationsRequest.Batch, "labels")
+_DROPPED_ROWS = wire.number_of(ingest.Observations, "dropped_rows")
+
+# Upper bound of the size of a request without its chunks.
+ENVELOPE_BYTES = 64
+
+
+@dataclass
+class Batch:
+    """A numbered batch, and what is known about its fate."""
+
+    sequence: int
+    request: bytes
+    # The caller's numbers of its rows.
+    rows: Integers
+    # Size of its chunks.
+    size: int
+    has_labels_only: bool
+    written_before: bool = False
+    rejected_rows: int = 0
+
+
+@dataclass
+class Settled:
+    """Rows and labels that an acknowledgement settled, and the size of their chunks."""
+
+    accepted_rows: int = 0
+    rejected_rows: int = 0
+    accepted_labels: int = 0
+    rejected_labels: int = 0
+    size: int = 0
+
+
+@dataclass
+class SendWindow:
+    """Makes resending exact: batches keep their numbers, and stay here until they are settled.
+
+    Has no lock: the lock of the stream protects it.
+    """
+
+    next_sequence: int
+    capacity: int
+    _batches: deque[Batch] = field(default_factory=deque)
+    # The first ones were written on this connection.
+    _written: int = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a batch must be settled before the next one."""
+        return len(self._batches) >= self.capacity
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all batches are settled."""
+        return not self._batches
+
+    @property
+    def all_written(self) -> bool:
+        """Whether all batches were written on this connection."""
+        return self._written == len(self._batches)
+
+    def push(self, chunks: list[Chunk], dropped_rows: int) -> None:
+        """Numbers a batch of chunks of one kind."""
+        parts = [part for chunk in chunks for part in chunk.parts]
+        if dropped_rows:
+            parts.append(wire.integer_field(_DROPPED_ROWS, dropped_rows))
+        labels_only = chunks[0].has_labels_only
+        content = wire.nested(_LABELS if labels_only else _OBSERVATIONS, parts)
+        request = b"".join(wire.nested(_REQUEST_BATCH, [
+            wire.integer_field(_SEQUENCE, self.next_sequence), *content]))
+        rows = chunks[0].rows if len(chunks) == 1 else np.concatenate([c.rows for c in chunks])
+        self._batches.append(Batch(self.next_sequence, request, rows,
+                                   sum(chunk.size for chunk in chunks), labels_only))
+        self.next_sequence += 1
+
+    def take_next(self) -> tuple[Batch, bool]:
+        """The next batch for this connection, and whether it was written on an earlier one."""
+        batch = self._batches[self._written]
+        self._written += 1
+        is_resent, batch.written_before = batch.written_before, True
+        return batch, is_resent
+
+    def acknowledge(self, sequence: int) -> Settled:
+        """Settles every batch up to and including the number. An old number settles nothing."""
+        self._check_written("acknowledged", sequence)
+        settled = Settled()
+        while self._batches and self._batches[0].sequence <= sequence:
+            batch = self._batches.popleft()
+            self._written -= 1
+            settled.size += batch.size
+            accepted = len(batch.rows) - batch.rejected_rows
+            if batch.has_labels_only:
+                settled.accepted_labels += accepted
+                settled.rejected_labels += batch.rejected_rows
+            else:
+                settled.accepted_rows += accepted
+                settled.rejected_rows += batch.rejected_rows
+        return settled
+
+    def reject(self, sequence: int) -> Batch | None:
+        """Marks a batch as rejected, until its acknowledgement settles it.
+
+        Returns None if it is already settled or marked.
+        """
+        self._check_written("rejected", sequence)
+        if not self._batches or sequence < self._batches[0].sequence:
+            return None
+        batch = self._batches[sequence - self._batches[0].sequence]
+        if batch.rejected_rows:
+            return None
+        batch.rejected_rows = len(batch.rows)
+        return batch
+
+    def reopen(self, expected: int) -> None:
+        """Starts a new connection, on which all batches are written again.
+
+        expected: the number that the server expects next.
+        """
+        first = self._batches[0].sequence if self._batches else self.next_sequence
+        if expected < first:
+            raise DataLoss(f"the server expects batch {expected}, but it has acknowledged all up to "
+                           f"{first - 1}: it has lost state")
+        if expected > self.next_sequence:
+            raise Aborted(f"the server expects batch {expected}, but the last one made here is "
+                          f"{self.next_sequence - 1}: another producer uses the same producer_id")
+        self._written = 0
+
+    def _check_written(self, what: str, sequence: int) -> None:
+        last = self.next_sequence - 1 - (len(self._batches) - self._written)
+        if sequence > last:
+            raise Internal(f"the server {what} batch {sequence}, but the last one sent is {last}")

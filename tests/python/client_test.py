@@ -1,0 +1,268 @@
+"""The calls of the client against a real server."""
+import datetime
+import os
+import pickle
+import subprocess
+import threading
+import xml.etree.ElementTree
+
+import grpc
+import numpy as np
+import pytest
+
+import calibd
+from calibd import errors
+from calibd.rpc import status_pb2
+from calibd.v1 import model_service_pb2 as models
+from calibd.v1.recalibration_pb2 import RecalibrationMap
+
+from conftest import BANDWIDTH, calibrated
+
+
+@pytest.fixture(scope="module")
+def overconfident(server):
+    """A model with 2000 over-confident predictions."""
+    client = calibd.Client(server.grpc)
+    predictions, labels = calibrated(2000)
+    sharpened = predictions**2 / (predictions**2).sum(axis=1, keepdims=True)
+    client.create_model("overconfident", 3, bandwidth=BANDWIDTH)
+    with client.stream("overconfident") as stream:
+        stream.send(sharpened, labels)
+    return "overconfident"
+
+
+def test_model_is_declared_changed_listed_and_deleted(client):
+    created = client.create_model("fraud@2", ["no", "yes"], error_limit=0.05, description="first",
+                                  declaration=models.Model(window=500))
+    assert created.name == "models/fraud/versions/2"
+    assert list(created.class_names) == ["no", "yes"] and created.window == 500
+    assert client.create_model("fraud@2", ["no", "yes"]) == created
+    with pytest.raises(calibd.AlreadyExists):
+        client.create_model("fraud@2", 3)
+    update = client.update_model("fraud@2", description="second", error_limit=0.1,
+                                 stale_after=datetime.timedelta(hours=3))
+    assert {change.path for change in update.update.changes} == {
+        "description", "monitoring.error_limit", "monitoring.stale_after"}
+    assert client.get_model("fraud@2").monitoring.stale_after.seconds == 3 * 3600
+    assert "models/fraud/versions/2" in [model.name for model in client.list_models()]
+    client.delete_model("fraud@2")
+    with pytest.raises(calibd.NotFound) as raised:
+        client.get_model("fraud@2")
+    assert raised.value.reason == "MODEL_NOT_FOUND"
+    assert "create_model" in raised.value.remedy
+
+
+def test_all_pages_of_models_are_listed(client):
+    names = [f"models/page-{i:02}" for i in range(25)]
+    for name in names:
+        client.create_model(name, 2)
+    assert [m.name for m in client.list_models() if m.name.startswith("models/page-")] == names
+    verdicts = client.verdicts().models
+    assert [m.model for m in verdicts if m.model.startswith("models/page-")] == names
+
+
+def test_an_invalid_field_is_named(client):
+    with pytest.raises(calibd.InvalidArgument) as raised:
+        client.create_model("invalid", 1)
+    assert [field.path for field in raised.value.fields] == ["model.class_count"]
+    assert isinstance(raised.value, ValueError)
+
+
+@pytest.mark.parametrize("code", [code for code in grpc.StatusCode if code != grpc.StatusCode.OK])
+def test_each_code_has_its_own_class(code):
+    error = errors.from_status(status_pb2.Status(code=code.value[0], message="text"))
+    assert error.code == code and type(error).__name__.lower() == code.name.replace("_", "").lower()
+    assert getattr(calibd, type(error).__name__) is type(error)
+    assert error.remedy and "text" in str(error)
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+def test_an_absent_server_is_unavailable():
+    with pytest.raises(calibd.Unavailable) as raised:
+        calibd.Client("127.0.0.1:1", timeout=2).list_models()
+    assert "address" in raised.value.remedy
+
+
+def test_a_closed_client_is_cancelled(server):
+    client = calibd.Client(server.grpc)
+    client.close()
+    with pytest.raises(calibd.Cancelled):
+        client.list_models()
+
+
+def test_observe_counts_one_row_and_a_repeated_request_once(client, model):
+    assert client.observe(model, [0.2, 0.3, 0.5], 2).accepted_rows == 1
+    for duplicates in (0, 1):
+        answer = client.observe(model, np.array([0.2, 0.3, 0.5]), 1, request_id="request-1")
+        assert answer.duplicate_rows == duplicates
+    assert client.calibration(model).observations == 2
+    with pytest.raises(calibd.InvalidArgument) as raised:
+        client.observe(model, [0.2, 0.3, 0.6], 2)
+    assert "rows[0].probabilities" in raised.value.fields[0].path
+    client.create_model("observe-binary", 2)
+    assert client.observe("observe-binary", 0.8, 1).accepted_rows == 1
+
+
+def test_calibration_has_a_readable_text_and_a_diagram(client, overconfident):
+    answer = client.calibration(overconfident)
+    assert answer.observations == 2000
+    assert "MISCALIBRATED" in repr(answer) and "over-confident by" in repr(answer)
+    html = xml.etree.ElementTree.fromstring(answer._repr_html_())
+    assert html.find(".//{http://www.w3.org/2000/svg}circle") is not None
+    title = html.find(".//{http://www.w3.org/2000/svg}title").text
+    assert "percentage points on average" in title
+    alarm = answer.alarms[0]
+    client.acknowledge_alarm(overconfident, alarm.id, "retrained")
+    assert client.calibration(overconfident).alarms[0].note == "retrained"
+
+
+def test_evaluation_reports_progress_and_draws_each_diagram(client, overconfident):
+    told = []
+    evaluation = client.evaluate(overconfident, lenses=["top_label"], replicates=99, seed=7,
+                                 reliability_classes=[0, 2], on_progress=told.append)
+    assert told and told == sorted(told) and told[-1] <= 1
+    assert [lens.lens for lens in evaluation.lenses] == ["canonical", "top_label"]
+    assert evaluation.scores.confidence_minus_accuracy > 0.05
+    assert "over-confident" in repr(evaluation)
+    html = xml.etree.ElementTree.fromstring(evaluation._repr_html_())
+    assert len(html.findall(".//{http://www.w3.org/2000/svg}svg")) == 3
+    assert html.find(".//{http://www.w3.org/2000/svg}polyline") is not None
+
+
+def test_diagrams_escape_text_and_leave_out_empty_bins():
+    from calibd.diagram import Point, reliability_svg
+    points = [Point(0, 0.1, 3, 0.05, 0.1), Point(0.9, 1, 7, 0.95, 0.5)]
+    svg = reliability_svg(points, "<b>&", "<script>")
+    assert "<script>" not in svg
+    root = xml.etree.ElementTree.fromstring(svg)
+    assert len(root.findall("{http://www.w3.org/2000/svg}circle")) == 2
+    assert reliability_svg([], "event", "title") == ""
+
+
+def test_test_and_estimate_report_progress(client, overconfident):
+    told = []
+    result = client.run_test(overconfident, null="forecast", lens="top_label", seed=1,
+                             on_progress=told.append)
+    assert result.p_value == 0.001 and result.replicates == 999 and result.seed == 1
+    assert told and 0 < told[-1] <= 1
+    assert "0.001" in repr(result) and "<table>" in result._repr_html_()
+    estimate = client.estimate(overconfident, lens="top_label", folds=2, on_progress=told.append)
+    assert estimate.folds == 2 and "CE " in repr(estimate)
+    with pytest.raises(calibd.InvalidArgument, match="expected canonical"):
+        client.run_test(overconfident, lens="wrong")
+    with pytest.raises(calibd.FailedPrecondition) as raised:
+        client.create_model("empty", 3)
+        client.run_test("empty")
+    assert raised.value.reason == "INSUFFICIENT_DATA"
+
+
+def test_an_interrupted_computation_is_cancelled(client, overconfident):
+    class Interrupt(Exception):
+        pass
+
+    def interrupt(_):
+        raise Interrupt
+
+    with pytest.raises(Interrupt):
+        client.run_test(overconfident, replicates=100000, on_progress=interrupt)
+
+
+def test_recalibration_needs_no_server(client, overconfident):
+    recalibration = client.recalibrate(overconfident)
+    assert recalibration.helps and "temperature helps" in repr(recalibration)
+    copy = pickle.loads(pickle.dumps(recalibration))
+    predictions, _ = calibrated(100, seed=5)
+    better = copy.transform(predictions)
+    assert np.abs(better.sum(axis=1) - 1).max() < 1e-12
+    assert (better.max(axis=1) < predictions.max(axis=1)).all()
+    assert (better.argmax(axis=1) == predictions.argmax(axis=1)).all()
+
+
+CURVE = RecalibrationMap.Curve(starts=[0.1, 0.25, 0.5, 0.5], values=[0.05, 0.2, 0.6, 0.9])
+MAPS = {
+    "none": {}, "temperature": {"temperature": 1.7},
+    "vector": {"scales": [0.5, 1.5, 0], "offsets": [0.1, -0.2, 3]},
+    "isotonic": {"curves": [CURVE] * 3},
+}
+
+
+@pytest.mark.parametrize("kind", MAPS)
+def test_transform_equals_that_of_the_cpp_client(tmp_path, kind):
+    recalibration_map = RecalibrationMap(version=1, kind=kind, class_count=3, **MAPS[kind])
+    calibd.save_map(recalibration_map, tmp_path / "map.json")
+    assert calibd.load_map(tmp_path / "map.json") == recalibration_map
+    predictions, _ = calibrated(2000)
+    predictions[:4] = [[0, 0, 1], [1, 0, 0], [0.5, 0.5, 0], [0.1, 0.25, 0.65]]
+    np.save(tmp_path / "predictions.npy", predictions)
+    subprocess.run([os.environ["CALIBCTL_BINARY"], "recalibrate", "--apply", tmp_path / "map.json",
+                    tmp_path / "predictions.npy", "-o", tmp_path / "out.csv"], check=True,
+                   capture_output=True)
+    expected = np.genfromtxt(tmp_path / "out.csv", delimiter=",")
+    expected = expected[~np.isnan(expected).any(axis=1)]
+    assert expected.shape == (2000, 3)
+    before = predictions.copy()
+    assert np.abs(calibd.transform(recalibration_map, predictions) - expected).max() <= 1e-12
+    assert (predictions == before).all()
+    assert np.allclose(calibd.transform(recalibration_map, predictions[7]), expected[7], atol=1e-12)
+
+
+@pytest.mark.parametrize("change,field", [
+    ({"version": 2}, "map.version"), ({"class_count": 1}, "map.class_count"),
+    ({"kind": "other"}, "map.kind"), ({"temperature": 30}, "map.temperature"),
+    ({"kind": "vector", "scales": [1, -1, 1], "offsets": [0, 0, 0]}, "map.scales"),
+    ({"kind": "isotonic", "curves": [CURVE]}, "map.curves")])
+def test_an_invalid_map_is_refused(change, field):
+    fields = {"version": 1, "kind": "temperature", "class_count": 3, "temperature": 2, **change}
+    with pytest.raises(calibd.InvalidArgument) as raised:
+        calibd.transform(RecalibrationMap(**fields), np.full((2, 3), 1 / 3))
+    assert raised.value.fields[0].path == field
+
+
+def test_history_covers_all_observations(client, overconfident):
+    history = client.history(overconfident, "minute")
+    assert history.total.observations == 2000
+    assert "2000 observations" in repr(history) and "<table>" in history._repr_html_()
+    start = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(days=1)
+    assert not client.history(overconfident, start=start).buckets
+
+
+def test_watch_continues_over_a_restart_of_the_server(own_server):
+    client = calibd.Client(own_server.grpc)
+    client.create_model("watched", 3, bandwidth=BANDWIDTH)
+    predictions, labels = calibrated(300)
+    revisions, observations = [], []
+    changed = threading.Condition()
+
+    def watch():
+        with pytest.raises(calibd.Cancelled):
+            for answer in client.watch("watched", min_interval=0.1):
+                with changed:
+                    revisions.append(answer.revision)
+                    observations.append(answer.observations)
+                    changed.notify_all()
+
+    def await_observations(number):
+        with changed:
+            assert changed.wait_for(lambda: observations and observations[-1] == number, 60)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        await_observations(0)
+        for i in range(0, 300, 100):
+            with client.stream("watched") as stream:
+                stream.send(predictions[i:i + 100], labels[i:i + 100])
+            await_observations(i + 100)
+            own_server.kill()
+            own_server.start()
+    finally:
+        client.close()
+        watcher.join(60)
+    assert not watcher.is_alive()
+    assert len(set(revisions)) == len(revisions) and observations == sorted(observations)
+
+
+@pytest.mark.parametrize("text,escaped", [("resnet-18", "resnet-18"), ("My model", "x--My-20model"),
+                                          ("x--a", "x--x-2d-2da"), ("é", "x---c3-a9")])
+def test_names_are_escaped_as_by_the_cpp_client(text, escaped):
+    assert calibd.escape_id(text) == escaped

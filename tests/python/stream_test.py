@@ -1,0 +1,262 @@
+"""A stream counts each row exactly once, whatever happens to the server."""
+import datetime
+import logging
+import os
+import signal
+import threading
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import calibd
+from wait_for import wait_for
+
+from conftest import BANDWIDTH, calibrated
+
+KILLS = 20
+
+
+def test_twenty_kills_of_the_server_lose_and_double_nothing(own_server):
+    client = calibd.Client(own_server.grpc)
+    client.create_model("killed", 3, bandwidth=BANDWIDTH)
+    predictions, labels = calibrated(100_000)
+    stop = threading.Event()
+    sent = 0
+    with client.stream("killed") as stream:
+
+        def produce():
+            nonlocal sent
+            while not stop.is_set() and sent + 100 <= len(predictions):
+                rows = slice(sent, sent + 100)
+                stream.send(predictions[rows], labels[rows])
+                sent += 100
+                # So that rows are left for all kills.
+                wait_for(lambda: stop.is_set() or stream.counts.accepted_rows > sent - 2000, 60)
+
+        producer = threading.Thread(target=produce)
+        producer.start()
+        try:
+            for _ in range(KILLS):
+                before = stream.counts.accepted_rows
+                assert wait_for(lambda: stream.counts.accepted_rows > before, 60)
+                own_server.kill()
+                own_server.start()
+        finally:
+            stop.set()
+            producer.join()
+    assert stream.counts.reconnects >= KILLS
+    assert stream.counts.resent_batches > 0
+    assert stream.counts.accepted_rows == sent
+    answer = client.calibration("killed")
+    assert answer.observations == sent
+    # Also the same rows, not only as many.
+    chosen = predictions[np.arange(sent), labels[:sent]]
+    assert answer.scores.log_loss == pytest.approx(-np.log(chosen).mean(), rel=1e-9)
+
+
+def test_rows_of_many_threads_and_sizes_are_all_counted(client, model):
+    predictions, labels = calibrated(4000)
+    with client.stream(model) as stream:
+        def send(first):
+            for i in range(first, first + 1000, 25):
+                stream.send(predictions[i:i + 25].astype(np.float32 if i % 2 else np.float64),
+                            labels[i:i + 25])
+        threads = [threading.Thread(target=send, args=(first,)) for first in range(0, 4000, 1000)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert client.calibration(model).observations == 4000
+
+
+def test_buffer_is_bounded_and_send_fails_when_the_server_hangs(own_server):
+    client = calibd.Client(own_server.grpc)
+    predictions, labels = calibrated(1000)
+    limit = 1 << 20
+    stream = client.stream("hung", 3, max_buffer_bytes=limit, stall_timeout=2)
+    os.kill(own_server.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(calibd.DeadlineExceeded) as raised:
+            while True:
+                stream.send(predictions, labels)
+        assert "acknowledged nothing for 2 s" in str(raised.value)
+    finally:
+        os.kill(own_server.pid, signal.SIGCONT)
+    row_bytes = 3 * 8 + 1
+    assert 0.8 * limit < stream.counts.rows * row_bytes <= limit
+    with pytest.raises(calibd.DeadlineExceeded):
+        stream.send(predictions, labels)
+    stream.cancel()
+
+
+def test_a_small_buffer_slows_the_producer_down_and_loses_nothing(client, model):
+    predictions, labels = calibrated(20000)
+    limit = 10_000
+    with client.stream(model, max_buffer_bytes=limit) as stream:
+        for i in range(0, 20000, 100):
+            stream.send(predictions[i:i + 100], labels[i:i + 100])
+            counts = stream.counts
+            assert (counts.rows - counts.accepted_rows) * 25 <= limit + 2600
+    assert client.calibration(model).observations == 20000
+
+
+def test_invalid_rows_raise_and_the_call_accepts_none(client, model):
+    predictions, labels = calibrated(100)
+    predictions[17, 1] = np.nan
+    predictions[20] *= 1.5
+    labels[30] = 3
+    with client.stream(model) as stream:
+        with pytest.raises(calibd.InvalidArgument) as raised:
+            stream.send(predictions, labels)
+        assert [field.path for field in raised.value.fields] == [
+            "rows[17].probabilities[1]", "rows[20].probabilities", "rows[30].labels"]
+        assert "rows[17].probabilities[1] is nan, expected [0, 1]" in str(raised.value)
+        assert raised.value.remedy
+        stream.send(predictions[:10], labels[:10])
+    assert stream.counts.rows == 10
+    assert client.calibration(model).observations == 10
+
+
+def test_dropped_rows_are_counted_reported_and_logged(client, model, caplog):
+    predictions, labels = calibrated(100)
+    predictions[[3, 50], 0] = -0.1, 2.0
+    labels = labels.astype(float)
+    labels[[4, 99]] = np.nan, 0.5
+    with caplog.at_level(logging.WARNING, "calibd"):
+        with client.stream(model, on_invalid="drop") as stream:
+            stream.send(predictions[3:5], labels[3:5])
+            stream.send(predictions, labels)
+    assert stream.counts.dropped_rows == stream.counts.reported_dropped_rows == 6
+    assert stream.counts.accepted_rows == 96
+    assert stream.dropped[0].path == "rows[0].probabilities[0]"
+    assert "6 invalid rows" in caplog.text
+    answer = client.calibration(model)
+    assert (answer.observations, answer.dropped_rows) == (96, 6)
+
+
+def test_frames_are_matched_to_the_classes_by_name(client):
+    client.create_model("pets", ["cat", "dog", "owl"], bandwidth=BANDWIDTH)
+    predictions, labels = calibrated(200)
+    frame = pd.DataFrame(predictions, columns=["cat", "dog", "owl"])[["owl", "cat", "dog"]]
+    names = pd.Series(["cat", "dog", "owl"])[labels]
+    with client.stream("pets") as stream:
+        stream.send(frame, names)
+        stream.send(frame.astype(np.float32), pd.Categorical(names))
+        with pytest.raises(calibd.InvalidArgument, match="columns are"):
+            stream.send(frame.rename(columns={"owl": "cow"}), names)
+        with pytest.raises(calibd.InvalidArgument, match=r"rows\[400\].labels"):
+            stream.send(frame[:1], ["cow"])
+    scores = client.calibration("pets").scores
+    assert scores.accuracy == (predictions.argmax(axis=1) == labels).mean()
+    chosen = predictions[np.arange(200), labels]
+    assert scores.log_loss == pytest.approx(-np.log(chosen).mean(), rel=1e-6)
+
+
+@pytest.mark.parametrize("form", [lambda p: p, lambda p: p[:, np.newaxis], pd.Series, list,
+                                  lambda p: pd.DataFrame({"score": p}),
+                                  lambda p: np.column_stack([1 - p, p]),
+                                  lambda p: p.astype(np.float32)],
+                         ids=["array", "column", "series", "list", "frame", "both", "float32"])
+def test_one_score_of_two_classes_is_the_probability_of_class_1(client, request, form):
+    name = request.node.callspec.id
+    random = np.random.default_rng(3)
+    scores = random.random(500)
+    labels = random.random(500) < scores
+    with client.stream(f"binary-{name}", 2) as stream:
+        stream.send(form(scores), labels)
+    answer = client.calibration(f"binary-{name}").scores
+    expected = -np.log(np.where(labels, scores, 1 - scores)).mean()
+    assert answer.log_loss == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(5,), (5, 2), (5, 4), (5, 3, 1)])
+def test_a_wrong_shape_names_the_expected_one(client, model, shape):
+    with client.stream(model) as stream:
+        with pytest.raises(calibd.InvalidArgument, match=r"expected \(n, 3\)"):
+            stream.send(np.full(shape, 1 / 3), [0] * 5)
+
+
+def test_logits_are_counted(client, model):
+    predictions, labels = calibrated(100)
+    with client.stream(model) as stream:
+        stream.send(np.log(predictions) + 5, labels, logits=True)
+        with pytest.raises(calibd.InvalidArgument, match=r"rows\[100\].logits\[0\] is inf"):
+            stream.send([[np.inf, 0, 0]], [0], logits=True)
+    chosen = predictions[np.arange(100), labels]
+    assert client.calibration(model).scores.log_loss == pytest.approx(-np.log(chosen).mean())
+
+
+def test_labels_come_later_by_id(client):
+    client.create_model("late", 3, label_grace=datetime.timedelta(days=1), bandwidth=BANDWIDTH)
+    predictions, labels = calibrated(50)
+    with client.stream("late") as stream:
+        stream.send(predictions, ids=range(50))
+        stream.label(np.arange(40), labels[:40])
+        stream.label(["unknown"], [0])
+        stream.send(predictions[:5], ids=range(5))
+        with pytest.raises(calibd.InvalidArgument, match=r"labels\[41\].prediction_ids"):
+            stream.label([""], [0])
+    counts = stream.counts
+    assert (counts.accepted_rows, counts.duplicate_rows) == (50, 5)
+    assert (counts.matched_labels, counts.unknown_labels, counts.accepted_labels) == (40, 1, 41)
+    assert client.label("late", ["41", "42"], [1, 2]).matched == 2
+    assert client.calibration("late").label_coverage.pending_labelled == 42
+
+
+def test_a_batch_that_the_server_rejects_raises_at_the_end(client, model):
+    predictions, labels = calibrated(10)
+    old = datetime.datetime(1990, 1, 1, tzinfo=datetime.timezone.utc)
+    with pytest.raises(calibd.InvalidArgument, match=r"rows\[10\].prediction_times"):
+        with client.stream(model) as stream:
+            stream.send(predictions, labels)
+            stream.flush()
+            stream.send(predictions, labels, times=old)
+    assert stream.counts.rejected_rows == 10
+    assert stream.rejected[0].rows == (10, 19)
+    assert client.calibration(model).observations == 10
+
+
+def test_after_an_error_in_the_block_the_rows_are_delivered(client, model):
+    predictions, labels = calibrated(10)
+    with pytest.raises(KeyError):
+        with client.stream(model) as stream:
+            stream.send(predictions, labels)
+            raise KeyError
+    assert client.calibration(model).observations == 10
+    with pytest.raises(calibd.Cancelled):
+        stream.send(predictions, labels)
+
+
+def test_a_repeated_stream_with_a_key_counts_once(client, model):
+    predictions, labels = calibrated(100)
+    for rows in (60, 100):
+        with client.stream(model, idempotency_key="run-7") as stream:
+            for i in range(0, rows, 10):
+                stream.send(predictions[i:i + 10], labels[i:i + 10])
+            if rows == 60:
+                stream.flush()
+                stream.cancel()
+    assert client.calibration(model).observations == 100
+    with pytest.raises(calibd.AlreadyExists, match="idempotency key run-7"):
+        with client.stream(model, idempotency_key="run-7") as stream:
+            stream.send(predictions[::-1][:10], labels[:10])
+
+
+def test_a_newer_epoch_fences_the_stream(client, model):
+    predictions, labels = calibrated(10)
+    older = client.stream(model, producer_id="one")
+    with client.stream(model, producer_id="one", epoch=1) as newer:
+        newer.send(predictions, labels)
+    with pytest.raises(calibd.Aborted) as raised:
+        older.send(predictions, labels)
+        older.finish()
+    assert raised.value.reason == "FENCED" and "stop one" in raised.value.remedy
+    assert client.calibration(model).observations == 10
+
+
+def test_opening_a_stream_fails_for_an_unknown_model_and_an_absent_server(client):
+    with pytest.raises(calibd.NotFound):
+        client.stream("unknown")
+    with pytest.raises(calibd.DeadlineExceeded):
+        calibd.Client("127.0.0.1:1", timeout=0.5).stream("unknown")
