@@ -148,7 +148,7 @@ def test_test_and_estimate_report_progress(client, overconfident):
     assert "0.001" in repr(result) and "<table>" in result._repr_html_()
     estimate = client.estimate(overconfident, lens="top_label", folds=2, on_progress=told.append)
     assert estimate.folds == 2 and "CE " in repr(estimate)
-    with pytest.raises(calibd.InvalidArgument, match="expected canonical"):
+    with pytest.raises(calibd.InvalidArgument, match="expected one of canonical, top_label"):
         client.run_test(overconfident, lens="wrong")
     with pytest.raises(calibd.FailedPrecondition) as raised:
         client.create_model("empty", 3)
@@ -223,7 +223,10 @@ def test_history_covers_all_observations(client, overconfident):
     assert history.total.observations == 2000
     assert "2000 observations" in repr(history) and "<table>" in history._repr_html_()
     start = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(days=1)
-    assert not client.history(overconfident, start=start).buckets
+    later = client.history(overconfident, start=start)
+    assert not later.buckets and not later.message.HasField("total")
+    with pytest.raises(calibd.InvalidArgument, match="resolution is 'week', expected one of minute"):
+        client.history(overconfident, "week")
 
 
 def test_watch_continues_over_a_restart_of_the_server(own_server):

@@ -170,6 +170,20 @@ def test_one_score_of_two_classes_is_the_probability_of_class_1(client, request,
     assert answer.log_loss == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.parametrize("form", [list, pd.Series, lambda y: pd.array(y, dtype="Int64"),
+                                  lambda y: y.astype(np.uint8), lambda y: y.astype(object)],
+                         ids=["list", "series", "nullable", "uint8", "object"])
+def test_labels_of_every_form_are_read(client, request, form):
+    name = f"labels-{request.node.callspec.id}"
+    predictions, labels = calibrated(100)
+    with client.stream(name, 3) as stream:
+        stream.send(predictions, form(labels))
+        with pytest.raises(calibd.InvalidArgument, match="labels"):
+            stream.send(predictions[:1], ["cat"])
+    accuracy = (predictions.argmax(axis=1) == labels).mean()
+    assert client.calibration(name).scores.accuracy == accuracy
+
+
 @pytest.mark.parametrize("shape", [(5,), (5, 2), (5, 4), (5, 3, 1)])
 def test_a_wrong_shape_names_the_expected_one(client, model, shape):
     with client.stream(model) as stream:

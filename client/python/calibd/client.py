@@ -4,10 +4,9 @@ from __future__ import annotations
 import datetime
 import os
 import re
-import time
 import uuid
 from types import TracebackType
-from typing import Any, Callable, Iterator, Literal, Sequence, Type
+from typing import Any, Callable, Iterator, Literal, Mapping, Sequence, Type, TypeVar
 
 import grpc
 import numpy as np
@@ -25,11 +24,20 @@ from calibd.v1 import kernel_pb2 as kernel
 from calibd.v1 import model_service_pb2 as models
 from calibd.v1 import monitoring_pb2 as monitoring
 
+_Choice = TypeVar("_Choice")
 OnProgress = Callable[[float], None]
 Lens = kernel.Lens | Literal["canonical", "top_label", "class_wise"]
 Null = Literal["form", "forecast"]
 Resolution = Literal["minute", "hour", "day"]
 
+_NULLS = {None: evaluation.NULL_HYPOTHESIS_UNSPECIFIED, "form": evaluation.NULL_HYPOTHESIS_FORM,
+          "forecast": evaluation.NULL_HYPOTHESIS_FORECAST}
+_RESOLUTIONS = {"minute": service.GetHistoryRequest.RESOLUTION_MINUTE,
+                "hour": service.GetHistoryRequest.RESOLUTION_HOUR,
+                "day": service.GetHistoryRequest.RESOLUTION_DAY}
+_LENSES = {"canonical": kernel.Lens(canonical=kernel.Lens.Canonical()),
+           "top_label": kernel.Lens(top_label=kernel.Lens.TopLabel()),
+           "class_wise": kernel.Lens(class_wise=kernel.Lens.ClassWise())}
 _LONG_TIMEOUT = 600.0
 # A page of the largest declarations fits into one response.
 _MODELS_PER_PAGE = 20
@@ -64,21 +72,16 @@ def _timestamp(value: datetime.datetime | None) -> Timestamp | None:
     return None if value is None else Timestamp(seconds=int(value.timestamp()))
 
 
+def _choose(field: str, name: Any, choices: Mapping[Any, _Choice]) -> _Choice:
+    if name in choices:
+        return choices[name]
+    expected = ", ".join(choice for choice in choices if choice)
+    description = f"is {name!r}, expected one of {expected}"
+    raise errors.InvalidArgument(f"{field} {description}", [errors.FieldError(field, description)])
+
+
 def _lens(lens: Lens | None) -> kernel.Lens | None:
-    if not isinstance(lens, str):
-        return lens
-    if lens not in ("canonical", "top_label", "class_wise"):
-        raise errors.InvalidArgument(f"lens is {lens!r}, expected canonical, top_label, class_wise "
-                                     "or a Lens message", [errors.FieldError("lens", "is unknown")])
-    message = kernel.Lens()
-    getattr(message, lens).SetInParent()
-    return message
-
-
-def _null(null: Null | None) -> evaluation.NullHypothesis:
-    name = f"NULL_HYPOTHESIS_{null or 'unspecified'}".upper()
-    value: evaluation.NullHypothesis = evaluation.NullHypothesis.Value(name)
-    return value
+    return _choose("lens", lens, _LENSES) if isinstance(lens, str) else lens
 
 
 class Client:
@@ -211,12 +214,13 @@ class Client:
         """
         if classes is not None:
             self.create_model(model, classes)
-        settings = StreamSettings(model_name(model), producer_id, epoch, idempotency_key, on_invalid,
-                                  max_buffer_bytes, stall_timeout)
+        settings = StreamSettings(
+            model_name(model), producer_id=producer_id, epoch=epoch, idempotency_key=idempotency_key,
+            on_invalid=on_invalid, max_buffer_bytes=max_buffer_bytes, stall_timeout=stall_timeout)
         return ObservationStream(self._target, settings, self._transport.timeout)
 
     def observe(self, model: str, probabilities: Any, label: int | None = None, *,
-                id: str | None = None, group: str | None = None,  # pylint: disable=redefined-builtin
+                prediction_id: str | None = None, group: str | None = None,
                 request_id: str | None = None) -> ingest.ObserveResponse:
         """Counts one prediction, and returns when it is durable. For many, use a stream.
 
@@ -232,7 +236,8 @@ class Client:
                 [errors.FieldError("probabilities", "is not one row")])
         observations = ingest.Observations(
             probabilities=ingest.DoubleValues(values=values.tolist()),
-            labels=[] if label is None else [label], prediction_ids=[] if id is None else [id],
+            labels=[] if label is None else [label],
+            prediction_ids=[] if prediction_id is None else [prediction_id],
             group_values=[] if group is None else [group],
             positive_class=POSITIVE_CLASS if len(values) == 1 else None)
         return self._observe(ingest.ObserveRequest(
@@ -286,13 +291,13 @@ class Client:
                         yield result
             except grpc.RpcError as rpc_error:
                 error = errors.from_rpc_error(rpc_error)
-                if self._transport.closed or not (
+                if self._transport.closed.is_set() or not (
                         errors.is_retryable(error) or errors.is_cut_off(error)):
                     raise error from None
                 delay = error.retry_seconds
             finally:
                 call.cancel()
-            time.sleep(backoff.next(delay))
+            self._transport.closed.wait(backoff.next(delay))
 
     def history(self, model: str, resolution: Resolution = "hour", *,
                 start: datetime.datetime | None = None,
@@ -301,8 +306,7 @@ class Client:
         name = model_name(model)
         request = service.GetHistoryRequest(
             model=name, start_time=_timestamp(start), end_time=_timestamp(end),
-            resolution=service.GetHistoryRequest.Resolution.Value(
-                f"RESOLUTION_{resolution.upper()}"))
+            resolution=_choose("resolution", resolution, _RESOLUTIONS))
         history = service.GetHistoryResponse()
         for page in pages(self._transport, "CalibrationService/GetHistory", request,
                           service.GetHistoryResponse):
@@ -339,7 +343,8 @@ class Client:
         """The quadratic test on the newest `window` observations (0: all of the window)."""
         name = model_name(model)
         request = service.RunTestRequest(model=name, replicates=replicates, seed=seed,
-                                         window=window, lens=_lens(lens), null=_null(null))
+                                         window=window, lens=_lens(lens),
+                                         null=_choose("null", null, _NULLS))
         return results.TestResult(name, self._transport.long(
             "CalibrationService/RunTest", request, service.RunTestResponse, "result",
             on_progress, timeout).result)
@@ -360,7 +365,8 @@ class Client:
         if settings is not None:
             request.CopyFrom(settings)
         request.MergeFrom(service.EvaluateRequest(
-            model=name, replicates=replicates, seed=seed, window=window, null=_null(null),
+            model=name, replicates=replicates, seed=seed, window=window,
+            null=_choose("null", null, _NULLS),
             lenses=[lens for lens in map(_lens, lenses) if lens is not None],
             reliability_classes=reliability_classes))
         return results.Evaluation(name, self._transport.long(

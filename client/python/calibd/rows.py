@@ -107,6 +107,11 @@ def as_labels(labels: Any, classes: Classes) -> tuple[Integers, Mask]:
         known = {name: index for index, name in enumerate(classes.names)}
         array = np.fromiter((known.get(label, label if isinstance(label, (int, np.integer)) else -1)
                              for label in array.tolist()), np.int64, len(array))
+    elif array.dtype.kind == "O":
+        try:
+            array = array.astype(np.float64)
+        except (TypeError, ValueError):
+            pass
     if array.dtype.kind not in "biuf":
         raise _invalid("labels", f"have the type {array.dtype}, expected numbers from 0"
                        + (" or names of classes" if classes.names else ""))

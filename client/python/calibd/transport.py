@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from typing import Any, Callable, Iterator, Type, TypeVar
 
@@ -69,25 +70,24 @@ class Transport:
         self.target = target
         self.timeout = timeout
         self._channel = open_channel(target)
-        self.closed = False
+        self.closed = threading.Event()
 
     def close(self) -> None:
         """Ends running calls with Cancelled, and refuses further ones."""
-        self.closed = True
+        self.closed.set()
         self._channel.close()
 
     def _check_open(self) -> None:
-        if self.closed:
+        if self.closed.is_set():
             raise errors.Cancelled("the client is closed")
 
     def unary(self, method: str, request: Message, response: Type[_Response]) -> _Response:
         """Calls METHOD of "Service/Method" until it succeeds or a retry is pointless."""
-        self._check_open()
-        call = self._channel.unary_unary(
-            f"/calibd.v1.{method}", request_serializer=type(request).SerializeToString,
-            response_deserializer=response.FromString)
-
         def attempt(remaining: float) -> _Response:
+            self._check_open()
+            call = self._channel.unary_unary(
+                f"/calibd.v1.{method}", request_serializer=type(request).SerializeToString,
+                response_deserializer=response.FromString)
             answer: _Response = call(request, timeout=remaining)
             return answer
 
