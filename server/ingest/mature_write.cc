@@ -78,6 +78,7 @@ void MatureWrite::Add(const PredictionsRow& predictions, const std::vector<std::
     const std::span<const double> row(predictions.values.probabilities.data() + i * m, m);
     matured.values.probabilities.insert(matured.values.probabilities.end(), row.begin(), row.end());
     matured.values.labels.push_back(labels[i]);
+    matured.values.id_hashes.push_back(predictions.ids[i].low);
     if (!model_->declaration()->monitoring.group_tag.empty()) {
       matured.values.group_values.push_back(predictions.values.groups()[i]);
     }

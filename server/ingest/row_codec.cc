@@ -174,6 +174,7 @@ struct KindWriter {
     matured.set_through_log_id(row.through_log_id);
     matured.mutable_missing_predicted_classes()->Add(row.missing_predicted_classes.begin(),
                                                      row.missing_predicted_classes.end());
+    matured.mutable_id_hashes()->Add(row.values.id_hashes.begin(), row.values.id_hashes.end());
   }
   void operator()(const AcknowledgedRow& row) const {
     out.mutable_acknowledged()->set_alarm_id(row.alarm_id);
@@ -273,10 +274,13 @@ struct RowReader {
   }
   bool Read(MaturedRow& row) const {
     row.through_log_id = stored.matured().through_log_id();
+    const auto& id_hashes = stored.matured().id_hashes();
+    row.values.id_hashes.assign(id_hashes.begin(), id_hashes.end());
     return AreCounts({row.through_log_id}) &&
            ReadClasses(stored.matured().missing_predicted_classes(), class_count,
                        row.missing_predicted_classes) &&
-           ReadValues(labels(), row.values);
+           ReadValues(labels(), row.values) &&
+           (id_hashes.empty() || row.values.id_hashes.size() == labels());
   }
   bool Read(RejectedRow& row) const {
     row.rows = stored.rejected().rows();

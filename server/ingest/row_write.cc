@@ -184,6 +184,7 @@ void RowWrite::MatureAtOnce(Store& store, const PredictionsRow& predictions) {
   auto& matured = matured_row_.kind.emplace<MaturedRow>();
   matured.through_log_id = log_id_;
   matured.values = predictions.values;
+  for (const PredictionId& id : predictions.ids) matured.values.id_hashes.push_back(id.low);
   std::string encoded = EncodeRow(matured_row_);
   AppendElapsed(row_.elapsed, encoded);
   matured_log_id_ = store.AppendBatch(model_->id(), time_.count(), std::move(encoded));

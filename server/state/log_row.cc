@@ -7,6 +7,7 @@ namespace calibd::server {
 void KeepRows(std::span<const std::uint32_t> indices, RowValues& values) {
   KeepOnly(indices, values.probabilities, values.class_count);
   KeepOnly(indices, values.labels);
+  KeepOnly(indices, values.id_hashes);
   if (values.times_s.size() > 1) KeepOnly(indices, values.times_s);
   // One value belongs to all rows.
   if (values.group_values.size() > 1) KeepOnly(indices, values.group_values);
@@ -60,7 +61,7 @@ std::size_t LogRow::bytes() const noexcept {
   std::size_t bytes = tracked_ids().size_bytes();
   if (const RowValues* const all = values()) {
     bytes += all->probabilities.size() * sizeof(double) + all->labels.size() * sizeof(std::int32_t);
-    bytes += all->times_s.size() * sizeof(std::int64_t);
+    bytes += (all->times_s.size() + all->id_hashes.size()) * sizeof(std::int64_t);
     for (const std::string& value : all->group_values) bytes += sizeof(std::string) + value.size();
   }
   if (const auto* const predictions = As<PredictionsRow>()) {

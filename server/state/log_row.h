@@ -35,6 +35,8 @@ struct RowValues {
   // Times of the predictions in seconds since 1970: n, one for all, or none. kNoTime: no time.
   static constexpr std::int64_t kNoTime = 0;
   std::vector<std::int64_t> times_s;
+  // PredictionId::low of each row; n or none. Only for matured predictions.
+  std::vector<std::uint64_t> id_hashes;
   std::size_t class_count = 0;
 
   [[nodiscard]] PredictionBatch view() const noexcept {

@@ -555,8 +555,10 @@ std::size_t StateMemory(const ModelDeclaration& declaration) noexcept {
     bytes += 2 * declaration.kernel.matrix->terms().size() * m * m * sizeof(double);
   }
   if (declaration.max_pending > 0) {
-    // The same number of ids is known after the predictions have matured; counts per class.
-    bytes += 2 * declaration.max_pending * PredictionTracker::kBytesPerPrediction +
+    // The same number of ids is known after the predictions have matured; counts per class; the
+    // id hashes of the window.
+    bytes += (declaration.window + WindowChunkRows(m, declaration.window)) * sizeof(std::uint64_t) +
+             2 * declaration.max_pending * PredictionTracker::kBytesPerPrediction +
              4 * m * sizeof(ClassCoverage);
   }
   bytes += WatchMemory(declaration.monitoring, m);

@@ -4,18 +4,28 @@
 #include <cassert>
 #include <utility>
 
+#include "server/state/prediction_id.h"
+
 namespace calibd::server {
 
-PredictionSet WindowView::CopyNewest(std::size_t n) const {
+template <typename Visit>
+void WindowView::VisitNewest(std::size_t n, const Visit& visit) const {
   assert(n <= size_);
+  for (std::size_t row = offset_ + size_ - n; n > 0;) {
+    const std::size_t first = row % chunk_rows_;
+    const std::size_t count = std::min(chunk_rows_ - first, n);
+    visit(*chunks_[row / chunk_rows_], first, count);
+    row += count;
+    n -= count;
+  }
+}
+
+PredictionSet WindowView::CopyNewest(std::size_t n) const {
   PredictionSet set;
   set.class_count = class_count_;
   set.probabilities.reserve(n * class_count_);
   set.labels.reserve(n);
-  for (std::size_t row = offset_ + size_ - n; set.labels.size() < n;) {
-    const WindowChunk& chunk = *chunks_[row / chunk_rows_];
-    const std::size_t first = row % chunk_rows_;
-    const std::size_t count = std::min(chunk_rows_ - first, n - set.labels.size());
+  VisitNewest(n, [&](const WindowChunk& chunk, std::size_t first, std::size_t count) {
     const std::int32_t* labels = chunk.labels.get() + first;
     std::visit(
         [&](const auto& values) {
@@ -24,14 +34,30 @@ PredictionSet WindowView::CopyNewest(std::size_t n) const {
         },
         chunk.probabilities);
     set.labels.insert(set.labels.end(), labels, labels + count);
-    row += count;
-  }
+  });
   return set;
 }
 
+std::vector<std::uint64_t> WindowView::CopyNewestIdHashes(std::size_t n) const {
+  std::vector<std::uint64_t> hashes;
+  hashes.reserve(n);
+  VisitNewest(n, [&](const WindowChunk& chunk, std::size_t first, std::size_t count) {
+    if (chunk.id_hashes == nullptr) {
+      hashes.resize(hashes.size() + count, kNoIdHash);
+    } else {
+      const std::uint64_t* from = chunk.id_hashes.get() + first;
+      hashes.insert(hashes.end(), from, from + count);
+    }
+  });
+  return hashes;
+}
+
 ObservationWindow::ObservationWindow(std::size_t class_count, std::size_t capacity,
-                                     std::size_t chunk_rows)
-    : class_count_(class_count), capacity_(capacity), chunk_rows_(chunk_rows) {}
+                                     std::size_t chunk_rows, bool keeps_ids)
+    : class_count_(class_count),
+      capacity_(capacity),
+      chunk_rows_(chunk_rows),
+      keeps_ids_(keeps_ids) {}
 
 std::shared_ptr<WindowChunk> ObservationWindow::NewChunk(bool single_precision) const {
   const std::size_t values = class_count_ * chunk_rows_;
@@ -42,6 +68,7 @@ std::shared_ptr<WindowChunk> ObservationWindow::NewChunk(bool single_precision) 
     chunk.probabilities = std::make_unique_for_overwrite<double[]>(values);
   }
   chunk.labels = std::make_unique_for_overwrite<std::int32_t[]>(chunk_rows_);
+  if (keeps_ids_) chunk.id_hashes = std::make_unique_for_overwrite<std::uint64_t[]>(chunk_rows_);
   return std::make_shared<WindowChunk>(std::move(chunk));
 }
 
@@ -51,6 +78,7 @@ std::shared_ptr<WindowChunk> ObservationWindow::Widen(const WindowChunk& chunk,
   std::copy_n(std::get<WindowChunk::Floats>(chunk.probabilities).get(), rows * class_count_,
               std::get<WindowChunk::Doubles>(wide->probabilities).get());
   std::copy_n(chunk.labels.get(), rows, wide->labels.get());
+  if (keeps_ids_) std::copy_n(chunk.id_hashes.get(), rows, wide->id_hashes.get());
   return wide;
 }
 
@@ -66,7 +94,8 @@ void ObservationWindow::Reserve(std::size_t n, bool single_precision) {
   }
 }
 
-void ObservationWindow::Append(const PredictionBatch& batch) noexcept {
+void ObservationWindow::Append(const PredictionBatch& batch,
+                               std::span<const std::uint64_t> id_hashes) noexcept {
   for (std::size_t done = 0; done < batch.size();) {
     WindowChunk& chunk = *chunks_[end_ / chunk_rows_];
     const std::size_t first = end_ % chunk_rows_;
@@ -78,6 +107,11 @@ void ObservationWindow::Append(const PredictionBatch& batch) noexcept {
         },
         chunk.probabilities);
     std::copy(rows.labels.begin(), rows.labels.end(), chunk.labels.get() + first);
+    if (keeps_ids_ && id_hashes.empty()) {
+      std::fill_n(chunk.id_hashes.get() + first, count, kNoIdHash);
+    } else if (keeps_ids_) {
+      std::ranges::copy(id_hashes.subspan(done, count), chunk.id_hashes.get() + first);
+    }
     end_ += count;
     done += count;
   }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <span>
 #include <variant>
 #include <vector>
 
@@ -21,6 +22,8 @@ struct WindowChunk {
   // Floats if all probabilities are single-precision numbers: half the memory.
   std::variant<Floats, Doubles> probabilities;
   std::unique_ptr<std::int32_t[]> labels;
+  // Null if the window keeps no ids; kNoIdHash for a row without an id.
+  std::unique_ptr<std::uint64_t[]> id_hashes;
 
   [[nodiscard]] bool single_precision() const noexcept {
     return std::holds_alternative<Floats>(probabilities);
@@ -34,9 +37,15 @@ class WindowView {
 
   // Returns the newest n observations in their order, contiguously; n <= size().
   [[nodiscard]] PredictionSet CopyNewest(std::size_t n) const;
+  // Returns the id hashes of the newest n observations, kNoIdHash for those without an id.
+  [[nodiscard]] std::vector<std::uint64_t> CopyNewestIdHashes(std::size_t n) const;
 
  private:
   friend class ObservationWindow;
+
+  // Calls visit(chunk, first, count) for each part of the newest n observations in a chunk.
+  template <typename Visit>
+  void VisitNewest(std::size_t n, const Visit& visit) const;
 
   std::vector<std::shared_ptr<const WindowChunk>> chunks_;
   std::size_t class_count_ = 0;
@@ -50,13 +59,15 @@ class WindowView {
 // precision at most. One thread writes; any thread may read views meanwhile.
 class ObservationWindow {
  public:
-  ObservationWindow(std::size_t class_count, std::size_t capacity, std::size_t chunk_rows);
+  ObservationWindow(std::size_t class_count, std::size_t capacity, std::size_t chunk_rows,
+                    bool keeps_ids = false);
 
   // Allocates the memory for the next n rows, so that appending them cannot fail. single_precision:
   // as RowValues. May throw bad_alloc, after which the rows are as before.
   void Reserve(std::size_t n, bool single_precision);
   // Call Reserve before. Removes the rows that are older than the newest `capacity`.
-  void Append(const PredictionBatch& batch) noexcept;
+  // id_hashes: one per row, or none.
+  void Append(const PredictionBatch& batch, std::span<const std::uint64_t> id_hashes = {}) noexcept;
 
   [[nodiscard]] std::size_t size() const noexcept { return end_ - begin_; }
   [[nodiscard]] WindowView View() const;
@@ -70,6 +81,7 @@ class ObservationWindow {
   const std::size_t class_count_;
   const std::size_t capacity_;
   const std::size_t chunk_rows_;
+  const bool keeps_ids_;
   // Rows are numbered from the first row of chunks_.front().
   std::deque<std::shared_ptr<WindowChunk>> chunks_;
   std::size_t begin_ = 0;

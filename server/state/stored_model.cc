@@ -235,7 +235,8 @@ void StrandState::RestoreWindow(const RowValues& values) {
   const PredictionBatch batch = values.view();
   const std::size_t kept = std::min(batch.size(), state_.declaration->window);
   window_.Reserve(kept, values.single_precision);
-  window_.Append(batch.rows(batch.size() - kept, kept));
+  window_.Append(batch.rows(batch.size() - kept, kept),
+                 IdHashesOf(values.id_hashes, batch.size() - kept, kept));
   if (warming_up()) CountEarly(batch);
   if (monitor_.has_value()) {
     monitor_->Screen(batch.rows(batch.size() - kept, kept));

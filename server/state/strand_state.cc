@@ -39,7 +39,8 @@ void AddSaturating(std::int64_t& total, std::int64_t amount) noexcept {
 StrandState::StrandState(std::shared_ptr<const ModelDeclaration> declaration, ThreadPool* helpers)
     : helpers_(helpers),
       window_(declaration->class_count, declaration->window,
-              WindowChunkRows(declaration->class_count, declaration->window)),
+              WindowChunkRows(declaration->class_count, declaration->window),
+              /*keeps_ids=*/declaration->max_pending > 0),
       retention_(declaration->window, SnapshotRows(*declaration)) {
   if (declaration->max_pending > 0) {
     state_.label_coverage.emplace();
@@ -315,7 +316,8 @@ ClassCoverage& StrandState::CoverageOf(std::int32_t predicted_class) noexcept {
 }
 
 void StrandState::Observe(const PredictionBatch& batch, const GroupValues& groups,
-                          bool single_precision, std::span<const ModelMonitor::RowEnd> row_ends) {
+                          bool single_precision, std::span<const ModelMonitor::RowEnd> row_ends,
+                          std::span<const std::uint64_t> id_hashes) {
   // The rows that belong to the warm-up. The window is at least as long as the warm-up, so it holds
   // all of them until the bandwidth is known.
   const std::size_t missing =
@@ -347,7 +349,7 @@ void StrandState::Observe(const PredictionBatch& batch, const GroupValues& group
     for (LensState& lens : lenses_) Count(lens, warmup.view());
     if (monitor_.has_value()) monitor_->Begin(std::move(watch), warmup.view());
   }
-  window_.Append(batch.rows(0, head));
+  window_.Append(batch.rows(0, head), IdHashesOf(id_hashes, 0, head));
   ModelMonitor::Addition addition;
   addition.row_ends = row_ends;
   if (monitor_.has_value()) {
@@ -370,7 +372,8 @@ void StrandState::Observe(const PredictionBatch& batch, const GroupValues& group
     if (part == kEvidence) {
       return monitor_->AddEvidence(state_.observations, evidence_loop, addition);
     }
-    window_.Append(batch.rows(batch.size() - kept_rest, kept_rest));
+    window_.Append(batch.rows(batch.size() - kept_rest, kept_rest),
+                   IdHashesOf(id_hashes, batch.size() - kept_rest, kept_rest));
     history_.Count(batch);
     if (!monitor_.has_value()) return;
     monitor_->Measure(batch, state_.observations, addition);
@@ -417,7 +420,7 @@ void StrandState::Count(const RowValues& values, ModelSnapshot::Time time) {
     // Rows without times of their own count in the open minute, even if the clock was set back.
     if (values.time_s(first) != RowValues::kNoTime) history_.BeginEarlier(start);
     Observe(batch.rows(first, end - first), values.groups().rows(first, end - first),
-            values.single_precision);
+            values.single_precision, {}, IdHashesOf(values.id_hashes, first, end - first));
     if (history_.counts_earlier()) history_.EndEarlier(watch_mark());
     const auto newest = time_of(end - 1);
     Decide(newest == row_time ? time : newest);

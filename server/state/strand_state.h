@@ -47,10 +47,11 @@ class StrandState {
   void CountDuplicate() noexcept { state_.duplicate_batches += 1; }
   // A part of Apply: counts valid observations. When they complete the warm-up, the bandwidth is
   // chosen and the kept observations are counted first. The result does not depend on how the
-  // sequence is divided into batches. single_precision: as RowValues. row_ends: as
+  // sequence is divided into batches. single_precision, id_hashes: as RowValues. row_ends: as
   // ModelMonitor::Addition; empty during the warm-up. May throw like Apply.
   void Observe(const PredictionBatch& batch, const GroupValues& groups = {},
-               bool single_precision = false, std::span<const ModelMonitor::RowEnd> row_ends = {});
+               bool single_precision = false, std::span<const ModelMonitor::RowEnd> row_ends = {},
+               std::span<const std::uint64_t> id_hashes = {});
   // A part of Apply, after observations: raises alarms. May throw like Apply.
   void Decide(ModelSnapshot::Time time);
   // A part of Apply: counts the observations of a row by their times, and raises alarms. time: of

@@ -421,11 +421,15 @@ TEST(ObservationWindowTest, KeepsTheNewestRowsInChunksOfAnySizeAndPrecision) {
     if (is_single(i / kClasses)) value = static_cast<double>(static_cast<float>(value));
   }
   for (const std::size_t chunk_rows : {1U, 3U, 8U, 64U}) {
-    ObservationWindow window(kClasses, 10, chunk_rows);
+    ObservationWindow window(kClasses, 10, chunk_rows, /*keeps_ids=*/true);
     std::vector<WindowView> views;
+    // Every third batch has no ids.
+    std::vector<std::uint64_t> hashes(200);
+    for (std::size_t i = 0; i < 200; ++i) hashes[i] = i / 4 % 3 == 0 ? kNoIdHash : i + 1;
     for (std::size_t i = 0; i < 200; i += 4) {
       window.Reserve(4, is_single(i));
-      window.Append(set.view().rows(i, 4));
+      window.Append(set.view().rows(i, 4), i / 4 % 3 == 0 ? std::span<const std::uint64_t>()
+                                                          : std::span(hashes).subspan(i, 4));
       views.push_back(window.View());
       ASSERT_EQ(views.back().size(), std::min<std::size_t>(10, i + 4));
     }
@@ -435,6 +439,8 @@ TEST(ObservationWindowTest, KeepsTheNewestRowsInChunksOfAnySizeAndPrecision) {
       const PredictionBatch newest = set.view().rows(4 * (i + 1) - size, size);
       ASSERT_THAT(rows.labels, ElementsAreArray(newest.labels));
       ASSERT_THAT(rows.probabilities, ElementsAreArray(newest.probabilities));
+      ASSERT_THAT(views[i].CopyNewestIdHashes(size),
+                  ElementsAreArray(std::span(hashes).subspan(4 * (i + 1) - size, size)));
     }
   }
 }

@@ -170,6 +170,10 @@ TEST(RowCodecTest, DamageIsDataLoss) {
   matured.values = Values({0.25, 0.75, 0.5, 0.5});
   matured.missing_predicted_classes = {2};
   EXPECT_EQ(code(matured), absl::StatusCode::kDataLoss);
+  matured.missing_predicted_classes.clear();
+  EXPECT_EQ(code(matured), absl::StatusCode::kOk);
+  matured.values.id_hashes = {7};
+  EXPECT_EQ(code(matured), absl::StatusCode::kDataLoss);
   EXPECT_EQ(code(AcknowledgedRow()), absl::StatusCode::kDataLoss);
   EXPECT_EQ(code(RejectedRow{.rows = -1}), absl::StatusCode::kDataLoss);
 }
