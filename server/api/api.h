@@ -118,6 +118,8 @@ class Api {
   absl::Status EstimateCalibrationError(const v1::EstimateCalibrationErrorRequest& request,
                                         const Reply<v1::EstimateCalibrationErrorResponse>& reply,
                                         NamedModel model);
+  absl::Status CompareModels(const v1::CompareModelsRequest& request,
+                             const Reply<v1::CompareModelsResponse>& reply, NamedModel model);
   absl::Status AcknowledgeAlarm(const v1::AcknowledgeAlarmRequest& request,
                                 const Reply<v1::AcknowledgeAlarmResponse>& reply, NamedModel model);
   absl::Status ListVerdicts(const v1::ListVerdictsRequest& request,
@@ -168,6 +170,7 @@ inline constexpr Method kEvaluate{"Evaluate", Rights::kRead, &Api::Evaluate};
 inline constexpr Method kRecalibrate{"Recalibrate", Rights::kRead, &Api::Recalibrate};
 inline constexpr Method kEstimateCalibrationError{"EstimateCalibrationError", Rights::kRead,
                                                   &Api::EstimateCalibrationError};
+inline constexpr Method kCompareModels{"CompareModels", Rights::kRead, &Api::CompareModels};
 inline constexpr Method kAcknowledgeAlarm{"AcknowledgeAlarm", Rights::kWrite,
                                           &Api::AcknowledgeAlarm};
 inline constexpr Method kListVerdicts{"ListVerdicts", Rights::kRead, &Api::ListVerdicts};

@@ -19,8 +19,8 @@
 #include "server/api/api.h"
 #include "server/api/calibration_proto.h"
 #include "server/api/estimate_proto.h"
-#include "server/api/progress_sender.h"
 #include "server/api/proto_time.h"
+#include "server/api/window_call.h"
 #include "server/errors.h"
 
 namespace calibd::server {
@@ -41,11 +41,6 @@ absl::Status RequestError(const absl::Status& status) {
   const std::string message(status.message());
   const std::size_t space = message.find(' ');
   return InvalidFieldError(message.substr(0, space), message.substr(space + 1));
-}
-
-absl::Status CheckWindow(std::int32_t window) {
-  return window < 0 ? InvalidFieldError("window", absl::StrCat("is ", window, ", expected >= 0"))
-                    : absl::OkStatus();
 }
 
 // The kernel of the running estimates of this lens, or the kernel that they would have.
@@ -76,29 +71,6 @@ void Describe(const Model& model, const WindowSample& sample, std::size_t thread
     *provenance.mutable_bandwidth_rule() =
         convert::BandwidthToProto(spec.rule.bandwidth, declaration->warmup);
   }
-}
-
-// Submits a job that computes `result`. Sends progress messages and then the result. When the call
-// ends for any reason, the job stops. Response: a message with a `progress` field.
-template <typename Response>
-absl::Status Submit(WindowJobs& jobs, WindowRequest request, const Reply<Response>& reply,
-                    const std::shared_ptr<Response>& result) {
-  WindowJobs::Watcher watcher;
-  watcher.progress = ProgressSender(reply);
-  watcher.done = [reply, result](const absl::Status& computed) {
-    reply->Answer([&](Response& response) {
-      response = std::move(*result);
-      return computed;
-    });
-  };
-  CALIBD_ASSIGN_OR_RETURN(std::shared_ptr<WindowJobs::Job> job,
-                          jobs.Submit(std::move(request), std::move(watcher)));
-  // This empty message tells the client that the call is accepted.
-  Response accepted;
-  accepted.mutable_progress();
-  reply->Send(std::move(accepted));
-  reply->OnEnd([job = std::move(job)] { job->Cancel(); });
-  return absl::OkStatus();
 }
 
 }  // namespace
@@ -149,7 +121,7 @@ absl::Status Api::RunTest(const v1::RunTestRequest& request,
     *proto.mutable_elapsed() = Since(start);
     return absl::OkStatus();
   };
-  return Submit(parts_.jobs, std::move(job), reply, result);
+  return SubmitWindowJob(parts_.jobs, std::move(job), reply, result);
 }
 
 absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
@@ -195,7 +167,7 @@ absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
     *proto.mutable_elapsed() = Since(start);
     return absl::OkStatus();
   };
-  return Submit(parts_.jobs, std::move(job), reply, result);
+  return SubmitWindowJob(parts_.jobs, std::move(job), reply, result);
 }
 
 absl::Status Api::Recalibrate(const v1::RecalibrateRequest& request,
@@ -221,7 +193,7 @@ absl::Status Api::Recalibrate(const v1::RecalibrateRequest& request,
     *proto.mutable_compute_time() = ToTimestamp(sample.compute_time);
     return absl::OkStatus();
   };
-  return Submit(parts_.jobs, std::move(job), reply, result);
+  return SubmitWindowJob(parts_.jobs, std::move(job), reply, result);
 }
 
 absl::Status Api::EstimateCalibrationError(const v1::EstimateCalibrationErrorRequest& request,
@@ -268,7 +240,7 @@ absl::Status Api::EstimateCalibrationError(const v1::EstimateCalibrationErrorReq
     *proto.mutable_elapsed() = Since(start);
     return absl::OkStatus();
   };
-  return Submit(parts_.jobs, std::move(job), reply, result);
+  return SubmitWindowJob(parts_.jobs, std::move(job), reply, result);
 }
 
 }  // namespace calibd::server

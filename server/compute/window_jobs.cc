@@ -19,14 +19,37 @@ absl::Status TooFewError(const std::string& message) {
 
 }  // namespace
 
+absl::Status CheckWindow(const Model& model, std::size_t observations, const char* whose) {
+  const std::size_t window = model.declaration()->window;
+  if (observations != 1 && observations <= window) return absl::OkStatus();
+  return InvalidFieldError("window", absl::StrCat("is ", observations, ", expected 2..", window,
+                                                  ", the ", whose, "'s window, or 0"));
+}
+
+absl::StatusOr<std::size_t> CountWindowRows(const ModelSnapshot& snapshot, std::size_t observations,
+                                            const char* window) {
+  const std::size_t available = snapshot.window.size();
+  const std::size_t n = observations == 0 ? available : observations;
+  const std::size_t needed = std::max<std::size_t>(2, n);
+  if (available >= needed) return n;
+  return TooFewError(
+      absl::StrCat(window, " holds ", available, " observations, ", needed, " are needed"));
+}
+
+WindowSample ReadWindow(std::shared_ptr<const ModelSnapshot> snapshot, std::size_t n) {
+  WindowSample sample;
+  sample.last_observation = snapshot->observations;
+  sample.first_observation = snapshot->observations - static_cast<std::int64_t>(n) + 1;
+  sample.compute_time = std::chrono::system_clock::now();
+  sample.observations = snapshot->window.CopyNewest(n);
+  sample.snapshot = std::move(snapshot);
+  return sample;
+}
+
 absl::StatusOr<std::shared_ptr<WindowJobs::Job>> WindowJobs::Submit(WindowRequest request,
                                                                     Watcher watcher) {
   if (draining_) return DrainingError();
-  const std::size_t window = request.model->declaration()->window;
-  if (request.observations == 1 || request.observations > window) {
-    return InvalidFieldError("window", absl::StrCat("is ", request.observations, ", expected 2..",
-                                                    window, ", the model's window, or 0"));
-  }
+  CALIBD_RETURN_IF_ERROR(CheckWindow(*request.model, request.observations));
   CALIBD_RETURN_IF_ERROR(CheckSize(request, *request.model->snapshot()).status());
   const auto most = static_cast<std::int64_t>(threads_ + limits_.max_queued);
   if (queued_.fetch_add(1) + running_ >= most) {
@@ -67,13 +90,7 @@ absl::StatusOr<std::size_t> WindowJobs::CheckSize(const WindowRequest& request,
                                     declaration->warmup,
                                     " are needed before the bandwidth is known"));
   }
-  const std::size_t available = snapshot.window.size();
-  const std::size_t n = request.observations == 0 ? available : request.observations;
-  const std::size_t needed = std::max<std::size_t>(2, n);
-  if (available < needed) {
-    return TooFewError(
-        absl::StrCat("the window holds ", available, " observations, ", needed, " are needed"));
-  }
+  CALIBD_ASSIGN_OR_RETURN(const std::size_t n, CountWindowRows(snapshot, request.observations));
   const std::size_t m = declaration->class_count;
   const JobCost cost = request.cost(n, threads_);
   const double memory =
@@ -102,12 +119,7 @@ absl::Status WindowJobs::Run(const WindowRequest& request, const Job& job,
   if (stopped()) return stop_reason();
   const std::shared_ptr<const ModelSnapshot> snapshot = model.snapshot();
   CALIBD_ASSIGN_OR_RETURN(const std::size_t n, CheckSize(request, *snapshot));
-  WindowSample sample;
-  sample.last_observation = snapshot->observations;
-  sample.first_observation = snapshot->observations - static_cast<std::int64_t>(n) + 1;
-  sample.compute_time = std::chrono::system_clock::now();
-  sample.observations = snapshot->window.CopyNewest(n);
-  sample.snapshot = snapshot;
+  const WindowSample sample = ReadWindow(snapshot, n);
   RunControl control;
   control.parallel_for = [this](std::size_t count, const std::function<void(std::size_t)>& body) {
     pool_.ParallelFor(count, body);

@@ -37,6 +37,18 @@ struct WindowSample {
   std::chrono::system_clock::time_point compute_time;
 };
 
+// observations: as WindowRequest::observations. whose: "model", or "baseline" for the second window
+// of a job. Errors: InvalidArgument.
+[[nodiscard]] absl::Status CheckWindow(const Model& model, std::size_t observations,
+                                       const char* whose = "model");
+// Returns the number of observations to use. window: names the window in the error. Errors:
+// FailedPrecondition with the number of observations that exist and the number that is needed.
+[[nodiscard]] absl::StatusOr<std::size_t> CountWindowRows(const ModelSnapshot& snapshot,
+                                                          std::size_t observations,
+                                                          const char* window = "the window");
+// Copies the newest n observations.
+[[nodiscard]] WindowSample ReadWindow(std::shared_ptr<const ModelSnapshot> snapshot, std::size_t n);
+
 struct WindowRequest {
   std::shared_ptr<Model> model;
   // Number of newest observations to use; 0: the whole window.

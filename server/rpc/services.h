@@ -69,6 +69,7 @@ class CalibrationService final : public v1::CalibrationService::CallbackService 
   CALIBD_STREAM_CALL(Evaluate)
   CALIBD_STREAM_CALL(Recalibrate)
   CALIBD_STREAM_CALL(EstimateCalibrationError)
+  CALIBD_STREAM_CALL(CompareModels)
   CALIBD_STREAM_CALL(WatchCalibration)
 
  private:

@@ -266,6 +266,12 @@ def make_call(inputs):
           'prediction_ids: ["a", "b"] } }',
           f'observe {{ model: "{model}" labels {{ prediction_ids: ["b", "c"] labels: [1, 0] }} '
           'producer { producer_id: "q" epoch: 1 sequence: 1 } }', answer)
+    later = 'create_model { model { name: "models/%s" class_count: 3 label_grace { seconds: 60 } ' \
+        "labels_come_with_predictions: true bandwidth { fixed: 0.5 } } }"
+    with_ids = f'observations {{ {labelled} prediction_ids: ["a", "b"] }} }}'
+    calls("compare", later % "m", later % "n", f'observe {{ model: "models/m" {with_ids}',
+          f'observe {{ model: "models/n" {with_ids}',
+          'compare_models { model: "models/m" baseline: "models/n" }', declaration=None)
     calls("stream",
           f"stream_observations {{ {opened} requests {{ batch {{ sequence: 1 observations {{ "
           f"{labelled} }} }} }} requests {{ batch {{ sequence: 2 labels {{ prediction_ids: \"a\" "

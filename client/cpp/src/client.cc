@@ -396,6 +396,13 @@ absl::StatusOr<v1::CalibrationErrorEstimate> Client::EstimateCalibrationError(
       [](v1::EstimateCalibrationErrorResponse& response) { return response.mutable_result(); });
 }
 
+absl::StatusOr<v1::ModelComparison> Client::CompareModels(const v1::CompareModelsRequest& request,
+                                                          const LongCallOptions& options) {
+  return impl_->Long<v1::CompareModelsResponse, v1::ModelComparison>(
+      options, [&](auto* context) { return impl_->calibration->CompareModels(context, request); },
+      [](v1::CompareModelsResponse& response) { return response.mutable_comparison(); });
+}
+
 absl::StatusOr<std::int64_t> Client::Backup(const std::string& path,
                                             const LongCallOptions& options) {
   const auto created = BackupFile::Create(path);

@@ -29,6 +29,7 @@ using ::testing::HasSubstr;
 
 constexpr char kModel[] = "models/m";
 constexpr char kDeleted[] = "models/deleted";
+constexpr char kBaseline[] = "models/baseline";
 constexpr int kClasses = 3;
 
 // One call of any method with one request; reads all responses.
@@ -99,7 +100,11 @@ std::map<std::string, std::string> Requests() {
   update.mutable_model()->set_name(kModel);
   update.mutable_model()->set_description("updated");
   update.mutable_update_mask()->add_paths("description");
+  v1::CompareModelsRequest compare;
+  compare.set_model(kModel);
+  compare.set_baseline(kBaseline);
   return {{"CreateModel", create.SerializeAsString()},
+          {"CompareModels", compare.SerializeAsString()},
           {"UpdateModel", update.SerializeAsString()},
           {"GetModel", get.SerializeAsString()},
           {"DeleteModel", remove.SerializeAsString()},
@@ -144,6 +149,13 @@ class GuardTest : public ::testing::TestWithParam<RpcMethod> {
     client_->CreateFixed(kModel, kClasses);
     AnyCall(client_->channel, "/calibd.v1.IngestService/Observe", Requests()["Observe"], {})
         .Await();
+    if (GetParam().method == "CompareModels") {
+      client_->CreateFixed(kBaseline, kClasses);
+      v1::ObserveRequest observe;
+      observe.set_model(kBaseline);
+      *observe.mutable_observations() = ToProto(Draw(200, kClasses).view());
+      ASSERT_TRUE(client_->Observe(observe).ok());
+    }
   }
 
   void Start(const std::vector<std::string>& environment) {

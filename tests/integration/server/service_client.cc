@@ -144,6 +144,17 @@ grpc::Status ServiceClient::EstimateCalibrationError(
   return reader->Finish();
 }
 
+grpc::Status ServiceClient::CompareModels(const v1::CompareModelsRequest& request,
+                                          v1::ModelComparison* comparison) {
+  CallContext context;
+  const auto reader = calibration->CompareModels(&context, request);
+  v1::CompareModelsResponse response;
+  while (reader->Read(&response)) {
+    if (response.has_comparison()) *comparison = response.comparison();
+  }
+  return reader->Finish();
+}
+
 ServiceClient::Health ServiceClient::CheckHealth(const std::string& service) {
   // These messages have the wire form of the health service's messages: one string and one varint,
   // each with field number 1.

@@ -46,6 +46,8 @@ class ServiceClient {
   grpc::Status Recalibrate(const v1::RecalibrateRequest& request, v1::Recalibration* recalibration);
   grpc::Status EstimateCalibrationError(const v1::EstimateCalibrationErrorRequest& request,
                                         v1::CalibrationErrorEstimate* estimate);
+  grpc::Status CompareModels(const v1::CompareModelsRequest& request,
+                             v1::ModelComparison* comparison);
   // The health service: 1 SERVING, 2 NOT_SERVING; the status code if the call fails.
   struct Health {
     grpc::StatusCode code = grpc::OK;

@@ -245,6 +245,40 @@ TEST_F(UpgradeTest, StoredModelsAreRecoveredBeyondTheLimitsOfNewOnes) {
 
 // Makes the database of the current format. CALIBD_TEST_WRITE_GOLDEN: stores it beside the others,
 // while no calibd with that format was released.
+TEST_F(UpgradeTest, ObservationsFromBeforeIdsWereKeptAreComparedUnpaired) {
+  CopyGoldenStore(7, data_);
+  Start();
+  const auto matured = client_->GetModel("models/matured");
+  ASSERT_TRUE(matured.ok()) << matured.status();
+  v1::Model model;
+  model.set_name("models/new");
+  model.set_class_count(matured->class_count());
+  model.mutable_label_grace()->set_seconds(60);
+  model.set_labels_come_with_predictions(true);
+  ASSERT_TRUE(client_->CreateModel(model).ok());
+  PredictionSet set;
+  Generator::Create(GeneratorSpec::M2(static_cast<std::size_t>(matured->class_count())), 1)
+      ->Draw(10, set);
+  v1::ObserveRequest request;
+  request.set_model("models/new");
+  v1::Observations& observations = *request.mutable_observations();
+  observations.mutable_probabilities()->mutable_values()->Assign(set.probabilities.begin(),
+                                                                 set.probabilities.end());
+  observations.mutable_labels()->Assign(set.labels.begin(), set.labels.end());
+  for (int i = 0; i < 10; ++i) observations.add_prediction_ids("request-" + std::to_string(i));
+  Observe(request);
+  v1::CompareModelsRequest compare;
+  compare.set_model("models/new");
+  compare.set_baseline("models/matured");
+  const auto result = client_->CompareModels(compare);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_FALSE(result->comparison().paired());
+  EXPECT_EQ(result->comparison().observations(), 10);
+  EXPECT_EQ(result->comparison().baseline_observations(), 35);
+  EXPECT_EQ(result->pairing().only_in_model(), 10);
+  EXPECT_EQ(result->pairing().baseline_without_id(), 35);
+}
+
 TEST_F(UpgradeTest, Format7IsCreated) {
   Start();
   for (const std::string name : {"counted", "waiting", "matured"}) {

@@ -135,6 +135,10 @@ class Client {
   [[nodiscard]] absl::StatusOr<v1::CalibrationErrorEstimate> EstimateCalibrationError(
       const v1::EstimateCalibrationErrorRequest& request, const LongCallOptions& options = {});
 
+  // The newest windows of two models, compared. CANCELLED after a stop.
+  [[nodiscard]] absl::StatusOr<v1::ModelComparison> CompareModels(
+      const v1::CompareModelsRequest& request, const LongCallOptions& options = {});
+
   // Writes a consistent copy of the server's store to the new file `path`, and returns its size in
   // bytes. A copy that fails leaves no file. Errors: CANCELLED after a stop; ALREADY_EXISTS if the
   // file exists; the status of the system's error if it cannot be written, such as NOT_FOUND.

@@ -1,0 +1,48 @@
+#ifndef CALIBD_SERVER_API_WINDOW_CALL_H_
+#define CALIBD_SERVER_API_WINDOW_CALL_H_
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "calibd/core/status_macros.h"
+#include "server/api/call.h"
+#include "server/api/progress_sender.h"
+#include "server/compute/window_jobs.h"
+#include "server/errors.h"
+
+namespace calibd::server {
+
+inline absl::Status CheckWindow(std::int32_t window) {
+  return window < 0 ? InvalidFieldError("window", absl::StrCat("is ", window, ", expected >= 0"))
+                    : absl::OkStatus();
+}
+
+// Submits a job that computes `result`. Sends progress messages and then the result. When the call
+// ends for any reason, the job stops. Response: a message with a `progress` field.
+template <typename Response>
+absl::Status SubmitWindowJob(WindowJobs& jobs, WindowRequest request, const Reply<Response>& reply,
+                             const std::shared_ptr<Response>& result) {
+  WindowJobs::Watcher watcher;
+  watcher.progress = ProgressSender(reply);
+  watcher.done = [reply, result](const absl::Status& computed) {
+    reply->Answer([&](Response& response) {
+      response = std::move(*result);
+      return computed;
+    });
+  };
+  CALIBD_ASSIGN_OR_RETURN(std::shared_ptr<WindowJobs::Job> job,
+                          jobs.Submit(std::move(request), std::move(watcher)));
+  // This empty message tells the client that the call is accepted.
+  Response accepted;
+  accepted.mutable_progress();
+  reply->Send(std::move(accepted));
+  reply->OnEnd([job = std::move(job)] { job->Cancel(); });
+  return absl::OkStatus();
+}
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_API_WINDOW_CALL_H_
