@@ -58,6 +58,7 @@ void AddTestCommand(CLI::App& app, Context& context);
 void AddEvaluateCommand(CLI::App& app, Context& context);
 void AddRecalibrateCommand(CLI::App& app, Context& context);
 void AddEstimateCommand(CLI::App& app, Context& context);
+void AddCompareCommand(CLI::App& app, Context& context);
 void AddSimulateCommand(CLI::App& app, Context& context);
 void AddStoreCommands(CLI::App& app, Context& context);
 void AddVerdictCommands(CLI::App& app, Context& context);

@@ -75,6 +75,7 @@ int Run(int argc, char** argv) {
   AddEvaluateCommand(app, context);
   AddRecalibrateCommand(app, context);
   AddEstimateCommand(app, context);
+  AddCompareCommand(app, context);
   AddSimulateCommand(app, context);
   AddStoreCommands(app, context);
   // Commands that are added later inherit the footer.

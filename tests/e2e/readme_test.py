@@ -1,9 +1,9 @@
-"""What README.md and docs/python.md show is what happens.
+"""What README.md, docs/python.md and docs/compare.md show is what happens.
 
     readme_test.py CALIBD CALIBCTL PYTHON_PACKAGE
 
-The ```sh blocks after a line <!-- run --> are run in order, as a user would type them, against a
-fresh server; each ```text block after <!-- output --> must be the output of the block before it.
+The ```sh blocks of a page after a line <!-- run --> are run in order, as a user would type them, against
+a fresh server; each ```text block after <!-- output --> must be the output of the block before it.
 Numbers that differ from run to run are compared as such: times and addresses. The ``` blocks
 after <!-- file PATH --> must be a part of that file, as it is built and run by examples_test. The
 ```python blocks after <!-- run python --> are run too, those of a page as one program.
@@ -49,12 +49,18 @@ class ReadmeTest(unittest.TestCase):
     maxDiff = None
 
     def test_commands_give_the_output_shown(self):
+        self.check_commands(README)
+
+    def test_the_comparison_gives_the_output_shown(self):
+        self.check_commands((ROOT / "docs/compare.md").read_text(encoding="utf-8"))
+
+    def check_commands(self, page):
         output = None
         ran = 0
         with CalibdServer(CALIBD) as server, tempfile.TemporaryDirectory() as folder:
             environment = dict(os.environ, CALIBD_SERVER=server.grpc, PATH=os.pathsep.join(
                 (str(pathlib.Path(CALIBCTL).parent), os.environ["PATH"])))
-            for kind, language, block in MARKED_BLOCK.findall(README):
+            for kind, language, block in MARKED_BLOCK.findall(page):
                 if language == "python":
                     self.check_python(CLASSIFIER + block, server)
                 elif kind == "run":

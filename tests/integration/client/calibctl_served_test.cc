@@ -153,6 +153,32 @@ TEST_F(CalibctlServedTest, EstimatesTheCalibrationError) {
   EXPECT_THAT(text->output(), HasSubstr("seed 3."));
 }
 
+TEST_F(CalibctlServedTest, ComparesTwoModels) {
+  auto generator = Generator::Create(GeneratorSpec::M3(5), 3);
+  PredictionSet set;
+  generator->Draw(300, set);
+  const PredictionFiles files(set, 0);
+  for (const char* const model : {"m@1", "m@2"}) {
+    RunJson({"model", "create", model, "--classes", "5"});
+    Send(model, files);
+  }
+  const nlohmann::json result = RunJson({"compare", "m@2", "m@1", "--window", "200"});
+  EXPECT_EQ(result.at("model"), "models/m/versions/2");
+  EXPECT_EQ(result.at("baseline"), "models/m/versions/1");
+  EXPECT_EQ(result.at("comparison").at("paired"), false);
+  EXPECT_EQ(result.at("comparison").at("observations"), 200);
+  EXPECT_EQ(result.at("comparison").at("log_loss").at("difference"), 0);
+  EXPECT_EQ(result.at("pairing").at("model_without_id"), 200);
+  EXPECT_EQ(result.at("first_observation"), 101);
+  const auto text = Run({"compare", "m@2", "m@1"});
+  EXPECT_EQ(text->exit_code(), 0);
+  EXPECT_THAT(text->output(), StartsWith("m@2 against m@1: log loss cannot be told apart, "));
+  const auto missing = Run({"compare", "m@2", "m@3"});
+  EXPECT_EQ(missing->exit_code(), 1);
+  EXPECT_THAT(missing->error(), HasSubstr("models/m/versions/3"));
+  EXPECT_EQ(Run({"compare", "m@2"})->exit_code(), 2);
+}
+
 TEST_F(CalibctlServedTest, ReproducesTheSmallCases) {
   for (const auto& small_case : SmallCases()) {
     const std::string name = small_case.at("name").get<std::string>();
