@@ -20,9 +20,9 @@ namespace {
 // For each so many classes of its rows, one more thread helps to count a batch. Waking it up and
 // waiting for it takes some tens of microseconds.
 constexpr std::size_t kHelperWork = 4096;
-// The same for the evidence of a chunk of rows, which the threads compute in two steps.
-constexpr std::size_t kChunkHelperWork = 16384;
-constexpr std::size_t kChunkRows = 64;
+// For each so many classes, one more thread helps with the evidence of a chunk of rows, which the
+// threads compute in two steps.
+constexpr std::size_t kChunkHelperClasses = 256;
 // Some work for each row does not depend on the number of its classes, and takes as long as that
 // for this many.
 constexpr std::size_t kRowWork = 24;
@@ -358,7 +358,7 @@ void StrandState::Observe(const PredictionBatch& batch, const GroupValues& group
   // No part uses what another one changes, except that the evidence waits for the statistics. They
   // come first, so that their thread does not wait.
   enum Part : std::size_t { kStatistics, kEvidence, kRows, kLenses };
-  const std::size_t chunk_helpers = kChunkRows * state_.declaration->class_count / kChunkHelperWork;
+  const std::size_t chunk_helpers = state_.declaration->class_count / kChunkHelperClasses;
   ParallelLoop evidence_loop;
   if (chunk_helpers > 0) {
     evidence_loop = [&](std::size_t count, const std::function<void(std::size_t)>& part) {
