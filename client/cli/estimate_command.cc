@@ -19,6 +19,7 @@ struct EstimateOptions {
   std::int32_t window = 0;
   std::int32_t folds = 5;
   double test_share = 0.2;
+  std::int32_t replicates = 0;
   std::optional<std::uint64_t> seed;
 };
 
@@ -32,6 +33,7 @@ absl::StatusOr<ExitCode> Run(const Context& context, const EstimateOptions& opti
   for (const std::string& name : options.estimators) request.add_estimators(EstimatorOf(name));
   request.set_folds(options.folds);
   request.set_test_share(options.test_share);
+  request.set_replicates(options.replicates);
   if (options.seed.has_value()) request.set_seed(*options.seed);
   CALIBD_ASSIGN_OR_RETURN(
       const v1::CalibrationErrorEstimate estimate,
@@ -79,9 +81,15 @@ void AddEstimateCommand(CLI::App& app, Context& context) {
       ->add_option("--test-share", options->test_share,
                    "share of the observations that is kept for the final estimates; default 20%")
       ->transform(ProbabilityRange(0.001, 0.999));
-  command->add_option("--seed", options->seed,
-                      "seed of the order of the observations; default: chosen by the server and "
-                      "shown");
+  command
+      ->add_option("--replicates", options->replicates,
+                   "also simulate a calibrated model this many times: a p-value and the estimates "
+                   "to expect without an error; 99..100000, default none")
+      ->check(CLI::Range(99, 100000));
+  command->add_option(
+      "--seed", options->seed,
+      "seed of the order of the observations and of the replicates; default: chosen "
+      "by the server and shown");
 }
 
 }  // namespace calibd::cli

@@ -80,6 +80,21 @@ std::string DescribeChoice(const v1::CalibrationErrorEstimate& estimate,
   return text;
 }
 
+// The square root of a squared error in percentage points; 0 if it is negative.
+std::string RootText(double squared_error) {
+  return PointsText(std::sqrt(std::max(0.0, squared_error)));
+}
+
+std::string DescribeSimulation(const v1::CalibrationErrorSimulation& simulation) {
+  return absl::StrCat("If the model were calibrated, the same procedure would give ",
+                      RootText(simulation.replicate_mean()), " on average, and at most ",
+                      RootText(simulation.replicate_upper_quantile()), " in 95 % of the cases (",
+                      simulation.replicates(),
+                      " simulations with the same predictions). p = ", PValue(simulation.p_value()),
+                      " (one look): ", simulation.exceedances(),
+                      " of them reach the estimate from the data.\n");
+}
+
 std::string DescribeColumns(const v1::CalibrationErrorEstimate& estimate) {
   const auto has = [&](auto property) {
     return std::any_of(estimate.estimators().begin(), estimate.estimators().end(), property);
@@ -140,11 +155,12 @@ std::string DescribeEstimate(const v1::CalibrationErrorEstimate& estimate) {
                     Conclusion(outcome)});
   }
   return absl::StrCat(
-      DescribeChoice(estimate, *chosen), "\n", FormatTable(rows), "\n", DescribeColumns(estimate),
-      "Computed from observations ", estimate.provenance().first_observation(), " to ",
-      estimate.provenance().last_observation(), ", of which ", estimate.tuning_observations(),
-      " are for tuning and ", estimate.test_observations(), " for the errors; seed ",
-      estimate.seed(), ".\n");
+      DescribeChoice(estimate, *chosen),
+      estimate.has_simulation() ? DescribeSimulation(estimate.simulation()) : "", "\n",
+      FormatTable(rows), "\n", DescribeColumns(estimate), "Computed from observations ",
+      estimate.provenance().first_observation(), " to ", estimate.provenance().last_observation(),
+      ", of which ", estimate.tuning_observations(), " are for tuning and ",
+      estimate.test_observations(), " for the errors; seed ", estimate.seed(), ".\n");
 }
 
 }  // namespace calibd::cli

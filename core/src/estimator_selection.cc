@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "calibd/core/calibration_risk.h"
 #include "calibd/core/status_macros.h"
+#include "replicates.h"
 #include "rng.h"
 
 namespace calibd {
@@ -307,6 +308,9 @@ absl::Status Check(const SelectionOptions& options, std::size_t n, std::size_t t
     return absl::InvalidArgumentError(
         absl::StrCat("test_share is ", options.test_share, ", expected a number in (0, 1)"));
   }
+  if (options.replicates != 0) {
+    CALIBD_RETURN_IF_ERROR(CheckReplicates({.replicates = options.replicates}));
+  }
   if (tuning_rows < 2 * options.folds || tuning_rows >= n) {
     return absl::FailedPreconditionError(absl::StrCat(
         "there are ", n, " observations, of which ", tuning_rows, " are for tuning and ",
@@ -324,6 +328,32 @@ double RankBound(std::size_t n, const SelectionOptions& options) {
   return std::min(static_cast<double>(n), options.lens.is_canonical()
                                               ? static_cast<double>(KernelRidge::kMaxRank)
                                               : kScalarRank);
+}
+
+absl::StatusOr<SelectionResult> SelectOnce(const PredictionBatch& batch,
+                                           const SelectionOptions& options,
+                                           const RunControl& control) {
+  const std::size_t tuning_rows = TuningRows(batch.size(), options.test_share);
+  CALIBD_RETURN_IF_ERROR(Check(options, batch.size(), tuning_rows));
+  CALIBD_ASSIGN_OR_RETURN(const ResidualSample sample, ReduceToResiduals(batch, options.lens));
+  Selection selection(options, control);
+  selection.Split(sample, tuning_rows);
+  CALIBD_RETURN_IF_ERROR(selection.Tune());
+
+  SelectionResult result;
+  result.tuning_rows = tuning_rows;
+  result.test_rows = batch.size() - tuning_rows;
+  for (std::size_t e = 0; e < options.estimators.size(); ++e) {
+    CALIBD_ASSIGN_OR_RETURN(EstimatorResult estimator, selection.Summarize(e));
+    result.any_better_than_zero |= estimator.better_than_zero();
+    result.estimators.push_back(std::move(estimator));
+    if (result.estimators[e].excess < result.estimators[result.chosen].excess) result.chosen = e;
+  }
+  for (std::size_t e = 0; e < result.estimators.size(); ++e) {
+    result.estimators[e].as_good_as_chosen = selection.AreSimilar(e, result.chosen);
+  }
+  CALIBD_RETURN_IF_ERROR(selection.Estimate(result.estimators));
+  return result;
 }
 
 }  // namespace
@@ -348,26 +378,26 @@ std::vector<EstimatorGrid> DefaultEstimators(const Lens& lens) {
 absl::StatusOr<SelectionResult> SelectEstimator(const PredictionBatch& batch,
                                                 const SelectionOptions& options,
                                                 const RunControl& control) {
-  const std::size_t tuning_rows = TuningRows(batch.size(), options.test_share);
-  CALIBD_RETURN_IF_ERROR(Check(options, batch.size(), tuning_rows));
-  CALIBD_ASSIGN_OR_RETURN(const ResidualSample sample, ReduceToResiduals(batch, options.lens));
-  Selection selection(options, control);
-  selection.Split(sample, tuning_rows);
-  CALIBD_RETURN_IF_ERROR(selection.Tune());
-
-  SelectionResult result;
-  result.tuning_rows = tuning_rows;
-  result.test_rows = batch.size() - tuning_rows;
-  for (std::size_t e = 0; e < options.estimators.size(); ++e) {
-    CALIBD_ASSIGN_OR_RETURN(EstimatorResult estimator, selection.Summarize(e));
-    result.any_better_than_zero |= estimator.better_than_zero();
-    result.estimators.push_back(std::move(estimator));
-    if (result.estimators[e].excess < result.estimators[result.chosen].excess) result.chosen = e;
-  }
-  for (std::size_t e = 0; e < result.estimators.size(); ++e) {
-    result.estimators[e].as_good_as_chosen = selection.AreSimilar(e, result.chosen);
-  }
-  CALIBD_RETURN_IF_ERROR(selection.Estimate(result.estimators));
+  const bool simulates = options.replicates != 0;
+  CALIBD_ASSIGN_OR_RETURN(
+      SelectionResult result,
+      SelectOnce(batch, options, simulates ? control.WithoutProgress() : control));
+  if (!simulates) return result;
+  // The replicates are computed in parallel, each of them on one thread.
+  const RunControl alone{
+      .parallel_for = nullptr, .progress = nullptr, .cancelled = control.cancelled};
+  const auto statistic = [&](const LabelledRows& rows) {
+    PredictionBatch relabelled = batch;
+    relabelled.labels = rows.labels();
+    const absl::StatusOr<SelectionResult> selected = SelectOnce(relabelled, options, alone);
+    // Only a cancelled selection fails: all other errors depend on the predictions alone.
+    return selected.ok() ? selected->estimators[selected->chosen].squared_error : 0;
+  };
+  const BootstrapOptions bootstrap{.replicates = options.replicates,
+                                   .seed = options.seed.value_or(0),
+                                   .null = NullHypothesis::kForecast};
+  CALIBD_ASSIGN_OR_RETURN(result.simulation, SimulateTest(batch, statistic, bootstrap, control));
+  CALIBD_RETURN_IF_ERROR(control.CheckCancelled());
   return result;
 }
 
@@ -395,7 +425,8 @@ double SelectionOperations(std::size_t n, std::size_t m, const SelectionOptions&
       operations += folds * rows * values;
     }
   }
-  return operations;
+  // A simulation computes the statistic of the observations once more.
+  return options.replicates == 0 ? operations : (options.replicates + 2) * operations;
 }
 
 double SelectionMemory(std::size_t n, std::size_t m, const SelectionOptions& options,
@@ -404,14 +435,17 @@ double SelectionMemory(std::size_t n, std::size_t m, const SelectionOptions& opt
   const double columns = options.lens.is_canonical() ? static_cast<double>(m) : 2;
   const double rank = RankBound(n, options);
   const auto folds = static_cast<double>(options.folds);
-  const double running = std::min(static_cast<double>(threads), folds);
+  // A simulation runs one selection on each thread; a selection runs its folds in parallel.
+  const double selections = options.replicates == 0 ? 1 : static_cast<double>(threads);
+  const double running =
+      options.replicates == 0 ? std::min(static_cast<double>(threads), folds) : 1;
   double values = 0;
   for (const EstimatorGrid& estimator : options.estimators) {
     values += static_cast<double>(estimator.values.size());
   }
   // The rows of the folds; the risks of each row; the factor and the eigenfunctions of the running
   // tasks with temporary copies; the density kernels of a tile; the fits.
-  return sizeof(double) *
+  return sizeof(double) * selections *
          (2 * folds * rows * columns + rows * values +
           running * rows * (4 * rank + 40 + values * (1 + columns)) + folds * 6 * rank * rank);
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/convert/evaluation.h"
 #include "calibd/convert/kernel.h"
 #include "server/errors.h"
 
@@ -64,6 +65,13 @@ absl::StatusOr<SelectionOptions> SelectionOf(const v1::EstimateCalibrationErrorR
     return InvalidFieldError("test_share",
                              absl::StrCat("is ", options.test_share, ", expected in (0, 1)"));
   }
+  options.replicates = request.replicates();
+  if (options.replicates != 0 &&
+      (options.replicates < kMinReplicates || options.replicates > kMaxReplicates)) {
+    return InvalidFieldError(
+        "replicates", absl::StrCat("is ", options.replicates, ", expected 0 or ", kMinReplicates,
+                                   "..", kMaxReplicates));
+  }
   options.seed = request.has_seed() ? request.seed() : seed;
   return options;
 }
@@ -107,6 +115,17 @@ void Describe(const SelectionOptions& options, const SelectionResult& selected,
   proto.set_test_observations(static_cast<std::int64_t>(selected.test_rows));
   proto.set_folds(static_cast<std::int32_t>(options.folds));
   proto.set_seed(*options.seed);
+  if (!selected.simulation.has_value()) return;
+  const ResamplingResult& simulation = *selected.simulation;
+  v1::CalibrationErrorSimulation& out = *proto.mutable_simulation();
+  out.set_p_value(simulation.p_value);
+  out.set_replicates(simulation.replicates);
+  out.set_exceedances(simulation.exceedances);
+  out.set_replicate_mean(simulation.replicate_mean);
+  out.set_replicate_standard_deviation(simulation.replicate_standard_deviation);
+  out.set_replicate_upper_quantile(simulation.replicate_upper_quantile);
+  out.set_null(convert::ToProto(simulation.null));
+  out.set_null_description(std::string(Describe(simulation.null)));
 }
 
 }  // namespace calibd::server

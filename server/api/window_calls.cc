@@ -209,7 +209,7 @@ absl::Status Api::EstimateCalibrationError(const v1::EstimateCalibrationErrorReq
   job.model = model;
   job.observations = static_cast<std::size_t>(request.window());
   job.needs_bandwidth = false;
-  job.remedy = "a smaller window or fewer estimators";
+  job.remedy = "a smaller window, fewer estimators or fewer replicates";
   job.cost = [options, class_count, max_operations](std::size_t n, std::size_t threads) {
     SelectionOptions within = options;
     LeaveOutDensity(n, class_count, max_operations, within);

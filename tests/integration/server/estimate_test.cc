@@ -72,6 +72,32 @@ TEST_F(EstimateTest, EqualsTheCore) {
   EXPECT_EQ(estimate.provenance().first_observation(), 101);
   EXPECT_EQ(estimate.provenance().lens(), "top_label");
   EXPECT_EQ(estimate.left_out_size(), 0);
+  EXPECT_FALSE(estimate.has_simulation());
+}
+
+TEST_F(EstimateTest, SimulatesTheNoiseFloor) {
+  Start({}, 200);
+  request_.add_estimators(v1::CALIBRATION_ERROR_ESTIMATOR_BINS);
+  request_.set_replicates(99);
+  v1::CalibrationErrorEstimate estimate;
+  const grpc::Status status = client_->EstimateCalibrationError(request_, &estimate);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  SelectionOptions options;
+  std::erase_if(options.estimators,
+                [](const EstimatorGrid& grid) { return grid.kind != EstimatorKind::kBins; });
+  options.seed = 17;
+  options.replicates = 99;
+  const SelectionResult expected = *SelectEstimator(set_.view(), options);
+  const v1::CalibrationErrorSimulation& simulation = estimate.simulation();
+  EXPECT_EQ(simulation.p_value(), expected.simulation->p_value);
+  EXPECT_EQ(simulation.replicates(), 99);
+  EXPECT_EQ(simulation.exceedances(), expected.simulation->exceedances);
+  EXPECT_DOUBLE_EQ(simulation.replicate_mean(), expected.simulation->replicate_mean);
+  EXPECT_DOUBLE_EQ(simulation.replicate_standard_deviation(),
+                   expected.simulation->replicate_standard_deviation);
+  EXPECT_DOUBLE_EQ(simulation.replicate_upper_quantile(),
+                   expected.simulation->replicate_upper_quantile);
+  EXPECT_EQ(simulation.null(), v1::NULL_HYPOTHESIS_FORECAST);
 }
 
 TEST_F(EstimateTest, LeavesOutTheDensityAboveTheLimit) {
@@ -86,6 +112,11 @@ TEST_F(EstimateTest, LeavesOutTheDensityAboveTheLimit) {
   EXPECT_EQ(estimate.left_out(0).estimator(), v1::CALIBRATION_ERROR_ESTIMATOR_KERNEL_DENSITY);
   EXPECT_THAT(estimate.left_out(0).reason(), HasSubstr("the limit is 1e+08"));
 
+  // The replicates count as well: the others need some 4e6 operations.
+  request_.set_replicates(99);
+  EXPECT_EQ(client_->EstimateCalibrationError(request_, &estimate).error_code(),
+            grpc::RESOURCE_EXHAUSTED);
+  request_.set_replicates(0);
   request_.add_estimators(v1::CALIBRATION_ERROR_ESTIMATOR_KERNEL_DENSITY);
   EXPECT_EQ(client_->EstimateCalibrationError(request_, &estimate).error_code(),
             grpc::RESOURCE_EXHAUSTED);
@@ -113,6 +144,9 @@ TEST_F(EstimateTest, RefusesInvalidRequests) {
   request = request_;
   request.set_test_share(1);
   EXPECT_THAT(refusal(request), HasSubstr("test_share is 1"));
+  request = request_;
+  request.set_replicates(98);
+  EXPECT_THAT(refusal(request), HasSubstr("replicates is 98, expected 0 or 99..100000"));
 
   v1::CalibrationErrorEstimate estimate;
   request_.set_window(12);
@@ -122,18 +156,25 @@ TEST_F(EstimateTest, RefusesInvalidRequests) {
 }
 
 TEST_F(EstimateTest, StopsWhenTheCallIsCancelled) {
-  // Some 10 s on one thread.
+  // Both would take at least 10 s on one thread: the one the densities, the other one the
+  // replicates.
   Start({"--compute-threads", "1"}, 8000);
-  CallContext context;
-  const auto reader = client_->calibration->EstimateCalibrationError(&context, request_);
-  v1::EstimateCalibrationErrorResponse response;
-  ASSERT_TRUE(reader->Read(&response));
-  context.TryCancel();
-  EXPECT_EQ(reader->Finish().error_code(), grpc::CANCELLED);
-  // The only thread is free for the next call.
-  request_.set_window(100);
-  v1::CalibrationErrorEstimate estimate;
-  EXPECT_TRUE(client_->EstimateCalibrationError(request_, &estimate).ok());
+  for (const std::int32_t replicates : {0, 100000}) {
+    request_.set_window(replicates == 0 ? 0 : 500);
+    request_.set_replicates(replicates);
+    CallContext context;
+    const auto reader = client_->calibration->EstimateCalibrationError(&context, request_);
+    v1::EstimateCalibrationErrorResponse response;
+    ASSERT_TRUE(reader->Read(&response));
+    context.TryCancel();
+    EXPECT_EQ(reader->Finish().error_code(), grpc::CANCELLED);
+    // The only thread is free for the next call.
+    v1::EstimateCalibrationErrorRequest next = request_;
+    next.set_window(100);
+    next.set_replicates(0);
+    v1::CalibrationErrorEstimate estimate;
+    EXPECT_TRUE(client_->EstimateCalibrationError(next, &estimate).ok());
+  }
 }
 
 }  // namespace

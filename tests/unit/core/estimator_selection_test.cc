@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <map>
@@ -9,6 +10,7 @@
 
 #include "calibd/core/calibration_function.h"
 #include "calibd/core/calibration_risk.h"
+#include "calibd/core/generator.h"
 #include "support/test_data.h"
 
 namespace calibd {
@@ -208,6 +210,62 @@ TEST(EstimatorSelectionTest, SaysHowManyRowsAreNeeded) {
   EXPECT_NE(status.message().find("there are 12 observations, of which 9 are for tuning"),
             std::string::npos)
       << status;
+}
+
+TEST(EstimatorSelectionTest, SimulatesTheWholeSelection) {
+  auto generator = Generator::Create(GeneratorSpec::M2(3), 5);
+  PredictionSet set;
+  generator->Draw(200, set);
+  SelectionOptions options;
+  options.estimators = {{EstimatorKind::kBins, {5, 15}},
+                        {EstimatorKind::kFunctionRidge, {1e-5, 1e-3}}};
+  options.seed = 7;
+  options.replicates = 99;
+  const absl::StatusOr<SelectionResult> selected = SelectEstimator(set.view(), options);
+  ASSERT_TRUE(selected.ok()) << selected.status();
+  ASSERT_TRUE(selected->simulation.has_value());
+  const ResamplingResult& simulation = *selected->simulation;
+  EXPECT_EQ(simulation.p_value, (1.0 + simulation.exceedances) / 100);
+  EXPECT_EQ(simulation.seed, 7U);
+  EXPECT_EQ(simulation.null, NullHypothesis::kForecast);
+  // The labels of M2 ignore the predictions.
+  const double estimate = selected->estimators[selected->chosen].squared_error;
+  EXPECT_LE(simulation.p_value, 0.05);
+  EXPECT_LT(simulation.replicate_upper_quantile, estimate);
+
+  // Neither the threads nor the order of the replicates change the result.
+  std::vector<double> progress;
+  RunControl backwards;
+  backwards.parallel_for = [](std::size_t count, const std::function<void(std::size_t)>& body) {
+    while (count > 0) body(--count);
+  };
+  backwards.progress = [&](double fraction) { progress.push_back(fraction); };
+  const SelectionResult again = *SelectEstimator(set.view(), options, backwards);
+  EXPECT_EQ(again.simulation->replicate_mean, simulation.replicate_mean);
+  EXPECT_EQ(again.estimators[again.chosen].squared_error, estimate);
+  EXPECT_TRUE(std::is_sorted(progress.begin(), progress.end()));
+  EXPECT_EQ(progress.back(), 1);
+
+  // The other results are those without a simulation.
+  options.replicates = 0;
+  const SelectionResult plain = *SelectEstimator(set.view(), options);
+  EXPECT_FALSE(plain.simulation.has_value());
+  EXPECT_EQ(plain.estimators[plain.chosen].squared_error, estimate);
+  options.replicates = 98;
+  EXPECT_EQ(SelectEstimator(set.view(), options).status().message(),
+            "replicates is 98, expected 99..100000");
+}
+
+TEST(EstimatorSelectionTest, CancelsASimulation) {
+  const PredictionSet set = Degenerate(100, 3, false, false);
+  SelectionOptions options;
+  options.replicates = 200;
+  // At a third of the replicates.
+  bool cancelled = false;
+  RunControl control;
+  control.progress = [&](double fraction) { cancelled = fraction > 0.33; };
+  control.cancelled = [&] { return cancelled; };
+  EXPECT_TRUE(absl::IsCancelled(SelectEstimator(set.view(), options, control).status()));
 }
 
 TEST(EstimatorSelectionTest, Cancels) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "calibd/core/bootstrap.h"
 #include "calibd/core/calibration_function.h"
 #include "calibd/core/lens.h"
 #include "calibd/core/prediction_batch.h"
@@ -46,8 +47,11 @@ struct SelectionOptions {
   std::size_t folds = 5;
   // Share of the rows that only the final estimates use, in (0, 1).
   double test_share = 0.2;
-  // Of the permutation of the rows. Unset: they keep their order.
+  // Of the permutation of the rows and of the replicates. Unset: the rows keep their order, and the
+  // replicates have the seed 0.
   std::optional<std::uint64_t> seed;
+  // Of SelectionResult::simulation, in [kMinReplicates, kMaxReplicates]; 0: no simulation.
+  std::int32_t replicates = 0;
 };
 
 struct EstimatorResult {
@@ -92,11 +96,16 @@ struct SelectionResult {
   bool any_better_than_zero = false;
   std::size_t tuning_rows = 0;
   std::size_t test_rows = 0;
+  // The exact test by labels that are drawn from the predictions (NullHypothesis::kForecast), and
+  // the noise floor. The statistic is the squared_error of the chosen estimator. Each replicate
+  // tunes and chooses anew: a choice that fits the observed labels and is then kept makes the test
+  // reject too often.
+  std::optional<ResamplingResult> simulation;
 };
 
 // Errors: FailedPrecondition if there are fewer than 2 tuning rows for each fold, or no test row;
-// InvalidArgument, beginning with the option, if an option is invalid; Cancelled. Cost: see
-// SelectionOperations; no n x n matrix.
+// InvalidArgument, beginning with the option, if an option is invalid; Cancelled, which
+// control.cancelled must report from then on. Cost: see SelectionOperations; no n x n matrix.
 [[nodiscard]] absl::StatusOr<SelectionResult> SelectEstimator(const PredictionBatch& batch,
                                                               const SelectionOptions& options,
                                                               const RunControl& control = {});
