@@ -18,10 +18,11 @@ CalibrationRisk ComputeCalibrationRisk(const ResidualSample& rows, const Functio
   const double risk_of_zero = (all - norms.square().sum()) / (n * (n - 1));
 
   // Sums over all j, then without j = i.
-  const Eigen::MatrixXd gram = left.transpose() * left;
+  const RowMatrix transposed = left.transpose();
+  const RowMatrix gram = ProductOf(transposed, left);
   const Eigen::MatrixXd cross = residuals.transpose() * left;
   const Eigen::ArrayXd diagonal = left.cwiseProduct(right).rowwise().sum();
-  Eigen::ArrayXd sums = (right * gram).cwiseProduct(right).rowwise().sum();
+  Eigen::ArrayXd sums = ProductOf(right, gram).cwiseProduct(right).rowwise().sum();
   sums -= 2 * (residuals * cross).cwiseProduct(right).rowwise().sum().array();
   sums -= diagonal.square() - 2 * norms * diagonal;
   sums /= n - 1;

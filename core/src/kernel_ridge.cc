@@ -21,6 +21,8 @@ constexpr std::size_t kBlock = 48;
 // A candidate becomes a pivot while its residual is at least this share of the block's largest
 // one, which keeps the rank near that of a greedy choice.
 constexpr double kShareOfLargest = 0.25;
+// Rows of the Gram matrix that are computed together.
+constexpr Eigen::Index kGramRows = 192;
 // Smaller eigenvalues, relative to the largest one, are rounding.
 constexpr double kLeastEigenvalueShare = 1e-15;
 // Relative to the square of the largest eigenvalue: the smallest constant of EvaluateProduct whose
@@ -28,8 +30,8 @@ constexpr double kLeastEigenvalueShare = 1e-15;
 constexpr double kLeastProductConstant = 1e-13;
 
 // exp(-|x - z|^2 / 2) for each row x of a and z of b.
-Eigen::MatrixXd KernelMatrix(const RowMatrix& a, const RowMatrix& b) {
-  Eigen::MatrixXd kernel = a * b.transpose();
+RowMatrix KernelMatrix(const RowMatrix& a, const RowMatrix& b) {
+  RowMatrix kernel = a * b.transpose();
   kernel.colwise() -= 0.5 * a.rowwise().squaredNorm();
   kernel.rowwise() -= 0.5 * b.rowwise().squaredNorm().transpose();
   return kernel.array().min(0).exp();
@@ -38,13 +40,13 @@ Eigen::MatrixXd KernelMatrix(const RowMatrix& a, const RowMatrix& b) {
 using Indices = std::vector<Eigen::Index>;
 
 struct PivotedFactor {
-  Eigen::MatrixXd columns;  // n x rank: L.
+  RowMatrix columns;  // rank x n: the transpose of L.
   Indices pivots;
 };
 
 // Chooses pivots among the candidates and replaces the candidates by them. block: their residual
 // matrix. Returns the Cholesky factor of the chosen pivots.
-Eigen::MatrixXd ChoosePivots(const Eigen::MatrixXd& block, Indices& candidates) {
+RowMatrix ChoosePivots(const RowMatrix& block, Indices& candidates) {
   Indices chosen;
   Eigen::MatrixXd factor = Eigen::MatrixXd::Zero(block.rows(), block.rows());
   Eigen::VectorXd residuals = block.diagonal();
@@ -62,7 +64,7 @@ Eigen::MatrixXd ChoosePivots(const Eigen::MatrixXd& block, Indices& candidates) 
     for (const Eigen::Index index : chosen) residuals(index) = -1;
   }
   const auto count = static_cast<Eigen::Index>(chosen.size());
-  Eigen::MatrixXd result = factor(chosen, Eigen::seqN(0, count));
+  RowMatrix result = factor(chosen, Eigen::seqN(0, count));
   for (Eigen::Index& index : chosen) index = candidates[static_cast<std::size_t>(index)];
   candidates = std::move(chosen);
   return result.triangularView<Eigen::Lower>();
@@ -72,7 +74,7 @@ absl::StatusOr<PivotedFactor> Factorize(const RowMatrix& points, const RunContro
   const Eigen::Index n = points.rows();
   const auto most = std::min<Eigen::Index>(n, KernelRidge::kMaxRank);
   PivotedFactor factor;
-  factor.columns.resize(n, most);
+  factor.columns.resize(most, n);
   Eigen::VectorXd residuals = Eigen::VectorXd::Ones(n);
   Indices order(static_cast<std::size_t>(n));
   Eigen::Index rank = 0;
@@ -85,28 +87,40 @@ absl::StatusOr<PivotedFactor> Factorize(const RowMatrix& points, const RunContro
                         return residuals(a) != residuals(b) ? residuals(a) > residuals(b) : a < b;
                       });
     Indices pivots(order.begin(), order.begin() + size);
-    const Eigen::MatrixXd rows = factor.columns(pivots, Eigen::seqN(0, rank));
+    const Eigen::MatrixXd rows = factor.columns(Eigen::seqN(0, rank), pivots).transpose();
     const RowMatrix candidates = points(pivots, Eigen::all);
-    const Eigen::MatrixXd chosen =
+    const RowMatrix chosen =
         ChoosePivots(KernelMatrix(candidates, candidates) - rows * rows.transpose(), pivots);
     const auto count = static_cast<Eigen::Index>(pivots.size());
-    auto block = factor.columns.middleCols(rank, count);
-    block = KernelMatrix(points, points(pivots, Eigen::all));
-    block.noalias() -=
-        factor.columns.leftCols(rank) * factor.columns(pivots, Eigen::seqN(0, rank)).transpose();
-    chosen.transpose().triangularView<Eigen::Upper>().solveInPlace<Eigen::OnTheRight>(block);
-    residuals -= block.rowwise().squaredNorm();
+    auto block = factor.columns.middleRows(rank, count);
+    block = KernelMatrix(points(pivots, Eigen::all), points);
+    const RowMatrix earlier = factor.columns(Eigen::seqN(0, rank), pivots).transpose();
+    MultiplyRows(-1, earlier, factor.columns.topRows(rank), 1, block);
+    chosen.triangularView<Eigen::Lower>().solveInPlace(block);
+    residuals -= block.colwise().squaredNorm().transpose();
     for (Eigen::Index j = 0; j < count; ++j) {
       const Eigen::Index pivot = pivots[static_cast<std::size_t>(j)];
       residuals(pivot) = 0;
       // Zero but for rounding.
-      block.row(pivot).tail(count - j - 1).setZero();
+      block.col(pivot).tail(count - j - 1).setZero();
     }
     factor.pivots.insert(factor.pivots.end(), pivots.begin(), pivots.end());
     rank += count;
   }
-  factor.columns.conservativeResize(Eigen::NoChange, rank);
+  factor.columns.conservativeResize(rank, Eigen::NoChange);
   return factor;
+}
+
+// The lower triangle of rows rows'; above it, only some entries are computed.
+absl::StatusOr<Eigen::MatrixXd> LowerGram(const RowMatrix& rows, const RunControl& control) {
+  RowMatrix gram = RowMatrix::Zero(rows.rows(), rows.rows());
+  for (Eigen::Index first = 0; first < rows.rows(); first += kGramRows) {
+    CALIBD_RETURN_IF_ERROR(control.CheckCancelled());
+    const Eigen::Index count = std::min(kGramRows, rows.rows() - first);
+    MultiplyRows(1, rows.middleRows(first, count), rows.topRows(first + count).transpose(), 0,
+                 gram.block(first, 0, count, first + count));
+  }
+  return gram;
 }
 
 }  // namespace
@@ -114,11 +128,11 @@ absl::StatusOr<PivotedFactor> Factorize(const RowMatrix& points, const RunContro
 absl::StatusOr<KernelRidge> KernelRidge::Fit(const ResidualSample& fit, const RunControl& control) {
   const RowMatrix points = ViewRows(fit.predictions, fit.columns);
   CALIBD_ASSIGN_OR_RETURN(const PivotedFactor factor, Factorize(points, control));
-  const Eigen::MatrixXd& columns = factor.columns;
-  Eigen::MatrixXd gram = Eigen::MatrixXd::Zero(columns.cols(), columns.cols());
-  gram.selfadjointView<Eigen::Lower>().rankUpdate(columns.transpose());
+  const RowMatrix& columns = factor.columns;
+  CALIBD_ASSIGN_OR_RETURN(const Eigen::MatrixXd gram, LowerGram(columns, control));
   CALIBD_RETURN_IF_ERROR(control.CheckCancelled());
-  // Ascending; reads the lower triangle.
+  // Ascending; reads the lower triangle. This is the only step that cannot be cancelled, because
+  // the solver has no place to ask: about 0.4 s at the largest rank.
   const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver(gram);
   const Eigen::VectorXd& all = solver.eigenvalues();
   const auto least = kLeastEigenvalueShare * all(all.size() - 1);
@@ -132,10 +146,10 @@ absl::StatusOr<KernelRidge> KernelRidge::Fit(const ResidualSample& fit, const Ru
   result.product_scale_ = std::pow(n, 1.5);
   result.function_scale_ = std::pow(n, 0.75);
   result.pivots_ = ToVector(points(factor.pivots, Eigen::all));
-  result.pivot_factor_ = ToVector(columns(factor.pivots, Eigen::all));
+  result.pivot_factor_ = ToVector(columns(Eigen::all, factor.pivots).transpose());
   result.map_ = ToVector(vectors * eigenvalues.sqrt().matrix().asDiagonal());
   result.eigenvalues_.assign(eigenvalues.begin(), eigenvalues.end());
-  const Eigen::MatrixXd projected = columns.transpose() * ViewRows(fit.residuals, fit.columns);
+  const Eigen::MatrixXd projected = columns * ViewRows(fit.residuals, fit.columns);
   result.coefficients_ =
       ToVector(eigenvalues.rsqrt().matrix().asDiagonal() * (vectors.transpose() * projected));
   return result;
@@ -149,9 +163,9 @@ bool KernelRidge::IsStable(double regularization) const noexcept {
 std::vector<double> KernelRidge::Eigenfunctions(const ResidualSample& rows) const {
   const MatrixView pivots = ViewRows(pivots_, columns_);
   const MatrixView factor = ViewRows(pivot_factor_, static_cast<std::size_t>(pivots.rows()));
-  Eigen::MatrixXd kernel = KernelMatrix(ViewRows(rows.predictions, columns_), pivots);
+  RowMatrix kernel = KernelMatrix(ViewRows(rows.predictions, columns_), pivots);
   factor.transpose().triangularView<Eigen::Upper>().solveInPlace<Eigen::OnTheRight>(kernel);
-  return ToVector(kernel * ViewRows(map_, rank()));
+  return ToVector(ProductOf(kernel, ViewRows(map_, rank())));
 }
 
 FunctionValues KernelRidge::EvaluateProduct(std::span<const double> eigenfunctions,
@@ -164,7 +178,7 @@ FunctionValues KernelRidge::EvaluateProduct(std::span<const double> eigenfunctio
                                   ((eigenvalues * eigenvalues.transpose()).array() + constant);
   return {.width = rank(),
           .left = {eigenfunctions.begin(), eigenfunctions.end()},
-          .right = ToVector(ViewRows(eigenfunctions, rank()) * weights)};
+          .right = ToVector(ProductOf(ViewRows(eigenfunctions, rank()), weights))};
 }
 
 FunctionValues KernelRidge::EvaluateFunction(std::span<const double> eigenfunctions,

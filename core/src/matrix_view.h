@@ -2,9 +2,12 @@
 #define CALIBD_CORE_SRC_MATRIX_VIEW_H_
 
 #include <Eigen/Core>
+#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <vector>
+
+#include "matrix_product.h"
 
 namespace calibd {
 
@@ -19,6 +22,39 @@ inline MatrixView ViewRows(std::span<const double> values, std::size_t columns) 
 
 inline std::vector<double> ToVector(const RowMatrix& matrix) {
   return {matrix.data(), matrix.data() + matrix.size()};
+}
+
+// c <- weight a b + keep c, with the widest vectors of this CPU: Eigen itself is compiled for the
+// baseline. a: row-major. c must not overlap a or b.
+template <typename A, typename B>
+void MultiplyRows(double weight, const A& a, const B& b, double keep, Eigen::Ref<RowMatrix> c) {
+  static_assert(A::IsRowMajor);
+  // Rows whose packed entries fit into the second-level cache.
+  constexpr Eigen::Index kRowsAtOnce = 240;
+  std::vector<double> scratch;
+  MatrixProduct<double> product;
+  product.columns = static_cast<std::size_t>(c.cols());
+  product.depth = static_cast<std::size_t>(a.cols());
+  product.a_stride = static_cast<std::size_t>(a.outerStride());
+  product.b = b.data();
+  product.b_row_stride = static_cast<std::size_t>(b.rowStride());
+  product.b_column_stride = static_cast<std::size_t>(b.colStride());
+  product.c_stride = static_cast<std::size_t>(c.outerStride());
+  product.weight = weight;
+  product.keep = keep;
+  for (Eigen::Index first = 0; first < c.rows(); first += kRowsAtOnce) {
+    product.rows = static_cast<std::size_t>(std::min(kRowsAtOnce, c.rows() - first));
+    product.a = a.data() + first * a.outerStride();
+    product.c = c.data() + first * c.outerStride();
+    Multiply(product, scratch);
+  }
+}
+
+template <typename A, typename B>
+RowMatrix ProductOf(const A& a, const B& b) {
+  RowMatrix c(a.rows(), b.cols());
+  MultiplyRows(1, a, b, 0, c);
+  return c;
 }
 
 }  // namespace calibd
