@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "calibd/core/calibration_risk.h"
 #include "calibd/core/status_macros.h"
+#include "moments.h"
 #include "replicates.h"
 #include "rng.h"
 
@@ -47,20 +48,6 @@ ResidualSample Select(const ResidualSample& sample, std::span<const std::uint32_
                               sample.residuals.begin() + last);
   }
   return selected;
-}
-
-struct Mean {
-  double mean = 0;
-  // sd / sqrt(n), divisor n - 1.
-  double standard_error = 0;
-};
-
-Mean MeanOf(std::span<const double> values) {
-  const auto n = static_cast<double>(values.size());
-  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / n;
-  double squares = 0;
-  for (const double value : values) squares += (value - mean) * (value - mean);
-  return {mean, std::sqrt(squares / (n - 1) / n)};
 }
 
 // The rows of a fold, and what was computed from it.
@@ -158,9 +145,9 @@ class Selection {
       squares += risk.standard_error * risk.standard_error;
     }
     result.excess_standard_error = std::sqrt(squares) / static_cast<double>(folds_.size());
-    const Mean root = MeanOf(roots);
+    const RunningMoments root = MomentsOf(roots);
     result.root_risk = root.mean;
-    result.root_risk_standard_error = root.standard_error;
+    result.root_risk_standard_error = StandardError(root);
     return result;
   }
 
@@ -172,7 +159,7 @@ class Selection {
       std::vector<double> rows = fold.risks[a][best_[a]]->row_excess;
       const std::vector<double>& others = fold.risks[b][best_[b]]->row_excess;
       for (std::size_t i = 0; i < rows.size(); ++i) rows[i] -= others[i];
-      difference += MeanOf(rows).mean;
+      difference += MomentsOf(rows).mean;
       const double error = PairStandardError(rows);
       squares += error * error;
     }
@@ -194,11 +181,11 @@ class Selection {
           return absl::OkStatus();
         }));
     for (EstimatorResult& result : results) {
-      result.squared_error = MeanOf(result.fold_squared_errors).mean;
+      result.squared_error = MomentsOf(result.fold_squared_errors).mean;
       result.error = std::sqrt(std::max(0.0, result.squared_error));
       std::vector<double> roots = result.fold_squared_errors;
       for (double& root : roots) root = std::sqrt(std::max(0.0, root));
-      result.error_standard_error = MeanOf(roots).standard_error;
+      result.error_standard_error = StandardError(MomentsOf(roots));
     }
     return absl::OkStatus();
   }

@@ -13,6 +13,7 @@
 #include "calibd/core/status_macros.h"
 #include "calibd/core/validation.h"
 #include "isotonic.h"
+#include "moments.h"
 
 namespace calibd {
 namespace {
@@ -64,11 +65,7 @@ std::vector<double> LogLosses(const PredictionBatch& batch, const RecalibrationM
   return losses;
 }
 
-double Mean(std::span<const double> values) {
-  double sum = 0;
-  for (const double value : values) sum += value;
-  return sum / static_cast<double>(values.size());
-}
+double Mean(std::span<const double> values) { return MomentsOf(values).mean; }
 
 // The logarithms of the smoothed rows, with their labels.
 PredictionSet LogRows(const PredictionBatch& batch) {
@@ -292,13 +289,9 @@ void MeasureBenefit(const PredictionBatch& newer, RecalibrationAdvice& advice) {
   advice.log_loss_before = Mean(before);
   advice.log_loss_after = Mean(gains);
   for (std::size_t i = 0; i < gains.size(); ++i) gains[i] = before[i] - gains[i];
-  advice.improvement = Mean(gains);
-  double squares = 0;
-  for (const double gain : gains) {
-    squares += (gain - advice.improvement) * (gain - advice.improvement);
-  }
-  const auto n = static_cast<double>(gains.size());
-  const double radius = kTwoSidedQuantile * std::sqrt(squares / (n - 1) / n);
+  const RunningMoments improvement = MomentsOf(gains);
+  advice.improvement = improvement.mean;
+  const double radius = kTwoSidedQuantile * StandardError(improvement);
   advice.improvement_lower = advice.improvement - radius;
   advice.improvement_upper = advice.improvement + radius;
   advice.error_before = ErrorsOf(newer);
