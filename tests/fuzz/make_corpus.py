@@ -259,6 +259,13 @@ def make_call(inputs):
               "lenses { class_wise {} } lenses { top_k { k: 2 } } cme_test_locations: 3 "
               "binned_errors { top_label { bins: 15 } } reliability_classes: 1 }",
               declaration=name)
+    # As many as a recalibration needs.
+    many = f"probabilities {{ {' '.join([rows] * 50)} }} labels: {[0, 1] * 50}"
+    calls("estimate", f'observe {{ model: "{model}" observations {{ {many} }} }}',
+          f'estimate_calibration_error {{ model: "{model}" window: 20 folds: 2 seed: 1 }}',
+          f'estimate_calibration_error {{ model: "{model}" window: 20 lens {{ top_label {{}} }} '
+          "estimators: CALIBRATION_ERROR_ESTIMATOR_BINS replicates: 99 seed: 1 }",
+          f'recalibrate {{ model: "{model}" }}')
     calls("groups", observe.replace("labels:", 'group_values: ["eu", "us"] labels:'), answer,
           "list_verdicts { false_discovery_rate: 0.1 }", "scrape {}")
     calls("late_labels",
