@@ -177,5 +177,21 @@ TEST_F(EstimateTest, StopsWhenTheCallIsCancelled) {
   }
 }
 
+TEST_F(EstimateTest, ACancelledRecalibrationStops) {
+  Start({"--compute-threads", "1"}, 8000);
+  v1::RecalibrateRequest request;
+  request.set_model("models/m");
+  CallContext context;
+  const auto reader = client_->calibration->Recalibrate(&context, request);
+  v1::RecalibrateResponse response;
+  ASSERT_TRUE(reader->Read(&response));
+  context.TryCancel();
+  EXPECT_EQ(reader->Finish().error_code(), grpc::CANCELLED);
+  // The only thread is free for the next call.
+  request.set_window(100);
+  v1::Recalibration result;
+  EXPECT_TRUE(client_->Recalibrate(request, &result).ok());
+}
+
 }  // namespace
 }  // namespace calibd::testing
