@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -11,17 +13,21 @@
 #include "calibd/core/binary_predictions.h"
 #include "calibd/core/confidence_sequence.h"
 #include "calibd/core/error_interval.h"
-#include "calibd/core/running_reliability.h"
-#include "calibd/core/running_skce.h"
 #include "calibd/core/status_macros.h"
 
 namespace calibd {
 namespace {
 
 constexpr double kBrierBound = 2;
+const double kLogLossBound = -std::log(kComparedLogLossFloor);
 // The shares of the levels as in kSingleErrorLevels, for one of two intervals.
 constexpr ErrorLevels kBinnedErrorLevels{.bins = 0.375 * kComparisonLevel,
                                          .gap = 0.125 * kComparisonLevel};
+
+struct RowScores {
+  double log_loss;
+  double brier;
+};
 
 // The scores of each row, in order.
 struct ScoredRows {
@@ -35,23 +41,30 @@ struct Interval {
   double upper;
 };
 
+// Adds the top label of a prediction to the sums.
+RowScores ScoreRow(std::span<const double> g, std::int32_t label, ReliabilitySums& top_label) {
+  const auto y = static_cast<std::size_t>(label);
+  double brier = 0;
+  for (std::size_t k = 0; k < g.size(); ++k) {
+    const double residual = g[k] - (k == y ? 1 : 0);
+    brier += residual * residual;
+  }
+  const std::size_t predicted = PredictedClass(g);
+  // The sum of a row may exceed 1 by the tolerance, and so may a probability.
+  top_label.Add(std::min(1.0, g[predicted]), predicted == y);
+  // Rounding may exceed the bound that the intervals rely on.
+  return {.log_loss = -std::log(std::clamp(g[y], kComparedLogLossFloor, 1.0)),
+          .brier = std::min(kBrierBound, brier)};
+}
+
 ScoredRows ScoreRows(const PredictionBatch& batch) {
   ScoredRows rows;
   rows.log_loss.reserve(batch.size());
   rows.brier.reserve(batch.size());
   for (std::size_t i = 0; i < batch.size(); ++i) {
-    const std::span<const double> g = batch.row(i);
-    const auto label = static_cast<std::size_t>(batch.labels[i]);
-    double brier = 0;
-    for (std::size_t k = 0; k < g.size(); ++k) {
-      const double residual = g[k] - (k == label ? 1 : 0);
-      brier += residual * residual;
-    }
-    // Rounding may exceed the bounds that the intervals rely on.
-    rows.brier.push_back(std::min(kBrierBound, brier));
-    rows.log_loss.push_back(-std::log(std::clamp(g[label], kComparedLogLossFloor, 1.0)));
-    const std::size_t predicted = PredictedClass(g);
-    rows.top_label.Add(g[predicted], predicted == label);
+    const RowScores scores = ScoreRow(batch.row(i), batch.labels[i], rows.top_label);
+    rows.log_loss.push_back(scores.log_loss);
+    rows.brier.push_back(scores.brier);
   }
   return rows;
 }
@@ -77,15 +90,18 @@ Interval MeanInterval(const std::vector<double>& scores, double bound, double al
           std::min(bound, predicted + *UpperConfidenceSequence(deviations, bound, alpha / 2))};
 }
 
-ScoreDifference PairedDifference(const std::vector<double>& model,
-                                 const std::vector<double>& baseline, double bound) {
-  RunningMoments differences;
-  for (std::size_t i = 0; i < model.size(); ++i) differences.Add(model[i] - baseline[i]);
-  return {.model = Mean(model),
-          .baseline = Mean(baseline),
-          .difference = differences.mean,
-          .lower = *LowerConfidenceSequence(differences, bound, kComparisonLevel / 2),
-          .upper = *UpperConfidenceSequence(differences, bound, kComparisonLevel / 2)};
+void AddScores(double model, double baseline, RunningComparison::Score& score) {
+  score.model.Add(model);
+  score.baseline.Add(baseline);
+  score.difference.Add(model - baseline);
+}
+
+ScoreDifference PairedDifference(const RunningComparison::Score& score, double bound) {
+  return {.model = score.model.mean,
+          .baseline = score.baseline.mean,
+          .difference = score.difference.mean,
+          .lower = *LowerConfidenceSequence(score.difference, bound, kComparisonLevel / 2),
+          .upper = *UpperConfidenceSequence(score.difference, bound, kComparisonLevel / 2)};
 }
 
 ScoreDifference UnpairedDifference(const std::vector<double>& model,
@@ -112,17 +128,6 @@ ScoreDifference BinnedErrorDifference(const ReliabilitySums& model,
           .upper = of_model.upper - of_baseline.lower};
 }
 
-template <typename Difference>
-Comparison Compare(const PredictionBatch& model, const PredictionBatch& baseline,
-                   const Difference& difference) {
-  const ScoredRows of_model = ScoreRows(model);
-  const ScoredRows of_baseline = ScoreRows(baseline);
-  return {.log_loss =
-              difference(of_model.log_loss, of_baseline.log_loss, -std::log(kComparedLogLossFloor)),
-          .brier = difference(of_model.brier, of_baseline.brier, kBrierBound),
-          .binned_error = BinnedErrorDifference(of_model.top_label, of_baseline.top_label)};
-}
-
 absl::Status CheckBatches(const PredictionBatch& model, const PredictionBatch& baseline) {
   if (model.class_count != baseline.class_count) {
     return absl::InvalidArgumentError(absl::StrCat("the model has ", model.class_count,
@@ -139,6 +144,24 @@ absl::Status CheckBatches(const PredictionBatch& model, const PredictionBatch& b
 
 }  // namespace
 
+void RunningComparison::Add(const PredictionBatch& model,
+                            const PredictionBatch& baseline) noexcept {
+  for (std::size_t i = 0; i < model.size(); ++i) {
+    const std::int32_t label = model.labels[i];
+    const RowScores of_model = ScoreRow(model.row(i), label, model_top_label);
+    const RowScores of_baseline = ScoreRow(baseline.row(i), label, baseline_top_label);
+    AddScores(of_model.log_loss, of_baseline.log_loss, log_loss);
+    AddScores(of_model.brier, of_baseline.brier, brier);
+  }
+}
+
+std::optional<Comparison> RunningComparison::Read() const noexcept {
+  if (brier.model.count == 0) return std::nullopt;
+  return Comparison{.log_loss = PairedDifference(log_loss, kLogLossBound),
+                    .brier = PairedDifference(brier, kBrierBound),
+                    .binned_error = BinnedErrorDifference(model_top_label, baseline_top_label)};
+}
+
 absl::StatusOr<Comparison> ComparePaired(const PredictionBatch& model,
                                          const PredictionBatch& baseline) {
   CALIBD_RETURN_IF_ERROR(CheckBatches(model, baseline));
@@ -146,13 +169,20 @@ absl::StatusOr<Comparison> ComparePaired(const PredictionBatch& model,
     return absl::InvalidArgumentError(
         "the labels of the model and the baseline differ, expected the same observations");
   }
-  return Compare(model, baseline, PairedDifference);
+  RunningComparison comparison;
+  comparison.Add(model, baseline);
+  return *comparison.Read();
 }
 
 absl::StatusOr<Comparison> CompareUnpaired(const PredictionBatch& model,
                                            const PredictionBatch& baseline) {
   CALIBD_RETURN_IF_ERROR(CheckBatches(model, baseline));
-  return Compare(model, baseline, UnpairedDifference);
+  const ScoredRows of_model = ScoreRows(model);
+  const ScoredRows of_baseline = ScoreRows(baseline);
+  return Comparison{
+      .log_loss = UnpairedDifference(of_model.log_loss, of_baseline.log_loss, kLogLossBound),
+      .brier = UnpairedDifference(of_model.brier, of_baseline.brier, kBrierBound),
+      .binned_error = BinnedErrorDifference(of_model.top_label, of_baseline.top_label)};
 }
 
 }  // namespace calibd

@@ -2,9 +2,12 @@
 #define CALIBD_CORE_COMPARISON_H_
 
 #include <cstddef>
+#include <optional>
 
 #include "absl/status/statusor.h"
 #include "calibd/core/prediction_batch.h"
+#include "calibd/core/running_reliability.h"
+#include "calibd/core/running_skce.h"
 
 namespace calibd {
 
@@ -46,10 +49,36 @@ struct Comparison {
   ScoreDifference binned_error;
 };
 
+// The sums from which two models are compared by the same observations. All sums are public, so
+// that they can be saved and restored.
+struct RunningComparison {
+  // One score of both models, and their difference for each observation.
+  struct Score {
+    RunningMoments model;
+    RunningMoments baseline;
+    RunningMoments difference;
+
+    friend bool operator==(const Score&, const Score&) = default;
+  };
+  Score log_loss;
+  Score brier;
+  ReliabilitySums model_top_label;
+  ReliabilitySums baseline_top_label;
+
+  // model: valid. baseline: a valid batch with as many rows and classes; its labels are not used.
+  // The result has the same bits however a sequence is split into calls. Cost: O(m) an observation.
+  void Add(const PredictionBatch& model, const PredictionBatch& baseline) noexcept;
+  // Unset without observations. Cost: O(1), some ten microseconds.
+  [[nodiscard]] std::optional<Comparison> Read() const noexcept;
+
+  friend bool operator==(const RunningComparison&, const RunningComparison&) = default;
+};
+
 // Compares two models by the same observations in the same order: row i of both batches is
-// observation i. Its differences vary less than the scores, so the intervals are narrower than
-// those of CompareUnpaired. Source of the intervals: UpperConfidenceSequence, for differences of
-// bounded scores as in Choe & Ramdas, Oper. Res. 72 (2024) 1368.
+// observation i. The result is that of a RunningComparison. Its differences vary less than the
+// scores, so the intervals are narrower than those of CompareUnpaired. Source of the intervals:
+// UpperConfidenceSequence, for differences of bounded scores as in Choe & Ramdas, Oper. Res. 72
+// (2024) 1368.
 //
 // model, baseline: valid. Errors: InvalidArgument unless both have the same number of classes and
 // the same labels; FailedPrecondition if n < 1. Cost: O(n m).
