@@ -1,9 +1,11 @@
 #include "server/api/calibration_proto.h"
 
 #include <chrono>
+#include <optional>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/convert/comparison.h"
 #include "calibd/convert/evaluation.h"
 #include "calibd/convert/kernel.h"
 #include "calibd/core/lens_kernel.h"
@@ -62,6 +64,17 @@ void DescribeMonitor(const Model& model, const ModelSnapshot& snapshot,
   response.mutable_warnings()->MergeFrom(response.label_coverage().warnings());
 }
 
+void DescribeComparison(const RunningComparison& sums, v1::GetCalibrationResponse& response) {
+  const std::optional<Comparison> comparison = sums.Read();
+  if (!comparison.has_value()) return;
+  v1::Comparison& proto = *response.mutable_comparison();
+  proto = convert::ToProto(*comparison);
+  proto.set_paired(true);
+  proto.set_observations(sums.brier.model.count);
+  proto.set_baseline_observations(sums.brier.model.count);
+  proto.set_repeated_looks_valid(true);
+}
+
 }  // namespace
 
 void DescribeProvenance(const ModelDeclaration& declaration, std::int64_t first_observation,
@@ -93,6 +106,8 @@ void DescribeCalibration(Model& model, const ModelSnapshot& snapshot,
   if (snapshot.reliability.Total().count > 0) {
     DescribeReliability(snapshot.reliability, *response.mutable_scores());
   }
+  response.set_baseline(declaration.baseline);
+  if (snapshot.comparison.has_value()) DescribeComparison(*snapshot.comparison, response);
   if (snapshot.monitor.has_value()) DescribeMonitor(model, snapshot, now, response);
   const std::vector<LensSnapshot>& lenses =
       snapshot.warming_up() ? snapshot.early_lenses : snapshot.lenses;

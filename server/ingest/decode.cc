@@ -61,7 +61,12 @@ bool AreLogits(const v1::Observations& observations) {
   return observations.has_logits() || observations.has_logits_float32();
 }
 
-std::uint64_t HashContent(const v1::Observations& observations, const std::vector<double>& values) {
+bool AreBaselineLogits(const v1::Observations& observations) {
+  return observations.has_baseline_logits() || observations.has_baseline_logits_float32();
+}
+
+std::uint64_t HashContent(const v1::Observations& observations, const std::vector<double>& values,
+                          const std::vector<double>& baseline) {
   ContentHash hash;
   const std::array<std::int64_t, 2> header{AreLogits(observations) ? 1 : 0,
                                            observations.dropped_rows()};
@@ -93,6 +98,13 @@ std::uint64_t HashContent(const v1::Observations& observations, const std::vecto
       const std::array<std::int64_t, 2> parts{time.seconds(), time.nanos()};
       hash.Add(parts.data(), parts.size());
     }
+  }
+  if (!baseline.empty()) {
+    // Greater than any length.
+    constexpr std::int64_t kMark = std::numeric_limits<std::int64_t>::max();
+    const std::int64_t kind = kMark - (AreBaselineLogits(observations) ? 1 : 0);
+    hash.Add(&kind, 1);
+    hash.Add(baseline.data(), baseline.size());
   }
   return hash.Digest();
 }
@@ -174,20 +186,38 @@ absl::Status CheckLabels(const v1::Labels& labels, const ModelDeclaration& decla
   });
 }
 
+template <typename T>
+std::vector<double> Copy(const google::protobuf::RepeatedField<T>& values) {
+  return {values.begin(), values.end()};
+}
+
 std::vector<double> Values(const v1::Observations& observations) {
-  const auto copy = [](const auto& values) {
-    return std::vector<double>(values.begin(), values.end());
-  };
   switch (observations.predictions_case()) {
     case v1::Observations::kProbabilities:
-      return copy(observations.probabilities().values());
+      return Copy(observations.probabilities().values());
     case v1::Observations::kProbabilitiesFloat32:
-      return copy(observations.probabilities_float32().values());
+      return Copy(observations.probabilities_float32().values());
     case v1::Observations::kLogits:
-      return copy(observations.logits().values());
+      return Copy(observations.logits().values());
     case v1::Observations::kLogitsFloat32:
-      return copy(observations.logits_float32().values());
+      return Copy(observations.logits_float32().values());
     case v1::Observations::PREDICTIONS_NOT_SET:
+      break;
+  }
+  return {};
+}
+
+std::vector<double> BaselineValues(const v1::Observations& observations) {
+  switch (observations.baseline_case()) {
+    case v1::Observations::kBaselineProbabilities:
+      return Copy(observations.baseline_probabilities().values());
+    case v1::Observations::kBaselineProbabilitiesFloat32:
+      return Copy(observations.baseline_probabilities_float32().values());
+    case v1::Observations::kBaselineLogits:
+      return Copy(observations.baseline_logits().values());
+    case v1::Observations::kBaselineLogitsFloat32:
+      return Copy(observations.baseline_logits_float32().values());
+    case v1::Observations::BASELINE_NOT_SET:
       break;
   }
   return {};
@@ -270,6 +300,27 @@ absl::Status CheckShape(const v1::Observations& observations, std::size_t value_
           one_per_row ? "; for the probability of one class per row set positive_class" : ""));
 }
 
+// value_count: the number of values of the model, which is valid.
+absl::Status CheckBaseline(const v1::Observations& observations, std::size_t value_count,
+                           std::size_t baseline_count, const ModelDeclaration& declaration) {
+  constexpr char kField[] = "baseline_probabilities";
+  const bool is_set = observations.baseline_case() != v1::Observations::BASELINE_NOT_SET;
+  if (declaration.baseline.empty()) {
+    return !is_set ? absl::OkStatus()
+                   : InvalidFieldError(
+                         kField, "are given, expected none because the model has no baseline");
+  }
+  if (!is_set) {
+    return InvalidFieldError(kField,
+                             absl::StrCat("are not set, expected the predictions of the model's "
+                                          "baseline ",
+                                          Quoted(declaration.baseline), " for the same rows"));
+  }
+  if (baseline_count == value_count) return absl::OkStatus();
+  return InvalidFieldError(kField, absl::StrCat("has ", baseline_count, " values, expected ",
+                                                value_count, " as in probabilities"));
+}
+
 absl::Status CheckClassNames(const v1::Observations& observations,
                              const ModelDeclaration& declaration) {
   if (observations.class_names_size() == 0) return absl::OkStatus();
@@ -347,26 +398,52 @@ absl::Status CheckTimeCount(const v1::Observations& observations) {
                                        " predictions, expected as many, one or none"));
 }
 
-// Converts the values to probabilities and checks them and the labels. Pending predictions have no
-// labels.
-absl::Status CheckValues(bool are_logits, const ModelDeclaration& declaration, RowValues& values) {
+// Converts the values to probabilities and returns the violations of them and the labels.
+std::vector<Violation> ConvertValues(bool are_logits, double row_sum_tolerance,
+                                     std::span<double> values, std::span<const std::int32_t> labels,
+                                     std::size_t class_count) {
   std::vector<Violation> violations;
-  if (are_logits) violations = SoftmaxRows(values.probabilities, values.class_count);
-  if (violations.empty()) {
-    const std::vector<std::int32_t> valid_labels(
-        values.labels.empty() ? values.probabilities.size() / values.class_count : 0);
-    const PredictionBatch batch{values.probabilities,
-                                values.labels.empty() ? valid_labels : values.labels,
-                                values.class_count};
-    violations = FindViolations(batch, declaration.row_sum_tolerance);
+  if (are_logits) violations = SoftmaxRows(values, class_count);
+  return violations.empty() ? FindViolations({values, labels, class_count}, row_sum_tolerance)
+                            : violations;
+}
+
+// The same for the values of the model and those of its baseline, which may be missing.
+std::vector<Violation> ConvertValues(const v1::Observations& observations,
+                                     const ModelDeclaration& declaration, std::span<double> values,
+                                     std::span<double> baseline,
+                                     std::span<const std::int32_t> labels) {
+  const double tolerance = declaration.row_sum_tolerance;
+  const std::size_t m = declaration.class_count;
+  std::vector<Violation> violations =
+      ConvertValues(AreLogits(observations), tolerance, values, labels, m);
+  if (!violations.empty() || baseline.empty()) return violations;
+  violations = ConvertValues(AreBaselineLogits(observations), tolerance, baseline, labels, m);
+  for (Violation& violation : violations) {
+    // The labels are valid, so the field is rows[i] and then the name of the values.
+    violation.field.replace(violation.field.find('.') + 1, 0, "baseline_");
   }
+  return violations;
+}
+
+// Pending predictions have no labels.
+absl::Status CheckValues(const v1::Observations& observations, const ModelDeclaration& declaration,
+                         RowValues& values) {
+  const std::vector<std::int32_t> valid_labels(
+      values.labels.empty() ? values.probabilities.size() / values.class_count : 0);
+  const std::vector<Violation> violations =
+      ConvertValues(observations, declaration, values.probabilities, values.baseline_probabilities,
+                    values.labels.empty() ? valid_labels : values.labels);
   return violations.empty() ? absl::OkStatus() : InvalidFieldsError(kReason, violations);
 }
 
 // Checks everything that does not belong to one row.
 absl::Status CheckBatch(const v1::Observations& observations, const ModelDeclaration& declaration,
                         const RowValues& values) {
-  CALIBD_RETURN_IF_ERROR(CheckShape(observations, values.probabilities.size(), declaration));
+  const std::size_t value_count = values.probabilities.size();
+  CALIBD_RETURN_IF_ERROR(CheckShape(observations, value_count, declaration));
+  CALIBD_RETURN_IF_ERROR(
+      CheckBaseline(observations, value_count, values.baseline_probabilities.size(), declaration));
   CALIBD_RETURN_IF_ERROR(CheckClassNames(observations, declaration));
   if (observations.prediction_ids_size() > 0) {
     CALIBD_RETURN_IF_ERROR(CheckTakesIds(declaration));
@@ -389,7 +466,7 @@ absl::Status CheckAllRows(const v1::Observations& observations, const ModelDecla
   CALIBD_RETURN_IF_ERROR(CheckRows(observations.group_values_size(), [&](int i) {
     return FindGroupViolation(observations.group_values(), i);
   }));
-  return CheckValues(AreLogits(observations), declaration, values);
+  return CheckValues(observations, declaration, values);
 }
 
 // Converts row i to probabilities and returns its violation, if any.
@@ -409,14 +486,13 @@ std::optional<Violation> FindRowViolation(const v1::Observations& observations,
   }
   const std::size_t m = values.class_count;
   const auto place = static_cast<std::size_t>(i);
-  const std::span<double> probabilities = std::span(values.probabilities).subspan(place * m, m);
-  std::vector<Violation> violations;
-  if (AreLogits(observations)) violations = SoftmaxRows(probabilities, m);
-  if (violations.empty()) {
-    const std::int32_t label = values.labels.empty() ? 0 : values.labels[place];
-    violations =
-        FindViolations({probabilities, std::span(&label, 1), m}, declaration.row_sum_tolerance);
-  }
+  const auto row_of = [&](std::vector<double>& matrix) {
+    return matrix.empty() ? std::span<double>() : std::span(matrix).subspan(place * m, m);
+  };
+  const std::int32_t label = values.labels.empty() ? 0 : values.labels[place];
+  std::vector<Violation> violations =
+      ConvertValues(observations, declaration, row_of(values.probabilities),
+                    row_of(values.baseline_probabilities), std::span(&label, 1));
   if (violations.empty()) return std::nullopt;
   // The row was checked as row 0.
   std::string& field = violations.front().field;
@@ -447,14 +523,17 @@ LogRow Decode(const v1::Observations& observations, const ModelDeclaration& decl
   RowValues values;
   values.class_count = declaration.class_count;
   values.probabilities = Values(observations);
+  values.baseline_probabilities = BaselineValues(observations);
   LogRow row;
-  row.content_hash = HashContent(observations, values.probabilities);
+  row.content_hash = HashContent(observations, values.probabilities, values.baseline_probabilities);
   absl::Status status = CheckBatch(observations, declaration, values);
   std::vector<PredictionId> ids;
   if (status.ok()) {
     if (observations.has_positive_class()) {
-      values.probabilities =
-          BothClasses(values.probabilities, observations.positive_class(), AreLogits(observations));
+      const std::int32_t positive = observations.positive_class();
+      values.probabilities = BothClasses(values.probabilities, positive, AreLogits(observations));
+      values.baseline_probabilities =
+          BothClasses(values.baseline_probabilities, positive, AreBaselineLogits(observations));
     } else {
       values.single_precision = observations.has_probabilities_float32();
     }

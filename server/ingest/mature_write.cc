@@ -22,9 +22,10 @@ absl::Status MatureWrite::Write(Store& store) {
   constexpr std::size_t kMostReleased = 1024;
   if (model_->deleted()) return absl::OkStatus();
   PredictionTracker& tracker = *model_->storage_state().tracker;
-  const std::size_t m = model_->declaration()->class_count;
   row_.elapsed = clock_.elapsed();
-  matured_ = tracker.Mature(row_.elapsed, std::max<std::size_t>(1, kMostValues / m));
+  matured_ = tracker.Mature(
+      row_.elapsed,
+      std::max<std::size_t>(1, kMostValues / model_->declaration()->values_per_row()));
   if (!matured_.runs.empty()) CALIBD_RETURN_IF_ERROR(Append(store));
   unneeded_ = tracker.FindUnneeded(row_.elapsed, kMostReleased);
   store.ReleaseBatches(unneeded_.log_ids);
@@ -75,8 +76,13 @@ void MatureWrite::Add(const PredictionsRow& predictions, const std::vector<std::
       matured.missing_predicted_classes.push_back(predictions.predicted_classes[i]);
       continue;
     }
-    const std::span<const double> row(predictions.values.probabilities.data() + i * m, m);
-    matured.values.probabilities.insert(matured.values.probabilities.end(), row.begin(), row.end());
+    const auto copy_row = [i, m](const std::vector<double>& from, std::vector<double>& to) {
+      if (from.empty()) return;
+      const std::span<const double> row = std::span(from).subspan(i * m, m);
+      to.insert(to.end(), row.begin(), row.end());
+    };
+    copy_row(predictions.values.probabilities, matured.values.probabilities);
+    copy_row(predictions.values.baseline_probabilities, matured.values.baseline_probabilities);
     matured.values.labels.push_back(labels[i]);
     matured.values.id_hashes.push_back(predictions.ids[i].low);
     if (!model_->declaration()->monitoring.group_tag.empty()) {

@@ -64,17 +64,37 @@ void AppendAsFloats(std::span<const double> values, std::string& out) {
   }
 }
 
-bool AreFloats(const RowValues& values) {
-  return values.single_precision || std::ranges::all_of(values.probabilities, [](double value) {
-           return static_cast<double>(static_cast<float>(value)) == value;
-         });
+bool AreFloats(std::span<const double> values) {
+  return std::ranges::all_of(
+      values, [](double value) { return static_cast<double>(static_cast<float>(value)) == value; });
+}
+
+// How probabilities are encoded.
+struct MatrixSize {
+  MatrixSize(std::span<const double> values, bool known_single)
+      : single(known_single || AreFloats(values)),
+        bytes(values.size() * (single ? sizeof(float) : sizeof(double))) {}
+
+  bool single;
+  std::size_t bytes;
+};
+
+void AppendMatrix(std::span<const double> values, const MatrixSize& size, int float_field,
+                  int double_field, std::string& out) {
+  if (values.empty()) return;
+  AppendHeader(size.single ? float_field : double_field, size.bytes, out);
+  if (size.single) {
+    AppendAsFloats(values, out);
+  } else {
+    AppendRaw<double>(values, out);
+  }
 }
 
 // The values of a row, and the sizes of their fields.
 struct ValueSizes {
   explicit ValueSizes(const RowValues& values)
-      : single(AreFloats(values)),
-        probabilities(values.probabilities.size() * (single ? sizeof(float) : sizeof(double))) {
+      : probabilities(values.probabilities, values.single_precision),
+        baseline(values.baseline_probabilities, false) {
     for (const std::int32_t label : values.labels) {
       labels += CodedOutputStream::VarintSize32(static_cast<std::uint32_t>(label));
     }
@@ -90,13 +110,14 @@ struct ValueSizes {
 
   [[nodiscard]] std::size_t all() const {
     using Message = store::v1::RowValues;
-    return FieldBytes(Message::kProbabilitiesFieldNumber, probabilities) +
+    return FieldBytes(Message::kProbabilitiesFieldNumber, probabilities.bytes) +
+           FieldBytes(Message::kBaselineProbabilitiesFieldNumber, baseline.bytes) +
            FieldBytes(Message::kLabelsFieldNumber, labels) + groups +
            FieldBytes(Message::kPredictionTimesSFieldNumber, times);
   }
 
-  bool single;
-  std::size_t probabilities;
+  MatrixSize probabilities;
+  MatrixSize baseline;
   std::size_t labels = 0;
   std::size_t groups = 0;
   std::size_t times = 0;
@@ -108,13 +129,8 @@ void AppendValues(const RowValues& values, const ValueSizes& sizes, std::string&
   using Message = store::v1::RowValues;
   if (sizes.all() == 0) return;
   AppendHeader(store::v1::LogRow::kValuesFieldNumber, sizes.all(), out);
-  if (sizes.single && sizes.probabilities > 0) {
-    AppendHeader(Message::kFloatProbabilitiesFieldNumber, sizes.probabilities, out);
-    AppendAsFloats(values.probabilities, out);
-  } else if (sizes.probabilities > 0) {
-    AppendHeader(Message::kProbabilitiesFieldNumber, sizes.probabilities, out);
-    AppendRaw<double>(values.probabilities, out);
-  }
+  AppendMatrix(values.probabilities, sizes.probabilities, Message::kFloatProbabilitiesFieldNumber,
+               Message::kProbabilitiesFieldNumber, out);
   if (sizes.labels > 0) {
     AppendHeader(Message::kLabelsFieldNumber, sizes.labels, out);
     const std::size_t begin = out.size();
@@ -137,6 +153,9 @@ void AppendValues(const RowValues& values, const ValueSizes& sizes, std::string&
       end = CodedOutputStream::WriteVarint64ToArray(static_cast<std::uint64_t>(time), end);
     }
   }
+  AppendMatrix(values.baseline_probabilities, sizes.baseline,
+               Message::kBaselineFloatProbabilitiesFieldNumber,
+               Message::kBaselineProbabilitiesFieldNumber, out);
 }
 
 struct KindWriter {
@@ -201,6 +220,15 @@ bool ReadClasses(const google::protobuf::RepeatedField<std::int32_t>& stored,
   });
 }
 
+// Reads probabilities from the one of two fields that holds them.
+bool ReadMatrix(const google::protobuf::RepeatedField<double>& doubles,
+                const google::protobuf::RepeatedField<float>& floats, std::vector<double>& out) {
+  out.reserve(static_cast<std::size_t>(doubles.size()) + static_cast<std::size_t>(floats.size()));
+  out.assign(doubles.begin(), doubles.end());
+  out.insert(out.end(), floats.begin(), floats.end());
+  return std::ranges::all_of(out, [](double value) { return value >= 0 && value <= 1; });
+}
+
 // Reads one class for each label, or nothing if there are no classes.
 bool ReadClassesOf(std::int64_t labels, const google::protobuf::RepeatedField<std::int32_t>& stored,
                    std::size_t class_count, std::vector<std::int32_t>& out) {
@@ -216,11 +244,6 @@ struct RowReader {
     const store::v1::RowValues& values = stored.values();
     out.class_count = class_count;
     out.single_precision = values.probabilities().empty();
-    out.probabilities.reserve(static_cast<std::size_t>(values.probabilities_size()) +
-                              static_cast<std::size_t>(values.float_probabilities_size()));
-    out.probabilities.assign(values.probabilities().begin(), values.probabilities().end());
-    out.probabilities.insert(out.probabilities.end(), values.float_probabilities().begin(),
-                             values.float_probabilities().end());
     out.group_values.assign(values.group_values().begin(), values.group_values().end());
     out.times_s.assign(values.prediction_times_s().begin(), values.prediction_times_s().end());
     return ReadClasses(values.labels(), class_count, out.labels) &&
@@ -229,9 +252,12 @@ struct RowReader {
                out.times_s, [](std::int64_t time) { return time >= 0 && time <= kGreatestTime; }) &&
            (out.labels.empty() || out.labels.size() == rows) &&
            (out.group_values.size() <= 1 || out.group_values.size() == rows) &&
+           ReadMatrix(values.probabilities(), values.float_probabilities(), out.probabilities) &&
            out.probabilities.size() == rows * class_count &&
-           std::ranges::all_of(out.probabilities,
-                               [](double value) { return value >= 0 && value <= 1; });
+           ReadMatrix(values.baseline_probabilities(), values.baseline_float_probabilities(),
+                      out.baseline_probabilities) &&
+           (out.baseline_probabilities.empty() ||
+            out.baseline_probabilities.size() == rows * class_count);
   }
 
   [[nodiscard]] std::size_t labels() const {

@@ -160,6 +160,27 @@ constexpr FamilyRow<RunningReliability> kScoreRows[] = {
      }},
 };
 
+// Of models with a baseline and at least one observation.
+void AddDifferences(const Comparison& comparison, double ScoreDifference::*value, Series& out) {
+  out.Add(comparison.log_loss.*value, {{"score", "log_loss"}});
+  out.Add(comparison.brier.*value, {{"score", "brier"}});
+  out.Add(comparison.binned_error.*value, {{"score", "binned_error"}});
+}
+
+constexpr FamilyRow<Comparison> kComparisonRows[] = {
+    {"calibd_baseline_difference", Gauge,
+     "Score of the model minus that of its baseline for the same observations, in nats (log_loss), "
+     "in [-2, 2] (brier) or as a probability (binned_error). It is negative if the model is "
+     "better.",
+     [](auto& all, auto& out) { AddDifferences(all, &ScoreDifference::difference, out); }},
+    {"calibd_baseline_difference_lower_bound", Gauge,
+     "Lower end of the interval of calibd_baseline_difference. It holds at any time.",
+     [](auto& all, auto& out) { AddDifferences(all, &ScoreDifference::lower, out); }},
+    {"calibd_baseline_difference_upper_bound", Gauge,
+     "Upper end of the interval of calibd_baseline_difference. It holds at any time.",
+     [](auto& all, auto& out) { AddDifferences(all, &ScoreDifference::upper, out); }},
+};
+
 constexpr FamilyRow<LabelCoverage> kCoverageRows[] = {
     {"calibd_predictions_total", Counter,
      "Number of predictions with an id: taken, or duplicate (the id was known).",
@@ -446,6 +467,11 @@ class ModelFamilies {
     counts_.Add({one.model, snapshot}, one.labels);
     if (snapshot.monitor.has_value()) AddMonitor(one, *snapshot.monitor, last_effect);
     if (snapshot.reliability.Total().count > 0) scores_.Add(snapshot.reliability, one.labels);
+    if (snapshot.comparison.has_value()) {
+      if (const auto comparison = snapshot.comparison->Read()) {
+        comparisons_.Add(*comparison, one.labels);
+      }
+    }
     if (snapshot.label_coverage.has_value()) {
       AddCoverage(*snapshot.label_coverage, declaration.class_count, one.labels);
     }
@@ -511,6 +537,7 @@ class ModelFamilies {
   Families<AlarmSource> alarms_{kAlarmRows, scrape_};
   Families<ModelSource> counts_{kCountRows, scrape_};
   Families<RunningReliability> scores_{kScoreRows, scrape_};
+  Families<Comparison> comparisons_{kComparisonRows, scrape_};
   Families<LabelCoverage> coverages_{kCoverageRows, scrape_};
   Families<ClassCoverage> classes_{kClassRows, scrape_};
   Families<Kernel> kernels_{kKernelRows, scrape_};

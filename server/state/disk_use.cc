@@ -28,7 +28,7 @@ constexpr std::size_t kSmallStateBytes = std::size_t{128} << 10;
 
 // Bytes of an observation in the log.
 std::size_t ObservationBytes(const ModelDeclaration& declaration) {
-  return kLogRowBytes + kLabelBytes + declaration.class_count * sizeof(double) +
+  return kLogRowBytes + kLabelBytes + declaration.values_per_row() * sizeof(double) +
          (declaration.monitoring.group_tag.empty() ? 0 : kMaxGroupValueLength);
 }
 

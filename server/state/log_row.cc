@@ -6,6 +6,7 @@ namespace calibd::server {
 
 void KeepRows(std::span<const std::uint32_t> indices, RowValues& values) {
   KeepOnly(indices, values.probabilities, values.class_count);
+  KeepOnly(indices, values.baseline_probabilities, values.class_count);
   KeepOnly(indices, values.labels);
   KeepOnly(indices, values.id_hashes);
   if (values.times_s.size() > 1) KeepOnly(indices, values.times_s);
@@ -63,6 +64,7 @@ std::size_t LogRow::bytes() const noexcept {
     bytes += all->probabilities.size() * sizeof(double) + all->labels.size() * sizeof(std::int32_t);
     bytes += (all->times_s.size() + all->id_hashes.size()) * sizeof(std::int64_t);
     for (const std::string& value : all->group_values) bytes += sizeof(std::string) + value.size();
+    bytes += all->baseline_probabilities.size() * sizeof(double);
   }
   if (const auto* const predictions = As<PredictionsRow>()) {
     bytes += predictions->predicted_classes.size() * sizeof(std::int32_t);

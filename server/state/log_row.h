@@ -38,9 +38,14 @@ struct RowValues {
   // PredictionId::low of each row; n or none. Only for matured predictions.
   std::vector<std::uint64_t> id_hashes;
   std::size_t class_count = 0;
+  // n x class_count probabilities of the model's baseline; empty for a model without a baseline.
+  std::vector<double> baseline_probabilities;
 
   [[nodiscard]] PredictionBatch view() const noexcept {
     return {probabilities, labels, class_count};
+  }
+  [[nodiscard]] PredictionBatch baseline() const noexcept {
+    return {baseline_probabilities, labels, class_count};
   }
   // The time of prediction i.
   [[nodiscard]] std::int64_t time_s(std::size_t i) const noexcept {

@@ -12,10 +12,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "calibd/convert/kernel.h"
+#include "calibd/core/comparison.h"
 #include "calibd/core/row_sum.h"
 #include "calibd/core/running_lens.h"
 #include "calibd/core/status_macros.h"
 #include "calibd/core/validation.h"
+#include "calibd/text/model_id.h"
 #include "calibd/text/printable.h"
 #include "server/errors.h"
 #include "server/state/declared_duration.h"
@@ -84,6 +86,7 @@ class Checker {
     CheckTolerance();
     CheckDescription();
     CheckInferenceOutput();
+    CheckBaseline();
     if (!violations_.empty()) return Errors();
     CheckKernel();
     CheckLenses();
@@ -274,6 +277,15 @@ class Checker {
               " names, expected the model's class_names, each once");
     }
     return result;
+  }
+
+  void CheckBaseline() {
+    const std::string& baseline = model_.baseline();
+    if (!baseline.empty() && !IsModelId(baseline)) {
+      Violate("model.baseline", "is ", Quoted(baseline),
+              ", expected none or a name that matches ^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$");
+    }
+    declaration_.baseline = baseline;
   }
 
   void CheckBlockSizes() {
@@ -536,7 +548,7 @@ bool operator==(const ModelDeclaration& a, const ModelDeclaration& b) {
          a.label_grace == b.label_grace && a.max_pending == b.max_pending &&
          a.labels_come_with_predictions == b.labels_come_with_predictions &&
          a.monitoring == b.monitoring && a.description == b.description &&
-         a.inference_output == b.inference_output;
+         a.inference_output == b.inference_output && a.baseline == b.baseline;
 }
 
 std::size_t WindowChunkRows(std::size_t class_count, std::size_t window) noexcept {
@@ -549,6 +561,7 @@ std::size_t StateMemory(const ModelDeclaration& declaration) noexcept {
                       declaration.warmup * m * sizeof(double) +
                       // The positions of the window's batches in the log.
                       2 * declaration.window * sizeof(std::int64_t) + History::kMaxMemory;
+  if (!declaration.baseline.empty()) bytes += sizeof(RunningComparison);
   for (const Lens& lens : declaration.lenses) bytes += LensMemory(declaration, lens);
   if (declaration.kernel.matrix != nullptr) {
     // The matrices and their factors.
@@ -654,6 +667,7 @@ v1::Model ToProto(const ModelDeclaration& declaration) {
     model.add_block_sizes(static_cast<std::int32_t>(block_size));
   }
   model.set_window(static_cast<std::int32_t>(declaration.window));
+  model.set_baseline(declaration.baseline);
   return model;
 }
 

@@ -55,6 +55,13 @@ struct ModelDeclaration {
   Monitoring monitoring;
   std::string description;
   InferenceOutput inference_output;
+  // The name of the baseline whose probabilities each batch holds too; empty without a baseline.
+  std::string baseline;
+
+  // Number of probabilities that a batch holds for each row.
+  [[nodiscard]] std::size_t values_per_row() const noexcept {
+    return baseline.empty() ? class_count : 2 * class_count;
+  }
 
   friend bool operator==(const ModelDeclaration&, const ModelDeclaration&);
 };

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "calibd/core/comparison.h"
 #include "calibd/core/lens.h"
 #include "calibd/core/running_lens.h"
 #include "calibd/core/running_reliability.h"
@@ -53,6 +54,8 @@ struct ModelSnapshot {
   std::optional<Time> last_observation_time;
   // Set for models with a label_grace.
   std::optional<LabelCoverage> label_coverage;
+  // Set for models with a baseline.
+  std::optional<RunningComparison> comparison;
   // Set unless monitoring is disabled.
   std::optional<MonitorSnapshot> monitor;
 

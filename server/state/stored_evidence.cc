@@ -115,46 +115,17 @@ EvidenceState Get(const store::v1::EvidenceState& stored) {
   return state;
 }
 
-void Put(const ReliabilitySums& reliability, store::v1::ReliabilityState& out) {
-  for (const ReliabilitySums::Bin& bin : reliability.bins) {
-    out.add_counts(bin.count);
-    out.add_correct(bin.correct);
-    out.add_confidences(bin.confidence);
-  }
-  out.set_square_sum(reliability.square_sum);
-}
-
 void Put(const RunningReliability& reliability, store::v1::ReliabilityState& out) {
-  Put(static_cast<const ReliabilitySums&>(reliability), out);
+  PutSums(reliability, out);
   for (const ReliabilitySums::Bin& bin : reliability.bins) out.add_variances(bin.variance);
   out.set_brier(reliability.brier);
   out.set_log_loss(reliability.log_loss);
 }
 
-bool IsSum(double value) { return std::isfinite(value) && value >= 0; }
-
-bool Get(const store::v1::ReliabilityState& stored, ReliabilitySums& out) {
-  const auto bins = static_cast<int>(out.bins.size());
-  if (stored.counts_size() != bins || stored.correct_size() != bins ||
-      stored.confidences_size() != bins || !IsSum(stored.square_sum())) {
-    return false;
-  }
-  for (int i = 0; i < bins; ++i) {
-    ReliabilitySums::Bin& bin = out.bins[static_cast<std::size_t>(i)];
-    bin = {.count = stored.counts(i),
-           .correct = stored.correct(i),
-           .confidence = stored.confidences(i),
-           .variance = 0};
-    if (bin.correct < 0 || bin.correct > bin.count || !IsSum(bin.confidence)) return false;
-  }
-  out.square_sum = stored.has_square_sum() ? stored.square_sum() : out.MaxSquareSum();
-  return true;
-}
-
 bool Get(const store::v1::ReliabilityState& stored, RunningReliability& out) {
   const auto bins = static_cast<int>(out.bins.size());
-  if (!Get(stored, static_cast<ReliabilitySums&>(out)) || stored.variances_size() != bins ||
-      !IsSum(stored.brier()) || !IsSum(stored.log_loss())) {
+  if (!GetSums(stored, out) || stored.variances_size() != bins || !IsSum(stored.brier()) ||
+      !IsSum(stored.log_loss())) {
     return false;
   }
   for (int i = 0; i < bins; ++i) {
@@ -204,7 +175,7 @@ LimitCrossing Get(const store::v1::LimitCrossing& stored, std::int64_t observati
 void Put(const ErrorSums& sums, std::size_t series, store::v1::ErrorState::Sums& out) {
   out.set_first_observation(sums.first_observation);
   if (sums.start_time.has_value()) out.set_start_time_us(ToMicroseconds(*sums.start_time));
-  for (std::size_t s = 0; s < series; ++s) Put(sums.series[s], *out.add_series());
+  for (std::size_t s = 0; s < series; ++s) PutSums(sums.series[s], *out.add_series());
 }
 
 bool Get(const store::v1::ErrorState::Sums& stored, std::size_t series, ErrorSums& out) {
@@ -213,7 +184,7 @@ bool Get(const store::v1::ErrorState::Sums& stored, std::size_t series, ErrorSum
   bool valid =
       static_cast<std::size_t>(stored.series_size()) == series && stored.first_observation() > 0;
   for (std::size_t s = 0; valid && s < series; ++s) {
-    valid = Get(stored.series(static_cast<int>(s)), out.series[s]) &&
+    valid = GetSums(stored.series(static_cast<int>(s)), out.series[s]) &&
             out.series[s].Total().count == out.count();
   }
   return valid;

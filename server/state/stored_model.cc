@@ -82,6 +82,44 @@ std::optional<LabelCoverage> FromProto(const store::v1::LabelCoverage& stored,
   return coverage;
 }
 
+void ToProto(const RunningComparison::Score& score, store::v1::Comparison::Score& out) {
+  PutMoments(score.model, *out.mutable_model());
+  PutMoments(score.baseline, *out.mutable_baseline());
+  PutMoments(score.difference, *out.mutable_difference());
+}
+
+RunningComparison::Score FromProto(const store::v1::Comparison::Score& stored) {
+  return {.model = GetMoments(stored.model()),
+          .baseline = GetMoments(stored.baseline()),
+          .difference = GetMoments(stored.difference())};
+}
+
+void ToProto(const RunningComparison& comparison, store::v1::Comparison& out) {
+  ToProto(comparison.log_loss, *out.mutable_log_loss());
+  ToProto(comparison.brier, *out.mutable_brier());
+  PutSums(comparison.model_top_label, *out.mutable_model_top_label());
+  PutSums(comparison.baseline_top_label, *out.mutable_baseline_top_label());
+}
+
+// Returns nothing unless all parts have as many observations as the model.
+std::optional<RunningComparison> FromProto(const store::v1::Comparison& stored,
+                                           std::int64_t observations) {
+  RunningComparison comparison{.log_loss = FromProto(stored.log_loss()),
+                               .brier = FromProto(stored.brier()),
+                               .model_top_label = {},
+                               .baseline_top_label = {}};
+  bool valid = GetSums(stored.model_top_label(), comparison.model_top_label) &&
+               GetSums(stored.baseline_top_label(), comparison.baseline_top_label) &&
+               comparison.model_top_label.Total().count == observations &&
+               comparison.baseline_top_label.Total().count == observations;
+  for (const RunningComparison::Score& score : {comparison.log_loss, comparison.brier}) {
+    for (const RunningMoments& moments : {score.model, score.baseline, score.difference}) {
+      valid = valid && moments.count == observations && moments.m2 >= 0;
+    }
+  }
+  return valid ? std::optional(comparison) : std::nullopt;
+}
+
 absl::Status Damaged(const ModelDeclaration& declaration, absl::string_view reason) {
   return MakeError(absl::StatusCode::kDataLoss, "STORE_DAMAGED",
                    absl::StrCat("the snapshot of ", declaration.name.ToString(), " ", reason));
@@ -104,6 +142,7 @@ store::v1::ModelState StrandState::Save() const {
   if (state_.label_coverage.has_value()) {
     ToProto(*state_.label_coverage, class_coverage_, *state.mutable_label_coverage());
   }
+  if (state_.comparison.has_value()) ToProto(*state_.comparison, *state.mutable_comparison());
   if (monitor_.has_value()) monitor_->Save(*state.mutable_monitor());
   if (history_.started()) history_.Save(*state.mutable_history());
   if (!updated_.paths().empty()) {
@@ -196,6 +235,13 @@ absl::Status StrandState::Restore(const store::v1::ModelState& state) {
       return Damaged(*state_.declaration, "has a label coverage that does not match its classes");
     }
   }
+  std::optional<RunningComparison> comparison;
+  if (state_.comparison.has_value()) {
+    comparison = FromProto(state.comparison(), state.observations());
+    if (!comparison.has_value()) {
+      return Damaged(*state_.declaration, "has a comparison that does not match its observations");
+    }
+  }
   if (monitor_.has_value()) {
     const std::optional<RunningKernel> kernel =
         restored.empty() ? std::nullopt : restored.front().kernel;
@@ -208,6 +254,7 @@ absl::Status StrandState::Restore(const store::v1::ModelState& state) {
     return Damaged(*state_.declaration, status.message());
   }
   state_.label_coverage = std::move(coverage);
+  state_.comparison = comparison;
   class_coverage_ = std::move(classes);
   class_coverage_changed_ = state_.label_coverage.has_value();
   lenses_ = std::move(restored);

@@ -97,4 +97,33 @@ RunningMoments GetMoments(const store::v1::Moments& stored) {
   return {.count = stored.count(), .mean = stored.mean(), .m2 = stored.m2()};
 }
 
+bool IsSum(double value) { return std::isfinite(value) && value >= 0; }
+
+void PutSums(const ReliabilitySums& reliability, store::v1::ReliabilityState& out) {
+  for (const ReliabilitySums::Bin& bin : reliability.bins) {
+    out.add_counts(bin.count);
+    out.add_correct(bin.correct);
+    out.add_confidences(bin.confidence);
+  }
+  out.set_square_sum(reliability.square_sum);
+}
+
+bool GetSums(const store::v1::ReliabilityState& stored, ReliabilitySums& out) {
+  const auto bins = static_cast<int>(out.bins.size());
+  if (stored.counts_size() != bins || stored.correct_size() != bins ||
+      stored.confidences_size() != bins || !IsSum(stored.square_sum())) {
+    return false;
+  }
+  for (int i = 0; i < bins; ++i) {
+    ReliabilitySums::Bin& bin = out.bins[static_cast<std::size_t>(i)];
+    bin = {.count = stored.counts(i),
+           .correct = stored.correct(i),
+           .confidence = stored.confidences(i),
+           .variance = 0};
+    if (bin.correct < 0 || bin.correct > bin.count || !IsSum(bin.confidence)) return false;
+  }
+  out.square_sum = stored.has_square_sum() ? stored.square_sum() : out.MaxSquareSum();
+  return true;
+}
+
 }  // namespace calibd::server

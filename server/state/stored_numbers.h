@@ -4,6 +4,7 @@
 #include <google/protobuf/message.h>
 
 #include "absl/status/status.h"
+#include "calibd/core/running_reliability.h"
 #include "calibd/core/running_skce.h"
 #include "calibd/store/v1/store.pb.h"
 
@@ -16,6 +17,13 @@ namespace calibd::server {
 
 void PutMoments(const RunningMoments& moments, store::v1::Moments& out);
 [[nodiscard]] RunningMoments GetMoments(const store::v1::Moments& stored);
+
+// True if the value can be a sum of non-negative numbers.
+[[nodiscard]] bool IsSum(double value);
+// Saves and restores the sums without their variances. GetSums returns false if the message does
+// not hold such sums.
+void PutSums(const ReliabilitySums& sums, store::v1::ReliabilityState& out);
+[[nodiscard]] bool GetSums(const store::v1::ReliabilityState& stored, ReliabilitySums& out);
 
 }  // namespace calibd::server
 

@@ -47,6 +47,7 @@ StrandState::StrandState(std::shared_ptr<const ModelDeclaration> declaration, Th
     class_coverage_.resize(declaration->class_count);
     class_coverage_changed_ = true;
   }
+  if (!declaration->baseline.empty()) state_.comparison.emplace();
   if (!declaration->monitoring.disabled) {
     monitor_.emplace(declaration->monitoring, declaration->class_count, declaration->window);
   }
@@ -198,6 +199,7 @@ void StrandState::CountTogether(std::span<const AppendedRow> rows) {
                              row.probabilities.end());
     set.labels.insert(set.labels.end(), row.labels.begin(), row.labels.end());
     ends.push_back({.end = set.labels.size(), .time = one.time});
+    Compare(row);
     CountAccepted(one.row->As<ObservationsRow>()->dropped_rows, one.time);
   }
   ends.pop_back();
@@ -400,8 +402,15 @@ void StrandState::Decide(ModelSnapshot::Time time) {
   if (monitor_.has_value()) monitor_->Decide(time, state_.observations);
 }
 
+void StrandState::Compare(const RowValues& values) noexcept {
+  // A row whose predictions all matured without a label has no probabilities.
+  if (!state_.comparison.has_value() || values.baseline_probabilities.empty()) return;
+  state_.comparison->Add(values.view(), values.baseline());
+}
+
 void StrandState::Count(const RowValues& values, ModelSnapshot::Time time) {
   using std::chrono::minutes;
+  Compare(values);
   const auto row_time = std::chrono::floor<std::chrono::seconds>(time);
   // A later time is that of the row.
   const auto time_of = [&](std::size_t i) {

@@ -96,6 +96,8 @@ class StrandState {
   // Returns the number of the first rows whose observations can be counted as one batch, at least
   // 1. The first row must not end a minute of the history.
   [[nodiscard]] std::size_t RowsTogether(std::span<const AppendedRow> rows) const;
+  // Adds the observations of a row to the comparison with the baseline.
+  void Compare(const RowValues& values) noexcept;
   // Counts the observations of RowsTogether.
   void CountTogether(std::span<const AppendedRow> rows);
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -96,6 +97,69 @@ TEST(ComparisonTest, RefusesWhatIsNotComparable) {
   EXPECT_EQ(ComparePaired(none, none).status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(CompareUnpaired(two.view(), none).status().code(),
             absl::StatusCode::kFailedPrecondition);
+}
+
+// Random predictions of three classes for n observations.
+PredictionSet Random(std::size_t n, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  PredictionSet set;
+  set.class_count = 3;
+  for (std::size_t i = 0; i < n; ++i) {
+    const double a = static_cast<double>(random() >> 11) * 0x1p-53;
+    const double b = (1 - a) * static_cast<double>(random() >> 11) * 0x1p-53;
+    set.probabilities.insert(set.probabilities.end(), {a, b, 1 - a - b});
+    set.labels.push_back(static_cast<std::int32_t>(random() % 3));
+  }
+  return set;
+}
+
+TEST(RunningComparisonTest, TheDivisionIntoCallsChangesNoBit) {
+  constexpr std::size_t kRows = 500;
+  const PredictionSet model = Random(kRows, 1);
+  const PredictionSet baseline = Random(kRows, 2);
+  RunningComparison whole;
+  EXPECT_FALSE(whole.Read().has_value());
+  whole.Add(model.view(), baseline.view());
+  std::mt19937_64 random(3);
+  for (int repeat = 0; repeat < 20; ++repeat) {
+    RunningComparison parts;
+    for (std::size_t first = 0; first < kRows;) {
+      const std::size_t count = std::min<std::size_t>(random() % 70, kRows - first);
+      // A copy continues like the original.
+      RunningComparison copy = parts;
+      copy.Add(model.view().rows(first, count), baseline.view().rows(first, count));
+      parts = copy;
+      first += count;
+    }
+    EXPECT_EQ(parts, whole);
+  }
+}
+
+TEST(RunningComparisonTest, EqualsComparePairedAndIgnoresTheLabelsOfTheBaseline) {
+  const PredictionSet model = Random(300, 4);
+  PredictionSet baseline = Random(300, 5);
+  RunningComparison running;
+  running.Add(model.view(), baseline.view());
+  baseline.labels = model.labels;
+  const auto paired = ComparePaired(model.view(), baseline.view());
+  ASSERT_TRUE(paired.ok()) << paired.status();
+  const auto read = running.Read();
+  ASSERT_TRUE(read.has_value());
+  for (const auto score : {&Comparison::log_loss, &Comparison::brier, &Comparison::binned_error}) {
+    EXPECT_EQ((*read.*score).model, ((*paired).*score).model);
+    EXPECT_EQ((*read.*score).baseline, ((*paired).*score).baseline);
+    EXPECT_EQ((*read.*score).difference, ((*paired).*score).difference);
+    EXPECT_EQ((*read.*score).lower, ((*paired).*score).lower);
+    EXPECT_EQ((*read.*score).upper, ((*paired).*score).upper);
+  }
+}
+
+TEST(RunningComparisonTest, AProbabilityAboveOneCountsAsOne) {
+  PredictionSet model;
+  AddBinary(model, 1.0005, 1);
+  RunningComparison running;
+  running.Add(model.view(), Constant(1, 1).view());
+  EXPECT_EQ(running.model_top_label, running.baseline_top_label);
 }
 
 // Labels are 1 with probability q, uniform in [.1, .9]. The baseline states q, and the model q

@@ -131,6 +131,101 @@ TEST(DecodeTest, HashDistinguishesContents) {
   EXPECT_NE(DecodeAfter([](auto& o) { o.add_labels(0); }).content_hash, hash);
 }
 
+ModelDeclaration WithBaseline() {
+  ModelDeclaration declaration = Declaration();
+  declaration.baseline = "3";
+  return declaration;
+}
+
+// The observations of Valid with these values of the baseline.
+v1::Observations ValidWithBaseline(const std::vector<double>& values = {0.5, 0.5, 0.125, 0.875}) {
+  v1::Observations observations = Valid();
+  observations.mutable_baseline_probabilities()->mutable_values()->Add(values.begin(),
+                                                                       values.end());
+  return observations;
+}
+
+std::string BaselineRefusal(const v1::Observations& observations,
+                            const ModelDeclaration& declaration = WithBaseline()) {
+  const LogRow row = Decode(observations, declaration);
+  EXPECT_EQ(row.values(), nullptr);
+  return std::string(row.validity().message());
+}
+
+TEST(DecodeTest, ABaselineComesInEveryKindOfValues) {
+  const LogRow doubles = Decode(ValidWithBaseline(), WithBaseline());
+  ASSERT_TRUE(doubles.validity().ok()) << doubles.validity();
+  EXPECT_THAT(doubles.values()->baseline_probabilities, ElementsAre(0.5, 0.5, 0.125, 0.875));
+  EXPECT_THAT(doubles.values()->probabilities, ElementsAre(0.25, 0.75, 0.5, 0.5));
+
+  v1::Observations floats = Valid();
+  for (const float value : {0.5F, 0.5F, 0.125F, 0.875F}) {
+    floats.mutable_baseline_probabilities_float32()->add_values(value);
+  }
+  EXPECT_EQ(Decode(floats, WithBaseline()).values()->baseline_probabilities,
+            doubles.values()->baseline_probabilities);
+
+  v1::Observations logits = Valid();
+  for (const double value : {0.0, 0.0, 5.0, 5.0}) {
+    logits.mutable_baseline_logits()->add_values(value);
+  }
+  const LogRow converted = Decode(logits, WithBaseline());
+  ASSERT_TRUE(converted.validity().ok()) << converted.validity();
+  EXPECT_THAT(converted.values()->baseline_probabilities, ElementsAre(0.5, 0.5, 0.5, 0.5));
+  EXPECT_THAT(converted.values()->probabilities, ElementsAre(0.25, 0.75, 0.5, 0.5));
+
+  v1::Observations one = ValidWithBaseline({0.25, 1});
+  one.mutable_probabilities()->mutable_values()->Truncate(2);
+  one.set_positive_class(1);
+  const LogRow both = Decode(one, WithBaseline());
+  ASSERT_TRUE(both.validity().ok()) << both.validity();
+  EXPECT_THAT(both.values()->baseline_probabilities, ElementsAre(0.75, 0.25, 0, 1));
+}
+
+TEST(DecodeTest, ErrorsOfTheBaselineSayWhatIsWrong) {
+  EXPECT_THAT(
+      BaselineRefusal(ValidWithBaseline(), Declaration()),
+      HasSubstr("baseline_probabilities are given, expected none because the model has no"));
+  EXPECT_THAT(BaselineRefusal(Valid()),
+              HasSubstr("baseline_probabilities are not set, expected the predictions of the "
+                        "model's baseline \"3\" for the same rows"));
+  EXPECT_THAT(BaselineRefusal(ValidWithBaseline({0.5, 0.5})),
+              HasSubstr("baseline_probabilities has 2 values, expected 4 as in probabilities"));
+  EXPECT_THAT(BaselineRefusal(ValidWithBaseline({})), HasSubstr("has 0 values, expected 4"));
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_THAT(BaselineRefusal(ValidWithBaseline({0.5, 0.5, nan, 0.5})),
+              HasSubstr("rows[1].baseline_probabilities[0] is nan, expected a number in [0, 1]"));
+  EXPECT_THAT(BaselineRefusal(ValidWithBaseline({0.5, 0.75, 0.5, 0.5})),
+              HasSubstr("rows[0].baseline_probabilities sums to 1.25"));
+  v1::Observations logits = Valid();
+  for (const double value : {0.0, 0.0, nan, 0.0}) {
+    logits.mutable_baseline_logits()->add_values(value);
+  }
+  EXPECT_THAT(BaselineRefusal(logits), HasSubstr("rows[1].baseline_logits[0] is nan"));
+}
+
+TEST(DecodeTest, ARowWithAnInvalidBaselineIsSkippedWithItsPrediction) {
+  v1::Observations observations = ValidWithBaseline({0.5, 0.75, 0.125, 0.875});
+  observations.set_skip_invalid_rows(true);
+  const LogRow row = Decode(observations, WithBaseline());
+  ASSERT_TRUE(row.validity().ok()) << row.validity();
+  EXPECT_EQ(row.skipped.rows, 1);
+  EXPECT_EQ(row.skipped.violations[0].field, "rows[0].baseline_probabilities");
+  EXPECT_THAT(row.values()->probabilities, ElementsAre(0.5, 0.5));
+  EXPECT_THAT(row.values()->baseline_probabilities, ElementsAre(0.125, 0.875));
+}
+
+TEST(DecodeTest, TheHashCoversTheBaseline) {
+  const std::uint64_t hash = Decode(ValidWithBaseline(), WithBaseline()).content_hash;
+  EXPECT_NE(Decode(Valid(), WithBaseline()).content_hash, hash);
+  EXPECT_NE(Decode(ValidWithBaseline({0.5, 0.5, 0.25, 0.75}), WithBaseline()).content_hash, hash);
+  v1::Observations logits = Valid();
+  for (const double value : {0.5, 0.5, 0.125, 0.875}) {
+    logits.mutable_baseline_logits()->add_values(value);
+  }
+  EXPECT_NE(Decode(logits, WithBaseline()).content_hash, hash);
+}
+
 TEST(DecodeTest, OneValuePerRowIsTheProbabilityOfThePositiveClass) {
   const auto one_per_row = [](std::int32_t positive) {
     return DecodeAfter([&](auto& o) {

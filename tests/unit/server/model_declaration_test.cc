@@ -181,6 +181,25 @@ TEST(ModelDeclarationTest, ItsProtoGivesTheSameDeclaration) {
   EXPECT_EQ(*again, *declaration);
 }
 
+TEST(ModelDeclarationTest, ABaselineDoublesTheValuesOfTheLog) {
+  v1::Model model = Declared();
+  const auto without = CheckDeclaration(model, kMemory);
+  model.set_baseline("resnet-v3");
+  const auto with = CheckDeclaration(model, kMemory);
+  ASSERT_TRUE(without.ok() && with.ok());
+  EXPECT_NE(*with, *without);
+  const auto again = CheckDeclaration(ToProto(*with), kMemory);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(*again, *with);
+  EXPECT_EQ(with->values_per_row(), 20U);
+  EXPECT_GE(DiskUse(*with), DiskUse(*without) + 2 * 10000 * 10 * sizeof(double));
+  EXPECT_GT(StateMemory(*with), StateMemory(*without));
+  for (const char* const name : {"-3", "models/resnet", "a b", "\x1b[31m"}) {
+    EXPECT_THAT(RefusalAfter([&](auto& m) { m.set_baseline(name); }),
+                HasSubstr("expected none or a name that matches ^[A-Za-z0-9]"));
+  }
+}
+
 TEST(ModelDeclarationTest, KernelsRulesAndLensesSurviveARoundTrip) {
   std::vector<v1::Model> models(5, Declared(3));
   models[0].mutable_kernel()->mutable_gaussian();

@@ -127,6 +127,31 @@ TEST(RowCodecTest, TimesAreReadAsTheyWereWritten) {
   }
 }
 
+TEST(RowCodecTest, TheBaselineIsReadAsItWasWritten) {
+  // In double and in single precision, whatever the precision of the model's values.
+  for (const auto& baseline :
+       {std::vector<double>{0.1, 0.9, 0.5, 0.5}, std::vector<double>{0.5, 0.5, 1, 0}}) {
+    for (const double p : {0.25, 0.3}) {
+      RowValues values = Values({p, 1 - p, 0.5, 0.5});
+      values.baseline_probabilities = baseline;
+      const std::string encoded = EncodeRow(Observations(values));
+      const auto decoded = DecodeRow(encoded, 2);
+      ASSERT_TRUE(decoded.ok()) << decoded.status();
+      EXPECT_EQ(decoded->counted()->baseline_probabilities, baseline);
+      EXPECT_EQ(decoded->counted()->probabilities, values.probabilities);
+      store::v1::LogRow message;
+      ASSERT_TRUE(message.ParseFromString(encoded));
+      EXPECT_EQ(message.SerializeAsString(), encoded);
+    }
+  }
+  RowValues values = Values({0.25, 0.75, 0.5, 0.5});
+  for (const auto& invalid :
+       {std::vector<double>{0.5, 0.5}, std::vector<double>{0.5, 0.5, 1, -1}}) {
+    values.baseline_probabilities = invalid;
+    EXPECT_FALSE(DecodeRow(EncodeRow(Observations(values)), 2).ok());
+  }
+}
+
 TEST(RowCodecTest, TheProducerComesFirst) {
   LogRow row = Observations();
   row.position = ProducerPosition{.producer_id = "p", .epoch = 2, .sequence = 7};

@@ -41,6 +41,8 @@ std::vector<TimedRow> Rows() {
     const microseconds time = seconds(1000 + rows.size() * 7);
     LogRow row = testing::ObservedRow(set.view().rows(done, size));
     auto& values = row.As<ObservationsRow>()->values;
+    values.baseline_probabilities.assign(values.probabilities.rbegin(),
+                                         values.probabilities.rend());
     if (rows.size() % 11 == 3) values.times_s.assign(1, 900);
     values.single_precision = rows.size() % 13 == 5;
     rows.push_back({std::move(row), time});
@@ -88,6 +90,7 @@ TEST(StrandStateTest, RowsThatAreAppliedTogetherGiveTheBitsAndAlarmsOfSingleRows
   for (const std::size_t warmup : {0U, 100U}) {
     for (const bool grouped : {false, true}) {
       ModelDeclaration declaration = Declaration(warmup);
+      if (!grouped) declaration.baseline = "3";
       if (grouped) declaration.monitoring.group_tag = "site";
       const std::string expected = StateAfter(rows, declaration, pool, 1);
       store::v1::ModelState state;
@@ -101,6 +104,44 @@ TEST(StrandStateTest, RowsThatAreAppliedTogetherGiveTheBitsAndAlarmsOfSingleRows
       }
     }
   }
+}
+
+TEST(StrandStateTest, ARestoredComparisonContinuesWithTheSameBits) {
+  const std::vector<TimedRow> rows = Rows();
+  ThreadPool pool("test", 1);
+  ModelDeclaration declaration = Declaration(0);
+  declaration.baseline = "3";
+  Model whole(1, declaration, {}, {}, pool, nullptr);
+  Model restored(2, declaration, {}, {}, pool, nullptr);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto log_id = static_cast<std::int64_t>(i + 1);
+    if (i == rows.size() / 2) {
+      const store::v1::ModelState saved = whole.strand_state().Save();
+      ASSERT_TRUE(restored.strand_state().Restore(saved).ok());
+    }
+    whole.strand_state().Apply(rows[i].row, log_id, rows[i].time);
+    if (i >= rows.size() / 2) restored.strand_state().Apply(rows[i].row, log_id, rows[i].time);
+  }
+  store::v1::ModelState state = whole.strand_state().Save();
+  EXPECT_EQ(state.comparison().brier().model().count(), 6000);
+  EXPECT_EQ(restored.strand_state().Save().comparison().SerializeAsString(),
+            state.comparison().SerializeAsString());
+
+  // Sums that cannot belong to this model are damage.
+  const auto refused = [&](const store::v1::ModelState& damaged) {
+    Model model(3, declaration, {}, {}, pool, nullptr);
+    return absl::IsDataLoss(model.strand_state().Restore(damaged));
+  };
+  EXPECT_FALSE(refused(state));
+  store::v1::ModelState damaged = state;
+  damaged.clear_comparison();
+  EXPECT_TRUE(refused(damaged));
+  damaged = state;
+  damaged.mutable_comparison()->mutable_log_loss()->mutable_difference()->set_count(5999);
+  EXPECT_TRUE(refused(damaged));
+  damaged = state;
+  damaged.mutable_comparison()->mutable_baseline_top_label()->set_counts(0, 1 << 20);
+  EXPECT_TRUE(refused(damaged));
 }
 
 }  // namespace
