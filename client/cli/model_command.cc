@@ -250,6 +250,11 @@ void AddCreateOptions(CLI::App& command, ModelOptions& options) {
           "count predictions with ids at once: all of them come with their labels, and the ids "
           "only identify duplicates")
       ->needs(command.get_option("--label-grace"));
+  command.add_option_function<std::string>(
+      "--baseline", [&options](const std::string& name) { options.model.set_baseline(name); },
+      "name of another model, e.g. 3 for version 3, with which this one is compared all the time: "
+      "each batch then holds the predictions of both, see `calibctl send "
+      "--baseline-probabilities`; default: none");
   watched.push_back(
       AddNumber(command, "--min-observations", monitoring, &Monitoring::set_min_observations,
                 "labelled predictions needed before a verdict and an alarm; default 100")

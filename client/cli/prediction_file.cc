@@ -380,6 +380,7 @@ absl::StatusOr<Input> ReadInput(const InputOptions& stated) {
 
 absl::Status DescribeFaults(const Input& input, const absl::Status& faults) {
   const auto place = [&](const std::string& field, std::size_t i) {
+    if (field.starts_with("baseline_")) return input.baseline_places.Of(i);
     const RowPlaces& own = field == "labels" ? input.label_places : input.id_places;
     const bool other = (field == "labels" || field == "prediction_ids") && !own.path.empty();
     return (other ? own : input.prediction_places).Of(i);

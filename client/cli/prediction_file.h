@@ -90,6 +90,8 @@ struct Input {
   // In the order of the classes; empty if unknown.
   std::vector<std::string> class_names;
   RowPlaces prediction_places;
+  // Of the baseline's predictions, if they are in a file of their own.
+  RowPlaces baseline_places;
   RowPlaces label_places;
   RowPlaces id_places;
   RowPlaces group_places;

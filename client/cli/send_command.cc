@@ -5,6 +5,7 @@
 #include <limits>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -24,6 +25,8 @@ constexpr std::size_t kRowsPerSend = 1024;
 struct SendOptions {
   std::string model;
   InputOptions input;
+  // File with the predictions of the baseline.
+  std::string baseline;
   std::string producer_id;
   std::string idempotency_key;
   bool create = false;
@@ -53,8 +56,54 @@ absl::Status CheckTimes(const InputOptions& options, Input& input) {
   return absl::OkStatus();
 }
 
-absl::Status SendAll(const SendOptions& options, const Input& input, ReportedStream& stream) {
+// Reads the predictions of the baseline, and puts each row behind that of the model. files: the
+// options of the model's files.
+absl::Status AddBaseline(const std::string& path, const InputOptions& files, Input& input) {
+  InputOptions options = files;
+  options.predictions = path;
+  for (std::string* const other :
+       {&options.labels, &options.ids, &options.groups, &options.columns.label, &options.columns.id,
+        &options.columns.time, &options.columns.group}) {
+    other->clear();
+  }
+  options.labels_needed = false;
+  CALIBD_ASSIGN_OR_RETURN(const Input baseline, ReadInput(options));
   const std::size_t m = input.class_count;
+  if (baseline.class_count != m || baseline.values.size() != input.values.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        baseline.prediction_places.path, " has ", baseline.values.size() / baseline.class_count,
+        " rows of ", baseline.class_count, " classes, ", input.prediction_places.path, " has ",
+        input.values.size() / m, " of ", m, ", expected the same"));
+  }
+  std::vector<double> both;
+  both.reserve(2 * input.values.size());
+  const auto append = [&](const std::vector<double>& values, std::size_t first) {
+    const auto row = std::span(values).subspan(first, m);
+    both.insert(both.end(), row.begin(), row.end());
+  };
+  for (std::size_t first = 0; first < input.values.size(); first += m) {
+    append(input.values, first);
+    append(baseline.values, first);
+  }
+  input.values = std::move(both);
+  input.baseline_places = baseline.prediction_places;
+  return absl::OkStatus();
+}
+
+// Returns what is missing, or too much, for a model with this baseline; empty if nothing.
+std::string BaselineFault(const SendOptions& options, const std::string& baseline) {
+  if (options.baseline.empty() == baseline.empty()) return "";
+  return baseline.empty()
+             ? absl::StrCat(options.model,
+                            " has no baseline: create it with --baseline, or leave out "
+                            "--baseline-probabilities")
+             : absl::StrCat(options.model, " has the baseline ", baseline,
+                            ": give its predictions for the same rows with "
+                            "--baseline-probabilities FILE");
+}
+
+absl::Status SendAll(const SendOptions& options, const Input& input, ReportedStream& stream) {
+  const std::size_t m = options.baseline.empty() ? input.class_count : 2 * input.class_count;
   const std::span<const double> values(input.values);
   const std::size_t n = input.values.size() / m;
   const std::span<const std::int32_t> labels(input.labels);
@@ -128,12 +177,20 @@ absl::StatusOr<ExitCode> Run(const Context& context, const SendOptions& options)
   if (!existing.ok() && !(options.create && absl::IsNotFound(existing.status()))) {
     return existing.status();
   }
+  if (const std::string fault =
+          BaselineFault(options, existing.ok() ? existing->baseline() : std::string());
+      !fault.empty()) {
+    return UsageFault(fault);
+  }
   InputOptions files = options.input;
   if (existing.ok() && files.class_names.empty()) {
     files.class_names.assign(existing->class_names().begin(), existing->class_names().end());
   }
   CALIBD_ASSIGN_OR_RETURN(auto input, ReadInput(files));
   CALIBD_RETURN_IF_ERROR(CheckTimes(files, input));
+  if (!options.baseline.empty()) {
+    CALIBD_RETURN_IF_ERROR(AddBaseline(options.baseline, files, input));
+  }
   if (!input.ids.empty() && !(existing.ok() && existing->has_label_grace())) {
     return UsageFault(IdsNeedLabelGrace(options, existing.ok()));
   }
@@ -157,6 +214,7 @@ absl::StatusOr<ExitCode> Run(const Context& context, const SendOptions& options)
   stream_options.producer_id = options.producer_id;
   stream_options.idempotency_key = options.idempotency_key;
   stream_options.class_names = options.input.class_names;
+  stream_options.with_baseline = !options.baseline.empty();
   // A batch larger than max_pending is never accepted.
   if (!input.ids.empty()) stream_options.max_rows_per_batch = model.max_pending();
   if (options.input.drop_invalid) stream_options.invalid_rows = client::InvalidRows::kDrop;
@@ -208,6 +266,9 @@ void AddSendCommand(CLI::App& app, Context& context) {
                       "CSV: one id per line, for each prediction; you choose the ids");
   command->add_option("--groups", options->input.groups,
                       "CSV: one value of the model's group tag per line, for each prediction");
+  command->add_option("--baseline-probabilities", options->baseline,
+                      "file with the predictions of the model's baseline for the same rows, of the "
+                      "same kind as PREDICTIONS; required if the model has a baseline");
   command->add_option("--producer-id", options->producer_id,
                       "name of this producer; default: a random one, which ends with the command");
   command

@@ -349,6 +349,30 @@ std::string Data(const v1::GetCalibrationResponse& response, const Timestamp& no
   return text;
 }
 
+// How a score differs from that of the baseline. scale: from the unit of the contract to that of
+// the text.
+std::string DifferenceText(const char* score, const char* unit, double scale,
+                           const v1::ScoreDifference& difference) {
+  const double value = scale * difference.difference();
+  const double lower = scale * difference.lower();
+  const double upper = scale * difference.upper();
+  const std::string size =
+      absl::StrFormat("%s %.2g%s %s", score, std::abs(value), unit, value > 0 ? "higher" : "lower");
+  if (upper < 0) return absl::StrFormat("%s (%.2g to %.2g), better", size, -upper, -lower);
+  if (lower > 0) return absl::StrFormat("%s (%.2g to %.2g), worse", size, lower, upper);
+  return absl::StrFormat("%s (%+.2g to %+.2g), undecided", size, lower, upper);
+}
+
+std::string Against(const v1::GetCalibrationResponse& response) {
+  if (response.baseline().empty()) return "";
+  const std::string name = Name(response.baseline());
+  if (!response.has_comparison()) return name + ": no labelled row yet";
+  const v1::Comparison& comparison = response.comparison();
+  return absl::StrCat(name, ": ", DifferenceText("log loss", "", 1, comparison.log_loss()), "; ",
+                      DifferenceText("Brier score", "", 1, comparison.brier()), "; ",
+                      DifferenceText("error", " points", 100, comparison.binned_error()));
+}
+
 std::string Next(const v1::GetCalibrationResponse& response) {
   const std::string model = ShortName(response.model());
   std::vector<std::string> commands;
@@ -393,15 +417,15 @@ std::string DescribeShow(const v1::GetCalibrationResponse& response, const Times
   const std::string name = ShortName(response.model());
   if (!response.has_verdict()) {
     return Part("model", name + ": not monitored, so there is no verdict", 2) +
-           Part("data", Data(response, now), 2) +
+           Part("against", Against(response), 2) + Part("data", Data(response, now), 2) +
            Part("next", absl::StrCat("calibctl show ", name, " --verbose"), 2);
   }
-  // At most 15 lines together.
+  // At most 15 lines together, and two more with a baseline.
   const bool warns = !response.warnings().empty();
   const std::size_t most = warns ? 2 : 3;
   std::string text = Part("verdict", absl::StrCat(name, ": ", HeadlineText(response)), 2) +
                      Part("how bad", HowBad(response), most) + Part("where", Where(response), 2) +
-                     Part("changed", Changed(response), 1) +
+                     Part("against", Against(response), 2) + Part("changed", Changed(response), 1) +
                      Part("certain", Certain(response), most) +
                      Part("data", Data(response, now), 2);
   if (warns) {

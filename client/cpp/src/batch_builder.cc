@@ -11,7 +11,7 @@ namespace calibd::client {
 namespace {
 
 // Upper bound of the size of a message without its values and labels: the tags and
-// lengths of five nested fields, the sequence and the dropped rows.
+// lengths of six nested fields, the sequence and the dropped rows.
 constexpr std::int64_t kEnvelopeBytes = 96;
 // A label below 100000 takes at most three bytes as a varint; larger ones at most five.
 constexpr std::size_t kLabelBytes = 5;
@@ -27,8 +27,8 @@ std::size_t TextBytes(std::string_view text) {
 
 template <typename T>
 std::size_t BytesOf(const PredictionRow<T>& row) {
-  return row.values.size_bytes() + kLabelBytes + TextBytes(row.id) + TextBytes(row.group) +
-         (row.time.has_value() ? kTimeBytes : 0);
+  return row.values.size_bytes() + row.baseline.size_bytes() + kLabelBytes + TextBytes(row.id) +
+         TextBytes(row.group) + (row.time.has_value() ? kTimeBytes : 0);
 }
 std::size_t BytesOf(const LabelRow& row) { return kLabelBytes + TextBytes(row.id); }
 
@@ -55,6 +55,20 @@ auto* MutableValues(PredictionKind kind, v1::Observations& observations) {
   }
 }
 
+template <typename T>
+auto* MutableBaseline(PredictionKind kind, v1::Observations& observations) {
+  const bool logits = kind == PredictionKind::kLogits;
+  if constexpr (std::is_same_v<T, double>) {
+    return (logits ? observations.mutable_baseline_logits()
+                   : observations.mutable_baseline_probabilities())
+        ->mutable_values();
+  } else {
+    return (logits ? observations.mutable_baseline_logits_float32()
+                   : observations.mutable_baseline_probabilities_float32())
+        ->mutable_values();
+  }
+}
+
 // True if the row has the same kind of content as the rows of the batch, which is not empty.
 template <typename T>
 bool IsOfSameKind(const PredictionRow<T>& row, const v1::StreamObservationsRequest::Batch& batch) {
@@ -73,6 +87,9 @@ template <typename T>
 void Append(const PredictionRow<T>& row, v1::StreamObservationsRequest::Batch& batch) {
   v1::Observations& observations = *batch.mutable_observations();
   MutableValues<T>(row.kind, observations)->Add(row.values.begin(), row.values.end());
+  if (!row.baseline.empty()) {
+    MutableBaseline<T>(row.kind, observations)->Add(row.baseline.begin(), row.baseline.end());
+  }
   if (row.label.has_value()) observations.add_labels(*row.label);
   if (!row.id.empty()) observations.add_prediction_ids(row.id.data(), row.id.size());
   if (!row.group.empty()) observations.add_group_values(row.group.data(), row.group.size());

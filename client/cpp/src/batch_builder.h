@@ -40,6 +40,8 @@ struct PredictionRow {
   std::optional<std::int32_t> label;
   // Time of the prediction.
   std::optional<std::chrono::sys_seconds> time;
+  // The values of the baseline; empty without a baseline.
+  std::span<const T> baseline{};
 };
 
 // The label of a prediction that was sent before.

@@ -137,6 +137,7 @@ absl::StatusOr<std::unique_ptr<ObservationStream>> StreamImpl::Open(
         "positive_class needs a model of two classes, and this one has ", impl->class_count_));
   }
   impl->row_width_ = impl->options_.positive_class.has_value() ? 1 : impl->class_count_;
+  if (impl->options_.with_baseline) impl->row_width_ *= 2;
   impl->row_sum_tolerance_ = impl->opened_->row_sum_tolerance();
   lock.unlock();
   return impl;
@@ -190,9 +191,10 @@ absl::Status StreamImpl::SendRows(PredictionKind kind, std::span<const T> values
                                   std::span<const std::int32_t> labels) {
   if (absl::Status status = CheckOpen(); !status.ok()) return status;
   const std::size_t n = values.size() / row_width_;
+  const std::size_t width = options_.with_baseline ? row_width_ / 2 : row_width_;
   const auto row = [&](std::size_t i) {
-    PredictionRow<T> result{kind, values.subspan(i * row_width_, row_width_), {}, group_, {},
-                            time_};
+    const std::span<const T> all = values.subspan(i * row_width_, row_width_);
+    PredictionRow<T> result{kind, all.first(width), {}, group_, {}, time_, all.subspan(width)};
     if (!ids.empty()) result.id = ids[i];
     if (!labels.empty()) result.label = labels[i];
     return result;
@@ -204,6 +206,10 @@ absl::Status StreamImpl::SendRows(PredictionKind kind, std::span<const T> values
     // With kSkip the server finds these. An id must be valid nevertheless, as invalid UTF-8 would
     // break the message.
     if (!skip) fault = FindRowFault(kind, row(i).values, row_sum_tolerance_);
+    if (!skip && !fault.has_value() && options_.with_baseline) {
+      fault = FindRowFault(kind, row(i).baseline, row_sum_tolerance_);
+      if (fault.has_value()) fault->field.insert(0, "baseline_");
+    }
     if (!skip && !fault.has_value() && !labels.empty()) {
       fault = FindLabelFault(labels[i], class_count_);
     }

@@ -761,5 +761,42 @@ TEST_F(CalibctlServedTest, BackupAndVerifyPrintTheirResultInALine) {
             "problems\n");
 }
 
+TEST_F(CalibctlServedTest, AModelIsComparedWithItsBaseline) {
+  constexpr std::size_t kRows = 2000;
+  PredictionSet set;
+  Generator::Create(GeneratorSpec::M2(3), 1)->Draw(kRows, set);
+  PredictionSet other;
+  Generator::Create(GeneratorSpec::M1(3), 2)->Draw(kRows, other);
+  const PredictionFiles files(set, 0);
+  const PredictionFiles baseline(other, 0);
+  EXPECT_EQ(
+      RunJson({"model", "create", "m", "--classes", "3", "--bandwidth", "1", "--baseline", "3"})
+          .at("baseline"),
+      "3");
+  const std::vector<std::string> send{"send",         "m", files.predictions(), files.labels(),
+                                      "--label-base", "0"};
+  const auto without = Run(send);
+  EXPECT_EQ(without->exit_code(), 2);
+  EXPECT_THAT(without->error(), HasSubstr("m has the baseline 3: give its predictions"));
+  std::vector<std::string> both = send;
+  both.insert(both.end(), {"--baseline-probabilities", baseline.predictions()});
+  EXPECT_EQ(RunJson(both).at("accepted_rows"), kRows);
+  const nlohmann::json shown = RunJson({"show", "m"});
+  EXPECT_EQ(shown.at("baseline"), "3");
+  EXPECT_EQ(shown.at("comparison").at("observations"), kRows);
+  EXPECT_TRUE(shown.at("comparison").at("paired"));
+  const auto text = Run({"show", "m"});
+  EXPECT_EQ(text->exit_code(), 0) << text->error();
+  EXPECT_THAT(text->output(), HasSubstr("\nagainst   3: log loss "));
+
+  other.probabilities.resize(3 * kRows - 3);
+  other.labels.resize(kRows - 1);
+  const PredictionFiles shorter(other, 0);
+  both.back() = shorter.predictions();
+  const auto mismatch = Run(both);
+  EXPECT_EQ(mismatch->exit_code(), 1);
+  EXPECT_THAT(mismatch->error(), HasSubstr("has 1999 rows of 3 classes"));
+}
+
 }  // namespace
 }  // namespace calibd::testing

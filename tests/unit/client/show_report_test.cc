@@ -290,5 +290,25 @@ TEST(ShowReportTest, TheReliabilityDiagramLeavesOutEmptyBins) {
             "0.933 to 1.000  9021    99.6     95.9          +3.7\n");
 }
 
+TEST(DescribeShowTest, SaysWhetherTheModelIsBetterThanItsBaseline) {
+  v1::GetCalibrationResponse response = OverLimit();
+  EXPECT_THAT(DescribeShow(response, Now()), Not(HasSubstr("against")));
+  response.set_baseline("3");
+  EXPECT_THAT(DescribeShow(response, Now()), HasSubstr("\nagainst   3: no labelled row yet\n"));
+  const auto set = [](v1::ScoreDifference& score, double difference, double lower, double upper) {
+    score.set_difference(difference);
+    score.set_lower(lower);
+    score.set_upper(upper);
+  };
+  v1::Comparison& comparison = *response.mutable_comparison();
+  set(*comparison.mutable_log_loss(), -0.012, -0.02, -0.004);
+  set(*comparison.mutable_brier(), 0.012, 0.004, 0.02);
+  set(*comparison.mutable_binned_error(), -0.012, -0.02, 0.015);
+  const std::string text = DescribeShow(response, Now());
+  EXPECT_THAT(text, HasSubstr("\nagainst   3: log loss 0.012 lower (0.004 to 0.02), better; Brier "
+                              "score 0.012 higher (0.004 to 0.02),\n"
+                              "          worse; error 1.2 points lower (-2 to +1.5), undecided\n"));
+}
+
 }  // namespace
 }  // namespace calibd::cli

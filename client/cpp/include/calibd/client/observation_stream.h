@@ -49,6 +49,9 @@ struct StreamOptions {
   // 0 or 1, only for models of two classes: each row is one value, the probability or logit of this
   // class. Unset: class_count() values per row.
   std::optional<std::int32_t> positive_class{};
+  // For a model that declares a baseline: each row is followed by the values of the baseline for
+  // the same prediction, of the same kind and number. All row widths below then double.
+  bool with_baseline = false;
   // Maximum number of rows in one message, within the server's limit. 0: that limit.
   std::int32_t max_rows_per_batch = 0;
   // Maximum number of unacknowledged batches, within the server's limit. 0: that limit. At the
@@ -68,8 +71,8 @@ struct StreamOptions {
 struct RowError {
   // -1 if the error is not about one row.
   std::int64_t row = -1;
-  // "probabilities", "logits", "labels", "prediction_ids", or the server's path of the
-  // field.
+  // "probabilities", "logits", either with "baseline_" before it, "labels", "prediction_ids", or
+  // the server's path of the field.
   std::string field;
   // What was found and what was expected.
   std::string description;
