@@ -55,7 +55,7 @@ void PastSums::Save(PastState& all, PastState& recent) const {
     state.witness.resize(kFeatureCount * class_count_);
     for (std::size_t j = 0; j < kFeatureCount; ++j) {
       for (std::size_t k = 0; k < class_count_; ++k) {
-        state.witness[j * class_count_ + k] = sums[k * kFeatureCount + j];
+        state.witness[j * class_count_ + k] = static_cast<double>(sums[k * kFeatureCount + j]);
       }
     }
   };

@@ -373,7 +373,8 @@ void CollectLabelTerms(const StripTask& task, LabelTerms& out) {
     out.given[row] = task.given[at];
     out.smoothed[row] = task.smoothed[at];
     for (std::size_t past = 0; past < kPasts; ++past) {
-      out.witness[past][row] = task.witness[past][label * kWitnessRows + row];
+      const float witness = task.witness[past][label * kWitnessRows + row];
+      out.witness[past][row] = static_cast<double>(witness);
       out.share[past][row] = task.counts->ShareOf(label)[past];
     }
     HWY_ALIGN double by_cell[kRatioValues];
