@@ -1,0 +1,111 @@
+#ifndef CALIBD_CORE_CALIBRATION_LOSS_H_
+#define CALIBD_CORE_CALIBRATION_LOSS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "calibd/core/forecast.h"
+#include "calibd/core/kernel.h"
+#include "calibd/core/lens.h"
+#include "calibd/core/outcome_kernel.h"
+#include "calibd/core/run_control.h"
+
+namespace calibd {
+
+// What the outcomes are conditioned on: the kernel k_z(z, z').
+
+// k_z = 1.
+struct NoCondition {};
+// The forecast. For classes: exp(-distance / bandwidth) over the part of the prediction that the
+// lens shows; over a single probability, the distance is |c - c'| (or its square for
+// kSquaredEuclidean). For numbers: exp(-gamma W^2) with the Wasserstein distance W, W^2 = (mu -
+// mu')^2 + (sd - sd')^2 for Normal forecasts, and the mean square of the differences of the sorted
+// draws for samples.
+struct ForecastCondition {
+  Distance distance = Distance::kTotalVariation;
+  // For classes; finite and > 0. Unset: the median of MedianBandwidth; over a single probability
+  // kScalarBandwidth, squared for kSquaredEuclidean.
+  std::optional<double> bandwidth;
+  // For numbers; finite and > 0. Unset: 1 / (2 l^2) with l the median of W over the pairs of
+  // different forecasts.
+  std::optional<double> gamma;
+};
+// exp(-gamma |x - x'|^2) of features. values: n x d, row-major, finite, d >= 1.
+struct FeatureCondition {
+  std::vector<double> values;
+  // Finite and > 0. Unset: 1 / (2 l^2) with l the median of |x - x'| over the pairs of different
+  // rows.
+  std::optional<double> gamma;
+};
+// [g = g'] of n groups.
+struct GroupCondition {
+  std::vector<std::int32_t> groups;
+};
+using Condition = std::variant<ForecastCondition, NoCondition, FeatureCondition, GroupCondition>;
+
+struct LossOptions {
+  // For classes: canonical, top_label or class_wise (summed over the classes).
+  Lens lens = Lens::Canonical();
+  // Unset: the identity for classes, else RbfKernel. Classes: no other than RbfKernel. Samples:
+  // none of the probability integral transform.
+  std::optional<OutcomeKernel> outcome_kernel;
+  Condition condition;
+  // The estimator of the squared maximum mean discrepancy: the mean over all n^2 pairs, instead of
+  // the unbiased mean over the n (n - 1) pairs of different rows.
+  bool biased = false;
+  // Finite, >= 0. Set: the loss is the mean negative log likelihood plus this times the squared
+  // discrepancy. Not for samples.
+  std::optional<double> mmd_weight;
+  bool gradient = true;
+};
+
+struct CalibrationLoss {
+  double value = 0;
+  // Mean negative log likelihood in nats; of probabilities with each term at most 36.04, that of
+  // 2^-52. Unset without mmd_weight.
+  std::optional<double> negative_log_likelihood;
+  // Signed if unbiased, never clamped; no root is taken.
+  double mmd_squared = 0;
+  // n x width, in the coordinates of the forecasts: probabilities count as free, standard
+  // deviations are not logarithms. Bandwidths, and the choice of the largest probability, are held
+  // fixed. Empty unless asked for.
+  std::vector<double> gradient;
+  // The kernels with the values that were chosen from the forecasts. A value stays unset if all
+  // forecasts, or all features, are equal: k_z = 1 then. features and groups are empty.
+  std::optional<OutcomeKernel> outcome_kernel;
+  Condition condition;
+};
+
+// Checks everything except the rows themselves. Errors: InvalidArgument that begins with the field
+// and a space, e.g. "condition.forecast.bandwidth is -1, expected a finite number > 0".
+[[nodiscard]] absl::Status CheckLossOptions(const ForecastBatch& batch, const LossOptions& options);
+
+// MMD^2 of (Y, Z) and (Y', Z) with Y' drawn from the forecast, a loss whose minimum are calibrated
+// forecasts: the mean over pairs of
+//   h_ij = k_z(z_i, z_j) (k_y(y_i, y_j) + E k_y(Y'_i, Y'_j) - E k_y(Y'_i, y_j) - E k_y(y_i, Y'_j)),
+// in closed form, with independent draws also for i = j. Source: Marx, Zalouk & Ermon, NeurIPS
+// 2023, Eq. 2 to 4. With the identity for classes and the canonical lens it is SKCE_uq or SKCE_b.
+//
+// batch: valid (see FindViolations). The result does not depend on the threads of `control`.
+// Errors: InvalidArgument as CheckLossOptions; FailedPrecondition if n < 2 and the estimator is
+// unbiased, if a value that is not given cannot be chosen, or if the result exceeds the range of
+// double; Cancelled.
+// Cost: O(n^2 m), O(n^2) for Normal forecasts, O(n^2 r^2) for samples.
+[[nodiscard]] absl::StatusOr<CalibrationLoss> ComputeLoss(const ForecastBatch& batch,
+                                                          const LossOptions& options,
+                                                          const RunControl& control = {});
+
+// Bytes that ComputeLoss allocates in addition to its input, and approximate number of
+// multiplications.
+[[nodiscard]] double LossMemory(const ForecastBatch& batch, const LossOptions& options) noexcept;
+[[nodiscard]] double LossOperations(const ForecastBatch& batch,
+                                    const LossOptions& options) noexcept;
+
+}  // namespace calibd
+
+#endif  // CALIBD_CORE_CALIBRATION_LOSS_H_

@@ -1,0 +1,387 @@
+#include "calibd/core/calibration_loss.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <numbers>
+#include <numeric>
+#include <span>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "calibd/core/bandwidth.h"
+#include "calibd/core/status_macros.h"
+#include "calibd/core/validation.h"
+#include "distribution_matching.h"
+
+namespace calibd {
+namespace {
+
+// The bound of Scores.log_loss.
+constexpr double kMinProbability = 0x1p-52;
+
+// The mean of the two middle values if their number is even; 0 without values. Changes the order.
+double MedianOf(std::vector<double>& values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  if (values.size() % 2 == 1) return *middle;
+  return 0.5 * (*middle + *std::max_element(values.begin(), middle));
+}
+
+// 1 / (2 l^2) with l the median of distance(i, j) over the pairs i < j, or, if this is 0, over the
+// pairs with a distance. 0 if there are none.
+template <typename DistanceOfPair>
+double MedianGamma(std::size_t n, const DistanceOfPair& distance) {
+  std::vector<double> distances;
+  distances.reserve(n * (n - 1) / 2);
+  for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t j = i + 1; j < n; ++j) distances.push_back(distance(i, j));
+  }
+  double median = MedianOf(distances);
+  if (median == 0) {
+    std::erase(distances, 0.0);
+    median = MedianOf(distances);
+  }
+  return median == 0 ? 0 : 0.5 / median / median;
+}
+
+absl::Status CheckChosen(const char* field, double gamma) {
+  if (gamma > 0 && std::isfinite(gamma)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(field, " cannot be chosen from these forecasts, give a value"));
+}
+
+// Chooses the gamma of a kernel that has none.
+absl::Status ChooseGamma(const ForecastBatch& batch, RbfKernel& kernel) {
+  if (kernel.gamma.has_value()) return absl::OkStatus();
+  std::vector<std::pair<double, double>> moments;
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    const std::span<const double> row = batch.row(i);
+    if (batch.kind == ForecastKind::kNormal) {
+      moments.emplace_back(row[0], row[1] * row[1]);
+      continue;
+    }
+    const auto r = static_cast<double>(row.size());
+    const double mean = std::accumulate(row.begin(), row.end(), 0.0) / r;
+    double squares = 0;
+    for (const double draw : row) squares += (draw - mean) * (draw - mean);
+    moments.emplace_back(mean, squares / r);
+  }
+  kernel.gamma = MedianGamma(batch.size(), [&](std::size_t i, std::size_t j) {
+    const double distance = moments[i].first - moments[j].first;
+    return std::sqrt(distance * distance + moments[i].second + moments[j].second);
+  });
+  return CheckChosen("outcome_kernel.rbf.gamma", *kernel.gamma);
+}
+
+using ConditionPtr = std::unique_ptr<const ConditionTerms>;
+
+// exp(-gamma |x - x'|^2) of points; chooses gamma if it is unset and the points differ.
+absl::StatusOr<ConditionPtr> MakeGaussian(Points points, std::size_t n, double slope,
+                                          const char* field, std::optional<double>& gamma) {
+  if (!gamma.has_value()) {
+    const double chosen = MedianGamma(n, [&](std::size_t i, std::size_t j) {
+      return DistanceOf(Distance::kEuclidean, points.row(i), points.row(j));
+    });
+    if (chosen == 0) return MakeNoCondition();
+    CALIBD_RETURN_IF_ERROR(CheckChosen(field, chosen));
+    gamma = chosen;
+  }
+  CALIBD_ASSIGN_OR_RETURN(const Kernel kernel,
+                          Kernel::Over(Distance::kSquaredEuclidean, 1 / *gamma));
+  return MakePointCondition(std::move(points), kernel, slope);
+}
+
+// A condition other than the prediction of classes. Moves its features and groups away.
+absl::StatusOr<ConditionPtr> MakeCondition(const ForecastBatch& batch, Condition& condition) {
+  const std::size_t n = batch.size();
+  if (auto* const groups = std::get_if<GroupCondition>(&condition)) {
+    return MakeGroupCondition(std::exchange(groups->groups, {}));
+  }
+  if (auto* const features = std::get_if<FeatureCondition>(&condition)) {
+    const std::size_t width = features->values.size() / n;
+    return MakeGaussian({std::exchange(features->values, {}), width}, n, 0,
+                        "condition.features.gamma", features->gamma);
+  }
+  auto* const forecast = std::get_if<ForecastCondition>(&condition);
+  if (forecast == nullptr) return MakeNoCondition();
+  Points points{{batch.values.begin(), batch.values.end()}, batch.width};
+  // The draws ascend, so that W^2 is the mean of the squares of their differences.
+  const double slope =
+      batch.kind == ForecastKind::kSamples ? 1 / std::sqrt(static_cast<double>(batch.width)) : 1;
+  for (double& value : points.values) value *= slope;
+  return MakeGaussian(std::move(points), n, slope, "condition.forecast.gamma", forecast->gamma);
+}
+
+double PairOperations(const ForecastBatch& batch, const LossOptions& options) {
+  const auto width = static_cast<double>(batch.width);
+  const double condition =
+      std::holds_alternative<FeatureCondition>(options.condition)
+          ? 3 * static_cast<double>(std::get<FeatureCondition>(options.condition).values.size()) /
+                static_cast<double>(batch.size())
+          : 3 * width;
+  if (batch.predicts_classes()) {
+    return options.lens.is_canonical() ? 30 + condition + 3 * width : 30 + condition / width;
+  }
+  if (batch.kind == ForecastKind::kNormal) return 100 + condition;
+  const bool exponential =
+      !options.outcome_kernel.has_value() || options.outcome_kernel->index() == 0;
+  return 30 + condition + (exponential ? 40 : 3) * width * width;
+}
+
+// Sums the pairs of forecasts of numbers. batch: draws ascend. gradient: n x width or empty.
+absl::StatusOr<PairSums> SumNumbers(const ForecastBatch& batch, const LossOptions& options,
+                                    const RunControl& control, CalibrationLoss& loss) {
+  if (!loss.outcome_kernel.has_value()) loss.outcome_kernel = RbfKernel{};
+  if (auto* const rbf = std::get_if<RbfKernel>(&*loss.outcome_kernel)) {
+    CALIBD_RETURN_IF_ERROR(ChooseGamma(batch, *rbf));
+  }
+  const auto terms = batch.kind == ForecastKind::kNormal
+                         ? MakeNormalTerms(batch, *loss.outcome_kernel)
+                         : MakeSampleTerms(batch, *loss.outcome_kernel);
+  CALIBD_ASSIGN_OR_RETURN(const ConditionPtr condition, MakeCondition(batch, loss.condition));
+  return SumPairs(batch.size(), *terms, *condition, options.biased, PairOperations(batch, options),
+                  loss.gradient, control);
+}
+
+// Sums the pairs of samples, whose draws are sorted here and whose gradient is not.
+absl::StatusOr<PairSums> SumSamples(const ForecastBatch& batch, const LossOptions& options,
+                                    const RunControl& control, CalibrationLoss& loss) {
+  const std::size_t r = batch.width;
+  std::vector<std::size_t> order(batch.values.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::vector<double> sorted(order.size());
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    const auto first = order.begin() + static_cast<std::ptrdiff_t>(i * r);
+    std::stable_sort(
+        first, first + static_cast<std::ptrdiff_t>(r),
+        [&](std::size_t a, std::size_t b) { return batch.values[a] < batch.values[b]; });
+  }
+  for (std::size_t k = 0; k < order.size(); ++k) sorted[k] = batch.values[order[k]];
+  ForecastBatch ascending = batch;
+  ascending.values = sorted;
+  CALIBD_ASSIGN_OR_RETURN(const PairSums sums, SumNumbers(ascending, options, control, loss));
+  if (!loss.gradient.empty()) {
+    const std::vector<double> gradient =
+        std::exchange(loss.gradient, std::vector<double>(order.size()));
+    for (std::size_t k = 0; k < order.size(); ++k) loss.gradient[order[k]] = gradient[k];
+  }
+  return sums;
+}
+
+// One part of predictions of classes that a lens shows.
+struct ClassPart {
+  Points shown;
+  Points residuals;
+  // The class of each row that is shown; empty: all.
+  std::vector<std::size_t> columns;
+};
+
+ClassPart AllClasses(const PredictionBatch& batch) {
+  ClassPart part;
+  part.shown = {{batch.probabilities.begin(), batch.probabilities.end()}, batch.class_count};
+  part.residuals = part.shown;
+  for (double& value : part.residuals.values) value = -value;
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    part.residuals.values[i * batch.class_count + static_cast<std::size_t>(batch.labels[i])] += 1;
+  }
+  return part;
+}
+
+// class_of(i): the class that is shown of row i.
+template <typename ClassOf>
+ClassPart OneClassEach(const PredictionBatch& batch, const ClassOf& class_of) {
+  ClassPart part{.shown = {{}, 1}, .residuals = {{}, 1}, .columns = {}};
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    const std::size_t k = class_of(i);
+    const double probability = batch.row(i)[k];
+    part.columns.push_back(k);
+    part.shown.values.push_back(probability);
+    part.residuals.values.push_back((static_cast<std::size_t>(batch.labels[i]) == k ? 1.0 : 0.0) -
+                                    probability);
+  }
+  return part;
+}
+
+absl::StatusOr<ConditionPtr> MakeClassCondition(const PredictionBatch& batch, const Lens& lens,
+                                                const ClassPart& part, ForecastCondition& condition,
+                                                const RunControl& control) {
+  const bool squared = condition.distance == Distance::kSquaredEuclidean;
+  Distance distance = condition.distance;
+  if (lens.is_scalar()) {
+    if (!squared) distance = Distance::kCityblock;
+    if (!condition.bandwidth.has_value()) {
+      condition.bandwidth = squared ? kScalarBandwidth * kScalarBandwidth : kScalarBandwidth;
+    }
+  } else if (!condition.bandwidth.has_value()) {
+    const absl::StatusOr<double> median =
+        MedianBandwidth(batch.probabilities, batch.class_count, control, distance);
+    // All predictions are equal, or there is only one.
+    if (absl::IsFailedPrecondition(median.status())) return MakeNoCondition();
+    if (!median.ok()) return median.status();
+    condition.bandwidth = *median;
+  }
+  CALIBD_ASSIGN_OR_RETURN(const Kernel kernel, Kernel::Over(distance, *condition.bandwidth));
+  return MakePointCondition(part.shown, kernel, 1);
+}
+
+// Sums the pairs of predictions of classes, over the parts of the lens.
+absl::StatusOr<PairSums> SumClasses(const PredictionBatch& batch, const ForecastBatch& given,
+                                    const LossOptions& options, const RunControl& control,
+                                    CalibrationLoss& loss) {
+  const std::size_t n = batch.size();
+  const bool scalar = options.lens.is_scalar();
+  const bool top_label = std::holds_alternative<TopLabelLens>(options.lens.kind());
+  // Equal and different classes differ by this factor in k_y, see MakeClassTerms.
+  double scale = scalar ? 2 : 1;
+  if (options.outcome_kernel.has_value()) {
+    const double gamma = std::get<RbfKernel>(*options.outcome_kernel).gamma.value();
+    scale *= -std::expm1(scalar ? -gamma : -2 * gamma);
+  }
+  ConditionPtr fixed;
+  auto* const forecast = std::get_if<ForecastCondition>(&loss.condition);
+  if (forecast == nullptr) {
+    CALIBD_ASSIGN_OR_RETURN(fixed, MakeCondition(given, loss.condition));
+  }
+  PairSums total;
+  std::vector<double> gradient(scalar && options.gradient ? n : 0);
+  const std::size_t parts = options.lens.parts(batch.class_count);
+  for (std::size_t p = 0; p < parts; ++p) {
+    ClassPart part = !scalar ? AllClasses(batch) : OneClassEach(batch, [&](std::size_t i) {
+      const std::span<const double> row = batch.row(i);
+      return top_label
+                 ? static_cast<std::size_t>(std::max_element(row.begin(), row.end()) - row.begin())
+                 : p;
+    });
+    ConditionPtr own;
+    if (forecast != nullptr) {
+      CALIBD_ASSIGN_OR_RETURN(own,
+                              MakeClassCondition(batch, options.lens, part, *forecast, control));
+    }
+    const auto terms = MakeClassTerms(std::move(part.residuals), scale);
+    const std::span<double> out = scalar ? std::span<double>(gradient) : loss.gradient;
+    CALIBD_ASSIGN_OR_RETURN(const PairSums sums,
+                            SumPairs(n, *terms, own != nullptr ? *own : *fixed, options.biased,
+                                     PairOperations(given, options), out, control));
+    total.off_diagonal += sums.off_diagonal;
+    total.diagonal += sums.diagonal;
+    for (std::size_t i = 0; i < gradient.size(); ++i) {
+      loss.gradient[i * batch.class_count + part.columns[i]] += gradient[i];
+    }
+  }
+  return total;
+}
+
+// Replaces derivatives with respect to softmax probabilities by those with respect to the logits.
+void ToLogits(const PredictionBatch& batch, std::span<double> gradient) {
+  const std::size_t m = batch.class_count;
+  for (std::size_t i = 0; i < batch.size() && !gradient.empty(); ++i) {
+    const std::span<const double> q = batch.row(i);
+    const std::span<double> g = gradient.subspan(i * m, m);
+    const double mean = std::inner_product(q.begin(), q.end(), g.begin(), 0.0);
+    for (std::size_t k = 0; k < m; ++k) g[k] = q[k] * (g[k] - mean);
+  }
+}
+
+// The negative log likelihood of row i. gradient: n x width, to which `weight` times the derivative
+// is added; or empty. log_sum: of the exponentials of the logits.
+double ClassLikelihood(const ForecastBatch& batch, std::size_t i, std::span<const double> q,
+                       double log_sum, double weight, std::span<double> gradient) {
+  const auto y = static_cast<std::size_t>(batch.labels[i]);
+  const std::span<double> row =
+      gradient.empty() ? gradient : gradient.subspan(i * batch.width, batch.width);
+  if (batch.kind == ForecastKind::kLogits) {
+    for (std::size_t k = 0; k < row.size(); ++k) row[k] += weight * (q[k] - (k == y ? 1.0 : 0.0));
+    return log_sum - batch.row(i)[y];
+  }
+  if (!row.empty() && q[y] >= kMinProbability) row[y] -= weight / q[y];
+  return -std::log(std::max(q[y], kMinProbability));
+}
+
+double NormalLikelihood(const ForecastBatch& batch, std::size_t i, double weight,
+                        std::span<double> gradient) {
+  const double sd = batch.row(i)[1];
+  const double t = (batch.outcomes[i] - batch.row(i)[0]) / sd;
+  if (!gradient.empty()) {
+    gradient[2 * i] -= weight * t / sd;
+    gradient[2 * i + 1] += weight * (1 - t * t) / sd;
+  }
+  return std::log(sd) + 0.5 * t * t + 0.5 * std::log(2 * std::numbers::pi);
+}
+
+absl::Status CheckFinite(const CalibrationLoss& loss) {
+  const bool finite =
+      std::isfinite(loss.value) && std::all_of(loss.gradient.begin(), loss.gradient.end(),
+                                               [](double g) { return std::isfinite(g); });
+  if (finite) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "the loss of these rows, or its gradient, exceeds the range of double: give the forecasts in "
+      "another unit");
+}
+
+}  // namespace
+
+absl::StatusOr<CalibrationLoss> ComputeLoss(const ForecastBatch& batch, const LossOptions& options,
+                                            const RunControl& control) {
+  CALIBD_RETURN_IF_ERROR(CheckLossOptions(batch, options));
+  const std::size_t n = batch.size();
+  if (n < 2 && !options.biased) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("not enough data: ", n, " row, the unbiased estimator needs 2"));
+  }
+  CalibrationLoss loss;
+  loss.outcome_kernel = options.outcome_kernel;
+  loss.condition = options.condition;
+  if (options.gradient) loss.gradient.resize(batch.values.size());
+  std::vector<double> probabilities;
+  std::vector<double> log_sums(n);
+  if (batch.predicts_classes()) {
+    probabilities.assign(batch.values.begin(), batch.values.end());
+    for (std::size_t i = 0; i < n && batch.kind == ForecastKind::kLogits; ++i) {
+      log_sums[i] = Softmax(std::span(probabilities).subspan(i * batch.width, batch.width));
+    }
+  }
+  const PredictionBatch classes{probabilities, batch.labels, batch.width};
+  CALIBD_ASSIGN_OR_RETURN(
+      const PairSums sums,
+      batch.predicts_classes()               ? SumClasses(classes, batch, options, control, loss)
+      : batch.kind == ForecastKind::kSamples ? SumSamples(batch, options, control, loss)
+                                             : SumNumbers(batch, options, control, loss));
+  const auto size = static_cast<double>(n);
+  loss.mmd_squared = options.biased ? (sums.off_diagonal + sums.diagonal) / size / size
+                                    : sums.off_diagonal / size / (size - 1);
+  loss.value = loss.mmd_squared;
+  if (batch.kind == ForecastKind::kLogits) ToLogits(classes, loss.gradient);
+  if (options.mmd_weight.has_value()) {
+    for (double& value : loss.gradient) value *= *options.mmd_weight;
+    double likelihood = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+      likelihood += batch.predicts_classes() ? ClassLikelihood(batch, i, classes.row(i),
+                                                               log_sums[i], 1 / size, loss.gradient)
+                                             : NormalLikelihood(batch, i, 1 / size, loss.gradient);
+    }
+    loss.negative_log_likelihood = likelihood / size;
+    loss.value = *loss.negative_log_likelihood + *options.mmd_weight * loss.mmd_squared;
+  }
+  CALIBD_RETURN_IF_ERROR(CheckFinite(loss));
+  return loss;
+}
+
+double LossMemory(const ForecastBatch& batch, const LossOptions& options) noexcept {
+  const auto n = static_cast<double>(batch.size());
+  const auto values = static_cast<double>(batch.values.size());
+  const auto* const features = std::get_if<FeatureCondition>(&options.condition);
+  const double points = features != nullptr ? static_cast<double>(features->values.size()) : values;
+  // Copies of the values in the terms, and the distances of all pairs for a median.
+  return sizeof(double) * (8 * values + 2 * points + 16 * n + n * n / 2);
+}
+
+double LossOperations(const ForecastBatch& batch, const LossOptions& options) noexcept {
+  const auto n = static_cast<double>(batch.size());
+  const auto parts =
+      batch.predicts_classes() ? static_cast<double>(options.lens.parts(batch.width)) : 1.0;
+  return n * n * parts * PairOperations(batch, options);
+}
+
+}  // namespace calibd

@@ -1,0 +1,96 @@
+#include "calibd/core/forecast.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "calibd/core/row_sum.h"
+
+namespace calibd {
+namespace {
+
+// The name of the field that holds the values, and the names of the columns of a row.
+const char* ValuesField(ForecastKind kind) {
+  switch (kind) {
+    case ForecastKind::kProbabilities:
+      return "probabilities";
+    case ForecastKind::kLogits:
+      return "logits";
+    case ForecastKind::kNormal:
+      return "normals";
+    case ForecastKind::kSamples:
+      return "samples";
+  }
+  return "";
+}
+
+std::optional<Violation> CheckShape(const ForecastBatch& batch) {
+  const char* const truths = batch.predicts_classes() ? "labels" : "outcomes";
+  const bool normal = batch.kind == ForecastKind::kNormal;
+  const std::size_t max = normal                                 ? 2
+                          : batch.kind == ForecastKind::kSamples ? kMaxDraws
+                                                                 : kMaxClassCount;
+  if (batch.size() == 0) return Violation{truths, "is empty, expected at least 1 row"};
+  // Uses division, because the product could overflow.
+  if (batch.width < 2 || batch.width > max || batch.values.size() % batch.width != 0 ||
+      batch.values.size() / batch.width != batch.size()) {
+    return Violation{ValuesField(batch.kind),
+                     absl::StrCat("has ", batch.values.size(), " values, expected ", batch.size(),
+                                  " ", truths, " x ", normal ? "2" : absl::StrCat("2..", max))};
+  }
+  return std::nullopt;
+}
+
+Violation NotFinite(std::size_t i, const std::string& field, double value) {
+  return {absl::StrCat("rows[", i, "].", field),
+          absl::StrCat("is ", Exact(value), ", expected a finite number")};
+}
+
+std::optional<Violation> CheckRow(const ForecastBatch& batch, std::size_t i) {
+  const std::span<const double> row = batch.row(i);
+  const bool normal = batch.kind == ForecastKind::kNormal;
+  for (std::size_t k = 0; k < row.size(); ++k) {
+    if (std::isfinite(row[k])) continue;
+    return NotFinite(i,
+                     normal ? k == 0 ? "mean" : "standard_deviation"
+                            : absl::StrCat(ValuesField(batch.kind), "[", k, "]"),
+                     row[k]);
+  }
+  if (batch.predicts_classes()) {
+    const std::int32_t y = batch.labels[i];
+    if (y >= 0 && static_cast<std::size_t>(y) < batch.width) return std::nullopt;
+    return Violation{absl::StrCat("labels[", i, "]"),
+                     absl::StrCat("is ", y, ", expected [0, ", batch.width, ")")};
+  }
+  if (!std::isfinite(batch.outcomes[i])) return NotFinite(i, "outcome", batch.outcomes[i]);
+  if (!normal) return std::nullopt;
+  if (!(row[1] >= kMinStandardDeviation)) {
+    return Violation{
+        absl::StrCat("rows[", i, "].standard_deviation"),
+        absl::StrCat("is ", Exact(row[1]), ", expected at least ", kMinStandardDeviation)};
+  }
+  if (!std::isfinite((batch.outcomes[i] - row[0]) / row[1])) {
+    return Violation{absl::StrCat("rows[", i, "].outcome"),
+                     absl::StrCat("is ", Exact(batch.outcomes[i]),
+                                  ", expected a finite (outcome - mean) / standard_deviation")};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<Violation> FindViolations(const ForecastBatch& batch) {
+  if (auto shape = CheckShape(batch)) return {*std::move(shape)};
+  if (batch.kind == ForecastKind::kProbabilities) {
+    return FindViolations(PredictionBatch{batch.values, batch.labels, batch.width});
+  }
+  std::vector<Violation> violations;
+  for (std::size_t i = 0; i < batch.size() && violations.size() < kMaxReportedViolations; ++i) {
+    if (auto row = CheckRow(batch, i)) violations.push_back(*std::move(row));
+  }
+  return violations;
+}
+
+}  // namespace calibd

@@ -1,0 +1,760 @@
+#include "calibd/core/calibration_loss.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <limits>
+#include <numbers>
+#include <numeric>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "calibd/core/bandwidth.h"
+#include "calibd/core/skce.h"
+#include "normal_mean.h"
+#include "support/test_data.h"
+
+namespace calibd {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+// Forecasts with their own memory.
+struct ForecastSet {
+  ForecastKind kind;
+  std::size_t width;
+  std::vector<double> values;
+  std::vector<std::int32_t> labels;
+  std::vector<double> outcomes;
+
+  [[nodiscard]] ForecastBatch view() const { return {kind, values, width, labels, outcomes}; }
+};
+
+std::vector<double> Flatten(const json& rows) {
+  std::vector<double> values;
+  for (const auto& row : rows) {
+    for (const auto& value : row) values.push_back(value.get<double>());
+  }
+  return values;
+}
+
+ForecastSet ClassesOf(const json& small, const char* field = "P") {
+  const bool logits = std::string(field) == "logits";
+  return {logits ? ForecastKind::kLogits : ForecastKind::kProbabilities,
+          small.at("m"),
+          Flatten(small.at(field)),
+          small.at("y0"),
+          {}};
+}
+
+ForecastSet NormalsOf(const json& small) {
+  ForecastSet set{ForecastKind::kNormal, 2, {}, {}, small.at("y")};
+  for (std::size_t i = 0; i < set.outcomes.size(); ++i) {
+    set.values.push_back(small.at("mean").at(i));
+    set.values.push_back(small.at("standard_deviation").at(i));
+  }
+  return set;
+}
+
+ForecastSet SamplesOf(const json& small) {
+  const json& samples = small.at("samples").at("samples");
+  return {ForecastKind::kSamples, samples.at(0).size(), Flatten(samples), {}, small.at("y")};
+}
+
+std::vector<json> SmallCases(const std::string& kind) {
+  std::vector<json> cases;
+  for (const json& small :
+       testing::ReadJson(std::filesystem::path(CALIBD_GOLDEN_DIR) / "small_cases_34.json")) {
+    if (small.at("kind") == kind) cases.push_back(small);
+  }
+  return cases;
+}
+
+// The tolerance of the small cases: 1e-9 relative and 1e-12 absolute.
+void ExpectEqual(double actual, double expected) {
+  EXPECT_NEAR(actual, expected, 1e-12 + 1e-9 * std::abs(expected));
+}
+
+CalibrationLoss Compute(const ForecastSet& set, const LossOptions& options) {
+  const auto loss = ComputeLoss(set.view(), options);
+  EXPECT_TRUE(loss.ok()) << loss.status();
+  return loss.value_or(CalibrationLoss());
+}
+
+double Mmd(const ForecastSet& set, LossOptions options, bool biased) {
+  options.biased = biased;
+  options.gradient = false;
+  return Compute(set, options).mmd_squared;
+}
+
+void ExpectGradient(const ForecastSet& set, LossOptions options, bool biased,
+                    const std::vector<double>& expected) {
+  options.biased = biased;
+  const CalibrationLoss loss = Compute(set, options);
+  ASSERT_EQ(loss.gradient.size(), expected.size());
+  for (std::size_t k = 0; k < expected.size(); ++k) {
+    SCOPED_TRACE(k);
+    ExpectEqual(loss.gradient[k], expected[k]);
+  }
+}
+
+// The options of a form as the small cases name it, such as "canonical_tv_rbf".
+LossOptions ClassOptions(const json& small, const std::string& form) {
+  LossOptions options;
+  ForecastCondition condition{.distance = Distance::kSquaredEuclidean,
+                              .bandwidth = 1 / small.at("gamma_z").get<double>(),
+                              .gamma = {}};
+  if (form.find("_tv_") != std::string::npos) {
+    condition.distance = Distance::kTotalVariation;
+    condition.bandwidth = small.at("tv_bandwidth").get<double>();
+  }
+  if (form.starts_with("top_label")) options.lens = Lens::TopLabel();
+  if (form.starts_with("marginal")) options.lens = Lens::ClassWise();
+  if (form.ends_with("rbf")) options.outcome_kernel = RbfKernel{small.at("gamma_y")};
+  options.condition = condition;
+  return options;
+}
+
+TEST(CalibrationLossTest, ClassesMatchTheSmallCases) {
+  int values = 0;
+  int gradients = 0;
+  for (const json& small : SmallCases("classification")) {
+    for (const auto& item : small.items()) {
+      const std::string& key = item.key();
+      const json& expected = item.value();
+      SCOPED_TRACE(small.at("name").get<std::string>() + " " + key);
+      const bool biased = key.ends_with("_biased");
+      const auto form_of = [&](const std::string& prefix) {
+        const std::size_t suffix = biased ? 7 : key.ends_with("_unbiased") ? 9 : 0;
+        return key.substr(prefix.size(), key.size() - prefix.size() - suffix);
+      };
+      if (key.starts_with("mmd_")) {
+        ExpectEqual(Mmd(ClassesOf(small), ClassOptions(small, form_of("mmd_")), biased), expected);
+        ++values;
+      } else if (key.starts_with("grad_p_")) {
+        ExpectGradient(ClassesOf(small), ClassOptions(small, form_of("grad_p_")), biased,
+                       Flatten(expected));
+        ++gradients;
+      } else if (key.starts_with("grad_logit_")) {
+        ExpectGradient(ClassesOf(small, "logits"), ClassOptions(small, form_of("grad_logit_")),
+                       biased, Flatten(expected));
+        ++gradients;
+      }
+    }
+  }
+  EXPECT_EQ(values, 64);
+  EXPECT_EQ(gradients, 35);
+}
+
+TEST(CalibrationLossTest, OtherConditionsOfClassesMatchTheSmallCases) {
+  int tested = 0;
+  for (const json& small : SmallCases("classification")) {
+    LossOptions options;
+    if (small.contains("group")) {
+      options.condition = GroupCondition{small.at("group").at("group")};
+      ExpectEqual(Mmd(ClassesOf(small), options, true), small.at("group").at("mmd_biased"));
+      ExpectEqual(Mmd(ClassesOf(small), options, false), small.at("group").at("mmd_unbiased"));
+      ++tested;
+    }
+    if (small.contains("individual")) {
+      const json& individual = small.at("individual");
+      options.condition = FeatureCondition{Flatten(individual.at("X")), individual.at("gamma")};
+      ExpectEqual(Mmd(ClassesOf(small), options, true), individual.at("mmd_biased"));
+      ExpectEqual(Mmd(ClassesOf(small), options, false), individual.at("mmd_unbiased"));
+      ++tested;
+    }
+  }
+  EXPECT_EQ(tested, 3);
+}
+
+// The options of a form of the small cases.
+LossOptions NumberOptions(const json& small, const std::string& form) {
+  LossOptions options;
+  options.condition = NoCondition();
+  options.outcome_kernel = RbfKernel{small.at("gamma_y")};
+  if (form.ends_with("_min")) options.outcome_kernel = EnergyKernel();
+  if (form.starts_with("quantile") || form == "threshold") {
+    options.outcome_kernel = PitRbfKernel{small.at("gamma_pit")};
+  }
+  if (form == "quantile_min") options.outcome_kernel = PitMinKernel();
+  if (form == "threshold") options.condition = GroupCondition{small.at("threshold_event")};
+  if (form == "decision") options.condition = GroupCondition{small.at("action")};
+  if (form == "group") options.condition = GroupCondition{small.at("group")};
+  if (form == "decision_sign") options.outcome_kernel = ThresholdKernel{small.at("decision_c")};
+  if (form == "point_estimate") options.outcome_kernel = MomentsKernel();
+  if (form == "individual_tanh") options.outcome_kernel = TanhKernel{small.at("decision_c"), 1};
+  if (form.starts_with("individual")) {
+    options.condition = FeatureCondition{Flatten(small.at("X")), small.at("gamma_x")};
+  }
+  if (form == "local") {
+    FeatureCondition first{{}, small.at("gamma_x")};
+    for (const json& row : small.at("X")) first.values.push_back(row.at(0));
+    options.condition = first;
+  }
+  if (form.starts_with("distribution") || form == "point_estimate") {
+    options.condition = ForecastCondition{.bandwidth = {}, .gamma = small.at("gamma_z")};
+  }
+  return options;
+}
+
+TEST(CalibrationLossTest, NormalsMatchTheSmallCases) {
+  int values = 0;
+  int gradients = 0;
+  for (const json& small : SmallCases("forecast")) {
+    const ForecastSet normals = NormalsOf(small);
+    for (const auto& [form, expected] : small.at("mmd").items()) {
+      SCOPED_TRACE(small.at("name").get<std::string>() + " " + form);
+      const LossOptions options = NumberOptions(small, form);
+      ExpectEqual(Mmd(normals, options, true), expected.at("biased"));
+      ExpectEqual(Mmd(normals, options, false), expected.at("unbiased"));
+      ++values;
+    }
+    for (const auto& [key, expected] : small.at("gradient").items()) {
+      SCOPED_TRACE(small.at("name").get<std::string>() + " gradient " + key);
+      const bool biased = key.ends_with("_biased");
+      const std::string form = biased ? key.substr(0, key.size() - 7) : key;
+      std::vector<double> gradient;
+      for (std::size_t i = 0; i < normals.outcomes.size(); ++i) {
+        gradient.push_back(expected.at("mean").at(i));
+        gradient.push_back(expected.at("standard_deviation").at(i));
+      }
+      ExpectGradient(normals, NumberOptions(small, form), biased, gradient);
+      ++gradients;
+    }
+    LossOptions objective = NumberOptions(small, "marginal");
+    objective.mmd_weight = 0;
+    ExpectEqual(Compute(normals, objective).value, small.at("mean_log_loss"));
+    // The diagonal terms of the energy kernel are the CRPS: n MMD_v^2 = (n - 1) MMD_u^2 + CRPS.
+    const auto n = static_cast<double>(normals.outcomes.size());
+    const LossOptions energy = NumberOptions(small, "marginal_min");
+    ExpectEqual(n * Mmd(normals, energy, true) - (n - 1) * Mmd(normals, energy, false),
+                small.at("mean_crps"));
+    ExpectEqual(Mmd(normals, NumberOptions(small, "quantile_min"), true),
+                small.at("cramer_von_mises"));
+  }
+  EXPECT_EQ(values, 42);
+  EXPECT_EQ(gradients, 24);
+}
+
+TEST(CalibrationLossTest, SamplesMatchTheSmallCases) {
+  int tested = 0;
+  for (const json& small : SmallCases("forecast")) {
+    if (!small.contains("samples")) continue;
+    SCOPED_TRACE(small.at("name").get<std::string>());
+    const ForecastSet samples = SamplesOf(small);
+    const LossOptions options = NumberOptions(small, "marginal");
+    ExpectEqual(Mmd(samples, options, true), small.at("samples").at("marginal_biased"));
+    ExpectEqual(Mmd(samples, options, false), small.at("samples").at("marginal_unbiased"));
+    const auto n = static_cast<double>(samples.outcomes.size());
+    const LossOptions energy = NumberOptions(small, "marginal_min");
+    ExpectEqual(n * Mmd(samples, energy, true) - (n - 1) * Mmd(samples, energy, false),
+                small.at("samples").at("mean_crps"));
+    ++tested;
+  }
+  EXPECT_EQ(tested, 2);
+}
+
+ForecastSet DrawClasses(ForecastKind kind, std::size_t n, std::size_t m, std::uint64_t seed = 5) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> normal;
+  ForecastSet set{kind, m, {}, {}, {}};
+  for (std::size_t i = 0; i < n; ++i) {
+    std::vector<double> row(m);
+    for (double& value : row) value = normal(random);
+    if (kind == ForecastKind::kProbabilities) Softmax(row);
+    set.values.insert(set.values.end(), row.begin(), row.end());
+    set.labels.push_back(static_cast<std::int32_t>(random() % m));
+  }
+  return set;
+}
+
+ForecastSet DrawNumbers(ForecastKind kind, std::size_t n, std::size_t width = 2,
+                        std::uint64_t seed = 5) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> normal;
+  ForecastSet set{kind, width, {}, {}, {}};
+  for (std::size_t i = 0; i < n; ++i) {
+    const double mean = normal(random);
+    const double sd = std::exp(0.5 * normal(random));
+    for (std::size_t k = 0; k < width; ++k) {
+      set.values.push_back(kind == ForecastKind::kSamples ? mean + sd * normal(random)
+                           : k == 0                       ? mean
+                                                          : sd);
+    }
+    set.outcomes.push_back(mean + 1.3 * sd * normal(random));
+  }
+  return set;
+}
+
+// One set of forecasts with options that have no default.
+struct Case {
+  std::string name;
+  ForecastSet set;
+  LossOptions options;
+};
+
+// Every kind of forecast with every kernel and every condition.
+std::vector<Case> AllCases(std::size_t n) {
+  std::vector<Case> cases;
+  const std::vector<double> features = DrawNumbers(ForecastKind::kNormal, n, 2, 9).values;
+  std::vector<std::int32_t> groups(n);
+  for (std::size_t i = 0; i < n; ++i) groups[i] = static_cast<std::int32_t>(i % 2);
+  const auto add = [&](const std::string& name, const ForecastSet& set, LossOptions options,
+                       const ForecastCondition& forecast) {
+    for (const Condition& condition :
+         {Condition(forecast), Condition(NoCondition()), Condition(FeatureCondition{features, 0.7}),
+          Condition(GroupCondition{groups})}) {
+      options.condition = condition;
+      cases.push_back({name + " condition " + std::to_string(condition.index()), set, options});
+    }
+  };
+  for (const ForecastKind kind : {ForecastKind::kProbabilities, ForecastKind::kLogits}) {
+    for (const Lens& lens : {Lens::Canonical(), Lens::TopLabel(), Lens::ClassWise()}) {
+      for (const Distance distance : {Distance::kTotalVariation, Distance::kCityblock,
+                                      Distance::kEuclidean, Distance::kSquaredEuclidean}) {
+        LossOptions options;
+        options.lens = lens;
+        options.mmd_weight = 3;
+        if (distance == Distance::kCityblock) options.outcome_kernel = RbfKernel{0.8};
+        add("classes " + lens.name() + " distance " + std::to_string(static_cast<int>(distance)),
+            DrawClasses(kind, n, 5), options,
+            {.distance = distance, .bandwidth = 0.3, .gamma = {}});
+      }
+    }
+  }
+  const OutcomeKernel kernels[] = {
+      RbfKernel{0.4},       EnergyKernel(),  MomentsKernel{0.2, 1.7}, ThresholdKernel{0.3},
+      TanhKernel{0.3, 0.6}, PitRbfKernel{3}, PitMinKernel()};
+  for (const OutcomeKernel& kernel : kernels) {
+    LossOptions options;
+    options.outcome_kernel = kernel;
+    const ForecastCondition forecast{.bandwidth = {}, .gamma = 0.6};
+    const std::string name = " kernel " + std::to_string(kernel.index());
+    if (kernel.index() < 5) {
+      add("samples" + name, DrawNumbers(ForecastKind::kSamples, n, 4), options, forecast);
+    }
+    options.mmd_weight = 2;
+    add("normals" + name, DrawNumbers(ForecastKind::kNormal, n), options, forecast);
+  }
+  return cases;
+}
+
+TEST(CalibrationLossTest, GradientsEqualFiniteDifferences) {
+  // Central differences have an error of about step^2 = 1e-10 and, by rounding, 1e-16 / step.
+  constexpr double kStep = 1e-5;
+  for (Case& one : AllCases(6)) {
+    for (const bool biased : {false, true}) {
+      SCOPED_TRACE(one.name + (biased ? " biased" : " unbiased"));
+      one.options.biased = biased;
+      const CalibrationLoss loss = Compute(one.set, one.options);
+      LossOptions value_only = one.options;
+      value_only.gradient = false;
+      for (std::size_t k = 0; k < one.set.values.size(); ++k) {
+        const auto shifted = [&](double step) {
+          ForecastSet moved = one.set;
+          moved.values[k] += step;
+          return Compute(moved, value_only).value;
+        };
+        EXPECT_NEAR(loss.gradient[k], (shifted(kStep) - shifted(-kStep)) / (2 * kStep), 1e-7) << k;
+      }
+    }
+  }
+}
+
+TEST(CalibrationLossTest, BiasedEstimatesAreNotNegative) {
+  for (const Case& one : AllCases(7)) {
+    SCOPED_TRACE(one.name);
+    // The diagonal leaves out equal draws, so that only the expectation is not negative.
+    if (one.set.kind == ForecastKind::kSamples) continue;
+    EXPECT_GE(Mmd(one.set, one.options, true), -1e-15);
+  }
+}
+
+TEST(CalibrationLossTest, RowsInAnyOrderHaveTheSameLoss) {
+  for (const Case& one : AllCases(6)) {
+    SCOPED_TRACE(one.name);
+    const CalibrationLoss loss = Compute(one.set, one.options);
+    Case reversed = one;
+    const std::size_t n = one.set.values.size() / one.set.width;
+    const auto reverse_rows = [n](std::vector<double>& values, std::size_t width) {
+      for (std::size_t i = 0; i < n / 2; ++i) {
+        std::swap_ranges(values.begin() + static_cast<std::ptrdiff_t>(i * width),
+                         values.begin() + static_cast<std::ptrdiff_t>((i + 1) * width),
+                         values.begin() + static_cast<std::ptrdiff_t>((n - 1 - i) * width));
+      }
+    };
+    reverse_rows(reversed.set.values, one.set.width);
+    std::reverse(reversed.set.labels.begin(), reversed.set.labels.end());
+    std::reverse(reversed.set.outcomes.begin(), reversed.set.outcomes.end());
+    if (auto* const features = std::get_if<FeatureCondition>(&reversed.options.condition)) {
+      reverse_rows(features->values, features->values.size() / n);
+    }
+    if (auto* const groups = std::get_if<GroupCondition>(&reversed.options.condition)) {
+      std::reverse(groups->groups.begin(), groups->groups.end());
+    }
+    CalibrationLoss other = Compute(reversed.set, reversed.options);
+    EXPECT_NEAR(other.value, loss.value, 1e-13 * (1 + std::abs(loss.value)));
+    reverse_rows(other.gradient, one.set.width);
+    for (std::size_t k = 0; k < loss.gradient.size(); ++k) {
+      EXPECT_NEAR(other.gradient[k], loss.gradient[k], 1e-13);
+    }
+  }
+}
+
+TEST(CalibrationLossTest, DrawsInAnyOrderHaveTheSameLoss) {
+  ForecastSet samples = DrawNumbers(ForecastKind::kSamples, 5, 3);
+  LossOptions options;
+  options.condition = ForecastCondition{.bandwidth = {}, .gamma = 0.5};
+  const CalibrationLoss loss = Compute(samples, options);
+  std::swap(samples.values[0], samples.values[2]);
+  const CalibrationLoss other = Compute(samples, options);
+  EXPECT_EQ(other.value, loss.value);
+  EXPECT_EQ(other.gradient[0], loss.gradient[2]);
+  EXPECT_EQ(other.gradient[2], loss.gradient[0]);
+}
+
+// A PIT statistic of u alone does not depend on the forecasts that give these u.
+TEST(CalibrationLossTest, PitKernelsIntegrateTheUniformDistribution) {
+  const ForecastSet normals = DrawNumbers(ForecastKind::kNormal, 4);
+  const double gamma = 5;
+  std::vector<double> u;
+  for (std::size_t i = 0; i < 4; ++i) {
+    u.push_back(0.5 * std::erfc(-(normals.outcomes[i] - normals.values[2 * i]) /
+                                normals.values[2 * i + 1] / std::numbers::sqrt2));
+  }
+  // By the midpoint rule, whose error with 2000 nodes is about 1e-7.
+  constexpr int kNodes = 2000;
+  const auto kernel = [gamma](double a, double b) { return std::exp(-gamma * (a - b) * (a - b)); };
+  const auto mean = [&](double a) {
+    double sum = 0;
+    for (int k = 0; k < kNodes; ++k) sum += kernel(a, (k + 0.5) / kNodes) / kNodes;
+    return sum;
+  };
+  double both = 0;
+  for (int k = 0; k < kNodes; ++k) both += mean((k + 0.5) / kNodes) / kNodes;
+  double expected = 0;
+  for (const double a : u) {
+    for (const double b : u) expected += (kernel(a, b) - mean(a) - mean(b) + both) / 16;
+  }
+  LossOptions options;
+  options.outcome_kernel = PitRbfKernel{gamma};
+  options.condition = NoCondition();
+  EXPECT_NEAR(Mmd(normals, options, true), expected, 1e-6);
+}
+
+// A kernel of numbers, written without the closed forms.
+double KernelValue(const OutcomeKernel& kernel, double a, double b) {
+  switch (kernel.index()) {
+    case 0:
+      return std::exp(-std::get<0>(kernel).gamma.value() * (a - b) * (a - b));
+    case 1:
+      return -0.5 * std::abs(a - b);
+    case 2: {
+      const MomentsKernel& moments = std::get<2>(kernel);
+      const double x = (a - moments.center) / moments.scale;
+      const double z = (b - moments.center) / moments.scale;
+      return x * z + x * x * z * z;
+    }
+    case 3: {
+      const double c = std::get<3>(kernel).threshold;
+      return (a >= c ? 1 : -1) * (b >= c ? 1 : -1);
+    }
+    default: {
+      const TanhKernel& smooth = std::get<4>(kernel);
+      return std::tanh((a - smooth.threshold) / smooth.width) *
+             std::tanh((b - smooth.threshold) / smooth.width);
+    }
+  }
+}
+
+constexpr std::size_t kNumberKernels = 5;
+const OutcomeKernel kNumberKernelList[kNumberKernels] = {
+    RbfKernel{0.4}, EnergyKernel(), MomentsKernel{0.2, 1.7}, ThresholdKernel{0.3},
+    TanhKernel{0.3, 0.05}};
+
+// Samples by their definition, as a sum over all draws.
+TEST(CalibrationLossTest, SamplesEqualTheSumOverTheirDraws) {
+  const std::size_t n = 4;
+  const std::size_t r = 3;
+  const ForecastSet samples = DrawNumbers(ForecastKind::kSamples, n, r);
+  for (const OutcomeKernel& kernel : kNumberKernelList) {
+    SCOPED_TRACE(kernel.index());
+    double sum = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+      for (std::size_t j = 0; j < n; ++j) {
+        sum += KernelValue(kernel, samples.outcomes[i], samples.outcomes[j]);
+        for (std::size_t s = 0; s < r; ++s) {
+          const double own = samples.values[i * r + s];
+          sum -= KernelValue(kernel, own, samples.outcomes[j]) / r;
+          sum -= KernelValue(kernel, samples.outcomes[i], samples.values[j * r + s]) / r;
+          for (std::size_t t = 0; t < r; ++t) {
+            if (i == j && s == t) continue;
+            sum += KernelValue(kernel, own, samples.values[j * r + t]) /
+                   static_cast<double>(r * (i == j ? r - 1 : r));
+          }
+        }
+      }
+    }
+    LossOptions options;
+    options.outcome_kernel = kernel;
+    options.condition = NoCondition();
+    EXPECT_NEAR(Mmd(samples, options, true), sum / static_cast<double>(n * n), 1e-14);
+  }
+}
+
+// Evenly spaced quantiles as draws: a quadrature of the expectations with an error of about 1 / r.
+TEST(CalibrationLossTest, ClosedFormsAgreeWithManyQuantiles) {
+  constexpr std::size_t kDraws = 1000;
+  const ForecastSet normals = DrawNumbers(ForecastKind::kNormal, 3);
+  std::vector<double> standard;
+  for (std::size_t k = 0; k < kDraws; ++k) {
+    // The quantile by bisection.
+    const double level = (static_cast<double>(k) + 0.5) / kDraws;
+    double lower = -9;
+    double upper = 9;
+    for (int step = 0; step < 60; ++step) {
+      const double middle = 0.5 * (lower + upper);
+      (0.5 * std::erfc(-middle / std::numbers::sqrt2) < level ? lower : upper) = middle;
+    }
+    standard.push_back(lower);
+  }
+  ForecastSet samples{ForecastKind::kSamples, kDraws, {}, {}, normals.outcomes};
+  for (std::size_t i = 0; i < 3; ++i) {
+    for (const double z : standard) {
+      samples.values.push_back(normals.values[2 * i] + normals.values[2 * i + 1] * z);
+    }
+  }
+  for (const OutcomeKernel& kernel : kNumberKernelList) {
+    SCOPED_TRACE(kernel.index());
+    LossOptions options;
+    options.outcome_kernel = kernel;
+    options.condition = NoCondition();
+    EXPECT_NEAR(Mmd(normals, options, false), Mmd(samples, options, false), 0.01);
+    // The Wasserstein distance of quantiles is that of the means and the standard deviations.
+    options.condition = ForecastCondition{.bandwidth = {}, .gamma = 0.5};
+    EXPECT_NEAR(Mmd(normals, options, false), Mmd(samples, options, false), 0.01);
+  }
+}
+
+TEST(CalibrationLossTest, TheMeanOfTanhIsExactForAnyDeviation) {
+  for (const double mean : {0.0, 0.3, -2.0, 15.0}) {
+    for (const double deviation : {1e-6, 0.1, 0.999, 1.0, 3.0, 40.0}) {
+      SCOPED_TRACE(std::to_string(mean) + " " + std::to_string(deviation));
+      // Simpson's rule with 400000 intervals over 10 deviations: its error is below 1e-12 for a
+      // step of at most 2e-3 in the argument of tanh.
+      constexpr int kIntervals = 400000;
+      const double step = 20.0 / kIntervals;
+      double sum = 0;
+      for (int k = 0; k <= kIntervals; ++k) {
+        const double z = -10 + step * k;
+        const double weight = k == 0 || k == kIntervals ? 1 : k % 2 == 1 ? 4 : 2;
+        sum += weight * std::tanh(mean + deviation * z) * NormalDensity(z);
+      }
+      EXPECT_NEAR(MeanTanh(mean, deviation).value, sum * step / 3, 1e-12);
+    }
+  }
+}
+
+TEST(CalibrationLossTest, CanonicalClassesAreTheSkce) {
+  const ForecastSet set = DrawClasses(ForecastKind::kProbabilities, 40, 4);
+  const PredictionBatch batch{set.values, set.labels, 4};
+  const double median = *MedianBandwidth(set.values, 4);
+  const auto skce = EstimateQuadraticSkce(batch, *Kernel::ExponentialTotalVariation(median));
+  ASSERT_TRUE(skce.ok());
+  EXPECT_NEAR(Mmd(set, {}, false), skce->unbiased, 1e-14);
+  EXPECT_NEAR(Mmd(set, {}, true), skce->biased, 1e-14);
+  EXPECT_EQ(std::get<ForecastCondition>(Compute(set, {}).condition).bandwidth, median);
+}
+
+TEST(CalibrationLossTest, ChosenValuesAreReturnedAndGiveTheSameLoss) {
+  for (const ForecastKind kind : {ForecastKind::kNormal, ForecastKind::kSamples}) {
+    // Two draws at mean +- sd have this mean and standard deviation.
+    ForecastSet set{kind, 2, {}, {}, {0.1, 1, 4}};
+    const double means[] = {0, 1, 5};
+    const double deviations[] = {1, 2, 3};
+    for (std::size_t i = 0; i < 3; ++i) {
+      const bool normal = kind == ForecastKind::kNormal;
+      set.values.push_back(normal ? means[i] : means[i] - deviations[i]);
+      set.values.push_back(normal ? deviations[i] : means[i] + deviations[i]);
+    }
+    const CalibrationLoss loss = Compute(set, {});
+    // Of 1 + 1 + 4, 16 + 4 + 9 and 25 + 1 + 9; of 1 + 1, 16 + 1 and 25 + 4.
+    EXPECT_NEAR(std::get<RbfKernel>(*loss.outcome_kernel).gamma.value(), 1.0 / (2 * 29), 1e-15);
+    EXPECT_NEAR(std::get<ForecastCondition>(loss.condition).gamma.value(), 1.0 / (2 * 17), 1e-15);
+    LossOptions given;
+    given.outcome_kernel = loss.outcome_kernel;
+    given.condition = loss.condition;
+    EXPECT_EQ(Compute(set, given).value, loss.value);
+    EXPECT_EQ(Compute(set, given).gradient, loss.gradient);
+  }
+}
+
+TEST(CalibrationLossTest, EqualForecastsHaveNoGamma) {
+  const ForecastSet normals{ForecastKind::kNormal, 2, {1, 2, 1, 2, 1, 2}, {}, {0, 1, 5}};
+  const CalibrationLoss loss = Compute(normals, {});
+  EXPECT_FALSE(std::get<ForecastCondition>(loss.condition).gamma.has_value());
+  LossOptions unconditional;
+  unconditional.condition = NoCondition();
+  EXPECT_EQ(loss.value, Compute(normals, unconditional).value);
+  const ForecastSet classes{ForecastKind::kProbabilities, 2, {0.5, 0.5, 0.5, 0.5}, {0, 1}, {}};
+  const CalibrationLoss equal = Compute(classes, {});
+  EXPECT_FALSE(std::get<ForecastCondition>(equal.condition).bandwidth.has_value());
+  // <(.5, -.5), (-.5, .5)>.
+  EXPECT_EQ(equal.value, -0.5);
+}
+
+TEST(CalibrationLossTest, SaturatedProbabilitiesHaveAFiniteLoss) {
+  const ForecastSet classes{ForecastKind::kProbabilities, 2, {1, 0, 0, 1, 1, 0}, {1, 1, 0}, {}};
+  LossOptions options;
+  options.mmd_weight = 1;
+  const CalibrationLoss loss = Compute(classes, options);
+  EXPECT_NEAR(loss.negative_log_likelihood.value(), 52 * std::numbers::ln2 / 3, 1e-14);
+  // Logits have an exact likelihood, however far they are apart.
+  const ForecastSet logits{ForecastKind::kLogits, 2, {800, 0, 0, 800}, {1, 1}, {}};
+  const CalibrationLoss exact = Compute(logits, options);
+  EXPECT_EQ(exact.negative_log_likelihood.value(), 400);
+  EXPECT_TRUE(std::all_of(exact.gradient.begin(), exact.gradient.end(),
+                          [](double value) { return std::isfinite(value); }));
+}
+
+TEST(CalibrationLossTest, TinyDeviationsHaveAFiniteLoss) {
+  const ForecastSet normals{ForecastKind::kNormal, 2, {0, 1e-9, 1, 1e-300, 0, 1}, {}, {0, 1, 0.5}};
+  for (const OutcomeKernel& kernel : kNumberKernelList) {
+    SCOPED_TRACE(kernel.index());
+    LossOptions options;
+    options.outcome_kernel = kernel;
+    options.gradient = false;
+    EXPECT_TRUE(ComputeLoss(normals.view(), options).ok());
+  }
+}
+
+TEST(CalibrationLossTest, ThreadsDoNotChangeABit) {
+  RunControl control;
+  control.parallel_for = [](std::size_t count, const std::function<void(std::size_t)>& body) {
+    std::atomic<std::size_t> next = 0;
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < 3; ++t) {
+      threads.emplace_back([&] {
+        for (std::size_t i = next++; i < count; i = next++) body(count - 1 - i);
+      });
+    }
+  };
+  for (const Case& one : AllCases(50)) {
+    SCOPED_TRACE(one.name);
+    const auto parallel = ComputeLoss(one.set.view(), one.options, control);
+    ASSERT_TRUE(parallel.ok()) << parallel.status();
+    const CalibrationLoss serial = Compute(one.set, one.options);
+    EXPECT_EQ(parallel->value, serial.value);
+    EXPECT_EQ(parallel->gradient, serial.gradient);
+  }
+}
+
+TEST(CalibrationLossTest, CancellationEndsTheComputation) {
+  RunControl control;
+  int asked = 0;
+  control.cancelled = [&asked] { return ++asked > 3; };
+  const auto loss = ComputeLoss(DrawNumbers(ForecastKind::kNormal, 100).view(), {}, control);
+  EXPECT_TRUE(absl::IsCancelled(loss.status()));
+  EXPECT_LT(asked, 300);
+}
+
+TEST(CalibrationLossTest, OneRowHasOnlyTheBiasedEstimate) {
+  const ForecastSet one{ForecastKind::kNormal, 2, {0, 1}, {}, {0.5}};
+  LossOptions options;
+  options.outcome_kernel = EnergyKernel();
+  EXPECT_THAT(ComputeLoss(one.view(), options).status().message(), HasSubstr("not enough data"));
+  // The CRPS: t (2 Phi(t) - 1) + 2 phi(t) - 1 / sqrt(pi) for t = 1/2.
+  EXPECT_NEAR(Mmd(one, options, true),
+              0.5 * std::erf(0.5 / std::numbers::sqrt2) +
+                  2 * std::exp(-0.125) / std::sqrt(2 * std::numbers::pi) -
+                  1 / std::sqrt(std::numbers::pi),
+              1e-15);
+}
+
+TEST(CalibrationLossTest, InvalidOptionsAreNamed) {
+  const auto error = [](const ForecastSet& set, const LossOptions& options) {
+    const auto loss = ComputeLoss(set.view(), options);
+    EXPECT_EQ(loss.status().code(), absl::StatusCode::kInvalidArgument);
+    return std::string(loss.status().message());
+  };
+  const ForecastSet classes = DrawClasses(ForecastKind::kProbabilities, 3, 3);
+  const ForecastSet normals = DrawNumbers(ForecastKind::kNormal, 3);
+  const ForecastSet samples = DrawNumbers(ForecastKind::kSamples, 3, 3);
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  LossOptions options;
+  options.lens = Lens::TopK(2);
+  EXPECT_EQ(error(classes, options),
+            "lens is top_k[2], expected canonical, top_label or class_wise");
+  options.lens = Lens::TopLabel();
+  EXPECT_EQ(error(normals, options), "lens is top_label, expected none for forecasts of numbers");
+  options = {};
+  options.mmd_weight = nan;
+  EXPECT_EQ(error(classes, options), "mmd_weight is nan, expected a finite number >= 0");
+  options.mmd_weight = 1;
+  EXPECT_THAT(error(samples, options), HasSubstr("mmd_weight is set, expected none for samples"));
+  options = {};
+  options.outcome_kernel = EnergyKernel();
+  EXPECT_THAT(error(classes, options), HasSubstr("outcome_kernel compares numbers"));
+  options.outcome_kernel = RbfKernel();
+  EXPECT_THAT(error(classes, options), HasSubstr("outcome_kernel.rbf.gamma is missing"));
+  options.outcome_kernel = RbfKernel{0};
+  EXPECT_EQ(error(normals, options), "outcome_kernel.rbf.gamma is 0, expected a finite number > 0");
+  options.outcome_kernel = PitMinKernel();
+  EXPECT_THAT(error(samples, options), HasSubstr("outcome_kernel needs the distribution function"));
+  options.outcome_kernel = MomentsKernel{nan, 1};
+  EXPECT_THAT(error(normals, options), HasSubstr("outcome_kernel.moments.center is nan"));
+  options.outcome_kernel = MomentsKernel{0, -1};
+  EXPECT_THAT(error(normals, options), HasSubstr("outcome_kernel.moments.scale is -1"));
+  options.outcome_kernel = TanhKernel{0, 0};
+  EXPECT_THAT(error(normals, options), HasSubstr("outcome_kernel.tanh.width is 0"));
+  options.outcome_kernel = ThresholdKernel{nan};
+  EXPECT_THAT(error(normals, options), HasSubstr("outcome_kernel.threshold.threshold is nan"));
+  options.outcome_kernel = PitRbfKernel{-1};
+  EXPECT_THAT(error(normals, options), HasSubstr("outcome_kernel.pit_rbf.gamma is -1"));
+  options = {};
+  options.condition = ForecastCondition{.bandwidth = {}, .gamma = 1};
+  EXPECT_THAT(error(classes, options), HasSubstr("condition.forecast.gamma is set"));
+  options.condition = ForecastCondition{.bandwidth = 1, .gamma = {}};
+  EXPECT_THAT(error(normals, options), HasSubstr("condition.forecast.bandwidth is set"));
+  options.condition = FeatureCondition{{1, 2}, {}};
+  EXPECT_EQ(error(normals, options),
+            "condition.features.values has 2 values, expected a multiple of 3 rows");
+  options.condition = FeatureCondition{{1, 2, nan}, {}};
+  EXPECT_THAT(error(normals, options), HasSubstr("condition.features.values[2] is nan"));
+  options.condition = GroupCondition{{1, 2}};
+  EXPECT_EQ(error(normals, options), "condition.groups.groups has 2 values, expected 3 rows");
+}
+
+TEST(ForecastTest, InvalidRowsAreNamed) {
+  const auto violations = [](const ForecastSet& set) {
+    return DescribeViolations(FindViolations(set.view()));
+  };
+  const double inf = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(violations({ForecastKind::kNormal, 2, {0, 1}, {}, {}}),
+            "outcomes is empty, expected at least 1 row");
+  EXPECT_EQ(violations({ForecastKind::kNormal, 2, {0, 1, 2}, {}, {1, 2}}),
+            "normals has 3 values, expected 2 outcomes x 2");
+  EXPECT_EQ(violations({ForecastKind::kSamples, 1, {0, 1}, {}, {1, 2}}),
+            "samples has 2 values, expected 2 outcomes x 2..1000");
+  EXPECT_EQ(violations({ForecastKind::kLogits, 2, {0, inf, 0, 0}, {0, 2}, {}}),
+            "rows[0].logits[1] is inf, expected a finite number; labels[1] is 2, expected [0, 2)");
+  EXPECT_THAT(violations({ForecastKind::kProbabilities, 2, {0.5, 0.6}, {0}, {}}),
+              HasSubstr("rows[0].probabilities"));
+  EXPECT_EQ(violations({ForecastKind::kNormal, 2, {0, 0, inf, 1, 0, 1e-300}, {}, {1, 1, 1e10}}),
+            "rows[0].standard_deviation is 0, expected at least 1e-300; rows[1].mean is inf, "
+            "expected a finite number; rows[2].outcome is 1e+10, expected a finite (outcome - "
+            "mean) / standard_deviation");
+  EXPECT_EQ(violations({ForecastKind::kSamples, 2, {0, 1}, {}, {inf}}),
+            "rows[0].outcome is inf, expected a finite number");
+}
+
+}  // namespace
+}  // namespace calibd
