@@ -54,6 +54,12 @@ absl::Status InvalidFieldError(std::string_view field, std::string_view descript
   return InvalidFieldsError("INVALID_FIELD", violations);
 }
 
+absl::Status InvalidFieldError(const absl::Status& status) {
+  const std::string_view message(status.message().data(), status.message().size());
+  const std::size_t space = message.find(' ');
+  return InvalidFieldError(message.substr(0, space), message.substr(space + 1));
+}
+
 absl::Status ModelError(absl::StatusCode code, std::string_view reason, std::string_view name,
                         std::string_view message) {
   absl::Status status = MakeError(code, reason, message);

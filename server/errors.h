@@ -26,6 +26,8 @@ namespace calibd::server {
 [[nodiscard]] absl::Status InvalidFieldsError(std::string_view reason,
                                               std::span<const Violation> violations);
 [[nodiscard]] absl::Status InvalidFieldError(std::string_view field, std::string_view description);
+// From a status whose message begins with the field and a space.
+[[nodiscard]] absl::Status InvalidFieldError(const absl::Status& status);
 
 // code is NOT_FOUND or ALREADY_EXISTS; name is "models/...", valid.
 [[nodiscard]] absl::Status ModelError(absl::StatusCode code, std::string_view reason,

@@ -30,12 +30,14 @@ double MedianOf(std::vector<double>& values) {
 }
 
 // 1 / (2 l^2) with l the median of distance(i, j) over the pairs i < j, or, if this is 0, over the
-// pairs with a distance. 0 if there are none.
+// pairs with a distance. 0 if there are none. Errors: Cancelled.
 template <typename DistanceOfPair>
-double MedianGamma(std::size_t n, const DistanceOfPair& distance) {
+absl::StatusOr<double> MedianGamma(std::size_t n, const RunControl& control,
+                                   const DistanceOfPair& distance) {
   std::vector<double> distances;
   distances.reserve(n * (n - 1) / 2);
   for (std::size_t i = 0; i < n; ++i) {
+    CALIBD_RETURN_IF_ERROR(control.CheckCancelled());
     for (std::size_t j = i + 1; j < n; ++j) distances.push_back(distance(i, j));
   }
   double median = MedianOf(distances);
@@ -53,7 +55,7 @@ absl::Status CheckChosen(const char* field, double gamma) {
 }
 
 // Chooses the gamma of a kernel that has none.
-absl::Status ChooseGamma(const ForecastBatch& batch, RbfKernel& kernel) {
+absl::Status ChooseGamma(const ForecastBatch& batch, const RunControl& control, RbfKernel& kernel) {
   if (kernel.gamma.has_value()) return absl::OkStatus();
   std::vector<std::pair<double, double>> moments;
   for (std::size_t i = 0; i < batch.size(); ++i) {
@@ -68,10 +70,11 @@ absl::Status ChooseGamma(const ForecastBatch& batch, RbfKernel& kernel) {
     for (const double draw : row) squares += (draw - mean) * (draw - mean);
     moments.emplace_back(mean, squares / r);
   }
-  kernel.gamma = MedianGamma(batch.size(), [&](std::size_t i, std::size_t j) {
-    const double distance = moments[i].first - moments[j].first;
-    return std::sqrt(distance * distance + moments[i].second + moments[j].second);
-  });
+  CALIBD_ASSIGN_OR_RETURN(
+      kernel.gamma, MedianGamma(batch.size(), control, [&](std::size_t i, std::size_t j) {
+        const double distance = moments[i].first - moments[j].first;
+        return std::sqrt(distance * distance + moments[i].second + moments[j].second);
+      }));
   return CheckChosen("outcome_kernel.rbf.gamma", *kernel.gamma);
 }
 
@@ -79,11 +82,13 @@ using ConditionPtr = std::unique_ptr<const ConditionTerms>;
 
 // exp(-gamma |x - x'|^2) of points; chooses gamma if it is unset and the points differ.
 absl::StatusOr<ConditionPtr> MakeGaussian(Points points, std::size_t n, double slope,
-                                          const char* field, std::optional<double>& gamma) {
+                                          const char* field, const RunControl& control,
+                                          std::optional<double>& gamma) {
   if (!gamma.has_value()) {
-    const double chosen = MedianGamma(n, [&](std::size_t i, std::size_t j) {
-      return DistanceOf(Distance::kEuclidean, points.row(i), points.row(j));
-    });
+    CALIBD_ASSIGN_OR_RETURN(const double chosen,
+                            MedianGamma(n, control, [&](std::size_t i, std::size_t j) {
+                              return DistanceOf(Distance::kEuclidean, points.row(i), points.row(j));
+                            }));
     if (chosen == 0) return MakeNoCondition();
     CALIBD_RETURN_IF_ERROR(CheckChosen(field, chosen));
     gamma = chosen;
@@ -94,7 +99,8 @@ absl::StatusOr<ConditionPtr> MakeGaussian(Points points, std::size_t n, double s
 }
 
 // A condition other than the prediction of classes. Moves its features and groups away.
-absl::StatusOr<ConditionPtr> MakeCondition(const ForecastBatch& batch, Condition& condition) {
+absl::StatusOr<ConditionPtr> MakeCondition(const ForecastBatch& batch, const RunControl& control,
+                                           Condition& condition) {
   const std::size_t n = batch.size();
   if (auto* const groups = std::get_if<GroupCondition>(&condition)) {
     return MakeGroupCondition(std::exchange(groups->groups, {}));
@@ -102,7 +108,7 @@ absl::StatusOr<ConditionPtr> MakeCondition(const ForecastBatch& batch, Condition
   if (auto* const features = std::get_if<FeatureCondition>(&condition)) {
     const std::size_t width = features->values.size() / n;
     return MakeGaussian({std::exchange(features->values, {}), width}, n, 0,
-                        "condition.features.gamma", features->gamma);
+                        "condition.features.gamma", control, features->gamma);
   }
   auto* const forecast = std::get_if<ForecastCondition>(&condition);
   if (forecast == nullptr) return MakeNoCondition();
@@ -111,7 +117,8 @@ absl::StatusOr<ConditionPtr> MakeCondition(const ForecastBatch& batch, Condition
   const double slope =
       batch.kind == ForecastKind::kSamples ? 1 / std::sqrt(static_cast<double>(batch.width)) : 1;
   for (double& value : points.values) value *= slope;
-  return MakeGaussian(std::move(points), n, slope, "condition.forecast.gamma", forecast->gamma);
+  return MakeGaussian(std::move(points), n, slope, "condition.forecast.gamma", control,
+                      forecast->gamma);
 }
 
 double PairOperations(const ForecastBatch& batch, const LossOptions& options) {
@@ -135,12 +142,13 @@ absl::StatusOr<PairSums> SumNumbers(const ForecastBatch& batch, const LossOption
                                     const RunControl& control, CalibrationLoss& loss) {
   if (!loss.outcome_kernel.has_value()) loss.outcome_kernel = RbfKernel{};
   if (auto* const rbf = std::get_if<RbfKernel>(&*loss.outcome_kernel)) {
-    CALIBD_RETURN_IF_ERROR(ChooseGamma(batch, *rbf));
+    CALIBD_RETURN_IF_ERROR(ChooseGamma(batch, control, *rbf));
   }
   const auto terms = batch.kind == ForecastKind::kNormal
                          ? MakeNormalTerms(batch, *loss.outcome_kernel)
                          : MakeSampleTerms(batch, *loss.outcome_kernel);
-  CALIBD_ASSIGN_OR_RETURN(const ConditionPtr condition, MakeCondition(batch, loss.condition));
+  CALIBD_ASSIGN_OR_RETURN(const ConditionPtr condition,
+                          MakeCondition(batch, control, loss.condition));
   return SumPairs(batch.size(), *terms, *condition, options.biased, PairOperations(batch, options),
                   loss.gradient, control);
 }
@@ -242,7 +250,7 @@ absl::StatusOr<PairSums> SumClasses(const PredictionBatch& batch, const Forecast
   ConditionPtr fixed;
   auto* const forecast = std::get_if<ForecastCondition>(&loss.condition);
   if (forecast == nullptr) {
-    CALIBD_ASSIGN_OR_RETURN(fixed, MakeCondition(given, loss.condition));
+    CALIBD_ASSIGN_OR_RETURN(fixed, MakeCondition(given, control, loss.condition));
   }
   PairSums total;
   std::vector<double> gradient(scalar && options.gradient ? n : 0);
@@ -310,6 +318,19 @@ double NormalLikelihood(const ForecastBatch& batch, std::size_t i, double weight
   return std::log(sd) + 0.5 * t * t + 0.5 * std::log(2 * std::numbers::pi);
 }
 
+// Whether a gamma is chosen as a median over the pairs.
+bool NeedsMedian(const ForecastBatch& batch, const LossOptions& options) {
+  if (const auto* const features = std::get_if<FeatureCondition>(&options.condition)) {
+    if (!features->gamma.has_value()) return true;
+  }
+  if (batch.predicts_classes()) return false;
+  const auto* const forecast = std::get_if<ForecastCondition>(&options.condition);
+  if (forecast != nullptr && !forecast->gamma.has_value()) return true;
+  if (!options.outcome_kernel.has_value()) return true;
+  const auto* const rbf = std::get_if<RbfKernel>(&*options.outcome_kernel);
+  return rbf != nullptr && !rbf->gamma.has_value();
+}
+
 absl::Status CheckFinite(const CalibrationLoss& loss) {
   const bool finite =
       std::isfinite(loss.value) && std::all_of(loss.gradient.begin(), loss.gradient.end(),
@@ -373,8 +394,11 @@ double LossMemory(const ForecastBatch& batch, const LossOptions& options) noexce
   const auto values = static_cast<double>(batch.values.size());
   const auto* const features = std::get_if<FeatureCondition>(&options.condition);
   const double points = features != nullptr ? static_cast<double>(features->values.size()) : values;
-  // Copies of the values in the terms, and the distances of all pairs for a median.
-  return sizeof(double) * (8 * values + 2 * points + 16 * n + n * n / 2);
+  // The distances of the pairs, or the buffers of MedianBandwidth.
+  const double median = NeedsMedian(batch, options) ? sizeof(double) * n * n / 2
+                        : batch.predicts_classes()  ? 1 << 24
+                                                    : 0;
+  return median + sizeof(double) * (8 * values + 2 * points + 16 * n);
 }
 
 double LossOperations(const ForecastBatch& batch, const LossOptions& options) noexcept {

@@ -36,13 +36,6 @@ google::protobuf::Duration Since(std::chrono::steady_clock::time_point start) {
       std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count());
 }
 
-// An InvalidArgument error from a status whose message begins with the field and a space.
-absl::Status RequestError(const absl::Status& status) {
-  const std::string message(status.message());
-  const std::size_t space = message.find(' ');
-  return InvalidFieldError(message.substr(0, space), message.substr(space + 1));
-}
-
 // The kernel of the running estimates of this lens, or the kernel that they would have.
 KernelSpec KernelNow(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
                      const Lens& lens) {
@@ -136,7 +129,7 @@ absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
   }
   absl::StatusOr<EvaluationOptions> options =
       convert::FromProto(request, declaration->kernel, lenses, class_count);
-  if (!options.ok()) return RequestError(options.status());
+  if (!options.ok()) return InvalidFieldError(options.status());
   if (!request.has_seed()) options->seed = RandomSeed();
   options->block_sizes = declaration->block_sizes;
   const auto result = std::make_shared<v1::EvaluateResponse>();

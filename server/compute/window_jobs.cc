@@ -51,6 +51,26 @@ absl::StatusOr<std::shared_ptr<WindowJobs::Job>> WindowJobs::Submit(WindowReques
   if (draining_) return DrainingError();
   CALIBD_RETURN_IF_ERROR(CheckWindow(*request.model, request.observations));
   CALIBD_RETURN_IF_ERROR(CheckSize(request, *request.model->snapshot()).status());
+  return Queue(
+      [this, request = std::move(request)](const Job& job, const Watcher& observer) {
+        return RunWindow(request, job, observer);
+      },
+      std::move(watcher));
+}
+
+absl::StatusOr<std::shared_ptr<WindowJobs::Job>> WindowJobs::Submit(RowsRequest request,
+                                                                    Watcher watcher) {
+  if (draining_) return DrainingError();
+  CALIBD_RETURN_IF_ERROR(CheckCost(request.rows, request.cost, request.remedy));
+  return Queue(
+      [this, compute = std::move(request.compute)](const Job& job, const Watcher& observer) {
+        return Run(nullptr, job, observer, compute);
+      },
+      std::move(watcher));
+}
+
+absl::StatusOr<std::shared_ptr<WindowJobs::Job>> WindowJobs::Queue(
+    std::function<absl::Status(const Job& job, const Watcher& watcher)> body, Watcher watcher) {
   const auto most = static_cast<std::int64_t>(threads_ + limits_.max_queued);
   if (queued_.fetch_add(1) + running_ >= most) {
     --queued_;
@@ -61,12 +81,12 @@ absl::StatusOr<std::shared_ptr<WindowJobs::Job>> WindowJobs::Submit(WindowReques
         kBusyRetryDelay);
   }
   auto job = std::make_shared<Job>();
-  pool_.Post([this, request = std::move(request), watcher = std::move(watcher), job] {
+  pool_.Post([this, body = std::move(body), watcher = std::move(watcher), job] {
     ++running_;
     --queued_;
     absl::Status status;
     try {
-      status = Run(request, *job, watcher);
+      status = body(*job, watcher);
     } catch (const std::bad_alloc&) {
       status = MakeError(absl::StatusCode::kResourceExhausted, "OUT_OF_MEMORY", "out of memory");
     }
@@ -92,42 +112,54 @@ absl::StatusOr<std::size_t> WindowJobs::CheckSize(const WindowRequest& request,
   }
   CALIBD_ASSIGN_OR_RETURN(const std::size_t n, CountWindowRows(snapshot, request.observations));
   const std::size_t m = declaration->class_count;
-  const JobCost cost = request.cost(n, threads_);
-  const double memory =
-      static_cast<double>(n * (m * sizeof(double) + sizeof(std::int32_t))) + cost.memory_bytes;
-  if (memory > static_cast<double>(limits_.memory_bytes) || cost.operations > limits_.operations) {
-    return MakeError(
-        absl::StatusCode::kResourceExhausted, "JOB_TOO_LARGE",
-        absl::StrCat("this, of ", n, " observations of ", m, " classes, needs ", memory,
-                     " bytes (limit ", limits_.memory_bytes, ") and ", cost.operations,
-                     " operations (limit ", limits_.operations, "): use ", request.remedy));
-  }
+  JobCost cost = request.cost(n, threads_);
+  cost.memory_bytes += static_cast<double>(n * (m * sizeof(double) + sizeof(std::int32_t)));
+  CALIBD_RETURN_IF_ERROR(
+      CheckCost(absl::StrCat(n, " observations of ", m, " classes"), cost, request.remedy));
   return n;
 }
 
-absl::Status WindowJobs::Run(const WindowRequest& request, const Job& job,
-                             const Watcher& watcher) const {
-  const Model& model = *request.model;
-  const auto stopped = [this, &model, &job] {
-    return job.cancelled_ || draining_ || model.deleted();
-  };
-  const auto stop_reason = [this, &model]() -> absl::Status {
+absl::Status WindowJobs::CheckCost(const std::string& rows, const JobCost& cost,
+                                   const std::string& remedy) const {
+  if (cost.memory_bytes <= static_cast<double>(limits_.memory_bytes) &&
+      cost.operations <= limits_.operations) {
+    return absl::OkStatus();
+  }
+  return MakeError(absl::StatusCode::kResourceExhausted, "JOB_TOO_LARGE",
+                   absl::StrCat("this, of ", rows, ", needs ", cost.memory_bytes, " bytes (limit ",
+                                limits_.memory_bytes, ") and ", cost.operations,
+                                " operations (limit ", limits_.operations, "): use ", remedy));
+}
+
+absl::Status WindowJobs::Run(
+    const Model* model, const Job& job, const Watcher& watcher,
+    const std::function<absl::Status(const RunControl& control)>& compute) const {
+  const auto deleted = [model] { return model != nullptr && model->deleted(); };
+  const auto stopped = [this, &job, &deleted] { return job.cancelled_ || draining_ || deleted(); };
+  const auto stop_reason = [this, model, &deleted]() -> absl::Status {
     if (draining_) return DrainingError();
-    return model.deleted() ? ModelNotFoundError(model.declaration()->name.ToString())
-                           : absl::CancelledError("the call was cancelled");
+    return deleted() ? ModelNotFoundError(model->declaration()->name.ToString())
+                     : absl::CancelledError("the call was cancelled");
   };
   if (stopped()) return stop_reason();
-  const std::shared_ptr<const ModelSnapshot> snapshot = model.snapshot();
-  CALIBD_ASSIGN_OR_RETURN(const std::size_t n, CheckSize(request, *snapshot));
-  const WindowSample sample = ReadWindow(snapshot, n);
   RunControl control;
   control.parallel_for = [this](std::size_t count, const std::function<void(std::size_t)>& body) {
     pool_.ParallelFor(count, body);
   };
   control.progress = watcher.progress;
   control.cancelled = stopped;
-  const absl::Status status = request.compute(sample, control);
+  const absl::Status status = compute(control);
   return absl::IsCancelled(status) ? stop_reason() : status;
+}
+
+absl::Status WindowJobs::RunWindow(const WindowRequest& request, const Job& job,
+                                   const Watcher& watcher) const {
+  return Run(request.model.get(), job, watcher, [&](const RunControl& control) -> absl::Status {
+    const std::shared_ptr<const ModelSnapshot> snapshot = request.model->snapshot();
+    CALIBD_ASSIGN_OR_RETURN(const std::size_t n, CheckSize(request, *snapshot));
+    const WindowSample sample = ReadWindow(snapshot, n);
+    return request.compute(sample, control);
+  });
 }
 
 void WindowJobs::Count(const absl::Status& status) noexcept {

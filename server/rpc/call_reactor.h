@@ -65,7 +65,7 @@ class CallReactor : public Reactor, public Sink<Response> {
   void OnEnd(std::function<void()> on_end) override {
     {
       const std::lock_guard lock(mutex_);
-      if (!end_status_.has_value()) {
+      if (!end_status_.has_value() && !cancelled_) {
         on_end_ = std::move(on_end);
         return;
       }
@@ -73,13 +73,16 @@ class CallReactor : public Reactor, public Sink<Response> {
     on_end();
   }
 
-  // A unary call continues: its work is done, and gRPC drops the response.
+  // A unary call continues until its work ends it, which OnEnd may stop. gRPC drops the response.
   void OnCancel() override {
+    std::function<void()> on_end;
+    {
+      const std::lock_guard lock(mutex_);
+      cancelled_ = true;
+      if constexpr (kUnary) on_end = std::exchange(on_end_, nullptr);
+    }
+    if (on_end) on_end();
     if constexpr (!kUnary) {
-      {
-        const std::lock_guard lock(mutex_);
-        cancelled_ = true;
-      }
       this->Guard(Stage::kCancel, [] { return GoneError(); });
     }
   }

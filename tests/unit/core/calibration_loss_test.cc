@@ -617,6 +617,11 @@ TEST(CalibrationLossTest, SaturatedProbabilitiesHaveAFiniteLoss) {
   options.mmd_weight = 1;
   const CalibrationLoss loss = Compute(classes, options);
   EXPECT_NEAR(loss.negative_log_likelihood.value(), 52 * std::numbers::ln2 / 3, 1e-14);
+  // A probability of 0 has no gradient of the likelihood.
+  options.mmd_weight = 0;
+  EXPECT_EQ(Compute(classes, options).gradient,
+            (std::vector<double>{0, 0, 0, -1.0 / 3, -1.0 / 3, 0}));
+  options.mmd_weight = 1;
   // Logits have an exact likelihood, however far they are apart.
   const ForecastSet logits{ForecastKind::kLogits, 2, {800, 0, 0, 800}, {1, 1}, {}};
   const CalibrationLoss exact = Compute(logits, options);

@@ -1,0 +1,183 @@
+#include "calibd/convert/loss.h"
+
+#include <span>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "calibd/convert/kernel.h"
+#include "calibd/core/status_macros.h"
+#include "prefixed_error.h"
+
+namespace calibd::convert {
+namespace {
+
+std::optional<double> Optional(bool is_set, double value) {
+  return is_set ? std::optional<double>(value) : std::nullopt;
+}
+
+OutcomeKernel FromProto(const v1::OutcomeKernel& proto) {
+  switch (proto.kind_case()) {
+    case v1::OutcomeKernel::kRbf:
+    case v1::OutcomeKernel::KIND_NOT_SET:
+      break;
+    case v1::OutcomeKernel::kEnergy:
+      return EnergyKernel();
+    case v1::OutcomeKernel::kMoments:
+      return MomentsKernel{proto.moments().center(),
+                           proto.moments().has_scale() ? proto.moments().scale() : 1};
+    case v1::OutcomeKernel::kThreshold:
+      return ThresholdKernel{proto.threshold().threshold()};
+    case v1::OutcomeKernel::kTanh:
+      return TanhKernel{proto.tanh().threshold(),
+                        proto.tanh().has_width() ? proto.tanh().width() : 1};
+    case v1::OutcomeKernel::kPitRbf:
+      return PitRbfKernel{proto.pit_rbf().has_gamma() ? proto.pit_rbf().gamma()
+                                                      : PitRbfKernel().gamma};
+    case v1::OutcomeKernel::kPitMin:
+      return PitMinKernel();
+  }
+  return RbfKernel{Optional(proto.rbf().has_gamma(), proto.rbf().gamma())};
+}
+
+absl::StatusOr<Condition> FromProto(const v1::Condition& proto) {
+  switch (proto.kind_case()) {
+    case v1::Condition::kForecast:
+    case v1::Condition::KIND_NOT_SET:
+      break;
+    case v1::Condition::kNone:
+      return NoCondition();
+    case v1::Condition::kFeatures: {
+      const v1::Condition::Features& features = proto.features();
+      return FeatureCondition{{features.values().begin(), features.values().end()},
+                              Optional(features.has_gamma(), features.gamma())};
+    }
+    case v1::Condition::kGroups:
+      return GroupCondition{{proto.groups().groups().begin(), proto.groups().groups().end()}};
+  }
+  const v1::Condition::Forecast& forecast = proto.forecast();
+  if (forecast.kernel().has_matrix()) {
+    return absl::InvalidArgumentError(
+        "condition.forecast.kernel is matrix, expected exponential or gaussian");
+  }
+  // The kernel of a model with a bandwidth rule; the bandwidth of a loss is a number of its own.
+  const absl::StatusOr<KernelSpec> kernel =
+      convert::FromProto(forecast.kernel(), v1::BandwidthRule(), 2);
+  if (!kernel.ok()) return PrefixedError("condition.forecast.", kernel.status());
+  return ForecastCondition{.distance = kernel->rule.distance,
+                           .bandwidth = Optional(forecast.has_bandwidth(), forecast.bandwidth()),
+                           .gamma = Optional(forecast.has_gamma(), forecast.gamma())};
+}
+
+void Put(const RbfKernel& kernel, v1::OutcomeKernel& out) {
+  v1::OutcomeKernel::Rbf& rbf = *out.mutable_rbf();
+  if (kernel.gamma.has_value()) rbf.set_gamma(*kernel.gamma);
+}
+void Put(const EnergyKernel& /*kernel*/, v1::OutcomeKernel& out) { out.mutable_energy(); }
+void Put(const MomentsKernel& kernel, v1::OutcomeKernel& out) {
+  out.mutable_moments()->set_center(kernel.center);
+  out.mutable_moments()->set_scale(kernel.scale);
+}
+void Put(const ThresholdKernel& kernel, v1::OutcomeKernel& out) {
+  out.mutable_threshold()->set_threshold(kernel.threshold);
+}
+void Put(const TanhKernel& kernel, v1::OutcomeKernel& out) {
+  out.mutable_tanh()->set_threshold(kernel.threshold);
+  out.mutable_tanh()->set_width(kernel.width);
+}
+void Put(const PitRbfKernel& kernel, v1::OutcomeKernel& out) {
+  out.mutable_pit_rbf()->set_gamma(kernel.gamma);
+}
+void Put(const PitMinKernel& /*kernel*/, v1::OutcomeKernel& out) { out.mutable_pit_min(); }
+
+void Put(const ForecastCondition& condition, v1::Condition& out) {
+  v1::Condition::Forecast& forecast = *out.mutable_forecast();
+  if (condition.gamma.has_value()) forecast.set_gamma(*condition.gamma);
+  if (condition.bandwidth.has_value()) {
+    KernelSpec spec;
+    spec.rule.distance = condition.distance;
+    *forecast.mutable_kernel() = KernelToProto(spec);
+    forecast.set_bandwidth(*condition.bandwidth);
+  }
+}
+void Put(const NoCondition& /*condition*/, v1::Condition& out) { out.mutable_none(); }
+void Put(const FeatureCondition& condition, v1::Condition& out) {
+  v1::Condition::Features& features = *out.mutable_features();
+  if (condition.gamma.has_value()) features.set_gamma(*condition.gamma);
+}
+void Put(const GroupCondition& /*condition*/, v1::Condition& out) { out.mutable_groups(); }
+
+// The values of a request's forecasts; null without forecasts.
+std::pair<ForecastKind, const v1::DoubleValues*> ValuesOf(const v1::ComputeLossRequest& request) {
+  switch (request.forecasts_case()) {
+    case v1::ComputeLossRequest::kProbabilities:
+      return {ForecastKind::kProbabilities, &request.probabilities()};
+    case v1::ComputeLossRequest::kLogits:
+      return {ForecastKind::kLogits, &request.logits()};
+    case v1::ComputeLossRequest::kNormals:
+      return {ForecastKind::kNormal, &request.normals()};
+    case v1::ComputeLossRequest::kSamples:
+      return {ForecastKind::kSamples, &request.samples()};
+    case v1::ComputeLossRequest::FORECASTS_NOT_SET:
+      break;
+  }
+  return {ForecastKind::kProbabilities, nullptr};
+}
+
+template <typename T>
+std::span<const T> View(const google::protobuf::RepeatedField<T>& values) {
+  return {values.data(), static_cast<std::size_t>(values.size())};
+}
+
+}  // namespace
+
+ForecastBatch ForecastsOf(const v1::ComputeLossRequest& request) {
+  const auto [kind, values] = ValuesOf(request);
+  ForecastBatch batch;
+  batch.kind = kind;
+  if (values == nullptr) return batch;
+  batch.values = View(values->values());
+  batch.labels = View(request.labels());
+  batch.outcomes = View(request.outcomes());
+  if (batch.size() > 0) batch.width = batch.values.size() / batch.size();
+  return batch;
+}
+
+absl::StatusOr<LossOptions> FromProto(const v1::ComputeLossRequest& request) {
+  LossOptions options;
+  const ForecastBatch batch = ForecastsOf(request);
+  const absl::StatusOr<Lens> lens = convert::FromProto(request.lens(), batch.width);
+  if (!lens.ok()) return PrefixedError("lens ", lens.status());
+  options.lens = *lens;
+  if (request.outcome_kernel().kind_case() != v1::OutcomeKernel::KIND_NOT_SET) {
+    options.outcome_kernel = FromProto(request.outcome_kernel());
+  }
+  CALIBD_ASSIGN_OR_RETURN(options.condition, FromProto(request.condition()));
+  options.biased = request.biased();
+  options.mmd_weight = Optional(request.has_mmd_weight(), request.mmd_weight());
+  options.gradient = request.compute_gradient();
+  return options;
+}
+
+v1::ComputeLossResponse ToProto(const CalibrationLoss& loss) {
+  v1::ComputeLossResponse proto;
+  proto.set_value(loss.value);
+  if (loss.negative_log_likelihood.has_value()) {
+    proto.set_negative_log_likelihood(*loss.negative_log_likelihood);
+  }
+  proto.set_mmd_squared(loss.mmd_squared);
+  if (!loss.gradient.empty()) {
+    proto.mutable_gradient()->mutable_values()->Add(loss.gradient.begin(), loss.gradient.end());
+  }
+  if (loss.outcome_kernel.has_value()) {
+    std::visit([&](const auto& kernel) { Put(kernel, *proto.mutable_outcome_kernel()); },
+               *loss.outcome_kernel);
+  }
+  std::visit([&](const auto& condition) { Put(condition, *proto.mutable_condition()); },
+             loss.condition);
+  return proto;
+}
+
+}  // namespace calibd::convert
