@@ -2,10 +2,14 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
+#include <filesystem>
 #include <string_view>
+#include <system_error>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "calibd/core/status_macros.h"
 
 namespace calibd::cli {
 namespace {
@@ -83,6 +87,21 @@ absl::StatusOr<FileFormat> DetectFormat(std::istream& input, const std::string& 
   if (first == std::string::npos) return FileFormat::kCsv;
   // A JSON array too, so that its error can name the line and the conversion.
   return start[first] == '{' || start[first] == '[' ? FileFormat::kJsonLines : FileFormat::kCsv;
+}
+
+absl::StatusOr<InputFile> OpenInput(const std::string& path) {
+  InputFile file;
+  file.path = path == "-" ? "/dev/stdin" : path;
+  file.name = path == "-" ? "standard input" : path;
+  file.stream.open(file.path, std::ios::binary);
+  const int open_error = errno;
+  if (!file.stream) return absl::ErrnoToStatus(open_error, absl::StrCat("cannot read ", file.name));
+  std::error_code ignored;
+  if (std::filesystem::is_directory(file.path, ignored)) {
+    return absl::ErrnoToStatus(EISDIR, absl::StrCat("cannot read ", file.name));
+  }
+  CALIBD_ASSIGN_OR_RETURN(file.format, DetectFormat(file.stream, file.name));
+  return file;
 }
 
 }  // namespace calibd::cli

@@ -1,6 +1,7 @@
 #ifndef CALIBD_CLI_FILE_FORMAT_H_
 #define CALIBD_CLI_FILE_FORMAT_H_
 
+#include <fstream>
 #include <istream>
 #include <string>
 
@@ -15,6 +16,19 @@ enum class FileFormat { kCsv, kJsonLines, kNpy, kNpz };
 // convert it.
 [[nodiscard]] absl::StatusOr<FileFormat> DetectFormat(std::istream& input,
                                                       const std::string& source);
+
+// An input file and what it is called in errors.
+struct InputFile {
+  std::ifstream stream;
+  // What the system opens, and what errors call it.
+  std::string path;
+  std::string name;
+  FileFormat format = FileFormat::kCsv;
+};
+
+// path: "-" is standard input. Errors: the status of the system's error, such as NotFound; those of
+// DetectFormat.
+[[nodiscard]] absl::StatusOr<InputFile> OpenInput(const std::string& path);
 
 }  // namespace calibd::cli
 

@@ -74,6 +74,7 @@ int Run(int argc, char** argv) {
   AddTestCommand(app, context);
   AddEvaluateCommand(app, context);
   AddRecalibrateCommand(app, context);
+  AddLossCommand(app, context);
   AddEstimateCommand(app, context);
   AddCompareCommand(app, context);
   AddSimulateCommand(app, context);

@@ -18,18 +18,6 @@ namespace {
 
 using google::protobuf::util::TimeUtil;
 
-// Runs body(0) .. body(count - 1) on `threads` threads, including this one.
-void ParallelFor(unsigned threads, std::size_t count,
-                 const std::function<void(std::size_t)>& body) {
-  std::atomic<std::size_t> next = 0;
-  const auto work = [&] {
-    for (std::size_t i = next++; i < count; i = next++) body(i);
-  };
-  std::vector<std::jthread> others;
-  for (unsigned t = 1; t < threads && t < count; ++t) others.emplace_back(work);
-  work();
-}
-
 // The fields of the provenance that the computation does not know.
 void DescribeInput(const PredictionBatch& batch, unsigned threads, v1::Provenance& provenance) {
   const auto n = static_cast<std::int64_t>(batch.size());
@@ -43,6 +31,18 @@ void DescribeInput(const PredictionBatch& batch, unsigned threads, v1::Provenanc
 
 }  // namespace
 
+ParallelLoop LoopOnThreads(unsigned threads) {
+  return [threads](std::size_t count, const std::function<void(std::size_t)>& body) {
+    std::atomic<std::size_t> next = 0;
+    const auto work = [&] {
+      for (std::size_t i = next++; i < count; i = next++) body(i);
+    };
+    std::vector<std::jthread> others;
+    for (unsigned t = 1; t < threads && t < count; ++t) others.emplace_back(work);
+    work();
+  };
+}
+
 absl::StatusOr<v1::Evaluation> EvaluateOffline(const PredictionBatch& batch,
                                                const OfflineOptions& options) {
   const auto started = std::chrono::steady_clock::now();
@@ -54,9 +54,7 @@ absl::StatusOr<v1::Evaluation> EvaluateOffline(const PredictionBatch& batch,
   evaluation_options.block_sizes = options.block_sizes;
 
   RunControl control;
-  control.parallel_for = [&options](std::size_t count, const auto& body) {
-    ParallelFor(options.threads, count, body);
-  };
+  control.parallel_for = LoopOnThreads(options.threads);
   control.progress = options.on_progress;
   control.cancelled = [&options] { return options.stop.stop_requested(); };
   CALIBD_ASSIGN_OR_RETURN(const calibd::Evaluation evaluation,

@@ -8,9 +8,13 @@
 
 #include "absl/status/statusor.h"
 #include "calibd/core/prediction_batch.h"
+#include "calibd/core/run_control.h"
 #include "calibd/v1/calibration_service.pb.h"
 
 namespace calibd::cli {
+
+// Runs a loop on `threads` >= 1 threads, including the caller's.
+[[nodiscard]] ParallelLoop LoopOnThreads(unsigned threads);
 
 struct OfflineOptions {
   // The kernel of the canonical lens.

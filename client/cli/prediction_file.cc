@@ -2,16 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <limits>
 #include <numeric>
 #include <regex>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -29,30 +25,6 @@
 namespace calibd::cli {
 namespace {
 
-// An input file and what it is called in errors.
-struct OpenFile {
-  std::ifstream stream;
-  // What the system opens, and what errors call it.
-  std::string path;
-  std::string name;
-  FileFormat format = FileFormat::kCsv;
-};
-
-absl::StatusOr<OpenFile> Open(const std::string& path) {
-  OpenFile file;
-  file.path = path == "-" ? "/dev/stdin" : path;
-  file.name = path == "-" ? "standard input" : path;
-  file.stream.open(file.path, std::ios::binary);
-  const int open_error = errno;
-  if (!file.stream) return absl::ErrnoToStatus(open_error, absl::StrCat("cannot read ", file.name));
-  std::error_code ignored;
-  if (std::filesystem::is_directory(file.path, ignored)) {
-    return absl::ErrnoToStatus(EISDIR, absl::StrCat("cannot read ", file.name));
-  }
-  CALIBD_ASSIGN_OR_RETURN(file.format, DetectFormat(file.stream, file.name));
-  return file;
-}
-
 // Returns the only array of the file, or the one that is stated or has one of the names; unset
 // without such an array.
 std::optional<std::string> FindArray(const NpzFile& file, const std::string& stated,
@@ -68,7 +40,7 @@ std::optional<std::string> FindArray(const NpzFile& file, const std::string& sta
   return only && existing.size() == 1 ? std::optional(existing[0]) : std::nullopt;
 }
 
-absl::StatusOr<NpyArray> ReadNamedArray(const OpenFile& open, const NpzFile& file,
+absl::StatusOr<NpyArray> ReadNamedArray(const InputFile& open, const NpzFile& file,
                                         const char* option, const std::string& stated,
                                         const std::vector<std::string>& names) {
   const std::optional<std::string> name = FindArray(file, stated, names, true);
@@ -168,7 +140,7 @@ void Renormalise(Input& input) {
 }
 
 // Reads the values of an array, and the labels of an NPZ file that has them.
-absl::StatusOr<std::optional<NpyArray>> ReadArrays(OpenFile& open, const InputOptions& options,
+absl::StatusOr<std::optional<NpyArray>> ReadArrays(InputFile& open, const InputOptions& options,
                                                    bool positive_class, Input& input) {
   const ColumnOptions& columns = options.columns;
   if (!columns.id.empty() || !columns.time.empty() || !columns.group.empty() ||
@@ -227,7 +199,7 @@ absl::StatusOr<LabelParser> MakeParser(const InputOptions& options, const Input&
 absl::Status ReadLabels(const InputOptions& options, std::size_t row_count,
                         std::optional<std::int32_t> positive_class, Input& input) {
   CALIBD_ASSIGN_OR_RETURN(const LabelParser parser, MakeParser(options, input, positive_class));
-  CALIBD_ASSIGN_OR_RETURN(OpenFile open, Open(options.labels));
+  CALIBD_ASSIGN_OR_RETURN(InputFile open, OpenInput(options.labels));
   input.label_places.path = open.name;
   input.label_places.csv = open.format == FileFormat::kCsv;
   if (open.format == FileFormat::kNpy) {
@@ -261,7 +233,7 @@ absl::Status ReadTextFile(const std::string& path, const char* noun, const Colum
                           std::size_t row_count, std::vector<std::string>& texts,
                           RowPlaces& places) {
   if (path.empty()) return absl::OkStatus();
-  CALIBD_ASSIGN_OR_RETURN(OpenFile open, Open(path));
+  CALIBD_ASSIGN_OR_RETURN(InputFile open, OpenInput(path));
   places.path = open.name;
   places.csv = true;
   CALIBD_ASSIGN_OR_RETURN(texts, ReadTexts(open.stream, noun, columns, places));
@@ -331,7 +303,7 @@ void TellNote(const Input& input) {
 absl::StatusOr<Input> ReadInput(const InputOptions& stated) {
   InputOptions options = stated;
   CALIBD_ASSIGN_OR_RETURN(const auto positive_class, ResolvePositiveClass(options));
-  CALIBD_ASSIGN_OR_RETURN(OpenFile open, Open(options.predictions));
+  CALIBD_ASSIGN_OR_RETURN(InputFile open, OpenInput(options.predictions));
   Input input;
   input.prediction_places.path = open.name;
   input.prediction_places.csv = open.format == FileFormat::kCsv;
@@ -407,7 +379,7 @@ absl::StatusOr<LabelsById> ReadLabelFile(const LabelFileOptions& options,
                            .class_count = class_count,
                            .positive_class = {},
                            .names_need = "work only if the model was created with --class-names"}));
-  CALIBD_ASSIGN_OR_RETURN(OpenFile open, Open(options.path));
+  CALIBD_ASSIGN_OR_RETURN(InputFile open, OpenInput(options.path));
   if (open.format == FileFormat::kNpy || open.format == FileFormat::kNpz) {
     return absl::InvalidArgumentError(absl::StrCat(
         open.name, " is a NumPy file, expected CSV or JSON Lines with ids and labels"));

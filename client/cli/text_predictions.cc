@@ -17,14 +17,7 @@ const std::vector<std::string> kPredictionNames = {"probabilities", "y_prob", "p
                                                    "predictions", "logits"};
 const std::vector<std::string> kLabelNames = {"labels", "y_true", "label", "y"};
 
-namespace {
-
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr char kDropHint[] = "; --drop-invalid leaves out invalid rows";
-
-// Converts a number to the nearest double, independent of the locale. One that is too small for a
-// double becomes 0. Returns false for a text that is not a number, or is one beyond a double.
-bool ParseNumber(std::string_view text, double& value) {
+bool ParseDouble(std::string_view text, double& value) {
   const char* const end = text.data() + text.size();
   const auto [parsed, error] = std::from_chars(text.data(), end, value);
   if (parsed != end) return false;
@@ -32,6 +25,11 @@ bool ParseNumber(std::string_view text, double& value) {
   value = 0;
   return text.find("e-") != std::string_view::npos || text.find("E-") != std::string_view::npos;
 }
+
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr char kDropHint[] = "; --drop-invalid leaves out invalid rows";
 
 std::string Missing(std::string_view cell, std::string_view expected) {
   return absl::StrCat(IsMissing(cell) ? "the value is missing" : Quote(cell) + " is not a number",
@@ -183,7 +181,7 @@ class PredictionRows {
   absl::Status AddValues(const TextRow& row) {
     for (const std::size_t column : plan_.classes) {
       double value = 0;
-      if (!ParseNumber(row.cells[column], value)) {
+      if (!ParseDouble(row.cells[column], value)) {
         if (!options_.drop_invalid) {
           return Fault(
               row, column,

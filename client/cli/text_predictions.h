@@ -22,6 +22,10 @@ namespace calibd::cli {
 extern const std::vector<std::string> kPredictionNames;
 extern const std::vector<std::string> kLabelNames;
 
+// Converts a number to the nearest double, independent of the locale. One that is too small for a
+// double becomes 0. Returns false for a text that is not a number, or is one beyond a double.
+[[nodiscard]] bool ParseDouble(std::string_view text, double& value);
+
 // Reads the rows of CSV or JSON Lines. A first row of JSON Lines holds the keys.
 [[nodiscard]] absl::Status ReadRows(std::istream& input, FileFormat format,
                                     const ColumnOptions& columns, const std::string& source,

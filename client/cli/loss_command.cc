@@ -1,0 +1,346 @@
+#include <algorithm>
+#include <bit>
+#include <fstream>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "calibd/convert/loss.h"
+#include "calibd/core/calibration_loss.h"
+#include "command.h"
+#include "number_forecasts.h"
+#include "observation_file.h"
+#include "offline_evaluation.h"
+
+namespace calibd::cli {
+namespace {
+
+// For a loss of files, as the server's --test-memory-bytes.
+constexpr double kMaxMemoryBytes = 4e9;
+
+struct LossCommandOptions {
+  InputOptions input;
+  // If set, the file of Normal forecasts or of samples; else `input` has predictions of classes.
+  std::string normals;
+  std::string samples;
+  // Empty: canonical or distribution.
+  std::string form;
+  // Empty: that of the form.
+  std::string outcome_kernel;
+  std::string kernel = "total_variation";
+  std::optional<double> bandwidth;
+  std::optional<double> gamma;
+  bool biased = false;
+  std::optional<double> mmd_weight;
+  // Where the gradient is written; empty: nowhere.
+  std::string gradient_path;
+  unsigned threads = std::max(1U, std::thread::hardware_concurrency());
+  // The options that only predictions of classes have.
+  std::vector<const CLI::Option*> of_classes;
+};
+
+// A form of calibration of numbers: its outcome kernels, the first of which is the default, and
+// whether it is conditioned on the forecast.
+struct NumberForm {
+  const char* name;
+  std::vector<std::string> kernels;
+  bool on_forecast;
+};
+const std::vector<NumberForm>& NumberForms() {
+  static const std::vector<NumberForm> forms = {
+      {"distribution", {"rbf", "energy"}, true},
+      {"marginal", {"rbf", "energy"}, false},
+      {"quantile", {"pit_rbf", "pit_min"}, false},
+      {"decision", {"threshold", "tanh", "moments"}, false}};
+  return forms;
+}
+
+constexpr char kOutcomeKernels[] =
+    "rbf[:GAMMA], energy, pit_rbf[:GAMMA], pit_min, moments[:CENTER[:SCALE]], threshold:C or "
+    "tanh:C[:WIDTH]";
+
+// Reads the name and the numbers of an outcome kernel.
+absl::StatusOr<OutcomeKernel> ParseOutcomeKernel(const std::string& text) {
+  const absl::Status error =
+      UsageFault(absl::StrCat("--outcome-kernel is '", text, "', expected ", kOutcomeKernels));
+  const std::vector<std::string> parts = absl::StrSplit(text, ':');
+  std::vector<double> numbers(parts.size() - 1);
+  for (std::size_t k = 0; k < numbers.size(); ++k) {
+    if (!absl::SimpleAtod(parts[k + 1], &numbers[k])) return error;
+  }
+  const std::string& name = parts[0];
+  const auto has = [&](std::size_t least, std::size_t most) {
+    return numbers.size() >= least && numbers.size() <= most;
+  };
+  const auto number = [&](std::size_t k, double otherwise) {
+    return k < numbers.size() ? numbers[k] : otherwise;
+  };
+  if (name == "rbf" && has(0, 1)) {
+    return RbfKernel{numbers.empty() ? std::nullopt : std::optional(numbers[0])};
+  }
+  if (name == "energy" && has(0, 0)) return EnergyKernel();
+  if (name == "moments" && has(0, 2)) return MomentsKernel{number(0, 0), number(1, 1)};
+  if (name == "threshold" && has(1, 1)) return ThresholdKernel{numbers[0]};
+  if (name == "tanh" && has(1, 2)) return TanhKernel{numbers[0], number(1, 1)};
+  if (name == "pit_rbf" && has(0, 1)) return PitRbfKernel{number(0, PitRbfKernel().gamma)};
+  if (name == "pit_min" && has(0, 0)) return PitMinKernel();
+  return error;
+}
+
+absl::Status SetNumberForm(const LossCommandOptions& options, LossOptions& loss) {
+  const std::string name = options.form.empty() ? "distribution" : options.form;
+  const auto form = std::find_if(NumberForms().begin(), NumberForms().end(),
+                                 [&](const NumberForm& one) { return one.name == name; });
+  if (form == NumberForms().end()) {
+    return UsageFault(absl::StrCat(
+        "--form is ", name,
+        ", expected distribution, marginal, quantile or decision for forecasts of a number"));
+  }
+  if (name == "decision" && options.outcome_kernel.empty()) {
+    return UsageFault("--form decision needs --outcome-kernel threshold:C, tanh:C or moments");
+  }
+  const std::string text =
+      options.outcome_kernel.empty() ? form->kernels.front() : options.outcome_kernel;
+  if (std::find(form->kernels.begin(), form->kernels.end(), text.substr(0, text.find(':'))) ==
+      form->kernels.end()) {
+    return UsageFault(absl::StrCat("--outcome-kernel is '", text, "', expected ",
+                                   absl::StrJoin(form->kernels, " or "), " for --form ", name));
+  }
+  CALIBD_ASSIGN_OR_RETURN(loss.outcome_kernel, ParseOutcomeKernel(text));
+  if (!form->on_forecast && options.gamma.has_value()) {
+    return UsageFault(absl::StrCat("--gamma is for --form distribution, not for ", name));
+  }
+  if (form->on_forecast) {
+    loss.condition = ForecastCondition{.bandwidth = {}, .gamma = options.gamma};
+  } else {
+    loss.condition = NoCondition();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SetClassForm(const LossCommandOptions& options, LossOptions& loss) {
+  if (options.form == "top_label") {
+    loss.lens = Lens::TopLabel();
+  } else if (options.form == "marginal") {
+    loss.lens = Lens::ClassWise();
+  } else if (!options.form.empty() && options.form != "canonical") {
+    return UsageFault(absl::StrCat("--form is ", options.form,
+                                   ", expected canonical, top_label or marginal for classes"));
+  }
+  constexpr std::pair<const char*, Distance> kDistances[] = {
+      {"total_variation", Distance::kTotalVariation},
+      {"cityblock", Distance::kCityblock},
+      {"euclidean", Distance::kEuclidean},
+      {"gaussian", Distance::kSquaredEuclidean}};
+  if (options.gamma.has_value()) {
+    return UsageFault(
+        "--gamma is for forecasts of a number; predictions of classes have --bandwidth");
+  }
+  ForecastCondition condition{.bandwidth = options.bandwidth, .gamma = {}};
+  for (const auto& [name, distance] : kDistances) {
+    if (options.kernel == name) condition.distance = distance;
+  }
+  loss.condition = condition;
+  if (options.outcome_kernel.empty()) return absl::OkStatus();
+  CALIBD_ASSIGN_OR_RETURN(loss.outcome_kernel, ParseOutcomeKernel(options.outcome_kernel));
+  return absl::OkStatus();
+}
+
+// Writes a matrix of doubles, row-major, as NumPy's format 1.0.
+absl::Status WriteNpy(const std::string& path, std::span<const double> values, std::size_t width) {
+  static_assert(std::endian::native == std::endian::little);
+  std::string header =
+      absl::StrFormat("{'descr': '<f8', 'fortran_order': False, 'shape': (%d, %d), }",
+                      values.size() / width, width);
+  // The data begin at a multiple of 64 bytes, after 10 bytes and the header with its line end.
+  header.append(63 - (10 + header.size()) % 64, ' ');
+  header += '\n';
+  std::ofstream file(path, std::ios::binary);
+  file << "\x93NUMPY\x01" << '\0' << static_cast<char>(header.size() % 256)
+       << static_cast<char>(header.size() / 256) << header;
+  file.write(reinterpret_cast<const char*>(values.data()),
+             static_cast<std::streamsize>(values.size_bytes()));
+  if (file.close(); !file) return absl::UnknownError(absl::StrCat("cannot write ", path));
+  return absl::OkStatus();
+}
+
+// The set fields of a message, such as "rbf, gamma 0.5".
+std::string DescribeFields(const Json& json) {
+  std::vector<std::string> parts;
+  for (const auto& field : json.items()) {
+    if (field.value().is_null()) continue;
+    if (!field.value().is_object()) {
+      const bool text = field.value().is_string();
+      parts.push_back(absl::StrCat(field.key(), " ",
+                                   text ? field.value().get<std::string>() : field.value().dump()));
+      continue;
+    }
+    parts.push_back(field.key());
+    if (!field.value().empty()) parts.push_back(DescribeFields(field.value()));
+  }
+  return absl::StrJoin(parts, ", ");
+}
+
+std::string Describe(const ForecastBatch& batch, const LossOptions& options,
+                     const v1::ComputeLossResponse& loss) {
+  std::string text = absl::StrFormat("loss %.6g over %d rows\n", loss.value(), batch.size());
+  if (loss.has_negative_log_likelihood()) {
+    absl::StrAppendFormat(&text, "  negative log likelihood %.6g\n",
+                          loss.negative_log_likelihood());
+  }
+  absl::StrAppendFormat(&text, "  squared discrepancy (MMD^2) %.6g, %s\n", loss.mmd_squared(),
+                        options.biased ? "biased" : "unbiased");
+  if (loss.has_outcome_kernel()) {
+    absl::StrAppend(&text, "  outcome kernel: ", DescribeFields(ToJson(loss.outcome_kernel())),
+                    "\n");
+  }
+  absl::StrAppend(&text, "  condition: ", DescribeFields(ToJson(loss.condition())), "\n");
+  return text;
+}
+
+absl::StatusOr<ExitCode> ComputeAndReport(const Context& context, const LossCommandOptions& options,
+                                          const ForecastBatch& batch, const LossOptions& loss) {
+  if (const absl::Status status = CheckLossOptions(batch, loss); !status.ok()) {
+    return UsageFault(std::string(status.message()));
+  }
+  if (const double bytes = LossMemory(batch, loss); bytes > kMaxMemoryBytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrFormat("%d rows need %.1f GB of memory, at most %.0f GB are used: give fewer rows",
+                        batch.size(), bytes / 1e9, kMaxMemoryBytes / 1e9));
+  }
+  const RunControl control{.parallel_for = LoopOnThreads(options.threads),
+                           .progress = nullptr,
+                           .cancelled = [&context] { return context.stop.stop_requested(); }};
+  CALIBD_ASSIGN_OR_RETURN(const CalibrationLoss computed, ComputeLoss(batch, loss, control));
+  if (!options.gradient_path.empty()) {
+    CALIBD_RETURN_IF_ERROR(WriteNpy(options.gradient_path, computed.gradient, batch.width));
+  }
+  v1::ComputeLossResponse proto = convert::ToProto(computed);
+  proto.clear_gradient();
+  if (context.json()) {
+    Json json = ToJson(proto);
+    json["rows"] = batch.size();
+    json["biased"] = loss.biased;
+    PrintJson(json);
+  } else {
+    Print(Describe(batch, loss, proto));
+  }
+  return ExitCode::kOk;
+}
+
+absl::StatusOr<ExitCode> Run(const Context& context, const LossCommandOptions& options) {
+  LossOptions loss;
+  loss.biased = options.biased;
+  loss.mmd_weight = options.mmd_weight;
+  loss.gradient = !options.gradient_path.empty();
+  if (!options.normals.empty() || !options.samples.empty()) {
+    const bool normal = !options.normals.empty();
+    if (normal && !options.samples.empty())
+      return UsageFault("give --normals or --samples, not both");
+    for (const CLI::Option* const option : options.of_classes) {
+      if (option->count() == 0) continue;
+      return UsageFault(
+          absl::StrCat(normal ? "--normals" : "--samples", " excludes ", option->get_name()));
+    }
+    CALIBD_RETURN_IF_ERROR(SetNumberForm(options, loss));
+    CALIBD_ASSIGN_OR_RETURN(
+        const NumberForecasts forecasts,
+        ReadNumberForecasts(normal ? options.normals : options.samples,
+                            normal ? ForecastKind::kNormal : ForecastKind::kSamples));
+    return ComputeAndReport(context, options, forecasts.view(), loss);
+  }
+  if (const auto fault = FindUsageFault(options.input)) {
+    return UsageFault(absl::StrCat(*fault, ", or use --normals or --samples"));
+  }
+  CALIBD_RETURN_IF_ERROR(SetClassForm(options, loss));
+  Input input;
+  // The loss of logits is that of their exact softmax, whose gradient refers to the logits.
+  if (options.input.logits) {
+    if (options.input.drop_invalid) {
+      return UsageFault("--drop-invalid is for probabilities, not for --logits");
+    }
+    CALIBD_ASSIGN_OR_RETURN(input, ReadInput(options.input));
+    TellNote(input);
+  } else {
+    const auto changes = ReadObservations(options.input, 0, input);
+    if (!changes.ok()) return changes.status();
+  }
+  const ForecastBatch batch{
+      options.input.logits ? ForecastKind::kLogits : ForecastKind::kProbabilities,
+      input.values,
+      input.class_count,
+      input.labels,
+      {}};
+  if (const auto violations = FindViolations(batch); !violations.empty()) {
+    return DescribeFaults(input, absl::InvalidArgumentError(DescribeViolations(violations)));
+  }
+  return ComputeAndReport(context, options, batch, loss);
+}
+
+}  // namespace
+
+void AddLossCommand(CLI::App& app, Context& context) {
+  const auto [command, options] = AddCommand<LossCommandOptions>(
+      app, context, "loss",
+      "Compute the calibration loss of forecasts in a file and its gradient, as training code does "
+      "(no server needed)",
+      Run);
+  command->footer(
+      "Examples: calibctl loss predictions.csv labels.csv --label-base 0\n"
+      "          calibctl loss logits.npy labels.npy --logits --mmd-weight 100 --gradient g.npy\n"
+      "          calibctl loss --normals demand.csv --form quantile\n"
+      "          calibctl loss --normals demand.csv --form decision --outcome-kernel tanh:20\n"
+      "Normal forecasts have the columns mean, standard_deviation and outcome; samples have a "
+      "column for each draw, and then the outcome.");
+  AddInputOptions(*command, options->input);
+  const std::vector<CLI::Option*> of_classes = command->get_options(
+      [help = command->get_help_ptr()](const CLI::Option* option) { return option != help; });
+  command->add_option(
+      "--normals", options->normals,
+      "CSV, JSON Lines or NPY file of Normal forecasts of a number, instead of PREDICTIONS");
+  command->add_option("--samples", options->samples,
+                      "the same for samples: 2..1000 draws from each forecast");
+  command->add_option("--form", options->form,
+                      "form of calibration: canonical (default), top_label or marginal of classes; "
+                      "distribution (default), marginal, quantile or decision of numbers");
+  command->add_option(
+      "--outcome-kernel", options->outcome_kernel,
+      absl::StrCat("kernel of the outcomes: ", kOutcomeKernels,
+                   "; default: rbf, or pit_rbf for --form quantile; for classes only rbf:GAMMA, "
+                   "default: whether the classes are equal"));
+  auto* const kernel =
+      command
+          ->add_option(
+              "--kernel", options->kernel,
+              "kernel of the predictions of classes: total_variation (default), cityblock, "
+              "euclidean or gaussian")
+          ->check(CLI::IsMember({"total_variation", "cityblock", "euclidean", "gaussian"}));
+  auto* const bandwidth = command->add_option(
+      "--bandwidth", options->bandwidth,
+      "its bandwidth, > 0; default: the median, or 0.4 (gaussian 0.16) for one probability");
+  options->of_classes.assign(of_classes.begin(), of_classes.end());
+  options->of_classes.insert(options->of_classes.end(), {kernel, bandwidth});
+  command->add_option("--gamma", options->gamma,
+                      "gamma of the kernel of the forecasts of a number, > 0; default: by the "
+                      "median of their distances");
+  command->add_flag("--biased", options->biased,
+                    "average over all pairs of rows, instead of the pairs of different rows");
+  command->add_option("--mmd-weight", options->mmd_weight,
+                      "add this times the squared discrepancy to the mean negative log likelihood");
+  command->add_option("--gradient", options->gradient_path,
+                      "write the gradient to this file (NPY), in the shape of the forecasts");
+  command
+      ->add_option("--threads", options->threads,
+                   "number of threads; default: one per CPU. The results do not depend on it")
+      ->check(CLI::Range(1, 1024));
+}
+
+}  // namespace calibd::cli

@@ -1,0 +1,160 @@
+// `calibctl loss` as a process, without a server.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
+#include "calibd/core/calibration_loss.h"
+#include "integration/client/run_calibctl.h"
+#include "support/temporary_folder.h"
+#include "support/test_data.h"
+
+namespace calibd::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class CalibctlLossTest : public ::testing::Test {
+ protected:
+  // Writes a file and returns its path.
+  std::string Write(const std::string& name, const std::string& text) {
+    const std::string path = folder_.path() / name;
+    std::ofstream(path, std::ios::binary) << text;
+    return path;
+  }
+  // The values of an NPY file of this shape.
+  static std::vector<double> ReadGradient(const std::string& path, const std::string& shape) {
+    std::ifstream file(path, std::ios::binary);
+    const std::string bytes((std::istreambuf_iterator<char>(file)), {});
+    EXPECT_THAT(bytes, AllOf(HasSubstr("NUMPY"), HasSubstr("'shape': " + shape)));
+    const std::size_t start = bytes.find('\n') + 1;
+    EXPECT_EQ(start % 64, 0U);
+    std::vector<double> values((bytes.size() - start) / sizeof(double));
+    std::memcpy(values.data(), bytes.data() + start, values.size() * sizeof(double));
+    return values;
+  }
+  static std::string Error(const std::vector<std::string>& arguments, int exit_code) {
+    CalibctlRun run(arguments);
+    EXPECT_EQ(run.exit_code(), exit_code) << run.output();
+    return run.error();
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(CalibctlLossTest, FormsOfClassesMatchTheSmallCases) {
+  const nlohmann::json small =
+      ReadJson(std::filesystem::path(CALIBD_GOLDEN_DIR) / "small_cases_34.json").at(0);
+  const PredictionFiles files(ToPredictionSet(small), 0);
+  const auto loss = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"loss", files.predictions(), files.labels(),
+                                         "--label-base", "0", "--output", "json"});
+    CalibctlRun run(arguments);
+    EXPECT_EQ(run.exit_code(), 0) << run.error();
+    return run.json();
+  };
+  const std::vector<std::string> gaussian = {"--kernel", "gaussian", "--bandwidth", "2"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), gaussian.begin(), gaussian.end());
+    return loss(more);
+  };
+  EXPECT_LT(RelativeDifference(with({}).at("value"), small.at("mmd_canonical_identity_unbiased")),
+            1e-9);
+  EXPECT_LT(RelativeDifference(with({"--biased", "--form", "top_label"}).at("mmd_squared"),
+                               small.at("mmd_top_label_identity_biased")),
+            1e-9);
+  EXPECT_LT(
+      RelativeDifference(with({"--form", "marginal", "--outcome-kernel", "rbf:0.5"}).at("value"),
+                         small.at("mmd_marginal_sum_rbf_unbiased")),
+      1e-9);
+  EXPECT_LT(RelativeDifference(loss({"--bandwidth", "0.5"}).at("value"),
+                               small.at("mmd_canonical_tv_identity_unbiased")),
+            1e-9);
+}
+
+TEST_F(CalibctlLossTest, WritesTheGradientOfLogits) {
+  const std::string logits = Write("logits.csv", "0.3,-1.2,0.5\n2,0.1,-0.7\n-0.4,0.9,0.2\n");
+  const std::string labels = Write("labels.csv", "2\n0\n0\n");
+  const std::string gradient = folder_.path() / "g.npy";
+  CalibctlRun run({"loss", logits, labels, "--label-base", "0", "--logits", "--mmd-weight", "5",
+                   "--gradient", gradient});
+  ASSERT_EQ(run.exit_code(), 0) << run.error();
+  EXPECT_THAT(run.output(), AllOf(HasSubstr("over 3 rows"), HasSubstr("negative log likelihood"),
+                                  HasSubstr("unbiased")));
+  LossOptions options;
+  options.mmd_weight = 5;
+  const std::vector<double> values = {0.3, -1.2, 0.5, 2, 0.1, -0.7, -0.4, 0.9, 0.2};
+  const std::vector<std::int32_t> truths = {2, 0, 0};
+  EXPECT_EQ(ReadGradient(gradient, "(3, 3)"),
+            ComputeLoss({ForecastKind::kLogits, values, 3, truths, {}}, options)->gradient);
+}
+
+TEST_F(CalibctlLossTest, ReadsForecastsOfNumbers) {
+  const std::vector<double> values = {0.1, 0.5, -0.6, 1.2, 1.2, 0.7};
+  const std::vector<double> outcomes = {0.3, -1.1, 2.4};
+  const std::string plain = Write("plain.csv", "0.1,0.5,0.3\n-0.6,1.2,-1.1\n1.2,0.7,2.4\n");
+  const std::string named = Write("named.csv",
+                                  "day,outcome,standard_deviation,mean\n1,0.3,0.5,0.1\n"
+                                  "2,-1.1,1.2,-0.6\n3,2.4,0.7,1.2\n");
+  const auto expect_value = [&](std::vector<std::string> arguments, ForecastKind kind,
+                                const LossOptions& options) {
+    arguments.insert(arguments.end(), {"--output", "json"});
+    CalibctlRun run(arguments);
+    ASSERT_EQ(run.exit_code(), 0) << run.error();
+    EXPECT_EQ(run.json().at("value"), ComputeLoss({kind, values, 2, {}, outcomes}, options)->value);
+    EXPECT_EQ(run.json().at("rows"), 3);
+  };
+  LossOptions options;
+  expect_value({"loss", "--normals", plain}, ForecastKind::kNormal, options);
+  expect_value({"loss", "--normals", named}, ForecastKind::kNormal, options);
+  expect_value({"loss", "--samples", plain}, ForecastKind::kSamples, options);
+  options.condition = ForecastCondition{.bandwidth = {}, .gamma = 2};
+  options.outcome_kernel = EnergyKernel();
+  expect_value({"loss", "--samples", plain, "--outcome-kernel", "energy", "--gamma", "2"},
+               ForecastKind::kSamples, options);
+  options.condition = NoCondition();
+  expect_value({"loss", "--normals", plain, "--form", "marginal", "--outcome-kernel", "energy"},
+               ForecastKind::kNormal, options);
+  options.outcome_kernel = PitRbfKernel();
+  expect_value({"loss", "--normals", plain, "--form", "quantile"}, ForecastKind::kNormal, options);
+  options.outcome_kernel = TanhKernel{0.2, 0.5};
+  expect_value(
+      {"loss", "--normals", plain, "--form", "decision", "--outcome-kernel", "tanh:0.2:0.5"},
+      ForecastKind::kNormal, options);
+}
+
+TEST_F(CalibctlLossTest, ErrorsNameTheFileAndTheOption) {
+  const std::string plain = Write("plain.csv", "0.1,0.5,0.3\n-0.6,1.2,-1.1\n");
+  const auto file_error = [&](const std::string& text) {
+    return Error({"loss", "--normals", Write("bad.csv", text)}, 1);
+  };
+  EXPECT_THAT(file_error("1,2\n"), HasSubstr("bad.csv: has 2 columns, expected mean"));
+  EXPECT_THAT(file_error("mu,sd,y\n1,2,3\n"), HasSubstr("expected one of the columns"));
+  EXPECT_THAT(file_error("1,2,3\n4,x,5\n"), HasSubstr("bad.csv line 2, column 2: \"x\" is not"));
+  EXPECT_THAT(file_error("1,2,3\n4,5\n"), HasSubstr("the line has 2 columns, expected 3"));
+  EXPECT_THAT(file_error("1,2,3\n4,-5,6\n"), HasSubstr("rows[1].standard_deviation is -5"));
+  EXPECT_THAT(file_error("1,2,3\n"), HasSubstr("not enough data: 1 row"));
+  EXPECT_THAT(Error({"loss", "--normals", "/nonexistent"}, 1), HasSubstr("cannot read"));
+  const auto usage_error = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"loss", "--normals", plain});
+    return Error(arguments, 2);
+  };
+  EXPECT_THAT(usage_error({"--form", "canonical"}), HasSubstr("--form is canonical, expected"));
+  EXPECT_THAT(usage_error({"--form", "decision"}), HasSubstr("needs --outcome-kernel"));
+  EXPECT_THAT(usage_error({"--outcome-kernel", "pit_min"}),
+              HasSubstr("expected rbf or energy for --form distribution"));
+  EXPECT_THAT(usage_error({"--outcome-kernel", "rbf:x"}), HasSubstr("--outcome-kernel is 'rbf:x'"));
+  EXPECT_THAT(usage_error({"--gamma", "-1"}), HasSubstr("condition.forecast.gamma is -1"));
+  EXPECT_THAT(usage_error({"--logits"}), HasSubstr("--normals excludes --logits"));
+  EXPECT_THAT(usage_error({"--bandwidth", "1"}), HasSubstr("--normals excludes --bandwidth"));
+  EXPECT_THAT(usage_error({"--samples", plain}),
+              HasSubstr("give --normals or --samples, not both"));
+  EXPECT_THAT(Error({"loss"}, 2), HasSubstr("PREDICTIONS is missing"));
+  EXPECT_THAT(Error({"loss", plain, plain, "--gamma", "1"}, 2), HasSubstr("--bandwidth"));
+}
+
+}  // namespace
+}  // namespace calibd::testing
