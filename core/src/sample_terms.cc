@@ -8,25 +8,32 @@
 namespace calibd {
 namespace {
 
-// Kernels of two mapped numbers: Of(a, b), and its derivative Slope(a, b) with respect to a.
+// A kernel of two numbers a and b, and its derivative with respect to a.
+struct PairValue {
+  double value = 0;
+  double slope = 0;
+};
+
+// Kernels of two mapped numbers.
 struct RbfPair {
   double gamma;
-  [[nodiscard]] double Of(double a, double b) const { return std::exp(-gamma * (a - b) * (a - b)); }
-  [[nodiscard]] double Slope(double a, double b) const { return -2 * gamma * (a - b) * Of(a, b); }
+  [[nodiscard]] PairValue Of(double a, double b) const {
+    const double value = std::exp(-gamma * (a - b) * (a - b));
+    return {value, -2 * gamma * (a - b) * value};
+  }
 };
 struct EnergyPair {
-  [[nodiscard]] static double Of(double a, double b) { return -0.5 * std::abs(a - b); }
-  [[nodiscard]] static double Slope(double a, double b) {
-    return 0.5 * (static_cast<int>(a < b) - static_cast<int>(a > b));
+  [[nodiscard]] static PairValue Of(double a, double b) {
+    return {-0.5 * std::abs(a - b), 0.5 * (static_cast<int>(a < b) - static_cast<int>(a > b))};
   }
 };
 struct MomentsPair {
-  [[nodiscard]] static double Of(double a, double b) { return a * b * (1 + a * b); }
-  [[nodiscard]] static double Slope(double a, double b) { return b * (1 + 2 * a * b); }
+  [[nodiscard]] static PairValue Of(double a, double b) {
+    return {a * b * (1 + a * b), b * (1 + 2 * a * b)};
+  }
 };
 struct ProductPair {
-  [[nodiscard]] static double Of(double a, double b) { return a * b; }
-  [[nodiscard]] static double Slope(double /*a*/, double b) { return b; }
+  [[nodiscard]] static PairValue Of(double a, double b) { return {a * b, b}; }
 };
 
 // A number that the kernel maps, and the derivative of the map.
@@ -62,33 +69,34 @@ class SampleTerms final : public OutcomeTerms {
       const std::span<const double> other = draws_.row(j);
       // The two draws of a forecast with itself are different ones.
       const double pairs = r * (same ? r - 1 : r);
-      double term = pair_.Of(y, outcomes_[j]);
-      for (const double draw : other) term -= pair_.Of(draw, y) / r;
+      double term = pair_.Of(y, outcomes_[j]).value;
+      for (const double draw : other) term -= pair_.Of(draw, y).value / r;
       for (std::size_t s = 0; s < own.size(); ++s) {
-        term -= pair_.Of(own[s], outcomes_[j]) / r;
-        term += SumOf(own, s, other, same) / pairs;
+        const PairValue draws = SumOf(own[s], other, same);
+        const PairValue outcome = pair_.Of(own[s], outcomes_[j]);
+        term += draws.value / pairs - outcome.value / r;
         if (gradient.empty()) continue;
-        gradient[s] +=
-            weights[column] * slopes[s] *
-            (SumOfSlopes(own, s, other, same) / pairs - pair_.Slope(own[s], outcomes_[j]) / r);
+        gradient[s] += weights[column] * slopes[s] * (draws.slope / pairs - outcome.slope / r);
       }
       terms[column] = term;
     }
   }
 
  private:
-  // Of draw s and each draw of the other forecast, without the same one.
-  double SumOf(std::span<const double> own, std::size_t s, std::span<const double> other,
-               bool same) const {
-    double sum = 0;
-    for (const double draw : other) sum += pair_.Of(own[s], draw);
-    return same ? sum - pair_.Of(own[s], own[s]) : sum;
-  }
-  double SumOfSlopes(std::span<const double> own, std::size_t s, std::span<const double> other,
-                     bool same) const {
-    double sum = 0;
-    for (const double draw : other) sum += pair_.Slope(own[s], draw);
-    return same ? sum - pair_.Slope(own[s], own[s]) : sum;
+  // Of a draw and each draw of the other forecast. same: the draw itself is left out.
+  PairValue SumOf(double own, std::span<const double> other, bool same) const {
+    PairValue sum;
+    for (const double draw : other) {
+      const PairValue pair = pair_.Of(own, draw);
+      sum.value += pair.value;
+      sum.slope += pair.slope;
+    }
+    if (same) {
+      const PairValue itself = pair_.Of(own, own);
+      sum.value -= itself.value;
+      sum.slope -= itself.slope;
+    }
+    return sum;
   }
 
   const Pair pair_;
