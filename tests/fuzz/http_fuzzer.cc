@@ -64,7 +64,7 @@ void CheckWellFormed(const std::string& answer, bool head) {
 // Reads the body as the answer of a model server, for several models.
 void CheckInferenceEvent(const HttpRequest& request, const std::string& body) {
   using Output = v1::InferenceOutput;
-  for (const std::size_t classes : {2, 3}) {
+  for (const std::size_t classes : {std::size_t{2}, std::size_t{3}}) {
     for (const auto transform : {Output::TRANSFORM_NONE, Output::TRANSFORM_SOFTMAX}) {
       ModelDeclaration declaration;
       declaration.class_count = classes;
