@@ -15,7 +15,7 @@ from calibd_server import CalibdServer  # noqa: E402
 from wait_for import wait_for  # noqa: E402
 
 _stubs = tempfile.TemporaryDirectory()
-subprocess.run([ROOT / "client/python/generate-stubs", _stubs.name], check=True)
+subprocess.run([ROOT / "client/generate-stubs", "python", _stubs.name], check=True)
 sys.path.insert(0, _stubs.name)
 import grpc  # noqa: E402
 from calibd.v1 import (calibration_service_pb2, calibration_service_pb2_grpc,  # noqa: E402,F401
