@@ -13,6 +13,7 @@ import pytest
 import calibd
 from calibd import errors
 from calibd.rpc import status_pb2
+from calibd.v1 import loss_pb2
 from calibd.v1 import model_service_pb2 as models
 from calibd.v1.recalibration_pb2 import RecalibrationMap
 
@@ -154,6 +155,29 @@ def test_test_and_estimate_report_progress(client, overconfident):
         client.create_model("empty", 3)
         client.run_test("empty")
     assert raised.value.reason == "INSUFFICIENT_DATA"
+
+
+def test_estimate_simulates_a_calibrated_model(client, overconfident):
+    estimate = client.estimate(overconfident, lens="top_label", replicates=99)
+    assert estimate.simulation.replicates == 99
+    assert 0 < estimate.simulation.p_value <= 1
+
+
+def test_compare_says_which_model_is_better(client, overconfident):
+    predictions, labels = calibrated(800)
+    client.create_model("compared", 3, bandwidth=BANDWIDTH)
+    with client.stream("compared") as stream:
+        stream.send(predictions, labels)
+    comparison = client.compare("compared", overconfident)
+    assert not comparison.comparison.paired and "binned error" in repr(comparison)
+    with pytest.raises(calibd.InvalidArgument):
+        client.compare("compared", "compared")
+
+
+def test_loss_has_the_gradient_of_its_forecasts(client):
+    request = loss_pb2.ComputeLossRequest(outcomes=[0.3, -1.0], compute_gradient=True)
+    request.normals.values.extend([0.0, 1.0, 0.5, 2.0])
+    assert len(client.loss(request).gradient.values) == 4
 
 
 def test_an_interrupted_computation_is_cancelled(client, overconfident):

@@ -21,6 +21,7 @@ from calibd.v1 import calibration_service_pb2 as service
 from calibd.v1 import evaluation_pb2 as evaluation
 from calibd.v1 import ingest_service_pb2 as ingest
 from calibd.v1 import kernel_pb2 as kernel
+from calibd.v1 import loss_pb2
 from calibd.v1 import model_service_pb2 as models
 from calibd.v1 import monitoring_pb2 as monitoring
 
@@ -375,17 +376,35 @@ class Client:
 
     def estimate(self, model: str, *, lens: Lens | None = None,
                  estimators: Sequence[service.CalibrationErrorEstimator] = (),
-                 folds: int = 0, test_share: float = 0.0, seed: int | None = None, window: int = 0,
-                 on_progress: OnProgress | None = None,
+                 folds: int = 0, test_share: float = 0.0, replicates: int = 0,
+                 seed: int | None = None, window: int = 0, on_progress: OnProgress | None = None,
                  timeout: float = _LONG_TIMEOUT) -> results.Estimate:
-        """How large the calibration error of the window is, and which estimator suits the data."""
+        """How large the calibration error of the window is, and which estimator suits the data.
+
+        replicates: of a calibrated model, for a p-value and the noise floor; 0: none.
+        """
         name = model_name(model)
         request = service.EstimateCalibrationErrorRequest(
             model=name, lens=_lens(lens), estimators=estimators, folds=folds, test_share=test_share,
-            seed=seed, window=window)
+            replicates=replicates, seed=seed, window=window)
         return results.Estimate(name, self._transport.long(
             "CalibrationService/EstimateCalibrationError", request,
             service.EstimateCalibrationErrorResponse, "result", on_progress, timeout).result)
+
+    def compare(self, model: str, baseline: str, *, window: int = 0,
+                on_progress: OnProgress | None = None,
+                timeout: float = _LONG_TIMEOUT) -> results.Comparison:
+        """Whether `model` is better than `baseline`, by the newest `window` observations of both."""
+        name = model_name(model)
+        return results.Comparison(name, self._transport.long(
+            "CalibrationService/CompareModels",
+            service.CompareModelsRequest(model=name, baseline=model_name(baseline), window=window),
+            service.CompareModelsResponse, "comparison", on_progress, timeout).comparison)
+
+    def loss(self, request: loss_pb2.ComputeLossRequest) -> loss_pb2.ComputeLossResponse:
+        """The calibration loss of the forecasts in the request and its gradient, for training."""
+        return self._transport.unary("CalibrationService/ComputeLoss", request,
+                                     loss_pb2.ComputeLossResponse)
 
     def recalibrate(self, model: str, *, window: int = 0, on_progress: OnProgress | None = None,
                     timeout: float = _LONG_TIMEOUT) -> results.Recalibration:

@@ -12,6 +12,7 @@ from google.protobuf.message import Message
 from calibd import recalibration
 from calibd.diagram import Band, Point, reliability_svg
 from calibd.v1 import calibration_service_pb2 as calibration
+from calibd.v1 import comparison_pb2
 from calibd.v1 import evaluation_pb2 as evaluation
 from calibd.v1 import monitoring_pb2 as monitoring
 from calibd.v1 import recalibration_pb2
@@ -212,6 +213,22 @@ class Estimate(Result[calibration.CalibrationErrorEstimate]):
 def _estimator_name(estimator: calibration.CalibrationErrorEstimator) -> str:
     name: str = calibration.CalibrationErrorEstimator.Name(estimator)
     return name.removeprefix("CALIBRATION_ERROR_ESTIMATOR_").lower()
+
+
+class Comparison(Result[comparison_pb2.ModelComparison]):
+    """Two models by their scores; fields of ModelComparison."""
+
+    def _headline(self) -> str:
+        compared = self.message.comparison
+        rows = f"{compared.observations} observations"
+        return f"{rows} that both scored" if compared.paired else f"{rows}, not the same for both"
+
+    def _lines(self) -> list[tuple[str, str]]:
+        compared = self.message.comparison
+        return [(name, f"{score.difference:+.3g} ({score.lower:.3g} to {score.upper:.3g}), "
+                 + ("better" if score.upper < 0 else "worse" if score.lower > 0 else "undecided"))
+                for name, score in (("log loss", compared.log_loss), ("Brier score", compared.brier),
+                                    ("binned error", compared.binned_error))]
 
 
 class Recalibration(Result[recalibration_pb2.Recalibration]):
