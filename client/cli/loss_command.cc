@@ -243,8 +243,9 @@ absl::StatusOr<ExitCode> Run(const Context& context, const LossCommandOptions& o
   loss.gradient = !options.gradient_path.empty();
   if (!options.normals.empty() || !options.samples.empty()) {
     const bool normal = !options.normals.empty();
-    if (normal && !options.samples.empty())
+    if (normal && !options.samples.empty()) {
       return UsageFault("give --normals or --samples, not both");
+    }
     for (const CLI::Option* const option : options.of_classes) {
       if (option->count() == 0) continue;
       return UsageFault(

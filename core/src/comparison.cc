@@ -24,7 +24,7 @@ const double kLogLossBound = -std::log(kComparedLogLossFloor);
 constexpr ErrorLevels kBinnedErrorLevels{.bins = 0.375 * kComparisonLevel,
                                          .gap = 0.125 * kComparisonLevel};
 
-struct RowScores {
+struct ObservationScores {
   double log_loss;
   double brier;
 };
@@ -42,7 +42,7 @@ struct Interval {
 };
 
 // Adds the top label of a prediction to the sums.
-RowScores ScoreRow(std::span<const double> g, std::int32_t label, ReliabilitySums& top_label) {
+ObservationScores ScoreRow(std::span<const double> g, std::int32_t label, ReliabilitySums& top_label) {
   const auto y = static_cast<std::size_t>(label);
   double brier = 0;
   for (std::size_t k = 0; k < g.size(); ++k) {
@@ -62,7 +62,7 @@ ScoredRows ScoreRows(const PredictionBatch& batch) {
   rows.log_loss.reserve(batch.size());
   rows.brier.reserve(batch.size());
   for (std::size_t i = 0; i < batch.size(); ++i) {
-    const RowScores scores = ScoreRow(batch.row(i), batch.labels[i], rows.top_label);
+    const ObservationScores scores = ScoreRow(batch.row(i), batch.labels[i], rows.top_label);
     rows.log_loss.push_back(scores.log_loss);
     rows.brier.push_back(scores.brier);
   }
@@ -148,8 +148,8 @@ void RunningComparison::Add(const PredictionBatch& model,
                             const PredictionBatch& baseline) noexcept {
   for (std::size_t i = 0; i < model.size(); ++i) {
     const std::int32_t label = model.labels[i];
-    const RowScores of_model = ScoreRow(model.row(i), label, model_top_label);
-    const RowScores of_baseline = ScoreRow(baseline.row(i), label, baseline_top_label);
+    const ObservationScores of_model = ScoreRow(model.row(i), label, model_top_label);
+    const ObservationScores of_baseline = ScoreRow(baseline.row(i), label, baseline_top_label);
     AddScores(of_model.log_loss, of_baseline.log_loss, log_loss);
     AddScores(of_model.brier, of_baseline.brier, brier);
   }

@@ -10,7 +10,7 @@ namespace {
 // Rows of one parallel task.
 constexpr std::size_t kRowsPerTask = 8;
 // Operations between two checks of cancellation, some milliseconds.
-constexpr double kOperationsPerCheck = 1 << 20;
+constexpr double kTermsPerCheck = 1 << 20;
 constexpr std::size_t kMaxColumns = 512;
 
 class ClassTerms final : public OutcomeTerms {
@@ -145,7 +145,7 @@ absl::StatusOr<PairSums> SumPairs(std::size_t n, const OutcomeTerms& terms,
   const auto size = static_cast<double>(n);
   const double scale = 2 / (biased ? size * size : size * (size - 1));
   const auto columns = static_cast<std::size_t>(
-      std::clamp<double>(kOperationsPerCheck / pair_operations, 1, kMaxColumns));
+      std::clamp<double>(kTermsPerCheck / pair_operations, 1, kMaxColumns));
   // By row, and added in order, so that the sums do not depend on the threads.
   std::vector<PairSums> sums(n);
   const auto sum_row = [&](std::size_t i, std::span<double> buffer) {

@@ -62,8 +62,9 @@ absl::Status AppendNumbers(const Document& json, absl::string_view field,
   if (!json.is_array()) {
     return AnswerError(field, absl::StrCat("contains a ", json.type_name(), ", expected numbers"));
   }
-  for (const Document& element : json)
+  for (const Document& element : json) {
     CALIBD_RETURN_IF_ERROR(AppendNumbers(element, field, values));
+  }
   return absl::OkStatus();
 }
 

@@ -55,7 +55,8 @@ absl::Status SendPredictions(const std::string& address) {
 int main(int argc, char** argv) {
   const auto status = SendPredictions(argc > 1 ? argv[1] : "127.0.0.1:8460");
   // Without the details, which are for programs.
-  if (!status.ok())
+  if (!status.ok()) {
     std::cerr << status.ToString(absl::StatusToStringMode::kWithNoExtraData) << "\n";
+  }
   return status.ok() ? 0 : 1;
 }
