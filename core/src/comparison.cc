@@ -42,7 +42,8 @@ struct Interval {
 };
 
 // Adds the top label of a prediction to the sums.
-ObservationScores ScoreRow(std::span<const double> g, std::int32_t label, ReliabilitySums& top_label) {
+ObservationScores ScoreRow(std::span<const double> g, std::int32_t label,
+                           ReliabilitySums& top_label) {
   const auto y = static_cast<std::size_t>(label);
   double brier = 0;
   for (std::size_t k = 0; k < g.size(); ++k) {
