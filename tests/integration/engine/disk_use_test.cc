@@ -89,7 +89,9 @@ TEST_F(DiskUseTest, BoundsPendingPredictions) {
   const std::size_t reserved = server::DiskUse(*model_->declaration());
   EXPECT_EQ(engine_->registry().reserved_disk_bytes(), reserved + server::kSharedDiskBytes);
   EXPECT_LE(most, reserved + kSharedLog);
-  EXPECT_GE(4 * most, reserved);
+  // The reservation includes the observations between two snapshots, which are more than all of
+  // these.
+  EXPECT_GE(5 * most, reserved);
   RecordProperty("most", std::to_string(most));
   RecordProperty("reserved", std::to_string(reserved));
 }
