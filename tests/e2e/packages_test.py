@@ -11,12 +11,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/support"))
 from calibd_server import CalibdServer  # noqa: E402
+from wait_for import wait_for  # noqa: E402
 
 PRESET = sys.argv.pop(1)
 UNIT = (ROOT / "deploy/systemd/calibd.service").read_text(encoding="utf-8")
@@ -103,11 +103,8 @@ class PackagesTest(unittest.TestCase):
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         try:
             ready = system / "tmp/ready"
-            deadline = time.monotonic() + 60
-            while not ready.exists():
-                self.assertIsNone(service.poll(), "calibd ended")
-                self.assertLess(time.monotonic(), deadline, "calibd is not ready")
-                time.sleep(0.05)
+            wait_for(lambda: ready.exists() or service.poll() is not None, 60)
+            self.assertTrue(ready.exists(), "calibd did not become ready")
             address = re.search(r'"grpc": *"([^"]*)"', ready.read_text(encoding="utf-8"))[1]
             run(*in_system, "calibd", "healthcheck", "--listen", address)
             run(*in_system, "calibctl", "--server", address, "simulate", "m1", "--generator", "M1",

@@ -71,7 +71,7 @@ class RetentionTest : public ::testing::Test {
 };
 
 TEST_F(RetentionTest, AnIdleModelKeepsNoFile) {
-  constexpr std::size_t kRows = 300;
+  constexpr std::size_t kRows = 600;
   constexpr int kClasses = 100;
   Start();
   Create(Declare("models/idle", kClasses), 1000);
@@ -81,13 +81,13 @@ TEST_F(RetentionTest, AnIdleModelKeepsNoFile) {
   for (int i = 0; i < 3; ++i) Submit(idle_, MakeBatch(*idle_, 100, static_cast<std::uint64_t>(i)));
   std::size_t most = 0;
   // About 20 MB, in files of 128 KiB.
-  for (int i = 0; i < 100; ++i) {
+  for (int i = 0; i < 50; ++i) {
     Submit(busy_, MakeBatch(*busy_, kRows, static_cast<std::uint64_t>(i)));
     most = std::max(most, Files());
   }
   // At most two snapshots' worth of batches, one of which is being written. Each batch has its own
   // file.
-  EXPECT_LT(most, 40U);
+  EXPECT_LT(most, 20U);
   EXPECT_EQ(idle_->snapshot()->window.size(), 300U);
   ExpectTheSameAfterARestart();
   EXPECT_EQ(idle_->snapshot()->window.size(), 300U);
