@@ -1,4 +1,4 @@
-"""What README.md, docs/python.md and docs/compare.md show is what happens.
+"""What README.md, docs/python.md, docs/compare.md and docs/losses.md show is what happens.
 
     readme_test.py CALIBD CALIBCTL PYTHON_PACKAGE
 
@@ -23,7 +23,7 @@ from calibd_server import CalibdServer  # noqa: E402
 CALIBD, CALIBCTL, PYTHON_PACKAGE = (sys.argv.pop(1) for _ in range(3))
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 MARKED_BLOCK = re.compile(r"^<!-- (run|output|file)(?: (\S+))? -->\n```\w*\n(.*?)^```$", re.M | re.S)
-# What the three lines of the README find: a fitted classifier and its data.
+# A fitted classifier and its data, which the three lines of the README use.
 CLASSIFIER = """
 import numpy
 class classifier:
@@ -53,6 +53,9 @@ class ReadmeTest(unittest.TestCase):
 
     def test_the_comparison_gives_the_output_shown(self):
         self.check_commands((ROOT / "docs/compare.md").read_text(encoding="utf-8"))
+
+    def test_the_losses_have_the_values_shown(self):
+        self.check_commands((ROOT / "docs/losses.md").read_text(encoding="utf-8"))
 
     def check_commands(self, page):
         output = None
