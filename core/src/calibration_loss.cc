@@ -30,7 +30,7 @@ double MedianOf(std::vector<double>& values) {
 }
 
 // 1 / (2 l^2) with l the median of distance(i, j) over the pairs i < j, or, if this is 0, over the
-// pairs with a distance. 0 if there are none. Errors: Cancelled.
+// pairs with a positive distance. Returns 0 if all distances are 0. Errors: Cancelled.
 template <typename DistanceOfPair>
 absl::StatusOr<double> MedianGamma(std::size_t n, const RunControl& control,
                                    const DistanceOfPair& distance) {

@@ -295,7 +295,8 @@ Json DetailJson(const google::protobuf::Any& any) {
   return DetailJson<rpc::ResourceInfo>(any);
 }
 
-// The length of "models/{model}[/versions/{version}]" at the start of a path, 0 if there is none.
+// Returns the length of the resource name "models/{model}[/versions/{version}]" with which the path
+// begins, or 0 if it begins with something else.
 // A segment of a name ends at '/' or ':'.
 std::size_t ResourceLength(std::string_view path) {
   const auto segment_end = [&](std::size_t begin) {

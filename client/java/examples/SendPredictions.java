@@ -30,7 +30,7 @@ public final class SendPredictions {
           0.3, 0.3, 0.4,
           0.9, 0.1, 0.0);
 
-  /** What came true, counted from 0. */
+  /** The true classes, counted from 0. */
   private static final List<Integer> LABELS = List.of(0, 1, 0, 0);
 
   private static void sendPredictions(ManagedChannel channel) {

@@ -32,7 +32,7 @@ class CalibdError(Exception):
     """
 
     code: ClassVar[grpc.StatusCode] = grpc.StatusCode.UNKNOWN
-    # What to do if the reason is not in _REMEDIES.
+    # The remedy of errors whose reason _REMEDIES does not list.
     _remedy: ClassVar[str] = "See the log of the server."
 
     def __init__(self, message: str, fields: Sequence[FieldError] = (), reason: str = "",

@@ -13,7 +13,7 @@ PREDICTIONS = np.array([[0.7, 0.2, 0.1],
                         [0.1, 0.8, 0.1],
                         [0.3, 0.3, 0.4],
                         [0.9, 0.1, 0.0]])
-# What came true, counted from 0.
+# The true classes, counted from 0.
 LABELS = [0, 1, 0, 0]
 
 

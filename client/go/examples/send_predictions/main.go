@@ -24,7 +24,7 @@ var predictions = []float64{
 	0.9, 0.1, 0.0,
 }
 
-// What came true, counted from 0.
+// The true classes, counted from 0.
 var labels = []int32{0, 1, 0, 0}
 
 func createModel(ctx context.Context, connection *grpc.ClientConn) (string, error) {
