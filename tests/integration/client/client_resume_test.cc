@@ -30,7 +30,7 @@ PredictionSet Draw(std::size_t n, std::uint64_t seed) {
   return set;
 }
 
-std::unique_ptr<Client> ConnectTo(const std::string& address) {
+std::unique_ptr<Client> ConnectedClient(const std::string& address) {
   auto client = Client::Connect(address);
   EXPECT_TRUE(client.ok()) << client.status();
   return client.ok() ? *std::move(client) : nullptr;
@@ -75,7 +75,7 @@ class ClientResumeTest : public ::testing::Test {
   void SetUp() override {
     server_ = ServerProcess::Start();
     ASSERT_NE(server_, nullptr);
-    direct_ = ConnectTo(server_->grpc_address());
+    direct_ = ConnectedClient(server_->grpc_address());
     ASSERT_NE(direct_, nullptr);
   }
 
@@ -93,7 +93,7 @@ TEST_F(ClientResumeTest, AnEvictedIdleConnectionIsNotAnError) {
   direct_.reset();
   server_ = ServerProcess::Start({"--max-connections", "2", "--max-connections-per-address", "2"});
   ASSERT_NE(server_, nullptr);
-  direct_ = ConnectTo(server_->grpc_address());
+  direct_ = ConnectedClient(server_->grpc_address());
   CreateModel(*direct_, "m");
   const auto evicted = [this] {
     const std::string body = HttpGet(server_->http_address(), "/metrics").body;
@@ -106,7 +106,7 @@ TEST_F(ClientResumeTest, AnEvictedIdleConnectionIsNotAnError) {
     const int before = evicted();
     std::vector<int> others;
     ASSERT_TRUE(WaitFor([&] {
-      others.push_back(::calibd::testing::ConnectTo(server_->grpc_address()));
+      others.push_back(ConnectTo(server_->grpc_address()));
       return evicted() >= before + 3;
     }));
     for (const int fd : others) close(fd);
@@ -124,7 +124,7 @@ TEST_F(ClientResumeTest, ManyStreamsUseSeveralConnections) {
   // One connection accepts too few calls.
   server_ = ServerProcess::Start({"--max-concurrent-streams", "9"});
   ASSERT_NE(server_, nullptr);
-  direct_ = ConnectTo(server_->grpc_address());
+  direct_ = ConnectedClient(server_->grpc_address());
   CreateModel(*direct_, "m");
   const PredictionSet set = Draw(10, 1);
   // Later streams take the places of those that have ended.
@@ -163,7 +163,7 @@ TEST_F(ClientResumeTest, CountsEachRowOnceForAnyCutOfTheConnection) {
     const std::string name = "model-" + std::to_string(round);
     CreateModel(*direct_, name);
     TcpProxy proxy(server_->grpc_address(), cuts);
-    const auto client = ConnectTo(proxy.address());
+    const auto client = ConnectedClient(proxy.address());
     ASSERT_NE(client, nullptr);
     const auto counts = SendAll(*client, name, set, {.max_rows_per_batch = 50});
     ASSERT_TRUE(counts.ok()) << counts.status();
@@ -180,7 +180,7 @@ TEST_F(ClientResumeTest, ABrokenConnectionAffectsOnlyItsProducer) {
   const PredictionSet steady = Draw(2000, 1);
   const PredictionSet broken = Draw(2001, 2);
   TcpProxy proxy(server_->grpc_address(), {30000, 50000, 20000});
-  const auto through_proxy = ConnectTo(proxy.address());
+  const auto through_proxy = ConnectedClient(proxy.address());
   ASSERT_NE(through_proxy, nullptr);
   absl::StatusOr<StreamCounts> steady_counts;
   std::thread steady_producer([&] {
@@ -244,7 +244,7 @@ TEST_F(ClientResumeTest, DeletedModelEndsItsStreams) {
 TEST_F(ClientResumeTest, ASilentNetworkCausesADeadlineError) {
   CreateModel(*direct_, "silent");
   TcpProxy proxy(server_->grpc_address());
-  const auto client = ConnectTo(proxy.address());
+  const auto client = ConnectedClient(proxy.address());
   ASSERT_NE(client, nullptr);
   auto stream = client->OpenStream(client::ModelName("silent"),
                                    {.stall_timeout = std::chrono::milliseconds(300)});

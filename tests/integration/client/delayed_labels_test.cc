@@ -45,11 +45,11 @@ class DelayedLabelsTest : public ::testing::Test {
   void SetUp() override {
     server_ = ServerProcess::Start();
     ASSERT_NE(server_, nullptr);
-    direct_ = ConnectTo(server_->grpc_address());
+    direct_ = ConnectedClient(server_->grpc_address());
     ASSERT_NE(direct_, nullptr);
   }
 
-  static std::unique_ptr<Client> ConnectTo(const std::string& address) {
+  static std::unique_ptr<Client> ConnectedClient(const std::string& address) {
     auto client = Client::Connect(address);
     EXPECT_TRUE(client.ok()) << client.status();
     return client.ok() ? *std::move(client) : nullptr;
@@ -214,7 +214,7 @@ TEST_F(DelayedLabelsTest, IdsAndLabelsCountOnceForAnyCutOfTheConnection) {
     SCOPED_TRACE(name);
     CreateModel(name, kLongGrace);
     TcpProxy proxy(server_->grpc_address(), cuts);
-    const auto client = ConnectTo(proxy.address());
+    const auto client = ConnectedClient(proxy.address());
     ASSERT_NE(client, nullptr);
     const auto stream = Open(*client, name, {.max_rows_per_batch = 50});
     ASSERT_NE(stream, nullptr);

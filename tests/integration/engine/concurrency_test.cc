@@ -21,8 +21,8 @@ using server::Settlement;
 
 constexpr int kProducers = 4;
 constexpr std::int64_t kBatches = 60;
-constexpr std::size_t kRows = 48;
-constexpr int kClasses = 60;
+constexpr std::size_t kConcurrencyRows = 48;
+constexpr int kConcurrencyClasses = 60;
 constexpr char kPlain[] = "models/plain";
 constexpr char kAwaiting[] = "models/awaiting";
 
@@ -81,19 +81,21 @@ void Produce(Engine& engine, int producer, Tallies& tallies) {
   std::int64_t sequence = 0;
   for (std::int64_t i = 1; i <= kBatches; ++i) {
     const LogRow batch =
-        MakeBatch(*plain, kRows, static_cast<std::uint64_t>(producer * kBatches + i));
+        MakeBatch(*plain, kConcurrencyRows, static_cast<std::uint64_t>(producer * kBatches + i));
     for (int times = i % 3 == 0 ? 2 : 1; times > 0; --times) {
       engine.ingestor().OpenAndSubmit(plain, {{name, 1, i}}, batch, tallies.observations.Expect());
     }
-    const std::vector<std::string> ids = MakeIds(name + "-" + std::to_string(i) + "-", kRows);
-    const LogRow predictions = MakeBatch(*awaiting, kRows, static_cast<std::uint64_t>(i), ids);
+    const std::vector<std::string> ids =
+        MakeIds(name + "-" + std::to_string(i) + "-", kConcurrencyRows);
+    const LogRow predictions =
+        MakeBatch(*awaiting, kConcurrencyRows, static_cast<std::uint64_t>(i), ids);
     // The same ids under another number: only the first ones count.
     for (int times = i % 4 == 0 ? 2 : 1; times > 0; --times) {
       engine.ingestor().OpenAndSubmit(awaiting, {{name, 1, ++sequence}}, predictions,
                                       tallies.predictions.Expect());
     }
     // Labels for one half of the predictions, without a position.
-    const std::vector<std::string> half(ids.begin(), ids.begin() + kRows / 2);
+    const std::vector<std::string> half(ids.begin(), ids.begin() + kConcurrencyRows / 2);
     for (int times = i % 5 == 0 ? 2 : 1; times > 0; --times) {
       engine.ingestor().Submit(awaiting, std::nullopt, MakeLabels(*awaiting, half),
                                tallies.labels.Expect());
@@ -172,11 +174,12 @@ TEST(ConcurrencyTest, CountsExactlyAndARestartGivesTheSameBits) {
     // Small log files, so that some are created and removed during the test.
     Engine engine(folder.path(), {.segment_bytes = std::uint64_t{256} << 10});
     // Small enough that snapshots are written.
-    v1::Model plain = Declare(kPlain, kClasses);
+    v1::Model plain = Declare(kPlain, kConcurrencyClasses);
     plain.set_window(1000);
     ASSERT_TRUE(engine.CreateModel(plain).ok());
     ASSERT_TRUE(
-        engine.CreateModel(Declare(kAwaiting, kClasses, std::chrono::milliseconds(300))).ok());
+        engine.CreateModel(Declare(kAwaiting, kConcurrencyClasses, std::chrono::milliseconds(300)))
+            .ok());
     Tallies tallies;
     std::array<Tally, 2> fleeting;
     std::atomic<bool> ends = false;
@@ -200,7 +203,7 @@ TEST(ConcurrencyTest, CountsExactlyAndARestartGivesTheSameBits) {
     }
 
     constexpr std::int64_t kAll = kProducers * kBatches;
-    constexpr auto kAllRows = kAll * static_cast<std::int64_t>(kRows);
+    constexpr auto kAllRows = kAll * static_cast<std::int64_t>(kConcurrencyRows);
     EXPECT_EQ(tallies.observations.count(Settlement::Kind::kAccepted), kAll);
     EXPECT_EQ(tallies.observations.count(Settlement::Kind::kDuplicate), kAll / 3);
     EXPECT_EQ(tallies.observations.accepted_rows(), kAllRows);

@@ -20,7 +20,7 @@ constexpr std::uint64_t kSegment = std::uint64_t{256} << 10;
 // The size before files of the log are removed, including one that is being filled and one that is
 // kept for reuse.
 constexpr std::uint64_t kSharedLog = 6 * kSegment;
-constexpr std::chrono::seconds kGrace{10};
+constexpr std::chrono::seconds kDiskUseGrace{10};
 
 class DiskUseTest : public ::testing::Test {
  protected:
@@ -28,7 +28,7 @@ class DiskUseTest : public ::testing::Test {
     engine_.emplace(
         folder_.path(),
         Engine::Options{.clock = clock_.clock(), .matures = false, .segment_bytes = kSegment});
-    v1::Model model = Declare("models/m", class_count, kGrace);
+    v1::Model model = Declare("models/m", class_count, kDiskUseGrace);
     model.set_max_pending(max_pending);
     model.set_window(100);
     const absl::Status status = engine_->CreateModel(model);
@@ -46,7 +46,7 @@ class DiskUseTest : public ::testing::Test {
     ASSERT_EQ(settlement.kind, Settlement::Kind::kAccepted) << settlement.status;
   }
   void Mature() {
-    clock_.Move(kGrace);
+    clock_.Move(kDiskUseGrace);
     // Each call matures at most one transaction.
     for (int i = 0; i < 50 && model_->snapshot()->label_coverage->pending() > 0; ++i) {
       ASSERT_TRUE(engine_->Mature(model_));

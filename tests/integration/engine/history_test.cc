@@ -30,7 +30,7 @@ using std::chrono::seconds;
 using std::chrono::sys_seconds;
 using Buckets = std::vector<History::Entry>;
 
-constexpr seconds kGrace{10};
+constexpr seconds kHistoryGrace{10};
 constexpr HistoryResolution kMinute = HistoryResolution::kMinute;
 
 class HistoryTest : public ::testing::Test {
@@ -251,7 +251,7 @@ TEST_F(HistoryTest, AMistakenStepOfTheWallClockDestroysNothing) {
 
 TEST_F(HistoryTest, PredictionsWithAnIdCountWhenTheyMature) {
   Start();
-  Create(kGrace);
+  Create(kHistoryGrace);
   const auto minute = [this] {
     return sys_seconds(std::chrono::floor<minutes>(clock_.clock().wall()));
   };
@@ -259,7 +259,7 @@ TEST_F(HistoryTest, PredictionsWithAnIdCountWhenTheyMature) {
   clock_.MoveWall(minutes(2));
   Submit(MakeLabels(*model_, MakeIds("a", 3)));
   EXPECT_TRUE(Read(kMinute).empty());
-  clock_.MoveSteady(kGrace);
+  clock_.MoveSteady(kHistoryGrace);
   clock_.MoveWall(minutes(3));
   const sys_seconds matured = minute();
   EXPECT_TRUE(engine_->Mature(model_));

@@ -18,7 +18,7 @@ using server::Model;
 using std::chrono::hours;
 using std::chrono::seconds;
 
-constexpr seconds kGrace{10};
+constexpr seconds kMaturityGrace{10};
 constexpr hours kDay{24};
 
 TEST(LogClockTest, FollowsTheSteadyClock) {
@@ -69,7 +69,7 @@ class MaturityTest : public ::testing::Test {
     engine_.emplace(folder_.path(), Engine::Options{.clock = clock_.clock(), .matures = matures});
     model_ = engine_->Find("models/m");
     if (model_ == nullptr) {
-      ASSERT_TRUE(engine_->CreateModel(Declare("models/m", 4, kGrace)).ok());
+      ASSERT_TRUE(engine_->CreateModel(Declare("models/m", 4, kMaturityGrace)).ok());
       model_ = engine_->Find("models/m");
     }
   }
@@ -142,7 +142,7 @@ TEST_F(MaturityTest, AJumpOfTheWallClockHasNoEffect) {
   EXPECT_EQ(Matured(), 0);
   EXPECT_EQ(Label("b", 1).matched, 1);
   // From here on, the clock stands still.
-  clock_.MoveSteady(kGrace - seconds(1));
+  clock_.MoveSteady(kMaturityGrace - seconds(1));
   EXPECT_EQ(Matured(), 0);
   Predict("c", 2);
   EXPECT_EQ(Label("a", 2).matched, 1);
@@ -150,7 +150,7 @@ TEST_F(MaturityTest, AJumpOfTheWallClockHasNoEffect) {
   EXPECT_EQ(Label("a", 3).late, 3);
   EXPECT_EQ(Matured(), 8);
   EXPECT_EQ(Matured(), 8);
-  clock_.MoveSteady(kGrace);
+  clock_.MoveSteady(kMaturityGrace);
   EXPECT_EQ(Matured(), 10);
   const auto snapshot = model_->snapshot();
   EXPECT_EQ(snapshot->observations, 3);
@@ -165,7 +165,7 @@ TEST_F(MaturityTest, TheThreadFollowsTheSteadyClock) {
   clock_.MoveSteady(seconds(1));
   Predict("b", 3);
   clock_.MoveWall(400 * kDay);
-  clock_.MoveSteady(kGrace - seconds(1));
+  clock_.MoveSteady(kMaturityGrace - seconds(1));
   const auto matured = [this] { return model_->snapshot()->label_coverage->matured; };
   // By the wall clock, all of them would be due.
   EXPECT_TRUE(WaitFor([&] { return matured() > 0; }));
@@ -196,7 +196,7 @@ TEST_F(MaturityTest, AWallClockSetBackBetweenTwoProcessesDelaysNothing) {
   EXPECT_EQ(model_->snapshot()->observations, 3);
   EXPECT_EQ(model_->snapshot()->label_coverage->missing, 5);
   Restart(-kDay);
-  clock_.MoveSteady(3 * kGrace);
+  clock_.MoveSteady(3 * kMaturityGrace);
   EXPECT_EQ(Matured(), 8);
 }
 
@@ -206,13 +206,13 @@ TEST_F(MaturityTest, PredictionsThatBecameDueWhileNothingRanMatureOnce) {
   EXPECT_EQ(Label("a", 3).matched, 3);
   clock_.MoveSteady(seconds(5));
   Predict("b", 2);
-  Restart(2 * kGrace);
-  EXPECT_EQ(engine_->recovery().elapsed, seconds(5) + 2 * kGrace);
+  Restart(2 * kMaturityGrace);
+  EXPECT_EQ(engine_->recovery().elapsed, seconds(5) + 2 * kMaturityGrace);
   EXPECT_EQ(Label("b", 2).late, 2);
   EXPECT_EQ(Matured(), 6);
   EXPECT_EQ(Matured(), 6);
   EXPECT_EQ(model_->snapshot()->observations, 3);
-  Restart(2 * kGrace);
+  Restart(2 * kMaturityGrace);
   EXPECT_EQ(Matured(), 6);
   EXPECT_EQ(model_->snapshot()->observations, 3);
   EXPECT_EQ(model_->snapshot()->label_coverage->missing, 3);
@@ -222,51 +222,51 @@ TEST_F(MaturityTest, ANewGraceAppliesToPendingPredictions) {
   Start();
   Predict("a", 4);
   EXPECT_EQ(Label("a", 1).matched, 1);
-  ASSERT_TRUE(Update(3 * kGrace, 5).ok());
+  ASSERT_TRUE(Update(3 * kMaturityGrace, 5).ok());
   Restart(seconds(0));
-  clock_.MoveSteady(2 * kGrace);
+  clock_.MoveSteady(2 * kMaturityGrace);
   EXPECT_EQ(Matured(), 0);
   // With the former grace it would be late.
   EXPECT_EQ(Label("a", 2).matched, 1);
   Restart(seconds(0));
-  ASSERT_TRUE(Update(kGrace, 5).ok());
+  ASSERT_TRUE(Update(kMaturityGrace, 5).ok());
   EXPECT_EQ(Label("a", 3).late, 3);
   EXPECT_EQ(Matured(), 4);
   EXPECT_EQ(model_->snapshot()->observations, 2);
   Restart(seconds(0));
-  EXPECT_EQ(model_->declaration()->label_grace, kGrace);
+  EXPECT_EQ(model_->declaration()->label_grace, kMaturityGrace);
   EXPECT_EQ(model_->snapshot()->updates->size(), 2U);
 }
 
 TEST_F(MaturityTest, ALowerLimitRefusesNewPredictionsAndRemovesNone) {
   Start();
   Predict("a", 4);
-  ASSERT_TRUE(Update(kGrace, 2).ok());
+  ASSERT_TRUE(Update(kMaturityGrace, 2).ok());
   Restart(seconds(0));
   EXPECT_TRUE(absl::IsResourceExhausted(Submit(MakeBatch(*model_, 1, 1, MakeIds("b", 1))).status));
   EXPECT_EQ(engine_->StateOf(model_).pending, 4U);
-  clock_.MoveSteady(kGrace);
+  clock_.MoveSteady(kMaturityGrace);
   EXPECT_EQ(Matured(), 4);
   Predict("b", 2);
-  ASSERT_TRUE(Update(kGrace, 3).ok());
+  ASSERT_TRUE(Update(kMaturityGrace, 3).ok());
   Predict("c", 1);
 }
 
 TEST_F(MaturityTest, AnUpdateReservesWhatTheModelMayNeed) {
   Start();
   // The 4 GiB of all models have room for one such model, but not for two.
-  ASSERT_TRUE(engine_->CreateModel(Declare("models/large", 4, kGrace)).ok());
+  ASSERT_TRUE(engine_->CreateModel(Declare("models/large", 4, kMaturityGrace)).ok());
   const std::shared_ptr<Model> model = std::exchange(model_, engine_->Find("models/large"));
-  ASSERT_TRUE(Update(kGrace, 10000000).ok());
+  ASSERT_TRUE(Update(kMaturityGrace, 10000000).ok());
   model_ = model;
   const std::size_t before = engine_->registry().reserved_bytes();
-  ASSERT_TRUE(Update(kGrace, 200000).ok());
+  ASSERT_TRUE(Update(kMaturityGrace, 200000).ok());
   const std::size_t grown = engine_->registry().reserved_bytes();
   EXPECT_GT(grown, before);
   // Predictions of the higher limit may still be pending.
-  ASSERT_TRUE(Update(kGrace, 10).ok());
+  ASSERT_TRUE(Update(kMaturityGrace, 10).ok());
   EXPECT_EQ(engine_->registry().reserved_bytes(), grown);
-  EXPECT_TRUE(absl::IsResourceExhausted(Update(kGrace, 10000000)));
+  EXPECT_TRUE(absl::IsResourceExhausted(Update(kMaturityGrace, 10000000)));
   EXPECT_EQ(model_->declaration()->max_pending, 10U);
   EXPECT_EQ(engine_->registry().reserved_bytes(), grown);
   ASSERT_TRUE(engine_->DeleteModel("models/m").ok());

@@ -22,7 +22,7 @@ using std::chrono::hours;
 using std::chrono::minutes;
 using Kind = Settlement::Kind;
 
-constexpr std::size_t kRows = 5;
+constexpr std::size_t kProducersRows = 5;
 
 class ProducersTest : public ::testing::Test {
  protected:
@@ -69,11 +69,11 @@ class ProducersTest : public ::testing::Test {
   Settlement Send(const std::string& producer, std::int64_t sequence, std::uint64_t seed = 1) {
     return engine_->Submit(
         model_, {{producer, 0, sequence}},
-        MakeBatch(*model_, kRows, seed * 1000 + static_cast<std::uint64_t>(sequence)));
+        MakeBatch(*model_, kProducersRows, seed * 1000 + static_cast<std::uint64_t>(sequence)));
   }
   // Makes a call with a request id.
   Settlement Ask(const std::string& id, std::uint64_t seed = 1) {
-    return Ask(id, MakeBatch(*model_, kRows, seed));
+    return Ask(id, MakeBatch(*model_, kProducersRows, seed));
   }
   Settlement Ask(const std::string& id, server::LogRow batch) {
     Settlement settlement;
@@ -128,7 +128,7 @@ TEST_F(ProducersTest, RandomProducersDoNotExhaustTheModelAndResendsDoNotCountTwi
     EXPECT_LE(model_->producers(), 4U);
   }
   const std::int64_t counted = Counted();
-  EXPECT_EQ(counted, 20 * 3 * static_cast<std::int64_t>(kRows));
+  EXPECT_EQ(counted, 20 * 3 * static_cast<std::int64_t>(kProducersRows));
   AfterRestarts([&] {
     for (int i = 0; i < 20; ++i) {
       SCOPED_TRACE(i);
@@ -169,7 +169,7 @@ TEST_F(ProducersTest, IdleProducersExpireByTheTimeOfTheLog) {
   AfterRestarts([&] {
     EXPECT_EQ(*Open("old"), 2);
     EXPECT_EQ(Send("old", 1).kind, Kind::kDuplicate);
-    EXPECT_EQ(Counted(), static_cast<std::int64_t>(kRows));
+    EXPECT_EQ(Counted(), static_cast<std::int64_t>(kProducersRows));
   });
 }
 
@@ -214,7 +214,7 @@ TEST_F(ProducersTest, AnEndedProducerLeavesNoCursorAndOnlyRepeatsItself) {
     EXPECT_EQ(Send("p", 1, 7).status.code(), absl::StatusCode::kAlreadyExists);
     EXPECT_TRUE(Open("p").ok());
     EXPECT_TRUE(End("p", 1).ok());
-    EXPECT_EQ(Counted(), static_cast<std::int64_t>(kRows));
+    EXPECT_EQ(Counted(), static_cast<std::int64_t>(kProducersRows));
   });
   auto database = server::Database::Open((folder_.path() / "calibd.db").string());
   EXPECT_EQ(*database->QueryInteger("SELECT count(*) FROM cursors"), 1);
@@ -226,11 +226,11 @@ TEST_F(ProducersTest, ARequestCountsOnce) {
   AfterRestarts([&] {
     const Settlement again = Ask("a");
     EXPECT_EQ(again.kind, Kind::kDuplicate);
-    EXPECT_EQ(again.duplicate_rows, static_cast<std::int64_t>(kRows));
+    EXPECT_EQ(again.duplicate_rows, static_cast<std::int64_t>(kProducersRows));
     const Settlement other = Ask("a", 2);
     EXPECT_EQ(other.kind, Kind::kRefused);
     EXPECT_EQ(other.status.code(), absl::StatusCode::kAlreadyExists);
-    EXPECT_EQ(Counted(), 2 * static_cast<std::int64_t>(kRows));
+    EXPECT_EQ(Counted(), 2 * static_cast<std::int64_t>(kProducersRows));
   });
   // By age.
   clock_.Move(hours(25));
@@ -263,7 +263,7 @@ TEST_F(ProducersTest, AFailedTransactionRemembersNothing) {
     const Blocker blocker(engine_->commits());
     engine_->ingestor().Submit(
         model_, server::ProducerPosition{.producer_id = "a", .sequence = 1, .request = true},
-        MakeBatch(*model_, kRows, 1), [](const Settlement&) {});
+        MakeBatch(*model_, kProducersRows, 1), [](const Settlement&) {});
     engine_->ingestor().End(model_, {.producer_id = "p", .sequence = 1},
                             [](const absl::Status&) {});
     engine_->ingestor().Open(model_, "q", 5, [](const absl::StatusOr<std::int64_t>&) {});

@@ -16,14 +16,14 @@ namespace {
 using server::Model;
 using server::Settlement;
 
-constexpr int kClasses = 50;
+constexpr int kRetireFailpointClasses = 50;
 constexpr std::int64_t kBatches = 60;
 const Engine::Options kOptions{.matures = false, .segment_bytes = std::uint64_t{64} << 10};
 
 // Sends to an idle model, and to one whose batches fill many files.
 void SubmitAll(Engine& engine, bool needs_compaction) {
   for (const char* const name : {"models/idle", "models/busy"}) {
-    v1::Model model = Declare(name, kClasses);
+    v1::Model model = Declare(name, kRetireFailpointClasses);
     model.set_window(400);
     EXPECT_TRUE(engine.CreateModel(model).ok());
   }

@@ -20,9 +20,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr char kModel[] = "models/resnet/versions/4";
-constexpr std::size_t kClasses = 3;
-constexpr std::size_t kRows = 600;
+constexpr char kBaselineModel[] = "models/resnet/versions/4";
+constexpr std::size_t kBaselineClasses = 3;
+constexpr std::size_t kBaselineRows = 600;
 
 class BaselineTest : public ::testing::Test {
  protected:
@@ -40,8 +40,8 @@ class BaselineTest : public ::testing::Test {
 
   void Create(std::int64_t grace_s = 0) {
     v1::Model model;
-    model.set_name(kModel);
-    model.set_class_count(kClasses);
+    model.set_name(kBaselineModel);
+    model.set_class_count(kBaselineClasses);
     model.mutable_bandwidth()->set_fixed(0.5);
     model.set_baseline("3");
     if (grace_s > 0) model.mutable_label_grace()->set_seconds(grace_s);
@@ -53,7 +53,7 @@ class BaselineTest : public ::testing::Test {
 
   v1::ObserveRequest Rows(std::size_t first, std::size_t count) const {
     v1::ObserveRequest request;
-    request.set_model(kModel);
+    request.set_model(kBaselineModel);
     v1::Observations& observations = *request.mutable_observations();
     observations = ToProto(model_.view().rows(first, count));
     const auto values = baseline_.view().rows(first, count).probabilities;
@@ -87,7 +87,7 @@ class BaselineTest : public ::testing::Test {
 
   // Expects the same bits.
   void ExpectAnswer(const v1::Comparison& expected) {
-    const v1::GetCalibrationResponse answer = client_->GetCalibration(kModel);
+    const v1::GetCalibrationResponse answer = client_->GetCalibration(kBaselineModel);
     EXPECT_EQ(answer.baseline(), "3");
     EXPECT_EQ(answer.comparison().SerializeAsString(), expected.SerializeAsString())
         << answer.comparison().ShortDebugString() << "\nexpected\n"
@@ -96,15 +96,15 @@ class BaselineTest : public ::testing::Test {
 
   TemporaryFolder folder_;
   const std::string data_ = (folder_.path() / "data").string();
-  const PredictionSet model_ = Draw(kRows, kClasses);
-  PredictionSet baseline_ = Draw(kRows, kClasses, 2);
+  const PredictionSet model_ = Draw(kBaselineRows, kBaselineClasses);
+  PredictionSet baseline_ = Draw(kBaselineRows, kBaselineClasses, 2);
   std::unique_ptr<ServerProcess> server_;
   std::optional<ServiceClient> client_;
 };
 
 TEST_F(BaselineTest, TheComparisonSurvivesAKillAndAStopWithTheSameBits) {
   Create();
-  EXPECT_FALSE(client_->GetCalibration(kModel).has_comparison());
+  EXPECT_FALSE(client_->GetCalibration(kBaselineModel).has_comparison());
   for (std::size_t first = 0; first < 300; first += 50) Observe(Rows(first, 50));
   ExpectAnswer(Expected(300));
   const std::string metrics = HttpGet(server_->http_address(), "/metrics").body;
@@ -125,14 +125,14 @@ TEST_F(BaselineTest, TheComparisonSurvivesAKillAndAStopWithTheSameBits) {
   Observe(Rows(400, 200));
   server_->Kill();
   Start();
-  ExpectAnswer(Expected(kRows));
+  ExpectAnswer(Expected(kBaselineRows));
 }
 
 TEST_F(BaselineTest, PendingPredictionsKeepTheirBaseline) {
   Create(2);
   std::vector<std::size_t> labelled;
   v1::ObserveRequest labels;
-  labels.set_model(kModel);
+  labels.set_model(kBaselineModel);
   v1::ObserveRequest predictions = Rows(0, 200);
   v1::Observations& observations = *predictions.mutable_observations();
   observations.clear_labels();
@@ -147,7 +147,9 @@ TEST_F(BaselineTest, PendingPredictionsKeepTheirBaseline) {
   Observe(labels);
   server_->Kill();
   Start();
-  const auto pending = [&] { return client_->GetCalibration(kModel).label_coverage().pending(); };
+  const auto pending = [&] {
+    return client_->GetCalibration(kBaselineModel).label_coverage().pending();
+  };
   ASSERT_TRUE(WaitFor([&] { return pending() == 0; }));
   ExpectAnswer(Expected(labelled));
   server_->Kill();
@@ -172,9 +174,9 @@ TEST_F(BaselineTest, InvalidBaselinesChangeNothing) {
   request.mutable_observations()->mutable_baseline_probabilities()->set_values(
       4, std::numeric_limits<double>::quiet_NaN());
   EXPECT_THAT(refusal(request), HasSubstr("rows[1].baseline_probabilities[1] is nan"));
-  EXPECT_EQ(client_->GetCalibration(kModel).observations(), 0);
+  EXPECT_EQ(client_->GetCalibration(kBaselineModel).observations(), 0);
 
-  client_->CreateFixed("models/plain", kClasses);
+  client_->CreateFixed("models/plain", kBaselineClasses);
   request = Rows(0, 10);
   request.set_model("models/plain");
   EXPECT_THAT(refusal(request), HasSubstr("the model has no baseline"));
@@ -192,14 +194,14 @@ TEST_F(BaselineTest, TheSdkSendsEachRowWithThatOfTheBaseline) {
   client::StreamOptions options;
   options.with_baseline = true;
   options.max_rows_per_batch = 70;
-  auto stream = (*client)->OpenStream(kModel, options);
+  auto stream = (*client)->OpenStream(kBaselineModel, options);
   ASSERT_TRUE(stream.ok()) << stream.status();
   std::vector<double> rows;
   const auto append = [&rows](const PredictionSet& set, std::size_t i) {
     const auto row = set.view().row(i);
     rows.insert(rows.end(), row.begin(), row.end());
   };
-  for (std::size_t i = 0; i < kRows; ++i) {
+  for (std::size_t i = 0; i < kBaselineRows; ++i) {
     append(model_, i);
     append(baseline_, i);
   }
@@ -211,8 +213,8 @@ TEST_F(BaselineTest, TheSdkSendsEachRowWithThatOfTheBaseline) {
   EXPECT_FALSE((*stream)->Send(kind, std::vector<double>{0.5, 0.25, 0.25}, {{0}}).ok());
   const auto counts = (*stream)->Finish();
   ASSERT_TRUE(counts.ok()) << counts.status();
-  EXPECT_EQ(counts->accepted_rows, static_cast<std::int64_t>(kRows));
-  ExpectAnswer(Expected(kRows));
+  EXPECT_EQ(counts->accepted_rows, static_cast<std::int64_t>(kBaselineRows));
+  ExpectAnswer(Expected(kBaselineRows));
 }
 
 }  // namespace

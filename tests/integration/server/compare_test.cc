@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 
 constexpr char kNew[] = "models/m/versions/2";
 constexpr char kOld[] = "models/m/versions/1";
-constexpr std::size_t kClasses = 3;
+constexpr std::size_t kCompareClasses = 3;
 
 std::vector<std::size_t> Range(std::size_t first, std::size_t count) {
   std::vector<std::size_t> rows(count);
@@ -61,8 +61,8 @@ class CompareTest : public ::testing::Test {
 
   void SetUp() override {
     // Two models scored the same observations.
-    new_ = Draw(400, kClasses, 1);
-    old_ = Draw(400, kClasses, 2);
+    new_ = Draw(400, kCompareClasses, 1);
+    old_ = Draw(400, kCompareClasses, 2);
     old_.labels = new_.labels;
     Start();
   }
@@ -78,7 +78,7 @@ class CompareTest : public ::testing::Test {
   void Create(const std::string& name, Ids ids, const std::vector<std::string>& class_names = {}) {
     v1::Model model;
     model.set_name(name);
-    model.set_class_count(kClasses);
+    model.set_class_count(kCompareClasses);
     model.mutable_class_names()->Add(class_names.begin(), class_names.end());
     model.mutable_bandwidth()->set_fixed(0.5);
     if (ids != Ids::kNone) model.mutable_label_grace()->set_seconds(6);
@@ -112,7 +112,7 @@ class CompareTest : public ::testing::Test {
     for (const std::size_t i : rows) {
       request.mutable_labels()->add_prediction_ids("request-" + std::to_string(i));
       request.mutable_labels()->add_labels((new_.labels[i] + shift) %
-                                           static_cast<std::int32_t>(kClasses));
+                                           static_cast<std::int32_t>(kCompareClasses));
     }
     Observe(request);
   }

@@ -20,8 +20,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr char kModel[] = "models/later";
-constexpr std::size_t kClasses = 3;
+constexpr char kDelayedLabelsModel[] = "models/later";
+constexpr std::size_t kDelayedLabelsClasses = 3;
 constexpr double kBandwidth = 0.5;
 
 class DelayedLabelsTest : public ::testing::Test {
@@ -39,8 +39,8 @@ class DelayedLabelsTest : public ::testing::Test {
 
   void Create(std::chrono::milliseconds grace, int max_pending = 0) {
     v1::Model model;
-    model.set_name(kModel);
-    model.set_class_count(kClasses);
+    model.set_name(kDelayedLabelsModel);
+    model.set_class_count(kDelayedLabelsClasses);
     model.mutable_bandwidth()->set_fixed(kBandwidth);
     model.mutable_label_grace()->set_seconds(grace.count() / 1000);
     model.mutable_label_grace()->set_nanos(static_cast<int>(grace.count() % 1000) * 1000000);
@@ -51,7 +51,7 @@ class DelayedLabelsTest : public ::testing::Test {
 
   v1::ObserveRequest Predictions(std::size_t first, std::size_t count) const {
     v1::ObserveRequest request;
-    request.set_model(kModel);
+    request.set_model(kDelayedLabelsModel);
     *request.mutable_observations() = ToProto(set_.view().rows(first, count));
     request.mutable_observations()->clear_labels();
     for (std::size_t i = first; i < first + count; ++i) {
@@ -62,11 +62,11 @@ class DelayedLabelsTest : public ::testing::Test {
 
   v1::ObserveRequest Labels(const std::vector<std::size_t>& rows, std::int32_t shift = 0) const {
     v1::ObserveRequest request;
-    request.set_model(kModel);
+    request.set_model(kDelayedLabelsModel);
     for (const std::size_t i : rows) {
       request.mutable_labels()->add_prediction_ids(Id(i));
       request.mutable_labels()->add_labels((set_.labels[i] + shift) %
-                                           static_cast<std::int32_t>(kClasses));
+                                           static_cast<std::int32_t>(kDelayedLabelsClasses));
     }
     return request;
   }
@@ -78,7 +78,9 @@ class DelayedLabelsTest : public ::testing::Test {
     return response;
   }
 
-  v1::LabelCoverage Coverage() { return client_->GetCalibration(kModel).label_coverage(); }
+  v1::LabelCoverage Coverage() {
+    return client_->GetCalibration(kDelayedLabelsModel).label_coverage();
+  }
 
   std::int32_t Predicted(std::size_t row) const {
     const auto values = set_.view().row(row);
@@ -88,7 +90,7 @@ class DelayedLabelsTest : public ::testing::Test {
 
   // Counts these rows by predicted class.
   std::vector<std::int64_t> CountPredicted(const std::vector<std::size_t>& rows) const {
-    std::vector<std::int64_t> counts(kClasses);
+    std::vector<std::int64_t> counts(kDelayedLabelsClasses);
     for (const std::size_t i : rows) ++counts[static_cast<std::size_t>(Predicted(i))];
     return counts;
   }
@@ -96,7 +98,7 @@ class DelayedLabelsTest : public ::testing::Test {
   // The count of each predicted class; 0 for a class that is not reported.
   static std::vector<std::int64_t> OfClasses(const v1::LabelCoverage& coverage,
                                              std::int64_t (PredictedClass::*count)() const) {
-    std::vector<std::int64_t> counts(kClasses);
+    std::vector<std::int64_t> counts(kDelayedLabelsClasses);
     for (const PredictedClass& one : coverage.predicted_classes()) {
       counts[static_cast<std::size_t>(one.predicted_class())] = (one.*count)();
     }
@@ -107,15 +109,15 @@ class DelayedLabelsTest : public ::testing::Test {
 
   TemporaryFolder folder_;
   const std::string data_ = (folder_.path() / "data").string();
-  const PredictionSet set_ = Draw(400, kClasses);
+  const PredictionSet set_ = Draw(400, kDelayedLabelsClasses);
   std::unique_ptr<ServerProcess> server_;
   std::optional<ServiceClient> client_;
 };
 
 // SKCE_ul of these rows of the set, in this order.
 double Recomputed(const PredictionSet& set, const std::vector<std::size_t>& rows) {
-  auto running =
-      RunningBlockSkce::Create(2, kClasses, *Kernel::ExponentialTotalVariation(kBandwidth));
+  auto running = RunningBlockSkce::Create(2, kDelayedLabelsClasses,
+                                          *Kernel::ExponentialTotalVariation(kBandwidth));
   for (const std::size_t i : rows) running->Add(set.view().row(i), set.labels[i]);
   return running->moments().mean;
 }
@@ -139,7 +141,7 @@ TEST_F(DelayedLabelsTest, CountInTheOrderOfThePredictionsForAnyOrderOfLabels) {
   EXPECT_EQ(coverage.pending_labelled(), static_cast<std::int64_t>(labelled.size()));
   EXPECT_TRUE(coverage.has_oldest_pending_time());
   EXPECT_GT(coverage.next_maturation_time().seconds(), coverage.oldest_pending_time().seconds());
-  EXPECT_EQ(client_->GetCalibration(kModel).observations(), 0);
+  EXPECT_EQ(client_->GetCalibration(kDelayedLabelsModel).observations(), 0);
 
   ASSERT_TRUE(WaitFor([&] { return Coverage().pending() == 0; }));
   coverage = Coverage();
@@ -151,7 +153,7 @@ TEST_F(DelayedLabelsTest, CountInTheOrderOfThePredictionsForAnyOrderOfLabels) {
   std::int64_t matured = 0;
   for (const auto& one : coverage.predicted_classes()) matured += one.matured();
   EXPECT_EQ(matured, 400);
-  const auto answer = client_->GetCalibration(kModel);
+  const auto answer = client_->GetCalibration(kDelayedLabelsModel);
   EXPECT_EQ(answer.observations(), static_cast<std::int64_t>(labelled.size()));
   ASSERT_GT(answer.estimates_size(), 0);
   EXPECT_EQ(answer.estimates(0).skce(), Recomputed(set_, labelled));
@@ -175,7 +177,7 @@ TEST_F(DelayedLabelsTest, ReportsEachPredictedClassAlsoAfterARestart) {
   v1::ObserveRequest unknown = Labels({0});
   unknown.mutable_labels()->set_prediction_ids(0, "nobody");
   EXPECT_EQ(Observe(unknown).labels().unknown(), 1);
-  const std::vector<std::int64_t> none(kClasses);
+  const std::vector<std::int64_t> none(kDelayedLabelsClasses);
   const v1::LabelCoverage waiting = Coverage();
   EXPECT_EQ(OfClasses(waiting, &PredictedClass::predictions), CountPredicted(all));
   EXPECT_EQ(OfClasses(waiting, &PredictedClass::pending), CountPredicted(all));
@@ -205,7 +207,7 @@ TEST_F(DelayedLabelsTest, ReportsEachPredictedClassAlsoAfterARestart) {
     EXPECT_DOUBLE_EQ(coverage.missing_rate(), 20.0 / 60);
     EXPECT_DOUBLE_EQ(coverage.late_rate(), 6.0 / 51);
     const std::string text = HttpGet(server_->http_address(), "/metrics").body;
-    for (std::size_t k = 0; k < kClasses; ++k) {
+    for (std::size_t k = 0; k < kDelayedLabelsClasses; ++k) {
       const std::string series =
           "{model=\"later\",version=\"\",predicted_class=\"" + std::to_string(k) + "\",";
       const auto expect = [&](const std::string& name, const std::string& label,
@@ -268,7 +270,7 @@ TEST_F(DelayedLabelsTest, EveryLabelAndIdHasOneOutcome) {
 TEST_F(DelayedLabelsTest, AStreamCarriesBothAndReportsTheirOutcomes) {
   Create(std::chrono::hours(1));
   ObservationCall call(*client_);
-  ASSERT_EQ(call.Open(kModel, "p"), 1);
+  ASSERT_EQ(call.Open(kDelayedLabelsModel, "p"), 1);
   Request predictions;
   predictions.mutable_batch()->set_sequence(1);
   *predictions.mutable_batch()->mutable_observations() = Predictions(0, 20).observations();
@@ -321,19 +323,19 @@ TEST_F(DelayedLabelsTest, TooManyPendingPredictionsAreRefusedUntilSomeMature) {
 }
 
 TEST_F(DelayedLabelsTest, AModelWithoutGraceRefusesIds) {
-  client_->CreateFixed(kModel, kClasses, kBandwidth);
+  client_->CreateFixed(kDelayedLabelsModel, kDelayedLabelsClasses, kBandwidth);
   v1::ObserveResponse response;
   const grpc::Status predictions = client_->Observe(Predictions(0, 2), &response);
   EXPECT_EQ(predictions.error_code(), grpc::INVALID_ARGUMENT);
   EXPECT_THAT(predictions.error_message(), HasSubstr("no label_grace"));
   EXPECT_EQ(client_->Observe(Labels({1}), &response).error_code(), grpc::INVALID_ARGUMENT);
-  EXPECT_FALSE(client_->GetCalibration(kModel).has_label_coverage());
+  EXPECT_FALSE(client_->GetCalibration(kDelayedLabelsModel).has_label_coverage());
 }
 
 TEST_F(DelayedLabelsTest, LabelsThatComeWithTheirPredictionsCountAtOnceAndOnce) {
   v1::Model model;
-  model.set_name(kModel);
-  model.set_class_count(kClasses);
+  model.set_name(kDelayedLabelsModel);
+  model.set_class_count(kDelayedLabelsClasses);
   model.mutable_bandwidth()->set_fixed(kBandwidth);
   model.mutable_label_grace()->set_seconds(3600);
   model.set_max_pending(50);
@@ -351,7 +353,7 @@ TEST_F(DelayedLabelsTest, LabelsThatComeWithTheirPredictionsCountAtOnceAndOnce) 
   v1::ObserveResponse response = Observe(labelled(40, 50));
   EXPECT_EQ(response.accepted_rows(), 40);
   EXPECT_EQ(response.duplicate_rows(), 10);
-  v1::GetCalibrationResponse answer = client_->GetCalibration(kModel);
+  v1::GetCalibrationResponse answer = client_->GetCalibration(kDelayedLabelsModel);
   EXPECT_EQ(answer.observations(), 90);
   EXPECT_EQ(answer.label_coverage().pending(), 0);
   EXPECT_EQ(answer.label_coverage().matured(), 90);
@@ -365,7 +367,7 @@ TEST_F(DelayedLabelsTest, LabelsThatComeWithTheirPredictionsCountAtOnceAndOnce) 
   }
   server_->Kill();
   Start();
-  answer = client_->GetCalibration(kModel);
+  answer = client_->GetCalibration(kDelayedLabelsModel);
   EXPECT_EQ(answer.observations(), 90);
   EXPECT_EQ(answer.estimates(0).skce(), Recomputed(set_, rows));
   // max_pending also limits the number of known ids.
@@ -403,13 +405,13 @@ TEST_F(DelayedLabelsTest, PredictionsThatMatureWhileTheServerIsDownCountAfterThe
   server_->Kill();
   Start();
   ASSERT_TRUE(WaitFor([&] { return Coverage().pending() == 0; }));
-  const auto answer = client_->GetCalibration(kModel);
+  const auto answer = client_->GetCalibration(kDelayedLabelsModel);
   EXPECT_EQ(answer.observations(), 50);
   EXPECT_EQ(answer.estimates(0).skce(), Recomputed(set_, labelled));
   // A restart does not count them a second time.
   server_->Kill();
   Start();
-  const auto after = client_->GetCalibration(kModel);
+  const auto after = client_->GetCalibration(kDelayedLabelsModel);
   EXPECT_EQ(after.observations(), 50);
   EXPECT_EQ(after.label_coverage().matured(), 100);
   EXPECT_EQ(after.label_coverage().missing(), 50);

@@ -18,7 +18,7 @@ namespace calibd::testing {
 namespace {
 
 constexpr char kGreedy[] = "models/greedy";
-constexpr std::size_t kRows = 10;
+constexpr std::size_t kFairnessRows = 10;
 
 // Sends batches as fast as the server takes them, until it is destroyed.
 class GreedyProducer {
@@ -59,7 +59,7 @@ class FairnessTest : public ::testing::Test {
   static v1::ObserveRequest RequestTo(const std::string& model) {
     v1::ObserveRequest request;
     request.set_model(model);
-    *request.mutable_observations() = ToProto(Draw(kRows).view());
+    *request.mutable_observations() = ToProto(Draw(kFairnessRows).view());
     return request;
   }
 
@@ -96,7 +96,7 @@ TEST_F(FairnessTest, NoCallOfAQuietModelIsRefusedNextToAGreedyProducer) {
   }
   for (int i = 0; i < kModels; ++i) {
     EXPECT_EQ(client_->GetCalibration(name(i)).observations(),
-              kCalls * static_cast<std::int64_t>(kRows));
+              kCalls * static_cast<std::int64_t>(kFairnessRows));
   }
 }
 

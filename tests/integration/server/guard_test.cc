@@ -27,10 +27,10 @@ using server::Stage;
 using server::StageName;
 using ::testing::HasSubstr;
 
-constexpr char kModel[] = "models/m";
+constexpr char kGuardModel[] = "models/m";
 constexpr char kDeleted[] = "models/deleted";
 constexpr char kBaseline[] = "models/baseline";
-constexpr int kClasses = 3;
+constexpr int kGuardClasses = 3;
 
 // One call of any method with one request; reads all responses.
 class AnyCall final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
@@ -83,25 +83,25 @@ class AnyCall final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::Byt
 std::map<std::string, std::string> Requests() {
   v1::CreateModelRequest create;
   create.mutable_model()->set_name("models/created");
-  create.mutable_model()->set_class_count(kClasses);
+  create.mutable_model()->set_class_count(kGuardClasses);
   v1::GetModelRequest get;
-  get.set_name(kModel);
+  get.set_name(kGuardModel);
   v1::DeleteModelRequest remove;
   remove.set_name(kDeleted);
   v1::ObserveRequest observe;
-  observe.set_model(kModel);
-  *observe.mutable_observations() = ToProto(Draw(200, kClasses).view());
+  observe.set_model(kGuardModel);
+  *observe.mutable_observations() = ToProto(Draw(200, kGuardClasses).view());
   observe.mutable_producer()->set_producer_id("unary");
   observe.mutable_producer()->set_sequence(1);
   v1::AcknowledgeAlarmRequest acknowledge;
-  acknowledge.set_model(kModel);
+  acknowledge.set_model(kGuardModel);
   acknowledge.set_alarm_id(1);
   v1::UpdateModelRequest update;
-  update.mutable_model()->set_name(kModel);
+  update.mutable_model()->set_name(kGuardModel);
   update.mutable_model()->set_description("updated");
   update.mutable_update_mask()->add_paths("description");
   v1::CompareModelsRequest compare;
-  compare.set_model(kModel);
+  compare.set_model(kGuardModel);
   compare.set_baseline(kBaseline);
   v1::ComputeLossRequest loss;
   for (const double value : {0.0, 1.0, 0.5, 2.0}) loss.mutable_normals()->add_values(value);
@@ -126,7 +126,7 @@ std::string DefaultRequest(const RpcMethod& method) {
       google::protobuf::MessageFactory::generated_factory()->GetPrototype(type)->New());
   const auto* const field = type->FindFieldByName("model");
   if (field != nullptr && field->message_type() == nullptr) {
-    request->GetReflection()->SetString(request.get(), field, kModel);
+    request->GetReflection()->SetString(request.get(), field, kGuardModel);
   }
   return request->SerializeAsString();
 }
@@ -150,14 +150,14 @@ class GuardTest : public ::testing::TestWithParam<RpcMethod> {
  protected:
   void SetUp() override {
     Start({});
-    client_->CreateFixed(kModel, kClasses);
+    client_->CreateFixed(kGuardModel, kGuardClasses);
     AnyCall(client_->channel, "/calibd.v1.IngestService/Observe", Requests()["Observe"], {})
         .Await();
     if (GetParam().method == "CompareModels") {
-      client_->CreateFixed(kBaseline, kClasses);
+      client_->CreateFixed(kBaseline, kGuardClasses);
       v1::ObserveRequest observe;
       observe.set_model(kBaseline);
-      *observe.mutable_observations() = ToProto(Draw(200, kClasses).view());
+      *observe.mutable_observations() = ToProto(Draw(200, kGuardClasses).view());
       ASSERT_TRUE(client_->Observe(observe).ok());
     }
   }
@@ -177,7 +177,7 @@ class GuardTest : public ::testing::TestWithParam<RpcMethod> {
   grpc::Status Stream(Stage stage) {
     const std::string producer = "stream-" + std::to_string(++streams_);
     ObservationCall call(*client_);
-    call.Open(kModel, producer);
+    call.Open(kGuardModel, producer);
     if (stage == Stage::kCancel) {
       call.Cancel();
       return call.Await();
@@ -185,12 +185,12 @@ class GuardTest : public ::testing::TestWithParam<RpcMethod> {
     if (stage == Stage::kEnd) {
       // Fences the older stream.
       ObservationCall newer(*client_);
-      newer.Open(kModel, producer, 1);
+      newer.Open(kGuardModel, producer, 1);
       return call.Await();
     }
     // Batches that fill the ingest queue for a moment.
     const int batches = stage == Stage::kRoom ? 40 : 2;
-    const PredictionSet set = Draw(stage == Stage::kRoom ? 5000 : 100, kClasses);
+    const PredictionSet set = Draw(stage == Stage::kRoom ? 5000 : 100, kGuardClasses);
     for (int i = 1; i <= batches; ++i) call.SendBatch(i, set.view());
     call.SendFinish(batches);
     return call.End();
@@ -198,7 +198,7 @@ class GuardTest : public ::testing::TestWithParam<RpcMethod> {
 
   grpc::Status Call(Stage stage, std::optional<int> messages) {
     if (GetParam().method == "StreamObservations") return Stream(stage);
-    if (GetParam().method == "DeleteModel") client_->CreateFixed(kDeleted, kClasses);
+    if (GetParam().method == "DeleteModel") client_->CreateFixed(kDeleted, kGuardClasses);
     const auto requests = Requests();
     const auto request = requests.find(GetParam().method);
     return AnyCall(client_->channel, "/" + GetParam().service + "/" + GetParam().method,
@@ -267,8 +267,8 @@ TEST(InterceptorGuardTest, AnExceptionWhileACallIsCountedDoesNotEndIt) {
     const auto server = ServerProcess::Start({}, {"CALIBD_FAILPOINT=" + point + "!1"});
     ASSERT_NE(server, nullptr);
     ServiceClient client(server->grpc_address());
-    client.CreateFixed(kModel, kClasses);
-    EXPECT_EQ(client.GetCalibration(kModel).observations(), 0);
+    client.CreateFixed(kGuardModel, kGuardClasses);
+    EXPECT_EQ(client.GetCalibration(kGuardModel).observations(), 0);
     EXPECT_TRUE(WaitFor([&] {
       return server->process().Output().find(point + ": unexpected exception: failpoint") !=
              std::string::npos;

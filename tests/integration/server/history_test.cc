@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 using History = v1::GetHistoryResponse;
 using Resolution = v1::GetHistoryRequest::Resolution;
 
-constexpr std::size_t kClasses = 10;
+constexpr std::size_t kHistoryClasses = 10;
 
 class GetHistoryTest : public ::testing::Test {
  protected:
@@ -73,7 +73,8 @@ void ExpectBucketOf(const v1::HistoryBucket& bucket, const PredictionSet& set, d
   const auto n = static_cast<double>(all.size());
   RunningReliability reliability;
   reliability.Add(all);
-  auto skce = RunningBlockSkce::Create(2, kClasses, *Kernel::ExponentialTotalVariation(bandwidth));
+  auto skce =
+      RunningBlockSkce::Create(2, kHistoryClasses, *Kernel::ExponentialTotalVariation(bandwidth));
   for (std::size_t i = 0; i < all.size(); ++i) skce->Add(all.row(i), all.labels[i]);
   const RunningMoments& moments = skce->moments();
   EXPECT_EQ(bucket.observations(), static_cast<std::int64_t>(all.size()));
@@ -99,8 +100,8 @@ void ExpectBucketOf(const v1::HistoryBucket& bucket, const PredictionSet& set, d
 }
 
 TEST_F(GetHistoryTest, ContainsTheCountedObservationsAfterAKillAndAfterAStop) {
-  client_->CreateFixed("models/m", kClasses);
-  const PredictionSet set = Draw(4999, kClasses);
+  client_->CreateFixed("models/m", kHistoryClasses);
+  const PredictionSet set = Draw(4999, kHistoryClasses);
   // Across several snapshots.
   for (std::size_t done = 0; done < set.labels.size();) {
     const std::size_t rows = std::min<std::size_t>(77, set.labels.size() - done);
@@ -155,7 +156,7 @@ TEST_F(GetHistoryTest, RefusesInvalidRequests) {
   History response;
   v1::GetHistoryRequest request = Request(v1::GetHistoryRequest::RESOLUTION_HOUR);
   EXPECT_EQ(Call(request, &response).error_code(), grpc::StatusCode::NOT_FOUND);
-  client_->CreateFixed("models/m", kClasses);
+  client_->CreateFixed("models/m", kHistoryClasses);
   EXPECT_EQ(Get(request).buckets_size(), 0);
   EXPECT_FALSE(Get(request).has_total());
 

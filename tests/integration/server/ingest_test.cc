@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr char kModel[] = "models/m";
+constexpr char kIngestModel[] = "models/m";
 
 class IngestTest : public ::testing::Test {
  protected:
@@ -28,14 +28,14 @@ class IngestTest : public ::testing::Test {
     server_ = ServerProcess::Start(arguments);
     ASSERT_NE(server_, nullptr);
     client_.emplace(server_->grpc_address());
-    client_->CreateFixed(kModel, 10);
+    client_->CreateFixed(kIngestModel, 10);
   }
 
-  std::int64_t Counted() { return client_->GetCalibration(kModel).observations(); }
+  std::int64_t Counted() { return client_->GetCalibration(kIngestModel).observations(); }
 
   v1::ObserveRequest ObserveRequest(std::size_t first, std::size_t count) const {
     v1::ObserveRequest request;
-    request.set_model(kModel);
+    request.set_model(kIngestModel);
     *request.mutable_observations() = ToProto(set_.view().rows(first, count));
     return request;
   }
@@ -48,7 +48,7 @@ class IngestTest : public ::testing::Test {
 TEST_F(IngestTest, StreamOpensAcknowledgesAndFinishes) {
   ObservationCall call(*client_);
   Request open;
-  open.mutable_open()->set_model(kModel);
+  open.mutable_open()->set_model(kIngestModel);
   open.mutable_open()->set_producer_id("p");
   ASSERT_TRUE(call.Send(open));
   const auto response = call.Read();
@@ -81,14 +81,14 @@ TEST_F(IngestTest, StreamOpensAcknowledgesAndFinishes) {
 TEST_F(IngestTest, ResentBatchesAreAcknowledgedAndCountOnce) {
   {
     ObservationCall call(*client_);
-    ASSERT_EQ(call.Open(kModel, "p"), 1);
+    ASSERT_EQ(call.Open(kIngestModel, "p"), 1);
     for (std::int64_t i = 1; i <= 5; ++i) {
       ASSERT_TRUE(call.SendBatch(i, set_.view().rows(0, 10)));
     }
     ASSERT_TRUE(call.ReadAck(5));
   }
   ObservationCall call(*client_);
-  ASSERT_EQ(call.Open(kModel, "p"), 6);
+  ASSERT_EQ(call.Open(kIngestModel, "p"), 6);
   for (std::int64_t i = 3; i <= 6; ++i) {
     ASSERT_TRUE(call.SendBatch(i, set_.view().rows(0, 10)));
   }
@@ -103,7 +103,7 @@ TEST_F(IngestTest, ResentBatchesAreAcknowledgedAndCountOnce) {
 
 TEST_F(IngestTest, AGapNamesTheExpectedNumberAndKeepsEarlierBatches) {
   ObservationCall call(*client_);
-  ASSERT_EQ(call.Open(kModel, "p"), 1);
+  ASSERT_EQ(call.Open(kIngestModel, "p"), 1);
   ASSERT_TRUE(call.SendBatch(1, set_.view().rows(0, 10)));
   ASSERT_TRUE(call.SendBatch(3, set_.view().rows(0, 10)));
   EXPECT_TRUE(call.ReadAck(1));
@@ -116,7 +116,7 @@ TEST_F(IngestTest, AGapNamesTheExpectedNumberAndKeepsEarlierBatches) {
 
 TEST_F(IngestTest, AUsedNumberWithOtherContentIsRefused) {
   ObservationCall call(*client_);
-  ASSERT_EQ(call.Open(kModel, "p"), 1);
+  ASSERT_EQ(call.Open(kIngestModel, "p"), 1);
   ASSERT_TRUE(call.SendBatch(1, set_.view().rows(0, 10)));
   ASSERT_TRUE(call.SendBatch(1, set_.view().rows(10, 10)));
   const grpc::Status status = call.Await();
@@ -127,20 +127,20 @@ TEST_F(IngestTest, AUsedNumberWithOtherContentIsRefused) {
 
 TEST_F(IngestTest, AHigherEpochEndsTheOldStreamAndTheNumberingContinues) {
   ObservationCall old_call(*client_);
-  ASSERT_EQ(old_call.Open(kModel, "p", 1), 1);
+  ASSERT_EQ(old_call.Open(kIngestModel, "p", 1), 1);
   ASSERT_TRUE(old_call.SendBatch(1, set_.view().rows(0, 10)));
   ASSERT_TRUE(old_call.ReadAck(1));
   ObservationCall other_producer(*client_);
-  ASSERT_EQ(other_producer.Open(kModel, "q", 0), 1);
+  ASSERT_EQ(other_producer.Open(kIngestModel, "q", 0), 1);
 
   ObservationCall new_call(*client_);
-  ASSERT_EQ(new_call.Open(kModel, "p", 2), 2);
+  ASSERT_EQ(new_call.Open(kIngestModel, "p", 2), 2);
   const grpc::Status fenced = old_call.Await();
   EXPECT_EQ(fenced.error_code(), grpc::ABORTED);
   EXPECT_EQ(Reason(fenced), "FENCED");
 
   ObservationCall late(*client_);
-  EXPECT_EQ(late.Open(kModel, "p", 1), std::nullopt);
+  EXPECT_EQ(late.Open(kIngestModel, "p", 1), std::nullopt);
   EXPECT_EQ(late.Await().error_code(), grpc::ABORTED);
 
   ASSERT_TRUE(new_call.SendBatch(2, set_.view().rows(10, 10)));
@@ -152,7 +152,7 @@ TEST_F(IngestTest, AHigherEpochEndsTheOldStreamAndTheNumberingContinues) {
 
 TEST_F(IngestTest, StreamWithoutFinishEndsAborted) {
   ObservationCall call(*client_);
-  ASSERT_EQ(call.Open(kModel, "p"), 1);
+  ASSERT_EQ(call.Open(kIngestModel, "p"), 1);
   ASSERT_TRUE(call.SendBatch(1, set_.view().rows(0, 10)));
   const grpc::Status status = call.End();
   EXPECT_EQ(status.error_code(), grpc::ABORTED);
@@ -162,7 +162,7 @@ TEST_F(IngestTest, StreamWithoutFinishEndsAborted) {
 
 TEST_F(IngestTest, AFinishWithAnotherNumberIsRefused) {
   ObservationCall call(*client_);
-  ASSERT_EQ(call.Open(kModel, "p"), 1);
+  ASSERT_EQ(call.Open(kIngestModel, "p"), 1);
   ASSERT_TRUE(call.SendBatch(1, set_.view().rows(0, 10)));
   ASSERT_TRUE(call.SendFinish(2));
   const grpc::Status status = call.Await();
@@ -180,20 +180,20 @@ TEST_F(IngestTest, MisuseOfTheProtocolIsRefused) {
             grpc::INVALID_ARGUMENT);
   EXPECT_EQ(refusal([](auto& call) { call.Send(Request()); }).error_code(), grpc::INVALID_ARGUMENT);
   EXPECT_EQ(refusal([](auto& call) {
-              call.Open(kModel, "p");
+              call.Open(kIngestModel, "p");
               Request open;
-              open.mutable_open()->set_model(kModel);
+              open.mutable_open()->set_model(kIngestModel);
               call.Send(open);
             }).error_code(),
             grpc::INVALID_ARGUMENT);
   EXPECT_EQ(refusal([&](auto& call) {
-              call.Open(kModel, "p");
+              call.Open(kIngestModel, "p");
               call.SendBatch(0, set_.view().rows(0, 1));
             }).error_code(),
             grpc::INVALID_ARGUMENT);
-  EXPECT_THAT(refusal([](auto& call) { call.Open(kModel, "bad id"); }).error_message(),
+  EXPECT_THAT(refusal([](auto& call) { call.Open(kIngestModel, "bad id"); }).error_message(),
               HasSubstr("open.producer_id is \"bad id\""));
-  EXPECT_THAT(refusal([](auto& call) { call.Open(kModel, "p", -1); }).error_message(),
+  EXPECT_THAT(refusal([](auto& call) { call.Open(kIngestModel, "p", -1); }).error_message(),
               HasSubstr("open.epoch"));
   EXPECT_EQ(refusal([](auto& call) { call.Open("models/absent", "p"); }).error_code(),
             grpc::NOT_FOUND);
@@ -223,7 +223,7 @@ TEST_F(IngestTest, InvalidBatchesAreRejectedWholeAndTheStreamContinues) {
        "probabilities", "101 values"}};
 
   ObservationCall call(*client_);
-  ASSERT_EQ(call.Open(kModel, "p"), 1);
+  ASSERT_EQ(call.Open(kIngestModel, "p"), 1);
   std::int64_t sequence = 0;
   for (const Case& bad : cases) {
     ASSERT_TRUE(call.SendBatch(++sequence, set_.view().rows(0, 10)));
@@ -252,7 +252,7 @@ TEST_F(IngestTest, InvalidBatchesAreRejectedWholeAndTheStreamContinues) {
   ASSERT_TRUE(call.SendFinish(sequence));
   EXPECT_TRUE(call.Await().ok());
 
-  const v1::GetCalibrationResponse calibration = client_->GetCalibration(kModel);
+  const v1::GetCalibrationResponse calibration = client_->GetCalibration(kIngestModel);
   EXPECT_EQ(calibration.observations(), 50);
   EXPECT_EQ(calibration.rejected_rows(), 50);
   // The valid batches alone give the same state.
@@ -292,7 +292,7 @@ TEST_F(IngestTest, ObserveCountsOnceWithAProducer) {
   EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
   EXPECT_THAT(status.error_message(), HasSubstr("labels[4]"));
   EXPECT_EQ(Counted(), 20);
-  EXPECT_EQ(client_->GetCalibration(kModel).dropped_rows(), 3);
+  EXPECT_EQ(client_->GetCalibration(kIngestModel).dropped_rows(), 3);
 }
 
 TEST_F(IngestTest, InvalidRowsAreSkippedCountedAndReported) {
@@ -312,7 +312,7 @@ TEST_F(IngestTest, InvalidRowsAreSkippedCountedAndReported) {
   EXPECT_EQ(response.skipped().violations(1).field(), "rows[7].probabilities[1]");
 
   ObservationCall call(*client_);
-  ASSERT_EQ(call.Open(kModel, "p"), 1);
+  ASSERT_EQ(call.Open(kIngestModel, "p"), 1);
   const auto send = [&](std::int64_t sequence, std::size_t first, int invalid) {
     Request message;
     message.mutable_batch()->set_sequence(sequence);
@@ -346,7 +346,7 @@ TEST_F(IngestTest, InvalidRowsAreSkippedCountedAndReported) {
   EXPECT_TRUE(call.Await().ok());
 
   const auto expect_counts = [&] {
-    const v1::GetCalibrationResponse answer = client_->GetCalibration(kModel);
+    const v1::GetCalibrationResponse answer = client_->GetCalibration(kIngestModel);
     EXPECT_EQ(answer.observations(), 37);
     EXPECT_EQ(answer.rejected_rows(), 13);
   };
@@ -360,10 +360,10 @@ TEST_F(IngestTest, InvalidRowsAreSkippedCountedAndReported) {
 
 TEST_F(IngestTest, DeletingTheModelEndsItsStreams) {
   ObservationCall call(*client_);
-  ASSERT_EQ(call.Open(kModel, "p"), 1);
+  ASSERT_EQ(call.Open(kIngestModel, "p"), 1);
   ASSERT_TRUE(call.SendBatch(1, set_.view().rows(0, 10)));
   ASSERT_TRUE(call.ReadAck(1));
-  ASSERT_TRUE(client_->Delete(kModel).ok());
+  ASSERT_TRUE(client_->Delete(kIngestModel).ok());
   const grpc::Status status = call.Await();
   EXPECT_EQ(status.error_code(), grpc::NOT_FOUND);
   EXPECT_EQ(Reason(status), "MODEL_NOT_FOUND");
@@ -373,9 +373,9 @@ TEST_F(IngestTest, StreamsAndProducersAreCapped) {
   Start({"--max-ingest-streams", "2", "--max-producers-per-model", "2"});
   {
     ObservationCall first(*client_);
-    ASSERT_EQ(first.Open(kModel, "a"), 1);
+    ASSERT_EQ(first.Open(kIngestModel, "a"), 1);
     ObservationCall second(*client_);
-    ASSERT_EQ(second.Open(kModel, "b"), 1);
+    ASSERT_EQ(second.Open(kIngestModel, "b"), 1);
     ObservationCall third(*client_);
     const grpc::Status status = third.Await();
     EXPECT_EQ(status.error_code(), grpc::RESOURCE_EXHAUSTED);
@@ -383,7 +383,7 @@ TEST_F(IngestTest, StreamsAndProducersAreCapped) {
   }
   EXPECT_TRUE(WaitFor([&] {
     ObservationCall call(*client_);
-    call.Open(kModel, "c");
+    call.Open(kIngestModel, "c");
     return Reason(call.Await()) == "TOO_MANY_PRODUCERS";
   }));
 }
@@ -396,7 +396,7 @@ TEST_F(IngestTest, AProducerThatEndsMakesRoomAndCountsOnce) {
   };
   const auto send = [&](const std::string& producer, std::int64_t last_sequence) {
     ObservationCall call(*client_);
-    EXPECT_TRUE(call.Open(kModel, producer).has_value());
+    EXPECT_TRUE(call.Open(kIngestModel, producer).has_value());
     for (std::int64_t i = 1; i <= 3; ++i) EXPECT_TRUE(call.SendBatch(i, set_.view().rows(0, 10)));
     EXPECT_TRUE(call.ReadAck(3));
     Request finish;
@@ -419,7 +419,7 @@ TEST_F(IngestTest, AProducerThatEndsMakesRoomAndCountsOnce) {
 
   // It sends nothing more.
   ObservationCall call(*client_);
-  EXPECT_EQ(call.Open(kModel, "a"), 4);
+  EXPECT_EQ(call.Open(kIngestModel, "a"), 4);
   EXPECT_TRUE(call.SendBatch(4, set_.view().rows(0, 10)));
   const grpc::Status more = call.Await();
   EXPECT_EQ(more.error_code(), grpc::FAILED_PRECONDITION);
@@ -460,7 +460,7 @@ TEST_F(IngestTest, ManyBatchesThroughASmallQueueAreAllCounted) {
   Start({"--ingest-queue-bytes", "65536", "--max-batches-in-flight", "2"});
   constexpr int kBatches = 300;
   ObservationCall call(*client_);
-  ASSERT_EQ(call.Open(kModel, "p"), 1);
+  ASSERT_EQ(call.Open(kIngestModel, "p"), 1);
   for (int i = 1; i <= kBatches; ++i) {
     ASSERT_TRUE(call.SendBatch(i, set_.view()));
   }

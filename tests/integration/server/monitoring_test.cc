@@ -25,8 +25,8 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-constexpr char kModel[] = "models/watched";
-constexpr std::size_t kClasses = 4;
+constexpr char kMonitoringModel[] = "models/watched";
+constexpr std::size_t kMonitoringClasses = 4;
 constexpr double kBandwidth = 0.5;
 
 PredictionSet DrawFrom(const GeneratorSpec& spec, std::size_t n, std::uint64_t seed = 3) {
@@ -49,8 +49,8 @@ class MonitoringTest : public ::testing::Test {
 
   static v1::Model Declared() {
     v1::Model model;
-    model.set_name(kModel);
-    model.set_class_count(kClasses);
+    model.set_name(kMonitoringModel);
+    model.set_class_count(kMonitoringClasses);
     model.mutable_bandwidth()->set_fixed(kBandwidth);
     return model;
   }
@@ -62,7 +62,7 @@ class MonitoringTest : public ::testing::Test {
 
   void Send(const PredictionSet& set, std::size_t batch = 50) {
     v1::ObserveRequest request;
-    request.set_model(kModel);
+    request.set_model(kMonitoringModel);
     for (std::size_t done = 0; done < set.labels.size(); done += batch) {
       *request.mutable_observations() =
           ToProto(set.view().rows(done, std::min(batch, set.labels.size() - done)));
@@ -71,10 +71,10 @@ class MonitoringTest : public ::testing::Test {
     }
   }
 
-  v1::GetCalibrationResponse Answer() { return client_->GetCalibration(kModel); }
+  v1::GetCalibrationResponse Answer() { return client_->GetCalibration(kMonitoringModel); }
 
   grpc::Status Acknowledge(std::int64_t id, const std::string& note, v1::Alarm* alarm = nullptr,
-                           const std::string& model = kModel) {
+                           const std::string& model = kMonitoringModel) {
     v1::AcknowledgeAlarmRequest request;
     request.set_model(model);
     request.set_alarm_id(id);
@@ -95,7 +95,7 @@ class MonitoringTest : public ::testing::Test {
 
 TEST_F(MonitoringTest, AMiscalibratedModelIsDetectedAndTheVerdictStays) {
   Create(Declared());
-  const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kClasses), 300);
+  const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kMonitoringClasses), 300);
   Send(bad);
   v1::GetCalibrationResponse answer = Answer();
   EXPECT_EQ(answer.verdict().status(), v1::Verdict::STATUS_MISCALIBRATED);
@@ -107,7 +107,7 @@ TEST_F(MonitoringTest, AMiscalibratedModelIsDetectedAndTheVerdictStays) {
 
   // The numbers follow from the rows.
   auto process = EvidenceProcess::Create(
-      *RandomFeatures::Create(*Kernel::ExponentialTotalVariation(kBandwidth), kClasses));
+      *RandomFeatures::Create(*Kernel::ExponentialTotalVariation(kBandwidth), kMonitoringClasses));
   process->Add(bad.view());
   const EvidenceReading expected = process->Read();
   const v1::Watch& watch = answer.watch();
@@ -144,7 +144,7 @@ TEST_F(MonitoringTest, AMiscalibratedModelIsDetectedAndTheVerdictStays) {
   EXPECT_EQ(alarm.raise_time().ShortDebugString(), answer.verdict().since().ShortDebugString());
 
   // Neither calibrated data nor a restart withdraws the alarm.
-  Send(DrawFrom(GeneratorSpec::M1(kClasses), 1000));
+  Send(DrawFrom(GeneratorSpec::M1(kMonitoringClasses), 1000));
   const v1::GetCalibrationResponse before = Answer();
   server_->Kill();
   Start();
@@ -163,7 +163,7 @@ TEST_F(MonitoringTest, ReportsDirectionAndPlace) {
   for (const char* name : {"a", "b", "c", "d"}) model.add_class_names(name);
   Create(model);
   // Half of the labels are the first class.
-  const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kClasses), 2000);
+  const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kMonitoringClasses), 2000);
   Send(bad, 500);
   double confidence = 0;
   std::int64_t correct = 0;
@@ -184,18 +184,18 @@ TEST_F(MonitoringTest, ReportsDirectionAndPlace) {
   EXPECT_NEAR(direction.gap(), direction.mean_confidence() - direction.accuracy(), 1e-12);
   EXPECT_GT(direction.gap(), 5 * direction.gap_standard_deviation());
   const v1::Whereabouts& whereabouts = answer.verdict().whereabouts();
-  ASSERT_EQ(whereabouts.classes_size(), static_cast<int>(kClasses));
+  ASSERT_EQ(whereabouts.classes_size(), static_cast<int>(kMonitoringClasses));
   EXPECT_EQ(whereabouts.classes(0).class_index(), 0);
   EXPECT_EQ(whereabouts.classes(0).class_name(), "a");
   EXPECT_DOUBLE_EQ(whereabouts.classes(0).observed(), static_cast<double>(first) / 2000);
   EXPECT_NEAR(whereabouts.classes(0).predicted(), predicted / 2000, 1e-12);
   EXPECT_GT(whereabouts.classes(0).z(), 5);
   EXPECT_TRUE(whereabouts.classes(0).stands_out());
-  ClassEvidence of_classes(kClasses, kDefaultTolerance);
+  ClassEvidence of_classes(kMonitoringClasses, kDefaultTolerance);
   of_classes.Add(bad.view());
   EXPECT_EQ(whereabouts.classes(0).log10_e_value(), of_classes.Log10EValue(0));
   EXPECT_TRUE(whereabouts.classes(0).rejected());
-  EXPECT_EQ(whereabouts.rejected_classes(), static_cast<std::int64_t>(kClasses));
+  EXPECT_EQ(whereabouts.rejected_classes(), static_cast<std::int64_t>(kMonitoringClasses));
   std::int64_t binned = 0;
   for (const auto& bin : whereabouts.confidence_bins()) {
     EXPECT_GT(bin.observations(), 0);
@@ -234,9 +234,9 @@ TEST_F(MonitoringTest, ReportsDirectionAndPlace) {
 
 TEST_F(MonitoringTest, TheWatchCoversOnlyItsObservations) {
   Create(Declared());
-  Send(DrawFrom(GeneratorSpec::M2(kClasses), 1000), 500);
+  Send(DrawFrom(GeneratorSpec::M2(kMonitoringClasses), 1000), 500);
   ASSERT_TRUE(Acknowledge(1, "").ok());
-  const PredictionSet good = DrawFrom(GeneratorSpec::M1(kClasses), 2000, 4);
+  const PredictionSet good = DrawFrom(GeneratorSpec::M1(kMonitoringClasses), 2000, 4);
   Send(good, 500);
   const v1::GetCalibrationResponse answer = Answer();
   // Equal to the watch of a model that received only these rows.
@@ -266,8 +266,8 @@ TEST_F(MonitoringTest, ScoresCoverAllObservationsDespiteAcknowledgements) {
   unwatched.mutable_monitoring()->set_disabled(true);
   Create(unwatched);
   EXPECT_FALSE(Answer().has_scores());
-  const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kClasses), 1000);
-  const PredictionSet good = DrawFrom(GeneratorSpec::M1(kClasses), 500, 4);
+  const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kMonitoringClasses), 1000);
+  const PredictionSet good = DrawFrom(GeneratorSpec::M1(kMonitoringClasses), 500, 4);
   Send(bad, 500);
   ASSERT_TRUE(Acknowledge(1, "").ok());
   EXPECT_EQ(Answer().watch().observations(), 0);
@@ -303,7 +303,7 @@ TEST_F(MonitoringTest, ScoresCoverAllObservationsDespiteAcknowledgements) {
 
 TEST_F(MonitoringTest, WarnsOfRepeatedAndOfRoundedRows) {
   Create(Declared());
-  const PredictionSet good = DrawFrom(GeneratorSpec::M1(kClasses), 500);
+  const PredictionSet good = DrawFrom(GeneratorSpec::M1(kMonitoringClasses), 500);
   Send(good, 500);
   EXPECT_EQ(Answer().warnings_size(), 0);
   Send(good, 500);
@@ -317,13 +317,13 @@ TEST_F(MonitoringTest, WarnsOfRepeatedAndOfRoundedRows) {
   EXPECT_EQ(Answer().warnings_size(), 1);
   EXPECT_EQ(Answer().warnings(0), answer.warnings(0));
 
-  ASSERT_TRUE(client_->Delete(kModel).ok());
+  ASSERT_TRUE(client_->Delete(kMonitoringModel).ok());
   v1::Model loose = Declared();
   loose.set_row_sum_tolerance(0.01);
   Create(loose);
   // More rows than are screened. No row is nearly certain, because such rows are often equal.
-  GeneratorSpec flat = GeneratorSpec::M1(kClasses);
-  flat.alpha.assign(kClasses, 1);
+  GeneratorSpec flat = GeneratorSpec::M1(kMonitoringClasses);
+  flat.alpha.assign(kMonitoringClasses, 1);
   const auto warning_of = [&](double unit) {
     PredictionSet rounded = DrawFrom(flat, 2500, 5);
     for (double& value : rounded.probabilities) value = std::round(value / unit) * unit;
@@ -338,12 +338,12 @@ TEST_F(MonitoringTest, WarnsOfRepeatedAndOfRoundedRows) {
 
 TEST_F(MonitoringTest, ACalibratedModelIsNotRejected) {
   Create(Declared());
-  Send(DrawFrom(GeneratorSpec::M1(kClasses), 99));
+  Send(DrawFrom(GeneratorSpec::M1(kMonitoringClasses), 99));
   EXPECT_EQ(Answer().verdict().status(), v1::Verdict::STATUS_INSUFFICIENT_DATA);
   EXPECT_THAT(Answer().verdict().summary(), HasSubstr("99 of 100 labelled predictions"));
   EXPECT_FALSE(Answer().verdict().has_since());
   EXPECT_EQ(Answer().watch().min_observations(), 100);
-  Send(DrawFrom(GeneratorSpec::M1(kClasses), 3000, 4));
+  Send(DrawFrom(GeneratorSpec::M1(kMonitoringClasses), 3000, 4));
   const v1::GetCalibrationResponse answer = Answer();
   EXPECT_LT(answer.watch().evidence().log10_e_value(), 0);
   EXPECT_EQ(answer.verdict().evidence_families_size(), 0);
@@ -362,7 +362,7 @@ TEST_F(MonitoringTest, ACalibratedModelIsNotRejected) {
 
 TEST_F(MonitoringTest, AnEvidenceAlarmIsAcknowledgedOnce) {
   Create(Declared());
-  Send(DrawFrom(GeneratorSpec::M2(kClasses), 120));
+  Send(DrawFrom(GeneratorSpec::M2(kMonitoringClasses), 120));
   ASSERT_EQ(Answer().verdict().status(), v1::Verdict::STATUS_MISCALIBRATED);
   v1::Alarm alarm;
   grpc::Status status = Acknowledge(1, "retrained on Monday", &alarm);
@@ -391,7 +391,7 @@ TEST_F(MonitoringTest, AnEvidenceAlarmIsAcknowledgedOnce) {
   status = Acknowledge(1, "another note", &again);
   ASSERT_TRUE(status.ok()) << status.error_message();
   EXPECT_EQ(again.DebugString(), alarm.DebugString());
-  Send(DrawFrom(GeneratorSpec::M1(kClasses), 500));
+  Send(DrawFrom(GeneratorSpec::M1(kMonitoringClasses), 500));
   EXPECT_EQ(Answer().verdict().status(), v1::Verdict::STATUS_NOT_REJECTED);
   EXPECT_EQ(Answer().watch().observations(), 500);
 }
@@ -418,12 +418,12 @@ TEST_F(MonitoringTest, AChangeAfterManyGoodObservationsIsDrift) {
   model.mutable_monitoring()->set_significance_level(1e-9);
   model.mutable_monitoring()->set_average_run_length(1e4);
   Create(model);
-  Send(DrawFrom(GeneratorSpec::M1(kClasses), 3000), 500);
+  Send(DrawFrom(GeneratorSpec::M1(kMonitoringClasses), 3000), 500);
   ASSERT_EQ(Answer().verdict().status(), v1::Verdict::STATUS_NOT_REJECTED);
-  const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kClasses), 400, 9);
+  const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kMonitoringClasses), 400, 9);
   for (std::size_t done = 0; Answer().alarms_size() == 0 && done < 400; done += 5) {
     PredictionSet piece;
-    piece.class_count = kClasses;
+    piece.class_count = kMonitoringClasses;
     const PredictionBatch rows = bad.view().rows(done, 5);
     piece.probabilities.assign(rows.probabilities.begin(), rows.probabilities.end());
     piece.labels.assign(rows.labels.begin(), rows.labels.end());
@@ -448,7 +448,7 @@ TEST_F(MonitoringTest, AChangeAfterManyGoodObservationsIsDrift) {
 
 TEST_F(MonitoringTest, AModelThatIsWrongFromItsStartRaisesBothAlarms) {
   Create(Declared());
-  Send(DrawFrom(GeneratorSpec::M2(kClasses), 300));
+  Send(DrawFrom(GeneratorSpec::M2(kMonitoringClasses), 300));
   v1::GetCalibrationResponse answer = Answer();
   ASSERT_EQ(answer.alarms_size(), 3);
   EXPECT_EQ(answer.verdict().limit_status(), v1::LIMIT_STATUS_OVER_LIMIT);
@@ -465,7 +465,7 @@ TEST_F(MonitoringTest, AModelWithoutNewObservationsIsStale) {
   v1::Model model = Declared();
   model.mutable_monitoring()->mutable_stale_after()->set_nanos(300000000);
   Create(model);
-  Send(DrawFrom(GeneratorSpec::M1(kClasses), 200));
+  Send(DrawFrom(GeneratorSpec::M1(kMonitoringClasses), 200));
   ASSERT_TRUE(WaitFor([&] { return Answer().verdict().stale(); }));
   v1::GetCalibrationResponse answer = Answer();
   EXPECT_EQ(answer.verdict().status(), v1::Verdict::STATUS_STALE);
@@ -473,7 +473,7 @@ TEST_F(MonitoringTest, AModelWithoutNewObservationsIsStale) {
   EXPECT_THAT(answer.verdict().summary(), HasSubstr("STALE: no observation was counted for 0.3 s"));
   EXPECT_GE(answer.verdict().since().seconds(), answer.last_observation_time().seconds());
   // An alarm takes precedence.
-  Send(DrawFrom(GeneratorSpec::M2(kClasses), 300));
+  Send(DrawFrom(GeneratorSpec::M2(kMonitoringClasses), 300));
   ASSERT_TRUE(WaitFor([&] { return Answer().verdict().stale(); }));
   EXPECT_EQ(Answer().verdict().status(), v1::Verdict::STATUS_MISCALIBRATED);
 }
@@ -482,7 +482,7 @@ TEST_F(MonitoringTest, WithoutMonitoringNothingIsReported) {
   v1::Model model = Declared();
   model.mutable_monitoring()->set_disabled(true);
   Create(model);
-  Send(DrawFrom(GeneratorSpec::M2(kClasses), 300));
+  Send(DrawFrom(GeneratorSpec::M2(kMonitoringClasses), 300));
   const v1::GetCalibrationResponse answer = Answer();
   EXPECT_FALSE(answer.has_verdict());
   EXPECT_FALSE(answer.has_watch());
@@ -495,13 +495,13 @@ TEST_F(MonitoringTest, TheWarmupIsMonitoredOnceItIsComplete) {
   v1::Model model = Declared();
   model.mutable_bandwidth()->mutable_median()->set_warmup(200);
   Create(model);
-  const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kClasses), 199);
+  const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kMonitoringClasses), 199);
   Send(bad);
   v1::GetCalibrationResponse answer = Answer();
   EXPECT_EQ(answer.verdict().status(), v1::Verdict::STATUS_INSUFFICIENT_DATA);
   EXPECT_THAT(answer.watch().unavailable_reason(), HasSubstr("first 200 observations"));
   EXPECT_THAT(answer.verdict().summary(), HasSubstr("first 200 observations"));
-  Send(DrawFrom(GeneratorSpec::M2(kClasses), 1, 8));
+  Send(DrawFrom(GeneratorSpec::M2(kMonitoringClasses), 1, 8));
   answer = Answer();
   EXPECT_EQ(answer.watch().unavailable_reason(), "");
   EXPECT_EQ(answer.watch().observations(), 200);
@@ -512,9 +512,9 @@ TEST_F(MonitoringTest, PredictionsAreMonitoredWhenTheyMature) {
   v1::Model model = Declared();
   model.mutable_label_grace()->set_nanos(1000000);
   Create(model);
-  const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kClasses), 300);
+  const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kMonitoringClasses), 300);
   v1::ObserveRequest request;
-  request.set_model(kModel);
+  request.set_model(kMonitoringModel);
   for (std::size_t done = 0; done < 300; done += 50) {
     *request.mutable_observations() = ToProto(bad.view().rows(done, 50));
     for (std::size_t i = 0; i < 50; ++i) {
@@ -524,7 +524,7 @@ TEST_F(MonitoringTest, PredictionsAreMonitoredWhenTheyMature) {
   }
   ASSERT_TRUE(WaitFor([&] { return Answer().watch().observations() == 300; }));
   auto process = EvidenceProcess::Create(
-      *RandomFeatures::Create(*Kernel::ExponentialTotalVariation(kBandwidth), kClasses));
+      *RandomFeatures::Create(*Kernel::ExponentialTotalVariation(kBandwidth), kMonitoringClasses));
   process->Add(bad.view());
   EXPECT_EQ(Answer().watch().evidence().log10_e_value(), process->Read().evidence.log10_e_value);
   EXPECT_EQ(Answer().verdict().status(), v1::Verdict::STATUS_MISCALIBRATED);
@@ -537,14 +537,14 @@ TEST_F(MonitoringTest, DifferencesBelowTheToleranceAreNoEvidence) {
   strict.mutable_monitoring()->set_tolerance(1e-9);
   Create(strict);
   PredictionSet rounded;
-  rounded.class_count = kClasses;
+  rounded.class_count = kMonitoringClasses;
   for (int i = 0; i < 1000; ++i) {
     rounded.probabilities.insert(rounded.probabilities.end(), {1, 0, 0, 0});
     rounded.labels.push_back(i % 250 == 100 ? 1 : 0);
   }
   Send(rounded, 1000);
   EXPECT_EQ(Answer().verdict().status(), v1::Verdict::STATUS_MISCALIBRATED);
-  ASSERT_TRUE(client_->Delete(kModel).ok());
+  ASSERT_TRUE(client_->Delete(kMonitoringModel).ok());
   v1::Model tolerant = Declared();
   tolerant.mutable_monitoring()->set_tolerance(0.02);
   Create(tolerant);
@@ -566,7 +566,7 @@ class GroupsTest : public MonitoringTest {
   grpc::Status SendGrouped(const PredictionSet& set, const std::vector<std::string>& values,
                            const std::string& id_prefix = "") {
     v1::ObserveRequest request;
-    request.set_model(kModel);
+    request.set_model(kMonitoringModel);
     *request.mutable_observations() = ToProto(set.view());
     for (const std::string& value : values) request.mutable_observations()->add_group_values(value);
     for (std::size_t i = 0; !id_prefix.empty() && i < set.labels.size(); ++i) {
@@ -578,12 +578,13 @@ class GroupsTest : public MonitoringTest {
 
 TEST_F(GroupsTest, TheMiscalibratedOneIsFound) {
   Create(Grouped());
-  ASSERT_TRUE(SendGrouped(DrawFrom(GeneratorSpec::M2(kClasses), 200), {"eu"}).ok());
+  ASSERT_TRUE(SendGrouped(DrawFrom(GeneratorSpec::M2(kMonitoringClasses), 200), {"eu"}).ok());
   for (const char* region : {"us", "asia"}) {
-    ASSERT_TRUE(SendGrouped(DrawFrom(GeneratorSpec::M1(kClasses), 500, 7), {region}).ok());
+    ASSERT_TRUE(
+        SendGrouped(DrawFrom(GeneratorSpec::M1(kMonitoringClasses), 500, 7), {region}).ok());
   }
   // Too few observations to be tested, however bad.
-  ASSERT_TRUE(SendGrouped(DrawFrom(GeneratorSpec::M2(kClasses), 49), {"moon"}).ok());
+  ASSERT_TRUE(SendGrouped(DrawFrom(GeneratorSpec::M2(kMonitoringClasses), 49), {"moon"}).ok());
   const auto expect = [&] {
     const v1::GetCalibrationResponse answer = Answer();
     ASSERT_EQ(answer.groups_size(), 4);
@@ -616,7 +617,7 @@ TEST_F(GroupsTest, ValuesStayWithPendingPredictions) {
   v1::Model model = Grouped(2);
   model.mutable_label_grace()->set_seconds(3);
   Create(model);
-  const PredictionSet set = DrawFrom(GeneratorSpec::M1(kClasses), 60);
+  const PredictionSet set = DrawFrom(GeneratorSpec::M1(kMonitoringClasses), 60);
   std::vector<std::string> values;
   for (int i = 0; i < 60; ++i) values.push_back(i % 3 == 0 ? "eu" : i % 3 == 1 ? "us" : "asia");
   ASSERT_TRUE(SendGrouped(set, values, "x").ok());
@@ -634,11 +635,11 @@ TEST_F(GroupsTest, ValuesStayWithPendingPredictions) {
 
 TEST_F(GroupsTest, ErrorsNameTheField) {
   Create(Declared());
-  const PredictionSet set = DrawFrom(GeneratorSpec::M1(kClasses), 3);
+  const PredictionSet set = DrawFrom(GeneratorSpec::M1(kMonitoringClasses), 3);
   grpc::Status status = SendGrouped(set, {"eu"});
   EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
   EXPECT_THAT(status.error_message(), HasSubstr("group_values are given, expected none"));
-  ASSERT_TRUE(client_->Delete(kModel).ok());
+  ASSERT_TRUE(client_->Delete(kMonitoringModel).ok());
   Create(Grouped());
   status = SendGrouped(set, {"eu", "us"});
   EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
@@ -667,8 +668,8 @@ TEST_F(MonitoringTest, ListsTheVerdictsOfAllModels) {
     Create(model);
     v1::ObserveRequest request;
     request.set_model(name);
-    const auto spec =
-        model.name() == "models/b" ? GeneratorSpec::M2(kClasses) : GeneratorSpec::M1(kClasses);
+    const auto spec = model.name() == "models/b" ? GeneratorSpec::M2(kMonitoringClasses)
+                                                 : GeneratorSpec::M1(kMonitoringClasses);
     *request.mutable_observations() = ToProto(DrawFrom(spec, 300).view());
     ASSERT_TRUE(client_->Observe(request).ok());
   }

@@ -21,13 +21,13 @@
 namespace calibd::testing {
 namespace {
 
-constexpr char kModel[] = "models/m";
-constexpr std::size_t kClasses = 10;
-constexpr std::size_t kRows = 20;
+constexpr char kReconnectModel[] = "models/m";
+constexpr std::size_t kReconnectClasses = 10;
+constexpr std::size_t kReconnectRows = 20;
 constexpr std::int64_t kBatches = 60;
 
 PredictionBatch Batch(const PredictionSet& set, std::int64_t sequence) {
-  return set.view().rows(static_cast<std::size_t>(sequence - 1) * kRows, kRows);
+  return set.view().rows(static_cast<std::size_t>(sequence - 1) * kReconnectRows, kReconnectRows);
 }
 
 // Sends unacknowledged batches until all are acknowledged, over as many connections as necessary.
@@ -37,7 +37,7 @@ int SendAll(const std::string& address, const std::string& producer, const Predi
   for (bool finished = false; !finished && connections < 100; ++connections) {
     ServiceClient client(address);
     ObservationCall call(client);
-    const std::optional<std::int64_t> next = call.Open(kModel, producer);
+    const std::optional<std::int64_t> next = call.Open(kReconnectModel, producer);
     if (!next.has_value()) continue;
     // From one number earlier: a settled batch may be sent again.
     std::int64_t last = *next - 1;
@@ -58,9 +58,9 @@ TEST(ReconnectTest, EveryBatchIsCountedOnceWhenAConnectionBreaksAtRandomBytes) {
   const auto server = ServerProcess::Start();
   ASSERT_NE(server, nullptr);
   ServiceClient client(server->grpc_address());
-  client.CreateFixed(kModel, kClasses);
-  const PredictionSet steady = Draw(kRows * kBatches, kClasses, 1);
-  const PredictionSet broken = Draw(kRows * kBatches, kClasses, 2);
+  client.CreateFixed(kReconnectModel, kReconnectClasses);
+  const PredictionSet steady = Draw(kReconnectRows * kBatches, kReconnectClasses, 1);
+  const PredictionSet broken = Draw(kReconnectRows * kBatches, kReconnectClasses, 2);
 
   TcpProxy proxy(server->grpc_address());
   // All batches together are about 100 kB.
@@ -71,13 +71,13 @@ TEST(ReconnectTest, EveryBatchIsCountedOnceWhenAConnectionBreaksAtRandomBytes) {
   EXPECT_EQ(proxy.cuts(), 1);
   EXPECT_GE(connections, 2);
 
-  const v1::GetCalibrationResponse calibration = client.GetCalibration(kModel);
-  EXPECT_EQ(calibration.observations(), static_cast<std::int64_t>(2 * kRows) * kBatches);
+  const v1::GetCalibrationResponse calibration = client.GetCalibration(kReconnectModel);
+  EXPECT_EQ(calibration.observations(), static_cast<std::int64_t>(2 * kReconnectRows) * kBatches);
   EXPECT_EQ(calibration.rejected_rows(), 0);
 
   // Regardless of how the two were interleaved, the window contains every batch once.
   v1::RunTestRequest request;
-  request.set_model(kModel);
+  request.set_model(kReconnectModel);
   request.set_replicates(99);
   v1::QuadraticTestResult result;
   ASSERT_TRUE(client.RunTest(request, &result).ok());
@@ -98,18 +98,19 @@ TEST(ReconnectTest, ResumedStreamEqualsTheUninterruptedOneBitForBit) {
   const auto server = ServerProcess::Start();
   ASSERT_NE(server, nullptr);
   ServiceClient client(server->grpc_address());
-  const v1::Model model = client.CreateFixed(kModel, kClasses);
-  const PredictionSet set = Draw(kRows * kBatches, kClasses, 3);
+  const v1::Model model = client.CreateFixed(kReconnectModel, kReconnectClasses);
+  const PredictionSet set = Draw(kReconnectRows * kBatches, kReconnectClasses, 3);
   TcpProxy proxy(server->grpc_address());
   proxy.CutAfter(std::uniform_int_distribution<std::int64_t>(500, 90000)(random));
   SendAll(proxy.address(), "p", set);
   EXPECT_EQ(proxy.cuts(), 1);
 
-  const v1::GetCalibrationResponse calibration = client.GetCalibration(kModel);
+  const v1::GetCalibrationResponse calibration = client.GetCalibration(kReconnectModel);
   ASSERT_EQ(calibration.estimates_size(), model.block_sizes_size());
   for (const v1::BlockEstimate& estimate : calibration.estimates()) {
-    auto offline = RunningBlockSkce::Create(static_cast<std::size_t>(estimate.block_size()),
-                                            kClasses, *Kernel::ExponentialTotalVariation(0.5));
+    auto offline =
+        RunningBlockSkce::Create(static_cast<std::size_t>(estimate.block_size()), kReconnectClasses,
+                                 *Kernel::ExponentialTotalVariation(0.5));
     ASSERT_TRUE(offline.ok());
     for (std::size_t i = 0; i < set.labels.size(); ++i) {
       offline->Add(set.view().row(i), set.labels[i]);

@@ -21,13 +21,13 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-constexpr char kModel[] = "models/watched";
-constexpr int kClasses = 4;
+constexpr char kWatchModel[] = "models/watched";
+constexpr int kWatchClasses = 4;
 
 v1::WatchCalibrationRequest Request(std::int64_t after_revision = 0,
                                     milliseconds interval = milliseconds(100)) {
   v1::WatchCalibrationRequest request;
-  request.set_model(kModel);
+  request.set_model(kWatchModel);
   request.mutable_min_interval()->set_seconds(interval.count() / 1000);
   request.mutable_min_interval()->set_nanos(
       static_cast<std::int32_t>(interval.count() % 1000 * 1'000'000));
@@ -95,13 +95,13 @@ class WatchTest : public ::testing::Test {
 
   void StartWithModel(const std::vector<std::string>& arguments = {}) {
     Start(arguments);
-    client_->CreateFixed(kModel, kClasses);
+    client_->CreateFixed(kWatchModel, kWatchClasses);
   }
 
   grpc::Status Observe(std::size_t rows) {
     v1::ObserveRequest request;
-    request.set_model(kModel);
-    *request.mutable_observations() = ToProto(Draw(rows, kClasses).view());
+    request.set_model(kWatchModel);
+    *request.mutable_observations() = ToProto(Draw(rows, kWatchClasses).view());
     return client_->Observe(request);
   }
 
@@ -120,7 +120,7 @@ TEST_F(WatchTest, SendsTheCurrentStateAndEveryChange) {
   Watch watch(*client_, Request());
   auto first = watch.Read();
   ASSERT_TRUE(first.has_value());
-  EXPECT_EQ(first->calibration().model(), kModel);
+  EXPECT_EQ(first->calibration().model(), kWatchModel);
   EXPECT_EQ(first->calibration().observations(), 0);
   EXPECT_GT(first->revision(), 0);
 
@@ -131,14 +131,14 @@ TEST_F(WatchTest, SendsTheCurrentStateAndEveryChange) {
   EXPECT_GT(accepted->revision(), first->revision());
   // Equal to GetCalibration, except for the time.
   v1::GetCalibrationResponse told = accepted->calibration();
-  v1::GetCalibrationResponse asked = client_->GetCalibration(kModel);
+  v1::GetCalibrationResponse asked = client_->GetCalibration(kWatchModel);
   told.mutable_provenance()->clear_compute_time();
   asked.mutable_provenance()->clear_compute_time();
   EXPECT_EQ(told.DebugString(), asked.DebugString());
 
   v1::ObserveRequest bad;
-  bad.set_model(kModel);
-  *bad.mutable_observations() = ToProto(Draw(3, kClasses + 1).view());
+  bad.set_model(kWatchModel);
+  *bad.mutable_observations() = ToProto(Draw(3, kWatchClasses + 1).view());
   EXPECT_EQ(client_->Observe(bad).error_code(), grpc::INVALID_ARGUMENT);
   const auto rejected = watch.Read();
   ASSERT_TRUE(rejected.has_value());
@@ -148,10 +148,10 @@ TEST_F(WatchTest, SendsTheCurrentStateAndEveryChange) {
 
 TEST_F(WatchTest, SendsNothingIfNothingChanges) {
   StartWithModel();
-  const PredictionSet set = Draw(5, kClasses);
+  const PredictionSet set = Draw(5, kWatchClasses);
   const auto send = [&](std::int64_t epoch, std::int64_t sequence) {
     ObservationCall call(*client_);
-    ASSERT_TRUE(call.Open(kModel, "p", epoch).has_value());
+    ASSERT_TRUE(call.Open(kWatchModel, "p", epoch).has_value());
     ASSERT_TRUE(call.SendBatch(sequence, set.view()));
     ASSERT_TRUE(call.ReadAck(sequence));
   };
@@ -166,7 +166,7 @@ TEST_F(WatchTest, SendsNothingIfNothingChanges) {
   // A row that counts no observation, such as an opened producer, changes nothing either.
   {
     ObservationCall call(*client_);
-    ASSERT_TRUE(call.Open(kModel, "q").has_value());
+    ASSERT_TRUE(call.Open(kWatchModel, "q").has_value());
   }
   const auto opened = Watch(*client_, Request(revision)).Read();
   ASSERT_TRUE(opened.has_value());
@@ -261,8 +261,8 @@ TEST_F(WatchTest, ContinuesAcrossARestart) {
 TEST_F(WatchTest, SendsAVerdictThatBecomesStale) {
   Start();
   v1::Model model;
-  model.set_name(kModel);
-  model.set_class_count(kClasses);
+  model.set_name(kWatchModel);
+  model.set_class_count(kWatchClasses);
   model.mutable_bandwidth()->set_fixed(0.5);
   model.mutable_monitoring()->mutable_stale_after()->set_seconds(2);
   ASSERT_TRUE(client_->Create(model).ok());
@@ -292,16 +292,16 @@ TEST_F(WatchTest, SendsAVerdictThatBecomesStale) {
 TEST_F(WatchTest, SendsPredictionsLabelsAndMaturations) {
   Start();
   v1::Model model;
-  model.set_name(kModel);
-  model.set_class_count(kClasses);
+  model.set_name(kWatchModel);
+  model.set_class_count(kWatchClasses);
   model.mutable_bandwidth()->set_fixed(0.5);
   model.mutable_label_grace()->set_seconds(3);
   ASSERT_TRUE(client_->Create(model).ok());
   Watch watch(*client_, Request());
   ASSERT_TRUE(watch.Read().has_value());
   v1::ObserveRequest request;
-  request.set_model(kModel);
-  *request.mutable_observations() = ToProto(Draw(2, kClasses).view());
+  request.set_model(kWatchModel);
+  *request.mutable_observations() = ToProto(Draw(2, kWatchClasses).view());
   request.mutable_observations()->clear_labels();
   request.mutable_observations()->add_prediction_ids("a");
   request.mutable_observations()->add_prediction_ids("b");
@@ -329,7 +329,7 @@ TEST_F(WatchTest, SendsAcknowledgements) {
   ASSERT_GT(raised.calibration().alarms_size(), 0);
   grpc::ClientContext context;
   v1::AcknowledgeAlarmRequest request;
-  request.set_model(kModel);
+  request.set_model(kWatchModel);
   request.set_alarm_id(raised.calibration().alarms(0).id());
   v1::AcknowledgeAlarmResponse response;
   ASSERT_TRUE(client_->calibration->AcknowledgeAlarm(&context, request, &response).ok());
@@ -343,7 +343,7 @@ TEST_F(WatchTest, EndsWhenTheModelIsDeleted) {
   StartWithModel();
   Watch watch(*client_, Request(0, std::chrono::hours(1)));
   ASSERT_TRUE(watch.Read().has_value());
-  ASSERT_TRUE(client_->Delete(kModel).ok());
+  ASSERT_TRUE(client_->Delete(kWatchModel).ok());
   const grpc::Status status = watch.End();
   EXPECT_EQ(status.error_code(), grpc::NOT_FOUND);
   EXPECT_EQ(Reason(status), "MODEL_NOT_FOUND");

@@ -166,18 +166,20 @@ class Interview {
 
   // The whole history, and a part of it.
   void Histories(const std::string& model) {
-    constexpr std::int64_t kHour = 3600;
-    constexpr std::int64_t kDay = 24 * kHour;
+    constexpr std::int64_t kHourSeconds = 3600;
+    constexpr std::int64_t kDaySeconds = 24 * kHourSeconds;
     struct Part {
       v1::GetHistoryRequest::Resolution resolution;
       std::int64_t begin_s;
       std::int64_t end_s;
     };
     const std::int64_t newest = questions_.newest_s;
-    for (const Part& part :
-         {Part{v1::GetHistoryRequest::RESOLUTION_MINUTE, newest - 30 * kHour, newest - 7 * kHour},
-          Part{v1::GetHistoryRequest::RESOLUTION_HOUR, newest - 30 * kDay, newest - 5 * kHour},
-          Part{v1::GetHistoryRequest::RESOLUTION_DAY, newest - 150 * kDay, newest - 2 * kDay}}) {
+    for (const Part& part : {Part{v1::GetHistoryRequest::RESOLUTION_MINUTE,
+                                  newest - 30 * kHourSeconds, newest - 7 * kHourSeconds},
+                             Part{v1::GetHistoryRequest::RESOLUTION_HOUR, newest - 30 * kDaySeconds,
+                                  newest - 5 * kHourSeconds},
+                             Part{v1::GetHistoryRequest::RESOLUTION_DAY, newest - 150 * kDaySeconds,
+                                  newest - 2 * kDaySeconds}}) {
       v1::GetHistoryRequest request;
       request.set_model(model);
       request.set_resolution(part.resolution);
@@ -186,7 +188,7 @@ class Interview {
           " of " + model + ", " + v1::GetHistoryRequest::Resolution_Name(part.resolution);
       request.mutable_start_time()->set_seconds(0);
       // After every bucket.
-      request.mutable_end_time()->set_seconds(newest + 1000 * kDay);
+      request.mutable_end_time()->set_seconds(newest + 1000 * kDaySeconds);
       History(request, "history" + of);
       request.mutable_start_time()->set_seconds(part.begin_s);
       request.mutable_end_time()->set_seconds(part.end_s);

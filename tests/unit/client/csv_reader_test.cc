@@ -15,15 +15,15 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-struct Rows {
+struct CsvRows {
   std::vector<std::vector<std::string>> cells;
   std::vector<std::size_t> lines;
   absl::Status status;
 };
 
-Rows Read(const std::string& text, char delimiter = ',') {
+CsvRows ParseCsv(const std::string& text, char delimiter = ',') {
   std::istringstream input(text);
-  Rows rows;
+  CsvRows rows;
   rows.status = ReadCsv(input, "p.csv", delimiter, [&](const TextRow& row) {
     rows.cells.emplace_back(row.cells.begin(), row.cells.end());
     rows.lines.push_back(row.line);
@@ -32,17 +32,20 @@ Rows Read(const std::string& text, char delimiter = ',') {
   return rows;
 }
 
-std::string ErrorOf(const std::string& text) { return std::string(Read(text).status.message()); }
+std::string CsvErrorOf(const std::string& text) {
+  return std::string(ParseCsv(text).status.message());
+}
 
 TEST(ReadCsvTest, AcceptsByteOrderMarkCarriageReturnsBlanksAndNoLastNewline) {
-  const Rows rows = Read("\xEF\xBB\xBF 0.25 ,\t0.75\r\n1,0");
+  const CsvRows rows = ParseCsv("\xEF\xBB\xBF 0.25 ,\t0.75\r\n1,0");
   ASSERT_TRUE(rows.status.ok()) << rows.status;
   EXPECT_THAT(rows.cells, ElementsAre(ElementsAre("0.25", "0.75"), ElementsAre("1", "0")));
   EXPECT_THAT(rows.lines, ElementsAre(1, 2));
 }
 
 TEST(ReadCsvTest, ReadsQuotedCellsWithDelimitersQuotesAndLineEnds) {
-  const Rows rows = Read("\"a,b\" , \"say \"\"no\"\"\",\"\"\n\"x\ny\n\",2,\" z \"\r\n3,4,\"5\"");
+  const CsvRows rows =
+      ParseCsv("\"a,b\" , \"say \"\"no\"\"\",\"\"\n\"x\ny\n\",2,\" z \"\r\n3,4,\"5\"");
   ASSERT_TRUE(rows.status.ok()) << rows.status;
   EXPECT_THAT(rows.cells,
               ElementsAre(ElementsAre("a,b", "say \"no\"", ""), ElementsAre("x\ny\n", "2", " z "),
@@ -51,26 +54,26 @@ TEST(ReadCsvTest, ReadsQuotedCellsWithDelimitersQuotesAndLineEnds) {
 }
 
 TEST(ReadCsvTest, KeepsAQuoteInsideACell) {
-  EXPECT_THAT(Read("5\"disk,1\n").cells, ElementsAre(ElementsAre("5\"disk", "1")));
+  EXPECT_THAT(ParseCsv("5\"disk,1\n").cells, ElementsAre(ElementsAre("5\"disk", "1")));
 }
 
 TEST(ReadCsvTest, KeepsEmptyCellsAndEmptyLines) {
-  EXPECT_THAT(Read(",a,\n\n\r\nb,c,d\n").cells,
+  EXPECT_THAT(ParseCsv(",a,\n\n\r\nb,c,d\n").cells,
               ElementsAre(ElementsAre("", "a", ""), ElementsAre(""), ElementsAre(""),
                           ElementsAre("b", "c", "d")));
-  EXPECT_THAT(Read("").cells, IsEmpty());
+  EXPECT_THAT(ParseCsv("").cells, IsEmpty());
 }
 
 TEST(ReadCsvTest, SplitsAtAnotherDelimiter) {
-  EXPECT_THAT(Read("0,5;1\n", ';').cells, ElementsAre(ElementsAre("0,5", "1")));
-  EXPECT_THAT(Read("\t a\t\"b\"\t\n", '\t').cells, ElementsAre(ElementsAre("", "a", "b", "")));
+  EXPECT_THAT(ParseCsv("0,5;1\n", ';').cells, ElementsAre(ElementsAre("0,5", "1")));
+  EXPECT_THAT(ParseCsv("\t a\t\"b\"\t\n", '\t').cells, ElementsAre(ElementsAre("", "a", "b", "")));
 }
 
 TEST(ReadCsvTest, ReadsRowsAcrossTheChunksOfTheInput) {
   std::string text;
   for (int i = 0; i < 40000; ++i)
     text += "\"" + std::to_string(i) + "\n\",b" + std::to_string(i) + "\n";
-  const Rows rows = Read(text);
+  const CsvRows rows = ParseCsv(text);
   ASSERT_TRUE(rows.status.ok()) << rows.status;
   ASSERT_EQ(rows.cells.size(), 40000u);
   for (std::size_t i = 0; i < rows.cells.size(); ++i) {
@@ -80,18 +83,18 @@ TEST(ReadCsvTest, ReadsRowsAcrossTheChunksOfTheInput) {
 }
 
 TEST(ReadCsvTest, NamesTheLineAndColumnOfAnInvalidQuote) {
-  EXPECT_THAT(ErrorOf("1,2\n3,\"a\"b\n"),
+  EXPECT_THAT(CsvErrorOf("1,2\n3,\"a\"b\n"),
               HasSubstr("p.csv line 2, column 2: the closing quote is followed by \"b\""));
-  EXPECT_THAT(ErrorOf("\"a,1\n"), HasSubstr("line 1, column 1: the quote is not closed"));
-  EXPECT_THAT(ErrorOf("1,\""), HasSubstr("line 1, column 2: the quote is not closed"));
-  EXPECT_THAT(ErrorOf("\"a\"\"\n"), HasSubstr("the quote is not closed"));
+  EXPECT_THAT(CsvErrorOf("\"a,1\n"), HasSubstr("line 1, column 1: the quote is not closed"));
+  EXPECT_THAT(CsvErrorOf("1,\""), HasSubstr("line 1, column 2: the quote is not closed"));
+  EXPECT_THAT(CsvErrorOf("\"a\"\"\n"), HasSubstr("the quote is not closed"));
 }
 
 TEST(ReadCsvTest, RefusesAnEndlessLineBeforeAllocatingMemory) {
-  EXPECT_THAT(ErrorOf(std::string(kMaxLineBytes + 1, '1')), HasSubstr("line 1 is longer than"));
+  EXPECT_THAT(CsvErrorOf(std::string(kMaxLineBytes + 1, '1')), HasSubstr("line 1 is longer than"));
   std::string open = "1\n\"";
   for (std::size_t i = 0; i < kMaxLineBytes; ++i) open += "\n";
-  EXPECT_THAT(ErrorOf(open), AllOf(HasSubstr("line 2 is longer than"), HasSubstr("quote")));
+  EXPECT_THAT(CsvErrorOf(open), AllOf(HasSubstr("line 2 is longer than"), HasSubstr("quote")));
 }
 
 TEST(ReadCsvTest, EndsWithTheErrorOfTheCaller) {

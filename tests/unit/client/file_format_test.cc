@@ -11,7 +11,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-std::string ErrorOf(const std::string& text) {
+std::string FormatErrorOf(const std::string& text) {
   std::istringstream input(text);
   const auto format = DetectFormat(input, "p");
   return format.ok() ? "no error" : std::string(format.status().message());
@@ -41,16 +41,16 @@ TEST(DetectFormatTest, RecognisesTheFormatsThatAreReadAndKeepsThePosition) {
 }
 
 TEST(DetectFormatTest, NamesOtherFormatsAndTheirConversion) {
-  EXPECT_THAT(ErrorOf(std::string("PAR1\x15\x04", 6)),
+  EXPECT_THAT(FormatErrorOf(std::string("PAR1\x15\x04", 6)),
               AllOf(HasSubstr("p: this is a Parquet file"), HasSubstr("read_parquet")));
-  EXPECT_THAT(ErrorOf(std::string("ARROW1\0\0", 8)), HasSubstr("Arrow or Feather"));
-  EXPECT_THAT(ErrorOf("\x89HDF\r\n\x1a\n"), AllOf(HasSubstr("HDF5"), HasSubstr("h5py")));
-  EXPECT_THAT(ErrorOf("\x1F\x8B\x08"), AllOf(HasSubstr("gzip"), HasSubstr("zcat")));
-  EXPECT_THAT(ErrorOf("\x80\x04\x95"), HasSubstr("a Python pickle"));
-  EXPECT_THAT(ErrorOf("\xFF\xFE"
-                      "0"),
+  EXPECT_THAT(FormatErrorOf(std::string("ARROW1\0\0", 8)), HasSubstr("Arrow or Feather"));
+  EXPECT_THAT(FormatErrorOf("\x89HDF\r\n\x1a\n"), AllOf(HasSubstr("HDF5"), HasSubstr("h5py")));
+  EXPECT_THAT(FormatErrorOf("\x1F\x8B\x08"), AllOf(HasSubstr("gzip"), HasSubstr("zcat")));
+  EXPECT_THAT(FormatErrorOf("\x80\x04\x95"), HasSubstr("a Python pickle"));
+  EXPECT_THAT(FormatErrorOf("\xFF\xFE"
+                            "0"),
               AllOf(HasSubstr("UTF-16"), HasSubstr("iconv")));
-  EXPECT_THAT(ErrorOf("MATLAB 5.0 MAT-file, Platform"), HasSubstr("a MATLAB file"));
+  EXPECT_THAT(FormatErrorOf("MATLAB 5.0 MAT-file, Platform"), HasSubstr("a MATLAB file"));
 }
 
 }  // namespace

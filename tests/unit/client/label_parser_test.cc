@@ -18,7 +18,7 @@ std::int32_t Parse(const LabelOptions& options, std::string_view label) {
   return parsed.value_or(-1);
 }
 
-std::string ErrorOf(const LabelOptions& options, std::string_view label) {
+std::string LabelErrorOf(const LabelOptions& options, std::string_view label) {
   return std::string(LabelParser::Create(options)->Parse(label).status().message());
 }
 
@@ -34,8 +34,8 @@ TEST(LabelParserTest, ReadsNumbersFromTheBase) {
   const LabelOptions zero = {.base = 0, .class_names = {}, .class_count = 2, .positive_class = {}};
   EXPECT_EQ(Parse(zero, "True"), 1);
   EXPECT_EQ(Parse(zero, "false"), 0);
-  EXPECT_THAT(ErrorOf(zero, "2"), HasSubstr("label \"2\", expected 0..1 with --label-base 0"));
-  EXPECT_THAT(ErrorOf(zero, "NaN"), HasSubstr("the label is missing"));
+  EXPECT_THAT(LabelErrorOf(zero, "2"), HasSubstr("label \"2\", expected 0..1 with --label-base 0"));
+  EXPECT_THAT(LabelErrorOf(zero, "NaN"), HasSubstr("the label is missing"));
 }
 
 TEST(LabelParserTest, ReadsClassNames) {
@@ -44,7 +44,7 @@ TEST(LabelParserTest, ReadsClassNames) {
   EXPECT_EQ(Parse(names, "dog"), 1);
   EXPECT_EQ(Parse(names, "1"), -1) << "a number is not guessed to be an index";
   EXPECT_EQ(Parse(names, "True"), -1);
-  EXPECT_THAT(ErrorOf(names, "cow"),
+  EXPECT_THAT(LabelErrorOf(names, "cow"),
               AllOf(HasSubstr("\"cow\", expected one of the class names \"cat\", \"dog\""),
                     HasSubstr("--label-base")));
   LabelOptions both = names;

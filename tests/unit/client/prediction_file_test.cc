@@ -63,13 +63,13 @@ class PredictionFileTest : public ::testing::Test {
   std::vector<std::string> paths_;
 };
 
-Input Read(const InputOptions& options) {
+Input ParseInput(const InputOptions& options) {
   auto input = ReadInput(options);
   EXPECT_TRUE(input.ok()) << input.status();
   return input.ok() ? *std::move(input) : Input();
 }
 
-std::string ErrorOf(const InputOptions& options) {
+std::string InputErrorOf(const InputOptions& options) {
   return std::string(ReadInput(options).status().message());
 }
 
@@ -77,7 +77,7 @@ TEST_F(PredictionFileTest, ShiftsLabelsByTheStatedBase) {
   InputOptions options = TwoRows();
   options.labels = Write("l1.csv", "1\n2\n");
   options.label_base = 1;
-  const Input input = Read(options);
+  const Input input = ParseInput(options);
   EXPECT_EQ(input.class_count, 2u);
   EXPECT_THAT(input.labels, ElementsAre(0, 1));
 }
@@ -85,25 +85,25 @@ TEST_F(PredictionFileTest, ShiftsLabelsByTheStatedBase) {
 TEST_F(PredictionFileTest, NamesALabelThatContradictsTheBase) {
   InputOptions options = TwoRows();
   options.labels = Write("l1.csv", "1\n2\n");
-  EXPECT_THAT(ErrorOf(options),
+  EXPECT_THAT(InputErrorOf(options),
               HasSubstr("l1.csv line 2, column 1: label \"2\", expected 0..1 with "
                         "--label-base 0"));
   options.drop_invalid = true;
-  EXPECT_THAT(Read(options).labels, ElementsAre(1, -1));
+  EXPECT_THAT(ParseInput(options).labels, ElementsAre(1, -1));
 }
 
 TEST_F(PredictionFileTest, RefusesFilesThatDoNotMatch) {
   InputOptions options = TwoRows();
   options.labels = Write("l1.csv", "1\n");
-  EXPECT_THAT(ErrorOf(options), HasSubstr("holds 1 label, expected 2"));
+  EXPECT_THAT(InputErrorOf(options), HasSubstr("holds 1 label, expected 2"));
   options.labels = Write("l3.csv", "0\n1\n0\n");
-  EXPECT_THAT(ErrorOf(options),
+  EXPECT_THAT(InputErrorOf(options),
               AllOf(HasSubstr("holds 3 labels, expected 2"), HasSubstr("--header")));
   options.labels += ".absent";
   EXPECT_TRUE(absl::IsNotFound(ReadInput(options).status()));
   options = TwoRows();
   options.class_names = {"a", "b", "c"};
-  EXPECT_THAT(ErrorOf(options),
+  EXPECT_THAT(InputErrorOf(options),
               HasSubstr("has 2 columns of probabilities, expected one for each of 3"));
 }
 
@@ -111,20 +111,20 @@ TEST_F(PredictionFileTest, ReadsLabelsFromAColumn) {
   InputOptions options = Predictions("p.csv", "0.5,0.5,1\n1,0,0\n");
   options.labels_last_column = true;
   options.label_base = 0;
-  EXPECT_THAT(Read(options).labels, ElementsAre(1, 0));
-  EXPECT_THAT(Read(options).values, ElementsAre(0.5, 0.5, 1, 0));
+  EXPECT_THAT(ParseInput(options).labels, ElementsAre(1, 0));
+  EXPECT_THAT(ParseInput(options).values, ElementsAre(0.5, 0.5, 1, 0));
   options.labels_last_column = false;
   options.columns.label = "3";
-  EXPECT_THAT(Read(options).labels, ElementsAre(1, 0));
+  EXPECT_THAT(ParseInput(options).labels, ElementsAre(1, 0));
   options.columns.label = "4";
-  EXPECT_THAT(ErrorOf(options), HasSubstr("--label-column is \"4\", expected 1..3"));
+  EXPECT_THAT(InputErrorOf(options), HasSubstr("--label-column is \"4\", expected 1..3"));
 }
 
 TEST_F(PredictionFileTest, MatchesNamedColumnsToTheClassesByName) {
   InputOptions options = Predictions("p.csv", "dog,species,cat\n0.7,cat,0.3\n0.4,dog,0.6\n");
   options.columns.label = "species";
   options.class_names = {"cat", "dog"};
-  const Input input = Read(options);
+  const Input input = ParseInput(options);
   EXPECT_THAT(input.values, ElementsAre(0.3, 0.7, 0.6, 0.4));
   EXPECT_THAT(input.labels, ElementsAre(0, 1));
   EXPECT_EQ(
@@ -133,52 +133,53 @@ TEST_F(PredictionFileTest, MatchesNamedColumnsToTheClassesByName) {
       options.predictions +
           " line 3, column 3 (\"cat\") is 2 (--drop-invalid leaves out invalid rows)");
   options.class_names = {"cat", "fox"};
-  EXPECT_THAT(ErrorOf(options),
+  EXPECT_THAT(InputErrorOf(options),
               HasSubstr("column \"dog\" is no class; class \"fox\" has no column; "
                         "the classes are \"cat\", \"fox\"; rename"));
   options.columns.label.clear();
   options.labels = Write("l.csv", "0\n1\n");
   options.class_names = {"cat", "dog"};
-  EXPECT_THAT(ErrorOf(options), AllOf(HasSubstr("column \"species\" is no class"),
-                                      HasSubstr("add --drop-column species")));
+  EXPECT_THAT(InputErrorOf(options), AllOf(HasSubstr("column \"species\" is no class"),
+                                           HasSubstr("add --drop-column species")));
   options.labels.clear();
   options.columns.label = "species";
   options.class_names.clear();
-  EXPECT_THAT(Read(options).class_names, ElementsAre("dog", "cat"));
-  EXPECT_THAT(Read(options).labels, ElementsAre(1, 0));
+  EXPECT_THAT(ParseInput(options).class_names, ElementsAre("dog", "cat"));
+  EXPECT_THAT(ParseInput(options).labels, ElementsAre(1, 0));
   options.columns.label = "y";
-  EXPECT_THAT(ErrorOf(options), HasSubstr("--label-column is \"y\", expected one of the columns "
-                                          "\"dog\", \"species\", \"cat\""));
+  EXPECT_THAT(InputErrorOf(options),
+              HasSubstr("--label-column is \"y\", expected one of the columns "
+                        "\"dog\", \"species\", \"cat\""));
 }
 
 TEST_F(PredictionFileTest, TheAdviceOnRowSumsIsGivenOnce) {
   const InputOptions options = TwoRows();
   const std::string faults = "rows[0].probabilities " + DescribeRowSum(0.9, 1e-3) +
                              "; rows[1].probabilities " + DescribeRowSum(0.8, 1e-3);
-  EXPECT_EQ(
-      std::string(DescribeFaults(Read(options), absl::InvalidArgumentError(faults)).message()),
-      absl::StrCat(options.predictions,
-                   " line 1 sums to 0.9, off by 0.1, more than the tolerance of 0.001; ",
-                   options.predictions,
-                   " line 2 sums to 0.8, off by 0.2, more than the tolerance of 0.001",
-                   kRowSumAdvice, " (--drop-invalid leaves out invalid rows)"));
+  EXPECT_EQ(std::string(
+                DescribeFaults(ParseInput(options), absl::InvalidArgumentError(faults)).message()),
+            absl::StrCat(options.predictions,
+                         " line 1 sums to 0.9, off by 0.1, more than the tolerance of 0.001; ",
+                         options.predictions,
+                         " line 2 sums to 0.8, off by 0.2, more than the tolerance of 0.001",
+                         kRowSumAdvice, " (--drop-invalid leaves out invalid rows)"));
 }
 
 TEST_F(PredictionFileTest, AKeyOfJsonLinesCanBeLeftOut) {
   InputOptions options =
       Predictions("p.jsonl", "{\"id\": \"a\", \"probabilities\": [0.5, 0.5], \"label\": 1}\n");
   options.label_base = 0;
-  EXPECT_THAT(Read(options).ids, ElementsAre("a"));
+  EXPECT_THAT(ParseInput(options).ids, ElementsAre("a"));
   options.columns.dropped = {"id"};
-  EXPECT_THAT(Read(options).ids, IsEmpty());
-  EXPECT_THAT(Read(options).labels, ElementsAre(1));
+  EXPECT_THAT(ParseInput(options).ids, IsEmpty());
+  EXPECT_THAT(ParseInput(options).labels, ElementsAre(1));
 }
 
 TEST_F(PredictionFileTest, TellsThatNumberedColumnsAreUsedByPosition) {
   InputOptions options = Predictions("p.csv", ",0,1\n0,0.3,0.7\n");
   options.labels = Write("l.csv", "label\ndog\n");
   options.class_names = {"cat", "dog"};
-  const Input input = Read(options);
+  const Input input = ParseInput(options);
   EXPECT_THAT(input.labels, ElementsAre(1));
   EXPECT_THAT(input.note,
               HasSubstr("the columns \"0\", \"1\" are used as the classes \"cat\", \"dog\""));
@@ -188,46 +189,46 @@ TEST_F(PredictionFileTest, RefusesNumberedColumnsThatContradictTheBase) {
   InputOptions options = Predictions("p.csv", "1,0,y\n0.3,0.7,0\n");
   options.columns.label = "y";
   options.label_base = 0;
-  EXPECT_THAT(ErrorOf(options), HasSubstr("which contradicts --label-base 0"));
+  EXPECT_THAT(InputErrorOf(options), HasSubstr("which contradicts --label-base 0"));
   options.label_base.reset();
-  EXPECT_THAT(Read(options).labels, ElementsAre(1)) << "the class 0 is the second column";
+  EXPECT_THAT(ParseInput(options).labels, ElementsAre(1)) << "the class 0 is the second column";
 }
 
 TEST_F(PredictionFileTest, ReadsWhatPandasWrites) {
   // With the index, and without it; the labels are a Series.
   InputOptions options = Predictions("p.csv", ",cat,dog\n0,0.5,0.5\n1,1.0,0.0\n");
   options.labels = Write("l.csv", ",species\n0,dog\n1,cat\n");
-  EXPECT_THAT(Read(options).labels, ElementsAre(1, 0));
+  EXPECT_THAT(ParseInput(options).labels, ElementsAre(1, 0));
   options.predictions = Write("q.csv", "cat,dog\n0.5,0.5\n1.0,0.0\n");
   options.labels = Write("m.csv", "species\ndog\ncat\n");
-  EXPECT_THAT(Read(options).labels, ElementsAre(1, 0));
-  EXPECT_THAT(Read(options).values, ElementsAre(0.5, 0.5, 1, 0));
+  EXPECT_THAT(ParseInput(options).labels, ElementsAre(1, 0));
+  EXPECT_THAT(ParseInput(options).values, ElementsAre(0.5, 0.5, 1, 0));
   // Columns without names are numbered, which looks like a row of numbers.
   options.predictions = Write("r.csv", "0,1\n0.5,0.5\n1.0,0.0\n");
   options.label_base = 0;
   options.labels = Write("n.csv", "0\n1\n0\n");
-  EXPECT_THAT(Read(options).note, HasSubstr("read as a prediction; say --header"));
-  EXPECT_EQ(Read(options).values.size(), 6u);
+  EXPECT_THAT(ParseInput(options).note, HasSubstr("read as a prediction; say --header"));
+  EXPECT_EQ(ParseInput(options).values.size(), 6u);
   options.columns.header = true;
   options.labels = Write("n.csv", "0\nTrue\nFalse\n");
-  EXPECT_THAT(Read(options).labels, ElementsAre(1, 0));
+  EXPECT_THAT(ParseInput(options).labels, ElementsAre(1, 0));
   options.labels = Write("o.csv", "0\n1.0\n0.0\n");
-  EXPECT_THAT(Read(options).labels, ElementsAre(1, 0));
+  EXPECT_THAT(ParseInput(options).labels, ElementsAre(1, 0));
 }
 
 TEST_F(PredictionFileTest, AsksWhetherTheFirstLineHoldsNumbersOrNames) {
   InputOptions options = Predictions("p.csv", "0,1,2\n0.5,0.5,0\n");
   options.labels = Write("l.csv", "1\n");
   options.label_base = 0;
-  EXPECT_THAT(ErrorOf(options),
+  EXPECT_THAT(InputErrorOf(options),
               AllOf(HasSubstr("may be the column names"), HasSubstr("--no-header")));
   options.columns.header = true;
-  EXPECT_THAT(ErrorOf(options), HasSubstr("l.csv holds 0 labels, expected 1"));
+  EXPECT_THAT(InputErrorOf(options), HasSubstr("l.csv holds 0 labels, expected 1"));
   options.labels = Write("l.csv", "y\n1\n");
-  EXPECT_THAT(Read(options).values, ElementsAre(0.5, 0.5, 0));
+  EXPECT_THAT(ParseInput(options).values, ElementsAre(0.5, 0.5, 0));
   options.columns.header.reset();
   options.predictions = Write("q.csv", ",0.5,0.5\n1,0,0\n");
-  EXPECT_THAT(ErrorOf(options), HasSubstr("q.csv line 1, column 1: the value is missing"));
+  EXPECT_THAT(InputErrorOf(options), HasSubstr("q.csv line 1, column 1: the value is missing"));
 }
 
 TEST_F(PredictionFileTest, DropsOtherColumnsOnlyOnRequest) {
@@ -235,11 +236,11 @@ TEST_F(PredictionFileTest, DropsOtherColumnsOnlyOnRequest) {
   options.columns.delimiter = ";";
   options.columns.label = "y";
   options.columns.dropped = {"text"};
-  const Input input = Read(options);
+  const Input input = ParseInput(options);
   EXPECT_THAT(input.labels, ElementsAre(0, 1));
   EXPECT_EQ(input.prediction_places.Of(1), options.predictions + " line 4");
   options.columns.dropped.clear();
-  EXPECT_THAT(ErrorOf(options),
+  EXPECT_THAT(InputErrorOf(options),
               HasSubstr("line 2, column 3 (\"text\"): \"a;\\nb\" is not a number"));
 }
 
@@ -251,7 +252,7 @@ TEST_F(PredictionFileTest, ReadsIdsTimesAndGroups) {
   options.columns.id = "id";
   options.columns.time = "at";
   options.columns.group = "country";
-  const Input input = Read(options);
+  const Input input = ParseInput(options);
   EXPECT_THAT(input.ids, ElementsAre("a", "b,c"));
   EXPECT_THAT(input.groups, ElementsAre("DE", ""));
   EXPECT_THAT(input.labels, IsEmpty()) << "they may come later";
@@ -259,7 +260,7 @@ TEST_F(PredictionFileTest, ReadsIdsTimesAndGroups) {
   EXPECT_EQ(TimeUtil::ToString(input.times[0]), "2026-01-31T11:30:00Z");
   EXPECT_EQ(TimeUtil::ToString(input.times[1]), "2026-01-31T12:30:00Z");
   options.predictions = Write("q.csv", "id,cat,dog,at,country\na,0.5,0.5,yesterday,DE\n");
-  EXPECT_THAT(ErrorOf(options),
+  EXPECT_THAT(InputErrorOf(options),
               AllOf(HasSubstr("q.csv line 2, column 4 (\"at\"): 'yesterday' is not a time"),
                     HasSubstr("--drop-invalid")));
 }
@@ -268,30 +269,31 @@ TEST_F(PredictionFileTest, ReadsIdsWithAndWithoutLabels) {
   InputOptions options = Predictions("p.csv", "0.5,0.5\n1,0\n");
   options.ids = Write("i.csv", "a\nb\n");
   EXPECT_FALSE(FindUsageFault(options).has_value()) << "the labels may come later";
-  EXPECT_THAT(Read(options).ids, ElementsAre("a", "b"));
-  EXPECT_THAT(Read(options).labels, IsEmpty());
+  EXPECT_THAT(ParseInput(options).ids, ElementsAre("a", "b"));
+  EXPECT_THAT(ParseInput(options).labels, IsEmpty());
   options.labels = Write("l.csv", "1\n2\n");
-  EXPECT_THAT(ErrorOf(options), HasSubstr("--label-base is missing"));
+  EXPECT_THAT(InputErrorOf(options), HasSubstr("--label-base is missing"));
   options.label_base = 1;
-  EXPECT_THAT(Read(options).labels, ElementsAre(0, 1));
-  EXPECT_THAT(Read(options).ids, ElementsAre("a", "b"));
+  EXPECT_THAT(ParseInput(options).labels, ElementsAre(0, 1));
+  EXPECT_THAT(ParseInput(options).ids, ElementsAre("a", "b"));
   options.ids = Write("i3.csv", "a\nb\nc\n");
-  EXPECT_THAT(ErrorOf(options),
+  EXPECT_THAT(InputErrorOf(options),
               HasSubstr("i3.csv holds 3 ids, expected 2, one for each prediction"));
   options.ids = Write("i2.csv", "a\nb,c\n");
-  EXPECT_THAT(ErrorOf(options), HasSubstr("i2.csv line 2, column 2: the line has more text"));
+  EXPECT_THAT(InputErrorOf(options), HasSubstr("i2.csv line 2, column 2: the line has more text"));
   options.ids = Write("i0.csv", "a\n\n");
-  EXPECT_THAT(ErrorOf(options), HasSubstr("i0.csv line 2, column 1: the id is of 0 bytes"));
+  EXPECT_THAT(InputErrorOf(options), HasSubstr("i0.csv line 2, column 1: the id is of 0 bytes"));
 }
 
 TEST_F(PredictionFileTest, DropInvalidCoversMissingAndInvalidCells) {
   InputOptions options =
       Predictions("p.csv", "cat,dog,y\n0.5,0.5,cat\n0.5,,dog\n0.5,x,dog\n0.5,0.5,\n0.5\n0,1,dog\n");
   options.columns.label = "y";
-  EXPECT_THAT(ErrorOf(options), AllOf(HasSubstr("line 3, column 2 (\"dog\"): the value is missing"),
-                                      HasSubstr("--drop-invalid")));
+  EXPECT_THAT(InputErrorOf(options),
+              AllOf(HasSubstr("line 3, column 2 (\"dog\"): the value is missing"),
+                    HasSubstr("--drop-invalid")));
   options.drop_invalid = true;
-  const Input input = Read(options);
+  const Input input = ParseInput(options);
   ASSERT_EQ(input.labels.size(), 6u);
   EXPECT_TRUE(std::isnan(input.values[3]) && std::isnan(input.values[5]));
   EXPECT_EQ(input.labels[3], -1);
@@ -302,50 +304,52 @@ TEST_F(PredictionFileTest, DropInvalidCoversMissingAndInvalidCells) {
 TEST_F(PredictionFileTest, NamesTheCellThatIsNotANumber) {
   InputOptions options = TwoRows();
   options.predictions = Write("p.csv", "0.5,0.5\n0.5,0x10\n");
-  EXPECT_THAT(ErrorOf(options),
+  EXPECT_THAT(InputErrorOf(options),
               HasSubstr("p.csv line 2, column 2: \"0x10\" is not a number, expected "
                         "a probability in [0, 1]"));
   options.predictions = Write("p.csv", "0.5,abc\n0.5,0.5\n");
-  EXPECT_THAT(ErrorOf(options), HasSubstr("say --header"));
+  EXPECT_THAT(InputErrorOf(options), HasSubstr("say --header"));
   options.predictions = Write("p.csv", "1e400,0\n");
-  EXPECT_THAT(ErrorOf(options), HasSubstr("\"1e400\" is not a number"));
+  EXPECT_THAT(InputErrorOf(options), HasSubstr("\"1e400\" is not a number"));
   options.predictions = Write("p.csv", "1e-400,1\n0.1,2.4e-05\n");
-  EXPECT_THAT(Read(options).values, ElementsAre(0, 1, 0.1, 2.4e-05));
+  EXPECT_THAT(ParseInput(options).values, ElementsAre(0, 1, 0.1, 2.4e-05));
   options.predictions = Write("p.csv", "1,0\n1,0,0\n");
-  EXPECT_THAT(ErrorOf(options), HasSubstr("line 2, column 2: the line has 3 columns, expected 2"));
+  EXPECT_THAT(InputErrorOf(options),
+              HasSubstr("line 2, column 2: the line has 3 columns, expected 2"));
   options.predictions = Write("p.csv", "1,0\n\n1,0\n");
-  EXPECT_THAT(ErrorOf(options), HasSubstr("line 2, column 1: the line is empty"));
+  EXPECT_THAT(InputErrorOf(options), HasSubstr("line 2, column 1: the line is empty"));
   options.predictions = Write("p.csv", "");
-  EXPECT_THAT(ErrorOf(options), HasSubstr("holds no rows"));
+  EXPECT_THAT(InputErrorOf(options), HasSubstr("holds no rows"));
   options.predictions = Write("p.csv", "0.5;0.5\n");
-  EXPECT_THAT(ErrorOf(options), HasSubstr("--delimiter"));
+  EXPECT_THAT(InputErrorOf(options), HasSubstr("--delimiter"));
 }
 
 TEST_F(PredictionFileTest, ExpandsTheProbabilityOfThePositiveClass) {
   InputOptions options = Predictions("p.csv", "0.25\n1\n");
   options.labels = Write("l.csv", "1\n0\n");
-  EXPECT_THAT(ErrorOf(options), HasSubstr("--positive-class"));
+  EXPECT_THAT(InputErrorOf(options), HasSubstr("--positive-class"));
   options.positive_class = "1";
-  EXPECT_THAT(Read(options).values, ElementsAre(0.75, 0.25, 0, 1));
-  EXPECT_THAT(Read(options).labels, ElementsAre(1, 0));
+  EXPECT_THAT(ParseInput(options).values, ElementsAre(0.75, 0.25, 0, 1));
+  EXPECT_THAT(ParseInput(options).labels, ElementsAre(1, 0));
   options.positive_class = "0";
-  EXPECT_THAT(Read(options).values, ElementsAre(0.25, 0.75, 1, 0));
-  EXPECT_THAT(Read(options).labels, ElementsAre(1, 0)) << "labels are still numbers of classes";
+  EXPECT_THAT(ParseInput(options).values, ElementsAre(0.25, 0.75, 1, 0));
+  EXPECT_THAT(ParseInput(options).labels, ElementsAre(1, 0))
+      << "labels are still numbers of classes";
   options.positive_class = "2";
-  EXPECT_THAT(ErrorOf(options), HasSubstr("--positive-class is \"2\", expected 0 or 1"));
+  EXPECT_THAT(InputErrorOf(options), HasSubstr("--positive-class is \"2\", expected 0 or 1"));
   options.class_names = {"ham", "spam"};
   options.positive_class = "ham";
-  EXPECT_THAT(Read(options).values, ElementsAre(0.25, 0.75, 1, 0));
-  EXPECT_THAT(Read(options).labels, ElementsAre(0, 1)) << "1 is the positive class";
+  EXPECT_THAT(ParseInput(options).values, ElementsAre(0.25, 0.75, 1, 0));
+  EXPECT_THAT(ParseInput(options).labels, ElementsAre(0, 1)) << "1 is the positive class";
   options.logits = true;
-  EXPECT_THAT(Read(options).values, ElementsAre(0.25, 0, 1, 0));
+  EXPECT_THAT(ParseInput(options).values, ElementsAre(0.25, 0, 1, 0));
 }
 
 TEST_F(PredictionFileTest, ShowsAnInvalidProbabilityOfThePositiveClass) {
   InputOptions options = Predictions("p.csv", "y,p\n1,0.25\n0,1.5\n");
   options.columns.label = "y";
   options.positive_class = "1";
-  const Input input = Read(options);
+  const Input input = ParseInput(options);
   EXPECT_THAT(input.values, ElementsAre(0.75, 0.25, 1.5, 1.5));
   EXPECT_THAT(std::string(DescribeFaults(
                               input, absl::InvalidArgumentError("rows[1].probabilities[0] is 1.5"))
@@ -353,20 +357,22 @@ TEST_F(PredictionFileTest, ShowsAnInvalidProbabilityOfThePositiveClass) {
               HasSubstr("p.csv line 3, column 2 is 1.5"));
   options.predictions = Write("q.csv", "0.5,0.5,1\n");
   options.columns.label = "3";
-  EXPECT_THAT(ErrorOf(options), HasSubstr("has 2 columns of probabilities, but --positive-class"));
+  EXPECT_THAT(InputErrorOf(options),
+              HasSubstr("has 2 columns of probabilities, but --positive-class"));
 }
 
 TEST_F(PredictionFileTest, RenormalisesAndRecordsIt) {
   InputOptions options = TwoRows();
   options.predictions = Write("p.csv", "0.5,0.5\n0.33,0.66\n");
-  EXPECT_EQ(Read(options).renormalisation.rows, 0);
+  EXPECT_EQ(ParseInput(options).renormalisation.rows, 0);
   options.renormalise = true;
-  const Input input = Read(options);
+  const Input input = ParseInput(options);
   EXPECT_THAT(input.values, ElementsAre(0.5, 0.5, DoubleEq(0.33 / 0.99), DoubleEq(0.66 / 0.99)));
   EXPECT_EQ(input.renormalisation.rows, 1);
   EXPECT_NEAR(input.renormalisation.largest_correction, 0.01, 1e-15);
   options.predictions = Write("p.csv", "0,0\n-1,3\n");
-  EXPECT_THAT(Read(options).values, ElementsAre(0, 0, -1, 3)) << "left to the check of the values";
+  EXPECT_THAT(ParseInput(options).values, ElementsAre(0, 0, -1, 3))
+      << "left to the check of the values";
   options.logits = true;
   EXPECT_THAT(FindUsageFault(options).value_or(""), HasSubstr("not for --logits"));
 }
@@ -400,49 +406,49 @@ TEST_F(PredictionFileTest, ReadsNumpyFiles) {
   InputOptions options = TwoRows();
   options.predictions =
       Write("p.npy", Npy(NpyDict("<f4", "(2, 2)", "True"), std::vector<float>{0.5F, 1, 0.5F, 0}));
-  EXPECT_THAT(Read(options).values, ElementsAre(0.5, 0.5, 1, 0));
+  EXPECT_THAT(ParseInput(options).values, ElementsAre(0.5, 0.5, 1, 0));
   for (const std::string& labels : {Npy(NpyDict("<i8", "(2,)"), std::vector<std::int64_t>{1, 0}),
                                     Npy(NpyDict("<f8", "(2, 1)"), std::vector<double>{1, 0}),
                                     Npy(NpyDict("|b1", "(2,)"), std::vector<std::uint8_t>{1, 0})}) {
     options.labels = Write("l.npy", labels);
-    EXPECT_THAT(Read(options).labels, ElementsAre(1, 0));
+    EXPECT_THAT(ParseInput(options).labels, ElementsAre(1, 0));
   }
   options.labels = Write("l.npy", Npy(NpyDict("<f8", "(2,)"), std::vector<double>{0.5, 0}));
-  EXPECT_THAT(ErrorOf(options),
+  EXPECT_THAT(InputErrorOf(options),
               HasSubstr("l.npy row 0 (counted from 0): label \"0.5\", expected 0..1"));
   const double nan = std::numeric_limits<double>::quiet_NaN();
   options.labels = Write("l.npy", Npy(NpyDict("<f8", "(2,)"), std::vector<double>{nan, 0}));
-  EXPECT_THAT(ErrorOf(options), HasSubstr("the label is missing"));
+  EXPECT_THAT(InputErrorOf(options), HasSubstr("the label is missing"));
   options.labels = Write("l.npy", Npy(NpyDict("<f8", "(1, 2)"), std::vector<double>{1, 0}));
-  EXPECT_THAT(ErrorOf(options), HasSubstr("expected one label in each row"));
+  EXPECT_THAT(InputErrorOf(options), HasSubstr("expected one label in each row"));
   options.label_base.reset();
   options.class_names = {"a", "b"};
   options.labels =
       Write("l.npy", Npy(NpyDict("<U1", "(2,)"), std::vector<std::uint32_t>{'b', 'a'}));
-  EXPECT_THAT(Read(options).labels, ElementsAre(1, 0));
+  EXPECT_THAT(ParseInput(options).labels, ElementsAre(1, 0));
   options.columns.id = "id";
-  EXPECT_THAT(ErrorOf(options), HasSubstr("is a NumPy file: --id-column"));
+  EXPECT_THAT(InputErrorOf(options), HasSubstr("is a NumPy file: --id-column"));
 }
 
 TEST_F(PredictionFileTest, ReadsThePositiveClassFromANumpyVector) {
   InputOptions options = TwoRows();
   options.predictions = Write("p.npy", Npy(NpyDict("<f4", "(2,)"), std::vector<float>{0.25F, 1}));
-  EXPECT_THAT(ErrorOf(options), HasSubstr("--positive-class"));
+  EXPECT_THAT(InputErrorOf(options), HasSubstr("--positive-class"));
   options.label_base.reset();
   options.positive_class = "1";
-  EXPECT_THAT(Read(options).values, ElementsAre(0.75, 0.25, 0, 1));
-  EXPECT_THAT(Read(options).labels, ElementsAre(1, 0));
+  EXPECT_THAT(ParseInput(options).values, ElementsAre(0.75, 0.25, 0, 1));
+  EXPECT_THAT(ParseInput(options).labels, ElementsAre(1, 0));
 }
 
 TEST_F(PredictionFileTest, SuggestsWhatATextInTheFirstRowMayBe) {
   InputOptions options = Predictions("p.csv", "cat,dog,the species\n.7,.3,cat\n.2,.8,dog\n");
   options.label_base = 0;
-  EXPECT_THAT(ErrorOf(options),
+  EXPECT_THAT(InputErrorOf(options),
               HasSubstr("line 2, column 3 (\"the species\"): \"cat\" is not a "
                         "number, expected a probability in [0, 1]; if this column "
                         "holds the labels, add --label-column \"the species\""));
   options.predictions = Write("p.jsonl", "{\"probabilities\": [0.5, 0.5], \"label\": \"cat\"}\n");
-  EXPECT_THAT(ErrorOf(options),
+  EXPECT_THAT(InputErrorOf(options),
               AllOf(HasSubstr("p.jsonl line 1, key \"label\": label \"cat\", expected 0..1"),
                     Not(HasSubstr("header"))));
 }
@@ -452,7 +458,7 @@ TEST_F(PredictionFileTest, SuggestsThatValuesArePercentagesOrLogits) {
     const absl::Status invalid = absl::InvalidArgumentError("rows[0].probabilities[0] is wrong");
     InputOptions options = TwoRows();
     options.predictions = Write("p.csv", rows);
-    return std::string(DescribeFaults(Read(options), invalid).message());
+    return std::string(DescribeFaults(ParseInput(options), invalid).message());
   };
   EXPECT_THAT(fault("70,30\n20.5,79.5\n"), HasSubstr("are these percentages? divide them by 100"));
   EXPECT_THAT(fault("3.5,-2\n-1,0.5\n"), HasSubstr("are these logits? add --logits"));
@@ -466,22 +472,22 @@ TEST_F(PredictionFileTest, ReadsNamedArrays) {
   options.label_base = 0;
   options.predictions = Path("a.npz");
   WriteZip(options.predictions, {{"y_true.npy", y}, {"y_prob.npy", p}}, true);
-  EXPECT_THAT(Read(options).labels, ElementsAre(1, 0));
-  EXPECT_THAT(Read(options).values, ElementsAre(0.5, 0.5, 1, 0));
+  EXPECT_THAT(ParseInput(options).labels, ElementsAre(1, 0));
+  EXPECT_THAT(ParseInput(options).values, ElementsAre(0.5, 0.5, 1, 0));
   options.predictions = Path("b.npz");
   WriteZip(options.predictions, {{"arr_0.npy", p}, {"arr_1.npy", y}}, false);
-  EXPECT_THAT(ErrorOf(options), AllOf(HasSubstr("has the arrays \"arr_0\", \"arr_1\""),
-                                      HasSubstr("--predictions-key")));
+  EXPECT_THAT(InputErrorOf(options), AllOf(HasSubstr("has the arrays \"arr_0\", \"arr_1\""),
+                                           HasSubstr("--predictions-key")));
   options.columns.predictions = "arr_0";
-  EXPECT_THAT(ErrorOf(options), HasSubstr("LABELS is missing"));
+  EXPECT_THAT(InputErrorOf(options), HasSubstr("LABELS is missing"));
   options.columns.label = "arr_1";
-  EXPECT_THAT(Read(options).labels, ElementsAre(1, 0));
+  EXPECT_THAT(ParseInput(options).labels, ElementsAre(1, 0));
   const std::string three = Npy(NpyDict("<i8", "(3,)"), std::vector<std::int64_t>{1, 0, 7});
   WriteZip(options.predictions, {{"arr_0.npy", p}, {"arr_1.npy", three}}, false);
-  EXPECT_THAT(ErrorOf(options),
+  EXPECT_THAT(InputErrorOf(options),
               AllOf(HasSubstr("class names need --class-names"), Not(HasSubstr("header"))));
   options.drop_invalid = true;
-  EXPECT_THAT(ErrorOf(options),
+  EXPECT_THAT(InputErrorOf(options),
               AllOf(HasSubstr("holds 3 labels, expected 2"), Not(HasSubstr("header"))));
 }
 
@@ -491,7 +497,7 @@ TEST_F(PredictionFileTest, ReadsJsonLines) {
                   "{\"probabilities\": [0.5, 0.5], \"label\": 1, \"id\": \"a\", \"group\": \"x\"}\n"
                   "{\"probabilities\": [1, 0], \"label\": 0, \"id\": \"b\", \"group\": \"y\"}\n");
   options.label_base = 0;
-  const Input input = Read(options);
+  const Input input = ParseInput(options);
   EXPECT_THAT(input.values, ElementsAre(0.5, 0.5, 1, 0));
   EXPECT_THAT(input.labels, ElementsAre(1, 0));
   EXPECT_THAT(input.ids, ElementsAre("a", "b"));
@@ -501,10 +507,11 @@ TEST_F(PredictionFileTest, ReadsJsonLines) {
   options.label_base.reset();
   options.columns.label = "y";
   options.class_names = {"cat", "dog"};
-  EXPECT_THAT(ErrorOf(options), HasSubstr("q.jsonl line 2, key \"cat\": the value is missing"));
+  EXPECT_THAT(InputErrorOf(options),
+              HasSubstr("q.jsonl line 2, key \"cat\": the value is missing"));
   options.drop_invalid = true;
-  EXPECT_THAT(Read(options).labels, ElementsAre(0, -1));
-  EXPECT_EQ(Read(options).values[0], 0.25);
+  EXPECT_THAT(ParseInput(options).labels, ElementsAre(0, -1));
+  EXPECT_EQ(ParseInput(options).values[0], 0.25);
 }
 
 TEST_F(PredictionFileTest, ReadsLabelsByIdAndNamesTheLineOfAnInvalidClass) {
@@ -558,7 +565,7 @@ TEST_F(PredictionFileTest, FindsTheColumnsOfLabelsById) {
 TEST_F(PredictionFileTest, NamesTheFilesLinesAndColumnsOfFaults) {
   InputOptions options = TwoRows();
   options.ids = Write("i.csv", "a\nb\n");
-  const Input input = Read(options);
+  const Input input = ParseInput(options);
   const auto described = [&](const char* fault) {
     return std::string(DescribeFaults(input, absl::InvalidArgumentError(fault)).message());
   };

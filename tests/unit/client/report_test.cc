@@ -13,17 +13,17 @@ TEST(ReportTest, JsonNumbersReadBackAsTheSameDoubles) {
   v1::BlockEstimate estimate;
   estimate.set_block_size(2);
   estimate.set_skce(0.1 + 0.2);
-  const Json json = Json::parse(ToJson(estimate).dump());
-  EXPECT_EQ(json.at("skce").get<double>(), 0.1 + 0.2);
+  const Json report = Json::parse(ToJson(estimate).dump());
+  EXPECT_EQ(report.at("skce").get<double>(), 0.1 + 0.2);
 }
 
 TEST(ReportTest, JsonSaysNullForWhatIsUnknown) {
   v1::BlockEstimate estimate;
   estimate.set_block_size(100);
-  const Json json = ToJson(estimate);
+  const Json report = ToJson(estimate);
   for (const char* key :
        {"skce", "standard_deviation", "z", "p_value", "p_value_upper_bound", "skce_lower_bound"}) {
-    EXPECT_TRUE(json.at(key).is_null()) << key;
+    EXPECT_TRUE(report.at(key).is_null()) << key;
   }
 }
 
@@ -54,16 +54,16 @@ TEST(ReportTest, JsonNamesEnumsOneofsTimesAndDurations) {
   result.mutable_elapsed()->set_nanos(500000000);
   result.set_seed(18446744073709551615U);
   result.set_replicates(99);
-  const Json json = ToJson(result);
-  EXPECT_EQ(json.at("provenance").at("kernel").dump(),
+  const Json report = ToJson(result);
+  EXPECT_EQ(report.at("provenance").at("kernel").dump(),
             R"({"exponential":{"distance":"cityblock"}})");
-  EXPECT_EQ(json.at("provenance").at("compute_time"), "1970-01-02T00:00:00Z");
-  EXPECT_EQ(json.at("elapsed_seconds"), 0.5);
-  EXPECT_EQ(json.at("seed"), 18446744073709551615U);
-  EXPECT_TRUE(json.at("provenance").at("bandwidth_rule").is_null());
-  EXPECT_EQ(json.at("classes").size(), 0u);
-  EXPECT_TRUE(json.at("p_value").is_null());
-  EXPECT_TRUE(json.at("provenance").at("bandwidth").is_null());
+  EXPECT_EQ(report.at("provenance").at("compute_time"), "1970-01-02T00:00:00Z");
+  EXPECT_EQ(report.at("elapsed_seconds"), 0.5);
+  EXPECT_EQ(report.at("seed"), 18446744073709551615U);
+  EXPECT_TRUE(report.at("provenance").at("bandwidth_rule").is_null());
+  EXPECT_EQ(report.at("classes").size(), 0u);
+  EXPECT_TRUE(report.at("p_value").is_null());
+  EXPECT_TRUE(report.at("provenance").at("bandwidth").is_null());
 }
 
 TEST(ReportTest, ATestThatDidNotRunIsNullInJsonAndHasItsReasonInText) {

@@ -17,12 +17,12 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
-constexpr std::size_t kClasses = 100;
+constexpr std::size_t kLabelCoverageProtoClasses = 100;
 
 ModelDeclaration Declaration() {
   ModelDeclaration declaration;
   declaration.name = {"m", ""};
-  declaration.class_count = kClasses;
+  declaration.class_count = kLabelCoverageProtoClasses;
   declaration.block_sizes = {2};
   declaration.window = 10;
   declaration.label_grace = std::chrono::seconds(1);
@@ -34,15 +34,16 @@ TEST(LabelCoverageProtoTest, ShowsTheClassesWithTheMostMissingLabelsFirst) {
   ThreadPool pool("writer", 1);
   Model model(1, Declaration(), {}, {}, pool, nullptr);
   // 3 k and 7 k mod 100 cover all classes; many classes have equal numbers of missing labels.
-  for (const std::size_t with_predictions : {std::size_t{0}, std::size_t{7}, kClasses}) {
-    auto classes = std::make_shared<std::vector<ClassCoverage>>(kClasses);
+  for (const std::size_t with_predictions :
+       {std::size_t{0}, std::size_t{7}, kLabelCoverageProtoClasses}) {
+    auto classes = std::make_shared<std::vector<ClassCoverage>>(kLabelCoverageProtoClasses);
     for (std::size_t k = 0; k < with_predictions; ++k) {
-      ClassCoverage& one = (*classes)[7 * k % kClasses];
+      ClassCoverage& one = (*classes)[7 * k % kLabelCoverageProtoClasses];
       one.matured = 50;
-      one.missing = static_cast<std::int64_t>(3 * k % kClasses / 8);
+      one.missing = static_cast<std::int64_t>(3 * k % kLabelCoverageProtoClasses / 8);
     }
     std::vector<std::int32_t> order;
-    for (std::size_t k = 0; k < kClasses; ++k) {
+    for (std::size_t k = 0; k < kLabelCoverageProtoClasses; ++k) {
       if ((*classes)[k].matured > 0) order.push_back(static_cast<std::int32_t>(k));
     }
     std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
@@ -69,7 +70,7 @@ TEST(LabelCoverageProtoTest, ShowsTheClassesWithTheMostMissingLabelsFirst) {
 TEST(LabelCoverageProtoTest, RatesAreUnsetWithoutADenominator) {
   ThreadPool pool("writer", 1);
   Model model(1, Declaration(), {}, {}, pool, nullptr);
-  auto classes = std::make_shared<std::vector<ClassCoverage>>(kClasses);
+  auto classes = std::make_shared<std::vector<ClassCoverage>>(kLabelCoverageProtoClasses);
   LabelCoverage coverage;
   coverage.classes = classes;
   v1::LabelCoverage none;
@@ -126,7 +127,7 @@ TEST(LabelCoverageProtoTest, RatesAreUnsetWithoutADenominator) {
 v1::LabelCoverage Describe(const std::vector<LabelledCount>& counts) {
   ThreadPool pool("writer", 1);
   Model model(1, Declaration(), {}, {}, pool, nullptr);
-  auto classes = std::make_shared<std::vector<ClassCoverage>>(kClasses);
+  auto classes = std::make_shared<std::vector<ClassCoverage>>(kLabelCoverageProtoClasses);
   LabelCoverage coverage;
   for (std::size_t k = 0; k < counts.size(); ++k) {
     (*classes)[k].matured = counts[k].predictions;

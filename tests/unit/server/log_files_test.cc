@@ -19,7 +19,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr std::uint64_t kSegment = 16384;
+constexpr std::uint64_t kLogFilesSegment = 16384;
 
 class LogFilesTest : public ::testing::Test {
  protected:
@@ -102,7 +102,7 @@ class LogFilesTest : public ::testing::Test {
   }
 
   const testing::TemporaryFolder folder_;
-  std::uint64_t segment_bytes_ = kSegment;
+  std::uint64_t segment_bytes_ = kLogFilesSegment;
   StoreMark mark_{.id = StoreId::Random()};
   std::unique_ptr<LogFiles> log_;
 };
@@ -129,27 +129,27 @@ TEST_F(LogFilesTest, ContainsExactlyTheCommittedData) {
     EXPECT_EQ(log_->next_log_id(), 45);
   }
   EXPECT_EQ(*log_->ReadBatch(44), "dddd");
-  EXPECT_EQ(log_->bytes(), static_cast<std::int64_t>(kSegment));
-  EXPECT_EQ(std::filesystem::file_size(PathOf(41)), kSegment);
+  EXPECT_EQ(log_->bytes(), static_cast<std::int64_t>(kLogFilesSegment));
+  EXPECT_EQ(std::filesystem::file_size(PathOf(41)), kLogFilesSegment);
 }
 
 TEST_F(LogFilesTest, ContinuesInAnotherFileAndMakesRoomForALargeFrame) {
   Open();
-  const std::string half(kSegment / 2, 'x');
+  const std::string half(kLogFilesSegment / 2, 'x');
   Write({half});
   Write({half});
-  Write({std::string(5 * kSegment, 'y')});
+  Write({std::string(5 * kLogFilesSegment, 'y')});
   Write({"z"});
   EXPECT_THAT(Segments(), ElementsAre(1, 2, 3, 4));
-  EXPECT_GT(std::filesystem::file_size(PathOf(3)), 5 * kSegment);
+  EXPECT_GT(std::filesystem::file_size(PathOf(3)), 5 * kLogFilesSegment);
   Open();
-  EXPECT_THAT(Read(),
-              ElementsAre("1:" + half, "2:" + half, "3:" + std::string(5 * kSegment, 'y'), "4:z"));
+  EXPECT_THAT(Read(), ElementsAre("1:" + half, "2:" + half,
+                                  "3:" + std::string(5 * kLogFilesSegment, 'y'), "4:z"));
 }
 
 TEST_F(LogFilesTest, AFileTooSmallForItsFirstFrameIsReplaced) {
   Open();
-  const std::string large(2 * kSegment, 'x');
+  const std::string large(2 * kLogFilesSegment, 'x');
   Write({large});
   Write({"y"});
   EXPECT_THAT(Segments(), ElementsAre(1, 2));
@@ -177,11 +177,11 @@ TEST_F(LogFilesTest, AnyPrefixOfTheBytesIsAPrefixOfTheFrames) {
     batches.push_back(all.size());
   }
   log_.reset();
-  std::string bytes(kSegment, '\0');
+  std::string bytes(kLogFilesSegment, '\0');
   std::ifstream(PathOf(1), std::ios::binary)
-      .read(bytes.data(), static_cast<std::streamsize>(kSegment));
+      .read(bytes.data(), static_cast<std::streamsize>(kLogFilesSegment));
   for (std::uint64_t length = ends.front(); length <= ends.back(); ++length) {
-    const std::string kept = bytes.substr(0, length) + std::string(kSegment - length, '\0');
+    const std::string kept = bytes.substr(0, length) + std::string(kLogFilesSegment - length, '\0');
     std::ofstream(PathOf(1), std::ios::binary) << kept;
     Open();
     // A frame whose missing end consists of zeros is complete.
@@ -237,7 +237,7 @@ TEST_F(LogFilesTest, DamageBeforeTheEndIsFound) {
 
 TEST_F(LogFilesTest, TruncatedAndMissingFilesAreNamed) {
   Open();
-  const std::string half(kSegment / 2, 'x');
+  const std::string half(kLogFilesSegment / 2, 'x');
   for (int i = 0; i < 4; ++i) Write({half});
   const std::string kept = folder() + "/kept";
   const auto expect = [&](const std::string& message) {
@@ -253,15 +253,15 @@ TEST_F(LogFilesTest, TruncatedAndMissingFilesAreNamed) {
   std::filesystem::rename(PathOf(1), kept);
   expect(PathOf(1).string() + " is missing");
   std::filesystem::rename(kept, PathOf(1));
-  std::filesystem::resize_file(PathOf(2), kSegment - 1);
+  std::filesystem::resize_file(PathOf(2), kLogFilesSegment - 1);
   expect("has 16383 bytes, expected 16384: it was cut");
-  std::filesystem::resize_file(PathOf(2), kSegment);
+  std::filesystem::resize_file(PathOf(2), kLogFilesSegment);
   Flip(PathOf(3), 17);
   expect(PathOf(3).string() + " does not begin as a segment");
   Flip(PathOf(3), 17);
-  Flip(PathOf(2), kSegment / 4);
+  Flip(PathOf(2), kLogFilesSegment / 4);
   expect(PathOf(2).string() + " is damaged at 64: it ends before batch 2");
-  Flip(PathOf(2), kSegment / 4);
+  Flip(PathOf(2), kLogFilesSegment / 4);
   Open(1);
   EXPECT_EQ(Read().size(), 4U);
   log_.reset();
@@ -271,8 +271,8 @@ TEST_F(LogFilesTest, TruncatedAndMissingFilesAreNamed) {
 
 TEST_F(LogFilesTest, AnInterruptedCreationOrRemovalIsCompleted) {
   Open();
-  Write({std::string(kSegment / 2, 'x')});
-  Write({std::string(kSegment / 2, 'x')});
+  Write({std::string(kLogFilesSegment / 2, 'x')});
+  Write({std::string(kLogFilesSegment / 2, 'x')});
   log_.reset();
   std::ofstream(folder() + "/log.new") << "half a file";
   // Its removal is recorded, but the file still exists.
@@ -285,7 +285,7 @@ TEST_F(LogFilesTest, AnInterruptedCreationOrRemovalIsCompleted) {
 TEST_F(LogFilesTest, AReusedFileContainsNoOldBatches) {
   Open();
   // Frames of equal size: the old ones are where the new ones are written.
-  const std::string quarter(kSegment / 5, 'x');
+  const std::string quarter(kLogFilesSegment / 5, 'x');
   std::int64_t id = 0;
   for (int i = 0; i < 8; ++i) Write({quarter + std::to_string(++id)});
   EXPECT_THAT(Segments(), ElementsAre(1, 5));
@@ -305,7 +305,7 @@ TEST_F(LogFilesTest, AReusedFileContainsNoOldBatches) {
 
 TEST_F(LogFilesTest, TheOldestIsRetiredWhenNothingInItIsNeeded) {
   Open();
-  const std::string third(kSegment / 3, 'x');
+  const std::string third(kLogFilesSegment / 3, 'x');
   for (int i = 0; i < 6; ++i) Write({third});
   ASSERT_THAT(Segments(), ElementsAre(1, 3, 5));
   log_->MarkUnneeded(std::vector<std::int64_t>{2, 3, 4, 100, -1, 2});
@@ -331,13 +331,13 @@ TEST_F(LogFilesTest, FilesOfRemovedSegmentsAreKeptForLaterOnes) {
   Open();
   // A file of another size cannot be reused.
   std::ofstream(folder() + "/log.spare") << "small";
-  const std::string third(kSegment / 3, 'x');
+  const std::string third(kLogFilesSegment / 3, 'x');
   const auto spares = [this] {
     std::vector<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator(folder())) {
       const std::string name = entry.path().filename().string();
       if (name.starts_with("log.spare")) {
-        EXPECT_EQ(entry.file_size(), kSegment) << name;
+        EXPECT_EQ(entry.file_size(), kLogFilesSegment) << name;
         names.push_back(name);
       }
     }
@@ -371,7 +371,7 @@ TEST_F(LogFilesTest, FilesOfRemovedSegmentsAreKeptForLaterOnes) {
 
 TEST_F(LogFilesTest, SegmentsAreCompactedWhenLittleIsNeeded) {
   Open();
-  const std::string third(kSegment / 3, 'x');
+  const std::string third(kLogFilesSegment / 3, 'x');
   for (int i = 0; i < 10; ++i) Write({third});
   ASSERT_EQ(Segments().size(), 5U);
   EXPECT_FALSE(log_->RetirementDue());
@@ -516,7 +516,7 @@ TEST_F(LogFilesTest, RemainsOfALastFrameAreFound) {
 
 TEST_F(LogFilesTest, NewDataIsDistinguishedFromOldData) {
   Open();
-  const std::string quarter(kSegment / 5, 'x');
+  const std::string quarter(kLogFilesSegment / 5, 'x');
   for (int i = 0; i < 8; ++i) Write({quarter});
   log_->MarkUnneeded(std::vector<std::int64_t>{1, 2, 3, 4});
   ASSERT_TRUE(log_->RemoveOldest().ok());
@@ -539,10 +539,10 @@ TEST_F(LogFilesTest, NewDataIsDistinguishedFromOldData) {
 
 TEST_F(LogFilesTest, LeftoversAreNeverRead) {
   Open();
-  Write({std::string(kSegment / 2, 'x')});
+  Write({std::string(kLogFilesSegment / 2, 'x')});
   // A segment is created in the file that is kept for reuse, whatever it contains.
-  std::ofstream(folder() + "/log.spare", std::ios::binary) << std::string(kSegment, '\xff');
-  Write({std::string(kSegment / 2, 'y')});
+  std::ofstream(folder() + "/log.spare", std::ios::binary) << std::string(kLogFilesSegment, '\xff');
+  Write({std::string(kLogFilesSegment / 2, 'y')});
   EXPECT_FALSE(std::filesystem::exists(folder() + "/log.spare"));
   Close(false);
   for (const char* const name : {"/log.spare", "/log.new"}) {
@@ -550,9 +550,9 @@ TEST_F(LogFilesTest, LeftoversAreNeverRead) {
   }
   Open(1);
   EXPECT_EQ(log_->tail(), std::nullopt);
-  EXPECT_THAT(Read(), ElementsAre("1:" + std::string(kSegment / 2, 'x'),
-                                  "2:" + std::string(kSegment / 2, 'y')));
-  Write({std::string(kSegment / 2, 'z')});
+  EXPECT_THAT(Read(), ElementsAre("1:" + std::string(kLogFilesSegment / 2, 'x'),
+                                  "2:" + std::string(kLogFilesSegment / 2, 'y')));
+  Write({std::string(kLogFilesSegment / 2, 'z')});
   EXPECT_THAT(Segments(), ElementsAre(1, 2, 3));
 }
 
@@ -575,7 +575,7 @@ TEST_F(LogFilesTest, AFrameMayFillItsFile) {
 
 TEST_F(LogFilesTest, FilesInTheWrongPlaceAreNamed) {
   Open();
-  const std::string half(kSegment / 2, 'x');
+  const std::string half(kLogFilesSegment / 2, 'x');
   for (int i = 0; i < 3; ++i) Write({half});
   Close(false);
   const std::string kept = folder() + "/kept";
@@ -614,8 +614,8 @@ TEST_F(LogFilesTest, AFileOfAnotherStoreIsNamedAndKept) {
   std::filesystem::rename(PathOf(1), kept);
   mark_ = own;
   Open();
-  Write({std::string(kSegment / 2, 'x')});
-  Write({std::string(kSegment / 2, 'x')});
+  Write({std::string(kLogFilesSegment / 2, 'x')});
+  Write({std::string(kLogFilesSegment / 2, 'x')});
   const LogFiles::Extent extent = log_->extents().front();
   log_.reset();
   std::filesystem::copy_file(kept, PathOf(1), std::filesystem::copy_options::overwrite_existing);

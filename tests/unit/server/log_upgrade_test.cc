@@ -26,7 +26,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-constexpr std::size_t kSegment = 4096;
+constexpr std::size_t kLogUpgradeSegment = 4096;
 constexpr std::uint64_t kSalt = 0x123456789abcdef0;
 constexpr std::int64_t kModel = 7;
 
@@ -40,7 +40,7 @@ using Frames = std::vector<std::vector<std::string>>;
 std::string OldSegment(std::int64_t first_log_id, const Frames& frames) {
   std::string bytes = "clbadlog";
   for (const std::uint64_t number :
-       {std::uint64_t{1}, static_cast<std::uint64_t>(first_log_id), kSegment, kSalt}) {
+       {std::uint64_t{1}, static_cast<std::uint64_t>(first_log_id), kLogUpgradeSegment, kSalt}) {
     AppendNumber(number, bytes);
   }
   AppendNumber(XXH3_64bits(bytes.data(), bytes.size()), bytes);
@@ -62,8 +62,8 @@ std::string OldSegment(std::int64_t first_log_id, const Frames& frames) {
     bytes += header + batches;
     log_id += frame.size();
   }
-  EXPECT_LE(bytes.size(), kSegment);
-  bytes.resize(kSegment, '\0');
+  EXPECT_LE(bytes.size(), kLogUpgradeSegment);
+  bytes.resize(kLogUpgradeSegment, '\0');
   return bytes;
 }
 
@@ -83,9 +83,9 @@ class LogUpgradeTest : public ::testing::Test {
 
   // Returns the contents of the log.
   [[nodiscard]] std::vector<std::string> Read(std::int64_t first_log_id = 1) const {
-    auto log = LogFiles::Open(
-        folder(),
-        {.segment_bytes = kSegment, .first_log_id = first_log_id, .mark = {.id = store_id_}});
+    auto log = LogFiles::Open(folder(), {.segment_bytes = kLogUpgradeSegment,
+                                         .first_log_id = first_log_id,
+                                         .mark = {.id = store_id_}});
     EXPECT_TRUE(log.ok()) << log.status();
     std::vector<std::string> read;
     if (!log.ok()) return read;
@@ -137,7 +137,7 @@ TEST_F(LogUpgradeTest, AFullFileGrows) {
   for (int i = 0; i < 160; ++i) frames[0].emplace_back();
   Write(1, OldSegment(1, frames));
   ASSERT_TRUE(Upgrade().ok());
-  EXPECT_GT(std::filesystem::file_size(PathOf(1)), kSegment);
+  EXPECT_GT(std::filesystem::file_size(PathOf(1)), kLogUpgradeSegment);
   EXPECT_THAT(Read(), SizeIs(160));
 }
 
@@ -167,7 +167,7 @@ TEST_F(LogUpgradeTest, OtherDamageIsAnError) {
   flip(8, 48 + 50);
   ExpectDamage(PathOf(8) + " is damaged at 48: batches from 8 on cannot be read, but 9 can");
   flip(8, 48 + 50);
-  std::filesystem::resize_file(PathOf(8), kSegment - 1);
+  std::filesystem::resize_file(PathOf(8), kLogUpgradeSegment - 1);
   ExpectDamage("has 4095 bytes, expected 4096: it was cut");
   Write(8, OldSegment(9, {{"h"}}));
   ExpectDamage(PathOf(8) + " was renamed or copied");

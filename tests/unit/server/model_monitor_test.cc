@@ -24,7 +24,7 @@
 namespace calibd::server {
 namespace {
 
-constexpr std::size_t kClasses = 3;
+constexpr std::size_t kModelMonitorClasses = 3;
 
 Alarm::Time At(std::int64_t second) { return Alarm::Time(std::chrono::seconds(second)); }
 
@@ -45,7 +45,7 @@ PredictionSet DrawFrom(const GeneratorSpec& spec, std::size_t n, std::uint64_t s
 ModelDeclaration Watched(std::size_t warmup = 0) {
   ModelDeclaration declaration;
   declaration.name = {"m", ""};
-  declaration.class_count = kClasses;
+  declaration.class_count = kModelMonitorClasses;
   declaration.block_sizes = {2};
   declaration.window = 300;
   declaration.row_sum_tolerance = 1e-3;
@@ -77,19 +77,21 @@ class MonitorTest : public ::testing::Test {
   }
 
   Monitoring monitoring_ = AtOnce();
-  ModelMonitor monitor_{monitoring_, kClasses, 300};
+  ModelMonitor monitor_{monitoring_, kModelMonitorClasses, 300};
   std::int64_t observations_ = 0;
 };
 
 TEST(ModelMonitorTest, EvidenceIsThatOfTheRowsInOrderForAnyBatchesAndWarmup) {
-  const PredictionSet set = DrawFrom(GeneratorSpec::M3(kClasses), 1000);
+  const PredictionSet set = DrawFrom(GeneratorSpec::M3(kModelMonitorClasses), 1000);
   ThreadPool pool("test", 1);
   for (const std::size_t warmup : {0U, 100U}) {
     const ModelDeclaration declaration = Watched(warmup);
     const double bandwidth =
-        warmup == 0 ? 0.5 : *MedianBandwidth(set.view().rows(0, warmup).probabilities, kClasses);
+        warmup == 0
+            ? 0.5
+            : *MedianBandwidth(set.view().rows(0, warmup).probabilities, kModelMonitorClasses);
     const auto features =
-        RandomFeatures::Create(*Kernel::ExponentialTotalVariation(bandwidth), kClasses);
+        RandomFeatures::Create(*Kernel::ExponentialTotalVariation(bandwidth), kModelMonitorClasses);
     auto process = EvidenceProcess::Create(*features);
     process->Add(set.view());
     const EvidenceReading expected = process->Read();
@@ -124,7 +126,7 @@ TEST(ModelMonitorTest, WithoutAKernelOrMonitoringThereIsNoEvidence) {
   Model young(1, Watched(100), {}, {}, pool, nullptr);
   EXPECT_FALSE(young.snapshot()->monitor->watch.has_value());
   PredictionSet equal;
-  equal.class_count = kClasses;
+  equal.class_count = kModelMonitorClasses;
   for (int i = 0; i < 20; ++i) {
     equal.probabilities.insert(equal.probabilities.end(), {0.2, 0.3, 0.5});
     equal.labels.push_back(i % 3);
@@ -142,7 +144,7 @@ TEST(ModelMonitorTest, WithoutAKernelOrMonitoringThereIsNoEvidence) {
 }
 
 TEST(ModelMonitorTest, AWarmupOfMostlyEqualPredictionsIsFollowedByEvidence) {
-  PredictionSet set = DrawFrom(GeneratorSpec::M1(kClasses), 20);
+  PredictionSet set = DrawFrom(GeneratorSpec::M1(kModelMonitorClasses), 20);
   for (int i = 0; i < 80; ++i) {
     set.probabilities.insert(set.probabilities.end(), {0.2, 0.3, 0.5});
     set.labels.push_back(i % 3);
@@ -159,7 +161,7 @@ TEST(ModelMonitorTest, AWarmupOfMostlyEqualPredictionsIsFollowedByEvidence) {
 }
 
 TEST(ModelMonitorTest, LensesWithAFixedBandwidthAnswerDuringTheWarmup) {
-  const PredictionSet set = DrawFrom(GeneratorSpec::M1(kClasses), 120);
+  const PredictionSet set = DrawFrom(GeneratorSpec::M1(kModelMonitorClasses), 120);
   ThreadPool pool("test", 1);
   ModelDeclaration declaration = Watched(100);
   declaration.lenses.push_back(Lens::TopLabel());
@@ -191,10 +193,11 @@ TEST(EffectSizeTest, TheUpperBoundIsAtMostTheLargestSkce) {
 
 TEST_F(MonitorTest, AnAlarmIsRaisedByTheFirstRowThatCrossesAndStays) {
   Begin();
-  const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kClasses), 500);
-  auto features = RandomFeatures::Create(*Kernel::ExponentialTotalVariation(0.5), kClasses);
+  const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kModelMonitorClasses), 500);
+  auto features =
+      RandomFeatures::Create(*Kernel::ExponentialTotalVariation(0.5), kModelMonitorClasses);
   auto process = EvidenceProcess::Create(*features);
-  ClassEvidence classes(kClasses, kDefaultTolerance);
+  ClassEvidence classes(kModelMonitorClasses, kDefaultTolerance);
   std::int64_t evidence_at = 0;
   std::int64_t drift_at = 0;
   EvidenceReading at_alarm;
@@ -230,7 +233,7 @@ TEST_F(MonitorTest, AnAlarmIsRaisedByTheFirstRowThatCrossesAndStays) {
   EXPECT_EQ(evidence.family_share, at_alarm.evidence.family_share);
   EXPECT_FALSE(evidence.acknowledge_time.has_value());
   // The row at which the alarm is raised does not depend on the batches.
-  ModelMonitor at_once{monitoring_, kClasses, 300};
+  ModelMonitor at_once{monitoring_, kModelMonitorClasses, 300};
   at_once.Begin(at_once.Prepare(*Kernel::ExponentialTotalVariation(0.5), 1), {});
   at_once.Add(bad.view(), {});
   at_once.Decide(At(9), static_cast<std::int64_t>(bad.labels.size()));
@@ -245,7 +248,7 @@ TEST_F(MonitorTest, AnAlarmIsRaisedByTheFirstRowThatCrossesAndStays) {
   EXPECT_DOUBLE_EQ(drift.threshold, std::log10(1e6 + 1));
 
   // Good data does not withdraw the alarm.
-  Send(DrawFrom(GeneratorSpec::M1(kClasses), 2000), 100);
+  Send(DrawFrom(GeneratorSpec::M1(kModelMonitorClasses), 2000), 100);
   ASSERT_EQ(monitor_.Snapshot().alarms->size(), 2U);
   EXPECT_EQ(monitor_.Snapshot().FindActive(Alarm::Kind::kEvidence)->observation, evidence_at);
 }
@@ -292,13 +295,13 @@ TEST_F(MonitorTest, AnAlarmOfTheClassesDoesNotDependOnTheBatches) {
 
 TEST_F(MonitorTest, MiscalibratedClassesAreRejectedAndShown) {
   Begin();
-  const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kClasses), 1000);
+  const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kModelMonitorClasses), 1000);
   Send(bad, 100);
-  ClassEvidence expected(kClasses, monitoring_.tolerance);
+  ClassEvidence expected(kModelMonitorClasses, monitoring_.tolerance);
   expected.Add(bad.view());
   const WatchSnapshot watch = *monitor_.Snapshot().watch;
-  EXPECT_EQ(watch.rejected_classes, static_cast<std::int64_t>(kClasses));
-  ASSERT_EQ(watch.deviating_classes.size(), kClasses);
+  EXPECT_EQ(watch.rejected_classes, static_cast<std::int64_t>(kModelMonitorClasses));
+  ASSERT_EQ(watch.deviating_classes.size(), kModelMonitorClasses);
   for (const DeviatingClass& one : watch.deviating_classes) {
     EXPECT_EQ(one.log10_e_value, expected.Log10EValue(one.index));
     EXPECT_TRUE(one.rejected);
@@ -306,7 +309,7 @@ TEST_F(MonitorTest, MiscalibratedClassesAreRejectedAndShown) {
   // The restored state continues with the same bits.
   store::v1::MonitorState stored;
   monitor_.Save(stored);
-  ModelMonitor restored(monitoring_, kClasses, 300);
+  ModelMonitor restored(monitoring_, kModelMonitorClasses, 300);
   ASSERT_TRUE(
       restored.Restore(stored, RunningKernel(*Kernel::ExponentialTotalVariation(0.5)), {}).ok());
   EXPECT_EQ(restored.Snapshot().watch->deviating_classes[0].log10_e_value,
@@ -340,7 +343,7 @@ TEST_F(MonitorTest, ARejectedClassIsShownEvenIfItsFrequencyIsRight) {
 
 TEST_F(MonitorTest, TheGapOfAnAlarmIsConfidenceMinusAccuracy) {
   Begin();
-  const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kClasses), 200);
+  const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kModelMonitorClasses), 200);
   Send(bad, 200);
   double confidence = 0;
   double correct = 0;
@@ -355,7 +358,7 @@ TEST_F(MonitorTest, TheGapOfAnAlarmIsConfidenceMinusAccuracy) {
 
 TEST_F(MonitorTest, AcknowledgingAnEvidenceAlarmRestartsTheWatch) {
   Begin();
-  Send(DrawFrom(GeneratorSpec::M2(kClasses), 300), 100);
+  Send(DrawFrom(GeneratorSpec::M2(kModelMonitorClasses), 300), 100);
   ASSERT_NE(monitor_.Snapshot().FindActive(Alarm::Kind::kEvidence), nullptr);
   monitor_.Acknowledge(1, "retrained", At(1000), observations_);
   MonitorSnapshot snapshot = monitor_.Snapshot();
@@ -373,28 +376,28 @@ TEST_F(MonitorTest, AcknowledgingAnEvidenceAlarmRestartsTheWatch) {
   EXPECT_EQ(monitor_.Snapshot().FindAlarm(1)->note, "retrained");
   EXPECT_EQ(monitor_.Snapshot().FindAlarm(77), nullptr);
 
-  const PredictionSet good = DrawFrom(GeneratorSpec::M1(kClasses), 1000);
+  const PredictionSet good = DrawFrom(GeneratorSpec::M1(kModelMonitorClasses), 1000);
   Send(good, 100);
   snapshot = monitor_.Snapshot();
   EXPECT_EQ(snapshot.FindActive(Alarm::Kind::kEvidence), nullptr);
   auto process = EvidenceProcess::Create(
-      *RandomFeatures::Create(*Kernel::ExponentialTotalVariation(0.5), kClasses));
+      *RandomFeatures::Create(*Kernel::ExponentialTotalVariation(0.5), kModelMonitorClasses));
   process->Add(good.view());
-  ClassEvidence classes(kClasses, kDefaultTolerance);
+  ClassEvidence classes(kModelMonitorClasses, kDefaultTolerance);
   classes.Add(good.view());
   process->Consider({.log_classes = classes.LogMean()});
   EXPECT_EQ(snapshot.watch->reading.evidence.log10_e_value, process->Read().evidence.log10_e_value);
   // A new alarm can be raised.
-  Send(DrawFrom(GeneratorSpec::M3(kClasses), 2000), 100);
+  Send(DrawFrom(GeneratorSpec::M3(kModelMonitorClasses), 2000), 100);
   ASSERT_NE(monitor_.Snapshot().FindActive(Alarm::Kind::kEvidence), nullptr);
   EXPECT_GT(monitor_.Snapshot().FindActive(Alarm::Kind::kEvidence)->id, 1);
 }
 
 TEST_F(MonitorTest, DriftAfterManyGoodObservationsRaisesOneAlarmUntilAcknowledged) {
   Begin();
-  Send(DrawFrom(GeneratorSpec::M1(kClasses), 5000), 100);
+  Send(DrawFrom(GeneratorSpec::M1(kModelMonitorClasses), 5000), 100);
   ASSERT_TRUE(monitor_.Snapshot().alarms->empty());
-  Send(DrawFrom(GeneratorSpec::M2(kClasses), 500), 50);
+  Send(DrawFrom(GeneratorSpec::M2(kModelMonitorClasses), 500), 50);
   const Alarm* drift = monitor_.Snapshot().FindActive(Alarm::Kind::kDrift);
   ASSERT_NE(drift, nullptr);
   EXPECT_GT(drift->observation, 5000);
@@ -407,7 +410,7 @@ TEST_F(MonitorTest, DriftAfterManyGoodObservationsRaisesOneAlarmUntilAcknowledge
   EXPECT_EQ(snapshot.watch->reading.count, before.count);
   EXPECT_EQ(snapshot.watch->reading.evidence.log10_e_value, before.evidence.log10_e_value);
   const std::size_t alarms = snapshot.alarms->size();
-  Send(DrawFrom(GeneratorSpec::M2(kClasses), 500, 6), 50);
+  Send(DrawFrom(GeneratorSpec::M2(kModelMonitorClasses), 500, 6), 50);
   snapshot = monitor_.Snapshot();
   ASSERT_NE(snapshot.FindActive(Alarm::Kind::kDrift), nullptr);
   EXPECT_GT(snapshot.alarms->size(), alarms);
@@ -415,7 +418,7 @@ TEST_F(MonitorTest, DriftAfterManyGoodObservationsRaisesOneAlarmUntilAcknowledge
 
 TEST_F(MonitorTest, KeepsTheNewestAndTheActiveAlarms) {
   Begin();
-  const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kClasses), 100);
+  const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kModelMonitorClasses), 100);
   // The drift alarm that is raised with the first evidence alarm stays active all the time.
   std::int64_t acknowledged = 0;
   for (int i = 0; i < 120; ++i) {
@@ -472,9 +475,9 @@ class GroupTest : public ::testing::Test {
   // The evidence of the rows since `first` whose value is one of these.
   EvidenceReading Expected(double bandwidth, const std::vector<std::string>& values,
                            std::size_t first = 0) const {
-    auto process = EvidenceProcess::Create(
-        *RandomFeatures::Create(*Kernel::ExponentialTotalVariation(bandwidth), kClasses));
-    ClassEvidence classes(kClasses, kDefaultTolerance);
+    auto process = EvidenceProcess::Create(*RandomFeatures::Create(
+        *Kernel::ExponentialTotalVariation(bandwidth), kModelMonitorClasses));
+    ClassEvidence classes(kModelMonitorClasses, kDefaultTolerance);
     for (std::size_t i = first; i < 1000; ++i) {
       if (std::find(values.begin(), values.end(), values_[i]) != values.end()) {
         process->Add(set_.view().row(i), set_.labels[i]);
@@ -486,7 +489,7 @@ class GroupTest : public ::testing::Test {
   }
 
   ThreadPool pool_{"test", 1};
-  const PredictionSet set_ = DrawFrom(GeneratorSpec::M1(kClasses), 1000);
+  const PredictionSet set_ = DrawFrom(GeneratorSpec::M1(kModelMonitorClasses), 1000);
   std::vector<std::string> values_;
 };
 
@@ -521,7 +524,9 @@ TEST_F(GroupTest, TheFirstValuesHaveTheirOwnGroupsAndTheOthersShareOne) {
   // In the last case all rows of a group are gathered, which are more than are added together.
   for (const auto [warmup, batch] : {Case{0, 100}, {150, 100}, {0, 1000}}) {
     const double bandwidth =
-        warmup == 0 ? 0.5 : *MedianBandwidth(set_.view().rows(0, warmup).probabilities, kClasses);
+        warmup == 0
+            ? 0.5
+            : *MedianBandwidth(set_.view().rows(0, warmup).probabilities, kModelMonitorClasses);
     Model model(1, Grouped(warmup, 3), {}, {}, pool_, nullptr);
     for (std::size_t at = 0; at < 1000; at += batch) Apply(model, at, at + batch);
     model.Publish();
@@ -580,7 +585,7 @@ TEST_F(GroupTest, ContinueASavedStateBitForBitAlsoInTheWarmup) {
 
 TEST_F(GroupTest, RestartWithTheModelsWatch) {
   Model model(1, Grouped(0, 5), {}, {}, pool_, nullptr);
-  const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kClasses), 300);
+  const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kModelMonitorClasses), 300);
   model.strand_state().Observe(bad.view(), GroupValues(std::span(values_).first(300)));
   model.strand_state().Decide(At(1));
   Acknowledge(model, "", At(2));
@@ -611,7 +616,7 @@ class StoredMonitorTest : public ::testing::Test {
   }
 
   ThreadPool pool_{"test", 1};
-  const PredictionSet set_ = DrawFrom(GeneratorSpec::M2(kClasses), 1000);
+  const PredictionSet set_ = DrawFrom(GeneratorSpec::M2(kModelMonitorClasses), 1000);
 };
 
 TEST_F(StoredMonitorTest, ContinuesASavedStateWithTheSameBitsAndAlarms) {

@@ -25,11 +25,11 @@ namespace {
 using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 
-constexpr std::size_t kClasses = 3;
+constexpr std::size_t kModelClasses = 3;
 
 PredictionSet Draw(std::size_t n) {
   PredictionSet set;
-  auto generator = Generator::Create(GeneratorSpec::M2(kClasses), 5);
+  auto generator = Generator::Create(GeneratorSpec::M2(kModelClasses), 5);
   generator->Draw(n, set);
   return set;
 }
@@ -38,7 +38,7 @@ ModelDeclaration Declaration(std::size_t window, std::size_t warmup,
                              std::optional<double> bandwidth = std::nullopt) {
   ModelDeclaration declaration;
   declaration.name = {"m", ""};
-  declaration.class_count = kClasses;
+  declaration.class_count = kModelClasses;
   if (bandwidth.has_value()) {
     declaration.kernel.rule.bandwidth.kind = BandwidthRule::Kind::kFixed;
     declaration.kernel.rule.bandwidth.fixed = *bandwidth;
@@ -154,18 +154,18 @@ TEST_F(ModelTest, StateDoesNotDependOnTheBatches) {
                                                    {50, 350, 300, 299, 1}};
 
   auto kernel = Kernel::ExponentialTotalVariation(
-      *MedianBandwidth(set.view().rows(0, 100).probabilities, kClasses));
+      *MedianBandwidth(set.view().rows(0, 100).probabilities, kModelClasses));
   const PredictionSet warmup = {
-      .probabilities = {set.probabilities.begin(), set.probabilities.begin() + 100 * kClasses},
+      .probabilities = {set.probabilities.begin(), set.probabilities.begin() + 100 * kModelClasses},
       .labels = {set.labels.begin(), set.labels.begin() + 100},
-      .class_count = kClasses};
+      .class_count = kModelClasses};
   const LensBatch grouped = *ApplyLens(warmup.view(), declaration.lenses[2]);
   const std::vector<Kernel> kernels = {
       *kernel, *Kernel::ExponentialTotalVariation(kScalarBandwidth),
       *Kernel::ExponentialTotalVariation(*MedianBandwidth(grouped.parts[0].probabilities, 2))};
   std::vector<std::vector<RunningBlock>> offline;
   for (std::size_t lens = 0; lens < declaration.lenses.size(); ++lens) {
-    auto running = RunningLens::Create(declaration.lenses[lens], kClasses, kernels[lens],
+    auto running = RunningLens::Create(declaration.lenses[lens], kModelClasses, kernels[lens],
                                        declaration.block_sizes);
     running->Add(set.view());
     offline.push_back(running->Blocks());
@@ -190,8 +190,9 @@ TEST_F(ModelTest, StateDoesNotDependOnTheBatches) {
     ASSERT_EQ(state->window.size(), 300U);
     const PredictionSet newest = state->window.CopyNewest(300);
     EXPECT_EQ(newest.labels, std::vector<std::int32_t>(set.labels.end() - 300, set.labels.end()));
-    EXPECT_EQ(newest.probabilities, std::vector<double>(set.probabilities.end() - 300 * kClasses,
-                                                        set.probabilities.end()));
+    EXPECT_EQ(newest.probabilities,
+              std::vector<double>(set.probabilities.end() - 300 * kModelClasses,
+                                  set.probabilities.end()));
   }
 }
 
@@ -202,7 +203,7 @@ TEST_F(ModelTest, ContinuesASavedStateWithTheSameBits) {
   ModelDeclaration matrix = Declaration(300, 0);
   matrix.kernel.matrix = std::make_shared<const MatrixKernel>(*MatrixKernel::Create(
       {{*Kernel::Over(Distance::kSquaredEuclidean, 1 / 0.5), {2, 1, 0, 1, 2, 0, 0, 0, 1}}},
-      kClasses));
+      kModelClasses));
   for (const ModelDeclaration& declared : {declaration, matrix}) {
     const auto whole = StateAfter(declared, set, {1000});
     for (const std::size_t cut : {0U, 57U, 100U, 101U, 555U, 1000U}) {
@@ -324,7 +325,7 @@ TEST_F(ModelTest, CountsPredictionsAndLabelsOfEachPredictedClass) {
   MaturedRow matured;
   matured.values.probabilities = {0.5, 0.25, 0.25, 0, 1, 0, 0.25, 0.25, 0.5};
   matured.values.labels = {0, 1, 2};
-  matured.values.class_count = kClasses;
+  matured.values.class_count = kModelClasses;
   matured.missing_predicted_classes = {2};
   apply(matured);
   LabelsRow late;
@@ -377,7 +378,7 @@ TEST_F(ModelTest, FixedBandwidthCountsFromTheFirstObservation) {
 
 TEST_F(ModelTest, EqualPredictionsGiveABandwidthErrorAndTheWindowContinues) {
   PredictionSet set;
-  set.class_count = kClasses;
+  set.class_count = kModelClasses;
   for (int i = 0; i < 20; ++i) {
     set.probabilities.insert(set.probabilities.end(), {0.2, 0.3, 0.5});
     set.labels.push_back(i % 3);
@@ -418,10 +419,10 @@ TEST(ObservationWindowTest, KeepsTheNewestRowsInChunksOfAnySizeAndPrecision) {
   const auto is_single = [](std::size_t row) { return row / 4 % 7 < 3; };
   for (std::size_t i = 0; i < set.probabilities.size(); ++i) {
     double& value = set.probabilities[i];
-    if (is_single(i / kClasses)) value = static_cast<double>(static_cast<float>(value));
+    if (is_single(i / kModelClasses)) value = static_cast<double>(static_cast<float>(value));
   }
   for (const std::size_t chunk_rows : {1U, 3U, 8U, 64U}) {
-    ObservationWindow window(kClasses, 10, chunk_rows, /*keeps_ids=*/true);
+    ObservationWindow window(kModelClasses, 10, chunk_rows, /*keeps_ids=*/true);
     std::vector<WindowView> views;
     // Every third batch has no ids.
     std::vector<std::uint64_t> hashes(200);

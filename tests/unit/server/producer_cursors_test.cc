@@ -20,7 +20,7 @@ constexpr std::int64_t kSecond = 1'000'000;
 constexpr std::int64_t kDay = 86400 * kSecond;
 constexpr std::int64_t kStart = 20000 * kDay;
 
-ProducerPosition At(std::int64_t sequence, std::int64_t epoch = 0, const char* id = "p") {
+ProducerPosition PositionAt(std::int64_t sequence, std::int64_t epoch = 0, const char* id = "p") {
   return {.producer_id = id, .epoch = epoch, .sequence = sequence};
 }
 ProducerPosition Request(const std::string& id) {
@@ -45,17 +45,18 @@ class ProducerCursorsTest : public ::testing::Test {
   // Sends batches 1 to n with the hashes 1 to n times `factor`. Returns the first error.
   absl::Status Send(const std::string& id, std::int64_t n, std::uint64_t factor = 1) {
     for (std::int64_t i = 1; i <= n; ++i) {
-      const auto standing = Check(At(i, 0, id.c_str()), static_cast<std::uint64_t>(i) * factor);
+      const auto standing =
+          Check(PositionAt(i, 0, id.c_str()), static_cast<std::uint64_t>(i) * factor);
       if (!standing.ok()) return standing.status();
       if (*standing == Standing::kNext) {
-        Advance(At(i, 0, id.c_str()), static_cast<std::uint64_t>(i) * factor);
+        Advance(PositionAt(i, 0, id.c_str()), static_cast<std::uint64_t>(i) * factor);
       }
     }
     return absl::OkStatus();
   }
   void End(const std::string& id, std::int64_t last) {
-    ASSERT_EQ(*cursors_.CheckEnd(At(last, 0, id.c_str()), time_us_), Standing::kNext);
-    cursors_.End(At(last, 0, id.c_str()), time_us_);
+    ASSERT_EQ(*cursors_.CheckEnd(PositionAt(last, 0, id.c_str()), time_us_), Standing::kNext);
+    cursors_.End(PositionAt(last, 0, id.c_str()), time_us_);
   }
 
   std::int64_t time_us_ = kStart;
@@ -64,19 +65,19 @@ class ProducerCursorsTest : public ::testing::Test {
 
 TEST_F(ProducerCursorsTest, NumbersAreUsedUpOneAfterAnother) {
   for (std::int64_t sequence = 1; sequence <= 200; ++sequence) {
-    ASSERT_EQ(*Check(At(sequence), 7), Standing::kNext);
-    Advance(At(sequence), 7);
-    ASSERT_EQ(*Check(At(sequence), 7), Standing::kSettledBefore);
+    ASSERT_EQ(*Check(PositionAt(sequence), 7), Standing::kNext);
+    Advance(PositionAt(sequence), 7);
+    ASSERT_EQ(*Check(PositionAt(sequence), 7), Standing::kSettledBefore);
   }
   EXPECT_EQ(Open("p"), 201);
 }
 
 TEST_F(ProducerCursorsTest, GapNamesTheExpectedNumber) {
-  const absl::Status unknown = Check(At(3), 7).status();
+  const absl::Status unknown = Check(PositionAt(3), 7).status();
   EXPECT_EQ(unknown.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(unknown.message()), HasSubstr("expected 1: no batch of this producer"));
-  Advance(At(1), 7);
-  const absl::Status gap = Check(At(3), 7).status();
+  Advance(PositionAt(1), 7);
+  const absl::Status gap = Check(PositionAt(3), 7).status();
   EXPECT_EQ(gap.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(gap.message()), ::testing::EndsWith("expected 2"));
 }
@@ -84,39 +85,39 @@ TEST_F(ProducerCursorsTest, GapNamesTheExpectedNumber) {
 TEST_F(ProducerCursorsTest, SameNumberWithOtherContentIsRefusedWhileItIsRemembered) {
   constexpr auto kRemembered = static_cast<std::int64_t>(ProducerCursors::kRememberedContents);
   for (std::int64_t sequence = 1; sequence <= kRemembered + 1; ++sequence) {
-    Advance(At(sequence), static_cast<std::uint64_t>(sequence));
+    Advance(PositionAt(sequence), static_cast<std::uint64_t>(sequence));
   }
-  EXPECT_EQ(Check(At(2), 99).status().code(), absl::StatusCode::kAlreadyExists);
-  EXPECT_EQ(*Check(At(2), 2), Standing::kSettledBefore);
-  EXPECT_EQ(*Check(At(1), 99), Standing::kSettledBefore);
+  EXPECT_EQ(Check(PositionAt(2), 99).status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(*Check(PositionAt(2), 2), Standing::kSettledBefore);
+  EXPECT_EQ(*Check(PositionAt(1), 99), Standing::kSettledBefore);
 }
 
 TEST_F(ProducerCursorsTest, AfterOtherContentNothingNewIsAcceptedUntilTheNextOpening) {
   ASSERT_TRUE(Send("p", 3).ok());
-  EXPECT_EQ(Check(At(3), 99).status().code(), absl::StatusCode::kAlreadyExists);
-  EXPECT_EQ(Check(At(4), 4).status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(Check(PositionAt(3), 99).status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(Check(PositionAt(4), 4).status().code(), absl::StatusCode::kAlreadyExists);
   EXPECT_EQ(Open("p"), 4);
-  EXPECT_EQ(*Check(At(4), 4), Standing::kNext);
+  EXPECT_EQ(*Check(PositionAt(4), 4), Standing::kNext);
 }
 
 TEST_F(ProducerCursorsTest, AllContentsAreComparedIfAllBatchesComeAgain) {
   ASSERT_TRUE(Send("p", 200).ok());
   EXPECT_TRUE(Send("p", 200).ok());
   // Another first batch, of which only the hash of all contents knows, and then a new one.
-  EXPECT_EQ(*Check(At(1), 99), Standing::kSettledBefore);
+  EXPECT_EQ(*Check(PositionAt(1), 99), Standing::kSettledBefore);
   for (std::int64_t i = 2; i < 200; ++i) {
-    ASSERT_EQ(*Check(At(i), static_cast<std::uint64_t>(i)), Standing::kSettledBefore);
+    ASSERT_EQ(*Check(PositionAt(i), static_cast<std::uint64_t>(i)), Standing::kSettledBefore);
   }
-  EXPECT_EQ(Check(At(200), 200).status().code(), absl::StatusCode::kAlreadyExists);
-  EXPECT_EQ(Check(At(201), 201).status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(Check(PositionAt(200), 200).status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(Check(PositionAt(201), 201).status().code(), absl::StatusCode::kAlreadyExists);
 }
 
 TEST_F(ProducerCursorsTest, AHigherEpochFencesLowerOnesAndTheNumberingContinues) {
-  Advance(At(1), 7);
+  Advance(PositionAt(1), 7);
   EXPECT_EQ(Open("p", 3), 2);
-  EXPECT_EQ(Check(At(2, 0), 7).status().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(Check(PositionAt(2, 0), 7).status().code(), absl::StatusCode::kAborted);
   EXPECT_EQ(cursors_.Open("p", 2, time_us_).status().code(), absl::StatusCode::kAborted);
-  EXPECT_EQ(*Check(At(2, 3), 7), Standing::kNext);
+  EXPECT_EQ(*Check(PositionAt(2, 3), 7), Standing::kNext);
 }
 
 TEST_F(ProducerCursorsTest, ProducersInUseAreCapped) {
@@ -138,8 +139,8 @@ TEST_F(ProducerCursorsTest, TheLeastRecentlyUsedProducerMakesRoomAndMayContinue)
   EXPECT_EQ(cursors_.size(), 2U);
   time_us_ += 61 * kSecond;
   // Without being opened, as on a stream that is still open.
-  EXPECT_EQ(*Check(At(40), 40), Standing::kSettledBefore);
-  EXPECT_EQ(*Check(At(101), 101), Standing::kNext);
+  EXPECT_EQ(*Check(PositionAt(40), 40), Standing::kSettledBefore);
+  EXPECT_EQ(*Check(PositionAt(101), 101), Standing::kNext);
   EXPECT_EQ(Open("p"), 101);
   EXPECT_TRUE(Send("p", 101).ok());
   // Both others expired together or one after the other; nothing is counted twice.
@@ -156,8 +157,8 @@ TEST_F(ProducerCursorsTest, AExpiredProducerKeepsItsEpochAndItsContents) {
   EXPECT_EQ(cursors_.size(), 1U);
   EXPECT_EQ(cursors_.Open("p", 3, time_us_).status().code(), absl::StatusCode::kAborted);
   Open("p", 4);
-  for (std::int64_t i = 1; i < 10; ++i) ASSERT_TRUE(Check(At(i, 4), 5).ok());
-  EXPECT_EQ(Check(At(10, 4), 5).status().code(), absl::StatusCode::kAlreadyExists);
+  for (std::int64_t i = 1; i < 10; ++i) ASSERT_TRUE(Check(PositionAt(i, 4), 5).ok());
+  EXPECT_EQ(Check(PositionAt(10, 4), 5).status().code(), absl::StatusCode::kAlreadyExists);
 }
 
 TEST_F(ProducerCursorsTest, IdleProducersExpireByAge) {
@@ -180,11 +181,12 @@ TEST_F(ProducerCursorsTest, AnEndedProducerOnlyRepeatsItself) {
   EXPECT_EQ(cursors_.size(), 0U);
   EXPECT_EQ(Open("p"), 4);
   EXPECT_TRUE(Send("p", 3).ok());
-  const absl::Status more = Check(At(4), 4).status();
+  const absl::Status more = Check(PositionAt(4), 4).status();
   EXPECT_EQ(more.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(more.message()), HasSubstr("ended after batch 3"));
-  EXPECT_EQ(cursors_.CheckEnd(At(2), time_us_).status().code(), absl::StatusCode::kAlreadyExists);
-  EXPECT_EQ(*cursors_.CheckEnd(At(3), time_us_), Standing::kSettledBefore);
+  EXPECT_EQ(cursors_.CheckEnd(PositionAt(2), time_us_).status().code(),
+            absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(*cursors_.CheckEnd(PositionAt(3), time_us_), Standing::kSettledBefore);
   EXPECT_EQ(cursors_.size(), 0U);
 }
 
@@ -242,7 +244,7 @@ TEST_F(ProducerCursorsTest, AsManyRequestsAreKnownAsPromised) {
 
 TEST_F(ProducerCursorsTest, AReplayAdvancesThemWithoutAGap) {
   for (std::int64_t sequence = 1; sequence <= 100; ++sequence) {
-    Advance(At(sequence, 0), static_cast<std::uint64_t>(sequence * 3));
+    Advance(PositionAt(sequence, 0), static_cast<std::uint64_t>(sequence * 3));
   }
   EXPECT_EQ(Open("p", 4), 101);
   // From the cursor at any time, including some rows that it already covers.
@@ -251,18 +253,19 @@ TEST_F(ProducerCursorsTest, AReplayAdvancesThemWithoutAGap) {
     ProducerCursors before({});
     EXPECT_TRUE(before.Open("p", 0, kStart).ok());
     for (std::int64_t sequence = 1; sequence <= stored; ++sequence) {
-      before.Advance(At(sequence), static_cast<std::uint64_t>(sequence * 3), kStart);
+      before.Advance(PositionAt(sequence), static_cast<std::uint64_t>(sequence * 3), kStart);
     }
     if (stored > 0) replayed.Set("p", before.Get("p"));
     for (std::int64_t sequence = std::max<std::int64_t>(1, stored - 5); sequence <= 100;
          ++sequence) {
-      EXPECT_TRUE(replayed.Replay(At(sequence), static_cast<std::uint64_t>(sequence * 3), kStart));
+      EXPECT_TRUE(
+          replayed.Replay(PositionAt(sequence), static_cast<std::uint64_t>(sequence * 3), kStart));
     }
-    EXPECT_TRUE(replayed.Replay(At(0, 4), std::nullopt, kStart));
+    EXPECT_TRUE(replayed.Replay(PositionAt(0, 4), std::nullopt, kStart));
     EXPECT_EQ(EncodeContents(*replayed.Get("p")), EncodeContents(*cursors_.Get("p")));
     EXPECT_EQ(replayed.Get("p")->last_sequence, 100);
     EXPECT_EQ(replayed.Get("p")->epoch, 4);
-    EXPECT_FALSE(replayed.Replay(At(102, 4), 7, kStart));
+    EXPECT_FALSE(replayed.Replay(PositionAt(102, 4), 7, kStart));
   }
 }
 
@@ -291,8 +294,8 @@ TEST_F(ProducerCursorsTest, TheStoredRowsAndTheLogRestoreThem) {
   const auto send = [&](const std::string& id, std::int64_t first, std::int64_t last) {
     Open(id);
     for (std::int64_t i = first; i <= last; ++i) {
-      Advance(At(i, 0, id.c_str()), static_cast<std::uint64_t>(i));
-      log.push_back({At(i, 0, id.c_str()), static_cast<std::uint64_t>(i)});
+      Advance(PositionAt(i, 0, id.c_str()), static_cast<std::uint64_t>(i));
+      log.push_back({PositionAt(i, 0, id.c_str()), static_cast<std::uint64_t>(i)});
     }
     time_us_ += 61 * kSecond;
   };
@@ -303,7 +306,7 @@ TEST_F(ProducerCursorsTest, TheStoredRowsAndTheLogRestoreThem) {
   send("r", 1, 2);
   Open("r");
   End("r", 2);
-  log.push_back({At(2, 0, "r"), std::nullopt, true});
+  log.push_back({PositionAt(2, 0, "r"), std::nullopt, true});
   send("p", 71, 72);
   Advance(Request("a"), 5);
   log.push_back({Request("a"), 5});
@@ -337,7 +340,7 @@ TEST_F(ProducerCursorsTest, TheStoredRowsAndTheLogRestoreThem) {
               Standing::kSettledBefore);
     EXPECT_FALSE(restored.Check(Request(id), 99, time_us_).ok());
   }
-  EXPECT_FALSE(restored.Check(At(73, 0, "r"), 1, time_us_).ok());
+  EXPECT_FALSE(restored.Check(PositionAt(73, 0, "r"), 1, time_us_).ok());
 }
 
 TEST_F(ProducerCursorsTest, AProducerIsForgottenOnlyIfItsRowsAreNotReplayed) {
@@ -373,13 +376,13 @@ TEST_F(ProducerCursorsTest, ChangedRowsAreStored) {
   EXPECT_THAT(changed(), IsEmpty());
   EXPECT_EQ(Open("p", 1), 1);
   EXPECT_THAT(changed(), ElementsAre("p"));
-  Advance(At(1, 1), 7);
+  Advance(PositionAt(1, 1), 7);
   EXPECT_THAT(changed(), ElementsAre("p"));
   EXPECT_TRUE(cursors_.Replay({.producer_id = "new", .epoch = 0, .sequence = 0}, std::nullopt, 0));
   EXPECT_THAT(changed(), ElementsAre("new"));
   EXPECT_EQ(rows.size(), 2U);
-  ASSERT_EQ(*cursors_.CheckEnd(At(1, 1), kStart), Standing::kNext);
-  cursors_.End(At(1, 1), kStart);
+  ASSERT_EQ(*cursors_.CheckEnd(PositionAt(1, 1), kStart), Standing::kNext);
+  cursors_.End(PositionAt(1, 1), kStart);
   EXPECT_THAT(changed(), ::testing::SizeIs(2));
   EXPECT_EQ(rows.size(), 2U);
   EXPECT_FALSE(rows.contains("p"));

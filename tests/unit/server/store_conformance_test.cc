@@ -133,8 +133,8 @@ std::vector<std::string> Cursors(Store& store) {
   return cursors;
 }
 
-std::vector<std::string> History(const Store& store, const HistorySeries& series,
-                                 const HistoryRange& range = {}) {
+std::vector<std::string> StoredHistory(const Store& store, const HistorySeries& series,
+                                       const HistoryRange& range = {}) {
   std::vector<std::string> buckets;
   EXPECT_TRUE(store
                   .ReadHistory(series, range,
@@ -261,7 +261,7 @@ TEST_P(StoreConformanceTest, UncommittedWritesLeaveNothingBehind) {
   EXPECT_THAT(Start(*store_), ElementsAre("1:5:kept", "1:5:kept too"));
   EXPECT_THAT(Models(*store_), ElementsAre("1 models/a '' 0 0 0", "2 models/b '' 0 0 0"));
   EXPECT_THAT(Cursors(*store_), IsEmpty());
-  EXPECT_THAT(History(*store_, {1, 1}), IsEmpty());
+  EXPECT_THAT(StoredHistory(*store_, {1, 1}), IsEmpty());
 }
 
 TEST_P(StoreConformanceTest, BatchesAreReadByTheirIdsInTheOrderThatIsWanted) {
@@ -434,11 +434,11 @@ TEST_P(StoreConformanceTest, AModelGoesWithItsRowsButNotItsBatches) {
     return status;
   });
   Write(*store_, [this] { return store_->DeleteModel(1); });
-  EXPECT_THAT(History(*store_, {1, 2}), IsEmpty());
+  EXPECT_THAT(StoredHistory(*store_, {1, 2}), IsEmpty());
   Open();
   EXPECT_THAT(Models(*store_), ElementsAre("2 models/b 'b' 4 2 3"));
   EXPECT_THAT(Cursors(*store_), ElementsAre("2 p 0 0 x"));
-  EXPECT_THAT(History(*store_, {2, 2}), ElementsAre("10x"));
+  EXPECT_THAT(StoredHistory(*store_, {2, 2}), ElementsAre("10x"));
   EXPECT_THAT(Start(*store_), ElementsAre("1:5:batch"));
 }
 
@@ -454,10 +454,10 @@ TEST_P(StoreConformanceTest, HistoriesAreReadByRanges) {
     status.Update(store_->PutHistory({.series = {2, 1}, .start_s = 20, .data = "w"}));
     return status;
   });
-  EXPECT_THAT(History(*store_, series), ElementsAre("10x", "20y", "30x", "50x"));
-  EXPECT_THAT(History(*store_, series, {20, 50}), ElementsAre("20y", "30x"));
-  EXPECT_THAT(History(*store_, series, {21, 30}), IsEmpty());
-  EXPECT_THAT(History(*store_, {2, 3}), IsEmpty());
+  EXPECT_THAT(StoredHistory(*store_, series), ElementsAre("10x", "20y", "30x", "50x"));
+  EXPECT_THAT(StoredHistory(*store_, series, {20, 50}), ElementsAre("20y", "30x"));
+  EXPECT_THAT(StoredHistory(*store_, series, {21, 30}), IsEmpty());
+  EXPECT_THAT(StoredHistory(*store_, {2, 3}), IsEmpty());
   std::vector<HistorySeries> all;
   auto next = store_->NextHistory({});
   while (next.ok() && next->has_value()) {
@@ -466,12 +466,12 @@ TEST_P(StoreConformanceTest, HistoriesAreReadByRanges) {
   }
   EXPECT_THAT(all, ElementsAre(HistorySeries{1, 2}, HistorySeries{1, 3}, HistorySeries{2, 1}));
   Write(*store_, [&] { return store_->DeleteHistory(series, 30); });
-  EXPECT_THAT(History(*store_, series), ElementsAre("30x", "50x"));
+  EXPECT_THAT(StoredHistory(*store_, series), ElementsAre("30x", "50x"));
   Write(*store_, [&] { return store_->DeleteHistory(series, 100); });
-  EXPECT_THAT(History(*store_, series), IsEmpty());
+  EXPECT_THAT(StoredHistory(*store_, series), IsEmpty());
   Open();
-  EXPECT_THAT(History(*store_, series), IsEmpty());
-  EXPECT_THAT(History(*store_, {1, 3}), ElementsAre("20z"));
+  EXPECT_THAT(StoredHistory(*store_, series), IsEmpty());
+  EXPECT_THAT(StoredHistory(*store_, {1, 3}), ElementsAre("20z"));
 }
 
 TEST_P(StoreConformanceTest, AHistoryIsReadBesideATransactionAndWithoutIt) {
@@ -481,11 +481,11 @@ TEST_P(StoreConformanceTest, AHistoryIsReadBesideATransactionAndWithoutIt) {
   ASSERT_TRUE(store_->Begin().ok());
   ASSERT_TRUE(store_->PutHistory({.series = {1, 2}, .start_s = 20, .data = "pending"}).ok());
   std::vector<std::string> read;
-  std::thread reader([&] { read = History(*store_, {1, 2}); });
+  std::thread reader([&] { read = StoredHistory(*store_, {1, 2}); });
   reader.join();
   EXPECT_THAT(read, ElementsAre("10committed"));
   ASSERT_TRUE(store_->Commit().ok());
-  EXPECT_THAT(History(*store_, {1, 2}), ElementsAre("10committed", "20pending"));
+  EXPECT_THAT(StoredHistory(*store_, {1, 2}), ElementsAre("10committed", "20pending"));
 }
 
 TEST_P(StoreConformanceTest, TwoStoresInAProcessDoNotKnowOfEachOther) {

@@ -22,10 +22,10 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr std::int64_t kBuckets = 6;
-constexpr std::uint64_t kSegment = 65536;
+constexpr std::uint64_t kStoreDamageSegment = 65536;
 constexpr std::int64_t kEnd = std::numeric_limits<std::int64_t>::max();
 
-v1::Model Named(const std::string& name) {
+v1::Model Declared(const std::string& name) {
   v1::Model model;
   model.set_name(name);
   return model;
@@ -35,7 +35,7 @@ v1::Model Named(const std::string& name) {
 void Fill(LocalStore& store) {
   ASSERT_TRUE(store.Begin().ok());
   for (const std::int64_t id : {1, 2}) {
-    ASSERT_TRUE(store.InsertModel(id, Named(absl::StrCat("models/", id))).ok());
+    ASSERT_TRUE(store.InsertModel(id, Declared(absl::StrCat("models/", id))).ok());
     ASSERT_TRUE(store
                     .PutSnapshot({.model_id = id,
                                   .log_id = 1,
@@ -93,7 +93,7 @@ absl::Status Start(LocalStore& store) {
 }
 
 absl::Status OpenAndStart(const std::string& folder) {
-  const auto store = LocalStore::Open(folder, kSegment);
+  const auto store = LocalStore::Open(folder, kStoreDamageSegment);
   return store.ok() ? Start(**store) : store.status();
 }
 
@@ -115,7 +115,7 @@ void ExpectDamage(const absl::Status& status, const std::string& text) {
 class StoreDamageTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    auto store = LocalStore::Open(data_, kSegment);
+    auto store = LocalStore::Open(data_, kStoreDamageSegment);
     ASSERT_TRUE(store.ok()) << store.status();
     ASSERT_TRUE(Start(**store).ok());
     ASSERT_NO_FATAL_FAILURE(Fill(**store));
@@ -228,7 +228,7 @@ TEST_F(StoreDamageTest, ReappearingAndOlderRowsAreDetected) {
   // A row that was valid once: of a model that was deleted since, or an older cursor.
   const std::string row = "(SELECT checksum FROM old.cursors WHERE producer_id = x'70' LIMIT 1)";
   {
-    auto store = LocalStore::Open(data_, kSegment);
+    auto store = LocalStore::Open(data_, kStoreDamageSegment);
     ASSERT_TRUE(store.ok() && Start(**store).ok());
     ASSERT_TRUE((*store)->Begin().ok());
     ASSERT_TRUE((*store)->DeleteModel(2).ok());
@@ -310,7 +310,7 @@ TEST_F(StoreDamageTest, PartsOfAHistoryContainTheirRows) {
 
 TEST_F(StoreDamageTest, AHistoryStaysLinkedAfterAnyWrite) {
   const std::string folder = Copy();
-  auto store = LocalStore::Open(folder, kSegment);
+  auto store = LocalStore::Open(folder, kStoreDamageSegment);
   ASSERT_TRUE(store.ok() && Start(**store).ok());
   const auto put = [&](std::int64_t start_s) {
     ASSERT_TRUE((*store)->Begin().ok());
@@ -358,7 +358,7 @@ TEST_F(StoreDamageTest, AHistoryStaysLinkedAfterAnyWrite) {
 TEST_F(StoreDamageTest, MissingAndForeignFilesAreNamed) {
   const std::string other = (folder_.path() / "other").string();
   {
-    auto store = LocalStore::Open(other, kSegment);
+    auto store = LocalStore::Open(other, kStoreDamageSegment);
     ASSERT_TRUE(store.ok() && Start(**store).ok());
     ASSERT_NO_FATAL_FAILURE(Fill(**store));
     ASSERT_TRUE((*store)->Close().ok());
@@ -403,10 +403,10 @@ TEST_F(StoreDamageTest, ALostOrForeignWriteAheadLogIsDetected) {
 TEST_F(StoreDamageTest, AnOlderDatabaseOfTheSameStoreIsRefused) {
   const std::string before = Copy();
   std::filesystem::rename(before, before + ".old");
-  auto store = LocalStore::Open(data_, kSegment);
+  auto store = LocalStore::Open(data_, kStoreDamageSegment);
   ASSERT_TRUE(store.ok() && Start(**store).ok());
   ASSERT_TRUE((*store)->Begin().ok());
-  ASSERT_TRUE((*store)->InsertModel(7, Named("models/new")).ok());
+  ASSERT_TRUE((*store)->InsertModel(7, Declared("models/new")).ok());
   ASSERT_TRUE((*store)->Commit().ok());
   ASSERT_TRUE((*store)->Close().ok());
   store->reset();
@@ -430,18 +430,18 @@ TEST_F(StoreDamageTest, OnlyARecoveredStoreIsMarkedAsClosed) {
   const std::string copy = Copy(/*killed=*/true);
   const auto clean = [&copy] { return (*StoreFile::Open(copy))->mark().clean; };
   {
-    auto store = LocalStore::Open(copy, kSegment);
+    auto store = LocalStore::Open(copy, kStoreDamageSegment);
     ASSERT_TRUE(store.ok()) << store.status();
     ASSERT_TRUE((*store)->Close().ok());
   }
   EXPECT_FALSE(clean());
   {
-    auto store = LocalStore::Open(copy, kSegment);
+    auto store = LocalStore::Open(copy, kStoreDamageSegment);
     ASSERT_TRUE(store.ok() && Start(**store).ok());
     ASSERT_TRUE((*store)->Close().ok());
   }
   EXPECT_TRUE(clean());
-  auto store = LocalStore::Open(copy, kSegment);
+  auto store = LocalStore::Open(copy, kStoreDamageSegment);
   ASSERT_TRUE(store.ok() && Start(**store).ok());
   EXPECT_TRUE(clean());
   ASSERT_TRUE((*store)->Begin().ok());

@@ -28,7 +28,7 @@
 namespace calibd::server {
 namespace {
 
-constexpr std::size_t kClasses = 3;
+constexpr std::size_t kStoreFormatClasses = 3;
 constexpr std::chrono::microseconds kElapsed{123456789};
 
 std::filesystem::path GoldenFile(const std::string& name) {
@@ -61,7 +61,7 @@ RowValues Values(std::vector<double> probabilities, std::vector<std::int32_t> la
   RowValues values;
   values.probabilities = std::move(probabilities);
   values.labels = std::move(labels);
-  values.class_count = kClasses;
+  values.class_count = kStoreFormatClasses;
   return values;
 }
 
@@ -107,7 +107,7 @@ std::vector<Row> Rows() {
   add("predictions", predictions, position);
   add("predictions_labelled", Predictions({1, 0}));
   PredictionsRow known;
-  known.values.class_count = kClasses;
+  known.values.class_count = kStoreFormatClasses;
   known.duplicates = 7;
   add("predictions_known", known, position);
 
@@ -209,7 +209,7 @@ TEST(StoreFormatTest, OldRowsAreReadUnchanged) {
         EXPECT_EQ(prefix, "batch_");
         continue;
       }
-      const auto read = DecodeRow(ReadGolden(prefix + one.name), kClasses);
+      const auto read = DecodeRow(ReadGolden(prefix + one.name), kStoreFormatClasses);
       ASSERT_TRUE(read.ok()) << read.status();
       ExpectSameRow(*read, one.row);
     }
@@ -219,7 +219,7 @@ TEST(StoreFormatTest, OldRowsAreReadUnchanged) {
 ModelDeclaration Declaration() {
   ModelDeclaration declaration;
   declaration.name = {"m", ""};
-  declaration.class_count = kClasses;
+  declaration.class_count = kStoreFormatClasses;
   declaration.kernel.rule.bandwidth.kind = BandwidthRule::Kind::kFixed;
   declaration.kernel.rule.bandwidth.fixed = 0.5;
   declaration.lenses = {Lens::Canonical(), Lens::TopLabel()};
@@ -301,7 +301,7 @@ void Fill(int count, double scale, google::protobuf::RepeatedField<double>& out)
 }
 
 store::v1::PastState Past(double scale) {
-  constexpr int kM = static_cast<int>(kClasses);
+  constexpr int kM = static_cast<int>(kStoreFormatClasses);
   store::v1::PastState past;
   past.set_weight(1);
   Fill(128, scale, *past.mutable_feature_sums());
@@ -593,7 +593,7 @@ TEST(StoreFormatTest, OldStatesAreReadUnchanged) {
   EXPECT_EQ(coverage.labels.unknown, 18);
   EXPECT_EQ(coverage.matured, 7 + 8 + 9);
   EXPECT_EQ(coverage.missing, 3 + 2 + 1);
-  for (std::size_t i = 0; i < kClasses; ++i) {
+  for (std::size_t i = 0; i < kStoreFormatClasses; ++i) {
     EXPECT_EQ((*coverage.classes)[i].matured, static_cast<std::int64_t>(7 + i));
     EXPECT_EQ((*coverage.classes)[i].missing, static_cast<std::int64_t>(3 - i));
     EXPECT_EQ((*coverage.classes)[i].late, static_cast<std::int64_t>(4 + i));

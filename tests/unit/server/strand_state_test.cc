@@ -21,7 +21,7 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::seconds;
 
-constexpr std::size_t kClasses = 3;
+constexpr std::size_t kStrandStateClasses = 3;
 
 struct TimedRow {
   LogRow row;
@@ -32,8 +32,8 @@ struct TimedRow {
 // times of their own or single precision; other kinds of rows come in between.
 std::vector<TimedRow> Rows() {
   PredictionSet set;
-  Generator::Create(GeneratorSpec::M1(kClasses), 1)->Draw(2000, set);
-  Generator::Create(GeneratorSpec::M2(kClasses), 2)->Draw(4000, set);
+  Generator::Create(GeneratorSpec::M1(kStrandStateClasses), 1)->Draw(2000, set);
+  Generator::Create(GeneratorSpec::M2(kStrandStateClasses), 2)->Draw(4000, set);
   std::vector<TimedRow> rows;
   std::size_t size = 1;
   for (std::size_t done = 0; done < set.labels.size(); done += size, size = (size * 7 + 5) % 301) {
@@ -57,7 +57,7 @@ std::vector<TimedRow> Rows() {
 ModelDeclaration Declaration(std::size_t warmup) {
   ModelDeclaration declaration;
   declaration.name = {"m", ""};
-  declaration.class_count = kClasses;
+  declaration.class_count = kStrandStateClasses;
   declaration.block_sizes = {2, 100};
   declaration.window = 500;
   declaration.row_sum_tolerance = 1e-3;
