@@ -165,11 +165,11 @@ TEST_F(SquaredErrorReferenceTest, KernelRidge) {
     if (!product && !Matches(key, ".*_ukkr \\|.*")) continue;
     const std::string name = key.substr(0, 4);
     const KernelRidge& ridge = ridges.at(name);
+    const double constant = expected.at(product ? "c" : "a");
+    const double strength = constant / (product ? ridge.product_scale() : ridge.function_scale());
     const auto values = [&](const Part& part) {
-      return product ? ridge.EvaluateProduct(part.eigenfunctions,
-                                             expected.at("c").get<double>() / ridge.product_scale())
-                     : ridge.EvaluateFunction(part.eigenfunctions, expected.at("a").get<double>() /
-                                                                       ridge.function_scale());
+      return product ? ridge.EvaluateProduct(part.eigenfunctions, strength)
+                     : ridge.EvaluateFunction(part.eigenfunctions, strength);
     };
     const auto& [fit, test, risk] = parts.at(name);
     Expect(SquaredCalibrationError(values(fit)), expected.at("train_sq"), key + " in sample");
