@@ -21,9 +21,10 @@ namespace {
 
 // A transaction, or a task of a strand, takes no further operation from this number of bytes on.
 // The batch of a quiet model waits for the transaction before its own, so transactions are smaller
-// while several models are busy.
+// until no two models have had pending operations for kSharedTime.
 constexpr std::size_t kTransactionBytes = std::size_t{4} << 20;
 constexpr std::size_t kSharedTransactionBytes = std::size_t{1} << 20;
+constexpr std::chrono::seconds kSharedTime{1};
 constexpr std::size_t kTaskBytes = std::size_t{256} << 10;
 // The cost of an operation in addition to its bytes, in bytes.
 constexpr std::size_t kOperationCost = std::size_t{1} << 10;
@@ -140,7 +141,9 @@ void CommitQueue::Run() {
 std::vector<std::shared_ptr<Operation>> CommitQueue::TakeTransaction() {
   std::vector<std::shared_ptr<Operation>> operations;
   auto target = Operation::Target::kNone;
-  const std::size_t most_bytes = flows_.size() > 1 ? kSharedTransactionBytes : kTransactionBytes;
+  const auto now = std::chrono::steady_clock::now();
+  if (flows_.size() > 1) shared_until_ = now + kSharedTime;
+  const std::size_t most_bytes = now < shared_until_ ? kSharedTransactionBytes : kTransactionBytes;
   for (std::size_t bytes = 0; !queue_.empty() && bytes < most_bytes;) {
     const Operation::Target next = queue_.front()->target();
     if (target == Operation::Target::kNone) {

@@ -192,6 +192,8 @@ class CommitQueue {
   std::chrono::steady_clock::time_point checked_room_{};
   std::uint64_t needed_room_ = kLeastRoom;
   bool maintains_ = false;
+  // Used only on the storage thread: until when transactions are small.
+  std::chrono::steady_clock::time_point shared_until_{};
 
   std::thread storage_thread_;
 };

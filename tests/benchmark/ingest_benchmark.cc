@@ -240,14 +240,20 @@ struct Acknowledgements {
   std::int64_t refused = 0;
   // Why the last refused call was refused.
   std::string error;
+
+  void Add(const Acknowledgements& other) {
+    milliseconds.insert(milliseconds.end(), other.milliseconds.begin(), other.milliseconds.end());
+    calls += other.calls;
+    refused += other.refused;
+    if (other.refused > 0) error = other.error;
+  }
 };
 
-// Calls Observe with 10 rows every 20 ms, whether or not the calls before are acknowledged. The
-// calls of the first second are not reported.
+// Calls Observe with 10 rows at regular times, whether or not the calls before are acknowledged.
+// The calls of the first second are not reported.
 Acknowledgements CallObserve(const std::string& address, const std::string& model,
-                             Seconds duration) {
-  constexpr std::chrono::milliseconds kInterval{20};
-  constexpr std::size_t kWarmup = 50;
+                             Clock::time_point begin, Seconds interval, Seconds duration) {
+  const auto warmup = static_cast<std::size_t>(Seconds(1) / interval);
   struct Call {
     grpc::ClientContext context;
     v1::ObserveRequest request;
@@ -258,14 +264,14 @@ Acknowledgements CallObserve(const std::string& address, const std::string& mode
   };
   const auto stub = v1::IngestService::NewStub(Connect(address));
   Batches batches(10, 10, /*float32=*/false, 1);
-  std::vector<Call> calls(kWarmup + static_cast<std::size_t>(duration / kInterval));
+  std::vector<Call> calls(warmup + static_cast<std::size_t>(duration / interval));
   std::latch pending(static_cast<std::ptrdiff_t>(calls.size()));
-  const auto begin = Clock::now();
   for (std::size_t i = 0; i < calls.size(); ++i) {
     Call& call = calls[i];
     call.request.set_model(model);
     *call.request.mutable_observations() = batches.Next().batch().observations();
-    call.begin = begin + i * kInterval;
+    call.begin =
+        begin + std::chrono::duration_cast<Clock::duration>(static_cast<double>(i) * interval);
     std::this_thread::sleep_until(call.begin);
     stub->async()->Observe(&call.context, &call.request, &call.response,
                            [&call, &pending](const grpc::Status& status) {
@@ -276,7 +282,7 @@ Acknowledgements CallObserve(const std::string& address, const std::string& mode
   }
   pending.wait();
   Acknowledgements result;
-  for (const Call& call : std::span(calls).subspan(kWarmup)) {
+  for (const Call& call : std::span(calls).subspan(warmup)) {
     ++result.calls;
     if (call.status.ok()) {
       result.milliseconds.push_back(1e3 * Seconds(call.end - call.begin).count());
@@ -285,15 +291,16 @@ Acknowledgements CallObserve(const std::string& address, const std::string& mode
       result.error = call.status.error_message();
     }
   }
-  std::sort(result.milliseconds.begin(), result.milliseconds.end());
   return result;
 }
 
 constexpr Load::Options kSaturating{.rows = 2048, .models = 16};
 
-// Streams to 16 models until it is killed.
-int RunLoad(const std::string& address) {
-  Load load(address, kSaturating);
+// Streams to this number of models until it is killed.
+int RunLoad(const std::string& address, std::size_t models) {
+  Load::Options options = kSaturating;
+  options.models = models;
+  Load load(address, options);
   std::cout << "streaming" << std::endl;
   while (true) load.PredictionsPerSecond(Seconds(3600));
 }
@@ -439,28 +446,43 @@ void CompareLabelsLater(Report& report) {
                        [&](Seconds s) { return at_once.PredictionsPerSecond(s); }));
 }
 
-// A model with few predictions next to 16 models, each with a producer that sends as fast as it can
-// from another process.
-void MeasureQuietModel(Report& report) {
-  const std::string name = "quiet-model";
+// Models with few predictions next to models whose producers send as fast as they can from another
+// process, each over its own connection.
+void MeasureQuietModels(const std::string& name, std::size_t quiet_models, Seconds interval,
+                        std::size_t busy_models, Report& report) {
   if (!report.Includes(name)) return;
-  const std::string quiet = "models/quiet";
   const Servers servers;
-  CreateModel(servers.calibd(), quiet, 10);
-  for (std::size_t i = 0; i < kSaturating.models; ++i) {
+  const auto quiet = [](std::size_t i) { return "models/quiet-" + std::to_string(i); };
+  for (std::size_t i = 0; i < quiet_models; ++i) CreateModel(servers.calibd(), quiet(i), 10);
+  for (std::size_t i = 0; i < busy_models; ++i) {
     CreateModel(servers.calibd(), Load::ModelName(i), kSaturating.class_count);
   }
   const testing::TemporaryFolder folder;
   const auto measure = [&](const std::string& address) -> nlohmann::ordered_json {
-    const testing::ChildProcess load({"/proc/self/exe", "load", address},
-                                     folder.path() / "load.txt");
+    const testing::ChildProcess load(
+        {"/proc/self/exe", "load", address, std::to_string(busy_models)},
+        folder.path() / "load.txt");
     Check(testing::WaitFor([&] { return load.Output() == "streaming\n"; }), "there is no load");
-    const Acknowledgements result = CallObserve(address, quiet, 6 * report.seconds());
-    nlohmann::ordered_json row{{"calls", result.calls}, {"refused", result.refused}};
-    if (result.refused > 0) row["error"] = result.error;
-    if (const std::size_t n = result.milliseconds.size(); n > 0) {
-      row["p50_ms"] = result.milliseconds[n / 2];
-      row["p99_ms"] = result.milliseconds[n * 99 / 100];
+    std::vector<Acknowledgements> results(quiet_models);
+    std::vector<std::jthread> callers;
+    const auto begin = Clock::now();
+    for (std::size_t i = 0; i < quiet_models; ++i) {
+      callers.emplace_back([&, i] {
+        const auto phase = static_cast<double>(i) / static_cast<double>(quiet_models) * interval;
+        results[i] = CallObserve(address, quiet(i),
+                                 begin + std::chrono::duration_cast<Clock::duration>(phase),
+                                 interval, 6 * report.seconds());
+      });
+    }
+    callers.clear();
+    Acknowledgements all;
+    for (const Acknowledgements& result : results) all.Add(result);
+    std::ranges::sort(all.milliseconds);
+    nlohmann::ordered_json row{{"calls", all.calls}, {"refused", all.refused}};
+    if (all.refused > 0) row["error"] = all.error;
+    if (const std::size_t n = all.milliseconds.size(); n > 0) {
+      row["p50_ms"] = all.milliseconds[n / 2];
+      row["p99_ms"] = all.milliseconds[n * 99 / 100];
     }
     return row;
   };
@@ -499,7 +521,8 @@ void MeasureAll(Report& report) {
     }
   }
   CompareDefault("one-model/m=1000/rows=128", {.class_count = 1000, .rows = 128}, false, report);
-  MeasureQuietModel(report);
+  MeasureQuietModels("quiet-model", 1, Seconds(0.02), kSaturating.models, report);
+  MeasureQuietModels("50-quiet-models", 50, Seconds(0.1), 1, report);
   const Change disable = [](v1::Model& model) { model.mutable_monitoring()->set_disabled(true); };
   const Change linear = [&](v1::Model& model) {
     disable(model);
@@ -551,11 +574,13 @@ int Main(int argc, char** argv) {
   auto* const no_op_server = app.add_subcommand("no-op-server", "The baseline of ingestion");
   no_op_server->add_option("READY_FILE", ready_file)->required();
   std::string address;
-  auto* const load = app.add_subcommand("load", "Streams to 16 models until it is killed");
+  auto* const load = app.add_subcommand("load", "Streams to models until it is killed");
   load->add_option("ADDRESS", address)->required();
+  std::size_t models = 1;
+  load->add_option("MODELS", models)->required();
   CLI11_PARSE(app, argc, argv);
   if (no_op_server->parsed()) return RunNoOpServer(ready_file);
-  if (load->parsed()) return RunLoad(address);
+  if (load->parsed()) return RunLoad(address, models);
 
   const testing::TemporaryFolder folder;
   struct statfs file_system {};

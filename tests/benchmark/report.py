@@ -139,9 +139,10 @@ def default_table(rows):
 
 def quiet_table(rows):
     lines = []
-    for server, row in rows["quiet-model"].items():
-        times = [f"{row[key]:.1f} ms" if key in row else "" for key in ("p50_ms", "p99_ms")]
-        lines.append(["`quiet-model`", server, *times, row["refused"], row["calls"]])
+    for name in ("quiet-model", "50-quiet-models"):
+        for server, row in rows[name].items():
+            times = [f"{row[key]:.1f} ms" if key in row else "" for key in ("p50_ms", "p99_ms")]
+            lines.append([f"`{name}`", server, *times, row["refused"], row["calls"]])
     return table(["row", "server", "p50", "p99", "refused calls", "of calls"], lines)
 
 

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -30,15 +32,28 @@ class GreedyProducer {
       for (std::int64_t i = 1; call_.SendBatch(i, set.view()); ++i) {
       }
     });
+    receiver_ = std::thread([this] {
+      while (const std::optional<Response> response = call_.Read()) {
+        if (response->has_ack()) acknowledged_ = response->ack().sequence();
+      }
+    });
   }
   ~GreedyProducer() {
     call_.Cancel();
     sender_.join();
+    receiver_.join();
   }
+  GreedyProducer(const GreedyProducer&) = delete;
+  GreedyProducer& operator=(const GreedyProducer&) = delete;
+
+  // Number of acknowledged batches.
+  [[nodiscard]] std::int64_t acknowledged() const { return acknowledged_; }
 
  private:
   ObservationCall call_;
+  std::atomic<std::int64_t> acknowledged_ = 0;
   std::thread sender_;
+  std::thread receiver_;
 };
 
 class FairnessTest : public ::testing::Test {
@@ -98,6 +113,31 @@ TEST_F(FairnessTest, NoCallOfAQuietModelIsRefusedNextToAGreedyProducer) {
     EXPECT_EQ(client_->GetCalibration(name(i)).observations(),
               kCalls * static_cast<std::int64_t>(kFairnessRows));
   }
+}
+
+// The one writer thread takes at most 256 KiB of a model at once, less than two batches. Without
+// turns, the median was 18.
+TEST_F(FairnessTest, CallsOfQuietModelsDoNotWaitForTheBacklogOfAGreedyProducer) {
+  constexpr int kModels = 50;
+  constexpr int kCalls = 5;
+  constexpr std::int64_t kMostBatches = 8;
+  Start({"--writer-threads", "1"});
+  const auto name = [](int model) { return "models/quiet-" + std::to_string(model); };
+  for (int i = 0; i < kModels; ++i) client_->CreateFixed(name(i), 10);
+  ServiceClient greedy(server_->grpc_address());
+  const GreedyProducer producer(greedy);
+  ASSERT_TRUE(WaitFor([&] { return Saturated() && producer.acknowledged() > 0; }));
+  std::vector<std::int64_t> batches;
+  for (int call = 0; call < kCalls; ++call) {
+    for (int i = 0; i < kModels; ++i) {
+      const std::int64_t before = producer.acknowledged();
+      ASSERT_TRUE(client_->Observe(RequestTo(name(i))).ok());
+      batches.push_back(producer.acknowledged() - before);
+    }
+  }
+  const auto median = batches.begin() + kModels * kCalls / 2;
+  std::nth_element(batches.begin(), median, batches.end());
+  EXPECT_LE(*median, kMostBatches);
 }
 
 TEST_F(FairnessTest, CallsBeyondTheLimitOfAConnectionAreRefusedWithAReason) {
