@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
+#include "exponential.h"
 #include "matrix_view.h"
 
 namespace calibd {
@@ -17,8 +18,6 @@ namespace {
 constexpr Eigen::Index kTileRows = 32;
 // Probabilities below this are this in logarithms.
 constexpr double kLeastProbability = 1e-300;
-// exp(-700) is still normal, and too small to count.
-constexpr double kLeastExponent = -700;
 
 std::size_t BinOf(double p, std::size_t bins) {
   const double bin = std::ceil(p * static_cast<double>(bins));
@@ -123,7 +122,8 @@ absl::StatusOr<std::vector<FunctionValues>> EvaluateKernelDensity(
     for (std::size_t h = 0; h < bandwidths.size(); ++h) {
       for (Eigen::Index i = 0; i < count; ++i) {
         weights = products.col(i).array() / bandwidths[h] - normalizers[h];
-        weights = (weights - weights.maxCoeff()).max(kLeastExponent).exp();
+        weights -= weights.maxCoeff();
+        Exponentiate(weights.data(), static_cast<std::size_t>(weights.size()));
         values[h].row(first + i) =
             predictions.row(first + i) - (weights.matrix().transpose() * labels) / weights.sum();
       }
