@@ -3,11 +3,14 @@
 #include <Eigen/Core>
 #include <cmath>
 
+#include "calibd/core/status_macros.h"
 #include "matrix_view.h"
 
 namespace calibd {
 
-CalibrationRisk ComputeCalibrationRisk(const ResidualSample& rows, const FunctionValues& values) {
+absl::StatusOr<CalibrationRisk> ComputeCalibrationRisk(const ResidualSample& rows,
+                                                       const FunctionValues& values,
+                                                       const RunControl& control) {
   const MatrixView residuals = ViewRows(rows.residuals, rows.columns);
   const MatrixView left = ViewRows(values.left, values.width);
   const MatrixView right = ViewRows(values.right_or_left(), values.width);
@@ -19,10 +22,11 @@ CalibrationRisk ComputeCalibrationRisk(const ResidualSample& rows, const Functio
 
   // Sums over all j, then without j = i.
   const RowMatrix transposed = left.transpose();
-  const RowMatrix gram = ProductOf(transposed, left);
+  CALIBD_ASSIGN_OR_RETURN(const RowMatrix gram, ProductOf(transposed, left, control));
   const Eigen::MatrixXd cross = residuals.transpose() * left;
   const Eigen::ArrayXd diagonal = left.cwiseProduct(right).rowwise().sum();
-  Eigen::ArrayXd sums = ProductOf(right, gram).cwiseProduct(right).rowwise().sum();
+  CALIBD_ASSIGN_OR_RETURN(const RowMatrix products, ProductOf(right, gram, control));
+  Eigen::ArrayXd sums = products.cwiseProduct(right).rowwise().sum();
   sums -= 2 * (residuals * cross).cwiseProduct(right).rowwise().sum().array();
   sums -= diagonal.square() - 2 * norms * diagonal;
   sums /= n - 1;

@@ -106,7 +106,8 @@ class Selection {
         CALIBD_ASSIGN_OR_RETURN(const std::vector<FunctionValues> values,
                                 Evaluate(fold, fold.validation, estimator.kind, estimator.values));
         for (const FunctionValues& value : values) {
-          fold.risks[e].emplace_back(ComputeCalibrationRisk(fold.validation, value));
+          CALIBD_ASSIGN_OR_RETURN(fold.risks[e].emplace_back(),
+                                  ComputeCalibrationRisk(fold.validation, value, control_));
           Advance();
         }
       }
@@ -198,23 +199,31 @@ class Selection {
     if (kind == EstimatorKind::kKernelDensity) {
       return EvaluateKernelDensity(fold.fit, rows, parameters, control_);
     }
-    const std::vector<double> eigenfunctions =
-        IsRidge(kind) ? fold.ridge->Eigenfunctions(rows) : std::vector<double>();
+    std::vector<double> eigenfunctions;
+    if (IsRidge(kind)) {
+      CALIBD_ASSIGN_OR_RETURN(eigenfunctions, fold.ridge->Eigenfunctions(rows, control_));
+    }
     std::vector<FunctionValues> values;
     for (const double parameter : parameters) {
       CALIBD_RETURN_IF_ERROR(control_.CheckCancelled());
-      values.push_back(IsRidge(kind)
-                           ? EvaluateRidge(*fold.ridge, kind, eigenfunctions, parameter)
-                           : EvaluateBins(fold.fit, rows, static_cast<std::size_t>(parameter)));
+      if (IsRidge(kind)) {
+        CALIBD_ASSIGN_OR_RETURN(values.emplace_back(),
+                                EvaluateRidge(*fold.ridge, kind, eigenfunctions, parameter));
+      } else {
+        values.push_back(EvaluateBins(fold.fit, rows, static_cast<std::size_t>(parameter)));
+      }
     }
     return values;
   }
 
-  [[nodiscard]] static FunctionValues EvaluateRidge(const KernelRidge& ridge, EstimatorKind kind,
-                                                    std::span<const double> eigenfunctions,
-                                                    double parameter) {
-    return kind == EstimatorKind::kProductRidge ? ridge.EvaluateProduct(eigenfunctions, parameter)
-                                                : ridge.EvaluateFunction(eigenfunctions, parameter);
+  [[nodiscard]] absl::StatusOr<FunctionValues> EvaluateRidge(const KernelRidge& ridge,
+                                                             EstimatorKind kind,
+                                                             std::span<const double> eigenfunctions,
+                                                             double parameter) const {
+    if (kind == EstimatorKind::kProductRidge) {
+      return ridge.EvaluateProduct(eigenfunctions, parameter, control_);
+    }
+    return ridge.EvaluateFunction(eigenfunctions, parameter);
   }
 
   // As Evaluate, but with the values of only one parameter in memory, and one factorisation.
@@ -225,14 +234,16 @@ class Selection {
       if (!IsRidge(kind)) continue;
       if (!fold.ridge.has_value()) {
         CALIBD_ASSIGN_OR_RETURN(fold.ridge, KernelRidge::Fit(fold.fit, control_));
-        eigenfunctions = fold.ridge->Eigenfunctions(fold.validation);
+        CALIBD_ASSIGN_OR_RETURN(eigenfunctions,
+                                fold.ridge->Eigenfunctions(fold.validation, control_));
       }
       for (const double value : grid) {
         CALIBD_RETURN_IF_ERROR(control_.CheckCancelled());
         std::optional<CalibrationRisk>& risk = fold.risks[e].emplace_back();
         if (kind == EstimatorKind::kFunctionRidge || fold.ridge->IsStable(value)) {
-          risk = ComputeCalibrationRisk(fold.validation,
-                                        EvaluateRidge(*fold.ridge, kind, eigenfunctions, value));
+          CALIBD_ASSIGN_OR_RETURN(const FunctionValues values,
+                                  EvaluateRidge(*fold.ridge, kind, eigenfunctions, value));
+          CALIBD_ASSIGN_OR_RETURN(risk, ComputeCalibrationRisk(fold.validation, values, control_));
         }
         Advance();
       }

@@ -8,6 +8,7 @@
 
 #include "calibd/core/calibration_function.h"
 #include "calibd/core/status_macros.h"
+#include "exponential.h"
 #include "matrix_view.h"
 
 namespace calibd {
@@ -18,6 +19,8 @@ constexpr double kResidualTolerance = 1e-12;
 // Candidates for pivots that are examined together. A block of columns is then one matrix product,
 // which is several times faster than a product for each column.
 constexpr std::size_t kBlock = 48;
+// A matrix product computes this number of rows together.
+constexpr std::size_t kProductRows = 12;
 // A candidate becomes a pivot while its residual is at least this share of the block's largest
 // one, which keeps the rank near that of a greedy choice.
 constexpr double kShareOfLargest = 0.25;
@@ -29,12 +32,17 @@ constexpr double kLeastEigenvalueShare = 1e-15;
 // result has three correct digits in double precision.
 constexpr double kLeastProductConstant = 1e-13;
 
-// exp(-|x - z|^2 / 2) for each row x of a and z of b.
+// exp(-|x - z|^2 / 2) for each row x of a and z of b. The norms take part in the product as two
+// more columns.
 RowMatrix KernelMatrix(const RowMatrix& a, const RowMatrix& b) {
-  RowMatrix kernel = a * b.transpose();
-  kernel.colwise() -= 0.5 * a.rowwise().squaredNorm();
-  kernel.rowwise() -= 0.5 * b.rowwise().squaredNorm().transpose();
-  return kernel.array().min(0).exp();
+  RowMatrix left(a.rows(), a.cols() + 2);
+  left << a, -0.5 * a.rowwise().squaredNorm(), Eigen::VectorXd::Ones(a.rows());
+  RowMatrix right(b.rows(), b.cols() + 2);
+  right << b, Eigen::VectorXd::Ones(b.rows()), -0.5 * b.rowwise().squaredNorm();
+  RowMatrix kernel(a.rows(), b.rows());
+  MultiplyRows(1, left, right.transpose(), 0, kernel);
+  Exponentiate(kernel.data(), static_cast<std::size_t>(kernel.size()));
+  return kernel;
 }
 
 using Indices = std::vector<Eigen::Index>;
@@ -63,6 +71,8 @@ RowMatrix ChoosePivots(const RowMatrix& block, Indices& candidates) {
     // Never chosen again, whatever the rounding.
     for (const Eigen::Index index : chosen) residuals(index) = -1;
   }
+  // A product takes as long for fewer rows.
+  if (chosen.size() > kProductRows) chosen.resize(chosen.size() / kProductRows * kProductRows);
   const auto count = static_cast<Eigen::Index>(chosen.size());
   RowMatrix result = factor(chosen, Eigen::seqN(0, count));
   for (Eigen::Index& index : chosen) index = candidates[static_cast<std::size_t>(index)];
@@ -123,6 +133,45 @@ absl::StatusOr<Eigen::MatrixXd> LowerGram(const RowMatrix& rows, const RunContro
   return gram;
 }
 
+// Replaces each row x of `rows` by the solution z of factor z = x. factor: lower triangular.
+void SolveRows(const MatrixView& factor, RowMatrix& rows) {
+  // Unknowns that are solved for together.
+  constexpr Eigen::Index kUnknowns = 64;
+  for (Eigen::Index first = 0; first < rows.cols(); first += kUnknowns) {
+    const Eigen::Index count = std::min(kUnknowns, rows.cols() - first);
+    auto part = rows.middleCols(first, count);
+    MultiplyRows(-1, rows.leftCols(first), factor.block(first, 0, count, first).transpose(), 1,
+                 part);
+    factor.block(first, first, count, count)
+        .transpose()
+        .triangularView<Eigen::Upper>()
+        .solveInPlace<Eigen::OnTheRight>(part);
+  }
+}
+
+struct Eigensystem {
+  Eigen::ArrayXd values;
+  RowMatrix vectors;
+};
+
+// The eigenvalues that are not rounding, ascending, and their eigenvectors. Reads the lower
+// triangle. The steps of Eigen::SelfAdjointEigenSolver one by one, because the solver cannot be
+// cancelled. The longest step that is left takes 0.15 s at the largest rank.
+absl::StatusOr<Eigensystem> Decompose(const Eigen::MatrixXd& gram, const RunControl& control) {
+  const Eigen::Tridiagonalization<Eigen::MatrixXd> tridiagonal(gram);
+  CALIBD_RETURN_IF_ERROR(control.CheckCancelled());
+  Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver;
+  solver.computeFromTridiagonal(tridiagonal.diagonal(), tridiagonal.subDiagonal());
+  const Eigen::VectorXd& all = solver.eigenvalues();
+  const auto least = kLeastEigenvalueShare * all(all.size() - 1);
+  const auto rank = static_cast<Eigen::Index>((all.array() > least).count());
+  CALIBD_RETURN_IF_ERROR(control.CheckCancelled());
+  const RowMatrix reflections = tridiagonal.matrixQ();
+  CALIBD_ASSIGN_OR_RETURN(RowMatrix vectors,
+                          ProductOf(reflections, solver.eigenvectors().rightCols(rank), control));
+  return Eigensystem{all.tail(rank), std::move(vectors)};
+}
+
 }  // namespace
 
 absl::StatusOr<KernelRidge> KernelRidge::Fit(const ResidualSample& fit, const RunControl& control) {
@@ -131,14 +180,9 @@ absl::StatusOr<KernelRidge> KernelRidge::Fit(const ResidualSample& fit, const Ru
   const RowMatrix& columns = factor.columns;
   CALIBD_ASSIGN_OR_RETURN(const Eigen::MatrixXd gram, LowerGram(columns, control));
   CALIBD_RETURN_IF_ERROR(control.CheckCancelled());
-  // Ascending; reads the lower triangle. This is the only step that cannot be cancelled, because
-  // the solver has no place to ask: about 0.4 s at the largest rank.
-  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver(gram);
-  const Eigen::VectorXd& all = solver.eigenvalues();
-  const auto least = kLeastEigenvalueShare * all(all.size() - 1);
-  const auto rank = static_cast<Eigen::Index>((all.array() > least).count());
-  const Eigen::ArrayXd eigenvalues = all.tail(rank);
-  const auto vectors = solver.eigenvectors().rightCols(rank);
+  CALIBD_ASSIGN_OR_RETURN(const Eigensystem system, Decompose(gram, control));
+  const Eigen::ArrayXd& eigenvalues = system.values;
+  const RowMatrix& vectors = system.vectors;
 
   KernelRidge result;
   result.columns_ = fit.columns;
@@ -160,25 +204,38 @@ bool KernelRidge::IsStable(double regularization) const noexcept {
   return regularization * product_scale_ >= kLeastProductConstant * largest * largest;
 }
 
-std::vector<double> KernelRidge::Eigenfunctions(const ResidualSample& rows) const {
+absl::StatusOr<std::vector<double>> KernelRidge::Eigenfunctions(const ResidualSample& rows,
+                                                                const RunControl& control) const {
+  const MatrixView predictions = ViewRows(rows.predictions, columns_);
   const MatrixView pivots = ViewRows(pivots_, columns_);
   const MatrixView factor = ViewRows(pivot_factor_, static_cast<std::size_t>(pivots.rows()));
-  RowMatrix kernel = KernelMatrix(ViewRows(rows.predictions, columns_), pivots);
-  factor.transpose().triangularView<Eigen::Upper>().solveInPlace<Eigen::OnTheRight>(kernel);
-  return ToVector(ProductOf(kernel, ViewRows(map_, rank())));
+  const MatrixView map = ViewRows(map_, rank());
+  std::vector<double> values(rows.size() * rank());
+  Eigen::Map<RowMatrix> all(values.data(), predictions.rows(), map.cols());
+  for (Eigen::Index first = 0; first < predictions.rows(); first += kProductStripRows) {
+    CALIBD_RETURN_IF_ERROR(control.CheckCancelled());
+    const Eigen::Index count = std::min(kProductStripRows, predictions.rows() - first);
+    RowMatrix kernel = KernelMatrix(predictions.middleRows(first, count), pivots);
+    SolveRows(factor, kernel);
+    MultiplyRows(1, kernel, map, 0, all.middleRows(first, count));
+  }
+  return values;
 }
 
-FunctionValues KernelRidge::EvaluateProduct(std::span<const double> eigenfunctions,
-                                            double regularization) const {
+absl::StatusOr<FunctionValues> KernelRidge::EvaluateProduct(std::span<const double> eigenfunctions,
+                                                            double regularization,
+                                                            const RunControl& control) const {
   const double constant = regularization * product_scale_;
   const Eigen::Map<const Eigen::VectorXd> eigenvalues(eigenvalues_.data(),
                                                       static_cast<Eigen::Index>(rank()));
   const MatrixView coefficients = ViewRows(coefficients_, columns_);
   const Eigen::MatrixXd weights = (coefficients * coefficients.transpose()).array() /
                                   ((eigenvalues * eigenvalues.transpose()).array() + constant);
-  return {.width = rank(),
-          .left = {eigenfunctions.begin(), eigenfunctions.end()},
-          .right = ToVector(ProductOf(ViewRows(eigenfunctions, rank()), weights))};
+  CALIBD_ASSIGN_OR_RETURN(const RowMatrix right,
+                          ProductOf(ViewRows(eigenfunctions, rank()), weights, control));
+  return FunctionValues{.width = rank(),
+                        .left = {eigenfunctions.begin(), eigenfunctions.end()},
+                        .right = ToVector(right)};
 }
 
 FunctionValues KernelRidge::EvaluateFunction(std::span<const double> eigenfunctions,

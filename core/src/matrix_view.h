@@ -7,6 +7,9 @@
 #include <span>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "calibd/core/run_control.h"
+#include "calibd/core/status_macros.h"
 #include "matrix_product.h"
 
 namespace calibd {
@@ -24,13 +27,14 @@ inline std::vector<double> ToVector(const RowMatrix& matrix) {
   return {matrix.data(), matrix.data() + matrix.size()};
 }
 
+// Rows of a product whose packed entries fit into the second-level cache.
+inline constexpr Eigen::Index kProductStripRows = 240;
+
 // c <- weight a b + keep c, with the widest vectors of this CPU: Eigen itself is compiled for the
 // baseline. a: row-major. c must not overlap a or b.
 template <typename A, typename B>
 void MultiplyRows(double weight, const A& a, const B& b, double keep, Eigen::Ref<RowMatrix> c) {
   static_assert(A::IsRowMajor);
-  // Rows whose packed entries fit into the second-level cache.
-  constexpr Eigen::Index kRowsAtOnce = 240;
   std::vector<double> scratch;
   MatrixProduct<double> product;
   product.columns = static_cast<std::size_t>(c.cols());
@@ -42,18 +46,24 @@ void MultiplyRows(double weight, const A& a, const B& b, double keep, Eigen::Ref
   product.c_stride = static_cast<std::size_t>(c.outerStride());
   product.weight = weight;
   product.keep = keep;
-  for (Eigen::Index first = 0; first < c.rows(); first += kRowsAtOnce) {
-    product.rows = static_cast<std::size_t>(std::min(kRowsAtOnce, c.rows() - first));
+  for (Eigen::Index first = 0; first < c.rows(); first += kProductStripRows) {
+    product.rows = static_cast<std::size_t>(std::min(kProductStripRows, c.rows() - first));
     product.a = a.data() + first * a.outerStride();
     product.c = c.data() + first * c.outerStride();
     Multiply(product, scratch);
   }
 }
 
+// a b. a: row-major. Errors: Cancelled.
 template <typename A, typename B>
-RowMatrix ProductOf(const A& a, const B& b) {
+[[nodiscard]] absl::StatusOr<RowMatrix> ProductOf(const A& a, const B& b,
+                                                  const RunControl& control) {
   RowMatrix c(a.rows(), b.cols());
-  MultiplyRows(1, a, b, 0, c);
+  for (Eigen::Index first = 0; first < a.rows(); first += kProductStripRows) {
+    CALIBD_RETURN_IF_ERROR(control.CheckCancelled());
+    const Eigen::Index count = std::min(kProductStripRows, a.rows() - first);
+    MultiplyRows(1, a.middleRows(first, count), b, 0, c.middleRows(first, count));
+  }
   return c;
 }
 

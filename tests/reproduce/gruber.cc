@@ -129,7 +129,7 @@ void ReproduceG1() {
       for (std::size_t k = 0; k < logs.size(); ++k) {
         values.left[k] = rows.predictions[k] - values.left[k];
       }
-      risks[t][run] = ComputeCalibrationRisk(rows, values).risk;
+      risks[t][run] = ComputeCalibrationRisk(rows, values, {})->risk;
       if (risks[t][run] < risks[best][run]) best = t;
       if (t == kTruth) squared_errors.push_back(SquaredCalibrationError(values));
     }
@@ -182,7 +182,7 @@ void ReproduceG2(const PredictionBatch& batch) {
   const ResidualSample top_fit = part(0, 2000, top);
   const ResidualSample top_risk = part(3000, 1000, top);
   const CalibrationRisk bins =
-      ComputeCalibrationRisk(top_risk, EvaluateBins(top_fit, top_risk, 15));
+      *ComputeCalibrationRisk(top_risk, EvaluateBins(top_fit, top_risk, 15), {});
   check("risk of 0, top label", bins.risk - bins.excess, .005073572621733867);
   check("15 bins, in sample", SquaredCalibrationError(EvaluateBins(top_fit, top_fit, 15)),
         .007271788682159331);
@@ -199,7 +199,7 @@ void ReproduceG2(const PredictionBatch& batch) {
   const auto density = [&](const ResidualSample& rows) {
     return EvaluateKernelDensity(fit, rows, {&bandwidth, 1}, {})->front();
   };
-  const CalibrationRisk density_risk = ComputeCalibrationRisk(risk, density(risk));
+  const CalibrationRisk density_risk = *ComputeCalibrationRisk(risk, density(risk), {});
   check("risk of 0, canonical", density_risk.risk - density_risk.excess, .003410319227798191);
   check("kernel density, out of sample", SquaredCalibrationError(density(test)),
         .009850134926683981);
@@ -207,17 +207,17 @@ void ReproduceG2(const PredictionBatch& batch) {
 
   const KernelRidge ridge = *KernelRidge::Fit(fit, {});
   const auto product = [&](const ResidualSample& rows) {
-    return ridge.EvaluateProduct(ridge.Eigenfunctions(rows), 0.01);
+    return *ridge.EvaluateProduct(*ridge.Eigenfunctions(rows, {}), 0.01, {});
   };
   const auto function = [&](const ResidualSample& rows) {
-    return ridge.EvaluateFunction(ridge.Eigenfunctions(rows), 0.01);
+    return ridge.EvaluateFunction(*ridge.Eigenfunctions(rows, {}), 0.01);
   };
   check("kkr, in sample", SquaredCalibrationError(product(fit)), .005023711506465591);
   check("kkr, out of sample", SquaredCalibrationError(product(test)), .0050859697247976855);
-  check("kkr, risk", ComputeCalibrationRisk(risk, product(risk)).risk, .0034017997197824394);
+  check("kkr, risk", ComputeCalibrationRisk(risk, product(risk), {})->risk, .0034017997197824394);
   check("ukkr, in sample", SquaredCalibrationError(function(fit)), .005322075539088119);
   check("ukkr, out of sample", SquaredCalibrationError(function(test)), .00533248617771221);
-  check("ukkr, risk", ComputeCalibrationRisk(risk, function(risk)).risk, .0034008486567997987);
+  check("ukkr, risk", ComputeCalibrationRisk(risk, function(risk), {})->risk, .0034008486567997987);
 }
 
 // 10^first, 10^(first + step), ..

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <functional>
+#include <limits>
 #include <map>
 #include <string>
 
@@ -52,9 +54,9 @@ Estimator EstimatorOf(const std::string& name, const ResidualSample& fit) {
     };
   }
   return [ridge = *KernelRidge::Fit(fit, {}), name, value](const ResidualSample& rows) {
-    const std::vector<double> eigenfunctions = ridge.Eigenfunctions(rows);
+    const std::vector<double> eigenfunctions = *ridge.Eigenfunctions(rows, {});
     return name.starts_with("kkr")
-               ? ridge.EvaluateProduct(eigenfunctions, value / ridge.product_scale())
+               ? *ridge.EvaluateProduct(eigenfunctions, value / ridge.product_scale(), {})
                : ridge.EvaluateFunction(eigenfunctions, value / ridge.function_scale());
   };
 }
@@ -76,7 +78,7 @@ TEST(CalibrationFunctionTest, MatchesSmallCases) {
         ExpectNear(SquaredCalibrationError(values),
                    expected.at(canonical ? "cce_sq_eval" : "tce_sq_eval"), what);
         const std::string risk = bins ? "risk" : canonical ? "risk_canonical" : "risk_top_label";
-        const CalibrationRisk found = ComputeCalibrationRisk(rows, values);
+        const CalibrationRisk found = *ComputeCalibrationRisk(rows, values, {});
         ExpectNear(found.risk, expected.at(risk), what);
         ExpectNear(found.risk - found.excess,
                    small_case.at(canonical ? "risk_zero_canonical" : "risk_zero_top_label"), what);
@@ -106,7 +108,7 @@ TEST(CalibrationFunctionTest, MatchesSmallCases) {
 TEST(CalibrationRiskTest, ExcessOfRowsIsThatOfPairs) {
   const ResidualSample rows{.columns = 1, .predictions = {.1, .5, .9}, .residuals = {.1, -.5, .9}};
   const FunctionValues values{.width = 1, .left = {.2, -.1, .3}, .right = {}};
-  const CalibrationRisk risk = ComputeCalibrationRisk(rows, values);
+  const CalibrationRisk risk = *ComputeCalibrationRisk(rows, values, {});
   for (std::size_t i = 0; i < 3; ++i) {
     double sum = 0;
     for (std::size_t j = 0; j < 3; ++j) {
@@ -275,6 +277,52 @@ TEST(EstimatorSelectionTest, Cancels) {
   SelectionOptions options;
   EXPECT_TRUE(absl::IsCancelled(
       SelectEstimator(Degenerate(100, 3, false, false).view(), options, control).status()));
+}
+
+// How often the computation asks whether it is cancelled. It must end when the answer is yes.
+int CountChecks(const std::function<absl::Status(const RunControl& control)>& compute) {
+  int checks = 0;
+  int last = std::numeric_limits<int>::max();
+  RunControl control;
+  control.cancelled = [&] { return ++checks >= last; };
+  EXPECT_TRUE(compute(control).ok());
+  const int all = checks;
+  for (const int k : {1, (all + 1) / 2, all}) {
+    checks = 0;
+    last = k;
+    EXPECT_TRUE(absl::IsCancelled(compute(control))) << k << " of " << all;
+    EXPECT_EQ(checks, k);
+  }
+  return all;
+}
+
+TEST(EstimatorSelectionTest, EveryStepOfARidgeCanBeCancelled) {
+  constexpr int kRows = 1000;
+  auto generator = Generator::Create(GeneratorSpec::M1(3), 5);
+  PredictionSet set;
+  generator->Draw(kRows, set);
+  const ResidualSample rows = *ReduceToResiduals(set.view(), Lens::Canonical());
+  const KernelRidge ridge = *KernelRidge::Fit(rows, {});
+  const std::vector<double> eigenfunctions = *ridge.Eigenfunctions(rows, {});
+  const FunctionValues values = *ridge.EvaluateProduct(eigenfunctions, 1e-3, {});
+  // The blocks of pivots, the matrix of products, and three steps of its eigenvectors.
+  EXPECT_GE(CountChecks([&](const RunControl& control) {
+              return KernelRidge::Fit(rows, control).status();
+            }),
+            5);
+  // Once for about 250 rows.
+  EXPECT_GE(CountChecks([&](const RunControl& control) {
+              return ridge.Eigenfunctions(rows, control).status();
+            }),
+            kRows / 250);
+  EXPECT_GE(CountChecks([&](const RunControl& control) {
+              return ridge.EvaluateProduct(eigenfunctions, 1e-3, control).status();
+            }),
+            kRows / 250);
+  EXPECT_GE(CountChecks([&](const RunControl& control) {
+              return ComputeCalibrationRisk(rows, values, control).status();
+            }),
+            kRows / 250);
 }
 
 }  // namespace

@@ -115,7 +115,7 @@ TEST_F(SquaredErrorReferenceTest, BinsAndDensities) {
       values = EvaluateKernelDensity(fit, rows, {&bandwidth, 1}, {})->front();
     }
     const double squared = SquaredCalibrationError(values);
-    const double actual = risk                  ? ComputeCalibrationRisk(rows, values).risk
+    const double actual = risk                  ? ComputeCalibrationRisk(rows, values, {})->risk
                           : key == "TCE2_bin15" ? std::sqrt(squared)
                                                 : squared;
     Expect(actual, expected, key);
@@ -138,7 +138,7 @@ TEST_F(SquaredErrorReferenceTest, RiskOfZero) {
        {std::pair(std::size_t{0}, Lens::Canonical()), {1, Lens::TopLabel()}}) {
     const ResidualSample rows = Rows(3000, kOtherRows, lens);
     const FunctionValues zero{.width = 1, .left = std::vector<double>(kOtherRows), .right = {}};
-    Expect(ComputeCalibrationRisk(rows, zero).risk,
+    Expect(ComputeCalibrationRisk(rows, zero, {})->risk,
            expected_.at("risk_zero_h canonical / top").at(i), lens.name());
   }
 }
@@ -157,7 +157,7 @@ TEST_F(SquaredErrorReferenceTest, KernelRidge) {
     all[0].rows = Rows(0, kFitRows, lens);
     all[1].rows = Rows(kFitRows, kOtherRows, lens);
     all[2].rows = Rows(3000, kOtherRows, lens);
-    for (Part& part : all) part.eigenfunctions = ridges.at(name).Eigenfunctions(part.rows);
+    for (Part& part : all) part.eigenfunctions = *ridges.at(name).Eigenfunctions(part.rows, {});
   }
   int tested = 0;
   for (const auto& [key, expected] : expected_.items()) {
@@ -168,14 +168,14 @@ TEST_F(SquaredErrorReferenceTest, KernelRidge) {
     const double constant = expected.at(product ? "c" : "a");
     const double strength = constant / (product ? ridge.product_scale() : ridge.function_scale());
     const auto values = [&](const Part& part) {
-      return product ? ridge.EvaluateProduct(part.eigenfunctions, strength)
+      return product ? *ridge.EvaluateProduct(part.eigenfunctions, strength, {})
                      : ridge.EvaluateFunction(part.eigenfunctions, strength);
     };
     const auto& [fit, test, risk] = parts.at(name);
     Expect(SquaredCalibrationError(values(fit)), expected.at("train_sq"), key + " in sample");
     const FunctionValues of_test = values(test);
     Expect(SquaredCalibrationError(of_test), expected.at("test_sq"), key + " out of sample");
-    const double found = ComputeCalibrationRisk(risk.rows, values(risk)).risk;
+    const double found = ComputeCalibrationRisk(risk.rows, values(risk), {})->risk;
     Expect(found, expected.at("risk"), key + " risk");
     if (product) {
       // A small value may be a difference of terms of the size of their mean.
@@ -273,10 +273,10 @@ std::vector<FunctionValues> ValuesOnGrid(EstimatorKind kind, const ResidualSampl
     return values;
   }
   const KernelRidge ridge = *KernelRidge::Fit(fit, {});
-  const std::vector<double> eigenfunctions = ridge.Eigenfunctions(rows);
+  const std::vector<double> eigenfunctions = *ridge.Eigenfunctions(rows, {});
   for (const double strength : grid) {
     values.push_back(kind == EstimatorKind::kProductRidge
-                         ? ridge.EvaluateProduct(eigenfunctions, strength)
+                         ? *ridge.EvaluateProduct(eigenfunctions, strength, {})
                          : ridge.EvaluateFunction(eigenfunctions, strength));
   }
   return values;

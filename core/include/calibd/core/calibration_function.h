@@ -83,12 +83,15 @@ class KernelRidge {
   // False if rounding could change EvaluateProduct by more than a thousandth.
   [[nodiscard]] bool IsStable(double regularization) const noexcept;
 
-  // The eigenfunctions U(p) of the rows: n x rank, row-major. Cost: O(n r (columns + r)).
-  [[nodiscard]] std::vector<double> Eigenfunctions(const ResidualSample& rows) const;
+  // The eigenfunctions U(p) of the rows: n x rank, row-major. Errors: Cancelled. Cost: O(n r
+  // (columns + r)).
+  [[nodiscard]] absl::StatusOr<std::vector<double>> Eigenfunctions(const ResidualSample& rows,
+                                                                   const RunControl& control) const;
   // KKR, Eq. 28 to 31: regression of the products of residuals on pairs of predictions. h(p, p) may
-  // be negative. Cost: O(n r^2).
-  [[nodiscard]] FunctionValues EvaluateProduct(std::span<const double> eigenfunctions,
-                                               double regularization) const;
+  // be negative. Errors: Cancelled. Cost: O(n r^2).
+  [[nodiscard]] absl::StatusOr<FunctionValues> EvaluateProduct(
+      std::span<const double> eigenfunctions, double regularization,
+      const RunControl& control) const;
   // UKKR, Eq. 34: regression of the residuals on the predictions. Cost: O(n r columns).
   [[nodiscard]] FunctionValues EvaluateFunction(std::span<const double> eigenfunctions,
                                                 double regularization) const;

@@ -4,7 +4,9 @@
 #include <span>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "calibd/core/calibration_function.h"
+#include "calibd/core/run_control.h"
 
 namespace calibd {
 
@@ -21,9 +23,11 @@ struct CalibrationRisk {
   std::vector<double> row_excess;
 };
 
-// values: of h at `rows`, of which there are at least two. Cost: O(n width^2); no n x n matrix.
-[[nodiscard]] CalibrationRisk ComputeCalibrationRisk(const ResidualSample& rows,
-                                                     const FunctionValues& values);
+// values: of h at `rows`, of which there are at least two. Errors: Cancelled. Cost: O(n width^2);
+// no n x n matrix.
+[[nodiscard]] absl::StatusOr<CalibrationRisk> ComputeCalibrationRisk(const ResidualSample& rows,
+                                                                     const FunctionValues& values,
+                                                                     const RunControl& control);
 
 // The mean of h(p, p): the estimate of the squared calibration error. May be negative. values: of
 // at least one row.
