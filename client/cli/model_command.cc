@@ -107,6 +107,7 @@ constexpr std::pair<const char*, const char*> kUpdatable[] = {
     {"--description", "description"},
     {"--error-limit", "monitoring.error_limit"},
     {"--inference-output", "inference_output.name"},
+    {"--inference-baseline", "inference_output.baseline_name"},
     {"--inference-transform", "inference_output.transform"},
     {"--label-grace", "label_grace"},
     {"--max-pending", "max_pending"},
@@ -198,6 +199,12 @@ std::vector<CLI::Option*> AddSettings(CLI::App& command, ModelOptions& options,
       },
       help("the output of a model server that contains the predictions, for POST :inference",
            "its only one"));
+  command.add_option_function<std::string>(
+      "--inference-baseline",
+      [&options](const std::string& name) {
+        options.model.mutable_inference_output()->set_baseline_name(name);
+      },
+      help("the output that contains the predictions of the baseline", "none"));
   command
       .add_option_function<std::string>(
           "--inference-transform",

@@ -335,6 +335,7 @@ std::string DescribeModel(const v1::Model& model) {
                           output.transform() == v1::InferenceOutput::TRANSFORM_SOFTMAX   ? "softmax"
                           : output.transform() == v1::InferenceOutput::TRANSFORM_SIGMOID ? "sigmoid"
                                                                                          : "none");
+    settings.emplace_back("inference baseline", output.baseline_name());
     settings.emplace_back("inference columns", absl::StrJoin(output.column_classes(), ", "));
   }
   settings.emplace_back("created", MinuteText(model.create_time()));

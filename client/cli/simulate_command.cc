@@ -2,6 +2,7 @@
 #include <chrono>
 #include <iostream>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -102,13 +103,13 @@ void Tell(const Truth& truth) {
                       error, error == 0 ? " (calibrated)" : "", *truth.mean_total_variation));
 }
 
-absl::Status EnsureModel(client::Client& client, const std::string& name,
-                         std::int32_t class_count) {
+absl::StatusOr<v1::Model> EnsureModel(client::Client& client, const std::string& name,
+                                      std::int32_t class_count) {
   v1::Model model;
   model.set_name(name);
   model.set_class_count(class_count);
-  CALIBD_ASSIGN_OR_RETURN(const v1::Model existing, GetOrCreateModel(client, model));
-  if (existing.class_count() == class_count) return absl::OkStatus();
+  CALIBD_ASSIGN_OR_RETURN(v1::Model existing, GetOrCreateModel(client, model));
+  if (existing.class_count() == class_count) return existing;
   return absl::FailedPreconditionError(absl::StrCat(name, " has ", existing.class_count(),
                                                     " classes, the generator ", class_count,
                                                     ": set --classes"));
@@ -129,8 +130,27 @@ void TellRepetition(const std::string& name, std::int64_t observations_before,
   }
 }
 
+// Puts the prediction of the baseline behind each row: the distribution from which its label was
+// drawn, which is calibrated.
+std::vector<double> WithBaseline(const std::vector<double>& predictions,
+                                 const GeneratorSpec& spec) {
+  const std::size_t m = spec.beta.size();
+  std::vector<double> both;
+  both.reserve(2 * predictions.size());
+  for (std::size_t first = 0; first < predictions.size(); first += m) {
+    const auto row = std::span(predictions).subspan(first, m);
+    both.insert(both.end(), row.begin(), row.end());
+    for (std::size_t k = 0; k < m; ++k) {
+      both.push_back((1 - spec.pi) * row[k] + spec.pi * spec.beta[k]);
+    }
+  }
+  return both;
+}
+
+// baseline: the generator whose rows are sent with the predictions of a baseline; null: without
+// one.
 absl::Status SendAll(const Context& context, const SimulateOptions& options, Generator& generator,
-                     ReportedStream& stream) {
+                     const GeneratorSpec* baseline, ReportedStream& stream) {
   ProgressBar bar("simulating", "rows", static_cast<double>(options.n));
   const Clock::time_point started = Clock::now();
   for (std::int64_t sent = 0; sent < options.n;) {
@@ -148,6 +168,7 @@ absl::Status SendAll(const Context& context, const SimulateOptions& options, Gen
     PredictionSet set;
     const std::int64_t count = std::min(due - sent, kMaxRowsPerSend);
     generator.Draw(static_cast<std::size_t>(count), set);
+    if (baseline != nullptr) set.probabilities = WithBaseline(set.probabilities, *baseline);
     absl::Status status =
         stream.stream().Send(client::PredictionKind::kProbabilities, set.probabilities, set.labels);
     // With a rate, rows are sent at once, even if a batch is not full.
@@ -165,13 +186,17 @@ absl::StatusOr<ExitCode> Run(const Context& context, const SimulateOptions& opti
   CALIBD_ASSIGN_OR_RETURN(Generator generator, OrUsageFault(Generator::Create(spec, options.seed)));
   CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
   const std::string name = ModelArgument(options.model);
-  CALIBD_RETURN_IF_ERROR(EnsureModel(*client, name, options.class_count));
+  CALIBD_ASSIGN_OR_RETURN(const v1::Model model, EnsureModel(*client, name, options.class_count));
   CALIBD_ASSIGN_OR_RETURN(const auto before, client->GetCalibration(name));
-  CALIBD_ASSIGN_OR_RETURN(auto stream,
-                          ReportedStream::Open(context, *client, name, {}, StreamContent::kRows));
+  const bool with_baseline = !model.baseline().empty();
+  CALIBD_ASSIGN_OR_RETURN(
+      auto stream, ReportedStream::Open(context, *client, name, {.with_baseline = with_baseline},
+                                        StreamContent::kRows));
   const Truth truth{ExpectedCalibrationError(spec), MeanTotalVariation(spec.alpha)};
-  const ExitCode code = stream.Finish(context, SendAll(context, options, generator, stream),
-                                      {{"generator", TruthToJson(truth)}});
+  const GeneratorSpec* const baseline = with_baseline ? &spec : nullptr;
+  const ExitCode code =
+      stream.Finish(context, SendAll(context, options, generator, baseline, stream),
+                    {{"generator", TruthToJson(truth)}});
   if (code != ExitCode::kOk) return code;
   if (!context.json()) Tell(truth);
   CALIBD_ASSIGN_OR_RETURN(const auto after, client->GetCalibration(name));
@@ -189,7 +214,8 @@ void AddSimulateCommand(CLI::App& app, Context& context) {
       "A prediction is drawn from Dirichlet(alpha); its label from beta with probability pi, else "
       "from the prediction itself. M1: pi = 0 (calibrated); M2: pi = 0.5, always the first class; "
       "M3: pi = 1, uniform; alpha = 0.1 for every class.\n"
-      "The model is created with default settings if it does not exist.\n"
+      "The model is created with default settings if it does not exist. If it declares a baseline, "
+      "the baseline predicts the distribution from which the label is drawn, and is calibrated.\n"
       "Examples: calibctl simulate demo --generator M2 --n 5000\n"
       "          calibctl simulate skewed --classes 3 --alpha 1,2,5 --pi 0.1 --beta class:2 "
       "--n 5000");

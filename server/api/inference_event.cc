@@ -201,6 +201,17 @@ absl::StatusOr<std::size_t> FindWidth(const Tensor& tensor, const ModelDeclarati
                    ", expected ", one ? "1" : absl::StrCat(m), " per row"));
 }
 
+// Sets the predictions of the rows, with their columns in the order of the classes.
+void SetValues(const Tensor& tensor, std::size_t width, const std::vector<std::size_t>& columns,
+               v1::DoubleValues& values) {
+  values.mutable_values()->Reserve(static_cast<int>(tensor.values.size()));
+  for (std::size_t first = 0; first < tensor.values.size(); first += width) {
+    for (std::size_t k = 0; k < width; ++k) {
+      values.add_values(tensor.values[first + (width > 1 && !columns.empty() ? columns[k] : k)]);
+    }
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<std::optional<v1::Observations>> ReadInferenceEvent(
@@ -213,23 +224,30 @@ absl::StatusOr<std::optional<v1::Observations>> ReadInferenceEvent(
                       absl::string_view(kResponseSuffix.data(), kResponseSuffix.size()))) {
     return std::optional<v1::Observations>();
   }
-  const InferenceOutput::Transform transform = declaration.inference_output.transform;
-  CALIBD_ASSIGN_OR_RETURN(const Tensor tensor,
-                          ReadAnswer(event, declaration.inference_output.name));
+  const auto& [name, transform, columns, baseline_name] = declaration.inference_output;
+  CALIBD_ASSIGN_OR_RETURN(const Tensor tensor, ReadAnswer(event, name));
   CALIBD_ASSIGN_OR_RETURN(const std::size_t width, FindWidth(tensor, declaration));
   const std::size_t rows = tensor.values.size() / width;
   v1::Observations observations;
   const bool logits = transform == v1::InferenceOutput::TRANSFORM_SOFTMAX ||
                       transform == v1::InferenceOutput::TRANSFORM_SIGMOID;
-  v1::DoubleValues& values =
-      logits ? *observations.mutable_logits() : *observations.mutable_probabilities();
-  values.mutable_values()->Reserve(static_cast<int>(tensor.values.size()));
-  const std::vector<std::size_t>& columns = declaration.inference_output.columns;
-  for (std::size_t i = 0; i < rows; ++i) {
-    for (std::size_t k = 0; k < width; ++k) {
-      const std::size_t column = width > 1 && !columns.empty() ? columns[k] : k;
-      values.add_values(tensor.values[i * width + column]);
+  SetValues(tensor, width, columns,
+            logits ? *observations.mutable_logits() : *observations.mutable_probabilities());
+  if (!baseline_name.empty()) {
+    CALIBD_ASSIGN_OR_RETURN(const Tensor baseline, ReadAnswer(event, baseline_name));
+    CALIBD_ASSIGN_OR_RETURN(const std::size_t baseline_width, FindWidth(baseline, declaration));
+    if (baseline_width != width || baseline.values.size() != tensor.values.size()) {
+      return AnswerError(
+          "outputs",
+          absl::StrCat("has ", baseline.values.size() / baseline_width, " rows of ", baseline_width,
+                       " values in ", Quoted(baseline_name), " and ", rows, " of ", width, " in ",
+                       Quoted(name), ", expected the same"));
     }
+    SetValues(baseline, width, columns,
+              logits ? *observations.mutable_baseline_logits()
+                     : *observations.mutable_baseline_probabilities());
+  }
+  for (std::size_t i = 0; i < rows; ++i) {
     observations.add_prediction_ids(rows == 1 ? event.id : absl::StrCat(event.id, "/", i));
   }
   if (width == 1) {

@@ -85,8 +85,8 @@ class Checker {
     CheckClasses();
     CheckTolerance();
     CheckDescription();
-    CheckInferenceOutput();
     CheckBaseline();
+    CheckInferenceOutput();
     if (!violations_.empty()) return Errors();
     CheckKernel();
     CheckLenses();
@@ -238,14 +238,26 @@ class Checker {
     declaration_.description = description;
   }
 
+  void CheckOutputName(const char* field, const std::string& name) {
+    if (name.size() > kMaxOutputNameLength) {
+      Violate(field, "has ", name.size(), " bytes, expected at most ", kMaxOutputNameLength);
+    } else if (const auto unprintable = FindUnprintable(name)) {
+      Violate(field, *unprintable);
+    }
+  }
+
   void CheckInferenceOutput() {
     const v1::InferenceOutput& declared = model_.inference_output();
-    InferenceOutput output{.name = declared.name(), .transform = declared.transform()};
-    if (output.name.size() > kMaxOutputNameLength) {
-      Violate("model.inference_output.name", "has ", output.name.size(),
-              " bytes, expected at most ", kMaxOutputNameLength);
-    } else if (const auto unprintable = FindUnprintable(output.name)) {
-      Violate("model.inference_output.name", *unprintable);
+    InferenceOutput output{.name = declared.name(),
+                           .transform = declared.transform(),
+                           .baseline_name = declared.baseline_name()};
+    CheckOutputName("model.inference_output.name", output.name);
+    CheckOutputName("model.inference_output.baseline_name", output.baseline_name);
+    if (!output.baseline_name.empty() &&
+        (declaration_.baseline.empty() || output.baseline_name == output.name)) {
+      Violate("model.inference_output.baseline_name", "is ", Quoted(output.baseline_name),
+              declaration_.baseline.empty() ? ", expected none because the model has no baseline"
+                                            : ", expected another output than that of the model");
     }
     if (!v1::InferenceOutput::Transform_IsValid(output.transform)) {
       Violate("model.inference_output.transform", "is ", output.transform, ", expected 0..",
@@ -641,6 +653,7 @@ v1::Model SettingsToProto(const ModelDeclaration& declaration) {
     v1::InferenceOutput& inference = *model.mutable_inference_output();
     inference.set_name(output.name);
     inference.set_transform(output.transform);
+    inference.set_baseline_name(output.baseline_name);
     std::vector<std::string> column_classes(output.columns.size());
     for (std::size_t k = 0; k < output.columns.size(); ++k) {
       column_classes[output.columns[k]] = declaration.class_names[k];

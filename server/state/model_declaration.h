@@ -23,6 +23,8 @@ struct InferenceOutput {
   Transform transform = v1::InferenceOutput::TRANSFORM_UNSPECIFIED;
   // The column of each class; empty: the columns are in the order of the classes.
   std::vector<std::size_t> columns{};
+  // The output with the predictions of the baseline; empty: the answers do not contain them.
+  std::string baseline_name{};
 
   friend bool operator==(const InferenceOutput&, const InferenceOutput&) = default;
 };

@@ -24,6 +24,7 @@ using google::protobuf::util::TimeUtil;
 // The fields that can be updated, ascending.
 constexpr const char* kUpdatableFields[] = {
     "description",
+    "inference_output.baseline_name",
     "inference_output.name",
     "inference_output.transform",
     "label_grace",

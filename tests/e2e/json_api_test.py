@@ -4,6 +4,7 @@
 """
 import http.client
 import json
+import math
 import os
 import pathlib
 import random
@@ -147,6 +148,53 @@ class JsonApiTest(unittest.TestCase):
             _, _, text = self.server.post(f"/v1/models/{model}:label", {
                 "labels": {"predictionIds": identifiers, "labels": [1] * rows}})
             self.assertEqual(json.loads(text)["labels"]["matched"], str(rows), text)
+
+    def test_a_baseline_is_taken_from_json_and_from_events(self):
+        self.server.create("both", baseline="1", labelGrace="3600s", labelsComeWithPredictions=True)
+        _, _, text = self.server.post("/v1/models/both:observe", {"observations": {
+            "probabilities": {"values": [0.25, 0.75]}, "labels": [1], "predictionIds": ["a"],
+            "baselineProbabilities": {"values": [0.5, 0.5]}}})
+        self.assertEqual(json.loads(text)["acceptedRows"], "1", text)
+        _, _, text = self.server.get("/v1/models/both/calibration")
+        compared = json.loads(text)["comparison"]
+        self.assertAlmostEqual(compared["logLoss"]["difference"], math.log(0.5 / 0.75))
+
+        second = {"name": "old", "shape": [2, 2], "data": [0.5, 0.5, 0.25, 0.75]}
+        outputs = [{"name": "new", "shape": [2, 2], "data": [0.75, 0.25, 0.5, 0.5]}, second]
+        self.server.create("event", classNames=["a", "b"], baseline="1", labelGrace="1s",
+                           inferenceOutput={"name": "new", "baselineName": "old",
+                                            "columnClasses": ["b", "a"]})
+        status, answer = self.infer("event", "1", {"outputs": outputs})
+        self.assertEqual((status, answer["acceptedRows"]), (200, "2"), answer)
+        self.server.post("/v1/models/event:label", {
+            "labels": {"predictionIds": ["1/0", "1/1"], "labels": [1, 1]}})
+
+        def compared_rows():
+            _, _, text = self.server.get("/v1/models/event/calibration")
+            return json.loads(text).get("comparison")
+        self.assertTrue(wait_for(lambda: compared_rows() is not None, 30))
+        compared = compared_rows()
+        self.assertEqual(compared["observations"], "2")
+        # The column of class b is the first one.
+        self.assertAlmostEqual(compared["logLoss"]["model"], -math.log(0.75 * 0.5) / 2)
+        self.assertAlmostEqual(compared["logLoss"]["baseline"], -math.log(0.5 * 0.25) / 2)
+
+        for body, part in (({"outputs": outputs[:1]}, 'has no output \\"old\\"'),
+                           ({"outputs": [outputs[0], {**second, "shape": [4], "data": [0.5] * 4}]},
+                            "expected the same")):
+            status, answer = self.infer("event", "2", body)
+            self.assertEqual(status, 400, answer)
+            self.assertIn(part.replace("\\", ""), answer["error"]["message"])
+        for fields in ({"inferenceOutput": {"baselineName": "old"}},
+                       {"baseline": "1", "inferenceOutput": {"name": "p", "baselineName": "p"}}):
+            status, _, text = self.server.post("/v1/models", {"model": {
+                "name": "models/invalid", "classCount": 2, **fields}})
+            self.assertEqual(status, 400, text)
+            self.assertIn(b"inference_output.baseline_name", text)
+        self.server.create("unpaired", labelGrace="1s", baseline="1")
+        status, answer = self.infer("unpaired", "1", {"predictions": [[1, 0]]})
+        self.assertEqual(status, 400, answer)
+        self.assertIn("predictions of the model's baseline", answer["error"]["message"])
 
     def test_events_that_are_no_answers_are_ignored_and_false_ones_refused(self):
         self.server.create("false", labelGrace="3600s")

@@ -201,6 +201,36 @@ def test_logits_are_counted(client, model):
     assert client.calibration(model).scores.log_loss == pytest.approx(-np.log(chosen).mean())
 
 
+@pytest.mark.parametrize("form", [lambda p: p, lambda p: p.astype(np.float32)],
+                         ids=["float64", "float32"])
+def test_a_model_is_compared_with_its_baseline(client, request, form):
+    model = f"baseline-{request.node.callspec.id}"
+    client.create_model(model, 3, bandwidth=BANDWIDTH, baseline="v1")
+    predictions, labels = calibrated(2000)
+    uniform = np.full_like(predictions, 1 / 3)
+    with client.stream(model) as stream:
+        # Two chunks, which one batch may join.
+        stream.send(predictions[:1000], labels[:1000], baseline=form(uniform[:1000]))
+        stream.send(np.log(predictions[1000:]), labels[1000:], logits=True,
+                    baseline=np.log(form(uniform[1000:])))
+        with pytest.raises(calibd.InvalidArgument,
+                           match=r"rows\[2000\].baseline_probabilities sums to 1.5"):
+            stream.send(predictions[:1], labels[:1], baseline=[[0.5, 0.5, 0.5]])
+        with pytest.raises(calibd.InvalidArgument, match=r"baseline has the shape \(2, 3\)"):
+            stream.send(predictions[:1], labels[:1], baseline=uniform[:2])
+    client.observe(model, predictions[0], int(labels[0]), baseline=uniform[0])
+    answer = client.calibration(model)
+    assert (answer.baseline, answer.comparison.observations) == ("v1", 2001)
+    assert answer.comparison.log_loss.baseline == pytest.approx(np.log(3), rel=1e-6)
+    assert answer.comparison.log_loss.upper < 0
+    assert "against v1" in repr(answer)
+    with pytest.raises(calibd.InvalidArgument, match="are not set, expected the predictions of the"):
+        with client.stream(model) as stream:
+            stream.send(predictions, labels)
+    with pytest.raises(calibd.InvalidArgument, match=r"baseline has the shape \(1, 3\)"):
+        client.observe(model, predictions[0], 0, baseline=uniform[:1])
+
+
 def test_labels_come_later_by_id(client):
     client.create_model("late", 3, label_grace=datetime.timedelta(days=1), bandwidth=BANDWIDTH)
     predictions, labels = calibrated(50)

@@ -85,6 +85,16 @@ def _lens(lens: Lens | None) -> kernel.Lens | None:
     return _choose("lens", lens, _LENSES) if isinstance(lens, str) else lens
 
 
+def _row(field: str, row: Any) -> list[float]:
+    """The numbers of one prediction."""
+    values = np.atleast_1d(np.asarray(row, dtype=np.float64))
+    if values.ndim != 1:
+        raise errors.InvalidArgument(
+            f"{field} has the shape {values.shape}, expected (m,): use a stream for many",
+            [errors.FieldError(field, "is not one row")])
+    return list(values.tolist())
+
+
 class Client:
     """A client of one calibd server. Thread-safe.
 
@@ -120,7 +130,7 @@ class Client:
 
     def create_model(self, model: str, classes: int | Sequence[str] | None = None, *,
                      label_grace: datetime.timedelta | None = None, bandwidth: float | None = None,
-                     error_limit: float | None = None, description: str = "",
+                     error_limit: float | None = None, description: str = "", baseline: str = "",
                      declaration: models.Model | None = None) -> models.Model:
         """Declares a model, and returns the declaration with all defaults. Idempotent.
 
@@ -128,6 +138,8 @@ class Client:
         label_grace: how long a prediction with an id waits for its label.
         bandwidth: of the kernel; None: chosen from the first 500 predictions.
         error_limit: the acceptable error, as a probability.
+        baseline: the name of another model, with which this one is compared all the time: give the
+          predictions of both to send() and observe().
         declaration: all further fields of the declaration.
         """
         wanted = models.Model()
@@ -146,6 +158,8 @@ class Client:
             wanted.monitoring.error_limit = error_limit
         if description:
             wanted.description = description
+        if baseline:
+            wanted.baseline = baseline
         return self._transport.unary("ModelService/CreateModel",
                                      models.CreateModelRequest(model=wanted),
                                      models.CreateModelResponse).model
@@ -222,21 +236,20 @@ class Client:
 
     def observe(self, model: str, probabilities: Any, label: int | None = None, *,
                 prediction_id: str | None = None, group: str | None = None,
-                request_id: str | None = None) -> ingest.ObserveResponse:
+                request_id: str | None = None, baseline: Any = None) -> ingest.ObserveResponse:
         """Counts one prediction, and returns when it is durable. For many, use a stream.
 
         probabilities: m numbers; of a model with two classes also the probability of class 1.
         label: the true class, from 0; None: it comes later, by id.
         request_id: a call that is repeated with it is counted once; None: a random one, so that
           retries of this call are safe.
+        baseline: the prediction of the model's baseline, if the model declares one.
         """
-        values = np.atleast_1d(np.asarray(probabilities, dtype=np.float64))
-        if values.ndim != 1:
-            raise errors.InvalidArgument(
-                f"probabilities have the shape {values.shape}, expected (m,): use a stream for many",
-                [errors.FieldError("probabilities", "is not one row")])
+        values = _row("probabilities", probabilities)
         observations = ingest.Observations(
-            probabilities=ingest.DoubleValues(values=values.tolist()),
+            probabilities=ingest.DoubleValues(values=values),
+            baseline_probabilities=None if baseline is None else ingest.DoubleValues(
+                values=_row("baseline", baseline)),
             labels=[] if label is None else [label],
             prediction_ids=[] if prediction_id is None else [prediction_id],
             group_values=[] if group is None else [group],

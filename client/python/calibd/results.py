@@ -84,6 +84,13 @@ def _estimate(estimate: evaluation.BlockEstimate) -> str:
     return text
 
 
+def _differences(compared: comparison_pb2.Comparison) -> list[tuple[str, str]]:
+    return [(name, f"{score.difference:+.3g} ({score.lower:.3g} to {score.upper:.3g}), "
+             + ("better" if score.upper < 0 else "worse" if score.lower > 0 else "undecided"))
+            for name, score in (("log loss", compared.log_loss), ("Brier score", compared.brier),
+                                ("binned error", compared.binned_error))]
+
+
 class Calibration(Result[calibration.GetCalibrationResponse]):
     """The running estimates and the verdict; fields of GetCalibrationResponse."""
 
@@ -110,6 +117,9 @@ class Calibration(Result[calibration.GetCalibrationResponse]):
             lines.append(("e-value", f"10^{m.watch.evidence.log10_e_value:.2f}, highest 10^"
                           f"{m.watch.evidence.max_log10_e_value:.2f}; calibration is rejected at "
                           f"10^{m.watch.evidence.threshold:.2f}"))
+        if m.HasField("comparison"):
+            lines.append((f"against {m.baseline}", "; ".join(
+                f"{name} {text}" for name, text in _differences(m.comparison))))
         if m.HasField("scores"):
             lines.append(("scores", f"accuracy {m.scores.accuracy:.4f}, log loss "
                           f"{m.scores.log_loss:.4f}, Brier {m.scores.brier_score:.4f}, ECE "
@@ -224,11 +234,7 @@ class Comparison(Result[comparison_pb2.ModelComparison]):
         return f"{rows} that both scored" if compared.paired else f"{rows}, not the same for both"
 
     def _lines(self) -> list[tuple[str, str]]:
-        compared = self.message.comparison
-        return [(name, f"{score.difference:+.3g} ({score.lower:.3g} to {score.upper:.3g}), "
-                 + ("better" if score.upper < 0 else "worse" if score.lower > 0 else "undecided"))
-                for name, score in (("log loss", compared.log_loss), ("Brier score", compared.brier),
-                                    ("binned error", compared.binned_error))]
+        return _differences(self.message.comparison)
 
 
 class Recalibration(Result[recalibration_pb2.Recalibration]):

@@ -29,9 +29,10 @@ _MAX_REPORTED_ROWS = 5
 # The class of a single score of a model with two classes.
 POSITIVE_CLASS = 1
 
-_FIELDS = {(logits, size): wire.number_of(ingest.Observations, name) for logits, size, name in (
-    (False, 8, "probabilities"), (False, 4, "probabilities_float32"),
-    (True, 8, "logits"), (True, 4, "logits_float32"))}
+_FIELDS = {(prefix, logits, size): wire.number_of(ingest.Observations, prefix + name)
+           for prefix in ("", "baseline_") for logits, size, name in (
+               (False, 8, "probabilities"), (False, 4, "probabilities_float32"),
+               (True, 8, "logits"), (True, 4, "logits_float32"))}
 _LABELS = wire.number_of(ingest.Observations, "labels")
 _POSITIVE_CLASS = wire.number_of(ingest.Observations, "positive_class")
 _VALUES = wire.number_of(ingest.DoubleValues, "values")
@@ -66,7 +67,7 @@ class Chunk(NamedTuple):
         return not self.kind
 
 
-def as_matrix(values: Any, classes: Classes) -> Floats:
+def as_matrix(values: Any, classes: Classes, field: str = "probabilities") -> Floats:
     """n x class count, or n x 1 with the scores of POSITIVE_CLASS; float32 or float64."""
     columns = getattr(values, "columns", None)
     try:
@@ -74,14 +75,14 @@ def as_matrix(values: Any, classes: Classes) -> Floats:
         if matrix.dtype not in (np.float32, np.float64):
             matrix = matrix.astype(np.float32 if matrix.dtype == np.float16 else np.float64)
     except (TypeError, ValueError) as error:
-        raise _invalid("probabilities", f"are not numbers: {error}") from None
+        raise _invalid(field, f"are not numbers: {error}") from None
     if matrix.ndim == 1 and classes.size == 2:
         matrix = matrix[:, np.newaxis]
     widths = (1, 2) if classes.size == 2 else (classes.size,)
     if matrix.ndim != 2 or matrix.shape[1] not in widths:
         expected = "(n, 2), or (n,) with the scores of class 1" if classes.size == 2 else (
             f"(n, {classes.size})")
-        raise _invalid("probabilities", f"have the shape {matrix.shape}, expected {expected}")
+        raise _invalid(field, f"have the shape {matrix.shape}, expected {expected}")
     if columns is not None and classes.names and matrix.shape[1] == classes.size:
         matrix = matrix[:, _order_of_columns(columns, classes)]
     return np.ascontiguousarray(matrix)
@@ -188,19 +189,29 @@ def _as_times(times: Any, rows: int) -> list[Timestamp]:
 
 
 class Rows:
-    """Predictions of one call, with their labels, ids, groups and times.
+    """Predictions of one call, with their labels, ids, groups, times and those of the baseline.
 
     Raises InvalidArgument for an error that is not in one row, such as a wrong shape.
     """
 
     def __init__(self, classes: Classes, probabilities: Any, labels: Any = None, ids: Any = None,
-                 groups: Any = None, times: Any = None, logits: bool = False) -> None:
+                 groups: Any = None, times: Any = None, logits: bool = False,
+                 baseline: Any = None) -> None:
         self._classes = classes
         self._logits = logits
         self._matrix = as_matrix(probabilities, classes)
+        # By the prefix of their fields.
+        self._matrices = {"": self._matrix}
+        if baseline is not None:
+            self._matrices["baseline_"] = as_matrix(baseline, classes, "baseline")
+            shape = self._matrices["baseline_"].shape
+            if shape != self._matrix.shape:
+                raise _invalid("baseline", f"has the shape {shape}, expected that of the "
+                               f"probabilities, {self._matrix.shape}")
         n = len(self._matrix)
-        self.valid = valid_rows(self._matrix, logits, classes.row_sum_tolerance)
-        self._bad_values = ~self.valid
+        self._valid_values = {prefix: valid_rows(matrix, logits, classes.row_sum_tolerance)
+                              for prefix, matrix in self._matrices.items()}
+        self.valid: Mask = np.logical_and.reduce(list(self._valid_values.values()))
         self._labels: Integers | None = None
         self._texts: dict[str, list[str]] = {}
         self._bad_texts: dict[str, set[int]] = {}
@@ -226,8 +237,11 @@ class Rows:
 
     def fault(self, i: int) -> FieldError:
         """Why row i is invalid."""
-        if self._bad_values[i]:
-            return row_fault(self._matrix[i], self._logits, self._classes.row_sum_tolerance)
+        for prefix, valid in self._valid_values.items():
+            if not valid[i]:
+                fault = row_fault(self._matrices[prefix][i], self._logits,
+                                  self._classes.row_sum_tolerance)
+                return FieldError(prefix + fault.path, fault.description)
         for field, invalid in self._bad_texts.items():
             if i in invalid:
                 return _text_fault(field)
@@ -237,7 +251,8 @@ class Rows:
         """The valid rows. first: the caller's number of the first row."""
         kept = np.flatnonzero(self.valid)
         all_kept = len(kept) == len(self)
-        row_bytes = self._matrix.shape[1] * self._matrix.itemsize + _LABEL_BYTES
+        row_bytes = _LABEL_BYTES + sum(matrix.shape[1] * matrix.itemsize
+                                       for matrix in self._matrices.values())
         for texts in self._texts.values():
             row_bytes += _TEXT_BYTES + max((len(text.encode()) for text in texts), default=0)
         row_bytes += 0 if self._times is None else _TEXT_BYTES
@@ -252,9 +267,12 @@ class Rows:
         return chunks
 
     def _chunk(self, numbers: Integers, rows: Any, first: int, dropped: int) -> Chunk:
-        values = self._matrix[rows]
-        field = _FIELDS[self._logits, values.itemsize]
-        parts = wire.nested(field, wire.nested(_VALUES, [wire.packed_floats(values)]))
+        parts: list[bytes] = []
+        fields = []
+        for prefix, matrix in self._matrices.items():
+            fields.append(_FIELDS[prefix, self._logits, matrix.itemsize])
+            parts += wire.nested(fields[-1],
+                                 wire.nested(_VALUES, [wire.packed_floats(matrix[rows])]))
         if self._labels is not None:
             parts += wire.nested(_LABELS, [wire.packed_varints(self._labels[rows])])
         if self._texts or self._times is not None:
@@ -265,10 +283,10 @@ class Rows:
                 message.prediction_times.extend(self._times[i] for i in numbers)
             parts.append(message.SerializeToString())
         # A single score has its class; it is written again with each chunk, and the last one counts.
-        is_score = values.shape[1] < self._classes.size
+        is_score = self._matrix.shape[1] < self._classes.size
         if is_score:
             parts.append(wire.integer_field(_POSITIVE_CLASS, POSITIVE_CLASS))
-        kind = (field, is_score, self._labels is None, *self._texts, self._times is None)
+        kind = (*fields, is_score, self._labels is None, *self._texts, self._times is None)
         return Chunk(kind, parts, numbers + first, dropped)
 
 

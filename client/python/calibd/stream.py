@@ -174,7 +174,7 @@ class ObservationStream:
         return self._settings.producer_id
 
     def send(self, probabilities: Any, labels: Any = None, *, ids: Any = None, groups: Any = None,
-             times: Any = None, logits: bool = False) -> None:
+             times: Any = None, logits: bool = False, baseline: Any = None) -> None:
         """Accepts n predictions. Blocks while the buffer is full.
 
         probabilities: n x m numbers: an array, a frame whose columns are the classes, or a list. Of
@@ -186,12 +186,14 @@ class ObservationStream:
         groups: the value of the model's group tag, one or n.
         times: when the predictions were made, a datetime or n of them; None: now.
         logits: the numbers are logits, to which the server applies the softmax.
+        baseline: the predictions of the model's baseline for the same rows, in the shape of
+          `probabilities` and logits if these are. A model that declares a baseline needs them.
 
         Raises InvalidArgument, naming the first invalid rows; no row was accepted then. With
         on_invalid="drop" they are left out instead.
         """
         self._accept("rows", lambda classes: Rows(classes, probabilities, labels, ids, groups, times,
-                                                  logits))
+                                                  logits, baseline))
 
     def label(self, ids: Any, labels: Any) -> None:
         """Accepts the labels of predictions that were sent with these ids, here or elsewhere.

@@ -761,6 +761,17 @@ TEST_F(CalibctlServedTest, BackupAndVerifyPrintTheirResultInALine) {
             "problems\n");
 }
 
+TEST_F(CalibctlServedTest, SimulateSendsABaselineThatIsCalibrated) {
+  RunJson({"model", "create", "m", "--classes", "3", "--bandwidth", "1", "--baseline", "3"});
+  RunJson({"simulate", "m", "--generator", "M2", "--classes", "3", "--n", "5000"});
+  const nlohmann::json comparison = RunJson({"show", "m"}).at("comparison");
+  EXPECT_EQ(comparison.at("observations"), 5000);
+  // Half of the labels ignore the prediction of the model, and none that of the baseline.
+  for (const char* const score : {"log_loss", "brier", "binned_error"}) {
+    EXPECT_GT(comparison.at(score).at("lower"), 0) << score;
+  }
+}
+
 TEST_F(CalibctlServedTest, AModelIsComparedWithItsBaseline) {
   constexpr std::size_t kRows = 2000;
   PredictionSet set;
