@@ -116,16 +116,7 @@ void Describe(const SelectionOptions& options, const SelectionResult& selected,
   proto.set_folds(static_cast<std::int32_t>(options.folds));
   proto.set_seed(*options.seed);
   if (!selected.simulation.has_value()) return;
-  const ResamplingResult& simulation = *selected.simulation;
-  v1::CalibrationErrorSimulation& out = *proto.mutable_simulation();
-  out.set_p_value(simulation.p_value);
-  out.set_replicates(simulation.replicates);
-  out.set_exceedances(simulation.exceedances);
-  out.set_replicate_mean(simulation.replicate_mean);
-  out.set_replicate_standard_deviation(simulation.replicate_standard_deviation);
-  out.set_replicate_upper_quantile(simulation.replicate_upper_quantile);
-  out.set_null(convert::ToProto(simulation.null));
-  out.set_null_description(std::string(Describe(simulation.null)));
+  convert::ResamplingToProto(*selected.simulation, *proto.mutable_simulation());
 }
 
 }  // namespace calibd::server

@@ -16,7 +16,8 @@ from calibd.errors import (Aborted, AlreadyExists, CalibdError, Cancelled, DataL
 from calibd.recalibration import load_map, save_map, transform
 from calibd.results import (Calibration, Estimate, Evaluation, History, Recalibration, Result,
                             TestResult)
-from calibd.stream import ObservationStream, RejectedBatch, StreamCounts
+from calibd.stream import ObservationStream, RejectedBatch
+from calibd.window import StreamCounts
 
 __all__ = [
     "Aborted", "AlreadyExists", "Calibration", "CalibdError", "Cancelled", "Client", "DataLoss",

@@ -18,46 +18,13 @@ from calibd.errors import CalibdError, FieldError
 from calibd.rows import Chunk, Classes, LabelRows, Rows, invalid_rows
 from calibd.transport import Backoff, open_channel
 from calibd.v1 import ingest_service_pb2 as ingest
-from calibd.window import ENVELOPE_BYTES, Batch, SendWindow
+from calibd.window import ENVELOPE_BYTES, Batch, SendWindow, StreamCounts
 
 OnInvalid = Literal["raise", "drop"]
 
 _LOG = logging.getLogger("calibd")
 _MAX_KEPT = 100
 _ROW = re.compile(r"\[(\d+)\]")
-
-
-@dataclass
-class StreamCounts:
-    """Counts of a stream."""
-
-    # Rows given to send(), dropped ones included, and labels given to label().
-    rows: int = 0
-    labels: int = 0
-    # Rows that the server accepted, each counted once. Until the end of the stream they include
-    # duplicates: rows whose ids were known.
-    accepted_rows: int = 0
-    duplicate_rows: int = 0
-    # Rows of batches that the server rejected.
-    rejected_rows: int = 0
-    # Rows left out as invalid before sending, and those of them that the server was told about: all,
-    # unless no valid row followed.
-    dropped_rows: int = 0
-    reported_dropped_rows: int = 0
-    # Labels that the server accepted with any outcome, that it rejected, and that were dropped.
-    accepted_labels: int = 0
-    rejected_labels: int = 0
-    dropped_labels: int = 0
-    # The outcomes of the accepted labels, see LabelCounts of the protocol. Known only at the end,
-    # and after a reconnection only for the last connection.
-    matched_labels: int = 0
-    repeated_labels: int = 0
-    conflicting_labels: int = 0
-    late_labels: int = 0
-    unknown_labels: int = 0
-    # Connections after the first, and batches sent again on them.
-    reconnects: int = 0
-    resent_batches: int = 0
 
 
 @dataclass
@@ -500,12 +467,7 @@ class ObservationStream:
         self._classes = classes
 
     def _settle(self, sequence: int) -> None:
-        settled = self._window.acknowledge(sequence)
-        self._buffered -= settled.size
-        self._counts.accepted_rows += settled.accepted_rows
-        self._counts.rejected_rows += settled.rejected_rows
-        self._counts.accepted_labels += settled.accepted_labels
-        self._counts.rejected_labels += settled.rejected_labels
+        self._buffered -= self._window.acknowledge(sequence, self._counts)
 
     def _handle_rejected(self, rejected: ingest.StreamObservationsResponse.Rejected) -> None:
         batch = self._window.reject(rejected.sequence)

@@ -37,14 +37,36 @@ class Batch:
 
 
 @dataclass
-class Settled:
-    """Rows and labels that an acknowledgement settled, and the size of their chunks."""
+class StreamCounts:
+    """Counts of a stream."""
 
+    # Rows given to send(), dropped ones included, and labels given to label().
+    rows: int = 0
+    labels: int = 0
+    # Rows that the server accepted, each counted once. Until the end of the stream they include
+    # duplicates: rows whose ids were known.
     accepted_rows: int = 0
+    duplicate_rows: int = 0
+    # Rows of batches that the server rejected.
     rejected_rows: int = 0
+    # Rows left out as invalid before sending, and those of them that the server was told about: all,
+    # unless no valid row followed.
+    dropped_rows: int = 0
+    reported_dropped_rows: int = 0
+    # Labels that the server accepted with any outcome, that it rejected, and that were dropped.
     accepted_labels: int = 0
     rejected_labels: int = 0
-    size: int = 0
+    dropped_labels: int = 0
+    # The outcomes of the accepted labels, see LabelCounts of the protocol. Known only at the end,
+    # and after a reconnection only for the last connection.
+    matched_labels: int = 0
+    repeated_labels: int = 0
+    conflicting_labels: int = 0
+    late_labels: int = 0
+    unknown_labels: int = 0
+    # Connections after the first, and batches sent again on them.
+    reconnects: int = 0
+    resent_batches: int = 0
 
 
 @dataclass
@@ -96,22 +118,25 @@ class SendWindow:
         is_resent, batch.written_before = batch.written_before, True
         return batch, is_resent
 
-    def acknowledge(self, sequence: int) -> Settled:
-        """Settles every batch up to and including the number. An old number settles nothing."""
+    def acknowledge(self, sequence: int, counts: StreamCounts) -> int:
+        """Settles every batch up to and including the number. An old number settles nothing.
+
+        Adds their rows and labels to `counts`. Returns the size of their chunks.
+        """
         self._check_written("acknowledged", sequence)
-        settled = Settled()
+        size = 0
         while self._batches and self._batches[0].sequence <= sequence:
             batch = self._batches.popleft()
             self._written -= 1
-            settled.size += batch.size
+            size += batch.size
             accepted = len(batch.rows) - batch.rejected_rows
             if batch.has_labels_only:
-                settled.accepted_labels += accepted
-                settled.rejected_labels += batch.rejected_rows
+                counts.accepted_labels += accepted
+                counts.rejected_labels += batch.rejected_rows
             else:
-                settled.accepted_rows += accepted
-                settled.rejected_rows += batch.rejected_rows
-        return settled
+                counts.accepted_rows += accepted
+                counts.rejected_rows += batch.rejected_rows
+        return size
 
     def reject(self, sequence: int) -> Batch | None:
         """Marks a batch as rejected, until its acknowledgement settles it.

@@ -216,16 +216,9 @@ void ToProto(const Lens& lens, const KernelSpec& spec, Precision precision,
   proto.set_skce_biased(test.skce.biased);
   proto.set_skce_unbiased(test.skce.unbiased);
   proto.set_statistic(test.statistic);
-  proto.set_replicates(test.replicates);
   if (test.replicates > 0) {
-    proto.set_p_value(test.p_value);
-    proto.set_exceedances(test.exceedances);
+    ResamplingToProto(test, proto);
     proto.set_seed(test.seed);
-    proto.set_replicate_mean(test.replicate_mean);
-    proto.set_replicate_standard_deviation(test.replicate_standard_deviation);
-    proto.set_replicate_upper_quantile(test.replicate_upper_quantile);
-    proto.set_null(ToProto(test.null));
-    proto.set_null_description(std::string(Describe(test.null)));
   }
   proto.set_p_value_upper_bound_biased(
       BiasedPValueUpperBound(test.skce.biased, test.skce.n, result.bound));
@@ -391,15 +384,8 @@ v1::Evaluation ToProto(const Evaluation& evaluation, const EvaluationOptions& op
     const ConsistencyTestResult& consistency = *evaluation.consistency;
     v1::ConsistencyTest& out = *proto.mutable_consistency_test();
     *out.mutable_spec() = ToProto(evaluation.binned_errors.front().spec);
-    out.set_p_value(consistency.p_value);
-    out.set_replicates(consistency.replicates);
-    out.set_exceedances(consistency.exceedances);
+    ResamplingToProto(consistency, out);
     out.set_seed(consistency.seed);
-    out.set_replicate_mean(consistency.replicate_mean);
-    out.set_replicate_standard_deviation(consistency.replicate_standard_deviation);
-    out.set_replicate_upper_quantile(consistency.replicate_upper_quantile);
-    out.set_null(ToProto(consistency.null));
-    out.set_null_description(std::string(Describe(consistency.null)));
     out.set_caveat(std::string(consistency.null == NullHypothesis::kForecast
                                    ? kSimulationCaveat
                                    : kConsistencyTestCaveat));

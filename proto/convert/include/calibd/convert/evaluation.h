@@ -3,8 +3,10 @@
 
 #include <cstddef>
 #include <span>
+#include <string>
 
 #include "absl/status/statusor.h"
+#include "calibd/core/bootstrap.h"
 #include "calibd/core/error_interval.h"
 #include "calibd/core/evaluation.h"
 #include "calibd/core/lens.h"
@@ -35,6 +37,20 @@ void ToProto(const Lens& lens, const KernelSpec& spec, Precision precision,
 [[nodiscard]] absl::StatusOr<Precision> FromProto(v1::Precision proto);
 [[nodiscard]] v1::NullHypothesis ToProto(NullHypothesis null);
 [[nodiscard]] absl::StatusOr<NullHypothesis> FromProto(v1::NullHypothesis proto);
+
+// Writes what every message about resampling has; its seed is optional. Proto: QuadraticTestResult,
+// ConsistencyTest or CalibrationErrorSimulation.
+template <typename Proto>
+void ResamplingToProto(const ResamplingResult& result, Proto& proto) {
+  proto.set_p_value(result.p_value);
+  proto.set_replicates(result.replicates);
+  proto.set_exceedances(result.exceedances);
+  proto.set_replicate_mean(result.replicate_mean);
+  proto.set_replicate_standard_deviation(result.replicate_standard_deviation);
+  proto.set_replicate_upper_quantile(result.replicate_upper_quantile);
+  proto.set_null(ToProto(result.null));
+  proto.set_null_description(std::string(Describe(result.null)));
+}
 
 // Converts everything except the kernels of the lenses, and the seed if it is unset. kernel: the
 // kernel of the canonical lens, which comes first. default_lenses: used if the request has no
