@@ -373,6 +373,35 @@ std::string Against(const v1::GetCalibrationResponse& response) {
                       DifferenceText("error", " points", 100, comparison.binned_error()));
 }
 
+// What repairs a model that is over its limit or has an active alarm: the newest answer of
+// `calibctl recalibrate`, or this command, because the computation may be long.
+std::string Repair(const v1::GetCalibrationResponse& response) {
+  const bool alarmed =
+      std::any_of(response.alarms().begin(), response.alarms().end(),
+                  [](const v1::Alarm& alarm) { return !alarm.has_acknowledge_time(); });
+  if (!alarmed && response.error().status() != v1::LIMIT_STATUS_OVER_LIMIT) return "";
+  const std::string command =
+      absl::StrCat("`calibctl recalibrate --model ", ShortName(response.model()), "`");
+  if (!response.has_recalibration()) return command + " looks for a map that repairs the model";
+  const v1::Recalibration& advice = response.recalibration();
+  const v1::RecalibrationMap& map = advice.map();
+  const bool is_class_1 = advice.has_class_1_error_after() &&
+                          convert::Exceeds(advice.class_1_error_after(), advice.error_after());
+  const v1::ErrorInterval& error = is_class_1 ? advice.class_1_error_after() : advice.error_after();
+  const std::string name = map.has_temperature()
+                               ? absl::StrFormat("temperature %.3g", map.temperature())
+                               : absl::StrCat("a map of kind ", map.kind());
+  const std::string found =
+      advice.helps() ? absl::StrCat(name, " would leave ", convert::PointsText(error.estimate()),
+                                    " (", Points(error.lower()), " to ", Points(error.upper()), ")",
+                                    is_class_1 ? " for P(class 1)" : "")
+                     : "no map is known to lower the log loss";
+  const std::int64_t last =
+      advice.first_observation() + advice.fit_observations() + advice.test_observations() - 1;
+  return absl::StrCat(found, ", says ", command, " of ", MinuteText(advice.compute_time()),
+                      " over rows ", advice.first_observation(), " to ", last);
+}
+
 std::string Next(const v1::GetCalibrationResponse& response) {
   const std::string model = ShortName(response.model());
   std::vector<std::string> commands;
@@ -420,12 +449,13 @@ std::string DescribeShow(const v1::GetCalibrationResponse& response, const Times
            Part("against", Against(response), 2) + Part("data", Data(response, now), 2) +
            Part("next", absl::StrCat("calibctl show ", name, " --verbose"), 2);
   }
-  // At most 15 lines together, and two more with a baseline.
+  // At most 15 lines together, two more with a baseline, and two more about the repair.
   const bool warns = !response.warnings().empty();
   const std::size_t most = warns ? 2 : 3;
   std::string text = Part("verdict", absl::StrCat(name, ": ", HeadlineText(response)), 2) +
                      Part("how bad", HowBad(response), most) + Part("where", Where(response), 2) +
                      Part("against", Against(response), 2) + Part("changed", Changed(response), 1) +
+                     Part("repair", Repair(response), 2) +
                      Part("certain", Certain(response), most) +
                      Part("data", Data(response, now), 2);
   if (warns) {

@@ -106,6 +106,7 @@ void DescribeCalibration(Model& model, const ModelSnapshot& snapshot,
   if (snapshot.reliability.Total().count > 0) {
     DescribeReliability(snapshot.reliability, *response.mutable_scores());
   }
+  if (const auto advice = model.recalibration()) *response.mutable_recalibration() = *advice;
   response.set_baseline(declaration.baseline);
   if (snapshot.comparison.has_value()) DescribeComparison(*snapshot.comparison, response);
   if (snapshot.monitor.has_value()) DescribeMonitor(model, snapshot, now, response);

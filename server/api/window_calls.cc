@@ -177,13 +177,18 @@ absl::Status Api::Recalibrate(const v1::RecalibrateRequest& request,
     return JobCost{.memory_bytes = RecalibrationMemory(n, class_count),
                    .operations = RecalibrationOperations(n, class_count)};
   };
-  job.compute = [result](const WindowSample& sample, const RunControl& control) {
+  job.compute = [model, result](const WindowSample& sample, const RunControl& control) {
     const PredictionBatch window = sample.observations.view();
     CALIBD_ASSIGN_OR_RETURN(const RecalibrationAdvice advice, AdviseRecalibration(window, control));
     v1::Recalibration& proto = *result->mutable_recalibration();
     proto = convert::ToProto(advice, window.class_count);
     proto.set_first_observation(sample.first_observation);
     *proto.mutable_compute_time() = ToTimestamp(sample.compute_time);
+    auto kept = std::make_shared<v1::Recalibration>(proto);
+    kept->mutable_map()->clear_scales();
+    kept->mutable_map()->clear_offsets();
+    kept->mutable_map()->clear_curves();
+    model->SetRecalibration(std::move(kept));
     return absl::OkStatus();
   };
   return SubmitWindowJob(parts_.jobs, std::move(job), reply, result);

@@ -26,6 +26,16 @@ std::shared_ptr<const ModelSnapshot> Model::snapshot() const {
   return snapshot_;
 }
 
+std::shared_ptr<const v1::Recalibration> Model::recalibration() const {
+  const std::lock_guard lock(snapshot_mutex_);
+  return recalibration_;
+}
+
+void Model::SetRecalibration(std::shared_ptr<const v1::Recalibration> advice) {
+  const std::lock_guard lock(snapshot_mutex_);
+  recalibration_.swap(advice);
+}
+
 void Model::Publish() {
   std::shared_ptr<const ModelSnapshot> published = strand_state_.Snapshot();
   const std::lock_guard lock(snapshot_mutex_);

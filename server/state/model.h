@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "calibd/v1/recalibration.pb.h"
 #include "server/executor/thread_pool.h"
 #include "server/state/log_retention.h"
 #include "server/state/model_declaration.h"
@@ -59,6 +60,12 @@ class Model {
   // Returns the newest published state. Does not wait for a row that is being applied.
   [[nodiscard]] std::shared_ptr<const ModelSnapshot> snapshot() const;
 
+  // The newest advice on a map that repairs the probabilities; null without one. It is kept in
+  // memory only. advice: without the scales, offsets and curves of its map, whose size has no
+  // bound.
+  [[nodiscard]] std::shared_ptr<const v1::Recalibration> recalibration() const;
+  void SetRecalibration(std::shared_ptr<const v1::Recalibration> advice);
+
   [[nodiscard]] Strand& strand() noexcept { return strand_; }
   [[nodiscard]] StrandState& strand_state() noexcept { return strand_state_; }
   [[nodiscard]] const StrandState& strand_state() const noexcept { return strand_state_; }
@@ -107,7 +114,8 @@ class Model {
   StrandState strand_state_;
 
   mutable std::mutex snapshot_mutex_;
-  std::shared_ptr<const ModelSnapshot> snapshot_;  // guarded by snapshot_mutex_
+  std::shared_ptr<const ModelSnapshot> snapshot_;           // guarded by snapshot_mutex_
+  std::shared_ptr<const v1::Recalibration> recalibration_;  // guarded by snapshot_mutex_
 };
 
 }  // namespace calibd::server

@@ -761,6 +761,30 @@ TEST_F(CalibctlServedTest, BackupAndVerifyPrintTheirResultInALine) {
             "problems\n");
 }
 
+TEST_F(CalibctlServedTest, ShowSaysWhatTheNewestRecalibrationSaid) {
+  RunJson({"model", "create", "m", "--classes", "3", "--bandwidth", "1"});
+  RunJson({"simulate", "m", "--generator", "M2", "--classes", "3", "--n", "3000"});
+  EXPECT_TRUE(RunJson({"show", "m"}).at("recalibration").is_null());
+  const auto before = Run({"show", "m"});
+  EXPECT_EQ(before->exit_code(), 0);
+  EXPECT_THAT(before->output(),
+              HasSubstr("repair    `calibctl recalibrate --model m` looks for a map"));
+  nlohmann::json advice = RunJson({"recalibrate", "--model", "m", "--window", "2000"});
+  EXPECT_EQ(advice.at("helps"), true);
+  nlohmann::json kept = RunJson({"show", "m"}).at("recalibration");
+  EXPECT_EQ(kept.at("first_observation"), 1001);
+  // A map has no bound of its size, and the server does not keep its lists.
+  for (const char* const list : {"scales", "offsets", "curves"}) {
+    EXPECT_TRUE(kept.at("map").at(list).empty()) << list;
+    advice.at("map").erase(list);
+    kept.at("map").erase(list);
+  }
+  EXPECT_EQ(kept, advice);
+  const auto after = Run({"show", "m"});
+  EXPECT_EQ(after->exit_code(), 0);
+  EXPECT_THAT(after->output(), HasSubstr(" would leave "));
+}
+
 TEST_F(CalibctlServedTest, SimulateSendsABaselineThatIsCalibrated) {
   RunJson({"model", "create", "m", "--classes", "3", "--bandwidth", "1", "--baseline", "3"});
   RunJson({"simulate", "m", "--generator", "M2", "--classes", "3", "--n", "5000"});

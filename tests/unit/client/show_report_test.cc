@@ -118,6 +118,7 @@ TEST(ShowReportTest, TellsWhatToKnowInOrder) {
       "10.5 %, is\n"
       "          10.0 %); rejected for class 5\n"
       "changed   no change is visible: off from the first row on\n"
+      "repair    `calibctl recalibrate --model resnet18@2` looks for a map that repairs the model\n"
       "certain   e-value 10^229.1, highest 10^229.1; calibration is rejected at 20\n"
       "data      10000 labelled rows, 0 rejected; the newest row came 2h ago\n"
       "next      calibctl acknowledge resnet18@2 3 --note \"...\"; calibctl show resnet18@2 "
@@ -288,6 +289,38 @@ TEST(ShowReportTest, TheReliabilityDiagramLeavesOutEmptyBins) {
   EXPECT_EQ(DescribeBins(scores),
             "confidence      rows  says %  right %  gap (points)\n"
             "0.933 to 1.000  9021    99.6     95.9          +3.7\n");
+}
+
+TEST(ShowReportTest, SaysWhatRepairsAModelThatIsOverItsLimit) {
+  v1::GetCalibrationResponse response = OverLimit();
+  EXPECT_THAT(
+      DescribeShow(response, Now()),
+      HasSubstr("\nrepair    `calibctl recalibrate --model resnet18@2` looks for a map that "
+                "repairs the model\n"));
+  v1::Recalibration& advice = *response.mutable_recalibration();
+  advice.mutable_map()->set_kind("temperature");
+  advice.mutable_map()->set_temperature(1.9);
+  advice.set_helps(true);
+  advice.set_first_observation(11);
+  advice.set_fit_observations(5000);
+  advice.set_test_observations(5001);
+  *advice.mutable_error_after() = Measured(0.004, 0, 0.02, 0).top_label();
+  EXPECT_THAT(
+      DescribeShow(response, Now()),
+      HasSubstr("\nrepair    temperature 1.9 would leave 0.4 points (0 to 2), says `calibctl "
+                "recalibrate --model\n          resnet18@2` of 1970-01-01 00:00 UTC over "
+                "rows 11 to 10011\n"));
+  *advice.mutable_class_1_error_after() = Measured(0.02, 0.01, 0.03, 0).top_label();
+  EXPECT_THAT(DescribeShow(response, Now()), HasSubstr("leave 2 points (1 to 3) for P(class 1), "));
+  advice.mutable_map()->clear_temperature();
+  advice.mutable_map()->set_kind("isotonic");
+  EXPECT_THAT(DescribeShow(response, Now()), HasSubstr("repair    a map of kind isotonic would "));
+  advice.set_helps(false);
+  EXPECT_THAT(DescribeShow(response, Now()),
+              HasSubstr("repair    no map is known to lower the log loss, says "));
+  response.mutable_error()->set_status(v1::LIMIT_STATUS_WITHIN_LIMIT);
+  response.mutable_alarms(0)->mutable_acknowledge_time();
+  EXPECT_THAT(DescribeShow(response, Now()), Not(HasSubstr("repair")));
 }
 
 TEST(DescribeShowTest, SaysWhetherTheModelIsBetterThanItsBaseline) {
