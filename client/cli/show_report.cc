@@ -303,6 +303,11 @@ std::string Certain(const v1::GetCalibrationResponse& response) {
   }
   if (!watch.unavailable_reason().empty()) {
     facts.push_back("no evidence: " + Plain(watch.unavailable_reason()));
+  } else if (watch.has_evidence() && watch.observations() < watch.min_observations()) {
+    // There is no highest e-value yet: no alarm was possible.
+    facts.push_back(absl::StrCat("e-value ", PowerOfTen(watch.evidence().log10_e_value()),
+                                 ", which counts after ", watch.min_observations(),
+                                 " labelled rows; ", watch.observations(), " so far"));
   } else if (watch.has_evidence()) {
     const v1::Evidence& evidence = watch.evidence();
     facts.push_back(absl::StrCat("e-value ", PowerOfTen(evidence.log10_e_value()), ", highest ",

@@ -382,7 +382,7 @@ absl::StatusOr<RecalibrationMap> FitRecalibration(const PredictionBatch& batch,
                                                   RecalibrationKind kind,
                                                   const RunControl& control) {
   if (batch.size() < 1) {
-    return absl::FailedPreconditionError("has 0 observations, needs at least 1");
+    return absl::FailedPreconditionError("recalibration has 0 observations, needs at least 1");
   }
   CALIBD_ASSIGN_OR_RETURN(RecalibrationMap map, FitKind(batch, kind, control));
   const bool better = Mean(LogLosses(batch, map)) < Mean(LogLosses(batch, IdentityMap{}));
@@ -392,8 +392,9 @@ absl::StatusOr<RecalibrationMap> FitRecalibration(const PredictionBatch& batch,
 absl::StatusOr<RecalibrationAdvice> AdviseRecalibration(const PredictionBatch& batch,
                                                         const RunControl& control) {
   if (batch.size() < kMinRecalibrationObservations) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "has ", batch.size(), " observations, needs at least ", kMinRecalibrationObservations));
+    return absl::FailedPreconditionError(absl::StrCat("recalibration has ", batch.size(),
+                                                      " observations, needs at least ",
+                                                      kMinRecalibrationObservations));
   }
   RecalibrationAdvice advice;
   advice.fit_observations = batch.size() / 2;

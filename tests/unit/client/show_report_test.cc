@@ -291,6 +291,18 @@ TEST(ShowReportTest, TheReliabilityDiagramLeavesOutEmptyBins) {
             "0.933 to 1.000  9021    99.6     95.9          +3.7\n");
 }
 
+TEST(ShowReportTest, BeforeTheFirstVerdictSaysHowManyRowsItNeeds) {
+  v1::GetCalibrationResponse response = OverLimit();
+  v1::Watch& watch = *response.mutable_watch();
+  watch.set_observations(30);
+  watch.set_min_observations(100);
+  watch.mutable_evidence()->set_log10_e_value(0.5);
+  watch.mutable_evidence()->set_max_log10_e_value(0);
+  EXPECT_THAT(
+      DescribeShow(response, Now()),
+      HasSubstr("certain   e-value 3.16, which counts after 100 labelled rows; 30 so far\n"));
+}
+
 TEST(ShowReportTest, SaysWhatRepairsAModelThatIsOverItsLimit) {
   v1::GetCalibrationResponse response = OverLimit();
   EXPECT_THAT(
