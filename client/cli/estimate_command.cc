@@ -1,6 +1,9 @@
+#include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -8,11 +11,15 @@
 #include "command.h"
 #include "estimate_report.h"
 #include "lens_option.h"
+#include "observation_file.h"
+#include "offline_evaluation.h"
 
 namespace calibd::cli {
 namespace {
 
 struct EstimateOptions {
+  InputOptions input;
+  // If set, this model of the server is used instead of files.
   std::string model;
   std::string lens = "top_label";
   std::vector<std::string> estimators;
@@ -21,20 +28,26 @@ struct EstimateOptions {
   double test_share = 0.2;
   std::int32_t replicates = 0;
   std::optional<std::uint64_t> seed;
+  // Used for files.
+  unsigned threads = std::max(1U, std::thread::hardware_concurrency());
 };
 
-absl::StatusOr<ExitCode> Run(const Context& context, const EstimateOptions& options) {
-  CALIBD_ASSIGN_OR_RETURN(const v1::Lens lens, OrUsageFault(ParseLens(options.lens)));
-  CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
+absl::StatusOr<v1::EstimateCalibrationErrorRequest> MakeRequest(const EstimateOptions& options) {
   v1::EstimateCalibrationErrorRequest request;
-  request.set_model(ModelArgument(options.model));
+  CALIBD_ASSIGN_OR_RETURN(*request.mutable_lens(), OrUsageFault(ParseLens(options.lens)));
   request.set_window(options.window);
-  *request.mutable_lens() = lens;
   for (const std::string& name : options.estimators) request.add_estimators(EstimatorOf(name));
   request.set_folds(options.folds);
   request.set_test_share(options.test_share);
   request.set_replicates(options.replicates);
   if (options.seed.has_value()) request.set_seed(*options.seed);
+  return request;
+}
+
+absl::StatusOr<ExitCode> EstimateServed(const Context& context, const EstimateOptions& options,
+                                        v1::EstimateCalibrationErrorRequest request) {
+  CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
+  request.set_model(ModelArgument(options.model));
   CALIBD_ASSIGN_OR_RETURN(
       const v1::CalibrationErrorEstimate estimate,
       CallWithProgress(context, "estimating", kTestTimeout, [&](const auto& long_call) {
@@ -50,18 +63,59 @@ absl::StatusOr<ExitCode> Run(const Context& context, const EstimateOptions& opti
   return ExitCode::kOk;
 }
 
+absl::StatusOr<ExitCode> EstimateFiles(const Context& context, const EstimateOptions& options,
+                                       v1::EstimateCalibrationErrorRequest request) {
+  if (const auto fault = FindUsageFault(options.input)) return UsageFault(*fault);
+  Input input;
+  const auto changes = ReadObservations(options.input, 0, input);
+  if (absl::IsNotFound(changes.status()) && options.input.labels.empty()) {
+    return absl::NotFoundError(absl::StrCat(changes.status().message(),
+                                            "; for a model on a server, give --model ",
+                                            options.input.predictions));
+  }
+  if (!changes.ok()) return changes.status();
+  if (!request.has_seed()) request.set_seed(std::random_device{}());
+  CALIBD_ASSIGN_OR_RETURN(
+      const v1::CalibrationErrorEstimate estimate,
+      CallWithProgress(context, "estimating", kTestTimeout, [&](const auto& call) {
+        return EstimateOffline({input.values, input.labels, input.class_count}, request,
+                               options.threads, call);
+      }));
+  if (context.json()) {
+    Json json = ToJson(estimate);
+    AddChanges(*changes, json);
+    PrintJson(json);
+  } else {
+    Print(DescribeEstimate(estimate) + Describe(*changes));
+  }
+  return ExitCode::kOk;
+}
+
+absl::StatusOr<ExitCode> Run(const Context& context, const EstimateOptions& options) {
+  CALIBD_ASSIGN_OR_RETURN(const auto request, MakeRequest(options));
+  if (options.model.empty()) return EstimateFiles(context, options, request);
+  if (!options.input.predictions.empty()) return UsageFault("give files or --model, not both");
+  return EstimateServed(context, options, request);
+}
+
 }  // namespace
 
 void AddEstimateCommand(CLI::App& app, Context& context) {
   const auto [command, options] = AddCommand<EstimateOptions>(
       app, context, "estimate",
-      "Estimate how large a model's calibration error is, with the estimator that suits it best",
+      "Estimate how large the calibration error is, with the estimator that suits the data best, "
+      "for predictions in files (no server needed) or for a model's newest observations",
       Run);
   command->footer(
-      "Tries several estimators on the newest observations, tunes each by cross-validation, and\n"
-      "compares their predictions for new observations. Ctrl-C also stops it on the server.\n"
-      "Example: calibctl estimate resnet18 --lens canonical");
-  command->add_option("MODEL", options->model, "name, or NAME@VERSION")->required();
+      "Examples: calibctl estimate predictions.csv labels.csv --label-base 0\n"
+      "          calibctl estimate --model resnet18 --lens canonical\n"
+      "Tries several estimators, tunes each by cross-validation, and compares how well they "
+      "predict "
+      "the errors of new observations. Ctrl-C also stops it on the server.");
+  AddInputOptions(*command, options->input);
+  auto* const model = command->add_option(
+      "--model", options->model,
+      "estimate the error of this model on the server, NAME or NAME@VERSION, instead of files");
   command->add_option("--lens", options->lens,
                       "the part of the predictions whose error is estimated: canonical, top_label "
                       "or class:K; default top_label");
@@ -72,9 +126,11 @@ void AddEstimateCommand(CLI::App& app, Context& context) {
       ->delimiter(',')
       ->check(CLI::IsMember(EstimatorNames()));
   command
-      ->add_option("--window", options->window,
-                   "use only this many of the newest observations; default: the whole window")
-      ->check(CLI::Range(2, 1000000));
+      ->add_option(
+          "--window", options->window,
+          "with --model: use only this many of the newest observations; default: the whole window")
+      ->check(CLI::Range(2, 1000000))
+      ->needs(model);
   command->add_option("--folds", options->folds, "folds of the cross-validation, 2..20; default 5")
       ->check(CLI::Range(2, 20));
   command
@@ -88,8 +144,13 @@ void AddEstimateCommand(CLI::App& app, Context& context) {
       ->check(CLI::Range(99, 100000));
   command->add_option(
       "--seed", options->seed,
-      "seed of the order of the observations and of the replicates; default: chosen "
-      "by the server and shown");
+      "seed of the order of the observations and of the replicates; default: random, and shown "
+      "with the result");
+  command
+      ->add_option("--threads", options->threads,
+                   "for files: number of threads; default: one per CPU. The results do not depend "
+                   "on it")
+      ->check(CLI::Range(1, 1024));
 }
 
 }  // namespace calibd::cli

@@ -86,13 +86,16 @@ std::string RootText(double squared_error) {
 }
 
 std::string DescribeSimulation(const v1::CalibrationErrorSimulation& simulation) {
+  const std::int32_t reached = simulation.exceedances();
+  const std::string which = reached == 0   ? "none of them reaches"
+                            : reached == 1 ? "1 of them reaches"
+                                           : absl::StrCat(reached, " of them reach");
   return absl::StrCat("If the model were calibrated, the same procedure would give ",
                       RootText(simulation.replicate_mean()), " on average, and at most ",
                       RootText(simulation.replicate_upper_quantile()), " in 95 % of the cases (",
                       simulation.replicates(),
                       " simulations with the same predictions). p = ", PValue(simulation.p_value()),
-                      " (one look): ", simulation.exceedances(),
-                      " of them reach the estimate from the data.\n");
+                      " (one look): ", which, " the estimate from the data.\n");
 }
 
 std::string DescribeColumns(const v1::CalibrationErrorEstimate& estimate) {

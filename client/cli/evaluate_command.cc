@@ -90,20 +90,12 @@ absl::StatusOr<ExitCode> Report(const Context& context, const v1::Evaluation& ev
   }
   if (context.json()) {
     Json json = EvaluationJson(evaluation);
-    if (changes.has_value()) json["dropped_rows"] = changes->dropped_rows;
-    if (changes.has_value() && changes->renormalisation.has_value()) {
-      json["provenance"].update(ToJson(*changes->renormalisation));
-    }
+    if (changes.has_value()) AddChanges(*changes, json);
     if (decision.has_value()) json["decision"] = decision->json;
     PrintJson(json);
   } else {
     Print(DescribeEvaluation(evaluation, kSummaryLevel, error_limit));
-    if (changes.has_value() && changes->dropped_rows > 0) {
-      Print(absl::StrCat("\n", changes->dropped_rows, " invalid rows were left out\n"));
-    }
-    if (changes.has_value() && changes->renormalisation.has_value()) {
-      Print("\n" + Describe(*changes->renormalisation));
-    }
+    if (changes.has_value()) Print(Describe(*changes));
     if (decision.has_value() && !decision->sentence.empty()) Print("\n" + decision->sentence);
   }
   return decision.has_value() ? decision->exit_code() : ExitCode::kOk;

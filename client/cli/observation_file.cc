@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 
+#include "absl/strings/str_cat.h"
 #include "calibd/core/validation.h"
 #include "command.h"
 
@@ -63,6 +64,24 @@ absl::StatusOr<FileChanges> ReadObservations(const InputOptions& options, double
   }
   if (!status.ok()) return DescribeFaults(input, status);
   return changes;
+}
+
+void AddChanges(const FileChanges& changes, Json& json) {
+  json["dropped_rows"] = changes.dropped_rows;
+  if (changes.renormalisation.has_value()) {
+    json["provenance"].update(ToJson(*changes.renormalisation));
+  }
+}
+
+std::string Describe(const FileChanges& changes) {
+  std::string text;
+  if (changes.dropped_rows > 0) {
+    absl::StrAppend(&text, "\n", changes.dropped_rows, " invalid rows were left out\n");
+  }
+  if (changes.renormalisation.has_value()) {
+    absl::StrAppend(&text, "\n", Describe(*changes.renormalisation));
+  }
+  return text;
 }
 
 }  // namespace calibd::cli

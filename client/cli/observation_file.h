@@ -3,9 +3,11 @@
 
 #include <cstddef>
 #include <optional>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "prediction_file.h"
+#include "report.h"
 
 namespace calibd::cli {
 
@@ -22,6 +24,11 @@ struct FileChanges {
 // rows.
 [[nodiscard]] absl::StatusOr<FileChanges> ReadObservations(const InputOptions& options,
                                                            double row_sum_tolerance, Input& input);
+
+// Adds the changes to the JSON of a result.
+void AddChanges(const FileChanges& changes, Json& json);
+// A paragraph for each change.
+[[nodiscard]] std::string Describe(const FileChanges& changes);
 
 }  // namespace calibd::cli
 

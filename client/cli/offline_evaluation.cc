@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <thread>
 
+#include "calibd/convert/estimate.h"
 #include "calibd/convert/evaluation.h"
 #include "calibd/convert/kernel.h"
+#include "calibd/core/estimator_selection.h"
 #include "calibd/core/evaluation.h"
 #include "calibd/core/lens.h"
 #include "calibd/core/run_control.h"
@@ -18,9 +20,15 @@ namespace {
 
 using google::protobuf::util::TimeUtil;
 
+google::protobuf::Duration Since(std::chrono::steady_clock::time_point start) {
+  return TimeUtil::NanosecondsToDuration(
+      std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count());
+}
+
 // The fields of the provenance that the computation does not know.
 void DescribeInput(const PredictionBatch& batch, unsigned threads, v1::Provenance& provenance) {
   const auto n = static_cast<std::int64_t>(batch.size());
+  provenance.set_observations(n);
   provenance.set_first_observation(1);
   provenance.set_last_observation(n);
   provenance.set_class_count(static_cast<std::int32_t>(batch.class_count));
@@ -66,8 +74,23 @@ absl::StatusOr<v1::Evaluation> EvaluateOffline(const PredictionBatch& batch,
       DescribeInput(batch, options.threads, *lens.mutable_result()->mutable_provenance());
     }
   }
-  *proto.mutable_elapsed() = TimeUtil::NanosecondsToDuration(
-      std::chrono::nanoseconds(std::chrono::steady_clock::now() - started).count());
+  *proto.mutable_elapsed() = Since(started);
+  return proto;
+}
+
+absl::StatusOr<v1::CalibrationErrorEstimate> EstimateOffline(
+    const PredictionBatch& batch, const v1::EstimateCalibrationErrorRequest& request,
+    unsigned threads, const client::LongCallOptions& call) {
+  const auto started = std::chrono::steady_clock::now();
+  CALIBD_ASSIGN_OR_RETURN(SelectionOptions options, convert::FromProto(request, batch.class_count));
+  options.seed = request.seed();
+  const RunControl control{.parallel_for = LoopOnThreads(threads),
+                           .progress = call.on_progress,
+                           .cancelled = [&call] { return call.stop.stop_requested(); }};
+  CALIBD_ASSIGN_OR_RETURN(const SelectionResult selected, SelectEstimator(batch, options, control));
+  v1::CalibrationErrorEstimate proto = convert::ToProto(options, selected);
+  DescribeInput(batch, threads, *proto.mutable_provenance());
+  *proto.mutable_elapsed() = Since(started);
   return proto;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "calibd/client/client.h"
 #include "calibd/core/prediction_batch.h"
 #include "calibd/core/run_control.h"
 #include "calibd/v1/calibration_service.pb.h"
@@ -36,6 +37,14 @@ struct OfflineOptions {
 // are needed, or with the reason why there is no bandwidth; InvalidArgument (options); Cancelled.
 [[nodiscard]] absl::StatusOr<v1::Evaluation> EvaluateOffline(const PredictionBatch& batch,
                                                              const OfflineOptions& options);
+
+// Computes the estimate that the server would return for these predictions, with all estimators.
+// request: `model` and `window` are ignored, and an unset seed is 0. batch: valid. Errors:
+// FailedPrecondition with the number of observations that are needed; InvalidArgument (request);
+// Cancelled.
+[[nodiscard]] absl::StatusOr<v1::CalibrationErrorEstimate> EstimateOffline(
+    const PredictionBatch& batch, const v1::EstimateCalibrationErrorRequest& request,
+    unsigned threads, const client::LongCallOptions& call);
 
 }  // namespace calibd::cli
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/convert/estimate.h"
 #include "calibd/convert/evaluation.h"
 #include "calibd/convert/kernel.h"
 #include "calibd/convert/recalibration.h"
@@ -18,7 +19,6 @@
 #include "google/protobuf/util/time_util.h"
 #include "server/api/api.h"
 #include "server/api/calibration_proto.h"
-#include "server/api/estimate_proto.h"
 #include "server/api/proto_time.h"
 #include "server/api/window_call.h"
 #include "server/errors.h"
@@ -64,6 +64,18 @@ void Describe(const Model& model, const WindowSample& sample, std::size_t thread
     *provenance.mutable_bandwidth_rule() =
         convert::BandwidthToProto(spec.rule.bandwidth, declaration->warmup);
   }
+}
+
+// Removes the kernel density estimator if the work for n rows of m classes exceeds the limit,
+// unless it is the only estimator. Returns whether it did.
+bool LeaveOutDensity(std::size_t n, std::size_t m, double max_operations,
+                     SelectionOptions& options) {
+  if (SelectionOperations(n, m, options) <= max_operations || options.estimators.size() == 1) {
+    return false;
+  }
+  return std::erase_if(options.estimators, [](const EstimatorGrid& grid) {
+           return grid.kind == EstimatorKind::kKernelDensity;
+         }) > 0;
 }
 
 }  // namespace
@@ -199,8 +211,10 @@ absl::Status Api::EstimateCalibrationError(const v1::EstimateCalibrationErrorReq
                                            NamedModel model) {
   CALIBD_RETURN_IF_ERROR(CheckWindow(request.window()));
   const std::size_t class_count = model->declaration()->class_count;
-  CALIBD_ASSIGN_OR_RETURN(SelectionOptions options,
-                          SelectionOf(request, class_count, RandomSeed()));
+  absl::StatusOr<SelectionOptions> valid = convert::FromProto(request, class_count);
+  if (!valid.ok()) return InvalidFieldError(valid.status());
+  SelectionOptions options = *std::move(valid);
+  if (!request.has_seed()) options.seed = RandomSeed();
   const double max_operations = parts_.jobs.limits().operations;
   const auto result = std::make_shared<v1::EstimateCalibrationErrorResponse>();
   WindowRequest job;
@@ -219,21 +233,21 @@ absl::Status Api::EstimateCalibrationError(const v1::EstimateCalibrationErrorReq
                                                   const RunControl& control) mutable {
     const auto start = std::chrono::steady_clock::now();
     const PredictionBatch batch = sample.observations.view();
-    v1::CalibrationErrorEstimate& proto = *result->mutable_result();
     const double operations = SelectionOperations(batch.size(), class_count, options);
-    if (LeaveOutDensity(batch.size(), class_count, max_operations, options)) {
-      v1::CalibrationErrorEstimate::LeftOut& left_out = *proto.add_left_out();
-      left_out.set_estimator(v1::CALIBRATION_ERROR_ESTIMATOR_KERNEL_DENSITY);
-      left_out.set_reason(absl::StrCat("with it, the request needs ", operations,
-                                       " operations, the limit is ", max_operations));
-    }
+    const bool left_out = LeaveOutDensity(batch.size(), class_count, max_operations, options);
     CALIBD_ASSIGN_OR_RETURN(const SelectionResult selected,
                             SelectEstimator(batch, options, control));
-    server::Describe(options, selected, proto);
+    v1::CalibrationErrorEstimate& proto = *result->mutable_result();
+    proto = convert::ToProto(options, selected);
+    if (left_out) {
+      v1::CalibrationErrorEstimate::LeftOut& density = *proto.add_left_out();
+      density.set_estimator(v1::CALIBRATION_ERROR_ESTIMATOR_KERNEL_DENSITY);
+      density.set_reason(absl::StrCat("with it, the request needs ", operations,
+                                      " operations, the limit is ", max_operations));
+    }
     v1::Provenance& provenance = *proto.mutable_provenance();
     DescribeProvenance(*model->declaration(), sample.first_observation, sample.last_observation,
                        sample.compute_time, provenance);
-    provenance.set_lens(options.lens.name());
     provenance.set_threads(static_cast<std::int32_t>(threads));
     *proto.mutable_elapsed() = Since(start);
     return absl::OkStatus();

@@ -142,12 +142,24 @@ TEST_F(CalibctlServedTest, EstimatesTheCalibrationError) {
   const PredictionFiles files(set, 0);
   RunJson({"model", "create", "m", "--classes", "5"});
   Send("m", files);
-  const nlohmann::json estimate = RunJson({"estimate", "m", "--seed", "3"});
+  nlohmann::json estimate = RunJson({"estimate", "--model", "m", "--seed", "3"});
   EXPECT_EQ(estimate.at("model"), "models/m");
   EXPECT_EQ(estimate.at("any_better_than_zero"), true);
   EXPECT_EQ(estimate.at("estimators").size(), 5);
   EXPECT_EQ(estimate.at("estimators").at(0).at("estimator"), "fifteen_bins");
-  const auto text = Run({"estimate", "m", "--seed", "3", "--estimators", "bins,fifteen_bins"});
+  nlohmann::json of_files = RunJson(
+      {"estimate", files.predictions(), files.labels(), "--label-base", "0", "--seed", "3"});
+  EXPECT_EQ(of_files.at("dropped_rows"), 0);
+  of_files.erase("dropped_rows");
+  estimate.erase("model");
+  for (nlohmann::json* const result : {&estimate, &of_files}) {
+    result->erase("elapsed_seconds");
+    result->at("provenance").erase("compute_time");
+    result->at("provenance").erase("threads");
+  }
+  EXPECT_EQ(of_files, estimate);
+  const auto text =
+      Run({"estimate", "--model", "m", "--seed", "3", "--estimators", "bins,fifteen_bins"});
   EXPECT_EQ(text->exit_code(), 0);
   EXPECT_THAT(text->output(), HasSubstr("The probability of the top label is off by "));
   EXPECT_THAT(text->output(), HasSubstr("seed 3."));

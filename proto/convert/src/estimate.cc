@@ -1,4 +1,4 @@
-#include "server/api/estimate_proto.h"
+#include "calibd/convert/estimate.h"
 
 #include <algorithm>
 #include <iterator>
@@ -9,9 +9,9 @@
 #include "absl/strings/str_cat.h"
 #include "calibd/convert/evaluation.h"
 #include "calibd/convert/kernel.h"
-#include "server/errors.h"
+#include "prefixed_error.h"
 
-namespace calibd::server {
+namespace calibd::convert {
 namespace {
 
 constexpr std::int32_t kDefaultFolds = 5;
@@ -24,16 +24,16 @@ v1::CalibrationErrorEstimator ToProto(EstimatorKind kind) {
 
 }  // namespace
 
-absl::StatusOr<SelectionOptions> SelectionOf(const v1::EstimateCalibrationErrorRequest& request,
-                                             std::size_t class_count, std::uint64_t seed) {
-  const absl::StatusOr<Lens> lens = convert::FromProto(request.lens(), class_count);
-  if (!lens.ok()) return InvalidFieldError("lens", std::string(lens.status().message()));
+absl::StatusOr<SelectionOptions> FromProto(const v1::EstimateCalibrationErrorRequest& request,
+                                           std::size_t class_count) {
+  const absl::StatusOr<Lens> lens = FromProto(request.lens(), class_count);
+  if (!lens.ok()) return PrefixedError("lens ", lens.status());
   SelectionOptions options;
   options.lens = *lens;
   options.estimators = DefaultEstimators(*lens);
   if (!HasEstimators(*lens, class_count)) {
-    return InvalidFieldError(
-        "lens", absl::StrCat("is ", lens->name(), ", expected canonical, top_label or one_class"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("lens is ", lens->name(), ", expected canonical, top_label or one_class"));
   }
   std::vector<EstimatorGrid> wanted;
   for (int i = 0; i < request.estimators_size(); ++i) {
@@ -41,11 +41,9 @@ absl::StatusOr<SelectionOptions> SelectionOf(const v1::EstimateCalibrationErrorR
         options.estimators.begin(), options.estimators.end(),
         [&](const EstimatorGrid& grid) { return ToProto(grid.kind) == request.estimators(i); });
     if (found == options.estimators.end()) {
-      return InvalidFieldError(
-          absl::StrCat("estimators[", i, "]"),
-          absl::StrCat("is ", v1::CalibrationErrorEstimator_Name(request.estimators(i)),
-                       ", expected each estimator that suits the lens ", lens->name(),
-                       " at most once"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "estimators[", i, "] is ", v1::CalibrationErrorEstimator_Name(request.estimators(i)),
+          ", expected each estimator that suits the lens ", lens->name(), " at most once"));
     }
     wanted.push_back(std::move(*found));
     options.estimators.erase(found);
@@ -57,37 +55,29 @@ absl::StatusOr<SelectionOptions> SelectionOf(const v1::EstimateCalibrationErrorR
   }
   const std::int32_t folds = request.folds() == 0 ? kDefaultFolds : request.folds();
   if (folds < 2 || folds > kMaxFolds) {
-    return InvalidFieldError("folds", absl::StrCat("is ", folds, ", expected 2..", kMaxFolds));
+    return absl::InvalidArgumentError(
+        absl::StrCat("folds is ", folds, ", expected 2..", kMaxFolds));
   }
   options.folds = static_cast<std::size_t>(folds);
   if (request.test_share() != 0) options.test_share = request.test_share();
   if (!(options.test_share > 0 && options.test_share < 1)) {
-    return InvalidFieldError("test_share",
-                             absl::StrCat("is ", options.test_share, ", expected in (0, 1)"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("test_share is ", options.test_share, ", expected in (0, 1)"));
   }
   options.replicates = request.replicates();
   if (options.replicates != 0 &&
       (options.replicates < kMinReplicates || options.replicates > kMaxReplicates)) {
-    return InvalidFieldError(
-        "replicates", absl::StrCat("is ", options.replicates, ", expected 0 or ", kMinReplicates,
-                                   "..", kMaxReplicates));
+    return absl::InvalidArgumentError(absl::StrCat("replicates is ", options.replicates,
+                                                   ", expected 0 or ", kMinReplicates, "..",
+                                                   kMaxReplicates));
   }
-  options.seed = request.has_seed() ? request.seed() : seed;
+  if (request.has_seed()) options.seed = request.seed();
   return options;
 }
 
-bool LeaveOutDensity(std::size_t n, std::size_t m, double max_operations,
-                     SelectionOptions& options) {
-  if (SelectionOperations(n, m, options) <= max_operations || options.estimators.size() == 1) {
-    return false;
-  }
-  return std::erase_if(options.estimators, [](const EstimatorGrid& grid) {
-           return grid.kind == EstimatorKind::kKernelDensity;
-         }) > 0;
-}
-
-void Describe(const SelectionOptions& options, const SelectionResult& selected,
-              v1::CalibrationErrorEstimate& proto) {
+v1::CalibrationErrorEstimate ToProto(const SelectionOptions& options,
+                                     const SelectionResult& selected) {
+  v1::CalibrationErrorEstimate proto;
   for (const EstimatorResult& result : selected.estimators) {
     v1::EstimatorOutcome& outcome = *proto.add_estimators();
     outcome.set_estimator(ToProto(result.kind));
@@ -115,8 +105,11 @@ void Describe(const SelectionOptions& options, const SelectionResult& selected,
   proto.set_test_observations(static_cast<std::int64_t>(selected.test_rows));
   proto.set_folds(static_cast<std::int32_t>(options.folds));
   proto.set_seed(*options.seed);
-  if (!selected.simulation.has_value()) return;
-  convert::ResamplingToProto(*selected.simulation, *proto.mutable_simulation());
+  proto.mutable_provenance()->set_lens(options.lens.name());
+  if (selected.simulation.has_value()) {
+    ResamplingToProto(*selected.simulation, *proto.mutable_simulation());
+  }
+  return proto;
 }
 
-}  // namespace calibd::server
+}  // namespace calibd::convert
