@@ -7,6 +7,9 @@
 #include <cmath>
 #include <numeric>
 #include <span>
+#include <utility>
+
+#include "absl/hash/hash.h"
 
 namespace calibd::server {
 namespace {
@@ -20,11 +23,21 @@ constexpr std::int64_t kLeastAligned = 10;
 constexpr double kLogLevel = 9.21;
 
 std::size_t RowsOf(std::size_t window) { return std::min(window, RowScreen::kMostRows); }
-// Twice the largest number of entries: when tombstones fill the table, it rehashes in place instead
-// of allocating, so Add never allocates.
-std::size_t ReservedOf(std::size_t rows) { return 2 * (rows + 1); }
+// Half of the buckets are empty.
+std::size_t BucketsOf(std::size_t rows) { return 2 * std::bit_ceil(rows); }
+
+// The hashes of so many rows are computed together, so that their buckets are in the cache when
+// they are needed.
+constexpr std::size_t kRowsTogether = 8;
 
 constexpr std::array<double, RowScreen::kMostDigits + 1> kScales{1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6};
+
+// Returns the nearest integer of a value in [0, 2^51] like std::nearbyint, which is a call of a
+// library.
+double NearestInteger(double value) noexcept {
+  constexpr double kShift = 0x1p52;
+  return value + kShift - kShift;
+}
 
 // Returns the smallest number of decimal digits that suffices for all values, up to
 // RowScreen::kMostDigits + 1.
@@ -33,7 +46,7 @@ std::uint8_t DigitsOf(std::span<const double> row) noexcept {
   for (const double value : row) {
     while (digits < kScales.size()) {
       const double scaled = value * kScales[digits];
-      if (std::abs(scaled - std::nearbyint(scaled)) <= kRelativeError * scaled) break;
+      if (std::abs(scaled - NearestInteger(scaled)) <= kRelativeError * scaled) break;
       ++digits;
     }
   }
@@ -49,9 +62,9 @@ bool HasInexactSum(std::span<const double> row, std::size_t digits) noexcept {
 }  // namespace
 
 RowScreen::RowScreen(std::size_t window)
-    : rows_(RowsOf(window)), places_(0, PlaceHash{rows_.data()}, PlaceEqual{rows_.data()}) {
+    : rows_(RowsOf(window)), buckets_(BucketsOf(rows_.size()), kNone), links_(rows_.size(), kNone) {
   static_assert(sizeof(Row) == 2 * sizeof(std::uint64_t));
-  places_.reserve(ReservedOf(rows_.size()));
+  static_assert(kMostRows <= kNone);
 }
 
 bool RowScreen::Repeats::LabelsAgreeTooOften() const noexcept {
@@ -96,15 +109,26 @@ void RowScreen::CountDigits(const Row& row, std::int64_t sign) noexcept {
   }
 }
 
-RowScreen::Row RowScreen::Compare(std::span<const double> probabilities,
-                                  std::int32_t label) noexcept {
+std::uint16_t& RowScreen::BucketOf(std::uint64_t hash) noexcept {
+  // Hashed again with the seed of this process, so that no client can fill a single bucket.
+  return buckets_[absl::HashOf(hash) & (buckets_.size() - 1)];
+}
+
+std::uint16_t& RowScreen::Find(std::uint64_t hash) noexcept {
+  std::uint16_t* link = &BucketOf(hash);
+  while (*link != kNone && rows_[*link].hash != hash) link = &links_[*link];
+  return *link;
+}
+
+RowScreen::Row RowScreen::Compare(std::span<const double> probabilities, std::int32_t label,
+                                  std::uint64_t hash) noexcept {
   Row row;
-  row.hash = XXH3_64bits(probabilities.data(), probabilities.size_bytes());
+  row.hash = hash;
   row.label = static_cast<std::uint32_t>(label) & 0xfffffU;
-  const auto place = places_.find(row.hash);
-  if (place == places_.end()) return row;
-  const Row& earlier = rows_[*place];
-  const std::size_t distance = (next_ + rows_.size() - *place - 1) % rows_.size() + 1;
+  std::uint16_t& place = Find(hash);
+  if (place == kNone) return row;
+  const Row& earlier = rows_[place];
+  const std::size_t distance = (next_ + rows_.size() - place - 1) % rows_.size() + 1;
   row.repeat = 1;
   row.differs = earlier.label != row.label ? 1 : 0;
   row.expected =
@@ -114,51 +138,66 @@ RowScreen::Row RowScreen::Compare(std::span<const double> probabilities,
   row.rare = row.occurrences <= kRare ? 1 : 0;
   row.second = row.occurrences == 2 ? 1 : 0;
   distance_ = distance;
-  places_.erase(place);
+  place = links_[place];
   return row;
 }
 
 void RowScreen::RemoveOldest() noexcept {
   CountRepeat(rows_[next_], -1);
-  const auto place = places_.find(rows_[next_].hash);
-  if (place == places_.end()) return;
-  if (*place == next_) {
-    places_.erase(place);
+  std::uint16_t& place = Find(rows_[next_].hash);
+  if (place == kNone) return;
+  if (place == next_) {
+    place = links_[place];
   } else {
-    --rows_[*place].occurrences;
+    --rows_[place].occurrences;
   }
 }
 
+void RowScreen::AddRow(std::span<const double> probabilities, std::int32_t label,
+                       std::uint64_t hash) noexcept {
+  // Before the oldest row is removed, so that a repeated data set of this many rows is detected.
+  Row row = Compare(probabilities, label, hash);
+  row.digits = DigitsOf(probabilities) & 7U;
+  row.inexact_sum = HasInexactSum(probabilities, row.digits) ? 1 : 0;
+  const std::size_t digit_rows = std::min(rows_.size(), kMostDigitRows);
+  if (size_ >= digit_rows) {
+    CountDigits(rows_[(next_ + rows_.size() - digit_rows) % rows_.size()], -1);
+  }
+  if (size_ == rows_.size()) {
+    if (row.repeat != 0 && rows_[next_].hash == row.hash) --row.occurrences;
+    RemoveOldest();
+  } else {
+    ++size_;
+    ++counts_.rows;
+  }
+  rows_[next_] = row;
+  std::uint16_t& bucket = BucketOf(hash);
+  links_[next_] = std::exchange(bucket, static_cast<std::uint16_t>(next_));
+  CountRepeat(row, 1);
+  CountDigits(row, 1);
+  next_ = (next_ + 1) % rows_.size();
+}
+
 void RowScreen::Add(const PredictionBatch& batch) noexcept {
-  for (std::size_t i = 0; i < batch.size(); ++i) {
-    // Before the oldest row is removed, so that a repeated data set of this many rows is detected.
-    Row row = Compare(batch.row(i), batch.labels[i]);
-    row.digits = DigitsOf(batch.row(i)) & 7U;
-    row.inexact_sum = HasInexactSum(batch.row(i), row.digits) ? 1 : 0;
-    const std::size_t digit_rows = std::min(rows_.size(), kMostDigitRows);
-    if (size_ >= digit_rows) {
-      CountDigits(rows_[(next_ + rows_.size() - digit_rows) % rows_.size()], -1);
+  std::array<std::uint64_t, kRowsTogether> hashes{};
+  for (std::size_t first = 0; first < batch.size(); first += kRowsTogether) {
+    const std::size_t end = std::min(first + kRowsTogether, batch.size());
+    for (std::size_t i = first; i < end; ++i) {
+      const std::span<const double> row = batch.row(i);
+      hashes[i - first] = XXH3_64bits(row.data(), row.size_bytes());
+      __builtin_prefetch(&BucketOf(hashes[i - first]));
+      __builtin_prefetch(&BucketOf(rows_[(next_ + i - first) % rows_.size()].hash));
     }
-    if (size_ == rows_.size()) {
-      if (row.repeat != 0 && rows_[next_].hash == row.hash) --row.occurrences;
-      RemoveOldest();
-    } else {
-      ++size_;
-      ++counts_.rows;
+    for (std::size_t i = first; i < end; ++i) {
+      AddRow(batch.row(i), batch.labels[i], hashes[i - first]);
     }
-    rows_[next_] = row;
-    places_.insert(static_cast<std::uint32_t>(next_));
-    CountRepeat(row, 1);
-    CountDigits(row, 1);
-    next_ = (next_ + 1) % rows_.size();
   }
 }
 
 std::size_t RowScreen::MaxMemory(std::size_t window) noexcept {
-  // A slot has a control byte, and at most 7/8 of the slots are used.
-  constexpr std::size_t kSlotBytes = sizeof(std::uint32_t) + 1;
-  return sizeof(RowScreen) + RowsOf(window) * sizeof(Row) +
-         std::bit_ceil(ReservedOf(RowsOf(window)) * 8 / 7 + 1) * kSlotBytes;
+  const std::size_t rows = RowsOf(window);
+  return sizeof(RowScreen) + rows * (sizeof(Row) + sizeof(std::uint16_t)) +
+         BucketsOf(rows) * sizeof(std::uint16_t);
 }
 
 }  // namespace calibd::server

@@ -7,8 +7,6 @@
 #include <span>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
-#include "absl/hash/hash.h"
 #include "calibd/core/prediction_batch.h"
 
 namespace calibd::server {
@@ -108,24 +106,17 @@ class RowScreen {
     std::uint16_t occurrences = 1;
   };
 
-  // places_ holds indices into rows_; both functors compare the hashes of these rows.
-  struct PlaceHash {
-    using is_transparent = void;
-    const Row* rows;
-    std::size_t operator()(std::uint64_t hash) const { return absl::HashOf(hash); }
-    std::size_t operator()(std::uint32_t place) const { return (*this)(rows[place].hash); }
-  };
-  struct PlaceEqual {
-    using is_transparent = void;
-    const Row* rows;
-    bool operator()(std::uint32_t place, std::uint64_t hash) const {
-      return rows[place].hash == hash;
-    }
-    bool operator()(std::uint32_t a, std::uint32_t b) const { return (*this)(a, rows[b].hash); }
-  };
+  static constexpr std::uint16_t kNone = 0xffff;
 
-  // Returns the row, compared with the newest equal row, which it replaces in places_.
-  Row Compare(std::span<const double> probabilities, std::int32_t label) noexcept;
+  [[nodiscard]] std::uint16_t& BucketOf(std::uint64_t hash) noexcept;
+  // Returns the link to the newest row with this hash. The link is kNone if there is no such row.
+  [[nodiscard]] std::uint16_t& Find(std::uint64_t hash) noexcept;
+  // Adds one row. hash: that of its probabilities.
+  void AddRow(std::span<const double> probabilities, std::int32_t label,
+              std::uint64_t hash) noexcept;
+  // Returns the row, compared with the newest equal row, which leaves its bucket.
+  Row Compare(std::span<const double> probabilities, std::int32_t label,
+              std::uint64_t hash) noexcept;
   void RemoveOldest() noexcept;
   void CountRepeat(const Row& row, std::int64_t sign) noexcept;
   void CountDigits(const Row& row, std::int64_t sign) noexcept;
@@ -136,8 +127,10 @@ class RowScreen {
   std::size_t next_ = 0;
   // Distance of the newest repeat from its earlier row.
   std::size_t distance_ = 0;
-  // For each distinct hash, the index in rows_ of the newest row that has it.
-  absl::flat_hash_set<std::uint32_t, PlaceHash, PlaceEqual> places_;
+  // A hash table with chained entries: for each distinct hash, the newest row that has it. A bucket
+  // and a link contain the index in rows_ of the next row of the bucket, or kNone.
+  std::vector<std::uint16_t> buckets_;
+  std::vector<std::uint16_t> links_;
   Counts counts_;
 };
 
