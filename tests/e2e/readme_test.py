@@ -1,4 +1,4 @@
-"""What README.md, docs/python.md, docs/compare.md and docs/losses.md show is what happens.
+"""What README.md and the pages of docs show is what happens.
 
     readme_test.py CALIBD CALIBCTL PYTHON_PACKAGE
 
@@ -6,7 +6,8 @@ The ```sh blocks of a page after a line <!-- run --> are run in order, as a user
 a fresh server; each ```text block after <!-- output --> must be the output of the block before it.
 Numbers that differ from run to run are compared as such: times and addresses. The ``` blocks
 after <!-- file PATH --> must be a part of that file, as it is built and run by examples_test. The
-```python blocks after <!-- run python --> are run too, those of a page as one program.
+```python blocks after <!-- run python --> are run too, those of a page as one program. docs/example.md
+shows the output of a program of client/python/examples.
 """
 import os
 import pathlib
@@ -79,11 +80,28 @@ class ReadmeTest(unittest.TestCase):
         self.assertGreater(ran, 0)
 
     def check_python(self, program, server):
+        self.run_python(server, "-c", program)
+
+    def run_python(self, server, *arguments):
         result = subprocess.run(
-            [sys.executable, "-B", "-c", program], stdin=subprocess.DEVNULL, capture_output=True,
+            [sys.executable, "-B", *arguments], stdin=subprocess.DEVNULL, capture_output=True,
             env=dict(os.environ, CALIBD_SERVER=server.grpc, PYTHONPATH=PYTHON_PACKAGE), text=True,
             timeout=60, check=False)
-        self.assertEqual(result.returncode, 0, program + result.stdout + result.stderr)
+        self.assertEqual(result.returncode, 0, arguments[-1] + result.stdout + result.stderr)
+        return result.stdout
+
+    def test_the_worked_example_gives_the_output_shown(self):
+        page = (ROOT / "docs/example.md").read_text(encoding="utf-8")
+        program, shown = re.search(r"^<!-- output of (\S+) -->\n```text\n(.*?)^```$", page,
+                                   re.M | re.S).groups()
+        with CalibdServer(CALIBD) as server:
+            output = self.run_python(server, str(ROOT / program))
+        statuses = dict(re.findall(r"^(models/\S+): (OVER_LIMIT|UNDECIDED|WITHIN_LIMIT)", output, re.M))
+        # Alarms are numbered in the order in which they rise, which depends on when predictions mature.
+        alarms = re.compile(r"^alarms .*$", re.M)
+        self.assertEqual(alarms.sub("", masked(output)), alarms.sub("", masked(shown)))
+        self.assertEqual(statuses["models/digits"], "OVER_LIMIT")
+        self.assertNotEqual(statuses["models/digits/versions/recalibrated"], "OVER_LIMIT")
 
     def test_three_lines_of_python_count_every_row(self):
         block = next(block for _, language, block in MARKED_BLOCK.findall(README)
