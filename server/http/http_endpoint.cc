@@ -224,8 +224,9 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
       } else if (step.end.has_value() && !step.end->ok()) {
         Fail(*step.end);
       } else {
-        Write(JsonAnswer(route_->part == nullptr ? *step.message : route_->part(*step.message)),
-              keep_alive_);
+        absl::StatusOr<const google::protobuf::Message*> answer = step.message.get();
+        if (route_->part != nullptr) answer = route_->part(*step.message);
+        answer.ok() ? Write(JsonAnswer(**answer), keep_alive_) : Fail(answer.status());
       }
     } catch (const std::exception& failure) {
       spdlog::error("an HTTP response failed: {}", failure.what());

@@ -209,8 +209,14 @@ constexpr JsonRoute ApiRoute(JsonRoute route) {
   return MakeRoute<kMethod, kPrepare>(route, kMethod.function);
 }
 
-const Message& ScoresOf(const Message& response) {
-  return static_cast<const v1::GetCalibrationResponse&>(response).scores();
+absl::StatusOr<const Message*> ScoresOf(const Message& response) {
+  const auto& calibration = static_cast<const v1::GetCalibrationResponse&>(response);
+  // The JSON of a message without fields would state scores of 0.
+  if (!calibration.has_scores()) {
+    return MakeError(absl::StatusCode::kFailedPrecondition, "INSUFFICIENT_DATA",
+                     "the model has no observations yet; send predictions with their labels");
+  }
+  return &calibration.scores();
 }
 
 constexpr std::array kJsonRoutes{

@@ -273,6 +273,8 @@ class JsonApiTest(unittest.TestCase):
         self.assertEqual(answer["error"]["details"][0]["reason"], "MODEL_NOT_FOUND")
         for query in ("pageSize=x", "pageSize=1&pageSize=2", "pageToken=%zz", "unknown=1"):
             self.check("GET", "/v1/models?" + query, "/v1/models", status=400)
+        answer = self.check("GET", root + "/reliability", template + "/reliability", status=400)
+        self.assertEqual(answer["error"]["details"][0]["reason"], "INSUFFICIENT_DATA")
         self.assertEqual(self.server.get("/v1/other")[0], 404)
         self.assertEqual(self.server.get("/v1/models/errors:observe")[0], 405)
         self.assertEqual(self.server.ask("DELETE", root)[0], 405)
