@@ -1,7 +1,10 @@
 """The calls of the client against a real server."""
+import concurrent.futures
+import contextlib
 import datetime
 import os
 import pickle
+import sqlite3
 import subprocess
 import threading
 import xml.etree.ElementTree
@@ -15,6 +18,8 @@ from calibd import errors
 from calibd.rpc import status_pb2
 from calibd.v1 import loss_pb2
 from calibd.v1 import model_service_pb2 as models
+from calibd.v1 import store_service_pb2 as store
+from calibd.v1 import store_service_pb2_grpc
 from calibd.v1.recalibration_pb2 import RecalibrationMap
 
 from conftest import BANDWIDTH, calibrated
@@ -293,3 +298,39 @@ def test_watch_continues_over_a_restart_of_the_server(own_server):
                                           ("x--a", "x--x-2d-2da"), ("é", "x---c3-a9")])
 def test_names_are_escaped_as_by_the_cpp_client(text, escaped):
     assert calibd.escape_id(text) == escaped
+
+
+def test_a_backup_is_complete_and_replaces_no_file(client, overconfident, tmp_path):
+    path, fractions = tmp_path / "backup.db", []
+    size = client.backup(path, on_progress=fractions.append)
+    assert path.stat().st_size == size and fractions == sorted(fractions)
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    with pytest.raises(FileExistsError):
+        client.backup(path)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("ending,expected", [
+    ([], "before it was complete"),
+    ([store.BackupResponse(complete=store.BackupResponse.Complete(size_bytes=4, hash=1))], "checksums")])
+def test_a_backup_that_arrives_damaged_is_not_kept(ending, expected, tmp_path):
+    class Damaged(store_service_pb2_grpc.StoreServiceServicer):
+        def Backup(self, request, context):
+            yield from [store.BackupResponse(data=b"data"), *ending]
+
+    server = grpc.server(concurrent.futures.ThreadPoolExecutor(1))
+    store_service_pb2_grpc.add_StoreServiceServicer_to_server(Damaged(), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        with calibd.Client(f"127.0.0.1:{port}") as client, pytest.raises(calibd.DataLoss) as raised:
+            client.backup(tmp_path / "backup.db")
+    finally:
+        server.stop(None).wait()
+    assert expected in str(raised.value) and not list(tmp_path.iterdir())
+
+
+def test_verify_reads_the_whole_store(client, overconfident):
+    verification = client.verify()
+    assert not verification.problems and verification.models >= 1

@@ -5,8 +5,7 @@
         stream.send(classifier.predict_proba(X), y)
     print(calibd.Client().calibration("digits"))
 
-The messages of the protocol are in calibd.v1. The calls of StoreService have no method here; use
-calibctl for them, or calibd.v1.store_service_pb2_grpc.
+The messages of the protocol are in calibd.v1.
 """
 from calibd.client import Client, escape_id, model_name
 from calibd.errors import (Aborted, AlreadyExists, CalibdError, Cancelled, DataLoss, DeadlineExceeded,

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import pathlib
 import re
 import uuid
 from types import TracebackType
@@ -13,7 +14,7 @@ import numpy as np
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from calibd import errors, results
+from calibd import backup, errors, results
 from calibd.rows import POSITIVE_CLASS
 from calibd.stream import ObservationStream, OnInvalid, StreamSettings
 from calibd.transport import Backoff, Transport, pages
@@ -24,6 +25,7 @@ from calibd.v1 import kernel_pb2 as kernel
 from calibd.v1 import loss_pb2
 from calibd.v1 import model_service_pb2 as models
 from calibd.v1 import monitoring_pb2 as monitoring
+from calibd.v1 import store_service_pb2 as store
 
 _Choice = TypeVar("_Choice")
 OnProgress = Callable[[float], None]
@@ -427,3 +429,21 @@ class Client:
             "CalibrationService/Recalibrate",
             service.RecalibrateRequest(model=name, window=window),
             service.RecalibrateResponse, "recalibration", on_progress, timeout).recalibration)
+
+    # --- the store of the server ---
+
+    def backup(self, path: str | pathlib.Path, *, on_progress: OnProgress | None = None,
+               timeout: float = _LONG_TIMEOUT) -> int:
+        """Copies the whole store to a new file while the server runs; returns its size in bytes.
+
+        The file appears when it is complete and durable. To restore it, put it as calibd.db into an
+        empty folder, which becomes --data-dir. Needs the module xxhash, for the checksum. Raises
+        also OSError, such as FileExistsError.
+        """
+        return backup.download(self._transport, path, on_progress, timeout)
+
+    def verify(self, *, on_progress: OnProgress | None = None,
+               timeout: float = _LONG_TIMEOUT) -> store.Verification:
+        """Makes the server check all that it has on disk; `problems` is empty if all is well."""
+        return self._transport.long("StoreService/Verify", store.VerifyRequest(), store.VerifyResponse,
+                                    "verification", on_progress, timeout).verification

@@ -1,0 +1,66 @@
+"""A copy of the server's store in a local file."""
+from __future__ import annotations
+
+import os
+import pathlib
+import tempfile
+from typing import IO, Callable
+
+from calibd.errors import DataLoss
+from calibd.transport import Transport, retry
+from calibd.v1 import store_service_pb2 as store
+
+
+def download(transport: Transport, path: str | pathlib.Path,
+             on_progress: Callable[[float], None] | None, timeout: float) -> int:
+    """Writes the store of the server to a new file, durably; see Client.backup()."""
+    path = pathlib.Path(path).absolute()
+    # Fails before the server computes anything; the link below fails if the file appears meanwhile.
+    if path.exists():
+        raise FileExistsError(f"{path} exists: a backup never replaces a file")
+    # Only a complete backup gets its name.
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, suffix=".part") as part:
+        size = retry(lambda remaining: _receive(transport, part, on_progress, remaining), timeout)
+        os.link(part.name, path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+    return size
+
+
+def _receive(transport: Transport, part: IO[bytes], on_progress: Callable[[float], None] | None,
+             timeout: float) -> int:
+    # Only backups need this module.
+    import xxhash
+
+    part.seek(0)
+    part.truncate()
+    digest = xxhash.xxh3_64()
+    complete = None
+    call = transport.server_stream("StoreService/Backup", store.BackupRequest(),
+                                   store.BackupResponse, timeout)
+    try:
+        for answer in call:
+            kind = answer.WhichOneof("message")
+            if kind == "data":
+                part.write(answer.data)
+                digest.update(answer.data)
+            elif kind == "complete":
+                complete = answer.complete
+            elif on_progress is not None:
+                on_progress(min(answer.progress.fraction, 1.0))
+    finally:
+        # Stops the server if the disk is full or the user interrupts.
+        call.cancel()
+    # gRPC may report a broken message as a clean end of the stream.
+    if complete is None:
+        raise DataLoss("the server ended the backup before it was complete")
+    size = part.tell()
+    if (size, digest.intdigest()) != (complete.size_bytes, complete.hash):
+        raise DataLoss(f"the backup arrived damaged: {size} bytes were received, "
+                       f"{complete.size_bytes} were sent, or their checksums differ")
+    part.flush()
+    os.fsync(part.fileno())
+    return size
