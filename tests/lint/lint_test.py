@@ -7,6 +7,7 @@ import unittest
 import alert_rules
 import braces
 import dockerfile_policy
+import error_reasons
 import layering
 import proto_style
 import self_contained
@@ -29,6 +30,31 @@ class BracesTest(unittest.TestCase):
         self.check("if (a) {\n  b = 1;\n} else {\n  c = 2;\n}\n", 0)
         self.check("if (a) {\n  // Why.\n  b = 1;\n}\n", 0)
         self.check("if (a) {\n  " + "b" * 93 + ";\n}\n", 0)
+
+
+class ErrorReasonsTest(unittest.TestCase):
+    SOURCE = ('MakeError(absl::StatusCode::kNotFound, "GONE", text);\n'
+              'return Exhausted("FULL",\n absl::StrCat(1));\n'
+              'constexpr char kBad[] = "BAD_ROWS";\nInvalidFieldsError(kBad, violations);\n')
+    PAGE = ("| `GONE` | NOT_FOUND | a | b |\n| `FULL` | RESOURCE_EXHAUSTED | a | b |\n"
+            "| `BAD_ROWS` | INVALID_ARGUMENT | a | b |\n")
+
+    def check(self, source, page, *problems):
+        found = error_reasons.violations({"server/a.cc": source}, page)
+        self.assertEqual(len(found), len(problems), found)
+        for problem, text in zip(problems, found):
+            self.assertIn(problem, text)
+
+    def test_the_page_lists_exactly_the_errors_of_the_sources(self):
+        self.check(self.SOURCE, self.PAGE)
+        self.check(self.SOURCE, self.PAGE.replace("GONE", "MISSING"), "lacks GONE", "lists MISSING")
+        self.check(self.SOURCE, self.PAGE.replace("NOT_FOUND", "ABORTED"),
+                   "lacks GONE (NOT_FOUND)", "lists GONE (ABORTED)")
+
+    def test_a_reason_that_the_check_cannot_read_is_a_problem(self):
+        self.check(self.SOURCE + "MakeError(absl::StatusCode::kAborted, Name(), text);", self.PAGE,
+                   "no literal reason")
+        self.check(self.SOURCE + "MakeError(code, reason, text);", self.PAGE)
 
 
 class LayeringTest(unittest.TestCase):
