@@ -137,7 +137,8 @@ absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
   // The canonical lens is always added in front.
   std::vector<Lens> lenses(declaration->lenses.begin() + 1, declaration->lenses.end());
   if (lenses.empty()) {
-    lenses = {Lens::TopLabel(), Lens::ClassWise()};
+    lenses.push_back(Lens::TopLabel());
+    lenses.push_back(Lens::ClassWise());
   }
   absl::StatusOr<EvaluationOptions> options =
       convert::FromProto(request, declaration->kernel, lenses, class_count);
