@@ -17,6 +17,19 @@ T ScaleOf(const Kernel& kernel) {
   return static_cast<T>(std::max(-std::numbers::log2e / kernel.bandwidth(), -1e30));
 }
 
+// Returns the rows sorted by label; those with the same label keep their order.
+std::vector<std::uint32_t> SortByLabel(const PredictionBatch& batch) {
+  // The number of rows with a smaller label, and then the next position of each label.
+  std::vector<std::uint32_t> next(batch.class_count + 1);
+  for (const std::int32_t label : batch.labels) ++next[static_cast<std::size_t>(label) + 1];
+  std::partial_sum(next.begin(), next.end(), next.begin());
+  std::vector<std::uint32_t> order(batch.size());
+  for (std::uint32_t row = 0; row < order.size(); ++row) {
+    order[next[static_cast<std::size_t>(batch.labels[row])]++] = row;
+  }
+  return order;
+}
+
 }  // namespace
 
 template <typename T>
@@ -38,12 +51,10 @@ TileEngine<T>::TileEngine(std::span<const double> predictions, std::size_t class
 
 template <typename T>
 TileEngine<T>::TileEngine(const PredictionBatch& batch, const Kernel& kernel)
-    : class_count_(batch.class_count), distance_(kernel.distance()), scale_(ScaleOf<T>(kernel)) {
-  order_.resize(batch.size());
-  std::iota(order_.begin(), order_.end(), 0u);
-  std::stable_sort(order_.begin(), order_.end(), [&](std::uint32_t a, std::uint32_t b) {
-    return batch.labels[a] < batch.labels[b];
-  });
+    : class_count_(batch.class_count),
+      distance_(kernel.distance()),
+      scale_(ScaleOf<T>(kernel)),
+      order_(SortByLabel(batch)) {
   labels_.reserve(order_.size() + kPanelWidth<T>);
   diagonal_.reserve(order_.size());
   for (const std::uint32_t row : order_) {

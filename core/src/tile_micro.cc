@@ -35,6 +35,51 @@ HWY_INLINE V FinishDistance(D d, V sum, V row_sum, V column_sum) {
   }
 }
 
+// Subtracts the products of kRows rows and kVectors vectors of columns from the residuals of the
+// rows at the labels of the columns. `labels`: of the columns, ascending. Each run of equal labels
+// needs one residual of each row.
+template <class D, std::size_t kRows, std::size_t kVectors, class V = hn::Vec<D>,
+          typename T = hn::TFromD<D>>
+HWY_INLINE void SubtractFromResiduals(D d, const T* const (&rows)[kRows],
+                                      const std::size_t (&labels_of_rows)[kRows],
+                                      const std::int32_t* HWY_RESTRICT labels,
+                                      V (&product)[kRows][kVectors]) {
+  const std::size_t columns = kVectors * hn::Lanes(d);
+  const auto residual = [&](std::size_t r, std::int32_t label) {
+    const auto k = static_cast<std::size_t>(label);
+    return hn::Set(d, (k == labels_of_rows[r] ? T{1} : T{0}) - rows[r][k * kPanelWidth<T>]);
+  };
+  if (labels[0] == labels[columns - 1]) {
+    HWY_UNROLL(4)
+    for (std::size_t r = 0; r < kRows; ++r) {
+      const V at_label = residual(r, labels[0]);
+      HWY_UNROLL(4)
+      for (V& x : product[r]) x = hn::Sub(at_label, x);
+    }
+    return;
+  }
+  for (std::size_t begin = 0; begin < columns;) {
+    const std::int32_t label = labels[begin];
+    std::size_t end = begin + 1;
+    while (end < columns && labels[end] == label) ++end;
+    V at_label[kRows];
+    HWY_UNROLL(4)
+    for (std::size_t r = 0; r < kRows; ++r) at_label[r] = residual(r, label);
+    HWY_UNROLL(4)
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      const V column = hn::Iota(d, static_cast<T>(v * hn::Lanes(d)));
+      const auto in_run = hn::And(hn::Ge(column, hn::Set(d, static_cast<T>(begin))),
+                                  hn::Lt(column, hn::Set(d, static_cast<T>(end))));
+      HWY_UNROLL(4)
+      for (std::size_t r = 0; r < kRows; ++r) {
+        V& x = product[r][v];
+        x = hn::IfThenElse(in_run, hn::Sub(at_label[r], x), x);
+      }
+    }
+    begin = end;
+  }
+}
+
 // kRows rows from `first_row` against kVectors vectors of the panel's columns from `first_column`.
 template <class D, Distance kDistance, bool kProduct, std::size_t kRows, std::size_t kVectors,
           typename T = hn::TFromD<D>>
@@ -111,13 +156,9 @@ HWY_INLINE double MicroBlock(D d, const MicroTask<T>& task, std::size_t first_ro
       static_cast<std::ptrdiff_t>(row_begin) - static_cast<std::ptrdiff_t>(task.column_begin);
   const bool masked =
       row_ahead + static_cast<std::ptrdiff_t>(kRows) > 0 || task.column_count < kWidth;
-  const std::int32_t* const labels = task.labels + task.column_begin;
-  const bool one_label = labels[0] == labels[kWidth - 1];
-  HWY_ALIGN T column_labels[kWidth] = {};
-  std::size_t label_offsets[kWidth] = {};
-  for (std::size_t j = 0; kProduct && !one_label && j < kVectors * lanes; ++j) {
-    column_labels[j] = static_cast<T>(labels[first_column + j]);
-    label_offsets[j] = static_cast<std::size_t>(labels[first_column + j]) * kWidth;
+  if constexpr (kProduct) {
+    SubtractFromResiduals(d, rows, labels_of_rows, task.labels + task.column_begin + first_column,
+                          product);
   }
   HWY_UNROLL(4)
   for (std::size_t r = 0; r < kRows; ++r) {
@@ -134,25 +175,8 @@ HWY_INLINE double MicroBlock(D d, const MicroTask<T>& task, std::size_t first_ro
       Exp2(d, value);
     }
     if constexpr (kProduct) {
-      V at_label[kVectors];
-      if (one_label) {
-        const auto label = static_cast<std::size_t>(labels[0]);
-        const T hit = label == labels_of_rows[r] ? T{1} : T{0};
-        for (V& x : at_label) x = hn::Set(d, hit - rows[r][label * kWidth]);
-      } else {
-        HWY_ALIGN T gathered[kWidth];
-        for (std::size_t j = 0; j < kVectors * lanes; ++j) gathered[j] = rows[r][label_offsets[j]];
-        const V label = hn::Set(d, static_cast<T>(labels_of_rows[r]));
-        HWY_UNROLL(4)
-        for (std::size_t v = 0; v < kVectors; ++v) {
-          const auto hit = hn::Eq(label, hn::Load(d, column_labels + v * lanes));
-          at_label[v] = hn::Sub(hn::IfThenElseZero(hit, one), hn::Load(d, gathered + v * lanes));
-        }
-      }
       HWY_UNROLL(4)
-      for (std::size_t v = 0; v < kVectors; ++v) {
-        value[v] = hn::Mul(value[v], hn::Sub(at_label[v], product[r][v]));
-      }
+      for (std::size_t v = 0; v < kVectors; ++v) value[v] = hn::Mul(value[v], product[r][v]);
     }
     HWY_UNROLL(4)
     for (std::size_t v = 0; v < kVectors; ++v) {
