@@ -1,6 +1,6 @@
 """The examples for users do what the README says, against a real server.
 
-    examples_test.py CALIBD CPP_EXAMPLE CPP_LABEL_EXAMPLE DESCRIPTOR_SET PYTHON_PACKAGE
+    examples_test.py CALIBD CPP_EXAMPLE CPP_LABEL_EXAMPLE DESCRIPTOR_SET API_REFERENCE PYTHON_PACKAGE
 """
 import os
 import pathlib
@@ -17,8 +17,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/support"))
 from calibd_server import CalibdServer  # noqa: E402
 
-CALIBD, CPP_EXAMPLE, CPP_LABEL_EXAMPLE, DESCRIPTORS, PYTHON_PACKAGE = (
-    sys.argv.pop(1) for _ in range(5))
+CALIBD, CPP_EXAMPLE, CPP_LABEL_EXAMPLE, DESCRIPTORS, API_REFERENCE, PYTHON_PACKAGE = (
+    sys.argv.pop(1) for _ in range(6))
 
 
 CLIENTS = (ROOT / "docs/clients.md").read_text(encoding="utf-8")
@@ -91,6 +91,34 @@ class ExamplesTest(unittest.TestCase):
 
     def test_java_client_is_generated_compiled_and_counted_once(self):
         self.check_documented("java")
+
+    def test_the_api_reference_describes_every_message_and_method_of_the_contract(self):
+        page = pathlib.Path(API_REFERENCE).read_text(encoding="utf-8")
+        sections = dict(re.findall(r"^### (?:Message|Service|Enum) (\S+)\n(.*?)(?=^##|\Z)", page,
+                                   re.M | re.S))
+        rows = {name: re.findall(r"^\| `(\w+)`", text, re.M) for name, text in sections.items()}
+
+        def check(message, prefix):
+            name = prefix + message.name
+            self.assertEqual(rows[name], [field.name for field in message.field], name)
+            for nested in message.nested_type:
+                check(nested, name + ".")
+            for enum in message.enum_type:
+                self.assertEqual(rows[f"{name}.{enum.name}"], [value.name for value in enum.value])
+
+        files = descriptor_pb2.FileDescriptorSet.FromString(pathlib.Path(DESCRIPTORS).read_bytes())
+        contract = [file for file in files.file if file.package.startswith("calibd.")]
+        for file in contract:
+            for message in file.message_type:
+                check(message, "")
+            for service in file.service:
+                self.assertEqual(rows[service.name], [method.name for method in service.method])
+        # The comments are those of the elements beside them.
+        for name, row in (
+                ("ModelService", r"`GetModel` .* NOT_FOUND when there is no such model\."),
+                ("RecalibrationMap", r"`temperature` \| 4 \| optional double \| In \[0\.05, 20\]"),
+                ("LimitStatus", r"`LIMIT_STATUS_WITHIN_LIMIT` \| 2 \| The upper end")):
+            self.assertRegex(sections[name], row)
 
     def test_a_client_without_generated_code_calls_by_the_descriptor_set(self):
         files = descriptor_pb2.FileDescriptorSet.FromString(pathlib.Path(DESCRIPTORS).read_bytes())

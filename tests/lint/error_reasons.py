@@ -1,7 +1,7 @@
 """Fails when docs/errors.md and the sources of the server do not list the same errors.
 
-An error is a reason with its gRPC code. Each call that makes an error names the reason as a literal or as
-a constant, so that this check can find it.
+An error is a reason with its gRPC code. Each call that makes an error names the reason as a literal
+or as a constant, so that this check can find it.
 """
 import re
 import sys
