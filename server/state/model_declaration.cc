@@ -12,7 +12,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "calibd/convert/kernel.h"
-#include "calibd/core/comparison.h"
 #include "calibd/core/row_sum.h"
 #include "calibd/core/running_lens.h"
 #include "calibd/core/status_macros.h"
@@ -22,10 +21,6 @@
 #include "server/errors.h"
 #include "server/state/declared_duration.h"
 #include "server/state/disk_use.h"
-#include "server/state/history.h"
-#include "server/state/label_coverage.h"
-#include "server/state/prediction_tracker.h"
-#include "server/state/row_screen.h"
 
 namespace calibd::server {
 namespace {
@@ -54,11 +49,6 @@ constexpr double kMaxOperationsPerProbability = 4000;
 // Maximum size of a snapshot in bytes. A store holds it as one value, which must be below 1e9
 // bytes.
 constexpr std::size_t kMaxSnapshotBytes = 900000000;
-constexpr std::size_t kWindowChunkBytes = std::size_t{1} << 20;
-
-std::size_t RowBytes(std::size_t class_count) {
-  return class_count * sizeof(double) + sizeof(std::int32_t);
-}
 
 // Each of `lenses` lenses computes its own median.
 std::size_t MaxWarmup(std::size_t class_count, std::size_t lenses) {
@@ -563,57 +553,6 @@ bool operator==(const ModelDeclaration& a, const ModelDeclaration& b) {
          a.inference_output == b.inference_output && a.baseline == b.baseline;
 }
 
-std::size_t WindowChunkRows(std::size_t class_count, std::size_t window) noexcept {
-  return std::clamp<std::size_t>(kWindowChunkBytes / RowBytes(class_count), 1, window);
-}
-
-std::size_t StateMemory(const ModelDeclaration& declaration) noexcept {
-  const std::size_t m = declaration.class_count;
-  std::size_t bytes = (declaration.window + WindowChunkRows(m, declaration.window)) * RowBytes(m) +
-                      declaration.warmup * m * sizeof(double) +
-                      // The positions of the window's batches in the log.
-                      2 * declaration.window * sizeof(std::int64_t) + History::kMaxMemory;
-  if (!declaration.baseline.empty()) bytes += sizeof(RunningComparison);
-  for (const Lens& lens : declaration.lenses) bytes += LensMemory(declaration, lens);
-  if (declaration.kernel.matrix != nullptr) {
-    // The matrices and their factors.
-    bytes += 2 * declaration.kernel.matrix->terms().size() * m * m * sizeof(double);
-  }
-  if (declaration.max_pending > 0) {
-    // The same number of ids is known after the predictions have matured; counts per class; the
-    // id hashes of the window.
-    bytes += (declaration.window + WindowChunkRows(m, declaration.window)) * sizeof(std::uint64_t) +
-             2 * declaration.max_pending * PredictionTracker::kBytesPerPrediction +
-             4 * m * sizeof(ClassCoverage);
-  }
-  bytes += WatchMemory(declaration.monitoring, m);
-  if (!declaration.monitoring.disabled) bytes += RowScreen::MaxMemory(declaration.window);
-  if (!declaration.monitoring.group_tag.empty()) {
-    // The group values of the warm-up.
-    bytes += declaration.warmup * (sizeof(std::string) + kMaxGroupValueLength);
-  }
-  for (const std::string& name : declaration.class_names) {
-    bytes += sizeof(std::string) + name.size();
-  }
-  bytes += declaration.inference_output.columns.size() * sizeof(std::size_t);
-  return bytes;
-}
-
-std::size_t SnapshotRows(const ModelDeclaration& declaration) noexcept {
-  // The state of a watch occupies as much space as some 500 rows of the log, and again for each
-  // group. It is written twice: to the log of the database and to its table. The state that it
-  // replaces is read again.
-  if (!declaration.monitoring.disabled) return 8192;
-  // The terms take some milliseconds.
-  constexpr std::size_t kWork = std::size_t{1} << 20;
-  constexpr std::size_t kLeast = 256;
-  constexpr std::size_t kMost = 16384;
-  std::size_t terms = 0;
-  for (const std::size_t block_size : declaration.block_sizes) terms += block_size - 1;
-  return std::clamp(kWork / (declaration.class_count * terms * declaration.lenses.size()), kLeast,
-                    kMost);
-}
-
 absl::StatusOr<ModelDeclaration> CheckDeclaration(const v1::Model& model,
                                                   std::size_t model_memory_bytes,
                                                   std::size_t model_disk_bytes) {
@@ -633,55 +572,6 @@ absl::StatusOr<ModelDeclaration> CheckSettings(const ModelDeclaration& declarati
                                                std::size_t model_disk_bytes) {
   return Checker(model, model_memory_bytes, model_disk_bytes, /*is_new=*/false)
       .CheckSettings(declaration);
-}
-
-v1::Model SettingsToProto(const ModelDeclaration& declaration) {
-  v1::Model model;
-  model.set_row_sum_tolerance(declaration.row_sum_tolerance);
-  if (declaration.max_pending > 0) {
-    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(declaration.label_grace);
-    model.mutable_label_grace()->set_seconds(seconds.count());
-    model.mutable_label_grace()->set_nanos(static_cast<std::int32_t>(
-        std::chrono::nanoseconds(declaration.label_grace - seconds).count()));
-    model.set_max_pending(static_cast<std::int32_t>(declaration.max_pending));
-    model.set_labels_come_with_predictions(declaration.labels_come_with_predictions);
-  }
-  *model.mutable_monitoring() = ToProto(declaration.monitoring);
-  model.set_description(declaration.description);
-  const InferenceOutput& output = declaration.inference_output;
-  if (output != InferenceOutput()) {
-    v1::InferenceOutput& inference = *model.mutable_inference_output();
-    inference.set_name(output.name);
-    inference.set_transform(output.transform);
-    inference.set_baseline_name(output.baseline_name);
-    std::vector<std::string> column_classes(output.columns.size());
-    for (std::size_t k = 0; k < output.columns.size(); ++k) {
-      column_classes[output.columns[k]] = declaration.class_names[k];
-    }
-    inference.mutable_column_classes()->Add(column_classes.begin(), column_classes.end());
-  }
-  return model;
-}
-
-v1::Model ToProto(const ModelDeclaration& declaration) {
-  v1::Model model = SettingsToProto(declaration);
-  model.set_name(declaration.name.ToString());
-  model.set_class_count(static_cast<std::int32_t>(declaration.class_count));
-  model.mutable_class_names()->Add(declaration.class_names.begin(), declaration.class_names.end());
-  *model.mutable_kernel() = convert::KernelToProto(declaration.kernel);
-  if (declaration.kernel.matrix == nullptr) {
-    *model.mutable_bandwidth() =
-        convert::BandwidthToProto(declaration.kernel.rule.bandwidth, declaration.warmup);
-  }
-  for (const Lens& lens : declaration.lenses) {
-    if (!lens.is_canonical()) *model.add_lenses() = convert::ToProto(lens);
-  }
-  for (const std::size_t block_size : declaration.block_sizes) {
-    model.add_block_sizes(static_cast<std::int32_t>(block_size));
-  }
-  model.set_window(static_cast<std::int32_t>(declaration.window));
-  model.set_baseline(declaration.baseline);
-  return model;
 }
 
 }  // namespace calibd::server
