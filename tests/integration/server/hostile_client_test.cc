@@ -53,7 +53,7 @@ class HostileClientTest : public ::testing::Test {
 };
 
 // Reads until the peer closes, but at most this long. Returns nothing if it does not close.
-std::optional<std::string> ReadToEnd(int fd, std::chrono::seconds deadline) {
+std::optional<std::string> ReadUntilClosed(int fd, std::chrono::seconds deadline) {
   const timeval timeout{.tv_sec = deadline.count(), .tv_usec = 0};
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
   std::string text;
@@ -70,7 +70,7 @@ std::string Http(const std::string& address, const std::string& request) {
   const int fd = ConnectTo(address);
   EXPECT_GE(fd, 0);
   send(fd, request.data(), request.size(), MSG_NOSIGNAL);
-  const std::optional<std::string> answer = ReadToEnd(fd, std::chrono::seconds(20));
+  const std::optional<std::string> answer = ReadUntilClosed(fd, std::chrono::seconds(20));
   close(fd);
   EXPECT_TRUE(answer.has_value()) << "the server keeps the connection open";
   return answer.value_or("");
@@ -117,7 +117,7 @@ TEST_F(HostileClientTest, CompressedMessagesAreRefusedWithoutExpandingThem) {
 TEST_F(HostileClientTest, SilentConnectionsAreClosed) {
   const int fd = ConnectTo(server_->grpc_address());
   ASSERT_GE(fd, 0);
-  EXPECT_TRUE(ReadToEnd(fd, std::chrono::seconds(30)).has_value());
+  EXPECT_TRUE(ReadUntilClosed(fd, std::chrono::seconds(30)).has_value());
   close(fd);
 }
 

@@ -1,5 +1,5 @@
 // The continuous monitoring of a model: verdict, alarms and their acknowledgement, over the wire
-// and across restarts. Above 600 lines: all tests share a fixture.
+// and across restarts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,8 +15,7 @@
 #include "calibd/core/evidence.h"
 #include "calibd/core/generator.h"
 #include "calibd/core/running_reliability.h"
-#include "integration/server/service_client.h"
-#include "support/server_process.h"
+#include "integration/server/monitored_server.h"
 
 namespace calibd::testing {
 namespace {
@@ -24,74 +23,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-
-constexpr char kMonitoringModel[] = "models/watched";
-constexpr std::size_t kMonitoringClasses = 4;
-constexpr double kBandwidth = 0.5;
-
-PredictionSet DrawFrom(const GeneratorSpec& spec, std::size_t n, std::uint64_t seed = 3) {
-  PredictionSet set;
-  auto generator = Generator::Create(spec, seed);
-  generator->Draw(n, set);
-  return set;
-}
-
-class MonitoringTest : public ::testing::Test {
- protected:
-  void SetUp() override { Start(); }
-
-  void Start() {
-    client_.reset();
-    server_ = ServerProcess::Start({"--data-dir", data_});
-    ASSERT_NE(server_, nullptr);
-    client_.emplace(server_->grpc_address());
-  }
-
-  static v1::Model Declared() {
-    v1::Model model;
-    model.set_name(kMonitoringModel);
-    model.set_class_count(kMonitoringClasses);
-    model.mutable_bandwidth()->set_fixed(kBandwidth);
-    return model;
-  }
-
-  void Create(const v1::Model& model) {
-    const grpc::Status status = client_->Create(model);
-    ASSERT_TRUE(status.ok()) << status.error_message();
-  }
-
-  void Send(const PredictionSet& set, std::size_t batch = 50) {
-    v1::ObserveRequest request;
-    request.set_model(kMonitoringModel);
-    for (std::size_t done = 0; done < set.labels.size(); done += batch) {
-      *request.mutable_observations() =
-          ToProto(set.view().rows(done, std::min(batch, set.labels.size() - done)));
-      const grpc::Status status = client_->Observe(request);
-      ASSERT_TRUE(status.ok()) << status.error_message();
-    }
-  }
-
-  v1::GetCalibrationResponse Answer() { return client_->GetCalibration(kMonitoringModel); }
-
-  grpc::Status Acknowledge(std::int64_t id, const std::string& note, v1::Alarm* alarm = nullptr,
-                           const std::string& model = kMonitoringModel) {
-    v1::AcknowledgeAlarmRequest request;
-    request.set_model(model);
-    request.set_alarm_id(id);
-    request.set_note(note);
-    v1::AcknowledgeAlarmResponse response;
-    CallContext context;
-    const grpc::Status status =
-        client_->calibration->AcknowledgeAlarm(&context, request, &response);
-    if (alarm != nullptr) *alarm = response.alarm();
-    return status;
-  }
-
-  TemporaryFolder folder_;
-  const std::string data_ = (folder_.path() / "data").string();
-  std::unique_ptr<ServerProcess> server_;
-  std::optional<ServiceClient> client_;
-};
 
 TEST_F(MonitoringTest, AMiscalibratedModelIsDetectedAndTheVerdictStays) {
   Create(Declared());
@@ -106,8 +37,8 @@ TEST_F(MonitoringTest, AMiscalibratedModelIsDetectedAndTheVerdictStays) {
   EXPECT_GT(answer.verdict().evidence_families_size(), 0);
 
   // The numbers follow from the rows.
-  auto process = EvidenceProcess::Create(
-      *RandomFeatures::Create(*Kernel::ExponentialTotalVariation(kBandwidth), kMonitoringClasses));
+  auto process = EvidenceProcess::Create(*RandomFeatures::Create(
+      *Kernel::ExponentialTotalVariation(kMonitoringBandwidth), kMonitoringClasses));
   process->Add(bad.view());
   const EvidenceReading expected = process->Read();
   const v1::Watch& watch = answer.watch();
@@ -523,8 +454,8 @@ TEST_F(MonitoringTest, PredictionsAreMonitoredWhenTheyMature) {
     ASSERT_TRUE(client_->Observe(request).ok());
   }
   ASSERT_TRUE(WaitFor([&] { return Answer().watch().observations() == 300; }));
-  auto process = EvidenceProcess::Create(
-      *RandomFeatures::Create(*Kernel::ExponentialTotalVariation(kBandwidth), kMonitoringClasses));
+  auto process = EvidenceProcess::Create(*RandomFeatures::Create(
+      *Kernel::ExponentialTotalVariation(kMonitoringBandwidth), kMonitoringClasses));
   process->Add(bad.view());
   EXPECT_EQ(Answer().watch().evidence().log10_e_value(), process->Read().evidence.log10_e_value);
   EXPECT_EQ(Answer().verdict().status(), v1::Verdict::STATUS_MISCALIBRATED);
@@ -550,109 +481,6 @@ TEST_F(MonitoringTest, DifferencesBelowTheToleranceAreNoEvidence) {
   Create(tolerant);
   Send(rounded, 1000);
   EXPECT_EQ(Answer().verdict().status(), v1::Verdict::STATUS_NOT_REJECTED);
-}
-
-class GroupsTest : public MonitoringTest {
- protected:
-  static v1::Model Grouped(int max_groups = 0) {
-    v1::Model model = Declared();
-    model.mutable_monitoring()->set_group_tag("region");
-    model.mutable_monitoring()->set_max_groups(max_groups);
-    model.mutable_monitoring()->set_min_group_observations(50);
-    return model;
-  }
-
-  // values: one per row, or one for all.
-  grpc::Status SendGrouped(const PredictionSet& set, const std::vector<std::string>& values,
-                           const std::string& id_prefix = "") {
-    v1::ObserveRequest request;
-    request.set_model(kMonitoringModel);
-    *request.mutable_observations() = ToProto(set.view());
-    for (const std::string& value : values) request.mutable_observations()->add_group_values(value);
-    for (std::size_t i = 0; !id_prefix.empty() && i < set.labels.size(); ++i) {
-      request.mutable_observations()->add_prediction_ids(id_prefix + std::to_string(i));
-    }
-    return client_->Observe(request);
-  }
-};
-
-TEST_F(GroupsTest, TheMiscalibratedOneIsFound) {
-  Create(Grouped());
-  ASSERT_TRUE(SendGrouped(DrawFrom(GeneratorSpec::M2(kMonitoringClasses), 200), {"eu"}).ok());
-  for (const char* region : {"us", "asia"}) {
-    ASSERT_TRUE(
-        SendGrouped(DrawFrom(GeneratorSpec::M1(kMonitoringClasses), 500, 7), {region}).ok());
-  }
-  // Too few observations to be tested, however bad.
-  ASSERT_TRUE(SendGrouped(DrawFrom(GeneratorSpec::M2(kMonitoringClasses), 49), {"moon"}).ok());
-  const auto expect = [&] {
-    const v1::GetCalibrationResponse answer = Answer();
-    ASSERT_EQ(answer.groups_size(), 4);
-    EXPECT_EQ(answer.tested_groups(), 3);
-    EXPECT_EQ(answer.groups(0).value(), "eu");
-    for (const v1::GroupWatch& group : answer.groups()) {
-      EXPECT_EQ(group.rejected(), group.value() == "eu") << group.value();
-      EXPECT_FALSE(group.overflow());
-      EXPECT_EQ(group.tested(), group.value() != "moon");
-      EXPECT_EQ(group.watch().min_observations(), 50);
-      EXPECT_EQ(group.watch().observations(), group.value() == "eu"     ? 200
-                                              : group.value() == "moon" ? 49
-                                                                        : 500);
-    }
-    EXPECT_EQ(answer.groups(0).watch().first_observation(), 1);
-    EXPECT_GT(answer.groups(0).scores().brier_score(), answer.scores().brier_score());
-    EXPECT_GT(answer.groups(0).direction().gap(), 0.1);
-    EXPECT_GT(answer.groups(0).watch().effect_size().skce_lower_bound(), 0);
-    EXPECT_GT(answer.groups(0).watch().effect_size().skce_upper_bound(),
-              answer.groups(0).watch().effect_size().skce());
-  };
-  expect();
-  // After a restart, the groups are the same.
-  server_->Kill();
-  Start();
-  expect();
-}
-
-TEST_F(GroupsTest, ValuesStayWithPendingPredictions) {
-  v1::Model model = Grouped(2);
-  model.mutable_label_grace()->set_seconds(3);
-  Create(model);
-  const PredictionSet set = DrawFrom(GeneratorSpec::M1(kMonitoringClasses), 60);
-  std::vector<std::string> values;
-  for (int i = 0; i < 60; ++i) values.push_back(i % 3 == 0 ? "eu" : i % 3 == 1 ? "us" : "asia");
-  ASSERT_TRUE(SendGrouped(set, values, "x").ok());
-  // A prediction with a known id does not count a second time, whatever its group.
-  ASSERT_TRUE(SendGrouped(set, {"mars"}, "x").ok());
-  ASSERT_TRUE(WaitFor([&] { return Answer().observations() == 60; }));
-  const v1::GetCalibrationResponse answer = Answer();
-  ASSERT_EQ(answer.groups_size(), 3);
-  for (const v1::GroupWatch& group : answer.groups()) {
-    EXPECT_EQ(group.watch().observations(), 20);
-    EXPECT_EQ(group.overflow(), group.value().empty());
-    EXPECT_NE(group.value(), "asia");
-  }
-}
-
-TEST_F(GroupsTest, ErrorsNameTheField) {
-  Create(Declared());
-  const PredictionSet set = DrawFrom(GeneratorSpec::M1(kMonitoringClasses), 3);
-  grpc::Status status = SendGrouped(set, {"eu"});
-  EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
-  EXPECT_THAT(status.error_message(), HasSubstr("group_values are given, expected none"));
-  ASSERT_TRUE(client_->Delete(kMonitoringModel).ok());
-  Create(Grouped());
-  status = SendGrouped(set, {"eu", "us"});
-  EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
-  EXPECT_THAT(status.error_message(), HasSubstr("group_values has 2 values with 3 predictions"));
-  status = SendGrouped(set, {"eu", std::string(65, 'x'), "us"});
-  EXPECT_THAT(status.error_message(), HasSubstr("group_values[1] is"));
-  EXPECT_THAT(status.error_message(), HasSubstr("65 bytes, expected 1..64"));
-  status = SendGrouped(set, {"eu", "us", ""});
-  EXPECT_THAT(status.error_message(), HasSubstr("group_values[2] is"));
-  EXPECT_EQ(Answer().observations(), 0);
-  EXPECT_TRUE(SendGrouped(set, {"eu", "us", "us"}).ok());
-  EXPECT_TRUE(SendGrouped(set, {}).ok());
-  EXPECT_EQ(Answer().groups_size(), 3);
 }
 
 TEST_F(MonitoringTest, ListsTheVerdictsOfAllModels) {

@@ -182,15 +182,15 @@ TEST_F(WatchTest, SendsAtMostOneMessageInAnInterval) {
   const milliseconds interval(300);
   const Clock::time_point begin = Clock::now();
   Watch watch(*client_, Request(0, interval));
-  constexpr int kBatches = 200;
+  constexpr int kSentBatches = 200;
   std::thread burst([this] {
-    for (int i = 0; i < kBatches; ++i) {
+    for (int i = 0; i < kSentBatches; ++i) {
       EXPECT_TRUE(Observe(1).ok());
     }
   });
   int messages = 0;
   std::int64_t observations = -1;
-  while (observations < kBatches) {
+  while (observations < kSentBatches) {
     const auto response = watch.Read();
     if (!response.has_value()) break;
     ++messages;
@@ -200,7 +200,7 @@ TEST_F(WatchTest, SendsAtMostOneMessageInAnInterval) {
   }
   const auto elapsed = Clock::now() - begin;
   burst.join();
-  EXPECT_EQ(observations, kBatches);
+  EXPECT_EQ(observations, kSentBatches);
   EXPECT_GE(messages, 2);
   EXPECT_LE(messages, 1 + elapsed / interval);
 }

@@ -1,22 +1,18 @@
 // The bytes of the store's blobs: the files in tests/golden/store contain what was written once,
 // and calibd writes and reads these bytes for ever.
-// Above 600 lines: each kind of blob has its values here.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
-#include "absl/strings/escaping.h"
 #include "calibd/core/experts.h"
 #include "calibd/store/v1/store.pb.h"
 #include "server/ingest/decode.h"
@@ -24,38 +20,12 @@
 #include "server/state/history.h"
 #include "server/state/model.h"
 #include "server/state/producer_cursors.h"
+#include "unit/server/golden_blob.h"
 
 namespace calibd::server {
 namespace {
 
-constexpr std::size_t kStoreFormatClasses = 3;
 constexpr std::chrono::microseconds kElapsed{123456789};
-
-std::filesystem::path GoldenFile(const std::string& name) {
-  return std::filesystem::path(CALIBD_GOLDEN_DIR) / "store" / (name + ".hex");
-}
-
-// Returns the bytes in the file, which has lines of hexadecimal digits.
-std::string ReadGolden(const std::string& name) {
-  std::ifstream file(GoldenFile(name));
-  EXPECT_TRUE(file.is_open()) << GoldenFile(name);
-  std::string digits;
-  for (std::string line; std::getline(file, line);) digits += line;
-  return absl::HexStringToBytes(digits);
-}
-
-// Expects that `encoded` equals the contents of the file. CALIBD_TEST_WRITE_GOLDEN: writes the file
-// first.
-void ExpectGolden(const std::string& name, const std::string& encoded) {
-  constexpr std::size_t kBytesPerLine = 48;
-  if (std::getenv("CALIBD_TEST_WRITE_GOLDEN") != nullptr) {
-    std::ofstream file(GoldenFile(name));
-    for (std::size_t i = 0; i < encoded.size(); i += kBytesPerLine) {
-      file << absl::BytesToHexString(encoded.substr(i, kBytesPerLine)) << "\n";
-    }
-  }
-  EXPECT_EQ(absl::BytesToHexString(encoded), absl::BytesToHexString(ReadGolden(name))) << name;
-}
 
 RowValues Values(std::vector<double> probabilities, std::vector<std::int32_t> labels) {
   RowValues values;
@@ -216,24 +186,8 @@ TEST(StoreFormatTest, OldRowsAreReadUnchanged) {
   }
 }
 
-ModelDeclaration Declaration() {
-  ModelDeclaration declaration;
-  declaration.name = {"m", ""};
-  declaration.class_count = kStoreFormatClasses;
-  declaration.kernel.rule.bandwidth.kind = BandwidthRule::Kind::kFixed;
-  declaration.kernel.rule.bandwidth.fixed = 0.5;
-  declaration.lenses = {Lens::Canonical(), Lens::TopLabel()};
-  declaration.block_sizes = {2, 7};
-  declaration.window = 100;
-  declaration.row_sum_tolerance = 1e-3;
-  declaration.label_grace = std::chrono::seconds(60);
-  declaration.max_pending = 100;
-  declaration.monitoring.disabled = true;
-  return declaration;
-}
-
 ModelDeclaration WatchedDeclaration() {
-  ModelDeclaration declaration = Declaration();
+  ModelDeclaration declaration = StoreFormatDeclaration();
   declaration.monitoring = {};
   declaration.monitoring.group_tag = "region";
   declaration.monitoring.max_groups = 1;
@@ -545,7 +499,7 @@ TEST(StoreFormatTest, ClassEvidenceBeginsAfterAStateWithoutIt) {
 
 TEST(StoreFormatTest, StatesAreWrittenUnchanged) {
   ThreadPool pool("test", 1);
-  Model model(1, Declaration(), {}, {}, pool, nullptr);
+  Model model(1, StoreFormatDeclaration(), {}, {}, pool, nullptr);
   const absl::Status restored = model.strand_state().Restore(State());
   ASSERT_TRUE(restored.ok()) << restored;
   ExpectGolden("model_state", model.strand_state().Save().SerializeAsString());
@@ -555,7 +509,7 @@ TEST(StoreFormatTest, OldStatesAreReadUnchanged) {
   store::v1::ModelState golden;
   ASSERT_TRUE(golden.ParseFromString(ReadGolden("model_state_with_block_sums")));
   ThreadPool pool("test", 1);
-  Model model(1, Declaration(), {}, {}, pool, nullptr);
+  Model model(1, StoreFormatDeclaration(), {}, {}, pool, nullptr);
   const absl::Status restored = model.strand_state().Restore(golden);
   ASSERT_TRUE(restored.ok()) << restored;
   // The sum of an incomplete block follows from its observations, and is not stored any more.
@@ -603,7 +557,7 @@ TEST(StoreFormatTest, OldStatesAreReadUnchanged) {
 
 TEST(StoreFormatTest, ClassLabelCountsBeginAfterAStateWithoutThem) {
   ThreadPool pool("test", 1);
-  Model model(1, Declaration(), {}, {}, pool, nullptr);
+  Model model(1, StoreFormatDeclaration(), {}, {}, pool, nullptr);
   store::v1::ModelState state = State();
   state.mutable_label_coverage()->clear_late();
   state.mutable_label_coverage()->clear_conflicting();
@@ -622,126 +576,8 @@ TEST(StoreFormatTest, ClassLabelCountsBeginAfterAStateWithoutThem) {
   EXPECT_EQ(classes[1].matured, 8);
   // An impossible state is refused.
   state.mutable_label_coverage()->add_late(0);
-  Model other(1, Declaration(), {}, {}, pool, nullptr);
+  Model other(1, StoreFormatDeclaration(), {}, {}, pool, nullptr);
   EXPECT_EQ(other.strand_state().Restore(state).code(), absl::StatusCode::kDataLoss);
-}
-
-HistoryBucket Bucket() {
-  HistoryBucket bucket;
-  bucket.rejected_rows = 300;
-  bucket.missing_labels = 4;
-  bucket.pairs = {.count = 6, .mean = -0.125, .m2 = 0.3};
-  bucket.reliability.bins[7] = {.count = 9, .correct = 5, .confidence = 4.5, .variance = 2.25};
-  bucket.reliability.bins[14] = {.count = 3, .correct = 3, .confidence = 2.9, .variance = 0.1};
-  bucket.reliability.brier = 3.25;
-  bucket.reliability.log_loss = 4.5;
-  bucket.watch = {.log10_e_value = -0.5, .max_log10_e_value = 1.5, .drift_log10_statistic = 0.75};
-  return bucket;
-}
-
-TEST(StoreFormatTest, HistoryBucketsKeepTheirFormat) {
-  ExpectGolden("history_bucket", EncodeHistoryBucket(Bucket()));
-  const auto read = DecodeHistoryBucket(ReadGolden("history_bucket"));
-  ASSERT_TRUE(read.ok()) << read.status();
-  EXPECT_TRUE(*read == Bucket());
-}
-
-TEST(StoreFormatTest, BucketsWithoutASquareSumHaveTheLargestPossibleOne) {
-  const auto read = DecodeHistoryBucket(ReadGolden("history_bucket_without_square_sum"));
-  ASSERT_TRUE(read.ok()) << read.status();
-  HistoryBucket expected = Bucket();
-  expected.reliability.square_sum = expected.reliability.MaxSquareSum();
-  EXPECT_TRUE(*read == expected);
-}
-
-TEST(StoreFormatTest, OpenHistoriesKeepTheirFormat) {
-  History history;
-  const auto time = History::Time(std::chrono::microseconds(1700000000123456));
-  for (int minute = 0; minute < 2; ++minute) {
-    history.Advance(time + std::chrono::hours(minute), WatchMark{.log10_e_value = 0.25});
-    history.CountRejected(10 + minute);
-    history.CountMissing(20 + minute);
-    history.pairs().Add(0.5);
-  }
-  store::v1::HistoryState state;
-  history.Save(state);
-  ExpectGolden("history_state", state.SerializeAsString());
-
-  ASSERT_TRUE(state.ParseFromString(ReadGolden("history_state")));
-  History read;
-  ASSERT_TRUE(read.Restore(state).ok());
-  const auto open = read.View(HistoryResolution::kDay, std::nullopt);
-  ASSERT_EQ(open.size(), 1U);
-  EXPECT_EQ(open[0].start, std::chrono::floor<std::chrono::days>(time));
-  EXPECT_EQ(open[0].bucket.rejected_rows, 21);
-  EXPECT_EQ(open[0].bucket.missing_labels, 41);
-  EXPECT_EQ(open[0].bucket.pairs.count, 2);
-}
-
-// The hashes of a producer's batches 63 to 66, one of each kind.
-ProducerCursors::Cursor Cursor() {
-  v1::Observations doubles;
-  for (const double value : {0.1, 0.2, 0.7}) doubles.mutable_probabilities()->add_values(value);
-  doubles.add_labels(2);
-  v1::Observations floats;
-  for (const float value : {0.25F, 0.5F, 0.25F}) {
-    floats.mutable_probabilities_float32()->add_values(value);
-  }
-  floats.add_labels(1);
-  v1::Observations predictions = doubles;
-  predictions.clear_labels();
-  predictions.add_prediction_ids("order-1");
-  v1::Labels labels;
-  labels.add_prediction_ids("order-1");
-  labels.add_labels(2);
-  constexpr std::int64_t kTime = 1'767'225'600'000'000;
-  ProducerCursors cursors({});
-  EXPECT_TRUE(cursors.Open("p", 1, kTime).ok());
-  std::int64_t sequence = 63;
-  for (const LogRow& batch : {Decode(doubles, Declaration()), Decode(floats, Declaration()),
-                              Decode(predictions, Declaration()), Decode(labels, Declaration())}) {
-    EXPECT_TRUE(batch.validity().ok()) << batch.validity();
-    cursors.Advance({.producer_id = "p", .epoch = 1, .sequence = sequence++}, batch.content_hash,
-                    kTime);
-  }
-  ProducerCursors::Cursor cursor = *cursors.Get("p");
-  // Unknown, because the first batches are missing.
-  EXPECT_EQ(cursor.all_contents, 0U);
-  cursor.all_contents = 0x0123456789abcdef;
-  cursor.ended = true;
-  return cursor;
-}
-
-TEST(StoreFormatTest, CursorsAreWrittenUnchanged) {
-  const ProducerCursors::ExpiredCursor expired = Cursor();
-  ExpectGolden("cursor_complete", EncodeContents(Cursor()));
-  ExpectGolden("cursor_expired", EncodeContents(expired));
-}
-
-TEST(StoreFormatTest, CursorsAreReadUnchanged) {
-  for (const char* const name : {"cursor_complete", "cursor_expired"}) {
-    ProducerCursors::Cursor read;
-    ASSERT_TRUE(DecodeContents(ReadGolden(name), read));
-    EXPECT_EQ(read.all_contents, Cursor().all_contents);
-    EXPECT_EQ(read.time_us, Cursor().time_us);
-    EXPECT_TRUE(read.ended);
-  }
-  ProducerCursors::Cursor read;
-  ASSERT_TRUE(DecodeContents(ReadGolden("cursor_complete"), read));
-  EXPECT_EQ(read.content_hashes, Cursor().content_hashes);
-  EXPECT_FALSE(DecodeContents(ReadGolden("cursor_complete").substr(1), read));
-  EXPECT_FALSE(DecodeContents("", read));
-}
-
-// The form of formats up to 5.
-TEST(StoreFormatTest, OldCursorsAreReadUnchanged) {
-  ProducerCursors::Cursor read;
-  ASSERT_TRUE(DecodeContents(ReadGolden("cursor_contents"), read));
-  EXPECT_EQ(read.content_hashes, Cursor().content_hashes);
-  // 63, then 64, 65 and 66.
-  EXPECT_NE(read.content_hashes[63], 0U);
-  EXPECT_NE(read.content_hashes[2], 0U);
-  EXPECT_EQ(read.content_hashes[3], 0U);
 }
 
 }  // namespace
