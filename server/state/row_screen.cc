@@ -144,13 +144,16 @@ RowScreen::Row RowScreen::Compare(std::span<const double> probabilities, std::in
 
 void RowScreen::RemoveOldest() noexcept {
   CountRepeat(rows_[next_], -1);
-  std::uint16_t& place = Find(rows_[next_].hash);
-  if (place == kNone) return;
-  if (place == next_) {
-    place = links_[place];
-  } else {
-    --rows_[place].occurrences;
+  const std::uint64_t hash = rows_[next_].hash;
+  // Found by its index, because the hashes of the rows before it are rarely in the cache.
+  std::uint16_t* link = &BucketOf(hash);
+  while (*link != kNone && *link != next_) link = &links_[*link];
+  if (*link == next_) {
+    *link = links_[next_];
+    return;
   }
+  const std::uint16_t newest = Find(hash);
+  if (newest != kNone) --rows_[newest].occurrences;
 }
 
 void RowScreen::AddRow(std::span<const double> probabilities, std::int32_t label,
@@ -187,6 +190,10 @@ void RowScreen::Add(const PredictionBatch& batch) noexcept {
       hashes[i - first] = XXH3_64bits(row.data(), row.size_bytes());
       __builtin_prefetch(&BucketOf(hashes[i - first]));
       __builtin_prefetch(&BucketOf(rows_[(next_ + i - first) % rows_.size()].hash));
+    }
+    for (std::size_t i = first; i < end; ++i) {
+      const std::uint16_t newest = BucketOf(hashes[i - first]);
+      if (newest != kNone) __builtin_prefetch(&rows_[newest]);
     }
     for (std::size_t i = first; i < end; ++i) {
       AddRow(batch.row(i), batch.labels[i], hashes[i - first]);
