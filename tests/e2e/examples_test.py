@@ -26,7 +26,7 @@ CLIENTS = (ROOT / "docs/clients.md").read_text(encoding="utf-8")
 
 def run(*command, **options):
     return subprocess.run([str(word) for word in command], capture_output=True, text=True,
-                          timeout=60, check=False, stdin=subprocess.DEVNULL, **options)
+                          timeout=240, check=False, stdin=subprocess.DEVNULL, **options)
 
 
 class ExamplesTest(unittest.TestCase):
