@@ -73,6 +73,7 @@ std::string DescribeChoice(const v1::CalibrationErrorEstimate& estimate,
     least = std::min(least, outcome.error());
     most = std::max(most, outcome.error());
   }
+  if (estimate.estimators_size() == 1) return text;
   if (similar.empty()) return text + "All others are clearly worse.\n";
   absl::StrAppend(
       &text, "The data cannot tell whether these are as good: ", absl::StrJoin(similar, ", "),

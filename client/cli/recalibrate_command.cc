@@ -1,6 +1,7 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -129,10 +130,10 @@ std::string Describe(const v1::Recalibration& advice) {
 }
 
 absl::StatusOr<v1::Recalibration> AdviseOnFiles(const RecalibrateOptions& options,
-                                                const client::LongCallOptions& call) {
+                                                const client::LongCallOptions& call,
+                                                std::optional<FileChanges>& changes) {
   Input input;
-  const auto changes = ReadObservations(options.input, 0, input);
-  if (!changes.ok()) return changes.status();
+  CALIBD_ASSIGN_OR_RETURN(changes, ReadObservations(options.input, 0, input));
   const RunControl control{.parallel_for = nullptr,
                            .progress = call.on_progress,
                            .cancelled = [&call] { return call.stop.stop_requested(); }};
@@ -166,10 +167,11 @@ absl::StatusOr<ExitCode> Run(const Context& context, const RecalibrateOptions& o
     if (options.input.drop_invalid) return UsageFault("--apply excludes --drop-invalid");
     return Apply(options);
   }
+  std::optional<FileChanges> changes;
   CALIBD_ASSIGN_OR_RETURN(
       const v1::Recalibration advice,
       CallWithProgress(context, "recalibrating", kTestTimeout, [&](const auto& call) {
-        return options.model.empty() ? AdviseOnFiles(options, call)
+        return options.model.empty() ? AdviseOnFiles(options, call, changes)
                                      : AdviseOnModel(context, options, call);
       }));
   if (!options.export_path.empty()) {
@@ -184,9 +186,12 @@ absl::StatusOr<ExitCode> Run(const Context& context, const RecalibrateOptions& o
     CALIBD_RETURN_IF_ERROR(WriteFile(options.export_path, ToJson(map).dump(2) + "\n"));
   }
   if (context.json()) {
-    PrintJson(ToJson(advice));
+    Json json = ToJson(advice);
+    if (changes.has_value()) AddChanges(*changes, json);
+    PrintJson(json);
   } else {
     Print(Describe(advice));
+    if (changes.has_value()) Print(Describe(*changes));
   }
   return ExitCode::kOk;
 }

@@ -414,6 +414,8 @@ TEST_F(CalibctlServedTest, RecalibrateFitsExportsAndAppliesAMap) {
   EXPECT_EQ(ReadJson(map), model.at("map"));
   model.erase("compute_time");
   file.erase("compute_time");
+  EXPECT_EQ(file.at("dropped_rows"), 0);
+  file.erase("dropped_rows");
   EXPECT_EQ(file, model);
 
   const auto text = Run({"recalibrate", "--model", "m"});
@@ -439,6 +441,13 @@ TEST_F(CalibctlServedTest, RecalibrateFitsExportsAndAppliesAMap) {
   EXPECT_EQ(invalid->exit_code(), 1);
   EXPECT_THAT(invalid->error(), HasSubstr("expected 0.05..20"));
   EXPECT_EQ(Run({"recalibrate", "--apply", map, "--model", "m"})->exit_code(), 2);
+
+  std::ofstream(files.predictions(), std::ios::app) << "2,0,0,0,0\n1,0,0,0,nan\n";
+  std::ofstream(files.labels(), std::ios::app) << "0\n0\n";
+  const auto dropped = Run(
+      {"recalibrate", files.predictions(), files.labels(), "--label-base", "0", "--drop-invalid"});
+  EXPECT_EQ(dropped->exit_code(), 0) << dropped->error();
+  EXPECT_THAT(dropped->output(), HasSubstr("\n2 invalid rows were left out\n"));
   // The window is that of a model: files are used whole.
   for (const char* const command : {"recalibrate", "evaluate"}) {
     const auto windowed = Run({command, files.predictions(), "--window", "100"});
