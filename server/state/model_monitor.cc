@@ -216,7 +216,9 @@ void ModelMonitor::AddEvidence(std::int64_t observations, const ParallelLoop& pa
     Consider(stop.log_classes);
     if (place.ends_period) {
       watch_->RecordMaximum();
-      for (const Group& group : groups_) group.watch->RecordMaximum();
+      for (const Group& group : groups_) {
+        if (!group.IsEmpty()) group.watch->RecordMaximum();
+      }
     }
     if (!place.row.has_value()) return;
     const RowEnd& row = addition.row_ends[*place.row];
@@ -246,13 +248,13 @@ double ModelMonitor::LogGroupMean(std::span<const Group> groups) const noexcept 
   double most = 0;
   auto unseen = slots;
   for (const Group& group : groups) {
-    if (group.id.overflow) continue;
+    if (group.id.overflow || group.IsEmpty()) continue;
     most = std::max(most, group.watch->LogEValue());
     --unseen;
   }
   double sum = unseen * std::exp(-most);
   for (const Group& group : groups) {
-    if (!group.id.overflow) sum += std::exp(group.watch->LogEValue() - most);
+    if (!group.id.overflow && !group.IsEmpty()) sum += std::exp(group.watch->LogEValue() - most);
   }
   return most + std::log(sum / slots);
 }
@@ -260,7 +262,7 @@ double ModelMonitor::LogGroupMean(std::span<const Group> groups) const noexcept 
 void ModelMonitor::Consider(double log_classes) noexcept {
   for (const Group& group : groups_) {
     // A snapshot is unset if observations were added.
-    if (group.snapshot != nullptr) continue;
+    if (group.snapshot != nullptr || group.IsEmpty()) continue;
     group.watch->Consider({.log_classes = group.watch->LogClassMean(), .log_groups = 0});
   }
   watch_->Consider({.log_classes = log_classes, .log_groups = LogGroupMean(groups_)});

@@ -202,6 +202,10 @@ class ModelMonitor {
     ErrorWatch error;
     // Null if the group has changed since.
     std::shared_ptr<const GroupSnapshot> snapshot;
+
+    // A batch adds all its groups before its first row. Until then a group must not be computed
+    // with, because rounding would record an e-value just above 1 that depends on the batch.
+    [[nodiscard]] bool IsEmpty() const { return watch->count() == 0; }
   };
 
   // The values at which alarms are raised.

@@ -583,6 +583,20 @@ TEST_F(GroupTest, ContinueASavedStateBitForBitAlsoInTheWarmup) {
   }
 }
 
+TEST_F(GroupTest, TheStateDoesNotDependOnTheBatches) {
+  // A batch adds its groups before its first row, so that a group may be empty at first.
+  std::string expected;
+  for (const std::size_t batch : {1U, 7U, 50U, 300U, 1000U}) {
+    Model model(1, Grouped(0, 8), {}, {}, pool_, nullptr);
+    for (std::size_t at = 0; at < 1000; at += batch) {
+      Apply(model, at, std::min<std::size_t>(at + batch, 1000));
+    }
+    const std::string state = model.strand_state().Save().SerializeAsString();
+    if (expected.empty()) expected = state;
+    EXPECT_EQ(state, expected) << batch;
+  }
+}
+
 TEST_F(GroupTest, RestartWithTheModelsWatch) {
   Model model(1, Grouped(0, 5), {}, {}, pool_, nullptr);
   const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kModelMonitorClasses), 300);
