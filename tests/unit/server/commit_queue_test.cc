@@ -157,6 +157,24 @@ TEST_F(CommitQueueTest, AModelAloneHasLargeTransactions) {
   EXPECT_THAT(events_, ElementsAre("write a", "write b", "write c", "done a", "done b", "done c"));
 }
 
+TEST_F(CommitQueueTest, TransactionsStaySmallAfterAnotherModelWasActive) {
+  // The queue only compares the addresses.
+  const char objects[2] = {};
+  const auto* const busy = reinterpret_cast<const Model*>(&objects[0]);
+  const auto* const quiet = reinterpret_cast<const Model*>(&objects[1]);
+  constexpr std::size_t kBytes = std::size_t{600} << 10;
+  HoldUp();
+  PostBatch("q", absl::OkStatus(), quiet, 100);
+  for (const char* const text : {"a", "b", "c", "d", "e"}) {
+    PostBatch(text, absl::OkStatus(), busy, kBytes);
+  }
+  go_.set_value();
+  queue_.Flush();
+  // The second transaction has operations of one model only, but the quiet model may come again.
+  EXPECT_THAT(events_, ElementsAre("write q", "write a", "write b", "done q", "done a", "done b",
+                                   "write c", "write d", "done c", "done d", "write e", "done e"));
+}
+
 TEST_F(CommitQueueTest, AStrandWithABacklogAppliesSeveralTransactionsTogether) {
   ThreadPool pool("test", 1);
   Strand strand(pool);
