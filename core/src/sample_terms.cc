@@ -1,9 +1,12 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <span>
 #include <utility>
 #include <variant>
 
 #include "distribution_matching.h"
+#include "exponential.h"
 
 namespace calibd {
 namespace {
@@ -35,6 +38,37 @@ struct MomentsPair {
 struct ProductPair {
   [[nodiscard]] static PairValue Of(double a, double b) { return {a * b, b}; }
 };
+
+// The sum over the pairs of a and each of the others.
+template <typename Pair>
+PairValue SumOf(const Pair& pair, double a, std::span<const double> others) {
+  PairValue sum;
+  for (const double b : others) {
+    const PairValue one = pair.Of(a, b);
+    sum.value += one.value;
+    sum.slope += one.slope;
+  }
+  return sum;
+}
+// The exponentials take nearly all of the time, so they are computed together.
+PairValue SumOf(const RbfPair& pair, double a, std::span<const double> others) {
+  constexpr std::size_t kTogether = 64;
+  std::array<double, kTogether> values{};
+  PairValue sum;
+  for (std::size_t first = 0; first < others.size(); first += kTogether) {
+    const auto some = others.subspan(first, std::min(kTogether, others.size() - first));
+    for (std::size_t k = 0; k < some.size(); ++k) {
+      values[k] = -pair.gamma * (a - some[k]) * (a - some[k]);
+    }
+    Exponentiate(values.data(), some.size());
+    for (std::size_t k = 0; k < some.size(); ++k) {
+      sum.value += values[k];
+      sum.slope += (a - some[k]) * values[k];
+    }
+  }
+  sum.slope *= -2 * pair.gamma;
+  return sum;
+}
 
 // A number that the kernel maps, and the derivative of the map.
 struct Mapped {
@@ -70,9 +104,14 @@ class SampleTerms final : public OutcomeTerms {
       // The two draws of a forecast with itself are different ones.
       const double pairs = r * (same ? r - 1 : r);
       double term = pair_.Of(y, outcomes_[j]).value;
-      for (const double draw : other) term -= pair_.Of(draw, y).value / r;
+      term -= SumOf(pair_, y, other).value / r;
       for (std::size_t s = 0; s < own.size(); ++s) {
-        const PairValue draws = SumOf(own[s], other, same);
+        PairValue draws = SumOf(pair_, own[s], other);
+        if (same) {
+          const PairValue itself = pair_.Of(own[s], own[s]);
+          draws.value -= itself.value;
+          draws.slope -= itself.slope;
+        }
         const PairValue outcome = pair_.Of(own[s], outcomes_[j]);
         term += draws.value / pairs - outcome.value / r;
         if (gradient.empty()) continue;
@@ -83,22 +122,6 @@ class SampleTerms final : public OutcomeTerms {
   }
 
  private:
-  // Of a draw and each draw of the other forecast. same: the draw itself is left out.
-  PairValue SumOf(double own, std::span<const double> other, bool same) const {
-    PairValue sum;
-    for (const double draw : other) {
-      const PairValue pair = pair_.Of(own, draw);
-      sum.value += pair.value;
-      sum.slope += pair.slope;
-    }
-    if (same) {
-      const PairValue itself = pair_.Of(own, own);
-      sum.value -= itself.value;
-      sum.slope -= itself.slope;
-    }
-    return sum;
-  }
-
   const Pair pair_;
   Points draws_;
   Points slopes_;
