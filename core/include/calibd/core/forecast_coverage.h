@@ -1,0 +1,89 @@
+#ifndef CALIBD_CORE_FORECAST_COVERAGE_H_
+#define CALIBD_CORE_FORECAST_COVERAGE_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "calibd/core/forecast_cells.h"
+#include "calibd/core/forecast_evidence.h"
+
+namespace calibd {
+
+// How far the coverage of forecasts is off, in probability, with intervals that are valid at all
+// times at once and for any sequence: observations need be neither independent nor identically
+// distributed. All of it is a function of the counts, so it is the same for merged parts.
+
+// The coverage error: the outcomes fall into d cells with the stated probabilities q_k. With S_k =
+// sum_t ([cell_t = k] - q_k), and B_k the sum of the expectations of these terms given the forecast
+// and the past, the running coverage error (1 / (2 t)) sum_k |B_k| is a total variation distance,
+// the largest difference between stated and true probability of any set of cells, averaged over all
+// observations so far. Its plug-in is (1 / (2 t)) sum_k |S_k|, biased upwards. Except with the
+// probability alpha, at all t its distance from the plug-in is at most
+//   sqrt((t/4 + 50) (2 log(2^(d-1) / alpha) + log((t/4 + 50) / 50))) / t.
+// Derived: for each of the 2^(d-1) pairs of a set J of cells and its complement, sum_J (S_k - B_k)
+// is a martingale whose steps lie in an interval of length 1, so that exp(l M - l^2 t / 8) is a
+// supermartingale (Hoeffding 1963), mixed over l ~ N(0, 1/50) (Robbins 1970).
+// The d cells: 20 cells between the edges nearest to .05, .10, ..., .95 (Normal: exactly these;
+// samples: fewer if there are fewer ranks), or the cells between the declared levels.
+struct CoverageError {
+  std::size_t cell_count = 0;
+  // In [0, 1].
+  double estimate = 0;
+  double lower = 0;
+  double upper = 1;
+};
+
+// The share of outcomes in the central interval of the forecast, against the share that it
+// promises. The ends of the interval are the cell edges nearest to (1 - p) / 2 and (1 + p) / 2,
+// with p = .5, .8 and .9: exactly these for Normal forecasts, declared levels for quantiles, and
+// ranks for samples. An outcome equal to the lower end is outside, one equal to the upper end
+// inside.
+struct CentralCoverage {
+  // p.
+  double nominal = 0;
+  // The edges and their difference, the promise. 0 <= lower_level < upper_level <= 1.
+  double lower_level = 0;
+  double upper_level = 1;
+  double promised = 0;
+  // The share of outcomes inside. Its interval is of the average conditional probability to be
+  // inside, from error_interval.h with x = promised - [inside] in one bin.
+  double coverage = 0;
+  double lower = 0;
+  double upper = 1;
+};
+inline constexpr std::array kCentralProbabilities = {.5, .8, .9};
+
+struct ForecastCoverage {
+  std::int64_t count = 0;
+  CoverageError error;
+  // By kCentralProbabilities. Unset if no two edges lie on different sides of 1/2, such as with one
+  // declared level; and if another p has the same interval, and is as near to its promise or
+  // nearer.
+  std::array<std::optional<CentralCoverage>, kCentralProbabilities.size()> central;
+};
+
+// The probabilities with which the intervals may ever be wrong. `central` is shared equally among
+// the three central intervals.
+struct CoverageLevels {
+  double error = 0.025;
+  double central = 0.025;
+};
+
+// The coverage error that is acceptable if nothing else is said: 5 percentage points.
+inline constexpr double kDefaultCoverageLimit = 0.05;
+
+// counts: of cells.cell_count() cells. levels: in (0, 1). Unset without observations. Cost: O(K).
+[[nodiscard]] std::optional<ForecastCoverage> CoverageOf(const ForecastCells& cells,
+                                                         const ForecastCounts& counts,
+                                                         const CoverageLevels& levels);
+
+// Half the width of the interval of the coverage error: the distance above. count: t >= 1.
+// cell_count: d >= 2.
+[[nodiscard]] double CoverageErrorMargin(std::int64_t count, std::size_t cell_count,
+                                         double alpha) noexcept;
+
+}  // namespace calibd
+
+#endif  // CALIBD_CORE_FORECAST_COVERAGE_H_

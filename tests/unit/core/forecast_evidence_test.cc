@@ -1,0 +1,510 @@
+#include "calibd/core/forecast_evidence.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <numbers>
+#include <vector>
+
+#include "calibd/core/forecast_cells.h"
+#include "rng.h"
+#include "support/test_data.h"
+
+namespace calibd {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kReferenceExperts = 78;
+
+double Log10(double log_value) { return log_value / std::numbers::ln10; }
+
+double LogMean(const std::vector<double>& values) {
+  const double largest = *std::max_element(values.begin(), values.end());
+  double sum = 0;
+  for (const double value : values) sum += std::exp(value - largest);
+  return largest + std::log(sum / static_cast<double>(values.size()));
+}
+
+// The mixture over experts with equal shares of families.
+double LogMixtureOf(const std::vector<double>& logs) {
+  const auto family = [&](std::ptrdiff_t first, std::ptrdiff_t last) {
+    return LogMean(std::vector<double>(logs.begin() + first, logs.begin() + last));
+  };
+  return LogMean({family(0, 69), family(69, 72), family(72, 75), family(75, 78)});
+}
+
+// The processes by their definition, one observation after the other, in logarithms.
+class ReferenceProcesses {
+ public:
+  explicit ReferenceProcesses(const ForecastCells& cells)
+      : cells_(cells), all_(cells.cell_count()), recent_(cells.cell_count()) {}
+
+  void Add(const ForecastRow& row) {
+    const std::vector<double> bets = Bets(row, all_);
+    const std::vector<double> recent_bets = Bets(row, recent_);
+    for (std::size_t i = 0; i < kReferenceExperts; ++i) {
+      log_e[i] += bets[i];
+      log_r1[i] = log_r1[i] + recent_bets[i];
+      log_r1[i] = std::max(log_r1[i], 0.0) + std::log1p(std::exp(-std::abs(log_r1[i])));
+      log_c1[i] = std::max(log_c1[i] + recent_bets[i], 0.0);
+    }
+    ++count;
+    AddTo(row, 1, all_);
+    AddTo(row, 1 - 1 / kMemory, recent_);
+    // A block also ends where a process has changed by a factor of 1e200.
+    double least = 0;
+    double most = 0;
+    for (const auto* of_past : {&bets, &recent_bets}) {
+      least = std::min(least, *std::min_element(of_past->begin(), of_past->end()));
+      most = std::max(most, *std::max_element(of_past->begin(), of_past->end()));
+    }
+    least_growth_ += least;
+    most_growth_ += most;
+    const double range = 200 * std::numbers::ln10;
+    if (++block_ == 64 || least_growth_ < -range || most_growth_ > range) BeginWeights();
+    maximum.Add(LogMixtureOf(log_e), count);
+    shiryaev_roberts_maximum.Add(LogMixtureOf(log_r1), count);
+    cusum_maximum.Add(LogMixtureOf(log_c1), count);
+  }
+
+  std::vector<double> log_e = std::vector<double>(kReferenceExperts);
+  std::vector<double> log_r1 = std::vector<double>(kReferenceExperts);
+  std::vector<double> log_c1 = std::vector<double>(kReferenceExperts);
+  std::int64_t count = 0;
+  RunningMaximum maximum;
+  RunningMaximum shiryaev_roberts_maximum;
+  RunningMaximum cusum_maximum;
+
+ private:
+  struct Past {
+    explicit Past(std::size_t cells)
+        : counts(2, std::vector(4, std::vector<double>(cells))),
+          log_weights(2, std::vector(4, std::vector<double>(69))) {}
+    // By kind and stratum.
+    std::vector<std::vector<std::vector<double>>> counts;
+    std::vector<std::vector<std::vector<double>>> log_weights;
+  };
+
+  double LogHistogram(double observed, double total, double kappa, std::size_t cell) const {
+    const double p = cells_.smoothed()[cell];
+    return std::log((observed + kappa * p) / ((total + kappa) * p)) -
+           std::log1p(cells_.tolerance());
+  }
+
+  std::vector<double> Bets(const ForecastRow& row, const Past& past) const {
+    std::vector<double> bets(69);
+    for (std::size_t j = 0; j < 69; ++j) bets[j] = cells_.LogBet(j, row.cell);
+    const std::vector<double> constant = bets;
+    double observed = 0;
+    double total = 0;
+    for (const auto& stratum : past.counts[0]) {
+      observed += stratum[row.cell];
+      for (const double of_cell : stratum) total += of_cell;
+    }
+    for (const double kappa : {4., 24., 100.}) {
+      bets.push_back(LogHistogram(observed, total, kappa, row.cell));
+    }
+    for (std::size_t kind = 0; kind < 2; ++kind) {
+      const auto& own = past.counts[kind][row.strata[kind]];
+      double own_total = 0;
+      for (const double of_cell : own) own_total += of_cell;
+      for (const double kappa : {24., 100.}) {
+        bets.push_back(LogHistogram(own[row.cell], own_total, kappa, row.cell));
+      }
+      const std::vector<double>& before = past.log_weights[kind][row.strata[kind]];
+      std::vector<double> after = before;
+      for (std::size_t j = 0; j < 69; ++j) after[j] += constant[j];
+      bets.push_back(LogMean(after) - LogMean(before));
+    }
+    return bets;
+  }
+
+  void AddTo(const ForecastRow& row, double retention, Past& past) const {
+    for (std::size_t kind = 0; kind < 2; ++kind) {
+      for (auto& stratum : past.counts[kind]) {
+        for (double& of_cell : stratum) of_cell *= retention;
+      }
+      past.counts[kind][row.strata[kind]][row.cell] += 1;
+      std::vector<double>& weights = past.log_weights[kind][row.strata[kind]];
+      for (std::size_t j = 0; j < 69; ++j) weights[j] += cells_.LogBet(j, row.cell);
+    }
+  }
+
+  void BeginWeights() {
+    block_ = 0;
+    least_growth_ = 0;
+    most_growth_ = 0;
+    for (std::size_t kind = 0; kind < 2; ++kind) {
+      for (std::size_t stratum = 0; stratum < 4; ++stratum) {
+        std::vector<double>& weights = recent_.log_weights[kind][stratum];
+        for (std::size_t j = 0; j < 69; ++j) {
+          weights[j] = 0;
+          for (std::size_t c = 0; c < cells_.cell_count(); ++c) {
+            weights[j] += recent_.counts[kind][stratum][c] * cells_.LogBet(j, c);
+          }
+        }
+      }
+    }
+  }
+
+  const ForecastCells& cells_;
+  Past all_;
+  Past recent_;
+  int block_ = 0;
+  double least_growth_ = 0;
+  double most_growth_ = 0;
+};
+
+std::shared_ptr<const ForecastCells> CellsFor(const NumberForecastKind& kind,
+                                              double tolerance = kDefaultTolerance) {
+  ForecastStrata strata;
+  strata.edges = {StratumEdges{.7, 1, 1.4}, StratumEdges{-.7, 0, .7}};
+  return *ForecastCells::Create(kind, strata, 5, tolerance);
+}
+
+double NormalDraw(Rng& rng) {
+  return std::sqrt(-2 * std::log(rng.Uniform())) * std::cos(2 * std::numbers::pi * rng.Uniform());
+}
+
+// Rows of Normal forecasts whose outcomes are shifted and scaled.
+std::vector<ForecastRow> NormalRows(const ForecastCells& cells, std::size_t n, double shift,
+                                    double scale, std::uint64_t seed) {
+  Rng rng(seed);
+  std::vector<double> forecasts;
+  std::vector<double> outcomes;
+  for (std::size_t i = 0; i < n; ++i) {
+    forecasts.push_back(NormalDraw(rng));
+    forecasts.push_back(std::exp(.35 * NormalDraw(rng)));
+    outcomes.push_back(forecasts[2 * i] + forecasts[2 * i + 1] * (shift + scale * NormalDraw(rng)));
+  }
+  std::vector<ForecastRow> rows(n);
+  cells.Describe({.forecasts = forecasts, .outcomes = outcomes}, 1, rows);
+  return rows;
+}
+
+// Any cells and strata.
+std::vector<ForecastRow> RandomRows(std::size_t cell_count, std::size_t n, std::uint64_t seed) {
+  Rng rng(seed);
+  std::vector<ForecastRow> rows(n);
+  for (ForecastRow& row : rows) {
+    row.cell = static_cast<std::uint8_t>(rng.Below(static_cast<std::uint32_t>(cell_count)));
+    row.strata = {static_cast<std::uint8_t>(rng.Below(4)), static_cast<std::uint8_t>(rng.Below(4))};
+    row.crps = rng.Uniform();
+    row.t = rng.Uniform() - .5;
+  }
+  return rows;
+}
+
+void ExpectNear(double actual, double expected, const char* what) {
+  EXPECT_NEAR(actual, expected, 1e-9 * std::max(1.0, std::abs(expected))) << what;
+}
+
+void ExpectNear(const RunningMaximum& actual, const RunningMaximum& expected, const char* what) {
+  ExpectNear(actual.log_value, expected.log_value, what);
+  EXPECT_EQ(actual.at, expected.at) << what;
+}
+
+void ExpectAgreement(const ForecastEvidence& evidence, const ReferenceProcesses& reference) {
+  const ForecastEvidenceReading reading = evidence.Read();
+  EXPECT_EQ(reading.count, reference.count);
+  ExpectNear(reading.evidence.log10_e_value, Log10(LogMixtureOf(reference.log_e)), "e");
+  ExpectNear(evidence.LogEValue(), LogMixtureOf(reference.log_e), "log e");
+  ExpectNear(reading.maximum, reference.maximum, "maximum");
+  ExpectNear(reading.drift.shiryaev_roberts.log10_now, Log10(LogMixtureOf(reference.log_r1)), "R");
+  ExpectNear(reading.drift.cusum.log10_now, Log10(LogMixtureOf(reference.log_c1)), "C");
+  ExpectNear(reading.drift.shiryaev_roberts.maximum, reference.shiryaev_roberts_maximum, "max R");
+  ExpectNear(reading.drift.cusum.maximum, reference.cusum_maximum, "max C");
+}
+
+bool SameBits(const ForecastEvidence& a, const ForecastEvidence& b) {
+  const ForecastEvidenceReading x = a.Read();
+  const ForecastEvidenceReading y = b.Read();
+  return a.Save() == b.Save() && a.LogEValue() == b.LogEValue() && x.maximum == y.maximum &&
+         x.drift.shiryaev_roberts.log10_now == y.drift.shiryaev_roberts.log10_now &&
+         x.drift.cusum.log10_now == y.drift.cusum.log10_now &&
+         x.drift.shiryaev_roberts.maximum == y.drift.shiryaev_roberts.maximum &&
+         x.evidence_reached_at == y.evidence_reached_at &&
+         x.drift_reached_at == y.drift_reached_at && x.counts == y.counts;
+}
+
+TEST(ForecastEvidenceTest, IsThatOfTheReference) {
+  int checked = 0;
+  for (const json& small :
+       testing::ReadJson(std::filesystem::path(CALIBD_GOLDEN_DIR) / "small_cases_34.json")) {
+    if (small.at("kind") != "evidence") continue;
+    const auto cells = *ForecastCells::Create(NormalForecasts{}, {}, 1, small.at("tolerance"));
+    ForecastEvidence evidence(cells);
+    for (std::size_t i = 0; i < small.at("cells").size(); ++i) {
+      ForecastRow row;
+      row.cell = small.at("cells").at(i);
+      row.strata = {small.at("strata").at(i).at(0), small.at("strata").at(i).at(1)};
+      evidence.Add(std::span(&row, 1));
+      ExpectNear(Log10(evidence.LogEValue()) * std::numbers::ln10, small.at("log_e").at(i), "log");
+      ExpectNear(evidence.Read().evidence.log10_e_value * std::numbers::ln10,
+                 small.at("log_e").at(i), "log of counts");
+    }
+    const MixedForecastEvidence result = evidence.Read().evidence;
+    ExpectNear(result.log10_e_value, small.at("log10_e_value"), "e");
+    double share = 0;
+    for (std::size_t f = 0; f < kForecastFamilyCount; ++f) {
+      ExpectNear(result.family_log10_e_value[f] * std::numbers::ln10, small.at("families").at(f),
+                 "family");
+      share += result.family_share[f];
+    }
+    EXPECT_NEAR(share, 1, 1e-12);
+    ++checked;
+  }
+  EXPECT_EQ(checked, 1);
+}
+
+TEST(ForecastEvidenceTest, AgreesWithTheDefinition) {
+  struct Case {
+    double shift;
+    double scale;
+  };
+  const auto cells = CellsFor(NormalForecasts{});
+  for (const Case& c : {Case{0, 1}, Case{.3, 1.2}, Case{-2, 4}}) {
+    ForecastEvidence evidence(cells);
+    ReferenceProcesses reference(*cells);
+    for (const ForecastRow& row : NormalRows(*cells, 700, c.shift, c.scale, 3)) {
+      evidence.Add(std::span(&row, 1));
+      reference.Add(row);
+      if (reference.count < 5 || reference.count % 61 == 0) ExpectAgreement(evidence, reference);
+    }
+    ExpectAgreement(evidence, reference);
+  }
+}
+
+TEST(ForecastEvidenceTest, AgreesWithTheDefinitionForOtherKinds) {
+  std::vector<double> levels;
+  for (int k = 1; k < 64; ++k) levels.push_back(k / 64.0);
+  for (const NumberForecastKind& kind :
+       {NumberForecastKind(QuantileForecasts{{.5}}), NumberForecastKind(QuantileForecasts{levels}),
+        NumberForecastKind(QuantileForecasts{{.1, .5, 1 - 1e-9}}),
+        NumberForecastKind(SampleForecasts{2}), NumberForecastKind(SampleForecasts{1000})}) {
+    const auto cells = CellsFor(kind);
+    ForecastEvidence evidence(cells);
+    ReferenceProcesses reference(*cells);
+    for (const ForecastRow& row : RandomRows(cells->cell_count(), 300, 9)) {
+      evidence.Add(std::span(&row, 1));
+      reference.Add(row);
+    }
+    ExpectAgreement(evidence, reference);
+  }
+}
+
+TEST(ForecastEvidenceTest, BitsDoNotDependOnTheBatches) {
+  const auto cells = CellsFor(NormalForecasts{});
+  for (const double scale : {1., 1.5, 20.}) {
+    const std::vector<ForecastRow> rows = NormalRows(*cells, 1000, .2, scale, 4);
+    const EvidenceMarks marks{.log_e = std::log(20), .log_shiryaev_roberts = std::log(1000)};
+    ForecastEvidence at_once(cells, marks);
+    at_once.Add(rows);
+    for (const std::size_t size : {1U, 7U, 64U, 100U}) {
+      ForecastEvidence split(cells, marks);
+      for (std::size_t first = 0; first < rows.size(); first += size) {
+        split.Add(std::span(rows).subspan(first, std::min(size, rows.size() - first)));
+        // Readings have no effect.
+        if (first % 5 == 0) (void)split.Read();
+      }
+      EXPECT_TRUE(SameBits(split, at_once)) << size;
+    }
+  }
+}
+
+TEST(ForecastEvidenceTest, RestoredStateContinuesWithTheSameBits) {
+  const auto cells = CellsFor(NormalForecasts{});
+  for (const double scale : {1., 2., 20.}) {
+    const std::vector<ForecastRow> rows = NormalRows(*cells, 600, .2, scale, 6);
+    EvidenceMarks marks{.log_e = std::log(20), .log_shiryaev_roberts = std::log(1000)};
+    ForecastEvidence whole(cells, marks);
+    ForecastEvidence moved(cells, marks);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      whole.Add(std::span(rows).subspan(i, 1));
+      moved.Add(std::span(rows).subspan(i, 1));
+      if (i % 37 == 0 || i < 3 || i == 63 || i == 64) {
+        ForecastEvidence restored(cells, marks);
+        ASSERT_TRUE(restored.Restore(moved.Save()).ok());
+        EXPECT_TRUE(SameBits(restored, moved)) << i;
+        moved = restored;
+      }
+      if (i == 400) {
+        marks.log_shiryaev_roberts = std::log(500);
+        whole.RestartDrift(std::log(500));
+        moved.RestartDrift(std::log(500));
+        EXPECT_EQ(whole.Read().drift.shiryaev_roberts.log10_now, 0);
+        EXPECT_EQ(whole.Read().drift_reached_at, 0);
+      }
+    }
+    EXPECT_TRUE(SameBits(whole, moved));
+  }
+}
+
+TEST(ForecastEvidenceTest, RejectsStatesOfOtherCells) {
+  const auto cells = CellsFor(NormalForecasts{});
+  ForecastEvidence evidence(cells);
+  evidence.Add(NormalRows(*cells, 100, 0, 1, 8));
+  const ForecastEvidenceState valid = evidence.Save();
+  ASSERT_TRUE(evidence.Restore(valid).ok());
+  const auto rejects = [&](const auto& change) {
+    ForecastEvidenceState state = valid;
+    change(state);
+    EXPECT_FALSE(evidence.Restore(state).ok());
+    EXPECT_EQ(evidence.Save(), valid);
+  };
+  using State = ForecastEvidenceState;
+  const double nan = std::nan("");
+  rejects([](State& s) { s.counts.strata.resize(8 * 23); });
+  rejects([](State& s) { s.counts.strata[5] = -1; });
+  rejects([](State& s) { s.counts.strata[5] += 1; });
+  rejects([](State& s) { s.counts.strata.assign(8 * 24, std::int64_t{1} << 60); });
+  rejects([&](State& s) { s.counts.crps = nan; });
+  rejects([](State& s) { s.maximum.at = 101; });
+  rejects([&](State& s) { s.cusum_maximum.log_value = nan; });
+  rejects([](State& s) { s.drift_reached_at = -1; });
+  rejects([](State& s) { s.log_histograms.pop_back(); });
+  rejects([](State& s) { s.log_shiryaev_roberts[3] = -1; });
+  rejects([&](State& s) { s.log_cusum[77] = nan; });
+  rejects([](State& s) { s.recent[0] = -1; });
+  rejects([&](State& s) { s.recent[0] = nan; });
+  rejects([](State& s) { s.pending.resize(64); });
+  rejects([](State& s) { s.pending[0] = 24 * 16; });
+  rejects([](State& s) { s.pending[0] = -1; });
+  // More pending rows than rows.
+  rejects([](State& s) { s.pending.assign(63, s.pending[0]); });
+}
+
+// The evidence of parts of a stream is that of the whole stream.
+TEST(ForecastEvidenceTest, PartsAddUp) {
+  const auto cells = CellsFor(NormalForecasts{});
+  const std::vector<ForecastRow> rows = NormalRows(*cells, 900, .1, 1.1, 11);
+  ForecastEvidence whole(cells);
+  whole.Add(rows);
+  std::vector<ForecastEvidence> parts(3, ForecastEvidence(cells));
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    parts[i % 7 % 3].Add(std::span(rows).subspan(i, 1));
+  }
+  const auto reading =
+      CombineDisjoint(std::vector<const ForecastEvidence*>{&parts[0], &parts[1], &parts[2]});
+  ASSERT_TRUE(reading.ok());
+  const ForecastEvidenceReading expected = whole.Read();
+  EXPECT_EQ(reading->count, 900);
+  EXPECT_EQ(reading->counts.strata, expected.counts.strata);
+  EXPECT_NEAR(reading->counts.crps, expected.counts.crps, 1e-9);
+  // The same bits, because both are functions of the counts.
+  EXPECT_EQ(reading->evidence.log10_e_value, expected.evidence.log10_e_value);
+  EXPECT_EQ(reading->evidence.family_share, expected.evidence.family_share);
+  double sum = 0;
+  for (const ForecastEvidence& part : parts) {
+    sum += std::pow(10, part.Read().drift.shiryaev_roberts.log10_now) / 3;
+  }
+  EXPECT_NEAR(reading->drift.shiryaev_roberts.log10_now, std::log10(sum), 1e-12);
+
+  ForecastCounts late = whole.counts();
+  late.Subtract(parts[0].counts());
+  ForecastCounts others = parts[1].counts();
+  others.Merge(parts[2].counts());
+  EXPECT_EQ(late.strata, others.strata);
+  EXPECT_NEAR(late.t_square, others.t_square, 1e-9);
+
+  EXPECT_FALSE(CombineDisjoint(std::span<const ForecastEvidence* const>()).ok());
+  const ForecastEvidence other(CellsFor(QuantileForecasts{{.5}}));
+  EXPECT_FALSE(CombineDisjoint(std::vector<const ForecastEvidence*>{&whole, &other}).ok());
+}
+
+TEST(ForecastEvidenceTest, RecordsWhenMarksWereReached) {
+  const auto cells = CellsFor(NormalForecasts{});
+  const EvidenceMarks marks{.log_e = std::log(20), .log_shiryaev_roberts = std::log(1000)};
+  ForecastEvidence evidence(cells, marks);
+  ReferenceProcesses reference(*cells);
+  std::int64_t reached = 0;
+  std::int64_t drift_reached = 0;
+  for (const ForecastRow& row : NormalRows(*cells, 300, 0, 1.8, 2)) {
+    evidence.Add(std::span(&row, 1));
+    reference.Add(row);
+    if (reached == 0 && reference.maximum.log_value >= marks.log_e) reached = reference.count;
+    if (drift_reached == 0 &&
+        reference.shiryaev_roberts_maximum.log_value >= marks.log_shiryaev_roberts) {
+      drift_reached = reference.count;
+    }
+  }
+  EXPECT_GT(reached, 1);
+  EXPECT_EQ(evidence.Read().evidence_reached_at, reached);
+  EXPECT_EQ(evidence.Read().drift_reached_at, drift_reached);
+  ForecastEvidence restored(cells, marks);
+  ASSERT_TRUE(restored.Restore(evidence.Save()).ok());
+  EXPECT_EQ(restored.Read().evidence_reached_at, reached);
+}
+
+TEST(ForecastEvidenceTest, SurvivesAnOutcomeThatNeverHappens) {
+  // All outcomes in a cell of probability 1e-300.
+  const auto cells = CellsFor(QuantileForecasts{{1e-300, .5}}, kMinTolerance);
+  ForecastEvidence evidence(cells);
+  ReferenceProcesses reference(*cells);
+  for (std::size_t i = 0; i < 500; ++i) {
+    ForecastRow row;
+    row.cell = i < 300 ? 0 : 1;
+    evidence.Add(std::span(&row, 1));
+    reference.Add(row);
+  }
+  ExpectAgreement(evidence, reference);
+  EXPECT_GT(evidence.Read().maximum.log_value, 1000);
+}
+
+TEST(ForecastEvidenceTest, DirectionIsThatOfTheOutcomes) {
+  const auto cells = CellsFor(NormalForecasts{});
+  const auto direction_of = [&](double shift, double scale) {
+    ForecastEvidence evidence(cells);
+    evidence.Add(NormalRows(*cells, 4000, shift, scale, 12));
+    return DirectionOf(*cells, evidence.counts().Cells());
+  };
+  EXPECT_EQ(direction_of(.25, 1).best, (LocationScale{.25, 1}));
+  EXPECT_EQ(direction_of(-.5, 1).best, (LocationScale{-.5, 1}));
+  EXPECT_EQ(direction_of(0, 2).best, (LocationScale{0, 2}));
+  EXPECT_EQ(direction_of(.1, .67).best, (LocationScale{.1, .67}));
+  EXPECT_GT(direction_of(.1, .67).share, .9);
+  const ForecastDirection none = DirectionOf(*cells, ForecastCounts(cells->cell_count()).Cells());
+  EXPECT_EQ(none.best, LocationScale());
+  EXPECT_EQ(none.share, 0);
+}
+
+TEST(ForecastEvidenceTest, CellsStandOut) {
+  const auto cells = CellsFor(NormalForecasts{});
+  ForecastEvidence evidence(cells);
+  evidence.Add(NormalRows(*cells, 2000, 0, 1, 13));
+  for (const CellDeviation& cell : CellDeviations(*cells, evidence.counts().Cells())) {
+    EXPECT_FALSE(cell.stands_out) << cell.cell;
+  }
+  ForecastRow outlier;
+  outlier.cell = 23;
+  for (int i = 0; i < 20; ++i) evidence.Add(std::span(&outlier, 1));
+  const std::vector<CellDeviation> all = CellDeviations(*cells, evidence.counts().Cells());
+  EXPECT_TRUE(all[23].stands_out);
+  EXPECT_NEAR(all[23].expected, 2.02, 1e-9);
+  EXPECT_NEAR(all[23].lower, .999, 1e-15);
+  EXPECT_EQ(all[23].upper, 1);
+  EXPECT_EQ(all[0].lower, 0);
+  EXPECT_NEAR(all[23].z, (static_cast<double>(all[23].count) - 2.02) / std::sqrt(2.02 * .999),
+              1e-9);
+}
+
+TEST(ForecastEvidenceTest, MeansOfScoresAreThoseOfTheRows) {
+  const auto cells = CellsFor(NormalForecasts{});
+  ForecastEvidence evidence(cells);
+  const std::vector<double> forecasts = {0, 1, 1, 2, 0, 1e-300};
+  const std::vector<double> outcomes = {1, 0, 1e-5};
+  evidence.Add({.forecasts = forecasts, .outcomes = outcomes}, 1);
+  const ForecastCounts& counts = evidence.counts();
+  EXPECT_EQ(counts.count(), 3);
+  EXPECT_EQ(counts.t, kMostScore);
+  EXPECT_EQ(counts.t_square, kMostScore);
+  EXPECT_TRUE(std::isfinite(counts.log_score));
+  ForecastEvidence restored(cells);
+  EXPECT_TRUE(restored.Restore(evidence.Save()).ok());
+}
+
+}  // namespace
+}  // namespace calibd
