@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <boost/math/special_functions/erf.hpp>
+#include <boost/sort/pdqsort/pdqsort.hpp>
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -149,7 +150,8 @@ double SampleCrps(std::span<const double> draws, double y) {
   std::array<double, kMaxDraws> buffer;
   const std::size_t r = draws.size();
   for (std::size_t s = 0; s < r; ++s) buffer[s] = draws[s] - y;
-  std::sort(buffer.begin(), buffer.begin() + static_cast<std::ptrdiff_t>(r));
+  // Half the time of std::sort.
+  boost::sort::pdqsort_branchless(buffer.begin(), buffer.begin() + static_cast<std::ptrdiff_t>(r));
   const auto count = static_cast<double>(r);
   double distance = 0;
   double spread = 0;

@@ -165,13 +165,23 @@ void AdvanceForecast(const ForecastCode& code, ForecastProcesses& p) {
 HWY_INLINE void SumLogBets(const ForecastCells& cells, const double* HWY_RESTRICT counts,
                            double* HWY_RESTRICT log_values) {
   const D d;
-  for (std::size_t at = 0; at < kConstantLanes; at += hn::Lanes(d)) {
-    V sum = hn::Zero(d);
+  // So many that the sums stay in registers, and do not wait for each other.
+  constexpr std::size_t kVectors = 9;
+  static_assert(kConstantLanes / kGroup % kVectors == 0);
+  for (std::size_t first = 0; first < kConstantLanes; first += kVectors * hn::Lanes(d)) {
+    V sums[kVectors];
+    for (V& sum : sums) sum = hn::Zero(d);
     for (std::size_t c = 0; c < cells.cell_count(); ++c) {
-      sum = hn::MulAdd(hn::Set(d, counts[c]),
-                       hn::Load(d, cells.log_bets() + c * kConstantLanes + at), sum);
+      if (counts[c] == 0) continue;
+      const V count = hn::Set(d, counts[c]);
+      const double* const line = cells.log_bets() + c * kConstantLanes + first;
+      for (std::size_t v = 0; v < kVectors; ++v) {
+        sums[v] = hn::MulAdd(count, hn::Load(d, line + v * hn::Lanes(d)), sums[v]);
+      }
     }
-    hn::Store(sum, d, log_values + at);
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      hn::Store(sums[v], d, log_values + first + v * hn::Lanes(d));
+    }
   }
 }
 
@@ -180,22 +190,24 @@ HWY_INLINE void SumLogBets(const ForecastCells& cells, const double* HWY_RESTRIC
 HWY_INLINE double BeginWeights(const double* HWY_RESTRICT log_values, double* HWY_RESTRICT weights,
                                double& sum) {
   const D d;
-  double largest = log_values[0];
-  for (std::size_t j = 1; j < kLocationScaleCount; ++j) largest = std::max(largest, log_values[j]);
+  // The padding, with the logarithm 0, may be larger than all others.
+  const V end = hn::Set(d, static_cast<double>(kLocationScaleCount));
+  const auto is_expert = [&](std::size_t at)
+                             HWY_ATTR { return hn::Lt(hn::Iota(d, static_cast<double>(at)), end); };
+  V most = hn::Load(d, log_values);
+  for (std::size_t at = 0; at < kConstantLanes; at += hn::Lanes(d)) {
+    most = hn::Max(most, hn::IfThenElse(is_expert(at), hn::Load(d, log_values + at), most));
+  }
+  most = hn::MaxOfLanes(d, most);
   V total = hn::Zero(d);
   for (std::size_t at = 0; at < kConstantLanes; at += hn::Lanes(d)) {
-    // The padding, with logarithm 0, may be larger than all others.
-    const V below =
-        hn::Min(hn::Zero(d), hn::Sub(hn::Load(d, log_values + at), hn::Set(d, largest)));
-    const V weight =
-        hn::IfThenElseZero(hn::Lt(hn::Iota(d, static_cast<double>(at)),
-                                  hn::Set(d, static_cast<double>(kLocationScaleCount))),
-                           ForecastExp(below));
+    const V below = hn::Min(hn::Zero(d), hn::Sub(hn::Load(d, log_values + at), most));
+    const V weight = hn::IfThenElseZero(is_expert(at), ForecastExp(below));
     hn::Store(weight, d, weights + at);
     total = hn::Add(total, weight);
   }
   sum = LaneSum(total);
-  return largest + std::log(sum / kLocationScaleCount);
+  return hn::GetLane(most) + std::log(sum / kLocationScaleCount);
 }
 
 // Computes the totals and the weights of a past from its counts by strata. log_constant: receives

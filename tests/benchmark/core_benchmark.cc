@@ -4,9 +4,13 @@
 #include <cblas.h>
 #endif
 
+#include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <deque>
+#include <random>
 #include <thread>
+#include <variant>
 #include <vector>
 
 #include "benchmark/tile_mix.h"
@@ -15,6 +19,7 @@
 #include "calibd/core/calibration_function.h"
 #include "calibd/core/estimator_selection.h"
 #include "calibd/core/evidence.h"
+#include "calibd/core/forecast_evidence.h"
 #include "calibd/core/generator.h"
 #include "calibd/core/lens.h"
 #include "calibd/core/lens_evaluation.h"
@@ -226,6 +231,75 @@ BENCHMARK(EvidenceAdd)
     ->Args({100, 64})
     ->Args({1000, 64})
     ->Args({1000, 1})
+    ->Unit(benchmark::kMillisecond);
+
+// Forecasts with outcomes that are drawn as the forecasts are: n rows of the kind's width.
+struct DrawnForecasts {
+  DrawnForecasts(const NumberForecastKind& kind, std::size_t n) {
+    std::mt19937_64 engine(1);
+    std::normal_distribution<double> normal;
+    for (std::size_t i = 0; i < n; ++i) {
+      const double mean = normal(engine);
+      const double sd = std::exp(.35 * normal(engine));
+      outcomes.push_back(mean + sd * normal(engine));
+      if (std::holds_alternative<NormalForecasts>(kind)) {
+        forecasts.insert(forecasts.end(), {mean, sd});
+        continue;
+      }
+      const std::size_t first = forecasts.size();
+      for (std::size_t k = 0; k < ForecastWidth(kind); ++k) {
+        forecasts.push_back(mean + sd * normal(engine));
+      }
+      if (std::holds_alternative<QuantileForecasts>(kind)) {
+        std::sort(forecasts.begin() + static_cast<std::ptrdiff_t>(first), forecasts.end());
+      }
+    }
+  }
+
+  std::vector<double> forecasts;
+  std::vector<double> outcomes;
+};
+
+// Cells, evidence, drift detectors, coverage and scores of forecasts of a number, in batches of
+// `rows`. width 2: Normal; up to 63: quantiles; more: samples.
+void ForecastAdd(benchmark::State& state) {
+  constexpr std::size_t kRows = 2048;
+  const auto width = static_cast<std::size_t>(state.range(0));
+  const auto rows = static_cast<std::size_t>(state.range(1));
+  NumberForecastKind kind = NormalForecasts{};
+  if (width > 63) kind = SampleForecasts{width};
+  if (width > 2 && width <= 63) {
+    std::vector<double> levels;
+    for (std::size_t k = 1; k <= width; ++k) {
+      levels.push_back(static_cast<double>(k) / static_cast<double>(width + 1));
+    }
+    kind = QuantileForecasts{levels};
+  }
+  const DrawnForecasts drawn(kind, kRows);
+  const NumberForecastBatch all{.forecasts = drawn.forecasts, .outcomes = drawn.outcomes};
+  ForecastEvidence evidence(
+      *ForecastCells::Create(kind, StrataOfForecasts(kind, drawn.forecasts), 1, kDefaultTolerance));
+  for (auto _ : state) {
+    for (std::size_t i = 0; i < kRows; i += rows) {
+      evidence.Add({.forecasts = all.forecasts.subspan(i * width, rows * width),
+                    .outcomes = all.outcomes.subspan(i, rows)},
+                   1);
+    }
+  }
+  state.SetItemsProcessed(static_cast<std::int64_t>(kRows) * state.iterations());
+  state.counters["each"] = benchmark::Counter(
+      kRows, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+  state.counters["memory"] =
+      static_cast<double>(ForecastEvidence::MaxMemory(evidence.cells()->cell_count()));
+}
+BENCHMARK(ForecastAdd)
+    ->ArgNames({"width", "rows"})
+    ->Args({2, 64})
+    ->Args({2, 1})
+    ->Args({9, 64})
+    ->Args({63, 64})
+    ->Args({100, 64})
+    ->Args({1000, 64})
     ->Unit(benchmark::kMillisecond);
 
 void KernelRidgeFit(benchmark::State& state) {

@@ -3,6 +3,7 @@
 #include <hwy/targets.h>
 
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -10,8 +11,10 @@
 #include <iostream>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "calibd/core/evidence.h"
+#include "calibd/core/forecast_evidence.h"
 #include "calibd/core/generator.h"
 #include "calibd/core/kernel.h"
 #include "calibd/core/random_features.h"
@@ -50,6 +53,30 @@ std::size_t Evidence(std::size_t class_count) {
   return Add(evidence, Predictions(256, class_count), 64);
 }
 
+// Normal forecasts, whose rows have two values: the outcome is about as far away as a Normal one.
+std::size_t Forecast() {
+  constexpr std::size_t kFirst = 128;
+  constexpr std::size_t kRows = 640;
+  std::vector<double> forecasts;
+  std::vector<double> outcomes;
+  for (std::size_t i = 0; i < kFirst + kRows; ++i) {
+    // Numbers that are spread evenly over [0, 1).
+    const double u = std::fmod(static_cast<double>(i) * 0.618, 1);
+    forecasts.insert(forecasts.end(), {std::fmod(static_cast<double>(i) * 0.414, 1), 1 + u});
+    outcomes.push_back(std::log((u + 0.01) / (1.01 - u)));
+  }
+  const NumberForecastBatch all{.forecasts = forecasts, .outcomes = outcomes};
+  ForecastEvidence evidence(*ForecastCells::Create(
+      NormalForecasts{}, StrataOfForecasts(NormalForecasts{}, forecasts), 1, kDefaultTolerance));
+  const auto rows = [&](std::size_t first, std::size_t count) {
+    return NumberForecastBatch{.forecasts = all.forecasts.subspan(2 * first, 2 * count),
+                               .outcomes = all.outcomes.subspan(first, count)};
+  };
+  evidence.Add(rows(0, kFirst), 1);
+  CountInstructions([&] { evidence.Add(rows(kFirst, kRows), 1 + kFirst); });
+  return kRows;
+}
+
 // The block sizes are those of the default declaration. Only whole blocks are counted.
 std::size_t Blocks(std::size_t class_count) {
   constexpr std::array<std::size_t, 2> kBlockSizes{2, 100};
@@ -73,6 +100,7 @@ int Main(std::string_view path, std::size_t class_count) {
   }
   std::size_t counted = 0;
   if (path == "evidence") counted = Evidence(class_count);
+  if (path == "forecast" && class_count == 2) counted = Forecast();
   if (path == "blocks") counted = Blocks(class_count);
   if (path == "tiles") counted = Tiles(class_count);
   std::cout << counted << '\n';
@@ -84,7 +112,7 @@ int Main(std::string_view path, std::size_t class_count) {
 
 int main(int argc, char** argv) {
   if (argc != 3) {
-    std::cerr << "usage: instructions evidence|blocks|tiles CLASSES\n";
+    std::cerr << "usage: instructions evidence|blocks|tiles CLASSES, or forecast 2\n";
     return 2;
   }
   return calibd::Main(argv[1], std::stoul(argv[2]));
