@@ -89,26 +89,26 @@ Violation NotFinite(std::string field, double value) {
   return {std::move(field), absl::StrCat("is ", Exact(value), ", expected a finite number")};
 }
 
-// The standard deviation of r draws, divisor r - 1, without overflow of squares.
-double SampleDeviation(std::span<const double> draws, double mean) {
+// The standard deviation, with the divisor size - 1, without overflow of squares.
+double SampleDeviation(std::span<const double> values, double mean) {
   double most = 0;
-  for (const double draw : draws) most = std::max(most, std::abs(draw - mean));
+  for (const double value : values) most = std::max(most, std::abs(value - mean));
   if (most == 0 || !std::isfinite(most)) return std::min(most, kLargest);
   double sum = 0;
-  for (const double draw : draws) {
-    const double relative = (draw - mean) / most;
+  for (const double value : values) {
+    const double relative = (value - mean) / most;
     sum += relative * relative;
   }
-  return std::min(most * std::sqrt(sum / static_cast<double>(draws.size() - 1)), kLargest);
+  return std::min(most * std::sqrt(sum / static_cast<double>(values.size() - 1)), kLargest);
 }
 
-double SampleMean(std::span<const double> draws) {
-  const auto r = static_cast<double>(draws.size());
+double SampleMean(std::span<const double> values) {
+  const auto count = static_cast<double>(values.size());
   double sum = 0;
-  for (const double draw : draws) sum += draw;
-  if (std::isfinite(sum)) return sum / r;
+  for (const double value : values) sum += value;
+  if (std::isfinite(sum)) return sum / count;
   sum = 0;
-  for (const double draw : draws) sum += draw / r;
+  for (const double value : values) sum += value / count;
   return std::clamp(sum, -kLargest, kLargest);
 }
 
@@ -370,8 +370,12 @@ void ForecastCells::Describe(const NumberForecastBatch& batch, std::int64_t firs
     double scale = row[width_ - 1];
     double location = row[middle];
     if (samples) {
-      location = SampleMean(row);
-      scale = SampleDeviation(row, location);
+      std::array<double, kMaxDraws + 1> buffer;
+      std::copy(row.begin(), row.end(), buffer.begin());
+      buffer[row.size()] = y;
+      const auto pooled = std::span<const double>(buffer).first(row.size() + 1);
+      location = SampleMean(pooled);
+      scale = SampleDeviation(pooled, location);
       described.crps = Score(SampleCrps(row, y));
     } else if (quantiles != nullptr) {
       scale = std::min(row.back() - row.front(), kLargest);

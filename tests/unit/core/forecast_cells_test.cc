@@ -264,6 +264,22 @@ TEST(ForecastCellsTest, StrataEdgesAreQuartiles) {
   EXPECT_EQ(StrataOfForecasts(SampleForecasts{2}, std::vector<double>{1, 3}).edges[1][0], 2);
 }
 
+// Given the draws and the outcome together, the rank is uniform; given the draws alone it is not.
+TEST(ForecastCellsTest, StrataOfSamplesIncludeTheOutcome) {
+  ForecastStrata strata;
+  strata.edges = {StratumEdges{1, 2, 3}, StratumEdges{1, 2, 3}};
+  const auto cells = *ForecastCells::Create(SampleForecasts{3}, strata, 1, kDefaultTolerance);
+  const auto strata_of = [&](double a, double b, double c, double y) {
+    return Described(*cells, {a, b, c}, {y}).front().strata;
+  };
+  using Strata = std::array<std::uint8_t, kStratumKinds>;
+  EXPECT_EQ(strata_of(1.9, 2.0, 2.1, 2.0), (Strata{0, 1}));
+  // The mean is 2.75, and the standard deviation 1.5.
+  EXPECT_EQ(strata_of(2, 2, 2, 5), (Strata{1, 2}));
+  EXPECT_EQ(strata_of(2, 5, 2, 2), (Strata{1, 2}));
+  EXPECT_EQ(strata_of(2, 2, 2, 14), (Strata{3, 3}));
+}
+
 TEST(ForecastCellsTest, NamesWhatIsInvalid) {
   EXPECT_EQ(CheckForecastKind(QuantileForecasts{{}}).message(),
             "levels has 0 values, expected 1..63");

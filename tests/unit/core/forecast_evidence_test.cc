@@ -439,6 +439,35 @@ TEST(ForecastEvidenceTest, RecordsWhenMarksWereReached) {
   EXPECT_EQ(restored.Read().evidence_reached_at, reached);
 }
 
+// Averaged over the cells of the next outcome, all processes are martingales up to the tolerance:
+// E W' = W / (1 + tolerance), and E R' = (1 + R) / (1 + tolerance).
+TEST(ForecastEvidenceTest, ProcessesAreMartingales) {
+  for (const NumberForecastKind& kind :
+       {NumberForecastKind(NormalForecasts{}), NumberForecastKind(QuantileForecasts{{.2, .9}})}) {
+    const auto cells = CellsFor(kind);
+    ForecastEvidence evidence(cells);
+    for (const ForecastRow& before : RandomRows(cells->cell_count(), 150, 21)) {
+      const ForecastEvidenceReading now = evidence.Read();
+      double e = 0;
+      double r = 0;
+      for (std::size_t c = 0; c < cells->cell_count(); ++c) {
+        ForecastEvidence next = evidence;
+        ForecastRow row = before;
+        row.cell = static_cast<std::uint8_t>(c);
+        next.Add(std::span(&row, 1));
+        e += cells->smoothed()[c] * std::exp(next.LogEValue() - evidence.LogEValue());
+        r +=
+            cells->smoothed()[c] * (std::pow(10, next.Read().drift.shiryaev_roberts.log10_now) - 1);
+      }
+      EXPECT_NEAR(e, 1 / (1 + cells->tolerance()), 1e-12);
+      const double expected =
+          std::pow(10, now.drift.shiryaev_roberts.log10_now) / (1 + cells->tolerance());
+      EXPECT_NEAR(r / expected, 1, 1e-10);
+      evidence.Add(std::span(&before, 1));
+    }
+  }
+}
+
 TEST(ForecastEvidenceTest, SurvivesAnOutcomeThatNeverHappens) {
   // All outcomes in a cell of probability 1e-300.
   const auto cells = CellsFor(QuantileForecasts{{1e-300, .5}}, kMinTolerance);

@@ -71,6 +71,11 @@ struct NumberForecastBatch {
 // the standard deviation, the difference of the outer quantiles, or the standard deviation of the
 // draws (divisor r - 1); the location is the mean, the quantile of the level nearest 1/2 (the lower
 // of two), or the mean of the draws. Both are finite: values beyond the largest double become it.
+// A row of samples is put into its strata by the standard deviation and the mean of the draws and
+// the outcome together, r + 1 values: given these values without their order, the rank of the
+// outcome is uniform. Given the draws alone it is not: draws that happen to lie close together have
+// more outcomes outside. With 5 draws and strata by the draws alone, each of 200 calibrated streams
+// of 5000 rows had an e-value of 20 or more.
 inline constexpr std::size_t kForecastStrata = 4;
 enum class StratumKind : std::uint8_t { kScale, kLocation };
 inline constexpr std::size_t kStratumKinds = 2;

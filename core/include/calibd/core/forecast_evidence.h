@@ -158,11 +158,12 @@ inline constexpr std::size_t kForecastExpertCount =
 // drift, and the sums for scores and coverage, of one stream of forecasts with outcomes.
 //
 // Null hypothesis: given its forecast and the past, the cell of each outcome has the probabilities
-// pi of ForecastCells. Outcomes that are drawn from their forecasts fulfil it. As for
-// EvidenceProcess, P(E_t >= 1/alpha at any time t) <= alpha for any sequence of forecasts and any
-// stopping time, and R and C have the run length of Drift. It fails when outcomes depend on each
-// other given the past, such as those of a forecast of the next 7 days that is made every day; when
-// the order or the absence of outcomes depends on their values; or when an outcome is added twice.
+// pi of ForecastCells; for samples, given the draws and the outcome without their order. Outcomes
+// that are drawn from their forecasts fulfil it. As for EvidenceProcess, P(E_t >= 1/alpha at any
+// time t) <= alpha for any sequence of forecasts and any stopping time, and R and C have the run
+// length of Drift. It fails when outcomes depend on each other given the past, such as those of a
+// forecast of the next 7 days that is made every day; when the order or the absence of outcomes
+// depends on their values; or when an outcome is added twice.
 //
 // The detectors of drift bet from the recent past, which forgets: the location-scale experts are
 // constants, the histograms use the recent counts before each observation, and the mixtures within
