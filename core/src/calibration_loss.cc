@@ -13,6 +13,7 @@
 #include "calibd/core/status_macros.h"
 #include "calibd/core/validation.h"
 #include "distribution_matching.h"
+#include "pair_median.h"
 
 namespace calibd {
 namespace {
@@ -20,31 +21,11 @@ namespace {
 // The bound of Scores.log_loss.
 constexpr double kMinProbability = 0x1p-52;
 
-// The mean of the two middle values if their number is even; 0 without values. Changes the order.
-double MedianOf(std::vector<double>& values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  if (values.size() % 2 == 1) return *middle;
-  return 0.5 * (*middle + *std::max_element(values.begin(), middle));
-}
-
-// 1 / (2 l^2) with l the median of distance(i, j) over the pairs i < j, or, if this is 0, over the
-// pairs with a positive distance. Returns 0 if all distances are 0. Errors: Cancelled.
+// 1 / (2 l^2) with l the MedianDistance. Returns 0 if all distances are 0. Errors: Cancelled.
 template <typename DistanceOfPair>
 absl::StatusOr<double> MedianGamma(std::size_t n, const RunControl& control,
                                    const DistanceOfPair& distance) {
-  std::vector<double> distances;
-  distances.reserve(n * (n - 1) / 2);
-  for (std::size_t i = 0; i < n; ++i) {
-    CALIBD_RETURN_IF_ERROR(control.CheckCancelled());
-    for (std::size_t j = i + 1; j < n; ++j) distances.push_back(distance(i, j));
-  }
-  double median = MedianOf(distances);
-  if (median == 0) {
-    std::erase(distances, 0.0);
-    median = MedianOf(distances);
-  }
+  CALIBD_ASSIGN_OR_RETURN(const double median, MedianDistance(n, control, distance));
   return median == 0 ? 0 : 0.5 / median / median;
 }
 

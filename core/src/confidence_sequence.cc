@@ -83,19 +83,25 @@ std::optional<double> LowerConfidenceSequence(const RunningMoments& values, doub
   return std::max(-bound, values.mean - Width(values, bound, alpha));
 }
 
-std::optional<double> KceUpperConfidenceSequence(const WitnessNorm& sum, double alpha) noexcept {
+std::optional<double> NormUpperConfidenceSequence(const WitnessNorm& sum, double largest_square,
+                                                  double alpha) noexcept {
   if (sum.count == 0) return std::nullopt;
-  constexpr double kLargestSquare = 2;
   constexpr double kShareOfSquares = 0.1;
-  const double c = 2 * std::numbers::sqrt2;
+  const double largest = std::sqrt(largest_square);
+  const double c = 2 * largest;
   const auto t = static_cast<double>(sum.count);
   RunningMoments squares{.count = sum.count, .mean = sum.square_sum / t, .m2 = 0};
-  squares.m2 = std::max(0.0, kLargestSquare * sum.square_sum - t * squares.mean * squares.mean);
+  squares.m2 = std::max(0.0, largest_square * sum.square_sum - t * squares.mean * squares.mean);
   const double mean_square =
-      *UpperConfidenceSequence(squares, kLargestSquare, kShareOfSquares * alpha);
+      *UpperConfidenceSequence(squares, largest_square, kShareOfSquares * alpha);
   const double x = SolveMixture<BoundedVectors>(t * mean_square / (c * c),
                                                 std::log(2 / ((1 - kShareOfSquares) * alpha)));
-  return std::min(std::numbers::sqrt2, (std::sqrt(std::max(0.0, sum.norm2)) + c * x) / t);
+  return std::min(largest, (std::sqrt(std::max(0.0, sum.norm2)) + c * x) / t);
+}
+
+std::optional<double> KceUpperConfidenceSequence(const WitnessNorm& sum, double alpha) noexcept {
+  constexpr double kLargestSquare = 2;
+  return NormUpperConfidenceSequence(sum, kLargestSquare, alpha);
 }
 
 std::optional<NormalTest> TestProjections(const RunningMoments& projections,

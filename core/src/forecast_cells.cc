@@ -15,6 +15,7 @@
 #include "calibd/core/status_macros.h"
 #include "normal_mean.h"
 #include "rng.h"
+#include "sample_moments.h"
 
 namespace calibd {
 namespace {
@@ -87,29 +88,6 @@ absl::Status CheckStrata(const ForecastStrata& strata) {
 
 Violation NotFinite(std::string field, double value) {
   return {std::move(field), absl::StrCat("is ", Exact(value), ", expected a finite number")};
-}
-
-// The standard deviation, with the divisor size - 1, without overflow of squares.
-double SampleDeviation(std::span<const double> values, double mean) {
-  double most = 0;
-  for (const double value : values) most = std::max(most, std::abs(value - mean));
-  if (most == 0 || !std::isfinite(most)) return std::min(most, kLargest);
-  double sum = 0;
-  for (const double value : values) {
-    const double relative = (value - mean) / most;
-    sum += relative * relative;
-  }
-  return std::min(most * std::sqrt(sum / static_cast<double>(values.size() - 1)), kLargest);
-}
-
-double SampleMean(std::span<const double> values) {
-  const auto count = static_cast<double>(values.size());
-  double sum = 0;
-  for (const double value : values) sum += value;
-  if (std::isfinite(sum)) return sum / count;
-  sum = 0;
-  for (const double value : values) sum += value / count;
-  return std::clamp(sum, -kLargest, kLargest);
 }
 
 // The index of the level nearest 1/2, the lower of two.
@@ -370,12 +348,9 @@ void ForecastCells::Describe(const NumberForecastBatch& batch, std::int64_t firs
     double scale = row[width_ - 1];
     double location = row[middle];
     if (samples) {
-      std::array<double, kMaxDraws + 1> buffer;
-      std::copy(row.begin(), row.end(), buffer.begin());
-      buffer[row.size()] = y;
-      const auto pooled = std::span<const double>(buffer).first(row.size() + 1);
-      location = SampleMean(pooled);
-      scale = SampleDeviation(pooled, location);
+      const MeanAndDeviation pooled = PooledMoments(row, y);
+      location = pooled.mean;
+      scale = pooled.deviation;
       described.crps = Score(SampleCrps(row, y));
     } else if (quantiles != nullptr) {
       scale = std::min(row.back() - row.front(), kLargest);

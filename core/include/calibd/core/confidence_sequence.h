@@ -79,6 +79,13 @@ struct WitnessNorm {
 [[nodiscard]] std::optional<double> KceUpperConfidenceSequence(const WitnessNorm& sum,
                                                                double alpha) noexcept;
 
+// The same for vectors x_i with |x_i|^2 <= largest_square instead of 2: an upper confidence
+// sequence of |sum E[x_i | past]| / t with c = 2 sqrt(largest_square). The result is at most
+// sqrt(largest_square).
+[[nodiscard]] std::optional<double> NormUpperConfidenceSequence(const WitnessNorm& sum,
+                                                                double largest_square,
+                                                                double alpha) noexcept;
+
 // Test of "the model is calibrated" for ONE look at a chosen n, without a bootstrap:
 //   Z = sum_t u_t / sqrt(sum_t sigma_t^2),  sigma_t^2 = Var(u_t | g_t, past) if calibrated,
 // is asymptotically standard normal by the martingale central limit theorem; large where the

@@ -1,0 +1,262 @@
+#include "calibd/core/forecast_discrepancy.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "calibd/core/row_sum.h"
+#include "calibd/core/status_macros.h"
+#include "discrepancy_simd.h"
+#include "feature_simd.h"
+#include "pair_median.h"
+#include "rng.h"
+#include "sample_moments.h"
+
+namespace calibd {
+namespace {
+
+// Never change this seed: stored sums depend on the frequencies.
+constexpr std::uint64_t kFrequencySeed = 0x63616c69626422ULL;
+// The numbers that a phase depends on: y, m and s.
+constexpr std::size_t kInputs = 3;
+constexpr std::size_t kRowsAtOnce = 16;
+constexpr std::size_t kDrawsAtOnce = 16;
+// Beyond it, a phase is arbitrary. Products with frequencies are finite.
+constexpr double kMostInput = 1e290;
+// |psi|^2 <= (1 + |E phi|)^2.
+constexpr double kLargestSquare = 4;
+// Below this share of sum |psi|^2 the sum is a rounding error and is treated as zero.
+constexpr double kNoSum = 1e-9;
+
+using PhaseInputs = std::array<double, kInputs>;
+using Phases = std::array<double, kRowsAtOnce * kFrequencyCount>;
+
+// For lengths of 1: the frequencies in turns, kInputs x kFrequencyCount, and w_y^2 / 2.
+struct Frequencies {
+  Frequencies() : turns(kInputs * kFrequencyCount) {
+    for (std::size_t input = 0; input < kInputs; ++input) {
+      Rng rng(kFrequencySeed, input);
+      for (std::size_t r = 0; r < kFrequencyCount; ++r) {
+        const double radius = std::sqrt(-2 * std::log(rng.Uniform()));
+        const double normal = radius * std::cos(2 * std::numbers::pi * rng.Uniform());
+        turns[input * kFrequencyCount + r] = normal / (2 * std::numbers::pi);
+        if (input == 0) half_squares[r] = 0.5 * normal * normal;
+      }
+    }
+  }
+  LineVector turns;
+  alignas(64) std::array<double, kFrequencyCount> half_squares;
+};
+
+const Frequencies& SharedFrequencies() {
+  static const Frequencies frequencies;
+  return frequencies;
+}
+
+double Bounded(double value) { return std::clamp(value, -kMostInput, kMostInput); }
+
+// value: y, m or a draw. The other arguments are m and s.
+PhaseInputs InputsOf(const DiscrepancyKernel& kernel, double value, double mean, double deviation) {
+  const double outcome = Bounded((value - kernel.center) / kernel.outcome_length);
+  if (kernel.forecast_length == 0) return {outcome, 0, 0};
+  return {outcome, Bounded((mean - kernel.center) / kernel.forecast_length),
+          Bounded(deviation / kernel.forecast_length)};
+}
+
+void ComputeFeatures(std::span<const PhaseInputs> inputs, double* features) {
+  Phases phases;
+  std::fill_n(phases.begin(), inputs.size() * kFrequencyCount, 0.0);
+  AddPhases({.rows = inputs.size(),
+             .probabilities = inputs.front().data(),
+             .class_count = kInputs,
+             .count = kInputs,
+             .frequencies = SharedFrequencies().turns.data(),
+             .phases = phases.data()});
+  PhasesToFeatures(inputs.size(), phases.data(), features);
+}
+
+absl::Status RejectQuantiles(const NumberForecastKind& kind) {
+  if (!std::holds_alternative<QuantileForecasts>(kind)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "the forecasts are quantiles, expected Normal forecasts or samples");
+}
+
+absl::Status CheckLength(const char* name, double length, bool may_be_zero) {
+  if (std::isfinite(length) && (length > 0 || (may_be_zero && length == 0))) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      name, " is ", Exact(length), ", expected a finite number ", may_be_zero ? ">= 0" : "> 0"));
+}
+
+}  // namespace
+
+absl::StatusOr<DiscrepancyKernel> ChooseDiscrepancyKernel(const NumberForecastKind& kind,
+                                                          std::span<const double> forecasts) {
+  CALIBD_RETURN_IF_ERROR(RejectQuantiles(kind));
+  const std::size_t width = ForecastWidth(kind);
+  const std::size_t n = forecasts.size() / width;
+  if (n < 2) {
+    return absl::FailedPreconditionError(absl::StrCat("has ", n, " forecasts, expected 2 or more"));
+  }
+  std::vector<double> means;
+  std::vector<double> deviations;
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::span<const double> row = forecasts.subspan(i * width, width);
+    means.push_back(ForecastLocation(kind, row));
+    deviations.push_back(ForecastScale(kind, row));
+  }
+  DiscrepancyKernel kernel;
+  CALIBD_ASSIGN_OR_RETURN(kernel.outcome_length,
+                          MedianDistance(n, {}, [&](std::size_t i, std::size_t j) {
+                            return std::hypot(means[i] - means[j], deviations[i], deviations[j]);
+                          }));
+  CALIBD_ASSIGN_OR_RETURN(kernel.forecast_length,
+                          MedianDistance(n, {}, [&](std::size_t i, std::size_t j) {
+                            return std::hypot(means[i] - means[j], deviations[i] - deviations[j]);
+                          }));
+  kernel.center = MedianOf(means);
+  if (!(kernel.outcome_length > 0) || !std::isfinite(kernel.outcome_length) ||
+      !std::isfinite(kernel.forecast_length) || !std::isfinite(kernel.center)) {
+    return absl::FailedPreconditionError(absl::StrCat("the median distance of the forecasts is ",
+                                                      Exact(kernel.outcome_length),
+                                                      ", expected a finite number > 0"));
+  }
+  return kernel;
+}
+
+absl::StatusOr<ForecastDiscrepancy> ForecastDiscrepancy::Create(NumberForecastKind kind,
+                                                                const DiscrepancyKernel& kernel) {
+  CALIBD_RETURN_IF_ERROR(CheckForecastKind(kind));
+  CALIBD_RETURN_IF_ERROR(RejectQuantiles(kind));
+  CALIBD_RETURN_IF_ERROR(CheckLength("outcome_length", kernel.outcome_length, false));
+  CALIBD_RETURN_IF_ERROR(CheckLength("forecast_length", kernel.forecast_length, true));
+  if (!std::isfinite(kernel.center)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("center is ", Exact(kernel.center), ", expected a finite number"));
+  }
+  return ForecastDiscrepancy(std::move(kind), kernel);
+}
+
+ForecastDiscrepancy::ForecastDiscrepancy(NumberForecastKind kind, const DiscrepancyKernel& kernel)
+    : kind_(std::move(kind)),
+      kernel_(kernel),
+      sums_(kFeatureCount),
+      residuals_(kRowsAtOnce * kFeatureCount),
+      buffer_(std::max(kRowsAtOnce, kDrawsAtOnce) * kFeatureCount) {}
+
+void ForecastDiscrepancy::NormalResiduals(std::span<const double> forecasts,
+                                          std::span<const double> outcomes) noexcept {
+  std::array<PhaseInputs, kRowsAtOnce> of_outcomes;
+  std::array<PhaseInputs, kRowsAtOnce> of_means;
+  std::array<double, kRowsAtOnce> variances;
+  const std::size_t rows = outcomes.size();
+  for (std::size_t i = 0; i < rows; ++i) {
+    const double mean = forecasts[2 * i];
+    const double deviation = forecasts[2 * i + 1];
+    of_outcomes[i] = InputsOf(kernel_, outcomes[i], mean, deviation);
+    of_means[i] = InputsOf(kernel_, mean, mean, deviation);
+    const double relative = std::min(deviation / kernel_.outcome_length, 1e150);
+    variances[i] = relative * relative;
+  }
+  ComputeFeatures(std::span(of_outcomes).first(rows), residuals_.data());
+  ComputeFeatures(std::span(of_means).first(rows), buffer_.data());
+  SubtractDamped(rows, variances.data(), SharedFrequencies().half_squares.data(), buffer_.data(),
+                 residuals_.data());
+}
+
+void ForecastDiscrepancy::SampleResidual(std::span<const double> draws, double outcome) noexcept {
+  const MeanAndDeviation pooled = PooledMoments(draws, outcome);
+  const PhaseInputs of_outcome = InputsOf(kernel_, outcome, pooled.mean, pooled.deviation);
+  ComputeFeatures(std::span(&of_outcome, 1), residuals_.data());
+  std::array<PhaseInputs, kDrawsAtOnce> inputs;
+  for (std::size_t first = 0; first < draws.size(); first += kDrawsAtOnce) {
+    const std::size_t count = std::min(kDrawsAtOnce, draws.size() - first);
+    for (std::size_t s = 0; s < count; ++s) {
+      inputs[s] = InputsOf(kernel_, draws[first + s], pooled.mean, pooled.deviation);
+    }
+    ComputeFeatures(std::span(inputs).first(count), buffer_.data());
+    SubtractScaled(count, buffer_.data(), 1 / static_cast<double>(draws.size()), residuals_.data());
+  }
+}
+
+void ForecastDiscrepancy::Add(const NumberForecastBatch& batch) noexcept {
+  const std::size_t width = ForecastWidth(kind_);
+  const bool normal = std::holds_alternative<NormalForecasts>(kind_);
+  const std::size_t most = normal ? kRowsAtOnce : 1;
+  for (std::size_t first = 0; first < batch.size(); first += most) {
+    const std::size_t rows = std::min(most, batch.size() - first);
+    const auto forecasts = batch.forecasts.subspan(first * width, rows * width);
+    const auto outcomes = batch.outcomes.subspan(first, rows);
+    if (normal) {
+      NormalResiduals(forecasts, outcomes);
+    } else {
+      SampleResidual(forecasts, outcomes.front());
+    }
+    for (std::size_t i = 0; i < rows; ++i) {
+      const SumsGrowth growth = AddResidual(residuals_.data() + i * kFeatureCount, sums_.data());
+      const double largest = std::sqrt(kLargestSquare);
+      const bool has_sum = growth.square > kNoSum * square_sum_;
+      projections_.Add(
+          has_sum ? std::clamp(growth.product / std::sqrt(growth.square), -largest, largest) : 0);
+      square_sum_ += growth.residual_square;
+    }
+  }
+}
+
+WitnessNorm ForecastDiscrepancy::norm() const noexcept {
+  double norm2 = 0;
+  for (const double sum : sums_) norm2 += sum * sum;
+  return {.count = projections_.count, .norm2 = norm2, .square_sum = square_sum_};
+}
+
+std::optional<double> ForecastDiscrepancy::Unbiased() const noexcept {
+  const WitnessNorm sum = norm();
+  if (sum.count < 2) return std::nullopt;
+  const auto n = static_cast<double>(sum.count);
+  return (sum.norm2 - sum.square_sum) / (n * (n - 1));
+}
+
+std::optional<DiscrepancyInterval> ForecastDiscrepancy::Interval(double alpha) const noexcept {
+  const double largest = std::sqrt(kLargestSquare);
+  const std::optional<double> lower = LowerConfidenceSequence(projections_, largest, alpha / 2);
+  const std::optional<double> upper =
+      NormUpperConfidenceSequence(norm(), kLargestSquare, alpha / 2);
+  if (!lower || !upper) return std::nullopt;
+  return DiscrepancyInterval{.lower = std::max(0.0, *lower), .upper = *upper};
+}
+
+ForecastDiscrepancy::State ForecastDiscrepancy::Save() const {
+  return {
+      .sums = {sums_.begin(), sums_.end()}, .square_sum = square_sum_, .projections = projections_};
+}
+
+absl::Status ForecastDiscrepancy::Restore(const State& state) {
+  const RunningMoments& projections = state.projections;
+  if (state.sums.size() != kFeatureCount ||
+      !std::all_of(state.sums.begin(), state.sums.end(),
+                   [](double sum) { return std::isfinite(sum); }) ||
+      !std::isfinite(state.square_sum) || state.square_sum < 0 || projections.count < 0 ||
+      !std::isfinite(projections.mean) || !std::isfinite(projections.m2) || projections.m2 < 0) {
+    return absl::InvalidArgumentError("the state is not of sums of residuals");
+  }
+  sums_.assign(state.sums.begin(), state.sums.end());
+  square_sum_ = state.square_sum;
+  projections_ = projections;
+  return absl::OkStatus();
+}
+
+void ForecastDiscrepancy::Merge(const ForecastDiscrepancy& other) noexcept {
+  for (std::size_t k = 0; k < sums_.size(); ++k) sums_[k] += other.sums_[k];
+  square_sum_ += other.square_sum_;
+  projections_.Merge(other.projections_);
+}
+
+std::size_t ForecastDiscrepancy::MaxMemory() noexcept {
+  return sizeof(ForecastDiscrepancy) + kMaxQuantileLevels * sizeof(double) +
+         (1 + kRowsAtOnce + std::max(kRowsAtOnce, kDrawsAtOnce)) * kFeatureCount * sizeof(double);
+}
+
+}  // namespace calibd
