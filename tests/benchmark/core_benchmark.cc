@@ -19,6 +19,7 @@
 #include "calibd/core/calibration_function.h"
 #include "calibd/core/estimator_selection.h"
 #include "calibd/core/evidence.h"
+#include "calibd/core/forecast_discrepancy.h"
 #include "calibd/core/forecast_evidence.h"
 #include "calibd/core/generator.h"
 #include "calibd/core/lens.h"
@@ -300,6 +301,32 @@ BENCHMARK(ForecastAdd)
     ->Args({63, 64})
     ->Args({100, 64})
     ->Args({1000, 64})
+    ->Unit(benchmark::kMillisecond);
+
+// The quadratic estimate over random features, in batches of 64 rows. width 2: Normal; else
+// samples.
+void ForecastDiscrepancyAdd(benchmark::State& state) {
+  constexpr std::size_t kRows = 1024;
+  const auto width = static_cast<std::size_t>(state.range(0));
+  NumberForecastKind kind = NormalForecasts{};
+  if (width > 2) kind = SampleForecasts{width};
+  const DrawnForecasts drawn(kind, kRows);
+  auto discrepancy = *ForecastDiscrepancy::Create(
+      kind, *ChooseDiscrepancyKernel(kind, std::span(drawn.forecasts).first(200 * width)));
+  for (auto _ : state) {
+    for (std::size_t i = 0; i < kRows; i += 64) {
+      discrepancy.Add({.forecasts = std::span(drawn.forecasts).subspan(i * width, 64 * width),
+                       .outcomes = std::span(drawn.outcomes).subspan(i, 64)});
+    }
+  }
+  state.SetItemsProcessed(static_cast<std::int64_t>(kRows) * state.iterations());
+  state.counters["each"] = benchmark::Counter(
+      kRows, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+}
+BENCHMARK(ForecastDiscrepancyAdd)
+    ->ArgName("width")
+    ->Arg(2)
+    ->Arg(100)
     ->Unit(benchmark::kMillisecond);
 
 void KernelRidgeFit(benchmark::State& state) {

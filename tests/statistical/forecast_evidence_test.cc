@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "calibd/core/forecast_coverage.h"
+#include "calibd/core/forecast_discrepancy.h"
 #include "evidence_streams.h"
 #include "level_bound.h"
 
@@ -224,6 +225,29 @@ TEST(ForecastEvidenceDelayTest, MedianDelaysAreAsMeasured) {
     const double median = (delays[kStreams / 2 - 1] + delays[kStreams / 2]) / 2;
     EXPECT_NEAR(median, scenario.median, .25 * scenario.median) << scenario.name;
     RecordProperty(scenario.name, std::to_string(median));
+  }
+}
+
+// The mean of the quadratic estimate is 0 for calibrated forecasts, also from few draws, and the
+// interval of the discrepancy holds 0.
+TEST(ForecastDiscrepancyLevelTest, IsUnbiasedForCalibratedForecasts) {
+  constexpr std::size_t kRows = 100;
+  const int simulations = Repeated(400);
+  for (const NumberForecastKind& kind :
+       {NumberForecastKind(NormalForecasts{}), NumberForecastKind(SampleForecasts{2})}) {
+    ForecastStream stream(kind, CalibratedOutcome, 31);
+    const DiscrepancyKernel kernel = *ChooseDiscrepancyKernel(kind, stream.Next(500).forecasts);
+    RunningMoments estimates;
+    int missed = 0;
+    for (int i = 0; i < simulations; ++i) {
+      auto discrepancy = *ForecastDiscrepancy::Create(kind, kernel);
+      discrepancy.Add(stream.Next(kRows));
+      estimates.Add(*discrepancy.Unbiased());
+      missed += discrepancy.Interval(kLevel)->lower > 0 ? 1 : 0;
+    }
+    const double error = std::sqrt(estimates.Variance() / simulations);
+    EXPECT_NEAR(estimates.mean, 0, 5 * error) << "kind " << kind.index();
+    EXPECT_LE(static_cast<double>(missed) / simulations, kLevel + Margin(kLevel, simulations));
   }
 }
 
