@@ -1,6 +1,7 @@
 #ifndef CALIBD_SERVER_STATE_STRAND_STATE_H_
 #define CALIBD_SERVER_STATE_STRAND_STATE_H_
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -98,6 +99,8 @@ class StrandState {
   [[nodiscard]] std::size_t RowsTogether(std::span<const AppendedRow> rows) const;
   // Adds the observations of a row to the comparison with the baseline.
   void Compare(const RowValues& values) noexcept;
+  // As MonitorSnapshot::raised; 0 for a model that is not monitored.
+  [[nodiscard]] std::array<std::int64_t, 3> raised_alarms() const noexcept;
   // Counts the observations of RowsTogether.
   void CountTogether(std::span<const AppendedRow> rows);
 

@@ -17,7 +17,8 @@ using server::Model;
 using server::Settlement;
 
 constexpr int kRetireFailpointClasses = 50;
-constexpr std::int64_t kBatches = 60;
+// Snapshots are due after the first alarms and 8192 rows later; then files are removed.
+constexpr std::int64_t kBatches = 80;
 const Engine::Options kOptions{.matures = false, .segment_bytes = std::uint64_t{64} << 10};
 
 // Sends to an idle model, and to one whose batches fill many files.

@@ -107,6 +107,28 @@ TEST_F(SnapshotTest, OneThatBecomesDueDuringAnotherFollows) {
   EXPECT_EQ(engine_->recovery().replayed_rows, 0);
 }
 
+// A version with other bets may not raise the alarm again when it replays the rows.
+TEST_F(SnapshotTest, ARaisedAlarmIsStoredAtOnce) {
+  // The labels of these rows do not follow the probabilities.
+  constexpr std::size_t kRows = 1000;
+  Submit("models/a", kRows);
+  Submit("models/b", kFew);
+  const auto alarms = engine_->Find("models/a")->snapshot()->monitor->alarms;
+  ASSERT_FALSE(alarms->empty());
+  // The clock stands still, and there are too few rows.
+  ASSERT_TRUE(AwaitStored("models/a"));
+  const std::int64_t stored = StoredTime("models/a");
+  // An alarm that stays active does not cause another snapshot.
+  clock_.Move(std::chrono::seconds(1));
+  Submit("models/a", kFew);
+  static_cast<void>(engine_->StateOf(engine_->Find("models/a")));
+  EXPECT_EQ(StoredTime("models/a"), stored);
+  EXPECT_EQ(StoredTime("models/b"), 0) << "without an alarm";
+  Start();
+  EXPECT_EQ(engine_->recovery().replayed_rows, 2 * kFew);
+  EXPECT_EQ(engine_->Find("models/a")->snapshot()->monitor->alarms->size(), alarms->size());
+}
+
 TEST_F(SnapshotTest, AFailedOneIsRetriedWithoutAnotherBatch) {
   Submit("models/a", kFew);
   {
