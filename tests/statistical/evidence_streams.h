@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <memory>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "calibd/core/bandwidth.h"
@@ -52,10 +53,56 @@ inline void RoundProbabilities(PredictionSet& set, int decimals) {
   for (double& value : set.probabilities) value = std::round(value * unit) / unit;
 }
 
+// A kind of error in the table of detection times in docs/monitoring.md.
+struct ErrorCase {
+  // As in the table.
+  std::string name;
+  GeneratorSpec spec;
+  // At which the labels are drawn.
+  double temperature = 1;
+  // Number of predictions after which nearly every stream was detected.
+  std::size_t longest = 0;
+
+  [[nodiscard]] PredictionSet Stream(std::uint64_t seed) const {
+    PredictionSet set = Draw(spec, longest, seed);
+    if (temperature != 1) LabelAtTemperature(set, temperature, 0, seed);
+    return set;
+  }
+};
+inline std::vector<ErrorCase> ErrorCases() {
+  GeneratorSpec one_in_twenty = GeneratorSpec::M2();
+  one_in_twenty.pi = 0.05;
+  return {{"every label is drawn at random", GeneratorSpec::M3(), 1, 200},
+          {"half of the labels are class 0", GeneratorSpec::M2(), 1, 200},
+          {"1 label in 20 is class 0", one_in_twenty, 1, 1000},
+          {"temperature 1.5", GeneratorSpec::M1(), 1.5, 1500},
+          {"temperature 1.2", GeneratorSpec::M1(), 1.2, 4000}};
+}
+
+// The rows of `set` with the indices `rows`, in this order.
+inline PredictionSet Select(const PredictionSet& set, const std::vector<std::size_t>& rows) {
+  PredictionSet selected;
+  selected.class_count = set.class_count;
+  for (const std::size_t row : rows) {
+    const auto g = set.view().row(row);
+    selected.probabilities.insert(selected.probabilities.end(), g.begin(), g.end());
+    selected.labels.push_back(set.labels[row]);
+  }
+  return selected;
+}
+
 // The kernel for a stream, with the median of its first 500 predictions as bandwidth.
 inline Kernel MedianKernel(const PredictionSet& warmup) {
   return *Kernel::ExponentialTotalVariation(
       *MedianBandwidth(warmup.probabilities, warmup.class_count));
+}
+// The same for a sequence that contains its warm-up.
+inline std::shared_ptr<const RandomFeatures> MedianFeatures(const PredictionSet& set) {
+  PredictionSet warmup;
+  warmup.class_count = set.class_count;
+  const auto first = set.view().rows(0, 500);
+  warmup.probabilities.assign(first.probabilities.begin(), first.probabilities.end());
+  return *RandomFeatures::Create(MedianKernel(warmup), set.class_count);
 }
 inline Kernel KernelOf(const GeneratorSpec& spec) { return MedianKernel(Draw(spec, 500, 99)); }
 inline std::shared_ptr<const RandomFeatures> FeaturesOf(const GeneratorSpec& spec) {

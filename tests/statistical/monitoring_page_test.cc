@@ -27,15 +27,16 @@ namespace {
 
 using testing::AlarmRate;
 using testing::Draw;
+using testing::ErrorCase;
 using testing::EvidenceCrossed;
 using testing::FeaturesOf;
 using testing::FirstCrossing;
 using testing::KernelOf;
 using testing::kLevel;
-using testing::LabelAtTemperature;
-using testing::MedianKernel;
+using testing::MedianFeatures;
 using testing::Repeated;
 using testing::RoundProbabilities;
+using testing::Select;
 using testing::WatchedEvidence;
 
 // The page's numbers are from this many times as many streams as here.
@@ -149,49 +150,21 @@ TEST(MonitoringPageTest, ErrorsAreDetectedAsSoonAsThePageSays) {
   // too needs more: 2 cannot be reached for the second row. The other targets have a margin of a
   // factor of 1.3.
   const auto table = Table("detection");
-  GeneratorSpec one_in_twenty = GeneratorSpec::M2();
-  one_in_twenty.pi = 0.05;
-  struct Case {
-    std::string name;
-    GeneratorSpec spec;
-    double temperature;
-    std::size_t longest;
-    int simulations;
-    // The maximum median.
-    double most;
-  };
-  const std::vector<Case> cases = {
-      {"every label is drawn at random", GeneratorSpec::M3(), 1, 200, 301, 1.3 * 2},
-      {"half of the labels are class 0", GeneratorSpec::M2(), 1, 200, 301, 3},
-      {"1 label in 20 is class 0", one_in_twenty, 1, 1000, 201, 1.3 * 31},
-      {"temperature 1.5", GeneratorSpec::M1(), 1.5, 1500, 101, 1.3 * 106},
-      {"temperature 1.2", GeneratorSpec::M1(), 1.2, 4000, 51, 1.3 * 517},
-  };
+  const std::vector<ErrorCase> cases = testing::ErrorCases();
+  const std::vector<int> simulations = {301, 301, 201, 101, 51};
+  const std::vector<double> maximum_median = {1.3 * 2, 3, 1.3 * 31, 1.3 * 106, 1.3 * 517};
   const auto features = FeaturesOf(GeneratorSpec::M1());
-  for (const Case& one : cases) {
+  for (std::size_t k = 0; k < cases.size(); ++k) {
     std::vector<std::size_t> times;
-    for (int i = 0; i < Repeated(one.simulations); ++i) {
-      const auto seed = 5000 + static_cast<std::uint64_t>(i);
-      PredictionSet set = Draw(one.spec, one.longest, seed);
-      if (one.temperature != 1) LabelAtTemperature(set, one.temperature, 0, seed);
+    for (int i = 0; i < Repeated(simulations[k]); ++i) {
+      const PredictionSet set = cases[k].Stream(5000 + static_cast<std::uint64_t>(i));
       times.push_back(FirstCrossing(set, features));
     }
     // From ten times as many streams, and therefore the better estimate.
-    EXPECT_LE(OnPage(table, one.name), one.most) << one.name;
-    ExpectSameMedian(std::move(times), OnPage(table, one.name), one.name);
+    const double on_page = OnPage(table, cases[k].name);
+    EXPECT_LE(on_page, maximum_median[k]) << cases[k].name;
+    ExpectSameMedian(std::move(times), on_page, cases[k].name);
   }
-}
-
-// Returns the rows of `set` with the indices `rows`, in this order.
-PredictionSet Select(const PredictionSet& set, const std::vector<std::size_t>& rows) {
-  PredictionSet selected;
-  selected.class_count = set.class_count;
-  for (const std::size_t row : rows) {
-    const auto g = set.view().row(row);
-    selected.probabilities.insert(selected.probabilities.end(), g.begin(), g.end());
-    selected.labels.push_back(set.labels[row]);
-  }
-  return selected;
 }
 
 TEST(MonitoringPageTest, OverconfidentNetworksAreFoundInAnyOrder) {
@@ -200,12 +173,7 @@ TEST(MonitoringPageTest, OverconfidentNetworksAreFoundInAnyOrder) {
     const auto set = testing::ReadCifar10(network);
     if (!set.has_value()) GTEST_SKIP() << "no predictions of " << network;
     const auto detection = [](const PredictionSet& ordered) {
-      PredictionSet warmup;
-      warmup.class_count = ordered.class_count;
-      const auto first = ordered.view().rows(0, 500);
-      warmup.probabilities.assign(first.probabilities.begin(), first.probabilities.end());
-      const auto features = *RandomFeatures::Create(MedianKernel(warmup), ordered.class_count);
-      return FirstCrossing(ordered, features);
+      return FirstCrossing(ordered, MedianFeatures(ordered));
     };
     const std::size_t in_file_order = detection(*set);
     ::testing::Test::RecordProperty(network + "_in_file_order", std::to_string(in_file_order));
