@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "exponential.h"
+
 namespace calibd {
 namespace {
 
@@ -11,7 +13,6 @@ namespace {
 constexpr std::size_t kRowsPerTask = 8;
 // Operations between two checks of cancellation, some milliseconds.
 constexpr double kTermsPerCheck = 1 << 20;
-constexpr std::size_t kMaxColumns = 512;
 
 class ClassTerms final : public OutcomeTerms {
  public:
@@ -71,9 +72,12 @@ class PointTerms final : public ConditionTerms {
       : points_(std::move(points)), kernel_(kernel), slope_(slope) {}
 
   void Compute(PairRow row, std::span<double> kernel) const override {
+    const std::span<const double> own = points_.row(row.i);
     for (std::size_t j = 0; j < kernel.size(); ++j) {
-      kernel[j] = kernel_(points_.row(row.i), points_.row(row.first + j));
+      kernel[j] =
+          -DistanceOf(kernel_.distance(), own, points_.row(row.first + j)) / kernel_.bandwidth();
     }
+    Exponentiate(kernel.data(), kernel.size());
   }
 
   void AddGradient(PairRow row, std::span<const double> weights,
@@ -145,13 +149,15 @@ absl::StatusOr<PairSums> SumPairs(std::size_t n, const OutcomeTerms& terms,
   const auto size = static_cast<double>(n);
   const double scale = 2 / (biased ? size * size : size * (size - 1));
   const auto columns = static_cast<std::size_t>(
-      std::clamp<double>(kTermsPerCheck / pair_operations, 1, kMaxColumns));
+      std::clamp<double>(kTermsPerCheck / pair_operations, 1, kMaxPairColumns));
   // By row, and added in order, so that the sums do not depend on the threads.
   std::vector<PairSums> sums(n);
   const auto sum_row = [&](std::size_t i, std::span<double> buffer) {
     const std::span<double> out = gradient.subspan(i * width, width);
     std::fill(out.begin(), out.end(), 0.0);
-    for (std::size_t first = 0; first < n; first += columns) {
+    // Without a gradient, each pair is computed once.
+    const bool once = out.empty();
+    for (std::size_t first = once ? i : 0; first < n; first += columns) {
       if (control.IsCancelled()) return;
       const PairRow row{i, first};
       const std::size_t count = std::min(columns, n - first);
@@ -169,8 +175,9 @@ absl::StatusOr<PairSums> SumPairs(std::size_t n, const OutcomeTerms& terms,
         weights[j] *= values[j];
         sums[i].off_diagonal += weights[j];
       }
-      if (!out.empty()) condition.AddGradient(row, weights, out);
+      if (!once) condition.AddGradient(row, weights, out);
     }
+    if (once) sums[i].off_diagonal *= 2;
     for (double& value : out) value *= scale;
   };
   RunLoop(control.parallel_for, (n + kRowsPerTask - 1) / kRowsPerTask, [&](std::size_t task) {

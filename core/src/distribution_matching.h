@@ -23,6 +23,8 @@ struct PairRow {
   std::size_t i = 0;
   std::size_t first = 0;
 };
+// The largest number of columns of a call.
+inline constexpr std::size_t kMaxPairColumns = 512;
 
 // A_ij = <psi_i, psi_j> of psi_i = k_y(y_i, .) - E k_y(Y'_i, .). Thread-safe.
 class OutcomeTerms {
