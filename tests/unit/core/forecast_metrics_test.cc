@@ -1,0 +1,175 @@
+#include "calibd/core/forecast_metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "calibd/core/decision_calibration.h"
+#include "rng.h"
+#include "support/test_data.h"
+
+namespace calibd {
+namespace {
+
+using nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+json MetricCases(const std::string& kind) {
+  json cases = json::array();
+  for (const json& small :
+       testing::ReadJson(std::filesystem::path(CALIBD_GOLDEN_DIR) / "small_cases_34.json")) {
+    if (small.at("kind") == kind) cases.push_back(small);
+  }
+  return cases;
+}
+
+std::vector<double> FlattenRows(const json& rows) {
+  std::vector<double> values;
+  for (const json& row : rows) values.insert(values.end(), row.begin(), row.end());
+  return values;
+}
+
+// The forecasts of a small case, with their own memory.
+struct NormalRows {
+  explicit NormalRows(const json& small) : outcomes(small.at("y")) {
+    for (std::size_t i = 0; i < outcomes.size(); ++i) {
+      values.push_back(small.at("mean").at(i));
+      values.push_back(small.at("standard_deviation").at(i));
+    }
+  }
+  [[nodiscard]] ForecastBatch view() const {
+    return {ForecastKind::kNormal, values, 2, {}, outcomes};
+  }
+
+  std::vector<double> values;
+  std::vector<double> outcomes;
+};
+
+void ExpectClose(double actual, const json& expected) {
+  EXPECT_NEAR(actual, expected.get<double>(), 1e-12 + 1e-9 * std::abs(expected.get<double>()));
+}
+
+TEST(ForecastMetricsTest, MatchTheSmallCases) {
+  for (const json& small : MetricCases("forecast")) {
+    SCOPED_TRACE(small.at("name").get<std::string>());
+    const NormalRows rows(small);
+    const std::vector<double> pit = ProbabilityIntegralTransforms(rows.view(), 1);
+    ASSERT_EQ(pit.size(), rows.outcomes.size());
+    for (std::size_t i = 0; i < pit.size(); ++i) ExpectClose(pit[i], small.at("pit").at(i));
+    ExpectClose(QuantileCalibrationError(pit), small.at("qce_tv20"));
+    ExpectClose(QuantileLevelError(pit), small.at("qce_levels20"));
+    ExpectClose(CramerVonMises(pit), small.at("cramer_von_mises"));
+    const std::vector<double> features = FlattenRows(small.at("X"));
+    const std::size_t width = features.size() / pit.size();
+    for (std::size_t i = 0; i < pit.size(); ++i) {
+      const std::span<const double> x = std::span(features).subspan(i * width, width);
+      const auto error = LocalCalibrationError(pit, features, x, small.at("gamma_x"));
+      ASSERT_TRUE(error.has_value());
+      ExpectClose(*error, small.at("lce_total20_at_rows").at(i));
+    }
+  }
+}
+
+TEST(ForecastMetricsTest, OfSamplesTheTransformIsUniformForAnyTies) {
+  // All draws and the outcome are 0: the rank is uniform by its random part alone.
+  const std::vector<double> draws(2 * 5000, 0.0);
+  const std::vector<double> outcomes(5000, 0.0);
+  const ForecastBatch batch{ForecastKind::kSamples, draws, 2, {}, outcomes};
+  const std::vector<double> pit = ProbabilityIntegralTransforms(batch, 7);
+  // The 1e-6 quantile of n times the statistic is below 2.5.
+  EXPECT_LT(5000 * CramerVonMises(pit), 2.5);
+  EXPECT_EQ(pit, ProbabilityIntegralTransforms(batch, 7));
+  EXPECT_NE(pit, ProbabilityIntegralTransforms(batch, 8));
+  // Without ties the transform lies between the bounds of its rank.
+  const std::vector<double> four{3, 1, 2, 4};
+  const std::vector<double> between{2.5};
+  const double u =
+      ProbabilityIntegralTransforms({ForecastKind::kSamples, four, 4, {}, between}, 3)[0];
+  EXPECT_GT(u, 0.4);
+  EXPECT_LT(u, 0.6);
+}
+
+TEST(ForecastMetricsTest, AtTheEdges) {
+  EXPECT_NEAR(QuantileCalibrationError(std::vector{1.0}), 0.95, 1e-15);
+  EXPECT_NEAR(QuantileCalibrationError(std::vector{0.0}), 0.95, 1e-15);
+  // F_1 is 1 from 0 on: the integral of (1 - t)^2.
+  EXPECT_NEAR(CramerVonMises(std::vector{0.0}), 1.0 / 3, 1e-15);
+  EXPECT_NEAR(CramerVonMises(std::vector{0.5}), 1.0 / 12, 1e-15);
+  // One transform in the middle of each bin.
+  std::vector<double> even;
+  for (int i = 0; i < 20; ++i) even.push_back((i + 0.5) / 20);
+  EXPECT_NEAR(QuantileCalibrationError(even), 0, 1e-15);
+  EXPECT_NEAR(QuantileLevelError(even), 0, 1e-15);
+  // The point is too far from all rows.
+  EXPECT_EQ(LocalCalibrationError(even, std::vector<double>(20, 0.0), std::vector{1e3}, 1),
+            std::nullopt);
+}
+
+TEST(DecisionCalibrationTest, MatchesTheSmallCases) {
+  int tested = 0;
+  for (const json& small : MetricCases("classification")) {
+    if (!small.contains("decision")) continue;
+    SCOPED_TRACE(small.at("name").get<std::string>());
+    const json& expected = small.at("decision");
+    const std::vector<double> probabilities = FlattenRows(small.at("P"));
+    const std::vector<std::int32_t> labels = small.at("y0");
+    const auto decision =
+        EvaluateDecisions({probabilities, labels, small.at("m")}, FlattenRows(expected.at("loss")));
+    ASSERT_TRUE(decision.ok()) << decision.status();
+    EXPECT_EQ(decision->actions, expected.at("action").get<std::vector<std::size_t>>());
+    ExpectClose(std::sqrt(decision->squared_error), expected.at("dce"));
+    ExpectClose(decision->squared_error, expected.at("dce_sq_biased"));
+    ExpectClose(decision->squared_error_unbiased, expected.at("dce_sq_unbiased"));
+    ExpectClose(decision->given_action, expected.at("conditional_dce_sq_biased"));
+    ExpectClose(decision->given_action_unbiased, expected.at("conditional_dce_sq_unbiased"));
+    ExpectClose(decision->realised_loss, expected.at("realised_loss"));
+    ExpectClose(decision->expected_loss, expected.at("expected_loss"));
+    ++tested;
+  }
+  EXPECT_EQ(tested, 2);
+  for (const json& small : MetricCases("forecast")) {
+    SCOPED_TRACE(small.at("name").get<std::string>());
+    const NormalRows rows(small);
+    const auto decision = EvaluateThreshold(rows.view(), small.at("decision_c"));
+    ASSERT_TRUE(decision.ok()) << decision.status();
+    ExpectClose(std::sqrt(decision->squared_error), small.at("dce"));
+    ExpectClose(decision->realised_loss, small.at("decision_realised_loss"));
+    ExpectClose(decision->expected_loss, small.at("decision_expected_loss"));
+    // The squared error is half of the biased discrepancy of the threshold kernel.
+    ExpectClose(2 * decision->squared_error, small.at("mmd").at("decision_sign").at("biased"));
+    ExpectClose(2 * decision->squared_error_unbiased,
+                small.at("mmd").at("decision_sign").at("unbiased"));
+  }
+}
+
+TEST(DecisionCalibrationTest, CountsDrawsAndRefusesInvalidLosses) {
+  const std::vector<double> draws{1, 2, 3, 4, 5, 6};
+  const std::vector<double> outcomes{0, 7};
+  const ForecastBatch samples{ForecastKind::kSamples, draws, 3, {}, outcomes};
+  const auto decision = EvaluateThreshold(samples, 2);
+  ASSERT_TRUE(decision.ok());
+  // Probabilities above: 2/3 and 1.
+  EXPECT_THAT(decision->actions, ElementsAre(1, 1));
+  EXPECT_DOUBLE_EQ(decision->expected_loss, 1.0 / 6);
+  EXPECT_DOUBLE_EQ(decision->realised_loss, 0.5);
+  EXPECT_FALSE(EvaluateThreshold(samples, std::nan("")).ok());
+  const std::vector<double> probabilities{0.25, 0.75};
+  const std::vector<std::int32_t> labels{0};
+  const PredictionBatch classes{probabilities, labels, 2};
+  EXPECT_THAT(EvaluateDecisions(classes, std::vector{1.0, 2.0, 3.0}).status().message(),
+              HasSubstr("loss has 3 values, expected a row of 2 values"));
+  EXPECT_THAT(EvaluateDecisions(classes, std::vector{1.0, std::nan("")}).status().message(),
+              HasSubstr("loss[1] is nan"));
+  // One row: the unbiased estimates need two.
+  const auto one = EvaluateDecisions(classes, std::vector{0.0, 1.0, 1.0, 0.0});
+  ASSERT_TRUE(one.ok());
+  EXPECT_EQ(one->squared_error_unbiased, 0);
+}
+
+}  // namespace
+}  // namespace calibd
