@@ -13,7 +13,7 @@
 #include "calibd/core/status_macros.h"
 #include "calibd/core/validation.h"
 #include "distribution_matching.h"
-#include "pair_median.h"
+#include "number_pairs.h"
 
 namespace calibd {
 namespace {
@@ -21,141 +21,18 @@ namespace {
 // The bound of Scores.log_loss.
 constexpr double kMinProbability = 0x1p-52;
 
-// 1 / (2 l^2) with l the MedianDistance. Returns 0 if all distances are 0. Errors: Cancelled.
-template <typename DistanceOfPair>
-absl::StatusOr<double> MedianGamma(std::size_t n, const RunControl& control,
-                                   const DistanceOfPair& distance) {
-  CALIBD_ASSIGN_OR_RETURN(const double median, MedianDistance(n, control, distance));
-  return median == 0 ? 0 : 0.5 / median / median;
-}
-
-absl::Status CheckChosen(const char* field, double gamma) {
-  if (gamma > 0 && std::isfinite(gamma)) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat(field, " cannot be chosen from these forecasts, give a value"));
-}
-
-// Chooses the gamma of a kernel that has none.
-absl::Status ChooseGamma(const ForecastBatch& batch, const RunControl& control, RbfKernel& kernel) {
-  if (kernel.gamma.has_value()) return absl::OkStatus();
-  std::vector<std::pair<double, double>> moments;
-  for (std::size_t i = 0; i < batch.size(); ++i) {
-    const std::span<const double> row = batch.row(i);
-    if (batch.kind == ForecastKind::kNormal) {
-      moments.emplace_back(row[0], row[1] * row[1]);
-      continue;
-    }
-    const auto r = static_cast<double>(row.size());
-    const double mean = std::accumulate(row.begin(), row.end(), 0.0) / r;
-    double squares = 0;
-    for (const double draw : row) squares += (draw - mean) * (draw - mean);
-    moments.emplace_back(mean, squares / r);
-  }
-  CALIBD_ASSIGN_OR_RETURN(
-      kernel.gamma, MedianGamma(batch.size(), control, [&](std::size_t i, std::size_t j) {
-        const double distance = moments[i].first - moments[j].first;
-        return std::sqrt(distance * distance + moments[i].second + moments[j].second);
-      }));
-  return CheckChosen("outcome_kernel.rbf.gamma", *kernel.gamma);
-}
-
-using ConditionPtr = std::unique_ptr<const ConditionTerms>;
-
-// exp(-gamma |x - x'|^2) of points; chooses gamma if it is unset and the points differ.
-absl::StatusOr<ConditionPtr> MakeGaussian(Points points, std::size_t n, double slope,
-                                          const char* field, const RunControl& control,
-                                          std::optional<double>& gamma) {
-  if (!gamma.has_value()) {
-    CALIBD_ASSIGN_OR_RETURN(const double chosen,
-                            MedianGamma(n, control, [&](std::size_t i, std::size_t j) {
-                              return DistanceOf(Distance::kEuclidean, points.row(i), points.row(j));
-                            }));
-    if (chosen == 0) return MakeNoCondition();
-    CALIBD_RETURN_IF_ERROR(CheckChosen(field, chosen));
-    gamma = chosen;
-  }
-  CALIBD_ASSIGN_OR_RETURN(const Kernel kernel,
-                          Kernel::Over(Distance::kSquaredEuclidean, 1 / *gamma));
-  return MakePointCondition(std::move(points), kernel, slope);
-}
-
-// A condition other than the prediction of classes. Moves its features and groups away.
-absl::StatusOr<ConditionPtr> MakeCondition(const ForecastBatch& batch, const RunControl& control,
-                                           Condition& condition) {
-  const std::size_t n = batch.size();
-  if (auto* const groups = std::get_if<GroupCondition>(&condition)) {
-    return MakeGroupCondition(std::exchange(groups->groups, {}));
-  }
-  if (auto* const features = std::get_if<FeatureCondition>(&condition)) {
-    const std::size_t width = features->values.size() / n;
-    return MakeGaussian({std::exchange(features->values, {}), width}, n, 0,
-                        "condition.features.gamma", control, features->gamma);
-  }
-  auto* const forecast = std::get_if<ForecastCondition>(&condition);
-  if (forecast == nullptr) return MakeNoCondition();
-  Points points{{batch.values.begin(), batch.values.end()}, batch.width};
-  // The draws ascend, so that W^2 is the mean of the squares of their differences.
-  const double slope =
-      batch.kind == ForecastKind::kSamples ? 1 / std::sqrt(static_cast<double>(batch.width)) : 1;
-  for (double& value : points.values) value *= slope;
-  return MakeGaussian(std::move(points), n, slope, "condition.forecast.gamma", control,
-                      forecast->gamma);
-}
-
-double PairOperations(const ForecastBatch& batch, const LossOptions& options) {
-  const auto width = static_cast<double>(batch.width);
-  const double condition =
-      std::holds_alternative<FeatureCondition>(options.condition)
-          ? 3 * static_cast<double>(std::get<FeatureCondition>(options.condition).values.size()) /
-                static_cast<double>(batch.size())
-          : 3 * width;
-  if (batch.predicts_classes()) {
-    return options.lens.is_canonical() ? 30 + condition + 3 * width : 30 + condition / width;
-  }
-  if (batch.kind == ForecastKind::kNormal) return 100 + condition;
-  const bool exponential =
-      !options.outcome_kernel.has_value() || options.outcome_kernel->index() == 0;
-  return 30 + condition + (exponential ? 40 : 3) * width * width;
-}
-
-// Sums the pairs of forecasts of numbers. batch: draws ascend. gradient: n x width or empty.
+// Sums the pairs of forecasts of numbers. The draws of samples are sorted here, and the gradient is
+// not.
 absl::StatusOr<PairSums> SumNumbers(const ForecastBatch& batch, const LossOptions& options,
                                     const RunControl& control, CalibrationLoss& loss) {
-  if (!loss.outcome_kernel.has_value()) loss.outcome_kernel = RbfKernel{};
-  if (auto* const rbf = std::get_if<RbfKernel>(&*loss.outcome_kernel)) {
-    CALIBD_RETURN_IF_ERROR(ChooseGamma(batch, control, *rbf));
-  }
-  const auto terms = batch.kind == ForecastKind::kNormal
-                         ? MakeNormalTerms(batch, *loss.outcome_kernel)
-                         : MakeSampleTerms(batch, *loss.outcome_kernel);
-  CALIBD_ASSIGN_OR_RETURN(const ConditionPtr condition,
-                          MakeCondition(batch, control, loss.condition));
-  return SumPairs(batch.size(), *terms, *condition, options.biased, PairOperations(batch, options),
-                  loss.gradient, control);
-}
-
-// Sums the pairs of samples, whose draws are sorted here and whose gradient is not.
-absl::StatusOr<PairSums> SumSamples(const ForecastBatch& batch, const LossOptions& options,
-                                    const RunControl& control, CalibrationLoss& loss) {
-  const std::size_t r = batch.width;
-  std::vector<std::size_t> order(batch.values.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::vector<double> sorted(order.size());
-  for (std::size_t i = 0; i < batch.size(); ++i) {
-    const auto first = order.begin() + static_cast<std::ptrdiff_t>(i * r);
-    std::stable_sort(
-        first, first + static_cast<std::ptrdiff_t>(r),
-        [&](std::size_t a, std::size_t b) { return batch.values[a] < batch.values[b]; });
-  }
-  for (std::size_t k = 0; k < order.size(); ++k) sorted[k] = batch.values[order[k]];
-  ForecastBatch ascending = batch;
-  ascending.values = sorted;
-  CALIBD_ASSIGN_OR_RETURN(const PairSums sums, SumNumbers(ascending, options, control, loss));
-  if (!loss.gradient.empty()) {
-    const std::vector<double> gradient =
-        std::exchange(loss.gradient, std::vector<double>(order.size()));
-    for (std::size_t k = 0; k < order.size(); ++k) loss.gradient[order[k]] = gradient[k];
-  }
+  const AscendingForecasts ascending(batch);
+  CALIBD_ASSIGN_OR_RETURN(
+      const NumberPairs pairs,
+      MakeNumberPairs(ascending.batch(), control, loss.outcome_kernel, loss.condition));
+  CALIBD_ASSIGN_OR_RETURN(const PairSums sums,
+                          SumPairs(batch.size(), *pairs.terms, *pairs.condition, options.biased,
+                                   LossPairOperations(batch, options), loss.gradient, control));
+  ascending.RestoreOrder(loss.gradient);
   return sums;
 }
 
@@ -252,7 +129,7 @@ absl::StatusOr<PairSums> SumClasses(const PredictionBatch& batch, const Forecast
     const std::span<double> out = scalar ? std::span<double>(gradient) : loss.gradient;
     CALIBD_ASSIGN_OR_RETURN(const PairSums sums,
                             SumPairs(n, *terms, own != nullptr ? *own : *fixed, options.biased,
-                                     PairOperations(given, options), out, control));
+                                     LossPairOperations(given, options), out, control));
     total.off_diagonal += sums.off_diagonal;
     total.diagonal += sums.diagonal;
     for (std::size_t i = 0; i < gradient.size(); ++i) {
@@ -345,11 +222,10 @@ absl::StatusOr<CalibrationLoss> ComputeLoss(const ForecastBatch& batch, const Lo
     }
   }
   const PredictionBatch classes{probabilities, batch.labels, batch.width};
-  CALIBD_ASSIGN_OR_RETURN(
-      const PairSums sums,
-      batch.predicts_classes()               ? SumClasses(classes, batch, options, control, loss)
-      : batch.kind == ForecastKind::kSamples ? SumSamples(batch, options, control, loss)
-                                             : SumNumbers(batch, options, control, loss));
+  CALIBD_ASSIGN_OR_RETURN(const PairSums sums,
+                          batch.predicts_classes()
+                              ? SumClasses(classes, batch, options, control, loss)
+                              : SumNumbers(batch, options, control, loss));
   const auto size = static_cast<double>(n);
   loss.mmd_squared = options.biased ? (sums.off_diagonal + sums.diagonal) / size / size
                                     : sums.off_diagonal / size / (size - 1);
@@ -382,11 +258,27 @@ double LossMemory(const ForecastBatch& batch, const LossOptions& options) noexce
   return median + sizeof(double) * (8 * values + 2 * points + 16 * n);
 }
 
+double LossPairOperations(const ForecastBatch& batch, const LossOptions& options) noexcept {
+  const auto width = static_cast<double>(batch.width);
+  const double condition =
+      std::holds_alternative<FeatureCondition>(options.condition)
+          ? 3 * static_cast<double>(std::get<FeatureCondition>(options.condition).values.size()) /
+                static_cast<double>(batch.size())
+          : 3 * width;
+  if (batch.predicts_classes()) {
+    return options.lens.is_canonical() ? 30 + condition + 3 * width : 30 + condition / width;
+  }
+  if (batch.kind == ForecastKind::kNormal) return 100 + condition;
+  const bool exponential =
+      !options.outcome_kernel.has_value() || options.outcome_kernel->index() == 0;
+  return 30 + condition + (exponential ? 40 : 3) * width * width;
+}
+
 double LossOperations(const ForecastBatch& batch, const LossOptions& options) noexcept {
   const auto n = static_cast<double>(batch.size());
   const auto parts =
       batch.predicts_classes() ? static_cast<double>(options.lens.parts(batch.width)) : 1.0;
-  return n * n * parts * PairOperations(batch, options);
+  return n * n * parts * LossPairOperations(batch, options);
 }
 
 }  // namespace calibd

@@ -22,11 +22,6 @@ constexpr double kMaxFrequency = 1e6;
 constexpr std::size_t kClassesAtOnce = 32;
 constexpr std::size_t kRowsAtOnce = 16;
 
-double StandardNormal(Rng& rng) noexcept {
-  const double radius = std::sqrt(-2 * std::log(rng.Uniform()));
-  return radius * std::cos(2 * std::numbers::pi * rng.Uniform());
-}
-
 double StandardCauchy(Rng& rng) noexcept {
   return std::tan(std::numbers::pi * (rng.Uniform() - 0.5));
 }

@@ -1,7 +1,9 @@
 #ifndef CALIBD_CORE_SRC_RNG_H_
 #define CALIBD_CORE_SRC_RNG_H_
 
+#include <cmath>
 #include <cstdint>
+#include <numbers>
 
 namespace calibd {
 
@@ -36,6 +38,11 @@ class Rng {
  private:
   std::uint64_t state_;
 };
+
+[[nodiscard]] inline double StandardNormal(Rng& rng) noexcept {
+  const double radius = std::sqrt(-2 * std::log(rng.Uniform()));
+  return radius * std::cos(2 * std::numbers::pi * rng.Uniform());
+}
 
 }  // namespace calibd
 

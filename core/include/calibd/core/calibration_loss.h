@@ -101,10 +101,12 @@ struct CalibrationLoss {
                                                           const RunControl& control = {});
 
 // Bytes that ComputeLoss allocates in addition to its input, and approximate number of
-// multiplications.
+// multiplications, in all and for one pair.
 [[nodiscard]] double LossMemory(const ForecastBatch& batch, const LossOptions& options) noexcept;
 [[nodiscard]] double LossOperations(const ForecastBatch& batch,
                                     const LossOptions& options) noexcept;
+[[nodiscard]] double LossPairOperations(const ForecastBatch& batch,
+                                        const LossOptions& options) noexcept;
 
 }  // namespace calibd
 

@@ -1,0 +1,88 @@
+#ifndef CALIBD_CORE_FORECAST_TEST_H_
+#define CALIBD_CORE_FORECAST_TEST_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "absl/status/statusor.h"
+#include "calibd/core/bootstrap.h"
+#include "calibd/core/calibration_loss.h"
+#include "calibd/core/forecast.h"
+#include "calibd/core/outcome_kernel.h"
+#include "calibd/core/run_control.h"
+
+namespace calibd {
+
+// Tests of forecasts of a number, for ONE look. With kForecast the hypothesis is that each outcome
+// is drawn from its forecast, independently of the others, and p-values are exact for every n:
+// outcomes are drawn from Normal forecasts; the outcome of samples changes places with one of its
+// draws, or with none, as all r + 1 are exchangeable.
+
+// A form of calibration, as a kernel of outcomes and a condition: see ComputeLoss. The forms of
+// Marx, Zalouk & Ermon, NeurIPS 2023, Table 1: distribution (RbfKernel, ForecastCondition),
+// marginal (NoCondition), quantile (PitRbfKernel or PitMinKernel, NoCondition), decision
+// (ThresholdKernel, TanhKernel or MomentsKernel), group (GroupCondition), individual and local
+// (FeatureCondition).
+struct ForecastTestOptions {
+  // Unset: RbfKernel. Samples: none of the probability integral transform.
+  std::optional<OutcomeKernel> outcome_kernel;
+  // A gamma that is unset is chosen from the first kParameterRows rows, without the outcomes; for
+  // samples, from draws and outcome alike.
+  Condition condition;
+  BootstrapOptions resampling{.replicates = 999, .seed = 0, .null = NullHypothesis::kForecast};
+};
+inline constexpr std::size_t kParameterRows = 1000;
+
+struct ForecastTestResult : ResamplingResult {
+  // The squared maximum mean discrepancy over all pairs: unbiased and signed, and biased.
+  double mmd_squared = 0;
+  double biased_mmd_squared = 0;
+  // What is compared with the replicates: mmd_squared, or with kForecast and RbfKernel or
+  // PitRbfKernel its approximation by kTestFrequencies random features, a statistic of its own.
+  double statistic = 0;
+  // With the values that were chosen; features and groups are empty.
+  OutcomeKernel outcome_kernel;
+  Condition condition;
+};
+inline constexpr std::size_t kTestFrequencies = 64;
+
+// batch: valid Normal forecasts or samples (FindViolations), n >= 2. With kForm each replicate is
+// sum_{i != j} w_i w_j h_ij / (n (n - 1)) with random signs w: a test of the form itself, which is
+// approximate. The result depends on the seed, but not on the threads of `control`.
+// Errors: InvalidArgument (CheckLossOptions, replicates); FailedPrecondition if n < 2, or if a
+// gamma cannot be chosen; Cancelled. Cost and memory: see below.
+[[nodiscard]] absl::StatusOr<ForecastTestResult> TestForecasts(const ForecastBatch& batch,
+                                                               const ForecastTestOptions& options,
+                                                               const RunControl& control = {});
+
+// Bytes that TestForecasts allocates in addition to its input, on `threads` threads, and the
+// approximate number of multiplications: O(n^2) for the discrepancy; for each replicate O(n) with
+// random features, and else O(n^2).
+[[nodiscard]] double ForecastTestMemory(const ForecastBatch& batch,
+                                        const ForecastTestOptions& options,
+                                        std::size_t threads) noexcept;
+[[nodiscard]] double ForecastTestOperations(const ForecastBatch& batch,
+                                            const ForecastTestOptions& options) noexcept;
+
+// A metric of the probability integral transforms with its test.
+struct PitTest {
+  double value = 0;
+  ResamplingResult test;
+};
+struct PitTests {
+  PitTest quantile_calibration_error;
+  PitTest quantile_level_error;
+  PitTest cramer_von_mises;
+};
+// pit: in [0, 1], n >= 1: see ProbabilityIntegralTransforms. Replicates are n uniform numbers: the
+// exact test of kForecast, which is one of the quantile form too. Errors: InvalidArgument
+// (replicates, null); Cancelled. Cost: O(n log n) for each replicate.
+[[nodiscard]] absl::StatusOr<PitTests> TestPit(std::span<const double> pit,
+                                               const BootstrapOptions& options,
+                                               const RunControl& control = {});
+
+}  // namespace calibd
+
+#endif  // CALIBD_CORE_FORECAST_TEST_H_

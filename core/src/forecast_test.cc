@@ -1,0 +1,322 @@
+#include "calibd/core/forecast_test.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "calibd/core/forecast_metrics.h"
+#include "calibd/core/status_macros.h"
+#include "discrepancy_features.h"
+#include "matrix_product.h"
+#include "number_pairs.h"
+#include "replicates.h"
+#include "rng.h"
+
+namespace calibd {
+namespace {
+
+// Rows of h_ij that are computed together for the random signs, and replicates of one task.
+constexpr std::size_t kSignRows = 48;
+constexpr std::size_t kSignReplicates = 256;
+// Sums that differ by less than this share may differ by the order of summation.
+constexpr double kTie = 1e-12;
+
+// Forecasts with other outcomes. Normal: the same forecasts.
+struct Replicate {
+  std::vector<double> values;
+  std::vector<double> outcomes;
+};
+
+// Draws outcomes under the null hypothesis kForecast.
+Replicate DrawReplicate(const ForecastBatch& batch, Rng& rng) {
+  Replicate replicate{{}, {batch.outcomes.begin(), batch.outcomes.end()}};
+  if (batch.kind == ForecastKind::kNormal) {
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      replicate.outcomes[i] = batch.row(i)[0] + batch.row(i)[1] * StandardNormal(rng);
+    }
+    return replicate;
+  }
+  replicate.values.assign(batch.values.begin(), batch.values.end());
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    const std::size_t picked = rng.Below(static_cast<std::uint32_t>(batch.width + 1));
+    if (picked < batch.width) {
+      std::swap(replicate.values[i * batch.width + picked], replicate.outcomes[i]);
+    }
+  }
+  return replicate;
+}
+
+ForecastBatch WithReplicate(const ForecastBatch& batch, const Replicate& replicate) {
+  ForecastBatch other = batch;
+  if (!replicate.values.empty()) other.values = replicate.values;
+  other.outcomes = replicate.outcomes;
+  return other;
+}
+
+// Chooses the gammas that are unset. A condition on equal points becomes NoCondition.
+absl::Status ChooseParameters(const ForecastBatch& batch, const RunControl& control,
+                              ForecastTestOptions& options) {
+  ForecastBatch first = batch;
+  const std::size_t rows = std::min(batch.size(), kParameterRows);
+  std::vector<double> pooled;
+  if (batch.kind == ForecastKind::kSamples) {
+    for (std::size_t i = 0; i < rows; ++i) {
+      pooled.insert(pooled.end(), batch.row(i).begin(), batch.row(i).end());
+      pooled.push_back(batch.outcomes[i]);
+    }
+    first.width += 1;
+    first.values = pooled;
+  }
+  first.values = first.values.subspan(0, rows * first.width);
+  first.outcomes = batch.outcomes.subspan(0, rows);
+  Condition condition = options.condition;
+  if (auto* const features = std::get_if<FeatureCondition>(&condition)) {
+    features->values.resize(features->values.size() / batch.size() * rows);
+  }
+  const AscendingForecasts ascending(first);
+  CALIBD_RETURN_IF_ERROR(
+      MakeNumberPairs(ascending.batch(), control, options.outcome_kernel, condition).status());
+  if (auto* const forecast = std::get_if<ForecastCondition>(&options.condition)) {
+    forecast->gamma = std::get<ForecastCondition>(condition).gamma;
+    if (!forecast->gamma.has_value()) options.condition = NoCondition();
+  } else if (auto* const features = std::get_if<FeatureCondition>(&options.condition)) {
+    features->gamma = std::get<FeatureCondition>(condition).gamma;
+    if (!features->gamma.has_value()) options.condition = NoCondition();
+  }
+  return absl::OkStatus();
+}
+
+LossOptions OptionsOf(const ForecastTestOptions& options) {
+  return {.lens = Lens::Canonical(),
+          .outcome_kernel = options.outcome_kernel,
+          .condition = options.condition,
+          .biased = false,
+          .mmd_weight = {},
+          .gradient = false};
+}
+
+// The sums over the pairs; all parameters are set.
+absl::StatusOr<PairSums> SumAll(const ForecastBatch& batch, const ForecastTestOptions& options,
+                                const RunControl& control) {
+  const AscendingForecasts ascending(batch);
+  std::optional<OutcomeKernel> kernel = options.outcome_kernel;
+  Condition condition = options.condition;
+  CALIBD_ASSIGN_OR_RETURN(const NumberPairs pairs,
+                          MakeNumberPairs(ascending.batch(), control, kernel, condition));
+  return SumPairs(batch.size(), *pairs.terms, *pairs.condition, false,
+                  LossPairOperations(batch, OptionsOf(options)), {}, control);
+}
+
+double Unbiased(const PairSums& sums, std::size_t n) {
+  return sums.off_diagonal / static_cast<double>(n) / static_cast<double>(n - 1);
+}
+
+// Compares the statistic with replicates of the hypothesis kForecast.
+absl::Status Simulate(const ForecastBatch& batch, const ForecastTestOptions& options,
+                      const RunControl& control, ForecastTestResult& result) {
+  const std::unique_ptr<const DiscrepancyFeatures> features =
+      DiscrepancyFeatures::Create(batch, *options.outcome_kernel, options.condition);
+  std::vector<double> replicates(static_cast<std::size_t>(options.resampling.replicates));
+  if (features != nullptr) result.statistic = features->Unbiased(batch);
+  const RunControl sequential{
+      .parallel_for = nullptr, .progress = nullptr, .cancelled = control.cancelled};
+  CALIBD_RETURN_IF_ERROR(RunReplicates(replicates.size(), control, [&](std::size_t r) {
+    Rng rng(options.resampling.seed, r);
+    const Replicate replicate = DrawReplicate(batch, rng);
+    const ForecastBatch drawn = WithReplicate(batch, replicate);
+    if (features != nullptr) {
+      replicates[r] = features->Unbiased(drawn);
+      return;
+    }
+    // Fails only if it is cancelled, as the next check of RunReplicates is.
+    const absl::StatusOr<PairSums> sums = SumAll(drawn, options, sequential);
+    if (sums.ok()) replicates[r] = Unbiased(*sums, batch.size());
+  }));
+  CALIBD_RETURN_IF_ERROR(control.CheckCancelled());
+  static_cast<ResamplingResult&>(result) =
+      CompareWithReplicates(result.statistic - kTie * std::max(1.0, std::abs(result.statistic)),
+                            replicates, options.resampling);
+  return absl::OkStatus();
+}
+
+// Adds w_i w_j h_ij over the pairs i < j with `first` <= i < `first + kSignRows` for each
+// replicate. signs: n x count.
+void AddSigned(const NumberPairs& pairs, std::size_t n, std::size_t first,
+               std::span<const float> signs, std::size_t count, std::span<double> sums) {
+  const std::size_t rows = std::min(kSignRows, n - first);
+  const std::size_t columns = n - first;
+  std::vector<float> h(rows * columns);
+  std::array<double, kMaxPairColumns> terms;
+  std::array<double, kMaxPairColumns> kernel;
+  for (std::size_t i = 0; i < rows; ++i) {
+    // The pairs with j <= i stay 0.
+    for (std::size_t j = i + 1; j < columns; j += kMaxPairColumns) {
+      const std::size_t some = std::min(kMaxPairColumns, columns - j);
+      const PairRow row{first + i, first + j};
+      pairs.condition->Compute(row, std::span(kernel).first(some));
+      pairs.terms->Compute(row, std::span(kernel).first(some), std::span(terms).first(some), {});
+      for (std::size_t k = 0; k < some; ++k) {
+        h[i * columns + j + k] = static_cast<float>(kernel[k] * terms[k]);
+      }
+    }
+  }
+  std::vector<float> products(rows * count);
+  std::vector<float> scratch;
+  MatrixProduct<float> product;
+  product.rows = rows;
+  product.columns = count;
+  product.depth = columns;
+  product.a = h.data();
+  product.a_stride = columns;
+  product.b = &signs[first * count];
+  product.b_row_stride = count;
+  product.c = products.data();
+  product.c_stride = count;
+  Multiply(product, scratch);
+  for (std::size_t i = 0; i < rows; ++i) {
+    for (std::size_t r = 0; r < count; ++r) {
+      sums[r] += static_cast<double>(signs[(first + i) * count + r]) *
+                 static_cast<double>(products[i * count + r]);
+    }
+  }
+}
+
+// Compares mmd_squared with replicates by random signs.
+absl::Status FlipSigns(const ForecastBatch& batch, const ForecastTestOptions& options,
+                       const RunControl& control, ForecastTestResult& result) {
+  const std::size_t n = batch.size();
+  const AscendingForecasts ascending(batch);
+  std::optional<OutcomeKernel> kernel = options.outcome_kernel;
+  Condition condition = options.condition;
+  CALIBD_ASSIGN_OR_RETURN(const NumberPairs pairs,
+                          MakeNumberPairs(ascending.batch(), control, kernel, condition));
+  const auto total = static_cast<std::size_t>(options.resampling.replicates);
+  const std::size_t blocks = (n + kSignRows - 1) / kSignRows;
+  std::vector<double> replicates(total);
+  for (std::size_t begin = 0; begin < total; begin += kSignReplicates) {
+    const std::size_t count = std::min(kSignReplicates, total - begin);
+    std::vector<float> signs(n * count);
+    for (std::size_t r = 0; r < count; ++r) {
+      Rng rng(options.resampling.seed, begin + r);
+      for (std::size_t i = 0; i < n; ++i) signs[i * count + r] = rng.Next() >> 63 != 0 ? 1 : -1;
+    }
+    // By block, and added in order, so that the sums do not depend on the threads.
+    std::vector<double> sums(blocks * count);
+    CALIBD_RETURN_IF_ERROR(RunReplicates(blocks, control.WithoutProgress(), [&](std::size_t block) {
+      AddSigned(pairs, n, block * kSignRows, signs, count,
+                std::span(sums).subspan(block * count, count));
+    }));
+    if (control.progress) {
+      control.progress(static_cast<double>(begin + count) / static_cast<double>(total));
+    }
+    for (std::size_t block = 0; block < blocks; ++block) {
+      for (std::size_t r = 0; r < count; ++r) replicates[begin + r] += sums[block * count + r];
+    }
+  }
+  for (double& sum : replicates) {
+    sum *= 2 / static_cast<double>(n) / static_cast<double>(n - 1);
+  }
+  static_cast<ResamplingResult&>(result) =
+      CompareWithReplicates(result.statistic, replicates, options.resampling);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<ForecastTestResult> TestForecasts(const ForecastBatch& batch,
+                                                 const ForecastTestOptions& given,
+                                                 const RunControl& control) {
+  if (batch.predicts_classes()) {
+    return absl::InvalidArgumentError("the rows predict classes, expected forecasts of a number");
+  }
+  if (batch.size() < 2) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("not enough data: ", batch.size(), " row, 2 are needed"));
+  }
+  CALIBD_RETURN_IF_ERROR(CheckLossOptions(batch, OptionsOf(given)));
+  CALIBD_RETURN_IF_ERROR(CheckReplicates(given.resampling));
+  ForecastTestOptions options = given;
+  CALIBD_RETURN_IF_ERROR(ChooseParameters(batch, control, options));
+  CALIBD_ASSIGN_OR_RETURN(const PairSums sums, SumAll(batch, options, control.WithoutProgress()));
+  ForecastTestResult result;
+  const auto n = static_cast<double>(batch.size());
+  result.mmd_squared = Unbiased(sums, batch.size());
+  result.biased_mmd_squared = (sums.off_diagonal + sums.diagonal) / n / n;
+  if (!std::isfinite(result.biased_mmd_squared) || !std::isfinite(result.mmd_squared)) {
+    return absl::FailedPreconditionError(
+        "the discrepancy of these rows exceeds the range of double: give the forecasts in another "
+        "unit");
+  }
+  result.statistic = result.mmd_squared;
+  CALIBD_RETURN_IF_ERROR(options.resampling.null == NullHypothesis::kForecast
+                             ? Simulate(batch, options, control, result)
+                             : FlipSigns(batch, options, control, result));
+  result.outcome_kernel = *options.outcome_kernel;
+  result.condition = std::move(options.condition);
+  if (auto* const features = std::get_if<FeatureCondition>(&result.condition)) {
+    features->values.clear();
+  } else if (auto* const groups = std::get_if<GroupCondition>(&result.condition)) {
+    groups->groups.clear();
+  }
+  return result;
+}
+
+double ForecastTestMemory(const ForecastBatch& batch, const ForecastTestOptions& options,
+                          std::size_t threads) noexcept {
+  const auto n = static_cast<double>(batch.size());
+  const auto values = static_cast<double>(batch.values.size());
+  const double parameters = sizeof(double) * kParameterRows * kParameterRows / 2.0;
+  const double each = sizeof(double) * 4 * (values + n);
+  if (options.resampling.null == NullHypothesis::kForm) {
+    return parameters + each +
+           sizeof(float) * n * (kSignReplicates + 2.0 * kSignRows * static_cast<double>(threads));
+  }
+  return parameters + each * static_cast<double>(threads + 1) +
+         DiscrepancyFeatures::Memory(batch.size());
+}
+
+double ForecastTestOperations(const ForecastBatch& batch,
+                              const ForecastTestOptions& options) noexcept {
+  const auto n = static_cast<double>(batch.size());
+  const double pairs = n * n * LossPairOperations(batch, OptionsOf(options)) / 2;
+  const auto replicates = static_cast<double>(options.resampling.replicates);
+  if (options.resampling.null == NullHypothesis::kForm) {
+    return pairs * (1 + std::ceil(replicates / kSignReplicates)) + n * n * replicates / 2;
+  }
+  const OutcomeKernel kernel = options.outcome_kernel.value_or(RbfKernel());
+  return pairs +
+         replicates * (DiscrepancyFeatures::Has(kernel) ? n * 20.0 * kTestFrequencies : pairs);
+}
+
+absl::StatusOr<PitTests> TestPit(std::span<const double> pit, const BootstrapOptions& options,
+                                 const RunControl& control) {
+  CALIBD_RETURN_IF_ERROR(CheckReplicates(options));
+  if (options.null != NullHypothesis::kForecast) {
+    return absl::InvalidArgumentError(
+        "null is form, expected forecast: the test of the probability integral transforms is one "
+        "of both");
+  }
+  const auto count = static_cast<std::size_t>(options.replicates);
+  std::array<std::vector<double>, 3> replicates;
+  for (std::vector<double>& values : replicates) values.resize(count);
+  CALIBD_RETURN_IF_ERROR(RunReplicates(count, control, [&](std::size_t r) {
+    Rng rng(options.seed, r);
+    std::vector<double> uniform(pit.size());
+    for (double& u : uniform) u = rng.Uniform();
+    replicates[0][r] = QuantileCalibrationError(uniform);
+    replicates[1][r] = QuantileLevelError(uniform);
+    replicates[2][r] = CramerVonMises(uniform);
+  }));
+  const auto compare = [&](double value, const std::vector<double>& drawn) {
+    return PitTest{value, CompareWithReplicates(value - kTie, drawn, options)};
+  };
+  return PitTests{compare(QuantileCalibrationError(pit), replicates[0]),
+                  compare(QuantileLevelError(pit), replicates[1]),
+                  compare(CramerVonMises(pit), replicates[2])};
+}
+
+}  // namespace calibd
