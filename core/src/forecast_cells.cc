@@ -107,8 +107,10 @@ double Quantile(std::span<const double> sorted, std::size_t k, std::size_t parts
                    static_cast<double>(scaled % parts) / static_cast<double>(parts));
 }
 
-// A score that is not finite has overflowed.
-double Score(double value) { return value < kMostScore ? value : kMostScore; }
+// Scores that are not finite have overflowed.
+double Score(double value) {
+  return value < kMostScore ? std::max(value, -kMostScore) : kMostScore;
+}
 
 double NormalCrps(double t, double sd) {
   constexpr double kInverseRootPi = std::numbers::inv_sqrtpi;

@@ -55,9 +55,7 @@ FamilyLogs ExpertLogsOf(const ForecastCells& cells, const ForecastCounts& counts
   FamilyLogs logs;
   const std::vector<std::int64_t> all = counts.Cells();
   logs[0] = LocationScaleLogs(cells, all);
-  for (const double kappa : kHistogramWeights) {
-    logs[1].push_back(HistogramLog(cells, all, kappa));
-  }
+  for (const double kappa : kHistogramWeights) logs[1].push_back(HistogramLog(cells, all, kappa));
   for (std::size_t kind = 0; kind < kStratumKinds; ++kind) {
     std::vector<double>& family = logs[2 + kind];
     family.assign(kStratumHistogramWeights.size() + 1, 0);

@@ -12,8 +12,8 @@ namespace calibd {
 namespace {
 
 constexpr std::size_t kEqualCells = 20;
-// The weight of the mixture, in observations / 4.
-constexpr double kRho = 50;
+// Of the normal mixture.
+constexpr double kMixturePrecision = 50;
 // Levels that differ by less are equally near.
 constexpr double kEqualDistance = 1e-12;
 
@@ -117,9 +117,9 @@ CentralCoverage CoverageOfCentral(const ForecastCells& cells, std::span<const st
 
 double CoverageErrorMargin(std::int64_t count, std::size_t cell_count, double alpha) noexcept {
   const auto t = static_cast<double>(count);
-  const double a = t / 4 + kRho;
+  const double a = t / 4 + kMixturePrecision;
   const double log_sets = static_cast<double>(cell_count - 1) * std::numbers::ln2;
-  return std::sqrt(a * (2 * (log_sets - std::log(alpha)) + std::log(a / kRho))) / t;
+  return std::sqrt(a * (2 * (log_sets - std::log(alpha)) + std::log(a / kMixturePrecision))) / t;
 }
 
 std::optional<ForecastCoverage> CoverageOf(const ForecastCells& cells, const ForecastCounts& counts,

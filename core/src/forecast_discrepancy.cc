@@ -18,10 +18,10 @@ namespace calibd {
 namespace {
 
 // Never change this seed: stored sums depend on the frequencies.
-constexpr std::uint64_t kFrequencySeed = 0x63616c69626422ULL;
+constexpr std::uint64_t kDiscrepancySeed = 0x63616c69626422ULL;
 // The numbers that a phase depends on: y, m and s.
 constexpr std::size_t kInputs = 3;
-constexpr std::size_t kRowsAtOnce = 16;
+constexpr std::size_t kForecastsAtOnce = 16;
 constexpr std::size_t kDrawsAtOnce = 16;
 // Beyond it, a phase is arbitrary. Products with frequencies are finite.
 constexpr double kMostInput = 1e290;
@@ -31,13 +31,13 @@ constexpr double kLargestSquare = 4;
 constexpr double kNoSum = 1e-9;
 
 using PhaseInputs = std::array<double, kInputs>;
-using Phases = std::array<double, kRowsAtOnce * kFrequencyCount>;
+using Phases = std::array<double, kForecastsAtOnce * kFrequencyCount>;
 
 // For lengths of 1: the frequencies in turns, kInputs x kFrequencyCount, and w_y^2 / 2.
 struct Frequencies {
   Frequencies() : turns(kInputs * kFrequencyCount) {
     for (std::size_t input = 0; input < kInputs; ++input) {
-      Rng rng(kFrequencySeed, input);
+      Rng rng(kDiscrepancySeed, input);
       for (std::size_t r = 0; r < kFrequencyCount; ++r) {
         const double radius = std::sqrt(-2 * std::log(rng.Uniform()));
         const double normal = radius * std::cos(2 * std::numbers::pi * rng.Uniform());
@@ -144,14 +144,14 @@ ForecastDiscrepancy::ForecastDiscrepancy(NumberForecastKind kind, const Discrepa
     : kind_(std::move(kind)),
       kernel_(kernel),
       sums_(kFeatureCount),
-      residuals_(kRowsAtOnce * kFeatureCount),
-      buffer_(std::max(kRowsAtOnce, kDrawsAtOnce) * kFeatureCount) {}
+      residuals_(kForecastsAtOnce * kFeatureCount),
+      buffer_(std::max(kForecastsAtOnce, kDrawsAtOnce) * kFeatureCount) {}
 
 void ForecastDiscrepancy::NormalResiduals(std::span<const double> forecasts,
                                           std::span<const double> outcomes) noexcept {
-  std::array<PhaseInputs, kRowsAtOnce> of_outcomes;
-  std::array<PhaseInputs, kRowsAtOnce> of_means;
-  std::array<double, kRowsAtOnce> variances;
+  std::array<PhaseInputs, kForecastsAtOnce> of_outcomes;
+  std::array<PhaseInputs, kForecastsAtOnce> of_means;
+  std::array<double, kForecastsAtOnce> variances;
   const std::size_t rows = outcomes.size();
   for (std::size_t i = 0; i < rows; ++i) {
     const double mean = forecasts[2 * i];
@@ -185,7 +185,7 @@ void ForecastDiscrepancy::SampleResidual(std::span<const double> draws, double o
 void ForecastDiscrepancy::Add(const NumberForecastBatch& batch) noexcept {
   const std::size_t width = ForecastWidth(kind_);
   const bool normal = std::holds_alternative<NormalForecasts>(kind_);
-  const std::size_t most = normal ? kRowsAtOnce : 1;
+  const std::size_t most = normal ? kForecastsAtOnce : 1;
   for (std::size_t first = 0; first < batch.size(); first += most) {
     const std::size_t rows = std::min(most, batch.size() - first);
     const auto forecasts = batch.forecasts.subspan(first * width, rows * width);
@@ -256,7 +256,8 @@ void ForecastDiscrepancy::Merge(const ForecastDiscrepancy& other) noexcept {
 
 std::size_t ForecastDiscrepancy::MaxMemory() noexcept {
   return sizeof(ForecastDiscrepancy) + kMaxQuantileLevels * sizeof(double) +
-         (1 + kRowsAtOnce + std::max(kRowsAtOnce, kDrawsAtOnce)) * kFeatureCount * sizeof(double);
+         (1 + kForecastsAtOnce + std::max(kForecastsAtOnce, kDrawsAtOnce)) * kFeatureCount *
+             sizeof(double);
 }
 
 }  // namespace calibd

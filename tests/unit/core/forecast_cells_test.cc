@@ -237,6 +237,7 @@ TEST(ForecastCellsTest, ExtremeValuesAreFinite) {
   check(QuantileForecasts{{.2}}, {most}, -most);
   check(SampleForecasts{2}, {-most, most}, most);
   check(SampleForecasts{3}, {most, most, most}, most);
+  check(SampleForecasts{3}, {-5e307, 0, 5e307}, 0);
   EXPECT_EQ(ForecastScale(SampleForecasts{3}, std::vector<double>{5, 5, 5}), 0);
   EXPECT_NEAR(ForecastScale(SampleForecasts{3}, std::vector<double>{1e200, 2e200, 3e200}) / 1e200,
               1, 1e-12);

@@ -384,9 +384,7 @@ TEST(ForecastEvidenceTest, PartsAddUp) {
   ForecastEvidence whole(cells);
   whole.Add(rows);
   std::vector<ForecastEvidence> parts(3, ForecastEvidence(cells));
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    parts[i % 7 % 3].Add(std::span(rows).subspan(i, 1));
-  }
+  for (std::size_t i = 0; i < rows.size(); ++i) parts[i % 7 % 3].Add(std::span(rows).subspan(i, 1));
   const auto reading =
       CombineDisjoint(std::vector<const ForecastEvidence*>{&parts[0], &parts[1], &parts[2]});
   ASSERT_TRUE(reading.ok());
