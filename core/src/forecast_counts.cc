@@ -10,8 +10,6 @@
 namespace calibd {
 namespace {
 
-using FamilyLogs = std::array<std::vector<double>, kForecastFamilyCount>;
-
 // log of the mean of e^{values}. values: not empty.
 double LogMeanExp(std::span<const double> values) {
   const double largest = *std::max_element(values.begin(), values.end());
@@ -50,24 +48,39 @@ double HistogramLog(const ForecastCells& cells, std::span<const std::int64_t> co
   return sum + LogGamma(kappa) - LogGamma(n + kappa) - n * std::log1p(cells.tolerance());
 }
 
-// The logarithms of the experts' e-processes, by family.
-FamilyLogs ExpertLogsOf(const ForecastCells& cells, const ForecastCounts& counts) {
-  FamilyLogs logs;
+// The logarithms of the experts' e-processes, by expert.
+std::vector<double> ExpertLogsOf(const ForecastCells& cells, const ForecastCounts& counts) {
   const std::vector<std::int64_t> all = counts.Cells();
-  logs[0] = LocationScaleLogs(cells, all);
-  for (const double kappa : kHistogramWeights) logs[1].push_back(HistogramLog(cells, all, kappa));
-  for (std::size_t kind = 0; kind < kStratumKinds; ++kind) {
-    std::vector<double>& family = logs[2 + kind];
-    family.assign(kStratumHistogramWeights.size() + 1, 0);
-    for (std::size_t stratum = 0; stratum < kForecastStrata; ++stratum) {
-      const std::span<const std::int64_t> own = counts.Of(static_cast<StratumKind>(kind), stratum);
-      for (std::size_t i = 0; i < kStratumHistogramWeights.size(); ++i) {
-        family[i] += HistogramLog(cells, own, kStratumHistogramWeights[i]);
+  std::vector<double> logs = LocationScaleLogs(cells, all);
+  for (const double kappa : kHistogramWeights) logs.push_back(HistogramLog(cells, all, kappa));
+  std::vector<double> mixtures;
+  for (const StratumKind kind : {StratumKind::kScale, StratumKind::kLocation}) {
+    for (const double kappa : kStratumHistogramWeights) {
+      double log = 0;
+      for (std::size_t stratum = 0; stratum < kForecastStrata; ++stratum) {
+        log += HistogramLog(cells, counts.Of(kind, stratum), kappa);
       }
-      family.back() += LogMeanExp(LocationScaleLogs(cells, own));
+      logs.push_back(log);
     }
+    double log = 0;
+    for (std::size_t stratum = 0; stratum < kForecastStrata; ++stratum) {
+      log += LogMeanExp(LocationScaleLogs(cells, counts.Of(kind, stratum)));
+    }
+    mixtures.push_back(log);
   }
+  logs.insert(logs.end(), mixtures.begin(), mixtures.end());
   return logs;
+}
+
+// The family of an expert.
+std::size_t FamilyOfExpert(std::size_t expert) {
+  constexpr std::size_t kFirst = kLocationScaleCount;
+  if (expert < kFirst) return 0;
+  if (expert < kFirst + kHistogramWeights.size()) return 1;
+  if (expert >= kFirst + kForecastHistogramCount) {
+    return 2 + expert - kFirst - kForecastHistogramCount;
+  }
+  return 2 + (expert - kFirst - kHistogramWeights.size()) / kStratumHistogramWeights.size();
 }
 
 }  // namespace
@@ -139,10 +152,11 @@ bool ForecastCounts::IsValid() const noexcept {
          std::isfinite(t_square) && t_square >= 0;
 }
 
-MixedForecastEvidence EvidenceOf(const ForecastCells& cells, const ForecastCounts& counts) {
-  const FamilyLogs logs = ExpertLogsOf(cells, counts);
+MixedForecastEvidence MixExperts(std::span<const double> logs) {
+  std::array<std::vector<double>, kForecastFamilyCount> members;
+  for (std::size_t i = 0; i < logs.size(); ++i) members[FamilyOfExpert(i)].push_back(logs[i]);
   std::array<double, kForecastFamilyCount> families{};
-  for (std::size_t f = 0; f < families.size(); ++f) families[f] = LogMeanExp(logs[f]);
+  for (std::size_t f = 0; f < families.size(); ++f) families[f] = LogMeanExp(members[f]);
   const double log_all = LogMeanExp(families);
   MixedForecastEvidence evidence;
   evidence.log10_e_value = log_all / std::numbers::ln10;
@@ -151,6 +165,10 @@ MixedForecastEvidence EvidenceOf(const ForecastCells& cells, const ForecastCount
     evidence.family_share[f] = std::exp(families[f] - log_all) / kForecastFamilyCount;
   }
   return evidence;
+}
+
+MixedForecastEvidence EvidenceOf(const ForecastCells& cells, const ForecastCounts& counts) {
+  return MixExperts(ExpertLogsOf(cells, counts));
 }
 
 ForecastDirection DirectionOf(const ForecastCells& cells, std::span<const std::int64_t> counts) {

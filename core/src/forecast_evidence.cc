@@ -186,9 +186,11 @@ ForecastEvidenceReading ForecastEvidence::Read() const {
   const Processes& p = *processes_;
   ForecastEvidenceReading reading;
   reading.count = p.count;
-  reading.evidence = EvidenceOf(*cells_, p.counts);
+  std::array<double, kForecastExpertCount> logs;
+  for (std::size_t i = 0; i < logs.size(); ++i) logs[i] = p.processes.e.LogOf(i);
+  reading.evidence = MixExperts(logs);
   reading.maximum = p.maximum.maximum;
-  // The maximum is computed step by step, and may differ in its last digits.
+  // The two may differ in their last digits.
   if (reading.maximum.at == p.count) {
     reading.maximum.log_value =
         std::max(reading.maximum.log_value, reading.evidence.log10_e_value * std::numbers::ln10);

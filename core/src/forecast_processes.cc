@@ -324,6 +324,9 @@ const ForecastLogPriors& LogPriorsOfForecasts() noexcept {
 }
 
 double ForecastProcess::LogMixture() const noexcept { return largest + std::log(sum); }
+double ForecastProcess::LogOf(std::size_t expert) const noexcept {
+  return log[LaneOf(expert)] + std::log(growth[LaneOf(expert)]);
+}
 
 ForecastPast::ForecastPast(std::size_t cell_count)
     : strata(kStratumKinds * kForecastStrata * cell_count),

@@ -54,6 +54,8 @@ struct alignas(64) ForecastProcess {
 
   // The logarithm of the mixture.
   [[nodiscard]] double LogMixture() const noexcept;
+  // The logarithm of the process of an expert, below kForecastExpertCount.
+  [[nodiscard]] double LogOf(std::size_t expert) const noexcept;
 };
 
 // The counts of one past, the whole one or the recent one, and what the experts derive from them.
@@ -108,6 +110,9 @@ struct ForecastProcesses {
 };
 
 inline constexpr std::size_t kForecastFoldRows = 64;
+
+// The mixture of the experts. logs: ln W of all kForecastExpertCount experts.
+[[nodiscard]] MixedForecastEvidence MixExperts(std::span<const double> logs);
 
 }  // namespace calibd
 

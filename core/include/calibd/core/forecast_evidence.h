@@ -135,8 +135,9 @@ struct ForecastEvidenceState {
   RunningMaximum cusum_maximum;
   std::int64_t evidence_reached_at = 0;
   std::int64_t drift_reached_at = 0;
-  // The following is without the pending observations. By expert, in the order of the families:
-  // ln W of the 7 histograms; log(1 + R) and log max(1, C) of all kForecastExpertCount experts.
+  // The following is without the pending observations. ln W of the 7 histograms; log(1 + R) and log
+  // max(1, C) of all kForecastExpertCount experts: first the location-scale experts, then the
+  // histograms in the order of their families, then the mixtures within the strata of each kind.
   std::vector<double> log_histograms;
   std::vector<double> log_shiryaev_roberts;
   std::vector<double> log_cusum;
@@ -188,7 +189,8 @@ class ForecastEvidence {
   // Describes and adds a valid batch.
   void Add(const NumberForecastBatch& batch, std::int64_t first_observation) noexcept;
 
-  // Cost: that of EvidenceOf.
+  // Its evidence is that of EvidenceOf up to rounding errors, at the cost of O(experts) logarithms
+  // and a copy of the counts.
   [[nodiscard]] ForecastEvidenceReading Read() const;
   // The natural logarithm of its e-value. Cheaper than Read.
   [[nodiscard]] double LogEValue() const noexcept;
