@@ -14,6 +14,9 @@ namespace {
 constexpr std::size_t kEqualCells = 20;
 // Of the normal mixture.
 constexpr double kMixturePrecision = 50;
+// The limits of an expected number of observations: relative to the present one, and absolute.
+constexpr double kMostGrowthOfCount = 0x1p40;
+constexpr double kMostCountToDecide = 1e15;
 // Levels that differ by less are equally near.
 constexpr double kEqualDistance = 1e-12;
 
@@ -41,23 +44,43 @@ std::vector<std::size_t> ErrorEdges(const ForecastCells& cells) {
   return edges;
 }
 
-CoverageError ErrorOf(const ForecastCells& cells, std::span<const std::int64_t> counts, double n,
-                      double alpha) {
+// A cell of the coverage error: S_k and q_k.
+struct CoverageCell {
+  double sum = 0;
+  double probability = 0;
+};
+
+// counts: of n observations.
+std::vector<CoverageCell> CoverageCells(const ForecastCells& cells,
+                                        std::span<const std::int64_t> counts, double n) {
   std::vector<std::size_t> edges = ErrorEdges(cells);
   edges.push_back(cells.cell_count());
-  CoverageError error;
-  error.cell_count = edges.size();
-  double sum = 0;
+  std::vector<CoverageCell> result;
   std::size_t c = 0;
   for (const std::size_t edge : edges) {
-    double deviation = 0;
+    CoverageCell& cell = result.emplace_back();
     for (; c < edge; ++c) {
-      deviation += static_cast<double>(counts[c]) - n * cells.probabilities()[c];
+      cell.sum += static_cast<double>(counts[c]) - n * cells.probabilities()[c];
+      cell.probability += cells.probabilities()[c];
     }
-    sum += std::abs(deviation);
   }
-  const double margin = CoverageErrorMargin(static_cast<std::int64_t>(n), edges.size(), alpha);
-  error.estimate = std::min(1.0, sum / (2 * n));
+  return result;
+}
+
+// The plug-in estimate from n observations.
+double EstimateOf(std::span<const CoverageCell> cells, double n) {
+  double sum = 0;
+  for (const CoverageCell& cell : cells) sum += std::abs(cell.sum);
+  return std::min(1.0, sum / (2 * n));
+}
+
+CoverageError ErrorOf(const ForecastCells& cells, std::span<const std::int64_t> counts, double n,
+                      double alpha) {
+  const std::vector<CoverageCell> coverage_cells = CoverageCells(cells, counts, n);
+  CoverageError error;
+  error.cell_count = coverage_cells.size();
+  const double margin = CoverageErrorMargin(n, error.cell_count, alpha);
+  error.estimate = EstimateOf(coverage_cells, n);
   error.lower = std::max(0.0, error.estimate - margin);
   error.upper = std::min(1.0, error.estimate + margin);
   return error;
@@ -115,11 +138,11 @@ CentralCoverage CoverageOfCentral(const ForecastCells& cells, std::span<const st
 
 }  // namespace
 
-double CoverageErrorMargin(std::int64_t count, std::size_t cell_count, double alpha) noexcept {
-  const auto t = static_cast<double>(count);
-  const double a = t / 4 + kMixturePrecision;
+double CoverageErrorMargin(double count, std::size_t cell_count, double alpha) noexcept {
+  const double a = count / 4 + kMixturePrecision;
   const double log_sets = static_cast<double>(cell_count - 1) * std::numbers::ln2;
-  return std::sqrt(a * (2 * (log_sets - std::log(alpha)) + std::log(a / kMixturePrecision))) / t;
+  return std::sqrt(a * (2 * (log_sets - std::log(alpha)) + std::log(a / kMixturePrecision))) /
+         count;
 }
 
 std::optional<ForecastCoverage> CoverageOf(const ForecastCells& cells, const ForecastCounts& counts,
@@ -148,6 +171,40 @@ std::optional<ForecastCoverage> CoverageOf(const ForecastCells& cells, const For
     }
   }
   return coverage;
+}
+
+std::optional<double> ObservationsUntilCoverageDecided(const ForecastCells& cells,
+                                                       const ForecastCounts& counts,
+                                                       const CoverageLevels& levels, double limit) {
+  const auto n = static_cast<double>(counts.count());
+  if (n == 0) return std::nullopt;
+  const std::vector<CoverageCell> coverage_cells = CoverageCells(cells, counts.Cells(), n);
+  double squares = 0;
+  double noise = 0;
+  for (const CoverageCell& cell : coverage_cells) {
+    squares += cell.sum * cell.sum;
+    noise += n * cell.probability * (1 - cell.probability);
+  }
+  // The share of the squared sums that is no noise. With the number of observations, noise grows
+  // like the root of its factor, and an error like the factor.
+  const double error_share = squares > noise ? 1 - noise / squares : 0;
+  const double estimate = EstimateOf(coverage_cells, n);
+  const auto is_decided = [&](double factor) {
+    const double grown = estimate * std::sqrt(error_share + (1 - error_share) / factor);
+    const double margin = CoverageErrorMargin(n * factor, coverage_cells.size(), levels.error);
+    return grown - margin > limit || grown + margin <= limit;
+  };
+  double few = 1;
+  double enough = 1;
+  for (; !is_decided(enough); enough *= 2) {
+    if (enough >= kMostGrowthOfCount || n * enough > kMostCountToDecide) return std::nullopt;
+    few = enough;
+  }
+  while (enough > 1.01 * few) {
+    const double middle = std::sqrt(few * enough);
+    (is_decided(middle) ? enough : few) = middle;
+  }
+  return std::ceil(n * enough);
 }
 
 }  // namespace calibd

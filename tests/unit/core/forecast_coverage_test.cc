@@ -129,6 +129,29 @@ TEST(ForecastCoverageTest, SamplesHaveAtMostTwentyCells) {
   }
 }
 
+TEST(ForecastCoverageTest, SaysHowManyObservationsDecide) {
+  const auto cells = CellsToCover(QuantileForecasts{{.1, .5, .9}});
+  const CoverageLevels levels;
+  const auto until = [&](const std::vector<std::int64_t>& counts, double limit) {
+    return ObservationsUntilCoverageDecided(*cells, CountsOf(counts), levels, limit);
+  };
+  // The error is .1 and nearly all of it is no noise: with as many times more, the interval ends at
+  // the limit.
+  const std::vector<std::int64_t> off = {200, 300, 400, 100};
+  for (const double limit : {.05, .08, .15}) {
+    const double n = until(off, limit).value();
+    const double margin = CoverageErrorMargin(n, 4, levels.error);
+    EXPECT_NEAR(margin, std::abs(.1 - limit), .15 * std::abs(.1 - limit)) << limit;
+    EXPECT_GT(n, 1000);
+  }
+  // Without an error beyond noise, the limit is above in the end.
+  EXPECT_GT(until({101, 399, 401, 99}, .05).value(), 1000);
+  EXPECT_FALSE(until({101, 399, 401, 99}, 0).has_value());
+  EXPECT_FALSE(until({0, 0, 0, 0}, .05).has_value());
+  // It is decided already.
+  EXPECT_EQ(until({900, 50, 50, 0}, .05), 1000);
+}
+
 TEST(ForecastCoverageTest, IsUnsetWithoutObservations) {
   const auto cells = CellsToCover(NormalForecasts{});
   EXPECT_FALSE(CoverageOf(*cells, ForecastCounts(24), {}).has_value());

@@ -92,7 +92,7 @@ std::vector<std::vector<double>> ResidualsByFormula(const NumberForecastKind& ki
   return residuals;
 }
 
-double Product(const std::vector<double>& a, const std::vector<double>& b) {
+double InnerProductOf(const std::vector<double>& a, const std::vector<double>& b) {
   double sum = 0;
   for (std::size_t k = 0; k < a.size(); ++k) sum += a[k] * b[k];
   return sum;
@@ -109,7 +109,7 @@ TEST(ForecastDiscrepancyTest, AgreesWithTheSumOverPairs) {
       const auto residuals = ResidualsByFormula(kind, kernel, drawn.batch());
       double pairs = 0;
       for (std::size_t i = 0; i < residuals.size(); ++i) {
-        for (std::size_t j = 0; j < i; ++j) pairs += 2 * Product(residuals[i], residuals[j]);
+        for (std::size_t j = 0; j < i; ++j) pairs += 2 * InnerProductOf(residuals[i], residuals[j]);
       }
       const double n = 35;
       auto discrepancy = *ForecastDiscrepancy::Create(kind, kernel);
@@ -120,8 +120,8 @@ TEST(ForecastDiscrepancyTest, AgreesWithTheSumOverPairs) {
       RunningMoments projections;
       std::vector<double> sum(128);
       for (const std::vector<double>& residual : residuals) {
-        const double norm = std::sqrt(Product(sum, sum));
-        projections.Add(norm > 0 ? Product(residual, sum) / norm : 0);
+        const double norm = std::sqrt(InnerProductOf(sum, sum));
+        projections.Add(norm > 0 ? InnerProductOf(residual, sum) / norm : 0);
         for (std::size_t k = 0; k < sum.size(); ++k) sum[k] += residual[k];
       }
       EXPECT_NEAR(discrepancy.projections().mean, projections.mean, 1e-12);

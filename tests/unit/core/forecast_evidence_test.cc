@@ -198,32 +198,32 @@ std::vector<ForecastRow> RandomRows(std::size_t cell_count, std::size_t n, std::
   return rows;
 }
 
-void ExpectNear(double actual, double expected, const char* what) {
+void ExpectClose(double actual, double expected, const char* what) {
   EXPECT_NEAR(actual, expected, 1e-9 * std::max(1.0, std::abs(expected))) << what;
 }
 
-void ExpectNear(const RunningMaximum& actual, const RunningMaximum& expected, const char* what) {
-  ExpectNear(actual.log_value, expected.log_value, what);
+void ExpectClose(const RunningMaximum& actual, const RunningMaximum& expected, const char* what) {
+  ExpectClose(actual.log_value, expected.log_value, what);
   EXPECT_EQ(actual.at, expected.at) << what;
 }
 
 void ExpectAgreement(const ForecastEvidence& evidence, const ReferenceProcesses& reference) {
   const ForecastEvidenceReading reading = evidence.Read();
   EXPECT_EQ(reading.count, reference.count);
-  ExpectNear(reading.evidence.log10_e_value, Log10(LogMixtureOf(reference.log_e)), "e");
-  ExpectNear(evidence.LogEValue(), LogMixtureOf(reference.log_e), "log e");
+  ExpectClose(reading.evidence.log10_e_value, Log10(LogMixtureOf(reference.log_e)), "e");
+  ExpectClose(evidence.LogEValue(), LogMixtureOf(reference.log_e), "log e");
   const MixedForecastEvidence of_counts = EvidenceOf(*evidence.cells(), reading.counts);
-  ExpectNear(of_counts.log10_e_value, Log10(LogMixtureOf(reference.log_e)), "e of counts");
+  ExpectClose(of_counts.log10_e_value, Log10(LogMixtureOf(reference.log_e)), "e of counts");
   for (std::size_t f = 0; f < kForecastFamilyCount; ++f) {
-    ExpectNear(reading.evidence.family_log10_e_value[f], of_counts.family_log10_e_value[f],
-               "family");
+    ExpectClose(reading.evidence.family_log10_e_value[f], of_counts.family_log10_e_value[f],
+                "family");
     EXPECT_NEAR(reading.evidence.family_share[f], of_counts.family_share[f], 1e-9);
   }
-  ExpectNear(reading.maximum, reference.maximum, "maximum");
-  ExpectNear(reading.drift.shiryaev_roberts.log10_now, Log10(LogMixtureOf(reference.log_r1)), "R");
-  ExpectNear(reading.drift.cusum.log10_now, Log10(LogMixtureOf(reference.log_c1)), "C");
-  ExpectNear(reading.drift.shiryaev_roberts.maximum, reference.shiryaev_roberts_maximum, "max R");
-  ExpectNear(reading.drift.cusum.maximum, reference.cusum_maximum, "max C");
+  ExpectClose(reading.maximum, reference.maximum, "maximum");
+  ExpectClose(reading.drift.shiryaev_roberts.log10_now, Log10(LogMixtureOf(reference.log_r1)), "R");
+  ExpectClose(reading.drift.cusum.log10_now, Log10(LogMixtureOf(reference.log_c1)), "C");
+  ExpectClose(reading.drift.shiryaev_roberts.maximum, reference.shiryaev_roberts_maximum, "max R");
+  ExpectClose(reading.drift.cusum.maximum, reference.cusum_maximum, "max C");
 }
 
 bool SameBits(const ForecastEvidence& a, const ForecastEvidence& b) {
@@ -249,16 +249,16 @@ TEST(ForecastEvidenceTest, IsThatOfTheReference) {
       row.cell = small.at("cells").at(i);
       row.strata = {small.at("strata").at(i).at(0), small.at("strata").at(i).at(1)};
       evidence.Add(std::span(&row, 1));
-      ExpectNear(Log10(evidence.LogEValue()) * std::numbers::ln10, small.at("log_e").at(i), "log");
-      ExpectNear(EvidenceOf(*cells, evidence.counts()).log10_e_value * std::numbers::ln10,
-                 small.at("log_e").at(i), "log of counts");
+      ExpectClose(Log10(evidence.LogEValue()) * std::numbers::ln10, small.at("log_e").at(i), "log");
+      ExpectClose(EvidenceOf(*cells, evidence.counts()).log10_e_value * std::numbers::ln10,
+                  small.at("log_e").at(i), "log of counts");
     }
     const MixedForecastEvidence result = EvidenceOf(*cells, evidence.counts());
-    ExpectNear(result.log10_e_value, small.at("log10_e_value"), "e");
+    ExpectClose(result.log10_e_value, small.at("log10_e_value"), "e");
     double share = 0;
     for (std::size_t f = 0; f < kForecastFamilyCount; ++f) {
-      ExpectNear(result.family_log10_e_value[f] * std::numbers::ln10, small.at("families").at(f),
-                 "family");
+      ExpectClose(result.family_log10_e_value[f] * std::numbers::ln10, small.at("families").at(f),
+                  "family");
       share += result.family_share[f];
     }
     EXPECT_NEAR(share, 1, 1e-12);
@@ -401,7 +401,7 @@ TEST(ForecastEvidenceTest, PartsAddUp) {
   EXPECT_NEAR(reading->counts.crps, expected.counts.crps, 1e-9);
   // The same bits, because both are functions of the counts.
   EXPECT_EQ(reading->evidence.log10_e_value, EvidenceOf(*cells, whole.counts()).log10_e_value);
-  ExpectNear(reading->evidence.log10_e_value, expected.evidence.log10_e_value, "merged");
+  ExpectClose(reading->evidence.log10_e_value, expected.evidence.log10_e_value, "merged");
   double sum = 0;
   for (const ForecastEvidence& part : parts) {
     sum += std::pow(10, part.Read().drift.shiryaev_roberts.log10_now) / 3;

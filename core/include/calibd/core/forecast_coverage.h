@@ -79,9 +79,18 @@ inline constexpr double kDefaultCoverageLimit = 0.05;
                                                          const ForecastCounts& counts,
                                                          const CoverageLevels& levels);
 
+// An estimate of the number of observations at which the interval of the coverage error leaves the
+// limit outside, if the error in each cell is what exceeds the noise of calibrated forecasts in it;
+// the present number if it does so now. Unset if that needs more than 2^40 times as many or more
+// than 10^16, or without observations. counts, levels: as for CoverageOf.
+[[nodiscard]] std::optional<double> ObservationsUntilCoverageDecided(const ForecastCells& cells,
+                                                                     const ForecastCounts& counts,
+                                                                     const CoverageLevels& levels,
+                                                                     double limit);
+
 // Half the width of the interval of the coverage error: the distance above. count: t >= 1.
 // cell_count: d >= 2.
-[[nodiscard]] double CoverageErrorMargin(std::int64_t count, std::size_t cell_count,
+[[nodiscard]] double CoverageErrorMargin(double count, std::size_t cell_count,
                                          double alpha) noexcept;
 
 }  // namespace calibd
