@@ -1,7 +1,10 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numbers>
 #include <numeric>
+#include <span>
+#include <vector>
 
 #include "calibd/core/forecast_evidence.h"
 #include "calibd/core/running_reliability.h"

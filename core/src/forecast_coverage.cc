@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 #include <span>
+#include <variant>
 #include <vector>
 
 #include "calibd/core/error_interval.h"

@@ -1,6 +1,7 @@
 #include "calibd/core/forecast_discrepancy.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numbers>
 #include <utility>

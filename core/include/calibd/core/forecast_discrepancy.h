@@ -1,7 +1,6 @@
 #ifndef CALIBD_CORE_FORECAST_DISCREPANCY_H_
 #define CALIBD_CORE_FORECAST_DISCREPANCY_H_
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -78,7 +77,8 @@ struct MixedForecastEvidence {
 //   log W_location_scale = sum_c O_c ln e(c),
 // each minus n log1p(tolerance). So it does not depend on the order of the observations, and that
 // of several parts is that of their merged counts. Only maxima, drift and times depend on the
-// order. counts: of cells.cell_count() cells. Cost: O(K experts), some 50 microseconds.
+// order. counts: of cells.cell_count() cells. Cost: O(K experts), some 15 microseconds for 24
+// cells.
 [[nodiscard]] MixedForecastEvidence EvidenceOf(const ForecastCells& cells,
                                                const ForecastCounts& counts);
 
@@ -144,7 +144,7 @@ struct ForecastEvidenceState {
   // Counts as ForecastCounts::strata, in which an observation has the weight (1 - 1 / kMemory)^t
   // after t others.
   std::vector<double> recent;
-  // The newest observations, up to 64: 16 cell + 4 stratum by scale + stratum by location.
+  // The newest observations, fewer than 64: 16 cell + 4 stratum by scale + stratum by location.
   std::vector<std::int32_t> pending;
 
   friend bool operator==(const ForecastEvidenceState&, const ForecastEvidenceState&) = default;
