@@ -59,6 +59,20 @@ std::size_t TimeWithoutChunks(const PredictionSet& set, const FeaturesPtr& featu
   return set.labels.size() + 1;
 }
 
+// Labels whose odds of class 0 are this many times those of the prediction. Only experts that bet
+// from the past find the error.
+PredictionSet ShiftedOdds(double factor, std::size_t n, std::uint64_t seed) {
+  PredictionSet set = testing::Draw(GeneratorSpec::M1(), n, seed);
+  std::mt19937_64 rng(seed);
+  for (std::size_t i = 0; i < n; ++i) {
+    const auto g = set.view().row(i);
+    std::vector<double> q(g.begin(), g.end());
+    q[0] *= factor;
+    set.labels[i] = std::discrete_distribution<std::int32_t>(q.begin(), q.end())(rng);
+  }
+  return set;
+}
+
 // Compares the medians of both times for one kind of error after another.
 class Delays {
  public:
@@ -102,6 +116,14 @@ TEST(ChunkDelayTest, IsAtMostFivePercentOnAverageAndTenPercentForAnyError) {
       streams.push_back(one.Stream(5000 + static_cast<std::uint64_t>(i)));
     }
     delays.Compare(one.name, streams, std::vector<FeaturesPtr>(streams.size(), features));
+  }
+  for (const double factor : {4., 16.}) {
+    std::vector<PredictionSet> streams;
+    for (int i = 0; i < kStreams; ++i) {
+      streams.push_back(ShiftedOdds(factor, 1000, 5000 + static_cast<std::uint64_t>(i)));
+    }
+    delays.Compare("odds_" + std::to_string(static_cast<int>(factor)), streams,
+                   std::vector<FeaturesPtr>(streams.size(), features));
   }
   for (const std::string network : {"resnet18", "densenet121"}) {
     const auto set = testing::ReadCifar10(network);
