@@ -113,7 +113,9 @@ absl::Status CalibrationWatches::Add(const WatchRequest& request,
     if (watchers_.size() >= max_watchers_) {
       return WithRetryDelay(
           MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_WATCHERS",
-                    absl::StrCat("there are ", watchers_.size(), " watchers, the limit")),
+                    absl::StrCat("there are ", watchers_.size(),
+                                 " watchers, the limit (max-watchers): end unused calls of "
+                                 "WatchCalibration, or try again when one has ended")),
           kRefusalDelay);
     }
     number = next_number_++;

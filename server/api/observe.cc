@@ -86,7 +86,9 @@ absl::Status Api::Observe(const v1::ObserveRequest& request,
   if (room == nullptr) {
     return WithRetryDelay(
         MakeError(absl::StatusCode::kResourceExhausted, "INGEST_QUEUE_FULL",
-                  "the share of this model in the ingest queue is full; the batch was not applied"),
+                  "the batches of this model that are not counted yet fill its share of the ingest "
+                  "queue (ingest-queue-bytes); this batch was not applied: send it again later, or "
+                  "send batches over a stream, which waits"),
         kBusyRetryDelay);
   }
   const bool labels = request.has_labels();

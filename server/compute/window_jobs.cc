@@ -75,9 +75,12 @@ absl::StatusOr<std::shared_ptr<WindowJobs::Job>> WindowJobs::Queue(
   if (queued_.fetch_add(1) + running_ >= most) {
     --queued_;
     return WithRetryDelay(
-        MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_JOBS",
-                  absl::StrCat("the limit of running and queued tests and evaluations is reached, ",
-                               most)),
+        MakeError(
+            absl::StatusCode::kResourceExhausted, "TOO_MANY_JOBS",
+            absl::StrCat(
+                most,
+                " tests and evaluations are running or waiting, the limit (max-queued-tests): "
+                "try again when one has ended")),
         kBusyRetryDelay);
   }
   auto job = std::make_shared<Job>();

@@ -20,7 +20,9 @@ absl::StatusOr<std::int64_t> OpenStreams::Add(End end) {
   if (streams_.size() >= max_streams_) {
     return WithRetryDelay(
         MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_STREAMS",
-                  absl::StrCat("there are ", streams_.size(), " streams, the limit")),
+                  absl::StrCat("there are ", streams_.size(),
+                               " open observation streams, the limit (max-ingest-streams): close "
+                               "unused ones, or try again when one has ended")),
         kRetryDelay);
   }
   const std::int64_t stream = next_stream_++;

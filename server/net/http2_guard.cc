@@ -252,11 +252,13 @@ void Http2Guard::EndHeaderBlock(Output& output) {
 
 bool Http2Guard::RefuseExcess(std::uint32_t id, Output& output) {
   if (restricted_()) {
-    EndCall(id, CallEnd::kTooManyConnections,
-            Exhausted("TOO_MANY_CONNECTIONS",
-                      "there are too many connections: this one may only check the health; close "
-                      "unused connections or try again later"),
-            output);
+    EndCall(
+        id, CallEnd::kTooManyConnections,
+        Exhausted("TOO_MANY_CONNECTIONS",
+                  "there are too many connections (max-connections, max-connections-per-address): "
+                  "this one may only check the health; close unused connections or try "
+                  "again later"),
+        output);
     return true;
   }
   if (calls_.size() <= shared_.limits.max_concurrent_streams) return false;

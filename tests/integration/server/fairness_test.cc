@@ -140,6 +140,29 @@ TEST_F(FairnessTest, CallsOfQuietModelsDoNotWaitForTheBacklogOfAGreedyProducer) 
   EXPECT_LE(*median, kMostBatches);
 }
 
+// A call of a quiet model that is as large is served.
+TEST_F(FairnessTest, ALargeCallBeyondTheShareOfItsModelIsRefusedWithAReason) {
+  constexpr std::size_t kManyRows = 10000;
+  Start({"--ingest-queue-bytes", "6291456"});
+  client_->CreateFixed("models/quiet", 10);
+  v1::ObserveRequest large;
+  *large.mutable_observations() = ToProto(Draw(kManyRows).view());
+  ServiceClient greedy(server_->grpc_address());
+  const GreedyProducer producer(greedy);
+  ASSERT_TRUE(WaitFor([&] { return Saturated(); }));
+  large.set_model(kGreedy);
+  grpc::Status refused;
+  // At some moments, the streams of the model leave it room.
+  ASSERT_TRUE(WaitFor([&] { return !(refused = client_->Observe(large)).ok(); }));
+  EXPECT_EQ(refused.error_code(), grpc::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(Reason(refused), "INGEST_QUEUE_FULL");
+  EXPECT_THAT(refused.error_message(), ::testing::HasSubstr("(ingest-queue-bytes)"));
+  EXPECT_NE(refused.error_details().find("google.rpc.RetryInfo"), std::string::npos);
+  large.set_model("models/quiet");
+  const grpc::Status served = client_->Observe(large);
+  EXPECT_TRUE(served.ok()) << Reason(served) << ": " << served.error_message();
+}
+
 TEST_F(FairnessTest, CallsBeyondTheLimitOfAConnectionAreRefusedWithAReason) {
   Start({"--max-concurrent-streams", "2"});
   ObservationCall first(*client_);

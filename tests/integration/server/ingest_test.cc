@@ -380,6 +380,7 @@ TEST_F(IngestTest, StreamsAndProducersAreCapped) {
     const grpc::Status status = third.Await();
     EXPECT_EQ(status.error_code(), grpc::RESOURCE_EXHAUSTED);
     EXPECT_EQ(Reason(status), "TOO_MANY_STREAMS");
+    EXPECT_NE(status.error_message().find("(max-ingest-streams)"), std::string::npos);
   }
   EXPECT_TRUE(WaitFor([&] {
     ObservationCall call(*client_);

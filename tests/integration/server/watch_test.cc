@@ -376,6 +376,7 @@ TEST_F(WatchTest, RefusesTooManyWatchersUntilSomeEnd) {
   const grpc::Status refused = StatusOf(Request());
   EXPECT_EQ(refused.error_code(), grpc::RESOURCE_EXHAUSTED);
   EXPECT_EQ(Reason(refused), "TOO_MANY_WATCHERS");
+  EXPECT_NE(refused.error_message().find("(max-watchers)"), std::string::npos);
   // Clients wait until there is room.
   EXPECT_NE(refused.error_details().find("google.rpc.RetryInfo"), std::string::npos);
   first.reset();
