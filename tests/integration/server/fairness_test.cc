@@ -25,10 +25,11 @@ constexpr std::size_t kFairnessRows = 10;
 // Sends batches as fast as the server takes them, until it is destroyed.
 class GreedyProducer {
  public:
-  explicit GreedyProducer(ServiceClient& client) : call_(client) {
+  // rows: of a batch.
+  explicit GreedyProducer(ServiceClient& client, std::size_t rows = 2048) : call_(client) {
     EXPECT_EQ(call_.Open(kGreedy, "p"), 1);
-    sender_ = std::thread([this] {
-      const PredictionSet set = Draw(2048);
+    sender_ = std::thread([this, rows] {
+      const PredictionSet set = Draw(rows);
       for (std::int64_t i = 1; call_.SendBatch(i, set.view()); ++i) {
       }
     });
@@ -71,10 +72,10 @@ class FairnessTest : public ::testing::Test {
                .body.find("\ncalibd_ingest_waiting_batches 1\n") != std::string::npos;
   }
 
-  static v1::ObserveRequest RequestTo(const std::string& model) {
+  static v1::ObserveRequest RequestTo(const std::string& model, std::size_t rows = kFairnessRows) {
     v1::ObserveRequest request;
     request.set_model(model);
-    *request.mutable_observations() = ToProto(Draw(kFairnessRows).view());
+    *request.mutable_observations() = ToProto(Draw(rows).view());
     return request;
   }
 
@@ -82,36 +83,39 @@ class FairnessTest : public ::testing::Test {
   std::optional<ServiceClient> client_;
 };
 
+// The calls of the quiet models together need more than the part of the queue that streams leave to
+// calls, and a batch of the greedy producer fits wherever one of them does.
 TEST_F(FairnessTest, NoCallOfAQuietModelIsRefusedNextToAGreedyProducer) {
   constexpr int kModels = 50;
   constexpr int kCalls = 10;
-  Start({"--ingest-queue-bytes", "4194304"});
+  constexpr std::size_t kRows = 100;
+  Start({"--ingest-queue-bytes", "2097152"});
   const auto name = [](int model) { return "models/quiet-" + std::to_string(model); };
   for (int i = 0; i < kModels; ++i) client_->CreateFixed(name(i), 10);
   {
     ServiceClient greedy(server_->grpc_address());
-    const GreedyProducer producer(greedy);
+    const GreedyProducer producer(greedy, kRows);
     ASSERT_TRUE(WaitFor([&] { return Saturated(); }));
+    // Small calls of the busy model have room too.
+    for (int call = 0; call < kCalls; ++call) {
+      const grpc::Status status = client_->Observe(RequestTo(kGreedy));
+      EXPECT_TRUE(status.ok()) << Reason(status) << ": " << status.error_message();
+    }
     std::vector<std::thread> quiet;
     for (int i = 0; i < kModels; ++i) {
-      quiet.emplace_back([&, request = RequestTo(name(i))] {
+      quiet.emplace_back([&, request = RequestTo(name(i), kRows)] {
         for (int call = 0; call < kCalls; ++call) {
           const grpc::Status status = client_->Observe(request);
           EXPECT_TRUE(status.ok()) << Reason(status) << ": " << status.error_message();
         }
       });
     }
-    // Small calls of the busy model have room too.
-    for (int call = 0; call < kCalls; ++call) {
-      const grpc::Status status = client_->Observe(RequestTo(kGreedy));
-      EXPECT_TRUE(status.ok()) << Reason(status) << ": " << status.error_message();
-    }
     for (std::thread& thread : quiet) thread.join();
     EXPECT_TRUE(WaitFor([&] { return Saturated(); }));
   }
   for (int i = 0; i < kModels; ++i) {
     EXPECT_EQ(client_->GetCalibration(name(i)).observations(),
-              kCalls * static_cast<std::int64_t>(kFairnessRows));
+              kCalls * static_cast<std::int64_t>(kRows));
   }
 }
 
