@@ -12,6 +12,7 @@
 #include "feature_simd.h"
 #include "normal_mean.h"
 #include "rng.h"
+#include "sample_moments.h"
 
 namespace calibd {
 namespace {
@@ -31,19 +32,12 @@ void AddFrequencies(double gamma, std::size_t dimension, std::vector<double>& fr
   }
 }
 
-struct Moments {
-  double mean = 0;
-  double deviation = 0;
-};
-Moments MomentsOf(const ForecastBatch& batch, std::size_t i) noexcept {
+// Of samples those of the draws and the outcome together: the mean of psi given the moments of the
+// draws alone is not 0 for calibrated forecasts.
+MeanAndDeviation MomentsOf(const ForecastBatch& batch, std::size_t i) noexcept {
   const std::span<const double> row = batch.row(i);
-  if (batch.kind == ForecastKind::kNormal) return {row[0], row[1]};
-  const auto r = static_cast<double>(row.size());
-  double sum = 0;
-  for (const double draw : row) sum += draw;
-  double squares = 0;
-  for (const double draw : row) squares += (draw - sum / r) * (draw - sum / r);
-  return {sum / r, std::sqrt(squares / r)};
+  if (batch.kind == ForecastKind::kNormal) return {.mean = row[0], .deviation = row[1]};
+  return PooledMoments(row, batch.outcomes[i]);
 }
 
 }  // namespace
@@ -99,7 +93,7 @@ void DiscrepancyFeatures::SetConditionPhases(const ForecastBatch& batch, std::si
     for (std::size_t r = 0; r < kTestFrequencies; ++r) phases[r] += value * frequencies[r];
   };
   if (on_forecast_) {
-    const Moments moments = MomentsOf(batch, i);
+    const MeanAndDeviation moments = MomentsOf(batch, i);
     add(0, moments.mean);
     add(1, moments.deviation);
     return;

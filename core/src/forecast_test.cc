@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -141,6 +142,18 @@ absl::Status Simulate(const ForecastBatch& batch, const ForecastTestOptions& opt
       CompareWithReplicates(result.statistic - kTie * std::max(1.0, std::abs(result.statistic)),
                             replicates, options.resampling);
   return absl::OkStatus();
+}
+
+// The mean square of the differences between the shares of the first cells and the levels.
+double LevelError(std::span<const std::int64_t> counts, std::span<const double> levels, double n) {
+  double cumulated = 0;
+  double sum = 0;
+  for (std::size_t k = 0; k < levels.size(); ++k) {
+    cumulated += static_cast<double>(counts[k]);
+    const double difference = cumulated / n - levels[k];
+    sum += difference * difference;
+  }
+  return sum / static_cast<double>(levels.size());
 }
 
 // Adds w_i w_j h_ij over the pairs i < j with `first` <= i < `first + kSignRows` for each
@@ -317,6 +330,25 @@ absl::StatusOr<PitTests> TestPit(std::span<const double> pit, const BootstrapOpt
   return PitTests{compare(QuantileCalibrationError(pit), replicates[0]),
                   compare(QuantileLevelError(pit), replicates[1]),
                   compare(CramerVonMises(pit), replicates[2])};
+}
+
+absl::StatusOr<PitTest> TestLevels(std::span<const std::int64_t> counts,
+                                   std::span<const double> levels, const BootstrapOptions& options,
+                                   const RunControl& control) {
+  CALIBD_RETURN_IF_ERROR(CheckReplicates(options));
+  const std::int64_t n = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+  std::vector<double> replicates(static_cast<std::size_t>(options.replicates));
+  CALIBD_RETURN_IF_ERROR(RunReplicates(replicates.size(), control, [&](std::size_t r) {
+    Rng rng(options.seed, r);
+    std::vector<std::int64_t> drawn(counts.size());
+    for (std::int64_t i = 0; i < n; ++i) {
+      const auto cell = std::ranges::upper_bound(levels, rng.Uniform()) - levels.begin();
+      ++drawn[static_cast<std::size_t>(cell)];
+    }
+    replicates[r] = LevelError(drawn, levels, static_cast<double>(n));
+  }));
+  const double value = LevelError(counts, levels, static_cast<double>(n));
+  return PitTest{value, CompareWithReplicates(value - kTie, replicates, options)};
 }
 
 }  // namespace calibd

@@ -40,7 +40,8 @@ struct ForecastTestResult : ResamplingResult {
   double mmd_squared = 0;
   double biased_mmd_squared = 0;
   // What is compared with the replicates: mmd_squared, or with kForecast and RbfKernel or
-  // PitRbfKernel its approximation by kTestFrequencies random features, a statistic of its own.
+  // PitRbfKernel its approximation by kTestFrequencies random features, a statistic of its own. A
+  // ForecastCondition of samples is then one of the moments of the draws and the outcome together.
   double statistic = 0;
   // With the values that were chosen; features and groups are empty.
   OutcomeKernel outcome_kernel;
@@ -82,6 +83,14 @@ struct PitTests {
 [[nodiscard]] absl::StatusOr<PitTests> TestPit(std::span<const double> pit,
                                                const BootstrapOptions& options,
                                                const RunControl& control = {});
+
+// The same for quantiles: the mean over the levels of (share of outcomes in the cells up to the
+// level - level)^2, with outcomes drawn from the cells. counts: of levels.size() + 1 cells, with
+// sum n >= 1. levels: increasing, in (0, 1).
+[[nodiscard]] absl::StatusOr<PitTest> TestLevels(std::span<const std::int64_t> counts,
+                                                 std::span<const double> levels,
+                                                 const BootstrapOptions& options,
+                                                 const RunControl& control = {});
 
 }  // namespace calibd
 

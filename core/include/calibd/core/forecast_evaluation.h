@@ -1,0 +1,70 @@
+#ifndef CALIBD_CORE_FORECAST_EVALUATION_H_
+#define CALIBD_CORE_FORECAST_EVALUATION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "calibd/core/bootstrap.h"
+#include "calibd/core/decision_calibration.h"
+#include "calibd/core/forecast_cells.h"
+#include "calibd/core/forecast_coverage.h"
+#include "calibd/core/forecast_evidence.h"
+#include "calibd/core/forecast_test.h"
+#include "calibd/core/run_control.h"
+
+namespace calibd {
+
+struct ForecastEvaluationOptions {
+  // Of every test. The hypothesis kForm applies to the discrepancies alone.
+  BootstrapOptions resampling{.replicates = 999, .seed = 0, .null = NullHypothesis::kForecast};
+  // Set: the decision whether the outcome reaches this value is evaluated. Not for quantiles.
+  std::optional<double> threshold;
+  // One level for all intervals of ForecastCoverage.
+  CoverageLevels levels;
+};
+
+// A discrepancy with its test, such as "distribution".
+struct NamedDiscrepancy {
+  std::string form;
+  ForecastTestResult result;
+};
+
+// Everything that calibd computes of forecasts of a number with their outcomes, for ONE look.
+struct ForecastEvaluation {
+  std::int64_t count = 0;
+  // Mean scores, see ForecastRow. log_score, in nats, and the moments of t = (outcome - mean) /
+  // standard deviation: Normal forecasts only. deviation_t: with divisor n.
+  double crps = 0;
+  std::optional<double> log_score;
+  std::optional<double> mean_t;
+  std::optional<double> deviation_t;
+  ForecastCoverage coverage;
+  // The e-value of the cells, with the strata of these forecasts.
+  double log10_e_value = 0;
+  ForecastDirection direction;
+  // Unset for quantiles.
+  std::optional<PitTests> pit;
+  // Quantiles: the mean over the levels of (share of outcomes at most the quantile - level)^2.
+  std::optional<PitTest> level_error;
+  // distribution and marginal with RbfKernel; with a threshold also decision with ThresholdKernel.
+  // Empty for quantiles, and for n < 2.
+  std::vector<NamedDiscrepancy> discrepancies;
+  // Without `actions`.
+  std::optional<DecisionCalibration> decision;
+};
+
+// batch: valid (FindForecastViolation, FindOutcomeViolation), n >= 1. Errors: InvalidArgument
+// (kind, replicates, threshold); FailedPrecondition if a parameter cannot be chosen; Cancelled.
+// Cost: that of TestForecasts for each discrepancy, and O(n log n) for each replicate of the other
+// tests.
+[[nodiscard]] absl::StatusOr<ForecastEvaluation> EvaluateForecasts(
+    const NumberForecastKind& kind, const NumberForecastBatch& batch,
+    const ForecastEvaluationOptions& options, const RunControl& control = {});
+
+}  // namespace calibd
+
+#endif  // CALIBD_CORE_FORECAST_EVALUATION_H_

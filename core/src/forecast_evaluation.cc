@@ -1,0 +1,119 @@
+#include "calibd/core/forecast_evaluation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "calibd/core/evidence.h"
+#include "calibd/core/forecast_metrics.h"
+#include "calibd/core/status_macros.h"
+
+namespace calibd {
+namespace {
+
+// The part of the progress that ends with each step.
+constexpr double kAfterPit = 0.2;
+
+// Progress in the part [from, to] of the whole.
+RunControl Part(const RunControl& control, double from, double to) {
+  RunControl part = control.WithoutProgress();
+  if (control.progress) {
+    part.progress = [&control, from, to](double done) {
+      control.progress(from + (to - from) * done);
+    };
+  }
+  return part;
+}
+
+void SetScores(const NumberForecastKind& kind, const ForecastCounts& counts,
+               ForecastEvaluation& evaluation) {
+  const auto n = static_cast<double>(evaluation.count);
+  evaluation.crps = counts.crps / n;
+  if (!std::holds_alternative<NormalForecasts>(kind)) return;
+  evaluation.log_score = counts.log_score / n;
+  const double mean = counts.t / n;
+  evaluation.mean_t = mean;
+  evaluation.deviation_t = std::sqrt(std::max(0.0, counts.t_square / n - mean * mean));
+}
+
+absl::Status AddDiscrepancies(const ForecastBatch& batch, const ForecastEvaluationOptions& options,
+                              const RunControl& control, ForecastEvaluation& evaluation) {
+  struct Form {
+    const char* name;
+    OutcomeKernel kernel;
+    Condition condition;
+  };
+  std::vector<Form> forms = {{"distribution", RbfKernel(), ForecastCondition()},
+                             {"marginal", RbfKernel(), NoCondition()}};
+  if (options.threshold.has_value()) {
+    forms.push_back({"decision", ThresholdKernel{*options.threshold}, NoCondition()});
+  }
+  for (std::size_t k = 0; k < forms.size(); ++k) {
+    const double step = (1 - kAfterPit) / static_cast<double>(forms.size());
+    const double from = kAfterPit + step * static_cast<double>(k);
+    CALIBD_ASSIGN_OR_RETURN(ForecastTestResult result,
+                            TestForecasts(batch,
+                                          {.outcome_kernel = forms[k].kernel,
+                                           .condition = forms[k].condition,
+                                           .resampling = options.resampling},
+                                          Part(control, from, from + step)));
+    evaluation.discrepancies.push_back({forms[k].name, std::move(result)});
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<ForecastEvaluation> EvaluateForecasts(const NumberForecastKind& kind,
+                                                     const NumberForecastBatch& batch,
+                                                     const ForecastEvaluationOptions& options,
+                                                     const RunControl& control) {
+  CALIBD_RETURN_IF_ERROR(CheckForecastKind(kind));
+  const auto* const quantiles = std::get_if<QuantileForecasts>(&kind);
+  if (options.threshold.has_value() && quantiles != nullptr) {
+    return absl::InvalidArgumentError(
+        "threshold is set, but quantiles do not give the probability of a decision: expected "
+        "Normal forecasts or samples");
+  }
+  CALIBD_ASSIGN_OR_RETURN(const auto cells,
+                          ForecastCells::Create(kind, StrataOfForecasts(kind, batch.forecasts),
+                                                options.resampling.seed, kDefaultTolerance));
+  std::vector<ForecastRow> rows(batch.size());
+  cells->Describe(batch, 1, rows);
+  ForecastCounts counts(cells->cell_count());
+  for (const ForecastRow& row : rows) counts.Add(row);
+  ForecastEvaluation evaluation;
+  evaluation.count = counts.count();
+  SetScores(kind, counts, evaluation);
+  evaluation.coverage = CoverageOf(*cells, counts, options.levels).value_or(ForecastCoverage());
+  evaluation.log10_e_value = EvidenceOf(*cells, counts).log10_e_value;
+  evaluation.direction = DirectionOf(*cells, counts.Cells());
+  BootstrapOptions exact = options.resampling;
+  exact.null = NullHypothesis::kForecast;
+  if (quantiles != nullptr) {
+    CALIBD_ASSIGN_OR_RETURN(evaluation.level_error,
+                            TestLevels(counts.Cells(), quantiles->levels, exact, control));
+    return evaluation;
+  }
+  const bool normal = std::holds_alternative<NormalForecasts>(kind);
+  const ForecastBatch forecasts{normal ? ForecastKind::kNormal : ForecastKind::kSamples,
+                                batch.forecasts,
+                                cells->width(),
+                                {},
+                                batch.outcomes};
+  CALIBD_ASSIGN_OR_RETURN(evaluation.pit,
+                          TestPit(ProbabilityIntegralTransforms(forecasts, options.resampling.seed),
+                                  exact, Part(control, 0, kAfterPit)));
+  if (options.threshold.has_value()) {
+    CALIBD_ASSIGN_OR_RETURN(evaluation.decision, EvaluateThreshold(forecasts, *options.threshold));
+    evaluation.decision->actions.clear();
+  }
+  if (batch.size() > 1) {
+    CALIBD_RETURN_IF_ERROR(AddDiscrepancies(forecasts, options, control, evaluation));
+  }
+  return evaluation;
+}
+
+}  // namespace calibd
