@@ -252,10 +252,11 @@ absl::StatusOr<ExitCode> Run(const Context& context, const LossCommandOptions& o
           absl::StrCat(normal ? "--normals" : "--samples", " excludes ", option->get_name()));
     }
     CALIBD_RETURN_IF_ERROR(SetNumberForm(options, loss));
+    NumberForecastKind kind = NormalForecasts();
+    if (!normal) kind = SampleForecasts();
     CALIBD_ASSIGN_OR_RETURN(
         const NumberForecasts forecasts,
-        ReadNumberForecasts(normal ? options.normals : options.samples,
-                            normal ? ForecastKind::kNormal : ForecastKind::kSamples));
+        ReadNumberForecasts(normal ? options.normals : options.samples, std::move(kind)));
     return ComputeAndReport(context, options, forecasts.view(), loss);
   }
   if (const auto fault = FindUsageFault(options.input)) {

@@ -73,6 +73,7 @@ int Run(int argc, char** argv) {
   AddHistoryCommand(app, context);
   AddTestCommand(app, context);
   AddEvaluateCommand(app, context);
+  AddEvaluateForecastsCommand(app, context);
   AddRecalibrateCommand(app, context);
   AddLossCommand(app, context);
   AddEstimateCommand(app, context);

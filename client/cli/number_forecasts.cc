@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
@@ -22,13 +23,20 @@ constexpr char kOutcome[] = "outcome";
 using Columns = std::vector<std::size_t>;
 
 // names: of the header; empty without one.
-absl::StatusOr<Columns> Plan(const std::string& source, ForecastKind kind,
+absl::StatusOr<Columns> Plan(const std::string& source, const NumberForecastKind& kind,
                              std::span<const std::string> names, std::size_t column_count) {
-  const bool normal = kind == ForecastKind::kNormal;
-  if (normal ? names.empty() && column_count != 3 : column_count < 3) {
-    return FileError(source, absl::StrCat("has ", column_count, " columns, expected ",
-                                          normal ? "mean, standard_deviation and outcome"
-                                                 : "at least two draws and the outcome"));
+  const bool normal = std::holds_alternative<NormalForecasts>(kind);
+  const auto* const quantiles = std::get_if<QuantileForecasts>(&kind);
+  if (normal                 ? names.empty() && column_count != 3
+      : quantiles != nullptr ? column_count != quantiles->levels.size() + 1
+                             : column_count < 3) {
+    return FileError(source,
+                     absl::StrCat("has ", column_count, " columns, expected ",
+                                  normal ? "mean, standard_deviation and outcome"
+                                  : quantiles != nullptr
+                                      ? absl::StrCat("the quantiles of ", quantiles->levels.size(),
+                                                     " levels and the outcome")
+                                      : "at least two draws and the outcome"));
   }
   Columns columns;
   if (names.empty()) {
@@ -109,17 +117,32 @@ absl::Status ReadArray(InputFile& file, NumberForecasts& forecasts) {
 
 }  // namespace
 
-absl::StatusOr<NumberForecasts> ReadNumberForecasts(const std::string& path, ForecastKind kind) {
+absl::StatusOr<NumberForecasts> ReadNumberForecasts(const std::string& path,
+                                                    NumberForecastKind kind) {
   CALIBD_ASSIGN_OR_RETURN(InputFile file, OpenInput(path));
   NumberForecasts forecasts;
-  forecasts.kind = kind;
+  forecasts.kind = std::move(kind);
   if (file.format == FileFormat::kNpz) {
     return FileError(file.name, "is an NPZ file, expected CSV, JSON Lines or NPY");
   }
   CALIBD_RETURN_IF_ERROR(file.format == FileFormat::kNpy ? ReadArray(file, forecasts)
                                                          : ReadText(file, forecasts));
-  const std::vector<Violation> violations = FindViolations(forecasts.view());
-  if (!violations.empty()) return FileError(file.name, DescribeViolations(violations));
+  if (forecasts.outcomes.empty()) return FileError(file.name, "has no rows");
+  if (auto* const samples = std::get_if<SampleForecasts>(&forecasts.kind)) {
+    samples->draws = forecasts.width;
+  }
+  CALIBD_RETURN_IF_ERROR(CheckForecastKind(forecasts.kind));
+  const std::span<const double> values(forecasts.values);
+  for (std::size_t i = 0; i < forecasts.outcomes.size(); ++i) {
+    const auto row = values.subspan(i * forecasts.width, forecasts.width);
+    std::optional<Violation> violation = FindForecastViolation(forecasts.kind, row);
+    if (!violation.has_value()) {
+      violation = FindOutcomeViolation(forecasts.kind, row, forecasts.outcomes[i]);
+    }
+    if (!violation.has_value()) continue;
+    violation->field = absl::StrCat("rows[", i, "].", violation->field);
+    return FileError(file.name, DescribeViolations({&*violation, 1}));
+  }
   return forecasts;
 }
 

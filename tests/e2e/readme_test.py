@@ -58,6 +58,10 @@ class ReadmeTest(unittest.TestCase):
     def test_the_losses_have_the_values_shown(self):
         self.check_commands((ROOT / "docs/losses.md").read_text(encoding="utf-8"))
 
+    def test_the_evaluation_of_forecasts_is_as_shown(self):
+        page = (ROOT / "docs/evaluate-forecasts.md").read_text(encoding="utf-8")
+        self.check_commands(page)
+
     def check_commands(self, page):
         output = None
         ran = 0

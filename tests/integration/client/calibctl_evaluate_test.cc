@@ -330,8 +330,8 @@ TEST(CalibctlUsageTest, HelpIsNotAnError) {
   CalibctlRun help({"--help"});
   EXPECT_EQ(help.exit_code(), 0);
   EXPECT_THAT(help.output(), AllOf(HasSubstr("Exit codes"), HasSubstr("evaluate")));
-  for (const char* command :
-       {"model", "send", "show", "test", "evaluate", "recalibrate", "loss", "simulate", "alarms"}) {
+  for (const char* command : {"model", "send", "show", "test", "evaluate", "evaluate-forecasts",
+                              "recalibrate", "loss", "simulate", "alarms"}) {
     CalibctlRun run({command, "--help"});
     EXPECT_EQ(run.exit_code(), 0) << command;
     EXPECT_THAT(run.output(), Not(HasSubstr("Start with:"))) << command;

@@ -1,0 +1,142 @@
+// `calibctl evaluate-forecasts` as a process, without a server.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <random>
+#include <sstream>
+
+#include "calibd/core/forecast_evaluation.h"
+#include "integration/client/run_calibctl.h"
+#include "support/temporary_folder.h"
+
+namespace calibd::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class CalibctlEvaluateForecastsTest : public ::testing::Test {
+ protected:
+  // 300 Normal forecasts, whose outcomes scatter 1.5 times as far as forecast.
+  CalibctlEvaluateForecastsTest() {
+    std::mt19937_64 rng(3);
+    std::normal_distribution<double> normal;
+    std::ostringstream text;
+    text.precision(17);
+    text << "outcome,mean,standard_deviation\n";
+    for (int i = 0; i < 300; ++i) {
+      const double mean = 100 + 10 * normal(rng);
+      const double deviation = 5 * std::exp(0.3 * normal(rng));
+      const double outcome = mean + 1.5 * deviation * normal(rng);
+      values_.insert(values_.end(), {mean, deviation});
+      outcomes_.push_back(outcome);
+      text << outcome << ',' << mean << ',' << deviation << '\n';
+    }
+    path_ = Write("normals.csv", text.str());
+  }
+
+  std::string Write(const std::string& name, const std::string& text) {
+    const std::string path = folder_.path() / name;
+    std::ofstream(path) << text;
+    return path;
+  }
+  static std::string Fault(const std::vector<std::string>& arguments, int exit_code) {
+    CalibctlRun run(arguments);
+    EXPECT_EQ(run.exit_code(), exit_code) << run.output();
+    return run.error();
+  }
+
+  TemporaryFolder folder_;
+  std::vector<double> values_;
+  std::vector<double> outcomes_;
+  std::string path_;
+};
+
+TEST_F(CalibctlEvaluateForecastsTest, EqualsTheEvaluationOfCore) {
+  ForecastEvaluationOptions options;
+  options.resampling.seed = 7;
+  options.threshold = 100;
+  const auto expected = EvaluateForecasts(NormalForecasts(), {values_, outcomes_}, options);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  CalibctlRun run({"evaluate-forecasts", "--normals", path_, "--threshold", "100", "--seed", "7",
+                   "--threads", "3", "--output", "json"});
+  ASSERT_EQ(run.exit_code(), 0) << run.error();
+  const nlohmann::json json = run.json();
+  EXPECT_EQ(json.at("count"), 300);
+  EXPECT_EQ(json.at("crps"), expected->crps);
+  EXPECT_EQ(json.at("log_score"), *expected->log_score);
+  EXPECT_EQ(json.at("log10_e_value"), expected->log10_e_value);
+  EXPECT_EQ(json.at("coverage").at("error").at("estimate"), expected->coverage.error.estimate);
+  EXPECT_EQ(json.at("coverage").at("central").at(2).at("coverage"),
+            expected->coverage.central[2]->coverage);
+  const PitTest& qce = expected->pit->quantile_calibration_error;
+  EXPECT_EQ(json.at("quantile_calibration_error").at("value"), qce.value);
+  EXPECT_EQ(json.at("quantile_calibration_error").at("test").at("p_value"), qce.test.p_value);
+  ASSERT_EQ(json.at("discrepancies").size(), 3U);
+  for (std::size_t k = 0; k < 3; ++k) {
+    const NamedDiscrepancy& named = expected->discrepancies[k];
+    EXPECT_EQ(json.at("discrepancies").at(k).at("form"), named.form);
+    EXPECT_EQ(json.at("discrepancies").at(k).at("mmd_squared"), named.result.mmd_squared);
+    EXPECT_EQ(json.at("discrepancies").at(k).at("test").at("p_value"), named.result.p_value);
+  }
+  EXPECT_EQ(json.at("decision").at("realised_loss"), expected->decision->realised_loss);
+}
+
+TEST_F(CalibctlEvaluateForecastsTest, SaysWhichWayTheIntervalsAreWrong) {
+  CalibctlRun run({"evaluate-forecasts", "--normals", path_, "--seed", "1"});
+  ASSERT_EQ(run.exit_code(), 0) << run.error();
+  EXPECT_THAT(run.output(), HasSubstr("300 forecasts (normal) with outcomes"));
+  EXPECT_THAT(run.output(), HasSubstr("The intervals are too narrow: the 90 % intervals contain"));
+  EXPECT_THAT(run.output(), HasSubstr("calibration is rejected at 5 %"));
+}
+
+TEST_F(CalibctlEvaluateForecastsTest, ReadsQuantilesAndSamples) {
+  std::string quantiles;
+  std::string samples;
+  for (std::size_t i = 0; i < outcomes_.size(); ++i) {
+    const double mean = values_[2 * i];
+    const double deviation = values_[2 * i + 1];
+    for (const double z : {-1.2815515655446004, 0.0, 1.2815515655446004}) {
+      quantiles += std::to_string(mean + z * deviation) + ",";
+      samples += std::to_string(mean + z * deviation) + ",";
+    }
+    quantiles += std::to_string(outcomes_[i]) + "\n";
+    samples += std::to_string(outcomes_[i]) + "\n";
+  }
+  CalibctlRun run({"evaluate-forecasts", "--quantiles", Write("q.csv", quantiles), "--levels",
+                   "0.1,0.5,0.9", "--seed", "1", "--output", "json"});
+  ASSERT_EQ(run.exit_code(), 0) << run.error();
+  EXPECT_LT(run.json().at("coverage").at("central").at(0).at("coverage"), 0.75);
+  EXPECT_LT(run.json().at("level_error").at("test").at("p_value"), 0.01);
+  EXPECT_FALSE(run.json().contains("log_score"));
+  CalibctlRun drawn({"evaluate-forecasts", "--samples", Write("s.csv", samples), "--seed", "1",
+                     "--output", "json"});
+  ASSERT_EQ(drawn.exit_code(), 0) << drawn.error();
+  EXPECT_EQ(drawn.json().at("kind"), "samples");
+  EXPECT_TRUE(drawn.json().contains("cramer_von_mises"));
+}
+
+TEST_F(CalibctlEvaluateForecastsTest, ErrorsNameTheOptionAndTheRow) {
+  const auto usage = [](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "evaluate-forecasts");
+    return Fault(arguments, 2);
+  };
+  EXPECT_THAT(usage({}), HasSubstr("give one of --normals, --samples and --quantiles"));
+  EXPECT_THAT(usage({"--normals", path_, "--samples", path_}), HasSubstr("give one of"));
+  EXPECT_THAT(usage({"--quantiles", path_}), HasSubstr("--quantiles needs --levels"));
+  EXPECT_THAT(usage({"--quantiles", path_, "--levels", "0.9,0.1"}), HasSubstr("--levels: "));
+  EXPECT_THAT(usage({"--quantiles", path_, "--levels", "0.5,0.9", "--threshold", "1"}),
+              HasSubstr("--threshold is for"));
+  const auto file = [&](const std::string& text, const std::string& levels) {
+    return Fault({"evaluate-forecasts", "--quantiles", Write("bad.csv", text), "--levels", levels},
+                 1);
+  };
+  EXPECT_THAT(file("1,2,3\n3,2,1\n", "0.1,0.9"), HasSubstr("rows[1]"));
+  EXPECT_THAT(file("1,2,3\n", "0.1,0.5,0.9"),
+              HasSubstr("has 3 columns, expected the quantiles of 3 levels and the outcome"));
+  EXPECT_THAT(file("", "0.1,0.9"), HasSubstr("has no rows"));
+}
+
+}  // namespace
+}  // namespace calibd::testing
