@@ -2,76 +2,23 @@
 // Classification", 2025. Each line has the measured value, its expectation and a verdict. The
 // expectations of G2 to G4 come from an independent implementation in double precision.
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <map>
 #include <random>
-#include <span>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/strings/str_format.h"
 #include "calibd/core/calibration_function.h"
 #include "calibd/core/calibration_risk.h"
 #include "calibd/core/estimator_selection.h"
+#include "check.h"
 #include "support/test_data.h"
 
-namespace calibd {
+namespace calibd::reproduce {
 namespace {
-
-int misses = 0;
-
-void Verdict(const std::string& line, bool pass) {
-  absl::PrintF("%s  %s\n", pass ? "pass" : "FAIL", line);
-  if (!pass) ++misses;
-}
-
-void Near(const std::string& what, double measured, double expected, double tolerance) {
-  Verdict(absl::StrFormat("%s: %.12g, expected %.12g +- %.2g", what, measured, expected, tolerance),
-          std::abs(measured - expected) <= tolerance);
-}
-
-void Relative(const std::string& what, double measured, double expected, double tolerance) {
-  Near(what, measured, expected, tolerance * std::abs(expected));
-}
-
-struct Mean {
-  double mean = 0;
-  double standard_error = 0;
-};
-
-Mean MeanOf(std::span<const double> values) {
-  const auto n = static_cast<double>(values.size());
-  double sum = 0;
-  double squares = 0;
-  for (const double value : values) sum += value;
-  for (const double value : values) squares += (value - sum / n) * (value - sum / n);
-  return {sum / n, std::sqrt(squares / (n - 1) / n)};
-}
-
-// The measured and the expected mean have independent errors.
-void NearMean(const std::string& what, std::span<const double> values, double expected,
-              double standard_error) {
-  const Mean measured = MeanOf(values);
-  Near(what, measured.mean, expected, 4 * std::hypot(measured.standard_error, standard_error));
-}
-
-RunControl OnAllCores() {
-  RunControl control;
-  control.parallel_for = [](std::size_t count, const std::function<void(std::size_t)>& body) {
-    std::atomic<std::size_t> next = 0;
-    std::vector<std::jthread> workers;
-    for (unsigned t = 0; t < std::max(1U, std::thread::hardware_concurrency()); ++t) {
-      workers.emplace_back([&] {
-        for (std::size_t i = next++; i < count; i = next++) body(i);
-      });
-    }
-  };
-  return control;
-}
 
 // softmax(factor ln P) for each row.
 std::vector<double> Tempered(const std::vector<double>& logs, std::size_t m, double factor) {
@@ -254,7 +201,8 @@ SelectionResult Select(const PredictionBatch& batch, const Lens& lens,
   SelectionOptions options;
   options.lens = lens;
   options.estimators = std::move(estimators);
-  absl::StatusOr<SelectionResult> result = SelectEstimator(batch, options, OnAllCores());
+  absl::StatusOr<SelectionResult> result =
+      SelectEstimator(batch, options, ControlOnAllProcessors());
   return *std::move(result);
 }
 
@@ -435,11 +383,10 @@ int Run(const std::filesystem::path& data) {
     CheckForm(network, result);
     if (resnet18) ReproduceG5(network, result.top_label);
   }
-  absl::PrintF("%d missed\n", misses);
-  return misses == 0 ? 0 : 1;
+  return Finish();
 }
 
 }  // namespace
-}  // namespace calibd
+}  // namespace calibd::reproduce
 
-int main(int argc, char** argv) { return calibd::Run(argc > 1 ? argv[1] : ""); }
+int main(int argc, char** argv) { return calibd::reproduce::Run(argc > 1 ? argv[1] : ""); }
