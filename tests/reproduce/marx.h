@@ -1,0 +1,17 @@
+#ifndef CALIBD_TESTS_REPRODUCE_MARX_H_
+#define CALIBD_TESTS_REPRODUCE_MARX_H_
+
+#include <filesystem>
+
+// The lines of tests/reproduce/run marx. folder: with the data sets of the UCI repository; a line
+// without its data says that it is left out.
+namespace calibd::reproduce {
+
+// F4: a network for CRIME, trained with and without the discrepancy given the features.
+void ReproduceCrime(const std::filesystem::path& folder);
+// F5: networks for classes.
+void ReproduceClasses(const std::filesystem::path& folder);
+
+}  // namespace calibd::reproduce
+
+#endif  // CALIBD_TESTS_REPRODUCE_MARX_H_

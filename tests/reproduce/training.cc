@@ -1,0 +1,98 @@
+#include "training.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+
+namespace calibd::reproduce {
+namespace {
+
+constexpr std::size_t kSeeds = 16;
+
+double MedianGamma(const Matrix& rows) {
+  std::vector<double> squares;
+  for (Eigen::Index i = 1; i < rows.rows(); ++i) {
+    const Eigen::VectorXd row = (rows.topRows(i).rowwise() - rows.row(i)).rowwise().squaredNorm();
+    squares.insert(squares.end(), row.begin(), row.end());
+  }
+  return 0.5 / MedianOf(std::move(squares));
+}
+
+Network MakeNetwork(Eigen::Index inputs, Eigen::Index outputs, std::mt19937_64& random) {
+  return {std::array<Eigen::Index, 5>{inputs, 64, 64, 64, outputs}, random};
+}
+
+}  // namespace
+
+TrainingStart::TrainingStart(const DataPart& data, Eigen::Index outputs, std::uint64_t seed)
+    : random(seed),
+      split(SplitAtRandom(data, random)),
+      gamma(MedianGamma(split.train.features)),
+      network(MakeNetwork(data.features.cols(), outputs, random)),
+      order_seed(random()) {}
+
+FeatureCondition TrainingStart::Given(const Matrix& features) const {
+  return {{features.data(), features.data() + features.size()}, gamma};
+}
+
+Network TrainingStart::Train(
+    const TrainingPlan& plan,
+    const std::function<Matrix(const std::vector<std::size_t>&, const Matrix&)>& gradient_of,
+    const std::function<void(const Network&)>& after_epoch) const {
+  Network trained = network;
+  std::mt19937_64 order(order_seed);
+  reproduce::Train(trained, split.train.features, plan, gradient_of, after_epoch, order);
+  return trained;
+}
+
+CalibrationLoss Compute(const ForecastBatch& batch, const LossOptions& options) {
+  absl::StatusOr<CalibrationLoss> loss = ComputeLoss(batch, options);
+  return *std::move(loss);
+}
+
+Matrix RowsOf(const std::vector<double>& gradient, Eigen::Index width) {
+  return Eigen::Map<const Matrix>(gradient.data(),
+                                  static_cast<Eigen::Index>(gradient.size()) / width, width);
+}
+
+double MedianOf(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+PairedRuns::PairedRuns(const DataPart& data, Eigen::Index outputs, std::vector<double> weights,
+                       const std::function<Metrics(const TrainingStart&, double)>& train)
+    : weights_(std::move(weights)), runs_(kSeeds) {
+  OnAllProcessors(kSeeds, [&](std::size_t seed) {
+    const TrainingStart start(data, outputs, seed);
+    for (const double weight : weights_) runs_[seed].push_back(train(start, weight));
+  });
+}
+
+std::vector<double> PairedRuns::Of(const std::string& metric, std::size_t weight) const {
+  std::vector<double> values;
+  for (const auto& run : runs_) values.push_back(run[weight].at(metric));
+  return values;
+}
+
+std::vector<double> PairedRuns::ChangeOf(const std::string& metric, std::size_t weight) const {
+  std::vector<double> values = Of(metric, weight);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] -= runs_[i].front().at(metric);
+  return values;
+}
+
+void PairedRuns::Print(const std::string& name) const {
+  for (const auto& [metric, unused] : runs_.front().front()) {
+    std::string line = absl::StrFormat("      %s %s:", name, metric);
+    for (std::size_t w = 0; w < weights_.size(); ++w) {
+      const Mean mean = MeanOf(Of(metric, w));
+      absl::StrAppendFormat(&line, "%s weight %g: %.5f +- %.5f", w == 0 ? "" : ",", weights_[w],
+                            mean.mean, mean.standard_error);
+    }
+    absl::PrintF("%s\n", line);
+  }
+}
+
+}  // namespace calibd::reproduce

@@ -1,0 +1,73 @@
+#ifndef CALIBD_TESTS_REPRODUCE_TRAINING_H_
+#define CALIBD_TESTS_REPRODUCE_TRAINING_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "calibd/core/calibration_loss.h"
+#include "check.h"
+#include "network.h"
+#include "uci_data.h"
+
+// Networks with three hidden layers of 64 units that are trained with and without the squared
+// maximum mean discrepancy given the features, in batches of 64 rows.
+namespace calibd::reproduce {
+
+// A data set that is divided at random, the number 1 / (2 l^2) with l the median distance of its
+// training rows, and a network before its training.
+struct TrainingStart {
+  TrainingStart(const DataPart& data, Eigen::Index outputs, std::uint64_t seed);
+
+  // The condition on the features of these rows.
+  [[nodiscard]] FeatureCondition Given(const Matrix& features) const;
+  // Trains a copy of the network. The order of the rows is a function of the seed.
+  [[nodiscard]] Network Train(
+      const TrainingPlan& plan,
+      const std::function<Matrix(const std::vector<std::size_t>&, const Matrix&)>& gradient_of,
+      const std::function<void(const Network&)>& after_epoch) const;
+
+  std::mt19937_64 random;
+  DataSplit split;
+  double gamma = 0;
+  Network network;
+  std::uint64_t order_seed = 0;
+};
+
+[[nodiscard]] CalibrationLoss Compute(const ForecastBatch& batch, const LossOptions& options);
+// The gradient of n rows as n x width.
+[[nodiscard]] Matrix RowsOf(const std::vector<double>& gradient, Eigen::Index width);
+[[nodiscard]] double MedianOf(std::vector<double> values);
+
+// What is measured on the test rows.
+using Metrics = std::map<std::string, double>;
+
+// The metrics of networks that start from the same weights and see the rows in the same order, for
+// each weight of the discrepancy; for each of 16 seeds.
+class PairedRuns {
+ public:
+  // train: from the weight and the start to the metrics.
+  PairedRuns(const DataPart& data, Eigen::Index outputs, std::vector<double> weights,
+             const std::function<Metrics(const TrainingStart&, double)>& train);
+
+  // The values of a metric, and their changes from the first weight to another one.
+  [[nodiscard]] std::vector<double> Of(const std::string& metric, std::size_t weight) const;
+  [[nodiscard]] std::vector<double> ChangeOf(const std::string& metric, std::size_t weight) const;
+  // Prints the means of each metric.
+  void Print(const std::string& name) const;
+
+ private:
+  std::vector<double> weights_;
+  // For each seed, the metrics for each weight.
+  std::vector<std::vector<Metrics>> runs_;
+};
+
+}  // namespace calibd::reproduce
+
+#endif  // CALIBD_TESTS_REPRODUCE_TRAINING_H_
