@@ -7,6 +7,8 @@
 // without its data says that it is left out.
 namespace calibd::reproduce {
 
+// F2: which form of calibration sees which error.
+void ReproducePower();
 // F4: a network for CRIME, trained with and without the discrepancy given the features.
 void ReproduceCrime(const std::filesystem::path& folder);
 // F5: networks for classes.
