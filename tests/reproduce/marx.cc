@@ -10,6 +10,7 @@
 int main(int argc, char** argv) {
   const std::filesystem::path data = argc > 1 ? argv[1] : "";
   calibd::reproduce::ReproducePower();
+  calibd::reproduce::ReproduceEvidence();
   calibd::reproduce::ReproduceCrime(data / "uci");
   calibd::reproduce::ReproduceClasses(data / "uci");
   return calibd::reproduce::Finish();

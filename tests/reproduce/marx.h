@@ -9,6 +9,8 @@ namespace calibd::reproduce {
 
 // F2: which form of calibration sees which error.
 void ReproducePower();
+// F3: the evidence of forecasts that are watched.
+void ReproduceEvidence();
 // F4: a network for CRIME, trained with and without the discrepancy given the features.
 void ReproduceCrime(const std::filesystem::path& folder);
 // F5: networks for classes.
