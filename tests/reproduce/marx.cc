@@ -9,6 +9,7 @@
 
 int main(int argc, char** argv) {
   const std::filesystem::path data = argc > 1 ? argv[1] : "";
+  calibd::reproduce::ReproduceExactness();
   calibd::reproduce::ReproducePower();
   calibd::reproduce::ReproduceEvidence();
   calibd::reproduce::ReproduceCrime(data / "uci");

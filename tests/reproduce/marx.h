@@ -7,6 +7,8 @@
 // without its data says that it is left out.
 namespace calibd::reproduce {
 
+// F1: exact tests reject calibrated forecasts as often as promised.
+void ReproduceExactness();
 // F2: which form of calibration sees which error.
 void ReproducePower();
 // F3: the evidence of forecasts that are watched.

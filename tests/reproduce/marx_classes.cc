@@ -3,9 +3,8 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "calibd/core/bandwidth.h"
 #include "calibd/core/binned_error.h"
-#include "calibd/core/bootstrap.h"
+#include "calibd/core/lens_evaluation.h"
 #include "calibd/core/scores.h"
 #include "marx.h"
 #include "training.h"
@@ -21,9 +20,12 @@ std::vector<std::int32_t> LabelsOf(const DataPart& part) {
 
 // The p-value of the exact test of SKCE_uq.
 double PValue(const PredictionBatch& batch) {
-  const double bandwidth = *MedianBandwidth(batch.probabilities, batch.class_count);
-  const BootstrapOptions options{.replicates = 999, .seed = 1, .null = NullHypothesis::kForecast};
-  return BootstrapTest(batch, *Kernel::ExponentialTotalVariation(bandwidth), options)->p_value;
+  const Lens lens = Lens::Canonical();
+  const LensTestOptions options{.kernel = KernelOfLens(lens, {}),
+                                .replicates = 999,
+                                .seed = 1,
+                                .null = NullHypothesis::kForecast};
+  return TestLens(batch, lens, options)->test.p_value;
 }
 
 Metrics Measure(Matrix logits, const std::vector<std::int32_t>& labels,

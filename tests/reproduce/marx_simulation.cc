@@ -7,7 +7,13 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "calibd/core/bootstrap.h"
 #include "calibd/core/calibration_loss.h"
+#include "calibd/core/consistency_resampling.h"
+#include "calibd/core/estimator_selection.h"
+#include "calibd/core/forecast_metrics.h"
+#include "calibd/core/forecast_test.h"
+#include "calibd/core/lens_evaluation.h"
 #include "check.h"
 #include "marx.h"
 
@@ -15,8 +21,7 @@ namespace calibd::reproduce {
 namespace {
 
 constexpr std::size_t kRows = 40;
-constexpr int kReplicates = 99;
-constexpr double kLevel = .05;
+constexpr std::int32_t kReplicates = 99;
 
 // Normal forecasts of a number, with one feature each.
 struct NumberRows {
@@ -48,52 +53,148 @@ NumberRows DrawRows(Residual residual, std::mt19937_64& random) {
   return rows;
 }
 
-using Statistic = std::function<double(const NumberRows&)>;
+// The p-value of an exact test of core.
+using Test = std::function<double(const NumberRows&, std::uint64_t seed)>;
 
-// MMD^2 with this kernel of the outcomes, given nothing, the forecast, or the feature.
+BootstrapOptions Resampling(std::uint64_t seed) {
+  return {.replicates = kReplicates, .seed = seed, .null = NullHypothesis::kForecast};
+}
+
+double TestBatch(const ForecastBatch& batch, const OutcomeKernel& kernel,
+                 const Condition& condition, std::uint64_t seed) {
+  return TestForecasts(batch, {kernel, condition, Resampling(seed)})->p_value;
+}
+
+// A test with this kernel of the outcomes, given nothing, the forecast, or the feature.
 enum class Given { kNothing, kForecast, kFeature };
-Statistic Discrepancy(const OutcomeKernel& kernel, Given given, bool biased = false) {
-  return [=](const NumberRows& rows) {
-    LossOptions options{.lens = Lens::Canonical(),
-                        .outcome_kernel = kernel,
-                        .condition = NoCondition(),
-                        .biased = biased,
-                        .mmd_weight = {},
-                        .gradient = false};
-    if (given == Given::kForecast) {
-      options.condition = ForecastCondition{.bandwidth = {}, .gamma = .5};
-    }
-    if (given == Given::kFeature) options.condition = FeatureCondition{rows.features, .5};
-    return ComputeLoss(rows.view(), options)->mmd_squared;
+Test Discrepancy(const OutcomeKernel& kernel, Given given) {
+  return [=](const NumberRows& rows, std::uint64_t seed) {
+    Condition condition = NoCondition();
+    if (given == Given::kForecast) condition = ForecastCondition{.bandwidth = {}, .gamma = .5};
+    if (given == Given::kFeature) condition = FeatureCondition{rows.features, .5};
+    return TestBatch(rows.view(), kernel, condition, seed);
   };
 }
 
-// The exact p-value: outcomes that are drawn from the forecasts replace those of the rows.
-double PValue(NumberRows rows, const Statistic& statistic, std::mt19937_64& random) {
-  std::normal_distribution<double> normal;
-  const double measured = statistic(rows);
-  int exceedances = 0;
-  for (int r = 0; r < kReplicates; ++r) {
-    for (std::size_t i = 0; i < kRows; ++i) {
-      rows.outcomes[i] = rows.forecasts[2 * i] + rows.forecasts[2 * i + 1] * normal(random);
-    }
-    if (statistic(rows) >= measured) ++exceedances;
-  }
-  return (1.0 + exceedances) / (1 + kReplicates);
+Test OfPit(PitTest PitTests::*metric) {
+  return [=](const NumberRows& rows, std::uint64_t seed) {
+    const std::vector<double> pit = ProbabilityIntegralTransforms(rows.view(), seed);
+    return ((*TestPit(pit, Resampling(seed))).*metric).test.p_value;
+  };
 }
 
-// The share of runs with p <= kLevel.
-double RejectedShare(Residual residual, const Statistic& statistic, std::size_t runs) {
+// The share of runs with p <= .05. p_value: of the generator of a run.
+double RejectedShare(std::size_t runs,
+                     const std::function<double(std::mt19937_64& random)>& p_value) {
   std::vector<double> rejected(runs);
   OnAllProcessors(runs, [&](std::size_t run) {
     std::mt19937_64 random(run);
-    const NumberRows rows = DrawRows(residual, random);
-    rejected[run] = PValue(rows, statistic, random) <= kLevel ? 1 : 0;
+    rejected[run] = p_value(random) <= .05 ? 1 : 0;
   });
   return MeanOf(rejected).mean;
 }
 
+double RejectedShare(std::size_t runs, Residual residual, const Test& test) {
+  return RejectedShare(runs, [&](std::mt19937_64& random) {
+    const NumberRows rows = DrawRows(residual, random);
+    return test(rows, random());
+  });
+}
+
+// The p-value of exchanging the outcome with draws from its forecast, of calibrated samples.
+double ExchangeTest(std::mt19937_64& random) {
+  constexpr std::size_t kDraws = 5;
+  std::normal_distribution<double> normal;
+  std::vector<double> draws;
+  std::vector<double> outcomes;
+  for (std::size_t i = 0; i < kRows; ++i) {
+    const double mean = normal(random);
+    for (std::size_t s = 0; s < kDraws; ++s) draws.push_back(mean + normal(random));
+    outcomes.push_back(mean + normal(random));
+  }
+  return TestBatch({ForecastKind::kSamples, draws, kDraws, {}, outcomes}, RbfKernel{.5},
+                   ForecastCondition{.bandwidth = {}, .gamma = .5}, random());
+}
+
+// Predictions of three classes whose labels are drawn from them.
+PredictionSet DrawClasses(std::mt19937_64& random) {
+  std::normal_distribution<double> normal;
+  PredictionSet set{{}, {}, 3};
+  for (std::size_t i = 0; i < kRows; ++i) {
+    std::array<double, 3> row;
+    for (double& value : row) value = std::exp(normal(random));
+    const double sum = row[0] + row[1] + row[2];
+    for (double& value : row) set.probabilities.push_back(value / sum);
+    std::discrete_distribution<std::int32_t> label(row.begin(), row.end());
+    set.labels.push_back(label(random));
+  }
+  return set;
+}
+
+using ClassTest = std::function<double(const PredictionBatch&, std::uint64_t seed)>;
+
+ClassTest OfLens(const Lens& lens) {
+  return [=](const PredictionBatch& batch, std::uint64_t seed) {
+    const LensTestOptions options{.kernel = KernelOfLens(lens, {}),
+                                  .replicates = kReplicates,
+                                  .seed = seed,
+                                  .null = NullHypothesis::kForecast};
+    return TestLens(batch, lens, options)->test.p_value;
+  };
+}
+
+double TestBinnedError(const PredictionBatch& batch, std::uint64_t seed) {
+  return ConsistencyTest(batch, TopLabelBins{10}, Resampling(seed))->p_value;
+}
+
+// The estimate of the squared calibration error after its parameter was tuned.
+double TestSelection(const PredictionBatch& batch, std::uint64_t seed) {
+  SelectionOptions options;
+  options.estimators = {{EstimatorKind::kBins, {2, 5, 10}}};
+  options.seed = seed;
+  options.replicates = kReplicates;
+  return SelectEstimator(batch, options)->simulation->p_value;
+}
+
 }  // namespace
+
+void ReproduceExactness() {
+  constexpr std::size_t kRuns = 1000;
+  const auto check = [](const std::string& what, double share, double least, double most) {
+    Verdict(absl::StrFormat("F1 calibrated %s, share of p <= .05: %.4f, expected %.3f to %.3f",
+                            what, share, least, most),
+            share >= least && share <= most);
+  };
+  const Residual calibrated = [](double, double normal) { return normal; };
+  const std::pair<const char*, Test> tests[] = {
+      {"distribution", Discrepancy(RbfKernel{.5}, Given::kForecast)},
+      {"individual", Discrepancy(RbfKernel{.5}, Given::kFeature)},
+      {"marginal, energy", Discrepancy(EnergyKernel(), Given::kNothing)},
+      {"moments given the forecast", Discrepancy(MomentsKernel(), Given::kForecast)},
+      {"decision, threshold", Discrepancy(ThresholdKernel{.2}, Given::kNothing)},
+      {"decision, tanh", Discrepancy(TanhKernel{.2, 1}, Given::kForecast)},
+      {"quantile, pit_rbf", Discrepancy(PitRbfKernel{2}, Given::kNothing)},
+      {"QCE", OfPit(&PitTests::quantile_calibration_error)},
+      {"levels", OfPit(&PitTests::quantile_level_error)},
+      {"Cramer-von Mises", OfPit(&PitTests::cramer_von_mises)}};
+  for (const auto& [name, test] : tests) {
+    check(std::string("forecasts, ") + name, RejectedShare(kRuns, calibrated, test), .022, .078);
+  }
+  const std::pair<const char*, ClassTest> class_tests[] = {
+      {"canonical", OfLens(Lens::Canonical())},
+      {"top_label", OfLens(Lens::TopLabel())},
+      {"class_wise", OfLens(Lens::ClassWise())},
+      {"ECE", TestBinnedError},
+      {"tuned bins", TestSelection}};
+  for (const auto& entry : class_tests) {
+    const double share = RejectedShare(kRuns, [&](std::mt19937_64& random) {
+      const PredictionSet set = DrawClasses(random);
+      return entry.second(set.view(), random());
+    });
+    check(std::string("classes, ") + entry.first, share, .022, .078);
+  }
+  check("samples, distribution", RejectedShare(2000, ExchangeTest), .03, .07);
+}
 
 void ReproducePower() {
   struct Alternative {
@@ -107,19 +208,19 @@ void ReproducePower() {
         [](double x, double z) { return std::copysign(.7, x) + std::sqrt(.51) * z; }}}};
   struct Form {
     const char* name;
-    Statistic statistic;
+    Test test;
     std::array<double, 3> expected;
   };
   const Form forms[] = {
       {"distribution", Discrepancy(RbfKernel{.5}, Given::kForecast), {.45, .68, .17}},
       {"individual", Discrepancy(RbfKernel{.5}, Given::kFeature), {.42, .62, .74}},
-      {"pit_min", Discrepancy(PitMinKernel(), Given::kNothing, true), {.28, .82, .07}},
+      {"pit_min", OfPit(&PitTests::cramer_von_mises), {.28, .82, .07}},
       {"energy", Discrepancy(EnergyKernel(), Given::kNothing), {.36, .81, .12}},
       {"threshold", Discrepancy(ThresholdKernel{.2}, Given::kNothing), {.05, .64, .06}}};
   for (std::size_t a = 0; a < alternatives.size(); ++a) {
     for (const Form& form : forms) {
       Near(absl::StrFormat("F2 %s, share of p <= .05 by %s", alternatives[a].name, form.name),
-           RejectedShare(alternatives[a].residual, form.statistic, 400), form.expected[a], .1);
+           RejectedShare(400, alternatives[a].residual, form.test), form.expected[a], .1);
     }
   }
 }
