@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <filesystem>
 #include <functional>
 #include <limits>
 #include <numbers>
@@ -19,64 +18,21 @@
 #include "calibd/core/bandwidth.h"
 #include "calibd/core/skce.h"
 #include "normal_mean.h"
-#include "support/test_data.h"
+#include "support/small_forecasts.h"
 
 namespace calibd {
 namespace {
 
 using nlohmann::json;
+using testing::ClassesOf;
+using testing::ClassOptions;
+using testing::Flatten;
+using testing::ForecastSet;
 using ::testing::HasSubstr;
-
-// Forecasts with their own memory.
-struct ForecastSet {
-  ForecastKind kind;
-  std::size_t width;
-  std::vector<double> values;
-  std::vector<std::int32_t> labels;
-  std::vector<double> outcomes;
-
-  [[nodiscard]] ForecastBatch view() const { return {kind, values, width, labels, outcomes}; }
-};
-
-std::vector<double> Flatten(const json& rows) {
-  std::vector<double> values;
-  for (const auto& row : rows) {
-    for (const auto& value : row) values.push_back(value.get<double>());
-  }
-  return values;
-}
-
-ForecastSet ClassesOf(const json& small, const char* field = "P") {
-  const bool logits = std::string(field) == "logits";
-  return {logits ? ForecastKind::kLogits : ForecastKind::kProbabilities,
-          small.at("m"),
-          Flatten(small.at(field)),
-          small.at("y0"),
-          {}};
-}
-
-ForecastSet NormalsOf(const json& small) {
-  ForecastSet set{ForecastKind::kNormal, 2, {}, {}, small.at("y")};
-  for (std::size_t i = 0; i < set.outcomes.size(); ++i) {
-    set.values.push_back(small.at("mean").at(i));
-    set.values.push_back(small.at("standard_deviation").at(i));
-  }
-  return set;
-}
-
-ForecastSet SamplesOf(const json& small) {
-  const json& samples = small.at("samples").at("samples");
-  return {ForecastKind::kSamples, samples.at(0).size(), Flatten(samples), {}, small.at("y")};
-}
-
-std::vector<json> SmallCases(const std::string& kind) {
-  std::vector<json> cases;
-  for (const json& small :
-       testing::ReadJson(std::filesystem::path(CALIBD_GOLDEN_DIR) / "small_cases_34.json")) {
-    if (small.at("kind") == kind) cases.push_back(small);
-  }
-  return cases;
-}
+using testing::NormalsOf;
+using testing::NumberOptions;
+using testing::SamplesOf;
+using testing::SmallCasesOf;
 
 // The tolerance of the small cases: 1e-9 relative and 1e-12 absolute.
 void ExpectEqual(double actual, double expected) {
@@ -106,27 +62,10 @@ void ExpectGradient(const ForecastSet& set, LossOptions options, bool biased,
   }
 }
 
-// The options of a form as the small cases name it, such as "canonical_tv_rbf".
-LossOptions ClassOptions(const json& small, const std::string& form) {
-  LossOptions options;
-  ForecastCondition condition{.distance = Distance::kSquaredEuclidean,
-                              .bandwidth = 1 / small.at("gamma_z").get<double>(),
-                              .gamma = {}};
-  if (form.find("_tv_") != std::string::npos) {
-    condition.distance = Distance::kTotalVariation;
-    condition.bandwidth = small.at("tv_bandwidth").get<double>();
-  }
-  if (form.starts_with("top_label")) options.lens = Lens::TopLabel();
-  if (form.starts_with("marginal")) options.lens = Lens::ClassWise();
-  if (form.ends_with("rbf")) options.outcome_kernel = RbfKernel{small.at("gamma_y")};
-  options.condition = condition;
-  return options;
-}
-
 TEST(CalibrationLossTest, ClassesMatchTheSmallCases) {
   int values = 0;
   int gradients = 0;
-  for (const json& small : SmallCases("classification")) {
+  for (const json& small : SmallCasesOf("classification")) {
     for (const auto& item : small.items()) {
       const std::string& key = item.key();
       const json& expected = item.value();
@@ -156,7 +95,7 @@ TEST(CalibrationLossTest, ClassesMatchTheSmallCases) {
 
 TEST(CalibrationLossTest, OtherConditionsOfClassesMatchTheSmallCases) {
   int tested = 0;
-  for (const json& small : SmallCases("classification")) {
+  for (const json& small : SmallCasesOf("classification")) {
     LossOptions options;
     if (small.contains("group")) {
       options.condition = GroupCondition{small.at("group").at("group")};
@@ -175,40 +114,10 @@ TEST(CalibrationLossTest, OtherConditionsOfClassesMatchTheSmallCases) {
   EXPECT_EQ(tested, 3);
 }
 
-// The options of a form of the small cases.
-LossOptions NumberOptions(const json& small, const std::string& form) {
-  LossOptions options;
-  options.condition = NoCondition();
-  options.outcome_kernel = RbfKernel{small.at("gamma_y")};
-  if (form.ends_with("_min")) options.outcome_kernel = EnergyKernel();
-  if (form.starts_with("quantile") || form == "threshold") {
-    options.outcome_kernel = PitRbfKernel{small.at("gamma_pit")};
-  }
-  if (form == "quantile_min") options.outcome_kernel = PitMinKernel();
-  if (form == "threshold") options.condition = GroupCondition{small.at("threshold_event")};
-  if (form == "decision") options.condition = GroupCondition{small.at("action")};
-  if (form == "group") options.condition = GroupCondition{small.at("group")};
-  if (form == "decision_sign") options.outcome_kernel = ThresholdKernel{small.at("decision_c")};
-  if (form == "point_estimate") options.outcome_kernel = MomentsKernel();
-  if (form == "individual_tanh") options.outcome_kernel = TanhKernel{small.at("decision_c"), 1};
-  if (form.starts_with("individual")) {
-    options.condition = FeatureCondition{Flatten(small.at("X")), small.at("gamma_x")};
-  }
-  if (form == "local") {
-    FeatureCondition first{{}, small.at("gamma_x")};
-    for (const json& row : small.at("X")) first.values.push_back(row.at(0));
-    options.condition = first;
-  }
-  if (form.starts_with("distribution") || form == "point_estimate") {
-    options.condition = ForecastCondition{.bandwidth = {}, .gamma = small.at("gamma_z")};
-  }
-  return options;
-}
-
 TEST(CalibrationLossTest, NormalsMatchTheSmallCases) {
   int values = 0;
   int gradients = 0;
-  for (const json& small : SmallCases("forecast")) {
+  for (const json& small : SmallCasesOf("forecast")) {
     const ForecastSet normals = NormalsOf(small);
     for (const auto& [form, expected] : small.at("mmd").items()) {
       SCOPED_TRACE(small.at("name").get<std::string>() + " " + form);
@@ -246,7 +155,7 @@ TEST(CalibrationLossTest, NormalsMatchTheSmallCases) {
 
 TEST(CalibrationLossTest, SamplesMatchTheSmallCases) {
   int tested = 0;
-  for (const json& small : SmallCases("forecast")) {
+  for (const json& small : SmallCasesOf("forecast")) {
     if (!small.contains("samples")) continue;
     SCOPED_TRACE(small.at("name").get<std::string>());
     const ForecastSet samples = SamplesOf(small);
