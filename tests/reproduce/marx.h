@@ -18,6 +18,9 @@ void ReproduceCrime(const std::filesystem::path& folder);
 // F5: networks for classes.
 void ReproduceClasses(const std::filesystem::path& folder);
 
+// F6: values of an independent implementation.
+void ReproduceSmallCases();
+
 }  // namespace calibd::reproduce
 
 #endif  // CALIBD_TESTS_REPRODUCE_MARX_H_

@@ -1,12 +1,12 @@
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
-#include <numbers>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "calibd/core/decision_calibration.h"
+#include "calibd/core/forecast_metrics.h"
 #include "marx.h"
 #include "training.h"
 
@@ -54,22 +54,6 @@ class OutcomeScale {
   double sd_ = 1;
 };
 
-// Half the sum over 20 equal bins of the deviation of the share of the probability integral
-// transforms.
-double QuantileError(const ForecastBatch& batch) {
-  constexpr std::size_t kBins = 20;
-  std::array<double, kBins> shares{};
-  for (std::size_t i = 0; i < batch.size(); ++i) {
-    const std::span<const double> row = batch.row(i);
-    const double u = std::erfc((row[0] - batch.outcomes[i]) / row[1] / std::numbers::sqrt2) / 2;
-    shares[std::min(static_cast<std::size_t>(kBins * u), kBins - 1)] +=
-        1 / static_cast<double>(batch.size());
-  }
-  double sum = 0;
-  for (const double share : shares) sum += std::abs(share - 1.0 / kBins);
-  return sum / 2;
-}
-
 double LogScore(const ForecastBatch& batch) {
   LossOptions options;
   options.outcome_kernel = PitMinKernel();
@@ -77,17 +61,6 @@ double LogScore(const ForecastBatch& batch) {
   options.mmd_weight = 0;
   options.gradient = false;
   return *Compute(batch, options).negative_log_likelihood;
-}
-
-// The loss of predicting whether the outcome reaches the threshold: the root of the sum over both
-// actions of the squared difference between realised and expected loss.
-double DecisionError(const ForecastBatch& batch, double threshold) {
-  LossOptions options;
-  options.outcome_kernel = ThresholdKernel{threshold};
-  options.condition = NoCondition();
-  options.biased = true;
-  options.gradient = false;
-  return std::sqrt(Compute(batch, options).mmd_squared / 2);
 }
 
 Metrics TrainForecasts(const TrainingStart& start, double weight) {
@@ -121,10 +94,10 @@ Metrics TrainForecasts(const TrainingStart& start, double weight) {
   const ForecastBatch test{ForecastKind::kNormal, forecasts, 2, {}, split.test.targets};
   options.condition = start.Given(split.test.features);
   options.gradient = false;
-  return {{"DCE", DecisionError(test, MedianOf(split.train.targets))},
+  return {{"DCE", std::sqrt(EvaluateThreshold(test, MedianOf(split.train.targets))->squared_error)},
           {"individual MMD^2", Compute(test, options).mmd_squared},
           {"NLL", LogScore(test)},
-          {"QCE", QuantileError(test)}};
+          {"QCE", QuantileCalibrationError(ProbabilityIntegralTransforms(test, 1))}};
 }
 
 }  // namespace
