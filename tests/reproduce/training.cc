@@ -85,11 +85,13 @@ std::vector<double> PairedRuns::ChangeOf(const std::string& metric, std::size_t 
 
 void PairedRuns::Print(const std::string& name) const {
   for (const auto& [metric, unused] : runs_.front().front()) {
-    std::string line = absl::StrFormat("      %s %s:", name, metric);
-    for (std::size_t w = 0; w < weights_.size(); ++w) {
-      const Mean mean = MeanOf(Of(metric, w));
-      absl::StrAppendFormat(&line, "%s weight %g: %.5f +- %.5f", w == 0 ? "" : ",", weights_[w],
-                            mean.mean, mean.standard_error);
+    const Mean first = MeanOf(Of(metric, 0));
+    std::string line = absl::StrFormat("      %s %s: %.5f +- %.5f without", name, metric,
+                                       first.mean, first.standard_error);
+    for (std::size_t w = 1; w < weights_.size(); ++w) {
+      const Mean change = MeanOf(ChangeOf(metric, w));
+      absl::StrAppendFormat(&line, ", %+.5f +- %.5f with weight %g", change.mean,
+                            change.standard_error, weights_[w]);
     }
     absl::PrintF("%s\n", line);
   }

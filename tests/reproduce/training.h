@@ -59,7 +59,7 @@ class PairedRuns {
   // The values of a metric, and their changes from the first weight to another one.
   [[nodiscard]] std::vector<double> Of(const std::string& metric, std::size_t weight) const;
   [[nodiscard]] std::vector<double> ChangeOf(const std::string& metric, std::size_t weight) const;
-  // Prints the means of each metric.
+  // Prints for each metric its mean with the first weight and the mean changes from it.
   void Print(const std::string& name) const;
 
  private:
