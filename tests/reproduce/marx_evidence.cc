@@ -2,7 +2,6 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <memory>
 #include <random>
 #include <span>
 #include <vector>

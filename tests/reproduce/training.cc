@@ -1,6 +1,7 @@
 #include "training.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "absl/strings/str_format.h"

@@ -1,13 +1,11 @@
 #ifndef CALIBD_TESTS_REPRODUCE_TRAINING_H_
 #define CALIBD_TESTS_REPRODUCE_TRAINING_H_
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <optional>
-#include <span>
+#include <random>
 #include <string>
 #include <vector>
 

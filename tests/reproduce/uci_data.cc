@@ -1,13 +1,14 @@
 #include "uci_data.h"
 
 #include <algorithm>
-#include <cmath>
+#include <exception>
 #include <fstream>
 #include <map>
 #include <numeric>
 #include <span>
 #include <sstream>
 #include <string>
+#include <utility>
 
 namespace calibd::reproduce {
 namespace {
