@@ -25,7 +25,7 @@ absl::Status FindAlarm(const Model& model, std::int64_t alarm_id, v1::Alarm& pro
         absl::StatusCode::kNotFound, "ALARM_NOT_FOUND",
         absl::StrCat(model.declaration()->name.ToString(), " has no alarm ", alarm_id));
   }
-  DescribeAlarm(*alarm, proto);
+  DescribeAlarm(*snapshot->declaration, *alarm, proto);
   return absl::OkStatus();
 }
 
@@ -83,8 +83,11 @@ absl::Status Api::GetHistory(const v1::GetHistoryRequest& request,
   CALIBD_ASSIGN_OR_RETURN(const HistoryQuery query, CheckHistoryRequest(request));
   return parts_.history.Read(model, query.range, [model, reply, query](const auto& buckets) {
     reply->Answer([&](v1::GetHistoryResponse& response) {
-      if (buckets.ok()) DescribeHistory(query, *buckets, response);
-      const auto updates = model->snapshot()->updates;
+      const std::shared_ptr<const ModelSnapshot> snapshot = model->snapshot();
+      if (buckets.ok()) {
+        DescribeHistory(query, *buckets, snapshot->forecast_cells.get(), response);
+      }
+      const auto& updates = snapshot->updates;
       response.mutable_updates()->Add(updates->begin(), updates->end());
       return buckets.status();
     });

@@ -1,5 +1,6 @@
 #include "server/api/calibration_proto.h"
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <variant>
@@ -10,6 +11,7 @@
 #include "calibd/convert/kernel.h"
 #include "calibd/core/lens_kernel.h"
 #include "server/api/error_proto.h"
+#include "server/api/forecast_proto.h"
 #include "server/api/label_coverage_proto.h"
 #include "server/api/proto_time.h"
 #include "server/api/reliability_proto.h"
@@ -58,10 +60,29 @@ void DescribeMonitor(const Model& model, const ModelSnapshot& snapshot,
   DescribeWatch(*snapshot.declaration, snapshot, *response.mutable_watch());
   const std::vector<Alarm>& alarms = *snapshot.monitor->alarms;
   // The newest first.
-  for (std::size_t i = alarms.size(); i-- > 0;) DescribeAlarm(alarms[i], *response.add_alarms());
+  for (std::size_t i = alarms.size(); i-- > 0;) {
+    DescribeAlarm(*snapshot.declaration, alarms[i], *response.add_alarms());
+  }
   DescribeGroups(*snapshot.declaration, snapshot, MakeVerdict(model, snapshot, now), response);
   WarnOfRows(*snapshot.declaration, snapshot, *response.mutable_warnings());
   response.mutable_warnings()->MergeFrom(response.label_coverage().warnings());
+}
+
+void DescribeForecasts(const ModelSnapshot& snapshot, v1::GetCalibrationResponse& response) {
+  const ModelDeclaration& declaration = *snapshot.declaration;
+  if (snapshot.forecasts.count > 0) {
+    DescribeScores(*snapshot.forecast_cells, snapshot.forecasts.ToCounts(),
+                   *response.mutable_forecast());
+  }
+  const auto warmup = static_cast<std::int64_t>(declaration.warmup);
+  if (snapshot.observations > 0 && snapshot.observations >= warmup) return;
+  auto& insufficient = *response.mutable_insufficient_data();
+  insufficient.set_observations(snapshot.observations);
+  insufficient.set_needed(std::max<std::int64_t>(1, warmup) - snapshot.observations);
+  insufficient.set_reason(
+      warmup > 0 ? absl::StrCat("the strata of the forecasts are chosen from the first ", warmup,
+                                " observations")
+                 : "there is no observation yet");
 }
 
 void DescribeComparison(const RunningComparison& sums, v1::GetCalibrationResponse& response) {
@@ -110,6 +131,7 @@ void DescribeCalibration(Model& model, const ModelSnapshot& snapshot,
   response.set_baseline(declaration.baseline);
   if (snapshot.comparison.has_value()) DescribeComparison(*snapshot.comparison, response);
   if (snapshot.monitor.has_value()) DescribeMonitor(model, snapshot, now, response);
+  if (declaration.forecast.has_value()) return DescribeForecasts(snapshot, response);
   const std::vector<LensSnapshot>& lenses =
       snapshot.warming_up() ? snapshot.early_lenses : snapshot.lenses;
   for (const LensSnapshot& lens : lenses) {

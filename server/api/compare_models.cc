@@ -11,6 +11,7 @@
 #include "calibd/core/comparison.h"
 #include "calibd/core/status_macros.h"
 #include "server/api/api.h"
+#include "server/api/forecast_proto.h"
 #include "server/api/proto_time.h"
 #include "server/api/window_call.h"
 #include "server/compute/window_pairs.h"
@@ -129,9 +130,11 @@ absl::Status Compare(const WindowSample& model, const WindowSample& baseline,
 
 absl::Status Api::CompareModels(const v1::CompareModelsRequest& request,
                                 const Reply<v1::CompareModelsResponse>& reply, NamedModel model) {
+  CALIBD_RETURN_IF_ERROR(CheckPredictsClasses(*model->declaration(), "CompareModels"));
   CALIBD_RETURN_IF_ERROR(CheckWindow(request.window()));
   CALIBD_ASSIGN_OR_RETURN(const std::shared_ptr<Model> baseline,
                           FindModel(parts_.registry, "baseline", request.baseline()));
+  CALIBD_RETURN_IF_ERROR(CheckPredictsClasses(*baseline->declaration(), "CompareModels"));
   CALIBD_RETURN_IF_ERROR(CheckBaseline(*model, *baseline));
   const auto observations = static_cast<std::size_t>(request.window());
   CALIBD_RETURN_IF_ERROR(CheckWindow(*baseline, observations, "baseline"));

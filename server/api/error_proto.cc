@@ -3,7 +3,9 @@
 #include <optional>
 
 #include "calibd/convert/evaluation.h"
+#include "server/api/forecast_proto.h"
 #include "server/api/proto_time.h"
+#include "server/state/coverage_watch.h"
 #include "server/state/verdict.h"
 
 namespace calibd::server {
@@ -22,6 +24,17 @@ void DescribeSums(const ErrorSums& sums,
   proto.set_mean_confidence(total.confidence / n);
   proto.set_accuracy(static_cast<double>(total.correct) / n);
   if (intervals[1].has_value()) *proto.mutable_class_1() = convert::ToProto(*intervals[1]);
+}
+
+// coverage: unset without observations.
+void DescribeCoverage(const CoverageSums& sums, const std::optional<ForecastCoverage>& coverage,
+                      v1::ErrorMeasurement& proto) {
+  proto.set_first_observation(sums.first_observation);
+  if (sums.start_time.has_value()) *proto.mutable_start_time() = ToTimestamp(*sums.start_time);
+  if (!coverage.has_value()) return;
+  proto.set_observations(coverage->count);
+  *proto.mutable_coverage() = convert::ToProto(IntervalOf(*coverage));
+  DescribeCentral(*coverage, *proto.mutable_central_coverage());
 }
 
 void DescribeRecent(const ErrorSnapshot& error, v1::CalibrationError::RecentError& proto) {
@@ -47,9 +60,18 @@ void DescribeError(const ErrorSnapshot& error, v1::CalibrationError& proto) {
   if (error.acknowledged) proto.set_acknowledged_limit(error.limit);
   proto.set_is_recent(reading.is_recent);
   proto.set_is_acknowledged(error.acknowledged && !error.over);
-  DescribeSums(error.since_start, reading.since_start, *proto.mutable_since_start());
-  if (error.sums.first_observation != error.since_start.first_observation) {
-    DescribeSums(error.sums, reading.now, *proto.mutable_since_acknowledgement());
+  const bool acknowledged = error.sums.first_observation != error.since_start.first_observation;
+  if (error.coverage != nullptr) {
+    const CoverageSnapshot& coverage = *error.coverage;
+    DescribeCoverage(coverage.since_start, coverage.SinceStart(), *proto.mutable_since_start());
+    if (acknowledged) {
+      DescribeCoverage(coverage.sums, coverage.Now(), *proto.mutable_since_acknowledgement());
+    }
+  } else {
+    DescribeSums(error.since_start, reading.since_start, *proto.mutable_since_start());
+    if (acknowledged) {
+      DescribeSums(error.sums, reading.now, *proto.mutable_since_acknowledgement());
+    }
   }
   if (reading.observations_needed.has_value()) {
     proto.set_observations_needed(*reading.observations_needed);

@@ -12,8 +12,10 @@
 #include "calibd/convert/evaluation.h"
 #include "calibd/core/status_macros.h"
 #include "google/protobuf/util/time_util.h"
+#include "server/api/forecast_proto.h"
 #include "server/api/reliability_proto.h"
 #include "server/errors.h"
+#include "server/state/coverage_watch.h"
 
 namespace calibd::server {
 namespace {
@@ -86,8 +88,20 @@ absl::Status CheckRange(const v1::GetHistoryRequest& request, HistoryReader::Ran
   return absl::OkStatus();
 }
 
+// The scores and the error of forecasts.
+void DescribeForecasts(const ForecastSums& sums, const ForecastCells& cells,
+                       v1::HistoryBucket& out) {
+  const ForecastCounts counts = sums.ToCounts();
+  out.set_observations(sums.count);
+  DescribeScores(cells, counts, *out.mutable_forecast());
+  const double level = kSingleErrorLevels.total();
+  const auto coverage = CoverageOf(cells, counts, {.error = level / 2, .central = level / 2});
+  *out.mutable_error() = convert::ToProto(IntervalOf(*coverage));
+}
+
+// cells: of a model of forecasts, else null.
 void DescribeBucket(const HistoryBucket& bucket, sys_seconds start, sys_seconds end,
-                    v1::HistoryBucket& out) {
+                    const ForecastCells* cells, v1::HistoryBucket& out) {
   out.mutable_start_time()->set_seconds(start.time_since_epoch().count());
   out.mutable_end_time()->set_seconds(end.time_since_epoch().count());
   out.set_rejected_rows(bucket.rejected_rows);
@@ -98,7 +112,9 @@ void DescribeBucket(const HistoryBucket& bucket, sys_seconds start, sys_seconds 
     out.set_skce_standard_error(
         std::sqrt(bucket.pairs.Variance() / static_cast<double>(bucket.pairs.count)));
   }
-  if (bucket.observations() > 0) {
+  if (cells != nullptr && bucket.forecasts.count > 0) {
+    DescribeForecasts(bucket.forecasts, *cells, out);
+  } else if (bucket.observations() > 0) {
     DescribeReliability(bucket.reliability, out);
     const ErrorIntervals error = *SingleErrorIntervals(bucket.reliability, bucket.class_1);
     *out.mutable_error() = convert::ToProto(error.top_label);
@@ -128,12 +144,12 @@ absl::StatusOr<HistoryQuery> CheckHistoryRequest(const v1::GetHistoryRequest& re
 }
 
 void DescribeHistory(const HistoryQuery& query, const std::vector<History::Entry>& buckets,
-                     v1::GetHistoryResponse& response) {
+                     const ForecastCells* cells, v1::GetHistoryResponse& response) {
   if (buckets.empty()) return;
   const seconds span = SpanOf(query.range.resolution);
   HistoryBucket total;
   for (const History::Entry& entry : buckets) total.Merge(entry.bucket);
-  DescribeBucket(total, buckets.front().start, buckets.back().start + span,
+  DescribeBucket(total, buckets.front().start, buckets.back().start + span, cells,
                  *response.mutable_total());
   auto entry = buckets.begin();
   if (query.after.has_value()) {
@@ -148,7 +164,8 @@ void DescribeHistory(const HistoryQuery& query, const std::vector<History::Entry
           response.mutable_next_page_token());
       break;
     }
-    DescribeBucket(entry->bucket, entry->start, entry->start + span, *response.add_buckets());
+    DescribeBucket(entry->bucket, entry->start, entry->start + span, cells,
+                   *response.add_buckets());
   }
 }
 

@@ -24,9 +24,10 @@ struct HistoryQuery {
 [[nodiscard]] absl::StatusOr<HistoryQuery> CheckHistoryRequest(
     const v1::GetHistoryRequest& request);
 
-// buckets: all buckets in the range of the query, ascending.
+// buckets: all buckets in the range of the query, ascending. cells: of a model of forecasts, else
+// null.
 void DescribeHistory(const HistoryQuery& query, const std::vector<History::Entry>& buckets,
-                     v1::GetHistoryResponse& response);
+                     const ForecastCells* cells, v1::GetHistoryResponse& response);
 
 }  // namespace calibd::server
 

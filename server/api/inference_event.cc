@@ -14,6 +14,7 @@
 #include "calibd/core/status_macros.h"
 #include "calibd/inference/v2/inference.pb.h"
 #include "nlohmann/json.hpp"
+#include "server/api/forecast_proto.h"
 #include "server/errors.h"
 
 namespace calibd::server {
@@ -216,6 +217,7 @@ void SetValues(const Tensor& tensor, std::size_t width, const std::vector<std::s
 
 absl::StatusOr<std::optional<v1::Observations>> ReadInferenceEvent(
     const InferenceEvent& event, const ModelDeclaration& declaration) {
+  CALIBD_RETURN_IF_ERROR(CheckPredictsClasses(declaration, "an answer of a model server"));
   if (event.id.empty() || event.id.size() > kMaxEventId) {
     return AnswerError("ce-id",
                        absl::StrCat("has ", event.id.size(), " bytes, expected 1..", kMaxEventId));

@@ -192,8 +192,10 @@ void DescribeLabelCoverage(Model& model, const LabelCoverage& coverage, v1::Labe
   proto.set_missing(coverage.missing);
   SetProto(coverage.labels, *proto.mutable_labels());
   SetRates(coverage, proto);
-  DescribeClasses(*coverage.classes, proto);
-  WarnOfMissing(*model.declaration(), coverage, proto);
+  if (!model.declaration()->forecast.has_value()) {
+    DescribeClasses(*coverage.classes, proto);
+    WarnOfMissing(*model.declaration(), coverage, proto);
+  }
   WarnOfCounts(coverage, proto);
 }
 

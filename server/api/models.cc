@@ -25,11 +25,13 @@ v1::Model FillFrom(const ModelDeclaration& existing, const v1::Model& declared) 
     filled.set_max_pending(kept.max_pending());
   }
   if (filled.window() == 0) filled.set_window(kept.window());
-  if (filled.block_sizes().empty()) *filled.mutable_block_sizes() = kept.block_sizes();
-  if (filled.row_sum_tolerance() == 0) filled.set_row_sum_tolerance(kept.row_sum_tolerance());
   if (filled.description().empty()) filled.set_description(kept.description());
-  if (!filled.has_inference_output() && kept.has_inference_output()) {
-    *filled.mutable_inference_output() = kept.inference_output();
+  if (!filled.has_forecast()) {
+    if (filled.block_sizes().empty()) *filled.mutable_block_sizes() = kept.block_sizes();
+    if (filled.row_sum_tolerance() == 0) filled.set_row_sum_tolerance(kept.row_sum_tolerance());
+    if (!filled.has_inference_output() && kept.has_inference_output()) {
+      *filled.mutable_inference_output() = kept.inference_output();
+    }
   }
   const v1::Monitoring& monitoring = declared.monitoring();
   if (!DeclaresAny(monitoring) || (monitoring.disabled() == kept.monitoring().disabled() &&

@@ -44,7 +44,9 @@ void DescribeListed(const Model& model, bool rejected, std::chrono::system_clock
     DescribeError(snapshot->monitor->error, *proto.mutable_error());
     const std::vector<Alarm>& alarms = *snapshot->monitor->alarms;
     for (std::size_t i = alarms.size(); i-- > 0;) {
-      if (!alarms[i].acknowledge_time.has_value()) DescribeAlarm(alarms[i], *proto.add_alarms());
+      if (!alarms[i].acknowledge_time.has_value()) {
+        DescribeAlarm(declaration, alarms[i], *proto.add_alarms());
+      }
     }
   }
   proto.set_rejected_among_all(rejected);

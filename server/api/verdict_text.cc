@@ -12,7 +12,9 @@
 #include "absl/strings/str_join.h"
 #include "calibd/convert/text.h"
 #include "server/api/error_proto.h"
+#include "server/api/forecast_proto.h"
 #include "server/api/watch_proto.h"
+#include "server/state/coverage_watch.h"
 
 namespace calibd::server {
 namespace {
@@ -47,16 +49,21 @@ ErrorInterval Largest(const ErrorSnapshot& error) {
   return class_1.has_value() && class_1->lower > top_label->lower ? *class_1 : *top_label;
 }
 
+// The gap between confidence and accuracy. Empty for forecasts, whose direction is a sentence.
+std::string AndGap(const ErrorSnapshot& error, double gap) {
+  return error.coverage != nullptr ? "" : absl::StrCat(" and ", GapText(gap));
+}
+
 // The text after "OVER_LIMIT". now: the interval now.
 std::string OverLimitText(const ErrorSnapshot& error, const LimitCrossing& crossing,
                           const ErrorInterval& now) {
   const std::string since = absl::StrCat(error.Read().is_recent ? " (recent)" : "",
                                          " since observation ", crossing.observation, ": ");
   const std::string is = OffBy(now, error.error_limit);
-  if (now.lower > error.error_limit) return absl::StrCat(since, is, " and ", GapText(now.gap));
+  if (now.lower > error.error_limit) return absl::StrCat(since, is, AndGap(error, now.gap));
   if (!crossing.recent) {
-    return absl::StrCat(since, "it was ", OffBy(crossing.interval, crossing.limit), " and ",
-                        GapText(crossing.interval.gap), "; now it is ", is);
+    return absl::StrCat(since, "it was ", OffBy(crossing.interval, crossing.limit),
+                        AndGap(error, crossing.interval.gap), "; now it is ", is);
   }
   return absl::StrCat(since, "from about observation ", crossing.first_observation,
                       " on it was off by ", PointsText(crossing.interval.estimate), " (limit ",
@@ -71,8 +78,8 @@ std::string ErrorSentence(const ErrorSnapshot& error, const std::string& subject
   std::string text = subject.empty() ? "" : absl::StrCat(subject, " is ");
   const LimitStatus status = error.Read().status;
   const std::string now =
-      error.sums.count() > 0 ? OffBy(Largest(error), error.error_limit) : "not measured yet";
-  if (status == LimitStatus::kOverLimit && alarm != nullptr && error.sums.count() == 0) {
+      error.count() > 0 ? OffBy(Largest(error), error.error_limit) : "not measured yet";
+  if (status == LimitStatus::kOverLimit && alarm != nullptr && error.count() == 0) {
     absl::StrAppend(&text, "OVER_LIMIT since observation ", alarm->observation, ": it was ",
                     OffBy(alarm->crossing->interval, alarm->crossing->limit), "; now it is ", now);
   } else if (status == LimitStatus::kOverLimit && alarm != nullptr) {
@@ -89,10 +96,17 @@ std::string ErrorSentence(const ErrorSnapshot& error, const std::string& subject
     const std::optional<std::int64_t> needed = error.Read().observations_needed;
     if (needed.has_value()) {
       absl::StrAppend(&text, ", to be decided after about ", convert::RoundedCount(*needed),
-                      *needed == 1 ? " more labelled prediction" : " more labelled predictions");
+                      error.coverage != nullptr ? " more outcome" : " more labelled prediction",
+                      *needed == 1 ? "" : "s");
     }
   }
-  return text + ".";
+  text += ".";
+  if (error.coverage != nullptr) {
+    if (const std::optional<ForecastCoverage> coverage = error.coverage->Now()) {
+      text += DirectionSentences(*error.coverage->cells, error.coverage->sums.counts, *coverage);
+    }
+  }
+  return text;
 }
 
 const Alarm* ActiveOverLimit(const MonitorSnapshot& monitor, const std::optional<GroupId>& group) {
@@ -196,8 +210,11 @@ std::string CalibrationSentence(const ModelDeclaration& declaration, const Model
   }
   const std::int64_t count = monitor.watch->reading.count;
   if (count < monitoring.min_observations) {
-    return absl::StrCat("INSUFFICIENT_DATA: ", count, " of ",
-                        Plural(monitoring.min_observations, "labelled prediction"), ".");
+    return absl::StrCat(
+        "INSUFFICIENT_DATA: ", count, " of ",
+        Plural(monitoring.min_observations,
+               declaration.forecast.has_value() ? "outcome" : "labelled prediction"),
+        ".");
   }
   return absl::StrFormat(
       "NOT_REJECTED: the evidence against calibration is too small after %s (the e-value is %.2g, "

@@ -16,6 +16,7 @@
 #include "calibd/core/confidence_sequence.h"
 #include "calibd/core/e_bh.h"
 #include "server/api/error_proto.h"
+#include "server/api/forecast_proto.h"
 #include "server/api/proto_time.h"
 #include "server/api/verdict_text.h"
 #include "server/state/effect_size.h"
@@ -38,15 +39,25 @@ constexpr double kInexactShare = 0.01;
 
 double ToLog10(double log_value) { return log_value / std::numbers::ln10; }
 
+// The families of a model of classes, or of one of forecasts.
+std::size_t FamilyCount(bool forecasts) { return forecasts ? kForecastFamilyCount : kFamilyCount; }
+
+const char* NameOfFamily(bool forecasts, std::size_t i) {
+  return forecasts ? FamilyName(static_cast<ForecastFamily>(i))
+                   : FamilyName(static_cast<ExpertFamily>(i));
+}
+
 // Adds the names of the families with large shares of the evidence, the largest first.
-void NameFamilies(const std::array<double, kFamilyCount>& shares,
+void NameFamilies(bool forecasts, const std::array<double, kFamilyCount>& shares,
                   google::protobuf::RepeatedPtrField<std::string>& names) {
   std::array<std::size_t, kFamilyCount> order{};
   std::iota(order.begin(), order.end(), 0U);
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return shares[a] > shares[b]; });
   for (const std::size_t family : order) {
-    if (shares[family] >= kLeastShare) *names.Add() = FamilyName(static_cast<ExpertFamily>(family));
+    if (shares[family] >= kLeastShare && family < FamilyCount(forecasts)) {
+      *names.Add() = NameOfFamily(forecasts, family);
+    }
   }
 }
 
@@ -66,7 +77,7 @@ void DescribeEffectSize(const WatchSnapshot& watch, double significance_level,
   }
 }
 
-void DescribeEvidence(const EvidenceReading& reading, double significance_level,
+void DescribeEvidence(bool forecasts, const EvidenceReading& reading, double significance_level,
                       v1::Evidence& proto) {
   proto.set_log10_e_value(reading.evidence.log10_e_value);
   proto.set_max_log10_e_value(ToLog10(reading.maximum.log_value));
@@ -74,9 +85,9 @@ void DescribeEvidence(const EvidenceReading& reading, double significance_level,
   proto.set_anytime_p_value(AnytimePValue(reading.maximum));
   proto.set_threshold(EvidenceThreshold(significance_level));
   proto.set_valid_for_repeated_looks(true);
-  for (std::size_t i = 0; i < kFamilyCount; ++i) {
+  for (std::size_t i = 0; i < FamilyCount(forecasts); ++i) {
     v1::Evidence::Family& family = *proto.add_families();
-    family.set_name(FamilyName(static_cast<ExpertFamily>(i)));
+    family.set_name(NameOfFamily(forecasts, i));
     family.set_log10_e_value(reading.evidence.family_log10_e_value[i]);
     family.set_share(reading.evidence.family_share[i]);
   }
@@ -149,9 +160,11 @@ void DescribeOne(const Monitoring& monitoring, const WatchSnapshot& watch,
   proto.set_observations(reading.count);
   proto.set_first_observation(watch.first_observation);
   proto.set_min_observations(min_observations);
-  proto.set_random_features(static_cast<std::int32_t>(kFeatureCount));
-  DescribeEvidence(reading, monitoring.significance_level, *proto.mutable_evidence());
+  DescribeEvidence(watch.forecast != nullptr, reading, monitoring.significance_level,
+                   *proto.mutable_evidence());
   DescribeDrift(reading.drift, monitoring.average_run_length, *proto.mutable_drift());
+  if (watch.forecast != nullptr) return;
+  proto.set_random_features(static_cast<std::int32_t>(kFeatureCount));
   DescribeEffectSize(watch, monitoring.significance_level, *proto.mutable_effect_size());
 }
 
@@ -159,6 +172,10 @@ void DescribeOne(const Monitoring& monitoring, const WatchSnapshot& watch,
 
 std::string UnavailableReason(const ModelDeclaration& declaration, const ModelSnapshot& snapshot) {
   if (snapshot.monitor->watch.has_value()) return "";
+  if (declaration.forecast.has_value()) {
+    return absl::StrCat("the strata of the forecasts are chosen from the first ",
+                        declaration.warmup, " observations, which are then counted");
+  }
   if (snapshot.warming_up()) {
     return absl::StrCat("the bandwidth is chosen from the first ", declaration.warmup,
                         " observations, which are then counted");
@@ -192,9 +209,13 @@ void DescribeVerdict(const Model& model, const ModelSnapshot& snapshot, Time now
     const EvidenceReading& reading = monitor.watch->reading;
     // A mixture that has lost money has no evidence to attribute.
     if (reading.evidence.log10_e_value > 0) {
-      NameFamilies(reading.evidence.family_share, *proto.mutable_evidence_families());
+      NameFamilies(declaration.forecast.has_value(), reading.evidence.family_share,
+                   *proto.mutable_evidence_families());
     }
-    if (reading.count > 0) {
+    if (reading.count > 0 && monitor.watch->forecast != nullptr) {
+      DescribeDirection(*monitor.watch->forecast, *proto.mutable_direction()->mutable_forecast());
+      DescribeCells(*monitor.watch->forecast, *proto.mutable_whereabouts());
+    } else if (reading.count > 0) {
       DescribeDirection(monitor.watch->reliability, *proto.mutable_direction());
       DescribeWhereabouts(declaration, *monitor.watch, *proto.mutable_whereabouts());
     }
@@ -235,7 +256,12 @@ void DescribeGroups(const ModelDeclaration& declaration, const ModelSnapshot& sn
     DescribeError(group->error, *proto.mutable_error());
     DescribeOne(monitoring, group->watch, monitoring.min_group_observations,
                 *proto.mutable_watch());
-    if (group->watch.reading.count > 0) {
+    if (const auto& forecast = group->watch.forecast) {
+      DescribeDirection(*forecast, *proto.mutable_direction()->mutable_forecast());
+      if (forecast->reading.count > 0) {
+        DescribeScores(*forecast->cells, forecast->reading.counts, *proto.mutable_forecast());
+      }
+    } else if (group->watch.reading.count > 0) {
       DescribeDirection(group->watch.reliability, *proto.mutable_direction());
       DescribeScores(group->watch.reliability, *proto.mutable_scores());
     }
@@ -279,7 +305,7 @@ void WarnOfRows(const ModelDeclaration& declaration, const ModelSnapshot& snapsh
   }
 }
 
-void DescribeAlarm(const Alarm& alarm, v1::Alarm& proto) {
+void DescribeAlarm(const ModelDeclaration& declaration, const Alarm& alarm, v1::Alarm& proto) {
   proto.set_id(alarm.id);
   proto.set_kind(static_cast<v1::Alarm::Kind>(alarm.kind));
   *proto.mutable_raise_time() = ToTimestamp(alarm.raise_time);
@@ -291,7 +317,8 @@ void DescribeAlarm(const Alarm& alarm, v1::Alarm& proto) {
   if (alarm.skce.has_value()) proto.set_skce(*alarm.skce);
   if (alarm.skce_lower_bound.has_value()) proto.set_skce_lower_bound(*alarm.skce_lower_bound);
   proto.set_gap(alarm.gap);
-  NameFamilies(alarm.family_share, *proto.mutable_evidence_families());
+  NameFamilies(declaration.forecast.has_value(), alarm.family_share,
+               *proto.mutable_evidence_families());
   if (alarm.acknowledge_time.has_value()) {
     *proto.mutable_acknowledge_time() = ToTimestamp(*alarm.acknowledge_time);
   }

@@ -32,7 +32,7 @@ void DescribeGroups(const ModelDeclaration& declaration, const ModelSnapshot& sn
 void WarnOfRows(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
                 google::protobuf::RepeatedPtrField<std::string>& warnings);
 
-void DescribeAlarm(const Alarm& alarm, v1::Alarm& proto);
+void DescribeAlarm(const ModelDeclaration& declaration, const Alarm& alarm, v1::Alarm& proto);
 
 }  // namespace calibd::server
 

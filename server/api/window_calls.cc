@@ -19,6 +19,7 @@
 #include "google/protobuf/util/time_util.h"
 #include "server/api/api.h"
 #include "server/api/calibration_proto.h"
+#include "server/api/forecast_proto.h"
 #include "server/api/proto_time.h"
 #include "server/api/window_call.h"
 #include "server/errors.h"
@@ -82,6 +83,7 @@ bool LeaveOutDensity(std::size_t n, std::size_t m, double max_operations,
 
 absl::Status Api::RunTest(const v1::RunTestRequest& request,
                           const Reply<v1::RunTestResponse>& reply, NamedModel model) {
+  CALIBD_RETURN_IF_ERROR(CheckPredictsClasses(*model->declaration(), "RunTest"));
   CALIBD_RETURN_IF_ERROR(CheckWindow(request.window()));
   const std::size_t class_count = model->declaration()->class_count;
   const absl::StatusOr<Lens> lens = convert::FromProto(request.lens(), class_count);
@@ -131,6 +133,7 @@ absl::Status Api::RunTest(const v1::RunTestRequest& request,
 
 absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
                            const Reply<v1::EvaluateResponse>& reply, NamedModel model) {
+  CALIBD_RETURN_IF_ERROR(CheckPredictsClasses(*model->declaration(), "Evaluate"));
   CALIBD_RETURN_IF_ERROR(CheckWindow(request.window()));
   const std::shared_ptr<const ModelDeclaration> declaration = model->declaration();
   const std::size_t class_count = declaration->class_count;
@@ -178,6 +181,7 @@ absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
 
 absl::Status Api::Recalibrate(const v1::RecalibrateRequest& request,
                               const Reply<v1::RecalibrateResponse>& reply, NamedModel model) {
+  CALIBD_RETURN_IF_ERROR(CheckPredictsClasses(*model->declaration(), "Recalibrate"));
   CALIBD_RETURN_IF_ERROR(CheckWindow(request.window()));
   const std::size_t class_count = model->declaration()->class_count;
   const auto result = std::make_shared<v1::RecalibrateResponse>();
@@ -210,6 +214,7 @@ absl::Status Api::Recalibrate(const v1::RecalibrateRequest& request,
 absl::Status Api::EstimateCalibrationError(const v1::EstimateCalibrationErrorRequest& request,
                                            const Reply<v1::EstimateCalibrationErrorResponse>& reply,
                                            NamedModel model) {
+  CALIBD_RETURN_IF_ERROR(CheckPredictsClasses(*model->declaration(), "EstimateCalibrationError"));
   CALIBD_RETURN_IF_ERROR(CheckWindow(request.window()));
   const std::size_t class_count = model->declaration()->class_count;
   absl::StatusOr<SelectionOptions> valid = convert::FromProto(request, class_count);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -99,6 +100,14 @@ std::uint64_t HashContent(const v1::Observations& observations, const std::vecto
       hash.Add(parts.data(), parts.size());
     }
   }
+  if (observations.outcomes_size() > 0) {
+    // Less than the negative numbers above, by which other contents begin.
+    const std::int64_t count =
+        std::numeric_limits<std::int64_t>::min() / 2 - observations.outcomes_size();
+    hash.Add(&count, 1);
+    hash.Add(observations.outcomes().data(),
+             static_cast<std::size_t>(observations.outcomes_size()));
+  }
   if (!baseline.empty()) {
     // Greater than any length.
     constexpr std::int64_t kMark = std::numeric_limits<std::int64_t>::max();
@@ -116,6 +125,11 @@ std::uint64_t HashContent(const v1::Labels& labels) {
   hash.Add(&kind, 1);
   hash.Add(labels.labels().data(), static_cast<std::size_t>(labels.labels_size()));
   for (const std::string& id : labels.prediction_ids()) hash.Add(id.data(), id.size());
+  if (labels.outcomes_size() > 0) {
+    const std::int64_t count = -labels.outcomes_size();
+    hash.Add(&count, 1);
+    hash.Add(labels.outcomes().data(), static_cast<std::size_t>(labels.outcomes_size()));
+  }
   return hash.Digest();
 }
 
@@ -160,22 +174,47 @@ absl::Status CheckLabelsMayComeLater(const char* field, const ModelDeclaration& 
       "the model declares labels_come_with_predictions");
 }
 
-absl::Status CheckLabels(const v1::Labels& labels, const ModelDeclaration& declaration) {
-  CALIBD_RETURN_IF_ERROR(CheckLabelsMayComeLater("labels", declaration));
-  const int rows = labels.labels_size();
-  if (rows == 0 || rows > kMaxRowsPerBatch) {
+// Refuses labels for forecasts, and outcomes for classes.
+template <typename Message>
+absl::Status CheckTruths(const Message& message, const ModelDeclaration& declaration) {
+  if (declaration.forecast.has_value() && !message.labels().empty()) {
     return InvalidFieldError("labels",
+                             "are given, expected outcomes because the model forecasts a number");
+  }
+  if (!declaration.forecast.has_value() && !message.outcomes().empty()) {
+    return InvalidFieldError("outcomes",
+                             "are given, expected labels because the model predicts classes");
+  }
+  return absl::OkStatus();
+}
+
+std::optional<Violation> FindOutcomeViolation(const v1::Labels& labels, int i) {
+  if (std::isfinite(labels.outcomes(i))) return std::nullopt;
+  return Violation{
+      .field = absl::StrCat("outcomes[", i, "]"),
+      .description = absl::StrCat("is ", labels.outcomes(i), ", expected a finite number")};
+}
+
+absl::Status CheckLabels(const v1::Labels& labels, const ModelDeclaration& declaration) {
+  const bool outcomes = declaration.forecast.has_value();
+  const char* const field = outcomes ? "outcomes" : "labels";
+  CALIBD_RETURN_IF_ERROR(CheckLabelsMayComeLater(field, declaration));
+  CALIBD_RETURN_IF_ERROR(CheckTruths(labels, declaration));
+  const int rows = outcomes ? labels.outcomes_size() : labels.labels_size();
+  if (rows == 0 || rows > kMaxRowsPerBatch) {
+    return InvalidFieldError(field,
                              absl::StrCat("has ", rows, " values, expected 1..", kMaxRowsPerBatch));
   }
   if (labels.prediction_ids_size() != rows) {
     return InvalidFieldError("prediction_ids",
                              absl::StrCat("has ", labels.prediction_ids_size(), " ids with ", rows,
-                                          " labels, expected equal numbers"));
+                                          " ", field, ", expected equal numbers"));
   }
   CALIBD_RETURN_IF_ERROR(CheckTakesIds(declaration));
   CALIBD_RETURN_IF_ERROR(
       CheckRows(rows, [&](int i) { return FindIdViolation(labels.prediction_ids(), i); }));
   return CheckRows(rows, [&](int i) -> std::optional<Violation> {
+    if (outcomes) return FindOutcomeViolation(labels, i);
     const std::int32_t label = labels.labels(i);
     if (label >= 0 && static_cast<std::size_t>(label) < declaration.class_count) {
       return std::nullopt;
@@ -201,6 +240,8 @@ std::vector<double> Values(const v1::Observations& observations) {
       return Copy(observations.logits().values());
     case v1::Observations::kLogitsFloat32:
       return Copy(observations.logits_float32().values());
+    case v1::Observations::kForecasts:
+      return Copy(observations.forecasts().values());
     case v1::Observations::PREDICTIONS_NOT_SET:
       break;
   }
@@ -223,9 +264,37 @@ std::vector<double> BaselineValues(const v1::Observations& observations) {
   return {};
 }
 
+// Number of labels or outcomes.
+int TruthCount(const v1::Observations& observations) {
+  return observations.labels_size() + observations.outcomes_size();
+}
+
 int RowCount(const v1::Observations& observations) {
   return observations.prediction_ids_size() > 0 ? observations.prediction_ids_size()
-                                                : observations.labels_size();
+                                                : TruthCount(observations);
+}
+
+// Refuses forecasts of a model of classes, and probabilities of a model of forecasts.
+absl::Status CheckKind(const v1::Observations& observations, const ModelDeclaration& declaration) {
+  const bool forecasts = declaration.forecast.has_value();
+  if (observations.predictions_case() == v1::Observations::PREDICTIONS_NOT_SET) {
+    return InvalidFieldError("predictions", forecasts
+                                                ? "is not set, expected forecasts"
+                                                : "is not set, expected one of probabilities, "
+                                                  "probabilities_float32, logits, logits_float32");
+  }
+  if (observations.has_forecasts() && !forecasts) {
+    return InvalidFieldError(
+        "forecasts",
+        "are given, expected probabilities or logits because the model predicts "
+        "classes; a model that forecasts a number declares `forecast`");
+  }
+  if (!observations.has_forecasts() && forecasts) {
+    return InvalidFieldError(
+        "predictions",
+        "are probabilities or logits, expected forecasts because the model forecasts a number");
+  }
+  return CheckTruths(observations, declaration);
 }
 
 absl::Status CheckPositiveClass(const v1::Observations& observations,
@@ -261,22 +330,20 @@ std::vector<double> BothClasses(const std::vector<double>& values, std::int32_t 
 // Checks everything that does not depend on the values.
 absl::Status CheckShape(const v1::Observations& observations, std::size_t value_count,
                         const ModelDeclaration& declaration) {
-  if (observations.predictions_case() == v1::Observations::PREDICTIONS_NOT_SET) {
-    return InvalidFieldError("predictions",
-                             "is not set, expected one of probabilities, "
-                             "probabilities_float32, logits, logits_float32");
-  }
+  CALIBD_RETURN_IF_ERROR(CheckKind(observations, declaration));
+  const bool forecasts = declaration.forecast.has_value();
+  const char* const truths = forecasts ? "outcomes" : "labels";
   const int row_count = RowCount(observations);
   if (row_count > kMaxRowsPerBatch) {
-    return InvalidFieldError("labels", absl::StrCat("has ", row_count, " values, expected at most ",
-                                                    kMaxRowsPerBatch, " rows in a batch"));
+    return InvalidFieldError(truths, absl::StrCat("has ", row_count, " values, expected at most ",
+                                                  kMaxRowsPerBatch, " rows in a batch"));
   }
-  if (observations.prediction_ids_size() > 0 && observations.labels_size() > 0 &&
-      observations.prediction_ids_size() != observations.labels_size()) {
+  if (observations.prediction_ids_size() > 0 && TruthCount(observations) > 0 &&
+      observations.prediction_ids_size() != TruthCount(observations)) {
     return InvalidFieldError("prediction_ids",
                              absl::StrCat("has ", observations.prediction_ids_size(), " ids with ",
-                                          observations.labels_size(),
-                                          " labels, expected equal numbers, or no labels yet"));
+                                          TruthCount(observations), " ", truths,
+                                          ", expected equal numbers, or no ", truths, " yet"));
   }
   if (observations.dropped_rows() < 0 || observations.dropped_rows() > kMaxDroppedRows) {
     return InvalidFieldError("dropped_rows", absl::StrCat("is ", observations.dropped_rows(),
@@ -284,19 +351,18 @@ absl::Status CheckShape(const v1::Observations& observations, std::size_t value_
   }
   CALIBD_RETURN_IF_ERROR(CheckPositiveClass(observations, declaration));
   const auto rows = static_cast<std::size_t>(row_count);
-  const std::size_t width = observations.has_positive_class() ? 1 : declaration.class_count;
+  const std::size_t width = observations.has_positive_class() ? 1 : declaration.row_width();
   std::size_t expected = 0;
   if (!__builtin_mul_overflow(rows, width, &expected) && value_count == expected && rows > 0) {
     return absl::OkStatus();
   }
   const bool one_per_row = declaration.class_count == 2 && value_count == rows && rows > 0;
+  const char* const counted = observations.prediction_ids_size() > 0 ? "ids" : truths;
   return InvalidFieldError(
-      "probabilities",
+      forecasts ? "forecasts" : "probabilities",
       absl::StrCat(
-          "has ", value_count, " values with ", rows,
-          observations.prediction_ids_size() > 0 ? " ids, expected n >= 1 ids and n x "
-                                                 : " labels, expected n >= 1 labels and n x ",
-          width, " values",
+          "has ", value_count, " values with ", rows, " ", counted, ", expected n >= 1 ", counted,
+          " and n x ", width, " values",
           one_per_row ? "; for the probability of one class per row set positive_class" : ""));
 }
 
@@ -426,9 +492,28 @@ std::vector<Violation> ConvertValues(const v1::Observations& observations,
   return violations;
 }
 
+// Checks forecast i, and its outcome unless it is pending.
+std::optional<Violation> FindForecastRowViolation(const NumberForecastKind& kind,
+                                                  const RowValues& values, int i) {
+  const auto place = static_cast<std::size_t>(i);
+  const std::span<const double> row =
+      std::span(values.probabilities).subspan(place * values.class_count, values.class_count);
+  std::optional<Violation> violation = FindForecastViolation(kind, row);
+  if (!violation.has_value() && !values.outcomes.empty()) {
+    violation = FindOutcomeViolation(kind, row, values.outcomes[place]);
+  }
+  if (violation.has_value()) violation->field = absl::StrCat("rows[", i, "].", violation->field);
+  return violation;
+}
+
 // Pending predictions have no labels.
 absl::Status CheckValues(const v1::Observations& observations, const ModelDeclaration& declaration,
                          RowValues& values) {
+  if (declaration.forecast.has_value()) {
+    return CheckRows(RowCount(observations), [&](int i) {
+      return FindForecastRowViolation(*declaration.forecast, values, i);
+    });
+  }
   const std::vector<std::int32_t> valid_labels(
       values.labels.empty() ? values.probabilities.size() / values.class_count : 0);
   const std::vector<Violation> violations =
@@ -447,7 +532,7 @@ absl::Status CheckBatch(const v1::Observations& observations, const ModelDeclara
   CALIBD_RETURN_IF_ERROR(CheckClassNames(observations, declaration));
   if (observations.prediction_ids_size() > 0) {
     CALIBD_RETURN_IF_ERROR(CheckTakesIds(declaration));
-    if (observations.labels().empty()) {
+    if (TruthCount(observations) == 0) {
       CALIBD_RETURN_IF_ERROR(CheckLabelsMayComeLater("prediction_ids", declaration));
     }
   }
@@ -483,6 +568,9 @@ std::optional<Violation> FindRowViolation(const v1::Observations& observations,
   if (observations.group_values_size() > 0) {
     const int group = observations.group_values_size() == 1 ? 0 : i;
     if (auto violation = FindGroupViolation(observations.group_values(), group)) return violation;
+  }
+  if (declaration.forecast.has_value()) {
+    return FindForecastRowViolation(*declaration.forecast, values, i);
   }
   const std::size_t m = values.class_count;
   const auto place = static_cast<std::size_t>(i);
@@ -521,7 +609,7 @@ std::vector<std::uint32_t> SkipInvalidRows(const v1::Observations& observations,
 
 LogRow Decode(const v1::Observations& observations, const ModelDeclaration& declaration, Time now) {
   RowValues values;
-  values.class_count = declaration.class_count;
+  values.class_count = declaration.row_width();
   values.probabilities = Values(observations);
   values.baseline_probabilities = BaselineValues(observations);
   LogRow row;
@@ -538,6 +626,7 @@ LogRow Decode(const v1::Observations& observations, const ModelDeclaration& decl
       values.single_precision = observations.has_probabilities_float32();
     }
     values.labels.assign(observations.labels().begin(), observations.labels().end());
+    values.outcomes.assign(observations.outcomes().begin(), observations.outcomes().end());
     values.group_values.assign(observations.group_values().begin(),
                                observations.group_values().end());
     for (const google::protobuf::Timestamp& time : observations.prediction_times()) {
@@ -558,7 +647,9 @@ LogRow Decode(const v1::Observations& observations, const ModelDeclaration& decl
     auto& predictions = row.kind.emplace<PredictionsRow>();
     predictions.dropped_rows = observations.dropped_rows();
     predictions.ids = std::move(ids);
-    predictions.predicted_classes = PredictedClasses(values);
+    predictions.predicted_classes = declaration.forecast.has_value()
+                                        ? std::vector<std::int32_t>(predictions.ids.size(), 0)
+                                        : PredictedClasses(values);
     predictions.values = std::move(values);
   } else {
     row.kind =
@@ -571,12 +662,14 @@ LogRow Decode(const v1::Labels& labels, const ModelDeclaration& declaration) {
   LogRow row;
   row.content_hash = HashContent(labels);
   if (absl::Status status = CheckLabels(labels, declaration); !status.ok()) {
-    row.kind = RejectedRow{.rows = std::max(labels.labels_size(), labels.prediction_ids_size()),
+    row.kind = RejectedRow{.rows = std::max({labels.labels_size(), labels.outcomes_size(),
+                                             labels.prediction_ids_size()}),
                            .labels = true,
                            .reason = std::move(status)};
   } else {
     row.kind = LabelsRow{.ids = HashIds(labels.prediction_ids()),
                          .labels = {labels.labels().begin(), labels.labels().end()},
+                         .outcomes = {labels.outcomes().begin(), labels.outcomes().end()},
                          .counts = {},
                          .classes = {}};
   }

@@ -33,17 +33,17 @@ absl::Status MatureWrite::Write(Store& store) {
 }
 
 absl::Status MatureWrite::Append(Store& store) {
-  const std::size_t m = model_->declaration()->class_count;
+  const RowShape shape = model_->declaration()->row_shape();
   auto& matured = row_.kind.emplace<MaturedRow>();
   matured.through_log_id = matured_.runs.back().log_id;
-  matured.values.class_count = m;
+  matured.values.class_count = shape.width;
   matured.values.single_precision = true;
   std::vector<std::int64_t> log_ids;
   for (const PredictionTracker::Matured::Run& run : matured_.runs) log_ids.push_back(run.log_id);
   auto next_run = matured_.runs.begin();
   const absl::Status read = store.ReadBatches(log_ids, [&](std::string_view data) -> absl::Status {
     const PredictionTracker::Matured::Run& run = *next_run++;
-    CALIBD_ASSIGN_OR_RETURN(const LogRow row, DecodeRow(data, m));
+    CALIBD_ASSIGN_OR_RETURN(const LogRow row, DecodeRow(data, shape));
     const auto* const predictions = row.As<PredictionsRow>();
     if (predictions == nullptr || predictions->ids.size() != run.labels.size()) {
       return MakeError(
@@ -51,7 +51,7 @@ absl::Status MatureWrite::Append(Store& store) {
           absl::StrCat("batch ", run.log_id, " of the log holds ", row.tracked_ids().size(),
                        " predictions, expected ", run.labels.size()));
     }
-    Add(*predictions, run.labels, matured);
+    Add(*predictions, run, matured);
     return absl::OkStatus();
   });
   CALIBD_RETURN_IF_ERROR(read);
@@ -67,12 +67,12 @@ absl::Status MatureWrite::Append(Store& store) {
   return absl::OkStatus();
 }
 
-void MatureWrite::Add(const PredictionsRow& predictions, const std::vector<std::int32_t>& labels,
+void MatureWrite::Add(const PredictionsRow& predictions, const PredictionTracker::Matured::Run& run,
                       MaturedRow& matured) const {
   const std::size_t m = matured.values.class_count;
   matured.values.single_precision &= predictions.values.single_precision;
-  for (std::size_t i = 0; i < labels.size(); ++i) {
-    if (labels[i] == PredictionTracker::kNoLabel) {
+  for (std::size_t i = 0; i < run.labels.size(); ++i) {
+    if (run.labels[i] == PredictionTracker::kNoLabel) {
       matured.missing_predicted_classes.push_back(predictions.predicted_classes[i]);
       continue;
     }
@@ -83,7 +83,11 @@ void MatureWrite::Add(const PredictionsRow& predictions, const std::vector<std::
     };
     copy_row(predictions.values.probabilities, matured.values.probabilities);
     copy_row(predictions.values.baseline_probabilities, matured.values.baseline_probabilities);
-    matured.values.labels.push_back(labels[i]);
+    if (run.outcomes.empty()) {
+      matured.values.labels.push_back(run.labels[i]);
+    } else {
+      matured.values.outcomes.push_back(run.outcomes[i]);
+    }
     matured.values.id_hashes.push_back(predictions.ids[i].low);
     if (!model_->declaration()->monitoring.group_tag.empty()) {
       matured.values.group_values.push_back(predictions.values.groups()[i]);

@@ -129,8 +129,8 @@ class MatureWrite final : public ModelWrite {
  private:
   // Appends a MaturedRow; reads the matured predictions from the log.
   [[nodiscard]] absl::Status Append(Store& store);
-  // Adds predictions to the row. labels: one for each prediction, or kNoLabel.
-  void Add(const PredictionsRow& predictions, const std::vector<std::int32_t>& labels,
+  // Adds predictions to the row. run: their labels.
+  void Add(const PredictionsRow& predictions, const PredictionTracker::Matured::Run& run,
            MaturedRow& matured) const;
 
   const std::function<void(bool)> done_;

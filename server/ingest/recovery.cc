@@ -40,7 +40,7 @@ absl::Status Damaged(const Model& model, absl::string_view reason) {
 absl::Status Stopped() { return absl::CancelledError("the start was stopped"); }
 
 absl::StatusOr<LogRow> Decode(Model& model, std::string_view data) {
-  absl::StatusOr<LogRow> row = DecodeRow(data, model.declaration()->class_count);
+  absl::StatusOr<LogRow> row = DecodeRow(data, model.declaration()->row_shape());
   if (!row.ok()) return Damaged(model, row.status().message());
   if (row->needs_tracker() && !model.storage_state().tracker.has_value()) {
     return Damaged(model, "the log holds predictions with ids, but the model has no label_grace");
@@ -53,9 +53,9 @@ void Track(const LogRow& row, const StoredBatch& stored, PredictionTracker& trac
   if (!row.tracked()) return;
   if (const auto* const predictions = row.As<PredictionsRow>()) {
     tracker.Add(stored.log_id, row.elapsed, stored.time_us, predictions->ids,
-                predictions->predicted_classes, predictions->values.labels);
+                predictions->predicted_classes, predictions->values.truths());
   } else if (const auto* const labels = row.As<LabelsRow>()) {
-    tracker.RestoreLabels(stored.log_id, labels->ids, labels->labels);
+    tracker.RestoreLabels(stored.log_id, labels->ids, {labels->labels, labels->outcomes});
   }
 }
 
@@ -343,7 +343,7 @@ class Recoverer {
       tracker->RestoreMatured(matured_log_ids_.at(id));
       tracker->SetSnapshot(target.snapshot_log_id);
       target.model->strand_state().RestorePending(
-          tracker->PendingByClass(target.model->declaration()->class_count));
+          tracker->PendingByClass(target.model->declaration()->coverage_classes()));
     }
     return replay_.Publish(targets_);
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <initializer_list>
 #include <span>
@@ -94,7 +95,8 @@ void AppendMatrix(std::span<const double> values, const MatrixSize& size, int fl
 struct ValueSizes {
   explicit ValueSizes(const RowValues& values)
       : probabilities(values.probabilities, values.single_precision),
-        baseline(values.baseline_probabilities, false) {
+        baseline(values.baseline_probabilities, false),
+        outcomes(values.outcomes.size() * sizeof(double)) {
     for (const std::int32_t label : values.labels) {
       labels += CodedOutputStream::VarintSize32(static_cast<std::uint32_t>(label));
     }
@@ -113,11 +115,13 @@ struct ValueSizes {
     return FieldBytes(Message::kProbabilitiesFieldNumber, probabilities.bytes) +
            FieldBytes(Message::kBaselineProbabilitiesFieldNumber, baseline.bytes) +
            FieldBytes(Message::kLabelsFieldNumber, labels) + groups +
-           FieldBytes(Message::kPredictionTimesSFieldNumber, times);
+           FieldBytes(Message::kPredictionTimesSFieldNumber, times) +
+           FieldBytes(Message::kOutcomesFieldNumber, outcomes);
   }
 
   MatrixSize probabilities;
   MatrixSize baseline;
+  std::size_t outcomes = 0;
   std::size_t labels = 0;
   std::size_t groups = 0;
   std::size_t times = 0;
@@ -156,6 +160,10 @@ void AppendValues(const RowValues& values, const ValueSizes& sizes, std::string&
   AppendMatrix(values.baseline_probabilities, sizes.baseline,
                Message::kBaselineFloatProbabilitiesFieldNumber,
                Message::kBaselineProbabilitiesFieldNumber, out);
+  if (sizes.outcomes > 0) {
+    AppendHeader(Message::kOutcomesFieldNumber, sizes.outcomes, out);
+    AppendRaw<double>(values.outcomes, out);
+  }
 }
 
 struct KindWriter {
@@ -179,6 +187,7 @@ struct KindWriter {
     store::v1::ResolvedLabels& resolved = *out.mutable_resolved_labels();
     resolved.set_prediction_ids(EncodeIds(row.ids));
     resolved.mutable_labels()->Add(row.labels.begin(), row.labels.end());
+    resolved.mutable_outcomes()->Add(row.outcomes.begin(), row.outcomes.end());
     resolved.set_repeated_labels(row.counts.repeated);
     resolved.set_conflicting_labels(row.counts.conflicting);
     resolved.set_late_labels(row.counts.late);
@@ -220,12 +229,18 @@ bool ReadClasses(const google::protobuf::RepeatedField<std::int32_t>& stored,
   });
 }
 
-// Reads probabilities from the one of two fields that holds them.
+bool AreFinite(const std::vector<double>& values) {
+  return std::ranges::all_of(values, [](double value) { return std::isfinite(value); });
+}
+
+// Reads probabilities, or the values of forecasts, from the one of two fields that holds them.
 bool ReadMatrix(const google::protobuf::RepeatedField<double>& doubles,
-                const google::protobuf::RepeatedField<float>& floats, std::vector<double>& out) {
+                const google::protobuf::RepeatedField<float>& floats, bool forecasts,
+                std::vector<double>& out) {
   out.reserve(static_cast<std::size_t>(doubles.size()) + static_cast<std::size_t>(floats.size()));
   out.assign(doubles.begin(), doubles.end());
   out.insert(out.end(), floats.begin(), floats.end());
+  if (forecasts) return AreFinite(out);
   return std::ranges::all_of(out, [](double value) { return value >= 0 && value <= 1; });
 }
 
@@ -237,31 +252,35 @@ bool ReadClassesOf(std::int64_t labels, const google::protobuf::RepeatedField<st
 
 struct RowReader {
   const store::v1::LogRow& stored;
-  std::size_t class_count;
+  RowShape shape;
 
   // rows: the expected number of rows; the labels may be missing.
   bool ReadValues(std::size_t rows, RowValues& out) const {
     const store::v1::RowValues& values = stored.values();
-    out.class_count = class_count;
+    out.class_count = shape.width;
     out.single_precision = values.probabilities().empty();
     out.group_values.assign(values.group_values().begin(), values.group_values().end());
     out.times_s.assign(values.prediction_times_s().begin(), values.prediction_times_s().end());
-    return ReadClasses(values.labels(), class_count, out.labels) &&
+    out.outcomes.assign(values.outcomes().begin(), values.outcomes().end());
+    return ReadClasses(values.labels(), shape.classes, out.labels) && AreFinite(out.outcomes) &&
+           (shape.forecasts ? out.labels.empty() : out.outcomes.empty()) &&
            (out.times_s.size() <= 1 || out.times_s.size() == rows) &&
            std::ranges::all_of(
                out.times_s, [](std::int64_t time) { return time >= 0 && time <= kGreatestTime; }) &&
-           (out.labels.empty() || out.labels.size() == rows) &&
+           (out.labelled() == 0 || out.labelled() == rows) &&
            (out.group_values.size() <= 1 || out.group_values.size() == rows) &&
-           ReadMatrix(values.probabilities(), values.float_probabilities(), out.probabilities) &&
-           out.probabilities.size() == rows * class_count &&
+           ReadMatrix(values.probabilities(), values.float_probabilities(), shape.forecasts,
+                      out.probabilities) &&
+           out.probabilities.size() == rows * shape.width &&
            ReadMatrix(values.baseline_probabilities(), values.baseline_float_probabilities(),
-                      out.baseline_probabilities) &&
+                      shape.forecasts, out.baseline_probabilities) &&
            (out.baseline_probabilities.empty() ||
-            out.baseline_probabilities.size() == rows * class_count);
+            out.baseline_probabilities.size() == rows * shape.width);
   }
 
   [[nodiscard]] std::size_t labels() const {
-    return static_cast<std::size_t>(stored.values().labels_size());
+    return static_cast<std::size_t>(stored.values().labels_size()) +
+           static_cast<std::size_t>(stored.values().outcomes_size());
   }
 
   bool Read(ObservationsRow& row) const {
@@ -278,24 +297,27 @@ struct RowReader {
         !ReadValues(row.ids.size(), row.values)) {
       return false;
     }
-    row.predicted_classes = PredictedClasses(row.values);
+    row.predicted_classes = shape.forecasts ? std::vector<std::int32_t>(row.ids.size(), 0)
+                                            : PredictedClasses(row.values);
     return true;
   }
   bool Read(LabelsRow& row) const {
     const store::v1::ResolvedLabels& resolved = stored.resolved_labels();
     row.ids = DecodeIds(resolved.prediction_ids());
-    row.counts = {.matched = resolved.labels_size(),
+    row.outcomes.assign(resolved.outcomes().begin(), resolved.outcomes().end());
+    row.counts = {.matched = static_cast<std::int64_t>(row.ids.size()),
                   .repeated = resolved.repeated_labels(),
                   .conflicting = resolved.conflicting_labels(),
                   .late = resolved.late_labels(),
                   .unknown = resolved.unknown_labels()};
     const LabelCounts& counts = row.counts;
-    return ReadClasses(resolved.labels(), class_count, row.labels) &&
-           row.ids.size() == row.labels.size() &&
+    return ReadClasses(resolved.labels(), shape.classes, row.labels) && AreFinite(row.outcomes) &&
+           row.ids.size() == (shape.forecasts ? row.outcomes.size() : row.labels.size()) &&
+           (shape.forecasts ? row.labels.empty() : row.outcomes.empty()) &&
            AreCounts({counts.repeated, counts.conflicting, counts.late, counts.unknown}) &&
-           ReadClassesOf(counts.conflicting, resolved.conflicting_predicted_classes(), class_count,
-                         row.classes.conflicting) &&
-           ReadClassesOf(counts.late, resolved.late_predicted_classes(), class_count,
+           ReadClassesOf(counts.conflicting, resolved.conflicting_predicted_classes(),
+                         shape.classes, row.classes.conflicting) &&
+           ReadClassesOf(counts.late, resolved.late_predicted_classes(), shape.classes,
                          row.classes.late);
   }
   bool Read(MaturedRow& row) const {
@@ -303,7 +325,7 @@ struct RowReader {
     const auto& id_hashes = stored.matured().id_hashes();
     row.values.id_hashes.assign(id_hashes.begin(), id_hashes.end());
     return AreCounts({row.through_log_id}) &&
-           ReadClasses(stored.matured().missing_predicted_classes(), class_count,
+           ReadClasses(stored.matured().missing_predicted_classes(), shape.classes,
                        row.missing_predicted_classes) &&
            ReadValues(labels(), row.values) &&
            (id_hashes.empty() || row.values.id_hashes.size() == labels());
@@ -411,12 +433,13 @@ bool ParseRow(std::string_view data, store::v1::LogRow& row) {
   return is_old ? ParseOldRow(data, row) : intact;
 }
 
-absl::StatusOr<LogRow> DecodeRow(std::string_view data, std::size_t class_count) {
+absl::StatusOr<LogRow> DecodeRow(std::string_view data, const RowShape& shape) {
   store::v1::LogRow stored;
   LogRow row;
-  if (!ParseRow(data, stored) || !RowReader{stored, class_count}.ReadRow(row)) {
+  if (!ParseRow(data, stored) || !RowReader{stored, shape}.ReadRow(row)) {
     return MakeError(absl::StatusCode::kDataLoss, "STORE_DAMAGED",
-                     absl::StrCat("a batch of the log is not one of ", class_count, " classes"));
+                     absl::StrCat("a batch of the log is not one of ", shape.width,
+                                  shape.forecasts ? " values for each forecast" : " classes"));
   }
   return row;
 }

@@ -18,8 +18,8 @@ namespace calibd::server {
 // Completes an encoded row with the field `elapsed`.
 void AppendElapsed(std::chrono::microseconds elapsed, std::string& encoded);
 
-// Errors: DataLoss if the data is not a row of a model with class_count classes.
-[[nodiscard]] absl::StatusOr<LogRow> DecodeRow(std::string_view data, std::size_t class_count);
+// Errors: DataLoss if the data is not a row of a model with this shape.
+[[nodiscard]] absl::StatusOr<LogRow> DecodeRow(std::string_view data, const RowShape& shape);
 
 // Parses a row, also one of an older format, as far as it is intact, without checking its content.
 // Returns false if it is damaged.

@@ -150,7 +150,7 @@ class Verifier final : public StoreContents {
   }
 
   void CheckBatch(std::int64_t log_id, std::string_view data, CheckedModel& model) {
-    const absl::StatusOr<LogRow> row = DecodeRow(data, model.declaration.class_count);
+    const absl::StatusOr<LogRow> row = DecodeRow(data, model.declaration.row_shape());
     if (!row.ok()) {
       Report(model.name, ": batch ", log_id, " of the log cannot be read");
       return;

@@ -1,7 +1,9 @@
 #include "server/observability/model_metrics.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <numbers>
 #include <optional>
 #include <string>
@@ -11,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "calibd/convert/text.h"
 #include "calibd/core/p_value.h"
+#include "server/state/coverage_watch.h"
 #include "server/state/verdict.h"
 
 namespace calibd::server {
@@ -53,7 +56,8 @@ constexpr FamilyRow<ModelSource> kModelRows[] = {
      [](auto& source, auto& out) {
        const ModelDeclaration& declaration = *source.snapshot.declaration;
        out.Add(1, {{"classes", absl::StrCat(declaration.class_count)},
-                   {"kernel", KernelName(declaration.kernel)}});
+                   {"kernel",
+                    declaration.forecast.has_value() ? "none" : KernelName(declaration.kernel)}});
      }},
     {"calibd_last_observation_timestamp_seconds", Gauge,
      "Time of the newest accepted batch, in seconds since the Unix epoch.",
@@ -305,17 +309,20 @@ constexpr FamilyRow<WatchSource> kWatchRows[] = {
 constexpr std::array kEvents{"top_label", "class_1"};
 using ShownIntervals = std::array<std::optional<ErrorInterval>, kEvents.size()>;
 
-void AddError(const ShownIntervals& error, double ErrorInterval::*end, Series& out) {
-  for (std::size_t s = 0; s < error.size(); ++s) {
-    if (error[s].has_value()) out.Add((*error[s]).*end, {{"event", kEvents[s]}});
-  }
-}
-
 struct MonitorSource {
   const MonitorSnapshot& monitor;
   const Verdict& verdict;
   ShownIntervals error;
+  // The error is that of the coverage of forecasts.
+  bool forecasts = false;
 };
+
+void AddError(const MonitorSource& source, double ErrorInterval::*end, Series& out) {
+  for (std::size_t s = 0; s < source.error.size(); ++s) {
+    if (!source.error[s].has_value()) continue;
+    out.Add((*source.error[s]).*end, {{"event", source.forecasts ? "coverage" : kEvents[s]}});
+  }
+}
 
 constexpr FamilyRow<MonitorSource> kMonitorRows[] = {
     {"calibd_binned_error", Gauge,
@@ -323,21 +330,23 @@ constexpr FamilyRow<MonitorSource> kMonitorRows[] = {
      "since "
      "the start, as a probability: the mean over these predictions of how far the stated "
      "probability was off in its bin. Event top_label: the most probable class is right. Event "
-     "class_1, only for two classes: the label is class 1. The estimate is biased upwards.",
-     [](auto& source, auto& out) { AddError(source.error, &ErrorInterval::estimate, out); }},
+     "class_1, only for two classes: the label is class 1. Event coverage, for forecasts of a "
+     "number: half the sum over the cells of the forecasts of |stated probability - frequency|. "
+     "The estimate is biased upwards.",
+     [](auto& source, auto& out) { AddError(source, &ErrorInterval::estimate, out); }},
     {"calibd_binned_error_lower_bound", Gauge,
      "Lower end of the interval of calibd_binned_error. It holds at any time.",
-     [](auto& source, auto& out) { AddError(source.error, &ErrorInterval::lower, out); }},
+     [](auto& source, auto& out) { AddError(source, &ErrorInterval::lower, out); }},
     {"calibd_binned_error_upper_bound", Gauge,
      "Upper end of the interval of calibd_binned_error. It holds at any time.",
-     [](auto& source, auto& out) { AddError(source.error, &ErrorInterval::upper, out); }},
+     [](auto& source, auto& out) { AddError(source, &ErrorInterval::upper, out); }},
     {"calibd_error_limit", Gauge, "Calibration error that the model's declaration accepts.",
      [](auto& source, auto& out) { out.Add(source.monitor.error.error_limit); }},
     {"calibd_confidence_minus_accuracy", Gauge,
      "Mean probability of the most probable class minus the accuracy, over the predictions of "
      "calibd_binned_error. It is positive if the model is over-confident.",
      [](auto& source, auto& out) {
-       if (source.error[0].has_value()) out.Add(source.error[0]->gap);
+       if (source.error[0].has_value() && !source.forecasts) out.Add(source.error[0]->gap);
      }},
     {"calibd_rejected_groups", Gauge,
      "Number of groups for which calibration is rejected, by e-BH over all tested groups.",
@@ -392,7 +401,12 @@ const ErrorSums& ShownSums(const ErrorSnapshot& error) {
 
 ShownIntervals ShownError(const ErrorSnapshot& error) {
   const ErrorReading& reading = error.Read();
-  return error.sums.count() > 0 ? reading.now : reading.since_start;
+  return error.count() > 0 ? reading.now : reading.since_start;
+}
+
+std::int64_t ShownCount(const ErrorSnapshot& error) {
+  if (error.coverage == nullptr) return ShownSums(error).count();
+  return error.count() > 0 ? error.count() : error.coverage->since_start.counts.count();
 }
 
 constexpr FamilyRow<GroupSnapshot> kGroupRows[] = {
@@ -405,18 +419,60 @@ constexpr FamilyRow<GroupSnapshot> kGroupRows[] = {
     {"calibd_group_observations", Gauge,
      "Number of labelled predictions of the group since the newest acknowledgement of an alarm "
      "over_limit of it, or since the start.",
-     [](auto& group, auto& out) { out.Add(ShownSums(group.error).count()); }},
+     [](auto& group, auto& out) { out.Add(ShownCount(group.error)); }},
     {"calibd_group_confidence_minus_accuracy", Gauge,
      "calibd_confidence_minus_accuracy of the group, over the predictions of "
      "calibd_group_observations.",
      [](auto& group, auto& out) {
        const std::optional<ErrorInterval> interval = ShownError(group.error)[0];
-       if (interval.has_value()) out.Add(interval->gap);
+       if (interval.has_value() && group.error.coverage == nullptr) out.Add(interval->gap);
      }},
     {"calibd_group_log10_e_value", Gauge,
      "calibd_log10_e_value of the observations with one value of the model's group tag. The series "
      "with overflow=\"true\" covers all values without a group of their own.",
      [](auto& group, auto& out) { out.Add(group.watch.reading.evidence.log10_e_value); }},
+};
+
+struct ForecastSource {
+  const ForecastSums& sums;
+  bool normal;
+
+  [[nodiscard]] double Mean(double sum) const { return sum / static_cast<double>(sums.count); }
+};
+
+constexpr FamilyRow<ForecastSource> kForecastRows[] = {
+    {"calibd_forecast_crps", Gauge,
+     "Mean continuous ranked probability score of all outcomes of a model that forecasts a number, "
+     "in the unit of the outcome; for quantiles twice the mean pinball loss.",
+     [](auto& source, auto& out) { out.Add(source.Mean(source.sums.crps)); }},
+    {"calibd_forecast_log_score", Gauge,
+     "Mean negative log density of all outcomes of Normal forecasts, in nats.",
+     [](auto& source, auto& out) {
+       if (source.normal) out.Add(source.Mean(source.sums.log_score));
+     }},
+    {"calibd_forecast_residual_mean", Gauge,
+     "Mean of (outcome - mean) / standard deviation over all outcomes of Normal forecasts. It is "
+     "positive if the forecasts are too low.",
+     [](auto& source, auto& out) {
+       if (source.normal) out.Add(source.Mean(source.sums.t));
+     }},
+    {"calibd_forecast_residual_standard_deviation", Gauge,
+     "Standard deviation of (outcome - mean) / standard deviation over all outcomes of Normal "
+     "forecasts. It is above 1 if the forecasts are too narrow.",
+     [](auto& source, auto& out) {
+       const double mean = source.Mean(source.sums.t);
+       const double square = source.Mean(source.sums.t_square);
+       if (source.normal) out.Add(std::sqrt(std::max(0.0, square - mean * mean)));
+     }},
+};
+
+constexpr FamilyRow<CentralCoverage> kCoverageOfForecastsRows[] = {
+    {"calibd_forecast_coverage", Gauge,
+     "Share of all outcomes in the central interval of the forecast, by its nominal probability.",
+     [](auto& central, auto& out) { out.Add(central.coverage); }},
+    {"calibd_forecast_promised_coverage", Gauge,
+     "Probability that the ends of the interval of calibd_forecast_coverage promise.",
+     [](auto& central, auto& out) { out.Add(central.promised); }},
 };
 
 // The effect of a watch that has just restarted is still unknown: the last one bridges the time.
@@ -467,6 +523,7 @@ class ModelFamilies {
     counts_.Add({one.model, snapshot}, one.labels);
     if (snapshot.monitor.has_value()) AddMonitor(one, *snapshot.monitor, last_effect);
     if (snapshot.reliability.Total().count > 0) scores_.Add(snapshot.reliability, one.labels);
+    if (snapshot.forecasts.count > 0) AddForecasts(snapshot, one.labels);
     if (snapshot.comparison.has_value()) {
       if (const auto comparison = snapshot.comparison->Read()) {
         comparisons_.Add(*comparison, one.labels);
@@ -486,7 +543,7 @@ class ModelFamilies {
 
   void AddCoverage(const LabelCoverage& all, std::size_t class_count, const Labels& labels) {
     coverages_.Add(all, labels);
-    if (class_count > kMostClassSeries) {
+    if (class_count == 0 || class_count > kMostClassSeries) {
       classes_.Add({.pending = {all.pending(), all.pending_labelled()},
                     .matured = all.matured,
                     .missing = all.missing,
@@ -497,6 +554,17 @@ class ModelFamilies {
     }
     for (std::size_t k = 0; k < class_count; ++k) {
       classes_.Add((*all.classes)[k], With(labels, {{"predicted_class", absl::StrCat(k)}}));
+    }
+  }
+
+  void AddForecasts(const ModelSnapshot& snapshot, const Labels& labels) {
+    const ForecastCells& cells = *snapshot.forecast_cells;
+    forecasts_.Add({snapshot.forecasts, std::holds_alternative<NormalForecasts>(cells.kind())},
+                   labels);
+    const auto coverage = CoverageOf(cells, snapshot.forecasts.ToCounts(), {});
+    for (const std::optional<CentralCoverage>& central : coverage->central) {
+      if (!central.has_value()) continue;
+      coverage_.Add(*central, With(labels, {{"nominal", absl::StrCat(central->nominal)}}));
     }
   }
 
@@ -516,7 +584,9 @@ class ModelFamilies {
                   EffectSize& last_effect) {
     const Labels& labels = one.labels;
     const ErrorReading& reading = monitor.error.Read();
-    monitors_.Add({monitor, one.verdict, ShownError(monitor.error)}, labels);
+    monitors_.Add(
+        {monitor, one.verdict, ShownError(monitor.error), monitor.error.coverage != nullptr},
+        labels);
     if (reading.is_recent && reading.stretch.has_value()) {
       recent_.Add({*reading.stretch, kEvents[monitor.error.recent_series]}, labels);
     }
@@ -527,8 +597,11 @@ class ModelFamilies {
     if (!monitor.watch.has_value()) return;
     const WatchSnapshot& watch = *monitor.watch;
     const double level = one.model.declaration()->monitoring.significance_level;
-    EffectSize effect = ComputeEffectSize(watch.reading, watch.null_moments, level);
-    KeepLast(effect, last_effect);
+    EffectSize effect;
+    if (watch.forecast == nullptr) {
+      effect = ComputeEffectSize(watch.reading, watch.null_moments, level);
+      KeepLast(effect, last_effect);
+    }
     watches_.Add({watch.reading, effect}, labels);
   }
 
@@ -537,6 +610,8 @@ class ModelFamilies {
   Families<AlarmSource> alarms_{kAlarmRows, scrape_};
   Families<ModelSource> counts_{kCountRows, scrape_};
   Families<RunningReliability> scores_{kScoreRows, scrape_};
+  Families<ForecastSource> forecasts_{kForecastRows, scrape_};
+  Families<CentralCoverage> coverage_{kCoverageOfForecastsRows, scrape_};
   Families<Comparison> comparisons_{kComparisonRows, scrape_};
   Families<LabelCoverage> coverages_{kCoverageRows, scrape_};
   Families<ClassCoverage> classes_{kClassRows, scrape_};

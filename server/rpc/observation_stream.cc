@@ -187,6 +187,9 @@ absl::Status ObservationStream::OnOpened(const absl::StatusOr<std::int64_t>& nex
     opened.set_next_sequence(*next_sequence);
     opened.set_class_count(static_cast<std::int32_t>(declaration->class_count));
     opened.set_row_sum_tolerance(declaration->row_sum_tolerance);
+    if (declaration->forecast.has_value()) {
+      *opened.mutable_forecast() = ToProto(*declaration->forecast);
+    }
     opened.set_max_rows_per_batch(kMaxRowsPerBatch);
     opened.set_max_bytes_per_batch(limits_.max_message_bytes);
     opened.set_max_batches_in_flight(limits_.max_batches_in_flight);

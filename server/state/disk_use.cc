@@ -26,9 +26,13 @@ constexpr std::size_t kHistoryRowBytes = 900;
 // Bytes of the small parts of a snapshot: alarms with their notes, open history buckets, counters.
 constexpr std::size_t kSmallStateBytes = std::size_t{128} << 10;
 
+std::size_t LabelBytes(const ModelDeclaration& declaration) {
+  return declaration.forecast.has_value() ? sizeof(double) : kLabelBytes;
+}
+
 // Bytes of an observation in the log.
 std::size_t ObservationBytes(const ModelDeclaration& declaration) {
-  return kLogRowBytes + kLabelBytes + declaration.values_per_row() * sizeof(double) +
+  return kLogRowBytes + LabelBytes(declaration) + declaration.values_per_row() * sizeof(double) +
          (declaration.monitoring.group_tag.empty() ? 0 : kMaxGroupValueLength);
 }
 
@@ -39,12 +43,14 @@ std::size_t LogBytes(const ModelDeclaration& declaration) {
 
 std::size_t SnapshotBytes(const ModelDeclaration& declaration) {
   const std::size_t m = declaration.class_count;
-  std::size_t bytes = kSmallStateBytes + WatchMemory(declaration.monitoring, m);
+  std::size_t bytes = kSmallStateBytes + WatchMemory(declaration);
   for (const Lens& lens : declaration.lenses) {
     bytes +=
         RunningLens::MaxMemory(lens, m, declaration.block_sizes, declaration.kernel.matrix.get());
   }
-  if (declaration.max_pending > 0) bytes += 4 * m * sizeof(ClassCoverage);
+  if (declaration.max_pending > 0) {
+    bytes += 4 * declaration.coverage_classes() * sizeof(ClassCoverage);
+  }
   return bytes;
 }
 
@@ -84,7 +90,7 @@ std::size_t LeastModelDisk() {
 
 std::size_t DiskUsePerPending(const ModelDeclaration& declaration) noexcept {
   const std::size_t prediction = ObservationBytes(declaration) + kIdBytes;
-  const std::size_t label = kLogRowBytes + kLabelBytes + kIdBytes;
+  const std::size_t label = kLogRowBytes + LabelBytes(declaration) + kIdBytes;
   // The same number of ids is known after the predictions have matured.
   return kDiskFactor * 2 * (prediction + label);
 }

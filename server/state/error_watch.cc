@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "calibd/core/binary_predictions.h"
+#include "server/state/coverage_watch.h"
 
 namespace calibd::server {
 namespace {
@@ -49,6 +50,7 @@ std::optional<std::int64_t> ObservationsNeeded(const ErrorSnapshot& error) {
 }
 
 ErrorReading ComputeReading(const ErrorSnapshot& error) {
+  if (error.coverage != nullptr) return ReadCoverage(error);
   ErrorReading reading;
   bool is_within = error.sums.count() >= error.min_observations;
   bool is_over = false;
@@ -83,6 +85,10 @@ ErrorBudget ErrorBudget::OfModel(double alpha, std::size_t class_count) noexcept
 ErrorBudget ErrorBudget::OfGroup(double alpha, std::size_t groups,
                                  std::size_t class_count) noexcept {
   return Share(alpha / static_cast<double>(groups), false, class_count);
+}
+
+std::int64_t ErrorSnapshot::count() const noexcept {
+  return coverage != nullptr ? coverage->count : sums.count();
 }
 
 const ErrorReading& ErrorSnapshot::Read() const {

@@ -99,7 +99,9 @@ struct ErrorReading {
   std::optional<std::int64_t> observations_needed;
 };
 
-// The state of an error watch at one moment.
+struct CoverageSnapshot;
+
+// The state of an error watch, or of a CoverageWatch, at one moment.
 struct ErrorSnapshot {
   ErrorBudget budget;
   ErrorSums since_start;
@@ -122,6 +124,11 @@ struct ErrorSnapshot {
   double recent_threshold = 0;
   // The sums at some earlier observations, ascending; see ErrorWatch. Never null.
   std::shared_ptr<const std::vector<ErrorSums>> marks;
+  // Set for forecasts: their counts. The series of the sums above are empty then.
+  std::shared_ptr<const CoverageSnapshot> coverage = nullptr;
+
+  // Number of observations in `sums`.
+  [[nodiscard]] std::int64_t count() const noexcept;
 
   // The first call for a snapshot and its copies computes it, in some ten microseconds. A snapshot
   // is published for each batch, but few are read.

@@ -28,6 +28,7 @@ void EvidenceWatch::AddStatistics(const PredictionBatch& batch) noexcept {
 WatchSnapshot EvidenceWatch::Snapshot(double significance_level) const {
   WatchSnapshot snapshot{.first_observation = first_observation_,
                          .reading = process_.Read(),
+                         .forecast = nullptr,
                          .reliability = reliability_,
                          .deviating_classes = {},
                          .null_moments = {}};

@@ -10,6 +10,7 @@
 #include "calibd/core/class_evidence.h"
 #include "calibd/core/evidence.h"
 #include "calibd/core/feature_null_squares.h"
+#include "calibd/core/forecast_evidence.h"
 #include "calibd/core/noise_floor.h"
 #include "calibd/core/prediction_batch.h"
 #include "calibd/core/random_features.h"
@@ -29,11 +30,20 @@ struct DeviatingClass {
   bool rejected = false;
 };
 
+// The evidence of forecasts at one moment.
+struct ForecastWatchSnapshot {
+  std::shared_ptr<const ForecastCells> cells;
+  ForecastEvidenceReading reading;
+};
+
 // The state of a watch at one moment.
 struct WatchSnapshot {
   // Number of the first observation of the watch; the observations of a model are numbered from 1.
   std::int64_t first_observation = 1;
+  // For forecasts without the effect size, and with the families of forecasts.
   EvidenceReading reading;
+  // Set for forecasts; all of the following is empty then.
+  std::shared_ptr<const ForecastWatchSnapshot> forecast = nullptr;
   // Reliability diagram of the top label.
   RunningReliability reliability;
   // At most kShownClasses classes by the absolute value of Z, descending, followed by at most

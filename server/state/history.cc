@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "server/errors.h"
@@ -65,6 +66,7 @@ void Put(const HistoryBucket& bucket, store::v1::HistoryBucket& out) {
   PutBins(bucket.reliability, *out.mutable_bins());
   PutBins(bucket.class_1, *out.mutable_class_1_bins());
   out.set_class_1_square_sum(bucket.class_1.square_sum);
+  if (bucket.forecasts.count > 0) PutSums(bucket.forecasts, *out.mutable_forecasts());
   out.set_late_log_id(bucket.late_log_id);
   out.set_brier(bucket.reliability.brier);
   out.set_log_loss(bucket.reliability.log_loss);
@@ -89,7 +91,8 @@ bool Get(const store::v1::HistoryBucket& stored, HistoryBucket& out) {
       !std::isfinite(out.pairs.mean) || !IsNonNegative(out.pairs.m2) ||
       !IsNonNegative(out.reliability.brier) || !IsNonNegative(out.reliability.log_loss) ||
       !IsNonNegative(stored.square_sum()) || !IsNonNegative(stored.class_1_square_sum()) ||
-      !GetBins(stored.bins(), out.reliability) || !GetBins(stored.class_1_bins(), out.class_1)) {
+      !GetBins(stored.bins(), out.reliability) || !GetBins(stored.class_1_bins(), out.class_1) ||
+      !GetSums(stored.forecasts(), out.forecasts)) {
     return false;
   }
   out.class_1.square_sum = stored.class_1_square_sum();
@@ -136,12 +139,13 @@ bool HistoryBucket::empty() const noexcept {
   return rejected_rows == 0 && missing_labels == 0 && pairs.count == 0 && observations() == 0;
 }
 
-void HistoryBucket::Merge(const HistoryBucket& later) noexcept {
+void HistoryBucket::Merge(const HistoryBucket& later) {
   rejected_rows += later.rejected_rows;
   missing_labels += later.missing_labels;
   pairs.Merge(later.pairs);
   reliability.Merge(later.reliability);
   class_1.Merge(later.class_1);
+  forecasts.Merge(later.forecasts);
   watch = later.watch;
 }
 
@@ -180,6 +184,7 @@ void History::Advance(Time time, const std::optional<WatchMark>& watch) {
       open_[i + 1].Merge(open_[i]);
     } else {
       earlier_.Merge(open_[i].reliability);
+      earlier_forecasts_.Merge(open_[i].forecasts);
     }
     waiting_.push_back({.resolution = resolution, .start = start, .bucket = open_[i]});
     open_[i] = {};
@@ -208,6 +213,7 @@ void History::EndEarlier(const std::optional<WatchMark>& watch) {
     if (open_start - start <= RetentionOf(resolution)) AddLate(resolution, start, bucket);
   }
   earlier_.Merge(bucket.reliability);
+  earlier_forecasts_.Merge(bucket.forecasts);
 }
 
 void History::AddLate(HistoryResolution resolution, sys_seconds start,
@@ -288,11 +294,18 @@ RunningReliability History::AllTime() const noexcept {
   return all;
 }
 
+ForecastSums History::AllTimeForecasts() const {
+  ForecastSums all = earlier_forecasts_;
+  for (std::size_t i = open_.size(); i-- > 0;) all.Merge(open_[i].forecasts);
+  return all;
+}
+
 void History::Save(store::v1::HistoryState& out) const {
   out.set_minute_start_s(start_->time_since_epoch().count());
   for (const HistoryBucket& bucket : open_) Put(bucket, *out.add_open());
   HistoryBucket earlier;
   earlier.reliability = earlier_;
+  earlier.forecasts = earlier_forecasts_;
   if (!earlier.empty()) Put(earlier, *out.mutable_earlier());
 }
 
@@ -315,6 +328,7 @@ absl::Status History::Restore(const store::v1::HistoryState& stored) {
   start_ = sys_seconds(std::chrono::seconds(stored.minute_start_s()));
   open_ = open;
   earlier_ = earlier.reliability;
+  earlier_forecasts_ = std::move(earlier.forecasts);
   return absl::OkStatus();
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,6 +19,7 @@
 #include "calibd/core/running_reliability.h"
 #include "calibd/core/running_skce.h"
 #include "calibd/store/v1/store.pb.h"
+#include "server/state/forecast_sums.h"
 
 namespace calibd::server {
 
@@ -50,16 +52,21 @@ struct HistoryBucket {
   // Of the probability of class 1 for two classes; empty for other numbers of classes. Stores of
   // earlier versions lack it, so it may have fewer observations than `reliability`.
   ReliabilitySums class_1;
+  // Of forecasts, which have no pairs and no reliability.
+  ForecastSums forecasts{};
   // The state at the end of the span by the server's clock, or after the newest observation that
   // was added to the span later; unset for a model that is not monitored.
   std::optional<WatchMark> watch;
   // For a stored bucket: the row of the log of the newest snapshot that added to it, or 0.
   std::int64_t late_log_id = 0;
 
-  [[nodiscard]] std::int64_t observations() const noexcept { return reliability.Total().count; }
+  [[nodiscard]] std::int64_t observations() const noexcept {
+    return reliability.Total().count + forecasts.count;
+  }
   [[nodiscard]] bool empty() const noexcept;
-  // later: the bucket of the next span, or observations that were counted later.
-  void Merge(const HistoryBucket& later) noexcept;
+  // later: the bucket of the next span, or observations that were counted later. May throw
+  // bad_alloc if it has forecasts and this bucket has none.
+  void Merge(const HistoryBucket& later);
 
   friend bool operator==(const HistoryBucket&, const HistoryBucket&) = default;
 };
@@ -119,6 +126,10 @@ class History {
     counting().reliability.Add(batch);
     if (batch.class_count == 2) counting().class_1.AddClass(batch, 1);
   }
+  // The same for forecasts with `cell_count` cells. May throw bad_alloc.
+  void Count(std::span<const ForecastRow> rows, std::size_t cell_count) {
+    counting().forecasts.Add(rows, cell_count);
+  }
   void CountRejected(std::int64_t rows) noexcept { minute().rejected_rows += rows; }
   void CountMissing(std::int64_t labels) noexcept { minute().missing_labels += labels; }
   [[nodiscard]] RunningMoments& pairs() noexcept { return counting().pairs; }
@@ -145,6 +156,8 @@ class History {
 
   // Reliability diagram over all observations, as far back as stored states include them.
   [[nodiscard]] RunningReliability AllTime() const noexcept;
+  // The same for forecasts. May throw bad_alloc.
+  [[nodiscard]] ForecastSums AllTimeForecasts() const;
 
   // Call it after the first row. Saves the open buckets; closed ones are stored beside them.
   void Save(store::v1::HistoryState& out) const;
@@ -166,6 +179,7 @@ class History {
   std::array<HistoryBucket, kHistoryResolutions.size()> open_;
   // Reliability diagram over the closed days.
   RunningReliability earlier_;
+  ForecastSums earlier_forecasts_;
   std::vector<Entry> waiting_;
   // The first of waiting_ are being stored.
   std::size_t storing_ = 0;

@@ -8,6 +8,7 @@ void KeepRows(std::span<const std::uint32_t> indices, RowValues& values) {
   KeepOnly(indices, values.probabilities, values.class_count);
   KeepOnly(indices, values.baseline_probabilities, values.class_count);
   KeepOnly(indices, values.labels);
+  KeepOnly(indices, values.outcomes);
   KeepOnly(indices, values.id_hashes);
   if (values.times_s.size() > 1) KeepOnly(indices, values.times_s);
   // One value belongs to all rows.
@@ -62,6 +63,7 @@ std::size_t LogRow::bytes() const noexcept {
   std::size_t bytes = tracked_ids().size_bytes();
   if (const RowValues* const all = values()) {
     bytes += all->probabilities.size() * sizeof(double) + all->labels.size() * sizeof(std::int32_t);
+    bytes += all->outcomes.size() * sizeof(double);
     bytes += (all->times_s.size() + all->id_hashes.size()) * sizeof(std::int64_t);
     for (const std::string& value : all->group_values) bytes += sizeof(std::string) + value.size();
     bytes += all->baseline_probabilities.size() * sizeof(double);
@@ -71,6 +73,7 @@ std::size_t LogRow::bytes() const noexcept {
   }
   if (const auto* const labels = As<LabelsRow>()) {
     bytes += labels->labels.size() * sizeof(std::int32_t);
+    bytes += labels->outcomes.size() * sizeof(double);
   }
   return bytes;
 }

@@ -22,14 +22,16 @@
 
 namespace calibd::server {
 
-// n predictions of class_count classes.
+// n predictions of class_count classes, or n forecasts of a number.
 struct RowValues {
-  // n x class_count probabilities in [0, 1], row-major.
+  // n x class_count probabilities in [0, 1], row-major; or the forecasts.
   std::vector<double> probabilities;
   // True if each probability is a single-precision number; false if this is not known.
   bool single_precision = false;
   // n labels; n or none for pending predictions.
   std::vector<std::int32_t> labels;
+  // The same for forecasts, which have outcomes instead of labels.
+  std::vector<double> outcomes;
   // Values of the model's group tag: n, one for all, or none.
   std::vector<std::string> group_values;
   // Times of the predictions in seconds since 1970: n, one for all, or none. kNoTime: no time.
@@ -37,10 +39,14 @@ struct RowValues {
   std::vector<std::int64_t> times_s;
   // PredictionId::low of each row; n or none. Only for matured predictions.
   std::vector<std::uint64_t> id_hashes;
+  // Of forecasts: the number of values of each.
   std::size_t class_count = 0;
   // n x class_count probabilities of the model's baseline; empty for a model without a baseline.
   std::vector<double> baseline_probabilities;
 
+  // Number of predictions with a label or an outcome.
+  [[nodiscard]] std::size_t labelled() const noexcept { return labels.size() + outcomes.size(); }
+  [[nodiscard]] LabelValues truths() const noexcept { return {labels, outcomes}; }
   [[nodiscard]] PredictionBatch view() const noexcept {
     return {probabilities, labels, class_count};
   }
@@ -113,7 +119,9 @@ struct PredictionsRow {
 struct LabelsRow {
   // The ids that matched a pending prediction; before the lookup, all ids of the batch.
   std::vector<PredictionId> ids;
+  // One of them has a value for each id, the other is empty.
   std::vector<std::int32_t> labels;
+  std::vector<double> outcomes;
   LabelCounts counts;
   // The log does not hold the classes of matched labels: recovery counts the pending predictions of
   // each class instead. Rows of older versions do not hold the other classes either.
@@ -177,7 +185,7 @@ struct LogRow {
   // The observations that are counted with this row; null for kinds without observations.
   [[nodiscard]] const RowValues* counted() const noexcept;
   [[nodiscard]] std::size_t counted_rows() const noexcept {
-    return counted() == nullptr ? 0 : counted()->labels.size();
+    return counted() == nullptr ? 0 : counted()->labelled();
   }
   // The ids because of which the tracker of predictions needs the row.
   [[nodiscard]] std::span<const PredictionId> tracked_ids() const noexcept;

@@ -16,7 +16,8 @@ Model::Model(std::int64_t id, ModelDeclaration declaration, ModelSnapshot::Time 
           .cursors = ProducerCursors(producers), .tracker = std::nullopt, .declaration = original_},
       strand_state_(original_, &writers) {
   if (original_->max_pending > 0) {
-    storage_state_.tracker.emplace(original_->label_grace, original_->max_pending);
+    storage_state_.tracker.emplace(original_->label_grace, original_->max_pending,
+                                   original_->forecast.has_value());
   }
   Publish();
 }

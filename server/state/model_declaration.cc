@@ -72,21 +72,10 @@ class Checker {
 
   absl::StatusOr<ModelDeclaration> Check() {
     CALIBD_ASSIGN_OR_RETURN(declaration_.name, ParseModelName("model.name", model_.name()));
-    CheckClasses();
-    CheckTolerance();
-    CheckDescription();
-    CheckBaseline();
-    CheckInferenceOutput();
-    if (!violations_.empty()) return Errors();
-    CheckKernel();
-    CheckLenses();
-    if (!violations_.empty()) return Errors();
-    CheckBlockSizes();
-    CheckOperations();
+    CALIBD_RETURN_IF_ERROR(model_.has_forecast() ? CheckForecasts() : CheckProbabilities());
     CheckBandwidthAndWindow();
     CheckLabelGrace();
-    declaration_.monitoring =
-        CheckMonitoring(model_.monitoring(), declaration_.label_grace, violations_);
+    CheckMonitored();
     if (!violations_.empty()) return Errors();
     FillMaxPending();
     FillMonitoring();
@@ -98,9 +87,13 @@ class Checker {
   // Checks only the settings; the other fields are those of `existing`.
   absl::StatusOr<ModelDeclaration> CheckSettings(const ModelDeclaration& existing) {
     declaration_ = existing;
-    CheckTolerance();
     CheckDescription();
-    CheckInferenceOutput();
+    if (existing.forecast.has_value()) {
+      CheckNoClassFields();
+    } else {
+      CheckTolerance();
+      CheckInferenceOutput();
+    }
     if (model_.has_label_grace() == (existing.max_pending > 0)) {
       CheckLabelGrace();
     } else {
@@ -109,8 +102,7 @@ class Checker {
                   ? "cannot be added to a model that was created without one"
                   : "is not set, expected a value, because it cannot be removed");
     }
-    declaration_.monitoring =
-        CheckMonitoring(model_.monitoring(), declaration_.label_grace, violations_);
+    CheckMonitored();
     if (!violations_.empty()) return Errors();
     FillMaxPending();
     const bool grows = StateMemory(declaration_) > StateMemory(existing) ||
@@ -130,6 +122,54 @@ class Checker {
 
   [[nodiscard]] absl::Status Errors() const {
     return InvalidFieldsError("INVALID_DECLARATION", violations_);
+  }
+
+  // Checks the fields that describe classes and their probabilities.
+  absl::Status CheckProbabilities() {
+    CheckClasses();
+    CheckTolerance();
+    CheckDescription();
+    CheckBaseline();
+    CheckInferenceOutput();
+    if (!violations_.empty()) return Errors();
+    CheckKernel();
+    CheckLenses();
+    if (!violations_.empty()) return Errors();
+    CheckBlockSizes();
+    CheckOperations();
+    return absl::OkStatus();
+  }
+
+  void CheckMonitored() {
+    const double error_limit =
+        declaration_.forecast.has_value() ? kDefaultCoverageErrorLimit : kDefaultErrorLimit;
+    declaration_.monitoring =
+        CheckMonitoring(model_.monitoring(), declaration_.label_grace, error_limit, violations_);
+  }
+
+  // The fields of CheckProbabilities have no meaning for forecasts.
+  void CheckNoClassFields() {
+    using google::protobuf::FieldDescriptor;
+    constexpr const char* kClassFields[] = {"class_count", "class_names", "kernel",
+                                            "bandwidth",   "block_sizes", "row_sum_tolerance",
+                                            "lenses",      "baseline",    "inference_output"};
+    for (const char* const name : kClassFields) {
+      const FieldDescriptor* const field = v1::Model::descriptor()->FindFieldByName(name);
+      const google::protobuf::Reflection& reflection = *v1::Model::GetReflection();
+      const bool is_set = field->is_repeated() ? reflection.FieldSize(model_, field) > 0
+                                               : reflection.HasField(model_, field);
+      if (is_set) {
+        Violate(absl::StrCat("model.", name), "is set, expected none for a model with a forecast");
+      }
+    }
+  }
+
+  absl::Status CheckForecasts() {
+    CheckNoClassFields();
+    CheckDescription();
+    declaration_.forecast = CheckForecast(model_.forecast(), violations_);
+    declaration_.lenses.clear();
+    return violations_.empty() ? absl::OkStatus() : Errors();
   }
 
   void CheckClasses() {
@@ -349,7 +389,7 @@ class Checker {
       return;
     }
     declaration_.window = static_cast<std::size_t>(model_.window());
-    if (!NeedsWarmup()) return;
+    if (declaration_.forecast.has_value() || !NeedsWarmup()) return;
     const v1::BandwidthRule& rule = model_.bandwidth();
     const char* const field = rule.has_median_off_diagonal() ? "median_off_diagonal" : "median";
     const std::int64_t warmup = rule.has_median_off_diagonal() ? rule.median_off_diagonal().warmup()
@@ -411,18 +451,17 @@ class Checker {
   // By default, monitoring uses at most a quarter of the memory limit: the window matters more.
   void FillMonitoring() {
     Monitoring& monitoring = declaration_.monitoring;
-    const std::size_t m = declaration_.class_count;
     const std::size_t share = std::min(memory_limit_, kMaxSnapshotBytes) / 4;
-    if (!DeclaresAny(model_.monitoring()) && WatchMemory(monitoring, m) > share) {
+    if (!DeclaresAny(model_.monitoring()) && WatchMemory(declaration_) > share) {
       monitoring = Unwatched();
     }
     if (!monitoring.group_tag.empty() && monitoring.max_groups == 0) {
       monitoring.max_groups = kMaxGroups;
-      while (monitoring.max_groups > 1 && WatchMemory(monitoring, m) > share) {
+      while (monitoring.max_groups > 1 && WatchMemory(declaration_) > share) {
         --monitoring.max_groups;
       }
     }
-    std::size_t bytes = WatchMemory(monitoring, m);
+    std::size_t bytes = WatchMemory(declaration_);
     for (const Lens& lens : declaration_.lenses) bytes += LensMemory(declaration_, lens);
     if (bytes > kMaxSnapshotBytes) {
       Violate("model.monitoring", "needs with the lenses and ", monitoring.max_groups, " groups ",
@@ -434,6 +473,7 @@ class Checker {
 
   // True if a lens chooses its bandwidth from the first predictions.
   [[nodiscard]] bool NeedsWarmup() const {
+    if (declaration_.forecast.has_value()) return !declaration_.monitoring.disabled;
     return std::any_of(declaration_.lenses.begin(), declaration_.lenses.end(),
                        [this](const Lens& lens) {
                          const KernelSpec spec = KernelOfLens(lens, declaration_.kernel);
@@ -447,8 +487,11 @@ class Checker {
     declaration.window = window;
     declaration.max_pending = max_pending;
     if (NeedsWarmup() && declaration.warmup == 0) {
-      declaration.warmup = std::min(
-          {kDefaultWarmup, window, MaxWarmup(declaration.class_count, declaration.lenses.size())});
+      declaration.warmup = std::min(kDefaultWarmup, window);
+      if (!declaration.forecast.has_value()) {
+        declaration.warmup = std::min(
+            declaration.warmup, MaxWarmup(declaration.class_count, declaration.lenses.size()));
+      }
     }
     return declaration;
   }
@@ -503,16 +546,22 @@ class Checker {
     unwatched.monitoring = Unwatched();
     if (const std::size_t most = MostPending(filled.max_pending); most > 0) {
       Violate("model.max_pending", "is ", filled.max_pending, ", with which the model of ",
-              filled.class_count, " classes needs ", needs, "; at most ", most, " fit");
+              Predicts(filled), " needs ", needs, "; at most ", most, " fit");
     } else if (Fits(unwatched)) {
-      Violate("model.monitoring", "of ", filled.class_count, " classes takes ",
-              WatchMemory(filled.monitoring, filled.class_count),
+      Violate("model.monitoring", "of ", Predicts(filled), " takes ", WatchMemory(filled),
               " bytes, with which the model needs ", needs,
               "; declare it without (calibctl model create --no-monitoring), or raise the limit");
     } else {
-      Violate("model.window", "with ", filled.window, " observations of ", filled.class_count,
-              " classes needs ", needs, "; declare a smaller window, or raise the limit");
+      Violate("model.window", "with ", filled.window, " observations of ", Predicts(filled),
+              " needs ", needs, "; declare a smaller window, or raise the limit");
     }
+  }
+
+  // What a prediction consists of, for errors.
+  static std::string Predicts(const ModelDeclaration& declaration) {
+    return declaration.forecast.has_value()
+               ? absl::StrCat("forecasts of ", declaration.row_width(), " values")
+               : absl::StrCat(declaration.class_count, " classes");
   }
 
   // Returns the largest max_pending below this one that fits; 0 if none does.
@@ -543,11 +592,12 @@ bool operator==(const ModelDeclaration& a, const ModelDeclaration& b) {
   const bool equal_matrix = a.kernel.matrix == nullptr || b.kernel.matrix == nullptr
                                 ? a.kernel.matrix == b.kernel.matrix
                                 : *a.kernel.matrix == *b.kernel.matrix;
-  return a.name.ToString() == b.name.ToString() && a.class_count == b.class_count &&
-         a.class_names == b.class_names && a.kernel.rule == b.kernel.rule && equal_matrix &&
-         a.lenses == b.lenses && a.warmup == b.warmup && a.block_sizes == b.block_sizes &&
-         a.window == b.window && a.row_sum_tolerance == b.row_sum_tolerance &&
-         a.label_grace == b.label_grace && a.max_pending == b.max_pending &&
+  return a.name.ToString() == b.name.ToString() && a.forecast == b.forecast &&
+         a.class_count == b.class_count && a.class_names == b.class_names &&
+         a.kernel.rule == b.kernel.rule && equal_matrix && a.lenses == b.lenses &&
+         a.warmup == b.warmup && a.block_sizes == b.block_sizes && a.window == b.window &&
+         a.row_sum_tolerance == b.row_sum_tolerance && a.label_grace == b.label_grace &&
+         a.max_pending == b.max_pending &&
          a.labels_come_with_predictions == b.labels_come_with_predictions &&
          a.monitoring == b.monitoring && a.description == b.description &&
          a.inference_output == b.inference_output && a.baseline == b.baseline;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "calibd/core/lens.h"
 #include "calibd/core/lens_kernel.h"
 #include "calibd/v1/model_service.pb.h"
+#include "server/state/forecast_spec.h"
 #include "server/state/model_name.h"
 #include "server/state/monitoring.h"
 
@@ -29,11 +31,27 @@ struct InferenceOutput {
   friend bool operator==(const InferenceOutput&, const InferenceOutput&) = default;
 };
 
+// What a row of the log must have to be one of a model.
+struct RowShape {
+  // NOLINTNEXTLINE(google-explicit-constructor): a model of classes has only their number.
+  RowShape(std::size_t m) : width(m), classes(m) {}
+  RowShape(std::size_t values, std::size_t predicted_classes, bool of_forecasts)
+      : width(values), classes(predicted_classes), forecasts(of_forecasts) {}
+
+  // Number of values of a prediction, and of predicted classes.
+  std::size_t width;
+  std::size_t classes;
+  // The predictions are forecasts with outcomes.
+  bool forecasts = false;
+};
+
 // A model's declaration, with every default filled in and every limit checked. Immutable: an update
 // makes a new one (model_update.h).
 struct ModelDeclaration {
   ModelName name;
-  // m.
+  // Set for a model that forecasts a number. It has no classes, kernel, lenses and block sizes.
+  std::optional<NumberForecastKind> forecast;
+  // m; 0 with `forecast`.
   std::size_t class_count = 0;
   // m names, or empty.
   std::vector<std::string> class_names;
@@ -41,7 +59,8 @@ struct ModelDeclaration {
   KernelSpec kernel;
   // Distinct; the canonical lens is the first.
   std::vector<Lens> lenses = {Lens::Canonical()};
-  // 2..window if a lens chooses its bandwidth from the first predictions, else 0.
+  // 2..window if a lens chooses its bandwidth from the first predictions, or if a watch chooses the
+  // strata of forecasts from them, else 0.
   std::size_t warmup = 0;
   // Ascending and distinct; they include 2.
   std::vector<std::size_t> block_sizes;
@@ -60,21 +79,37 @@ struct ModelDeclaration {
   // The name of the baseline whose probabilities each batch holds too; empty without a baseline.
   std::string baseline;
 
-  // Number of probabilities that a batch holds for each row.
+  // Number of values of a prediction: m probabilities, or those of a forecast.
+  [[nodiscard]] std::size_t row_width() const noexcept {
+    return forecast.has_value() ? ForecastWidth(*forecast) : class_count;
+  }
+  // Number of values that a batch holds for each row.
   [[nodiscard]] std::size_t values_per_row() const noexcept {
-    return baseline.empty() ? class_count : 2 * class_count;
+    return baseline.empty() ? row_width() : 2 * row_width();
+  }
+  // Number of predicted classes whose labels are counted apart. All forecasts are of one.
+  [[nodiscard]] std::size_t coverage_classes() const noexcept {
+    return forecast.has_value() ? 1 : class_count;
+  }
+
+  [[nodiscard]] RowShape row_shape() const noexcept {
+    return {row_width(), coverage_classes(), forecast.has_value()};
   }
 
   friend bool operator==(const ModelDeclaration&, const ModelDeclaration&);
 };
 
-// Number of rows in one chunk of the window: about 1 MiB, at most the window.
-[[nodiscard]] std::size_t WindowChunkRows(std::size_t class_count, std::size_t window) noexcept;
+// Number of rows in one chunk of the window: about 1 MiB, at most the window. width: the number of
+// values of a prediction.
+[[nodiscard]] std::size_t WindowChunkRows(std::size_t width, std::size_t window) noexcept;
 
 // Maximum number of bytes that the state of such a model can hold: the window, a copy of the
 // warm-up predictions, blocks, class names, predictions whose ids are known, watches and the open
 // history buckets.
 [[nodiscard]] std::size_t StateMemory(const ModelDeclaration& declaration) noexcept;
+
+// Maximum number of bytes that the watches of a model can hold; 0 if monitoring is disabled.
+[[nodiscard]] std::size_t WatchMemory(const ModelDeclaration& declaration) noexcept;
 
 // Number of observations or predictions after which a snapshot of such a model is due. It bounds
 // the work of replaying the model's log.

@@ -11,6 +11,7 @@ namespace calibd::server {
 
 v1::Model SettingsToProto(const ModelDeclaration& declaration) {
   v1::Model model;
+  // 0 for forecasts.
   model.set_row_sum_tolerance(declaration.row_sum_tolerance);
   if (declaration.max_pending > 0) {
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(declaration.label_grace);
@@ -40,6 +41,11 @@ v1::Model SettingsToProto(const ModelDeclaration& declaration) {
 v1::Model ToProto(const ModelDeclaration& declaration) {
   v1::Model model = SettingsToProto(declaration);
   model.set_name(declaration.name.ToString());
+  model.set_window(static_cast<std::int32_t>(declaration.window));
+  if (declaration.forecast.has_value()) {
+    *model.mutable_forecast() = ToProto(*declaration.forecast);
+    return model;
+  }
   model.set_class_count(static_cast<std::int32_t>(declaration.class_count));
   model.mutable_class_names()->Add(declaration.class_names.begin(), declaration.class_names.end());
   *model.mutable_kernel() = convert::KernelToProto(declaration.kernel);
@@ -53,7 +59,6 @@ v1::Model ToProto(const ModelDeclaration& declaration) {
   for (const std::size_t block_size : declaration.block_sizes) {
     model.add_block_sizes(static_cast<std::int32_t>(block_size));
   }
-  model.set_window(static_cast<std::int32_t>(declaration.window));
   model.set_baseline(declaration.baseline);
   return model;
 }

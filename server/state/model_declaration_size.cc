@@ -5,6 +5,7 @@
 
 #include "calibd/core/comparison.h"
 #include "calibd/core/running_lens.h"
+#include "server/state/forecast_monitor.h"
 #include "server/state/history.h"
 #include "server/state/label_coverage.h"
 #include "server/state/model_declaration.h"
@@ -16,22 +17,39 @@ namespace {
 
 constexpr std::size_t kWindowChunkBytes = std::size_t{1} << 20;
 
-std::size_t RowBytes(std::size_t class_count) {
-  return class_count * sizeof(double) + sizeof(std::int32_t);
+std::size_t RowBytes(std::size_t width) { return width * sizeof(double) + sizeof(std::int32_t); }
+
+// The outcomes of the window, which take the place of the labels.
+std::size_t OutcomeBytes(const ModelDeclaration& declaration, std::size_t rows) {
+  return declaration.forecast.has_value() ? rows * (sizeof(double) - sizeof(std::int32_t)) : 0;
 }
 
 }  // namespace
 
-std::size_t WindowChunkRows(std::size_t class_count, std::size_t window) noexcept {
-  return std::clamp<std::size_t>(kWindowChunkBytes / RowBytes(class_count), 1, window);
+std::size_t WindowChunkRows(std::size_t width, std::size_t window) noexcept {
+  return std::clamp<std::size_t>(kWindowChunkBytes / RowBytes(width), 1, window);
+}
+
+std::size_t WatchMemory(const ModelDeclaration& declaration) noexcept {
+  if (!declaration.forecast.has_value()) {
+    return WatchMemory(declaration.monitoring, declaration.class_count);
+  }
+  return declaration.monitoring.disabled
+             ? 0
+             : ForecastMonitor::MaxMemory(declaration.monitoring, *declaration.forecast);
 }
 
 std::size_t StateMemory(const ModelDeclaration& declaration) noexcept {
-  const std::size_t m = declaration.class_count;
-  std::size_t bytes = (declaration.window + WindowChunkRows(m, declaration.window)) * RowBytes(m) +
+  const std::size_t m = declaration.row_width();
+  const std::size_t window_rows = declaration.window + WindowChunkRows(m, declaration.window);
+  std::size_t bytes = window_rows * RowBytes(m) + OutcomeBytes(declaration, window_rows) +
                       declaration.warmup * m * sizeof(double) +
                       // The positions of the window's batches in the log.
                       2 * declaration.window * sizeof(std::int64_t) + History::kMaxMemory;
+  if (declaration.forecast.has_value()) {
+    // The cells of the buckets of the history, at most 64 each.
+    bytes += History::kMaxMemory / sizeof(History::Entry) * 64 * sizeof(std::int64_t);
+  }
   if (!declaration.baseline.empty()) bytes += sizeof(RunningComparison);
   for (const Lens& lens : declaration.lenses) {
     bytes +=
@@ -44,12 +62,15 @@ std::size_t StateMemory(const ModelDeclaration& declaration) noexcept {
   if (declaration.max_pending > 0) {
     // The same number of ids is known after the predictions have matured; counts per class; the
     // id hashes of the window.
-    bytes += (declaration.window + WindowChunkRows(m, declaration.window)) * sizeof(std::uint64_t) +
+    bytes += window_rows * sizeof(std::uint64_t) +
              2 * declaration.max_pending * PredictionTracker::kBytesPerPrediction +
-             4 * m * sizeof(ClassCoverage);
+             OutcomeBytes(declaration, 4 * declaration.max_pending) +
+             4 * declaration.coverage_classes() * sizeof(ClassCoverage);
   }
-  bytes += WatchMemory(declaration.monitoring, m);
-  if (!declaration.monitoring.disabled) bytes += RowScreen::MaxMemory(declaration.window);
+  bytes += WatchMemory(declaration);
+  if (!declaration.monitoring.disabled && !declaration.forecast.has_value()) {
+    bytes += RowScreen::MaxMemory(declaration.window);
+  }
   if (!declaration.monitoring.group_tag.empty()) {
     // The group values of the warm-up.
     bytes += declaration.warmup * (sizeof(std::string) + kMaxGroupValueLength);
@@ -65,7 +86,7 @@ std::size_t SnapshotRows(const ModelDeclaration& declaration) noexcept {
   // The state of a watch occupies as much space as some 500 rows of the log, and again for each
   // group. It is written twice: to the log of the database and to its table. The state that it
   // replaces is read again.
-  if (!declaration.monitoring.disabled) return 8192;
+  if (!declaration.monitoring.disabled || declaration.forecast.has_value()) return 8192;
   // The terms take some milliseconds.
   constexpr std::size_t kWork = std::size_t{1} << 20;
   constexpr std::size_t kLeast = 256;

@@ -48,13 +48,6 @@ void VisitPlaces(const ModelMonitor::Addition& addition, const Add& add, const A
   }
 }
 
-const Alarm* FindActiveIn(const std::vector<Alarm>& alarms, Alarm::Kind kind) noexcept {
-  const auto found = std::find_if(alarms.begin(), alarms.end(), [kind](const Alarm& alarm) {
-    return alarm.kind == kind && !alarm.acknowledge_time.has_value();
-  });
-  return found == alarms.end() ? nullptr : &*found;
-}
-
 }  // namespace
 
 const Alarm* MonitorSnapshot::FindAlarm(std::int64_t id) const noexcept {
@@ -231,7 +224,7 @@ void ModelMonitor::EndAdd(Addition& addition) {
   std::vector<RowAlarm>& alarms = addition.evidence_alarms;
   std::ranges::move(addition.limit_alarms, std::back_inserter(alarms));
   std::ranges::stable_sort(alarms, {}, &RowAlarm::row);
-  for (RowAlarm& one : alarms) Raise(std::move(one.alarm));
+  for (RowAlarm& one : alarms) alarms_.Raise(std::move(one.alarm));
 }
 
 void ModelMonitor::AddSome(const PredictionBatch& batch, std::span<const std::size_t> group_of,
@@ -298,7 +291,7 @@ void ModelMonitor::Decide(Alarm::Time time, std::int64_t observations) {
     Consider(watch_->LogClassMean());
     std::vector<RowAlarm> alarms;
     DecideEvidence(time, observations, watch_->reliability().Total(), /*row=*/0, alarms);
-    for (RowAlarm& one : alarms) Raise(std::move(one.alarm));
+    for (RowAlarm& one : alarms) alarms_.Raise(std::move(one.alarm));
   }
   RaiseOverLimit(time);
 }
@@ -306,7 +299,7 @@ void ModelMonitor::Decide(Alarm::Time time, std::int64_t observations) {
 void ModelMonitor::RaiseOverLimit(Alarm::Time time) {
   const auto raise = [&](ErrorWatch& error, const GroupId* group) {
     std::optional<Alarm> alarm = TakeOverLimit(error, group, time);
-    if (alarm.has_value()) Raise(*std::move(alarm));
+    if (alarm.has_value()) alarms_.Raise(*std::move(alarm));
   };
   raise(error_, nullptr);
   for (Group& group : groups_) raise(group.error, &group.id);
@@ -329,7 +322,7 @@ void ModelMonitor::DecideEvidence(Alarm::Time time, std::int64_t observations,
     alarm.log10_value = maximum.log_value / std::numbers::ln10;
     alarm.threshold = threshold;
     const bool is_active =
-        FindActiveIn(*alarms_, kind) != nullptr ||
+        FindActiveIn(*alarms_.alarms(), kind) != nullptr ||
         std::ranges::any_of(pending, [&](const RowAlarm& one) { return one.alarm.kind == kind; });
     if (alarm.log10_value < threshold || is_active) return;
     const EffectSize effect = ComputeEffectSize(reading, {}, monitoring_.significance_level);
@@ -351,36 +344,13 @@ std::optional<Alarm> ModelMonitor::TakeOverLimit(ErrorWatch& error, const GroupI
   error.SetTime(time);
   const std::optional<LimitCrossing> crossing = error.TakeCrossing();
   if (!crossing.has_value()) return std::nullopt;
-  Alarm alarm;
-  alarm.kind = Alarm::Kind::kOverLimit;
-  alarm.raise_time = time;
-  alarm.observation = crossing->observation;
-  alarm.gap = crossing->interval.gap;
-  alarm.crossing = crossing;
-  if (group != nullptr) alarm.group = *group;
-  return alarm;
-}
-
-void ModelMonitor::Raise(Alarm alarm) {
-  alarm.id = alarms_->empty() ? 1 : alarms_->back().id + 1;
-  ++raised_[static_cast<std::size_t>(alarm.kind) - 1];
-  auto alarms = std::make_shared<Alarms>(*alarms_);
-  alarms->push_back(std::move(alarm));
-  const auto oldest = std::find_if(alarms->begin(), alarms->end(), [](const Alarm& one) {
-    return one.acknowledge_time.has_value();
-  });
-  if (alarms->size() > kMostAlarms && oldest != alarms->end()) alarms->erase(oldest);
-  alarms_ = std::move(alarms);
+  return OverLimitAlarm(*crossing, group, time);
 }
 
 void ModelMonitor::Acknowledge(std::int64_t alarm_id, const std::string& note, Alarm::Time time,
                                std::int64_t observations) {
-  auto alarms = std::make_shared<Alarms>(*alarms_);
-  const auto alarm = std::find_if(alarms->begin(), alarms->end(),
-                                  [alarm_id](const Alarm& one) { return one.id == alarm_id; });
-  if (alarm == alarms->end() || alarm->acknowledge_time.has_value()) return;
-  alarm->acknowledge_time = time;
-  alarm->note = note;
+  const std::optional<Alarm> alarm = alarms_.Acknowledge(alarm_id, note, time);
+  if (!alarm.has_value()) return;
   if (alarm->kind == Alarm::Kind::kOverLimit) {
     if (!alarm->group.has_value()) error_.Acknowledge(observations);
     for (Group& group : groups_) {
@@ -393,7 +363,6 @@ void ModelMonitor::Acknowledge(std::int64_t alarm_id, const std::string& note, A
         alarm->kind == Alarm::Kind::kEvidence ? MonitorRestart::kEvidence : MonitorRestart::kDrift,
         observations);
   }
-  alarms_ = std::move(alarms);
 }
 
 void ModelMonitor::Update(const Monitoring& monitoring, Alarm::Time time,
@@ -435,10 +404,10 @@ MonitorSnapshot ModelMonitor::Snapshot() {
   MonitorSnapshot snapshot;
   if (watch_ != nullptr) snapshot.watch = watch_->Snapshot(monitoring_.significance_level);
   snapshot.error = error_.Snapshot();
-  snapshot.alarms = alarms_;
+  snapshot.alarms = alarms_.alarms();
   snapshot.last_counted_time = last_counted_time_;
   snapshot.screen = screen_.counts();
-  snapshot.raised = raised_;
+  snapshot.raised = alarms_.raised();
   for (Group& group : groups_) {
     if (group.snapshot == nullptr) {
       group.snapshot = std::make_shared<GroupSnapshot>(GroupSnapshot{

@@ -19,6 +19,7 @@
 #include "calibd/core/run_control.h"
 #include "calibd/core/running_skce.h"
 #include "calibd/store/v1/store.pb.h"
+#include "server/state/alarm_log.h"
 #include "server/state/error_watch.h"
 #include "server/state/evidence_watch.h"
 #include "server/state/group_values.h"
@@ -27,44 +28,6 @@
 #include "server/state/row_screen.h"
 
 namespace calibd::server {
-
-// Names a group of observations with one value of the model's group tag.
-struct GroupId {
-  std::string value;
-  // True for the group of all values without a group of their own.
-  bool overflow = false;
-
-  friend bool operator==(const GroupId&, const GroupId&) = default;
-};
-
-// The values of v1.Alarm.
-struct Alarm {
-  using Time = std::chrono::system_clock::time_point;
-  // The numbers are those of v1.Alarm and of the store.
-  enum class Kind { kEvidence = 1, kDrift = 2, kOverLimit = 3 };
-
-  std::int64_t id = 0;
-  Kind kind = Kind::kEvidence;
-  // Time of the observations that raised the alarm: their own, or that of their row in the log, so
-  // that a replay raises the same alarm.
-  Time raise_time;
-  // Number of the model's observation at which the threshold was reached.
-  std::int64_t observation = 0;
-  // log10 of the maximum that crossed the threshold.
-  double log10_value = 0;
-  double threshold = 0;
-  std::optional<double> skce;
-  std::optional<double> skce_lower_bound;
-  double gap = 0;
-  std::array<double, kFamilyCount> family_share{};
-  // Set for kOverLimit, which sets neither log10_value nor threshold.
-  std::optional<LimitCrossing> crossing;
-  // Set for an alarm of a group.
-  std::optional<GroupId> group;
-  // Unset while the alarm is active.
-  std::optional<Time> acknowledge_time;
-  std::string note;
-};
 
 // A group of observations with one value of the model's group tag, at one moment.
 struct GroupSnapshot {
@@ -102,9 +65,6 @@ struct MonitorSnapshot {
 // rows before it. Not thread-safe.
 class ModelMonitor {
  public:
-  // Maximum number of alarms that are kept: the newest ones and all active ones.
-  static constexpr std::size_t kMostAlarms = 100;
-
   // window: the length of the model's window.
   ModelMonitor(Monitoring monitoring, std::size_t class_count, std::size_t window);
 
@@ -197,7 +157,6 @@ class ModelMonitor {
                                      std::int64_t observations);
 
  private:
-  using Alarms = std::vector<Alarm>;
   struct Group {
     GroupId id;
     std::unique_ptr<EvidenceWatch> watch;
@@ -247,7 +206,6 @@ class ModelMonitor {
   void DecideEvidence(Alarm::Time time, std::int64_t observations,
                       const RunningReliability::Bin& total, std::size_t row,
                       std::vector<RowAlarm>& pending) const;
-  void Raise(Alarm alarm);
 
   Monitoring monitoring_;
   std::size_t class_count_;
@@ -257,10 +215,8 @@ class ModelMonitor {
   std::vector<Group> groups_;
   // Group value of each warm-up observation so far; empty without a group tag.
   std::vector<std::string> warmup_groups_;
-  // Replaced instead of changed, because snapshots share it.
-  std::shared_ptr<const Alarms> alarms_ = std::make_shared<Alarms>();
+  AlarmLog alarms_;
   std::optional<Alarm::Time> last_counted_time_;
-  std::array<std::int64_t, 3> raised_{};
 };
 
 }  // namespace calibd::server

@@ -14,6 +14,7 @@
 #include "calibd/core/running_lens.h"
 #include "calibd/core/running_reliability.h"
 #include "calibd/v1/model_service.pb.h"
+#include "server/state/forecast_sums.h"
 #include "server/state/label_coverage.h"
 #include "server/state/model_declaration.h"
 #include "server/state/model_monitor.h"
@@ -66,6 +67,9 @@ struct ModelSnapshot {
   WindowView window;
   // Reliability diagram over all observations, as far back as it is kept; see History.
   RunningReliability reliability;
+  // The same of forecasts, and their cells, without strata; empty and null for classes.
+  ForecastSums forecasts{};
+  std::shared_ptr<const ForecastCells> forecast_cells{};
 
   [[nodiscard]] bool warming_up() const noexcept { return lenses.empty(); }
   // Returns null if there is no such lens. lens: need not be declared.

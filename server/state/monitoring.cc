@@ -27,7 +27,7 @@ class MonitoringChecker {
   MonitoringChecker(const v1::Monitoring& proto, std::vector<Violation>& violations)
       : proto_(proto), violations_(violations) {}
 
-  Monitoring Check(std::chrono::microseconds label_grace) {
+  Monitoring Check(std::chrono::microseconds label_grace, double error_limit) {
     monitoring_.disabled = proto_.disabled();
     if (monitoring_.disabled) {
       // The other fields have no meaning then. Without them, equal models have equal declarations.
@@ -38,6 +38,7 @@ class MonitoringChecker {
     CheckReal("average_run_length", proto_.average_run_length(), kMinRunLength, kMaxRunLength,
               monitoring_.average_run_length);
     CheckReal("tolerance", proto_.tolerance(), kMinTolerance, kMaxTolerance, monitoring_.tolerance);
+    monitoring_.error_limit = error_limit;
     CheckReal("error_limit", proto_.error_limit(), kMinErrorLimit, kMaxErrorLimit,
               monitoring_.error_limit);
     CheckStaleAfter(label_grace);
@@ -128,8 +129,8 @@ class MonitoringChecker {
 bool DeclaresAny(const v1::Monitoring& monitoring) { return monitoring.ByteSizeLong() > 0; }
 
 Monitoring CheckMonitoring(const v1::Monitoring& monitoring, std::chrono::microseconds label_grace,
-                           std::vector<Violation>& violations) {
-  return MonitoringChecker(monitoring, violations).Check(label_grace);
+                           double error_limit, std::vector<Violation>& violations) {
+  return MonitoringChecker(monitoring, violations).Check(label_grace, error_limit);
 }
 
 std::size_t WatchMemory(const Monitoring& monitoring, std::size_t class_count) noexcept {

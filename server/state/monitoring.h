@@ -32,17 +32,20 @@ struct Monitoring {
 };
 
 inline constexpr std::size_t kMaxGroups = 64;
+// The default error_limit of forecasts.
+inline constexpr double kDefaultCoverageErrorLimit = 0.05;
 inline constexpr std::size_t kMaxGroupValueLength = 64;
 
 // True if any field is declared. An empty message means the defaults, like a missing one.
 [[nodiscard]] bool DeclaresAny(const v1::Monitoring& monitoring);
 
 // Converts the declared settings and fills in the defaults. Exception: max_groups is 0 if its
-// default applies, because that depends on the memory. label_grace: of the model. violations:
+// default applies, because that depends on the memory. label_grace: of the model. error_limit: its
+// default. violations:
 // receives the invalid fields, with paths below "model.monitoring."; the result is meaningless
 // then.
 [[nodiscard]] Monitoring CheckMonitoring(const v1::Monitoring& monitoring,
-                                         std::chrono::microseconds label_grace,
+                                         std::chrono::microseconds label_grace, double error_limit,
                                          std::vector<Violation>& violations);
 
 // Maximum number of bytes that the watches of a model can hold; 0 if monitoring is disabled.

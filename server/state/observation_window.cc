@@ -38,6 +38,23 @@ PredictionSet WindowView::CopyNewest(std::size_t n) const {
   return set;
 }
 
+WindowView::Forecasts WindowView::CopyNewestForecasts(std::size_t n) const {
+  Forecasts copy;
+  copy.forecasts.reserve(n * class_count_);
+  copy.outcomes.reserve(n);
+  VisitNewest(n, [&](const WindowChunk& chunk, std::size_t first, std::size_t count) {
+    std::visit(
+        [&](const auto& values) {
+          const auto* const from = values.get() + first * class_count_;
+          copy.forecasts.insert(copy.forecasts.end(), from, from + count * class_count_);
+        },
+        chunk.probabilities);
+    const double* const outcomes = chunk.outcomes.get() + first;
+    copy.outcomes.insert(copy.outcomes.end(), outcomes, outcomes + count);
+  });
+  return copy;
+}
+
 std::vector<std::uint64_t> WindowView::CopyNewestIdHashes(std::size_t n) const {
   std::vector<std::uint64_t> hashes;
   hashes.reserve(n);
@@ -53,11 +70,12 @@ std::vector<std::uint64_t> WindowView::CopyNewestIdHashes(std::size_t n) const {
 }
 
 ObservationWindow::ObservationWindow(std::size_t class_count, std::size_t capacity,
-                                     std::size_t chunk_rows, bool keeps_ids)
+                                     std::size_t chunk_rows, bool keeps_ids, bool has_outcomes)
     : class_count_(class_count),
       capacity_(capacity),
       chunk_rows_(chunk_rows),
-      keeps_ids_(keeps_ids) {}
+      keeps_ids_(keeps_ids),
+      has_outcomes_(has_outcomes) {}
 
 std::shared_ptr<WindowChunk> ObservationWindow::NewChunk(bool single_precision) const {
   const std::size_t values = class_count_ * chunk_rows_;
@@ -67,7 +85,11 @@ std::shared_ptr<WindowChunk> ObservationWindow::NewChunk(bool single_precision) 
   } else {
     chunk.probabilities = std::make_unique_for_overwrite<double[]>(values);
   }
-  chunk.labels = std::make_unique_for_overwrite<std::int32_t[]>(chunk_rows_);
+  if (has_outcomes_) {
+    chunk.outcomes = std::make_unique_for_overwrite<double[]>(chunk_rows_);
+  } else {
+    chunk.labels = std::make_unique_for_overwrite<std::int32_t[]>(chunk_rows_);
+  }
   if (keeps_ids_) chunk.id_hashes = std::make_unique_for_overwrite<std::uint64_t[]>(chunk_rows_);
   return std::make_shared<WindowChunk>(std::move(chunk));
 }
@@ -77,7 +99,11 @@ std::shared_ptr<WindowChunk> ObservationWindow::Widen(const WindowChunk& chunk,
   std::shared_ptr<WindowChunk> wide = NewChunk(/*single_precision=*/false);
   std::copy_n(std::get<WindowChunk::Floats>(chunk.probabilities).get(), rows * class_count_,
               std::get<WindowChunk::Doubles>(wide->probabilities).get());
-  std::copy_n(chunk.labels.get(), rows, wide->labels.get());
+  if (has_outcomes_) {
+    std::copy_n(chunk.outcomes.get(), rows, wide->outcomes.get());
+  } else {
+    std::copy_n(chunk.labels.get(), rows, wide->labels.get());
+  }
   if (keeps_ids_) std::copy_n(chunk.id_hashes.get(), rows, wide->id_hashes.get());
   return wide;
 }
@@ -94,19 +120,26 @@ void ObservationWindow::Reserve(std::size_t n, bool single_precision) {
   }
 }
 
-void ObservationWindow::Append(const PredictionBatch& batch,
-                               std::span<const std::uint64_t> id_hashes) noexcept {
-  for (std::size_t done = 0; done < batch.size();) {
+void ObservationWindow::AppendRows(std::span<const double> rows,
+                                   std::span<const std::int32_t> labels,
+                                   std::span<const double> outcomes,
+                                   std::span<const std::uint64_t> id_hashes) noexcept {
+  const std::size_t size = labels.size() + outcomes.size();
+  for (std::size_t done = 0; done < size;) {
     WindowChunk& chunk = *chunks_[end_ / chunk_rows_];
     const std::size_t first = end_ % chunk_rows_;
-    const std::size_t count = std::min(chunk_rows_ - first, batch.size() - done);
-    const PredictionBatch rows = batch.rows(done, count);
+    const std::size_t count = std::min(chunk_rows_ - first, size - done);
     std::visit(
         [&](const auto& values) {
-          std::ranges::copy(rows.probabilities, values.get() + first * class_count_);
+          std::ranges::copy(rows.subspan(done * class_count_, count * class_count_),
+                            values.get() + first * class_count_);
         },
         chunk.probabilities);
-    std::copy(rows.labels.begin(), rows.labels.end(), chunk.labels.get() + first);
+    if (has_outcomes_) {
+      std::ranges::copy(outcomes.subspan(done, count), chunk.outcomes.get() + first);
+    } else {
+      std::ranges::copy(labels.subspan(done, count), chunk.labels.get() + first);
+    }
     if (keeps_ids_ && id_hashes.empty()) {
       std::fill_n(chunk.id_hashes.get() + first, count, kNoIdHash);
     } else if (keeps_ids_) {

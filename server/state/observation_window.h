@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "calibd/core/forecast_cells.h"
 #include "calibd/core/prediction_batch.h"
 
 namespace calibd::server {
@@ -19,9 +20,12 @@ struct WindowChunk {
   using Floats = std::unique_ptr<float[]>;
   using Doubles = std::unique_ptr<double[]>;
 
-  // Floats if all probabilities are single-precision numbers: half the memory.
+  // The probabilities, or the values of the forecasts. Floats if all probabilities are
+  // single-precision numbers: half the memory.
   std::variant<Floats, Doubles> probabilities;
+  // One of these; the other one is null.
   std::unique_ptr<std::int32_t[]> labels;
+  std::unique_ptr<double[]> outcomes;
   // Null if the window keeps no ids; kNoIdHash for a row without an id.
   std::unique_ptr<std::uint64_t[]> id_hashes;
 
@@ -37,6 +41,12 @@ class WindowView {
 
   // Returns the newest n observations in their order, contiguously; n <= size().
   [[nodiscard]] PredictionSet CopyNewest(std::size_t n) const;
+  // The same for a model of forecasts: the n x width values and the n outcomes.
+  struct Forecasts {
+    std::vector<double> forecasts;
+    std::vector<double> outcomes;
+  };
+  [[nodiscard]] Forecasts CopyNewestForecasts(std::size_t n) const;
   // Returns the id hashes of the newest n observations, kNoIdHash for those without an id.
   [[nodiscard]] std::vector<std::uint64_t> CopyNewestIdHashes(std::size_t n) const;
 
@@ -59,20 +69,31 @@ class WindowView {
 // precision at most. One thread writes; any thread may read views meanwhile.
 class ObservationWindow {
  public:
+  // class_count: the number of values of a row. has_outcomes: the rows are forecasts.
   ObservationWindow(std::size_t class_count, std::size_t capacity, std::size_t chunk_rows,
-                    bool keeps_ids = false);
+                    bool keeps_ids = false, bool has_outcomes = false);
 
   // Allocates the memory for the next n rows, so that appending them cannot fail. single_precision:
   // as RowValues. May throw bad_alloc, after which the rows are as before.
   void Reserve(std::size_t n, bool single_precision);
   // Call Reserve before. Removes the rows that are older than the newest `capacity`.
   // id_hashes: one per row, or none.
-  void Append(const PredictionBatch& batch, std::span<const std::uint64_t> id_hashes = {}) noexcept;
+  void Append(const PredictionBatch& batch,
+              std::span<const std::uint64_t> id_hashes = {}) noexcept {
+    AppendRows(batch.probabilities, batch.labels, {}, id_hashes);
+  }
+  void Append(const NumberForecastBatch& batch,
+              std::span<const std::uint64_t> id_hashes = {}) noexcept {
+    AppendRows(batch.forecasts, {}, batch.outcomes, id_hashes);
+  }
 
   [[nodiscard]] std::size_t size() const noexcept { return end_ - begin_; }
   [[nodiscard]] WindowView View() const;
 
  private:
+  void AppendRows(std::span<const double> rows, std::span<const std::int32_t> labels,
+                  std::span<const double> outcomes,
+                  std::span<const std::uint64_t> id_hashes) noexcept;
   [[nodiscard]] std::shared_ptr<WindowChunk> NewChunk(bool single_precision) const;
   // A copy in double precision of the first rows of a chunk in single precision.
   [[nodiscard]] std::shared_ptr<WindowChunk> Widen(const WindowChunk& chunk,
@@ -82,6 +103,7 @@ class ObservationWindow {
   const std::size_t capacity_;
   const std::size_t chunk_rows_;
   const bool keeps_ids_;
+  const bool has_outcomes_;
   // Rows are numbered from the first row of chunks_.front().
   std::deque<std::shared_ptr<WindowChunk>> chunks_;
   std::size_t begin_ = 0;

@@ -28,7 +28,7 @@ std::vector<std::uint32_t> PredictionTracker::FindNew(std::span<const Prediction
 void PredictionTracker::Add(std::int64_t log_id, Elapsed elapsed, std::int64_t time_us,
                             std::span<const PredictionId> ids,
                             std::span<const std::int32_t> predicted_classes,
-                            std::span<const std::int32_t> labels) {
+                            const LabelValues& truths) {
   const std::uint64_t first = first_entry_ + entries_.size();
   runs_.push_back({.log_id = log_id,
                    .elapsed = elapsed,
@@ -37,9 +37,9 @@ void PredictionTracker::Add(std::int64_t log_id, Elapsed elapsed, std::int64_t t
                    .rows = ids.size()});
   for (std::size_t i = 0; i < ids.size(); ++i) {
     index_.insert_or_assign(ids[i], first + i);
-    entries_.push_back({.id = ids[i],
-                        .label = labels.empty() ? kNoLabel : labels[i],
-                        .predicted_class = predicted_classes[i]});
+    entries_.push_back({.id = ids[i], .predicted_class = predicted_classes[i]});
+    if (has_outcomes_) outcomes_.push_back(0);
+    if (!truths.empty()) SetLabel(first + i, truths, i);
   }
   pending_ += ids.size();
   Publish();
@@ -51,9 +51,20 @@ void PredictionTracker::UndoAdd() {
   for (std::size_t i = 0; i < run.rows; ++i) {
     index_.erase(entries_.back().id);
     entries_.pop_back();
+    if (has_outcomes_) outcomes_.pop_back();
   }
   pending_ -= run.rows;
   Publish();
+}
+
+void PredictionTracker::SetLabel(std::uint64_t number, const LabelValues& truths, std::size_t i) {
+  entry(number).label = truths.labels.empty() ? 0 : truths.labels[i];
+  if (has_outcomes_) outcomes_[number - first_entry_] = truths.outcomes[i];
+}
+
+bool PredictionTracker::HasLabel(std::uint64_t number, const LabelValues& truths, std::size_t i) {
+  return has_outcomes_ ? outcomes_[number - first_entry_] == truths.outcomes[i]
+                       : entry(number).label == truths.labels[i];
 }
 
 std::uint64_t PredictionTracker::first_pending() const noexcept {
@@ -62,7 +73,7 @@ std::uint64_t PredictionTracker::first_pending() const noexcept {
 
 PredictionTracker::Labelling PredictionTracker::Label(Elapsed elapsed,
                                                       std::span<const PredictionId> ids,
-                                                      std::span<const std::int32_t> labels) {
+                                                      const LabelValues& truths) {
   // Due predictions count as matured: whether a label is late must not depend on the load.
   std::size_t due = matured_runs_;
   while (due < runs_.size() && elapsed - runs_[due].elapsed >= grace_) ++due;
@@ -82,11 +93,11 @@ PredictionTracker::Labelling PredictionTracker::Label(Elapsed elapsed,
       ++counts.late;
       classes.late.push_back(known.predicted_class);
     } else if (known.label == kNoLabel) {
-      known.label = labels[i];
+      SetLabel(found->second, truths, i);
       labelling.matched.push_back(i);
       ++counts.matched;
       classes.matched.push_back(known.predicted_class);
-    } else if (known.label == labels[i]) {
+    } else if (HasLabel(found->second, truths, i)) {
       ++counts.repeated;
     } else {
       ++counts.conflicting;
@@ -116,7 +127,10 @@ PredictionTracker::Matured PredictionTracker::Mature(Elapsed elapsed, std::size_
     Matured::Run& out = matured.runs.emplace_back();
     out.log_id = run.log_id;
     out.labels.reserve(run.rows);
-    for (std::size_t i = 0; i < run.rows; ++i) out.labels.push_back(entry(run.first + i).label);
+    for (std::size_t i = 0; i < run.rows; ++i) {
+      out.labels.push_back(entry(run.first + i).label);
+      if (has_outcomes_) out.outcomes.push_back(outcomes_[run.first + i - first_entry_]);
+    }
     rows += run.rows;
     matured_log_id_ = run.log_id;
     ++matured_runs_;
@@ -170,6 +184,7 @@ void PredictionTracker::Forget(const Unneeded& unneeded) {
       const auto found = index_.find(entries_.front().id);
       if (found != index_.end() && found->second == first_entry_) index_.erase(found);
       entries_.pop_front();
+      if (has_outcomes_) outcomes_.pop_front();
       ++first_entry_;
     }
     runs_.pop_front();
@@ -195,6 +210,7 @@ std::vector<std::int64_t> PredictionTracker::TakeAll() {
   for (const Run& run : runs_) log_ids.push_back(run.log_id);
   for (const LabelBatch& batch : label_batches_) log_ids.push_back(batch.log_id);
   entries_.clear();
+  outcomes_.clear();
   index_.clear();
   runs_.clear();
   label_batches_.clear();
@@ -205,13 +221,13 @@ std::vector<std::int64_t> PredictionTracker::TakeAll() {
 }
 
 void PredictionTracker::RestoreLabels(std::int64_t log_id, std::span<const PredictionId> ids,
-                                      std::span<const std::int32_t> labels) {
+                                      const LabelValues& truths) {
   LabelBatch batch{.log_id = log_id};
   for (std::size_t i = 0; i < ids.size(); ++i) {
     // The others were forgotten since.
     const auto found = index_.find(ids[i]);
     if (found != index_.end()) {
-      entry(found->second).label = labels[i];
+      SetLabel(found->second, truths, i);
       batch.end = std::max(batch.end, found->second + 1);
     }
   }

@@ -32,6 +32,20 @@ struct LabelCounts {
   }
 };
 
+// A view of labels, or of the outcomes of forecasts. One of the two is empty.
+struct LabelValues {
+  LabelValues() = default;
+  // NOLINTNEXTLINE(google-explicit-constructor): labels are label values.
+  LabelValues(const std::vector<std::int32_t>& values) : labels(values) {}
+  LabelValues(std::span<const std::int32_t> label_values, std::span<const double> outcome_values)
+      : labels(label_values), outcomes(outcome_values) {}
+
+  std::span<const std::int32_t> labels;
+  std::span<const double> outcomes;
+
+  [[nodiscard]] bool empty() const noexcept { return labels.empty() && outcomes.empty(); }
+};
+
 // The predicted class for each label; labels with an unknown id have none.
 struct LabelClasses {
   std::vector<std::int32_t> matched;
@@ -49,8 +63,8 @@ struct PendingCounts {
 
 // The predictions of one model whose ids are known: pending ones, and matured ones for about as
 // long again. Their values are in the log; the tracker holds their positions, predicted classes and
-// labels. The predictions of one batch in the log form a run. A run matures as a whole, the oldest
-// first, and is forgotten as a whole.
+// labels or outcomes. The predictions of one batch in the log form a run. A run matures as a whole,
+// the oldest first, and is forgotten as a whole.
 //
 // Owned by the storage thread. It decides about batches by the state at the end of the log, and
 // undoes the decision (Undo...) if the batch could not be committed. next_due and
@@ -65,9 +79,10 @@ class PredictionTracker {
   // one prediction and one label.
   static constexpr std::size_t kBytesPerPrediction = 24 + 2 * 8 * (16 + 8 + 1) / 7 + 40 + 16;
 
-  // grace > 0; max_pending >= 1.
-  PredictionTracker(Elapsed grace, std::size_t max_pending)
-      : grace_(grace), max_pending_(max_pending) {}
+  // grace > 0; max_pending >= 1. has_outcomes: the predictions are forecasts. Each then needs the
+  // memory of one more double.
+  PredictionTracker(Elapsed grace, std::size_t max_pending, bool has_outcomes = false)
+      : grace_(grace), max_pending_(max_pending), has_outcomes_(has_outcomes) {}
 
   // As the constructor. Applies to the known predictions too; none of them is removed.
   void SetLimits(Elapsed grace, std::size_t max_pending) noexcept;
@@ -81,10 +96,10 @@ class PredictionTracker {
 
   // Adds a batch of predictions of the log. ids: new, at least one. At a start also ids that were
   // forgotten before; they then refer to the newest prediction. predicted_classes: one per id.
-  // labels: one per id, or none. time_us: of the wall clock, for display.
+  // truths: one per id, or none. time_us: of the wall clock, for display.
   void Add(std::int64_t log_id, Elapsed elapsed, std::int64_t time_us,
            std::span<const PredictionId> ids, std::span<const std::int32_t> predicted_classes,
-           std::span<const std::int32_t> labels);
+           const LabelValues& truths);
   // Undoes the newest Add.
   void UndoAdd();
 
@@ -96,7 +111,7 @@ class PredictionTracker {
   };
   // Looks up each id. A label matches a pending prediction younger than the grace at `elapsed`.
   [[nodiscard]] Labelling Label(Elapsed elapsed, std::span<const PredictionId> ids,
-                                std::span<const std::int32_t> labels);
+                                const LabelValues& truths);
   // ids: the ids that matched.
   void UndoLabel(std::span<const PredictionId> ids);
 
@@ -112,6 +127,8 @@ class PredictionTracker {
       std::int64_t log_id = 0;
       // Label of each prediction, or kNoLabel.
       std::vector<std::int32_t> labels;
+      // Of forecasts: the outcomes, and 0 where the label is kNoLabel; the other labels are 0.
+      std::vector<double> outcomes;
     };
     std::vector<Run> runs;
     // The previous matured_log_id.
@@ -141,7 +158,7 @@ class PredictionTracker {
 
   // Applies the labels of a batch that was resolved before.
   void RestoreLabels(std::int64_t log_id, std::span<const PredictionId> ids,
-                     std::span<const std::int32_t> labels);
+                     const LabelValues& truths);
   // Marks all runs up to this batch as matured.
   void RestoreMatured(std::int64_t log_id);
   // Returns the counts for each of class_count predicted classes. Cost: O(pending).
@@ -183,6 +200,10 @@ class PredictionTracker {
   };
 
   [[nodiscard]] Entry& entry(std::uint64_t number) { return entries_[number - first_entry_]; }
+  // Sets the label or the outcome of an entry without one.
+  void SetLabel(std::uint64_t number, const LabelValues& truths, std::size_t i);
+  // True if the label or the outcome of an entry is this one.
+  [[nodiscard]] bool HasLabel(std::uint64_t number, const LabelValues& truths, std::size_t i);
   // Number of the first entry that has not matured.
   [[nodiscard]] std::uint64_t first_pending() const noexcept;
   // Updates the values for other threads.
@@ -190,9 +211,12 @@ class PredictionTracker {
 
   Elapsed grace_;
   std::size_t max_pending_;
+  bool has_outcomes_;
   // Entries have consecutive numbers in log order; first_entry_ is that of entries_.front().
   std::uint64_t first_entry_ = 0;
   std::deque<Entry> entries_;
+  // Of forecasts, one for each entry. The label of an entry with an outcome is 0.
+  std::deque<double> outcomes_;
   absl::flat_hash_map<PredictionId, std::uint64_t> index_;
   // The first matured_runs_ of them have matured.
   std::deque<Run> runs_;

@@ -137,41 +137,6 @@ bool Get(const store::v1::ReliabilityState& stored, RunningReliability& out) {
   return true;
 }
 
-std::int64_t ToMicroseconds(Alarm::Time time) {
-  return std::chrono::duration_cast<std::chrono::microseconds>(time.time_since_epoch()).count();
-}
-
-Alarm::Time ToTime(std::int64_t microseconds) {
-  return Alarm::Time(std::chrono::microseconds(microseconds));
-}
-
-void Put(const LimitCrossing& crossing, store::v1::LimitCrossing& out) {
-  out.set_recent(crossing.recent);
-  out.set_limit(crossing.limit);
-  out.set_series(static_cast<std::int32_t>(crossing.series));
-  out.set_estimate(crossing.interval.estimate);
-  out.set_lower(crossing.interval.lower);
-  out.set_upper(crossing.interval.upper);
-  out.set_gap(crossing.interval.gap);
-  out.set_gap_lower(crossing.interval.gap_lower);
-  out.set_gap_upper(crossing.interval.gap_upper);
-  out.set_first_observation(crossing.first_observation);
-}
-
-LimitCrossing Get(const store::v1::LimitCrossing& stored, std::int64_t observation) {
-  return {.observation = observation,
-          .recent = stored.recent(),
-          .limit = stored.limit(),
-          .series = stored.series() == 1 ? 1U : 0U,
-          .interval = {.estimate = stored.estimate(),
-                       .lower = stored.lower(),
-                       .upper = stored.upper(),
-                       .gap = stored.gap(),
-                       .gap_lower = stored.gap_lower(),
-                       .gap_upper = stored.gap_upper()},
-          .first_observation = stored.first_observation()};
-}
-
 void Put(const ErrorSums& sums, std::size_t series, store::v1::ErrorState::Sums& out) {
   out.set_first_observation(sums.first_observation);
   if (sums.start_time.has_value()) out.set_start_time_us(ToMicroseconds(*sums.start_time));
@@ -215,59 +180,6 @@ bool Get(const store::v1::ErrorState::Recent& stored, RecentErrorEvidence::State
   out.count = stored.count();
   for (std::size_t i = 0; i < wealth.size(); ++i) out.wealth[i / kRates][i % kRates] = wealth[i];
   return true;
-}
-
-void Put(const Alarm& alarm, store::v1::Alarm& out) {
-  out.set_id(alarm.id);
-  out.set_kind(static_cast<std::int32_t>(alarm.kind));
-  out.set_raise_time_us(ToMicroseconds(alarm.raise_time));
-  out.set_observation(alarm.observation);
-  out.set_log10_value(alarm.log10_value);
-  out.set_threshold(alarm.threshold);
-  if (alarm.skce.has_value()) out.set_skce(*alarm.skce);
-  if (alarm.skce_lower_bound.has_value()) out.set_skce_lower_bound(*alarm.skce_lower_bound);
-  out.set_gap(alarm.gap);
-  out.mutable_family_shares()->Add(alarm.family_share.begin(), alarm.family_share.end());
-  if (alarm.acknowledge_time.has_value()) {
-    out.set_acknowledge_time_us(ToMicroseconds(*alarm.acknowledge_time));
-  }
-  out.set_note(alarm.note);
-  if (alarm.crossing.has_value()) Put(*alarm.crossing, *out.mutable_crossing());
-  if (!alarm.group.has_value()) return;
-  out.set_group_value(alarm.group->value);
-  out.set_overflow_group(alarm.group->overflow);
-}
-
-// Returns nothing if the stored alarm is invalid.
-std::optional<Alarm> Get(const store::v1::Alarm& stored) {
-  if (stored.id() < 1 || stored.kind() < static_cast<int>(Alarm::Kind::kEvidence) ||
-      stored.kind() > static_cast<int>(Alarm::Kind::kOverLimit)) {
-    return std::nullopt;
-  }
-  Alarm alarm;
-  alarm.id = stored.id();
-  alarm.kind = static_cast<Alarm::Kind>(stored.kind());
-  alarm.raise_time = ToTime(stored.raise_time_us());
-  alarm.observation = stored.observation();
-  alarm.log10_value = stored.log10_value();
-  alarm.threshold = stored.threshold();
-  if (stored.has_skce()) alarm.skce = stored.skce();
-  if (stored.has_skce_lower_bound()) alarm.skce_lower_bound = stored.skce_lower_bound();
-  alarm.gap = stored.gap();
-  std::copy_n(
-      stored.family_shares().begin(),
-      std::min<std::size_t>(kFamilyCount, static_cast<std::size_t>(stored.family_shares_size())),
-      alarm.family_share.begin());
-  if (stored.has_acknowledge_time_us()) {
-    alarm.acknowledge_time = ToTime(stored.acknowledge_time_us());
-  }
-  alarm.note = stored.note();
-  if (stored.has_crossing()) alarm.crossing = Get(stored.crossing(), stored.observation());
-  if (stored.has_group_value()) {
-    alarm.group = {.value = stored.group_value(), .overflow = stored.overflow_group()};
-  }
-  if (alarm.crossing.has_value() != (alarm.kind == Alarm::Kind::kOverLimit)) return std::nullopt;
-  return alarm;
 }
 
 }  // namespace
@@ -375,7 +287,7 @@ absl::Status ErrorWatch::Restore(const store::v1::ErrorState& stored) {
 
 void ModelMonitor::Save(store::v1::MonitorState& out) const {
   if (watch_ != nullptr) watch_->Save(*out.mutable_watch());
-  for (const Alarm& alarm : *alarms_) Put(alarm, *out.add_alarms());
+  alarms_.Save(out);
   for (const Group& group : groups_) {
     store::v1::GroupState& stored = *out.add_groups();
     stored.set_value(group.id.value);
@@ -384,9 +296,6 @@ void ModelMonitor::Save(store::v1::MonitorState& out) const {
     group.error.Save(*stored.mutable_error());
   }
   error_.Save(*out.mutable_error());
-  out.set_evidence_alarms(raised_[0]);
-  out.set_drift_alarms(raised_[1]);
-  out.set_over_limit_alarms(raised_[2]);
   if (last_counted_time_.has_value()) {
     out.set_last_counted_time_us(ToMicroseconds(*last_counted_time_));
   }
@@ -415,21 +324,11 @@ absl::Status ModelMonitor::Restore(const store::v1::MonitorState& stored,
     if (watch == nullptr) return absl::InvalidArgumentError("has evidence without a kernel");
     CALIBD_RETURN_IF_ERROR(watch->Restore(stored.watch(), LogGroupMean(groups)));
   }
-  auto alarms = std::make_shared<Alarms>();
-  for (const store::v1::Alarm& alarm : stored.alarms()) {
-    std::optional<Alarm> read = Get(alarm);
-    if (!read.has_value() || (!alarms->empty() && read->id <= alarms->back().id)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("has an alarm ", alarm.id(), " that cannot be"));
-    }
-    alarms->push_back(*std::move(read));
-  }
+  CALIBD_RETURN_IF_ERROR(alarms_.Restore(stored));
   error_ = NewError(observations + 1);
   if (stored.has_error()) CALIBD_RETURN_IF_ERROR(error_.Restore(stored.error()));
   watch_ = std::move(watch);
   groups_ = std::move(groups);
-  alarms_ = std::move(alarms);
-  raised_ = {stored.evidence_alarms(), stored.drift_alarms(), stored.over_limit_alarms()};
   if (stored.last_counted_time_us() != 0) {
     last_counted_time_ = ToTime(stored.last_counted_time_us());
   }

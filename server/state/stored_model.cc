@@ -143,7 +143,7 @@ store::v1::ModelState StrandState::Save() const {
     ToProto(*state_.label_coverage, class_coverage_, *state.mutable_label_coverage());
   }
   if (state_.comparison.has_value()) ToProto(*state_.comparison, *state.mutable_comparison());
-  if (monitor_.has_value()) monitor_->Save(*state.mutable_monitor());
+  UseMonitor([&](const auto& monitor) { monitor.Save(*state.mutable_monitor()); });
   if (history_.started()) history_.Save(*state.mutable_history());
   if (!updated_.paths().empty()) {
     const DeclarationUpdate update = UpdateTo(*state_.declaration, updated_);
@@ -211,7 +211,7 @@ absl::Status StrandState::Restore(const store::v1::ModelState& state) {
           UpdateDeclaration(*state_.declaration, {.model = update.model(), .mask = update.mask()});
     }
     if (!updated.ok()) return Damaged(*state_.declaration, "has an invalid update");
-    if (monitor_.has_value()) monitor_->Update(updated->monitoring, {}, 0);
+    UseMonitor([&](auto& monitor) { monitor.Update(updated->monitoring, {}, 0); });
     SetDeclaration(*std::move(updated), update.mask());
   }
   const auto warmup = static_cast<std::int64_t>(state_.declaration->warmup);
@@ -250,6 +250,13 @@ absl::Status StrandState::Restore(const store::v1::ModelState& state) {
       return Damaged(*state_.declaration, status.message());
     }
   }
+  if (forecast_monitor_.has_value()) {
+    absl::Status status = forecast_monitor_->Restore(state.monitor());
+    if (status.ok() && forecast_monitor_->begun() == warming) {
+      status = absl::InvalidArgumentError("has strata that do not match its observations");
+    }
+    if (!status.ok()) return Damaged(*state_.declaration, status.message());
+  }
   if (absl::Status status = history_.Restore(state.history()); !status.ok()) {
     return Damaged(*state_.declaration, status.message());
   }
@@ -279,6 +286,20 @@ void StrandState::RestorePending(std::span<const PendingCounts> pending) noexcep
 }
 
 void StrandState::RestoreWindow(const RowValues& values) {
+  if (state_.declaration->forecast.has_value()) {
+    const std::size_t size = values.labelled();
+    const std::size_t kept = std::min(size, state_.declaration->window);
+    window_.Reserve(kept, values.single_precision);
+    const std::size_t skipped = size - kept;
+    window_.Append(
+        {.forecasts = std::span(values.probabilities).subspan(skipped * values.class_count),
+         .outcomes = std::span(values.outcomes).subspan(skipped)},
+        IdHashesOf(values.id_hashes, skipped, kept));
+    if (forecast_monitor_.has_value() && !forecast_monitor_->begun()) {
+      forecast_monitor_->KeepWarmup(values.groups(), size);
+    }
+    return;
+  }
   const PredictionBatch batch = values.view();
   const std::size_t kept = std::min(batch.size(), state_.declaration->window);
   window_.Reserve(kept, values.single_precision);

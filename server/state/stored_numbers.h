@@ -3,6 +3,9 @@
 
 #include <google/protobuf/message.h>
 
+#include <chrono>
+#include <cstdint>
+
 #include "absl/status/status.h"
 #include "calibd/core/running_reliability.h"
 #include "calibd/core/running_skce.h"
@@ -24,6 +27,14 @@ void PutMoments(const RunningMoments& moments, store::v1::Moments& out);
 // not hold such sums.
 void PutSums(const ReliabilitySums& sums, store::v1::ReliabilityState& out);
 [[nodiscard]] bool GetSums(const store::v1::ReliabilityState& stored, ReliabilitySums& out);
+
+// Times of the store, in microseconds since 1970.
+[[nodiscard]] inline std::int64_t ToMicroseconds(std::chrono::system_clock::time_point time) {
+  return std::chrono::duration_cast<std::chrono::microseconds>(time.time_since_epoch()).count();
+}
+[[nodiscard]] inline std::chrono::system_clock::time_point ToTime(std::int64_t microseconds) {
+  return std::chrono::system_clock::time_point(std::chrono::microseconds(microseconds));
+}
 
 }  // namespace calibd::server
 

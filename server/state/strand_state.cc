@@ -38,16 +38,26 @@ void AddSaturating(std::int64_t& total, std::int64_t amount) noexcept {
 
 StrandState::StrandState(std::shared_ptr<const ModelDeclaration> declaration, ThreadPool* helpers)
     : helpers_(helpers),
-      window_(declaration->class_count, declaration->window,
-              WindowChunkRows(declaration->class_count, declaration->window),
-              /*keeps_ids=*/declaration->max_pending > 0),
+      window_(declaration->row_width(), declaration->window,
+              WindowChunkRows(declaration->row_width(), declaration->window),
+              /*keeps_ids=*/declaration->max_pending > 0, declaration->forecast.has_value()),
       retention_(declaration->window, SnapshotRows(*declaration)) {
   if (declaration->max_pending > 0) {
     state_.label_coverage.emplace();
-    class_coverage_.resize(declaration->class_count);
+    class_coverage_.resize(declaration->coverage_classes());
     class_coverage_changed_ = true;
   }
   if (!declaration->baseline.empty()) state_.comparison.emplace();
+  if (declaration->forecast.has_value()) {
+    // Equal in all replicas of the model.
+    const std::uint64_t seed = HashId(declaration->name.ToString()).low;
+    forecast_cells_ = *ForecastCells::Create(*declaration->forecast, {}, seed, kDefaultTolerance);
+    if (!declaration->monitoring.disabled) {
+      forecast_monitor_.emplace(declaration->monitoring, forecast_cells_, seed);
+    }
+    state_.declaration = std::move(declaration);
+    return;
+  }
   if (!declaration->monitoring.disabled) {
     monitor_.emplace(declaration->monitoring, declaration->class_count, declaration->window);
   }
@@ -127,8 +137,8 @@ void StrandState::CountEarly(const PredictionBatch& batch) {
 }
 
 std::optional<WatchMark> StrandState::watch_mark() const {
-  const std::optional<EvidenceReading> reading =
-      monitor_.has_value() ? monitor_->Read() : std::nullopt;
+  std::optional<EvidenceReading> reading;
+  UseMonitor([&](const auto& monitor) { reading = monitor.Read(); });
   if (!reading.has_value()) return std::nullopt;
   return WatchMark{.log10_e_value = reading->evidence.log10_e_value,
                    .max_log10_e_value = reading->maximum.log_value / std::numbers::ln10,
@@ -182,7 +192,8 @@ std::size_t StrandState::RowsTogether(std::span<const AppendedRow> rows) const {
   // Groups have alarms of their own, and rows with times of their own have a decision for each
   // minute.
   const auto* const first = rows.front().row->As<ObservationsRow>();
-  if (first == nullptr || warming_up() || !state_.declaration->monitoring.group_tag.empty()) {
+  if (first == nullptr || state_.declaration->forecast.has_value() || warming_up() ||
+      !state_.declaration->monitoring.group_tag.empty()) {
     return 1;
   }
   const auto end = std::ranges::find_if_not(rows, [&](const AppendedRow& one) {
@@ -243,7 +254,7 @@ void StrandState::ApplyRow(const ObservationsRow& row, ModelSnapshot::Time time)
 void StrandState::ApplyRow(const PredictionsRow& row, ModelSnapshot::Time time) noexcept {
   LabelCoverage& coverage = *state_.label_coverage;
   const auto taken = static_cast<std::int64_t>(row.predicted_classes.size());
-  const bool labelled = !row.values.labels.empty();
+  const bool labelled = row.values.labelled() > 0;
   coverage.predictions += taken;
   coverage.labelled += labelled ? taken : 0;
   coverage.duplicate_predictions += row.duplicates;
@@ -267,10 +278,11 @@ void StrandState::ApplyRow(const LabelsRow& row, ModelSnapshot::Time /*time*/) n
 }
 
 void StrandState::ApplyRow(const MaturedRow& row, ModelSnapshot::Time time) {
-  const PredictionBatch labelled = row.values.view();
-  if (labelled.size() > 0) Count(row.values, time);
-  for (std::size_t i = 0; i < labelled.size(); ++i) {
-    ClassCoverage& one = class_coverage_[PredictedClass(labelled.row(i))];
+  const std::size_t labelled = row.values.labelled();
+  const bool forecasts = state_.declaration->forecast.has_value();
+  if (labelled > 0) Count(row.values, time);
+  for (std::size_t i = 0; i < labelled; ++i) {
+    ClassCoverage& one = class_coverage_[forecasts ? 0 : PredictedClass(row.values.view().row(i))];
     --one.pending.all;
     --one.pending.labelled;
     ++one.matured;
@@ -283,15 +295,15 @@ void StrandState::ApplyRow(const MaturedRow& row, ModelSnapshot::Time time) {
   }
   class_coverage_changed_ = true;
   const auto missing = static_cast<std::int64_t>(row.missing_predicted_classes.size());
-  state_.label_coverage->matured += static_cast<std::int64_t>(labelled.size()) + missing;
+  state_.label_coverage->matured += static_cast<std::int64_t>(labelled) + missing;
   state_.label_coverage->missing += missing;
   history_.CountMissing(missing);
 }
 
 void StrandState::ApplyRow(const AcknowledgedRow& row, ModelSnapshot::Time time) {
-  if (monitor_.has_value()) {
-    monitor_->Acknowledge(row.alarm_id, row.note, time, state_.observations);
-  }
+  UseMonitor([&](auto& monitor) {
+    monitor.Acknowledge(row.alarm_id, row.note, time, state_.observations);
+  });
 }
 
 void StrandState::ApplyRow(const UpdatedRow& row, ModelSnapshot::Time time) {
@@ -300,7 +312,8 @@ void StrandState::ApplyRow(const UpdatedRow& row, ModelSnapshot::Time time) {
   update.set_observations(state_.observations);
   *update.mutable_time() = google::protobuf::util::TimeUtil::MicrosecondsToTimestamp(
       std::chrono::duration_cast<std::chrono::microseconds>(time.time_since_epoch()).count());
-  if (monitor_.has_value()) monitor_->Update(updated->monitoring, time, state_.observations);
+  UseMonitor(
+      [&](auto& monitor) { monitor.Update(updated->monitoring, time, state_.observations); });
   SetDeclaration(*std::move(updated), row.update.mask);
   auto updates = std::make_shared<std::vector<v1::ModelUpdate>>(*state_.updates);
   updates->push_back(std::move(update));
@@ -397,6 +410,61 @@ void StrandState::Observe(const PredictionBatch& batch, const GroupValues& group
   state_.observations += static_cast<std::int64_t>(batch.size());
 }
 
+void StrandState::ObserveForecasts(const RowValues& values, std::size_t first, std::size_t count) {
+  const std::size_t width = values.class_count;
+  const auto rows = [&](std::size_t begin, std::size_t n) {
+    return NumberForecastBatch{
+        .forecasts = std::span(values.probabilities).subspan((first + begin) * width, n * width),
+        .outcomes = std::span(values.outcomes).subspan(first + begin, n)};
+  };
+  const auto groups = [&](std::size_t begin, std::size_t n) {
+    return values.groups().rows(first + begin, n);
+  };
+  const auto keep = [&](std::size_t begin, std::size_t n) {
+    window_.Append(rows(begin, n), IdHashesOf(values.id_hashes, first + begin, n));
+  };
+  // The rows that belong to the warm-up. The window is at least as long as the warm-up, so it holds
+  // all of them.
+  const bool warms_up = forecast_monitor_.has_value() && !forecast_monitor_->begun();
+  const std::size_t missing =
+      warms_up ? state_.declaration->warmup - static_cast<std::size_t>(state_.observations) : 0;
+  const std::size_t head = std::min(missing, count);
+  const std::size_t kept_rest = std::min(count - head, state_.declaration->window);
+  window_.Reserve(head + kept_rest, values.single_precision);
+  if (head > 0) {
+    forecast_monitor_->KeepWarmup(groups(0, head), head);
+    keep(0, head);
+    CountForecasts(rows(0, head), {});
+    if (head == missing) {
+      const WindowView::Forecasts warmup = window_.View().CopyNewestForecasts(window_.size());
+      forecast_monitor_->Begin({.forecasts = warmup.forecasts, .outcomes = warmup.outcomes});
+    }
+  }
+  keep(count - kept_rest, kept_rest);
+  CountForecasts(rows(head, count - head), groups(head, count - head));
+}
+
+void StrandState::CountForecasts(const NumberForecastBatch& batch, const GroupValues& groups) {
+  const ForecastCells& cells =
+      forecast_monitor_.has_value() ? forecast_monitor_->cells() : *forecast_cells_;
+  // Few enough for the cache.
+  constexpr std::size_t kRowsAtOnce = 1024;
+  std::vector<ForecastRow> described(std::min(batch.size(), kRowsAtOnce));
+  for (std::size_t first = 0; first < batch.size(); first += described.size()) {
+    const std::size_t count = std::min(described.size(), batch.size() - first);
+    const std::span<ForecastRow> rows = std::span(described).first(count);
+    cells.Describe(
+        {.forecasts = batch.forecasts.subspan(first * cells.width(), count * cells.width()),
+         .outcomes = batch.outcomes.subspan(first, count)},
+        state_.observations + 1, rows);
+    history_.Count(rows, cells.cell_count());
+    if (forecast_monitor_.has_value()) {
+      forecast_monitor_->Add(rows, groups.rows(first, count), state_.observations);
+    }
+    state_.observations += static_cast<std::int64_t>(count);
+  }
+}
+
 void StrandState::RunParts(std::size_t count, std::size_t helpers,
                            const std::function<void(std::size_t)>& part) {
   if (helpers_ != nullptr && helpers > 0 && !helpers_->HasBacklog()) {
@@ -407,7 +475,7 @@ void StrandState::RunParts(std::size_t count, std::size_t helpers,
 }
 
 void StrandState::Decide(ModelSnapshot::Time time) {
-  if (monitor_.has_value()) monitor_->Decide(time, state_.observations);
+  UseMonitor([&](auto& monitor) { monitor.Decide(time, state_.observations); });
 }
 
 void StrandState::Compare(const RowValues& values) noexcept {
@@ -425,25 +493,29 @@ void StrandState::Count(const RowValues& values, ModelSnapshot::Time time) {
     const std::chrono::sys_seconds own{std::chrono::seconds(values.time_s(i))};
     return values.time_s(i) == RowValues::kNoTime ? row_time : std::min(own, row_time);
   };
-  const PredictionBatch batch = values.view();
-  for (std::size_t first = 0; first < batch.size();) {
+  const std::size_t size = values.labelled();
+  for (std::size_t first = 0; first < size;) {
     // The observations that follow one another in the same minute.
     const std::chrono::sys_seconds start = time_of(first);
-    std::size_t end = values.times_s.size() <= 1 ? batch.size() : first + 1;
-    while (end < batch.size() &&
+    std::size_t end = values.times_s.size() <= 1 ? size : first + 1;
+    while (end < size &&
            std::chrono::floor<minutes>(time_of(end)) == std::chrono::floor<minutes>(start)) {
       ++end;
     }
     // Rows without times of their own count in the open minute, even if the clock was set back.
     if (values.time_s(first) != RowValues::kNoTime) history_.BeginEarlier(start);
-    Observe(batch.rows(first, end - first), values.groups().rows(first, end - first),
-            values.single_precision, {}, IdHashesOf(values.id_hashes, first, end - first));
+    if (state_.declaration->forecast.has_value()) {
+      ObserveForecasts(values, first, end - first);
+    } else {
+      Observe(values.view().rows(first, end - first), values.groups().rows(first, end - first),
+              values.single_precision, {}, IdHashesOf(values.id_hashes, first, end - first));
+    }
     if (history_.counts_earlier()) history_.EndEarlier(watch_mark());
     const auto newest = time_of(end - 1);
     Decide(newest == row_time ? time : newest);
     first = end;
   }
-  if (monitor_.has_value()) monitor_->SetCountedTime(time);
+  UseMonitor([time](auto& monitor) { monitor.SetCountedTime(time); });
 }
 
 std::shared_ptr<const ModelSnapshot> StrandState::Snapshot() {
@@ -465,9 +537,13 @@ std::shared_ptr<const ModelSnapshot> StrandState::Snapshot() {
   };
   copy(lenses_, snapshot->lenses);
   copy(early_lenses_, snapshot->early_lenses);
-  if (monitor_.has_value()) snapshot->monitor = monitor_->Snapshot();
+  UseMonitor([&](auto& monitor) { snapshot->monitor = monitor.Snapshot(); });
   snapshot->window = window_.View();
   snapshot->reliability = history_.AllTime();
+  if (state_.declaration->forecast.has_value()) {
+    snapshot->forecasts = history_.AllTimeForecasts();
+    snapshot->forecast_cells = forecast_cells_;
+  }
   return snapshot;
 }
 

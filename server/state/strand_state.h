@@ -19,6 +19,7 @@
 #include "calibd/core/running_lens.h"
 #include "calibd/store/v1/store.pb.h"
 #include "server/executor/thread_pool.h"
+#include "server/state/forecast_monitor.h"
 #include "server/state/group_values.h"
 #include "server/state/history.h"
 #include "server/state/log_retention.h"
@@ -53,6 +54,8 @@ class StrandState {
   void Observe(const PredictionBatch& batch, const GroupValues& groups = {},
                bool single_precision = false, std::span<const ModelMonitor::RowEnd> row_ends = {},
                std::span<const std::uint64_t> id_hashes = {});
+  // The same for forecasts. observations: the rows `first` to `first + count - 1` of `values`.
+  void ObserveForecasts(const RowValues& values, std::size_t first, std::size_t count);
   // A part of Apply, after observations: raises alarms. May throw like Apply.
   void Decide(ModelSnapshot::Time time);
   // A part of Apply: counts the observations of a row by their times, and raises alarms. time: of
@@ -103,6 +106,19 @@ class StrandState {
   [[nodiscard]] std::array<std::int64_t, 3> raised_alarms() const noexcept;
   // Counts the observations of RowsTogether.
   void CountTogether(std::span<const AppendedRow> rows);
+  // Describes forecasts, and adds them to the history and to the monitor.
+  void CountForecasts(const NumberForecastBatch& batch, const GroupValues& groups);
+  // Calls use with the monitor of this kind of model, if it is monitored.
+  template <typename Use>
+  void UseMonitor(const Use& use) {
+    if (monitor_.has_value()) use(*monitor_);
+    if (forecast_monitor_.has_value()) use(*forecast_monitor_);
+  }
+  template <typename Use>
+  void UseMonitor(const Use& use) const {
+    if (monitor_.has_value()) use(*monitor_);
+    if (forecast_monitor_.has_value()) use(*forecast_monitor_);
+  }
 
   // A lens, or the reason why it has no bandwidth.
   struct LensState {
@@ -160,7 +176,11 @@ class StrandState {
   // During the warm-up, the lenses whose bandwidth does not depend on it. They are not stored: the
   // window holds all observations that they have counted.
   std::vector<LensState> early_lenses_;
+  // Of a model of classes, and of a model of forecasts.
   std::optional<ModelMonitor> monitor_;
+  std::optional<ForecastMonitor> forecast_monitor_;
+  // Of a model of forecasts, without strata.
+  std::shared_ptr<const ForecastCells> forecast_cells_;
   ObservationWindow window_;
   LogRetention retention_;
   History history_;

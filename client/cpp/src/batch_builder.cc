@@ -30,6 +30,11 @@ std::size_t BytesOf(const PredictionRow<T>& row) {
   return row.values.size_bytes() + row.baseline.size_bytes() + kLabelBytes + TextBytes(row.id) +
          TextBytes(row.group) + (row.time.has_value() ? kTimeBytes : 0);
 }
+std::size_t BytesOf(const ForecastRow& row) {
+  return row.values.size_bytes() + sizeof(double) + TextBytes(row.id) + TextBytes(row.group) +
+         (row.time.has_value() ? kTimeBytes : 0);
+}
+std::size_t BytesOf(const OutcomeRow& row) { return sizeof(double) + TextBytes(row.id); }
 std::size_t BytesOf(const LabelRow& row) { return kLabelBytes + TextBytes(row.id); }
 
 template <typename T>
@@ -69,18 +74,42 @@ auto* MutableBaseline(PredictionKind kind, v1::Observations& observations) {
   }
 }
 
+// True if the row has the same optional parts as the rows of the batch.
+template <typename Row>
+bool HasSameParts(const Row& row, const v1::Observations& observations) {
+  return row.id.empty() == observations.prediction_ids().empty() &&
+         row.group.empty() == observations.group_values().empty() &&
+         row.time.has_value() == !observations.prediction_times().empty();
+}
+
 // True if the row has the same kind of content as the rows of the batch, which is not empty.
 template <typename T>
 bool IsOfSameKind(const PredictionRow<T>& row, const v1::StreamObservationsRequest::Batch& batch) {
   const v1::Observations& observations = batch.observations();
   return batch.has_observations() && observations.predictions_case() == FieldOf<T>(row.kind) &&
          row.label.has_value() == (observations.labels_size() > 0) &&
-         row.id.empty() == observations.prediction_ids().empty() &&
-         row.group.empty() == observations.group_values().empty() &&
-         row.time.has_value() == !observations.prediction_times().empty();
+         HasSameParts(row, observations);
+}
+bool IsOfSameKind(const ForecastRow& row, const v1::StreamObservationsRequest::Batch& batch) {
+  const v1::Observations& observations = batch.observations();
+  return batch.has_observations() && observations.has_forecasts() &&
+         row.outcome.has_value() == (observations.outcomes_size() > 0) &&
+         HasSameParts(row, observations);
+}
+bool IsOfSameKind(const OutcomeRow& /*row*/, const v1::StreamObservationsRequest::Batch& batch) {
+  return batch.has_labels();
 }
 bool IsOfSameKind(const LabelRow& /*row*/, const v1::StreamObservationsRequest::Batch& batch) {
   return batch.has_labels();
+}
+
+template <typename Row>
+void AppendParts(const Row& row, v1::Observations& observations) {
+  if (!row.id.empty()) observations.add_prediction_ids(row.id.data(), row.id.size());
+  if (!row.group.empty()) observations.add_group_values(row.group.data(), row.group.size());
+  if (row.time.has_value()) {
+    observations.add_prediction_times()->set_seconds(row.time->time_since_epoch().count());
+  }
 }
 
 template <typename T>
@@ -91,11 +120,18 @@ void Append(const PredictionRow<T>& row, v1::StreamObservationsRequest::Batch& b
     MutableBaseline<T>(row.kind, observations)->Add(row.baseline.begin(), row.baseline.end());
   }
   if (row.label.has_value()) observations.add_labels(*row.label);
-  if (!row.id.empty()) observations.add_prediction_ids(row.id.data(), row.id.size());
-  if (!row.group.empty()) observations.add_group_values(row.group.data(), row.group.size());
-  if (row.time.has_value()) {
-    observations.add_prediction_times()->set_seconds(row.time->time_since_epoch().count());
-  }
+  AppendParts(row, observations);
+}
+void Append(const ForecastRow& row, v1::StreamObservationsRequest::Batch& batch) {
+  v1::Observations& observations = *batch.mutable_observations();
+  observations.mutable_forecasts()->mutable_values()->Add(row.values.begin(), row.values.end());
+  if (row.outcome.has_value()) observations.add_outcomes(*row.outcome);
+  AppendParts(row, observations);
+}
+void Append(const OutcomeRow& row, v1::StreamObservationsRequest::Batch& batch) {
+  v1::Labels& labels = *batch.mutable_labels();
+  labels.add_prediction_ids(row.id.data(), row.id.size());
+  labels.add_outcomes(row.outcome);
 }
 void Append(const LabelRow& row, v1::StreamObservationsRequest::Batch& batch) {
   v1::Labels& labels = *batch.mutable_labels();
@@ -105,18 +141,28 @@ void Append(const LabelRow& row, v1::StreamObservationsRequest::Batch& batch) {
 
 }  // namespace
 
+std::size_t WidthOf(const v1::Forecast& forecast) {
+  if (forecast.has_normal()) return 2;
+  return forecast.has_quantiles() ? static_cast<std::size_t>(forecast.quantiles().levels_size())
+                                  : static_cast<std::size_t>(forecast.samples().draws());
+}
+
 absl::StatusOr<BatchBuilder> BatchBuilder::Create(
     const v1::StreamObservationsResponse::Opened& limits, std::int32_t max_rows) {
   std::int64_t rows = limits.max_rows_per_batch();
   if (max_rows > 0) rows = std::min<std::int64_t>(rows, max_rows);
   const std::int64_t bytes = limits.max_bytes_per_batch() - kEnvelopeBytes;
+  const bool forecasts = limits.has_forecast();
+  const std::int64_t width =
+      forecasts ? static_cast<std::int64_t>(WidthOf(limits.forecast())) : limits.class_count();
   const std::int64_t row_bytes =
-      std::int64_t{sizeof(double)} * limits.class_count() + static_cast<std::int64_t>(kLabelBytes);
-  if (limits.class_count() < 2 || rows < 1 || bytes < row_bytes) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "one prediction of ", limits.class_count(),
-        " classes does not fit into the server's limit of ", limits.max_bytes_per_batch(),
-        " bytes and ", limits.max_rows_per_batch(), " rows a batch"));
+      std::int64_t{sizeof(double)} * width +
+      static_cast<std::int64_t>(forecasts ? sizeof(double) : kLabelBytes);
+  if (width < (forecasts ? 1 : 2) || rows < 1 || bytes < row_bytes) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("one prediction of ", width, forecasts ? " values" : " classes",
+                     " does not fit into the server's limit of ", limits.max_bytes_per_batch(),
+                     " bytes and ", limits.max_rows_per_batch(), " rows a batch"));
   }
   return BatchBuilder(static_cast<std::size_t>(rows), static_cast<std::size_t>(bytes));
 }
@@ -152,11 +198,17 @@ OutgoingBatch BatchBuilder::Take() {
 template bool BatchBuilder::Fits(const PredictionRow<double>&) const;
 template bool BatchBuilder::Fits(const PredictionRow<float>&) const;
 template bool BatchBuilder::Fits(const LabelRow&) const;
+template bool BatchBuilder::Fits(const ForecastRow&) const;
+template bool BatchBuilder::Fits(const OutcomeRow&) const;
 template bool BatchBuilder::NeedsNewBatch(const PredictionRow<double>&) const;
 template bool BatchBuilder::NeedsNewBatch(const PredictionRow<float>&) const;
 template bool BatchBuilder::NeedsNewBatch(const LabelRow&) const;
+template bool BatchBuilder::NeedsNewBatch(const ForecastRow&) const;
+template bool BatchBuilder::NeedsNewBatch(const OutcomeRow&) const;
 template void BatchBuilder::Add(const PredictionRow<double>&, std::int64_t);
 template void BatchBuilder::Add(const PredictionRow<float>&, std::int64_t);
 template void BatchBuilder::Add(const LabelRow&, std::int64_t);
+template void BatchBuilder::Add(const ForecastRow&, std::int64_t);
+template void BatchBuilder::Add(const OutcomeRow&, std::int64_t);
 
 }  // namespace calibd::client

@@ -44,11 +44,27 @@ struct PredictionRow {
   std::span<const T> baseline{};
 };
 
-// The label of a prediction that was sent before.
+// A forecast of a number. The fields are those of PredictionRow.
+struct ForecastRow {
+  std::span<const double> values;
+  std::string_view id;
+  std::string_view group;
+  std::optional<double> outcome;
+  std::optional<std::chrono::sys_seconds> time;
+};
+
+// The label of a prediction that was sent before, or the outcome of a forecast.
 struct LabelRow {
   std::string_view id;
   std::int32_t label;
 };
+struct OutcomeRow {
+  std::string_view id;
+  double outcome;
+};
+
+// Number of values of a forecast of this kind.
+[[nodiscard]] std::size_t WidthOf(const v1::Forecast& forecast);
 
 // Gathers rows into batches that fit the server's limits. Not thread-safe.
 class BatchBuilder {
@@ -57,7 +73,8 @@ class BatchBuilder {
   [[nodiscard]] static absl::StatusOr<BatchBuilder> Create(
       const v1::StreamObservationsResponse::Opened& limits, std::int32_t max_rows);
 
-  // True if the row fits into a batch of its own. Row: PredictionRow or LabelRow, here and below.
+  // True if the row fits into a batch of its own. Row: PredictionRow, ForecastRow, LabelRow or
+  // OutcomeRow, here and below.
   template <typename Row>
   [[nodiscard]] bool Fits(const Row& row) const;
 

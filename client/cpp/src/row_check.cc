@@ -12,6 +12,8 @@ constexpr std::size_t kMaxIdBytes = 128;
 constexpr char kField[] = "prediction_ids";
 constexpr std::size_t kMaxGroupBytes = 64;
 constexpr char kGroupField[] = "group_values";
+// As of the server.
+constexpr double kLeastStandardDeviation = 1e-300;
 
 }  // namespace
 
@@ -39,6 +41,39 @@ std::optional<RowFault> FindGroupFault(std::string_view value) {
                     absl::StrCat("is of ", value.size(), " bytes, expected 1 to ", kMaxGroupBytes)};
   }
   if (auto fault = FindUnprintable(value)) return RowFault{kGroupField, *std::move(fault)};
+  return std::nullopt;
+}
+
+std::optional<RowFault> FindForecastFault(const v1::Forecast& forecast,
+                                          std::span<const double> row) {
+  for (std::size_t k = 0; k < row.size(); ++k) {
+    const std::string field = absl::StrCat("forecasts[", k, "]");
+    if (!std::isfinite(row[k])) {
+      return RowFault{field, absl::StrCat("is ", row[k], ", expected a finite number")};
+    }
+    if (forecast.has_normal() && k == 1 && row[k] < kLeastStandardDeviation) {
+      return RowFault{
+          field, absl::StrCat("is ", Exact(row[k]), ", expected a standard deviation of at least ",
+                              kLeastStandardDeviation)};
+    }
+    if (forecast.has_quantiles() && k > 0 && row[k] < row[k - 1]) {
+      return RowFault{field, absl::StrCat("is ", Exact(row[k]), ", expected at least forecasts[",
+                                          k - 1, "] = ", Exact(row[k - 1]))};
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<RowFault> FindOutcomeFault(const v1::Forecast& forecast, std::span<const double> row,
+                                         double outcome) {
+  if (!std::isfinite(outcome)) {
+    return RowFault{"outcomes", absl::StrCat("is ", outcome, ", expected a finite number")};
+  }
+  if (forecast.has_normal() && !row.empty() && !std::isfinite((outcome - row[0]) / row[1])) {
+    return RowFault{"outcomes",
+                    absl::StrCat("is ", Exact(outcome),
+                                 ", expected a finite (outcome - mean) / standard deviation")};
+  }
   return std::nullopt;
 }
 

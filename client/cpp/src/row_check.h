@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "calibd/client/observation_stream.h"
 #include "calibd/core/row_sum.h"
+#include "calibd/v1/model_service.pb.h"
 
 namespace calibd::client {
 
@@ -34,6 +35,13 @@ inline std::optional<RowFault> FindLabelFault(std::int32_t label, std::size_t cl
   if (label >= 0 && static_cast<std::size_t>(label) < class_count) return std::nullopt;
   return RowFault{"labels", absl::StrCat("is ", label, ", expected [0, ", class_count, ")")};
 }
+
+// row: the values of a forecast of this kind.
+std::optional<RowFault> FindForecastFault(const v1::Forecast& forecast,
+                                          std::span<const double> row);
+// outcome: of a valid forecast, or of one that was sent before (an empty row).
+std::optional<RowFault> FindOutcomeFault(const v1::Forecast& forecast, std::span<const double> row,
+                                         double outcome);
 
 template <typename T>
 std::optional<RowFault> FindRowFault(PredictionKind kind, std::span<const T> row,

@@ -137,6 +137,7 @@ absl::StatusOr<std::unique_ptr<ObservationStream>> StreamImpl::Open(
         "positive_class needs a model of two classes, and this one has ", impl->class_count_));
   }
   impl->row_width_ = impl->options_.positive_class.has_value() ? 1 : impl->class_count_;
+  if (impl->opened_->has_forecast()) impl->row_width_ = WidthOf(impl->opened_->forecast());
   if (impl->options_.with_baseline) impl->row_width_ *= 2;
   impl->row_sum_tolerance_ = impl->opened_->row_sum_tolerance();
   lock.unlock();
@@ -161,9 +162,17 @@ void StreamImpl::Fail(absl::Status status) {
 
 // --- the caller's thread ---
 
+absl::Status StreamImpl::CheckKind(bool forecasts) const {
+  if (opened_->has_forecast() == forecasts) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      forecasts ? "the model predicts classes: send probabilities or logits with labels"
+                : "the model forecasts a number: send forecasts with outcomes");
+}
+
 template <typename T>
 absl::Status StreamImpl::SendLabelled(PredictionKind kind, std::span<const T> values,
                                       std::span<const std::int32_t> labels) {
+  if (absl::Status status = CheckKind(/*forecasts=*/false); !status.ok()) return status;
   if (values.size() % row_width_ != 0 || values.size() / row_width_ != labels.size()) {
     return absl::InvalidArgumentError(absl::StrCat(values.size(), " values and ", labels.size(),
                                                    " labels, expected ", row_width_,
@@ -176,6 +185,7 @@ template <typename T>
 absl::Status StreamImpl::SendNamed(PredictionKind kind, std::span<const T> values,
                                    std::span<const std::string> ids,
                                    std::span<const std::int32_t> labels) {
+  if (absl::Status status = CheckKind(/*forecasts=*/false); !status.ok()) return status;
   if (values.size() % row_width_ != 0 || values.size() / row_width_ != ids.size() ||
       (!labels.empty() && labels.size() != ids.size())) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -200,7 +210,6 @@ absl::Status StreamImpl::SendRows(PredictionKind kind, std::span<const T> values
     return result;
   };
   const bool skip = options_.invalid_rows == InvalidRows::kSkip;
-  std::int64_t row_number = counts().rows;
   const auto check = [&](std::size_t i) {
     std::optional<RowFault> fault;
     // With kSkip the server finds these. An id must be valid nevertheless, as invalid UTF-8 would
@@ -219,6 +228,63 @@ absl::Status StreamImpl::SendRows(PredictionKind kind, std::span<const T> values
     }
     return fault;
   };
+  return SendChecked(n, row, check);
+}
+
+absl::Status StreamImpl::SendForecastRows(std::span<const double> forecasts,
+                                          std::span<const std::string> ids,
+                                          std::span<const double> outcomes) {
+  if (absl::Status status = CheckOpen(); !status.ok()) return status;
+  const auto row = [&](std::size_t i) {
+    ForecastRow result{forecasts.subspan(i * row_width_, row_width_), {}, group_, {}, time_};
+    if (!ids.empty()) result.id = ids[i];
+    if (!outcomes.empty()) result.outcome = outcomes[i];
+    return result;
+  };
+  const v1::Forecast& forecast = opened_->forecast();
+  const bool skip = options_.invalid_rows == InvalidRows::kSkip;
+  const auto check = [&](std::size_t i) {
+    std::optional<RowFault> fault;
+    if (!skip) fault = FindForecastFault(forecast, row(i).values);
+    if (!skip && !fault.has_value() && !outcomes.empty()) {
+      fault = FindOutcomeFault(forecast, row(i).values, outcomes[i]);
+    }
+    if (!fault.has_value() && !ids.empty()) fault = FindIdFault(ids[i]);
+    if (!fault.has_value() && !builder_->Fits(row(i))) {
+      fault = RowFault{"prediction_ids", "makes the row larger than the server's largest batch"};
+    }
+    return fault;
+  };
+  return SendChecked(forecasts.size() / row_width_, row, check);
+}
+
+absl::Status StreamImpl::SendForecasts(std::span<const double> forecasts,
+                                       std::span<const double> outcomes) {
+  if (absl::Status status = CheckKind(/*forecasts=*/true); !status.ok()) return status;
+  if (forecasts.size() % row_width_ != 0 || forecasts.size() / row_width_ != outcomes.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(forecasts.size(), " values and ",
+                                                   outcomes.size(), " outcomes, expected ",
+                                                   row_width_, " values for each outcome"));
+  }
+  return SendForecastRows(forecasts, {}, outcomes);
+}
+
+absl::Status StreamImpl::SendForecastsWithIds(std::span<const double> forecasts,
+                                              std::span<const std::string> ids,
+                                              std::span<const double> outcomes) {
+  if (absl::Status status = CheckKind(/*forecasts=*/true); !status.ok()) return status;
+  if (forecasts.size() % row_width_ != 0 || forecasts.size() / row_width_ != ids.size() ||
+      (!outcomes.empty() && outcomes.size() != ids.size())) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        forecasts.size(), " values, ", ids.size(), " ids and ", outcomes.size(),
+        " outcomes, expected ", row_width_, " values and an outcome, or no outcomes, for each id"));
+  }
+  return SendForecastRows(forecasts, ids, outcomes);
+}
+
+template <typename MakeRow, typename Check>
+absl::Status StreamImpl::SendChecked(std::size_t n, const MakeRow& row, const Check& check) {
+  std::int64_t row_number = counts().rows;
   const InvalidSet invalid = FindInvalid("rows", row_number, n, check);
   if (invalid.count > 0 && options_.invalid_rows != InvalidRows::kDrop) return invalid.status;
   for (std::size_t i = 0; i < n; ++i, ++row_number) {
@@ -267,24 +333,51 @@ absl::Status StreamImpl::SetGroup(std::string_view value) {
 absl::Status StreamImpl::Label(std::span<const std::string> ids,
                                std::span<const std::int32_t> labels) {
   if (absl::Status status = CheckOpen(); !status.ok()) return status;
+  if (absl::Status status = CheckKind(/*forecasts=*/false); !status.ok()) return status;
   if (ids.size() != labels.size()) {
     return absl::InvalidArgumentError(absl::StrCat(ids.size(), " ids and ", labels.size(),
                                                    " labels, expected a label for each id"));
   }
+  return LabelChecked(
+      ids.size(),
+      [&](std::size_t i) {
+        return LabelRow{ids[i], labels[i]};
+      },
+      [&](std::size_t i) { return FindLabelFault(labels[i], class_count_); });
+}
+
+absl::Status StreamImpl::LabelOutcomes(std::span<const std::string> ids,
+                                       std::span<const double> outcomes) {
+  if (absl::Status status = CheckOpen(); !status.ok()) return status;
+  if (absl::Status status = CheckKind(/*forecasts=*/true); !status.ok()) return status;
+  if (ids.size() != outcomes.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(ids.size(), " ids and ", outcomes.size(),
+                                                   " outcomes, expected an outcome for each id"));
+  }
+  return LabelChecked(
+      ids.size(),
+      [&](std::size_t i) {
+        return OutcomeRow{ids[i], outcomes[i]};
+      },
+      [&](std::size_t i) { return FindOutcomeFault(opened_->forecast(), {}, outcomes[i]); });
+}
+
+template <typename MakeRow, typename Check>
+absl::Status StreamImpl::LabelChecked(std::size_t n, const MakeRow& row, const Check& check) {
   std::int64_t number = counts().labels.labels;
-  const auto check = [&](std::size_t i) {
-    auto fault = FindLabelFault(labels[i], class_count_);
-    if (!fault.has_value()) fault = FindIdFault(ids[i]);
-    if (!fault.has_value() && !builder_->Fits(LabelRow{ids[i], labels[i]})) {
+  const auto check_all = [&](std::size_t i) {
+    std::optional<RowFault> fault = check(i);
+    if (!fault.has_value()) fault = FindIdFault(row(i).id);
+    if (!fault.has_value() && !builder_->Fits(row(i))) {
       fault = RowFault{"prediction_ids", "is larger than the server's largest batch"};
     }
     return fault;
   };
-  const InvalidSet invalid = FindInvalid("labels", number, ids.size(), check);
+  const InvalidSet invalid = FindInvalid("labels", number, n, check_all);
   if (invalid.count > 0 && options_.invalid_rows != InvalidRows::kDrop) return invalid.status;
-  for (std::size_t i = 0; i < ids.size(); ++i, ++number) {
+  for (std::size_t i = 0; i < n; ++i, ++number) {
     if (invalid.flags[i]) continue;
-    if (absl::Status status = Add(LabelRow{ids[i], labels[i]}, number); !status.ok()) return status;
+    if (absl::Status status = Add(row(i), number); !status.ok()) return status;
   }
   const Lock lock(mutex_);
   counts_.labels.labels = number;
@@ -467,6 +560,9 @@ absl::Status StreamImpl::HandleOpened(const v1::StreamObservationsResponse& resp
     opened_ = opened;
     last_progress_ = Clock::now();
   } else {
+    if (opened.forecast().SerializeAsString() != opened_->forecast().SerializeAsString()) {
+      return absl::FailedPreconditionError("the model was replaced by one of other forecasts");
+    }
     if (opened.class_count() != opened_->class_count()) {
       return absl::FailedPreconditionError(absl::StrCat("the model was created again with ",
                                                         opened.class_count(), " classes, it had ",

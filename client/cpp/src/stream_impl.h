@@ -54,7 +54,15 @@ class StreamImpl final : public ObservationStream {
   void Cancel() override;
   StreamCounts counts() const override;
   std::vector<RejectedBatch> TakeRejected() override;
+  absl::Status SendForecasts(std::span<const double> forecasts,
+                             std::span<const double> outcomes) override;
+  absl::Status SendForecastsWithIds(std::span<const double> forecasts,
+                                    std::span<const std::string> ids,
+                                    std::span<const double> outcomes) override;
+  absl::Status LabelOutcomes(std::span<const std::string> ids,
+                             std::span<const double> outcomes) override;
   std::size_t class_count() const override { return class_count_; }
+  std::size_t row_width() const override { return row_width_; }
   const std::string& producer_id() const override { return options_.producer_id; }
 
  private:
@@ -103,6 +111,17 @@ class StreamImpl final : public ObservationStream {
   [[nodiscard]] absl::Status SendRows(PredictionKind kind, std::span<const T> values,
                                       std::span<const std::string> ids,
                                       std::span<const std::int32_t> labels);
+  [[nodiscard]] absl::Status SendForecastRows(std::span<const double> forecasts,
+                                              std::span<const std::string> ids,
+                                              std::span<const double> outcomes);
+  // OK if the model predicts classes, or if it forecasts a number. wanted: what it should do.
+  [[nodiscard]] absl::Status CheckKind(bool forecasts) const;
+  // Sends n rows, row(i), except those for which check(i) finds a fault. The caller's numbers of
+  // SendChecked are those of predictions, those of LabelChecked of labels.
+  template <typename MakeRow, typename Check>
+  [[nodiscard]] absl::Status SendChecked(std::size_t n, const MakeRow& row, const Check& check);
+  template <typename MakeRow, typename Check>
+  [[nodiscard]] absl::Status LabelChecked(std::size_t n, const MakeRow& row, const Check& check);
   template <typename Row>
   [[nodiscard]] absl::Status Add(const Row& row, std::int64_t row_number);
   [[nodiscard]] absl::Status PushBatch();

@@ -430,7 +430,7 @@ TEST_F(MonitorTest, KeepsTheNewestAndTheActiveAlarms) {
     acknowledged = alarm->id;
   }
   const MonitorSnapshot snapshot = monitor_.Snapshot();
-  EXPECT_EQ(snapshot.alarms->size(), ModelMonitor::kMostAlarms);
+  EXPECT_EQ(snapshot.alarms->size(), AlarmLog::kMostAlarms);
   EXPECT_EQ(snapshot.alarms->back().id, acknowledged);
   EXPECT_EQ(acknowledged, 121);
   ASSERT_NE(snapshot.FindActive(Alarm::Kind::kDrift), nullptr);

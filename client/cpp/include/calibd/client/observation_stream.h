@@ -71,8 +71,8 @@ struct StreamOptions {
 struct RowError {
   // -1 if the error is not about one row.
   std::int64_t row = -1;
-  // "probabilities", "logits", either with "baseline_" before it, "labels", "prediction_ids", or
-  // the server's path of the field.
+  // "probabilities", "logits", either with "baseline_" before it, "labels", "forecasts",
+  // "outcomes", "prediction_ids", or the server's path of the field.
   std::string field;
   // What was found and what was expected.
   std::string description;
@@ -174,6 +174,11 @@ class ObservationStream {
   [[nodiscard]] virtual absl::Status Send(PredictionKind kind, std::span<const float> values,
                                           std::span<const std::int32_t> labels) = 0;
 
+  // Like Send, for a model that forecasts a number: n rows of row_width() values (mean and standard
+  // deviation, quantiles, or draws; see v1.Forecast), row-major, with their outcomes.
+  [[nodiscard]] virtual absl::Status SendForecasts(std::span<const double> forecasts,
+                                                   std::span<const double> outcomes) = 0;
+
   // Like Send, with an id of 1 to 128 bytes of UTF-8 for each row, chosen by the caller. labels:
   // one for each row, or empty if they come later. The server ignores a row with a known id.
   [[nodiscard]] virtual absl::Status SendWithIds(PredictionKind kind,
@@ -183,6 +188,11 @@ class ObservationStream {
   [[nodiscard]] virtual absl::Status SendWithIds(PredictionKind kind, std::span<const float> values,
                                                  std::span<const std::string> ids,
                                                  std::span<const std::int32_t> labels = {}) = 0;
+
+  // Like SendForecasts and SendWithIds. outcomes: one for each row, or empty if they come later.
+  [[nodiscard]] virtual absl::Status SendForecastsWithIds(
+      std::span<const double> forecasts, std::span<const std::string> ids,
+      std::span<const double> outcomes = {}) = 0;
 
   // Sets the value of the model's group tag, 1 to 64 bytes of printable UTF-8, for all later rows
   // of Send and SendWithIds; empty (the default): no value. Alternating between rows with and
@@ -201,6 +211,10 @@ class ObservationStream {
   [[nodiscard]] virtual absl::Status Label(std::span<const std::string> ids,
                                            std::span<const std::int32_t> labels) = 0;
 
+  // The same for the outcomes of forecasts.
+  [[nodiscard]] virtual absl::Status LabelOutcomes(std::span<const std::string> ids,
+                                                   std::span<const double> outcomes) = 0;
+
   // Sends the buffered rows, without waiting for the acknowledgement.
   [[nodiscard]] virtual absl::Status Flush() = 0;
 
@@ -217,7 +231,10 @@ class ObservationStream {
   // includes all.
   [[nodiscard]] virtual std::vector<RejectedBatch> TakeRejected() = 0;
 
+  // 0 for a model that forecasts a number.
   [[nodiscard]] virtual std::size_t class_count() const = 0;
+  // Number of values of a row of Send, SendForecasts and the functions with ids.
+  [[nodiscard]] virtual std::size_t row_width() const = 0;
   [[nodiscard]] virtual const std::string& producer_id() const = 0;
 
  protected:

@@ -1,0 +1,157 @@
+#include "server/api/forecast_proto.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "server/errors.h"
+
+namespace calibd::server {
+namespace {
+
+// A mean of residuals this many standard errors from 0 is named.
+constexpr double kNamedErrors = 4;
+// The evidence of a direction that is named without residuals: an e-value of 100.
+constexpr double kNamedLogEvidence = 4.6;
+
+struct Residuals {
+  double mean = 0;
+  double standard_deviation = 0;
+};
+
+// Unset unless the forecasts are Normal and have observations.
+std::optional<Residuals> ResidualsOf(const ForecastCells& cells, const ForecastCounts& counts) {
+  const auto n = static_cast<double>(counts.count());
+  if (!std::holds_alternative<NormalForecasts>(cells.kind()) || n == 0) return std::nullopt;
+  const double mean = counts.t / n;
+  return Residuals{
+      .mean = mean,
+      .standard_deviation = std::sqrt(std::max(0.0, counts.t_square / n - mean * mean))};
+}
+
+template <typename Message>
+void DescribeResiduals(const ForecastCells& cells, const ForecastCounts& counts, Message& proto) {
+  const std::optional<Residuals> residuals = ResidualsOf(cells, counts);
+  if (!residuals.has_value()) return;
+  proto.set_residual_mean(residuals->mean);
+  proto.set_residual_standard_deviation(residuals->standard_deviation);
+}
+
+std::string Share(double value) { return absl::StrFormat("%.3g", 100 * value); }
+
+std::string WidthSentence(const ForecastCoverage& coverage) {
+  // The widest central interval whose promise is outside the interval of its coverage.
+  const auto wrong = std::find_if(
+      coverage.central.rbegin(), coverage.central.rend(),
+      [](const std::optional<CentralCoverage>& one) {
+        return one.has_value() && (one->promised < one->lower || one->promised > one->upper);
+      });
+  if (wrong == coverage.central.rend()) return "";
+  const CentralCoverage& one = **wrong;
+  return absl::StrCat(" The intervals are too ", one.coverage < one.promised ? "narrow" : "wide",
+                      ": the ", Share(one.promised), " % intervals cover ", Share(one.coverage),
+                      " % (", Share(one.lower), " to ", Share(one.upper), ").");
+}
+
+std::string BiasSentence(const ForecastCells& cells, const ForecastCounts& counts) {
+  // The outcomes minus the forecasts, in standard deviations.
+  double shift = 0;
+  bool about = false;
+  if (const auto residuals = ResidualsOf(cells, counts)) {
+    const double error =
+        residuals->standard_deviation / std::sqrt(static_cast<double>(counts.count()));
+    if (std::abs(residuals->mean) > kNamedErrors * error) shift = residuals->mean;
+  } else {
+    const ForecastDirection direction = DirectionOf(cells, counts.Cells());
+    about = true;
+    if (direction.log_e_value >= kNamedLogEvidence) shift = direction.best.shift;
+  }
+  if (shift == 0) return "";
+  return absl::StrCat(" The forecasts are ", about ? "about " : "",
+                      absl::StrFormat("%.2g", std::abs(shift)), " standard deviations too ",
+                      shift < 0 ? "high" : "low", ".");
+}
+
+}  // namespace
+
+void DescribeCentral(const ForecastCoverage& coverage,
+                     google::protobuf::RepeatedPtrField<v1::CentralCoverage>& proto) {
+  for (const std::optional<CentralCoverage>& one : coverage.central) {
+    if (!one.has_value()) continue;
+    v1::CentralCoverage& out = *proto.Add();
+    out.set_nominal(one->nominal);
+    out.set_lower_level(one->lower_level);
+    out.set_upper_level(one->upper_level);
+    out.set_promised(one->promised);
+    out.set_coverage(one->coverage);
+    out.set_lower(one->lower);
+    out.set_upper(one->upper);
+  }
+}
+
+void DescribeScores(const ForecastCells& cells, const ForecastCounts& counts,
+                    v1::ForecastScores& proto) {
+  const auto n = static_cast<double>(counts.count());
+  proto.set_observations(counts.count());
+  proto.set_crps(counts.crps / n);
+  if (std::holds_alternative<NormalForecasts>(cells.kind()))
+    proto.set_log_score(counts.log_score / n);
+  DescribeResiduals(cells, counts, proto);
+  if (const auto coverage = CoverageOf(cells, counts, {})) {
+    DescribeCentral(*coverage, *proto.mutable_central_coverage());
+  }
+}
+
+void DescribeDirection(const ForecastWatchSnapshot& watch, v1::ForecastDirection& proto) {
+  const ForecastDirection direction = DirectionOf(*watch.cells, watch.reading.counts.Cells());
+  proto.set_shift(direction.best.shift);
+  proto.set_scale(direction.best.scale);
+  DescribeResiduals(*watch.cells, watch.reading.counts, proto);
+}
+
+void DescribeCells(const ForecastWatchSnapshot& watch, v1::Whereabouts& proto) {
+  for (const CellDeviation& cell : CellDeviations(*watch.cells, watch.reading.counts.Cells())) {
+    v1::ForecastCell& out = *proto.add_cells();
+    out.set_lower(cell.lower);
+    out.set_upper(cell.upper);
+    out.set_observations(cell.count);
+    out.set_expected(cell.expected);
+    out.set_z(cell.z);
+    out.set_stands_out(cell.stands_out);
+  }
+}
+
+const char* FamilyName(ForecastFamily family) noexcept {
+  switch (family) {
+    case ForecastFamily::kLocationScale:
+      return "location_scale";
+    case ForecastFamily::kHistogram:
+      return "histogram";
+    case ForecastFamily::kByScale:
+      return "by_scale";
+    case ForecastFamily::kByLocation:
+      return "by_location";
+  }
+  return "";
+}
+
+std::string DirectionSentences(const ForecastCells& cells, const ForecastCounts& counts,
+                               const ForecastCoverage& coverage) {
+  return absl::StrCat(WidthSentence(coverage), BiasSentence(cells, counts));
+}
+
+absl::Status CheckPredictsClasses(const ModelDeclaration& declaration, const char* call) {
+  if (!declaration.forecast.has_value()) return absl::OkStatus();
+  return MakeError(
+      absl::StatusCode::kFailedPrecondition, "FORECAST_MODEL",
+      absl::StrCat(call, " needs a model of classes, and ", declaration.name.ToString(),
+                   " forecasts a number: its verdict, coverage and scores are in GetCalibration "
+                   "(calibctl show) and GetHistory (calibctl history)"));
+}
+
+}  // namespace calibd::server

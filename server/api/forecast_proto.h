@@ -1,0 +1,39 @@
+#ifndef CALIBD_SERVER_API_FORECAST_PROTO_H_
+#define CALIBD_SERVER_API_FORECAST_PROTO_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "calibd/core/forecast_coverage.h"
+#include "calibd/v1/calibration_service.pb.h"
+#include "calibd/v1/monitoring.pb.h"
+#include "server/state/evidence_watch.h"
+#include "server/state/model_declaration.h"
+
+namespace calibd::server {
+
+// The central intervals that exist.
+void DescribeCentral(const ForecastCoverage& coverage,
+                     google::protobuf::RepeatedPtrField<v1::CentralCoverage>& proto);
+// counts: of at least one observation. cells: their cells.
+void DescribeScores(const ForecastCells& cells, const ForecastCounts& counts,
+                    v1::ForecastScores& proto);
+void DescribeDirection(const ForecastWatchSnapshot& watch, v1::ForecastDirection& proto);
+// Adds all cells.
+void DescribeCells(const ForecastWatchSnapshot& watch, v1::Whereabouts& proto);
+[[nodiscard]] const char* FamilyName(ForecastFamily family) noexcept;
+
+// In which direction the forecasts are off, as sentences with a leading space: "The intervals are
+// too narrow: ..." and "The forecasts are ... too high". Empty if nothing stands out.
+[[nodiscard]] std::string DirectionSentences(const ForecastCells& cells,
+                                             const ForecastCounts& counts,
+                                             const ForecastCoverage& coverage);
+
+// Errors: FailedPrecondition if the model forecasts a number, with what it offers instead. call:
+// the name of a call that needs classes.
+[[nodiscard]] absl::Status CheckPredictsClasses(const ModelDeclaration& declaration,
+                                                const char* call);
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_API_FORECAST_PROTO_H_

@@ -1,0 +1,179 @@
+// Conversion of the state of a model of forecasts to and from the messages of the store.
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "calibd/core/status_macros.h"
+#include "server/state/forecast_monitor.h"
+#include "server/state/stored_numbers.h"
+
+namespace calibd::server {
+namespace {
+
+using StoredReals = google::protobuf::RepeatedField<double>;
+
+void PutForecastCounts(const ForecastCounts& counts, store::v1::ForecastCounts& out) {
+  out.mutable_strata()->Add(counts.strata.begin(), counts.strata.end());
+  out.set_crps(counts.crps);
+  out.set_log_score(counts.log_score);
+  out.set_t(counts.t);
+  out.set_t_square(counts.t_square);
+}
+
+ForecastCounts GetForecastCounts(const store::v1::ForecastCounts& stored) {
+  ForecastCounts counts;
+  counts.strata.assign(stored.strata().begin(), stored.strata().end());
+  counts.crps = stored.crps();
+  counts.log_score = stored.log_score();
+  counts.t = stored.t();
+  counts.t_square = stored.t_square();
+  return counts;
+}
+
+void PutMaximum(const RunningMaximum& maximum, store::v1::RunningMaximum& out) {
+  out.set_log_value(maximum.log_value);
+  out.set_at(maximum.at);
+}
+
+RunningMaximum GetMaximum(const store::v1::RunningMaximum& stored) {
+  return {.log_value = stored.log_value(), .at = stored.at()};
+}
+
+std::vector<double> GetReals(const StoredReals& stored) { return {stored.begin(), stored.end()}; }
+
+void PutEvidence(const ForecastEvidenceState& state, store::v1::ForecastState& out) {
+  PutForecastCounts(state.counts, *out.mutable_counts());
+  PutMaximum(state.maximum, *out.mutable_maximum());
+  PutMaximum(state.shiryaev_roberts_maximum, *out.mutable_shiryaev_roberts_maximum());
+  PutMaximum(state.cusum_maximum, *out.mutable_cusum_maximum());
+  out.set_evidence_reached_at(state.evidence_reached_at);
+  out.set_drift_reached_at(state.drift_reached_at);
+  const auto put = [](const std::vector<double>& values, StoredReals& to) {
+    to.Add(values.begin(), values.end());
+  };
+  put(state.log_histograms, *out.mutable_log_histograms());
+  put(state.log_shiryaev_roberts, *out.mutable_log_shiryaev_roberts());
+  put(state.log_cusum, *out.mutable_log_cusum());
+  put(state.recent, *out.mutable_recent());
+  out.mutable_pending()->Add(state.pending.begin(), state.pending.end());
+}
+
+ForecastEvidenceState GetEvidence(const store::v1::ForecastState& stored) {
+  return {.counts = GetForecastCounts(stored.counts()),
+          .maximum = GetMaximum(stored.maximum()),
+          .shiryaev_roberts_maximum = GetMaximum(stored.shiryaev_roberts_maximum()),
+          .cusum_maximum = GetMaximum(stored.cusum_maximum()),
+          .evidence_reached_at = stored.evidence_reached_at(),
+          .drift_reached_at = stored.drift_reached_at(),
+          .log_histograms = GetReals(stored.log_histograms()),
+          .log_shiryaev_roberts = GetReals(stored.log_shiryaev_roberts()),
+          .log_cusum = GetReals(stored.log_cusum()),
+          .recent = GetReals(stored.recent()),
+          .pending = {stored.pending().begin(), stored.pending().end()}};
+}
+
+void PutCoverage(const CoverageSums& sums, store::v1::ErrorState::Sums& out) {
+  out.set_first_observation(sums.first_observation);
+  if (sums.start_time.has_value()) out.set_start_time_us(ToMicroseconds(*sums.start_time));
+  PutForecastCounts(sums.counts, *out.mutable_forecasts());
+}
+
+bool GetCoverage(const store::v1::ErrorState::Sums& stored, CoverageSums& out) {
+  const std::size_t cells = out.counts.cell_count();
+  out.first_observation = stored.first_observation();
+  out.start_time.reset();
+  if (stored.has_start_time_us()) out.start_time = ToTime(stored.start_time_us());
+  out.counts = GetForecastCounts(stored.forecasts());
+  return out.counts.cell_count() == cells && out.counts.IsValid() && out.first_observation >= 1;
+}
+
+}  // namespace
+
+void CoverageWatch::Save(store::v1::ErrorState& out) const {
+  PutCoverage(since_start_, *out.mutable_since_start());
+  PutCoverage(sums_, *out.mutable_sums());
+  if (acknowledged_limit_.has_value()) out.set_acknowledged_limit(*acknowledged_limit_);
+  out.set_over(over_);
+  out.set_next_decision(next_decision_);
+}
+
+absl::Status CoverageWatch::Restore(const store::v1::ErrorState& stored) {
+  if (!GetCoverage(stored.since_start(), since_start_) || !GetCoverage(stored.sums(), sums_)) {
+    return absl::InvalidArgumentError("the counts of the coverage are impossible");
+  }
+  count_ = sums_.counts.count();
+  if (stored.has_acknowledged_limit()) acknowledged_limit_ = stored.acknowledged_limit();
+  over_ = stored.over();
+  next_decision_ = stored.next_decision();
+  return absl::OkStatus();
+}
+
+void ForecastMonitor::Save(store::v1::MonitorState& out) const {
+  const auto save = [](const Watch& watch, store::v1::WatchState& to) {
+    to.set_first_observation(watch.first_observation);
+    PutEvidence(watch.evidence.Save(), *to.mutable_forecast());
+  };
+  if (watch_.has_value()) {
+    for (const StratumEdges& edges : cells_->strata().edges) {
+      out.mutable_stratum_edges()->Add(edges.begin(), edges.end());
+    }
+    save(*watch_, *out.mutable_watch());
+  }
+  error_.Save(*out.mutable_error());
+  for (const Group& group : groups_) {
+    store::v1::GroupState& stored = *out.add_groups();
+    stored.set_value(group.id.value);
+    stored.set_overflow(group.id.overflow);
+    save(group.watch, *stored.mutable_watch());
+    group.error.Save(*stored.mutable_error());
+  }
+  alarms_.Save(out);
+  if (last_counted_time_.has_value()) {
+    out.set_last_counted_time_us(ToMicroseconds(*last_counted_time_));
+  }
+}
+
+absl::Status ForecastMonitor::Restore(const store::v1::MonitorState& stored) {
+  const auto restore = [](const store::v1::WatchState& from, Watch& watch) {
+    watch.first_observation = from.first_observation();
+    return watch.evidence.Restore(GetEvidence(from.forecast()));
+  };
+  if (stored.stratum_edges_size() > 0) {
+    constexpr std::size_t kEdges = kForecastStrata - 1;
+    ForecastStrata strata;
+    if (static_cast<std::size_t>(stored.stratum_edges_size()) != kStratumKinds * kEdges) {
+      return absl::InvalidArgumentError("has edges of strata that cannot be");
+    }
+    for (std::size_t i = 0; i < kStratumKinds * kEdges; ++i) {
+      strata.edges[i / kEdges][i % kEdges] = stored.stratum_edges(static_cast<int>(i));
+    }
+    CALIBD_ASSIGN_OR_RETURN(
+        cells_, ForecastCells::Create(cells_->kind(), strata, seed_, monitoring_.tolerance));
+    watch_.emplace(NewWatch(1));
+    CALIBD_RETURN_IF_ERROR(restore(stored.watch(), *watch_));
+  }
+  if (stored.groups_size() > 0 &&
+      (!watch_.has_value() || monitoring_.group_tag.empty() ||
+       static_cast<std::size_t>(stored.groups_size()) > monitoring_.max_groups + 1)) {
+    return absl::InvalidArgumentError("has impossible groups");
+  }
+  for (const store::v1::GroupState& group : stored.groups()) {
+    Group& restored =
+        groups_.emplace_back(Group{.id = {.value = group.value(), .overflow = group.overflow()},
+                                   .watch = NewWatch(1),
+                                   .error = NewGroupError(1),
+                                   .snapshot = nullptr});
+    CALIBD_RETURN_IF_ERROR(restore(group.watch(), restored.watch));
+    CALIBD_RETURN_IF_ERROR(restored.error.Restore(group.error()));
+  }
+  CALIBD_RETURN_IF_ERROR(alarms_.Restore(stored));
+  error_ = NewError(1);
+  CALIBD_RETURN_IF_ERROR(error_.Restore(stored.error()));
+  if (stored.last_counted_time_us() != 0) {
+    last_counted_time_ = ToTime(stored.last_counted_time_us());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace calibd::server
