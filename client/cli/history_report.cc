@@ -18,6 +18,7 @@ namespace {
 using google::protobuf::util::TimeUtil;
 
 std::optional<double> Gap(const v1::HistoryBucket& bucket) {
+  if (bucket.has_forecast()) return bucket.error().gap();
   if (!bucket.has_mean_confidence()) return std::nullopt;
   return bucket.mean_confidence() - bucket.accuracy();
 }
@@ -39,7 +40,11 @@ std::vector<std::string> HistoryRow(std::string start, const v1::HistoryBucket& 
                                            convert::Points(error.upper()), is_class_1 ? "*" : "")
                          : "-",
       gap.has_value() ? absl::StrFormat("%+.1f", 100 * *gap) : "-"};
-  if (verbose) {
+  if (verbose && bucket.has_forecast()) {
+    row.insert(row.end(), {Number(bucket.forecast().crps()),
+                           real(bucket.forecast().has_log_score(), bucket.forecast().log_score()),
+                           real(bucket.has_log10_e_value(), bucket.log10_e_value())});
+  } else if (verbose) {
     row.insert(row.end(),
                {scientific(bucket.has_skce(), bucket.skce()),
                 scientific(bucket.has_skce_standard_error(), bucket.skce_standard_error()),
@@ -85,7 +90,12 @@ std::string DescribeHistory(const v1::GetHistoryResponse& history, bool verbose)
   }
   if (history.buckets().empty()) return "nothing was counted in this time\n" + updates;
   std::vector<std::vector<std::string>> rows{{"from (UTC)", "n", "off by (points)", "gap"}};
-  if (verbose) rows[0].insert(rows[0].end(), {"SKCE", "+-", "Brier", "log loss", "log10 e"});
+  const bool forecasts = history.total().has_forecast();
+  if (verbose && forecasts) {
+    rows[0].insert(rows[0].end(), {"CRPS", "log score", "log10 e"});
+  } else if (verbose) {
+    rows[0].insert(rows[0].end(), {"SKCE", "+-", "Brier", "log loss", "log10 e"});
+  }
   for (const v1::HistoryBucket& bucket : history.buckets()) {
     // "2026-01-31T14:00:00Z", cut to minutes.
     std::string start = TimeUtil::ToString(bucket.start_time()).substr(0, 16);
@@ -93,6 +103,12 @@ std::string DescribeHistory(const v1::GetHistoryResponse& history, bool verbose)
     rows.push_back(HistoryRow(std::move(start), bucket, verbose));
   }
   rows.push_back(HistoryRow("all", history.total(), verbose));
+  if (forecasts) {
+    return absl::StrCat(FormatTable(rows), updates,
+                        "Off by: the coverage error of the forecasts, with an interval that holds "
+                        "with 95 % for each row by\nitself. Gap: how much less than it promises "
+                        "the widest central interval covers, in points.\n");
+  }
   const bool has_two_series =
       std::any_of(history.buckets().begin(), history.buckets().end(),
                   [](const v1::HistoryBucket& bucket) { return bucket.has_class_1_error(); });

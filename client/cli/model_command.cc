@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 #include <vector>
@@ -24,6 +25,12 @@ struct ModelOptions {
   std::optional<std::int32_t> warmup;
   std::vector<std::string> lenses;
   std::vector<std::int32_t> block_sizes;
+  // "normal", "quantiles" or "samples", with what these need.
+  std::string forecast;
+  std::vector<double> levels;
+  std::optional<std::int32_t> draws;
+  // The options that a model of forecasts does not have.
+  std::vector<CLI::Option*> of_classes;
   std::string label_grace;
   // The fields that `model update` changes.
   google::protobuf::FieldMask mask;
@@ -66,11 +73,35 @@ absl::StatusOr<v1::Model> Settings(const ModelOptions& options) {
   return model;
 }
 
-absl::StatusOr<ExitCode> Create(const Context& context, const ModelOptions& options) {
-  if (!options.class_count.has_value() && options.class_names.empty()) {
-    return UsageFault("say how many classes the model has: --classes M or --class-names a,b,c");
+// Sets how the model forecasts a number. Errors: a usage fault.
+absl::Status SetForecast(const ModelOptions& options, v1::Forecast& forecast) {
+  for (const CLI::Option* const option : options.of_classes) {
+    if (option->count() == 0) continue;
+    return UsageFault(
+        absl::StrCat(option->get_name(), " is for models of classes, not for --forecast"));
   }
-  CALIBD_ASSIGN_OR_RETURN(v1::Model model, Settings(options));
+  if (options.levels.empty() == (options.forecast == "quantiles")) {
+    return UsageFault("--forecast quantiles and --levels need each other, e.g. --levels .1,.5,.9");
+  }
+  if (options.draws.has_value() != (options.forecast == "samples")) {
+    return UsageFault("--forecast samples and --draws need each other, e.g. --draws 100");
+  }
+  if (options.forecast == "normal") forecast.mutable_normal();
+  if (options.draws.has_value()) forecast.mutable_samples()->set_draws(*options.draws);
+  if (!options.levels.empty()) {
+    forecast.mutable_quantiles()->mutable_levels()->Add(options.levels.begin(),
+                                                        options.levels.end());
+  }
+  return absl::OkStatus();
+}
+
+// Sets the fields that describe classes. Errors: a usage fault.
+absl::Status SetClasses(const ModelOptions& options, v1::Model& model) {
+  if (!options.class_count.has_value() && options.class_names.empty()) {
+    return UsageFault(
+        "say how many classes the model has: --classes M or --class-names a,b,c; or how it "
+        "forecasts a number: --forecast normal, quantiles or samples");
+  }
   if (options.class_count.has_value()) model.set_class_count(*options.class_count);
   for (const std::string& name : options.class_names) model.add_class_names(name);
   const std::size_t class_count = options.class_count.has_value()
@@ -94,6 +125,14 @@ absl::StatusOr<ExitCode> Create(const Context& context, const ModelOptions& opti
     if (!lens.has_canonical()) *model.add_lenses() = lens;
   }
   for (const std::int32_t size : options.block_sizes) model.add_block_sizes(size);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ExitCode> Create(const Context& context, const ModelOptions& options) {
+  CALIBD_ASSIGN_OR_RETURN(v1::Model model, Settings(options));
+  CALIBD_RETURN_IF_ERROR(options.forecast.empty()
+                             ? SetClasses(options, model)
+                             : SetForecast(options, *model.mutable_forecast()));
   v1::Monitoring& monitoring = *model.mutable_monitoring();
   monitoring.set_disabled(options.no_monitoring);
   monitoring.set_group_tag(options.group_tag);
@@ -236,7 +275,7 @@ std::vector<CLI::Option*> AddSettings(CLI::App& command, ModelOptions& options,
       AddNumber(command, "--error-limit", monitoring, &Monitoring::set_error_limit,
                 help("acceptable calibration error, as a probability or a percentage; the alarm "
                      "OVER_LIMIT is raised above it",
-                     "0.02, which is 2 %"))
+                     "0.02, which is 2 %; for forecasts 0.05"))
           ->transform(ProbabilityRange(1e-4, 0.5)),
       command.add_option("--stale-after", options.stale_after,
                          help("the verdict becomes stale when no observation is counted for this "
@@ -293,7 +332,9 @@ void AddCreate(CLI::App& model, Context& context) {
   command->footer(
       "Examples: calibctl model create resnet18 --classes 10\n"
       "          calibctl model create clicks --classes 2 --label-grace 7d\n"
-      "          calibctl model create loans --classes 2 --group-tag region");
+      "          calibctl model create loans --classes 2 --group-tag region\n"
+      "          calibctl model create demand --forecast normal\n"
+      "          calibctl model create delays --forecast quantiles --levels .05,.5,.95");
   command->add_option("NAME", options->name, "name, or NAME@VERSION")->required();
   CLI::Option* const classes =
       command->add_option("--classes", options->class_count, "number of classes, 2..100000");
@@ -302,6 +343,20 @@ void AddCreate(CLI::App& model, Context& context) {
                    "names of the classes in the order of the probabilities: a,b,c")
       ->delimiter(',')
       ->excludes(classes);
+  command
+      ->add_option("--forecast", options->forecast,
+                   "the model forecasts a number instead of classes: normal (mean and standard "
+                   "deviation), quantiles (at --levels) or samples (--draws)")
+      ->check(CLI::IsMember({"normal", "quantiles", "samples"}));
+  command
+      ->add_option("--levels", options->levels,
+                   "levels of the quantiles, ascending in (0, 1), at most 63: .05,.5,.95")
+      ->delimiter(',');
+  command
+      ->add_option("--draws", options->draws,
+                   "number of draws of each forecast by samples, 2..1000")
+      ->check(CLI::Range(2, 1000));
+  const std::vector<CLI::Option*> before = command->get_options();
   AddKernelOptions(*command, options->kernel);
   command
       ->add_option(
@@ -319,6 +374,11 @@ void AddCreate(CLI::App& model, Context& context) {
           "sizes of the running block estimators, at most 4 values in 2..1000; default 2,100")
       ->delimiter(',')
       ->check(CLI::Range(2, 1000));
+  for (CLI::Option* const option : command->get_options()) {
+    if (std::ranges::find(before, option) == before.end()) options->of_classes.push_back(option);
+  }
+  options->of_classes.insert(options->of_classes.end(),
+                             {classes, command->get_option("--class-names")});
   AddNumber(*command, "--window", options->model, &v1::Model::set_window,
             "newest observations kept for `calibctl test`; default 10000")
       ->check(CLI::Range(2, 1000000));

@@ -390,10 +390,10 @@ absl::StatusOr<LabelsById> ReadLabelFile(const LabelFileOptions& options,
   return file;
 }
 
-absl::Status DescribeFaults(const LabelsById& file, const absl::Status& faults) {
+absl::Status DescribeFaults(const RowPlaces& places, const absl::Status& faults) {
   return absl::InvalidArgumentError(ReplaceRows(
       std::string(faults.message()),
-      [&](const std::string& /*field*/, std::size_t i) { return file.places.Of(i); },
+      [&](const std::string& /*field*/, std::size_t i) { return places.Of(i); },
       [](std::size_t k) { return k + 1; }));
 }
 

@@ -141,8 +141,8 @@ inline constexpr std::size_t kMaxIdBytes = 128;
                                                        std::span<const std::string> class_names,
                                                        std::size_t class_count);
 
-// Like DescribeFaults above, for labels.
-[[nodiscard]] absl::Status DescribeFaults(const LabelsById& file, const absl::Status& faults);
+// Like DescribeFaults above, for labels, and for forecasts and their outcomes.
+[[nodiscard]] absl::Status DescribeFaults(const RowPlaces& places, const absl::Status& faults);
 
 }  // namespace calibd::cli
 

@@ -270,6 +270,13 @@ std::string DescribeRunningScores(const v1::RunningScores& scores, std::int64_t 
       scores.observations() == observations ? "all" : "the newest", scores.observations());
 }
 
+// "quantiles at 0.05, 0.5, 0.95".
+std::string ForecastText(const v1::Forecast& forecast) {
+  if (forecast.has_normal()) return "normal";
+  if (forecast.has_samples()) return absl::StrCat(forecast.samples().draws(), " samples");
+  return absl::StrCat("quantiles at ", absl::StrJoin(forecast.quantiles().levels(), ", "));
+}
+
 }  // namespace
 
 std::string Number(double value) { return absl::StrFormat("%.3g", value); }
@@ -296,18 +303,25 @@ std::string FormatTable(const std::vector<std::vector<std::string>>& rows) {
 
 std::string DescribeModel(const v1::Model& model) {
   const bool has_grace = model.has_label_grace();
+  const bool forecasts = model.has_forecast();
+  // What only models of classes have.
+  const auto of_classes = [forecasts](std::string text) {
+    return forecasts ? std::string() : std::move(text);
+  };
   std::vector<std::pair<std::string, std::string>> settings = {
       {"model", model.name()},
       {"description", model.description()},
-      {"classes", absl::StrCat(model.class_count(), model.class_names().empty() ? "" : ": ",
-                               absl::StrJoin(model.class_names(), ", "))},
-      {"kernel", KernelText(model.kernel())},
-      {"bandwidth", BandwidthText(model)},
-      {"lenses", LensesText(model)},
+      {"forecast", forecasts ? ForecastText(model.forecast()) : ""},
+      {"classes",
+       of_classes(absl::StrCat(model.class_count(), model.class_names().empty() ? "" : ": ",
+                               absl::StrJoin(model.class_names(), ", ")))},
+      {"kernel", of_classes(KernelText(model.kernel()))},
+      {"bandwidth", of_classes(BandwidthText(model))},
+      {"lenses", of_classes(LensesText(model))},
       {"block sizes", absl::StrJoin(model.block_sizes(), ", ")},
       {"window", absl::StrCat(model.window(), " newest observations")},
       {"baseline", model.baseline()},
-      {"row sum tolerance", Number(model.row_sum_tolerance())},
+      {"row sum tolerance", of_classes(Number(model.row_sum_tolerance()))},
       {"label grace", has_grace ? ShortDuration(model.label_grace()) : "none"},
       {"max pending", has_grace ? absl::StrCat(model.max_pending()) : ""}};
   const v1::Monitoring& monitoring = model.monitoring();
@@ -355,10 +369,15 @@ std::string DescribeModels(const std::vector<v1::Model>& models) {
                                      [](const auto& model) { return model.has_label_grace(); });
   if (any_grace) rows[0].insert(rows[0].end() - 1, {"label grace", "max pending"});
   for (const auto& model : models) {
-    rows.push_back({model.name(), absl::StrCat(model.class_count()), KernelText(model.kernel()),
-                    BandwidthText(model), LensesText(model),
-                    absl::StrJoin(model.block_sizes(), ","), absl::StrCat(model.window()),
-                    MinuteText(model.create_time())});
+    if (model.has_forecast()) {
+      rows.push_back({model.name(), ForecastText(model.forecast()), "-", "-", "-", "-",
+                      absl::StrCat(model.window()), MinuteText(model.create_time())});
+    } else {
+      rows.push_back({model.name(), absl::StrCat(model.class_count()), KernelText(model.kernel()),
+                      BandwidthText(model), LensesText(model),
+                      absl::StrJoin(model.block_sizes(), ","), absl::StrCat(model.window()),
+                      MinuteText(model.create_time())});
+    }
     if (!any_grace) continue;
     const bool has_grace = model.has_label_grace();
     rows.back().insert(rows.back().end() - 1,

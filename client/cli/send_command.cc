@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "command.h"
+#include "forecast_file.h"
 #include "google/protobuf/util/time_util.h"
 #include "label_parser.h"
 #include "prediction_file.h"
@@ -169,6 +170,73 @@ std::string IdsNeedLabelGrace(const SendOptions& options, bool exists) {
                                          stated.empty() ? "" : " instead of --id-column"));
 }
 
+absl::Status SendForecasts(const SendOptions& options, const ForecastFile& file,
+                           ReportedStream& stream) {
+  const std::size_t n = file.values.size() / file.width;
+  const std::span<const double> values(file.values);
+  const std::span<const double> outcomes(file.outcomes);
+  const std::span<const std::string> ids(file.ids);
+  ProgressBar bar("sending", "rows", static_cast<double>(n));
+  std::size_t count = 0;
+  for (std::size_t first = 0; first < n; first += count) {
+    count = std::min(kRowsPerSend, n - first);
+    if (!file.groups.empty()) {
+      // The number of consecutive rows with the same value.
+      std::size_t equal = 1;
+      while (equal < count && file.groups[first + equal] == file.groups[first]) ++equal;
+      count = equal;
+      if (absl::Status status = stream.stream().SetGroup(file.groups[first]); !status.ok()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(file.places.Of(first), ": ", std::string(status.message())));
+      }
+    }
+    const auto rows = values.subspan(first * file.width, count * file.width);
+    const auto row_outcomes = outcomes.empty() ? outcomes : outcomes.subspan(first, count);
+    absl::Status status = ids.empty() ? stream.stream().SendForecasts(rows, row_outcomes)
+                                      : stream.stream().SendForecastsWithIds(
+                                            rows, ids.subspan(first, count), row_outcomes);
+    if (absl::IsInvalidArgument(status)) return DescribeFaults(file.places, status);
+    if (!status.ok()) return status;
+    bar.Update(stream.settled());
+    stream.TellRejected();
+    if (stream.all_rejected() && !options.input.drop_invalid) break;
+  }
+  return absl::OkStatus();
+}
+
+// Errors: a usage fault if the model does not have what the options need.
+absl::Status CheckGroups(const SendOptions& options, const v1::Model& model,
+                         const std::vector<std::string>& groups) {
+  if (groups.empty() || !model.monitoring().group_tag().empty()) return absl::OkStatus();
+  return UsageFault(absl::StrCat(
+      options.model,
+      " has no group tag, which groups need: create it with --group-tag, or leave "
+      "the groups out (without --groups; --drop-column NAME instead of --group-column NAME)"));
+}
+
+absl::StatusOr<ExitCode> RunForecasts(const Context& context, const SendOptions& options,
+                                      const v1::Model& model, client::Client& client) {
+  if (const auto fault = FindForecastUsageFault(options.input)) return UsageFault(*fault);
+  if (!options.baseline.empty()) {
+    return UsageFault("--baseline-probabilities is for models of classes");
+  }
+  CALIBD_ASSIGN_OR_RETURN(const ForecastFile file, ReadForecasts(options.input, model.forecast()));
+  if (!file.ids.empty() && !model.has_label_grace()) {
+    return UsageFault(IdsNeedLabelGrace(options, true));
+  }
+  CALIBD_RETURN_IF_ERROR(CheckGroups(options, model, file.groups));
+  client::StreamOptions stream_options;
+  stream_options.producer_id = options.producer_id;
+  stream_options.idempotency_key = options.idempotency_key;
+  if (!file.ids.empty()) stream_options.max_rows_per_batch = model.max_pending();
+  if (options.input.drop_invalid) stream_options.invalid_rows = client::InvalidRows::kDrop;
+  CALIBD_ASSIGN_OR_RETURN(
+      auto stream,
+      ReportedStream::Open(context, client, model.name(), stream_options,
+                           file.ids.empty() ? StreamContent::kRows : StreamContent::kRowsWithIds));
+  return stream.Finish(context, SendForecasts(options, file, stream));
+}
+
 absl::StatusOr<ExitCode> Run(const Context& context, const SendOptions& options) {
   if (const auto fault = FindUsageFault(options.input)) return UsageFault(*fault);
   CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
@@ -176,6 +244,9 @@ absl::StatusOr<ExitCode> Run(const Context& context, const SendOptions& options)
   const auto existing = client->GetModel(name);
   if (!existing.ok() && !(options.create && absl::IsNotFound(existing.status()))) {
     return existing.status();
+  }
+  if (existing.ok() && existing->has_forecast()) {
+    return RunForecasts(context, options, *existing, *client);
   }
   if (const std::string fault =
           BaselineFault(options, existing.ok() ? existing->baseline() : std::string());
@@ -205,12 +276,7 @@ absl::StatusOr<ExitCode> Run(const Context& context, const SendOptions& options)
     CALIBD_RETURN_IF_ERROR(GetOrCreateModel(*client, model).status());
   }
   client::StreamOptions stream_options;
-  if (!input.groups.empty() && model.monitoring().group_tag().empty()) {
-    return UsageFault(absl::StrCat(
-        options.model,
-        " has no group tag, which groups need: create it with --group-tag, or leave "
-        "the groups out (without --groups; --drop-column NAME instead of --group-column NAME)"));
-  }
+  CALIBD_RETURN_IF_ERROR(CheckGroups(options, model, input.groups));
   stream_options.producer_id = options.producer_id;
   stream_options.idempotency_key = options.idempotency_key;
   stream_options.class_names = options.input.class_names;
@@ -255,11 +321,15 @@ void AddSendCommand(CLI::App& app, Context& context) {
       "--max-expired-producers-per-model).\n"
       "With --ids, LABELS may be left out and sent later with `calibctl label`; the model needs a "
       "label grace.\n"
+      "For a model that forecasts a number, PREDICTIONS has the columns mean and "
+      "standard_deviation, or one for each quantile or draw, and the column outcome; or LABELS has "
+      "the outcomes. Without names, the outcome is the last column.\n"
       "Examples: calibctl send resnet18 predictions.csv labels.csv --label-base 0\n"
       "          calibctl send pets scored.csv --label-column species\n"
       "          calibctl send churn positives.npy labels.npy --positive-class 1\n"
       "          calibctl send resnet18 p.npy l.npy --label-base 0 --idempotency-key 2026-11-22\n"
-      "          calibctl send clicks predictions.csv --ids ids.csv");
+      "          calibctl send clicks predictions.csv --ids ids.csv\n"
+      "          calibctl send demand forecasts.csv");
   command->add_option("MODEL", options->model, "name, or NAME@VERSION")->required();
   AddInputOptions(*command, options->input);
   command->add_option("--ids", options->input.ids,

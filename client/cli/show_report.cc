@@ -35,6 +35,13 @@ const v1::ErrorMeasurement& Current(const v1::CalibrationError& error) {
   return error.has_since_acknowledgement() ? error.since_acknowledgement() : error.since_start();
 }
 
+// The interval of the event that the top label is right, or of the coverage of forecasts; null
+// without observations.
+const v1::ErrorInterval* IntervalOf(const v1::ErrorMeasurement& error) {
+  if (error.has_coverage()) return &error.coverage();
+  return error.has_top_label() ? &error.top_label() : nullptr;
+}
+
 std::string Name(const std::string& name) {
   const std::string plain = Plain(name);
   return plain.size() <= kMaxName ? plain : CutLines(plain, kMaxName - 3) + "...";
@@ -129,10 +136,10 @@ std::string HeadlineText(const v1::GetCalibrationResponse& response) {
 std::string NoRowText(const v1::GetCalibrationResponse& response) {
   const v1::ErrorMeasurement& all = response.error().since_start();
   if (response.observations() == 0) return "no labelled row yet";
-  if (!all.has_top_label()) {
+  if (IntervalOf(all) == nullptr) {
     return absl::StrCat("no labelled row since the update (row ", all.first_observation(), ")");
   }
-  const v1::ErrorInterval& interval = all.top_label();
+  const v1::ErrorInterval& interval = *IntervalOf(all);
   return absl::StrCat("was off by ", convert::PointsText(interval.estimate()), " (",
                       Points(interval.lower()), " to ", Points(interval.upper()), ") over rows ",
                       all.first_observation(), " to ",
@@ -140,10 +147,36 @@ std::string NoRowText(const v1::GetCalibrationResponse& response) {
                       "; no labelled row since the acknowledgement");
 }
 
+// The coverage of the widest central interval, and the bias, of forecasts.
+std::string HowBadForecasts(const v1::GetCalibrationResponse& response) {
+  const v1::CalibrationError& error = response.error();
+  std::string text = OffBy(error);
+  const auto& central = Current(error).central_coverage();
+  if (!central.empty()) {
+    const v1::CentralCoverage& widest = central[central.size() - 1];
+    absl::StrAppendFormat(&text, "; the %.3g %% intervals cover %.1f %% (%.1f to %.1f)",
+                          100 * widest.promised(), 100 * widest.coverage(), 100 * widest.lower(),
+                          100 * widest.upper());
+    if (widest.upper() < widest.promised()) text += ": too narrow";
+    if (widest.lower() > widest.promised()) text += ": too wide";
+  }
+  const v1::ForecastDirection& direction = response.verdict().direction().forecast();
+  if (direction.has_residual_mean() && std::abs(direction.residual_mean()) >= 0.005) {
+    absl::StrAppendFormat(&text, "; on average %.2f standard deviations too %s",
+                          std::abs(direction.residual_mean()),
+                          direction.residual_mean() < 0 ? "high" : "low");
+  }
+  if (error.has_acknowledged_limit()) {
+    absl::StrAppend(&text, "; the next alarm is raised above ", Points(error.acknowledged_limit()));
+  }
+  return text;
+}
+
 std::string HowBad(const v1::GetCalibrationResponse& response) {
   const v1::CalibrationError& error = response.error();
   const v1::ErrorMeasurement& current = Current(error);
-  if (!current.has_top_label()) return NoRowText(response);
+  if (IntervalOf(current) == nullptr) return NoRowText(response);
+  if (current.has_coverage()) return HowBadForecasts(response);
   const v1::ErrorInterval& interval = current.top_label();
   std::string text = OffBy(error);
   // The printed figures add up.
@@ -187,11 +220,11 @@ struct Places {
 std::string GroupPlace(const v1::GroupWatch& group) {
   const v1::CalibrationError& error = group.error();
   const std::string name = absl::StrCat("group ", Name(GroupName(group.value(), group.overflow())));
-  if (!Current(error).has_top_label()) {
+  if (IntervalOf(Current(error)) == nullptr) {
     return absl::StrCat(name, " (not measured yet since the ",
                         error.has_since_acknowledgement() ? "acknowledgement)" : "update)");
   }
-  const v1::ErrorInterval& interval = Current(error).top_label();
+  const v1::ErrorInterval& interval = *IntervalOf(Current(error));
   return absl::StrCat(name, " ", convert::PointsText(interval.estimate()), " off (",
                       Points(interval.lower()), " to ", Points(interval.upper()), ")");
 }
@@ -236,6 +269,22 @@ std::string PlacesText(std::vector<Places> places) {
   }
 }
 
+// The cell of forecasts that stands out most.
+Places CellPlaces(const v1::Whereabouts& whereabouts) {
+  Places places;
+  const v1::ForecastCell* worst = nullptr;
+  for (const v1::ForecastCell& cell : whereabouts.cells()) {
+    const bool worse = worst == nullptr || std::abs(cell.z()) > std::abs(worst->z());
+    if (cell.stands_out() && worse) worst = &cell;
+  }
+  if (worst != nullptr) {
+    places.names.push_back(absl::StrFormat(
+        "between the %.3g and the %.3g %% quantile: %d outcomes, %.0f expected",
+        100 * worst->lower(), 100 * worst->upper(), worst->observations(), worst->expected()));
+  }
+  return places;
+}
+
 std::string Where(const v1::GetCalibrationResponse& response) {
   Places groups;
   for (const v1::GroupWatch& group : response.groups()) {
@@ -257,12 +306,14 @@ std::string Where(const v1::GetCalibrationResponse& response) {
   }
   const auto [frequencies, rejected] = ClassPlaces(whereabouts);
   std::vector<Places> places;
-  for (const Places& kind : {groups, bins, frequencies, rejected}) {
+  for (const Places& kind : {groups, bins, CellPlaces(whereabouts), frequencies, rejected}) {
     if (!kind.names.empty()) places.push_back(kind);
   }
   if (!places.empty()) return PlacesText(std::move(places));
-  // Without bins, no row was examined.
-  return whereabouts.confidence_bins().empty() ? "" : "nothing stands out";
+  // Without bins and cells, no row was examined.
+  return whereabouts.confidence_bins().empty() && whereabouts.cells().empty()
+             ? ""
+             : "nothing stands out";
 }
 
 // Says whether the error of the model itself began with a change. For groups this is not known.
@@ -381,6 +432,8 @@ std::string Against(const v1::GetCalibrationResponse& response) {
 // What repairs a model that is over its limit or has an active alarm: the newest answer of
 // `calibctl recalibrate`, or this command, because the computation may be long.
 std::string Repair(const v1::GetCalibrationResponse& response) {
+  // A map repairs probabilities of classes.
+  if (response.has_forecast()) return "";
   const bool alarmed =
       std::any_of(response.alarms().begin(), response.alarms().end(),
                   [](const v1::Alarm& alarm) { return !alarm.has_acknowledge_time(); });
@@ -431,9 +484,9 @@ std::string MinuteText(const Timestamp& time) {
 }
 
 std::string OffBy(const v1::CalibrationError& error) {
-  const v1::ErrorMeasurement& current = Current(error);
-  if (!current.has_top_label()) return "";
-  const v1::ErrorInterval& interval = current.top_label();
+  const v1::ErrorInterval* const found = IntervalOf(Current(error));
+  if (found == nullptr) return "";
+  const v1::ErrorInterval& interval = *found;
   return convert::OffByText(interval.estimate(), interval.lower(), interval.upper(), error.limit());
 }
 

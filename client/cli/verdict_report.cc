@@ -98,6 +98,31 @@ std::string EffectText(const v1::Watch& watch) {
   return text + ".\n";
 }
 
+// Direction, and the cells that stand out, of forecasts.
+std::string ForecastDirectionText(const v1::Verdict& verdict) {
+  const v1::ForecastDirection& direction = verdict.direction().forecast();
+  std::string text = absl::StrFormat(
+      "Direction: of the Normal distributions that were compared, outcomes fit best with mean %+g "
+      "and standard deviation %g, in units in which the forecast has 0 and 1%s.\n",
+      direction.shift(), direction.scale(),
+      direction.has_residual_mean()
+          ? absl::StrFormat("; (outcome - mean) / standard deviation has mean %+.3f and standard "
+                            "deviation %.3f",
+                            direction.residual_mean(), direction.residual_standard_deviation())
+          : "");
+  std::string places;
+  for (const v1::ForecastCell& cell : verdict.whereabouts().cells()) {
+    if (!cell.stands_out()) continue;
+    absl::StrAppendFormat(&places, "%s%g..%g (%d, expected %.1f, z = %+.1f)",
+                          places.empty() ? "" : "; ", cell.lower(), cell.upper(),
+                          cell.observations(), cell.expected(), cell.z());
+  }
+  return text + (places.empty()
+                     ? "Where: chance can explain the number of outcomes in all cells.\n"
+                     : absl::StrCat("Cells of the distribution with too many or too few outcomes: ",
+                                    places, ". They show where to look and are not a test.\n"));
+}
+
 std::string DirectionText(const v1::Direction& direction) {
   return absl::StrFormat(
       "Direction: %s: the mean confidence is %.3f and the accuracy %.3f. For a calibrated model "
@@ -168,11 +193,20 @@ std::string RejectedText(const v1::GroupWatch& group) {
                          group.watch().min_observations());
 }
 
+// What the groups are compared by: over-confidence, or how much less than it promises the widest
+// interval of forecasts covers.
+double GapOf(const v1::GroupWatch& group) {
+  return group.has_forecast() ? group.error().since_start().coverage().gap()
+                              : group.direction().gap();
+}
+
 std::string DescribeGroups(const v1::GetCalibrationResponse& response) {
   const auto& groups = response.groups();
   if (groups.empty()) return "";
-  std::vector<std::vector<std::string>> rows = {{"group", "n", "log10 e-value", "largest so far",
-                                                 "SKCE", "confidence - accuracy", "rejected"}};
+  std::vector<std::vector<std::string>> rows = {
+      {"group", "n", "log10 e-value", "largest so far", "SKCE",
+       groups[0].direction().has_forecast() ? "promised - covered" : "confidence - accuracy",
+       "rejected"}};
   int rejected = 0;
   for (const v1::GroupWatch& group : groups) {
     rejected += group.rejected() ? 1 : 0;
@@ -182,7 +216,7 @@ std::string DescribeGroups(const v1::GetCalibrationResponse& response) {
                     absl::StrFormat("%+.2f", watch.evidence().log10_e_value()),
                     absl::StrFormat("%+.2f", watch.evidence().max_log10_e_value()),
                     watch.effect_size().has_skce() ? Signed(watch.effect_size().skce()) : "-",
-                    absl::StrFormat("%+.3f", group.direction().gap()), RejectedText(group)});
+                    absl::StrFormat("%+.3f", GapOf(group)), RejectedText(group)});
   }
   std::string text = absl::StrFormat(
       "\nGroups, in descending order of evidence. e-BH over the %d tested groups of %d rejects %d "
@@ -268,7 +302,9 @@ std::string DescribeVerdict(const v1::GetCalibrationResponse& response) {
   const v1::Watch& watch = response.watch();
   std::string text = Plain(verdict.summary()) + "\n";
   if (watch.has_evidence()) absl::StrAppend(&text, EvidenceText(verdict, watch), EffectText(watch));
-  if (watch.observations() > 0 && verdict.has_direction()) {
+  if (verdict.direction().has_forecast()) {
+    text += ForecastDirectionText(verdict);
+  } else if (watch.observations() > 0 && verdict.has_direction()) {
     text += DirectionText(verdict.direction());
   }
   text += WhereText(verdict.whereabouts());

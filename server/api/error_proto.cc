@@ -60,18 +60,17 @@ void DescribeError(const ErrorSnapshot& error, v1::CalibrationError& proto) {
   if (error.acknowledged) proto.set_acknowledged_limit(error.limit);
   proto.set_is_recent(reading.is_recent);
   proto.set_is_acknowledged(error.acknowledged && !error.over);
-  const bool acknowledged = error.sums.first_observation != error.since_start.first_observation;
+  v1::ErrorMeasurement* now = nullptr;
+  if (error.sums.first_observation != error.since_start.first_observation) {
+    now = proto.mutable_since_acknowledgement();
+  }
   if (error.coverage != nullptr) {
     const CoverageSnapshot& coverage = *error.coverage;
     DescribeCoverage(coverage.since_start, coverage.SinceStart(), *proto.mutable_since_start());
-    if (acknowledged) {
-      DescribeCoverage(coverage.sums, coverage.Now(), *proto.mutable_since_acknowledgement());
-    }
+    if (now != nullptr) DescribeCoverage(coverage.sums, coverage.Now(), *now);
   } else {
     DescribeSums(error.since_start, reading.since_start, *proto.mutable_since_start());
-    if (acknowledged) {
-      DescribeSums(error.sums, reading.now, *proto.mutable_since_acknowledgement());
-    }
+    if (now != nullptr) DescribeSums(error.sums, reading.now, *now);
   }
   if (reading.observations_needed.has_value()) {
     proto.set_observations_needed(*reading.observations_needed);

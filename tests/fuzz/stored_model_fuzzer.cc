@@ -44,7 +44,7 @@ std::unique_ptr<Model> MakeModel(const ModelDeclaration& declaration) {
 
 // Replays a row of the log as at a start. Returns false if the start would end there.
 bool Replay(const std::string& data, std::int64_t log_id, microseconds time, Model& model) {
-  const auto row = DecodeRow(data, model.declaration()->class_count);
+  const auto row = DecodeRow(data, model.declaration()->row_shape());
   if (!row.ok()) {
     Require(absl::IsDataLoss(row.status()), "an invalid row is DATA_LOSS");
     return false;

@@ -36,6 +36,10 @@ std::string OffByText(double estimate, double lower, double upper, double limit)
 std::string OffByText(const v1::CalibrationError& error) {
   const v1::ErrorMeasurement& current =
       error.has_since_acknowledgement() ? error.since_acknowledgement() : error.since_start();
+  if (current.has_coverage()) {
+    const v1::ErrorInterval& coverage = current.coverage();
+    return OffByText(coverage.estimate(), coverage.lower(), coverage.upper(), error.limit());
+  }
   if (!current.has_top_label()) return "";
   const bool is_class_1 = current.has_class_1() && Exceeds(current.class_1(), current.top_label());
   const v1::ErrorInterval& interval = is_class_1 ? current.class_1() : current.top_label();

@@ -533,8 +533,8 @@ TEST_F(PredictionFileTest, ReadsLabelsByIdAndNamesTheLineOfAnInvalidClass) {
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_THAT(file->ids, ElementsAre("a", "b,"));
   EXPECT_THAT(file->labels, ElementsAre(0, 2));
-  EXPECT_EQ(std::string(DescribeFaults(
-                            *file, absl::InvalidArgumentError("labels[1].prediction_ids is long"))
+  EXPECT_EQ(std::string(DescribeFaults(file->places, absl::InvalidArgumentError(
+                                                         "labels[1].prediction_ids is long"))
                             .message()),
             options.path + " line 3 is long");
   EXPECT_THAT(error(2), HasSubstr("l.csv line 3, column 2: label \"3\", expected 1..2"));

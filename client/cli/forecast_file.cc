@@ -1,0 +1,292 @@
+#include "forecast_file.h"
+
+#include <algorithm>
+#include <functional>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "calibd/core/status_macros.h"
+#include "file_format.h"
+#include "npy_reader.h"
+#include "text_predictions.h"
+#include "text_row.h"
+
+namespace calibd::cli {
+namespace {
+
+constexpr char kOutcomeName[] = "outcome";
+
+std::size_t WidthOf(const v1::Forecast& forecast) {
+  if (forecast.has_normal()) return 2;
+  return forecast.has_quantiles() ? static_cast<std::size_t>(forecast.quantiles().levels_size())
+                                  : static_cast<std::size_t>(forecast.samples().draws());
+}
+
+// The columns of a row, counted from 0.
+struct ForecastPlan {
+  std::size_t column_count = 0;
+  std::vector<std::size_t> forecast;
+  std::optional<std::size_t> outcome, id, group;
+};
+
+// Returns the column that an option states, or the one with the default name if there is one.
+absl::StatusOr<std::optional<std::size_t>> PlanColumn(const std::string& source, const char* option,
+                                                      const std::string& stated,
+                                                      std::string_view otherwise,
+                                                      std::span<const std::string> names,
+                                                      std::size_t column_count) {
+  std::string name = stated;
+  if (name.empty() && std::ranges::find(names, otherwise) != names.end()) name = otherwise;
+  if (name.empty()) return std::optional<std::size_t>();
+  CALIBD_ASSIGN_OR_RETURN(const std::size_t column,
+                          FindColumn(source, option, name, names, column_count));
+  return std::optional(column);
+}
+
+absl::StatusOr<ForecastPlan> Plan(const InputOptions& options, const v1::Forecast& forecast,
+                                  const std::string& source, std::span<const std::string> names,
+                                  std::size_t column_count) {
+  const std::size_t width = WidthOf(forecast);
+  ForecastPlan plan;
+  plan.column_count = column_count;
+  const ColumnOptions& columns = options.columns;
+  CALIBD_ASSIGN_OR_RETURN(plan.outcome, PlanColumn(source, "--label-column", columns.label,
+                                                   kOutcomeName, names, column_count));
+  CALIBD_ASSIGN_OR_RETURN(plan.id,
+                          PlanColumn(source, "--id-column", columns.id, "id", names, column_count));
+  CALIBD_ASSIGN_OR_RETURN(
+      plan.group, PlanColumn(source, "--group-column", columns.group, "", names, column_count));
+  if (forecast.has_normal() && !names.empty()) {
+    for (const char* const name : {"mean", "standard_deviation"}) {
+      CALIBD_ASSIGN_OR_RETURN(const std::size_t column,
+                              FindColumn(source, "a needed column", name, names, column_count));
+      plan.forecast.push_back(column);
+    }
+    return plan;
+  }
+  std::vector<std::size_t> dropped;
+  for (const std::string& name : columns.dropped) {
+    CALIBD_ASSIGN_OR_RETURN(const std::size_t column,
+                            FindColumn(source, "--drop-column", name, names, column_count));
+    dropped.push_back(column);
+  }
+  for (std::size_t k = 0; k < column_count; ++k) {
+    const bool taken = plan.outcome == k || plan.id == k || plan.group == k ||
+                       std::ranges::find(dropped, k) != dropped.end();
+    if (!taken) plan.forecast.push_back(k);
+  }
+  if (plan.forecast.size() == width + 1 && !plan.outcome.has_value() && names.empty()) {
+    plan.outcome = plan.forecast.back();
+    plan.forecast.pop_back();
+  }
+  if (plan.forecast.size() == width) return plan;
+  return FileError(
+      source, absl::StrCat("has ", plan.forecast.size(), " columns of forecasts, expected ", width,
+                           " and the outcome; --drop-column leaves out others"));
+}
+
+absl::Status ReadNumber(const std::string& source, const TextRow& row, std::size_t column,
+                        std::vector<double>& values) {
+  double value = 0;
+  if (!ParseDouble(row.cells[column], value)) {
+    return CellError(source, row.line, column + 1,
+                     absl::StrCat(Quote(row.cells[column]), " is not a number"));
+  }
+  values.push_back(value);
+  return absl::OkStatus();
+}
+
+// Reads the rows of a text file; the first one may be a header. plan: returns the number of columns
+// for the names, which are empty without a header. add: called for each other row.
+absl::Status ReadTable(InputFile& file, const ColumnOptions& columns,
+                       const std::function<absl::StatusOr<std::size_t>(std::span<const std::string>,
+                                                                       std::size_t)>& plan,
+                       const std::function<absl::Status(const TextRow&)>& add) {
+  std::optional<std::size_t> column_count;
+  return ReadRows(
+      file.stream, file.format, columns, file.name, [&](const TextRow& row) -> absl::Status {
+        if (!column_count.has_value()) {
+          double ignored = 0;
+          const bool numbers = std::ranges::any_of(
+              row.cells, [&](std::string_view cell) { return ParseDouble(cell, ignored); });
+          const bool header =
+              file.format == FileFormat::kJsonLines || columns.header.value_or(!numbers);
+          std::vector<std::string> names;
+          if (header) names.assign(row.cells.begin(), row.cells.end());
+          CALIBD_ASSIGN_OR_RETURN(column_count, plan(names, row.cells.size()));
+          if (header) return absl::OkStatus();
+        }
+        if (row.cells.size() != *column_count) {
+          return CellError(file.name, row.line, std::min(row.cells.size(), *column_count),
+                           absl::StrCat("the line has ", row.cells.size(), " columns, expected ",
+                                        *column_count));
+        }
+        return add(row);
+      });
+}
+
+absl::Status ReadText(InputFile& file, const InputOptions& options, const v1::Forecast& forecast,
+                      ForecastFile& out) {
+  ForecastPlan plan;
+  const auto make_plan = [&](std::span<const std::string> names,
+                             std::size_t column_count) -> absl::StatusOr<std::size_t> {
+    CALIBD_ASSIGN_OR_RETURN(plan, Plan(options, forecast, file.name, names, column_count));
+    return plan.column_count;
+  };
+  return ReadTable(file, options.columns, make_plan, [&](const TextRow& row) -> absl::Status {
+    for (const std::size_t column : plan.forecast) {
+      CALIBD_RETURN_IF_ERROR(ReadNumber(file.name, row, column, out.values));
+    }
+    if (plan.outcome.has_value()) {
+      CALIBD_RETURN_IF_ERROR(ReadNumber(file.name, row, *plan.outcome, out.outcomes));
+    }
+    if (plan.id.has_value()) out.ids.emplace_back(row.cells[*plan.id]);
+    if (plan.group.has_value()) out.groups.emplace_back(row.cells[*plan.group]);
+    out.places.lines.push_back(row.line);
+    return absl::OkStatus();
+  });
+}
+
+absl::Status ReadArray(InputFile& file, const InputOptions& options, const v1::Forecast& forecast,
+                       ForecastFile& out) {
+  CALIBD_ASSIGN_OR_RETURN(const NpyArray array, ReadNpy(file.stream, file.name));
+  if (!array.texts.empty()) return FileError(file.name, "has texts, expected numbers");
+  CALIBD_ASSIGN_OR_RETURN(const ForecastPlan plan,
+                          Plan(options, forecast, file.name, {}, array.column_count));
+  for (std::size_t i = 0; i < array.row_count; ++i) {
+    const double* const row = array.values.data() + i * array.column_count;
+    for (const std::size_t column : plan.forecast) out.values.push_back(row[column]);
+    if (plan.outcome.has_value()) out.outcomes.push_back(row[*plan.outcome]);
+  }
+  return absl::OkStatus();
+}
+
+// Reads outcomes in a file of their own.
+absl::Status ReadOutcomeColumn(const std::string& path, const ColumnOptions& columns,
+                               ForecastFile& out) {
+  CALIBD_ASSIGN_OR_RETURN(InputFile file, OpenInput(path));
+  if (file.format == FileFormat::kNpy) {
+    CALIBD_ASSIGN_OR_RETURN(NpyArray array, ReadNpy(file.stream, file.name));
+    if (array.column_count != 1 || !array.texts.empty()) {
+      return FileError(file.name, "is not one column of numbers, expected the outcomes");
+    }
+    out.outcomes = std::move(array.values);
+    return absl::OkStatus();
+  }
+  const auto plan = [&](std::span<const std::string> /*names*/,
+                        std::size_t column_count) -> absl::StatusOr<std::size_t> {
+    if (column_count == 1) return column_count;
+    return FileError(file.name,
+                     absl::StrCat("has ", column_count, " columns, expected one of outcomes"));
+  };
+  return ReadTable(file, columns, plan,
+                   [&](const TextRow& row) { return ReadNumber(file.name, row, 0, out.outcomes); });
+}
+
+absl::Status ReadTextColumn(const std::string& path, const char* noun, const ColumnOptions& columns,
+                            std::vector<std::string>& out) {
+  CALIBD_ASSIGN_OR_RETURN(InputFile file, OpenInput(path));
+  RowPlaces places;
+  places.path = file.name;
+  CALIBD_ASSIGN_OR_RETURN(out, ReadTexts(file.stream, noun, columns, places));
+  return absl::OkStatus();
+}
+
+absl::Status CheckCount(const RowPlaces& places, std::size_t rows, const char* noun,
+                        std::size_t count) {
+  if (count == 0 || count == rows) return absl::OkStatus();
+  return FileError(places.path, absl::StrCat("has ", rows, " forecasts, and there are ", count, " ",
+                                             noun, ", expected as many"));
+}
+
+}  // namespace
+
+std::optional<std::string> FindForecastUsageFault(const InputOptions& input) {
+  const std::pair<bool, const char*> of_classes[] = {
+      {input.label_base.has_value(), "--label-base"},
+      {input.labels_last_column, "--labels-last-column"},
+      {!input.class_names.empty(), "--class-names"},
+      {!input.positive_class.empty(), "--positive-class"},
+      {!input.columns.predictions.empty(), "--predictions-key"},
+      {!input.columns.time.empty(), "--time-column"},
+      {input.logits, "--logits"},
+      {input.renormalise, "--renormalise"}};
+  for (const auto& [is_set, option] : of_classes) {
+    if (is_set)
+      return absl::StrCat(option, " is for models of classes, this one forecasts a number");
+  }
+  return std::nullopt;
+}
+
+absl::StatusOr<ForecastFile> ReadForecasts(const InputOptions& options,
+                                           const v1::Forecast& forecast) {
+  CALIBD_ASSIGN_OR_RETURN(InputFile file, OpenInput(options.predictions));
+  if (file.format == FileFormat::kNpz) {
+    return FileError(file.name, "is an NPZ file, expected CSV, JSON Lines or NPY");
+  }
+  ForecastFile out;
+  out.width = WidthOf(forecast);
+  out.places.path = file.name;
+  CALIBD_RETURN_IF_ERROR(file.format == FileFormat::kNpy ? ReadArray(file, options, forecast, out)
+                                                         : ReadText(file, options, forecast, out));
+  if (!options.labels.empty()) {
+    CALIBD_RETURN_IF_ERROR(ReadOutcomeColumn(options.labels, options.columns, out));
+  }
+  if (!options.ids.empty()) {
+    CALIBD_RETURN_IF_ERROR(ReadTextColumn(options.ids, "id", options.columns, out.ids));
+  }
+  if (!options.groups.empty()) {
+    CALIBD_RETURN_IF_ERROR(
+        ReadTextColumn(options.groups, "group value", options.columns, out.groups));
+  }
+  const std::size_t rows = out.values.size() / out.width;
+  if (rows == 0) return FileError(file.name, "has no forecasts");
+  CALIBD_RETURN_IF_ERROR(CheckCount(out.places, rows, "outcomes", out.outcomes.size()));
+  CALIBD_RETURN_IF_ERROR(CheckCount(out.places, rows, "ids", out.ids.size()));
+  CALIBD_RETURN_IF_ERROR(CheckCount(out.places, rows, "group values", out.groups.size()));
+  if (out.outcomes.empty() && out.ids.empty()) {
+    return FileError(file.name,
+                     "has no outcomes: add a column named outcome, state it with --label-column, "
+                     "or give ids, by which outcomes can come later");
+  }
+  return out;
+}
+
+absl::StatusOr<OutcomesById> ReadOutcomes(const LabelFileOptions& options) {
+  CALIBD_ASSIGN_OR_RETURN(InputFile file, OpenInput(options.path));
+  if (file.format == FileFormat::kNpy || file.format == FileFormat::kNpz) {
+    return FileError(file.name,
+                     "is a NumPy file, expected CSV or JSON Lines with ids and outcomes");
+  }
+  OutcomesById out;
+  out.places.path = file.name;
+  std::optional<std::size_t> id;
+  std::optional<std::size_t> outcome;
+  const auto plan = [&](std::span<const std::string> names,
+                        std::size_t column_count) -> absl::StatusOr<std::size_t> {
+    CALIBD_ASSIGN_OR_RETURN(
+        id, PlanColumn(file.name, "--id-column", options.columns.id, "id", names, column_count));
+    CALIBD_ASSIGN_OR_RETURN(outcome, PlanColumn(file.name, "--label-column", options.columns.label,
+                                                kOutcomeName, names, column_count));
+    if (id.has_value() && outcome.has_value()) return column_count;
+    if (column_count != 2) {
+      return FileError(file.name,
+                       absl::StrCat("has ", column_count,
+                                    " columns, expected two: an id and an outcome; otherwise state "
+                                    "both with --id-column and --label-column"));
+    }
+    if (!id.has_value()) id = outcome.has_value() ? 1 - *outcome : 0;
+    if (!outcome.has_value()) outcome = 1 - *id;
+    return column_count;
+  };
+  CALIBD_RETURN_IF_ERROR(ReadTable(file, options.columns, plan, [&](const TextRow& row) {
+    out.ids.emplace_back(row.cells[*id]);
+    out.places.lines.push_back(row.line);
+    return ReadNumber(file.name, row, *outcome, out.outcomes);
+  }));
+  return out;
+}
+
+}  // namespace calibd::cli

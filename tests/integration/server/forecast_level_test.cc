@@ -1,0 +1,119 @@
+// How often calibrated forecasts of a number are called miscalibrated by the real server, which is
+// looked at after every batch and killed on the way. Seeds and the places of kills are fixed.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "integration/server/service_client.h"
+#include "support/server_process.h"
+#include "support/temporary_folder.h"
+
+namespace calibd::testing {
+namespace {
+
+constexpr int kStreams = 400;
+constexpr int kBatches = 6;
+constexpr int kRowsPerBatch = 400;
+constexpr int kKillAfter = 2;
+constexpr int kDraws = 5;
+
+// The kinds of forecasts take turns: two of Normal, one of quantiles, one of samples.
+v1::Model LevelModel(int stream) {
+  v1::Model model;
+  model.set_name("models/stream-" + std::to_string(stream));
+  model.set_window(500);
+  v1::Forecast& forecast = *model.mutable_forecast();
+  if (stream % 4 == 2) {
+    for (const double level : {0.05, 0.25, 0.5, 0.75, 0.95}) {
+      forecast.mutable_quantiles()->add_levels(level);
+    }
+  } else if (stream % 4 == 3) {
+    forecast.mutable_samples()->set_draws(kDraws);
+  } else {
+    forecast.mutable_normal();
+  }
+  return model;
+}
+
+v1::ObserveRequest NextBatch(int stream, std::mt19937_64& random) {
+  // The quantiles of the standard normal distribution at the levels of LevelModel.
+  constexpr double kQuantiles[] = {-1.6448536269514722, -0.6744897501960817, 0, 0.6744897501960817,
+                                   1.6448536269514722};
+  std::normal_distribution<double> normal;
+  v1::ObserveRequest request;
+  request.set_model(LevelModel(stream).name());
+  v1::Observations& observations = *request.mutable_observations();
+  auto& values = *observations.mutable_forecasts()->mutable_values();
+  for (int i = 0; i < kRowsPerBatch; ++i) {
+    const double mean = normal(random);
+    const double sd = std::exp(0.35 * normal(random));
+    if (stream % 4 == 2) {
+      for (const double quantile : kQuantiles) values.Add(mean + sd * quantile);
+    } else if (stream % 4 == 3) {
+      for (int k = 0; k < kDraws; ++k) values.Add(mean + sd * normal(random));
+    } else {
+      values.Add(mean);
+      values.Add(sd);
+    }
+    observations.add_outcomes(mean + sd * normal(random));
+  }
+  return request;
+}
+
+TEST(ForecastLevelTest, CalibratedStreamsAreSeldomRejected) {
+  const TemporaryFolder folder;
+  std::unique_ptr<ServerProcess> server;
+  std::optional<ServiceClient> client;
+  const auto start = [&] {
+    client.reset();
+    server = ServerProcess::Start({"--data-dir", (folder.path() / "data").string()});
+    ASSERT_NE(server, nullptr);
+    client.emplace(server->grpc_address());
+  };
+  start();
+  std::vector<std::mt19937_64> randoms;
+  for (int i = 0; i < kStreams; ++i) {
+    const grpc::Status status = client->Create(LevelModel(i));
+    ASSERT_TRUE(status.ok()) << status.error_message();
+    randoms.emplace_back(static_cast<std::uint64_t>(i) + 1);
+  }
+  for (int batch = 0; batch < kBatches; ++batch) {
+    for (int i = 0; i < kStreams; ++i) {
+      const grpc::Status status =
+          client->Observe(NextBatch(i, randoms[static_cast<std::size_t>(i)]));
+      ASSERT_TRUE(status.ok()) << status.error_message();
+    }
+    if (batch != kKillAfter) continue;
+    server->Kill();
+    start();
+  }
+  int rejected = 0;
+  int over_limit = 0;
+  for (int i = 0; i < kStreams; ++i) {
+    const v1::GetCalibrationResponse answer = client->GetCalibration(LevelModel(i).name());
+    EXPECT_EQ(answer.watch().observations(), kBatches * kRowsPerBatch);
+    const v1::Evidence& evidence = answer.watch().evidence();
+    EXPECT_EQ(evidence.threshold(), std::log10(20));
+    rejected += evidence.max_log10_e_value() >= evidence.threshold() ? 1 : 0;
+    over_limit += answer.verdict().limit_status() == v1::LIMIT_STATUS_OVER_LIMIT ? 1 : 0;
+  }
+  // P(ever E >= 20) <= 0.05 in each stream; 4 standard deviations more by chance.
+  EXPECT_LE(rejected, 0.05 * kStreams + 4 * std::sqrt(0.05 * 0.95 * kStreams));
+  // The coverage of calibrated forecasts is exact, so an error above 0.05 contradicts its interval,
+  // which has half of the significance level.
+  EXPECT_LE(over_limit, 0.025 * kStreams + 4 * std::sqrt(0.025 * 0.975 * kStreams));
+  RecordProperty("rejected", rejected);
+  RecordProperty("over_limit", over_limit);
+  std::cout << rejected << " of " << kStreams << " streams were rejected, " << over_limit
+            << " were over the limit\n";
+}
+
+}  // namespace
+}  // namespace calibd::testing
