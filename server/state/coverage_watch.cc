@@ -1,47 +1,9 @@
 #include "server/state/coverage_watch.h"
 
 #include <algorithm>
-#include <cmath>
-#include <numbers>
 #include <utility>
 
 namespace calibd::server {
-namespace {
-
-// The largest number of observations after which an answer is announced.
-constexpr std::int64_t kMostNeeded = std::int64_t{1} << 40;
-
-// The mean of the estimate of a calibrated model with t observations in d cells of equal
-// probability: half of d times the mean absolute deviation of a binomial, by its normal limit.
-double NoiseOf(std::int64_t t, std::size_t d) {
-  const auto cells = static_cast<double>(d);
-  return std::sqrt((cells - 1) / (2 * std::numbers::pi * static_cast<double>(t)));
-}
-
-// The number of observations at which the interval is expected to leave the limit outside; unset if
-// it is kMostNeeded or more.
-std::optional<std::int64_t> ObservationsUntilDecided(const ForecastCoverage& coverage, double alpha,
-                                                     double limit) {
-  const std::size_t d = coverage.error.cell_count;
-  const double error = std::max(0.0, coverage.error.estimate - NoiseOf(coverage.count, d));
-  const auto is_decided = [&](std::int64_t t) {
-    const double estimate = error + NoiseOf(t, d);
-    const double margin = CoverageErrorMargin(t, d, alpha);
-    return estimate - margin > limit || estimate + margin <= limit;
-  };
-  std::int64_t high = coverage.count;
-  while (high < kMostNeeded && !is_decided(high)) high *= 2;
-  if (high >= kMostNeeded) return std::nullopt;
-  std::int64_t low = high / 2;
-  while (high - low > 1) {
-    const std::int64_t middle = low + (high - low) / 2;
-    (is_decided(middle) ? high : low) = middle;
-  }
-  return high;
-}
-
-}  // namespace
-
 ErrorInterval IntervalOf(const ForecastCoverage& coverage) noexcept {
   ErrorInterval interval{.estimate = coverage.error.estimate,
                          .lower = coverage.error.lower,
@@ -69,11 +31,12 @@ ErrorReading ReadCoverage(const ErrorSnapshot& error) {
              now->error.upper <= error.error_limit) {
     reading.status = LimitStatus::kWithinLimit;
   } else if (now.has_value()) {
-    const std::optional<std::int64_t> total =
-        ObservationsUntilDecided(*now, coverage.levels.error, error.error_limit);
+    const std::optional<double> total = ObservationsUntilCoverageDecided(
+        *coverage.cells, coverage.sums.counts, coverage.levels, error.error_limit);
     if (total.has_value()) {
-      reading.observations_needed =
-          std::max<std::int64_t>(1, std::max(*total, error.min_observations) - coverage.count);
+      // At most 10^16.
+      const auto needed = std::max(static_cast<std::int64_t>(*total), error.min_observations);
+      reading.observations_needed = std::max<std::int64_t>(1, needed - coverage.count);
     }
   }
   return reading;

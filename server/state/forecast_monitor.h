@@ -1,6 +1,7 @@
 #ifndef CALIBD_SERVER_STATE_FORECAST_MONITOR_H_
 #define CALIBD_SERVER_STATE_FORECAST_MONITOR_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -54,6 +55,10 @@ class ForecastMonitor {
 
   // Evidence of the whole model; unset during the warm-up. The families are those of forecasts.
   [[nodiscard]] std::optional<EvidenceReading> Read() const;
+  // As MonitorSnapshot::raised.
+  [[nodiscard]] const std::array<std::int64_t, 3>& raised() const noexcept {
+    return alarms_.raised();
+  }
   [[nodiscard]] MonitorSnapshot Snapshot();
   void Save(store::v1::MonitorState& out) const;
   // Call it before the first observation. Errors: InvalidArgument.

@@ -146,7 +146,9 @@ class ModelMonitor {
   // Evidence of the whole model; unset without a kernel.
   [[nodiscard]] std::optional<EvidenceReading> Read() const;
   // As MonitorSnapshot::raised.
-  [[nodiscard]] const std::array<std::int64_t, 3>& raised() const noexcept { return raised_; }
+  [[nodiscard]] const std::array<std::int64_t, 3>& raised() const noexcept {
+    return alarms_.raised();
+  }
   [[nodiscard]] MonitorSnapshot Snapshot();
   void Save(store::v1::MonitorState& out) const;
   // Call it before the first observation. kernel: the kernel of the canonical lens, if it is known.

@@ -185,7 +185,9 @@ void StrandState::ApplyAppended() {
 }
 
 std::array<std::int64_t, 3> StrandState::raised_alarms() const noexcept {
-  return monitor_.has_value() ? monitor_->raised() : std::array<std::int64_t, 3>{};
+  std::array<std::int64_t, 3> raised{};
+  UseMonitor([&raised](const auto& monitor) { raised = monitor.raised(); });
+  return raised;
 }
 
 std::size_t StrandState::RowsTogether(std::span<const AppendedRow> rows) const {
