@@ -296,10 +296,18 @@ BootstrapTestResult Compare(const QuadraticSkce& skce, std::span<const double> r
   return {CompareWithReplicates(statistic, replicates, options), skce, statistic};
 }
 
+absl::Status CheckOptions(const BootstrapOptions& options) {
+  if (options.null != NullHypothesis::kForm) {
+    return absl::InvalidArgumentError(
+        "null is forecast, expected form: the bootstrap tests the form of calibration");
+  }
+  return CheckReplicates(options);
+}
+
 absl::StatusOr<BootstrapTestResult> TestParts(std::span<const PredictionBatch> parts, double weight,
                                               const Kernel& kernel, const BootstrapOptions& options,
                                               const RunControl& control, Precision precision) {
-  CALIBD_RETURN_IF_ERROR(CheckReplicates(options));
+  CALIBD_RETURN_IF_ERROR(CheckOptions(options));
   CALIBD_ASSIGN_OR_RETURN(
       const QuadraticSkce skce,
       EstimateQuadraticSkce(parts, weight, kernel, control.WithoutProgress(), precision));
@@ -339,7 +347,7 @@ absl::StatusOr<BootstrapTestResult> BootstrapTest(const PredictionBatch& batch,
                                                   const MatrixKernel& kernel,
                                                   const BootstrapOptions& options,
                                                   const RunControl& control) {
-  CALIBD_RETURN_IF_ERROR(CheckReplicates(options));
+  CALIBD_RETURN_IF_ERROR(CheckOptions(options));
   CALIBD_ASSIGN_OR_RETURN(const QuadraticSkce skce,
                           EstimateQuadraticSkce(batch, kernel, control.WithoutProgress()));
   CALIBD_ASSIGN_OR_RETURN(

@@ -126,6 +126,9 @@ TEST(BootstrapTest, RejectsBadArguments) {
     EXPECT_EQ(BootstrapTest(set.view(), MakeKernel(1), {.replicates = replicates}).status().code(),
               absl::StatusCode::kInvalidArgument);
   }
+  EXPECT_EQ(
+      BootstrapTest(set.view(), MakeKernel(1), {.null = NullHypothesis::kForecast}).status().code(),
+      absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(BootstrapTest(set.view().rows(0, 1), MakeKernel(1), {}).status().code(),
             absl::StatusCode::kFailedPrecondition);
 }

@@ -77,7 +77,7 @@ struct BootstrapTestResult : ResamplingResult {
 //   T = n^-2 [ n/(n-1) (C'HC - sum_i C_i h_ii) - 2 sum_i C_i R_i ].
 //
 // batch: valid, n >= 2. options.null: kForm.
-// Errors: InvalidArgument (replicates); FailedPrecondition if n < 2; Cancelled.
+// Errors: InvalidArgument (replicates, null); FailedPrecondition if n < 2; Cancelled.
 // Cost: O(n^2 (m + replicates) / 2) time; memory n x min(replicates, 1024) x 4
 // bytes and tiles, see BootstrapMemory; never n^2.
 // Accuracy: the statistic is in double; the replicates use H in float32, with an error below 1e-3
