@@ -214,8 +214,8 @@ std::optional<std::string> FindForecastUsageFault(const InputOptions& input) {
       {input.logits, "--logits"},
       {input.renormalise, "--renormalise"}};
   for (const auto& [is_set, option] : of_classes) {
-    if (is_set)
-      return absl::StrCat(option, " is for models of classes, this one forecasts a number");
+    if (!is_set) continue;
+    return absl::StrCat(option, " is for models of classes, this one forecasts a number");
   }
   return std::nullopt;
 }

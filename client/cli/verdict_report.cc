@@ -123,6 +123,21 @@ std::string ForecastDirectionText(const v1::Verdict& verdict) {
                                     places, ". They show where to look and are not a test.\n"));
 }
 
+// Empty without a discrepancy.
+std::string DiscrepancyText(const v1::Watch& watch) {
+  const v1::Discrepancy& discrepancy = watch.discrepancy();
+  if (!discrepancy.has_mmd_squared()) return "";
+  std::string text =
+      absl::StrCat("Discrepancy between outcomes and draws from their forecasts: MMD^2 ",
+                   Signed(discrepancy.mmd_squared()));
+  if (discrepancy.has_mmd_lower_bound()) {
+    absl::StrAppendFormat(
+        &text, "; MMD is in %.2e..%.2e with %s confidence, however often one looks",
+        discrepancy.mmd_lower_bound(), discrepancy.mmd_upper_bound(), Confidence(watch.evidence()));
+  }
+  return text + ".\n";
+}
+
 std::string DirectionText(const v1::Direction& direction) {
   return absl::StrFormat(
       "Direction: %s: the mean confidence is %.3f and the accuracy %.3f. For a calibrated model "
@@ -303,7 +318,7 @@ std::string DescribeVerdict(const v1::GetCalibrationResponse& response) {
   std::string text = Plain(verdict.summary()) + "\n";
   if (watch.has_evidence()) absl::StrAppend(&text, EvidenceText(verdict, watch), EffectText(watch));
   if (verdict.direction().has_forecast()) {
-    text += ForecastDirectionText(verdict);
+    absl::StrAppend(&text, DiscrepancyText(watch), ForecastDirectionText(verdict));
   } else if (watch.observations() > 0 && verdict.has_direction()) {
     text += DirectionText(verdict.direction());
   }

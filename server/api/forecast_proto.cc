@@ -99,8 +99,9 @@ void DescribeScores(const ForecastCells& cells, const ForecastCounts& counts,
   const auto n = static_cast<double>(counts.count());
   proto.set_observations(counts.count());
   proto.set_crps(counts.crps / n);
-  if (std::holds_alternative<NormalForecasts>(cells.kind()))
+  if (std::holds_alternative<NormalForecasts>(cells.kind())) {
     proto.set_log_score(counts.log_score / n);
+  }
   DescribeResiduals(cells, counts, proto);
   if (const auto coverage = CoverageOf(cells, counts, {})) {
     DescribeCentral(*coverage, *proto.mutable_central_coverage());
@@ -112,6 +113,18 @@ void DescribeDirection(const ForecastWatchSnapshot& watch, v1::ForecastDirection
   proto.set_shift(direction.best.shift);
   proto.set_scale(direction.best.scale);
   DescribeResiduals(*watch.cells, watch.reading.counts, proto);
+}
+
+void DescribeDiscrepancy(const ForecastWatchSnapshot& watch, v1::Watch& proto) {
+  if (!watch.discrepancy.has_value()) return;
+  v1::Discrepancy& out = *proto.mutable_discrepancy();
+  if (watch.discrepancy->unbiased.has_value()) out.set_mmd_squared(*watch.discrepancy->unbiased);
+  if (watch.discrepancy->interval.has_value()) {
+    out.set_mmd_lower_bound(watch.discrepancy->interval->lower);
+    out.set_mmd_upper_bound(watch.discrepancy->interval->upper);
+  }
+  out.set_outcome_length(watch.discrepancy->kernel.outcome_length);
+  out.set_forecast_length(watch.discrepancy->kernel.forecast_length);
 }
 
 void DescribeCells(const ForecastWatchSnapshot& watch, v1::Whereabouts& proto) {

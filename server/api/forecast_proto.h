@@ -19,6 +19,8 @@ void DescribeCentral(const ForecastCoverage& coverage,
 void DescribeScores(const ForecastCells& cells, const ForecastCounts& counts,
                     v1::ForecastScores& proto);
 void DescribeDirection(const ForecastWatchSnapshot& watch, v1::ForecastDirection& proto);
+// Leaves the message unset without a discrepancy.
+void DescribeDiscrepancy(const ForecastWatchSnapshot& watch, v1::Watch& proto);
 // Adds all cells.
 void DescribeCells(const ForecastWatchSnapshot& watch, v1::Whereabouts& proto);
 [[nodiscard]] const char* FamilyName(ForecastFamily family) noexcept;

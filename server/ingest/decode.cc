@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -20,6 +19,7 @@
 #include "calibd/core/validation.h"
 #include "calibd/text/printable.h"
 #include "server/errors.h"
+#include "server/ingest/decode_forecasts.h"
 #include "server/xxh3.h"
 
 namespace calibd::server {
@@ -174,32 +174,11 @@ absl::Status CheckLabelsMayComeLater(const char* field, const ModelDeclaration& 
       "the model declares labels_come_with_predictions");
 }
 
-// Refuses labels for forecasts, and outcomes for classes.
-template <typename Message>
-absl::Status CheckTruths(const Message& message, const ModelDeclaration& declaration) {
-  if (declaration.forecast.has_value() && !message.labels().empty()) {
-    return InvalidFieldError("labels",
-                             "are given, expected outcomes because the model forecasts a number");
-  }
-  if (!declaration.forecast.has_value() && !message.outcomes().empty()) {
-    return InvalidFieldError("outcomes",
-                             "are given, expected labels because the model predicts classes");
-  }
-  return absl::OkStatus();
-}
-
-std::optional<Violation> FindOutcomeViolation(const v1::Labels& labels, int i) {
-  if (std::isfinite(labels.outcomes(i))) return std::nullopt;
-  return Violation{
-      .field = absl::StrCat("outcomes[", i, "]"),
-      .description = absl::StrCat("is ", labels.outcomes(i), ", expected a finite number")};
-}
-
 absl::Status CheckLabels(const v1::Labels& labels, const ModelDeclaration& declaration) {
   const bool outcomes = declaration.forecast.has_value();
   const char* const field = outcomes ? "outcomes" : "labels";
   CALIBD_RETURN_IF_ERROR(CheckLabelsMayComeLater(field, declaration));
-  CALIBD_RETURN_IF_ERROR(CheckTruths(labels, declaration));
+  CALIBD_RETURN_IF_ERROR(CheckKind(labels, declaration));
   const int rows = outcomes ? labels.outcomes_size() : labels.labels_size();
   if (rows == 0 || rows > kMaxRowsPerBatch) {
     return InvalidFieldError(field,
@@ -214,7 +193,7 @@ absl::Status CheckLabels(const v1::Labels& labels, const ModelDeclaration& decla
   CALIBD_RETURN_IF_ERROR(
       CheckRows(rows, [&](int i) { return FindIdViolation(labels.prediction_ids(), i); }));
   return CheckRows(rows, [&](int i) -> std::optional<Violation> {
-    if (outcomes) return FindOutcomeViolation(labels, i);
+    if (outcomes) return FindLaterOutcomeViolation(labels, i);
     const std::int32_t label = labels.labels(i);
     if (label >= 0 && static_cast<std::size_t>(label) < declaration.class_count) {
       return std::nullopt;
@@ -272,29 +251,6 @@ int TruthCount(const v1::Observations& observations) {
 int RowCount(const v1::Observations& observations) {
   return observations.prediction_ids_size() > 0 ? observations.prediction_ids_size()
                                                 : TruthCount(observations);
-}
-
-// Refuses forecasts of a model of classes, and probabilities of a model of forecasts.
-absl::Status CheckKind(const v1::Observations& observations, const ModelDeclaration& declaration) {
-  const bool forecasts = declaration.forecast.has_value();
-  if (observations.predictions_case() == v1::Observations::PREDICTIONS_NOT_SET) {
-    return InvalidFieldError("predictions", forecasts
-                                                ? "is not set, expected forecasts"
-                                                : "is not set, expected one of probabilities, "
-                                                  "probabilities_float32, logits, logits_float32");
-  }
-  if (observations.has_forecasts() && !forecasts) {
-    return InvalidFieldError(
-        "forecasts",
-        "are given, expected probabilities or logits because the model predicts "
-        "classes; a model that forecasts a number declares `forecast`");
-  }
-  if (!observations.has_forecasts() && forecasts) {
-    return InvalidFieldError(
-        "predictions",
-        "are probabilities or logits, expected forecasts because the model forecasts a number");
-  }
-  return CheckTruths(observations, declaration);
 }
 
 absl::Status CheckPositiveClass(const v1::Observations& observations,
@@ -490,20 +446,6 @@ std::vector<Violation> ConvertValues(const v1::Observations& observations,
     violation.field.replace(violation.field.find('.') + 1, 0, "baseline_");
   }
   return violations;
-}
-
-// Checks forecast i, and its outcome unless it is pending.
-std::optional<Violation> FindForecastRowViolation(const NumberForecastKind& kind,
-                                                  const RowValues& values, int i) {
-  const auto place = static_cast<std::size_t>(i);
-  const std::span<const double> row =
-      std::span(values.probabilities).subspan(place * values.class_count, values.class_count);
-  std::optional<Violation> violation = FindForecastViolation(kind, row);
-  if (!violation.has_value() && !values.outcomes.empty()) {
-    violation = FindOutcomeViolation(kind, row, values.outcomes[place]);
-  }
-  if (violation.has_value()) violation->field = absl::StrCat("rows[", i, "].", violation->field);
-  return violation;
 }
 
 // Pending predictions have no labels.

@@ -4,12 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "calibd/core/class_evidence.h"
 #include "calibd/core/evidence.h"
 #include "calibd/core/feature_null_squares.h"
+#include "calibd/core/forecast_discrepancy.h"
 #include "calibd/core/forecast_evidence.h"
 #include "calibd/core/noise_floor.h"
 #include "calibd/core/prediction_batch.h"
@@ -34,6 +36,13 @@ struct DeviatingClass {
 struct ForecastWatchSnapshot {
   std::shared_ptr<const ForecastCells> cells;
   ForecastEvidenceReading reading;
+  // Of the model's watch, unless the forecasts are quantiles or no kernel could be chosen.
+  struct Discrepancy {
+    DiscrepancyKernel kernel;
+    std::optional<double> unbiased;
+    std::optional<DiscrepancyInterval> interval;
+  };
+  std::optional<Discrepancy> discrepancy{};
 };
 
 // The state of a watch at one moment.

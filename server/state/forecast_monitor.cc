@@ -54,6 +54,13 @@ void ForecastMonitor::SetCells(const ForecastStrata& strata) {
   cells_ = *ForecastCells::Create(cells_->kind(), strata, seed_, monitoring_.tolerance);
 }
 
+std::optional<ForecastDiscrepancy> ForecastMonitor::NewDiscrepancy() const {
+  if (!kernel_.has_value()) return std::nullopt;
+  absl::StatusOr<ForecastDiscrepancy> discrepancy =
+      ForecastDiscrepancy::Create(cells_->kind(), *kernel_);
+  return discrepancy.ok() ? std::optional(*std::move(discrepancy)) : std::nullopt;
+}
+
 void ForecastMonitor::KeepWarmup(const GroupValues& groups, std::size_t rows) {
   for (std::size_t i = 0; !monitoring_.group_tag.empty() && i < rows; ++i) {
     warmup_groups_.push_back(groups[i]);
@@ -66,17 +73,23 @@ void ForecastMonitor::Begin(const NumberForecastBatch& warmup) {
   cells_->Describe(warmup, 1, rows);
   watch_.emplace(NewWatch(1));
   watch_->evidence.Add(rows);
+  const absl::StatusOr<DiscrepancyKernel> kernel =
+      ChooseDiscrepancyKernel(cells_->kind(), warmup.forecasts);
+  if (kernel.ok()) kernel_ = *kernel;
+  discrepancy_ = NewDiscrepancy();
+  if (discrepancy_.has_value()) discrepancy_->Add(warmup);
   AddToGroups(rows, GroupValues(warmup_groups_), 0);
   warmup_groups_ = {};
 }
 
-void ForecastMonitor::Add(std::span<const ForecastRow> rows, const GroupValues& groups,
-                          std::int64_t observations) {
+void ForecastMonitor::Add(const NumberForecastBatch& batch, std::span<const ForecastRow> rows,
+                          const GroupValues& groups, std::int64_t observations) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
     error_.Add(rows[i], observations + static_cast<std::int64_t>(i) + 1);
   }
   if (!watch_.has_value()) return;
   watch_->evidence.Add(rows);
+  if (discrepancy_.has_value()) discrepancy_->Add(batch);
   AddToGroups(rows, groups, observations);
 }
 
@@ -199,6 +212,7 @@ void ForecastMonitor::Restart(MonitorRestart restart, std::int64_t observations)
     }
   };
   begin_anew(*watch_);
+  if (restart == MonitorRestart::kEvidence) discrepancy_ = NewDiscrepancy();
   for (Group& group : groups_) {
     begin_anew(group.watch);
     group.snapshot = nullptr;
@@ -213,6 +227,11 @@ std::optional<EvidenceReading> ForecastMonitor::Read() const {
 WatchSnapshot ForecastMonitor::SnapshotOf(const Watch& watch) const {
   auto forecast = std::make_shared<ForecastWatchSnapshot>(
       ForecastWatchSnapshot{.cells = cells_, .reading = watch.evidence.Read()});
+  if (discrepancy_.has_value() && &watch == &*watch_) {
+    forecast->discrepancy = {.kernel = *kernel_,
+                             .unbiased = discrepancy_->Unbiased(),
+                             .interval = discrepancy_->Interval(monitoring_.significance_level)};
+  }
   WatchSnapshot snapshot;
   snapshot.first_observation = watch.first_observation;
   snapshot.reading = ToEvidenceReading(forecast->reading);
@@ -252,7 +271,7 @@ std::size_t ForecastMonitor::MaxMemory(const Monitoring& monitoring,
   const std::size_t counts = kStratumKinds * kForecastStrata * cells * sizeof(std::int64_t);
   return watches * (ForecastEvidence::MaxMemory(cells) + CoverageWatch::MaxMemory(cells) +
                     2 * (counts + sizeof(ForecastWatchSnapshot))) +
-         2 * ForecastCells::MaxMemory();
+         2 * ForecastCells::MaxMemory() + ForecastDiscrepancy::MaxMemory();
 }
 
 }  // namespace calibd::server

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "calibd/core/forecast_discrepancy.h"
 #include "calibd/core/forecast_evidence.h"
 #include "calibd/store/v1/store.pb.h"
 #include "server/state/alarm_log.h"
@@ -43,9 +44,10 @@ class ForecastMonitor {
   // Begins the evidence. warmup: the first observations of the model, those of KeepWarmup. May
   // throw like KeepWarmup.
   void Begin(const NumberForecastBatch& warmup);
-  // Counts observations. rows: described by cells(). observations: of the model, before them. May
-  // throw like KeepWarmup.
-  void Add(std::span<const ForecastRow> rows, const GroupValues& groups, std::int64_t observations);
+  // Counts observations. rows: those of the batch, described by cells(). observations: of the
+  // model, before them. May throw like KeepWarmup.
+  void Add(const NumberForecastBatch& batch, std::span<const ForecastRow> rows,
+           const GroupValues& groups, std::int64_t observations);
   // As those of ModelMonitor.
   void Decide(Alarm::Time time, std::int64_t observations);
   void SetCountedTime(Alarm::Time time) noexcept { last_counted_time_ = time; }
@@ -88,6 +90,8 @@ class ForecastMonitor {
   }
   [[nodiscard]] CoverageWatch NewError(std::int64_t first_observation) const;
   [[nodiscard]] CoverageWatch NewGroupError(std::int64_t first_observation) const;
+  // An empty discrepancy; unset without a kernel.
+  [[nodiscard]] std::optional<ForecastDiscrepancy> NewDiscrepancy() const;
   // Sets the cells with these strata and the declared tolerance.
   void SetCells(const ForecastStrata& strata);
   void AddToGroups(std::span<const ForecastRow> rows, const GroupValues& groups,
@@ -103,6 +107,10 @@ class ForecastMonitor {
   std::shared_ptr<const ForecastCells> cells_;
   // Unset during the warm-up.
   std::optional<Watch> watch_;
+  // Chosen from the warm-up; unset before, for quantiles, and if it cannot be chosen.
+  std::optional<DiscrepancyKernel> kernel_;
+  // Since the watch began; unset without a kernel.
+  std::optional<ForecastDiscrepancy> discrepancy_;
   CoverageWatch error_;
   std::vector<Group> groups_;
   // Group value of each warm-up observation so far; empty without a group tag.

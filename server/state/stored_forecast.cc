@@ -120,6 +120,16 @@ void ForecastMonitor::Save(store::v1::MonitorState& out) const {
     }
     save(*watch_, *out.mutable_watch());
   }
+  if (discrepancy_.has_value()) {
+    store::v1::MonitorState::Discrepancy& stored = *out.mutable_discrepancy();
+    stored.set_outcome_length(kernel_->outcome_length);
+    stored.set_forecast_length(kernel_->forecast_length);
+    stored.set_center(kernel_->center);
+    const ForecastDiscrepancy::State state = discrepancy_->Save();
+    stored.mutable_sums()->Add(state.sums.begin(), state.sums.end());
+    stored.set_square_sum(state.square_sum);
+    PutMoments(state.projections, *stored.mutable_projections());
+  }
   error_.Save(*out.mutable_error());
   for (const Group& group : groups_) {
     store::v1::GroupState& stored = *out.add_groups();
@@ -152,6 +162,20 @@ absl::Status ForecastMonitor::Restore(const store::v1::MonitorState& stored) {
         cells_, ForecastCells::Create(cells_->kind(), strata, seed_, monitoring_.tolerance));
     watch_.emplace(NewWatch(1));
     CALIBD_RETURN_IF_ERROR(restore(stored.watch(), *watch_));
+  }
+  if (stored.has_discrepancy()) {
+    const store::v1::MonitorState::Discrepancy& from = stored.discrepancy();
+    kernel_ = DiscrepancyKernel{.outcome_length = from.outcome_length(),
+                                .forecast_length = from.forecast_length(),
+                                .center = from.center()};
+    discrepancy_ = NewDiscrepancy();
+    if (!watch_.has_value() || !discrepancy_.has_value() ||
+        from.projections().count() != watch_->evidence.count()) {
+      return absl::InvalidArgumentError("has a discrepancy that cannot be");
+    }
+    CALIBD_RETURN_IF_ERROR(discrepancy_->Restore({.sums = GetReals(from.sums()),
+                                                  .square_sum = from.square_sum(),
+                                                  .projections = GetMoments(from.projections())}));
   }
   if (stored.groups_size() > 0 &&
       (!watch_.has_value() || monitoring_.group_tag.empty() ||

@@ -455,13 +455,13 @@ void StrandState::CountForecasts(const NumberForecastBatch& batch, const GroupVa
   for (std::size_t first = 0; first < batch.size(); first += described.size()) {
     const std::size_t count = std::min(described.size(), batch.size() - first);
     const std::span<ForecastRow> rows = std::span(described).first(count);
-    cells.Describe(
-        {.forecasts = batch.forecasts.subspan(first * cells.width(), count * cells.width()),
-         .outcomes = batch.outcomes.subspan(first, count)},
-        state_.observations + 1, rows);
+    const NumberForecastBatch part{
+        .forecasts = batch.forecasts.subspan(first * cells.width(), count * cells.width()),
+        .outcomes = batch.outcomes.subspan(first, count)};
+    cells.Describe(part, state_.observations + 1, rows);
     history_.Count(rows, cells.cell_count());
     if (forecast_monitor_.has_value()) {
-      forecast_monitor_->Add(rows, groups.rows(first, count), state_.observations);
+      forecast_monitor_->Add(part, rows, groups.rows(first, count), state_.observations);
     }
     state_.observations += static_cast<std::int64_t>(count);
   }

@@ -109,6 +109,9 @@ TEST_F(ForecastTest, CalibratedForecastsAreWithinTheLimit) {
   EXPECT_NEAR(answer.forecast().crps(), 1 / std::sqrt(M_PI), 0.02);
   EXPECT_NEAR(answer.forecast().log_score(), 0.5 * std::log(2 * M_PI * M_E), 0.02);
   EXPECT_NEAR(answer.forecast().residual_standard_deviation(), 1, 0.02);
+  EXPECT_NEAR(answer.watch().discrepancy().mmd_squared(), 0, 1e-3);
+  EXPECT_EQ(answer.watch().discrepancy().mmd_lower_bound(), 0);
+  EXPECT_LT(answer.watch().discrepancy().mmd_upper_bound(), 0.1);
   EXPECT_FALSE(answer.has_scores());
   EXPECT_EQ(answer.verdict().whereabouts().cells_size(), 24);
 }
@@ -129,6 +132,7 @@ TEST_F(ForecastTest, WordsSayWhichWayForecastsAreOff) {
   EXPECT_EQ(answer.watch().evidence().families_size(), 4);
   EXPECT_EQ(answer.watch().evidence().families(0).name(), "location_scale");
   EXPECT_FALSE(answer.watch().has_effect_size());
+  EXPECT_TRUE(answer.watch().has_discrepancy());
   EXPECT_THAT(
       HttpGet(server_->http_address(), "/metrics").body,
       ::testing::AllOf(
@@ -190,6 +194,10 @@ TEST_F(ForecastTest, QuantilesAndSamplesAreJudged) {
     EXPECT_EQ(answer.verdict().limit_status(), v1::LIMIT_STATUS_OVER_LIMIT);
     EXPECT_THAT(answer.verdict().summary(), HasSubstr("The intervals are too narrow: the 90 %"));
     EXPECT_FALSE(answer.forecast().has_log_score());
+    EXPECT_EQ(answer.watch().has_discrepancy(), samples);
+    if (samples) {
+      EXPECT_GT(answer.watch().discrepancy().mmd_squared(), 1e-3);
+    }
     EXPECT_GT(answer.forecast().crps(), 0.1);
   }
 }

@@ -282,6 +282,11 @@ TEST(ForecastStateTest, AnInvalidSnapshotIsRefused) {
   EXPECT_TRUE(refused([](auto& state) {
     state.mutable_monitor()->mutable_watch()->mutable_forecast()->clear_recent();
   }));
+  EXPECT_TRUE(refused([](auto& state) {
+    state.mutable_monitor()->mutable_discrepancy()->mutable_sums()->RemoveLast();
+  }));
+  EXPECT_TRUE(refused(
+      [](auto& state) { state.mutable_monitor()->mutable_discrepancy()->set_outcome_length(0); }));
   EXPECT_TRUE(refused([](auto& state) { state.set_observations(10); }));
 }
 
