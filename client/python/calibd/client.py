@@ -133,6 +133,7 @@ class Client:
     def create_model(self, model: str, classes: int | Sequence[str] | None = None, *,
                      label_grace: datetime.timedelta | None = None, bandwidth: float | None = None,
                      error_limit: float | None = None, description: str = "", baseline: str = "",
+                     forecast: str | Sequence[float] | int | None = None,
                      declaration: models.Model | None = None) -> models.Model:
         """Declares a model, and returns the declaration with all defaults. Idempotent.
 
@@ -142,6 +143,8 @@ class Client:
         error_limit: the acceptable error, as a probability.
         baseline: the name of another model, with which this one is compared all the time: give the
           predictions of both to send() and observe().
+        forecast: the model forecasts a number instead of classes: "normal" (mean and standard
+          deviation), the levels of its quantiles, or the number of its samples.
         declaration: all further fields of the declaration.
         """
         wanted = models.Model()
@@ -162,6 +165,16 @@ class Client:
             wanted.description = description
         if baseline:
             wanted.baseline = baseline
+        if isinstance(forecast, int):
+            wanted.forecast.samples.draws = forecast
+        elif forecast == "normal":
+            wanted.forecast.normal.SetInParent()
+        elif isinstance(forecast, str):
+            raise errors.InvalidArgument(
+                f'forecast is {forecast!r}, expected "normal", levels of quantiles or a number of '
+                "samples")
+        elif forecast is not None:
+            wanted.forecast.quantiles.levels[:] = forecast
         return self._transport.unary("ModelService/CreateModel",
                                      models.CreateModelRequest(model=wanted),
                                      models.CreateModelResponse).model

@@ -113,6 +113,14 @@ class Calibration(Result[calibration.GetCalibrationResponse]):
         if m.error.since_start.HasField("top_label"):
             lines.append(("error", f"{_interval(m.error.since_start.top_label)}; limit "
                           f"{_points_text(m.error.limit)}"))
+        if m.error.since_start.HasField("coverage"):
+            error = m.error.since_start.coverage
+            lines.append(("error", f"off by {_points_text(error.estimate)} points "
+                          f"({_points_text(error.lower)} to {_points_text(error.upper)}); limit "
+                          f"{_points_text(m.error.limit)}"))
+            lines += [("coverage", f"{100 * c.promised:.3g} % intervals cover {100 * c.coverage:.1f} "
+                       f"% ({100 * c.lower:.1f} to {100 * c.upper:.1f})")
+                      for c in m.error.since_start.central_coverage]
         if m.watch.HasField("evidence"):
             lines.append(("e-value", f"10^{m.watch.evidence.log10_e_value:.2f}, highest 10^"
                           f"{m.watch.evidence.max_log10_e_value:.2f}; calibration is rejected at "
@@ -120,6 +128,8 @@ class Calibration(Result[calibration.GetCalibrationResponse]):
         if m.HasField("comparison"):
             lines.append((f"against {m.baseline}", "; ".join(
                 f"{name} {text}" for name, text in _differences(m.comparison))))
+        if m.HasField("forecast"):
+            lines.append(("CRPS", f"{m.forecast.crps:.4g}"))
         if m.HasField("scores"):
             lines.append(("scores", f"accuracy {m.scores.accuracy:.4f}, log loss "
                           f"{m.scores.log_loss:.4f}, Brier {m.scores.brier_score:.4f}, ECE "
@@ -136,6 +146,8 @@ class Calibration(Result[calibration.GetCalibrationResponse]):
         return lines
 
     def _diagram(self) -> str:
+        if self.message.HasField("forecast"):
+            return ""
         bins = self.message.scores.bins
         points = [Point(i / len(bins), (i + 1) / len(bins), b.observations, b.mean_confidence,
                         b.accuracy) for i, b in enumerate(bins) if b.observations]

@@ -14,6 +14,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from calibd import wire
 from calibd.errors import FieldError, InvalidArgument
 from calibd.v1 import ingest_service_pb2 as ingest
+from calibd.v1 import model_service_pb2 as models
 
 Floats = npt.NDArray[np.floating[Any]]
 Integers = npt.NDArray[np.int64]
@@ -26,6 +27,9 @@ _LABEL_BYTES = 5
 _TEXT_BYTES = 20
 _MAX_REPORTED_ROWS = 5
 
+# The smallest standard deviation of a Normal forecast.
+_LEAST_DEVIATION = 1e-300
+
 # The class of a single score of a model with two classes.
 POSITIVE_CLASS = 1
 
@@ -34,16 +38,22 @@ _FIELDS = {(prefix, logits, size): wire.number_of(ingest.Observations, prefix + 
                (False, 8, "probabilities"), (False, 4, "probabilities_float32"),
                (True, 8, "logits"), (True, 4, "logits_float32"))}
 _LABELS = wire.number_of(ingest.Observations, "labels")
+_FORECASTS = wire.number_of(ingest.Observations, "forecasts")
+_OUTCOMES = wire.number_of(ingest.Observations, "outcomes")
 _POSITIVE_CLASS = wire.number_of(ingest.Observations, "positive_class")
 _VALUES = wire.number_of(ingest.DoubleValues, "values")
 
 
 class Classes(NamedTuple):
-    """What a server says about the rows of a model."""
+    """What a server says about the rows of a model.
+
+    forecast: of a model that forecasts a number, which has no classes.
+    """
 
     size: int
     names: tuple[str, ...]
     row_sum_tolerance: float
+    forecast: models.Forecast | None = None
 
 
 class Chunk(NamedTuple):
@@ -213,8 +223,6 @@ class Rows:
                               for prefix, matrix in self._matrices.items()}
         self.valid: Mask = np.logical_and.reduce(list(self._valid_values.values()))
         self._labels: Integers | None = None
-        self._texts: dict[str, list[str]] = {}
-        self._bad_texts: dict[str, set[int]] = {}
         if labels is not None:
             self._labels, valid_labels = as_labels(labels, classes)
             if len(self._labels) != n:
@@ -222,6 +230,13 @@ class Rows:
             self.valid = self.valid & valid_labels
         elif ids is None:
             raise _invalid("labels", "are missing: give labels, or ids by which they come later")
+        self._take_texts(ids, groups, times)
+
+    def _take_texts(self, ids: Any, groups: Any, times: Any) -> None:
+        """Sets the texts and times, and marks the rows whose texts are invalid."""
+        n = len(self)
+        self._texts: dict[str, list[str]] = {}
+        self._bad_texts: dict[str, set[int]] = {}
         if isinstance(groups, str):
             groups = [groups] * n
         for field, texts, limit in (("prediction_ids", ids, _MAX_ID_BYTES),
@@ -270,11 +285,11 @@ class Rows:
         parts: list[bytes] = []
         fields = []
         for prefix, matrix in self._matrices.items():
-            fields.append(_FIELDS[prefix, self._logits, matrix.itemsize])
+            fields.append(self._field(prefix, matrix))
             parts += wire.nested(fields[-1],
                                  wire.nested(_VALUES, [wire.packed_floats(matrix[rows])]))
-        if self._labels is not None:
-            parts += wire.nested(_LABELS, [wire.packed_varints(self._labels[rows])])
+        truths = self._truths(rows)
+        parts += truths
         if self._texts or self._times is not None:
             message = ingest.Observations()
             for name, texts in self._texts.items():
@@ -286,8 +301,117 @@ class Rows:
         is_score = self._matrix.shape[1] < self._classes.size
         if is_score:
             parts.append(wire.integer_field(_POSITIVE_CLASS, POSITIVE_CLASS))
-        kind = (*fields, is_score, self._labels is None, *self._texts, self._times is None)
+        kind = (*fields, is_score, not truths, *self._texts, self._times is None)
         return Chunk(kind, parts, numbers + first, dropped)
+
+    def _field(self, prefix: str, matrix: Floats) -> int:
+        """The field of a matrix."""
+        return _FIELDS[prefix, self._logits, matrix.itemsize]
+
+    def _truths(self, rows: Any) -> list[bytes]:
+        """The labels of the rows; empty if they come later."""
+        if self._labels is None:
+            return []
+        return wire.nested(_LABELS, [wire.packed_varints(self._labels[rows])])
+
+
+class ForecastRows(Rows):
+    """Forecasts of a number of one call, with their outcomes, ids, groups and times."""
+
+    def __init__(self, classes: Classes, forecasts: Any, outcomes: Any = None, ids: Any = None,
+                 groups: Any = None, times: Any = None) -> None:
+        assert classes.forecast is not None
+        self._classes = classes
+        self._forecast = classes.forecast
+        self._matrix = _as_forecasts(forecasts, self._forecast)
+        self._matrices = {"": self._matrix}
+        self.valid = np.isfinite(self._matrix).all(axis=1)
+        if self._forecast.HasField("normal"):
+            self.valid &= self._matrix[:, 1] >= _LEAST_DEVIATION
+        elif self._forecast.HasField("quantiles"):
+            self.valid &= (self._matrix[:, 1:] >= self._matrix[:, :-1]).all(axis=1)
+        self._valid_values = {"": self.valid.copy()}
+        self._outcomes: Floats | None = None
+        if outcomes is not None:
+            self._outcomes = as_outcomes(outcomes)
+            if len(self._outcomes) != len(self):
+                raise _invalid("outcomes", f"are {len(self._outcomes)}, expected {len(self)}: one "
+                               "for each row")
+            self.valid &= np.isfinite(self._outcomes)
+            if self._forecast.HasField("normal"):
+                with np.errstate(all="ignore"):
+                    residuals = (self._outcomes - self._matrix[:, 0]) / self._matrix[:, 1]
+                self.valid &= np.isfinite(residuals)
+        elif ids is None:
+            raise _invalid("outcomes",
+                           "are missing: give outcomes, or ids by which they come later")
+        self._take_texts(ids, groups, times)
+
+    def fault(self, i: int) -> FieldError:
+        """Why row i is invalid."""
+        row = self._matrix[i]
+        if not self._valid_values[""][i]:
+            wrong = ~np.isfinite(row)
+            expected = "a finite number"
+            if not wrong.any() and self._forecast.HasField("normal"):
+                wrong[1] = True
+                expected = f"a standard deviation of at least {_LEAST_DEVIATION}"
+            elif not wrong.any():
+                wrong[1:] = row[1:] < row[:-1]
+                expected = "quantiles that do not decrease"
+            k = int(wrong.argmax())
+            return FieldError(f"forecasts[{k}]", f"is {float(row[k])!r}, expected {expected}")
+        for field, invalid in self._bad_texts.items():
+            if i in invalid:
+                return _text_fault(field)
+        assert self._outcomes is not None
+        return FieldError("outcomes", f"is {float(self._outcomes[i])!r}, expected a finite number"
+                          " with a finite distance from the forecast")
+
+    def _field(self, prefix: str, matrix: Floats) -> int:
+        return _FORECASTS
+
+    def _truths(self, rows: Any) -> list[bytes]:
+        if self._outcomes is None:
+            return []
+        return wire.nested(_OUTCOMES, [wire.packed_floats(self._outcomes[rows])])
+
+
+def rows_of(classes: Classes, values: Any, truths: Any, ids: Any, groups: Any, times: Any,
+            logits: bool, baseline: Any) -> Rows:
+    """The rows of a model of classes or of forecasts."""
+    if classes.forecast is None:
+        return Rows(classes, values, truths, ids, groups, times, logits, baseline)
+    if logits or baseline is not None:
+        raise _invalid("forecasts", "have neither logits nor a baseline")
+    return ForecastRows(classes, values, truths, ids, groups, times)
+
+
+def _as_forecasts(values: Any, forecast: models.Forecast) -> Floats:
+    """n x width, float64."""
+    width = 2
+    if forecast.HasField("quantiles"):
+        width = len(forecast.quantiles.levels)
+    elif forecast.HasField("samples"):
+        width = forecast.samples.draws
+    try:
+        matrix = np.asarray(values, np.float64)
+    except (TypeError, ValueError) as error:
+        raise _invalid("forecasts", f"are not numbers: {error}") from None
+    if matrix.ndim != 2 or matrix.shape[1] != width:
+        raise _invalid("forecasts", f"have the shape {matrix.shape}, expected (n, {width})")
+    return np.ascontiguousarray(matrix)
+
+
+def as_outcomes(values: Any) -> Floats:
+    """n numbers, float64."""
+    try:
+        outcomes = np.asarray(values, np.float64)
+    except (TypeError, ValueError) as error:
+        raise _invalid("outcomes", f"are not numbers: {error}") from None
+    if outcomes.ndim != 1:
+        raise _invalid("outcomes", f"have the shape {outcomes.shape}, expected (n,)")
+    return np.ascontiguousarray(outcomes)
 
 
 class LabelRows:
@@ -295,7 +419,12 @@ class LabelRows:
 
     def __init__(self, classes: Classes, ids: Any, labels: Any) -> None:
         self._classes = classes
-        self._labels, self.valid = as_labels(labels, classes)
+        self._labels: Integers | Floats
+        if classes.forecast is not None:
+            self._labels = as_outcomes(labels)
+            self.valid: Mask = np.isfinite(self._labels)
+        else:
+            self._labels, self.valid = as_labels(labels, classes)
         self._ids, invalid = as_texts(ids, len(self._labels), "prediction_ids", _MAX_ID_BYTES)
         self._bad_ids = set(invalid)
         self.valid[invalid] = False
@@ -307,6 +436,8 @@ class LabelRows:
         """Why row i is invalid."""
         if i in self._bad_ids:
             return _text_fault("prediction_ids")
+        if self._classes.forecast is not None:
+            return FieldError("outcomes", f"is {float(self._labels[i])!r}, expected a finite number")
         return FieldError("labels", f"is not a class, expected [0, {self._classes.size})")
 
     def chunks(self, first: int, max_rows: int, max_bytes: int) -> list[Chunk]:
@@ -316,8 +447,9 @@ class LabelRows:
         chunks = []
         for begin in range(0, len(kept), step):
             part = kept[begin:begin + step]
-            message = ingest.Labels(prediction_ids=[self._ids[i] for i in part],
-                                    labels=self._labels[part].tolist())
+            message = ingest.Labels(prediction_ids=[self._ids[i] for i in part])
+            truths = message.labels if self._classes.forecast is None else message.outcomes
+            truths.extend(self._labels[part].tolist())
             chunks.append(Chunk((), [message.SerializeToString()], part + first))
         return chunks
 

@@ -15,7 +15,7 @@ import grpc
 
 from calibd import errors
 from calibd.errors import CalibdError, FieldError
-from calibd.rows import Chunk, Classes, LabelRows, Rows, invalid_rows
+from calibd.rows import Chunk, Classes, LabelRows, Rows, invalid_rows, rows_of
 from calibd.transport import Backoff, open_channel
 from calibd.v1 import ingest_service_pb2 as ingest
 from calibd.window import ENVELOPE_BYTES, Batch, SendWindow, StreamCounts
@@ -156,14 +156,19 @@ class ObservationStream:
         baseline: the predictions of the model's baseline for the same rows, in the shape of
           `probabilities` and logits if these are. A model that declares a baseline needs them.
 
+        A model that forecasts a number takes n x w forecasts instead: mean and standard deviation,
+        quantiles, or draws; and n outcomes instead of labels.
+
         Raises InvalidArgument, naming the first invalid rows; no row was accepted then. With
         on_invalid="drop" they are left out instead.
         """
-        self._accept("rows", lambda classes: Rows(classes, probabilities, labels, ids, groups, times,
-                                                  logits, baseline))
+        self._accept("rows", lambda classes: rows_of(classes, probabilities, labels, ids, groups,
+                                                     times, logits, baseline))
 
     def label(self, ids: Any, labels: Any) -> None:
         """Accepts the labels of predictions that were sent with these ids, here or elsewhere.
+
+        For a model that forecasts a number, they are the outcomes.
 
         A label that the server cannot use is not an error: see `counts`.
         """
@@ -445,7 +450,8 @@ class ObservationStream:
 
     def _handle_opened(self, opened: ingest.StreamObservationsResponse.Opened) -> None:
         has_key = bool(self._settings.idempotency_key)
-        classes = Classes(opened.class_count, tuple(opened.class_names), opened.row_sum_tolerance)
+        classes = Classes(opened.class_count, tuple(opened.class_names), opened.row_sum_tolerance,
+                          opened.forecast if opened.HasField("forecast") else None)
         if self._classes is None:
             # With a key, all batches are sent, so that the server can compare them.
             self._window = SendWindow(1 if has_key else opened.next_sequence,

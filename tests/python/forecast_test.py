@@ -1,0 +1,74 @@
+"""Models that forecast a number, against a real server."""
+import datetime
+
+import numpy as np
+import pytest
+
+import calibd
+
+
+def drawn(n, deviation=1.0, seed=1):
+    """Forecasts of outcomes with the standard deviation 1, as mean and standard deviation."""
+    random = np.random.default_rng(seed)
+    means = random.normal(size=n)
+    return np.stack([means, np.full(n, deviation)], axis=1), means + random.normal(size=n)
+
+
+def test_narrow_forecasts_are_over_the_limit(client):
+    created = client.create_model("demand", forecast="normal")
+    assert created.forecast.HasField("normal") and created.class_count == 0
+    with client.stream("demand") as stream:
+        stream.send(*drawn(3000, 0.5))
+    calibration = client.calibration("demand")
+    assert calibration.observations == 3000
+    assert "The intervals are too narrow: the 90 % intervals cover 5" in repr(calibration)
+    assert "CRPS" in repr(calibration) and "90 % intervals cover" in repr(calibration)
+    assert "demand" in calibration._repr_html_()
+
+
+def test_quantiles_and_samples_are_declared_and_sent(client):
+    assert list(client.create_model("q", forecast=[0.1, 0.9]).forecast.quantiles.levels) == [.1, .9]
+    assert client.create_model("s", forecast=5).forecast.samples.draws == 5
+    with client.stream("q") as stream:
+        stream.send([[1, 2], [2, 2], [0, 4]], [1, 3, 5])
+    with client.stream("s") as stream:
+        stream.send(np.ones((4, 5)), [1.0, 2.0, 3.0, 4.0])
+    assert client.calibration("q").observations == 3
+    assert client.calibration("s").forecast.observations == 4
+    with pytest.raises(calibd.InvalidArgument, match="expected \"normal\""):
+        client.create_model("other", forecast="gaussian")
+
+
+def test_outcomes_may_come_later(client):
+    client.create_model("later", forecast="normal", label_grace=datetime.timedelta(days=1))
+    forecasts, outcomes = drawn(3)
+    with client.stream("later") as stream:
+        stream.send(forecasts, ids=["a", "b", "c"])
+        stream.label(["a", "c"], outcomes[[0, 2]])
+        counts = stream.finish()
+    assert counts.matched_labels == 2
+    assert client.calibration("later").label_coverage.pending_labelled == 2
+
+
+@pytest.mark.parametrize("forecasts, outcomes, found", [
+    ([[0, 1], [0, np.nan]], [0, 0], r"rows\[1\].forecasts\[1\] is nan"),
+    ([[0, 1], [0, -1]], [0, 0], r"rows\[1\].forecasts\[1\] is -1.0"),
+    ([[0, 1]], [np.inf], r"rows\[0\].outcomes is inf"),
+    ([[0, 1e-300]], [1e20], r"rows\[0\].outcomes is 1e\+20"),
+    ([[0, 1, 2]], [0], r"have the shape \(1, 3\), expected \(n, 2\)"),
+    ([[0, 1]], [0, 1], "outcomes are 2, expected 1"),
+    ([[0, 1]], None, "outcomes are missing"),
+])
+def test_invalid_rows_are_named(client, forecasts, outcomes, found):
+    client.create_model("checked", forecast="normal")
+    with client.stream("checked") as stream:
+        with pytest.raises(calibd.InvalidArgument, match=found):
+            stream.send(forecasts, outcomes)
+
+
+def test_invalid_rows_can_be_dropped(client):
+    client.create_model("dropping", forecast=[0.1, 0.9])
+    with client.stream("dropping", on_invalid="drop") as stream:
+        stream.send([[1, 2], [2, 1], [1, 2]], [0, 0, np.nan])
+        counts = stream.finish()
+    assert counts.accepted_rows == 1 and counts.dropped_rows == 2
