@@ -106,6 +106,12 @@ absl::StatusOr<ExitCode> EvaluateServed(const Context& context, const EvaluateOp
   CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
   request.set_model(ModelArgument(options.model));
   request.set_window(options.window);
+  CALIBD_ASSIGN_OR_RETURN(const v1::Model model, client->GetModel(request.model()));
+  if (model.has_forecast()) {
+    return UsageFault(absl::StrCat(ShortName(model.name()),
+                                   " forecasts a number: use `calibctl evaluate-forecasts --model ",
+                                   options.model, "`"));
+  }
   CALIBD_ASSIGN_OR_RETURN(
       const v1::Evaluation evaluation,
       CallWithProgress(context, "evaluating", kTestTimeout, [&](const auto& long_call) {
@@ -113,7 +119,6 @@ absl::StatusOr<ExitCode> EvaluateServed(const Context& context, const EvaluateOp
       }));
   double error_limit = options.error_limit.value_or(kDefaultErrorLimit);
   if (!options.error_limit.has_value()) {
-    CALIBD_ASSIGN_OR_RETURN(const v1::Model model, client->GetModel(request.model()));
     if (model.monitoring().error_limit() > 0) error_limit = model.monitoring().error_limit();
   }
   return Report(context, evaluation, std::nullopt, options.fail_on, error_limit);

@@ -5,8 +5,12 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <variant>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "calibd/convert/evaluation.h"
+#include "calibd/convert/forecast.h"
 #include "calibd/core/forecast_evaluation.h"
 #include "command.h"
 #include "forecast_report.h"
@@ -18,7 +22,10 @@ namespace calibd::cli {
 namespace {
 
 struct EvaluateForecastsOptions {
-  // One of them is set.
+  // If set, this model of the server is evaluated instead of a file.
+  std::string model;
+  std::int32_t window = 0;
+  // One of them is set otherwise.
   std::string normals;
   std::string samples;
   std::string quantiles;
@@ -36,7 +43,7 @@ absl::StatusOr<std::pair<std::string, NumberForecastKind>> Choose(
   const int given = static_cast<int>(!options.normals.empty()) +
                     static_cast<int>(!options.samples.empty()) +
                     static_cast<int>(!options.quantiles.empty());
-  if (given != 1) return UsageFault("give one of --normals, --samples and --quantiles");
+  if (given != 1) return UsageFault("give one of --normals, --samples, --quantiles and --model");
   if (options.quantiles.empty() != options.levels.empty()) {
     return UsageFault("--quantiles needs --levels, and --levels needs --quantiles");
   }
@@ -49,18 +56,63 @@ absl::StatusOr<std::pair<std::string, NumberForecastKind>> Choose(
   return std::pair(options.quantiles, std::move(kind));
 }
 
-absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateForecastsOptions& options) {
-  CALIBD_ASSIGN_OR_RETURN(auto chosen, Choose(options));
-  if (options.threshold.has_value() && !options.quantiles.empty()) {
-    return UsageFault("--threshold is for --normals and --samples");
+const char* KindName(const NumberForecastKind& kind) {
+  if (std::holds_alternative<NormalForecasts>(kind)) return "normal";
+  return std::holds_alternative<QuantileForecasts>(kind) ? "quantiles" : "samples";
+}
+
+ExitCode Report(const Context& context, const std::string& kind,
+                const v1::ForecastEvaluation& evaluation) {
+  if (context.json()) {
+    Json json = {{"kind", kind}};
+    json.update(ToJson(evaluation));
+    PrintJson(json);
+  } else {
+    Print(DescribeForecasts(kind, evaluation));
   }
+  return ExitCode::kOk;
+}
+
+v1::EvaluateRequest MakeRequest(const EvaluateForecastsOptions& options) {
+  v1::EvaluateRequest request;
+  request.set_window(options.window);
+  request.set_replicates(options.replicates);
+  request.set_null(convert::ToProto(options.null));
+  if (options.seed.has_value()) request.set_seed(*options.seed);
+  if (options.threshold.has_value()) request.set_threshold(*options.threshold);
+  return request;
+}
+
+absl::StatusOr<ExitCode> EvaluateServed(const Context& context,
+                                        const EvaluateForecastsOptions& options) {
+  CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
+  v1::EvaluateRequest request = MakeRequest(options);
+  request.set_model(ModelArgument(options.model));
+  CALIBD_ASSIGN_OR_RETURN(const v1::Model model, client->GetModel(request.model()));
+  if (!model.has_forecast()) {
+    return UsageFault(absl::StrCat(ShortName(model.name()),
+                                   " predicts classes: use `calibctl evaluate --model ",
+                                   options.model, "`"));
+  }
+  CALIBD_ASSIGN_OR_RETURN(
+      const v1::Evaluation evaluation,
+      CallWithProgress(context, "evaluating", kTestTimeout,
+                       [&](const auto& call) { return client->Evaluate(request, call); }));
+  const char* const kind = model.forecast().has_normal()      ? "normal"
+                           : model.forecast().has_quantiles() ? "quantiles"
+                                                              : "samples";
+  return Report(context, kind, evaluation.forecast());
+}
+
+absl::StatusOr<ExitCode> EvaluateFile(const Context& context,
+                                      const EvaluateForecastsOptions& options) {
+  CALIBD_ASSIGN_OR_RETURN(auto chosen, Choose(options));
+  CALIBD_ASSIGN_OR_RETURN(
+      ForecastEvaluationOptions evaluation_options,
+      OrUsageFault(convert::ForecastOptionsFromProto(MakeRequest(options), chosen.second)));
+  if (!options.seed.has_value()) evaluation_options.resampling.seed = std::random_device{}();
   CALIBD_ASSIGN_OR_RETURN(const NumberForecasts forecasts,
                           ReadNumberForecasts(chosen.first, std::move(chosen.second)));
-  ForecastEvaluationOptions evaluation_options;
-  evaluation_options.resampling = {.replicates = options.replicates,
-                                   .seed = options.seed.value_or(std::random_device{}()),
-                                   .null = options.null};
-  evaluation_options.threshold = options.threshold;
   CALIBD_ASSIGN_OR_RETURN(
       const ForecastEvaluation evaluation,
       CallWithProgress(context, "evaluating", kTestTimeout, [&](const auto& call) {
@@ -70,25 +122,32 @@ absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateForecastsOpti
         return EvaluateForecasts(forecasts.kind, {forecasts.values, forecasts.outcomes},
                                  evaluation_options, control);
       }));
-  if (context.json()) {
-    PrintJson(ForecastJson(forecasts.kind, evaluation));
-  } else {
-    Print(DescribeForecasts(forecasts.kind, evaluation));
+  return Report(context, KindName(forecasts.kind),
+                convert::ToProto(evaluation, evaluation_options));
+}
+
+absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateForecastsOptions& options) {
+  if (options.model.empty()) return EvaluateFile(context, options);
+  if (!options.normals.empty() || !options.samples.empty() || !options.quantiles.empty()) {
+    return UsageFault("give a file or --model, not both");
   }
-  return ExitCode::kOk;
+  return EvaluateServed(context, options);
 }
 
 }  // namespace
 
 void AddEvaluateForecastsCommand(CLI::App& app, Context& context) {
-  const auto [command, options] = AddCommand<EvaluateForecastsOptions>(
-      app, context, "evaluate-forecasts",
-      "Compute coverage, scores and tests for forecasts of a number in a file (no server needed)",
-      Run);
+  const auto [command, options] =
+      AddCommand<EvaluateForecastsOptions>(app, context, "evaluate-forecasts",
+                                           "Compute coverage, scores and tests for forecasts of a "
+                                           "number, in a file (no server needed) or "
+                                           "for a model's newest observations",
+                                           Run);
   command->footer(
       "Examples: calibctl evaluate-forecasts --normals demand.csv\n"
       "          calibctl evaluate-forecasts --quantiles demand.csv --levels 0.1,0.5,0.9\n"
       "          calibctl evaluate-forecasts --samples draws.npy --threshold 100\n"
+      "          calibctl evaluate-forecasts --model demand\n"
       "Files are CSV, JSON Lines or NPY. The last column, or the one with the name outcome, is the "
       "outcome.");
   command->add_option("--normals", options->normals,
@@ -101,6 +160,15 @@ void AddEvaluateForecastsCommand(CLI::App& app, Context& context) {
       ->add_option("--levels", options->levels,
                    "levels of the quantiles, increasing, between 0 and 1, such as 0.1,0.5,0.9")
       ->delimiter(',');
+  auto* const model = command->add_option(
+      "--model", options->model,
+      "evaluate this model on the server, NAME or NAME@VERSION, instead of a file");
+  command
+      ->add_option(
+          "--window", options->window,
+          "with --model: use only this many of the newest observations; default: the whole window")
+      ->check(CLI::Range(2, 1000000))
+      ->needs(model);
   command->add_option("--threshold", options->threshold,
                       "also evaluate the decision whether the outcome reaches this value");
   command

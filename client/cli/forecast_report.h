@@ -3,17 +3,13 @@
 
 #include <string>
 
-#include "calibd/core/forecast_evaluation.h"
-#include "report.h"
+#include "calibd/v1/calibration_service.pb.h"
 
 namespace calibd::cli {
 
-// Renders the evaluation of forecasts of a number as text for people, and as JSON: see
-// client/cli/OUTPUT.md.
-[[nodiscard]] std::string DescribeForecasts(const NumberForecastKind& kind,
-                                            const ForecastEvaluation& evaluation);
-[[nodiscard]] Json ForecastJson(const NumberForecastKind& kind,
-                                const ForecastEvaluation& evaluation);
+// Renders the evaluation of forecasts of a number as text. kind: normal, quantiles or samples.
+[[nodiscard]] std::string DescribeForecasts(const std::string& kind,
+                                            const v1::ForecastEvaluation& evaluation);
 
 }  // namespace calibd::cli
 

@@ -116,4 +116,35 @@ absl::StatusOr<ForecastEvaluation> EvaluateForecasts(const NumberForecastKind& k
   return evaluation;
 }
 
+double ForecastEvaluationMemory(std::size_t n, const NumberForecastKind& kind,
+                                const ForecastEvaluationOptions& options,
+                                std::size_t threads) noexcept {
+  const auto rows = static_cast<double>(n);
+  const auto width = static_cast<double>(ForecastWidth(kind));
+  const auto copies = static_cast<double>(threads + 4);
+  // The discrepancies choose their parameters from pairs, have features of each row, and each
+  // thread has a replicate of the rows; signs are drawn for 256 replicates at once.
+  const double signs =
+      options.resampling.null == NullHypothesis::kForm ? 256 * sizeof(float) * rows : 0;
+  return sizeof(double) * (kParameterRows * kParameterRows + rows * (2 * kTestFrequencies + 8)) +
+         sizeof(double) * copies * rows * (width + 4) + signs;
+}
+
+double ForecastEvaluationOperations(std::size_t n, const NumberForecastKind& kind,
+                                    const ForecastEvaluationOptions& options) noexcept {
+  const auto rows = static_cast<double>(n);
+  const auto width = static_cast<double>(ForecastWidth(kind));
+  const auto replicates = static_cast<double>(options.resampling.replicates);
+  if (std::holds_alternative<QuantileForecasts>(kind)) return rows * replicates * 10;
+  const bool normal = std::holds_alternative<NormalForecasts>(kind);
+  const double pair = normal ? 100 : 30 + 3 * width + 40 * width * width;
+  const double each = options.resampling.null == NullHypothesis::kForm
+                          ? rows * rows / 2
+                          : rows * (20.0 * kTestFrequencies + 2 * width);
+  // The metrics of the probability integral transform sort the rows.
+  const double pit = replicates * rows * 40;
+  const double forms = options.threshold.has_value() ? 3 : 2;
+  return pit + forms * (rows * rows / 2 * pair + replicates * each);
+}
+
 }  // namespace calibd

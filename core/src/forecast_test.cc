@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/core/decision_calibration.h"
 #include "calibd/core/forecast_metrics.h"
 #include "calibd/core/status_macros.h"
 #include "discrepancy_features.h"
@@ -116,6 +117,13 @@ double Unbiased(const PairSums& sums, std::size_t n) {
   return sums.off_diagonal / static_cast<double>(n) / static_cast<double>(n - 1);
 }
 
+// The threshold of a decision whose discrepancy needs no pairs; null otherwise.
+const double* ThresholdOf(const ForecastTestOptions& options) {
+  const auto* const kernel = std::get_if<ThresholdKernel>(&*options.outcome_kernel);
+  const bool alone = std::holds_alternative<NoCondition>(options.condition);
+  return kernel != nullptr && alone ? &kernel->threshold : nullptr;
+}
+
 // Compares the statistic with replicates of the hypothesis kForecast.
 absl::Status Simulate(const ForecastBatch& batch, const ForecastTestOptions& options,
                       const RunControl& control, ForecastTestResult& result) {
@@ -131,6 +139,11 @@ absl::Status Simulate(const ForecastBatch& batch, const ForecastTestOptions& opt
     const ForecastBatch drawn = WithReplicate(batch, replicate);
     if (features != nullptr) {
       replicates[r] = features->Unbiased(drawn);
+      return;
+    }
+    if (const double* const threshold = ThresholdOf(options)) {
+      // f = (loss of one action) - (that of the other), so <f, f> counts each of them twice.
+      replicates[r] = 2 * EvaluateThreshold(drawn, *threshold)->squared_error_unbiased;
       return;
     }
     // Fails only if it is cancelled, as the next check of RunReplicates is.
@@ -300,9 +313,15 @@ double ForecastTestOperations(const ForecastBatch& batch,
   if (options.resampling.null == NullHypothesis::kForm) {
     return pairs * (1 + std::ceil(replicates / kSignReplicates)) + n * n * replicates / 2;
   }
-  const OutcomeKernel kernel = options.outcome_kernel.value_or(RbfKernel());
-  return pairs +
-         replicates * (DiscrepancyFeatures::Has(kernel) ? n * 20.0 * kTestFrequencies : pairs);
+  ForecastTestOptions chosen = options;
+  if (!chosen.outcome_kernel.has_value()) chosen.outcome_kernel = RbfKernel();
+  double each = pairs;
+  if (DiscrepancyFeatures::Has(*chosen.outcome_kernel)) {
+    each = n * 20.0 * kTestFrequencies;
+  } else if (ThresholdOf(chosen) != nullptr) {
+    each = n * static_cast<double>(20 + batch.width);
+  }
+  return pairs + replicates * each;
 }
 
 absl::StatusOr<PitTests> TestPit(std::span<const double> pit, const BootstrapOptions& options,

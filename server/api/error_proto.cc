@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "calibd/convert/evaluation.h"
+#include "calibd/convert/forecast.h"
 #include "server/api/forecast_proto.h"
 #include "server/api/proto_time.h"
 #include "server/state/coverage_watch.h"
@@ -34,7 +35,7 @@ void DescribeCoverage(const CoverageSums& sums, const std::optional<ForecastCove
   if (!coverage.has_value()) return;
   proto.set_observations(coverage->count);
   *proto.mutable_coverage() = convert::ToProto(IntervalOf(*coverage));
-  DescribeCentral(*coverage, *proto.mutable_central_coverage());
+  *proto.mutable_central_coverage() = convert::ToProto(*coverage);
 }
 
 void DescribeRecent(const ErrorSnapshot& error, v1::CalibrationError::RecentError& proto) {

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "calibd/convert/forecast.h"
 #include "server/errors.h"
 
 namespace calibd::server {
@@ -79,21 +80,6 @@ std::string BiasSentence(const ForecastCells& cells, const ForecastCounts& count
 
 }  // namespace
 
-void DescribeCentral(const ForecastCoverage& coverage,
-                     google::protobuf::RepeatedPtrField<v1::CentralCoverage>& proto) {
-  for (const std::optional<CentralCoverage>& one : coverage.central) {
-    if (!one.has_value()) continue;
-    v1::CentralCoverage& out = *proto.Add();
-    out.set_nominal(one->nominal);
-    out.set_lower_level(one->lower_level);
-    out.set_upper_level(one->upper_level);
-    out.set_promised(one->promised);
-    out.set_coverage(one->coverage);
-    out.set_lower(one->lower);
-    out.set_upper(one->upper);
-  }
-}
-
 void DescribeScores(const ForecastCells& cells, const ForecastCounts& counts,
                     v1::ForecastScores& proto) {
   const auto n = static_cast<double>(counts.count());
@@ -104,7 +90,7 @@ void DescribeScores(const ForecastCells& cells, const ForecastCounts& counts,
   }
   DescribeResiduals(cells, counts, proto);
   if (const auto coverage = CoverageOf(cells, counts, {})) {
-    DescribeCentral(*coverage, *proto.mutable_central_coverage());
+    *proto.mutable_central_coverage() = convert::ToProto(*coverage);
   }
 }
 

@@ -12,9 +12,6 @@
 
 namespace calibd::server {
 
-// The central intervals that exist.
-void DescribeCentral(const ForecastCoverage& coverage,
-                     google::protobuf::RepeatedPtrField<v1::CentralCoverage>& proto);
 // counts: of at least one observation. cells: their cells.
 void DescribeScores(const ForecastCells& cells, const ForecastCounts& counts,
                     v1::ForecastScores& proto);

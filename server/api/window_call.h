@@ -1,13 +1,16 @@
 #ifndef CALIBD_SERVER_API_WINDOW_CALL_H_
 #define CALIBD_SERVER_API_WINDOW_CALL_H_
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
+#include <random>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
+#include "google/protobuf/util/time_util.h"
 #include "server/api/call.h"
 #include "server/api/progress_sender.h"
 #include "server/compute/window_jobs.h"
@@ -18,6 +21,16 @@ namespace calibd::server {
 inline absl::Status CheckWindow(std::int32_t window) {
   return window < 0 ? InvalidFieldError("window", absl::StrCat("is ", window, ", expected >= 0"))
                     : absl::OkStatus();
+}
+
+inline std::uint64_t RandomSeed() {
+  std::random_device device;
+  return (static_cast<std::uint64_t>(device()) << 32U) | device();
+}
+
+inline google::protobuf::Duration Since(std::chrono::steady_clock::time_point start) {
+  return google::protobuf::util::TimeUtil::NanosecondsToDuration(
+      std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count());
 }
 
 // Submits a job that computes `result`. Sends progress messages and then the result. When the call

@@ -19,6 +19,7 @@
 #include "google/protobuf/util/time_util.h"
 #include "server/api/api.h"
 #include "server/api/calibration_proto.h"
+#include "server/api/evaluate_forecasts.h"
 #include "server/api/forecast_proto.h"
 #include "server/api/proto_time.h"
 #include "server/api/window_call.h"
@@ -26,16 +27,6 @@
 
 namespace calibd::server {
 namespace {
-
-std::uint64_t RandomSeed() {
-  std::random_device device;
-  return (static_cast<std::uint64_t>(device()) << 32U) | device();
-}
-
-google::protobuf::Duration Since(std::chrono::steady_clock::time_point start) {
-  return google::protobuf::util::TimeUtil::NanosecondsToDuration(
-      std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count());
-}
 
 // The kernel of the running estimates of this lens, or the kernel that they would have.
 KernelSpec KernelNow(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
@@ -133,8 +124,13 @@ absl::Status Api::RunTest(const v1::RunTestRequest& request,
 
 absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
                            const Reply<v1::EvaluateResponse>& reply, NamedModel model) {
-  CALIBD_RETURN_IF_ERROR(CheckPredictsClasses(*model->declaration(), "Evaluate"));
   CALIBD_RETURN_IF_ERROR(CheckWindow(request.window()));
+  if (model->declaration()->forecast.has_value()) {
+    return EvaluateForecastModel(parts_.jobs, request, reply, model);
+  }
+  if (request.has_threshold()) {
+    return InvalidFieldError("threshold", "is set, but the model predicts classes: leave it unset");
+  }
   const std::shared_ptr<const ModelDeclaration> declaration = model->declaration();
   const std::size_t class_count = declaration->class_count;
   // The canonical lens is always added in front.

@@ -41,7 +41,11 @@ WindowSample ReadWindow(std::shared_ptr<const ModelSnapshot> snapshot, std::size
   sample.last_observation = snapshot->observations;
   sample.first_observation = snapshot->observations - static_cast<std::int64_t>(n) + 1;
   sample.compute_time = std::chrono::system_clock::now();
-  sample.observations = snapshot->window.CopyNewest(n);
+  if (snapshot->forecast_cells != nullptr) {
+    sample.forecasts = snapshot->window.CopyNewestForecasts(n);
+  } else {
+    sample.observations = snapshot->window.CopyNewest(n);
+  }
   sample.snapshot = std::move(snapshot);
   return sample;
 }
@@ -114,11 +118,13 @@ absl::StatusOr<std::size_t> WindowJobs::CheckSize(const WindowRequest& request,
                                     " are needed before the bandwidth is known"));
   }
   CALIBD_ASSIGN_OR_RETURN(const std::size_t n, CountWindowRows(snapshot, request.observations));
-  const std::size_t m = declaration->class_count;
+  const std::size_t m = declaration->row_width();
   JobCost cost = request.cost(n, threads_);
-  cost.memory_bytes += static_cast<double>(n * (m * sizeof(double) + sizeof(std::int32_t)));
+  // The rows with their labels or outcomes.
+  cost.memory_bytes += static_cast<double>(n * (m + 1) * sizeof(double));
+  const char* const unit = declaration->forecast.has_value() ? " values" : " classes";
   CALIBD_RETURN_IF_ERROR(
-      CheckCost(absl::StrCat(n, " observations of ", m, " classes"), cost, request.remedy));
+      CheckCost(absl::StrCat(n, " observations of ", m, unit), cost, request.remedy));
   return n;
 }
 

@@ -31,6 +31,8 @@ struct WindowSample {
   // The snapshot whose newest observations are `observations`.
   std::shared_ptr<const ModelSnapshot> snapshot;
   PredictionSet observations;
+  // For a model of forecasts, instead of `observations`.
+  WindowView::Forecasts forecasts;
   // Numbers of the first and the last observation.
   std::int64_t first_observation = 0;
   std::int64_t last_observation = 0;

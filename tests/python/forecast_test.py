@@ -24,6 +24,13 @@ def test_narrow_forecasts_are_over_the_limit(client):
     assert "The intervals are too narrow: the 90 % intervals cover 5" in repr(calibration)
     assert "CRPS" in repr(calibration) and "90 % intervals cover" in repr(calibration)
     assert "demand" in calibration._repr_html_()
+    evaluation = client.evaluate("demand", seed=1, window=500)
+    assert evaluation.forecast.scores.observations == 500
+    assert evaluation.forecast.cramer_von_mises.p_value == 0.001
+    assert [d.form for d in evaluation.forecast.discrepancies] == ["distribution", "marginal"]
+    assert "coverage off by" in repr(evaluation) and "MMD^2 marginal" in repr(evaluation)
+    with pytest.raises(calibd.InvalidArgument, match="lenses is set"):
+        client.evaluate("demand", lenses=["top_label"])
 
 
 def test_quantiles_and_samples_are_declared_and_sent(client):

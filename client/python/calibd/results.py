@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Iterable
 from html import escape
 from typing import Any, Generic, TypeVar
 
@@ -91,6 +92,22 @@ def _differences(compared: comparison_pb2.Comparison) -> list[tuple[str, str]]:
                                 ("binned error", compared.binned_error))]
 
 
+def _coverage_lines(central: Iterable[monitoring.CentralCoverage]) -> list[tuple[str, str]]:
+    return [("coverage", f"{100 * c.promised:.3g} % intervals cover {100 * c.coverage:.1f} "
+             f"% ({100 * c.lower:.1f} to {100 * c.upper:.1f})") for c in central]
+
+
+def _forecast_lines(evaluated: evaluation.ForecastEvaluation) -> list[tuple[str, str]]:
+    lines = _coverage_lines(evaluated.scores.central_coverage)
+    lines.append(("CRPS", f"{evaluated.scores.crps:.4g}"))
+    tests = [(name.replace("_", " "), getattr(evaluated, name))
+             for name in ("quantile_calibration_error", "quantile_level_error", "cramer_von_mises",
+                          "level_error") if evaluated.HasField(name)]
+    tests += [(f"MMD^2 {d.form}", d.test) for d in evaluated.discrepancies]
+    return lines + [(name, f"{test.value:.4g}, calibrated: below {test.replicate_upper_quantile:.3g} "
+                     f"(95 %), p = {test.p_value:.3g} for one look") for name, test in tests]
+
+
 class Calibration(Result[calibration.GetCalibrationResponse]):
     """The running estimates and the verdict; fields of GetCalibrationResponse."""
 
@@ -118,9 +135,7 @@ class Calibration(Result[calibration.GetCalibrationResponse]):
             lines.append(("error", f"off by {_points_text(error.estimate)} points "
                           f"({_points_text(error.lower)} to {_points_text(error.upper)}); limit "
                           f"{_points_text(m.error.limit)}"))
-            lines += [("coverage", f"{100 * c.promised:.3g} % intervals cover {100 * c.coverage:.1f} "
-                       f"% ({100 * c.lower:.1f} to {100 * c.upper:.1f})")
-                      for c in m.error.since_start.central_coverage]
+            lines += _coverage_lines(m.error.since_start.central_coverage)
         if m.watch.HasField("evidence"):
             lines.append(("e-value", f"10^{m.watch.evidence.log10_e_value:.2f}, highest 10^"
                           f"{m.watch.evidence.max_log10_e_value:.2f}; calibration is rejected at "
@@ -193,9 +208,16 @@ class Evaluation(Result[evaluation.Evaluation]):
     """The complete evaluation of a window; fields of the message Evaluation."""
 
     def _headline(self) -> str:
+        if self.message.HasField("forecast"):
+            forecast = self.message.forecast
+            return (f"coverage off by {_points_text(forecast.coverage_error)} points "
+                    f"({_points_text(forecast.coverage_error_lower)} to "
+                    f"{_points_text(forecast.coverage_error_upper)})")
         return _interval(self.message.error)
 
     def _lines(self) -> list[tuple[str, str]]:
+        if self.message.HasField("forecast"):
+            return _forecast_lines(self.message.forecast)
         scores = self.message.scores
         lines = [("scores", f"accuracy {scores.accuracy:.4f}, log loss {scores.log_loss:.4f}, Brier "
                   f"{scores.brier:.4f}"),

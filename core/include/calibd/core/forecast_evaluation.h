@@ -65,6 +65,15 @@ struct ForecastEvaluation {
     const NumberForecastKind& kind, const NumberForecastBatch& batch,
     const ForecastEvaluationOptions& options, const RunControl& control = {});
 
+// Bytes that EvaluateForecasts allocates for n observations in addition to its input, on `threads`
+// threads, and the approximate number of multiplications.
+[[nodiscard]] double ForecastEvaluationMemory(std::size_t n, const NumberForecastKind& kind,
+                                              const ForecastEvaluationOptions& options,
+                                              std::size_t threads) noexcept;
+[[nodiscard]] double ForecastEvaluationOperations(
+    std::size_t n, const NumberForecastKind& kind,
+    const ForecastEvaluationOptions& options) noexcept;
+
 }  // namespace calibd
 
 #endif  // CALIBD_CORE_FORECAST_EVALUATION_H_

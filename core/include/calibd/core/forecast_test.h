@@ -60,7 +60,7 @@ inline constexpr std::size_t kTestFrequencies = 64;
 
 // Bytes that TestForecasts allocates in addition to its input, on `threads` threads, and the
 // approximate number of multiplications: O(n^2) for the discrepancy; for each replicate O(n) with
-// random features, and else O(n^2).
+// random features, and for ThresholdKernel with NoCondition, and else O(n^2).
 [[nodiscard]] double ForecastTestMemory(const ForecastBatch& batch,
                                         const ForecastTestOptions& options,
                                         std::size_t threads) noexcept;

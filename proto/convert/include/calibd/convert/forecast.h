@@ -1,0 +1,28 @@
+#ifndef CALIBD_CONVERT_FORECAST_H_
+#define CALIBD_CONVERT_FORECAST_H_
+
+#include "absl/status/statusor.h"
+#include "calibd/core/forecast_coverage.h"
+#include "calibd/core/forecast_evaluation.h"
+#include "calibd/v1/calibration_service.pb.h"
+#include "calibd/v1/monitoring.pb.h"
+
+namespace calibd::convert {
+
+// The central intervals that exist.
+[[nodiscard]] google::protobuf::RepeatedPtrField<v1::CentralCoverage> ToProto(
+    const ForecastCoverage& coverage);
+
+// The options of a request about a model of forecasts. Converts everything except an unset seed.
+// Errors: InvalidArgument whose message begins with the field and a space, also for a field that
+// such a model does not have.
+[[nodiscard]] absl::StatusOr<ForecastEvaluationOptions> ForecastOptionsFromProto(
+    const v1::EvaluateRequest& request, const NumberForecastKind& kind);
+
+// options: those of the evaluation. Lacks the observations' numbers and the time.
+[[nodiscard]] v1::ForecastEvaluation ToProto(const ForecastEvaluation& evaluation,
+                                             const ForecastEvaluationOptions& options);
+
+}  // namespace calibd::convert
+
+#endif  // CALIBD_CONVERT_FORECAST_H_

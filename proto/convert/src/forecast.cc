@@ -1,0 +1,146 @@
+#include "calibd/convert/forecast.h"
+
+#include <cmath>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "calibd/convert/evaluation.h"
+#include "calibd/core/status_macros.h"
+
+namespace calibd::convert {
+namespace {
+
+v1::SimulatedStatistic StatisticToProto(double value, const ResamplingResult& result) {
+  v1::SimulatedStatistic proto;
+  proto.set_value(value);
+  proto.set_p_value(result.p_value);
+  proto.set_replicates(result.replicates);
+  proto.set_exceedances(result.exceedances);
+  proto.set_null(ToProto(result.null));
+  proto.set_replicate_mean(result.replicate_mean);
+  proto.set_replicate_standard_deviation(result.replicate_standard_deviation);
+  proto.set_replicate_upper_quantile(result.replicate_upper_quantile);
+  return proto;
+}
+
+absl::Status Unused(const char* field) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, " is set, but the model forecasts a number: leave it unset"));
+}
+
+// Errors: InvalidArgument for a field that needs classes.
+absl::Status CheckUnused(const v1::EvaluateRequest& request) {
+  if (request.lenses_size() > 0) return Unused("lenses");
+  if (request.precision() != v1::PRECISION_UNSPECIFIED) return Unused("precision");
+  if (request.binned_errors_size() > 0) return Unused("binned_errors");
+  if (request.consistency_replicates() != 0) return Unused("consistency_replicates");
+  if (request.cme_test_locations() != 0) return Unused("cme_test_locations");
+  if (request.reliability_classes_size() > 0) return Unused("reliability_classes");
+  if (request.band_level() != 0) return Unused("band_level");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+google::protobuf::RepeatedPtrField<v1::CentralCoverage> ToProto(const ForecastCoverage& coverage) {
+  google::protobuf::RepeatedPtrField<v1::CentralCoverage> proto;
+  for (const std::optional<CentralCoverage>& one : coverage.central) {
+    if (!one.has_value()) continue;
+    v1::CentralCoverage& out = *proto.Add();
+    out.set_nominal(one->nominal);
+    out.set_lower_level(one->lower_level);
+    out.set_upper_level(one->upper_level);
+    out.set_promised(one->promised);
+    out.set_coverage(one->coverage);
+    out.set_lower(one->lower);
+    out.set_upper(one->upper);
+  }
+  return proto;
+}
+
+absl::StatusOr<ForecastEvaluationOptions> ForecastOptionsFromProto(
+    const v1::EvaluateRequest& request, const NumberForecastKind& kind) {
+  CALIBD_RETURN_IF_ERROR(CheckUnused(request));
+  ForecastEvaluationOptions options;
+  if (request.null() != v1::NULL_HYPOTHESIS_UNSPECIFIED) {
+    const absl::StatusOr<NullHypothesis> null = FromProto(request.null());
+    if (!null.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("null ", null.status().message()));
+    }
+    options.resampling.null = *null;
+  }
+  if (request.has_replicates()) options.resampling.replicates = request.replicates();
+  if (options.resampling.replicates < kMinReplicates ||
+      options.resampling.replicates > kMaxReplicates) {
+    return absl::InvalidArgumentError(absl::StrCat("replicates is ", options.resampling.replicates,
+                                                   ", expected ", kMinReplicates, "..",
+                                                   kMaxReplicates));
+  }
+  options.resampling.seed = request.seed();
+  if (request.has_threshold()) {
+    if (std::holds_alternative<QuantileForecasts>(kind)) {
+      return absl::InvalidArgumentError(
+          "threshold is set, but quantiles do not give the probability of a decision: leave it "
+          "unset");
+    }
+    if (!std::isfinite(request.threshold())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("threshold is ", request.threshold(), ", expected a finite number"));
+    }
+    options.threshold = request.threshold();
+  }
+  return options;
+}
+
+v1::ForecastEvaluation ToProto(const ForecastEvaluation& evaluation,
+                               const ForecastEvaluationOptions& options) {
+  v1::ForecastEvaluation proto;
+  v1::ForecastScores& scores = *proto.mutable_scores();
+  scores.set_observations(evaluation.count);
+  scores.set_crps(evaluation.crps);
+  if (evaluation.log_score.has_value()) scores.set_log_score(*evaluation.log_score);
+  v1::ForecastDirection& direction = *proto.mutable_direction();
+  direction.set_shift(evaluation.direction.best.shift);
+  direction.set_scale(evaluation.direction.best.scale);
+  if (evaluation.mean_t.has_value()) {
+    scores.set_residual_mean(*evaluation.mean_t);
+    scores.set_residual_standard_deviation(*evaluation.deviation_t);
+    direction.set_residual_mean(*evaluation.mean_t);
+    direction.set_residual_standard_deviation(*evaluation.deviation_t);
+  }
+  *scores.mutable_central_coverage() = ToProto(evaluation.coverage);
+  const CoverageError& error = evaluation.coverage.error;
+  proto.set_coverage_error(error.estimate);
+  proto.set_coverage_error_lower(error.lower);
+  proto.set_coverage_error_upper(error.upper);
+  proto.set_coverage_cells(static_cast<std::int32_t>(error.cell_count));
+  proto.set_log10_e_value(evaluation.log10_e_value);
+  const auto of = [](const PitTest& test) { return StatisticToProto(test.value, test.test); };
+  if (evaluation.pit.has_value()) {
+    *proto.mutable_quantile_calibration_error() = of(evaluation.pit->quantile_calibration_error);
+    *proto.mutable_quantile_level_error() = of(evaluation.pit->quantile_level_error);
+    *proto.mutable_cramer_von_mises() = of(evaluation.pit->cramer_von_mises);
+  }
+  if (evaluation.level_error.has_value()) {
+    *proto.mutable_level_error() = of(*evaluation.level_error);
+  }
+  for (const NamedDiscrepancy& named : evaluation.discrepancies) {
+    v1::ForecastEvaluation::TestedDiscrepancy& out = *proto.add_discrepancies();
+    out.set_form(named.form);
+    out.set_mmd_squared(named.result.mmd_squared);
+    out.set_biased_mmd_squared(named.result.biased_mmd_squared);
+    *out.mutable_test() = StatisticToProto(named.result.statistic, named.result);
+  }
+  if (evaluation.decision.has_value()) {
+    v1::ForecastEvaluation::Decision& out = *proto.mutable_decision();
+    out.set_threshold(options.threshold.value_or(0));
+    out.set_realised_loss(evaluation.decision->realised_loss);
+    out.set_expected_loss(evaluation.decision->expected_loss);
+    out.set_squared_error(evaluation.decision->squared_error);
+    out.set_squared_error_unbiased(evaluation.decision->squared_error_unbiased);
+  }
+  proto.set_seed(options.resampling.seed);
+  return proto;
+}
+
+}  // namespace calibd::convert

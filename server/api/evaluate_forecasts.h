@@ -1,0 +1,19 @@
+#ifndef CALIBD_SERVER_API_EVALUATE_FORECASTS_H_
+#define CALIBD_SERVER_API_EVALUATE_FORECASTS_H_
+
+#include "absl/status/status.h"
+#include "calibd/v1/calibration_service.pb.h"
+#include "server/api/call.h"
+#include "server/compute/window_jobs.h"
+
+namespace calibd::server {
+
+// Api::Evaluate of a model that forecasts a number. request: its window is checked.
+[[nodiscard]] absl::Status EvaluateForecastModel(WindowJobs& jobs,
+                                                 const v1::EvaluateRequest& request,
+                                                 const Reply<v1::EvaluateResponse>& reply,
+                                                 const std::shared_ptr<Model>& model);
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_API_EVALUATE_FORECASTS_H_
