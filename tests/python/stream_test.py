@@ -2,6 +2,7 @@
 import datetime
 import logging
 import os
+import pathlib
 import signal
 import threading
 
@@ -297,6 +298,34 @@ def test_a_newer_epoch_fences_the_stream(client, model):
         older.finish()
     assert raised.value.reason == "FENCED" and "stop one" in raised.value.remedy
     assert client.calibration(model).observations == 10
+
+
+def test_streams_share_connections_which_end_with_them(own_server):
+    # The server accepts 256 connections from one address.
+    streams_count = 300
+    port = int(own_server.grpc.rpartition(":")[2])
+
+    def open_connections():
+        sockets = [line.split() for line in
+                   pathlib.Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]]
+        # 01: established.
+        return sum(one[1].endswith(f":{port:04X}") and one[3] == "01" for one in sockets)
+
+    client = calibd.Client(own_server.grpc)
+    client.create_model("shared", 3, bandwidth=BANDWIDTH)
+    predictions, labels = calibrated(10)
+    streams = [client.stream("shared") for _ in range(streams_count)]
+    assert open_connections() <= 1 + -(-streams_count // 8)
+    for stream in streams:
+        stream.send(predictions, labels)
+    for stream in streams[1:]:
+        stream.finish()
+    # The connection of a stream stays, although others on it have ended.
+    streams[0].send(predictions, labels)
+    streams[0].finish()
+    assert sum(stream.counts.accepted_rows for stream in streams) == 10 * (streams_count + 1)
+    assert sum(stream.counts.reconnects for stream in streams) == 0
+    assert wait_for(lambda: open_connections() <= 1, 60)
 
 
 def test_opening_a_stream_fails_for_an_unknown_model_and_an_absent_server(client):

@@ -17,7 +17,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from calibd import backup, errors, results
 from calibd.rows import POSITIVE_CLASS
 from calibd.stream import ObservationStream, OnInvalid, StreamSettings
-from calibd.transport import Backoff, Transport, pages
+from calibd.transport import Backoff, StreamChannels, Transport, pages
 from calibd.v1 import calibration_service_pb2 as service
 from calibd.v1 import evaluation_pb2 as evaluation
 from calibd.v1 import ingest_service_pb2 as ingest
@@ -113,6 +113,7 @@ class Client:
     def __init__(self, target: str | None = None, *, timeout: float = 30.0) -> None:
         self._target = target or os.environ.get("CALIBD_SERVER") or "127.0.0.1:8460"
         self._transport = Transport(self._target, timeout)
+        self._stream_channels = StreamChannels(self._target)
 
     def close(self) -> None:
         """Ends running calls and watches with Cancelled. Streams stay open."""
@@ -247,7 +248,7 @@ class Client:
         settings = StreamSettings(
             model_name(model), producer_id=producer_id, epoch=epoch, idempotency_key=idempotency_key,
             on_invalid=on_invalid, max_buffer_bytes=max_buffer_bytes, stall_timeout=stall_timeout)
-        return ObservationStream(self._target, settings, self._transport.timeout)
+        return ObservationStream(self._stream_channels, settings, self._transport.timeout)
 
     def observe(self, model: str, probabilities: Any, label: int | None = None, *,
                 prediction_id: str | None = None, group: str | None = None,

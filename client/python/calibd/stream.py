@@ -16,7 +16,7 @@ import grpc
 from calibd import errors
 from calibd.errors import CalibdError, FieldError
 from calibd.rows import Chunk, Classes, LabelRows, Rows, invalid_rows, rows_of
-from calibd.transport import Backoff, open_channel
+from calibd.transport import Backoff, StreamChannels
 from calibd.v1 import ingest_service_pb2 as ingest
 from calibd.window import ENVELOPE_BYTES, Batch, SendWindow, StreamCounts
 
@@ -94,9 +94,12 @@ class ObservationStream:
     dropped: the first 100 invalid rows that were dropped.
     """
 
-    def __init__(self, target: str, settings: StreamSettings, open_timeout: float) -> None:
+    def __init__(self, channels: StreamChannels, settings: StreamSettings,
+                 open_timeout: float) -> None:
         self._settings = settings
-        self._channel = open_channel(target)
+        self._channels = channels
+        # Used by the thread alone.
+        self._channel = channels.take()
         # Keeps the rows of concurrent calls apart. Held while a call waits for room.
         self._sending = threading.Lock()
         # Guards everything below.
@@ -312,11 +315,16 @@ class ObservationStream:
     def _close(self) -> None:
         if threading.current_thread() is not self._thread:
             self._thread.join()
-        self._channel.close()
 
     # --- the connection thread ---
 
     def _run(self) -> None:
+        try:
+            self._run_connections()
+        finally:
+            self._channels.release(self._channel)
+
+    def _run_connections(self) -> None:
         backoff = Backoff()
         while True:
             started = time.monotonic()

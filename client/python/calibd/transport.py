@@ -14,6 +14,9 @@ from calibd import errors
 _Response = TypeVar("_Response", bound=Message)
 _Result = TypeVar("_Result")
 
+# Streams on one connection. A connection of the server has a limit of calls, and an address has a
+# limit of connections.
+_STREAMS_PER_CONNECTION = 8
 # Attempts of a call, except those that a starting or stopping server refuses.
 _MAX_ATTEMPTS = 4
 
@@ -39,6 +42,35 @@ _CHANNEL_OPTIONS = (
 def open_channel(target: str) -> Any:
     """A channel with a connection of its own."""
     return grpc.insecure_channel(target, options=_CHANNEL_OPTIONS)
+
+
+class StreamChannels:
+    """The channels that the streams of a client share. Thread-safe."""
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self._lock = threading.Lock()
+        # The number of streams on each channel.
+        self._streams: dict[Any, int] = {}
+
+    def take(self) -> Any:
+        """A channel for a stream, which must release it once."""
+        with self._lock:
+            channel = next((one for one, streams in self._streams.items()
+                            if streams < _STREAMS_PER_CONNECTION), None)
+            if channel is None:
+                channel = open_channel(self._target)
+            self._streams[channel] = self._streams.get(channel, 0) + 1
+            return channel
+
+    def release(self, channel: Any) -> None:
+        """Closes the channel if no other stream uses it."""
+        with self._lock:
+            self._streams[channel] -= 1
+            if self._streams[channel] > 0:
+                return
+            del self._streams[channel]
+        channel.close()
 
 
 class Backoff:
