@@ -588,6 +588,8 @@ int Main(int argc, char** argv) {
         folder.path().string() + " is not on a disk; set TMPDIR to a folder that is");
   Report report(rounds, Seconds(seconds), filter);
   MeasureAll(report);
+  Check(!report.rows().empty(),
+        "no row has " + filter + " in its name; docs/performance.md lists them");
   if (!out.empty()) {
     const nlohmann::ordered_json result{{"cpu", CpuName()},
                                         {"cores", std::thread::hardware_concurrency()},
