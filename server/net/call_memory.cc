@@ -46,10 +46,11 @@ void Subtract(std::unordered_map<std::string, std::size_t>& reserved, const std:
 
 absl::Status ExhaustedError(const char* whose, std::size_t limit, std::size_t bytes) {
   return WithRetryDelay(
-      MakeError(absl::StatusCode::kResourceExhausted, "CALL_MEMORY_EXHAUSTED",
-                absl::StrCat("messages of ", whose, " occupy the memory of calls (calibd ",
-                             "--call-memory-bytes ", limit, "), and one more needs ", bytes,
-                             " bytes; read the responses and try again")),
+      MakeError(
+          absl::StatusCode::kResourceExhausted, "CALL_MEMORY_EXHAUSTED",
+          absl::StrCat("messages of ", whose, " occupy the memory of calls (calibd ",
+                       "--call-memory-bytes ", limit, "), and one more needs ", bytes,
+                       " bytes; read the responses, send smaller batches, or try again later")),
       kMemoryRetryDelay);
 }
 
