@@ -34,7 +34,7 @@ void AddFrequencies(double gamma, std::size_t dimension, std::vector<double>& fr
 
 // Of samples those of the draws and the outcome together: the mean of psi given the moments of the
 // draws alone is not 0 for calibrated forecasts.
-MeanAndDeviation MomentsOf(const ForecastBatch& batch, std::size_t i) noexcept {
+MeanAndDeviation ConditionMoments(const ForecastBatch& batch, std::size_t i) noexcept {
   const std::span<const double> row = batch.row(i);
   if (batch.kind == ForecastKind::kNormal) return {.mean = row[0], .deviation = row[1]};
   return PooledMoments(row, batch.outcomes[i]);
@@ -93,7 +93,7 @@ void DiscrepancyFeatures::SetConditionPhases(const ForecastBatch& batch, std::si
     for (std::size_t r = 0; r < kTestFrequencies; ++r) phases[r] += value * frequencies[r];
   };
   if (on_forecast_) {
-    const MeanAndDeviation moments = MomentsOf(batch, i);
+    const MeanAndDeviation moments = ConditionMoments(batch, i);
     add(0, moments.mean);
     add(1, moments.deviation);
     return;

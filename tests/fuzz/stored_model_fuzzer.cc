@@ -138,7 +138,7 @@ void DescribeCalibration(Model& model) {
     DescribeVerdict(model, *snapshot, ModelSnapshot::Time(kNow), *response.mutable_verdict());
     DescribeWatch(*model.declaration(), *snapshot, *response.mutable_watch());
     for (const Alarm& alarm : *snapshot->monitor->alarms) {
-      DescribeAlarm(alarm, *response.add_alarms());
+      DescribeAlarm(*model.declaration(), alarm, *response.add_alarms());
     }
     DescribeGroups(*model.declaration(), *snapshot,
                    MakeVerdict(model, *snapshot, ModelSnapshot::Time(kNow)), response);
@@ -168,7 +168,7 @@ void DescribeHistory(const fuzz::StoredModel& input, const Model& model) {
     HistoryQuery query;
     query.range.resolution = resolution;
     query.page_size = 1000;
-    DescribeHistory(query, entries, response);
+    DescribeHistory(query, entries, model.snapshot()->forecast_cells.get(), response);
     Require(IsFinite(response), "the history is finite");
   }
 }

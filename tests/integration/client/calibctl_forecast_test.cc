@@ -87,7 +87,7 @@ TEST_F(CalibctlForecastTest, FromTheDeclarationToTheVerdict) {
   EXPECT_EQ(json.at("error").at("since_start").at("central_coverage").size(), 3U);
   EXPECT_EQ(json.at("verdict").at("whereabouts").at("cells").size(), 24U);
   EXPECT_TRUE(json.at("scores").is_null());
-  EXPECT_THAT(ErrorOf({"evaluate", "--model", "demand"}), HasSubstr("needs a model of classes"));
+  EXPECT_THAT(ErrorOf({"recalibrate", "--model", "demand"}), HasSubstr("needs a model of classes"));
   EXPECT_THAT(ErrorOf({"test", "demand"}), HasSubstr("calibctl show"));
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <random>
@@ -228,6 +229,77 @@ TEST_F(ForecastTest, AKilledServerContinuesWithTheSameAnswer) {
   EXPECT_EQ(answer(), before);
 }
 
+TEST_F(ForecastTest, HostileValuesAreRefusedWithTheirPlace) {
+  Create(Declared());
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  constexpr double kMost = std::numeric_limits<double>::max();
+  const auto observe = [this](const std::vector<double>& values,
+                              const std::vector<double>& outcomes) {
+    v1::ObserveRequest request;
+    request.set_model(kForecastModel);
+    v1::Observations& observations = *request.mutable_observations();
+    observations.mutable_forecasts()->mutable_values()->Add(values.begin(), values.end());
+    observations.mutable_outcomes()->Add(outcomes.begin(), outcomes.end());
+    return client_->Observe(request);
+  };
+  struct Case {
+    std::vector<double> values;
+    std::vector<double> outcomes;
+    const char* place;
+  };
+  for (const Case& one :
+       {Case{{0, 1, kNan, 1}, {0, 0}, "rows[1]"}, Case{{0, -1}, {0}, "rows[0]"},
+        Case{{0, 1}, {kNan}, "rows[0].outcome"}, Case{{0, 1e-301}, {0}, "rows[0]"},
+        Case{{-kMost, 1e-300}, {kMost}, "rows[0].outcome"}, Case{{0, 1, 2}, {0, 0}, "forecasts"},
+        Case{{}, {}, "forecasts"}, Case{{}, std::vector<double>(70000), "outcomes"}}) {
+    const grpc::Status status = observe(one.values, one.outcomes);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+    EXPECT_THAT(status.error_message(), HasSubstr(one.place));
+  }
+  // Extreme values that are valid, beside ordinary ones.
+  for (int i = 0; i < 20; ++i) {
+    std::vector<double> values;
+    std::vector<double> outcomes;
+    for (int k = 0; k < 50; ++k) {
+      const double scale = std::pow(10.0, 6 * k - 150);
+      values.insert(values.end(), {scale, scale});
+      outcomes.push_back(k % 2 == 0 ? 3 * scale : -scale);
+    }
+    values.insert(values.end(), {kMost, kMost, 0, kMost});
+    outcomes.insert(outcomes.end(), {kMost / 4, kMost});
+    EXPECT_TRUE(observe(values, outcomes).ok());
+  }
+  const v1::GetCalibrationResponse answer = Answer();
+  EXPECT_EQ(answer.observations(), 20 * 52);
+  EXPECT_THAT(answer.DebugString(),
+              ::testing::AllOf(Not(HasSubstr(": nan")), Not(HasSubstr("inf\n"))));
+  server_->Kill();
+  Start();
+  EXPECT_EQ(Answer().DebugString(), answer.DebugString());
+}
+
+TEST_F(ForecastTest, WatchersAndListsGetTheVerdict) {
+  Create(Declared());
+  Send(3000, 0.5, 0);
+  v1::WatchCalibrationRequest request;
+  request.set_model(kForecastModel);
+  CallContext context;
+  auto watch = client_->calibration->WatchCalibration(&context, request);
+  v1::WatchCalibrationResponse change;
+  ASSERT_TRUE(watch->Read(&change));
+  EXPECT_EQ(change.calibration().verdict().limit_status(), v1::LIMIT_STATUS_OVER_LIMIT);
+  context.TryCancel();
+  while (watch->Read(&change)) {
+  }
+  static_cast<void>(watch->Finish());
+  v1::ListVerdictsResponse list;
+  CallContext list_context;
+  ASSERT_TRUE(client_->calibration->ListVerdicts(&list_context, {}, &list).ok());
+  ASSERT_EQ(list.models_size(), 1);
+  EXPECT_TRUE(list.models(0).rejected_among_all());
+  EXPECT_GT(list.models(0).error().since_start().coverage().lower(), 0.05);
+}
+
 TEST_F(ForecastTest, OutcomesMayComeLater) {
   v1::Model model = Declared();
   model.mutable_label_grace()->set_seconds(2);
@@ -260,6 +332,39 @@ TEST_F(ForecastTest, OutcomesMayComeLater) {
   EXPECT_TRUE(std::isfinite(answer.forecast().residual_standard_deviation()));
 }
 
+TEST_F(ForecastTest, EvaluateTestsTheWindow) {
+  Create(Declared());
+  v1::EvaluateRequest request;
+  request.set_model(kForecastModel);
+  request.set_replicates(99);
+  request.set_seed(3);
+  EXPECT_EQ(Reason(client_->Evaluate(request, nullptr)), "INSUFFICIENT_DATA");
+  Send(600, 1, 0);
+  request.set_window(200);
+  request.set_threshold(0.5);
+  v1::Evaluation evaluation;
+  ASSERT_TRUE(client_->Evaluate(request, &evaluation).ok());
+  const v1::ForecastEvaluation& forecast = evaluation.forecast();
+  EXPECT_EQ(forecast.scores().observations(), 200);
+  EXPECT_EQ(forecast.first_observation(), 401);
+  EXPECT_EQ(forecast.last_observation(), 600);
+  EXPECT_EQ(forecast.seed(), 3);
+  EXPECT_EQ(forecast.cramer_von_mises().replicates(), 99);
+  ASSERT_EQ(forecast.discrepancies_size(), 3);
+  EXPECT_EQ(forecast.discrepancies(2).form(), "decision");
+  EXPECT_GT(forecast.decision().expected_loss(), 0);
+  EXPECT_EQ(evaluation.lenses_size(), 0);
+  // A field of models of classes is refused.
+  v1::EvaluateRequest wrong = request;
+  wrong.set_cme_test_locations(5);
+  EXPECT_THAT(client_->Evaluate(wrong, nullptr).error_message(),
+              HasSubstr("cme_test_locations is set, but the model forecasts a number"));
+  wrong = request;
+  wrong.set_replicates(5);
+  EXPECT_THAT(client_->Evaluate(wrong, nullptr).error_message(),
+              HasSubstr("replicates is 5, expected 99..100000"));
+}
+
 TEST_F(ForecastTest, WhatNeedsClassesSaysWhatToDo) {
   Create(Declared());
   Send(600, 1, 0);
@@ -271,9 +376,6 @@ TEST_F(ForecastTest, WhatNeedsClassesSaysWhatToDo) {
   v1::RunTestRequest test;
   test.set_model(kForecastModel);
   refused(client_->RunTest(test, nullptr));
-  v1::EvaluateRequest evaluate;
-  evaluate.set_model(kForecastModel);
-  refused(client_->Evaluate(evaluate, nullptr));
   v1::RecalibrateRequest recalibrate;
   recalibrate.set_model(kForecastModel);
   refused(client_->Recalibrate(recalibrate, nullptr));
