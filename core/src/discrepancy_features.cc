@@ -20,14 +20,14 @@ namespace {
 static_assert(kTestFrequencies == kFrequencyCount);
 constexpr std::size_t kFeatures = 2 * kTestFrequencies;
 // The frequencies are the same for all tests.
-constexpr std::uint64_t kSeed = 0x666f726563617374ULL;
+constexpr std::uint64_t kTestSeed = 0x666f726563617374ULL;
 // Rows whose phases are computed together.
-constexpr std::size_t kRowsAtOnce = 16;
+constexpr std::size_t kFeatureRows = 16;
 
 // Frequencies of exp(-gamma x^2), in turns. dimension: which of the random streams.
 void AddFrequencies(double gamma, std::size_t dimension, std::vector<double>& frequencies) {
   for (std::size_t r = 0; r < kTestFrequencies; ++r) {
-    Rng rng(kSeed, dimension * kTestFrequencies + r);
+    Rng rng(kTestSeed, dimension * kTestFrequencies + r);
     frequencies.push_back(std::sqrt(2 * gamma) * StandardNormal(rng) / (2 * std::numbers::pi));
   }
 }
@@ -144,12 +144,12 @@ double DiscrepancyFeatures::Unbiased(const ForecastBatch& batch) const {
   const bool conditioned = !condition_frequencies_.empty();
   std::vector<double> sums(group_count_ * kFeatures);
   double squares = 0;
-  std::array<double, kRowsAtOnce * kTestFrequencies> phases;
-  std::array<double, kRowsAtOnce * kFeatures> features;
+  std::array<double, kFeatureRows * kTestFrequencies> phases;
+  std::array<double, kFeatureRows * kFeatures> features;
   std::array<double, kFeatures> psi;
   std::array<double, kFeatures> rotation;
-  for (std::size_t first = 0; first < n; first += kRowsAtOnce) {
-    const std::size_t rows = std::min(kRowsAtOnce, n - first);
+  for (std::size_t first = 0; first < n; first += kFeatureRows) {
+    const std::size_t rows = std::min(kFeatureRows, n - first);
     for (std::size_t i = 0; i < rows; ++i) {
       const std::span<double> row =
           std::span(phases).subspan(i * kTestFrequencies, kTestFrequencies);

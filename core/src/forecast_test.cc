@@ -25,17 +25,17 @@ namespace {
 constexpr std::size_t kSignRows = 48;
 constexpr std::size_t kSignReplicates = 256;
 // Sums that differ by less than this share may differ by the order of summation.
-constexpr double kTie = 1e-12;
+constexpr double kSumTie = 1e-12;
 
 // Forecasts with other outcomes. Normal: the same forecasts.
-struct Replicate {
+struct DrawnRows {
   std::vector<double> values;
   std::vector<double> outcomes;
 };
 
 // Draws outcomes under the null hypothesis kForecast.
-Replicate DrawReplicate(const ForecastBatch& batch, Rng& rng) {
-  Replicate replicate{{}, {batch.outcomes.begin(), batch.outcomes.end()}};
+DrawnRows DrawReplicate(const ForecastBatch& batch, Rng& rng) {
+  DrawnRows replicate{{}, {batch.outcomes.begin(), batch.outcomes.end()}};
   if (batch.kind == ForecastKind::kNormal) {
     for (std::size_t i = 0; i < batch.size(); ++i) {
       replicate.outcomes[i] = batch.row(i)[0] + batch.row(i)[1] * StandardNormal(rng);
@@ -52,7 +52,7 @@ Replicate DrawReplicate(const ForecastBatch& batch, Rng& rng) {
   return replicate;
 }
 
-ForecastBatch WithReplicate(const ForecastBatch& batch, const Replicate& replicate) {
+ForecastBatch WithReplicate(const ForecastBatch& batch, const DrawnRows& replicate) {
   ForecastBatch other = batch;
   if (!replicate.values.empty()) other.values = replicate.values;
   other.outcomes = replicate.outcomes;
@@ -135,7 +135,7 @@ absl::Status Simulate(const ForecastBatch& batch, const ForecastTestOptions& opt
       .parallel_for = nullptr, .progress = nullptr, .cancelled = control.cancelled};
   CALIBD_RETURN_IF_ERROR(RunReplicates(replicates.size(), control, [&](std::size_t r) {
     Rng rng(options.resampling.seed, r);
-    const Replicate replicate = DrawReplicate(batch, rng);
+    const DrawnRows replicate = DrawReplicate(batch, rng);
     const ForecastBatch drawn = WithReplicate(batch, replicate);
     if (features != nullptr) {
       replicates[r] = features->Unbiased(drawn);
@@ -152,7 +152,7 @@ absl::Status Simulate(const ForecastBatch& batch, const ForecastTestOptions& opt
   }));
   CALIBD_RETURN_IF_ERROR(control.CheckCancelled());
   static_cast<ResamplingResult&>(result) =
-      CompareWithReplicates(result.statistic - kTie * std::max(1.0, std::abs(result.statistic)),
+      CompareWithReplicates(result.statistic - kSumTie * std::max(1.0, std::abs(result.statistic)),
                             replicates, options.resampling);
   return absl::OkStatus();
 }
@@ -344,7 +344,7 @@ absl::StatusOr<PitTests> TestPit(std::span<const double> pit, const BootstrapOpt
     replicates[2][r] = CramerVonMises(uniform);
   }));
   const auto compare = [&](double value, const std::vector<double>& drawn) {
-    return PitTest{value, CompareWithReplicates(value - kTie, drawn, options)};
+    return PitTest{value, CompareWithReplicates(value - kSumTie, drawn, options)};
   };
   return PitTests{compare(QuantileCalibrationError(pit), replicates[0]),
                   compare(QuantileLevelError(pit), replicates[1]),
@@ -367,7 +367,7 @@ absl::StatusOr<PitTest> TestLevels(std::span<const std::int64_t> counts,
     replicates[r] = LevelError(drawn, levels, static_cast<double>(n));
   }));
   const double value = LevelError(counts, levels, static_cast<double>(n));
-  return PitTest{value, CompareWithReplicates(value - kTie, replicates, options)};
+  return PitTest{value, CompareWithReplicates(value - kSumTie, replicates, options)};
 }
 
 }  // namespace calibd

@@ -16,7 +16,7 @@ v1::SimulatedStatistic StatisticToProto(double value, const ResamplingResult& re
   proto.set_p_value(result.p_value);
   proto.set_replicates(result.replicates);
   proto.set_exceedances(result.exceedances);
-  proto.set_null(ToProto(result.null));
+  proto.set_null(convert::ToProto(result.null));
   proto.set_replicate_mean(result.replicate_mean);
   proto.set_replicate_standard_deviation(result.replicate_standard_deviation);
   proto.set_replicate_upper_quantile(result.replicate_upper_quantile);

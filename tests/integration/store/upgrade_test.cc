@@ -300,8 +300,8 @@ TEST_F(UpgradeTest, Format7IsCreated) {
     const auto created = client_->CreateModel(model);
     ASSERT_TRUE(created.ok()) << created.status();
   }
-  // A snapshot is due after 8192 rows; some rows follow it.
-  constexpr std::int64_t kOfSnapshot = 3;
+  // The first batch raises an alarm, after which a snapshot is due; some rows follow it.
+  constexpr std::int64_t kOfSnapshot = 1;
   constexpr std::int64_t kLast = 6;
   Observe(Request(1));
   {
