@@ -92,6 +92,10 @@ template <typename Call>
 // Waits for a time. False if a stop was requested before its end.
 bool WaitUnlessStopped(std::chrono::milliseconds time, const std::stop_token& stop);
 
+// Announces on standard error an evaluation of this many rows of a file that takes long. seconds:
+// on an idle machine.
+void TellDuration(std::size_t rows, double seconds);
+
 // Prints to standard output. JSON ends with a newline.
 void PrintJson(const Json& json);
 void Print(std::string_view text);

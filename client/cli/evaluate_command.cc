@@ -124,8 +124,8 @@ absl::StatusOr<ExitCode> EvaluateServed(const Context& context, const EvaluateOp
   return Report(context, evaluation, std::nullopt, options.fail_on, error_limit);
 }
 
-// Announces an evaluation that takes long, with the time of an idle machine.
-void TellDuration(const Input& input, const EvaluateOptions& options) {
+// Announces an evaluation that takes long.
+void TellDurationOf(const Input& input, const EvaluateOptions& options) {
   const auto n = static_cast<double>(input.labels.size());
   // Seconds of a CPU, measured with the default lenses. Drawn labels need no visit of the pairs.
   const bool draws_labels = options.null == NullHypothesis::kForecast;
@@ -133,15 +133,7 @@ void TellDuration(const Input& input, const EvaluateOptions& options) {
                           (draws_labels ? 0 : 2.5e-11 * Replicates(options));
   const double per_row = draws_labels ? 1e-6 * Replicates(options) : 0;
   const double seconds = n * (n * per_pair + per_row) / options.offline.threads;
-  if (seconds < 20) return;
-  std::cerr << absl::StrFormat(
-      "calibctl: %.0f rows: the evaluation takes about %s, in proportion to the square of the "
-      "rows. "
-      "For a faster answer, evaluate fewer rows, or send them to a server (calibctl send)\n",
-      n,
-      seconds < 120    ? absl::StrFormat("%.0f seconds", seconds)
-      : seconds < 7200 ? absl::StrFormat("%.0f minutes", seconds / 60)
-                       : absl::StrFormat("%.0f hours", seconds / 3600));
+  TellDuration(input.labels.size(), seconds);
 }
 
 absl::StatusOr<ExitCode> EvaluateFiles(const Context& context, const EvaluateOptions& options,
@@ -154,7 +146,7 @@ absl::StatusOr<ExitCode> EvaluateFiles(const Context& context, const EvaluateOpt
     return absl::FailedPreconditionError(
         absl::StrCat("not enough data: ", input.labels.size(), " valid observations, 2 needed"));
   }
-  TellDuration(input, options);
+  TellDurationOf(input, options);
   OfflineOptions offline = options.offline;
   CALIBD_RETURN_IF_ERROR(
       ParseKernel(options.kernel, input.class_count, offline.kernel, offline.bandwidth));

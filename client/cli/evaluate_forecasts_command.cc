@@ -21,6 +21,9 @@
 namespace calibd::cli {
 namespace {
 
+// Of a CPU, measured with 10000 Normal forecasts.
+constexpr double kOperationsPerSecond = 5e9;
+
 struct EvaluateForecastsOptions {
   // If set, this model of the server is evaluated instead of a file.
   std::string model;
@@ -113,6 +116,9 @@ absl::StatusOr<ExitCode> EvaluateFile(const Context& context,
   if (!options.seed.has_value()) evaluation_options.resampling.seed = std::random_device{}();
   CALIBD_ASSIGN_OR_RETURN(const NumberForecasts forecasts,
                           ReadNumberForecasts(chosen.first, std::move(chosen.second)));
+  const std::size_t n = forecasts.outcomes.size();
+  TellDuration(n, ForecastEvaluationOperations(n, forecasts.kind, evaluation_options) /
+                      kOperationsPerSecond / options.threads);
   CALIBD_ASSIGN_OR_RETURN(
       const ForecastEvaluation evaluation,
       CallWithProgress(context, "evaluating", kTestTimeout, [&](const auto& call) {
