@@ -75,9 +75,14 @@ std::string DescribeChoice(const v1::CalibrationErrorEstimate& estimate,
   }
   if (estimate.estimators_size() == 1) return text;
   if (similar.empty()) return text + "All others are clearly worse.\n";
-  absl::StrAppend(
-      &text, "The data cannot tell whether these are as good: ", absl::StrJoin(similar, ", "),
-      ". With them, the estimates range from ", Points(least), " to ", PointsText(most), ".\n");
+  absl::StrAppend(&text,
+                  "The data cannot tell whether these are as good: ", absl::StrJoin(similar, ", "),
+                  ". ");
+  if (Points(least) == Points(most)) {
+    return text + "They give the same estimate.\n";
+  }
+  absl::StrAppend(&text, "With them, the estimates range from ", Points(least), " to ",
+                  PointsText(most), ".\n");
   return text;
 }
 

@@ -143,8 +143,8 @@ absl::StatusOr<ExitCode> EvaluateFiles(const Context& context, const EvaluateOpt
   CALIBD_ASSIGN_OR_RETURN(const auto changes,
                           ReadObservations(options.input, options.row_sum_tolerance, input));
   if (input.labels.size() < 2) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("not enough data: ", input.labels.size(), " valid observations, 2 needed"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "not enough valid observations: ", input.labels.size(), ", at least 2 are needed"));
   }
   TellDurationOf(input, options);
   OfflineOptions offline = options.offline;

@@ -412,11 +412,18 @@ std::string DifferenceText(const char* score, const char* unit, double scale,
   const double value = scale * difference.difference();
   const double lower = scale * difference.lower();
   const double upper = scale * difference.upper();
-  const std::string size =
-      absl::StrFormat("%s %.2g%s %s", score, std::abs(value), unit, value > 0 ? "higher" : "lower");
-  if (upper < 0) return absl::StrFormat("%s (%.2g to %.2g), better", size, -upper, -lower);
-  if (lower > 0) return absl::StrFormat("%s (%.2g to %.2g), worse", size, lower, upper);
-  return absl::StrFormat("%s (%+.2g to %+.2g), undecided", size, lower, upper);
+  // The same decimals for all three, two digits of the largest.
+  const double most = std::max({std::abs(value), std::abs(lower), std::abs(upper), 1e-12});
+  const int decimals = std::max(0, 1 - static_cast<int>(std::floor(std::log10(most))));
+  const std::string size = absl::StrFormat("%s %.*f%s %s", score, decimals, std::abs(value), unit,
+                                           value > 0 ? "higher" : "lower");
+  if (upper < 0) {
+    return absl::StrFormat("%s (%.*f to %.*f), better", size, decimals, -upper, decimals, -lower);
+  }
+  if (lower > 0) {
+    return absl::StrFormat("%s (%.*f to %.*f), worse", size, decimals, lower, decimals, upper);
+  }
+  return absl::StrFormat("%s (%+.*f to %+.*f), undecided", size, decimals, lower, decimals, upper);
 }
 
 std::string Against(const v1::GetCalibrationResponse& response) {

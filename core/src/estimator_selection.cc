@@ -311,7 +311,7 @@ absl::Status Check(const SelectionOptions& options, std::size_t n, std::size_t t
   }
   if (tuning_rows < 2 * options.folds || tuning_rows >= n) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "there are ", n, " observations, of which ", tuning_rows, " are for tuning and ",
+        "not enough observations: ", n, ", of which ", tuning_rows, " are for tuning and ",
         n - tuning_rows, " for the estimates; at least ", 2 * options.folds, " and 1 are needed"));
   }
   return absl::OkStatus();

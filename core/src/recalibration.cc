@@ -392,9 +392,9 @@ absl::StatusOr<RecalibrationMap> FitRecalibration(const PredictionBatch& batch,
 absl::StatusOr<RecalibrationAdvice> AdviseRecalibration(const PredictionBatch& batch,
                                                         const RunControl& control) {
   if (batch.size() < kMinRecalibrationObservations) {
-    return absl::FailedPreconditionError(absl::StrCat("recalibration has ", batch.size(),
-                                                      " observations, needs at least ",
-                                                      kMinRecalibrationObservations));
+    return absl::FailedPreconditionError(
+        absl::StrCat("not enough observations for a recalibration: ", batch.size(), ", at least ",
+                     kMinRecalibrationObservations, " are needed"));
   }
   RecalibrationAdvice advice;
   advice.fit_observations = batch.size() / 2;

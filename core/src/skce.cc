@@ -58,7 +58,7 @@ QuadraticSkce EstimateFrom(const TermSums& sums, std::size_t size) noexcept {
 absl::Status CheckSampleSize(std::size_t n) {
   if (n >= 2) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat("there are ", n, " observations, at least 2 are needed"));
+      absl::StrCat("not enough observations: ", n, ", at least 2 are needed"));
 }
 
 double ResidualProduct(std::span<const double> g_i, std::int32_t y_i, std::span<const double> g_j,

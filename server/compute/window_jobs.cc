@@ -32,8 +32,8 @@ absl::StatusOr<std::size_t> CountWindowRows(const ModelSnapshot& snapshot, std::
   const std::size_t n = observations == 0 ? available : observations;
   const std::size_t needed = std::max<std::size_t>(2, n);
   if (available >= needed) return n;
-  return TooFewError(
-      absl::StrCat(window, " holds ", available, " observations, ", needed, " are needed"));
+  return TooFewError(absl::StrCat("not enough observations in ", window, ": ", available,
+                                  ", at least ", needed, " are needed"));
 }
 
 WindowSample ReadWindow(std::shared_ptr<const ModelSnapshot> snapshot, std::size_t n) {

@@ -111,7 +111,8 @@ TEST_F(CalibctlEvaluateForecastsTest, AModelHasTheEvaluationOfItsFile) {
   run({"model", "create", "empty", "--forecast", "quantiles", "--levels", "0.1,0.9"});
   EXPECT_THAT(run({"evaluate-forecasts", "--model", "empty", "--threshold", "1"}, 1),
               HasSubstr("threshold is set, but quantiles"));
-  EXPECT_THAT(run({"evaluate-forecasts", "--model", "empty"}, 1), HasSubstr("0 observations"));
+  EXPECT_THAT(run({"evaluate-forecasts", "--model", "empty"}, 1),
+              HasSubstr("not enough observations in the window: 0"));
 }
 
 TEST_F(CalibctlEvaluateForecastsTest, SaysWhichWayTheIntervalsAreWrong) {

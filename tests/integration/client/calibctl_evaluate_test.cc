@@ -271,7 +271,7 @@ TEST(CalibctlEvaluateTest, TooLittleDataIsASentenceWithANumber) {
   const PredictionFiles files(Draw(GeneratorSpec::M1(), 1), 0);
   CalibctlRun run({"evaluate", files.predictions(), files.labels(), "--label-base", "0"});
   EXPECT_EQ(run.exit_code(), 1);
-  EXPECT_THAT(run.error(), HasSubstr("not enough data: 1 valid observations, 2 needed"));
+  EXPECT_THAT(run.error(), HasSubstr("not enough valid observations: 1, at least 2 are needed"));
 }
 
 TEST(CalibctlEvaluateTest, StopsOnCtrlC) {

@@ -255,7 +255,7 @@ TEST_F(CalibrationTest, RefusesTestsOutsideTheLimits) {
   EXPECT_EQ(refusal(99, 1).error_code(), grpc::INVALID_ARGUMENT);
   EXPECT_EQ(refusal(99, -1).error_code(), grpc::INVALID_ARGUMENT);
   EXPECT_EQ(refusal(99, 10001).error_code(), grpc::INVALID_ARGUMENT);
-  EXPECT_THAT(refusal(99, 1001).error_message(), HasSubstr("holds 1000 observations, 1001"));
+  EXPECT_THAT(refusal(99, 1001).error_message(), HasSubstr("in the window: 1000, at least 1001 are needed"));
   const grpc::Status too_large = refusal(1000, 1000);
   EXPECT_EQ(too_large.error_code(), grpc::RESOURCE_EXHAUSTED);
   EXPECT_EQ(Reason(too_large), "JOB_TOO_LARGE");
@@ -576,7 +576,7 @@ TEST_F(CalibrationTest, RecalibrateNeedsObservationsAndIsBoundedBeforeItStarts) 
   request.set_window(50);
   const grpc::Status few = client_->Recalibrate(request, &result);
   EXPECT_EQ(few.error_code(), grpc::FAILED_PRECONDITION);
-  EXPECT_THAT(few.error_message(), HasSubstr("has 50 observations, needs at least 100"));
+  EXPECT_THAT(few.error_message(), HasSubstr("recalibration: 50, at least 100 are needed"));
   request.set_window(-1);
   EXPECT_EQ(client_->Recalibrate(request, &result).error_code(), grpc::INVALID_ARGUMENT);
 }

@@ -260,10 +260,11 @@ TEST_F(CompareTest, NamesTheFieldOfAnError) {
   expect("models/renamed", 0, grpc::INVALID_ARGUMENT, "other class names");
   expect(kOld, -1, grpc::INVALID_ARGUMENT, "window is -1");
   expect(kOld, 1000001, grpc::INVALID_ARGUMENT, "window is 1000001");
-  expect(kOld, 0, grpc::FAILED_PRECONDITION, "the window of the baseline holds 0 observations");
+  expect(kOld, 0, grpc::FAILED_PRECONDITION,
+         "not enough observations in the window of the baseline: 0");
   Send(kOld, old_, Range(0, 50), Ids::kNone);
   expect(kOld, 60, grpc::FAILED_PRECONDITION,
-         "the window of the baseline holds 50 observations, 60 are needed");
+         "not enough observations in the window of the baseline: 50, at least 60 are needed");
   v1::ModelComparison result;
   EXPECT_TRUE(Compare(result).ok());
 }

@@ -152,7 +152,7 @@ TEST_F(EstimateTest, RefusesInvalidRequests) {
   request_.set_window(12);
   const grpc::Status status = client_->EstimateCalibrationError(request_, &estimate);
   EXPECT_EQ(status.error_code(), grpc::FAILED_PRECONDITION);
-  EXPECT_THAT(status.error_message(), HasSubstr("there are 12 observations"));
+  EXPECT_THAT(status.error_message(), HasSubstr("not enough observations: 12"));
 }
 
 TEST_F(EstimateTest, StopsWhenTheCallIsCancelled) {

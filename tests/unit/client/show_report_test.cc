@@ -350,9 +350,11 @@ TEST(DescribeShowTest, SaysWhetherTheModelIsBetterThanItsBaseline) {
   set(*comparison.mutable_brier(), 0.012, 0.004, 0.02);
   set(*comparison.mutable_binned_error(), -0.012, -0.02, 0.015);
   const std::string text = DescribeShow(response, Now());
-  EXPECT_THAT(text, HasSubstr("\nagainst   3: log loss 0.012 lower (0.004 to 0.02), better; Brier "
-                              "score 0.012 higher (0.004 to 0.02),\n"
-                              "          worse; error 1.2 points lower (-2 to +1.5), undecided\n"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("\nagainst   3: log loss 0.012 lower (0.004 to 0.020), better; Brier "
+                "score 0.012 higher (0.004 to\n"
+                "          0.020), worse; error 1.2 points lower (-2.0 to +1.5), undecided\n"));
 }
 
 }  // namespace

@@ -209,7 +209,7 @@ TEST(EstimatorSelectionTest, SaysHowManyRowsAreNeeded) {
   const absl::Status status =
       SelectEstimator(Degenerate(12, 3, false, false).view(), options).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_NE(status.message().find("there are 12 observations, of which 9 are for tuning"),
+  EXPECT_NE(status.message().find("not enough observations: 12, of which 9 are for tuning"),
             std::string::npos)
       << status;
 }

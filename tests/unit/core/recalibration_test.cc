@@ -217,7 +217,7 @@ TEST(RecalibrationTest, TheAdviceNeedsObservationsAndCanBeCancelled) {
   const PredictionSet set = Distorted(100, 2, 2);
   EXPECT_TRUE(AdviseRecalibration(set.view()).ok());
   EXPECT_THAT(AdviseRecalibration(set.view().rows(0, 99)).status().message(),
-              HasSubstr("has 99 observations, needs at least 100"));
+              HasSubstr("recalibration: 99, at least 100 are needed"));
   EXPECT_EQ(
       FitRecalibration(set.view().rows(0, 0), RecalibrationKind::kTemperature).status().code(),
       absl::StatusCode::kFailedPrecondition);

@@ -122,7 +122,7 @@ TEST(QuadraticSkceTest, DoesNotDependOnTheThreads) {
 TEST(QuadraticSkceTest, ErrorsSayHowManyObservationsAreNeeded) {
   const PredictionSet set = Draw(1, 3, 4);
   EXPECT_EQ(EstimateQuadraticSkce(set.view(), MakeKernel(1)).status().message(),
-            "there are 1 observations, at least 2 are needed");
+            "not enough observations: 1, at least 2 are needed");
 }
 
 TEST(QuadraticSkceTest, ProgressNeverDecreasesAndEndsAtOne) {
