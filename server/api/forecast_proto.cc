@@ -148,9 +148,11 @@ absl::Status CheckPredictsClasses(const ModelDeclaration& declaration, const cha
   if (!declaration.forecast.has_value()) return absl::OkStatus();
   return MakeError(
       absl::StatusCode::kFailedPrecondition, "FORECAST_MODEL",
-      absl::StrCat(call, " needs a model of classes, and ", declaration.name.ToString(),
-                   " forecasts a number: its verdict, coverage and scores are in GetCalibration "
-                   "(calibctl show) and GetHistory (calibctl history)"));
+      absl::StrCat(
+          call, " needs a model of classes, and ", declaration.name.ToString(),
+          " forecasts a number: its verdict, coverage and scores are in GetCalibration "
+          "(calibctl show) and GetHistory (calibctl history), exact tests of its window in "
+          "Evaluate (calibctl evaluate-forecasts)"));
 }
 
 }  // namespace calibd::server
