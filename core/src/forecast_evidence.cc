@@ -73,30 +73,30 @@ bool FitsCells(const ForecastEvidenceState& state, std::size_t cell_count) {
          state.pending.size() < kForecastFoldRows;
 }
 
-// A running maximum of a process, whose logarithm is only computed where it may be larger.
-struct TrackedMaximum {
-  RunningMaximum maximum;
-  // A sum of the process that is not larger than this gives no new maximum.
-  double least_sum = 0;
-
-  void Begin(const ForecastProcess& process) noexcept {
-    // The margin exceeds the rounding errors of both functions.
-    least_sum = std::exp(maximum.log_value - process.largest) * (1 - 1e-9);
-  }
-  // Returns true if the maximum has grown.
-  bool Add(const ForecastProcess& process, std::int64_t count) noexcept {
-    if (process.sum <= least_sum) return false;
-    const double log_now = process.LogMixture();
-    if (log_now <= maximum.log_value) return false;
-    maximum = {log_now, count};
-    Begin(process);
-    return true;
-  }
-};
-
 }  // namespace
 
 struct ForecastEvidence::Processes {
+  // A running maximum of a process, whose logarithm is only computed where it may be larger.
+  struct TrackedMaximum {
+    RunningMaximum maximum;
+    // A sum of the process that is not larger than this gives no new maximum.
+    double least_sum = 0;
+
+    void Begin(const ForecastProcess& process) noexcept {
+      // The margin exceeds the rounding errors of both functions.
+      least_sum = std::exp(maximum.log_value - process.largest) * (1 - 1e-9);
+    }
+    // Returns true if the maximum has grown.
+    bool Add(const ForecastProcess& process, std::int64_t count) noexcept {
+      if (process.sum <= least_sum) return false;
+      const double log_now = process.LogMixture();
+      if (log_now <= maximum.log_value) return false;
+      maximum = {log_now, count};
+      Begin(process);
+      return true;
+    }
+  };
+
   explicit Processes(const ForecastCells& cells) : counts(cells.cell_count()), processes(cells) {
     BeginMaxima();
   }
@@ -195,7 +195,7 @@ ForecastEvidenceReading ForecastEvidence::Read() const {
     reading.maximum.log_value =
         std::max(reading.maximum.log_value, reading.evidence.log10_e_value * std::numbers::ln10);
   }
-  const auto drift = [](const ForecastProcess& process, const TrackedMaximum& maximum) {
+  const auto drift = [](const ForecastProcess& process, const Processes::TrackedMaximum& maximum) {
     return DriftStatistic{.log10_now = std::max(0.0, process.LogMixture()) / std::numbers::ln10,
                           .maximum = maximum.maximum};
   };
