@@ -78,9 +78,7 @@ std::string DescribeChoice(const v1::CalibrationErrorEstimate& estimate,
   absl::StrAppend(&text,
                   "The data cannot tell whether these are as good: ", absl::StrJoin(similar, ", "),
                   ". ");
-  if (Points(least) == Points(most)) {
-    return text + "They give the same estimate.\n";
-  }
+  if (Points(least) == Points(most)) return text + "They give the same estimate.\n";
   absl::StrAppend(&text, "With them, the estimates range from ", Points(least), " to ",
                   PointsText(most), ".\n");
   return text;

@@ -255,7 +255,8 @@ TEST_F(CalibrationTest, RefusesTestsOutsideTheLimits) {
   EXPECT_EQ(refusal(99, 1).error_code(), grpc::INVALID_ARGUMENT);
   EXPECT_EQ(refusal(99, -1).error_code(), grpc::INVALID_ARGUMENT);
   EXPECT_EQ(refusal(99, 10001).error_code(), grpc::INVALID_ARGUMENT);
-  EXPECT_THAT(refusal(99, 1001).error_message(), HasSubstr("in the window: 1000, at least 1001 are needed"));
+  EXPECT_THAT(refusal(99, 1001).error_message(),
+              HasSubstr("in the window: 1000, at least 1001 are needed"));
   const grpc::Status too_large = refusal(1000, 1000);
   EXPECT_EQ(too_large.error_code(), grpc::RESOURCE_EXHAUSTED);
   EXPECT_EQ(Reason(too_large), "JOB_TOO_LARGE");
