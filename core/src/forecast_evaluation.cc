@@ -47,11 +47,9 @@ absl::Status AddDiscrepancies(const ForecastBatch& batch, const ForecastEvaluati
   };
   std::vector<Form> forms = {{"distribution", RbfKernel(), ForecastCondition()},
                              {"marginal", RbfKernel(), NoCondition()}};
-  if (options.threshold.has_value()) {
-    forms.push_back({"decision", ThresholdKernel{*options.threshold}, NoCondition()});
-  }
+  const double step =
+      (1 - kAfterPit) / static_cast<double>(forms.size() + (options.threshold.has_value() ? 1 : 0));
   for (std::size_t k = 0; k < forms.size(); ++k) {
-    const double step = (1 - kAfterPit) / static_cast<double>(forms.size());
     const double from = kAfterPit + step * static_cast<double>(k);
     CALIBD_ASSIGN_OR_RETURN(ForecastTestResult result,
                             TestForecasts(batch,
@@ -60,6 +58,12 @@ absl::Status AddDiscrepancies(const ForecastBatch& batch, const ForecastEvaluati
                                            .resampling = options.resampling},
                                           Part(control, from, from + step)));
     evaluation.discrepancies.push_back({forms[k].name, std::move(result)});
+  }
+  if (options.threshold.has_value()) {
+    CALIBD_ASSIGN_OR_RETURN(
+        ForecastTestResult result,
+        TestThreshold(batch, *options.threshold, options.resampling, Part(control, 1 - step, 1)));
+    evaluation.discrepancies.push_back({"decision", std::move(result)});
   }
   return absl::OkStatus();
 }

@@ -117,13 +117,6 @@ double Unbiased(const PairSums& sums, std::size_t n) {
   return sums.off_diagonal / static_cast<double>(n) / static_cast<double>(n - 1);
 }
 
-// The threshold of a decision whose discrepancy needs no pairs; null otherwise.
-const double* ThresholdOf(const ForecastTestOptions& options) {
-  const auto* const kernel = std::get_if<ThresholdKernel>(&*options.outcome_kernel);
-  const bool alone = std::holds_alternative<NoCondition>(options.condition);
-  return kernel != nullptr && alone ? &kernel->threshold : nullptr;
-}
-
 // Compares the statistic with replicates of the hypothesis kForecast.
 absl::Status Simulate(const ForecastBatch& batch, const ForecastTestOptions& options,
                       const RunControl& control, ForecastTestResult& result) {
@@ -141,11 +134,6 @@ absl::Status Simulate(const ForecastBatch& batch, const ForecastTestOptions& opt
       replicates[r] = features->Unbiased(drawn);
       return;
     }
-    if (const double* const threshold = ThresholdOf(options)) {
-      // f = (loss of one action) - (that of the other), so <f, f> counts each of them twice.
-      replicates[r] = 2 * EvaluateThreshold(drawn, *threshold)->squared_error_unbiased;
-      return;
-    }
     // Fails only if it is cancelled, as the next check of RunReplicates is.
     const absl::StatusOr<PairSums> sums = SumAll(drawn, options, sequential);
     if (sums.ok()) replicates[r] = Unbiased(*sums, batch.size());
@@ -154,6 +142,17 @@ absl::Status Simulate(const ForecastBatch& batch, const ForecastTestOptions& opt
   static_cast<ResamplingResult&>(result) =
       CompareWithReplicates(result.statistic - kSumTie * std::max(1.0, std::abs(result.statistic)),
                             replicates, options.resampling);
+  return absl::OkStatus();
+}
+
+absl::Status CheckRows(const ForecastBatch& batch) {
+  if (batch.predicts_classes()) {
+    return absl::InvalidArgumentError("the rows predict classes, expected forecasts of a number");
+  }
+  if (batch.size() < 2) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("not enough data: ", batch.size(), " row, 2 are needed"));
+  }
   return absl::OkStatus();
 }
 
@@ -256,13 +255,7 @@ absl::Status FlipSigns(const ForecastBatch& batch, const ForecastTestOptions& op
 absl::StatusOr<ForecastTestResult> TestForecasts(const ForecastBatch& batch,
                                                  const ForecastTestOptions& given,
                                                  const RunControl& control) {
-  if (batch.predicts_classes()) {
-    return absl::InvalidArgumentError("the rows predict classes, expected forecasts of a number");
-  }
-  if (batch.size() < 2) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("not enough data: ", batch.size(), " row, 2 are needed"));
-  }
+  CALIBD_RETURN_IF_ERROR(CheckRows(batch));
   CALIBD_RETURN_IF_ERROR(CheckLossOptions(batch, OptionsOf(given)));
   CALIBD_RETURN_IF_ERROR(CheckReplicates(given.resampling));
   ForecastTestOptions options = given;
@@ -318,10 +311,41 @@ double ForecastTestOperations(const ForecastBatch& batch,
   double each = pairs;
   if (DiscrepancyFeatures::Has(*chosen.outcome_kernel)) {
     each = n * 20.0 * kTestFrequencies;
-  } else if (ThresholdOf(chosen) != nullptr) {
-    each = n * static_cast<double>(20 + batch.width);
   }
   return pairs + replicates * each;
+}
+
+absl::StatusOr<ForecastTestResult> TestThreshold(const ForecastBatch& batch, double threshold,
+                                                 const BootstrapOptions& resampling,
+                                                 const RunControl& control) {
+  CALIBD_RETURN_IF_ERROR(CheckRows(batch));
+  CALIBD_RETURN_IF_ERROR(CheckReplicates(resampling));
+  CALIBD_ASSIGN_OR_RETURN(const DecisionCalibration observed, EvaluateThreshold(batch, threshold));
+  if (resampling.null == NullHypothesis::kForm) {
+    return TestForecasts(
+        batch,
+        {.outcome_kernel = ThresholdKernel{threshold},
+         .condition = GroupCondition{{observed.actions.begin(), observed.actions.end()}},
+         .resampling = resampling},
+        control);
+  }
+  // f = (loss of one action) - (that of the other), so <f, f> counts each of them twice.
+  ForecastTestResult result;
+  result.mmd_squared = 2 * observed.given_action_unbiased;
+  result.biased_mmd_squared = 2 * observed.given_action;
+  result.statistic = result.mmd_squared;
+  result.outcome_kernel = ThresholdKernel{threshold};
+  result.condition = GroupCondition();
+  std::vector<double> replicates(static_cast<std::size_t>(resampling.replicates));
+  CALIBD_RETURN_IF_ERROR(RunReplicates(replicates.size(), control, [&](std::size_t r) {
+    Rng rng(resampling.seed, r);
+    const DrawnRows replicate = DrawReplicate(batch, rng);
+    replicates[r] =
+        2 * EvaluateThreshold(WithReplicate(batch, replicate), threshold)->given_action_unbiased;
+  }));
+  static_cast<ResamplingResult&>(result) =
+      CompareWithReplicates(result.statistic - kSumTie, replicates, resampling);
+  return result;
 }
 
 absl::StatusOr<PitTests> TestPit(std::span<const double> pit, const BootstrapOptions& options,

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "calibd/core/decision_calibration.h"
 #include "calibd/core/forecast_metrics.h"
 #include "calibd/core/forecast_test.h"
 #include "discrepancy_features.h"
@@ -258,6 +259,50 @@ TEST(ForecastSimulationTest, WrongForecastsAreRejected) {
     ASSERT_TRUE(pit.ok());
     EXPECT_EQ(pit->quantile_calibration_error.test.p_value, 0.01);
     EXPECT_EQ(pit->quantile_level_error.test.p_value, 0.01);
+  }
+}
+
+TEST(ForecastSimulationTest, AThresholdIsTestedGivenTheDecision) {
+  for (const ForecastKind kind : {ForecastKind::kNormal, ForecastKind::kSamples}) {
+    // Too narrow forecasts: those who act and those who do not are both too sure, and their errors
+    // cancel in the discrepancy of all rows.
+    const DrawnForecasts drawn = Draw(kind, 2000, 3, 2);
+    const auto decision = EvaluateThreshold(drawn.view(), 0.5);
+    ASSERT_TRUE(decision.ok());
+    for (const NullHypothesis null : {NullHypothesis::kForecast, NullHypothesis::kForm}) {
+      const BootstrapOptions resampling{.replicates = 99, .seed = 7, .null = null};
+      const auto result = TestThreshold(drawn.view(), 0.5, resampling);
+      ASSERT_TRUE(result.ok()) << result.status();
+      LossOptions loss;
+      loss.outcome_kernel = ThresholdKernel{0.5};
+      loss.condition = GroupCondition{{decision->actions.begin(), decision->actions.end()}};
+      loss.gradient = false;
+      EXPECT_NEAR(result->mmd_squared, ComputeLoss(drawn.view(), loss)->mmd_squared, 1e-12);
+      EXPECT_EQ(result->p_value, 0.01);
+      // The diagonal of the loss of samples leaves out equal draws.
+      if (kind != ForecastKind::kNormal) continue;
+      loss.biased = true;
+      EXPECT_NEAR(result->biased_mmd_squared, ComputeLoss(drawn.view(), loss)->mmd_squared, 1e-12);
+    }
+  }
+}
+
+TEST(ForecastSimulationTest, PValuesOfDecisionsOfCalibratedForecastsAreNotTooSmall) {
+  // The statistic has ties, so P(p <= a) <= a: 400 runs at .05 and .2, five standard errors.
+  for (const ForecastKind kind : {ForecastKind::kNormal, ForecastKind::kSamples}) {
+    std::array<int, 2> rejected{};
+    for (std::uint64_t seed = 0; seed < 400; ++seed) {
+      const DrawnForecasts drawn = Draw(kind, 20, 1000 + seed);
+      const auto result = TestThreshold(
+          drawn.view(), 0.5, {.replicates = 99, .seed = seed, .null = NullHypothesis::kForecast});
+      ASSERT_TRUE(result.ok());
+      rejected[0] += result->p_value <= 0.05 ? 1 : 0;
+      rejected[1] += result->p_value <= 0.2 ? 1 : 0;
+    }
+    EXPECT_LE(rejected[0], 20 + 5 * std::sqrt(400 * .05 * .95));
+    EXPECT_LE(rejected[1], 80 + 5 * std::sqrt(400 * .2 * .8));
+    // A test that rejects rarely would have no power.
+    EXPECT_GE(rejected[1], 40);
   }
 }
 

@@ -50,7 +50,7 @@ struct ForecastEvaluation {
   std::optional<PitTests> pit;
   // Quantiles: the mean over the levels of (share of outcomes at most the quantile - level)^2.
   std::optional<PitTest> level_error;
-  // distribution and marginal with RbfKernel; with a threshold also decision with ThresholdKernel.
+  // distribution and marginal with RbfKernel; with a threshold also decision, by TestThreshold.
   // Empty for quantiles, and for n < 2.
   std::vector<NamedDiscrepancy> discrepancies;
   // Without `actions`.

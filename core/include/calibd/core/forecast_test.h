@@ -23,8 +23,8 @@ namespace calibd {
 // A form of calibration, as a kernel of outcomes and a condition: see ComputeLoss. The forms of
 // Marx, Zalouk & Ermon, NeurIPS 2023, Table 1: distribution (RbfKernel, ForecastCondition),
 // marginal (NoCondition), quantile (PitRbfKernel or PitMinKernel, NoCondition), decision
-// (ThresholdKernel, TanhKernel or MomentsKernel), group (GroupCondition), individual and local
-// (FeatureCondition).
+// (ThresholdKernel, TanhKernel or MomentsKernel; see also TestThreshold), group (GroupCondition),
+// individual and local (FeatureCondition).
 struct ForecastTestOptions {
   // Unset: RbfKernel. Samples: none of the probability integral transform.
   std::optional<OutcomeKernel> outcome_kernel;
@@ -60,12 +60,21 @@ inline constexpr std::size_t kTestFrequencies = 64;
 
 // Bytes that TestForecasts allocates in addition to its input, on `threads` threads, and the
 // approximate number of multiplications: O(n^2) for the discrepancy; for each replicate O(n) with
-// random features, and for ThresholdKernel with NoCondition, and else O(n^2).
+// random features, and else O(n^2).
 [[nodiscard]] double ForecastTestMemory(const ForecastBatch& batch,
                                         const ForecastTestOptions& options,
                                         std::size_t threads) noexcept;
 [[nodiscard]] double ForecastTestOperations(const ForecastBatch& batch,
                                             const ForecastTestOptions& options) noexcept;
+
+// The decision form given the decision: the discrepancy of ThresholdKernel under the condition that
+// two rows have the same Bayes action of EvaluateThreshold. It is 0 if those who act and those who
+// do not are right as often as their forecasts say. With kForecast the actions of samples are those
+// of the replicate, and its cost is O(n width) for each replicate. Errors: as TestForecasts.
+[[nodiscard]] absl::StatusOr<ForecastTestResult> TestThreshold(const ForecastBatch& batch,
+                                                               double threshold,
+                                                               const BootstrapOptions& resampling,
+                                                               const RunControl& control = {});
 
 // A metric of the probability integral transforms with its test.
 struct PitTest {
