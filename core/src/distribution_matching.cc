@@ -5,9 +5,21 @@
 #include <utility>
 
 #include "exponential.h"
+#include "gaussian_pairs.h"
 
 namespace calibd {
 namespace {
+
+// Multiplies weights by values and returns the sum of the products. Four sums break the chain of
+// dependent additions; their order is fixed.
+double MultiplyAndSum(std::span<const double> values, std::span<double> weights) {
+  double sums[4] = {};
+  for (std::size_t j = 0; j < weights.size(); ++j) {
+    weights[j] *= values[j];
+    sums[j % 4] += weights[j];
+  }
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
 
 // Rows of one parallel task.
 constexpr std::size_t kRowsPerTask = 8;
@@ -101,8 +113,7 @@ class PointTerms final : public ConditionTerms {
           }
           break;
         case Distance::kSquaredEuclidean:
-          AddDifferences(own, other, 2 * factor, gradient);
-          break;
+          break;  // See GaussianTerms.
       }
     }
   }
@@ -125,6 +136,25 @@ class PointTerms final : public ConditionTerms {
   const double slope_;
 };
 
+class GaussianTerms final : public ConditionTerms {
+ public:
+  GaussianTerms(const Points& points, double gamma, double slope)
+      : points_(points.values, points.width, gamma), slope_(slope) {}
+
+  void Compute(PairRow row, std::span<double> kernel) const override {
+    points_.Compute(row.i, row.first, kernel);
+  }
+  void AddGradient(PairRow row, std::span<const double> weights,
+                   std::span<double> gradient) const override {
+    if (slope_ == 0) return;
+    points_.AddDifferences(row.i, row.first, weights, -2 * points_.gamma() * slope_, gradient);
+  }
+
+ private:
+  const GaussianPoints points_;
+  const double slope_;
+};
+
 }  // namespace
 
 std::unique_ptr<const OutcomeTerms> MakeClassTerms(Points residuals, double scale) {
@@ -138,6 +168,9 @@ std::unique_ptr<const ConditionTerms> MakeGroupCondition(std::vector<std::int32_
 }
 std::unique_ptr<const ConditionTerms> MakePointCondition(Points points, const Kernel& kernel,
                                                          double slope) {
+  if (kernel.distance() == Distance::kSquaredEuclidean) {
+    return std::make_unique<GaussianTerms>(points, 1 / kernel.bandwidth(), slope);
+  }
   return std::make_unique<PointTerms>(std::move(points), kernel, slope);
 }
 
@@ -171,10 +204,7 @@ absl::StatusOr<PairSums> SumPairs(std::size_t n, const OutcomeTerms& terms,
         sums[i].diagonal = values[i - first];
         weights[i - first] = 0;
       }
-      for (std::size_t j = 0; j < count; ++j) {
-        weights[j] *= values[j];
-        sums[i].off_diagonal += weights[j];
-      }
+      sums[i].off_diagonal += MultiplyAndSum(values, weights);
       if (!once) condition.AddGradient(row, weights, out);
     }
     if (once) sums[i].off_diagonal *= 2;

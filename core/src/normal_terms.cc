@@ -1,4 +1,3 @@
-#include <Eigen/Core>
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -7,7 +6,7 @@
 #include <variant>
 
 #include "distribution_matching.h"
-#include "exponential.h"
+#include "gaussian_pairs.h"
 #include "normal_mean.h"
 
 namespace calibd {
@@ -67,74 +66,21 @@ std::unique_ptr<const OutcomeTerms> MakePairwise(const ForecastBatch& batch, Pai
   return std::make_unique<PairwiseTerms<Pair>>(batch, std::move(pair));
 }
 
-// kappa(a, b; s2) = E exp(-gamma (X - b)^2) for X normal with mean a and variance s2, for a row of
-// pairs at once: the exponentials take most of the time.
 class RbfTerms final : public OutcomeTerms {
  public:
-  RbfTerms(const ForecastBatch& batch, double gamma)
-      : gamma_(gamma), means_(Size(batch)), variances_(Size(batch)), outcomes_(Size(batch)) {
-    for (std::size_t i = 0; i < batch.size(); ++i) {
-      const auto at = static_cast<Eigen::Index>(i);
-      means_(at) = batch.row(i)[0];
-      variances_(at) = batch.row(i)[1] * batch.row(i)[1];
-      outcomes_(at) = batch.outcomes[i];
-    }
-    inverse_ = (1 + 2 * gamma * variances_).inverse();
-  }
+  RbfTerms(const ForecastBatch& batch, double gamma) : forecasts_(batch, gamma) {}
 
   void Compute(PairRow row, std::span<const double> weights, std::span<double> terms,
                std::span<double> gradient) const override {
-    const auto i = static_cast<Eigen::Index>(row.i);
-    const auto first = static_cast<Eigen::Index>(row.first);
-    const auto count = static_cast<Eigen::Index>(terms.size());
-    const double mean = means_(i);
-    const double own_inverse = inverse_(i);
-    // 1 / q, q = 1 + 2 gamma s2, of kappa(mu_i, mu_j), and the squares (a - b)^2 / q of
-    // (y_i, y_j), (mu_i, mu_j), (mu_i, y_j) and (mu_j, y_i).
-    std::array<double, kMaxPairColumns> inverse_storage;
-    std::array<double, 4 * kMaxPairColumns> square_storage;
-    Eigen::Map<Eigen::ArrayXd> inverse(inverse_storage.data(), count);
-    Eigen::Map<Eigen::ArrayXXd> squares(square_storage.data(), count, 4);
-    const auto means = means_.segment(first, count);
-    const auto outcomes = outcomes_.segment(first, count);
-    inverse = (1 + 2 * gamma_ * (variances_(i) + variances_.segment(first, count))).inverse();
-    squares.col(0) = (outcomes - outcomes_(i)).square();
-    squares.col(1) = (means - mean).square() * inverse;
-    squares.col(2) = (outcomes - mean).square() * own_inverse;
-    squares.col(3) = (means - outcomes_(i)).square() * inverse_.segment(first, count);
-    std::array<double, 4 * kMaxPairColumns> kappa_storage;
-    Eigen::Map<Eigen::ArrayXXd> kappas(kappa_storage.data(), count, 4);
-    kappas = -gamma_ * squares;
-    Exponentiate(kappas.data(), static_cast<std::size_t>(kappas.size()));
-    kappas.col(1) *= inverse.sqrt();
-    kappas.col(2) *= std::sqrt(own_inverse);
-    kappas.col(3) *= inverse_.segment(first, count).sqrt();
-    Eigen::Map<Eigen::ArrayXd>(terms.data(), count) =
-        (kappas.col(0) - kappas.col(2)) + (kappas.col(1) - kappas.col(3));
-    if (gradient.empty()) return;
-    const Eigen::Map<const Eigen::ArrayXd> w(weights.data(), count);
-    gradient[0] += 2 * gamma_ *
-                   (w * ((means - mean) * inverse * kappas.col(1) -
-                         (outcomes - mean) * own_inverse * kappas.col(2)))
-                       .sum();
-    // d kappa / d s2 = gamma / q (2 gamma (a - b)^2 / q - 1) kappa.
-    gradient[1] += 2 * std::sqrt(variances_(i)) * gamma_ *
-                   (w * ((2 * gamma_ * squares.col(1) - 1) * inverse * kappas.col(1) -
-                         (2 * gamma_ * squares.col(2) - 1) * own_inverse * kappas.col(2)))
-                       .sum();
+    if (gradient.empty()) {
+      forecasts_.Compute(row.i, row.first, terms);
+    } else {
+      forecasts_.Compute(row.i, row.first, weights, terms, gradient);
+    }
   }
 
  private:
-  static Eigen::Index Size(const ForecastBatch& batch) {
-    return static_cast<Eigen::Index>(batch.size());
-  }
-
-  const double gamma_;
-  Eigen::ArrayXd means_;
-  Eigen::ArrayXd variances_;
-  Eigen::ArrayXd outcomes_;
-  // 1 / (1 + 2 gamma v).
-  Eigen::ArrayXd inverse_;
+  const GaussianForecasts forecasts_;
 };
 
 std::unique_ptr<const OutcomeTerms> MakeTerms(const ForecastBatch& batch, const RbfKernel& kernel) {
