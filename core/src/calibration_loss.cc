@@ -29,9 +29,11 @@ absl::StatusOr<PairSums> SumNumbers(const ForecastBatch& batch, const LossOption
   CALIBD_ASSIGN_OR_RETURN(
       const NumberPairs pairs,
       MakeNumberPairs(ascending.batch(), control, loss.outcome_kernel, loss.condition));
+  const double operations = LossPairOperations(batch, options);
+  if (!options.gradient) return SumPairs(batch.size(), *pairs.products, operations, control);
   CALIBD_ASSIGN_OR_RETURN(const PairSums sums,
-                          SumPairs(batch.size(), *pairs.terms, *pairs.condition, options.biased,
-                                   LossPairOperations(batch, options), loss.gradient, control));
+                          SumPairsWithGradient(batch.size(), *pairs.terms, *pairs.condition,
+                                               options.biased, operations, loss.gradient, control));
   ascending.RestoreOrder(loss.gradient);
   return sums;
 }
@@ -127,9 +129,13 @@ absl::StatusOr<PairSums> SumClasses(const PredictionBatch& batch, const Forecast
     }
     const auto terms = MakeClassTerms(std::move(part.residuals), scale);
     const std::span<double> out = scalar ? std::span<double>(gradient) : loss.gradient;
-    CALIBD_ASSIGN_OR_RETURN(const PairSums sums,
-                            SumPairs(n, *terms, own != nullptr ? *own : *fixed, options.biased,
-                                     LossPairOperations(given, options), out, control));
+    const ConditionTerms& given_terms = own != nullptr ? *own : *fixed;
+    const double operations = LossPairOperations(given, options);
+    CALIBD_ASSIGN_OR_RETURN(
+        const PairSums sums,
+        options.gradient
+            ? SumPairsWithGradient(n, *terms, given_terms, options.biased, operations, out, control)
+            : SumPairs(n, *MakeProducts(*terms, given_terms), operations, control));
     total.off_diagonal += sums.off_diagonal;
     total.diagonal += sums.diagonal;
     for (std::size_t i = 0; i < gradient.size(); ++i) {

@@ -1,9 +1,11 @@
 #include "distribution_matching.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
+#include "calibd/core/status_macros.h"
 #include "exponential.h"
 #include "gaussian_pairs.h"
 
@@ -155,10 +157,56 @@ class GaussianTerms final : public ConditionTerms {
   const double slope_;
 };
 
+class AnyProducts final : public PairProducts {
+ public:
+  AnyProducts(const OutcomeTerms& terms, const ConditionTerms& condition)
+      : terms_(terms), condition_(condition) {}
+
+  double Compute(PairRow row, std::span<double> products) const override {
+    std::array<double, kMaxPairColumns> storage;
+    const std::span<double> kernel = std::span(storage).first(products.size());
+    condition_.Compute(row, kernel);
+    terms_.Compute(row, kernel, products, {});
+    return MultiplyAndSum(kernel, products);
+  }
+
+ private:
+  const OutcomeTerms& terms_;
+  const ConditionTerms& condition_;
+};
+
+std::size_t ColumnsAtOnce(double pair_operations) {
+  return static_cast<std::size_t>(
+      std::clamp<double>(kTermsPerCheck / pair_operations, 1, kMaxPairColumns));
+}
+
+// Calls body(begin, end) for the rows of each task.
+template <typename Body>
+void ForEachTask(std::size_t n, const RunControl& control, const Body& body) {
+  RunLoop(control.parallel_for, (n + kRowsPerTask - 1) / kRowsPerTask, [&](std::size_t task) {
+    body(task * kRowsPerTask, std::min(n, (task + 1) * kRowsPerTask));
+  });
+}
+
+// In the order of the rows, so that it does not depend on the threads. Errors: Cancelled.
+absl::StatusOr<PairSums> AddRows(std::span<const PairSums> rows, const RunControl& control) {
+  CALIBD_RETURN_IF_ERROR(control.CheckCancelled());
+  PairSums total;
+  for (const PairSums& row : rows) {
+    total.off_diagonal += row.off_diagonal;
+    total.diagonal += row.diagonal;
+  }
+  return total;
+}
+
 }  // namespace
 
 std::unique_ptr<const OutcomeTerms> MakeClassTerms(Points residuals, double scale) {
   return std::make_unique<ClassTerms>(std::move(residuals), scale);
+}
+std::unique_ptr<const PairProducts> MakeProducts(const OutcomeTerms& terms,
+                                                 const ConditionTerms& condition) {
+  return std::make_unique<AnyProducts>(terms, condition);
 }
 std::unique_ptr<const ConditionTerms> MakeNoCondition() {
   return std::make_unique<NoConditionTerms>();
@@ -174,23 +222,44 @@ std::unique_ptr<const ConditionTerms> MakePointCondition(Points points, const Ke
   return std::make_unique<PointTerms>(std::move(points), kernel, slope);
 }
 
-absl::StatusOr<PairSums> SumPairs(std::size_t n, const OutcomeTerms& terms,
-                                  const ConditionTerms& condition, bool biased,
-                                  double pair_operations, std::span<double> gradient,
-                                  const RunControl& control) {
+absl::StatusOr<PairSums> SumPairs(std::size_t n, const PairProducts& products,
+                                  double pair_operations, const RunControl& control) {
+  const std::size_t columns = ColumnsAtOnce(pair_operations);
+  std::vector<PairSums> sums(n);
+  // The rows of a task share the columns that are in the cache.
+  ForEachTask(n, control, [&](std::size_t begin, std::size_t end) {
+    std::array<double, kMaxPairColumns> buffer;
+    for (std::size_t first = begin; first < n; first += columns) {
+      const std::size_t last = std::min(n, first + columns);
+      for (std::size_t i = begin; i < end; ++i) {
+        if (control.IsCancelled()) return;
+        if (i >= first && i < last) {
+          sums[i].diagonal = products.Compute({i, i}, std::span(buffer).first(1));
+        }
+        const std::size_t from = std::max(first, i + 1);
+        if (from >= last) continue;
+        // Both orders of a pair have the same term.
+        sums[i].off_diagonal +=
+            2 * products.Compute({i, from}, std::span(buffer).first(last - from));
+      }
+    }
+  });
+  return AddRows(sums, control);
+}
+
+absl::StatusOr<PairSums> SumPairsWithGradient(std::size_t n, const OutcomeTerms& terms,
+                                              const ConditionTerms& condition, bool biased,
+                                              double pair_operations, std::span<double> gradient,
+                                              const RunControl& control) {
   const std::size_t width = gradient.size() / n;
   const auto size = static_cast<double>(n);
   const double scale = 2 / (biased ? size * size : size * (size - 1));
-  const auto columns = static_cast<std::size_t>(
-      std::clamp<double>(kTermsPerCheck / pair_operations, 1, kMaxPairColumns));
-  // By row, and added in order, so that the sums do not depend on the threads.
+  const std::size_t columns = ColumnsAtOnce(pair_operations);
   std::vector<PairSums> sums(n);
   const auto sum_row = [&](std::size_t i, std::span<double> buffer) {
     const std::span<double> out = gradient.subspan(i * width, width);
     std::fill(out.begin(), out.end(), 0.0);
-    // Without a gradient, each pair is computed once.
-    const bool once = out.empty();
-    for (std::size_t first = once ? i : 0; first < n; first += columns) {
+    for (std::size_t first = 0; first < n; first += columns) {
       if (control.IsCancelled()) return;
       const PairRow row{i, first};
       const std::size_t count = std::min(columns, n - first);
@@ -205,23 +274,15 @@ absl::StatusOr<PairSums> SumPairs(std::size_t n, const OutcomeTerms& terms,
         weights[i - first] = 0;
       }
       sums[i].off_diagonal += MultiplyAndSum(values, weights);
-      if (!once) condition.AddGradient(row, weights, out);
+      condition.AddGradient(row, weights, out);
     }
-    if (once) sums[i].off_diagonal *= 2;
     for (double& value : out) value *= scale;
   };
-  RunLoop(control.parallel_for, (n + kRowsPerTask - 1) / kRowsPerTask, [&](std::size_t task) {
+  ForEachTask(n, control, [&](std::size_t begin, std::size_t end) {
     std::vector<double> buffer(2 * columns);
-    const std::size_t end = std::min(n, (task + 1) * kRowsPerTask);
-    for (std::size_t i = task * kRowsPerTask; i < end; ++i) sum_row(i, buffer);
+    for (std::size_t i = begin; i < end; ++i) sum_row(i, buffer);
   });
-  if (const absl::Status status = control.CheckCancelled(); !status.ok()) return status;
-  PairSums total;
-  for (const PairSums& row : sums) {
-    total.off_diagonal += row.off_diagonal;
-    total.diagonal += row.diagonal;
-  }
-  return total;
+  return AddRows(sums, control);
 }
 
 }  // namespace calibd

@@ -48,6 +48,15 @@ class ConditionTerms {
                            std::span<double> gradient) const = 0;
 };
 
+// h_ij = k_z(z_i, z_j) A_ij without its derivatives. Thread-safe.
+class PairProducts {
+ public:
+  virtual ~PairProducts() = default;
+
+  // Sets products to h_ij, and returns their sum.
+  virtual double Compute(PairRow row, std::span<double> products) const = 0;
+};
+
 // n x width values, row-major, one row per observation.
 struct Points {
   std::vector<double> values;
@@ -68,6 +77,15 @@ struct Points {
 [[nodiscard]] std::unique_ptr<const OutcomeTerms> MakeSampleTerms(const ForecastBatch& batch,
                                                                   const OutcomeKernel& kernel);
 
+// Of any terms and condition, which outlive the result.
+[[nodiscard]] std::unique_ptr<const PairProducts> MakeProducts(const OutcomeTerms& terms,
+                                                               const ConditionTerms& condition);
+// Of RbfKernel for Normal forecasts and k_z = exp(-condition_gamma W^2), several times as fast.
+// Null if the values are so large that a product may not be finite.
+[[nodiscard]] std::unique_ptr<const PairProducts> MakeNormalProducts(const ForecastBatch& batch,
+                                                                     double gamma,
+                                                                     double condition_gamma);
+
 // k_z = 1.
 [[nodiscard]] std::unique_ptr<const ConditionTerms> MakeNoCondition();
 // k_z = [g = g'].
@@ -85,13 +103,16 @@ struct PairSums {
   double diagonal = 0;
 };
 
+// pair_operations: cost of a term, from which the intervals of cancellation follow. Errors:
+// Cancelled.
+[[nodiscard]] absl::StatusOr<PairSums> SumPairs(std::size_t n, const PairProducts& products,
+                                                double pair_operations, const RunControl& control);
+
 // biased: the gradient is that of the mean over all n^2 pairs, else of the n (n - 1) pairs i != j.
-// pair_operations: cost of a term, from which the intervals of cancellation follow. gradient: n x
-// width, set; or empty. Errors: Cancelled.
-[[nodiscard]] absl::StatusOr<PairSums> SumPairs(std::size_t n, const OutcomeTerms& terms,
-                                                const ConditionTerms& condition, bool biased,
-                                                double pair_operations, std::span<double> gradient,
-                                                const RunControl& control);
+// gradient: n x width, set.
+[[nodiscard]] absl::StatusOr<PairSums> SumPairsWithGradient(
+    std::size_t n, const OutcomeTerms& terms, const ConditionTerms& condition, bool biased,
+    double pair_operations, std::span<double> gradient, const RunControl& control);
 
 }  // namespace calibd
 

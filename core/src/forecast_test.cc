@@ -109,8 +109,8 @@ absl::StatusOr<PairSums> SumAll(const ForecastBatch& batch, const ForecastTestOp
   Condition condition = options.condition;
   CALIBD_ASSIGN_OR_RETURN(const NumberPairs pairs,
                           MakeNumberPairs(ascending.batch(), control, kernel, condition));
-  return SumPairs(batch.size(), *pairs.terms, *pairs.condition, false,
-                  LossPairOperations(batch, OptionsOf(options)), {}, control);
+  return SumPairs(batch.size(), *pairs.products, LossPairOperations(batch, OptionsOf(options)),
+                  control);
 }
 
 double Unbiased(const PairSums& sums, std::size_t n) {
@@ -176,16 +176,13 @@ void AddSigned(const NumberPairs& pairs, std::size_t n, std::size_t first,
   const std::size_t columns = n - first;
   std::vector<float> h(rows * columns);
   std::array<double, kMaxPairColumns> terms;
-  std::array<double, kMaxPairColumns> kernel;
   for (std::size_t i = 0; i < rows; ++i) {
     // The pairs with j <= i stay 0.
     for (std::size_t j = i + 1; j < columns; j += kMaxPairColumns) {
       const std::size_t some = std::min(kMaxPairColumns, columns - j);
-      const PairRow row{first + i, first + j};
-      pairs.condition->Compute(row, std::span(kernel).first(some));
-      pairs.terms->Compute(row, std::span(kernel).first(some), std::span(terms).first(some), {});
+      pairs.products->Compute({first + i, first + j}, std::span(terms).first(some));
       for (std::size_t k = 0; k < some; ++k) {
-        h[i * columns + j + k] = static_cast<float>(kernel[k] * terms[k]);
+        h[i * columns + j + k] = static_cast<float>(terms[k]);
       }
     }
   }

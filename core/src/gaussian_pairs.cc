@@ -27,12 +27,15 @@ struct PointRow {
 };
 struct ForecastPairRow {
   double gamma;
+  double condition_gamma;
   double mean;
+  double deviation;
   double outcome;
   double spread;
   double inverse;
   double root;
   const double* means;
+  const double* deviations;
   const double* outcomes;
   const double* spreads;
   const double* inverses;
@@ -153,6 +156,45 @@ GradientSums ForecastTermsAndSums(const ForecastPairRow& row, const double* weig
   return ForecastTermsOf<true>(row, weights, terms, count);
 }
 
+// The kernel of the forecasts multiplies each of the four terms in its exponent, so that it needs
+// no exponential of its own.
+double ForecastProducts(const ForecastPairRow& row, double* HWY_RESTRICT products,
+                        std::size_t count) {
+  const D d;
+  const std::size_t lanes = hn::Lanes(d);
+  const V scale = hn::Set(d, -row.gamma * kLog2E);
+  const V own_scale = hn::Set(d, -row.gamma * kLog2E * row.inverse);
+  const V condition_scale = hn::Set(d, -row.condition_gamma * kLog2E);
+  const V mean = hn::Set(d, row.mean);
+  const V deviation = hn::Set(d, row.deviation);
+  const V outcome = hn::Set(d, row.outcome);
+  const V own_q = hn::Set(d, 1 + row.spread);
+  const V own_root = hn::Set(d, row.root);
+  V sum = hn::Zero(d);
+  for (std::size_t j = 0; j < count; j += lanes) {
+    const V other_mean = hn::LoadU(d, row.means + j);
+    const V other_outcome = hn::LoadU(d, row.outcomes + j);
+    const V of_means = Square(hn::Sub(other_mean, mean));
+    const V of_deviations = Square(hn::Sub(hn::LoadU(d, row.deviations + j), deviation));
+    const V condition = hn::Mul(condition_scale, hn::Add(of_means, of_deviations));
+    const V inverse = hn::Div(hn::Set(d, 1), hn::Add(own_q, hn::LoadU(d, row.spreads + j)));
+    const V of_other = hn::Mul(scale, Square(hn::Sub(other_mean, outcome)));
+    V kappas[4] = {hn::MulAdd(scale, Square(hn::Sub(other_outcome, outcome)), condition),
+                   hn::MulAdd(hn::Mul(scale, of_means), inverse, condition),
+                   hn::MulAdd(own_scale, Square(hn::Sub(other_outcome, mean)), condition),
+                   hn::MulAdd(of_other, hn::LoadU(d, row.inverses + j), condition)};
+    Exp2(d, kappas);
+    const V own = hn::NegMulAdd(own_root, kappas[2], kappas[0]);
+    const V other = hn::NegMulAdd(hn::LoadU(d, row.roots + j), kappas[3],
+                                  hn::Mul(hn::Sqrt(inverse), kappas[1]));
+    const std::size_t some = std::min(lanes, count - j);
+    const V terms = hn::IfThenElseZero(hn::FirstN(d, some), hn::Add(own, other));
+    sum = hn::Add(sum, terms);
+    StoreSome(terms, products + j, some);
+  }
+  return hn::GetLane(hn::SumOfLanes(d, sum));
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace calibd
 HWY_AFTER_NAMESPACE();
@@ -163,6 +205,7 @@ namespace calibd {
 HWY_EXPORT(PointKernel);
 HWY_EXPORT(ForecastTermsOnly);
 HWY_EXPORT(ForecastTermsAndSums);
+HWY_EXPORT(ForecastProducts);
 
 namespace {
 
@@ -204,13 +247,16 @@ void GaussianPoints::AddDifferences(std::size_t i, std::size_t first,
   }
 }
 
-GaussianForecasts::GaussianForecasts(const ForecastBatch& batch, double gamma) : gamma_(gamma) {
+GaussianForecasts::GaussianForecasts(const ForecastBatch& batch, double gamma,
+                                     double condition_gamma)
+    : gamma_(gamma), condition_gamma_(condition_gamma) {
   const std::size_t n = batch.size();
-  for (auto* const values : {&means_, &outcomes_, &spreads_, &inverses_, &roots_}) {
+  for (auto* const values : {&means_, &deviations_, &outcomes_, &spreads_, &inverses_, &roots_}) {
     values->resize(n + kReadAhead);
   }
   for (std::size_t i = 0; i < n; ++i) {
     means_[i] = batch.row(i)[0];
+    deviations_[i] = batch.row(i)[1];
     outcomes_[i] = batch.outcomes[i];
     spreads_[i] = 2 * gamma * batch.row(i)[1] * batch.row(i)[1];
     inverses_[i] = 1 / (1 + spreads_[i]);
@@ -220,12 +266,15 @@ GaussianForecasts::GaussianForecasts(const ForecastBatch& batch, double gamma) :
 
 ForecastPairRow GaussianForecasts::Row(std::size_t i, std::size_t first) const noexcept {
   return {.gamma = gamma_,
+          .condition_gamma = condition_gamma_,
           .mean = means_[i],
+          .deviation = deviations_[i],
           .outcome = outcomes_[i],
           .spread = spreads_[i],
           .inverse = inverses_[i],
           .root = roots_[i],
           .means = &means_[first],
+          .deviations = &deviations_[first],
           .outcomes = &outcomes_[first],
           .spreads = &spreads_[first],
           .inverses = &inverses_[first],
@@ -244,6 +293,11 @@ void GaussianForecasts::Compute(std::size_t i, std::size_t first, std::span<cons
       Row(i, first), weights.data(), terms.data(), terms.size());
   gradient[0] += 2 * gamma_ * sums.mean;
   gradient[1] += std::sqrt(2 * gamma_ * spreads_[i]) * sums.deviation;
+}
+
+double GaussianForecasts::ComputeProducts(std::size_t i, std::size_t first,
+                                          std::span<double> products) const noexcept {
+  return HWY_DYNAMIC_DISPATCH(ForecastProducts)(Row(i, first), products.data(), products.size());
 }
 
 }  // namespace calibd

@@ -41,20 +41,26 @@ class GaussianPoints {
 //          - kappa(mu_j, y_i; v_j).
 class GaussianForecasts {
  public:
-  // batch: valid Normal forecasts. gamma: finite and > 0.
-  GaussianForecasts(const ForecastBatch& batch, double gamma);
+  // batch: valid Normal forecasts. gamma: finite and > 0. condition_gamma: of ComputeProducts.
+  GaussianForecasts(const ForecastBatch& batch, double gamma, double condition_gamma = 0);
 
   void Compute(std::size_t i, std::size_t first, std::span<double> terms) const noexcept;
   // The same, and adds sum_j weights[j] dA_ij / d(mu_i, sd_i) to the two values of `gradient`.
   void Compute(std::size_t i, std::size_t first, std::span<const double> weights,
                std::span<double> terms, std::span<double> gradient) const noexcept;
+  // Sets products to exp(-condition_gamma ((mu_i - mu_j)^2 + (sd_i - sd_j)^2)) A_ij, and returns
+  // their sum. Squares of differences, and their products with a gamma, must be finite.
+  double ComputeProducts(std::size_t i, std::size_t first,
+                         std::span<double> products) const noexcept;
 
  private:
   [[nodiscard]] ForecastPairRow Row(std::size_t i, std::size_t first) const noexcept;
 
   double gamma_;
+  double condition_gamma_;
   // n values each, and some more that are read and not used.
   std::vector<double> means_;
+  std::vector<double> deviations_;
   std::vector<double> outcomes_;
   // 2 gamma v, 1 / (1 + 2 gamma v) and its root.
   std::vector<double> spreads_;

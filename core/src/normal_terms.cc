@@ -83,6 +83,20 @@ class RbfTerms final : public OutcomeTerms {
   const GaussianForecasts forecasts_;
 };
 
+// RbfTerms and a kernel of the forecasts together.
+class NormalProducts final : public PairProducts {
+ public:
+  NormalProducts(const ForecastBatch& batch, double gamma, double condition_gamma)
+      : forecasts_(batch, gamma, condition_gamma) {}
+
+  double Compute(PairRow row, std::span<double> products) const override {
+    return forecasts_.ComputeProducts(row.i, row.first, products);
+  }
+
+ private:
+  const GaussianForecasts forecasts_;
+};
+
 std::unique_ptr<const OutcomeTerms> MakeTerms(const ForecastBatch& batch, const RbfKernel& kernel) {
   return std::make_unique<RbfTerms>(batch, kernel.gamma.value());
 }
@@ -274,6 +288,18 @@ std::unique_ptr<const OutcomeTerms> MakeTerms(const ForecastBatch& batch,
 std::unique_ptr<const OutcomeTerms> MakeNormalTerms(const ForecastBatch& batch,
                                                     const OutcomeKernel& kernel) {
   return std::visit([&](const auto& chosen) { return MakeTerms(batch, chosen); }, kernel);
+}
+
+std::unique_ptr<const PairProducts> MakeNormalProducts(const ForecastBatch& batch, double gamma,
+                                                       double condition_gamma) {
+  // No square of a difference, and no product of one with a gamma, reaches 1e301.
+  const double most = std::sqrt(1e300 / std::max({1.0, gamma, condition_gamma}));
+  const auto is_small = [most](double value) { return std::abs(value) < most; };
+  if (!std::ranges::all_of(batch.values, is_small) ||
+      !std::ranges::all_of(batch.outcomes, is_small)) {
+    return nullptr;
+  }
+  return std::make_unique<NormalProducts>(batch, gamma, condition_gamma);
 }
 
 }  // namespace calibd

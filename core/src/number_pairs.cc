@@ -69,6 +69,19 @@ absl::StatusOr<ConditionPtr> MakeGaussian(Points points, std::size_t n, double s
   return MakePointCondition(std::move(points), kernel, slope);
 }
 
+// The special case of these pairs, or null.
+std::unique_ptr<const PairProducts> MakeSpecialProducts(const ForecastBatch& batch,
+                                                        const OutcomeKernel& kernel,
+                                                        const Condition& condition) {
+  const auto* const rbf = std::get_if<RbfKernel>(&kernel);
+  if (batch.kind != ForecastKind::kNormal || rbf == nullptr) return nullptr;
+  if (const auto* const forecast = std::get_if<ForecastCondition>(&condition)) {
+    return MakeNormalProducts(batch, rbf->gamma.value(), forecast->gamma.value_or(0));
+  }
+  if (!std::holds_alternative<NoCondition>(condition)) return nullptr;
+  return MakeNormalProducts(batch, rbf->gamma.value(), 0);
+}
+
 }  // namespace
 
 absl::StatusOr<ConditionPtr> MakeCondition(const ForecastBatch& batch, const RunControl& control,
@@ -104,6 +117,8 @@ absl::StatusOr<NumberPairs> MakeNumberPairs(const ForecastBatch& batch, const Ru
   pairs.terms = batch.kind == ForecastKind::kNormal ? MakeNormalTerms(batch, *kernel)
                                                     : MakeSampleTerms(batch, *kernel);
   CALIBD_ASSIGN_OR_RETURN(pairs.condition, MakeCondition(batch, control, condition));
+  pairs.products = MakeSpecialProducts(batch, *kernel, condition);
+  if (pairs.products == nullptr) pairs.products = MakeProducts(*pairs.terms, *pairs.condition);
   return pairs;
 }
 

@@ -29,6 +29,8 @@ using ConditionPtr = std::unique_ptr<const ConditionTerms>;
 struct NumberPairs {
   std::unique_ptr<const OutcomeTerms> terms;
   ConditionPtr condition;
+  // Of both, faster where a special case exists.
+  std::unique_ptr<const PairProducts> products;
 };
 // kernel: set to RbfKernel if unset. Otherwise as MakeCondition.
 [[nodiscard]] absl::StatusOr<NumberPairs> MakeNumberPairs(const ForecastBatch& batch,
