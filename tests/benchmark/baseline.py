@@ -6,6 +6,7 @@
 Prints one JSON object: seconds of the best of three runs, by name, such as "n=10000/m=10".
 The quadratic estimator goes over the tiles of the upper triangle, which fit into the
 cache: cdist cityblock, exp, and the product of the residuals. top_label is its scalar form.
+distribution_mmd is the unbiased MMD of Normal forecasts given the forecasts, over the same tiles.
 simulation is the test with 999 times labels drawn from the predictions, with 64 random frequencies.
 """
 import json
@@ -49,6 +50,27 @@ def simulation(predictions, replicates=999, frequencies=64):
         one_hot[rows, labels] = 1
         sums = one_hot.T @ features - centre
         (sums ** 2).sum() - (1 - 2 * predictions[rows, labels] + squares).sum()
+
+
+def distribution_mmd(mean, sd, outcome, gamma, gamma_z):
+    variance = sd ** 2
+    inverse = 1 / (1 + 2 * gamma * variance)
+    root = np.sqrt(inverse)
+    n = len(mean)
+    total = 0.0
+    for i in range(0, n, TILE):
+        a = np.s_[i:i + TILE, None]
+        for j in range(i, n, TILE):
+            b = np.s_[None, j:j + TILE]
+            square = (mean[a] - mean[b]) ** 2
+            of_both = 1 / (1 + 2 * gamma * (variance[a] + variance[b]))
+            terms = np.exp(-gamma * (outcome[a] - outcome[b]) ** 2)
+            terms += np.sqrt(of_both) * np.exp(-gamma * square * of_both)
+            terms -= root[a] * np.exp(-gamma * inverse[a] * (mean[a] - outcome[b]) ** 2)
+            terms -= root[b] * np.exp(-gamma * inverse[b] * (mean[b] - outcome[a]) ** 2)
+            terms *= np.exp(-gamma_z * (square + (sd[a] - sd[b]) ** 2))
+            total += (np.triu(terms, 1) if i == j else terms).sum()
+    return 2 * total / (n * (n - 1))
 
 
 def kernel_ridge_fit(points, residuals, tolerance=1e-12, max_rank=1024):
@@ -100,6 +122,11 @@ def main():
             top = predictions.max(1, keepdims=True)
             hit = (predictions.argmax(1) == labels)[:, None] - top
             measure("top_label/n=10000", lambda: skce_unbiased(top, hit, 1 / BANDWIDTH))
+    n = 10000
+    mean = rng.standard_normal(n)
+    sd = np.exp(0.35 * rng.standard_normal(n))
+    outcome = mean + sd * rng.standard_normal(n)
+    measure("distribution_mmd/n=10000", lambda: distribution_mmd(mean, sd, outcome, 0.15, 0.3))
     print(json.dumps(results))
 
 

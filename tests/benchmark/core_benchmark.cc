@@ -17,6 +17,7 @@
 #include "calibd/core/bandwidth.h"
 #include "calibd/core/bootstrap.h"
 #include "calibd/core/calibration_function.h"
+#include "calibd/core/calibration_loss.h"
 #include "calibd/core/estimator_selection.h"
 #include "calibd/core/evidence.h"
 #include "calibd/core/forecast_discrepancy.h"
@@ -327,6 +328,32 @@ BENCHMARK(ForecastDiscrepancyAdd)
     ->ArgName("width")
     ->Arg(2)
     ->Arg(100)
+    ->Unit(benchmark::kMillisecond);
+
+// The unbiased MMD of Normal forecasts given the forecasts, over all pairs.
+void DistributionMmd(benchmark::State& state) {
+  const auto n = static_cast<std::size_t>(state.range(0));
+  const RunControl control = OnThreads(static_cast<std::size_t>(state.range(1)));
+  const DrawnForecasts drawn(NormalForecasts{}, n);
+  const ForecastBatch batch{.kind = ForecastKind::kNormal,
+                            .values = drawn.forecasts,
+                            .width = 2,
+                            .labels = {},
+                            .outcomes = drawn.outcomes};
+  LossOptions options;
+  options.outcome_kernel = RbfKernel{0.15};
+  options.condition = ForecastCondition{.bandwidth = {}, .gamma = 0.3};
+  options.gradient = false;
+  for (auto _ : state) benchmark::DoNotOptimize(ComputeLoss(batch, options, control));
+  state.counters["pairs/s"] =
+      benchmark::Counter(static_cast<double>(n) * static_cast<double>(n - 1) / 2,
+                         benchmark::Counter::kIsIterationInvariantRate);
+}
+BENCHMARK(DistributionMmd)
+    ->ArgNames({"n", "threads"})
+    ->Args({10000, 1})
+    ->Args({10000, 4})
+    ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
 
 void KernelRidgeFit(benchmark::State& state) {

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "calibd/core/calibration_loss.h"
 #include "calibd/core/evidence.h"
 #include "calibd/core/forecast_evidence.h"
 #include "calibd/core/generator.h"
@@ -54,17 +55,24 @@ std::size_t Evidence(std::size_t class_count) {
 }
 
 // Normal forecasts, whose rows have two values: the outcome is about as far away as a Normal one.
+struct Normals {
+  explicit Normals(std::size_t n) {
+    for (std::size_t i = 0; i < n; ++i) {
+      // Numbers that are spread evenly over [0, 1).
+      const double u = std::fmod(static_cast<double>(i) * 0.618, 1);
+      forecasts.insert(forecasts.end(), {std::fmod(static_cast<double>(i) * 0.414, 1), 1 + u});
+      outcomes.push_back(std::log((u + 0.01) / (1.01 - u)));
+    }
+  }
+
+  std::vector<double> forecasts;
+  std::vector<double> outcomes;
+};
+
 std::size_t Forecast() {
   constexpr std::size_t kFirst = 128;
   constexpr std::size_t kRows = 640;
-  std::vector<double> forecasts;
-  std::vector<double> outcomes;
-  for (std::size_t i = 0; i < kFirst + kRows; ++i) {
-    // Numbers that are spread evenly over [0, 1).
-    const double u = std::fmod(static_cast<double>(i) * 0.618, 1);
-    forecasts.insert(forecasts.end(), {std::fmod(static_cast<double>(i) * 0.414, 1), 1 + u});
-    outcomes.push_back(std::log((u + 0.01) / (1.01 - u)));
-  }
+  const auto [forecasts, outcomes] = Normals(kFirst + kRows);
   const NumberForecastBatch all{.forecasts = forecasts, .outcomes = outcomes};
   ForecastEvidence evidence(*ForecastCells::Create(
       NormalForecasts{}, StrataOfForecasts(NormalForecasts{}, forecasts), 1, kDefaultTolerance));
@@ -75,6 +83,24 @@ std::size_t Forecast() {
   evidence.Add(rows(0, kFirst), 1);
   CountInstructions([&] { evidence.Add(rows(kFirst, kRows), 1 + kFirst); });
   return kRows;
+}
+
+// The pairs of a discrepancy given the forecasts.
+std::size_t Distribution() {
+  const Normals normals(512);
+  const ForecastBatch batch{.kind = ForecastKind::kNormal,
+                            .values = normals.forecasts,
+                            .width = 2,
+                            .labels = {},
+                            .outcomes = normals.outcomes};
+  LossOptions options;
+  options.outcome_kernel = RbfKernel{0.15};
+  options.condition = ForecastCondition{.bandwidth = {}, .gamma = 0.3};
+  options.gradient = false;
+  CountInstructions([&] {
+    if (!ComputeLoss(batch, options).ok()) std::abort();
+  });
+  return batch.size();
 }
 
 // The block sizes are those of the default declaration. Only whole blocks are counted.
@@ -101,6 +127,7 @@ int Main(std::string_view path, std::size_t class_count) {
   std::size_t counted = 0;
   if (path == "evidence") counted = Evidence(class_count);
   if (path == "forecast" && class_count == 2) counted = Forecast();
+  if (path == "distribution" && class_count == 2) counted = Distribution();
   if (path == "blocks") counted = Blocks(class_count);
   if (path == "tiles") counted = Tiles(class_count);
   std::cout << counted << '\n';
@@ -112,7 +139,7 @@ int Main(std::string_view path, std::size_t class_count) {
 
 int main(int argc, char** argv) {
   if (argc != 3) {
-    std::cerr << "usage: instructions evidence|blocks|tiles CLASSES, or forecast 2\n";
+    std::cerr << "usage: instructions evidence|blocks|tiles CLASSES, or forecast|distribution 2\n";
     return 2;
   }
   return calibd::Main(argv[1], std::stoul(argv[2]));

@@ -25,7 +25,7 @@ BARS = {"Quadratic/float32/n=10000/m=10/threads=1": 9,
         "Quadratic/float64/n=10000/m=100/threads=1": 6,
         "Quadratic/float64/n=2000/m=1000/threads=1": 7,
         "TopLabel/n=10000": 100, "Median/n=10000/m=10/threads=1": 1,
-        "Median/n=10000/m=100/threads=1": 1}
+        "Median/n=10000/m=100/threads=1": 1, "DistributionMmd/n=10000/threads=1": 5}
 
 
 def cpu_name():
@@ -55,7 +55,8 @@ def numpy_baseline(name):
     match = re.match(r"Quadratic/float\d+/(n=\d+/m=\d+)/threads=\d+", name)
     others = {"TopLabel/n=10000": "top_label/n=10000",
               "KernelRidgeFit/n=8000/m=10": "kernel_ridge/n=8000/m=10",
-              "Simulation/n=10000/threads=1": "simulation/n=10000"}
+              "Simulation/n=10000/threads=1": "simulation/n=10000",
+              "DistributionMmd/n=10000/threads=1": "distribution_mmd/n=10000"}
     return match[1] if match else others.get(name)
 
 
