@@ -411,7 +411,8 @@ void CompareDefault(const std::string& name, const Load::Options& options, bool 
       "gRPC alone", [&](Seconds s) { return calibd.PredictionsPerSecond(s); },
       [&](Seconds s) { return no_op.PredictionsPerSecond(s); });
   row["predictions"] = calibd.predictions();
-  row["payload_bytes_per_prediction"] = 8 * options.class_count;
+  // A Normal forecast has two values.
+  row["payload_bytes_per_prediction"] = 8 * (options.class_count == 0 ? 2 : options.class_count);
   row["written_bytes_per_prediction"] = std::llround(static_cast<double>(servers.WrittenBytes()) /
                                                      static_cast<double>(calibd.predictions()));
   report.Add(name, std::move(row));
@@ -519,6 +520,10 @@ void MeasureAll(Report& report) {
       CompareDefault(row.name + "/m=10/rows=" + std::to_string(rows),
                      {.rows = rows, .models = row.models}, row.one_cpu, report);
     }
+  }
+  for (const std::size_t rows : {std::size_t{256}, std::size_t{2048}}) {
+    CompareDefault("one-cpu/normal/rows=" + std::to_string(rows), {.class_count = 0, .rows = rows},
+                   true, report);
   }
   CompareDefault("one-model/m=1000/rows=128", {.class_count = 1000, .rows = 128}, false, report);
   MeasureQuietModels("quiet-model", 1, Seconds(0.02), kSaturating.models, report);

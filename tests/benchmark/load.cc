@@ -3,6 +3,7 @@
 #include <grpcpp/create_channel.h>
 
 #include <algorithm>
+#include <cmath>
 #include <condition_variable>
 #include <cstdlib>
 #include <future>
@@ -131,7 +132,11 @@ void CreateModel(const std::string& address, const std::string& name, std::size_
                  const std::function<void(v1::Model&)>& change) {
   v1::CreateModelRequest request;
   request.mutable_model()->set_name(name);
-  request.mutable_model()->set_class_count(static_cast<std::int32_t>(class_count));
+  if (class_count == 0) {
+    request.mutable_model()->mutable_forecast()->mutable_normal();
+  } else {
+    request.mutable_model()->set_class_count(static_cast<std::int32_t>(class_count));
+  }
   if (change) change(*request.mutable_model());
   v1::CreateModelResponse response;
   grpc::ClientContext context;
@@ -142,6 +147,10 @@ void CreateModel(const std::string& address, const std::string& name, std::size_
 
 Batches::Batches(std::size_t rows, std::size_t class_count, bool float32, std::uint64_t seed)
     : class_count_(class_count), batches_(16), random_(seed) {
+  if (class_count == 0) {
+    for (Batch& batch : batches_) DrawForecasts(rows, batch);
+    return;
+  }
   Generator generator = *Generator::Create(GeneratorSpec::M1(class_count), seed);
   for (Batch& batch : batches_) {
     PredictionSet set;
@@ -165,10 +174,38 @@ Batches::Batches(std::size_t rows, std::size_t class_count, bool float32, std::u
   }
 }
 
+void Batches::DrawForecasts(std::size_t rows, Batch& batch) {
+  std::normal_distribution<double> normal;
+  auto& values = *batch.request.mutable_batch()->mutable_observations()->mutable_forecasts();
+  for (std::size_t i = 0; i < rows; ++i) {
+    batch.first.push_back(normal(random_));
+    values.add_values(batch.first.back());
+    values.add_values(std::exp(0.35 * normal(random_)));
+  }
+}
+
+void Batches::DrawOutcomes(Batch& batch, double factor) {
+  std::normal_distribution<double> normal;
+  v1::Observations& observations = *batch.request.mutable_batch()->mutable_observations();
+  google::protobuf::RepeatedField<double>& values =
+      *observations.mutable_forecasts()->mutable_values();
+  observations.mutable_outcomes()->Resize(static_cast<int>(batch.first.size()), 0);
+  for (std::size_t i = 0; i < batch.first.size(); ++i) {
+    const auto row = static_cast<int>(i);
+    const double mean = batch.first[i] * factor;
+    values.Set(2 * row, mean);
+    observations.set_outcomes(row, mean + values.Get(2 * row + 1) * normal(random_));
+  }
+}
+
 Request& Batches::Next() {
   Batch& batch = batches_[count_ % batches_.size()];
   // Changes a sum by less than a row's tolerance, but a float by more than its precision.
   const double factor = 1 - 0x1p-22 * static_cast<double>(count_++ / batches_.size() % 1024);
+  if (class_count_ == 0) {
+    DrawOutcomes(batch, factor);
+    return batch.request;
+  }
   v1::Observations& observations = *batch.request.mutable_batch()->mutable_observations();
   // The caller may have taken the labels away.
   observations.mutable_labels()->Resize(static_cast<int>(batch.first.size()), 0);

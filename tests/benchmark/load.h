@@ -27,14 +27,16 @@ void Check(bool ok, const std::string& what);
 // Returns a channel with a connection of its own.
 std::shared_ptr<grpc::Channel> Connect(const std::string& address);
 
-// Creates a model with the default declaration, except for what `change` sets.
+// Creates a model with the default declaration, except for what `change` sets. class_count: 0 for
+// Normal forecasts of a number.
 void CreateModel(const std::string& address, const std::string& name, std::size_t class_count,
                  const std::function<void(v1::Model&)>& change = nullptr);
 
-// An endless sequence of batches of a calibrated model. All rows differ, and their labels are
-// drawn independently, so that the server sees neither duplicates nor evidence.
+// An endless sequence of batches of a calibrated model. All rows differ, and their labels or
+// outcomes are drawn independently, so that the server sees neither duplicates nor evidence.
 class Batches {
  public:
+  // class_count: 0 for Normal forecasts, which are never sent as float32.
   Batches(std::size_t rows, std::size_t class_count, bool float32, std::uint64_t seed);
 
   // Returns the next batch, without its number. It stays valid for 15 further calls.
@@ -48,6 +50,9 @@ class Batches {
     // The sums of the probabilities of each row up to each class.
     std::vector<float> cumulative;
   };
+
+  void DrawForecasts(std::size_t rows, Batch& batch);
+  void DrawOutcomes(Batch& batch, double factor);
 
   const std::size_t class_count_;
   std::vector<Batch> batches_;
@@ -66,6 +71,7 @@ std::int64_t StreamBatches(v1::IngestService::Stub& stub, const std::string& mod
 class Load {
  public:
   struct Options {
+    // 0: Normal forecasts.
     std::size_t class_count = 10;
     // Of a batch.
     std::size_t rows = 2048;
