@@ -33,6 +33,8 @@ struct EvaluateForecastsOptions {
   std::string samples;
   std::string quantiles;
   std::vector<double> levels;
+  // Of the file.
+  ColumnOptions columns;
   std::optional<double> threshold;
   std::int32_t replicates = DefaultReplicates(NullHypothesis::kForecast);
   NullHypothesis null = NullHypothesis::kForecast;
@@ -114,8 +116,11 @@ absl::StatusOr<ExitCode> EvaluateFile(const Context& context,
       ForecastEvaluationOptions evaluation_options,
       OrUsageFault(convert::ForecastOptionsFromProto(MakeRequest(options), chosen.second)));
   if (!options.seed.has_value()) evaluation_options.resampling.seed = std::random_device{}();
+  InputOptions input;
+  input.predictions = chosen.first;
+  input.columns = options.columns;
   CALIBD_ASSIGN_OR_RETURN(const NumberForecasts forecasts,
-                          ReadNumberForecasts(chosen.first, std::move(chosen.second)));
+                          ReadNumberForecasts(input, std::move(chosen.second)));
   const std::size_t n = forecasts.outcomes.size();
   TellDuration(n, ForecastEvaluationOperations(n, forecasts.kind, evaluation_options) /
                       kOperationsPerSecond / options.threads);
@@ -154,8 +159,8 @@ void AddEvaluateForecastsCommand(CLI::App& app, Context& context) {
       "          calibctl evaluate-forecasts --quantiles demand.csv --levels 0.1,0.5,0.9\n"
       "          calibctl evaluate-forecasts --samples draws.npy --threshold 100\n"
       "          calibctl evaluate-forecasts --model demand\n"
-      "Files are CSV, JSON Lines or NPY. The last column, or the one with the name outcome, is the "
-      "outcome.");
+      "Files are CSV, JSON Lines or NPY, as for calibctl send. The outcome is the column with this "
+      "name, or without names the last one.");
   command->add_option("--normals", options->normals,
                       "file of Normal forecasts: mean, standard_deviation and outcome");
   command->add_option("--samples", options->samples,
@@ -166,6 +171,7 @@ void AddEvaluateForecastsCommand(CLI::App& app, Context& context) {
       ->add_option("--levels", options->levels,
                    "levels of the quantiles, increasing, between 0 and 1, such as 0.1,0.5,0.9")
       ->delimiter(',');
+  AddTableOptions(*command, options->columns);
   auto* const model = command->add_option(
       "--model", options->model,
       "evaluate this model on the server, NAME or NAME@VERSION, instead of a file");

@@ -18,6 +18,7 @@ namespace {
 
 constexpr char kOutcomeName[] = "outcome";
 
+// 0: as many as the file has.
 std::size_t WidthOf(const v1::Forecast& forecast) {
   if (forecast.has_normal()) return 2;
   return forecast.has_quantiles() ? static_cast<std::size_t>(forecast.quantiles().levels_size())
@@ -77,14 +78,16 @@ absl::StatusOr<ForecastPlan> Plan(const InputOptions& options, const v1::Forecas
                        std::ranges::find(dropped, k) != dropped.end();
     if (!taken) plan.forecast.push_back(k);
   }
-  if (plan.forecast.size() == width + 1 && !plan.outcome.has_value() && names.empty()) {
+  const bool one_more = width == 0 ? plan.forecast.size() > 1 : plan.forecast.size() == width + 1;
+  if (one_more && !plan.outcome.has_value() && names.empty()) {
     plan.outcome = plan.forecast.back();
     plan.forecast.pop_back();
   }
-  if (plan.forecast.size() == width) return plan;
+  if (plan.forecast.size() == width || (width == 0 && !plan.forecast.empty())) return plan;
   return FileError(
-      source, absl::StrCat("has ", plan.forecast.size(), " columns of forecasts, expected ", width,
-                           " and the outcome; --drop-column leaves out others"));
+      source,
+      absl::StrCat("has ", plan.forecast.size(), " columns of forecasts, expected ", width,
+                   " and the outcome: --label-column states it, --drop-column leaves out others"));
 }
 
 absl::Status ReadNumber(const std::string& source, const TextRow& row, std::size_t column,
@@ -145,6 +148,7 @@ absl::Status ReadText(InputFile& file, const InputOptions& options, const v1::Fo
     if (plan.id.has_value()) out.ids.emplace_back(row.cells[*plan.id]);
     if (plan.group.has_value()) out.groups.emplace_back(row.cells[*plan.group]);
     out.places.lines.push_back(row.line);
+    out.width = plan.forecast.size();
     return absl::OkStatus();
   });
 }
@@ -160,6 +164,7 @@ absl::Status ReadArray(InputFile& file, const InputOptions& options, const v1::F
     for (const std::size_t column : plan.forecast) out.values.push_back(row[column]);
     if (plan.outcome.has_value()) out.outcomes.push_back(row[*plan.outcome]);
   }
+  out.width = plan.forecast.size();
   return absl::OkStatus();
 }
 
@@ -227,7 +232,6 @@ absl::StatusOr<ForecastFile> ReadForecasts(const InputOptions& options,
     return FileError(file.name, "is an NPZ file, expected CSV, JSON Lines or NPY");
   }
   ForecastFile out;
-  out.width = WidthOf(forecast);
   out.places.path = file.name;
   CALIBD_RETURN_IF_ERROR(file.format == FileFormat::kNpy ? ReadArray(file, options, forecast, out)
                                                          : ReadText(file, options, forecast, out));
@@ -241,16 +245,11 @@ absl::StatusOr<ForecastFile> ReadForecasts(const InputOptions& options,
     CALIBD_RETURN_IF_ERROR(
         ReadTextColumn(options.groups, "group value", options.columns, out.groups));
   }
+  if (out.values.empty()) return FileError(file.name, "has no forecasts");
   const std::size_t rows = out.values.size() / out.width;
-  if (rows == 0) return FileError(file.name, "has no forecasts");
   CALIBD_RETURN_IF_ERROR(CheckCount(out.places, rows, "outcomes", out.outcomes.size()));
   CALIBD_RETURN_IF_ERROR(CheckCount(out.places, rows, "ids", out.ids.size()));
   CALIBD_RETURN_IF_ERROR(CheckCount(out.places, rows, "group values", out.groups.size()));
-  if (out.outcomes.empty() && out.ids.empty()) {
-    return FileError(file.name,
-                     "has no outcomes: add a column named outcome, state it with --label-column, "
-                     "or give ids, by which outcomes can come later");
-  }
   return out;
 }
 

@@ -17,7 +17,7 @@ struct ForecastFile {
   // n x width, row-major.
   std::vector<double> values;
   std::size_t width = 0;
-  // n outcomes; empty if they come later.
+  // n outcomes, or empty.
   std::vector<double> outcomes;
   // n ids, or empty.
   std::vector<std::string> ids;
@@ -34,8 +34,9 @@ struct ForecastFile {
 // of the outcome, the id or the group. The outcome is the column of --label-column, or the one with
 // the name outcome; the id that of --id-column, or the one with the name id; the group that of
 // --group-column. Without names, the columns are those of the forecast, and then the outcome if
-// there is one more. The outcomes may be in a file of their own, with one column. Errors: as
-// ReadInput; the server checks the values.
+// there is one more. The outcomes may be in a file of their own, with one column; there may be
+// none. forecast: samples may have 0 draws, which are then as many as the file has. Errors: as
+// ReadInput; the values are not checked.
 [[nodiscard]] absl::StatusOr<ForecastFile> ReadForecasts(const InputOptions& options,
                                                          const v1::Forecast& forecast);
 

@@ -254,9 +254,11 @@ absl::StatusOr<ExitCode> Run(const Context& context, const LossCommandOptions& o
     CALIBD_RETURN_IF_ERROR(SetNumberForm(options, loss));
     NumberForecastKind kind = NormalForecasts();
     if (!normal) kind = SampleForecasts();
-    CALIBD_ASSIGN_OR_RETURN(
-        const NumberForecasts forecasts,
-        ReadNumberForecasts(normal ? options.normals : options.samples, std::move(kind)));
+    InputOptions input;
+    input.predictions = normal ? options.normals : options.samples;
+    input.columns = options.input.columns;
+    CALIBD_ASSIGN_OR_RETURN(const NumberForecasts forecasts,
+                            ReadNumberForecasts(input, std::move(kind)));
     return ComputeAndReport(context, options, forecasts.view(), loss);
   }
   if (const auto fault = FindUsageFault(options.input)) {
@@ -303,8 +305,11 @@ void AddLossCommand(CLI::App& app, Context& context) {
       "Normal forecasts have the columns mean, standard_deviation and outcome; samples have a "
       "column for each draw, and then the outcome.");
   AddInputOptions(*command, options->input);
-  const std::vector<CLI::Option*> of_classes = command->get_options(
-      [help = command->get_help_ptr()](const CLI::Option* option) { return option != help; });
+  const std::vector<CLI::Option*> of_classes =
+      command->get_options([help = command->get_help_ptr()](const CLI::Option* option) {
+        return option != help &&
+               std::ranges::find(kTableOptions, option->get_name()) == std::end(kTableOptions);
+      });
   command->add_option(
       "--normals", options->normals,
       "CSV, JSON Lines or NPY file of Normal forecasts of a number, instead of PREDICTIONS");

@@ -2,13 +2,13 @@
 #define CALIBD_CLI_NUMBER_FORECASTS_H_
 
 #include <cstddef>
-#include <string>
 #include <variant>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "calibd/core/forecast.h"
 #include "calibd/core/forecast_cells.h"
+#include "prediction_file.h"
 
 namespace calibd::cli {
 
@@ -28,13 +28,10 @@ struct NumberForecasts {
   }
 };
 
-// Reads CSV, JSON Lines or NPY. The columns of Normal forecasts are mean, standard_deviation and
-// outcome: by name if there are names, and otherwise in this order. The last column of samples and
-// quantiles, or the one with the name outcome, is the outcome; all others are draws, whatever the
-// kind says of their number, or the quantiles in the order of their levels. path: "-" is standard
-// input. Errors: InvalidArgument naming the file, and the line and column or the row, also of
-// invalid forecasts and outcomes; the status of the system's error.
-[[nodiscard]] absl::StatusOr<NumberForecasts> ReadNumberForecasts(const std::string& path,
+// Reads the file `input.predictions` with the columns that ReadForecasts describes, and its
+// outcomes. kind: of samples, whatever number of draws it states, all that the file has. Errors: as
+// ReadForecasts, also for invalid forecasts and outcomes.
+[[nodiscard]] absl::StatusOr<NumberForecasts> ReadNumberForecasts(const InputOptions& input,
                                                                   NumberForecastKind kind);
 
 }  // namespace calibd::cli

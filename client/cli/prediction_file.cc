@@ -391,10 +391,12 @@ absl::StatusOr<LabelsById> ReadLabelFile(const LabelFileOptions& options,
 }
 
 absl::Status DescribeFaults(const RowPlaces& places, const absl::Status& faults) {
-  return absl::InvalidArgumentError(ReplaceRows(
-      std::string(faults.message()),
-      [&](const std::string& /*field*/, std::size_t i) { return places.Of(i); },
-      [](std::size_t k) { return k + 1; }));
+  const auto place = [&](const std::string& field, std::size_t i) {
+    const bool named = field == "mean" || field == "standard_deviation" || field == "outcome";
+    return absl::StrCat(places.Of(i), named ? ", " : "", named ? field : "");
+  };
+  return absl::InvalidArgumentError(
+      ReplaceRows(std::string(faults.message()), place, [](std::size_t k) { return k + 1; }));
 }
 
 }  // namespace calibd::cli

@@ -42,7 +42,13 @@ struct InputOptions {
   bool labels_needed = true;
 };
 
-// Adds the options of `input` except ids and groups to a command. input: must outlive the command.
+// Adds the options of `columns` that files of classes and of forecasts of a number have: those
+// whose names are kTableOptions. columns: must outlive the command.
+void AddTableOptions(CLI::App& command, ColumnOptions& columns);
+inline constexpr const char* kTableOptions[] = {"--header",    "--delimiter",    "--label-column",
+                                                "--id-column", "--group-column", "--drop-column"};
+// Adds these and the other options of `input` except ids and groups to a command. input: must
+// outlive the command.
 void AddInputOptions(CLI::App& command, InputOptions& input);
 
 // Returns what is wrong with the combination of options; unset if it is valid.

@@ -20,13 +20,26 @@ void AddColumnOptions(CLI::App& command, ColumnOptions& columns) {
       "line; ids and groups have no header");
   command.add_option("--delimiter", columns.delimiter,
                      "the character between the columns of CSV, or the word tab; default ,");
-  command.add_option("--label-column", columns.label,
-                     "column (CSV), key (JSON Lines) or array (NPZ) with the labels. A column is "
-                     "stated by its name in the header, or by its number from 1 without a header");
+  command.add_option(
+      "--label-column", columns.label,
+      "column (CSV), key (JSON Lines) or array (NPZ) with the labels or outcomes. A "
+      "column is stated by its name in the header, or by its number from 1 without a "
+      "header");
   command.add_option("--id-column", columns.id, "column or key with the ids of the predictions");
 }
 
 }  // namespace
+
+void AddTableOptions(CLI::App& command, ColumnOptions& columns) {
+  AddColumnOptions(command, columns);
+  command.add_option("--group-column", columns.group,
+                     "column or key with the values of the model's group tag");
+  command
+      .add_option("--drop-column", columns.dropped,
+                  "column or key that is not read; may be repeated, or list several: a,b")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+}
 
 void AddInputOptions(CLI::App& command, InputOptions& input) {
   command.add_option("PREDICTIONS", input.predictions,
@@ -45,19 +58,12 @@ void AddInputOptions(CLI::App& command, InputOptions& input) {
   command.add_option("--positive-class", input.positive_class,
                      "PREDICTIONS has one column: the probability of this class, one of two. State "
                      "its name, or its number, which counts like the labels (default: from 0)");
-  AddColumnOptions(command, input.columns);
+  AddTableOptions(command, input.columns);
   command.add_flag("--labels-last-column", input.labels_last_column,
                    "the last column of PREDICTIONS (CSV) holds the labels");
   command.add_option("--time-column", input.columns.time,
                      "column or key with the times of the predictions: RFC 3339, such as "
                      "2026-01-31T12:30:00Z, or seconds since 1970");
-  command.add_option("--group-column", input.columns.group,
-                     "column or key with the values of the model's group tag");
-  command
-      .add_option("--drop-column", input.columns.dropped,
-                  "column or key that is not read; may be repeated, or list several: a,b")
-      ->delimiter(',')
-      ->allow_extra_args(false);
   command.add_option("--predictions-key", input.columns.predictions,
                      "key (JSON Lines) or array (NPZ) with the predictions; default: "
                      "probabilities, y_prob, probs, predictions or logits");

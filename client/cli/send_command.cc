@@ -16,6 +16,7 @@
 #include "prediction_file.h"
 #include "progress_bar.h"
 #include "stream_report.h"
+#include "text_row.h"
 
 namespace calibd::cli {
 namespace {
@@ -221,6 +222,11 @@ absl::StatusOr<ExitCode> RunForecasts(const Context& context, const SendOptions&
     return UsageFault("--baseline-probabilities is for models of classes");
   }
   CALIBD_ASSIGN_OR_RETURN(const ForecastFile file, ReadForecasts(options.input, model.forecast()));
+  if (file.outcomes.empty() && file.ids.empty()) {
+    return FileError(file.places.path,
+                     "has no outcomes: add a column named outcome, state it with --label-column, "
+                     "or give ids, by which outcomes can come later");
+  }
   if (!file.ids.empty() && !model.has_label_grace()) {
     return UsageFault(IdsNeedLabelGrace(options, true));
   }

@@ -149,6 +149,35 @@ TEST_F(CalibctlEvaluateForecastsTest, ReadsQuantilesAndSamples) {
   EXPECT_FALSE(drawn.json().at("cramer_von_mises").is_null());
 }
 
+TEST_F(CalibctlEvaluateForecastsTest, ReadsTheFileThatIsSent) {
+  std::string plain;
+  std::string sent = "id;low;shop;high;demand;note\n";
+  for (int i = 0; i < 40; ++i) {
+    const std::string low = std::to_string(i);
+    const std::string high = std::to_string(i + 2);
+    const std::string outcome = std::to_string(i + i % 4);
+    plain += low + "," + high + "," + outcome + "\n";
+    sent += "day-" + low + ";" + low + ";north;" + high + ";" + outcome + ";-\n";
+  }
+  for (const char* const kind : {"--samples", "--quantiles"}) {
+    SCOPED_TRACE(kind);
+    const auto evaluate = [&](const std::string& path, const std::vector<std::string>& more) {
+      std::vector<std::string> arguments{"evaluate-forecasts", kind, path, "--seed", "1"};
+      if (kind == std::string("--quantiles")) {
+        arguments.insert(arguments.end(), {"--levels", "0.1,0.9"});
+      }
+      arguments.insert(arguments.end(), more.begin(), more.end());
+      CalibctlRun run(arguments);
+      EXPECT_EQ(run.exit_code(), 0) << run.error();
+      return run.output();
+    };
+    EXPECT_EQ(
+        evaluate(Write("sent.csv", sent), {"--delimiter", ";", "--label-column", "demand",
+                                           "--group-column", "shop", "--drop-column", "note"}),
+        evaluate(Write("plain.csv", plain), {}));
+  }
+}
+
 TEST_F(CalibctlEvaluateForecastsTest, ErrorsNameTheOptionAndTheRow) {
   const auto usage = [](std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), "evaluate-forecasts");
@@ -164,10 +193,10 @@ TEST_F(CalibctlEvaluateForecastsTest, ErrorsNameTheOptionAndTheRow) {
     return Fault({"evaluate-forecasts", "--quantiles", Write("bad.csv", text), "--levels", levels},
                  1);
   };
-  EXPECT_THAT(file("1,2,3\n3,2,1\n", "0.1,0.9"), HasSubstr("rows[1]"));
+  EXPECT_THAT(file("1,2,3\n3,2,1\n", "0.1,0.9"), HasSubstr("bad.csv line 2, column 2 is 2"));
   EXPECT_THAT(file("1,2,3\n", "0.1,0.5,0.9"),
-              HasSubstr("has 3 columns, expected the quantiles of 3 levels and the outcome"));
-  EXPECT_THAT(file("", "0.1,0.9"), HasSubstr("has no rows"));
+              HasSubstr("bad.csv: has no outcomes: add a column named outcome"));
+  EXPECT_THAT(file("", "0.1,0.9"), HasSubstr("has no forecasts"));
 }
 
 }  // namespace

@@ -133,11 +133,11 @@ TEST_F(CalibctlLossTest, ErrorsNameTheFileAndTheOption) {
   const auto file_error = [&](const std::string& text) {
     return Error({"loss", "--normals", Write("bad.csv", text)}, 1);
   };
-  EXPECT_THAT(file_error("1,2\n"), HasSubstr("bad.csv: has 2 columns, expected mean"));
+  EXPECT_THAT(file_error("1,2\n"), HasSubstr("bad.csv: has no outcomes: add a column"));
   EXPECT_THAT(file_error("mu,sd,y\n1,2,3\n"), HasSubstr("expected one of the columns"));
   EXPECT_THAT(file_error("1,2,3\n4,x,5\n"), HasSubstr("bad.csv line 2, column 2: \"x\" is not"));
   EXPECT_THAT(file_error("1,2,3\n4,5\n"), HasSubstr("the line has 2 columns, expected 3"));
-  EXPECT_THAT(file_error("1,2,3\n4,-5,6\n"), HasSubstr("rows[1].standard_deviation is -5"));
+  EXPECT_THAT(file_error("1,2,3\n4,-5,6\n"), HasSubstr("bad.csv line 2, standard_deviation is -5"));
   EXPECT_THAT(file_error("1,2,3\n"), HasSubstr("not enough data: 1 row"));
   EXPECT_THAT(Error({"loss", "--normals", "/nonexistent"}, 1), HasSubstr("cannot read"));
   const auto usage_error = [&](std::vector<std::string> arguments) {
