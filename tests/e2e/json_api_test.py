@@ -4,79 +4,31 @@
 """
 import http.client
 import json
-import math
 import os
 import pathlib
 import random
-import re
 import signal
 import socket
-import struct
-import subprocess
 import sys
 import tempfile
 import threading
 import unittest
 
-import jsonschema
-
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/support"))
-from calibd_server import CalibdServer  # noqa: E402
+from json_server import JSON, JsonServer, observations, validator  # noqa: E402
 from wait_for import wait_for  # noqa: E402
 
 CALIBD, OPENAPI = sys.argv.pop(1), sys.argv.pop(1)
 DESCRIPTION = json.loads(pathlib.Path(OPENAPI).read_text(encoding="utf-8"))
-JSON = {"Content-Type": "application/json"}
+validate = validator(DESCRIPTION)
 MIB = 1 << 20
-
-
-class Server(CalibdServer):
-    def ask(self, method, path, body=None, headers=None):
-        """Returns the status, the headers and the body."""
-        connection = http.client.HTTPConnection(self.http, timeout=60)
-        try:
-            text = None if body is None else json.dumps(body)
-            connection.request(method, path, text,
-                               headers if headers is not None else JSON if body is not None else {})
-            answer = connection.getresponse()
-            return answer.status, answer.headers, answer.read()
-        finally:
-            connection.close()
-
-    def get(self, path):
-        return self.ask("GET", path)
-
-    def post(self, path, body, **options):
-        return self.ask("POST", path, body, **options)
-
-    def create(self, name, **fields):
-        model = {"name": f"models/{name}", "classCount": 2, "bandwidth": {"fixed": 0.2}, **fields}
-        status, _, text = self.post("/v1/models", {"model": model})
-        assert status == 200, text
-
-
-def observations(rows, seed=0):
-    """Predictions of two classes whose labels are drawn from them."""
-    generator = random.Random(seed)
-    first = [generator.random() for _ in range(rows)]
-    return {"probabilities": {"values": [value for p in first for value in (p, 1 - p)]},
-            "labels": [0 if generator.random() < p else 1 for p in first]}
-
-
-def validate(template, method, status, text):
-    """Checks an answer against the description."""
-    responses = DESCRIPTION["paths"][template][method]["responses"]
-    response = responses["200" if status == 200 else "default"]
-    (content,) = response["content"].values()
-    jsonschema.Draft202012Validator(
-        {**content["schema"], "components": DESCRIPTION["components"]}).validate(json.loads(text))
 
 
 class JsonApiTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = cls.enterClassContext(Server(CALIBD))
+        cls.server = cls.enterClassContext(JsonServer(CALIBD))
 
     def check(self, method, path, template, body=None, status=200):
         found, _, text = self.server.ask(method, path, body)
@@ -84,143 +36,10 @@ class JsonApiTest(unittest.TestCase):
         validate(template, method.lower(), found, text)
         return json.loads(text)
 
-    def check_documented(self, page, parts):
-        text = (ROOT / "docs" / page).read_text(encoding="utf-8")
-        block = re.search(r"^<!-- run -->\n```sh\n(.*?)^```$", text, re.M | re.S)[1]
-        result = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", block.replace("127.0.0.1:8461", self.server.http)],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
-        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
-        for part in parts:
-            self.assertIn(part, result.stdout)
-
     def test_documented_commands_succeed(self):
-        self.check_documented("http.md", ('"acceptedRows":"2"', '"matched":"1"',
-                                          '"observations":"2"', '"buckets":'))
-
-    def test_documented_events_of_kserve_are_counted(self):
-        self.check_documented("kserve.md", ('"acceptedRows":"1"', '"acceptedRows":"2"',
-                                            '"matched":"3"'))
-
-    def infer(self, model, identifier, body, content_type="application/json", kind="response"):
-        data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        connection = http.client.HTTPConnection(self.server.http, timeout=60)
-        self.addCleanup(connection.close)
-        connection.request("POST", f"/v1/models/{model}:inference", data, {
-            "Content-Type": content_type, "ce-specversion": "1.0", "ce-id": identifier,
-            "ce-source": "test", "ce-type": f"org.kubeflow.serving.inference.{kind}"})
-        answer = connection.getresponse()
-        text = answer.read()
-        validate("/v1/models/{model}:inference", "post", answer.status, text)
-        return answer.status, json.loads(text)
-
-    def test_answers_of_model_servers_are_read_in_every_form(self):
-        # ModelInferResponse of one output "p" with two rows, written by hand from the protocol.
-        def field(number, data):
-            return bytes([number << 3 | 2, len(data)]) + data
-        raw = struct.pack("<4f", 0.25, 0.75, 0.5, 0.5)
-        tensor = field(1, b"p") + field(2, b"FP32") + field(3, bytes([2, 2]))
-        binary = field(1, b"forms") + field(5, tensor) + field(6, raw)
-        typed = field(5, tensor + field(5, field(6, raw)))
-        two = {"name": "p", "shape": [2, 2], "datatype": "FP64", "data": [[0.25, 0.75], [0.5, 0.5]]}
-        other = {"name": "q", "shape": [1], "datatype": "INT64", "data": [1]}
-        named = {"inferenceOutput": {"name": "p"}}
-        for number, (settings, body, rows) in enumerate((
-                ({}, {"predictions": [[0.25, 0.75], [0.5, 0.5]]}, 2),
-                ({}, {"predictions": [0.75, 0.5, 1]}, 3),
-                (named, {"predictions": [{"p": [0.25, 0.75], "q": 1}]}, 1),
-                ({}, {"outputs": [two]}, 2), (named, {"outputs": [other, two]}, 2),
-                ({}, binary, 2), (named, typed, 2),
-                ({"inferenceOutput": {"transform": "TRANSFORM_SOFTMAX"}},
-                 {"predictions": [[3, -1], [1000, -1000]]}, 2),
-                ({"inferenceOutput": {"transform": "TRANSFORM_SIGMOID"}},
-                 {"outputs": [{"name": "x", "shape": [3, 1], "data": [-2, 0, 5]}]}, 3),
-                ({"classNames": ["a", "b"], "inferenceOutput": {"columnClasses": ["b", "a"]}},
-                 {"predictions": [[0.75, 0.25]]}, 1))):
-            model = f"forms{number}"
-            self.server.create(model, labelGrace="3600s", **settings)
-            kind = "application/octet-stream" if isinstance(body, bytes) else "application/json"
-            for accepted in (rows, 0):
-                status, answer = self.infer(model, "event-1", body, kind)
-                self.assertEqual((status, answer.get("acceptedRows")), (200, str(accepted)), answer)
-            self.assertEqual(answer["duplicateRows"], str(rows))
-            identifiers = ["event-1"] if rows == 1 else [f"event-1/{i}" for i in range(rows)]
-            _, _, text = self.server.post(f"/v1/models/{model}:label", {
-                "labels": {"predictionIds": identifiers, "labels": [1] * rows}})
-            self.assertEqual(json.loads(text)["labels"]["matched"], str(rows), text)
-
-    def test_a_baseline_is_taken_from_json_and_from_events(self):
-        self.server.create("both", baseline="1", labelGrace="3600s", labelsComeWithPredictions=True)
-        _, _, text = self.server.post("/v1/models/both:observe", {"observations": {
-            "probabilities": {"values": [0.25, 0.75]}, "labels": [1], "predictionIds": ["a"],
-            "baselineProbabilities": {"values": [0.5, 0.5]}}})
-        self.assertEqual(json.loads(text)["acceptedRows"], "1", text)
-        _, _, text = self.server.get("/v1/models/both/calibration")
-        compared = json.loads(text)["comparison"]
-        self.assertAlmostEqual(compared["logLoss"]["difference"], math.log(0.5 / 0.75))
-
-        second = {"name": "old", "shape": [2, 2], "data": [0.5, 0.5, 0.25, 0.75]}
-        outputs = [{"name": "new", "shape": [2, 2], "data": [0.75, 0.25, 0.5, 0.5]}, second]
-        self.server.create("event", classNames=["a", "b"], baseline="1", labelGrace="1s",
-                           inferenceOutput={"name": "new", "baselineName": "old",
-                                            "columnClasses": ["b", "a"]})
-        status, answer = self.infer("event", "1", {"outputs": outputs})
-        self.assertEqual((status, answer["acceptedRows"]), (200, "2"), answer)
-        self.server.post("/v1/models/event:label", {
-            "labels": {"predictionIds": ["1/0", "1/1"], "labels": [1, 1]}})
-
-        def compared_rows():
-            _, _, text = self.server.get("/v1/models/event/calibration")
-            return json.loads(text).get("comparison")
-        self.assertTrue(wait_for(lambda: compared_rows() is not None, 30))
-        compared = compared_rows()
-        self.assertEqual(compared["observations"], "2")
-        # The column of class b is the first one.
-        self.assertAlmostEqual(compared["logLoss"]["model"], -math.log(0.75 * 0.5) / 2)
-        self.assertAlmostEqual(compared["logLoss"]["baseline"], -math.log(0.5 * 0.25) / 2)
-
-        for body, part in (({"outputs": outputs[:1]}, 'has no output \\"old\\"'),
-                           ({"outputs": [outputs[0], {**second, "shape": [4], "data": [0.5] * 4}]},
-                            "expected the same")):
-            status, answer = self.infer("event", "2", body)
-            self.assertEqual(status, 400, answer)
-            self.assertIn(part.replace("\\", ""), answer["error"]["message"])
-        for fields in ({"inferenceOutput": {"baselineName": "old"}},
-                       {"baseline": "1", "inferenceOutput": {"name": "p", "baselineName": "p"}}):
-            status, _, text = self.server.post("/v1/models", {"model": {
-                "name": "models/invalid", "classCount": 2, **fields}})
-            self.assertEqual(status, 400, text)
-            self.assertIn(b"inference_output.baseline_name", text)
-        self.server.create("unpaired", labelGrace="1s", baseline="1")
-        status, answer = self.infer("unpaired", "1", {"predictions": [[1, 0]]})
-        self.assertEqual(status, 400, answer)
-        self.assertIn("predictions of the model's baseline", answer["error"]["message"])
-
-    def test_events_that_are_no_answers_are_ignored_and_false_ones_refused(self):
-        self.server.create("false", labelGrace="3600s")
-        status, answer = self.infer("false", "1", {"instances": [[1]]}, kind="request")
-        self.assertEqual((status, answer["acceptedRows"]), (200, "0"))
-        for body, part in (({"predictions": [[0.6, 0.6]]}, "sums to 1.2"),
-                           ({"predictions": [[0.2, 0.3, 0.5]]}, "expected 2 per row"),
-                           ({"predictions": []}, "has 0 values"), ({}, "neither predictions"),
-                           ({"predictions": ["x"]}, "expected numbers"),
-                           ({"outputs": []}, "has 0 outputs"), (b"{", "is not the JSON"),
-                           (b"[" * 100000, "is not the JSON"),
-                           ({"outputs": [{"name": "p", "shape": [7], "data": [1, 2]}]}, "7 rows")):
-            status, answer = self.infer("false", "2", body)
-            self.assertEqual(status, 400, body if len(body) < 100 else "")
-            self.assertIn(part, answer["error"]["message"])
-        status, answer = self.infer("false", "2", b"\xff\xff", "application/x-protobuf")
-        self.assertIn("is not a ModelInferResponse", answer["error"]["message"])
-        self.assertEqual(self.infer("false", "", {"predictions": [[1, 0]]})[0], 400)
-        self.assertEqual(self.infer("none", "1", {"predictions": [[1, 0]]})[0], 404)
-        self.server.create("now")
-        status, answer = self.infer("now", "1", {"predictions": [[1, 0]]})
-        self.assertIn("label_grace", answer["error"]["message"])
-        for output in ({"transform": "TRANSFORM_SIGMOID"}, {"columnClasses": ["a"]}):
-            status, _, text = self.server.post("/v1/models", {"model": {
-                "name": "models/invalid", "classCount": 3, "inferenceOutput": output}})
-            self.assertEqual(status, 400, text)
+        output = self.server.run_documented("http.md")
+        for part in ('"acceptedRows":"2"', '"matched":"1"', '"observations":"2"', '"buckets":'):
+            self.assertIn(part, output)
 
     def test_served_description_is_that_of_the_build(self):
         status, _, text = self.server.get("/v1/openapi.json")
@@ -395,7 +214,7 @@ class KillTest(unittest.TestCase):
             generator = random.Random(20)
             sent = 0
             for _ in range(20):
-                with Server(CALIBD, *data) as server:
+                with JsonServer(CALIBD, *data) as server:
                     # A repeated declaration returns the model, and the newest batch is repeated,
                     # because its answer may have been lost.
                     server.create("killed")
@@ -408,7 +227,7 @@ class KillTest(unittest.TestCase):
                             sent += 1
                     except (OSError, http.client.HTTPException):
                         timer.join()
-            with Server(CALIBD, *data) as server:
+            with JsonServer(CALIBD, *data) as server:
                 self.send(server, sent)
                 text = server.get("/v1/models/killed/calibration")[2]
                 self.assertEqual(json.loads(text)["observations"], str(10 * (sent + 1)))

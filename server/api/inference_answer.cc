@@ -1,0 +1,260 @@
+#include "server/api/inference_answer.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <span>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "calibd/core/status_macros.h"
+#include "server/errors.h"
+
+namespace calibd::server {
+namespace {
+
+using Document = nlohmann::json;
+
+// Of arrays in arrays; a tensor has two.
+constexpr int kMaxDepth = 16;
+
+// Appends the numbers of nested arrays.
+absl::Status AppendNumbers(const Document& json, std::string_view field,
+                           std::vector<double>& values) {
+  if (json.is_number()) {
+    values.push_back(json.get<double>());
+    return absl::OkStatus();
+  }
+  if (!json.is_array()) {
+    return InvalidFieldError(field,
+                             absl::StrCat("contains a ", json.type_name(), ", expected numbers"));
+  }
+  for (const Document& element : json) {
+    CALIBD_RETURN_IF_ERROR(AppendNumbers(element, field, values));
+  }
+  return absl::OkStatus();
+}
+
+// {"predictions": [row, ...]}: a row is an array, a number, or an object of named outputs.
+absl::StatusOr<InferenceTensor> ReadVersion1(const Document& predictions, const std::string& name) {
+  if (!predictions.is_array()) return InvalidFieldError("predictions", "is not an array");
+  InferenceTensor tensor;
+  for (const Document& row : predictions) {
+    const Document* values = &row;
+    if (row.is_object()) {
+      const auto found = name.empty() && row.size() == 1 ? row.begin() : row.find(name);
+      if (found == row.end()) {
+        return InvalidFieldError("predictions", absl::StrCat("has no output ", Quoted(name),
+                                                             ", see the model's inference_output"));
+      }
+      values = &*found;
+    }
+    CALIBD_RETURN_IF_ERROR(AppendNumbers(*values, "predictions", tensor.values));
+  }
+  tensor.rows = predictions.size();
+  return tensor;
+}
+
+// The output with this name, or the only one. outputs: an array of them. name_of: of one output.
+template <typename Outputs, typename NameOf>
+absl::StatusOr<std::size_t> FindOutput(const Outputs& outputs, const std::string& name,
+                                       const NameOf& name_of) {
+  const auto count = static_cast<std::size_t>(outputs.size());
+  if (name.empty() && count == 1) return 0;
+  std::size_t i = 0;
+  for (const auto& output : outputs) {
+    if (!name.empty() && name_of(output) == name) return i;
+    ++i;
+  }
+  return InvalidFieldError("outputs", name.empty()
+                                          ? absl::StrCat("has ", count,
+                                                         " outputs, expected one, or a name in the "
+                                                         "model's inference_output")
+                                          : absl::StrCat("has no output ", Quoted(name)));
+}
+
+// {"outputs": [{"name", "shape", "data"}, ...]}
+absl::StatusOr<InferenceTensor> ReadVersion2(const Document& outputs, const std::string& name) {
+  if (!outputs.is_array()) return InvalidFieldError("outputs", "is not an array");
+  CALIBD_ASSIGN_OR_RETURN(
+      const std::size_t index, FindOutput(outputs, name, [](const Document& output) {
+        return output.is_object() && output.contains("name") && output["name"].is_string()
+                   ? output["name"].get<std::string>()
+                   : std::string();
+      }));
+  const Document& output = outputs[index];
+  if (!output.is_object() || !output.contains("data")) {
+    return InvalidFieldError("outputs",
+                             "has an output without data, expected JSON without binary data");
+  }
+  InferenceTensor tensor;
+  CALIBD_RETURN_IF_ERROR(AppendNumbers(output["data"], "outputs.data", tensor.values));
+  if (output.contains("shape") && output["shape"].is_array() && !output["shape"].empty() &&
+      output["shape"][0].is_number_unsigned()) {
+    tensor.rows = output["shape"][0].get<std::size_t>();
+  }
+  return tensor;
+}
+
+// An output whose values are bytes.
+struct RawOutput {
+  const std::string& name;
+  const std::string& datatype;
+  // Empty if it is unknown.
+  std::span<const std::int64_t> shape;
+  std::string_view bytes;
+};
+
+// The size of a value in bytes. Errors: InvalidArgument for other types than FP32 and FP64.
+absl::StatusOr<std::size_t> SizeOfValue(const std::string& name, const std::string& datatype) {
+  if (datatype == "FP32") return sizeof(float);
+  if (datatype == "FP64") return sizeof(double);
+  return InvalidFieldError("outputs.datatype",
+                           absl::StrCat("is ", Quoted(datatype), " for the output ", Quoted(name),
+                                        ", expected FP32 or FP64"));
+}
+
+// The bytes of a tensor; nothing if they are more than `limit`, or if a dimension is negative.
+std::optional<std::size_t> SizeOfShape(std::span<const std::int64_t> shape, std::size_t value_size,
+                                       std::size_t limit) {
+  std::size_t size = value_size;
+  for (const std::int64_t dimension : shape) {
+    const auto count = static_cast<std::size_t>(dimension);
+    if (dimension < 0 || (count > 0 && size > limit / count)) return std::nullopt;
+    size *= count;
+  }
+  return size;
+}
+
+absl::Status CheckRawSize(const RawOutput& output, std::size_t value_size, std::string_view field) {
+  const std::size_t size = output.bytes.size();
+  std::string expected;
+  if (output.shape.empty()) {
+    if (size % value_size == 0) return absl::OkStatus();
+    expected = absl::StrCat("a multiple of ", value_size);
+  } else {
+    constexpr std::size_t kLargest = std::numeric_limits<std::size_t>::max();
+    const std::optional<std::size_t> stated = SizeOfShape(output.shape, value_size, kLargest);
+    if (stated == size) return absl::OkStatus();
+    const auto dimensions =
+        output.shape.first(std::min<std::size_t>(output.shape.size(), kMaxDepth));
+    expected = absl::StrCat(stated.has_value() ? absl::StrCat(*stated) : "a smaller shape",
+                            " for the shape [", absl::StrJoin(dimensions, ", "), "]");
+  }
+  return InvalidFieldError(
+      field, absl::StrCat("has ", size, " bytes for the output ", Quoted(output.name), " of ",
+                          output.datatype, ", expected ", expected));
+}
+
+// The numbers of the protocol are little-endian.
+static_assert(std::endian::native == std::endian::little);
+
+template <typename Number>
+void AppendRaw(std::string_view bytes, std::vector<double>& values) {
+  values.reserve(bytes.size() / sizeof(Number));
+  for (std::size_t at = 0; at < bytes.size(); at += sizeof(Number)) {
+    Number number{};
+    std::memcpy(&number, bytes.data() + at, sizeof(Number));
+    values.push_back(static_cast<double>(number));
+  }
+}
+
+// field: that of the bytes, for errors.
+absl::StatusOr<InferenceTensor> ReadRaw(const RawOutput& output, std::string_view field) {
+  CALIBD_ASSIGN_OR_RETURN(const std::size_t value_size, SizeOfValue(output.name, output.datatype));
+  CALIBD_RETURN_IF_ERROR(CheckRawSize(output, value_size, field));
+  InferenceTensor tensor{
+      .values = {}, .rows = {}, .name = output.name, .raw_bytes = output.bytes.size()};
+  if (value_size == sizeof(double)) {
+    AppendRaw<double>(output.bytes, tensor.values);
+  } else {
+    AppendRaw<float>(output.bytes, tensor.values);
+  }
+  if (!output.shape.empty()) tensor.rows = static_cast<std::size_t>(output.shape[0]);
+  return tensor;
+}
+
+absl::StatusOr<InferenceTensor> ReadMessage(const inference::v2::ModelInferResponse& answer,
+                                            const std::string& name) {
+  CALIBD_ASSIGN_OR_RETURN(
+      const std::size_t index,
+      FindOutput(answer.outputs(), name, [](const auto& output) { return output.name(); }));
+  const auto& output = answer.outputs(static_cast<int>(index));
+  if (const int raw = answer.raw_output_contents_size(); raw > 0) {
+    if (raw != answer.outputs_size()) {
+      return InvalidFieldError("raw_output_contents",
+                               absl::StrCat("has ", raw, " elements, expected ",
+                                            answer.outputs_size(), ", one for each output"));
+    }
+    return ReadRaw({.name = output.name(),
+                    .datatype = output.datatype(),
+                    .shape = {output.shape().data(), static_cast<std::size_t>(output.shape_size())},
+                    .bytes = answer.raw_output_contents(static_cast<int>(index))},
+                   "raw_output_contents");
+  }
+  CALIBD_ASSIGN_OR_RETURN(const std::size_t value_size,
+                          SizeOfValue(output.name(), output.datatype()));
+  InferenceTensor tensor;
+  if (value_size == sizeof(double)) {
+    const auto& values = output.contents().fp64_contents();
+    tensor.values.assign(values.begin(), values.end());
+  } else {
+    const auto& values = output.contents().fp32_contents();
+    tensor.values.assign(values.begin(), values.end());
+  }
+  if (output.shape_size() > 0 && output.shape(0) >= 0) {
+    tensor.rows = static_cast<std::size_t>(output.shape(0));
+  }
+  return tensor;
+}
+
+}  // namespace
+
+bool IsJsonType(std::string_view content_type) {
+  const std::string_view type = content_type.substr(0, content_type.find(';'));
+  return absl::StrContains(absl::AsciiStrToLower({type.data(), type.size()}), "json");
+}
+
+absl::StatusOr<Document> ParseJsonObject(std::string_view text, std::string_view field) {
+  bool too_deep = false;
+  const Document::parser_callback_t callback =
+      [&too_deep](int depth, Document::parse_event_t /*event*/, Document& /*parsed*/) {
+        too_deep = too_deep || depth > kMaxDepth;
+        return !too_deep;
+      };
+  Document document = Document::parse(text, callback, /*allow_exceptions=*/false);
+  if (too_deep || document.is_discarded() || !document.is_object()) {
+    return InvalidFieldError(field, "is not the JSON of an answer, expected an object");
+  }
+  return document;
+}
+
+absl::StatusOr<InferenceAnswer> InferenceAnswer::ParseJson(std::string_view text) {
+  CALIBD_ASSIGN_OR_RETURN(Document document, ParseJsonObject(text, "body"));
+  return InferenceAnswer(std::move(document));
+}
+
+absl::StatusOr<InferenceAnswer> InferenceAnswer::ParseMessage(const std::string& bytes) {
+  inference::v2::ModelInferResponse message;
+  if (!message.ParseFromString(bytes)) {
+    return InvalidFieldError("body", "is not a ModelInferResponse of the Open Inference Protocol");
+  }
+  return InferenceAnswer(std::move(message));
+}
+
+absl::StatusOr<InferenceTensor> InferenceAnswer::Read(const std::string& output) const {
+  if (const auto* const message = std::get_if<inference::v2::ModelInferResponse>(&answer_)) {
+    return ReadMessage(*message, output);
+  }
+  const auto& document = std::get<Document>(answer_);
+  if (document.contains("predictions")) return ReadVersion1(document["predictions"], output);
+  if (document.contains("outputs")) return ReadVersion2(document["outputs"], output);
+  return InvalidFieldError("body",
+                           "has neither predictions nor outputs, expected the answer of a model");
+}
+
+}  // namespace calibd::server

@@ -1,0 +1,58 @@
+#ifndef CALIBD_SERVER_API_INFERENCE_ANSWER_H_
+#define CALIBD_SERVER_API_INFERENCE_ANSWER_H_
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "calibd/inference/v2/inference.pb.h"
+#include "nlohmann/json.hpp"
+
+namespace calibd::server {
+
+// The values of one output of a model server, row by row.
+struct InferenceTensor {
+  std::vector<double> values;
+  // Set if the answer declares it.
+  std::optional<std::size_t> rows;
+  // The name of the output and its size, if its values are raw bytes; otherwise 0 bytes.
+  std::string name{};
+  std::size_t raw_bytes = 0;
+};
+
+// True for a content type of JSON: in any case, and with any parameters.
+[[nodiscard]] bool IsJsonType(std::string_view content_type);
+
+// The JSON object in the text, which nests no deeper than an answer needs. Errors: InvalidArgument
+// naming the field that holds the text.
+[[nodiscard]] absl::StatusOr<nlohmann::json> ParseJsonObject(std::string_view text,
+                                                             std::string_view field);
+
+// The answer of a model server: JSON of version 1 or 2 of the Open Inference Protocol, or a
+// ModelInferResponse of version 2.
+class InferenceAnswer {
+ public:
+  explicit InferenceAnswer(nlohmann::json json) : answer_(std::move(json)) {}
+  // Errors: InvalidArgument.
+  [[nodiscard]] static absl::StatusOr<InferenceAnswer> ParseJson(std::string_view text);
+  [[nodiscard]] static absl::StatusOr<InferenceAnswer> ParseMessage(const std::string& bytes);
+
+  // Reads the output with this name, or the only one if the name is empty. Raw bytes must be
+  // as many as shape and type say. Errors: InvalidArgument naming the part of the answer.
+  [[nodiscard]] absl::StatusOr<InferenceTensor> Read(const std::string& output) const;
+
+ private:
+  explicit InferenceAnswer(inference::v2::ModelInferResponse message)
+      : answer_(std::move(message)) {}
+
+  std::variant<nlohmann::json, inference::v2::ModelInferResponse> answer_;
+};
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_API_INFERENCE_ANSWER_H_

@@ -1,0 +1,192 @@
+"""Answers of model servers as CloudEvents over HTTP.
+
+    inference_events_test.py CALIBD OPENAPI
+"""
+import http.client
+import json
+import math
+import pathlib
+import struct
+import sys
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/support"))
+from json_server import JsonServer, validator  # noqa: E402
+from wait_for import wait_for  # noqa: E402
+
+CALIBD, OPENAPI = sys.argv.pop(1), sys.argv.pop(1)
+validate = validator(json.loads(pathlib.Path(OPENAPI).read_text(encoding="utf-8")))
+
+JSON_TYPES = ("application/json", "Application/JSON", "APPLICATION/JSON; charset=utf-8")
+
+
+def field(number, data):
+    """A field of protobuf with a length, written by hand from the protocol."""
+    return bytes([number << 3 | 2, len(data)]) + data
+
+
+def message(outputs, raw):
+    """A ModelInferResponse. outputs: name, datatype, shape. raw: the raw contents."""
+    return b"".join([*(field(5, field(1, name) + field(2, datatype) + field(3, bytes(shape)))
+                       for name, datatype, shape in outputs), *(field(6, one) for one in raw)])
+
+
+class InferenceEventsTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = cls.enterClassContext(JsonServer(CALIBD))
+
+    def test_documented_events_of_kserve_are_counted(self):
+        output = self.server.run_documented("kserve.md")
+        for part in ('"acceptedRows":"1"', '"acceptedRows":"2"', '"matched":"3"'):
+            self.assertIn(part, output)
+
+    def infer(self, model, identifier, body, content_type="application/json", kind="response"):
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        connection = http.client.HTTPConnection(self.server.http, timeout=60)
+        self.addCleanup(connection.close)
+        connection.request("POST", f"/v1/models/{model}:inference", data, {
+            "Content-Type": content_type, "ce-specversion": "1.0", "ce-id": identifier,
+            "ce-source": "test", "ce-type": f"org.kubeflow.serving.inference.{kind}"})
+        answer = connection.getresponse()
+        text = answer.read()
+        validate("/v1/models/{model}:inference", "post", answer.status, text)
+        return answer.status, json.loads(text)
+
+    def test_answers_of_model_servers_are_read_in_every_form(self):
+        # ModelInferResponse of one output "p" with two rows.
+        raw = struct.pack("<4f", 0.25, 0.75, 0.5, 0.5)
+        tensor = field(1, b"p") + field(2, b"FP32") + field(3, bytes([2, 2]))
+        binary = field(1, b"forms") + field(5, tensor) + field(6, raw)
+        typed = field(5, tensor + field(5, field(6, raw)))
+        two = {"name": "p", "shape": [2, 2], "datatype": "FP64", "data": [[0.25, 0.75], [0.5, 0.5]]}
+        other = {"name": "q", "shape": [1], "datatype": "INT64", "data": [1]}
+        named = {"inferenceOutput": {"name": "p"}}
+        for number, (settings, body, rows) in enumerate((
+                ({}, {"predictions": [[0.25, 0.75], [0.5, 0.5]]}, 2),
+                ({}, {"predictions": [0.75, 0.5, 1]}, 3),
+                (named, {"predictions": [{"p": [0.25, 0.75], "q": 1}]}, 1),
+                ({}, {"outputs": [two]}, 2), (named, {"outputs": [other, two]}, 2),
+                ({}, binary, 2), (named, typed, 2),
+                ({"inferenceOutput": {"transform": "TRANSFORM_SOFTMAX"}},
+                 {"predictions": [[3, -1], [1000, -1000]]}, 2),
+                ({"inferenceOutput": {"transform": "TRANSFORM_SIGMOID"}},
+                 {"outputs": [{"name": "x", "shape": [3, 1], "data": [-2, 0, 5]}]}, 3),
+                ({"classNames": ["a", "b"], "inferenceOutput": {"columnClasses": ["b", "a"]}},
+                 {"predictions": [[0.75, 0.25]]}, 1))):
+            model = f"forms{number}"
+            self.server.create(model, labelGrace="3600s", **settings)
+            kind = "application/octet-stream" if isinstance(body, bytes) else JSON_TYPES[number % 3]
+            for accepted in (rows, 0):
+                status, answer = self.infer(model, "event-1", body, kind)
+                self.assertEqual((status, answer.get("acceptedRows")), (200, str(accepted)), answer)
+            self.assertEqual(answer["duplicateRows"], str(rows))
+            identifiers = ["event-1"] if rows == 1 else [f"event-1/{i}" for i in range(rows)]
+            _, _, text = self.server.post(f"/v1/models/{model}:label", {
+                "labels": {"predictionIds": identifiers, "labels": [1] * rows}})
+            self.assertEqual(json.loads(text)["labels"]["matched"], str(rows), text)
+
+    def test_a_baseline_is_taken_from_json_and_from_events(self):
+        self.server.create("both", baseline="1", labelGrace="3600s", labelsComeWithPredictions=True)
+        _, _, text = self.server.post("/v1/models/both:observe", {"observations": {
+            "probabilities": {"values": [0.25, 0.75]}, "labels": [1], "predictionIds": ["a"],
+            "baselineProbabilities": {"values": [0.5, 0.5]}}})
+        self.assertEqual(json.loads(text)["acceptedRows"], "1", text)
+        _, _, text = self.server.get("/v1/models/both/calibration")
+        compared = json.loads(text)["comparison"]
+        self.assertAlmostEqual(compared["logLoss"]["difference"], math.log(0.5 / 0.75))
+
+        second = {"name": "old", "shape": [2, 2], "data": [0.5, 0.5, 0.25, 0.75]}
+        outputs = [{"name": "new", "shape": [2, 2], "data": [0.75, 0.25, 0.5, 0.5]}, second]
+        self.server.create("event", classNames=["a", "b"], baseline="1", labelGrace="1s",
+                           inferenceOutput={"name": "new", "baselineName": "old",
+                                            "columnClasses": ["b", "a"]})
+        status, answer = self.infer("event", "1", {"outputs": outputs})
+        self.assertEqual((status, answer["acceptedRows"]), (200, "2"), answer)
+        self.server.post("/v1/models/event:label", {
+            "labels": {"predictionIds": ["1/0", "1/1"], "labels": [1, 1]}})
+
+        def compared_rows():
+            _, _, text = self.server.get("/v1/models/event/calibration")
+            return json.loads(text).get("comparison")
+        self.assertTrue(wait_for(lambda: compared_rows() is not None, 30))
+        compared = compared_rows()
+        self.assertEqual(compared["observations"], "2")
+        # The column of class b is the first one.
+        self.assertAlmostEqual(compared["logLoss"]["model"], -math.log(0.75 * 0.5) / 2)
+        self.assertAlmostEqual(compared["logLoss"]["baseline"], -math.log(0.5 * 0.25) / 2)
+
+        for body, part in (({"outputs": outputs[:1]}, 'has no output \\"old\\"'),
+                           ({"outputs": [outputs[0], {**second, "shape": [4], "data": [0.5] * 4}]},
+                            "expected the same")):
+            status, answer = self.infer("event", "2", body)
+            self.assertEqual(status, 400, answer)
+            self.assertIn(part.replace("\\", ""), answer["error"]["message"])
+        for fields in ({"inferenceOutput": {"baselineName": "old"}},
+                       {"baseline": "1", "inferenceOutput": {"name": "p", "baselineName": "p"}}):
+            status, _, text = self.server.post("/v1/models", {"model": {
+                "name": "models/invalid", "classCount": 2, **fields}})
+            self.assertEqual(status, 400, text)
+            self.assertIn(b"inference_output.baseline_name", text)
+        self.server.create("unpaired", labelGrace="1s", baseline="1")
+        status, answer = self.infer("unpaired", "1", {"predictions": [[1, 0]]})
+        self.assertEqual(status, 400, answer)
+        self.assertIn("predictions of the model's baseline", answer["error"]["message"])
+
+    def test_events_that_are_no_answers_are_ignored_and_false_ones_refused(self):
+        self.server.create("false", labelGrace="3600s")
+        status, answer = self.infer("false", "1", {"instances": [[1]]}, kind="request")
+        self.assertEqual((status, answer["acceptedRows"]), (200, "0"))
+        for body, part in (({"predictions": [[0.6, 0.6]]}, "sums to 1.2"),
+                           ({"predictions": [[0.2, 0.3, 0.5]]}, "expected 2 per row"),
+                           ({"predictions": []}, "has 0 values"), ({}, "neither predictions"),
+                           ({"predictions": ["x"]}, "expected numbers"),
+                           ({"outputs": []}, "has 0 outputs"), (b"{", "is not the JSON"),
+                           (b"[" * 100000, "is not the JSON"),
+                           ({"outputs": [{"name": "p", "shape": [7], "data": [1, 2]}]}, "7 rows")):
+            status, answer = self.infer("false", "2", body)
+            self.assertEqual(status, 400, body if len(body) < 100 else "")
+            self.assertIn(part, answer["error"]["message"])
+        status, answer = self.infer("false", "2", b"\xff\xff", "application/x-protobuf")
+        self.assertIn("is not a ModelInferResponse", answer["error"]["message"])
+        self.assertEqual(self.infer("false", "", {"predictions": [[1, 0]]})[0], 400)
+        self.assertEqual(self.infer("none", "1", {"predictions": [[1, 0]]})[0], 404)
+        self.server.create("now")
+        status, answer = self.infer("now", "1", {"predictions": [[1, 0]]})
+        self.assertIn("label_grace", answer["error"]["message"])
+        for output in ({"transform": "TRANSFORM_SIGMOID"}, {"columnClasses": ["a"]}):
+            status, _, text = self.server.post("/v1/models", {"model": {
+                "name": "models/invalid", "classCount": 3, "inferenceOutput": output}})
+            self.assertEqual(status, 400, text)
+
+    def test_raw_tensors_have_the_bytes_of_their_shape(self):
+        for classes in (2, 3):
+            self.server.create(f"raw{classes}", classCount=classes, labelGrace="3600s",
+                               inferenceOutput={"name": "p"})
+        p, q = (b"p", b"FP32", (2, 2)), (b"q", b"INT64", (1,))
+        four = struct.pack("<4f", 0.25, 0.75, 0.5, 0.5)
+        for outputs, raw, part in (
+                ([p], [four + b"\0"], 'has 17 bytes for the output "p" of FP32, expected 16 for the '
+                                      "shape [2, 2]"),
+                ([p], [four[:12]], "has 12 bytes"), ([p], [b""], "has 0 bytes"),
+                ([(b"p", b"FP64", (2, 1))], [four[:12]], "expected 16 for the shape [2, 1]"),
+                ([(b"p", b"FP32", ())], [four[:7]], "expected a multiple of 4"),
+                ([(b"p", b"FP32", ())], [four], '4 values in 16 bytes of the output "p", '
+                                                "expected 3 per row (12 bytes)"),
+                ([p], [four], "in 2 rows, expected 3 per row (12 bytes)"),
+                # 2^63 - 1 rows.
+                ([(b"p", b"FP32", (*[255] * 8, 127, 2))], [four], "expected a smaller shape"),
+                ([(b"p", b"BYTES", (2,))], [four], '"BYTES" for the output "p", expected FP32 or'),
+                ([p, q], [four], "raw_output_contents has 1 elements, expected 2"),
+                ([p], [four, four], "raw_output_contents has 2 elements, expected 1")):
+            model = "raw3" if "expected 3" in part else "raw2"
+            status, answer = self.infer(model, "1", message(outputs, raw), "application/protobuf")
+            self.assertEqual(status, 400, answer)
+            self.assertIn(part, answer["error"]["message"])
+        status, answer = self.infer("raw2", "1", message([q, p], [bytes(8), four]), "x/y")
+        self.assertEqual((status, answer["acceptedRows"]), (200, "2"), answer)
+
+
+if __name__ == "__main__":
+    unittest.main()
