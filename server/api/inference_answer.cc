@@ -9,6 +9,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "calibd/core/status_macros.h"
@@ -75,29 +76,6 @@ absl::StatusOr<std::size_t> FindOutput(const Outputs& outputs, const std::string
                                                          " outputs, expected one, or a name in the "
                                                          "model's inference_output")
                                           : absl::StrCat("has no output ", Quoted(name)));
-}
-
-// {"outputs": [{"name", "shape", "data"}, ...]}
-absl::StatusOr<InferenceTensor> ReadVersion2(const Document& outputs, const std::string& name) {
-  if (!outputs.is_array()) return InvalidFieldError("outputs", "is not an array");
-  CALIBD_ASSIGN_OR_RETURN(
-      const std::size_t index, FindOutput(outputs, name, [](const Document& output) {
-        return output.is_object() && output.contains("name") && output["name"].is_string()
-                   ? output["name"].get<std::string>()
-                   : std::string();
-      }));
-  const Document& output = outputs[index];
-  if (!output.is_object() || !output.contains("data")) {
-    return InvalidFieldError("outputs",
-                             "has an output without data, expected JSON without binary data");
-  }
-  InferenceTensor tensor;
-  CALIBD_RETURN_IF_ERROR(AppendNumbers(output["data"], "outputs.data", tensor.values));
-  if (output.contains("shape") && output["shape"].is_array() && !output["shape"].empty() &&
-      output["shape"][0].is_number_unsigned()) {
-    tensor.rows = output["shape"][0].get<std::size_t>();
-  }
-  return tensor;
 }
 
 // An output whose values are bytes.
@@ -178,6 +156,92 @@ absl::StatusOr<InferenceTensor> ReadRaw(const RawOutput& output, std::string_vie
   return tensor;
 }
 
+// A text of a JSON object; empty if it has no such text.
+std::string TextOf(const Document& object, const char* key) {
+  const auto found = object.is_object() ? object.find(key) : object.end();
+  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+// The parameter binary_data_size of an output; null without one.
+const Document* BinarySize(const Document& output) {
+  if (!output.is_object()) return nullptr;
+  const auto parameters = output.find("parameters");
+  if (parameters == output.end() || !parameters->is_object()) return nullptr;
+  const auto size = parameters->find("binary_data_size");
+  return size == parameters->end() ? nullptr : &*size;
+}
+
+// The bytes of one output, of those that follow the JSON in the order of the outputs. Checks the
+// sizes of all outputs. Errors: InvalidArgument.
+absl::StatusOr<std::string_view> FindTensor(const Document& outputs, std::size_t index,
+                                            std::string_view tensors) {
+  constexpr const char* kField = "outputs.parameters.binary_data_size";
+  std::string_view found;
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const Document* const size = BinarySize(outputs[i]);
+    if (size == nullptr) continue;
+    if (!size->is_number_unsigned()) return InvalidFieldError(kField, "is not a number of bytes");
+    const auto bytes = size->get<std::uint64_t>();
+    if (bytes > tensors.size() - at) {
+      return InvalidFieldError(
+          kField, absl::StrCat("is ", bytes, " for the output ", Quoted(TextOf(outputs[i], "name")),
+                               ", but ", tensors.size() - at, " bytes remain in the body"));
+    }
+    if (i == index) found = tensors.substr(at, bytes);
+    at += bytes;
+  }
+  if (at < tensors.size()) {
+    return InvalidFieldError("body", absl::StrCat("has ", tensors.size(), " bytes after the JSON, ",
+                                                  "expected ", at, " as the outputs say"));
+  }
+  return found;
+}
+
+// Errors: InvalidArgument if the shape is not an array of at most kMaxDepth dimensions.
+absl::StatusOr<std::vector<std::int64_t>> ReadShape(const Document& output) {
+  const auto shape = output.find("shape");
+  const bool valid =
+      shape != output.end() && shape->is_array() && !shape->empty() && shape->size() <= kMaxDepth &&
+      std::all_of(shape->begin(), shape->end(),
+                  [](const Document& dimension) { return dimension.is_number_integer(); });
+  if (!valid) return InvalidFieldError("outputs.shape", "is not an array of dimensions");
+  return shape->get<std::vector<std::int64_t>>();
+}
+
+// {"outputs": [{"name", "shape", "data"}, ...]}. tensors: what follows the JSON.
+absl::StatusOr<InferenceTensor> ReadVersion2(const Document& outputs, const std::string& name,
+                                             std::string_view tensors) {
+  if (!outputs.is_array()) return InvalidFieldError("outputs", "is not an array");
+  CALIBD_ASSIGN_OR_RETURN(
+      const std::size_t index,
+      FindOutput(outputs, name, [](const Document& output) { return TextOf(output, "name"); }));
+  const Document& output = outputs[index];
+  CALIBD_ASSIGN_OR_RETURN(const std::string_view bytes, FindTensor(outputs, index, tensors));
+  const bool binary = BinarySize(output) != nullptr;
+  const bool text = output.is_object() && output.contains("data");
+  if (binary == text) {
+    return InvalidFieldError(
+        "outputs",
+        absl::StrCat("has ", binary ? "both data and" : "neither data nor",
+                     " binary_data_size for the output ", Quoted(TextOf(output, "name"))));
+  }
+  if (binary) {
+    const std::string output_name = TextOf(output, "name");
+    const std::string datatype = TextOf(output, "datatype");
+    CALIBD_ASSIGN_OR_RETURN(const std::vector<std::int64_t> shape, ReadShape(output));
+    return ReadRaw({.name = output_name, .datatype = datatype, .shape = shape, .bytes = bytes},
+                   "body");
+  }
+  InferenceTensor tensor;
+  CALIBD_RETURN_IF_ERROR(AppendNumbers(output["data"], "outputs.data", tensor.values));
+  if (output.contains("shape") && output["shape"].is_array() && !output["shape"].empty() &&
+      output["shape"][0].is_number_unsigned()) {
+    tensor.rows = output["shape"][0].get<std::size_t>();
+  }
+  return tensor;
+}
+
 absl::StatusOr<InferenceTensor> ReadMessage(const inference::v2::ModelInferResponse& answer,
                                             const std::string& name) {
   CALIBD_ASSIGN_OR_RETURN(
@@ -212,11 +276,44 @@ absl::StatusOr<InferenceTensor> ReadMessage(const inference::v2::ModelInferRespo
   return tensor;
 }
 
+// The length of the JSON object with which the text begins; that of the text if there is no end.
+std::size_t ObjectLength(std::string_view text) {
+  std::size_t depth = 0;
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '"') {
+      quoted = !quoted;
+    } else if (quoted) {
+      if (c == '\\') ++i;
+    } else if (c == '{') {
+      ++depth;
+    } else if (c == '}' && --depth == 0) {
+      return i + 1;
+    }
+  }
+  return text.size();
+}
+
+// Errors: InvalidArgument unless the text is a number of at most `limit` in decimal digits.
+absl::StatusOr<std::size_t> ParseLength(const std::string& text, std::size_t limit) {
+  std::uint64_t length = 0;
+  const bool digits =
+      std::all_of(text.begin(), text.end(), [](unsigned char c) { return absl::ascii_isdigit(c); });
+  if (!digits || !absl::SimpleAtoi(text, &length) || length > limit) {
+    return InvalidFieldError(
+        "Inference-Header-Content-Length",
+        absl::StrCat("is ", Quoted(text), ", expected 0..", limit, ", the length of the JSON"));
+  }
+  return length;
+}
+
 }  // namespace
 
-bool IsJsonType(std::string_view content_type) {
+bool IsJson(std::string_view content_type, std::string_view body) {
   const std::string_view type = content_type.substr(0, content_type.find(';'));
-  return absl::StrContains(absl::AsciiStrToLower({type.data(), type.size()}), "json");
+  return (!body.empty() && body.front() == '{') ||
+         absl::StrContains(absl::AsciiStrToLower({type.data(), type.size()}), "json");
 }
 
 absl::StatusOr<Document> ParseJsonObject(std::string_view text, std::string_view field) {
@@ -233,9 +330,20 @@ absl::StatusOr<Document> ParseJsonObject(std::string_view text, std::string_view
   return document;
 }
 
-absl::StatusOr<InferenceAnswer> InferenceAnswer::ParseJson(std::string_view text) {
-  CALIBD_ASSIGN_OR_RETURN(Document document, ParseJsonObject(text, "body"));
-  return InferenceAnswer(std::move(document));
+absl::StatusOr<InferenceAnswer> InferenceAnswer::ParseJson(std::string_view body,
+                                                           const std::string& json_length) {
+  std::size_t length = 0;
+  if (json_length.empty()) {
+    length = ObjectLength(body);
+    // White space at the end is part of the JSON.
+    if (body.find_first_not_of(" \t\r\n", length) == std::string_view::npos) length = body.size();
+  } else {
+    CALIBD_ASSIGN_OR_RETURN(length, ParseLength(json_length, body.size()));
+  }
+  CALIBD_ASSIGN_OR_RETURN(Document document, ParseJsonObject(body.substr(0, length), "body"));
+  InferenceAnswer answer(std::move(document));
+  answer.tensors_ = body.substr(length);
+  return answer;
 }
 
 absl::StatusOr<InferenceAnswer> InferenceAnswer::ParseMessage(const std::string& bytes) {
@@ -251,8 +359,11 @@ absl::StatusOr<InferenceTensor> InferenceAnswer::Read(const std::string& output)
     return ReadMessage(*message, output);
   }
   const auto& document = std::get<Document>(answer_);
+  if (document.contains("outputs")) return ReadVersion2(document["outputs"], output, tensors_);
+  if (!tensors_.empty()) {
+    return InvalidFieldError("body", "has bytes after JSON without outputs");
+  }
   if (document.contains("predictions")) return ReadVersion1(document["predictions"], output);
-  if (document.contains("outputs")) return ReadVersion2(document["outputs"], output);
   return InvalidFieldError("body",
                            "has neither predictions nor outputs, expected the answer of a model");
 }

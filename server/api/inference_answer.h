@@ -25,8 +25,10 @@ struct InferenceTensor {
   std::size_t raw_bytes = 0;
 };
 
-// True for a content type of JSON: in any case, and with any parameters.
-[[nodiscard]] bool IsJsonType(std::string_view content_type);
+// True for a content type of JSON, in any case and with any parameters, and for a body that begins
+// as a JSON object, which no ModelInferResponse does: KServe's logger states the content type of
+// the request to the model, not of its answer.
+[[nodiscard]] bool IsJson(std::string_view content_type, std::string_view body);
 
 // The JSON object in the text, which nests no deeper than an answer needs. Errors: InvalidArgument
 // naming the field that holds the text.
@@ -38,8 +40,12 @@ struct InferenceTensor {
 class InferenceAnswer {
  public:
   explicit InferenceAnswer(nlohmann::json json) : answer_(std::move(json)) {}
+  // JSON that tensors may follow, in version 2 (binary tensor data extension). json_length: the
+  // length of the JSON in decimal digits; if it is empty, the JSON ends with its object. body: must
+  // outlive the answer. Errors: InvalidArgument.
+  [[nodiscard]] static absl::StatusOr<InferenceAnswer> ParseJson(std::string_view body,
+                                                                 const std::string& json_length);
   // Errors: InvalidArgument.
-  [[nodiscard]] static absl::StatusOr<InferenceAnswer> ParseJson(std::string_view text);
   [[nodiscard]] static absl::StatusOr<InferenceAnswer> ParseMessage(const std::string& bytes);
 
   // Reads the output with this name, or the only one if the name is empty. Raw bytes must be
@@ -51,6 +57,8 @@ class InferenceAnswer {
       : answer_(std::move(message)) {}
 
   std::variant<nlohmann::json, inference::v2::ModelInferResponse> answer_;
+  // What follows the JSON.
+  std::string_view tensors_;
 };
 
 }  // namespace calibd::server

@@ -25,8 +25,9 @@ absl::Status AnswerError(absl::string_view field, absl::string_view what) {
 }
 
 absl::StatusOr<InferenceAnswer> ParseAnswer(const InferenceEvent& event) {
-  return IsJsonType(event.content_type) ? InferenceAnswer::ParseJson(event.body)
-                                        : InferenceAnswer::ParseMessage(event.body);
+  return IsJson(event.content_type, event.body)
+             ? InferenceAnswer::ParseJson(event.body, event.json_length)
+             : InferenceAnswer::ParseMessage(event.body);
 }
 
 // The number of values per row: m, or 1 for two classes. Errors: InvalidArgument.

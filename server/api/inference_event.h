@@ -18,7 +18,11 @@ struct InferenceEvent {
   std::string type{};
   std::string time{};
   std::string content_type{};
-  // The answer: JSON of version 1 or 2 of the protocol, or a ModelInferResponse of version 2.
+  // The header Inference-Header-Content-Length: the length of the JSON that tensors follow. May be
+  // missing, because KServe's logger leaves it out.
+  std::string json_length{};
+  // The answer: JSON of version 1 or 2 of the protocol, of which version 2 may be followed by
+  // tensors, or a ModelInferResponse of version 2.
   std::string body{};
 };
 

@@ -129,11 +129,7 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
       Write(*std::move(refusal), false);
       return;
     }
-    request_ = {.last_event = std::string(header["Last-Event-ID"]),
-                .event = {.id = std::string(header["ce-id"]),
-                          .type = std::string(header["ce-type"]),
-                          .time = std::string(header["ce-time"]),
-                          .content_type = std::string(header[http::field::content_type])}};
+    request_ = {.last_event = std::string(header["Last-Event-ID"]), .event = EventOf(header)};
     const auto route = FindJsonRoute(header.method(), Text(header.target()), request_);
     if (!route.ok()) {
       Fail(route.status());

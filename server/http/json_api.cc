@@ -322,6 +322,15 @@ std::size_t ResourceLength(std::string_view path) {
 
 }  // namespace
 
+InferenceEvent EventOf(const HttpRequest& header) {
+  const auto field = [&header](const auto& name) { return std::string(header[name]); };
+  return {.id = field("ce-id"),
+          .type = field("ce-type"),
+          .time = field("ce-time"),
+          .content_type = field(http::field::content_type),
+          .json_length = field("Inference-Header-Content-Length")};
+}
+
 std::span<const JsonRoute> JsonRoutes() { return kJsonRoutes; }
 
 bool IsJsonPath(std::string_view target) {

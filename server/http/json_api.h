@@ -21,6 +21,9 @@ namespace calibd::server {
 
 // The API over HTTP, in the JSON mapping of protobuf: the methods of gRPC under paths.
 
+// The headers of a request that describe a CloudEvent.
+[[nodiscard]] InferenceEvent EventOf(const HttpRequest& header);
+
 struct JsonRequest {
   // The resource that the path names, such as "models/weather/versions/2"; may be empty.
   std::string resource{};

@@ -39,16 +39,18 @@ class InferenceEventsTest(unittest.TestCase):
 
     def test_documented_events_of_kserve_are_counted(self):
         output = self.server.run_documented("kserve.md")
-        for part in ('"acceptedRows":"1"', '"acceptedRows":"2"', '"matched":"3"'):
+        for part in ('"acceptedRows":"1"', '"acceptedRows":"2"', '"matched":"4"'):
             self.assertIn(part, output)
 
-    def infer(self, model, identifier, body, content_type="application/json", kind="response"):
+    def infer(self, model, identifier, body, content_type="application/json", kind="response",
+              **headers):
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         connection = http.client.HTTPConnection(self.server.http, timeout=60)
         self.addCleanup(connection.close)
         connection.request("POST", f"/v1/models/{model}:inference", data, {
             "Content-Type": content_type, "ce-specversion": "1.0", "ce-id": identifier,
-            "ce-source": "test", "ce-type": f"org.kubeflow.serving.inference.{kind}"})
+            "ce-source": "test", "ce-type": f"org.kubeflow.serving.inference.{kind}",
+            **headers})
         answer = connection.getresponse()
         text = answer.read()
         validate("/v1/models/{model}:inference", "post", answer.status, text)
@@ -186,6 +188,87 @@ class InferenceEventsTest(unittest.TestCase):
             self.assertIn(part, answer["error"]["message"])
         status, answer = self.infer("raw2", "1", message([q, p], [bytes(8), four]), "x/y")
         self.assertEqual((status, answer["acceptedRows"]), (200, "2"), answer)
+
+    def infer_tensors(self, model, outputs, tensors, length=None):
+        """Sends version 2 in JSON, followed by bytes."""
+        text = json.dumps({"model_name": "m", "outputs": outputs}).encode()
+        return self.infer(model, "1", text + tensors, "application/octet-stream", **{
+            "Inference-Header-Content-Length": str(len(text) if length is None else length)})
+
+    def test_binary_tensors_after_json_are_counted(self):
+        def output(name, kind, shape, size):
+            return {"name": name, "datatype": kind, "shape": shape,
+                    "parameters": {"binary_data_size": size}}
+        words = output("words", "BYTES", [1], 5)
+        text = {"name": "text", "datatype": "FP64", "shape": [2, 2], "data": [0.5, 0.5, 1, 0]}
+        rows = (0.25, 0.75, 0.125, 0.875)
+        for number, (outputs, tensors) in enumerate((
+                ([output("p", "FP32", [2, 2], 16)], struct.pack("<4f", *rows)),
+                ([words, text, output("p", "FP64", [2, 2], 32), words],
+                 b"1\0\0\0a" + struct.pack("<4d", *rows) + b"1\0\0\0b"))):
+            self.server.create(f"tensors{number}", labelGrace="1s", inferenceOutput={"name": "p"})
+            for accepted in (2, 0):
+                status, answer = self.infer_tensors(f"tensors{number}", outputs, tensors)
+                self.assertEqual((status, answer["acceptedRows"]), (200, str(accepted)), answer)
+            self.check_log_loss(f"tensors{number}", ["1/0", "1/1"], 0.75 * 0.875)
+        # Without binary data, the header is allowed.
+        self.server.create("tensors", labelGrace="1s", inferenceOutput={"name": "text"})
+        self.assertEqual(self.infer_tensors("tensors", [text], b"")[0], 200)
+
+        self.server.create("false-tensors", labelGrace="1s", inferenceOutput={"name": "p"})
+        four = struct.pack("<4f", *rows)
+        good = output("p", "FP32", [2, 2], 16)
+        for outputs, tensors, length, part in (
+                ([good], four[:15], None, 'is 16 for the output "p", but 15 bytes remain'),
+                ([good], four + b"x", None, "has 17 bytes after the JSON, expected 16"),
+                ([{**good, "shape": [2, 3]}], four, None, "expected 24 for the shape [2, 3]"),
+                ([{**good, "shape": [2**62, 2**62]}], four, None, "expected a smaller shape"),
+                ([{**good, "shape": [-2, -2]}], four, None, "expected a smaller shape"),
+                ([{**good, "shape": [2, "x"]}], four, None, "outputs.shape is not an array"),
+                ([{**good, "shape": [1] * 17}], four, None, "outputs.shape is not an array"),
+                ([{**good, "datatype": "BYTES"}], four, None, '"BYTES" for the output "p"'),
+                ([{**good, "data": [1, 0]}], four, None, 'both data and binary_data_size'),
+                ([{**good, "parameters": {}}], b"", None, "neither data nor binary_data_size"),
+                ([output("p", "FP32", [2, 2], 2**64 - 1)], four, None, "but 16 bytes remain"),
+                ([output("p", "FP32", [2, 2], -1)], four, None, "is not a number of bytes"),
+                ([output("q", "FP32", [1], 2**63), good], four, None, "but 16 bytes remain"),
+                ([good], four, 10**6, "expected 0.."), ([good], four, "-1", "expected 0.."),
+                ([good], four, "9" * 30, "expected 0.."), ([good], four, "0x10", "expected 0.."),
+                ([good], four, 5, "is not the JSON"), ([good], four, 0, "is not the JSON")):
+            status, answer = self.infer_tensors("false-tensors", outputs, tensors, length)
+            self.assertEqual(status, 400, answer)
+            self.assertIn(part, answer["error"]["message"])
+        text = json.dumps({"predictions": [[1, 0]]}).encode()
+        for length in ({}, {"Inference-Header-Content-Length": str(len(text))}):
+            status, answer = self.infer("false-tensors", "1", text + b"x", **length)
+            self.assertEqual(status, 400, answer)
+            self.assertIn("bytes after JSON without outputs", answer["error"]["message"])
+        self.assertEqual(self.infer_tensors("false-tensors", [good], four)[0], 200)
+
+    def test_events_of_kserve_state_the_content_type_of_the_request_and_no_length(self):
+        output = {"name": 'a"}\\{', "datatype": "FP32", "shape": [1, 2],
+                  "parameters": {"binary_data_size": 8}}
+        text = json.dumps({"outputs": [output], "model_name": "}{"}).encode()
+        for number, (body, kind) in enumerate((
+                (text + struct.pack("<2f", 0.25, 0.75), "application/octet-stream"),
+                (json.dumps({"predictions": [[0.25, 0.75]]}).encode() + b" \r\n",
+                 "application/x-www-form-urlencoded"),
+                (text + b"}}}}" + struct.pack("<f", 0.75), "application/json"))):
+            self.server.create(f"logged{number}", labelGrace="1s",
+                               inferenceOutput={"transform": "TRANSFORM_SOFTMAX"})
+            status, answer = self.infer(f"logged{number}", "1", body, kind)
+            self.assertEqual((status, answer.get("acceptedRows")), (200, "1"), answer)
+        self.check_log_loss("logged0", ["1"], 1 / (1 + math.exp(-0.5)))
+
+    def check_log_loss(self, model, identifiers, likelihood):
+        """Labels the rows as class 1 and checks that they have this likelihood."""
+        self.server.post(f"/v1/models/{model}:label", {
+            "labels": {"predictionIds": identifiers, "labels": [1] * len(identifiers)}})
+        path = f"/v1/models/{model}/reliability"
+        self.assertTrue(wait_for(lambda: self.server.get(path)[0] == 200, 30))
+        scores = json.loads(self.server.get(path)[2])
+        self.assertEqual(scores["observations"], str(len(identifiers)))
+        self.assertAlmostEqual(scores["logLoss"], -math.log(likelihood) / len(identifiers))
 
 
 if __name__ == "__main__":

@@ -69,13 +69,11 @@ void CheckInferenceEvent(const HttpRequest& request, const std::string& body) {
       ModelDeclaration declaration;
       declaration.class_count = classes;
       declaration.inference_output = {.name = classes == 2 ? "" : "out", .transform = transform};
-      const auto read =
-          ReadInferenceEvent({.id = "id",
-                              .type = "org.kubeflow.serving.inference.response",
-                              .time = std::string(request["ce-time"]),
-                              .content_type = std::string(request[http::field::content_type]),
-                              .body = body},
-                             declaration);
+      InferenceEvent event = EventOf(request);
+      event.id = "id";
+      event.type = "org.kubeflow.serving.inference.response";
+      event.body = body;
+      const auto read = ReadInferenceEvent(event, declaration);
       Require(read.ok() || read.status().code() == absl::StatusCode::kInvalidArgument,
               "a fault is named");
     }

@@ -338,6 +338,19 @@ def make_http():
                    ("v1", "json", '{"predictions":[[0.5,0.5],{"out":[1]}]}'),
                    ("v2", "json", '{"outputs":[{"name":"out","shape":[1,2],"data":[0.5,0.5]}]}'),
                    ("binary", "protobuf", "\x2a\x0d\x0a\x03out\x12\x04FP32\x32\x04\0\0\0\0"))},
+            **{f"inference_tensors_{name}": request(
+                "POST /v1/models/m:inference HTTP/1.1", "Content-Type: application/octet-stream",
+                f"Inference-Header-Content-Length: {len(text)}", "ce-id: 1",
+                "ce-type: inference.response", f"Content-Length: {len(text) + size}") + text +
+               size * "\0"
+               for name, size, text in (
+                   ("one", 12, '{"outputs":[{"name":"out","datatype":"FP32","shape":[1,3],'
+                               '"parameters":{"binary_data_size":12}}]}'),
+                   ("two", 17, '{"outputs":[{"name":"in","datatype":"BYTES","shape":[1],'
+                               '"parameters":{"binary_data_size":1}},{"name":"out",'
+                               '"datatype":"FP64","shape":[1,2],'
+                               '"parameters":{"binary_data_size":16}}]}'),
+                   ("text", 0, '{"outputs":[{"name":"out","shape":[1,2],"data":[0.5,0.5]}]}'))},
             "json_list": request("GET /v1/models?pageSize=10&pageToken=a%20b HTTP/1.1"),
             "json_history": request("GET /v1/models/m/versions/2/history?resolution=RESOLUTION_DAY"
                                     "&startTime=2026-01-01T00%3A00%3A00Z HTTP/1.1"),
