@@ -316,18 +316,27 @@ bool IsJson(std::string_view content_type, std::string_view body) {
          absl::StrContains(absl::AsciiStrToLower({type.data(), type.size()}), "json");
 }
 
-absl::StatusOr<Document> ParseJsonObject(std::string_view text, std::string_view field) {
+absl::StatusOr<Document> ParseJsonObject(std::string_view body, const char* what) {
   bool too_deep = false;
   const Document::parser_callback_t callback =
       [&too_deep](int depth, Document::parse_event_t /*event*/, Document& /*parsed*/) {
         too_deep = too_deep || depth > kMaxDepth;
         return !too_deep;
       };
-  Document document = Document::parse(text, callback, /*allow_exceptions=*/false);
+  Document document = Document::parse(body, callback, /*allow_exceptions=*/false);
   if (too_deep || document.is_discarded() || !document.is_object()) {
-    return InvalidFieldError(field, "is not the JSON of an answer, expected an object");
+    return InvalidFieldError("body",
+                             absl::StrCat("is not the JSON of ", what, ", expected an object"));
   }
   return document;
+}
+
+absl::StatusOr<InferenceAnswer> InferenceAnswer::FromJson(Document json) {
+  if (!json.is_object()) {
+    return InvalidFieldError(
+        "data", absl::StrCat("is a JSON ", json.type_name(), ", expected the object of an answer"));
+  }
+  return InferenceAnswer(std::move(json));
 }
 
 absl::StatusOr<InferenceAnswer> InferenceAnswer::ParseJson(std::string_view body,
@@ -340,7 +349,7 @@ absl::StatusOr<InferenceAnswer> InferenceAnswer::ParseJson(std::string_view body
   } else {
     CALIBD_ASSIGN_OR_RETURN(length, ParseLength(json_length, body.size()));
   }
-  CALIBD_ASSIGN_OR_RETURN(Document document, ParseJsonObject(body.substr(0, length), "body"));
+  CALIBD_ASSIGN_OR_RETURN(Document document, ParseJsonObject(body.substr(0, length), "an answer"));
   InferenceAnswer answer(std::move(document));
   answer.tensors_ = body.substr(length);
   return answer;

@@ -30,16 +30,17 @@ struct InferenceTensor {
 // the request to the model, not of its answer.
 [[nodiscard]] bool IsJson(std::string_view content_type, std::string_view body);
 
-// The JSON object in the text, which nests no deeper than an answer needs. Errors: InvalidArgument
-// naming the field that holds the text.
-[[nodiscard]] absl::StatusOr<nlohmann::json> ParseJsonObject(std::string_view text,
-                                                             std::string_view field);
+// The JSON object in a body, which nests no deeper than an answer needs. what: "an answer" or
+// other, for errors. Errors: InvalidArgument.
+[[nodiscard]] absl::StatusOr<nlohmann::json> ParseJsonObject(std::string_view body,
+                                                             const char* what);
 
 // The answer of a model server: JSON of version 1 or 2 of the Open Inference Protocol, or a
 // ModelInferResponse of version 2.
 class InferenceAnswer {
  public:
-  explicit InferenceAnswer(nlohmann::json json) : answer_(std::move(json)) {}
+  // Errors: InvalidArgument unless the JSON is an object.
+  [[nodiscard]] static absl::StatusOr<InferenceAnswer> FromJson(nlohmann::json json);
   // JSON that tensors may follow, in version 2 (binary tensor data extension). json_length: the
   // length of the JSON in decimal digits; if it is empty, the JSON ends with its object. body: must
   // outlive the answer. Errors: InvalidArgument.
@@ -53,6 +54,7 @@ class InferenceAnswer {
   [[nodiscard]] absl::StatusOr<InferenceTensor> Read(const std::string& output) const;
 
  private:
+  explicit InferenceAnswer(nlohmann::json json) : answer_(std::move(json)) {}
   explicit InferenceAnswer(inference::v2::ModelInferResponse message)
       : answer_(std::move(message)) {}
 

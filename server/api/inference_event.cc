@@ -7,11 +7,13 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
 #include "server/api/forecast_proto.h"
 #include "server/api/inference_answer.h"
+#include "server/api/structured_event.h"
 #include "server/errors.h"
 
 namespace calibd::server {
@@ -24,7 +26,15 @@ absl::Status AnswerError(absl::string_view field, absl::string_view what) {
   return InvalidFieldError(std::string(field), std::string(what));
 }
 
-absl::StatusOr<InferenceAnswer> ParseAnswer(const InferenceEvent& event) {
+bool IsAnswer(const InferenceEvent& event) {
+  return absl::EndsWith(event.type,
+                        absl::string_view(kResponseSuffix.data(), kResponseSuffix.size()));
+}
+
+// json: the answer, if it is not in the body.
+absl::StatusOr<InferenceAnswer> ParseAnswer(const InferenceEvent& event,
+                                            std::optional<nlohmann::json> json) {
+  if (json.has_value()) return InferenceAnswer::FromJson(*std::move(json));
   return IsJson(event.content_type, event.body)
              ? InferenceAnswer::ParseJson(event.body, event.json_length)
              : InferenceAnswer::ParseMessage(event.body);
@@ -67,21 +77,19 @@ void SetValues(const InferenceTensor& tensor, std::size_t width,
   }
 }
 
-}  // namespace
-
-absl::StatusOr<std::optional<v1::Observations>> ReadInferenceEvent(
-    const InferenceEvent& event, const ModelDeclaration& declaration) {
-  CALIBD_RETURN_IF_ERROR(CheckPredictsClasses(declaration, "an answer of a model server"));
+// Reads an event in binary mode, or what a structured one contains. json: as in ParseAnswer.
+// prefix: of the names of the attributes.
+absl::StatusOr<std::optional<v1::Observations>> ReadEvent(const InferenceEvent& event,
+                                                          std::optional<nlohmann::json> json,
+                                                          const char* prefix,
+                                                          const ModelDeclaration& declaration) {
   if (event.id.empty() || event.id.size() > kMaxEventId) {
-    return AnswerError("ce-id",
+    return AnswerError(absl::StrCat(prefix, "id"),
                        absl::StrCat("has ", event.id.size(), " bytes, expected 1..", kMaxEventId));
   }
-  if (!absl::EndsWith(event.type,
-                      absl::string_view(kResponseSuffix.data(), kResponseSuffix.size()))) {
-    return std::optional<v1::Observations>();
-  }
+  if (!IsAnswer(event)) return std::optional<v1::Observations>();
   const auto& [name, transform, columns, baseline_name] = declaration.inference_output;
-  CALIBD_ASSIGN_OR_RETURN(const InferenceAnswer answer, ParseAnswer(event));
+  CALIBD_ASSIGN_OR_RETURN(const InferenceAnswer answer, ParseAnswer(event, std::move(json)));
   CALIBD_ASSIGN_OR_RETURN(const InferenceTensor tensor, answer.Read(name));
   CALIBD_ASSIGN_OR_RETURN(const std::size_t width, FindWidth(tensor, declaration));
   const std::size_t rows = tensor.values.size() / width;
@@ -113,9 +121,31 @@ absl::StatusOr<std::optional<v1::Observations>> ReadInferenceEvent(
   }
   if (!event.time.empty() && !google::protobuf::util::TimeUtil::FromString(
                                  event.time, observations.add_prediction_times())) {
-    return AnswerError("ce-time", absl::StrCat("is ", Quoted(event.time), ", expected RFC 3339"));
+    return AnswerError(absl::StrCat(prefix, "time"),
+                       absl::StrCat("is ", Quoted(event.time), ", expected RFC 3339"));
   }
   return std::optional(std::move(observations));
+}
+
+}  // namespace
+
+std::string MediaType(std::string_view content_type) {
+  const std::string_view type = content_type.substr(0, content_type.find(';'));
+  const std::string lower = absl::AsciiStrToLower({type.data(), type.size()});
+  return std::string(absl::StripAsciiWhitespace(lower));
+}
+
+absl::StatusOr<std::optional<v1::Observations>> ReadInferenceEvent(
+    const InferenceEvent& event, const ModelDeclaration& declaration) {
+  CALIBD_RETURN_IF_ERROR(CheckPredictsClasses(declaration, "an answer of a model server"));
+  if (MediaType(event.content_type) != kStructuredEventType) {
+    return ReadEvent(event, std::nullopt, "ce-", declaration);
+  }
+  CALIBD_ASSIGN_OR_RETURN(StructuredEvent structured, ParseStructuredEvent(event.body));
+  if (IsAnswer(structured.event) && !structured.has_data) {
+    return AnswerError("data", "is missing, expected the answer in data or data_base64");
+  }
+  return ReadEvent(structured.event, std::move(structured.json), "", declaration);
 }
 
 }  // namespace calibd::server

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "absl/status/statusor.h"
 #include "calibd/v1/ingest_service.pb.h"
@@ -10,8 +11,10 @@
 
 namespace calibd::server {
 
-// The payload log of KServe: a model server's answers as CloudEvents, in the binary mode of HTTP
+// The payload log of KServe: a model server's answers as CloudEvents over HTTP
 // (https://github.com/cloudevents/spec, Open Inference Protocol). Other servers may send the same.
+// In binary mode, the body is the answer. In structured mode, whose content type is
+// kStructuredEventType, the body is the event in JSON, and only content_type and body are read.
 struct InferenceEvent {
   // The headers ce-id, ce-type and ce-time; empty if they are missing.
   std::string id{};
@@ -26,10 +29,15 @@ struct InferenceEvent {
   std::string body{};
 };
 
+inline constexpr std::string_view kStructuredEventType = "application/cloudevents+json";
+
+// The content type without parameters, in lower case.
+[[nodiscard]] std::string MediaType(std::string_view content_type);
+
 // Returns the predictions of an event, for a model that has ids. The id of the only row is that of
 // the event, and those of several rows are ID/0, ID/1, .... Returns nothing for an event that is
-// not an answer, such as a request. Errors: InvalidArgument that names the header or the part of
-// the answer. Cost: O(bytes); memory at most 24 times the bytes.
+// not an answer, such as a request. Errors: InvalidArgument that names the header, the
+// attribute or the part of the answer. Cost: O(bytes); memory at most 24 times the bytes.
 [[nodiscard]] absl::StatusOr<std::optional<v1::Observations>> ReadInferenceEvent(
     const InferenceEvent& event, const ModelDeclaration& declaration);
 

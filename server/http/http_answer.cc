@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "server/api/inference_event.h"
 #include "server/http/http_hosts.h"
 #include "server/http/open_api.h"
 
@@ -103,11 +104,22 @@ bool IsSameOrigin(const HttpRequest& request) {
          origin->value() == "https://" + std::string(host);
 }
 
-bool IsJson(const HttpRequest& request) {
-  beast::string_view type = request[http::field::content_type];
-  type = type.substr(0, type.find(';'));
-  while (!type.empty() && type.back() == ' ') type.remove_suffix(1);
-  return beast::iequals(type, "application/json");
+// Refuses a POST whose content type a web page may send to another origin without asking. Browsers
+// send neither the others nor ce-id.
+std::optional<HttpResponse> CheckContentType(const HttpRequest& request) {
+  const beast::string_view value = request[http::field::content_type];
+  const std::string type = MediaType({value.data(), value.size()});
+  if (type == "application/json" || type == kStructuredEventType) return std::nullopt;
+  // CloudEvents in batches, and in formats other than JSON.
+  constexpr std::string_view kEvents = "application/cloudevents";
+  const bool other_events = std::string_view(type).substr(0, kEvents.size()) == kEvents;
+  if (!other_events && request.count("ce-id") > 0) return std::nullopt;
+  return MakeHttpResponse(
+      http::status::unsupported_media_type,
+      other_events ? "send each CloudEvent in a request of its own, with the Content-Type "
+                     "application/cloudevents+json or with ce- headers\n"
+                   : "the Content-Type must be application/json or, for CloudEvents without ce- "
+                     "headers, application/cloudevents+json\n");
 }
 
 }  // namespace
@@ -145,11 +157,7 @@ std::optional<HttpResponse> RefuseJsonRequest(const HttpRequest& request,
   if (!IsSameOrigin(request)) {
     return MakeHttpResponse(http::status::forbidden, "pages of another origin may not write\n");
   }
-  // Browsers send neither to another origin without asking.
-  if (!IsJson(request) && request.count("ce-id") == 0) {
-    return MakeHttpResponse(http::status::unsupported_media_type,
-                            "the Content-Type must be application/json\n");
-  }
+  if (std::optional<HttpResponse> refusal = CheckContentType(request)) return refusal;
   if (request.chunked() || request.count(http::field::content_length) == 0) {
     return MakeHttpResponse(http::status::length_required, "a Content-Length is needed\n");
   }

@@ -120,6 +120,40 @@ void AddQueryParameters(const Descriptor& request, const FieldDescriptor* resour
 
 Json Content(const char* type, Json schema) { return {{type, {{"schema", std::move(schema)}}}}; }
 
+// The body of a CloudEvent: the event in structured mode, or any answer in binary mode.
+Json EventContent() {
+  const Json text = {{"type", "string"}};
+  Json content = Content(kStructuredEventType.data(),
+                         {{"type", "object"},
+                          {"required", Json::array({"specversion", "id", "source", "type"})},
+                          {"properties",
+                           {{"specversion", {{"const", "1.0"}}},
+                            {"id", text},
+                            {"source", text},
+                            {"type", text},
+                            {"time", {{"type", "string"}, {"format", "date-time"}}},
+                            {"datacontenttype", text},
+                            {"data", Json::object()},
+                            {"data_base64", text}}}});
+  content["*/*"] = {{"schema", Json::object()}};
+  return content;
+}
+
+// The headers of the binary mode, which has no other attributes.
+void AddEventHeaders(Json& parameters) {
+  const auto add = [&](const char* name, const char* type, const char* description) {
+    parameters.push_back({{"name", name},
+                          {"in", "header"},
+                          {"description", description},
+                          {"schema", {{"type", type}}}});
+  };
+  add("ce-id", "string", "Required in binary mode: the id of the event");
+  add("ce-type", "string", "Required in binary mode: ends with .response for an answer");
+  add("ce-time", "string", "Of the event, in RFC 3339");
+  add("Inference-Header-Content-Length", "integer",
+      "In binary mode, the length of JSON that tensors follow");
+}
+
 Json DescribeCall(const JsonRoute& route, const Json& path_parameters, Schemas& schemas) {
   const Descriptor& request = *route.request();
   const FieldDescriptor* const resource = route.resource ? ResourceField(request) : nullptr;
@@ -129,15 +163,9 @@ Json DescribeCall(const JsonRoute& route, const Json& path_parameters, Schemas& 
     operation["requestBody"] = {
         {"required", true},
         {"content", route.cloud_event
-                        ? Content("*/*", Json::object())
+                        ? EventContent()
                         : Content("application/json", schemas.Object(request, resource))}};
-    for (const char* const header : {"ce-id", "ce-type"}) {
-      if (!route.cloud_event) continue;
-      parameters.push_back({{"name", header},
-                            {"in", "header"},
-                            {"required", true},
-                            {"schema", {{"type", "string"}}}});
-    }
+    if (route.cloud_event) AddEventHeaders(parameters);
   } else {
     AddQueryParameters(request, resource, schemas, parameters);
   }

@@ -2,6 +2,7 @@
 
     inference_events_test.py CALIBD OPENAPI
 """
+import base64
 import http.client
 import json
 import math
@@ -18,6 +19,7 @@ from wait_for import wait_for  # noqa: E402
 CALIBD, OPENAPI = sys.argv.pop(1), sys.argv.pop(1)
 validate = validator(json.loads(pathlib.Path(OPENAPI).read_text(encoding="utf-8")))
 
+STRUCTURED = "application/cloudevents+json"
 JSON_TYPES = ("application/json", "Application/JSON", "APPLICATION/JSON; charset=utf-8")
 
 
@@ -39,7 +41,7 @@ class InferenceEventsTest(unittest.TestCase):
 
     def test_documented_events_of_kserve_are_counted(self):
         output = self.server.run_documented("kserve.md")
-        for part in ('"acceptedRows":"1"', '"acceptedRows":"2"', '"matched":"4"'):
+        for part in ('"acceptedRows":"1"', '"acceptedRows":"2"', '"matched":"5"'):
             self.assertIn(part, output)
 
     def infer(self, model, identifier, body, content_type="application/json", kind="response",
@@ -162,6 +164,100 @@ class InferenceEventsTest(unittest.TestCase):
                 "name": "models/invalid", "classCount": 3, "inferenceOutput": output}})
             self.assertEqual(status, 400, text)
 
+    def send(self, model, body, **headers):
+        """Posts a body to :inference; returns the status and the text of the answer."""
+        connection = http.client.HTTPConnection(self.server.http, timeout=60)
+        self.addCleanup(connection.close)
+        connection.request("POST", f"/v1/models/{model}:inference", body, headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+
+    def infer_structured(self, model, content_type=STRUCTURED, without=(), **fields):
+        event = {"specversion": "1.0", "id": "1", "source": "/test",
+                 "type": "org.kubeflow.serving.inference.response", **fields}
+        body = json.dumps({name: value for name, value in event.items() if name not in without})
+        status, text = self.send(model, body, **{"Content-Type": content_type})
+        validate("/v1/models/{model}:inference", "post", status, text)
+        return status, json.loads(text)
+
+    def test_structured_events_are_counted_once_with_those_in_binary_mode(self):
+        answer = {"predictions": [[0.25, 0.75], [0.5, 0.5]]}
+        raw = message([(b"p", b"FP32", (2, 2))], [struct.pack("<4f", 0.25, 0.75, 0.5, 0.5)])
+        tensors = json.dumps({"outputs": [{
+            "name": "p", "datatype": "FP64", "shape": [2, 2],
+            "parameters": {"binary_data_size": 32}}]}).encode() + struct.pack(
+                "<4d", 0.25, 0.75, 0.5, 0.5)
+        for number, fields in enumerate((
+                {"data": answer}, {"data": answer, "datacontenttype": "application/json"},
+                {"data": json.dumps(answer), "datacontenttype": "text/plain"},
+                {"data": json.dumps(answer), "time": None, "extension": [1]},
+                {"data_base64": base64.b64encode(json.dumps(answer).encode()).decode()},
+                {"data_base64": base64.b64encode(raw).decode(), "data": None,
+                 "datacontenttype": "application/octet-stream"},
+                {"data_base64": base64.b64encode(tensors).decode()})):
+            model = f"structured{number}"
+            self.server.create(model, labelGrace="3s")
+            kind = (STRUCTURED, "Application/CloudEvents+JSON; charset=utf-8")[number % 2]
+            for accepted in (2, 0):
+                status, read = self.infer_structured(model, kind, **fields)
+                self.assertEqual((status, read.get("acceptedRows")), (200, str(accepted)), read)
+            status, read = self.infer(model, "1", answer)
+            self.assertEqual((status, read["duplicateRows"]), (200, "2"), read)
+            self.label(model, ["1/0", "1/1"])
+        for number in range(7):
+            self.check_log_loss(f"structured{number}", 2, 0.75 * 0.5)
+
+    def test_structured_events_that_are_no_answers_or_false(self):
+        self.server.create("event-faults", labelGrace="3600s")
+        status, read = self.infer_structured("event-faults", type="inference.request")
+        self.assertEqual((status, read["acceptedRows"]), (200, "0"), read)
+        answer = {"predictions": [[1, 0]]}
+        for fields, part in (
+                ({}, "data is missing"), ({"data": answer, "data_base64": ""}, "data_base64 is "),
+                ({"data": [1, 0]}, "data is a JSON array"), ({"data": 1}, "data is a JSON number"),
+                ({"data": "x", "datacontenttype": "x/y"}, "is not a ModelInferResponse"),
+                ({"data_base64": "%"}, "is not valid Base64"), ({"data_base64": 1}, "data_base64"),
+                ({"data": answer, "specversion": "0.3"}, 'specversion is "0.3"'),
+                ({"data": answer, "specversion": 1.0}, "specversion is not a text"),
+                ({"data": answer, "id": ""}, "id is not a text"), ({"data": answer, "id": "x" * 101},
+                                                                "id has 101 bytes"),
+                ({"data": answer, "time": "now"}, 'time is "now", expected RFC 3339'),
+                ({"data": answer, "type": None}, "type is missing"),
+                ({"data": {"a": {"b": [[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]}}}, "is not the JSON"),
+                *(({"data": answer, "without": (name,)}, f"{name} is missing")
+                  for name in ("specversion", "id", "source", "type"))):
+            status, read = self.infer_structured("event-faults", **fields)
+            self.assertEqual(status, 400, (fields, read))
+            self.assertIn(part, read["error"]["message"])
+        for body in ("[]", "{", "", "1", "\0"):
+            self.assertEqual(self.send("event-faults", body, **{"Content-Type": STRUCTURED})[0], 400)
+        # The headers of the binary mode do not replace the attributes.
+        status, text = self.send("event-faults", json.dumps(answer), **{
+            "Content-Type": STRUCTURED, "ce-id": "1", "ce-type": "x.response"})
+        self.assertEqual(status, 400, text)
+        self.assertIn("specversion is missing", text)
+
+    def test_events_of_web_pages_and_batches_are_refused(self):
+        self.server.create("gate", labelGrace="3600s")
+        event = {"specversion": "1.0", "id": "1", "source": "/test", "type": "x.response",
+                 "data": {"predictions": [[1, 0]]}}
+        structured = {"Content-Type": STRUCTURED}
+        for headers, status, part in (
+                ({**structured, "Origin": "http://page.example"}, 403, "another origin"),
+                ({**structured, "Host": "page.example"}, 403, "Host"),
+                ({**structured, "Transfer-Encoding": "chunked"}, 411, "Content-Length"),
+                ({}, 415, "application/cloudevents+json"),
+                ({"Content-Type": "text/plain"}, 415, "application/cloudevents+json"),
+                ({"Content-Type": "application/octet-stream"}, 415, "application/cloudevents+json"),
+                ({"Content-Type": "application/cloudevents-batch+json"}, 415, "each CloudEvent"),
+                ({"Content-Type": "application/cloudevents-batch+json", "ce-id": "1"}, 415,
+                 "each CloudEvent"),
+                ({"Content-Type": "application/cloudevents+xml"}, 415, "each CloudEvent"),
+                (structured, 200, '"acceptedRows":"1"')):
+            found, text = self.send("gate", json.dumps(event), **headers)
+            self.assertEqual(found, status, (headers, text))
+            self.assertIn(part, text)
+
     def test_raw_tensors_have_the_bytes_of_their_shape(self):
         for classes in (2, 3):
             self.server.create(f"raw{classes}", classCount=classes, labelGrace="3600s",
@@ -206,11 +302,12 @@ class InferenceEventsTest(unittest.TestCase):
                 ([output("p", "FP32", [2, 2], 16)], struct.pack("<4f", *rows)),
                 ([words, text, output("p", "FP64", [2, 2], 32), words],
                  b"1\0\0\0a" + struct.pack("<4d", *rows) + b"1\0\0\0b"))):
-            self.server.create(f"tensors{number}", labelGrace="1s", inferenceOutput={"name": "p"})
+            self.server.create(f"tensors{number}", labelGrace="3s", inferenceOutput={"name": "p"})
             for accepted in (2, 0):
                 status, answer = self.infer_tensors(f"tensors{number}", outputs, tensors)
                 self.assertEqual((status, answer["acceptedRows"]), (200, str(accepted)), answer)
-            self.check_log_loss(f"tensors{number}", ["1/0", "1/1"], 0.75 * 0.875)
+            self.label(f"tensors{number}", ["1/0", "1/1"])
+            self.check_log_loss(f"tensors{number}", 2, 0.75 * 0.875)
         # Without binary data, the header is allowed.
         self.server.create("tensors", labelGrace="1s", inferenceOutput={"name": "text"})
         self.assertEqual(self.infer_tensors("tensors", [text], b"")[0], 200)
@@ -254,21 +351,26 @@ class InferenceEventsTest(unittest.TestCase):
                 (json.dumps({"predictions": [[0.25, 0.75]]}).encode() + b" \r\n",
                  "application/x-www-form-urlencoded"),
                 (text + b"}}}}" + struct.pack("<f", 0.75), "application/json"))):
-            self.server.create(f"logged{number}", labelGrace="1s",
+            self.server.create(f"logged{number}", labelGrace="3s",
                                inferenceOutput={"transform": "TRANSFORM_SOFTMAX"})
             status, answer = self.infer(f"logged{number}", "1", body, kind)
             self.assertEqual((status, answer.get("acceptedRows")), (200, "1"), answer)
-        self.check_log_loss("logged0", ["1"], 1 / (1 + math.exp(-0.5)))
+            self.label(f"logged{number}", ["1"])
+        self.check_log_loss("logged0", 1, 1 / (1 + math.exp(-0.5)))
 
-    def check_log_loss(self, model, identifiers, likelihood):
-        """Labels the rows as class 1 and checks that they have this likelihood."""
-        self.server.post(f"/v1/models/{model}:label", {
+    def label(self, model, identifiers):
+        """Labels the rows as class 1, before they mature."""
+        _, _, text = self.server.post(f"/v1/models/{model}:label", {
             "labels": {"predictionIds": identifiers, "labels": [1] * len(identifiers)}})
+        self.assertEqual(json.loads(text)["labels"]["matched"], str(len(identifiers)), text)
+
+    def check_log_loss(self, model, rows, likelihood):
+        """Waits until the rows have matured, and checks that they have this likelihood."""
         path = f"/v1/models/{model}/reliability"
         self.assertTrue(wait_for(lambda: self.server.get(path)[0] == 200, 30))
         scores = json.loads(self.server.get(path)[2])
-        self.assertEqual(scores["observations"], str(len(identifiers)))
-        self.assertAlmostEqual(scores["logLoss"], -math.log(likelihood) / len(identifiers))
+        self.assertEqual(scores["observations"], str(rows))
+        self.assertAlmostEqual(scores["logLoss"], -math.log(likelihood) / rows)
 
 
 if __name__ == "__main__":

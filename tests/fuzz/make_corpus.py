@@ -351,6 +351,18 @@ def make_http():
                                '"datatype":"FP64","shape":[1,2],'
                                '"parameters":{"binary_data_size":16}}]}'),
                    ("text", 0, '{"outputs":[{"name":"out","shape":[1,2],"data":[0.5,0.5]}]}'))},
+            **{f"inference_structured_{name}": request(
+                "POST /v1/models/m:inference HTTP/1.1",
+                "Content-Type: application/cloudevents+json; charset=utf-8",
+                f"Content-Length: {len(text)}") + text
+               for name, text in (
+                   (name, '{"specversion":"1.0","id":"1","source":"/s","type":"inference.response",'
+                          '"time":"2026-01-01T00:00:00Z",' + data + "}")
+                   for name, data in (
+                       ("json", '"data":{"outputs":[{"name":"out","shape":[1,2],"data":[0.5,1]}]}'),
+                       ("text", '"datacontenttype":"x/y","data":"{\\"predictions\\":[[0,1]]}"'),
+                       ("base64", '"datacontenttype":"application/octet-stream","data_base64":'
+                                  '"Kg0KA291dBIERlAzMjIEAAAAAA=="')))},
             "json_list": request("GET /v1/models?pageSize=10&pageToken=a%20b HTTP/1.1"),
             "json_history": request("GET /v1/models/m/versions/2/history?resolution=RESOLUTION_DAY"
                                     "&startTime=2026-01-01T00%3A00%3A00Z HTTP/1.1"),
