@@ -28,6 +28,7 @@
 #include "server/net/byte_budget.h"
 #include "server/net/call_memory.h"
 #include "server/net/relay_statistics.h"
+#include "server/observability/http_statistics.h"
 #include "server/observability/metrics.h"
 #include "server/observability/rpc_statistics.h"
 #include "server/rpc/grpc_endpoint.h"
@@ -113,6 +114,7 @@ struct Server::Parts {
                  .streams = streams,
                  .jobs = jobs,
                  .rpcs = rpcs,
+                 .http = http_requests,
                  .relay = relay_statistics,
                  .commits = commits,
                  .call_memory = call_memory,
@@ -262,6 +264,7 @@ struct Server::Parts {
   CalibrationService calibration;
   StoreService upkeep;
   RpcStatistics rpcs;
+  HttpStatistics http_requests;
   Metrics metrics;
   std::unique_ptr<HttpEndpoint> http;
   std::unique_ptr<GrpcEndpoint> grpc;
@@ -281,6 +284,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, Ev
           options.http_listen, static_cast<std::size_t>(options.max_http_connections),
           {.metrics = [&metrics = parts->metrics] { return metrics.Text(); },
            .health = parts->health,
+           .requests = parts->http_requests,
            .hosts = std::move(hosts)},
           {.api = parts->api,
            .memory = parts->response_memory,

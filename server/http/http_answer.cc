@@ -164,6 +164,16 @@ std::optional<HttpResponse> RefuseJsonRequest(const HttpRequest& request,
   return std::nullopt;
 }
 
+HttpRoute RouteOf(const HttpRequest& request) {
+  HttpRoute label;
+  for (const http::verb verb : {http::verb::get, http::verb::head, http::verb::post}) {
+    if (request.method() == verb) label.method = std::string(http::to_string(verb));
+  }
+  const Route* const route = FindRoute(request);
+  if (route != nullptr) label.path = route->path;
+  return label;
+}
+
 bool IsHealthCheck(const HttpRequest& request) {
   const Route* const route = FindRoute(request);
   return route != nullptr && route->health_check;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "server/api/health.h"
+#include "server/observability/http_statistics.h"
 
 namespace calibd::server {
 
@@ -31,6 +32,8 @@ struct HttpHandlers {
   std::function<std::string()> metrics;
   // Must outlive the endpoint.
   const Health& health;
+  // Counts the requests. Must outlive the endpoint.
+  HttpStatistics& requests;
   // Names by which clients reach this server; see IsAllowedHost.
   std::vector<std::string> hosts;
 };
@@ -41,6 +44,9 @@ void LimitRequest(HttpParser& parser, std::uint64_t max_body_bytes);
 
 // Returns an error if the request, whose header was read, has a body.
 [[nodiscard]] boost::beast::error_code CheckNoBody(const HttpParser& parser);
+
+// The route of a request that AnswerRequest serves, for statistics.
+[[nodiscard]] HttpRoute RouteOf(const HttpRequest& request);
 
 // True if the request asks for /healthz or /readyz.
 [[nodiscard]] bool IsHealthCheck(const HttpRequest& request);

@@ -99,6 +99,7 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
   }
 
   void OnHeader(beast::error_code error) {
+    if (!error) timed_.emplace(RouteOf(parser_->get()));
     const bool json = !error && IsJsonPath(Text(parser_->get().target()));
     if (!error && !json) error = CheckNoBody(*parser_);
     if (error) {
@@ -125,12 +126,13 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
   // Serves a request to the API, of which the header was read.
   void BeginCall(bool restricted) {
     const HttpRequest& header = parser_->get();
+    request_ = {.last_event = std::string(header["Last-Event-ID"]), .event = EventOf(header)};
+    const auto route = FindJsonRoute(header.method(), Text(header.target()), request_);
+    if (route.ok()) timed_->route.path = TemplateOf(**route);
     if (auto refusal = RefuseJsonRequest(header, endpoint_.handlers_.hosts, restricted)) {
       Write(*std::move(refusal), false);
       return;
     }
-    request_ = {.last_event = std::string(header["Last-Event-ID"]), .event = EventOf(header)};
-    const auto route = FindJsonRoute(header.method(), Text(header.target()), request_);
     if (!route.ok()) {
       Fail(route.status());
       return;
@@ -240,6 +242,7 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
     std::string text;
     if (!began_events_) {
       began_events_ = true;
+      timed_->status = static_cast<unsigned>(http::status::ok);
       text =
           "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n"
           "X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n";
@@ -274,6 +277,9 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
     // The connection of a refused request is closed.
     keep_alive = keep_alive && response.result() == http::status::ok;
     FinishResponse(response, keep_alive, head);
+    // The header of a malformed request has no route.
+    if (!timed_.has_value()) timed_.emplace(HttpRoute());
+    timed_->status = response.result_int();
     response_ = std::move(response);
     stream_.expires_after(kWriteDeadline);
     http::async_write(
@@ -309,12 +315,25 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
   }
 
   void EndCall() {
+    if (timed_.has_value()) {
+      endpoint_.handlers_.requests.Handled(timed_->route, timed_->status,
+                                           std::chrono::steady_clock::now() - timed_->began);
+      timed_.reset();
+    }
     if (call_ != nullptr) call_->Disconnect();
     call_.reset();
     body_.reset();
     body_memory_.reset();
     if (std::exchange(counted_, false)) --endpoint_.event_streams_;
   }
+
+  // The request that is being served, for the statistics.
+  struct Timed {
+    explicit Timed(HttpRoute requested) : route(std::move(requested)) {}
+    HttpRoute route;
+    std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();
+    unsigned status = HttpStatistics::kClientGone;
+  };
 
   beast::tcp_stream stream_;
   HttpEndpoint& endpoint_;
@@ -325,6 +344,7 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
   beast::flat_buffer buffer_{std::size_t{2} * kMaxHttpHeaderBytes};
   std::optional<HttpParser> parser_;
   HttpResponse response_;
+  std::optional<Timed> timed_;
 
   // The call of the API that is being served.
   std::optional<http::request_parser<http::string_body>> body_;

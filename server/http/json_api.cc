@@ -333,6 +333,10 @@ InferenceEvent EventOf(const HttpRequest& header) {
 
 std::span<const JsonRoute> JsonRoutes() { return kJsonRoutes; }
 
+std::string TemplateOf(const JsonRoute& route) {
+  return std::string(route.resource ? "/v1/models/{model}" : "") + std::string(route.path);
+}
+
 bool IsJsonPath(std::string_view target) {
   return absl::StartsWith(View(target), View(kPrefix)) && target != kOpenApiPath;
 }

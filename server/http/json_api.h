@@ -69,6 +69,9 @@ struct JsonRoute {
 
 [[nodiscard]] std::span<const JsonRoute> JsonRoutes();
 
+// The template of the paths of a route, without versions: "/v1/models/{model}/history".
+[[nodiscard]] std::string TemplateOf(const JsonRoute& route);
+
 // True for targets below /v1/ which FindJsonRoute knows or refuses: all but kOpenApiPath.
 [[nodiscard]] bool IsJsonPath(std::string_view target);
 

@@ -212,13 +212,12 @@ std::string OpenApiText() {
         DescribeCall(route, parameters, schemas);
   };
   for (const JsonRoute& route : JsonRoutes()) {
-    const std::string path(route.path);
     if (!route.resource) {
-      add(path, route, Json::array());
+      add(TemplateOf(route), route, Json::array());
       continue;
     }
-    add("/v1/models/{model}" + path, route, Json::array({PathParameter("model")}));
-    add("/v1/models/{model}/versions/{version}" + path, route,
+    add(TemplateOf(route), route, Json::array({PathParameter("model")}));
+    add("/v1/models/{model}/versions/{version}" + std::string(route.path), route,
         Json::array({PathParameter("model"), PathParameter("version")}));
   }
   Json components = schemas.schemas();

@@ -153,6 +153,24 @@ constexpr FamilyRow<RpcStatistics::Calls> kCallRows[] = {
      }},
 };
 
+// The requests of one route.
+constexpr FamilyRow<HttpStatistics::Requests> kHttpRows[] = {
+    {"calibd_http_requests_total", Counter,
+     "Number of HTTP requests that ended, by status. 499: the client disconnected, or was too "
+     "slow, "
+     "before its response began.",
+     [](auto& requests, auto& out) {
+       for (const auto& [status, count] : requests.handled) {
+         out.Add(count, {{"code", std::to_string(status)}});
+       }
+     }},
+    {"calibd_http_request_seconds", Histogram,
+     "Duration of HTTP requests from the end of the header to the end of the response, in seconds.",
+     [](auto& requests, auto& out) {
+       out.AddHistogram(RpcStatistics::kBuckets, requests.buckets, requests.seconds);
+     }},
+};
+
 struct ModelTotals {
   std::size_t models = 0;
   std::int64_t dropped_series = 0;
@@ -180,6 +198,10 @@ std::vector<MetricFamily> Metrics::Collect() const {
     methods.Add(calls, {{"grpc_type", calls.method.type},
                         {"grpc_service", calls.method.service},
                         {"grpc_method", calls.method.method}});
+  }
+  Families routes(kHttpRows, scrape);
+  for (const auto& [route, requests] : sources_.http.Snapshot()) {
+    routes.Add(requests, {{"method", route.method}, {"route", route.path}});
   }
   AddProcessFamilies(scrape);
   const auto models = sources_.registry.List("", std::numeric_limits<std::size_t>::max());

@@ -16,6 +16,7 @@
 #include "server/ingest/recovery.h"
 #include "server/net/byte_budget.h"
 #include "server/net/relay_statistics.h"
+#include "server/observability/http_statistics.h"
 #include "server/observability/model_metrics.h"
 #include "server/observability/rpc_statistics.h"
 #include "server/state/model_registry.h"
@@ -34,6 +35,7 @@ class Metrics {
     const OpenStreams& streams;
     const WindowJobs& jobs;
     const RpcStatistics& rpcs;
+    const HttpStatistics& http;
     const RelayStatistics& relay;
     const CommitQueue& commits;
     const ByteBudget& call_memory;

@@ -30,8 +30,10 @@ constexpr std::uint64_t kMaxBodyBytes = 1 << 20;
 
 const HttpHandlers& Handlers() {
   static const Health health("data", [] { return CommitQueue::Refusal::kNothing; });
+  static HttpStatistics requests;
   static const HttpHandlers handlers{.metrics = [] { return std::string("calibd_up 1\n"); },
                                      .health = health,
+                                     .requests = requests,
                                      .hosts = {"calibd.example"}};
   return handlers;
 }

@@ -36,6 +36,8 @@ class HttpTest : public ::testing::Test {
     ASSERT_NE(server_, nullptr);
   }
 
+  std::string Metrics() const { return HttpGet(server_->http_address(), "/metrics").body; }
+
   // Connects from this address of the loopback network and sends the text. Connections stay open.
   // small_buffers: the system buffers only 150 kB of unread responses instead of megabytes, because
   // it sizes the buffer of the sender by the segment size.
@@ -187,6 +189,61 @@ TEST_F(HttpTest, RequestsWithABodyAreRefusedBeforeTheBodyArrives) {
                 StartsWith("HTTP/1.1 413 Payload Too Large\r\n"))
         << body;
   }
+}
+
+TEST_F(HttpTest, RequestsAreCountedByRouteAndStatus) {
+  Start();
+  const std::string host = " HTTP/1.1\r\nHost: localhost\r\n";
+  const std::string post = host + "Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}";
+  for (const char* target : {"/v1/models/a", "/v1/models/b/versions/2", "/v1/nothing", "/%ff"}) {
+    EXPECT_EQ(HttpGet(server_->http_address(), target).status, 404) << target;
+  }
+  EXPECT_EQ(HttpGet(server_->http_address(), "/v1/models/c?x=1").status, 400);
+  EXPECT_THAT(Exchange("POST /v1/models/d:observe" + post), StartsWith("HTTP/1.1 400"));
+  EXPECT_THAT(Exchange("POST /v1/models/d:observe" + host + "\r\n"), StartsWith("HTTP/1.1 415"));
+  EXPECT_THAT(Exchange("BREW /v1/models" + post), StartsWith("HTTP/1.1 405"));
+  EXPECT_THAT(Exchange("BREW /metrics" + host + "\r\n"), StartsWith("HTTP/1.1 405"));
+  EXPECT_THAT(Exchange("nonsense\r\n\r\n"), StartsWith("HTTP/1.1 400"));
+  // The client disconnects before the body is complete.
+  close(SendFrom("127.0.0.1", "POST /v1/models" + host +
+                                  "Content-Type: application/json\r\nContent-Length: 3\r\n\r\n{"));
+  sockets_.pop_back();
+  for (const char* line :
+       {"total{method=\"GET\",route=\"/v1/models/{model}\",code=\"404\"} 2",
+        "total{method=\"GET\",route=\"/v1/models/{model}\",code=\"400\"} 1",
+        "total{method=\"GET\",route=\"other\",code=\"404\"} 2",
+        "total{method=\"POST\",route=\"/v1/models/{model}:observe\",code=\"400\"} 1",
+        "total{method=\"POST\",route=\"/v1/models/{model}:observe\",code=\"415\"} 1",
+        "total{method=\"POST\",route=\"/v1/models\",code=\"499\"} 1",
+        "total{method=\"other\",route=\"other\",code=\"405\"} 1",
+        "total{method=\"other\",route=\"other\",code=\"400\"} 1",
+        "total{method=\"other\",route=\"/metrics\",code=\"405\"} 1"}) {
+    const std::string series = "\ncalibd_http_requests_" + std::string(line) + "\n";
+    EXPECT_TRUE(WaitFor([&] { return Metrics().find(series) != std::string::npos; }))
+        << line << Metrics();
+  }
+  EXPECT_THAT(Metrics(), HasSubstr("calibd_http_request_seconds_count{method=\"GET\","
+                                   "route=\"/v1/models/{model}\"} 3\n"));
+}
+
+TEST_F(HttpTest, InventedRequestsDoNotGrowTheScrape) {
+  Start();
+  const auto ask = [this](int i) {
+    const std::string name = std::string(1000, 'x') + std::to_string(i);
+    for (const std::string& target : {"/" + name, "/v1/" + name, "/v1/models/" + name + ":observe",
+                                      "/v1/models/" + name + "/" + name}) {
+      for (const std::string& method : {std::string("GET"), std::string("POST"), name}) {
+        Exchange(method + " " + target + " HTTP/1.1\r\nHost: localhost\r\n\r\n");
+      }
+    }
+  };
+  ask(0);
+  // The first scrape is counted in the second one.
+  Metrics();
+  const std::size_t before = Metrics().size();
+  for (int i = 1; i < 100; ++i) ask(i);
+  // Counters have more digits.
+  EXPECT_LT(Metrics().size(), before + 500);
 }
 
 TEST_F(HttpTest, OtherHostsAreRefusedUnlessTheyAreConfigured) {

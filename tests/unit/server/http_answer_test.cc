@@ -36,9 +36,11 @@ std::optional<HttpResponse> Answer(const std::string& bytes, bool restricted = f
   }
   if (error) return AnswerParseError(error);
   const Health health("data", [] { return CommitQueue::Refusal::kNothing; });
+  HttpStatistics requests;
   return AnswerRequest(parser.get(),
                        {.metrics = [] { return std::string("metric 1\n"); },
                         .health = health,
+                        .requests = requests,
                         .hosts = {"calibd.example"}},
                        restricted);
 }
