@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/core/confidence_sequence.h"
 #include "normal_mean.h"
 
 namespace calibd {
@@ -65,13 +66,15 @@ class DecisionSums {
   DecisionCalibration result_;
 };
 
+double CountAbove(std::span<const double> draws, double threshold) {
+  return static_cast<double>(
+      std::ranges::count_if(draws, [threshold](double draw) { return draw >= threshold; }));
+}
+
 // The probability that the outcome is at least the threshold.
-double ProbabilityAbove(const ForecastBatch& batch, std::size_t i, double threshold) {
-  const std::span<const double> row = batch.row(i);
-  if (batch.kind == ForecastKind::kNormal) return NormalCdf((row[0] - threshold) / row[1]);
-  const auto above =
-      std::ranges::count_if(row, [threshold](double draw) { return draw >= threshold; });
-  return static_cast<double>(above) / static_cast<double>(row.size());
+double ProbabilityAbove(ForecastKind kind, std::span<const double> row, double threshold) {
+  if (kind == ForecastKind::kNormal) return NormalCdf((row[0] - threshold) / row[1]);
+  return CountAbove(row, threshold) / static_cast<double>(row.size());
 }
 
 }  // namespace
@@ -114,15 +117,100 @@ absl::StatusOr<DecisionCalibration> EvaluateThreshold(const ForecastBatch& batch
         absl::StrCat("threshold is ", threshold, ", expected a finite number"));
   }
   DecisionSums sums(2, batch.size());
+  double expected = 0;
   for (std::size_t i = 0; i < batch.size(); ++i) {
-    const double above = ProbabilityAbove(batch, i, threshold);
+    expected += LossOfDecision(batch.kind, batch.row(i), batch.outcomes[i], {threshold}).expected;
+    const double above = ProbabilityAbove(batch.kind, batch.row(i), threshold);
     const double is_above = batch.outcomes[i] >= threshold ? 1 : 0;
     // Action 1 first, so that it is taken if both are as good.
     sums.Add(std::array{1 - above, above}, std::array{1 - is_above, is_above});
   }
   DecisionCalibration result = std::move(sums).Finish();
   for (std::size_t& action : result.actions) action = 1 - action;
+  result.expected_loss = expected / static_cast<double>(batch.size());
   return result;
+}
+
+std::optional<Violation> FindDecisionViolation(const ThresholdDecision& decision) {
+  if (!std::isfinite(decision.threshold)) {
+    return Violation{"threshold",
+                     absl::StrCat("is ", decision.threshold, ", expected a finite number")};
+  }
+  const std::pair<const char*, double> costs[] = {{"false_alarm_cost", decision.false_alarm_cost},
+                                                  {"miss_cost", decision.miss_cost}};
+  for (const auto& [field, cost] : costs) {
+    // Written so that NaN fails the check too.
+    if (!(cost >= 1e-100 && cost <= 1e100)) {
+      return Violation{field, absl::StrCat("is ", cost, ", expected a number in [1e-100, 1e100]")};
+    }
+  }
+  return std::nullopt;
+}
+
+ThresholdLoss LossOfDecision(ForecastKind kind, std::span<const double> row, double outcome,
+                             const ThresholdDecision& decision) noexcept {
+  // True if the expected loss of acting is not larger; weights of the two outcomes.
+  const auto acts = [&decision](double above, double below) {
+    return decision.miss_cost * above >= decision.false_alarm_cost * below;
+  };
+  const bool is_above = outcome >= decision.threshold;
+  ThresholdLoss loss;
+  if (kind == ForecastKind::kNormal) {
+    const double t = (row[0] - decision.threshold) / row[1];
+    const double above = NormalCdf(t);
+    const double below = NormalCdf(-t);
+    loss.acts = acts(above, below);
+    loss.expected = loss.acts ? decision.false_alarm_cost * below : decision.miss_cost * above;
+  } else {
+    const auto r = static_cast<double>(row.size());
+    const double drawn = CountAbove(row, decision.threshold);
+    loss.acts = acts(drawn, r - drawn);
+    // Of the r + 1 values, `all` reach the threshold. If one of them is the outcome, all - 1 draws
+    // do, else all.
+    const double all = drawn + (is_above ? 1 : 0);
+    const double missed = acts(all - 1, r - all + 1) ? 0 : all * decision.miss_cost;
+    const double alarmed = acts(all, r - all) ? (r + 1 - all) * decision.false_alarm_cost : 0;
+    loss.expected = (missed + alarmed) / (r + 1);
+  }
+  if (loss.acts != is_above) {
+    loss.realised = loss.acts ? decision.false_alarm_cost : decision.miss_cost;
+  }
+  return loss;
+}
+
+void DecisionTotals::Merge(const DecisionTotals& other) noexcept {
+  actions += other.actions;
+  realised += other.realised;
+  expected += other.expected;
+  gaps.Merge(other.gaps);
+}
+
+void AddDecisions(const ForecastBatch& batch, const ThresholdDecision& decision,
+                  DecisionTotals& totals) noexcept {
+  const double largest = std::max(decision.false_alarm_cost, decision.miss_cost);
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    const ThresholdLoss loss =
+        LossOfDecision(batch.kind, batch.row(i), batch.outcomes[i], decision);
+    totals.actions += loss.acts ? 1 : 0;
+    totals.realised += loss.realised;
+    totals.expected += loss.expected;
+    totals.gaps.Add((loss.realised - loss.expected) / largest);
+  }
+}
+
+std::optional<DecisionReading> ReadDecisions(const ThresholdDecision& decision,
+                                             const DecisionTotals& totals, double alpha) noexcept {
+  const std::optional<double> lower = LowerConfidenceSequence(totals.gaps, 1, alpha / 2);
+  const std::optional<double> upper = UpperConfidenceSequence(totals.gaps, 1, alpha / 2);
+  if (!lower.has_value() || !upper.has_value()) return std::nullopt;
+  const double largest = std::max(decision.false_alarm_cost, decision.miss_cost);
+  const auto n = static_cast<double>(totals.gaps.count);
+  return DecisionReading{.count = totals.gaps.count,
+                         .actions = totals.actions,
+                         .realised_loss = totals.realised / n,
+                         .expected_loss = totals.expected / n,
+                         .gap_lower = largest * *lower,
+                         .gap_upper = largest * *upper};
 }
 
 }  // namespace calibd

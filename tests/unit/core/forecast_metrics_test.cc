@@ -3,9 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <numbers>
+#include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "calibd/core/decision_calibration.h"
@@ -155,7 +159,9 @@ TEST(DecisionCalibrationTest, CountsDrawsAndRefusesInvalidLosses) {
   ASSERT_TRUE(decision.ok());
   // Probabilities above: 2/3 and 1.
   EXPECT_THAT(decision->actions, ElementsAre(1, 1));
-  EXPECT_DOUBLE_EQ(decision->expected_loss, 1.0 / 6);
+  // Two of 0, 1, 2, 3 reach the threshold: whichever is the outcome, most of the others are on the
+  // other side. All of 4, 5, 6, 7 do.
+  EXPECT_DOUBLE_EQ(decision->expected_loss, (1.0 + 0.0) / 2);
   EXPECT_DOUBLE_EQ(decision->realised_loss, 0.5);
   EXPECT_FALSE(EvaluateThreshold(samples, std::nan("")).ok());
   const std::vector<double> probabilities{0.25, 0.75};
@@ -169,6 +175,112 @@ TEST(DecisionCalibrationTest, CountsDrawsAndRefusesInvalidLosses) {
   const auto one = EvaluateDecisions(classes, std::vector{0.0, 1.0, 1.0, 0.0});
   ASSERT_TRUE(one.ok());
   EXPECT_EQ(one->squared_error_unbiased, 0);
+}
+
+TEST(ThresholdDecisionTest, TheLossOfSamplesHasTheExpectedMeanForEveryOrderOfTheValues) {
+  // Under the null hypothesis every one of the r + 1 values is the outcome with equal probability.
+  std::mt19937_64 rng(1);
+  std::normal_distribution<double> normal;
+  for (const std::size_t r : {2U, 3U, 10U}) {
+    for (const auto& [false_alarm, miss] : {std::pair(1.0, 1.0), {1.0, 5.0}, {3.0, 0.5}}) {
+      for (int run = 0; run < 50; ++run) {
+        std::vector<double> values(r + 1);
+        for (double& value : values) value = normal(rng);
+        double difference = 0;
+        double naive = 0;
+        for (std::size_t k = 0; k <= r; ++k) {
+          std::vector<double> draws = values;
+          draws.erase(draws.begin() + static_cast<std::ptrdiff_t>(k));
+          const ThresholdLoss loss =
+              LossOfDecision(ForecastKind::kSamples, draws, values[k], {0.2, false_alarm, miss});
+          difference += loss.realised - loss.expected;
+          const auto above = static_cast<double>(
+              std::ranges::count_if(draws, [](double draw) { return draw >= 0.2; }));
+          const double p = above / static_cast<double>(r);
+          EXPECT_EQ(loss.acts, miss * above >= false_alarm * (static_cast<double>(r) - above));
+          naive += loss.realised - std::min(false_alarm * (1 - p), miss * p);
+        }
+        EXPECT_NEAR(difference, 0, 1e-12);
+        // The expected loss with the share of the draws is too small.
+        EXPECT_GE(naive, -1e-12);
+      }
+    }
+  }
+}
+
+TEST(ThresholdDecisionTest, TheIntervalHoldsAtAllTimesAndFindsAGap) {
+  // 400 streams of 1000 forecasts; the share of misses is at most alpha, with four standard errors.
+  constexpr int kStreams = 400;
+  constexpr double kAlpha = 0.05;
+  const ThresholdDecision decision{.threshold = 0.5, .false_alarm_cost = 1, .miss_cost = 4};
+  for (const double scale : {1.0, 3.0}) {
+    int missed = 0;
+    int found = 0;
+    for (std::uint64_t stream = 0; stream < kStreams; ++stream) {
+      std::mt19937_64 rng(stream + 1);
+      std::normal_distribution<double> normal;
+      DecisionTotals totals;
+      bool miss = false;
+      // The mean of E[realised - expected | past] so far.
+      double gap = 0;
+      DecisionReading reading;
+      for (int i = 1; i <= 1000; ++i) {
+        const double row[2] = {normal(rng), std::exp(0.3 * normal(rng))};
+        const double outcome = row[0] + scale * row[1] * normal(rng);
+        AddDecisions({ForecastKind::kNormal, row, 2, {}, std::span(&outcome, 1)}, decision, totals);
+        const double promised = 0.5 * std::erfc((0.5 - row[0]) / row[1] / std::numbers::sqrt2);
+        const double above = 0.5 * std::erfc((0.5 - row[0]) / scale / row[1] / std::numbers::sqrt2);
+        gap += 4 * promised >= 1 - promised ? promised - above : 4 * (above - promised);
+        if (i > 20 && i % 10 != 0) continue;
+        reading = *ReadDecisions(decision, totals, kAlpha);
+        miss = miss || reading.gap_lower > gap / i || reading.gap_upper < gap / i;
+      }
+      missed += miss ? 1 : 0;
+      found += reading.gap_lower > 0 ? 1 : 0;
+    }
+    EXPECT_LE(missed, kStreams * kAlpha + 4 * std::sqrt(kStreams * kAlpha * (1 - kAlpha)));
+    if (scale == 1) {
+      EXPECT_LE(found, kStreams * kAlpha);
+    } else {
+      EXPECT_GE(found, kStreams / 2);
+    }
+  }
+}
+
+TEST(ThresholdDecisionTest, TotalsMergeAndInvalidFieldsAreNamed) {
+  const std::vector<double> rows{0, 1, 2, 1, -1, 0.5, 3, 4};
+  const std::vector<double> outcomes{1, 0, -2, 5};
+  const ThresholdDecision decision{.threshold = 1, .false_alarm_cost = 2, .miss_cost = 3};
+  DecisionTotals all;
+  AddDecisions({ForecastKind::kNormal, rows, 2, {}, outcomes}, decision, all);
+  DecisionTotals first;
+  AddDecisions(
+      {ForecastKind::kNormal, std::span(rows).first(2), 2, {}, std::span(outcomes).first(1)},
+      decision, first);
+  DecisionTotals split = first;
+  AddDecisions(
+      {ForecastKind::kNormal, std::span(rows).subspan(2), 2, {}, std::span(outcomes).subspan(1)},
+      decision, split);
+  EXPECT_EQ(all, split);
+  DecisionTotals second;
+  AddDecisions(
+      {ForecastKind::kNormal, std::span(rows).subspan(2), 2, {}, std::span(outcomes).subspan(1)},
+      decision, second);
+  first.Merge(second);
+  EXPECT_EQ(first.actions, all.actions);
+  ExpectClose(first.realised, all.realised);
+  ExpectClose(first.expected, all.expected);
+  ExpectClose(first.gaps.mean, all.gaps.mean);
+  ExpectClose(first.gaps.m2, all.gaps.m2);
+  // Acts on forecasts 0 (.16 x 3 > .84 x 2 is false: no), 1 and 3.
+  EXPECT_EQ(all.actions, 2);
+  // The second action was in vain.
+  EXPECT_DOUBLE_EQ(all.realised, 3 + 2);
+  EXPECT_EQ(ReadDecisions(decision, DecisionTotals(), 0.05), std::nullopt);
+  EXPECT_EQ(FindDecisionViolation(decision), std::nullopt);
+  EXPECT_EQ(FindDecisionViolation({.threshold = std::nan("")})->field, "threshold");
+  EXPECT_EQ(FindDecisionViolation({.false_alarm_cost = 0})->field, "false_alarm_cost");
+  EXPECT_EQ(FindDecisionViolation({.miss_cost = std::nan("")})->field, "miss_cost");
 }
 
 }  // namespace

@@ -3,12 +3,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "calibd/core/forecast.h"
 #include "calibd/core/prediction_batch.h"
+#include "calibd/core/running_skce.h"
+#include "calibd/core/validation.h"
 
 namespace calibd {
 
@@ -21,7 +24,7 @@ struct DecisionCalibration {
   // n actions, 0-based.
   std::vector<std::size_t> actions;
   // Mean loss of the Bayes actions, realised and expected under the forecasts. Their difference has
-  // the expectation 0 for calibrated forecasts.
+  // the expectation 0 for calibrated forecasts. For samples see ThresholdLoss.
   double realised_loss = 0;
   double expected_loss = 0;
   // sum_a (mean_i f_i(a))^2. Biased upwards; its square root is the decision calibration error.
@@ -44,6 +47,72 @@ struct DecisionCalibration {
 // forecasts or samples, n >= 1. threshold: finite. Errors: InvalidArgument. Cost: O(n width).
 [[nodiscard]] absl::StatusOr<DecisionCalibration> EvaluateThreshold(const ForecastBatch& batch,
                                                                     double threshold);
+
+// A decision about a number: act if the outcome is expected to reach the threshold. A wrong
+// decision has a cost, and a right one has none.
+struct ThresholdDecision {
+  // Finite.
+  double threshold = 0;
+  // In [1e-100, 1e100], in any unit: of acting although the outcome stays below the threshold, and
+  // of not acting although it reaches it.
+  double false_alarm_cost = 1;
+  double miss_cost = 1;
+
+  friend bool operator==(const ThresholdDecision&, const ThresholdDecision&) = default;
+};
+// The first field that is invalid, such as "threshold".
+[[nodiscard]] std::optional<Violation> FindDecisionViolation(const ThresholdDecision& decision);
+
+// The Bayes action of a forecast, with its loss.
+struct ThresholdLoss {
+  bool acts = false;
+  // The difference has the mean 0 if the outcome is drawn from the forecast. For samples, whose
+  // action depends on the draws, that takes an expected loss over the r + 1 ways in which the
+  // outcome and the draws may have changed places: min(false_alarm_cost (1 - p), miss_cost p) with
+  // the share p of the draws is too small, by up to a half for two draws.
+  double realised = 0;
+  double expected = 0;
+};
+// row: a valid Normal forecast or sample. Ties act. Cost: O(width).
+[[nodiscard]] ThresholdLoss LossOfDecision(ForecastKind kind, std::span<const double> row,
+                                           double outcome,
+                                           const ThresholdDecision& decision) noexcept;
+
+// Sums over observations.
+struct DecisionTotals {
+  std::int64_t actions = 0;
+  double realised = 0;
+  double expected = 0;
+  // (realised - expected) / max(false_alarm_cost, miss_cost), in [-1, 1].
+  RunningMoments gaps;
+
+  // Merge law: sums of parts that share no observation add.
+  void Merge(const DecisionTotals& other) noexcept;
+  friend bool operator==(const DecisionTotals&, const DecisionTotals&) = default;
+};
+// batch: valid Normal forecasts or samples. The bits of the totals do not depend on how a sequence
+// is split into calls. Cost: O(n width).
+void AddDecisions(const ForecastBatch& batch, const ThresholdDecision& decision,
+                  DecisionTotals& totals) noexcept;
+
+struct DecisionReading {
+  // Observations, and those in which the forecast led to action.
+  std::int64_t count = 0;
+  std::int64_t actions = 0;
+  // Mean losses, in the unit of the costs.
+  double realised_loss = 0;
+  double expected_loss = 0;
+  // An interval of the mean of E[realised - expected | past], which is 0 for calibrated forecasts.
+  // It holds at all times at once, for any sequence: each end by UpperConfidenceSequence and
+  // LowerConfidenceSequence at alpha / 2. Source: Marx, Zalouk & Ermon, NeurIPS 2023, Sec. 5 on the
+  // gap.
+  double gap_lower = 0;
+  double gap_upper = 0;
+};
+// alpha: in (0, 1). Unset without observations.
+[[nodiscard]] std::optional<DecisionReading> ReadDecisions(const ThresholdDecision& decision,
+                                                           const DecisionTotals& totals,
+                                                           double alpha) noexcept;
 
 }  // namespace calibd
 
