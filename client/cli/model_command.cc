@@ -29,6 +29,9 @@ struct ModelOptions {
   std::string forecast;
   std::vector<double> levels;
   std::optional<std::int32_t> draws;
+  // Set: a decision is declared.
+  std::optional<double> decision_threshold;
+  v1::ThresholdDecision decision;
   // The options that a model of forecasts does not have.
   std::vector<CLI::Option*> of_classes;
   std::string label_grace;
@@ -73,8 +76,9 @@ absl::StatusOr<v1::Model> Settings(const ModelOptions& options) {
   return model;
 }
 
-// Sets how the model forecasts a number. Errors: a usage fault.
-absl::Status SetForecast(const ModelOptions& options, v1::Forecast& forecast) {
+// Sets how the model forecasts a number, and its decision. Errors: a usage fault.
+absl::Status SetForecast(const ModelOptions& options, v1::Model& model) {
+  v1::Forecast& forecast = *model.mutable_forecast();
   for (const CLI::Option* const option : options.of_classes) {
     if (option->count() == 0) continue;
     return UsageFault(
@@ -91,6 +95,10 @@ absl::Status SetForecast(const ModelOptions& options, v1::Forecast& forecast) {
   if (!options.levels.empty()) {
     forecast.mutable_quantiles()->mutable_levels()->Add(options.levels.begin(),
                                                         options.levels.end());
+  }
+  if (options.decision_threshold.has_value()) {
+    *model.mutable_decision() = options.decision;
+    model.mutable_decision()->set_threshold(*options.decision_threshold);
   }
   return absl::OkStatus();
 }
@@ -130,9 +138,8 @@ absl::Status SetClasses(const ModelOptions& options, v1::Model& model) {
 
 absl::StatusOr<ExitCode> Create(const Context& context, const ModelOptions& options) {
   CALIBD_ASSIGN_OR_RETURN(v1::Model model, Settings(options));
-  CALIBD_RETURN_IF_ERROR(options.forecast.empty()
-                             ? SetClasses(options, model)
-                             : SetForecast(options, *model.mutable_forecast()));
+  CALIBD_RETURN_IF_ERROR(options.forecast.empty() ? SetClasses(options, model)
+                                                  : SetForecast(options, model));
   v1::Monitoring& monitoring = *model.mutable_monitoring();
   monitoring.set_disabled(options.no_monitoring);
   monitoring.set_group_tag(options.group_tag);
@@ -356,6 +363,22 @@ void AddCreate(CLI::App& model, Context& context) {
       ->add_option("--draws", options->draws,
                    "number of draws of each forecast by samples, 2..1000")
       ->check(CLI::Range(2, 1000));
+  CLI::Option* const decision = command->add_option(
+      "--decision-threshold", options->decision_threshold,
+      "the forecasts decide whether the outcome will reach this value; show compares what these "
+      "decisions cost with what the forecasts promise (normal and samples)");
+  decision->needs("--forecast");
+  AddNumber<v1::ThresholdDecision, double>(
+      *command, "--false-alarm-cost", options->decision,
+      &v1::ThresholdDecision::set_false_alarm_cost,
+      "cost of deciding that it does although it does not; default: 1")
+      ->needs(decision)
+      ->check(CLI::PositiveNumber);
+  AddNumber<v1::ThresholdDecision, double>(
+      *command, "--miss-cost", options->decision, &v1::ThresholdDecision::set_miss_cost,
+      "cost of deciding that it does not although it does; default: 1")
+      ->needs(decision)
+      ->check(CLI::PositiveNumber);
   const std::vector<CLI::Option*> before = command->get_options();
   AddKernelOptions(*command, options->kernel);
   command

@@ -277,6 +277,12 @@ std::string ForecastText(const v1::Forecast& forecast) {
   return absl::StrCat("quantiles at ", absl::StrJoin(forecast.quantiles().levels(), ", "));
 }
 
+// "at 110; costs of a false alarm 1, of a miss 5".
+std::string DecisionText(const v1::ThresholdDecision& decision) {
+  return absl::StrFormat("at %g; costs of a false alarm %g, of a miss %g", decision.threshold(),
+                         decision.false_alarm_cost(), decision.miss_cost());
+}
+
 }  // namespace
 
 std::string Number(double value) { return absl::StrFormat("%.3g", value); }
@@ -312,6 +318,7 @@ std::string DescribeModel(const v1::Model& model) {
       {"model", model.name()},
       {"description", model.description()},
       {"forecast", forecasts ? ForecastText(model.forecast()) : ""},
+      {"decision", model.has_decision() ? DecisionText(model.decision()) : ""},
       {"classes",
        of_classes(absl::StrCat(model.class_count(), model.class_names().empty() ? "" : ": ",
                                absl::StrJoin(model.class_names(), ", ")))},

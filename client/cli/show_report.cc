@@ -285,6 +285,28 @@ Places CellPlaces(const v1::Whereabouts& whereabouts) {
   return places;
 }
 
+// What the declared decision costs; empty without one.
+std::string Decided(const v1::GetCalibrationResponse& response) {
+  if (!response.watch().has_decision()) return "";
+  const v1::DecisionLoss& loss = response.watch().decision();
+  const bool counts = loss.decision().false_alarm_cost() == 1 && loss.decision().miss_cost() == 1;
+  const double gap = loss.realised_loss() - loss.expected_loss();
+  const std::string text =
+      counts
+          ? absl::StrFormat(
+                "at %g: %.1f %% of them were wrong, the forecasts promise %.1f %%: %+.1f "
+                "points (%+.1f to %+.1f)",
+                loss.decision().threshold(), 100 * loss.realised_loss(), 100 * loss.expected_loss(),
+                100 * gap, 100 * loss.gap_lower_bound(), 100 * loss.gap_upper_bound())
+          : absl::StrFormat(
+                "at %g: they cost %.3g each, the forecasts promise %.3g: %+.2g "
+                "(%+.2g to %+.2g)",
+                loss.decision().threshold(), loss.realised_loss(), loss.expected_loss(), gap,
+                loss.gap_lower_bound(), loss.gap_upper_bound());
+  const bool chance = loss.gap_lower_bound() <= 0 && loss.gap_upper_bound() >= 0;
+  return text + (chance ? "; chance can explain the difference" : "");
+}
+
 std::string Where(const v1::GetCalibrationResponse& response) {
   Places groups;
   for (const v1::GroupWatch& group : response.groups()) {
@@ -517,12 +539,12 @@ std::string DescribeShow(const v1::GetCalibrationResponse& response, const Times
   // At most 15 lines together, two more with a baseline, and two more about the repair.
   const bool warns = !response.warnings().empty();
   const std::size_t most = warns ? 2 : 3;
-  std::string text = Part("verdict", absl::StrCat(name, ": ", HeadlineText(response)), 2) +
-                     Part("how bad", HowBad(response), most) + Part("where", Where(response), 2) +
-                     Part("against", Against(response), 2) + Part("changed", Changed(response), 1) +
-                     Part("repair", Repair(response), 2) +
-                     Part("certain", Certain(response), most) +
-                     Part("data", Data(response, now), 2);
+  std::string text =
+      Part("verdict", absl::StrCat(name, ": ", HeadlineText(response)), 2) +
+      Part("how bad", HowBad(response), most) + Part("where", Where(response), 2) +
+      Part("decision", Decided(response), 2) + Part("against", Against(response), 2) +
+      Part("changed", Changed(response), 1) + Part("repair", Repair(response), 2) +
+      Part("certain", Certain(response), most) + Part("data", Data(response, now), 2);
   if (warns) {
     const int more = response.warnings_size() - 1;
     text += Part("warning",

@@ -101,6 +101,19 @@ void DescribeDirection(const ForecastWatchSnapshot& watch, v1::ForecastDirection
   DescribeResiduals(*watch.cells, watch.reading.counts, proto);
 }
 
+void DescribeDecision(const ForecastWatchSnapshot& watch, v1::Watch& proto) {
+  if (!watch.decision.has_value()) return;
+  const DecisionReading& reading = watch.decision->reading;
+  v1::DecisionLoss& out = *proto.mutable_decision();
+  *out.mutable_decision() = ToProto(watch.decision->declared);
+  out.set_observations(reading.count);
+  out.set_actions(reading.actions);
+  out.set_realised_loss(reading.realised_loss);
+  out.set_expected_loss(reading.expected_loss);
+  out.set_gap_lower_bound(reading.gap_lower);
+  out.set_gap_upper_bound(reading.gap_upper);
+}
+
 void DescribeDiscrepancy(const ForecastWatchSnapshot& watch, v1::Watch& proto) {
   if (!watch.discrepancy.has_value()) return;
   v1::Discrepancy& out = *proto.mutable_discrepancy();

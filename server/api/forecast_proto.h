@@ -16,6 +16,8 @@ namespace calibd::server {
 void DescribeScores(const ForecastCells& cells, const ForecastCounts& counts,
                     v1::ForecastScores& proto);
 void DescribeDirection(const ForecastWatchSnapshot& watch, v1::ForecastDirection& proto);
+// Leaves the message unset without a decision.
+void DescribeDecision(const ForecastWatchSnapshot& watch, v1::Watch& proto);
 // Leaves the message unset without a discrepancy.
 void DescribeDiscrepancy(const ForecastWatchSnapshot& watch, v1::Watch& proto);
 // Adds all cells.

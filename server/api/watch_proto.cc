@@ -163,7 +163,10 @@ void DescribeOne(const Monitoring& monitoring, const WatchSnapshot& watch,
   DescribeEvidence(watch.forecast != nullptr, reading, monitoring.significance_level,
                    *proto.mutable_evidence());
   DescribeDrift(reading.drift, monitoring.average_run_length, *proto.mutable_drift());
-  if (watch.forecast != nullptr) return DescribeDiscrepancy(*watch.forecast, proto);
+  if (watch.forecast != nullptr) {
+    DescribeDecision(*watch.forecast, proto);
+    return DescribeDiscrepancy(*watch.forecast, proto);
+  }
   proto.set_random_features(static_cast<std::int32_t>(kFeatureCount));
   DescribeEffectSize(watch, monitoring.significance_level, *proto.mutable_effect_size());
 }

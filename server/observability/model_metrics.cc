@@ -433,6 +433,25 @@ constexpr FamilyRow<GroupSnapshot> kGroupRows[] = {
      [](auto& group, auto& out) { out.Add(group.watch.reading.evidence.log10_e_value); }},
 };
 
+constexpr FamilyRow<DecisionReading> kDecisionRows[] = {
+    {"calibd_forecast_decision_realised_loss", Gauge,
+     "Mean cost of the model's declared decision since the evidence began, in the unit of its "
+     "costs.",
+     [](auto& reading, auto& out) { out.Add(reading.realised_loss); }},
+    {"calibd_forecast_decision_expected_loss", Gauge,
+     "The mean cost that the forecasts promise for calibd_forecast_decision_realised_loss.",
+     [](auto& reading, auto& out) { out.Add(reading.expected_loss); }},
+    {"calibd_forecast_decision_gap_lower_bound", Gauge,
+     "Lower bound of the realised minus the expected cost. Above 0: the decisions cost more than "
+     "the "
+     "forecasts promise. It holds at all times at once with "
+     "calibd_forecast_decision_gap_upper_bound.",
+     [](auto& reading, auto& out) { out.Add(reading.gap_lower); }},
+    {"calibd_forecast_decision_gap_upper_bound", Gauge,
+     "Upper bound of the realised minus the expected cost of the model's declared decision.",
+     [](auto& reading, auto& out) { out.Add(reading.gap_upper); }},
+};
+
 struct ForecastSource {
   const ForecastSums& sums;
   bool normal;
@@ -601,6 +620,8 @@ class ModelFamilies {
     if (watch.forecast == nullptr) {
       effect = ComputeEffectSize(watch.reading, watch.null_moments, level);
       KeepLast(effect, last_effect);
+    } else if (watch.forecast->decision.has_value()) {
+      decisions_.Add(watch.forecast->decision->reading, labels);
     }
     watches_.Add({watch.reading, effect}, labels);
   }
@@ -611,6 +632,7 @@ class ModelFamilies {
   Families<ModelSource> counts_{kCountRows, scrape_};
   Families<RunningReliability> scores_{kScoreRows, scrape_};
   Families<ForecastSource> forecasts_{kForecastRows, scrape_};
+  Families<DecisionReading> decisions_{kDecisionRows, scrape_};
   Families<CentralCoverage> coverage_{kCoverageOfForecastsRows, scrape_};
   Families<Comparison> comparisons_{kComparisonRows, scrape_};
   Families<LabelCoverage> coverages_{kCoverageRows, scrape_};

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "calibd/core/class_evidence.h"
+#include "calibd/core/decision_calibration.h"
 #include "calibd/core/evidence.h"
 #include "calibd/core/feature_null_squares.h"
 #include "calibd/core/forecast_discrepancy.h"
@@ -43,6 +44,12 @@ struct ForecastWatchSnapshot {
     std::optional<DiscrepancyInterval> interval;
   };
   std::optional<Discrepancy> discrepancy{};
+  // Of the model's watch, if a decision is declared.
+  struct Decision {
+    ThresholdDecision declared;
+    DecisionReading reading;
+  };
+  std::optional<Decision> decision{};
 };
 
 // The state of a watch at one moment.

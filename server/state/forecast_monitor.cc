@@ -26,10 +26,11 @@ EvidenceReading ToEvidenceReading(const ForecastEvidenceReading& forecasts) {
 }  // namespace
 
 ForecastMonitor::ForecastMonitor(Monitoring monitoring, std::shared_ptr<const ForecastCells> cells,
-                                 std::uint64_t seed)
+                                 std::uint64_t seed, std::optional<ThresholdDecision> decision)
     : monitoring_(std::move(monitoring)),
       seed_(seed),
       cells_(std::move(cells)),
+      decision_(decision),
       error_(NewError(1)) {}
 
 EvidenceMarks ForecastMonitor::Marks() const noexcept {
@@ -77,7 +78,7 @@ void ForecastMonitor::Begin(const NumberForecastBatch& warmup) {
       ChooseDiscrepancyKernel(cells_->kind(), warmup.forecasts);
   if (kernel.ok()) kernel_ = *kernel;
   discrepancy_ = NewDiscrepancy();
-  if (discrepancy_.has_value()) discrepancy_->Add(warmup);
+  AddToSums(warmup);
   AddToGroups(rows, GroupValues(warmup_groups_), 0);
   warmup_groups_ = {};
 }
@@ -89,8 +90,20 @@ void ForecastMonitor::Add(const NumberForecastBatch& batch, std::span<const Fore
   }
   if (!watch_.has_value()) return;
   watch_->evidence.Add(rows);
-  if (discrepancy_.has_value()) discrepancy_->Add(batch);
+  AddToSums(batch);
   AddToGroups(rows, groups, observations);
+}
+
+void ForecastMonitor::AddToSums(const NumberForecastBatch& batch) {
+  if (discrepancy_.has_value()) discrepancy_->Add(batch);
+  if (!decision_.has_value()) return;
+  const bool normal = std::holds_alternative<NormalForecasts>(cells_->kind());
+  AddDecisions({.kind = normal ? ForecastKind::kNormal : ForecastKind::kSamples,
+                .values = batch.forecasts,
+                .width = cells_->width(),
+                .labels = {},
+                .outcomes = batch.outcomes},
+               *decision_, decisions_);
 }
 
 void ForecastMonitor::AddToGroups(std::span<const ForecastRow> rows, const GroupValues& groups,
@@ -212,7 +225,10 @@ void ForecastMonitor::Restart(MonitorRestart restart, std::int64_t observations)
     }
   };
   begin_anew(*watch_);
-  if (restart == MonitorRestart::kEvidence) discrepancy_ = NewDiscrepancy();
+  if (restart == MonitorRestart::kEvidence) {
+    discrepancy_ = NewDiscrepancy();
+    decisions_ = {};
+  }
   for (Group& group : groups_) {
     begin_anew(group.watch);
     group.snapshot = nullptr;
@@ -227,7 +243,13 @@ std::optional<EvidenceReading> ForecastMonitor::Read() const {
 WatchSnapshot ForecastMonitor::SnapshotOf(const Watch& watch) const {
   auto forecast = std::make_shared<ForecastWatchSnapshot>(
       ForecastWatchSnapshot{.cells = cells_, .reading = watch.evidence.Read()});
-  if (discrepancy_.has_value() && &watch == &*watch_) {
+  const bool is_model = &watch == &*watch_;
+  if (decision_.has_value() && is_model) {
+    const std::optional<DecisionReading> reading =
+        ReadDecisions(*decision_, decisions_, monitoring_.significance_level);
+    if (reading.has_value()) forecast->decision = {.declared = *decision_, .reading = *reading};
+  }
+  if (discrepancy_.has_value() && is_model) {
     forecast->discrepancy = {.kernel = *kernel_,
                              .unbiased = discrepancy_->Unbiased(),
                              .interval = discrepancy_->Interval(monitoring_.significance_level)};

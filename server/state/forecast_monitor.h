@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "calibd/core/decision_calibration.h"
 #include "calibd/core/forecast_discrepancy.h"
 #include "calibd/core/forecast_evidence.h"
 #include "calibd/store/v1/store.pb.h"
@@ -30,8 +31,9 @@ namespace calibd::server {
 class ForecastMonitor {
  public:
   // cells: of the model's forecasts, with this seed; their strata and tolerance are not used.
+  // decision: unset for quantiles.
   ForecastMonitor(Monitoring monitoring, std::shared_ptr<const ForecastCells> cells,
-                  std::uint64_t seed);
+                  std::uint64_t seed, std::optional<ThresholdDecision> decision);
 
   // The cells by which the next rows are described.
   [[nodiscard]] const ForecastCells& cells() const noexcept { return *cells_; }
@@ -94,6 +96,8 @@ class ForecastMonitor {
   [[nodiscard]] std::optional<ForecastDiscrepancy> NewDiscrepancy() const;
   // Sets the cells with these strata and the declared tolerance.
   void SetCells(const ForecastStrata& strata);
+  // Adds observations to the discrepancy and to the decisions.
+  void AddToSums(const NumberForecastBatch& batch);
   void AddToGroups(std::span<const ForecastRow> rows, const GroupValues& groups,
                    std::int64_t observations);
   // Index in groups_ of the group of this value. Creates the group if it is missing.
@@ -111,6 +115,9 @@ class ForecastMonitor {
   std::optional<DiscrepancyKernel> kernel_;
   // Since the watch began; unset without a kernel.
   std::optional<ForecastDiscrepancy> discrepancy_;
+  std::optional<ThresholdDecision> decision_;
+  // Since the watch began.
+  DecisionTotals decisions_;
   CoverageWatch error_;
   std::vector<Group> groups_;
   // Group value of each warm-up observation so far; empty without a group tag.

@@ -1,6 +1,7 @@
 #include "server/state/forecast_spec.h"
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <variant>
 
@@ -58,6 +59,34 @@ v1::Forecast ToProto(const NumberForecastKind& kind) {
   } else {
     proto.mutable_normal();
   }
+  return proto;
+}
+
+ThresholdDecision CheckDecision(const v1::ThresholdDecision& decision,
+                                const NumberForecastKind& kind,
+                                std::vector<Violation>& violations) {
+  const auto cost = [](double value) { return value == 0 ? 1 : value; };
+  const ThresholdDecision checked{.threshold = decision.threshold(),
+                                  .false_alarm_cost = cost(decision.false_alarm_cost()),
+                                  .miss_cost = cost(decision.miss_cost())};
+  if (std::holds_alternative<QuantileForecasts>(kind)) {
+    violations.push_back(
+        {"model.decision",
+         "is set, but quantiles do not give the probability that the outcome reaches a threshold: "
+         "expected none, or a model with normal or samples"});
+  }
+  if (const std::optional<Violation> violation = FindDecisionViolation(checked)) {
+    violations.push_back(
+        {absl::StrCat("model.decision.", violation->field), violation->description});
+  }
+  return checked;
+}
+
+v1::ThresholdDecision ToProto(const ThresholdDecision& decision) {
+  v1::ThresholdDecision proto;
+  proto.set_threshold(decision.threshold);
+  proto.set_false_alarm_cost(decision.false_alarm_cost);
+  proto.set_miss_cost(decision.miss_cost);
   return proto;
 }
 

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "calibd/core/decision_calibration.h"
 #include "calibd/core/forecast_cells.h"
 #include "calibd/core/validation.h"
 #include "calibd/v1/model_service.pb.h"
@@ -14,6 +15,12 @@ namespace calibd::server {
 [[nodiscard]] NumberForecastKind CheckForecast(const v1::Forecast& forecast,
                                                std::vector<Violation>& violations);
 [[nodiscard]] v1::Forecast ToProto(const NumberForecastKind& kind);
+
+// The same for the decision of such a model, with paths below "model.decision".
+[[nodiscard]] ThresholdDecision CheckDecision(const v1::ThresholdDecision& decision,
+                                              const NumberForecastKind& kind,
+                                              std::vector<Violation>& violations);
+[[nodiscard]] v1::ThresholdDecision ToProto(const ThresholdDecision& decision);
 
 }  // namespace calibd::server
 

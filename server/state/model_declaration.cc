@@ -126,6 +126,9 @@ class Checker {
 
   // Checks the fields that describe classes and their probabilities.
   absl::Status CheckProbabilities() {
+    if (model_.has_decision()) {
+      Violate("model.decision", "is set, expected none for a model without model.forecast");
+    }
     CheckClasses();
     CheckTolerance();
     CheckDescription();
@@ -168,6 +171,12 @@ class Checker {
     CheckNoClassFields();
     CheckDescription();
     declaration_.forecast = CheckForecast(model_.forecast(), violations_);
+    if (model_.has_decision()) {
+      declaration_.decision = CheckDecision(model_.decision(), *declaration_.forecast, violations_);
+      if (model_.monitoring().disabled()) {
+        Violate("model.decision", "is set, but monitoring.disabled is too: expected one of both");
+      }
+    }
     declaration_.lenses.clear();
     return violations_.empty() ? absl::OkStatus() : Errors();
   }
@@ -593,11 +602,11 @@ bool operator==(const ModelDeclaration& a, const ModelDeclaration& b) {
                                 ? a.kernel.matrix == b.kernel.matrix
                                 : *a.kernel.matrix == *b.kernel.matrix;
   return a.name.ToString() == b.name.ToString() && a.forecast == b.forecast &&
-         a.class_count == b.class_count && a.class_names == b.class_names &&
-         a.kernel.rule == b.kernel.rule && equal_matrix && a.lenses == b.lenses &&
-         a.warmup == b.warmup && a.block_sizes == b.block_sizes && a.window == b.window &&
-         a.row_sum_tolerance == b.row_sum_tolerance && a.label_grace == b.label_grace &&
-         a.max_pending == b.max_pending &&
+         a.decision == b.decision && a.class_count == b.class_count &&
+         a.class_names == b.class_names && a.kernel.rule == b.kernel.rule && equal_matrix &&
+         a.lenses == b.lenses && a.warmup == b.warmup && a.block_sizes == b.block_sizes &&
+         a.window == b.window && a.row_sum_tolerance == b.row_sum_tolerance &&
+         a.label_grace == b.label_grace && a.max_pending == b.max_pending &&
          a.labels_come_with_predictions == b.labels_come_with_predictions &&
          a.monitoring == b.monitoring && a.description == b.description &&
          a.inference_output == b.inference_output && a.baseline == b.baseline;

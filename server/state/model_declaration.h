@@ -51,6 +51,8 @@ struct ModelDeclaration {
   ModelName name;
   // Set for a model that forecasts a number. It has no classes, kernel, lenses and block sizes.
   std::optional<NumberForecastKind> forecast;
+  // Only with `forecast` and monitoring.
+  std::optional<ThresholdDecision> decision;
   // m; 0 with `forecast`.
   std::size_t class_count = 0;
   // m names, or empty.

@@ -44,6 +44,9 @@ v1::Model ToProto(const ModelDeclaration& declaration) {
   model.set_window(static_cast<std::int32_t>(declaration.window));
   if (declaration.forecast.has_value()) {
     *model.mutable_forecast() = ToProto(*declaration.forecast);
+    if (declaration.decision.has_value()) {
+      *model.mutable_decision() = ToProto(*declaration.decision);
+    }
     return model;
   }
   model.set_class_count(static_cast<std::int32_t>(declaration.class_count));

@@ -28,6 +28,7 @@ std::string DescribeDifference(const ModelDeclaration& existing, const ModelDecl
   const auto shown = [](const std::string& text) { return text.empty() ? "(none)" : text; };
   compare("class_count", existing.class_count, declared.class_count);
   if (existing.forecast != declared.forecast) parts.emplace_back("forecast differs");
+  if (existing.decision != declared.decision) parts.emplace_back("decision differs");
   if (existing.class_names != declared.class_names) parts.emplace_back("class_names differ");
   const v1::Model was = ToProto(existing);
   const v1::Model is = ToProto(declared);

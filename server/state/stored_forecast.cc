@@ -130,6 +130,13 @@ void ForecastMonitor::Save(store::v1::MonitorState& out) const {
     stored.set_square_sum(state.square_sum);
     PutMoments(state.projections, *stored.mutable_projections());
   }
+  if (decision_.has_value() && watch_.has_value()) {
+    store::v1::MonitorState::Decision& stored = *out.mutable_decision();
+    stored.set_actions(decisions_.actions);
+    stored.set_realised(decisions_.realised);
+    stored.set_expected(decisions_.expected);
+    PutMoments(decisions_.gaps, *stored.mutable_gaps());
+  }
   error_.Save(*out.mutable_error());
   for (const Group& group : groups_) {
     store::v1::GroupState& stored = *out.add_groups();
@@ -176,6 +183,21 @@ absl::Status ForecastMonitor::Restore(const store::v1::MonitorState& stored) {
     CALIBD_RETURN_IF_ERROR(discrepancy_->Restore({.sums = GetReals(from.sums()),
                                                   .square_sum = from.square_sum(),
                                                   .projections = GetMoments(from.projections())}));
+  }
+  if (stored.has_decision() != (decision_.has_value() && watch_.has_value())) {
+    return absl::InvalidArgumentError("has a decision that cannot be, or none");
+  }
+  if (stored.has_decision()) {
+    const store::v1::MonitorState::Decision& from = stored.decision();
+    decisions_ = {.actions = from.actions(),
+                  .realised = from.realised(),
+                  .expected = from.expected(),
+                  .gaps = GetMoments(from.gaps())};
+    if (decisions_.gaps.count != watch_->evidence.count() || from.actions() < 0 ||
+        from.actions() > decisions_.gaps.count || !IsSum(from.realised()) ||
+        !IsSum(from.expected())) {
+      return absl::InvalidArgumentError("has a decision that cannot be");
+    }
   }
   if (stored.groups_size() > 0 &&
       (!watch_.has_value() || monitoring_.group_tag.empty() ||

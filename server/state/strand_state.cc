@@ -53,7 +53,8 @@ StrandState::StrandState(std::shared_ptr<const ModelDeclaration> declaration, Th
     const std::uint64_t seed = HashId(declaration->name.ToString()).low;
     forecast_cells_ = *ForecastCells::Create(*declaration->forecast, {}, seed, kDefaultTolerance);
     if (!declaration->monitoring.disabled) {
-      forecast_monitor_.emplace(declaration->monitoring, forecast_cells_, seed);
+      forecast_monitor_.emplace(declaration->monitoring, forecast_cells_, seed,
+                                declaration->decision);
     }
     state_.declaration = std::move(declaration);
     return;

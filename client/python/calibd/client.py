@@ -135,6 +135,7 @@ class Client:
                      label_grace: datetime.timedelta | None = None, bandwidth: float | None = None,
                      error_limit: float | None = None, description: str = "", baseline: str = "",
                      forecast: str | Sequence[float] | int | None = None,
+                     decision: float | tuple[float, float, float] | None = None,
                      declaration: models.Model | None = None) -> models.Model:
         """Declares a model, and returns the declaration with all defaults. Idempotent.
 
@@ -146,6 +147,9 @@ class Client:
           predictions of both to send() and observe().
         forecast: the model forecasts a number instead of classes: "normal" (mean and standard
           deviation), the levels of its quantiles, or the number of its samples.
+        decision: the forecasts decide whether the outcome will reach this threshold; or (threshold,
+          cost of a false alarm, cost of a miss). watch.decision in calibration() compares what the
+          decisions cost with what the forecasts promise.
         declaration: all further fields of the declaration.
         """
         wanted = models.Model()
@@ -176,6 +180,12 @@ class Client:
                 "samples")
         elif forecast is not None:
             wanted.forecast.quantiles.levels[:] = forecast
+        if isinstance(decision, tuple):
+            (wanted.decision.threshold, wanted.decision.false_alarm_cost,
+             wanted.decision.miss_cost) = decision
+        elif decision is not None:
+            wanted.decision.threshold = decision
+            wanted.decision.SetInParent()
         return self._transport.unary("ModelService/CreateModel",
                                      models.CreateModelRequest(model=wanted),
                                      models.CreateModelResponse).model

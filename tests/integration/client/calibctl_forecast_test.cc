@@ -91,6 +91,30 @@ TEST_F(CalibctlForecastTest, FromTheDeclarationToTheVerdict) {
   EXPECT_THAT(ErrorOf({"test", "demand"}), HasSubstr("calibctl show"));
 }
 
+TEST_F(CalibctlForecastTest, ADecisionIsComparedWithItsPromise) {
+  EXPECT_THAT(ErrorOf({"model", "create", "x", "--forecast", "normal", "--miss-cost", "3"}),
+              HasSubstr("--miss-cost requires --decision-threshold"));
+  RunJson({"model", "create", "stock", "--forecast", "normal", "--decision-threshold", "5"});
+  RunJson({"model", "create", "costs", "--forecast", "normal", "--decision-threshold", "5",
+           "--false-alarm-cost", "2", "--miss-cost", "30"});
+  EXPECT_THAT(OutputOf({"model", "show", "costs"}),
+              HasSubstr("at 5; costs of a false alarm 2, of a miss 30\n"));
+  std::mt19937_64 random(4);
+  std::normal_distribution<double> normal;
+  std::string csv = "mean,standard_deviation,outcome\n";
+  for (int i = 0; i < 3000; ++i) {
+    const double mean = 5 + normal(random);
+    csv += std::to_string(mean) + ",0.5," + std::to_string(mean + normal(random)) + "\n";
+  }
+  const std::string path = Write("stock.csv", csv);
+  for (const char* const model : {"stock", "costs"}) RunJson({"send", model, path});
+  // The side of the threshold is wrong with probability atan(s) / pi: 1/4, and .148 for s = 1/2.
+  EXPECT_THAT(OutputOf({"show", "stock"}),
+              AllOf(HasSubstr("decision  at 5: 2"), HasSubstr("the forecasts promise 1"),
+                    HasSubstr("points (+"), Not(HasSubstr("chance"))));
+  EXPECT_THAT(OutputOf({"show", "costs"}), HasSubstr("decision  at 5: they cost "));
+}
+
 TEST_F(CalibctlForecastTest, ArraysAndOutcomesInOtherFiles) {
   RunJson({"model", "create", "q", "--forecast", "quantiles", "--levels", ".1,.5,.9"});
   EXPECT_EQ(

@@ -46,6 +46,12 @@ class ForecastTest : public ::testing::Test {
     model.mutable_forecast()->mutable_normal();
     return model;
   }
+  // With a decision.
+  static v1::Model Deciding() {
+    v1::Model model = Declared();
+    model.mutable_decision()->set_threshold(0.5);
+    return model;
+  }
 
   void Create(const v1::Model& model) {
     const grpc::Status status = client_->Create(model);
@@ -90,7 +96,7 @@ class ForecastTest : public ::testing::Test {
 };
 
 TEST_F(ForecastTest, CalibratedForecastsAreWithinTheLimit) {
-  Create(Declared());
+  Create(Deciding());
   Send(300, 1, 0);
   EXPECT_EQ(Answer().insufficient_data().needed(), 200);
   EXPECT_THAT(Answer().verdict().summary(), HasSubstr("the strata of the forecasts are chosen"));
@@ -113,12 +119,18 @@ TEST_F(ForecastTest, CalibratedForecastsAreWithinTheLimit) {
   EXPECT_NEAR(answer.watch().discrepancy().mmd_squared(), 0, 1e-3);
   EXPECT_EQ(answer.watch().discrepancy().mmd_lower_bound(), 0);
   EXPECT_LT(answer.watch().discrepancy().mmd_upper_bound(), 0.1);
+  const v1::DecisionLoss& decision = answer.watch().decision();
+  EXPECT_EQ(decision.observations(), 40300);
+  EXPECT_EQ(decision.decision().miss_cost(), 1);
+  EXPECT_LT(decision.gap_lower_bound(), 0);
+  EXPECT_GT(decision.gap_upper_bound(), 0);
+  EXPECT_NEAR(decision.realised_loss(), decision.expected_loss(), 0.01);
   EXPECT_FALSE(answer.has_scores());
   EXPECT_EQ(answer.verdict().whereabouts().cells_size(), 24);
 }
 
 TEST_F(ForecastTest, WordsSayWhichWayForecastsAreOff) {
-  Create(Declared());
+  Create(Deciding());
   // The 90 % intervals reach 1.645 x 0.6 = 0.987, which covers 67.6 %.
   Send(4000, 0.6, 0);
   v1::GetCalibrationResponse answer = Answer();
@@ -134,9 +146,12 @@ TEST_F(ForecastTest, WordsSayWhichWayForecastsAreOff) {
   EXPECT_EQ(answer.watch().evidence().families(0).name(), "location_scale");
   EXPECT_FALSE(answer.watch().has_effect_size());
   EXPECT_TRUE(answer.watch().has_discrepancy());
+  // The forecasts are too sure on which side of the threshold the outcome is.
+  EXPECT_GT(answer.watch().decision().gap_lower_bound(), 0);
   EXPECT_THAT(
       HttpGet(server_->http_address(), "/metrics").body,
       ::testing::AllOf(
+          HasSubstr("calibd_forecast_decision_gap_lower_bound{model=\"demand\",version=\"\"} 0.0"),
           HasSubstr("calibd_binned_error{model=\"demand\",version=\"\",event=\"coverage\"}"),
           HasSubstr("calibd_forecast_coverage{model=\"demand\",version=\"\","
                     "nominal=\"0.9\"} 0.6"),
@@ -204,7 +219,7 @@ TEST_F(ForecastTest, QuantilesAndSamplesAreJudged) {
 }
 
 TEST_F(ForecastTest, AKilledServerContinuesWithTheSameAnswer) {
-  v1::Model model = Declared();
+  v1::Model model = Deciding();
   model.mutable_monitoring()->set_group_tag("region");
   Create(model);
   Send(200, 0.8, 0.1, "north");
@@ -230,7 +245,7 @@ TEST_F(ForecastTest, AKilledServerContinuesWithTheSameAnswer) {
 }
 
 TEST_F(ForecastTest, HostileValuesAreRefusedWithTheirPlace) {
-  Create(Declared());
+  Create(Deciding());
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   constexpr double kMost = std::numeric_limits<double>::max();
   const auto observe = [this](const std::vector<double>& values,

@@ -37,6 +37,9 @@ v1::Model ForecastModel(const std::string& kind) {
     for (const double level : {0.1, 0.5, 0.9}) {
       model.mutable_forecast()->mutable_quantiles()->add_levels(level);
     }
+  } else if (kind != "none") {
+    model.mutable_decision()->set_threshold(0.3);
+    model.mutable_decision()->set_miss_cost(2);
   }
   return model;
 }
@@ -61,10 +64,32 @@ TEST(ForecastDeclarationTest, IsKeptWithItsDefaults) {
     EXPECT_EQ(described.forecast().SerializeAsString(), model.forecast().SerializeAsString());
     EXPECT_EQ(described.class_count(), 0);
     EXPECT_FALSE(described.has_kernel());
+    EXPECT_EQ(described.has_decision(), model.has_decision());
+    EXPECT_EQ(described.decision().false_alarm_cost(), model.has_decision() ? 1 : 0);
     EXPECT_TRUE(Checked(described) == declaration) << described.DebugString();
   }
   EXPECT_EQ(Checked(ForecastModel("quantiles")).row_width(), 3U);
   EXPECT_EQ(Checked(ForecastModel("samples")).row_width(), 9U);
+}
+
+TEST(ForecastDeclarationTest, NamesWhatIsInvalidInADecision) {
+  v1::Model model = ForecastModel("quantiles");
+  model.mutable_decision();
+  EXPECT_THAT(RefusalOf(model), HasSubstr("model.decision is set, but quantiles"));
+  model = ForecastModel("normal");
+  model.mutable_decision()->set_threshold(std::numeric_limits<double>::infinity());
+  EXPECT_THAT(RefusalOf(model), HasSubstr("model.decision.threshold is inf"));
+  model = ForecastModel("normal");
+  model.mutable_decision()->set_miss_cost(-1);
+  EXPECT_THAT(RefusalOf(model), HasSubstr("model.decision.miss_cost is -1, expected a number in"));
+  model = ForecastModel("normal");
+  model.mutable_monitoring()->set_disabled(true);
+  EXPECT_THAT(RefusalOf(model), HasSubstr("model.decision is set, but monitoring.disabled is too"));
+  model = {};
+  model.set_name("models/classes");
+  model.set_class_count(3);
+  model.mutable_decision();
+  EXPECT_THAT(RefusalOf(model), HasSubstr("expected none for a model without model.forecast"));
 }
 
 TEST(ForecastDeclarationTest, NamesWhatIsInvalid) {
@@ -287,6 +312,17 @@ TEST(ForecastStateTest, AnInvalidSnapshotIsRefused) {
   }));
   EXPECT_TRUE(refused(
       [](auto& state) { state.mutable_monitor()->mutable_discrepancy()->set_outcome_length(0); }));
+  for (const std::int64_t actions : {-1, 801}) {
+    EXPECT_TRUE(refused([actions](auto& state) {
+      state.mutable_monitor()->mutable_decision()->set_actions(actions);
+    }));
+  }
+  EXPECT_TRUE(
+      refused([](auto& state) { state.mutable_monitor()->mutable_decision()->set_expected(-1); }));
+  EXPECT_TRUE(refused([](auto& state) {
+    state.mutable_monitor()->mutable_decision()->mutable_gaps()->set_count(799);
+  }));
+  EXPECT_TRUE(refused([](auto& state) { state.mutable_monitor()->clear_decision(); }));
   EXPECT_TRUE(refused([](auto& state) { state.set_observations(10); }));
 }
 
