@@ -80,10 +80,11 @@ struct Points {
 // Of any terms and condition, which outlive the result.
 [[nodiscard]] std::unique_ptr<const PairProducts> MakeProducts(const OutcomeTerms& terms,
                                                                const ConditionTerms& condition);
-// Of RbfKernel for Normal forecasts and k_z = exp(-condition_gamma W^2), several times as fast.
-// Null if the values are so large that a product may not be finite.
+// Of RbfKernel or EnergyKernel for Normal forecasts and k_z = exp(-condition_gamma W^2), faster
+// than any terms. Null for other kernels, and if the values are so large that a product may not be
+// finite.
 [[nodiscard]] std::unique_ptr<const PairProducts> MakeNormalProducts(const ForecastBatch& batch,
-                                                                     double gamma,
+                                                                     const OutcomeKernel& kernel,
                                                                      double condition_gamma);
 
 // k_z = 1.

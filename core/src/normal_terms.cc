@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "distribution_matching.h"
+#include "energy_pairs.h"
 #include "gaussian_pairs.h"
 #include "normal_mean.h"
 
@@ -83,18 +84,18 @@ class RbfTerms final : public OutcomeTerms {
   const GaussianForecasts forecasts_;
 };
 
-// RbfTerms and a kernel of the forecasts together.
+// Terms and a kernel of the forecasts together. Forecasts: GaussianForecasts or EnergyForecasts.
+template <typename Forecasts>
 class NormalProducts final : public PairProducts {
  public:
-  NormalProducts(const ForecastBatch& batch, double gamma, double condition_gamma)
-      : forecasts_(batch, gamma, condition_gamma) {}
+  explicit NormalProducts(Forecasts forecasts) : forecasts_(std::move(forecasts)) {}
 
   double Compute(PairRow row, std::span<double> products) const override {
     return forecasts_.ComputeProducts(row.i, row.first, products);
   }
 
  private:
-  const GaussianForecasts forecasts_;
+  const Forecasts forecasts_;
 };
 
 std::unique_ptr<const OutcomeTerms> MakeTerms(const ForecastBatch& batch, const RbfKernel& kernel) {
@@ -290,8 +291,12 @@ std::unique_ptr<const OutcomeTerms> MakeNormalTerms(const ForecastBatch& batch,
   return std::visit([&](const auto& chosen) { return MakeTerms(batch, chosen); }, kernel);
 }
 
-std::unique_ptr<const PairProducts> MakeNormalProducts(const ForecastBatch& batch, double gamma,
+std::unique_ptr<const PairProducts> MakeNormalProducts(const ForecastBatch& batch,
+                                                       const OutcomeKernel& kernel,
                                                        double condition_gamma) {
+  const auto* const rbf = std::get_if<RbfKernel>(&kernel);
+  if (rbf == nullptr && !std::holds_alternative<EnergyKernel>(kernel)) return nullptr;
+  const double gamma = rbf != nullptr ? rbf->gamma.value() : 0;
   // No square of a difference, and no product of one with a gamma, reaches 1e301.
   const double most = std::sqrt(1e300 / std::max({1.0, gamma, condition_gamma}));
   const auto is_small = [most](double value) { return std::abs(value) < most; };
@@ -299,7 +304,12 @@ std::unique_ptr<const PairProducts> MakeNormalProducts(const ForecastBatch& batc
       !std::ranges::all_of(batch.outcomes, is_small)) {
     return nullptr;
   }
-  return std::make_unique<NormalProducts>(batch, gamma, condition_gamma);
+  if (rbf == nullptr) {
+    return std::make_unique<NormalProducts<EnergyForecasts>>(
+        EnergyForecasts(batch, condition_gamma));
+  }
+  return std::make_unique<NormalProducts<GaussianForecasts>>(
+      GaussianForecasts(batch, gamma, condition_gamma));
 }
 
 }  // namespace calibd

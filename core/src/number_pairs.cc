@@ -73,13 +73,12 @@ absl::StatusOr<ConditionPtr> MakeGaussian(Points points, std::size_t n, double s
 std::unique_ptr<const PairProducts> MakeSpecialProducts(const ForecastBatch& batch,
                                                         const OutcomeKernel& kernel,
                                                         const Condition& condition) {
-  const auto* const rbf = std::get_if<RbfKernel>(&kernel);
-  if (batch.kind != ForecastKind::kNormal || rbf == nullptr) return nullptr;
+  if (batch.kind != ForecastKind::kNormal) return nullptr;
   if (const auto* const forecast = std::get_if<ForecastCondition>(&condition)) {
-    return MakeNormalProducts(batch, rbf->gamma.value(), forecast->gamma.value_or(0));
+    return MakeNormalProducts(batch, kernel, forecast->gamma.value_or(0));
   }
   if (!std::holds_alternative<NoCondition>(condition)) return nullptr;
-  return MakeNormalProducts(batch, rbf->gamma.value(), 0);
+  return MakeNormalProducts(batch, kernel, 0);
 }
 
 }  // namespace
