@@ -274,9 +274,17 @@ double LossPairOperations(const ForecastBatch& batch, const LossOptions& options
   if (batch.predicts_classes()) {
     return options.lens.is_canonical() ? 30 + condition + 3 * width : 30 + condition / width;
   }
-  if (batch.kind == ForecastKind::kNormal) return 100 + condition;
   const bool exponential =
       !options.outcome_kernel.has_value() || options.outcome_kernel->index() == 0;
+  if (batch.kind == ForecastKind::kNormal) {
+    const bool energy =
+        !exponential && std::holds_alternative<EnergyKernel>(*options.outcome_kernel);
+    const bool is_special = (exponential || energy) && !options.gradient &&
+                            (std::holds_alternative<ForecastCondition>(options.condition) ||
+                             std::holds_alternative<NoCondition>(options.condition));
+    // See MakeNormalProducts.
+    return is_special ? 15 : 100 + condition;
+  }
   return 30 + condition + (exponential ? 40 : 3) * width * width;
 }
 

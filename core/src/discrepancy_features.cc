@@ -46,10 +46,6 @@ bool DiscrepancyFeatures::Has(const OutcomeKernel& kernel) noexcept {
   return std::holds_alternative<RbfKernel>(kernel) || std::holds_alternative<PitRbfKernel>(kernel);
 }
 
-double DiscrepancyFeatures::Memory(std::size_t n) noexcept {
-  return static_cast<double>(n) * (kFeatures + 2.0) * sizeof(double);
-}
-
 std::unique_ptr<const DiscrepancyFeatures> DiscrepancyFeatures::Create(const ForecastBatch& batch,
                                                                        const OutcomeKernel& kernel,
                                                                        const Condition& condition) {

@@ -35,9 +35,6 @@ class DiscrepancyFeatures {
   // other outcomes; or samples, some of whose outcomes have changed places with one of their draws.
   [[nodiscard]] double Unbiased(const ForecastBatch& batch) const;
 
-  // Bytes that an object holds.
-  [[nodiscard]] static double Memory(std::size_t n) noexcept;
-
  private:
   DiscrepancyFeatures() = default;
 

@@ -40,8 +40,7 @@ struct Frequencies {
     for (std::size_t input = 0; input < kInputs; ++input) {
       Rng rng(kDiscrepancySeed, input);
       for (std::size_t r = 0; r < kFrequencyCount; ++r) {
-        const double radius = std::sqrt(-2 * std::log(rng.Uniform()));
-        const double normal = radius * std::cos(2 * std::numbers::pi * rng.Uniform());
+        const double normal = StandardNormal(rng);
         turns[input * kFrequencyCount + r] = normal / (2 * std::numbers::pi);
         if (input == 0) half_squares[r] = 0.5 * normal * normal;
       }

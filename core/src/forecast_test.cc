@@ -281,37 +281,6 @@ absl::StatusOr<ForecastTestResult> TestForecasts(const ForecastBatch& batch,
   return result;
 }
 
-double ForecastTestMemory(const ForecastBatch& batch, const ForecastTestOptions& options,
-                          std::size_t threads) noexcept {
-  const auto n = static_cast<double>(batch.size());
-  const auto values = static_cast<double>(batch.values.size());
-  const double parameters = sizeof(double) * kParameterRows * kParameterRows / 2.0;
-  const double each = sizeof(double) * 4 * (values + n);
-  if (options.resampling.null == NullHypothesis::kForm) {
-    return parameters + each +
-           sizeof(float) * n * (kSignReplicates + 2.0 * kSignRows * static_cast<double>(threads));
-  }
-  return parameters + each * static_cast<double>(threads + 1) +
-         DiscrepancyFeatures::Memory(batch.size());
-}
-
-double ForecastTestOperations(const ForecastBatch& batch,
-                              const ForecastTestOptions& options) noexcept {
-  const auto n = static_cast<double>(batch.size());
-  const double pairs = n * n * LossPairOperations(batch, OptionsOf(options)) / 2;
-  const auto replicates = static_cast<double>(options.resampling.replicates);
-  if (options.resampling.null == NullHypothesis::kForm) {
-    return pairs * (1 + std::ceil(replicates / kSignReplicates)) + n * n * replicates / 2;
-  }
-  ForecastTestOptions chosen = options;
-  if (!chosen.outcome_kernel.has_value()) chosen.outcome_kernel = RbfKernel();
-  double each = pairs;
-  if (DiscrepancyFeatures::Has(*chosen.outcome_kernel)) {
-    each = n * 20.0 * kTestFrequencies;
-  }
-  return pairs + replicates * each;
-}
-
 absl::StatusOr<ForecastTestResult> TestThreshold(const ForecastBatch& batch, double threshold,
                                                  const BootstrapOptions& resampling,
                                                  const RunControl& control) {

@@ -53,19 +53,11 @@ inline constexpr std::size_t kTestFrequencies = 64;
 // sum_{i != j} w_i w_j h_ij / (n (n - 1)) with random signs w: a test of the form itself, which is
 // approximate. The result depends on the seed, but not on the threads of `control`.
 // Errors: InvalidArgument (CheckLossOptions, replicates); FailedPrecondition if n < 2, or if a
-// gamma cannot be chosen; Cancelled. Cost and memory: see below.
+// gamma cannot be chosen; Cancelled. Cost: O(n^2) for the discrepancy; for each replicate O(n) with
+// random features, and else O(n^2). Memory: O(n).
 [[nodiscard]] absl::StatusOr<ForecastTestResult> TestForecasts(const ForecastBatch& batch,
                                                                const ForecastTestOptions& options,
                                                                const RunControl& control = {});
-
-// Bytes that TestForecasts allocates in addition to its input, on `threads` threads, and the
-// approximate number of multiplications: O(n^2) for the discrepancy; for each replicate O(n) with
-// random features, and else O(n^2).
-[[nodiscard]] double ForecastTestMemory(const ForecastBatch& batch,
-                                        const ForecastTestOptions& options,
-                                        std::size_t threads) noexcept;
-[[nodiscard]] double ForecastTestOperations(const ForecastBatch& batch,
-                                            const ForecastTestOptions& options) noexcept;
 
 // The decision form given the decision: the discrepancy of ThresholdKernel under the condition that
 // two rows have the same Bayes action of EvaluateThreshold. It is 0 if those who act and those who
