@@ -181,9 +181,7 @@ void AddSigned(const NumberPairs& pairs, std::size_t n, std::size_t first,
     for (std::size_t j = i + 1; j < columns; j += kMaxPairColumns) {
       const std::size_t some = std::min(kMaxPairColumns, columns - j);
       pairs.products->Compute({first + i, first + j}, std::span(terms).first(some));
-      for (std::size_t k = 0; k < some; ++k) {
-        h[i * columns + j + k] = static_cast<float>(terms[k]);
-      }
+      for (std::size_t k = 0; k < some; ++k) h[i * columns + j + k] = static_cast<float>(terms[k]);
     }
   }
   std::vector<float> products(rows * count);
