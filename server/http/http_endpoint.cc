@@ -1,7 +1,10 @@
 #include "server/http/http_endpoint.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <spdlog/spdlog.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <boost/asio/post.hpp>
@@ -20,6 +23,7 @@
 
 #include "calibd/core/status_macros.h"
 #include "server/api/guard.h"
+#include "server/errors.h"
 #include "server/http/json_api.h"
 #include "server/http/json_call.h"
 #include "server/listen_address.h"
@@ -40,6 +44,8 @@ constexpr std::chrono::seconds kBodyDeadline{30};
 constexpr std::chrono::seconds kLinger{2};
 // Time between two comments in a stream of events without events.
 constexpr std::chrono::seconds kHeartbeat{15};
+// Time between two looks whether the client of a computation is still there.
+constexpr std::chrono::milliseconds kClosedCheck{100};
 // Number of connections on which only health checks are served.
 constexpr std::size_t kReservedConnections = 8;
 
@@ -169,18 +175,20 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
     }
     if (route_->events) {
       if (endpoint_.event_streams_ >= endpoint_.api_.max_event_streams) {
-        Fail(absl::ResourceExhaustedError("too many streams of events are open"));
+        Fail(WithRetryDelay(absl::ResourceExhaustedError("too many streams of events are open"),
+                            std::chrono::seconds(1)));
         return;
       }
       ++endpoint_.event_streams_;
       counted_ = true;
     }
-    call_ = std::make_shared<JsonCall>(
-        endpoint_.api_.memory, peer_, [executor = stream_.get_executor(), weak = weak_from_this()] {
-          boost::asio::post(executor, [weak] {
-            if (const auto self = weak.lock()) self->Continue();
-          });
-        });
+    call_ =
+        std::make_shared<JsonCall>(endpoint_.api_.memory, peer_, route_->events,
+                                   [executor = stream_.get_executor(), weak = weak_from_this()] {
+                                     boost::asio::post(executor, [weak] {
+                                       if (const auto self = weak.lock()) self->Continue();
+                                     });
+                                   });
     endpoint_.parsers_.Post(
         [&api = endpoint_.api_.api, route = route_, call = call_, peer = peer_,
          http_request = std::make_shared<const JsonRequest>(std::move(request_)),
@@ -194,12 +202,24 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
     Wait();
   }
 
+  // True if the client has closed its side of the connection. A read would not see it behind a
+  // further request.
+  [[nodiscard]] bool HasClosed() {
+    tcp_info info{};
+    socklen_t size = sizeof(info);
+    return getsockopt(stream_.socket().native_handle(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0 ||
+           info.tcpi_state != TCP_ESTABLISHED;
+  }
+
   // Waits for the next step of the call. The wait keeps this object alive.
   void Wait() {
     waiting_ = true;
-    timer_.expires_after(kHeartbeat);
+    timer_.expires_after(route_->computes ? kClosedCheck : kHeartbeat);
     timer_.async_wait([self = shared_from_this()](const beast::error_code& error) {
-      if (!error && self->waiting_ && self->began_events_) {
+      if (!error && self->waiting_ && self->route_->computes && self->HasClosed()) {
+        self->waiting_ = false;
+        self->Shut();
+      } else if (!error && self->waiting_ && self->began_events_) {
         self->waiting_ = false;
         // A comment, which finds out whether the client is still there.
         self->WriteEvents(":\n\n", {});

@@ -252,6 +252,32 @@ constexpr std::array kJsonRoutes{
               .response = &v1::ObserveResponse::descriptor,
               .summary = "Takes the answer of a model server as a CloudEvent",
               .serve = &ServeInference},
+    ApiRoute<kEvaluate>({.verb = http::verb::post,
+                         .path = ":evaluate",
+                         .computes = true,
+                         .summary = "Evaluates the newest observations completely"}),
+    ApiRoute<kRunTest>({.verb = http::verb::post,
+                        .path = ":test",
+                        .computes = true,
+                        .summary = "Tests the calibration of the newest observations"}),
+    ApiRoute<kEstimateCalibrationError>(
+        {.verb = http::verb::post,
+         .path = ":estimate",
+         .computes = true,
+         .summary = "Estimates how large the calibration error of the newest observations is"}),
+    ApiRoute<kRecalibrate>({.verb = http::verb::post,
+                            .path = ":recalibrate",
+                            .computes = true,
+                            .summary = "Chooses a recalibration map for the newest observations"}),
+    ApiRoute<kCompareModels>({.verb = http::verb::post,
+                              .path = ":compare",
+                              .computes = true,
+                              .summary = "Compares the newest observations of two models"}),
+    ApiRoute<kComputeLoss>({.verb = http::verb::post,
+                            .path = "/v1/loss",
+                            .resource = false,
+                            .computes = true,
+                            .summary = "The calibration loss of rows and its gradient"}),
 };
 
 // HTTP's status for a code of gRPC, as in Google's APIs.
@@ -283,6 +309,19 @@ unsigned HttpStatusOf(absl::StatusCode code) {
     default:
       return 500;
   }
+}
+
+// The seconds after which the same call may succeed; nothing if it cannot.
+std::optional<std::int64_t> RetrySeconds(const absl::Status& status) {
+  const rpc::Status wire = ToRpcStatus(status);
+  for (const google::protobuf::Any& any : wire.details()) {
+    rpc::RetryInfo info;
+    if (absl::EndsWith(any.type_url(), ".RetryInfo") && info.ParseFromString(any.value())) {
+      return info.retry_delay().seconds() + (info.retry_delay().nanos() > 0 ? 1 : 0);
+    }
+  }
+  return status.code() == absl::StatusCode::kUnavailable ? std::optional<std::int64_t>(1)
+                                                         : std::nullopt;
 }
 
 template <typename Detail>
@@ -391,9 +430,8 @@ HttpResponse JsonAnswer(const Message& message) {
 HttpResponse JsonError(const absl::Status& status) {
   HttpResponse response = MakeHttpResponse(http::int_to_status(HttpStatusOf(status.code())),
                                            JsonErrorText(status) + "\n", "application/json");
-  if (status.code() == absl::StatusCode::kResourceExhausted ||
-      status.code() == absl::StatusCode::kUnavailable) {
-    response.set(http::field::retry_after, "1");
+  if (const std::optional<std::int64_t> seconds = RetrySeconds(status)) {
+    response.set(http::field::retry_after, std::to_string(*seconds));
   }
   return response;
 }

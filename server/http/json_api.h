@@ -44,6 +44,9 @@ struct JsonRoute {
   bool resource = true;
   // The response is a stream of server-sent events.
   bool events = false;
+  // The response is computed for long, and is the last message of a stream in gRPC. The computation
+  // ends when the client disconnects.
+  bool computes = false;
   // The request is a CloudEvent.
   bool cloud_event = false;
   // Upper bound of the memory that a request occupies for one byte of its body: the shortest number

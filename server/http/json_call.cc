@@ -9,6 +9,7 @@ absl::Status JsonCall::HoldLocked(Message message) {
 }
 
 bool JsonCall::Send(Message message) {
+  if (!stream_) return false;
   absl::Status held;
   {
     const std::lock_guard lock(mutex_);

@@ -29,10 +29,11 @@ class JsonCall {
     std::optional<absl::Status> end;
   };
 
-  // peer: the client's address with its port. wake: called whenever there may be a new step, with a
-  // lock held; it must not call this object.
-  JsonCall(CallMemory& memory, std::string peer, std::function<void()> wake)
-      : reservation_(memory, std::move(peer)), wake_(std::move(wake)) {}
+  // peer: the client's address with its port. stream: false if the connection takes only the last
+  // message; Send then sends nothing. wake: called whenever there may be a new step, with a lock
+  // held; it must not call this object.
+  JsonCall(CallMemory& memory, std::string peer, bool stream, std::function<void()> wake)
+      : stream_(stream), reservation_(memory, std::move(peer)), wake_(std::move(wake)) {}
 
   // For the function that answers; see Sink.
   bool Send(Message message);
@@ -52,6 +53,7 @@ class JsonCall {
  private:
   absl::Status HoldLocked(Message message);
 
+  const bool stream_;
   mutable std::mutex mutex_;
   // Everything below is guarded by mutex_.
   CallReservation reservation_;

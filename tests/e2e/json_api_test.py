@@ -4,6 +4,7 @@
 """
 import http.client
 import json
+import math
 import os
 import pathlib
 import random
@@ -38,7 +39,8 @@ class JsonApiTest(unittest.TestCase):
 
     def test_documented_commands_succeed(self):
         output = self.server.run_documented("http.md")
-        for part in ('"acceptedRows":"2"', '"matched":"1"', '"observations":"2"', '"buckets":'):
+        for part in ('"acceptedRows":"2"', '"matched":"1"', '"observations":"2"', '"buckets":',
+                     '"evaluation":', '"seed":"7"'):
             self.assertIn(part, output)
 
     def test_served_description_is_that_of_the_build(self):
@@ -71,6 +73,92 @@ class JsonApiTest(unittest.TestCase):
         history = self.check("GET", root + "/history?resolution=RESOLUTION_MINUTE&pageSize=5",
                              template + "/history")
         self.assertEqual(sum(int(one["observations"]) for one in history["buckets"]), 800)
+
+    def test_computations_answer_with_their_result(self):
+        for name, seed in (("first", 1), ("second", 2)):
+            self.server.create(name)
+            self.server.post(f"/v1/models/{name}:observe", {"observations": observations(150, seed)})
+        sent = observations(150, 1)
+        first, labels = sent["probabilities"]["values"][::2], sent["labels"]
+        # The squared kernel calibration error over all pairs: for two classes, the residuals are
+        # (r, -r), the total variation is the difference of p, and the bandwidth is 0.2.
+        pairs = [2 * (first[i] - (labels[i] == 0)) * (first[j] - (labels[j] == 0)) *
+                 math.exp(-abs(first[i] - first[j]) / 0.2) for i in range(150) for j in range(i)]
+        skce = math.fsum(pairs) / len(pairs)
+        loss = -sum(math.log(p if y == 0 else 1 - p) for p, y in zip(first, labels)) / 150
+
+        def compute(path, body):
+            return self.check("POST", "/v1/models/first" + path, "/v1/models/{model}" + path, body)
+        evaluation = compute(":evaluate", {"replicates": 99, "lenses": [{"topLabel": {}}]})
+        canonical, top = evaluation["evaluation"]["lenses"]
+        self.assertAlmostEqual(canonical["result"]["skceUnbiased"], skce)
+        self.assertEqual(top["lens"], "top_label")
+        tested = compute(":test", {"replicates": 99, "seed": "7", "window": 150})["result"]
+        self.assertAlmostEqual(tested["skceUnbiased"], skce)
+        self.assertEqual(tested["seed"], "7")
+        compared = compute(":compare", {"baseline": "models/second"})["comparison"]["comparison"]
+        self.assertAlmostEqual(compared["logLoss"]["model"], loss)
+        estimated = compute(":estimate", {"estimators": ["CALIBRATION_ERROR_ESTIMATOR_KERNEL_DENSITY"]})
+        self.assertEqual(len(estimated["result"]["estimators"]), 1)
+        recalibrated = compute(":recalibrate", {})["recalibration"]
+        self.assertEqual(recalibrated["testObservations"], "75")
+        template = "/v1/models/{model}/versions/{version}:recalibrate"
+        self.check("POST", "/v1/models/first/versions/1:recalibrate", template, {}, status=404)
+        for path, body, part in ((":test", {"replicates": 3}, "replicates is 3"),
+                                 (":evaluate", {"window": -1}, "window is -1"),
+                                 (":evaluate", {"window": 1000}, "150"),
+                                 (":compare", {"baseline": "models/first"}, "another model"),
+                                 (":recalibrate", {"progress": {}}, "progress")):
+            answer = self.check("POST", "/v1/models/first" + path, "/v1/models/{model}" + path, body,
+                                status=400)
+            self.assertIn(part, answer["error"]["message"])
+
+        rows = {"probabilities": {"values": sent["probabilities"]["values"][:40]},
+                "labels": labels[:20]}
+        self.assertIn("value", self.check("POST", "/v1/loss", "/v1/loss", rows))
+        self.check("POST", "/v1/loss", "/v1/loss", {}, status=400)
+
+    def test_a_computation_ends_when_its_client_disconnects(self):
+        with JsonServer(CALIBD) as server:
+            server.create("long", window=8000)
+            for seed in range(8):
+                status, _, text = server.post("/v1/models/long:observe",
+                                              {"observations": observations(1000, seed)})
+                self.assertEqual(status, 200, text)
+            body = b'{"replicates": 100000}'
+            request = (b"POST /v1/models/long:test HTTP/1.1\r\nHost: localhost\r\n"
+                       b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+                       ) + body
+            host, port = server.http.rsplit(":", 1)
+
+            def has(line):
+                return line in server.get("/metrics")[2].decode()
+            # Also if the client has sent another request, or has closed only its side.
+            for count, (sent, half) in enumerate(((request, False), (2 * request, False),
+                                                  (request, True)), 1):
+                with socket.create_connection((host, int(port)), 60) as connection:
+                    connection.sendall(sent)
+                    self.assertTrue(wait_for(lambda: has("calibd_jobs_running 1\n"), 30))
+                    if half:
+                        connection.shutdown(socket.SHUT_WR)
+                        self.assertEqual(connection.recv(100), b"")
+                self.assertTrue(wait_for(
+                    lambda: has(f'calibd_jobs_total{{outcome="cancelled"}} {count}\n'), 30))
+                self.assertTrue(wait_for(lambda: has(
+                    'calibd_http_requests_total{method="POST",route="/v1/models/{model}:test",'
+                    f'code="499"}} {count}\n'), 30))
+            self.assertEqual(server.post("/v1/models/long:test", {"window": 100})[0], 200)
+
+    def test_the_work_of_a_computation_is_limited(self):
+        with JsonServer(CALIBD, "--max-test-operations", "100000") as server:
+            server.create("work")
+            server.post("/v1/models/work:observe", {"observations": observations(500)})
+            for path in (":test", ":evaluate"):
+                status, headers, text = server.post("/v1/models/work" + path, {})
+                self.assertEqual(status, 429, text)
+                self.assertIn(b"operations", text)
+                # The same request never succeeds.
+                self.assertNotIn("Retry-After", headers)
 
     def test_errors_name_the_field_and_have_the_described_form(self):
         self.server.create("errors")
@@ -158,6 +246,8 @@ class JsonApiTest(unittest.TestCase):
             connection.request("GET", "/v1/models/many/events")
             answer = connection.getresponse()
             refused += answer.status == 429
+            if answer.status == 429:
+                self.assertEqual(answer.headers["Retry-After"], "1")
             streams.append(answer)
         self.assertGreaterEqual(refused, 20)
         self.assertLess(refused, 40)
