@@ -40,10 +40,19 @@ absl::Status AppendNumbers(const Document& json, std::string_view field,
   return absl::OkStatus();
 }
 
+// Upper bound of the values that AppendNumbers appends.
+std::size_t CountValues(const Document& json) {
+  if (!json.is_array()) return 1;
+  std::size_t count = 0;
+  for (const Document& element : json) count += CountValues(element);
+  return count;
+}
+
 // {"predictions": [row, ...]}: a row is an array, a number, or an object of named outputs.
 absl::StatusOr<InferenceTensor> ReadVersion1(const Document& predictions, const std::string& name) {
   if (!predictions.is_array()) return InvalidFieldError("predictions", "is not an array");
   InferenceTensor tensor;
+  tensor.values.reserve(CountValues(predictions));
   for (const Document& row : predictions) {
     const Document* values = &row;
     if (row.is_object()) {
@@ -234,6 +243,7 @@ absl::StatusOr<InferenceTensor> ReadVersion2(const Document& outputs, const std:
                    "body");
   }
   InferenceTensor tensor;
+  tensor.values.reserve(CountValues(output["data"]));
   CALIBD_RETURN_IF_ERROR(AppendNumbers(output["data"], "outputs.data", tensor.values));
   if (output.contains("shape") && output["shape"].is_array() && !output["shape"].empty() &&
       output["shape"][0].is_number_unsigned()) {

@@ -15,6 +15,7 @@
 #include "server/api/inference_answer.h"
 #include "server/api/structured_event.h"
 #include "server/errors.h"
+#include "server/ingest/decode.h"
 
 namespace calibd::server {
 namespace {
@@ -77,6 +78,42 @@ void SetValues(const InferenceTensor& tensor, std::size_t width,
   }
 }
 
+struct Predictions {
+  InferenceTensor model;
+  std::optional<InferenceTensor> baseline{};
+  std::size_t width = 0;
+
+  [[nodiscard]] std::size_t rows() const { return model.values.size() / width; }
+};
+
+// json: as in ParseAnswer. Does not keep the answer.
+absl::StatusOr<Predictions> ReadPredictions(const InferenceEvent& event,
+                                            std::optional<nlohmann::json> json,
+                                            const ModelDeclaration& declaration) {
+  const std::string& name = declaration.inference_output.name;
+  const std::string& baseline_name = declaration.inference_output.baseline_name;
+  CALIBD_ASSIGN_OR_RETURN(const InferenceAnswer answer, ParseAnswer(event, std::move(json)));
+  CALIBD_ASSIGN_OR_RETURN(InferenceTensor tensor, answer.Read(name));
+  CALIBD_ASSIGN_OR_RETURN(const std::size_t width, FindWidth(tensor, declaration));
+  Predictions predictions{.model = std::move(tensor), .width = width};
+  if (predictions.rows() > kMaxRowsPerBatch) {
+    return AnswerError("outputs", absl::StrCat("has ", predictions.rows(),
+                                               " rows, expected at most ", kMaxRowsPerBatch));
+  }
+  if (baseline_name.empty()) return predictions;
+  CALIBD_ASSIGN_OR_RETURN(predictions.baseline, answer.Read(baseline_name));
+  const std::vector<double>& values = predictions.baseline->values;
+  CALIBD_ASSIGN_OR_RETURN(const std::size_t baseline_width,
+                          FindWidth(*predictions.baseline, declaration));
+  if (baseline_width != width || values.size() != predictions.model.values.size()) {
+    return AnswerError(
+        "outputs", absl::StrCat("has ", values.size() / baseline_width, " rows of ", baseline_width,
+                                " values in ", Quoted(baseline_name), " and ", predictions.rows(),
+                                " of ", width, " in ", Quoted(name), ", expected the same"));
+  }
+  return predictions;
+}
+
 // Reads an event in binary mode, or what a structured one contains. json: as in ParseAnswer.
 // prefix: of the names of the attributes.
 absl::StatusOr<std::optional<v1::Observations>> ReadEvent(const InferenceEvent& event,
@@ -88,30 +125,23 @@ absl::StatusOr<std::optional<v1::Observations>> ReadEvent(const InferenceEvent& 
                        absl::StrCat("has ", event.id.size(), " bytes, expected 1..", kMaxEventId));
   }
   if (!IsAnswer(event)) return std::optional<v1::Observations>();
-  const auto& [name, transform, columns, baseline_name] = declaration.inference_output;
-  CALIBD_ASSIGN_OR_RETURN(const InferenceAnswer answer, ParseAnswer(event, std::move(json)));
-  CALIBD_ASSIGN_OR_RETURN(const InferenceTensor tensor, answer.Read(name));
-  CALIBD_ASSIGN_OR_RETURN(const std::size_t width, FindWidth(tensor, declaration));
-  const std::size_t rows = tensor.values.size() / width;
+  CALIBD_ASSIGN_OR_RETURN(const Predictions predictions,
+                          ReadPredictions(event, std::move(json), declaration));
+  const auto transform = declaration.inference_output.transform;
+  const std::vector<std::size_t>& columns = declaration.inference_output.columns;
+  const std::size_t width = predictions.width;
   v1::Observations observations;
   const bool logits = transform == v1::InferenceOutput::TRANSFORM_SOFTMAX ||
                       transform == v1::InferenceOutput::TRANSFORM_SIGMOID;
-  SetValues(tensor, width, columns,
+  SetValues(predictions.model, width, columns,
             logits ? *observations.mutable_logits() : *observations.mutable_probabilities());
-  if (!baseline_name.empty()) {
-    CALIBD_ASSIGN_OR_RETURN(const InferenceTensor baseline, answer.Read(baseline_name));
-    CALIBD_ASSIGN_OR_RETURN(const std::size_t baseline_width, FindWidth(baseline, declaration));
-    if (baseline_width != width || baseline.values.size() != tensor.values.size()) {
-      return AnswerError(
-          "outputs",
-          absl::StrCat("has ", baseline.values.size() / baseline_width, " rows of ", baseline_width,
-                       " values in ", Quoted(baseline_name), " and ", rows, " of ", width, " in ",
-                       Quoted(name), ", expected the same"));
-    }
-    SetValues(baseline, width, columns,
+  if (predictions.baseline.has_value()) {
+    SetValues(*predictions.baseline, width, columns,
               logits ? *observations.mutable_baseline_logits()
                      : *observations.mutable_baseline_probabilities());
   }
+  const std::size_t rows = predictions.rows();
+  observations.mutable_prediction_ids()->Reserve(static_cast<int>(rows));
   for (std::size_t i = 0; i < rows; ++i) {
     observations.add_prediction_ids(rows == 1 ? event.id : absl::StrCat(event.id, "/", i));
   }

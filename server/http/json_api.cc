@@ -247,7 +247,7 @@ constexpr std::array kJsonRoutes{
     JsonRoute{.verb = http::verb::post,
               .path = ":inference",
               .cloud_event = true,
-              .memory_per_byte = 24,
+              .memory_per_byte = 48,
               .request = &v1::ObserveRequest::descriptor,
               .response = &v1::ObserveResponse::descriptor,
               .summary = "Takes the answer of a model server as a CloudEvent",

@@ -49,8 +49,9 @@ struct JsonRoute {
   bool computes = false;
   // The request is a CloudEvent.
   bool cloud_event = false;
-  // Upper bound of the memory that a request occupies for one byte of its body: the shortest number
-  // in JSON takes two bytes, and eight in a message.
+  // Upper bound of the memory that a request occupies for one byte of its body, once it is parsed:
+  // the shortest number in JSON takes two bytes, and eight in a message. The parser of protobuf
+  // takes up to 16 bytes more while it parses, one body at a time.
   std::size_t memory_per_byte = 8;
   // The request without the fields that the path sets, and the response; a method of gRPC has them.
   const google::protobuf::Descriptor* (*request)() = nullptr;

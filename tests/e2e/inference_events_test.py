@@ -358,6 +358,21 @@ class InferenceEventsTest(unittest.TestCase):
             self.label(f"logged{number}", ["1"])
         self.check_log_loss("logged0", 1, 1 / (1 + math.exp(-0.5)))
 
+    def test_an_answer_has_at_most_the_rows_of_a_batch(self):
+        for form in range(2):
+            self.server.create(f"rows{form}", labelGrace="3600s")
+        for rows, part in ((65536, '"acceptedRows":"65536"'),
+                           (65537, "has 65537 rows, expected at most 65536")):
+            tensor = {"name": "p", "datatype": "FP32", "shape": [rows],
+                      "parameters": {"binary_data_size": 4 * rows}}
+            for form, body in enumerate((
+                    json.dumps({"outputs": [tensor]}).encode() + struct.pack("<f", 0.5) * rows,
+                    json.dumps({"predictions": [0.5] * rows}).encode())):
+                status, text = self.send(f"rows{form}", body, **{
+                    "Content-Type": "application/json", "ce-id": "1", "ce-type": "x.response"})
+                self.assertEqual(status, 200 if rows == 65536 else 400, text)
+                self.assertIn(part, text)
+
     def label(self, model, identifiers):
         """Labels the rows as class 1, before they mature."""
         _, _, text = self.server.post(f"/v1/models/{model}:label", {
