@@ -372,6 +372,8 @@ def make_http():
             "json_observe": json("/m:observe", '{"observations":{"probabilities":{"values":[0.5,1e-3]},'
                                  '"labels":[1],"predictionTimes":["2026-01-01T00:00:00Z"]}}'),
             "json_label": json("/m:label", '{"labels":{"predictionIds":["\\u0061"],"labels":[1]}}'),
+            "json_evaluate": json("/m:evaluate", '{"lenses":[{"topLabel":{}}],"seed":"7","window":9}'),
+            "json_compare": json("/m/versions/2:compare", '{"baseline":"models/n"}'),
             "connection": request(get, "Connection: close, upgrade", "Upgrade: h2c")}.items():
         write("http", name, text)
 
