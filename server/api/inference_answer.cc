@@ -379,9 +379,7 @@ absl::StatusOr<InferenceTensor> InferenceAnswer::Read(const std::string& output)
   }
   const auto& document = std::get<Document>(answer_);
   if (document.contains("outputs")) return ReadVersion2(document["outputs"], output, tensors_);
-  if (!tensors_.empty()) {
-    return InvalidFieldError("body", "has bytes after JSON without outputs");
-  }
+  if (!tensors_.empty()) return InvalidFieldError("body", "has bytes after JSON without outputs");
   if (document.contains("predictions")) return ReadVersion1(document["predictions"], output);
   return InvalidFieldError("body",
                            "has neither predictions nor outputs, expected the answer of a model");
