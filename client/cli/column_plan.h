@@ -22,6 +22,8 @@ struct ColumnOptions {
   // The predictions, of JSON Lines and NPZ only.
   std::string predictions;
   std::vector<std::string> dropped;
+  // Of forecasts of a number only.
+  std::vector<std::string> features;
   std::string delimiter = ",";
   // Whether the first line of a CSV file holds names. Unset: decided by the line itself.
   std::optional<bool> header;

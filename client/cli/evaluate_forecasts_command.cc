@@ -35,6 +35,8 @@ struct EvaluateForecastsOptions {
   std::vector<double> levels;
   // Of the file.
   ColumnOptions columns;
+  // Names of some of columns.features.
+  std::vector<std::string> local_features;
   std::optional<double> threshold;
   std::int32_t replicates = DefaultReplicates(NullHypothesis::kForecast);
   NullHypothesis null = NullHypothesis::kForecast;
@@ -109,6 +111,20 @@ absl::StatusOr<ExitCode> EvaluateServed(const Context& context,
   return Report(context, kind, evaluation.forecast());
 }
 
+// The positions of --local-feature among --feature-column. Errors: a usage fault.
+absl::StatusOr<std::vector<std::size_t>> LocalFeatures(const EvaluateForecastsOptions& options) {
+  const std::vector<std::string>& features = options.columns.features;
+  std::vector<std::size_t> positions;
+  for (const std::string& name : options.local_features) {
+    const auto found = std::ranges::find(features, name);
+    if (found == features.end()) {
+      return UsageFault(absl::StrCat("--local-feature ", name, " is none of --feature-column"));
+    }
+    positions.push_back(static_cast<std::size_t>(found - features.begin()));
+  }
+  return positions;
+}
+
 absl::StatusOr<ExitCode> EvaluateFile(const Context& context,
                                       const EvaluateForecastsOptions& options) {
   CALIBD_ASSIGN_OR_RETURN(auto chosen, Choose(options));
@@ -119,8 +135,9 @@ absl::StatusOr<ExitCode> EvaluateFile(const Context& context,
   InputOptions input;
   input.predictions = chosen.first;
   input.columns = options.columns;
-  CALIBD_ASSIGN_OR_RETURN(const NumberForecasts forecasts,
+  CALIBD_ASSIGN_OR_RETURN(NumberForecasts forecasts,
                           ReadNumberForecasts(input, std::move(chosen.second)));
+  CALIBD_ASSIGN_OR_RETURN(forecasts.covariates.local_features, LocalFeatures(options));
   const std::size_t n = forecasts.outcomes.size();
   TellDuration(n, ForecastEvaluationOperations(n, forecasts.kind, evaluation_options) /
                       kOperationsPerSecond / options.threads);
@@ -131,7 +148,7 @@ absl::StatusOr<ExitCode> EvaluateFile(const Context& context,
                                  .progress = call.on_progress,
                                  .cancelled = [&context] { return context.stop.stop_requested(); }};
         return EvaluateForecasts(forecasts.kind, {forecasts.values, forecasts.outcomes},
-                                 evaluation_options, control);
+                                 evaluation_options, forecasts.covariates, control);
       }));
   return Report(context, KindName(forecasts.kind),
                 convert::ToProto(evaluation, evaluation_options));
@@ -141,6 +158,9 @@ absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateForecastsOpti
   if (options.model.empty()) return EvaluateFile(context, options);
   if (!options.normals.empty() || !options.samples.empty() || !options.quantiles.empty()) {
     return UsageFault("give a file or --model, not both");
+  }
+  if (!options.columns.features.empty() || !options.columns.group.empty()) {
+    return UsageFault("--feature-column and --group-column need a file, not --model");
   }
   return EvaluateServed(context, options);
 }
@@ -172,6 +192,20 @@ void AddEvaluateForecastsCommand(CLI::App& app, Context& context) {
                    "levels of the quantiles, increasing, between 0 and 1, such as 0.1,0.5,0.9")
       ->delimiter(',');
   AddTableOptions(*command, options->columns);
+  auto* const features =
+      command
+          ->add_option("--feature-column", options->columns.features,
+                       "column with a number that is known of each forecast, such as the "
+                       "temperature; may be repeated, or list several: a,b. Tests whether similar "
+                       "cases keep their promises (not for quantiles)")
+          ->delimiter(',')
+          ->allow_extra_args(false);
+  command
+      ->add_option("--local-feature", options->local_features,
+                   "some of --feature-column: also tests by these alone")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->needs(features);
   auto* const model = command->add_option(
       "--model", options->model,
       "evaluate this model on the server, NAME or NAME@VERSION, instead of a file");

@@ -30,7 +30,21 @@ struct ForecastPlan {
   std::size_t column_count = 0;
   std::vector<std::size_t> forecast;
   std::optional<std::size_t> outcome, id, group;
+  std::vector<std::size_t> features;
 };
+
+absl::StatusOr<std::vector<std::size_t>> FindColumns(const std::string& source, const char* option,
+                                                     std::span<const std::string> stated,
+                                                     std::span<const std::string> names,
+                                                     std::size_t column_count) {
+  std::vector<std::size_t> columns;
+  for (const std::string& name : stated) {
+    CALIBD_ASSIGN_OR_RETURN(const std::size_t column,
+                            FindColumn(source, option, name, names, column_count));
+    columns.push_back(column);
+  }
+  return columns;
+}
 
 // Returns the column that an option states, or the one with the default name if there is one.
 absl::StatusOr<std::optional<std::size_t>> PlanColumn(const std::string& source, const char* option,
@@ -59,6 +73,8 @@ absl::StatusOr<ForecastPlan> Plan(const InputOptions& options, const v1::Forecas
                           PlanColumn(source, "--id-column", columns.id, "id", names, column_count));
   CALIBD_ASSIGN_OR_RETURN(
       plan.group, PlanColumn(source, "--group-column", columns.group, "", names, column_count));
+  CALIBD_ASSIGN_OR_RETURN(plan.features, FindColumns(source, "--feature-column", columns.features,
+                                                     names, column_count));
   if (forecast.has_normal() && !names.empty()) {
     for (const char* const name : {"mean", "standard_deviation"}) {
       CALIBD_ASSIGN_OR_RETURN(const std::size_t column,
@@ -67,12 +83,10 @@ absl::StatusOr<ForecastPlan> Plan(const InputOptions& options, const v1::Forecas
     }
     return plan;
   }
-  std::vector<std::size_t> dropped;
-  for (const std::string& name : columns.dropped) {
-    CALIBD_ASSIGN_OR_RETURN(const std::size_t column,
-                            FindColumn(source, "--drop-column", name, names, column_count));
-    dropped.push_back(column);
-  }
+  CALIBD_ASSIGN_OR_RETURN(
+      std::vector<std::size_t> dropped,
+      FindColumns(source, "--drop-column", columns.dropped, names, column_count));
+  dropped.insert(dropped.end(), plan.features.begin(), plan.features.end());
   for (std::size_t k = 0; k < column_count; ++k) {
     const bool taken = plan.outcome == k || plan.id == k || plan.group == k ||
                        std::ranges::find(dropped, k) != dropped.end();
@@ -145,6 +159,9 @@ absl::Status ReadText(InputFile& file, const InputOptions& options, const v1::Fo
     if (plan.outcome.has_value()) {
       CALIBD_RETURN_IF_ERROR(ReadNumber(file.name, row, *plan.outcome, out.outcomes));
     }
+    for (const std::size_t column : plan.features) {
+      CALIBD_RETURN_IF_ERROR(ReadNumber(file.name, row, column, out.features));
+    }
     if (plan.id.has_value()) out.ids.emplace_back(row.cells[*plan.id]);
     if (plan.group.has_value()) out.groups.emplace_back(row.cells[*plan.group]);
     out.places.lines.push_back(row.line);
@@ -163,6 +180,7 @@ absl::Status ReadArray(InputFile& file, const InputOptions& options, const v1::F
     const double* const row = array.values.data() + i * array.column_count;
     for (const std::size_t column : plan.forecast) out.values.push_back(row[column]);
     if (plan.outcome.has_value()) out.outcomes.push_back(row[*plan.outcome]);
+    for (const std::size_t column : plan.features) out.features.push_back(row[column]);
   }
   out.width = plan.forecast.size();
   return absl::OkStatus();

@@ -23,6 +23,8 @@ struct ForecastFile {
   std::vector<std::string> ids;
   // n group values, or empty; an empty value means that the row has no group.
   std::vector<std::string> groups;
+  // n values for each of ColumnOptions::features, row-major.
+  std::vector<double> features;
   RowPlaces places;
 };
 
@@ -31,12 +33,13 @@ struct ForecastFile {
 
 // Reads CSV, JSON Lines or NPY. The forecast columns of a file with names are mean and
 // standard_deviation for Normal forecasts, and otherwise all columns, in their order, that are not
-// of the outcome, the id or the group. The outcome is the column of --label-column, or the one with
-// the name outcome; the id that of --id-column, or the one with the name id; the group that of
-// --group-column. Without names, the columns are those of the forecast, and then the outcome if
-// there is one more. The outcomes may be in a file of their own, with one column; there may be
-// none. forecast: samples may have 0 draws, which are then as many as the file has. Errors: as
-// ReadInput; the values are not checked.
+// of the outcome, the id, the group or a feature. The outcome is the column of --label-column, or
+// the one with the name outcome; the id that of --id-column, or the one with the name id; the group
+// that of
+// --group-column, and the features those of --feature-column. Without names, the columns are those
+// of the forecast, and then the outcome if there is one more. The outcomes may be in a file of
+// their own, with one column; there may be none. forecast: samples may have 0 draws, which are then
+// as many as the file has. Errors: as ReadInput; the values are not checked.
 [[nodiscard]] absl::StatusOr<ForecastFile> ReadForecasts(const InputOptions& options,
                                                          const v1::Forecast& forecast);
 

@@ -2,7 +2,10 @@
 
 #include <optional>
 #include <span>
+#include <string>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
@@ -27,6 +30,17 @@ v1::Forecast DescribeKind(const NumberForecastKind& kind) {
   return forecast;
 }
 
+// The number of each group, in the order of their first rows.
+std::vector<std::int32_t> NumberGroups(const std::vector<std::string>& names) {
+  std::unordered_map<std::string, std::int32_t> numbers;
+  std::vector<std::int32_t> groups;
+  for (const std::string& name : names) {
+    const auto next = static_cast<std::int32_t>(numbers.size());
+    groups.push_back(numbers.try_emplace(name, next).first->second);
+  }
+  return groups;
+}
+
 }  // namespace
 
 absl::StatusOr<NumberForecasts> ReadNumberForecasts(const InputOptions& input,
@@ -40,7 +54,15 @@ absl::StatusOr<NumberForecasts> ReadNumberForecasts(const InputOptions& input,
   NumberForecasts forecasts{.kind = std::move(kind),
                             .values = std::move(file.values),
                             .width = file.width,
-                            .outcomes = std::move(file.outcomes)};
+                            .outcomes = std::move(file.outcomes),
+                            .covariates = {.groups = NumberGroups(file.groups),
+                                           .features = std::move(file.features),
+                                           .feature_count = input.columns.features.size(),
+                                           .local_features = {}}};
+  // Quantiles are tested at their levels alone.
+  if (std::holds_alternative<QuantileForecasts>(forecasts.kind)) {
+    forecasts.covariates.groups.clear();
+  }
   if (auto* const samples = std::get_if<SampleForecasts>(&forecasts.kind)) {
     samples->draws = forecasts.width;
   }

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "calibd/core/forecast.h"
 #include "calibd/core/forecast_cells.h"
+#include "calibd/core/forecast_evaluation.h"
 #include "prediction_file.h"
 
 namespace calibd::cli {
@@ -20,6 +21,8 @@ struct NumberForecasts {
   std::vector<double> values;
   std::size_t width = 0;
   std::vector<double> outcomes;
+  // Without local_features.
+  ForecastCovariates covariates;
 
   // kind: not quantiles.
   [[nodiscard]] ForecastBatch view() const {

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <numeric>
 #include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "calibd/core/evidence.h"
 #include "calibd/core/forecast_metrics.h"
+#include "calibd/core/running_skce.h"
 #include "calibd/core/status_macros.h"
 
 namespace calibd {
@@ -38,15 +41,79 @@ void SetScores(const NumberForecastKind& kind, const ForecastCounts& counts,
   evaluation.deviation_t = std::sqrt(std::max(0.0, counts.t_square / n - mean * mean));
 }
 
-absl::Status AddDiscrepancies(const ForecastBatch& batch, const ForecastEvaluationOptions& options,
-                              const RunControl& control, ForecastEvaluation& evaluation) {
-  struct Form {
-    const char* name;
-    OutcomeKernel kernel;
-    Condition condition;
-  };
+// The features with these indices, each divided by its standard deviation; a constant feature is
+// left out. Errors: InvalidArgument if nothing is left.
+absl::StatusOr<FeatureCondition> ScaledFeatures(const ForecastCovariates& covariates,
+                                                std::span<const std::size_t> indices) {
+  const std::size_t d = covariates.feature_count;
+  const std::size_t n = covariates.features.size() / d;
+  std::vector<std::pair<std::size_t, double>> kept;
+  for (const std::size_t k : indices) {
+    RunningMoments moments;
+    for (std::size_t i = 0; i < n; ++i) moments.Add(covariates.features[i * d + k]);
+    const double deviation = std::sqrt(moments.m2 / static_cast<double>(n));
+    if (!std::isfinite(deviation)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("features: the standard deviation of feature ", k,
+                       " exceeds the range of double, give it in another unit"));
+    }
+    if (deviation > 0) kept.emplace_back(k, deviation);
+  }
+  if (kept.empty()) {
+    return absl::InvalidArgumentError(
+        "features: each has the same value in all rows, expected one that differs");
+  }
+  FeatureCondition condition;
+  condition.values.reserve(n * kept.size());
+  for (std::size_t i = 0; i < n; ++i) {
+    for (const auto& [k, deviation] : kept) {
+      condition.values.push_back(covariates.features[i * d + k] / deviation);
+    }
+  }
+  return condition;
+}
+
+struct Form {
+  const char* name;
+  OutcomeKernel kernel;
+  Condition condition;
+};
+
+absl::StatusOr<std::vector<Form>> FormsOf(const ForecastBatch& batch,
+                                          const ForecastEvaluationOptions& options,
+                                          const ForecastCovariates& covariates) {
   std::vector<Form> forms = {{"distribution", RbfKernel(), ForecastCondition()},
                              {"marginal", RbfKernel(), NoCondition()}};
+  // A single group has all rows, as marginal has.
+  if (std::ranges::adjacent_find(covariates.groups, std::not_equal_to<>()) !=
+      covariates.groups.end()) {
+    forms.push_back({"group", RbfKernel(), GroupCondition{covariates.groups}});
+  }
+  if (!covariates.features.empty()) {
+    std::vector<std::size_t> all(covariates.feature_count);
+    std::iota(all.begin(), all.end(), std::size_t{0});
+    CALIBD_ASSIGN_OR_RETURN(FeatureCondition condition, ScaledFeatures(covariates, all));
+    forms.push_back({"individual", RbfKernel(), std::move(condition)});
+  }
+  if (!covariates.local_features.empty()) {
+    CALIBD_ASSIGN_OR_RETURN(FeatureCondition condition,
+                            ScaledFeatures(covariates, covariates.local_features));
+    forms.push_back({"local", RbfKernel(), std::move(condition)});
+  }
+  if (options.threshold.has_value() && batch.kind == ForecastKind::kNormal) {
+    GroupCondition sides;
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      sides.groups.push_back(batch.row(i)[0] >= *options.threshold ? 1 : 0);
+    }
+    forms.push_back({"threshold", PitRbfKernel(), std::move(sides)});
+  }
+  return forms;
+}
+
+absl::Status AddDiscrepancies(const ForecastBatch& batch, const ForecastEvaluationOptions& options,
+                              const ForecastCovariates& covariates, const RunControl& control,
+                              ForecastEvaluation& evaluation) {
+  CALIBD_ASSIGN_OR_RETURN(const std::vector<Form> forms, FormsOf(batch, options, covariates));
   const double step =
       (1 - kAfterPit) / static_cast<double>(forms.size() + (options.threshold.has_value() ? 1 : 0));
   for (std::size_t k = 0; k < forms.size(); ++k) {
@@ -68,14 +135,46 @@ absl::Status AddDiscrepancies(const ForecastBatch& batch, const ForecastEvaluati
   return absl::OkStatus();
 }
 
+absl::Status CheckCovariates(const ForecastCovariates& covariates, std::size_t n,
+                             bool of_quantiles) {
+  const std::size_t d = covariates.feature_count;
+  if (!covariates.groups.empty() && covariates.groups.size() != n) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("groups has ", covariates.groups.size(), " values, expected ", n));
+  }
+  if (covariates.features.size() != n * d) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("features has ", covariates.features.size(), " values, expected ", n * d));
+  }
+  for (std::size_t i = 0; i < covariates.features.size(); ++i) {
+    if (std::isfinite(covariates.features[i])) continue;
+    return absl::InvalidArgumentError(absl::StrCat("features[", i / d, "][", i % d, "] is ",
+                                                   covariates.features[i],
+                                                   ", expected a finite number"));
+  }
+  for (const std::size_t k : covariates.local_features) {
+    if (k < d) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("local_features has ", k, ", expected less than ", d));
+  }
+  if (of_quantiles && (!covariates.groups.empty() || d > 0)) {
+    return absl::InvalidArgumentError(
+        "groups or features are set, but quantiles are tested at their levels alone: expected "
+        "Normal forecasts or samples");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<ForecastEvaluation> EvaluateForecasts(const NumberForecastKind& kind,
                                                      const NumberForecastBatch& batch,
                                                      const ForecastEvaluationOptions& options,
+                                                     const ForecastCovariates& covariates,
                                                      const RunControl& control) {
   CALIBD_RETURN_IF_ERROR(CheckForecastKind(kind));
   const auto* const quantiles = std::get_if<QuantileForecasts>(&kind);
+  CALIBD_RETURN_IF_ERROR(CheckCovariates(covariates, batch.size(), quantiles != nullptr));
   if (options.threshold.has_value() && quantiles != nullptr) {
     return absl::InvalidArgumentError(
         "threshold is set, but quantiles do not give the probability of a decision: expected "
@@ -115,7 +214,7 @@ absl::StatusOr<ForecastEvaluation> EvaluateForecasts(const NumberForecastKind& k
     evaluation.decision->actions.clear();
   }
   if (batch.size() > 1) {
-    CALIBD_RETURN_IF_ERROR(AddDiscrepancies(forecasts, options, control, evaluation));
+    CALIBD_RETURN_IF_ERROR(AddDiscrepancies(forecasts, options, covariates, control, evaluation));
   }
   return evaluation;
 }
@@ -148,7 +247,8 @@ double ForecastEvaluationOperations(std::size_t n, const NumberForecastKind& kin
                           : rows * (20.0 * kTestFrequencies + 2 * width);
   // The metrics of the probability integral transform sort the rows.
   const double pit = replicates * rows * 40;
-  const double forms = options.threshold.has_value() ? 3 : 2;
+  // distribution, marginal, threshold and decision; each of the covariates adds one.
+  const double forms = options.threshold.has_value() ? 4 : 2;
   return pit + forms * (rows * rows / 2 * pair + replicates * each);
 }
 

@@ -36,7 +36,7 @@ absl::Status EvaluateForecastModel(WindowJobs& jobs, const v1::EvaluateRequest& 
     const NumberForecastBatch batch{.forecasts = sample.forecasts.forecasts,
                                     .outcomes = sample.forecasts.outcomes};
     CALIBD_ASSIGN_OR_RETURN(const ForecastEvaluation evaluation,
-                            EvaluateForecasts(kind, batch, options, control));
+                            EvaluateForecasts(kind, batch, options, {}, control));
     v1::ForecastEvaluation& proto = *result->mutable_evaluation()->mutable_forecast();
     proto = convert::ToProto(evaluation, options);
     proto.set_first_observation(sample.first_observation);

@@ -53,6 +53,48 @@ class CalibctlEvaluateForecastsTest : public ::testing::Test {
   std::string path_;
 };
 
+TEST_F(CalibctlEvaluateForecastsTest, FeaturesAndGroupsAddTests) {
+  std::mt19937_64 rng(5);
+  std::normal_distribution<double> normal;
+  std::ostringstream text;
+  text << "region,temperature,humidity,standard_deviation,mean,outcome\n";
+  for (int i = 0; i < 400; ++i) {
+    const double temperature = normal(rng);
+    text << (i % 2 == 0 ? "north," : "south,") << temperature << ',' << normal(rng) << ",1,0,"
+         << (temperature > 0 ? 0.7 : -0.7) + 0.71 * normal(rng) << '\n';
+  }
+  const std::string path = Write("days.csv", text.str());
+  CalibctlRun run({"evaluate-forecasts", "--normals", path, "--seed", "1", "--replicates", "199",
+                   "--group-column", "region", "--feature-column", "temperature,humidity",
+                   "--local-feature", "humidity", "--output", "json"});
+  ASSERT_EQ(run.exit_code(), 0) << run.error();
+  std::map<std::string, double> p_values;
+  const nlohmann::json json = nlohmann::json::parse(run.output());
+  for (const auto& one : json.at("discrepancies")) {
+    p_values[one.at("form")] = one.at("test").at("p_value");
+  }
+  ASSERT_EQ(p_values.size(), 5U);
+  // Only those that see the temperature.
+  EXPECT_EQ(p_values.at("individual"), 1.0 / 200);
+  EXPECT_GT(p_values.at("local"), 0.01);
+  EXPECT_GT(p_values.at("group"), 0.01);
+  // Features are not draws.
+  CalibctlRun samples({"evaluate-forecasts", "--samples",
+                       Write("draws.csv", "a,b,x,outcome\n1,2,9,3\n2,1,7,0\n"), "--feature-column",
+                       "x", "--replicates", "99", "--output", "json"});
+  EXPECT_EQ(samples.exit_code(), 0) << samples.error();
+  EXPECT_THAT(Fault({"evaluate-forecasts", "--normals", path, "--feature-column", "wind"}, 1),
+              HasSubstr("--feature-column is \"wind\", expected one of the columns"));
+  EXPECT_THAT(Fault({"evaluate-forecasts", "--normals", path, "--feature-column", "humidity",
+                     "--local-feature", "temperature"},
+                    2),
+              HasSubstr("--local-feature temperature is none of --feature-column"));
+  EXPECT_THAT(Fault({"evaluate-forecasts", "--normals", path, "--feature-column", "region"}, 1),
+              HasSubstr("line 2, column 1: \"north\" is not a number"));
+  EXPECT_THAT(Fault({"evaluate-forecasts", "--model", "m", "--group-column", "region"}, 2),
+              HasSubstr("need a file"));
+}
+
 TEST_F(CalibctlEvaluateForecastsTest, EqualsTheEvaluationOfCore) {
   ForecastEvaluationOptions options;
   options.resampling.seed = 7;
@@ -75,8 +117,8 @@ TEST_F(CalibctlEvaluateForecastsTest, EqualsTheEvaluationOfCore) {
   const PitTest& qce = expected->pit->quantile_calibration_error;
   EXPECT_EQ(json.at("quantile_calibration_error").at("value"), qce.value);
   EXPECT_EQ(json.at("quantile_calibration_error").at("p_value"), qce.test.p_value);
-  ASSERT_EQ(json.at("discrepancies").size(), 3U);
-  for (std::size_t k = 0; k < 3; ++k) {
+  ASSERT_EQ(json.at("discrepancies").size(), 4U);
+  for (std::size_t k = 0; k < 4; ++k) {
     const NamedDiscrepancy& named = expected->discrepancies[k];
     EXPECT_EQ(json.at("discrepancies").at(k).at("form"), named.form);
     EXPECT_EQ(json.at("discrepancies").at(k).at("mmd_squared"), named.result.mmd_squared);

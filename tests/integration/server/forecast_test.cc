@@ -365,8 +365,8 @@ TEST_F(ForecastTest, EvaluateTestsTheWindow) {
   EXPECT_EQ(forecast.last_observation(), 600);
   EXPECT_EQ(forecast.seed(), 3);
   EXPECT_EQ(forecast.cramer_von_mises().replicates(), 99);
-  ASSERT_EQ(forecast.discrepancies_size(), 3);
-  EXPECT_EQ(forecast.discrepancies(2).form(), "decision");
+  ASSERT_EQ(forecast.discrepancies_size(), 4);
+  EXPECT_EQ(forecast.discrepancies(3).form(), "decision");
   EXPECT_GT(forecast.decision().expected_loss(), 0);
   EXPECT_EQ(evaluation.lenses_size(), 0);
   // A field of models of classes is refused.

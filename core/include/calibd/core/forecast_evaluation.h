@@ -18,6 +18,17 @@
 
 namespace calibd {
 
+// What is known of each observation besides its forecast.
+struct ForecastCovariates {
+  // n group numbers, or empty.
+  std::vector<std::int32_t> groups;
+  // n x feature_count, row-major, finite; or empty. The unit of a feature has no effect.
+  std::vector<double> features;
+  std::size_t feature_count = 0;
+  // Indices of some features, distinct; or empty.
+  std::vector<std::size_t> local_features;
+};
+
 struct ForecastEvaluationOptions {
   // Of every test. The hypothesis kForm applies to the discrepancies alone.
   BootstrapOptions resampling{.replicates = 999, .seed = 0, .null = NullHypothesis::kForecast};
@@ -50,20 +61,25 @@ struct ForecastEvaluation {
   std::optional<PitTests> pit;
   // Quantiles: the mean over the levels of (share of outcomes at most the quantile - level)^2.
   std::optional<PitTest> level_error;
-  // distribution and marginal with RbfKernel; with a threshold also decision, by TestThreshold.
-  // Empty for quantiles, and for n < 2.
+  // distribution and marginal with RbfKernel, and with covariates group (of two or more),
+  // individual (all features) and local (local_features), each feature divided by its standard
+  // deviation. With a threshold also decision, by TestThreshold, and for Normal forecasts
+  // threshold: PitRbfKernel given on which side of the threshold the mean is. Empty for quantiles,
+  // and for n < 2.
   std::vector<NamedDiscrepancy> discrepancies;
   // Without `actions`.
   std::optional<DecisionCalibration> decision;
 };
 
 // batch: valid (FindForecastViolation, FindOutcomeViolation), n >= 1. Errors: InvalidArgument
-// (kind, replicates, threshold); FailedPrecondition if a parameter cannot be chosen; Cancelled.
+// (kind, replicates, threshold, covariates); FailedPrecondition if a parameter cannot be chosen;
+// Cancelled.
 // Cost: that of TestForecasts for each discrepancy, and O(n log n) for each replicate of the other
 // tests.
 [[nodiscard]] absl::StatusOr<ForecastEvaluation> EvaluateForecasts(
     const NumberForecastKind& kind, const NumberForecastBatch& batch,
-    const ForecastEvaluationOptions& options, const RunControl& control = {});
+    const ForecastEvaluationOptions& options, const ForecastCovariates& covariates = {},
+    const RunControl& control = {});
 
 // Bytes that EvaluateForecasts allocates for n observations in addition to its input, on `threads`
 // threads, and the approximate number of multiplications.

@@ -1,0 +1,123 @@
+#include "calibd/core/forecast_evaluation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace calibd {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Forecasts N(0, 1) of outcomes that are too high where the first feature is positive, and as much
+// too low where it is negative. The second feature does not matter, and the third is constant.
+struct Biased {
+  explicit Biased(std::size_t n, double bias = 0.6) {
+    std::mt19937_64 rng(7);
+    std::normal_distribution<double> normal;
+    covariates.feature_count = 3;
+    for (std::size_t i = 0; i < n; ++i) {
+      const double feature = normal(rng);
+      forecasts.insert(forecasts.end(), {0, 1});
+      outcomes.push_back((feature > 0 ? bias : -bias) + std::sqrt(1 - bias * bias) * normal(rng));
+      covariates.features.insert(covariates.features.end(), {feature, 1e6 * normal(rng), 4});
+      covariates.groups.push_back(feature > 0 ? 17 : -3);
+    }
+    covariates.local_features = {1};
+  }
+
+  [[nodiscard]] absl::StatusOr<ForecastEvaluation> Evaluated() const {
+    ForecastEvaluationOptions options;
+    options.resampling = {.replicates = 199, .seed = 3, .null = NullHypothesis::kForecast};
+    return EvaluateForecasts(NormalForecasts(), {forecasts, outcomes}, options, covariates);
+  }
+
+  std::vector<double> forecasts;
+  std::vector<double> outcomes;
+  ForecastCovariates covariates;
+};
+
+std::vector<std::string> FormNames(const ForecastEvaluation& evaluation) {
+  std::vector<std::string> names;
+  for (const NamedDiscrepancy& named : evaluation.discrepancies) names.push_back(named.form);
+  return names;
+}
+
+TEST(ForecastEvaluationTest, CovariatesFindErrorsThatCancelOnAverage) {
+  const Biased data(800);
+  const auto evaluation = data.Evaluated();
+  ASSERT_TRUE(evaluation.ok()) << evaluation.status();
+  ASSERT_THAT(FormNames(*evaluation),
+              ElementsAre("distribution", "marginal", "group", "individual", "local"));
+  const auto p = [&](std::size_t k) { return evaluation->discrepancies[k].result.p_value; };
+  // The outcomes are N(0, 1) over all rows.
+  EXPECT_GT(p(1), 0.01);
+  EXPECT_EQ(p(2), 1.0 / 200);
+  EXPECT_EQ(p(3), 1.0 / 200);
+  // The feature that does not matter, alone.
+  EXPECT_GT(p(4), 0.01);
+  // By the definition: the kernel of the groups, and that of the scaled features.
+  const ForecastBatch batch{ForecastKind::kNormal, data.forecasts, 2, {}, data.outcomes};
+  LossOptions loss;
+  loss.outcome_kernel = evaluation->discrepancies[2].result.outcome_kernel;
+  loss.condition = GroupCondition{data.covariates.groups};
+  loss.gradient = false;
+  EXPECT_NEAR(evaluation->discrepancies[2].result.mmd_squared,
+              ComputeLoss(batch, loss)->mmd_squared, 1e-12);
+}
+
+TEST(ForecastEvaluationTest, TheUnitOfAFeatureHasNoEffect) {
+  Biased data(200);
+  const auto evaluation = data.Evaluated();
+  for (std::size_t i = 0; i < 200; ++i) data.covariates.features[3 * i] *= 1024;
+  const auto scaled = data.Evaluated();
+  ASSERT_TRUE(evaluation.ok() && scaled.ok());
+  EXPECT_DOUBLE_EQ(evaluation->discrepancies[3].result.mmd_squared,
+                   scaled->discrepancies[3].result.mmd_squared);
+}
+
+TEST(ForecastEvaluationTest, AThresholdIsTestedOnBothSides) {
+  const Biased data(100);
+  ForecastEvaluationOptions options;
+  options.resampling = {.replicates = 99, .seed = 3, .null = NullHypothesis::kForecast};
+  options.threshold = 0.5;
+  const auto evaluation =
+      EvaluateForecasts(NormalForecasts(), {data.forecasts, data.outcomes}, options);
+  ASSERT_TRUE(evaluation.ok()) << evaluation.status();
+  EXPECT_THAT(FormNames(*evaluation),
+              ElementsAre("distribution", "marginal", "threshold", "decision"));
+}
+
+TEST(ForecastEvaluationTest, InvalidCovariatesAreNamed) {
+  const auto message = [](const Biased& data) {
+    return std::string(data.Evaluated().status().message());
+  };
+  Biased data(20);
+  data.covariates.features[31] = std::nan("");
+  EXPECT_THAT(message(data), HasSubstr("features[10][1] is nan, expected a finite number"));
+  data = Biased(20);
+  data.covariates.features.pop_back();
+  EXPECT_THAT(message(data), HasSubstr("features has 59 values, expected 60"));
+  data = Biased(20);
+  data.covariates.groups.pop_back();
+  EXPECT_THAT(message(data), HasSubstr("groups has 19 values, expected 20"));
+  data = Biased(20);
+  data.covariates.local_features = {3};
+  EXPECT_THAT(message(data), HasSubstr("local_features has 3, expected less than 3"));
+  data.covariates.local_features = {2};
+  EXPECT_THAT(message(data), HasSubstr("each has the same value in all rows"));
+  const std::vector<double> quantiles(20, 0.0);
+  EXPECT_THAT(std::string(EvaluateForecasts(QuantileForecasts{{0.5}}, {quantiles, data.outcomes},
+                                            {}, data.covariates)
+                              .status()
+                              .message()),
+              HasSubstr("quantiles are tested at their levels alone"));
+}
+
+}  // namespace
+}  // namespace calibd
