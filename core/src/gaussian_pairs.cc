@@ -89,8 +89,7 @@ void PointKernel(const PointRow& row, double* HWY_RESTRICT kernel, std::size_t c
         sums[v] = hn::MulAdd(difference, difference, sums[v]);
       }
     }
-    HWY_UNROLL(4)
-    for (std::size_t v = 0; v < kVectors; ++v) sums[v] = hn::Mul(scale, sums[v]);
+    for (V& sum : sums) sum = hn::Mul(scale, sum);
     Exp2(d, sums);
     for (std::size_t v = 0; v < kVectors && j + v * lanes < count; ++v) {
       StoreSome(sums[v], kernel + j + v * lanes, std::min(lanes, count - j - v * lanes));
@@ -210,7 +209,7 @@ HWY_EXPORT(ForecastProducts);
 namespace {
 
 // Columns that a call may read after the last one.
-constexpr std::size_t kReadAhead = 4 * 8;
+constexpr std::size_t kReadAhead = 32;
 
 }  // namespace
 
