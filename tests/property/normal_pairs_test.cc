@@ -84,7 +84,7 @@ Sums SumByDefinition(const ForecastSet& set, const Gammas& gammas) {
   Sums sums;
   const std::size_t n = set.outcomes.size();
   const auto row = [&set](std::size_t i) {
-    return RealNormal{set.values[2 * i], set.values[2 * i + 1], set.outcomes[i]};
+    return RealNormal{Real(set.values[2 * i]), Real(set.values[2 * i + 1]), Real(set.outcomes[i])};
   };
   for (std::size_t i = 0; i < n; ++i) {
     const RealNormal x = row(i);
@@ -92,9 +92,9 @@ Sums SumByDefinition(const ForecastSet& set, const Gammas& gammas) {
       const RealNormal z = row(j);
       const Real of_means = x.mean - z.mean;
       const Real of_deviations = x.deviation - z.deviation;
-      const Real h = std::exp(-Real{gammas.condition} *
+      const Real h = std::exp(-Real(gammas.condition) *
                               (of_means * of_means + of_deviations * of_deviations)) *
-                     (gammas.outcome == 0 ? EnergyTerm(x, z) : RbfTerm(x, z, gammas.outcome));
+                     (gammas.outcome == 0 ? EnergyTerm(x, z) : RbfTerm(x, z, Real(gammas.outcome)));
       (i == j ? sums.diagonal : sums.off_diagonal) += h;
       sums.absolute += std::abs(h);
     }
