@@ -3,10 +3,13 @@
 #include <iostream>
 #include <optional>
 #include <random>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "action_file.h"
 #include "calibd/convert/evaluation.h"
 #include "calibd/core/error_interval.h"
 #include "calibd/core/lens.h"
@@ -42,6 +45,8 @@ struct EvaluateOptions {
   std::int32_t cme_test_locations = 10;
   std::vector<std::int32_t> reliability_classes;
   double band_level = 0.9;
+  // A file for ReadActions; empty: no decision.
+  std::string actions;
   bool float32 = false;
   std::optional<std::uint64_t> seed;
   // 0: the default for the number of classes.
@@ -75,6 +80,10 @@ absl::StatusOr<v1::EvaluateRequest> MakeRequest(const EvaluateOptions& options) 
   request.mutable_reliability_classes()->Add(options.reliability_classes.begin(),
                                              options.reliability_classes.end());
   request.set_band_level(options.band_level);
+  if (!options.actions.empty()) {
+    CALIBD_ASSIGN_OR_RETURN(const std::vector<v1::Action> actions, ReadActions(options.actions));
+    request.mutable_actions()->Add(actions.begin(), actions.end());
+  }
   return request;
 }
 
@@ -251,6 +260,11 @@ void AddEvaluateCommand(CLI::App& app, Context& context) {
       ->add_option("--band-level", options->band_level,
                    "level of the bands of reliability diagrams; default 0.9")
       ->check(CLI::Range(0.5, 0.999));
+  command->add_option(
+      "--actions", options->actions,
+      "CSV file of the actions that the predictions decide between: in each line a "
+      "name and the loss of this action for each class; compares what the decisions "
+      "cost with what the predictions promise");
   command->add_flag("--float32", options->float32,
                     "estimate in float32: about twice as fast, with an error below a thousandth of "
                     "the standard deviation under calibration");

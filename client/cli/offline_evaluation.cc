@@ -69,6 +69,7 @@ absl::StatusOr<v1::Evaluation> EvaluateOffline(const PredictionBatch& batch,
                           calibd::Evaluate(batch, evaluation_options, control));
 
   v1::Evaluation proto = convert::ToProto(evaluation, evaluation_options);
+  convert::NameActions(options.request.actions(), proto);
   for (v1::LensEvaluation& lens : *proto.mutable_lenses()) {
     if (lens.has_result()) {
       DescribeInput(batch, options.threads, *lens.mutable_result()->mutable_provenance());

@@ -214,6 +214,33 @@ std::string DescribeBinnedErrors(const v1::Evaluation& evaluation) {
   return absl::StrCat("\n", FormatTable(rows));
 }
 
+// What the decisions cost; empty without actions.
+std::string DescribeDecision(const v1::Evaluation& evaluation) {
+  if (!evaluation.has_decision_loss()) return "";
+  const v1::DecisionEvaluation& decision = evaluation.decision_loss();
+  std::string text = absl::StrFormat(
+      "\ndecision: the actions cost %s on average, the predictions promise %s: %+.3g (%+.3g to "
+      "%+.3g)\n",
+      Number(decision.realised_loss()), Number(decision.expected_loss()),
+      decision.realised_loss() - decision.expected_loss(), decision.gap_lower_bound(),
+      decision.gap_upper_bound());
+  std::vector<std::vector<std::string>> rows = {{"action", "chosen", "cost", "promised"}};
+  for (const auto& action : decision.actions()) {
+    const bool chosen = action.observations() > 0;
+    rows.push_back({Plain(action.name()), absl::StrCat(action.observations()),
+                    chosen ? Number(action.realised_loss()) : "-",
+                    chosen ? Number(action.expected_loss()) : "-"});
+  }
+  text += FormatTable(rows);
+  if (decision.has_test()) {
+    absl::StrAppendFormat(&text,
+                          "calibration for this decision: p = %s (one look), simulated with labels "
+                          "drawn from the predictions\n",
+                          PValue(decision.test().p_value()));
+  }
+  return text;
+}
+
 std::string DescribeOtherTests(const v1::Evaluation& evaluation) {
   std::string text;
   if (evaluation.has_consistency_test()) {
@@ -498,7 +525,7 @@ std::string DescribeEvaluation(const v1::Evaluation& evaluation, double level, d
   absl::StrAppend(&text, "\n", DescribeLenses(evaluation), "\n", DescribeQuadratic(canonical), "\n",
                   DescribeEstimates(evaluation.estimates()), DescribeClasses(evaluation), "\n",
                   DescribeScores(evaluation), DescribeBinnedErrors(evaluation),
-                  DescribeOtherTests(evaluation));
+                  DescribeOtherTests(evaluation), DescribeDecision(evaluation));
   for (const v1::Reliability& reliability : evaluation.reliability()) {
     text += DescribeReliability(reliability);
   }

@@ -3,11 +3,15 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "calibd/core/confidence_sequence.h"
+#include "calibd/core/status_macros.h"
+#include "labelled_rows.h"
 #include "normal_mean.h"
+#include "replicates.h"
 
 namespace calibd {
 namespace {
@@ -20,8 +24,8 @@ class DecisionSums {
     result_.actions.reserve(row_count);
   }
 
-  // expected: the expected loss of each action; realised: its loss.
-  void Add(std::span<const double> expected, std::span<const double> realised) {
+  // expected: the expected loss of each action; realised: its loss. Returns the best action.
+  std::size_t Add(std::span<const double> expected, std::span<const double> realised) {
     const auto action =
         static_cast<std::size_t>(std::ranges::min_element(expected) - expected.begin());
     result_.actions.push_back(action);
@@ -32,6 +36,7 @@ class DecisionSums {
       sums_[action * action_count_ + a] += residual;
       squares_ += residual * residual;
     }
+    return action;
   }
 
   DecisionCalibration Finish() && {
@@ -79,35 +84,102 @@ double ProbabilityAbove(ForecastKind kind, std::span<const double> row, double t
 
 }  // namespace
 
-absl::StatusOr<DecisionCalibration> EvaluateDecisions(const PredictionBatch& batch,
-                                                      std::span<const double> loss) {
-  const std::size_t m = batch.class_count;
-  if (loss.empty() || loss.size() % m != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "loss has ", loss.size(), " values, expected a row of ", m, " values for each action"));
+absl::Status CheckLossMatrix(std::span<const double> loss, std::size_t class_count) {
+  if (loss.empty() || loss.size() % class_count != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("loss has ", loss.size(),
+                                                   " values, expected a row of ", class_count,
+                                                   " values for each action"));
   }
   const auto invalid =
       std::ranges::find_if(loss, [](double value) { return !(std::abs(value) <= 1e150); });
-  if (invalid != loss.end()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("loss[", invalid - loss.begin(), "] is ", *invalid,
-                     ", expected a finite number in [-1e150, 1e150]"));
-  }
-  const std::size_t action_count = loss.size() / m;
-  DecisionSums sums(action_count, batch.size());
+  if (invalid == loss.end()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("loss[", invalid - loss.begin(), "] is ", *invalid,
+                                                 ", expected a finite number in [-1e150, 1e150]"));
+}
+
+namespace {
+
+// rows: PredictionBatch or LabelledRows. loss: valid. on_row, unless null, receives the action of
+// each row with its realised and expected loss.
+template <typename Rows, typename LabelOf, typename OnRow>
+DecisionCalibration Decide(const Rows& rows, const LabelOf& label_of, std::size_t class_count,
+                           std::span<const double> loss, const OnRow& on_row) {
+  const std::size_t action_count = loss.size() / class_count;
+  DecisionSums sums(action_count, rows.size());
   std::vector<double> expected(action_count);
   std::vector<double> realised(action_count);
-  for (std::size_t i = 0; i < batch.size(); ++i) {
-    const std::span<const double> q = batch.row(i);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const std::span<const double> q = rows.row(i);
+    const std::size_t label = label_of(i);
     for (std::size_t a = 0; a < action_count; ++a) {
-      const std::span<const double> row = loss.subspan(a * m, m);
-      expected[a] = 0;
-      for (std::size_t k = 0; k < m; ++k) expected[a] += row[k] * q[k];
-      realised[a] = row[static_cast<std::size_t>(batch.labels[i])];
+      const std::span<const double> row = loss.subspan(a * class_count, class_count);
+      expected[a] = std::inner_product(row.begin(), row.end(), q.begin(), 0.0);
+      realised[a] = row[label];
     }
-    sums.Add(expected, realised);
+    const std::size_t action = sums.Add(expected, realised);
+    on_row(action, realised[action], expected[action]);
   }
   return std::move(sums).Finish();
+}
+
+DecisionCalibration DecideBatch(const PredictionBatch& batch, std::span<const double> loss,
+                                const auto& on_row) {
+  return Decide(
+      batch, [&batch](std::size_t i) { return static_cast<std::size_t>(batch.labels[i]); },
+      batch.class_count, loss, on_row);
+}
+
+}  // namespace
+
+absl::StatusOr<DecisionCalibration> EvaluateDecisions(const PredictionBatch& batch,
+                                                      std::span<const double> loss) {
+  CALIBD_RETURN_IF_ERROR(CheckLossMatrix(loss, batch.class_count));
+  return DecideBatch(batch, loss, [](std::size_t, double, double) {});
+}
+
+absl::StatusOr<DecisionTestResult> TestDecisions(const PredictionBatch& batch,
+                                                 std::span<const double> loss,
+                                                 const BootstrapOptions& resampling,
+                                                 const RunControl& control) {
+  const std::size_t m = batch.class_count;
+  CALIBD_RETURN_IF_ERROR(CheckLossMatrix(loss, m));
+  DecisionTestResult result;
+  result.actions.resize(loss.size() / m);
+  // Every difference is within this range.
+  double range = 0;
+  for (std::size_t a = 0; a < result.actions.size(); ++a) {
+    const auto [least, most] = std::ranges::minmax(loss.subspan(a * m, m));
+    range = std::max(range, most - least);
+  }
+  RunningMoments gaps;
+  result.calibration =
+      DecideBatch(batch, loss, [&](std::size_t action, double realised, double expected) {
+        ActionLoss& own = result.actions[action];
+        ++own.count;
+        own.realised_loss += realised;
+        own.expected_loss += expected;
+        if (range > 0) gaps.Add((realised - expected) / range);
+      });
+  result.calibration.actions.clear();
+  for (ActionLoss& own : result.actions) {
+    const auto count = static_cast<double>(std::max<std::int64_t>(own.count, 1));
+    own.realised_loss /= count;
+    own.expected_loss /= count;
+  }
+  constexpr double kAlpha = 0.05;
+  result.gap_lower = range * LowerConfidenceSequence(gaps, 1, kAlpha / 2).value_or(0);
+  result.gap_upper = range * UpperConfidenceSequence(gaps, 1, kAlpha / 2).value_or(0);
+  if (resampling.replicates == 0 || batch.size() < 2) return result;
+  BootstrapOptions exact = resampling;
+  exact.null = NullHypothesis::kForecast;
+  const auto statistic = [&](const LabelledRows& rows) {
+    return Decide(
+               rows, [&rows](std::size_t i) { return rows.label(i); }, m, loss,
+               [](std::size_t, double, double) {})
+        .given_action_unbiased;
+  };
+  CALIBD_ASSIGN_OR_RETURN(result.test, SimulateTest(batch, statistic, exact, control));
+  return result;
 }
 
 absl::StatusOr<DecisionCalibration> EvaluateThreshold(const ForecastBatch& batch,

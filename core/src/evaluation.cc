@@ -30,6 +30,10 @@ double ReliabilityOperations(double n, const EvaluationOptions& options) {
   return 8 * n * (options.band_replicates + 2 * std::log2(n + 1));
 }
 
+double DecisionOperations(double n, const EvaluationOptions& options) {
+  return n * (1.0 + options.replicates) * static_cast<double>(options.loss.size());
+}
+
 bool Simulates(const EvaluationOptions& options) {
   return options.null == NullHypothesis::kForecast && options.replicates > 0;
 }
@@ -276,6 +280,13 @@ absl::Status CheckEvaluation(const EvaluationOptions& options, std::size_t class
         absl::StrCat("reliability_classes has ", options.reliability_classes.size(),
                      " classes, expected at most ", kMaxReliabilityClasses));
   }
+  if (!options.loss.empty()) {
+    CALIBD_RETURN_IF_ERROR(CheckLossMatrix(options.loss, class_count));
+    if (options.loss.size() / class_count > kMaxActions) {
+      return absl::InvalidArgumentError(absl::StrCat("loss has ", options.loss.size() / class_count,
+                                                     " actions, expected at most ", kMaxActions));
+    }
+  }
   for (const std::size_t k : options.reliability_classes) {
     if (k >= class_count) {
       return absl::InvalidArgumentError(
@@ -348,6 +359,15 @@ absl::StatusOr<Evaluation> Evaluate(const PredictionBatch& batch, const Evaluati
                                             stage));
   }
 
+  if (!options.loss.empty()) {
+    CALIBD_ASSIGN_OR_RETURN(stage, stages.Begin("decision", DecisionOperations(size, options)));
+    CALIBD_ASSIGN_OR_RETURN(evaluation.decision, TestDecisions(batch, options.loss,
+                                                               {.replicates = options.replicates,
+                                                                .seed = options.seed,
+                                                                .null = NullHypothesis::kForecast},
+                                                               stage));
+  }
+
   if (options.cme_test_locations != 0) {
     CALIBD_RETURN_IF_ERROR(EvaluateCmeTests(batch, options, stages, evaluation));
   }
@@ -393,7 +413,7 @@ double EvaluationOperations(std::size_t n, std::size_t class_count,
     sum +=
         options.consistency_replicates * BinnedOperations(size, m, options.binned_errors.front());
   }
-  return sum +
+  return sum + DecisionOperations(size, options) +
          static_cast<double>(options.reliability_classes.size() + 1) *
              ReliabilityOperations(size, options) +
          static_cast<double>(options.lenses.size()) * CmeOperations(size, m, options);

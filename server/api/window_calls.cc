@@ -153,8 +153,9 @@ absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
     return JobCost{.memory_bytes = EvaluationMemory(n, class_count, options, threads),
                    .operations = EvaluationOperations(n, class_count, options)};
   };
-  job.compute = [model, options = *options, result, threads = parts_.jobs.threads()](
-                    const WindowSample& sample, const RunControl& control) mutable {
+  job.compute = [model, options = *options, actions = request.actions(), result,
+                 threads = parts_.jobs.threads()](const WindowSample& sample,
+                                                  const RunControl& control) mutable {
     const auto start = std::chrono::steady_clock::now();
     for (auto& [lens, kernel] : options.lenses) {
       kernel = KernelNow(*model->declaration(), *sample.snapshot, lens);
@@ -163,6 +164,7 @@ absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
                             calibd::Evaluate(sample.observations.view(), options, control));
     v1::Evaluation& proto = *result->mutable_evaluation();
     proto = convert::ToProto(evaluation, options);
+    convert::NameActions(actions, proto);
     for (int i = 0; i < proto.lenses_size(); ++i) {
       if (proto.lenses(i).has_result()) {
         Describe(*model, sample, threads, options.lenses[static_cast<std::size_t>(i)].lens,

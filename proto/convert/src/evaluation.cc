@@ -157,6 +157,49 @@ absl::StatusOr<BinnedErrorSpec> FromProto(const v1::BinnedErrorSpec& proto) {
   return absl::InvalidArgumentError("bins is unset");
 }
 
+// Errors: InvalidArgument whose message begins with the field.
+absl::Status AddLosses(const v1::EvaluateRequest& request, std::size_t class_count,
+                       EvaluationOptions& options) {
+  for (int a = 0; a < request.actions_size(); ++a) {
+    const auto& losses = request.actions(a).losses();
+    if (static_cast<std::size_t>(losses.size()) != class_count) {
+      return absl::InvalidArgumentError(absl::StrCat("actions[", a, "].losses has ", losses.size(),
+                                                     " values, expected one for each of the ",
+                                                     class_count, " classes"));
+    }
+    for (int k = 0; k < losses.size(); ++k) {
+      // Written so that NaN fails the check too.
+      if (std::abs(losses[k]) <= 1e150) continue;
+      return absl::InvalidArgumentError(absl::StrCat("actions[", a, "].losses[", k, "] is ",
+                                                     losses[k],
+                                                     ", expected a number in [-1e150, 1e150]"));
+    }
+    options.loss.insert(options.loss.end(), losses.begin(), losses.end());
+  }
+  return absl::OkStatus();
+}
+
+v1::DecisionEvaluation ToProto(const DecisionTestResult& decision) {
+  v1::DecisionEvaluation proto;
+  for (const ActionLoss& action : decision.actions) {
+    v1::DecisionEvaluation::ActionLoss& out = *proto.add_actions();
+    out.set_observations(action.count);
+    out.set_realised_loss(action.realised_loss);
+    out.set_expected_loss(action.expected_loss);
+  }
+  const DecisionCalibration& calibration = decision.calibration;
+  proto.set_realised_loss(calibration.realised_loss);
+  proto.set_expected_loss(calibration.expected_loss);
+  proto.set_gap_lower_bound(decision.gap_lower);
+  proto.set_gap_upper_bound(decision.gap_upper);
+  proto.set_squared_error(calibration.squared_error);
+  proto.set_squared_error_unbiased(calibration.squared_error_unbiased);
+  if (decision.test.has_value()) {
+    *proto.mutable_test() = StatisticToProto(calibration.given_action_unbiased, *decision.test);
+  }
+  return proto;
+}
+
 }  // namespace
 
 v1::BlockEstimate ToProto(const RunningBlock& block, double bound) {
@@ -270,6 +313,19 @@ absl::StatusOr<NullHypothesis> FromProto(v1::NullHypothesis proto) {
   }
 }
 
+v1::SimulatedStatistic StatisticToProto(double value, const ResamplingResult& result) {
+  v1::SimulatedStatistic proto;
+  proto.set_value(value);
+  proto.set_p_value(result.p_value);
+  proto.set_replicates(result.replicates);
+  proto.set_exceedances(result.exceedances);
+  proto.set_null(ToProto(result.null));
+  proto.set_replicate_mean(result.replicate_mean);
+  proto.set_replicate_standard_deviation(result.replicate_standard_deviation);
+  proto.set_replicate_upper_quantile(result.replicate_upper_quantile);
+  return proto;
+}
+
 absl::StatusOr<EvaluationOptions> FromProto(const v1::EvaluateRequest& request,
                                             const KernelSpec& kernel,
                                             std::span<const Lens> default_lenses,
@@ -330,6 +386,7 @@ absl::StatusOr<EvaluationOptions> FromProto(const v1::EvaluateRequest& request,
     return absl::InvalidArgumentError(absl::StrCat(
         "band_level is ", options.band_level, ", expected at most ", 1 - 2.0 / kMaxBandReplicates));
   }
+  CALIBD_RETURN_IF_ERROR(AddLosses(request, class_count, options));
   CALIBD_RETURN_IF_ERROR(CheckEvaluation(options, class_count));
   return options;
 }
@@ -393,7 +450,18 @@ v1::Evaluation ToProto(const Evaluation& evaluation, const EvaluationOptions& op
   for (const EventReliability& reliability : evaluation.reliability) {
     ToProto(reliability, options.band_level, *proto.add_reliability());
   }
+  if (evaluation.decision.has_value()) {
+    *proto.mutable_decision_loss() = ToProto(*evaluation.decision);
+  }
   return proto;
+}
+
+void NameActions(const google::protobuf::RepeatedPtrField<v1::Action>& actions,
+                 v1::Evaluation& evaluation) {
+  if (!evaluation.has_decision_loss()) return;
+  for (int a = 0; a < actions.size(); ++a) {
+    evaluation.mutable_decision_loss()->mutable_actions(a)->set_name(actions[a].name());
+  }
 }
 
 }  // namespace calibd::convert

@@ -10,19 +10,6 @@
 namespace calibd::convert {
 namespace {
 
-v1::SimulatedStatistic StatisticToProto(double value, const ResamplingResult& result) {
-  v1::SimulatedStatistic proto;
-  proto.set_value(value);
-  proto.set_p_value(result.p_value);
-  proto.set_replicates(result.replicates);
-  proto.set_exceedances(result.exceedances);
-  proto.set_null(convert::ToProto(result.null));
-  proto.set_replicate_mean(result.replicate_mean);
-  proto.set_replicate_standard_deviation(result.replicate_standard_deviation);
-  proto.set_replicate_upper_quantile(result.replicate_upper_quantile);
-  return proto;
-}
-
 absl::Status Unused(const char* field) {
   return absl::InvalidArgumentError(
       absl::StrCat(field, " is set, but the model forecasts a number: leave it unset"));
@@ -37,6 +24,7 @@ absl::Status CheckUnused(const v1::EvaluateRequest& request) {
   if (request.cme_test_locations() != 0) return Unused("cme_test_locations");
   if (request.reliability_classes_size() > 0) return Unused("reliability_classes");
   if (request.band_level() != 0) return Unused("band_level");
+  if (request.actions_size() > 0) return Unused("actions");
   return absl::OkStatus();
 }
 

@@ -4,12 +4,15 @@
 
 #include <cmath>
 #include <fstream>
+#include <string>
+#include <vector>
 
 #include "calibd/core/binned_error.h"
 #include "calibd/core/generator_closed_forms.h"
 #include "calibd/core/kernel.h"
 #include "calibd/core/skce.h"
 #include "integration/client/run_calibctl.h"
+#include "support/temporary_folder.h"
 #include "support/test_data.h"
 
 namespace calibd::testing {
@@ -89,6 +92,45 @@ TEST(CalibctlEvaluateTest, SaysWhichHypothesisIsTested) {
                     HasSubstr("simulation of the ECE"), HasSubstr("The test is exact")));
   arguments.back() = "labels";
   EXPECT_EQ(CalibctlRun(arguments).exit_code(), 2);
+}
+
+TEST(CalibctlEvaluateTest, SaysWhatDecisionsCost) {
+  const TemporaryFolder folder;
+  const auto write = [&folder](const std::string& name, const std::string& text) {
+    const std::string path = folder.path() / name;
+    std::ofstream(path) << text;
+    return path;
+  };
+  std::string rows = "healthy,sick,label\n";
+  for (int i = 0; i < 300; ++i) {
+    rows += i % 2 == 0 ? "0.95,0.05," : "0.94,0.06,";
+    rows += i % 3 == 0 ? "sick\n" : "healthy\n";
+  }
+  const std::vector<std::string> command = {
+      "evaluate", write("scored.csv", rows), "--label-column", "label", "--replicates", "99",
+      "--actions"};
+  const auto with = [&command](const std::string& path) {
+    std::vector<std::string> arguments = command;
+    arguments.push_back(path);
+    return arguments;
+  };
+  CalibctlRun run(with(write("actions.csv", "action,healthy,sick\nwait,0,10\ntreat,1,0\n")));
+  ASSERT_EQ(run.exit_code(), 0) << run.error();
+  // All wait, a third is sick; .055 x 10 was promised.
+  EXPECT_THAT(run.output(),
+              HasSubstr("the actions cost 3.33 on average, the predictions promise 0.55: +2.78"));
+  EXPECT_THAT(run.output(),
+              HasSubstr("wait       300  3.33      0.55\ntreat        0     -         -"));
+  EXPECT_THAT(run.output(), HasSubstr("calibration for this decision: p = 0.01"));
+  CalibctlRun text(with(write("text.csv", "wait,1,x\n")));
+  EXPECT_NE(text.exit_code(), 0);
+  EXPECT_THAT(text.error(), HasSubstr("text.csv line 1, column 3: \"x\" is not a number"));
+  CalibctlRun few(with(write("few.csv", "wait,1\n")));
+  EXPECT_NE(few.exit_code(), 0);
+  EXPECT_THAT(few.error(), HasSubstr("actions[0].losses has 1 values"));
+  CalibctlRun none(with(write("none.csv", "action,healthy,sick\n")));
+  EXPECT_NE(none.exit_code(), 0);
+  EXPECT_THAT(none.error(), HasSubstr("has no actions"));
 }
 
 TEST(CalibctlEvaluateTest, AcceptsKernelsAndBandwidthRules) {

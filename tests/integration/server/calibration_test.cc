@@ -7,6 +7,7 @@
 #include <cstring>
 #include <optional>
 #include <random>
+#include <limits>
 #include <string>
 #include <utility>
 #include <variant>
@@ -444,6 +445,25 @@ TEST_F(CalibrationTest, AMatrixValuedKernelIsServed) {
                  kTolerance, "SKCE_uq");
 }
 
+TEST_F(CalibrationTest, ActionsOfADecisionAreChecked) {
+  client_->CreateFixed("models/m", 3);
+  v1::EvaluateRequest request;
+  request.set_model("models/m");
+  v1::Evaluation ignored;
+  request.add_actions()->add_losses(1);
+  EXPECT_THAT(client_->Evaluate(request, &ignored).error_message(),
+              HasSubstr("actions[0].losses has 1 values, expected one for each of the 3 classes"));
+  for (const double loss : {2.0, std::numeric_limits<double>::infinity()}) {
+    request.mutable_actions(0)->add_losses(loss);
+  }
+  EXPECT_THAT(client_->Evaluate(request, &ignored).error_message(),
+              HasSubstr("actions[0].losses[2] is inf, expected a number in"));
+  request.mutable_actions(0)->set_losses(2, 0);
+  for (int a = 0; a < 1000; ++a) *request.add_actions() = request.actions(0);
+  EXPECT_THAT(client_->Evaluate(request, &ignored).error_message(),
+              HasSubstr("has 1001 actions, expected at most 1000"));
+}
+
 TEST_F(CalibrationTest, EvaluateEqualsTheOfflineEvaluation) {
   client_->CreateFixed("models/m", 10);
   const PredictionSet set = Draw(600);
@@ -455,6 +475,14 @@ TEST_F(CalibrationTest, EvaluateEqualsTheOfflineEvaluation) {
   request.set_consistency_replicates(99);
   request.set_cme_test_locations(5);
   request.add_reliability_classes(3);
+  std::vector<double> loss(20, 1.0);
+  for (const auto& [name, first] : {std::pair("accept", 0), {"reject", 10}}) {
+    loss[static_cast<std::size_t>(first) + 3] = first == 0 ? 0 : 5;
+    v1::Action& action = *request.add_actions();
+    action.set_name(name);
+    action.mutable_losses()->Add(&loss[static_cast<std::size_t>(first)],
+                                 &loss[static_cast<std::size_t>(first)] + 10);
+  }
   v1::Evaluation evaluation;
   ASSERT_TRUE(client_->Evaluate(request, &evaluation).ok());
 
@@ -471,6 +499,7 @@ TEST_F(CalibrationTest, EvaluateEqualsTheOfflineEvaluation) {
   options.consistency_replicates = 99;
   options.cme_test_locations = 5;
   options.reliability_classes = {3};
+  options.loss = loss;
   const auto offline = Evaluate(set.view(), options);
   ASSERT_TRUE(offline.ok()) << offline.status();
   ASSERT_EQ(evaluation.lenses_size(), 3);
@@ -483,6 +512,14 @@ TEST_F(CalibrationTest, EvaluateEqualsTheOfflineEvaluation) {
   ASSERT_EQ(evaluation.estimates_size(), 2);
   EXPECT_EQ(evaluation.estimates(1).skce(), offline->blocks[1].moments.mean);
   EXPECT_EQ(evaluation.scores().brier(), offline->scores.brier);
+  const v1::DecisionEvaluation& decision = evaluation.decision_loss();
+  EXPECT_EQ(decision.realised_loss(), offline->decision->calibration.realised_loss);
+  EXPECT_EQ(decision.gap_upper_bound(), offline->decision->gap_upper);
+  EXPECT_EQ(decision.test().p_value(), offline->decision->test->p_value);
+  ASSERT_EQ(decision.actions_size(), 2);
+  EXPECT_EQ(decision.actions(1).name(), "reject");
+  EXPECT_EQ(decision.actions(0).observations(), offline->decision->actions[0].count);
+  EXPECT_EQ(decision.actions(0).observations() + decision.actions(1).observations(), 600);
   ASSERT_EQ(evaluation.binned_errors_size(), 4);
   EXPECT_EQ(evaluation.binned_errors(3).ece(), offline->binned_errors[3].error.ece);
   EXPECT_EQ(evaluation.consistency_test().p_value(), offline->consistency->p_value);

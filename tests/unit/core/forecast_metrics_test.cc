@@ -177,6 +177,71 @@ TEST(DecisionCalibrationTest, CountsDrawsAndRefusesInvalidLosses) {
   EXPECT_EQ(one->squared_error_unbiased, 0);
 }
 
+TEST(DecisionCalibrationTest, ATestFindsWhatDecisionsCost) {
+  // Sick with probability p, and the model says p^3: it waits too often.
+  std::mt19937_64 rng(3);
+  std::uniform_real_distribution<double> uniform;
+  const std::vector<double> loss = {0, 10, 1, 0, 50, 50};
+  const BootstrapOptions resampling{.replicates = 99, .seed = 2, .null = NullHypothesis::kForm};
+  for (const double power : {1.0, 3.0}) {
+    std::vector<double> probabilities;
+    std::vector<std::int32_t> labels;
+    std::int64_t waits = 0;
+    for (int i = 0; i < 3000; ++i) {
+      const double sick = uniform(rng);
+      const double said = std::pow(sick, power);
+      probabilities.insert(probabilities.end(), {1 - said, said});
+      labels.push_back(uniform(rng) < sick ? 1 : 0);
+      waits += 10 * said <= 1 - said ? 1 : 0;
+    }
+    const PredictionBatch batch{probabilities, labels, 2};
+    const auto result = TestDecisions(batch, loss, resampling);
+    ASSERT_TRUE(result.ok()) << result.status();
+    const auto plain = EvaluateDecisions(batch, loss);
+    ExpectClose(result->calibration.given_action_unbiased, plain->given_action_unbiased);
+    ASSERT_EQ(result->actions.size(), 3U);
+    EXPECT_EQ(result->actions[0].count, waits);
+    EXPECT_EQ(result->actions[1].count, 3000 - waits);
+    // Nobody chooses the action that always costs 50.
+    EXPECT_EQ(result->actions[2].count, 0);
+    EXPECT_EQ(result->actions[2].realised_loss, 0);
+    const auto wait_share = static_cast<double>(waits) / 3000;
+    ExpectClose(result->actions[0].realised_loss * wait_share +
+                    result->actions[1].realised_loss * (1 - wait_share),
+                plain->realised_loss);
+    const double gap = plain->realised_loss - plain->expected_loss;
+    EXPECT_LT(result->gap_lower, gap);
+    EXPECT_GT(result->gap_upper, gap);
+    // The test draws labels, whatever `null` says.
+    EXPECT_EQ(result->test->null, NullHypothesis::kForecast);
+    if (power == 1) {
+      EXPECT_LT(result->gap_lower, 0);
+      EXPECT_GT(result->test->p_value, 0.01);
+    } else {
+      EXPECT_GT(result->gap_lower, 0);
+      EXPECT_EQ(result->test->p_value, 0.01);
+    }
+  }
+}
+
+TEST(DecisionCalibrationTest, ALossWithoutAChoiceOrWithoutATestIsDefined) {
+  const std::vector<double> probabilities{0.25, 0.75, 0.5, 0.5};
+  const std::vector<std::int32_t> labels{0, 1};
+  const PredictionBatch batch{probabilities, labels, 2};
+  const BootstrapOptions none{.replicates = 0, .seed = 0, .null = NullHypothesis::kForecast};
+  const auto constant = TestDecisions(batch, std::vector{3.0, 3.0}, none);
+  ASSERT_TRUE(constant.ok());
+  EXPECT_EQ(constant->calibration.realised_loss, 3);
+  EXPECT_EQ(constant->gap_lower, 0);
+  EXPECT_EQ(constant->gap_upper, 0);
+  EXPECT_FALSE(constant->test.has_value());
+  EXPECT_FALSE(TestDecisions(batch, std::vector{3.0}, none).ok());
+  BootstrapOptions few = none;
+  few.replicates = 5;
+  EXPECT_THAT(TestDecisions(batch, std::vector{3.0, 1.0}, few).status().message(),
+              HasSubstr("replicates is 5"));
+}
+
 TEST(ThresholdDecisionTest, TheLossOfSamplesHasTheExpectedMeanForEveryOrderOfTheValues) {
   // Under the null hypothesis every one of the r + 1 values is the outcome with equal probability.
   std::mt19937_64 rng(1);

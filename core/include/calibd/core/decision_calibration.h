@@ -7,9 +7,12 @@
 #include <span>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "calibd/core/bootstrap.h"
 #include "calibd/core/forecast.h"
 #include "calibd/core/prediction_batch.h"
+#include "calibd/core/run_control.h"
 #include "calibd/core/running_skce.h"
 #include "calibd/core/validation.h"
 
@@ -41,6 +44,35 @@ struct DecisionCalibration {
 // n >= 1. Errors: InvalidArgument (loss). Cost: O(n a m).
 [[nodiscard]] absl::StatusOr<DecisionCalibration> EvaluateDecisions(const PredictionBatch& batch,
                                                                     std::span<const double> loss);
+
+// The rows with one Bayes action.
+struct ActionLoss {
+  std::int64_t count = 0;
+  // Means over these rows, 0 without rows.
+  double realised_loss = 0;
+  double expected_loss = 0;
+};
+struct DecisionTestResult {
+  // Without `actions`.
+  DecisionCalibration calibration;
+  // One for each row of the loss.
+  std::vector<ActionLoss> actions;
+  // An interval of the mean of E[realised - expected] for this batch, with 95 %, by the bounds of
+  // ReadDecisions.
+  double gap_lower = 0;
+  double gap_upper = 0;
+  // Compares given_action_unbiased with labels that are drawn from the predictions: exact for every
+  // n. Unset for 0 replicates, and for n = 1.
+  std::optional<ResamplingResult> test;
+};
+// resampling: `null` is not used, and replicates may be 0. As EvaluateDecisions otherwise. Errors:
+// InvalidArgument (loss, replicates); Cancelled. Cost: O(n a m) for each replicate.
+[[nodiscard]] absl::StatusOr<DecisionTestResult> TestDecisions(const PredictionBatch& batch,
+                                                               std::span<const double> loss,
+                                                               const BootstrapOptions& resampling,
+                                                               const RunControl& control = {});
+// Errors: InvalidArgument unless `loss` is a valid loss of some actions for m classes.
+[[nodiscard]] absl::Status CheckLossMatrix(std::span<const double> loss, std::size_t class_count);
 
 // Two actions for forecasts of a number: action 0 is right if the outcome is below the threshold,
 // and action 1 otherwise; a wrong action has the loss 1. Ties take action 1. batch: valid Normal

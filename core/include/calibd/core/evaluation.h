@@ -12,6 +12,7 @@
 #include "calibd/core/binned_error.h"
 #include "calibd/core/cme.h"
 #include "calibd/core/consistency_resampling.h"
+#include "calibd/core/decision_calibration.h"
 #include "calibd/core/error_interval.h"
 #include "calibd/core/lens.h"
 #include "calibd/core/lens_evaluation.h"
@@ -61,7 +62,11 @@ struct EvaluationOptions {
   // The level and the replicates of the bands of reliability diagrams.
   double band_level = 0.9;
   std::int32_t band_replicates = 399;
+  // The loss of TestDecisions, a x m; empty: no decision.
+  std::vector<double> loss;
 };
+
+inline constexpr std::size_t kMaxActions = 1000;
 
 inline constexpr std::size_t kMaxReliabilityClasses = 100;
 
@@ -105,6 +110,7 @@ struct Evaluation {
   std::optional<ConsistencyTestResult> consistency;
   // The top label first.
   std::vector<EventReliability> reliability;
+  std::optional<DecisionTestResult> decision;
 };
 
 // batch: valid, n >= 2. control.progress receives the completed fraction of the evaluation;

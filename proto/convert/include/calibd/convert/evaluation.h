@@ -52,6 +52,8 @@ void ResamplingToProto(const ResamplingResult& result, Proto& proto) {
   proto.set_null_description(std::string(Describe(result.null)));
 }
 
+[[nodiscard]] v1::SimulatedStatistic StatisticToProto(double value, const ResamplingResult& result);
+
 // Converts everything except the kernels of the lenses, and the seed if it is unset. kernel: the
 // kernel of the canonical lens, which comes first. default_lenses: used if the request has no
 // lenses. Errors: InvalidArgument whose message begins with the field and a space. CheckEvaluation
@@ -61,10 +63,14 @@ void ResamplingToProto(const ResamplingResult& result, Proto& proto) {
                                                           std::span<const Lens> default_lenses,
                                                           std::size_t class_count);
 
-// options: the options of this evaluation. The provenance of each lens lacks the numbers of the
-// observations, the time, the threads and the version, which the computation does not know.
+// options: the options of this evaluation. Lacks the names of the actions. The provenance of each
+// lens lacks the numbers of the observations, the time, the threads and the version, which the
+// computation does not know.
 [[nodiscard]] v1::Evaluation ToProto(const Evaluation& evaluation,
                                      const EvaluationOptions& options);
+// actions: those of the request.
+void NameActions(const google::protobuf::RepeatedPtrField<v1::Action>& actions,
+                 v1::Evaluation& evaluation);
 
 }  // namespace calibd::convert
 
