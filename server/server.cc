@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -309,6 +310,9 @@ void Server::Drain(std::chrono::steady_clock::time_point deadline) {
   parts_->grpc->StopServing();
   parts_->streams.Drain();
   parts_->api.Drain();
+  // A client that does not read its answer may not delay the rest.
+  parts_->http->Drain(
+      std::min(deadline, std::chrono::steady_clock::now() + std::chrono::seconds(1)));
   parts_->grpc->Shutdown(std::chrono::system_clock::now() +
                          (deadline - std::chrono::steady_clock::now()));
   if (parts_->due_work != nullptr) {

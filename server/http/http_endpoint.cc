@@ -182,6 +182,11 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
       ++endpoint_.event_streams_;
       counted_ = true;
     }
+    if (absl::Status begun = endpoint_.AdmitCall(); !begun.ok()) {
+      Fail(begun);
+      return;
+    }
+    begun_ = true;
     call_ =
         std::make_shared<JsonCall>(endpoint_.api_.memory, peer_, route_->events,
                                    [executor = stream_.get_executor(), weak = weak_from_this()] {
@@ -345,6 +350,7 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
     body_.reset();
     body_memory_.reset();
     if (std::exchange(counted_, false)) --endpoint_.event_streams_;
+    if (std::exchange(begun_, false)) endpoint_.ReleaseCall();
   }
 
   // The request that is being served, for the statistics.
@@ -376,6 +382,7 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
   boost::asio::steady_timer timer_;
   bool waiting_ = false;
   bool counted_ = false;
+  bool begun_ = false;
   bool began_events_ = false;
   std::string events_;
 };
@@ -402,6 +409,24 @@ absl::StatusOr<std::unique_ptr<HttpEndpoint>> HttpEndpoint::Start(const std::str
 HttpEndpoint::~HttpEndpoint() {
   context_.stop();
   if (thread_.joinable()) thread_.join();
+}
+
+absl::Status HttpEndpoint::AdmitCall() {
+  const std::lock_guard lock(mutex_);
+  if (draining_) return DrainingError();
+  ++calls_;
+  return absl::OkStatus();
+}
+
+void HttpEndpoint::ReleaseCall() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (--calls_ == 0) ended_.notify_all();
+}
+
+void HttpEndpoint::Drain(std::chrono::steady_clock::time_point deadline) {
+  std::unique_lock lock(mutex_);
+  draining_ = true;
+  ended_.wait_until(lock, deadline, [this] { return calls_ == 0; });
 }
 
 void HttpEndpoint::OnConnection(tcp::socket socket, const std::string& peer) {

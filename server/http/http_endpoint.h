@@ -3,8 +3,11 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 
@@ -44,6 +47,10 @@ class HttpEndpoint {
   HttpEndpoint(const HttpEndpoint&) = delete;
   HttpEndpoint& operator=(const HttpEndpoint&) = delete;
 
+  // Refuses further calls of the API, and waits until the others are answered, at most until the
+  // deadline. Everything else is still served. Call it once the API ends its long calls.
+  void Drain(std::chrono::steady_clock::time_point deadline);
+
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
 
  private:
@@ -52,10 +59,17 @@ class HttpEndpoint {
   HttpEndpoint(std::size_t max_connections, HttpHandlers handlers, const HttpApi& api);
   void OnConnection(boost::asio::ip::tcp::socket socket, const std::string& peer);
   void Run();
+  // Counts a call until ReleaseCall. Errors: Unavailable during the drain.
+  [[nodiscard]] absl::Status AdmitCall();
+  void ReleaseCall() noexcept;
 
   const HttpHandlers handlers_;
   const HttpApi api_;
   std::size_t event_streams_ = 0;
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  bool draining_ = false;  // guarded by mutex_
+  std::size_t calls_ = 0;  // guarded by mutex_: calls that are not answered yet
   // Destroying the context destroys the sessions, which refer to the members above.
   ConnectionSlots slots_;
   boost::asio::io_context context_{1};

@@ -2,6 +2,7 @@
 
     json_api_test.py CALIBD OPENAPI
 """
+import concurrent.futures
 import http.client
 import json
 import math
@@ -148,6 +149,19 @@ class JsonApiTest(unittest.TestCase):
                     'calibd_http_requests_total{method="POST",route="/v1/models/{model}:test",'
                     f'code="499"}} {count}\n'), 30))
             self.assertEqual(server.post("/v1/models/long:test", {"window": 100})[0], 200)
+
+    def test_a_computation_is_answered_when_the_server_stops(self):
+        with JsonServer(CALIBD) as server, concurrent.futures.ThreadPoolExecutor() as pool:
+            server.create("stopped", window=8000)
+            for seed in range(8):
+                server.post("/v1/models/stopped:observe", {"observations": observations(1000, seed)})
+            answer = pool.submit(server.post, "/v1/models/stopped:test", {"replicates": 100000})
+            self.assertTrue(wait_for(
+                lambda: b"\ncalibd_jobs_running 1\n" in server.get("/metrics")[2], 30))
+            self.assertEqual(server.stop(), 0)
+            status, headers, text = answer.result(60)
+            self.assertEqual((status, json.loads(text)["error"]["status"]), (503, "UNAVAILABLE"))
+            self.assertIn("Retry-After", headers)
 
     def test_the_work_of_a_computation_is_limited(self):
         with JsonServer(CALIBD, "--max-test-operations", "100000") as server:
