@@ -135,6 +135,14 @@ std::string DiscrepancyText(const v1::Watch& watch) {
         &text, "; MMD is in %.2e..%.2e with %s confidence, however often one looks",
         discrepancy.mmd_lower_bound(), discrepancy.mmd_upper_bound(), Confidence(watch.evidence()));
   }
+  if (discrepancy.has_block_standard_error()) {
+    absl::StrAppendFormat(&text, "; from %d blocks of %d: %s +- %.1e", discrepancy.block_count(),
+                          discrepancy.block_size(), Signed(discrepancy.block_mmd_squared()),
+                          discrepancy.block_standard_error());
+  }
+  if (discrepancy.has_block_one_look_p_value()) {
+    absl::StrAppend(&text, ", p = ", PValue(discrepancy.block_one_look_p_value()), " (one look)");
+  }
   return text + ".\n";
 }
 

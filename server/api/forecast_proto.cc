@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "calibd/convert/forecast.h"
+#include "calibd/core/p_value.h"
 #include "server/errors.h"
 
 namespace calibd::server {
@@ -121,6 +122,19 @@ void DescribeDiscrepancy(const ForecastWatchSnapshot& watch, v1::Watch& proto) {
   if (watch.discrepancy->interval.has_value()) {
     out.set_mmd_lower_bound(watch.discrepancy->interval->lower);
     out.set_mmd_upper_bound(watch.discrepancy->interval->upper);
+  }
+  if (watch.discrepancy->blocks.has_value()) {
+    const RunningMoments& blocks = *watch.discrepancy->blocks;
+    out.set_block_count(blocks.count);
+    out.set_block_size(static_cast<std::int32_t>(ForecastBlocks::kBlockSize));
+    if (blocks.count > 0) out.set_block_mmd_squared(blocks.mean);
+    if (blocks.count > 1) {
+      out.set_block_standard_error(
+          std::sqrt(blocks.Variance() / static_cast<double>(blocks.count)));
+    }
+    if (const std::optional<BlockTest> test = TestBlocks(blocks)) {
+      out.set_block_one_look_p_value(test->p_value);
+    }
   }
   out.set_outcome_length(watch.discrepancy->kernel.outcome_length);
   out.set_forecast_length(watch.discrepancy->kernel.forecast_length);

@@ -42,6 +42,8 @@ struct ForecastWatchSnapshot {
     DiscrepancyKernel kernel;
     std::optional<double> unbiased;
     std::optional<DiscrepancyInterval> interval;
+    // Normal forecasts only.
+    std::optional<RunningMoments> blocks;
   };
   std::optional<Discrepancy> discrepancy{};
   // Of the model's watch, if a decision is declared.

@@ -55,11 +55,15 @@ void ForecastMonitor::SetCells(const ForecastStrata& strata) {
   cells_ = *ForecastCells::Create(cells_->kind(), strata, seed_, monitoring_.tolerance);
 }
 
-std::optional<ForecastDiscrepancy> ForecastMonitor::NewDiscrepancy() const {
-  if (!kernel_.has_value()) return std::nullopt;
+void ForecastMonitor::BeginDiscrepancy() {
+  discrepancy_.reset();
+  blocks_.reset();
+  if (!kernel_.has_value()) return;
   absl::StatusOr<ForecastDiscrepancy> discrepancy =
       ForecastDiscrepancy::Create(cells_->kind(), *kernel_);
-  return discrepancy.ok() ? std::optional(*std::move(discrepancy)) : std::nullopt;
+  if (!discrepancy.ok()) return;
+  discrepancy_ = *std::move(discrepancy);
+  if (std::holds_alternative<NormalForecasts>(cells_->kind())) blocks_.emplace(*kernel_);
 }
 
 void ForecastMonitor::KeepWarmup(const GroupValues& groups, std::size_t rows) {
@@ -77,7 +81,7 @@ void ForecastMonitor::Begin(const NumberForecastBatch& warmup) {
   const absl::StatusOr<DiscrepancyKernel> kernel =
       ChooseDiscrepancyKernel(cells_->kind(), warmup.forecasts);
   if (kernel.ok()) kernel_ = *kernel;
-  discrepancy_ = NewDiscrepancy();
+  BeginDiscrepancy();
   AddToSums(warmup);
   AddToGroups(rows, GroupValues(warmup_groups_), 0);
   warmup_groups_ = {};
@@ -96,6 +100,7 @@ void ForecastMonitor::Add(const NumberForecastBatch& batch, std::span<const Fore
 
 void ForecastMonitor::AddToSums(const NumberForecastBatch& batch) {
   if (discrepancy_.has_value()) discrepancy_->Add(batch);
+  if (blocks_.has_value()) blocks_->Add(batch);
   if (!decision_.has_value()) return;
   const bool normal = std::holds_alternative<NormalForecasts>(cells_->kind());
   AddDecisions({.kind = normal ? ForecastKind::kNormal : ForecastKind::kSamples,
@@ -226,7 +231,7 @@ void ForecastMonitor::Restart(MonitorRestart restart, std::int64_t observations)
   };
   begin_anew(*watch_);
   if (restart == MonitorRestart::kEvidence) {
-    discrepancy_ = NewDiscrepancy();
+    BeginDiscrepancy();
     decisions_ = {};
   }
   for (Group& group : groups_) {
@@ -252,7 +257,9 @@ WatchSnapshot ForecastMonitor::SnapshotOf(const Watch& watch) const {
   if (discrepancy_.has_value() && is_model) {
     forecast->discrepancy = {.kernel = *kernel_,
                              .unbiased = discrepancy_->Unbiased(),
-                             .interval = discrepancy_->Interval(monitoring_.significance_level)};
+                             .interval = discrepancy_->Interval(monitoring_.significance_level),
+                             .blocks = {}};
+    if (blocks_.has_value()) forecast->discrepancy->blocks = blocks_->moments();
   }
   WatchSnapshot snapshot;
   snapshot.first_observation = watch.first_observation;
@@ -293,7 +300,8 @@ std::size_t ForecastMonitor::MaxMemory(const Monitoring& monitoring,
   const std::size_t counts = kStratumKinds * kForecastStrata * cells * sizeof(std::int64_t);
   return watches * (ForecastEvidence::MaxMemory(cells) + CoverageWatch::MaxMemory(cells) +
                     2 * (counts + sizeof(ForecastWatchSnapshot))) +
-         2 * ForecastCells::MaxMemory() + ForecastDiscrepancy::MaxMemory();
+         2 * ForecastCells::MaxMemory() + ForecastDiscrepancy::MaxMemory() +
+         ForecastBlocks::MaxMemory();
 }
 
 }  // namespace calibd::server

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "calibd/core/decision_calibration.h"
+#include "calibd/core/forecast_blocks.h"
 #include "calibd/core/forecast_discrepancy.h"
 #include "calibd/core/forecast_evidence.h"
 #include "calibd/store/v1/store.pb.h"
@@ -92,8 +93,8 @@ class ForecastMonitor {
   }
   [[nodiscard]] CoverageWatch NewError(std::int64_t first_observation) const;
   [[nodiscard]] CoverageWatch NewGroupError(std::int64_t first_observation) const;
-  // An empty discrepancy; unset without a kernel.
-  [[nodiscard]] std::optional<ForecastDiscrepancy> NewDiscrepancy() const;
+  // Begins the discrepancy and its blocks, which stay unset without a kernel.
+  void BeginDiscrepancy();
   // Sets the cells with these strata and the declared tolerance.
   void SetCells(const ForecastStrata& strata);
   // Adds observations to the discrepancy and to the decisions.
@@ -115,6 +116,8 @@ class ForecastMonitor {
   std::optional<DiscrepancyKernel> kernel_;
   // Since the watch began; unset without a kernel.
   std::optional<ForecastDiscrepancy> discrepancy_;
+  // The same; Normal forecasts only.
+  std::optional<ForecastBlocks> blocks_;
   std::optional<ThresholdDecision> decision_;
   // Since the watch began.
   DecisionTotals decisions_;

@@ -129,6 +129,12 @@ void ForecastMonitor::Save(store::v1::MonitorState& out) const {
     stored.mutable_sums()->Add(state.sums.begin(), state.sums.end());
     stored.set_square_sum(state.square_sum);
     PutMoments(state.projections, *stored.mutable_projections());
+    if (blocks_.has_value()) {
+      const ForecastBlocks::State& blocks = blocks_->state();
+      PutMoments(blocks.blocks, *stored.mutable_blocks());
+      stored.mutable_block_forecasts()->Add(blocks.forecasts.begin(), blocks.forecasts.end());
+      stored.mutable_block_outcomes()->Add(blocks.outcomes.begin(), blocks.outcomes.end());
+    }
   }
   if (decision_.has_value() && watch_.has_value()) {
     store::v1::MonitorState::Decision& stored = *out.mutable_decision();
@@ -175,7 +181,7 @@ absl::Status ForecastMonitor::Restore(const store::v1::MonitorState& stored) {
     kernel_ = DiscrepancyKernel{.outcome_length = from.outcome_length(),
                                 .forecast_length = from.forecast_length(),
                                 .center = from.center()};
-    discrepancy_ = NewDiscrepancy();
+    BeginDiscrepancy();
     if (!watch_.has_value() || !discrepancy_.has_value() ||
         from.projections().count() != watch_->evidence.count()) {
       return absl::InvalidArgumentError("has a discrepancy that cannot be");
@@ -183,6 +189,11 @@ absl::Status ForecastMonitor::Restore(const store::v1::MonitorState& stored) {
     CALIBD_RETURN_IF_ERROR(discrepancy_->Restore({.sums = GetReals(from.sums()),
                                                   .square_sum = from.square_sum(),
                                                   .projections = GetMoments(from.projections())}));
+    if (blocks_.has_value() && from.has_blocks()) {
+      CALIBD_RETURN_IF_ERROR(blocks_->Restore({.blocks = GetMoments(from.blocks()),
+                                               .forecasts = GetReals(from.block_forecasts()),
+                                               .outcomes = GetReals(from.block_outcomes())}));
+    }
   }
   if (stored.has_decision() != (decision_.has_value() && watch_.has_value())) {
     return absl::InvalidArgumentError("has a decision that cannot be, or none");

@@ -118,6 +118,11 @@ TEST_F(ForecastTest, CalibratedForecastsAreWithinTheLimit) {
   EXPECT_NEAR(answer.forecast().residual_standard_deviation(), 1, 0.02);
   EXPECT_NEAR(answer.watch().discrepancy().mmd_squared(), 0, 1e-3);
   EXPECT_EQ(answer.watch().discrepancy().mmd_lower_bound(), 0);
+  EXPECT_EQ(answer.watch().discrepancy().block_count(), 806);
+  EXPECT_EQ(answer.watch().discrepancy().block_size(), 50);
+  EXPECT_NEAR(answer.watch().discrepancy().block_mmd_squared(), 0,
+              5 * answer.watch().discrepancy().block_standard_error());
+  EXPECT_GT(answer.watch().discrepancy().block_one_look_p_value(), 1e-4);
   EXPECT_LT(answer.watch().discrepancy().mmd_upper_bound(), 0.1);
   const v1::DecisionLoss& decision = answer.watch().decision();
   EXPECT_EQ(decision.observations(), 40300);

@@ -323,6 +323,15 @@ TEST(ForecastStateTest, AnInvalidSnapshotIsRefused) {
     state.mutable_monitor()->mutable_decision()->mutable_gaps()->set_count(799);
   }));
   EXPECT_TRUE(refused([](auto& state) { state.mutable_monitor()->clear_decision(); }));
+  EXPECT_TRUE(refused(
+      [](auto& state) { state.mutable_monitor()->mutable_discrepancy()->add_block_outcomes(0); }));
+  // A state without blocks is one of an earlier version.
+  EXPECT_FALSE(refused([](auto& state) {
+    auto& discrepancy = *state.mutable_monitor()->mutable_discrepancy();
+    discrepancy.clear_blocks();
+    discrepancy.clear_block_forecasts();
+    discrepancy.clear_block_outcomes();
+  }));
   EXPECT_TRUE(refused([](auto& state) { state.set_observations(10); }));
 }
 

@@ -1,0 +1,138 @@
+#include "calibd/core/forecast_blocks.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "calibd/core/calibration_loss.h"
+#include "calibd/core/p_value.h"
+
+namespace calibd {
+namespace {
+
+// n forecasts of outcomes that are `scale` times as far from the mean.
+struct BlockRows {
+  BlockRows(std::size_t n, double scale, std::uint64_t seed) {
+    std::mt19937_64 rng(seed);
+    std::normal_distribution<double> normal;
+    for (std::size_t i = 0; i < n; ++i) {
+      const double mean = 20 + normal(rng);
+      const double deviation = std::exp(0.3 * normal(rng));
+      forecasts.insert(forecasts.end(), {mean, deviation});
+      outcomes.push_back(mean + scale * deviation * normal(rng));
+    }
+  }
+  [[nodiscard]] NumberForecastBatch rows(std::size_t first, std::size_t count) const {
+    return {std::span(forecasts).subspan(2 * first, 2 * count),
+            std::span(outcomes).subspan(first, count)};
+  }
+
+  std::vector<double> forecasts;
+  std::vector<double> outcomes;
+};
+
+constexpr DiscrepancyKernel kBlockKernel{
+    .outcome_length = 1.5, .forecast_length = 0.8, .center = 20};
+
+TEST(ForecastBlocksTest, IsTheMeanOfTheLossOfEachBlock) {
+  const BlockRows data(175, 1.5, 1);
+  for (const double length : {0.8, 0.0}) {
+    DiscrepancyKernel kernel = kBlockKernel;
+    kernel.forecast_length = length;
+    ForecastBlocks blocks(kernel);
+    blocks.Add(data.rows(0, 175));
+    ASSERT_EQ(blocks.moments().count, 3);
+    EXPECT_EQ(blocks.state().outcomes.size(), 25U);
+    double sum = 0;
+    for (std::size_t block = 0; block < 3; ++block) {
+      const NumberForecastBatch rows = data.rows(50 * block, 50);
+      LossOptions loss;
+      loss.outcome_kernel = RbfKernel{0.5 / 1.5 / 1.5};
+      loss.gradient = false;
+      if (length > 0) {
+        ForecastCondition condition;
+        condition.gamma = 0.5 / 0.8 / 0.8;
+        loss.condition = condition;
+      } else {
+        loss.condition = NoCondition();
+      }
+      sum += ComputeLoss({ForecastKind::kNormal, rows.forecasts, 2, {}, rows.outcomes}, loss)
+                 ->mmd_squared;
+    }
+    EXPECT_NEAR(blocks.moments().mean, sum / 3, 1e-12);
+  }
+}
+
+TEST(ForecastBlocksTest, DoesNotDependOnTheDivisionOrOnARestart) {
+  const BlockRows data(512, 1.2, 2);
+  ForecastBlocks whole(kBlockKernel);
+  whole.Add(data.rows(0, 512));
+  ForecastBlocks parts(kBlockKernel);
+  std::size_t first = 0;
+  for (std::size_t count = 1; first < 512;
+       first += count, count = std::min(2 * count, 512 - first)) {
+    parts.Add(data.rows(first, count));
+    ForecastBlocks restored(kBlockKernel);
+    ASSERT_TRUE(restored.Restore(parts.state()).ok());
+    parts = restored;
+  }
+  EXPECT_EQ(parts.state(), whole.state());
+}
+
+TEST(ForecastBlocksTest, CalibratedForecastsPassAndTooNarrowOnesFail) {
+  // P(p <= .05) of 300 calibrated streams of 60 blocks, with four standard errors and the .01 by
+  // which the Normal approximation may be off.
+  int rejected = 0;
+  for (std::uint64_t stream = 0; stream < 300; ++stream) {
+    const BlockRows data(3000, 1, 100 + stream);
+    ForecastBlocks blocks(kBlockKernel);
+    blocks.Add(data.rows(0, 3000));
+    rejected += TestBlocks(blocks.moments())->p_value <= 0.05 ? 1 : 0;
+  }
+  EXPECT_LE(rejected, 300 * 0.06 + 4 * std::sqrt(300 * 0.05 * 0.95));
+  const BlockRows narrow(3000, 1.5, 1);
+  ForecastBlocks blocks(kBlockKernel);
+  blocks.Add(narrow.rows(0, 3000));
+  EXPECT_LT(TestBlocks(blocks.moments())->p_value, 1e-6);
+}
+
+TEST(ForecastBlocksTest, ExtremeValuesStayFinite) {
+  constexpr double kMost = std::numeric_limits<double>::max();
+  ForecastBlocks blocks(kBlockKernel);
+  std::vector<double> forecasts;
+  std::vector<double> outcomes;
+  for (int i = 0; i < 100; ++i) {
+    const double scale = i % 2 == 0 ? kMost / 4 : -std::pow(10.0, i * 3);
+    forecasts.insert(forecasts.end(), {scale, i % 3 == 0 ? 1e-300 : kMost / 8});
+    outcomes.push_back(-scale);
+  }
+  blocks.Add({forecasts, outcomes});
+  ASSERT_EQ(blocks.moments().count, 2);
+  EXPECT_LE(std::abs(blocks.moments().mean), 4);
+}
+
+TEST(ForecastBlocksTest, AnImpossibleStateIsRefused) {
+  ForecastBlocks blocks(kBlockKernel);
+  const auto refused = [&blocks](const auto& damage) {
+    ForecastBlocks::State state{
+        .blocks = {.count = 2, .mean = 0.1, .m2 = 0.01}, .forecasts = {0, 1}, .outcomes = {0.5}};
+    damage(state);
+    return !blocks.Restore(state).ok();
+  };
+  EXPECT_FALSE(refused([](auto&) {}));
+  EXPECT_TRUE(refused([](auto& state) { state.forecasts.pop_back(); }));
+  EXPECT_TRUE(refused([](auto& state) { state.blocks.mean = 5; }));
+  EXPECT_TRUE(refused([](auto& state) { state.blocks.m2 = -1; }));
+  EXPECT_TRUE(refused([](auto& state) { state.outcomes[0] = std::nan(""); }));
+  EXPECT_TRUE(refused([](auto& state) {
+    state.forecasts.resize(100);
+    state.outcomes.resize(50);
+  }));
+}
+
+}  // namespace
+}  // namespace calibd
