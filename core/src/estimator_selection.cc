@@ -147,13 +147,16 @@ class Selection {
     }
     result.excess_standard_error = std::sqrt(squares) / static_cast<double>(folds_.size());
     const RunningMoments root = MomentsOf(roots);
+    result.comparable = IsComparable();
     result.root_risk = root.mean;
     result.root_risk_standard_error = StandardError(root);
     return result;
   }
 
-  // Whether the excess of estimators a and b differs by at most 2 standard errors.
+  // Whether the excess of estimators a and b differs by at most 2 standard errors, or its standard
+  // error is not known.
   [[nodiscard]] bool AreSimilar(std::size_t a, std::size_t b) const {
+    if (!IsComparable()) return true;
     double difference = 0;
     double squares = 0;
     for (const Fold& fold : folds_) {
@@ -192,6 +195,11 @@ class Selection {
   }
 
  private:
+  // The last fold is the smallest one.
+  [[nodiscard]] bool IsComparable() const {
+    return folds_.back().validation.size() >= kMinComparedRows;
+  }
+
   // The values of an estimator that was fitted on the fold.
   [[nodiscard]] absl::StatusOr<std::vector<FunctionValues>> Evaluate(
       const Fold& fold, const ResidualSample& rows, EstimatorKind kind,

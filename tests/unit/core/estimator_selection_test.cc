@@ -191,6 +191,29 @@ TEST(EstimatorSelectionTest, DegenerateRowsGiveNumbers) {
   }
 }
 
+// With 2 rows in each fold, the standard error of every excess is 0. With the smallest number of
+// rows that are compared, at most the share of false alarms that two standard errors promise plus 5
+// standard deviations may be found.
+TEST(EstimatorSelectionTest, FewRowsOfACalibratedModelAreNotConclusive) {
+  constexpr int kModels = 200;
+  int false_alarms = 0;
+  for (int seed = 0; seed < kModels; ++seed) {
+    GeneratorSpec spec = GeneratorSpec::M1(2);
+    spec.alpha = {1, 1};
+    PredictionSet rows;
+    Generator::Create(spec, static_cast<std::uint64_t>(seed))->Draw(50, rows);
+    const SelectionOptions options;
+    const SelectionResult few = *SelectEstimator(rows.view().rows(0, 49), options);
+    EXPECT_FALSE(few.any_better_than_zero);
+    for (const EstimatorResult& result : few.estimators) {
+      EXPECT_TRUE(result.as_good_as_chosen);
+      EXPECT_FALSE(result.worse_than_zero());
+    }
+    false_alarms += SelectEstimator(rows.view(), options)->any_better_than_zero ? 1 : 0;
+  }
+  EXPECT_LE(false_alarms, 25);
+}
+
 TEST(EstimatorSelectionTest, RefusesPenaltiesBelowPrecision) {
   const PredictionSet set = Degenerate(100, 3, false, false);
   SelectionOptions options;
