@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "calibd/convert/text.h"
+#include "calibd/core/estimator_selection.h"
 #include "report.h"
 
 namespace calibd::cli {
@@ -16,6 +17,8 @@ namespace {
 using convert::Points;
 using convert::PointsText;
 
+// At most this share of the calibrated models has such a small p-value.
+constexpr double kLevel = 0.05;
 constexpr absl::string_view kPrefix = "CALIBRATION_ERROR_ESTIMATOR_";
 
 std::string NameOf(v1::CalibrationErrorEstimator estimator) {
@@ -50,20 +53,50 @@ std::string Subject(const std::string& lens) {
   return lens == "top_label" ? "The probability of the top label" : "The probability of this class";
 }
 
+// What follows if no estimator is better than 0. The simulation may see an error that the
+// comparison of risks does not see.
+std::string DescribeNone(const v1::CalibrationErrorEstimate& estimate) {
+  const std::int64_t n = estimate.provenance().observations();
+  const bool comparable = estimate.tuning_observations() / estimate.folds() >=
+                          static_cast<std::int64_t>(kMinComparedRows);
+  std::string text =
+      comparable
+          ? absl::StrCat("No estimator is better than 0 here: with ", n,
+                         " observations, none predicts the errors of new observations better than "
+                         "the statement that there is no error.")
+          : absl::StrCat("No estimator is better than 0 here: ", n,
+                         " observations are too few to say. Each of the ", estimate.folds(),
+                         " folds needs ", kMinComparedRows, " of them.");
+  if (estimate.has_simulation() && estimate.simulation().p_value() <= kLevel) {
+    return absl::StrCat(text, " But the simulation below rejects that there is no error, at level ",
+                        kLevel, ".\n");
+  }
+  return text + " This does not prove calibration. The estimates below may be noise.\n";
+}
+
+// Whether the error that the chosen estimator sees is real.
+std::string CompareWithZero(const v1::CalibrationErrorEstimate& estimate,
+                            const v1::EstimatorOutcome& chosen) {
+  if (chosen.better_than_zero()) {
+    return ", and better than the statement that there is no error.\n";
+  }
+  std::vector<std::string> better;
+  for (const v1::EstimatorOutcome& outcome : estimate.estimators()) {
+    if (outcome.better_than_zero()) better.push_back(NameOf(outcome.estimator()));
+  }
+  return absl::StrCat(", but only ", absl::StrJoin(better, ", "),
+                      better.size() == 1 ? " is" : " are",
+                      " clearly better than the statement that there is no error.\n");
+}
+
 std::string DescribeChoice(const v1::CalibrationErrorEstimate& estimate,
                            const v1::EstimatorOutcome& chosen) {
-  if (!estimate.any_better_than_zero()) {
-    return absl::StrCat(
-        "No estimator is better than 0 here: with ", estimate.provenance().observations(),
-        " observations, none predicts the errors of new observations better than the statement "
-        "that there is no error. This does not prove calibration. The estimates below may be "
-        "noise.\n");
-  }
+  if (!estimate.any_better_than_zero()) return DescribeNone(estimate);
   std::string text = absl::StrCat(
       Subject(estimate.provenance().lens()), " is off by ", PointsText(chosen.error()),
       " (percentage points, root mean square), according to ", NameOf(chosen.estimator()),
-      ". This estimator predicts the errors of new observations best, and better than the "
-      "statement that there is no error.\n");
+      ". This estimator predicts the errors of new observations best",
+      CompareWithZero(estimate, chosen));
   std::vector<std::string> similar;
   double least = chosen.error();
   double most = chosen.error();
