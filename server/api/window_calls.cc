@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "calibd/convert/estimate.h"
 #include "calibd/convert/evaluation.h"
 #include "calibd/convert/kernel.h"
@@ -246,8 +247,9 @@ absl::Status Api::EstimateCalibrationError(const v1::EstimateCalibrationErrorReq
     if (left_out) {
       v1::CalibrationErrorEstimate::LeftOut& density = *proto.add_left_out();
       density.set_estimator(v1::CALIBRATION_ERROR_ESTIMATOR_KERNEL_DENSITY);
-      density.set_reason(absl::StrCat("with it, the request needs ", operations,
-                                      " operations, the limit is ", max_operations));
+      density.set_reason(
+          absl::StrFormat("with it, the request needs %.2g operations, the limit is %.2g",
+                          operations, max_operations));
     }
     v1::Provenance& provenance = *proto.mutable_provenance();
     DescribeProvenance(*model->declaration(), sample.first_observation, sample.last_observation,
