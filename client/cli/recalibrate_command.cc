@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -11,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "calibd/client/recalibration.h"
 #include "calibd/convert/recalibration.h"
+#include "calibd/core/recalibration.h"
 #include "command.h"
 #include "google/protobuf/util/json_util.h"
 #include "observation_file.h"
@@ -93,6 +95,11 @@ std::string Points(const v1::ErrorInterval& error) {
                          100 * error.upper());
 }
 
+// Fits stop this close to the end of their range.
+bool IsAtEnd(double temperature) {
+  return std::max(temperature, 1 / temperature) > 0.999 * kMaxTemperature;
+}
+
 std::string Describe(const v1::Recalibration& advice) {
   const v1::RecalibrationMap& map = advice.map();
   std::string text;
@@ -100,15 +107,17 @@ std::string Describe(const v1::Recalibration& advice) {
     text = "None helps: no map is known to lower the log loss.\n";
   } else if (map.has_temperature()) {
     text = absl::StrFormat(
-        "Temperature scaling helps: temperature %.3g (%s).\n", map.temperature(),
+        "Temperature scaling helps: temperature %.3g%s (%s).\n", map.temperature(),
+        IsAtEnd(map.temperature()) ? ", the end of the range that is tried" : "",
         map.temperature() > 1 ? "the model is over-confident" : "the model is under-confident");
   } else {
     text = absl::StrCat("A map of kind ", map.kind(), " helps.\n");
   }
-  absl::StrAppendFormat(&text, "The older %d observations chose the map: cross-validated log loss",
+  absl::StrAppendFormat(&text,
+                        "The older %d observations chose the map: cross-validated log loss (nats)",
                         advice.fit_observations());
   for (const v1::Recalibration::Candidate& candidate : advice.candidates()) {
-    absl::StrAppendFormat(&text, "%s %s %.5f", &candidate == &advice.candidates(0) ? "" : ",",
+    absl::StrAppendFormat(&text, "%s %s %.3g", &candidate == &advice.candidates(0) ? "" : ",",
                           candidate.kind(), candidate.cross_validated_log_loss());
   }
   absl::StrAppend(&text, ".\n");
@@ -116,7 +125,7 @@ std::string Describe(const v1::Recalibration& advice) {
   absl::StrAppendFormat(
       &text,
       "The newer %d measured its benefit (95 %% intervals), without and with the map of kind %s:\n"
-      "  log loss %.5f and %.5f: improvement %.5f (%.5f to %.5f)\n"
+      "  log loss (nats) %.3g and %.3g: improvement %.3g (%.3g to %.3g)\n"
       "  error of the top label %s and %s\n",
       advice.test_observations(), map.kind(), advice.log_loss_before(), advice.log_loss_after(),
       advice.improvement(), advice.improvement_lower(), advice.improvement_upper(),

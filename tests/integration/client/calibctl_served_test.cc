@@ -420,8 +420,9 @@ TEST_F(CalibctlServedTest, RecalibrateFitsExportsAndAppliesAMap) {
 
   const auto text = Run({"recalibrate", "--model", "m"});
   EXPECT_EQ(text->exit_code(), 0);
-  EXPECT_THAT(text->output(), AllOf(HasSubstr(" helps"), HasSubstr("newer 1000"),
-                                    HasSubstr("error of the top label")));
+  EXPECT_THAT(text->output(),
+              AllOf(HasSubstr(" helps"), HasSubstr("newer 1000"),
+                    HasSubstr("error of the top label"), HasSubstr("  log loss (nats) 0.")));
 
   const auto applied = Run({"recalibrate", "--apply", map, files.predictions(), "-o", rows});
   ASSERT_EQ(applied->exit_code(), 0) << applied->error();
