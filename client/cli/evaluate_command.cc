@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <iostream>
@@ -5,6 +6,7 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +17,7 @@
 #include "calibd/core/lens.h"
 #include "command.h"
 #include "fail_on.h"
+#include "forecast_file.h"
 #include "kernel_option.h"
 #include "lens_option.h"
 #include "null_option.h"
@@ -47,6 +50,8 @@ struct EvaluateOptions {
   double band_level = 0.9;
   // A file for ReadActions; empty: no decision.
   std::string actions;
+  // A file of numbers; empty: no individual test.
+  std::string features;
   bool float32 = false;
   std::optional<std::uint64_t> seed;
   // 0: the default for the number of classes.
@@ -160,6 +165,20 @@ absl::StatusOr<ExitCode> EvaluateFiles(const Context& context, const EvaluateOpt
   CALIBD_RETURN_IF_ERROR(
       ParseKernel(options.kernel, input.class_count, offline.kernel, offline.bandwidth));
   offline.request = request;
+  if (!options.features.empty()) {
+    CALIBD_ASSIGN_OR_RETURN(NumberTable features,
+                            ReadNumbers(options.features, options.input.columns));
+    const std::size_t rows =
+        features.values.size() / std::max<std::size_t>(1, features.column_count);
+    if (rows != input.labels.size()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          options.features, ": has ", rows, " rows, expected one for each of the ",
+          input.labels.size(), " predictions",
+          changes.dropped_rows > 0 ? " that are left: remove the rows of the invalid ones" : ""));
+    }
+    offline.features = std::move(features.values);
+    offline.feature_count = features.column_count;
+  }
   if (!options.seed.has_value()) offline.request.set_seed(std::random_device{}());
   CALIBD_ASSIGN_OR_RETURN(
       const v1::Evaluation evaluation,
@@ -179,6 +198,7 @@ absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateOptions& opti
   CALIBD_ASSIGN_OR_RETURN(const v1::EvaluateRequest request, OrUsageFault(MakeRequest(options)));
   if (options.model.empty()) return EvaluateFiles(context, options, request);
   if (!options.input.predictions.empty()) return UsageFault("give files or --model, not both");
+  if (!options.features.empty()) return UsageFault("--features needs files, not --model");
   if (options.fail_on.what == "over-limit") {
     return UsageFault(absl::StrCat(
         "--fail-on over-limit would judge only the newest observations of the model: use `calibctl "
@@ -265,6 +285,9 @@ void AddEvaluateCommand(CLI::App& app, Context& context) {
       "CSV file of the actions that the predictions decide between: in each line a "
       "name and the loss of this action for each class; compares what the decisions "
       "cost with what the predictions promise");
+  command->add_option("--features", options->features,
+                      "file of numbers that are known of each case, one row per prediction: CSV or "
+                      "NumPy; tests whether similar cases are calibrated");
   command->add_flag("--float32", options->float32,
                     "estimate in float32: about twice as fast, with an error below a thousandth of "
                     "the standard deviation under calibration");

@@ -189,23 +189,13 @@ absl::Status ReadArray(InputFile& file, const InputOptions& options, const v1::F
 // Reads outcomes in a file of their own.
 absl::Status ReadOutcomeColumn(const std::string& path, const ColumnOptions& columns,
                                ForecastFile& out) {
-  CALIBD_ASSIGN_OR_RETURN(InputFile file, OpenInput(path));
-  if (file.format == FileFormat::kNpy) {
-    CALIBD_ASSIGN_OR_RETURN(NpyArray array, ReadNpy(file.stream, file.name));
-    if (array.column_count != 1 || !array.texts.empty()) {
-      return FileError(file.name, "is not one column of numbers, expected the outcomes");
-    }
-    out.outcomes = std::move(array.values);
-    return absl::OkStatus();
+  CALIBD_ASSIGN_OR_RETURN(NumberTable table, ReadNumbers(path, columns));
+  if (table.column_count != 1) {
+    return FileError(
+        path, absl::StrCat("has ", table.column_count, " columns, expected one of outcomes"));
   }
-  const auto plan = [&](std::span<const std::string> /*names*/,
-                        std::size_t column_count) -> absl::StatusOr<std::size_t> {
-    if (column_count == 1) return column_count;
-    return FileError(file.name,
-                     absl::StrCat("has ", column_count, " columns, expected one of outcomes"));
-  };
-  return ReadTable(file, columns, plan,
-                   [&](const TextRow& row) { return ReadNumber(file.name, row, 0, out.outcomes); });
+  out.outcomes = std::move(table.values);
+  return absl::OkStatus();
 }
 
 absl::Status ReadTextColumn(const std::string& path, const char* noun, const ColumnOptions& columns,
@@ -225,6 +215,31 @@ absl::Status CheckCount(const RowPlaces& places, std::size_t rows, const char* n
 }
 
 }  // namespace
+
+absl::StatusOr<NumberTable> ReadNumbers(const std::string& path, const ColumnOptions& columns) {
+  CALIBD_ASSIGN_OR_RETURN(InputFile file, OpenInput(path));
+  NumberTable table;
+  if (file.format == FileFormat::kNpy) {
+    CALIBD_ASSIGN_OR_RETURN(NpyArray array, ReadNpy(file.stream, file.name));
+    if (!array.texts.empty()) return FileError(file.name, "has texts, expected numbers");
+    table.column_count = array.column_count;
+    table.values = std::move(array.values);
+    return table;
+  }
+  const auto plan = [&table](std::span<const std::string> /*names*/,
+                             std::size_t column_count) -> absl::StatusOr<std::size_t> {
+    table.column_count = column_count;
+    return column_count;
+  };
+  const auto add = [&](const TextRow& row) -> absl::Status {
+    for (std::size_t k = 0; k < row.cells.size(); ++k) {
+      CALIBD_RETURN_IF_ERROR(ReadNumber(file.name, row, k, table.values));
+    }
+    return absl::OkStatus();
+  };
+  CALIBD_RETURN_IF_ERROR(ReadTable(file, columns, plan, add));
+  return table;
+}
 
 std::optional<std::string> FindForecastUsageFault(const InputOptions& input) {
   const std::pair<bool, const char*> of_classes[] = {

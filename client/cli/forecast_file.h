@@ -43,6 +43,15 @@ struct ForecastFile {
 [[nodiscard]] absl::StatusOr<ForecastFile> ReadForecasts(const InputOptions& options,
                                                          const v1::Forecast& forecast);
 
+// Reads a table of numbers alone: CSV, JSON Lines or NPY. The first line of a CSV may hold names.
+struct NumberTable {
+  // Row-major.
+  std::vector<double> values;
+  std::size_t column_count = 0;
+};
+[[nodiscard]] absl::StatusOr<NumberTable> ReadNumbers(const std::string& path,
+                                                      const ColumnOptions& columns);
+
 // Reads the outcomes of forecasts by id: CSV or JSON Lines with the columns id and outcome, or
 // those of --id-column and --label-column, or the first and the second one of two.
 struct OutcomesById {

@@ -25,6 +25,10 @@ struct OfflineOptions {
   std::vector<std::size_t> block_sizes = {2, 10, 100};
   // The request; `model` and `window` are ignored, and an unset seed is 0.
   v1::EvaluateRequest request;
+  // n x feature_count, row-major; empty: no individual test. It has as many replicates as the
+  // lenses, and none without.
+  std::vector<double> features;
+  std::size_t feature_count = 0;
   // >= 1. The results do not depend on it.
   unsigned threads = 1;
   std::stop_token stop;

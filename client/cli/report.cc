@@ -241,6 +241,16 @@ std::string DescribeDecision(const v1::Evaluation& evaluation) {
   return text;
 }
 
+// Empty without features.
+std::string DescribeIndividual(const v1::Evaluation& evaluation) {
+  if (!evaluation.has_individual()) return "";
+  const v1::SimulatedStatistic& test = evaluation.individual().test();
+  return absl::StrFormat(
+      "\nsimilar cases (individual calibration): discrepancy (MMD^2) %s, below %s for 95 %% of "
+      "calibrated models; p = %s (one look), simulated with labels drawn from the predictions\n",
+      Signed(test.value()), Signed(test.replicate_upper_quantile()), PValue(test.p_value()));
+}
+
 std::string DescribeOtherTests(const v1::Evaluation& evaluation) {
   std::string text;
   if (evaluation.has_consistency_test()) {
@@ -525,7 +535,8 @@ std::string DescribeEvaluation(const v1::Evaluation& evaluation, double level, d
   absl::StrAppend(&text, "\n", DescribeLenses(evaluation), "\n", DescribeQuadratic(canonical), "\n",
                   DescribeEstimates(evaluation.estimates()), DescribeClasses(evaluation), "\n",
                   DescribeScores(evaluation), DescribeBinnedErrors(evaluation),
-                  DescribeOtherTests(evaluation), DescribeDecision(evaluation));
+                  DescribeOtherTests(evaluation), DescribeDecision(evaluation),
+                  DescribeIndividual(evaluation));
   for (const v1::Reliability& reliability : evaluation.reliability()) {
     text += DescribeReliability(reliability);
   }

@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "calibd/core/evidence.h"
 #include "calibd/core/forecast_metrics.h"
-#include "calibd/core/running_skce.h"
 #include "calibd/core/status_macros.h"
+#include "scaled_features.h"
 
 namespace calibd {
 namespace {
@@ -41,38 +41,6 @@ void SetScores(const NumberForecastKind& kind, const ForecastCounts& counts,
   evaluation.deviation_t = std::sqrt(std::max(0.0, counts.t_square / n - mean * mean));
 }
 
-// The features with these indices, each divided by its standard deviation; a constant feature is
-// left out. Errors: InvalidArgument if nothing is left.
-absl::StatusOr<FeatureCondition> ScaledFeatures(const ForecastCovariates& covariates,
-                                                std::span<const std::size_t> indices) {
-  const std::size_t d = covariates.feature_count;
-  const std::size_t n = covariates.features.size() / d;
-  std::vector<std::pair<std::size_t, double>> kept;
-  for (const std::size_t k : indices) {
-    RunningMoments moments;
-    for (std::size_t i = 0; i < n; ++i) moments.Add(covariates.features[i * d + k]);
-    const double deviation = std::sqrt(moments.m2 / static_cast<double>(n));
-    if (!std::isfinite(deviation)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("features: the standard deviation of feature ", k,
-                       " exceeds the range of double, give it in another unit"));
-    }
-    if (deviation > 0) kept.emplace_back(k, deviation);
-  }
-  if (kept.empty()) {
-    return absl::InvalidArgumentError(
-        "features: each has the same value in all rows, expected one that differs");
-  }
-  FeatureCondition condition;
-  condition.values.reserve(n * kept.size());
-  for (std::size_t i = 0; i < n; ++i) {
-    for (const auto& [k, deviation] : kept) {
-      condition.values.push_back(covariates.features[i * d + k] / deviation);
-    }
-  }
-  return condition;
-}
-
 struct Form {
   const char* name;
   OutcomeKernel kernel;
@@ -92,12 +60,14 @@ absl::StatusOr<std::vector<Form>> FormsOf(const ForecastBatch& batch,
   if (!covariates.features.empty()) {
     std::vector<std::size_t> all(covariates.feature_count);
     std::iota(all.begin(), all.end(), std::size_t{0});
-    CALIBD_ASSIGN_OR_RETURN(FeatureCondition condition, ScaledFeatures(covariates, all));
+    CALIBD_ASSIGN_OR_RETURN(FeatureCondition condition,
+                            ScaleFeatures(covariates.features, covariates.feature_count, all));
     forms.push_back({"individual", RbfKernel(), std::move(condition)});
   }
   if (!covariates.local_features.empty()) {
-    CALIBD_ASSIGN_OR_RETURN(FeatureCondition condition,
-                            ScaledFeatures(covariates, covariates.local_features));
+    CALIBD_ASSIGN_OR_RETURN(
+        FeatureCondition condition,
+        ScaleFeatures(covariates.features, covariates.feature_count, covariates.local_features));
     forms.push_back({"local", RbfKernel(), std::move(condition)});
   }
   if (options.threshold.has_value() && batch.kind == ForecastKind::kNormal) {
@@ -142,16 +112,7 @@ absl::Status CheckCovariates(const ForecastCovariates& covariates, std::size_t n
     return absl::InvalidArgumentError(
         absl::StrCat("groups has ", covariates.groups.size(), " values, expected ", n));
   }
-  if (covariates.features.size() != n * d) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("features has ", covariates.features.size(), " values, expected ", n * d));
-  }
-  for (std::size_t i = 0; i < covariates.features.size(); ++i) {
-    if (std::isfinite(covariates.features[i])) continue;
-    return absl::InvalidArgumentError(absl::StrCat("features[", i / d, "][", i % d, "] is ",
-                                                   covariates.features[i],
-                                                   ", expected a finite number"));
-  }
+  CALIBD_RETURN_IF_ERROR(CheckFeatures(covariates.features, n, d));
   for (const std::size_t k : covariates.local_features) {
     if (k < d) continue;
     return absl::InvalidArgumentError(

@@ -456,6 +456,15 @@ v1::Evaluation ToProto(const Evaluation& evaluation, const EvaluationOptions& op
   return proto;
 }
 
+v1::Evaluation::Individual ToProto(const IndividualTestResult& result) {
+  v1::Evaluation::Individual proto;
+  proto.set_mmd_squared(result.mmd_squared);
+  proto.set_biased_mmd_squared(result.biased_mmd_squared);
+  proto.set_gamma(result.gamma);
+  *proto.mutable_test() = StatisticToProto(result.statistic, result);
+  return proto;
+}
+
 void NameActions(const google::protobuf::RepeatedPtrField<v1::Action>& actions,
                  v1::Evaluation& evaluation) {
   if (!evaluation.has_decision_loss()) return;

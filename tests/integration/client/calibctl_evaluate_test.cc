@@ -94,6 +94,43 @@ TEST(CalibctlEvaluateTest, SaysWhichHypothesisIsTested) {
   EXPECT_EQ(CalibctlRun(arguments).exit_code(), 2);
 }
 
+TEST(CalibctlEvaluateTest, FeaturesTestSimilarCases) {
+  const TemporaryFolder folder;
+  const auto write = [&folder](const std::string& name, const std::string& text) {
+    const std::string path = folder.path() / name;
+    std::ofstream(path) << text;
+    return path;
+  };
+  // All cases together are right with probability 1/2, as is said; those of an age are not.
+  std::string rows = "healthy,sick,label\n";
+  std::string features = "age,weight\n";
+  for (int i = 0; i < 400; ++i) {
+    rows += i % 2 == 0 ? "0.51,0.49," : "0.49,0.51,";
+    rows += i % 5 < (i < 200 ? 1 : 4) ? "sick\n" : "healthy\n";
+    features += std::to_string(20 + i / 10) + "," + std::to_string(60 + i % 7) + "\n";
+  }
+  const auto with = [&](const std::string& path) {
+    return std::vector<std::string>{"evaluate",       write("scored.csv", rows),
+                                    "--label-column", "label",
+                                    "--replicates",   "99",
+                                    "--seed",         "2",
+                                    "--features",     path};
+  };
+  CalibctlRun run(with(write("features.csv", features)));
+  ASSERT_EQ(run.exit_code(), 0) << run.error();
+  EXPECT_THAT(run.output(), HasSubstr("similar cases (individual calibration): discrepancy"));
+  EXPECT_THAT(run.output(), HasSubstr("p = 0.01 (one look), simulated with labels drawn from"));
+  CalibctlRun few(with(write("few.csv", "1,2\n3,4\n")));
+  EXPECT_EQ(few.exit_code(), 1);
+  EXPECT_THAT(few.error(), HasSubstr("has 2 rows, expected one for each of the 400 predictions"));
+  CalibctlRun text(with(write("text.csv", "1,x\n")));
+  EXPECT_EQ(text.exit_code(), 1);
+  EXPECT_THAT(text.error(), HasSubstr("text.csv line 1, column 2: \"x\" is not a number"));
+  CalibctlRun served({"evaluate", "--model", "m", "--features", "features.csv"});
+  EXPECT_EQ(served.exit_code(), 2);
+  EXPECT_THAT(served.error(), HasSubstr("--features needs files"));
+}
+
 TEST(CalibctlEvaluateTest, SaysWhatDecisionsCost) {
   const TemporaryFolder folder;
   const auto write = [&folder](const std::string& name, const std::string& text) {

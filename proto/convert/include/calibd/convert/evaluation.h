@@ -9,6 +9,7 @@
 #include "calibd/core/bootstrap.h"
 #include "calibd/core/error_interval.h"
 #include "calibd/core/evaluation.h"
+#include "calibd/core/individual_test.h"
 #include "calibd/core/lens.h"
 #include "calibd/core/lens_evaluation.h"
 #include "calibd/core/lens_kernel.h"
@@ -68,6 +69,7 @@ void ResamplingToProto(const ResamplingResult& result, Proto& proto) {
 // computation does not know.
 [[nodiscard]] v1::Evaluation ToProto(const Evaluation& evaluation,
                                      const EvaluationOptions& options);
+[[nodiscard]] v1::Evaluation::Individual ToProto(const IndividualTestResult& result);
 // actions: those of the request.
 void NameActions(const google::protobuf::RepeatedPtrField<v1::Action>& actions,
                  v1::Evaluation& evaluation);
