@@ -153,7 +153,8 @@ def test_test_and_estimate_report_progress(client, overconfident):
     assert told and 0 < told[-1] <= 1
     assert "0.001" in repr(result) and "<table>" in result._repr_html_()
     estimate = client.estimate(overconfident, lens="top_label", folds=2, on_progress=told.append)
-    assert estimate.folds == 2 and "CE " in repr(estimate)
+    assert estimate.folds == 2 and "points +-" in repr(estimate)
+    assert "top_label" in repr(estimate) and str(estimate.seed) in repr(estimate)
     with pytest.raises(calibd.InvalidArgument, match="expected one of canonical, top_label"):
         client.run_test(overconfident, lens="wrong")
     with pytest.raises(calibd.FailedPrecondition) as raised:
@@ -165,7 +166,7 @@ def test_test_and_estimate_report_progress(client, overconfident):
 def test_estimate_simulates_a_calibrated_model(client, overconfident):
     estimate = client.estimate(overconfident, lens="top_label", replicates=99)
     assert estimate.simulation.replicates == 99
-    assert 0 < estimate.simulation.p_value <= 1
+    assert 0 < estimate.simulation.p_value <= 1 and "p-value" in repr(estimate)
 
 
 def test_compare_says_which_model_is_better(client, overconfident):

@@ -420,7 +420,8 @@ class Client:
                  timeout: float = _LONG_TIMEOUT) -> results.Estimate:
         """How large the calibration error of the window is, and which estimator suits the data.
 
-        replicates: of a calibrated model, for a p-value and the noise floor; 0: none.
+        lens: canonical by default, while that of `calibctl estimate` is top_label. replicates: of a
+        calibrated model, for a p-value and the noise floor; 0: none.
         """
         name = model_name(model)
         request = service.EstimateCalibrationErrorRequest(

@@ -244,14 +244,25 @@ class Estimate(Result[calibration.CalibrationErrorEstimate]):
     """How large the calibration error is; fields of CalibrationErrorEstimate."""
 
     def _headline(self) -> str:
+        lens = self.message.provenance.lens
         if not self.message.any_better_than_zero:
-            return "no estimator is better than saying that the error is 0"
-        return f"{_estimator_name(self.message.chosen)} suits the data best"
+            return f"{lens}: no estimator is better than saying that the error is 0"
+        error = next(e.error for e in self.message.estimators
+                     if e.estimator == self.message.chosen)
+        return (f"{lens} off by {100 * error:.3g} points (root mean square), "
+                f"says {_estimator_name(self.message.chosen)}")
 
     def _lines(self) -> list[tuple[str, str]]:
-        lines = [(_estimator_name(e.estimator), f"CE {e.error:.4g} +- {e.error_standard_error:.2g}, "
-                  f"excess risk {e.excess_risk:.3g}") for e in self.message.estimators]
-        return lines + [(_estimator_name(e.estimator), e.reason) for e in self.message.left_out]
+        message = self.message
+        lines = [(_estimator_name(e.estimator),
+                  f"{100 * e.error:.3g} points +- {100 * e.error_standard_error:.2g}, "
+                  f"excess risk {e.excess_risk:.2g} +- {e.excess_risk_standard_error:.2g}")
+                 for e in message.estimators]
+        lines += [(_estimator_name(e.estimator), e.reason) for e in message.left_out]
+        if message.HasField("simulation"):
+            lines.append(("p-value", f"{message.simulation.p_value:.3g} (one look), "
+                          f"{message.simulation.replicates} replicates"))
+        return [*lines, ("seed", str(message.seed))]
 
 
 def _estimator_name(estimator: calibration.CalibrationErrorEstimator) -> str:
