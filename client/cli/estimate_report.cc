@@ -77,9 +77,7 @@ std::string DescribeNone(const v1::CalibrationErrorEstimate& estimate) {
 // Whether the error that the chosen estimator sees is real.
 std::string CompareWithZero(const v1::CalibrationErrorEstimate& estimate,
                             const v1::EstimatorOutcome& chosen) {
-  if (chosen.better_than_zero()) {
-    return ", and better than the statement that there is no error.\n";
-  }
+  if (chosen.better_than_zero()) return ", and better than the statement that there is no error.\n";
   std::vector<std::string> better;
   for (const v1::EstimatorOutcome& outcome : estimate.estimators()) {
     if (outcome.better_than_zero()) better.push_back(NameOf(outcome.estimator()));
