@@ -17,6 +17,16 @@
 namespace calibd {
 namespace {
 
+// The loop with at most `most` elements at the same time.
+ParallelLoop LimitLoop(const ParallelLoop& loop, std::size_t most) {
+  if (!loop || most == std::numeric_limits<std::size_t>::max()) return loop;
+  return [loop, most](std::size_t count, const std::function<void(std::size_t)>& body) {
+    for (std::size_t first = 0; first < count; first += most) {
+      loop(std::min(most, count - first), [&](std::size_t i) { body(first + i); });
+    }
+  };
+}
+
 // Multiplications that an exponential and its sums take.
 constexpr double kExponential = 20;
 // Multiplications of the eigenvalues of an r x r matrix, in r^3.
@@ -266,7 +276,7 @@ class Selection {
     const auto run = [&](std::size_t i) {
       statuses[i] = body(folds_[i % folds_.size()], i / folds_.size());
     };
-    RunLoop(control_.parallel_for, statuses.size(), run);
+    RunLoop(LimitLoop(control_.parallel_for, options_.most_at_once), statuses.size(), run);
     for (absl::Status& status : statuses) CALIBD_RETURN_IF_ERROR(status);
     return absl::OkStatus();
   }
@@ -402,7 +412,9 @@ absl::StatusOr<SelectionResult> SelectEstimator(const PredictionBatch& batch,
   const BootstrapOptions bootstrap{.replicates = options.replicates,
                                    .seed = options.seed.value_or(0),
                                    .null = NullHypothesis::kForecast};
-  CALIBD_ASSIGN_OR_RETURN(result.simulation, SimulateTest(batch, statistic, bootstrap, control));
+  RunControl limited = control;
+  limited.parallel_for = LimitLoop(control.parallel_for, options.most_at_once);
+  CALIBD_ASSIGN_OR_RETURN(result.simulation, SimulateTest(batch, statistic, bootstrap, limited));
   CALIBD_RETURN_IF_ERROR(control.CheckCancelled());
   return result;
 }
@@ -437,6 +449,7 @@ double SelectionOperations(std::size_t n, std::size_t m, const SelectionOptions&
 
 double SelectionMemory(std::size_t n, std::size_t m, const SelectionOptions& options,
                        std::size_t threads) {
+  threads = std::min(threads, options.most_at_once);
   const auto rows = static_cast<double>(n);
   const double columns = options.lens.is_canonical() ? static_cast<double>(m) : 2;
   const double rank = RankBound(n, options);

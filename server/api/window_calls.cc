@@ -71,6 +71,17 @@ bool LeaveOutDensity(std::size_t n, std::size_t m, double max_operations,
          }) > 0;
 }
 
+// Computes fewer folds at the same time than there are threads if memory is short.
+void FitMemory(std::size_t n, std::size_t m, std::size_t threads, double max_memory,
+               SelectionOptions& options) {
+  // The rows with their labels, which the caller adds.
+  const auto input = static_cast<double>(n * (m + 1) * sizeof(double));
+  options.most_at_once = threads;
+  while (options.most_at_once > 1 && SelectionMemory(n, m, options, threads) + input > max_memory) {
+    --options.most_at_once;
+  }
+}
+
 }  // namespace
 
 absl::Status Api::RunTest(const v1::RunTestRequest& request,
@@ -221,25 +232,29 @@ absl::Status Api::EstimateCalibrationError(const v1::EstimateCalibrationErrorReq
   SelectionOptions options = *std::move(valid);
   if (!request.has_seed()) options.seed = RandomSeed();
   const double max_operations = parts_.jobs.limits().operations;
+  const auto max_memory = static_cast<double>(parts_.jobs.limits().memory_bytes);
   const auto result = std::make_shared<v1::EstimateCalibrationErrorResponse>();
   WindowRequest job;
   job.model = model;
   job.observations = static_cast<std::size_t>(request.window());
   job.needs_bandwidth = false;
   job.remedy = "a smaller window, fewer estimators or fewer replicates";
-  job.cost = [options, class_count, max_operations](std::size_t n, std::size_t threads) {
+  job.cost = [options, class_count, max_operations, max_memory](std::size_t n,
+                                                                std::size_t threads) {
     SelectionOptions within = options;
     LeaveOutDensity(n, class_count, max_operations, within);
+    FitMemory(n, class_count, threads, max_memory, within);
     return JobCost{.memory_bytes = SelectionMemory(n, class_count, within, threads),
                    .operations = SelectionOperations(n, class_count, within)};
   };
-  job.compute = [model, options, class_count, max_operations, result,
+  job.compute = [model, options, class_count, max_operations, max_memory, result,
                  threads = parts_.jobs.threads()](const WindowSample& sample,
                                                   const RunControl& control) mutable {
     const auto start = std::chrono::steady_clock::now();
     const PredictionBatch batch = sample.observations.view();
     const double operations = SelectionOperations(batch.size(), class_count, options);
     const bool left_out = LeaveOutDensity(batch.size(), class_count, max_operations, options);
+    FitMemory(batch.size(), class_count, threads, max_memory, options);
     CALIBD_ASSIGN_OR_RETURN(const SelectionResult selected,
                             SelectEstimator(batch, options, control));
     v1::CalibrationErrorEstimate& proto = *result->mutable_result();

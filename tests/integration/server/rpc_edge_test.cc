@@ -88,6 +88,8 @@ TEST_F(RpcEdgeTest, AnInvalidPathIsUnimplementedAndTheServerContinues) {
 
 TEST_F(RpcEdgeTest, InventedMethodsDoNotGrowTheScrape) {
   EXPECT_EQ(Call("/a/b").error_code(), grpc::UNIMPLEMENTED);
+  // The first scrape is counted in the second one.
+  static_cast<void>(Scrape());
   const std::size_t before = Scrape().size();
   for (int i = 0; i < 6000; ++i) {
     std::string path = "/" + std::string(1500, 'x') + "/" + std::to_string(i);

@@ -281,6 +281,31 @@ TEST(EstimatorSelectionTest, SimulatesTheWholeSelection) {
             "replicates is 98, expected 99..100000");
 }
 
+TEST(EstimatorSelectionTest, FewerFoldsAtOnceNeedLessMemoryAndGiveTheSameResult) {
+  auto generator = Generator::Create(GeneratorSpec::M2(3), 5);
+  PredictionSet set;
+  generator->Draw(200, set);
+  SelectionOptions options;
+  options.seed = 7;
+  const double estimate = SelectEstimator(set.view(), options)->estimators[0].squared_error;
+  const double memory = SelectionMemory(200, 3, options, 4);
+  options.most_at_once = 2;
+  EXPECT_LT(SelectionMemory(200, 3, options, 4), memory);
+  EXPECT_EQ(SelectionMemory(200, 3, options, 4), SelectionMemory(200, 3, options, 2));
+  // The outer loops are those of the folds.
+  int depth = 0;
+  std::size_t most = 0;
+  RunControl control;
+  control.parallel_for = [&](std::size_t count, const std::function<void(std::size_t)>& body) {
+    if (depth == 0) most = std::max(most, count);
+    ++depth;
+    for (std::size_t i = 0; i < count; ++i) body(i);
+    --depth;
+  };
+  EXPECT_EQ(SelectEstimator(set.view(), options, control)->estimators[0].squared_error, estimate);
+  EXPECT_EQ(most, 2U);
+}
+
 TEST(EstimatorSelectionTest, CancelsASimulation) {
   const PredictionSet set = Degenerate(100, 3, false, false);
   SelectionOptions options;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -52,6 +53,9 @@ struct SelectionOptions {
   std::optional<std::uint64_t> seed;
   // Of SelectionResult::simulation, in [kMinReplicates, kMaxReplicates]; 0: no simulation.
   std::int32_t replicates = 0;
+  // At most this many folds or replicates are computed at the same time, >= 1: fewer need less
+  // memory. The result does not depend on it.
+  std::size_t most_at_once = std::numeric_limits<std::size_t>::max();
 };
 
 // The standard error of the excess is too small for few rows. With 2 rows in each fold it is 0, and
