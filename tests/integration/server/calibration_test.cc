@@ -5,9 +5,9 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <optional>
 #include <random>
-#include <limits>
 #include <string>
 #include <utility>
 #include <variant>
