@@ -4,10 +4,12 @@
 
 The ```sh blocks of a page after a line <!-- run --> are run in order, as a user would type them, against
 a fresh server; each ```text block after <!-- output --> must be the output of the block before it.
-Numbers that differ from run to run are compared as such: times and addresses. The ``` blocks
+Numbers that differ from run to run are compared as such: times and addresses. A block after
+<!-- input NAME --> is a file for them. The ``` blocks
 after <!-- file PATH --> must be a part of that file, as it is built and run by examples_test. The
-```python blocks after <!-- run python --> are run too, those of a page as one program. docs/example.md
-shows the output of a program of client/python/examples.
+```python blocks after <!-- run python --> are run too, those of docs/python.md as one program.
+docs/example.md shows the output of a program of client/python/examples. Other tests run the blocks of
+docs/http.md, docs/kserve.md and docs/clients.md. Every other block says why it is not run.
 """
 import os
 import pathlib
@@ -23,14 +25,22 @@ from calibd_server import CalibdServer  # noqa: E402
 
 CALIBD, CALIBCTL, PYTHON_PACKAGE = (sys.argv.pop(1) for _ in range(3))
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-MARKED_BLOCK = re.compile(r"^<!-- (run|output|file)(?: (\S+))? -->\n```\w*\n(.*?)^```$", re.M | re.S)
-# A fitted classifier and its data, which the three lines of the README use.
+MARKED_BLOCK = re.compile(r"^<!-- (run|input|output|file)(?: (\S+))? -->\n```\w*\n(.*?)^```$",
+                          re.M | re.S)
+MARK = re.compile(r"<!-- (run|input|output|file|output of|not run:)( .+)? -->")
+# A fitted classifier and its data, which the README uses.
 CLASSIFIER = """
 import numpy
 class classifier:
     predict_proba = staticmethod(lambda features: features)
 X = numpy.random.default_rng(1).dirichlet(numpy.ones(10), 700)
-y = X.argmax(axis=1)
+y = (X.cumsum(axis=1) < numpy.random.default_rng(2).random((700, 1))).sum(axis=1)
+model = classifier
+"""
+# Predictions and a temperature, which docs/monitoring.md uses.
+RECALIBRATED = """
+import numpy
+p, T = numpy.random.default_rng(1).dirichlet(numpy.ones(3), 50), 2.5
 """
 VOLATILE = ((re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?Z?| UTC)"), "TIME"),
             (re.compile(r"row came (just now|\d+s ago)"), "AGE"),
@@ -68,18 +78,44 @@ class ReadmeTest(unittest.TestCase):
     def test_the_forecasts_get_the_verdict_shown(self):
         self.check_commands((ROOT / "docs/forecasts.md").read_text(encoding="utf-8"))
 
-    def check_commands(self, page):
+    def test_the_page_about_files(self):
+        self.check_commands((ROOT / "docs/files.md").read_text(encoding="utf-8"))
+
+    def test_the_page_about_monitoring(self):
+        rows = "".join(f"{0.1 * i},{1 - 0.1 * i}{',0' * 8}\n" for i in range(10))
+        files = {"v3.csv": rows, "v4.csv": rows, "labels.csv": "0\n1\n" * 5}
+        # The temperature is that of the softmax of the logarithms.
+        check = """
+expected = numpy.exp(numpy.log((p + 1e-5 / 3) / (1 + 1e-5)) / T)
+numpy.testing.assert_allclose(q, expected / expected.sum(axis=1, keepdims=True))
+"""
+        self.check_commands((ROOT / "docs/monitoring.md").read_text(encoding="utf-8"), files,
+                            before=RECALIBRATED, after=check)
+
+    def check_commands(self, page, files=None, before=CLASSIFIER, after=""):
+        """Runs the blocks of a page in a folder with these files; before, after: around its Python."""
         output = None
         ran = 0
         with CalibdServer(CALIBD) as server, tempfile.TemporaryDirectory() as folder:
             environment = dict(os.environ, CALIBD_SERVER=server.grpc, PATH=os.pathsep.join(
                 (str(pathlib.Path(CALIBCTL).parent), os.environ["PATH"])))
-            for kind, language, block in MARKED_BLOCK.findall(page):
-                if language == "python":
-                    self.check_python(CLASSIFIER + block, server)
+            folder = pathlib.Path(folder)
+            # As in a clone with a build.
+            (folder / "client").symlink_to(ROOT / "client")
+            (folder / "build").mkdir()
+            (folder / "build/python").symlink_to(PYTHON_PACKAGE)
+            for name, text in (files or {}).items():
+                (folder / name).write_text(text, encoding="utf-8")
+            for kind, argument, block in MARKED_BLOCK.findall(page):
+                if argument == "python":
+                    self.run_python(server, "-c", before + block + after, cwd=folder)
+                elif kind == "input":
+                    (folder / argument).write_text(block, encoding="utf-8")
                 elif kind == "run":
+                    script = f'python3() {{ {sys.executable} -B "$@"; }}\n' + block.replace(
+                        "127.0.0.1:8461", server.http)
                     result = subprocess.run(
-                        ["bash", "-euo", "pipefail", "-c", block], cwd=folder, env=environment,
+                        ["bash", "-euo", "pipefail", "-c", script], cwd=folder, env=environment,
                         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
                         check=False)
                     self.assertEqual(result.returncode, 0, block + result.stdout + result.stderr)
@@ -92,11 +128,11 @@ class ReadmeTest(unittest.TestCase):
     def check_python(self, program, server):
         self.run_python(server, "-c", program)
 
-    def run_python(self, server, *arguments):
+    def run_python(self, server, *arguments, **options):
         result = subprocess.run(
             [sys.executable, "-B", *arguments], stdin=subprocess.DEVNULL, capture_output=True,
             env=dict(os.environ, CALIBD_SERVER=server.grpc, PYTHONPATH=PYTHON_PACKAGE), text=True,
-            timeout=60, check=False)
+            timeout=60, check=False, **options)
         self.assertEqual(result.returncode, 0, arguments[-1] + result.stdout + result.stderr)
         return result.stdout
 
@@ -140,6 +176,13 @@ class ReadmeTest(unittest.TestCase):
             source = "\n".join(line.strip() for line in
                                (ROOT / path).read_text(encoding="utf-8").splitlines())
             self.assertIn("\n".join(lines), source, path)
+
+    def test_every_block_is_run_or_says_why_not(self):
+        for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+            lines = page.read_text(encoding="utf-8").splitlines()
+            fences = [number for number, line in enumerate(lines) if line.startswith("```")]
+            for begin in fences[::2]:
+                self.assertRegex(lines[begin - 1], MARK, f"{page.name}:{begin + 1}")
 
     def test_links_to_files_lead_somewhere(self):
         for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
