@@ -1,10 +1,11 @@
-# Installation, and Debian packages by CPack: calibd, calibctl and libcalibd-dev.
+# Installation, and Debian packages by CPack: calibd, calibctl, libcalibd-dev and python3-calibd.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(CALIBD_PACKAGE_server calibd)
 set(CALIBD_PACKAGE_cli calibctl)
 set(CALIBD_PACKAGE_sdk libcalibd-dev)
+set(CALIBD_PACKAGE_python python3-calibd)
 
 install(TARGETS calibd RUNTIME COMPONENT server)
 install(FILES deploy/systemd/calibd.service DESTINATION lib/systemd/system COMPONENT server)
@@ -35,7 +36,13 @@ write_basic_package_version_file(${CMAKE_BINARY_DIR}/calibdConfigVersion.cmake
 install(FILES cmake/calibdConfig.cmake ${CMAKE_BINARY_DIR}/calibdConfigVersion.cmake
         DESTINATION ${config_dir} COMPONENT sdk)
 
-foreach(component server cli sdk)
+# The Python SDK, where Debian's Python finds it. Its target calibd_python is not built by default.
+install(DIRECTORY $<TARGET_PROPERTY:calibd_python,FOLDER_OF_PACKAGE>/installed/
+        DESTINATION lib/python3/dist-packages COMPONENT python EXCLUDE_FROM_ALL
+        # pip uses it to uninstall, which is the task of dpkg here.
+        PATTERN RECORD EXCLUDE)
+
+foreach(component server cli sdk python)
   install(FILES LICENSE RENAME copyright COMPONENT ${component}
           DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${CALIBD_PACKAGE_${component}})
 endforeach()
@@ -44,7 +51,7 @@ set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_CONTACT "The calibd authors <calibd@localhost>")
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_OUTPUT_FILE_PREFIX ${CMAKE_BINARY_DIR}/packages)
-set(CPACK_COMPONENTS_ALL server cli sdk)
+set(CPACK_COMPONENTS_ALL server cli sdk python)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
@@ -66,4 +73,16 @@ set(CPACK_DEBIAN_SDK_PACKAGE_NAME ${CALIBD_PACKAGE_sdk})
 set(CPACK_DEBIAN_SDK_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_SDK_PACKAGE_DEPENDS
     "libabsl-dev, libgrpc++-dev, libhwy-dev, libprotobuf-dev, libxxhash-dev, pkg-config")
+set(CPACK_COMPONENT_PYTHON_DESCRIPTION "Python client of the calibration monitor calibd
+ The module calibd, which sends predictions and labels and reads reports.")
+set(CPACK_DEBIAN_PYTHON_PACKAGE_NAME ${CALIBD_PACKAGE_python})
+set(CPACK_DEBIAN_PYTHON_PACKAGE_SECTION python)
+set(CPACK_DEBIAN_PYTHON_PACKAGE_ARCHITECTURE all)
+set(CPACK_DEBIAN_PYTHON_PACKAGE_SHLIBDEPS OFF)
+set(CPACK_DEBIAN_PYTHON_PACKAGE_DEPENDS
+    "python3 (>= 3.11), python3-grpcio, python3-numpy, python3-protobuf")
+set(CPACK_DEBIAN_PYTHON_PACKAGE_SUGGESTS "python3-xxhash")
+set(CPACK_DEBIAN_PYTHON_PACKAGE_CONTROL_EXTRA
+    "${CMAKE_SOURCE_DIR}/deploy/debian/python3-calibd/postinst;${CMAKE_SOURCE_DIR}/deploy/debian/python3-calibd/prerm")
+set(CPACK_DEBIAN_PYTHON_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 include(CPack)

@@ -1,4 +1,4 @@
-"""The Debian packages install and work: the C++ SDK on this machine, the others on a bare Debian 12.
+"""The Debian packages install and work on this machine and on a bare Debian 12.
 
     packages_test.py PRESET
 
@@ -21,6 +21,14 @@ from wait_for import wait_for  # noqa: E402
 PRESET = sys.argv.pop(1)
 UNIT = (ROOT / "deploy/systemd/calibd.service").read_text(encoding="utf-8")
 BINARIES = ROOT / "build" / PRESET / "bin"
+# A project of a user of the C++ SDK.
+PROJECT = """cmake_minimum_required(VERSION 3.25)
+project(example LANGUAGES CXX)
+set(CMAKE_CXX_STANDARD 20)
+find_package(calibd 0.1 REQUIRED)
+add_executable(example send_predictions.cc)
+target_link_libraries(example calibd::client)
+"""
 # A user that owns nothing, like the dynamic user of the unit.
 USER = 61184
 
@@ -42,6 +50,11 @@ def package_archive():
     raise AssertionError("apt has no archive of bookworm")
 
 
+def write_project(folder):
+    (folder / "CMakeLists.txt").write_text(PROJECT, encoding="utf-8")
+    shutil.copy(ROOT / "client/cpp/examples/send_predictions.cc", folder)
+
+
 class PackagesTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -53,13 +66,7 @@ class PackagesTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder, CalibdServer(BINARIES / "calibd") as server:
             folder = pathlib.Path(folder)
             run("dpkg-deb", "--extract", self.packages["libcalibd-dev"], folder / "root")
-            (folder / "CMakeLists.txt").write_text(
-                "cmake_minimum_required(VERSION 3.25)\n"
-                "project(example LANGUAGES CXX)\n"
-                "set(CMAKE_CXX_STANDARD 20)\n"
-                "find_package(calibd 0.1 REQUIRED)\n"
-                f"add_executable(example {ROOT}/client/cpp/examples/send_predictions.cc)\n"
-                "target_link_libraries(example calibd::client)\n", encoding="utf-8")
+            write_project(folder)
             run("cmake", "-S", folder, "-B", folder / "build", "-G", "Ninja",
                 f"-DCMAKE_PREFIX_PATH={folder}/root/usr")
             run("cmake", "--build", folder / "build")
@@ -74,19 +81,39 @@ class PackagesTest(unittest.TestCase):
             run("systemd-analyze", "security", "--offline=true", "--threshold=20", unit)
 
     @unittest.skipUnless(os.geteuid() == 0, "debootstrap needs root")
-    def test_server_and_command_line_run_on_a_bare_debian_12(self):
+    def test_the_packages_work_on_a_bare_debian_12(self):
         with tempfile.TemporaryDirectory(dir=ROOT / "build") as folder:
             system = pathlib.Path(folder) / "system"
             run("debootstrap", "--variant=minbase", "bookworm", system, package_archive())
-            for name in ("calibd", "calibctl"):
-                shutil.copy(self.packages[name], system / "opt" / f"{name}.deb")
-            run("chroot", system, "apt-get", "install", "--yes", "--no-install-recommends",
-                "/opt/calibd.deb", "/opt/calibctl.deb",
-                env=dict(os.environ, DEBIAN_FRONTEND="noninteractive", LC_ALL="C"))
+            self.install(system, "calibd", "calibctl")
             self.check_service(system)
-            run("chroot", system, "apt-get", "purge", "--yes", "calibd")
+            with CalibdServer(BINARIES / "calibd") as server:
+                self.check_python(system, server)
+            run("chroot", system, "apt-get", "purge", "--yes", "calibd", "python3-calibd")
+            self.assertFalse((system / "usr/lib/python3/dist-packages/calibd").exists())
             self.assertFalse((system / "var/lib/calibd").exists())
             self.assertFalse((system / "etc/calibd").exists())
+
+    def install(self, system, *names):
+        """Installs packages of this project with what they depend on."""
+        for name in names:
+            shutil.copy(self.packages[name], system / "opt" / f"{name}.deb")
+        run("chroot", system, "apt-get", "install", "--yes", "--no-install-recommends",
+            *(f"/opt/{name}.deb" for name in names),
+            env=dict(os.environ, DEBIAN_FRONTEND="noninteractive", LC_ALL="C"))
+
+    def check_python(self, system, server):
+        self.install(system, "python3-calibd")
+        shutil.copy(ROOT / "client/python/examples/send_predictions.py", system / "opt")
+        in_system = ("chroot", f"--userspec={USER}:{USER}", system)
+        output = run(*in_system, "python3", "/opt/send_predictions.py", server.grpc)
+        self.assertIn("accepted rows: 4, counted before: 0", output)
+        module, version, cached = run(
+            *in_system, "python3", "-c", "import calibd.client, importlib.metadata; print("
+            "calibd.__file__, importlib.metadata.version('calibd'), calibd.client.__cached__)").split()
+        self.assertEqual(module, "/usr/lib/python3/dist-packages/calibd/__init__.py")
+        self.assertIn(f"_{version}_", self.packages["python3-calibd"].name)
+        self.assertTrue((system / cached.lstrip("/")).exists(), "the modules are not compiled")
 
     def check_service(self, system):
         """Starts ExecStart as an unprivileged user and uses it."""
