@@ -288,6 +288,20 @@ def test_a_repeated_stream_with_a_key_counts_once(client, model):
             stream.send(predictions[::-1][:10], labels[:10])
 
 
+def test_a_repeated_stream_with_a_key_counts_labels_once(client):
+    client.create_model("keyed-labels", 3, label_grace=datetime.timedelta(days=1))
+    predictions, labels = calibrated(20)
+    for known in (0, 20):
+        with client.stream("keyed-labels", idempotency_key="run-1") as stream:
+            stream.send(predictions, ids=range(20))
+            stream.label(range(20), labels)
+        counts = stream.counts
+        assert (counts.accepted_rows, counts.duplicate_rows) == (20 - known, known)
+        assert (counts.accepted_labels, counts.matched_labels) == (20, 20 - known)
+        assert counts.repeated_labels == 0
+    assert client.calibration("keyed-labels").label_coverage.labels.matched == 20
+
+
 def test_a_newer_epoch_fences_the_stream(client, model):
     predictions, labels = calibrated(10)
     older = client.stream(model, producer_id="one")

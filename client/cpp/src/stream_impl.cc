@@ -507,7 +507,7 @@ absl::Status StreamImpl::RunConnection() {
     connection_ended_ = false;
     rows_on_connection_ = 0;
     resent_rows_on_connection_ = 0;
-    resent_labels_on_connection_ = 0;
+    repeatable_labels_on_connection_ = 0;
   }
   const auto stream = stub_->StreamObservations(&context);
   if (OpenOn(*stream)) {
@@ -601,10 +601,12 @@ void StreamImpl::WriteTo(GrpcStream& stream) {
     } else {
       const std::shared_ptr<const OutgoingBatch> batch = window_->TakeNextToWrite();
       rows_on_connection_ += batch->row_count();
-      if (window_->last_taken_is_resent()) {
-        ++counts_.resent_batches;
-        (batch->has_labels() ? resent_labels_on_connection_ : resent_rows_on_connection_) +=
-            batch->row_count();
+      const bool resent = window_->last_taken_is_resent();
+      if (resent) ++counts_.resent_batches;
+      if (resent && !batch->has_labels()) resent_rows_on_connection_ += batch->row_count();
+      // An earlier connection may have sent them, or an earlier stream with the same key.
+      if (batch->has_labels() && (resent || !options_.idempotency_key.empty())) {
+        repeatable_labels_on_connection_ += batch->row_count();
       }
       lock.unlock();
       written = stream.Write(batch->request);
@@ -706,9 +708,9 @@ absl::Status StreamImpl::HandleFinished(const v1::StreamObservationsResponse::Fi
   const std::int64_t rows = message.accepted_rows() + message.duplicate_rows() +
                             message.rejected_rows() + labels.matched() + labels.repeated() +
                             labels.conflicting() + labels.late() + labels.unknown();
-  // The counts do not include labels that were accepted on an earlier connection.
+  // The counts do not include labels that were accepted before this connection.
   if (!finishing_ || !window_->empty() || message.last_sequence() != window_->last_sequence() ||
-      rows > rows_on_connection_ || rows < rows_on_connection_ - resent_labels_on_connection_) {
+      rows > rows_on_connection_ || rows < rows_on_connection_ - repeatable_labels_on_connection_) {
     return absl::DataLossError(
         absl::StrCat("the server finished at batch ", message.last_sequence(), " with ", rows,
                      " rows on this connection, expected batch ", window_->last_sequence(),

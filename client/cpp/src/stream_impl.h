@@ -157,12 +157,13 @@ class StreamImpl final : public ObservationStream {
   bool finishing_ = false;
   bool finished_ = false;
   // State of the current connection: its context, whether it has ended, the number of rows and
-  // labels written on it, and the numbers of resent rows and resent labels among them.
+  // labels written on it, and among them the numbers of resent rows, and of labels that may have
+  // been accepted before.
   grpc::ClientContext* context_ = nullptr;
   bool connection_ended_ = false;
   std::int64_t rows_on_connection_ = 0;
   std::int64_t resent_rows_on_connection_ = 0;
-  std::int64_t resent_labels_on_connection_ = 0;
+  std::int64_t repeatable_labels_on_connection_ = 0;
   // The status of the last connection if the server had no room for more rows.
   absl::Status refusal_;
   // Time of the last message from the server, or of the start of the wait for the first one.

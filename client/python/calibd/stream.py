@@ -48,10 +48,10 @@ class _Connection:
     opened: bool = False
     ended: bool = False
     finish_written: bool = False
-    # Rows and labels written on it, and the resent ones among them.
+    # Rows and labels written on it, and those among them that may have been accepted before.
     rows: int = 0
     resent_rows: int = 0
-    resent_labels: int = 0
+    repeatable_labels: int = 0
 
 
 @dataclass
@@ -418,10 +418,11 @@ class ObservationStream:
         connection.rows += len(batch.rows)
         if is_resent:
             self._counts.resent_batches += 1
-            if batch.has_labels_only:
-                connection.resent_labels += len(batch.rows)
-            else:
-                connection.resent_rows += len(batch.rows)
+        if is_resent and not batch.has_labels_only:
+            connection.resent_rows += len(batch.rows)
+        # An earlier connection may have sent them, or an earlier stream with the same key.
+        if batch.has_labels_only and (is_resent or self._settings.idempotency_key):
+            connection.repeatable_labels += len(batch.rows)
         return batch.request
 
     def _make_batch(self) -> None:
@@ -502,9 +503,9 @@ class ObservationStream:
         rows = (finished.accepted_rows + finished.duplicate_rows + finished.rejected_rows
                 + labels.matched + labels.repeated + labels.conflicting + labels.late + labels.unknown)
         last = self._window.next_sequence - 1
-        # The counts do not include labels that were accepted on an earlier connection.
+        # The counts do not include labels that were accepted before this connection.
         if (not self._finishing or not self._window.is_empty or finished.last_sequence != last
-                or not connection.rows - connection.resent_labels <= rows <= connection.rows):
+                or not connection.rows - connection.repeatable_labels <= rows <= connection.rows):
             raise errors.DataLoss(
                 f"the server finished at batch {finished.last_sequence} with {rows} rows on this "
                 f"connection, expected batch {last} with {connection.rows} rows")

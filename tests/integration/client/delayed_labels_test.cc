@@ -203,6 +203,25 @@ TEST_F(DelayedLabelsTest, EveryKindOfContentGoesOverOneStream) {
   EXPECT_EQ(Coverage("m").pending_labelled(), 200);
 }
 
+TEST_F(DelayedLabelsTest, ARepeatedStreamWithAKeyCountsLabelsOnce) {
+  CreateModel("m", kLongGrace);
+  const PredictionSet set = Draw(20, 6);
+  for (const std::int64_t known : {0, 20}) {
+    const auto stream = Open(*direct_, "m", {.idempotency_key = "run-1"});
+    ASSERT_NE(stream, nullptr);
+    ASSERT_TRUE(
+        stream->SendWithIds(PredictionKind::kProbabilities, set.probabilities, Ids(20)).ok());
+    ASSERT_TRUE(stream->Label(Ids(20), set.labels).ok());
+    const StreamCounts counts = Finish(*stream);
+    EXPECT_EQ(counts.accepted_rows, 20 - known);
+    EXPECT_EQ(counts.duplicate_rows, known);
+    EXPECT_EQ(counts.labels.accepted, 20);
+    EXPECT_EQ(counts.labels.matched, 20 - known);
+    EXPECT_EQ(counts.labels.repeated, 0);
+  }
+  EXPECT_EQ(Coverage("m").labels().matched(), 20);
+}
+
 TEST_F(DelayedLabelsTest, IdsAndLabelsCountOnceForAnyCutOfTheConnection) {
   const PredictionSet set = Draw(1500, 5);
   const std::vector<std::string> ids = Ids(1500);

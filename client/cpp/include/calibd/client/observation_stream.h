@@ -107,7 +107,8 @@ struct LabelCounts {
 
   // The accepted labels by outcome; each label is in exactly one count. The server reports these
   // counts only at Finish, and for one connection: after a reconnect they cover only the labels
-  // accepted on the last connection, and add up to less than `accepted`.
+  // accepted on the last connection, and with an idempotency_key not those of earlier streams. They
+  // then add up to less than `accepted`.
   //
   // matched: assigned to a pending prediction. repeated: equal to the known label. conflicting:
   // different from the known label, which is kept. late: the prediction had already matured.
