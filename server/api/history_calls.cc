@@ -112,9 +112,11 @@ void DescribeBucket(const HistoryBucket& bucket, sys_seconds start, sys_seconds 
     out.set_skce_standard_error(
         std::sqrt(bucket.pairs.Variance() / static_cast<double>(bucket.pairs.count)));
   }
-  if (cells != nullptr && bucket.forecasts.count > 0) {
+  // A damaged bucket may have another number of cells.
+  if (cells != nullptr && bucket.forecasts.cells.size() == cells->cell_count() &&
+      bucket.forecasts.count > 0) {
     DescribeForecasts(bucket.forecasts, *cells, out);
-  } else if (bucket.observations() > 0) {
+  } else if (bucket.reliability.Total().count > 0) {
     DescribeReliability(bucket.reliability, out);
     const ErrorIntervals error = *SingleErrorIntervals(bucket.reliability, bucket.class_1);
     *out.mutable_error() = convert::ToProto(error.top_label);

@@ -309,15 +309,19 @@ void History::Save(store::v1::HistoryState& out) const {
   if (!earlier.empty()) Put(earlier, *out.mutable_earlier());
 }
 
-absl::Status History::Restore(const store::v1::HistoryState& stored) {
+absl::Status History::Restore(const store::v1::HistoryState& stored, std::size_t cell_count) {
   if (stored.open_size() == 0) return absl::OkStatus();
   std::array<HistoryBucket, kHistoryResolutions.size()> open;
   HistoryBucket earlier;
   bool fits = stored.open_size() == static_cast<int>(open.size()) &&
               stored.minute_start_s() % SpanOf(HistoryResolution::kMinute).count() == 0 &&
               Get(stored.earlier(), earlier);
+  const auto has_cells = [cell_count](const HistoryBucket& bucket) {
+    return bucket.forecasts.cells.empty() || bucket.forecasts.cells.size() == cell_count;
+  };
+  fits = fits && has_cells(earlier);
   for (std::size_t i = 0; fits && i < open.size(); ++i) {
-    fits = Get(stored.open(static_cast<int>(i)), open[i]);
+    fits = Get(stored.open(static_cast<int>(i)), open[i]) && has_cells(open[i]);
   }
   if (!fits) {
     return absl::InvalidArgumentError(

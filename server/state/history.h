@@ -162,7 +162,9 @@ class History {
   // Call it after the first row. Saves the open buckets; closed ones are stored beside them.
   void Save(store::v1::HistoryState& out) const;
   // Restores a saved state. Call it before the first row. Errors: InvalidArgument.
-  [[nodiscard]] absl::Status Restore(const store::v1::HistoryState& stored);
+  // cell_count: of the forecasts; 0 for classes.
+  [[nodiscard]] absl::Status Restore(const store::v1::HistoryState& stored,
+                                     std::size_t cell_count = 0);
 
  private:
   [[nodiscard]] HistoryBucket& minute() noexcept { return open_.front(); }

@@ -257,7 +257,8 @@ absl::Status StrandState::Restore(const store::v1::ModelState& state) {
     }
     if (!status.ok()) return Damaged(*state_.declaration, status.message());
   }
-  if (absl::Status status = history_.Restore(state.history()); !status.ok()) {
+  const std::size_t cells = forecast_cells_ != nullptr ? forecast_cells_->cell_count() : 0;
+  if (absl::Status status = history_.Restore(state.history(), cells); !status.ok()) {
     return Damaged(*state_.declaration, status.message());
   }
   state_.label_coverage = std::move(coverage);

@@ -332,6 +332,9 @@ TEST(ForecastStateTest, AnInvalidSnapshotIsRefused) {
     discrepancy.clear_block_forecasts();
     discrepancy.clear_block_outcomes();
   }));
+  EXPECT_TRUE(refused([](auto& state) {
+    state.mutable_history()->mutable_open(0)->mutable_forecasts()->add_cells(0);
+  }));
   EXPECT_TRUE(refused([](auto& state) { state.set_observations(10); }));
 }
 
