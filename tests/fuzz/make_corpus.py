@@ -183,7 +183,22 @@ def declarations(inputs):
         "mean": parse('name: "models/m" class_names: ["a", "b"] '
                       "bandwidth { mean_total_variation { alpha: [1, 2] } } "
                       "monitoring { min_observations: 2 min_group_observations: 2 }"),
+        "normal": parse('name: "models/m" forecast { normal {} } window: 100 '
+                        "decision { threshold: 1 miss_cost: 5 } "
+                        'monitoring { group_tag: "region" max_groups: 1 min_observations: 2 }'),
+        "quantiles": parse('name: "models/m" forecast { quantiles { levels: [0.25, 0.75] } } '
+                           "window: 100 label_grace { seconds: 60 } max_pending: 100"),
+        "samples": parse('name: "models/m" forecast { samples { draws: 2 } } window: 100 '
+                         "decision { threshold: 0 }"),
     }
+
+
+def forecasts(count):
+    """Rows of two numbers that are valid for every kind of forecast above, with outcomes."""
+    values = [value for i in range(count) for value in (i % 5 - 2, i % 5 - 2 + 2 + i % 3)]
+    # A standard deviation is positive.
+    values = [value if i % 2 == 0 else max(value, 1) for i, value in enumerate(values)]
+    return values, [i % 7 - 3 + 0.5 for i in range(count)]
 
 
 def make_stored_model(inputs, store):
@@ -199,6 +214,14 @@ def make_stored_model(inputs, store):
             message.state.history.CopyFrom(store.HistoryState.FromString(golden("history_state")))
             message.cursor_contents = golden("cursor_contents")
         m = declaration.class_count or 2
+        if declaration.HasField("forecast"):
+            # More than a warm-up.
+            observations = message.observations.add()
+            values, outcomes = forecasts(520)
+            observations.forecasts.values.extend(values)
+            observations.outcomes.extend(outcomes)
+            write_message("stored_model", name, message)
+            continue
         for i in range(4):
             observations = message.observations.add()
             observations.probabilities.values.extend([1 / m] * m)
@@ -250,6 +273,16 @@ def make_call(inputs):
     for kind in ("probabilities", "probabilities_float32", "logits", "logits_float32"):
         calls(f"observe_{kind}", observe.replace("probabilities", kind), answer)
     for name in models:
+        if models[name].HasField("forecast"):
+            values, outcomes = forecasts(300)
+            batch = f'observe {{ model: "{model}" observations {{ forecasts {{ values: {values} }} ' \
+                f"outcomes: {outcomes} }} }}"
+            threshold = "" if name == "quantiles" else "threshold: 0.5"
+            calls(f"evaluate_{name}", batch, batch, answer,
+                  f'evaluate {{ model: "{model}" window: 20 replicates: 99 seed: 1 {threshold} }}',
+                  f'get_history {{ model: "{model}" resolution: RESOLUTION_MINUTE }}', "scrape {}",
+                  declaration=name)
+            continue
         values = labelled if name in ("watched", "unwatched") else \
             "probabilities { values: [0.25, 0.75, 1, 0, 0.5, 0.5] } labels: [1, 0, 1]"
         batch = f'observe {{ model: "{model}" observations {{ {values} }} }}'
@@ -257,7 +290,8 @@ def make_call(inputs):
               f'run_test {{ model: "{model}" replicates: 50 seed: 1 }}',
               f'evaluate {{ model: "{model}" replicates: 20 consistency_replicates: 10 '
               "lenses { class_wise {} } lenses { top_k { k: 2 } } cme_test_locations: 3 "
-              "binned_errors { top_label { bins: 15 } } reliability_classes: 1 }",
+              "binned_errors { top_label { bins: 15 } } reliability_classes: 1 "
+              f'actions {{ name: "wait" losses: {[1] * (models[name].class_count or 2)} }} }}',
               declaration=name)
     # As many as a recalibration needs.
     many = f"probabilities {{ {' '.join([rows] * 50)} }} labels: {[0, 1] * 50}"

@@ -54,9 +54,9 @@ bool Replay(const std::string& data, std::int64_t log_id, microseconds time, Mod
   if (!ReplayPosition(*row, time.count(), model.storage_state().cursors)) return false;
   if (const auto* const predictions = row->As<PredictionsRow>(); row->tracked() && predictions) {
     tracker->Add(log_id, row->elapsed, time.count(), predictions->ids,
-                 predictions->predicted_classes, predictions->values.labels);
+                 predictions->predicted_classes, predictions->values.truths());
   } else if (const auto* const labels = row->As<LabelsRow>(); row->tracked() && labels) {
-    tracker->RestoreLabels(log_id, labels->ids, labels->labels);
+    tracker->RestoreLabels(log_id, labels->ids, {labels->labels, labels->outcomes});
   }
   model.strand_state().Apply(*row, log_id, time);
   return true;
@@ -85,13 +85,23 @@ bool Restore(const fuzz::StoredModel& input, Model& model) {
     if (!Replay(data, ++log_id, microseconds(row.time_us() & kGreatestTime), model)) return false;
   }
   if (const auto& tracker = model.storage_state().tracker; tracker.has_value()) {
-    model.strand_state().RestorePending(tracker->PendingByClass(model.declaration()->class_count));
+    model.strand_state().RestorePending(
+        tracker->PendingByClass(model.declaration()->coverage_classes()));
   }
   return true;
 }
 
 v1::Observations ValidObservations(const ModelDeclaration& declaration) {
   v1::Observations observations;
+  if (declaration.forecast.has_value()) {
+    for (int i = 0; i < 5; ++i) {
+      for (std::size_t k = 0; k < declaration.row_width(); ++k) {
+        observations.mutable_forecasts()->add_values(1 + static_cast<double>(k));
+      }
+      observations.add_outcomes(i - 2);
+    }
+    return observations;
+  }
   const auto m = static_cast<int>(declaration.class_count);
   for (int i = 0; i < 5; ++i) {
     for (int k = 0; k < m; ++k) {
