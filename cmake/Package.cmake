@@ -72,7 +72,7 @@ set(CPACK_COMPONENT_SDK_DESCRIPTION "C++ client and protocol of the calibration 
 set(CPACK_DEBIAN_SDK_PACKAGE_NAME ${CALIBD_PACKAGE_sdk})
 set(CPACK_DEBIAN_SDK_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_SDK_PACKAGE_DEPENDS
-    "libabsl-dev, libgrpc++-dev, libhwy-dev, libprotobuf-dev, libxxhash-dev, pkg-config")
+    "libabsl-dev, libgrpc++-dev, libhwy-dev, libprotobuf-dev, libxxhash-dev, pkg-config, protobuf-compiler-grpc")
 set(CPACK_COMPONENT_PYTHON_DESCRIPTION "Python client of the calibration monitor calibd
  The module calibd, which sends predictions and labels and reads reports.")
 set(CPACK_DEBIAN_PYTHON_PACKAGE_NAME ${CALIBD_PACKAGE_python})

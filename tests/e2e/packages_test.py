@@ -21,14 +21,9 @@ from wait_for import wait_for  # noqa: E402
 PRESET = sys.argv.pop(1)
 UNIT = (ROOT / "deploy/systemd/calibd.service").read_text(encoding="utf-8")
 BINARIES = ROOT / "build" / PRESET / "bin"
-# A project of a user of the C++ SDK.
-PROJECT = """cmake_minimum_required(VERSION 3.25)
-project(example LANGUAGES CXX)
-set(CMAKE_CXX_STANDARD 20)
-find_package(calibd 0.1 REQUIRED)
-add_executable(example send_predictions.cc)
-target_link_libraries(example calibd::client)
-"""
+# A project of a user of the C++ SDK, with its files, its commands and what they print.
+PAGE = (ROOT / "docs/cpp.md").read_text(encoding="utf-8")
+BLOCK = r"^<!-- %s -->\n```\w*\n(.*?)^```$"
 # A user that owns nothing, like the dynamic user of the unit.
 USER = 61184
 
@@ -50,9 +45,22 @@ def package_archive():
     raise AssertionError("apt has no archive of bookworm")
 
 
-def write_project(folder):
-    (folder / "CMakeLists.txt").write_text(PROJECT, encoding="utf-8")
-    shutil.copy(ROOT / "client/cpp/examples/send_predictions.cc", folder)
+def blocks(mark):
+    found = re.findall(BLOCK % mark, PAGE, re.M | re.S)
+    assert found, mark
+    return found
+
+
+def write_project(folder, server):
+    """Writes the project of docs/cpp.md and a script with its commands, which print OUTPUT last."""
+    for name, text in blocks("input (\\S+)"):
+        (folder / name).write_text(text, encoding="utf-8")
+    (commands,) = blocks("run cpp")
+    (folder / "commands").write_text(
+        "set -e\n" + commands.replace("127.0.0.1:8460", server.grpc), encoding="utf-8")
+
+
+(OUTPUT,) = blocks("output")
 
 
 class PackagesTest(unittest.TestCase):
@@ -66,11 +74,12 @@ class PackagesTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder, CalibdServer(BINARIES / "calibd") as server:
             folder = pathlib.Path(folder)
             run("dpkg-deb", "--extract", self.packages["libcalibd-dev"], folder / "root")
-            write_project(folder)
-            run("cmake", "-S", folder, "-B", folder / "build", "-G", "Ninja",
-                f"-DCMAKE_PREFIX_PATH={folder}/root/usr")
-            run("cmake", "--build", folder / "build")
-            self.assertIn("accepted rows: 4\n", run(folder / "build/example", server.grpc))
+            write_project(folder, server)
+            output = run("sh", "commands", cwd=folder,
+                         env=dict(os.environ, CMAKE_PREFIX_PATH=f"{folder}/root/usr"))
+            self.assertTrue(output.endswith(OUTPUT), output)
+            # A repeated run counts nothing again.
+            self.assertIn("observations: 3\n", run(folder / "build/monitor", server.grpc))
 
     def test_the_unit_is_valid_and_hardened(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -89,17 +98,18 @@ class PackagesTest(unittest.TestCase):
             self.check_service(system)
             with CalibdServer(BINARIES / "calibd") as server:
                 self.check_python(system, server)
+                self.check_cpp(system, server)
             run("chroot", system, "apt-get", "purge", "--yes", "calibd", "python3-calibd")
             self.assertFalse((system / "usr/lib/python3/dist-packages/calibd").exists())
             self.assertFalse((system / "var/lib/calibd").exists())
             self.assertFalse((system / "etc/calibd").exists())
 
-    def install(self, system, *names):
-        """Installs packages of this project with what they depend on."""
+    def install(self, system, *names, tools=()):
+        """Installs packages of this project with what they depend on, and tools of Debian."""
         for name in names:
             shutil.copy(self.packages[name], system / "opt" / f"{name}.deb")
         run("chroot", system, "apt-get", "install", "--yes", "--no-install-recommends",
-            *(f"/opt/{name}.deb" for name in names),
+            *(f"/opt/{name}.deb" for name in names), *tools,
             env=dict(os.environ, DEBIAN_FRONTEND="noninteractive", LC_ALL="C"))
 
     def check_python(self, system, server):
@@ -114,6 +124,15 @@ class PackagesTest(unittest.TestCase):
         self.assertEqual(module, "/usr/lib/python3/dist-packages/calibd/__init__.py")
         self.assertIn(f"_{version}_", self.packages["python3-calibd"].name)
         self.assertTrue((system / cached.lstrip("/")).exists(), "the modules are not compiled")
+
+    def check_cpp(self, system, server):
+        """The SDK's package depends on all that a project needs, except a compiler and CMake."""
+        self.install(system, "libcalibd-dev", tools=("g++", "cmake", "make"))
+        work = system / "opt/monitor"
+        work.mkdir()
+        write_project(work, server)
+        output = run("chroot", system, "sh", "-c", "cd /opt/monitor && sh commands")
+        self.assertTrue(output.endswith(OUTPUT), output)
 
     def check_service(self, system):
         """Starts ExecStart as an unprivileged user and uses it."""

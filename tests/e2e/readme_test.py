@@ -9,7 +9,7 @@ Numbers that differ from run to run are compared as such: times and addresses. A
 after <!-- file PATH --> must be a part of that file, as it is built and run by examples_test. The
 ```python blocks after <!-- run python --> are run too, those of docs/python.md as one program.
 docs/example.md shows the output of a program of client/python/examples. Other tests run the blocks of
-docs/http.md, docs/kserve.md and docs/clients.md. Every other block says why it is not run.
+docs/http.md, docs/kserve.md, docs/clients.md and docs/cpp.md. Every other block says why it is not run.
 """
 import os
 import pathlib
@@ -183,6 +183,10 @@ numpy.testing.assert_allclose(q, expected / expected.sum(axis=1, keepdims=True))
             fences = [number for number, line in enumerate(lines) if line.startswith("```")]
             for begin in fences[::2]:
                 self.assertRegex(lines[begin - 1], MARK, f"{page.name}:{begin + 1}")
+
+    def test_every_page_is_linked_from_the_readme(self):
+        for page in (ROOT / "docs").glob("*.md"):
+            self.assertIn(f"(docs/{page.name})", README)
 
     def test_links_to_files_lead_somewhere(self):
         for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
