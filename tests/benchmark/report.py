@@ -169,6 +169,8 @@ def summary_table(rows):
         ["one model, 10 classes, batches of 256 / 2048 predictions", rates("one-model", *small)],
         ["the same with the server on one core", rates("one-cpu", *small)],
         ["16 models at once", rates("16-models", *small)],
+        ["Normal forecasts of a number, the server on one core",
+         rates("one-cpu", "normal/rows=256", "normal/rows=2048")],
         ["one model, 1000 classes, batches of 128", rates("one-model", "m=1000/rows=128")],
         ["a call of a quiet model next to 16 busy ones, p50 / p99",
          f"{quiet['p50_ms']:.1f} ms / {quiet['p99_ms']:.1f} ms"],
