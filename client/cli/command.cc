@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <cstdint>
 #include <iostream>
 #include <mutex>
 #include <numeric>
@@ -146,6 +147,16 @@ CLI::Validator ProbabilityRange(double min, double max) {
     return std::string();
   };
   return CLI::Validator(convert, absl::StrCat(min, "..", max), "probability");
+}
+
+CLI::Validator SeedRange() {
+  const auto check = [](std::string& text) {
+    std::uint64_t value = 0;
+    return absl::SimpleAtoi(text, &value)
+               ? std::string()
+               : absl::StrCat("expected a whole number in 0..18446744073709551615, found ", text);
+  };
+  return CLI::Validator(check, "0..2^64-1", "seed");
 }
 
 void RequireCommand(CLI::App& parent, Context& context) {

@@ -117,6 +117,9 @@ template <typename T>
 // Option::transform.
 [[nodiscard]] CLI::Validator ProbabilityRange(double min, double max);
 
+// Refuses what is not a whole number in 0..2^64 - 1, such as -1, which CLI11 would convert.
+[[nodiscard]] CLI::Validator SeedRange();
+
 // Requires one of the parent's commands. Without one, prints the help as for wrong usage.
 void RequireCommand(CLI::App& parent, Context& context);
 

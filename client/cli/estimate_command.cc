@@ -142,10 +142,12 @@ void AddEstimateCommand(CLI::App& app, Context& context) {
                    "also simulate a calibrated model this many times: a p-value and the estimates "
                    "to expect without an error; 99..100000, default none")
       ->check(CLI::Range(99, 100000));
-  command->add_option(
-      "--seed", options->seed,
-      "seed of the order of the observations and of the replicates; default: random, and shown "
-      "with the result");
+  command
+      ->add_option(
+          "--seed", options->seed,
+          "seed of the order of the observations and of the replicates; default: random, and shown "
+          "with the result")
+      ->check(SeedRange());
   command
       ->add_option("--threads", options->threads,
                    "for files: number of threads; default: one per CPU. The results do not depend "

@@ -291,8 +291,10 @@ void AddEvaluateCommand(CLI::App& app, Context& context) {
   command->add_flag("--float32", options->float32,
                     "estimate in float32: about twice as fast, with an error below a thousandth of "
                     "the standard deviation under calibration");
-  command->add_option("--seed", options->seed,
-                      "seed of all random draws; default: random, and shown with the result");
+  command
+      ->add_option("--seed", options->seed,
+                   "seed of all random draws; default: random, and shown with the result")
+      ->check(SeedRange());
   command
       ->add_option("--threads", offline.threads,
                    "number of threads; default: one per CPU. The results do not depend on it")

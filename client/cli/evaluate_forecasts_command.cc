@@ -227,8 +227,10 @@ void AddEvaluateForecastsCommand(CLI::App& app, Context& context) {
       "the forecasts (simulation, exact for every number of rows), or form, that the "
       "forecasts are calibrated in the tested form (random signs, approximate); default "
       "forecast");
-  command->add_option("--seed", options->seed,
-                      "seed of all random draws; default: random, and shown with the result");
+  command
+      ->add_option("--seed", options->seed,
+                   "seed of all random draws; default: random, and shown with the result")
+      ->check(SeedRange());
   command
       ->add_option("--threads", options->threads,
                    "number of threads; default: one per CPU. The results do not depend on it")

@@ -243,9 +243,11 @@ void AddSimulateCommand(CLI::App& app, Context& context) {
       ->add_option("--rate", options->rate,
                    "predictions per second; default 0: as fast as possible")
       ->check(CLI::Range(0.0, 1e9));
-  command->add_option("--seed", options->seed,
-                      "seed of the generator; default 0. The same seed sends the same rows, which "
-                      "a model counts again");
+  command
+      ->add_option("--seed", options->seed,
+                   "seed of the generator; default 0. The same seed sends the same rows, which "
+                   "a model counts again")
+      ->check(SeedRange());
   command->add_option("--classes", options->class_count, "number of classes; default 10")
       ->check(CLI::Range(static_cast<int>(kMinClassCount), static_cast<int>(kMaxClassCount)));
 }

@@ -72,8 +72,10 @@ void AddTestCommand(CLI::App& app, Context& context) {
       ->add_option("--replicates", options->replicates,
                    "replicates, 99..100000; default 1000, or 999 with --null forecast")
       ->check(CLI::Range(99, 100000));
-  command->add_option("--seed", options->seed,
-                      "seed of the replicates; default: chosen by the server and shown");
+  command
+      ->add_option("--seed", options->seed,
+                   "seed of the replicates; default: chosen by the server and shown")
+      ->check(SeedRange());
   command
       ->add_option("--window", options->window,
                    "use only this many of the newest observations; default: the whole window")

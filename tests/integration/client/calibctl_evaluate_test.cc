@@ -131,6 +131,15 @@ TEST(CalibctlEvaluateTest, FeaturesTestSimilarCases) {
   EXPECT_THAT(served.error(), HasSubstr("--features needs files"));
 }
 
+TEST(CalibctlEvaluateTest, RefusesASeedThatIsNoWholeNumber) {
+  for (const std::string seed : {"-1", "99999999999999999999", "1.5", "x"}) {
+    CalibctlRun run({"evaluate", "p.csv", "--seed", seed});
+    EXPECT_EQ(run.exit_code(), 2) << seed;
+    EXPECT_THAT(run.error(),
+                HasSubstr("expected a whole number in 0..18446744073709551615, found " + seed));
+  }
+}
+
 TEST(CalibctlEvaluateTest, SaysWhatDecisionsCost) {
   const TemporaryFolder folder;
   const auto write = [&folder](const std::string& name, const std::string& text) {
