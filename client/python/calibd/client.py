@@ -413,15 +413,15 @@ class Client:
             "CalibrationService/Evaluate", request, service.EvaluateResponse, "evaluation",
             on_progress, timeout).evaluation)
 
-    def estimate(self, model: str, *, lens: Lens | None = None,
+    def estimate(self, model: str, *, lens: Lens = "top_label",
                  estimators: Sequence[service.CalibrationErrorEstimator] = (),
                  folds: int = 0, test_share: float = 0.0, replicates: int = 0,
                  seed: int | None = None, window: int = 0, on_progress: OnProgress | None = None,
                  timeout: float = _LONG_TIMEOUT) -> results.Estimate:
         """How large the calibration error of the window is, and which estimator suits the data.
 
-        lens: canonical by default, while that of `calibctl estimate` is top_label. replicates: of a
-        calibrated model, for a p-value and the noise floor; 0: none.
+        lens: the part of the predictions, as in `calibctl estimate`. replicates: of a calibrated
+        model, for a p-value and the noise floor; 0: none.
         """
         name = model_name(model)
         request = service.EstimateCalibrationErrorRequest(
