@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "calibd/core/status_macros.h"
 #include "server/errors.h"
 
@@ -134,10 +135,12 @@ absl::Status WindowJobs::CheckCost(const std::string& rows, const JobCost& cost,
       cost.operations <= limits_.operations) {
     return absl::OkStatus();
   }
-  return MakeError(absl::StatusCode::kResourceExhausted, "JOB_TOO_LARGE",
-                   absl::StrCat("this, of ", rows, ", needs ", cost.memory_bytes, " bytes (limit ",
-                                limits_.memory_bytes, ") and ", cost.operations,
-                                " operations (limit ", limits_.operations, "): use ", remedy));
+  return MakeError(
+      absl::StatusCode::kResourceExhausted, "JOB_TOO_LARGE",
+      absl::StrFormat("this, of %s, needs %.3g bytes (limit %.3g) and %.3g operations "
+                      "(limit %.3g): use %s",
+                      rows, cost.memory_bytes, static_cast<double>(limits_.memory_bytes),
+                      cost.operations, limits_.operations, remedy));
 }
 
 absl::Status WindowJobs::Run(
