@@ -13,6 +13,7 @@
 #include "calibd/convert/forecast.h"
 #include "calibd/core/forecast_evaluation.h"
 #include "command.h"
+#include "fail_on.h"
 #include "forecast_report.h"
 #include "null_option.h"
 #include "number_forecasts.h"
@@ -42,6 +43,9 @@ struct EvaluateForecastsOptions {
   NullHypothesis null = NullHypothesis::kForecast;
   std::optional<std::uint64_t> seed;
   unsigned threads = std::max(1U, std::thread::hardware_concurrency());
+  // "over-limit", or empty if no decision is wanted.
+  std::string fail_on;
+  double error_limit = 0.05;
 };
 
 // The file and its kind.
@@ -68,16 +72,20 @@ const char* KindName(const NumberForecastKind& kind) {
   return std::holds_alternative<QuantileForecasts>(kind) ? "quantiles" : "samples";
 }
 
-ExitCode Report(const Context& context, const std::string& kind,
-                const v1::ForecastEvaluation& evaluation) {
+ExitCode Report(const Context& context, const EvaluateForecastsOptions& options,
+                const std::string& kind, const v1::ForecastEvaluation& evaluation) {
+  std::optional<Decision> decision;
+  if (!options.fail_on.empty()) decision = DecideByLimit(evaluation, options.error_limit);
   if (context.json()) {
     Json json = {{"kind", kind}};
     json.update(ToJson(evaluation));
+    if (decision.has_value()) json["gate"] = decision->json;
     PrintJson(json);
   } else {
     Print(DescribeForecasts(kind, evaluation));
+    if (decision.has_value()) Print(decision->sentence);
   }
-  return ExitCode::kOk;
+  return decision.has_value() ? decision->exit_code() : ExitCode::kOk;
 }
 
 v1::EvaluateRequest MakeRequest(const EvaluateForecastsOptions& options) {
@@ -108,7 +116,7 @@ absl::StatusOr<ExitCode> EvaluateServed(const Context& context,
   const char* const kind = model.forecast().has_normal()      ? "normal"
                            : model.forecast().has_quantiles() ? "quantiles"
                                                               : "samples";
-  return Report(context, kind, evaluation.forecast());
+  return Report(context, options, kind, evaluation.forecast());
 }
 
 // The positions of --local-feature among --feature-column. Errors: a usage fault.
@@ -150,7 +158,7 @@ absl::StatusOr<ExitCode> EvaluateFile(const Context& context,
         return EvaluateForecasts(forecasts.kind, {forecasts.values, forecasts.outcomes},
                                  evaluation_options, forecasts.covariates, control);
       }));
-  return Report(context, KindName(forecasts.kind),
+  return Report(context, options, KindName(forecasts.kind),
                 convert::ToProto(evaluation, evaluation_options));
 }
 
@@ -161,6 +169,11 @@ absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateForecastsOpti
   }
   if (!options.columns.features.empty() || !options.columns.group.empty()) {
     return UsageFault("--feature-column and --group-column need a file, not --model");
+  }
+  if (!options.fail_on.empty()) {
+    return UsageFault(absl::StrCat(
+        "--fail-on would judge only the newest observations of the model: use `calibctl show ",
+        options.model, " --fail-on over-limit`, which follows its verdict"));
   }
   return EvaluateServed(context, options);
 }
@@ -221,6 +234,16 @@ void AddEvaluateForecastsCommand(CLI::App& app, Context& context) {
       ->add_option("--replicates", options->replicates,
                    "replicates of each test, 99..100000; default 999")
       ->check(CLI::Range(99, 100000));
+  command
+      ->add_option("--fail-on", options->fail_on,
+                   "exit with 3 on over-limit: the whole interval of the coverage error is above "
+                   "--error-limit (files)")
+      ->check(CLI::IsMember({"over-limit"}));
+  command
+      ->add_option("--error-limit", options->error_limit,
+                   "the acceptable coverage error; default 0.05")
+      ->transform(ProbabilityRange(1e-4, 0.5))
+      ->needs("--fail-on");
   AddNullOption(
       *command, options->null,
       "what the tests of the discrepancies reject: forecast, that outcomes are drawn from "

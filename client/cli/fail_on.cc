@@ -91,14 +91,27 @@ Decision DecideByPValue(const v1::QuadraticTestResult& result, double significan
           {"fail_on", "p-value"}, {"significance_level", significance_level}, {"decision", name}}};
 }
 
-Decision DecideByLimit(const v1::Evaluation& evaluation, double error_limit) {
-  const v1::LimitStatus status = StatusAgainst(evaluation, error_limit);
+namespace {
+
+Decision DecideByStatus(v1::LimitStatus status, double error_limit) {
   const bool fails = status == v1::LIMIT_STATUS_OVER_LIMIT;
   return {.fails = fails,
           .sentence = fails ? "failed on over-limit\n" : "",
           .json = {{"fail_on", "over-limit"},
                    {"error_limit", error_limit},
                    {"decision", convert::StatusName(status)}}};
+}
+
+}  // namespace
+
+Decision DecideByLimit(const v1::Evaluation& evaluation, double error_limit) {
+  return DecideByStatus(StatusAgainst(evaluation, error_limit), error_limit);
+}
+
+Decision DecideByLimit(const v1::ForecastEvaluation& evaluation, double error_limit) {
+  return DecideByStatus(convert::StatusAgainst(error_limit, evaluation.coverage_error_lower(),
+                                               evaluation.coverage_error_upper()),
+                        error_limit);
 }
 
 std::optional<std::string> FindUsageFault(const ResultGate& gate, int replicates) {

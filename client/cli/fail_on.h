@@ -52,6 +52,9 @@ struct Decision {
 // so the sentence is empty unless it fails. evaluation: with `error`.
 [[nodiscard]] Decision DecideByLimit(const v1::Evaluation& evaluation, double error_limit);
 
+// The same for the coverage error of forecasts of a number.
+[[nodiscard]] Decision DecideByLimit(const v1::ForecastEvaluation& evaluation, double error_limit);
+
 // The reason why a bootstrap with this many replicates cannot be the basis of a decision:
 // no replicates, or too few to reach the level. Unset if there is no such reason.
 [[nodiscard]] std::optional<std::string> FindUsageFault(const ResultGate& gate, int replicates);

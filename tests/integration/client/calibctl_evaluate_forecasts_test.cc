@@ -95,6 +95,29 @@ TEST_F(CalibctlEvaluateForecastsTest, FeaturesAndGroupsAddTests) {
               HasSubstr("need a file"));
 }
 
+TEST_F(CalibctlEvaluateForecastsTest, FailOnTurnsTheErrorIntoTheExitCode) {
+  // Outcomes far above the forecasts: every cell but the last is empty.
+  std::string far = "mean,standard_deviation,outcome\n";
+  for (int i = 0; i < 300; ++i) far += std::to_string(i) + ",1," + std::to_string(i + 9) + "\n";
+  const std::string path = Write("far.csv", far);
+  const std::vector<std::string> command = {
+      "evaluate-forecasts", "--normals", path, "--replicates", "99", "--fail-on", "over-limit"};
+  CalibctlRun failed(command);
+  EXPECT_EQ(failed.exit_code(), 3) << failed.error();
+  EXPECT_THAT(failed.output(), HasSubstr("\nfailed on over-limit\n"));
+  std::vector<std::string> json = command;
+  json.insert(json.end(), {"--output", "json", "--error-limit", "0.01"});
+  CalibctlRun gate(json);
+  EXPECT_EQ(gate.exit_code(), 3);
+  EXPECT_EQ(nlohmann::json::parse(gate.output()).at("gate").at("decision"), "OVER_LIMIT");
+  // The interval of these forecasts begins below half.
+  CalibctlRun passed({"evaluate-forecasts", "--normals", path_, "--replicates", "99", "--fail-on",
+                      "over-limit", "--error-limit", "50%"});
+  EXPECT_EQ(passed.exit_code(), 0) << passed.error();
+  EXPECT_THAT(Fault({"evaluate-forecasts", "--model", "m", "--fail-on", "over-limit"}, 2),
+              HasSubstr("calibctl show m --fail-on over-limit"));
+}
+
 TEST_F(CalibctlEvaluateForecastsTest, EqualsTheEvaluationOfCore) {
   ForecastEvaluationOptions options;
   options.resampling.seed = 7;
