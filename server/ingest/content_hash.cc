@@ -84,6 +84,13 @@ std::uint64_t HashContent(const v1::Observations& observations, const std::vecto
     hash.Add(&kind, 1);
     hash.Add(baseline.data(), baseline.size());
   }
+  if (observations.has_features()) {
+    // Between the largest length and the numbers above.
+    const std::int64_t mark = std::numeric_limits<std::int64_t>::max() / 2;
+    hash.Add(&mark, 1);
+    const auto& features = observations.features().values();
+    hash.Add(features.data(), static_cast<std::size_t>(features.size()));
+  }
   return hash.Digest();
 }
 

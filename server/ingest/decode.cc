@@ -16,6 +16,7 @@
 #include "calibd/text/printable.h"
 #include "server/errors.h"
 #include "server/ingest/content_hash.h"
+#include "server/ingest/decode_features.h"
 #include "server/ingest/decode_forecasts.h"
 
 namespace calibd::server {
@@ -371,6 +372,7 @@ absl::Status CheckBatch(const v1::Observations& observations, const ModelDeclara
   CALIBD_RETURN_IF_ERROR(CheckShape(observations, value_count, declaration));
   CALIBD_RETURN_IF_ERROR(
       CheckBaseline(observations, value_count, values.baseline_probabilities.size(), declaration));
+  CALIBD_RETURN_IF_ERROR(CheckFeatureCount(observations, RowCount(observations), declaration));
   CALIBD_RETURN_IF_ERROR(CheckClassNames(observations, declaration));
   if (observations.prediction_ids_size() > 0) {
     CALIBD_RETURN_IF_ERROR(CheckTakesIds(declaration));
@@ -393,6 +395,10 @@ absl::Status CheckAllRows(const v1::Observations& observations, const ModelDecla
   CALIBD_RETURN_IF_ERROR(CheckRows(observations.group_values_size(), [&](int i) {
     return FindGroupViolation(observations.group_values(), i);
   }));
+  const int rows_with_features = observations.has_features() ? RowCount(observations) : 0;
+  CALIBD_RETURN_IF_ERROR(CheckRows(rows_with_features, [&](int i) {
+    return FindFeatureViolation(observations, declaration, i);
+  }));
   return CheckValues(observations, declaration, values);
 }
 
@@ -411,6 +417,7 @@ std::optional<Violation> FindRowViolation(const v1::Observations& observations,
     const int group = observations.group_values_size() == 1 ? 0 : i;
     if (auto violation = FindGroupViolation(observations.group_values(), group)) return violation;
   }
+  if (auto violation = FindFeatureViolation(observations, declaration, i)) return violation;
   if (declaration.forecast.has_value()) {
     return FindForecastRowViolation(*declaration.forecast, values, i);
   }
@@ -471,6 +478,8 @@ LogRow Decode(const v1::Observations& observations, const ModelDeclaration& decl
     values.outcomes.assign(observations.outcomes().begin(), observations.outcomes().end());
     values.group_values.assign(observations.group_values().begin(),
                                observations.group_values().end());
+    values.feature_count = declaration.feature_names.size();
+    values.features = Copy(observations.features().values());
     for (const google::protobuf::Timestamp& time : observations.prediction_times()) {
       values.times_s.push_back(time.seconds());
     }

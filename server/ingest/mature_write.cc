@@ -37,6 +37,7 @@ absl::Status MatureWrite::Append(Store& store) {
   auto& matured = row_.kind.emplace<MaturedRow>();
   matured.through_log_id = matured_.runs.back().log_id;
   matured.values.class_count = shape.width;
+  matured.values.feature_count = shape.features;
   matured.values.single_precision = true;
   std::vector<std::int64_t> log_ids;
   for (const PredictionTracker::Matured::Run& run : matured_.runs) log_ids.push_back(run.log_id);
@@ -76,13 +77,15 @@ void MatureWrite::Add(const PredictionsRow& predictions, const PredictionTracker
       matured.missing_predicted_classes.push_back(predictions.predicted_classes[i]);
       continue;
     }
-    const auto copy_row = [i, m](const std::vector<double>& from, std::vector<double>& to) {
+    const auto copy_row = [i](const std::vector<double>& from, std::size_t width,
+                              std::vector<double>& to) {
       if (from.empty()) return;
-      const std::span<const double> row = std::span(from).subspan(i * m, m);
+      const std::span<const double> row = std::span(from).subspan(i * width, width);
       to.insert(to.end(), row.begin(), row.end());
     };
-    copy_row(predictions.values.probabilities, matured.values.probabilities);
-    copy_row(predictions.values.baseline_probabilities, matured.values.baseline_probabilities);
+    copy_row(predictions.values.probabilities, m, matured.values.probabilities);
+    copy_row(predictions.values.baseline_probabilities, m, matured.values.baseline_probabilities);
+    copy_row(predictions.values.features, matured.values.feature_count, matured.values.features);
     if (run.outcomes.empty()) {
       matured.values.labels.push_back(run.labels[i]);
     } else {

@@ -96,6 +96,7 @@ struct ValueSizes {
   explicit ValueSizes(const RowValues& values)
       : probabilities(values.probabilities, values.single_precision),
         baseline(values.baseline_probabilities, false),
+        features(values.features, false),
         outcomes(values.outcomes.size() * sizeof(double)) {
     for (const std::int32_t label : values.labels) {
       labels += CodedOutputStream::VarintSize32(static_cast<std::uint32_t>(label));
@@ -114,6 +115,7 @@ struct ValueSizes {
     using Message = store::v1::RowValues;
     return FieldBytes(Message::kProbabilitiesFieldNumber, probabilities.bytes) +
            FieldBytes(Message::kBaselineProbabilitiesFieldNumber, baseline.bytes) +
+           FieldBytes(Message::kFeaturesFieldNumber, features.bytes) +
            FieldBytes(Message::kLabelsFieldNumber, labels) + groups +
            FieldBytes(Message::kPredictionTimesSFieldNumber, times) +
            FieldBytes(Message::kOutcomesFieldNumber, outcomes);
@@ -121,6 +123,7 @@ struct ValueSizes {
 
   MatrixSize probabilities;
   MatrixSize baseline;
+  MatrixSize features;
   std::size_t outcomes = 0;
   std::size_t labels = 0;
   std::size_t groups = 0;
@@ -160,6 +163,8 @@ void AppendValues(const RowValues& values, const ValueSizes& sizes, std::string&
   AppendMatrix(values.baseline_probabilities, sizes.baseline,
                Message::kBaselineFloatProbabilitiesFieldNumber,
                Message::kBaselineProbabilitiesFieldNumber, out);
+  AppendMatrix(values.features, sizes.features, Message::kFloatFeaturesFieldNumber,
+               Message::kFeaturesFieldNumber, out);
   if (sizes.outcomes > 0) {
     AppendHeader(Message::kOutcomesFieldNumber, sizes.outcomes, out);
     AppendRaw<double>(values.outcomes, out);
@@ -233,14 +238,14 @@ bool AreFinite(const std::vector<double>& values) {
   return std::ranges::all_of(values, [](double value) { return std::isfinite(value); });
 }
 
-// Reads probabilities, or the values of forecasts, from the one of two fields that holds them.
+// Reads probabilities, or numbers without a range, from the one of two fields that holds them.
 bool ReadMatrix(const google::protobuf::RepeatedField<double>& doubles,
-                const google::protobuf::RepeatedField<float>& floats, bool forecasts,
+                const google::protobuf::RepeatedField<float>& floats, bool any_number,
                 std::vector<double>& out) {
   out.reserve(static_cast<std::size_t>(doubles.size()) + static_cast<std::size_t>(floats.size()));
   out.assign(doubles.begin(), doubles.end());
   out.insert(out.end(), floats.begin(), floats.end());
-  if (forecasts) return AreFinite(out);
+  if (any_number) return AreFinite(out);
   return std::ranges::all_of(out, [](double value) { return value >= 0 && value <= 1; });
 }
 
@@ -258,6 +263,7 @@ struct RowReader {
   bool ReadValues(std::size_t rows, RowValues& out) const {
     const store::v1::RowValues& values = stored.values();
     out.class_count = shape.width;
+    out.feature_count = shape.features;
     out.single_precision = values.probabilities().empty();
     out.group_values.assign(values.group_values().begin(), values.group_values().end());
     out.times_s.assign(values.prediction_times_s().begin(), values.prediction_times_s().end());
@@ -275,7 +281,10 @@ struct RowReader {
            ReadMatrix(values.baseline_probabilities(), values.baseline_float_probabilities(),
                       shape.forecasts, out.baseline_probabilities) &&
            (out.baseline_probabilities.empty() ||
-            out.baseline_probabilities.size() == rows * shape.width);
+            out.baseline_probabilities.size() == rows * shape.width) &&
+           ReadMatrix(values.features(), values.float_features(), /*any_number=*/true,
+                      out.features) &&
+           out.features.size() == rows * shape.features;
   }
 
   [[nodiscard]] std::size_t labels() const {

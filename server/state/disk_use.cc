@@ -57,6 +57,7 @@ std::size_t SnapshotBytes(const ModelDeclaration& declaration) {
 std::size_t DeclarationBytes(const ModelDeclaration& declaration) {
   std::size_t bytes = 0;
   for (const std::string& name : declaration.class_names) bytes += name.size() + 2;
+  for (const std::string& name : declaration.feature_names) bytes += name.size() + 3;
   if (declaration.kernel.matrix != nullptr) {
     bytes += declaration.kernel.matrix->terms().size() * declaration.class_count *
              declaration.class_count * sizeof(double);

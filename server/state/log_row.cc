@@ -7,6 +7,7 @@ namespace calibd::server {
 void KeepRows(std::span<const std::uint32_t> indices, RowValues& values) {
   KeepOnly(indices, values.probabilities, values.class_count);
   KeepOnly(indices, values.baseline_probabilities, values.class_count);
+  KeepOnly(indices, values.features, values.feature_count);
   KeepOnly(indices, values.labels);
   KeepOnly(indices, values.outcomes);
   KeepOnly(indices, values.id_hashes);
@@ -66,7 +67,7 @@ std::size_t LogRow::bytes() const noexcept {
     bytes += all->outcomes.size() * sizeof(double);
     bytes += (all->times_s.size() + all->id_hashes.size()) * sizeof(std::int64_t);
     for (const std::string& value : all->group_values) bytes += sizeof(std::string) + value.size();
-    bytes += all->baseline_probabilities.size() * sizeof(double);
+    bytes += (all->baseline_probabilities.size() + all->features.size()) * sizeof(double);
   }
   if (const auto* const predictions = As<PredictionsRow>()) {
     bytes += predictions->predicted_classes.size() * sizeof(std::int32_t);

@@ -19,6 +19,7 @@
 #include "server/state/prediction_id.h"
 #include "server/state/prediction_tracker.h"
 #include "server/state/producer_cursors.h"
+#include "server/state/row_extras.h"
 
 namespace calibd::server {
 
@@ -43,6 +44,9 @@ struct RowValues {
   std::size_t class_count = 0;
   // n x class_count probabilities of the model's baseline; empty for a model without a baseline.
   std::vector<double> baseline_probabilities;
+  // n x feature_count features; empty for a model without features.
+  std::vector<double> features;
+  std::size_t feature_count = 0;
 
   // Number of predictions with a label or an outcome.
   [[nodiscard]] std::size_t labelled() const noexcept { return labels.size() + outcomes.size(); }
@@ -58,6 +62,9 @@ struct RowValues {
     return times_s.empty() ? kNoTime : times_s[times_s.size() == 1 ? 0 : i];
   }
   [[nodiscard]] GroupValues groups() const noexcept { return GroupValues(group_values); }
+  [[nodiscard]] RowExtras extras() const noexcept {
+    return {id_hashes, features, feature_count, groups()};
+  }
 };
 
 // Moves the values at the ascending indices to the front, `width` values each, and drops the rest.

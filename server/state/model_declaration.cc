@@ -35,7 +35,8 @@ constexpr int kMaxLenses = 8;
 constexpr std::chrono::seconds kMaxLabelGrace{std::chrono::hours{24 * 400}};
 constexpr std::size_t kDefaultPending = 100000;
 constexpr std::int32_t kMaxPending = 10000000;
-constexpr std::size_t kMaxClassNameLength = 64;
+constexpr std::size_t kMaxNameLength = 64;
+constexpr int kMaxFeatures = 256;
 constexpr std::size_t kMaxDescriptionLength = 1024;
 constexpr std::size_t kMaxOutputNameLength = 128;
 // Maximum number of differences
@@ -134,6 +135,7 @@ class Checker {
     CheckDescription();
     CheckBaseline();
     CheckInferenceOutput();
+    CheckFeatureNames();
     if (!violations_.empty()) return Errors();
     CheckKernel();
     CheckLenses();
@@ -177,6 +179,7 @@ class Checker {
         Violate("model.decision", "is set, but monitoring.disabled is too: expected one of both");
       }
     }
+    CheckFeatureNames();
     declaration_.lenses.clear();
     return violations_.empty() ? absl::OkStatus() : Errors();
   }
@@ -196,22 +199,41 @@ class Checker {
       return;
     }
     declaration_.class_count = static_cast<std::size_t>(count);
+    declaration_.class_names = CheckNames("model.class_names", model_.class_names());
+  }
+
+  std::vector<std::string> CheckNames(
+      const char* field, const google::protobuf::RepeatedPtrField<std::string>& names) {
     std::set<std::string_view> seen;
-    for (int i = 0; i < model_.class_names_size(); ++i) {
-      const std::string& name = model_.class_names(i);
+    for (int i = 0; i < names.size(); ++i) {
+      const std::string& name = names[i];
       // A stored name was valid by the rules when it was declared.
       const auto unprintable = is_new_ ? FindUnprintable(name) : std::nullopt;
-      if (name.empty() || name.size() > kMaxClassNameLength) {
-        Violate(absl::StrCat("model.class_names[", i, "]"), "is ", Quoted(name), ", expected 1..",
-                kMaxClassNameLength, " bytes");
+      if (name.empty() || name.size() > kMaxNameLength) {
+        Violate(absl::StrCat(field, "[", i, "]"), "is ", Quoted(name), ", expected 1..",
+                kMaxNameLength, " bytes");
       } else if (unprintable.has_value()) {
-        Violate(absl::StrCat("model.class_names[", i, "]"), *unprintable);
+        Violate(absl::StrCat(field, "[", i, "]"), *unprintable);
       } else if (!seen.insert(name).second) {
-        Violate(absl::StrCat("model.class_names[", i, "]"), "is ", Quoted(name),
+        Violate(absl::StrCat(field, "[", i, "]"), "is ", Quoted(name),
                 " again, expected distinct names");
       }
     }
-    declaration_.class_names.assign(model_.class_names().begin(), model_.class_names().end());
+    return {names.begin(), names.end()};
+  }
+
+  void CheckFeatureNames() {
+    const int count = model_.feature_names_size();
+    if (count > kMaxFeatures) {
+      Violate("model.feature_names", "has ", count, " names, expected at most ", kMaxFeatures);
+    } else if (count > 0 && declaration_.forecast.has_value() &&
+               std::holds_alternative<QuantileForecasts>(*declaration_.forecast)) {
+      Violate("model.feature_names", "has ", count,
+              " names, expected none with forecast.quantiles, which are tested at their levels "
+              "alone");
+    } else {
+      declaration_.feature_names = CheckNames("model.feature_names", model_.feature_names());
+    }
   }
 
   // The message of a conversion error begins with the field.
@@ -609,7 +631,8 @@ bool operator==(const ModelDeclaration& a, const ModelDeclaration& b) {
          a.label_grace == b.label_grace && a.max_pending == b.max_pending &&
          a.labels_come_with_predictions == b.labels_come_with_predictions &&
          a.monitoring == b.monitoring && a.description == b.description &&
-         a.inference_output == b.inference_output && a.baseline == b.baseline;
+         a.inference_output == b.inference_output && a.baseline == b.baseline &&
+         a.feature_names == b.feature_names;
 }
 
 absl::StatusOr<ModelDeclaration> CheckDeclaration(const v1::Model& model,

@@ -35,14 +35,20 @@ struct InferenceOutput {
 struct RowShape {
   // NOLINTNEXTLINE(google-explicit-constructor): a model of classes has only their number.
   RowShape(std::size_t m) : width(m), classes(m) {}
-  RowShape(std::size_t values, std::size_t predicted_classes, bool of_forecasts)
-      : width(values), classes(predicted_classes), forecasts(of_forecasts) {}
+  RowShape(std::size_t values, std::size_t predicted_classes, bool of_forecasts,
+           std::size_t feature_count)
+      : width(values),
+        classes(predicted_classes),
+        forecasts(of_forecasts),
+        features(feature_count) {}
 
   // Number of values of a prediction, and of predicted classes.
   std::size_t width;
   std::size_t classes;
   // The predictions are forecasts with outcomes.
   bool forecasts = false;
+  // Number of features of a row.
+  std::size_t features = 0;
 };
 
 // A model's declaration, with every default filled in and every limit checked. Immutable: an update
@@ -80,6 +86,8 @@ struct ModelDeclaration {
   InferenceOutput inference_output;
   // The name of the baseline whose probabilities each batch holds too; empty without a baseline.
   std::string baseline;
+  // Distinct; empty for a model without features.
+  std::vector<std::string> feature_names;
 
   // Number of values of a prediction: m probabilities, or those of a forecast.
   [[nodiscard]] std::size_t row_width() const noexcept {
@@ -87,22 +95,27 @@ struct ModelDeclaration {
   }
   // Number of values that a batch holds for each row.
   [[nodiscard]] std::size_t values_per_row() const noexcept {
-    return baseline.empty() ? row_width() : 2 * row_width();
+    return (baseline.empty() ? 1 : 2) * row_width() + feature_names.size();
   }
   // Number of predicted classes whose labels are counted apart. All forecasts are of one.
   [[nodiscard]] std::size_t coverage_classes() const noexcept {
     return forecast.has_value() ? 1 : class_count;
   }
+  // Whether the window keeps the group of each row, for a test of forecasts by group.
+  [[nodiscard]] bool keeps_groups() const noexcept {
+    return forecast.has_value() && !std::holds_alternative<QuantileForecasts>(*forecast) &&
+           !monitoring.group_tag.empty();
+  }
 
   [[nodiscard]] RowShape row_shape() const noexcept {
-    return {row_width(), coverage_classes(), forecast.has_value()};
+    return {row_width(), coverage_classes(), forecast.has_value(), feature_names.size()};
   }
 
   friend bool operator==(const ModelDeclaration&, const ModelDeclaration&);
 };
 
 // Number of rows in one chunk of the window: about 1 MiB, at most the window. width: the number of
-// values of a prediction.
+// values of a prediction and its features.
 [[nodiscard]] std::size_t WindowChunkRows(std::size_t width, std::size_t window) noexcept;
 
 // Maximum number of bytes that the state of such a model can hold: the window, a copy of the

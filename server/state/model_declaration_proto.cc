@@ -42,6 +42,8 @@ v1::Model ToProto(const ModelDeclaration& declaration) {
   v1::Model model = SettingsToProto(declaration);
   model.set_name(declaration.name.ToString());
   model.set_window(static_cast<std::int32_t>(declaration.window));
+  model.mutable_feature_names()->Add(declaration.feature_names.begin(),
+                                     declaration.feature_names.end());
   if (declaration.forecast.has_value()) {
     *model.mutable_forecast() = ToProto(*declaration.forecast);
     if (declaration.decision.has_value()) {

@@ -41,7 +41,9 @@ std::size_t WatchMemory(const ModelDeclaration& declaration) noexcept {
 
 std::size_t StateMemory(const ModelDeclaration& declaration) noexcept {
   const std::size_t m = declaration.row_width();
-  const std::size_t window_rows = declaration.window + WindowChunkRows(m, declaration.window);
+  const std::size_t features = declaration.feature_names.size();
+  const std::size_t window_rows =
+      declaration.window + WindowChunkRows(m + features, declaration.window);
   std::size_t bytes = window_rows * RowBytes(m) + OutcomeBytes(declaration, window_rows) +
                       declaration.warmup * m * sizeof(double) +
                       // The positions of the window's batches in the log.
@@ -51,6 +53,8 @@ std::size_t StateMemory(const ModelDeclaration& declaration) noexcept {
     bytes += History::kMaxMemory / sizeof(History::Entry) * 64 * sizeof(std::int64_t);
   }
   if (!declaration.baseline.empty()) bytes += sizeof(RunningComparison);
+  bytes += window_rows * features * sizeof(double);
+  if (declaration.keeps_groups()) bytes += window_rows * sizeof(std::uint64_t);
   for (const Lens& lens : declaration.lenses) {
     bytes +=
         RunningLens::MaxMemory(lens, m, declaration.block_sizes, declaration.kernel.matrix.get());
@@ -76,6 +80,9 @@ std::size_t StateMemory(const ModelDeclaration& declaration) noexcept {
     bytes += declaration.warmup * (sizeof(std::string) + kMaxGroupValueLength);
   }
   for (const std::string& name : declaration.class_names) {
+    bytes += sizeof(std::string) + name.size();
+  }
+  for (const std::string& name : declaration.feature_names) {
     bytes += sizeof(std::string) + name.size();
   }
   bytes += declaration.inference_output.columns.size() * sizeof(std::size_t);

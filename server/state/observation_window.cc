@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cassert>
+#include <string>
+#include <unordered_map>
 #include <utility>
 
 #include "server/state/prediction_id.h"
+#include "server/xxh3.h"
 
 namespace calibd::server {
 
@@ -12,9 +15,9 @@ template <typename Visit>
 void WindowView::VisitNewest(std::size_t n, const Visit& visit) const {
   assert(n <= size_);
   for (std::size_t row = offset_ + size_ - n; n > 0;) {
-    const std::size_t first = row % chunk_rows_;
-    const std::size_t count = std::min(chunk_rows_ - first, n);
-    visit(*chunks_[row / chunk_rows_], first, count);
+    const std::size_t first = row % shape_.chunk_rows;
+    const std::size_t count = std::min(shape_.chunk_rows - first, n);
+    visit(*chunks_[row / shape_.chunk_rows], first, count);
     row += count;
     n -= count;
   }
@@ -22,15 +25,15 @@ void WindowView::VisitNewest(std::size_t n, const Visit& visit) const {
 
 PredictionSet WindowView::CopyNewest(std::size_t n) const {
   PredictionSet set;
-  set.class_count = class_count_;
-  set.probabilities.reserve(n * class_count_);
+  set.class_count = shape_.width;
+  set.probabilities.reserve(n * shape_.width);
   set.labels.reserve(n);
   VisitNewest(n, [&](const WindowChunk& chunk, std::size_t first, std::size_t count) {
     const std::int32_t* labels = chunk.labels.get() + first;
     std::visit(
         [&](const auto& values) {
-          const auto* const from = values.get() + first * class_count_;
-          set.probabilities.insert(set.probabilities.end(), from, from + count * class_count_);
+          const auto* const from = values.get() + first * shape_.width;
+          set.probabilities.insert(set.probabilities.end(), from, from + count * shape_.width);
         },
         chunk.probabilities);
     set.labels.insert(set.labels.end(), labels, labels + count);
@@ -40,13 +43,13 @@ PredictionSet WindowView::CopyNewest(std::size_t n) const {
 
 WindowView::Forecasts WindowView::CopyNewestForecasts(std::size_t n) const {
   Forecasts copy;
-  copy.forecasts.reserve(n * class_count_);
+  copy.forecasts.reserve(n * shape_.width);
   copy.outcomes.reserve(n);
   VisitNewest(n, [&](const WindowChunk& chunk, std::size_t first, std::size_t count) {
     std::visit(
         [&](const auto& values) {
-          const auto* const from = values.get() + first * class_count_;
-          copy.forecasts.insert(copy.forecasts.end(), from, from + count * class_count_);
+          const auto* const from = values.get() + first * shape_.width;
+          copy.forecasts.insert(copy.forecasts.end(), from, from + count * shape_.width);
         },
         chunk.probabilities);
     const double* const outcomes = chunk.outcomes.get() + first;
@@ -69,96 +72,134 @@ std::vector<std::uint64_t> WindowView::CopyNewestIdHashes(std::size_t n) const {
   return hashes;
 }
 
-ObservationWindow::ObservationWindow(std::size_t class_count, std::size_t capacity,
-                                     std::size_t chunk_rows, bool keeps_ids, bool has_outcomes)
-    : class_count_(class_count),
-      capacity_(capacity),
-      chunk_rows_(chunk_rows),
-      keeps_ids_(keeps_ids),
-      has_outcomes_(has_outcomes) {}
+std::vector<double> WindowView::CopyNewestFeatures(std::size_t n) const {
+  std::vector<double> features;
+  if (shape_.feature_count == 0) return features;
+  features.reserve(n * shape_.feature_count);
+  VisitNewest(n, [&](const WindowChunk& chunk, std::size_t first, std::size_t count) {
+    const double* const from = chunk.features.get() + first * shape_.feature_count;
+    features.insert(features.end(), from, from + count * shape_.feature_count);
+  });
+  return features;
+}
+
+std::vector<std::int32_t> WindowView::CopyNewestGroups(std::size_t n) const {
+  std::vector<std::int32_t> groups;
+  if (!shape_.keeps_groups) return groups;
+  groups.reserve(n);
+  std::unordered_map<std::uint64_t, std::int32_t> numbers;
+  VisitNewest(n, [&](const WindowChunk& chunk, std::size_t first, std::size_t count) {
+    for (std::size_t i = first; i < first + count; ++i) {
+      const auto next = static_cast<std::int32_t>(numbers.size());
+      groups.push_back(numbers.try_emplace(chunk.group_hashes[i], next).first->second);
+    }
+  });
+  return groups;
+}
 
 std::shared_ptr<WindowChunk> ObservationWindow::NewChunk(bool single_precision) const {
-  const std::size_t values = class_count_ * chunk_rows_;
+  const std::size_t values = shape_.width * shape_.chunk_rows;
   WindowChunk chunk;
   if (single_precision) {
     chunk.probabilities = std::make_unique_for_overwrite<float[]>(values);
   } else {
     chunk.probabilities = std::make_unique_for_overwrite<double[]>(values);
   }
-  if (has_outcomes_) {
-    chunk.outcomes = std::make_unique_for_overwrite<double[]>(chunk_rows_);
+  if (shape_.has_outcomes) {
+    chunk.outcomes = std::make_unique_for_overwrite<double[]>(shape_.chunk_rows);
   } else {
-    chunk.labels = std::make_unique_for_overwrite<std::int32_t[]>(chunk_rows_);
+    chunk.labels = std::make_unique_for_overwrite<std::int32_t[]>(shape_.chunk_rows);
   }
-  if (keeps_ids_) chunk.id_hashes = std::make_unique_for_overwrite<std::uint64_t[]>(chunk_rows_);
+  const auto hashes = [this](bool kept) {
+    return kept ? std::make_unique_for_overwrite<std::uint64_t[]>(shape_.chunk_rows) : nullptr;
+  };
+  chunk.id_hashes = hashes(shape_.keeps_ids);
+  chunk.group_hashes = hashes(shape_.keeps_groups);
+  if (shape_.feature_count > 0) {
+    chunk.features =
+        std::make_unique_for_overwrite<double[]>(shape_.feature_count * shape_.chunk_rows);
+  }
   return std::make_shared<WindowChunk>(std::move(chunk));
 }
 
 std::shared_ptr<WindowChunk> ObservationWindow::Widen(const WindowChunk& chunk,
                                                       std::size_t rows) const {
   std::shared_ptr<WindowChunk> wide = NewChunk(/*single_precision=*/false);
-  std::copy_n(std::get<WindowChunk::Floats>(chunk.probabilities).get(), rows * class_count_,
+  std::copy_n(std::get<WindowChunk::Floats>(chunk.probabilities).get(), rows * shape_.width,
               std::get<WindowChunk::Doubles>(wide->probabilities).get());
-  if (has_outcomes_) {
+  if (shape_.has_outcomes) {
     std::copy_n(chunk.outcomes.get(), rows, wide->outcomes.get());
   } else {
     std::copy_n(chunk.labels.get(), rows, wide->labels.get());
   }
-  if (keeps_ids_) std::copy_n(chunk.id_hashes.get(), rows, wide->id_hashes.get());
+  if (shape_.keeps_ids) std::copy_n(chunk.id_hashes.get(), rows, wide->id_hashes.get());
+  if (shape_.keeps_groups) std::copy_n(chunk.group_hashes.get(), rows, wide->group_hashes.get());
+  std::copy_n(chunk.features.get(), rows * shape_.feature_count, wide->features.get());
   return wide;
 }
 
 void ObservationWindow::Reserve(std::size_t n, bool single_precision) {
-  const std::size_t first = end_ / chunk_rows_;
-  for (std::size_t i = first; i * chunk_rows_ < end_ + n; ++i) {
+  const std::size_t first = end_ / shape_.chunk_rows;
+  for (std::size_t i = first; i * shape_.chunk_rows < end_ + n; ++i) {
     if (i == chunks_.size()) {
       chunks_.push_back(NewChunk(single_precision));
     } else if (!single_precision && chunks_[i]->single_precision()) {
       // Views keep the former chunk.
-      chunks_[i] = Widen(*chunks_[i], i == first ? end_ % chunk_rows_ : 0);
+      chunks_[i] = Widen(*chunks_[i], i == first ? end_ % shape_.chunk_rows : 0);
     }
+  }
+}
+
+void ObservationWindow::AppendExtras(const RowExtras& extras, std::size_t first, std::size_t count,
+                                     WindowChunk& chunk) const noexcept {
+  if (shape_.keeps_ids && extras.id_hashes.empty()) {
+    std::fill_n(chunk.id_hashes.get() + first, count, kNoIdHash);
+  } else if (shape_.keeps_ids) {
+    std::ranges::copy(extras.id_hashes, chunk.id_hashes.get() + first);
+  }
+  std::ranges::copy(extras.features, chunk.features.get() + first * shape_.feature_count);
+  if (!shape_.keeps_groups) return;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::string& value = extras.groups[i];
+    chunk.group_hashes[first + i] = XXH3_64bits(value.data(), value.size());
   }
 }
 
 void ObservationWindow::AppendRows(std::span<const double> rows,
                                    std::span<const std::int32_t> labels,
                                    std::span<const double> outcomes,
-                                   std::span<const std::uint64_t> id_hashes) noexcept {
+                                   const RowExtras& extras) noexcept {
   const std::size_t size = labels.size() + outcomes.size();
   for (std::size_t done = 0; done < size;) {
-    WindowChunk& chunk = *chunks_[end_ / chunk_rows_];
-    const std::size_t first = end_ % chunk_rows_;
-    const std::size_t count = std::min(chunk_rows_ - first, size - done);
+    WindowChunk& chunk = *chunks_[end_ / shape_.chunk_rows];
+    const std::size_t first = end_ % shape_.chunk_rows;
+    const std::size_t count = std::min(shape_.chunk_rows - first, size - done);
     std::visit(
         [&](const auto& values) {
-          std::ranges::copy(rows.subspan(done * class_count_, count * class_count_),
-                            values.get() + first * class_count_);
+          std::ranges::copy(rows.subspan(done * shape_.width, count * shape_.width),
+                            values.get() + first * shape_.width);
         },
         chunk.probabilities);
-    if (has_outcomes_) {
+    if (shape_.has_outcomes) {
       std::ranges::copy(outcomes.subspan(done, count), chunk.outcomes.get() + first);
     } else {
       std::ranges::copy(labels.subspan(done, count), chunk.labels.get() + first);
     }
-    if (keeps_ids_ && id_hashes.empty()) {
-      std::fill_n(chunk.id_hashes.get() + first, count, kNoIdHash);
-    } else if (keeps_ids_) {
-      std::ranges::copy(id_hashes.subspan(done, count), chunk.id_hashes.get() + first);
-    }
+    AppendExtras(extras.rows(done, count), first, count, chunk);
     end_ += count;
     done += count;
   }
-  begin_ = std::max(begin_, end_ - std::min(end_, capacity_));
-  for (; begin_ >= chunk_rows_; begin_ -= chunk_rows_, end_ -= chunk_rows_) chunks_.pop_front();
+  begin_ = std::max(begin_, end_ - std::min(end_, shape_.capacity));
+  for (; begin_ >= shape_.chunk_rows; begin_ -= shape_.chunk_rows, end_ -= shape_.chunk_rows)
+    chunks_.pop_front();
 }
 
 WindowView ObservationWindow::View() const {
   WindowView view;
-  const std::size_t used = (end_ + chunk_rows_ - 1) / chunk_rows_;
+  const std::size_t used = (end_ + shape_.chunk_rows - 1) / shape_.chunk_rows;
   view.chunks_.reserve(used);
   for (std::size_t i = 0; i < used; ++i) view.chunks_.push_back(chunks_[i]);
-  view.class_count_ = class_count_;
-  view.chunk_rows_ = chunk_rows_;
+  view.shape_ = shape_;
   view.offset_ = begin_;
   view.size_ = end_ - begin_;
   return view;

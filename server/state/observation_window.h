@@ -11,6 +11,7 @@
 
 #include "calibd/core/forecast_cells.h"
 #include "calibd/core/prediction_batch.h"
+#include "server/state/row_extras.h"
 
 namespace calibd::server {
 
@@ -28,10 +29,27 @@ struct WindowChunk {
   std::unique_ptr<double[]> outcomes;
   // Null if the window keeps no ids; kNoIdHash for a row without an id.
   std::unique_ptr<std::uint64_t[]> id_hashes;
+  // Null for a model without features.
+  std::unique_ptr<double[]> features;
+  // Hashes of the values of the group tag; null if the window keeps no groups.
+  std::unique_ptr<std::uint64_t[]> group_hashes;
 
   [[nodiscard]] bool single_precision() const noexcept {
     return std::holds_alternative<Floats>(probabilities);
   }
+};
+
+// What a window keeps.
+struct WindowShape {
+  // Number of values of a row: probabilities, or those of a forecast.
+  std::size_t width = 0;
+  std::size_t capacity = 0;
+  std::size_t chunk_rows = 1;
+  bool keeps_ids = false;
+  // The rows are forecasts.
+  bool has_outcomes = false;
+  std::size_t feature_count = 0;
+  bool keeps_groups = false;
 };
 
 // The newest observations at one moment. Copying a view copies no row.
@@ -49,6 +67,13 @@ class WindowView {
   [[nodiscard]] Forecasts CopyNewestForecasts(std::size_t n) const;
   // Returns the id hashes of the newest n observations, kNoIdHash for those without an id.
   [[nodiscard]] std::vector<std::uint64_t> CopyNewestIdHashes(std::size_t n) const;
+  // Returns the n x feature_count features of the newest n observations; empty for a model without
+  // features.
+  [[nodiscard]] std::vector<double> CopyNewestFeatures(std::size_t n) const;
+  // Returns a number for each of the newest n observations, which is equal for those with the same
+  // value of the group tag, counted from 0 in the order of the rows; empty if the window keeps no
+  // groups.
+  [[nodiscard]] std::vector<std::int32_t> CopyNewestGroups(std::size_t n) const;
 
  private:
   friend class ObservationWindow;
@@ -58,8 +83,7 @@ class WindowView {
   void VisitNewest(std::size_t n, const Visit& visit) const;
 
   std::vector<std::shared_ptr<const WindowChunk>> chunks_;
-  std::size_t class_count_ = 0;
-  std::size_t chunk_rows_ = 1;
+  WindowShape shape_;
   // Index in the first chunk of the first row of the view.
   std::size_t offset_ = 0;
   std::size_t size_ = 0;
@@ -69,22 +93,18 @@ class WindowView {
 // precision at most. One thread writes; any thread may read views meanwhile.
 class ObservationWindow {
  public:
-  // class_count: the number of values of a row. has_outcomes: the rows are forecasts.
-  ObservationWindow(std::size_t class_count, std::size_t capacity, std::size_t chunk_rows,
-                    bool keeps_ids = false, bool has_outcomes = false);
+  explicit ObservationWindow(const WindowShape& shape) : shape_(shape) {}
 
   // Allocates the memory for the next n rows, so that appending them cannot fail. single_precision:
   // as RowValues. May throw bad_alloc, after which the rows are as before.
   void Reserve(std::size_t n, bool single_precision);
   // Call Reserve before. Removes the rows that are older than the newest `capacity`.
-  // id_hashes: one per row, or none.
-  void Append(const PredictionBatch& batch,
-              std::span<const std::uint64_t> id_hashes = {}) noexcept {
-    AppendRows(batch.probabilities, batch.labels, {}, id_hashes);
+  // extras: of the same rows.
+  void Append(const PredictionBatch& batch, const RowExtras& extras = {}) noexcept {
+    AppendRows(batch.probabilities, batch.labels, {}, extras);
   }
-  void Append(const NumberForecastBatch& batch,
-              std::span<const std::uint64_t> id_hashes = {}) noexcept {
-    AppendRows(batch.forecasts, {}, batch.outcomes, id_hashes);
+  void Append(const NumberForecastBatch& batch, const RowExtras& extras = {}) noexcept {
+    AppendRows(batch.forecasts, {}, batch.outcomes, extras);
   }
 
   [[nodiscard]] std::size_t size() const noexcept { return end_ - begin_; }
@@ -92,18 +112,15 @@ class ObservationWindow {
 
  private:
   void AppendRows(std::span<const double> rows, std::span<const std::int32_t> labels,
-                  std::span<const double> outcomes,
-                  std::span<const std::uint64_t> id_hashes) noexcept;
+                  std::span<const double> outcomes, const RowExtras& extras) noexcept;
+  void AppendExtras(const RowExtras& extras, std::size_t first, std::size_t count,
+                    WindowChunk& chunk) const noexcept;
   [[nodiscard]] std::shared_ptr<WindowChunk> NewChunk(bool single_precision) const;
   // A copy in double precision of the first rows of a chunk in single precision.
   [[nodiscard]] std::shared_ptr<WindowChunk> Widen(const WindowChunk& chunk,
                                                    std::size_t rows) const;
 
-  const std::size_t class_count_;
-  const std::size_t capacity_;
-  const std::size_t chunk_rows_;
-  const bool keeps_ids_;
-  const bool has_outcomes_;
+  const WindowShape shape_;
   // Rows are numbered from the first row of chunks_.front().
   std::deque<std::shared_ptr<WindowChunk>> chunks_;
   std::size_t begin_ = 0;

@@ -30,11 +30,6 @@ struct PredictionId {
 // CompareModels pairs observations by it. For windows of a million rows, the probability that any
 // two different ids collide is below 1e-6, and a collision causes one wrong pair.
 inline constexpr std::uint64_t kNoIdHash = 0;
-// The hashes of `count` rows; none if the rows have none.
-[[nodiscard]] inline std::span<const std::uint64_t> IdHashesOf(
-    std::span<const std::uint64_t> hashes, std::size_t first, std::size_t count) noexcept {
-  return hashes.empty() ? hashes : hashes.subspan(first, count);
-}
 
 // The form of the store: 16 bytes for each id, the low half first, little-endian.
 [[nodiscard]] std::string EncodeIds(std::span<const PredictionId> ids);

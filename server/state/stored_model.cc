@@ -295,7 +295,7 @@ void StrandState::RestoreWindow(const RowValues& values) {
     window_.Append(
         {.forecasts = std::span(values.probabilities).subspan(skipped * values.class_count),
          .outcomes = std::span(values.outcomes).subspan(skipped)},
-        IdHashesOf(values.id_hashes, skipped, kept));
+        values.extras().rows(skipped, kept));
     if (forecast_monitor_.has_value() && !forecast_monitor_->begun()) {
       forecast_monitor_->KeepWarmup(values.groups(), size);
     }
@@ -305,7 +305,7 @@ void StrandState::RestoreWindow(const RowValues& values) {
   const std::size_t kept = std::min(batch.size(), state_.declaration->window);
   window_.Reserve(kept, values.single_precision);
   window_.Append(batch.rows(batch.size() - kept, kept),
-                 IdHashesOf(values.id_hashes, batch.size() - kept, kept));
+                 values.extras().rows(batch.size() - kept, kept));
   if (warming_up()) CountEarly(batch);
   if (monitor_.has_value()) {
     monitor_->Screen(batch.rows(batch.size() - kept, kept));

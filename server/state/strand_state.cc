@@ -38,9 +38,15 @@ void AddSaturating(std::int64_t& total, std::int64_t amount) noexcept {
 
 StrandState::StrandState(std::shared_ptr<const ModelDeclaration> declaration, ThreadPool* helpers)
     : helpers_(helpers),
-      window_(declaration->row_width(), declaration->window,
-              WindowChunkRows(declaration->row_width(), declaration->window),
-              /*keeps_ids=*/declaration->max_pending > 0, declaration->forecast.has_value()),
+      window_(
+          {.width = declaration->row_width(),
+           .capacity = declaration->window,
+           .chunk_rows = WindowChunkRows(
+               declaration->row_width() + declaration->feature_names.size(), declaration->window),
+           .keeps_ids = declaration->max_pending > 0,
+           .has_outcomes = declaration->forecast.has_value(),
+           .feature_count = declaration->feature_names.size(),
+           .keeps_groups = declaration->keeps_groups()}),
       retention_(declaration->window, SnapshotRows(*declaration)) {
   if (declaration->max_pending > 0) {
     state_.label_coverage.emplace();
@@ -196,7 +202,8 @@ std::size_t StrandState::RowsTogether(std::span<const AppendedRow> rows) const {
   // minute.
   const auto* const first = rows.front().row->As<ObservationsRow>();
   if (first == nullptr || state_.declaration->forecast.has_value() || warming_up() ||
-      !state_.declaration->monitoring.group_tag.empty()) {
+      !state_.declaration->monitoring.group_tag.empty() ||
+      !state_.declaration->feature_names.empty()) {
     return 1;
   }
   const auto end = std::ranges::find_if_not(rows, [&](const AppendedRow& one) {
@@ -341,9 +348,9 @@ ClassCoverage& StrandState::CoverageOf(std::int32_t predicted_class) noexcept {
   return class_coverage_[static_cast<std::size_t>(predicted_class)];
 }
 
-void StrandState::Observe(const PredictionBatch& batch, const GroupValues& groups,
-                          bool single_precision, std::span<const ModelMonitor::RowEnd> row_ends,
-                          std::span<const std::uint64_t> id_hashes) {
+void StrandState::Observe(const PredictionBatch& batch, const RowExtras& extras,
+                          bool single_precision, std::span<const ModelMonitor::RowEnd> row_ends) {
+  const GroupValues& groups = extras.groups;
   // The rows that belong to the warm-up. The window is at least as long as the warm-up, so it holds
   // all of them until the bandwidth is known.
   const std::size_t missing =
@@ -375,7 +382,7 @@ void StrandState::Observe(const PredictionBatch& batch, const GroupValues& group
     for (LensState& lens : lenses_) Count(lens, warmup.view());
     if (monitor_.has_value()) monitor_->Begin(std::move(watch), warmup.view());
   }
-  window_.Append(batch.rows(0, head), IdHashesOf(id_hashes, 0, head));
+  window_.Append(batch.rows(0, head), extras.rows(0, head));
   ModelMonitor::Addition addition;
   addition.row_ends = row_ends;
   if (monitor_.has_value()) {
@@ -399,7 +406,7 @@ void StrandState::Observe(const PredictionBatch& batch, const GroupValues& group
       return monitor_->AddEvidence(state_.observations, evidence_loop, addition);
     }
     window_.Append(batch.rows(batch.size() - kept_rest, kept_rest),
-                   IdHashesOf(id_hashes, batch.size() - kept_rest, kept_rest));
+                   extras.rows(batch.size() - kept_rest, kept_rest));
     history_.Count(batch);
     if (!monitor_.has_value()) return;
     monitor_->Measure(batch, state_.observations, addition);
@@ -424,7 +431,7 @@ void StrandState::ObserveForecasts(const RowValues& values, std::size_t first, s
     return values.groups().rows(first + begin, n);
   };
   const auto keep = [&](std::size_t begin, std::size_t n) {
-    window_.Append(rows(begin, n), IdHashesOf(values.id_hashes, first + begin, n));
+    window_.Append(rows(begin, n), values.extras().rows(first + begin, n));
   };
   // The rows that belong to the warm-up. The window is at least as long as the warm-up, so it holds
   // all of them.
@@ -510,8 +517,8 @@ void StrandState::Count(const RowValues& values, ModelSnapshot::Time time) {
     if (state_.declaration->forecast.has_value()) {
       ObserveForecasts(values, first, end - first);
     } else {
-      Observe(values.view().rows(first, end - first), values.groups().rows(first, end - first),
-              values.single_precision, {}, IdHashesOf(values.id_hashes, first, end - first));
+      Observe(values.view().rows(first, end - first), values.extras().rows(first, end - first),
+              values.single_precision);
     }
     if (history_.counts_earlier()) history_.EndEarlier(watch_mark());
     const auto newest = time_of(end - 1);

@@ -49,11 +49,10 @@ class StrandState {
   void CountDuplicate() noexcept { state_.duplicate_batches += 1; }
   // A part of Apply: counts valid observations. When they complete the warm-up, the bandwidth is
   // chosen and the kept observations are counted first. The result does not depend on how the
-  // sequence is divided into batches. single_precision, id_hashes: as RowValues. row_ends: as
-  // ModelMonitor::Addition; empty during the warm-up. May throw like Apply.
-  void Observe(const PredictionBatch& batch, const GroupValues& groups = {},
-               bool single_precision = false, std::span<const ModelMonitor::RowEnd> row_ends = {},
-               std::span<const std::uint64_t> id_hashes = {});
+  // sequence is divided into batches. extras: of the same rows. single_precision: as RowValues.
+  // row_ends: as ModelMonitor::Addition; empty during the warm-up. May throw like Apply.
+  void Observe(const PredictionBatch& batch, const RowExtras& extras = {},
+               bool single_precision = false, std::span<const ModelMonitor::RowEnd> row_ends = {});
   // The same for forecasts. observations: the rows `first` to `first + count - 1` of `values`.
   void ObserveForecasts(const RowValues& values, std::size_t first, std::size_t count);
   // A part of Apply, after observations: raises alarms. May throw like Apply.

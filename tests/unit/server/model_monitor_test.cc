@@ -468,7 +468,8 @@ class GroupTest : public ::testing::Test {
                     [&](const std::string& value) { return value == values.front(); })) {
       values.resize(values.front().empty() ? 0 : 1);
     }
-    model.strand_state().Observe(set_.view().rows(first, last - first), GroupValues(values));
+    model.strand_state().Observe(set_.view().rows(first, last - first),
+                                 {.groups = GroupValues(values)});
     model.strand_state().Decide(At(1));
   }
 
@@ -600,7 +601,7 @@ TEST_F(GroupTest, TheStateDoesNotDependOnTheBatches) {
 TEST_F(GroupTest, RestartWithTheModelsWatch) {
   Model model(1, Grouped(0, 5), {}, {}, pool_, nullptr);
   const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kModelMonitorClasses), 300);
-  model.strand_state().Observe(bad.view(), GroupValues(std::span(values_).first(300)));
+  model.strand_state().Observe(bad.view(), {.groups = GroupValues(std::span(values_).first(300))});
   model.strand_state().Decide(At(1));
   Acknowledge(model, "", At(2));
   model.Publish();
@@ -609,7 +610,7 @@ TEST_F(GroupTest, RestartWithTheModelsWatch) {
     EXPECT_GE(group->error.since_start.count(), 50);
   }
   model.strand_state().Observe(set_.view().rows(500, 10),
-                               GroupValues(std::span(values_).subspan(500, 1)));
+                               {.groups = GroupValues(std::span(values_).subspan(500, 1))});
   model.Publish();
   const auto groups = model.snapshot()->monitor->groups;
   const auto b = std::find_if(groups.begin(), groups.end(),

@@ -10,6 +10,7 @@
 #include <ctime>
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
@@ -85,7 +86,7 @@ store::v1::ModelState StateWith(ThreadPool& pool, const std::string& group_tag) 
   for (std::size_t first = 0, rows = 1; first < set.labels.size(); first += rows, rows *= 3) {
     rows = std::min(rows, set.labels.size() - first);
     model.strand_state().Observe(set.view().rows(first, rows),
-                                 GroupValues(groups).rows(first, rows));
+                                 {.groups = GroupValues(groups).rows(first, rows)});
   }
   return model.strand_state().Save();
 }
@@ -422,15 +423,33 @@ TEST(ObservationWindowTest, KeepsTheNewestRowsInChunksOfAnySizeAndPrecision) {
     if (is_single(i / kModelClasses)) value = static_cast<double>(static_cast<float>(value));
   }
   for (const std::size_t chunk_rows : {1U, 3U, 8U, 64U}) {
-    ObservationWindow window(kModelClasses, 10, chunk_rows, /*keeps_ids=*/true);
+    ObservationWindow window({.width = kModelClasses,
+                              .capacity = 10,
+                              .chunk_rows = chunk_rows,
+                              .keeps_ids = true,
+                              .feature_count = 2,
+                              .keeps_groups = true});
     std::vector<WindowView> views;
+    std::vector<std::string> names;
     // Every third batch has no ids.
     std::vector<std::uint64_t> hashes(200);
     for (std::size_t i = 0; i < 200; ++i) hashes[i] = i / 4 % 3 == 0 ? kNoIdHash : i + 1;
+    std::vector<double> features(400);
+    std::iota(features.begin(), features.end(), 0.5);
     for (std::size_t i = 0; i < 200; i += 4) {
       window.Reserve(4, is_single(i));
-      window.Append(set.view().rows(i, 4), i / 4 % 3 == 0 ? std::span<const std::uint64_t>()
-                                                          : std::span(hashes).subspan(i, 4));
+      // Every fifth batch has one group for all rows, and some have none.
+      const std::vector<std::string> groups =
+          i / 4 % 5 == 0 ? std::vector<std::string>{"eu"}
+                         : (i / 4 % 5 == 1 ? std::vector<std::string>()
+                                           : std::vector<std::string>{"us", "eu", "us", "asia"});
+      window.Append(set.view().rows(i, 4),
+                    {.id_hashes = i / 4 % 3 == 0 ? std::span<const std::uint64_t>()
+                                                 : std::span(hashes).subspan(i, 4),
+                     .features = std::span(features).subspan(2 * i, 8),
+                     .feature_count = 2,
+                     .groups = GroupValues(groups)});
+      for (std::size_t row = 0; row < 4; ++row) names.push_back(GroupValues(groups)[row]);
       views.push_back(window.View());
       ASSERT_EQ(views.back().size(), std::min<std::size_t>(10, i + 4));
     }
@@ -442,6 +461,16 @@ TEST(ObservationWindowTest, KeepsTheNewestRowsInChunksOfAnySizeAndPrecision) {
       ASSERT_THAT(rows.probabilities, ElementsAreArray(newest.probabilities));
       ASSERT_THAT(views[i].CopyNewestIdHashes(size),
                   ElementsAreArray(std::span(hashes).subspan(4 * (i + 1) - size, size)));
+      ASSERT_THAT(views[i].CopyNewestFeatures(size),
+                  ElementsAreArray(std::span(features).subspan(8 * (i + 1) - 2 * size, 2 * size)));
+      const std::vector<std::int32_t> groups = views[i].CopyNewestGroups(size);
+      ASSERT_EQ(groups.size(), size);
+      for (std::size_t a = 0; a < size; ++a) {
+        for (std::size_t b = 0; b < a; ++b) {
+          const std::size_t first = 4 * (i + 1) - size;
+          ASSERT_EQ(groups[a] == groups[b], names[first + a] == names[first + b]);
+        }
+      }
     }
   }
 }
