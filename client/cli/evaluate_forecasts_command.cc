@@ -95,6 +95,8 @@ v1::EvaluateRequest MakeRequest(const EvaluateForecastsOptions& options) {
   request.set_null(convert::ToProto(options.null));
   if (options.seed.has_value()) request.set_seed(*options.seed);
   if (options.threshold.has_value()) request.set_threshold(*options.threshold);
+  request.mutable_local_features()->Add(options.local_features.begin(),
+                                        options.local_features.end());
   return request;
 }
 
@@ -147,7 +149,10 @@ absl::StatusOr<ExitCode> EvaluateFile(const Context& context,
                           ReadNumberForecasts(input, std::move(chosen.second)));
   CALIBD_ASSIGN_OR_RETURN(forecasts.covariates.local_features, LocalFeatures(options));
   const std::size_t n = forecasts.outcomes.size();
-  TellDuration(n, ForecastEvaluationOperations(n, forecasts.kind, evaluation_options) /
+  const CovariateSizes sizes{.groups = !options.columns.group.empty(),
+                             .features = options.columns.features.size(),
+                             .local_features = options.local_features.size()};
+  TellDuration(n, ForecastEvaluationOperations(n, forecasts.kind, evaluation_options, sizes) /
                       kOperationsPerSecond / options.threads);
   CALIBD_ASSIGN_OR_RETURN(
       const ForecastEvaluation evaluation,
@@ -159,7 +164,8 @@ absl::StatusOr<ExitCode> EvaluateFile(const Context& context,
                                  evaluation_options, forecasts.covariates, control);
       }));
   return Report(context, options, KindName(forecasts.kind),
-                convert::ToProto(evaluation, evaluation_options));
+                convert::ToProto(evaluation, evaluation_options, forecasts.covariates,
+                                 options.columns.features));
 }
 
 absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateForecastsOptions& options) {
@@ -168,7 +174,10 @@ absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateForecastsOpti
     return UsageFault("give a file or --model, not both");
   }
   if (!options.columns.features.empty() || !options.columns.group.empty()) {
-    return UsageFault("--feature-column and --group-column need a file, not --model");
+    return UsageFault(
+        "--feature-column and --group-column need a file: a model of the server has the features "
+        "and "
+        "groups of its declaration");
   }
   if (!options.fail_on.empty()) {
     return UsageFault(absl::StrCat(
@@ -205,20 +214,19 @@ void AddEvaluateForecastsCommand(CLI::App& app, Context& context) {
                    "levels of the quantiles, increasing, between 0 and 1, such as 0.1,0.5,0.9")
       ->delimiter(',');
   AddTableOptions(*command, options->columns);
-  auto* const features =
-      command
-          ->add_option("--feature-column", options->columns.features,
-                       "column with a number that is known of each forecast, such as the "
-                       "temperature; may be repeated, or list several: a,b. Tests whether similar "
-                       "cases keep their promises (not for quantiles)")
-          ->delimiter(',')
-          ->allow_extra_args(false);
+  command
+      ->add_option("--feature-column", options->columns.features,
+                   "column with a number that is known of each forecast, such as the "
+                   "temperature; may be repeated, or list several: a,b. Tests whether similar "
+                   "cases keep their promises (not for quantiles)")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   command
       ->add_option("--local-feature", options->local_features,
-                   "some of --feature-column: also tests by these alone")
+                   "some of --feature-column, or of the model's features: also tests by these "
+                   "alone, and finds the cases with the largest errors by them")
       ->delimiter(',')
-      ->allow_extra_args(false)
-      ->needs(features);
+      ->allow_extra_args(false);
   auto* const model = command->add_option(
       "--model", options->model,
       "evaluate this model on the server, NAME or NAME@VERSION, instead of a file");

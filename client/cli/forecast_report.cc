@@ -1,10 +1,14 @@
 #include "forecast_report.h"
 
+#include <algorithm>
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "calibd/text/printable.h"
 #include "report.h"
 #include "verdict_report.h"
 
@@ -96,7 +100,44 @@ std::string TestTable(const v1::ForecastEvaluation& evaluation) {
   for (const auto& discrepancy : evaluation.discrepancies()) {
     add(absl::StrCat("discrepancy (MMD^2), ", discrepancy.form()), discrepancy.test());
   }
-  return FormatTable(rows);
+  if (evaluation.has_local()) add("local calibration error", evaluation.local().mean_error());
+  std::string text = FormatTable(rows);
+  for (const auto& form : evaluation.left_out()) {
+    absl::StrAppend(&text, "discrepancy (MMD^2), ", form.form(), ": not tested, because ",
+                    form.reason(), "\n");
+  }
+  return text;
+}
+
+// The places at which an error is significant. Empty without features.
+std::string LocalErrors(const v1::LocalCalibration& local) {
+  constexpr double kSignificance = 0.05;
+  constexpr int kMostFeatures = 5;
+  std::string text;
+  for (const v1::LocalCalibration::Place& place : local.places()) {
+    if (place.p_value() > kSignificance) continue;
+    std::vector<std::string> features;
+    for (int k = 0; k < std::min(place.features_size(), kMostFeatures); ++k) {
+      features.push_back(
+          absl::StrCat(EscapeUnprintable(local.feature_names(k)), " ", Number(place.features(k))));
+    }
+    if (place.features_size() > kMostFeatures) features.emplace_back("...");
+    absl::StrAppendFormat(
+        &text,
+        "  near %s: the 90 %% intervals contain %s of the outcomes, the 50 %% intervals %s, and %s "
+        "are below the median; about %d similar cases, p = %s\n",
+        absl::StrJoin(features, ", "), Percent(place.inside_90()), Percent(place.inside_50()),
+        Percent(place.below_median()), std::llround(place.effective_observations()),
+        PValue(place.p_value()));
+  }
+  if (text.empty()) {
+    return absl::StrFormat("No error is significant at any of %d cases by their features.\n",
+                           local.place_count());
+  }
+  return absl::StrFormat(
+      "Where the forecasts are wrong, of %d cases, the largest error first (the p-values hold for "
+      "all of them together):\n%s",
+      local.place_count(), text);
 }
 
 }  // namespace
@@ -108,6 +149,7 @@ std::string DescribeForecasts(const std::string& kind, const v1::ForecastEvaluat
   absl::StrAppend(&text, Headline(evaluation.scores().central_coverage()), "\n",
                   Scores(kind, evaluation), "\n", CoverageTable(evaluation), "\n",
                   TestTable(evaluation));
+  if (evaluation.has_local()) absl::StrAppend(&text, LocalErrors(evaluation.local()), "\n");
   const bool rejected = evaluation.log10_e_value() >= std::log10(20.0);
   absl::StrAppendFormat(&text, "e-value %s of the cells of the outcomes: %s.\n",
                         PowerOfTen(evaluation.log10_e_value()),

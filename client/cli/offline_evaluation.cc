@@ -76,13 +76,13 @@ absl::StatusOr<v1::Evaluation> EvaluateOffline(const PredictionBatch& batch,
     }
   }
   if (!options.features.empty() && evaluation_options.replicates > 0) {
-    CALIBD_ASSIGN_OR_RETURN(const IndividualTestResult individual,
-                            TestIndividual(batch, options.features, options.feature_count,
-                                           {.replicates = evaluation_options.replicates,
-                                            .seed = evaluation_options.seed,
-                                            .null = NullHypothesis::kForecast},
-                                           control.WithoutProgress()));
-    *proto.mutable_individual() = convert::ToProto(individual);
+    CALIBD_ASSIGN_OR_RETURN(
+        *proto.mutable_individual(),
+        convert::ToProto(TestIndividual(batch, options.features, options.feature_count,
+                                        {.replicates = evaluation_options.replicates,
+                                         .seed = evaluation_options.seed,
+                                         .null = NullHypothesis::kForecast},
+                                        control.WithoutProgress())));
   }
   *proto.mutable_elapsed() = Since(started);
   return proto;

@@ -244,6 +244,10 @@ std::string DescribeDecision(const v1::Evaluation& evaluation) {
 // Empty without features.
 std::string DescribeIndividual(const v1::Evaluation& evaluation) {
   if (!evaluation.has_individual()) return "";
+  if (!evaluation.individual().left_out_reason().empty()) {
+    return absl::StrCat("\nsimilar cases (individual calibration): not tested, because ",
+                        evaluation.individual().left_out_reason(), "\n");
+  }
   const v1::SimulatedStatistic& test = evaluation.individual().test();
   return absl::StrFormat(
       "\nsimilar cases (individual calibration): discrepancy (MMD^2) %s, below %s for 95 %% of "

@@ -4,12 +4,15 @@
 #include <cmath>
 #include <functional>
 #include <numeric>
+#include <span>
+#include <string_view>
 #include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "calibd/core/evidence.h"
 #include "calibd/core/forecast_metrics.h"
+#include "calibd/core/local_calibration.h"
 #include "calibd/core/status_macros.h"
 #include "scaled_features.h"
 
@@ -18,6 +21,9 @@ namespace {
 
 // The part of the progress that ends with each step.
 constexpr double kAfterPit = 0.2;
+
+// The width of the local kernel is a quarter of that of the form.
+constexpr double kLocalGamma = 16;
 
 // Progress in the part [from, to] of the whole.
 RunControl Part(const RunControl& control, double from, double to) {
@@ -47,9 +53,22 @@ struct Form {
   Condition condition;
 };
 
-absl::StatusOr<std::vector<Form>> FormsOf(const ForecastBatch& batch,
-                                          const ForecastEvaluationOptions& options,
-                                          const ForecastCovariates& covariates) {
+// Adds a form given these features, unless they do not differ.
+void AddFeatureForm(const char* name, const ForecastCovariates& covariates,
+                    std::span<const std::size_t> features, std::vector<Form>& forms,
+                    std::vector<LeftOutForm>& left_out) {
+  absl::StatusOr<FeatureCondition> condition =
+      ScaleFeatures(covariates.features, covariates.feature_count, features);
+  if (condition.ok()) {
+    forms.push_back({name, RbfKernel(), *std::move(condition)});
+  } else {
+    left_out.push_back({name, std::string(condition.status().message())});
+  }
+}
+
+std::vector<Form> FormsOf(const ForecastBatch& batch, const ForecastEvaluationOptions& options,
+                          const ForecastCovariates& covariates,
+                          std::vector<LeftOutForm>& left_out) {
   std::vector<Form> forms = {{"distribution", RbfKernel(), ForecastCondition()},
                              {"marginal", RbfKernel(), NoCondition()}};
   // A single group has all rows, as marginal has.
@@ -60,15 +79,10 @@ absl::StatusOr<std::vector<Form>> FormsOf(const ForecastBatch& batch,
   if (!covariates.features.empty()) {
     std::vector<std::size_t> all(covariates.feature_count);
     std::iota(all.begin(), all.end(), std::size_t{0});
-    CALIBD_ASSIGN_OR_RETURN(FeatureCondition condition,
-                            ScaleFeatures(covariates.features, covariates.feature_count, all));
-    forms.push_back({"individual", RbfKernel(), std::move(condition)});
+    AddFeatureForm("individual", covariates, all, forms, left_out);
   }
   if (!covariates.local_features.empty()) {
-    CALIBD_ASSIGN_OR_RETURN(
-        FeatureCondition condition,
-        ScaleFeatures(covariates.features, covariates.feature_count, covariates.local_features));
-    forms.push_back({"local", RbfKernel(), std::move(condition)});
+    AddFeatureForm("local", covariates, covariates.local_features, forms, left_out);
   }
   if (options.threshold.has_value() && batch.kind == ForecastKind::kNormal) {
     GroupCondition sides;
@@ -80,21 +94,42 @@ absl::StatusOr<std::vector<Form>> FormsOf(const ForecastBatch& batch,
   return forms;
 }
 
-absl::Status AddDiscrepancies(const ForecastBatch& batch, const ForecastEvaluationOptions& options,
+// The form whose kernel of the cases measures the local calibration error.
+std::string_view LocalForm(const ForecastCovariates& covariates) {
+  return covariates.local_features.empty() ? "individual" : "local";
+}
+
+absl::Status AddDiscrepancies(const ForecastBatch& batch, std::span<const double> pit,
+                              const ForecastEvaluationOptions& options,
                               const ForecastCovariates& covariates, const RunControl& control,
                               ForecastEvaluation& evaluation) {
-  CALIBD_ASSIGN_OR_RETURN(const std::vector<Form> forms, FormsOf(batch, options, covariates));
+  const std::vector<Form> forms = FormsOf(batch, options, covariates, evaluation.left_out);
   const double step =
       (1 - kAfterPit) / static_cast<double>(forms.size() + (options.threshold.has_value() ? 1 : 0));
   for (std::size_t k = 0; k < forms.size(); ++k) {
+    const Form& form = forms[k];
     const double from = kAfterPit + step * static_cast<double>(k);
-    CALIBD_ASSIGN_OR_RETURN(ForecastTestResult result,
-                            TestForecasts(batch,
-                                          {.outcome_kernel = forms[k].kernel,
-                                           .condition = forms[k].condition,
-                                           .resampling = options.resampling},
-                                          Part(control, from, from + step)));
-    evaluation.discrepancies.push_back({forms[k].name, std::move(result)});
+    absl::StatusOr<ForecastTestResult> result = TestForecasts(batch,
+                                                              {.outcome_kernel = form.kernel,
+                                                               .condition = form.condition,
+                                                               .resampling = options.resampling},
+                                                              Part(control, from, from + step));
+    const auto* const features = std::get_if<FeatureCondition>(&form.condition);
+    if (features != nullptr && absl::IsFailedPrecondition(result.status())) {
+      evaluation.left_out.push_back({form.name, std::string(result.status().message())});
+      continue;
+    }
+    CALIBD_RETURN_IF_ERROR(result.status());
+    // The local form comes after the individual one.
+    if (features != nullptr && form.name == LocalForm(covariates)) {
+      BootstrapOptions exact = options.resampling;
+      exact.null = NullHypothesis::kForecast;
+      const double gamma = kLocalGamma * *std::get<FeatureCondition>(result->condition).gamma;
+      CALIBD_ASSIGN_OR_RETURN(
+          evaluation.local,
+          TestLocalCalibration(pit, {features->values, gamma}, exact, control.WithoutProgress()));
+    }
+    evaluation.discrepancies.push_back({form.name, *std::move(result)});
   }
   if (options.threshold.has_value()) {
     CALIBD_ASSIGN_OR_RETURN(
@@ -127,6 +162,13 @@ absl::Status CheckCovariates(const ForecastCovariates& covariates, std::size_t n
 }
 
 }  // namespace
+
+std::vector<std::size_t> ForecastCovariates::LocalFeatures() const {
+  if (!local_features.empty()) return local_features;
+  std::vector<std::size_t> all(feature_count);
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  return all;
+}
 
 absl::StatusOr<ForecastEvaluation> EvaluateForecasts(const NumberForecastKind& kind,
                                                      const NumberForecastBatch& batch,
@@ -167,22 +209,22 @@ absl::StatusOr<ForecastEvaluation> EvaluateForecasts(const NumberForecastKind& k
                                 cells->width(),
                                 {},
                                 batch.outcomes};
-  CALIBD_ASSIGN_OR_RETURN(evaluation.pit,
-                          TestPit(ProbabilityIntegralTransforms(forecasts, options.resampling.seed),
-                                  exact, Part(control, 0, kAfterPit)));
+  const std::vector<double> pit = ProbabilityIntegralTransforms(forecasts, options.resampling.seed);
+  CALIBD_ASSIGN_OR_RETURN(evaluation.pit, TestPit(pit, exact, Part(control, 0, kAfterPit)));
   if (options.threshold.has_value()) {
     CALIBD_ASSIGN_OR_RETURN(evaluation.decision, EvaluateThreshold(forecasts, *options.threshold));
     evaluation.decision->actions.clear();
   }
   if (batch.size() > 1) {
-    CALIBD_RETURN_IF_ERROR(AddDiscrepancies(forecasts, options, covariates, control, evaluation));
+    CALIBD_RETURN_IF_ERROR(
+        AddDiscrepancies(forecasts, pit, options, covariates, control, evaluation));
   }
   return evaluation;
 }
 
 double ForecastEvaluationMemory(std::size_t n, const NumberForecastKind& kind,
                                 const ForecastEvaluationOptions& options,
-                                std::size_t threads) noexcept {
+                                const CovariateSizes& covariates, std::size_t threads) noexcept {
   const auto rows = static_cast<double>(n);
   const auto width = static_cast<double>(ForecastWidth(kind));
   const auto copies = static_cast<double>(threads + 4);
@@ -191,11 +233,18 @@ double ForecastEvaluationMemory(std::size_t n, const NumberForecastKind& kind,
   const double signs =
       options.resampling.null == NullHypothesis::kForm ? 256 * sizeof(float) * rows : 0;
   return sizeof(double) * (kParameterRows * kParameterRows + rows * (2 * kTestFrequencies + 8)) +
-         sizeof(double) * copies * rows * (width + 4) + signs;
+         sizeof(double) * copies * rows * (width + 4) + signs +
+         // Scaled copies of the features, for their forms and for the tests of them; the weights of
+         // the rows at each place.
+         3 * sizeof(double) * rows *
+             static_cast<double>(covariates.features + covariates.local_features) +
+         (covariates.features > 0 ? sizeof(float) * rows * static_cast<double>(LocalPlaceCount(n))
+                                  : 0);
 }
 
 double ForecastEvaluationOperations(std::size_t n, const NumberForecastKind& kind,
-                                    const ForecastEvaluationOptions& options) noexcept {
+                                    const ForecastEvaluationOptions& options,
+                                    const CovariateSizes& covariates) noexcept {
   const auto rows = static_cast<double>(n);
   const auto width = static_cast<double>(ForecastWidth(kind));
   const auto replicates = static_cast<double>(options.resampling.replicates);
@@ -208,9 +257,18 @@ double ForecastEvaluationOperations(std::size_t n, const NumberForecastKind& kin
                           : rows * (20.0 * kTestFrequencies + 2 * width);
   // The metrics of the probability integral transform sort the rows.
   const double pit = replicates * rows * 40;
-  // distribution, marginal, threshold and decision; each of the covariates adds one.
-  const double forms = options.threshold.has_value() ? 4 : 2;
-  return pit + forms * (rows * rows / 2 * pair + replicates * each);
+  // distribution and marginal; threshold and decision; group, individual and local.
+  double forms = options.threshold.has_value() ? 4 : 2;
+  double local = 0;
+  double distances = 0;
+  if (covariates.groups) ++forms;
+  for (const std::size_t features : {covariates.features, covariates.local_features}) {
+    if (features == 0) continue;
+    ++forms;
+    distances += rows * rows / 2 * static_cast<double>(features);
+    local = replicates * rows * static_cast<double>(LocalPlaceCount(n));
+  }
+  return pit + local + distances + forms * (rows * rows / 2 * pair + replicates * each);
 }
 
 }  // namespace calibd

@@ -5,35 +5,10 @@
 #include <cmath>
 
 #include "normal_mean.h"
+#include "pit_levels.h"
 #include "rng.h"
 
 namespace calibd {
-namespace {
-
-constexpr std::size_t kLevels = kQuantileBins - 1;
-
-// The index of the first level i / 20, i = 1 .. 19, that is at least u, counted from 0; kLevels if
-// none is. The levels are those that the decimal numbers .05, .10, ... are read as.
-std::size_t FirstLevel(double u) noexcept {
-  std::size_t level = 0;
-  while (level < kLevels && u > static_cast<double>(level + 1) / kQuantileBins) ++level;
-  return level;
-}
-
-// The mean square of the differences between the share of the weight up to each level and it.
-double LevelError(const std::array<double, kLevels + 1>& weights, double total) noexcept {
-  double cumulated = 0;
-  double sum = 0;
-  for (std::size_t level = 0; level < kLevels; ++level) {
-    cumulated += weights[level];
-    const double difference = cumulated / total - static_cast<double>(level + 1) / kQuantileBins;
-    sum += difference * difference;
-  }
-  return sum / kLevels;
-}
-
-}  // namespace
-
 std::vector<double> ProbabilityIntegralTransforms(const ForecastBatch& batch, std::uint64_t seed) {
   std::vector<double> pit;
   pit.reserve(batch.size());
@@ -67,7 +42,7 @@ double QuantileCalibrationError(std::span<const double> pit) noexcept {
 }
 
 double QuantileLevelError(std::span<const double> pit) noexcept {
-  std::array<double, kLevels + 1> counts{};
+  PitShares counts{};
   for (const double u : pit) ++counts[FirstLevel(u)];
   return LevelError(counts, static_cast<double>(pit.size()));
 }
@@ -87,7 +62,7 @@ double CramerVonMises(std::span<const double> pit) {
 std::optional<double> LocalCalibrationError(std::span<const double> pit,
                                             std::span<const double> features,
                                             std::span<const double> x, double gamma) {
-  std::array<double, kLevels + 1> weights{};
+  PitShares weights{};
   double total = 0;
   for (std::size_t i = 0; i < pit.size(); ++i) {
     double square = 0;

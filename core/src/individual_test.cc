@@ -167,4 +167,24 @@ absl::StatusOr<IndividualTestResult> TestIndividual(const PredictionBatch& batch
   return result;
 }
 
+double IndividualTestMemory(std::size_t n, std::size_t m, std::size_t feature_count,
+                            std::size_t threads) noexcept {
+  const auto rows = static_cast<double>(n);
+  const auto classes = static_cast<double>(m);
+  // The scaled features twice, the random features, the sums of the predictions and of a replicate
+  // on each thread, the cumulated predictions and the distances of the first rows.
+  return sizeof(double) *
+         (rows * (2 * static_cast<double>(feature_count) + kFeatureCount + classes + 4) +
+          static_cast<double>(threads + 2) * (classes * kFeatureCount + rows) +
+          static_cast<double>(kParameterRows * kParameterRows));
+}
+
+double IndividualTestOperations(std::size_t n, std::size_t m, std::size_t feature_count,
+                                std::int32_t replicates) noexcept {
+  const auto rows = static_cast<double>(n);
+  const auto classes = static_cast<double>(m);
+  return rows * rows / 2 * (classes + static_cast<double>(feature_count) + 15) +
+         static_cast<double>(replicates) * (rows + classes) * kFeatureCount;
+}
+
 }  // namespace calibd

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <random>
@@ -14,6 +15,7 @@
 #include "calibd/convert/recalibration.h"
 #include "calibd/core/estimator_selection.h"
 #include "calibd/core/evaluation.h"
+#include "calibd/core/individual_test.h"
 #include "calibd/core/lens_evaluation.h"
 #include "calibd/core/recalibration.h"
 #include "calibd/core/status_macros.h"
@@ -143,6 +145,10 @@ absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
   if (request.has_threshold()) {
     return InvalidFieldError("threshold", "is set, but the model predicts classes: leave it unset");
   }
+  if (request.local_features_size() > 0) {
+    return InvalidFieldError("local_features",
+                             "is set, but the model predicts classes: leave it unset");
+  }
   const std::shared_ptr<const ModelDeclaration> declaration = model->declaration();
   const std::size_t class_count = declaration->class_count;
   // The canonical lens is always added in front.
@@ -161,11 +167,18 @@ absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
   job.model = model;
   job.observations = static_cast<std::size_t>(request.window());
   job.remedy = "a smaller window, fewer lenses or fewer replicates";
-  job.cost = [options = *options, class_count](std::size_t n, std::size_t threads) {
-    return JobCost{.memory_bytes = EvaluationMemory(n, class_count, options, threads),
-                   .operations = EvaluationOperations(n, class_count, options)};
+  const std::size_t features = declaration->feature_names.size();
+  job.cost = [options = *options, class_count, features](std::size_t n, std::size_t threads) {
+    JobCost cost{.memory_bytes = EvaluationMemory(n, class_count, options, threads),
+                 .operations = EvaluationOperations(n, class_count, options)};
+    if (features > 0 && options.replicates > 0) {
+      cost.memory_bytes =
+          std::max(cost.memory_bytes, IndividualTestMemory(n, class_count, features, threads));
+      cost.operations += IndividualTestOperations(n, class_count, features, options.replicates);
+    }
+    return cost;
   };
-  job.compute = [model, options = *options, actions = request.actions(), result,
+  job.compute = [model, options = *options, actions = request.actions(), features, result,
                  threads = parts_.jobs.threads()](const WindowSample& sample,
                                                   const RunControl& control) mutable {
     const auto start = std::chrono::steady_clock::now();
@@ -182,6 +195,15 @@ absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
         Describe(*model, sample, threads, options.lenses[static_cast<std::size_t>(i)].lens,
                  *proto.mutable_lenses(i)->mutable_result()->mutable_provenance());
       }
+    }
+    if (features > 0 && options.replicates > 0) {
+      CALIBD_ASSIGN_OR_RETURN(
+          *proto.mutable_individual(),
+          convert::ToProto(TestIndividual(sample.observations.view(), sample.features, features,
+                                          {.replicates = options.replicates,
+                                           .seed = options.seed,
+                                           .null = NullHypothesis::kForecast},
+                                          control.WithoutProgress())));
     }
     *proto.mutable_elapsed() = Since(start);
     return absl::OkStatus();

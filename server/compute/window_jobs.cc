@@ -47,6 +47,8 @@ WindowSample ReadWindow(std::shared_ptr<const ModelSnapshot> snapshot, std::size
   } else {
     sample.observations = snapshot->window.CopyNewest(n);
   }
+  sample.features = snapshot->window.CopyNewestFeatures(n);
+  sample.groups = snapshot->window.CopyNewestGroups(n);
   sample.snapshot = std::move(snapshot);
   return sample;
 }
@@ -121,8 +123,9 @@ absl::StatusOr<std::size_t> WindowJobs::CheckSize(const WindowRequest& request,
   CALIBD_ASSIGN_OR_RETURN(const std::size_t n, CountWindowRows(snapshot, request.observations));
   const std::size_t m = declaration->row_width();
   JobCost cost = request.cost(n, threads_);
-  // The rows with their labels or outcomes.
-  cost.memory_bytes += static_cast<double>(n * (m + 1) * sizeof(double));
+  // The rows with their labels or outcomes, features and groups.
+  cost.memory_bytes +=
+      static_cast<double>(n * (m + 2 + declaration->feature_names.size()) * sizeof(double));
   const char* const unit = declaration->forecast.has_value() ? " values" : " classes";
   CALIBD_RETURN_IF_ERROR(
       CheckCost(absl::StrCat(n, " observations of ", m, unit), cost, request.remedy));

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -33,6 +34,9 @@ struct WindowSample {
   PredictionSet observations;
   // For a model of forecasts, instead of `observations`.
   WindowView::Forecasts forecasts;
+  // See WindowView::CopyNewestFeatures and CopyNewestGroups.
+  std::vector<double> features;
+  std::vector<std::int32_t> groups;
   // Numbers of the first and the last observation.
   std::int64_t first_observation = 0;
   std::int64_t last_observation = 0;

@@ -456,12 +456,18 @@ v1::Evaluation ToProto(const Evaluation& evaluation, const EvaluationOptions& op
   return proto;
 }
 
-v1::Evaluation::Individual ToProto(const IndividualTestResult& result) {
+absl::StatusOr<v1::Evaluation::Individual> ToProto(
+    const absl::StatusOr<IndividualTestResult>& result) {
   v1::Evaluation::Individual proto;
-  proto.set_mmd_squared(result.mmd_squared);
-  proto.set_biased_mmd_squared(result.biased_mmd_squared);
-  proto.set_gamma(result.gamma);
-  *proto.mutable_test() = StatisticToProto(result.statistic, result);
+  if (absl::IsInvalidArgument(result.status()) || absl::IsFailedPrecondition(result.status())) {
+    proto.set_left_out_reason(std::string(result.status().message()));
+    return proto;
+  }
+  CALIBD_RETURN_IF_ERROR(result.status());
+  proto.set_mmd_squared(result->mmd_squared);
+  proto.set_biased_mmd_squared(result->biased_mmd_squared);
+  proto.set_gamma(result->gamma);
+  *proto.mutable_test() = StatisticToProto(result->statistic, *result);
   return proto;
 }
 

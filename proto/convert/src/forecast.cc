@@ -1,7 +1,9 @@
 #include "calibd/convert/forecast.h"
 
 #include <cmath>
+#include <cstddef>
 #include <variant>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "calibd/convert/evaluation.h"
@@ -26,6 +28,29 @@ absl::Status CheckUnused(const v1::EvaluateRequest& request) {
   if (request.band_level() != 0) return Unused("band_level");
   if (request.actions_size() > 0) return Unused("actions");
   return absl::OkStatus();
+}
+
+v1::LocalCalibration ToProto(const LocalCalibration& local, const ForecastCovariates& covariates,
+                             std::span<const std::string> feature_names) {
+  const std::vector<std::size_t> features = covariates.LocalFeatures();
+  v1::LocalCalibration proto;
+  for (const std::size_t k : features) proto.add_feature_names(feature_names[k]);
+  *proto.mutable_mean_error() = StatisticToProto(local.mean_error.value, local.mean_error.test);
+  proto.set_place_count(static_cast<std::int32_t>(local.place_count));
+  for (const LocalPlace& place : local.worst) {
+    v1::LocalCalibration::Place& out = *proto.add_places();
+    for (const std::size_t k : features) {
+      out.add_features(covariates.features[place.row * covariates.feature_count + k]);
+    }
+    out.set_error(place.error);
+    out.set_expected_error(place.expected_error);
+    out.set_effective_observations(place.effective_rows);
+    out.set_below_median(place.below_median);
+    out.set_inside_50(place.inside_50);
+    out.set_inside_90(place.inside_90);
+    out.set_p_value(place.p_value);
+  }
+  return proto;
 }
 
 }  // namespace
@@ -81,7 +106,9 @@ absl::StatusOr<ForecastEvaluationOptions> ForecastOptionsFromProto(
 }
 
 v1::ForecastEvaluation ToProto(const ForecastEvaluation& evaluation,
-                               const ForecastEvaluationOptions& options) {
+                               const ForecastEvaluationOptions& options,
+                               const ForecastCovariates& covariates,
+                               std::span<const std::string> feature_names) {
   v1::ForecastEvaluation proto;
   v1::ForecastScores& scores = *proto.mutable_scores();
   scores.set_observations(evaluation.count);
@@ -118,6 +145,14 @@ v1::ForecastEvaluation ToProto(const ForecastEvaluation& evaluation,
     out.set_mmd_squared(named.result.mmd_squared);
     out.set_biased_mmd_squared(named.result.biased_mmd_squared);
     *out.mutable_test() = StatisticToProto(named.result.statistic, named.result);
+  }
+  for (const LeftOutForm& form : evaluation.left_out) {
+    v1::ForecastEvaluation::LeftOut& out = *proto.add_left_out();
+    out.set_form(form.form);
+    out.set_reason(form.reason);
+  }
+  if (evaluation.local.has_value()) {
+    *proto.mutable_local() = ToProto(*evaluation.local, covariates, feature_names);
   }
   if (evaluation.decision.has_value()) {
     v1::ForecastEvaluation::Decision& out = *proto.mutable_decision();

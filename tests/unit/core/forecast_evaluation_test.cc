@@ -71,6 +71,31 @@ TEST(ForecastEvaluationTest, CovariatesFindErrorsThatCancelOnAverage) {
               ComputeLoss(batch, loss)->mmd_squared, 1e-12);
 }
 
+TEST(ForecastEvaluationTest, FeaturesThatDoNotDifferAreLeftOut) {
+  Biased data(100);
+  for (std::size_t i = 0; i < 100; ++i) data.covariates.features[3 * i + 1] = 4;
+  const auto evaluation = data.Evaluated();
+  ASSERT_TRUE(evaluation.ok()) << evaluation.status();
+  EXPECT_THAT(FormNames(*evaluation),
+              ElementsAre("distribution", "marginal", "group", "individual"));
+  ASSERT_EQ(evaluation->left_out.size(), 1U);
+  EXPECT_EQ(evaluation->left_out[0].form, "local");
+  EXPECT_THAT(evaluation->left_out[0].reason, HasSubstr("the same value in all rows"));
+  EXPECT_FALSE(evaluation->local.has_value());
+}
+
+TEST(ForecastEvaluationTest, TheLocalErrorIsByTheLocalFeatures) {
+  Biased data(400);
+  const auto by_noise = data.Evaluated();
+  data.covariates.local_features.clear();
+  const auto by_all = data.Evaluated();
+  ASSERT_TRUE(by_noise.ok() && by_all.ok());
+  ASSERT_TRUE(by_noise->local.has_value() && by_all->local.has_value());
+  EXPECT_GT(by_noise->local->mean_error.test.p_value, 0.01);
+  EXPECT_EQ(by_all->local->mean_error.test.p_value, 1.0 / 200);
+  EXPECT_EQ(by_all->local->worst.front().p_value, 1.0 / 200);
+}
+
 TEST(ForecastEvaluationTest, TheUnitOfAFeatureHasNoEffect) {
   Biased data(200);
   const auto evaluation = data.Evaluated();
@@ -110,7 +135,6 @@ TEST(ForecastEvaluationTest, InvalidCovariatesAreNamed) {
   data.covariates.local_features = {3};
   EXPECT_THAT(message(data), HasSubstr("local_features has 3, expected less than 3"));
   data.covariates.local_features = {2};
-  EXPECT_THAT(message(data), HasSubstr("each has the same value in all rows"));
   const std::vector<double> quantiles(20, 0.0);
   EXPECT_THAT(std::string(EvaluateForecasts(QuantileForecasts{{0.5}}, {quantiles, data.outcomes},
                                             {}, data.covariates)

@@ -14,6 +14,7 @@
 #include "calibd/core/forecast_coverage.h"
 #include "calibd/core/forecast_evidence.h"
 #include "calibd/core/forecast_test.h"
+#include "calibd/core/local_calibration.h"
 #include "calibd/core/run_control.h"
 
 namespace calibd {
@@ -27,6 +28,9 @@ struct ForecastCovariates {
   std::size_t feature_count = 0;
   // Indices of some features, distinct; or empty.
   std::vector<std::size_t> local_features;
+
+  // The features of the local form: local_features, or all of them.
+  [[nodiscard]] std::vector<std::size_t> LocalFeatures() const;
 };
 
 struct ForecastEvaluationOptions {
@@ -42,6 +46,12 @@ struct ForecastEvaluationOptions {
 struct NamedDiscrepancy {
   std::string form;
   ForecastTestResult result;
+};
+
+// A form that could not be tested.
+struct LeftOutForm {
+  std::string form;
+  std::string reason;
 };
 
 // Everything that calibd computes of forecasts of a number with their outcomes, for ONE look.
@@ -67,6 +77,12 @@ struct ForecastEvaluation {
   // threshold: PitRbfKernel given on which side of the threshold the mean is. Empty for quantiles,
   // and for n < 2.
   std::vector<NamedDiscrepancy> discrepancies;
+  // "individual" or "local", e.g. if the features never differ.
+  std::vector<LeftOutForm> left_out;
+  // With features: where the forecasts are wrong, by LocalFeatures(). The kernel has a quarter of the
+  // width of that of the form, 16 times its gamma, so that an error of a tenth of the cases is seen
+  // where it is.
+  std::optional<LocalCalibration> local;
   // Without `actions`.
   std::optional<DecisionCalibration> decision;
 };
@@ -81,14 +97,22 @@ struct ForecastEvaluation {
     const ForecastEvaluationOptions& options, const ForecastCovariates& covariates = {},
     const RunControl& control = {});
 
+// What of the covariates decides the cost of an evaluation.
+struct CovariateSizes {
+  bool groups = false;
+  std::size_t features = 0;
+  std::size_t local_features = 0;
+};
+
 // Bytes that EvaluateForecasts allocates for n observations in addition to its input, on `threads`
 // threads, and the approximate number of multiplications.
 [[nodiscard]] double ForecastEvaluationMemory(std::size_t n, const NumberForecastKind& kind,
                                               const ForecastEvaluationOptions& options,
+                                              const CovariateSizes& covariates,
                                               std::size_t threads) noexcept;
-[[nodiscard]] double ForecastEvaluationOperations(
-    std::size_t n, const NumberForecastKind& kind,
-    const ForecastEvaluationOptions& options) noexcept;
+[[nodiscard]] double ForecastEvaluationOperations(std::size_t n, const NumberForecastKind& kind,
+                                                  const ForecastEvaluationOptions& options,
+                                                  const CovariateSizes& covariates) noexcept;
 
 }  // namespace calibd
 

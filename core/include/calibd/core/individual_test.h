@@ -2,6 +2,7 @@
 #define CALIBD_CORE_INDIVIDUAL_TEST_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "absl/status/statusor.h"
@@ -36,6 +37,14 @@ struct IndividualTestResult : ResamplingResult {
 [[nodiscard]] absl::StatusOr<IndividualTestResult> TestIndividual(
     const PredictionBatch& batch, std::span<const double> features, std::size_t feature_count,
     const BootstrapOptions& resampling, const RunControl& control = {});
+
+// Bytes that TestIndividual allocates for n rows of m classes in addition to its input, and the
+// approximate number of multiplications.
+[[nodiscard]] double IndividualTestMemory(std::size_t n, std::size_t m, std::size_t feature_count,
+                                          std::size_t threads) noexcept;
+[[nodiscard]] double IndividualTestOperations(std::size_t n, std::size_t m,
+                                              std::size_t feature_count,
+                                              std::int32_t replicates) noexcept;
 
 }  // namespace calibd
 

@@ -1,6 +1,9 @@
 #ifndef CALIBD_CONVERT_FORECAST_H_
 #define CALIBD_CONVERT_FORECAST_H_
 
+#include <span>
+#include <string>
+
 #include "absl/status/statusor.h"
 #include "calibd/core/forecast_coverage.h"
 #include "calibd/core/forecast_evaluation.h"
@@ -19,9 +22,12 @@ namespace calibd::convert {
 [[nodiscard]] absl::StatusOr<ForecastEvaluationOptions> ForecastOptionsFromProto(
     const v1::EvaluateRequest& request, const NumberForecastKind& kind);
 
-// options: those of the evaluation. Lacks the observations' numbers and the time.
+// options, covariates: those of the evaluation. feature_names: of the covariates. Lacks the
+// observations' numbers and the time.
 [[nodiscard]] v1::ForecastEvaluation ToProto(const ForecastEvaluation& evaluation,
-                                             const ForecastEvaluationOptions& options);
+                                             const ForecastEvaluationOptions& options,
+                                             const ForecastCovariates& covariates,
+                                             std::span<const std::string> feature_names);
 
 }  // namespace calibd::convert
 
