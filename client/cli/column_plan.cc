@@ -129,7 +129,8 @@ absl::StatusOr<bool> IsHeader(const ColumnOptions& options, const std::string& s
   };
   if (std::all_of(names.begin(), names.end(), is_name) || is_stated(options.label) ||
       is_stated(options.id) || is_stated(options.time) || is_stated(options.group) ||
-      std::any_of(options.dropped.begin(), options.dropped.end(), is_stated)) {
+      std::any_of(options.dropped.begin(), options.dropped.end(), is_stated) ||
+      std::any_of(options.features.begin(), options.features.end(), is_stated)) {
     return true;
   }
   // The index of pandas has no name.
@@ -195,9 +196,13 @@ absl::StatusOr<ColumnPlan> PlanColumns(const ColumnOptions& options,
   CALIBD_RETURN_IF_ERROR(take("--id-column", options.id, plan.id));
   CALIBD_RETURN_IF_ERROR(take("--time-column", options.time, plan.time));
   CALIBD_RETURN_IF_ERROR(take("--group-column", options.group, plan.group));
-  std::optional<std::size_t> dropped;
+  std::optional<std::size_t> other;
   for (const std::string& stated : options.dropped) {
-    CALIBD_RETURN_IF_ERROR(take("--drop-column", stated, dropped));
+    CALIBD_RETURN_IF_ERROR(take("--drop-column", stated, other));
+  }
+  for (const std::string& stated : options.features) {
+    CALIBD_RETURN_IF_ERROR(take(options.feature_option, stated, other));
+    plan.features.push_back(*other);
   }
   if (expectation.labels_last) {
     plan.label = column_count - 1;

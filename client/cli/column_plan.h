@@ -22,8 +22,9 @@ struct ColumnOptions {
   // The predictions, of JSON Lines and NPZ only.
   std::string predictions;
   std::vector<std::string> dropped;
-  // Of forecasts of a number only.
+  // The features of the cases, and what an error calls their option.
   std::vector<std::string> features;
+  const char* feature_option = "--feature-column";
   std::string delimiter = ",";
   // Whether the first line of a CSV file holds names. Unset: decided by the line itself.
   std::optional<bool> header;
@@ -35,6 +36,7 @@ struct ColumnPlan {
   // The column of each class, in the order of the classes.
   std::vector<std::size_t> classes;
   std::optional<std::size_t> label, id, time, group;
+  std::vector<std::size_t> features;
   // In the order of the classes; empty if unknown.
   std::vector<std::string> class_names;
   // What the user should know about the match of columns and classes; empty if nothing.

@@ -73,8 +73,8 @@ absl::StatusOr<ForecastPlan> Plan(const InputOptions& options, const v1::Forecas
                           PlanColumn(source, "--id-column", columns.id, "id", names, column_count));
   CALIBD_ASSIGN_OR_RETURN(
       plan.group, PlanColumn(source, "--group-column", columns.group, "", names, column_count));
-  CALIBD_ASSIGN_OR_RETURN(plan.features, FindColumns(source, "--feature-column", columns.features,
-                                                     names, column_count));
+  CALIBD_ASSIGN_OR_RETURN(plan.features, FindColumns(source, columns.feature_option,
+                                                     columns.features, names, column_count));
   if (forecast.has_normal() && !names.empty()) {
     for (const char* const name : {"mean", "standard_deviation"}) {
       CALIBD_ASSIGN_OR_RETURN(const std::size_t column,

@@ -308,6 +308,17 @@ void AddCreateOptions(CLI::App& command, ModelOptions& options) {
       "name of another model, e.g. 3 for version 3, with which this one is compared all the time: "
       "each batch then holds the predictions of both, see `calibctl send "
       "--baseline-probabilities`; default: none");
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--feature-names",
+          [&options](const std::vector<std::string>& names) {
+            options.model.mutable_feature_names()->Add(names.begin(), names.end());
+          },
+          "numbers that are known of each case, such as temperature,hour, at most 256: each batch "
+          "then holds them, see `calibctl send --features`, and evaluations test whether similar "
+          "cases are calibrated; default: none")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   watched.push_back(
       AddNumber(command, "--min-observations", monitoring, &Monitoring::set_min_observations,
                 "labelled predictions needed before a verdict and an alarm; default 100")

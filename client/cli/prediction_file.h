@@ -90,6 +90,8 @@ struct Input {
   std::vector<std::string> ids;
   // n group values, or empty; an empty value means that the row has no group.
   std::vector<std::string> groups;
+  // n values for each of the features of ColumnOptions, row-major.
+  std::vector<double> features;
   // n times of the predictions, or empty.
   std::vector<google::protobuf::Timestamp> times;
   std::size_t class_count = 0;

@@ -369,6 +369,7 @@ std::string DescribeModel(const v1::Model& model) {
       {"block sizes", absl::StrJoin(model.block_sizes(), ", ")},
       {"window", absl::StrCat(model.window(), " newest observations")},
       {"baseline", model.baseline()},
+      {"features", absl::StrJoin(model.feature_names(), ", ")},
       {"row sum tolerance", of_classes(Number(model.row_sum_tolerance()))},
       {"label grace", has_grace ? ShortDuration(model.label_grace()) : "none"},
       {"max pending", has_grace ? absl::StrCat(model.max_pending()) : ""}};

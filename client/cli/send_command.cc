@@ -15,6 +15,7 @@
 #include "label_parser.h"
 #include "prediction_file.h"
 #include "progress_bar.h"
+#include "row_features.h"
 #include "stream_report.h"
 #include "text_row.h"
 
@@ -29,6 +30,8 @@ struct SendOptions {
   InputOptions input;
   // File with the predictions of the baseline.
   std::string baseline;
+  // File with the features.
+  std::string features;
   std::string producer_id;
   std::string idempotency_key;
   bool create = false;
@@ -68,6 +71,7 @@ absl::Status AddBaseline(const std::string& path, const InputOptions& files, Inp
         &options.columns.time, &options.columns.group}) {
     other->clear();
   }
+  options.columns.features.clear();
   options.labels_needed = false;
   CALIBD_ASSIGN_OR_RETURN(const Input baseline, ReadInput(options));
   const std::size_t m = input.class_count;
@@ -104,6 +108,14 @@ std::string BaselineFault(const SendOptions& options, const std::string& baselin
                             "--baseline-probabilities FILE");
 }
 
+// The features of the rows `first` to `first + count - 1` of n.
+std::vector<double> FeaturesOf(std::span<const double> features, std::size_t n, std::size_t first,
+                               std::size_t count) {
+  const std::size_t width = features.size() / n;
+  const std::span<const double> rows = features.subspan(first * width, count * width);
+  return {rows.begin(), rows.end()};
+}
+
 absl::Status SendAll(const SendOptions& options, const Input& input, ReportedStream& stream) {
   const std::size_t m = options.baseline.empty() ? input.class_count : 2 * input.class_count;
   const std::span<const double> values(input.values);
@@ -138,6 +150,7 @@ absl::Status SendAll(const SendOptions& options, const Input& input, ReportedStr
       count = equal;
       stream.stream().SetTime(std::chrono::sys_seconds(std::chrono::seconds(second(first))));
     }
+    stream.stream().SetFeatures(FeaturesOf(input.features, n, first, count));
     const auto rows = values.subspan(first * m, count * m);
     const auto row_labels = labels.empty() ? labels : labels.subspan(first, count);
     absl::Status status = ids.empty() ? stream.stream().Send(kind, rows, row_labels)
@@ -191,6 +204,7 @@ absl::Status SendForecasts(const SendOptions& options, const ForecastFile& file,
             absl::StrCat(file.places.Of(first), ": ", std::string(status.message())));
       }
     }
+    stream.stream().SetFeatures(FeaturesOf(file.features, n, first, count));
     const auto rows = values.subspan(first * file.width, count * file.width);
     const auto row_outcomes = outcomes.empty() ? outcomes : outcomes.subspan(first, count);
     absl::Status status = ids.empty() ? stream.stream().SendForecasts(rows, row_outcomes)
@@ -221,7 +235,12 @@ absl::StatusOr<ExitCode> RunForecasts(const Context& context, const SendOptions&
   if (!options.baseline.empty()) {
     return UsageFault("--baseline-probabilities is for models of classes");
   }
-  CALIBD_ASSIGN_OR_RETURN(const ForecastFile file, ReadForecasts(options.input, model.forecast()));
+  InputOptions files = options.input;
+  CALIBD_RETURN_IF_ERROR(PlanFeatures(model, options.features, files.columns));
+  CALIBD_ASSIGN_OR_RETURN(ForecastFile file, ReadForecasts(files, model.forecast()));
+  CALIBD_RETURN_IF_ERROR(ReadFeatures(model, options.features, options.input.columns,
+                                      file.places.path, file.values.size() / file.width,
+                                      file.features));
   if (file.outcomes.empty() && file.ids.empty()) {
     return FileError(file.places.path,
                      "has no outcomes: add a column named outcome, state it with --label-column, "
@@ -263,15 +282,20 @@ absl::StatusOr<ExitCode> Run(const Context& context, const SendOptions& options)
   if (existing.ok() && files.class_names.empty()) {
     files.class_names.assign(existing->class_names().begin(), existing->class_names().end());
   }
+  const v1::Model declared = existing.ok() ? *existing : v1::Model();
+  CALIBD_RETURN_IF_ERROR(PlanFeatures(declared, options.features, files.columns));
   CALIBD_ASSIGN_OR_RETURN(auto input, ReadInput(files));
   CALIBD_RETURN_IF_ERROR(CheckTimes(files, input));
+  CALIBD_RETURN_IF_ERROR(ReadFeatures(declared, options.features, options.input.columns,
+                                      input.prediction_places.path,
+                                      input.values.size() / input.class_count, input.features));
   if (!options.baseline.empty()) {
     CALIBD_RETURN_IF_ERROR(AddBaseline(options.baseline, files, input));
   }
   if (!input.ids.empty() && !(existing.ok() && existing->has_label_grace())) {
     return UsageFault(IdsNeedLabelGrace(options, existing.ok()));
   }
-  v1::Model model = existing.ok() ? *existing : v1::Model();
+  v1::Model model = declared;
   if (!existing.ok()) {
     model.set_name(name);
     model.set_class_count(static_cast<std::int32_t>(input.class_count));
@@ -342,6 +366,10 @@ void AddSendCommand(CLI::App& app, Context& context) {
                       "CSV: one id per line, for each prediction; you choose the ids");
   command->add_option("--groups", options->input.groups,
                       "CSV: one value of the model's group tag per line, for each prediction");
+  command->add_option("--features", options->features,
+                      "file with the features of the model, a row for each prediction and a column "
+                      "for each feature in the order of the model; left out if PREDICTIONS has "
+                      "columns with their names");
   command->add_option("--baseline-probabilities", options->baseline,
                       "file with the predictions of the model's baseline for the same rows, of the "
                       "same kind as PREDICTIONS; required if the model has a baseline");

@@ -109,6 +109,12 @@ absl::StatusOr<v1::Model> EnsureModel(client::Client& client, const std::string&
   model.set_name(name);
   model.set_class_count(class_count);
   CALIBD_ASSIGN_OR_RETURN(v1::Model existing, GetOrCreateModel(client, model));
+  if (!existing.feature_names().empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(name,
+                     " declares features, which simulated predictions do not have: use a "
+                     "model without --feature-names"));
+  }
   if (existing.class_count() == class_count) return existing;
   return absl::FailedPreconditionError(absl::StrCat(name, " has ", existing.class_count(),
                                                     " classes, the generator ", class_count,

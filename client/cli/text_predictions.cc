@@ -104,7 +104,9 @@ class PredictionRows {
       AddInvalid();
       return absl::OkStatus();
     }
-    CALIBD_RETURN_IF_ERROR(AddValues(row));
+    CALIBD_RETURN_IF_ERROR(AddNumbers(row, plan_.classes,
+                                      options_.logits ? "a logit" : "a probability in [0, 1]",
+                                      input_.values));
     if (plan_.label.has_value()) CALIBD_RETURN_IF_ERROR(AddLabel(row));
     if (plan_.time.has_value()) CALIBD_RETURN_IF_ERROR(AddTime(row));
     if (plan_.id.has_value()) {
@@ -112,7 +114,7 @@ class PredictionRows {
       input_.ids.emplace_back(row.cells[*plan_.id]);
     }
     if (plan_.group.has_value()) input_.groups.emplace_back(row.cells[*plan_.group]);
-    return absl::OkStatus();
+    return AddNumbers(row, plan_.features, "a number", input_.features);
   }
 
  private:
@@ -176,21 +178,22 @@ class PredictionRows {
     if (plan_.time.has_value()) input_.times.emplace_back();
     if (plan_.id.has_value()) input_.ids.emplace_back();
     if (plan_.group.has_value()) input_.groups.emplace_back();
+    input_.features.insert(input_.features.end(), plan_.features.size(), kNaN);
   }
 
-  absl::Status AddValues(const TextRow& row) {
-    for (const std::size_t column : plan_.classes) {
+  // expected: what a cell of these columns holds.
+  absl::Status AddNumbers(const TextRow& row, std::span<const std::size_t> columns,
+                          const char* expected, std::vector<double>& values) {
+    for (const std::size_t column : columns) {
       double value = 0;
       if (!ParseDouble(row.cells[column], value)) {
         if (!options_.drop_invalid) {
-          return Fault(
-              row, column,
-              Missing(row.cells[column], options_.logits ? "a logit" : "a probability in [0, 1]"),
-              IsMissing(row.cells[column]) ? kDropHint : TextHint(column));
+          return Fault(row, column, Missing(row.cells[column], expected),
+                       IsMissing(row.cells[column]) ? kDropHint : TextHint(column));
         }
         value = kNaN;
       }
-      input_.values.push_back(value);
+      values.push_back(value);
     }
     return absl::OkStatus();
   }

@@ -11,8 +11,8 @@ namespace calibd::client {
 namespace {
 
 // Upper bound of the size of a message without its values and labels: the tags and
-// lengths of six nested fields, the sequence and the dropped rows.
-constexpr std::int64_t kEnvelopeBytes = 96;
+// lengths of seven nested fields, the sequence and the dropped rows.
+constexpr std::int64_t kEnvelopeBytes = 112;
 // A label below 100000 takes at most three bytes as a varint; larger ones at most five.
 constexpr std::size_t kLabelBytes = 5;
 // Tag and length of an id or a group value.
@@ -28,11 +28,11 @@ std::size_t TextBytes(std::string_view text) {
 template <typename T>
 std::size_t BytesOf(const PredictionRow<T>& row) {
   return row.values.size_bytes() + row.baseline.size_bytes() + kLabelBytes + TextBytes(row.id) +
-         TextBytes(row.group) + (row.time.has_value() ? kTimeBytes : 0);
+         TextBytes(row.group) + (row.time.has_value() ? kTimeBytes : 0) + row.features.size_bytes();
 }
 std::size_t BytesOf(const ForecastRow& row) {
   return row.values.size_bytes() + sizeof(double) + TextBytes(row.id) + TextBytes(row.group) +
-         (row.time.has_value() ? kTimeBytes : 0);
+         (row.time.has_value() ? kTimeBytes : 0) + row.features.size_bytes();
 }
 std::size_t BytesOf(const OutcomeRow& row) { return sizeof(double) + TextBytes(row.id); }
 std::size_t BytesOf(const LabelRow& row) { return kLabelBytes + TextBytes(row.id); }
@@ -109,6 +109,10 @@ void AppendParts(const Row& row, v1::Observations& observations) {
   if (!row.group.empty()) observations.add_group_values(row.group.data(), row.group.size());
   if (row.time.has_value()) {
     observations.add_prediction_times()->set_seconds(row.time->time_since_epoch().count());
+  }
+  if (!row.features.empty()) {
+    observations.mutable_features()->mutable_values()->Add(row.features.begin(),
+                                                           row.features.end());
   }
 }
 

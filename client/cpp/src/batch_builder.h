@@ -42,6 +42,8 @@ struct PredictionRow {
   std::optional<std::chrono::sys_seconds> time;
   // The values of the baseline; empty without a baseline.
   std::span<const T> baseline{};
+  // Empty for a model without features.
+  std::span<const double> features{};
 };
 
 // A forecast of a number. The fields are those of PredictionRow.
@@ -51,6 +53,7 @@ struct ForecastRow {
   std::string_view group;
   std::optional<double> outcome;
   std::optional<std::chrono::sys_seconds> time;
+  std::span<const double> features{};
 };
 
 // The label of a prediction that was sent before, or the outcome of a forecast.

@@ -44,6 +44,15 @@ std::optional<RowFault> FindGroupFault(std::string_view value) {
   return std::nullopt;
 }
 
+std::optional<RowFault> FindFeatureFault(std::span<const double> row) {
+  for (std::size_t k = 0; k < row.size(); ++k) {
+    if (std::isfinite(row[k])) continue;
+    return RowFault{absl::StrCat("features[", k, "]"),
+                    absl::StrCat("is ", row[k], ", expected a finite number")};
+  }
+  return std::nullopt;
+}
+
 std::optional<RowFault> FindForecastFault(const v1::Forecast& forecast,
                                           std::span<const double> row) {
   for (std::size_t k = 0; k < row.size(); ++k) {

@@ -36,6 +36,9 @@ inline std::optional<RowFault> FindLabelFault(std::int32_t label, std::size_t cl
   return RowFault{"labels", absl::StrCat("is ", label, ", expected [0, ", class_count, ")")};
 }
 
+// row: the features of a prediction.
+std::optional<RowFault> FindFeatureFault(std::span<const double> row);
+
 // row: the values of a forecast of this kind.
 std::optional<RowFault> FindForecastFault(const v1::Forecast& forecast,
                                           std::span<const double> row);

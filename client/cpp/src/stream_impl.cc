@@ -169,6 +169,16 @@ absl::Status StreamImpl::CheckKind(bool forecasts) const {
                 : "the model forecasts a number: send forecasts with outcomes");
 }
 
+absl::StatusOr<std::vector<double>> StreamImpl::TakeFeatures(std::size_t n) {
+  std::vector<double> features = std::exchange(features_, {});
+  if (features.size() == n * feature_count()) return features;
+  return absl::InvalidArgumentError(
+      absl::StrCat(features.size(), " features, expected ", feature_count(), " for each of ", n,
+                   n == 1 ? " row" : " rows",
+                   feature_count() == 0 ? " because the model has no feature_names"
+                                        : ": call SetFeatures before the rows are sent"));
+}
+
 template <typename T>
 absl::Status StreamImpl::SendLabelled(PredictionKind kind, std::span<const T> values,
                                       std::span<const std::int32_t> labels) {
@@ -201,12 +211,15 @@ absl::Status StreamImpl::SendRows(PredictionKind kind, std::span<const T> values
                                   std::span<const std::int32_t> labels) {
   if (absl::Status status = CheckOpen(); !status.ok()) return status;
   const std::size_t n = values.size() / row_width_;
+  const auto features = TakeFeatures(n);
+  if (!features.ok()) return features.status();
   const std::size_t width = options_.with_baseline ? row_width_ / 2 : row_width_;
   const auto row = [&](std::size_t i) {
     const std::span<const T> all = values.subspan(i * row_width_, row_width_);
     PredictionRow<T> result{kind, all.first(width), {}, group_, {}, time_, all.subspan(width)};
     if (!ids.empty()) result.id = ids[i];
     if (!labels.empty()) result.label = labels[i];
+    result.features = std::span(*features).subspan(i * feature_count(), feature_count());
     return result;
   };
   const bool skip = options_.invalid_rows == InvalidRows::kSkip;
@@ -222,6 +235,7 @@ absl::Status StreamImpl::SendRows(PredictionKind kind, std::span<const T> values
     if (!skip && !fault.has_value() && !labels.empty()) {
       fault = FindLabelFault(labels[i], class_count_);
     }
+    if (!skip && !fault.has_value()) fault = FindFeatureFault(row(i).features);
     if (!fault.has_value() && !ids.empty()) fault = FindIdFault(ids[i]);
     if (!fault.has_value() && !builder_->Fits(row(i))) {
       fault = RowFault{"prediction_ids", "makes the row larger than the server's largest batch"};
@@ -235,10 +249,13 @@ absl::Status StreamImpl::SendForecastRows(std::span<const double> forecasts,
                                           std::span<const std::string> ids,
                                           std::span<const double> outcomes) {
   if (absl::Status status = CheckOpen(); !status.ok()) return status;
+  const auto features = TakeFeatures(forecasts.size() / row_width_);
+  if (!features.ok()) return features.status();
   const auto row = [&](std::size_t i) {
     ForecastRow result{forecasts.subspan(i * row_width_, row_width_), {}, group_, {}, time_};
     if (!ids.empty()) result.id = ids[i];
     if (!outcomes.empty()) result.outcome = outcomes[i];
+    result.features = std::span(*features).subspan(i * feature_count(), feature_count());
     return result;
   };
   const v1::Forecast& forecast = opened_->forecast();
@@ -249,6 +266,7 @@ absl::Status StreamImpl::SendForecastRows(std::span<const double> forecasts,
     if (!skip && !fault.has_value() && !outcomes.empty()) {
       fault = FindOutcomeFault(forecast, row(i).values, outcomes[i]);
     }
+    if (!skip && !fault.has_value()) fault = FindFeatureFault(row(i).features);
     if (!fault.has_value() && !ids.empty()) fault = FindIdFault(ids[i]);
     if (!fault.has_value() && !builder_->Fits(row(i))) {
       fault = RowFault{"prediction_ids", "makes the row larger than the server's largest batch"};

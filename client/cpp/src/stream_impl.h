@@ -46,6 +46,7 @@ class StreamImpl final : public ObservationStream {
                            std::span<const std::string> ids,
                            std::span<const std::int32_t> labels) override;
   absl::Status SetGroup(std::string_view value) override;
+  void SetFeatures(std::vector<double> features) override { features_ = std::move(features); }
   void SetTime(std::optional<std::chrono::sys_seconds> time) override { time_ = time; }
   absl::Status Label(std::span<const std::string> ids,
                      std::span<const std::int32_t> labels) override;
@@ -63,6 +64,9 @@ class StreamImpl final : public ObservationStream {
                              std::span<const double> outcomes) override;
   std::size_t class_count() const override { return class_count_; }
   std::size_t row_width() const override { return row_width_; }
+  std::size_t feature_count() const override {
+    return static_cast<std::size_t>(opened_->feature_count());
+  }
   const std::string& producer_id() const override { return options_.producer_id; }
 
  private:
@@ -116,6 +120,9 @@ class StreamImpl final : public ObservationStream {
                                               std::span<const double> outcomes);
   // OK if the model predicts classes, or if it forecasts a number. wanted: what it should do.
   [[nodiscard]] absl::Status CheckKind(bool forecasts) const;
+  // Returns the features of the next n rows and forgets them. Errors: InvalidArgument unless there
+  // are feature_count() for each.
+  [[nodiscard]] absl::StatusOr<std::vector<double>> TakeFeatures(std::size_t n);
   // Sends n rows, row(i), except those for which check(i) finds a fault. The caller's numbers of
   // SendChecked are those of predictions, those of LabelChecked of labels.
   template <typename MakeRow, typename Check>
@@ -145,6 +152,8 @@ class StreamImpl final : public ObservationStream {
   // Caller's thread.
   std::string group_;
   std::optional<std::chrono::sys_seconds> time_;
+  // Of the next rows.
+  std::vector<double> features_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

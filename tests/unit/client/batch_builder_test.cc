@@ -57,7 +57,7 @@ TEST(BatchBuilderTest, KeepsRowLimitsAndTakesMoreFloatsThanDoubles) {
   ASSERT_TRUE(builder.ok());
   std::int64_t count = 0;
   while (!builder->NeedsNewBatch(RowOf(floats, 0))) builder->Add(RowOf(floats, 0), count++);
-  EXPECT_GT(count, (1000 - 96) / (2 * 8 + 5));
+  EXPECT_GT(count, (1000 - 112) / (2 * 8 + 5));
   EXPECT_LE(builder->Take().request.ByteSizeLong(), 1000u);
 
   auto small = BatchBuilder::Create(Limits(2, 1000, 1 << 20), 3);
@@ -145,7 +145,7 @@ TEST(BatchBuilderTest, CountsTheBytesOfIds) {
     EXPECT_LE(batch.request.ByteSizeLong(), 100000u);
     EXPECT_GT(batch.request.ByteSizeLong(), 80000u);
   }
-  auto tight = BatchBuilder::Create(Limits(2, 10, 130), 0);
+  auto tight = BatchBuilder::Create(Limits(2, 10, 146), 0);
   ASSERT_TRUE(tight.ok());
   EXPECT_TRUE(tight->Fits(RowOf(row, 0, "a")));
   EXPECT_FALSE(tight->Fits(RowOf(row, 0, "a long id of some forty characters or so")));

@@ -72,7 +72,7 @@ struct RowError {
   // -1 if the error is not about one row.
   std::int64_t row = -1;
   // "probabilities", "logits", either with "baseline_" before it, "labels", "forecasts",
-  // "outcomes", "prediction_ids", or the server's path of the field.
+  // "outcomes", "features", "prediction_ids", or the server's path of the field.
   std::string field;
   // What was found and what was expected.
   std::string description;
@@ -157,8 +157,8 @@ struct StreamCounts {
 // If a function fails for a reason other than invalid rows, the stream has ended: all functions
 // then return the same error. The rows that were not acknowledged may or may not have been counted.
 //
-// Threads: Send, SendWithIds, SetGroup, SetTime, Label, Flush and Finish from one thread at a time;
-// the others from any thread. The stream runs two threads of its own.
+// Threads: Send, SendWithIds, SetGroup, SetFeatures, SetTime, Label, Flush and Finish from one
+// thread at a time; the others from any thread. The stream runs two threads of its own.
 class ObservationStream {
  public:
   // Ends the stream, without Finish if it was not called.
@@ -200,6 +200,11 @@ class ObservationStream {
   // without a value makes batches small. Errors: InvalidArgument, after which nothing has changed.
   [[nodiscard]] virtual absl::Status SetGroup(std::string_view value) = 0;
 
+  // Sets the features of the rows of the next call of Send, SendForecasts or SendWithIds, and of no
+  // other: n rows of feature_count() numbers, row-major, in the order of Model.feature_names.
+  // Required before each such call if the model has feature names.
+  virtual void SetFeatures(std::vector<double> features) = 0;
+
   // Sets the time at which the predictions of all later rows of Send and SendWithIds were made, for
   // the history; unset (the default): they count at the server's time. See
   // v1.Observations.prediction_times for its limits, which the server checks. Alternating between
@@ -236,6 +241,8 @@ class ObservationStream {
   [[nodiscard]] virtual std::size_t class_count() const = 0;
   // Number of values of a row of Send, SendForecasts and the functions with ids.
   [[nodiscard]] virtual std::size_t row_width() const = 0;
+  // Number of Model.feature_names.
+  [[nodiscard]] virtual std::size_t feature_count() const = 0;
   [[nodiscard]] virtual const std::string& producer_id() const = 0;
 
  protected:
