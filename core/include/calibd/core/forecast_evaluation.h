@@ -79,9 +79,9 @@ struct ForecastEvaluation {
   std::vector<NamedDiscrepancy> discrepancies;
   // "individual" or "local", e.g. if the features never differ.
   std::vector<LeftOutForm> left_out;
-  // With features: where the forecasts are wrong, by LocalFeatures(). The kernel has a quarter of the
-  // width of that of the form, 16 times its gamma, so that an error of a tenth of the cases is seen
-  // where it is.
+  // With features: where the forecasts are wrong, by LocalFeatures(). The kernel has a quarter of
+  // the width of that of the form, 16 times its gamma, so that an error of a tenth of the cases is
+  // seen where it is.
   std::optional<LocalCalibration> local;
   // Without `actions`.
   std::optional<DecisionCalibration> decision;
