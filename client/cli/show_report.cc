@@ -147,24 +147,38 @@ std::string NoRowText(const v1::GetCalibrationResponse& response) {
                       "; no labelled row since the acknowledgement");
 }
 
+// The coverage of the widest central interval of forecasts; empty without one.
+std::string WidestText(const v1::ErrorMeasurement& error) {
+  if (error.central_coverage().empty()) return "";
+  const v1::CentralCoverage& widest = *error.central_coverage().rbegin();
+  std::string text = absl::StrFormat("; the %.3g %% intervals cover %.1f %% (%.1f to %.1f)",
+                                     100 * widest.promised(), 100 * widest.coverage(),
+                                     100 * widest.lower(), 100 * widest.upper());
+  if (widest.upper() < widest.promised()) text += ": too narrow";
+  if (widest.lower() > widest.promised()) text += ": too wide";
+  return text;
+}
+
+// error: a message with residuals. Empty without them, or near 0.
+template <typename Message>
+std::string BiasText(const Message& error) {
+  if (!error.has_residual_mean() || std::abs(error.residual_mean()) < 0.005) return "";
+  return absl::StrFormat("; on average %.2f standard deviations too %s",
+                         std::abs(error.residual_mean()),
+                         error.residual_mean() < 0 ? "high" : "low");
+}
+
 // The coverage of the widest central interval, and the bias, of forecasts.
 std::string HowBadForecasts(const v1::GetCalibrationResponse& response) {
   const v1::CalibrationError& error = response.error();
-  std::string text = OffBy(error);
-  const auto& central = Current(error).central_coverage();
-  if (!central.empty()) {
-    const v1::CentralCoverage& widest = central[central.size() - 1];
-    absl::StrAppendFormat(&text, "; the %.3g %% intervals cover %.1f %% (%.1f to %.1f)",
-                          100 * widest.promised(), 100 * widest.coverage(), 100 * widest.lower(),
-                          100 * widest.upper());
-    if (widest.upper() < widest.promised()) text += ": too narrow";
-    if (widest.lower() > widest.promised()) text += ": too wide";
-  }
-  const v1::ForecastDirection& direction = response.verdict().direction().forecast();
-  if (direction.has_residual_mean() && std::abs(direction.residual_mean()) >= 0.005) {
-    absl::StrAppendFormat(&text, "; on average %.2f standard deviations too %s",
-                          std::abs(direction.residual_mean()),
-                          direction.residual_mean() < 0 ? "high" : "low");
+  std::string text = absl::StrCat(OffBy(error), WidestText(Current(error)),
+                                  BiasText(response.verdict().direction().forecast()));
+  if (error.is_recent()) {
+    const v1::ErrorMeasurement& recent = error.recent().forecast();
+    absl::StrAppend(&text, "; the newest ", recent.observations(), " rows: off by ",
+                    convert::PointsText(recent.coverage().estimate()), " (",
+                    Points(recent.coverage().lower()), " to ", Points(recent.coverage().upper()),
+                    ")", WidestText(recent), BiasText(recent));
   }
   if (error.has_acknowledged_limit()) {
     absl::StrAppend(&text, "; the next alarm is raised above ", Points(error.acknowledged_limit()));

@@ -123,6 +123,31 @@ std::string ForecastDirectionText(const v1::Verdict& verdict) {
                                     places, ". They show where to look and are not a test.\n"));
 }
 
+// The newest forecasts, if they are further off than all together; empty otherwise.
+std::string RecentText(const v1::CalibrationError& error) {
+  const v1::ErrorMeasurement& all =
+      error.has_since_acknowledgement() ? error.since_acknowledgement() : error.since_start();
+  const v1::ErrorMeasurement& recent = error.recent().forecast();
+  if (!recent.has_coverage() || recent.first_observation() == all.first_observation()) return "";
+  std::string text = absl::StrFormat(
+      "Recently: the %d observations since number %d are off by %s (%s to %s), however often one "
+      "looks",
+      recent.observations(), recent.first_observation(),
+      convert::PointsText(recent.coverage().estimate()), convert::Points(recent.coverage().lower()),
+      convert::Points(recent.coverage().upper()));
+  for (const v1::CentralCoverage& one : recent.central_coverage()) {
+    absl::StrAppendFormat(&text, "; the %.3g %% intervals cover %.1f %% (%.1f to %.1f)",
+                          100 * one.promised(), 100 * one.coverage(), 100 * one.lower(),
+                          100 * one.upper());
+  }
+  if (recent.has_residual_mean()) {
+    absl::StrAppendFormat(
+        &text, "; (outcome - mean) / standard deviation has mean %+.3f and standard deviation %.3f",
+        recent.residual_mean(), recent.residual_standard_deviation());
+  }
+  return text + ".\n";
+}
+
 // Empty without a discrepancy.
 std::string DiscrepancyText(const v1::Watch& watch) {
   const v1::Discrepancy& discrepancy = watch.discrepancy();
@@ -326,7 +351,8 @@ std::string DescribeVerdict(const v1::GetCalibrationResponse& response) {
   std::string text = Plain(verdict.summary()) + "\n";
   if (watch.has_evidence()) absl::StrAppend(&text, EvidenceText(verdict, watch), EffectText(watch));
   if (verdict.direction().has_forecast()) {
-    absl::StrAppend(&text, DiscrepancyText(watch), ForecastDirectionText(verdict));
+    absl::StrAppend(&text, RecentText(response.error()), DiscrepancyText(watch),
+                    ForecastDirectionText(verdict));
   } else if (watch.observations() > 0 && verdict.has_direction()) {
     text += DirectionText(verdict.direction());
   }

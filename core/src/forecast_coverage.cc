@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <numeric>
 #include <span>
 #include <variant>
 #include <vector>
@@ -138,6 +139,35 @@ CentralCoverage CoverageOfCentral(const ForecastCells& cells, std::span<const st
 }
 
 }  // namespace
+
+CoverageLevels StretchLevels(const CoverageLevels& start, std::int64_t mark) noexcept {
+  const auto m = static_cast<double>(mark);
+  const double share = 2 / ((m + 1) * (m + 2));
+  return {.error = start.error * share, .central = start.central * share};
+}
+
+CoveragePartition::CoveragePartition(const ForecastCells& cells) : ends_(ErrorEdges(cells)) {
+  ends_.push_back(cells.cell_count());
+  std::size_t c = 0;
+  for (const std::size_t end : ends_) {
+    double probability = 0;
+    for (; c < end; ++c) probability += cells.probabilities()[c];
+    probabilities_.push_back(probability);
+  }
+}
+
+double CoveragePartition::Deviation(std::span<const std::int64_t> counts) const noexcept {
+  const auto n =
+      static_cast<double>(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}));
+  double sum = 0;
+  std::size_t c = 0;
+  for (std::size_t k = 0; k < ends_.size(); ++k) {
+    double own = -n * probabilities_[k];
+    for (; c < ends_[k]; ++c) own += static_cast<double>(counts[c]);
+    sum += std::abs(own);
+  }
+  return sum / 2;
+}
 
 double CoverageErrorMargin(double count, std::size_t cell_count, double alpha) noexcept {
   const double a = count / 4 + kMixturePrecision;

@@ -27,8 +27,10 @@ void DescribeSums(const ErrorSums& sums,
   if (intervals[1].has_value()) *proto.mutable_class_1() = convert::ToProto(*intervals[1]);
 }
 
-// coverage: unset without observations.
-void DescribeCoverage(const CoverageSums& sums, const std::optional<ForecastCoverage>& coverage,
+// sums: CoverageSums or a CoverageStretch. coverage: unset without observations.
+template <typename Sums>
+void DescribeCoverage(const ForecastCells& cells, const Sums& sums,
+                      const std::optional<ForecastCoverage>& coverage,
                       v1::ErrorMeasurement& proto) {
   proto.set_first_observation(sums.first_observation);
   if (sums.start_time.has_value()) *proto.mutable_start_time() = ToTimestamp(*sums.start_time);
@@ -36,12 +38,11 @@ void DescribeCoverage(const CoverageSums& sums, const std::optional<ForecastCove
   proto.set_observations(coverage->count);
   *proto.mutable_coverage() = convert::ToProto(IntervalOf(*coverage));
   *proto.mutable_central_coverage() = convert::ToProto(*coverage);
+  DescribeResiduals(cells, sums.counts, proto);
 }
 
-void DescribeRecent(const ErrorSnapshot& error, v1::CalibrationError::RecentError& proto) {
-  if (error.recent_log10_e_value.has_value()) proto.set_log10_e_value(*error.recent_log10_e_value);
-  proto.set_threshold(error.recent_threshold);
-  const std::optional<ErrorStretch>& stretch = error.Read().stretch;
+void DescribeStretch(const std::optional<ErrorStretch>& stretch,
+                     v1::CalibrationError::RecentError& proto) {
   if (!stretch.has_value()) return;
   proto.set_first_observation(stretch->first_observation);
   if (stretch->start_time.has_value()) {
@@ -67,8 +68,14 @@ void DescribeError(const ErrorSnapshot& error, v1::CalibrationError& proto) {
   }
   if (error.coverage != nullptr) {
     const CoverageSnapshot& coverage = *error.coverage;
-    DescribeCoverage(coverage.since_start, coverage.SinceStart(), *proto.mutable_since_start());
-    if (now != nullptr) DescribeCoverage(coverage.sums, coverage.Now(), *now);
+    DescribeCoverage(*coverage.cells, coverage.since_start, coverage.SinceStart(),
+                     *proto.mutable_since_start());
+    if (now != nullptr) DescribeCoverage(*coverage.cells, coverage.sums, coverage.Now(), *now);
+    if (const std::optional<CoverageStretch> recent = coverage.Recent()) {
+      DescribeStretch(reading.stretch, *proto.mutable_recent());
+      DescribeCoverage(*coverage.cells, *recent, recent->coverage,
+                       *proto.mutable_recent()->mutable_forecast());
+    }
   } else {
     DescribeSums(error.since_start, reading.since_start, *proto.mutable_since_start());
     if (now != nullptr) DescribeSums(error.sums, reading.now, *now);
@@ -76,7 +83,11 @@ void DescribeError(const ErrorSnapshot& error, v1::CalibrationError& proto) {
   if (reading.observations_needed.has_value()) {
     proto.set_observations_needed(*reading.observations_needed);
   }
-  if (error.budget.recent > 0) DescribeRecent(error, *proto.mutable_recent());
+  if (error.budget.recent == 0) return;
+  v1::CalibrationError::RecentError& recent = *proto.mutable_recent();
+  if (error.recent_log10_e_value.has_value()) recent.set_log10_e_value(*error.recent_log10_e_value);
+  recent.set_threshold(error.recent_threshold);
+  DescribeStretch(reading.stretch, recent);
 }
 
 std::string GroupName(const GroupId& group) {

@@ -37,7 +37,7 @@ std::optional<Residuals> ResidualsOf(const ForecastCells& cells, const ForecastC
 }
 
 template <typename Message>
-void DescribeResiduals(const ForecastCells& cells, const ForecastCounts& counts, Message& proto) {
+void SetResiduals(const ForecastCells& cells, const ForecastCounts& counts, Message& proto) {
   const std::optional<Residuals> residuals = ResidualsOf(cells, counts);
   if (!residuals.has_value()) return;
   proto.set_residual_mean(residuals->mean);
@@ -89,17 +89,22 @@ void DescribeScores(const ForecastCells& cells, const ForecastCounts& counts,
   if (std::holds_alternative<NormalForecasts>(cells.kind())) {
     proto.set_log_score(counts.log_score / n);
   }
-  DescribeResiduals(cells, counts, proto);
+  SetResiduals(cells, counts, proto);
   if (const auto coverage = CoverageOf(cells, counts, {})) {
     *proto.mutable_central_coverage() = convert::ToProto(*coverage);
   }
+}
+
+void DescribeResiduals(const ForecastCells& cells, const ForecastCounts& counts,
+                       v1::ErrorMeasurement& proto) {
+  SetResiduals(cells, counts, proto);
 }
 
 void DescribeDirection(const ForecastWatchSnapshot& watch, v1::ForecastDirection& proto) {
   const ForecastDirection direction = DirectionOf(*watch.cells, watch.reading.counts.Cells());
   proto.set_shift(direction.best.shift);
   proto.set_scale(direction.best.scale);
-  DescribeResiduals(*watch.cells, watch.reading.counts, proto);
+  SetResiduals(*watch.cells, watch.reading.counts, proto);
 }
 
 void DescribeDecision(const ForecastWatchSnapshot& watch, v1::Watch& proto) {

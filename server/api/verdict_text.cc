@@ -67,8 +67,25 @@ std::string OverLimitText(const ErrorSnapshot& error, const LimitCrossing& cross
   }
   return absl::StrCat(since, "from about observation ", crossing.first_observation,
                       " on it was off by ", PointsText(crossing.interval.estimate), " (limit ",
-                      Points(crossing.limit), ") and ", GapText(crossing.interval.gap),
-                      "; all predictions together are ", is);
+                      Points(crossing.limit), ")", AndGap(error, crossing.interval.gap), "; all ",
+                      error.coverage != nullptr ? "forecasts" : "predictions", " together are ",
+                      is);
+}
+
+// In which direction the newest forecasts are off if only they exceed the limit, and else all.
+std::string ForecastSentences(const ErrorSnapshot& error) {
+  const CoverageSnapshot& coverage = *error.coverage;
+  if (error.Read().is_recent) {
+    const std::optional<CoverageStretch> recent = coverage.Recent();
+    if (!recent.has_value()) return "";
+    const std::string sentences =
+        DirectionSentences(*coverage.cells, recent->counts, recent->coverage);
+    return sentences.empty()
+               ? ""
+               : absl::StrCat(" Since observation ", recent->first_observation, ":", sentences);
+  }
+  const std::optional<ForecastCoverage> now = coverage.Now();
+  return now.has_value() ? DirectionSentences(*coverage.cells, coverage.sums.counts, *now) : "";
 }
 
 // The answer to how far off the model or a group is. subject: empty for the model. alarm: its
@@ -101,12 +118,7 @@ std::string ErrorSentence(const ErrorSnapshot& error, const std::string& subject
     }
   }
   text += ".";
-  if (error.coverage != nullptr) {
-    if (const std::optional<ForecastCoverage> coverage = error.coverage->Now()) {
-      text += DirectionSentences(*error.coverage->cells, error.coverage->sums.counts, *coverage);
-    }
-  }
-  return text;
+  return error.coverage == nullptr ? text : text + ForecastSentences(error);
 }
 
 const Alarm* ActiveOverLimit(const MonitorSnapshot& monitor, const std::optional<GroupId>& group) {

@@ -383,7 +383,8 @@ constexpr FamilyRow<RecentSource> kRecentRows[] = {
      }},
     {"calibd_recent_error_gap", Gauge,
      "Mean stated probability minus the frequency of the event, over the predictions of "
-     "calibd_recent_error.",
+     "calibd_recent_error. For forecasts of a number: how much less than it promises the widest "
+     "central interval covers.",
      [](auto& recent, auto& out) {
        out.Add(recent.stretch.interval.gap, {{"event", recent.event}});
      }},
@@ -607,7 +608,10 @@ class ModelFamilies {
         {monitor, one.verdict, ShownError(monitor.error), monitor.error.coverage != nullptr},
         labels);
     if (reading.is_recent && reading.stretch.has_value()) {
-      recent_.Add({*reading.stretch, kEvents[monitor.error.recent_series]}, labels);
+      recent_.Add(
+          {*reading.stretch,
+           monitor.error.coverage != nullptr ? "coverage" : kEvents[monitor.error.recent_series]},
+          labels);
     }
     for (const std::shared_ptr<const GroupSnapshot>& group : monitor.groups) {
       const char* const overflow = group->id.overflow ? "true" : "false";

@@ -1,9 +1,22 @@
 #include "server/state/coverage_watch.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
+#include <vector>
 
 namespace calibd::server {
+namespace {
+
+// The counts since the mark. all: the counts at present.
+std::vector<std::int64_t> CellsSince(const CoverageMark& mark, std::span<const std::int64_t> all) {
+  std::vector<std::int64_t> cells(all.begin(), all.end());
+  for (std::size_t c = 0; c < cells.size(); ++c) cells[c] -= mark.sums.cells[c];
+  return cells;
+}
+
+}  // namespace
+
 ErrorInterval IntervalOf(const ForecastCoverage& coverage) noexcept {
   ErrorInterval interval{.estimate = coverage.error.estimate,
                          .lower = coverage.error.lower,
@@ -17,6 +30,41 @@ ErrorInterval IntervalOf(const ForecastCoverage& coverage) noexcept {
   return interval;
 }
 
+std::optional<CoverageStretch> CoverageSnapshot::Recent() const {
+  if (marks == nullptr || count == 0) return std::nullopt;
+  const CoveragePartition partition(*cells);
+  const std::vector<std::int64_t> all = sums.counts.Cells();
+  const auto lower_end = [&](std::span<const std::int64_t> own, std::int64_t n,
+                             std::int64_t index) {
+    const double alpha = StretchLevels(levels, index).error;
+    return partition.Deviation(own) / static_cast<double>(n) -
+           CoverageErrorMargin(static_cast<double>(n), partition.cell_count(), alpha);
+  };
+  const CoverageMark* clearest = nullptr;
+  double largest = std::max(0.0, lower_end(all, count, 0));
+  for (const CoverageMark& mark : *marks) {
+    if (mark.sums.count == count) continue;
+    const double lower = lower_end(CellsSince(mark, all), count - mark.sums.count, mark.index);
+    if (lower <= largest) continue;
+    largest = lower;
+    clearest = &mark;
+  }
+  CoverageStretch stretch{.first_observation = sums.first_observation,
+                          .start_time = sums.start_time,
+                          .counts = sums.counts,
+                          .coverage = {}};
+  if (clearest != nullptr) {
+    ForecastSums since = SumsOf(sums.counts);
+    since.Subtract(clearest->sums);
+    stretch.first_observation = clearest->first_observation;
+    stretch.start_time = clearest->start_time;
+    stretch.counts = since.ToCounts();
+  }
+  stretch.coverage = *CoverageOf(*cells, stretch.counts,
+                                 StretchLevels(levels, clearest == nullptr ? 0 : clearest->index));
+  return stretch;
+}
+
 ErrorReading ReadCoverage(const ErrorSnapshot& error) {
   ErrorReading reading;
   const CoverageSnapshot& coverage = *error.coverage;
@@ -25,6 +73,14 @@ ErrorReading ReadCoverage(const ErrorSnapshot& error) {
   }
   const std::optional<ForecastCoverage> now = coverage.Now();
   if (now.has_value()) reading.now[0] = IntervalOf(*now);
+  const bool is_over = now.has_value() && now->error.lower > error.limit;
+  reading.is_recent = error.over && error.over_recent && !is_over;
+  if (const std::optional<CoverageStretch> recent = coverage.Recent()) {
+    reading.stretch = {.first_observation = recent->first_observation,
+                       .start_time = recent->start_time,
+                       .observations = recent->coverage.count,
+                       .interval = IntervalOf(recent->coverage)};
+  }
   if (error.over || error.acknowledged) {
     reading.status = LimitStatus::kOverLimit;
   } else if (now.has_value() && coverage.count >= error.min_observations &&
@@ -42,17 +98,22 @@ ErrorReading ReadCoverage(const ErrorSnapshot& error) {
   return reading;
 }
 
-CoverageWatch::CoverageWatch(std::shared_ptr<const ForecastCells> cells, double alpha,
+CoverageWatch::CoverageWatch(Of of, std::shared_ptr<const ForecastCells> cells, double alpha,
                              double error_limit, std::int64_t min_observations,
                              std::int64_t first_observation)
     : cells_(std::move(cells)),
-      levels_{.error = alpha / 2, .central = alpha / 2},
+      partition_(*cells_),
+      // The later stretches of a model need as much as the one since its start.
+      levels_{.error = of == Of::kModel ? alpha / 4 : alpha / 2,
+              .central = of == Of::kModel ? alpha / 4 : alpha / 2},
       error_limit_(error_limit),
       min_observations_(min_observations),
       since_start_{.first_observation = first_observation,
                    .start_time = std::nullopt,
                    .counts = ForecastCounts(cells_->cell_count())},
-      sums_(since_start_) {}
+      sums_(since_start_) {
+  if (of == Of::kModel) marks_ = std::make_shared<std::vector<CoverageMark>>();
+}
 
 double CoverageWatch::limit() const noexcept {
   return std::max(error_limit_, acknowledged_limit_.value_or(0));
@@ -63,33 +124,87 @@ void CoverageWatch::Add(const ForecastRow& row, std::int64_t observation) {
   since_start_.counts.Add(row);
   sums_.counts.Add(row);
   Decide(observation);
+  if (marks_ != nullptr && count_ % kMarkSpacing == 0) KeepMark(observation);
 }
 
 void CoverageWatch::Decide(std::int64_t observation) {
-  if (over_ || count_ < min_observations_ || count_ < next_decision_) return;
+  if ((over_ && !over_recent_) || count_ < min_observations_ || count_ < next_decision_) return;
   // An observation changes t times the estimate by at most 1, and t times the margin never
   // decreases. So t (lower - limit) grows by less than 1, and t (upper - limit) falls by at most 1
   // + limit: until then the answer cannot change.
-  const ForecastCoverage coverage = *CoverageOf(*cells_, sums_.counts, levels_);
+  const std::vector<std::int64_t> cells = sums_.counts.Cells();
   const auto count = static_cast<double>(count_);
-  if (acknowledged_limit_.has_value() && coverage.error.upper <= error_limit_) {
-    acknowledged_limit_.reset();
-  }
-  if (coverage.error.lower > limit()) {
-    over_ = true;
+  const double deviation = partition_.Deviation(cells);
+  const double margin = count * CoverageErrorMargin(count, partition_.cell_count(), levels_.error);
+  const double rows_to_within = (deviation + margin - count * error_limit_) / (1 + error_limit_);
+  if (acknowledged_limit_.has_value() && rows_to_within <= 0) acknowledged_limit_.reset();
+  const double rows_to_over = count * limit() - (deviation - margin);
+  if (rows_to_over < 0) {
+    over_recent_ = false;
+    if (std::exchange(over_, true)) return;
     crossing_ = {.observation = observation,
                  .recent = false,
                  .limit = limit(),
                  .series = 0,
-                 .interval = IntervalOf(coverage),
+                 .interval = IntervalOf(*CoverageOf(*cells_, sums_.counts, levels_)),
                  .first_observation = sums_.first_observation};
     return;
   }
-  double rows = count * (limit() - coverage.error.lower);
-  if (acknowledged_limit_.has_value()) {
-    rows = std::min(rows, count * (coverage.error.upper - error_limit_) / (1 + error_limit_));
-  }
+  const double rows =
+      acknowledged_limit_.has_value() ? std::min(rows_to_over, rows_to_within) : rows_to_over;
   next_decision_ = count_ + std::max<std::int64_t>(1, static_cast<std::int64_t>(rows));
+  if (!over_) DecideRecent(cells, observation);
+}
+
+void CoverageWatch::DecideRecent(std::span<const std::int64_t> cells, std::int64_t observation) {
+  for (std::size_t m = 0; m < next_checks_.size(); ++m) {
+    if (count_ >= next_checks_[m]) {
+      const CoverageMark& mark = (*marks_)[m];
+      const auto count = static_cast<double>(count_ - mark.sums.count);
+      const double margin = CoverageErrorMargin(count, partition_.cell_count(),
+                                                StretchLevels(levels_, mark.index).error);
+      const double rows =
+          count * (limit() + margin) - partition_.Deviation(CellsSince(mark, cells));
+      if (rows < 0) {
+        const CoverageStretch recent = *CoverageState().Recent();
+        over_ = true;
+        over_recent_ = true;
+        crossing_ = {.observation = observation,
+                     .recent = true,
+                     .limit = limit(),
+                     .series = 0,
+                     .interval = IntervalOf(recent.coverage),
+                     .first_observation = recent.first_observation};
+        return;
+      }
+      next_checks_[m] = count_ + std::max<std::int64_t>(1, static_cast<std::int64_t>(rows));
+    }
+    next_decision_ = std::min(next_decision_, next_checks_[m]);
+  }
+}
+
+void CoverageWatch::KeepMark(std::int64_t observation) {
+  const std::int64_t newest = count_ / kMarkSpacing;
+  auto marks = std::make_shared<std::vector<CoverageMark>>();
+  std::vector<std::int64_t> next_checks;
+  for (std::size_t m = 0; m < marks_->size(); ++m) {
+    if (!KeepsMark((*marks_)[m].index, newest)) continue;
+    marks->push_back((*marks_)[m]);
+    next_checks.push_back(next_checks_[m]);
+  }
+  marks->push_back({.index = newest,
+                    .first_observation = observation + 1,
+                    .start_time = std::nullopt,
+                    .sums = SumsOf(sums_.counts)});
+  next_checks.push_back(count_ + 1);
+  next_decision_ = std::min(next_decision_, count_ + 1);
+  marks_ = std::move(marks);
+  next_checks_ = std::move(next_checks);
+}
+
+void CoverageWatch::ClearMarks() {
+  if (marks_ != nullptr) marks_ = std::make_shared<std::vector<CoverageMark>>();
+  next_checks_.clear();
 }
 
 void CoverageWatch::SetTime(Time time) {
@@ -98,10 +213,21 @@ void CoverageWatch::SetTime(Time time) {
     since_start_.start_time = time;
   }
   if (!sums_.start_time.has_value() && count_ > 0) sums_.start_time = time;
+  // A mark begins with the observation after it.
+  const auto lacks_time = [this](const CoverageMark& mark) {
+    return !mark.start_time.has_value() && mark.sums.count < count_;
+  };
+  if (marks_ == nullptr || std::ranges::none_of(*marks_, lacks_time)) return;
+  auto marks = std::make_shared<std::vector<CoverageMark>>(*marks_);
+  for (CoverageMark& mark : *marks) {
+    if (lacks_time(mark)) mark.start_time = time;
+  }
+  marks_ = std::move(marks);
 }
 
 void CoverageWatch::Restart(CoverageWatch empty) {
   empty.over_ = over_;
+  empty.over_recent_ = over_recent_;
   empty.acknowledged_limit_ = acknowledged_limit_;
   *this = std::move(empty);
 }
@@ -109,6 +235,7 @@ void CoverageWatch::Restart(CoverageWatch empty) {
 void CoverageWatch::SetLimit(double error_limit, std::int64_t observation) {
   error_limit_ = error_limit;
   next_decision_ = 0;
+  std::ranges::fill(next_checks_, 0);
   Decide(observation);
 }
 
@@ -121,13 +248,29 @@ void CoverageWatch::Acknowledge(std::int64_t observations) {
   if (const auto coverage = CoverageOf(*cells_, sums_.counts, levels_)) {
     upper = std::max(upper, coverage->error.upper);
   }
+  if (over_recent_) {
+    if (const auto recent = CoverageState().Recent()) {
+      upper = std::max(upper, recent->coverage.error.upper);
+    }
+  }
   acknowledged_limit_ = upper;
   over_ = false;
+  over_recent_ = false;
   sums_ = {.first_observation = observations + 1,
            .start_time = std::nullopt,
            .counts = ForecastCounts(cells_->cell_count())};
   count_ = 0;
   next_decision_ = 0;
+  ClearMarks();
+}
+
+CoverageSnapshot CoverageWatch::CoverageState() const {
+  return {.cells = cells_,
+          .levels = levels_,
+          .since_start = since_start_,
+          .sums = sums_,
+          .count = count_,
+          .marks = marks_};
 }
 
 ErrorSnapshot CoverageWatch::Snapshot() const {
@@ -140,21 +283,18 @@ ErrorSnapshot CoverageWatch::Snapshot() const {
       .error_limit = error_limit_,
       .acknowledged = acknowledged_limit_.has_value(),
       .over = over_,
-      .over_recent = false,
+      .over_recent = over_recent_,
       .min_observations = min_observations_,
       .marks = std::make_shared<std::vector<ErrorSums>>()};
-  snapshot.coverage =
-      std::make_shared<CoverageSnapshot>(CoverageSnapshot{.cells = cells_,
-                                                          .levels = levels_,
-                                                          .since_start = since_start_,
-                                                          .sums = sums_,
-                                                          .count = count_});
+  snapshot.coverage = std::make_shared<CoverageSnapshot>(CoverageState());
   return snapshot;
 }
 
-std::size_t CoverageWatch::MaxMemory(std::size_t cell_count) noexcept {
+std::size_t CoverageWatch::MaxMemory(Of of, std::size_t cell_count) noexcept {
   const std::size_t counts = kStratumKinds * kForecastStrata * cell_count * sizeof(std::int64_t);
-  return 3 * (sizeof(CoverageWatch) + sizeof(ErrorSnapshot) + 2 * counts);
+  const std::size_t mark = sizeof(CoverageMark) + (cell_count + 1) * sizeof(std::int64_t);
+  return 3 * (sizeof(CoverageWatch) + sizeof(ErrorSnapshot) + 2 * counts) +
+         (of == Of::kModel ? 2 * kMostMarks * mark : 0);
 }
 
 }  // namespace calibd::server

@@ -177,11 +177,7 @@ void ErrorWatch::KeepMark(std::int64_t observation) {
   marks->back().start_time.reset();
   const std::int64_t newest = count_ / kMarkSpacing;
   std::erase_if(*marks, [newest](const ErrorSums& mark) {
-    const std::int64_t index = mark.count() / kMarkSpacing;
-    const std::int64_t age = newest - index;
-    if (age < kNewestMarks) return false;
-    return index % static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(age)) / 2) !=
-           0;
+    return !KeepsMark(mark.count() / kMarkSpacing, newest);
   });
   marks_ = std::move(marks);
 }
@@ -266,9 +262,14 @@ ErrorSnapshot ErrorWatch::Snapshot() const {
 }
 
 std::size_t ErrorWatch::MaxMemory() noexcept {
-  // The number of marks grows with the logarithm of the count: 2 for each power of 2.
-  constexpr std::size_t kMostMarks = std::size_t{kNewestMarks} + std::size_t{2} * 43;
   return sizeof(ErrorWatch) + 2 * kMostMarks * sizeof(ErrorSums);
+}
+
+bool KeepsMark(std::int64_t index, std::int64_t newest) noexcept {
+  const std::int64_t age = newest - index;
+  if (age < kNewestMarks) return true;
+  return index % static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(age)) / 2) ==
+         0;
 }
 
 std::optional<ErrorStretch> WorstStretch(const ErrorSums& sums, const std::vector<ErrorSums>& marks,

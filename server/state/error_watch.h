@@ -84,6 +84,14 @@ struct ErrorStretch {
                                                        const ErrorLevels& levels,
                                                        double limit) noexcept;
 
+// A watch keeps its sums at marks, equally many observations apart: at the newest ones, and at
+// fewer of the older ones, two for each power of two of their age. Returns whether it keeps mark
+// `index` when `newest` is the newest one; both are numbered from 1. What is once dropped is never
+// kept.
+[[nodiscard]] bool KeepsMark(std::int64_t index, std::int64_t newest) noexcept;
+// Maximum number of marks that are kept together.
+inline constexpr std::size_t kMostMarks = 8 + std::size_t{2} * 43;
+
 // What the sums of a watch say.
 struct ErrorReading {
   LimitStatus status = LimitStatus::kUndecided;

@@ -40,15 +40,20 @@ EvidenceMarks ForecastMonitor::Marks() const noexcept {
 }
 
 CoverageWatch ForecastMonitor::NewError(std::int64_t first_observation) const {
-  return {cells_, monitoring_.significance_level, monitoring_.error_limit,
-          monitoring_.min_observations, first_observation};
+  return {CoverageWatch::Of::kModel,      cells_,
+          monitoring_.significance_level, monitoring_.error_limit,
+          monitoring_.min_observations,   first_observation};
 }
 
 CoverageWatch ForecastMonitor::NewGroupError(std::int64_t first_observation) const {
   // One more than max_groups, for the overflow group.
   const auto groups = static_cast<double>(monitoring_.max_groups + 1);
-  return {cells_, monitoring_.significance_level / groups, monitoring_.error_limit,
-          monitoring_.min_group_observations, first_observation};
+  return {CoverageWatch::Of::kGroup,
+          cells_,
+          monitoring_.significance_level / groups,
+          monitoring_.error_limit,
+          monitoring_.min_group_observations,
+          first_observation};
 }
 
 void ForecastMonitor::SetCells(const ForecastStrata& strata) {
@@ -298,8 +303,10 @@ std::size_t ForecastMonitor::MaxMemory(const Monitoring& monitoring,
                                                  : kNormalCells;
   // A snapshot has counts of its own.
   const std::size_t counts = kStratumKinds * kForecastStrata * cells * sizeof(std::int64_t);
-  return watches * (ForecastEvidence::MaxMemory(cells) + CoverageWatch::MaxMemory(cells) +
-                    2 * (counts + sizeof(ForecastWatchSnapshot))) +
+  return watches *
+             (ForecastEvidence::MaxMemory(cells) + 2 * (counts + sizeof(ForecastWatchSnapshot))) +
+         CoverageWatch::MaxMemory(CoverageWatch::Of::kModel, cells) +
+         (watches - 1) * CoverageWatch::MaxMemory(CoverageWatch::Of::kGroup, cells) +
          2 * ForecastCells::MaxMemory() + ForecastDiscrepancy::MaxMemory() +
          ForecastBlocks::MaxMemory();
 }

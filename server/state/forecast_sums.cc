@@ -28,6 +28,24 @@ void ForecastSums::Merge(const ForecastSums& other) {
   t_square += other.t_square;
 }
 
+void ForecastSums::Subtract(const ForecastSums& earlier) noexcept {
+  count -= earlier.count;
+  for (std::size_t c = 0; c < cells.size(); ++c) cells[c] -= earlier.cells[c];
+  crps -= earlier.crps;
+  log_score -= earlier.log_score;
+  t -= earlier.t;
+  t_square = std::max(0.0, t_square - earlier.t_square);
+}
+
+ForecastSums SumsOf(const ForecastCounts& counts) {
+  return {.count = counts.count(),
+          .cells = counts.Cells(),
+          .crps = counts.crps,
+          .log_score = counts.log_score,
+          .t = counts.t,
+          .t_square = counts.t_square};
+}
+
 ForecastCounts ForecastSums::ToCounts() const {
   ForecastCounts counts(cells.size());
   for (std::size_t kind = 0; kind < kStratumKinds; ++kind) {

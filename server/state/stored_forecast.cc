@@ -88,6 +88,22 @@ bool GetCoverage(const store::v1::ErrorState::Sums& stored, CoverageSums& out) {
   return out.counts.cell_count() == cells && out.counts.IsValid() && out.first_observation >= 1;
 }
 
+// spacing: the number of observations between two marks. sums: those of the watch.
+bool GetMark(const store::v1::ErrorState::ForecastMark& stored, std::int64_t spacing,
+             const ForecastSums& sums, CoverageMark& out) {
+  out.first_observation = stored.first_observation();
+  if (stored.has_start_time_us()) out.start_time = ToTime(stored.start_time_us());
+  if (out.first_observation < 1 || !GetSums(stored.sums(), out.sums) ||
+      out.sums.cells.size() != sums.cells.size()) {
+    return false;
+  }
+  for (std::size_t c = 0; c < sums.cells.size(); ++c) {
+    if (out.sums.cells[c] > sums.cells[c]) return false;
+  }
+  out.index = out.sums.count / spacing;
+  return out.index >= 1 && out.sums.count % spacing == 0;
+}
+
 }  // namespace
 
 void CoverageWatch::Save(store::v1::ErrorState& out) const {
@@ -95,16 +111,39 @@ void CoverageWatch::Save(store::v1::ErrorState& out) const {
   PutCoverage(sums_, *out.mutable_sums());
   if (acknowledged_limit_.has_value()) out.set_acknowledged_limit(*acknowledged_limit_);
   out.set_over(over_);
+  out.set_over_recent(over_recent_);
   out.set_next_decision(next_decision_);
+  if (marks_ == nullptr) return;
+  for (std::size_t m = 0; m < marks_->size(); ++m) {
+    const CoverageMark& mark = (*marks_)[m];
+    store::v1::ErrorState::ForecastMark& to = *out.add_forecast_marks();
+    to.set_first_observation(mark.first_observation);
+    if (mark.start_time.has_value()) to.set_start_time_us(ToMicroseconds(*mark.start_time));
+    PutSums(mark.sums, *to.mutable_sums());
+    to.set_next_decision(next_checks_[m]);
+  }
 }
 
 absl::Status CoverageWatch::Restore(const store::v1::ErrorState& stored) {
   if (!GetCoverage(stored.since_start(), since_start_) || !GetCoverage(stored.sums(), sums_)) {
     return absl::InvalidArgumentError("the counts of the coverage are impossible");
   }
+  auto marks = std::make_shared<std::vector<CoverageMark>>();
+  const ForecastSums sums = SumsOf(sums_.counts);
+  std::int64_t before = 0;
+  for (const store::v1::ErrorState::ForecastMark& mark : stored.forecast_marks()) {
+    if (marks_ == nullptr || !GetMark(mark, kMarkSpacing, sums, marks->emplace_back()) ||
+        marks->back().index <= before) {
+      return absl::InvalidArgumentError("the marks of the coverage are impossible");
+    }
+    before = marks->back().index;
+    next_checks_.push_back(mark.next_decision());
+  }
+  if (marks_ != nullptr) marks_ = std::move(marks);
   count_ = sums_.counts.count();
   if (stored.has_acknowledged_limit()) acknowledged_limit_ = stored.acknowledged_limit();
   over_ = stored.over();
+  over_recent_ = stored.over_recent();
   next_decision_ = stored.next_decision();
   return absl::OkStatus();
 }

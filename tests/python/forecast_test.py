@@ -33,6 +33,18 @@ def test_narrow_forecasts_are_over_the_limit(client):
         client.evaluate("demand", lenses=["top_label"])
 
 
+def test_a_recent_change_is_shown(client):
+    client.create_model("changed", forecast="normal")
+    with client.stream("changed") as stream:
+        stream.send(*drawn(20000))
+        stream.send(*drawn(1500, 0.6, seed=2))
+    calibration = client.calibration("changed")
+    assert calibration.verdict.is_recent
+    recent = calibration.error.recent.forecast
+    assert f"newest {recent.observations}" in repr(calibration)
+    assert recent.residual_standard_deviation > 1.4
+
+
 def test_quantiles_and_samples_are_declared_and_sent(client):
     assert list(client.create_model("q", forecast=[0.1, 0.9]).forecast.quantiles.levels) == [.1, .9]
     assert client.create_model("s", forecast=5).forecast.samples.draws == 5

@@ -136,6 +136,13 @@ class Calibration(Result[calibration.GetCalibrationResponse]):
                           f"({_points_text(error.lower)} to {_points_text(error.upper)}); limit "
                           f"{_points_text(m.error.limit)}"))
             lines += _coverage_lines(m.error.since_start.central_coverage)
+        if m.error.is_recent and m.error.recent.HasField("forecast"):
+            recent = m.error.recent.forecast
+            lines.append((f"newest {recent.observations}",
+                          f"off by {_points_text(recent.coverage.estimate)} points "
+                          f"({_points_text(recent.coverage.lower)} to "
+                          f"{_points_text(recent.coverage.upper)})"))
+            lines += _coverage_lines(recent.central_coverage)
         if m.watch.HasField("evidence"):
             lines.append(("e-value", f"10^{m.watch.evidence.log10_e_value:.2f}, highest 10^"
                           f"{m.watch.evidence.max_log10_e_value:.2f}; calibration is rejected at "

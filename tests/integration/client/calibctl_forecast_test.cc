@@ -91,6 +91,27 @@ TEST_F(CalibctlForecastTest, FromTheDeclarationToTheVerdict) {
   EXPECT_THAT(ErrorOf({"test", "demand"}), HasSubstr("calibctl show"));
 }
 
+TEST_F(CalibctlForecastTest, ARecentChangeIsShownBesideTheWholeHistory) {
+  RunJson({"model", "create", "prices", "--forecast", "normal"});
+  std::mt19937_64 random(5);
+  std::normal_distribution<double> normal;
+  std::string csv = "mean,standard_deviation,outcome\n";
+  for (int i = 0; i < 21500; ++i) {
+    csv += "0,1," + std::to_string((i < 20000 ? 1 : 1.6) * normal(random)) + "\n";
+  }
+  RunJson({"send", "prices", Write("prices.csv", csv)});
+  // 1.645 / 1.6 standard deviations cover 69.6 %.
+  const std::string shown = OutputOf({"show", "prices"});
+  EXPECT_THAT(
+      shown,
+      ::testing::MatchesRegex(
+          "verdict   prices: OVER_LIMIT .recent.(.|\n)*; the 90 % intervals\\s+cover "
+          "(89|88)(.|\n)*the\\s+newest\\s+1.*rows:\\s+off\\s+by(.|\n)*cover\\s+(69|7.)(.|\n)*"
+          "narrow(.|\n)*changed   yes, at about row (19|20)(.|\n)*"));
+  EXPECT_THAT(OutputOf({"show", "prices", "--verbose"}),
+              AllOf(HasSubstr("Recently: the 1"), HasSubstr("the 50 % intervals cover 3")));
+}
+
 TEST_F(CalibctlForecastTest, ADecisionIsComparedWithItsPromise) {
   EXPECT_THAT(ErrorOf({"model", "create", "x", "--forecast", "normal", "--miss-cost", "3"}),
               HasSubstr("--miss-cost requires --decision-threshold"));

@@ -249,6 +249,58 @@ TEST_F(ForecastTest, AKilledServerContinuesWithTheSameAnswer) {
   EXPECT_EQ(answer(), before);
 }
 
+// Of all outcomes, 1500 of 31500 are off: too few for the error of all.
+TEST_F(ForecastTest, ARecentChangeOfALongLivedModelIsSeen) {
+  v1::Model model = Declared();
+  model.mutable_monitoring()->set_group_tag("region");
+  Create(model);
+  Send(30000, 1, 0);
+  v1::GetCalibrationResponse answer = Answer();
+  EXPECT_NE(answer.verdict().limit_status(), v1::LIMIT_STATUS_OVER_LIMIT);
+  EXPECT_EQ(answer.error().recent().forecast().first_observation(), 1);
+  EXPECT_THAT(HttpGet(server_->http_address(), "/metrics").body,
+              Not(HasSubstr("calibd_recent_error{")));
+  // The outcomes are 1.5 standard deviations wide, and .2 too low.
+  Send(1500, 1 / 1.5, 0.2 / 1.5);
+  answer = Answer();
+  const v1::CalibrationError& error = answer.error();
+  EXPECT_EQ(answer.verdict().limit_status(), v1::LIMIT_STATUS_OVER_LIMIT);
+  EXPECT_TRUE(answer.verdict().is_recent());
+  EXPECT_LT(error.since_start().coverage().lower(), 0.05);
+  EXPECT_NEAR(error.since_start().residual_standard_deviation(), 1, 0.05);
+  EXPECT_FALSE(error.recent().has_log10_e_value());
+  const v1::ErrorMeasurement& recent = error.recent().forecast();
+  // The newest mark before the change is observation 29952, the oldest of those that are kept near
+  // it 28672.
+  EXPECT_GE(recent.first_observation(), 28672);
+  EXPECT_LE(recent.first_observation(), 30000 + 1024);
+  EXPECT_EQ(recent.observations(), 31500 - recent.first_observation() + 1);
+  EXPECT_EQ(recent.observations(), error.recent().observations());
+  EXPECT_TRUE(recent.has_start_time());
+  EXPECT_GT(recent.coverage().lower(), 0.05);
+  EXPECT_GT(recent.coverage().upper(), recent.coverage().estimate());
+  // The 90 % intervals reach 1.645 of 1.5 standard deviations, around a mean that is .2 too low:
+  // they cover Phi(.97) - Phi(-1.23) = 72.5 %. A few calibrated ones may be among them.
+  ASSERT_EQ(recent.central_coverage_size(), 3);
+  EXPECT_NEAR(recent.central_coverage(2).coverage(), 0.725, 0.04);
+  EXPECT_LT(recent.central_coverage(2).upper(), 0.9);
+  EXPECT_NEAR(recent.residual_mean(), -0.2, 0.15);
+  EXPECT_NEAR(recent.residual_standard_deviation(), 1.5, 0.12);
+  EXPECT_THAT(
+      answer.verdict().summary(),
+      ::testing::AllOf(HasSubstr("OVER_LIMIT (recent)"), HasSubstr("all forecasts together"),
+                       HasSubstr("The intervals are too narrow"),
+                       HasSubstr("standard deviations too high"), Not(HasSubstr("confident"))));
+  EXPECT_THAT(
+      HttpGet(server_->http_address(), "/metrics").body,
+      HasSubstr("calibd_recent_error{model=\"demand\",version=\"\",event=\"coverage\"} 0."));
+  EXPECT_FALSE(answer.groups(0).error().has_recent());
+  const std::string before = answer.DebugString();
+  server_->Kill();
+  Start();
+  EXPECT_EQ(Answer().DebugString(), before);
+}
+
 TEST_F(ForecastTest, HostileValuesAreRefusedWithTheirPlace) {
   Create(Deciding());
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();

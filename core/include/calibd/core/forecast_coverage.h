@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "calibd/core/forecast_cells.h"
 #include "calibd/core/forecast_evidence.h"
@@ -69,6 +71,29 @@ struct ForecastCoverage {
 struct CoverageLevels {
   double error = 0.025;
   double central = 0.025;
+};
+
+// The levels of the stretch of observations since the `mark`-th mark of a stream, from 1, where
+// those of the stretch since its start, which is mark 0, are `start`: 2 / ((mark + 1) (mark + 2))
+// times as much. Over all marks they add up to twice the levels of the start, so the intervals of
+// all stretches hold together at these, at all times, and whatever stretch is chosen by the data.
+[[nodiscard]] CoverageLevels StretchLevels(const CoverageLevels& start, std::int64_t mark) noexcept;
+
+// The cells of the coverage error, for repeated estimates of it.
+class CoveragePartition {
+ public:
+  explicit CoveragePartition(const ForecastCells& cells);
+
+  // d, at least 2.
+  [[nodiscard]] std::size_t cell_count() const noexcept { return ends_.size(); }
+  // The plug-in estimate times the number of observations. counts: of the K cells of the
+  // ForecastCells. Cost: O(K).
+  [[nodiscard]] double Deviation(std::span<const std::int64_t> counts) const noexcept;
+
+ private:
+  // Of each cell, the end of its range among the K cells, and its probability.
+  std::vector<std::size_t> ends_;
+  std::vector<double> probabilities_;
 };
 
 // The coverage error that is acceptable if nothing else is said: 5 percentage points.

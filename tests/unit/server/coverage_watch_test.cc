@@ -1,0 +1,297 @@
+// How far off forecasts are, of all outcomes and of the newest ones.
+#include "server/state/coverage_watch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <numbers>
+#include <optional>
+#include <random>
+#include <vector>
+
+namespace calibd::server {
+namespace {
+
+using ::testing::ElementsAre;
+
+constexpr double kCoverageAlpha = 0.05;
+constexpr std::int64_t kSpacing = 256;
+
+std::shared_ptr<const ForecastCells> CellsOf(const NumberForecastKind& kind) {
+  return *ForecastCells::Create(kind, {}, 1, kDefaultTolerance);
+}
+
+CoverageWatch WatchOf(const std::shared_ptr<const ForecastCells>& cells,
+                      CoverageWatch::Of of = CoverageWatch::Of::kModel, double limit = 0.05) {
+  return {of, cells, kCoverageAlpha, limit, 100, 1};
+}
+
+// Rows of n Normal forecasts whose outcomes have residuals from N(shift, scale^2).
+std::vector<ForecastRow> RowsOf(const ForecastCells& cells, std::size_t n, double shift,
+                                double scale, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> residual(shift, scale);
+  std::vector<double> outcomes(n);
+  std::vector<double> forecasts(2 * n);
+  for (std::size_t i = 0; i < n; ++i) {
+    outcomes[i] = residual(random);
+    forecasts[2 * i + 1] = 1;
+  }
+  std::vector<ForecastRow> rows(n);
+  cells.Describe({.forecasts = forecasts, .outcomes = outcomes}, 1, rows);
+  return rows;
+}
+
+// Calibrated until `change`, then with the residuals of RowsOf.
+std::vector<ForecastRow> Changing(const ForecastCells& cells, std::size_t change, std::size_t n,
+                                  double shift, double scale) {
+  std::vector<ForecastRow> rows = RowsOf(cells, change, 0, 1, 1);
+  const std::vector<ForecastRow> later = RowsOf(cells, n - change, shift, scale, 2);
+  rows.insert(rows.end(), later.begin(), later.end());
+  return rows;
+}
+
+// The coverage error of the rows from `first`, 0-based, with its interval at the level alpha, from
+// the definition: 20 equal cells of the probability integral transform.
+CoverageError Measured(const std::vector<ForecastRow>& rows, std::size_t first, std::size_t end,
+                       double alpha) {
+  std::vector<double> counts(20);
+  for (std::size_t i = first; i < end; ++i) {
+    const double pit = std::erfc(-rows[i].t / std::numbers::sqrt2) / 2;
+    counts[static_cast<std::size_t>(std::min(19.0, std::floor(20 * pit)))] += 1;
+  }
+  const auto n = static_cast<double>(end - first);
+  CoverageError error;
+  for (const double count : counts) error.estimate += std::abs(count / n - 0.05) / 2;
+  const double a = n / 4 + 50;
+  const double margin =
+      std::sqrt(a * (2 * (19 * std::numbers::ln2 - std::log(alpha)) + std::log(a / 50))) / n;
+  error.lower = std::max(0.0, error.estimate - margin);
+  error.upper = std::min(1.0, error.estimate + margin);
+  return error;
+}
+
+// A quarter of alpha for the stretch since the start, and 2 / ((j + 1) (j + 2)) as much for the one
+// since mark j.
+double LevelOf(std::int64_t mark) {
+  const auto j = static_cast<double>(mark);
+  return kCoverageAlpha / 4 * 2 / ((j + 1) * (j + 2));
+}
+
+TEST(CoverageWatchTest, TheRecentErrorIsThatOfTheClearestStretch) {
+  const auto cells = CellsOf(NormalForecasts{});
+  const std::vector<ForecastRow> rows = Changing(*cells, 2900, 4000, 0.3, 1.6);
+  CoverageWatch watch = WatchOf(cells);
+  std::size_t sometimes_later = 0;
+  for (std::size_t n = 1; n <= rows.size(); ++n) {
+    watch.Add(rows[n - 1], static_cast<std::int64_t>(n));
+    if (n % 97 != 0) continue;
+    std::size_t clearest = 0;
+    CoverageError expected = Measured(rows, 0, n, LevelOf(0));
+    const std::shared_ptr<const CoverageSnapshot> snapshot = watch.Snapshot().coverage;
+    for (const CoverageMark& mark : *snapshot->marks) {
+      const auto first = static_cast<std::size_t>(mark.index * kSpacing);
+      EXPECT_EQ(mark.first_observation, mark.index * kSpacing + 1);
+      if (first == n) continue;
+      const CoverageError error = Measured(rows, first, n, LevelOf(mark.index));
+      if (error.lower <= expected.lower) continue;
+      expected = error;
+      clearest = first;
+    }
+    const CoverageStretch recent = *snapshot->Recent();
+    EXPECT_EQ(recent.first_observation, static_cast<std::int64_t>(clearest) + 1);
+    EXPECT_EQ(recent.coverage.count, static_cast<std::int64_t>(n - clearest));
+    EXPECT_NEAR(recent.coverage.error.estimate, expected.estimate, 1e-12);
+    EXPECT_NEAR(recent.coverage.error.lower, expected.lower, 1e-12);
+    EXPECT_NEAR(recent.coverage.error.upper, expected.upper, 1e-12);
+    double sum = 0;
+    for (std::size_t i = clearest; i < n; ++i) sum += rows[i].t;
+    EXPECT_NEAR(recent.counts.t, sum, 1e-9);
+    sometimes_later += clearest > 0 ? 1 : 0;
+  }
+  EXPECT_GT(sometimes_later, 5U);
+}
+
+// The first observation after which the start or a stretch is certainly above the limit, from the
+// definition, at every observation.
+std::optional<std::size_t> FirstOver(const std::vector<ForecastRow>& rows, double limit) {
+  const auto cells = CellsOf(NormalForecasts{});
+  CoverageWatch marks = WatchOf(cells, CoverageWatch::Of::kModel, 0.99);
+  for (std::size_t n = 1; n <= rows.size(); ++n) {
+    // The marks before this observation: the one that it makes has no stretch yet.
+    const auto before = marks.Snapshot().coverage->marks;
+    marks.Add(rows[n - 1], static_cast<std::int64_t>(n));
+    if (n < 100) continue;
+    if (Measured(rows, 0, n, LevelOf(0)).lower > limit) return n;
+    for (const CoverageMark& mark : *before) {
+      const auto first = static_cast<std::size_t>(mark.index * kSpacing);
+      if (Measured(rows, first, n, LevelOf(mark.index)).lower > limit) return n;
+    }
+  }
+  return std::nullopt;
+}
+
+TEST(CoverageWatchTest, DecidesAtTheFirstObservationThatTellsIt) {
+  const auto cells = CellsOf(NormalForecasts{});
+  const auto crossing = [&](const std::vector<ForecastRow>& rows, double limit) {
+    CoverageWatch watch = WatchOf(cells, CoverageWatch::Of::kModel, limit);
+    std::optional<LimitCrossing> found;
+    for (std::size_t i = 0; i < rows.size() && !found; ++i) {
+      watch.Add(rows[i], static_cast<std::int64_t>(i) + 1);
+      found = watch.TakeCrossing();
+    }
+    return found;
+  };
+  for (const double limit : {0.02, 0.05, 0.1}) {
+    const std::vector<ForecastRow> rows = Changing(*cells, 3000, 5000, 0, 1.7);
+    const std::optional<LimitCrossing> found = crossing(rows, limit);
+    ASSERT_TRUE(found.has_value());
+    EXPECT_EQ(static_cast<std::size_t>(found->observation), FirstOver(rows, limit));
+    EXPECT_TRUE(found->recent);
+    EXPECT_GT(found->interval.lower, limit);
+    EXPECT_GT(found->interval.gap, 0);
+    // The mark before the change, or the one after it.
+    EXPECT_THAT(found->first_observation, ::testing::AnyOf(11 * kSpacing + 1, 12 * kSpacing + 1));
+  }
+  const std::vector<ForecastRow> always = RowsOf(*cells, 3000, 0, 1.7, 3);
+  const std::optional<LimitCrossing> found = crossing(always, 0.05);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(static_cast<std::size_t>(found->observation), FirstOver(always, 0.05));
+  EXPECT_FALSE(crossing(RowsOf(*cells, 20000, 0, 1, 4), 0.05).has_value());
+}
+
+// All intervals of a model, of all stretches, may ever be wrong with a probability of alpha. A
+// limit of nearly 0 is exceeded when one of them is.
+TEST(CoverageWatchTest, IntervalsOfAllStretchesHoldTogether) {
+  const auto cells = CellsOf(QuantileForecasts{{0.2, 0.5, 0.8}});
+  constexpr int kStreams = 400;
+  int wrong = 0;
+  for (int stream = 0; stream < kStreams; ++stream) {
+    std::mt19937_64 random(static_cast<std::uint64_t>(stream));
+    std::discrete_distribution<int> cell({0.2, 0.3, 0.3, 0.2});
+    CoverageWatch watch = WatchOf(cells, CoverageWatch::Of::kModel, 1e-9);
+    ForecastRow row;
+    for (std::int64_t i = 1; i <= 4000; ++i) {
+      row.cell = static_cast<std::uint8_t>(cell(random));
+      watch.Add(row, i);
+    }
+    wrong += watch.TakeCrossing().has_value() ? 1 : 0;
+  }
+  // Half of alpha, and 5 standard deviations more.
+  EXPECT_LE(wrong, kStreams * kCoverageAlpha / 2 + 5 * std::sqrt(kStreams * kCoverageAlpha / 2));
+}
+
+TEST(CoverageWatchTest, AnAcknowledgementRestartsTheStretches) {
+  const auto cells = CellsOf(NormalForecasts{});
+  const std::vector<ForecastRow> rows = Changing(*cells, 20000, 30000, 0, 1.5);
+  CoverageWatch watch = WatchOf(cells);
+  std::size_t i = 0;
+  while (!watch.TakeCrossing().has_value()) {
+    watch.Add(rows.at(i), static_cast<std::int64_t>(i) + 1);
+    ++i;
+  }
+  EXPECT_TRUE(watch.Snapshot().Read().is_recent);
+  const double upper = watch.Snapshot().coverage->Recent()->coverage.error.upper;
+  watch.Acknowledge(static_cast<std::int64_t>(i));
+  EXPECT_EQ(watch.Snapshot().limit, upper);
+  EXPECT_TRUE(watch.Snapshot().coverage->marks->empty());
+  EXPECT_FALSE(watch.Snapshot().coverage->Recent().has_value());
+  for (; i < 28000; ++i) watch.Add(rows[i], static_cast<std::int64_t>(i) + 1);
+  EXPECT_FALSE(watch.TakeCrossing().has_value()) << "the same error is acknowledged";
+  EXPECT_FALSE(watch.Snapshot().Read().is_recent);
+}
+
+TEST(CoverageWatchTest, AGroupHasNoRecentError) {
+  const auto cells = CellsOf(NormalForecasts{});
+  CoverageWatch watch = WatchOf(cells, CoverageWatch::Of::kGroup);
+  std::int64_t i = 0;
+  for (const ForecastRow& row : Changing(*cells, 4000, 5000, 0, 1.5)) watch.Add(row, ++i);
+  EXPECT_FALSE(watch.TakeCrossing().has_value());
+  EXPECT_EQ(watch.Snapshot().coverage->marks, nullptr);
+  EXPECT_FALSE(watch.Snapshot().Read().stretch.has_value());
+  store::v1::ErrorState state;
+  watch.Save(state);
+  EXPECT_EQ(state.forecast_marks_size(), 0);
+}
+
+TEST(CoverageWatchTest, MarksOfForecastsAreFewerTheOlderTheyAre) {
+  const auto cells = CellsOf(NormalForecasts{});
+  CoverageWatch watch = WatchOf(cells);
+  std::int64_t i = 0;
+  for (const ForecastRow& row : RowsOf(*cells, 100 * kSpacing, 0, 1, 5)) watch.Add(row, ++i);
+  std::vector<std::int64_t> marks;
+  for (const CoverageMark& mark : *watch.Snapshot().coverage->marks) marks.push_back(mark.index);
+  EXPECT_THAT(marks, ElementsAre(32, 48, 64, 72, 80, 88, 92, 93, 94, 95, 96, 97, 98, 99, 100));
+}
+
+TEST(CoverageWatchTest, AStateOfAnEarlierVersionHasNoMarks) {
+  const auto cells = CellsOf(NormalForecasts{});
+  const std::vector<ForecastRow> rows = Changing(*cells, 10100, 12000, 0, 1.7);
+  CoverageWatch watch = WatchOf(cells);
+  std::int64_t i = 0;
+  const auto time = [](std::int64_t n) {
+    return std::chrono::system_clock::time_point(std::chrono::seconds(n));
+  };
+  for (; i < 10050; ++i) watch.Add(rows[static_cast<std::size_t>(i)], i + 1);
+  watch.SetTime(time(i));
+  store::v1::ErrorState state;
+  watch.Save(state);
+  EXPECT_GT(state.forecast_marks_size(), 10);
+  state.clear_forecast_marks();
+  CoverageWatch restored = WatchOf(cells);
+  ASSERT_TRUE(restored.Restore(state).ok());
+  // Until the next mark, there is only the stretch since the start.
+  EXPECT_EQ(restored.Snapshot().coverage->Recent()->first_observation, 1);
+  std::optional<LimitCrossing> found;
+  while (!found && i < 12000) {
+    restored.Add(rows[static_cast<std::size_t>(i)], i + 1);
+    restored.SetTime(time(++i));
+    found = restored.TakeCrossing();
+  }
+  ASSERT_TRUE(found.has_value());
+  EXPECT_TRUE(found->recent);
+  EXPECT_EQ(found->first_observation, 40 * kSpacing + 1);
+  const CoverageStretch recent = *restored.Snapshot().coverage->Recent();
+  EXPECT_EQ(recent.start_time, time(40 * kSpacing + 1));
+}
+
+TEST(CoverageWatchTest, RefusesImpossibleMarks) {
+  const auto cells = CellsOf(NormalForecasts{});
+  CoverageWatch watch = WatchOf(cells);
+  std::int64_t i = 0;
+  for (const ForecastRow& row : RowsOf(*cells, 1000, 0, 1, 6)) watch.Add(row, ++i);
+  store::v1::ErrorState saved;
+  watch.Save(saved);
+  const auto refused = [&](const auto& damage, CoverageWatch::Of of = CoverageWatch::Of::kModel) {
+    store::v1::ErrorState state = saved;
+    damage(state);
+    CoverageWatch restored = WatchOf(cells, of);
+    return !restored.Restore(state).ok();
+  };
+  ASSERT_EQ(saved.forecast_marks_size(), 3);
+  EXPECT_FALSE(refused([](auto&) {}));
+  EXPECT_TRUE(refused([](auto&) {}, CoverageWatch::Of::kGroup));
+  EXPECT_TRUE(refused([](auto& state) { state.mutable_forecast_marks()->SwapElements(0, 1); }));
+  EXPECT_TRUE(
+      refused([](auto& state) { state.mutable_forecast_marks(0)->set_first_observation(0); }));
+  EXPECT_TRUE(refused([](auto& state) {
+    auto& counts = *state.mutable_forecast_marks(0)->mutable_sums()->mutable_cells();
+    counts.Set(5, counts.Get(5) + 1);
+  }));
+  EXPECT_TRUE(refused([](auto& state) {
+    auto& counts = *state.mutable_forecast_marks(0)->mutable_sums()->mutable_cells();
+    counts.Set(0, counts.Get(0) + kSpacing);
+  }));
+  EXPECT_TRUE(refused([](auto& state) {
+    state.mutable_forecast_marks(0)->mutable_sums()->mutable_cells()->RemoveLast();
+  }));
+  EXPECT_TRUE(refused(
+      [](auto& state) { state.mutable_forecast_marks(0)->mutable_sums()->set_t(std::nan("")); }));
+}
+
+}  // namespace
+}  // namespace calibd::server
