@@ -187,7 +187,8 @@ absl::Status ObservationStream::OnOpened(const absl::StatusOr<std::int64_t>& nex
     opened.set_next_sequence(*next_sequence);
     opened.set_class_count(static_cast<std::int32_t>(declaration->class_count));
     opened.set_row_sum_tolerance(declaration->row_sum_tolerance);
-    opened.set_feature_count(static_cast<std::int32_t>(declaration->feature_names.size()));
+    opened.mutable_feature_names()->Add(declaration->feature_names.begin(),
+                                        declaration->feature_names.end());
     if (declaration->forecast.has_value()) {
       *opened.mutable_forecast() = ToProto(*declaration->forecast);
     }

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from calibd import wire
-from calibd.rows import Classes, Rows
+from calibd.rows import Classes, Extras, Rows
 from calibd.v1 import ingest_service_pb2 as ingest
 
 from conftest import calibrated
@@ -35,8 +35,9 @@ def test_rows_are_those_of_the_generated_message(dtype, field, order, classes):
 def test_chunks_that_follow_each_other_are_one_message():
     predictions, labels = calibrated(500)
     ids = [f"id-{i}" for i in range(500)]
-    rows = Rows(Classes(3, (), 1e-3), predictions, labels, ids, groups="north",
-                times=np.arange(500).astype("datetime64[s]"))
+    features = np.arange(1000.0).reshape(500, 2)
+    rows = Rows(Classes(3, (), 1e-3, features=("a", "b")), predictions, labels,
+                Extras(ids, "north", np.arange(500).astype("datetime64[s]"), features))
     chunks = rows.chunks(first=0, max_rows=64, max_bytes=1 << 20)
     assert len(chunks) == 8 and len({chunk.kind for chunk in chunks}) == 1
     joined = ingest.Observations.FromString(b"".join(part for c in chunks for part in c.parts))
@@ -45,12 +46,13 @@ def test_chunks_that_follow_each_other_are_one_message():
     assert list(joined.prediction_ids) == ids
     assert list(joined.group_values) == ["north"] * 500
     assert [time.seconds for time in joined.prediction_times] == list(range(500))
+    assert list(joined.features.values) == features.ravel().tolist()
 
 
 @pytest.mark.parametrize("max_bytes", [1000, 5000])
 def test_chunks_stay_within_the_limit_of_bytes(max_bytes):
     predictions, labels = calibrated(500)
-    rows = Rows(Classes(3, (), 1e-3), predictions, labels, ids=["i" * 128] * 500)
+    rows = Rows(Classes(3, (), 1e-3), predictions, labels, Extras(ids=["i" * 128] * 500))
     chunks = rows.chunks(first=0, max_rows=1000, max_bytes=max_bytes)
     assert all(chunk.size <= max_bytes for chunk in chunks)
     assert sum(len(chunk.rows) for chunk in chunks) == 500

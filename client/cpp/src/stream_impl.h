@@ -65,7 +65,7 @@ class StreamImpl final : public ObservationStream {
   std::size_t class_count() const override { return class_count_; }
   std::size_t row_width() const override { return row_width_; }
   std::size_t feature_count() const override {
-    return static_cast<std::size_t>(opened_->feature_count());
+    return static_cast<std::size_t>(opened_->feature_names_size());
   }
   const std::string& producer_id() const override { return options_.producer_id; }
 

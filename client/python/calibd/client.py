@@ -135,6 +135,7 @@ class Client:
                      label_grace: datetime.timedelta | None = None, bandwidth: float | None = None,
                      error_limit: float | None = None, description: str = "", baseline: str = "",
                      forecast: str | Sequence[float] | int | None = None,
+                     features: Sequence[str] = (),
                      decision: float | tuple[float, float, float] | None = None,
                      declaration: models.Model | None = None) -> models.Model:
         """Declares a model, and returns the declaration with all defaults. Idempotent.
@@ -147,6 +148,8 @@ class Client:
           predictions of both to send() and observe().
         forecast: the model forecasts a number instead of classes: "normal" (mean and standard
           deviation), the levels of its quantiles, or the number of its samples.
+        features: names of what is known of each case: give their values to send() and observe().
+          evaluate() then tests whether similar cases are calibrated.
         decision: the forecasts decide whether the outcome will reach this threshold; or (threshold,
           cost of a false alarm, cost of a miss). watch.decision in calibration() compares what the
           decisions cost with what the forecasts promise.
@@ -170,6 +173,8 @@ class Client:
             wanted.description = description
         if baseline:
             wanted.baseline = baseline
+        if features:
+            wanted.feature_names[:] = features
         if isinstance(forecast, int):
             wanted.forecast.samples.draws = forecast
         elif forecast == "normal":
@@ -262,7 +267,8 @@ class Client:
 
     def observe(self, model: str, probabilities: Any, label: int | None = None, *,
                 prediction_id: str | None = None, group: str | None = None,
-                request_id: str | None = None, baseline: Any = None) -> ingest.ObserveResponse:
+                request_id: str | None = None, baseline: Any = None,
+                features: Any = None) -> ingest.ObserveResponse:
         """Counts one prediction, and returns when it is durable. For many, use a stream.
 
         probabilities: m numbers; of a model with two classes also the probability of class 1.
@@ -270,12 +276,15 @@ class Client:
         request_id: a call that is repeated with it is counted once; None: a random one, so that
           retries of this call are safe.
         baseline: the prediction of the model's baseline, if the model declares one.
+        features: the values of the model's feature_names, if it declares features.
         """
         values = _row("probabilities", probabilities)
         observations = ingest.Observations(
             probabilities=ingest.DoubleValues(values=values),
             baseline_probabilities=None if baseline is None else ingest.DoubleValues(
                 values=_row("baseline", baseline)),
+            features=None if features is None else ingest.DoubleValues(
+                values=_row("features", features)),
             labels=[] if label is None else [label],
             prediction_ids=[] if prediction_id is None else [prediction_id],
             group_values=[] if group is None else [group],
@@ -391,13 +400,15 @@ class Client:
 
     def evaluate(self, model: str, *, lenses: Sequence[Lens] = (), null: Null | None = None,
                  replicates: int | None = None, seed: int | None = None, window: int = 0,
-                 reliability_classes: Sequence[int] = (),
+                 reliability_classes: Sequence[int] = (), local_features: Sequence[str] = (),
                  settings: service.EvaluateRequest | None = None,
                  on_progress: OnProgress | None = None,
                  timeout: float = _LONG_TIMEOUT) -> results.Evaluation:
         """The complete evaluation of the window, with reliability diagrams.
 
-        reliability_classes: classes that get a diagram besides the top label. settings: all further
+        reliability_classes: classes that get a diagram besides the top label. local_features: some
+        of the features of a model that forecasts a number; says where it is wrong by these alone.
+        settings: all further
         fields of the request.
         """
         name = model_name(model)
@@ -408,7 +419,7 @@ class Client:
             model=name, replicates=replicates, seed=seed, window=window,
             null=_choose("null", null, _NULLS),
             lenses=[lens for lens in map(_lens, lenses) if lens is not None],
-            reliability_classes=reliability_classes))
+            reliability_classes=reliability_classes, local_features=local_features))
         return results.Evaluation(name, self._transport.long(
             "CalibrationService/Evaluate", request, service.EvaluateResponse, "evaluation",
             on_progress, timeout).evaluation)

@@ -104,8 +104,24 @@ def _forecast_lines(evaluated: evaluation.ForecastEvaluation) -> list[tuple[str,
              for name in ("quantile_calibration_error", "quantile_level_error", "cramer_von_mises",
                           "level_error") if evaluated.HasField(name)]
     tests += [(f"MMD^2 {d.form}", d.test) for d in evaluated.discrepancies]
-    return lines + [(name, f"{test.value:.4g}, calibrated: below {test.replicate_upper_quantile:.3g} "
-                     f"(95 %), p = {test.p_value:.3g} for one look") for name, test in tests]
+    if evaluated.HasField("local"):
+        tests.append(("local error", evaluated.local.mean_error))
+    lines += [(name, _simulated(test)) for name, test in tests]
+    return lines + _local_lines(evaluated.local)
+
+
+def _simulated(test: evaluation.SimulatedStatistic) -> str:
+    return (f"{test.value:.4g}, calibrated: below {test.replicate_upper_quantile:.3g} (95 %), "
+            f"p = {test.p_value:.3g} for one look")
+
+
+def _local_lines(local: evaluation.LocalCalibration) -> list[tuple[str, str]]:
+    """The cases at which an error is significant."""
+    return [("wrong near", ", ".join(f"{name} {value:.3g}" for name, value in zip(
+        local.feature_names, place.features)) + f": 90 % intervals cover {100 * place.inside_90:.3g} "
+        f"%, {100 * place.below_median:.3g} % below the median, about "
+        f"{place.effective_observations:.0f} similar cases, p = {place.p_value:.3g}")
+            for place in local.places if place.p_value <= 0.05]
 
 
 class Calibration(Result[calibration.GetCalibrationResponse]):
@@ -241,6 +257,8 @@ class Evaluation(Result[evaluation.Evaluation]):
         for error in self.message.binned_errors:
             kind = error.spec.WhichOneof("bins") or ""
             lines.append(("ECE", f"{error.ece:.4g} ({kind}, {error.bins} bins)"))
+        if self.message.individual.HasField("test"):
+            lines.append(("similar cases", f"MMD^2 {_simulated(self.message.individual.test)}"))
         return lines
 
     def _diagram(self) -> str:

@@ -40,6 +40,7 @@ _FIELDS = {(prefix, logits, size): wire.number_of(ingest.Observations, prefix + 
 _LABELS = wire.number_of(ingest.Observations, "labels")
 _FORECASTS = wire.number_of(ingest.Observations, "forecasts")
 _OUTCOMES = wire.number_of(ingest.Observations, "outcomes")
+_FEATURES = wire.number_of(ingest.Observations, "features")
 _POSITIVE_CLASS = wire.number_of(ingest.Observations, "positive_class")
 _VALUES = wire.number_of(ingest.DoubleValues, "values")
 
@@ -48,12 +49,14 @@ class Classes(NamedTuple):
     """What a server says about the rows of a model.
 
     forecast: of a model that forecasts a number, which has no classes.
+    features: the model's feature_names.
     """
 
     size: int
     names: tuple[str, ...]
     row_sum_tolerance: float
     forecast: models.Forecast | None = None
+    features: tuple[str, ...] = ()
 
 
 class Chunk(NamedTuple):
@@ -198,15 +201,23 @@ def _as_times(times: Any, rows: int) -> list[Timestamp]:
     return [Timestamp(seconds=math.floor(second)) for second in seconds]
 
 
+class Extras(NamedTuple):
+    """What the rows of one call have besides predictions and labels; None: nothing."""
+
+    ids: Any = None
+    groups: Any = None
+    times: Any = None
+    features: Any = None
+
+
 class Rows:
-    """Predictions of one call, with their labels, ids, groups, times and those of the baseline.
+    """Predictions of one call, with their labels, extras and those of the baseline.
 
     Raises InvalidArgument for an error that is not in one row, such as a wrong shape.
     """
 
-    def __init__(self, classes: Classes, probabilities: Any, labels: Any = None, ids: Any = None,
-                 groups: Any = None, times: Any = None, logits: bool = False,
-                 baseline: Any = None) -> None:
+    def __init__(self, classes: Classes, probabilities: Any, labels: Any = None,
+                 extras: Extras = Extras(), logits: bool = False, baseline: Any = None) -> None:
         self._classes = classes
         self._logits = logits
         self._matrix = as_matrix(probabilities, classes)
@@ -228,24 +239,28 @@ class Rows:
             if len(self._labels) != n:
                 raise _invalid("labels", f"are {len(self._labels)}, expected {n}: one for each row")
             self.valid = self.valid & valid_labels
-        elif ids is None:
+        elif extras.ids is None:
             raise _invalid("labels", "are missing: give labels, or ids by which they come later")
-        self._take_texts(ids, groups, times)
+        self._take(extras)
 
-    def _take_texts(self, ids: Any, groups: Any, times: Any) -> None:
-        """Sets the texts and times, and marks the rows whose texts are invalid."""
+    def _take(self, extras: Extras) -> None:
+        """Sets texts, times and features, and marks the rows in which they are invalid."""
         n = len(self)
+        groups = extras.groups
         self._texts: dict[str, list[str]] = {}
         self._bad_texts: dict[str, set[int]] = {}
         if isinstance(groups, str):
             groups = [groups] * n
-        for field, texts, limit in (("prediction_ids", ids, _MAX_ID_BYTES),
+        for field, texts, limit in (("prediction_ids", extras.ids, _MAX_ID_BYTES),
                                     ("group_values", groups, _MAX_GROUP_BYTES)):
             if texts is not None:
                 self._texts[field], invalid = as_texts(texts, n, field, limit)
                 self._bad_texts[field] = set(invalid)
                 self.valid[invalid] = False
-        self._times = _as_times(times, n) if times is not None else None
+        self._times = _as_times(extras.times, n) if extras.times is not None else None
+        self._features = as_features(extras.features, n, self._classes.features)
+        self._valid_features: Mask = np.isfinite(self._features).all(axis=1)
+        self.valid &= self._valid_features
 
     def __len__(self) -> int:
         return len(self._matrix)
@@ -257,17 +272,25 @@ class Rows:
                 fault = row_fault(self._matrices[prefix][i], self._logits,
                                   self._classes.row_sum_tolerance)
                 return FieldError(prefix + fault.path, fault.description)
+        return self._extra_fault(i) or FieldError(
+            "labels", f"is not a class, expected [0, {self._classes.size})")
+
+    def _extra_fault(self, i: int) -> FieldError | None:
         for field, invalid in self._bad_texts.items():
             if i in invalid:
                 return _text_fault(field)
-        return FieldError("labels", f"is not a class, expected [0, {self._classes.size})")
+        if not self._valid_features[i]:
+            k = int((~np.isfinite(self._features[i])).argmax())
+            return FieldError(f"features[{k}]",
+                              f"is {float(self._features[i, k])!r}, expected a finite number")
+        return None
 
     def chunks(self, first: int, max_rows: int, max_bytes: int) -> list[Chunk]:
         """The valid rows. first: the caller's number of the first row."""
         kept = np.flatnonzero(self.valid)
         all_kept = len(kept) == len(self)
         row_bytes = _LABEL_BYTES + sum(matrix.shape[1] * matrix.itemsize
-                                       for matrix in self._matrices.values())
+                                       for matrix in (*self._matrices.values(), self._features))
         for texts in self._texts.values():
             row_bytes += _TEXT_BYTES + max((len(text.encode()) for text in texts), default=0)
         row_bytes += 0 if self._times is None else _TEXT_BYTES
@@ -290,6 +313,9 @@ class Rows:
                                  wire.nested(_VALUES, [wire.packed_floats(matrix[rows])]))
         truths = self._truths(rows)
         parts += truths
+        if self._features.shape[1]:
+            parts += wire.nested(_FEATURES, wire.nested(
+                _VALUES, [wire.packed_floats(self._features[rows])]))
         if self._texts or self._times is not None:
             message = ingest.Observations()
             for name, texts in self._texts.items():
@@ -316,10 +342,10 @@ class Rows:
 
 
 class ForecastRows(Rows):
-    """Forecasts of a number of one call, with their outcomes, ids, groups and times."""
+    """Forecasts of a number of one call, with their outcomes and extras."""
 
-    def __init__(self, classes: Classes, forecasts: Any, outcomes: Any = None, ids: Any = None,
-                 groups: Any = None, times: Any = None) -> None:
+    def __init__(self, classes: Classes, forecasts: Any, outcomes: Any = None,
+                 extras: Extras = Extras()) -> None:
         assert classes.forecast is not None
         self._classes = classes
         self._forecast = classes.forecast
@@ -342,10 +368,10 @@ class ForecastRows(Rows):
                 with np.errstate(all="ignore"):
                     residuals = (self._outcomes - self._matrix[:, 0]) / self._matrix[:, 1]
                 self.valid &= np.isfinite(residuals)
-        elif ids is None:
+        elif extras.ids is None:
             raise _invalid("outcomes",
                            "are missing: give outcomes, or ids by which they come later")
-        self._take_texts(ids, groups, times)
+        self._take(extras)
 
     def fault(self, i: int) -> FieldError:
         """Why row i is invalid."""
@@ -361,9 +387,8 @@ class ForecastRows(Rows):
                 expected = "quantiles that do not decrease"
             k = int(wrong.argmax())
             return FieldError(f"forecasts[{k}]", f"is {float(row[k])!r}, expected {expected}")
-        for field, invalid in self._bad_texts.items():
-            if i in invalid:
-                return _text_fault(field)
+        if fault := self._extra_fault(i):
+            return fault
         assert self._outcomes is not None
         return FieldError("outcomes", f"is {float(self._outcomes[i])!r}, expected a finite number"
                           " with a finite distance from the forecast")
@@ -377,14 +402,41 @@ class ForecastRows(Rows):
         return wire.nested(_OUTCOMES, [wire.packed_floats(self._outcomes[rows])])
 
 
-def rows_of(classes: Classes, values: Any, truths: Any, ids: Any, groups: Any, times: Any,
-            logits: bool, baseline: Any) -> Rows:
+def rows_of(classes: Classes, values: Any, truths: Any, extras: Extras, logits: bool,
+            baseline: Any) -> Rows:
     """The rows of a model of classes or of forecasts."""
     if classes.forecast is None:
-        return Rows(classes, values, truths, ids, groups, times, logits, baseline)
+        return Rows(classes, values, truths, extras, logits, baseline)
     if logits or baseline is not None:
         raise _invalid("forecasts", "have neither logits nor a baseline")
-    return ForecastRows(classes, values, truths, ids, groups, times)
+    return ForecastRows(classes, values, truths, extras)
+
+
+def as_features(values: Any, rows: int, names: tuple[str, ...]) -> Floats:
+    """n x d, float64. values: a frame with the names among its columns, or an array; None: none."""
+    width = len(names)
+    if values is None and not names:
+        return np.empty((rows, 0))
+    expected = f"({rows}, {width}): {', '.join(names)}" if names else (
+        "none, because the model has no feature_names")
+    if values is None or not names:
+        raise _invalid("features", f"are {'missing' if values is None else 'given'}, "
+                       f"expected {expected}")
+    columns = list(getattr(values, "columns", range(width)))
+    if columns != list(range(width)):
+        absent = [name for name in names if name not in columns]
+        if absent:
+            raise _invalid("features", f"have no column {absent[0]!r}, expected {expected}")
+        values = values[list(names)]
+    try:
+        matrix = np.asarray(values, np.float64)
+    except (TypeError, ValueError) as error:
+        raise _invalid("features", f"are not numbers: {error}") from None
+    if matrix.ndim == 1 and width == 1:
+        matrix = matrix[:, np.newaxis]
+    if matrix.shape != (rows, width):
+        raise _invalid("features", f"have the shape {matrix.shape}, expected {expected}")
+    return np.ascontiguousarray(matrix)
 
 
 def _as_forecasts(values: Any, forecast: models.Forecast) -> Floats:

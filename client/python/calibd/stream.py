@@ -15,7 +15,7 @@ import grpc
 
 from calibd import errors
 from calibd.errors import CalibdError, FieldError
-from calibd.rows import Chunk, Classes, LabelRows, Rows, invalid_rows, rows_of
+from calibd.rows import Chunk, Classes, Extras, LabelRows, Rows, invalid_rows, rows_of
 from calibd.transport import Backoff, StreamChannels
 from calibd.v1 import ingest_service_pb2 as ingest
 from calibd.window import ENVELOPE_BYTES, Batch, SendWindow, StreamCounts
@@ -144,7 +144,8 @@ class ObservationStream:
         return self._settings.producer_id
 
     def send(self, probabilities: Any, labels: Any = None, *, ids: Any = None, groups: Any = None,
-             times: Any = None, logits: bool = False, baseline: Any = None) -> None:
+             times: Any = None, logits: bool = False, baseline: Any = None,
+             features: Any = None) -> None:
         """Accepts n predictions. Blocks while the buffer is full.
 
         probabilities: n x m numbers: an array, a frame whose columns are the classes, or a list. Of
@@ -158,6 +159,8 @@ class ObservationStream:
         logits: the numbers are logits, to which the server applies the softmax.
         baseline: the predictions of the model's baseline for the same rows, in the shape of
           `probabilities` and logits if these are. A model that declares a baseline needs them.
+        features: n x d numbers, in the order of the model's feature_names, or a frame with columns
+          of these names. A model that declares features needs them.
 
         A model that forecasts a number takes n x w forecasts instead: mean and standard deviation,
         quantiles, or draws; and n outcomes instead of labels.
@@ -165,8 +168,8 @@ class ObservationStream:
         Raises InvalidArgument, naming the first invalid rows; no row was accepted then. With
         on_invalid="drop" they are left out instead.
         """
-        self._accept("rows", lambda classes: rows_of(classes, probabilities, labels, ids, groups,
-                                                     times, logits, baseline))
+        self._accept("rows", lambda classes: rows_of(
+            classes, probabilities, labels, Extras(ids, groups, times, features), logits, baseline))
 
     def label(self, ids: Any, labels: Any) -> None:
         """Accepts the labels of predictions that were sent with these ids, here or elsewhere.
@@ -460,7 +463,8 @@ class ObservationStream:
     def _handle_opened(self, opened: ingest.StreamObservationsResponse.Opened) -> None:
         has_key = bool(self._settings.idempotency_key)
         classes = Classes(opened.class_count, tuple(opened.class_names), opened.row_sum_tolerance,
-                          opened.forecast if opened.HasField("forecast") else None)
+                          opened.forecast if opened.HasField("forecast") else None,
+                          tuple(opened.feature_names))
         if self._classes is None:
             # With a key, all batches are sent, so that the server can compare them.
             self._window = SendWindow(1 if has_key else opened.next_sequence,
