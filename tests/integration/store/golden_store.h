@@ -11,7 +11,8 @@
 namespace calibd::testing {
 
 // Stores of each format that are kept as files, made by the calibd of their time; since format 3
-// with a log file. Beside each are the answers of that calibd, by model.
+// with a log file. Beside each are the answers of that calibd, by model. name: "format_7".
+std::filesystem::path GoldenStore(const std::string& name, const std::string& suffix);
 std::filesystem::path GoldenStore(int format, const std::string& suffix);
 
 // The log file in the data folder of a store whose log begins with it.
@@ -19,12 +20,23 @@ inline constexpr char kFirstLogFile[] = "log-0000000000000001";
 
 // Makes `data` a data folder with this store, as if it had been closed just now: pending
 // predictions are still pending.
+void CopyGoldenStore(const std::string& name, const std::filesystem::path& data);
 void CopyGoldenStore(int format, const std::filesystem::path& data);
+// Keeps the store in `data`, of a calibd that was killed, with its answers.
+void KeepGoldenStore(const std::string& name, const std::filesystem::path& data,
+                     const nlohmann::json& answers);
+
+nlohmann::json ToJson(const v1::LabelCoverage& coverage);
 
 // The part of an answer that is kept and compared: exact numbers that do not depend on the time.
 nlohmann::json ToJson(const v1::GetCalibrationResponse& answer);
 
 void ExpectGoldenAnswers(int format, client::Client& client);
+
+// Expects that everything in `actual` is also in `expected`, which may contain more. Numbers that
+// are no integers may differ by `tolerance` times the expected one.
+void ExpectIn(const nlohmann::json& expected, const nlohmann::json& actual,
+              const std::string& where, double tolerance);
 
 }  // namespace calibd::testing
 

@@ -11,9 +11,7 @@
 #include "calibd/core/generator.h"
 #include "calibd/v1/ingest_service.grpc.pb.h"
 #include "integration/store/golden_store.h"
-#include "server/store/local/log_files.h"
 #include "server/store/local/sqlite.h"
-#include "server/store/local/store_file.h"
 #include "support/server_process.h"
 
 namespace calibd::testing {
@@ -360,22 +358,7 @@ TEST_F(UpgradeTest, Format7IsCreated) {
             kOfSnapshot);
   EXPECT_EQ(Query("SELECT first_log_id FROM store"), 1);
   if (std::getenv("CALIBD_TEST_WRITE_GOLDEN") != nullptr) {
-    const auto keep = [&](const std::string& file, const std::string& suffix) {
-      std::filesystem::copy_file(data_ / file, GoldenStore(7, suffix),
-                                 std::filesystem::copy_options::overwrite_existing);
-    };
-    keep("calibd.db", ".db");
-    keep("store", ".store");
-    keep(kFirstLogFile, ".log");
-    const auto store = server::StoreFile::Open(data_.string());
-    ASSERT_TRUE(store.ok() && store->has_value()) << store.status();
-    const auto log =
-        server::LogFiles::Open(data_.string(), {.first_log_id = 1, .mark = (*store)->mark()});
-    ASSERT_TRUE(log.ok()) << log.status();
-    const auto visit = [](const server::StoredBatch& /*batch*/) { return absl::OkStatus(); };
-    ASSERT_TRUE((*log)->Read(visit).ok());
-    std::filesystem::resize_file(GoldenStore(7, ".log"), (*log)->extents().back().end);
-    std::ofstream(GoldenStore(7, ".json")) << answers.dump(1) << "\n";
+    KeepGoldenStore("format_7", data_, answers);
   }
 }
 
