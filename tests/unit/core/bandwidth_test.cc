@@ -12,6 +12,7 @@
 
 #include "calibd/core/generator.h"
 #include "calibd/core/kernel.h"
+#include "support/draw.h"
 
 namespace calibd {
 namespace {
@@ -33,16 +34,10 @@ double BruteForceMedian(const std::vector<double>& predictions, std::size_t m) {
   return (distances[(n * n - 1) / 2] + distances[n * n / 2]) / 2;
 }
 
-PredictionSet Draw(std::size_t n, std::size_t m, std::uint64_t seed) {
-  PredictionSet set;
-  Generator::Create(GeneratorSpec::M1(m), seed)->Draw(n, set);
-  return set;
-}
-
 TEST(MedianBandwidthTest, EqualsTheSortedMedian) {
   for (const std::size_t n : {3u, 4u, 5u, 10u, 257u, 600u}) {
     for (const std::size_t m : {2u, 3u, 10u, 33u}) {
-      const PredictionSet set = Draw(n, m, n * m);
+      const PredictionSet set = Draw(GeneratorSpec::M1(m), n, n * m);
       const auto bandwidth = MedianBandwidth(set.probabilities, m);
       ASSERT_TRUE(bandwidth.ok()) << bandwidth.status();
       EXPECT_NEAR(*bandwidth, BruteForceMedian(set.probabilities, m), 1e-15)
@@ -54,7 +49,7 @@ TEST(MedianBandwidthTest, EqualsTheSortedMedian) {
 TEST(MedianBandwidthTest, EqualsTheSortedMedianWithTies) {
   // Rounded predictions: few distinct distances.
   for (const double steps : {2.0, 3.0, 10.0}) {
-    PredictionSet set = Draw(401, 2, 7);
+    PredictionSet set = Draw(GeneratorSpec::M1(2), 401, 7);
     for (std::size_t i = 0; i < set.labels.size(); ++i) {
       set.probabilities[2 * i] = std::round(steps * set.probabilities[2 * i]) / steps;
       set.probabilities[2 * i + 1] = 1 - set.probabilities[2 * i];
@@ -79,7 +74,7 @@ TEST(MedianBandwidthTest, MeanOfTheMiddleTwoWithTwoPredictions) {
 // another.
 TEST(MedianBandwidthTest, FindsTheRankOfManyPredictions) {
   constexpr std::size_t kN = 16000;
-  PredictionSet set = Draw(kN, 2, 11);
+  PredictionSet set = Draw(GeneratorSpec::M1(2), kN, 11);
   const double median = *MedianBandwidth(set.probabilities, 2);
   std::vector<double> sorted;
   for (std::size_t i = 0; i < kN; ++i) sorted.push_back(set.probabilities[2 * i]);
@@ -103,7 +98,7 @@ TEST(MedianBandwidthTest, FindsTheRankOfManyPredictions) {
 
 // Enough pairs that a sample brackets the median.
 TEST(MedianBandwidthTest, HasEqualBitsOnSeveralThreads) {
-  const PredictionSet set = Draw(3000, 3, 5);
+  const PredictionSet set = Draw(GeneratorSpec::M1(3), 3000, 5);
   RunControl control;
   control.parallel_for = [](std::size_t count, const std::function<void(std::size_t)>& body) {
     std::atomic<std::size_t> next = 0;
@@ -161,8 +156,9 @@ TEST(MedianBandwidthTest, IsExactWithMoreEqualDistancesThanFitInMemory) {
 TEST(MedianBandwidthTest, CanBeCancelled) {
   RunControl control;
   control.cancelled = [] { return true; };
-  EXPECT_EQ(MedianBandwidth(Draw(100, 2, 1).probabilities, 2, control).status().code(),
-            absl::StatusCode::kCancelled);
+  EXPECT_EQ(
+      MedianBandwidth(Draw(GeneratorSpec::M1(2), 100, 1).probabilities, 2, control).status().code(),
+      absl::StatusCode::kCancelled);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "calibd/core/generator.h"
+#include "support/draw.h"
 #include "support/test_data.h"
 
 namespace calibd {
@@ -28,12 +29,6 @@ Bins ToSets(const Partition& partition) {
     bins.insert({partition.bin(b).begin(), partition.bin(b).end()});
   }
   return bins;
-}
-
-PredictionSet Draw(const GeneratorSpec& spec, std::size_t n) {
-  PredictionSet set;
-  Generator::Create(spec, 11)->Draw(n, set);
-  return set;
 }
 
 TEST(BinnedErrorTest, MatchesTheSmallCases) {
@@ -119,7 +114,7 @@ TEST(BinnedErrorTest, AnEdgeBelongsToTheBinBelow) {
 }
 
 TEST(BinnedErrorTest, CountsEveryObservationOnceInNonEmptyBins) {
-  const PredictionSet set = Draw(GeneratorSpec::M1(5), 333);
+  const PredictionSet set = Draw(GeneratorSpec::M1(5), 333, 11);
   for (const auto& partition :
        {*PartitionUniformly(set.view(), 4), *PartitionByMedianVariance(set.view(), 7)}) {
     std::vector<std::size_t> rows;
@@ -137,7 +132,7 @@ TEST(BinnedErrorTest, CountsEveryObservationOnceInNonEmptyBins) {
 }
 
 TEST(BinnedErrorTest, UniformBinsAreThoseOfEqualTuples) {
-  const PredictionSet set = Draw(GeneratorSpec::M1(4), 500);
+  const PredictionSet set = Draw(GeneratorSpec::M1(4), 500, 11);
   std::set<std::vector<std::size_t>> tuples;
   for (std::size_t i = 0; i < 500; ++i) {
     std::vector<std::size_t> tuple;
@@ -172,7 +167,7 @@ TEST(BinnedErrorTest, ExtractsTopLabelAndClassFromABatch) {
 }
 
 TEST(BinnedErrorTest, MedianVarianceBinsHoldAtLeastMinSizeAndAtMostMaxBins) {
-  const PredictionSet set = Draw(GeneratorSpec::M1(), 1000);
+  const PredictionSet set = Draw(GeneratorSpec::M1(), 1000, 11);
   for (const std::size_t min_size : {1u, 10u, 333u, 501u, 1000u}) {
     const auto error = EstimateBinnedError(set.view(), MedianVarianceBins{min_size});
     EXPECT_GE(error->smallest_bin, min_size);
@@ -182,7 +177,7 @@ TEST(BinnedErrorTest, MedianVarianceBinsHoldAtLeastMinSizeAndAtMostMaxBins) {
 }
 
 TEST(BinnedErrorTest, DoesNotDependOnTheOrderOfRows) {
-  const PredictionSet set = Draw(GeneratorSpec::M2(), 300);
+  const PredictionSet set = Draw(GeneratorSpec::M2(), 300, 11);
   PredictionSet reversed{{}, {}, set.class_count};
   for (std::size_t i = set.labels.size(); i-- > 0;) {
     const auto row = set.view().row(i);
@@ -230,7 +225,7 @@ TEST(BinnedErrorTest, SupportsManyClasses) {
 }
 
 TEST(BinnedErrorTest, ErrorsNameTheInvalidValue) {
-  const PredictionSet set = Draw(GeneratorSpec::M1(3), 5);
+  const PredictionSet set = Draw(GeneratorSpec::M1(3), 5, 11);
   const auto error = [&](const BinnedErrorSpec& spec) {
     return std::string(EstimateBinnedError(set.view(), spec).status().message());
   };

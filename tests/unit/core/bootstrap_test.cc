@@ -8,17 +8,10 @@
 #include <vector>
 
 #include "calibd/core/generator.h"
+#include "support/draw.h"
 
 namespace calibd {
 namespace {
-
-Kernel MakeKernel(double bandwidth) { return *Kernel::ExponentialTotalVariation(bandwidth); }
-
-PredictionSet Draw(GeneratorSpec spec, std::size_t n, std::uint64_t seed) {
-  PredictionSet set;
-  Generator::Create(std::move(spec), seed)->Draw(n, set);
-  return set;
-}
 
 // The exact mean and variance of a replicate given the sample. With e_i = C_i - 1,
 // T = n^-2 [ n/(n-1) (C'HC - C'h) - 2 C'H1 ] and C multinomial(n; 1/n, ..). Over

@@ -204,15 +204,15 @@ ForecastSet DrawNumbers(ForecastKind kind, std::size_t n, std::size_t width = 2,
 }
 
 // One set of forecasts with options that have no default.
-struct Case {
+struct LossCase {
   std::string name;
   ForecastSet set;
   LossOptions options;
 };
 
 // Every kind of forecast with every kernel and every condition.
-std::vector<Case> AllCases(std::size_t n) {
-  std::vector<Case> cases;
+std::vector<LossCase> AllCases(std::size_t n) {
+  std::vector<LossCase> cases;
   const std::vector<double> features = DrawNumbers(ForecastKind::kNormal, n, 2, 9).values;
   std::vector<std::int32_t> groups(n);
   for (std::size_t i = 0; i < n; ++i) groups[i] = static_cast<std::int32_t>(i % 2);
@@ -259,7 +259,7 @@ std::vector<Case> AllCases(std::size_t n) {
 TEST(CalibrationLossTest, GradientsEqualFiniteDifferences) {
   // Central differences have an error of about step^2 = 1e-10 and, by rounding, 1e-16 / step.
   constexpr double kStep = 1e-5;
-  for (Case& one : AllCases(6)) {
+  for (LossCase& one : AllCases(6)) {
     for (const bool biased : {false, true}) {
       SCOPED_TRACE(one.name + (biased ? " biased" : " unbiased"));
       one.options.biased = biased;
@@ -279,7 +279,7 @@ TEST(CalibrationLossTest, GradientsEqualFiniteDifferences) {
 }
 
 TEST(CalibrationLossTest, BiasedEstimatesAreNotNegative) {
-  for (const Case& one : AllCases(7)) {
+  for (const LossCase& one : AllCases(7)) {
     SCOPED_TRACE(one.name);
     // The diagonal leaves out equal draws, so that only the expectation is not negative.
     if (one.set.kind == ForecastKind::kSamples) continue;
@@ -288,10 +288,10 @@ TEST(CalibrationLossTest, BiasedEstimatesAreNotNegative) {
 }
 
 TEST(CalibrationLossTest, RowsInAnyOrderHaveTheSameLoss) {
-  for (const Case& one : AllCases(6)) {
+  for (const LossCase& one : AllCases(6)) {
     SCOPED_TRACE(one.name);
     const CalibrationLoss loss = Compute(one.set, one.options);
-    Case reversed = one;
+    LossCase reversed = one;
     const std::size_t n = one.set.values.size() / one.set.width;
     const auto reverse_rows = [n](std::vector<double>& values, std::size_t width) {
       for (std::size_t i = 0; i < n / 2; ++i) {
@@ -561,7 +561,7 @@ TEST(CalibrationLossTest, ThreadsDoNotChangeABit) {
       });
     }
   };
-  for (const Case& one : AllCases(50)) {
+  for (const LossCase& one : AllCases(50)) {
     SCOPED_TRACE(one.name);
     const auto parallel = ComputeLoss(one.set.view(), one.options, control);
     ASSERT_TRUE(parallel.ok()) << parallel.status();

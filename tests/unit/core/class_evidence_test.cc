@@ -8,17 +8,12 @@
 #include <vector>
 
 #include "calibd/core/generator.h"
+#include "support/draw.h"
 
 namespace calibd {
 namespace {
 
-constexpr double kTolerance = 1e-5;
-
-PredictionSet Drawn(std::size_t n, std::size_t m, std::uint64_t seed = 1) {
-  PredictionSet set;
-  Generator::Create(GeneratorSpec::M1(m), seed)->Draw(n, set);
-  return set;
-}
+constexpr double kClassTolerance = 1e-5;
 
 // One class by the formulas of the header.
 double Reference(const PredictionSet& set, std::size_t k, double tolerance) {
@@ -46,14 +41,14 @@ double Reference(const PredictionSet& set, std::size_t k, double tolerance) {
 TEST(ClassEvidenceTest, IsTheMixtureOfTheProducts) {
   for (const std::size_t m : {2U, 5U, 8U, 19U}) {
     // Long enough that the products are clamped.
-    const PredictionSet set = Drawn(1500, m);
-    ClassEvidence evidence(m, kTolerance);
+    const PredictionSet set = Draw(GeneratorSpec::M1(m), 1500, 1);
+    ClassEvidence evidence(m, kClassTolerance);
     for (std::size_t k = 0; k < m; ++k) {
       EXPECT_EQ(evidence.Log10EValue(k), 0);
     }
     evidence.Add(set.view());
     for (std::size_t k = 0; k < m; ++k) {
-      EXPECT_NEAR(evidence.Log10EValue(k), Reference(set, k, kTolerance), 1e-9) << k;
+      EXPECT_NEAR(evidence.Log10EValue(k), Reference(set, k, kClassTolerance), 1e-9) << k;
     }
   }
 }
@@ -65,7 +60,7 @@ TEST(ClassEvidenceTest, NoBetGainsOnAverageUnderTheNullHypothesis) {
   const std::vector<std::vector<double>> rows = {{0.2, 0.3, 0.5},    {0.2, 0.3, 0.5009},
                                                  {0, 0.4, 0.6},      {1, 0, 0},
                                                  {0.1, 0.1, 0.7997}, {0.6, 0.3995, 0}};
-  const PredictionSet past = Drawn(300, 3);
+  const PredictionSet past = Draw(GeneratorSpec::M1(3), 300, 1);
   for (const std::vector<double>& g : rows) {
     const double sum = std::accumulate(g.begin(), g.end(), 0.0);
     for (std::size_t k = 0; k < 3; ++k) {
@@ -91,13 +86,13 @@ TEST(ClassEvidenceTest, NoBetGainsOnAverageUnderTheNullHypothesis) {
 }
 
 TEST(ClassEvidenceTest, DoesNotDependOnBatchesAndContinuesASavedState) {
-  const PredictionSet set = Drawn(700, 3);
-  ClassEvidence whole(3, kTolerance);
+  const PredictionSet set = Draw(GeneratorSpec::M1(3), 700, 1);
+  ClassEvidence whole(3, kClassTolerance);
   whole.Add(set.view());
   for (const std::size_t cut : {0U, 1U, 255U, 256U, 257U, 700U}) {
-    ClassEvidence before(3, kTolerance);
+    ClassEvidence before(3, kClassTolerance);
     before.Add(set.view().rows(0, cut));
-    ClassEvidence after(3, kTolerance);
+    ClassEvidence after(3, kClassTolerance);
     ASSERT_TRUE(after.Restore(before.Save()));
     for (std::size_t k = 0; k < 3; ++k) {
       EXPECT_EQ(after.Log10EValue(k), before.Log10EValue(k)) << cut;
@@ -111,11 +106,11 @@ TEST(ClassEvidenceTest, DoesNotDependOnBatchesAndContinuesASavedState) {
 }
 
 TEST(ClassEvidenceTest, RefusesAnImpossibleState) {
-  ClassEvidence evidence(3, kTolerance);
-  const ClassEvidence::State good = ClassEvidence(3, kTolerance).Save();
+  ClassEvidence evidence(3, kClassTolerance);
+  const ClassEvidence::State good = ClassEvidence(3, kClassTolerance).Save();
   EXPECT_TRUE(evidence.Restore(good));
   EXPECT_FALSE(evidence.Restore({}));
-  EXPECT_FALSE(evidence.Restore(ClassEvidence(2, kTolerance).Save()));
+  EXPECT_FALSE(evidence.Restore(ClassEvidence(2, kClassTolerance).Save()));
   for (const double value : {0.0, -0.5, std::nan(""), HUGE_VAL}) {
     ClassEvidence::State bad = good;
     bad.inverses[4] = value;
@@ -126,7 +121,7 @@ TEST(ClassEvidenceTest, RefusesAnImpossibleState) {
 
 TEST(ClassEvidenceTest, StaysFiniteForImpossibleLabels) {
   // Always class 1, which has probability 0; class 0, which has probability 1, never occurs.
-  ClassEvidence evidence(2, kTolerance);
+  ClassEvidence evidence(2, kClassTolerance);
   const std::vector<double> g = {1, 0};
   const std::int32_t y = 1;
   for (int i = 0; i < 10000; ++i) {
@@ -140,9 +135,9 @@ TEST(ClassEvidenceTest, StaysFiniteForImpossibleLabels) {
 }
 
 TEST(ClassEvidenceTest, AllLargeValuesEqualThoseOfTheSingleClasses) {
-  PredictionSet set = Drawn(400, 20);
+  PredictionSet set = Draw(GeneratorSpec::M1(20), 400, 1);
   for (std::size_t i = 0; i < 400; i += 4) set.labels[i] = 7;
-  ClassEvidence evidence(20, kTolerance);
+  ClassEvidence evidence(20, kClassTolerance);
   evidence.Add(set.view());
   const std::vector<double> values = evidence.Log10EValues(1.3);
   ASSERT_EQ(values.size(), 20U);
@@ -157,7 +152,7 @@ TEST(ClassEvidenceTest, FindsTheMiscalibratedClassAndItsSide) {
   // Predictions that are too bold: the sums per class are right.
   PredictionSet set;
   set.class_count = 2;
-  ClassEvidence found(2, kTolerance);
+  ClassEvidence found(2, kClassTolerance);
   for (int i = 0; i < 500; ++i) {
     const double bold = i % 2 == 0 ? 0.95 : 0.05;
     set.probabilities.insert(set.probabilities.end(), {bold, 1 - bold});

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "calibd/core/generator.h"
+#include "support/draw.h"
 #include "support/test_data.h"
 
 namespace calibd {
@@ -14,12 +15,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using testing::RelativeDifference;
-
-PredictionSet Draw(std::size_t n, std::size_t m = 3) {
-  PredictionSet set;
-  Generator::Create(GeneratorSpec::M1(m), 21)->Draw(n, set);
-  return set;
-}
 
 TEST(CmeTestTest, MatchesTheSmallCases) {
   int tested = 0;
@@ -49,7 +44,7 @@ TEST(CmeTestTest, MatchesTheSmallCases) {
 }
 
 TEST(CmeTestTest, IsTheSquaredTStatisticAtOneLocation) {
-  const PredictionSet set = Draw(40);
+  const PredictionSet set = Draw(GeneratorSpec::M1(3), 40, 21);
   const auto locations = DrawTestLocations(1, 3, 5);
   const Kernel kernel = *Kernel::ExponentialTotalVariation(0.5);
   const auto result = CmeTest(set.view(), kernel, locations->view());
@@ -79,13 +74,13 @@ TEST(CmeTestTest, RefusesASingularCovariance) {
   locations.probabilities.insert(locations.probabilities.end(), locations.probabilities.begin(),
                                  locations.probabilities.begin() + 3);
   locations.labels.push_back(locations.labels[0]);
-  const auto equal = CmeTest(Draw(40).view(), kernel, locations.view());
+  const auto equal = CmeTest(Draw(GeneratorSpec::M1(3), 40, 21).view(), kernel, locations.view());
   EXPECT_EQ(equal.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(equal.status().message()), HasSubstr("singular"));
   // Nearly equal locations: the condition number is some 1e8.
   locations.probabilities[3] += 1e-4;
   locations.probabilities[4] -= 1e-4;
-  EXPECT_FALSE(CmeTest(Draw(40).view(), kernel, locations.view()).ok());
+  EXPECT_FALSE(CmeTest(Draw(GeneratorSpec::M1(3), 40, 21).view(), kernel, locations.view()).ok());
   // Certain and right predictions never deviate.
   const PredictionSet certain{{1, 0, 0, 1, 1, 0}, {0, 1, 0}, 2};
   EXPECT_EQ(CmeTest(certain.view(), kernel, DrawTestLocations(2, 2, 5)->view()).status().code(),
@@ -95,11 +90,12 @@ TEST(CmeTestTest, RefusesASingularCovariance) {
 TEST(CmeTestTest, CanBeCancelled) {
   RunControl control;
   control.cancelled = [] { return true; };
-  EXPECT_EQ(CmeTest(Draw(40).view(), *Kernel::ExponentialTotalVariation(0.5),
-                    DrawTestLocations(2, 3, 5)->view(), control)
-                .status()
-                .code(),
-            absl::StatusCode::kCancelled);
+  EXPECT_EQ(
+      CmeTest(Draw(GeneratorSpec::M1(3), 40, 21).view(), *Kernel::ExponentialTotalVariation(0.5),
+              DrawTestLocations(2, 3, 5)->view(), control)
+          .status()
+          .code(),
+      absl::StatusCode::kCancelled);
 }
 
 TEST(CmeTestTest, ErrorsNameTheInvalidValue) {
@@ -107,17 +103,18 @@ TEST(CmeTestTest, ErrorsNameTheInvalidValue) {
   const auto message = [&](const PredictionSet& set, const PredictionSet& locations) {
     return std::string(CmeTest(set.view(), kernel, locations.view()).status().message());
   };
-  EXPECT_THAT(message(Draw(10), *DrawTestLocations(10, 3, 5)),
+  EXPECT_THAT(message(Draw(GeneratorSpec::M1(3), 10, 21), *DrawTestLocations(10, 3, 5)),
               HasSubstr("has 10 observations, needs at least 11 for 10 test locations"));
-  EXPECT_THAT(message(Draw(10), {{}, {}, 3}), HasSubstr("test_locations has 0, expected 1..256"));
-  EXPECT_THAT(message(Draw(10), *DrawTestLocations(2, 4, 5)),
+  EXPECT_THAT(message(Draw(GeneratorSpec::M1(3), 10, 21), {{}, {}, 3}),
+              HasSubstr("test_locations has 0, expected 1..256"));
+  EXPECT_THAT(message(Draw(GeneratorSpec::M1(3), 10, 21), *DrawTestLocations(2, 4, 5)),
               HasSubstr("test_locations has 4 classes, expected 3"));
   EXPECT_FALSE(DrawTestLocations(257, 3, 5).ok());
   EXPECT_FALSE(DrawTestLocations(1, 1, 5).ok());
 }
 
 TEST(CmeTestTest, TakesManyClassesWithFewObservations) {
-  const PredictionSet set = Draw(3, 1000);
+  const PredictionSet set = Draw(GeneratorSpec::M1(1000), 3, 21);
   const auto result = CmeTest(set.view(), *Kernel::ExponentialTotalVariation(0.5),
                               DrawTestLocations(1, 1000, 5)->view());
   if (result.ok()) {

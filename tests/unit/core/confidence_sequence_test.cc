@@ -9,7 +9,7 @@
 namespace calibd {
 namespace {
 
-RunningMoments Moments(std::int64_t count, double mean, double variance) {
+RunningMoments MomentsOf(std::int64_t count, double mean, double variance) {
   return {.count = count, .mean = mean, .m2 = variance * static_cast<double>(count - 1)};
 }
 
@@ -41,7 +41,7 @@ double Wealth(const RunningMoments& values, double bound, double upper) {
 TEST(UpperConfidenceSequenceTest, SolvesItsEquation) {
   for (const std::int64_t count : {30, 1000, 1000000000}) {
     for (const double variance : {0.0, 1e-6, 0.3}) {
-      const RunningMoments values = Moments(count, -0.2, variance);
+      const RunningMoments values = MomentsOf(count, -0.2, variance);
       const double upper = *UpperConfidenceSequence(values, 2, 0.05);
       EXPECT_NEAR(Wealth(values, 2, upper), 20, 1e-5) << count << " " << variance;
     }
@@ -50,29 +50,29 @@ TEST(UpperConfidenceSequenceTest, SolvesItsEquation) {
 
 TEST(UpperConfidenceSequenceTest, WithOnlyZerosNeedsManyValuesToBeTight) {
   // 1/2 e^x <= 1/alpha at x = 3/4 t U / b, and 31/32 more of the weight is at smaller rates.
-  const double upper = *UpperConfidenceSequence(Moments(1000, 0, 0), 2, 0.05);
+  const double upper = *UpperConfidenceSequence(MomentsOf(1000, 0, 0), 2, 0.05);
   EXPECT_LT(upper, 2 * std::log(2 / 0.05) / (0.75 * 1000));
   EXPECT_GT(upper, 2 * std::log(1 / 0.05) / (0.75 * 1000));
 }
 
 TEST(UpperConfidenceSequenceTest, NeverExceedsTheBoundOfTheValues) {
   EXPECT_FALSE(UpperConfidenceSequence({}, 2, 0.05).has_value());
-  EXPECT_EQ(UpperConfidenceSequence(Moments(1, 0, 0), 2, 0.05), 2);
-  EXPECT_EQ(LowerConfidenceSequence(Moments(1, 0, 0), 2, 0.05), -2);
+  EXPECT_EQ(UpperConfidenceSequence(MomentsOf(1, 0, 0), 2, 0.05), 2);
+  EXPECT_EQ(LowerConfidenceSequence(MomentsOf(1, 0, 0), 2, 0.05), -2);
   EXPECT_FALSE(LowerConfidenceSequence({}, 2, 0.05).has_value());
 }
 
 TEST(UpperConfidenceSequenceTest, IsTighterWithMoreDataAndWithLessConfidence) {
-  const double at_1000 = *UpperConfidenceSequence(Moments(1000, 0.3, 1), 2, 0.05);
-  EXPECT_LT(*UpperConfidenceSequence(Moments(4000, 0.3, 1), 2, 0.05), at_1000);
-  EXPECT_GT(*UpperConfidenceSequence(Moments(1000, 0.3, 1), 2, 0.01), at_1000);
-  EXPECT_LT(*UpperConfidenceSequence(Moments(1000, 0.3, 0.5), 2, 0.05), at_1000);
-  EXPECT_GT(*UpperConfidenceSequence(Moments(1000, 0.3, 1), 3, 0.05), at_1000);
+  const double at_1000 = *UpperConfidenceSequence(MomentsOf(1000, 0.3, 1), 2, 0.05);
+  EXPECT_LT(*UpperConfidenceSequence(MomentsOf(4000, 0.3, 1), 2, 0.05), at_1000);
+  EXPECT_GT(*UpperConfidenceSequence(MomentsOf(1000, 0.3, 1), 2, 0.01), at_1000);
+  EXPECT_LT(*UpperConfidenceSequence(MomentsOf(1000, 0.3, 0.5), 2, 0.05), at_1000);
+  EXPECT_GT(*UpperConfidenceSequence(MomentsOf(1000, 0.3, 1), 3, 0.05), at_1000);
 }
 
 TEST(LowerConfidenceSequenceTest, IsTheUpperOneOfTheNegatives) {
   for (const std::int64_t count : {100, 1000, 100000}) {
-    const RunningMoments values = Moments(count, -0.2, 0.5);
+    const RunningMoments values = MomentsOf(count, -0.2, 0.5);
     RunningMoments negatives = values;
     negatives.mean = -values.mean;
     EXPECT_EQ(*LowerConfidenceSequence(values, 2, 0.05),
@@ -122,7 +122,7 @@ TEST(KceUpperConfidenceSequenceTest, IsAtMostTheMaximumOfKceAndShrinksWithMoreOb
 }
 
 TEST(TestProjectionsTest, IsASumDividedByItsStandardDeviation) {
-  const auto test = TestProjections(Moments(100, 0.1, 1), 25);
+  const auto test = TestProjections(MomentsOf(100, 0.1, 1), 25);
   EXPECT_NEAR(test->z, 2, 1e-15);
   EXPECT_NEAR(test->p_value, 0.022750131948179195, 1e-15);
   EXPECT_EQ(test->standard_deviation, 5);
@@ -130,7 +130,7 @@ TEST(TestProjectionsTest, IsASumDividedByItsStandardDeviation) {
 
 TEST(TestProjectionsTest, IsUnsetWithoutVariance) {
   EXPECT_FALSE(TestProjections({}, 0).has_value());
-  EXPECT_FALSE(TestProjections(Moments(10, 0.5, 0), 0).has_value());
+  EXPECT_FALSE(TestProjections(MomentsOf(10, 0.5, 0), 0).has_value());
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "calibd/core/generator.h"
+#include "support/draw.h"
 
 namespace calibd {
 namespace {
@@ -22,15 +23,9 @@ const std::vector<BinnedErrorSpec>& AllSpecs() {
   return specs;
 }
 
-PredictionSet Draw(const GeneratorSpec& spec, std::size_t n) {
-  PredictionSet set;
-  Generator::Create(spec, 31)->Draw(n, set);
-  return set;
-}
-
 TEST(ConsistencyTestTest, CountsReplicatesWithAtLeastTheErrorOfTheBatch) {
   for (const BinnedErrorSpec& spec : AllSpecs()) {
-    const PredictionSet set = Draw(GeneratorSpec::M1(), 100);
+    const PredictionSet set = Draw(GeneratorSpec::M1(), 100, 31);
     const auto result = ConsistencyTest(set.view(), spec, {.replicates = 199, .seed = 4});
     EXPECT_EQ(result->error.ece, EstimateBinnedError(set.view(), spec)->ece);
     EXPECT_DOUBLE_EQ(result->p_value, (1.0 + result->exceedances) / 200);
@@ -44,7 +39,7 @@ TEST(ConsistencyTestTest, CountsReplicatesWithAtLeastTheErrorOfTheBatch) {
 TEST(ConsistencyTestTest, RejectsAModelWithALargeError) {
   for (const BinnedErrorSpec& spec : AllSpecs()) {
     const auto result =
-        ConsistencyTest(Draw(GeneratorSpec::M3(), 250).view(), spec, {.replicates = 199});
+        ConsistencyTest(Draw(GeneratorSpec::M3(), 250, 31).view(), spec, {.replicates = 199});
     EXPECT_EQ(result->exceedances, 0);
     EXPECT_DOUBLE_EQ(result->p_value, 1.0 / 200);
   }
@@ -89,7 +84,7 @@ TEST(ConsistencyTestTest, DependsOnTheSeedAndNotOnThreads) {
     EXPECT_GT(fraction, last);
     last = fraction;
   };
-  const PredictionSet set = Draw(GeneratorSpec::M1(), 60);
+  const PredictionSet set = Draw(GeneratorSpec::M1(), 60, 31);
   const BootstrapOptions options{.replicates = 150, .seed = 7};
   const auto alone = ConsistencyTest(set.view(), TopLabelBins{}, options);
   const auto shared = ConsistencyTest(set.view(), TopLabelBins{}, options, threads);
@@ -105,13 +100,13 @@ TEST(ConsistencyTestTest, StopsWhenCancelled) {
   int asked = 0;
   control.cancelled = [&] { return ++asked == 5; };
   const auto result =
-      ConsistencyTest(Draw(GeneratorSpec::M1(), 50).view(), UniformBins{}, {}, control);
+      ConsistencyTest(Draw(GeneratorSpec::M1(), 50, 31).view(), UniformBins{}, {}, control);
   EXPECT_EQ(result.status().code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(asked, 5);
 }
 
 TEST(ConsistencyTestTest, ErrorsNameTheInvalidValue) {
-  const PredictionSet set = Draw(GeneratorSpec::M1(), 5);
+  const PredictionSet set = Draw(GeneratorSpec::M1(), 5, 31);
   EXPECT_THAT(
       std::string(
           ConsistencyTest(set.view(), UniformBins{}, {.replicates = 98}).status().message()),

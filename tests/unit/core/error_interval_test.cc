@@ -15,9 +15,9 @@
 namespace calibd {
 namespace {
 
-constexpr double kAlpha = 0.05;
+constexpr double kIntervalAlpha = 0.05;
 // The budget of a model's top label: the rest, alpha / 2, is for the recent error.
-constexpr ErrorLevels kLevels{.bins = 3 * kAlpha / 8, .gap = kAlpha / 8};
+constexpr ErrorLevels kErrorLevels{.bins = 3 * kIntervalAlpha / 8, .gap = kIntervalAlpha / 8};
 
 // Events that happen with the stated probability plus `shift`, stated uniformly over [from, 1].
 ReliabilitySums Stream(std::size_t n, double from, double shift, std::uint64_t seed) {
@@ -63,7 +63,7 @@ TEST(MixtureBoundaryTest, RisesWithBothArgumentsAndIsFinite) {
 TEST(BinnedErrorIntervalTest, EndsAreTheBestOverAllSetsOfBins) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     const ReliabilitySums sums = Stream(200 + 150 * seed, 0.3, seed % 2 == 0 ? 0 : -0.3, seed);
-    const ErrorInterval interval = *BinnedErrorInterval(sums, kLevels);
+    const ErrorInterval interval = *BinnedErrorInterval(sums, kErrorLevels);
     std::vector<double> deviations;
     std::vector<double> caps;
     double gap = 0;
@@ -76,7 +76,7 @@ TEST(BinnedErrorIntervalTest, EndsAreTheBestOverAllSetsOfBins) {
       deviations.push_back(std::abs(bin.confidence - static_cast<double>(bin.correct)));
       caps.push_back(std::max(bin.confidence, n - bin.confidence));
     }
-    const double width = MixtureBoundary(sums.square_sum, std::log(2 / kLevels.gap));
+    const double width = MixtureBoundary(sums.square_sum, std::log(2 / kErrorLevels.gap));
     double lower = std::max(0.0, std::abs(gap) - width);
     double upper = count;
     for (std::uint32_t set = 0; set < std::uint32_t{1} << deviations.size(); ++set) {
@@ -89,9 +89,9 @@ TEST(BinnedErrorIntervalTest, EndsAreTheBestOverAllSetsOfBins) {
         inside += is_member ? deviations[b] : 0;
         outside += is_member ? 0 : caps[b];
       }
-      const double u =
-          size == 0 ? 0
-                    : MixtureBoundary(sums.square_sum, std::log(std::pow(2, size) / kLevels.bins));
+      const double u = size == 0 ? 0
+                                 : MixtureBoundary(sums.square_sum,
+                                                   std::log(std::pow(2, size) / kErrorLevels.bins));
       lower = std::max(lower, inside - u);
       upper = std::min(upper, inside + u + outside);
     }
@@ -107,24 +107,24 @@ TEST(BinnedErrorIntervalTest, EndsAreTheBestOverAllSetsOfBins) {
 
 TEST(BinnedErrorIntervalTest, Edges) {
   ReliabilitySums sums;
-  EXPECT_FALSE(BinnedErrorInterval(sums, kLevels).has_value());
-  EXPECT_FALSE(ObservationsUntilDecided(sums, kLevels, 0.02).has_value());
+  EXPECT_FALSE(BinnedErrorInterval(sums, kErrorLevels).has_value());
+  EXPECT_FALSE(ObservationsUntilDecided(sums, kErrorLevels, 0.02).has_value());
   // One observation says nothing.
   sums.Add(1, false);
-  ErrorInterval interval = *BinnedErrorInterval(sums, kLevels);
+  ErrorInterval interval = *BinnedErrorInterval(sums, kErrorLevels);
   EXPECT_EQ(interval.lower, 0);
   EXPECT_EQ(interval.upper, 1);
   EXPECT_EQ(interval.gap_lower, -1);
   EXPECT_EQ(interval.gap_upper, 1);
   // Certain and always wrong, certain and always right.
   for (int i = 0; i < 100000; ++i) sums.Add(1, false);
-  interval = *BinnedErrorInterval(sums, kLevels);
+  interval = *BinnedErrorInterval(sums, kErrorLevels);
   EXPECT_EQ(interval.estimate, 1);
   EXPECT_GT(interval.lower, 0.98);
   EXPECT_EQ(interval.upper, 1);
   ReliabilitySums right;
   for (int i = 0; i < 100000; ++i) right.Add(1, true);
-  interval = *BinnedErrorInterval(right, kLevels);
+  interval = *BinnedErrorInterval(right, kErrorLevels);
   EXPECT_EQ(interval.estimate, 0);
   EXPECT_EQ(interval.lower, 0);
   EXPECT_LT(interval.upper, 1e-3);
@@ -153,7 +153,7 @@ TEST(BinnedErrorIntervalTest, HasTheMeasuredWidthsOnRealNetworks) {
     if (!set.has_value()) GTEST_SKIP() << "no predictions in " << testing::Cifar10Dir();
     RunningReliability sums;
     sums.Add(set->view());
-    const ErrorInterval interval = *BinnedErrorInterval(sums, kLevels);
+    const ErrorInterval interval = *BinnedErrorInterval(sums, kErrorLevels);
     // They are known to one decimal; bins of theirs hold their lower edge, not their upper one.
     EXPECT_NEAR(100 * interval.estimate, known.estimate, 0.06) << known.network;
     EXPECT_NEAR(100 * interval.lower, known.lower, 0.06) << known.network;
@@ -174,10 +174,10 @@ double MedianOfEstimates(double shift, double limit, std::size_t known) {
     for (bool decided = false; !decided && rows < 2'000'000; ++rows) {
       const double c = 0.5 + uniform(rng) / 2;
       sums.Add(c, uniform(rng) < c + shift);
-      if (rows + 1 == known) estimate = ObservationsUntilDecided(sums, kLevels, limit);
+      if (rows + 1 == known) estimate = ObservationsUntilDecided(sums, kErrorLevels, limit);
       // Nearly the first such row: an interval changes little in 64 rows.
       if (rows % 64 != 0) continue;
-      const ErrorInterval interval = *BinnedErrorInterval(sums, kLevels);
+      const ErrorInterval interval = *BinnedErrorInterval(sums, kErrorLevels);
       decided = interval.lower > limit || interval.upper <= limit;
     }
     if (rows <= known) continue;
@@ -198,7 +198,7 @@ TEST(ObservationsUntilDecidedTest, EstimatesTheNumber) {
 TEST(ObservationsUntilDecidedTest, IsUnsetAtTheLimitItself) {
   ReliabilitySums sums;
   for (int i = 0; i < 100; ++i) sums.Add(0.5, i % 2 == 0);
-  EXPECT_FALSE(ObservationsUntilDecided(sums, kLevels, 0).has_value());
+  EXPECT_FALSE(ObservationsUntilDecided(sums, kErrorLevels, 0).has_value());
 }
 
 // All starting points one by one.
@@ -296,9 +296,9 @@ TEST(RecentErrorEvidenceTest, FindsAChangeThatTheAverageHides) {
     evidence.Add(sums.Add(c, right), c - (right ? 1 : 0), 0.02);
     if (i < 30000) largest = std::max(largest, evidence.value());
   }
-  EXPECT_LT(largest, 2 / kAlpha);
-  EXPECT_GT(evidence.value(), 2 / kAlpha);
-  EXPECT_LT(BinnedErrorInterval(sums, kLevels)->lower, 0.02);
+  EXPECT_LT(largest, 2 / kIntervalAlpha);
+  EXPECT_GT(evidence.value(), 2 / kIntervalAlpha);
+  EXPECT_LT(BinnedErrorInterval(sums, kErrorLevels)->lower, 0.02);
 }
 
 }  // namespace

@@ -20,10 +20,10 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kTolerance = 1e-9;
+constexpr double kSelectionTolerance = 1e-9;
 
 void ExpectNear(double actual, double expected, const std::string& what) {
-  EXPECT_NEAR(actual, expected, std::max(1e-12, kTolerance * std::abs(expected))) << what;
+  EXPECT_NEAR(actual, expected, std::max(1e-12, kSelectionTolerance * std::abs(expected))) << what;
 }
 
 json SmallCases34() {

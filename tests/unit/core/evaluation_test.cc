@@ -11,17 +11,12 @@
 
 #include "calibd/core/generator.h"
 #include "calibd/core/running_reliability.h"
+#include "support/draw.h"
 
 namespace calibd {
 namespace {
 
 using ::testing::HasSubstr;
-
-PredictionSet Draw(std::size_t n) {
-  PredictionSet set;
-  Generator::Create(GeneratorSpec::M2(5), 3)->Draw(n, set);
-  return set;
-}
 
 EvaluationOptions::LensAndKernel WithItsKernel(const Lens& lens) {
   return {.lens = lens, .kernel = KernelOfLens(lens, {})};
@@ -38,7 +33,7 @@ EvaluationOptions Options() {
 }
 
 TEST(EvaluateTest, ProgressNeverDecreasesAndReachesOne) {
-  const PredictionSet set = Draw(300);
+  const PredictionSet set = Draw(GeneratorSpec::M2(5), 300, 3);
   std::vector<double> told;
   std::vector<std::string> stages;
   RunControl control;
@@ -54,7 +49,7 @@ TEST(EvaluateTest, ProgressNeverDecreasesAndReachesOne) {
 }
 
 TEST(EvaluateTest, MeasuresTheErrorOfTheTopLabel) {
-  const PredictionSet set = Draw(300);
+  const PredictionSet set = Draw(GeneratorSpec::M2(5), 300, 3);
   const auto evaluation = Evaluate(set.view(), Options());
   ASSERT_TRUE(evaluation.ok());
   ReliabilitySums sums;
@@ -72,7 +67,7 @@ TEST(EvaluateTest, MeasuresTheErrorOfTheTopLabel) {
 }
 
 TEST(EvaluateTest, StopsInEveryStage) {
-  const PredictionSet set = Draw(300);
+  const PredictionSet set = Draw(GeneratorSpec::M2(5), 300, 3);
   std::vector<std::string> stages;
   const auto note = [&stages](const std::string& stage) { stages.push_back(stage); };
   ASSERT_TRUE(Evaluate(set.view(), Options(), {}, note).ok());
@@ -89,7 +84,7 @@ TEST(EvaluateTest, StopsInEveryStage) {
 }
 
 TEST(EvaluateTest, TheResultDoesNotDependOnTheThreads) {
-  const PredictionSet set = Draw(600);
+  const PredictionSet set = Draw(GeneratorSpec::M2(5), 600, 3);
   RunControl backwards;
   backwards.parallel_for = [](std::size_t count, const std::function<void(std::size_t)>& body) {
     for (std::size_t i = count; i-- > 0;) body(i);

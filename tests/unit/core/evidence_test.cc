@@ -15,6 +15,7 @@
 
 #include "calibd/core/generator.h"
 #include "calibd/core/kernel.h"
+#include "support/draw.h"
 #include "support/evidence_reference.h"
 
 namespace calibd {
@@ -25,12 +26,6 @@ using testing::ReferenceExperts;
 
 std::shared_ptr<const RandomFeatures> MakeFeatures(std::size_t m, double bandwidth = 0.8) {
   return *RandomFeatures::Create(*Kernel::ExponentialTotalVariation(bandwidth), m);
-}
-
-PredictionSet Draw(const GeneratorSpec& spec, std::size_t n, std::uint64_t seed) {
-  PredictionSet set;
-  Generator::Create(spec, seed)->Draw(n, set);
-  return set;
 }
 
 void Append(PredictionSet& set, const std::vector<double>& g, std::int32_t y) {

@@ -13,6 +13,7 @@
 #include "calibd/core/evidence.h"
 #include "calibd/core/generator.h"
 #include "calibd/core/kernel.h"
+#include "support/draw.h"
 
 namespace calibd {
 namespace {
@@ -26,16 +27,10 @@ std::shared_ptr<const RandomFeatures> Features() {
   return features;
 }
 
-PredictionSet Draw(std::size_t n) {
-  PredictionSet set;
-  Generator::Create(GeneratorSpec::M2(kClasses), 3)->Draw(n, set);
-  return set;
-}
-
 // n: a multiple of 8, so that the state has no growths.
 EvidenceState StateAfter(std::size_t n) {
   auto process = *EvidenceProcess::Create(Features());
-  process.Add(Draw(n).view());
+  process.Add(Draw(GeneratorSpec::M2(kClasses), n, 3).view());
   EvidenceState state = process.Save();
   state.e_growth = state.shiryaev_roberts_growth = state.cusum_growth = {};
   return state;
@@ -151,7 +146,7 @@ TEST(ExpertChangeTest, ExpertsKeepTheirWealthAndNewOnesStartWithOne) {
 }
 
 TEST(ExpertChangeTest, TheEValueGrowsAsTheNewMixtureDoes) {
-  const PredictionSet set = Draw(240);
+  const PredictionSet set = Draw(GeneratorSpec::M2(kClasses), 240, 3);
   for (const Change& change : Changes()) {
     SCOPED_TRACE(change.name);
     EvidenceState saved = StateAfter(40);
@@ -183,19 +178,21 @@ TEST(ExpertChangeTest, AMarkIsReachedByTheEValueWithItsOffset) {
   auto process = *EvidenceProcess::Create(Features(), kDefaultTolerance,
                                           {.log_e = std::log(EValue(saved)) + kAbove});
   ASSERT_TRUE(process.Restore(saved).ok());
-  process.Add(Draw(400).view().rows(40, 360));
+  process.Add(Draw(GeneratorSpec::M2(kClasses), 400, 3).view().rows(40, 360));
   const std::int64_t reached = process.Read().evidence_reached_at;
   ASSERT_GT(reached, 41);
   auto until = *EvidenceProcess::Create(Features());
   ASSERT_TRUE(until.Restore(saved).ok());
-  until.Add(Draw(400).view().rows(40, static_cast<std::size_t>(reached) - 41));
+  until.Add(Draw(GeneratorSpec::M2(kClasses), 400, 3)
+                .view()
+                .rows(40, static_cast<std::size_t>(reached) - 41));
   const EvidenceReading last = until.Read();
   EXPECT_LT(last.evidence.log10_e_value * std::numbers::ln10, std::log(EValue(saved)) + kAbove);
 }
 
 TEST(ExpertChangeTest, TheSameExpertsContinueWithTheSameBits) {
   auto whole = *EvidenceProcess::Create(Features());
-  whole.Add(Draw(43).view());
+  whole.Add(Draw(GeneratorSpec::M2(kClasses), 43, 3).view());
   const EvidenceState saved = whole.Save();
   EXPECT_EQ(saved.log_offset, 0);
   auto process = *EvidenceProcess::Create(Features());

@@ -13,19 +13,13 @@
 #include "calibd/core/generator.h"
 #include "calibd/core/noise_floor.h"
 #include "calibd/core/running_reliability.h"
+#include "support/draw.h"
 
 namespace calibd {
 namespace {
 
 std::shared_ptr<const RandomFeatures> Features(std::size_t m, double bandwidth = 0.5) {
   return *RandomFeatures::Create(*Kernel::ExponentialTotalVariation(bandwidth), m);
-}
-
-PredictionSet Drawn(std::size_t n, std::size_t m, std::uint64_t seed = 1) {
-  PredictionSet set;
-  auto generator = Generator::Create(GeneratorSpec::M1(m), seed);
-  generator->Draw(n, set);
-  return set;
 }
 
 // E h^2 over all pairs of labels, weighted by the predictions.
@@ -53,7 +47,7 @@ double BruteForce(const RandomFeatures& features, std::span<const double> a,
 TEST(FeatureNullSquaresTest, IsTheMeanOverTheLabelsOfThePairs) {
   for (const std::size_t m : {2U, 3U, 10U}) {
     const auto features = Features(m);
-    const PredictionSet set = Drawn(20, m);
+    const PredictionSet set = Draw(GeneratorSpec::M1(m), 20, 1);
     double sum = 0;
     for (std::size_t i = 0; i < 20; i += 2) {
       sum += BruteForce(*features, set.view().row(i), set.view().row(i + 1));
@@ -100,7 +94,7 @@ double BruteForceCube(const RandomFeatures& features, std::span<const double> a,
 TEST(FeatureNullSquaresTest, CubesAreTheMeanOverTheLabelsOfTheTriples) {
   for (const std::size_t m : {2U, 3U, 6U}) {
     const auto features = Features(m);
-    const PredictionSet set = Drawn(20, m);
+    const PredictionSet set = Draw(GeneratorSpec::M1(m), 20, 1);
     double sum = 0;
     for (std::size_t i = 0; i + 2 < 20; i += 2) {
       sum += BruteForceCube(*features, set.view().row(i), set.view().row(i + 1),
@@ -135,7 +129,7 @@ TEST(FeatureNullSquaresTest, ALaterPairHasTheWeightOfTheEightItRepresents) {
 
 TEST(FeatureNullSquaresTest, DoesNotDependOnBatchesAndContinuesASavedState) {
   const auto features = Features(3);
-  const PredictionSet set = Drawn(4300, 3);
+  const PredictionSet set = Draw(GeneratorSpec::M1(3), 4300, 1);
   FeatureNullSquares whole(features);
   whole.Add(set.view());
   // 2048 pairs, then every eighth of 102.
@@ -179,7 +173,7 @@ TEST(FeatureNullSquaresTest, GivesTheNoiseFloorOfTheEstimate) {
   const auto features = Features(4);
   int above = 0;
   for (std::uint64_t seed = 1; seed <= 600; ++seed) {
-    const PredictionSet set = Drawn(kRows, 4, seed);
+    const PredictionSet set = Draw(GeneratorSpec::M1(4), kRows, seed);
     auto process = EvidenceProcess::Create(features);
     process->Add(set.view());
     FeatureNullSquares squares(features);

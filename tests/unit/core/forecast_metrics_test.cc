@@ -39,8 +39,8 @@ std::vector<double> FlattenRows(const json& rows) {
 }
 
 // The forecasts of a small case, with their own memory.
-struct NormalRows {
-  explicit NormalRows(const json& small) : outcomes(small.at("y")) {
+struct SmallNormals {
+  explicit SmallNormals(const json& small) : outcomes(small.at("y")) {
     for (std::size_t i = 0; i < outcomes.size(); ++i) {
       values.push_back(small.at("mean").at(i));
       values.push_back(small.at("standard_deviation").at(i));
@@ -61,7 +61,7 @@ void ExpectClose(double actual, const json& expected) {
 TEST(ForecastMetricsTest, MatchTheSmallCases) {
   for (const json& small : MetricCases("forecast")) {
     SCOPED_TRACE(small.at("name").get<std::string>());
-    const NormalRows rows(small);
+    const SmallNormals rows(small);
     const std::vector<double> pit = ProbabilityIntegralTransforms(rows.view(), 1);
     ASSERT_EQ(pit.size(), rows.outcomes.size());
     for (std::size_t i = 0; i < pit.size(); ++i) ExpectClose(pit[i], small.at("pit").at(i));
@@ -138,7 +138,7 @@ TEST(DecisionCalibrationTest, MatchesTheSmallCases) {
   EXPECT_EQ(tested, 2);
   for (const json& small : MetricCases("forecast")) {
     SCOPED_TRACE(small.at("name").get<std::string>());
-    const NormalRows rows(small);
+    const SmallNormals rows(small);
     const auto decision = EvaluateThreshold(rows.view(), small.at("decision_c"));
     ASSERT_TRUE(decision.ok()) << decision.status();
     ExpectClose(std::sqrt(decision->squared_error), small.at("dce"));

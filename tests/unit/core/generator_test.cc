@@ -7,28 +7,23 @@
 
 #include "calibd/core/kernel.h"
 #include "calibd/core/validation.h"
+#include "support/draw.h"
 
 namespace calibd {
 namespace {
 
 using ::testing::HasSubstr;
 
-PredictionSet Draw(GeneratorSpec spec, std::uint64_t seed, std::size_t n) {
-  PredictionSet set;
-  Generator::Create(std::move(spec), seed)->Draw(n, set);
-  return set;
-}
-
 TEST(GeneratorTest, DrawsValidPredictionsEvenWithTinyConcentrations) {
   for (const double alpha : {1e-6, 1e-3, 0.1, 1.0, 50.0}) {
-    const PredictionSet set =
-        Draw({std::vector<double>(5, alpha), 0.5, std::vector<double>(5, 0.2)}, 1, 1000);
+    const PredictionSet set = Draw(
+        GeneratorSpec{std::vector<double>(5, alpha), 0.5, std::vector<double>(5, 0.2)}, 1000, 1);
     EXPECT_TRUE(ValidateBatch(set.view(), 1e-12).ok()) << alpha;
   }
 }
 
 TEST(GeneratorTest, DoesNotDependOnTheCalls) {
-  const PredictionSet whole = Draw(GeneratorSpec::M2(), 3, 100);
+  const PredictionSet whole = Draw(GeneratorSpec::M2(), 100, 3);
   PredictionSet parts;
   auto generator = Generator::Create(GeneratorSpec::M2(), 3);
   generator->Draw(1, parts);
@@ -36,7 +31,7 @@ TEST(GeneratorTest, DoesNotDependOnTheCalls) {
   generator->Draw(39, parts);
   EXPECT_EQ(whole.probabilities, parts.probabilities);
   EXPECT_EQ(whole.labels, parts.labels);
-  EXPECT_NE(whole.labels, Draw(GeneratorSpec::M2(), 4, 100).labels);
+  EXPECT_NE(whole.labels, Draw(GeneratorSpec::M2(), 100, 4).labels);
 }
 
 // Means and variances of Dirichlet marginals: a_k / a_0 and a_k (a_0 - a_k) /
@@ -44,7 +39,7 @@ TEST(GeneratorTest, DoesNotDependOnTheCalls) {
 TEST(GeneratorTest, HasTheMomentsOfTheDirichlet) {
   const std::vector<double> alpha = {0.1, 0.5, 3};
   constexpr std::size_t kN = 200000;
-  const PredictionSet set = Draw({alpha, 0, {1, 0, 0}}, 17, kN);
+  const PredictionSet set = Draw(GeneratorSpec{alpha, 0, {1, 0, 0}}, kN, 17);
   const double a0 = 3.6;
   for (std::size_t k = 0; k < 3; ++k) {
     double mean = 0;
@@ -67,7 +62,7 @@ TEST(GeneratorTest, HasTheMomentsOfTheDirichlet) {
 // J.2.2); the standard error of the mean over disjoint pairs is measured.
 TEST(GeneratorTest, HasTheClosedFormMeanTotalVariation) {
   constexpr std::size_t kPairs = 100000;
-  const PredictionSet set = Draw(GeneratorSpec::M1(), 23, 2 * kPairs);
+  const PredictionSet set = Draw(GeneratorSpec::M1(), 2 * kPairs, 23);
   double mean = 0;
   double square = 0;
   for (std::size_t i = 0; i < kPairs; ++i) {
@@ -84,7 +79,7 @@ TEST(GeneratorTest, LabelsFollowTheModel) {
   // Under M1 the labels are drawn from the predictions: sum of [y = 0] - g_0 has mean 0
   // and variance at most n/4.
   double excess = 0;
-  const PredictionSet m1 = Draw(GeneratorSpec::M1(), 5, kN);
+  const PredictionSet m1 = Draw(GeneratorSpec::M1(), kN, 5);
   for (std::size_t i = 0; i < kN; ++i) {
     excess += (m1.labels[i] == 0 ? 1 : 0) - m1.probabilities[10 * i];
   }
@@ -92,7 +87,7 @@ TEST(GeneratorTest, LabelsFollowTheModel) {
   // Class 0 has probability .5 + .5 / 10 under M2, and 1 / 10 under M3.
   for (const auto& [spec, share] :
        {std::pair{GeneratorSpec::M2(), 0.55}, std::pair{GeneratorSpec::M3(), 0.1}}) {
-    const PredictionSet set = Draw(spec, 6, kN);
+    const PredictionSet set = Draw(spec, kN, 6);
     const auto zeros = static_cast<double>(std::count(set.labels.begin(), set.labels.end(), 0));
     EXPECT_NEAR(zeros, share * kN, 5 * std::sqrt(kN * share * (1 - share)));
   }

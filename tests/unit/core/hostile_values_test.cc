@@ -14,6 +14,7 @@
 #include "calibd/core/evaluation.h"
 #include "calibd/core/generator.h"
 #include "calibd/core/validation.h"
+#include "support/draw.h"
 
 namespace calibd {
 namespace {
@@ -43,21 +44,16 @@ PredictionSet Certain(std::size_t m, std::size_t n, std::size_t shift) {
   return set;
 }
 
-PredictionSet Drawn(std::size_t m, std::size_t n) {
-  PredictionSet set;
-  Generator::Create(GeneratorSpec::M1(m), 7)->Draw(n, set);
-  return set;
-}
-
 std::vector<Hostile> Inputs() {
   std::vector<Hostile> inputs;
   for (const std::size_t m : {2U, 3U, 10U, 1000U}) {
     inputs.push_back({"certain and right", Certain(m, 40, 0)});
     inputs.push_back({"certain and wrong", Certain(m, 40, 1)});
-    for (const std::size_t n : {2U, 3U, 5U}) inputs.push_back({"few", Drawn(m, n)});
+    for (const std::size_t n : {2U, 3U, 5U})
+      inputs.push_back({"few", Draw(GeneratorSpec::M1(m), n, 7)});
   }
-  inputs.push_back({"two rows of very many classes", Drawn(100000, 2)});
-  PredictionSet one_class = Drawn(10, 50);
+  inputs.push_back({"two rows of very many classes", Draw(GeneratorSpec::M1(100000), 2, 7)});
+  PredictionSet one_class = Draw(GeneratorSpec::M1(10), 50, 7);
   one_class.labels.assign(50, 4);  // all other classes never occur
   inputs.push_back({"one class alone", one_class});
   PredictionSet tiny = Make(3, 30);
@@ -68,7 +64,7 @@ std::vector<Hostile> Inputs() {
     tiny.labels[i] = static_cast<std::int32_t>(i % 3);
   }
   inputs.push_back({"denormal", tiny});
-  PredictionSet off = Drawn(4, 40);
+  PredictionSet off = Draw(GeneratorSpec::M1(4), 40, 7);
   for (double& p : off.probabilities) p *= 0.9995;  // sums that are barely valid
   inputs.push_back({"rows that sum to .9995", off});
   return inputs;
@@ -203,7 +199,7 @@ TEST(HostileValuesTest, EqualRowsGiveABandwidthError) {
 }
 
 TEST(HostileValuesTest, OneRowIsTooFew) {
-  const PredictionSet set = Drawn(3, 1);
+  const PredictionSet set = Draw(GeneratorSpec::M1(3), 1, 7);
   const absl::Status status = Evaluate(set.view(), {}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()), HasSubstr("1"));

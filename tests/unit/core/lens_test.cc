@@ -15,6 +15,7 @@
 #include "calibd/core/generator.h"
 #include "calibd/core/skce.h"
 #include "calibd/core/validation.h"
+#include "support/draw.h"
 #include "support/test_data.h"
 
 namespace calibd {
@@ -23,14 +24,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::RelativeDifference;
-
-Kernel MakeKernel(double bandwidth) { return *Kernel::ExponentialTotalVariation(bandwidth); }
-
-PredictionSet Draw(std::size_t n, std::size_t m, std::uint64_t seed) {
-  PredictionSet set;
-  Generator::Create(GeneratorSpec::M2(m), seed)->Draw(n, set);
-  return set;
-}
 
 // sum_{i<j} r_i r_j k(|c_i - c_j|), as the scalar lenses are defined.
 double ScalarUnbiased(const std::vector<double>& c, const std::vector<double>& r, double nu) {
@@ -43,7 +36,7 @@ double ScalarUnbiased(const std::vector<double>& c, const std::vector<double>& r
 }
 
 TEST(LensTest, TopLabelIsMmceSquared) {
-  const PredictionSet set = Draw(300, 6, 1);
+  const PredictionSet set = Draw(GeneratorSpec::M2(6), 300, 1);
   std::vector<double> c;
   std::vector<double> r;
   for (std::size_t i = 0; i < 300; ++i) {
@@ -58,7 +51,7 @@ TEST(LensTest, TopLabelIsMmceSquared) {
 }
 
 TEST(LensTest, ClassWiseIsTheSumOverClasses) {
-  const PredictionSet set = Draw(200, 5, 2);
+  const PredictionSet set = Draw(GeneratorSpec::M2(5), 200, 2);
   double sum = 0;
   double sum_of_lenses = 0;
   for (std::size_t k = 0; k < 5; ++k) {
@@ -91,7 +84,7 @@ TEST(LensTest, TopKSortsAndKeepsTheRest) {
 }
 
 TEST(LensTest, TopKOfAllButOneIsCanonicalUpToOrder) {
-  const PredictionSet set = Draw(50, 2, 3);
+  const PredictionSet set = Draw(GeneratorSpec::M2(2), 50, 3);
   const auto top = ApplyLens(set.view(), Lens::TopK(1));
   for (std::size_t i = 0; i < 50; ++i) {
     const double largest = std::max(set.view().row(i)[0], set.view().row(i)[1]);
@@ -100,7 +93,7 @@ TEST(LensTest, TopKOfAllButOneIsCanonicalUpToOrder) {
 }
 
 TEST(LensTest, GroupsSumProbabilities) {
-  const PredictionSet set = Draw(100, 4, 4);
+  const PredictionSet set = Draw(GeneratorSpec::M2(4), 100, 4);
   const auto grouped = ApplyLens(set.view(), Lens::Grouped({0, 1, 1, 0}));
   EXPECT_TRUE(ValidateBatch(grouped->parts[0].view(), 1e-12).ok());
   EXPECT_EQ(grouped->parts[0].labels[7], set.labels[7] == 1 || set.labels[7] == 2 ? 1 : 0);
@@ -167,7 +160,7 @@ TEST(LensTest, BoundHolds) {
 // , because a row is off the line by more than rounding.
 TEST(LineTest, EqualsTheTiles) {
   for (const std::size_t n : {2u, 3u, 50u, 1000u}) {
-    PredictionSet line = Draw(n, 2, n);
+    PredictionSet line = Draw(GeneratorSpec::M2(2), n, n);
     for (std::size_t i = 0; i < n; ++i) {
       line.probabilities[2 * i + 1] = 1 - line.probabilities[2 * i];
     }

@@ -7,19 +7,12 @@
 
 #include "calibd/core/generator.h"
 #include "calibd/core/running_skce.h"
+#include "support/draw.h"
 
 namespace calibd {
 namespace {
 
 using ::testing::HasSubstr;
-
-Kernel MakeKernel(double bandwidth) { return *Kernel::ExponentialTotalVariation(bandwidth); }
-
-PredictionSet Draw(std::size_t n, std::size_t m, std::uint64_t seed) {
-  PredictionSet set;
-  Generator::Create(GeneratorSpec::M2(m), seed)->Draw(n, set);
-  return set;
-}
 
 std::vector<double> Identity(std::size_t m) {
   std::vector<double> matrix(m * m);
@@ -28,7 +21,7 @@ std::vector<double> Identity(std::size_t m) {
 }
 
 TEST(MatrixKernelTest, IdentityIsTheRealValuedKernel) {
-  const PredictionSet set = Draw(400, 5, 1);
+  const PredictionSet set = Draw(GeneratorSpec::M2(5), 400, 1);
   const auto kernel = MatrixKernel::Create({{MakeKernel(0.4), Identity(5)}}, 5);
   ASSERT_TRUE(kernel.ok()) << kernel.status();
   EXPECT_TRUE(kernel->universal());
@@ -45,7 +38,7 @@ TEST(MatrixKernelTest, IdentityIsTheRealValuedKernel) {
 
 TEST(MatrixKernelTest, EqualsTheDefinition) {
   const std::size_t n = 300;
-  const PredictionSet set = Draw(n, 3, 2);
+  const PredictionSet set = Draw(GeneratorSpec::M2(3), n, 2);
   // Positive semi-definite of rank 2 and of rank 1.
   const std::vector<double> a = {2, 1, 0, 1, 2, 0, 0, 0, 0};
   const std::vector<double> b = {1, -1, 1, -1, 1, -1, 1, -1, 1};
@@ -74,7 +67,7 @@ TEST(MatrixKernelTest, EqualsTheDefinition) {
 
 TEST(MatrixKernelTest, RunningBlocksAreTheMeansOfTheirPairs) {
   constexpr std::size_t kBlock = 4;
-  const PredictionSet set = Draw(10 * kBlock + 3, 3, 7);
+  const PredictionSet set = Draw(GeneratorSpec::M2(3), 10 * kBlock + 3, 7);
   const std::vector<double> a = {2, 1, 0, 1, 2, 0, 0, 0, 0};
   const std::vector<double> b = {1, -1, 1, -1, 1, -1, 1, -1, 1};
   const auto kernel = std::make_shared<const MatrixKernel>(*MatrixKernel::Create(
@@ -122,8 +115,9 @@ TEST(MatrixKernelTest, ErrorsNameTheInvalidValue) {
 
 TEST(MatrixKernelTest, RejectsABatchOfOtherClasses) {
   const auto kernel = MatrixKernel::Create({{MakeKernel(1), Identity(3)}}, 3);
-  EXPECT_EQ(EstimateQuadraticSkce(Draw(10, 2, 1).view(), *kernel).status().code(),
-            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(
+      EstimateQuadraticSkce(Draw(GeneratorSpec::M2(2), 10, 1).view(), *kernel).status().code(),
+      absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

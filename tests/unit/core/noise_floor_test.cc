@@ -19,9 +19,9 @@
 namespace calibd {
 namespace {
 
-constexpr std::size_t kClasses = 4;
+constexpr std::size_t kFloorClasses = 4;
 
-PredictionSet Draw(std::size_t n, std::size_t m = kClasses) {
+PredictionSet DrawCalibrated(std::size_t n, std::size_t m = kFloorClasses) {
   PredictionSet set;
   const std::vector<double> uniform(m, 1.0 / static_cast<double>(m));
   Generator::Create({std::vector<double>(m, 0.7), 0, uniform}, 11)->Draw(n, set);
@@ -55,7 +55,7 @@ double ExpectedSquare(std::span<const double> g_i, std::span<const double> g_j,
 }
 
 TEST(NullMomentsTest, EqualTheSumsOverAllLabelsForEachLens) {
-  const PredictionSet set = Draw(9);
+  const PredictionSet set = DrawCalibrated(9);
   const PredictionBatch batch = set.view();
   const Kernel kernel = *Kernel::ExponentialTotalVariation(0.4);
   for (const Lens& lens : {Lens::Canonical(), Lens::TopLabel(), Lens::ClassWise(),
@@ -65,7 +65,7 @@ TEST(NullMomentsTest, EqualTheSumsOverAllLabelsForEachLens) {
     double diagonal = 0;
     for (std::size_t i = 0; i < 9; ++i) {
       const auto g_i = batch.row(i);
-      for (std::size_t a = 0; a < kClasses; ++a) {
+      for (std::size_t a = 0; a < kFloorClasses; ++a) {
         const auto y = static_cast<std::int32_t>(a);
         diagonal += g_i[a] * Term(lens, kernel, g_i, y, g_i, y) / 9;
       }
@@ -85,7 +85,7 @@ TEST(NullMomentsTest, EqualTheSumsOverAllLabelsForEachLens) {
 }
 
 TEST(NullMomentsTest, EqualTheSumsOverAllLabelsForAMatrixValuedKernel) {
-  const PredictionSet set = Draw(6, 3);
+  const PredictionSet set = DrawCalibrated(6, 3);
   const PredictionBatch batch = set.view();
   const MatrixKernel kernel = *MatrixKernel::Create(
       {{*Kernel::ExponentialTotalVariation(0.4), {2, 1, 0, 1, 2, 0.5, 0, 0.5, 1}},
@@ -114,7 +114,7 @@ TEST(NullMomentsTest, EqualTheSumsOverAllLabelsForAMatrixValuedKernel) {
 
 TEST(NullMomentsTest, RandomPairsAreAccurateToTwoPercent) {
   // 3.1 million pairs, of which one million are visited at random.
-  const PredictionSet set = Draw(2500, 20);
+  const PredictionSet set = DrawCalibrated(2500, 20);
   const Kernel kernel = *Kernel::ExponentialTotalVariation(kScalarBandwidth);
   const LensBatch seen = *ApplyLens(set.view(), Lens::ClassWise());
   std::vector<std::vector<double>> rows(set.labels.size());
@@ -136,7 +136,7 @@ TEST(NullMomentsTest, RandomPairsAreAccurateToTwoPercent) {
 
 // Concurrent threads must not share scratch memory.
 TEST(NullMomentsTest, DoNotDependOnTheThreads) {
-  const PredictionSet set = Draw(1000, 10);
+  const PredictionSet set = DrawCalibrated(1000, 10);
   const Kernel kernel = *Kernel::ExponentialTotalVariation(0.4);
   RunControl control;
   control.parallel_for = [](std::size_t count, const std::function<void(std::size_t)>& body) {
@@ -155,13 +155,13 @@ TEST(NullMomentsTest, DoNotDependOnTheThreads) {
 }
 
 TEST(RunningLensTest, EqualsTheBlockEstimatorAndTheNullMomentsOfConsecutivePairs) {
-  const PredictionSet set = Draw(101);
+  const PredictionSet set = DrawCalibrated(101);
   const PredictionBatch batch = set.view();
   const Kernel kernel = *Kernel::ExponentialTotalVariation(0.4);
   const std::vector<std::size_t> sizes = {2, 10};
   for (const Lens& lens : {Lens::Canonical(), Lens::ClassWise(), Lens::TopK(2)}) {
     SCOPED_TRACE(lens.name());
-    auto running = RunningLens::Create(lens, kClasses, kernel, sizes);
+    auto running = RunningLens::Create(lens, kFloorClasses, kernel, sizes);
     ASSERT_TRUE(running.ok());
     running->Add(batch);
     const std::vector<RunningBlock> blocks = running->Blocks();
@@ -186,13 +186,13 @@ TEST(RunningLensTest, EqualsTheBlockEstimatorAndTheNullMomentsOfConsecutivePairs
 }
 
 TEST(RunningLensTest, ReportsThePairsThatACallCompletes) {
-  const PredictionSet set = Draw(101);
+  const PredictionSet set = DrawCalibrated(101);
   const PredictionBatch batch = set.view();
   const Kernel kernel = *Kernel::ExponentialTotalVariation(0.4);
   const std::vector<std::size_t> sizes = {2, 10};
   for (const Lens& lens : {Lens::Canonical(), Lens::ClassWise()}) {
     SCOPED_TRACE(lens.name());
-    auto running = RunningLens::Create(lens, kClasses, kernel, sizes);
+    auto running = RunningLens::Create(lens, kFloorClasses, kernel, sizes);
     ASSERT_TRUE(running.ok());
     std::size_t done = 0;
     // In the middle of a pair, and without a pair to complete.
@@ -223,8 +223,8 @@ TEST(RunningLensTest, RefusesWhatDoesNotFit) {
   const std::vector<std::size_t> sizes = {2};
   const std::vector<std::size_t> too_large = {1001};
   const Kernel kernel = *Kernel::ExponentialTotalVariation(0.4);
-  EXPECT_FALSE(RunningLens::Create(Lens::TopK(4), kClasses, kernel, sizes).ok());
-  EXPECT_FALSE(RunningLens::Create(Lens::Canonical(), kClasses, kernel, too_large).ok());
+  EXPECT_FALSE(RunningLens::Create(Lens::TopK(4), kFloorClasses, kernel, sizes).ok());
+  EXPECT_FALSE(RunningLens::Create(Lens::Canonical(), kFloorClasses, kernel, too_large).ok());
   const auto matrix =
       std::make_shared<const MatrixKernel>(*MatrixKernel::Create({{kernel, {1, 0, 0, 1}}}, 2));
   EXPECT_FALSE(RunningLens::Create(Lens::TopLabel(), 2, matrix, sizes).ok());

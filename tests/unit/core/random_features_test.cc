@@ -8,15 +8,10 @@
 
 #include "calibd/core/generator.h"
 #include "calibd/core/matrix_kernel.h"
+#include "support/draw.h"
 
 namespace calibd {
 namespace {
-
-PredictionSet Draw(std::size_t n, std::size_t m) {
-  PredictionSet set;
-  Generator::Create(GeneratorSpec::M1(m), 3)->Draw(n, set);
-  return set;
-}
 
 double Product(const std::vector<double>& phi, std::size_t i, std::size_t j) {
   double sum = 0;
@@ -29,7 +24,7 @@ double Product(const std::vector<double>& phi, std::size_t i, std::size_t j) {
 TEST(RandomFeaturesTest, ProductsApproximateEachKernel) {
   constexpr std::size_t kRows = 40;
   for (const std::size_t m : {2u, 10u, 150u}) {
-    const PredictionSet set = Draw(kRows, m);
+    const PredictionSet set = Draw(GeneratorSpec::M1(m), kRows, 3);
     for (const Kernel& kernel :
          {*Kernel::ExponentialTotalVariation(0.8), *Kernel::Over(Distance::kCityblock, 1.6),
           *Kernel::Over(Distance::kEuclidean, 0.9),
@@ -57,7 +52,7 @@ TEST(RandomFeaturesTest, ProductsApproximateEachKernel) {
 
 TEST(RandomFeaturesTest, RowsTogetherEqualSingleRowsBitForBit) {
   const std::size_t m = 150;
-  const PredictionSet set = Draw(20, m);
+  const PredictionSet set = Draw(GeneratorSpec::M1(m), 20, 3);
   const auto features = *RandomFeatures::Create(*Kernel::ExponentialTotalVariation(0.8), m);
   std::vector<double> together(20 * kFeatureCount);
   features->Map(set.probabilities, 20, together);
@@ -89,7 +84,7 @@ TEST(RandomFeaturesTest, AMatrixValuedKernelGivesItsAverageScalarFactor) {
 }
 
 TEST(RandomFeaturesTest, AnyBandwidthGivesFiniteFeatures) {
-  const PredictionSet set = Draw(5, 3);
+  const PredictionSet set = Draw(GeneratorSpec::M1(3), 5, 3);
   for (const double bandwidth : {1e-300, 1e-9, 1e9, 1e300}) {
     for (const Distance distance : {Distance::kTotalVariation, Distance::kCityblock,
                                     Distance::kEuclidean, Distance::kSquaredEuclidean}) {

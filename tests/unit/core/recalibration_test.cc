@@ -16,8 +16,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr RecalibrationKind kKinds[] = {RecalibrationKind::kNone, RecalibrationKind::kTemperature,
-                                        RecalibrationKind::kVector, RecalibrationKind::kIsotonic};
+constexpr RecalibrationKind kMapKinds[] = {
+    RecalibrationKind::kNone, RecalibrationKind::kTemperature, RecalibrationKind::kVector,
+    RecalibrationKind::kIsotonic};
 
 // Calibrated observations whose predictions are uniform on the simplex: few of their probabilities
 // are so small that smoothing matters.
@@ -164,8 +165,8 @@ TEST(RecalibrationTest, HostileRowsStayOnTheSimplexAndNoFitWorsensItsLogLoss) {
       Distorted(200, 100, .3)};
   for (std::size_t s = 0; s < sets.size(); ++s) {
     const PredictionBatch batch = sets[s].view();
-    for (const RecalibrationKind kind : kKinds) {
-      SCOPED_TRACE(testing::Message() << "set " << s << ", kind " << static_cast<int>(kind));
+    for (const RecalibrationKind kind : kMapKinds) {
+      SCOPED_TRACE(::testing::Message() << "set " << s << ", kind " << static_cast<int>(kind));
       const auto map = FitRecalibration(batch, kind);
       ASSERT_TRUE(map.ok()) << map.status();
       EXPECT_TRUE(CheckRecalibrationMap(*map, batch.class_count).ok());

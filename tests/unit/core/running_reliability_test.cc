@@ -11,15 +11,10 @@
 #include "calibd/core/generator.h"
 #include "calibd/core/running_skce.h"
 #include "calibd/core/scores.h"
+#include "support/draw.h"
 
 namespace calibd {
 namespace {
-
-PredictionSet Draw(const GeneratorSpec& spec, std::size_t n, std::uint64_t seed) {
-  PredictionSet set;
-  Generator::Create(spec, seed)->Draw(n, set);
-  return set;
-}
 
 TEST(RunningReliabilityTest, HasTheScoresAndTheErrorOfTheWholeBatch) {
   for (const std::size_t m : {std::size_t{2}, std::size_t{10}, std::size_t{100}}) {

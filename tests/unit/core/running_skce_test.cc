@@ -10,17 +10,10 @@
 
 #include "calibd/core/generator.h"
 #include "calibd/core/skce.h"
+#include "support/draw.h"
 
 namespace calibd {
 namespace {
-
-Kernel MakeKernel(double bandwidth) { return *Kernel::ExponentialTotalVariation(bandwidth); }
-
-PredictionSet Draw(std::size_t n, std::size_t m, std::uint64_t seed) {
-  PredictionSet set;
-  Generator::Create(GeneratorSpec::M3(m), seed)->Draw(n, set);
-  return set;
-}
 
 void AddAll(const PredictionBatch& batch, RunningBlockSkce& running) {
   for (std::size_t i = 0; i < batch.size(); ++i) running.Add(batch.row(i), batch.labels[i]);
@@ -53,7 +46,7 @@ TEST(RunningMomentsTest, EqualsTwoPassAndMergesLikeTheWhole) {
 }
 
 TEST(RunningBlockSkceTest, EqualsTheMeanOfUnbiasedBlockEstimates) {
-  const PredictionSet set = Draw(1007, 4, 9);
+  const PredictionSet set = Draw(GeneratorSpec::M3(4), 1007, 9);
   for (const std::size_t b : {2u, 3u, 10u, 100u, 1000u}) {
     auto running = RunningBlockSkce::Create(b, 4, MakeKernel(0.3));
     ASSERT_TRUE(running.ok());
@@ -73,7 +66,7 @@ TEST(RunningBlockSkceTest, EqualsTheMeanOfUnbiasedBlockEstimates) {
 TEST(RunningBlockSkceTest, HasEqualBitsForAnyDivisionAndAfterARestore) {
   for (const std::size_t parts : {1u, 3u}) {
     for (const std::size_t b : {2u, 7u, 8u, 100u}) {
-      const PredictionSet set = Draw(450 * parts, 4, 9);
+      const PredictionSet set = Draw(GeneratorSpec::M3(4), 450 * parts, 9);
       const auto make = [&] {
         return *RunningBlockSkce::Create(b, 4, MakeKernel(0.3), parts, 1.0 / 3);
       };
@@ -105,7 +98,7 @@ TEST(RunningBlockSkceTest, EqualsTheTermsOfEveryPairAndPart) {
   constexpr std::size_t kBlock = 20;
   for (const std::size_t m : {2u, 5u}) {
     for (const std::size_t parts : {1u, 3u}) {
-      const PredictionSet set = Draw(kBlock * parts, m, 12);
+      const PredictionSet set = Draw(GeneratorSpec::M3(m), kBlock * parts, 12);
       auto running = *RunningBlockSkce::Create(kBlock, m, MakeKernel(0.3), parts, 0.4);
       running.Add(set.probabilities, set.labels);
       double sum = 0;
@@ -136,7 +129,7 @@ TEST(RunningBlockSkceTest, EqualsTheTermsOfEveryPairAndPart) {
 }
 
 TEST(RunningBlockSkceTest, BlockOfAllIsTheQuadraticEstimator) {
-  const PredictionSet set = Draw(200, 3, 9);
+  const PredictionSet set = Draw(GeneratorSpec::M3(3), 200, 9);
   auto running = RunningBlockSkce::Create(200, 3, MakeKernel(0.3));
   AddAll(set.view(), *running);
   EXPECT_NEAR(running->moments().mean, EstimateQuadraticSkce(set.view(), MakeKernel(0.3))->unbiased,
@@ -144,7 +137,7 @@ TEST(RunningBlockSkceTest, BlockOfAllIsTheQuadraticEstimator) {
 }
 
 TEST(RunningBlockSkceTest, MergesCompleteBlocks) {
-  const PredictionSet set = Draw(600, 3, 10);
+  const PredictionSet set = Draw(GeneratorSpec::M3(3), 600, 10);
   auto whole = RunningBlockSkce::Create(10, 3, MakeKernel(0.3));
   auto left = RunningBlockSkce::Create(10, 3, MakeKernel(0.3));
   auto right = RunningBlockSkce::Create(10, 3, MakeKernel(0.3));
@@ -158,7 +151,7 @@ TEST(RunningBlockSkceTest, MergesCompleteBlocks) {
 }
 
 TEST(RunningBlockSkceTest, MergeWithItselfDoublesTheBlocks) {
-  const PredictionSet set = Draw(40, 3, 10);
+  const PredictionSet set = Draw(GeneratorSpec::M3(3), 40, 10);
   auto running = RunningBlockSkce::Create(2, 3, MakeKernel(0.3));
   AddAll(set.view(), *running);
   const RunningMoments before = running->moments();
@@ -169,7 +162,7 @@ TEST(RunningBlockSkceTest, MergeWithItselfDoublesTheBlocks) {
 }
 
 TEST(RunningBlockSkceTest, RefusesAWrongMergeAndChangesNothing) {
-  const PredictionSet set = Draw(41, 3, 10);
+  const PredictionSet set = Draw(GeneratorSpec::M3(3), 41, 10);
   auto running = RunningBlockSkce::Create(2, 3, MakeKernel(0.3));
   AddAll(set.view().rows(0, 40), *running);
   const RunningMoments before = running->moments();

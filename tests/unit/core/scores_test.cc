@@ -11,18 +11,13 @@
 #include <vector>
 
 #include "calibd/core/generator.h"
+#include "support/draw.h"
 #include "support/test_data.h"
 
 namespace calibd {
 namespace {
 
 using testing::RelativeDifference;
-
-PredictionSet Draw(const GeneratorSpec& spec, std::size_t n, std::uint64_t seed) {
-  PredictionSet set;
-  Generator::Create(spec, seed)->Draw(n, set);
-  return set;
-}
 
 // The score of the best nondecreasing recalibration by the max-min formula over distinct
 // probabilities: an independent O(n^3) method for isotonic regression.

@@ -20,18 +20,13 @@
 #include "calibd/core/random_features.h"
 #include "label_skce.h"
 #include "replicates.h"
+#include "support/draw.h"
 #include "support/test_data.h"
 
 namespace calibd {
 namespace {
 
 using ::testing::HasSubstr;
-
-PredictionSet Draw(std::size_t n, std::size_t m, std::uint64_t seed = 5) {
-  PredictionSet set;
-  Generator::Create(GeneratorSpec::M2(m), seed)->Draw(n, set);
-  return set;
-}
 
 KernelSpec Fixed(Distance distance, double bandwidth) {
   KernelSpec spec;
@@ -83,7 +78,7 @@ LensTestOptions Simulated(const KernelSpec& kernel, std::int32_t replicates,
 
 TEST(SimulationTest, TheStatisticIsTheUnbiasedEstimateOfTheLabels) {
   for (const std::size_t m : {2U, 4U}) {
-    PredictionSet set = Draw(40, m);
+    PredictionSet set = Draw(GeneratorSpec::M2(m), 40, 5);
     for (const auto& [lens, kernel] : LensCases(m)) {
       SCOPED_TRACE(lens.name());
       const auto result = TestLens(set.view(), lens, Simulated(kernel, 99));
@@ -179,7 +174,7 @@ TEST(SimulationTest, MatchesTheSmallCases) {
 TEST(SimulationTest, ManyObservationsHaveTheKernelOfRandomFeatures) {
   constexpr std::size_t kM = 3;
   constexpr std::size_t kN = kMaxExactRows + 1;
-  const PredictionSet set = Draw(kN, kM);
+  const PredictionSet set = Draw(GeneratorSpec::M2(kM), kN, 5);
   const PredictionBatch batch = set.view();
   const Kernel kernel = *Kernel::ExponentialTotalVariation(0.5);
   const auto features = RandomFeatures::Create(kernel, kM);
@@ -221,7 +216,7 @@ TEST(SimulationTest, DependsOnTheSeedAndNotOnThreads) {
     last = fraction;
   };
   for (const std::size_t n : {std::size_t{60}, kMaxExactRows + 1}) {
-    const PredictionSet set = Draw(n, 3);
+    const PredictionSet set = Draw(GeneratorSpec::M2(3), n, 5);
     const KernelSpec kernel = Fixed(Distance::kTotalVariation, 0.5);
     last = 0;
     const auto shared = TestLens(set.view(), Lens::Canonical(), Simulated(kernel, 150), threads);
@@ -293,7 +288,7 @@ TEST(SimulationTest, TheEceKeepsTheRowsOfTheBatch) {
 }
 
 TEST(SimulationTest, TheCmeTestHasTheSameStatisticAndAnotherPValue) {
-  const PredictionSet set = Draw(100, 3);
+  const PredictionSet set = Draw(GeneratorSpec::M2(3), 100, 5);
   const Kernel kernel = *Kernel::ExponentialTotalVariation(0.5);
   const auto locations = DrawTestLocations(5, 3, 2);
   const auto asymptotic = CmeTest(set.view(), kernel, locations->view());
@@ -308,7 +303,7 @@ TEST(SimulationTest, TheCmeTestHasTheSameStatisticAndAnotherPValue) {
 }
 
 TEST(SimulationTest, AnEvaluationTestsEveryLensAgainstTheForecast) {
-  const PredictionSet set = Draw(120, 3);
+  const PredictionSet set = Draw(GeneratorSpec::M2(3), 120, 5);
   EvaluationOptions options;
   options.lenses = {{Lens::Canonical(), {}},
                     {Lens::TopLabel(), KernelOfLens(Lens::TopLabel(), {})},
@@ -341,7 +336,7 @@ TEST(SimulationTest, StopsWhenCancelledAndNamesInvalidReplicates) {
   RunControl control;
   std::atomic<int> asked = 0;
   control.cancelled = [&] { return ++asked >= 60; };
-  const PredictionSet set = Draw(50, 3);
+  const PredictionSet set = Draw(GeneratorSpec::M2(3), 50, 5);
   const KernelSpec kernel = Fixed(Distance::kTotalVariation, 0.5);
   EXPECT_EQ(
       TestLens(set.view(), Lens::Canonical(), Simulated(kernel, 999), control).status().code(),

@@ -10,17 +10,10 @@
 #include <vector>
 
 #include "calibd/core/generator.h"
+#include "support/draw.h"
 
 namespace calibd {
 namespace {
-
-Kernel MakeKernel(double bandwidth) { return *Kernel::ExponentialTotalVariation(bandwidth); }
-
-PredictionSet Draw(std::size_t n, std::size_t m, std::uint64_t seed) {
-  PredictionSet set;
-  Generator::Create(GeneratorSpec::M2(m), seed)->Draw(n, set);
-  return set;
-}
 
 // The definition with residual vectors and the matrix-valued kernel k I.
 double DefinedTerm(const PredictionBatch& batch, std::size_t i, std::size_t j, double bandwidth) {
@@ -44,7 +37,7 @@ TEST(KernelTest, RejectsABandwidthThatIsNotPositive) {
 
 TEST(SkceTermTest, EqualsTheDefinition) {
   for (const std::size_t m : {2u, 3u, 4u, 7u, 10u, 1000u}) {
-    const PredictionSet set = Draw(20, m, m);
+    const PredictionSet set = Draw(GeneratorSpec::M2(m), 20, m);
     const PredictionBatch batch = set.view();
     for (std::size_t i = 0; i < 20; ++i) {
       for (std::size_t j = 0; j < 20; ++j) {
@@ -61,7 +54,7 @@ TEST(SkceTermTest, EqualsTheDefinition) {
 
 TEST(QuadraticSkceTest, EqualsTheDoubleSum) {
   for (const std::size_t n : {2u, 3u, 100u, 255u, 256u, 257u, 700u}) {
-    const PredictionSet set = Draw(n, 5, n);
+    const PredictionSet set = Draw(GeneratorSpec::M2(5), n, n);
     double all = 0;
     double diagonal = 0;
     for (std::size_t i = 0; i < n; ++i) {
@@ -89,7 +82,7 @@ TEST(QuadraticSkceTest, EqualsTheDoubleSum) {
 }
 
 TEST(QuadraticSkceTest, DoesNotDependOnTheOrderOfObservations) {
-  const PredictionSet set = Draw(300, 4, 3);
+  const PredictionSet set = Draw(GeneratorSpec::M2(4), 300, 3);
   std::vector<std::size_t> order(300);
   std::iota(order.begin(), order.end(), 0u);
   std::shuffle(order.begin(), order.end(), std::mt19937(1));
@@ -107,7 +100,7 @@ TEST(QuadraticSkceTest, DoesNotDependOnTheOrderOfObservations) {
 }
 
 TEST(QuadraticSkceTest, DoesNotDependOnTheThreads) {
-  const PredictionSet set = Draw(2000, 3, 4);
+  const PredictionSet set = Draw(GeneratorSpec::M2(3), 2000, 4);
   RunControl threaded;
   threaded.parallel_for = [](std::size_t count, const std::function<void(std::size_t)>& body) {
     std::vector<std::jthread> threads;
@@ -120,13 +113,13 @@ TEST(QuadraticSkceTest, DoesNotDependOnTheThreads) {
 }
 
 TEST(QuadraticSkceTest, ErrorsSayHowManyObservationsAreNeeded) {
-  const PredictionSet set = Draw(1, 3, 4);
+  const PredictionSet set = Draw(GeneratorSpec::M2(3), 1, 4);
   EXPECT_EQ(EstimateQuadraticSkce(set.view(), MakeKernel(1)).status().message(),
             "not enough observations: 1, at least 2 are needed");
 }
 
 TEST(QuadraticSkceTest, ProgressNeverDecreasesAndEndsAtOne) {
-  const PredictionSet set = Draw(1500, 3, 4);
+  const PredictionSet set = Draw(GeneratorSpec::M2(3), 1500, 4);
   std::vector<double> told;
   RunControl control;
   control.progress = [&told](double fraction) { told.push_back(fraction); };
@@ -137,7 +130,7 @@ TEST(QuadraticSkceTest, ProgressNeverDecreasesAndEndsAtOne) {
 }
 
 TEST(QuadraticSkceTest, CanBeCancelledHalfWay) {
-  const PredictionSet set = Draw(2000, 3, 4);
+  const PredictionSet set = Draw(GeneratorSpec::M2(3), 2000, 4);
   RunControl control;
   double reached = 0;
   control.progress = [&reached](double fraction) { reached = fraction; };

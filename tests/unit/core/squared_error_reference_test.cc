@@ -28,10 +28,10 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kClasses = 10;
+constexpr std::size_t kReferenceClasses = 10;
 constexpr std::size_t kFitRows = 2000;
 constexpr std::size_t kOtherRows = 1000;
-constexpr double kTolerance = 1e-7;
+constexpr double kReferenceTolerance = 1e-7;
 
 class SquaredErrorReferenceTest : public ::testing::Test {
  protected:
@@ -47,14 +47,14 @@ class SquaredErrorReferenceTest : public ::testing::Test {
 
   static void Expect(double actual, const json& expected, const std::string& what) {
     const double value = expected.get<double>();
-    EXPECT_NEAR(actual, value, 1e-15 + kTolerance * std::abs(value)) << what;
+    EXPECT_NEAR(actual, value, 1e-15 + kReferenceTolerance * std::abs(value)) << what;
   }
 
   // The first rows of the network; values: probabilities or logits.
   ForecastBatch Forecasts(const std::vector<double>& values, std::size_t rows) const {
     return {.kind = ForecastKind::kProbabilities,
-            .values = std::span(values).first(rows * kClasses),
-            .width = kClasses,
+            .values = std::span(values).first(rows * kReferenceClasses),
+            .width = kReferenceClasses,
             .labels = std::span(set_.labels).first(rows),
             .outcomes = {}};
   }
@@ -180,8 +180,9 @@ TEST_F(SquaredErrorReferenceTest, KernelRidge) {
     if (product) {
       // A small value may be a difference of terms of the size of their mean.
       const double least = expected.at("test_diag_min");
-      EXPECT_NEAR(LeastDiagonal(of_test), least,
-                  kTolerance * std::max(std::abs(least), expected.at("test_sq").get<double>()))
+      EXPECT_NEAR(
+          LeastDiagonal(of_test), least,
+          kReferenceTolerance * std::max(std::abs(least), expected.at("test_sq").get<double>()))
           << key;
     } else {
       Expect(found, expected.at("risk_via_solve_and_full"), key + " risk by another formula");
@@ -220,13 +221,14 @@ TEST_F(SquaredErrorReferenceTest, DistributionMatching) {
 
 TEST_F(SquaredErrorReferenceTest, Gradients) {
   constexpr std::size_t kRows = 64;
-  std::vector<double> logits(kRows * kClasses);
+  std::vector<double> logits(kRows * kReferenceClasses);
   for (std::size_t k = 0; k < logits.size(); ++k) logits[k] = std::log(set_.probabilities[k]);
   // The file has the Jacobian of softmax at the probabilities as they are; ComputeLoss divides them
   // by their sums.
   double deviation = 0;
   for (std::size_t i = 0; i < kRows; ++i) {
-    const auto row = std::span(set_.probabilities).subspan(i * kClasses, kClasses);
+    const auto row =
+        std::span(set_.probabilities).subspan(i * kReferenceClasses, kReferenceClasses);
     deviation = std::max(deviation, std::abs(std::accumulate(row.begin(), row.end(), -1.0)));
   }
   int tested = 0;
@@ -238,7 +240,8 @@ TEST_F(SquaredErrorReferenceTest, Gradients) {
       if (!prefix.empty()) batch.kind = ForecastKind::kLogits;
       const auto loss = ComputeLoss(batch, options);
       ASSERT_TRUE(loss.ok()) << loss.status();
-      const double tolerance = prefix.empty() ? kTolerance : kTolerance + 4 * deviation;
+      const double tolerance =
+          prefix.empty() ? kReferenceTolerance : kReferenceTolerance + 4 * deviation;
       if (prefix.empty()) Expect(loss->mmd_squared, expected.at("value"), key);
       double squares = 0;
       for (const double value : loss->gradient) squares += value * value;
@@ -255,10 +258,11 @@ TEST_F(SquaredErrorReferenceTest, Gradients) {
   EXPECT_EQ(tested, 3);
 }
 
-const std::map<std::string, EstimatorKind> kKinds = {{"bin", EstimatorKind::kBins},
-                                                     {"kde", EstimatorKind::kKernelDensity},
-                                                     {"kkr", EstimatorKind::kProductRidge},
-                                                     {"ukkr", EstimatorKind::kFunctionRidge}};
+const std::map<std::string, EstimatorKind> kEstimatorKinds = {
+    {"bin", EstimatorKind::kBins},
+    {"kde", EstimatorKind::kKernelDensity},
+    {"kkr", EstimatorKind::kProductRidge},
+    {"ukkr", EstimatorKind::kFunctionRidge}};
 
 // The values of an estimator at `rows` for each parameter of the grid.
 std::vector<FunctionValues> ValuesOnGrid(EstimatorKind kind, const ResidualSample& fit,
@@ -291,7 +295,7 @@ TEST_F(SquaredErrorReferenceTest, Pipeline) {
     SelectionOptions options;
     options.lens = key.ends_with("_can") ? Lens::Canonical() : Lens::TopLabel();
     options.folds = kFolds;
-    const EstimatorKind kind = kKinds.at(key.substr(9, key.rfind('_') - 9));
+    const EstimatorKind kind = kEstimatorKinds.at(key.substr(9, key.rfind('_') - 9));
     const auto grid = expected.at("grid").get<std::vector<double>>();
     options.estimators = {{kind, grid}};
     const auto selected = SelectEstimator(set_.view().rows(0, kFitRows), options);
