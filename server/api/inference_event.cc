@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
+#include "calibd/text/printable.h"
 #include "server/api/forecast_proto.h"
 #include "server/api/inference_answer.h"
 #include "server/api/structured_event.h"
@@ -123,6 +124,10 @@ absl::StatusOr<std::optional<v1::Observations>> ReadEvent(const InferenceEvent& 
   if (event.id.empty() || event.id.size() > kMaxEventId) {
     return AnswerError(absl::StrCat(prefix, "id"),
                        absl::StrCat("has ", event.id.size(), " bytes, expected 1..", kMaxEventId));
+  }
+  if (!IsUtf8(event.id)) {
+    return AnswerError(absl::StrCat(prefix, "id"),
+                       absl::StrCat("is ", Quoted(event.id), ", expected UTF-8"));
   }
   if (!IsAnswer(event)) return std::optional<v1::Observations>();
   CALIBD_ASSIGN_OR_RETURN(const Predictions predictions,

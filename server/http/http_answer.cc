@@ -148,15 +148,16 @@ std::optional<HttpResponse> RefuseJsonRequest(const HttpRequest& request,
   if (std::optional<HttpResponse> refusal = CheckHost(request, hosts)) return refusal;
   if (restricted) return RefuseRestricted();
   if (request.method() == http::verb::get) return std::nullopt;
-  if (request.method() != http::verb::post) {
+  if (request.method() != http::verb::post && request.method() != http::verb::delete_) {
     HttpResponse response =
-        MakeHttpResponse(http::status::method_not_allowed, "GET and POST only\n");
-    response.set(http::field::allow, "GET, POST");
+        MakeHttpResponse(http::status::method_not_allowed, "GET, POST and DELETE only\n");
+    response.set(http::field::allow, "GET, POST, DELETE");
     return response;
   }
   if (!IsSameOrigin(request)) {
     return MakeHttpResponse(http::status::forbidden, "pages of another origin may not write\n");
   }
+  if (request.method() == http::verb::delete_) return std::nullopt;
   if (std::optional<HttpResponse> refusal = CheckContentType(request)) return refusal;
   if (request.chunked() || request.count(http::field::content_length) == 0) {
     return MakeHttpResponse(http::status::length_required, "a Content-Length is needed\n");
@@ -166,7 +167,8 @@ std::optional<HttpResponse> RefuseJsonRequest(const HttpRequest& request,
 
 HttpRoute RouteOf(const HttpRequest& request) {
   HttpRoute label;
-  for (const http::verb verb : {http::verb::get, http::verb::head, http::verb::post}) {
+  for (const http::verb verb :
+       {http::verb::get, http::verb::head, http::verb::post, http::verb::delete_}) {
     if (request.method() == verb) label.method = std::string(http::to_string(verb));
   }
   const Route* const route = FindRoute(request);

@@ -145,7 +145,7 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
     }
     route_ = *route;
     keep_alive_ = header.keep_alive();
-    if (header.method() == http::verb::get) {
+    if (header.method() != http::verb::post) {
       Serve(CheckNoBody(*parser_));
       return;
     }

@@ -8,6 +8,7 @@
 #include <boost/beast/http/status.hpp>
 #include <cstdint>
 #include <optional>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -47,20 +48,48 @@ absl::Status ParseJson(const std::string& text, absl::string_view what, Message&
   return parsed.ok() ? absl::OkStatus() : InvalidJsonError(what, {why.data(), why.size()});
 }
 
+// Whether the text has %XX at this place.
+bool IsEncoded(absl::string_view text, std::size_t i) {
+  return text[i] == '%' && i + 2 < text.size() &&
+         absl::ascii_isxdigit(static_cast<unsigned char>(text[i + 1])) &&
+         absl::ascii_isxdigit(static_cast<unsigned char>(text[i + 2]));
+}
+
 // Decodes %XX and "+". Returns nothing if the text is invalid.
 std::optional<std::string> DecodeQuery(absl::string_view text) {
   std::string decoded;
   for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '%') {
-      decoded += text[i] == '+' ? ' ' : text[i];
-      continue;
-    }
-    if (i + 2 >= text.size() || !absl::ascii_isxdigit(static_cast<unsigned char>(text[i + 1])) ||
-        !absl::ascii_isxdigit(static_cast<unsigned char>(text[i + 2]))) {
+    if (IsEncoded(text, i)) {
+      decoded += absl::HexStringToBytes(text.substr(i + 1, 2));
+      i += 2;
+    } else if (text[i] == '%') {
       return std::nullopt;
+    } else {
+      decoded += text[i] == '+' ? ' ' : text[i];
     }
-    decoded += absl::HexStringToBytes(text.substr(i + 1, 2));
-    i += 2;
+  }
+  return decoded;
+}
+
+// Decodes an attribute of a CloudEvent in a header: quotation marks with their escapes, and then
+// %XX. Another "%" stays, as some senders do not encode. CloudEvents 1.0, HTTP binding, 3.1.3.2.
+std::string DecodeAttribute(absl::string_view text) {
+  std::string unquoted(text.data(), text.size());
+  if (text.size() >= 2 && text.front() == '"' && text.back() == '"') {
+    unquoted.clear();
+    for (std::size_t i = 1; i + 1 < text.size(); ++i) {
+      if (text[i] == '\\' && i + 2 < text.size()) ++i;
+      unquoted += text[i];
+    }
+  }
+  std::string decoded;
+  for (std::size_t i = 0; i < unquoted.size(); ++i) {
+    if (IsEncoded(unquoted, i)) {
+      decoded += absl::HexStringToBytes(absl::string_view(unquoted).substr(i + 1, 2));
+      i += 2;
+    } else {
+      decoded += unquoted[i];
+    }
   }
   return decoded;
 }
@@ -88,23 +117,27 @@ absl::Status ParseQuery(const std::string& query, Message& request) {
                    request);
 }
 
-template <typename Request>
-void SetResource(const std::string& resource, Request& request) {
-  if constexpr (requires { request.set_model(resource); }) {
-    request.set_model(resource);
-  } else if constexpr (requires { request.set_name(resource); }) {
-    request.set_name(resource);
-  }
+absl::Status CheckNoResource(const std::string& named) {
+  return named.empty()
+             ? absl::OkStatus()
+             : InvalidFieldError("model",
+                                 "is in the path and in the request, expected only in the path");
 }
 
+// Sets the resource of the path in a request. Errors: InvalidArgument if the request names one.
 template <typename Request>
-bool NamesResource(const Request& request) {
-  if constexpr (requires(Request & one) { one.set_model(std::string()); }) {
-    return !request.model().empty();
-  } else if constexpr (requires(Request & one) { one.set_name(std::string()); }) {
-    return !request.name().empty();
+absl::Status SetResource(const std::string& resource, Request& request) {
+  if constexpr (std::is_same_v<Request, v1::UpdateModelRequest>) {
+    CALIBD_RETURN_IF_ERROR(CheckNoResource(request.model().name()));
+    request.mutable_model()->set_name(resource);
+  } else if constexpr (requires { request.set_model(resource); }) {
+    CALIBD_RETURN_IF_ERROR(CheckNoResource(request.model()));
+    request.set_model(resource);
+  } else if constexpr (requires { request.set_name(resource); }) {
+    CALIBD_RETURN_IF_ERROR(CheckNoResource(request.name()));
+    request.set_name(resource);
   }
-  return false;
+  return absl::OkStatus();
 }
 
 // Errors: InvalidArgument if the body does not have what the path is for.
@@ -140,11 +173,7 @@ absl::StatusOr<std::unique_ptr<Message>> Parse(const JsonRequest& http_request) 
   } else {
     CALIBD_RETURN_IF_ERROR(ParseQuery(http_request.query, *request));
   }
-  if (NamesResource(*request)) {
-    return InvalidFieldError("model",
-                             "is in the path and in the request, expected only in the path");
-  }
-  SetResource(http_request.resource, *request);
+  CALIBD_RETURN_IF_ERROR(SetResource(http_request.resource, *request));
   if constexpr (kPrepare != nullptr) CALIBD_RETURN_IF_ERROR(kPrepare(http_request, *request));
   return request;
 }
@@ -227,6 +256,16 @@ constexpr std::array kJsonRoutes{
                             .resource = false,
                             .summary = "Declares a model"}),
     ApiRoute<kGetModel>({.path = "", .summary = "The declaration of a model"}),
+    ApiRoute<kDeleteModel>(
+        {.verb = http::verb::delete_, .path = "", .summary = "Deletes a model with all its state"}),
+    ApiRoute<kUpdateModel>({.verb = http::verb::post,
+                            .path = ":update",
+                            .summary = "Changes settings of a model without deleting its data"}),
+    ApiRoute<kListVerdicts>({.path = "/v1/verdicts",
+                             .resource = false,
+                             .summary = "The verdicts of all models, in pages"}),
+    ApiRoute<kAcknowledgeAlarm>(
+        {.verb = http::verb::post, .path = ":acknowledge", .summary = "Acknowledges an alarm"}),
     ApiRoute<kGetCalibration>(
         {.path = "/calibration", .summary = "Verdict, error, evidence and estimates of a model"}),
     ApiRoute<kGetCalibration>({.path = "/reliability",
@@ -363,9 +402,9 @@ std::size_t ResourceLength(std::string_view path) {
 
 InferenceEvent EventOf(const HttpRequest& header) {
   const auto field = [&header](const auto& name) { return std::string(header[name]); };
-  return {.id = field("ce-id"),
-          .type = field("ce-type"),
-          .time = field("ce-time"),
+  return {.id = DecodeAttribute(field("ce-id")),
+          .type = DecodeAttribute(field("ce-type")),
+          .time = DecodeAttribute(field("ce-time")),
           .content_type = field(http::field::content_type),
           .json_length = field("Inference-Header-Content-Length")};
 }

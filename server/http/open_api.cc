@@ -96,10 +96,17 @@ class Schemas {
   Json schemas_ = Json::object();
 };
 
-// The field of a request that the path sets; null without one.
+// The field of a request that the path sets; null without one. Of a declaration, the path sets the
+// name.
 const FieldDescriptor* ResourceField(const Descriptor& request) {
   const FieldDescriptor* const model = request.FindFieldByName("model");
-  return model != nullptr ? model : request.FindFieldByName("name");
+  if (model == nullptr) return request.FindFieldByName("name");
+  return model->message_type() == nullptr ? model : nullptr;
+}
+
+const char* NameOf(http::verb verb) {
+  if (verb == http::verb::post) return "post";
+  return verb == http::verb::delete_ ? "delete" : "get";
 }
 
 Json PathParameter(absl::string_view name) {
@@ -208,8 +215,7 @@ std::string OpenApiText() {
   Schemas schemas;
   Json paths = Json::object();
   const auto add = [&](const std::string& path, const JsonRoute& route, const Json& parameters) {
-    paths[path][route.verb == http::verb::post ? "post" : "get"] =
-        DescribeCall(route, parameters, schemas);
+    paths[path][NameOf(route.verb)] = DescribeCall(route, parameters, schemas);
   };
   for (const JsonRoute& route : JsonRoutes()) {
     if (!route.resource) {

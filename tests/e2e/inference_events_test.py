@@ -91,6 +91,27 @@ class InferenceEventsTest(unittest.TestCase):
                 "labels": {"predictionIds": identifiers, "labels": [1] * rows}})
             self.assertEqual(json.loads(text)["labels"]["matched"], str(rows), text)
 
+    def test_encoded_attributes_are_decoded(self):
+        self.server.create("encoded", labelGrace="3600s")
+        body = {"predictions": [[0.25, 0.75]]}
+        # "Grüße 50%" as it is, quoted and encoded; the raw text of a sender that does not encode.
+        for number, (identifier, accepted) in enumerate((
+                ("Gr%C3%BC%C3%9Fe%2050%25", "1"), ('"Gr%C3%BC%C3%9Fe 50%25"', "0"),
+                ('"a\\"b"', "1"), ("a%22b", "0"), ("50%off", "1"), ("50%25off", "0"))):
+            status, answer = self.infer("encoded", identifier, body)
+            self.assertEqual((status, answer.get("acceptedRows")), (200, accepted),
+                             (number, answer))
+        _, _, text = self.server.post("/v1/models/encoded:label", {"labels": {
+            "predictionIds": ["Grüße 50%", 'a"b', "50%off"], "labels": [1, 0, 1]}})
+        self.assertEqual(json.loads(text)["labels"]["matched"], "3", text)
+        status, answer = self.infer("encoded", "%FF", body)
+        self.assertEqual(status, 400)
+        self.assertIn("ce-id is", answer["error"]["message"])
+        self.assertIn("expected UTF-8", answer["error"]["message"])
+        status, answer = self.infer("encoded", "typed", body,
+                                    **{"ce-type": "org%2Ekubeflow.serving.inference.response"})
+        self.assertEqual((status, answer.get("acceptedRows")), (200, "1"), answer)
+
     def test_a_baseline_is_taken_from_json_and_from_events(self):
         self.server.create("both", baseline="1", labelGrace="3600s", labelsComeWithPredictions=True)
         _, _, text = self.server.post("/v1/models/both:observe", {"observations": {

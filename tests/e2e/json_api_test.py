@@ -75,6 +75,46 @@ class JsonApiTest(unittest.TestCase):
                              template + "/history")
         self.assertEqual(sum(int(one["observations"]) for one in history["buckets"]), 800)
 
+    def test_models_are_updated_and_deleted_and_alarms_acknowledged(self):
+        name = "/v1/models/managed/versions/1"
+        template = "/v1/models/{model}/versions/{version}"
+        self.server.create("managed/versions/1")
+        # All predictions are over-confident.
+        self.server.post(name + ":observe", {"observations": {
+            "probabilities": {"values": [0.99, 0.01] * 600}, "labels": [0, 1] * 300}})
+        listed = self.check("GET", "/v1/verdicts?pageSize=1000", "/v1/verdicts")
+        (verdict,) = [one for one in listed["models"]
+                      if one["model"] == "models/managed/versions/1"]
+        self.assertEqual(verdict["verdict"]["limitStatus"], "LIMIT_STATUS_OVER_LIMIT")
+        calibration = self.check("GET", name + "/calibration", template + "/calibration")
+        alarm = calibration["alarms"][0]
+        acknowledged = self.check("POST", name + ":acknowledge", template + ":acknowledge",
+                                  {"alarmId": alarm["id"], "note": "retrained"})
+        self.assertEqual(acknowledged["alarm"]["note"], "retrained")
+        self.check("POST", name + ":acknowledge", template + ":acknowledge", {"alarmId": "999"},
+                   status=404)
+
+        updated = self.check("POST", name + ":update", template + ":update",
+                             {"model": {"description": "of pets"}, "updateMask": "description"})
+        self.assertEqual(updated["model"]["description"], "of pets")
+        for body, part in (({"model": {"name": "models/other"}, "updateMask": "description"},
+                            "expected only in the path"),
+                           ({"model": {}, "updateMask": "classCount"}, "class_count")):
+            answer = self.check("POST", name + ":update", template + ":update", body, status=400)
+            self.assertIn(part, answer["error"]["message"])
+
+        status, _, text = self.server.ask("DELETE", name, headers={"Origin": "https://evil.example"})
+        self.assertEqual(status, 403, text)
+        status, headers, _ = self.server.ask("PUT", name, {})
+        self.assertEqual((status, headers["Allow"]), (405, "GET, POST, DELETE"))
+        self.assertEqual(self.server.ask("DELETE", "/v1/models")[0], 405)
+        self.check("GET", name, template)
+        self.check("DELETE", name, template)
+        self.check("GET", name, template, status=404)
+        self.check("DELETE", name, template, status=404)
+        _, _, metrics = self.server.get("/metrics")
+        self.assertIn(b'method="DELETE",route="/v1/models/{model}"', metrics)
+
     def test_computations_answer_with_their_result(self):
         for name, seed in (("first", 1), ("second", 2)):
             self.server.create(name)
@@ -198,7 +238,7 @@ class JsonApiTest(unittest.TestCase):
         self.assertEqual(answer["error"]["details"][0]["reason"], "INSUFFICIENT_DATA")
         self.assertEqual(self.server.get("/v1/other")[0], 404)
         self.assertEqual(self.server.get("/v1/models/errors:observe")[0], 405)
-        self.assertEqual(self.server.ask("DELETE", root)[0], 405)
+        self.assertEqual(self.server.ask("DELETE", root + ":observe")[0], 405)
         self.assertEqual(self.server.get("/v1/models/errors/calibration")[0], 200)
 
     def test_web_pages_cannot_write(self):
