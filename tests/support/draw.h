@@ -17,8 +17,6 @@ inline PredictionSet Draw(const GeneratorSpec& spec, std::size_t n, std::uint64_
 }
 
 // exp(-|p - q|_TV / bandwidth)
-inline Kernel MakeKernel(double bandwidth) {
-  return *Kernel::ExponentialTotalVariation(bandwidth);
-}
+inline Kernel MakeKernel(double bandwidth) { return *Kernel::ExponentialTotalVariation(bandwidth); }
 
 }  // namespace calibd
