@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <iostream>
 #include <optional>
 #include <span>
@@ -15,6 +16,7 @@
 #include "calibd/core/generator_closed_forms.h"
 #include "calibd/core/validation.h"
 #include "command.h"
+#include "forecast_simulation.h"
 #include "progress_bar.h"
 #include "stream_report.h"
 
@@ -29,15 +31,28 @@ constexpr std::int64_t kMaxRowsPerSend = 1024;
 
 struct SimulateOptions {
   std::string model;
-  std::string generator = "M1";
   std::int64_t n = 0;
   double rate = 0;
   std::uint64_t seed = 0;
-  std::int32_t class_count = 10;
+  // For classes.
+  std::optional<std::string> generator;
+  std::optional<std::int32_t> class_count;
   // Unset: the value of the generator.
   std::vector<double> alpha;
   std::optional<double> pi;
   std::string beta;
+  // For forecasts of a number.
+  ForecastErrorOptions errors;
+
+  [[nodiscard]] std::int32_t classes() const { return class_count.value_or(10); }
+  // The first option for classes that is set, or empty.
+  [[nodiscard]] std::string SetClassOption() const {
+    if (generator.has_value()) return "--generator";
+    if (class_count.has_value()) return "--classes";
+    if (!alpha.empty()) return "--alpha";
+    if (pi.has_value()) return "--pi";
+    return beta.empty() ? "" : "--beta";
+  }
 };
 
 // Parses "uniform", "class:K", or m probabilities.
@@ -63,10 +78,11 @@ absl::StatusOr<std::vector<double>> ParseBeta(const std::string& text, std::size
 }
 
 absl::StatusOr<GeneratorSpec> MakeSpec(const SimulateOptions& options) {
-  const auto m = static_cast<std::size_t>(options.class_count);
-  GeneratorSpec spec = options.generator == "M2"   ? GeneratorSpec::M2(m)
-                       : options.generator == "M3" ? GeneratorSpec::M3(m)
-                                                   : GeneratorSpec::M1(m);
+  const auto m = static_cast<std::size_t>(options.classes());
+  const std::string generator = options.generator.value_or("M1");
+  GeneratorSpec spec = generator == "M2"   ? GeneratorSpec::M2(m)
+                       : generator == "M3" ? GeneratorSpec::M3(m)
+                                           : GeneratorSpec::M1(m);
   if (options.alpha.size() == 1) {
     spec.alpha.assign(m, options.alpha.front());
   } else if (!options.alpha.empty()) {
@@ -94,13 +110,14 @@ Json TruthToJson(const Truth& truth) {
           {"mean_total_variation", number(truth.mean_total_variation)}};
 }
 
-void Tell(const Truth& truth) {
-  if (!truth.expected_calibration_error.ok() || !truth.mean_total_variation.ok()) return;
+// Empty if there is no closed form.
+std::string TruthText(const Truth& truth) {
+  if (!truth.expected_calibration_error.ok() || !truth.mean_total_variation.ok()) return "";
   const double error = *truth.expected_calibration_error;
-  Print(
-      absl::StrFormat("The generator's expected calibration error by total variation is %.3g%s; "
-                      "the total variation between two of its predictions is %.3g on average.\n",
-                      error, error == 0 ? " (calibrated)" : "", *truth.mean_total_variation));
+  return absl::StrFormat(
+      "The generator's expected calibration error by total variation is %.3g%s; the total "
+      "variation between two of its predictions is %.3g on average.\n",
+      error, error == 0 ? " (calibrated)" : "", *truth.mean_total_variation);
 }
 
 absl::StatusOr<v1::Model> EnsureModel(client::Client& client, const std::string& name,
@@ -153,10 +170,9 @@ std::vector<double> WithBaseline(const std::vector<double>& predictions,
   return both;
 }
 
-// baseline: the generator whose rows are sent with the predictions of a baseline; null: without
-// one.
-absl::Status SendAll(const Context& context, const SimulateOptions& options, Generator& generator,
-                     const GeneratorSpec* baseline, ReportedStream& stream) {
+// send: draws and sends a number of rows.
+absl::Status SendAll(const Context& context, const SimulateOptions& options,
+                     const std::function<absl::Status(std::size_t)>& send, ReportedStream& stream) {
   ProgressBar bar("simulating", "rows", static_cast<double>(options.n));
   const Clock::time_point started = Clock::now();
   for (std::int64_t sent = 0; sent < options.n;) {
@@ -171,12 +187,8 @@ absl::Status SendAll(const Context& context, const SimulateOptions& options, Gen
       }
       continue;
     }
-    PredictionSet set;
     const std::int64_t count = std::min(due - sent, kMaxRowsPerSend);
-    generator.Draw(static_cast<std::size_t>(count), set);
-    if (baseline != nullptr) set.probabilities = WithBaseline(set.probabilities, *baseline);
-    absl::Status status =
-        stream.stream().Send(client::PredictionKind::kProbabilities, set.probabilities, set.labels);
+    absl::Status status = send(static_cast<std::size_t>(count));
     // With a rate, rows are sent at once, even if a batch is not full.
     if (status.ok() && options.rate > 0) status = stream.stream().Flush();
     if (!status.ok()) return status;
@@ -187,27 +199,100 @@ absl::Status SendAll(const Context& context, const SimulateOptions& options, Gen
   return absl::OkStatus();
 }
 
-absl::StatusOr<ExitCode> Run(const Context& context, const SimulateOptions& options) {
-  CALIBD_ASSIGN_OR_RETURN(const GeneratorSpec spec, OrUsageFault(MakeSpec(options)));
-  CALIBD_ASSIGN_OR_RETURN(Generator generator, OrUsageFault(Generator::Create(spec, options.seed)));
-  CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
-  const std::string name = ModelArgument(options.model);
-  CALIBD_ASSIGN_OR_RETURN(const v1::Model model, EnsureModel(*client, name, options.class_count));
-  CALIBD_ASSIGN_OR_RETURN(const auto before, client->GetCalibration(name));
-  const bool with_baseline = !model.baseline().empty();
-  CALIBD_ASSIGN_OR_RETURN(
-      auto stream, ReportedStream::Open(context, *client, name, {.with_baseline = with_baseline},
-                                        StreamContent::kRows));
-  const Truth truth{ExpectedCalibrationError(spec), MeanTotalVariation(spec.alpha)};
-  const GeneratorSpec* const baseline = with_baseline ? &spec : nullptr;
+// Streams rows of the model and prints the exact properties of their generator. send: draws and
+// sends a number of rows to `stream`.
+absl::StatusOr<ExitCode> Simulate(const Context& context, const SimulateOptions& options,
+                                  client::Client& client, const std::string& name,
+                                  ReportedStream& stream,
+                                  const std::function<absl::Status(std::size_t)>& send,
+                                  const Json& truth, const std::string& truth_text) {
+  CALIBD_ASSIGN_OR_RETURN(const auto before, client.GetCalibration(name));
   const ExitCode code =
-      stream.Finish(context, SendAll(context, options, generator, baseline, stream),
-                    {{"generator", TruthToJson(truth)}});
+      stream.Finish(context, SendAll(context, options, send, stream), {{"generator", truth}});
   if (code != ExitCode::kOk) return code;
-  if (!context.json()) Tell(truth);
-  CALIBD_ASSIGN_OR_RETURN(const auto after, client->GetCalibration(name));
+  if (!context.json()) Print(truth_text);
+  CALIBD_ASSIGN_OR_RETURN(const auto after, client.GetCalibration(name));
   TellRepetition(name, before.observations(), after);
   return code;
+}
+
+absl::StatusOr<ExitCode> RunForecasts(const Context& context, const SimulateOptions& options,
+                                      client::Client& client, const v1::Model& model) {
+  const ForecastGeneratorSpec spec = ForecastSpec(model.forecast(), options.errors);
+  CALIBD_ASSIGN_OR_RETURN(ForecastGenerator generator,
+                          OrUsageFault(ForecastGenerator::Create(spec, options.seed)));
+  CALIBD_ASSIGN_OR_RETURN(
+      auto stream, ReportedStream::Open(context, client, model.name(), {}, StreamContent::kRows));
+  const auto send = [&](std::size_t count) {
+    std::vector<double> forecasts;
+    std::vector<double> outcomes;
+    generator.Draw(count, forecasts, outcomes);
+    return stream.stream().SendForecasts(forecasts, outcomes);
+  };
+  return Simulate(context, options, client, model.name(), stream, send,
+                  ForecastTruthToJson(spec, options.n), ForecastTruthText(spec));
+}
+
+absl::StatusOr<ExitCode> RunClasses(const Context& context, const SimulateOptions& options,
+                                    client::Client& client, const std::string& name) {
+  CALIBD_ASSIGN_OR_RETURN(const GeneratorSpec spec, OrUsageFault(MakeSpec(options)));
+  CALIBD_ASSIGN_OR_RETURN(Generator generator, OrUsageFault(Generator::Create(spec, options.seed)));
+  CALIBD_ASSIGN_OR_RETURN(const v1::Model model, EnsureModel(client, name, options.classes()));
+  const bool with_baseline = !model.baseline().empty();
+  CALIBD_ASSIGN_OR_RETURN(
+      auto stream, ReportedStream::Open(context, client, name, {.with_baseline = with_baseline},
+                                        StreamContent::kRows));
+  const auto send = [&](std::size_t count) {
+    PredictionSet set;
+    generator.Draw(count, set);
+    if (with_baseline) set.probabilities = WithBaseline(set.probabilities, spec);
+    return stream.stream().Send(client::PredictionKind::kProbabilities, set.probabilities,
+                                set.labels);
+  };
+  const Truth truth{ExpectedCalibrationError(spec), MeanTotalVariation(spec.alpha)};
+  return Simulate(context, options, client, name, stream, send, TruthToJson(truth),
+                  TruthText(truth));
+}
+
+absl::StatusOr<ExitCode> Run(const Context& context, const SimulateOptions& options) {
+  const std::string for_classes = options.SetClassOption();
+  const std::string for_forecasts = options.errors.SetOption();
+  if (!for_classes.empty() && !for_forecasts.empty()) {
+    return UsageFault(absl::StrCat(for_classes, " is for models of classes, ", for_forecasts,
+                                   " for models that forecast a number"));
+  }
+  // A wrong value is told without a server.
+  CALIBD_ASSIGN_OR_RETURN(const GeneratorSpec spec, OrUsageFault(MakeSpec(options)));
+  CALIBD_RETURN_IF_ERROR(OrUsageFault(Generator::Create(spec, options.seed)).status());
+  CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
+  const std::string name = ModelArgument(options.model);
+  const absl::StatusOr<v1::Model> model = client->GetModel(name);
+  if (!model.ok() && !absl::IsNotFound(model.status())) return model.status();
+  if (model.ok() && model->has_forecast()) {
+    if (for_classes.empty()) return RunForecasts(context, options, *client, *model);
+    return UsageFault(
+        absl::StrCat(for_classes, " is for models of classes, and ", name, " forecasts a number"));
+  }
+  if (for_forecasts.empty()) return RunClasses(context, options, *client, name);
+  return UsageFault(absl::StrCat(
+      for_forecasts, " is for models that forecast a number, and ", name,
+      model.ok() ? " predicts classes"
+                 : absl::StrCat(" does not exist: create it first, with `calibctl model create ",
+                                options.model, " --forecast normal`")));
+}
+
+void AddForecastErrorOptions(CLI::App& command, ForecastErrorOptions& errors) {
+  command.add_option("--shift", errors.shift,
+                     "forecasts of a number: how much higher outcomes are than forecast, in "
+                     "standard deviations of the forecast; default 0");
+  command.add_option("--scale", errors.scale,
+                     "forecasts of a number: how many times as wide as forecast outcomes are; "
+                     "default 1. Above 1, the forecasts are too narrow");
+  command
+      .add_option("--drift-at", errors.drift_at,
+                  "forecasts of a number: the first row of this run with these errors, from 1; "
+                  "default 1. The rows before it are calibrated")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000'000'000}));
 }
 
 }  // namespace
@@ -222,9 +307,14 @@ void AddSimulateCommand(CLI::App& app, Context& context) {
       "M3: pi = 1, uniform; alpha = 0.1 for every class.\n"
       "The model is created with default settings if it does not exist. If it declares a baseline, "
       "the baseline predicts the distribution from which the label is drawn, and is calibrated.\n"
+      "To a model that was created with --forecast, forecasts are sent: Normal with a mean from "
+      "N(0, 1) and a standard deviation exp(0.35 N(0, 1)), stated as the model declares. In units "
+      "in which the forecast has 0 and 1, outcomes are Normal with the mean --shift and the "
+      "standard deviation --scale.\n"
       "Examples: calibctl simulate demo --generator M2 --n 5000\n"
       "          calibctl simulate skewed --classes 3 --alpha 1,2,5 --pi 0.1 --beta class:2 "
-      "--n 5000");
+      "--n 5000\n"
+      "          calibctl simulate demand --n 30000 --scale 1.5 --drift-at 20001");
   command->add_option("MODEL", options->model, "name, or NAME@VERSION")->required();
   command
       ->add_option(
@@ -256,6 +346,7 @@ void AddSimulateCommand(CLI::App& app, Context& context) {
       ->check(SeedRange());
   command->add_option("--classes", options->class_count, "number of classes; default 10")
       ->check(CLI::Range(static_cast<int>(kMinClassCount), static_cast<int>(kMaxClassCount)));
+  AddForecastErrorOptions(*command, options->errors);
 }
 
 }  // namespace calibd::cli

@@ -1,7 +1,6 @@
 #include "calibd/core/forecast_cells.h"
 
 #include <algorithm>
-#include <boost/math/special_functions/erf.hpp>
 #include <boost/sort/pdqsort/pdqsort.hpp>
 #include <cmath>
 #include <limits>
@@ -14,6 +13,7 @@
 #include "calibd/core/row_sum.h"
 #include "calibd/core/status_macros.h"
 #include "normal_mean.h"
+#include "normal_quantile.h"
 #include "rng.h"
 #include "sample_moments.h"
 
@@ -33,12 +33,6 @@ template <typename Values>
 std::size_t CountBelow(const Values& values, double x) {
   return static_cast<std::size_t>(std::lower_bound(values.begin(), values.end(), x) -
                                   values.begin());
-}
-
-// Phi^-1(p) for p in (0, 1).
-double NormalQuantile(double p) {
-  return p < 0.5 ? -std::numbers::sqrt2 * boost::math::erfc_inv(2 * p)
-                 : std::numbers::sqrt2 * boost::math::erfc_inv(2 * (1 - p));
 }
 
 // Phi(b) - Phi(a) for a <= b, which may be infinite, without cancellation in either tail.

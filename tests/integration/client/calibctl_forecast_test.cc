@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdint>
 #include <fstream>
 #include <random>
@@ -93,23 +94,105 @@ TEST_F(CalibctlForecastTest, FromTheDeclarationToTheVerdict) {
 
 TEST_F(CalibctlForecastTest, ARecentChangeIsShownBesideTheWholeHistory) {
   RunJson({"model", "create", "prices", "--forecast", "normal"});
-  std::mt19937_64 random(5);
-  std::normal_distribution<double> normal;
-  std::string csv = "mean,standard_deviation,outcome\n";
-  for (int i = 0; i < 21500; ++i) {
-    csv += "0,1," + std::to_string((i < 20000 ? 1 : 1.6) * normal(random)) + "\n";
-  }
-  RunJson({"send", "prices", Write("prices.csv", csv)});
+  RunJson({"simulate", "prices", "--n", "21500", "--seed", "8", "--scale", "1.6", "--drift-at",
+           "20001"});
   // 1.645 / 1.6 standard deviations cover 69.6 %.
   const std::string shown = OutputOf({"show", "prices"});
-  EXPECT_THAT(
-      shown,
-      ::testing::MatchesRegex(
-          "verdict   prices: OVER_LIMIT .recent.(.|\n)*; the 90 % intervals\\s+cover "
-          "(89|88)(.|\n)*the\\s+newest\\s+1.*rows:\\s+off\\s+by(.|\n)*cover\\s+(69|7.)(.|\n)*"
-          "narrow(.|\n)*changed   yes, at about row (19|20)(.|\n)*"));
+  EXPECT_THAT(shown,
+              ::testing::MatchesRegex(
+                  "verdict   prices: OVER_LIMIT .recent.(.|\n)*; the 90 % intervals\\s+cover "
+                  "(89|88)(.|\n)*the\\s+newest\\s+1.*rows:\\s+off\\s+by(.|\n)*cover\\s+(6[5-9]|7[0-"
+                  "4])(.|\n)*"
+                  "narrow(.|\n)*changed   yes, at about row (19|20)(.|\n)*"));
   EXPECT_THAT(OutputOf({"show", "prices", "--verbose"}),
               AllOf(HasSubstr("Recently: the 1"), HasSubstr("the 50 % intervals cover 3")));
+}
+
+// Bounds of estimates from n rows: 5 standard errors of means, shares and standard deviations; and
+// of half the sum of |share - probability| over K cells, its largest mean sqrt(K / n) / 2 and
+// sqrt(ln(10^6) / (2 n)) more, which McDiarmid's inequality exceeds with a probability of 10^-6.
+TEST_F(CalibctlForecastTest, ShowReportsTheSimulatedErrors) {
+  RunJson({"model", "create", "demand", "--forecast", "normal"});
+  const nlohmann::json sent = RunJson(
+      {"simulate", "demand", "--n", "20000", "--seed", "4", "--shift", "-0.3", "--scale", "1.4"});
+  EXPECT_EQ(sent.at("accepted_rows"), 20000);
+  const double n = 20000;
+  const nlohmann::json error = RunJson({"show", "demand"}).at("error").at("since_start");
+  EXPECT_NEAR(error.at("residual_mean").get<double>(), -0.3, 5 * 1.4 / std::sqrt(n));
+  EXPECT_NEAR(error.at("residual_standard_deviation").get<double>(), 1.4,
+              5 * 1.4 / std::sqrt(2 * n));
+  const nlohmann::json& exact = sent.at("generator");
+  // Phi((1.645 + .3) / 1.4) - Phi((-1.645 + .3) / 1.4).
+  EXPECT_NEAR(exact.at("central_coverage").at(2).at("coverage").get<double>(), 0.7492, 1e-4);
+  for (std::size_t i = 0; i < 3; ++i) {
+    const double expected = exact.at("central_coverage").at(i).at("coverage");
+    EXPECT_NEAR(error.at("central_coverage").at(i).at("coverage").get<double>(), expected,
+                5 * std::sqrt(expected * (1 - expected) / n));
+  }
+  const double bound = std::sqrt(20 / n) / 2 + std::sqrt(std::log(1e6) / (2 * n));
+  EXPECT_NEAR(error.at("coverage").at("estimate").get<double>(),
+              exact.at("coverage_error").get<double>(), bound);
+  EXPECT_EQ(exact.at("coverage_error"), exact.at("mean_coverage_error"));
+}
+
+TEST_F(CalibctlForecastTest, SimulatesADriftOfQuantiles) {
+  RunJson({"model", "create", "q", "--forecast", "quantiles", "--levels", ".05,.25,.5,.75,.95"});
+  const nlohmann::json sent = RunJson(
+      {"simulate", "q", "--n", "12000", "--seed", "5", "--scale", "2", "--drift-at", "10001"});
+  const nlohmann::json& exact = sent.at("generator");
+  const double coverage_error = exact.at("coverage_error");
+  EXPECT_NEAR(exact.at("mean_coverage_error").get<double>(), coverage_error / 6, 1e-12);
+  const nlohmann::json error = RunJson({"show", "q"}).at("error");
+  const auto bound = [](double n) {
+    return std::sqrt(6 / n) / 2 + std::sqrt(std::log(1e6) / (2 * n));
+  };
+  EXPECT_NEAR(error.at("since_start").at("coverage").at("estimate").get<double>(),
+              coverage_error / 6, bound(12000));
+  EXPECT_EQ(error.at("is_recent"), true);
+  // The stretch begins with observation 9985, a mark, or up to 1024 later.
+  const nlohmann::json& recent = error.at("recent").at("forecast");
+  const std::int64_t first = recent.at("first_observation");
+  const double n = recent.at("observations");
+  EXPECT_GE(first, 9985);
+  EXPECT_NEAR(recent.at("coverage").at("estimate").get<double>(), coverage_error,
+              bound(n) + 16 / n);
+  EXPECT_LE(recent.at("coverage").at("lower").get<double>(), coverage_error);
+  EXPECT_GE(recent.at("coverage").at("upper").get<double>(), coverage_error);
+}
+
+TEST_F(CalibctlForecastTest, SimulatesSamples) {
+  RunJson({"model", "create", "s", "--forecast", "samples", "--draws", "19"});
+  const nlohmann::json sent =
+      RunJson({"simulate", "s", "--n", "20000", "--seed", "6", "--scale", "0.7"});
+  EXPECT_TRUE(sent.at("generator").at("coverage_error").is_null());
+  // Inside the 90 % interval: neither below nor above all 19 draws, given the outcome t.
+  double inside = 0;
+  for (int i = -800; i <= 800; ++i) {
+    const double z = i / 100.0;
+    const double below = std::erfc(-0.7 * z / std::sqrt(2.0)) / 2;
+    inside += std::exp(-z * z / 2) / std::sqrt(2 * M_PI) / 100 *
+              (1 - std::pow(below, 19) - std::pow(1 - below, 19));
+  }
+  const nlohmann::json shown = RunJson({"show", "s"}).at("error").at("since_start");
+  EXPECT_NEAR(shown.at("central_coverage").at(2).at("coverage").get<double>(), inside,
+              5 * std::sqrt(inside * (1 - inside) / 20000));
+  EXPECT_THAT(OutputOf({"simulate", "s", "--n", "500", "--seed", "7"}),
+              HasSubstr("The generator's forecasts are calibrated."));
+}
+
+TEST_F(CalibctlForecastTest, SimulateSaysWhichOptionsAreForWhichModels) {
+  EXPECT_THAT(ErrorOf({"simulate", "missing", "--n", "1", "--scale", "2"}),
+              HasSubstr("`calibctl model create missing --forecast normal`"));
+  RunJson({"model", "create", "n", "--forecast", "normal"});
+  EXPECT_THAT(ErrorOf({"simulate", "n", "--n", "1", "--generator", "M2"}),
+              HasSubstr("--generator is for models of classes, and models/n forecasts a number"));
+  EXPECT_THAT(ErrorOf({"simulate", "n", "--n", "1", "--scale", "2", "--pi", "0.5"}),
+              HasSubstr("--pi is for models of classes, --scale for models that forecast"));
+  EXPECT_THAT(ErrorOf({"simulate", "n", "--n", "1", "--scale", "0"}),
+              HasSubstr("scale is 0, expected a number in [0.01, 100]"));
+  RunJson({"simulate", "classes", "--n", "10"});
+  EXPECT_THAT(ErrorOf({"simulate", "classes", "--n", "1", "--drift-at", "2"}),
+              HasSubstr("--drift-at is for models that forecast a number, and models/classes"));
 }
 
 TEST_F(CalibctlForecastTest, ADecisionIsComparedWithItsPromise) {
