@@ -126,12 +126,6 @@ absl::StatusOr<v1::Model> EnsureModel(client::Client& client, const std::string&
   model.set_name(name);
   model.set_class_count(class_count);
   CALIBD_ASSIGN_OR_RETURN(v1::Model existing, GetOrCreateModel(client, model));
-  if (!existing.feature_names().empty()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(name,
-                     " declares features, which simulated predictions do not have: use a "
-                     "model without --feature-names"));
-  }
   if (existing.class_count() == class_count) return existing;
   return absl::FailedPreconditionError(absl::StrCat(name, " has ", existing.class_count(),
                                                     " classes, the generator ", class_count,
@@ -268,6 +262,12 @@ absl::StatusOr<ExitCode> Run(const Context& context, const SimulateOptions& opti
   const std::string name = ModelArgument(options.model);
   const absl::StatusOr<v1::Model> model = client->GetModel(name);
   if (!model.ok() && !absl::IsNotFound(model.status())) return model.status();
+  if (model.ok() && !model->feature_names().empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(name, " declares features, which simulated ",
+                     model->has_forecast() ? "forecasts" : "predictions",
+                     " do not have: use a model without --feature-names"));
+  }
   if (model.ok() && model->has_forecast()) {
     if (for_classes.empty()) return RunForecasts(context, options, *client, *model);
     return UsageFault(

@@ -190,6 +190,9 @@ TEST_F(CalibctlForecastTest, SimulateSaysWhichOptionsAreForWhichModels) {
               HasSubstr("--pi is for models of classes, --scale for models that forecast"));
   EXPECT_THAT(ErrorOf({"simulate", "n", "--n", "1", "--scale", "0"}),
               HasSubstr("scale is 0, expected a number in [0.01, 100]"));
+  RunJson({"model", "create", "f", "--forecast", "normal", "--feature-names", "age"});
+  EXPECT_THAT(ErrorOf({"simulate", "f", "--n", "1"}),
+              HasSubstr("models/f declares features, which simulated forecasts do not have"));
   RunJson({"simulate", "classes", "--n", "10"});
   EXPECT_THAT(ErrorOf({"simulate", "classes", "--n", "1", "--drift-at", "2"}),
               HasSubstr("--drift-at is for models that forecast a number, and models/classes"));
