@@ -54,8 +54,12 @@ std::optional<CoverageStretch> CoverageSnapshot::Recent() const {
                           .counts = sums.counts,
                           .coverage = {}};
   if (clearest != nullptr) {
-    ForecastSums since = SumsOf(sums.counts);
-    since.Subtract(clearest->sums);
+    ForecastSums since = since_mark;
+    since.count = count - clearest->sums.count;
+    since.cells = CellsSince(*clearest, all);
+    for (const CoverageMark& mark : *marks) {
+      if (mark.index > clearest->index) since.MergeScores(mark.sums);
+    }
     stretch.first_observation = clearest->first_observation;
     stretch.start_time = clearest->start_time;
     stretch.counts = since.ToCounts();
@@ -124,7 +128,9 @@ void CoverageWatch::Add(const ForecastRow& row, std::int64_t observation) {
   since_start_.counts.Add(row);
   sums_.counts.Add(row);
   Decide(observation);
-  if (marks_ != nullptr && count_ % kMarkSpacing == 0) KeepMark(observation);
+  if (marks_ == nullptr) return;
+  since_mark_.AddScores(row);
+  if (count_ % kMarkSpacing == 0) KeepMark(observation);
 }
 
 void CoverageWatch::Decide(std::int64_t observation) {
@@ -187,15 +193,25 @@ void CoverageWatch::KeepMark(std::int64_t observation) {
   const std::int64_t newest = count_ / kMarkSpacing;
   auto marks = std::make_shared<std::vector<CoverageMark>>();
   std::vector<std::int64_t> next_checks;
+  // Of marks that are not kept.
+  ForecastSums scores;
   for (std::size_t m = 0; m < marks_->size(); ++m) {
-    if (!KeepsMark((*marks_)[m].index, newest)) continue;
-    marks->push_back((*marks_)[m]);
-    next_checks.push_back(next_checks_[m]);
+    const CoverageMark& mark = (*marks_)[m];
+    if (KeepsMark(mark.index, newest)) {
+      marks->push_back(mark);
+      marks->back().sums.MergeScores(std::exchange(scores, {}));
+      next_checks.push_back(next_checks_[m]);
+    } else {
+      scores.MergeScores(mark.sums);
+    }
   }
+  scores.MergeScores(std::exchange(since_mark_, {}));
+  scores.count = count_;
+  scores.cells = sums_.counts.Cells();
   marks->push_back({.index = newest,
                     .first_observation = observation + 1,
                     .start_time = std::nullopt,
-                    .sums = SumsOf(sums_.counts)});
+                    .sums = std::move(scores)});
   next_checks.push_back(count_ + 1);
   next_decision_ = std::min(next_decision_, count_ + 1);
   marks_ = std::move(marks);
@@ -205,6 +221,7 @@ void CoverageWatch::KeepMark(std::int64_t observation) {
 void CoverageWatch::ClearMarks() {
   if (marks_ != nullptr) marks_ = std::make_shared<std::vector<CoverageMark>>();
   next_checks_.clear();
+  since_mark_ = {};
 }
 
 void CoverageWatch::SetTime(Time time) {
@@ -270,7 +287,8 @@ CoverageSnapshot CoverageWatch::CoverageState() const {
           .since_start = since_start_,
           .sums = sums_,
           .count = count_,
-          .marks = marks_};
+          .marks = marks_,
+          .since_mark = since_mark_};
 }
 
 ErrorSnapshot CoverageWatch::Snapshot() const {

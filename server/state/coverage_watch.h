@@ -32,6 +32,8 @@ struct CoverageMark {
   // Of the observation after the mark, as in CoverageSums.
   std::int64_t first_observation = 1;
   std::optional<ErrorSums::Time> start_time;
+  // The counts at the mark, and the scores since the mark before. A score may be so large that the
+  // later ones are lost in a sum with it.
   ForecastSums sums;
 };
 
@@ -53,6 +55,8 @@ struct CoverageSnapshot {
   std::int64_t count = 0;
   // Marks of `sums`, ascending. Null for a group, which has no recent error.
   std::shared_ptr<const std::vector<CoverageMark>> marks;
+  // The scores since the newest mark, without counts.
+  ForecastSums since_mark;
 
   // Unset without observations.
   [[nodiscard]] std::optional<ForecastCoverage> SinceStart() const {
@@ -139,6 +143,7 @@ class CoverageWatch {
   std::int64_t next_decision_ = 0;
   // Replaced instead of changed, because snapshots share it. Null for a group.
   std::shared_ptr<const std::vector<CoverageMark>> marks_;
+  ForecastSums since_mark_;
   // The same as next_decision_ for the stretch of each mark, in their order.
   std::vector<std::int64_t> next_checks_;
 };

@@ -10,11 +10,22 @@ void ForecastSums::Add(std::span<const ForecastRow> rows, std::size_t cell_count
   count += static_cast<std::int64_t>(rows.size());
   for (const ForecastRow& row : rows) {
     ++cells[row.cell];
-    crps += row.crps;
-    log_score += row.log_score;
-    t += std::clamp(row.t, -kMostScore, kMostScore);
-    t_square += std::min(row.t * row.t, kMostScore);
+    AddScores(row);
   }
+}
+
+void ForecastSums::AddScores(const ForecastRow& row) noexcept {
+  crps += row.crps;
+  log_score += row.log_score;
+  t += std::clamp(row.t, -kMostScore, kMostScore);
+  t_square += std::min(row.t * row.t, kMostScore);
+}
+
+void ForecastSums::MergeScores(const ForecastSums& other) noexcept {
+  crps += other.crps;
+  log_score += other.log_score;
+  t += other.t;
+  t_square += other.t_square;
 }
 
 void ForecastSums::Merge(const ForecastSums& other) {
@@ -22,28 +33,7 @@ void ForecastSums::Merge(const ForecastSums& other) {
   cells.resize(other.cells.size());
   count += other.count;
   for (std::size_t c = 0; c < cells.size(); ++c) cells[c] += other.cells[c];
-  crps += other.crps;
-  log_score += other.log_score;
-  t += other.t;
-  t_square += other.t_square;
-}
-
-void ForecastSums::Subtract(const ForecastSums& earlier) noexcept {
-  count -= earlier.count;
-  for (std::size_t c = 0; c < cells.size(); ++c) cells[c] -= earlier.cells[c];
-  crps -= earlier.crps;
-  log_score -= earlier.log_score;
-  t -= earlier.t;
-  t_square = std::max(0.0, t_square - earlier.t_square);
-}
-
-ForecastSums SumsOf(const ForecastCounts& counts) {
-  return {.count = counts.count(),
-          .cells = counts.Cells(),
-          .crps = counts.crps,
-          .log_score = counts.log_score,
-          .t = counts.t,
-          .t_square = counts.t_square};
+  MergeScores(other);
 }
 
 ForecastCounts ForecastSums::ToCounts() const {

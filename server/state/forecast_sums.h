@@ -26,15 +26,14 @@ struct ForecastSums {
   void Add(std::span<const ForecastRow> rows, std::size_t cell_count);
   // May throw bad_alloc if this has no observation.
   void Merge(const ForecastSums& other);
-  // Leaves the sums over the later observations. earlier: of the first ones, with as many cells.
-  void Subtract(const ForecastSums& earlier) noexcept;
+  // Add only the scores, as ForecastCounts::Add does.
+  void AddScores(const ForecastRow& row) noexcept;
+  void MergeScores(const ForecastSums& other) noexcept;
   // The same counts in the first strata. Only functions of all strata together may use them.
   [[nodiscard]] ForecastCounts ToCounts() const;
 
   friend bool operator==(const ForecastSums&, const ForecastSums&) = default;
 };
-
-[[nodiscard]] ForecastSums SumsOf(const ForecastCounts& counts);
 
 void PutSums(const ForecastSums& sums, store::v1::ForecastSums& out);
 // Returns false if the message does not hold such sums.

@@ -1,6 +1,7 @@
 // Conversion of the state of a model of forecasts to and from the messages of the store.
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -88,17 +89,17 @@ bool GetCoverage(const store::v1::ErrorState::Sums& stored, CoverageSums& out) {
   return out.counts.cell_count() == cells && out.counts.IsValid() && out.first_observation >= 1;
 }
 
-// spacing: the number of observations between two marks. sums: those of the watch.
+// spacing: the number of observations between two marks. cells: the counts of the watch.
 bool GetMark(const store::v1::ErrorState::ForecastMark& stored, std::int64_t spacing,
-             const ForecastSums& sums, CoverageMark& out) {
+             std::span<const std::int64_t> cells, CoverageMark& out) {
   out.first_observation = stored.first_observation();
   if (stored.has_start_time_us()) out.start_time = ToTime(stored.start_time_us());
   if (out.first_observation < 1 || !GetSums(stored.sums(), out.sums) ||
-      out.sums.cells.size() != sums.cells.size()) {
+      out.sums.cells.size() != cells.size()) {
     return false;
   }
-  for (std::size_t c = 0; c < sums.cells.size(); ++c) {
-    if (out.sums.cells[c] > sums.cells[c]) return false;
+  for (std::size_t c = 0; c < cells.size(); ++c) {
+    if (out.sums.cells[c] > cells[c]) return false;
   }
   out.index = out.sums.count / spacing;
   return out.index >= 1 && out.sums.count % spacing == 0;
@@ -122,6 +123,7 @@ void CoverageWatch::Save(store::v1::ErrorState& out) const {
     PutSums(mark.sums, *to.mutable_sums());
     to.set_next_decision(next_checks_[m]);
   }
+  PutSums(since_mark_, *out.mutable_forecasts_since_mark());
 }
 
 absl::Status CoverageWatch::Restore(const store::v1::ErrorState& stored) {
@@ -129,15 +131,18 @@ absl::Status CoverageWatch::Restore(const store::v1::ErrorState& stored) {
     return absl::InvalidArgumentError("the counts of the coverage are impossible");
   }
   auto marks = std::make_shared<std::vector<CoverageMark>>();
-  const ForecastSums sums = SumsOf(sums_.counts);
+  const std::vector<std::int64_t> cells = sums_.counts.Cells();
   std::int64_t before = 0;
   for (const store::v1::ErrorState::ForecastMark& mark : stored.forecast_marks()) {
-    if (marks_ == nullptr || !GetMark(mark, kMarkSpacing, sums, marks->emplace_back()) ||
+    if (marks_ == nullptr || !GetMark(mark, kMarkSpacing, cells, marks->emplace_back()) ||
         marks->back().index <= before) {
       return absl::InvalidArgumentError("the marks of the coverage are impossible");
     }
     before = marks->back().index;
     next_checks_.push_back(mark.next_decision());
+  }
+  if (!GetSums(stored.forecasts_since_mark(), since_mark_) || !since_mark_.cells.empty()) {
+    return absl::InvalidArgumentError("the scores of the coverage are impossible");
   }
   if (marks_ != nullptr) marks_ = std::move(marks);
   count_ = sums_.counts.count();

@@ -185,6 +185,52 @@ TEST(CoverageWatchTest, IntervalsOfAllStretchesHoldTogether) {
   EXPECT_LE(wrong, kStreams * kCoverageAlpha / 2 + 5 * std::sqrt(kStreams * kCoverageAlpha / 2));
 }
 
+// One outcome far away, such as in a wrong unit, leaves nothing of smaller numbers in a sum.
+TEST(CoverageWatchTest, RecentResidualsDoNotDependOnEarlierOnes) {
+  const auto cells = CellsOf(NormalForecasts{});
+  std::vector<ForecastRow> rows = Changing(*cells, 20000, 23000, 0.4, 1.5);
+  rows[5].t = 1e200;
+  CoverageWatch watch = WatchOf(cells);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    watch.Add(rows[i], static_cast<std::int64_t>(i) + 1);
+  }
+  const CoverageStretch recent = *watch.Snapshot().coverage->Recent();
+  const auto first = static_cast<std::size_t>(recent.first_observation) - 1;
+  ASSERT_GT(first, 19000U);
+  double t = 0;
+  double t_square = 0;
+  for (std::size_t i = first; i < rows.size(); ++i) {
+    t += rows[i].t;
+    t_square += rows[i].t * rows[i].t;
+  }
+  EXPECT_NEAR(recent.counts.t, t, 1e-9 * std::abs(t));
+  EXPECT_NEAR(recent.counts.t_square, t_square, 1e-9 * t_square);
+}
+
+// As docs/forecasts.md says.
+TEST(CoverageWatchTest, ChangesAreSeenSoon) {
+  const auto cells = CellsOf(NormalForecasts{});
+  const auto delay = [&](double scale) {
+    std::vector<double> delays;
+    for (std::uint64_t stream = 0; stream < 9; ++stream) {
+      std::vector<ForecastRow> rows = RowsOf(*cells, 30000, 0, 1, 10 + stream);
+      const std::vector<ForecastRow> later = RowsOf(*cells, 12000, 0, scale, 30 + stream);
+      rows.insert(rows.end(), later.begin(), later.end());
+      CoverageWatch watch = WatchOf(cells);
+      std::size_t i = 0;
+      while (!watch.TakeCrossing().has_value()) {
+        watch.Add(rows.at(i), static_cast<std::int64_t>(i) + 1);
+        ++i;
+      }
+      delays.push_back(static_cast<double>(i) - 30000);
+    }
+    std::ranges::sort(delays);
+    return delays[delays.size() / 2];
+  };
+  EXPECT_NEAR(delay(1.5), 700, 150);
+  EXPECT_NEAR(delay(1.25), 5000, 1000);
+}
+
 TEST(CoverageWatchTest, AnAcknowledgementRestartsTheStretches) {
   const auto cells = CellsOf(NormalForecasts{});
   const std::vector<ForecastRow> rows = Changing(*cells, 20000, 30000, 0, 1.5);
@@ -242,6 +288,7 @@ TEST(CoverageWatchTest, AStateOfAnEarlierVersionHasNoMarks) {
   watch.Save(state);
   EXPECT_GT(state.forecast_marks_size(), 10);
   state.clear_forecast_marks();
+  state.clear_forecasts_since_mark();
   CoverageWatch restored = WatchOf(cells);
   ASSERT_TRUE(restored.Restore(state).ok());
   // Until the next mark, there is only the stretch since the start.
@@ -291,6 +338,9 @@ TEST(CoverageWatchTest, RefusesImpossibleMarks) {
   }));
   EXPECT_TRUE(refused(
       [](auto& state) { state.mutable_forecast_marks(0)->mutable_sums()->set_t(std::nan("")); }));
+  EXPECT_TRUE(refused([](auto& state) { state.mutable_forecasts_since_mark()->add_cells(1); }));
+  EXPECT_TRUE(refused(
+      [](auto& state) { state.mutable_forecasts_since_mark()->set_t_square(std::nan("")); }));
 }
 
 }  // namespace
