@@ -44,7 +44,7 @@ double QuantileCalibrationError(std::span<const double> pit) noexcept {
 double QuantileLevelError(std::span<const double> pit) noexcept {
   PitShares counts{};
   for (const double u : pit) ++counts[FirstLevel(u)];
-  return LevelError(counts, static_cast<double>(pit.size()));
+  return PitLevelError(counts, static_cast<double>(pit.size()));
 }
 
 double CramerVonMises(std::span<const double> pit) {
@@ -75,7 +75,7 @@ std::optional<double> LocalCalibrationError(std::span<const double> pit,
     total += weight;
   }
   if (total < 1e-300) return std::nullopt;
-  return LevelError(weights, total);
+  return PitLevelError(weights, total);
 }
 
 }  // namespace calibd

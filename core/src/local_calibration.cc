@@ -14,7 +14,7 @@ namespace calibd {
 namespace {
 
 // As the other metrics of the transforms: replicates that are smaller only by rounding are ties.
-constexpr double kTie = 1e-12;
+constexpr double kLocalTie = 1e-12;
 
 // The weights of the rows at each place.
 class Weights {
@@ -91,7 +91,7 @@ double MeanVariance() {
 LocalPlace Describe(const Weights& weights, std::size_t p, const PitShares& shares) {
   LocalPlace place;
   place.row = weights.row(p);
-  place.error = LevelError(shares, weights.total(p));
+  place.error = PitLevelError(shares, weights.total(p));
   place.effective_rows = weights.effective_rows(p);
   place.expected_error = MeanVariance() / place.effective_rows;
   const auto share = [&](std::size_t from, std::size_t to) {
@@ -180,11 +180,11 @@ absl::StatusOr<LocalCalibration> TestLocalCalibration(std::span<const double> pi
 
   LocalCalibration result;
   result.mean_error = {observed.mean,
-                       CompareWithReplicates(observed.mean - kTie, means, resampling)};
+                       CompareWithReplicates(observed.mean - kLocalTie, means, resampling)};
   result.place_count = places.size();
   result.worst = FindWorst(weights, places);
   for (LocalPlace& place : result.worst) {
-    place.p_value = CompareWithReplicates(RatioOf(place) - kTie, ratios, resampling).p_value;
+    place.p_value = CompareWithReplicates(RatioOf(place) - kLocalTie, ratios, resampling).p_value;
   }
   return result;
 }

@@ -22,7 +22,7 @@ inline std::size_t FirstLevel(double u) noexcept {
 }
 
 // The mean square of the differences between the share of the weight up to each level and it.
-inline double LevelError(const PitShares& weights, double total) noexcept {
+inline double PitLevelError(const PitShares& weights, double total) noexcept {
   double cumulated = 0;
   double sum = 0;
   for (std::size_t level = 0; level < kLevels; ++level) {

@@ -190,8 +190,11 @@ void ObservationWindow::AppendRows(std::span<const double> rows,
     done += count;
   }
   begin_ = std::max(begin_, end_ - std::min(end_, shape_.capacity));
-  for (; begin_ >= shape_.chunk_rows; begin_ -= shape_.chunk_rows, end_ -= shape_.chunk_rows)
+  while (begin_ >= shape_.chunk_rows) {
     chunks_.pop_front();
+    begin_ -= shape_.chunk_rows;
+    end_ -= shape_.chunk_rows;
+  }
 }
 
 WindowView ObservationWindow::View() const {
