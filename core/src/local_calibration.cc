@@ -144,6 +144,7 @@ std::vector<LocalPlace> FindWorst(const Weights& weights, const std::vector<Loca
     if (!is_near) kept.push_back(p);
   }
   std::vector<LocalPlace> worst;
+  worst.reserve(kept.size());
   for (const std::size_t p : kept) worst.push_back(places[p]);
   return worst;
 }
