@@ -108,7 +108,7 @@ TEST(LocalCalibrationTest, ExpectedErrorsAreThoseOfUniformTransforms) {
   }
 }
 
-TEST(LocalCalibrationTest, PValuesAreExactForAllPlacesTogether) {
+TEST(LocalCalibrationTest, PValuesOfAllPlacesTogetherAreExact) {
   // With 99 replicates P(p <= .05) is .05; 4 standard errors of 600 runs are .036.
   int means = 0;
   int places = 0;
