@@ -16,7 +16,7 @@ namespace {
 using server::Model;
 using server::Settlement;
 
-constexpr std::uint64_t kSegment = std::uint64_t{128} << 10;
+constexpr std::uint64_t kRetentionSegment = std::uint64_t{128} << 10;
 
 class RetentionTest : public ::testing::Test {
  protected:
@@ -24,9 +24,9 @@ class RetentionTest : public ::testing::Test {
     idle_.reset();
     busy_.reset();
     engine_.reset();
-    engine_.emplace(
-        folder_.path(),
-        Engine::Options{.clock = clock_.clock(), .matures = false, .segment_bytes = kSegment});
+    engine_.emplace(folder_.path(), Engine::Options{.clock = clock_.clock(),
+                                                    .matures = false,
+                                                    .segment_bytes = kRetentionSegment});
     idle_ = engine_->Find("models/idle");
     busy_ = engine_->Find("models/busy");
   }
