@@ -120,7 +120,7 @@ TEST(DuplicateWarningTest, ModelsWithFewOutputsHaveNoDuplicates) {
   Random random(20);
   for (const auto& [name, draw] : Kinds()) {
     for (const std::size_t n : {200U, 1000U, 10000U}) {
-      for (int stream = 0; stream < (n < 10000 ? 20 : 3); ++stream) {
+      for (int stream = 0; stream < (n < 10000 ? 5 : 3); ++stream) {
         PredictionSet set = Sample(draw, n, random);
         EXPECT_LT(DuplicateShare(set, InOrder(n)), 0.01) << name << ", n = " << n;
         // Sorted by the prediction: equal rows follow each other.

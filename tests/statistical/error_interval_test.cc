@@ -35,7 +35,7 @@ constexpr int kLength = 3000;
 class ErrorIntervalCoverageTest : public ::testing::TestWithParam<double> {};
 
 TEST_P(ErrorIntervalCoverageTest, HoldsTheErrorOfAnySequenceAtAllTimes) {
-  const int streams = Repeated(2000);
+  const int streams = Repeated(1000);
   for (const ErrorKind kind : testing::kErrorKinds) {
     int wrong = 0;
     for (int i = 0; i < streams; ++i) {
