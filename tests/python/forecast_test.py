@@ -91,3 +91,17 @@ def test_invalid_rows_can_be_dropped(client):
         stream.send([[1, 2], [2, 1], [1, 2]], [0, 0, np.nan])
         counts = stream.finish()
     assert counts.accepted_rows == 1 and counts.dropped_rows == 2
+
+
+def test_single_forecasts_are_observed_and_labelled(client):
+    client.create_model("single", forecast="normal", label_grace=datetime.timedelta(seconds=1))
+    client.observe("single", forecast=[100, 7], outcome=93.5)
+    client.observe("single", forecast=np.array([80.0, 5.0]), prediction_id="day-2")
+    assert client.label("single", ["day-2"], outcomes=[85.5]).matched == 1
+    assert client.calibration("single").observations >= 1
+    with pytest.raises(calibd.InvalidArgument, match="either probabilities or forecast"):
+        client.observe("single")
+    with pytest.raises(calibd.InvalidArgument, match="expected forecasts because"):
+        client.observe("single", [0.5, 0.5], 1)
+    with pytest.raises(calibd.InvalidArgument, match="standard_deviation is 0"):
+        client.observe("single", forecast=[1, 0], outcome=1)

@@ -265,7 +265,8 @@ class Client:
             on_invalid=on_invalid, max_buffer_bytes=max_buffer_bytes, stall_timeout=stall_timeout)
         return ObservationStream(self._stream_channels, settings, self._transport.timeout)
 
-    def observe(self, model: str, probabilities: Any, label: int | None = None, *,
+    def observe(self, model: str, probabilities: Any = None, label: int | None = None, *,
+                forecast: Any = None, outcome: float | None = None,
                 prediction_id: str | None = None, group: str | None = None,
                 request_id: str | None = None, baseline: Any = None,
                 features: Any = None) -> ingest.ObserveResponse:
@@ -273,14 +274,21 @@ class Client:
 
         probabilities: m numbers; of a model with two classes also the probability of class 1.
         label: the true class, from 0; None: it comes later, by id.
+        forecast: instead of probabilities, of a model that forecasts a number: mean and standard
+          deviation, quantiles, or draws. outcome: instead of the label.
         request_id: a call that is repeated with it is counted once; None: a random one, so that
           retries of this call are safe.
         baseline: the prediction of the model's baseline, if the model declares one.
         features: the values of the model's feature_names, if it declares features.
         """
-        values = _row("probabilities", probabilities)
+        if (probabilities is None) == (forecast is None):
+            raise errors.InvalidArgument("give either probabilities or forecast")
+        values = _row("probabilities", probabilities) if forecast is None else []
         observations = ingest.Observations(
-            probabilities=ingest.DoubleValues(values=values),
+            probabilities=ingest.DoubleValues(values=values) if forecast is None else None,
+            forecasts=None if forecast is None else ingest.DoubleValues(
+                values=_row("forecast", forecast)),
+            outcomes=[] if outcome is None else [outcome],
             baseline_probabilities=None if baseline is None else ingest.DoubleValues(
                 values=_row("baseline", baseline)),
             features=None if features is None else ingest.DoubleValues(
@@ -292,10 +300,14 @@ class Client:
         return self._observe(ingest.ObserveRequest(
             model=model_name(model), observations=observations, request_id=request_id or ""))
 
-    def label(self, model: str, ids: Sequence[str], labels: Sequence[int], *,
-              request_id: str | None = None) -> ingest.LabelCounts:
-        """Sends the labels of predictions that were sent with these ids; returns their outcomes."""
-        content = ingest.Labels(prediction_ids=list(ids), labels=[int(label) for label in labels])
+    def label(self, model: str, ids: Sequence[str], labels: Sequence[int] = (), *,
+              outcomes: Sequence[float] = (), request_id: str | None = None) -> ingest.LabelCounts:
+        """Sends the labels of predictions that were sent with these ids.
+
+        outcomes: instead of labels, for a model that forecasts a number. Returns what became of them.
+        """
+        content = ingest.Labels(prediction_ids=list(ids), labels=[int(label) for label in labels],
+                                outcomes=[float(outcome) for outcome in outcomes])
         return self._observe(ingest.ObserveRequest(
             model=model_name(model), labels=content, request_id=request_id or "")).labels
 
