@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -19,19 +20,31 @@ using Central = google::protobuf::RepeatedPtrField<v1::CentralCoverage>;
 
 std::string Percent(double share) { return absl::StrFormat("%.3g %%", 100 * share); }
 
-// About the widest central interval, which people trust most. A width is wrong if the promise lies
-// outside the interval of one of the shares.
+// About the widest central interval whose promise lies outside the interval of its coverage, or the
+// widest at all, which people trust most.
 std::string Headline(const Central& central) {
   if (central.empty()) return "";
+  const v1::CentralCoverage* shown = &*central.rbegin();
   const char* width = "No error in the width of the intervals is visible";
   for (const v1::CentralCoverage& one : central) {
-    if (one.upper() < one.promised()) width = "The intervals are too narrow";
-    if (one.lower() > one.promised()) width = "The intervals are too wide";
+    const bool is_narrow = one.upper() < one.promised();
+    if (!is_narrow && one.lower() <= one.promised()) continue;
+    width = is_narrow ? "The intervals are too narrow" : "The intervals are too wide";
+    shown = &one;
   }
-  const v1::CentralCoverage& widest = *central.rbegin();
   return absl::StrFormat("%s: the %s intervals contain %s of the outcomes (%s to %s).\n", width,
-                         Percent(widest.promised()), Percent(widest.coverage()),
-                         Percent(widest.lower()), Percent(widest.upper()));
+                         Percent(shown->promised()), Percent(shown->coverage()),
+                         Percent(shown->lower()), Percent(shown->upper()));
+}
+
+std::string BiasSentence(const v1::ForecastEvaluation& evaluation) {
+  const v1::ForecastScores& scores = evaluation.scores();
+  const std::string bias =
+      scores.has_residual_mean()
+          ? BiasText(scores.residual_mean(), scores.residual_standard_deviation(),
+                     scores.observations())
+          : BiasText(evaluation.direction(), scores.observations());
+  return bias.empty() ? "" : absl::StrCat("The forecasts are ", bias, ".\n");
 }
 
 std::string Scores(const std::string& kind, const v1::ForecastEvaluation& evaluation) {
@@ -140,14 +153,37 @@ std::string LocalErrors(const v1::LocalCalibration& local) {
       local.place_count(), text);
 }
 
+// A mean this many standard errors from 0 is named, as by the server.
+constexpr double kNamedErrors = 4;
+
+bool IsNamed(double mean, double standard_deviation, std::int64_t observations) {
+  return observations > 0 && std::abs(mean) > kNamedErrors * standard_deviation /
+                                                  std::sqrt(static_cast<double>(observations));
+}
+
+std::string TooHighOrLow(double mean) {
+  return absl::StrCat(" standard deviations too ", mean < 0 ? "high" : "low");
+}
+
 }  // namespace
+
+std::string BiasText(double mean, double standard_deviation, std::int64_t observations) {
+  if (!IsNamed(mean, standard_deviation, observations)) return "";
+  return absl::StrFormat("%.2g", std::abs(mean)) + TooHighOrLow(mean);
+}
+
+std::string BiasText(const v1::ForecastDirection& direction, std::int64_t observations) {
+  if (!IsNamed(direction.shift(), direction.scale(), observations)) return "";
+  return absl::StrFormat("about %.2g", std::abs(direction.shift())) +
+         TooHighOrLow(direction.shift());
+}
 
 std::string DescribeForecasts(const std::string& kind, const v1::ForecastEvaluation& evaluation) {
   const auto count = evaluation.scores().observations();
   std::string text = absl::StrFormat("%d %s (%s) with outcomes\n", count,
                                      count == 1 ? "forecast" : "forecasts", kind);
-  absl::StrAppend(&text, Headline(evaluation.scores().central_coverage()), "\n",
-                  Scores(kind, evaluation), "\n", CoverageTable(evaluation), "\n",
+  absl::StrAppend(&text, Headline(evaluation.scores().central_coverage()), BiasSentence(evaluation),
+                  "\n", Scores(kind, evaluation), "\n", CoverageTable(evaluation), "\n",
                   TestTable(evaluation));
   if (evaluation.has_local()) absl::StrAppend(&text, LocalErrors(evaluation.local()), "\n");
   const bool rejected = evaluation.log10_e_value() >= std::log10(20.0);

@@ -1,6 +1,7 @@
 #ifndef CALIBD_CLI_FORECAST_REPORT_H_
 #define CALIBD_CLI_FORECAST_REPORT_H_
 
+#include <cstdint>
 #include <string>
 
 #include "calibd/v1/calibration_service.pb.h"
@@ -10,6 +11,16 @@ namespace calibd::cli {
 // Renders the evaluation of forecasts of a number as text. kind: normal, quantiles or samples.
 [[nodiscard]] std::string DescribeForecasts(const std::string& kind,
                                             const v1::ForecastEvaluation& evaluation);
+
+// How far forecasts are too high or too low, such as "0.4 standard deviations too low". Empty if
+// the mean is within four standard errors of 0, as for calibrated forecasts. mean,
+// standard_deviation: of (outcome - mean) / standard deviation of that many forecasts.
+[[nodiscard]] std::string BiasText(double mean, double standard_deviation,
+                                   std::int64_t observations);
+// The same of forecasts that are not Normal, from the Normal distribution that fits their outcomes
+// best.
+[[nodiscard]] std::string BiasText(const v1::ForecastDirection& direction,
+                                   std::int64_t observations);
 
 }  // namespace calibd::cli
 

@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "calibd/convert/text.h"
 #include "command.h"
+#include "forecast_report.h"
 #include "google/protobuf/util/time_util.h"
 #include "report.h"
 #include "time_option.h"
@@ -159,26 +160,35 @@ std::string WidestText(const v1::ErrorMeasurement& error) {
   return text;
 }
 
-// error: a message with residuals. Empty without them, or near 0.
-template <typename Message>
-std::string BiasText(const Message& error) {
-  if (!error.has_residual_mean() || std::abs(error.residual_mean()) < 0.005) return "";
-  return absl::StrFormat("; on average %.2f standard deviations too %s",
-                         std::abs(error.residual_mean()),
-                         error.residual_mean() < 0 ? "high" : "low");
+std::string AfterCoverage(const std::string& bias) {
+  return bias.empty() ? "" : absl::StrCat("; on average ", bias);
+}
+
+std::string BiasOfAll(const v1::GetCalibrationResponse& response) {
+  const v1::ForecastDirection& direction = response.verdict().direction().forecast();
+  const std::int64_t count = response.error().since_start().observations();
+  return AfterCoverage(
+      direction.has_residual_mean()
+          ? BiasText(direction.residual_mean(), direction.residual_standard_deviation(), count)
+          : BiasText(direction, count));
+}
+
+std::string BiasOfRecent(const v1::ErrorMeasurement& recent) {
+  if (!recent.has_residual_mean()) return "";
+  return AfterCoverage(BiasText(recent.residual_mean(), recent.residual_standard_deviation(),
+                                recent.observations()));
 }
 
 // The coverage of the widest central interval, and the bias, of forecasts.
 std::string HowBadForecasts(const v1::GetCalibrationResponse& response) {
   const v1::CalibrationError& error = response.error();
-  std::string text = absl::StrCat(OffBy(error), WidestText(Current(error)),
-                                  BiasText(response.verdict().direction().forecast()));
+  std::string text = absl::StrCat(OffBy(error), WidestText(Current(error)), BiasOfAll(response));
   if (error.is_recent()) {
     const v1::ErrorMeasurement& recent = error.recent().forecast();
     absl::StrAppend(&text, "; the newest ", recent.observations(), " rows: off by ",
                     convert::PointsText(recent.coverage().estimate()), " (",
                     Points(recent.coverage().lower()), " to ", Points(recent.coverage().upper()),
-                    ")", WidestText(recent), BiasText(recent));
+                    ")", WidestText(recent), BiasOfRecent(recent));
   }
   if (error.has_acknowledged_limit()) {
     absl::StrAppend(&text, "; the next alarm is raised above ", Points(error.acknowledged_limit()));

@@ -280,6 +280,31 @@ TEST(ShowReportTest, TellsAChangeFromAModelThatWasAlwaysWrong) {
               HasSubstr("changed   not known; see `calibctl history resnet18@2`\n"));
 }
 
+TEST(ShowReportTest, NamesABiasOfForecastsThatIsMoreThanNoise) {
+  v1::GetCalibrationResponse response = OverLimit();
+  v1::ErrorMeasurement& all = *response.mutable_error()->mutable_since_start();
+  response.mutable_error()->clear_since_acknowledgement();
+  *all.mutable_coverage() = all.top_label();
+  v1::ForecastDirection& direction =
+      *response.mutable_verdict()->mutable_direction()->mutable_forecast();
+  // The standard error of the mean of 10000 residuals is 0.01.
+  direction.set_residual_standard_deviation(1);
+  direction.set_residual_mean(0.039);
+  EXPECT_THAT(DescribeShow(response, Now()), Not(HasSubstr("standard deviations too")));
+  direction.set_residual_mean(-0.041);
+  EXPECT_THAT(DescribeShow(response, Now()),
+              HasSubstr("; on average 0.041 standard deviations too high"));
+  // Quantiles and samples have no residuals.
+  direction.clear_residual_mean();
+  direction.clear_residual_standard_deviation();
+  direction.set_scale(1);
+  EXPECT_THAT(DescribeShow(response, Now()), Not(HasSubstr("standard deviations too")));
+  direction.set_shift(0.25);
+  EXPECT_THAT(DescribeShow(response, Now()), HasSubstr("on average about 0.25 standard"));
+  all.set_observations(100);
+  EXPECT_THAT(DescribeShow(response, Now()), Not(HasSubstr("standard deviations too")));
+}
+
 TEST(ShowReportTest, TheReliabilityDiagramLeavesOutEmptyBins) {
   v1::RunningScores scores;
   for (int i = 0; i < 15; ++i) scores.add_bins();
