@@ -115,8 +115,12 @@ absl::Status AddDiscrepancies(const ForecastBatch& batch, std::span<const double
                                                                .resampling = options.resampling},
                                                               Part(control, from, from + step));
     const auto* const features = std::get_if<FeatureCondition>(&form.condition);
-    if (features != nullptr && absl::IsFailedPrecondition(result.status())) {
-      evaluation.left_out.push_back({form.name, std::string(result.status().message())});
+    if (absl::IsFailedPrecondition(result.status())) {
+      // Without features, only values of an extreme size have no kernel or no finite result.
+      evaluation.left_out.push_back(
+          {form.name, features != nullptr ? std::string(result.status().message())
+                                          : "squares of the forecasts exceed the range of double: "
+                                            "give the forecasts in another unit"});
       continue;
     }
     CALIBD_RETURN_IF_ERROR(result.status());

@@ -84,6 +84,22 @@ TEST(ForecastEvaluationTest, FeaturesThatDoNotDifferAreLeftOut) {
   EXPECT_FALSE(evaluation->local.has_value());
 }
 
+TEST(ForecastEvaluationTest, HugeForecastsHaveEverythingButTheDiscrepancies) {
+  Biased data(100);
+  for (std::size_t i = 0; i < 100; ++i) {
+    data.forecasts[2 * i] = 1e300 * std::sin(i);
+    data.forecasts[2 * i + 1] = 1e298;
+    data.outcomes[i] = data.forecasts[2 * i] + 1e298 * data.outcomes[i];
+  }
+  data.covariates = {};
+  const auto evaluation = data.Evaluated();
+  ASSERT_TRUE(evaluation.ok()) << evaluation.status();
+  EXPECT_TRUE(evaluation->discrepancies.empty());
+  ASSERT_EQ(evaluation->left_out.size(), 2U);
+  EXPECT_EQ(evaluation->left_out[0].form, "distribution");
+  EXPECT_THAT(evaluation->left_out[0].reason, HasSubstr("in another unit"));
+}
+
 TEST(ForecastEvaluationTest, TheLocalErrorIsByTheLocalFeatures) {
   Biased data(400);
   const auto by_noise = data.Evaluated();
