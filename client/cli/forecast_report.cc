@@ -153,11 +153,12 @@ std::string LocalErrors(const v1::LocalCalibration& local) {
       local.place_count(), text);
 }
 
-// A mean this many standard errors from 0 is named, as by the server.
+// A mean this many standard errors from 0 is named, as by the server. The residuals of calibrated
+// forecasts have the standard deviation 1, and that of a few rows may be far smaller by chance.
 constexpr double kNamedErrors = 4;
 
 bool IsNamed(double mean, double standard_deviation, std::int64_t observations) {
-  return observations > 0 && std::abs(mean) > kNamedErrors * standard_deviation /
+  return observations > 0 && std::abs(mean) > kNamedErrors * std::max(1.0, standard_deviation) /
                                                   std::sqrt(static_cast<double>(observations));
 }
 
