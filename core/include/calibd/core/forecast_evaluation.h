@@ -77,7 +77,7 @@ struct ForecastEvaluation {
   // threshold: PitRbfKernel given on which side of the threshold the mean is. Empty for quantiles,
   // and for n < 2.
   std::vector<NamedDiscrepancy> discrepancies;
-  // "individual" or "local", e.g. if the features never differ.
+  // E.g. if the features never differ, or if squares of the forecasts exceed the range of double.
   std::vector<LeftOutForm> left_out;
   // With features: where the forecasts are wrong, by LocalFeatures(). The kernel has a quarter of
   // the width of that of the form, 16 times its gamma, so that an error of a tenth of the cases is
