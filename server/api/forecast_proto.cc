@@ -16,7 +16,8 @@
 namespace calibd::server {
 namespace {
 
-// A mean of residuals this many standard errors from 0 is named.
+// A mean of residuals this many standard errors from 0 is named. The residuals of calibrated
+// forecasts have the standard deviation 1, and that of a few rows may be far smaller by chance.
 constexpr double kNamedErrors = 4;
 // The evidence of a direction that is named without residuals: an e-value of 100.
 constexpr double kNamedLogEvidence = 4.6;
@@ -61,17 +62,23 @@ std::string WidthSentence(const ForecastCoverage& coverage) {
 }
 
 std::string BiasSentence(const ForecastCells& cells, const ForecastCounts& counts) {
+  const double root = std::sqrt(static_cast<double>(counts.count()));
+  const auto is_named = [root](double mean, double deviation) {
+    return std::abs(mean) * root > kNamedErrors * std::max(1.0, deviation);
+  };
   // The outcomes minus the forecasts, in standard deviations.
   double shift = 0;
   bool about = false;
   if (const auto residuals = ResidualsOf(cells, counts)) {
-    const double error =
-        residuals->standard_deviation / std::sqrt(static_cast<double>(counts.count()));
-    if (std::abs(residuals->mean) > kNamedErrors * error) shift = residuals->mean;
+    if (is_named(residuals->mean, residuals->standard_deviation)) shift = residuals->mean;
   } else {
     const ForecastDirection direction = DirectionOf(cells, counts.Cells());
     about = true;
-    if (direction.log_e_value >= kNamedLogEvidence) shift = direction.best.shift;
+    // The evidence may be one of another scale alone.
+    if (direction.log_e_value >= kNamedLogEvidence &&
+        is_named(direction.best.shift, direction.best.scale)) {
+      shift = direction.best.shift;
+    }
   }
   if (shift == 0) return "";
   return absl::StrCat(" The forecasts are ", about ? "about " : "",

@@ -186,6 +186,13 @@ TEST_F(ForecastTest, WordsSayWhichWayForecastsAreOff) {
   EXPECT_LT(buckets.total().error().lower(), buckets.total().error().estimate());
 }
 
+TEST_F(ForecastTest, ABiasOfAFewForecastsIsNotSaid) {
+  Create(Declared());
+  // The one residual is its own mean, without a standard deviation.
+  Send(1, 1, 0.5);
+  EXPECT_THAT(Answer().verdict().summary(), Not(HasSubstr("standard deviations too")));
+}
+
 TEST_F(ForecastTest, QuantilesAndSamplesAreJudged) {
   for (const bool samples : {false, true}) {
     v1::Model model = Declared();
