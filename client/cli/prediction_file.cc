@@ -252,6 +252,7 @@ std::string ReplaceRows(const std::string& faults, const PlaceOf& place, const C
     rest = match[0].second;
     text += place(match[3].matched ? match[3].str() : match[1].str(), std::stoull(match[2].str()));
     if (match[4].matched) absl::StrAppend(&text, ", column ", column(std::stoull(match[4].str())));
+    if (match[3] == "outcomes") text += ", outcome";
   }
   return text.append(rest, faults.end());
 }

@@ -66,8 +66,8 @@ std::optional<RowFault> FindForecastFault(const v1::Forecast& forecast,
                               kLeastStandardDeviation)};
     }
     if (forecast.has_quantiles() && k > 0 && row[k] < row[k - 1]) {
-      return RowFault{field, absl::StrCat("is ", Exact(row[k]), ", expected at least forecasts[",
-                                          k - 1, "] = ", Exact(row[k - 1]))};
+      return RowFault{field, absl::StrCat("is ", Exact(row[k]), ", expected at least ",
+                                          Exact(row[k - 1]), ", the quantile before it")};
     }
   }
   return std::nullopt;

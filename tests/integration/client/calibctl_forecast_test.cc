@@ -261,6 +261,8 @@ TEST_F(CalibctlForecastTest, ErrorsSayWhatToDo) {
               HasSubstr("levels[1]"));
   RunJson({"model", "create", "n", "--forecast", "normal"});
   const std::string header = "mean,standard_deviation,outcome\n";
+  EXPECT_THAT(ErrorOf({"send", "n", Write("outcome.csv", header + "1,1,1\n1,1,nan\n")}),
+              HasSubstr("outcome.csv line 3, outcome is nan, expected a finite number"));
   EXPECT_THAT(ErrorOf({"send", "n", Write("a.csv", header + "1,1,1\n1,-2,0\n")}),
               AllOf(HasSubstr("a.csv line 3"), HasSubstr("is -2")));
   EXPECT_THAT(ErrorOf({"send", "n", Write("b.csv", header + "1,x,1\n")}),

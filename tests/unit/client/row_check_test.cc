@@ -23,6 +23,17 @@ TEST(FindFaultTest, AcceptsTheEdges) {
   EXPECT_EQ(Fault(PredictionKind::kLogits, {-700, 1e300}, 0), "none");
 }
 
+TEST(FindFaultTest, QuantilesThatDecreaseAreNamedWithoutAnIndexOfTheOther) {
+  v1::Forecast forecast;
+  forecast.mutable_quantiles()->mutable_levels()->Add(0.1);
+  forecast.mutable_quantiles()->mutable_levels()->Add(0.9);
+  const std::vector<double> row{3, 2};
+  const auto fault = FindForecastFault(forecast, row);
+  ASSERT_TRUE(fault.has_value());
+  EXPECT_EQ(fault->field, "forecasts[1]");
+  EXPECT_EQ(fault->description, "is 2, expected at least 3, the quantile before it");
+}
+
 TEST(FindFaultTest, NamesFieldAndValue) {
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   EXPECT_EQ(
