@@ -115,6 +115,12 @@ std::string TestTable(const v1::ForecastEvaluation& evaluation) {
   }
   if (evaluation.has_local()) add("local calibration error", evaluation.local().mean_error());
   std::string text = FormatTable(rows);
+  // Without a condition, both are the same sum.
+  if (evaluation.discrepancies_size() > 1 &&
+      evaluation.discrepancies(0).mmd_squared() == evaluation.discrepancies(1).mmd_squared()) {
+    text +=
+        "The forecasts do not differ, so the discrepancy distribution is the same as marginal.\n";
+  }
   for (const auto& form : evaluation.left_out()) {
     absl::StrAppend(&text, "discrepancy (MMD^2), ", form.form(), ": not tested, because ",
                     form.reason(), "\n");

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "calibd/core/lens.h"
 #include "command.h"
@@ -379,17 +380,26 @@ void AddCreate(CLI::App& model, Context& context) {
       "the forecasts decide whether the outcome will reach this value; show compares what these "
       "decisions cost with what the forecasts promise (normal and samples)");
   decision->needs("--forecast");
+  // Also refuses NaN.
+  const CLI::Validator above_zero(
+      [](const std::string& text) {
+        double value = 0;
+        return absl::SimpleAtod(text, &value) && value > 0
+                   ? std::string()
+                   : "is " + text + ", expected more than 0";
+      },
+      "> 0");
   AddNumber<v1::ThresholdDecision, double>(
       *command, "--false-alarm-cost", options->decision,
       &v1::ThresholdDecision::set_false_alarm_cost,
       "cost of deciding that it does although it does not; default: 1")
       ->needs(decision)
-      ->check(CLI::PositiveNumber);
+      ->check(above_zero);
   AddNumber<v1::ThresholdDecision, double>(
       *command, "--miss-cost", options->decision, &v1::ThresholdDecision::set_miss_cost,
       "cost of deciding that it does not although it does; default: 1")
       ->needs(decision)
-      ->check(CLI::PositiveNumber);
+      ->check(above_zero);
   const std::vector<CLI::Option*> before = command->get_options();
   AddKernelOptions(*command, options->kernel);
   command

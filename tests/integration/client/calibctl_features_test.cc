@@ -100,7 +100,8 @@ TEST_F(CalibctlFeaturesTest, FeaturesAreTheColumnsWithTheirNames) {
   EXPECT_EQ(run->exit_code(), 0) << run->error();
   EXPECT_THAT(run->output(),
               AllOf(HasSubstr("local calibration error"), HasSubstr("near temperature "),
-                    HasSubstr(", hour "), HasSubstr("are below the median; about ")));
+                    HasSubstr(", hour "), HasSubstr("are below the median; about "),
+                    HasSubstr("distribution is the same as marginal")));
   const auto shown = Run({"model", "show", "demand"});
   EXPECT_EQ(shown->exit_code(), 0);
   EXPECT_THAT(shown->output(), HasSubstr("features            temperature, hour\n"));

@@ -201,6 +201,9 @@ TEST_F(CalibctlForecastTest, SimulateSaysWhichOptionsAreForWhichModels) {
 TEST_F(CalibctlForecastTest, ADecisionIsComparedWithItsPromise) {
   EXPECT_THAT(ErrorOf({"model", "create", "x", "--forecast", "normal", "--miss-cost", "3"}),
               HasSubstr("--miss-cost requires --decision-threshold"));
+  EXPECT_THAT(ErrorOf({"model", "create", "x", "--forecast", "normal", "--decision-threshold", "6",
+                       "--miss-cost", "0"}),
+              HasSubstr("--miss-cost: is 0, expected more than 0"));
   RunJson({"model", "create", "stock", "--forecast", "normal", "--decision-threshold", "5"});
   RunJson({"model", "create", "costs", "--forecast", "normal", "--decision-threshold", "5",
            "--false-alarm-cost", "2", "--miss-cost", "30"});
