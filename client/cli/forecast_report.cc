@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -25,7 +27,9 @@ std::string Percent(double share) { return absl::StrFormat("%.3g %%", 100 * shar
 std::string Headline(const Central& central) {
   if (central.empty()) return "";
   const v1::CentralCoverage* shown = &*central.rbegin();
-  const char* width = "No error in the width of the intervals is visible";
+  const char* width = shown->upper() - shown->lower() < 0.5
+                          ? "No error in the width of the intervals is visible"
+                          : "There are too few outcomes to judge the width of the intervals";
   for (const v1::CentralCoverage& one : central) {
     const bool is_narrow = one.upper() < one.promised();
     if (!is_narrow && one.lower() <= one.promised()) continue;
@@ -35,6 +39,29 @@ std::string Headline(const Central& central) {
   return absl::StrFormat("%s: the %s intervals contain %s of the outcomes (%s to %s).\n", width,
                          Percent(shown->promised()), Percent(shown->coverage()),
                          Percent(shown->lower()), Percent(shown->upper()));
+}
+
+std::string CellText(const v1::ForecastCell& cell) {
+  const std::string place =
+      cell.lower() <= 0   ? absl::StrFormat("below the %.3g %% quantile", 100 * cell.upper())
+      : cell.upper() >= 1 ? absl::StrFormat("above the %.3g %% quantile", 100 * cell.lower())
+                          : absl::StrFormat("between the %.3g and the %.3g %% quantile",
+                                            100 * cell.lower(), 100 * cell.upper());
+  return absl::StrFormat("%s %d, expected %.3g", place, cell.observations(), cell.expected());
+}
+
+// The cells that stand out most, which a width of the intervals does not show. Empty without one.
+std::string CellSentence(const v1::ForecastEvaluation& evaluation) {
+  constexpr std::size_t kMostCells = 2;
+  std::vector<v1::ForecastCell> cells;
+  std::ranges::copy_if(evaluation.cells(), std::back_inserter(cells),
+                       &v1::ForecastCell::stands_out);
+  std::ranges::stable_sort(cells, std::ranges::greater(),
+                           [](const v1::ForecastCell& cell) { return std::abs(cell.z()); });
+  cells.resize(std::min(cells.size(), kMostCells));
+  std::vector<std::string> texts;
+  for (const v1::ForecastCell& cell : cells) texts.push_back(CellText(cell));
+  return texts.empty() ? "" : absl::StrCat("Outcomes ", absl::StrJoin(texts, "; "), ".\n");
 }
 
 std::string BiasSentence(const v1::ForecastEvaluation& evaluation) {
@@ -190,8 +217,8 @@ std::string DescribeForecasts(const std::string& kind, const v1::ForecastEvaluat
   std::string text = absl::StrFormat("%d %s (%s) with outcomes\n", count,
                                      count == 1 ? "forecast" : "forecasts", kind);
   absl::StrAppend(&text, Headline(evaluation.scores().central_coverage()), BiasSentence(evaluation),
-                  "\n", Scores(kind, evaluation), "\n", CoverageTable(evaluation), "\n",
-                  TestTable(evaluation));
+                  CellSentence(evaluation), "\n", Scores(kind, evaluation), "\n",
+                  CoverageTable(evaluation), "\n", TestTable(evaluation));
   if (evaluation.has_local()) absl::StrAppend(&text, LocalErrors(evaluation.local()), "\n");
   const bool rejected = evaluation.log10_e_value() >= std::log10(20.0);
   absl::StrAppendFormat(&text, "e-value %s of the cells of the outcomes: %s.\n",

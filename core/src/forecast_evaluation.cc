@@ -200,6 +200,7 @@ absl::StatusOr<ForecastEvaluation> EvaluateForecasts(const NumberForecastKind& k
   evaluation.coverage = CoverageOf(*cells, counts, options.levels).value_or(ForecastCoverage());
   evaluation.log10_e_value = EvidenceOf(*cells, counts).log10_e_value;
   evaluation.direction = DirectionOf(*cells, counts.Cells());
+  evaluation.cells = CellDeviations(*cells, counts.Cells());
   BootstrapOptions exact = options.resampling;
   exact.null = NullHypothesis::kForecast;
   if (quantiles != nullptr) {

@@ -154,13 +154,7 @@ void DescribeDiscrepancy(const ForecastWatchSnapshot& watch, v1::Watch& proto) {
 
 void DescribeCells(const ForecastWatchSnapshot& watch, v1::Whereabouts& proto) {
   for (const CellDeviation& cell : CellDeviations(*watch.cells, watch.reading.counts.Cells())) {
-    v1::ForecastCell& out = *proto.add_cells();
-    out.set_lower(cell.lower);
-    out.set_upper(cell.upper);
-    out.set_observations(cell.count);
-    out.set_expected(cell.expected);
-    out.set_z(cell.z);
-    out.set_stands_out(cell.stands_out);
+    *proto.add_cells() = convert::ToProto(cell);
   }
 }
 

@@ -71,6 +71,17 @@ google::protobuf::RepeatedPtrField<v1::CentralCoverage> ToProto(const ForecastCo
   return proto;
 }
 
+v1::ForecastCell ToProto(const CellDeviation& cell) {
+  v1::ForecastCell proto;
+  proto.set_lower(cell.lower);
+  proto.set_upper(cell.upper);
+  proto.set_observations(cell.count);
+  proto.set_expected(cell.expected);
+  proto.set_z(cell.z);
+  proto.set_stands_out(cell.stands_out);
+  return proto;
+}
+
 absl::StatusOr<ForecastEvaluationOptions> ForecastOptionsFromProto(
     const v1::EvaluateRequest& request, const NumberForecastKind& kind) {
   CALIBD_RETURN_IF_ERROR(CheckUnused(request));
@@ -130,6 +141,7 @@ v1::ForecastEvaluation ToProto(const ForecastEvaluation& evaluation,
   proto.set_coverage_error_upper(error.upper);
   proto.set_coverage_cells(static_cast<std::int32_t>(error.cell_count));
   proto.set_log10_e_value(evaluation.log10_e_value);
+  for (const CellDeviation& cell : evaluation.cells) *proto.add_cells() = ToProto(cell);
   const auto of = [](const PitTest& test) { return StatisticToProto(test.value, test.test); };
   if (evaluation.pit.has_value()) {
     *proto.mutable_quantile_calibration_error() = of(evaluation.pit->quantile_calibration_error);

@@ -95,6 +95,33 @@ TEST_F(CalibctlEvaluateForecastsTest, FeaturesAndGroupsAddTests) {
               HasSubstr("need a file"));
 }
 
+TEST_F(CalibctlEvaluateForecastsTest, HeavyTailsAreNotOnlyWideIntervals) {
+  // The outcomes are within .9 standard deviations, but 20 of 1000 are 4 above the mean.
+  std::string rows = "mean,standard_deviation,outcome\n";
+  for (int i = 0; i < 1000; ++i) {
+    const double near = 1.8 * ((i * 7 % 1000) / 1000.0 - 0.5);
+    rows += "0,1," + std::to_string(i % 50 == 0 ? 4 : near) + "\n";
+  }
+  const std::vector<std::string> command = {"evaluate-forecasts", "--normals",
+                                            Write("heavy.csv", rows), "--replicates", "99"};
+  CalibctlRun run(command);
+  EXPECT_EQ(run.exit_code(), 0) << run.error();
+  EXPECT_THAT(run.output(), HasSubstr("The intervals are too wide"));
+  EXPECT_THAT(run.output(), HasSubstr("above the 99.9 % quantile 20, expected 1"));
+  std::vector<std::string> json = command;
+  json.insert(json.end(), {"--output", "json"});
+  CalibctlRun all(json);
+  EXPECT_EQ(all.exit_code(), 0) << all.error();
+  const nlohmann::json cells = nlohmann::json::parse(all.output()).at("cells");
+  EXPECT_EQ(cells.size(), 24U);
+  EXPECT_EQ(cells.back().at("observations"), 20);
+  CalibctlRun one({"evaluate-forecasts", "--normals",
+                   Write("one.csv", "mean,standard_deviation,outcome\n0,1,0.3\n"), "--replicates",
+                   "99"});
+  EXPECT_EQ(one.exit_code(), 0) << one.error();
+  EXPECT_THAT(one.output(), HasSubstr("too few outcomes to judge the width"));
+}
+
 TEST_F(CalibctlEvaluateForecastsTest, FailOnTurnsTheErrorIntoTheExitCode) {
   // Outcomes far above the forecasts: every cell but the last is empty.
   std::string far = "mean,standard_deviation,outcome\n";

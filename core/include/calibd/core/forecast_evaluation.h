@@ -67,6 +67,8 @@ struct ForecastEvaluation {
   // The e-value of the cells, with the strata of these forecasts.
   double log10_e_value = 0;
   ForecastDirection direction;
+  // All cells of the probability integral transform.
+  std::vector<CellDeviation> cells;
   // Unset for quantiles.
   std::optional<PitTests> pit;
   // Quantiles: the mean over the levels of (share of outcomes at most the quantile - level)^2.

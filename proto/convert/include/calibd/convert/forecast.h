@@ -16,6 +16,8 @@ namespace calibd::convert {
 [[nodiscard]] google::protobuf::RepeatedPtrField<v1::CentralCoverage> ToProto(
     const ForecastCoverage& coverage);
 
+[[nodiscard]] v1::ForecastCell ToProto(const CellDeviation& cell);
+
 // The options of a request about a model of forecasts. Converts everything except an unset seed.
 // Errors: InvalidArgument whose message begins with the field and a space, also for a field that
 // such a model does not have.
