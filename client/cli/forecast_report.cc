@@ -59,8 +59,8 @@ std::string CellSentence(const v1::ForecastEvaluation& evaluation) {
   std::ranges::stable_sort(cells, std::ranges::greater(),
                            [](const v1::ForecastCell& cell) { return std::abs(cell.z()); });
   cells.resize(std::min(cells.size(), kMostCells));
-  std::vector<std::string> texts;
-  for (const v1::ForecastCell& cell : cells) texts.push_back(CellText(cell));
+  std::vector<std::string> texts(cells.size());
+  std::ranges::transform(cells, texts.begin(), CellText);
   return texts.empty() ? "" : absl::StrCat("Outcomes ", absl::StrJoin(texts, "; "), ".\n");
 }
 
