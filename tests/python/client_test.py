@@ -126,7 +126,7 @@ def test_evaluation_reports_progress_and_draws_each_diagram(client, overconfiden
     told = []
     evaluation = client.evaluate(overconfident, lenses=["top_label"], replicates=99, seed=7,
                                  reliability_classes=[0, 2], on_progress=told.append)
-    assert told and told == sorted(told) and told[-1] <= 1
+    assert told == sorted(told) and told[0] > 0 and told[-1] == 1
     assert [lens.lens for lens in evaluation.lenses] == ["canonical", "top_label"]
     assert evaluation.scores.confidence_minus_accuracy > 0.05
     assert "over-confident" in repr(evaluation)
@@ -150,7 +150,7 @@ def test_test_and_estimate_report_progress(client, overconfident):
     result = client.run_test(overconfident, null="forecast", lens="top_label", seed=1,
                              on_progress=told.append)
     assert result.p_value == 0.001 and result.replicates == 999 and result.seed == 1
-    assert told and 0 < told[-1] <= 1
+    assert told == sorted(told) and told[0] > 0 and told[-1] == 1
     assert "0.001" in repr(result) and "<table>" in result._repr_html_()
     estimate = client.estimate(overconfident, lens="top_label", folds=2, on_progress=told.append)
     assert estimate.folds == 2 and "points +-" in repr(estimate)
@@ -305,6 +305,7 @@ def test_a_backup_is_complete_and_replaces_no_file(client, overconfident, tmp_pa
     path, fractions = tmp_path / "backup.db", []
     size = client.backup(path, on_progress=fractions.append)
     assert path.stat().st_size == size and fractions == sorted(fractions)
+    assert fractions[-1] == 1
     with contextlib.closing(sqlite3.connect(path)) as database:
         assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     with pytest.raises(FileExistsError):

@@ -63,4 +63,6 @@ def _receive(transport: Transport, part: IO[bytes], on_progress: Callable[[float
                        f"{complete.size_bytes} were sent, or their checksums differ")
     part.flush()
     os.fsync(part.fileno())
+    if on_progress is not None:
+        on_progress(1.0)
     return size

@@ -395,7 +395,8 @@ class Client:
                 model=model_name(model), alarm_id=alarm_id, note=note),
             service.AcknowledgeAlarmResponse).alarm
 
-    # --- computations; on_progress is called with the completed fraction, on the calling thread ---
+    # --- computations; on_progress is called on the calling thread, with the completed fraction, and
+    # with 1 at the end ---
 
     def run_test(self, model: str, *, lens: Lens | None = None, null: Null | None = None,
                  replicates: int | None = None, seed: int | None = None, window: int = 0,

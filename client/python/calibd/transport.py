@@ -159,6 +159,9 @@ class Transport:
         # gRPC may report a broken message as a clean end of the stream.
         if answer is None:
             raise errors.DataLoss("the server ended the call without a result")
+        # A short computation ends before its first message of progress.
+        if on_progress is not None and told < 1:
+            on_progress(1.0)
         return answer
 
 
