@@ -329,7 +329,8 @@ def test_streams_share_connections_which_end_with_them(own_server):
     client.create_model("shared", 3, bandwidth=BANDWIDTH)
     predictions, labels = calibrated(10)
     streams = [client.stream("shared") for _ in range(streams_count)]
-    assert open_connections() <= 1 + -(-streams_count // 8)
+    # The server may still hold the socket of a repeated handshake.
+    assert wait_for(lambda: open_connections() <= 1 + -(-streams_count // 8), 60)
     for stream in streams:
         stream.send(predictions, labels)
     for stream in streams[1:]:
