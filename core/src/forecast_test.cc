@@ -59,7 +59,7 @@ ForecastBatch WithReplicate(const ForecastBatch& batch, const DrawnRows& replica
   return other;
 }
 
-// Chooses the gammas that are unset. A condition on equal points becomes NoCondition.
+// Chooses the gammas that are unset. A condition on equal forecasts becomes NoCondition.
 absl::Status ChooseParameters(const ForecastBatch& batch, const RunControl& control,
                               ForecastTestOptions& options) {
   ForecastBatch first = batch;
@@ -87,7 +87,10 @@ absl::Status ChooseParameters(const ForecastBatch& batch, const RunControl& cont
     if (!forecast->gamma.has_value()) options.condition = NoCondition();
   } else if (auto* const features = std::get_if<FeatureCondition>(&options.condition)) {
     features->gamma = std::get<FeatureCondition>(condition).gamma;
-    if (!features->gamma.has_value()) options.condition = NoCondition();
+    if (!features->gamma.has_value()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("features: the first ", rows, " rows are equal, expected rows that differ"));
+    }
   }
   return absl::OkStatus();
 }

@@ -1,13 +1,13 @@
 #include "server/compute/window_jobs.h"
 
 #include <algorithm>
-#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "calibd/core/status_macros.h"
 #include "server/errors.h"
+#include "server/status_mapping.h"
 
 namespace calibd::server {
 namespace {
@@ -97,8 +97,8 @@ absl::StatusOr<std::shared_ptr<WindowJobs::Job>> WindowJobs::Queue(
     absl::Status status;
     try {
       status = body(*job, watcher);
-    } catch (const std::bad_alloc&) {
-      status = MakeError(absl::StatusCode::kResourceExhausted, "OUT_OF_MEMORY", "out of memory");
+    } catch (...) {
+      status = CurrentExceptionStatus("WindowJobs", "compute");
     }
     --running_;
     Count(status);

@@ -6,9 +6,12 @@
 
 #include <condition_variable>
 #include <functional>
+#include <future>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -125,6 +128,25 @@ TEST_F(ApiTest, AStoreThatCannotBeBackedUpSaysSo) {
   EXPECT_EQ(backup.message(), "a store in memory cannot be backed up or verified");
   // At once: a failed backup is no longer under way.
   EXPECT_EQ(Call(server::kVerify, v1::VerifyRequest())->Await(), backup);
+}
+
+TEST_F(ApiTest, AnExceptionOfAComputationEndsOnlyThat) {
+  const auto outcome_of = [this](std::function<absl::Status()> compute) {
+    server::RowsRequest request;
+    request.compute = [compute = std::move(compute)](const RunControl& /*control*/) {
+      return compute();
+    };
+    const auto ended = std::make_shared<std::promise<absl::Status>>();
+    server::WindowJobs::Watcher watcher;
+    watcher.done = [ended](const absl::Status& status) { ended->set_value(status); };
+    EXPECT_TRUE(jobs_.Submit(std::move(request), std::move(watcher)).ok());
+    return ended->get_future().get();
+  };
+  EXPECT_EQ(outcome_of([]() -> absl::Status { throw std::out_of_range("missing"); }).code(),
+            absl::StatusCode::kInternal);
+  EXPECT_EQ(outcome_of([]() -> absl::Status { throw std::bad_alloc(); }).code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(outcome_of([] { return absl::OkStatus(); }).ok());
 }
 
 TEST_F(ApiTest, ServesAModelFromItsCreationToItsDeletion) {

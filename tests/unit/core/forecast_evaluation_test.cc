@@ -84,6 +84,25 @@ TEST(ForecastEvaluationTest, FeaturesThatDoNotDifferAreLeftOut) {
   EXPECT_FALSE(evaluation->local.has_value());
 }
 
+// The bandwidth is chosen from the first rows.
+TEST(ForecastEvaluationTest, FeaturesThatDifferOnlyLaterAreLeftOut) {
+  const std::size_t n = kParameterRows + 50;
+  Biased data(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    data.covariates.features[3 * i] = 0;
+    data.covariates.features[3 * i + 1] = i < kParameterRows ? 0 : std::sin(i);
+  }
+  const auto evaluation = data.Evaluated();
+  ASSERT_TRUE(evaluation.ok()) << evaluation.status();
+  EXPECT_THAT(FormNames(*evaluation), ElementsAre("distribution", "marginal", "group"));
+  ASSERT_EQ(evaluation->left_out.size(), 2U);
+  EXPECT_EQ(evaluation->left_out[0].form, "individual");
+  EXPECT_EQ(evaluation->left_out[1].form, "local");
+  EXPECT_EQ(evaluation->left_out[1].reason,
+            "features: the first 1000 rows are equal, expected rows that differ");
+  EXPECT_FALSE(evaluation->local.has_value());
+}
+
 TEST(ForecastEvaluationTest, HugeForecastsHaveEverythingButTheDiscrepancies) {
   Biased data(100);
   for (std::size_t i = 0; i < 100; ++i) {
