@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -13,12 +14,15 @@
 namespace calibd {
 namespace {
 
-// 1 / (2 l^2) with l the MedianDistance. Returns 0 if all distances are 0. Errors: Cancelled.
+// 1 / (2 l^2) with l the MedianDistance. Returns 0 if all distances are 0, and NaN if they exceed
+// the range of double. Errors: Cancelled.
 template <typename DistanceOfPair>
 absl::StatusOr<double> MedianGamma(std::size_t n, const RunControl& control,
                                    const DistanceOfPair& distance) {
   CALIBD_ASSIGN_OR_RETURN(const double median, MedianDistance(n, control, distance));
-  return median == 0 ? 0 : 0.5 / median / median;
+  if (median == 0) return 0;
+  const double gamma = 0.5 / median / median;
+  return gamma > 0 ? gamma : std::numeric_limits<double>::quiet_NaN();
 }
 
 absl::Status CheckChosen(const char* field, double gamma) {

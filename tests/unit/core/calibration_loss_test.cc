@@ -520,6 +520,21 @@ TEST(CalibrationLossTest, EqualForecastsHaveNoGamma) {
   EXPECT_EQ(equal.value, -0.5);
 }
 
+TEST(CalibrationLossTest, DistancesBeyondTheRangeOfDoubleAreNotEqualRows) {
+  const ForecastSet set{ForecastKind::kNormal, 2, {-1e200, 1, 1e200, 1, 0, 1}, {}, {0, 1, 2}};
+  const auto error = [&set](Condition condition) {
+    LossOptions options;
+    options.outcome_kernel = ThresholdKernel{0};
+    options.condition = std::move(condition);
+    return std::string(ComputeLoss(set.view(), options).status().message());
+  };
+  EXPECT_EQ(error(ForecastCondition()),
+            "condition.forecast.gamma cannot be chosen from these forecasts, give a value");
+  EXPECT_EQ(error(FeatureCondition{{-1e200, 1e200, 0}, {}}),
+            "condition.features.gamma cannot be chosen from these forecasts, give a value");
+  EXPECT_EQ(error(ForecastCondition{.bandwidth = {}, .gamma = 1}), "");
+}
+
 TEST(CalibrationLossTest, SaturatedProbabilitiesHaveAFiniteLoss) {
   const ForecastSet classes{ForecastKind::kProbabilities, 2, {1, 0, 0, 1, 1, 0}, {1, 1, 0}, {}};
   LossOptions options;
