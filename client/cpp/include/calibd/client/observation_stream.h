@@ -65,9 +65,9 @@ struct StreamOptions {
   std::vector<std::string> class_names{};
 };
 
-// An invalid row. Rows are numbered from 0 in the order in which they were given to Send and
-// SendWithIds, including dropped ones but not the rows of failed calls. The labels given to Label
-// have their own numbers in the same way.
+// An invalid row. Rows are numbered from 0 in the order in which they were given to the functions
+// that send them, including dropped ones but not the rows of failed calls. The labels given to
+// Label have their own numbers in the same way.
 struct RowError {
   // -1 if the error is not about one row.
   std::int64_t row = -1;
@@ -121,7 +121,7 @@ struct LabelCounts {
 };
 
 struct StreamCounts {
-  // Rows given to Send and SendWithIds, dropped ones included.
+  // Rows given to the functions that send them, dropped ones included.
   std::int64_t rows = 0;
   // Rows that the server has accepted, each counted once.
   std::int64_t accepted_rows = 0;
@@ -195,18 +195,18 @@ class ObservationStream {
       std::span<const double> forecasts, std::span<const std::string> ids,
       std::span<const double> outcomes = {}) = 0;
 
-  // Sets the value of the model's group tag, 1 to 64 bytes of printable UTF-8, for all later rows
-  // of Send and SendWithIds; empty (the default): no value. Alternating between rows with and
-  // without a value makes batches small. Errors: InvalidArgument, after which nothing has changed.
+  // Sets the value of the model's group tag, 1 to 64 bytes of printable UTF-8, for all later rows,
+  // also of forecasts; empty (the default): no value. Alternating between rows with and without a
+  // value makes batches small. Errors: InvalidArgument, after which nothing has changed.
   [[nodiscard]] virtual absl::Status SetGroup(std::string_view value) = 0;
 
-  // Sets the features of the rows of the next call of Send, SendForecasts or SendWithIds, and of no
-  // other: n rows of feature_count() numbers, row-major, in the order of Model.feature_names.
-  // Required before each such call if the model has feature names.
+  // Sets the features of the rows of the next call of Send, SendForecasts or one of them with ids,
+  // and of no other: n rows of feature_count() numbers, row-major, in the order of
+  // Model.feature_names. Required before each such call if the model has feature names.
   virtual void SetFeatures(std::vector<double> features) = 0;
 
-  // Sets the time at which the predictions of all later rows of Send and SendWithIds were made, for
-  // the history; unset (the default): they count at the server's time. See
+  // Sets the time at which the predictions of all later rows, also of forecasts, were made, for the
+  // history; unset (the default): they count at the server's time. See
   // v1.Observations.prediction_times for its limits, which the server checks. Alternating between
   // rows with and without a time makes batches small.
   virtual void SetTime(std::optional<std::chrono::sys_seconds> time) = 0;
