@@ -47,11 +47,7 @@ inline constexpr double kProjectionBound = std::numbers::sqrt2;
 [[nodiscard]] std::optional<double> LowerConfidenceSequence(const RunningMoments& values,
                                                             double bound, double alpha) noexcept;
 
-// The sum A of x_i = phi(g_i) d_i', i <= count, where
-// phi
-// = 1 and
-// d_i
-// ^2 <= 2.
+// The sum A of x_i = phi(g_i) d_i', i <= count, where |phi| = 1 and |d_i|^2 <= 2.
 struct WitnessNorm {
   std::int64_t count = 0;
   // |A|_F^2 and sum |d_i|^2.
