@@ -61,6 +61,20 @@ std::size_t EditDistance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
+// Finds options of numbers with an empty value, such as that of an unset variable of a script.
+// CLI11 takes it for 0.
+absl::Status CheckNumbers(const CLI::App& command) {
+  for (const CLI::Option* const option : command.get_options()) {
+    const std::string type = option->get_type_name();
+    const bool is_number =
+        type.starts_with("FLOAT") || type.starts_with("INT") || type.starts_with("UINT");
+    if (is_number && std::ranges::find(option->results(), "") != option->results().end()) {
+      return UsageFault(absl::StrCat(option->get_name(), " is empty, expected a number"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::chrono::milliseconds Context::Timeout(std::chrono::milliseconds otherwise) const {
@@ -191,8 +205,9 @@ std::string DescribeExtras(const CLI::App& app) {
 }
 
 void SetRun(CLI::App& command, Context& context, std::function<absl::StatusOr<ExitCode>()> run) {
-  command.callback([&context, run = std::move(run)] {
-    const absl::StatusOr<ExitCode> code = run();
+  command.callback([&command, &context, run = std::move(run)] {
+    const absl::Status empty = CheckNumbers(command);
+    const absl::StatusOr<ExitCode> code = empty.ok() ? run() : empty;
     context.exit_code = code.ok() ? *code : Fail(code.status());
   });
 }

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "calibd/convert/loss.h"
 #include "calibd/core/calibration_loss.h"
@@ -111,8 +112,8 @@ absl::Status SetNumberForm(const LossCommandOptions& options, LossOptions& loss)
       options.outcome_kernel.empty() ? form->kernels.front() : options.outcome_kernel;
   if (std::find(form->kernels.begin(), form->kernels.end(), text.substr(0, text.find(':'))) ==
       form->kernels.end()) {
-    return UsageFault(absl::StrCat("--outcome-kernel is '", text, "', expected ",
-                                   absl::StrJoin(form->kernels, " or "), " for --form ", name));
+    return UsageFault(absl::StrCat("--outcome-kernel is '", text, "', expected one of ",
+                                   absl::StrJoin(form->kernels, ", "), " for --form ", name));
   }
   CALIBD_ASSIGN_OR_RETURN(loss.outcome_kernel, ParseOutcomeKernel(text));
   if (!form->on_forecast && options.gamma.has_value()) {
@@ -184,7 +185,7 @@ std::string DescribeFields(const Json& json) {
       continue;
     }
     parts.push_back(field.key());
-    if (!field.value().empty()) parts.push_back(DescribeFields(field.value()));
+    if (const std::string own = DescribeFields(field.value()); !own.empty()) parts.push_back(own);
   }
   return absl::StrJoin(parts, ", ");
 }
@@ -202,14 +203,30 @@ std::string Describe(const ForecastBatch& batch, const LossOptions& options,
     absl::StrAppend(&text, "  outcome kernel: ", DescribeFields(ToJson(loss.outcome_kernel())),
                     "\n");
   }
-  absl::StrAppend(&text, "  condition: ", DescribeFields(ToJson(loss.condition())), "\n");
-  return text;
+  absl::StrAppend(&text, "  condition: ", DescribeFields(ToJson(loss.condition())));
+  const v1::Condition::Forecast& forecast = loss.condition().forecast();
+  const bool has_scale = forecast.has_gamma() || forecast.has_bandwidth();
+  if (loss.condition().has_forecast() && !has_scale) {
+    text += ", without effect because all forecasts are equal";
+  }
+  return text + "\n";
+}
+
+// Names the options that set the fields of an error.
+absl::Status WithOptionNames(const absl::Status& status) {
+  const std::string message = absl::StrReplaceAll(
+      status.message(), {{"outcome_kernel.rbf.gamma", "--outcome-kernel rbf:GAMMA"},
+                         {"outcome_kernel.", "--outcome-kernel "},
+                         {"outcome_kernel ", "--outcome-kernel "},
+                         {"condition.forecast.", "--"},
+                         {"mmd_weight", "--mmd-weight"}});
+  return {status.code(), message};
 }
 
 absl::StatusOr<ExitCode> ComputeAndReport(const Context& context, const LossCommandOptions& options,
                                           const ForecastBatch& batch, const LossOptions& loss) {
   if (const absl::Status status = CheckLossOptions(batch, loss); !status.ok()) {
-    return UsageFault(std::string(status.message()));
+    return UsageFault(std::string(WithOptionNames(status).message()));
   }
   if (const double bytes = LossMemory(batch, loss); bytes > kMaxMemoryBytes) {
     return absl::ResourceExhaustedError(
@@ -219,7 +236,9 @@ absl::StatusOr<ExitCode> ComputeAndReport(const Context& context, const LossComm
   const RunControl control{.parallel_for = LoopOnThreads(options.threads),
                            .progress = nullptr,
                            .cancelled = [&context] { return context.stop.stop_requested(); }};
-  CALIBD_ASSIGN_OR_RETURN(const CalibrationLoss computed, ComputeLoss(batch, loss, control));
+  const absl::StatusOr<CalibrationLoss> result = ComputeLoss(batch, loss, control);
+  if (!result.ok()) return WithOptionNames(result.status());
+  const CalibrationLoss& computed = *result;
   if (!options.gradient_path.empty()) {
     CALIBD_RETURN_IF_ERROR(WriteNpy(options.gradient_path, computed.gradient, batch.width));
   }

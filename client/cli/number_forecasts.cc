@@ -66,7 +66,9 @@ absl::StatusOr<NumberForecasts> ReadNumberForecasts(const InputOptions& input,
   if (auto* const samples = std::get_if<SampleForecasts>(&forecasts.kind)) {
     samples->draws = forecasts.width;
   }
-  CALIBD_RETURN_IF_ERROR(CheckForecastKind(forecasts.kind));
+  if (const absl::Status status = CheckForecastKind(forecasts.kind); !status.ok()) {
+    return FileError(file.places.path, std::string(status.message()));
+  }
   const std::span<const double> values(forecasts.values);
   for (std::size_t i = 0; i < forecasts.outcomes.size(); ++i) {
     const auto row = values.subspan(i * forecasts.width, forecasts.width);

@@ -258,6 +258,11 @@ TEST_F(CalibctlForecastTest, ErrorsSayWhatToDo) {
   EXPECT_THAT(ErrorOf({"model", "create", "x"}), HasSubstr("--forecast normal"));
   EXPECT_THAT(ErrorOf({"model", "create", "x", "--forecast", "quantiles"}), HasSubstr("--levels"));
   EXPECT_THAT(ErrorOf({"model", "create", "x", "--forecast", "samples"}), HasSubstr("--draws"));
+  // The value of an unset variable of a script.
+  EXPECT_THAT(ErrorOf({"model", "create", "x", "--forecast", "quantiles", "--levels", ""}),
+              HasSubstr("--levels is empty, expected a number"));
+  EXPECT_THAT(ErrorOf({"model", "create", "x", "--forecast", "normal", "--decision-threshold", ""}),
+              HasSubstr("--decision-threshold is empty, expected a number"));
   EXPECT_THAT(ErrorOf({"model", "create", "x", "--forecast", "normal", "--classes", "3"}),
               HasSubstr("--classes is for models of classes"));
   EXPECT_THAT(ErrorOf({"model", "create", "x", "--forecast", "quantiles", "--levels", ".5,.1"}),

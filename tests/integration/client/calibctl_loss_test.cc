@@ -128,6 +128,13 @@ TEST_F(CalibctlLossTest, ReadsForecastsOfNumbers) {
       ForecastKind::kNormal, options);
 }
 
+TEST_F(CalibctlLossTest, AConditionOnEqualForecastsIsSaidToHaveNoEffect) {
+  CalibctlRun run({"loss", "--normals", Write("equal.csv", "1,2,3\n1,2,0\n")});
+  ASSERT_EQ(run.exit_code(), 0) << run.error();
+  EXPECT_THAT(run.output(),
+              HasSubstr("  condition: forecast, without effect because all forecasts are equal\n"));
+}
+
 TEST_F(CalibctlLossTest, ErrorsNameTheFileAndTheOption) {
   const std::string plain = Write("plain.csv", "0.1,0.5,0.3\n-0.6,1.2,-1.1\n");
   const auto file_error = [&](const std::string& text) {
@@ -140,6 +147,10 @@ TEST_F(CalibctlLossTest, ErrorsNameTheFileAndTheOption) {
   EXPECT_THAT(file_error("1,2,3\n4,-5,6\n"), HasSubstr("bad.csv line 2, standard_deviation is -5"));
   EXPECT_THAT(file_error("1,2,3\n"), HasSubstr("not enough data: 1 row"));
   EXPECT_THAT(Error({"loss", "--normals", "/nonexistent"}, 1), HasSubstr("cannot read"));
+  EXPECT_THAT(Error({"loss", "--normals", Write("one.csv", "1,2,3\n"), "--biased"}, 1),
+              HasSubstr("--outcome-kernel rbf:GAMMA cannot be chosen"));
+  EXPECT_THAT(Error({"loss", "--samples", Write("draw.csv", "1,2\n")}, 1),
+              HasSubstr("draw.csv: draws is 1, expected 2..1000"));
   const auto usage_error = [&](std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), {"loss", "--normals", plain});
     return Error(arguments, 2);
@@ -147,9 +158,11 @@ TEST_F(CalibctlLossTest, ErrorsNameTheFileAndTheOption) {
   EXPECT_THAT(usage_error({"--form", "canonical"}), HasSubstr("--form is canonical, expected"));
   EXPECT_THAT(usage_error({"--form", "decision"}), HasSubstr("needs --outcome-kernel"));
   EXPECT_THAT(usage_error({"--outcome-kernel", "pit_min"}),
-              HasSubstr("expected rbf or energy for --form distribution"));
+              HasSubstr("expected one of rbf, energy for --form distribution"));
   EXPECT_THAT(usage_error({"--outcome-kernel", "rbf:x"}), HasSubstr("--outcome-kernel is 'rbf:x'"));
-  EXPECT_THAT(usage_error({"--gamma", "-1"}), HasSubstr("condition.forecast.gamma is -1"));
+  EXPECT_THAT(usage_error({"--gamma", "-1"}), HasSubstr("--gamma is -1"));
+  EXPECT_THAT(usage_error({"--gamma", ""}), HasSubstr("--gamma is empty, expected a number"));
+  EXPECT_THAT(usage_error({"--mmd-weight", "-1"}), HasSubstr("--mmd-weight is -1"));
   EXPECT_THAT(usage_error({"--logits"}), HasSubstr("--normals excludes --logits"));
   EXPECT_THAT(usage_error({"--bandwidth", "1"}), HasSubstr("--normals excludes --bandwidth"));
   EXPECT_THAT(usage_error({"--samples", plain}),
