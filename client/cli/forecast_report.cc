@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "calibd/core/forecast_test.h"
 #include "calibd/text/printable.h"
 #include "report.h"
 #include "verdict_report.h"
@@ -42,12 +43,8 @@ std::string Headline(const Central& central) {
 }
 
 std::string CellText(const v1::ForecastCell& cell) {
-  const std::string place =
-      cell.lower() <= 0   ? absl::StrFormat("below the %.3g %% quantile", 100 * cell.upper())
-      : cell.upper() >= 1 ? absl::StrFormat("above the %.3g %% quantile", 100 * cell.lower())
-                          : absl::StrFormat("between the %.3g and the %.3g %% quantile",
-                                            100 * cell.lower(), 100 * cell.upper());
-  return absl::StrFormat("%s %d, expected %.3g", place, cell.observations(), cell.expected());
+  return absl::StrFormat("%s %d, expected %.3g", CellPlace(cell), cell.observations(),
+                         cell.expected());
 }
 
 // The cells that stand out most, which a width of the intervals does not show. Empty without one.
@@ -145,8 +142,12 @@ std::string TestTable(const v1::ForecastEvaluation& evaluation) {
   // Without a condition, both are the same sum.
   if (evaluation.discrepancies_size() > 1 &&
       evaluation.discrepancies(0).mmd_squared() == evaluation.discrepancies(1).mmd_squared()) {
-    text +=
-        "The forecasts do not differ, so the discrepancy distribution is the same as marginal.\n";
+    absl::StrAppend(&text, "The ",
+                    evaluation.scores().observations() > std::int64_t{kParameterRows}
+                        ? absl::StrCat("first ", kParameterRows, " ")
+                        : "",
+                    "forecasts do not differ, so the discrepancy distribution is the same as "
+                    "marginal.\n");
   }
   for (const auto& form : evaluation.left_out()) {
     absl::StrAppend(&text, "discrepancy (MMD^2), ", form.form(), ": not tested, because ",
@@ -200,6 +201,13 @@ std::string TooHighOrLow(double mean) {
 }
 
 }  // namespace
+
+std::string CellPlace(const v1::ForecastCell& cell) {
+  if (cell.lower() <= 0) return absl::StrFormat("below the %.3g %% quantile", 100 * cell.upper());
+  if (cell.upper() >= 1) return absl::StrFormat("above the %.3g %% quantile", 100 * cell.lower());
+  return absl::StrFormat("between the %.3g and the %.3g %% quantile", 100 * cell.lower(),
+                         100 * cell.upper());
+}
 
 std::string BiasText(double mean, double standard_deviation, std::int64_t observations) {
   if (!IsNamed(mean, standard_deviation, observations)) return "";

@@ -12,6 +12,9 @@ namespace calibd::cli {
 [[nodiscard]] std::string DescribeForecasts(const std::string& kind,
                                             const v1::ForecastEvaluation& evaluation);
 
+// Where the outcomes of a cell are, such as "above the 99.9 % quantile".
+[[nodiscard]] std::string CellPlace(const v1::ForecastCell& cell);
+
 // How far forecasts are too high or too low, such as "0.4 standard deviations too low". Empty if
 // the mean is within four standard errors of 0, as for calibrated forecasts. mean,
 // standard_deviation: of (outcome - mean) / standard deviation of that many forecasts.

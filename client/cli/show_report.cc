@@ -121,16 +121,27 @@ std::string SinceText(const Timestamp& time, std::int64_t observation) {
   return absl::StrCat(" since ", MinuteText(time), " (row ", observation, ")");
 }
 
+std::string StatusText(const v1::Verdict& verdict) {
+  const bool also_stale = verdict.stale() && verdict.status() != v1::Verdict::STATUS_STALE;
+  return absl::StrCat(convert::StatusName(verdict.status()), also_stale ? ", STALE" : "");
+}
+
 std::string HeadlineText(const v1::GetCalibrationResponse& response) {
   const v1::Verdict& verdict = response.verdict();
-  std::string text = VerdictText(verdict, response.error());
-  const v1::Alarm* const over = Active(response, v1::Alarm::KIND_OVER_LIMIT);
-  if (over != nullptr) {
-    text += SinceText(over->raise_time(), over->observation());
-  } else if (verdict.has_since()) {
-    text += SinceText(verdict.since(), verdict.since_observation());
+  const v1::Alarm* over = nullptr;
+  // One batch may raise the alarms of several groups, in the order of the groups.
+  for (const v1::Alarm& alarm : response.alarms()) {
+    if (alarm.kind() != v1::Alarm::KIND_OVER_LIMIT || alarm.has_acknowledge_time()) continue;
+    if (over == nullptr || alarm.observation() < over->observation()) over = &alarm;
   }
-  return text;
+  if (over != nullptr) {
+    return absl::StrCat(LimitText(verdict, response.error()),
+                        SinceText(over->raise_time(), over->observation()), ", ",
+                        StatusText(verdict));
+  }
+  return absl::StrCat(
+      VerdictText(verdict, response.error()),
+      verdict.has_since() ? SinceText(verdict.since(), verdict.since_observation()) : "");
 }
 
 // Says since when there is no labelled row, and how far off the rows before were.
@@ -302,9 +313,8 @@ Places CellPlaces(const v1::Whereabouts& whereabouts) {
     if (cell.stands_out() && worse) worst = &cell;
   }
   if (worst != nullptr) {
-    places.names.push_back(absl::StrFormat(
-        "between the %.3g and the %.3g %% quantile: %d outcomes, %.0f expected",
-        100 * worst->lower(), 100 * worst->upper(), worst->observations(), worst->expected()));
+    places.names.push_back(absl::StrFormat("%s: %d outcomes, %.0f expected", CellPlace(*worst),
+                                           worst->observations(), worst->expected()));
   }
   return places;
 }
@@ -548,9 +558,7 @@ std::string VerdictText(const v1::Verdict& verdict, const v1::CalibrationError& 
   if (verdict.limit_status() != v1::LIMIT_STATUS_UNSPECIFIED) {
     text = LimitText(verdict, error) + ", ";
   }
-  text += convert::StatusName(verdict.status());
-  if (verdict.stale() && verdict.status() != v1::Verdict::STATUS_STALE) text += ", STALE";
-  return text;
+  return text + StatusText(verdict);
 }
 
 std::string DescribeShow(const v1::GetCalibrationResponse& response, const Timestamp& now) {

@@ -174,10 +174,12 @@ std::string RejectedSentence(const ModelDeclaration& declaration, const MonitorS
   }
   std::string text;
   if (!groups.empty()) {
-    absl::StrAppend(&text, " Calibration is rejected for group ", Names(groups), ".");
+    absl::StrAppend(&text, " Calibration is rejected for group", groups.size() > 1 ? "s " : " ",
+                    Names(groups), ".");
   }
   if (!classes.empty()) {
-    absl::StrAppend(&text, " Calibration is rejected for class ", Names(classes), ".");
+    absl::StrAppend(&text, " Calibration is rejected for class", classes.size() > 1 ? "es " : " ",
+                    Names(classes), ".");
   }
   return text;
 }

@@ -110,7 +110,7 @@ TEST(PointsTest, HasAtMostTwoDecimals) {
 TEST(ShowReportTest, TellsWhatToKnowInOrder) {
   EXPECT_EQ(
       DescribeShow(OverLimit(), Now()),
-      "verdict   resnet18@2: OVER_LIMIT, MISCALIBRATED since 1970-01-01 01:00 UTC (row 913)\n"
+      "verdict   resnet18@2: OVER_LIMIT since 1970-01-01 01:00 UTC (row 913), MISCALIBRATED\n"
       "how bad   off by 5.3 points (4.2 to 6.8; limit 2); says 96.96 %, right 91.71 %: "
       "over-confident by\n"
       "          5.25 (4.2 to 6.3)\n"
@@ -158,16 +158,16 @@ TEST(ShowReportTest, GroupsOverTheLimitAreInTheHeadline) {
   response.mutable_verdict()->add_groups_over_limit("e\x1bu");
   std::string text = DescribeShow(response, Now());
   EXPECT_THAT(text,
-              StartsWith("verdict   resnet18@2: OVER_LIMIT, also in group e?u, MISCALIBRATED"));
+              StartsWith("verdict   resnet18@2: OVER_LIMIT, also in group e?u since 1970-01-01"));
   EXPECT_THAT(text, HasSubstr("where     group e?u 5.3 points off (4.2 to 6.8); confidence"));
   ExpectFits(text);
 
   response.mutable_error()->set_is_acknowledged(true);
   EXPECT_THAT(DescribeShow(response, Now()),
-              HasSubstr("OVER_LIMIT (acknowledged), OVER_LIMIT in group e?u, MISCALIBRATED"));
+              HasSubstr("OVER_LIMIT (acknowledged), OVER_LIMIT in group e?u since 1970-"));
   response.mutable_verdict()->set_is_acknowledged(true);
   EXPECT_THAT(DescribeShow(response, Now()),
-              HasSubstr("OVER_LIMIT (acknowledged), also in group e?u, MISCALIBRATED"));
+              HasSubstr("OVER_LIMIT (acknowledged), also in group e?u since 1970-01-01"));
 
   // Only a group is over the limit; whether its calibration changed is not known.
   response = OverLimit();
@@ -177,8 +177,15 @@ TEST(ShowReportTest, GroupsOverTheLimitAreInTheHeadline) {
   response.mutable_alarms(0)->set_group_value("");
   text = DescribeShow(response, Now());
   EXPECT_THAT(text,
-              StartsWith("verdict   resnet18@2: OVER_LIMIT in group (no value), MISCALIBRATED"));
+              StartsWith("verdict   resnet18@2: OVER_LIMIT in group (no value) since 1970-01-01"));
   EXPECT_THAT(text, Not(HasSubstr("changed")));
+
+  // The first row at which one of them exceeded its limit.
+  v1::Alarm& alarm = *response.add_alarms();
+  alarm = response.alarms(0);
+  alarm.set_id(2);
+  alarm.set_observation(1200);
+  EXPECT_THAT(DescribeShow(response, Now()), HasSubstr("(row 913)"));
 }
 
 TEST(ShowReportTest, NamesGroupsWithoutAValueAndGroupsThatAreNotMeasured) {
@@ -271,7 +278,7 @@ TEST(ShowReportTest, TellsAChangeFromAModelThatWasAlwaysWrong) {
   response.mutable_alarms(0)->mutable_crossing()->set_is_recent(true);
   response.mutable_alarms(0)->mutable_crossing()->set_first_observation(30001);
   const std::string text = DescribeShow(response, Now());
-  EXPECT_THAT(text, HasSubstr("OVER_LIMIT (recent), "));
+  EXPECT_THAT(text, HasSubstr("OVER_LIMIT (recent) since 1970-01-01 01:00 UTC (row 913), MISC"));
   EXPECT_THAT(text, HasSubstr("changed   yes, at about row 30001\n"));
   // The interval exceeded the limit, but the worst stretch of newest rows is not the whole run.
   response = OverLimit();
