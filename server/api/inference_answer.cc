@@ -318,6 +318,25 @@ absl::StatusOr<std::size_t> ParseLength(const std::string& text, std::size_t lim
   return length;
 }
 
+// True if arrays and objects nest deeper than an answer needs, before the first fault of the JSON.
+bool NestsTooDeep(std::string_view json) {
+  int depth = 0;
+  bool quoted = false;
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    const char c = json[i];
+    if (c == '"') {
+      quoted = !quoted;
+    } else if (quoted) {
+      if (c == '\\') ++i;
+    } else if (c == '{' || c == '[') {
+      if (++depth > kMaxDepth) return true;
+    } else if (c == '}' || c == ']') {
+      --depth;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 bool IsJson(std::string_view content_type, std::string_view body) {
@@ -327,18 +346,13 @@ bool IsJson(std::string_view content_type, std::string_view body) {
 }
 
 absl::StatusOr<Document> ParseJsonObject(std::string_view body, const char* what) {
-  bool too_deep = false;
-  const Document::parser_callback_t callback =
-      [&too_deep](int depth, Document::parse_event_t /*event*/, Document& /*parsed*/) {
-        too_deep = too_deep || depth > kMaxDepth;
-        return !too_deep;
-      };
-  Document document = Document::parse(body, callback, /*allow_exceptions=*/false);
-  if (too_deep || document.is_discarded() || !document.is_object()) {
-    return InvalidFieldError("body",
-                             absl::StrCat("is not the JSON of ", what, ", expected an object"));
+  if (!NestsTooDeep(body)) {
+    // With a callback, the parser would read the elements before each object of an array again.
+    Document document = Document::parse(body, nullptr, /*allow_exceptions=*/false);
+    if (document.is_object()) return document;
   }
-  return document;
+  return InvalidFieldError("body",
+                           absl::StrCat("is not the JSON of ", what, ", expected an object"));
 }
 
 absl::StatusOr<InferenceAnswer> InferenceAnswer::FromJson(Document json) {

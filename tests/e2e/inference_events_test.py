@@ -9,6 +9,7 @@ import math
 import pathlib
 import struct
 import sys
+import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -393,6 +394,19 @@ class InferenceEventsTest(unittest.TestCase):
                     "Content-Type": "application/json", "ce-id": "1", "ce-type": "x.response"})
                 self.assertEqual(status, 200 if rows == 65536 else 400, text)
                 self.assertIn(part, text)
+
+    def test_an_answer_with_many_objects_is_read_once(self):
+        self.server.create("objects", labelGrace="3600s", inferenceOutput={"name": "p"})
+        # The largest body. Other calls wait while it is parsed, so the time must grow with its length.
+        body = {"predictions": [{}] * 260000}
+        begun = time.monotonic()
+        status, answer = self.infer("objects", "1", json.dumps(body).replace(" ", "").encode())
+        self.assertEqual(status, 400, answer)
+        self.assertIn('has no output "p"', answer["error"]["message"])
+        self.assertLess(time.monotonic() - begun, 15)
+        rows = [{"p": [0.25, 0.75], "q": 1}] * 20000
+        status, answer = self.infer("objects", "2", {"predictions": rows})
+        self.assertEqual((status, answer.get("acceptedRows")), (200, "20000"), answer)
 
     def label(self, model, identifiers):
         """Labels the rows as class 1, before they mature."""
