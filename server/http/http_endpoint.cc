@@ -151,8 +151,7 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
     }
     const std::uint64_t length = parser_->content_length().value_or(0);
     body_memory_ = std::make_unique<CallReservation>(endpoint_.api_.memory, peer_);
-    if (absl::Status reserved = body_memory_->Add(length * route_->memory_per_byte);
-        !reserved.ok()) {
+    if (absl::Status reserved = body_memory_->Add(length); !reserved.ok()) {
       Fail(reserved);
       return;
     }
@@ -194,15 +193,19 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
                                        if (const auto self = weak.lock()) self->Continue();
                                      });
                                    });
-    endpoint_.parsers_.Post(
-        [&api = endpoint_.api_.api, route = route_, call = call_, peer = peer_,
-         http_request = std::make_shared<const JsonRequest>(std::move(request_)),
-         // Released once the request is passed on.
-         memory = std::shared_ptr<CallReservation>(std::move(body_memory_))] {
-          absl::Status status = Guarded(
-              "Http", Stage::kStart, [&] { return route->serve(api, *http_request, peer, call); });
-          if (!status.ok()) call->End(std::move(status), nullptr);
-        });
+    endpoint_.parsers_.Post([&api = endpoint_.api_.api, route = route_, call = call_, peer = peer_,
+                             http_request =
+                                 std::make_shared<const JsonRequest>(std::move(request_)),
+                             // Released once the request is passed on; null without a body.
+                             memory = std::shared_ptr<CallReservation>(std::move(body_memory_))] {
+      absl::Status status = Guarded("Http", Stage::kStart, [&]() -> absl::Status {
+        if (memory != nullptr) {
+          CALIBD_RETURN_IF_ERROR(memory->Add(http_request->body.size() * route->memory_per_byte));
+        }
+        return route->serve(api, *http_request, peer, call);
+      });
+      if (!status.ok()) call->End(std::move(status), nullptr);
+    });
     stream_.expires_never();
     Wait();
   }

@@ -286,7 +286,7 @@ constexpr std::array kJsonRoutes{
     JsonRoute{.verb = http::verb::post,
               .path = ":inference",
               .cloud_event = true,
-              .memory_per_byte = 48,
+              .memory_per_byte = 64,
               .request = &v1::ObserveRequest::descriptor,
               .response = &v1::ObserveResponse::descriptor,
               .summary = "Takes the answer of a model server as a CloudEvent",
@@ -316,6 +316,7 @@ constexpr std::array kJsonRoutes{
                             .path = "/v1/loss",
                             .resource = false,
                             .computes = true,
+                            .memory_per_byte = 56,
                             .summary = "The calibration loss of rows and its gradient"}),
 };
 

@@ -49,10 +49,10 @@ struct JsonRoute {
   bool computes = false;
   // The request is a CloudEvent.
   bool cloud_event = false;
-  // Upper bound of the memory that a request occupies for one byte of its body, once it is parsed:
-  // the shortest number in JSON takes two bytes, and eight in a message. The parser of protobuf
-  // takes up to 16 bytes more while it parses, one body at a time.
-  std::size_t memory_per_byte = 8;
+  // Upper bound of the memory that a request occupies for one byte of its body while it is parsed
+  // and passed on, besides the body: an empty message in an array takes three bytes in JSON. One
+  // body is parsed at a time.
+  std::size_t memory_per_byte = 32;
   // The request without the fields that the path sets, and the response; a method of gRPC has them.
   const google::protobuf::Descriptor* (*request)() = nullptr;
   const google::protobuf::Descriptor* (*response)() = nullptr;

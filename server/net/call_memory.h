@@ -33,7 +33,8 @@ class CallMemory {
     const std::string address;
   };
 
-  // Errors: ResourceExhausted (CALL_MEMORY_EXHAUSTED) with a RetryInfo; then nothing is reserved.
+  // Errors: ResourceExhausted (CALL_MEMORY_EXHAUSTED), with a RetryInfo unless the bytes exceed the
+  // whole budget; then nothing is reserved.
   [[nodiscard]] absl::Status Reserve(const Owner& owner, std::size_t bytes);
   // bytes: at most the bytes that the owner has reserved.
   void Release(const Owner& owner, std::size_t bytes) noexcept;

@@ -309,10 +309,11 @@ class JsonApiTest(unittest.TestCase):
         self.assertEqual(self.server.get("/v1/models/many")[0], 200)
 
     def test_the_memory_of_bodies_is_limited_before_they_arrive(self):
-        self.server.create("bodies")
+        server = self.enterContext(JsonServer(CALIBD, "--call-memory-bytes", str(16 * MIB)))
+        server.create("bodies")
         header = ("POST /v1/models/bodies:observe HTTP/1.1\r\nHost: localhost\r\n"
                   f"Content-Type: application/json\r\nContent-Length: {MIB}\r\n\r\n").encode()
-        host, port = self.server.http.rsplit(":", 1)
+        host, port = server.http.rsplit(":", 1)
         answers = []
         for _ in range(24):
             connection = self.enterContext(socket.create_connection((host, int(port)), 60))
@@ -328,13 +329,17 @@ class JsonApiTest(unittest.TestCase):
                 except BlockingIOError:
                     pass
             return count
-        # An address may use a quarter of 256 MiB, and a body reserves 8 times its length.
-        self.assertTrue(wait_for(lambda: refused() == 16, 30), refused())
+        # An address may use a quarter of 16 MiB.
+        self.assertTrue(wait_for(lambda: refused() == 20, 30), refused())
         for connection in answers:
             connection.close()
-        self.assertTrue(wait_for(lambda: self.server.post(
+        self.assertTrue(wait_for(lambda: server.post(
             "/v1/models/bodies:observe", {"observations": observations(1)})[0] == 200, 30))
-        status, _, _ = self.server.post("/v1/models/bodies:observe", "x" * (MIB + 1))
+        # While it is parsed, a body reserves 32 times its length; half a MiB never succeeds.
+        status, headers, text = server.post("/v1/models/bodies:observe", "x" * (MIB // 2))
+        self.assertEqual((status, headers["Retry-After"]), (429, None), text)
+        self.assertIn(b"send smaller batches", text)
+        status, _, _ = server.post("/v1/models/bodies:observe", "x" * (MIB + 1))
         self.assertEqual(status, 413)
 
     def test_nested_and_large_bodies_are_refused_or_counted(self):

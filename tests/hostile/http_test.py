@@ -1,7 +1,7 @@
 """The HTTP endpoint and its peers. http_test.py CALIBD"""
 import socket
 
-from hostile_case import HostileCase, main, wait_for
+from hostile_case import MIB, HostileCase, main, wait_for
 
 END = b"\r\n\r\n"
 
@@ -141,6 +141,47 @@ class MalformedRequestTest(HttpCase):
             with self.subTest(request=request[:40]):
                 self.assertEqual(self.status(self.ask(request)), "400")
         self.assertEqual(self.status(self.get("/healthz", "Host: localhost")), "200")
+
+
+class BodyMemoryTest(HttpCase):
+    """What is parsed takes no more memory than --call-memory-bytes, whatever it consists of."""
+
+    LIMIT = 64 * MIB
+    arguments = ("--max-message-bytes", str(8 * MIB), "--call-memory-bytes", str(LIMIT))
+    EVENT = b"ce-id: 1\r\nce-type: x.response\r\n"
+
+    def post(self, path, body, headers=b""):
+        return self.ask(b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                        b"Connection: close\r\n%sContent-Length: %d\r\n\r\n%s"
+                        % (path, headers, len(body), body))
+
+    def test_is_limited(self):
+        self.create_model(label_grace={"seconds": 3600})
+        # A margin for what the allocator keeps.
+        with self.expect_memory(self.LIMIT + 16 * MIB):
+            self.send_hostile_bodies()
+
+    def send_hostile_bodies(self):
+        observe, create, loss, infer = (b"/v1/models/m:observe", b"/v1/models", b"/v1/loss",
+                                        b"/v1/models/m:inference")
+        for path, begin, element, end, headers in (
+                (observe, b'{"observations":{"predictionIds":[', b'"",', b'""]}}', b""),
+                (observe, b'{"observations":{"probabilities":{"values":[', b"1,", b"1]}}}", b""),
+                (create, b'{"model":{"kernel":{"matrix":{"terms":[', b"{},", b"{}]}}}}", b""),
+                (loss, b'{"condition":{"forecast":{"kernel":{"matrix":{"terms":[', b"{},",
+                 b"{}]}}}}}", b""),
+                (infer, b'{"predictions":[', b"{},", b"{}]}", self.EVENT),
+                (infer, b"", b"\x2a\x02\x22\x00", b"", self.EVENT)):
+            # The largest that are parsed, and larger ones.
+            for size, expected in ((LARGEST[path], "400"), (8 * MIB, "429")):
+                with self.subTest(path, begin=begin, size=size):
+                    body = begin + element * ((size - len(begin + end)) // len(element)) + end
+                    self.assertEqual(self.status(self.post(path, body, headers)), expected)
+
+
+# Bodies that take just less than the limit with what is reserved for them.
+LARGEST = {b"/v1/models/m:observe": BodyMemoryTest.LIMIT // 33, b"/v1/models": BodyMemoryTest.LIMIT // 33,
+           b"/v1/loss": BodyMemoryTest.LIMIT // 57, b"/v1/models/m:inference": BodyMemoryTest.LIMIT // 65}
 
 
 if __name__ == "__main__":
