@@ -2,12 +2,14 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import os
 import pathlib
 import re
 import uuid
+from numbers import Integral, Real
 from types import TracebackType
-from typing import Any, Callable, Iterator, Literal, Mapping, Sequence, Type, TypeVar
+from typing import Any, Callable, Iterable, Iterator, Literal, Mapping, Sequence, Type, TypeVar
 
 import grpc
 import numpy as np
@@ -15,7 +17,8 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from calibd import backup, errors, results
-from calibd.rows import POSITIVE_CLASS
+from calibd.rows import (MAX_ID_BYTES, POSITIVE_CLASS, Classes, as_floats, as_labels, as_outcomes,
+                         as_texts, shown)
 from calibd.stream import ObservationStream, OnInvalid, StreamSettings
 from calibd.transport import Backoff, StreamChannels, Transport, pages
 from calibd.v1 import calibration_service_pb2 as service
@@ -57,15 +60,29 @@ def escape_id(text: str) -> str:
 
 def model_name(model: str) -> str:
     """The resource name of NAME, NAME@VERSION or a resource name."""
+    _expect("model", model, str, "NAME, NAME@VERSION or a resource name")
     if model.startswith("models/"):
         return model
     name, at, version = model.partition("@")
     return f"models/{name}/versions/{version}" if at else f"models/{name}"
 
 
-def _duration(value: datetime.timedelta | None) -> Duration | None:
+def _expect(field: str, value: Any, kind: Any, expected: str) -> None:
+    if not isinstance(value, kind):
+        raise errors.invalid(field, f"is {shown(value)}, expected {expected}")
+
+
+def _texts(field: str, values: Any, expected: str) -> list[str]:
+    texts = None if isinstance(values, str) or not isinstance(values, Iterable) else list(values)
+    if texts is None or not all(isinstance(text, str) for text in texts):
+        raise errors.invalid(field, f"are {shown(values)}, expected {expected}")
+    return texts
+
+
+def _duration(field: str, value: datetime.timedelta | None) -> Duration | None:
     if value is None:
         return None
+    _expect(field, value, datetime.timedelta, "a datetime.timedelta")
     duration = Duration()
     duration.FromTimedelta(value)
     return duration
@@ -79,22 +96,46 @@ def _choose(field: str, name: Any, choices: Mapping[Any, _Choice]) -> _Choice:
     if name in choices:
         return choices[name]
     expected = ", ".join(choice for choice in choices if choice)
-    description = f"is {name!r}, expected one of {expected}"
-    raise errors.InvalidArgument(f"{field} {description}", [errors.FieldError(field, description)])
+    raise errors.invalid(field, f"is {name!r}, expected one of {expected}")
 
 
 def _lens(lens: Lens | None) -> kernel.Lens | None:
     return _choose("lens", lens, _LENSES) if isinstance(lens, str) else lens
 
 
-def _row(field: str, row: Any) -> list[float]:
+def _row(field: str, row: Any) -> ingest.DoubleValues | None:
     """The numbers of one prediction."""
-    values = np.atleast_1d(np.asarray(row, dtype=np.float64))
+    if row is None:
+        return None
+    values = np.atleast_1d(as_floats(row, field))
     if values.ndim != 1:
-        raise errors.InvalidArgument(
-            f"{field} has the shape {values.shape}, expected (m,): use a stream for many",
-            [errors.FieldError(field, "is not one row")])
-    return list(values.tolist())
+        raise errors.invalid(field, f"has the shape {values.shape}, expected the numbers of one "
+                             "prediction: use a stream for many")
+    return ingest.DoubleValues(values=values.tolist())
+
+
+def _labels(labels: Any) -> list[int]:
+    """Class numbers. The server checks that there are so many; only streams know the names."""
+    # A list, because a text among numbers would make an array of texts.
+    given = labels.tolist() if hasattr(labels, "tolist") else list(labels)
+    texts = [isinstance(label, str) for label in given]
+    if any(texts):
+        i = texts.index(True)
+        raise errors.invalid(f"labels[{i}]", f"is {shown(given[i])}, expected the number of a class, "
+                             "from 0: only streams take names")
+    numbers, valid = as_labels(given, Classes(2**31 - 1, (), 0.0))
+    if not valid.all():
+        i = int(valid.argmin())
+        raise errors.invalid(f"labels[{i}]", f"is {shown(given[i])}, expected the number of a class, "
+                             "from 0")
+    return list(numbers.tolist())
+
+
+def _ids(ids: Any, rows: int) -> list[str]:
+    texts, faults = as_texts(ids, rows, "prediction_ids", MAX_ID_BYTES)
+    for i, fault in faults.items():
+        raise errors.invalid(f"prediction_ids[{i}]", fault.description)
+    return texts
 
 
 class Client:
@@ -112,6 +153,8 @@ class Client:
 
     def __init__(self, target: str | None = None, *, timeout: float = 30.0) -> None:
         self._target = target or os.environ.get("CALIBD_SERVER") or "127.0.0.1:8460"
+        if not isinstance(self._target, str) or not re.search(r"^(?!https?:).*:", self._target):
+            raise errors.invalid("target", f'is {shown(self._target)}, expected "HOST:PORT"')
         self._transport = Transport(self._target, timeout)
         self._stream_channels = StreamChannels(self._target)
 
@@ -128,6 +171,10 @@ class Client:
 
     def __repr__(self) -> str:
         return f"Client({self._target!r})"
+
+    def __reduce__(self) -> Any:
+        """A copy in another process has connections of its own."""
+        return functools.partial(Client, timeout=self._transport.timeout), (self._target,)
 
     # --- models ---
 
@@ -159,12 +206,13 @@ class Client:
         if declaration is not None:
             wanted.CopyFrom(declaration)
         wanted.name = model_name(model)
-        if isinstance(classes, int):
-            wanted.class_count = classes
+        if isinstance(classes, Integral):
+            wanted.class_count = int(classes)
         elif classes is not None:
-            wanted.class_names[:] = classes
-        if label_grace is not None:
-            wanted.label_grace.FromTimedelta(label_grace)
+            wanted.class_names[:] = _texts("classes", classes, "their number, or their names as texts")
+        grace = _duration("label_grace", label_grace)
+        if grace is not None:
+            wanted.label_grace.CopyFrom(grace)
         if bandwidth is not None:
             wanted.bandwidth.fixed = bandwidth
         if error_limit is not None:
@@ -172,25 +220,27 @@ class Client:
         if description:
             wanted.description = description
         if baseline:
+            _expect("baseline", baseline, str, "the name of a model")
             wanted.baseline = baseline
-        if features:
-            wanted.feature_names[:] = features
-        if isinstance(forecast, int):
-            wanted.forecast.samples.draws = forecast
-        elif forecast == "normal":
+        if features is not None:
+            wanted.feature_names[:] = _texts("features", features, "a list of names")
+        if isinstance(forecast, Integral):
+            wanted.forecast.samples.draws = int(forecast)
+        elif isinstance(forecast, str) and forecast == "normal":
             wanted.forecast.normal.SetInParent()
-        elif isinstance(forecast, str):
-            raise errors.InvalidArgument(
-                f'forecast is {forecast!r}, expected "normal", levels of quantiles or a number of '
-                "samples")
         elif forecast is not None:
-            wanted.forecast.quantiles.levels[:] = forecast
-        if isinstance(decision, tuple):
-            (wanted.decision.threshold, wanted.decision.false_alarm_cost,
-             wanted.decision.miss_cost) = decision
-        elif decision is not None:
-            wanted.decision.threshold = decision
+            if isinstance(forecast, str) or np.ndim(forecast) != 1:
+                raise errors.invalid("forecast", f'is {shown(forecast)}, expected "normal", levels of '
+                                     "quantiles or a number of samples")
+            wanted.forecast.quantiles.levels[:] = as_floats(forecast, "levels").tolist()
+        if decision is not None:
+            costs = list(decision) if isinstance(decision, (tuple, list)) else [decision]
+            if len(costs) not in (1, 3) or not all(isinstance(cost, Real) for cost in costs):
+                raise errors.invalid("decision", f"is {shown(decision)}, expected a threshold, or "
+                                     "(threshold, cost of a false alarm, cost of a miss)")
             wanted.decision.SetInParent()
+            for name, value in zip(("threshold", "false_alarm_cost", "miss_cost"), costs):
+                setattr(wanted.decision, name, value)
         return self._transport.unary("ModelService/CreateModel",
                                      models.CreateModelRequest(model=wanted),
                                      models.CreateModelResponse).model
@@ -215,13 +265,14 @@ class Client:
                      stale_after: datetime.timedelta | None = None) -> models.UpdateModelResponse:
         """Changes the given fields of a declaration; see UpdateModelRequest of the protocol."""
         request = models.UpdateModelRequest(model=models.Model(name=model_name(model)))
-        for path, value in (("description", description), ("label_grace", _duration(label_grace)),
+        for path, value in (("description", description),
+                            ("label_grace", _duration("label_grace", label_grace)),
                             ("max_pending", max_pending), ("row_sum_tolerance", row_sum_tolerance),
                             ("monitoring.error_limit", error_limit),
                             ("monitoring.significance_level", significance_level),
                             ("monitoring.tolerance", tolerance),
                             ("monitoring.average_run_length", average_run_length),
-                            ("monitoring.stale_after", _duration(stale_after))):
+                            ("monitoring.stale_after", _duration("stale_after", stale_after))):
             if value is None:
                 continue
             request.update_mask.paths.append(path)
@@ -267,13 +318,14 @@ class Client:
 
     def observe(self, model: str, probabilities: Any = None, label: int | None = None, *,
                 forecast: Any = None, outcome: float | None = None,
-                prediction_id: str | None = None, group: str | None = None,
+                prediction_id: str | int | None = None, group: str | None = None,
                 request_id: str | None = None, baseline: Any = None,
                 features: Any = None) -> ingest.ObserveResponse:
         """Counts one prediction, and returns when it is durable. For many, use a stream.
 
-        probabilities: m numbers; of a model with two classes also the probability of class 1.
-        label: the true class, from 0; None: it comes later, by id.
+        probabilities: m numbers in the order of the classes; of a model with two classes also the
+          probability of class 1.
+        label: the number of the true class, from 0; None: it comes later, by prediction_id.
         forecast: instead of probabilities, of a model that forecasts a number: mean and standard
           deviation, quantiles, or draws. outcome: instead of the label.
         request_id: a call that is repeated with it is counted once; None: a random one, so that
@@ -283,31 +335,35 @@ class Client:
         """
         if (probabilities is None) == (forecast is None):
             raise errors.InvalidArgument("give either probabilities or forecast")
-        values = _row("probabilities", probabilities) if forecast is None else []
+        if label is None and outcome is None and prediction_id is None:
+            truth = "label" if forecast is None else "outcome"
+            raise errors.invalid(truth, f"is missing: give the {truth}, or a prediction_id by which it "
+                                 "comes later")
+        values = _row("probabilities", probabilities)
         observations = ingest.Observations(
-            probabilities=ingest.DoubleValues(values=values) if forecast is None else None,
-            forecasts=None if forecast is None else ingest.DoubleValues(
-                values=_row("forecast", forecast)),
-            outcomes=[] if outcome is None else [outcome],
-            baseline_probabilities=None if baseline is None else ingest.DoubleValues(
-                values=_row("baseline", baseline)),
-            features=None if features is None else ingest.DoubleValues(
-                values=_row("features", features)),
-            labels=[] if label is None else [label],
-            prediction_ids=[] if prediction_id is None else [prediction_id],
-            group_values=[] if group is None else [group],
-            positive_class=POSITIVE_CLASS if len(values) == 1 else None)
+            probabilities=values, forecasts=_row("forecasts", forecast),
+            outcomes=[] if outcome is None else as_outcomes([outcome]).tolist(),
+            baseline_probabilities=_row("baseline", baseline), features=_row("features", features),
+            labels=[] if label is None else _labels([label]),
+            prediction_ids=[] if prediction_id is None else _ids([prediction_id], 1),
+            group_values=[] if group is None else [str(group)],
+            positive_class=POSITIVE_CLASS if values is not None and len(values.values) == 1 else None)
         return self._observe(ingest.ObserveRequest(
             model=model_name(model), observations=observations, request_id=request_id or ""))
 
-    def label(self, model: str, ids: Sequence[str], labels: Sequence[int] = (), *,
-              outcomes: Sequence[float] = (), request_id: str | None = None) -> ingest.LabelCounts:
+    def label(self, model: str, ids: Any, labels: Any = (), *, outcomes: Any = (),
+              request_id: str | None = None) -> ingest.LabelCounts:
         """Sends the labels of predictions that were sent with these ids.
 
-        outcomes: instead of labels, for a model that forecasts a number. Returns what became of them.
+        ids: texts or integers. labels: the numbers of the true classes, from 0. outcomes: instead of
+        labels, for a model that forecasts a number. Returns what became of them.
         """
-        content = ingest.Labels(prediction_ids=list(ids), labels=[int(label) for label in labels],
-                                outcomes=[float(outcome) for outcome in outcomes])
+        classes = _labels(labels)
+        numbers = as_outcomes(outcomes).tolist()
+        rows = len(classes) or len(numbers)
+        if not rows:
+            raise errors.invalid("labels", "are empty, expected one for each id")
+        content = ingest.Labels(prediction_ids=_ids(ids, rows), labels=classes, outcomes=numbers)
         return self._observe(ingest.ObserveRequest(
             model=model_name(model), labels=content, request_id=request_id or "")).labels
 
@@ -333,8 +389,10 @@ class Client:
         close().
         """
         name = model_name(model)
+        _expect("min_interval", min_interval, Real, "a number of seconds")
         request = service.WatchCalibrationRequest(
-            model=name, min_interval=_duration(datetime.timedelta(seconds=min_interval)),
+            model=name,
+            min_interval=_duration("min_interval", datetime.timedelta(seconds=min_interval)),
             after_revision=after_revision)
         backoff = Backoff()
         while True:

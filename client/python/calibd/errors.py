@@ -147,7 +147,8 @@ class Unavailable(CalibdError):
     """The server cannot be reached, or is starting or stopping."""
 
     code = grpc.StatusCode.UNAVAILABLE
-    _remedy = "Check that calibd runs and that the address is right."
+    _remedy = ("Check that calibd runs, and that the address given to Client or in CALIBD_SERVER is "
+               "right.")
 
 
 class DataLoss(CalibdError):
@@ -162,6 +163,11 @@ class Unauthenticated(CalibdError):
 
     code = grpc.StatusCode.UNAUTHENTICATED
     _remedy = "Check the credentials."
+
+
+def invalid(field: str, description: str, reason: str = "") -> InvalidArgument:
+    """The error of one field: its name, and what it is and should be."""
+    return InvalidArgument(f"{field} {description}", [FieldError(field, description)], reason)
 
 
 _REMEDIES = {

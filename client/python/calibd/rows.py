@@ -5,13 +5,14 @@ The rules are those of the server, which checks every row again.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, Iterable, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from calibd import wire
+from calibd import errors
 from calibd.errors import FieldError, InvalidArgument
 from calibd.v1 import ingest_service_pb2 as ingest
 from calibd.v1 import model_service_pb2 as models
@@ -20,12 +21,14 @@ Floats = npt.NDArray[np.floating[Any]]
 Integers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-_MAX_ID_BYTES = 128
+MAX_ID_BYTES = 128
 _MAX_GROUP_BYTES = 64
 # Upper bound of the size of a label, and of the tags, lengths and time of a row with texts.
 _LABEL_BYTES = 5
 _TEXT_BYTES = 20
 _MAX_REPORTED_ROWS = 5
+# What an error shows of a value.
+_MAX_SHOWN = 60
 
 # The smallest standard deviation of a Normal forecast.
 _LEAST_DEVIATION = 1e-300
@@ -80,24 +83,52 @@ class Chunk(NamedTuple):
         return not self.kind
 
 
+def shown(value: Any) -> str:
+    """A value as errors show it."""
+    text = repr(value.item() if isinstance(value, np.generic) else value)
+    return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "..."
+
+
+def as_floats(values: Any, field: str) -> Floats:
+    """Numbers as float32, if they are, or float64. Masked and missing values are NaN."""
+    try:
+        if hasattr(values, "filled"):
+            return np.asarray(values.astype(np.float64).filled(np.nan))
+        array = np.asarray(values)
+        if array.dtype.kind == "c":
+            raise TypeError("they are complex")
+        kind = np.float32 if array.dtype in (np.float16, np.float32) else np.float64
+        try:
+            return array.astype(kind, copy=False)
+        except TypeError:
+            if not hasattr(values, "to_numpy"):
+                raise
+            # A nullable column of pandas has a missing value that is no number.
+            return np.asarray(values.to_numpy(np.float64, na_value=np.nan))
+    except (TypeError, ValueError) as error:
+        raise _invalid(field, f"are not numbers: {error}") from None
+
+
 def as_matrix(values: Any, classes: Classes, field: str = "probabilities") -> Floats:
     """n x class count, or n x 1 with the scores of POSITIVE_CLASS; float32 or float64."""
     columns = getattr(values, "columns", None)
-    try:
-        matrix = np.asarray(values)
-        if matrix.dtype not in (np.float32, np.float64):
-            matrix = matrix.astype(np.float32 if matrix.dtype == np.float16 else np.float64)
-    except (TypeError, ValueError) as error:
-        raise _invalid(field, f"are not numbers: {error}") from None
+    matrix = as_floats(values, field)
     if matrix.ndim == 1 and classes.size == 2:
+        columns = [getattr(values, "name", None)]
         matrix = matrix[:, np.newaxis]
+    elif matrix.shape == (0,):
+        matrix = matrix.reshape(0, classes.size)
     widths = (1, 2) if classes.size == 2 else (classes.size,)
     if matrix.ndim != 2 or matrix.shape[1] not in widths:
         expected = "(n, 2), or (n,) with the scores of class 1" if classes.size == 2 else (
             f"(n, {classes.size})")
         raise _invalid(field, f"have the shape {matrix.shape}, expected {expected}")
-    if columns is not None and classes.names and matrix.shape[1] == classes.size:
-        matrix = matrix[:, _order_of_columns(columns, classes)]
+    if columns is not None and classes.names:
+        if matrix.shape[1] == classes.size:
+            matrix = matrix[:, _order_of_columns(columns, classes)]
+        elif str(columns[0]) in classes.names[:POSITIVE_CLASS]:
+            raise _invalid("columns", f"are [{str(columns[0])!r}], expected the scores of class "
+                           f"{classes.names[POSITIVE_CLASS]!r}, or a column for each class")
     return np.ascontiguousarray(matrix)
 
 
@@ -114,18 +145,26 @@ def _order_of_columns(columns: Any, classes: Classes) -> list[int]:
 
 def as_labels(labels: Any, classes: Classes) -> tuple[Integers, Mask]:
     """The classes, from 0, and whether each is valid. labels: numbers, or names of classes."""
-    array = np.asarray(labels)
+    try:
+        array = np.asarray(labels)
+    except ValueError as error:
+        raise _invalid("labels", f"are not one list: {error}") from None
     if array.ndim != 1:
         raise _invalid("labels", f"have the shape {array.shape}, expected (n,)")
-    if array.dtype.kind in "OU" and classes.names:
-        known = {name: index for index, name in enumerate(classes.names)}
-        array = np.fromiter((known.get(label, label if isinstance(label, (int, np.integer)) else -1)
-                             for label in array.tolist()), np.int64, len(array))
-    elif array.dtype.kind == "O":
-        try:
-            array = array.astype(np.float64)
-        except (TypeError, ValueError):
-            pass
+    if array.dtype.kind in "OU":
+        text = next((label for label in array.tolist() if isinstance(label, str)), None)
+        if text is None:
+            array = as_floats(labels, "labels")
+        elif not classes.names:
+            raise _invalid("labels", f"are texts such as {shown(text)}, expected numbers from 0, "
+                           "because the classes of the model have no names")
+        else:
+            known = {name: index for index, name in enumerate(classes.names)}
+            array = np.fromiter((known.get(label, -1) if isinstance(label, str) else
+                                 label if isinstance(label, (int, np.integer)) else -1
+                                 for label in array.tolist()), np.float64, len(array))
+    elif hasattr(labels, "filled"):
+        array = as_floats(labels, "labels")
     if array.dtype.kind not in "biuf":
         raise _invalid("labels", f"have the type {array.dtype}, expected numbers from 0"
                        + (" or names of classes" if classes.names else ""))
@@ -134,6 +173,16 @@ def as_labels(labels: Any, classes: Classes) -> tuple[Integers, Mask]:
     if array.dtype.kind == "f":
         valid &= np.floor(array) == array
     return np.where(valid, array, 0).astype(np.int64), valid
+
+
+def _label_fault(labels: Any, i: int, classes: Classes) -> FieldError:
+    expected = f"[0, {classes.size})"
+    if classes.names:
+        names = [repr(name) for name in classes.names[:_MAX_REPORTED_ROWS]]
+        more = [] if len(classes.names) == len(names) else ["..."]
+        expected += f" or one of {', '.join(names + more)}"
+    given = labels if hasattr(labels, "filled") else np.asarray(labels)
+    return FieldError("labels", f"is {shown(given[i])}, expected {expected}")
 
 
 def valid_rows(matrix: Floats, logits: bool, tolerance: float) -> Mask:
@@ -170,35 +219,64 @@ def row_fault(row: Floats, logits: bool, tolerance: float) -> FieldError:
                       "row_sum_tolerance")
 
 
-def as_texts(values: Any, rows: int, field: str, max_bytes: int) -> tuple[list[str], list[int]]:
-    """n texts, and the numbers of the invalid ones. values: texts or integers."""
-    given = values.tolist() if hasattr(values, "tolist") else list(values)
-    if len(given) != rows:
-        raise _invalid(field, f"are {len(given)}, expected {rows}: one for each row")
-    texts, invalid = [], []
+def as_texts(values: Any, rows: int, field: str,
+             max_bytes: int) -> tuple[list[str], dict[int, FieldError]]:
+    """n texts, and what is wrong with the invalid ones. values: texts or integers."""
+    given = _listed(values, rows, field)
+    texts, invalid = [], {}
     for i, value in enumerate(given):
-        text = str(value) if isinstance(value, (str, int)) else ""
+        text = str(value) if isinstance(value, (str, int, np.integer)) else ""
         if not 1 <= len(text.encode("utf-8", "surrogatepass")) <= max_bytes or _has_surrogate(text):
-            invalid.append(i)
+            invalid[i] = FieldError(field, f"is {shown(value)}, expected UTF-8 text of 1 to "
+                                    f"{max_bytes} bytes or an integer")
+            text = ""
         texts.append(text)
     return texts, invalid
+
+
+def _listed(values: Any, rows: int, field: str) -> list[Any]:
+    """One value for each row. A text is one value."""
+    if hasattr(values, "tolist"):
+        values = values.tolist()
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise _invalid(field, f"are {shown(values)}, expected a list of {rows}: one for each row")
+    given = list(values)
+    if len(given) != rows:
+        raise _invalid(field, f"are {len(given)}, expected {rows}: one for each row")
+    return given
 
 
 def _has_surrogate(text: str) -> bool:
     return not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
-def _as_times(times: Any, rows: int) -> list[Timestamp]:
-    """times: a datetime for all rows, or n of them, or an array of datetime64 in UTC."""
-    if hasattr(times, "timestamp"):
-        seconds = [times.timestamp()] * rows
-    elif getattr(times, "dtype", np.dtype(object)).kind == "M":
-        seconds = np.asarray(times).astype("datetime64[s]").astype(np.int64).tolist()
+def _seconds(time: Any) -> float:
+    """Since 1970; NaN for what is no time, such as pandas' NaT."""
+    try:
+        return float(time.timestamp())
+    except (AttributeError, ValueError, OverflowError):
+        return math.nan
+
+
+def _as_times(times: Any, rows: int) -> tuple[list[Timestamp], dict[int, FieldError]]:
+    """n times, and what is wrong with the invalid ones.
+
+    times: a datetime for all rows, or n of them, or an array of datetime64 in UTC.
+    """
+    if getattr(times, "dtype", np.dtype(object)).kind == "M":
+        # Times with a zone become UTC.
+        stamps = (times.to_numpy("datetime64[ns]") if hasattr(times, "to_numpy") else times).astype(
+            "datetime64[s]")
+        given = _listed(stamps, rows, "prediction_times")
+        seconds = np.where(np.isnat(stamps), np.nan, stamps.astype(np.int64)).tolist()
     else:
-        seconds = [time.timestamp() for time in times]
-    if len(seconds) != rows:
-        raise _invalid("prediction_times", f"are {len(seconds)}, expected {rows}")
-    return [Timestamp(seconds=math.floor(second)) for second in seconds]
+        given = ([times] * rows if hasattr(times, "timestamp")
+                 else _listed(times, rows, "prediction_times"))
+        seconds = [_seconds(time) for time in given]
+    invalid = {i: FieldError("prediction_times", f"is {shown(given[i])}, expected a datetime")
+               for i, second in enumerate(seconds) if not math.isfinite(second)}
+    return [Timestamp(seconds=0 if i in invalid else math.floor(second))
+            for i, second in enumerate(seconds)], invalid
 
 
 class Extras(NamedTuple):
@@ -236,6 +314,7 @@ class Rows:
         self._labels: Integers | None = None
         if labels is not None:
             self._labels, valid_labels = as_labels(labels, classes)
+            self._given_labels = labels
             if len(self._labels) != n:
                 raise _invalid("labels", f"are {len(self._labels)}, expected {n}: one for each row")
             self.valid = self.valid & valid_labels
@@ -248,16 +327,20 @@ class Rows:
         n = len(self)
         groups = extras.groups
         self._texts: dict[str, list[str]] = {}
-        self._bad_texts: dict[str, set[int]] = {}
+        # By the number of the row.
+        self._faults: dict[int, FieldError] = {}
         if isinstance(groups, str):
             groups = [groups] * n
-        for field, texts, limit in (("prediction_ids", extras.ids, _MAX_ID_BYTES),
+        for field, texts, limit in (("prediction_ids", extras.ids, MAX_ID_BYTES),
                                     ("group_values", groups, _MAX_GROUP_BYTES)):
             if texts is not None:
                 self._texts[field], invalid = as_texts(texts, n, field, limit)
-                self._bad_texts[field] = set(invalid)
-                self.valid[invalid] = False
-        self._times = _as_times(extras.times, n) if extras.times is not None else None
+                self._faults.update(invalid)
+        self._times: list[Timestamp] | None = None
+        if extras.times is not None:
+            self._times, invalid = _as_times(extras.times, n)
+            self._faults.update(invalid)
+        self.valid[list(self._faults)] = False
         self._features = as_features(extras.features, n, self._classes.features)
         self._valid_features: Mask = np.isfinite(self._features).all(axis=1)
         self.valid &= self._valid_features
@@ -272,13 +355,11 @@ class Rows:
                 fault = row_fault(self._matrices[prefix][i], self._logits,
                                   self._classes.row_sum_tolerance)
                 return FieldError(prefix + fault.path, fault.description)
-        return self._extra_fault(i) or FieldError(
-            "labels", f"is not a class, expected [0, {self._classes.size})")
+        return self._extra_fault(i) or _label_fault(self._given_labels, i, self._classes)
 
     def _extra_fault(self, i: int) -> FieldError | None:
-        for field, invalid in self._bad_texts.items():
-            if i in invalid:
-                return _text_fault(field)
+        if i in self._faults:
+            return self._faults[i]
         if not self._valid_features[i]:
             k = int((~np.isfinite(self._features[i])).argmax())
             return FieldError(f"features[{k}]",
@@ -428,12 +509,9 @@ def as_features(values: Any, rows: int, names: tuple[str, ...]) -> Floats:
         if absent:
             raise _invalid("features", f"have no column {absent[0]!r}, expected {expected}")
         values = values[list(names)]
-    try:
-        matrix = np.asarray(values, np.float64)
-    except (TypeError, ValueError) as error:
-        raise _invalid("features", f"are not numbers: {error}") from None
-    if matrix.ndim == 1 and width == 1:
-        matrix = matrix[:, np.newaxis]
+    matrix = as_floats(values, "features").astype(np.float64, copy=False)
+    if matrix.ndim == 1 and (width == 1 or not len(matrix)):
+        matrix = matrix.reshape(-1, width)
     if matrix.shape != (rows, width):
         raise _invalid("features", f"have the shape {matrix.shape}, expected {expected}")
     return np.ascontiguousarray(matrix)
@@ -446,10 +524,9 @@ def _as_forecasts(values: Any, forecast: models.Forecast) -> Floats:
         width = len(forecast.quantiles.levels)
     elif forecast.HasField("samples"):
         width = forecast.samples.draws
-    try:
-        matrix = np.asarray(values, np.float64)
-    except (TypeError, ValueError) as error:
-        raise _invalid("forecasts", f"are not numbers: {error}") from None
+    matrix = as_floats(values, "forecasts").astype(np.float64, copy=False)
+    if matrix.shape == (0,):
+        matrix = matrix.reshape(0, width)
     if matrix.ndim != 2 or matrix.shape[1] != width:
         raise _invalid("forecasts", f"have the shape {matrix.shape}, expected (n, {width})")
     return np.ascontiguousarray(matrix)
@@ -457,10 +534,7 @@ def _as_forecasts(values: Any, forecast: models.Forecast) -> Floats:
 
 def as_outcomes(values: Any) -> Floats:
     """n numbers, float64."""
-    try:
-        outcomes = np.asarray(values, np.float64)
-    except (TypeError, ValueError) as error:
-        raise _invalid("outcomes", f"are not numbers: {error}") from None
+    outcomes = as_floats(values, "outcomes").astype(np.float64, copy=False)
     if outcomes.ndim != 1:
         raise _invalid("outcomes", f"have the shape {outcomes.shape}, expected (n,)")
     return np.ascontiguousarray(outcomes)
@@ -471,31 +545,31 @@ class LabelRows:
 
     def __init__(self, classes: Classes, ids: Any, labels: Any) -> None:
         self._classes = classes
+        self._given_labels = labels
         self._labels: Integers | Floats
         if classes.forecast is not None:
             self._labels = as_outcomes(labels)
             self.valid: Mask = np.isfinite(self._labels)
         else:
             self._labels, self.valid = as_labels(labels, classes)
-        self._ids, invalid = as_texts(ids, len(self._labels), "prediction_ids", _MAX_ID_BYTES)
-        self._bad_ids = set(invalid)
-        self.valid[invalid] = False
+        self._ids, self._faults = as_texts(ids, len(self._labels), "prediction_ids", MAX_ID_BYTES)
+        self.valid[list(self._faults)] = False
 
     def __len__(self) -> int:
         return len(self._labels)
 
     def fault(self, i: int) -> FieldError:
         """Why row i is invalid."""
-        if i in self._bad_ids:
-            return _text_fault("prediction_ids")
+        if i in self._faults:
+            return self._faults[i]
         if self._classes.forecast is not None:
             return FieldError("outcomes", f"is {float(self._labels[i])!r}, expected a finite number")
-        return FieldError("labels", f"is not a class, expected [0, {self._classes.size})")
+        return _label_fault(self._given_labels, i, self._classes)
 
     def chunks(self, first: int, max_rows: int, max_bytes: int) -> list[Chunk]:
         """The valid labels. first: the caller's number of the first label."""
         kept = np.flatnonzero(self.valid)
-        step = max(1, min(max_rows, max_bytes // (_MAX_ID_BYTES + _TEXT_BYTES + _LABEL_BYTES)))
+        step = max(1, min(max_rows, max_bytes // (MAX_ID_BYTES + _TEXT_BYTES + _LABEL_BYTES)))
         chunks = []
         for begin in range(0, len(kept), step):
             part = kept[begin:begin + step]
@@ -521,11 +595,5 @@ def invalid_rows(what: str, first: int, rows: Rows | LabelRows) -> InvalidArgume
     return InvalidArgument(text, fields, "INVALID_OBSERVATIONS")
 
 
-def _text_fault(field: str) -> FieldError:
-    limit = _MAX_ID_BYTES if field == "prediction_ids" else _MAX_GROUP_BYTES
-    return FieldError(field, f"is invalid, expected UTF-8 text of 1 to {limit} bytes or an integer")
-
-
 def _invalid(field: str, description: str) -> InvalidArgument:
-    return InvalidArgument(f"{field} {description}", [FieldError(field, description)],
-                           "INVALID_OBSERVATIONS")
+    return errors.invalid(field, description, "INVALID_OBSERVATIONS")

@@ -15,7 +15,7 @@ import grpc
 
 from calibd import errors
 from calibd.errors import CalibdError, FieldError
-from calibd.rows import Chunk, Classes, Extras, LabelRows, Rows, invalid_rows, rows_of
+from calibd.rows import Chunk, Classes, Extras, LabelRows, Rows, invalid_rows, rows_of, shown
 from calibd.transport import Backoff, StreamChannels
 from calibd.v1 import ingest_service_pb2 as ingest
 from calibd.window import ENVELOPE_BYTES, Batch, SendWindow, StreamCounts
@@ -25,6 +25,9 @@ OnInvalid = Literal["raise", "drop"]
 _LOG = logging.getLogger("calibd")
 _MAX_KEPT = 100
 _ROW = re.compile(r"\[(\d+)\]")
+# Open.producer_id of the protocol, of which a key is the end.
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
+_KEY = re.compile(r"[A-Za-z0-9._:-]{1,112}")
 
 
 @dataclass
@@ -69,11 +72,19 @@ class StreamSettings:
 
     def __post_init__(self) -> None:
         if self.idempotency_key and self.producer_id:
-            raise errors.InvalidArgument(
-                "idempotency_key and producer_id are set, expected at most one of them")
+            raise errors.invalid("idempotency_key",
+                                 "and producer_id are set, expected at most one of them")
+        for name, expected in (("producer_id", _ID), ("idempotency_key", _KEY)):
+            text = getattr(self, name)
+            if text != "" and not (isinstance(text, str) and expected.fullmatch(text)):
+                raise errors.invalid(name, f"is {shown(text)}, expected to match ^{expected.pattern}$")
+        if not isinstance(self.epoch, int) or self.epoch < 0:
+            raise errors.invalid("epoch", f"is {shown(self.epoch)}, expected a whole number from 0")
+        if not self.stall_timeout > 0:
+            raise errors.invalid("stall_timeout", f"is {self.stall_timeout} s, expected more than 0")
         if self.on_invalid not in ("raise", "drop"):
-            raise errors.InvalidArgument(
-                f'on_invalid is {self.on_invalid!r}, expected "raise" or "drop"')
+            raise errors.invalid("on_invalid",
+                                 f'is {shown(self.on_invalid)}, expected "raise" or "drop"')
         if not self.producer_id:
             self.ends_producer = True
             self.producer_id = (f"idempotency-key:{self.idempotency_key}" if self.idempotency_key
@@ -494,7 +505,7 @@ class ObservationStream:
             return
         error = errors.from_status(rejected.status)
         fields = [_with_callers_row(violation, batch) for violation in error.fields]
-        message = "; ".join(f"{f.path}: {f.description}" for f in fields) or error.message
+        message = "; ".join(f"{f.path} {f.description}" for f in fields) or error.message
         self.rejected.append(RejectedBatch(
             batch.has_labels_only, (int(batch.rows[0]), int(batch.rows[-1])), len(batch.rows),
             type(error)(message, fields, error.reason, error.retry_seconds)))

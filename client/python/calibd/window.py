@@ -36,7 +36,7 @@ class Batch:
     rejected_rows: int = 0
 
 
-@dataclass
+@dataclass(repr=False)
 class StreamCounts:
     """Counts of a stream."""
 
@@ -67,6 +67,11 @@ class StreamCounts:
     # Connections after the first, and batches sent again on them.
     reconnects: int = 0
     resent_batches: int = 0
+
+    def __repr__(self) -> str:
+        """Without the counts that are 0."""
+        counts = ", ".join(f"{name}={count}" for name, count in vars(self).items() if count)
+        return f"StreamCounts({counts})"
 
 
 @dataclass

@@ -1,0 +1,168 @@
+"""What a caller may give, and what the errors say about the rest, against a real server."""
+import datetime
+import pickle
+import uuid
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import calibd
+
+from conftest import calibrated
+
+GRACE = datetime.timedelta(days=1)
+NO_SCORE = pd.DataFrame({"no": [0.1, 0.2]})
+
+
+@pytest.fixture
+def pets(client):
+    """The name of a model whose classes have names, and which takes ids."""
+    client.create_model("named-pets", ["cat", "dog", "owl"], label_grace=GRACE)
+    return "named-pets"
+
+
+def nullable(values):
+    """A frame of pandas whose second row has a missing value."""
+    frame = pd.DataFrame(values, columns=["cat", "dog", "owl"]).astype("Float64")
+    frame.iloc[1, 2] = pd.NA
+    return frame
+
+
+@pytest.mark.parametrize("change, found", [
+    ({"labels": [0, 3, 1]}, r"rows\[1\].labels is 3, expected \[0, 3\) or one of 'cat', 'dog', 'owl'"),
+    ({"labels": ["cat", "bird", "dog"]}, r"rows\[1\].labels is 'bird', expected"),
+    ({"labels": [0, 1.5, 1]}, r"rows\[1\].labels is 1.5"),
+    ({"labels": [0, np.nan, 1]}, r"rows\[1\].labels is nan"),
+    ({"labels": pd.array([0, None, 1], dtype="Int64")}, r"rows\[1\].labels is <NA>"),
+    ({"labels": np.ma.masked_array([0, 1, 1], [0, 1, 0])}, r"rows\[1\].labels is masked"),
+    ({"labels": [[0], [1, 2], [0]]}, "labels are not one list"),
+    ({"ids": ["a", None, "c"]}, r"rows\[1\].prediction_ids is None, expected UTF-8 text of 1 to 128"),
+    ({"ids": [1, 2.0, 3]}, r"rows\[1\].prediction_ids is 2.0"),
+    ({"ids": [uuid.UUID(int=7)] * 3}, r"rows\[0\].prediction_ids is UUID\('0"),
+    ({"ids": ["a", "\ud800", "c"]}, r"rows\[1\].prediction_ids is '.ud800'"),
+    ({"ids": "abc"}, "prediction_ids are 'abc', expected a list of 3: one for each row"),
+    ({"ids": 7}, "prediction_ids are 7, expected a list of 3"),
+    ({"ids": ["a", "b"]}, "prediction_ids are 2, expected 3: one for each row"),
+    ({"times": "2026-11-23"}, "prediction_times are '2026-11-23', expected a list of 3"),
+    ({"times": [1.7e9] * 3}, r"rows\[0\].prediction_times is 1700000000.0, expected a datetime"),
+    ({"times": pd.to_datetime(pd.Series(["2026-11-23", None, None]))},
+     r"rows\[1\].prediction_times is None, expected a datetime"),
+    ({"probabilities": np.ones((3, 3)) * 1j}, "probabilities are not numbers: they are complex"),
+    ({"probabilities": nullable(np.full((3, 3), 1 / 3))}, r"rows\[1\].probabilities\[2\] is nan"),
+    ({"probabilities": np.ma.masked_array(np.full((3, 3), 1 / 3), np.eye(3))},
+     r"rows\[0\].probabilities\[0\] is nan"),
+])
+def test_errors_of_send_name_the_field_the_value_and_what_is_expected(client, pets, change, found):
+    rows = {"probabilities": np.full((3, 3), 1 / 3), "labels": [0, 1, 2], **change}
+    with client.stream(pets) as stream:
+        with pytest.raises(calibd.InvalidArgument, match=found):
+            stream.send(**rows)
+    assert stream.counts.rows == 0
+
+
+def test_missing_values_are_dropped_with_their_rows(client, pets):
+    with client.stream(pets, on_invalid="drop") as stream:
+        stream.send(nullable(np.full((3, 3), 1 / 3)), pd.array([0, 1, 2], dtype="Int64"))
+        stream.send(np.full((3, 3), 1 / 3), pd.Series(["cat", None, "owl"]),
+                    ids=["a", "b", "\ud800"])
+        stream.send(np.full((2, 3), 1 / 3), [0, 1], times=[datetime.datetime.now(), pd.NaT])
+    assert (stream.counts.accepted_rows, stream.counts.dropped_rows) == (4, 4)
+
+
+def test_a_column_of_scores_is_that_of_class_1(client):
+    client.create_model("named-binary", ["no", "yes"])
+    with client.stream("named-binary") as stream:
+        for scores in (NO_SCORE, NO_SCORE["no"]):
+            with pytest.raises(calibd.InvalidArgument,
+                               match=r"columns are \['no'\], expected the scores of class 'yes'"):
+                stream.send(scores, ["no", "yes"])
+        stream.send(NO_SCORE.rename(columns={"no": "yes"}), ["no", "yes"])
+        stream.send(NO_SCORE["no"].rename("score"), ["no", "yes"])
+    assert stream.counts.accepted_rows == 4
+
+
+def test_nothing_is_a_batch_too(client, pets):
+    client.create_model("no-demand", forecast="normal")
+    with client.stream(pets) as stream:
+        stream.send([], [])
+        stream.label([], [])
+    with client.stream("no-demand") as forecasts:
+        forecasts.send([], [])
+    assert repr(stream.counts) == repr(forecasts.counts) == "StreamCounts()"
+
+
+def test_integers_of_every_kind_are_ids(client, pets):
+    predictions, labels = calibrated(6)
+    with client.stream(pets) as stream:
+        stream.send(predictions[:3], ids=list(np.arange(3)))
+        stream.send(predictions[3:], ids=pd.Index([3, 4, 5]))
+    client.observe(pets, predictions[0], prediction_id=6)
+    assert client.label(pets, list(np.arange(4)), labels[:4].astype(float)).matched == 4
+    assert client.label(pets, pd.Series([4, 5, 6]), pd.Series(labels[:3])).matched == 3
+
+
+def test_times_of_pandas_keep_their_zone(client):
+    client.create_model("zones", 3)
+    berlin = pd.Series([pd.Timestamp.now("Europe/Berlin").floor("h") - pd.Timedelta(days=1)] * 3)
+    with client.stream("zones") as stream:
+        for times in (berlin, berlin[0], berlin.dt.tz_convert(None), list(berlin)):
+            stream.send(np.full((3, 3), 1 / 3), [0, 1, 2], times=times)
+    (bucket,) = client.history("zones").buckets
+    assert (bucket.start_time.seconds, bucket.observations) == (berlin[0].timestamp(), 12)
+
+
+@pytest.mark.parametrize("declared, found", [
+    ({"classes": "cat"}, "classes are 'cat', expected their number, or their names as texts"),
+    ({"classes": np.array([0, 1, 2])}, r"classes are array\(\[0, 1, 2\]\), expected their number"),
+    ({"classes": 2.0}, "classes are 2.0"),
+    ({"classes": 3, "label_grace": 7}, "label_grace is 7, expected a datetime.timedelta"),
+    ({"classes": 3, "baseline": 1}, "baseline is 1, expected the name of a model"),
+    ({"forecast": 0.5}, "forecast is 0.5, expected \"normal\", levels"),
+    ({"forecast": "normal", "features": "hour"}, "features are 'hour', expected a list of names"),
+    ({"forecast": "normal", "decision": (1, 2)}, r"decision is \(1, 2\), expected a threshold, or"),
+    ({"forecast": "normal", "decision": "100"}, "decision is '100'"),
+])
+def test_errors_of_a_declaration_name_the_argument(client, declared, found):
+    with pytest.raises(calibd.InvalidArgument, match=found) as raised:
+        client.create_model("undeclared", **declared)
+    assert raised.value.fields
+    with pytest.raises(calibd.NotFound):
+        client.get_model("undeclared")
+
+
+def test_numbers_of_numpy_declare_models(client):
+    assert client.create_model("numpy", np.array([0, 1, 2]).max() + 1).class_count == 3
+    assert client.create_model("levels", forecast=np.array([0.1, 0.9])).forecast.HasField("quantiles")
+    assert client.create_model("draws", forecast=np.int64(9)).forecast.samples.draws == 9
+
+
+@pytest.mark.parametrize("call, found", [
+    (lambda c, m: c.observe(m, [0.2, 0.3, 0.5], "cat"), r"labels\[0\] is 'cat', expected the number"),
+    (lambda c, m: c.observe(m, [0.2, 0.3, 0.5], 1.5), r"labels\[0\] is 1.5"),
+    (lambda c, m: c.observe(m, [0.2, 0.3, 0.5]), "label is missing: give the label, or a prediction_id"),
+    (lambda c, m: c.observe(m, "abc", 0), "probabilities are not numbers: .*'abc'"),
+    (lambda c, m: c.observe(m, [0.2, 0.3, 0.5], 0, prediction_id=b"x"), r"prediction_ids\[0\] is b'x'"),
+    (lambda c, m: c.label(m, "ab", [0, 1]), "prediction_ids are 'ab', expected a list of 2"),
+    (lambda c, m: c.label(m, ["a"], [1.5]), r"labels\[0\] is 1.5, expected the number of a class"),
+    (lambda c, m: c.label(m, ["a", "b"], [0, "cat"]), r"labels\[1\] is 'cat'"),
+    (lambda c, m: c.label(m, ["a"]), "labels are empty, expected one for each id"),
+    (lambda c, m: c.calibration(7), "model is 7, expected NAME, NAME@VERSION or a resource name"),
+    (lambda c, m: next(c.watch(m, min_interval="1")), "min_interval is '1', expected a number"),
+    (lambda c, m: c.stream(m, producer_id=5), "producer_id is 5, expected to match"),
+    (lambda c, m: c.stream(m, idempotency_key="my job"), "idempotency_key is 'my job', expected to"),
+    (lambda c, m: c.stream(m, epoch="x"), "epoch is 'x', expected a whole number"),
+    (lambda c, m: c.stream(m, stall_timeout=0), "stall_timeout is 0 s, expected more than 0"),
+    (lambda c, m: calibd.Client("http://127.0.0.1:8460"), "target is 'http://127.0.0.1:8460', expected"),
+])
+def test_errors_of_calls_name_the_argument(client, pets, call, found):
+    with pytest.raises(calibd.InvalidArgument, match=found) as raised:
+        call(client, pets)
+    assert raised.value.fields
+    assert client.calibration(pets).message.label_coverage.labels.unknown == 0
+
+
+def test_a_client_can_be_pickled(client, model):
+    copy = pickle.loads(pickle.dumps(client))
+    assert repr(copy) == repr(client)
+    assert copy.observe(model, [0.2, 0.3, 0.5], 2).accepted_rows == 1
