@@ -131,7 +131,7 @@ def test_dropped_rows_are_counted_reported_and_logged(client, model, caplog):
     assert stream.counts.dropped_rows == stream.counts.reported_dropped_rows == 6
     assert stream.counts.accepted_rows == 96
     assert stream.dropped[0].path == "rows[0].probabilities[0]"
-    assert "6 invalid rows" in caplog.text
+    assert "dropped 6 invalid rows, the first: rows[0].probabilities[0] is -0.1, expected" in caplog.text
     answer = client.calibration(model)
     assert (answer.observations, answer.dropped_rows) == (96, 6)
 
@@ -273,6 +273,72 @@ def test_after_an_error_in_the_block_the_rows_are_delivered(client, model):
         stream.send(predictions, labels)
 
 
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_a_block_that_is_left_early_delivers_its_rows(client, model, kind):
+    predictions, labels = calibrated(10)
+    with pytest.raises(kind):
+        with client.stream(model) as stream:
+            stream.send(predictions, labels)
+            raise kind
+    assert client.calibration(model).observations == 10
+
+
+def test_rows_that_were_not_delivered_are_logged(own_server, caplog):
+    client = calibd.Client(own_server.grpc)
+    predictions, labels = calibrated(10)
+    with caplog.at_level(logging.WARNING, "calibd"), pytest.raises(
+            calibd.Unavailable, match="acknowledged nothing for 1 s: failed to connect"):
+        with client.stream("down", 3, stall_timeout=1) as stream:
+            own_server.kill()
+            stream.send(predictions, labels)
+            stream.flush()
+    assert "its newest 10 rows may not be counted" in caplog.text
+
+
+def in_child(work):
+    """What work() returns or the class of its error, in a forked process that must answer soon."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        try:
+            answer = repr(work())
+        except BaseException as error:
+            answer = f"{type(error).__name__}: {error}"
+        os.write(writer, answer.encode()[:4000])
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as answer:
+        text = answer.read()
+    os.waitpid(child, 0)
+    return text
+
+
+def test_a_forked_process_has_connections_of_its_own(own_server):
+    predictions, labels = calibrated(10)
+    client = calibd.Client(own_server.grpc)
+    client.create_model("forked", 3, bandwidth=BANDWIDTH)
+    assert in_child(lambda: client.observe("forked", predictions[0], 0).accepted_rows) == "1"
+
+    def send():
+        with client.stream("forked") as stream:
+            stream.send(predictions, labels)
+        return stream.counts.accepted_rows
+
+    assert in_child(send) == "10"
+    assert send() == 10
+    # gRPC hangs in a process that was forked while a call was running.
+    with client.stream("forked") as stream:
+        stream.send(predictions, labels)
+        stream.flush()
+        assert "FailedPrecondition: the stream belongs to the process" in in_child(
+            lambda: stream.send(predictions, labels))
+        assert "forked while a stream was open" in in_child(lambda: client.calibration("forked"))
+        assert "forked while a stream was open" in in_child(lambda: calibd.Client(own_server.grpc))
+        stream.send(predictions, labels)
+    assert client.calibration("forked").observations == 1 + 10 + 10 + 20
+
+
 def test_a_repeated_stream_with_a_key_counts_once(client, model):
     predictions, labels = calibrated(100)
     for rows in (60, 100):
@@ -346,5 +412,5 @@ def test_streams_share_connections_which_end_with_them(own_server):
 def test_opening_a_stream_fails_for_an_unknown_model_and_an_absent_server(client):
     with pytest.raises(calibd.NotFound):
         client.stream("unknown")
-    with pytest.raises(calibd.DeadlineExceeded):
+    with pytest.raises(calibd.Unavailable, match="open the stream within 0.5 s: failed to connect"):
         calibd.Client("127.0.0.1:1", timeout=0.5).stream("unknown")

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import secrets
 import threading
@@ -109,6 +110,7 @@ class ObservationStream:
                  open_timeout: float) -> None:
         self._settings = settings
         self._channels = channels
+        self._process = os.getpid()
         # Used by the thread alone.
         self._channel = channels.take()
         # Keeps the rows of concurrent calls apart. Held while a call waits for room.
@@ -116,8 +118,8 @@ class ObservationStream:
         # Guards everything below.
         self._changed = threading.Condition()
         self._failure: CalibdError | None = None
-        # The error of the last connection if the server had no room for more rows.
-        self._refusal: CalibdError | None = None
+        # The error of the last connection, until the server answers again.
+        self._last_error: CalibdError | None = None
         self._classes: Classes | None = None
         self._max_rows = 0
         self._max_bytes = 0
@@ -193,6 +195,7 @@ class ObservationStream:
 
     def flush(self) -> None:
         """Returns when every accepted row is settled: counted or rejected."""
+        self._check_process()
         with self._changed:
             self._check_open()
             self._wait_for(lambda: not self._chunks and self._window.is_empty)
@@ -202,6 +205,7 @@ class ObservationStream:
 
         With on_invalid="raise", raises the error of the first batch that the server rejected.
         """
+        self._check_process()
         with self._sending, self._changed:
             self._check_open()
             self._start_waiting()
@@ -211,15 +215,19 @@ class ObservationStream:
         self._close()
         counts = self.counts
         if counts.dropped_rows or counts.dropped_labels:
-            _LOG.warning("%s: %d invalid rows and %d invalid labels were dropped, the first: %s",
-                         self._settings.model, counts.dropped_rows, counts.dropped_labels,
-                         self.dropped[0])
+            dropped = " and ".join(
+                f"{count} invalid {what}{'s' if count > 1 else ''}" for what, count in (
+                    ("row", counts.dropped_rows), ("label", counts.dropped_labels)) if count)
+            _LOG.warning("%s: dropped %s, the first: %s %s", self._settings.model, dropped,
+                         *self.dropped[0])
         if self.rejected and self._settings.on_invalid == "raise":
             raise self.rejected[0].error
         return counts
 
     def cancel(self) -> None:
         """Ends the stream at once: blocked and later calls raise Cancelled."""
+        if self._process != os.getpid():
+            return  # It is the parent's stream.
         with self._changed:
             if not self._finished:
                 self._fail(errors.Cancelled("the stream was cancelled"))
@@ -230,17 +238,26 @@ class ObservationStream:
 
     def __exit__(self, kind: Type[BaseException] | None, error: BaseException | None,
                  traceback: TracebackType | None) -> None:
-        """Finishes the stream. After an error it still delivers the rows, but does not finish."""
+        """Finishes the stream. After an error it still delivers the rows, but does not finish.
+
+        Ctrl-C is such an error; a second one gives the rows up.
+        """
         if kind is None:
             if not self._finished and not isinstance(self._failure, errors.Cancelled):
                 self.finish()
             return
+        if self._process != os.getpid():
+            return
         try:
-            if issubclass(kind, Exception):
-                self.flush()
+            self.flush()
         except CalibdError:
             pass  # The error of the block is more useful.
         finally:
+            counts = self.counts
+            rows = counts.rows - counts.dropped_rows - counts.accepted_rows - counts.rejected_rows
+            if rows and not self._finished:
+                _LOG.warning("%s: the stream ended early, its newest %d rows may not be counted",
+                             self._settings.model, rows)
             self.cancel()
 
     def __repr__(self) -> str:
@@ -249,6 +266,7 @@ class ObservationStream:
                 f"of {counts.rows}, {counts.rejected_rows} rejected, {counts.dropped_rows} dropped>")
 
     def _accept(self, what: str, read: Callable[[Classes], Rows | LabelRows]) -> None:
+        self._check_process()
         with self._sending:
             with self._changed:
                 self._check_open()
@@ -289,6 +307,12 @@ class ObservationStream:
         if not self._chunks and self._window.is_empty:
             self._last_progress = time.monotonic()
 
+    def _check_process(self) -> None:
+        """A child process has neither the thread nor the connection. The locks may be held forever."""
+        if self._process != os.getpid():
+            raise errors.FailedPrecondition(
+                "the stream belongs to the process that this one was forked from: open a stream here")
+
     def _check_open(self) -> None:
         if self._failure is not None:
             raise self._failure
@@ -302,15 +326,24 @@ class ObservationStream:
             if self._failure is not None:
                 raise self._failure
             if not opened:
-                raise self._refusal or errors.DeadlineExceeded(
-                    f"the server did not open the stream within {timeout:g} s")
+                raise self._stalled(f"the server did not open the stream within {timeout:g} s")
+
+    def _stalled(self, message: str) -> CalibdError:
+        """The error of a wait without progress, with that of the last connection."""
+        last = self._last_error
+        if last is None:
+            return errors.DeadlineExceeded(message)
+        message = f"{message}: {last.message}"
+        if not errors.is_retryable(last):
+            return errors.DeadlineExceeded(message)
+        return type(last)(message, last.fields, last.reason, last.retry_seconds)
 
     def _wait_for(self, done: Callable[[], bool]) -> None:
         """Waits until done(), with the stall timeout. Requires the lock to be held once."""
         while self._failure is None and not done():
             left = self._last_progress + self._settings.stall_timeout - time.monotonic()
             if left <= 0:
-                self._fail(self._refusal or errors.DeadlineExceeded(
+                self._fail(self._stalled(
                     f"the server acknowledged nothing for {self._settings.stall_timeout:g} s"))
                 break
             self._changed.wait(left)
@@ -349,7 +382,7 @@ class ObservationStream:
                 if error is not None and not _is_resumable(error):
                     self._fail(self._describe_reuse(error))
                     return
-                self._refusal = error if isinstance(error, errors.ResourceExhausted) else None
+                self._last_error = error
                 if self._last_progress > started:
                     backoff.reset()
                 # The delay ends before the stall timeout of a waiting caller.
@@ -378,7 +411,7 @@ class ObservationStream:
             for response in call:
                 with self._changed:
                     self._last_progress = time.monotonic()
-                    self._refusal = None
+                    self._last_error = None
                     self._handle(connection, response)
                     self._changed.notify_all()
                     if self._finished:

@@ -1,6 +1,7 @@
 """Calls of the server: one channel, with retries of what is safe to repeat."""
 from __future__ import annotations
 
+import os
 import random
 import threading
 import time
@@ -39,8 +40,21 @@ _CHANNEL_OPTIONS = (
 )
 
 
+class _Process:
+    """The process that opens channels, and those whose streams are open in it."""
+
+    number = os.getpid()
+    streaming: set[StreamChannels] = set()
+
+
 def open_channel(target: str) -> Any:
     """A channel with a connection of its own."""
+    if _Process.number != os.getpid():
+        if _Process.streaming:
+            raise errors.FailedPrecondition(
+                "this process was forked while a stream was open, so gRPC would hang here: fork "
+                'before, or start processes with multiprocessing.get_context("spawn")')
+        _Process.number, _Process.streaming = os.getpid(), set()
     return grpc.insecure_channel(target, options=_CHANNEL_OPTIONS)
 
 
@@ -49,18 +63,28 @@ class StreamChannels:
 
     def __init__(self, target: str) -> None:
         self._target = target
+        self._forget_parent({})
+
+    def _forget_parent(self, inherited: dict[Any, int]) -> None:
+        """Starts anew. inherited: channels of the process that this one was forked from."""
+        self._process = os.getpid()
         self._lock = threading.Lock()
         # The number of streams on each channel.
         self._streams: dict[Any, int] = {}
+        # Kept, because to close them would end the connections of the parent.
+        self._inherited = inherited
 
     def take(self) -> Any:
         """A channel for a stream, which must release it once."""
+        if self._process != os.getpid():
+            self._forget_parent(self._streams)
         with self._lock:
             channel = next((one for one, streams in self._streams.items()
                             if streams < _STREAMS_PER_CONNECTION), None)
             if channel is None:
                 channel = open_channel(self._target)
             self._streams[channel] = self._streams.get(channel, 0) + 1
+            _Process.streaming.add(self)
             return channel
 
     def release(self, channel: Any) -> None:
@@ -70,6 +94,8 @@ class StreamChannels:
             if self._streams[channel] > 0:
                 return
             del self._streams[channel]
+            if not self._streams:
+                _Process.streaming.discard(self)
         channel.close()
 
 
@@ -102,6 +128,8 @@ class Transport:
         self.target = target
         self.timeout = timeout
         self._channel = open_channel(target)
+        self._process = os.getpid()
+        self._inherited: Any = None
         self.closed = threading.Event()
 
     def close(self) -> None:
@@ -109,15 +137,20 @@ class Transport:
         self.closed.set()
         self._channel.close()
 
-    def _check_open(self) -> None:
+    def _open_channel(self) -> Any:
+        """The channel, in a child process a new one."""
         if self.closed.is_set():
             raise errors.Cancelled("the client is closed")
+        if self._process != os.getpid():
+            # Kept, because to close it would end the connection of the parent.
+            self._inherited, self._channel = self._channel, open_channel(self.target)
+            self._process = os.getpid()
+        return self._channel
 
     def unary(self, method: str, request: Message, response: Type[_Response]) -> _Response:
         """Calls METHOD of "Service/Method" until it succeeds or a retry is pointless."""
         def attempt(remaining: float) -> _Response:
-            self._check_open()
-            call = self._channel.unary_unary(
+            call = self._open_channel().unary_unary(
                 f"/calibd.v1.{method}", request_serializer=type(request).SerializeToString,
                 response_deserializer=response.FromString)
             answer: _Response = call(request, timeout=remaining)
@@ -128,8 +161,7 @@ class Transport:
     def server_stream(self, method: str, request: Message, response: Type[_Response],
                       timeout: float | None = None) -> Any:
         """Starts one attempt of a call with many responses: an iterator that can be cancelled."""
-        self._check_open()
-        return self._channel.unary_stream(
+        return self._open_channel().unary_stream(
             f"/calibd.v1.{method}", request_serializer=type(request).SerializeToString,
             response_deserializer=response.FromString)(request, timeout=timeout)
 
