@@ -4,6 +4,7 @@ import contextlib
 import datetime
 import os
 import pickle
+import re
 import sqlite3
 import subprocess
 import threading
@@ -18,6 +19,7 @@ from calibd import errors
 from calibd.rpc import status_pb2
 from calibd.v1 import loss_pb2
 from calibd.v1 import model_service_pb2 as models
+from calibd.v1 import monitoring_pb2 as monitoring
 from calibd.v1 import store_service_pb2 as store
 from calibd.v1 import store_service_pb2_grpc
 from calibd.v1.recalibration_pb2 import RecalibrationMap
@@ -133,6 +135,41 @@ def test_evaluation_reports_progress_and_draws_each_diagram(client, overconfiden
     html = xml.etree.ElementTree.fromstring(evaluation._repr_html_())
     assert len(html.findall(".//{http://www.w3.org/2000/svg}svg")) == 3
     assert html.find(".//{http://www.w3.org/2000/svg}polyline") is not None
+    assert "band: if the model were calibrated" in "".join(html.itertext())
+
+
+def test_the_error_of_class_1_is_shown_if_it_is_larger(client):
+    """The errors of both classes cancel in the top label."""
+    random = np.random.default_rng(1)
+    scores = random.choice([0.4, 0.6], 8000)
+    client.create_model("class-1", ["no", "yes"], error_limit=0.03, bandwidth=BANDWIDTH)
+    with client.stream("class-1") as stream:
+        stream.send(scores, random.random(8000) < scores + 0.1)
+    answer = client.calibration("class-1")
+    assert answer.verdict.limit_status == monitoring.LIMIT_STATUS_OVER_LIMIT
+    assert re.search(r"^class 1 +off by \d+\.\d\d points .*, under-confident by .*; limit 3.00$",
+                     repr(answer), re.M)
+    for result in (client.history("class-1"), client.evaluate("class-1", replicates=99),
+                   client.recalibrate("class-1")):
+        assert "the probability of class 1 is off by" in repr(result)
+
+
+def test_predictions_without_labels_are_pending_and_warnings_shown_once(client):
+    client.create_model("awaited", 3, label_grace=datetime.timedelta(days=7))
+    for _ in range(2):
+        with client.stream("awaited") as stream:
+            stream.send(calibrated(3)[0], ids=["a", "b", "c"])
+    text = repr(client.calibration("awaited"))
+    assert "rows     0 counted, 0 rejected, 0 dropped, 3 pending, the first of which counts on" in text
+    assert text.count("repeated a known id") == 1
+
+
+def test_the_e_value_is_written_as_by_calibctl(client, server, overconfident):
+    text = repr(client.calibration(overconfident))
+    found = re.search(r"e-value +(.*); calibration is rejected at 20$", text, re.M)
+    shown = subprocess.run([os.environ["CALIBCTL_BINARY"], "show", overconfident, "--server",
+                            server.grpc], check=True, capture_output=True, text=True).stdout
+    assert f"e-value {found[1]};" in " ".join(shown.split())
 
 
 def test_diagrams_escape_text_and_leave_out_empty_bins():
@@ -198,6 +235,10 @@ def test_an_interrupted_computation_is_cancelled(client, overconfident):
 
 
 def test_recalibration_needs_no_server(client, overconfident):
+    client.create_model("no-map", 3, bandwidth=BANDWIDTH)
+    with client.stream("no-map") as stream:
+        stream.send(*calibrated(1000))
+    assert "no-map: it is not certain that temperature helps" in repr(client.recalibrate("no-map"))
     recalibration = client.recalibrate(overconfident)
     assert recalibration.helps and "temperature helps" in repr(recalibration)
     copy = pickle.loads(pickle.dumps(recalibration))
@@ -251,7 +292,8 @@ def test_an_invalid_map_is_refused(change, field):
 def test_history_covers_all_observations(client, overconfident):
     history = client.history(overconfident, "minute")
     assert history.total.observations == 2000
-    assert "2000 observations" in repr(history) and "<table>" in history._repr_html_()
+    assert re.search("[12] buckets?, 2000 observations", repr(history))
+    assert "<table>" in history._repr_html_()
     start = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(days=1)
     later = client.history(overconfident, start=start)
     assert not later.buckets and not later.message.HasField("total")

@@ -24,6 +24,7 @@ def test_narrow_forecasts_are_over_the_limit(client):
     assert "The intervals are too narrow: the 90 % intervals cover 5" in repr(calibration)
     assert "CRPS" in repr(calibration) and "90 % intervals cover" in repr(calibration)
     assert "demand" in calibration._repr_html_()
+    assert "the widest intervals cover 3" in repr(client.history("demand"))
     evaluation = client.evaluate("demand", seed=1, window=500)
     assert evaluation.forecast.scores.observations == 500
     assert evaluation.forecast.cramer_von_mises.p_value == 0.001

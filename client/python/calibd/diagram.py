@@ -96,6 +96,11 @@ def reliability_svg(points: Sequence[Point], event: str, title: str, band: Seque
     if steps:
         line = " ".join(f"{_x(x)},{_y(y)}" for lower, upper, y in steps for x in (lower, upper))
         out.append(f'<polyline points="{line}" fill="none" stroke="#08519c"/>')
+    # Where predictions are low and frequencies high, diagrams are empty.
+    for i, (color, text) in enumerate((("#3182bd", "band: if the model were calibrated"),
+                                       ("#08519c", "line: isotonic fit of the frequencies"))):
+        if (band, steps)[i]:
+            out.append(f'<text x="{_LEFT + 6}" y="{_TOP + 14 * (i + 1)}" fill="{color}">{text}</text>')
     for point in points:
         radius = 2 + 5 * (point.observations / most) ** 0.5
         out.append(f'<circle cx="{_x(point.predicted)}" cy="{_y(point.frequency)}" r="{radius:.1f}" '

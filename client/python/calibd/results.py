@@ -66,9 +66,32 @@ def _points_text(value: float) -> str:
     return f"{100 * value:.2f}"
 
 
-def _interval(error: monitoring.ErrorInterval) -> str:
+def _power_of_ten(exponent: float) -> str:
+    """As `calibctl show` writes it."""
+    if abs(exponent) >= 6:
+        return f"10^{exponent:.4g}"
+    value = 10.0**exponent
+    return f"{value:.3g}" if value < 100 else f"{value:.0f}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _interval(error: monitoring.ErrorInterval, is_forecast: bool = False) -> str:
+    direction = _direction(error.gap)
+    if is_forecast:
+        direction = (f"the widest intervals cover {_points_text(abs(error.gap))} "
+                     f"{'less' if error.gap > 0 else 'more'} than promised")
     return (f"off by {_points_text(error.estimate)} points ({_points_text(error.lower)} to "
-            f"{_points_text(error.upper)}), {_direction(error.gap)}")
+            f"{_points_text(error.upper)}), {direction}")
+
+
+def _worse(top_label: monitoring.ErrorInterval, class_1: monitoring.ErrorInterval) -> str:
+    """The larger error. Only models of two classes have that of class 1."""
+    if class_1.estimate > top_label.estimate:
+        return f"the probability of class 1 is {_interval(class_1)}"
+    return _interval(top_label)
 
 
 def _direction(gap: float) -> str:
@@ -146,6 +169,9 @@ class Calibration(Result[calibration.GetCalibrationResponse]):
         if m.error.since_start.HasField("top_label"):
             lines.append(("error", f"{_interval(m.error.since_start.top_label)}; limit "
                           f"{_points_text(m.error.limit)}"))
+        if m.error.since_start.HasField("class_1"):
+            lines.append(("class 1", f"{_interval(m.error.since_start.class_1)}; limit "
+                          f"{_points_text(m.error.limit)}"))
         if m.error.since_start.HasField("coverage"):
             error = m.error.since_start.coverage
             lines.append(("error", f"off by {_points_text(error.estimate)} points "
@@ -160,9 +186,10 @@ class Calibration(Result[calibration.GetCalibrationResponse]):
                           f"{_points_text(recent.coverage.upper)})"))
             lines += _coverage_lines(recent.central_coverage)
         if m.watch.HasField("evidence"):
-            lines.append(("e-value", f"10^{m.watch.evidence.log10_e_value:.2f}, highest 10^"
-                          f"{m.watch.evidence.max_log10_e_value:.2f}; calibration is rejected at "
-                          f"10^{m.watch.evidence.threshold:.2f}"))
+            evidence = m.watch.evidence
+            lines.append(("e-value", f"{_power_of_ten(evidence.log10_e_value)}, highest "
+                          f"{_power_of_ten(evidence.max_log10_e_value)}; calibration is rejected at "
+                          f"{_power_of_ten(evidence.threshold)}"))
         if m.HasField("comparison"):
             lines.append((f"against {m.baseline}", "; ".join(
                 f"{name} {text}" for name, text in _differences(m.comparison))))
@@ -178,9 +205,16 @@ class Calibration(Result[calibration.GetCalibrationResponse]):
             lines.append(("alarms", ", ".join(
                 f"{alarm.id} ({monitoring.Alarm.Kind.Name(alarm.kind).removeprefix('KIND_').lower()})"
                 for alarm in alarms)))
-        lines.append(("rows", f"{m.observations} counted, {m.rejected_rows} rejected, "
-                      f"{m.dropped_rows} dropped"))
-        lines += [("warning", text) for text in (*m.warnings, *m.label_coverage.warnings)]
+        rows = f"{m.observations} counted, {m.rejected_rows} rejected, {m.dropped_rows} dropped"
+        if m.label_coverage.pending:
+            first = m.label_coverage.next_maturation_time.ToDatetime()
+            rows += (f", {m.label_coverage.pending} pending, the first of which counts on "
+                     f"{first:%Y-%m-%d %H:%M} UTC")
+        if m.label_coverage.missing:
+            rows += f", {m.label_coverage.missing} without a label"
+        lines.append(("rows", rows))
+        lines += [("warning", text) for text in dict.fromkeys(
+            (*m.warnings, *m.label_coverage.warnings))]
         return lines
 
     def _diagram(self) -> str:
@@ -236,7 +270,7 @@ class Evaluation(Result[evaluation.Evaluation]):
             return (f"coverage off by {_points_text(forecast.coverage_error)} points "
                     f"({_points_text(forecast.coverage_error_lower)} to "
                     f"{_points_text(forecast.coverage_error_upper)})")
-        return _interval(self.message.error)
+        return _worse(self.message.error, self.message.class_1_error)
 
     def _lines(self) -> list[tuple[str, str]]:
         if self.message.HasField("forecast"):
@@ -274,14 +308,14 @@ class Estimate(Result[calibration.CalibrationErrorEstimate]):
             return f"{lens}: no estimator is better than saying that the error is 0"
         error = next(e.error for e in self.message.estimators
                      if e.estimator == self.message.chosen)
-        return (f"{lens} off by {100 * error:.3g} points (root mean square), "
-                f"says {_estimator_name(self.message.chosen)}")
+        return (f"{lens}: off by {100 * error:.3g} points (root mean square), estimated by "
+                f"{_estimator_name(self.message.chosen)}")
 
     def _lines(self) -> list[tuple[str, str]]:
         message = self.message
         lines = [(_estimator_name(e.estimator),
                   f"{100 * e.error:.3g} points +- {100 * e.error_standard_error:.2g}, "
-                  f"excess risk {e.excess_risk:.2g} +- {e.excess_risk_standard_error:.2g}")
+                  f"risk minus that of 0: {e.excess_risk:.2g} +- {e.excess_risk_standard_error:.2g}")
                  for e in message.estimators]
         lines += [(_estimator_name(e.estimator), e.reason) for e in message.left_out]
         if message.HasField("simulation"):
@@ -323,25 +357,37 @@ class Recalibration(Result[recalibration_pb2.Recalibration]):
 
     def _headline(self) -> str:
         kind = self.message.map.kind
-        return f"{kind} helps" if self.message.helps else f"{kind}, no map helps for certain"
+        if kind == "none":
+            return "no map helps: none is known to lower the log loss"
+        return f"{kind} helps" if self.message.helps else f"it is not certain that {kind} helps"
 
     def _lines(self) -> list[tuple[str, str]]:
         m = self.message
-        return [("log loss", f"{m.log_loss_before:.4f} -> {m.log_loss_after:.4f}, better by "
+        data = ("data", f"{m.fit_observations} observations chose the map, "
+                f"{m.test_observations} newer ones measured it")
+        before = _worse(m.error_before, m.class_1_error_before)
+        if m.map.kind == "none":
+            return [("error", before), data]
+        return [("log loss", f"{m.log_loss_before:.4f} -> {m.log_loss_after:.4f}, improvement "
                  f"{m.improvement:.4g} ({m.improvement_lower:.4g} to {m.improvement_upper:.4g})"),
-                ("before", _interval(m.error_before)), ("after", _interval(m.error_after)),
-                ("data", f"{m.fit_observations} observations chose the map, "
-                 f"{m.test_observations} newer ones measured it")]
+                ("before", before),
+                ("after", _worse(m.error_after, m.class_1_error_after)), data]
 
 
 class History(Result[calibration.GetHistoryResponse]):
     """The calibration over time; fields of GetHistoryResponse."""
 
     def _headline(self) -> str:
-        return f"{len(self.message.buckets)} buckets, {self.message.total.observations} observations"
+        return (f"{_count(len(self.message.buckets), 'bucket')}, "
+                f"{_count(self.message.total.observations, 'observation')}")
 
     def _lines(self) -> list[tuple[str, str]]:
-        return [(f"{b.start_time.ToDatetime():%Y-%m-%d %H:%M}",
-                 f"{b.observations} observations" + (
-                     f", {_interval(b.error)}" if b.HasField("error") else ""))
-                for b in self.message.buckets]
+        lines = []
+        for b in self.message.buckets:
+            text = _count(b.observations, "observation")
+            if b.HasField("forecast"):
+                text += f", {_interval(b.error, is_forecast=True)}"
+            elif b.HasField("error"):
+                text += f", {_worse(b.error, b.class_1_error)}"
+            lines.append((f"{b.start_time.ToDatetime():%Y-%m-%d %H:%M}", text))
+        return lines
