@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "flush_subnormals.h"
 #include "forecast_processes.h"
 
 namespace calibd {
@@ -159,6 +160,8 @@ ForecastEvidence& ForecastEvidence::operator=(ForecastEvidence&& other) noexcept
 ForecastEvidence::~ForecastEvidence() = default;
 
 void ForecastEvidence::Add(std::span<const ForecastRow> rows) noexcept {
+  // An expert that is far from the data has the least normal number as its weight.
+  const FlushSubnormals flush;
   for (const ForecastRow& row : rows) {
     processes_->counts.Add(row);
     processes_->Advance({.cell = row.cell, .strata = row.strata}, marks_);
@@ -271,7 +274,10 @@ absl::Status ForecastEvidence::Restore(const State& state) {
   p.drift_reached_at = state.drift_reached_at;
   p.BeginMaxima();
   // The maxima include the pending rows, so that adding these again changes none of them.
-  for (const std::int32_t one : state.pending) p.Advance(CodeOf(one), marks_);
+  {
+    const FlushSubnormals flush;
+    for (const std::int32_t one : state.pending) p.Advance(CodeOf(one), marks_);
+  }
   processes_ = std::move(restored);
   return absl::OkStatus();
 }
