@@ -122,12 +122,20 @@ absl::StatusOr<std::optional<v1::Observations>> ReadEvent(const InferenceEvent& 
                                                           const char* prefix,
                                                           const ModelDeclaration& declaration) {
   if (event.id.empty() || event.id.size() > kMaxEventId) {
-    return AnswerError(absl::StrCat(prefix, "id"),
-                       absl::StrCat("has ", event.id.size(), " bytes, expected 1..", kMaxEventId));
+    return AnswerError(
+        absl::StrCat(prefix, "id"),
+        event.id.empty()
+            ? absl::StrCat("is missing, expected 1..", kMaxEventId, " bytes")
+            : absl::StrCat("has ", event.id.size(), " bytes, expected 1..", kMaxEventId));
   }
   if (!IsUtf8(event.id)) {
     return AnswerError(absl::StrCat(prefix, "id"),
                        absl::StrCat("is ", Quoted(event.id), ", expected UTF-8"));
+  }
+  if (event.type.empty()) {
+    return AnswerError(absl::StrCat(prefix, "type"),
+                       "is missing, expected the type of the event, such as "
+                       "org.kubeflow.serving.inference.response");
   }
   if (!IsAnswer(event)) return std::optional<v1::Observations>();
   CALIBD_ASSIGN_OR_RETURN(const Predictions predictions,

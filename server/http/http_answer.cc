@@ -105,21 +105,32 @@ bool IsSameOrigin(const HttpRequest& request) {
 }
 
 // Refuses a POST whose content type a web page may send to another origin without asking. Browsers
-// send neither the others nor ce-id.
-std::optional<HttpResponse> CheckContentType(const HttpRequest& request) {
+// send neither the others nor ce-id. event: the path takes CloudEvents.
+std::optional<HttpResponse> CheckContentType(const HttpRequest& request, bool event) {
+  const beast::string_view encoding = request[http::field::content_encoding];
+  if (!encoding.empty() && !beast::iequals(encoding, "identity")) {
+    return MakeHttpResponse(http::status::unsupported_media_type,
+                            "send the body without Content-Encoding\n");
+  }
   const beast::string_view value = request[http::field::content_type];
   const std::string type = MediaType({value.data(), value.size()});
-  if (type == "application/json" || type == kStructuredEventType) return std::nullopt;
+  if (type == "application/json" || (event && type == kStructuredEventType)) return std::nullopt;
+  if (!event) {
+    return MakeHttpResponse(http::status::unsupported_media_type,
+                            "the Content-Type must be application/json\n");
+  }
   // CloudEvents in batches, and in formats other than JSON.
   constexpr std::string_view kEvents = "application/cloudevents";
-  const bool other_events = std::string_view(type).substr(0, kEvents.size()) == kEvents;
-  if (!other_events && request.count("ce-id") > 0) return std::nullopt;
+  if (std::string_view(type).substr(0, kEvents.size()) == kEvents) {
+    return MakeHttpResponse(http::status::unsupported_media_type,
+                            "send each CloudEvent in a request of its own, with the Content-Type "
+                            "application/cloudevents+json or with ce- headers\n");
+  }
+  if (request.count("ce-id") > 0) return std::nullopt;
   return MakeHttpResponse(
-      http::status::unsupported_media_type,
-      other_events ? "send each CloudEvent in a request of its own, with the Content-Type "
-                     "application/cloudevents+json or with ce- headers\n"
-                   : "the Content-Type must be application/json or, for CloudEvents without ce- "
-                     "headers, application/cloudevents+json\n");
+      http::status::bad_request,
+      "the header ce-id is missing: send the id of the event, or the event with "
+      "the Content-Type application/cloudevents+json\n");
 }
 
 }  // namespace
@@ -144,7 +155,7 @@ beast::error_code CheckNoBody(const HttpParser& parser) {
 
 std::optional<HttpResponse> RefuseJsonRequest(const HttpRequest& request,
                                               const std::vector<std::string>& hosts,
-                                              bool restricted) {
+                                              bool restricted, bool event) {
   if (std::optional<HttpResponse> refusal = CheckHost(request, hosts)) return refusal;
   if (restricted) return RefuseRestricted();
   if (request.method() == http::verb::get) return std::nullopt;
@@ -158,7 +169,7 @@ std::optional<HttpResponse> RefuseJsonRequest(const HttpRequest& request,
     return MakeHttpResponse(http::status::forbidden, "pages of another origin may not write\n");
   }
   if (request.method() == http::verb::delete_) return std::nullopt;
-  if (std::optional<HttpResponse> refusal = CheckContentType(request)) return refusal;
+  if (std::optional<HttpResponse> refusal = CheckContentType(request, event)) return refusal;
   if (request.chunked() || request.count(http::field::content_length) == 0) {
     return MakeHttpResponse(http::status::length_required, "a Content-Length is needed\n");
   }
@@ -206,9 +217,14 @@ std::optional<HttpResponse> AnswerParseError(const beast::error_code& error) {
   if (error == http::error::header_limit || error == http::error::buffer_overflow) {
     return MakeHttpResponse(http::status::request_header_fields_too_large, "header too large\n");
   }
-  if (error == http::error::body_limit || error == http::error::unexpected_body) {
+  if (error == http::error::body_limit) {
     return MakeHttpResponse(http::status::payload_too_large,
-                            "the body is too large, or this path takes none\n");
+                            "the body is larger than calibd --max-message-bytes: send smaller "
+                            "batches\n");
+  }
+  if (error == http::error::unexpected_body) {
+    return MakeHttpResponse(http::status::payload_too_large,
+                            "this method takes no body on this path\n");
   }
   return MakeHttpResponse(http::status::bad_request, "malformed request\n");
 }

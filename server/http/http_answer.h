@@ -53,11 +53,12 @@ void LimitRequest(HttpParser& parser, std::uint64_t max_body_bytes);
 
 // Returns the refusal of a request to the API over HTTP, if it must be refused: because of its
 // Host; because it is not a GET or POST; because the connection is restricted; or, for a POST,
-// because its body is neither JSON nor a CloudEvent or has no declared length, or because a web
-// page of another origin sends it, which therefore cannot write to calibd.
+// because its body is not JSON (event: not a CloudEvent either), is compressed or has no declared
+// length, or because a web page of another origin sends it, which therefore cannot write to calibd.
+// event: the path takes CloudEvents.
 [[nodiscard]] std::optional<HttpResponse> RefuseJsonRequest(const HttpRequest& request,
                                                             const std::vector<std::string>& hosts,
-                                                            bool restricted);
+                                                            bool restricted, bool event);
 
 // A response that is not stored by caches and that browsers do not interpret as another type.
 [[nodiscard]] HttpResponse MakeHttpResponse(boost::beast::http::status status, std::string body,

@@ -135,7 +135,8 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
     request_ = {.last_event = std::string(header["Last-Event-ID"]), .event = EventOf(header)};
     const auto route = FindJsonRoute(header.method(), Text(header.target()), request_);
     if (route.ok()) timed_->route.path = TemplateOf(**route);
-    if (auto refusal = RefuseJsonRequest(header, endpoint_.handlers_.hosts, restricted)) {
+    if (auto refusal = RefuseJsonRequest(header, endpoint_.handlers_.hosts, restricted,
+                                         route.ok() && (*route)->cloud_event)) {
       Write(*std::move(refusal), false);
       return;
     }

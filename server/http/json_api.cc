@@ -40,12 +40,39 @@ absl::Status InvalidJsonError(absl::string_view what, absl::string_view why) {
                    absl::StrCat(what, " is invalid: ", Quoted({why.data(), why.size()}, 300)));
 }
 
+// The position of a null that is an element of an array, where it has no meaning. The parser of
+// protobuf would leave it out, and the values after it would move to other rows.
+std::optional<std::size_t> FindNullElement(const std::string& json) {
+  std::string open;  // The brackets around the position.
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    const char c = json[i];
+    if (c == '"' || c == '\'') {
+      // The parser takes both quotation marks.
+      for (++i; i < json.size() && json[i] != c; ++i) {
+        if (json[i] == '\\') ++i;
+      }
+    } else if (c == '[' || c == '{') {
+      open += c;
+    } else if ((c == ']' || c == '}') && !open.empty()) {
+      open.pop_back();
+    } else if (c == 'n' && !open.empty() && open.back() == '[') {
+      return i;  // No other word begins so.
+    }
+  }
+  return std::nullopt;
+}
+
 absl::Status ParseJson(const std::string& text, absl::string_view what, Message& message) {
   google::protobuf::util::JsonParseOptions options;
   options.case_insensitive_enum_parsing = true;
   const auto parsed = google::protobuf::util::JsonStringToMessage(text, &message, options);
   const auto why = parsed.message();
-  return parsed.ok() ? absl::OkStatus() : InvalidJsonError(what, {why.data(), why.size()});
+  if (!parsed.ok()) return InvalidJsonError(what, {why.data(), why.size()});
+  if (const std::optional<std::size_t> null = FindNullElement(text)) {
+    return InvalidJsonError(
+        what, absl::StrCat("null at byte ", *null, " is an element of an array, expected a value"));
+  }
+  return absl::OkStatus();
 }
 
 // Whether the text has %XX at this place.

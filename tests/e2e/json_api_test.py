@@ -223,6 +223,13 @@ class JsonApiTest(unittest.TestCase):
                  "rows[0].probabilities sums to 1.2"),
                 ({"observations": {"probabilities": {"values": ["x"]}}}, 400, "probabilities"),
                 ({"observation": {}}, 400, "observation"),
+                # Without its nulls, this would be a row with the label 1.
+                ({"observations": {"probabilities": {"values": [None, None, 0.6, 0.4]},
+                                   "labels": [1, None]}}, 400,
+                 "null at byte 47 is an element of an array"),
+                ({"observations": {"probabilities": {"values": [0.6, 0.4]}, "labels": [0],
+                                   "predictionIds": ["null"], "groupValues": None, "features": None}},
+                 400, "prediction_ids"),
                 ({"labels": {"predictionIds": ["a"], "labels": [0]}}, 400, "observations is missing"),
                 ({"model": "models/other", "observations": observations(1)}, 400,
                  "model is in the path")):
@@ -250,6 +257,9 @@ class JsonApiTest(unittest.TestCase):
                                 ({**JSON, "Host": "page.example"}, 403),
                                 ({"Content-Type": "text/plain"}, 415),
                                 ({"Content-Type": "application/x-www-form-urlencoded"}, 415),
+                                ({"Content-Type": "text/plain", "ce-id": "1"}, 415),
+                                ({"Content-Type": "application/cloudevents+json"}, 415),
+                                ({**JSON, "Content-Encoding": "gzip"}, 415),
                                 ({}, 415)):
             self.assertEqual(self.server.post(path, body, headers=headers)[0], status, headers)
         status, headers, _ = self.server.ask("OPTIONS", path, headers={
