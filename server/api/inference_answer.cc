@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -53,7 +54,10 @@ absl::StatusOr<InferenceTensor> ReadVersion1(const Document& predictions, const 
   if (!predictions.is_array()) return InvalidFieldError("predictions", "is not an array");
   InferenceTensor tensor;
   tensor.values.reserve(CountValues(predictions));
-  for (const Document& row : predictions) {
+  std::size_t width = 0;  // of the first row
+  for (std::size_t i = 0; i < predictions.size(); ++i) {
+    const Document& row = predictions[i];
+    const std::size_t before = tensor.values.size();
     const Document* values = &row;
     if (row.is_object()) {
       const auto found = name.empty() && row.size() == 1 ? row.begin() : row.find(name);
@@ -64,6 +68,13 @@ absl::StatusOr<InferenceTensor> ReadVersion1(const Document& predictions, const 
       values = &*found;
     }
     CALIBD_RETURN_IF_ERROR(AppendNumbers(*values, "predictions", tensor.values));
+    const std::size_t count = tensor.values.size() - before;
+    if (i == 0) width = count;
+    if (count != width) {
+      return InvalidFieldError(
+          absl::StrCat("predictions[", i, "]"),
+          absl::StrCat("has ", count, " values, expected ", width, " as in the first row"));
+    }
   }
   tensor.rows = predictions.size();
   return tensor;
@@ -96,13 +107,15 @@ struct RawOutput {
   std::string_view bytes;
 };
 
-// The size of a value in bytes. Errors: InvalidArgument for other types than FP32 and FP64.
+// The size of a value in bytes. Errors: InvalidArgument for other types than FP16, FP32 and FP64.
 absl::StatusOr<std::size_t> SizeOfValue(const std::string& name, const std::string& datatype) {
+  if (datatype == "FP16") return sizeof(std::uint16_t);
   if (datatype == "FP32") return sizeof(float);
   if (datatype == "FP64") return sizeof(double);
-  return InvalidFieldError("outputs.datatype",
-                           absl::StrCat("is ", Quoted(datatype), " for the output ", Quoted(name),
-                                        ", expected FP32 or FP64"));
+  return InvalidFieldError(
+      "outputs.datatype",
+      absl::StrCat("is ", Quoted(datatype), " for the output ", Quoted(name),
+                   ", expected FP16, FP32 or FP64: probabilities or logits, ", "not classes"));
 }
 
 // The bytes of a tensor; nothing if they are more than `limit`, or if a dimension is negative.
@@ -115,6 +128,24 @@ std::optional<std::size_t> SizeOfShape(std::span<const std::int64_t> shape, std:
     size *= count;
   }
   return size;
+}
+
+// The rows that the shape of an output states; nothing if it is unknown. Errors: InvalidArgument
+// unless there are as many values as the shape says.
+absl::StatusOr<std::optional<std::size_t>> RowsOf(const std::string& name,
+                                                  std::span<const std::int64_t> shape,
+                                                  std::size_t values) {
+  const bool known = !shape.empty() && std::all_of(shape.begin(), shape.end(),
+                                                   [](std::int64_t size) { return size >= 0; });
+  if (!known) return std::optional<std::size_t>();
+  if (SizeOfShape(shape, 1, std::numeric_limits<std::size_t>::max()) != values) {
+    const auto dimensions = shape.first(std::min<std::size_t>(shape.size(), kMaxDepth));
+    return InvalidFieldError(
+        "outputs.shape",
+        absl::StrCat("is [", absl::StrJoin(dimensions, ", "), "] for the output ", Quoted(name),
+                     " with ", values, " values, expected the shape of the values"));
+  }
+  return std::optional(static_cast<std::size_t>(shape[0]));
 }
 
 absl::Status CheckRawSize(const RawOutput& output, std::size_t value_size, std::string_view field) {
@@ -140,6 +171,23 @@ absl::Status CheckRawSize(const RawOutput& output, std::size_t value_size, std::
 // The numbers of the protocol are little-endian.
 static_assert(std::endian::native == std::endian::little);
 
+// A number of 16 bits of IEEE 754.
+struct Half {
+  std::uint16_t bits = 0;
+
+  explicit operator double() const {
+    const int exponent = bits >> 10 & 31;
+    const int fraction = bits & 1023;
+    const double sign = bits >> 15 == 0 ? 1 : -1;
+    if (exponent == 31) {
+      return fraction == 0 ? sign * std::numeric_limits<double>::infinity()
+                           : std::numeric_limits<double>::quiet_NaN();
+    }
+    return sign *
+           (exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25));
+  }
+};
+
 template <typename Number>
 void AppendRaw(std::string_view bytes, std::vector<double>& values) {
   values.reserve(bytes.size() / sizeof(Number));
@@ -158,6 +206,8 @@ absl::StatusOr<InferenceTensor> ReadRaw(const RawOutput& output, std::string_vie
       .values = {}, .rows = {}, .name = output.name, .raw_bytes = output.bytes.size()};
   if (value_size == sizeof(double)) {
     AppendRaw<double>(output.bytes, tensor.values);
+  } else if (value_size == sizeof(Half)) {
+    AppendRaw<Half>(output.bytes, tensor.values);
   } else {
     AppendRaw<float>(output.bytes, tensor.values);
   }
@@ -242,12 +292,15 @@ absl::StatusOr<InferenceTensor> ReadVersion2(const Document& outputs, const std:
     return ReadRaw({.name = output_name, .datatype = datatype, .shape = shape, .bytes = bytes},
                    "body");
   }
+  const std::string output_name = TextOf(output, "name");
+  if (const std::string datatype = TextOf(output, "datatype"); !datatype.empty()) {
+    CALIBD_RETURN_IF_ERROR(SizeOfValue(output_name, datatype).status());
+  }
   InferenceTensor tensor;
   tensor.values.reserve(CountValues(output["data"]));
   CALIBD_RETURN_IF_ERROR(AppendNumbers(output["data"], "outputs.data", tensor.values));
-  if (output.contains("shape") && output["shape"].is_array() && !output["shape"].empty() &&
-      output["shape"][0].is_number_unsigned()) {
-    tensor.rows = output["shape"][0].get<std::size_t>();
+  if (const auto shape = ReadShape(output); shape.ok()) {
+    CALIBD_ASSIGN_OR_RETURN(tensor.rows, RowsOf(output_name, *shape, tensor.values.size()));
   }
   return tensor;
 }
@@ -280,9 +333,9 @@ absl::StatusOr<InferenceTensor> ReadMessage(const inference::v2::ModelInferRespo
     const auto& values = output.contents().fp32_contents();
     tensor.values.assign(values.begin(), values.end());
   }
-  if (output.shape_size() > 0 && output.shape(0) >= 0) {
-    tensor.rows = static_cast<std::size_t>(output.shape(0));
-  }
+  const std::span<const std::int64_t> shape(output.shape().data(),
+                                            static_cast<std::size_t>(output.shape_size()));
+  CALIBD_ASSIGN_OR_RETURN(tensor.rows, RowsOf(output.name(), shape, tensor.values.size()));
   return tensor;
 }
 

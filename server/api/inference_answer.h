@@ -49,7 +49,7 @@ class InferenceAnswer {
   // Errors: InvalidArgument.
   [[nodiscard]] static absl::StatusOr<InferenceAnswer> ParseMessage(const std::string& bytes);
 
-  // Reads the output with this name, or the only one if the name is empty. Raw bytes must be
+  // Reads the output with this name, or the only one if the name is empty. Values must be
   // as many as shape and type say. Errors: InvalidArgument naming the part of the answer.
   [[nodiscard]] absl::StatusOr<InferenceTensor> Read(const std::string& output) const;
 

@@ -65,6 +65,7 @@ class InferenceEventsTest(unittest.TestCase):
         tensor = field(1, b"p") + field(2, b"FP32") + field(3, bytes([2, 2]))
         binary = field(1, b"forms") + field(5, tensor) + field(6, raw)
         typed = field(5, tensor + field(5, field(6, raw)))
+        half = message([(b"p", b"FP16", (2, 2))], [struct.pack("<4e", 0.25, 0.75, 1, 2**-24)])
         two = {"name": "p", "shape": [2, 2], "datatype": "FP64", "data": [[0.25, 0.75], [0.5, 0.5]]}
         other = {"name": "q", "shape": [1], "datatype": "INT64", "data": [1]}
         named = {"inferenceOutput": {"name": "p"}}
@@ -73,7 +74,7 @@ class InferenceEventsTest(unittest.TestCase):
                 ({}, {"predictions": [0.75, 0.5, 1]}, 3),
                 (named, {"predictions": [{"p": [0.25, 0.75], "q": 1}]}, 1),
                 ({}, {"outputs": [two]}, 2), (named, {"outputs": [other, two]}, 2),
-                ({}, binary, 2), (named, typed, 2),
+                ({}, binary, 2), (named, typed, 2), ({}, half, 2),
                 ({"inferenceOutput": {"transform": "TRANSFORM_SOFTMAX"}},
                  {"predictions": [[3, -1], [1000, -1000]]}, 2),
                 ({"inferenceOutput": {"transform": "TRANSFORM_SIGMOID"}},
@@ -170,7 +171,14 @@ class InferenceEventsTest(unittest.TestCase):
                            ({"predictions": ["x"]}, "expected numbers"),
                            ({"outputs": []}, "has 0 outputs"), (b"{", "is not the JSON"),
                            (b"[" * 100000, "is not the JSON"),
-                           ({"outputs": [{"name": "p", "shape": [7], "data": [1, 2]}]}, "7 rows")):
+                           ({"outputs": [{"name": "p", "shape": [7], "data": [1, 2]}]},
+                            'is [7] for the output "p" with 2 values'),
+                           ({"outputs": [{"name": "p", "shape": [1, 3], "data": [1, 0]}]},
+                            "outputs.shape is [1, 3]"),
+                           ({"outputs": [{"name": "p", "shape": [2], "datatype": "INT64",
+                                          "data": [1, 0]}]}, "not classes"),
+                           ({"predictions": [[0.5], [0.5, 0.25, 0.75]]},
+                            "predictions[1] has 3 values, expected 1 as in the first row")):
             status, answer = self.infer("false", "2", body)
             self.assertEqual(status, 400, body if len(body) < 100 else "")
             self.assertIn(part, answer["error"]["message"])
@@ -299,7 +307,10 @@ class InferenceEventsTest(unittest.TestCase):
                 ([p], [four], "in 2 rows, expected 3 per row (12 bytes)"),
                 # 2^63 - 1 rows.
                 ([(b"p", b"FP32", (*[255] * 8, 127, 2))], [four], "expected a smaller shape"),
-                ([(b"p", b"BYTES", (2,))], [four], '"BYTES" for the output "p", expected FP32 or'),
+                ([(b"p", b"BYTES", (2,))], [four], '"BYTES" for the output "p", expected FP16, FP32'),
+                ([(b"p", b"FP16", (1, 2))], [struct.pack("<2e", math.nan, 1)], "is nan"),
+                ([(b"p", b"FP16", (1, 2))], [struct.pack("<2e", -math.inf, 1)], "is -inf"),
+                ([(b"p", b"FP16", (1, 2))], [four[:3]], "has 3 bytes"),
                 ([p, q], [four], "raw_output_contents has 1 elements, expected 2"),
                 ([p], [four, four], "raw_output_contents has 2 elements, expected 1")):
             model = "raw3" if "expected 3" in part else "raw2"
@@ -324,6 +335,7 @@ class InferenceEventsTest(unittest.TestCase):
         rows = (0.25, 0.75, 0.125, 0.875)
         for number, (outputs, tensors) in enumerate((
                 ([output("p", "FP32", [2, 2], 16)], struct.pack("<4f", *rows)),
+                ([output("p", "FP16", [2, 2], 8)], struct.pack("<4e", *rows)),
                 ([words, text, output("p", "FP64", [2, 2], 32), words],
                  b"1\0\0\0a" + struct.pack("<4d", *rows) + b"1\0\0\0b"))):
             self.server.create(f"tensors{number}", labelGrace="3s", inferenceOutput={"name": "p"})
