@@ -46,10 +46,10 @@ void Subtract(std::unordered_map<std::string, std::size_t>& reserved, const std:
 
 absl::Status ExhaustedError(const char* whose, std::size_t limit, std::size_t bytes) {
   if (bytes > limit) {
-    return MakeError(absl::StatusCode::kResourceExhausted, "CALL_MEMORY_EXHAUSTED",
-                     absl::StrCat("this message needs ", bytes, " bytes of the memory of calls, ",
-                                  "which has ", limit, " (calibd --call-memory-bytes); send smaller",
-                                  " batches"));
+    return MakeError(
+        absl::StatusCode::kResourceExhausted, "CALL_MEMORY_EXHAUSTED",
+        absl::StrCat("this message needs ", bytes, " bytes of the memory of calls, ", "which has ",
+                     limit, " (calibd --call-memory-bytes); send smaller", " batches"));
   }
   return WithRetryDelay(
       MakeError(
