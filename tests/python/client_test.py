@@ -16,6 +16,7 @@ import pytest
 
 import calibd
 from calibd import errors
+from calibd.recalibration import save_map
 from calibd.rpc import status_pb2
 from calibd.v1 import loss_pb2
 from calibd.v1 import model_service_pb2 as models
@@ -65,6 +66,9 @@ def test_all_pages_of_models_are_listed(client):
     for name in names:
         client.create_model(name, 2)
     assert [m.name for m in client.list_models() if m.name.startswith("models/page-")] == names
+    text = repr(client.verdicts())
+    assert re.search(r"^all models: \d+ models, \d+ of \d+ tested ones rejected together\n", text)
+    assert re.search(r"^page-24 +UNDECIDED, INSUFFICIENT_DATA$", text, re.M)
     verdicts = client.verdicts().models
     assert [m.model for m in verdicts if m.model.startswith("models/page-")] == names
 
@@ -260,7 +264,7 @@ MAPS = {
 @pytest.mark.parametrize("kind", MAPS)
 def test_transform_equals_that_of_the_cpp_client(tmp_path, kind):
     recalibration_map = RecalibrationMap(version=1, kind=kind, class_count=3, **MAPS[kind])
-    calibd.save_map(recalibration_map, tmp_path / "map.json")
+    save_map(recalibration_map, tmp_path / "map.json")
     assert calibd.load_map(tmp_path / "map.json") == recalibration_map
     predictions, _ = calibrated(2000)
     predictions[:4] = [[0, 0, 1], [1, 0, 0], [0.5, 0.5, 0], [0.1, 0.25, 0.65]]
@@ -275,6 +279,16 @@ def test_transform_equals_that_of_the_cpp_client(tmp_path, kind):
     assert np.abs(calibd.transform(recalibration_map, predictions) - expected).max() <= 1e-12
     assert (predictions == before).all()
     assert np.allclose(calibd.transform(recalibration_map, predictions[7]), expected[7], atol=1e-12)
+
+
+@pytest.mark.parametrize("rows,field", [
+    ([[0.5, 0.5, 0], [0.1, np.nan, 0.2]], r"rows[1].probabilities[1]"),
+    ([2, -1, 0], "rows[0].probabilities[0]"), ("abc", "probabilities"), ([0.5, 0.5], "probabilities")])
+def test_only_probabilities_are_transformed(rows, field):
+    with pytest.raises(calibd.InvalidArgument) as raised:
+        calibd.transform(RecalibrationMap(version=1, kind="temperature", class_count=3,
+                                          temperature=2), rows)
+    assert raised.value.fields[0].path == field
 
 
 @pytest.mark.parametrize("change,field", [

@@ -7,21 +7,21 @@
 
 The messages of the protocol are in calibd.v1.
 """
-from calibd.client import Client, escape_id, model_name
+from calibd.client import Client, escape_id
 from calibd.errors import (Aborted, AlreadyExists, CalibdError, Cancelled, DataLoss, DeadlineExceeded,
                            FailedPrecondition, FieldError, Internal, InvalidArgument, NotFound,
                            OutOfRange, PermissionDenied, ResourceExhausted, Unauthenticated,
                            Unavailable, Unimplemented, Unknown)
-from calibd.recalibration import load_map, save_map, transform
-from calibd.results import (Calibration, Estimate, Evaluation, History, Recalibration, Result,
-                            TestResult)
+from calibd.recalibration import load_map, transform
+from calibd.results import (Calibration, Comparison, Estimate, Evaluation, History, Recalibration,
+                            TestResult, Verdicts)
 from calibd.stream import ObservationStream, RejectedBatch
 from calibd.window import StreamCounts
 
 __all__ = [
-    "Aborted", "AlreadyExists", "Calibration", "CalibdError", "Cancelled", "Client", "DataLoss",
-    "DeadlineExceeded", "Estimate", "Evaluation", "FailedPrecondition", "FieldError", "History",
-    "Internal", "InvalidArgument", "NotFound", "ObservationStream", "OutOfRange", "PermissionDenied",
-    "Recalibration", "RejectedBatch", "ResourceExhausted", "Result", "StreamCounts", "TestResult",
-    "Unauthenticated", "Unavailable", "Unimplemented", "Unknown", "escape_id", "load_map",
-    "model_name", "save_map", "transform"]
+    "Aborted", "AlreadyExists", "Calibration", "CalibdError", "Cancelled", "Client", "Comparison",
+    "DataLoss", "DeadlineExceeded", "Estimate", "Evaluation", "FailedPrecondition", "FieldError",
+    "History", "Internal", "InvalidArgument", "NotFound", "ObservationStream", "OutOfRange",
+    "PermissionDenied", "Recalibration", "RejectedBatch", "ResourceExhausted", "StreamCounts",
+    "TestResult", "Unauthenticated", "Unavailable", "Unimplemented", "Unknown", "Verdicts",
+    "escape_id", "load_map", "transform"]

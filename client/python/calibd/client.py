@@ -436,7 +436,7 @@ class Client:
             history.updates.extend(page.updates)
         return results.History(name, history)
 
-    def verdicts(self, *, false_discovery_rate: float = 0.0) -> service.ListVerdictsResponse:
+    def verdicts(self, *, false_discovery_rate: float = 0.0) -> results.Verdicts:
         """The verdicts of all models, with those that e-BH rejects at this rate; 0 means 0.05."""
         request = service.ListVerdictsRequest(false_discovery_rate=false_discovery_rate)
         verdicts = service.ListVerdictsResponse()
@@ -444,7 +444,7 @@ class Client:
                           service.ListVerdictsResponse):
             verdicts.MergeFrom(page)
         verdicts.next_page_token = ""
-        return verdicts
+        return results.Verdicts("all models", verdicts)
 
     def acknowledge_alarm(self, model: str, alarm_id: int, note: str = "") -> monitoring.Alarm:
         """Acknowledges an alarm. note: the action taken or its author. Idempotent."""

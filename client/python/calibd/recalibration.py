@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from google.protobuf import json_format
 
-from calibd.errors import FieldError, InvalidArgument
+from calibd.errors import invalid as _invalid
+from calibd.rows import as_floats
 from calibd.v1.recalibration_pb2 import RecalibrationMap
 
 _VERSION = 1
@@ -37,14 +38,19 @@ def save_map(recalibration_map: RecalibrationMap, path: str | pathlib.Path) -> N
 def transform(recalibration_map: RecalibrationMap, probabilities: Any) -> npt.NDArray[np.float64]:
     """Better calibrated probabilities, as a new array of float64.
 
-    probabilities: n x class_count, or one row. Raises InvalidArgument if the map or the shape is
-    invalid.
+    probabilities: n x class_count in the order of the classes, or one row. Raises InvalidArgument if
+    the map, the shape or a probability is invalid.
     """
     _check(recalibration_map)
-    rows = np.asarray(probabilities, dtype=np.float64)
+    rows = as_floats(probabilities, "probabilities").astype(np.float64, copy=False)
     count = recalibration_map.class_count
     if rows.ndim not in (1, 2) or rows.shape[-1] != count:
         raise _invalid("probabilities", f"have the shape {rows.shape}, expected (n, {count})")
+    valid = (rows >= 0) & (rows <= 1)
+    if not valid.all():
+        i, k = np.argwhere(~np.atleast_2d(valid))[0].tolist()
+        raise _invalid(f"rows[{i}].probabilities[{k}]",
+                       f"is {float(np.atleast_2d(rows)[i, k])!r}, expected [0, 1]")
     if recalibration_map.kind == "none":
         return rows.copy()
     if recalibration_map.kind == "isotonic":
@@ -99,7 +105,3 @@ def _is_valid(curve: RecalibrationMap.Curve) -> bool:
     return (0 < len(starts) == len(values) and bool(np.isfinite(starts).all())
             and bool((np.diff(starts) >= 0).all() and (np.diff(values) >= 0).all())
             and bool(0 < values[0] and values[-1] < 1))
-
-
-def _invalid(field: str, description: str) -> InvalidArgument:
-    return InvalidArgument(f"{field} {description}", [FieldError(field, description)])

@@ -87,6 +87,12 @@ def _interval(error: monitoring.ErrorInterval, is_forecast: bool = False) -> str
             f"{_points_text(error.upper)}), {direction}")
 
 
+def _status(verdict: monitoring.Verdict) -> str:
+    status = monitoring.Verdict.Status.Name(verdict.status).removeprefix("STATUS_")
+    limit = monitoring.LimitStatus.Name(verdict.limit_status).removeprefix("LIMIT_STATUS_")
+    return f"{limit}, {status}"
+
+
 def _worse(top_label: monitoring.ErrorInterval, class_1: monitoring.ErrorInterval) -> str:
     """The larger error. Only models of two classes have that of class 1."""
     if class_1.estimate > top_label.estimate:
@@ -163,9 +169,7 @@ class Calibration(Result[calibration.GetCalibrationResponse]):
         m = self.message
         lines = []
         if m.HasField("verdict"):
-            status = monitoring.Verdict.Status.Name(m.verdict.status).removeprefix("STATUS_")
-            limit = monitoring.LimitStatus.Name(m.verdict.limit_status)
-            lines.append(("verdict", f"{limit.removeprefix('LIMIT_STATUS_')}, {status}"))
+            lines.append(("verdict", _status(m.verdict)))
         if m.error.since_start.HasField("top_label"):
             lines.append(("error", f"{_interval(m.error.since_start.top_label)}; limit "
                           f"{_points_text(m.error.limit)}"))
@@ -372,6 +376,19 @@ class Recalibration(Result[recalibration_pb2.Recalibration]):
                  f"{m.improvement:.4g} ({m.improvement_lower:.4g} to {m.improvement_upper:.4g})"),
                 ("before", before),
                 ("after", _worse(m.error_after, m.class_1_error_after)), data]
+
+
+class Verdicts(Result[calibration.ListVerdictsResponse]):
+    """The verdicts of all models; fields of ListVerdictsResponse."""
+
+    def _headline(self) -> str:
+        return (f"{_count(len(self.message.models), 'model')}, {self.message.rejected_models} of "
+                f"{self.message.tested_models} tested ones rejected together")
+
+    def _lines(self) -> list[tuple[str, str]]:
+        return [(m.model.removeprefix("models/").replace("/versions/", "@"),
+                 _status(m.verdict) if m.HasField("verdict") else "not monitored")
+                for m in self.message.models]
 
 
 class History(Result[calibration.GetHistoryResponse]):
