@@ -25,7 +25,7 @@ from calibd.v1 import store_service_pb2 as store
 from calibd.v1 import store_service_pb2_grpc
 from calibd.v1.recalibration_pb2 import RecalibrationMap
 
-from conftest import BANDWIDTH, calibrated
+from conftest import BANDWIDTH, ROOT, calibrated
 
 
 @pytest.fixture(scope="module")
@@ -217,6 +217,7 @@ def test_compare_says_which_model_is_better(client, overconfident):
         stream.send(predictions, labels)
     comparison = client.compare("compared", overconfident)
     assert not comparison.comparison.paired and "binned error" in repr(comparison)
+    assert repr(comparison).startswith("models/compared: against models/overconfident, 800 ")
     with pytest.raises(calibd.InvalidArgument):
         client.compare("compared", "compared")
 
@@ -349,6 +350,12 @@ def test_watch_continues_over_a_restart_of_the_server(own_server):
         watcher.join(60)
     assert not watcher.is_alive()
     assert len(set(revisions)) == len(revisions) and observations == sorted(observations)
+
+
+def test_every_name_of_the_package_is_documented():
+    page = (ROOT / "docs/python.md").read_text(encoding="utf-8")
+    assert [name for name in calibd.__all__
+            if f"`{name}`" not in page and f"calibd.{name}(" not in page] == []
 
 
 @pytest.mark.parametrize("text,escaped", [("resnet-18", "resnet-18"), ("My model", "x--My-20model"),

@@ -518,9 +518,10 @@ class Client:
                 timeout: float = _LONG_TIMEOUT) -> results.Comparison:
         """Whether `model` is better than `baseline`, by the newest `window` observations of both."""
         name = model_name(model)
-        return results.Comparison(name, self._transport.long(
+        other = model_name(baseline)
+        return results.Comparison(name, other, self._transport.long(
             "CalibrationService/CompareModels",
-            service.CompareModelsRequest(model=name, baseline=model_name(baseline), window=window),
+            service.CompareModelsRequest(model=name, baseline=other, window=window),
             service.CompareModelsResponse, "comparison", on_progress, timeout).comparison)
 
     def loss(self, request: loss_pb2.ComputeLossRequest) -> loss_pb2.ComputeLossResponse:

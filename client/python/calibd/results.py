@@ -336,9 +336,13 @@ def _estimator_name(estimator: calibration.CalibrationErrorEstimator) -> str:
 class Comparison(Result[comparison_pb2.ModelComparison]):
     """Two models by their scores; fields of ModelComparison."""
 
+    def __init__(self, model: str, baseline: str, message: comparison_pb2.ModelComparison) -> None:
+        super().__init__(model, message)
+        self.baseline = baseline
+
     def _headline(self) -> str:
         compared = self.message.comparison
-        rows = f"{compared.observations} observations"
+        rows = f"against {self.baseline}, {compared.observations} observations"
         return f"{rows} that both scored" if compared.paired else f"{rows}, not the same for both"
 
     def _lines(self) -> list[tuple[str, str]]:
