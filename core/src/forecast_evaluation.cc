@@ -5,6 +5,7 @@
 #include <functional>
 #include <numeric>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <variant>
@@ -99,6 +100,19 @@ std::string_view LocalForm(const ForecastCovariates& covariates) {
   return covariates.local_features.empty() ? "individual" : "local";
 }
 
+// Why these forecasts have no kernel, or no finite discrepancy.
+std::string WhyNoKernel(const ForecastBatch& batch) {
+  // Draws without demand, and none in fact.
+  const std::size_t rows = std::min(batch.size(), kParameterRows);
+  const auto differs = [&batch](double value) { return value != batch.values[0]; };
+  if (batch.kind == ForecastKind::kSamples &&
+      std::ranges::none_of(batch.values.first(rows * batch.width), differs) &&
+      std::ranges::none_of(batch.outcomes.first(rows), differs)) {
+    return absl::StrCat("all draws and outcomes of the first ", rows, " rows are equal");
+  }
+  return "squares of the forecasts exceed the range of double: give the forecasts in another unit";
+}
+
 absl::Status AddDiscrepancies(const ForecastBatch& batch, std::span<const double> pit,
                               const ForecastEvaluationOptions& options,
                               const ForecastCovariates& covariates, const RunControl& control,
@@ -116,11 +130,9 @@ absl::Status AddDiscrepancies(const ForecastBatch& batch, std::span<const double
                                                               Part(control, from, from + step));
     const auto* const features = std::get_if<FeatureCondition>(&form.condition);
     if (absl::IsFailedPrecondition(result.status())) {
-      // Without features, only values of an extreme size have no kernel or no finite result.
-      evaluation.left_out.push_back(
-          {form.name, features != nullptr ? std::string(result.status().message())
-                                          : "squares of the forecasts exceed the range of double: "
-                                            "give the forecasts in another unit"});
+      evaluation.left_out.push_back({form.name, features != nullptr
+                                                    ? std::string(result.status().message())
+                                                    : WhyNoKernel(batch)});
       continue;
     }
     CALIBD_RETURN_IF_ERROR(result.status());

@@ -119,6 +119,18 @@ TEST(ForecastEvaluationTest, HugeForecastsHaveEverythingButTheDiscrepancies) {
   EXPECT_THAT(evaluation->left_out[0].reason, HasSubstr("in another unit"));
 }
 
+TEST(ForecastEvaluationTest, EqualDrawsAndOutcomesHaveNoDiscrepancies) {
+  ForecastEvaluationOptions options;
+  options.resampling.replicates = 99;
+  const std::vector<double> draws(20);
+  const std::vector<double> outcomes(10);
+  const auto evaluation = EvaluateForecasts(SampleForecasts{2}, {draws, outcomes}, options, {});
+  ASSERT_TRUE(evaluation.ok()) << evaluation.status();
+  ASSERT_EQ(evaluation->left_out.size(), 2U);
+  EXPECT_EQ(evaluation->left_out[0].reason,
+            "all draws and outcomes of the first 10 rows are equal");
+}
+
 TEST(ForecastEvaluationTest, TheLocalErrorIsByTheLocalFeatures) {
   Biased data(400);
   const auto by_noise = data.Evaluated();
