@@ -130,12 +130,14 @@ std::string HistoryCsv(const v1::GetHistoryResponse& history) {
       "start_time,end_time,observations,rejected_rows,missing_labels,pairs,skce,"
       "skce_standard_error,mean_confidence,accuracy,gap,brier_score,log_loss,ece,log10_e_value,"
       "max_log10_e_value,drift_log10_statistic,error_lower,error_upper,gap_lower,gap_upper,"
-      "class_1_error,class_1_error_lower,class_1_error_upper\n";
+      "class_1_error,class_1_error_lower,class_1_error_upper,error,crps,log_score,residual_mean,"
+      "residual_standard_deviation\n";
   const auto real = [](bool known, double value) {
     return known ? absl::StrFormat("%.17g", value) : std::string();
   };
   for (const v1::HistoryBucket& bucket : history.buckets()) {
     const std::optional<double> gap = Gap(bucket);
+    const v1::ForecastScores& scores = bucket.forecast();
     const std::vector<std::string> fields = {
         TimeUtil::ToString(bucket.start_time()),
         TimeUtil::ToString(bucket.end_time()),
@@ -160,7 +162,12 @@ std::string HistoryCsv(const v1::GetHistoryResponse& history) {
         real(bucket.has_error(), bucket.error().gap_upper()),
         real(bucket.has_class_1_error(), bucket.class_1_error().estimate()),
         real(bucket.has_class_1_error(), bucket.class_1_error().lower()),
-        real(bucket.has_class_1_error(), bucket.class_1_error().upper())};
+        real(bucket.has_class_1_error(), bucket.class_1_error().upper()),
+        real(bucket.has_error(), bucket.error().estimate()),
+        real(bucket.has_forecast(), scores.crps()),
+        real(scores.has_log_score(), scores.log_score()),
+        real(scores.has_residual_mean(), scores.residual_mean()),
+        real(scores.has_residual_standard_deviation(), scores.residual_standard_deviation())};
     absl::StrAppend(&text, absl::StrJoin(fields, ","), "\n");
   }
   return text;

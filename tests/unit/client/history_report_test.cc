@@ -100,6 +100,13 @@ TEST(HistoryReportTest, CsvHasAllFieldsAndExactNumbers) {
   class_1.set_estimate(0.0625);
   class_1.set_lower(0.03125);
   class_1.set_upper(0.375);
+  history.mutable_buckets(0)->mutable_error()->set_estimate(0.25);
+  history.mutable_buckets(0)->mutable_error()->set_gap(0.25);
+  v1::ForecastScores& scores = *history.mutable_buckets(0)->mutable_forecast();
+  scores.set_crps(0.75);
+  scores.set_log_score(-1.5);
+  scores.set_residual_mean(0.5);
+  scores.set_residual_standard_deviation(2);
   std::istringstream csv(HistoryCsv(history));
   std::vector<std::vector<std::string>> lines;
   for (std::string line; std::getline(csv, line);) {
@@ -109,7 +116,7 @@ TEST(HistoryReportTest, CsvHasAllFieldsAndExactNumbers) {
   }
   ASSERT_EQ(lines.size(), 3U);
   for (const auto& line : lines) {
-    ASSERT_EQ(line.size(), 24U);
+    ASSERT_EQ(line.size(), 29U);
   }
   const auto field = [&](std::size_t line, const std::string& name) {
     const auto found = std::find(lines[0].begin(), lines[0].end(), name);
@@ -130,11 +137,16 @@ TEST(HistoryReportTest, CsvHasAllFieldsAndExactNumbers) {
   EXPECT_EQ(field(1, "class_1_error"), "0.0625");
   EXPECT_EQ(field(1, "class_1_error_lower"), "0.03125");
   EXPECT_EQ(field(1, "class_1_error_upper"), "0.375");
+  EXPECT_EQ(field(1, "error"), "0.25");
+  EXPECT_EQ(field(1, "crps"), "0.75");
+  EXPECT_EQ(field(1, "log_score"), "-1.5");
+  EXPECT_EQ(field(1, "residual_mean"), "0.5");
+  EXPECT_EQ(field(1, "residual_standard_deviation"), "2");
   EXPECT_EQ(field(2, "observations"), "0");
   EXPECT_EQ(field(2, "rejected_rows"), "2");
-  for (const char* name :
-       {"skce", "skce_standard_error", "mean_confidence", "accuracy", "gap", "brier_score",
-        "log_loss", "ece", "log10_e_value", "error_lower", "class_1_error"}) {
+  for (const char* name : {"skce", "skce_standard_error", "mean_confidence", "accuracy", "gap",
+                           "brier_score", "log_loss", "ece", "log10_e_value", "error_lower",
+                           "class_1_error", "error", "crps", "log_score", "residual_mean"}) {
     EXPECT_EQ(field(2, name), "") << name;
   }
 }
