@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
 #include "file_format.h"
+#include "label_parser.h"
 #include "npy_reader.h"
 #include "text_predictions.h"
 #include "text_row.h"
@@ -77,8 +78,15 @@ absl::StatusOr<ForecastPlan> Plan(const InputOptions& options, const v1::Forecas
                                                      columns.features, names, column_count));
   if (forecast.has_normal() && !names.empty()) {
     for (const char* const name : {"mean", "standard_deviation"}) {
+      if (std::ranges::find(names, name) == names.end()) {
+        return FileError(
+            source, absl::StrCat("has no column named ", name, ": ",
+                                 names.size() == 1
+                                     ? "if the columns are not separated by commas, use --delimiter"
+                                     : absl::StrCat("the columns are ", ListNames(names))));
+      }
       CALIBD_ASSIGN_OR_RETURN(const std::size_t column,
-                              FindColumn(source, "a needed column", name, names, column_count));
+                              FindColumn(source, "a forecast", name, names, column_count));
       plan.forecast.push_back(column);
     }
     return plan;
