@@ -103,7 +103,7 @@ absl::Status CurrentExceptionStatus(std::string_view part, std::string_view stag
     } catch (const std::bad_alloc&) {
       code = absl::StatusCode::kResourceExhausted;
       spdlog::error("{}.{}: out of memory", part, stage);
-      return MakeError(code, "OUT_OF_MEMORY", "out of memory");
+      return MakeError(absl::StatusCode::kResourceExhausted, "OUT_OF_MEMORY", "out of memory");
     } catch (const std::exception& error) {
       spdlog::error("{}.{}: unexpected exception: {}", part, stage, error.what());
     } catch (...) {
