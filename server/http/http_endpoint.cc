@@ -40,6 +40,8 @@ using boost::asio::ip::tcp;
 constexpr std::chrono::seconds kHeaderDeadline{5};
 constexpr std::chrono::seconds kWriteDeadline{10};
 constexpr std::chrono::seconds kBodyDeadline{30};
+// The response that a client may await before it sends a body.
+constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 // Time for which a connection that calibd has ended is read.
 constexpr std::chrono::seconds kLinger{2};
 // Time between two comments in a stream of events without events.
@@ -156,8 +158,22 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
       Fail(reserved);
       return;
     }
+    const bool waits =
+        header.version() >= 11 && beast::iequals(header[http::field::expect], "100-continue");
     body_.emplace(*std::move(parser_));
     stream_.expires_after(kBodyDeadline);
+    if (!waits) {
+      ReadBody();
+      return;
+    }
+    boost::asio::async_write(
+        stream_, boost::asio::buffer(kContinue),
+        [self = shared_from_this()](const beast::error_code& error, std::size_t) {
+          error ? self->Serve(error) : self->ReadBody();
+        });
+  }
+
+  void ReadBody() {
     http::async_read(stream_, buffer_, *body_,
                      [self = shared_from_this()](const beast::error_code& error, std::size_t) {
                        if (!error) self->request_.body = std::move(self->body_->get().body());

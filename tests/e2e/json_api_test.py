@@ -352,6 +352,20 @@ class JsonApiTest(unittest.TestCase):
         status, _, _ = server.post("/v1/models/bodies:observe", "x" * (MIB + 1))
         self.assertEqual(status, 413)
 
+    def test_a_client_may_wait_before_it_sends_a_body(self):
+        self.server.create("waits")
+        body = json.dumps({"observations": observations(1)}).encode()
+        host, port = self.server.http.rsplit(":", 1)
+        for path, answers in (("waits:observe", (b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 200 OK")),
+                              ("waits:other", (b"HTTP/1.1 404 Not Found",))):
+            with socket.create_connection((host, int(port)), 60) as connection:
+                connection.sendall((f"POST /v1/models/{path} HTTP/1.1\r\nHost: localhost\r\n"
+                                    "Content-Type: application/json\r\nExpect: 100-continue\r\n"
+                                    f"Content-Length: {len(body)}\r\n\r\n").encode())
+                for answer in answers:
+                    self.assertEqual(connection.recv(len(answer), socket.MSG_WAITALL), answer)
+                    connection.sendall(body)
+
     def test_nested_and_large_bodies_are_refused_or_counted(self):
         self.server.create("large")
         deep = b'{"observations":' * 5000
