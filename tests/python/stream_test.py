@@ -336,6 +336,10 @@ def test_a_forked_process_has_connections_of_its_own(own_server):
         assert "forked while a stream was open" in in_child(lambda: client.calibration("forked"))
         assert "forked while a stream was open" in in_child(lambda: calibd.Client(own_server.grpc))
         stream.send(predictions, labels)
+    watch = client.watch("forked")
+    next(watch)
+    assert "or a call was running" in in_child(lambda: client.calibration("forked"))
+    watch.close()
     assert client.calibration("forked").observations == 1 + 10 + 10 + 20
 
 

@@ -39,9 +39,8 @@ def _receive(transport: Transport, part: IO[bytes], on_progress: Callable[[float
     part.truncate()
     digest = xxhash.xxh3_64()
     complete = None
-    call = transport.server_stream("StoreService/Backup", store.BackupRequest(),
-                                   store.BackupResponse, timeout)
-    try:
+    with transport.server_stream("StoreService/Backup", store.BackupRequest(), store.BackupResponse,
+                                 timeout) as call:
         for answer in call:
             kind = answer.WhichOneof("message")
             if kind == "data":
@@ -51,9 +50,6 @@ def _receive(transport: Transport, part: IO[bytes], on_progress: Callable[[float
                 complete = answer.complete
             elif on_progress is not None:
                 on_progress(min(answer.progress.fraction, 1.0))
-    finally:
-        # Stops the server if the disk is full or the user interrupts.
-        call.cancel()
     # gRPC may report a broken message as a clean end of the stream.
     if complete is None:
         raise DataLoss("the server ended the backup before it was complete")

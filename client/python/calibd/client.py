@@ -396,26 +396,25 @@ class Client:
             after_revision=after_revision)
         backoff = Backoff()
         while True:
-            call = self._transport.server_stream(
-                "CalibrationService/WatchCalibration", request, service.WatchCalibrationResponse)
             delay = None
             try:
-                for change in call:
-                    backoff.reset()
-                    request.after_revision = change.revision
-                    # The first message is empty if nothing has changed since after_revision.
-                    if change.HasField("calibration"):
-                        result = results.Calibration(name, change.calibration)
-                        result.revision = change.revision
-                        yield result
+                with self._transport.server_stream(
+                        "CalibrationService/WatchCalibration", request,
+                        service.WatchCalibrationResponse) as call:
+                    for change in call:
+                        backoff.reset()
+                        request.after_revision = change.revision
+                        # The first message is empty if nothing has changed since after_revision.
+                        if change.HasField("calibration"):
+                            result = results.Calibration(name, change.calibration)
+                            result.revision = change.revision
+                            yield result
             except grpc.RpcError as rpc_error:
                 error = errors.from_rpc_error(rpc_error)
                 if self._transport.closed.is_set() or not (
                         errors.is_retryable(error) or errors.is_cut_off(error)):
                     raise error from None
                 delay = error.retry_seconds
-            finally:
-                call.cancel()
             self._transport.closed.wait(backoff.next(delay))
 
     def history(self, model: str, resolution: Resolution = "hour", *,

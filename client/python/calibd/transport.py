@@ -1,6 +1,7 @@
 """Calls of the server: one channel, with retries of what is safe to repeat."""
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import threading
@@ -41,20 +42,31 @@ _CHANNEL_OPTIONS = (
 
 
 class _Process:
-    """The process that opens channels, and those whose streams are open in it."""
+    """The process that opens channels, and a token for each call or group of streams that runs."""
 
     number = os.getpid()
-    streaming: set[StreamChannels] = set()
+    calling: set[object] = set()
+
+
+@contextlib.contextmanager
+def _calling() -> Iterator[None]:
+    token = object()
+    _Process.calling.add(token)
+    try:
+        yield
+    finally:
+        _Process.calling.discard(token)
 
 
 def open_channel(target: str) -> Any:
     """A channel with a connection of its own."""
     if _Process.number != os.getpid():
-        if _Process.streaming:
+        # gRPC would hang here, or crash the parent, whose connections wait on the same files.
+        if _Process.calling:
             raise errors.FailedPrecondition(
-                "this process was forked while a stream was open, so gRPC would hang here: fork "
-                'before, or start processes with multiprocessing.get_context("spawn")')
-        _Process.number, _Process.streaming = os.getpid(), set()
+                "this process was forked while a stream was open or a call was running, which gRPC does "
+                'not support: fork before, or use multiprocessing.get_context("spawn")')
+        _Process.number, _Process.calling = os.getpid(), set()
     return grpc.insecure_channel(target, options=_CHANNEL_OPTIONS)
 
 
@@ -84,7 +96,7 @@ class StreamChannels:
             if channel is None:
                 channel = open_channel(self._target)
             self._streams[channel] = self._streams.get(channel, 0) + 1
-            _Process.streaming.add(self)
+            _Process.calling.add(self)
             return channel
 
     def release(self, channel: Any) -> None:
@@ -95,7 +107,7 @@ class StreamChannels:
                 return
             del self._streams[channel]
             if not self._streams:
-                _Process.streaming.discard(self)
+                _Process.calling.discard(self)
         channel.close()
 
 
@@ -147,23 +159,43 @@ class Transport:
             self._process = os.getpid()
         return self._channel
 
+    @contextlib.contextmanager
+    def _ending(self) -> Iterator[None]:
+        """gRPC raises a ValueError if another thread closes the channel before the call begins."""
+        try:
+            yield
+        except ValueError:
+            if not self.closed.is_set():
+                raise
+            raise errors.Cancelled("the client is closed") from None
+
     def unary(self, method: str, request: Message, response: Type[_Response]) -> _Response:
         """Calls METHOD of "Service/Method" until it succeeds or a retry is pointless."""
         def attempt(remaining: float) -> _Response:
             call = self._open_channel().unary_unary(
                 f"/calibd.v1.{method}", request_serializer=type(request).SerializeToString,
                 response_deserializer=response.FromString)
-            answer: _Response = call(request, timeout=remaining)
+            with _calling(), self._ending():
+                answer: _Response = call(request, timeout=remaining)
             return answer
 
         return retry(attempt, self.timeout)
 
+    @contextlib.contextmanager
     def server_stream(self, method: str, request: Message, response: Type[_Response],
-                      timeout: float | None = None) -> Any:
-        """Starts one attempt of a call with many responses: an iterator that can be cancelled."""
-        return self._open_channel().unary_stream(
+                      timeout: float | None = None) -> Iterator[Any]:
+        """One attempt of a call with many responses: an iterator. Ends the call at its end."""
+        start = self._open_channel().unary_stream(
             f"/calibd.v1.{method}", request_serializer=type(request).SerializeToString,
-            response_deserializer=response.FromString)(request, timeout=timeout)
+            response_deserializer=response.FromString)
+        with _calling():
+            with self._ending():
+                call = start(request, timeout=timeout)
+            try:
+                yield call
+            finally:
+                # Stops the work of the server if the caller or the user interrupts.
+                call.cancel()
 
     def long(self, method: str, request: Message, response: Type[_Response], field: str,
              on_progress: Callable[[float], None] | None, timeout: float) -> _Response:
@@ -172,9 +204,8 @@ class Transport:
 
         def attempt(remaining: float) -> _Response | None:
             nonlocal told
-            call = self.server_stream(method, request, response, remaining)
             result: _Response | None = None
-            try:
+            with self.server_stream(method, request, response, remaining) as call:
                 for answer in call:
                     if answer.WhichOneof("message") == field:
                         result = answer
@@ -182,9 +213,6 @@ class Transport:
                     elif on_progress is not None and answer.progress.fraction > told:
                         told = min(answer.progress.fraction, 1.0)
                         on_progress(told)
-            finally:
-                # Stops the work of the server if on_progress or the user interrupts.
-                call.cancel()
             return result
 
         answer = retry(attempt, timeout)
