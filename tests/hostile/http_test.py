@@ -164,12 +164,17 @@ class BodyMemoryTest(HttpCase):
     def send_hostile_bodies(self):
         observe, create, loss, infer = (b"/v1/models/m:observe", b"/v1/models", b"/v1/loss",
                                         b"/v1/models/m:inference")
+        update = b"/v1/models/m:update"
         for path, begin, element, end, headers in (
                 (observe, b'{"observations":{"predictionIds":[', b'"",', b'""]}}', b""),
                 (observe, b'{"observations":{"probabilities":{"values":[', b"1,", b"1]}}}", b""),
                 (create, b'{"model":{"kernel":{"matrix":{"terms":[', b"{},", b"{}]}}}}", b""),
                 (loss, b'{"condition":{"forecast":{"kernel":{"matrix":{"terms":[', b"{},",
                  b"{}]}}}}}", b""),
+                (update, b'{"updateMask":"a(', b"a(", b'"}', b""),
+                (update, b'{"updateMask":"a(', b"a\\u0028", b'"}', b""),
+                (update, b'{"updateMask":"' + b"a" * 500000 + b"(", b"a,", b'"}', b""),
+                (update, b"{updateMask:'" + b"a" * 500000 + b"(", b"a\\u002C", b"'}", b""),
                 (infer, b'{"predictions":[', b"{},", b"{}]}", self.EVENT),
                 (infer, b"", b"\x2a\x02\x22\x00", b"", self.EVENT)):
             # The largest that are parsed, and larger ones.
@@ -181,7 +186,7 @@ class BodyMemoryTest(HttpCase):
 
 # Bodies that take just less than the limit with what is reserved for them.
 LARGEST = {path: BodyMemoryTest.LIMIT // parts for path, parts in (
-    (b"/v1/models/m:observe", 33), (b"/v1/models", 33), (b"/v1/loss", 57),
+    (b"/v1/models/m:observe", 33), (b"/v1/models/m:update", 33), (b"/v1/models", 33), (b"/v1/loss", 57),
     (b"/v1/models/m:inference", 65))}
 
 
