@@ -30,7 +30,7 @@ std::size_t WidthOf(const v1::Forecast& forecast) {
 struct ForecastPlan {
   std::size_t column_count = 0;
   std::vector<std::size_t> forecast;
-  std::optional<std::size_t> outcome, id, group;
+  std::optional<std::size_t> outcome, id, group, time;
   std::vector<std::size_t> features;
 };
 
@@ -70,8 +70,13 @@ absl::StatusOr<ForecastPlan> Plan(const InputOptions& options, const v1::Forecas
   const ColumnOptions& columns = options.columns;
   CALIBD_ASSIGN_OR_RETURN(plan.outcome, PlanColumn(source, "--label-column", columns.label,
                                                    kOutcomeName, names, column_count));
-  CALIBD_ASSIGN_OR_RETURN(plan.id,
-                          PlanColumn(source, "--id-column", columns.id, "id", names, column_count));
+  const auto unless_dropped = [&columns](const char* name) {
+    return std::ranges::find(columns.dropped, name) == columns.dropped.end() ? name : "";
+  };
+  CALIBD_ASSIGN_OR_RETURN(plan.id, PlanColumn(source, "--id-column", columns.id,
+                                              unless_dropped("id"), names, column_count));
+  CALIBD_ASSIGN_OR_RETURN(plan.time, PlanColumn(source, "--time-column", columns.time,
+                                                unless_dropped("time"), names, column_count));
   CALIBD_ASSIGN_OR_RETURN(
       plan.group, PlanColumn(source, "--group-column", columns.group, "", names, column_count));
   CALIBD_ASSIGN_OR_RETURN(plan.features, FindColumns(source, columns.feature_option,
@@ -96,7 +101,7 @@ absl::StatusOr<ForecastPlan> Plan(const InputOptions& options, const v1::Forecas
       FindColumns(source, "--drop-column", columns.dropped, names, column_count));
   dropped.insert(dropped.end(), plan.features.begin(), plan.features.end());
   for (std::size_t k = 0; k < column_count; ++k) {
-    const bool taken = plan.outcome == k || plan.id == k || plan.group == k ||
+    const bool taken = plan.outcome == k || plan.id == k || plan.group == k || plan.time == k ||
                        std::ranges::find(dropped, k) != dropped.end();
     if (!taken) plan.forecast.push_back(k);
   }
@@ -172,6 +177,7 @@ absl::Status ReadText(InputFile& file, const InputOptions& options, const v1::Fo
     }
     if (plan.id.has_value()) out.ids.emplace_back(row.cells[*plan.id]);
     if (plan.group.has_value()) out.groups.emplace_back(row.cells[*plan.group]);
+    if (plan.time.has_value()) out.times.emplace_back(row.cells[*plan.time]);
     out.places.lines.push_back(row.line);
     out.width = plan.forecast.size();
     return absl::OkStatus();
@@ -180,6 +186,12 @@ absl::Status ReadText(InputFile& file, const InputOptions& options, const v1::Fo
 
 absl::Status ReadArray(InputFile& file, const InputOptions& options, const v1::Forecast& forecast,
                        ForecastFile& out) {
+  const ColumnOptions& columns = options.columns;
+  if (!columns.id.empty() || !columns.time.empty() || !columns.group.empty()) {
+    return UsageFault(absl::StrCat(file.name,
+                                   " is a NumPy file: --id-column, --time-column and "
+                                   "--group-column are for CSV and JSON Lines"));
+  }
   CALIBD_ASSIGN_OR_RETURN(const NpyArray array, ReadNpy(file.stream, file.name));
   if (!array.texts.empty()) return FileError(file.name, "has texts, expected numbers");
   CALIBD_ASSIGN_OR_RETURN(const ForecastPlan plan,
@@ -256,7 +268,6 @@ std::optional<std::string> FindForecastUsageFault(const InputOptions& input) {
       {!input.class_names.empty(), "--class-names"},
       {!input.positive_class.empty(), "--positive-class"},
       {!input.columns.predictions.empty(), "--predictions-key"},
-      {!input.columns.time.empty(), "--time-column"},
       {input.logits, "--logits"},
       {input.renormalise, "--renormalise"}};
   for (const auto& [is_set, option] : of_classes) {

@@ -23,6 +23,8 @@ struct ForecastFile {
   std::vector<std::string> ids;
   // n group values, or empty; an empty value means that the row has no group.
   std::vector<std::string> groups;
+  // n times of the forecasts as the file states them, or empty.
+  std::vector<std::string> times;
   // n values for each of ColumnOptions::features, row-major.
   std::vector<double> features;
   RowPlaces places;
@@ -33,9 +35,9 @@ struct ForecastFile {
 
 // Reads CSV, JSON Lines or NPY. The forecast columns of a file with names are mean and
 // standard_deviation for Normal forecasts, and otherwise all columns, in their order, that are not
-// of the outcome, the id, the group or a feature. The outcome is the column of --label-column, or
-// the one with the name outcome; the id that of --id-column, or the one with the name id; the group
-// that of
+// of the outcome, the id, the time, the group or a feature. The outcome is the column of
+// --label-column, or the one with the name outcome; the id that of --id-column, or the one with the
+// name id; the time that of --time-column, or the one with the name time; the group that of
 // --group-column, and the features those of --feature-column. Without names, the columns are those
 // of the forecast, and then the outcome if there is one more. The outcomes may be in a file of
 // their own, with one column; there may be none. forecast: samples may have 0 draws, which are then

@@ -18,9 +18,13 @@
 #include "row_features.h"
 #include "stream_report.h"
 #include "text_row.h"
+#include "time_option.h"
 
 namespace calibd::cli {
 namespace {
+
+using google::protobuf::Timestamp;
+using google::protobuf::util::TimeUtil;
 
 // Number of rows that are passed to the stream at a time; the stream divides them into batches.
 constexpr std::size_t kRowsPerSend = 1024;
@@ -37,28 +41,77 @@ struct SendOptions {
   bool create = false;
 };
 
-// Checks the times of the predictions by the limits of the server. With drop_invalid, makes a row
-// invalid instead.
-absl::Status CheckTimes(const InputOptions& options, Input& input) {
-  using google::protobuf::util::TimeUtil;
+std::string TimePlace(const InputOptions& options, const RowPlaces& places, std::size_t row) {
+  const std::string& column = options.columns.time;
+  return absl::StrCat(places.Of(row), ", column ", Quote(column.empty() ? "time" : column));
+}
+
+// Checks the times of rows by the limits of the server. With drop_invalid, makes the first value of
+// a row NaN instead. values: n x width.
+absl::Status CheckTimes(const InputOptions& options, std::span<const Timestamp> times,
+                        const RowPlaces& places, std::size_t width, std::vector<double>& values) {
   constexpr std::int64_t kMaxAge = 1000 * std::int64_t{86400};
   constexpr std::int64_t kMaxAhead = 300;
   const std::int64_t now = TimeUtil::GetCurrentTime().seconds();
-  for (std::size_t row = 0; row < input.times.size(); ++row) {
-    const std::int64_t age = now - input.times[row].seconds();
+  for (std::size_t row = 0; row < times.size(); ++row) {
+    const std::int64_t age = now - times[row].seconds();
     if (age <= kMaxAge && age >= -kMaxAhead) continue;
     if (options.drop_invalid) {
-      input.values[row * input.class_count] = std::numeric_limits<double>::quiet_NaN();
+      values[row * width] = std::numeric_limits<double>::quiet_NaN();
       continue;
     }
-    const std::string& column = options.columns.time;
-    return absl::InvalidArgumentError(absl::StrCat(
-        input.prediction_places.Of(row), ", column ", Quote(column.empty() ? "time" : column), ": ",
-        TimeUtil::ToString(TimeUtil::SecondsToTimestamp(input.times[row].seconds())),
-        " is more than ", age > 0 ? "1000 days before now" : "5 minutes after now",
-        "; --drop-invalid leaves out invalid rows"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(TimePlace(options, places, row), ": ",
+                     TimeUtil::ToString(TimeUtil::SecondsToTimestamp(times[row].seconds())),
+                     " is more than ", age > 0 ? "1000 days before now" : "5 minutes after now",
+                     "; --drop-invalid leaves out invalid rows"));
   }
   return absl::OkStatus();
+}
+
+// Parses the times of forecasts. With drop_invalid, makes the first value of a row NaN instead.
+absl::StatusOr<std::vector<Timestamp>> ParseTimes(const InputOptions& options, ForecastFile& file) {
+  std::vector<Timestamp> times;
+  times.reserve(file.times.size());
+  for (std::size_t row = 0; row < file.times.size(); ++row) {
+    const auto time = ParseTimestamp(file.times[row]);
+    if (time.ok()) {
+      times.push_back(*time);
+      continue;
+    }
+    if (!options.drop_invalid) {
+      return absl::InvalidArgumentError(absl::StrCat(TimePlace(options, file.places, row), ": ",
+                                                     std::string(time.status().message())));
+    }
+    file.values[row * file.width] = std::numeric_limits<double>::quiet_NaN();
+    times.push_back(TimeUtil::GetCurrentTime());
+  }
+  CALIBD_RETURN_IF_ERROR(CheckTimes(options, times, file.places, file.width, file.values));
+  return times;
+}
+
+// Sets the group and the time of the rows from `first` on, in `stream`. Returns how many of the
+// next `count` rows have both. groups, times: of all rows, or empty.
+absl::StatusOr<std::size_t> SetTags(std::span<const std::string> groups,
+                                    const RowPlaces& group_places, std::span<const Timestamp> times,
+                                    std::size_t first, std::size_t count, ReportedStream& stream) {
+  if (!groups.empty()) {
+    std::size_t equal = 1;
+    while (equal < count && groups[first + equal] == groups[first]) ++equal;
+    count = equal;
+    if (const absl::Status status = stream.stream().SetGroup(groups[first]); !status.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(group_places.Of(first), ": ", std::string(status.message())));
+    }
+  }
+  if (!times.empty()) {
+    const std::int64_t second = times[first].seconds();
+    std::size_t equal = 1;
+    while (equal < count && times[first + equal].seconds() == second) ++equal;
+    count = equal;
+    stream.stream().SetTime(std::chrono::sys_seconds(std::chrono::seconds(second)));
+  }
+  return count;
 }
 
 // Reads the predictions of the baseline, and puts each row behind that of the model. files: the
@@ -127,29 +180,10 @@ absl::Status SendAll(const SendOptions& options, const Input& input, ReportedStr
   ProgressBar bar("sending", "rows", static_cast<double>(n));
   std::size_t count = 0;
   for (std::size_t first = 0; first < n; first += count) {
-    count = std::min(kRowsPerSend, n - first);
-    if (!input.groups.empty()) {
-      const auto begin = input.groups.begin() + static_cast<std::ptrdiff_t>(first);
-      const auto end = begin + static_cast<std::ptrdiff_t>(count);
-      // The number of consecutive rows with the same value.
-      count = static_cast<std::size_t>(
-          std::find_if(begin, end, [&](const std::string& group) { return group != *begin; }) -
-          begin);
-      if (absl::Status status = stream.stream().SetGroup(*begin); !status.ok()) {
-        const RowPlaces& places =
-            options.input.groups.empty() ? input.prediction_places : input.group_places;
-        return absl::InvalidArgumentError(
-            absl::StrCat(places.Of(first), ": ", std::string(status.message())));
-      }
-    }
-    if (!input.times.empty()) {
-      const auto second = [&](std::size_t row) { return input.times[row].seconds(); };
-      // The number of consecutive rows of the same second.
-      std::size_t equal = 1;
-      while (equal < count && second(first + equal) == second(first)) ++equal;
-      count = equal;
-      stream.stream().SetTime(std::chrono::sys_seconds(std::chrono::seconds(second(first))));
-    }
+    CALIBD_ASSIGN_OR_RETURN(
+        count, SetTags(input.groups,
+                       options.input.groups.empty() ? input.prediction_places : input.group_places,
+                       input.times, first, std::min(kRowsPerSend, n - first), stream));
     stream.stream().SetFeatures(FeaturesOf(input.features, n, first, count));
     const auto rows = values.subspan(first * m, count * m);
     const auto row_labels = labels.empty() ? labels : labels.subspan(first, count);
@@ -185,7 +219,7 @@ std::string IdsNeedLabelGrace(const SendOptions& options, bool exists) {
 }
 
 absl::Status SendForecasts(const SendOptions& options, const ForecastFile& file,
-                           ReportedStream& stream) {
+                           std::span<const Timestamp> times, ReportedStream& stream) {
   const std::size_t n = file.values.size() / file.width;
   const std::span<const double> values(file.values);
   const std::span<const double> outcomes(file.outcomes);
@@ -193,17 +227,8 @@ absl::Status SendForecasts(const SendOptions& options, const ForecastFile& file,
   ProgressBar bar("sending", "rows", static_cast<double>(n));
   std::size_t count = 0;
   for (std::size_t first = 0; first < n; first += count) {
-    count = std::min(kRowsPerSend, n - first);
-    if (!file.groups.empty()) {
-      // The number of consecutive rows with the same value.
-      std::size_t equal = 1;
-      while (equal < count && file.groups[first + equal] == file.groups[first]) ++equal;
-      count = equal;
-      if (absl::Status status = stream.stream().SetGroup(file.groups[first]); !status.ok()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(file.places.Of(first), ": ", std::string(status.message())));
-      }
-    }
+    CALIBD_ASSIGN_OR_RETURN(count, SetTags(file.groups, file.places, times, first,
+                                           std::min(kRowsPerSend, n - first), stream));
     stream.stream().SetFeatures(FeaturesOf(file.features, n, first, count));
     const auto rows = values.subspan(first * file.width, count * file.width);
     const auto row_outcomes = outcomes.empty() ? outcomes : outcomes.subspan(first, count);
@@ -250,6 +275,7 @@ absl::StatusOr<ExitCode> RunForecasts(const Context& context, const SendOptions&
     return UsageFault(IdsNeedLabelGrace(options, true));
   }
   CALIBD_RETURN_IF_ERROR(CheckGroups(options, model, file.groups));
+  CALIBD_ASSIGN_OR_RETURN(const std::vector<Timestamp> times, ParseTimes(options.input, file));
   client::StreamOptions stream_options;
   stream_options.producer_id = options.producer_id;
   stream_options.idempotency_key = options.idempotency_key;
@@ -259,7 +285,7 @@ absl::StatusOr<ExitCode> RunForecasts(const Context& context, const SendOptions&
       auto stream,
       ReportedStream::Open(context, client, model.name(), stream_options,
                            file.ids.empty() ? StreamContent::kRows : StreamContent::kRowsWithIds));
-  return stream.Finish(context, SendForecasts(options, file, stream));
+  return stream.Finish(context, SendForecasts(options, file, times, stream));
 }
 
 absl::StatusOr<ExitCode> Run(const Context& context, const SendOptions& options) {
@@ -285,7 +311,8 @@ absl::StatusOr<ExitCode> Run(const Context& context, const SendOptions& options)
   const v1::Model declared = existing.ok() ? *existing : v1::Model();
   CALIBD_RETURN_IF_ERROR(PlanFeatures(declared, options.features, files.columns));
   CALIBD_ASSIGN_OR_RETURN(auto input, ReadInput(files));
-  CALIBD_RETURN_IF_ERROR(CheckTimes(files, input));
+  CALIBD_RETURN_IF_ERROR(
+      CheckTimes(files, input.times, input.prediction_places, input.class_count, input.values));
   CALIBD_RETURN_IF_ERROR(ReadFeatures(declared, options.features, options.input.columns,
                                       input.prediction_places.path,
                                       input.values.size() / input.class_count, input.features));

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "google/protobuf/util/time_util.h"
 #include "integration/client/calibctl_served.h"
 #include "support/temporary_folder.h"
 
@@ -241,6 +242,35 @@ TEST_F(CalibctlForecastTest, ArraysAndOutcomesInOtherFiles) {
   EXPECT_EQ(RunJson({"send", "s", Write("s.jsonl", R"({"a":1,"b":2,"c":3,"outcome":0})")})
                 .at("accepted_rows"),
             1);
+}
+
+TEST_F(CalibctlForecastTest, PastForecastsCountAtTheirTime) {
+  using google::protobuf::util::TimeUtil;
+  RunJson({"model", "create", "past", "--forecast", "normal"});
+  const std::int64_t now = TimeUtil::GetCurrentTime().seconds();
+  std::string rows = "mean,standard_deviation,outcome,time\n";
+  for (int day = 5; day > 0; --day) {
+    const std::string time =
+        TimeUtil::ToString(TimeUtil::SecondsToTimestamp(now - day * std::int64_t{86400}));
+    rows += "5,1,5.5," + time + "\n5,1,4.5," + time + "\n";
+  }
+  EXPECT_EQ(RunJson({"send", "past", Write("past.csv", rows)}).at("accepted_rows"), 10);
+  const nlohmann::json history = RunJson({"history", "past", "--from", "7d"});
+  const nlohmann::json& buckets = history.at("buckets");
+  ASSERT_EQ(buckets.size(), 5U);
+  for (const auto& bucket : buckets) EXPECT_EQ(bucket.at("observations"), 2);
+  const std::string date =
+      "mean,standard_deviation,outcome,day\n5,1,5.5,2016-11-01T12:00:00Z\n"
+      "5,1,5.5,Monday\n";
+  const std::string old = Write("old.csv", date);
+  EXPECT_THAT(ErrorOf({"send", "past", old, "--time-column", "day"}),
+              AllOf(HasSubstr("old.csv line 3, column \"day\": "), HasSubstr("Monday")));
+  EXPECT_EQ(
+      RunJson({"send", "past", old, "--time-column", "day", "--drop-invalid"}).at("dropped_rows"),
+      2);
+  EXPECT_THAT(ErrorOf({"send", "past", WriteArray("past.npy", {5, 1, 5.5, 1.7e9}, 4),
+                       "--time-column", "4"}),
+              HasSubstr("--group-column are for CSV and JSON Lines"));
 }
 
 TEST_F(CalibctlForecastTest, OutcomesCanComeLater) {
