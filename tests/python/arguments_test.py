@@ -148,6 +148,12 @@ def test_numbers_of_numpy_declare_models(client):
     (lambda c, m: c.label(m, ["a", "b"], [0, "cat"]), r"labels\[1\] is 'cat'"),
     (lambda c, m: c.label(m, ["a"]), "labels are empty, expected one for each id"),
     (lambda c, m: c.calibration(7), "model is 7, expected NAME, NAME@VERSION or a resource name"),
+    (lambda c, m: c.run_test(m, replicates="x"), "replicates is 'x', expected a whole number"),
+    (lambda c, m: c.run_test(m, seed=-1), "seed is -1, expected a whole number from 0"),
+    (lambda c, m: c.evaluate(m, local_features=[1]), r"local_features is \[1\], expected text"),
+    (lambda c, m: c.estimate(m, test_share="x"), "test_share is 'x', expected a number"),
+    (lambda c, m: c.update_model(m, max_pending="x"), "max_pending is 'x', expected a whole number"),
+    (lambda c, m: c.create_model("x", 3, error_limit="3 %"), "error_limit is '3 %', expected a number"),
     (lambda c, m: next(c.watch(m, min_interval="1")), "min_interval is '1', expected a number"),
     (lambda c, m: c.stream(m, producer_id=5), "producer_id is 5, expected to match"),
     (lambda c, m: c.stream(m, idempotency_key="my job"), "idempotency_key is 'my job', expected to"),
@@ -166,3 +172,10 @@ def test_a_client_can_be_pickled(client, model):
     copy = pickle.loads(pickle.dumps(client))
     assert repr(copy) == repr(client)
     assert copy.observe(model, [0.2, 0.3, 0.5], 2).accepted_rows == 1
+
+
+def test_a_closed_client_opens_no_stream(server, model):
+    client = calibd.Client(server.grpc)
+    client.close()
+    with pytest.raises(calibd.Cancelled, match="the client is closed"):
+        client.stream(model)

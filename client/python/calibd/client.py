@@ -13,7 +13,9 @@ from typing import Any, Callable, Iterable, Iterator, Literal, Mapping, Sequence
 
 import grpc
 import numpy as np
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from calibd import backup, errors, results
@@ -31,6 +33,7 @@ from calibd.v1 import monitoring_pb2 as monitoring
 from calibd.v1 import store_service_pb2 as store
 
 _Choice = TypeVar("_Choice")
+_Message = TypeVar("_Message", bound=Message)
 OnProgress = Callable[[float], None]
 Lens = kernel.Lens | Literal["canonical", "top_label", "class_wise"]
 Null = Literal["form", "forecast"]
@@ -45,6 +48,11 @@ _LENSES = {"canonical": kernel.Lens(canonical=kernel.Lens.Canonical()),
            "top_label": kernel.Lens(top_label=kernel.Lens.TopLabel()),
            "class_wise": kernel.Lens(class_wise=kernel.Lens.ClassWise())}
 _LONG_TIMEOUT = 600.0
+# By the type of a field.
+_EXPECTED = {FieldDescriptor.CPPTYPE_INT32: "a whole number",
+             FieldDescriptor.CPPTYPE_INT64: "a whole number",
+             FieldDescriptor.CPPTYPE_UINT64: "a whole number from 0",
+             FieldDescriptor.CPPTYPE_DOUBLE: "a number", FieldDescriptor.CPPTYPE_STRING: "text"}
 # A page of the largest declarations fits into one response.
 _MODELS_PER_PAGE = 20
 
@@ -77,6 +85,19 @@ def _texts(field: str, values: Any, expected: str) -> list[str]:
     if texts is None or not all(isinstance(text, str) for text in texts):
         raise errors.invalid(field, f"are {shown(values)}, expected {expected}")
     return texts
+
+
+def _message(kind: Type[_Message], **fields: Any) -> _Message:
+    """A message of the protocol. A value that does not fit is an error that names its field."""
+    message: _Message = kind()
+    for name, value in fields.items():
+        try:
+            message.MergeFrom(kind(**{name: value}))
+        except (TypeError, ValueError):
+            cpp_type = kind.DESCRIPTOR.fields_by_name[name].cpp_type
+            raise errors.invalid(
+                name, f"is {shown(value)}, expected {_EXPECTED.get(cpp_type, 'another type')}") from None
+    return message
 
 
 def _duration(field: str, value: datetime.timedelta | None) -> Duration | None:
@@ -214,10 +235,13 @@ class Client:
         if grace is not None:
             wanted.label_grace.CopyFrom(grace)
         if bandwidth is not None:
+            _expect("bandwidth", bandwidth, Real, "a number")
             wanted.bandwidth.fixed = bandwidth
         if error_limit is not None:
+            _expect("error_limit", error_limit, Real, "a number")
             wanted.monitoring.error_limit = error_limit
         if description:
+            _expect("description", description, str, "a text")
             wanted.description = description
         if baseline:
             _expect("baseline", baseline, str, "the name of a model")
@@ -278,10 +302,7 @@ class Client:
             request.update_mask.paths.append(path)
             *parents, name = path.split(".")
             message = getattr(request.model, parents[0]) if parents else request.model
-            if isinstance(value, Duration):
-                getattr(message, name).CopyFrom(value)
-            else:
-                setattr(message, name, value)
+            message.MergeFrom(_message(type(message), **{name: value}))
         return self._transport.unary("ModelService/UpdateModel", request, models.UpdateModelResponse)
 
     def delete_model(self, model: str) -> None:
@@ -309,6 +330,7 @@ class Client:
         stall_timeout: the stream fails if a call waits for the server for so many seconds without
           progress, reconnections included.
         """
+        self._transport.check_open()
         if classes is not None:
             self.create_model(model, classes)
         settings = StreamSettings(
@@ -437,7 +459,7 @@ class Client:
 
     def verdicts(self, *, false_discovery_rate: float = 0.0) -> results.Verdicts:
         """The verdicts of all models, with those that e-BH rejects at this rate; 0 means 0.05."""
-        request = service.ListVerdictsRequest(false_discovery_rate=false_discovery_rate)
+        request = _message(service.ListVerdictsRequest, false_discovery_rate=false_discovery_rate)
         verdicts = service.ListVerdictsResponse()
         for page in pages(self._transport, "CalibrationService/ListVerdicts", request,
                           service.ListVerdictsResponse):
@@ -448,8 +470,8 @@ class Client:
     def acknowledge_alarm(self, model: str, alarm_id: int, note: str = "") -> monitoring.Alarm:
         """Acknowledges an alarm. note: the action taken or its author. Idempotent."""
         return self._transport.unary(
-            "CalibrationService/AcknowledgeAlarm", service.AcknowledgeAlarmRequest(
-                model=model_name(model), alarm_id=alarm_id, note=note),
+            "CalibrationService/AcknowledgeAlarm", _message(
+                service.AcknowledgeAlarmRequest, model=model_name(model), alarm_id=alarm_id, note=note),
             service.AcknowledgeAlarmResponse).alarm
 
     # --- computations; on_progress is called on the calling thread, with the completed fraction, and
@@ -461,9 +483,8 @@ class Client:
                  timeout: float = _LONG_TIMEOUT) -> results.TestResult:
         """The quadratic test on the newest `window` observations (0: all of the window)."""
         name = model_name(model)
-        request = service.RunTestRequest(model=name, replicates=replicates, seed=seed,
-                                         window=window, lens=_lens(lens),
-                                         null=_choose("null", null, _NULLS))
+        request = _message(service.RunTestRequest, model=name, replicates=replicates, seed=seed,
+                           window=window, lens=_lens(lens), null=_choose("null", null, _NULLS))
         return results.TestResult(name, self._transport.long(
             "CalibrationService/RunTest", request, service.RunTestResponse, "result",
             on_progress, timeout).result)
@@ -478,15 +499,14 @@ class Client:
 
         reliability_classes: classes that get a diagram besides the top label. local_features: some
         of the features of a model that forecasts a number; says where it is wrong by these alone.
-        settings: all further
-        fields of the request.
+        settings: all further fields of the request.
         """
         name = model_name(model)
         request = service.EvaluateRequest()
         if settings is not None:
             request.CopyFrom(settings)
-        request.MergeFrom(service.EvaluateRequest(
-            model=name, replicates=replicates, seed=seed, window=window,
+        request.MergeFrom(_message(
+            service.EvaluateRequest, model=name, replicates=replicates, seed=seed, window=window,
             null=_choose("null", null, _NULLS),
             lenses=[lens for lens in map(_lens, lenses) if lens is not None],
             reliability_classes=reliability_classes, local_features=local_features))
@@ -505,9 +525,10 @@ class Client:
         model, for a p-value and the noise floor; 0: none.
         """
         name = model_name(model)
-        request = service.EstimateCalibrationErrorRequest(
-            model=name, lens=_lens(lens), estimators=estimators, folds=folds, test_share=test_share,
-            replicates=replicates, seed=seed, window=window)
+        request = _message(
+            service.EstimateCalibrationErrorRequest, model=name, lens=_lens(lens),
+            estimators=estimators, folds=folds, test_share=test_share, replicates=replicates,
+            seed=seed, window=window)
         return results.Estimate(name, self._transport.long(
             "CalibrationService/EstimateCalibrationError", request,
             service.EstimateCalibrationErrorResponse, "result", on_progress, timeout).result)
@@ -520,7 +541,7 @@ class Client:
         other = model_name(baseline)
         return results.Comparison(name, other, self._transport.long(
             "CalibrationService/CompareModels",
-            service.CompareModelsRequest(model=name, baseline=other, window=window),
+            _message(service.CompareModelsRequest, model=name, baseline=other, window=window),
             service.CompareModelsResponse, "comparison", on_progress, timeout).comparison)
 
     def loss(self, request: loss_pb2.ComputeLossRequest) -> loss_pb2.ComputeLossResponse:
@@ -534,7 +555,7 @@ class Client:
         name = model_name(model)
         return results.Recalibration(name, self._transport.long(
             "CalibrationService/Recalibrate",
-            service.RecalibrateRequest(model=name, window=window),
+            _message(service.RecalibrateRequest, model=name, window=window),
             service.RecalibrateResponse, "recalibration", on_progress, timeout).recalibration)
 
     # --- the store of the server ---

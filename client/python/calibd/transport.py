@@ -149,10 +149,14 @@ class Transport:
         self.closed.set()
         self._channel.close()
 
-    def _open_channel(self) -> Any:
-        """The channel, in a child process a new one."""
+    def check_open(self) -> None:
+        """Raises Cancelled after close()."""
         if self.closed.is_set():
             raise errors.Cancelled("the client is closed")
+
+    def _open_channel(self) -> Any:
+        """The channel, in a child process a new one."""
+        self.check_open()
         if self._process != os.getpid():
             # Kept, because to close it would end the connection of the parent.
             self._inherited, self._channel = self._channel, open_channel(self.target)
