@@ -7,8 +7,8 @@
 
 namespace calibd {
 
-// While it exists, subnormal numbers count as 0 in this thread on x86, where an instruction with one
-// takes more than 100 cycles on some CPUs. For sums in which such numbers are rounding errors.
+// While it exists, subnormal numbers count as 0 in this thread on x86, where an instruction with
+// one takes more than 100 cycles on some CPUs. For sums in which such numbers are rounding errors.
 class FlushSubnormals {
  public:
 #if defined(__SSE2__)
