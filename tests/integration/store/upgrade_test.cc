@@ -23,9 +23,8 @@ class UpgradeTest : public ::testing::Test {
  protected:
   void Start(std::vector<std::string> arguments = {}) {
     // The stores keep the times of their producers and requests. These expire after ten years only.
-    arguments.insert(arguments.end(),
-                     {"--data-dir", data_.string(), "--request-id-seconds", "315360000",
-                      "--producer-idle-seconds", "315360000"});
+    arguments.insert(arguments.end(), {"--data-dir", data_.string(), "--request-id-seconds",
+                                       "315360000", "--producer-idle-seconds", "315360000"});
     server_ = ServerProcess::Start(arguments);
     ASSERT_NE(server_, nullptr);
     auto client = Client::Connect(server_->grpc_address());
