@@ -115,7 +115,7 @@ absl::StatusOr<std::size_t> SizeOfValue(const std::string& name, const std::stri
   return InvalidFieldError(
       "outputs.datatype",
       absl::StrCat("is ", Quoted(datatype), " for the output ", Quoted(name),
-                   ", expected FP16, FP32 or FP64: probabilities or logits, ", "not classes"));
+                   ", expected FP16, FP32 or FP64: probabilities or logits, not classes"));
 }
 
 // The bytes of a tensor; nothing if they are more than `limit`, or if a dimension is negative.

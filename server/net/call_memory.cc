@@ -48,8 +48,8 @@ absl::Status ExhaustedError(const char* whose, std::size_t limit, std::size_t by
   if (bytes > limit) {
     return MakeError(
         absl::StatusCode::kResourceExhausted, "CALL_MEMORY_EXHAUSTED",
-        absl::StrCat("this message needs ", bytes, " bytes of the memory of calls, ", "which has ",
-                     limit, " (calibd --call-memory-bytes); send smaller", " batches"));
+        absl::StrCat("this message needs ", bytes, " bytes of the memory of calls, which has ",
+                     limit, " (calibd --call-memory-bytes); send smaller batches"));
   }
   return WithRetryDelay(
       MakeError(
