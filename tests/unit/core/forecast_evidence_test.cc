@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "calibd/core/forecast_cells.h"
+#include "flush_subnormals.h"
 #include "rng.h"
 #include "support/test_data.h"
 
@@ -523,6 +524,20 @@ TEST(ForecastEvidenceTest, CellsStandOut) {
   EXPECT_EQ(all[0].lower, 0);
   EXPECT_NEAR(all[23].z, (static_cast<double>(all[23].count) - 2.02) / std::sqrt(2.02 * .999),
               1e-9);
+}
+
+TEST(ForecastEvidenceTest, SubnormalNumbersOfTheCallerStay) {
+  const volatile double least = std::numeric_limits<double>::min();
+  ForecastEvidence evidence(CellsFor(NormalForecasts{}));
+  const ForecastRow row{};
+  evidence.Add(std::span(&row, 1));
+  EXPECT_GT(least / 2, 0);
+  ASSERT_TRUE(evidence.Restore(evidence.Save()).ok());
+  EXPECT_GT(least / 2, 0);
+#if defined(__SSE2__)
+  const FlushSubnormals flush;
+  EXPECT_EQ(least / 2, 0);
+#endif
 }
 
 TEST(ForecastEvidenceTest, MeansOfScoresAreThoseOfTheRows) {
