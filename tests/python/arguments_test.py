@@ -149,6 +149,8 @@ def test_numbers_of_numpy_declare_models(client):
     (lambda c, m: c.label(m, ["a"]), "labels are empty, expected one for each id"),
     (lambda c, m: c.calibration(7), "model is 7, expected NAME, NAME@VERSION or a resource name"),
     (lambda c, m: c.run_test(m, replicates="x"), "replicates is 'x', expected a whole number"),
+    (lambda c, m: c.run_test(m, lens=5), "lens is 5, expected a message Lens"),
+    (lambda c, m: c.stream(m, stall_timeout="x"), "stall_timeout is 'x', expected seconds"),
     (lambda c, m: c.run_test(m, seed=-1), "seed is -1, expected a whole number from 0"),
     (lambda c, m: c.evaluate(m, local_features=[1]), r"local_features is \[1\], expected text"),
     (lambda c, m: c.estimate(m, test_share="x"), "test_share is 'x', expected a number"),
@@ -158,7 +160,7 @@ def test_numbers_of_numpy_declare_models(client):
     (lambda c, m: c.stream(m, producer_id=5), "producer_id is 5, expected to match"),
     (lambda c, m: c.stream(m, idempotency_key="my job"), "idempotency_key is 'my job', expected to"),
     (lambda c, m: c.stream(m, epoch="x"), "epoch is 'x', expected a whole number"),
-    (lambda c, m: c.stream(m, stall_timeout=0), "stall_timeout is 0 s, expected more than 0"),
+    (lambda c, m: c.stream(m, stall_timeout=0), "stall_timeout is 0, expected seconds, more than 0"),
     (lambda c, m: calibd.Client("http://127.0.0.1:8460"), "target is 'http://127.0.0.1:8460', expected"),
 ])
 def test_errors_of_calls_name_the_argument(client, pets, call, found):

@@ -262,25 +262,16 @@ def test_a_batch_that_the_server_rejects_raises_at_the_end(client, model):
     assert client.calibration(model).observations == 10
 
 
-def test_after_an_error_in_the_block_the_rows_are_delivered(client, model):
-    predictions, labels = calibrated(10)
-    with pytest.raises(KeyError):
-        with client.stream(model) as stream:
-            stream.send(predictions, labels)
-            raise KeyError
-    assert client.calibration(model).observations == 10
-    with pytest.raises(calibd.Cancelled):
-        stream.send(predictions, labels)
-
-
-@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit])
-def test_a_block_that_is_left_early_delivers_its_rows(client, model, kind):
+@pytest.mark.parametrize("kind", [KeyError, KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_after_an_error_in_the_block_the_rows_are_delivered(client, model, kind):
     predictions, labels = calibrated(10)
     with pytest.raises(kind):
         with client.stream(model) as stream:
             stream.send(predictions, labels)
             raise kind
     assert client.calibration(model).observations == 10
+    with pytest.raises(calibd.Cancelled):
+        stream.send(predictions, labels)
 
 
 def test_rows_that_were_not_delivered_are_logged(own_server, caplog):

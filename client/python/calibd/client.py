@@ -94,9 +94,10 @@ def _message(kind: Type[_Message], **fields: Any) -> _Message:
         try:
             message.MergeFrom(kind(**{name: value}))
         except (TypeError, ValueError):
-            cpp_type = kind.DESCRIPTOR.fields_by_name[name].cpp_type
-            raise errors.invalid(
-                name, f"is {shown(value)}, expected {_EXPECTED.get(cpp_type, 'another type')}") from None
+            field = kind.DESCRIPTOR.fields_by_name[name]
+            expected = (f"a message {field.message_type.name}" if field.message_type is not None
+                        else _EXPECTED.get(field.cpp_type, "another type"))
+            raise errors.invalid(name, f"is {shown(value)}, expected {expected}") from None
     return message
 
 

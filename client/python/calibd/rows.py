@@ -27,7 +27,7 @@ _MAX_GROUP_BYTES = 64
 _LABEL_BYTES = 5
 _TEXT_BYTES = 20
 _MAX_REPORTED_ROWS = 5
-# What an error shows of a value.
+# Errors show at most so many characters of a value.
 _MAX_SHOWN = 60
 
 # The smallest standard deviation of a Normal forecast.

@@ -9,6 +9,7 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass, field, replace
+from numbers import Integral, Real
 from types import TracebackType
 from typing import Any, Callable, Iterator, Literal, Type
 
@@ -79,10 +80,11 @@ class StreamSettings:
             text = getattr(self, name)
             if text != "" and not (isinstance(text, str) and expected.fullmatch(text)):
                 raise errors.invalid(name, f"is {shown(text)}, expected to match ^{expected.pattern}$")
-        if not isinstance(self.epoch, int) or self.epoch < 0:
+        if not isinstance(self.epoch, Integral) or self.epoch < 0:
             raise errors.invalid("epoch", f"is {shown(self.epoch)}, expected a whole number from 0")
-        if not self.stall_timeout > 0:
-            raise errors.invalid("stall_timeout", f"is {self.stall_timeout} s, expected more than 0")
+        if not isinstance(self.stall_timeout, Real) or not self.stall_timeout > 0:
+            raise errors.invalid("stall_timeout",
+                                 f"is {shown(self.stall_timeout)}, expected seconds, more than 0")
         if self.on_invalid not in ("raise", "drop"):
             raise errors.invalid("on_invalid",
                                  f'is {shown(self.on_invalid)}, expected "raise" or "drop"')
