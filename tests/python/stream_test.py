@@ -366,7 +366,7 @@ def test_a_repeated_stream_with_a_key_counts_labels_once(client):
 def test_a_newer_epoch_fences_the_stream(client, model):
     predictions, labels = calibrated(10)
     older = client.stream(model, producer_id="one")
-    with client.stream(model, producer_id="one", epoch=1) as newer:
+    with client.stream(model, producer_id="one", epoch=np.int64(1)) as newer:
         newer.send(predictions, labels)
     with pytest.raises(calibd.Aborted) as raised:
         older.send(predictions, labels)
