@@ -20,9 +20,11 @@ option(CALIBD_UNITE_FOLDERS "Compile the sources of a folder as one: a clean bui
 
 find_program(CCACHE ccache)
 if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # Else it caches nothing that includes a precompiled header.
+  # Else it caches nothing that includes a precompiled header. Clones and worktrees share what they
+  # compile, because paths are hashed relative to the sources.
   set(CMAKE_CXX_COMPILER_LAUNCHER
-      ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
+      ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros
+      CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} ${CCACHE})
 endif()
 
 include(CheckPIESupported)
