@@ -13,6 +13,11 @@ namespace {
 
 constexpr double kLargestTerm = 4;
 
+// A difference of two forecasts may exceed the range of double, and the state is stored.
+constexpr double kMostValue = 1e290;
+
+double Bounded(double value) { return std::clamp(value, -kMostValue, kMostValue); }
+
 double GammaOf(double length) { return 0.5 / length / length; }
 
 }  // namespace
@@ -24,9 +29,9 @@ ForecastBlocks::ForecastBlocks(const DiscrepancyKernel& kernel) : kernel_(kernel
 
 void ForecastBlocks::Add(const NumberForecastBatch& batch) {
   for (std::size_t i = 0; i < batch.size(); ++i) {
-    state_.forecasts.push_back(batch.forecasts[2 * i] - kernel_.center);
-    state_.forecasts.push_back(batch.forecasts[2 * i + 1]);
-    state_.outcomes.push_back(batch.outcomes[i] - kernel_.center);
+    state_.forecasts.push_back(Bounded(batch.forecasts[2 * i] - kernel_.center));
+    state_.forecasts.push_back(Bounded(batch.forecasts[2 * i + 1]));
+    state_.outcomes.push_back(Bounded(batch.outcomes[i] - kernel_.center));
     if (state_.outcomes.size() == kBlockSize) CloseBlock();
   }
 }

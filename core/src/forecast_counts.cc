@@ -95,8 +95,10 @@ void ForecastCounts::Add(const ForecastRow& row) noexcept {
   }
   crps += row.crps;
   log_score += row.log_score;
-  t += std::clamp(row.t, -kMostScore, kMostScore);
-  t_square += std::min(row.t * row.t, kMostScore);
+  // The sums of t and of its square agree, so that the variance of t is not negative.
+  const double bounded = std::clamp(row.t, -kMostResidual, kMostResidual);
+  t += bounded;
+  t_square += bounded * bounded;
 }
 
 void ForecastCounts::Merge(const ForecastCounts& other) noexcept {
@@ -182,6 +184,8 @@ ForecastDirection DirectionOf(const ForecastCells& cells, std::span<const std::i
   const std::vector<double> logs = LocationScaleLogs(cells, counts);
   const auto best = std::max_element(logs.begin(), logs.end());
   direction.log_e_value = LogMeanExp(logs);
+  // One of the 69 always fits the outcomes of calibrated forecasts best.
+  if (direction.log_e_value < kNamedLogEvidence) return direction;
   direction.best = LocationScaleOf(static_cast<std::size_t>(best - logs.begin()));
   direction.share = std::exp(*best - direction.log_e_value) / kLocationScaleCount;
   return direction;

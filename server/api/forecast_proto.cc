@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "calibd/convert/forecast.h"
+#include "calibd/core/forecast_blocks.h"
 #include "calibd/core/p_value.h"
 #include "server/errors.h"
 
@@ -19,8 +20,6 @@ namespace {
 // A mean of residuals this many standard errors from 0 is named. The residuals of calibrated
 // forecasts have the standard deviation 1, and that of a few rows may be far smaller by chance.
 constexpr double kNamedErrors = 4;
-// The evidence of a direction that is named without residuals: an e-value of 100.
-constexpr double kNamedLogEvidence = 4.6;
 
 struct Residuals {
   double mean = 0;
@@ -75,8 +74,7 @@ std::string BiasSentence(const ForecastCells& cells, const ForecastCounts& count
     const ForecastDirection direction = DirectionOf(cells, counts.Cells());
     about = true;
     // The evidence may be one of another scale alone.
-    if (direction.log_e_value >= kNamedLogEvidence &&
-        is_named(direction.best.shift, direction.best.scale)) {
+    if (is_named(direction.best.shift, direction.best.scale)) {
       shift = direction.best.shift;
     }
   }

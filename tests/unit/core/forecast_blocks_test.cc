@@ -115,6 +115,19 @@ TEST(ForecastBlocksTest, ExtremeValuesStayFinite) {
   EXPECT_LE(std::abs(blocks.moments().mean), 4);
 }
 
+// Differences from the center exceed the range of double, and what is saved must be restored.
+TEST(ForecastBlocksTest, ABlockOfExtremeValuesIsRestored) {
+  DiscrepancyKernel kernel = kBlockKernel;
+  kernel.center = -8.9e307;
+  ForecastBlocks blocks(kernel);
+  const std::vector<double> forecasts = {1e308, 1, -8.9e307, 1};
+  const std::vector<double> outcomes = {1e308, -8.9e307};
+  blocks.Add({forecasts, outcomes});
+  ForecastBlocks restored(kernel);
+  ASSERT_TRUE(restored.Restore(blocks.state()).ok());
+  EXPECT_EQ(restored.state(), blocks.state());
+}
+
 TEST(ForecastBlocksTest, AnImpossibleStateIsRefused) {
   ForecastBlocks blocks(kBlockKernel);
   const auto refused = [&blocks](const auto& damage) {

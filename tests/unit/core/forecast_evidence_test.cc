@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <limits>
 #include <numbers>
+#include <random>
 #include <vector>
 
 #include "calibd/core/forecast_cells.h"
@@ -504,6 +505,40 @@ TEST(ForecastEvidenceTest, DirectionIsThatOfTheOutcomes) {
   const ForecastDirection none = DirectionOf(*cells, ForecastCounts(cells->cell_count()).Cells());
   EXPECT_EQ(none.best, LocationScale());
   EXPECT_EQ(none.share, 0);
+}
+
+// One of the 69 experts always fits best. An e-value of 100 occurs with probability 0.01 at most.
+TEST(ForecastEvidenceTest, CalibratedForecastsHaveNoDirection) {
+  for (const NumberForecastKind& kind :
+       {NumberForecastKind(NormalForecasts{}), NumberForecastKind(QuantileForecasts{{.1, .5, .9}}),
+        NumberForecastKind(SampleForecasts{20})}) {
+    const auto cells = CellsFor(kind);
+    std::mt19937_64 random(31);
+    const std::vector<double> probabilities(cells->probabilities().begin(),
+                                            cells->probabilities().end());
+    std::discrete_distribution<std::size_t> cell(probabilities.begin(), probabilities.end());
+    int named = 0;
+    for (int stream = 0; stream < 100; ++stream) {
+      std::vector<std::int64_t> counts(cells->cell_count());
+      for (int i = 0; i < 2000; ++i) ++counts[cell(random)];
+      named += DirectionOf(*cells, counts).best == LocationScale() ? 0 : 1;
+    }
+    // 1 is expected at most; 5 standard deviations more by chance.
+    EXPECT_LE(named, 6) << cells->cell_count();
+  }
+}
+
+TEST(ForecastEvidenceTest, AnExtremeResidualIsNoDeviationOfZero) {
+  ForecastCounts counts(24);
+  for (const double t : {-1.0, 1.0, 0.5, 1e300}) {
+    ForecastRow row;
+    row.t = t;
+    counts.Add(row);
+  }
+  const double mean = counts.t / 4;
+  const double deviation = std::sqrt(counts.t_square / 4 - mean * mean);
+  // The mean is within two standard errors of 0, as that of any four values with one outlier.
+  EXPECT_LT(std::abs(mean), 2 * deviation / 2);
 }
 
 TEST(ForecastEvidenceTest, CellsStandOut) {

@@ -114,6 +114,8 @@ struct ForecastRow {
 };
 // Larger scores, and larger values of t^2, are counted as this, so that their sums are finite.
 inline constexpr double kMostScore = 1e289;
+// The bound of a standardised residual in sums: its square stays below kMostScore.
+inline constexpr double kMostResidual = 1e144;
 
 // The experts that state another distribution: if the forecast is the standard normal in terms of
 // z = Phi^-1(PIT), the outcome is Normal with mean `shift` and standard deviation `scale`.

@@ -20,7 +20,8 @@ namespace calibd {
 struct ForecastCounts {
   // Observations by stratum kind, stratum and cell: kStratumKinds x kForecastStrata x K.
   std::vector<std::int64_t> strata;
-  // Sums of the scores of ForecastRow, and of t and min(t^2, kMostScore).
+  // Sums of the scores of ForecastRow, and of t within kMostResidual and of its
+  // square.
   double crps = 0;
   double log_score = 0;
   double t = 0;
@@ -82,9 +83,13 @@ struct MixedForecastEvidence {
 [[nodiscard]] MixedForecastEvidence EvidenceOf(const ForecastCells& cells,
                                                const ForecastCounts& counts);
 
+// The evidence that names a direction: an e-value of 100.
+inline constexpr double kNamedLogEvidence = 4.6;
+
 // Which way forecasts are off: the location-scale expert with the largest e-value, and its share
 // among the 69. shift > 0: outcomes are larger than forecast. scale > 1: the forecasts are too
-// narrow. The first of equal experts; without observations shift 0, scale 1 and share 0.
+// narrow. The first of equal experts. Below kNamedLogEvidence the direction is unknown: shift 0,
+// scale 1 and share 0.
 struct ForecastDirection {
   LocationScale best;
   double share = 0;
