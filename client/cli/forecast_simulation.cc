@@ -59,8 +59,7 @@ std::string ForecastTruthText(const ForecastGeneratorSpec& spec) {
   const std::optional<ForecastCoverage> coverage = ExpectedCoverage(spec);
   if (!coverage.has_value()) return text + ".\n";
   absl::StrAppend(&text, ": the coverage error is ", convert::PointsText(coverage->error.estimate));
-  const std::optional<CentralCoverage>& widest = coverage->central.back();
-  if (widest.has_value()) {
+  if (const CentralCoverage* const widest = coverage->widest(); widest != nullptr) {
     absl::StrAppendFormat(&text, ", and the %.3g %% intervals cover %.1f %%",
                           100 * widest->promised, 100 * widest->coverage);
   }

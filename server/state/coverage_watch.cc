@@ -21,8 +21,7 @@ ErrorInterval IntervalOf(const ForecastCoverage& coverage) noexcept {
   ErrorInterval interval{.estimate = coverage.error.estimate,
                          .lower = coverage.error.lower,
                          .upper = coverage.error.upper};
-  const std::optional<CentralCoverage>& widest = coverage.central.back();
-  if (widest.has_value()) {
+  if (const CentralCoverage* const widest = coverage.widest(); widest != nullptr) {
     interval.gap = widest->promised - widest->coverage;
     interval.gap_lower = widest->promised - widest->upper;
     interval.gap_upper = widest->promised - widest->lower;

@@ -82,6 +82,25 @@ double LevelOf(std::int64_t mark) {
   return kCoverageAlpha / 4 * 2 / ((j + 1) * (j + 2));
 }
 
+// The central intervals of 50, 80 and 90 % are the same one, which promises 80 %.
+TEST(CoverageWatchTest, TheGapIsThatOfTheWidestIntervalThatIsSet) {
+  const auto cells = CellsOf(QuantileForecasts{{.1, .5, .9}});
+  ForecastCounts counts(cells->cell_count());
+  // Forecasts 0, 1 and 2, of which the outcome is above all, below all or between.
+  for (int i = 0; i < 1000; ++i) {
+    ForecastRow row;
+    row.cell = static_cast<std::uint8_t>(i % 10 < 2 ? 0 : i % 10 < 4 ? 3 : 1);
+    counts.Add(row);
+  }
+  const auto coverage = CoverageOf(*cells, counts, {});
+  ASSERT_TRUE(coverage.has_value());
+  EXPECT_FALSE(coverage->central.back().has_value());
+  const ErrorInterval interval = IntervalOf(*coverage);
+  EXPECT_NEAR(interval.gap, 0.2, 1e-12);
+  EXPECT_GT(interval.gap_lower, 0.05);
+  EXPECT_LT(interval.gap_upper, 0.35);
+}
+
 TEST(CoverageWatchTest, TheRecentErrorIsThatOfTheClearestStretch) {
   const auto cells = CellsOf(NormalForecasts{});
   const std::vector<ForecastRow> rows = Changing(*cells, 2900, 4000, 0.3, 1.6);

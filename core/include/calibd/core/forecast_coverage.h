@@ -1,6 +1,7 @@
 #ifndef CALIBD_CORE_FORECAST_COVERAGE_H_
 #define CALIBD_CORE_FORECAST_COVERAGE_H_
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -64,6 +65,13 @@ struct ForecastCoverage {
   // declared level; and if another p has the same interval, and is as near to its promise or
   // nearer.
   std::array<std::optional<CentralCoverage>, kCentralProbabilities.size()> central;
+
+  // The last of `central` that is set; null if none is.
+  [[nodiscard]] const CentralCoverage* widest() const noexcept {
+    const auto last = std::find_if(central.rbegin(), central.rend(),
+                                   [](const auto& one) { return one.has_value(); });
+    return last == central.rend() ? nullptr : &**last;
+  }
 };
 
 // The probabilities with which the intervals may ever be wrong. `central` is shared equally among
