@@ -159,12 +159,14 @@ absl::Status CheckPositiveClass(const v1::Observations& observations,
   if (!observations.has_positive_class()) return absl::OkStatus();
   const std::int32_t positive = observations.positive_class();
   if (declaration.class_count == 2 && (positive == 0 || positive == 1)) return absl::OkStatus();
-  return InvalidFieldError("positive_class",
-                           absl::StrCat("is ", positive,
-                                        declaration.class_count == 2
-                                            ? absl::StrCat(", expected 0 or 1")
-                                            : absl::StrCat(", expected none because the model has ",
-                                                           declaration.class_count, " classes")));
+  return InvalidFieldError(
+      "positive_class",
+      absl::StrCat("is ", positive,
+                   declaration.class_count == 2 ? absl::StrCat(", expected 0 or 1")
+                   : declaration.forecast.has_value()
+                       ? ", expected none because the model forecasts a number"
+                       : absl::StrCat(", expected none because the model has ",
+                                      declaration.class_count, " classes")));
 }
 
 // Returns two values for each value of the positive class. The softmax of the logits 0 and x is the
@@ -247,6 +249,10 @@ absl::Status CheckBaseline(const v1::Observations& observations, std::size_t val
 absl::Status CheckClassNames(const v1::Observations& observations,
                              const ModelDeclaration& declaration) {
   if (observations.class_names_size() == 0) return absl::OkStatus();
+  if (declaration.forecast.has_value()) {
+    return InvalidFieldError("class_names",
+                             "are given, expected none because the model forecasts a number");
+  }
   if (static_cast<std::size_t>(observations.class_names_size()) != declaration.class_names.size()) {
     return InvalidFieldError(
         "class_names",

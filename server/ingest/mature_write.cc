@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -68,12 +69,25 @@ absl::Status MatureWrite::Append(Store& store) {
   return absl::OkStatus();
 }
 
+// False for an outcome by id that is too far from its forecast to be scored. With its forecast it
+// would have been rejected; it counts as missing.
+bool MatureWrite::HasUsableOutcome(const PredictionsRow& predictions,
+                                   const PredictionTracker::Matured::Run& run,
+                                   std::size_t i) const {
+  const std::optional<NumberForecastKind>& kind = model_->declaration()->forecast;
+  if (!kind.has_value() || run.outcomes.empty()) return true;
+  const std::size_t width = model_->declaration()->row_shape().width;
+  const std::span<const double> row =
+      std::span(predictions.values.probabilities).subspan(i * width, width);
+  return !FindOutcomeViolation(*kind, row, run.outcomes[i]).has_value();
+}
+
 void MatureWrite::Add(const PredictionsRow& predictions, const PredictionTracker::Matured::Run& run,
                       MaturedRow& matured) const {
   const std::size_t m = matured.values.class_count;
   matured.values.single_precision &= predictions.values.single_precision;
   for (std::size_t i = 0; i < run.labels.size(); ++i) {
-    if (run.labels[i] == PredictionTracker::kNoLabel) {
+    if (run.labels[i] == PredictionTracker::kNoLabel || !HasUsableOutcome(predictions, run, i)) {
       matured.missing_predicted_classes.push_back(predictions.predicted_classes[i]);
       continue;
     }
