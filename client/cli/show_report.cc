@@ -175,19 +175,19 @@ std::string AfterCoverage(const std::string& bias) {
   return bias.empty() ? "" : absl::StrCat("; on average ", bias);
 }
 
-std::string BiasOfAll(const v1::GetCalibrationResponse& response) {
-  const v1::ForecastDirection& direction = response.verdict().direction().forecast();
-  const std::int64_t count = response.error().since_start().observations();
+// Of the rows of the coverage.
+std::string BiasOf(const v1::ErrorMeasurement& error) {
+  if (!error.has_residual_mean()) return "";
   return AfterCoverage(
-      direction.has_residual_mean()
-          ? BiasText(direction.residual_mean(), direction.residual_standard_deviation(), count)
-          : BiasText(direction, count));
+      BiasText(error.residual_mean(), error.residual_standard_deviation(), error.observations()));
 }
 
-std::string BiasOfRecent(const v1::ErrorMeasurement& recent) {
-  if (!recent.has_residual_mean()) return "";
-  return AfterCoverage(BiasText(recent.residual_mean(), recent.residual_standard_deviation(),
-                                recent.observations()));
+// Other forecasts have no residuals: the direction of the evidence, unless it has other rows.
+std::string BiasOfAll(const v1::GetCalibrationResponse& response) {
+  const v1::ErrorMeasurement& error = Current(response.error());
+  if (error.has_residual_mean()) return BiasOf(error);
+  if (response.watch().observations() != error.observations()) return "";
+  return AfterCoverage(BiasText(response.verdict().direction().forecast(), error.observations()));
 }
 
 // The coverage of the widest central interval, and the bias, of forecasts.
@@ -199,7 +199,7 @@ std::string HowBadForecasts(const v1::GetCalibrationResponse& response) {
     absl::StrAppend(&text, "; the newest ", recent.observations(), " rows: off by ",
                     convert::PointsText(recent.coverage().estimate()), " (",
                     Points(recent.coverage().lower()), " to ", Points(recent.coverage().upper()),
-                    ")", WidestText(recent), BiasOfRecent(recent));
+                    ")", WidestText(recent), BiasOf(recent));
   }
   if (error.has_acknowledged_limit()) {
     absl::StrAppend(&text, "; the next alarm is raised above ", Points(error.acknowledged_limit()));
