@@ -296,6 +296,12 @@ constexpr JsonRoute ApiRoute(JsonRoute route) {
 
 absl::StatusOr<const Message*> ScoresOf(const Message& response) {
   const auto& calibration = static_cast<const v1::GetCalibrationResponse&>(response);
+  if (calibration.has_forecast()) {
+    return MakeError(
+        absl::StatusCode::kFailedPrecondition, "FORECAST_MODEL",
+        "the model forecasts a number, which has no reliability of classes; its coverage "
+        "and scores are in `forecast` of the path /calibration");
+  }
   // The JSON of a message without fields would state scores of 0.
   if (!calibration.has_scores()) {
     return MakeError(absl::StatusCode::kFailedPrecondition, "INSUFFICIENT_DATA",

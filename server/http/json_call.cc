@@ -96,6 +96,10 @@ void JsonCall::Disconnect() {
     wake_ = nullptr;
   }
   End(absl::CancelledError("the client has disconnected"), nullptr);
+  // The function that answers may hold this object for longer than the connection.
+  const std::lock_guard lock(mutex_);
+  messages_.clear();
+  reservation_.Release(reservation_.bytes());
 }
 
 }  // namespace calibd::server

@@ -321,6 +321,9 @@ class JsonApiTest(unittest.TestCase):
     def test_the_memory_of_bodies_is_limited_before_they_arrive(self):
         server = self.enterContext(JsonServer(CALIBD, "--call-memory-bytes", str(16 * MIB)))
         server.create("bodies")
+        # The threads that served the call may still hold its memory when it is answered.
+        self.assertTrue(wait_for(
+            lambda: b"\ncalibd_call_memory_bytes 0\n" in server.get("/metrics")[2], 30))
         header = ("POST /v1/models/bodies:observe HTTP/1.1\r\nHost: localhost\r\n"
                   f"Content-Type: application/json\r\nContent-Length: {MIB}\r\n\r\n").encode()
         host, port = server.http.rsplit(":", 1)
