@@ -274,6 +274,7 @@ double LossPairOperations(const ForecastBatch& batch, const LossOptions& options
   if (batch.predicts_classes()) {
     return options.lens.is_canonical() ? 30 + condition + 3 * width : 30 + condition / width;
   }
+  if (batch.kind == ForecastKind::kQuantiles) return 30 + condition + 3 * width;
   const bool exponential =
       !options.outcome_kernel.has_value() || options.outcome_kernel->index() == 0;
   if (batch.kind == ForecastKind::kNormal) {

@@ -204,6 +204,16 @@ absl::StatusOr<PairSums> AddRows(std::span<const PairSums> rows, const RunContro
 std::unique_ptr<const OutcomeTerms> MakeClassTerms(Points residuals, double scale) {
   return std::make_unique<ClassTerms>(std::move(residuals), scale);
 }
+std::unique_ptr<const OutcomeTerms> MakeLevelTerms(const ForecastBatch& batch,
+                                                   std::span<const double> levels) {
+  Points residuals{{}, levels.size()};
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    for (std::size_t k = 0; k < levels.size(); ++k) {
+      residuals.values.push_back((batch.outcomes[i] <= batch.row(i)[k] ? 1.0 : 0.0) - levels[k]);
+    }
+  }
+  return MakeClassTerms(std::move(residuals), 1 / static_cast<double>(levels.size()));
+}
 std::unique_ptr<const PairProducts> MakeProducts(const OutcomeTerms& terms,
                                                  const ConditionTerms& condition) {
   return std::make_unique<AnyProducts>(terms, condition);

@@ -77,6 +77,10 @@ struct Points {
 [[nodiscard]] std::unique_ptr<const OutcomeTerms> MakeSampleTerms(const ForecastBatch& batch,
                                                                   const OutcomeKernel& kernel);
 
+// batch: quantiles. Without a gradient.
+[[nodiscard]] std::unique_ptr<const OutcomeTerms> MakeLevelTerms(const ForecastBatch& batch,
+                                                                 std::span<const double> levels);
+
 // Of any terms and condition, which outlive the result.
 [[nodiscard]] std::unique_ptr<const PairProducts> MakeProducts(const OutcomeTerms& terms,
                                                                const ConditionTerms& condition);

@@ -22,6 +22,8 @@ const char* ValuesField(ForecastKind kind) {
       return "normals";
     case ForecastKind::kSamples:
       return "samples";
+    case ForecastKind::kQuantiles:
+      return "quantiles";
   }
   return "";
 }

@@ -15,6 +15,7 @@
 #include "discrepancy_features.h"
 #include "matrix_product.h"
 #include "number_pairs.h"
+#include "product_features.h"
 #include "replicates.h"
 #include "rng.h"
 
@@ -48,6 +49,20 @@ DrawnRows DrawReplicate(const ForecastBatch& batch, Rng& rng) {
     if (picked < batch.width) {
       std::swap(replicate.values[i * batch.width + picked], replicate.outcomes[i]);
     }
+  }
+  return replicate;
+}
+
+// The same for quantiles, whose levels state only the cell of the outcome: it is cell k, and the
+// quantiles are 0, 1, ..., so that it is above k of them.
+DrawnRows DrawCells(const ForecastBatch& batch, std::span<const double> levels, Rng& rng) {
+  DrawnRows replicate;
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    for (std::size_t k = 0; k < levels.size(); ++k) {
+      replicate.values.push_back(static_cast<double>(k));
+    }
+    const auto cell = std::ranges::upper_bound(levels, rng.Uniform()) - levels.begin();
+    replicate.outcomes.push_back(static_cast<double>(cell));
   }
   return replicate;
 }
@@ -126,13 +141,22 @@ absl::Status Simulate(const ForecastBatch& batch, const ForecastTestOptions& opt
   const std::unique_ptr<const DiscrepancyFeatures> features =
       DiscrepancyFeatures::Create(batch, *options.outcome_kernel, options.condition);
   std::vector<double> replicates(static_cast<std::size_t>(options.resampling.replicates));
+  const std::unique_ptr<const ProductFeatures> products =
+      ProductFeatures::Create(batch, *options.outcome_kernel, options.condition);
+  const auto* const levels = std::get_if<LevelsKernel>(&*options.outcome_kernel);
   if (features != nullptr) result.statistic = features->Unbiased(batch);
+  if (products != nullptr) result.statistic = products->Unbiased(batch);
   const RunControl sequential{
       .parallel_for = nullptr, .progress = nullptr, .cancelled = control.cancelled};
   CALIBD_RETURN_IF_ERROR(RunReplicates(replicates.size(), control, [&](std::size_t r) {
     Rng rng(options.resampling.seed, r);
-    const DrawnRows replicate = DrawReplicate(batch, rng);
+    const DrawnRows replicate =
+        levels != nullptr ? DrawCells(batch, levels->levels, rng) : DrawReplicate(batch, rng);
     const ForecastBatch drawn = WithReplicate(batch, replicate);
+    if (products != nullptr) {
+      replicates[r] = products->Unbiased(drawn);
+      return;
+    }
     if (features != nullptr) {
       replicates[r] = features->Unbiased(drawn);
       return;

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <optional>
 #include <variant>
 
@@ -43,9 +44,25 @@ absl::Status CheckKernel(const PitRbfKernel& kernel) {
   return CheckPositive("outcome_kernel.pit_rbf.gamma", kernel.gamma);
 }
 absl::Status CheckKernel(const PitMinKernel& /*kernel*/) { return absl::OkStatus(); }
+absl::Status CheckKernel(const LevelsKernel& kernel) {
+  const auto inside = [](double level) { return level > 0 && level < 1; };
+  if (std::ranges::all_of(kernel.levels, inside) &&
+      std::ranges::adjacent_find(kernel.levels, std::greater_equal<>()) == kernel.levels.end()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      "outcome_kernel.levels does not increase strictly inside (0, 1)");
+}
 
 absl::Status CheckOutcomeKernel(const ForecastBatch& batch,
                                 const std::optional<OutcomeKernel>& kernel) {
+  const auto* const levels = kernel.has_value() ? std::get_if<LevelsKernel>(&*kernel) : nullptr;
+  if ((levels != nullptr) != (batch.kind == ForecastKind::kQuantiles) ||
+      (levels != nullptr && levels->levels.size() != batch.width)) {
+    return absl::InvalidArgumentError(
+        "outcome_kernel: expected levels, one for each quantile, for quantiles and for no other "
+        "forecasts");
+  }
   if (!kernel.has_value()) return absl::OkStatus();
   if (batch.predicts_classes()) {
     const auto* const rbf = std::get_if<RbfKernel>(&*kernel);
@@ -120,6 +137,11 @@ absl::Status CheckLossOptions(const ForecastBatch& batch, const LossOptions& opt
   if (!options.lens.is_canonical() && !batch.predicts_classes()) {
     return absl::InvalidArgumentError(
         absl::StrCat("lens is ", options.lens.name(), ", expected none for forecasts of numbers"));
+  }
+  if ((options.gradient || options.mmd_weight.has_value()) &&
+      batch.kind == ForecastKind::kQuantiles) {
+    return absl::InvalidArgumentError(
+        "gradient or mmd_weight is set, expected none for quantiles, which have neither");
   }
   if (options.mmd_weight.has_value()) {
     const double weight = *options.mmd_weight;

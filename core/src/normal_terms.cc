@@ -283,6 +283,11 @@ std::unique_ptr<const OutcomeTerms> MakeTerms(const ForecastBatch& batch,
                                               const PitMinKernel& /*kernel*/) {
   return std::make_unique<PitTerms<PitMin>>(batch, PitMin());
 }
+// See MakeLevelTerms.
+std::unique_ptr<const OutcomeTerms> MakeTerms(const ForecastBatch& /*batch*/,
+                                              const LevelsKernel& /*kernel*/) {
+  return nullptr;
+}
 
 }  // namespace
 

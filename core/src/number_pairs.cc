@@ -101,9 +101,9 @@ absl::StatusOr<ConditionPtr> MakeCondition(const ForecastBatch& batch, const Run
   auto* const forecast = std::get_if<ForecastCondition>(&condition);
   if (forecast == nullptr) return MakeNoCondition();
   Points points{{batch.values.begin(), batch.values.end()}, batch.width};
-  // The draws ascend, so that W^2 is the mean of the squares of their differences.
+  // Draws and quantiles ascend, so that W^2 is the mean of the squares of their differences.
   const double slope =
-      batch.kind == ForecastKind::kSamples ? 1 / std::sqrt(static_cast<double>(batch.width)) : 1;
+      batch.kind == ForecastKind::kNormal ? 1 : 1 / std::sqrt(static_cast<double>(batch.width));
   for (double& value : points.values) value *= slope;
   return MakeGaussian(std::move(points), n, slope, "condition.forecast.gamma", control,
                       forecast->gamma);
@@ -117,8 +117,12 @@ absl::StatusOr<NumberPairs> MakeNumberPairs(const ForecastBatch& batch, const Ru
     CALIBD_RETURN_IF_ERROR(ChooseGamma(batch, control, *rbf));
   }
   NumberPairs pairs;
-  pairs.terms = batch.kind == ForecastKind::kNormal ? MakeNormalTerms(batch, *kernel)
-                                                    : MakeSampleTerms(batch, *kernel);
+  if (const auto* const levels = std::get_if<LevelsKernel>(&*kernel)) {
+    pairs.terms = MakeLevelTerms(batch, levels->levels);
+  } else {
+    pairs.terms = batch.kind == ForecastKind::kNormal ? MakeNormalTerms(batch, *kernel)
+                                                      : MakeSampleTerms(batch, *kernel);
+  }
   CALIBD_ASSIGN_OR_RETURN(pairs.condition, MakeCondition(batch, control, condition));
   pairs.products = MakeSpecialProducts(batch, *kernel, condition);
   if (pairs.products == nullptr) pairs.products = MakeProducts(*pairs.terms, *pairs.condition);

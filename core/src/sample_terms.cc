@@ -170,6 +170,10 @@ std::unique_ptr<const OutcomeTerms> MakeTermsOf(const ForecastBatch& /*batch*/,
                                                 const PitMinKernel& /*kernel*/) {
   return nullptr;
 }
+std::unique_ptr<const OutcomeTerms> MakeTermsOf(const ForecastBatch& /*batch*/,
+                                                const LevelsKernel& /*kernel*/) {
+  return nullptr;
+}
 
 }  // namespace
 

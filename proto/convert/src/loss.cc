@@ -38,6 +38,8 @@ OutcomeKernel FromProto(const v1::OutcomeKernel& proto) {
                                                       : PitRbfKernel().gamma};
     case v1::OutcomeKernel::kPitMin:
       return PitMinKernel();
+    case v1::OutcomeKernel::kLevels:
+      return LevelsKernel{{proto.levels().levels().begin(), proto.levels().levels().end()}};
   }
   return RbfKernel{Optional(proto.rbf().has_gamma(), proto.rbf().gamma())};
 }
@@ -91,6 +93,9 @@ void Put(const PitRbfKernel& kernel, v1::OutcomeKernel& out) {
   out.mutable_pit_rbf()->set_gamma(kernel.gamma);
 }
 void Put(const PitMinKernel& /*kernel*/, v1::OutcomeKernel& out) { out.mutable_pit_min(); }
+void Put(const LevelsKernel& kernel, v1::OutcomeKernel& out) {
+  out.mutable_levels()->mutable_levels()->Add(kernel.levels.begin(), kernel.levels.end());
+}
 
 void Put(const ForecastCondition& condition, v1::Condition& out) {
   v1::Condition::Forecast& forecast = *out.mutable_forecast();

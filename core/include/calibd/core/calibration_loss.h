@@ -25,7 +25,7 @@ struct NoCondition {};
 // lens shows; over a single probability, the distance is |c - c'| (or its square for
 // kSquaredEuclidean). For numbers: exp(-gamma W^2) with the Wasserstein distance W, W^2 = (mu -
 // mu')^2 + (sd - sd')^2 for Normal forecasts, and the mean square of the differences of the sorted
-// draws for samples.
+// draws for samples and of the quantiles.
 struct ForecastCondition {
   Distance distance = Distance::kTotalVariation;
   // For classes; finite and > 0. Unset: the median of MedianBandwidth; over a single probability

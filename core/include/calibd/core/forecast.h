@@ -19,6 +19,8 @@ enum class ForecastKind {
   kNormal,
   // r >= 2 independent draws from a forecast of a number, in any order.
   kSamples,
+  // A quantile for each level of a LevelsKernel, not decreasing. No gradient depends on them.
+  kQuantiles,
 };
 
 // The smallest standard deviation of a Normal forecast, and the largest number of draws.
@@ -30,7 +32,7 @@ struct ForecastBatch {
   ForecastKind kind = ForecastKind::kProbabilities;
   // n x width, row-major.
   std::span<const double> values;
-  // m, 2 or r.
+  // m, 2, r or the number of levels.
   std::size_t width = 0;
   // n true classes, 0-based; empty unless classes are predicted.
   std::span<const std::int32_t> labels;
@@ -48,11 +50,11 @@ struct ForecastBatch {
   }
 };
 
-// Checks the shape (n >= 1), that probabilities are valid as FindViolations of a PredictionBatch
-// requires, that all other values are finite, that labels are in [0, m), that standard deviations
-// are at least kMinStandardDeviation, and that (outcome - mean) / standard deviation is finite.
-// Returns the violations of the first invalid rows, at most kMaxReportedViolations; if the shape is
-// wrong, only this. Cost: O(n width).
+// batch: not quantiles, see FindForecastViolation. Checks the shape (n >= 1), that probabilities
+// are valid as FindViolations of a PredictionBatch requires, that all other values are finite, that
+// labels are in [0, m), that standard deviations are at least kMinStandardDeviation, and that
+// (outcome - mean) / standard deviation is finite. Returns the violations of the first invalid
+// rows, at most kMaxReportedViolations; if the shape is wrong, only this. Cost: O(n width).
 [[nodiscard]] std::vector<Violation> FindViolations(const ForecastBatch& batch);
 
 }  // namespace calibd

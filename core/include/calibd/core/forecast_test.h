@@ -17,14 +17,14 @@ namespace calibd {
 
 // Tests of forecasts of a number, for ONE look. With kForecast the hypothesis is that each outcome
 // is drawn from its forecast, independently of the others, and p-values are exact for every n:
-// outcomes are drawn from Normal forecasts; the outcome of samples changes places with one of its
-// draws, or with none, as all r + 1 are exchangeable.
+// outcomes are drawn from Normal forecasts, and cells between quantiles; the outcome of samples
+// changes places with one of its draws, or with none, as all r + 1 are exchangeable.
 
 // A form of calibration, as a kernel of outcomes and a condition: see ComputeLoss. The forms of
 // Marx, Zalouk & Ermon, NeurIPS 2023, Table 1: distribution (RbfKernel, ForecastCondition),
-// marginal (NoCondition), quantile (PitRbfKernel or PitMinKernel, NoCondition), decision
-// (ThresholdKernel, TanhKernel or MomentsKernel; see also TestThreshold), group (GroupCondition),
-// individual and local (FeatureCondition).
+// marginal (NoCondition), quantile (PitRbfKernel, PitMinKernel or LevelsKernel, NoCondition),
+// decision (ThresholdKernel, TanhKernel or MomentsKernel; see also TestThreshold), group
+// (GroupCondition), individual and local (FeatureCondition).
 struct ForecastTestOptions {
   // Unset: RbfKernel. Samples: none of the probability integral transform.
   std::optional<OutcomeKernel> outcome_kernel;
@@ -39,9 +39,11 @@ struct ForecastTestResult : ResamplingResult {
   // The squared maximum mean discrepancy over all pairs: unbiased and signed, and biased.
   double mmd_squared = 0;
   double biased_mmd_squared = 0;
-  // What is compared with the replicates: mmd_squared, or with kForecast and RbfKernel or
-  // PitRbfKernel its approximation by kTestFrequencies random features, a statistic of its own. A
-  // ForecastCondition of samples is then one of the moments of the draws and the outcome together.
+  // What is compared with the replicates: mmd_squared, or with kForecast its approximation by
+  // kTestFrequencies random features, a statistic of its own: of RbfKernel and PitRbfKernel, and of
+  // a ForecastCondition or FeatureCondition with MomentsKernel, ThresholdKernel, TanhKernel or
+  // LevelsKernel. A ForecastCondition of samples is then one of the moments of the draws and the
+  // outcome together.
   double statistic = 0;
   // With the values that were chosen; features and groups are empty.
   OutcomeKernel outcome_kernel;
@@ -49,12 +51,13 @@ struct ForecastTestResult : ResamplingResult {
 };
 inline constexpr std::size_t kTestFrequencies = 64;
 
-// batch: valid Normal forecasts or samples (FindViolations), n >= 2. With kForm each replicate is
-// sum_{i != j} w_i w_j h_ij / (n (n - 1)) with random signs w: a test of the form itself, which is
-// approximate. The result depends on the seed, but not on the threads of `control`.
-// Errors: InvalidArgument (CheckLossOptions, replicates); FailedPrecondition if n < 2, or if a
-// gamma cannot be chosen; Cancelled. Cost: O(n^2) for the discrepancy; for each replicate O(n) with
-// random features, and else O(n^2). Memory: O(n).
+// batch: valid Normal forecasts, samples or quantiles (FindViolations, FindForecastViolation), n
+// >= 2. With kForm each replicate is sum_{i != j} w_i w_j h_ij / (n (n - 1)) with random signs w: a
+// test of the form itself, which is approximate. The result depends on the seed, but not on the
+// threads of `control`. Errors: InvalidArgument (CheckLossOptions, replicates); FailedPrecondition
+// if n < 2, or if a gamma cannot be chosen; Cancelled. Cost: O(n^2) for the discrepancy; for each
+// replicate O(n) with random features or without need of them, and with EnergyKernel and
+// PitMinKernel O(n^2). Memory: O(n).
 [[nodiscard]] absl::StatusOr<ForecastTestResult> TestForecasts(const ForecastBatch& batch,
                                                                const ForecastTestOptions& options,
                                                                const RunControl& control = {});

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <variant>
+#include <vector>
 
 namespace calibd {
 
@@ -37,9 +38,15 @@ struct PitRbfKernel {
   double gamma = 2;
 };
 struct PitMinKernel {};
+// For quantiles, and no other kernel is: the mean over the levels of the product of ([y <=
+// quantile]
+// - level). levels: those of the quantiles, increasing, in (0, 1).
+struct LevelsKernel {
+  std::vector<double> levels;
+};
 
 using OutcomeKernel = std::variant<RbfKernel, EnergyKernel, MomentsKernel, ThresholdKernel,
-                                   TanhKernel, PitRbfKernel, PitMinKernel>;
+                                   TanhKernel, PitRbfKernel, PitMinKernel, LevelsKernel>;
 
 }  // namespace calibd
 

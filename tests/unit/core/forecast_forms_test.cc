@@ -1,0 +1,238 @@
+// Kernels of outcomes that are a product, and the forms of quantiles.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "calibd/core/forecast_test.h"
+#include "product_features.h"
+
+namespace calibd {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::vector<double> kLevels = {0.1, 0.5, 0.9};
+constexpr std::array kNormalQuantiles = {-1.2815515655446004, 0.0, 1.2815515655446004};
+
+// Quantiles of normal distributions, whose outcomes are `scale` times as far from the median.
+struct DrawnQuantiles {
+  explicit DrawnQuantiles(std::size_t n, std::uint64_t seed, double scale = 1) {
+    std::mt19937_64 rng(seed);
+    std::normal_distribution<double> normal;
+    for (std::size_t i = 0; i < n; ++i) {
+      const double median = normal(rng);
+      const double deviation = std::exp(0.35 * normal(rng));
+      for (const double z : kNormalQuantiles) values.push_back(median + deviation * z);
+      outcomes.push_back(median + scale * deviation * normal(rng));
+      features.insert(features.end(), {median, normal(rng)});
+      groups.push_back(static_cast<std::int32_t>(i % 3));
+    }
+  }
+
+  [[nodiscard]] ForecastBatch view() const {
+    return {ForecastKind::kQuantiles, values, kLevels.size(), {}, outcomes};
+  }
+  [[nodiscard]] std::vector<Condition> conditions() const {
+    return {ForecastCondition{.bandwidth = {}, .gamma = 0.4}, NoCondition(),
+            FeatureCondition{features, 0.3}, GroupCondition{groups}};
+  }
+  // k_z of rows i and j under condition number c.
+  [[nodiscard]] double kernel(std::size_t c, std::size_t i, std::size_t j) const {
+    if (c == 1) return 1;
+    if (c == 3) return groups[i] == groups[j] ? 1 : 0;
+    const std::vector<double>& points = c == 0 ? values : features;
+    const std::size_t width = points.size() / outcomes.size();
+    double square = 0;
+    for (std::size_t k = 0; k < width; ++k) {
+      square += std::pow(points[i * width + k] - points[j * width + k], 2);
+    }
+    return std::exp(c == 0 ? -0.4 * square / 3 : -0.3 * square);
+  }
+
+  std::vector<double> values;
+  std::vector<double> outcomes;
+  std::vector<double> features;
+  std::vector<std::int32_t> groups;
+};
+
+ForecastTestResult Tested(const ForecastBatch& batch, const OutcomeKernel& kernel,
+                          const Condition& condition,
+                          NullHypothesis null = NullHypothesis::kForecast, std::uint64_t seed = 5) {
+  const auto result =
+      TestForecasts(batch, {.outcome_kernel = kernel,
+                            .condition = condition,
+                            .resampling = {.replicates = 99, .seed = seed, .null = null}});
+  EXPECT_TRUE(result.ok()) << result.status();
+  return result.value_or(ForecastTestResult());
+}
+
+TEST(ForecastFormsTest, TheDiscrepancyOfQuantilesEqualsItsDefinition) {
+  const DrawnQuantiles drawn(40, 3, 1.5);
+  const std::vector<Condition> conditions = drawn.conditions();
+  for (std::size_t c = 0; c < conditions.size(); ++c) {
+    double different = 0;
+    double diagonal = 0;
+    for (std::size_t i = 0; i < 40; ++i) {
+      for (std::size_t j = 0; j < 40; ++j) {
+        double product = 0;
+        for (std::size_t k = 0; k < 3; ++k) {
+          const auto f = [&](std::size_t row) {
+            return (drawn.outcomes[row] <= drawn.values[3 * row + k] ? 1 : 0) - kLevels[k];
+          };
+          product += f(i) * f(j) / 3;
+        }
+        (i == j ? diagonal : different) += drawn.kernel(c, i, j) * product;
+      }
+    }
+    for (const NullHypothesis null : {NullHypothesis::kForecast, NullHypothesis::kForm}) {
+      const ForecastTestResult result =
+          Tested(drawn.view(), LevelsKernel{kLevels}, conditions[c], null);
+      EXPECT_NEAR(result.mmd_squared, different / 40 / 39, 1e-12);
+      EXPECT_NEAR(result.biased_mmd_squared, (different + diagonal) / 1600, 1e-12);
+      EXPECT_EQ(std::get<LevelsKernel>(result.outcome_kernel).levels, kLevels);
+    }
+  }
+}
+
+// Given points, each of the 64 frequencies has the variance 1/2 for a pair. So the standard error
+// is at most sqrt(1 / 128) of the mean of |A_ij|, which is at most the mean of A_ii: five of them.
+TEST(ForecastFormsTest, ProductsAreExactWithoutAConditionOnPoints) {
+  const DrawnQuantiles drawn(200, 4, 1.5);
+  std::vector<double> normals;
+  for (std::size_t i = 0; i < 200; ++i) {
+    const double median = drawn.values[3 * i + 1];
+    normals.insert(normals.end(), {median, (drawn.values[3 * i + 2] - median) / 1.28});
+  }
+  const ForecastBatch of_normals{ForecastKind::kNormal, normals, 2, {}, drawn.outcomes};
+  const ForecastBatch of_samples{ForecastKind::kSamples, drawn.values, 3, {}, drawn.outcomes};
+  const auto check = [&](const ForecastBatch& batch, const OutcomeKernel& kernel) {
+    for (const Condition& condition : drawn.conditions()) {
+      const ForecastTestResult result = Tested(batch, kernel, condition);
+      const double by_features = ProductFeatures::Create(batch, kernel, condition)->Unbiased(batch);
+      const bool sums = std::holds_alternative<NoCondition>(condition) ||
+                        std::holds_alternative<GroupCondition>(condition);
+      const double diagonal = 200 * result.biased_mmd_squared - 199 * result.mmd_squared;
+      EXPECT_NEAR(by_features, result.mmd_squared, sums ? 1e-12 : 5 * diagonal / std::sqrt(128))
+          << condition.index();
+      EXPECT_NEAR(by_features, result.statistic, 1e-12) << condition.index();
+    }
+  };
+  check(drawn.view(), LevelsKernel{kLevels});
+  for (const OutcomeKernel& kernel :
+       {OutcomeKernel(MomentsKernel{0.5, 2}), OutcomeKernel(ThresholdKernel{0.3}),
+        OutcomeKernel(TanhKernel{0.3, 0.7})}) {
+    check(of_normals, kernel);
+    check(of_samples, kernel);
+  }
+  EXPECT_EQ(ProductFeatures::Create(of_normals, EnergyKernel(), NoCondition()), nullptr);
+}
+
+TEST(ForecastFormsTest, PValuesOfCalibratedQuantilesAreUniform) {
+  // P(p <= a) <= a, and = a for a (R + 1) an integer, without ties: 400 runs at .05 and .2, five
+  // standard errors. Without a condition few values are possible, and ties make p larger.
+  constexpr int kRuns = 400;
+  std::array<std::array<int, 2>, 5> counts{};
+  for (int run = 0; run < kRuns; ++run) {
+    const auto seed = static_cast<std::uint64_t>(run) + 100;
+    const DrawnQuantiles drawn(30, seed);
+    std::vector<std::int64_t> cells(4);
+    for (std::size_t i = 0; i < 30; ++i) {
+      std::size_t above = 0;
+      for (std::size_t k = 0; k < 3; ++k) {
+        above += drawn.outcomes[i] > drawn.values[3 * i + k] ? 1U : 0U;
+      }
+      ++cells[above];
+    }
+    std::vector<double> p_values;
+    for (const Condition& condition : drawn.conditions()) {
+      p_values.push_back(
+          Tested(drawn.view(), LevelsKernel{kLevels}, condition, NullHypothesis::kForecast, seed)
+              .p_value);
+    }
+    p_values.push_back(
+        TestLevels(cells, kLevels,
+                   {.replicates = 99, .seed = seed, .null = NullHypothesis::kForecast})
+            ->test.p_value);
+    for (std::size_t c = 0; c < p_values.size(); ++c) {
+      counts[c][0] += p_values[c] <= 0.05 ? 1 : 0;
+      counts[c][1] += p_values[c] <= 0.2 ? 1 : 0;
+    }
+  }
+  for (std::size_t c = 0; c < counts.size(); ++c) {
+    const double most[2] = {20 + 5 * std::sqrt(400 * .05 * .95), 80 + 5 * std::sqrt(400 * .2 * .8)};
+    const bool points = c == 0 || c == 2;
+    for (std::size_t k = 0; k < 2; ++k) {
+      EXPECT_LT(counts[c][k], most[k]) << c;
+      EXPECT_GT(counts[c][k], points ? (k == 0 ? 40 : 160) - most[k] : 0) << c;
+    }
+  }
+}
+
+TEST(ForecastFormsTest, WrongQuantilesAreRejectedInEveryForm) {
+  const DrawnQuantiles drawn(400, 2, 1.7);
+  for (const Condition& condition : drawn.conditions()) {
+    for (const NullHypothesis null : {NullHypothesis::kForecast, NullHypothesis::kForm}) {
+      const ForecastTestResult result =
+          Tested(drawn.view(), LevelsKernel{kLevels}, condition, null);
+      EXPECT_EQ(result.p_value, 0.01) << condition.index();
+      EXPECT_GT(result.mmd_squared, result.replicate_upper_quantile) << condition.index();
+    }
+  }
+}
+
+// Calibrated Normal forecasts and samples, by kernels whose replicates are O(n).
+TEST(ForecastFormsTest, PValuesOfProductKernelsAreUniform) {
+  constexpr int kRuns = 400;
+  for (const ForecastKind kind : {ForecastKind::kNormal, ForecastKind::kSamples}) {
+    std::array<int, 2> counts{};
+    for (int run = 0; run < kRuns; ++run) {
+      const auto seed = static_cast<std::uint64_t>(run) + 100;
+      std::mt19937_64 rng(seed);
+      std::normal_distribution<double> normal;
+      std::vector<double> values;
+      std::vector<double> outcomes;
+      for (int i = 0; i < 20; ++i) {
+        const double mean = normal(rng);
+        if (kind == ForecastKind::kNormal) {
+          values.insert(values.end(), {mean, 1.0});
+        } else {
+          for (int s = 0; s < 4; ++s) values.push_back(mean + normal(rng));
+        }
+        outcomes.push_back(mean + normal(rng));
+      }
+      const ForecastBatch batch{kind, values, values.size() / 20, {}, outcomes};
+      const double p_value =
+          Tested(batch, TanhKernel{0, 1}, ForecastCondition{}, NullHypothesis::kForecast, seed)
+              .p_value;
+      counts[0] += p_value <= 0.05 ? 1 : 0;
+      counts[1] += p_value <= 0.2 ? 1 : 0;
+    }
+    EXPECT_NEAR(counts[0], 20, 5 * std::sqrt(400 * .05 * .95));
+    EXPECT_NEAR(counts[1], 80, 5 * std::sqrt(400 * .2 * .8));
+  }
+}
+
+TEST(ForecastFormsTest, QuantilesHaveNoOtherKernel) {
+  const DrawnQuantiles drawn(5, 1);
+  const auto message = [&](const std::optional<OutcomeKernel>& kernel) {
+    ForecastTestOptions options;
+    options.outcome_kernel = kernel;
+    return std::string(TestForecasts(drawn.view(), options).status().message());
+  };
+  EXPECT_THAT(message(std::nullopt), HasSubstr("expected levels, one for each quantile"));
+  EXPECT_THAT(message(EnergyKernel()), HasSubstr("expected levels, one for each quantile"));
+  EXPECT_THAT(message(LevelsKernel{{0.5}}), HasSubstr("expected levels, one for each quantile"));
+  EXPECT_THAT(message(LevelsKernel{{0.5, 0.5, 0.6}}), HasSubstr("does not increase strictly"));
+  LossOptions loss;
+  loss.outcome_kernel = LevelsKernel{kLevels};
+  EXPECT_THAT(std::string(ComputeLoss(drawn.view(), loss).status().message()),
+              HasSubstr("expected none for quantiles"));
+}
+
+}  // namespace
+}  // namespace calibd
