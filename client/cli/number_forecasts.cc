@@ -59,10 +59,6 @@ absl::StatusOr<NumberForecasts> ReadNumberForecasts(const InputOptions& input,
                                            .features = std::move(file.features),
                                            .feature_count = input.columns.features.size(),
                                            .local_features = {}}};
-  // Quantiles are tested at their levels alone.
-  if (std::holds_alternative<QuantileForecasts>(forecasts.kind)) {
-    forecasts.covariates.groups.clear();
-  }
   if (auto* const samples = std::get_if<SampleForecasts>(&forecasts.kind)) {
     samples->draws = forecasts.width;
   }

@@ -15,6 +15,7 @@
 #include "calibd/core/forecast_metrics.h"
 #include "calibd/core/local_calibration.h"
 #include "calibd/core/status_macros.h"
+#include "normal_mean.h"
 #include "scaled_features.h"
 
 namespace calibd {
@@ -54,44 +55,84 @@ struct Form {
   Condition condition;
 };
 
+bool IsOfQuantiles(const OutcomeKernel& kernel) {
+  return std::holds_alternative<PitRbfKernel>(kernel) ||
+         std::holds_alternative<PitMinKernel>(kernel) ||
+         std::holds_alternative<LevelsKernel>(kernel);
+}
+
+const char* UnconditionalForm(const OutcomeKernel& kernel) {
+  if (IsOfQuantiles(kernel)) return "quantile";
+  const bool of_distribution =
+      std::holds_alternative<RbfKernel>(kernel) || std::holds_alternative<EnergyKernel>(kernel);
+  return of_distribution ? "marginal" : "decision_marginal";
+}
+
+// Whether forecast i gives outcomes up to the threshold at most the probability alpha. Quantiles:
+// alpha is one of the levels.
+bool IsAbove(const ForecastBatch& batch, std::size_t i, double threshold, double alpha,
+             const OutcomeKernel& kernel) {
+  const std::span<const double> row = batch.row(i);
+  const auto* const levels = std::get_if<LevelsKernel>(&kernel);
+  if (levels == nullptr) return NormalCdf((threshold - row[0]) / row[1]) <= alpha;
+  const auto level = std::ranges::find(levels->levels, alpha) - levels->levels.begin();
+  return row[static_cast<std::size_t>(level)] >= threshold;
+}
+
+void AddThresholdForm(const ForecastBatch& batch, const ForecastEvaluationOptions& options,
+                      const OutcomeKernel& kernel, std::vector<Form>& forms,
+                      std::vector<LeftOutForm>& left_out) {
+  if (batch.kind == ForecastKind::kSamples) {
+    left_out.push_back({"threshold",
+                        "it compares values of the distribution function, which samples do not "
+                        "have"});
+    return;
+  }
+  GroupCondition sides;
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    const bool above =
+        IsAbove(batch, i, *options.threshold, options.threshold_alpha.value_or(0.5), kernel);
+    sides.groups.push_back(above ? 1 : 0);
+  }
+  forms.push_back({"threshold", IsOfQuantiles(kernel) ? kernel : OutcomeKernel(PitRbfKernel()),
+                   std::move(sides)});
+}
+
 // Adds a form given these features, unless they do not differ.
-void AddFeatureForm(const char* name, const ForecastCovariates& covariates,
-                    std::span<const std::size_t> features, std::vector<Form>& forms,
-                    std::vector<LeftOutForm>& left_out) {
+void AddFeatureForm(const char* name, const OutcomeKernel& kernel,
+                    const ForecastCovariates& covariates, std::span<const std::size_t> features,
+                    std::vector<Form>& forms, std::vector<LeftOutForm>& left_out) {
   absl::StatusOr<FeatureCondition> condition =
       ScaleFeatures(covariates.features, covariates.feature_count, features);
   if (condition.ok()) {
-    forms.push_back({name, RbfKernel(), *std::move(condition)});
+    forms.push_back({name, kernel, *std::move(condition)});
   } else {
     left_out.push_back({name, std::string(condition.status().message())});
   }
 }
 
 std::vector<Form> FormsOf(const ForecastBatch& batch, const ForecastEvaluationOptions& options,
-                          const ForecastCovariates& covariates,
+                          const OutcomeKernel& kernel, const ForecastCovariates& covariates,
                           std::vector<LeftOutForm>& left_out) {
-  std::vector<Form> forms = {{"distribution", RbfKernel(), ForecastCondition()},
-                             {"marginal", RbfKernel(), NoCondition()}};
+  std::vector<Form> forms = {{"distribution", kernel, ForecastCondition()}};
+  // The error of the levels is that of quantiles.
+  if (batch.kind != ForecastKind::kQuantiles) {
+    forms.push_back({UnconditionalForm(kernel), kernel, NoCondition()});
+  }
   // A single group has all rows, as marginal has.
   if (std::ranges::adjacent_find(covariates.groups, std::not_equal_to<>()) !=
       covariates.groups.end()) {
-    forms.push_back({"group", RbfKernel(), GroupCondition{covariates.groups}});
+    forms.push_back({"group", kernel, GroupCondition{covariates.groups}});
   }
   if (!covariates.features.empty()) {
     std::vector<std::size_t> all(covariates.feature_count);
     std::iota(all.begin(), all.end(), std::size_t{0});
-    AddFeatureForm("individual", covariates, all, forms, left_out);
+    AddFeatureForm("individual", kernel, covariates, all, forms, left_out);
   }
   if (!covariates.local_features.empty()) {
-    AddFeatureForm("local", covariates, covariates.local_features, forms, left_out);
+    AddFeatureForm("local", kernel, covariates, covariates.local_features, forms, left_out);
   }
-  if (options.threshold.has_value() && batch.kind == ForecastKind::kNormal) {
-    GroupCondition sides;
-    for (std::size_t i = 0; i < batch.size(); ++i) {
-      sides.groups.push_back(batch.row(i)[0] >= *options.threshold ? 1 : 0);
-    }
-    forms.push_back({"threshold", PitRbfKernel(), std::move(sides)});
-  }
+  if (options.threshold.has_value()) AddThresholdForm(batch, options, kernel, forms, left_out);
   return forms;
 }
 
@@ -114,12 +155,12 @@ std::string WhyNoKernel(const ForecastBatch& batch) {
 }
 
 absl::Status AddDiscrepancies(const ForecastBatch& batch, std::span<const double> pit,
-                              const ForecastEvaluationOptions& options,
+                              const ForecastEvaluationOptions& options, const OutcomeKernel& kernel,
                               const ForecastCovariates& covariates, const RunControl& control,
                               ForecastEvaluation& evaluation) {
-  const std::vector<Form> forms = FormsOf(batch, options, covariates, evaluation.left_out);
-  const double step =
-      (1 - kAfterPit) / static_cast<double>(forms.size() + (options.threshold.has_value() ? 1 : 0));
+  const std::vector<Form> forms = FormsOf(batch, options, kernel, covariates, evaluation.left_out);
+  const bool decides = options.threshold.has_value() && batch.kind != ForecastKind::kQuantiles;
+  const double step = (1 - kAfterPit) / static_cast<double>(forms.size() + (decides ? 1 : 0));
   for (std::size_t k = 0; k < forms.size(); ++k) {
     const Form& form = forms[k];
     const double from = kAfterPit + step * static_cast<double>(k);
@@ -137,7 +178,7 @@ absl::Status AddDiscrepancies(const ForecastBatch& batch, std::span<const double
     }
     CALIBD_RETURN_IF_ERROR(result.status());
     // The local form comes after the individual one.
-    if (features != nullptr && form.name == LocalForm(covariates)) {
+    if (features != nullptr && form.name == LocalForm(covariates) && !pit.empty()) {
       BootstrapOptions exact = options.resampling;
       exact.null = NullHypothesis::kForecast;
       const double gamma = kLocalGamma * *std::get<FeatureCondition>(result->condition).gamma;
@@ -147,7 +188,7 @@ absl::Status AddDiscrepancies(const ForecastBatch& batch, std::span<const double
     }
     evaluation.discrepancies.push_back({form.name, *std::move(result)});
   }
-  if (options.threshold.has_value()) {
+  if (decides) {
     CALIBD_ASSIGN_OR_RETURN(
         ForecastTestResult result,
         TestThreshold(batch, *options.threshold, options.resampling, Part(control, 1 - step, 1)));
@@ -156,8 +197,7 @@ absl::Status AddDiscrepancies(const ForecastBatch& batch, std::span<const double
   return absl::OkStatus();
 }
 
-absl::Status CheckCovariates(const ForecastCovariates& covariates, std::size_t n,
-                             bool of_quantiles) {
+absl::Status CheckCovariates(const ForecastCovariates& covariates, std::size_t n) {
   const std::size_t d = covariates.feature_count;
   if (!covariates.groups.empty() && covariates.groups.size() != n) {
     return absl::InvalidArgumentError(
@@ -169,15 +209,47 @@ absl::Status CheckCovariates(const ForecastCovariates& covariates, std::size_t n
     return absl::InvalidArgumentError(
         absl::StrCat("local_features has ", k, ", expected less than ", d));
   }
-  if (of_quantiles && (!covariates.groups.empty() || d > 0)) {
-    return absl::InvalidArgumentError(
-        "groups or features are set, but quantiles are tested at their levels alone: expected "
-        "Normal forecasts or samples");
-  }
   return absl::OkStatus();
 }
 
 }  // namespace
+
+absl::Status CheckForecastOptions(const NumberForecastKind& kind,
+                                  const ForecastEvaluationOptions& options) {
+  if (options.threshold.has_value() && !std::isfinite(*options.threshold)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("threshold is ", *options.threshold, ", expected a finite number"));
+  }
+  if (options.threshold_alpha.has_value() &&
+      (!options.threshold.has_value() || !(*options.threshold_alpha > 0) ||
+       !(*options.threshold_alpha < 1))) {
+    return absl::InvalidArgumentError(absl::StrCat("threshold_alpha is ", *options.threshold_alpha,
+                                                   ", expected a number in (0, 1) with a "
+                                                   "threshold"));
+  }
+  const auto* const quantiles = std::get_if<QuantileForecasts>(&kind);
+  if (quantiles == nullptr) {
+    ForecastBatch none;
+    none.kind = std::holds_alternative<NormalForecasts>(kind) ? ForecastKind::kNormal
+                                                              : ForecastKind::kSamples;
+    return CheckLossOptions(none, {.lens = Lens::Canonical(),
+                                   .outcome_kernel = options.outcome_kernel,
+                                   .condition = NoCondition(),
+                                   .mmd_weight = {}});
+  }
+  if (options.outcome_kernel.has_value()) {
+    return absl::InvalidArgumentError(
+        "outcome_kernel is set, expected none for quantiles, which are compared at their levels");
+  }
+  if (options.threshold.has_value() &&
+      std::ranges::find(quantiles->levels, options.threshold_alpha.value_or(0)) ==
+          quantiles->levels.end()) {
+    return absl::InvalidArgumentError(
+        "threshold is set, but quantiles do not give the probability of a decision: leave it "
+        "unset, or set threshold_alpha to one of the levels");
+  }
+  return absl::OkStatus();
+}
 
 std::vector<std::size_t> ForecastCovariates::LocalFeatures() const {
   if (!local_features.empty()) return local_features;
@@ -193,12 +265,8 @@ absl::StatusOr<ForecastEvaluation> EvaluateForecasts(const NumberForecastKind& k
                                                      const RunControl& control) {
   CALIBD_RETURN_IF_ERROR(CheckForecastKind(kind));
   const auto* const quantiles = std::get_if<QuantileForecasts>(&kind);
-  CALIBD_RETURN_IF_ERROR(CheckCovariates(covariates, batch.size(), quantiles != nullptr));
-  if (options.threshold.has_value() && quantiles != nullptr) {
-    return absl::InvalidArgumentError(
-        "threshold is set, but quantiles do not give the probability of a decision: expected "
-        "Normal forecasts or samples");
-  }
+  CALIBD_RETURN_IF_ERROR(CheckCovariates(covariates, batch.size()));
+  CALIBD_RETURN_IF_ERROR(CheckForecastOptions(kind, options));
   CALIBD_ASSIGN_OR_RETURN(const auto cells,
                           ForecastCells::Create(kind, StrataOfForecasts(kind, batch.forecasts),
                                                 options.resampling.seed, kDefaultTolerance));
@@ -216,8 +284,13 @@ absl::StatusOr<ForecastEvaluation> EvaluateForecasts(const NumberForecastKind& k
   BootstrapOptions exact = options.resampling;
   exact.null = NullHypothesis::kForecast;
   if (quantiles != nullptr) {
-    CALIBD_ASSIGN_OR_RETURN(evaluation.level_error,
-                            TestLevels(counts.Cells(), quantiles->levels, exact, control));
+    CALIBD_ASSIGN_OR_RETURN(evaluation.level_error, TestLevels(counts.Cells(), quantiles->levels,
+                                                               exact, Part(control, 0, kAfterPit)));
+    if (batch.size() < 2) return evaluation;
+    const ForecastBatch forecasts{
+        ForecastKind::kQuantiles, batch.forecasts, cells->width(), {}, batch.outcomes};
+    CALIBD_RETURN_IF_ERROR(AddDiscrepancies(forecasts, {}, options, LevelsKernel{quantiles->levels},
+                                            covariates, control, evaluation));
     return evaluation;
   }
   const bool normal = std::holds_alternative<NormalForecasts>(kind);
@@ -233,8 +306,9 @@ absl::StatusOr<ForecastEvaluation> EvaluateForecasts(const NumberForecastKind& k
     evaluation.decision->actions.clear();
   }
   if (batch.size() > 1) {
-    CALIBD_RETURN_IF_ERROR(
-        AddDiscrepancies(forecasts, pit, options, covariates, control, evaluation));
+    CALIBD_RETURN_IF_ERROR(AddDiscrepancies(forecasts, pit, options,
+                                            options.outcome_kernel.value_or(RbfKernel()),
+                                            covariates, control, evaluation));
   }
   return evaluation;
 }
@@ -259,19 +333,42 @@ double ForecastEvaluationMemory(std::size_t n, const NumberForecastKind& kind,
                                   : 0);
 }
 
+namespace {
+
+// Whether each replicate is a sum over the pairs.
+bool SimulatesPairs(const ForecastEvaluationOptions& options) {
+  return options.outcome_kernel.has_value() &&
+         (std::holds_alternative<EnergyKernel>(*options.outcome_kernel) ||
+          std::holds_alternative<PitMinKernel>(*options.outcome_kernel));
+}
+
+// Multiplications of a pair of Normal forecasts, see LossPairOperations.
+double PairOperations(const ForecastEvaluationOptions& options) {
+  const bool special = !options.outcome_kernel.has_value() ||
+                       std::holds_alternative<RbfKernel>(*options.outcome_kernel) ||
+                       std::holds_alternative<EnergyKernel>(*options.outcome_kernel);
+  return special ? 15 : 100;
+}
+
+}  // namespace
+
 double ForecastEvaluationOperations(std::size_t n, const NumberForecastKind& kind,
                                     const ForecastEvaluationOptions& options,
                                     const CovariateSizes& covariates) noexcept {
   const auto rows = static_cast<double>(n);
   const auto width = static_cast<double>(ForecastWidth(kind));
   const auto replicates = static_cast<double>(options.resampling.replicates);
-  if (std::holds_alternative<QuantileForecasts>(kind)) return rows * replicates * 10;
+  const bool quantiles = std::holds_alternative<QuantileForecasts>(kind);
   const bool normal = std::holds_alternative<NormalForecasts>(kind);
-  const double pair = normal ? 15 : 30 + 3 * width + 40 * width * width;
+  const double pair = normal      ? PairOperations(options)
+                      : quantiles ? 30 + 4 * width
+                                  : 30 + 3 * width + 40 * width * width;
   // A matrix product in single precision does 8 multiplications in the time of one.
-  const double each = options.resampling.null == NullHypothesis::kForm
-                          ? rows * rows / 16
-                          : rows * (20.0 * kTestFrequencies + 2 * width);
+  const double each = options.resampling.null == NullHypothesis::kForm ? rows * rows / 16
+                      : SimulatesPairs(options)
+                          ? rows * rows / 2 * pair
+                          : rows * (20.0 * kTestFrequencies + 2 * width +
+                                    (quantiles ? 2 * kTestFrequencies * width : 0));
   // The metrics of the probability integral transform sort the rows.
   const double pit = replicates * rows * 40;
   // distribution and marginal; threshold and decision; group, individual and local.
@@ -283,7 +380,7 @@ double ForecastEvaluationOperations(std::size_t n, const NumberForecastKind& kin
     if (features == 0) continue;
     ++forms;
     distances += rows * rows / 2 * static_cast<double>(features);
-    local = replicates * rows * static_cast<double>(LocalPlaceCount(n));
+    if (!quantiles) local = replicates * rows * static_cast<double>(LocalPlaceCount(n));
   }
   return pit + local + distances + forms * (rows * rows / 2 * pair + replicates * each);
 }

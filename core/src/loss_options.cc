@@ -60,7 +60,8 @@ absl::Status CheckOutcomeKernel(const ForecastBatch& batch,
   if ((levels != nullptr) != (batch.kind == ForecastKind::kQuantiles) ||
       (levels != nullptr && levels->levels.size() != batch.width)) {
     return absl::InvalidArgumentError(
-        "outcome_kernel: expected levels, one for each quantile, for quantiles and for no other "
+        "outcome_kernel does not suit the forecasts: expected levels, one for each quantile, for "
+        "quantiles and for no other "
         "forecasts");
   }
   if (!kernel.has_value()) return absl::OkStatus();

@@ -142,8 +142,13 @@ absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
   if (model->declaration()->forecast.has_value()) {
     return EvaluateForecastModel(parts_.jobs, request, reply, model);
   }
-  if (request.has_threshold()) {
-    return InvalidFieldError("threshold", "is set, but the model predicts classes: leave it unset");
+  const auto number_field = request.has_threshold()         ? "threshold"
+                            : request.has_threshold_alpha() ? "threshold_alpha"
+                            : request.has_outcome_kernel()  ? "outcome_kernel"
+                                                            : "";
+  if (*number_field != '\0') {
+    return InvalidFieldError(number_field,
+                             "is set, but the model predicts classes: leave it unset");
   }
   if (request.local_features_size() > 0) {
     return InvalidFieldError("local_features",

@@ -1,12 +1,11 @@
 #include "calibd/convert/forecast.h"
 
-#include <cmath>
 #include <cstddef>
-#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "calibd/convert/evaluation.h"
+#include "calibd/convert/loss.h"
 #include "calibd/core/status_macros.h"
 
 namespace calibd::convert {
@@ -101,18 +100,12 @@ absl::StatusOr<ForecastEvaluationOptions> ForecastOptionsFromProto(
                                                    kMaxReplicates));
   }
   options.resampling.seed = request.seed();
-  if (request.has_threshold()) {
-    if (std::holds_alternative<QuantileForecasts>(kind)) {
-      return absl::InvalidArgumentError(
-          "threshold is set, but quantiles do not give the probability of a decision: leave it "
-          "unset");
-    }
-    if (!std::isfinite(request.threshold())) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("threshold is ", request.threshold(), ", expected a finite number"));
-    }
-    options.threshold = request.threshold();
+  if (request.has_threshold()) options.threshold = request.threshold();
+  if (request.has_threshold_alpha()) options.threshold_alpha = request.threshold_alpha();
+  if (request.outcome_kernel().kind_case() != v1::OutcomeKernel::KIND_NOT_SET) {
+    options.outcome_kernel = FromProto(request.outcome_kernel());
   }
+  CALIBD_RETURN_IF_ERROR(CheckForecastOptions(kind, options));
   return options;
 }
 
@@ -157,6 +150,8 @@ v1::ForecastEvaluation ToProto(const ForecastEvaluation& evaluation,
     out.set_mmd_squared(named.result.mmd_squared);
     out.set_biased_mmd_squared(named.result.biased_mmd_squared);
     *out.mutable_test() = StatisticToProto(named.result.statistic, named.result);
+    *out.mutable_outcome_kernel() = ToProto(named.result.outcome_kernel);
+    *out.mutable_condition() = ToProto(named.result.condition);
   }
   for (const LeftOutForm& form : evaluation.left_out) {
     v1::ForecastEvaluation::LeftOut& out = *proto.add_left_out();

@@ -18,32 +18,6 @@ std::optional<double> Optional(bool is_set, double value) {
   return is_set ? std::optional<double>(value) : std::nullopt;
 }
 
-OutcomeKernel FromProto(const v1::OutcomeKernel& proto) {
-  switch (proto.kind_case()) {
-    case v1::OutcomeKernel::kRbf:
-    case v1::OutcomeKernel::KIND_NOT_SET:
-      break;
-    case v1::OutcomeKernel::kEnergy:
-      return EnergyKernel();
-    case v1::OutcomeKernel::kMoments:
-      return MomentsKernel{proto.moments().center(),
-                           proto.moments().has_scale() ? proto.moments().scale() : 1};
-    case v1::OutcomeKernel::kThreshold:
-      return ThresholdKernel{proto.threshold().threshold()};
-    case v1::OutcomeKernel::kTanh:
-      return TanhKernel{proto.tanh().threshold(),
-                        proto.tanh().has_width() ? proto.tanh().width() : 1};
-    case v1::OutcomeKernel::kPitRbf:
-      return PitRbfKernel{proto.pit_rbf().has_gamma() ? proto.pit_rbf().gamma()
-                                                      : PitRbfKernel().gamma};
-    case v1::OutcomeKernel::kPitMin:
-      return PitMinKernel();
-    case v1::OutcomeKernel::kLevels:
-      return LevelsKernel{{proto.levels().levels().begin(), proto.levels().levels().end()}};
-  }
-  return RbfKernel{Optional(proto.rbf().has_gamma(), proto.rbf().gamma())};
-}
-
 absl::StatusOr<Condition> FromProto(const v1::Condition& proto) {
   switch (proto.kind_case()) {
     case v1::Condition::kForecast:
@@ -138,6 +112,42 @@ std::span<const T> View(const google::protobuf::RepeatedField<T>& values) {
 
 }  // namespace
 
+OutcomeKernel FromProto(const v1::OutcomeKernel& proto) {
+  switch (proto.kind_case()) {
+    case v1::OutcomeKernel::kRbf:
+    case v1::OutcomeKernel::KIND_NOT_SET:
+      break;
+    case v1::OutcomeKernel::kEnergy:
+      return EnergyKernel();
+    case v1::OutcomeKernel::kMoments:
+      return MomentsKernel{proto.moments().center(),
+                           proto.moments().has_scale() ? proto.moments().scale() : 1};
+    case v1::OutcomeKernel::kThreshold:
+      return ThresholdKernel{proto.threshold().threshold()};
+    case v1::OutcomeKernel::kTanh:
+      return TanhKernel{proto.tanh().threshold(),
+                        proto.tanh().has_width() ? proto.tanh().width() : 1};
+    case v1::OutcomeKernel::kPitRbf:
+      return PitRbfKernel{proto.pit_rbf().has_gamma() ? proto.pit_rbf().gamma()
+                                                      : PitRbfKernel().gamma};
+    case v1::OutcomeKernel::kPitMin:
+      return PitMinKernel();
+    case v1::OutcomeKernel::kLevels:
+      return LevelsKernel{{proto.levels().levels().begin(), proto.levels().levels().end()}};
+  }
+  return RbfKernel{Optional(proto.rbf().has_gamma(), proto.rbf().gamma())};
+}
+v1::OutcomeKernel ToProto(const OutcomeKernel& kernel) {
+  v1::OutcomeKernel proto;
+  std::visit([&](const auto& chosen) { Put(chosen, proto); }, kernel);
+  return proto;
+}
+v1::Condition ToProto(const Condition& condition) {
+  v1::Condition proto;
+  std::visit([&](const auto& chosen) { Put(chosen, proto); }, condition);
+  return proto;
+}
+
 ForecastBatch ForecastsOf(const v1::ComputeLossRequest& request) {
   const auto [kind, values] = ValuesOf(request);
   ForecastBatch batch;
@@ -177,11 +187,9 @@ v1::ComputeLossResponse ToProto(const CalibrationLoss& loss) {
     proto.mutable_gradient()->mutable_values()->Add(loss.gradient.begin(), loss.gradient.end());
   }
   if (loss.outcome_kernel.has_value()) {
-    std::visit([&](const auto& kernel) { Put(kernel, *proto.mutable_outcome_kernel()); },
-               *loss.outcome_kernel);
+    *proto.mutable_outcome_kernel() = ToProto(*loss.outcome_kernel);
   }
-  std::visit([&](const auto& condition) { Put(condition, *proto.mutable_condition()); },
-             loss.condition);
+  *proto.mutable_condition() = ToProto(loss.condition);
   return proto;
 }
 

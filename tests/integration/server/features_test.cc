@@ -175,6 +175,33 @@ TEST_F(FeaturesTest, ForecastsAreEvaluatedByFeaturesAndGroupsOfTheWindow) {
   EXPECT_THAT(all.local().feature_names(), ElementsAre("temperature", "noise"));
   EXPECT_EQ(all.local().places(0).p_value(), 1.0 / 200);
 
+  // Another kernel, in every form.
+  v1::EvaluateRequest request;
+  request.set_model("models/demand");
+  request.set_seed(5);
+  request.set_replicates(99);
+  request.set_threshold(0.5);
+  request.set_threshold_alpha(0.3);
+  request.mutable_outcome_kernel()->mutable_tanh()->set_width(2);
+  v1::Evaluation by_tanh;
+  ASSERT_TRUE(client_->Evaluate(request, &by_tanh).ok());
+  std::vector<std::string> forms;
+  for (const auto& one : by_tanh.forecast().discrepancies()) {
+    forms.push_back(one.form());
+    EXPECT_EQ(one.test().replicates(), 99) << one.form();
+    if (one.form() == "threshold") {
+      EXPECT_EQ(one.outcome_kernel().pit_rbf().gamma(), 2);
+    } else if (one.form() != "decision") {
+      EXPECT_EQ(one.outcome_kernel().tanh().width(), 2) << one.form();
+    }
+  }
+  EXPECT_THAT(forms, ElementsAre("distribution", "decision_marginal", "group", "individual",
+                                 "threshold", "decision"));
+  EXPECT_GT(by_tanh.forecast().discrepancies(3).condition().features().gamma(), 0);
+  request.set_threshold_alpha(1);
+  const grpc::Status refused = client_->Evaluate(request, &by_tanh);
+  EXPECT_THAT(refused.error_message(), HasSubstr("threshold_alpha"));
+
   // The window is read from the log after another crash.
   KillAndStart();
   v1::ForecastEvaluation again = Evaluate({"noise"}).forecast();

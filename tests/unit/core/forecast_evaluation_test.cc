@@ -181,13 +181,6 @@ TEST(ForecastEvaluationTest, InvalidCovariatesAreNamed) {
   data = Biased(20);
   data.covariates.local_features = {3};
   EXPECT_THAT(message(data), HasSubstr("local_features has 3, expected less than 3"));
-  data.covariates.local_features = {2};
-  const std::vector<double> quantiles(20, 0.0);
-  EXPECT_THAT(std::string(EvaluateForecasts(QuantileForecasts{{0.5}}, {quantiles, data.outcomes},
-                                            {}, data.covariates)
-                              .status()
-                              .message()),
-              HasSubstr("quantiles are tested at their levels alone"));
 }
 
 }  // namespace

@@ -6,14 +6,18 @@
 #include <array>
 #include <cmath>
 #include <random>
+#include <string>
 #include <vector>
 
+#include "calibd/core/forecast_evaluation.h"
 #include "calibd/core/forecast_test.h"
 #include "product_features.h"
+#include "support/small_forecasts.h"
 
 namespace calibd {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 const std::vector<double> kLevels = {0.1, 0.5, 0.9};
@@ -232,6 +236,136 @@ TEST(ForecastFormsTest, QuantilesHaveNoOtherKernel) {
   loss.outcome_kernel = LevelsKernel{kLevels};
   EXPECT_THAT(std::string(ComputeLoss(drawn.view(), loss).status().message()),
               HasSubstr("expected none for quantiles"));
+}
+
+const ForecastTestResult* FindForm(const ForecastEvaluation& evaluation, const std::string& form) {
+  const auto found = std::ranges::find(evaluation.discrepancies, form, &NamedDiscrepancy::form);
+  return found == evaluation.discrepancies.end() ? nullptr : &found->result;
+}
+
+TEST(ForecastFormsTest, EvaluationsHaveTheDiscrepanciesOfTheSmallCases) {
+  for (const nlohmann::json& small : testing::SmallCasesOf("forecast")) {
+    const testing::ForecastSet set = testing::NormalsOf(small);
+    const auto check = [&](const OutcomeKernel& kernel, const char* form, const char* name) {
+      ForecastEvaluationOptions options;
+      options.resampling.replicates = 99;
+      options.outcome_kernel = kernel;
+      options.threshold = small.at("threshold_y0").get<double>();
+      options.threshold_alpha = small.at("threshold_alpha").get<double>();
+      ForecastCovariates covariates;
+      covariates.groups = small.at("group").get<std::vector<std::int32_t>>();
+      const auto evaluation =
+          EvaluateForecasts(NormalForecasts(), {set.values, set.outcomes}, options, covariates);
+      ASSERT_TRUE(evaluation.ok()) << evaluation.status();
+      const ForecastTestResult* const result = FindForm(*evaluation, form);
+      ASSERT_NE(result, nullptr) << form;
+      const nlohmann::json& expected = small.at("mmd").at(name);
+      EXPECT_NEAR(result->mmd_squared, expected.at("unbiased").get<double>(), 1e-9) << name;
+      EXPECT_NEAR(result->biased_mmd_squared, expected.at("biased").get<double>(), 1e-9) << name;
+      EXPECT_EQ(result->outcome_kernel.index(), kernel.index()) << name;
+    };
+    check(PitRbfKernel(), "quantile", "quantile");
+    check(PitMinKernel(), "quantile", "quantile_min");
+    check(PitRbfKernel(), "threshold", "threshold");
+    check(RbfKernel{small.at("gamma_y").get<double>()}, "marginal", "marginal");
+    check(EnergyKernel(), "marginal", "marginal_min");
+    check(ThresholdKernel{small.at("decision_c").get<double>()}, "decision_marginal",
+          "decision_sign");
+  }
+}
+
+TEST(ForecastFormsTest, QuantilesHaveFormsByGroupFeaturesAndThreshold) {
+  const DrawnQuantiles drawn(300, 8, 1.7);
+  ForecastCovariates covariates;
+  covariates.groups = drawn.groups;
+  covariates.features = drawn.features;
+  covariates.feature_count = 2;
+  covariates.local_features = {0};
+  ForecastEvaluationOptions options;
+  options.resampling = {.replicates = 99, .seed = 3, .null = NullHypothesis::kForecast};
+  options.threshold = 0.4;
+  options.threshold_alpha = 0.9;
+  const auto evaluation = EvaluateForecasts(QuantileForecasts{kLevels},
+                                            {drawn.values, drawn.outcomes}, options, covariates);
+  ASSERT_TRUE(evaluation.ok()) << evaluation.status();
+  std::vector<std::string> forms;
+  for (const NamedDiscrepancy& named : evaluation->discrepancies) {
+    forms.push_back(named.form);
+    EXPECT_EQ(named.result.p_value, 0.01) << named.form;
+  }
+  EXPECT_THAT(forms, ElementsAre("distribution", "group", "individual", "local", "threshold"));
+  EXPECT_FALSE(evaluation->decision.has_value());
+  EXPECT_FALSE(evaluation->local.has_value());
+  GroupCondition sides;
+  for (std::size_t i = 0; i < 300; ++i) {
+    sides.groups.push_back(drawn.values[3 * i + 2] >= 0.4 ? 1 : 0);
+  }
+  EXPECT_NEAR(FindForm(*evaluation, "threshold")->mmd_squared,
+              Tested(drawn.view(), LevelsKernel{kLevels}, sides).mmd_squared, 1e-12);
+
+  const auto message = [&](const ForecastEvaluationOptions& wrong) {
+    return std::string(
+        EvaluateForecasts(QuantileForecasts{kLevels}, {drawn.values, drawn.outcomes}, wrong)
+            .status()
+            .message());
+  };
+  options.threshold_alpha = 0.8;
+  EXPECT_THAT(message(options), HasSubstr("set threshold_alpha to one of the levels"));
+  options.threshold.reset();
+  EXPECT_THAT(message(options), HasSubstr("threshold_alpha is 0.8, expected a number in (0, 1)"));
+  options.threshold_alpha.reset();
+  options.outcome_kernel = EnergyKernel();
+  EXPECT_THAT(message(options), HasSubstr("outcome_kernel is set, expected none for quantiles"));
+}
+
+TEST(ForecastFormsTest, SamplesNameTheFormsThatTheyLack) {
+  const DrawnQuantiles drawn(50, 9);
+  ForecastEvaluationOptions options;
+  options.resampling.replicates = 99;
+  options.threshold = 0.4;
+  options.outcome_kernel = TanhKernel{0.4, 0.5};
+  const auto evaluation =
+      EvaluateForecasts(SampleForecasts{3}, {drawn.values, drawn.outcomes}, options);
+  ASSERT_TRUE(evaluation.ok()) << evaluation.status();
+  std::vector<std::string> forms;
+  for (const NamedDiscrepancy& named : evaluation->discrepancies) forms.push_back(named.form);
+  EXPECT_THAT(forms, ElementsAre("distribution", "decision_marginal", "decision"));
+  ASSERT_EQ(evaluation->left_out.size(), 1U);
+  EXPECT_EQ(evaluation->left_out[0].form, "threshold");
+  EXPECT_THAT(evaluation->left_out[0].reason, HasSubstr("which samples do not have"));
+  options.outcome_kernel = PitMinKernel();
+  EXPECT_THAT(
+      std::string(EvaluateForecasts(SampleForecasts{3}, {drawn.values, drawn.outcomes}, options)
+                      .status()
+                      .message()),
+      HasSubstr("outcome_kernel needs the distribution function"));
+}
+
+// The side of the threshold is that of the probability, and not of the mean.
+TEST(ForecastFormsTest, TheThresholdFormDividesByTheProbability) {
+  const std::vector<double> forecasts = {0, 1, 0, 4, 2, 1, -1, 1};
+  const std::vector<double> outcomes = {0.3, -5, 2.5, -0.2};
+  ForecastEvaluationOptions options;
+  options.resampling.replicates = 99;
+  options.threshold = 1;
+  options.threshold_alpha = 0.7;
+  const auto evaluation = EvaluateForecasts(NormalForecasts(), {forecasts, outcomes}, options);
+  ASSERT_TRUE(evaluation.ok()) << evaluation.status();
+  // P(Y <= 1) is .84, .60, .16 and .98.
+  const ForecastBatch batch{ForecastKind::kNormal, forecasts, 2, {}, outcomes};
+  EXPECT_NEAR(FindForm(*evaluation, "threshold")->mmd_squared,
+              Tested(batch, PitRbfKernel(), GroupCondition{{0, 1, 1, 0}}).mmd_squared, 1e-12);
+}
+
+TEST(ForecastFormsTest, TheCostOfAnEvaluationKnowsTheKernel) {
+  const auto operations = [](std::optional<OutcomeKernel> kernel) {
+    ForecastEvaluationOptions options;
+    options.outcome_kernel = std::move(kernel);
+    return ForecastEvaluationOperations(10000, NormalForecasts(), options, {});
+  };
+  // A sum over the pairs for each of the 999 replicates.
+  EXPECT_GT(operations(EnergyKernel()), 999 * 0.5e8);
+  EXPECT_LT(operations(ThresholdKernel{0}), operations(EnergyKernel()) / 10);
 }
 
 }  // namespace

@@ -36,8 +36,15 @@ struct ForecastCovariates {
 struct ForecastEvaluationOptions {
   // Of every test. The hypothesis kForm applies to the discrepancies alone.
   BootstrapOptions resampling{.replicates = 999, .seed = 0, .null = NullHypothesis::kForecast};
-  // Set: the decision whether the outcome reaches this value is evaluated. Not for quantiles.
+  // Of all discrepancies. Quantiles: unset. Unset: RbfKernel, PitRbfKernel for threshold, and
+  // LevelsKernel for quantiles.
+  std::optional<OutcomeKernel> outcome_kernel;
+  // Set: the decision whether the outcome reaches this value is evaluated. Quantiles: only with a
+  // threshold_alpha.
   std::optional<double> threshold;
+  // In (0, 1): the form threshold divides the forecasts by whether their probability of an outcome
+  // up to the threshold is at most this. Unset: 1/2. Quantiles: one of the levels.
+  std::optional<double> threshold_alpha;
   // One level for all intervals of ForecastCoverage.
   CoverageLevels levels;
 };
@@ -73,27 +80,33 @@ struct ForecastEvaluation {
   std::optional<PitTests> pit;
   // Quantiles: the mean over the levels of (share of outcomes at most the quantile - level)^2.
   std::optional<PitTest> level_error;
-  // distribution and marginal with RbfKernel, and with covariates group (of two or more),
+  // distribution and one without a condition, and with covariates group (of two or more),
   // individual (all features) and local (local_features), each feature divided by its standard
-  // deviation. With a threshold also decision, by TestThreshold, and for Normal forecasts
-  // threshold: PitRbfKernel given on which side of the threshold the mean is. Empty for quantiles,
-  // and for n < 2.
+  // deviation. The one without a condition is marginal with RbfKernel or EnergyKernel, quantile
+  // with PitRbfKernel or PitMinKernel, and decision_marginal with the others; quantiles have
+  // level_error instead. With a threshold also decision, by TestThreshold, but not for quantiles;
+  // and threshold, with PitRbfKernel unless PitMinKernel or LevelsKernel is the kernel, but not for
+  // samples. Empty for n < 2.
   std::vector<NamedDiscrepancy> discrepancies;
   // E.g. if the features never differ, or if squares of the forecasts exceed the range of double.
   std::vector<LeftOutForm> left_out;
-  // With features: where the forecasts are wrong, by LocalFeatures(). The kernel has a quarter of
-  // the width of that of the form, 16 times its gamma, so that an error of a tenth of the cases is
-  // seen where it is.
+  // With features, but not for quantiles: where the forecasts are wrong, by LocalFeatures(). The
+  // kernel has a quarter of the width of that of the form, 16 times its gamma, so that an error of
+  // a tenth of the cases is seen where it is.
   std::optional<LocalCalibration> local;
   // Without `actions`.
   std::optional<DecisionCalibration> decision;
 };
 
+// Checks outcome_kernel, threshold and threshold_alpha. kind: valid. Errors: InvalidArgument that
+// begins with the field and a space.
+[[nodiscard]] absl::Status CheckForecastOptions(const NumberForecastKind& kind,
+                                                const ForecastEvaluationOptions& options);
+
 // batch: valid (FindForecastViolation, FindOutcomeViolation), n >= 1. Errors: InvalidArgument
-// (kind, replicates, threshold, covariates); FailedPrecondition if a parameter cannot be chosen;
-// Cancelled.
-// Cost: that of TestForecasts for each discrepancy, and O(n log n) for each replicate of the other
-// tests.
+// (kind, replicates, outcome_kernel, threshold, covariates); FailedPrecondition if a parameter
+// cannot be chosen; Cancelled. Cost: that of TestForecasts for each discrepancy, and O(n log n) for
+// each replicate of the other tests.
 [[nodiscard]] absl::StatusOr<ForecastEvaluation> EvaluateForecasts(
     const NumberForecastKind& kind, const NumberForecastBatch& batch,
     const ForecastEvaluationOptions& options, const ForecastCovariates& covariates = {},

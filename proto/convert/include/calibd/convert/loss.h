@@ -12,6 +12,11 @@ namespace calibd::convert {
 [[nodiscard]] ForecastBatch ForecastsOf(const v1::ComputeLossRequest& request);
 // Errors: InvalidArgument that begins with the field and a space.
 [[nodiscard]] absl::StatusOr<LossOptions> FromProto(const v1::ComputeLossRequest& request);
+// RbfKernel if no kind is set.
+[[nodiscard]] OutcomeKernel FromProto(const v1::OutcomeKernel& proto);
+[[nodiscard]] v1::OutcomeKernel ToProto(const OutcomeKernel& kernel);
+// Without features and groups.
+[[nodiscard]] v1::Condition ToProto(const Condition& condition);
 [[nodiscard]] v1::ComputeLossResponse ToProto(const CalibrationLoss& loss);
 
 }  // namespace calibd::convert
