@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "calibd/convert/evaluation.h"
 #include "calibd/convert/forecast.h"
+#include "calibd/convert/loss.h"
 #include "calibd/core/forecast_evaluation.h"
 #include "command.h"
 #include "fail_on.h"
@@ -18,6 +19,7 @@
 #include "null_option.h"
 #include "number_forecasts.h"
 #include "offline_evaluation.h"
+#include "outcome_kernel_option.h"
 
 namespace calibd::cli {
 namespace {
@@ -39,6 +41,9 @@ struct EvaluateForecastsOptions {
   // Names of some of columns.features.
   std::vector<std::string> local_features;
   std::optional<double> threshold;
+  std::optional<double> threshold_alpha;
+  // Empty: those of the forms.
+  std::string outcome_kernel;
   std::int32_t replicates = DefaultReplicates(NullHypothesis::kForecast);
   NullHypothesis null = NullHypothesis::kForecast;
   std::optional<std::uint64_t> seed;
@@ -88,13 +93,19 @@ ExitCode Report(const Context& context, const EvaluateForecastsOptions& options,
   return decision.has_value() ? decision->exit_code() : ExitCode::kOk;
 }
 
-v1::EvaluateRequest MakeRequest(const EvaluateForecastsOptions& options) {
+// Errors: a usage fault.
+absl::StatusOr<v1::EvaluateRequest> MakeRequest(const EvaluateForecastsOptions& options) {
   v1::EvaluateRequest request;
   request.set_window(options.window);
   request.set_replicates(options.replicates);
   request.set_null(convert::ToProto(options.null));
   if (options.seed.has_value()) request.set_seed(*options.seed);
   if (options.threshold.has_value()) request.set_threshold(*options.threshold);
+  if (options.threshold_alpha.has_value()) request.set_threshold_alpha(*options.threshold_alpha);
+  if (!options.outcome_kernel.empty()) {
+    CALIBD_ASSIGN_OR_RETURN(const OutcomeKernel kernel, ParseOutcomeKernel(options.outcome_kernel));
+    *request.mutable_outcome_kernel() = convert::ToProto(kernel);
+  }
   request.mutable_local_features()->Add(options.local_features.begin(),
                                         options.local_features.end());
   return request;
@@ -103,7 +114,7 @@ v1::EvaluateRequest MakeRequest(const EvaluateForecastsOptions& options) {
 absl::StatusOr<ExitCode> EvaluateServed(const Context& context,
                                         const EvaluateForecastsOptions& options) {
   CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
-  v1::EvaluateRequest request = MakeRequest(options);
+  CALIBD_ASSIGN_OR_RETURN(v1::EvaluateRequest request, MakeRequest(options));
   request.set_model(ModelArgument(options.model));
   CALIBD_ASSIGN_OR_RETURN(const v1::Model model, client->GetModel(request.model()));
   if (!model.has_forecast()) {
@@ -138,9 +149,9 @@ absl::StatusOr<std::vector<std::size_t>> LocalFeatures(const EvaluateForecastsOp
 absl::StatusOr<ExitCode> EvaluateFile(const Context& context,
                                       const EvaluateForecastsOptions& options) {
   CALIBD_ASSIGN_OR_RETURN(auto chosen, Choose(options));
-  CALIBD_ASSIGN_OR_RETURN(
-      ForecastEvaluationOptions evaluation_options,
-      OrUsageFault(convert::ForecastOptionsFromProto(MakeRequest(options), chosen.second)));
+  CALIBD_ASSIGN_OR_RETURN(const v1::EvaluateRequest request, MakeRequest(options));
+  CALIBD_ASSIGN_OR_RETURN(ForecastEvaluationOptions evaluation_options,
+                          OrUsageFault(convert::ForecastOptionsFromProto(request, chosen.second)));
   if (!options.seed.has_value()) evaluation_options.resampling.seed = std::random_device{}();
   InputOptions input;
   input.predictions = chosen.first;
@@ -218,7 +229,7 @@ void AddEvaluateForecastsCommand(CLI::App& app, Context& context) {
       ->add_option("--feature-column", options->columns.features,
                    "column with a number that is known of each forecast, such as the "
                    "temperature; may be repeated, or list several: a,b. Tests whether similar "
-                   "cases keep their promises (not for quantiles)")
+                   "cases keep their promises")
       ->delimiter(',')
       ->allow_extra_args(false);
   command
@@ -238,6 +249,17 @@ void AddEvaluateForecastsCommand(CLI::App& app, Context& context) {
       ->needs(model);
   command->add_option("--threshold", options->threshold,
                       "also evaluate the decision whether the outcome reaches this value");
+  command
+      ->add_option("--threshold-alpha", options->threshold_alpha,
+                   "with --threshold: divide the forecasts by whether their probability of an "
+                   "outcome up to the threshold is at most this; default 0.5; for quantiles one of "
+                   "the levels")
+      ->transform(ProbabilityRange(1e-9, 1 - 1e-9))
+      ->needs("--threshold");
+  command->add_option(
+      "--outcome-kernel", options->outcome_kernel,
+      absl::StrCat("kernel of the outcomes in the discrepancies: ", kOutcomeKernelHelp,
+                   "; default: rbf, and pit_rbf for the form threshold; not for quantiles"));
   command
       ->add_option("--replicates", options->replicates,
                    "replicates of each test, 99..100000; default 999")

@@ -140,7 +140,7 @@ std::string TestTable(const v1::ForecastEvaluation& evaluation) {
   if (evaluation.has_local()) add("local calibration error", evaluation.local().mean_error());
   std::string text = FormatTable(rows);
   // Without a condition, both are the same sum.
-  if (evaluation.discrepancies_size() > 1 &&
+  if (evaluation.discrepancies_size() > 1 && evaluation.discrepancies(1).condition().has_none() &&
       evaluation.discrepancies(0).mmd_squared() == evaluation.discrepancies(1).mmd_squared()) {
     absl::StrAppend(&text, "The ",
                     evaluation.scores().observations() > std::int64_t{kParameterRows}

@@ -8,18 +8,17 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "absl/strings/str_split.h"
 #include "calibd/convert/loss.h"
 #include "calibd/core/calibration_loss.h"
 #include "command.h"
 #include "number_forecasts.h"
 #include "observation_file.h"
 #include "offline_evaluation.h"
+#include "outcome_kernel_option.h"
 
 namespace calibd::cli {
 namespace {
@@ -62,38 +61,6 @@ const std::vector<NumberForm>& NumberForms() {
       {"quantile", {"pit_rbf", "pit_min"}, false},
       {"decision", {"threshold", "tanh", "moments"}, false}};
   return forms;
-}
-
-constexpr char kOutcomeKernels[] =
-    "rbf[:GAMMA], energy, pit_rbf[:GAMMA], pit_min, moments[:CENTER[:SCALE]], threshold:C or "
-    "tanh:C[:WIDTH]";
-
-// Reads the name and the numbers of an outcome kernel.
-absl::StatusOr<OutcomeKernel> ParseOutcomeKernel(const std::string& text) {
-  const absl::Status error =
-      UsageFault(absl::StrCat("--outcome-kernel is '", text, "', expected ", kOutcomeKernels));
-  const std::vector<std::string> parts = absl::StrSplit(text, ':');
-  std::vector<double> numbers(parts.size() - 1);
-  for (std::size_t k = 0; k < numbers.size(); ++k) {
-    if (!absl::SimpleAtod(parts[k + 1], &numbers[k])) return error;
-  }
-  const std::string& name = parts[0];
-  const auto has = [&](std::size_t least, std::size_t most) {
-    return numbers.size() >= least && numbers.size() <= most;
-  };
-  const auto number = [&](std::size_t k, double otherwise) {
-    return k < numbers.size() ? numbers[k] : otherwise;
-  };
-  if (name == "rbf" && has(0, 1)) {
-    return RbfKernel{numbers.empty() ? std::nullopt : std::optional(numbers[0])};
-  }
-  if (name == "energy" && has(0, 0)) return EnergyKernel();
-  if (name == "moments" && has(0, 2)) return MomentsKernel{number(0, 0), number(1, 1)};
-  if (name == "threshold" && has(1, 1)) return ThresholdKernel{numbers[0]};
-  if (name == "tanh" && has(1, 2)) return TanhKernel{numbers[0], number(1, 1)};
-  if (name == "pit_rbf" && has(0, 1)) return PitRbfKernel{number(0, PitRbfKernel().gamma)};
-  if (name == "pit_min" && has(0, 0)) return PitMinKernel();
-  return error;
 }
 
 absl::Status SetNumberForm(const LossCommandOptions& options, LossOptions& loss) {
@@ -339,7 +306,7 @@ void AddLossCommand(CLI::App& app, Context& context) {
                       "distribution (default), marginal, quantile or decision of numbers");
   command->add_option(
       "--outcome-kernel", options->outcome_kernel,
-      absl::StrCat("kernel of the outcomes: ", kOutcomeKernels,
+      absl::StrCat("kernel of the outcomes: ", kOutcomeKernelHelp,
                    "; default: rbf, or pit_rbf for --form quantile; for classes only rbf:GAMMA, "
                    "default: whether the classes are equal"));
   auto* const kernel =

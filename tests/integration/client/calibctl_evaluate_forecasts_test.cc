@@ -178,6 +178,35 @@ TEST_F(CalibctlEvaluateForecastsTest, EqualsTheEvaluationOfCore) {
   EXPECT_EQ(json.at("seed"), 7);
 }
 
+TEST_F(CalibctlEvaluateForecastsTest, TheKernelOfTheOutcomesIsChosen) {
+  ForecastEvaluationOptions options;
+  options.resampling.seed = 7;
+  options.resampling.replicates = 99;
+  options.threshold = 100;
+  options.threshold_alpha = 0.25;
+  options.outcome_kernel = TanhKernel{100, 5};
+  const auto expected = EvaluateForecasts(NormalForecasts(), {values_, outcomes_}, options);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  CalibctlRun run({"evaluate-forecasts", "--normals", path_, "--threshold", "100",
+                   "--threshold-alpha", "0.25", "--outcome-kernel", "tanh:100:5", "--seed", "7",
+                   "--replicates", "99", "--output", "json"});
+  ASSERT_EQ(run.exit_code(), 0) << run.error();
+  const nlohmann::json json = run.json();
+  ASSERT_EQ(json.at("discrepancies").size(), 4U);
+  for (std::size_t k = 0; k < 4; ++k) {
+    const NamedDiscrepancy& named = expected->discrepancies[k];
+    const nlohmann::json& one = json.at("discrepancies").at(k);
+    EXPECT_EQ(one.at("form"), named.form);
+    EXPECT_EQ(one.at("mmd_squared"), named.result.mmd_squared);
+    EXPECT_EQ(one.at("test").at("p_value"), named.result.p_value);
+  }
+  EXPECT_EQ(json.at("discrepancies").at(1).at("outcome_kernel").at("tanh").at("width"), 5);
+  EXPECT_THAT(Fault({"evaluate-forecasts", "--normals", path_, "--outcome-kernel", "tanh"}, 2),
+              HasSubstr("--outcome-kernel is 'tanh', expected rbf[:GAMMA]"));
+  EXPECT_THAT(Fault({"evaluate-forecasts", "--normals", path_, "--threshold-alpha", "0.5"}, 2),
+              HasSubstr("--threshold"));
+}
+
 TEST_F(CalibctlEvaluateForecastsTest, AModelHasTheEvaluationOfItsFile) {
   const auto server = ServerProcess::Start();
   ASSERT_NE(server, nullptr);
