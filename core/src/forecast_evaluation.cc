@@ -27,6 +27,12 @@ constexpr double kAfterPit = 0.2;
 // The width of the local kernel is a quarter of that of the form.
 constexpr double kLocalGamma = 16;
 
+// The draws both form the condition and stand in for the forecast's expectation, so the mean of the
+// discrepancy given the condition is not 0, and calibrated draws would be rejected.
+constexpr char kNoFormOfDraws[] =
+    "random signs need a condition that does not depend on the draws: test samples with the null "
+    "forecast";
+
 // Progress in the part [from, to] of the whole.
 RunControl Part(const RunControl& control, double from, double to) {
   RunControl part = control.WithoutProgress();
@@ -161,9 +167,15 @@ absl::Status AddDiscrepancies(const ForecastBatch& batch, std::span<const double
   const std::vector<Form> forms = FormsOf(batch, options, kernel, covariates, evaluation.left_out);
   const bool decides = options.threshold.has_value() && batch.kind != ForecastKind::kQuantiles;
   const double step = (1 - kAfterPit) / static_cast<double>(forms.size() + (decides ? 1 : 0));
+  const bool drawn_form =
+      batch.kind == ForecastKind::kSamples && options.resampling.null == NullHypothesis::kForm;
   for (std::size_t k = 0; k < forms.size(); ++k) {
     const Form& form = forms[k];
     const double from = kAfterPit + step * static_cast<double>(k);
+    if (drawn_form && std::holds_alternative<ForecastCondition>(form.condition)) {
+      evaluation.left_out.push_back({form.name, kNoFormOfDraws});
+      continue;
+    }
     absl::StatusOr<ForecastTestResult> result = TestForecasts(batch,
                                                               {.outcome_kernel = form.kernel,
                                                                .condition = form.condition,
@@ -188,7 +200,9 @@ absl::Status AddDiscrepancies(const ForecastBatch& batch, std::span<const double
     }
     evaluation.discrepancies.push_back({form.name, *std::move(result)});
   }
-  if (decides) {
+  if (decides && drawn_form) {
+    evaluation.left_out.push_back({"decision", kNoFormOfDraws});
+  } else if (decides) {
     CALIBD_ASSIGN_OR_RETURN(
         ForecastTestResult result,
         TestThreshold(batch, *options.threshold, options.resampling, Part(control, 1 - step, 1)));

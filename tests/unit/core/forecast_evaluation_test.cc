@@ -71,6 +71,27 @@ TEST(ForecastEvaluationTest, CovariatesFindErrorsThatCancelOnAverage) {
               ComputeLoss(batch, loss)->mmd_squared, 1e-12);
 }
 
+// A condition made of the draws is not independent of the mean over them.
+TEST(ForecastEvaluationTest, SamplesHaveNoTestOfFormsGivenTheDraws) {
+  std::vector<double> draws;
+  std::vector<double> outcomes;
+  for (std::size_t i = 0; i < 60; ++i) {
+    for (std::size_t k = 0; k < 5; ++k) draws.push_back(std::sin(5 * i + k));
+    outcomes.push_back(std::sin(1000 + i));
+  }
+  ForecastEvaluationOptions options;
+  options.resampling = {.replicates = 99, .seed = 3, .null = NullHypothesis::kForm};
+  options.threshold = 0.1;
+  const auto evaluation =
+      EvaluateForecasts(SampleForecasts{5}, {draws, outcomes}, options, ForecastCovariates());
+  ASSERT_TRUE(evaluation.ok()) << evaluation.status();
+  EXPECT_THAT(FormNames(*evaluation), ElementsAre("marginal"));
+  ASSERT_EQ(evaluation->left_out.size(), 2U);
+  EXPECT_EQ(evaluation->left_out[0].form, "distribution");
+  EXPECT_THAT(evaluation->left_out[0].reason, HasSubstr("null forecast"));
+  EXPECT_EQ(evaluation->left_out[1].form, "decision");
+}
+
 TEST(ForecastEvaluationTest, FeaturesThatDoNotDifferAreLeftOut) {
   Biased data(100);
   for (std::size_t i = 0; i < 100; ++i) data.covariates.features[3 * i + 1] = 4;
