@@ -135,6 +135,12 @@ double Unbiased(const PairSums& sums, std::size_t n) {
   return sums.off_diagonal / static_cast<double>(n) / static_cast<double>(n - 1);
 }
 
+absl::Status OutOfRange() {
+  return absl::FailedPreconditionError(
+      "the discrepancy of these rows exceeds the range of double: give the forecasts in another "
+      "unit");
+}
+
 // Compares the statistic with replicates of the hypothesis kForecast.
 absl::Status Simulate(const ForecastBatch& batch, const ForecastTestOptions& options,
                       const RunControl& control, ForecastTestResult& result) {
@@ -166,9 +172,11 @@ absl::Status Simulate(const ForecastBatch& batch, const ForecastTestOptions& opt
     if (sums.ok()) replicates[r] = Unbiased(*sums, batch.size());
   }));
   CALIBD_RETURN_IF_ERROR(control.CheckCancelled());
-  static_cast<ResamplingResult&>(result) =
-      CompareWithReplicates(result.statistic - kSumTie * std::max(1.0, std::abs(result.statistic)),
-                            replicates, options.resampling);
+  if (!std::ranges::all_of(replicates, [](double value) { return std::isfinite(value); })) {
+    return OutOfRange();
+  }
+  static_cast<ResamplingResult&>(result) = CompareWithReplicates(
+      LowerEndOfTies(result.statistic, replicates), replicates, options.resampling);
   return absl::OkStatus();
 }
 
@@ -288,9 +296,7 @@ absl::StatusOr<ForecastTestResult> TestForecasts(const ForecastBatch& batch,
   result.mmd_squared = Unbiased(sums, batch.size());
   result.biased_mmd_squared = (sums.off_diagonal + sums.diagonal) / n / n;
   if (!std::isfinite(result.biased_mmd_squared) || !std::isfinite(result.mmd_squared)) {
-    return absl::FailedPreconditionError(
-        "the discrepancy of these rows exceeds the range of double: give the forecasts in another "
-        "unit");
+    return OutOfRange();
   }
   result.statistic = result.mmd_squared;
   CALIBD_RETURN_IF_ERROR(options.resampling.null == NullHypothesis::kForecast
@@ -335,7 +341,7 @@ absl::StatusOr<ForecastTestResult> TestThreshold(const ForecastBatch& batch, dou
         2 * EvaluateThreshold(WithReplicate(batch, replicate), threshold)->given_action_unbiased;
   }));
   static_cast<ResamplingResult&>(result) =
-      CompareWithReplicates(result.statistic - kSumTie, replicates, resampling);
+      CompareWithReplicates(LowerEndOfTies(result.statistic, replicates), replicates, resampling);
   return result;
 }
 

@@ -14,7 +14,7 @@
 namespace calibd {
 namespace {
 
-// Statistics that differ by less than this, relative to values above 1, are considered equal: they
+// Statistics that differ by less than this share of the largest of them are considered equal: they
 // may differ by the order of summation.
 constexpr double kTie = 1e-12;
 
@@ -80,6 +80,12 @@ absl::Status RunReplicates(std::size_t count, const RunControl& control,
   return absl::OkStatus();
 }
 
+double LowerEndOfTies(double statistic, std::span<const double> replicates) noexcept {
+  double largest = std::abs(statistic);
+  for (const double replicate : replicates) largest = std::max(largest, std::abs(replicate));
+  return statistic - kTie * largest;
+}
+
 ResamplingResult CompareWithReplicates(double statistic, std::span<const double> replicates,
                                        const BootstrapOptions& options) {
   ResamplingResult result;
@@ -89,7 +95,7 @@ ResamplingResult CompareWithReplicates(double statistic, std::span<const double>
   RunningMoments moments;
   for (const double replicate : replicates) {
     moments.Add(replicate);
-    if (replicate >= statistic) ++result.exceedances;
+    if (!(replicate < statistic)) ++result.exceedances;
   }
   result.p_value = (1.0 + result.exceedances) / (1.0 + result.replicates);
   result.replicate_mean = moments.mean;
@@ -120,8 +126,7 @@ absl::StatusOr<ResamplingResult> SimulateTest(
     }
     replicates[r] = statistic(LabelledRows(batch, picked, labels));
   }));
-  return CompareWithReplicates(observed - kTie * std::max(1.0, std::abs(observed)), replicates,
-                               options);
+  return CompareWithReplicates(LowerEndOfTies(observed, replicates), replicates, options);
 }
 
 }  // namespace calibd

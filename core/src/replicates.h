@@ -23,7 +23,11 @@ namespace calibd {
 [[nodiscard]] absl::Status RunReplicates(std::size_t count, const RunControl& control,
                                          const std::function<void(std::size_t)>& body);
 
-// replicates: values of the statistic under the null hypothesis.
+// The statistic less the rounding of its sums and of those of the replicates, in any unit.
+[[nodiscard]] double LowerEndOfTies(double statistic, std::span<const double> replicates) noexcept;
+
+// replicates: values of the statistic under the null hypothesis. One that is NaN counts as reaching
+// the statistic.
 [[nodiscard]] ResamplingResult CompareWithReplicates(double statistic,
                                                      std::span<const double> replicates,
                                                      const BootstrapOptions& options);

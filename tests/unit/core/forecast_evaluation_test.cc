@@ -92,6 +92,18 @@ TEST(ForecastEvaluationTest, SamplesHaveNoTestOfFormsGivenTheDraws) {
   EXPECT_EQ(evaluation->left_out[1].form, "decision");
 }
 
+// Most replicates of the last row are not finite.
+TEST(ForecastEvaluationTest, ReplicatesBeyondTheRangeOfDoubleLeaveTheFormOut) {
+  Biased data(200);
+  data.covariates = ForecastCovariates();
+  data.forecasts.insert(data.forecasts.end(), {0, 1.7e308});
+  data.outcomes.push_back(1e307);
+  const auto evaluation = data.Evaluated();
+  ASSERT_TRUE(evaluation.ok()) << evaluation.status();
+  EXPECT_THAT(FormNames(*evaluation), ElementsAre());
+  EXPECT_EQ(evaluation->left_out.size(), 2U);
+}
+
 TEST(ForecastEvaluationTest, FeaturesThatDoNotDifferAreLeftOut) {
   Biased data(100);
   for (std::size_t i = 0; i < 100; ++i) data.covariates.features[3 * i + 1] = 4;
