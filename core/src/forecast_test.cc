@@ -206,7 +206,8 @@ double LevelError(std::span<const std::int64_t> counts, std::span<const double> 
 // Adds w_i w_j h_ij over the pairs i < j with `first` <= i < `first + kSignRows` for each
 // replicate. signs: n x count.
 void AddSigned(const NumberPairs& pairs, std::size_t n, std::size_t first,
-               std::span<const float> signs, std::size_t count, std::span<double> sums) {
+               std::span<const float> signs, std::size_t count, std::span<double> sums,
+               const RunControl& control) {
   const std::size_t rows = std::min(kSignRows, n - first);
   const std::size_t columns = n - first;
   std::vector<float> h(rows * columns);
@@ -214,6 +215,8 @@ void AddSigned(const NumberPairs& pairs, std::size_t n, std::size_t first,
   for (std::size_t i = 0; i < rows; ++i) {
     // The pairs with j <= i stay 0.
     for (std::size_t j = i + 1; j < columns; j += kMaxPairColumns) {
+      // The caller finds the cancellation too.
+      if (control.IsCancelled()) return;
       const std::size_t some = std::min(kMaxPairColumns, columns - j);
       pairs.products->Compute({first + i, first + j}, std::span(terms).first(some));
       for (std::size_t k = 0; k < some; ++k) h[i * columns + j + k] = static_cast<float>(terms[k]);
@@ -263,8 +266,9 @@ absl::Status FlipSigns(const ForecastBatch& batch, const ForecastTestOptions& op
     std::vector<double> sums(blocks * count);
     CALIBD_RETURN_IF_ERROR(RunReplicates(blocks, control.WithoutProgress(), [&](std::size_t block) {
       AddSigned(pairs, n, block * kSignRows, signs, count,
-                std::span(sums).subspan(block * count, count));
+                std::span(sums).subspan(block * count, count), control);
     }));
+    CALIBD_RETURN_IF_ERROR(control.CheckCancelled());
     if (control.progress) {
       control.progress(static_cast<double>(begin + count) / static_cast<double>(total));
     }
