@@ -175,11 +175,6 @@ class AnyProducts final : public PairProducts {
   const ConditionTerms& condition_;
 };
 
-std::size_t ColumnsAtOnce(double pair_operations) {
-  return static_cast<std::size_t>(
-      std::clamp<double>(kTermsPerCheck / pair_operations, 1, kMaxPairColumns));
-}
-
 // Calls body(begin, end) for the rows of each task.
 template <typename Body>
 void ForEachTask(std::size_t n, const RunControl& control, const Body& body) {
@@ -200,6 +195,11 @@ absl::StatusOr<PairSums> AddRows(std::span<const PairSums> rows, const RunContro
 }
 
 }  // namespace
+
+std::size_t ColumnsAtOnce(double pair_operations) noexcept {
+  return static_cast<std::size_t>(
+      std::clamp<double>(kTermsPerCheck / pair_operations, 1, kMaxPairColumns));
+}
 
 std::unique_ptr<const OutcomeTerms> MakeClassTerms(Points residuals, double scale) {
   return std::make_unique<ClassTerms>(std::move(residuals), scale);

@@ -108,6 +108,10 @@ struct PairSums {
   double diagonal = 0;
 };
 
+// The columns of one Compute between two checks of cancellation, from 1 to kMaxPairColumns.
+// pair_operations: cost of a term.
+[[nodiscard]] std::size_t ColumnsAtOnce(double pair_operations) noexcept;
+
 // pair_operations: cost of a term, from which the intervals of cancellation follow. Errors:
 // Cancelled.
 [[nodiscard]] absl::StatusOr<PairSums> SumPairs(std::size_t n, const PairProducts& products,

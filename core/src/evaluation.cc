@@ -30,8 +30,11 @@ double ReliabilityOperations(double n, const EvaluationOptions& options) {
   return 8 * n * (options.band_replicates + 2 * std::log2(n + 1));
 }
 
-double DecisionOperations(double n, const EvaluationOptions& options) {
-  return n * (1.0 + options.replicates) * static_cast<double>(options.loss.size());
+double DecisionOperations(double n, double m, const EvaluationOptions& options) {
+  const auto losses = static_cast<double>(options.loss.size());
+  const double actions = losses / m;
+  // Each replicate sums the losses of the rows, and the residuals of each action given each action.
+  return (1.0 + options.replicates) * (n * losses + actions * actions);
 }
 
 bool Simulates(const EvaluationOptions& options) {
@@ -360,7 +363,7 @@ absl::StatusOr<Evaluation> Evaluate(const PredictionBatch& batch, const Evaluati
   }
 
   if (!options.loss.empty()) {
-    CALIBD_ASSIGN_OR_RETURN(stage, stages.Begin("decision", DecisionOperations(size, options)));
+    CALIBD_ASSIGN_OR_RETURN(stage, stages.Begin("decision", DecisionOperations(size, m, options)));
     CALIBD_ASSIGN_OR_RETURN(evaluation.decision, TestDecisions(batch, options.loss,
                                                                {.replicates = options.replicates,
                                                                 .seed = options.seed,
@@ -413,7 +416,7 @@ double EvaluationOperations(std::size_t n, std::size_t class_count,
     sum +=
         options.consistency_replicates * BinnedOperations(size, m, options.binned_errors.front());
   }
-  return sum + DecisionOperations(size, options) +
+  return sum + DecisionOperations(size, m, options) +
          static_cast<double>(options.reliability_classes.size() + 1) *
              ReliabilityOperations(size, options) +
          static_cast<double>(options.lenses.size()) * CmeOperations(size, m, options);

@@ -377,8 +377,11 @@ double ForecastEvaluationOperations(std::size_t n, const NumberForecastKind& kin
   const double pair = normal      ? PairOperations(options)
                       : quantiles ? 30 + 4 * width
                                   : 30 + 3 * width + 40 * width * width;
+  const bool flips_signs = options.resampling.null == NullHypothesis::kForm;
+  // Signs are flipped for some replicates at once, which compute the pairs again.
+  const double passes = flips_signs ? 1 + std::ceil(replicates / kSignReplicates) : 1;
   // A matrix product in single precision does 8 multiplications in the time of one.
-  const double each = options.resampling.null == NullHypothesis::kForm ? rows * rows / 16
+  const double each = flips_signs ? rows * rows / 16
                       : SimulatesPairs(options)
                           ? rows * rows / 2 * pair
                           : rows * (20.0 * kTestFrequencies + 2 * width +
@@ -389,14 +392,18 @@ double ForecastEvaluationOperations(std::size_t n, const NumberForecastKind& kin
   double forms = options.threshold.has_value() ? 4 : 2;
   double local = 0;
   double distances = 0;
+  double phases = 0;
   if (covariates.groups) ++forms;
   for (const std::size_t features : {covariates.features, covariates.local_features}) {
     if (features == 0) continue;
     ++forms;
     distances += rows * rows / 2 * static_cast<double>(features);
+    if (!flips_signs)
+      phases += replicates * rows * kTestFrequencies * static_cast<double>(features);
     if (!quantiles) local = replicates * rows * static_cast<double>(LocalPlaceCount(n));
   }
-  return pit + local + distances + forms * (rows * rows / 2 * pair + replicates * each);
+  return pit + local + passes * distances + phases +
+         forms * (passes * rows * rows / 2 * pair + replicates * each);
 }
 
 }  // namespace calibd

@@ -22,9 +22,8 @@
 namespace calibd {
 namespace {
 
-// Rows of h_ij that are computed together for the random signs, and replicates of one task.
+// Rows of h_ij that are computed together for the random signs.
 constexpr std::size_t kSignRows = 48;
-constexpr std::size_t kSignReplicates = 256;
 // Sums that differ by less than this share may differ by the order of summation.
 constexpr double kSumTie = 1e-12;
 
@@ -204,20 +203,20 @@ double LevelError(std::span<const std::int64_t> counts, std::span<const double> 
 }
 
 // Adds w_i w_j h_ij over the pairs i < j with `first` <= i < `first + kSignRows` for each
-// replicate. signs: n x count.
+// replicate. signs: n x count. some_columns: pairs between two checks of cancellation.
 void AddSigned(const NumberPairs& pairs, std::size_t n, std::size_t first,
-               std::span<const float> signs, std::size_t count, std::span<double> sums,
-               const RunControl& control) {
+               std::span<const float> signs, std::size_t count, std::size_t some_columns,
+               std::span<double> sums, const RunControl& control) {
   const std::size_t rows = std::min(kSignRows, n - first);
   const std::size_t columns = n - first;
   std::vector<float> h(rows * columns);
   std::array<double, kMaxPairColumns> terms;
   for (std::size_t i = 0; i < rows; ++i) {
     // The pairs with j <= i stay 0.
-    for (std::size_t j = i + 1; j < columns; j += kMaxPairColumns) {
+    for (std::size_t j = i + 1; j < columns; j += some_columns) {
       // The caller finds the cancellation too.
       if (control.IsCancelled()) return;
-      const std::size_t some = std::min(kMaxPairColumns, columns - j);
+      const std::size_t some = std::min(some_columns, columns - j);
       pairs.products->Compute({first + i, first + j}, std::span(terms).first(some));
       for (std::size_t k = 0; k < some; ++k) h[i * columns + j + k] = static_cast<float>(terms[k]);
     }
@@ -254,6 +253,7 @@ absl::Status FlipSigns(const ForecastBatch& batch, const ForecastTestOptions& op
                           MakeNumberPairs(ascending.batch(), control, kernel, condition));
   const auto total = static_cast<std::size_t>(options.resampling.replicates);
   const std::size_t blocks = (n + kSignRows - 1) / kSignRows;
+  const std::size_t some_columns = ColumnsAtOnce(LossPairOperations(batch, OptionsOf(options)));
   std::vector<double> replicates(total);
   for (std::size_t begin = 0; begin < total; begin += kSignReplicates) {
     const std::size_t count = std::min(kSignReplicates, total - begin);
@@ -265,7 +265,7 @@ absl::Status FlipSigns(const ForecastBatch& batch, const ForecastTestOptions& op
     // By block, and added in order, so that the sums do not depend on the threads.
     std::vector<double> sums(blocks * count);
     CALIBD_RETURN_IF_ERROR(RunReplicates(blocks, control.WithoutProgress(), [&](std::size_t block) {
-      AddSigned(pairs, n, block * kSignRows, signs, count,
+      AddSigned(pairs, n, block * kSignRows, signs, count, some_columns,
                 std::span(sums).subspan(block * count, count), control);
     }));
     CALIBD_RETURN_IF_ERROR(control.CheckCancelled());

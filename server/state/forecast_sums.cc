@@ -17,8 +17,9 @@ void ForecastSums::Add(std::span<const ForecastRow> rows, std::size_t cell_count
 void ForecastSums::AddScores(const ForecastRow& row) noexcept {
   crps += row.crps;
   log_score += row.log_score;
-  t += std::clamp(row.t, -kMostScore, kMostScore);
-  t_square += std::min(row.t * row.t, kMostScore);
+  const double bounded = std::clamp(row.t, -kMostResidual, kMostResidual);
+  t += bounded;
+  t_square += bounded * bounded;
 }
 
 void ForecastSums::MergeScores(const ForecastSums& other) noexcept {

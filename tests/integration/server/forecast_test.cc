@@ -411,6 +411,45 @@ TEST_F(ForecastTest, OutcomesMayComeLater) {
   EXPECT_TRUE(std::isfinite(answer.forecast().residual_standard_deviation()));
 }
 
+// The difference from the mean of the block exceeds the range of double.
+TEST_F(ForecastTest, AServerStartsAgainAfterExtremeForecasts) {
+  v1::Model model = Declared();
+  model.set_window(201);
+  Create(model);
+  forecasts_.assign(2 * 8220, 1);
+  outcomes_.assign(8220, -8.9e307);
+  for (std::size_t i = 0; i < 8220; ++i) forecasts_[2 * i] = -8.9e307;
+  for (const std::size_t i : {8218U, 8219U}) {
+    forecasts_[2 * i] = 1e308;
+    outcomes_[i] = 1e308;
+  }
+  auto stream = sdk_->OpenStream(kForecastModel, {});
+  ASSERT_TRUE(stream.ok()) << stream.status();
+  ASSERT_TRUE((*stream)->SendForecasts(forecasts_, outcomes_).ok());
+  ASSERT_TRUE((*stream)->Finish().ok());
+  const std::string before = Answer().DebugString();
+  server_->Kill();
+  Start();
+  EXPECT_EQ(Answer().DebugString(), before);
+}
+
+TEST_F(ForecastTest, AnOutcomeByIdThatCannotBeScoredIsMissing) {
+  v1::Model model = Declared();
+  model.mutable_label_grace()->set_seconds(2);
+  Create(model);
+  forecasts_ = {0, 1e-300, 0, 1};
+  auto stream = sdk_->OpenStream(kForecastModel, {});
+  ASSERT_TRUE(stream.ok()) << stream.status();
+  const std::vector<std::string> ids = {"far", "near"};
+  ASSERT_TRUE((*stream)->SendForecastsWithIds(forecasts_, ids).ok());
+  ASSERT_TRUE((*stream)->LabelOutcomes(ids, std::vector<double>{1e300, 0.5}).ok());
+  ASSERT_TRUE((*stream)->Finish().ok());
+  ASSERT_TRUE(WaitFor([this] { return Answer().label_coverage().matured() == 2; }));
+  EXPECT_EQ(Answer().observations(), 1);
+  EXPECT_EQ(Answer().label_coverage().missing(), 1);
+  EXPECT_EQ(Answer().forecast().residual_mean(), 0.5);
+}
+
 TEST_F(ForecastTest, EvaluateTestsTheWindow) {
   Create(Declared());
   v1::EvaluateRequest request;
@@ -433,6 +472,13 @@ TEST_F(ForecastTest, EvaluateTestsTheWindow) {
   EXPECT_EQ(forecast.discrepancies(3).form(), "decision");
   EXPECT_GT(forecast.decision().expected_loss(), 0);
   EXPECT_EQ(evaluation.lenses_size(), 0);
+  EXPECT_GT(forecast.discrepancies(0).outcome_kernel().rbf().gamma(), 0);
+  EXPECT_GT(forecast.discrepancies(0).condition().forecast().gamma(), 0);
+  EXPECT_TRUE(forecast.discrepancies(1).condition().has_none());
+  v1::EvaluateRequest energy = request;
+  energy.mutable_outcome_kernel()->mutable_energy();
+  ASSERT_TRUE(client_->Evaluate(energy, &evaluation).ok());
+  EXPECT_TRUE(evaluation.forecast().discrepancies(0).outcome_kernel().has_energy());
   // A field of models of classes is refused.
   v1::EvaluateRequest wrong = request;
   wrong.set_cme_test_locations(5);

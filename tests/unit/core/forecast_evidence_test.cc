@@ -583,8 +583,8 @@ TEST(ForecastEvidenceTest, MeansOfScoresAreThoseOfTheRows) {
   evidence.Add({.forecasts = forecasts, .outcomes = outcomes}, 1);
   const ForecastCounts& counts = evidence.counts();
   EXPECT_EQ(counts.count(), 3);
-  EXPECT_EQ(counts.t, kMostScore);
-  EXPECT_EQ(counts.t_square, kMostScore);
+  EXPECT_EQ(counts.t, kMostResidual);
+  EXPECT_EQ(counts.t_square, kMostResidual * kMostResidual);
   EXPECT_TRUE(std::isfinite(counts.log_score));
   ForecastEvidence restored(cells);
   EXPECT_TRUE(restored.Restore(evidence.Save()).ok());

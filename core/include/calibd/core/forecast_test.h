@@ -50,6 +50,8 @@ struct ForecastTestResult : ResamplingResult {
   Condition condition;
 };
 inline constexpr std::size_t kTestFrequencies = 64;
+// Replicates by random signs that are computed together, from one computation of all pairs.
+inline constexpr std::size_t kSignReplicates = 256;
 
 // batch: valid Normal forecasts, samples or quantiles (FindViolations, FindForecastViolation), n
 // >= 2. With kForm each replicate is sum_{i != j} w_i w_j h_ij / (n (n - 1)) with random signs w: a
