@@ -1,11 +1,14 @@
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <fstream>
+#include <numbers>
 #include <optional>
 #include <span>
 #include <string>
 #include <thread>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -38,6 +41,9 @@ struct LossCommandOptions {
   std::string kernel = "total_variation";
   std::optional<double> bandwidth;
   std::optional<double> gamma;
+  // Of the form threshold.
+  std::optional<double> threshold;
+  double threshold_alpha = 0.5;
   bool biased = false;
   std::optional<double> mmd_weight;
   // Where the gradient is written; empty: nowhere.
@@ -48,19 +54,68 @@ struct LossCommandOptions {
 };
 
 // A form of calibration of numbers: its outcome kernels, the first of which is the default, and
-// whether it is conditioned on the forecast.
+// what it is conditioned on.
+enum class NumberCondition { kForecast, kNone, kFeatures, kGroups, kThreshold };
 struct NumberForm {
   const char* name;
   std::vector<std::string> kernels;
-  bool on_forecast;
+  NumberCondition condition;
 };
 const std::vector<NumberForm>& NumberForms() {
+  static const std::vector<std::string> any = {"rbf",       "energy", "pit_rbf", "pit_min",
+                                               "threshold", "tanh",   "moments"};
   static const std::vector<NumberForm> forms = {
-      {"distribution", {"rbf", "energy"}, true},
-      {"marginal", {"rbf", "energy"}, false},
-      {"quantile", {"pit_rbf", "pit_min"}, false},
-      {"decision", {"threshold", "tanh", "moments"}, false}};
+      {"distribution", {"rbf", "energy"}, NumberCondition::kForecast},
+      {"marginal", {"rbf", "energy"}, NumberCondition::kNone},
+      {"quantile", {"pit_rbf", "pit_min"}, NumberCondition::kNone},
+      {"threshold", {"pit_rbf", "pit_min"}, NumberCondition::kThreshold},
+      {"decision", {"threshold", "tanh", "moments"}, NumberCondition::kNone},
+      {"group", any, NumberCondition::kGroups},
+      {"individual", any, NumberCondition::kFeatures},
+      {"local", any, NumberCondition::kFeatures}};
   return forms;
+}
+
+// Sets the kind of the condition; its values follow from the file. Errors: a usage fault.
+absl::Status SetNumberCondition(const NumberForm& form, const LossCommandOptions& options,
+                                LossOptions& loss) {
+  const NumberCondition condition = form.condition;
+  const bool has_gamma =
+      condition == NumberCondition::kForecast || condition == NumberCondition::kFeatures;
+  if (!has_gamma && options.gamma.has_value()) {
+    return UsageFault(absl::StrCat(
+        "--gamma is for --form distribution, individual and local, not for ", form.name));
+  }
+  const std::pair<const char*, bool> needed[] = {
+      {condition == NumberCondition::kFeatures ? "--feature-column" : "",
+       options.input.columns.features.empty()},
+      {condition == NumberCondition::kGroups ? "--group-column" : "",
+       options.input.columns.group.empty()},
+      {condition == NumberCondition::kThreshold ? "--threshold" : "",
+       !options.threshold.has_value()}};
+  for (const auto& [option, is_missing] : needed) {
+    if (*option == '\0' || !is_missing) continue;
+    return UsageFault(absl::StrCat("--form ", form.name, " needs ", option));
+  }
+  if (options.threshold.has_value() && condition != NumberCondition::kThreshold) {
+    return UsageFault(absl::StrCat("--threshold is for --form threshold, not for ", form.name));
+  }
+  switch (condition) {
+    case NumberCondition::kForecast:
+      loss.condition = ForecastCondition{.bandwidth = {}, .gamma = options.gamma};
+      break;
+    case NumberCondition::kNone:
+      loss.condition = NoCondition();
+      break;
+    case NumberCondition::kFeatures:
+      loss.condition = FeatureCondition{{}, options.gamma};
+      break;
+    case NumberCondition::kGroups:
+    case NumberCondition::kThreshold:
+      loss.condition = GroupCondition();
+      break;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status SetNumberForm(const LossCommandOptions& options, LossOptions& loss) {
@@ -70,7 +125,8 @@ absl::Status SetNumberForm(const LossCommandOptions& options, LossOptions& loss)
   if (form == NumberForms().end()) {
     return UsageFault(absl::StrCat(
         "--form is ", name,
-        ", expected distribution, marginal, quantile or decision for forecasts of a number"));
+        ", expected distribution, marginal, quantile, threshold, decision, group, individual or "
+        "local for forecasts of a number"));
   }
   if (name == "decision" && options.outcome_kernel.empty()) {
     return UsageFault("--form decision needs --outcome-kernel threshold:C, tanh:C or moments");
@@ -83,15 +139,26 @@ absl::Status SetNumberForm(const LossCommandOptions& options, LossOptions& loss)
                                    absl::StrJoin(form->kernels, ", "), " for --form ", name));
   }
   CALIBD_ASSIGN_OR_RETURN(loss.outcome_kernel, ParseOutcomeKernel(text));
-  if (!form->on_forecast && options.gamma.has_value()) {
-    return UsageFault(absl::StrCat("--gamma is for --form distribution, not for ", name));
+  return SetNumberCondition(*form, options, loss);
+}
+
+// Gives the condition the columns of the file, or the sides of the threshold.
+void FillCondition(const NumberForecasts& forecasts, const LossCommandOptions& options,
+                   LossOptions& loss) {
+  if (auto* const features = std::get_if<FeatureCondition>(&loss.condition)) {
+    features->values = forecasts.covariates.features;
   }
-  if (form->on_forecast) {
-    loss.condition = ForecastCondition{.bandwidth = {}, .gamma = options.gamma};
-  } else {
-    loss.condition = NoCondition();
+  auto* const groups = std::get_if<GroupCondition>(&loss.condition);
+  if (groups == nullptr) return;
+  groups->groups = forecasts.covariates.groups;
+  if (!options.threshold.has_value()) return;
+  const ForecastBatch batch = forecasts.view();
+  groups->groups.clear();
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    const double t = (*options.threshold - batch.row(i)[0]) / batch.row(i)[1];
+    const double up_to = 0.5 * std::erfc(-t / std::numbers::sqrt2);
+    groups->groups.push_back(up_to <= options.threshold_alpha ? 1 : 0);
   }
-  return absl::OkStatus();
 }
 
 absl::Status SetClassForm(const LossCommandOptions& options, LossOptions& loss) {
@@ -144,7 +211,8 @@ absl::Status WriteNpy(const std::string& path, std::span<const double> values, s
 std::string DescribeFields(const Json& json) {
   std::vector<std::string> parts;
   for (const auto& field : json.items()) {
-    if (field.value().is_null()) continue;
+    // Features and groups are not in the answer.
+    if (field.value().is_null() || (field.value().is_array() && field.value().empty())) continue;
     if (!field.value().is_object()) {
       const bool text = field.value().is_string();
       parts.push_back(absl::StrCat(field.key(), " ",
@@ -186,6 +254,7 @@ absl::Status WithOptionNames(const absl::Status& status) {
                          {"outcome_kernel.", "--outcome-kernel "},
                          {"outcome_kernel ", "--outcome-kernel "},
                          {"condition.forecast.", "--"},
+                         {"condition.features.", "--"},
                          {"mmd_weight", "--mmd-weight"}});
   return {status.code(), message};
 }
@@ -245,7 +314,11 @@ absl::StatusOr<ExitCode> Run(const Context& context, const LossCommandOptions& o
     input.columns = options.input.columns;
     CALIBD_ASSIGN_OR_RETURN(const NumberForecasts forecasts,
                             ReadNumberForecasts(input, std::move(kind)));
+    FillCondition(forecasts, options, loss);
     return ComputeAndReport(context, options, forecasts.view(), loss);
+  }
+  if (options.threshold.has_value() || !options.input.columns.features.empty()) {
+    return UsageFault("--threshold and --feature-column need --normals or --samples");
   }
   if (const auto fault = FindUsageFault(options.input)) {
     return UsageFault(absl::StrCat(*fault, ", or use --normals or --samples"));
@@ -303,7 +376,22 @@ void AddLossCommand(CLI::App& app, Context& context) {
                       "the same for samples: 2..1000 draws from each forecast");
   command->add_option("--form", options->form,
                       "form of calibration: canonical (default), top_label or marginal of classes; "
-                      "distribution (default), marginal, quantile or decision of numbers");
+                      "distribution (default), marginal, quantile, threshold, decision, group, "
+                      "individual or local of numbers");
+  command
+      ->add_option("--feature-column", options->input.columns.features,
+                   "columns with the features of --form individual or local, in units in which "
+                   "their distances can be compared; may be repeated, or list several: a,b")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  auto* const threshold =
+      command->add_option("--threshold", options->threshold,
+                          "with --form threshold of Normal forecasts: divide them by whether their "
+                          "probability of an outcome up to this is at most --threshold-alpha");
+  command
+      ->add_option("--threshold-alpha", options->threshold_alpha, "this probability; default 0.5")
+      ->transform(ProbabilityRange(1e-9, 1 - 1e-9))
+      ->needs(threshold);
   command->add_option(
       "--outcome-kernel", options->outcome_kernel,
       absl::StrCat("kernel of the outcomes: ", kOutcomeKernelHelp,
@@ -321,9 +409,10 @@ void AddLossCommand(CLI::App& app, Context& context) {
       "its bandwidth, > 0; default: the median, or 0.4 (gaussian 0.16) for one probability");
   options->of_classes.assign(of_classes.begin(), of_classes.end());
   options->of_classes.insert(options->of_classes.end(), {kernel, bandwidth});
-  command->add_option("--gamma", options->gamma,
-                      "gamma of the kernel of the forecasts of a number, > 0; default: by the "
-                      "median of their distances");
+  command->add_option(
+      "--gamma", options->gamma,
+      "gamma of the kernel of the forecasts or features of a number, > 0; default: by the "
+      "median of their distances");
   command->add_flag("--biased", options->biased,
                     "average over all pairs of rows, instead of the pairs of different rows");
   command->add_option("--mmd-weight", options->mmd_weight,

@@ -128,6 +128,39 @@ TEST_F(CalibctlLossTest, ReadsForecastsOfNumbers) {
       ForecastKind::kNormal, options);
 }
 
+TEST_F(CalibctlLossTest, FormsByThresholdGroupAndFeatures) {
+  const std::vector<double> values = {0.1, 0.5, -0.6, 1.2, 1.2, 0.7};
+  const std::vector<double> outcomes = {0.3, -1.1, 2.4};
+  const std::string path = Write("cases.csv",
+                                 "mean,standard_deviation,x,region,z,outcome\n0.1,0.5,1,n,4,0.3\n"
+                                 "-0.6,1.2,2,s,1,-1.1\n1.2,0.7,4,n,0,2.4\n");
+  const auto expect_value = [&](const std::vector<std::string>& more, const LossOptions& options) {
+    std::vector<std::string> arguments = {"loss", "--normals", path, "--output", "json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    CalibctlRun run(arguments);
+    ASSERT_EQ(run.exit_code(), 0) << run.error();
+    EXPECT_EQ(run.json().at("value"),
+              ComputeLoss({ForecastKind::kNormal, values, 2, {}, outcomes}, options)->value);
+  };
+  LossOptions options;
+  options.gradient = false;
+  options.condition = GroupCondition{{0, 1, 0}};
+  expect_value({"--form", "group", "--group-column", "region"}, options);
+  options.condition = FeatureCondition{{1, 4, 2, 1, 4, 0}, 0.5};
+  options.outcome_kernel = TanhKernel{0.2, 0.5};
+  expect_value({"--form", "individual", "--feature-column", "x,z", "--gamma", "0.5",
+                "--outcome-kernel", "tanh:0.2:0.5"},
+               options);
+  // P(Y <= 0.4) is .73, .80 and .13.
+  options.condition = GroupCondition{{1, 0, 1}};
+  options.outcome_kernel = PitRbfKernel();
+  expect_value({"--form", "threshold", "--threshold", "0.4", "--threshold-alpha", "0.75"}, options);
+  EXPECT_THAT(Error({"loss", "--normals", path, "--form", "local"}, 2),
+              HasSubstr("--form local needs --feature-column"));
+  EXPECT_THAT(Error({"loss", "--normals", path, "--form", "threshold"}, 2),
+              HasSubstr("--form threshold needs --threshold"));
+}
+
 TEST_F(CalibctlLossTest, AConditionOnEqualForecastsIsSaidToHaveNoEffect) {
   CalibctlRun run({"loss", "--normals", Write("equal.csv", "1,2,3\n1,2,0\n")});
   ASSERT_EQ(run.exit_code(), 0) << run.error();
