@@ -89,6 +89,16 @@ class PackagesTest(unittest.TestCase):
                             encoding="utf-8")
             run("systemd-analyze", "verify", unit)
             run("systemd-analyze", "security", "--offline=true", "--threshold=20", unit)
+        settings = re.findall(r"^([A-Za-z]+)=(.*)$", UNIT, re.M)
+        # /metrics reads the boot time from /proc/stat, which this setting hides.
+        self.assertNotIn("ProcSubset", dict(settings))
+        # A later line wins: background threads may lower their priority.
+        filters = [value for name, value in settings if name == "SystemCallFilter"]
+        self.assertGreater(filters.index("setpriority"), filters.index("~@privileged @resources"))
+        # systemd does not start calibd again with settings that it refuses.
+        wrong = subprocess.run([BINARIES / "calibd", "--listen", "nowhere"], capture_output=True,
+                               timeout=60, check=False)
+        self.assertEqual(dict(settings)["RestartPreventExitStatus"], str(wrong.returncode))
 
     @unittest.skipUnless(os.geteuid() == 0, "debootstrap needs root")
     def test_the_packages_work_on_a_bare_debian_12(self):
