@@ -115,6 +115,7 @@ class ObservationStream:
         self._process = os.getpid()
         # Used by the thread alone.
         self._channel = channels.take()
+        self._connection_opens = True
         # Keeps the rows of concurrent calls apart. Held while a call waits for room.
         self._sending = threading.Lock()
         # Guards everything below.
@@ -405,15 +406,17 @@ class ObservationStream:
             call = self._channel.stream_stream(
                 "/calibd.v1.IngestService/StreamObservations", request_serializer=None,
                 response_deserializer=ingest.StreamObservationsResponse.FromString,
-            )(self._requests(connection))
+            )(self._requests(connection), wait_for_ready=not self._connection_opens)
             with self._changed:
                 connection.call = call
                 if self._failure is not None:
                     call.cancel()
             for response in call:
                 with self._changed:
-                    self._last_progress = time.monotonic()
-                    self._last_error = None
+                    # A connection that breaks after each `opened` makes no progress.
+                    if self._classes is None or response.WhichOneof("message") != "opened":
+                        self._last_progress = time.monotonic()
+                        self._last_error = None
                     self._handle(connection, response)
                     self._changed.notify_all()
                     if self._finished:
@@ -430,6 +433,8 @@ class ObservationStream:
         finally:
             with self._changed:
                 connection.ended = True
+                # An attempt that fails at once names the cause. The next one waits for the server.
+                self._connection_opens = connection.opened
                 self._changed.notify_all()
 
     def _requests(self, connection: _Connection) -> Iterator[bytes]:

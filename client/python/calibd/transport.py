@@ -12,6 +12,7 @@ import grpc
 from google.protobuf.message import Message
 
 from calibd import errors
+from calibd.errors import CalibdError
 
 _Response = TypeVar("_Response", bound=Message)
 _Result = TypeVar("_Result")
@@ -19,7 +20,7 @@ _Result = TypeVar("_Result")
 # Streams on one connection. A connection of the server has a limit of calls, and an address has a
 # limit of connections.
 _STREAMS_PER_CONNECTION = 8
-# Attempts of a call, except those that a starting or stopping server refuses.
+# Attempts of a call that the server refuses for lack of a resource.
 _MAX_ATTEMPTS = 4
 
 _CHANNEL_OPTIONS = (
@@ -36,7 +37,7 @@ _CHANNEL_OPTIONS = (
     # Backoff determines the delays between attempts; those of the channel stay below them.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1000),
-    ("grpc.max_reconnect_backoff_ms", 2000),
+    ("grpc.max_reconnect_backoff_ms", 1000),
     ("grpc.use_local_subchannel_pool", 1),
 )
 
@@ -175,15 +176,20 @@ class Transport:
 
     def unary(self, method: str, request: Message, response: Type[_Response]) -> _Response:
         """Calls METHOD of "Service/Method" until it succeeds or a retry is pointless."""
+        attempts = 0
+
         def attempt(remaining: float) -> _Response:
+            nonlocal attempts
+            attempts += 1
             call = self._open_channel().unary_unary(
                 f"/calibd.v1.{method}", request_serializer=type(request).SerializeToString,
                 response_deserializer=response.FromString)
             with _calling(), self._ending():
-                answer: _Response = call(request, timeout=remaining)
+                # The first attempt finds the cause; later ones begin as soon as there is a connection.
+                answer: _Response = call(request, timeout=remaining, wait_for_ready=attempts > 1)
             return answer
 
-        return retry(attempt, self.timeout)
+        return retry(attempt, self.timeout, self.timeout)
 
     @contextlib.contextmanager
     def server_stream(self, method: str, request: Message, response: Type[_Response],
@@ -219,7 +225,7 @@ class Transport:
                         on_progress(told)
             return result
 
-        answer = retry(attempt, timeout)
+        answer = retry(attempt, timeout, self.timeout)
         # gRPC may report a broken message as a clean end of the stream.
         if answer is None:
             raise errors.DataLoss("the server ended the call without a result")
@@ -229,19 +235,29 @@ class Transport:
         return answer
 
 
-def retry(attempt: Callable[[float], _Result], timeout: float) -> _Result:
-    """Calls attempt(remaining seconds) until it succeeds, within `timeout` seconds."""
+def retry(attempt: Callable[[float], _Result], timeout: float, patience: float) -> _Result:
+    """Calls attempt(remaining seconds) until it succeeds, within `timeout` seconds.
+
+    patience: so many seconds after the first failure an absent server ends the attempts.
+    """
     deadline = time.monotonic() + timeout
     backoff = Backoff()
     failed = 0
+    unavailable: CalibdError | None = None
     while True:
         try:
             return attempt(max(deadline - time.monotonic(), 0.0))
         except grpc.RpcError as rpc_error:
             error = errors.from_rpc_error(rpc_error)
-        # A refusal with a delay by a starting or stopping server is not a failed attempt.
-        awaited = isinstance(error, errors.Unavailable) and error.retry_seconds is not None
-        failed += not awaited
+        if isinstance(error, errors.DeadlineExceeded) and unavailable is not None:
+            # The attempt has waited for a connection.
+            raise unavailable
+        if isinstance(error, errors.Unavailable):
+            if unavailable is None:
+                deadline = min(deadline, time.monotonic() + patience)
+            unavailable = error
+        else:
+            failed += 1
         if not errors.is_retryable(error) or failed >= _MAX_ATTEMPTS:
             raise error
         delay = backoff.next(error.retry_seconds)
