@@ -8,6 +8,24 @@
 #include "absl/strings/strip.h"
 
 namespace calibd::convert {
+namespace {
+
+// "; the newest 1548 rows: off by 20.5 points (10.5 to 30.5)". Empty if the error is not recent.
+// Only forecasts have an interval of it.
+std::string RecentText(const v1::CalibrationError& error) {
+  if (!error.is_recent()) return "";
+  const v1::CalibrationError::RecentError& recent = error.recent();
+  const bool is_forecast = recent.has_forecast();
+  const v1::ErrorInterval& coverage = recent.forecast().coverage();
+  const std::int64_t rows = is_forecast ? recent.forecast().observations() : recent.observations();
+  return absl::StrCat("; the newest ", rows, " rows: off by ",
+                      PointsText(is_forecast ? coverage.estimate() : recent.estimate()),
+                      is_forecast ? absl::StrCat(" (", Points(coverage.lower()), " to ",
+                                                 Points(coverage.upper()), ")")
+                                  : "");
+}
+
+}  // namespace
 
 std::string Points(double probability) {
   const double points = 100 * probability;
@@ -38,14 +56,16 @@ std::string OffByText(const v1::CalibrationError& error) {
       error.has_since_acknowledgement() ? error.since_acknowledgement() : error.since_start();
   if (current.has_coverage()) {
     const v1::ErrorInterval& coverage = current.coverage();
-    return OffByText(coverage.estimate(), coverage.lower(), coverage.upper(), error.limit());
+    return OffByText(coverage.estimate(), coverage.lower(), coverage.upper(), error.limit()) +
+           RecentText(error);
   }
   if (!current.has_top_label()) return "";
   const bool is_class_1 = current.has_class_1() && Exceeds(current.class_1(), current.top_label());
   const v1::ErrorInterval& interval = is_class_1 ? current.class_1() : current.top_label();
   return absl::StrCat(
       is_class_1 ? "P(class 1) " : "",
-      OffByText(interval.estimate(), interval.lower(), interval.upper(), error.limit()));
+      OffByText(interval.estimate(), interval.lower(), interval.upper(), error.limit()),
+      RecentText(error));
 }
 
 bool Exceeds(const v1::ErrorInterval& class_1, const v1::ErrorInterval& top_label) {

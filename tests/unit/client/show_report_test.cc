@@ -107,6 +107,28 @@ TEST(PointsTest, HasAtMostTwoDecimals) {
   EXPECT_EQ(convert::OffByText(0.01, 0, 0.0999, 0.2), "off by 1 point (0 to 10; limit 20)");
 }
 
+TEST(PointsTest, ARecentErrorFollowsThatOfAllRows) {
+  v1::CalibrationError error;
+  error.set_limit(0.05);
+  *error.mutable_since_start() = Measured(0.011, 0, 0.029, 0);
+  v1::CalibrationError::RecentError& recent = *error.mutable_recent();
+  recent.set_observations(1548);
+  recent.set_estimate(0.205);
+  EXPECT_EQ(convert::OffByText(error), "off by 1.1 points (0 to 2.9; limit 5)");
+  error.set_is_recent(true);
+  EXPECT_EQ(convert::OffByText(error),
+            "off by 1.1 points (0 to 2.9; limit 5); the newest 1548 rows: off by 20.5 points");
+  *error.mutable_since_start()->mutable_coverage() = error.since_start().top_label();
+  recent.mutable_forecast()->set_observations(1548);
+  v1::ErrorInterval& coverage = *recent.mutable_forecast()->mutable_coverage();
+  coverage.set_estimate(0.205);
+  coverage.set_lower(0.105);
+  coverage.set_upper(0.305);
+  EXPECT_EQ(convert::OffByText(error),
+            "off by 1.1 points (0 to 2.9; limit 5); the newest 1548 rows: off by 20.5 points "
+            "(10.5 to 30.5)");
+}
+
 TEST(ShowReportTest, TellsWhatToKnowInOrder) {
   EXPECT_EQ(
       DescribeShow(OverLimit(), Now()),

@@ -22,7 +22,8 @@ namespace calibd::convert {
 
 // The same for the series that decides about the limit: that of class 1 if it is set and its
 // interval begins higher, else that of the top label. "P(class 1) off by 8.8 points (6.1 to 11;
-// limit 2)". Empty without observations.
+// limit 2)". A recent error follows: "; the newest 1548 rows: off by 20.5 points (10.5 to 30.5)".
+// Empty without observations.
 [[nodiscard]] std::string OffByText(const v1::CalibrationError& error);
 
 // True if class_1 is off by more than the top label: its interval begins higher, or as high with a
