@@ -87,7 +87,7 @@ ExitCode Report(const Context& context, const EvaluateForecastsOptions& options,
     if (decision.has_value()) json["gate"] = decision->json;
     PrintJson(json);
   } else {
-    Print(DescribeForecasts(kind, evaluation));
+    Print(DescribeForecasts(kind, evaluation, evaluation.first_observation()));
     if (decision.has_value()) Print(decision->sentence);
   }
   return decision.has_value() ? decision->exit_code() : ExitCode::kOk;

@@ -220,13 +220,18 @@ std::string BiasText(const v1::ForecastDirection& direction, std::int64_t observ
          TooHighOrLow(direction.shift());
 }
 
-std::string DescribeForecasts(const std::string& kind, const v1::ForecastEvaluation& evaluation) {
+std::string DescribeForecasts(const std::string& kind, const v1::ForecastEvaluation& evaluation,
+                              std::int64_t first_observation) {
   const auto count = evaluation.scores().observations();
-  std::string text = absl::StrFormat("%d %s (%s) with outcomes\n", count,
+  std::string text = absl::StrFormat("%d %s (%s) with outcomes", count,
                                      count == 1 ? "forecast" : "forecasts", kind);
-  absl::StrAppend(&text, Headline(evaluation.scores().central_coverage()), BiasSentence(evaluation),
-                  CellSentence(evaluation), "\n", Scores(kind, evaluation), "\n",
-                  CoverageTable(evaluation), "\n", TestTable(evaluation));
+  if (first_observation > 0) {
+    absl::StrAppend(&text, ", rows ", first_observation, " to ", first_observation + count - 1);
+  }
+  absl::StrAppend(&text, "\n", Headline(evaluation.scores().central_coverage()),
+                  BiasSentence(evaluation), CellSentence(evaluation), "\n",
+                  Scores(kind, evaluation), "\n", CoverageTable(evaluation), "\n",
+                  TestTable(evaluation));
   if (evaluation.has_local()) absl::StrAppend(&text, LocalErrors(evaluation.local()), "\n");
   const bool rejected = evaluation.log10_e_value() >= std::log10(20.0);
   absl::StrAppendFormat(&text, "e-value %s of the cells of the outcomes: %s.\n",

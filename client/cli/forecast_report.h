@@ -9,8 +9,10 @@
 namespace calibd::cli {
 
 // Renders the evaluation of forecasts of a number as text. kind: normal, quantiles or samples.
+// first_observation: the number of the first one within its model, or 0 for those of a file.
 [[nodiscard]] std::string DescribeForecasts(const std::string& kind,
-                                            const v1::ForecastEvaluation& evaluation);
+                                            const v1::ForecastEvaluation& evaluation,
+                                            std::int64_t first_observation = 0);
 
 // Where the outcomes of a cell are, such as "above the 99.9 % quantile".
 [[nodiscard]] std::string CellPlace(const v1::ForecastCell& cell);

@@ -36,6 +36,13 @@ TEST(ForecastReportTest, TheFirstSentenceHasTheIntervalThatExcludesItsPromise) {
                         "outcomes (73.4 % to 79.6 %)."));
 }
 
+TEST(ForecastReportTest, NamesTheRowsOfAModel) {
+  EXPECT_THAT(DescribeForecasts("normal", TooLow(), 501),
+              HasSubstr("3000 forecasts (normal) with outcomes, rows 501 to 3500\n"));
+  EXPECT_THAT(DescribeForecasts("normal", TooLow()),
+              HasSubstr("3000 forecasts (normal) with outcomes\n"));
+}
+
 TEST(ForecastReportTest, TheWidestIntervalIsShownWithoutAVisibleError) {
   v1::ForecastEvaluation evaluation;
   AddCoverage(0.8, 0.79, 0.031, evaluation);
