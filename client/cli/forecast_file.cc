@@ -122,7 +122,9 @@ absl::Status ReadNumber(const std::string& source, const TextRow& row, std::size
   double value = 0;
   if (!ParseDouble(row.cells[column], value)) {
     return CellError(source, row.line, column + 1,
-                     absl::StrCat(Quote(row.cells[column]), " is not a number"));
+                     row.cells[column].empty()
+                         ? "is empty, expected a number"
+                         : absl::StrCat(Quote(row.cells[column]), " is not a number"));
   }
   values.push_back(value);
   return absl::OkStatus();

@@ -138,7 +138,8 @@ std::string ReportedStream::CountsText(double elapsed_seconds) const {
     return absl::StrFormat(" (%.0f %s/s)", static_cast<double>(count) / elapsed_seconds, noun);
   };
   if (content_ != StreamContent::kLabels) {
-    std::string text = absl::StrFormat("%s: %d rows accepted, ", model_, counts.accepted_rows);
+    std::string text = absl::StrFormat("%s: %d %s accepted, ", model_, counts.accepted_rows,
+                                       counts.accepted_rows == 1 ? "row" : "rows");
     if (content_ == StreamContent::kRowsWithIds || counts.duplicate_rows > 0) {
       absl::StrAppendFormat(&text, "%d duplicates%s, ", counts.duplicate_rows,
                             counts.reconnects > 0 ? " (since the stream was opened again)" : "");

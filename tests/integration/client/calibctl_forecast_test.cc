@@ -305,6 +305,10 @@ TEST_F(CalibctlForecastTest, ErrorsSayWhatToDo) {
               AllOf(HasSubstr("a.csv line 3"), HasSubstr("is -2")));
   EXPECT_THAT(ErrorOf({"send", "n", Write("b.csv", header + "1,x,1\n")}),
               HasSubstr("b.csv line 2, column 2: \"x\" is not a number"));
+  EXPECT_THAT(ErrorOf({"send", "n", Write("empty.csv", header + "1,,1\n")}),
+              HasSubstr("empty.csv line 2, column 2: is empty, expected a number"));
+  EXPECT_THAT(OutputOf({"send", "n", Write("one.csv", header + "1,1,1\n")}),
+              HasSubstr("n: 1 row accepted"));
   EXPECT_THAT(ErrorOf({"send", "n", Write("c.csv", "mean,outcome\n1,1\n")}),
               HasSubstr("standard_deviation"));
   EXPECT_THAT(ErrorOf({"send", "n", Write("d.csv", "mean,standard_deviation\n1,1\n")}),
