@@ -20,7 +20,8 @@ def download(transport: Transport, path: str | pathlib.Path,
         raise FileExistsError(f"{path} exists: a backup never replaces a file")
     # Only a complete backup gets its name.
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, suffix=".part") as part:
-        size = retry(lambda remaining: _receive(transport, part, on_progress, remaining), timeout)
+        size = retry(lambda remaining: _receive(transport, part, on_progress, remaining),
+                     timeout, transport.timeout)
         os.link(part.name, path)
     folder = os.open(path.parent, os.O_RDONLY)
     try:
