@@ -409,3 +409,30 @@ def test_opening_a_stream_fails_for_an_unknown_model_and_an_absent_server(client
         client.stream("unknown")
     with pytest.raises(calibd.Unavailable, match="open the stream within 0.5 s: failed to connect"):
         calibd.Client("127.0.0.1:1", timeout=0.5).stream("unknown")
+
+
+def test_numbered_columns_are_matched_to_the_classes_by_number(client):
+    client.create_model("numbered", 3, bandwidth=BANDWIDTH)
+    predictions, labels = calibrated(200)
+    frame = pd.DataFrame(predictions)[[2, 0, 1]]
+    with client.stream("numbered") as stream:
+        stream.send(frame, labels)
+        stream.send(frame.rename(columns=str), labels)
+    accuracy = (predictions.argmax(axis=1) == labels).mean()
+    assert client.calibration("numbered").scores.accuracy == accuracy
+
+
+def test_counts_are_right_while_a_call_waits_for_room(own_server):
+    predictions, labels = calibrated(200_000)
+    stream = calibd.Client(own_server.grpc).stream("waiting", 3, max_buffer_bytes=1)
+    os.kill(own_server.pid, signal.SIGSTOP)
+    caller = threading.Thread(target=lambda: pytest.raises(
+        calibd.Cancelled, stream.send, predictions, labels))
+    try:
+        caller.start()
+        assert wait_for(lambda: stream.counts.rows, 60)
+        assert stream.counts.rows < len(predictions)
+        stream.cancel()
+    finally:
+        os.kill(own_server.pid, signal.SIGCONT)
+    caller.join()

@@ -5,7 +5,7 @@ The rules are those of the server, which checks every row again.
 from __future__ import annotations
 
 import math
-from typing import Any, Iterable, NamedTuple
+from typing import Any, Iterable, Iterator, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -123,7 +123,7 @@ def as_matrix(values: Any, classes: Classes, field: str = "probabilities") -> Fl
         expected = "(n, 2), or (n,) with the scores of class 1" if classes.size == 2 else (
             f"(n, {classes.size})")
         raise _invalid(field, f"have the shape {matrix.shape}, expected {expected}")
-    if columns is not None and classes.names:
+    if columns is not None:
         if matrix.shape[1] == classes.size:
             matrix = matrix[:, _order_of_columns(columns, classes)]
         elif str(columns[0]) in classes.names[:POSITIVE_CLASS]:
@@ -133,14 +133,17 @@ def as_matrix(values: Any, classes: Classes, field: str = "probabilities") -> Fl
 
 
 def _order_of_columns(columns: Any, classes: Classes) -> list[int]:
-    """The columns of a frame in the order of the classes; numbered columns are in that order."""
-    found = list(columns)
-    if found == list(range(classes.size)):
-        return found
-    names = [str(name) for name in found]
-    if sorted(names) != sorted(classes.names):
+    """The columns of a frame in the order of the classes, by their names or numbers."""
+    numbers = list(range(classes.size))
+    if list(columns) == numbers:
+        return numbers
+    names = [str(name) for name in columns]
+    for known in (classes.names, [str(number) for number in numbers]):
+        if sorted(names) == sorted(known):
+            return [names.index(name) for name in known]
+    if classes.names:
         raise _invalid("columns", f"are {names}, expected the classes {list(classes.names)}")
-    return [names.index(name) for name in classes.names]
+    return numbers
 
 
 def as_labels(labels: Any, classes: Classes) -> tuple[Integers, Mask]:
@@ -366,7 +369,7 @@ class Rows:
                               f"is {float(self._features[i, k])!r}, expected a finite number")
         return None
 
-    def chunks(self, first: int, max_rows: int, max_bytes: int) -> list[Chunk]:
+    def chunks(self, first: int, max_rows: int, max_bytes: int) -> Iterator[Chunk]:
         """The valid rows. first: the caller's number of the first row."""
         kept = np.flatnonzero(self.valid)
         all_kept = len(kept) == len(self)
@@ -377,13 +380,11 @@ class Rows:
         row_bytes += 0 if self._times is None else _TEXT_BYTES
         step = max(1, min(max_rows, max_bytes // row_bytes))
         dropped = len(self) - len(kept)
-        chunks = []
         for begin in range(0, len(kept), step):
             part = kept[begin:begin + step]
             # A slice is a view; a selection by numbers copies.
             rows = slice(begin, begin + len(part)) if all_kept else part
-            chunks.append(self._chunk(part, rows, first, dropped if begin == 0 else 0))
-        return chunks
+            yield self._chunk(part, rows, first, dropped if begin == 0 else 0)
 
     def _chunk(self, numbers: Integers, rows: Any, first: int, dropped: int) -> Chunk:
         parts: list[bytes] = []
@@ -566,18 +567,16 @@ class LabelRows:
             return FieldError("outcomes", f"is {float(self._labels[i])!r}, expected a finite number")
         return _label_fault(self._given_labels, i, self._classes)
 
-    def chunks(self, first: int, max_rows: int, max_bytes: int) -> list[Chunk]:
+    def chunks(self, first: int, max_rows: int, max_bytes: int) -> Iterator[Chunk]:
         """The valid labels. first: the caller's number of the first label."""
         kept = np.flatnonzero(self.valid)
         step = max(1, min(max_rows, max_bytes // (MAX_ID_BYTES + _TEXT_BYTES + _LABEL_BYTES)))
-        chunks = []
         for begin in range(0, len(kept), step):
             part = kept[begin:begin + step]
             message = ingest.Labels(prediction_ids=[self._ids[i] for i in part])
             truths = message.labels if self._classes.forecast is None else message.outcomes
             truths.extend(self._labels[part].tolist())
-            chunks.append(Chunk((), [message.SerializeToString()], part + first))
-        return chunks
+            yield Chunk((), [message.SerializeToString()], part + first)
 
 
 def invalid_rows(what: str, first: int, rows: Rows | LabelRows) -> InvalidArgument | None:

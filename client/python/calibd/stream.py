@@ -283,17 +283,17 @@ class ObservationStream:
                     raise fault
                 self.dropped += fault.fields[:_MAX_KEPT - len(self.dropped)]
             dropped = len(rows) - int(rows.valid.sum())
-            for chunk in rows.chunks(first, self._max_rows, self._max_bytes):
-                self._push(chunk)
             with self._changed:
                 if what == "rows":
-                    self._counts.rows += len(rows)
+                    self._counts.rows += dropped
                     self._counts.dropped_rows += dropped
                     # The first chunk reports them, if there is one.
                     self._unreported_dropped += dropped if dropped == len(rows) else 0
                 else:
-                    self._counts.labels += len(rows)
+                    self._counts.labels += dropped
                     self._counts.dropped_labels += dropped
+            for chunk in rows.chunks(first, self._max_rows, self._max_bytes):
+                self._push(chunk)
 
     def _push(self, chunk: Chunk) -> None:
         with self._changed:
@@ -303,6 +303,11 @@ class ObservationStream:
             self._start_waiting()
             self._chunks.append(chunk)
             self._buffered += chunk.size
+            # Ctrl-C may interrupt the call before the next chunk.
+            if chunk.has_labels_only:
+                self._counts.labels += len(chunk.rows)
+            else:
+                self._counts.rows += len(chunk.rows)
             self._changed.notify_all()
 
     def _start_waiting(self) -> None:
