@@ -120,6 +120,29 @@ class ExamplesTest(unittest.TestCase):
                 ("LimitStatus", r"`LIMIT_STATUS_WITHIN_LIMIT` \| 2 \| The upper end")):
             self.assertRegex(sections[name], row)
 
+    def test_the_api_reference_has_every_comment_of_the_contract(self):
+        sections = re.split(r"^## ", pathlib.Path(API_REFERENCE).read_text(encoding="utf-8"), flags=re.M)
+        pages = {section.partition("\n")[0]: section.replace("\\|", "|") for section in sections}
+        # Paths of comments in descriptor.proto: messages, their fields, nested messages, oneofs; methods.
+        element = re.compile(r"4 \d+( 3 \d+)*( [28] \d+)?|6 \d+( 2 \d+)?")
+        # The separator of paragraphs in a cell of a table, and below a heading.
+        separators = ("<br><br>", "\n\n")
+        oneofs = 0
+        files = descriptor_pb2.FileDescriptorSet.FromString(pathlib.Path(DESCRIPTORS).read_bytes())
+        for file in files.file:
+            if not file.package.startswith("calibd."):
+                continue
+            for location in file.source_code_info.location:
+                path = " ".join(map(str, location.path))
+                comment = location.leading_comments or location.trailing_comments
+                if not comment or not element.fullmatch(path):
+                    continue
+                oneofs += location.path[-2] == 8
+                paragraphs = [" ".join(text.split()) for text in re.split(r"\n\s*\n", comment)]
+                self.assertTrue(any(separator.join(paragraphs) in pages[file.name]
+                                    for separator in separators), f"{file.name} {path}: {comment}")
+        self.assertGreater(oneofs, 0)
+
     def test_a_client_without_generated_code_calls_by_the_descriptor_set(self):
         files = descriptor_pb2.FileDescriptorSet.FromString(pathlib.Path(DESCRIPTORS).read_bytes())
         pool = descriptor_pool.DescriptorPool()
