@@ -18,7 +18,7 @@ RUN deploy/run --build-only
 
 FROM debian:bookworm-slim
 LABEL org.opencontainers.image.title="calibd" \
-      org.opencontainers.image.description="Calibration monitoring of classifiers over gRPC" \
+      org.opencontainers.image.description="Calibration monitoring of predicted probabilities and forecasts over gRPC" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="0.1.0"
 COPY deploy/packages deploy/install-packages /opt/calibd/deploy/

@@ -338,7 +338,7 @@ void CheckShares(const CLI::App& app, const Options& options) {
 
 std::variant<Invocation, Exit> ParseOptions(int argc, const char* const* argv) {
   Invocation invocation;
-  CLI::App app{"calibd monitors whether the probabilities that classifiers report can be trusted.",
+  CLI::App app{"calibd monitors whether predicted probabilities and forecasts can be trusted.",
                "calibd"};
   app.set_version_flag("--version", std::string("calibd ") + kVersion);
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);

@@ -50,7 +50,7 @@ int Run(int argc, char** argv) {
   Context context;
   context.stop = StopOnInterrupt();
 
-  CLI::App app("calibctl tells whether the probabilities of a classifier can be trusted.",
+  CLI::App app("calibctl tells whether predicted probabilities and forecasts can be trusted.",
                "calibctl");
   app.set_version_flag("--version", std::string("calibctl ") + CALIBD_VERSION);
   RequireCommand(app, context);
