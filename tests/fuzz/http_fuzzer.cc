@@ -2,6 +2,7 @@
 // those to valid requests do not depend on how the input is divided into pieces. (In pieces, the
 // parser may report a different fault of a malformed request, or none before its end.)
 #include <algorithm>
+#include <array>
 #include <boost/asio/buffer.hpp>
 #include <boost/beast/core/buffers_to_string.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
@@ -66,19 +67,33 @@ void CheckWellFormed(const std::string& answer, bool head) {
 // Reads the body as the answer of a model server, for several models.
 void CheckInferenceEvent(const HttpRequest& request, const std::string& body) {
   using Output = v1::InferenceOutput;
-  for (const std::size_t classes : {std::size_t{2}, std::size_t{3}}) {
-    for (const auto transform : {Output::TRANSFORM_NONE, Output::TRANSFORM_SOFTMAX}) {
-      ModelDeclaration declaration;
-      declaration.class_count = classes;
-      declaration.inference_output = {.name = classes == 2 ? "" : "out", .transform = transform};
-      InferenceEvent event = EventOf(request);
-      event.id = "id";
-      event.type = "org.kubeflow.serving.inference.response";
-      event.body = body;
-      const auto read = ReadInferenceEvent(event, declaration);
-      Require(read.ok() || read.status().code() == absl::StatusCode::kInvalidArgument,
-              "a fault is named");
-    }
+  const std::array<std::pair<std::size_t, InferenceOutput>, 6> models{{
+      {2, {.name = "", .transform = Output::TRANSFORM_NONE}},
+      {2, {.name = "", .transform = Output::TRANSFORM_SIGMOID, .columns = {1, 0}}},
+      {2,
+       {.name = "out",
+        .transform = Output::TRANSFORM_SIGMOID,
+        .columns = {0, 1},
+        .baseline_name = "old"}},
+      {2, {.name = "", .transform = Output::TRANSFORM_SOFTMAX}},
+      {3,
+       {.name = "out",
+        .transform = Output::TRANSFORM_NONE,
+        .columns = {2, 0, 1},
+        .baseline_name = "old"}},
+      {3, {.name = "out", .transform = Output::TRANSFORM_SOFTMAX, .columns = {1, 2, 0}}},
+  }};
+  for (const auto& [classes, output] : models) {
+    ModelDeclaration declaration;
+    declaration.class_count = classes;
+    declaration.inference_output = output;
+    InferenceEvent event = EventOf(request);
+    event.id = "id";
+    event.type = "org.kubeflow.serving.inference.response";
+    event.body = body;
+    const auto read = ReadInferenceEvent(event, declaration);
+    Require(read.ok() || read.status().code() == absl::StatusCode::kInvalidArgument,
+            "a fault is named");
   }
 }
 
@@ -105,6 +120,12 @@ void CheckJsonRequest(const HttpRequest& request, std::string_view body) {
   }
 }
 
+// True if the endpoint reads the body of a request, whose header was read.
+bool TakesBody(const HttpRequest& request) {
+  return request.method() == http::verb::post &&
+         IsJsonPath({request.target().data(), request.target().size()});
+}
+
 // Removes the request at the start of the input and returns the response to it; unset if the
 // request is incomplete or malformed. piece: the number of bytes that the parser gets at a time.
 std::optional<std::string> Answer(std::string_view& input, std::size_t piece, bool restricted) {
@@ -121,7 +142,7 @@ std::optional<std::string> Answer(std::string_view& input, std::size_t piece, bo
     buffer.consume(parser.put(buffer.data(), error));
     if (error == http::error::need_more) {
       error = {};
-    } else if (!error && parser.is_header_done()) {
+    } else if (!error && parser.is_header_done() && !TakesBody(parser.get())) {
       error = CheckNoBody(parser);
     }
     if (error) {
@@ -133,15 +154,15 @@ std::optional<std::string> Answer(std::string_view& input, std::size_t piece, bo
     }
   }
   const HttpRequest& request = parser.get();
-  CheckJsonRequest(request, input);
+  // Bytes that were read too far belong to the body or to the next request.
+  const std::string_view rest(input.data() - buffer.size(), input.size() + buffer.size());
+  CheckJsonRequest(request, rest);
   const bool head = request.method() == http::verb::head;
   HttpResponse response = AnswerRequest(request, Handlers(), restricted && !IsHealthCheck(request));
   const bool keep_alive = request.keep_alive() && response.result() == http::status::ok;
   std::string answer = Serialize(std::move(response), keep_alive, head);
   CheckWellFormed(answer, head);
-  // Bytes that were read too far belong to the next request.
-  input = keep_alive ? std::string_view(input.data() - buffer.size(), input.size() + buffer.size())
-                     : std::string_view();
+  input = keep_alive ? rest : std::string_view();
   return answer;
 }
 
