@@ -71,6 +71,9 @@ class ReadmeTest(unittest.TestCase):
     def test_the_page_about_decisions(self) -> None:
         self.check_commands((ROOT / "docs/decisions.md").read_text(encoding="utf-8"))
 
+    def test_the_estimates_are_as_shown(self) -> None:
+        self.check_commands((ROOT / "docs/estimate.md").read_text(encoding="utf-8"))
+
     def test_the_evaluation_of_forecasts_is_as_shown(self):
         page = (ROOT / "docs/evaluate-forecasts.md").read_text(encoding="utf-8")
         self.check_commands(page)
