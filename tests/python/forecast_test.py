@@ -2,6 +2,7 @@
 import datetime
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import calibd
@@ -32,6 +33,17 @@ def test_narrow_forecasts_are_over_the_limit(client):
     assert "coverage off by" in repr(evaluation) and "MMD^2 marginal" in repr(evaluation)
     with pytest.raises(calibd.InvalidArgument, match="lenses is set"):
         client.evaluate("demand", lenses=["top_label"])
+
+
+def test_columns_of_a_frame_are_known_by_their_names(client):
+    client.create_model("frame", forecast="normal")
+    forecasts, outcomes = drawn(20)
+    frame = pd.DataFrame({"std": forecasts[:, 1], "mean": forecasts[:, 0]})
+    with client.stream("frame") as stream:
+        stream.send(frame, outcomes)
+        stream.send(frame[["mean", "std"]], outcomes)
+    residuals = outcomes - forecasts[:, 0]
+    assert client.calibration("frame").forecast.residual_mean == pytest.approx(residuals.mean())
 
 
 def test_a_recent_change_is_shown(client):

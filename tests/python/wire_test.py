@@ -38,7 +38,7 @@ def test_chunks_that_follow_each_other_are_one_message():
     features = np.arange(1000.0).reshape(500, 2)
     rows = Rows(Classes(3, (), 1e-3, features=("a", "b")), predictions, labels,
                 Extras(ids, "north", np.arange(500).astype("datetime64[s]"), features))
-    chunks = rows.chunks(first=0, max_rows=64, max_bytes=1 << 20)
+    chunks = list(rows.chunks(first=0, max_rows=64, max_bytes=1 << 20))
     assert len(chunks) == 8 and len({chunk.kind for chunk in chunks}) == 1
     joined = ingest.Observations.FromString(b"".join(part for c in chunks for part in c.parts))
     assert list(joined.probabilities.values) == predictions.ravel().tolist()
@@ -53,6 +53,6 @@ def test_chunks_that_follow_each_other_are_one_message():
 def test_chunks_stay_within_the_limit_of_bytes(max_bytes):
     predictions, labels = calibrated(500)
     rows = Rows(Classes(3, (), 1e-3), predictions, labels, Extras(ids=["i" * 128] * 500))
-    chunks = rows.chunks(first=0, max_rows=1000, max_bytes=max_bytes)
+    chunks = list(rows.chunks(first=0, max_rows=1000, max_bytes=max_bytes))
     assert all(chunk.size <= max_bytes for chunk in chunks)
     assert sum(len(chunk.rows) for chunk in chunks) == 500

@@ -32,6 +32,8 @@ _MAX_SHOWN = 60
 
 # The smallest standard deviation of a Normal forecast.
 _LEAST_DEVIATION = 1e-300
+# Columns of a frame that hold the standard deviation of a Normal forecast.
+_DEVIATION_NAMES = ("standard deviation", "std", "std dev", "stddev", "stdev", "sd", "sigma", "scale")
 
 # The class of a single score of a model with two classes.
 POSITIVE_CLASS = 1
@@ -530,7 +532,15 @@ def _as_forecasts(values: Any, forecast: models.Forecast) -> Floats:
         matrix = matrix.reshape(0, width)
     if matrix.ndim != 2 or matrix.shape[1] != width:
         raise _invalid("forecasts", f"have the shape {matrix.shape}, expected (n, {width})")
+    if forecast.HasField("normal"):
+        matrix = matrix[:, _order_of_moments(getattr(values, "columns", (0, 1)))]
     return np.ascontiguousarray(matrix)
+
+
+def _order_of_moments(columns: Any) -> list[int]:
+    """The columns of the mean and of the standard deviation. Other names are in this order."""
+    second = [str(name).lower().replace("_", " ") in _DEVIATION_NAMES for name in columns]
+    return [1, 0] if second == [True, False] else [0, 1]
 
 
 def as_outcomes(values: Any) -> Floats:
