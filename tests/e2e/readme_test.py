@@ -135,7 +135,7 @@ numpy.testing.assert_allclose(q, expected / expected.sum(axis=1, keepdims=True))
         result = subprocess.run(
             [sys.executable, "-B", *arguments], stdin=subprocess.DEVNULL, capture_output=True,
             env=dict(os.environ, CALIBD_SERVER=server.grpc, PYTHONPATH=PYTHON_PACKAGE), text=True,
-            timeout=60, check=False, **options)
+            timeout=180, check=False, **options)
         self.assertEqual(result.returncode, 0, arguments[-1] + result.stdout + result.stderr)
         return result.stdout
 
