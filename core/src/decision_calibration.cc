@@ -178,7 +178,8 @@ absl::StatusOr<DecisionTestResult> TestDecisions(const PredictionBatch& batch,
                [](std::size_t, double, double) {})
         .given_action_unbiased;
   };
-  CALIBD_ASSIGN_OR_RETURN(result.test, SimulateTest(batch, statistic, exact, control));
+  CALIBD_ASSIGN_OR_RETURN(result.test,
+                          SimulateTest(batch, statistic, exact, control, range * range));
   return result;
 }
 

@@ -14,8 +14,8 @@
 namespace calibd {
 namespace {
 
-// Statistics that differ by less than this share of the largest of them are considered equal: they
-// may differ by the order of summation.
+// Statistics that differ by less than this share of their size are considered equal: they may
+// differ by the order of summation.
 constexpr double kTie = 1e-12;
 
 // Draws labels from predictions. Cumulative sums make a draw O(log m).
@@ -110,7 +110,7 @@ ResamplingResult CompareWithReplicates(double statistic, std::span<const double>
 
 absl::StatusOr<ResamplingResult> SimulateTest(
     const PredictionBatch& batch, const std::function<double(const LabelledRows&)>& statistic,
-    const BootstrapOptions& options, const RunControl& control) {
+    const BootstrapOptions& options, const RunControl& control, double unit) {
   CALIBD_RETURN_IF_ERROR(CheckReplicates(options));
   const std::size_t n = batch.size();
   const double observed = statistic(LabelledRows(batch));
@@ -126,7 +126,8 @@ absl::StatusOr<ResamplingResult> SimulateTest(
     }
     replicates[r] = statistic(LabelledRows(batch, picked, labels));
   }));
-  return CompareWithReplicates(LowerEndOfTies(observed, replicates), replicates, options);
+  return CompareWithReplicates(observed - kTie * std::max(unit, std::abs(observed)), replicates,
+                               options);
 }
 
 }  // namespace calibd

@@ -35,12 +35,12 @@ namespace calibd {
 // Compares statistic(LabelledRows(batch)) with replicates whose labels are drawn from the
 // predictions: those of the batch with kForecast, and those of rows that are drawn with replacement
 // with kForm. Replicates that are smaller than the statistic only by rounding count as ties.
-// statistic: thread-safe. Errors: InvalidArgument (replicates); Cancelled.
-// Cost: that of the statistic and O(n log m) for each replicate; memory: n m doubles, and O(n) for
-// each thread.
+// statistic: thread-safe. unit: the size of the values that it sums, from which the rounding
+// follows. Errors: InvalidArgument (replicates); Cancelled. Cost: that of the statistic and O(n log
+// m) for each replicate; memory: n m doubles, and O(n) for each thread.
 [[nodiscard]] absl::StatusOr<ResamplingResult> SimulateTest(
     const PredictionBatch& batch, const std::function<double(const LabelledRows&)>& statistic,
-    const BootstrapOptions& options, const RunControl& control);
+    const BootstrapOptions& options, const RunControl& control, double unit = 1);
 
 }  // namespace calibd
 

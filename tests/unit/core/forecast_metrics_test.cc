@@ -218,6 +218,10 @@ TEST(DecisionCalibrationTest, ATestFindsWhatDecisionsCost) {
       EXPECT_LT(result->gap_lower, 0);
       EXPECT_GT(result->test->p_value, 0.01);
     } else {
+      // The unit of the losses has no effect.
+      std::vector<double> small = loss;
+      for (double& value : small) value *= 1e-7;
+      EXPECT_EQ(TestDecisions(batch, small, resampling)->test->p_value, result->test->p_value);
       EXPECT_GT(result->gap_lower, 0);
       EXPECT_EQ(result->test->p_value, 0.01);
     }
