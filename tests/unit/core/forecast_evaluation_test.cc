@@ -86,10 +86,11 @@ TEST(ForecastEvaluationTest, SamplesHaveNoTestOfFormsGivenTheDraws) {
       EvaluateForecasts(SampleForecasts{5}, {draws, outcomes}, options, ForecastCovariates());
   ASSERT_TRUE(evaluation.ok()) << evaluation.status();
   EXPECT_THAT(FormNames(*evaluation), ElementsAre("marginal"));
-  ASSERT_EQ(evaluation->left_out.size(), 2U);
-  EXPECT_EQ(evaluation->left_out[0].form, "distribution");
-  EXPECT_THAT(evaluation->left_out[0].reason, HasSubstr("null forecast"));
-  EXPECT_EQ(evaluation->left_out[1].form, "decision");
+  ASSERT_EQ(evaluation->left_out.size(), 3U);
+  EXPECT_EQ(evaluation->left_out[0].form, "threshold");
+  EXPECT_EQ(evaluation->left_out[1].form, "distribution");
+  EXPECT_THAT(evaluation->left_out[1].reason, HasSubstr("null forecast"));
+  EXPECT_EQ(evaluation->left_out[2].form, "decision");
 }
 
 // Most replicates of the last row are not finite.
