@@ -314,23 +314,25 @@ TEST(ShowReportTest, NamesABiasOfForecastsThatIsMoreThanNoise) {
   v1::ErrorMeasurement& all = *response.mutable_error()->mutable_since_start();
   response.mutable_error()->clear_since_acknowledgement();
   *all.mutable_coverage() = all.top_label();
-  v1::ForecastDirection& direction =
-      *response.mutable_verdict()->mutable_direction()->mutable_forecast();
-  // The standard error of the mean of 10000 residuals is 0.01.
-  direction.set_residual_standard_deviation(1);
-  direction.set_residual_mean(0.039);
+  // The standard error of the mean of 10000 residuals is 0.01. They are those of the coverage.
+  all.set_residual_standard_deviation(1);
+  all.set_residual_mean(0.039);
   EXPECT_THAT(DescribeShow(response, Now()), Not(HasSubstr("standard deviations too")));
-  direction.set_residual_mean(-0.041);
+  all.set_residual_mean(-0.041);
   EXPECT_THAT(DescribeShow(response, Now()),
               HasSubstr("; on average 0.041 standard deviations too high"));
   // Quantiles and samples have no residuals.
-  direction.clear_residual_mean();
-  direction.clear_residual_standard_deviation();
+  all.clear_residual_mean();
+  all.clear_residual_standard_deviation();
+  v1::ForecastDirection& direction =
+      *response.mutable_verdict()->mutable_direction()->mutable_forecast();
   direction.set_scale(1);
+  response.mutable_watch()->set_observations(all.observations());
   EXPECT_THAT(DescribeShow(response, Now()), Not(HasSubstr("standard deviations too")));
   direction.set_shift(0.25);
   EXPECT_THAT(DescribeShow(response, Now()), HasSubstr("on average about 0.25 standard"));
-  all.set_observations(100);
+  // The evidence began again after an acknowledgement.
+  response.mutable_watch()->set_observations(20);
   EXPECT_THAT(DescribeShow(response, Now()), Not(HasSubstr("standard deviations too")));
 }
 
