@@ -74,9 +74,7 @@ std::string BiasSentence(const ForecastCells& cells, const ForecastCounts& count
     const ForecastDirection direction = DirectionOf(cells, counts.Cells());
     about = true;
     // The evidence may be one of another scale alone.
-    if (is_named(direction.best.shift, direction.best.scale)) {
-      shift = direction.best.shift;
-    }
+    if (is_named(direction.best.shift, direction.best.scale)) shift = direction.best.shift;
   }
   if (shift == 0) return "";
   return absl::StrCat(" The forecasts are ", about ? "about " : "",
