@@ -175,14 +175,15 @@ std::string AfterCoverage(const std::string& bias) {
   return bias.empty() ? "" : absl::StrCat("; on average ", bias);
 }
 
-// Of the rows of the coverage.
+// The bias of the rows whose coverage is shown.
 std::string BiasOf(const v1::ErrorMeasurement& error) {
   if (!error.has_residual_mean()) return "";
   return AfterCoverage(
       BiasText(error.residual_mean(), error.residual_standard_deviation(), error.observations()));
 }
 
-// Other forecasts have no residuals: the direction of the evidence, unless it has other rows.
+// Quantiles and samples have no residuals. Their bias is the direction of the evidence, if that has
+// the same rows.
 std::string BiasOfAll(const v1::GetCalibrationResponse& response) {
   const v1::ErrorMeasurement& error = Current(response.error());
   if (error.has_residual_mean()) return BiasOf(error);
