@@ -97,7 +97,8 @@ class FeaturesTest : public ::testing::Test {
   static v1::Model Forecasting() {
     v1::Model model = WithFeatures();
     model.mutable_forecast()->mutable_normal();
-    model.mutable_label_grace()->set_seconds(1);
+    // Long enough for all outcomes to come in time on a busy machine, although the server restarts.
+    model.mutable_label_grace()->set_seconds(20);
     model.mutable_monitoring()->set_group_tag("site");
     return model;
   }
