@@ -24,8 +24,9 @@
 #include "calibd/core/simd_target.h"
 #include "calibd/core/skce.h"
 
-// Replaces the function of libhwy, which calls it when the library is loaded: it executes RDTSCP,
-// and Valgrind refuses that instruction on CPUs that do not report it. Nothing here uses the timer.
+// libhwy measures its timer when it is loaded, with the instruction RDTSCP. Valgrind refuses RDTSCP
+// on CPUs that do not report it, so this definition replaces that of libhwy. Nothing here uses the
+// timer.
 namespace hwy::platform {
 uint64_t TimerResolution() { return 1; }
 }  // namespace hwy::platform
