@@ -11,7 +11,6 @@
 #include "calibd/core/status_macros.h"
 #include "discrepancy_simd.h"
 #include "feature_simd.h"
-#include "pair_median.h"
 #include "rng.h"
 #include "sample_moments.h"
 
@@ -20,13 +19,14 @@ namespace {
 
 // Never change this seed: stored sums depend on the frequencies.
 constexpr std::uint64_t kDiscrepancySeed = 0x63616c69626422ULL;
-// The numbers that a phase depends on: y, m and s.
+// The numbers that a phase depends on: y, m and s; or the quantiles, which follow them in the order
+// of the random streams, and then the signs of the levels.
 constexpr std::size_t kInputs = 3;
 constexpr std::size_t kForecastsAtOnce = 16;
 constexpr std::size_t kDrawsAtOnce = 16;
 // Beyond it, a phase is arbitrary. Products with frequencies are finite.
 constexpr double kMostInput = 1e290;
-// |psi|^2 <= (1 + |E phi|)^2.
+// |psi|^2 <= (1 + |E phi|)^2 for Normal forecasts and samples.
 constexpr double kLargestSquare = 4;
 // Below this share of sum |psi|^2 the sum is a rounding error and is treated as zero.
 constexpr double kNoSum = 1e-9;
@@ -55,6 +55,51 @@ const Frequencies& SharedFrequencies() {
   return frequencies;
 }
 
+// For quantiles, drawn when they are first needed.
+struct LevelFrequencies {
+  LevelFrequencies() : turns(kMaxQuantileLevels * kFrequencyCount) {
+    for (std::size_t k = 0; k < kMaxQuantileLevels; ++k) {
+      Rng rng(kDiscrepancySeed, kInputs + k);
+      Rng sign(kDiscrepancySeed, kInputs + kMaxQuantileLevels + k);
+      for (std::size_t r = 0; r < kFrequencyCount; ++r) {
+        turns[k * kFrequencyCount + r] = StandardNormal(rng) / (2 * std::numbers::pi);
+        signs[k][r] = sign.Next() >> 63 != 0 ? 1 : -1;
+        sums[k + 1][r] = sums[k][r] + signs[k][r];
+      }
+    }
+  }
+  // For lengths of sqrt(K) / K: kMaxQuantileLevels x kFrequencyCount, in turns.
+  LineVector turns;
+  std::array<std::array<double, kFrequencyCount>, kMaxQuantileLevels> signs{};
+  // Of the signs of the first k levels.
+  std::array<std::array<double, kFrequencyCount>, kMaxQuantileLevels + 1> sums{};
+};
+
+const LevelFrequencies& SharedLevelFrequencies() {
+  static const LevelFrequencies frequencies;
+  return frequencies;
+}
+
+// sum_k e_rk ([y <= q_k] - l_k) / sqrt(K) of an outcome above `below` quantiles of K.
+double SignedResidual(std::size_t below, std::size_t levels, std::size_t r, double expected) {
+  const auto& sums = SharedLevelFrequencies().sums;
+  return (sums[levels][r] - sums[below][r] - expected) / std::sqrt(static_cast<double>(levels));
+}
+
+// The maximum of |psi|^2 over the cells of an outcome.
+double LargestSquare(std::span<const double> expected_signs, std::size_t levels) {
+  double largest = 0;
+  for (std::size_t below = 0; below <= levels; ++below) {
+    double square = 0;
+    for (std::size_t r = 0; r < kFrequencyCount; ++r) {
+      const double residual = SignedResidual(below, levels, r, expected_signs[r]);
+      square += residual * residual;
+    }
+    largest = std::max(largest, square / static_cast<double>(kFrequencyCount));
+  }
+  return largest;
+}
+
 double Bounded(double value) { return std::clamp(value, -kMostInput, kMostInput); }
 
 // value: y, m or a draw. The other arguments are m and s.
@@ -77,12 +122,6 @@ void ComputeFeatures(std::span<const PhaseInputs> inputs, double* features) {
   PhasesToFeatures(inputs.size(), phases.data(), features);
 }
 
-absl::Status RejectQuantiles(const NumberForecastKind& kind) {
-  if (!std::holds_alternative<QuantileForecasts>(kind)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      "the forecasts are quantiles, expected Normal forecasts or samples");
-}
-
 absl::Status CheckLength(const char* name, double length, bool may_be_zero) {
   if (std::isfinite(length) && (length > 0 || (may_be_zero && length == 0))) {
     return absl::OkStatus();
@@ -93,44 +132,9 @@ absl::Status CheckLength(const char* name, double length, bool may_be_zero) {
 
 }  // namespace
 
-absl::StatusOr<DiscrepancyKernel> ChooseDiscrepancyKernel(const NumberForecastKind& kind,
-                                                          std::span<const double> forecasts) {
-  CALIBD_RETURN_IF_ERROR(RejectQuantiles(kind));
-  const std::size_t width = ForecastWidth(kind);
-  const std::size_t n = forecasts.size() / width;
-  if (n < 2) {
-    return absl::FailedPreconditionError(absl::StrCat("has ", n, " forecasts, expected 2 or more"));
-  }
-  std::vector<double> means;
-  std::vector<double> deviations;
-  for (std::size_t i = 0; i < n; ++i) {
-    const std::span<const double> row = forecasts.subspan(i * width, width);
-    means.push_back(ForecastLocation(kind, row));
-    deviations.push_back(ForecastScale(kind, row));
-  }
-  DiscrepancyKernel kernel;
-  CALIBD_ASSIGN_OR_RETURN(kernel.outcome_length,
-                          MedianDistance(n, {}, [&](std::size_t i, std::size_t j) {
-                            return std::hypot(means[i] - means[j], deviations[i], deviations[j]);
-                          }));
-  CALIBD_ASSIGN_OR_RETURN(kernel.forecast_length,
-                          MedianDistance(n, {}, [&](std::size_t i, std::size_t j) {
-                            return std::hypot(means[i] - means[j], deviations[i] - deviations[j]);
-                          }));
-  kernel.center = MedianOf(means);
-  if (!(kernel.outcome_length > 0) || !std::isfinite(kernel.outcome_length) ||
-      !std::isfinite(kernel.forecast_length) || !std::isfinite(kernel.center)) {
-    return absl::FailedPreconditionError(absl::StrCat("the median distance of the forecasts is ",
-                                                      Exact(kernel.outcome_length),
-                                                      ", expected a finite number > 0"));
-  }
-  return kernel;
-}
-
 absl::StatusOr<ForecastDiscrepancy> ForecastDiscrepancy::Create(NumberForecastKind kind,
                                                                 const DiscrepancyKernel& kernel) {
   CALIBD_RETURN_IF_ERROR(CheckForecastKind(kind));
-  CALIBD_RETURN_IF_ERROR(RejectQuantiles(kind));
   CALIBD_RETURN_IF_ERROR(CheckLength("outcome_length", kernel.outcome_length, false));
   CALIBD_RETURN_IF_ERROR(CheckLength("forecast_length", kernel.forecast_length, true));
   if (!std::isfinite(kernel.center)) {
@@ -143,9 +147,21 @@ absl::StatusOr<ForecastDiscrepancy> ForecastDiscrepancy::Create(NumberForecastKi
 ForecastDiscrepancy::ForecastDiscrepancy(NumberForecastKind kind, const DiscrepancyKernel& kernel)
     : kind_(std::move(kind)),
       kernel_(kernel),
+      largest_square_(kLargestSquare),
+      blocks_(kind_, kernel),
       sums_(kFeatureCount),
       residuals_(kForecastsAtOnce * kFeatureCount),
-      buffer_(std::max(kForecastsAtOnce, kDrawsAtOnce) * kFeatureCount) {}
+      buffer_(std::max(kForecastsAtOnce, kDrawsAtOnce) * kFeatureCount) {
+  const auto* const quantiles = std::get_if<QuantileForecasts>(&kind_);
+  if (quantiles == nullptr) return;
+  expected_signs_.resize(kFrequencyCount);
+  for (std::size_t k = 0; k < quantiles->levels.size(); ++k) {
+    for (std::size_t r = 0; r < kFrequencyCount; ++r) {
+      expected_signs_[r] += SharedLevelFrequencies().signs[k][r] * quantiles->levels[k];
+    }
+  }
+  largest_square_ = LargestSquare(expected_signs_, quantiles->levels.size());
+}
 
 void ForecastDiscrepancy::NormalResiduals(std::span<const double> forecasts,
                                           std::span<const double> outcomes) noexcept {
@@ -167,6 +183,37 @@ void ForecastDiscrepancy::NormalResiduals(std::span<const double> forecasts,
                  residuals_.data());
 }
 
+void ForecastDiscrepancy::QuantileResiduals(std::span<const double> forecasts,
+                                            std::span<const double> outcomes) noexcept {
+  const std::size_t rows = outcomes.size();
+  const std::size_t levels = forecasts.size() / rows;
+  std::array<double, kForecastsAtOnce * kMaxQuantileLevels> inputs;
+  const double length = kernel_.forecast_length * std::sqrt(static_cast<double>(levels));
+  for (std::size_t k = 0; k < forecasts.size(); ++k) {
+    inputs[k] = length == 0 ? 0 : Bounded((forecasts[k] - kernel_.center) / length);
+  }
+  Phases phases;
+  std::fill_n(phases.begin(), rows * kFrequencyCount, 0.0);
+  AddPhases({.rows = rows,
+             .probabilities = inputs.data(),
+             .class_count = levels,
+             .count = levels,
+             .frequencies = SharedLevelFrequencies().turns.data(),
+             .phases = phases.data()});
+  PhasesToFeatures(rows, phases.data(), residuals_.data());
+  for (std::size_t i = 0; i < rows; ++i) {
+    const std::span<const double> row = forecasts.subspan(i * levels, levels);
+    const auto below =
+        static_cast<std::size_t>(std::ranges::lower_bound(row, outcomes[i]) - row.begin());
+    double* const features = residuals_.data() + i * kFeatureCount;
+    for (std::size_t r = 0; r < kFrequencyCount; ++r) {
+      const double residual = SignedResidual(below, levels, r, expected_signs_[r]);
+      features[r] *= residual;
+      features[kFrequencyCount + r] *= residual;
+    }
+  }
+}
+
 void ForecastDiscrepancy::SampleResidual(std::span<const double> draws, double outcome) noexcept {
   const MeanAndDeviation pooled = PooledMoments(draws, outcome);
   const PhaseInputs of_outcome = InputsOf(kernel_, outcome, pooled.mean, pooled.deviation);
@@ -182,28 +229,32 @@ void ForecastDiscrepancy::SampleResidual(std::span<const double> draws, double o
   }
 }
 
-void ForecastDiscrepancy::Add(const NumberForecastBatch& batch) noexcept {
+void ForecastDiscrepancy::Add(const NumberForecastBatch& batch) {
   const std::size_t width = ForecastWidth(kind_);
-  const bool normal = std::holds_alternative<NormalForecasts>(kind_);
-  const std::size_t most = normal ? kForecastsAtOnce : 1;
+  const bool samples = std::holds_alternative<SampleForecasts>(kind_);
+  const std::size_t most = samples ? 1 : kForecastsAtOnce;
+  const double largest = std::sqrt(largest_square_);
   for (std::size_t first = 0; first < batch.size(); first += most) {
     const std::size_t rows = std::min(most, batch.size() - first);
     const auto forecasts = batch.forecasts.subspan(first * width, rows * width);
     const auto outcomes = batch.outcomes.subspan(first, rows);
-    if (normal) {
-      NormalResiduals(forecasts, outcomes);
-    } else {
+    if (samples) {
       SampleResidual(forecasts, outcomes.front());
+      blocks_.AddResidual(std::span<const double>(residuals_).first(kFeatureCount));
+    } else if (std::holds_alternative<QuantileForecasts>(kind_)) {
+      QuantileResiduals(forecasts, outcomes);
+    } else {
+      NormalResiduals(forecasts, outcomes);
     }
     for (std::size_t i = 0; i < rows; ++i) {
       const SumsGrowth growth = AddResidual(residuals_.data() + i * kFeatureCount, sums_.data());
-      const double largest = std::sqrt(kLargestSquare);
       const bool has_sum = growth.square > kNoSum * square_sum_;
       projections_.Add(
           has_sum ? std::clamp(growth.product / std::sqrt(growth.square), -largest, largest) : 0);
       square_sum_ += growth.residual_square;
     }
   }
+  if (!samples) blocks_.Add(batch);
 }
 
 WitnessNorm ForecastDiscrepancy::norm() const noexcept {
@@ -220,17 +271,19 @@ std::optional<double> ForecastDiscrepancy::Unbiased() const noexcept {
 }
 
 std::optional<DiscrepancyInterval> ForecastDiscrepancy::Interval(double alpha) const noexcept {
-  const double largest = std::sqrt(kLargestSquare);
-  const std::optional<double> lower = LowerConfidenceSequence(projections_, largest, alpha / 2);
+  const std::optional<double> lower =
+      LowerConfidenceSequence(projections_, std::sqrt(largest_square_), alpha / 2);
   const std::optional<double> upper =
-      NormUpperConfidenceSequence(norm(), kLargestSquare, alpha / 2);
+      NormUpperConfidenceSequence(norm(), largest_square_, alpha / 2);
   if (!lower || !upper) return std::nullopt;
   return DiscrepancyInterval{.lower = std::max(0.0, *lower), .upper = *upper};
 }
 
 ForecastDiscrepancy::State ForecastDiscrepancy::Save() const {
-  return {
-      .sums = {sums_.begin(), sums_.end()}, .square_sum = square_sum_, .projections = projections_};
+  return {.sums = {sums_.begin(), sums_.end()},
+          .square_sum = square_sum_,
+          .projections = projections_,
+          .blocks = blocks_.state()};
 }
 
 absl::Status ForecastDiscrepancy::Restore(const State& state) {
@@ -242,6 +295,7 @@ absl::Status ForecastDiscrepancy::Restore(const State& state) {
       !std::isfinite(projections.mean) || !std::isfinite(projections.m2) || projections.m2 < 0) {
     return absl::InvalidArgumentError("the state is not of sums of residuals");
   }
+  CALIBD_RETURN_IF_ERROR(blocks_.Restore(state.blocks));
   sums_.assign(state.sums.begin(), state.sums.end());
   square_sum_ = state.square_sum;
   projections_ = projections;
@@ -252,12 +306,14 @@ void ForecastDiscrepancy::Merge(const ForecastDiscrepancy& other) noexcept {
   for (std::size_t k = 0; k < sums_.size(); ++k) sums_[k] += other.sums_[k];
   square_sum_ += other.square_sum_;
   projections_.Merge(other.projections_);
+  blocks_.Merge(other.blocks_);
 }
 
-std::size_t ForecastDiscrepancy::MaxMemory() noexcept {
-  return sizeof(ForecastDiscrepancy) + kMaxQuantileLevels * sizeof(double) +
+std::size_t ForecastDiscrepancy::MaxMemory(const NumberForecastKind& kind) noexcept {
+  return sizeof(ForecastDiscrepancy) + (kMaxQuantileLevels + kFrequencyCount) * sizeof(double) +
          (1 + kForecastsAtOnce + std::max(kForecastsAtOnce, kDrawsAtOnce)) * kFeatureCount *
-             sizeof(double);
+             sizeof(double) +
+         ForecastBlocks::MaxMemory(kind);
 }
 
 }  // namespace calibd

@@ -16,6 +16,7 @@
 #include "calibd/core/local_calibration.h"
 #include "calibd/core/status_macros.h"
 #include "normal_mean.h"
+#include "normal_quantile.h"
 #include "scaled_features.h"
 
 namespace calibd {
@@ -59,6 +60,24 @@ struct Form {
   const char* name;
   OutcomeKernel kernel;
   Condition condition;
+  // Whether the probability integral transforms are tested in place of the rows.
+  bool of_pit = false;
+};
+
+// Forecasts with these probability integral transforms. They are Normal, with one mean and standard
+// deviation.
+struct StandardForecasts {
+  explicit StandardForecasts(std::span<const double> pit) {
+    for (const double u : pit) {
+      forecasts.insert(forecasts.end(), {0, 1});
+      outcomes.push_back(NormalQuantile(std::clamp(u, 1e-300, 1 - 0x1p-53)));
+    }
+  }
+  [[nodiscard]] ForecastBatch batch() const {
+    return {ForecastKind::kNormal, forecasts, 2, {}, outcomes};
+  }
+  std::vector<double> forecasts;
+  std::vector<double> outcomes;
 };
 
 bool IsOfQuantiles(const OutcomeKernel& kernel) {
@@ -75,10 +94,16 @@ const char* UnconditionalForm(const OutcomeKernel& kernel) {
 }
 
 // Whether forecast i gives outcomes up to the threshold at most the probability alpha. Quantiles:
-// alpha is one of the levels.
+// alpha is one of the levels. Samples: by the draws and the outcome together, given which the rank
+// of the outcome is uniform; given the draws alone it is not.
 bool IsAbove(const ForecastBatch& batch, std::size_t i, double threshold, double alpha,
              const OutcomeKernel& kernel) {
   const std::span<const double> row = batch.row(i);
+  if (batch.kind == ForecastKind::kSamples) {
+    const auto below = std::ranges::count_if(row, [&](double draw) { return draw <= threshold; }) +
+                       (batch.outcomes[i] <= threshold ? 1 : 0);
+    return static_cast<double>(below) <= alpha * static_cast<double>(row.size() + 1);
+  }
   const auto* const levels = std::get_if<LevelsKernel>(&kernel);
   if (levels == nullptr) return NormalCdf((threshold - row[0]) / row[1]) <= alpha;
   const auto level = std::ranges::find(levels->levels, alpha) - levels->levels.begin();
@@ -86,14 +111,7 @@ bool IsAbove(const ForecastBatch& batch, std::size_t i, double threshold, double
 }
 
 void AddThresholdForm(const ForecastBatch& batch, const ForecastEvaluationOptions& options,
-                      const OutcomeKernel& kernel, std::vector<Form>& forms,
-                      std::vector<LeftOutForm>& left_out) {
-  if (batch.kind == ForecastKind::kSamples) {
-    left_out.push_back({"threshold",
-                        "it compares values of the distribution function, which samples do not "
-                        "have"});
-    return;
-  }
+                      const OutcomeKernel& kernel, std::vector<Form>& forms) {
   GroupCondition sides;
   for (std::size_t i = 0; i < batch.size(); ++i) {
     const bool above =
@@ -101,7 +119,7 @@ void AddThresholdForm(const ForecastBatch& batch, const ForecastEvaluationOption
     sides.groups.push_back(above ? 1 : 0);
   }
   forms.push_back({"threshold", IsOfQuantiles(kernel) ? kernel : OutcomeKernel(PitRbfKernel()),
-                   std::move(sides)});
+                   std::move(sides), batch.kind == ForecastKind::kSamples});
 }
 
 // Adds a form given these features, unless they do not differ.
@@ -138,7 +156,7 @@ std::vector<Form> FormsOf(const ForecastBatch& batch, const ForecastEvaluationOp
   if (!covariates.local_features.empty()) {
     AddFeatureForm("local", kernel, covariates, covariates.local_features, forms, left_out);
   }
-  if (options.threshold.has_value()) AddThresholdForm(batch, options, kernel, forms, left_out);
+  if (options.threshold.has_value()) AddThresholdForm(batch, options, kernel, forms);
   return forms;
 }
 
@@ -172,15 +190,17 @@ absl::Status AddDiscrepancies(const ForecastBatch& batch, std::span<const double
   for (std::size_t k = 0; k < forms.size(); ++k) {
     const Form& form = forms[k];
     const double from = kAfterPit + step * static_cast<double>(k);
-    if (drawn_form && std::holds_alternative<ForecastCondition>(form.condition)) {
+    if (drawn_form && (form.of_pit || std::holds_alternative<ForecastCondition>(form.condition))) {
       evaluation.left_out.push_back({form.name, kNoFormOfDraws});
       continue;
     }
-    absl::StatusOr<ForecastTestResult> result = TestForecasts(batch,
-                                                              {.outcome_kernel = form.kernel,
-                                                               .condition = form.condition,
-                                                               .resampling = options.resampling},
-                                                              Part(control, from, from + step));
+    const StandardForecasts standard(form.of_pit ? pit : std::span<const double>());
+    absl::StatusOr<ForecastTestResult> result =
+        TestForecasts(form.of_pit ? standard.batch() : batch,
+                      {.outcome_kernel = form.kernel,
+                       .condition = form.condition,
+                       .resampling = options.resampling},
+                      Part(control, from, from + step));
     const auto* const features = std::get_if<FeatureCondition>(&form.condition);
     if (absl::IsFailedPrecondition(result.status())) {
       evaluation.left_out.push_back({form.name, features != nullptr

@@ -131,20 +131,19 @@ void DescribeDiscrepancy(const ForecastWatchSnapshot& watch, v1::Watch& proto) {
     out.set_mmd_lower_bound(watch.discrepancy->interval->lower);
     out.set_mmd_upper_bound(watch.discrepancy->interval->upper);
   }
-  if (watch.discrepancy->blocks.has_value()) {
-    const RunningMoments& blocks = *watch.discrepancy->blocks;
-    out.set_block_count(blocks.count);
-    out.set_block_size(static_cast<std::int32_t>(ForecastBlocks::kBlockSize));
-    if (blocks.count > 0) out.set_block_mmd_squared(blocks.mean);
-    if (blocks.count > 1) {
-      out.set_block_standard_error(
-          std::sqrt(blocks.Variance() / static_cast<double>(blocks.count)));
-    }
-    if (const std::optional<BlockTest> test = TestBlocks(blocks)) {
-      out.set_block_one_look_p_value(test->p_value);
-    }
+  const RunningMoments& blocks = watch.discrepancy->blocks;
+  out.set_block_count(blocks.count);
+  out.set_block_size(static_cast<std::int32_t>(ForecastBlocks::kBlockSize));
+  if (blocks.count > 0) out.set_block_mmd_squared(blocks.mean);
+  if (blocks.count > 1) {
+    out.set_block_standard_error(std::sqrt(blocks.Variance() / static_cast<double>(blocks.count)));
   }
-  out.set_outcome_length(watch.discrepancy->kernel.outcome_length);
+  if (const std::optional<BlockTest> test = TestBlocks(blocks)) {
+    out.set_block_one_look_p_value(test->p_value);
+  }
+  if (!std::holds_alternative<QuantileForecasts>(watch.cells->kind())) {
+    out.set_outcome_length(watch.discrepancy->kernel.outcome_length);
+  }
   out.set_forecast_length(watch.discrepancy->kernel.forecast_length);
 }
 

@@ -43,7 +43,7 @@ struct ForecastWatchSnapshot {
     std::optional<double> unbiased;
     std::optional<DiscrepancyInterval> interval;
     // Normal forecasts only.
-    std::optional<RunningMoments> blocks;
+    RunningMoments blocks;
   };
   std::optional<Discrepancy> discrepancy{};
   // Of the model's watch, if a decision is declared.

@@ -62,13 +62,10 @@ void ForecastMonitor::SetCells(const ForecastStrata& strata) {
 
 void ForecastMonitor::BeginDiscrepancy() {
   discrepancy_.reset();
-  blocks_.reset();
   if (!kernel_.has_value()) return;
   absl::StatusOr<ForecastDiscrepancy> discrepancy =
       ForecastDiscrepancy::Create(cells_->kind(), *kernel_);
-  if (!discrepancy.ok()) return;
-  discrepancy_ = *std::move(discrepancy);
-  if (std::holds_alternative<NormalForecasts>(cells_->kind())) blocks_.emplace(*kernel_);
+  if (discrepancy.ok()) discrepancy_ = *std::move(discrepancy);
 }
 
 void ForecastMonitor::KeepWarmup(const GroupValues& groups, std::size_t rows) {
@@ -105,7 +102,6 @@ void ForecastMonitor::Add(const NumberForecastBatch& batch, std::span<const Fore
 
 void ForecastMonitor::AddToSums(const NumberForecastBatch& batch) {
   if (discrepancy_.has_value()) discrepancy_->Add(batch);
-  if (blocks_.has_value()) blocks_->Add(batch);
   if (!decision_.has_value()) return;
   const bool normal = std::holds_alternative<NormalForecasts>(cells_->kind());
   AddDecisions({.kind = normal ? ForecastKind::kNormal : ForecastKind::kSamples,
@@ -263,8 +259,7 @@ WatchSnapshot ForecastMonitor::SnapshotOf(const Watch& watch) const {
     forecast->discrepancy = {.kernel = *kernel_,
                              .unbiased = discrepancy_->Unbiased(),
                              .interval = discrepancy_->Interval(monitoring_.significance_level),
-                             .blocks = {}};
-    if (blocks_.has_value()) forecast->discrepancy->blocks = blocks_->moments();
+                             .blocks = discrepancy_->blocks().moments()};
   }
   WatchSnapshot snapshot;
   snapshot.first_observation = watch.first_observation;
@@ -307,8 +302,7 @@ std::size_t ForecastMonitor::MaxMemory(const Monitoring& monitoring,
              (ForecastEvidence::MaxMemory(cells) + 2 * (counts + sizeof(ForecastWatchSnapshot))) +
          CoverageWatch::MaxMemory(CoverageWatch::Of::kModel, cells) +
          (watches - 1) * CoverageWatch::MaxMemory(CoverageWatch::Of::kGroup, cells) +
-         2 * ForecastCells::MaxMemory() + ForecastDiscrepancy::MaxMemory() +
-         ForecastBlocks::MaxMemory();
+         2 * ForecastCells::MaxMemory() + ForecastDiscrepancy::MaxMemory(kind);
 }
 
 }  // namespace calibd::server

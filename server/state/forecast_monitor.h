@@ -12,7 +12,6 @@
 
 #include "absl/status/status.h"
 #include "calibd/core/decision_calibration.h"
-#include "calibd/core/forecast_blocks.h"
 #include "calibd/core/forecast_discrepancy.h"
 #include "calibd/core/forecast_evidence.h"
 #include "calibd/store/v1/store.pb.h"
@@ -93,7 +92,7 @@ class ForecastMonitor {
   }
   [[nodiscard]] CoverageWatch NewError(std::int64_t first_observation) const;
   [[nodiscard]] CoverageWatch NewGroupError(std::int64_t first_observation) const;
-  // Begins the discrepancy and its blocks, which stay unset without a kernel.
+  // Begins the discrepancy, which stays unset without a kernel.
   void BeginDiscrepancy();
   // Sets the cells with these strata and the declared tolerance.
   void SetCells(const ForecastStrata& strata);
@@ -112,12 +111,10 @@ class ForecastMonitor {
   std::shared_ptr<const ForecastCells> cells_;
   // Unset during the warm-up.
   std::optional<Watch> watch_;
-  // Chosen from the warm-up; unset before, for quantiles, and if it cannot be chosen.
+  // Chosen from the warm-up; unset before, and if it cannot be chosen.
   std::optional<DiscrepancyKernel> kernel_;
   // Since the watch began; unset without a kernel.
   std::optional<ForecastDiscrepancy> discrepancy_;
-  // The same; Normal forecasts only.
-  std::optional<ForecastBlocks> blocks_;
   std::optional<ThresholdDecision> decision_;
   // Since the watch began.
   DecisionTotals decisions_;

@@ -226,11 +226,6 @@ class Checker {
     const int count = model_.feature_names_size();
     if (count > kMaxFeatures) {
       Violate("model.feature_names", "has ", count, " names, expected at most ", kMaxFeatures);
-    } else if (count > 0 && declaration_.forecast.has_value() &&
-               std::holds_alternative<QuantileForecasts>(*declaration_.forecast)) {
-      Violate("model.feature_names", "has ", count,
-              " names, expected none with forecast.quantiles, which are tested at their levels "
-              "alone");
     } else {
       declaration_.feature_names = CheckNames("model.feature_names", model_.feature_names());
     }

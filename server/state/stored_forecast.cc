@@ -74,6 +74,18 @@ ForecastEvidenceState GetEvidence(const store::v1::ForecastState& stored) {
           .pending = {stored.pending().begin(), stored.pending().end()}};
 }
 
+ForecastDiscrepancy::State GetDiscrepancy(const store::v1::MonitorState::Discrepancy& stored) {
+  return {.sums = GetReals(stored.sums()),
+          .square_sum = stored.square_sum(),
+          .projections = GetMoments(stored.projections()),
+          .blocks = {.blocks = GetMoments(stored.blocks()),
+                     .forecasts = GetReals(stored.block_forecasts()),
+                     .outcomes = GetReals(stored.block_outcomes()),
+                     .residuals = static_cast<std::size_t>(stored.block_residuals()),
+                     .sums = GetReals(stored.block_sums()),
+                     .square_sum = stored.block_square_sum()}};
+}
+
 void PutCoverage(const CoverageSums& sums, store::v1::ErrorState::Sums& out) {
   out.set_first_observation(sums.first_observation);
   if (sums.start_time.has_value()) out.set_start_time_us(ToMicroseconds(*sums.start_time));
@@ -173,12 +185,13 @@ void ForecastMonitor::Save(store::v1::MonitorState& out) const {
     stored.mutable_sums()->Add(state.sums.begin(), state.sums.end());
     stored.set_square_sum(state.square_sum);
     PutMoments(state.projections, *stored.mutable_projections());
-    if (blocks_.has_value()) {
-      const ForecastBlocks::State& blocks = blocks_->state();
-      PutMoments(blocks.blocks, *stored.mutable_blocks());
-      stored.mutable_block_forecasts()->Add(blocks.forecasts.begin(), blocks.forecasts.end());
-      stored.mutable_block_outcomes()->Add(blocks.outcomes.begin(), blocks.outcomes.end());
-    }
+    const ForecastBlocks::State& blocks = state.blocks;
+    PutMoments(blocks.blocks, *stored.mutable_blocks());
+    stored.mutable_block_forecasts()->Add(blocks.forecasts.begin(), blocks.forecasts.end());
+    stored.mutable_block_outcomes()->Add(blocks.outcomes.begin(), blocks.outcomes.end());
+    stored.set_block_residuals(static_cast<std::int64_t>(blocks.residuals));
+    stored.mutable_block_sums()->Add(blocks.sums.begin(), blocks.sums.end());
+    stored.set_block_square_sum(blocks.square_sum);
   }
   if (decision_.has_value() && watch_.has_value()) {
     store::v1::MonitorState::Decision& stored = *out.mutable_decision();
@@ -230,14 +243,7 @@ absl::Status ForecastMonitor::Restore(const store::v1::MonitorState& stored) {
         from.projections().count() != watch_->evidence.count()) {
       return absl::InvalidArgumentError("has a discrepancy that cannot be");
     }
-    CALIBD_RETURN_IF_ERROR(discrepancy_->Restore({.sums = GetReals(from.sums()),
-                                                  .square_sum = from.square_sum(),
-                                                  .projections = GetMoments(from.projections())}));
-    if (blocks_.has_value() && from.has_blocks()) {
-      CALIBD_RETURN_IF_ERROR(blocks_->Restore({.blocks = GetMoments(from.blocks()),
-                                               .forecasts = GetReals(from.block_forecasts()),
-                                               .outcomes = GetReals(from.block_outcomes())}));
-    }
+    CALIBD_RETURN_IF_ERROR(discrepancy_->Restore(GetDiscrepancy(from)));
   }
   if (stored.has_decision() != (decision_.has_value() && watch_.has_value())) {
     return absl::InvalidArgumentError("has a decision that cannot be, or none");

@@ -234,19 +234,24 @@ TEST(ForecastDiscrepancyLevelTest, IsUnbiasedForCalibratedForecasts) {
   constexpr std::size_t kRows = 100;
   const int simulations = Repeated(400);
   for (const NumberForecastKind& kind :
-       {NumberForecastKind(NormalForecasts{}), NumberForecastKind(SampleForecasts{2})}) {
+       {NumberForecastKind(NormalForecasts{}), NumberForecastKind(SampleForecasts{2}),
+        NumberForecastKind(QuantileForecasts{{.05, .25, .5, .75, .95}})}) {
     ForecastStream stream(kind, CalibratedOutcome, 31);
     const DiscrepancyKernel kernel = *ChooseDiscrepancyKernel(kind, stream.Next(500).forecasts);
     RunningMoments estimates;
+    RunningMoments blocks;
     int missed = 0;
     for (int i = 0; i < simulations; ++i) {
       auto discrepancy = *ForecastDiscrepancy::Create(kind, kernel);
       discrepancy.Add(stream.Next(kRows));
       estimates.Add(*discrepancy.Unbiased());
+      blocks.Merge(discrepancy.blocks().moments());
       missed += discrepancy.Interval(kLevel)->lower > 0 ? 1 : 0;
     }
     const double error = std::sqrt(estimates.Variance() / simulations);
     EXPECT_NEAR(estimates.mean, 0, 5 * error) << "kind " << kind.index();
+    EXPECT_EQ(blocks.count, 2 * simulations);
+    EXPECT_NEAR(blocks.mean, 0, 5 * std::sqrt(blocks.Variance() / (2.0 * simulations)));
     EXPECT_LE(static_cast<double>(missed) / simulations, kLevel + Margin(kLevel, simulations));
   }
 }

@@ -262,5 +262,29 @@ TEST_F(FeaturesTest, RequestsNameDeclaredFeatures) {
   EXPECT_THAT(fault({"noise", "noise"}), HasSubstr("local_features[1] is \"noise\" again"));
 }
 
+// The median is right over all cases, and wrong among similar ones.
+TEST_F(FeaturesTest, QuantilesAreEvaluatedByFeatures) {
+  v1::Model model = WithFeatures();
+  model.mutable_forecast()->mutable_quantiles()->add_levels(0.5);
+  ASSERT_TRUE(client_->Create(model).ok());
+  v1::ObserveRequest request;
+  v1::Observations& observations = *request.mutable_observations();
+  for (std::size_t i = 0; i < kRows; ++i) {
+    observations.mutable_forecasts()->add_values(0);
+    observations.add_outcomes(cases_.outcomes[i]);
+    observations.mutable_features()->add_values(cases_.features[2 * i]);
+    observations.mutable_features()->add_values(cases_.features[2 * i + 1]);
+  }
+  Send(request);
+  std::map<std::string, double> p_values;
+  const v1::Evaluation evaluation = Evaluate();
+  for (const auto& one : evaluation.forecast().discrepancies()) {
+    p_values[one.form()] = one.test().p_value();
+  }
+  ASSERT_TRUE(p_values.contains("individual"));
+  EXPECT_EQ(p_values["individual"], 1.0 / 200);
+  EXPECT_GT(evaluation.forecast().level_error().p_value(), 0.01);
+}
+
 }  // namespace
 }  // namespace calibd::testing

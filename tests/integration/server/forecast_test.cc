@@ -222,10 +222,11 @@ TEST_F(ForecastTest, QuantilesAndSamplesAreJudged) {
     EXPECT_EQ(answer.verdict().limit_status(), v1::LIMIT_STATUS_OVER_LIMIT);
     EXPECT_THAT(answer.verdict().summary(), HasSubstr("The intervals are too narrow: the 90 %"));
     EXPECT_FALSE(answer.forecast().has_log_score());
-    EXPECT_EQ(answer.watch().has_discrepancy(), samples);
-    if (samples) {
-      EXPECT_GT(answer.watch().discrepancy().mmd_squared(), 1e-3);
-    }
+    const v1::Discrepancy& discrepancy = answer.watch().discrepancy();
+    EXPECT_GT(discrepancy.mmd_squared(), 1e-3);
+    EXPECT_EQ(discrepancy.block_count(), 60);
+    EXPECT_LT(discrepancy.block_one_look_p_value(), 1e-4);
+    EXPECT_EQ(discrepancy.outcome_length() > 0, samples);
     EXPECT_GT(answer.forecast().crps(), 0.1);
   }
 }

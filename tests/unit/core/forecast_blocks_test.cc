@@ -43,7 +43,7 @@ TEST(ForecastBlocksTest, IsTheMeanOfTheLossOfEachBlock) {
   for (const double length : {0.8, 0.0}) {
     DiscrepancyKernel kernel = kBlockKernel;
     kernel.forecast_length = length;
-    ForecastBlocks blocks(kernel);
+    ForecastBlocks blocks(NormalForecasts{}, kernel);
     blocks.Add(data.rows(0, 175));
     ASSERT_EQ(blocks.moments().count, 3);
     EXPECT_EQ(blocks.state().outcomes.size(), 25U);
@@ -67,16 +67,54 @@ TEST(ForecastBlocksTest, IsTheMeanOfTheLossOfEachBlock) {
   }
 }
 
+// Quantiles with outcomes on them, which are counted as at most the quantile.
+TEST(ForecastBlocksTest, QuantilesHaveTheLossOfEachBlock) {
+  const QuantileForecasts kind{{0.1, 0.5, 0.8}};
+  std::mt19937_64 rng(3);
+  std::uniform_int_distribution<int> step(0, 3);
+  std::vector<double> forecasts;
+  std::vector<double> outcomes;
+  for (int i = 0; i < 100; ++i) {
+    double quantile = 0.1 * step(rng);
+    for (int k = 0; k < 3; ++k) forecasts.push_back(quantile += 0.1 * step(rng));
+    outcomes.push_back(forecasts[forecasts.size() - 2] + 0.1 * (step(rng) - 1));
+  }
+  for (const double length : {0.3, 0.0}) {
+    ForecastBlocks blocks(kind, {.outcome_length = 1, .forecast_length = length, .center = 1e9});
+    blocks.Add({forecasts, outcomes});
+    ASSERT_EQ(blocks.moments().count, 2);
+    double sum = 0;
+    for (std::size_t block = 0; block < 2; ++block) {
+      for (std::size_t i = 50 * block; i < 50 * block + 50; ++i) {
+        for (std::size_t j = 50 * block; j < 50 * block + 50; ++j) {
+          double product = 0;
+          double square = 0;
+          for (std::size_t k = 0; k < 3; ++k) {
+            const double a = forecasts[3 * i + k];
+            const double b = forecasts[3 * j + k];
+            product += ((outcomes[i] <= a ? 1 : 0) - kind.levels[k]) *
+                       ((outcomes[j] <= b ? 1 : 0) - kind.levels[k]) / 3;
+            square += (a - b) * (a - b) / 3;
+          }
+          const double similarity = length > 0 ? std::exp(-square / (2 * length * length)) : 1;
+          if (i != j) sum += product * similarity / (50 * 49);
+        }
+      }
+    }
+    EXPECT_NEAR(blocks.moments().mean, sum / 2, 1e-12);
+  }
+}
+
 TEST(ForecastBlocksTest, DoesNotDependOnTheDivisionOrOnARestart) {
   const BlockRows data(512, 1.2, 2);
-  ForecastBlocks whole(kBlockKernel);
+  ForecastBlocks whole(NormalForecasts{}, kBlockKernel);
   whole.Add(data.rows(0, 512));
-  ForecastBlocks parts(kBlockKernel);
+  ForecastBlocks parts(NormalForecasts{}, kBlockKernel);
   std::size_t first = 0;
   for (std::size_t count = 1; first < 512;
        first += count, count = std::min(2 * count, 512 - first)) {
     parts.Add(data.rows(first, count));
-    ForecastBlocks restored(kBlockKernel);
+    ForecastBlocks restored(NormalForecasts{}, kBlockKernel);
     ASSERT_TRUE(restored.Restore(parts.state()).ok());
     parts = restored;
   }
@@ -89,20 +127,20 @@ TEST(ForecastBlocksTest, CalibratedForecastsPassAndTooNarrowOnesFail) {
   int rejected = 0;
   for (std::uint64_t stream = 0; stream < 300; ++stream) {
     const BlockRows data(3000, 1, 100 + stream);
-    ForecastBlocks blocks(kBlockKernel);
+    ForecastBlocks blocks(NormalForecasts{}, kBlockKernel);
     blocks.Add(data.rows(0, 3000));
     rejected += TestBlocks(blocks.moments())->p_value <= 0.05 ? 1 : 0;
   }
   EXPECT_LE(rejected, 300 * 0.06 + 4 * std::sqrt(300 * 0.05 * 0.95));
   const BlockRows narrow(3000, 1.5, 1);
-  ForecastBlocks blocks(kBlockKernel);
+  ForecastBlocks blocks(NormalForecasts{}, kBlockKernel);
   blocks.Add(narrow.rows(0, 3000));
   EXPECT_LT(TestBlocks(blocks.moments())->p_value, 1e-6);
 }
 
 TEST(ForecastBlocksTest, ExtremeValuesStayFinite) {
   constexpr double kMost = std::numeric_limits<double>::max();
-  ForecastBlocks blocks(kBlockKernel);
+  ForecastBlocks blocks(NormalForecasts{}, kBlockKernel);
   std::vector<double> forecasts;
   std::vector<double> outcomes;
   for (int i = 0; i < 100; ++i) {
@@ -119,17 +157,17 @@ TEST(ForecastBlocksTest, ExtremeValuesStayFinite) {
 TEST(ForecastBlocksTest, ABlockOfExtremeValuesIsRestored) {
   DiscrepancyKernel kernel = kBlockKernel;
   kernel.center = -8.9e307;
-  ForecastBlocks blocks(kernel);
+  ForecastBlocks blocks(NormalForecasts{}, kernel);
   const std::vector<double> forecasts = {1e308, 1, -8.9e307, 1};
   const std::vector<double> outcomes = {1e308, -8.9e307};
   blocks.Add({forecasts, outcomes});
-  ForecastBlocks restored(kernel);
+  ForecastBlocks restored(NormalForecasts{}, kernel);
   ASSERT_TRUE(restored.Restore(blocks.state()).ok());
   EXPECT_EQ(restored.state(), blocks.state());
 }
 
 TEST(ForecastBlocksTest, AnImpossibleStateIsRefused) {
-  ForecastBlocks blocks(kBlockKernel);
+  ForecastBlocks blocks(NormalForecasts{}, kBlockKernel);
   const auto refused = [&blocks](const auto& damage) {
     ForecastBlocks::State state{
         .blocks = {.count = 2, .mean = 0.1, .m2 = 0.01}, .forecasts = {0, 1}, .outcomes = {0.5}};
@@ -144,6 +182,30 @@ TEST(ForecastBlocksTest, AnImpossibleStateIsRefused) {
   EXPECT_TRUE(refused([](auto& state) {
     state.forecasts.resize(100);
     state.outcomes.resize(50);
+  }));
+}
+
+TEST(ForecastBlocksTest, AnImpossibleStateOfSamplesIsRefused) {
+  ForecastBlocks blocks(SampleForecasts{3}, kBlockKernel);
+  const auto refused = [&blocks](const auto& damage) {
+    ForecastBlocks::State state{.blocks = {.count = 2, .mean = 0.1, .m2 = 0.01},
+                                .forecasts = {},
+                                .outcomes = {},
+                                .residuals = 49,
+                                .sums = std::vector<double>(128, 0.5),
+                                .square_sum = 40};
+    damage(state);
+    return !blocks.Restore(state).ok();
+  };
+  EXPECT_FALSE(refused([](auto&) {}));
+  EXPECT_TRUE(refused([](auto& state) { state.residuals = 50; }));
+  EXPECT_TRUE(refused([](auto& state) { state.residuals = 0; }));
+  EXPECT_TRUE(refused([](auto& state) { state.sums.clear(); }));
+  EXPECT_TRUE(refused([](auto& state) { state.sums[1] = std::nan(""); }));
+  EXPECT_TRUE(refused([](auto& state) { state.square_sum = -1; }));
+  EXPECT_TRUE(refused([](auto& state) {
+    state.forecasts = {1, 2, 3};
+    state.outcomes = {1};
   }));
 }
 

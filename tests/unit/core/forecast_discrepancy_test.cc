@@ -29,6 +29,11 @@ struct ForecastsToCompare {
       const double deviation = std::exp(.35 * GaussianDraw(rng));
       if (std::holds_alternative<NormalForecasts>(kind)) {
         forecasts.insert(forecasts.end(), {mean, deviation});
+      } else if (std::holds_alternative<QuantileForecasts>(kind)) {
+        // Those of a distribution whose quantile at the level l is ln(l / (1 - l)).
+        for (const double level : std::get<QuantileForecasts>(kind).levels) {
+          forecasts.push_back(mean + deviation * std::log(level / (1 - level)));
+        }
       } else {
         for (std::size_t s = 0; s < ForecastWidth(kind); ++s) {
           forecasts.push_back(mean + deviation * GaussianDraw(rng));
@@ -44,10 +49,46 @@ struct ForecastsToCompare {
   std::vector<double> outcomes;
 };
 
+// The same for quantiles.
+std::vector<std::vector<double>> QuantileResidualsByFormula(const std::vector<double>& levels,
+                                                            const DiscrepancyKernel& kernel,
+                                                            const NumberForecastBatch& batch) {
+  const std::size_t width = levels.size();
+  std::vector<std::vector<double>> residuals(batch.size(), std::vector<double>(128));
+  std::vector<std::vector<double>> phases(batch.size(), std::vector<double>(64));
+  std::vector<std::vector<double>> sums = phases;
+  for (std::size_t k = 0; k < width; ++k) {
+    Rng frequency(0x63616c69626422ULL, 3 + k);
+    Rng sign(0x63616c69626422ULL, 66 + k);
+    for (std::size_t r = 0; r < 64; ++r) {
+      const double w = GaussianDraw(frequency) / std::sqrt(static_cast<double>(width));
+      const double e = sign.Next() >> 63 != 0 ? 1 : -1;
+      for (std::size_t i = 0; i < batch.size(); ++i) {
+        const double quantile = batch.forecasts[i * width + k];
+        if (kernel.forecast_length > 0) {
+          phases[i][r] += w * (quantile - kernel.center) / kernel.forecast_length;
+        }
+        sums[i][r] += e * ((batch.outcomes[i] <= quantile ? 1 : 0) - levels[k]);
+      }
+    }
+  }
+  const double scale = std::sqrt(64 * static_cast<double>(width));
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    for (std::size_t r = 0; r < 64; ++r) {
+      residuals[i][r] = std::cos(phases[i][r]) * sums[i][r] / scale;
+      residuals[i][64 + r] = std::sin(phases[i][r]) * sums[i][r] / scale;
+    }
+  }
+  return residuals;
+}
+
 // psi of all rows, from the formula with the same frequencies, computed with std::cos.
 std::vector<std::vector<double>> ResidualsByFormula(const NumberForecastKind& kind,
                                                     const DiscrepancyKernel& kernel,
                                                     const NumberForecastBatch& batch) {
+  if (const auto* const quantiles = std::get_if<QuantileForecasts>(&kind)) {
+    return QuantileResidualsByFormula(quantiles->levels, kernel, batch);
+  }
   std::vector<std::vector<double>> w(3, std::vector<double>(64));
   for (std::size_t input = 0; input < 3; ++input) {
     Rng rng(0x63616c69626422ULL, input);
@@ -92,6 +133,14 @@ std::vector<std::vector<double>> ResidualsByFormula(const NumberForecastKind& ki
   return residuals;
 }
 
+QuantileForecasts ManyLevels() {
+  QuantileForecasts kind;
+  for (std::size_t k = 1; k <= kMaxQuantileLevels; ++k) {
+    kind.levels.push_back(static_cast<double>(k) / (kMaxQuantileLevels + 1));
+  }
+  return kind;
+}
+
 double InnerProductOf(const std::vector<double>& a, const std::vector<double>& b) {
   double sum = 0;
   for (std::size_t k = 0; k < a.size(); ++k) sum += a[k] * b[k];
@@ -101,7 +150,8 @@ double InnerProductOf(const std::vector<double>& a, const std::vector<double>& b
 TEST(ForecastDiscrepancyTest, AgreesWithTheSumOverPairs) {
   for (const NumberForecastKind& kind :
        {NumberForecastKind(NormalForecasts{}), NumberForecastKind(SampleForecasts{2}),
-        NumberForecastKind(SampleForecasts{37})}) {
+        NumberForecastKind(SampleForecasts{37}),
+        NumberForecastKind(QuantileForecasts{{.1, .5, .8}}), NumberForecastKind(ManyLevels())}) {
     for (const double forecast_length : {0., 1.7}) {
       const DiscrepancyKernel kernel{
           .outcome_length = 2.1, .forecast_length = forecast_length, .center = .3};
@@ -156,9 +206,46 @@ TEST(ForecastDiscrepancyTest, ApproximatesTheDiscrepancyInClosedForm) {
   }
 }
 
+// The same for quantiles, whose exact estimate is that of one block.
+TEST(ForecastDiscrepancyTest, ApproximatesTheBlocksOfQuantiles) {
+  for (const QuantileForecasts& kind : {QuantileForecasts{{.1, .5, .8}}, ManyLevels()}) {
+    for (const double shift : {.5, 1.}) {
+      const ForecastsToCompare drawn(kind, 5000, shift, 1);
+      const DiscrepancyKernel kernel = *ChooseDiscrepancyKernel(
+          kind, std::span(drawn.forecasts).first(300 * kind.levels.size()));
+      auto discrepancy = *ForecastDiscrepancy::Create(kind, kernel);
+      discrepancy.Add(drawn.batch());
+      const RunningMoments& blocks = discrepancy.blocks().moments();
+      ASSERT_EQ(blocks.count, 100);
+      EXPECT_NEAR(*discrepancy.Unbiased(), blocks.mean,
+                  .3 * blocks.mean + 4 * std::sqrt(blocks.Variance() / 100));
+    }
+  }
+}
+
+// The blocks of samples are the unbiased estimates of 50 rows each.
+TEST(ForecastDiscrepancyTest, BlocksOfSamplesHaveTheSameFeatures) {
+  const NumberForecastKind kind = SampleForecasts{4};
+  const ForecastsToCompare drawn(kind, 130, .4, 1.3);
+  const DiscrepancyKernel kernel = *ChooseDiscrepancyKernel(kind, drawn.forecasts);
+  auto whole = *ForecastDiscrepancy::Create(kind, kernel);
+  whole.Add(drawn.batch());
+  RunningMoments blocks;
+  for (const std::size_t first : {0U, 50U}) {
+    auto block = *ForecastDiscrepancy::Create(kind, kernel);
+    block.Add({.forecasts = std::span(drawn.forecasts).subspan(4 * first, 200),
+               .outcomes = std::span(drawn.outcomes).subspan(first, 50)});
+    blocks.Add(*block.Unbiased());
+  }
+  EXPECT_EQ(whole.blocks().moments().count, 2);
+  EXPECT_NEAR(whole.blocks().moments().mean, blocks.mean, 1e-14);
+  EXPECT_EQ(whole.blocks().state().residuals, 30U);
+}
+
 TEST(ForecastDiscrepancyTest, BitsDoNotDependOnTheBatches) {
   for (const NumberForecastKind& kind :
-       {NumberForecastKind(NormalForecasts{}), NumberForecastKind(SampleForecasts{50})}) {
+       {NumberForecastKind(NormalForecasts{}), NumberForecastKind(SampleForecasts{50}),
+        NumberForecastKind(QuantileForecasts{{.1, .5, .8}})}) {
     const ForecastsToCompare drawn(kind, 100, .4, 1.3);
     const DiscrepancyKernel kernel = *ChooseDiscrepancyKernel(kind, drawn.forecasts);
     auto whole = *ForecastDiscrepancy::Create(kind, kernel);
@@ -236,11 +323,19 @@ TEST(ForecastDiscrepancyTest, ExtremeValuesAreFinite) {
     samples.Add({.forecasts = forecasts, .outcomes = outcomes});
     EXPECT_TRUE(std::isfinite(*samples.Unbiased()));
     EXPECT_TRUE(samples.Restore(samples.Save()).ok());
+    auto quantiles = *ForecastDiscrepancy::Create(
+        QuantileForecasts{{.1, .9}},
+        {.outcome_length = 1, .forecast_length = length, .center = -most / 2});
+    const std::vector<double> ascending = {-most, most, most, most, 0, 1e-300, 0, 1};
+    quantiles.Add({.forecasts = ascending, .outcomes = outcomes});
+    EXPECT_TRUE(std::isfinite(*quantiles.Unbiased()));
+    EXPECT_LE(quantiles.Interval(.05)->upper, 2);
+    EXPECT_TRUE(quantiles.Restore(quantiles.Save()).ok());
   }
 }
 
 TEST(ForecastDiscrepancyTest, NamesWhatIsInvalid) {
-  EXPECT_FALSE(ForecastDiscrepancy::Create(QuantileForecasts{{.5}}, {}).ok());
+  EXPECT_FALSE(ForecastDiscrepancy::Create(QuantileForecasts{{}}, {}).ok());
   EXPECT_FALSE(ForecastDiscrepancy::Create(SampleForecasts{1}, {}).ok());
   EXPECT_EQ(
       ForecastDiscrepancy::Create(NormalForecasts{}, {.outcome_length = 0}).status().message(),
@@ -254,7 +349,11 @@ TEST(ForecastDiscrepancyTest, NamesWhatIsInvalid) {
   EXPECT_EQ(kernel.center, 1);
   EXPECT_FALSE(ChooseDiscrepancyKernel(NormalForecasts{}, std::vector<double>{1, 2}).ok());
   EXPECT_FALSE(ChooseDiscrepancyKernel(SampleForecasts{2}, std::vector<double>{1, 1, 1, 1}).ok());
-  EXPECT_FALSE(ChooseDiscrepancyKernel(QuantileForecasts{{.5}}, equal).ok());
+  // W of quantiles: here sqrt((1^2 + 3^2) / 2) between the two forecasts.
+  const DiscrepancyKernel quantiles =
+      *ChooseDiscrepancyKernel(QuantileForecasts{{.2, .6}}, std::vector<double>{1, 2, 2, 5});
+  EXPECT_NEAR(quantiles.forecast_length, std::sqrt(5), 1e-12);
+  EXPECT_EQ(quantiles.outcome_length, 1);
   auto discrepancy = *ForecastDiscrepancy::Create(NormalForecasts{}, {});
   ForecastDiscrepancy::State state = discrepancy.Save();
   state.sums.pop_back();

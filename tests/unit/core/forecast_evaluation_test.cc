@@ -87,8 +87,8 @@ TEST(ForecastEvaluationTest, SamplesHaveNoTestOfFormsGivenTheDraws) {
   ASSERT_TRUE(evaluation.ok()) << evaluation.status();
   EXPECT_THAT(FormNames(*evaluation), ElementsAre("marginal"));
   ASSERT_EQ(evaluation->left_out.size(), 3U);
-  EXPECT_EQ(evaluation->left_out[0].form, "threshold");
-  EXPECT_EQ(evaluation->left_out[1].form, "distribution");
+  EXPECT_EQ(evaluation->left_out[0].form, "distribution");
+  EXPECT_EQ(evaluation->left_out[1].form, "threshold");
   EXPECT_THAT(evaluation->left_out[1].reason, HasSubstr("null forecast"));
   EXPECT_EQ(evaluation->left_out[2].form, "decision");
 }

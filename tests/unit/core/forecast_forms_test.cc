@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numbers>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "calibd/core/forecast_evaluation.h"
+#include "calibd/core/forecast_metrics.h"
 #include "calibd/core/forecast_test.h"
 #include "product_features.h"
 #include "support/small_forecasts.h"
@@ -19,6 +21,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 const std::vector<double> kLevels = {0.1, 0.5, 0.9};
 constexpr std::array kNormalQuantiles = {-1.2815515655446004, 0.0, 1.2815515655446004};
@@ -318,7 +321,7 @@ TEST(ForecastFormsTest, QuantilesHaveFormsByGroupFeaturesAndThreshold) {
   EXPECT_THAT(message(options), HasSubstr("outcome_kernel is set, expected none for quantiles"));
 }
 
-TEST(ForecastFormsTest, SamplesNameTheFormsThatTheyLack) {
+TEST(ForecastFormsTest, SamplesHaveNoKernelOfTheDistributionFunction) {
   const DrawnQuantiles drawn(50, 9);
   ForecastEvaluationOptions options;
   options.resampling.replicates = 99;
@@ -329,16 +332,74 @@ TEST(ForecastFormsTest, SamplesNameTheFormsThatTheyLack) {
   ASSERT_TRUE(evaluation.ok()) << evaluation.status();
   std::vector<std::string> forms;
   for (const NamedDiscrepancy& named : evaluation->discrepancies) forms.push_back(named.form);
-  EXPECT_THAT(forms, ElementsAre("distribution", "decision_marginal", "decision"));
-  ASSERT_EQ(evaluation->left_out.size(), 1U);
-  EXPECT_EQ(evaluation->left_out[0].form, "threshold");
-  EXPECT_THAT(evaluation->left_out[0].reason, HasSubstr("which samples do not have"));
+  EXPECT_THAT(forms, ElementsAre("distribution", "decision_marginal", "threshold", "decision"));
+  EXPECT_THAT(evaluation->left_out, IsEmpty());
   options.outcome_kernel = PitMinKernel();
   EXPECT_THAT(
       std::string(EvaluateForecasts(SampleForecasts{3}, {drawn.values, drawn.outcomes}, options)
                       .status()
                       .message()),
       HasSubstr("outcome_kernel needs the distribution function"));
+}
+
+// The form threshold of n calibrated forecasts by `draws` draws, or of such with outcomes that are
+// `shift` larger where the mean of the forecast is positive, and smaller elsewhere.
+ForecastTestResult ThresholdOfDraws(std::size_t n, std::size_t draws, double shift,
+                                    std::uint64_t seed, std::int32_t replicates) {
+  std::mt19937_64 rng(seed);
+  std::normal_distribution<double> normal;
+  std::vector<double> values;
+  std::vector<double> outcomes;
+  for (std::size_t i = 0; i < n; ++i) {
+    const double mean = normal(rng);
+    for (std::size_t s = 0; s < draws; ++s) values.push_back(mean + normal(rng));
+    outcomes.push_back(mean + normal(rng) + (mean > 0 ? shift : -shift));
+  }
+  ForecastEvaluationOptions options;
+  options.resampling.replicates = replicates;
+  options.resampling.seed = seed;
+  options.threshold = 0;
+  const auto evaluation = EvaluateForecasts(SampleForecasts{draws}, {values, outcomes}, options);
+  const ForecastTestResult* const result = FindForm(*evaluation, "threshold");
+  // By the definition: the ranks in (0, 1), and the side of the draws and the outcome together.
+  const ForecastBatch batch{ForecastKind::kSamples, values, draws, {}, outcomes};
+  const std::vector<double> pit = ProbabilityIntegralTransforms(batch, seed);
+  const double gamma = std::get<PitRbfKernel>(result->outcome_kernel).gamma;
+  const double root = std::sqrt(gamma);
+  const auto mean_at = [&](double u) {
+    return std::sqrt(std::numbers::pi / gamma) / 2 *
+           (std::erf(root * u) + std::erf(root * (1 - u)));
+  };
+  const double mean =
+      std::sqrt(std::numbers::pi / gamma) * std::erf(root) - (1 - std::exp(-gamma)) / gamma;
+  const auto is_above = [&](std::size_t i) {
+    std::size_t below = outcomes[i] <= 0 ? 1 : 0;
+    for (const double draw : batch.row(i)) below += draw <= 0 ? 1 : 0;
+    return 2 * below <= draws + 1;
+  };
+  double sum = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t j = 0; j < n; ++j) {
+      if (i == j || is_above(i) != is_above(j)) continue;
+      sum += std::exp(-gamma * (pit[i] - pit[j]) * (pit[i] - pit[j])) - mean_at(pit[i]) -
+             mean_at(pit[j]) + mean;
+    }
+  }
+  EXPECT_NEAR(result->mmd_squared, sum / static_cast<double>(n * (n - 1)), 1e-9);
+  return *result;
+}
+
+// P(p <= .05) is .05 for 99 replicates, also for few draws, from 400 evaluations with four standard
+// errors. Outcomes beyond the forecasts on both sides cancel in the form without a condition.
+TEST(ForecastFormsTest, SamplesHaveAnExactTestOfTheThresholdForm) {
+  for (const std::size_t draws : {2U, 9U}) {
+    int rejected = 0;
+    for (std::uint64_t seed = 0; seed < 400; ++seed) {
+      rejected += ThresholdOfDraws(30, draws, 0, seed, 99).p_value <= 0.05 ? 1 : 0;
+    }
+    EXPECT_NEAR(rejected / 400.0, 0.05, 4 * std::sqrt(0.05 * 0.95 / 400)) << draws;
+  }
+  EXPECT_EQ(ThresholdOfDraws(400, 9, 0.7, 1, 99).p_value, 0.01);
 }
 
 // The side of the threshold is that of the probability, and not of the mean.

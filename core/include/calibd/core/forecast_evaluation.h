@@ -85,8 +85,8 @@ struct ForecastEvaluation {
   // deviation. The one without a condition is marginal with RbfKernel or EnergyKernel, quantile
   // with PitRbfKernel or PitMinKernel, and decision_marginal with the others; quantiles have
   // level_error instead. With a threshold also decision, by TestThreshold, but not for quantiles;
-  // and threshold, with PitRbfKernel unless PitMinKernel or LevelsKernel is the kernel, but not for
-  // samples. Empty for n < 2.
+  // and threshold, with PitRbfKernel unless PitMinKernel or LevelsKernel is the kernel; for samples
+  // of the transforms of ProbabilityIntegralTransforms. Empty for n < 2.
   std::vector<NamedDiscrepancy> discrepancies;
   // E.g. if the features never differ, or if squares of the forecasts exceed the range of double.
   std::vector<LeftOutForm> left_out;
