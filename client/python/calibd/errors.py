@@ -6,6 +6,7 @@ from typing import Any, ClassVar, NamedTuple, Sequence, Type, TypeVar
 import grpc
 from google.protobuf.message import DecodeError, Message
 
+from calibd.remedies import REMEDIES
 from calibd.rpc import status_pb2
 
 _Detail = TypeVar("_Detail", bound=Message)
@@ -32,7 +33,7 @@ class CalibdError(Exception):
     """
 
     code: ClassVar[grpc.StatusCode] = grpc.StatusCode.UNKNOWN
-    # The remedy of errors whose reason _REMEDIES does not list.
+    # The remedy of errors without a reason of docs/errors.md.
     _remedy: ClassVar[str] = "See the log of the server."
 
     def __init__(self, message: str, fields: Sequence[FieldError] = (), reason: str = "",
@@ -48,7 +49,7 @@ class CalibdError(Exception):
         """What to do, in a sentence."""
         if self.retry_seconds is not None:
             return f"Try again in {self.retry_seconds:g} s."
-        return _REMEDIES.get(self.reason, self._remedy)
+        return REMEDIES.get(self.reason, self._remedy)
 
     def __str__(self) -> str:
         more = [f"{field.path}: {field.description}" for field in self.fields[:_MAX_SHOWN_FIELDS]
@@ -169,18 +170,6 @@ def invalid(field: str, description: str, reason: str = "") -> InvalidArgument:
     """The error of one field: its name, and what it is and should be."""
     return InvalidArgument(f"{field} {description}", [FieldError(field, description)], reason)
 
-
-_REMEDIES = {
-    "MODEL_NOT_FOUND": "Declare the model with create_model(), or check its name.",
-    "ALARM_NOT_FOUND": "calibration() lists the alarms.",
-    "INSUFFICIENT_DATA": "Send more labelled predictions first.",
-    "FENCED": "A newer epoch of this producer is in use: stop one of the two.",
-    "PRODUCER_ENDED": "Use a new producer_id.",
-    "SEQUENCE_REUSED": "Use a producer_id of its own for each producer.",
-    "REQUEST_ID_REUSED": "Use a new request_id for other content.",
-    "TOO_MANY_MODELS": "Delete models that are not needed, or raise the limit of the server.",
-    "DISK_FULL": "Free disk space on the server.",
-}
 
 _CLASSES: dict[int, Type[CalibdError]] = {kind.code.value[0]: kind for kind in (
     Cancelled, Unknown, InvalidArgument, DeadlineExceeded, NotFound, AlreadyExists, PermissionDenied,

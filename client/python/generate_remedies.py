@@ -1,0 +1,24 @@
+"""Prints the module calibd.remedies: the remedies of the tables of docs/errors.md by their reasons.
+
+    generate_remedies.py docs/errors.md
+"""
+import pathlib
+import re
+import sys
+
+ROW = re.compile(r"^\| `([A-Z_]+)` \|.*\| (.+) \|$", re.M)
+LINK = re.compile(r"\[([^]]+)\]\([^)]+\)")
+
+
+def main():
+    page = pathlib.Path(sys.argv[1]).read_text(encoding="utf-8")
+    print('"""What to do about an error with a reason, from docs/errors.md."""')
+    print("REMEDIES: dict[str, str] = {")
+    for reason, remedy in ROW.findall(page):
+        text = LINK.sub(r"\1", remedy)
+        print(f"    {reason!r}: {text!r},")
+    print("}")
+
+
+if __name__ == "__main__":
+    main()
