@@ -1,11 +1,14 @@
 """Models that forecast a number, against a real server."""
 import datetime
+import xml.etree.ElementTree
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import calibd
+
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 def drawn(n, deviation=1.0, seed=1):
@@ -31,6 +34,19 @@ def test_narrow_forecasts_are_over_the_limit(client):
     assert evaluation.forecast.cramer_von_mises.p_value == 0.001
     assert [d.form for d in evaluation.forecast.discrepancies] == ["distribution", "marginal"]
     assert "coverage off by" in repr(evaluation) and "MMD^2 marginal" in repr(evaluation)
+    for result, line in ((calibration, False), (evaluation, True)):
+        html = xml.etree.ElementTree.fromstring(result._repr_html_())
+        (diagram,) = html.iter(f"{SVG}svg")
+        assert diagram.find(f"{SVG}title").text.startswith("demand: coverage: 50 % intervals cover 2")
+        assert len(diagram.findall(f"{SVG}circle")) == 3
+        assert (diagram.find(f"{SVG}polyline") is not None) == line
+    cells = len(evaluation.forecast.cells)
+    # The background, the frame and the cells.
+    assert len(diagram.findall(f"{SVG}rect")) == 2 + cells
+    line = [point.split(",") for point in diagram.find(f"{SVG}polyline").get("points").split()]
+    assert len(line) == cells + 1 and line == sorted(line, key=lambda point: float(point[0]))
+    # From one corner of the frame to the other.
+    assert line[0] == ["46.0", "286.0"] and line[-1] == ["306.0", "26.0"]
     with pytest.raises(calibd.InvalidArgument, match="lenses is set"):
         client.evaluate("demand", lenses=["top_label"])
 

@@ -11,7 +11,8 @@ import numpy.typing as npt
 from google.protobuf.message import Message
 
 from calibd import recalibration
-from calibd.diagram import Band, Point, reliability_svg
+from calibd.arguments import short_name
+from calibd.diagram import Band, Cell, Interval, Point, coverage_svg, reliability_svg
 from calibd.v1 import calibration_service_pb2 as calibration
 from calibd.v1 import comparison_pb2
 from calibd.v1 import evaluation_pb2 as evaluation
@@ -223,11 +224,12 @@ class Calibration(Result[calibration.GetCalibrationResponse]):
 
     def _diagram(self) -> str:
         if self.message.HasField("forecast"):
-            return ""
+            return _coverage_svg(self.model, self.message.forecast)
         bins = self.message.scores.bins
         points = [Point(i / len(bins), (i + 1) / len(bins), b.observations, b.mean_confidence,
                         b.accuracy) for i, b in enumerate(bins) if b.observations]
-        return reliability_svg(points, "the predicted class is right", f"{self.model}: top label")
+        return reliability_svg(points, "the predicted class is right",
+                               f"{short_name(self.model)}: top label")
 
 
 def _reliability_svg(model: str, reliability: evaluation.Reliability) -> str:
@@ -237,7 +239,15 @@ def _reliability_svg(model: str, reliability: evaluation.Reliability) -> str:
     band = [Band(b.prediction, b.consistency.lower, b.consistency.upper)
             for b in reliability.corp_band]
     steps = [(b.lower, b.upper, b.recalibrated) for b in reliability.corp_blocks]
-    return reliability_svg(points, event, f"{model}: {event}", band, steps)
+    return reliability_svg(points, event, f"{short_name(model)}: {event}", band, steps)
+
+
+def _coverage_svg(model: str, scores: monitoring.ForecastScores,
+                  cells: Iterable[monitoring.ForecastCell] = ()) -> str:
+    return coverage_svg(
+        [Interval(c.promised, c.coverage, c.lower, c.upper) for c in scores.central_coverage],
+        [Cell(c.lower, c.upper, c.observations, c.expected) for c in cells],
+        f"{short_name(model)}: coverage")
 
 
 def _test_lines(result: evaluation.QuadraticTestResult) -> list[tuple[str, str]]:
@@ -300,7 +310,14 @@ class Evaluation(Result[evaluation.Evaluation]):
         return lines
 
     def _diagram(self) -> str:
-        return "".join(_reliability_svg(self.model, r) for r in self.message.reliability)
+        if self.message.HasField("forecast"):
+            forecast = self.message.forecast
+            return _coverage_svg(self.model, forecast.scores, forecast.cells)
+        # The diagram of class 1 shows all that the one of the top label shows of two classes.
+        of_classes = [r for r in self.message.reliability if r.HasField("class_index")]
+        shown = of_classes if self.message.HasField("class_1_error") and of_classes else (
+            self.message.reliability)
+        return "".join(_reliability_svg(self.model, r) for r in shown)
 
 
 class Estimate(Result[calibration.CalibrationErrorEstimate]):
@@ -390,8 +407,7 @@ class Verdicts(Result[calibration.ListVerdictsResponse]):
                 f"{self.message.tested_models} tested ones rejected together")
 
     def _lines(self) -> list[tuple[str, str]]:
-        return [(m.model.removeprefix("models/").replace("/versions/", "@"),
-                 _status(m.verdict) if m.HasField("verdict") else "not monitored")
+        return [(short_name(m.model), _status(m.verdict) if m.HasField("verdict") else "not monitored")
                 for m in self.message.models]
 
 
