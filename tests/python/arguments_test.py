@@ -1,5 +1,7 @@
 """What a caller may give, and what the errors say about the rest, against a real server."""
 import datetime
+import inspect
+import itertools
 import pickle
 import uuid
 
@@ -8,6 +10,7 @@ import pandas as pd
 import pytest
 
 import calibd
+from calibd.v1.recalibration_pb2 import RecalibrationMap
 
 from conftest import calibrated
 
@@ -48,6 +51,9 @@ def nullable(values):
     ({"times": [1.7e9] * 3}, r"rows\[0\].prediction_times is 1700000000.0, expected a datetime"),
     ({"times": pd.to_datetime(pd.Series(["2026-11-23", None, None]))},
      r"rows\[1\].prediction_times is None, expected a datetime"),
+    ({"times": [np.datetime64("2026-11-23"), np.datetime64("NaT"), np.datetime64(10**9, "D")]},
+     r"rows\[1\].prediction_times is numpy.datetime64\('NaT'\), expected a datetime; rows\[2\]"),
+    ({"logits": "no"}, "logits is 'no', expected True or False"),
     ({"probabilities": np.ones((3, 3)) * 1j}, "probabilities are not numbers: they are complex"),
     ({"probabilities": nullable(np.full((3, 3), 1 / 3))}, r"rows\[1\].probabilities\[2\] is nan"),
     ({"probabilities": np.ma.masked_array(np.full((3, 3), 1 / 3), np.eye(3))},
@@ -102,6 +108,20 @@ def test_integers_of_every_kind_are_ids(client, pets):
     assert client.label(pets, pd.Series([4, 5, 6]), pd.Series(labels[:3])).matched == 3
 
 
+def test_times_of_numpy_are_in_utc(client):
+    client.create_model("numpy-times", 3)
+    day = np.datetime64("today", "h") - np.timedelta64(24, "h")
+    with client.stream("numpy-times") as stream:
+        for times in (day, np.array(day), [day] * 3, np.array([day] * 3), day.astype("datetime64[ns]")):
+            stream.send(np.full((3, 3), 1 / 3), [0, 1, 2], times=times)
+    (bucket,) = client.history("numpy-times").buckets
+    assert (bucket.start_time.seconds, bucket.observations) == (int(day.astype(int)) * 3600, 15)
+    zone = datetime.timezone.utc
+    for start, hours in ((day, 0), (day.item().replace(tzinfo=zone), 0), (day.astype(int) * 3600.0, 0),
+                         (day + np.timedelta64(1, "h"), 1), (datetime.date.today(), 24)):
+        assert len(client.history("numpy-times", start=start).buckets) == (hours == 0)
+
+
 def test_times_of_pandas_keep_their_zone(client):
     client.create_model("zones", 3)
     berlin = pd.Series([pd.Timestamp.now("Europe/Berlin").floor("h") - pd.Timedelta(days=1)] * 3)
@@ -116,6 +136,12 @@ def test_times_of_pandas_keep_their_zone(client):
     ({"classes": "cat"}, "classes are 'cat', expected their number, or their names as texts"),
     ({"classes": np.array([0, 1, 2])}, r"classes are array\(\[0, 1, 2\]\), expected their number"),
     ({"classes": 2.0}, "classes are 2.0"),
+    ({"classes": 2**40}, r"classes is 1099511627776, expected a whole number from -2\^31 to 2\^31 - 1"),
+    ({"classes": ["cat", "\ud800"]}, r"classes are \['cat', '.ud800'\], expected their number"),
+    ({"classes": 3, "description": b"x"}, "description is b'x', expected text in UTF-8"),
+    ({"classes": 3, "bandwidth": "x"}, "bandwidth is 'x', expected a number"),
+    ({"classes": 3, "declaration": "x"}, "declaration is 'x', expected a message Model"),
+    ({"forecast": [[0.1], [0.5, 0.9]]}, "forecast are not numbers"),
     ({"classes": 3, "label_grace": 7}, "label_grace is 7, expected a datetime.timedelta"),
     ({"classes": 3, "baseline": 1}, "baseline is 1, expected the name of a model"),
     ({"forecast": 0.5}, "forecast is 0.5, expected \"normal\", levels"),
@@ -129,6 +155,18 @@ def test_errors_of_a_declaration_name_the_argument(client, declared, found):
     assert raised.value.fields
     with pytest.raises(calibd.NotFound):
         client.get_model("undeclared")
+
+
+def test_an_error_names_all_fields_that_may_be_meant(client, pets):
+    for values in ({}, {"probabilities": [0.2, 0.3, 0.5], "forecast": [1, 2]}):
+        with pytest.raises(calibd.InvalidArgument) as raised:
+            client.observe(pets, **values)
+        assert [field.path for field in raised.value.fields] == ["probabilities", "forecast"]
+
+
+def test_numbers_of_numpy_are_spans_of_time(client, model):
+    for interval in (np.int64(1), np.float32(0.5)):
+        assert next(client.watch(model, min_interval=interval)).observations == 0
 
 
 def test_numbers_of_numpy_declare_models(client):
@@ -152,11 +190,42 @@ def test_numbers_of_numpy_declare_models(client):
     (lambda c, m: c.run_test(m, lens=5), "lens is 5, expected a message Lens"),
     (lambda c, m: c.stream(m, stall_timeout="x"), "stall_timeout is 'x', expected seconds"),
     (lambda c, m: c.run_test(m, seed=-1), "seed is -1, expected a whole number from 0"),
-    (lambda c, m: c.evaluate(m, local_features=[1]), r"local_features is \[1\], expected text"),
+    (lambda c, m: c.evaluate(m, local_features=[1]), r"local_features are \[1\], expected a list"),
+    (lambda c, m: c.evaluate(m, local_features="hour"), "local_features are 'hour', expected a list"),
+    (lambda c, m: c.evaluate(m, lenses="top_label"), "lenses are 'top_label', expected a list of lens"),
+    (lambda c, m: c.evaluate(m, settings="x"), "settings is 'x', expected a message EvaluateRequest"),
+    (lambda c, m: c.evaluate(m, timeout="x"), "timeout is 'x', expected seconds"),
+    (lambda c, m: c.evaluate(m, on_progress=5), "on_progress is 5, expected a function"),
+    (lambda c, m: c.estimate(m, estimators=["bin"]), "estimators is 'bin', expected one of "
+     "fifteen_bins, bins, kernel_density, product_ridge, function_ridge"),
+    (lambda c, m: c.estimate(m, estimators="bins"), "estimators are 'bins', expected a list of fifteen"),
+    (lambda c, m: c.loss("x"), "request is 'x', expected a message ComputeLossRequest"),
+    (lambda c, m: c.compare(m, 5), "baseline is 5, expected NAME"),
+    (lambda c, m: c.history(m, start="2026-11-23"), "start is '2026-11-23', expected a datetime, a "),
+    (lambda c, m: c.history(m, end=np.datetime64("NaT")), r"end is numpy.datetime64\('NaT'\), expected"),
+    (lambda c, m: c.history(m, ["hour"]), r"resolution is \['hour'\], expected one of minute, hour"),
+    (lambda c, m: c.observe(m), "probabilities and forecast are missing, expected either"),
+    (lambda c, m: c.observe(m, [0.2, 0.3, 0.5], 1, request_id=7), "request_id is 7, expected text"),
+    (lambda c, m: c.observe(m, [0.2, 0.3, 0.5], 1, group=b"x"), r"group_values\[0\] is b'x', expect"),
+    (lambda c, m: c.label(m, ["a"], None), "labels are empty, expected one for each id"),
+    (lambda c, m: c.label(m, ["a"], 5), "labels are 5, expected a list of the numbers of classes"),
+    (lambda c, m: c.calibration("\ud800"), "model is '.ud800', expected NAME, NAME@VERSION or"),
+    (lambda c, m: c.acknowledge_alarm(m, 1, b"x"), "note is b'x', expected text in UTF-8"),
+    (lambda c, m: c.backup(5), "path is 5, expected the path of a file"),
+    (lambda c, m: next(c.watch(m, after_revision="x")), "after_revision is 'x', expected a whole"),
+    (lambda c, m: next(c.watch(m, min_interval=np.nan)), "min_interval is nan, expected seconds"),
+    (lambda c, m: next(c.watch(m, min_interval=np.inf)), "min_interval"),
+    (lambda c, m: c.stream(m, max_buffer_bytes="x"), "max_buffer_bytes is 'x', expected a whole"),
+    (lambda c, m: c.stream(m, max_buffer_bytes=-1), "max_buffer_bytes is -1, expected a whole"),
+    (lambda c, m: c.stream(m, epoch=2**70), "epoch is 1180591620717411303424, expected a"),
+    (lambda c, m: c.stream(m, on_invalid=["drop"]), r"on_invalid is \['drop'\], expected one of raise"),
+    (lambda c, m: calibd.Client("localhost:1", timeout="x"), "timeout is 'x', expected seconds"),
+    (lambda c, m: calibd.Client("localhost:1", timeout=-1), "timeout is -1, expected seconds"),
+    (lambda c, m: calibd.escape_id("\ud800"), "text is '.ud800', expected text in UTF-8"),
     (lambda c, m: c.estimate(m, test_share="x"), "test_share is 'x', expected a number"),
     (lambda c, m: c.update_model(m, max_pending="x"), "max_pending is 'x', expected a whole number"),
     (lambda c, m: c.create_model("x", 3, error_limit="3 %"), "error_limit is '3 %', expected a number"),
-    (lambda c, m: next(c.watch(m, min_interval="1")), "min_interval is '1', expected a number"),
+    (lambda c, m: next(c.watch(m, min_interval="1")), "min_interval is '1', expected seconds, more"),
     (lambda c, m: c.stream(m, producer_id=5), "producer_id is 5, expected to match"),
     (lambda c, m: c.stream(m, idempotency_key="my job"), "idempotency_key is 'my job', expected to"),
     (lambda c, m: c.stream(m, epoch="x"), "epoch is 'x', expected a whole number"),
@@ -166,7 +235,7 @@ def test_numbers_of_numpy_declare_models(client):
 def test_errors_of_calls_name_the_argument(client, pets, call, found):
     with pytest.raises(calibd.InvalidArgument, match=found) as raised:
         call(client, pets)
-    assert raised.value.fields
+    assert raised.value.fields and raised.value.remedy
     assert client.calibration(pets).message.label_coverage.labels.unknown == 0
 
 
@@ -181,3 +250,56 @@ def test_a_closed_client_opens_no_stream(server, model):
     client.close()
     with pytest.raises(calibd.Cancelled, match="the client is closed"):
         client.stream(model)
+
+
+# Each fits few arguments.
+JUNK = ["x", b"x", "\ud800", -1, 2**70, 10**400, 1.5, np.nan, np.inf, np.datetime64("NaT"),
+        datetime.date(2026, 1, 1), object(), {}, [None], [[1], [1, 2]], np.ones((2, 2))]
+
+
+def stream_of(client, model, method, **arguments):
+    stream = client.stream(model)
+    try:
+        getattr(stream, method)(**arguments)
+    finally:
+        stream.cancel()
+
+
+# The calls with arguments that fit, to which each argument of the signature is added.
+CALLS = {
+    "create_model": {"classes": 3}, "get_model": {}, "update_model": {"description": "new"},
+    "delete_model": {"model": "absent"}, "stream": {},
+    "observe": {"probabilities": [0.2, 0.3, 0.5], "label": 1}, "label": {"ids": ["a"], "labels": [0]},
+    "calibration": {}, "watch": {}, "history": {}, "verdicts": {}, "acknowledge_alarm": {"alarm_id": 1},
+    "run_test": {}, "evaluate": {}, "estimate": {}, "compare": {"baseline": "absent"}, "loss": {},
+    "recalibrate": {}, "backup": {"path": "backup"}, "verify": {},
+    "send": {"probabilities": [[0.2, 0.3, 0.5]] * 2, "labels": [0, 1]},
+    "label_of_a_stream": {"ids": [1, 2], "labels": [0, 1]}, "Client": {}, "escape_id": {},
+    "load_map": {}, "transform": {"recalibration_map": RecalibrationMap(), "probabilities": [1]},
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_whatever_does_not_fit_raises_an_error_of_the_package(
+        client, model, name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    methods = {"send": calibd.ObservationStream.send, "label_of_a_stream": calibd.ObservationStream.label}
+    function = methods.get(name) or getattr(client, name, None) or getattr(calibd, name)
+    names = [one for one in inspect.signature(function).parameters if one != "self"]
+    for changed, value in itertools.product(names, JUNK):
+        arguments = {**({"model": model} if "model" in names else {}), **CALLS[name], changed: value}
+        try:
+            if name in ("send", "label_of_a_stream"):
+                stream_of(client, model, function.__name__, **arguments)
+            elif name == "watch":
+                next(function(**arguments))
+            else:
+                answer = function(**arguments)
+                if name == "stream":
+                    answer.cancel()
+        except calibd.CalibdError as error:
+            assert error.remedy and str(error)
+        except OSError:
+            assert name in ("backup", "load_map")
+        except Exception as error:
+            pytest.fail(f"{name}({changed}={value!r}) raises {error!r}")

@@ -13,6 +13,7 @@ import xml.etree.ElementTree
 import grpc
 import numpy as np
 import pytest
+from google.protobuf import any_pb2
 
 import calibd
 from calibd import errors
@@ -28,6 +29,9 @@ from calibd.v1.recalibration_pb2 import RecalibrationMap
 from conftest import BANDWIDTH, ROOT, calibrated
 
 
+SVG = "{http://www.w3.org/2000/svg}"
+
+
 @pytest.fixture(scope="module")
 def overconfident(server):
     """A model with 2000 over-confident predictions."""
@@ -38,6 +42,11 @@ def overconfident(server):
     with client.stream("overconfident") as stream:
         stream.send(sharpened, labels)
     return "overconfident"
+
+
+def titles_of_diagrams(result):
+    html = xml.etree.ElementTree.fromstring(result._repr_html_())
+    return [svg.find(f"{SVG}title").text for svg in html.iter(f"{SVG}svg")]
 
 
 def test_model_is_declared_changed_listed_and_deleted(client):
@@ -58,7 +67,31 @@ def test_model_is_declared_changed_listed_and_deleted(client):
     with pytest.raises(calibd.NotFound) as raised:
         client.get_model("fraud@2")
     assert raised.value.reason == "MODEL_NOT_FOUND"
-    assert "create_model" in raised.value.remedy
+    assert "declare the model" in raised.value.remedy
+
+
+def test_the_output_of_a_model_server_is_updated(client):
+    declared = models.InferenceOutput(name="p", column_classes=["yes", "no"])
+    client.create_model("served", ["no", "yes"], declaration=models.Model(inference_output=declared))
+    sigmoid = models.InferenceOutput.TRANSFORM_SIGMOID
+    client.update_model("served", inference_output=models.InferenceOutput(name="q", transform=sigmoid))
+    output = client.get_model("served").inference_output
+    assert (output.name, output.transform, list(output.column_classes)) == ("q", sigmoid, ["yes", "no"])
+    with pytest.raises(calibd.InvalidArgument, match="inference_output.column_classes"):
+        client.update_model("served", inference_output=declared)
+
+
+def test_remedies_are_those_of_the_page_of_errors():
+    page = (ROOT / "docs/errors.md").read_text(encoding="utf-8")
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| `")]
+    assert len(rows) > 40
+    for reason, code, _, remedy in rows:
+        info = status_pb2.ErrorInfo(reason=reason.strip("`"))
+        detail = any_pb2.Any(type_url="type.googleapis.com/google.rpc.ErrorInfo",
+                             value=info.SerializeToString())
+        number = grpc.StatusCode[code.split(",")[0]].value[0]
+        error = errors.from_status(status_pb2.Status(code=number, details=[detail]))
+        assert error.remedy == remedy.replace("[http.md](http.md)", "http.md")
 
 
 def test_all_pages_of_models_are_listed(client):
@@ -153,9 +186,11 @@ def test_the_error_of_class_1_is_shown_if_it_is_larger(client):
     assert answer.verdict.limit_status == monitoring.LIMIT_STATUS_OVER_LIMIT
     assert re.search(r"^class 1 +off by \d+\.\d\d points .*, under-confident by .*; limit 3.00$",
                      repr(answer), re.M)
-    for result in (client.history("class-1"), client.evaluate("class-1", replicates=99),
-                   client.recalibrate("class-1")):
+    evaluation = client.evaluate("class-1", replicates=99)
+    for result in (client.history("class-1"), evaluation, client.recalibrate("class-1")):
         assert "the probability of class 1 is off by" in repr(result)
+    (title,) = titles_of_diagrams(evaluation)
+    assert title.startswith("class-1: class 1: predictions and frequencies differ by ")
 
 
 def test_predictions_without_labels_are_pending_and_warnings_shown_once(client):
@@ -186,6 +221,15 @@ def test_diagrams_escape_text_and_leave_out_empty_bins():
     assert reliability_svg([], "event", "title") == ""
 
 
+def test_a_long_title_is_cut_before_the_version_and_kept_as_a_tip():
+    from calibd.diagram import Point, reliability_svg
+    title = f"{'very-' * 20}long@17: top label"
+    root = xml.etree.ElementTree.fromstring(reliability_svg([Point(0, 1, 1, 0.5, 0.5)], "event", title))
+    assert root.find(f"{SVG}title").text.startswith(title)
+    visible = root.find(f"{SVG}text").text
+    assert len(visible) == 44 and visible.startswith("very-very-") and visible.endswith("@17: top label")
+
+
 def test_test_and_estimate_report_progress(client, overconfident):
     told = []
     result = client.run_test(overconfident, null="forecast", lens="top_label", seed=1,
@@ -195,6 +239,8 @@ def test_test_and_estimate_report_progress(client, overconfident):
     assert "0.001" in repr(result) and "<table>" in result._repr_html_()
     estimate = client.estimate(overconfident, lens="top_label", folds=2, on_progress=told.append)
     assert estimate.folds == 2 and "points +-" in repr(estimate)
+    chosen = client.estimate(overconfident, estimators=["bins", "product_ridge"], folds=2)
+    assert re.findall(r"^(\w+) .* points", repr(chosen), re.M)[-2:] == ["bins", "product_ridge"]
     assert "top_label" in repr(estimate) and str(estimate.seed) in repr(estimate)
     with pytest.raises(calibd.InvalidArgument, match="expected one of canonical, top_label"):
         client.run_test(overconfident, lens="wrong")

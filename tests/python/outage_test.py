@@ -9,22 +9,30 @@ import pytest
 
 import calibd
 from calibd.v1 import ingest_service_pb2 as ingest
+from calibd.v1 import model_service_pb2 as models
 from wait_for import wait_for
 
 from conftest import calibrated
 
+Forecast = models.Forecast
 Response = ingest.StreamObservationsResponse
 
 
 @contextlib.contextmanager
-def stand_in(answer):
-    """The address of a server whose streams answer(requests) after `opened`."""
-    def stream(requests, _):
+def stand_in(answer, declarations=({"class_count": 3},)):
+    """The address of a server whose streams answer(requests, context) after `opened`.
+
+    declarations: the fields of `opened` that describe the model, on each connection the next ones.
+    """
+    following = iter(declarations)
+
+    def stream(requests, context):
         next(requests)
         yield Response(opened=Response.Opened(
-            class_count=3, next_sequence=1, max_batches_in_flight=8, max_rows_per_batch=1000,
-            max_bytes_per_batch=1 << 20, row_sum_tolerance=1e-3))
-        yield from answer(requests)
+            next_sequence=1, max_batches_in_flight=8, max_rows_per_batch=1000,
+            max_bytes_per_batch=1 << 20, row_sum_tolerance=1e-3,
+            **next(following, declarations[-1])))
+        yield from answer(requests, context)
 
     server = grpc.server(futures.ThreadPoolExecutor(8))
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(
@@ -64,13 +72,47 @@ def test_a_call_without_a_server_names_the_cause_at_its_deadline():
 
 def test_a_stream_whose_connections_break_after_they_open_fails():
     predictions, labels = calibrated(10)
-    with stand_in(lambda requests: iter(())) as address:
+    with stand_in(lambda requests, context: iter(())) as address:
         stream = calibd.Client(address).stream("broken", stall_timeout=1)
         stream.send(predictions, labels)
         with pytest.raises(calibd.CalibdError, match="acknowledged nothing for 1 s"):
             stream.flush()
         assert stream.counts.reconnects > 0
         stream.cancel()
+
+
+NORMAL = Forecast(normal=Forecast.Normal())
+
+
+@pytest.mark.parametrize("before, after, differs", [
+    ({"class_count": 3}, {"class_count": 4}, "number of classes"),
+    ({"class_count": 2, "class_names": ["a", "b"]}, {"class_count": 2, "class_names": ["b", "a"]},
+     "classes"),
+    ({"forecast": NORMAL}, {"forecast": Forecast(samples=Forecast.Samples(draws=2))}, "forecast"),
+    ({"forecast": Forecast(samples=Forecast.Samples(draws=2))},
+     {"forecast": Forecast(samples=Forecast.Samples(draws=3))}, "forecast"),
+    ({"forecast": Forecast(quantiles=Forecast.Quantiles(levels=[0.1]))},
+     {"forecast": Forecast(quantiles=Forecast.Quantiles(levels=[0.2]))}, "forecast"),
+    ({"forecast": NORMAL, "feature_names": ["age"]}, {"forecast": NORMAL, "feature_names": ["wage"]},
+     "features"),
+])
+def test_a_stream_ends_if_the_declaration_is_another_one_after_a_reconnection(before, after, differs):
+    with stand_in(lambda requests, context: iter(()), (before, after)) as address:
+        stream = calibd.Client(address).stream("changed")
+        with pytest.raises(calibd.FailedPrecondition, match=f"declaration: its {differs} differ"):
+            assert wait_for(lambda: stream.flush(), 60)
+
+
+def test_the_failure_of_a_stream_is_logged_with_its_rows_although_nobody_calls(caplog):
+    def refuse(requests, context):
+        next(requests)
+        context.abort(grpc.StatusCode.NOT_FOUND, "the model was deleted")
+        yield
+
+    with stand_in(refuse) as address, caplog.at_level("WARNING", "calibd"):
+        calibd.Client(address).stream("deleted").send(*calibrated(10))
+        assert wait_for(lambda: caplog.text, 60)
+    assert "stream failed: the model was deleted, its newest 10 rows may not be counted" in caplog.text
 
 
 def test_a_stream_reaches_a_server_that_returns_after_an_outage(own_server):

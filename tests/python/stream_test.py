@@ -4,6 +4,7 @@ import logging
 import os
 import pathlib
 import signal
+import subprocess
 import threading
 
 import numpy as np
@@ -286,6 +287,70 @@ def test_rows_that_were_not_delivered_are_logged(own_server, caplog):
     assert "its newest 10 rows may not be counted" in caplog.text
 
 
+@pytest.fixture
+def interrupt():
+    """Calls that send Ctrl-C to this test when a condition holds, and then let a stopped server run."""
+    threads = []
+
+    def start(condition, server):
+        def run():
+            assert wait_for(condition, 60)
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+            os.kill(server.pid, signal.SIGCONT)
+
+        threads.append(threading.Thread(target=run))
+        threads[-1].start()
+
+    yield start
+    for thread in threads:
+        thread.join()
+
+
+def test_ctrl_c_at_the_end_of_a_block_loses_nothing(own_server, interrupt):
+    client = calibd.Client(own_server.grpc)
+    with pytest.raises(KeyboardInterrupt):
+        with client.stream("block", 3) as stream:
+            os.kill(own_server.pid, signal.SIGSTOP)
+            stream.send(*calibrated(10))
+            interrupt(lambda: stream._finishing, own_server)
+    assert client.calibration("block").observations == 10
+    with pytest.raises(calibd.CalibdError):
+        stream.send(*calibrated(10))
+
+
+def test_a_stream_can_be_finished_after_ctrl_c(own_server, interrupt):
+    stream = calibd.Client(own_server.grpc).stream("again", 3)
+    os.kill(own_server.pid, signal.SIGSTOP)
+    stream.send(*calibrated(10))
+    interrupt(lambda: stream._finishing, own_server)
+    with pytest.raises(KeyboardInterrupt):
+        stream.finish()
+    assert stream.finish().accepted_rows == 10
+    with pytest.raises(calibd.FailedPrecondition, match="the stream was finished"):
+        stream.finish()
+
+
+def test_the_end_of_a_process_reports_rows_of_unfinished_streams(own_server):
+    program = f"""
+import os, signal, calibd
+client = calibd.Client("{own_server.grpc}")
+client.create_model("unfinished", 3, label_grace=__import__("datetime").timedelta(days=1))
+stream, done = client.stream("unfinished"), client.stream("unfinished")
+done.send([[0.2, 0.3, 0.5]], ids=[1])
+done.finish()
+os.kill({own_server.pid}, signal.SIGSTOP)
+stream.send([[0.2, 0.3, 0.5]] * 10, ids=range(10))
+stream.label([1], [0])
+"""
+    try:
+        ended = subprocess.run(["/usr/bin/python3", "-c", program], capture_output=True, text=True,
+                               timeout=60, check=True)
+    finally:
+        os.kill(own_server.pid, signal.SIGCONT)
+    assert ended.stderr == ("models/unfinished: the stream was not finished, its newest 10 rows and 1 "
+                            "label may not be counted\n")
+
+
 def in_child(work):
     """What work() returns or the class of its error, in a forked process that must answer soon."""
     reader, writer = os.pipe()
@@ -371,7 +436,7 @@ def test_a_newer_epoch_fences_the_stream(client, model):
     with pytest.raises(calibd.Aborted) as raised:
         older.send(predictions, labels)
         older.finish()
-    assert raised.value.reason == "FENCED" and "stop one" in raised.value.remedy
+    assert raised.value.reason == "FENCED" and "Stop one" in raised.value.remedy
     assert client.calibration(model).observations == 10
 
 

@@ -3,7 +3,8 @@ import numpy as np
 import pytest
 
 from calibd import wire
-from calibd.rows import Classes, Extras, Rows
+from calibd.arrays import Classes
+from calibd.rows import Extras, Rows
 from calibd.v1 import ingest_service_pb2 as ingest
 
 from conftest import calibrated

@@ -15,8 +15,8 @@ from calibd.errors import (Aborted, AlreadyExists, CalibdError, Cancelled, DataL
 from calibd.recalibration import load_map, transform
 from calibd.results import (Calibration, Comparison, Estimate, Evaluation, History, Recalibration,
                             TestResult, Verdicts)
-from calibd.stream import ObservationStream, RejectedBatch
-from calibd.window import StreamCounts
+from calibd.stream import ObservationStream
+from calibd.window import RejectedBatch, StreamCounts
 
 __all__ = [
     "Aborted", "AlreadyExists", "Calibration", "CalibdError", "Cancelled", "Client", "Comparison",

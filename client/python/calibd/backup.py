@@ -4,8 +4,10 @@ from __future__ import annotations
 import os
 import pathlib
 import tempfile
-from typing import IO, Callable
+from collections.abc import Callable
+from typing import IO
 
+from calibd import arguments
 from calibd.errors import DataLoss
 from calibd.transport import Transport, retry
 from calibd.v1 import store_service_pb2 as store
@@ -14,7 +16,9 @@ from calibd.v1 import store_service_pb2 as store
 def download(transport: Transport, path: str | pathlib.Path,
              on_progress: Callable[[float], None] | None, timeout: float) -> int:
     """Writes the store of the server to a new file, durably; see Client.backup()."""
-    path = pathlib.Path(path).absolute()
+    path = arguments.file_path("path", path).absolute()
+    timeout = arguments.seconds("timeout", timeout)
+    arguments.expect("on_progress", on_progress, (Callable, type(None)), "a function")
     # Fails before the server computes anything; the link below fails if the file appears meanwhile.
     if path.exists():
         raise FileExistsError(f"{path} exists: a backup never replaces a file")

@@ -6,22 +6,19 @@ import functools
 import os
 import pathlib
 import re
-import uuid
-from numbers import Integral, Real
+from numbers import Integral
 from types import TracebackType
-from typing import Any, Callable, Iterable, Iterator, Literal, Mapping, Sequence, Type, TypeVar
+from typing import Any, Callable, Iterator, Literal, Sequence, Type
 
 import grpc
 import numpy as np
-from google.protobuf.descriptor import FieldDescriptor
-from google.protobuf.duration_pb2 import Duration
-from google.protobuf.message import Message
-from google.protobuf.timestamp_pb2 import Timestamp
 
-from calibd import backup, errors, results
-from calibd.rows import (MAX_ID_BYTES, POSITIVE_CLASS, Classes, as_floats, as_labels, as_outcomes,
-                         as_texts, shown)
-from calibd.stream import ObservationStream, OnInvalid, StreamSettings
+from calibd import arguments, backup, errors, results
+from calibd.arguments import assign, choose, expect, message, model_name, shown
+from calibd.arrays import (MAX_GROUP_BYTES, MAX_ID_BYTES, POSITIVE_CLASS, Classes, as_floats, as_labels,
+                           as_outcomes, as_texts)
+from calibd.stream import ObservationStream
+from calibd.stream_settings import OnInvalid, StreamSettings
 from calibd.transport import Backoff, StreamChannels, Transport, pages
 from calibd.v1 import calibration_service_pb2 as service
 from calibd.v1 import evaluation_pb2 as evaluation
@@ -32,12 +29,13 @@ from calibd.v1 import model_service_pb2 as models
 from calibd.v1 import monitoring_pb2 as monitoring
 from calibd.v1 import store_service_pb2 as store
 
-_Choice = TypeVar("_Choice")
-_Message = TypeVar("_Message", bound=Message)
 OnProgress = Callable[[float], None]
 Lens = kernel.Lens | Literal["canonical", "top_label", "class_wise"]
 Null = Literal["form", "forecast"]
 Resolution = Literal["minute", "hour", "day"]
+Time = datetime.date | np.datetime64 | float
+Estimator = service.CalibrationErrorEstimator | Literal[
+    "fifteen_bins", "bins", "kernel_density", "product_ridge", "function_ridge"]
 
 _NULLS = {None: evaluation.NULL_HYPOTHESIS_UNSPECIFIED, "form": evaluation.NULL_HYPOTHESIS_FORM,
           "forecast": evaluation.NULL_HYPOTHESIS_FORECAST}
@@ -47,18 +45,19 @@ _RESOLUTIONS = {"minute": service.GetHistoryRequest.RESOLUTION_MINUTE,
 _LENSES = {"canonical": kernel.Lens(canonical=kernel.Lens.Canonical()),
            "top_label": kernel.Lens(top_label=kernel.Lens.TopLabel()),
            "class_wise": kernel.Lens(class_wise=kernel.Lens.ClassWise())}
+_ESTIMATORS = {name.removeprefix("CALIBRATION_ERROR_ESTIMATOR_").lower(): number
+               for name, number in service.CalibrationErrorEstimator.items() if number}
 _LONG_TIMEOUT = 600.0
-# By the type of a field.
-_EXPECTED = {FieldDescriptor.CPPTYPE_INT32: "a whole number",
-             FieldDescriptor.CPPTYPE_INT64: "a whole number",
-             FieldDescriptor.CPPTYPE_UINT64: "a whole number from 0",
-             FieldDescriptor.CPPTYPE_DOUBLE: "a number", FieldDescriptor.CPPTYPE_STRING: "text"}
+# All labels of a protocol that does not know the classes.
+_ANY_CLASS = Classes(2**31 - 1, (), 0.0)
 # A page of the largest declarations fits into one response.
 _MODELS_PER_PAGE = 20
 
 
 def escape_id(text: str) -> str:
     """An id of a model or version for any text; see Model.name of the protocol."""
+    if not isinstance(text, str) or arguments.has_surrogate(text):
+        raise errors.invalid("text", f"is {shown(text)}, expected text in UTF-8")
     if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", text) and not text.startswith("x--"):
         return text
     plain = re.compile(rb"[A-Za-z0-9._]")
@@ -66,63 +65,18 @@ def escape_id(text: str) -> str:
                            for byte in text.encode())
 
 
-def model_name(model: str) -> str:
-    """The resource name of NAME, NAME@VERSION or a resource name."""
-    _expect("model", model, str, "NAME, NAME@VERSION or a resource name")
-    if model.startswith("models/"):
-        return model
-    name, at, version = model.partition("@")
-    return f"models/{name}/versions/{version}" if at else f"models/{name}"
-
-
-def _expect(field: str, value: Any, kind: Any, expected: str) -> None:
-    if not isinstance(value, kind):
-        raise errors.invalid(field, f"is {shown(value)}, expected {expected}")
-
-
-def _texts(field: str, values: Any, expected: str) -> list[str]:
-    texts = None if isinstance(values, str) or not isinstance(values, Iterable) else list(values)
-    if texts is None or not all(isinstance(text, str) for text in texts):
-        raise errors.invalid(field, f"are {shown(values)}, expected {expected}")
-    return texts
-
-
-def _message(kind: Type[_Message], **fields: Any) -> _Message:
-    """A message of the protocol. A value that does not fit is an error that names its field."""
-    message: _Message = kind()
-    for name, value in fields.items():
-        try:
-            message.MergeFrom(kind(**{name: value}))
-        except (TypeError, ValueError):
-            field = kind.DESCRIPTOR.fields_by_name[name]
-            expected = (f"a message {field.message_type.name}" if field.message_type is not None
-                        else _EXPECTED.get(field.cpp_type, "another type"))
-            raise errors.invalid(name, f"is {shown(value)}, expected {expected}") from None
-    return message
-
-
-def _duration(field: str, value: datetime.timedelta | None) -> Duration | None:
-    if value is None:
-        return None
-    _expect(field, value, datetime.timedelta, "a datetime.timedelta")
-    duration = Duration()
-    duration.FromTimedelta(value)
-    return duration
-
-
-def _timestamp(value: datetime.datetime | None) -> Timestamp | None:
-    return None if value is None else Timestamp(seconds=int(value.timestamp()))
-
-
-def _choose(field: str, name: Any, choices: Mapping[Any, _Choice]) -> _Choice:
-    if name in choices:
-        return choices[name]
-    expected = ", ".join(choice for choice in choices if choice)
-    raise errors.invalid(field, f"is {name!r}, expected one of {expected}")
-
-
 def _lens(lens: Lens | None) -> kernel.Lens | None:
-    return _choose("lens", lens, _LENSES) if isinstance(lens, str) else lens
+    return choose("lens", lens, _LENSES) if isinstance(lens, str) else lens
+
+
+def _lenses(lenses: Any) -> list[Any]:
+    return [_lens(lens) for lens in arguments.listed("lenses", lenses, "expected a list of lenses")]
+
+
+def _estimators(estimators: Any) -> list[Any]:
+    expected = f"expected a list of {', '.join(_ESTIMATORS)}"
+    return [choose("estimators", one, _ESTIMATORS) if isinstance(one, str) else one
+            for one in arguments.listed("estimators", estimators, expected)]
 
 
 def _row(field: str, row: Any) -> ingest.DoubleValues | None:
@@ -139,13 +93,13 @@ def _row(field: str, row: Any) -> ingest.DoubleValues | None:
 def _labels(labels: Any) -> list[int]:
     """Class numbers. The server checks that there are so many; only streams know the names."""
     # A list, because a text among numbers would make an array of texts.
-    given = labels.tolist() if hasattr(labels, "tolist") else list(labels)
+    given = arguments.listed("labels", labels, "expected a list of the numbers of classes")
     texts = [isinstance(label, str) for label in given]
     if any(texts):
         i = texts.index(True)
         raise errors.invalid(f"labels[{i}]", f"is {shown(given[i])}, expected the number of a class, "
                              "from 0: only streams take names")
-    numbers, valid = as_labels(given, Classes(2**31 - 1, (), 0.0))
+    numbers, valid = as_labels(given, _ANY_CLASS)
     if not valid.all():
         i = int(valid.argmin())
         raise errors.invalid(f"labels[{i}]", f"is {shown(given[i])}, expected the number of a class, "
@@ -153,11 +107,24 @@ def _labels(labels: Any) -> list[int]:
     return list(numbers.tolist())
 
 
-def _ids(ids: Any, rows: int) -> list[str]:
-    texts, faults = as_texts(ids, rows, "prediction_ids", MAX_ID_BYTES)
+def _texts(field: str, values: Any, rows: int, max_bytes: int) -> list[str]:
+    texts, faults = as_texts(values, rows, field, max_bytes)
     for i, fault in faults.items():
-        raise errors.invalid(f"prediction_ids[{i}]", fault.description)
+        raise errors.invalid(f"{field}[{i}]", fault.description)
     return texts
+
+
+def _set_forecast(message: models.Forecast, forecast: Any) -> None:
+    if isinstance(forecast, Integral):
+        assign(message, "samples.draws", forecast, "forecast")
+    elif isinstance(forecast, str) and forecast == "normal":
+        message.normal.SetInParent()
+    else:
+        levels = None if isinstance(forecast, (str, bytes)) else as_floats(forecast, "forecast")
+        if levels is None or levels.ndim != 1:
+            raise errors.invalid("forecast", f'is {shown(forecast)}, expected "normal", levels of '
+                                 "quantiles or a number of samples")
+        assign(message, "quantiles.levels", levels.tolist(), "forecast")
 
 
 class Client:
@@ -174,10 +141,12 @@ class Client:
     """
 
     def __init__(self, target: str | None = None, *, timeout: float = 30.0) -> None:
+        if target is not None:
+            expect("target", target, str, '"HOST:PORT"')
         self._target = target or os.environ.get("CALIBD_SERVER") or "127.0.0.1:8460"
-        if not isinstance(self._target, str) or not re.search(r"^(?!https?:).*:", self._target):
+        if not re.search(r"^(?!https?:).*:", self._target) or arguments.has_surrogate(self._target):
             raise errors.invalid("target", f'is {shown(self._target)}, expected "HOST:PORT"')
-        self._transport = Transport(self._target, timeout)
+        self._transport = Transport(self._target, arguments.seconds("timeout", timeout))
         self._stream_channels = StreamChannels(self._target)
 
     def close(self) -> None:
@@ -202,9 +171,10 @@ class Client:
 
     def create_model(self, model: str, classes: int | Sequence[str] | None = None, *,
                      label_grace: datetime.timedelta | None = None, bandwidth: float | None = None,
-                     error_limit: float | None = None, description: str = "", baseline: str = "",
+                     error_limit: float | None = None, description: str | None = None,
+                     baseline: str | None = None,
                      forecast: str | Sequence[float] | int | None = None,
-                     features: Sequence[str] = (),
+                     features: Sequence[str] | None = None,
                      decision: float | tuple[float, float, float] | None = None,
                      declaration: models.Model | None = None) -> models.Model:
         """Declares a model, and returns the declaration with all defaults. Idempotent.
@@ -226,46 +196,31 @@ class Client:
         """
         wanted = models.Model()
         if declaration is not None:
+            expect("declaration", declaration, models.Model, "a message Model")
             wanted.CopyFrom(declaration)
         wanted.name = model_name(model)
         if isinstance(classes, Integral):
-            wanted.class_count = int(classes)
+            assign(wanted, "class_count", classes, "classes")
         elif classes is not None:
-            wanted.class_names[:] = _texts("classes", classes, "their number, or their names as texts")
-        grace = _duration("label_grace", label_grace)
-        if grace is not None:
-            wanted.label_grace.CopyFrom(grace)
-        if bandwidth is not None:
-            _expect("bandwidth", bandwidth, Real, "a number")
-            wanted.bandwidth.fixed = bandwidth
-        if error_limit is not None:
-            _expect("error_limit", error_limit, Real, "a number")
-            wanted.monitoring.error_limit = error_limit
-        if description:
-            _expect("description", description, str, "a text")
-            wanted.description = description
-        if baseline:
-            _expect("baseline", baseline, str, "the name of a model")
-            wanted.baseline = baseline
-        if features is not None:
-            wanted.feature_names[:] = _texts("features", features, "a list of names")
-        if isinstance(forecast, Integral):
-            wanted.forecast.samples.draws = int(forecast)
-        elif isinstance(forecast, str) and forecast == "normal":
-            wanted.forecast.normal.SetInParent()
-        elif forecast is not None:
-            if isinstance(forecast, str) or np.ndim(forecast) != 1:
-                raise errors.invalid("forecast", f'is {shown(forecast)}, expected "normal", levels of '
-                                     "quantiles or a number of samples")
-            wanted.forecast.quantiles.levels[:] = as_floats(forecast, "levels").tolist()
+            assign(wanted, "class_names", classes, "classes", "their number, or their names as texts")
+        for path, value, argument, expected in (
+                ("label_grace", arguments.duration("label_grace", label_grace), "", ""),
+                ("bandwidth.fixed", bandwidth, "bandwidth", ""),
+                ("monitoring.error_limit", error_limit, "", ""),
+                ("description", description, "", ""),
+                ("baseline", baseline, "", "the name of a model"),
+                ("feature_names", features, "features", "a list of names")):
+            if value is not None:
+                assign(wanted, path, value, argument, expected)
+        if forecast is not None:
+            _set_forecast(wanted.forecast, forecast)
         if decision is not None:
-            costs = list(decision) if isinstance(decision, (tuple, list)) else [decision]
-            if len(costs) not in (1, 3) or not all(isinstance(cost, Real) for cost in costs):
-                raise errors.invalid("decision", f"is {shown(decision)}, expected a threshold, or "
-                                     "(threshold, cost of a false alarm, cost of a miss)")
-            wanted.decision.SetInParent()
+            expected = "a threshold, or (threshold, cost of a false alarm, cost of a miss)"
+            costs = decision if isinstance(decision, (tuple, list)) else (decision,)
+            if len(costs) not in (1, 3):
+                raise errors.invalid("decision", f"is {shown(decision)}, expected {expected}")
             for name, value in zip(("threshold", "false_alarm_cost", "miss_cost"), costs):
-                setattr(wanted.decision, name, value)
+                assign(wanted, f"decision.{name}", value, "decision", expected)
         return self._transport.unary("ModelService/CreateModel",
                                      models.CreateModelRequest(model=wanted),
                                      models.CreateModelResponse).model
@@ -287,23 +242,35 @@ class Client:
                      row_sum_tolerance: float | None = None, error_limit: float | None = None,
                      significance_level: float | None = None, tolerance: float | None = None,
                      average_run_length: float | None = None,
-                     stale_after: datetime.timedelta | None = None) -> models.UpdateModelResponse:
-        """Changes the given fields of a declaration; see UpdateModelRequest of the protocol."""
+                     stale_after: datetime.timedelta | None = None,
+                     inference_output: models.InferenceOutput | None = None,
+                     ) -> models.UpdateModelResponse:
+        """Changes the given fields of a declaration; see UpdateModelRequest of the protocol.
+
+        inference_output: its name, transform and baseline_name replace those of the declaration.
+        """
         request = models.UpdateModelRequest(model=models.Model(name=model_name(model)))
+        parts: dict[str, Any] = {}
+        if inference_output is not None:
+            expect("inference_output", inference_output, models.InferenceOutput,
+                   "a message InferenceOutput")
+            parts = {name: getattr(inference_output, name)
+                     for name in ("name", "transform", "baseline_name")}
+            # The server says that the order of columns cannot be changed.
+            parts["column_classes"] = inference_output.column_classes or None
         for path, value in (("description", description),
-                            ("label_grace", _duration("label_grace", label_grace)),
+                            ("label_grace", arguments.duration("label_grace", label_grace)),
                             ("max_pending", max_pending), ("row_sum_tolerance", row_sum_tolerance),
                             ("monitoring.error_limit", error_limit),
                             ("monitoring.significance_level", significance_level),
                             ("monitoring.tolerance", tolerance),
                             ("monitoring.average_run_length", average_run_length),
-                            ("monitoring.stale_after", _duration("stale_after", stale_after))):
-            if value is None:
-                continue
-            request.update_mask.paths.append(path)
-            *parents, name = path.split(".")
-            message = getattr(request.model, parents[0]) if parents else request.model
-            message.MergeFrom(_message(type(message), **{name: value}))
+                            ("monitoring.stale_after",
+                             arguments.duration("stale_after", stale_after)),
+                            *((f"inference_output.{name}", part) for name, part in parts.items())):
+            if value is not None:
+                request.update_mask.paths.append(path)
+                assign(request.model, path, value)
         return self._transport.unary("ModelService/UpdateModel", request, models.UpdateModelResponse)
 
     def delete_model(self, model: str) -> None:
@@ -357,7 +324,10 @@ class Client:
         features: the values of the model's feature_names, if it declares features.
         """
         if (probabilities is None) == (forecast is None):
-            raise errors.InvalidArgument("give either probabilities or forecast")
+            found = (f"{'are missing' if forecast is None else 'are both given'}, expected either "
+                     "probabilities or forecast")
+            raise errors.InvalidArgument(f"probabilities and forecast {found}", [
+                errors.FieldError(field, found) for field in ("probabilities", "forecast")])
         if label is None and outcome is None and prediction_id is None:
             truth = "label" if forecast is None else "outcome"
             raise errors.invalid(truth, f"is missing: give the {truth}, or a prediction_id by which it "
@@ -368,30 +338,36 @@ class Client:
             outcomes=[] if outcome is None else as_outcomes([outcome]).tolist(),
             baseline_probabilities=_row("baseline", baseline), features=_row("features", features),
             labels=[] if label is None else _labels([label]),
-            prediction_ids=[] if prediction_id is None else _ids([prediction_id], 1),
-            group_values=[] if group is None else [str(group)],
+            prediction_ids=[] if prediction_id is None else _texts(
+                "prediction_ids", [prediction_id], 1, MAX_ID_BYTES),
+            group_values=[] if group is None else _texts("group_values", [group], 1, MAX_GROUP_BYTES),
             positive_class=POSITIVE_CLASS if values is not None and len(values.values) == 1 else None)
         return self._observe(ingest.ObserveRequest(
-            model=model_name(model), observations=observations, request_id=request_id or ""))
+            model=model_name(model), observations=observations), request_id)
 
-    def label(self, model: str, ids: Any, labels: Any = (), *, outcomes: Any = (),
+    def label(self, model: str, ids: Any, labels: Any = None, *, outcomes: Any = None,
               request_id: str | None = None) -> ingest.LabelCounts:
         """Sends the labels of predictions that were sent with these ids.
 
         ids: texts or integers. labels: the numbers of the true classes, from 0. outcomes: instead of
         labels, for a model that forecasts a number. Returns what became of them.
         """
-        classes = _labels(labels)
-        numbers = as_outcomes(outcomes).tolist()
+        classes = [] if labels is None else _labels(labels)
+        numbers = [] if outcomes is None else as_outcomes(outcomes).tolist()
         rows = len(classes) or len(numbers)
         if not rows:
             raise errors.invalid("labels", "are empty, expected one for each id")
-        content = ingest.Labels(prediction_ids=_ids(ids, rows), labels=classes, outcomes=numbers)
-        return self._observe(ingest.ObserveRequest(
-            model=model_name(model), labels=content, request_id=request_id or "")).labels
+        content = ingest.Labels(prediction_ids=_texts("prediction_ids", ids, rows, MAX_ID_BYTES),
+                                labels=classes, outcomes=numbers)
+        return self._observe(ingest.ObserveRequest(model=model_name(model), labels=content),
+                             request_id).labels
 
-    def _observe(self, request: ingest.ObserveRequest) -> ingest.ObserveResponse:
-        request.request_id = request.request_id or uuid.uuid4().hex
+    def _observe(self, request: ingest.ObserveRequest,
+                 request_id: str | None) -> ingest.ObserveResponse:
+        if request_id is not None:
+            assign(request, "request_id", request_id)
+        if not request.request_id:
+            request.request_id = os.urandom(16).hex()
         return self._transport.unary("IngestService/Observe", request, ingest.ObserveResponse)
 
     # --- answers ---
@@ -412,11 +388,9 @@ class Client:
         close().
         """
         name = model_name(model)
-        _expect("min_interval", min_interval, Real, "a number of seconds")
-        request = service.WatchCalibrationRequest(
-            model=name,
-            min_interval=_duration("min_interval", datetime.timedelta(seconds=min_interval)),
-            after_revision=after_revision)
+        interval = datetime.timedelta(seconds=arguments.seconds("min_interval", min_interval))
+        request = message(service.WatchCalibrationRequest, model=name, after_revision=after_revision,
+                          min_interval=arguments.duration("min_interval", interval))
         backoff = Backoff()
         while True:
             delay = None
@@ -440,14 +414,18 @@ class Client:
                 delay = error.retry_seconds
             self._transport.closed.wait(backoff.next(delay))
 
-    def history(self, model: str, resolution: Resolution = "hour", *,
-                start: datetime.datetime | None = None,
-                end: datetime.datetime | None = None) -> results.History:
-        """The calibration over time. start, end: of the buckets; None: the oldest, and now."""
+    def history(self, model: str, resolution: Resolution = "hour", *, start: Time | None = None,
+                end: Time | None = None) -> results.History:
+        """The calibration over time.
+
+        start, end: of the buckets, a date or datetime, a datetime64 in UTC, or seconds since 1970.
+          None: the oldest, and now.
+        """
         name = model_name(model)
         request = service.GetHistoryRequest(
-            model=name, start_time=_timestamp(start), end_time=_timestamp(end),
-            resolution=_choose("resolution", resolution, _RESOLUTIONS))
+            model=name, start_time=arguments.timestamp("start", start),
+            end_time=arguments.timestamp("end", end),
+            resolution=choose("resolution", resolution, _RESOLUTIONS))
         history = service.GetHistoryResponse()
         for page in pages(self._transport, "CalibrationService/GetHistory", request,
                           service.GetHistoryResponse):
@@ -460,7 +438,7 @@ class Client:
 
     def verdicts(self, *, false_discovery_rate: float = 0.0) -> results.Verdicts:
         """The verdicts of all models, with those that e-BH rejects at this rate; 0 means 0.05."""
-        request = _message(service.ListVerdictsRequest, false_discovery_rate=false_discovery_rate)
+        request = message(service.ListVerdictsRequest, false_discovery_rate=false_discovery_rate)
         verdicts = service.ListVerdictsResponse()
         for page in pages(self._transport, "CalibrationService/ListVerdicts", request,
                           service.ListVerdictsResponse):
@@ -471,7 +449,7 @@ class Client:
     def acknowledge_alarm(self, model: str, alarm_id: int, note: str = "") -> monitoring.Alarm:
         """Acknowledges an alarm. note: the action taken or its author. Idempotent."""
         return self._transport.unary(
-            "CalibrationService/AcknowledgeAlarm", _message(
+            "CalibrationService/AcknowledgeAlarm", message(
                 service.AcknowledgeAlarmRequest, model=model_name(model), alarm_id=alarm_id, note=note),
             service.AcknowledgeAlarmResponse).alarm
 
@@ -484,51 +462,56 @@ class Client:
                  timeout: float = _LONG_TIMEOUT) -> results.TestResult:
         """The quadratic test on the newest `window` observations (0: all of the window)."""
         name = model_name(model)
-        request = _message(service.RunTestRequest, model=name, replicates=replicates, seed=seed,
-                           window=window, lens=_lens(lens), null=_choose("null", null, _NULLS))
+        request = message(service.RunTestRequest, model=name, replicates=replicates, seed=seed,
+                          window=window, lens=_lens(lens), null=choose("null", null, _NULLS))
         return results.TestResult(name, self._transport.long(
             "CalibrationService/RunTest", request, service.RunTestResponse, "result",
             on_progress, timeout).result)
 
     def evaluate(self, model: str, *, lenses: Sequence[Lens] = (), null: Null | None = None,
                  replicates: int | None = None, seed: int | None = None, window: int = 0,
-                 reliability_classes: Sequence[int] = (), local_features: Sequence[str] = (),
+                 reliability_classes: Sequence[int] | None = None,
+                 local_features: Sequence[str] = (),
                  settings: service.EvaluateRequest | None = None,
                  on_progress: OnProgress | None = None,
                  timeout: float = _LONG_TIMEOUT) -> results.Evaluation:
         """The complete evaluation of the window, with reliability diagrams.
 
-        reliability_classes: classes that get a diagram besides the top label. local_features: some
-        of the features of a model that forecasts a number; says where it is wrong by these alone.
-        settings: all further fields of the request.
+        reliability_classes: classes that get a diagram besides the top label; None: for two classes,
+        class 1. local_features: some of the features of a model that forecasts a number; says where
+        it is wrong by these alone. settings: all further fields of the request.
         """
         name = model_name(model)
         request = service.EvaluateRequest()
         if settings is not None:
+            expect("settings", settings, service.EvaluateRequest, "a message EvaluateRequest")
             request.CopyFrom(settings)
-        request.MergeFrom(_message(
+        if reliability_classes is None and not request.reliability_classes:
+            has_two = self.get_model(name).class_count == 2
+            reliability_classes = [POSITIVE_CLASS] if has_two else None
+        request.MergeFrom(message(
             service.EvaluateRequest, model=name, replicates=replicates, seed=seed, window=window,
-            null=_choose("null", null, _NULLS),
-            lenses=[lens for lens in map(_lens, lenses) if lens is not None],
+            null=choose("null", null, _NULLS), lenses=_lenses(lenses),
             reliability_classes=reliability_classes, local_features=local_features))
         return results.Evaluation(name, self._transport.long(
             "CalibrationService/Evaluate", request, service.EvaluateResponse, "evaluation",
             on_progress, timeout).evaluation)
 
     def estimate(self, model: str, *, lens: Lens = "top_label",
-                 estimators: Sequence[service.CalibrationErrorEstimator] = (),
+                 estimators: Sequence[Estimator] = (),
                  folds: int = 0, test_share: float = 0.0, replicates: int = 0,
                  seed: int | None = None, window: int = 0, on_progress: OnProgress | None = None,
                  timeout: float = _LONG_TIMEOUT) -> results.Estimate:
         """How large the calibration error of the window is, and which estimator suits the data.
 
         lens: the part of the predictions, as in `calibctl estimate`. replicates: of a calibrated
-        model, for a p-value and the noise floor; 0: none.
+        model, for a p-value and the noise floor; 0: none. estimators: empty: all that suit the
+        lens.
         """
         name = model_name(model)
-        request = _message(
-            service.EstimateCalibrationErrorRequest, model=name, lens=_lens(lens),
-            estimators=estimators, folds=folds, test_share=test_share, replicates=replicates,
+        request = message(
+            service.EstimateCalibrationErrorRequest, model=name, lens=_lens(lens), folds=folds,
+            estimators=_estimators(estimators), test_share=test_share, replicates=replicates,
             seed=seed, window=window)
         return results.Estimate(name, self._transport.long(
             "CalibrationService/EstimateCalibrationError", request,
@@ -539,14 +522,15 @@ class Client:
                 timeout: float = _LONG_TIMEOUT) -> results.Comparison:
         """Whether `model` is better than `baseline`, by the newest `window` observations of both."""
         name = model_name(model)
-        other = model_name(baseline)
+        other = model_name(baseline, "baseline")
         return results.Comparison(name, other, self._transport.long(
             "CalibrationService/CompareModels",
-            _message(service.CompareModelsRequest, model=name, baseline=other, window=window),
+            message(service.CompareModelsRequest, model=name, baseline=other, window=window),
             service.CompareModelsResponse, "comparison", on_progress, timeout).comparison)
 
     def loss(self, request: loss_pb2.ComputeLossRequest) -> loss_pb2.ComputeLossResponse:
         """The calibration loss of the forecasts in the request and its gradient, for training."""
+        expect("request", request, loss_pb2.ComputeLossRequest, "a message ComputeLossRequest")
         return self._transport.unary("CalibrationService/ComputeLoss", request,
                                      loss_pb2.ComputeLossResponse)
 
@@ -556,7 +540,7 @@ class Client:
         name = model_name(model)
         return results.Recalibration(name, self._transport.long(
             "CalibrationService/Recalibrate",
-            _message(service.RecalibrateRequest, model=name, window=window),
+            message(service.RecalibrateRequest, model=name, window=window),
             service.RecalibrateResponse, "recalibration", on_progress, timeout).recalibration)
 
     # --- the store of the server ---

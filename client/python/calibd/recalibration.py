@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 from google.protobuf import json_format
 
+from calibd.arguments import expect, file_path
+from calibd.arrays import as_floats
 from calibd.errors import invalid as _invalid
-from calibd.rows import as_floats
 from calibd.v1.recalibration_pb2 import RecalibrationMap
 
 _VERSION = 1
@@ -22,15 +23,15 @@ def load_map(path: str | pathlib.Path) -> RecalibrationMap:
     """The map that `calibctl recalibrate --export` or save_map() wrote."""
     result = RecalibrationMap()
     try:
-        json_format.Parse(pathlib.Path(path).read_text(encoding="utf-8"), result)
-    except json_format.ParseError as error:
+        json_format.Parse(file_path("path", path).read_text(encoding="utf-8"), result)
+    except (json_format.ParseError, UnicodeDecodeError) as error:
         raise _invalid("map", f"is not the JSON of a recalibration map: {error}") from None
     return result
 
 
 def save_map(recalibration_map: RecalibrationMap, path: str | pathlib.Path) -> None:
     """Writes the map as JSON, which `calibctl recalibrate --apply` reads too."""
-    pathlib.Path(path).write_text(
+    file_path("path", path).write_text(
         json_format.MessageToJson(recalibration_map, preserving_proto_field_name=True) + "\n",
         encoding="utf-8")
 
@@ -76,6 +77,7 @@ def _evaluate(curve: RecalibrationMap.Curve,
 
 
 def _check(recalibration_map: RecalibrationMap) -> None:
+    expect("map", recalibration_map, RecalibrationMap, "a message RecalibrationMap")
     m = recalibration_map
     if m.version != _VERSION:
         raise _invalid("map.version", f"is {m.version}, expected {_VERSION}")

@@ -4,39 +4,26 @@ The rules are those of the server, which checks every row again.
 """
 from __future__ import annotations
 
-import math
-from typing import Any, Iterable, Iterator, NamedTuple
+from typing import Any, Iterator, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from calibd import wire
-from calibd import errors
+from calibd.arguments import expect
+from calibd.arrays import (MAX_GROUP_BYTES, MAX_ID_BYTES, POSITIVE_CLASS, Classes, Floats, Integers,
+                           Mask, as_features, as_forecasts, as_labels, as_matrix, as_outcomes, as_texts,
+                           as_times, invalid, label_fault)
 from calibd.errors import FieldError, InvalidArgument
 from calibd.v1 import ingest_service_pb2 as ingest
-from calibd.v1 import model_service_pb2 as models
 
-Floats = npt.NDArray[np.floating[Any]]
-Integers = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
-
-MAX_ID_BYTES = 128
-_MAX_GROUP_BYTES = 64
 # Upper bound of the size of a label, and of the tags, lengths and time of a row with texts.
 _LABEL_BYTES = 5
 _TEXT_BYTES = 20
 _MAX_REPORTED_ROWS = 5
-# Errors show at most so many characters of a value.
-_MAX_SHOWN = 60
 
 # The smallest standard deviation of a Normal forecast.
 _LEAST_DEVIATION = 1e-300
-# Columns of a frame that hold the standard deviation of a Normal forecast.
-_DEVIATION_NAMES = ("standard deviation", "std", "std dev", "stddev", "stdev", "sd", "sigma", "scale")
-
-# The class of a single score of a model with two classes.
-POSITIVE_CLASS = 1
 
 _FIELDS = {(prefix, logits, size): wire.number_of(ingest.Observations, prefix + name)
            for prefix in ("", "baseline_") for logits, size, name in (
@@ -48,20 +35,6 @@ _OUTCOMES = wire.number_of(ingest.Observations, "outcomes")
 _FEATURES = wire.number_of(ingest.Observations, "features")
 _POSITIVE_CLASS = wire.number_of(ingest.Observations, "positive_class")
 _VALUES = wire.number_of(ingest.DoubleValues, "values")
-
-
-class Classes(NamedTuple):
-    """What a server says about the rows of a model.
-
-    forecast: of a model that forecasts a number, which has no classes.
-    features: the model's feature_names.
-    """
-
-    size: int
-    names: tuple[str, ...]
-    row_sum_tolerance: float
-    forecast: models.Forecast | None = None
-    features: tuple[str, ...] = ()
 
 
 class Chunk(NamedTuple):
@@ -83,111 +56,6 @@ class Chunk(NamedTuple):
     def has_labels_only(self) -> bool:
         """Whether the rows are labels of predictions that were sent before."""
         return not self.kind
-
-
-def shown(value: Any) -> str:
-    """A value as errors show it."""
-    text = repr(value.item() if isinstance(value, np.generic) else value)
-    return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "..."
-
-
-def as_floats(values: Any, field: str) -> Floats:
-    """Numbers as float32, if they are, or float64. Masked and missing values are NaN."""
-    try:
-        if hasattr(values, "filled"):
-            return np.asarray(values.astype(np.float64).filled(np.nan))
-        array = np.asarray(values)
-        if array.dtype.kind == "c":
-            raise TypeError("they are complex")
-        kind = np.float32 if array.dtype in (np.float16, np.float32) else np.float64
-        try:
-            return array.astype(kind, copy=False)
-        except TypeError:
-            if not hasattr(values, "to_numpy"):
-                raise
-            # A nullable column of pandas has a missing value that is no number.
-            return np.asarray(values.to_numpy(np.float64, na_value=np.nan))
-    except (TypeError, ValueError) as error:
-        raise _invalid(field, f"are not numbers: {error}") from None
-
-
-def as_matrix(values: Any, classes: Classes, field: str = "probabilities") -> Floats:
-    """n x class count, or n x 1 with the scores of POSITIVE_CLASS; float32 or float64."""
-    columns = getattr(values, "columns", None)
-    matrix = as_floats(values, field)
-    if matrix.ndim == 1 and classes.size == 2:
-        columns = [getattr(values, "name", None)]
-        matrix = matrix[:, np.newaxis]
-    elif matrix.shape == (0,):
-        matrix = matrix.reshape(0, classes.size)
-    widths = (1, 2) if classes.size == 2 else (classes.size,)
-    if matrix.ndim != 2 or matrix.shape[1] not in widths:
-        expected = "(n, 2), or (n,) with the scores of class 1" if classes.size == 2 else (
-            f"(n, {classes.size})")
-        raise _invalid(field, f"have the shape {matrix.shape}, expected {expected}")
-    if columns is not None:
-        if matrix.shape[1] == classes.size:
-            matrix = matrix[:, _order_of_columns(columns, classes)]
-        elif str(columns[0]) in classes.names[:POSITIVE_CLASS]:
-            raise _invalid("columns", f"are [{str(columns[0])!r}], expected the scores of class "
-                           f"{classes.names[POSITIVE_CLASS]!r}, or a column for each class")
-    return np.ascontiguousarray(matrix)
-
-
-def _order_of_columns(columns: Any, classes: Classes) -> list[int]:
-    """The columns of a frame in the order of the classes, by their names or numbers."""
-    numbers = list(range(classes.size))
-    if list(columns) == numbers:
-        return numbers
-    names = [str(name) for name in columns]
-    for known in (classes.names, [str(number) for number in numbers]):
-        if sorted(names) == sorted(known):
-            return [names.index(name) for name in known]
-    if classes.names:
-        raise _invalid("columns", f"are {names}, expected the classes {list(classes.names)}")
-    return numbers
-
-
-def as_labels(labels: Any, classes: Classes) -> tuple[Integers, Mask]:
-    """The classes, from 0, and whether each is valid. labels: numbers, or names of classes."""
-    try:
-        array = np.asarray(labels)
-    except ValueError as error:
-        raise _invalid("labels", f"are not one list: {error}") from None
-    if array.ndim != 1:
-        raise _invalid("labels", f"have the shape {array.shape}, expected (n,)")
-    if array.dtype.kind in "OU":
-        text = next((label for label in array.tolist() if isinstance(label, str)), None)
-        if text is None:
-            array = as_floats(labels, "labels")
-        elif not classes.names:
-            raise _invalid("labels", f"are texts such as {shown(text)}, expected numbers from 0, "
-                           "because the classes of the model have no names")
-        else:
-            known = {name: index for index, name in enumerate(classes.names)}
-            array = np.fromiter((known.get(label, -1) if isinstance(label, str) else
-                                 label if isinstance(label, (int, np.integer)) else -1
-                                 for label in array.tolist()), np.float64, len(array))
-    elif hasattr(labels, "filled"):
-        array = as_floats(labels, "labels")
-    if array.dtype.kind not in "biuf":
-        raise _invalid("labels", f"have the type {array.dtype}, expected numbers from 0"
-                       + (" or names of classes" if classes.names else ""))
-    # False for NaN.
-    valid: Mask = (array >= 0) & (array < classes.size)
-    if array.dtype.kind == "f":
-        valid &= np.floor(array) == array
-    return np.where(valid, array, 0).astype(np.int64), valid
-
-
-def _label_fault(labels: Any, i: int, classes: Classes) -> FieldError:
-    expected = f"[0, {classes.size})"
-    if classes.names:
-        names = [repr(name) for name in classes.names[:_MAX_REPORTED_ROWS]]
-        more = [] if len(classes.names) == len(names) else ["..."]
-        expected += f" or one of {', '.join(names + more)}"
-    given = labels if hasattr(labels, "filled") else np.asarray(labels)
-    return FieldError("labels", f"is {shown(given[i])}, expected {expected}")
 
 
 def valid_rows(matrix: Floats, logits: bool, tolerance: float) -> Mask:
@@ -224,66 +92,6 @@ def row_fault(row: Floats, logits: bool, tolerance: float) -> FieldError:
                       "row_sum_tolerance")
 
 
-def as_texts(values: Any, rows: int, field: str,
-             max_bytes: int) -> tuple[list[str], dict[int, FieldError]]:
-    """n texts, and what is wrong with the invalid ones. values: texts or integers."""
-    given = _listed(values, rows, field)
-    texts, invalid = [], {}
-    for i, value in enumerate(given):
-        text = str(value) if isinstance(value, (str, int, np.integer)) else ""
-        if not 1 <= len(text.encode("utf-8", "surrogatepass")) <= max_bytes or _has_surrogate(text):
-            invalid[i] = FieldError(field, f"is {shown(value)}, expected UTF-8 text of 1 to "
-                                    f"{max_bytes} bytes or an integer")
-            text = ""
-        texts.append(text)
-    return texts, invalid
-
-
-def _listed(values: Any, rows: int, field: str) -> list[Any]:
-    """One value for each row. A text is one value."""
-    if hasattr(values, "tolist"):
-        values = values.tolist()
-    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-        raise _invalid(field, f"are {shown(values)}, expected a list of {rows}: one for each row")
-    given = list(values)
-    if len(given) != rows:
-        raise _invalid(field, f"are {len(given)}, expected {rows}: one for each row")
-    return given
-
-
-def _has_surrogate(text: str) -> bool:
-    return not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text)
-
-
-def _seconds(time: Any) -> float:
-    """Since 1970; NaN for what is no time, such as pandas' NaT."""
-    try:
-        return float(time.timestamp())
-    except (AttributeError, ValueError, OverflowError):
-        return math.nan
-
-
-def _as_times(times: Any, rows: int) -> tuple[list[Timestamp], dict[int, FieldError]]:
-    """n times, and what is wrong with the invalid ones.
-
-    times: a datetime for all rows, or n of them, or an array of datetime64 in UTC.
-    """
-    if getattr(times, "dtype", np.dtype(object)).kind == "M":
-        # Times with a zone become UTC.
-        stamps = (times.to_numpy("datetime64[ns]") if hasattr(times, "to_numpy") else times).astype(
-            "datetime64[s]")
-        given = _listed(stamps, rows, "prediction_times")
-        seconds = np.where(np.isnat(stamps), np.nan, stamps.astype(np.int64)).tolist()
-    else:
-        given = ([times] * rows if hasattr(times, "timestamp")
-                 else _listed(times, rows, "prediction_times"))
-        seconds = [_seconds(time) for time in given]
-    invalid = {i: FieldError("prediction_times", f"is {shown(given[i])}, expected a datetime")
-               for i, second in enumerate(seconds) if not math.isfinite(second)}
-    return [Timestamp(seconds=0 if i in invalid else math.floor(second))
-            for i, second in enumerate(seconds)], invalid
-
-
 class Extras(NamedTuple):
     """What the rows of one call have besides predictions and labels; None: nothing."""
 
@@ -310,8 +118,8 @@ class Rows:
             self._matrices["baseline_"] = as_matrix(baseline, classes, "baseline")
             shape = self._matrices["baseline_"].shape
             if shape != self._matrix.shape:
-                raise _invalid("baseline", f"has the shape {shape}, expected that of the "
-                               f"probabilities, {self._matrix.shape}")
+                raise invalid("baseline", f"has the shape {shape}, expected that of the "
+                              f"probabilities, {self._matrix.shape}")
         n = len(self._matrix)
         self._valid_values = {prefix: valid_rows(matrix, logits, classes.row_sum_tolerance)
                               for prefix, matrix in self._matrices.items()}
@@ -321,10 +129,10 @@ class Rows:
             self._labels, valid_labels = as_labels(labels, classes)
             self._given_labels = labels
             if len(self._labels) != n:
-                raise _invalid("labels", f"are {len(self._labels)}, expected {n}: one for each row")
+                raise invalid("labels", f"are {len(self._labels)}, expected {n}: one for each row")
             self.valid = self.valid & valid_labels
         elif extras.ids is None:
-            raise _invalid("labels", "are missing: give labels, or ids by which they come later")
+            raise invalid("labels", "are missing: give labels, or ids by which they come later")
         self._take(extras)
 
     def _take(self, extras: Extras) -> None:
@@ -337,13 +145,13 @@ class Rows:
         if isinstance(groups, str):
             groups = [groups] * n
         for field, texts, limit in (("prediction_ids", extras.ids, MAX_ID_BYTES),
-                                    ("group_values", groups, _MAX_GROUP_BYTES)):
+                                    ("group_values", groups, MAX_GROUP_BYTES)):
             if texts is not None:
                 self._texts[field], invalid = as_texts(texts, n, field, limit)
                 self._faults.update(invalid)
         self._times: list[Timestamp] | None = None
         if extras.times is not None:
-            self._times, invalid = _as_times(extras.times, n)
+            self._times, invalid = as_times(extras.times, n)
             self._faults.update(invalid)
         self.valid[list(self._faults)] = False
         self._features = as_features(extras.features, n, self._classes.features)
@@ -360,7 +168,7 @@ class Rows:
                 fault = row_fault(self._matrices[prefix][i], self._logits,
                                   self._classes.row_sum_tolerance)
                 return FieldError(prefix + fault.path, fault.description)
-        return self._extra_fault(i) or _label_fault(self._given_labels, i, self._classes)
+        return self._extra_fault(i) or label_fault(self._given_labels, i, self._classes)
 
     def _extra_fault(self, i: int) -> FieldError | None:
         if i in self._faults:
@@ -433,7 +241,7 @@ class ForecastRows(Rows):
         assert classes.forecast is not None
         self._classes = classes
         self._forecast = classes.forecast
-        self._matrix = _as_forecasts(forecasts, self._forecast)
+        self._matrix = as_forecasts(forecasts, self._forecast)
         self._matrices = {"": self._matrix}
         self.valid = np.isfinite(self._matrix).all(axis=1)
         if self._forecast.HasField("normal"):
@@ -445,16 +253,16 @@ class ForecastRows(Rows):
         if outcomes is not None:
             self._outcomes = as_outcomes(outcomes)
             if len(self._outcomes) != len(self):
-                raise _invalid("outcomes", f"are {len(self._outcomes)}, expected {len(self)}: one "
-                               "for each row")
+                raise invalid("outcomes", f"are {len(self._outcomes)}, expected {len(self)}: one "
+                              "for each row")
             self.valid &= np.isfinite(self._outcomes)
             if self._forecast.HasField("normal"):
                 with np.errstate(all="ignore"):
                     residuals = (self._outcomes - self._matrix[:, 0]) / self._matrix[:, 1]
                 self.valid &= np.isfinite(residuals)
         elif extras.ids is None:
-            raise _invalid("outcomes",
-                           "are missing: give outcomes, or ids by which they come later")
+            raise invalid("outcomes",
+                          "are missing: give outcomes, or ids by which they come later")
         self._take(extras)
 
     def fault(self, i: int) -> FieldError:
@@ -489,66 +297,12 @@ class ForecastRows(Rows):
 def rows_of(classes: Classes, values: Any, truths: Any, extras: Extras, logits: bool,
             baseline: Any) -> Rows:
     """The rows of a model of classes or of forecasts."""
+    expect("logits", logits, (bool, np.bool_), "True or False")
     if classes.forecast is None:
         return Rows(classes, values, truths, extras, logits, baseline)
     if logits or baseline is not None:
-        raise _invalid("forecasts", "have neither logits nor a baseline")
+        raise invalid("forecasts", "have neither logits nor a baseline")
     return ForecastRows(classes, values, truths, extras)
-
-
-def as_features(values: Any, rows: int, names: tuple[str, ...]) -> Floats:
-    """n x d, float64. values: a frame with the names among its columns, or an array; None: none."""
-    width = len(names)
-    if values is None and not names:
-        return np.empty((rows, 0))
-    expected = f"({rows}, {width}): {', '.join(names)}" if names else (
-        "none, because the model has no feature_names")
-    if values is None or not names:
-        raise _invalid("features", f"are {'missing' if values is None else 'given'}, "
-                       f"expected {expected}")
-    columns = list(getattr(values, "columns", range(width)))
-    if columns != list(range(width)):
-        absent = [name for name in names if name not in columns]
-        if absent:
-            raise _invalid("features", f"have no column {absent[0]!r}, expected {expected}")
-        values = values[list(names)]
-    matrix = as_floats(values, "features").astype(np.float64, copy=False)
-    if matrix.ndim == 1 and (width == 1 or not len(matrix)):
-        matrix = matrix.reshape(-1, width)
-    if matrix.shape != (rows, width):
-        raise _invalid("features", f"have the shape {matrix.shape}, expected {expected}")
-    return np.ascontiguousarray(matrix)
-
-
-def _as_forecasts(values: Any, forecast: models.Forecast) -> Floats:
-    """n x width, float64."""
-    width = 2
-    if forecast.HasField("quantiles"):
-        width = len(forecast.quantiles.levels)
-    elif forecast.HasField("samples"):
-        width = forecast.samples.draws
-    matrix = as_floats(values, "forecasts").astype(np.float64, copy=False)
-    if matrix.shape == (0,):
-        matrix = matrix.reshape(0, width)
-    if matrix.ndim != 2 or matrix.shape[1] != width:
-        raise _invalid("forecasts", f"have the shape {matrix.shape}, expected (n, {width})")
-    if forecast.HasField("normal"):
-        matrix = matrix[:, _order_of_moments(getattr(values, "columns", (0, 1)))]
-    return np.ascontiguousarray(matrix)
-
-
-def _order_of_moments(columns: Any) -> list[int]:
-    """The columns of the mean and of the standard deviation. Other names are in this order."""
-    second = [str(name).lower().replace("_", " ") in _DEVIATION_NAMES for name in columns]
-    return [1, 0] if second == [True, False] else [0, 1]
-
-
-def as_outcomes(values: Any) -> Floats:
-    """n numbers, float64."""
-    outcomes = as_floats(values, "outcomes").astype(np.float64, copy=False)
-    if outcomes.ndim != 1:
-        raise _invalid("outcomes", f"have the shape {outcomes.shape}, expected (n,)")
-    return np.ascontiguousarray(outcomes)
 
 
 class LabelRows:
@@ -575,7 +329,7 @@ class LabelRows:
             return self._faults[i]
         if self._classes.forecast is not None:
             return FieldError("outcomes", f"is {float(self._labels[i])!r}, expected a finite number")
-        return _label_fault(self._given_labels, i, self._classes)
+        return label_fault(self._given_labels, i, self._classes)
 
     def chunks(self, first: int, max_rows: int, max_bytes: int) -> Iterator[Chunk]:
         """The valid labels. first: the caller's number of the first label."""
@@ -602,7 +356,3 @@ def invalid_rows(what: str, first: int, rows: Rows | LabelRows) -> InvalidArgume
     if len(wrong) > len(fields):
         text += f"; {len(wrong) - len(fields)} more"
     return InvalidArgument(text, fields, "INVALID_OBSERVATIONS")
-
-
-def _invalid(field: str, description: str) -> InvalidArgument:
-    return errors.invalid(field, description, "INVALID_OBSERVATIONS")

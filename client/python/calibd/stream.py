@@ -1,48 +1,37 @@
 """A stream of predictions to a model that counts each row exactly once."""
 from __future__ import annotations
 
+import atexit
 import logging
 import os
-import re
-import secrets
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass, field, replace
-from numbers import Integral, Real
+from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, Callable, Iterator, Literal, Type
+from typing import Any, Callable, Iterator, Type
 
 import grpc
 
 from calibd import errors
+from calibd.arrays import Classes
 from calibd.errors import CalibdError, FieldError
-from calibd.rows import Chunk, Classes, Extras, LabelRows, Rows, invalid_rows, rows_of, shown
+from calibd.rows import Chunk, Extras, LabelRows, Rows, invalid_rows, rows_of
+from calibd.stream_settings import StreamSettings
 from calibd.transport import Backoff, StreamChannels
 from calibd.v1 import ingest_service_pb2 as ingest
-from calibd.window import ENVELOPE_BYTES, Batch, SendWindow, StreamCounts
-
-OnInvalid = Literal["raise", "drop"]
+from calibd.window import ENVELOPE_BYTES, RejectedBatch, SendWindow, StreamCounts
 
 _LOG = logging.getLogger("calibd")
 _MAX_KEPT = 100
-_ROW = re.compile(r"\[(\d+)\]")
-# Open.producer_id of the protocol, of which a key is the end.
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
-_KEY = re.compile(r"[A-Za-z0-9._:-]{1,112}")
+# Streams whose threads run.
+_running: set[ObservationStream] = set()
 
 
-@dataclass
-class RejectedBatch:
-    """A batch that the server rejected: none of its rows was counted.
-
-    rows: the first and the last row, as the caller numbers them. Labels have their own numbers.
-    """
-
-    labels: bool
-    rows: tuple[int, int]
-    row_count: int
-    error: CalibdError
+@atexit.register
+def _report_unfinished() -> None:
+    for stream in list(_running):
+        stream.report_lost("was not finished")
 
 
 @dataclass
@@ -57,41 +46,6 @@ class _Connection:
     rows: int = 0
     resent_rows: int = 0
     repeatable_labels: int = 0
-
-
-@dataclass
-class StreamSettings:
-    """The options of Client.stream()."""
-
-    model: str
-    producer_id: str = ""
-    epoch: int = 0
-    idempotency_key: str = ""
-    on_invalid: OnInvalid = "raise"
-    max_buffer_bytes: int = 32 << 20
-    stall_timeout: float = 60.0
-    ends_producer: bool = field(default=False, init=False)
-
-    def __post_init__(self) -> None:
-        if self.idempotency_key and self.producer_id:
-            raise errors.invalid("idempotency_key",
-                                 "and producer_id are set, expected at most one of them")
-        for name, expected in (("producer_id", _ID), ("idempotency_key", _KEY)):
-            text = getattr(self, name)
-            if text != "" and not (isinstance(text, str) and expected.fullmatch(text)):
-                raise errors.invalid(name, f"is {shown(text)}, expected to match ^{expected.pattern}$")
-        if not isinstance(self.epoch, Integral) or self.epoch < 0:
-            raise errors.invalid("epoch", f"is {shown(self.epoch)}, expected a whole number from 0")
-        if not isinstance(self.stall_timeout, Real) or not self.stall_timeout > 0:
-            raise errors.invalid("stall_timeout",
-                                 f"is {shown(self.stall_timeout)}, expected seconds, more than 0")
-        if self.on_invalid not in ("raise", "drop"):
-            raise errors.invalid("on_invalid",
-                                 f'is {shown(self.on_invalid)}, expected "raise" or "drop"')
-        if not self.producer_id:
-            self.ends_producer = True
-            self.producer_id = (f"idempotency-key:{self.idempotency_key}" if self.idempotency_key
-                                else f"python-{secrets.token_hex(8)}")
 
 
 class ObservationStream:
@@ -138,7 +92,9 @@ class ObservationStream:
         self._counts = StreamCounts()
         self.rejected: list[RejectedBatch] = []
         self.dropped: list[FieldError] = []
+        self._loss_is_reported = False
         self._thread = threading.Thread(target=self._run, name="calibd-stream", daemon=True)
+        _running.add(self)
         self._thread.start()
         try:
             self._wait_until_open(open_timeout)
@@ -201,26 +157,26 @@ class ObservationStream:
         self._check_process()
         with self._changed:
             self._check_open()
-            self._wait_for(lambda: not self._chunks and self._window.is_empty)
+            self._wait_for(self._is_settled)
 
     def finish(self) -> StreamCounts:
         """Ends the stream, when both sides agree that every batch was counted or rejected.
 
-        With on_invalid="raise", raises the error of the first batch that the server rejected.
+        With on_invalid="raise", raises the error of the first batch that the server rejected. After
+        Ctrl-C it may be called again.
         """
         self._check_process()
         with self._sending, self._changed:
-            self._check_open()
-            self._start_waiting()
-            self._finishing = True
-            self._changed.notify_all()
+            if self._finished or not self._finishing:
+                self._check_open()
+                self._start_waiting()
+                self._finishing = True
+                self._changed.notify_all()
             self._wait_for(lambda: self._finished)
         self._close()
         counts = self.counts
-        if counts.dropped_rows or counts.dropped_labels:
-            dropped = " and ".join(
-                f"{count} invalid {what}{'s' if count > 1 else ''}" for what, count in (
-                    ("row", counts.dropped_rows), ("label", counts.dropped_labels)) if count)
+        dropped = _amounts(counts.dropped_rows, counts.dropped_labels, "invalid ")
+        if dropped:
             _LOG.warning("%s: dropped %s, the first: %s %s", self._settings.model, dropped,
                          *self.dropped[0])
         if self.rejected and self._settings.on_invalid == "raise":
@@ -243,25 +199,45 @@ class ObservationStream:
                  traceback: TracebackType | None) -> None:
         """Finishes the stream. After an error it still delivers the rows, but does not finish.
 
-        Ctrl-C is such an error; a second one gives the rows up.
+        Ctrl-C is such an error, also while the stream finishes; a second one gives the rows up.
         """
-        if kind is None:
-            if not self._finished and not isinstance(self._failure, errors.Cancelled):
+        if kind is not None:
+            self._deliver()
+        elif not self._finished and not isinstance(self._failure, errors.Cancelled):
+            try:
                 self.finish()
-            return
+            except CalibdError:
+                raise
+            except BaseException:
+                self._deliver()
+                raise
+
+    def _deliver(self) -> None:
+        """Ends the stream after an error of the caller, when every accepted row is settled."""
         if self._process != os.getpid():
             return
         try:
-            self.flush()
+            with self._changed:
+                self._wait_for(lambda: self._finished or self._is_settled())
         except CalibdError:
-            pass  # The error of the block is more useful.
+            pass  # The error of the caller is more useful.
         finally:
-            counts = self.counts
-            rows = counts.rows - counts.dropped_rows - counts.accepted_rows - counts.rejected_rows
-            if rows and not self._finished:
-                _LOG.warning("%s: the stream ended early, its newest %d rows may not be counted",
-                             self._settings.model, rows)
+            self.report_lost("ended early")
             self.cancel()
+
+    def report_lost(self, what: str) -> None:
+        """Logs once how many accepted rows and labels the server has not acknowledged."""
+        if self._process != os.getpid():
+            return
+        with self._changed:
+            counts = self._counts
+            lost = _amounts(
+                counts.rows - counts.dropped_rows - counts.accepted_rows - counts.rejected_rows,
+                counts.labels - counts.dropped_labels - counts.accepted_labels - counts.rejected_labels)
+            if lost and not self._finished and not self._loss_is_reported:
+                self._loss_is_reported = True
+                _LOG.warning("%s: the stream %s, its newest %s may not be counted",
+                             self._settings.model, what, lost)
 
     def __repr__(self) -> str:
         counts = self.counts
@@ -310,9 +286,12 @@ class ObservationStream:
                 self._counts.rows += len(chunk.rows)
             self._changed.notify_all()
 
+    def _is_settled(self) -> bool:
+        return not self._chunks and self._window.is_empty
+
     def _start_waiting(self) -> None:
         """The time without progress begins when there is something to wait for."""
-        if not self._chunks and self._window.is_empty:
+        if self._is_settled():
             self._last_progress = time.monotonic()
 
     def _check_process(self) -> None:
@@ -362,6 +341,9 @@ class ObservationStream:
         """Ends the stream. Requires the lock to be held."""
         if self._failure is None:
             self._failure = error
+            # The caller may not call again, and so not learn of the error.
+            if not isinstance(error, errors.Cancelled):
+                self.report_lost(f"failed: {error.message}")
         self._connection.ended = True
         if self._connection.call is not None:
             self._connection.call.cancel()
@@ -377,6 +359,7 @@ class ObservationStream:
         try:
             self._run_connections()
         finally:
+            _running.discard(self)
             self._channels.release(self._channel)
 
     def _run_connections(self) -> None:
@@ -533,8 +516,13 @@ class ObservationStream:
                     f"limit of {opened.max_bytes_per_batch} bytes a batch")
             self._last_progress = time.monotonic()
         else:
-            if classes.size != self._classes.size or classes.names != self._classes.names:
-                raise errors.FailedPrecondition("the model was created again with other classes")
+            # Only the tolerance can be updated.
+            known = self._classes._replace(row_sum_tolerance=classes.row_sum_tolerance)
+            for kind, before, now in zip(("number of classes", "classes", "tolerance", "forecast",
+                                          "features"), known, classes):
+                if before != now:
+                    raise errors.FailedPrecondition(
+                        f"the model was created again with another declaration: its {kind} differ")
             last = self._window.next_sequence
             # With a key, the server may have batches of an earlier stream.
             self._window.reopen(min(opened.next_sequence, last) if has_key else opened.next_sequence)
@@ -549,7 +537,7 @@ class ObservationStream:
         if batch is None or len(self.rejected) >= _MAX_KEPT:
             return
         error = errors.from_status(rejected.status)
-        fields = [_with_callers_row(violation, batch) for violation in error.fields]
+        fields = [batch.with_callers_row(violation) for violation in error.fields]
         message = "; ".join(f"{f.path} {f.description}" for f in fields) or error.message
         self.rejected.append(RejectedBatch(
             batch.has_labels_only, (int(batch.rows[0]), int(batch.rows[-1])), len(batch.rows),
@@ -587,17 +575,12 @@ class ObservationStream:
                                     reason=error.reason)
 
 
+def _amounts(rows: int, labels: int, kind: str = "") -> str:
+    """Text; empty if both are 0."""
+    return " and ".join(f"{count} {kind}{what}{'s' if count > 1 else ''}"
+                        for count, what in ((rows, "row"), (labels, "label")) if count)
+
+
 def _is_resumable(error: CalibdError) -> bool:
     # More errors than those of a repeated call: the numbers make a resend safe.
     return errors.is_retryable(error) or errors.is_cut_off(error) or error.reason == "NOT_FINISHED"
-
-
-def _with_callers_row(violation: FieldError, batch: Batch) -> FieldError:
-    """The violation with the caller's number of the row instead of the number in the batch."""
-    match = _ROW.search(violation.path)
-    if match is None or violation.path.startswith("class_names[") or int(match[1]) >= len(batch.rows):
-        return violation
-    what = "labels" if batch.has_labels_only else "rows"
-    # "rows[3].probabilities[1]" or "prediction_ids[3]".
-    field_name = violation.path.replace(match[0], "", 1).removeprefix("rows.")
-    return FieldError(f"{what}[{batch.rows[int(match[1])]}].{field_name}", violation.description)

@@ -6,12 +6,13 @@ import os
 import random
 import threading
 import time
-from typing import Any, Callable, Iterator, Type, TypeVar
+from collections.abc import Callable
+from typing import Any, Iterator, Type, TypeVar
 
 import grpc
 from google.protobuf.message import Message
 
-from calibd import errors
+from calibd import arguments, errors
 from calibd.errors import CalibdError
 
 _Response = TypeVar("_Response", bound=Message)
@@ -211,6 +212,8 @@ class Transport:
              on_progress: Callable[[float], None] | None, timeout: float) -> _Response:
         """Calls a method that answers with `progress` and then with `field`; returns the latter."""
         told = 0.0
+        timeout = arguments.seconds("timeout", timeout)
+        arguments.expect("on_progress", on_progress, (Callable, type(None)), "a function")
 
         def attempt(remaining: float) -> _Response | None:
             nonlocal told

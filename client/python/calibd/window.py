@@ -1,14 +1,16 @@
 """The batches of a stream that are not settled yet."""
 from __future__ import annotations
 
+import re
 from collections import deque
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from calibd import wire
-from calibd.errors import Aborted, DataLoss, Internal
-from calibd.rows import Chunk, Integers
+from calibd.arrays import Integers
+from calibd.errors import Aborted, CalibdError, DataLoss, FieldError, Internal
+from calibd.rows import Chunk
 from calibd.v1 import ingest_service_pb2 as ingest
 
 _REQUEST_BATCH = wire.number_of(ingest.StreamObservationsRequest, "batch")
@@ -19,6 +21,7 @@ _DROPPED_ROWS = wire.number_of(ingest.Observations, "dropped_rows")
 
 # Upper bound of the size of a request without its chunks.
 ENVELOPE_BYTES = 64
+_ROW = re.compile(r"\[(\d+)\]")
 
 
 @dataclass
@@ -34,6 +37,30 @@ class Batch:
     has_labels_only: bool
     written_before: bool = False
     rejected_rows: int = 0
+
+    def with_callers_row(self, violation: FieldError) -> FieldError:
+        """The violation with the caller's number of the row instead of the number in the batch."""
+        match = _ROW.search(violation.path)
+        if (match is None or violation.path.startswith("class_names[")
+                or int(match[1]) >= len(self.rows)):
+            return violation
+        what = "labels" if self.has_labels_only else "rows"
+        # "rows[3].probabilities[1]" or "prediction_ids[3]".
+        field_name = violation.path.replace(match[0], "", 1).removeprefix("rows.")
+        return FieldError(f"{what}[{self.rows[int(match[1])]}].{field_name}", violation.description)
+
+
+@dataclass
+class RejectedBatch:
+    """A batch that the server rejected: none of its rows was counted.
+
+    rows: the first and the last row, as the caller numbers them. Labels have their own numbers.
+    """
+
+    labels: bool
+    rows: tuple[int, int]
+    row_count: int
+    error: CalibdError
 
 
 @dataclass(repr=False)

@@ -1,0 +1,196 @@
+"""Arguments of a caller as values of the protocol. What does not fit raises InvalidArgument."""
+from __future__ import annotations
+
+import datetime
+import math
+import os
+import pathlib
+from numbers import Real
+from typing import Any, Iterable, Mapping, Type, TypeVar
+
+import numpy as np
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from calibd import errors
+
+_Choice = TypeVar("_Choice")
+_Message = TypeVar("_Message", bound=Message)
+
+# Errors show at most so many characters of a value.
+_MAX_SHOWN = 60
+# More seconds are as good as no limit, and overflow timers.
+_MAX_SECONDS = 1e8
+# The years 1 to 9999, which a Timestamp can hold.
+FIRST_SECOND, LAST_SECOND = -62135596800, 253402300799
+# By the type of a field.
+_EXPECTED = {FieldDescriptor.CPPTYPE_INT32: "a whole number from -2^31 to 2^31 - 1",
+             FieldDescriptor.CPPTYPE_INT64: "a whole number from -2^63 to 2^63 - 1",
+             FieldDescriptor.CPPTYPE_UINT64: "a whole number from 0 to 2^64 - 1",
+             FieldDescriptor.CPPTYPE_DOUBLE: "a number", FieldDescriptor.CPPTYPE_STRING: "text in UTF-8"}
+# What protobuf and float() raise for values that do not fit.
+_UNFIT = (TypeError, ValueError, OverflowError)
+
+
+def shown(value: Any) -> str:
+    """A value as errors show it."""
+    is_plain = isinstance(value, np.generic) and value.dtype.kind not in "mM"
+    text = repr(value.item() if is_plain else value)
+    return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "..."
+
+
+def expect(field: str, value: Any, kind: Any, expected: str) -> None:
+    """Raises an error unless the value is of the kind."""
+    if not isinstance(value, kind):
+        raise errors.invalid(field, f"is {shown(value)}, expected {expected}")
+
+
+def choose(field: str, name: Any, choices: Mapping[Any, _Choice]) -> _Choice:
+    """The value of a name."""
+    if (name is None or isinstance(name, str)) and name in choices:
+        return choices[name]
+    expected = ", ".join(choice for choice in choices if choice)
+    raise errors.invalid(field, f"is {shown(name)}, expected one of {expected}")
+
+
+def listed(field: str, values: Any, expected: str, reason: str = "") -> list[Any]:
+    """The values of a list, an array or a column. A text is one value."""
+    if hasattr(values, "tolist"):
+        values = values.tolist()
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise errors.invalid(field, f"are {shown(values)}, {expected}", reason)
+    return list(values)
+
+
+def file_path(field: str, value: Any) -> pathlib.Path:
+    """The path of a file."""
+    try:
+        encoded = os.fsencode(value)
+        if isinstance(value, bytes) or b"\0" in encoded:
+            raise TypeError
+    except _UNFIT:
+        raise errors.invalid(field, f"is {shown(value)}, expected the path of a file") from None
+    return pathlib.Path(value)
+
+
+def model_name(model: Any, field: str = "model") -> str:
+    """The resource name of NAME, NAME@VERSION or a resource name."""
+    if not isinstance(model, str) or has_surrogate(model):
+        raise errors.invalid(
+            field, f"is {shown(model)}, expected NAME, NAME@VERSION or a resource name")
+    if model.startswith("models/"):
+        return model
+    name, at, version = model.partition("@")
+    return f"models/{name}/versions/{version}" if at else f"models/{name}"
+
+
+def short_name(model: str) -> str:
+    """NAME or NAME@VERSION of a resource name."""
+    return model.removeprefix("models/").replace("/versions/", "@")
+
+
+def has_surrogate(text: str) -> bool:
+    """Whether the text cannot be written in UTF-8."""
+    return not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def as_number(value: Any) -> float:
+    """NaN for what is no number."""
+    try:
+        # numpy calls spans of time integers.
+        is_number = isinstance(value, Real) and not isinstance(value, np.timedelta64)
+        return float(value) if is_number else math.nan
+    except OverflowError:
+        return math.inf
+
+
+def seconds(field: str, value: Any) -> float:
+    """A span of time, more than 0."""
+    number = as_number(value)
+    if not number > 0:
+        raise errors.invalid(field, f"is {shown(value)}, expected seconds, more than 0")
+    return min(number, _MAX_SECONDS)
+
+
+def duration(field: str, value: Any) -> Duration | None:
+    """A span of time; None: none."""
+    if value is None:
+        return None
+    expect(field, value, datetime.timedelta, "a datetime.timedelta")
+    result = Duration()
+    try:
+        result.FromTimedelta(value)
+    except ValueError:
+        raise errors.invalid(field, f"is {shown(value)}, expected at most 10000 years") from None
+    return result
+
+
+def since_1970(time: Any) -> float:
+    """Seconds; NaN for what is no time of the years 1 to 9999, such as pandas' NaT."""
+    try:
+        if isinstance(time, np.datetime64):
+            # In UTC. NaT is before all years.
+            seconds = float(time.astype("datetime64[s]").astype(np.int64))
+        elif type(time) is datetime.date:
+            seconds = datetime.datetime.combine(time, datetime.time()).timestamp()
+        else:
+            seconds = float(time.timestamp())
+    except (AttributeError, TypeError, ValueError, OverflowError, OSError):
+        return math.nan
+    return seconds if FIRST_SECOND <= seconds <= LAST_SECOND else math.nan
+
+
+def timestamp(field: str, value: Any) -> Timestamp | None:
+    """A time, also as seconds since 1970; None: none."""
+    if value is None:
+        return None
+    time = since_1970(value)
+    if math.isnan(time):
+        time = as_number(value)
+    if not FIRST_SECOND <= time <= LAST_SECOND:
+        raise errors.invalid(field, f"is {shown(value)}, expected a datetime, a datetime64 or seconds "
+                             "since 1970, of the years 1 to 9999")
+    return Timestamp(seconds=math.floor(time))
+
+
+def assign(target: Message, path: str, value: Any, argument: str = "", expected: str = "") -> None:
+    """Sets the field at a path of a message.
+
+    argument: the name of the value in errors, if it is not that of the field. expected: in errors,
+    if the type of the field does not say it.
+    """
+    *parents, name = path.split(".")
+    for parent in parents:
+        target = getattr(target, parent)
+    present = getattr(target, name)
+    is_list = hasattr(present, "extend")
+    try:
+        # A text is not a list of texts, and bytes are no text.
+        if isinstance(value, (str, bytes) if is_list else bytes):
+            raise TypeError
+        if is_list:
+            del present[:]
+            present.extend(value)
+        elif isinstance(present, Message):
+            present.CopyFrom(value)
+        else:
+            setattr(target, name, value)
+    except _UNFIT:
+        field = target.DESCRIPTOR.fields_by_name[name]
+        kind = (f"a message {field.message_type.name}" if field.message_type is not None
+                else _EXPECTED.get(field.cpp_type, "another type"))
+        if is_list:
+            kind = f"a list, each {kind}"
+        raise errors.invalid(argument or name, f"{'are' if is_list else 'is'} {shown(value)}, "
+                             f"expected {expected or kind}") from None
+
+
+def message(kind: Type[_Message], **fields: Any) -> _Message:
+    """A message with these fields; None: unset."""
+    result: _Message = kind()
+    for name, value in fields.items():
+        if value is not None:
+            assign(result, name, value)
+    return result

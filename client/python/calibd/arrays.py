@@ -1,0 +1,261 @@
+"""Arrays, frames and lists of a caller as arrays of numbers and lists of texts and times."""
+from __future__ import annotations
+
+import datetime
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from calibd import arguments, errors
+from calibd.arguments import shown
+from calibd.errors import FieldError, InvalidArgument
+from calibd.v1 import model_service_pb2 as models
+
+Floats = npt.NDArray[np.floating[Any]]
+Integers = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+MAX_ID_BYTES = 128
+MAX_GROUP_BYTES = 64
+_MAX_SHOWN_NAMES = 5
+
+# Columns of a frame that hold the standard deviation of a Normal forecast.
+_DEVIATION_NAMES = ("standard deviation", "std", "std dev", "stddev", "stdev", "sd", "sigma", "scale")
+
+# The class of a single score of a model with two classes.
+POSITIVE_CLASS = 1
+
+
+class Classes(NamedTuple):
+    """What a server says about the rows of a model.
+
+    forecast: of a model that forecasts a number, which has no classes.
+    features: the model's feature_names.
+    """
+
+    size: int
+    names: tuple[str, ...]
+    row_sum_tolerance: float
+    forecast: models.Forecast | None = None
+    features: tuple[str, ...] = ()
+
+
+def as_floats(values: Any, field: str) -> Floats:
+    """Numbers as float32, if they are, or float64. Masked and missing values are NaN."""
+    try:
+        if hasattr(values, "filled"):
+            return np.asarray(values.astype(np.float64).filled(np.nan))
+        array = np.asarray(values)
+        if array.dtype.kind == "c":
+            raise TypeError("they are complex")
+        kind = np.float32 if array.dtype in (np.float16, np.float32) else np.float64
+        try:
+            return array.astype(kind, copy=False)
+        except TypeError:
+            if not hasattr(values, "to_numpy"):
+                raise
+            # A nullable column of pandas has a missing value that is no number.
+            return np.asarray(values.to_numpy(np.float64, na_value=np.nan))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise invalid(field, f"are not numbers: {error}") from None
+
+
+def as_matrix(values: Any, classes: Classes, field: str = "probabilities") -> Floats:
+    """n x class count, or n x 1 with the scores of POSITIVE_CLASS; float32 or float64."""
+    columns = getattr(values, "columns", None)
+    matrix = as_floats(values, field)
+    if matrix.ndim == 1 and classes.size == 2:
+        columns = [getattr(values, "name", None)]
+        matrix = matrix[:, np.newaxis]
+    elif matrix.shape == (0,):
+        matrix = matrix.reshape(0, classes.size)
+    widths = (1, 2) if classes.size == 2 else (classes.size,)
+    if matrix.ndim != 2 or matrix.shape[1] not in widths:
+        expected = "(n, 2), or (n,) with the scores of class 1" if classes.size == 2 else (
+            f"(n, {classes.size})")
+        raise invalid(field, f"have the shape {matrix.shape}, expected {expected}")
+    if columns is not None:
+        if matrix.shape[1] == classes.size:
+            matrix = matrix[:, _order_of_columns(columns, classes)]
+        elif str(columns[0]) in classes.names[:POSITIVE_CLASS]:
+            raise invalid("columns", f"are [{str(columns[0])!r}], expected the scores of class "
+                          f"{classes.names[POSITIVE_CLASS]!r}, or a column for each class")
+    return np.ascontiguousarray(matrix)
+
+
+def _order_of_columns(columns: Any, classes: Classes) -> list[int]:
+    """The columns of a frame in the order of the classes, by their names or numbers."""
+    numbers = list(range(classes.size))
+    if list(columns) == numbers:
+        return numbers
+    names = [str(name) for name in columns]
+    for known in (classes.names, [str(number) for number in numbers]):
+        if sorted(names) == sorted(known):
+            return [names.index(name) for name in known]
+    if classes.names:
+        raise invalid("columns", f"are {names}, expected the classes {list(classes.names)}")
+    return numbers
+
+
+def as_labels(labels: Any, classes: Classes) -> tuple[Integers, Mask]:
+    """The classes, from 0, and whether each is valid. labels: numbers, or names of classes."""
+    try:
+        array = np.asarray(labels)
+    except ValueError as error:
+        raise invalid("labels", f"are not one list: {error}") from None
+    if array.ndim != 1:
+        raise invalid("labels", f"have the shape {array.shape}, expected (n,)")
+    if array.dtype.kind in "OU":
+        text = next((label for label in array.tolist() if isinstance(label, str)), None)
+        if text is None:
+            array = as_floats(labels, "labels")
+        elif not classes.names:
+            raise invalid("labels", f"are texts such as {shown(text)}, expected numbers from 0, "
+                          "because the classes of the model have no names")
+        else:
+            known = {name: index for index, name in enumerate(classes.names)}
+            array = np.fromiter((known.get(label, -1) if isinstance(label, str) else
+                                 _class_number(label, classes)
+                                 for label in array.tolist()), np.float64, len(array))
+    elif hasattr(labels, "filled"):
+        array = as_floats(labels, "labels")
+    if array.dtype.kind not in "biuf":
+        raise invalid("labels", f"have the type {array.dtype}, expected numbers from 0"
+                      + (" or names of classes" if classes.names else ""))
+    # False for NaN.
+    valid: Mask = (array >= 0) & (array < classes.size)
+    if array.dtype.kind == "f":
+        valid &= np.floor(array) == array
+    return np.where(valid, array, 0).astype(np.int64), valid
+
+
+def _class_number(label: Any, classes: Classes) -> int:
+    """-1 for what is no number of a class."""
+    is_known = isinstance(label, (int, np.integer)) and 0 <= label < classes.size
+    return int(label) if is_known else -1
+
+
+def label_fault(labels: Any, i: int, classes: Classes) -> FieldError:
+    expected = f"[0, {classes.size})"
+    if classes.names:
+        names = [repr(name) for name in classes.names[:_MAX_SHOWN_NAMES]]
+        more = [] if len(classes.names) == len(names) else ["..."]
+        expected += f" or one of {', '.join(names + more)}"
+    given = labels if hasattr(labels, "filled") else np.asarray(labels)
+    return FieldError("labels", f"is {shown(given[i])}, expected {expected}")
+
+
+def as_texts(values: Any, rows: int, field: str,
+             max_bytes: int) -> tuple[list[str], dict[int, FieldError]]:
+    """n texts, and what is wrong with the invalid ones. values: texts or integers."""
+    given = _listed(values, rows, field)
+    texts, invalid = [], {}
+    for i, value in enumerate(given):
+        text = str(value) if isinstance(value, (str, int, np.integer)) else ""
+        size = len(text.encode("utf-8", "surrogatepass"))
+        if not 1 <= size <= max_bytes or arguments.has_surrogate(text):
+            invalid[i] = FieldError(field, f"is {shown(value)}, expected UTF-8 text of 1 to "
+                                    f"{max_bytes} bytes or an integer")
+            text = ""
+        texts.append(text)
+    return texts, invalid
+
+
+def _listed(values: Any, rows: int, field: str) -> list[Any]:
+    """One value for each row. A text is one value."""
+    expected = f"expected a list of {rows}: one for each row"
+    given = arguments.listed(field, values, expected, "INVALID_OBSERVATIONS")
+    if len(given) != rows:
+        raise invalid(field, f"are {len(given)}, expected {rows}: one for each row")
+    return given
+
+
+def as_times(times: Any, rows: int) -> tuple[list[Timestamp], dict[int, FieldError]]:
+    """n times, and what is wrong with the invalid ones.
+
+    times: a datetime or datetime64 for all rows, or n of them. datetime64 is in UTC.
+    """
+    if isinstance(times, np.ndarray) and not times.ndim:
+        times = times[()]
+    is_one = isinstance(times, (datetime.date, np.datetime64))
+    if is_one or callable(getattr(times, "timestamp", None)):
+        given = [times] * rows
+        seconds = [arguments.since_1970(times)] * rows
+    elif getattr(times, "dtype", np.dtype(object)).kind == "M":
+        # Times with a zone become UTC.
+        stamps = (times.to_numpy("datetime64[ns]") if hasattr(times, "to_numpy") else times).astype(
+            "datetime64[s]")
+        given = _listed(stamps, rows, "prediction_times")
+        whole = stamps.astype(np.int64)
+        # NaT is before all years.
+        is_time = (whole >= arguments.FIRST_SECOND) & (whole <= arguments.LAST_SECOND)
+        seconds = np.where(is_time, whole, np.nan).tolist()
+    else:
+        given = _listed(times, rows, "prediction_times")
+        seconds = [arguments.since_1970(time) for time in given]
+    invalid = {i: FieldError("prediction_times", f"is {shown(given[i])}, expected a datetime")
+               for i, second in enumerate(seconds) if not math.isfinite(second)}
+    return [Timestamp(seconds=0 if i in invalid else math.floor(second))
+            for i, second in enumerate(seconds)], invalid
+
+
+def as_features(values: Any, rows: int, names: tuple[str, ...]) -> Floats:
+    """n x d, float64. values: a frame with the names among its columns, or an array; None: none."""
+    width = len(names)
+    if values is None and not names:
+        return np.empty((rows, 0))
+    expected = f"({rows}, {width}): {', '.join(names)}" if names else (
+        "none, because the model has no feature_names")
+    if values is None or not names:
+        raise invalid("features", f"are {'missing' if values is None else 'given'}, "
+                      f"expected {expected}")
+    columns = list(getattr(values, "columns", range(width)))
+    if columns != list(range(width)):
+        absent = [name for name in names if name not in columns]
+        if absent:
+            raise invalid("features", f"have no column {absent[0]!r}, expected {expected}")
+        values = values[list(names)]
+    matrix = as_floats(values, "features").astype(np.float64, copy=False)
+    if matrix.ndim == 1 and (width == 1 or not len(matrix)):
+        matrix = matrix.reshape(-1, width)
+    if matrix.shape != (rows, width):
+        raise invalid("features", f"have the shape {matrix.shape}, expected {expected}")
+    return np.ascontiguousarray(matrix)
+
+
+def as_forecasts(values: Any, forecast: models.Forecast) -> Floats:
+    """n x width, float64."""
+    width = 2
+    if forecast.HasField("quantiles"):
+        width = len(forecast.quantiles.levels)
+    elif forecast.HasField("samples"):
+        width = forecast.samples.draws
+    matrix = as_floats(values, "forecasts").astype(np.float64, copy=False)
+    if matrix.shape == (0,):
+        matrix = matrix.reshape(0, width)
+    if matrix.ndim != 2 or matrix.shape[1] != width:
+        raise invalid("forecasts", f"have the shape {matrix.shape}, expected (n, {width})")
+    if forecast.HasField("normal"):
+        matrix = matrix[:, _order_of_moments(getattr(values, "columns", (0, 1)))]
+    return np.ascontiguousarray(matrix)
+
+
+def _order_of_moments(columns: Any) -> list[int]:
+    """The columns of the mean and of the standard deviation. Other names are in this order."""
+    second = [str(name).lower().replace("_", " ") in _DEVIATION_NAMES for name in columns]
+    return [1, 0] if second == [True, False] else [0, 1]
+
+
+def as_outcomes(values: Any) -> Floats:
+    """n numbers, float64."""
+    outcomes = as_floats(values, "outcomes").astype(np.float64, copy=False)
+    if outcomes.ndim != 1:
+        raise invalid("outcomes", f"have the shape {outcomes.shape}, expected (n,)")
+    return np.ascontiguousarray(outcomes)
+
+
+def invalid(field: str, description: str) -> InvalidArgument:
+    return errors.invalid(field, description, "INVALID_OBSERVATIONS")
