@@ -283,7 +283,8 @@ CALLS = {
 def test_whatever_does_not_fit_raises_an_error_of_the_package(
         client, model, name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    methods = {"send": calibd.ObservationStream.send, "label_of_a_stream": calibd.ObservationStream.label}
+    methods = {"send": calibd.ObservationStream.send,
+               "label_of_a_stream": calibd.ObservationStream.label}
     function = methods.get(name) or getattr(client, name, None) or getattr(calibd, name)
     names = [one for one in inspect.signature(function).parameters if one != "self"]
     for changed, value in itertools.product(names, JUNK):

@@ -79,21 +79,24 @@ def _estimators(estimators: Any) -> list[Any]:
             for one in arguments.listed("estimators", estimators, expected)]
 
 
-def _row(field: str, row: Any) -> ingest.DoubleValues | None:
+def _row(field: str, row: Any) -> list[float]:
     """The numbers of one prediction."""
-    if row is None:
-        return None
-    values = np.atleast_1d(as_floats(row, field))
-    if values.ndim != 1:
+    values = as_floats(row, field)
+    if not values.ndim:
+        values = values.reshape(1)
+    elif values.ndim != 1:
         raise errors.invalid(field, f"has the shape {values.shape}, expected the numbers of one "
                              "prediction: use a stream for many")
-    return ingest.DoubleValues(values=values.tolist())
+    numbers: list[float] = values.tolist()
+    return numbers
 
 
 def _labels(labels: Any) -> list[int]:
     """Class numbers. The server checks that there are so many; only streams know the names."""
     # A list, because a text among numbers would make an array of texts.
     given = arguments.listed("labels", labels, "expected a list of the numbers of classes")
+    if len(given) == 1 and isinstance(given[0], int) and 0 <= given[0] < _ANY_CLASS.size:
+        return given
     texts = [isinstance(label, str) for label in given]
     if any(texts):
         i = texts.index(True)
@@ -332,18 +335,27 @@ class Client:
             truth = "label" if forecast is None else "outcome"
             raise errors.invalid(truth, f"is missing: give the {truth}, or a prediction_id by which it "
                                  "comes later")
-        values = _row("probabilities", probabilities)
-        observations = ingest.Observations(
-            probabilities=values, forecasts=_row("forecasts", forecast),
-            outcomes=[] if outcome is None else as_outcomes([outcome]).tolist(),
-            baseline_probabilities=_row("baseline", baseline), features=_row("features", features),
-            labels=[] if label is None else _labels([label]),
-            prediction_ids=[] if prediction_id is None else _texts(
-                "prediction_ids", [prediction_id], 1, MAX_ID_BYTES),
-            group_values=[] if group is None else _texts("group_values", [group], 1, MAX_GROUP_BYTES),
-            positive_class=POSITIVE_CLASS if values is not None and len(values.values) == 1 else None)
-        return self._observe(ingest.ObserveRequest(
-            model=model_name(model), observations=observations), request_id)
+        request = ingest.ObserveRequest(model=model_name(model))
+        observations = request.observations
+        for target, field, row in ((observations.probabilities, "probabilities", probabilities),
+                                   (observations.forecasts, "forecasts", forecast),
+                                   (observations.baseline_probabilities, "baseline", baseline),
+                                   (observations.features, "features", features)):
+            if row is not None:
+                target.SetInParent()
+                target.values.extend(_row(field, row))
+        if label is not None:
+            observations.labels.extend(_labels([label]))
+        if outcome is not None:
+            observations.outcomes.extend(as_outcomes([outcome]).tolist())
+        if prediction_id is not None:
+            observations.prediction_ids.extend(
+                _texts("prediction_ids", [prediction_id], 1, MAX_ID_BYTES))
+        if group is not None:
+            observations.group_values.extend(_texts("group_values", [group], 1, MAX_GROUP_BYTES))
+        if len(observations.probabilities.values) == 1:
+            observations.positive_class = POSITIVE_CLASS
+        return self._observe(request, request_id)
 
     def label(self, model: str, ids: Any, labels: Any = None, *, outcomes: Any = None,
               request_id: str | None = None) -> ingest.LabelCounts:

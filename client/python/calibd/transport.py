@@ -142,6 +142,8 @@ class Transport:
         self.target = target
         self.timeout = timeout
         self._channel = open_channel(target)
+        # The unary calls of the channel by method.
+        self._calls: dict[str, Any] = {}
         self._process = os.getpid()
         self._inherited: Any = None
         self.closed = threading.Event()
@@ -162,6 +164,7 @@ class Transport:
         if self._process != os.getpid():
             # Kept, because to close it would end the connection of the parent.
             self._inherited, self._channel = self._channel, open_channel(self.target)
+            self._calls = {}
             self._process = os.getpid()
         return self._channel
 
@@ -182,9 +185,12 @@ class Transport:
         def attempt(remaining: float) -> _Response:
             nonlocal attempts
             attempts += 1
-            call = self._open_channel().unary_unary(
-                f"/calibd.v1.{method}", request_serializer=type(request).SerializeToString,
-                response_deserializer=response.FromString)
+            channel = self._open_channel()
+            call = self._calls.get(method)
+            if call is None:
+                call = self._calls[method] = channel.unary_unary(
+                    f"/calibd.v1.{method}", request_serializer=type(request).SerializeToString,
+                    response_deserializer=response.FromString)
             with _calling(), self._ending():
                 # The first attempt finds the cause; later ones begin as soon as there is a connection.
                 answer: _Response = call(request, timeout=remaining, wait_for_ready=attempts > 1)
