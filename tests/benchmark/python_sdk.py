@@ -13,9 +13,11 @@ import sys
 import tempfile
 import time
 
+import grpc
 import numpy as np
 
 import calibd
+from calibd.v1 import ingest_service_pb2 as ingest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 from calibd_server import CalibdServer  # noqa: E402
@@ -49,15 +51,28 @@ def send_by_cpp(server, name, folder):
     return float(rate[1].replace(",", "")) if rate else ROWS / (time.perf_counter() - begin)
 
 
-def observe(client, predictions, labels):
-    """Returns the seconds of each call."""
+def observe(server, client, predictions, labels):
+    """Returns the seconds of each call, and those of the same calls by gRPC alone, in turns."""
     client.create_model("observe", CLASSES)
-    seconds = []
+    channel = grpc.insecure_channel(server.grpc)
+    call = channel.unary_unary(
+        "/calibd.v1.IngestService/Observe",
+        request_serializer=ingest.ObserveRequest.SerializeToString,
+        response_deserializer=ingest.ObserveResponse.FromString)
+
+    def plain(prediction, label):
+        call(ingest.ObserveRequest(model="models/observe", observations=ingest.Observations(
+            probabilities=ingest.DoubleValues(values=prediction.tolist()), labels=[label])), timeout=30)
+
+    seconds = [], []
     for i in range(CALLS):
-        begin = time.perf_counter()
-        client.observe("observe", predictions[i], int(labels[i]))
-        seconds.append(time.perf_counter() - begin)
-    return seconds
+        for send, times in ((lambda *row: client.observe("observe", *row), seconds[0]),
+                            (plain, seconds[1])):
+            begin = time.perf_counter()
+            send(predictions[i], int(labels[i]))
+            times.append(time.perf_counter() - begin)
+    channel.close()
+    return sorted(seconds[0]), sorted(seconds[1])
 
 
 def main():
@@ -75,12 +90,13 @@ def main():
             python.append(rate)
             cpu.append(seconds)
             cpp.append(send_by_cpp(server, f"cpp-{run}", folder))
-        calls = sorted(observe(client, predictions, labels))
+        calls, plain = observe(server, client, predictions, labels)
     print(f"Python SDK   {statistics.median(python):12,.0f} rows/s, "
           f"{1e9 * statistics.median(cpu) / ROWS:.0f} ns of CPU a row")
     print(f"C++ SDK      {statistics.median(cpp):12,.0f} rows/s")
     print(f"observe      p50 {1e3 * calls[CALLS // 2]:.2f} ms, "
-          f"p99 {1e3 * calls[CALLS * 99 // 100]:.2f} ms")
+          f"p99 {1e3 * calls[CALLS * 99 // 100]:.2f} ms; the same by gRPC alone "
+          f"p50 {1e3 * plain[CALLS // 2]:.2f} ms")
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ _running: set[ObservationStream] = set()
 @atexit.register
 def _report_unfinished() -> None:
     for stream in list(_running):
-        stream.report_lost("was not finished")
+        stream._report_lost("was not finished")
 
 
 @dataclass
@@ -222,10 +222,10 @@ class ObservationStream:
         except CalibdError:
             pass  # The error of the caller is more useful.
         finally:
-            self.report_lost("ended early")
+            self._report_lost("ended early")
             self.cancel()
 
-    def report_lost(self, what: str) -> None:
+    def _report_lost(self, what: str) -> None:
         """Logs once how many accepted rows and labels the server has not acknowledged."""
         if self._process != os.getpid():
             return
@@ -343,7 +343,7 @@ class ObservationStream:
             self._failure = error
             # The caller may not call again, and so not learn of the error.
             if not isinstance(error, errors.Cancelled):
-                self.report_lost(f"failed: {error.message}")
+                self._report_lost(f"failed: {error.message}")
         self._connection.ended = True
         if self._connection.call is not None:
             self._connection.call.cancel()
