@@ -34,8 +34,8 @@ Lens = kernel.Lens | Literal["canonical", "top_label", "class_wise"]
 Null = Literal["form", "forecast"]
 Resolution = Literal["minute", "hour", "day"]
 Time = datetime.date | np.datetime64 | float
-Estimator = service.CalibrationErrorEstimator | Literal[
-    "fifteen_bins", "bins", "kernel_density", "product_ridge", "function_ridge"]
+# An int is a CalibrationErrorEstimator of the protocol.
+Estimator = int | Literal["fifteen_bins", "bins", "kernel_density", "product_ridge", "function_ridge"]
 
 _NULLS = {None: evaluation.NULL_HYPOTHESIS_UNSPECIFIED, "form": evaluation.NULL_HYPOTHESIS_FORM,
           "forecast": evaluation.NULL_HYPOTHESIS_FORECAST}
