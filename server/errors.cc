@@ -60,6 +60,11 @@ absl::Status InvalidFieldError(const absl::Status& status) {
   return InvalidFieldError(message.substr(0, space), message.substr(space + 1));
 }
 
+absl::Status InvalidJsonError(std::string_view what, std::string_view why) {
+  return MakeError(absl::StatusCode::kInvalidArgument, "INVALID_JSON",
+                   absl::StrCat(View(what), " is invalid: ", Quoted(why, 300)));
+}
+
 absl::Status ModelError(absl::StatusCode code, std::string_view reason, std::string_view name,
                         std::string_view message) {
   absl::Status status = MakeError(code, reason, message);

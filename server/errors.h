@@ -29,6 +29,10 @@ namespace calibd::server {
 // From a status whose message begins with the field and a space.
 [[nodiscard]] absl::Status InvalidFieldError(const absl::Status& status);
 
+// INVALID_ARGUMENT for JSON that cannot be parsed. what: "the body" or other. why: of the parser,
+// with the position.
+[[nodiscard]] absl::Status InvalidJsonError(std::string_view what, std::string_view why);
+
 // code is NOT_FOUND or ALREADY_EXISTS; name is "models/...", valid.
 [[nodiscard]] absl::Status ModelError(absl::StatusCode code, std::string_view reason,
                                       std::string_view name, std::string_view message);

@@ -390,6 +390,26 @@ bool NestsTooDeep(std::string_view json) {
   return false;
 }
 
+// Builds a document, and keeps what is wrong with the JSON.
+class Parser : public nlohmann::detail::json_sax_dom_parser<Document> {
+ public:
+  explicit Parser(Document& document)
+      : json_sax_dom_parser(document, /*allow_exceptions_=*/false) {}
+
+  template <typename Fault>
+  bool parse_error(std::size_t /*position*/, const std::string& /*token*/, const Fault& fault) {
+    // "[json.exception.parse_error.101] parse error at line 1, column 5: ..."
+    const std::string_view text = fault.what();
+    fault_ = text.substr(std::min(text.find("] ") + 2, text.size()));
+    return false;
+  }
+
+  [[nodiscard]] const std::string& fault() const { return fault_; }
+
+ private:
+  std::string fault_;
+};
+
 }  // namespace
 
 bool IsJson(std::string_view content_type, std::string_view body) {
@@ -399,13 +419,17 @@ bool IsJson(std::string_view content_type, std::string_view body) {
 }
 
 absl::StatusOr<Document> ParseJsonObject(std::string_view body, const char* what) {
-  if (!NestsTooDeep(body)) {
-    // With a callback, the parser would read the elements before each object of an array again.
-    Document document = Document::parse(body, nullptr, /*allow_exceptions=*/false);
-    if (document.is_object()) return document;
+  if (NestsTooDeep(body)) {
+    return InvalidFieldError("body",
+                             absl::StrCat("nests deeper than ", kMaxDepth, ", expected ", what));
   }
-  return InvalidFieldError("body",
-                           absl::StrCat("is not the JSON of ", what, ", expected an object"));
+  Document document;
+  Parser parser(document);
+  // With a callback, the parser would read the elements before each object of an array again.
+  if (!Document::sax_parse(body, &parser)) return InvalidJsonError("the body", parser.fault());
+  if (document.is_object()) return document;
+  return InvalidFieldError(
+      "body", absl::StrCat("is a JSON ", document.type_name(), ", expected the object of ", what));
 }
 
 absl::StatusOr<InferenceAnswer> InferenceAnswer::FromJson(Document json) {

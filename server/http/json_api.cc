@@ -35,11 +35,6 @@ constexpr std::string_view kPrefix = "/v1/";
 
 absl::string_view View(std::string_view text) { return {text.data(), text.size()}; }
 
-absl::Status InvalidJsonError(absl::string_view what, absl::string_view why) {
-  return MakeError(absl::StatusCode::kInvalidArgument, "INVALID_JSON",
-                   absl::StrCat(what, " is invalid: ", Quoted({why.data(), why.size()}, 300)));
-}
-
 // The position of a null that is an element of an array, where it has no meaning. The parser of
 // protobuf would leave it out, and the values after it would move to other rows.
 std::optional<std::size_t> FindNullElement(const std::string& json) {
@@ -88,7 +83,7 @@ absl::Status CheckFieldMask(const std::string& json) {
   return absl::OkStatus();
 }
 
-absl::Status ParseJson(const std::string& text, absl::string_view what, Message& message) {
+absl::Status ParseJson(const std::string& text, std::string_view what, Message& message) {
   google::protobuf::util::JsonParseOptions options;
   options.case_insensitive_enum_parsing = true;
   const auto parsed = google::protobuf::util::JsonStringToMessage(text, &message, options);

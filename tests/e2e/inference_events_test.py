@@ -169,8 +169,11 @@ class InferenceEventsTest(unittest.TestCase):
                            ({"predictions": [[0.2, 0.3, 0.5]]}, "expected 2 per row"),
                            ({"predictions": []}, "has 0 values"), ({}, "neither predictions"),
                            ({"predictions": ["x"]}, "expected numbers"),
-                           ({"outputs": []}, "has 0 outputs"), (b"{", "is not the JSON"),
-                           (b"[" * 100000, "is not the JSON"),
+                           ({"outputs": []}, "has 0 outputs"), (b"{", "error at line 1, column 2"),
+                           (b'{"predictions":\n [1,, 2]}', "error at line 2, column 5"),
+                           (b'{"predictions": [1e999]}', "number overflow"),
+                           (b"[1]", "body is a JSON array, expected the object of an answer"),
+                           (b"[" * 100000, "body nests deeper than 16"),
                            ({"outputs": [{"name": "p", "shape": [7], "data": [1, 2]}]},
                             'is [7] for the output "p" with 2 values'),
                            ({"outputs": [{"name": "p", "shape": [1, 3], "data": [1, 0]}]},
@@ -253,7 +256,7 @@ class InferenceEventsTest(unittest.TestCase):
                                                                 "id has 101 bytes"),
                 ({"data": answer, "time": "now"}, 'time is "now", expected RFC 3339'),
                 ({"data": answer, "type": None}, "type is missing"),
-                ({"data": {"a": {"b": [[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]}}}, "is not the JSON"),
+                ({"data": {"a": {"b": [[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]}}}, "body nests deeper"),
                 *(({"data": answer, "without": (name,)}, f"{name} is missing")
                   for name in ("specversion", "id", "source", "type"))):
             status, read = self.infer_structured("event-faults", **fields)
@@ -367,7 +370,7 @@ class InferenceEventsTest(unittest.TestCase):
                 ([output("q", "FP32", [1], 2**63), good], four, None, "but 16 bytes remain"),
                 ([good], four, 10**6, "expected 0.."), ([good], four, "-1", "expected 0.."),
                 ([good], four, "9" * 30, "expected 0.."), ([good], four, "0x10", "expected 0.."),
-                ([good], four, 5, "is not the JSON"), ([good], four, 0, "is not the JSON")):
+                ([good], four, 5, "error at line 1, column"), ([good], four, 0, "unexpected end of input")):
             status, answer = self.infer_tensors("false-tensors", outputs, tensors, length)
             self.assertEqual(status, 400, answer)
             self.assertIn(part, answer["error"]["message"])
