@@ -75,6 +75,28 @@ class JsonApiTest(unittest.TestCase):
                              template + "/history")
         self.assertEqual(sum(int(one["observations"]) for one in history["buckets"]), 800)
 
+    def test_a_rejected_batch_does_not_use_up_its_request_id(self):
+        with JsonServer(CALIBD) as server:
+            server.create("ids")
+
+            def observe(rows):
+                status, _, text = server.post("/v1/models/ids:observe", {
+                    "observations": {"probabilities": {"values": rows}, "labels": [0]}, "requestId": "a"})
+                answer = json.loads(text)
+                return status, answer["error"]["details"][0]["reason"] if "error" in answer else (
+                    answer["acceptedRows"], answer["duplicateRows"])
+            for _ in range(2):
+                self.assertEqual(observe([0.6, 0.6]), (400, "INVALID_OBSERVATIONS"))
+            server.kill()
+            server.start()
+            self.assertEqual(observe([0.6, 0.6]), (400, "INVALID_OBSERVATIONS"))
+            self.assertEqual(observe([0.6, 0.4]), (200, ("1", "0")))
+            server.kill()
+            server.start()
+            self.assertEqual(observe([0.6, 0.4]), (200, ("0", "1")))
+            self.assertEqual(observe([0.7, 0.3]), (409, "REQUEST_ID_REUSED"))
+            self.assertEqual(observe([0.6, 0.6]), (409, "REQUEST_ID_REUSED"))
+
     def test_models_are_updated_and_deleted_and_alarms_acknowledged(self):
         name = "/v1/models/managed/versions/1"
         template = "/v1/models/{model}/versions/{version}"
