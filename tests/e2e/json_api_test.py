@@ -75,6 +75,57 @@ class JsonApiTest(unittest.TestCase):
                              template + "/history")
         self.assertEqual(sum(int(one["observations"]) for one in history["buckets"]), 800)
 
+    def test_a_model_of_forecasts_is_served_in_json(self):
+        declaration = {"name": "models/demand", "forecast": {"normal": {}}}
+        created = self.check("POST", "/v1/models", "/v1/models", {"model": declaration})
+        self.assertEqual(created["model"]["forecast"], {"normal": {}})
+        root, template = "/v1/models/demand", "/v1/models/{model}"
+        generator = random.Random(8)
+        outcomes = [generator.gauss(0, 1) for _ in range(600)]
+        # (mean, standard deviation) of each; the outcomes are two standard deviations higher.
+        forecasts = [value for outcome in outcomes for value in (outcome - 2, 1)]
+        answer = self.check("POST", root + ":observe", template + ":observe", {"observations": {
+            "forecasts": {"values": forecasts}, "outcomes": outcomes}, "requestId": "past"})
+        self.assertEqual(answer["acceptedRows"], "600")
+        calibration = self.check("GET", root + "/calibration", template + "/calibration")
+        self.assertEqual(calibration["observations"], "600")
+        # The CRPS of a standard normal forecast at 2, from its closed form.
+        density, below = math.exp(-2) / math.sqrt(2 * math.pi), (1 + math.erf(math.sqrt(2))) / 2
+        crps = 2 * (2 * below - 1) + 2 * density - 1 / math.sqrt(math.pi)
+        self.assertAlmostEqual(calibration["forecast"]["crps"], crps)
+        self.assertAlmostEqual(calibration["forecast"]["residualMean"], 2)
+        history = self.check("GET", root + "/history?resolution=RESOLUTION_HOUR", template + "/history")
+        self.assertEqual(history["total"]["observations"], "600")
+        answer = self.check("GET", root + "/reliability", template + "/reliability", status=400)
+        self.assertEqual(answer["error"]["details"][0]["reason"], "FORECAST_MODEL")
+        self.assertIn("`forecast` of the path /calibration", answer["error"]["message"])
+        for wrong, part in (({"forecasts": {"values": [0, 1]}, "labels": [1]}, "labels"),
+                            ({"probabilities": {"values": [0.5, 0.5]}, "labels": [1]}, "forecasts"),
+                            ({"forecasts": {"values": [0, -1]}, "outcomes": [1]}, "standard_deviation")):
+            answer = self.check("POST", root + ":observe", template + ":observe",
+                                {"observations": wrong}, status=400)
+            self.assertIn(part, answer["error"]["message"])
+
+    def test_outcomes_of_forecasts_come_later_by_id(self):
+        self.check("POST", "/v1/models", "/v1/models", {"model": {
+            "name": "models/delays", "forecast": {"quantiles": {"levels": [0.1, 0.5, 0.9]}},
+            "labelGrace": "3600s"}})
+        root, template = "/v1/models/delays", "/v1/models/{model}"
+        self.check("POST", root + ":observe", template + ":observe", {"observations": {
+            "forecasts": {"values": [0, 4, 11, 1, 3, 8]}, "predictionIds": ["train-1", "train-2"]}})
+        labels = {"labels": {"predictionIds": ["train-2", "other"], "outcomes": [5.5, 1]},
+                  "requestId": "arrivals"}
+        answer = self.check("POST", root + ":label", template + ":label", labels)
+        self.assertEqual((answer["labels"]["matched"], answer["labels"]["unknown"]), ("1", "1"))
+        # Sent again with the same requestId: it counts nothing, and the counts are 0.
+        answer = self.check("POST", root + ":label", template + ":label", labels)
+        self.assertEqual(set(answer["labels"].values()), {"0"})
+        del labels["requestId"]
+        answer = self.check("POST", root + ":label", template + ":label", labels)
+        self.assertEqual((answer["labels"]["repeated"], answer["labels"]["unknown"]), ("1", "1"))
+        coverage = self.check("GET", root + "/calibration", template + "/calibration")["labelCoverage"]
+        self.assertEqual(coverage["pending"], "2")
+
     def test_a_rejected_batch_does_not_use_up_its_request_id(self):
         with JsonServer(CALIBD) as server:
             server.create("ids")
@@ -416,20 +467,28 @@ class KillTest(unittest.TestCase):
                     # A repeated declaration returns the model, and the newest batch is repeated,
                     # because its answer may have been lost.
                     server.create("killed")
-                    timer = threading.Timer(generator.uniform(0.02, 0.2), os.kill,
-                                            (server.pid, signal.SIGKILL))
-                    timer.start()
+                    answered = threading.Semaphore(0)
+                    killer = threading.Thread(target=self.kill_after, args=(
+                        server, answered, generator.randint(1, 20)))
+                    killer.start()
                     try:
                         while True:
                             self.send(server, sent)
                             sent += 1
+                            answered.release()
                     except (OSError, http.client.HTTPException):
-                        timer.join()
+                        killer.join()
             with JsonServer(CALIBD, *data) as server:
                 self.send(server, sent)
                 text = server.get("/v1/models/killed/calibration")[2]
                 self.assertEqual(json.loads(text)["observations"], str(10 * (sent + 1)))
-        self.assertGreater(sent, 20)
+        self.assertGreaterEqual(sent, 20)
+
+    def kill_after(self, server, answered, batches):
+        """Kills the server while it gets the batches after these."""
+        for _ in range(batches):
+            answered.acquire()
+        os.kill(server.pid, signal.SIGKILL)
 
     def send(self, server, number):
         status, _, text = server.post("/v1/models/killed:observe", {
