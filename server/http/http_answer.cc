@@ -7,12 +7,18 @@
 #include <boost/beast/http/field.hpp>
 #include <boost/beast/http/status.hpp>
 #include <boost/beast/http/verb.hpp>
+#include <chrono>
+#include <cstdint>
 #include <iterator>
 #include <string_view>
 #include <utility>
 
+#include "calibd/core/status_macros.h"
 #include "server/api/inference_event.h"
+#include "server/errors.h"
 #include "server/http/http_hosts.h"
+#include "server/http/json_api.h"
+#include "server/http/json_text.h"
 #include "server/http/open_api.h"
 
 namespace calibd::server {
@@ -50,7 +56,7 @@ constexpr std::array<Route, 4> kRoutes{{
     {.path = kOpenApiPath,
      .answer =
          [](const HttpHandlers&) {
-           return MakeHttpResponse(http::status::ok, OpenApiText(), "application/json");
+           return MakeHttpResponse(http::status::ok, OpenApiText(), kJsonType);
          }},
 }};
 
@@ -64,35 +70,29 @@ const Route* FindRoute(const HttpRequest& request) {
   return route == kRoutes.end() ? nullptr : route;
 }
 
-std::optional<HttpResponse> CheckHost(const HttpRequest& request,
-                                      const std::vector<std::string>& names) {
+absl::Status MalformedError(std::string_view what) {
+  return MakeError(absl::StatusCode::kInvalidArgument, "MALFORMED_REQUEST", what);
+}
+
+absl::Status UnsupportedTypeError(std::string_view what) {
+  return MakeError(absl::StatusCode::kInvalidArgument, "UNSUPPORTED_MEDIA_TYPE", what);
+}
+
+absl::Status CheckHost(const HttpRequest& request, const std::vector<std::string>& names) {
   const auto hosts = request.equal_range(http::field::host);
   if (hosts.first == hosts.second) {
     // HTTP/1.0 does not have this header, and browsers do not use HTTP/1.0.
-    return request.version() < 11
-               ? std::nullopt
-               : std::optional(
-                     MakeHttpResponse(http::status::bad_request, "HTTP/1.1 needs a Host header\n"));
+    return request.version() < 11 ? absl::OkStatus()
+                                  : MalformedError("HTTP/1.1 needs a Host header");
   }
-  if (std::next(hosts.first) != hosts.second) {
-    return MakeHttpResponse(http::status::bad_request, "more than one Host header\n");
-  }
+  if (std::next(hosts.first) != hosts.second) return MalformedError("more than one Host header");
   const beast::string_view host = hosts.first->value();
   if (!IsAllowedHost({host.data(), host.size()}, names)) {
-    return MakeHttpResponse(
-        http::status::forbidden,
-        "the Host header is neither an IP address nor localhost nor a name that "
-        "calibd --http-hosts lists\n");
+    return MakeError(absl::StatusCode::kPermissionDenied, "FOREIGN_HOST",
+                     "the Host header is neither an IP address nor localhost nor a name that "
+                     "calibd --http-hosts lists");
   }
-  return std::nullopt;
-}
-
-HttpResponse RefuseRestricted() {
-  HttpResponse response =
-      MakeHttpResponse(http::status::service_unavailable,
-                       "too many connections (calibd --max-http-connections): try again later\n");
-  response.set(http::field::retry_after, "1");
-  return response;
+  return absl::OkStatus();
 }
 
 // True if no page of another origin sent the request. Browsers send the origin with every POST.
@@ -106,31 +106,28 @@ bool IsSameOrigin(const HttpRequest& request) {
 
 // Refuses a POST whose content type a web page may send to another origin without asking. Browsers
 // send neither the others nor ce-id. event: the path takes CloudEvents.
-std::optional<HttpResponse> CheckContentType(const HttpRequest& request, bool event) {
+absl::Status CheckContentType(const HttpRequest& request, bool event) {
   const beast::string_view encoding = request[http::field::content_encoding];
   if (!encoding.empty() && !beast::iequals(encoding, "identity")) {
-    return MakeHttpResponse(http::status::unsupported_media_type,
-                            "send the body without Content-Encoding\n");
+    return UnsupportedTypeError("send the body without Content-Encoding");
   }
   const beast::string_view value = request[http::field::content_type];
   const std::string type = MediaType({value.data(), value.size()});
-  if (type == "application/json" || (event && type == kStructuredEventType)) return std::nullopt;
-  if (!event) {
-    return MakeHttpResponse(http::status::unsupported_media_type,
-                            "the Content-Type must be application/json\n");
+  if (type == "application/json" || (event && type == kStructuredEventType)) {
+    return absl::OkStatus();
   }
+  if (!event) return UnsupportedTypeError("the Content-Type must be application/json");
   // CloudEvents in batches, and in formats other than JSON.
   constexpr std::string_view kEvents = "application/cloudevents";
   if (std::string_view(type).substr(0, kEvents.size()) == kEvents) {
-    return MakeHttpResponse(http::status::unsupported_media_type,
-                            "send each CloudEvent in a request of its own, with the Content-Type "
-                            "application/cloudevents+json or with ce- headers\n");
+    return UnsupportedTypeError(
+        "send each CloudEvent in a request of its own, with the Content-Type "
+        "application/cloudevents+json or with ce- headers");
   }
-  if (request.count("ce-id") > 0) return std::nullopt;
-  return MakeHttpResponse(
-      http::status::bad_request,
-      "the header ce-id is missing: send the id of the event, or the event with "
-      "the Content-Type application/cloudevents+json\n");
+  if (request.count("ce-id") > 0) return absl::OkStatus();
+  return InvalidFieldError("ce-id",
+                           "is missing: send the id of the event in this header, or the event with "
+                           "the Content-Type application/cloudevents+json");
 }
 
 }  // namespace
@@ -153,27 +150,29 @@ beast::error_code CheckNoBody(const HttpParser& parser) {
   return parser.is_done() ? beast::error_code() : http::error::unexpected_body;
 }
 
-std::optional<HttpResponse> RefuseJsonRequest(const HttpRequest& request,
-                                              const std::vector<std::string>& hosts,
-                                              bool restricted, bool event) {
-  if (std::optional<HttpResponse> refusal = CheckHost(request, hosts)) return refusal;
-  if (restricted) return RefuseRestricted();
-  if (request.method() == http::verb::get) return std::nullopt;
-  if (request.method() != http::verb::post && request.method() != http::verb::delete_) {
-    HttpResponse response =
-        MakeHttpResponse(http::status::method_not_allowed, "GET, POST and DELETE only\n");
-    response.set(http::field::allow, "GET, POST, DELETE");
-    return response;
-  }
+absl::Status CheckRequest(const HttpRequest& request, const std::vector<std::string>& hosts,
+                          bool restricted) {
+  CALIBD_RETURN_IF_ERROR(CheckHost(request, hosts));
+  if (!restricted) return absl::OkStatus();
+  return WithRetryDelay(
+      MakeError(absl::StatusCode::kUnavailable, "TOO_MANY_CONNECTIONS",
+                "too many connections (calibd --max-http-connections): try again later"),
+      std::chrono::seconds(1));
+}
+
+absl::Status CheckWrite(const HttpRequest& request, bool event) {
+  if (request.method() == http::verb::get) return absl::OkStatus();
   if (!IsSameOrigin(request)) {
-    return MakeHttpResponse(http::status::forbidden, "pages of another origin may not write\n");
+    return MakeError(absl::StatusCode::kPermissionDenied, "FOREIGN_ORIGIN",
+                     "pages of another origin may not write");
   }
-  if (request.method() == http::verb::delete_) return std::nullopt;
-  if (std::optional<HttpResponse> refusal = CheckContentType(request, event)) return refusal;
+  if (request.method() == http::verb::delete_) return absl::OkStatus();
+  CALIBD_RETURN_IF_ERROR(CheckContentType(request, event));
   if (request.chunked() || request.count(http::field::content_length) == 0) {
-    return MakeHttpResponse(http::status::length_required, "a Content-Length is needed\n");
+    return MakeError(absl::StatusCode::kInvalidArgument, "LENGTH_REQUIRED",
+                     "a Content-Length is needed");
   }
-  return std::nullopt;
+  return absl::OkStatus();
 }
 
 HttpRoute RouteOf(const HttpRequest& request) {
@@ -194,43 +193,51 @@ bool IsHealthCheck(const HttpRequest& request) {
 
 HttpResponse AnswerRequest(const HttpRequest& request, const HttpHandlers& handlers,
                            bool restricted) {
-  if (std::optional<HttpResponse> refusal = CheckHost(request, handlers.hosts)) {
-    return *std::move(refusal);
-  }
-  if (request.method() != http::verb::get && request.method() != http::verb::head) {
-    HttpResponse response =
-        MakeHttpResponse(http::status::method_not_allowed, "GET and HEAD only\n");
-    response.set(http::field::allow, "GET, HEAD");
-    return response;
-  }
   const Route* const route = FindRoute(request);
-  if (route == nullptr) return MakeHttpResponse(http::status::not_found, "not found\n");
-  if (restricted && !route->health_check) return RefuseRestricted();
-  return route->answer(handlers);
+  const bool health_check = route != nullptr && route->health_check;
+  const bool reads = request.method() == http::verb::get || request.method() == http::verb::head;
+  absl::Status error = CheckRequest(request, handlers.hosts, restricted && !health_check);
+  if (error.ok() && !reads) {
+    error = MakeError(absl::StatusCode::kUnimplemented, "METHOD_NOT_ALLOWED", "GET and HEAD only");
+  }
+  if (error.ok() && route == nullptr) {
+    error = MakeError(absl::StatusCode::kNotFound, "UNKNOWN_PATH", "not found");
+  }
+  const beast::string_view target = request.target();
+  return error.ok() ? route->answer(handlers) : AnswerError(error, {target.data(), target.size()});
 }
 
-std::optional<HttpResponse> AnswerParseError(const beast::error_code& error) {
+HttpResponse AnswerError(const absl::Status& error, std::string_view target) {
+  const http::status status = http::int_to_status(HttpStatusOf(error));
+  const bool text = !target.empty() && target.substr(0, kApiPrefix.size()) != kApiPrefix;
+  HttpResponse response = text ? MakeHttpResponse(status, std::string(error.message()) + "\n")
+                               : MakeHttpResponse(status, JsonErrorText(error) + "\n", kJsonType);
+  if (const std::optional<std::int64_t> seconds = RetrySeconds(error)) {
+    response.set(http::field::retry_after, std::to_string(*seconds));
+  }
+  if (status == http::status::method_not_allowed) {
+    response.set(http::field::allow, AllowedMethods(target));
+  }
+  return response;
+}
+
+absl::Status ReadError(const beast::error_code& error) {
   if (error.category() != make_error_code(http::error::bad_method).category() ||
       error == http::error::end_of_stream || error == http::error::partial_message) {
-    return std::nullopt;
+    return absl::CancelledError("the client has disconnected or was too slow");
   }
   if (error == http::error::header_limit || error == http::error::buffer_overflow) {
-    return MakeHttpResponse(http::status::request_header_fields_too_large, "header too large\n");
+    return MakeError(absl::StatusCode::kInvalidArgument, "HEADER_TOO_LARGE", "header too large");
   }
   if (error == http::error::body_limit) {
-    return MakeHttpResponse(http::status::payload_too_large,
-                            "the body is larger than calibd --max-message-bytes: send smaller "
-                            "batches\n");
+    return MakeError(absl::StatusCode::kResourceExhausted, "MESSAGE_TOO_LARGE",
+                     "the body is larger than calibd --max-message-bytes: send smaller batches");
   }
   if (error == http::error::unexpected_body) {
-    return MakeHttpResponse(http::status::payload_too_large,
-                            "this method takes no body on this path\n");
+    return MakeError(absl::StatusCode::kInvalidArgument, "UNEXPECTED_BODY",
+                     "this method takes no body on this path");
   }
-  return MakeHttpResponse(http::status::bad_request, "malformed request\n");
-}
-
-HttpResponse AnswerInternalError() {
-  return MakeHttpResponse(http::status::internal_server_error, "internal error\n");
+  return MalformedError("malformed request");
 }
 
 void FinishResponse(HttpResponse& response, bool keep_alive, bool head) {

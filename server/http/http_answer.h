@@ -9,10 +9,11 @@
 #include <boost/beast/http/string_body.hpp>
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "server/api/health.h"
 #include "server/observability/http_statistics.h"
 
@@ -51,32 +52,35 @@ void LimitRequest(HttpParser& parser, std::uint64_t max_body_bytes);
 // True if the request asks for /healthz or /readyz.
 [[nodiscard]] bool IsHealthCheck(const HttpRequest& request);
 
-// Returns the refusal of a request to the API over HTTP, if it must be refused: because of its
-// Host; because it is not a GET or POST; because the connection is restricted; or, for a POST,
-// because its body is not JSON (event: not a CloudEvent either), is compressed or has no declared
-// length, or because a web page of another origin sends it, which therefore cannot write to calibd.
-// event: the path takes CloudEvents.
-[[nodiscard]] std::optional<HttpResponse> RefuseJsonRequest(const HttpRequest& request,
-                                                            const std::vector<std::string>& hosts,
-                                                            bool restricted, bool event);
+// Errors: InvalidArgument or PermissionDenied if Host is neither an IP address, nor localhost, nor
+// in hosts; Unavailable if only health checks are served.
+[[nodiscard]] absl::Status CheckRequest(const HttpRequest& request,
+                                        const std::vector<std::string>& hosts, bool restricted);
+
+// Checks a GET, POST or DELETE of the API. Errors: PermissionDenied if a web page of another origin
+// sends it, which therefore cannot write to calibd; for a POST also InvalidArgument if its body is
+// not JSON (event: not a CloudEvent either), is compressed or has no declared length.
+[[nodiscard]] absl::Status CheckWrite(const HttpRequest& request, bool event);
+
+inline constexpr char kJsonType[] = "application/json";
 
 // A response that is not stored by caches and that browsers do not interpret as another type.
 [[nodiscard]] HttpResponse MakeHttpResponse(boost::beast::http::status status, std::string body,
                                             const char* type = "text/plain; charset=utf-8");
 
-// Serves GET and HEAD of /metrics, /healthz (200 while the process runs) and /readyz (200 while
-// calibd is ready, otherwise 503 with the reason). Returns 403 if Host is neither an IP address,
-// nor localhost, nor in handlers.hosts. restricted: only health checks are served, and everything
-// else gets 503. Throws what the handlers throw.
+// Serves GET and HEAD of /metrics, /healthz (200 while the process runs), /readyz (200 while calibd
+// is ready, otherwise 503 with the reason) and the description of the API. restricted: only health
+// checks are served. Throws what the handlers throw.
 [[nodiscard]] HttpResponse AnswerRequest(const HttpRequest& request, const HttpHandlers& handlers,
                                          bool restricted);
 
-// The response to a request that the parser refused with this error. Returns nothing if no response
-// can be sent: the peer has disconnected or was too slow.
-[[nodiscard]] std::optional<HttpResponse> AnswerParseError(const boost::beast::error_code& error);
+// The response to a request that failed: in JSON for the paths of the API, and for a request whose
+// target could not be read and is empty; a line of text for others.
+[[nodiscard]] HttpResponse AnswerError(const absl::Status& error, std::string_view target);
 
-// The response to a request whose handler threw.
-[[nodiscard]] HttpResponse AnswerInternalError();
+// The error of a request that could not be read: Cancelled if the peer has disconnected or was too
+// slow, so that no response can be sent.
+[[nodiscard]] absl::Status ReadError(const boost::beast::error_code& error);
 
 // Sets Content-Length and whether the connection stays open. head: leaves out the body, but not its
 // length.

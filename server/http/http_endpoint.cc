@@ -7,6 +7,8 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
+#include <boost/asio/buffer.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
@@ -21,11 +23,13 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
 #include "server/api/guard.h"
 #include "server/errors.h"
 #include "server/http/json_api.h"
 #include "server/http/json_call.h"
+#include "server/http/json_text.h"
 #include "server/listen_address.h"
 
 namespace calibd::server {
@@ -42,11 +46,14 @@ constexpr std::chrono::seconds kWriteDeadline{10};
 constexpr std::chrono::seconds kBodyDeadline{30};
 // The response that a client may await before it sends a body.
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+constexpr std::string_view kEventsHeader =
+    "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n"
+    "X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n";
 // Time for which a connection that calibd has ended is read.
 constexpr std::chrono::seconds kLinger{2};
 // Time between two comments in a stream of events without events.
 constexpr std::chrono::seconds kHeartbeat{15};
-// Time between two looks whether the client of a computation is still there.
+// Time between two looks whether the client of a computation or a stream of events is still there.
 constexpr std::chrono::milliseconds kClosedCheck{100};
 // Number of connections on which only health checks are served.
 constexpr std::size_t kReservedConnections = 8;
@@ -58,15 +65,6 @@ ConnectionSlots::Limits SlotLimits(std::size_t max_connections) {
 }
 
 std::string_view Text(const beast::string_view& text) { return {text.data(), text.size()}; }
-
-// One server-sent event. The id of a calibration is its revision, with which a client continues.
-std::string EventText(const google::protobuf::Message& message) {
-  std::string id;
-  if (const auto* const state = dynamic_cast<const v1::WatchCalibrationResponse*>(&message)) {
-    id = "id: " + std::to_string(state->revision()) + "\n";
-  }
-  return id + "data: " + ToJsonText(message) + "\n\n";
-}
 
 }  // namespace
 
@@ -83,8 +81,9 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  void Start(std::unique_ptr<ConnectionSlots::Slot> slot) {
+  void Start(std::unique_ptr<ConnectionSlots::Slot> slot, std::shared_ptr<Queues> queues) {
     slot_ = std::move(slot);
+    queues_ = std::move(queues);
     Read();
   }
 
@@ -106,28 +105,29 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
                                                         std::size_t) { self->OnHeader(error); });
   }
 
-  void OnHeader(beast::error_code error) {
-    if (!error) timed_.emplace(RouteOf(parser_->get()));
-    const bool json = !error && IsJsonPath(Text(parser_->get().target()));
-    if (!error && !json) error = CheckNoBody(*parser_);
+  void OnHeader(const beast::error_code& error) {
+    const HttpRequest& request = parser_->get();
+    target_ = Text(request.target());
     if (error) {
-      if (std::optional<HttpResponse> refusal = AnswerParseError(error)) {
-        Write(*std::move(refusal), false);
-      }
+      FailToRead(error);
       return;
     }
+    timed_.emplace(RouteOf(request));
     slot_->SetIdle(false);
     try {
-      const HttpRequest& request = parser_->get();
       const bool restricted = !IsHealthCheck(request) && slot_->restricted();
-      if (json) {
+      const bool reads =
+          request.method() == http::verb::get || request.method() == http::verb::head;
+      if (IsJsonPath(target_)) {
         BeginCall(restricted);
+      } else if (const beast::error_code body = CheckNoBody(*parser_); body && reads) {
+        FailToRead(body);
       } else {
         Write(AnswerRequest(request, endpoint_.handlers_, restricted), request.keep_alive());
       }
     } catch (const std::exception& failure) {
       spdlog::error("an HTTP request failed: {}", failure.what());
-      Write(AnswerInternalError(), false);
+      Fail(absl::InternalError("internal error"));
     }
   }
 
@@ -135,15 +135,13 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
   void BeginCall(bool restricted) {
     const HttpRequest& header = parser_->get();
     request_ = {.last_event = std::string(header["Last-Event-ID"]), .event = EventOf(header)};
-    const auto route = FindJsonRoute(header.method(), Text(header.target()), request_);
+    const auto route = FindJsonRoute(header.method(), target_, request_);
     if (route.ok()) timed_->route.path = TemplateOf(**route);
-    if (auto refusal = RefuseJsonRequest(header, endpoint_.handlers_.hosts, restricted,
-                                         route.ok() && (*route)->cloud_event)) {
-      Write(*std::move(refusal), false);
-      return;
-    }
-    if (!route.ok()) {
-      Fail(route.status());
+    absl::Status allowed = CheckRequest(header, endpoint_.handlers_.hosts, restricted);
+    allowed.Update(route.status());
+    if (allowed.ok()) allowed = CheckWrite(header, (*route)->cloud_event);
+    if (!allowed.ok()) {
+      Fail(allowed);
       return;
     }
     route_ = *route;
@@ -161,6 +159,8 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
     const bool waits =
         header.version() >= 11 && beast::iequals(header[http::field::expect], "100-continue");
     body_.emplace(*std::move(parser_));
+    // Until the body is complete, the connection may be evicted for another one.
+    slot_->SetIdle(true);
     stream_.expires_after(kBodyDeadline);
     if (!waits) {
       ReadBody();
@@ -184,15 +184,17 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
   // Posts the call to the thread that parses requests.
   void Serve(const beast::error_code& error) {
     if (error) {
-      if (std::optional<HttpResponse> refusal = AnswerParseError(error)) {
-        Write(*std::move(refusal), false);
-      }
+      FailToRead(error);
       return;
     }
+    slot_->SetIdle(false);
     if (route_->events) {
       if (endpoint_.event_streams_ >= endpoint_.api_.max_event_streams) {
-        Fail(WithRetryDelay(absl::ResourceExhaustedError("too many streams of events are open"),
-                            std::chrono::seconds(1)));
+        Fail(WithRetryDelay(
+            MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_EVENT_STREAMS",
+                      absl::StrCat("there are ", endpoint_.event_streams_, " streams of events, a ",
+                                   "quarter of calibd --max-http-connections: close unused ones")),
+            std::chrono::seconds(1)));
         return;
       }
       ++endpoint_.event_streams_;
@@ -204,18 +206,19 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
     }
     begun_ = true;
     call_ =
-        std::make_shared<JsonCall>(endpoint_.api_.memory, peer_, route_->events,
+        std::make_shared<JsonCall>(endpoint_.api_.memory, peer_, *route_,
                                    [executor = stream_.get_executor(), weak = weak_from_this()] {
                                      boost::asio::post(executor, [weak] {
                                        if (const auto self = weak.lock()) self->Continue();
                                      });
                                    });
-    endpoint_.parsers_.Post([&api = endpoint_.api_.api, route = route_, call = call_, peer = peer_,
-                             http_request =
-                                 std::make_shared<const JsonRequest>(std::move(request_)),
-                             // Released once the request is passed on; null without a body.
-                             memory = std::shared_ptr<CallReservation>(std::move(body_memory_))] {
-      absl::Status status = Guarded("Http", Stage::kStart, [&]() -> absl::Status {
+    Strand& queue = body_memory_ != nullptr ? queues_->with_body : queues_->without_body;
+    queue.Post([&api = endpoint_.api_.api, route = route_, call = call_, peer = peer_,
+                http_request = std::make_shared<const JsonRequest>(std::move(request_)),
+                // Released once the request is passed on; null without a body.
+                memory = std::shared_ptr<CallReservation>(std::move(body_memory_))] {
+      const char* const part = memory != nullptr ? "HttpBody" : "Http";
+      absl::Status status = Guarded(part, Stage::kStart, [&]() -> absl::Status {
         if (memory != nullptr) {
           CALIBD_RETURN_IF_ERROR(memory->Add(http_request->body.size() * route->memory_per_byte));
         }
@@ -239,16 +242,19 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
   // Waits for the next step of the call. The wait keeps this object alive.
   void Wait() {
     waiting_ = true;
-    timer_.expires_after(route_->computes ? kClosedCheck : kHeartbeat);
+    timer_.expires_after(kClosedCheck);
     timer_.async_wait([self = shared_from_this()](const beast::error_code& error) {
-      if (!error && self->waiting_ && self->route_->computes && self->HasClosed()) {
+      if (error || !self->waiting_) return;
+      const bool ends_with_client = self->route_->computes || self->route_->events;
+      if (ends_with_client && self->HasClosed()) {
         self->waiting_ = false;
         self->Shut();
-      } else if (!error && self->waiting_ && self->began_events_) {
+      } else if (self->began_events_ &&
+                 std::chrono::steady_clock::now() >= self->wrote_ + kHeartbeat) {
         self->waiting_ = false;
-        // A comment, which finds out whether the client is still there.
-        self->WriteEvents(":\n\n", {});
-      } else if (!error && self->waiting_) {
+        // A comment, for proxies that close idle connections.
+        self->WriteEvents({}, ":\n\n", false);
+      } else {
         self->Wait();
       }
     });
@@ -258,63 +264,69 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
   void Continue() {
     if (!waiting_ || call_ == nullptr) return;
     JsonCall::Step step = call_->Take();
-    if (step.message == nullptr && !step.end.has_value()) return;
+    if (!step.text.has_value() && !step.end.has_value()) return;
     waiting_ = false;
     timer_.cancel();
     try {
       if (route_->events) {
-        WriteStep(step);
+        WriteStep(std::move(step));
       } else if (step.end.has_value() && !step.end->ok()) {
         Fail(*step.end);
       } else {
-        absl::StatusOr<const google::protobuf::Message*> answer = step.message.get();
-        if (route_->part != nullptr) answer = route_->part(*step.message);
-        answer.ok() ? Write(JsonAnswer(**answer), keep_alive_) : Fail(answer.status());
+        text_.memory = std::move(step.text->memory);
+        Write(MakeHttpResponse(http::status::ok, std::move(step.text->text), kJsonType),
+              keep_alive_);
       }
     } catch (const std::exception& failure) {
       spdlog::error("an HTTP response failed: {}", failure.what());
-      Write(AnswerInternalError(), false);
+      Fail(absl::InternalError("internal error"));
     }
   }
 
   // Writes one step of a stream of events.
-  void WriteStep(const JsonCall::Step& step) {
+  void WriteStep(JsonCall::Step step) {
     const bool failed = step.end.has_value() && !step.end->ok();
     if (failed && !began_events_) {
       Fail(*step.end);
       return;
     }
-    std::string text;
-    if (!began_events_) {
-      began_events_ = true;
-      timed_->status = static_cast<unsigned>(http::status::ok);
-      text =
-          "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n"
-          "X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n";
-    }
-    if (step.message != nullptr) text += EventText(*step.message);
-    if (failed) text += "event: error\ndata: " + JsonErrorText(*step.end) + "\n\n";
-    WriteEvents(std::move(text), step.end);
+    if (step.text.has_value()) text_ = *std::move(step.text);
+    WriteEvents(std::exchange(began_events_, true) ? std::string_view() : kEventsHeader,
+                failed ? "event: error\ndata: " + JsonErrorText(*step.end) + "\n\n" : "",
+                step.end.has_value());
+    timed_->status = static_cast<unsigned>(http::status::ok);
   }
 
-  void WriteEvents(std::string text, const std::optional<absl::Status>& end) {
-    events_ = std::move(text);
+  // Writes the header, text_ and then `last`; all but `last` may be empty.
+  void WriteEvents(std::string_view header, std::string last, bool end) {
+    last_text_ = std::move(last);
     stream_.expires_after(kWriteDeadline);
-    boost::asio::async_write(stream_, boost::asio::buffer(events_),
-                             [self = shared_from_this(), ended = end.has_value()](
-                                 const beast::error_code& error, std::size_t) {
-                               if (error || ended) {
-                                 self->Shut();
-                                 return;
-                               }
-                               self->stream_.expires_never();
-                               self->Wait();
-                               self->call_->Taken();
-                               self->Continue();
-                             });
+    const std::array<boost::asio::const_buffer, 3> parts{boost::asio::buffer(header),
+                                                         boost::asio::buffer(text_.text),
+                                                         boost::asio::buffer(last_text_)};
+    boost::asio::async_write(
+        stream_, parts,
+        [self = shared_from_this(), end](const beast::error_code& error, std::size_t) {
+          self->text_ = {};
+          if (error || end) {
+            self->Shut();
+            return;
+          }
+          self->wrote_ = std::chrono::steady_clock::now();
+          self->stream_.expires_never();
+          self->Wait();
+          self->call_->Taken();
+          self->Continue();
+        });
   }
 
-  void Fail(const absl::Status& status) { Write(JsonError(status), false); }
+  void Fail(const absl::Status& status) { Write(AnswerError(status, target_), false); }
+
+  // Nothing can be sent to a peer that has disconnected.
+  void FailToRead(const beast::error_code& error) {
+    const absl::Status status = ReadError(error);
+    if (!absl::IsCancelled(status)) Fail(status);
+  }
 
   void Write(HttpResponse response, bool keep_alive) {
     const bool parsed = parser_.has_value() && parser_->is_header_done();
@@ -330,6 +342,7 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
     http::async_write(
         stream_, response_,
         [self = shared_from_this(), keep_alive](const beast::error_code& error, std::size_t) {
+          self->response_ = {};
           self->EndCall();
           if (!error && keep_alive) {
             self->Read();
@@ -369,6 +382,7 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
     call_.reset();
     body_.reset();
     body_memory_.reset();
+    text_ = {};
     if (std::exchange(counted_, false)) --endpoint_.event_streams_;
     if (std::exchange(begun_, false)) endpoint_.ReleaseCall();
   }
@@ -384,11 +398,14 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
   beast::tcp_stream stream_;
   HttpEndpoint& endpoint_;
   std::unique_ptr<ConnectionSlots::Slot> slot_;
+  std::shared_ptr<Queues> queues_;
   // The client's address with its port.
   std::string peer_;
   // Larger than the limit of a header, so that the parser and not the buffer refuses it.
   beast::flat_buffer buffer_{std::size_t{2} * kMaxHttpHeaderBytes};
   std::optional<HttpParser> parser_;
+  // The target of the request; empty if it was not read.
+  std::string target_;
   HttpResponse response_;
   std::optional<Timed> timed_;
 
@@ -404,7 +421,11 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
   bool counted_ = false;
   bool begun_ = false;
   bool began_events_ = false;
-  std::string events_;
+  // The end of the last write of a stream of events.
+  std::chrono::steady_clock::time_point wrote_;
+  // What is being written of a stream of events; otherwise only the memory of the response.
+  JsonCall::Text text_;
+  std::string last_text_;
 };
 
 HttpEndpoint::HttpEndpoint(std::size_t max_connections, HttpHandlers handlers, const HttpApi& api)
@@ -455,7 +476,15 @@ void HttpEndpoint::OnConnection(tcp::socket socket, const std::string& peer) {
   auto slot = slots_.Admit(peer, [weak = std::weak_ptr(session)] {
     if (const auto evicted = weak.lock()) evicted->Close();
   });
-  if (slot != nullptr) session->Start(std::move(slot));
+  if (slot != nullptr) session->Start(std::move(slot), QueuesOf(peer));
+}
+
+std::shared_ptr<HttpEndpoint::Queues> HttpEndpoint::QueuesOf(const std::string& peer) {
+  std::erase_if(queues_, [](const auto& entry) { return entry.second.expired(); });
+  std::weak_ptr<Queues>& known = queues_[peer];
+  std::shared_ptr<Queues> queues = known.lock();
+  if (queues == nullptr) known = queues = std::make_shared<Queues>(with_body_, without_body_);
+  return queues;
 }
 
 void HttpEndpoint::Run() {

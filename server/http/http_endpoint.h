@@ -10,6 +10,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <unordered_map>
 
 #include "absl/status/statusor.h"
 #include "server/api/api.h"
@@ -31,10 +32,11 @@ struct HttpApi {
   std::size_t max_event_streams = 0;
 };
 
-// Answers HTTP requests (AnswerRequest, JsonRoutes) on a thread of its own; another one parses the
-// bodies. Headers of up to 8 KiB must arrive within 5 seconds, and bodies within 30. The memory of
-// a body is reserved before it is read. A connection is idle, and may be evicted for another one,
-// unless it has sent a complete header and not yet taken the response.
+// Answers HTTP requests (AnswerRequest, JsonRoutes) on a thread of its own. Another one parses the
+// bodies, so that one is parsed at a time, and a third serves calls without a body; the addresses
+// take turns on each. Headers of up to 8 KiB must arrive within 5 seconds, and bodies within 30.
+// The memory of a body is reserved before it is read. A connection is idle, and may be evicted for
+// another one, unless it has sent a complete request and not yet taken the response.
 class HttpEndpoint {
  public:
   // max_connections: at most half of them from one address (ConnectionSlots). handlers: called on
@@ -56,8 +58,17 @@ class HttpEndpoint {
  private:
   class Session;
 
+  // The calls of one address, which wait to be parsed.
+  struct Queues {
+    Queues(ThreadPool& bodies, ThreadPool& others) : with_body(bodies), without_body(others) {}
+    Strand with_body;
+    Strand without_body;
+  };
+
   HttpEndpoint(std::size_t max_connections, HttpHandlers handlers, const HttpApi& api);
   void OnConnection(boost::asio::ip::tcp::socket socket, const std::string& peer);
+  // peer: the address by which connections are counted.
+  [[nodiscard]] std::shared_ptr<Queues> QueuesOf(const std::string& peer);
   void Run();
   // Counts a call until ReleaseCall. Errors: Unavailable during the drain.
   [[nodiscard]] absl::Status AdmitCall();
@@ -70,12 +81,15 @@ class HttpEndpoint {
   std::condition_variable ended_;
   bool draining_ = false;  // guarded by mutex_
   std::size_t calls_ = 0;  // guarded by mutex_: calls that are not answered yet
+  // Used on the endpoint's thread: of the addresses with connections.
+  std::unordered_map<std::string, std::weak_ptr<Queues>> queues_;
   // Destroying the context destroys the sessions, which refer to the members above.
   ConnectionSlots slots_;
   boost::asio::io_context context_{1};
   std::string address_;
   std::thread thread_;
-  ThreadPool parsers_{"calibd-json", 1};
+  ThreadPool with_body_{"calibd-json", 1};
+  ThreadPool without_body_{"calibd-json-get", 1};
 };
 
 }  // namespace calibd::server

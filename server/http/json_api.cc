@@ -17,12 +17,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "calibd/core/status_macros.h"
 #include "nlohmann/json.hpp"
 #include "server/errors.h"
 #include "server/http/open_api.h"
-#include "server/status_mapping.h"
 
 namespace calibd::server {
 namespace {
@@ -30,8 +30,6 @@ namespace {
 namespace http = boost::beast::http;
 using google::protobuf::Message;
 using Json = nlohmann::ordered_json;
-
-constexpr std::string_view kPrefix = "/v1/";
 
 absl::string_view View(std::string_view text) { return {text.data(), text.size()}; }
 
@@ -261,7 +259,8 @@ absl::Status ServeInference(Api& api, const JsonRequest& http_request, const std
   CALIBD_ASSIGN_OR_RETURN(std::optional<v1::Observations> observations,
                           ReadInferenceEvent(event, *declaration));
   if (!observations.has_value()) {
-    call->End(absl::OkStatus(), std::make_unique<v1::ObserveResponse>());
+    const v1::ObserveResponse ignored;
+    call->End(absl::OkStatus(), &ignored);
     return absl::OkStatus();
   }
   v1::ObserveRequest request;
@@ -377,66 +376,6 @@ constexpr std::array kJsonRoutes{
                             .summary = "The calibration loss of rows and its gradient"}),
 };
 
-// HTTP's status for a code of gRPC, as in Google's APIs.
-unsigned HttpStatusOf(absl::StatusCode code) {
-  switch (code) {
-    case absl::StatusCode::kOk:
-      return 200;
-    case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kFailedPrecondition:
-    case absl::StatusCode::kOutOfRange:
-      return 400;
-    case absl::StatusCode::kUnauthenticated:
-      return 401;
-    case absl::StatusCode::kPermissionDenied:
-      return 403;
-    case absl::StatusCode::kNotFound:
-      return 404;
-    case absl::StatusCode::kAlreadyExists:
-    case absl::StatusCode::kAborted:
-      return 409;
-    case absl::StatusCode::kResourceExhausted:
-      return 429;
-    case absl::StatusCode::kUnimplemented:
-      return 405;
-    case absl::StatusCode::kUnavailable:
-      return 503;
-    case absl::StatusCode::kDeadlineExceeded:
-      return 504;
-    default:
-      return 500;
-  }
-}
-
-// The seconds after which the same call may succeed; nothing if it cannot.
-std::optional<std::int64_t> RetrySeconds(const absl::Status& status) {
-  const rpc::Status wire = ToRpcStatus(status);
-  for (const google::protobuf::Any& any : wire.details()) {
-    rpc::RetryInfo info;
-    if (absl::EndsWith(any.type_url(), ".RetryInfo") && info.ParseFromString(any.value())) {
-      return info.retry_delay().seconds() + (info.retry_delay().nanos() > 0 ? 1 : 0);
-    }
-  }
-  return status.code() == absl::StatusCode::kUnavailable ? std::optional<std::int64_t>(1)
-                                                         : std::nullopt;
-}
-
-template <typename Detail>
-Json DetailJson(const google::protobuf::Any& any) {
-  Detail detail;
-  detail.ParseFromString(any.value());
-  Json json = Json::parse(ToJsonText(detail));
-  json["@type"] = any.type_url();
-  return json;
-}
-
-Json DetailJson(const google::protobuf::Any& any) {
-  if (absl::EndsWith(any.type_url(), ".BadRequest")) return DetailJson<rpc::BadRequest>(any);
-  if (absl::EndsWith(any.type_url(), ".ErrorInfo")) return DetailJson<rpc::ErrorInfo>(any);
-  if (absl::EndsWith(any.type_url(), ".RetryInfo")) return DetailJson<rpc::RetryInfo>(any);
-  return DetailJson<rpc::ResourceInfo>(any);
-}
-
 // Returns the length of the resource name "models/{model}[/versions/{version}]" with which the path
 // begins, or 0 if it begins with something else.
 // A segment of a name ends at '/' or ':'.
@@ -454,6 +393,21 @@ std::size_t ResourceLength(std::string_view path) {
     end = segment_end(end + kVersions.size());
   }
   return end;
+}
+
+// The target without its query.
+std::string_view PathOf(std::string_view target) { return target.substr(0, target.find('?')); }
+
+// The routes of a path below kApiPrefix, one for each method that it has.
+std::vector<const JsonRoute*> RoutesOf(std::string_view path) {
+  const std::string_view name = path.substr(kApiPrefix.size());
+  const std::size_t length = ResourceLength(name);
+  const std::string_view rest = length > 0 ? name.substr(length) : path;
+  std::vector<const JsonRoute*> routes;
+  for (const JsonRoute& route : kJsonRoutes) {
+    if (route.path == rest && route.resource == (length > 0)) routes.push_back(&route);
+  }
+  return routes;
 }
 
 }  // namespace
@@ -474,25 +428,20 @@ std::string TemplateOf(const JsonRoute& route) {
 }
 
 bool IsJsonPath(std::string_view target) {
-  return absl::StartsWith(View(target), View(kPrefix)) && target != kOpenApiPath;
+  return absl::StartsWith(View(target), View(kApiPrefix)) && PathOf(target) != kOpenApiPath;
 }
 
 absl::StatusOr<const JsonRoute*> FindJsonRoute(http::verb verb, std::string_view target,
                                                JsonRequest& request) {
-  const std::size_t question = std::min(target.find('?'), target.size());
-  const std::string_view path = target.substr(0, question);
-  if (question < target.size()) request.query = target.substr(question + 1);
-  const std::string_view name = path.substr(kPrefix.size());
-  const std::size_t length = ResourceLength(name);
-  request.resource = name.substr(0, length);
-  const std::string_view rest = length > 0 ? name.substr(length) : path;
-  bool known = false;
-  for (const JsonRoute& route : kJsonRoutes) {
-    if (route.path != rest || route.resource != (length > 0)) continue;
-    if (route.verb == verb) return &route;
-    known = true;
+  const std::string_view path = PathOf(target);
+  if (path.size() < target.size()) request.query = target.substr(path.size() + 1);
+  const std::string_view name = path.substr(kApiPrefix.size());
+  request.resource = name.substr(0, ResourceLength(name));
+  const std::vector<const JsonRoute*> routes = RoutesOf(path);
+  for (const JsonRoute* const route : routes) {
+    if (route->verb == verb) return route;
   }
-  if (known) {
+  if (!routes.empty()) {
     return MakeError(absl::StatusCode::kUnimplemented, "METHOD_NOT_ALLOWED",
                      "this path is served for another method, see /v1/openapi.json");
   }
@@ -500,37 +449,12 @@ absl::StatusOr<const JsonRoute*> FindJsonRoute(http::verb verb, std::string_view
                    "there is no such path, see /v1/openapi.json");
 }
 
-std::string ToJsonText(const Message& message) {
-  google::protobuf::util::JsonPrintOptions options;
-  options.always_print_primitive_fields = true;
-  std::string text;
-  // Fails only for invalid times, which calibd does not have.
-  static_cast<void>(google::protobuf::util::MessageToJsonString(message, &text, options));
-  return text;
-}
-
-std::string JsonErrorText(const absl::Status& status) {
-  const rpc::Status wire = ToRpcStatus(status);
-  Json details = Json::array();
-  for (const google::protobuf::Any& any : wire.details()) details.push_back(DetailJson(any));
-  const Json error = {{"code", HttpStatusOf(status.code())},
-                      {"status", absl::StatusCodeToString(status.code())},
-                      {"message", wire.message()},
-                      {"details", std::move(details)}};
-  return Json{{"error", error}}.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-HttpResponse JsonAnswer(const Message& message) {
-  return MakeHttpResponse(http::status::ok, ToJsonText(message) + "\n", "application/json");
-}
-
-HttpResponse JsonError(const absl::Status& status) {
-  HttpResponse response = MakeHttpResponse(http::int_to_status(HttpStatusOf(status.code())),
-                                           JsonErrorText(status) + "\n", "application/json");
-  if (const std::optional<std::int64_t> seconds = RetrySeconds(status)) {
-    response.set(http::field::retry_after, std::to_string(*seconds));
-  }
-  return response;
+std::string AllowedMethods(std::string_view target) {
+  if (!IsJsonPath(target)) return "GET, HEAD";
+  return absl::StrJoin(RoutesOf(PathOf(target)), ", ", [](std::string* text, const auto* route) {
+    const auto name = http::to_string(route->verb);
+    text->append(name.data(), name.size());
+  });
 }
 
 }  // namespace calibd::server

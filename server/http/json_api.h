@@ -21,6 +21,8 @@ namespace calibd::server {
 
 // The API over HTTP, in the JSON mapping of protobuf: the methods of gRPC under paths.
 
+inline constexpr std::string_view kApiPrefix = "/v1/";
+
 // The headers of a request that describe a CloudEvent.
 [[nodiscard]] InferenceEvent EventOf(const HttpRequest& header);
 
@@ -76,24 +78,18 @@ struct JsonRoute {
 // The template of the paths of a route, without versions: "/v1/models/{model}/history".
 [[nodiscard]] std::string TemplateOf(const JsonRoute& route);
 
-// True for targets below /v1/ which FindJsonRoute knows or refuses: all but kOpenApiPath.
+// True for targets below /v1/ that FindJsonRoute knows or refuses: all but kOpenApiPath, with or
+// without a query.
 [[nodiscard]] bool IsJsonPath(std::string_view target);
 
-// Finds the route of a request, and sets the resource and the query. Errors: NotFound for an
-// unknown path; Unimplemented if the path exists with another verb.
+// Finds the route of a request with such a target, and sets the resource and the query. Errors:
+// NotFound for an unknown path; Unimplemented if the path exists with another verb.
 [[nodiscard]] absl::StatusOr<const JsonRoute*> FindJsonRoute(boost::beast::http::verb verb,
                                                              std::string_view target,
                                                              JsonRequest& request);
 
-// The JSON mapping of a message, on one line. Fields without presence are always included.
-[[nodiscard]] std::string ToJsonText(const google::protobuf::Message& message);
-
-// The response of a call that succeeded, or failed: {"error": {"code", "status", "message",
-// "details"}}, as in Google's APIs.
-[[nodiscard]] HttpResponse JsonAnswer(const google::protobuf::Message& message);
-[[nodiscard]] HttpResponse JsonError(const absl::Status& status);
-// The same as text.
-[[nodiscard]] std::string JsonErrorText(const absl::Status& status);
+// The methods of a path for the header Allow: "GET, POST".
+[[nodiscard]] std::string AllowedMethods(std::string_view target);
 
 }  // namespace calibd::server
 

@@ -1,34 +1,83 @@
 #include "server/http/json_call.h"
 
-namespace calibd::server {
+#include <cstddef>
+#include <string_view>
 
-absl::Status JsonCall::HoldLocked(Message message) {
-  absl::Status reserved = reservation_.Add(ResponseMemory(*message));
-  if (reserved.ok()) messages_.push_back(std::move(message));
-  return reserved;
+#include "absl/strings/str_cat.h"
+#include "calibd/core/status_macros.h"
+#include "server/http/json_api.h"
+#include "server/http/json_text.h"
+
+namespace calibd::server {
+namespace {
+
+// The beginning of a server-sent event. The id of a calibration is its revision, with which a
+// client continues.
+std::string EventBegin(const google::protobuf::Message& message) {
+  const auto* const state = dynamic_cast<const v1::WatchCalibrationResponse*>(&message);
+  return state == nullptr ? "data: " : absl::StrCat("id: ", state->revision(), "\ndata: ");
 }
 
-bool JsonCall::Send(Message message) {
-  if (!stream_) return false;
-  absl::Status held;
+}  // namespace
+
+absl::StatusOr<JsonCall::Text> JsonCall::Print(const Message& message) const {
+  const Message* answer = &message;
+  if (route_.part != nullptr) {
+    CALIBD_ASSIGN_OR_RETURN(answer, route_.part(message));
+  }
+  const std::string begin = route_.events ? EventBegin(message) : "";
+  const std::string_view end = route_.events ? "\n\n" : "\n";
+  const std::size_t length = begin.size() + MaxJsonLength(*answer) + end.size();
+  const std::size_t held = message.SpaceUsedLong();
+  Text printed{.text = {}, .memory = std::make_unique<CallReservation>(memory_, peer_)};
+  CALIBD_RETURN_IF_ERROR(printed.memory->Add(held + length));
+  printed.text.reserve(length);
+  printed.text += begin;
+  AppendJson(*answer, printed.text);
+  printed.text += end;
+  // The caller drops the message now.
+  printed.memory->Release(held);
+  return printed;
+}
+
+bool JsonCall::Send(const Message& message) {
+  if (!route_.events) return false;
   {
     const std::lock_guard lock(mutex_);
-    if (writing_ || !messages_.empty() || end_.has_value()) return false;
-    held = HoldLocked(std::move(message));
-    if (held.ok() && wake_) wake_();
+    if (!IsIdleLocked()) return false;
+    printing_ = true;
   }
-  if (!held.ok()) End(held, nullptr);
-  return held.ok();
+  absl::StatusOr<Text> printed = Print(message);
+  {
+    const std::lock_guard lock(mutex_);
+    printing_ = false;
+    if (printed.ok() && !end_.has_value()) {
+      texts_.push_back(*std::move(printed));
+      if (wake_) wake_();
+      return true;
+    }
+  }
+  if (!printed.ok()) End(printed.status(), nullptr);
+  return false;
 }
 
-void JsonCall::End(absl::Status status, Message last) {
+void JsonCall::End(absl::Status status, const Message* last) {
+  std::optional<Text> text;
+  if (last != nullptr && !ended()) {
+    absl::StatusOr<Text> printed = Print(*last);
+    if (printed.ok()) {
+      text = *std::move(printed);
+    } else {
+      status.Update(printed.status());
+    }
+  }
   std::function<void()> on_end;
   // Destroyed after the lock is released, because it may own the object that answers the call.
   std::function<void()> on_taken;
   {
     const std::lock_guard lock(mutex_);
     if (!end_.has_value()) {
-      if (last != nullptr) status.Update(HoldLocked(std::move(last)));
+      if (text.has_value()) texts_.push_back(*std::move(text));
       end_ = std::move(status);
       if (wake_) wake_();
     }
@@ -40,7 +89,11 @@ void JsonCall::End(absl::Status status, Message last) {
 
 bool JsonCall::idle() const {
   const std::lock_guard lock(mutex_);
-  return !writing_ && messages_.empty() && !end_.has_value();
+  return IsIdleLocked();
+}
+
+bool JsonCall::IsIdleLocked() const {
+  return !printing_ && !writing_ && texts_.empty() && !end_.has_value();
 }
 
 bool JsonCall::ended() const {
@@ -67,12 +120,12 @@ void JsonCall::OnEnd(std::function<void()> on_end) {
 JsonCall::Step JsonCall::Take() {
   const std::lock_guard lock(mutex_);
   Step step;
-  if (!messages_.empty()) {
-    step.message = std::move(messages_.front());
-    messages_.pop_front();
+  if (!texts_.empty()) {
+    step.text = std::move(texts_.front());
+    texts_.pop_front();
     writing_ = true;
   }
-  if (messages_.empty() && !end_taken_) {
+  if (texts_.empty() && !end_taken_) {
     step.end = end_;
     end_taken_ = end_.has_value();
   }
@@ -83,7 +136,6 @@ void JsonCall::Taken() {
   std::function<void()> on_taken;
   {
     const std::lock_guard lock(mutex_);
-    reservation_.Release(reservation_.bytes());
     writing_ = false;
     if (!end_.has_value()) on_taken = on_taken_;
   }
@@ -98,8 +150,7 @@ void JsonCall::Disconnect() {
   End(absl::CancelledError("the client has disconnected"), nullptr);
   // The function that answers may hold this object for longer than the connection.
   const std::lock_guard lock(mutex_);
-  messages_.clear();
-  reservation_.Release(reservation_.bytes());
+  texts_.clear();
 }
 
 }  // namespace calibd::server

@@ -12,32 +12,41 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "server/api/call.h"
 #include "server/net/call_memory.h"
 
 namespace calibd::server {
 
-// The messages of one call, between the function that answers it, on any thread, and its HTTP
-// connection. Messages occupy the memory of calls until the connection has written
-// them. Thread-safe.
+struct JsonRoute;
+
+// The answers of one call, between the function that answers it, on any thread, and its HTTP
+// connection. That thread prints each message, after it has reserved the memory. Thread-safe.
 class JsonCall {
  public:
-  using Message = std::unique_ptr<google::protobuf::Message>;
-  // What the connection has to do next: to write a message, and to end the call after it.
+  using Message = google::protobuf::Message;
+  // What the connection writes: JSON with a line break, or a server-sent event.
+  struct Text {
+    std::string text;
+    // Of the text.
+    std::unique_ptr<CallReservation> memory;
+  };
+  // What the connection has to do next: to write a text, and to end the call after it.
   struct Step {
-    Message message;
+    std::optional<Text> text;
     std::optional<absl::Status> end;
   };
 
-  // peer: the client's address with its port. stream: false if the connection takes only the last
-  // message; Send then sends nothing. wake: called whenever there may be a new step, with a lock
-  // held; it must not call this object.
-  JsonCall(CallMemory& memory, std::string peer, bool stream, std::function<void()> wake)
-      : stream_(stream), reservation_(memory, std::move(peer)), wake_(std::move(wake)) {}
+  // peer: the client's address with its port. route: outlives the call. Only a stream of events
+  // takes other messages than the last one; Send otherwise sends nothing. wake: called whenever
+  // there may be a new step, with a lock held; it must not call this object.
+  JsonCall(CallMemory& memory, std::string peer, const JsonRoute& route, std::function<void()> wake)
+      : memory_(memory), peer_(std::move(peer)), route_(route), wake_(std::move(wake)) {}
 
   // For the function that answers; see Sink.
-  bool Send(Message message);
-  void End(absl::Status status, Message last);
+  bool Send(const Message& message);
+  // last: may be null.
+  void End(absl::Status status, const Message* last);
   [[nodiscard]] bool idle() const;
   [[nodiscard]] bool ended() const;
   void OnTaken(std::function<void()> on_taken);
@@ -45,21 +54,26 @@ class JsonCall {
 
   // For the connection. Returns each step once.
   [[nodiscard]] Step Take();
-  // The message of the last step was written.
+  // The text of the last step was written.
   void Taken();
   // The connection is gone. `wake` is not called any more.
   void Disconnect();
 
  private:
-  absl::Status HoldLocked(Message message);
+  // Errors: ResourceExhausted if there is no memory for the text; those of route_.part.
+  absl::StatusOr<Text> Print(const Message& message) const;
+  [[nodiscard]] bool IsIdleLocked() const;
 
-  const bool stream_;
+  CallMemory& memory_;
+  const std::string peer_;
+  const JsonRoute& route_;
   mutable std::mutex mutex_;
   // Everything below is guarded by mutex_.
-  CallReservation reservation_;
   std::function<void()> wake_;
-  std::deque<Message> messages_;
-  // The connection is writing a message.
+  std::deque<Text> texts_;
+  // Send is printing a message.
+  bool printing_ = false;
+  // The connection is writing a text.
   bool writing_ = false;
   std::optional<absl::Status> end_;
   bool end_taken_ = false;
@@ -74,10 +88,8 @@ class JsonSink final : public Sink<Response> {
   JsonSink(CallContext context, std::shared_ptr<JsonCall> call)
       : Sink<Response>(std::move(context)), call_(std::move(call)) {}
 
-  bool Send(Response response) override { return call_->Send(Own(std::move(response))); }
-  void SendLast(Response response) override {
-    call_->End(absl::OkStatus(), Own(std::move(response)));
-  }
+  bool Send(Response response) override { return call_->Send(response); }
+  void SendLast(Response response) override { call_->End(absl::OkStatus(), &response); }
   void End(absl::Status status) override { call_->End(std::move(status), nullptr); }
   [[nodiscard]] bool idle() const override { return call_->idle(); }
   [[nodiscard]] bool ended() const override { return call_->ended(); }
@@ -85,10 +97,6 @@ class JsonSink final : public Sink<Response> {
   void OnEnd(std::function<void()> on_end) override { call_->OnEnd(std::move(on_end)); }
 
  private:
-  static JsonCall::Message Own(Response response) {
-    return std::make_unique<Response>(std::move(response));
-  }
-
   const std::shared_ptr<JsonCall> call_;
 };
 

@@ -9,6 +9,7 @@ import math
 import os
 import pathlib
 import random
+import re
 import signal
 import socket
 import sys
@@ -45,9 +46,10 @@ class JsonApiTest(unittest.TestCase):
             self.assertIn(part, output)
 
     def test_served_description_is_that_of_the_build(self):
-        status, _, text = self.server.get("/v1/openapi.json")
-        self.assertEqual(status, 200)
-        self.assertEqual(json.loads(text), DESCRIPTION)
+        for path in ("/v1/openapi.json", "/v1/openapi.json?x=1"):
+            status, _, text = self.server.get(path)
+            self.assertEqual(status, 200)
+            self.assertEqual(json.loads(text), DESCRIPTION)
 
     def test_answers_have_the_described_form(self):
         model = {"name": "models/json/versions/2", "classCount": 2, "labelGrace": "3600s"}
@@ -178,9 +180,6 @@ class JsonApiTest(unittest.TestCase):
 
         status, _, text = self.server.ask("DELETE", name, headers={"Origin": "https://evil.example"})
         self.assertEqual(status, 403, text)
-        status, headers, _ = self.server.ask("PUT", name, {})
-        self.assertEqual((status, headers["Allow"]), (405, "GET, POST, DELETE"))
-        self.assertEqual(self.server.ask("DELETE", "/v1/models")[0], 405)
         self.check("GET", name, template)
         self.check("DELETE", name, template)
         self.check("GET", name, template, status=404)
@@ -316,10 +315,60 @@ class JsonApiTest(unittest.TestCase):
             self.check("GET", "/v1/models?" + query, "/v1/models", status=400)
         answer = self.check("GET", root + "/reliability", template + "/reliability", status=400)
         self.assertEqual(answer["error"]["details"][0]["reason"], "INSUFFICIENT_DATA")
-        self.assertEqual(self.server.get("/v1/other")[0], 404)
-        self.assertEqual(self.server.get("/v1/models/errors:observe")[0], 405)
-        self.assertEqual(self.server.ask("DELETE", root + ":observe")[0], 405)
         self.assertEqual(self.server.get("/v1/models/errors/calibration")[0], 200)
+
+    def test_requests_that_http_refuses_get_the_described_error(self):
+        self.server.create("refused")
+        observe, cloud_event = "/v1/models/refused:observe", "/v1/models/refused:inference"
+        for method, path, headers, status, reason in (
+                ("GET", "/v1/other", {}, 404, "UNKNOWN_PATH"),
+                ("PUT", "/v1/other", {}, 404, "UNKNOWN_PATH"),
+                ("GET", "/v1/models", {"Host": "page.example"}, 403, "FOREIGN_HOST"),
+                ("POST", observe, {**JSON, "Origin": "http://page.example"}, 403, "FOREIGN_ORIGIN"),
+                ("DELETE", "/v1/models/refused", {"Origin": "null"}, 403, "FOREIGN_ORIGIN"),
+                ("POST", observe, {}, 415, "UNSUPPORTED_MEDIA_TYPE"),
+                ("POST", observe, {**JSON, "Content-Encoding": "gzip"}, 415, "UNSUPPORTED_MEDIA_TYPE"),
+                ("POST", cloud_event, {"Content-Type": "application/cloudevents-batch+json"}, 415,
+                 "UNSUPPORTED_MEDIA_TYPE"),
+                ("POST", cloud_event, {}, 400, "INVALID_FIELD"),
+                ("POST", observe, {**JSON, "Transfer-Encoding": "chunked"}, 411, "LENGTH_REQUIRED"),
+                ("POST", observe, {**JSON, "Content-Length": "1000000000"}, 413, "MESSAGE_TOO_LARGE"),
+                ("GET", "/v1/models", {"Content-Length": "2"}, 413, "UNEXPECTED_BODY"),
+                ("GET", "/v1/models", {"X": "x" * 9000}, 431, "HEADER_TOO_LARGE"),
+                ("GET", "/v1/models?pageToken=" + "x" * 9000, {}, 431, "HEADER_TOO_LARGE"),
+                ("GET", "/v1/models", {"Content-Length": "x"}, 400, "MALFORMED_REQUEST"),
+                ("POST", "/v1/openapi.json", {**JSON, "Content-Length": "2"}, 405,
+                 "METHOD_NOT_ALLOWED")):
+            found, sent, text = self.server.ask(method, path, headers=headers)
+            self.assertEqual((found, sent["Content-Type"]), (status, "application/json"), (path, headers))
+            validate("/v1/models", "get", found, text)
+            error = json.loads(text)["error"]
+            self.assertEqual((error["code"], error["details"][0]["reason"]), (status, reason), text)
+
+    def test_other_methods_get_those_of_the_path(self):
+        self.server.create("methods")
+        for path, others, allowed in (
+                ("/v1/models", ("PUT", "DELETE", "HEAD"), "GET, POST"),
+                ("/v1/models/methods", ("POST", "PATCH"), "GET, DELETE"),
+                ("/v1/models/methods/versions/2:observe?x=1", ("GET", "DELETE", "OPTIONS"), "POST"),
+                ("/v1/models/methods/events", ("POST",), "GET"),
+                ("/v1/openapi.json", ("POST", "DELETE"), "GET, HEAD"),
+                ("/metrics", ("POST", "BREW"), "GET, HEAD")):
+            for method in others:
+                with self.subTest(path, method=method):
+                    status, headers, _ = self.server.ask(method, path, {} if method == "POST" else None)
+                    self.assertEqual((status, headers["Allow"]), (405, allowed))
+
+    def test_paths_outside_the_api_answer_in_text(self):
+        for method, path, headers, status, text in (
+                ("GET", "/metric", {}, 404, b"not found\n"),
+                ("POST", "/metrics", {**JSON, "Content-Length": "2"}, 405, b"GET and HEAD only\n"),
+                ("GET", "/metrics", {"Host": "page.example"}, 403, None),
+                ("GET", "/metrics", {"X": "x" * 9000}, 431, b"header too large\n"),
+                ("GET", "/healthz", {"Content-Length": "2"}, 413, None)):
+            found, sent, answer = self.server.ask(method, path, headers=headers)
+            self.assertEqual((found, sent["Content-Type"]), (status, "text/plain; charset=utf-8"))
+            self.assertIn(answer, (text or answer,))
 
     def test_web_pages_cannot_write(self):
         self.server.create("pages")
@@ -385,11 +434,47 @@ class JsonApiTest(unittest.TestCase):
             refused += answer.status == 429
             if answer.status == 429:
                 self.assertEqual(answer.headers["Retry-After"], "1")
+                error = json.loads(answer.read())["error"]
+                self.assertEqual(error["details"][0]["reason"], "TOO_MANY_EVENT_STREAMS")
             streams.append(answer)
         self.assertGreaterEqual(refused, 20)
         self.assertLess(refused, 40)
         self.assertEqual(self.server.get("/metrics")[0], 200)
         self.assertEqual(self.server.get("/v1/models/many")[0], 200)
+
+    def test_a_stream_whose_client_has_gone_leaves_its_place_at_once(self):
+        with JsonServer(CALIBD, "--max-http-connections", "16") as server:
+            server.create("left")
+            host, port = server.http.rsplit(":", 1)
+
+            def subscribe():
+                connection = self.enterContext(socket.create_connection((host, int(port)), 60))
+                connection.sendall(b"GET /v1/models/left/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                received = b""
+                # The header, and then the event of the present state or an error.
+                while received.count(b"\n\n") + received.count(b"}\n") == 0:
+                    received += connection.recv(65536)
+                return connection, received[9:12]
+            # A silent stream gets a comment after 15 s. Before that, the places of clients that have
+            # closed their connection, or their side of it, are taken again, of four in total.
+            kept, status = subscribe()
+            self.assertEqual(status, b"200")
+            for leave in (socket.socket.close, lambda one: one.shutdown(socket.SHUT_WR),
+                          socket.socket.close):
+                streams = []
+
+                def takes_a_place(taken=streams):
+                    connection, status = subscribe()
+                    if status == b"200":
+                        taken.append(connection)
+                    return status == b"200"
+                for _ in range(3):
+                    self.assertTrue(wait_for(takes_a_place, 60))
+                self.assertEqual(subscribe()[1], b"429")
+                for connection in streams:
+                    leave(connection)
+            kept.setblocking(False)
+            self.assertRaises(BlockingIOError, kept.recv, 1)
 
     def test_the_memory_of_bodies_is_limited_before_they_arrive(self):
         server = self.enterContext(JsonServer(CALIBD, "--call-memory-bytes", str(16 * MIB)))
@@ -454,6 +539,67 @@ class JsonApiTest(unittest.TestCase):
         status, _, text = self.server.post("/v1/models/large:observe", body)
         self.assertIn(status, (200, 400), text)
         self.assertEqual(self.server.get("/healthz")[0], 200)
+
+
+class MemoryTest(unittest.TestCase):
+    def test_an_answer_occupies_memory_until_its_client_has_read_it(self):
+        generator = random.Random(4)
+        body = json.dumps({"logits": {"values": [round(generator.gauss(0, 1), 3) for _ in range(80000)]},
+                           "labels": [generator.randrange(200) for _ in range(400)],
+                           "computeGradient": True}).encode()
+        with JsonServer(CALIBD) as server, socket.socket() as connection:
+            status, _, answer = server.post("/v1/loss", json.loads(body))
+            self.assertEqual(status, 200, answer[:300])
+            # The system then buffers only a part of what is not read.
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 536)
+            host, port = server.http.rsplit(":", 1)
+            connection.connect((host, int(port)))
+            connection.sendall(b"POST /v1/loss HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/"
+                               b"json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+
+            def reserved():
+                return int(re.search(rb"\ncalibd_call_memory_bytes (\d+)\n", server.get("/metrics")[2])[1])
+            connection.recv(1, socket.MSG_PEEK)
+            self.assertGreaterEqual(reserved(), len(answer))
+            connection.close()
+            self.assertTrue(wait_for(lambda: reserved() == 0, 60))
+
+
+class TurnsTest(unittest.TestCase):
+    """The thread that parses bodies is held at its first one, until the others wait for it."""
+
+    def test_the_bodies_of_addresses_take_turns_and_requests_without_one_do_not_wait(self):
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        hold = pathlib.Path(folder) / "hold"
+        hold.touch()
+        server = self.enterContext(JsonServer(
+            CALIBD, environment={"CALIBD_FAILPOINT": f"HttpBody.start@{hold}"}))
+        bodies = 0
+
+        def declare(source, name, classes):
+            nonlocal bodies
+            body = json.dumps({"model": {"name": f"models/{name}", "classCount": classes}}).encode()
+            bodies += len(body)
+            host, port = server.http.rsplit(":", 1)
+            connection = self.enterContext(socket.create_connection((host, int(port)), 60, (source, 0)))
+            connection.sendall(b"POST /v1/models HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+                               b"application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            return connection
+
+        def received():
+            line = f"\ncalibd_call_memory_bytes {bodies}\n".encode()
+            return wait_for(lambda: line in server.get("/metrics")[2], 60)
+        first = declare("127.0.0.2", "first", 2)
+        greedy = [declare("127.0.0.2", "contested", 3) for _ in range(5)]
+        self.assertTrue(received())
+        patient = declare("127.0.0.3", "contested", 2)
+        self.assertTrue(received())
+        self.assertEqual(json.loads(server.get("/v1/models")[2])["models"], [])
+        hold.unlink()
+        # The first declaration of a name is that which counts.
+        answers = [connection.recv(12) for connection in (first, patient, *greedy)]
+        self.assertEqual(answers, [b"HTTP/1.1 200"] * 2 + [b"HTTP/1.1 409"] * 5)
 
 
 class KillTest(unittest.TestCase):

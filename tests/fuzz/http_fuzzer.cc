@@ -19,6 +19,7 @@
 #include "fuzz/require.h"
 #include "server/http/http_answer.h"
 #include "server/http/json_api.h"
+#include "server/http/json_text.h"
 
 namespace calibd::server {
 namespace {
@@ -101,9 +102,7 @@ void CheckInferenceEvent(const HttpRequest& request, const std::string& body) {
 void CheckJsonRequest(const HttpRequest& request, std::string_view body) {
   const std::string_view target(request.target().data(), request.target().size());
   if (!IsJsonPath(target)) return;
-  for (const bool event : {false, true}) {
-    static_cast<void>(RefuseJsonRequest(request, Handlers().hosts, false, event));
-  }
+  for (const bool event : {false, true}) static_cast<void>(CheckWrite(request, event));
   JsonRequest json{.last_event = std::string(request["Last-Event-ID"])};
   const auto route = FindJsonRoute(request.method(), target, json);
   if (route.ok()) {
@@ -111,12 +110,12 @@ void CheckJsonRequest(const HttpRequest& request, std::string_view body) {
     if ((*route)->cloud_event) return CheckInferenceEvent(request, json.body);
     const auto parsed = (*route)->parse(json);
     if (parsed.ok()) {
-      Require(!ToJsonText(**parsed).empty(), "a parsed request is printed");
+      Require(ToJsonText(**parsed).size() <= MaxJsonLength(**parsed), "the bound of JSON holds");
     } else {
       Require(parsed.status().code() == absl::StatusCode::kInvalidArgument, "a fault is named");
     }
   } else {
-    CheckWellFormed(Serialize(JsonError(route.status()), false, false), false);
+    CheckWellFormed(Serialize(AnswerError(route.status(), target), false, false), false);
   }
 }
 
@@ -147,9 +146,11 @@ std::optional<std::string> Answer(std::string_view& input, std::size_t piece, bo
     }
     if (error) {
       const bool head = parser.is_header_done() && parser.get().method() == http::verb::head;
-      std::optional<HttpResponse> refusal = AnswerParseError(error);
-      Require(refusal.has_value(), "a malformed request is answered");
-      CheckWellFormed(Serialize(*std::move(refusal), false, head), head);
+      const absl::Status refusal = ReadError(error);
+      Require(!absl::IsCancelled(refusal), "a malformed request is answered");
+      const auto target = parser.get().target();
+      CheckWellFormed(Serialize(AnswerError(refusal, {target.data(), target.size()}), false, head),
+                      head);
       return std::nullopt;
     }
   }

@@ -36,12 +36,15 @@ class HalfSentRequestsTest(HttpCase):
     while one is still open did not wait for them."""
 
     HALF = b"GET /metrics HTTP/1.1\r\nX: "
+    # The server waits 30 s for the rest of a body.
+    HALF_BODY = (b"POST /v1/models HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                 b"Content-Length: 10\r\n\r\n{")
 
-    def half_send(self, source):
+    def half_send(self, source, half=HALF):
         connections = [self.connect(source) for _ in range(200)]
         for connection in connections:
             try:
-                connection.sendall(self.HALF)
+                connection.sendall(half)
             except ConnectionError:
                 pass  # evicted
         return connections[-1]
@@ -72,6 +75,12 @@ class HalfSentRequestsTest(HttpCase):
 
     def test_leave_metrics_to_other_addresses(self):
         self.assert_answered_beside(lambda: self.half_send("127.0.0.2"), ("/metrics",))
+
+    def test_half_sent_bodies_of_two_addresses_do_not_block_others(self):
+        def hold():
+            self.half_send("127.0.0.2", self.HALF_BODY)
+            return self.half_send("127.0.0.3", self.HALF_BODY)
+        self.assert_answered_beside(hold, ("/metrics", "/v1/models"))
 
     def test_requests_one_byte_at_a_time_do_not_block_health(self):
         def drip():

@@ -10,14 +10,16 @@ import time
 class CalibdServer:
     """Context manager: starts `binary`, waits until it serves, stops it by SIGTERM.
 
-    grpc, http: its addresses, "127.0.0.1:PORT". pid: its process.
+    grpc, http: its addresses, "127.0.0.1:PORT". pid: its process. environment: variables besides
+    those of the test.
     """
 
-    def __init__(self, binary, *arguments, deadline_seconds=120):
+    def __init__(self, binary, *arguments, deadline_seconds=120, environment=None):
         self._folder = tempfile.TemporaryDirectory()
         self._log = open(pathlib.Path(self._folder.name) / "log", "w+", encoding="utf-8")
         self._binary = binary
         self._arguments = arguments
+        self._environment = environment or {}
         self._deadline_seconds = deadline_seconds
         self.grpc = self.http = "127.0.0.1:0"
         self.start()
@@ -32,7 +34,7 @@ class CalibdServer:
              *self._arguments],
             stdin=subprocess.DEVNULL, stdout=self._log, stderr=subprocess.STDOUT,
             env={name: value for name, value in os.environ.items()
-                 if not name.startswith("CALIBD_")})
+                 if not name.startswith("CALIBD_")} | self._environment)
         self.pid = self._process.pid
         deadline = time.monotonic() + self._deadline_seconds
         try:

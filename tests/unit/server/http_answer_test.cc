@@ -34,7 +34,12 @@ std::optional<HttpResponse> Answer(const std::string& bytes, bool restricted = f
     error = {};
     parser.put_eof(error);
   }
-  if (error) return AnswerParseError(error);
+  if (error) {
+    const absl::Status status = ReadError(error);
+    const auto target = parser.get().target();
+    if (absl::IsCancelled(status)) return std::nullopt;
+    return AnswerError(status, {target.data(), target.size()});
+  }
   const Health health("data", [] { return CommitQueue::Refusal::kNothing; });
   HttpStatistics requests;
   return AnswerRequest(parser.get(),
@@ -155,12 +160,26 @@ TEST(HttpAnswerTest, LimitsHaveTheirOwnResponses) {
             413);
 }
 
+TEST(HttpAnswerTest, AnErrorIsJsonForPathsOfTheApiAndWithoutAPath) {
+  for (const char* bytes : {"nonsense\r\n\r\n", "GET /v1/models HTTP/1.1\r\nno colon\r\n\r\n",
+                            "GET /v1/openapi.json HTTP/1.1\r\nno colon\r\n\r\n"}) {
+    const std::optional<HttpResponse> answer = Answer(bytes);
+    EXPECT_EQ((*answer)[boost::beast::http::field::content_type], "application/json");
+    EXPECT_THAT(answer->body(), HasSubstr(R"({"error":{"code":400,"status":"INVALID_ARGUMENT")"));
+    EXPECT_THAT(answer->body(), HasSubstr(R"("reason":"MALFORMED_REQUEST")"));
+  }
+  EXPECT_EQ(Answer("GET /metrics HTTP/1.1\r\nno colon\r\n\r\n")->body(), "malformed request\n");
+  EXPECT_EQ(Answer(Get("/v1", "localhost"))->body(), "not found\n");
+}
+
 TEST(HttpAnswerTest, ADisconnectOrATimeoutGetsNoResponse) {
   EXPECT_EQ(Status("GET /metr"), 0);
-  EXPECT_EQ(AnswerParseError(make_error_code(boost::beast::http::error::end_of_stream)),
-            std::nullopt);
-  EXPECT_EQ(AnswerParseError(make_error_code(boost::beast::error::timeout)), std::nullopt);
-  EXPECT_EQ(AnswerParseError(make_error_code(boost::system::errc::connection_reset)), std::nullopt);
+  for (const boost::beast::error_code error :
+       {make_error_code(boost::beast::http::error::end_of_stream),
+        make_error_code(boost::beast::error::timeout),
+        make_error_code(boost::system::errc::connection_reset)}) {
+    EXPECT_TRUE(absl::IsCancelled(ReadError(error))) << error;
+  }
 }
 
 TEST(HttpAnswerTest, HeadHasTheLengthOfTheBody) {

@@ -1,0 +1,276 @@
+#include "server/http/json_text.h"
+
+#include <google/protobuf/duration.pb.h>
+#include <google/protobuf/timestamp.pb.h>
+#include <google/protobuf/util/time_util.h>
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "nlohmann/json.hpp"
+#include "server/errors.h"
+#include "server/status_mapping.h"
+
+namespace calibd::server {
+namespace {
+
+using google::protobuf::Duration;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+using google::protobuf::Timestamp;
+using google::protobuf::util::TimeUtil;
+using Json = nlohmann::ordered_json;
+
+// Prints messages, or counts an upper bound of their length.
+class Printer {
+ public:
+  // text: null to count only.
+  explicit Printer(std::string* text) : text_(text) {}
+
+  void Print(const Message& message) {
+    if (message.GetDescriptor() == Timestamp::descriptor()) {
+      return PrintText(TimeUtil::ToString(static_cast<const Timestamp&>(message)));
+    }
+    if (message.GetDescriptor() == Duration::descriptor()) {
+      return PrintText(TimeUtil::ToString(static_cast<const Duration&>(message)));
+    }
+    Add("{");
+    std::string_view separator;
+    for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
+      const FieldDescriptor& field = *message.GetDescriptor()->field(i);
+      if (field.has_presence() && !message.GetReflection()->HasField(message, &field)) continue;
+      Add(std::exchange(separator, ","));
+      PrintText(field.json_name());
+      Add(":");
+      field.is_repeated() ? PrintElements(message, field) : PrintValue(message, field, -1);
+    }
+    Add("}");
+  }
+
+  [[nodiscard]] std::size_t length() const { return length_; }
+
+ private:
+  void Add(std::string_view part) {
+    length_ += part.size();
+    if (text_ != nullptr) text_->append(part);
+  }
+
+  void PrintText(std::string_view text) {
+    Add("\"");
+    std::size_t begin = 0;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      const char c = text[i];
+      const bool control = static_cast<unsigned char>(c) < 0x20;
+      if (c != '"' && c != '\\' && !control) continue;
+      Add(text.substr(begin, i - begin));
+      if (control) {
+        constexpr std::string_view kDigits = "0123456789abcdef";
+        Add(c < 0x10 ? "\\u000" : "\\u001");
+        Add(kDigits.substr(c & 15, 1));
+        begin = i + 1;
+      } else {
+        Add("\\");
+        begin = i;
+      }
+    }
+    Add(text.substr(begin));
+    Add("\"");
+  }
+
+  template <typename Number>
+  void PrintNumber(Number value) {
+    constexpr std::size_t kLongest = 24;  // -2.2250738585072014e-308
+    if (text_ == nullptr) {
+      length_ += kLongest;
+      return;
+    }
+    std::array<char, kLongest> digits{};
+    char* const end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
+    Add({digits.data(), end});
+  }
+
+  template <typename Real>
+  void PrintReal(Real value) {
+    if (std::isfinite(value)) return PrintNumber(value);
+    PrintText(std::isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity");
+  }
+
+  // JavaScript has no integers of 64 bits.
+  template <typename Integer>
+  void PrintInt64(Integer value) {
+    Add("\"");
+    PrintNumber(value);
+    Add("\"");
+  }
+
+  void PrintElements(const Message& message, const FieldDescriptor& field) {
+    const int count = message.GetReflection()->FieldSize(message, &field);
+    Add(field.is_map() ? "{" : "[");
+    for (int i = 0; i < count; ++i) {
+      if (i > 0) Add(",");
+      if (field.is_map()) {
+        const Message& entry = message.GetReflection()->GetRepeatedMessage(message, &field, i);
+        PrintValue(entry, *field.message_type()->map_key(), -1);
+        Add(":");
+        PrintValue(entry, *field.message_type()->map_value(), -1);
+      } else {
+        PrintValue(message, field, i);
+      }
+    }
+    Add(field.is_map() ? "}" : "]");
+  }
+
+  // index: the index in a repeated field, or -1 for other fields.
+  void PrintValue(const Message& message, const FieldDescriptor& field, int index) {
+    const Reflection& reflection = *message.GetReflection();
+    const auto pick = [&](auto single, auto repeated) {
+      return index < 0 ? (reflection.*single)(message, &field)
+                       : (reflection.*repeated)(message, &field, index);
+    };
+    switch (field.cpp_type()) {
+      case FieldDescriptor::CPPTYPE_INT32:
+        return PrintNumber(pick(&Reflection::GetInt32, &Reflection::GetRepeatedInt32));
+      case FieldDescriptor::CPPTYPE_UINT32:
+        return PrintNumber(pick(&Reflection::GetUInt32, &Reflection::GetRepeatedUInt32));
+      case FieldDescriptor::CPPTYPE_INT64:
+        return PrintInt64(pick(&Reflection::GetInt64, &Reflection::GetRepeatedInt64));
+      case FieldDescriptor::CPPTYPE_UINT64:
+        return PrintInt64(pick(&Reflection::GetUInt64, &Reflection::GetRepeatedUInt64));
+      case FieldDescriptor::CPPTYPE_DOUBLE:
+        return PrintReal(pick(&Reflection::GetDouble, &Reflection::GetRepeatedDouble));
+      case FieldDescriptor::CPPTYPE_FLOAT:
+        return PrintReal(pick(&Reflection::GetFloat, &Reflection::GetRepeatedFloat));
+      case FieldDescriptor::CPPTYPE_BOOL:
+        return Add(pick(&Reflection::GetBool, &Reflection::GetRepeatedBool) ? "true" : "false");
+      case FieldDescriptor::CPPTYPE_ENUM:
+        return PrintText(pick(&Reflection::GetEnum, &Reflection::GetRepeatedEnum)->name());
+      case FieldDescriptor::CPPTYPE_STRING: {
+        std::string copy;
+        return PrintText(
+            index < 0 ? reflection.GetStringReference(message, &field, &copy)
+                      : reflection.GetRepeatedStringReference(message, &field, index, &copy));
+      }
+      case FieldDescriptor::CPPTYPE_MESSAGE:
+        return Print(index < 0 ? reflection.GetMessage(message, &field)
+                               : reflection.GetRepeatedMessage(message, &field, index));
+    }
+  }
+
+  std::string* const text_;
+  std::size_t length_ = 0;
+};
+
+unsigned HttpStatusOf(absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kOk:
+      return 200;
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kOutOfRange:
+      return 400;
+    case absl::StatusCode::kUnauthenticated:
+      return 401;
+    case absl::StatusCode::kPermissionDenied:
+      return 403;
+    case absl::StatusCode::kNotFound:
+      return 404;
+    case absl::StatusCode::kAlreadyExists:
+    case absl::StatusCode::kAborted:
+      return 409;
+    case absl::StatusCode::kResourceExhausted:
+      return 429;
+    case absl::StatusCode::kUnimplemented:
+      return 405;
+    case absl::StatusCode::kUnavailable:
+      return 503;
+    case absl::StatusCode::kDeadlineExceeded:
+      return 504;
+    default:
+      return 500;
+  }
+}
+
+// The reasons that have a status of their own in HTTP.
+struct ReasonStatus {
+  std::string_view reason;
+  unsigned status;
+};
+constexpr std::array<ReasonStatus, 5> kReasonStatuses{{
+    {.reason = "LENGTH_REQUIRED", .status = 411},
+    {.reason = "MESSAGE_TOO_LARGE", .status = 413},
+    {.reason = "UNEXPECTED_BODY", .status = 413},
+    {.reason = "UNSUPPORTED_MEDIA_TYPE", .status = 415},
+    {.reason = "HEADER_TOO_LARGE", .status = 431},
+}};
+
+template <typename Detail>
+Json DetailJson(const google::protobuf::Any& any) {
+  Detail detail;
+  detail.ParseFromString(any.value());
+  Json json = Json::parse(ToJsonText(detail));
+  json["@type"] = any.type_url();
+  return json;
+}
+
+Json DetailJson(const google::protobuf::Any& any) {
+  if (absl::EndsWith(any.type_url(), ".BadRequest")) return DetailJson<rpc::BadRequest>(any);
+  if (absl::EndsWith(any.type_url(), ".ErrorInfo")) return DetailJson<rpc::ErrorInfo>(any);
+  if (absl::EndsWith(any.type_url(), ".RetryInfo")) return DetailJson<rpc::RetryInfo>(any);
+  return DetailJson<rpc::ResourceInfo>(any);
+}
+
+}  // namespace
+
+std::size_t MaxJsonLength(const Message& message) {
+  Printer counter(nullptr);
+  counter.Print(message);
+  return counter.length();
+}
+
+void AppendJson(const Message& message, std::string& text) { Printer(&text).Print(message); }
+
+std::string ToJsonText(const Message& message) {
+  std::string text;
+  AppendJson(message, text);
+  return text;
+}
+
+std::string JsonErrorText(const absl::Status& status) {
+  const rpc::Status wire = ToRpcStatus(status);
+  Json details = Json::array();
+  for (const google::protobuf::Any& any : wire.details()) details.push_back(DetailJson(any));
+  const Json error = {{"code", HttpStatusOf(status)},
+                      {"status", absl::StatusCodeToString(status.code())},
+                      {"message", wire.message()},
+                      {"details", std::move(details)}};
+  return Json{{"error", error}}.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+unsigned HttpStatusOf(const absl::Status& status) {
+  if (const std::optional<rpc::ErrorInfo> info = GetErrorInfo(status)) {
+    for (const ReasonStatus& one : kReasonStatuses) {
+      if (one.reason == info->reason()) return one.status;
+    }
+  }
+  return HttpStatusOf(status.code());
+}
+
+std::optional<std::int64_t> RetrySeconds(const absl::Status& status) {
+  const rpc::Status wire = ToRpcStatus(status);
+  for (const google::protobuf::Any& any : wire.details()) {
+    rpc::RetryInfo info;
+    if (absl::EndsWith(any.type_url(), ".RetryInfo") && info.ParseFromString(any.value())) {
+      return info.retry_delay().seconds() + (info.retry_delay().nanos() > 0 ? 1 : 0);
+    }
+  }
+  return status.code() == absl::StatusCode::kUnavailable ? std::optional<std::int64_t>(1)
+                                                         : std::nullopt;
+}
+
+}  // namespace calibd::server

@@ -1,0 +1,35 @@
+#ifndef CALIBD_SERVER_HTTP_JSON_TEXT_H_
+#define CALIBD_SERVER_HTTP_JSON_TEXT_H_
+
+#include <google/protobuf/message.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace calibd::server {
+
+// Messages and errors as JSON. Messages are in the JSON mapping of protobuf, on one line, and their
+// fields without presence are always included. protobuf's own printer builds a tree of such a
+// message, which takes hundreds of bytes for each number.
+
+// Upper bound of the length of the JSON of a message. Allocates no memory that grows with it.
+[[nodiscard]] std::size_t MaxJsonLength(const google::protobuf::Message& message);
+void AppendJson(const google::protobuf::Message& message, std::string& text);
+[[nodiscard]] std::string ToJsonText(const google::protobuf::Message& message);
+
+// {"error": {"code", "status", "message", "details"}}, as in Google's APIs.
+[[nodiscard]] std::string JsonErrorText(const absl::Status& status);
+
+// HTTP's status for an error: that of its reason, or else of its code, as in Google's APIs.
+[[nodiscard]] unsigned HttpStatusOf(const absl::Status& status);
+
+// The seconds after which the same call may succeed; nothing if it cannot.
+[[nodiscard]] std::optional<std::int64_t> RetrySeconds(const absl::Status& status);
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_HTTP_JSON_TEXT_H_
