@@ -45,14 +45,17 @@ absl::Status CheckBaseline(const Model& model, const Model& baseline) {
   return absl::OkStatus();
 }
 
-JobCost CostOf(std::size_t n, std::size_t baseline_n, std::size_t m) {
+// features: of the baseline. Those of the model are counted with its observations.
+JobCost CostOf(std::size_t n, std::size_t baseline_n, std::size_t m, std::size_t features) {
   // The baseline's rows, and the paired rows of the baseline in the order of the model.
   const std::size_t copied = baseline_n + std::min(n, baseline_n);
   // Two scores, the id hash, the table of hashes and the indices of the pairs.
   constexpr std::size_t kBytesPerRow = 80;
   // A logarithm and the bin of the top label take as long as some 50 multiplications.
   return {.memory_bytes = static_cast<double>(copied * (m * sizeof(double) + sizeof(std::int32_t)) +
-                                              (n + baseline_n) * kBytesPerRow),
+                                              (n + baseline_n) * kBytesPerRow +
+                                              // ReadWindow copies the features and groups.
+                                              baseline_n * (features + 1) * sizeof(double)),
           .operations = static_cast<double>((n + baseline_n) * (2 * m + 50))};
 }
 
@@ -130,11 +133,11 @@ absl::Status Compare(const WindowSample& model, const WindowSample& baseline,
 
 absl::Status Api::CompareModels(const v1::CompareModelsRequest& request,
                                 const Reply<v1::CompareModelsResponse>& reply, NamedModel model) {
-  CALIBD_RETURN_IF_ERROR(CheckPredictsClasses(*model->declaration(), "CompareModels"));
+  CALIBD_RETURN_IF_ERROR(CheckPredictsClasses(*model->declaration(), "a comparison"));
   CALIBD_RETURN_IF_ERROR(CheckWindow(request.window()));
   CALIBD_ASSIGN_OR_RETURN(const std::shared_ptr<Model> baseline,
                           FindModel(parts_.registry, "baseline", request.baseline()));
-  CALIBD_RETURN_IF_ERROR(CheckPredictsClasses(*baseline->declaration(), "CompareModels"));
+  CALIBD_RETURN_IF_ERROR(CheckPredictsClasses(*baseline->declaration(), "a comparison"));
   CALIBD_RETURN_IF_ERROR(CheckBaseline(*model, *baseline));
   const auto observations = static_cast<std::size_t>(request.window());
   CALIBD_RETURN_IF_ERROR(CheckWindow(*baseline, observations, "baseline"));
@@ -149,7 +152,8 @@ absl::Status Api::CompareModels(const v1::CompareModelsRequest& request,
   job.cost = [baseline, observations, class_count = model->declaration()->class_count](
                  std::size_t n, std::size_t /*threads*/) {
     const std::size_t all = baseline->snapshot()->window.size();
-    return CostOf(n, observations == 0 ? all : observations, class_count);
+    return CostOf(n, observations == 0 ? all : observations, class_count,
+                  baseline->declaration()->feature_names.size());
   };
   job.compute = [baseline, observations, result](const WindowSample& sample,
                                                  const RunControl& control) {

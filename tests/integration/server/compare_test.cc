@@ -283,5 +283,37 @@ TEST_F(CompareTest, RefusesMoreWorkThanTheLimit) {
   EXPECT_TRUE(Compare(result, 50).ok());
 }
 
+TEST_F(CompareTest, CountsTheFeaturesOfTheBaseline) {
+  server_.reset();
+  // 600 rows of 256 features are 1.2 MB, and all else is less than 0.2 MB.
+  Start({"--test-memory-bytes", "1048576"});
+  constexpr std::size_t kRows = 600;
+  constexpr std::size_t kFeatures = 256;
+  constexpr char kPlain[] = "models/plain";
+  for (const char* const name : {kNew, kPlain}) Create(name, Ids::kNone);
+  v1::Model model;
+  model.set_name(kOld);
+  model.set_class_count(kCompareClasses);
+  model.mutable_bandwidth()->set_fixed(0.5);
+  for (std::size_t k = 0; k < kFeatures; ++k) {
+    model.add_feature_names("feature-" + std::to_string(k));
+  }
+  ASSERT_TRUE(client_->Create(model).ok());
+  const PredictionSet rows = Draw(kRows, kCompareClasses, 3);
+  for (const char* const name : {kNew, kPlain}) Send(name, rows, Range(0, kRows), Ids::kNone);
+  for (std::size_t first = 0; first < kRows; first += kRows / 2) {
+    v1::ObserveRequest request;
+    request.set_model(kOld);
+    v1::Observations& observations = *request.mutable_observations();
+    observations = ToProto(RowsOf(rows, Range(first, kRows / 2)).view());
+    observations.mutable_features()->mutable_values()->Resize(kRows / 2 * kFeatures, 0.5);
+    Observe(request);
+  }
+  v1::ModelComparison result;
+  EXPECT_EQ(Reason(Compare(result)), "JOB_TOO_LARGE");
+  EXPECT_TRUE(Compare(result, 0, kNew, kPlain).ok());
+  EXPECT_TRUE(Compare(result, 100).ok());
+}
+
 }  // namespace
 }  // namespace calibd::testing
