@@ -3,10 +3,10 @@
     readme_test.py CALIBD CALIBCTL PYTHON_PACKAGE
 
 The ```sh blocks of a page after a line <!-- run --> are run in order, as a user would type them, against
-a fresh server; each ```text block after <!-- output --> must be the output of the block before it.
-Numbers that differ from run to run are compared as such: times and addresses. A block after
-<!-- input NAME --> is a file for them. The ``` blocks
-after <!-- file PATH --> must be a part of that file, as it is built and run by examples_test. The
+one server for all pages: a reader may follow several, so each page has models of its own. Each ```text
+block after <!-- output --> must be the output of the block before it. Numbers that differ from run to run
+are compared as such: times and addresses. A block after <!-- input NAME --> is a file for them. The ```
+blocks after <!-- file PATH --> must be a part of that file, as it is built and run by examples_test. The
 ```python blocks after <!-- run python --> are run too, those of docs/python.md as one program.
 docs/example.md shows the output of a program of client/python/examples. Other tests run the blocks of
 docs/http.md, docs/kserve.md, docs/clients.md and docs/cpp.md. Every other block says why it is not run.
@@ -21,7 +21,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/support"))
-from calibd_server import CalibdServer  # noqa: E402
+from json_server import JsonServer  # noqa: E402
 
 CALIBD, CALIBCTL, PYTHON_PACKAGE = (sys.argv.pop(1) for _ in range(3))
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -59,8 +59,25 @@ def masked(text):
 class ReadmeTest(unittest.TestCase):
     maxDiff = None
 
+    @classmethod
+    def setUpClass(cls):
+        cls.server = cls.enterClassContext(JsonServer(CALIBD))
+
     def test_commands_give_the_output_shown(self):
         self.check_commands(README)
+        block = next(block for _, language, block in MARKED_BLOCK.findall(README)
+                     if language == "python")
+        self.assertEqual(len(block.splitlines()), 3)
+        self.run_python("-c", 'import calibd\n'
+                        'assert calibd.Client().calibration("digits").observations == 700')
+
+    def test_the_programs_of_the_page_about_cpp_have_models_of_their_own(self):
+        names = re.findall(r'ModelName\("(.*?)"\)', (ROOT / "docs/cpp.md").read_text(encoding="utf-8"))
+        self.assertTrue(names)
+        for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
+            if page.name != "cpp.md":
+                self.assertNotRegex(page.read_text(encoding="utf-8"),
+                                    rf"[\"'/ ]({'|'.join(names)})[\"'/: ]", page.name)
 
     def test_the_comparison_gives_the_output_shown(self):
         self.check_commands((ROOT / "docs/compare.md").read_text(encoding="utf-8"))
@@ -99,8 +116,8 @@ numpy.testing.assert_allclose(q, expected / expected.sum(axis=1, keepdims=True))
         """Runs the blocks of a page in a folder with these files; before, after: around its Python."""
         output = None
         ran = 0
-        with CalibdServer(CALIBD) as server, tempfile.TemporaryDirectory() as folder:
-            environment = dict(os.environ, CALIBD_SERVER=server.grpc, PATH=os.pathsep.join(
+        with tempfile.TemporaryDirectory() as folder:
+            environment = dict(os.environ, CALIBD_SERVER=self.server.grpc, PATH=os.pathsep.join(
                 (str(pathlib.Path(CALIBCTL).parent), os.environ["PATH"])))
             folder = pathlib.Path(folder)
             # As in a clone with a build.
@@ -111,12 +128,12 @@ numpy.testing.assert_allclose(q, expected / expected.sum(axis=1, keepdims=True))
                 (folder / name).write_text(text, encoding="utf-8")
             for kind, argument, block in MARKED_BLOCK.findall(page):
                 if argument == "python":
-                    self.run_python(server, "-c", before + block + after, cwd=folder)
+                    self.run_python("-c", before + block + after, cwd=folder)
                 elif kind == "input":
                     (folder / argument).write_text(block, encoding="utf-8")
                 elif kind == "run":
                     script = f'python3() {{ {sys.executable} -B "$@"; }}\n' + block.replace(
-                        "127.0.0.1:8461", server.http)
+                        "127.0.0.1:8461", self.server.http)
                     result = subprocess.run(
                         ["bash", "-euo", "pipefail", "-c", script], cwd=folder, env=environment,
                         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
@@ -128,13 +145,10 @@ numpy.testing.assert_allclose(q, expected / expected.sum(axis=1, keepdims=True))
                     self.assertEqual(masked(output), masked(block))
         self.assertGreater(ran, 0)
 
-    def check_python(self, program, server):
-        self.run_python(server, "-c", program)
-
-    def run_python(self, server, *arguments, **options):
+    def run_python(self, *arguments, **options):
         result = subprocess.run(
             [sys.executable, "-B", *arguments], stdin=subprocess.DEVNULL, capture_output=True,
-            env=dict(os.environ, CALIBD_SERVER=server.grpc, PYTHONPATH=PYTHON_PACKAGE), text=True,
+            env=dict(os.environ, CALIBD_SERVER=self.server.grpc, PYTHONPATH=PYTHON_PACKAGE), text=True,
             timeout=180, check=False, **options)
         self.assertEqual(result.returncode, 0, arguments[-1] + result.stdout + result.stderr)
         return result.stdout
@@ -143,32 +157,21 @@ numpy.testing.assert_allclose(q, expected / expected.sum(axis=1, keepdims=True))
         page = (ROOT / "docs/example.md").read_text(encoding="utf-8")
         program, shown = re.search(r"^<!-- output of (\S+) -->\n```text\n(.*?)^```$", page,
                                    re.M | re.S).groups()
-        with CalibdServer(CALIBD) as server:
-            output = self.run_python(server, str(ROOT / program))
+        output = self.run_python(str(ROOT / program))
         statuses = dict(re.findall(r"^(models/\S+): (OVER_LIMIT|UNDECIDED|WITHIN_LIMIT)", output, re.M))
         # Alarms are numbered in the order in which they rise, which depends on when predictions mature.
         alarms = re.compile(r"^alarms .*$", re.M)
         self.assertEqual(alarms.sub("", masked(output)), alarms.sub("", masked(shown)))
-        self.assertEqual(statuses["models/digits"], "OVER_LIMIT")
-        self.assertNotEqual(statuses["models/digits/versions/recalibrated"], "OVER_LIMIT")
-
-    def test_three_lines_of_python_count_every_row(self):
-        block = next(block for _, language, block in MARKED_BLOCK.findall(README)
-                     if language == "python")
-        self.assertEqual(len(block.splitlines()), 3)
-        check = 'assert calibd.Client().calibration("digits").observations == 700\n'
-        with CalibdServer(CALIBD) as server:
-            self.check_python(CLASSIFIER + block + check, server)
+        self.assertEqual(statuses["models/handwriting"], "OVER_LIMIT")
+        self.assertNotEqual(statuses["models/handwriting/versions/recalibrated"], "OVER_LIMIT")
 
     def test_python_page_is_a_program_that_runs(self):
         page = (ROOT / "docs/python.md").read_text(encoding="utf-8")
         blocks = [block for _, language, block in MARKED_BLOCK.findall(page) if language == "python"]
         self.assertGreater(len(blocks), 3)
         self.assertEqual(len(blocks), page.count("```python"))
-        with CalibdServer(CALIBD) as server, tempfile.TemporaryDirectory() as folder:
-            os.chdir(folder)
-            self.addCleanup(os.chdir, ROOT)
-            self.check_python("\n".join(blocks), server)
+        with tempfile.TemporaryDirectory() as folder:
+            self.run_python("-c", "\n".join(blocks), cwd=folder)
 
     def test_code_is_that_of_the_example_files(self):
         shown = [(path, block) for kind, path, block in MARKED_BLOCK.findall(README)

@@ -13,7 +13,7 @@ from sklearn.naive_bayes import GaussianNB
 
 import calibd
 
-PLAIN, RECALIBRATED = "digits", "digits@recalibrated"
+PLAIN, RECALIBRATED = "handwriting", "handwriting@recalibrated"
 TRAINING_IMAGES = 300
 # The plain model is served alone to so many images; then the recalibration is fitted.
 ALONE = 700
