@@ -5,9 +5,9 @@ import socket
 import subprocess
 import time
 
-from hostile_case import (CALL_MEMORY, GET_MODEL, HEALTH, LIST_MODELS, MARGIN, HostileCase,
-                          Neighbour, grpc, main, model_service_pb2, model_service_pb2_grpc,
-                          wait_for)
+from hostile_case import (CALL_MEMORY, CALL_SECONDS, GET_MODEL, HEALTH, LIST_MODELS, MARGIN,
+                          HostileCase, Neighbour, grpc, main, model_service_pb2,
+                          model_service_pb2_grpc, wait_for)
 from http2_peer import (DATA, HEADERS, PING, PREFACE, PRIORITY, SETTINGS, Peer, frame, headers,
                         request_block, settings)
 
@@ -143,7 +143,7 @@ class EvictedClientTest(Case):
         request = model_service_pb2.ListModelsRequest(page_size=1)
         states = []
         channel.subscribe(states.append)
-        models.ListModels(request, timeout=10)
+        models.ListModels(request, timeout=CALL_SECONDS)
         self.assertTrue(wait_for(lambda: grpc.ChannelConnectivity.READY in states, 10))
         for _ in range(2):
             states.clear()
@@ -151,7 +151,7 @@ class EvictedClientTest(Case):
             self.assertTrue(wait_for(lambda: states, 20), "the connection was not closed")
             for peer in peers:
                 peer.close()
-            models.ListModels(request, timeout=10)
+            models.ListModels(request, timeout=CALL_SECONDS)
 
     def test_calls_while_connections_come_and_go(self):
         with Neighbour(self.server.grpc) as near:

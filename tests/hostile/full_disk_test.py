@@ -4,8 +4,9 @@ import time
 import urllib.error
 import urllib.request
 
-from hostile_case import (HostileCase, calibration_service_pb2, calibration_service_pb2_grpc, grpc,
-                          ingest_service_pb2, ingest_service_pb2_grpc, main, wait_for)
+from hostile_case import (CALL_SECONDS, HostileCase, calibration_service_pb2,
+                          calibration_service_pb2_grpc, grpc, ingest_service_pb2,
+                          ingest_service_pb2_grpc, main, wait_for)
 
 ROWS = 2000
 
@@ -47,7 +48,7 @@ class FullDiskTest(HostileCase):
         resource.prlimit(self.server.pid, resource.RLIMIT_FSIZE, (hard, hard))
         # Who is not ready may get no calls: it must find out by itself.
         self.assertTrue(wait_for(lambda: self.ready()[0] == 200, 30), "stays unready")
-        self.ingest.Observe(self.request, timeout=10)
+        self.ingest.Observe(self.request, timeout=CALL_SECONDS)
         self.assertEqual(self.counted(), accepted + ROWS)
         self.expect_in_order()
 
@@ -57,7 +58,7 @@ class FullDiskTest(HostileCase):
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             try:
-                self.ingest.Observe(self.request, timeout=10)
+                self.ingest.Observe(self.request, timeout=CALL_SECONDS)
                 accepted += ROWS
             except grpc.RpcError as error:
                 return accepted, error
@@ -66,12 +67,13 @@ class FullDiskTest(HostileCase):
     def counted(self):
         return calibration_service_pb2_grpc.CalibrationServiceStub(self.channel()).GetCalibration(
             calibration_service_pb2.GetCalibrationRequest(model="models/m"),
-            timeout=10).observations
+            timeout=CALL_SECONDS).observations
 
     def get(self, path):
         """Status and body."""
         try:
-            with urllib.request.urlopen(f"http://{self.server.http}{path}", timeout=10) as answer:
+            with urllib.request.urlopen(f"http://{self.server.http}{path}",
+                                        timeout=CALL_SECONDS) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()

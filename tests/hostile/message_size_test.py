@@ -3,9 +3,9 @@ message_size_test.py CALIBD
 """
 import threading
 
-from hostile_case import (CALL_MEMORY, GET_MODEL, MARGIN, MIB, OBSERVE, STREAM_OBSERVATIONS,
-                          HostileCase, grpc, main, model_service_pb2, model_service_pb2_grpc,
-                          wait_for)
+from hostile_case import (CALL_MEMORY, CALL_SECONDS, GET_MODEL, MARGIN, MIB, OBSERVE,
+                          STREAM_OBSERVATIONS, HostileCase, grpc, main, model_service_pb2,
+                          model_service_pb2_grpc, wait_for)
 from http2_peer import DATA, END_STREAM, PADDED, Peer, frame, message, prefix
 
 RESOURCE_EXHAUSTED, INVALID_ARGUMENT = 8, 3
@@ -97,13 +97,13 @@ class OrdinaryClientTest(HostileCase):
         channel = self.channel()
         models = model_service_pb2_grpc.ModelServiceStub(channel)
         request = model_service_pb2.ListModelsRequest(page_size=1)
-        models.ListModels(request, timeout=10)
+        models.ListModels(request, timeout=CALL_SECONDS)
         errors, calls, done = [], [], threading.Event()
 
         def call():
             while not done.wait(0.005):
                 try:
-                    models.ListModels(request, timeout=10)
+                    models.ListModels(request, timeout=CALL_SECONDS)
                     calls.append(1)
                 except grpc.RpcError as error:
                     errors.append(error)

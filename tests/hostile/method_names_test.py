@@ -4,7 +4,7 @@ import subprocess
 import unicodedata
 import urllib.request
 
-from hostile_case import GET_MODEL, MIB, HostileCase, grpc, main
+from hostile_case import CALL_SECONDS, GET_MODEL, MIB, HostileCase, grpc, main
 from http2_peer import END_HEADERS, END_STREAM, Peer, headers, request_block
 
 UNIMPLEMENTED, NOT_FOUND = 12, 5
@@ -13,7 +13,7 @@ UNIMPLEMENTED, NOT_FOUND = 12, 5
 class OddPathTest(HostileCase):
     def test_an_empty_path_is_unimplemented(self):
         with self.assertRaises(grpc.RpcError) as caught:
-            self.channel().unary_unary("")(b"", timeout=10)
+            self.channel().unary_unary("")(b"", timeout=CALL_SECONDS)
         self.assertEqual(caught.exception.code(), grpc.StatusCode.UNIMPLEMENTED)
         self.assert_serves()
 

@@ -1,7 +1,7 @@
 """Text and numbers that mislead those who read them. text_test.py CALIBD"""
 import re
 
-from hostile_case import (GET_MODEL, OBSERVE, HostileCase, calibration_service_pb2,
+from hostile_case import (CALL_SECONDS, GET_MODEL, OBSERVE, HostileCase, calibration_service_pb2,
                           calibration_service_pb2_grpc, grpc, ingest_service_pb2,
                           ingest_service_pb2_grpc, main, monitoring_pb2)
 from http2_peer import Peer
@@ -18,7 +18,7 @@ class Case(HostileCase):
             ingest_service_pb2_grpc.IngestServiceStub(self.observing).Observe(
                 ingest_service_pb2.ObserveRequest(
                     model="models/m", observations=ingest_service_pb2.Observations(
-                        labels=[0], **values, **observations)), timeout=10)
+                        labels=[0], **values, **observations)), timeout=CALL_SECONDS)
             return None
         except grpc.RpcError as error:
             self.assertEqual(error.code(), grpc.StatusCode.INVALID_ARGUMENT, error.details())
@@ -58,7 +58,7 @@ class TextTest(Case):
                 self.assertEqual(caught.exception.code(), grpc.StatusCode.INVALID_ARGUMENT)
                 with self.assertRaises(grpc.RpcError) as caught:
                     calibration.AcknowledgeAlarm(calibration_service_pb2.AcknowledgeAlarmRequest(
-                        model="models/m", alarm_id=1, note=f"a{character}b"), timeout=10)
+                        model="models/m", alarm_id=1, note=f"a{character}b"), timeout=CALL_SECONDS)
                 self.assertEqual(caught.exception.code(), grpc.StatusCode.INVALID_ARGUMENT)
 
     def test_that_is_no_utf8_is_not_printed(self):
