@@ -126,13 +126,14 @@ class InferenceEventsTest(unittest.TestCase):
 
         second = {"name": "old", "shape": [2, 2], "data": [0.5, 0.5, 0.25, 0.75]}
         outputs = [{"name": "new", "shape": [2, 2], "data": [0.75, 0.25, 0.5, 0.5]}, second]
-        self.server.create("event", classNames=["a", "b"], baseline="1", labelGrace="1s",
+        self.server.create("event", classNames=["a", "b"], baseline="1", labelGrace="3600s",
                            inferenceOutput={"name": "new", "baselineName": "old",
                                             "columnClasses": ["b", "a"]})
         status, answer = self.infer("event", "1", {"outputs": outputs})
         self.assertEqual((status, answer["acceptedRows"]), (200, "2"), answer)
         self.server.post("/v1/models/event:label", {
             "labels": {"predictionIds": ["1/0", "1/1"], "labels": [1, 1]}})
+        self.server.end_label_grace("event")
 
         def compared_rows():
             _, _, text = self.server.get("/v1/models/event/calibration")
@@ -156,7 +157,7 @@ class InferenceEventsTest(unittest.TestCase):
                 "name": "models/invalid", "classCount": 2, **fields}})
             self.assertEqual(status, 400, text)
             self.assertIn(b"inference_output.baseline_name", text)
-        self.server.create("unpaired", labelGrace="1s", baseline="1")
+        self.server.create("unpaired", labelGrace="3600s", baseline="1")
         status, answer = self.infer("unpaired", "1", {"predictions": [[1, 0]]})
         self.assertEqual(status, 400, answer)
         self.assertIn("predictions of the model's baseline", answer["error"]["message"])
@@ -229,7 +230,7 @@ class InferenceEventsTest(unittest.TestCase):
                  "datacontenttype": "application/octet-stream"},
                 {"data_base64": base64.b64encode(tensors).decode()})):
             model = f"structured{number}"
-            self.server.create(model, labelGrace="3s")
+            self.server.create(model, labelGrace="3600s")
             kind = (STRUCTURED, "Application/CloudEvents+JSON; charset=utf-8")[number % 2]
             for accepted in (2, 0):
                 status, read = self.infer_structured(model, kind, **fields)
@@ -341,17 +342,17 @@ class InferenceEventsTest(unittest.TestCase):
                 ([output("p", "FP16", [2, 2], 8)], struct.pack("<4e", *rows)),
                 ([words, text, output("p", "FP64", [2, 2], 32), words],
                  b"1\0\0\0a" + struct.pack("<4d", *rows) + b"1\0\0\0b"))):
-            self.server.create(f"tensors{number}", labelGrace="3s", inferenceOutput={"name": "p"})
+            self.server.create(f"tensors{number}", labelGrace="3600s", inferenceOutput={"name": "p"})
             for accepted in (2, 0):
                 status, answer = self.infer_tensors(f"tensors{number}", outputs, tensors)
                 self.assertEqual((status, answer["acceptedRows"]), (200, str(accepted)), answer)
             self.label(f"tensors{number}", ["1/0", "1/1"])
             self.check_log_loss(f"tensors{number}", 2, 0.75 * 0.875)
         # Without binary data, the header is allowed.
-        self.server.create("tensors", labelGrace="1s", inferenceOutput={"name": "text"})
+        self.server.create("tensors", labelGrace="3600s", inferenceOutput={"name": "text"})
         self.assertEqual(self.infer_tensors("tensors", [text], b"")[0], 200)
 
-        self.server.create("false-tensors", labelGrace="1s", inferenceOutput={"name": "p"})
+        self.server.create("false-tensors", labelGrace="3600s", inferenceOutput={"name": "p"})
         four = struct.pack("<4f", *rows)
         good = output("p", "FP32", [2, 2], 16)
         for outputs, tensors, length, part in (
@@ -390,7 +391,7 @@ class InferenceEventsTest(unittest.TestCase):
                 (json.dumps({"predictions": [[0.25, 0.75]]}).encode() + b" \r\n",
                  "application/x-www-form-urlencoded"),
                 (text + b"}}}}" + struct.pack("<f", 0.75), "application/json"))):
-            self.server.create(f"logged{number}", labelGrace="3s",
+            self.server.create(f"logged{number}", labelGrace="3600s",
                                inferenceOutput={"transform": "TRANSFORM_SOFTMAX"})
             status, answer = self.infer(f"logged{number}", "1", body, kind)
             self.assertEqual((status, answer.get("acceptedRows")), (200, "1"), answer)
@@ -426,10 +427,11 @@ class InferenceEventsTest(unittest.TestCase):
         self.assertEqual((status, answer.get("acceptedRows")), (200, "20000"), answer)
 
     def label(self, model, identifiers):
-        """Labels the rows as class 1, before they mature."""
+        """Labels the rows as class 1, and matures them."""
         _, _, text = self.server.post(f"/v1/models/{model}:label", {
             "labels": {"predictionIds": identifiers, "labels": [1] * len(identifiers)}})
         self.assertEqual(json.loads(text)["labels"]["matched"], str(len(identifiers)), text)
+        self.server.end_label_grace(model)
 
     def check_log_loss(self, model, rows, likelihood):
         """Waits until the rows have matured, and checks that they have this likelihood."""

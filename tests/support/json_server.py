@@ -38,6 +38,12 @@ class JsonServer(CalibdServer):
         status, _, text = self.post("/v1/models", {"model": model})
         assert status == 200, text
 
+    def end_label_grace(self, name):
+        """Matures the pending predictions: tests whose labels must come in time declare an hour."""
+        status, _, text = self.post(f"/v1/models/{name}:update", {
+            "model": {"labelGrace": "0.001s"}, "updateMask": "labelGrace"})
+        assert status == 200, text
+
     def run_documented(self, page):
         """Runs the marked commands of a page of the documentation and returns what they print."""
         text = (ROOT / "docs" / page).read_text(encoding="utf-8")

@@ -129,8 +129,7 @@ class DelayedLabelsTest : public ::testing::Test {
 };
 
 TEST_F(DelayedLabelsTest, LabelsFromASecondStreamAreCountedInTheOrderOfThePredictions) {
-  // Long enough that the labels arrive in time on a busy machine.
-  CreateModel("m", std::chrono::seconds(5));
+  CreateModel("m", kLongGrace);
   const PredictionSet set = Draw(500, 1);
   std::vector<std::string> ids = Ids(500);
   EXPECT_EQ(Send("m", set, ids).accepted_rows, 500);
@@ -140,6 +139,7 @@ TEST_F(DelayedLabelsTest, LabelsFromASecondStreamAreCountedInTheOrderOfThePredic
   const StreamCounts counts = Label("m", ids, labels);
   EXPECT_EQ(counts.labels.accepted, 500);
   EXPECT_EQ(counts.labels.matched, 500);
+  RunJson({"model", "update", "m", "--label-grace", "1ms"});
   ASSERT_TRUE(WaitFor([&] { return Coverage("m").matured() == 500; }));
   const auto calibration = Calibration("m");
   EXPECT_EQ(calibration.label_coverage().missing(), 0);

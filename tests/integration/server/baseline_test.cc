@@ -129,7 +129,7 @@ TEST_F(BaselineTest, TheComparisonSurvivesAKillAndAStopWithTheSameBits) {
 }
 
 TEST_F(BaselineTest, PendingPredictionsKeepTheirBaseline) {
-  Create(2);
+  Create(3600);
   std::vector<std::size_t> labelled;
   v1::ObserveRequest labels;
   labels.set_model(kBaselineModel);
@@ -150,6 +150,7 @@ TEST_F(BaselineTest, PendingPredictionsKeepTheirBaseline) {
   const auto pending = [&] {
     return client_->GetCalibration(kBaselineModel).label_coverage().pending();
   };
+  client_->SetLabelGrace(kBaselineModel, ServiceClient::kEndedGrace);
   ASSERT_TRUE(WaitFor([&] { return pending() == 0; }));
   ExpectAnswer(Expected(labelled));
   server_->Kill();

@@ -81,7 +81,7 @@ class CompareTest : public ::testing::Test {
     model.set_class_count(kCompareClasses);
     model.mutable_class_names()->Add(class_names.begin(), class_names.end());
     model.mutable_bandwidth()->set_fixed(0.5);
-    if (ids != Ids::kNone) model.mutable_label_grace()->set_seconds(6);
+    if (ids != Ids::kNone) model.mutable_label_grace()->set_seconds(3600);
     model.set_labels_come_with_predictions(ids == Ids::kWithLabels);
     const grpc::Status status = client_->Create(model);
     ASSERT_TRUE(status.ok()) << status.error_message();
@@ -155,6 +155,7 @@ TEST_F(CompareTest, PairsPredictionsByIdWhoseLabelsComeLaterAlsoAfterACrash) {
   // 340 and above stay without a label.
   Label(kOld, Range(171, 169));
   for (const char* const model : {kNew, kOld}) {
+    client_->SetLabelGrace(model, ServiceClient::kEndedGrace);
     ASSERT_TRUE(
         WaitFor([&] { return client_->GetCalibration(model).label_coverage().pending() == 0; }));
   }

@@ -37,13 +37,12 @@ class DelayedLabelsTest : public ::testing::Test {
     client_.emplace(server_->grpc_address());
   }
 
-  void Create(std::chrono::milliseconds grace, int max_pending = 0) {
+  void Create(int max_pending = 0) {
     v1::Model model;
     model.set_name(kDelayedLabelsModel);
     model.set_class_count(kDelayedLabelsClasses);
     model.mutable_bandwidth()->set_fixed(kBandwidth);
-    model.mutable_label_grace()->set_seconds(grace.count() / 1000);
-    model.mutable_label_grace()->set_nanos(static_cast<int>(grace.count() % 1000) * 1000000);
+    model.mutable_label_grace()->set_seconds(3600);
     model.set_max_pending(max_pending);
     const grpc::Status status = client_->Create(model);
     ASSERT_TRUE(status.ok()) << status.error_message();
@@ -80,6 +79,12 @@ class DelayedLabelsTest : public ::testing::Test {
 
   v1::LabelCoverage Coverage() {
     return client_->GetCalibration(kDelayedLabelsModel).label_coverage();
+  }
+
+  // Ends the label grace and waits until nothing is pending.
+  void MatureAll() {
+    client_->SetLabelGrace(kDelayedLabelsModel, ServiceClient::kEndedGrace);
+    ASSERT_TRUE(WaitFor([&] { return Coverage().pending() == 0; }));
   }
 
   std::int32_t Predicted(std::size_t row) const {
@@ -123,7 +128,7 @@ double Recomputed(const PredictionSet& set, const std::vector<std::size_t>& rows
 }
 
 TEST_F(DelayedLabelsTest, CountInTheOrderOfThePredictionsForAnyOrderOfLabels) {
-  Create(std::chrono::milliseconds(6000));
+  Create();
   for (std::size_t first = 0; first < 400; first += 50) {
     EXPECT_EQ(Observe(Predictions(first, 50)).accepted_rows(), 50);
   }
@@ -143,7 +148,7 @@ TEST_F(DelayedLabelsTest, CountInTheOrderOfThePredictionsForAnyOrderOfLabels) {
   EXPECT_GT(coverage.next_maturation_time().seconds(), coverage.oldest_pending_time().seconds());
   EXPECT_EQ(client_->GetCalibration(kDelayedLabelsModel).observations(), 0);
 
-  ASSERT_TRUE(WaitFor([&] { return Coverage().pending() == 0; }));
+  MatureAll();
   coverage = Coverage();
   EXPECT_EQ(coverage.matured(), 400);
   EXPECT_EQ(coverage.missing(), 400 - static_cast<std::int64_t>(labelled.size()));
@@ -163,7 +168,7 @@ TEST_F(DelayedLabelsTest, CountInTheOrderOfThePredictionsForAnyOrderOfLabels) {
 }
 
 TEST_F(DelayedLabelsTest, ReportsEachPredictedClassAlsoAfterARestart) {
-  Create(std::chrono::milliseconds(6000));
+  Create();
   std::vector<std::size_t> all(60);
   std::iota(all.begin(), all.end(), 0);
   std::vector<std::size_t> labelled;
@@ -190,7 +195,7 @@ TEST_F(DelayedLabelsTest, ReportsEachPredictedClassAlsoAfterARestart) {
   EXPECT_DOUBLE_EQ(waiting.conflicting_rate(), 4.0 / 45);
   EXPECT_DOUBLE_EQ(waiting.unknown_rate(), 1.0 / 45);
 
-  ASSERT_TRUE(WaitFor([&] { return Coverage().pending() == 0; }));
+  MatureAll();
   const std::vector<std::size_t> late{0, 3, 4, 6, 9, 30};
   EXPECT_EQ(Observe(Labels(late)).labels().late(), 6);
   std::vector<std::size_t> missing;
@@ -229,7 +234,7 @@ TEST_F(DelayedLabelsTest, ReportsEachPredictedClassAlsoAfterARestart) {
 }
 
 TEST_F(DelayedLabelsTest, EveryLabelAndIdHasOneOutcome) {
-  Create(std::chrono::hours(1));
+  Create();
   EXPECT_EQ(Observe(Predictions(0, 10)).accepted_rows(), 10);
   const auto again = Observe(Predictions(5, 10));
   EXPECT_EQ(again.accepted_rows(), 5);
@@ -268,7 +273,7 @@ TEST_F(DelayedLabelsTest, EveryLabelAndIdHasOneOutcome) {
 }
 
 TEST_F(DelayedLabelsTest, AStreamCarriesBothAndReportsTheirOutcomes) {
-  Create(std::chrono::hours(1));
+  Create();
   ObservationCall call(*client_);
   ASSERT_EQ(call.Open(kDelayedLabelsModel, "p"), 1);
   Request predictions;
@@ -303,7 +308,7 @@ TEST_F(DelayedLabelsTest, AStreamCarriesBothAndReportsTheirOutcomes) {
 }
 
 TEST_F(DelayedLabelsTest, TooManyPendingPredictionsAreRefusedUntilSomeMature) {
-  Create(std::chrono::milliseconds(6000), 30);
+  Create(30);
   EXPECT_EQ(Observe(Predictions(0, 30)).accepted_rows(), 30);
   v1::ObserveResponse response;
   const grpc::Status refused = client_->Observe(Predictions(30, 1), &response);
@@ -318,8 +323,9 @@ TEST_F(DelayedLabelsTest, TooManyPendingPredictionsAreRefusedUntilSomeMature) {
                                                    "max_pending, 30: send batches of at most 30"));
   // Known ids need no room.
   EXPECT_EQ(Observe(Predictions(0, 5)).duplicate_rows(), 5);
-  ASSERT_TRUE(WaitFor([&] { return client_->Observe(Predictions(30, 1), &response).ok(); }));
+  MatureAll();
   EXPECT_EQ(Coverage().matured(), 30);
+  EXPECT_EQ(Observe(Predictions(30, 1)).accepted_rows(), 1);
 }
 
 TEST_F(DelayedLabelsTest, AModelWithoutGraceRefusesIds) {
@@ -376,7 +382,7 @@ TEST_F(DelayedLabelsTest, LabelsThatComeWithTheirPredictionsCountAtOnceAndOnce) 
 }
 
 TEST_F(DelayedLabelsTest, WarnsOfMissingLabelsOfOneClass) {
-  Create(std::chrono::milliseconds(3000));
+  Create();
   std::vector<std::size_t> labelled;
   for (std::size_t i = 0; i < 400; ++i) {
     const auto row = set_.view().row(i);
@@ -387,7 +393,7 @@ TEST_F(DelayedLabelsTest, WarnsOfMissingLabelsOfOneClass) {
   EXPECT_EQ(Observe(request).accepted_rows(), 400);
   EXPECT_EQ(Observe(Labels(labelled)).labels().matched(),
             static_cast<std::int64_t>(labelled.size()));
-  ASSERT_TRUE(WaitFor([&] { return Coverage().pending() == 0; }));
+  MatureAll();
   const v1::LabelCoverage coverage = Coverage();
   EXPECT_LT(coverage.missing_p_value(), 1e-10);
   EXPECT_THAT(coverage.warnings(),
@@ -397,11 +403,16 @@ TEST_F(DelayedLabelsTest, WarnsOfMissingLabelsOfOneClass) {
 }
 
 TEST_F(DelayedLabelsTest, PredictionsThatMatureWhileTheServerIsDownCountAfterTheStart) {
-  Create(std::chrono::milliseconds(3000));
+  const auto begin = std::chrono::steady_clock::now();
+  Create();
   EXPECT_EQ(Observe(Predictions(0, 100)).accepted_rows(), 100);
   std::vector<std::size_t> labelled;
   for (std::size_t i = 0; i < 100; i += 2) labelled.push_back(i);
   EXPECT_EQ(Observe(Labels(labelled)).labels().matched(), 50);
+  // They become due a second from now.
+  client_->SetLabelGrace(kDelayedLabelsModel,
+                         std::chrono::duration_cast<std::chrono::milliseconds>(
+                             std::chrono::steady_clock::now() - begin + std::chrono::seconds(1)));
   server_->Kill();
   Start();
   ASSERT_TRUE(WaitFor([&] { return Coverage().pending() == 0; }));

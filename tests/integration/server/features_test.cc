@@ -97,8 +97,7 @@ class FeaturesTest : public ::testing::Test {
   static v1::Model Forecasting() {
     v1::Model model = WithFeatures();
     model.mutable_forecast()->mutable_normal();
-    // Long enough for all outcomes to come in time on a busy machine, although the server restarts.
-    model.mutable_label_grace()->set_seconds(20);
+    model.mutable_label_grace()->set_seconds(3600);
     model.mutable_monitoring()->set_group_tag("site");
     return model;
   }
@@ -144,6 +143,7 @@ TEST_F(FeaturesTest, ForecastsAreEvaluatedByFeaturesAndGroupsOfTheWindow) {
     later.mutable_labels()->add_outcomes(cases_.outcomes[static_cast<std::size_t>(i)]);
   }
   Send(later);
+  client_->SetLabelGrace("models/demand", ServiceClient::kEndedGrace);
   ASSERT_TRUE(
       WaitFor([&] { return client_->GetCalibration("models/demand").observations() == kRows; }));
 

@@ -382,7 +382,7 @@ TEST_F(ForecastTest, WatchersAndListsGetTheVerdict) {
 
 TEST_F(ForecastTest, OutcomesMayComeLater) {
   v1::Model model = Declared();
-  model.mutable_label_grace()->set_seconds(2);
+  model.mutable_label_grace()->set_seconds(3600);
   model.mutable_monitoring()->set_disabled(true);
   Create(model);
   Draw(3, 1, 0);
@@ -402,6 +402,7 @@ TEST_F(ForecastTest, OutcomesMayComeLater) {
   EXPECT_EQ(counts->labels.conflicting, 1);
   server_->Kill();
   Start();
+  client_->SetLabelGrace(kForecastModel, ServiceClient::kEndedGrace);
   ASSERT_TRUE(WaitFor([this] { return Answer().label_coverage().matured() == 3; }));
   const v1::GetCalibrationResponse answer = Answer();
   EXPECT_EQ(answer.observations(), 2);
@@ -436,7 +437,7 @@ TEST_F(ForecastTest, AServerStartsAgainAfterExtremeForecasts) {
 
 TEST_F(ForecastTest, AnOutcomeByIdThatCannotBeScoredIsMissing) {
   v1::Model model = Declared();
-  model.mutable_label_grace()->set_seconds(2);
+  model.mutable_label_grace()->set_seconds(3600);
   Create(model);
   forecasts_ = {0, 1e-300, 0, 1};
   auto stream = sdk_->OpenStream(kForecastModel, {});
@@ -445,6 +446,7 @@ TEST_F(ForecastTest, AnOutcomeByIdThatCannotBeScoredIsMissing) {
   ASSERT_TRUE((*stream)->SendForecastsWithIds(forecasts_, ids).ok());
   ASSERT_TRUE((*stream)->LabelOutcomes(ids, std::vector<double>{1e300, 0.5}).ok());
   ASSERT_TRUE((*stream)->Finish().ok());
+  client_->SetLabelGrace(kForecastModel, ServiceClient::kEndedGrace);
   ASSERT_TRUE(WaitFor([this] { return Answer().label_coverage().matured() == 2; }));
   EXPECT_EQ(Answer().observations(), 1);
   EXPECT_EQ(Answer().label_coverage().missing(), 1);

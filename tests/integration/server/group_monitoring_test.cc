@@ -76,7 +76,7 @@ TEST_F(GroupsTest, TheMiscalibratedOneIsFound) {
 
 TEST_F(GroupsTest, ValuesStayWithPendingPredictions) {
   v1::Model model = Grouped(2);
-  model.mutable_label_grace()->set_seconds(3);
+  model.mutable_label_grace()->set_seconds(3600);
   Create(model);
   const PredictionSet set = DrawFrom(GeneratorSpec::M1(kMonitoringClasses), 60);
   std::vector<std::string> values;
@@ -84,6 +84,7 @@ TEST_F(GroupsTest, ValuesStayWithPendingPredictions) {
   ASSERT_TRUE(SendGrouped(set, values, "x").ok());
   // A prediction with a known id does not count a second time, whatever its group.
   ASSERT_TRUE(SendGrouped(set, {"mars"}, "x").ok());
+  client_->SetLabelGrace(kMonitoringModel, ServiceClient::kEndedGrace);
   ASSERT_TRUE(WaitFor([&] { return Answer().observations() == 60; }));
   const v1::GetCalibrationResponse answer = Answer();
   ASSERT_EQ(answer.groups_size(), 3);

@@ -59,6 +59,20 @@ grpc::Status ServiceClient::Delete(const std::string& name) {
   return models->DeleteModel(&context, request, &response);
 }
 
+void ServiceClient::SetLabelGrace(const std::string& name, std::chrono::milliseconds grace) {
+  CallContext context;
+  v1::UpdateModelRequest request;
+  request.mutable_model()->set_name(name);
+  const std::int64_t ms = grace.count();
+  request.mutable_model()->mutable_label_grace()->set_seconds(ms / 1000);
+  request.mutable_model()->mutable_label_grace()->set_nanos(
+      static_cast<std::int32_t>(ms % 1000 * 1'000'000));
+  request.mutable_update_mask()->add_paths("label_grace");
+  v1::UpdateModelResponse response;
+  const grpc::Status status = models->UpdateModel(&context, request, &response);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+}
+
 grpc::Status ServiceClient::Observe(const v1::ObserveRequest& request,
                                     v1::ObserveResponse* response) {
   CallContext context;

@@ -4,6 +4,7 @@
 #include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -36,6 +37,10 @@ class ServiceClient {
   // Creates a model with this many classes and a fixed bandwidth.
   v1::Model CreateFixed(const std::string& name, int class_count, double bandwidth = 0.5);
   grpc::Status Delete(const std::string& name);
+  // Changes the label grace of a model, also of its pending predictions. A test whose labels must
+  // come in time declares an hour; when they have come, kEndedGrace matures all predictions.
+  void SetLabelGrace(const std::string& name, std::chrono::milliseconds grace);
+  static constexpr std::chrono::milliseconds kEndedGrace{1};
   grpc::Status Observe(const v1::ObserveRequest& request, v1::ObserveResponse* response = nullptr);
   v1::GetCalibrationResponse GetCalibration(const std::string& name);
   // Runs to the end; returns the result, if there is one.

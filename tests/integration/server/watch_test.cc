@@ -295,7 +295,7 @@ TEST_F(WatchTest, SendsPredictionsLabelsAndMaturations) {
   model.set_name(kWatchModel);
   model.set_class_count(kWatchClasses);
   model.mutable_bandwidth()->set_fixed(0.5);
-  model.mutable_label_grace()->set_seconds(3);
+  model.mutable_label_grace()->set_seconds(3600);
   ASSERT_TRUE(client_->Create(model).ok());
   Watch watch(*client_, Request());
   ASSERT_TRUE(watch.Read().has_value());
@@ -316,6 +316,7 @@ TEST_F(WatchTest, SendsPredictionsLabelsAndMaturations) {
   ASSERT_TRUE(labelled.has_value());
   EXPECT_EQ(labelled->calibration().label_coverage().labels().matched(), 1);
   EXPECT_GT(labelled->revision(), waits->revision());
+  client_->SetLabelGrace(kWatchModel, ServiceClient::kEndedGrace);
   const auto matured = watch.ReadUntil(1);
   EXPECT_EQ(matured.calibration().label_coverage().missing(), 1);
   EXPECT_GT(matured.revision(), labelled->revision());
