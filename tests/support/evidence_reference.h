@@ -3,11 +3,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "calibd/core/experts.h"
+#include "calibd/core/kernel.h"
 #include "calibd/core/random_features.h"
 
 namespace calibd::testing {
@@ -15,6 +18,11 @@ namespace calibd::testing {
 // The number of experts whose bets EvidenceProcess makes: all but the means.
 inline constexpr std::size_t kBettorCount =
     kExpertCount - CountOf(ExpertKind::kClassMean) - CountOf(ExpertKind::kGroupMean);
+
+// Features of predictions with m classes.
+inline std::shared_ptr<const RandomFeatures> MakeFeatures(std::size_t m, double bandwidth = 0.8) {
+  return *RandomFeatures::Create(*Kernel::ExponentialTotalVariation(bandwidth), m);
+}
 
 // These experts computed from their formulas, in long double and without the optimizations of core.
 // The past is frozen for the chunks of EvidenceProcess. retention: the factor by which the weights
