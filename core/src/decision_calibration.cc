@@ -76,10 +76,20 @@ double CountAbove(std::span<const double> draws, double threshold) {
       std::ranges::count_if(draws, [threshold](double draw) { return draw >= threshold; }));
 }
 
-// The probability that the outcome is at least the threshold.
-double ProbabilityAbove(ForecastKind kind, std::span<const double> row, double threshold) {
-  if (kind == ForecastKind::kNormal) return NormalCdf((row[0] - threshold) / row[1]);
-  return CountAbove(row, threshold) / static_cast<double>(row.size());
+// The probabilities that the outcome is below the threshold and that it is not. Each is computed by
+// itself, because a cost may be so large that a rounded complement decides.
+struct Sides {
+  double below = 0;
+  double above = 0;
+};
+Sides ProbabilitiesOf(ForecastKind kind, std::span<const double> row, double threshold) {
+  if (kind == ForecastKind::kNormal) {
+    const double t = (row[0] - threshold) / row[1];
+    return {NormalCdf(-t), NormalCdf(t)};
+  }
+  const auto draws = static_cast<double>(row.size());
+  const double above = CountAbove(row, threshold);
+  return {(draws - above) / draws, above / draws};
 }
 
 }  // namespace
@@ -137,12 +147,52 @@ absl::StatusOr<DecisionCalibration> EvaluateDecisions(const PredictionBatch& bat
   return DecideBatch(batch, loss, [](std::size_t, double, double) {});
 }
 
+namespace {
+
+// Multiplies everything by the unit of the losses.
+void Scale(double unit, DecisionTestResult& result) {
+  DecisionCalibration& all = result.calibration;
+  for (double* const value :
+       {&all.realised_loss, &all.expected_loss, &result.gap_lower, &result.gap_upper}) {
+    *value *= unit;
+  }
+  for (ActionLoss& own : result.actions) {
+    own.realised_loss *= unit;
+    own.expected_loss *= unit;
+  }
+  for (double* const square : {&all.squared_error, &all.squared_error_unbiased, &all.given_action,
+                               &all.given_action_unbiased}) {
+    *square *= unit * unit;
+  }
+  if (!result.test.has_value()) return;
+  for (double* const square :
+       {&result.test->replicate_mean, &result.test->replicate_standard_deviation,
+        &result.test->replicate_upper_quantile}) {
+    *square *= unit * unit;
+  }
+}
+
+}  // namespace
+
 absl::StatusOr<DecisionTestResult> TestDecisions(const PredictionBatch& batch,
                                                  std::span<const double> loss,
                                                  const BootstrapOptions& resampling,
                                                  const RunControl& control) {
   const std::size_t m = batch.class_count;
   CALIBD_RETURN_IF_ERROR(CheckLossMatrix(loss, m));
+  // The fourth powers of larger losses, in the variance of the replicates, are not finite. A power
+  // of 2 as the unit changes no digit.
+  const double largest =
+      std::abs(*std::ranges::max_element(loss, {}, [](double x) { return std::abs(x); }));
+  if (largest > 1e50) {
+    const double unit = std::exp2(std::ilogb(largest));
+    std::vector<double> scaled(loss.begin(), loss.end());
+    for (double& value : scaled) value /= unit;
+    CALIBD_ASSIGN_OR_RETURN(DecisionTestResult result,
+                            TestDecisions(batch, scaled, resampling, control));
+    Scale(unit, result);
+    return result;
+  }
   DecisionTestResult result;
   result.actions.resize(loss.size() / m);
   // Every difference is within this range.
@@ -184,19 +234,21 @@ absl::StatusOr<DecisionTestResult> TestDecisions(const PredictionBatch& batch,
 }
 
 absl::StatusOr<DecisionCalibration> EvaluateThreshold(const ForecastBatch& batch,
-                                                      double threshold) {
-  if (!std::isfinite(threshold)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("threshold is ", threshold, ", expected a finite number"));
+                                                      const ThresholdDecision& decision) {
+  if (const std::optional<Violation> violation = FindDecisionViolation(decision)) {
+    return absl::InvalidArgumentError(absl::StrCat(violation->field, " ", violation->description));
   }
+  const double alarm = decision.false_alarm_cost;
+  const double miss = decision.miss_cost;
   DecisionSums sums(2, batch.size());
   double expected = 0;
   for (std::size_t i = 0; i < batch.size(); ++i) {
-    expected += LossOfDecision(batch.kind, batch.row(i), batch.outcomes[i], {threshold}).expected;
-    const double above = ProbabilityAbove(batch.kind, batch.row(i), threshold);
-    const double is_above = batch.outcomes[i] >= threshold ? 1 : 0;
+    expected += LossOfDecision(batch.kind, batch.row(i), batch.outcomes[i], decision).expected;
+    const auto [below, above] = ProbabilitiesOf(batch.kind, batch.row(i), decision.threshold);
+    const double is_above = batch.outcomes[i] >= decision.threshold ? 1 : 0;
     // Action 1 first, so that it is taken if both are as good.
-    sums.Add(std::array{1 - above, above}, std::array{1 - is_above, is_above});
+    sums.Add(std::array{alarm * below, miss * above},
+             std::array{alarm * (1 - is_above), miss * is_above});
   }
   DecisionCalibration result = std::move(sums).Finish();
   for (std::size_t& action : result.actions) action = 1 - action;

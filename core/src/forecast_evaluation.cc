@@ -110,12 +110,17 @@ bool IsAbove(const ForecastBatch& batch, std::size_t i, double threshold, double
   return row[static_cast<std::size_t>(level)] >= threshold;
 }
 
+ThresholdDecision DecisionOf(const ForecastEvaluationOptions& options) {
+  return {*options.threshold, options.false_alarm_cost, options.miss_cost};
+}
+
 void AddThresholdForm(const ForecastBatch& batch, const ForecastEvaluationOptions& options,
                       const OutcomeKernel& kernel, std::vector<Form>& forms) {
+  const double alpha =
+      options.threshold_alpha.value_or(1 / (1 + options.false_alarm_cost / options.miss_cost));
   GroupCondition sides;
   for (std::size_t i = 0; i < batch.size(); ++i) {
-    const bool above =
-        IsAbove(batch, i, *options.threshold, options.threshold_alpha.value_or(0.5), kernel);
+    const bool above = IsAbove(batch, i, *options.threshold, alpha, kernel);
     sides.groups.push_back(above ? 1 : 0);
   }
   forms.push_back({"threshold", IsOfQuantiles(kernel) ? kernel : OutcomeKernel(PitRbfKernel()),
@@ -225,7 +230,7 @@ absl::Status AddDiscrepancies(const ForecastBatch& batch, std::span<const double
   } else if (decides) {
     CALIBD_ASSIGN_OR_RETURN(
         ForecastTestResult result,
-        TestThreshold(batch, *options.threshold, options.resampling, Part(control, 1 - step, 1)));
+        TestThreshold(batch, DecisionOf(options), options.resampling, Part(control, 1 - step, 1)));
     evaluation.discrepancies.push_back({"decision", std::move(result)});
   }
   return absl::OkStatus();
@@ -336,7 +341,7 @@ absl::StatusOr<ForecastEvaluation> EvaluateForecasts(const NumberForecastKind& k
   const std::vector<double> pit = ProbabilityIntegralTransforms(forecasts, options.resampling.seed);
   CALIBD_ASSIGN_OR_RETURN(evaluation.pit, TestPit(pit, exact, Part(control, 0, kAfterPit)));
   if (options.threshold.has_value()) {
-    CALIBD_ASSIGN_OR_RETURN(evaluation.decision, EvaluateThreshold(forecasts, *options.threshold));
+    CALIBD_ASSIGN_OR_RETURN(evaluation.decision, EvaluateThreshold(forecasts, DecisionOf(options)));
     evaluation.decision->actions.clear();
   }
   if (batch.size() > 1) {

@@ -316,33 +316,39 @@ absl::StatusOr<ForecastTestResult> TestForecasts(const ForecastBatch& batch,
   return result;
 }
 
-absl::StatusOr<ForecastTestResult> TestThreshold(const ForecastBatch& batch, double threshold,
+absl::StatusOr<ForecastTestResult> TestThreshold(const ForecastBatch& batch,
+                                                 const ThresholdDecision& decision,
                                                  const BootstrapOptions& resampling,
                                                  const RunControl& control) {
   CALIBD_RETURN_IF_ERROR(CheckRows(batch));
   CALIBD_RETURN_IF_ERROR(CheckReplicates(resampling));
-  CALIBD_ASSIGN_OR_RETURN(const DecisionCalibration observed, EvaluateThreshold(batch, threshold));
+  CALIBD_ASSIGN_OR_RETURN(const DecisionCalibration observed, EvaluateThreshold(batch, decision));
   if (resampling.null == NullHypothesis::kForm) {
     return TestForecasts(
         batch,
-        {.outcome_kernel = ThresholdKernel{threshold},
+        {.outcome_kernel = ThresholdKernel{decision.threshold},
          .condition = GroupCondition{{observed.actions.begin(), observed.actions.end()}},
          .resampling = resampling},
         control);
   }
-  // f = (loss of one action) - (that of the other), so <f, f> counts each of them twice.
+  // f = (loss of one action) - (that of the other), with the costs 1, so <f, f> counts each of them
+  // twice. A cost c multiplies the products of residual losses of its action by c^2.
+  const double alarm = decision.false_alarm_cost;
+  const double miss = decision.miss_cost;
+  const double factor = 4 / (alarm * alarm + miss * miss);
   ForecastTestResult result;
-  result.mmd_squared = 2 * observed.given_action_unbiased;
-  result.biased_mmd_squared = 2 * observed.given_action;
+  result.mmd_squared = factor * observed.given_action_unbiased;
+  result.biased_mmd_squared = factor * observed.given_action;
   result.statistic = result.mmd_squared;
-  result.outcome_kernel = ThresholdKernel{threshold};
+  result.outcome_kernel = ThresholdKernel{decision.threshold};
   result.condition = GroupCondition();
   std::vector<double> replicates(static_cast<std::size_t>(resampling.replicates));
   CALIBD_RETURN_IF_ERROR(RunReplicates(replicates.size(), control, [&](std::size_t r) {
     Rng rng(resampling.seed, r);
     const DrawnRows replicate = DrawReplicate(batch, rng);
     replicates[r] =
-        2 * EvaluateThreshold(WithReplicate(batch, replicate), threshold)->given_action_unbiased;
+        factor *
+        EvaluateThreshold(WithReplicate(batch, replicate), decision)->given_action_unbiased;
   }));
   static_cast<ResamplingResult&>(result) =
       CompareWithReplicates(LowerEndOfTies(result.statistic, replicates), replicates, resampling);

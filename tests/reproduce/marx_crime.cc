@@ -95,10 +95,11 @@ Metrics TrainForecasts(const TrainingStart& start, double weight) {
   const ForecastBatch test{ForecastKind::kNormal, forecasts, 2, {}, split.test.targets};
   options.condition = start.Given(split.test.features);
   options.gradient = false;
-  return {{"DCE", std::sqrt(EvaluateThreshold(test, MedianOf(split.train.targets))->squared_error)},
-          {"individual MMD^2", Compute(test, options).mmd_squared},
-          {"NLL", LogScore(test)},
-          {"QCE", QuantileCalibrationError(ProbabilityIntegralTransforms(test, 1))}};
+  return {
+      {"DCE", std::sqrt(EvaluateThreshold(test, {MedianOf(split.train.targets)})->squared_error)},
+      {"individual MMD^2", Compute(test, options).mmd_squared},
+      {"NLL", LogScore(test)},
+      {"QCE", QuantileCalibrationError(ProbabilityIntegralTransforms(test, 1))}};
 }
 
 }  // namespace

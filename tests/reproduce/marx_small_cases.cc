@@ -118,7 +118,8 @@ void CompareMetrics(const json& small, const testing::ForecastSet& normals,
     comparison.Compare(*LocalCalibrationError(pit, features, x, small.at("gamma_x")),
                        small.at("lce_total20_at_rows").at(i));
   }
-  const DecisionCalibration decision = *EvaluateThreshold(normals.view(), small.at("decision_c"));
+  const DecisionCalibration decision =
+      *EvaluateThreshold(normals.view(), {small.at("decision_c").get<double>()});
   comparison.Compare(std::sqrt(decision.squared_error), small.at("dce"));
   comparison.Compare(decision.realised_loss, small.at("decision_realised_loss"));
   comparison.Compare(decision.expected_loss, small.at("decision_expected_loss"));

@@ -160,6 +160,10 @@ absl::StatusOr<BinnedErrorSpec> FromProto(const v1::BinnedErrorSpec& proto) {
 // Errors: InvalidArgument whose message begins with the field.
 absl::Status AddLosses(const v1::EvaluateRequest& request, std::size_t class_count,
                        EvaluationOptions& options) {
+  if (static_cast<std::size_t>(request.actions_size()) > kMaxActions) {
+    return absl::InvalidArgumentError(absl::StrCat("actions has ", request.actions_size(),
+                                                   " elements, expected at most ", kMaxActions));
+  }
   for (int a = 0; a < request.actions_size(); ++a) {
     const auto& losses = request.actions(a).losses();
     if (static_cast<std::size_t>(losses.size()) != class_count) {

@@ -164,6 +164,8 @@ v1::ForecastEvaluation ToProto(const ForecastEvaluation& evaluation,
   if (evaluation.decision.has_value()) {
     v1::ForecastEvaluation::Decision& out = *proto.mutable_decision();
     out.set_threshold(options.threshold.value_or(0));
+    out.set_false_alarm_cost(options.false_alarm_cost);
+    out.set_miss_cost(options.miss_cost);
     out.set_realised_loss(evaluation.decision->realised_loss);
     out.set_expected_loss(evaluation.decision->expected_loss);
     out.set_squared_error(evaluation.decision->squared_error);

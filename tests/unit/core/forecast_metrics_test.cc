@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "calibd/core/decision_calibration.h"
+#include "calibd/core/forecast_test.h"
 #include "rng.h"
 #include "support/test_data.h"
 
@@ -139,7 +140,7 @@ TEST(DecisionCalibrationTest, MatchesTheSmallCases) {
   for (const json& small : MetricCases("forecast")) {
     SCOPED_TRACE(small.at("name").get<std::string>());
     const SmallNormals rows(small);
-    const auto decision = EvaluateThreshold(rows.view(), small.at("decision_c"));
+    const auto decision = EvaluateThreshold(rows.view(), {small.at("decision_c").get<double>()});
     ASSERT_TRUE(decision.ok()) << decision.status();
     ExpectClose(std::sqrt(decision->squared_error), small.at("dce"));
     ExpectClose(decision->realised_loss, small.at("decision_realised_loss"));
@@ -155,7 +156,7 @@ TEST(DecisionCalibrationTest, CountsDrawsAndRefusesInvalidLosses) {
   const std::vector<double> draws{1, 2, 3, 4, 5, 6};
   const std::vector<double> outcomes{0, 7};
   const ForecastBatch samples{ForecastKind::kSamples, draws, 3, {}, outcomes};
-  const auto decision = EvaluateThreshold(samples, 2);
+  const auto decision = EvaluateThreshold(samples, {2});
   ASSERT_TRUE(decision.ok());
   // Probabilities above: 2/3 and 1.
   EXPECT_THAT(decision->actions, ElementsAre(1, 1));
@@ -163,7 +164,8 @@ TEST(DecisionCalibrationTest, CountsDrawsAndRefusesInvalidLosses) {
   // other side. All of 4, 5, 6, 7 do.
   EXPECT_DOUBLE_EQ(decision->expected_loss, (1.0 + 0.0) / 2);
   EXPECT_DOUBLE_EQ(decision->realised_loss, 0.5);
-  EXPECT_FALSE(EvaluateThreshold(samples, std::nan("")).ok());
+  EXPECT_FALSE(EvaluateThreshold(samples, {std::nan("")}).ok());
+  EXPECT_FALSE(EvaluateThreshold(samples, {2, 0, 1}).ok());
   const std::vector<double> probabilities{0.25, 0.75};
   const std::vector<std::int32_t> labels{0};
   const PredictionBatch classes{probabilities, labels, 2};
@@ -175,6 +177,29 @@ TEST(DecisionCalibrationTest, CountsDrawsAndRefusesInvalidLosses) {
   const auto one = EvaluateDecisions(classes, std::vector{0.0, 1.0, 1.0, 0.0});
   ASSERT_TRUE(one.ok());
   EXPECT_EQ(one->squared_error_unbiased, 0);
+}
+
+TEST(DecisionCalibrationTest, CostsDecideAtTheThreshold) {
+  // The probabilities of reaching 0 are .5, .84 and .16, and that of the break-even is 2 / 3.
+  const std::vector<double> normals{0, 1, 1, 1, -1, 1};
+  const std::vector<double> outcomes{0.5, -0.5, 0.5};
+  const ForecastBatch batch{ForecastKind::kNormal, normals, 2, {}, outcomes};
+  const ThresholdDecision costs{0, 4, 2};
+  const auto decision = EvaluateThreshold(batch, costs);
+  ASSERT_TRUE(decision.ok()) << decision.status();
+  EXPECT_THAT(decision->actions, ElementsAre(0, 1, 0));
+  EXPECT_DOUBLE_EQ(decision->realised_loss, (2.0 + 4.0 + 2.0) / 3);
+  const double below = 0.5 * std::erfc(1 / std::numbers::sqrt2);
+  EXPECT_DOUBLE_EQ(decision->expected_loss, (2 * 0.5 + 4 * below + 2 * below) / 3);
+  // The discrepancy does not depend on the unit of the costs, and not on the costs if the decisions
+  // are the same.
+  const BootstrapOptions resampling{.replicates = 99, .seed = 2, .null = NullHypothesis::kForecast};
+  const auto test = TestThreshold(batch, costs, resampling);
+  const auto other = TestThreshold(batch, {0, 3e99, 2e99}, resampling);
+  ASSERT_TRUE(test.ok() && other.ok());
+  EXPECT_NEAR(test->mmd_squared, other->mmd_squared, 1e-12);
+  EXPECT_EQ(test->p_value, other->p_value);
+  EXPECT_TRUE(std::isfinite(other->replicate_standard_deviation));
 }
 
 TEST(DecisionCalibrationTest, ATestFindsWhatDecisionsCost) {
@@ -222,6 +247,18 @@ TEST(DecisionCalibrationTest, ATestFindsWhatDecisionsCost) {
       std::vector<double> small = loss;
       for (double& value : small) value *= 1e-7;
       EXPECT_EQ(TestDecisions(batch, small, resampling)->test->p_value, result->test->p_value);
+      // Nor do the largest losses leave the range of double.
+      std::vector<double> large = loss;
+      const double unit = std::exp2(490);
+      for (double& value : large) value *= unit;
+      const auto scaled = TestDecisions(batch, large, resampling);
+      EXPECT_EQ(scaled->test->p_value, result->test->p_value);
+      EXPECT_EQ(scaled->test->replicate_standard_deviation,
+                result->test->replicate_standard_deviation * unit * unit);
+      EXPECT_EQ(scaled->calibration.given_action_unbiased,
+                result->calibration.given_action_unbiased * unit * unit);
+      EXPECT_EQ(scaled->gap_upper, result->gap_upper * unit);
+      EXPECT_EQ(scaled->actions[0].realised_loss, result->actions[0].realised_loss * unit);
       EXPECT_GT(result->gap_lower, 0);
       EXPECT_EQ(result->test->p_value, 0.01);
     }

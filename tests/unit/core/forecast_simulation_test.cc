@@ -267,11 +267,11 @@ TEST(ForecastSimulationTest, AThresholdIsTestedGivenTheDecision) {
     // Too narrow forecasts: those who act and those who do not are both too sure, and their errors
     // cancel in the discrepancy of all rows.
     const DrawnForecasts drawn = Draw(kind, 2000, 3, 2);
-    const auto decision = EvaluateThreshold(drawn.view(), 0.5);
+    const auto decision = EvaluateThreshold(drawn.view(), {0.5});
     ASSERT_TRUE(decision.ok());
     for (const NullHypothesis null : {NullHypothesis::kForecast, NullHypothesis::kForm}) {
       const BootstrapOptions resampling{.replicates = 99, .seed = 7, .null = null};
-      const auto result = TestThreshold(drawn.view(), 0.5, resampling);
+      const auto result = TestThreshold(drawn.view(), {0.5}, resampling);
       ASSERT_TRUE(result.ok()) << result.status();
       LossOptions loss;
       loss.outcome_kernel = ThresholdKernel{0.5};
@@ -294,7 +294,7 @@ TEST(ForecastSimulationTest, PValuesOfDecisionsOfCalibratedForecastsAreNotTooSma
     for (std::uint64_t seed = 0; seed < 400; ++seed) {
       const DrawnForecasts drawn = Draw(kind, 20, 1000 + seed);
       const auto result = TestThreshold(
-          drawn.view(), 0.5, {.replicates = 99, .seed = seed, .null = NullHypothesis::kForecast});
+          drawn.view(), {0.5}, {.replicates = 99, .seed = seed, .null = NullHypothesis::kForecast});
       ASSERT_TRUE(result.ok());
       rejected[0] += result->p_value <= 0.05 ? 1 : 0;
       rejected[1] += result->p_value <= 0.2 ? 1 : 0;

@@ -74,12 +74,6 @@ struct DecisionTestResult {
 // Errors: InvalidArgument unless `loss` is a valid loss of some actions for m classes.
 [[nodiscard]] absl::Status CheckLossMatrix(std::span<const double> loss, std::size_t class_count);
 
-// Two actions for forecasts of a number: action 0 is right if the outcome is below the threshold,
-// and action 1 otherwise; a wrong action has the loss 1. Ties take action 1. batch: valid Normal
-// forecasts or samples, n >= 1. threshold: finite. Errors: InvalidArgument. Cost: O(n width).
-[[nodiscard]] absl::StatusOr<DecisionCalibration> EvaluateThreshold(const ForecastBatch& batch,
-                                                                    double threshold);
-
 // A decision about a number: act if the outcome is expected to reach the threshold. A wrong
 // decision has a cost, and a right one has none.
 struct ThresholdDecision {
@@ -92,6 +86,12 @@ struct ThresholdDecision {
 
   friend bool operator==(const ThresholdDecision&, const ThresholdDecision&) = default;
 };
+// Two actions for forecasts of a number: action 0 is not to act, and action 1 to act. Ties take
+// action 1. batch: valid Normal forecasts or samples, n >= 1. Errors: InvalidArgument (decision).
+// Cost: O(n width).
+[[nodiscard]] absl::StatusOr<DecisionCalibration> EvaluateThreshold(
+    const ForecastBatch& batch, const ThresholdDecision& decision);
+
 // The first field that is invalid, such as "threshold".
 [[nodiscard]] std::optional<Violation> FindDecisionViolation(const ThresholdDecision& decision);
 

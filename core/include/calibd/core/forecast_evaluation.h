@@ -42,8 +42,12 @@ struct ForecastEvaluationOptions {
   // Set: the decision whether the outcome reaches this value is evaluated. Quantiles: only with a
   // threshold_alpha.
   std::optional<double> threshold;
+  // Of this decision, see ThresholdDecision.
+  double false_alarm_cost = 1;
+  double miss_cost = 1;
   // In (0, 1): the form threshold divides the forecasts by whether their probability of an outcome
-  // up to the threshold is at most this. Unset: 1/2. Quantiles: one of the levels.
+  // up to the threshold is at most this. Unset: by their decision, at 1/2 with equal costs.
+  // Quantiles: one of the levels.
   std::optional<double> threshold_alpha;
   // One level for all intervals of ForecastCoverage.
   CoverageLevels levels;

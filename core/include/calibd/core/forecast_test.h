@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "calibd/core/bootstrap.h"
 #include "calibd/core/calibration_loss.h"
+#include "calibd/core/decision_calibration.h"
 #include "calibd/core/forecast.h"
 #include "calibd/core/outcome_kernel.h"
 #include "calibd/core/run_control.h"
@@ -69,7 +70,7 @@ inline constexpr std::size_t kSignReplicates = 256;
 // do not are right as often as their forecasts say. With kForecast the actions of samples are those
 // of the replicate, and its cost is O(n width) for each replicate. Errors: as TestForecasts.
 [[nodiscard]] absl::StatusOr<ForecastTestResult> TestThreshold(const ForecastBatch& batch,
-                                                               double threshold,
+                                                               const ThresholdDecision& decision,
                                                                const BootstrapOptions& resampling,
                                                                const RunControl& control = {});
 
