@@ -103,11 +103,12 @@ void DescribeResiduals(const ForecastCells& cells, const ForecastCounts& counts,
   SetResiduals(cells, counts, proto);
 }
 
-void DescribeDirection(const ForecastWatchSnapshot& watch, v1::ForecastDirection& proto) {
-  const ForecastDirection direction = DirectionOf(*watch.cells, watch.reading.counts.Cells());
+void DescribeDirection(const ForecastCells& cells, const ForecastCounts& counts,
+                       v1::ForecastDirection& proto) {
+  const ForecastDirection direction = DirectionOf(cells, counts.Cells());
   proto.set_shift(direction.best.shift);
   proto.set_scale(direction.best.scale);
-  SetResiduals(*watch.cells, watch.reading.counts, proto);
+  SetResiduals(cells, counts, proto);
 }
 
 void DescribeDecision(const ForecastWatchSnapshot& watch, v1::Watch& proto) {
@@ -172,12 +173,12 @@ std::string DirectionSentences(const ForecastCells& cells, const ForecastCounts&
   return absl::StrCat(WidthSentence(coverage), BiasSentence(cells, counts));
 }
 
-absl::Status CheckPredictsClasses(const ModelDeclaration& declaration, const char* call) {
+absl::Status CheckPredictsClasses(const ModelDeclaration& declaration, const char* what) {
   if (!declaration.forecast.has_value()) return absl::OkStatus();
   return MakeError(
       absl::StatusCode::kFailedPrecondition, "FORECAST_MODEL",
       absl::StrCat(
-          call, " needs a model of classes, and ", declaration.name.ToString(),
+          what, " needs a model of classes, and ", declaration.name.ToString(),
           " forecasts a number: its verdict, coverage and scores are in GetCalibration "
           "(calibctl show) and GetHistory (calibctl history), exact tests of its window in "
           "Evaluate (calibctl evaluate-forecasts)"));

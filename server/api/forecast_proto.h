@@ -18,7 +18,8 @@ void DescribeScores(const ForecastCells& cells, const ForecastCounts& counts,
 // Sets the mean and the standard deviation of the residuals, if the forecasts are Normal.
 void DescribeResiduals(const ForecastCells& cells, const ForecastCounts& counts,
                        v1::ErrorMeasurement& proto);
-void DescribeDirection(const ForecastWatchSnapshot& watch, v1::ForecastDirection& proto);
+void DescribeDirection(const ForecastCells& cells, const ForecastCounts& counts,
+                       v1::ForecastDirection& proto);
 // Leaves the message unset without a decision.
 void DescribeDecision(const ForecastWatchSnapshot& watch, v1::Watch& proto);
 // Leaves the message unset without a discrepancy.
@@ -33,10 +34,10 @@ void DescribeCells(const ForecastWatchSnapshot& watch, v1::Whereabouts& proto);
                                              const ForecastCounts& counts,
                                              const ForecastCoverage& coverage);
 
-// Errors: FailedPrecondition if the model forecasts a number, with what it offers instead. call:
-// the name of a call that needs classes.
+// Errors: FailedPrecondition if the model forecasts a number, with what it offers instead. what:
+// what needs classes, such as "a test".
 [[nodiscard]] absl::Status CheckPredictsClasses(const ModelDeclaration& declaration,
-                                                const char* call);
+                                                const char* what);
 
 }  // namespace calibd::server
 

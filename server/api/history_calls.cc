@@ -94,6 +94,7 @@ void DescribeForecasts(const ForecastSums& sums, const ForecastCells& cells,
   const ForecastCounts counts = sums.ToCounts();
   out.set_observations(sums.count);
   DescribeScores(cells, counts, *out.mutable_forecast());
+  DescribeDirection(cells, counts, *out.mutable_direction());
   const double level = kSingleErrorLevels.total();
   const auto coverage = CoverageOf(cells, counts, {.error = level / 2, .central = level / 2});
   *out.mutable_error() = convert::ToProto(IntervalOf(*coverage));

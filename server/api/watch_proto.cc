@@ -216,7 +216,8 @@ void DescribeVerdict(const Model& model, const ModelSnapshot& snapshot, Time now
                    *proto.mutable_evidence_families());
     }
     if (reading.count > 0 && monitor.watch->forecast != nullptr) {
-      DescribeDirection(*monitor.watch->forecast, *proto.mutable_direction()->mutable_forecast());
+      DescribeDirection(*monitor.watch->forecast->cells, monitor.watch->forecast->reading.counts,
+                        *proto.mutable_direction()->mutable_forecast());
       DescribeCells(*monitor.watch->forecast, *proto.mutable_whereabouts());
     } else if (reading.count > 0) {
       DescribeDirection(monitor.watch->reliability, *proto.mutable_direction());
@@ -260,7 +261,8 @@ void DescribeGroups(const ModelDeclaration& declaration, const ModelSnapshot& sn
     DescribeOne(monitoring, group->watch, monitoring.min_group_observations,
                 *proto.mutable_watch());
     if (const auto& forecast = group->watch.forecast) {
-      DescribeDirection(*forecast, *proto.mutable_direction()->mutable_forecast());
+      DescribeDirection(*forecast->cells, forecast->reading.counts,
+                        *proto.mutable_direction()->mutable_forecast());
       if (forecast->reading.count > 0) {
         DescribeScores(*forecast->cells, forecast->reading.counts, *proto.mutable_forecast());
       }

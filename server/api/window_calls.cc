@@ -88,7 +88,7 @@ void FitMemory(std::size_t n, std::size_t m, std::size_t threads, double max_mem
 
 absl::Status Api::RunTest(const v1::RunTestRequest& request,
                           const Reply<v1::RunTestResponse>& reply, NamedModel model) {
-  CALIBD_RETURN_IF_ERROR(CheckPredictsClasses(*model->declaration(), "RunTest"));
+  CALIBD_RETURN_IF_ERROR(CheckPredictsClasses(*model->declaration(), "a test"));
   CALIBD_RETURN_IF_ERROR(CheckWindow(request.window()));
   const std::size_t class_count = model->declaration()->class_count;
   const absl::StatusOr<Lens> lens = convert::FromProto(request.lens(), class_count);
@@ -218,7 +218,7 @@ absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
 
 absl::Status Api::Recalibrate(const v1::RecalibrateRequest& request,
                               const Reply<v1::RecalibrateResponse>& reply, NamedModel model) {
-  CALIBD_RETURN_IF_ERROR(CheckPredictsClasses(*model->declaration(), "Recalibrate"));
+  CALIBD_RETURN_IF_ERROR(CheckPredictsClasses(*model->declaration(), "a recalibration"));
   CALIBD_RETURN_IF_ERROR(CheckWindow(request.window()));
   const std::size_t class_count = model->declaration()->class_count;
   const auto result = std::make_shared<v1::RecalibrateResponse>();
@@ -251,7 +251,7 @@ absl::Status Api::Recalibrate(const v1::RecalibrateRequest& request,
 absl::Status Api::EstimateCalibrationError(const v1::EstimateCalibrationErrorRequest& request,
                                            const Reply<v1::EstimateCalibrationErrorResponse>& reply,
                                            NamedModel model) {
-  CALIBD_RETURN_IF_ERROR(CheckPredictsClasses(*model->declaration(), "EstimateCalibrationError"));
+  CALIBD_RETURN_IF_ERROR(CheckPredictsClasses(*model->declaration(), "an estimate"));
   CALIBD_RETURN_IF_ERROR(CheckWindow(request.window()));
   const std::size_t class_count = model->declaration()->class_count;
   absl::StatusOr<SelectionOptions> valid = convert::FromProto(request, class_count);
