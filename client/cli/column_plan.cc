@@ -119,9 +119,7 @@ absl::StatusOr<char> ParseDelimiter(const std::string& text) {
                                  ", expected one character such as ; or the word tab"));
 }
 
-absl::StatusOr<bool> IsHeader(const ColumnOptions& options, const std::string& source,
-                              std::span<const std::string_view> first_row, std::string& note) {
-  if (options.header.has_value()) return *options.header;
+bool HoldsNames(const ColumnOptions& options, std::span<const std::string_view> first_row) {
   const std::vector<std::string> names(first_row.begin(), first_row.end());
   const auto is_name = [](const std::string& cell) { return !IsNumber(cell) && !IsMissing(cell); };
   const auto is_stated = [&](const std::string& stated) {
@@ -135,10 +133,16 @@ absl::StatusOr<bool> IsHeader(const ColumnOptions& options, const std::string& s
   }
   // The index of pandas has no name.
   const std::span<const std::string> rest = std::span(names).subspan(1);
-  if (names[0].empty() && !rest.empty() &&
-      (std::all_of(rest.begin(), rest.end(), is_name) || AreNumbers(rest))) {
-    return true;
-  }
+  return names[0].empty() && !rest.empty() && std::all_of(rest.begin(), rest.end(), is_name);
+}
+
+absl::StatusOr<bool> IsHeader(const ColumnOptions& options, const std::string& source,
+                              std::span<const std::string_view> first_row, std::string& note) {
+  if (options.header.has_value()) return *options.header;
+  if (HoldsNames(options, first_row)) return true;
+  const std::vector<std::string> names(first_row.begin(), first_row.end());
+  // The index of pandas has no name.
+  if (names[0].empty() && names.size() > 1 && AreNumbers(std::span(names).subspan(1))) return true;
   if (names[0] != "0" || !AreNumbers(names)) return false;
   const std::string found = absl::StrCat("the first line holds ", ListNames(names));
   // Probabilities are at most 1.

@@ -57,10 +57,15 @@ struct ColumnExpectation {
 // Returns the delimiter: one character, or "tab". Errors: a usage fault.
 [[nodiscard]] absl::StatusOr<char> ParseDelimiter(const std::string& text);
 
-// Whether the first line of a CSV file of predictions holds names: as stated, or if no cell is a
-// number, if it holds the name of a stated column, or if its first cell is empty and the others are
-// names, as pandas writes them with an index. note: set if the line is 0 or 0,1, which is read as a
-// prediction. Errors: InvalidArgument if the line is 0,1,2,...
+// Whether the cells of the first line of a CSV file are names: no cell is a number or missing, one
+// is the name of a stated column, or the first is empty and the others are names, as pandas writes
+// them with an index.
+[[nodiscard]] bool HoldsNames(const ColumnOptions& options,
+                              std::span<const std::string_view> first_row);
+
+// Whether the first line of a CSV file of predictions is a header: as stated, or if it HoldsNames.
+// note: set if the line is 0 or 0,1, which is read as a prediction. Errors: InvalidArgument if the
+// line is 0,1,2,...
 [[nodiscard]] absl::StatusOr<bool> IsHeader(const ColumnOptions& options, const std::string& source,
                                             std::span<const std::string_view> first_row,
                                             std::string& note);

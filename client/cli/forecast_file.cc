@@ -19,6 +19,17 @@ namespace {
 
 constexpr char kOutcomeName[] = "outcome";
 
+// Whether the first line of a CSV file names its columns. A line of data may have an odd cell, so
+// that a text alone does not make a header: all cells are names, or one is the name of a column.
+bool IsForecastHeader(const ColumnOptions& stated, std::span<const std::string_view> first_row) {
+  if (stated.header.has_value()) return *stated.header;
+  ColumnOptions columns = stated;
+  if (columns.label.empty()) columns.label = kOutcomeName;
+  if (columns.id.empty()) columns.id = "id";
+  if (columns.time.empty()) columns.time = "time";
+  return HoldsNames(columns, first_row);
+}
+
 // 0: as many as the file has.
 std::size_t WidthOf(const v1::Forecast& forecast) {
   if (forecast.has_normal()) return 2;
@@ -139,12 +150,10 @@ absl::Status ReadTable(InputFile& file, const ColumnOptions& columns,
   std::optional<std::size_t> column_count;
   return ReadRows(
       file.stream, file.format, columns, file.name, [&](const TextRow& row) -> absl::Status {
-        if (!column_count.has_value()) {
-          double ignored = 0;
-          const bool numbers = std::ranges::any_of(
-              row.cells, [&](std::string_view cell) { return ParseDouble(cell, ignored); });
+        const bool first = !column_count.has_value();
+        if (first) {
           const bool header =
-              file.format == FileFormat::kJsonLines || columns.header.value_or(!numbers);
+              file.format == FileFormat::kJsonLines || IsForecastHeader(columns, row.cells);
           std::vector<std::string> names;
           if (header) names.assign(row.cells.begin(), row.cells.end());
           CALIBD_ASSIGN_OR_RETURN(column_count, plan(names, row.cells.size()));
@@ -155,7 +164,10 @@ absl::Status ReadTable(InputFile& file, const ColumnOptions& columns,
                            absl::StrCat("the line has ", row.cells.size(), " columns, expected ",
                                         *column_count));
         }
-        return add(row);
+        const absl::Status added = add(row);
+        if (added.ok() || !first || columns.header.has_value()) return added;
+        return absl::InvalidArgumentError(
+            absl::StrCat(added.message(), "; if the first line holds names, say --header"));
       });
 }
 
