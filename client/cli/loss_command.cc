@@ -22,6 +22,7 @@
 #include "observation_file.h"
 #include "offline_evaluation.h"
 #include "outcome_kernel_option.h"
+#include "report.h"
 
 namespace calibd::cli {
 namespace {
@@ -207,16 +208,21 @@ absl::Status WriteNpy(const std::string& path, std::span<const double> values, s
   return absl::OkStatus();
 }
 
-// The set fields of a message, such as "rbf, gamma 0.5".
+// The set fields of a message, such as "rbf, gamma 0.5". Chosen parameters have three digits, which
+// are enough to judge them.
 std::string DescribeFields(const Json& json) {
   std::vector<std::string> parts;
   for (const auto& field : json.items()) {
     // Features and groups are not in the answer.
     if (field.value().is_null() || (field.value().is_array() && field.value().empty())) continue;
     if (!field.value().is_object()) {
-      const bool text = field.value().is_string();
+      const Json& value = field.value();
+      const bool chosen = field.key() == "gamma" || field.key() == "bandwidth";
       parts.push_back(absl::StrCat(field.key(), " ",
-                                   text ? field.value().get<std::string>() : field.value().dump()));
+                                   value.is_string()    ? value.get<std::string>()
+                                   : !value.is_number() ? value.dump()
+                                   : chosen             ? Number(value.get<double>())
+                                                        : absl::StrCat(value.get<double>())));
       continue;
     }
     parts.push_back(field.key());

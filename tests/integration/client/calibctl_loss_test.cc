@@ -2,9 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <fstream>
+#include <iomanip>
 #include <iterator>
+#include <sstream>
 
 #include "calibd/core/calibration_loss.h"
 #include "integration/client/run_calibctl.h"
@@ -126,6 +129,21 @@ TEST_F(CalibctlLossTest, ReadsForecastsOfNumbers) {
   expect_value(
       {"loss", "--normals", plain, "--form", "decision", "--outcome-kernel", "tanh:0.2:0.5"},
       ForecastKind::kNormal, options);
+}
+
+TEST_F(CalibctlLossTest, TextHasThreeDigitsOfAChosenGamma) {
+  const std::string path = Write("three.csv", "120,15,131\n95,12,70\n140,20,175\n");
+  CalibctlRun run({"loss", "--normals", path, "--output", "json"});
+  ASSERT_EQ(run.exit_code(), 0) << run.error();
+  const double gamma = run.json().at("condition").at("forecast").at("gamma");
+  std::ostringstream three;
+  three << std::setprecision(3) << gamma;
+  EXPECT_GT(std::abs(std::stod(three.str()) - gamma), 1e-9);
+  CalibctlRun text({"loss", "--normals", path});
+  EXPECT_THAT(text.output(), HasSubstr("condition: forecast, gamma " + three.str() + "\n"));
+  CalibctlRun given(
+      {"loss", "--normals", path, "--form", "decision", "--outcome-kernel", "tanh:1234.5:10"});
+  EXPECT_THAT(given.output(), HasSubstr("outcome kernel: tanh, threshold 1234.5, width 10\n"));
 }
 
 TEST_F(CalibctlLossTest, FormsByThresholdGroupAndFeatures) {
