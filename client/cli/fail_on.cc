@@ -93,10 +93,11 @@ Decision DecideByPValue(const v1::QuadraticTestResult& result, double significan
 
 namespace {
 
-Decision DecideByStatus(v1::LimitStatus status, double error_limit) {
+// passed: what to say if the gate does not fail.
+Decision DecideByStatus(v1::LimitStatus status, double error_limit, const std::string& passed) {
   const bool fails = status == v1::LIMIT_STATUS_OVER_LIMIT;
   return {.fails = fails,
-          .sentence = fails ? "failed on over-limit\n" : "",
+          .sentence = fails ? "failed on over-limit\n" : passed,
           .json = {{"fail_on", "over-limit"},
                    {"error_limit", error_limit},
                    {"decision", convert::StatusName(status)}}};
@@ -105,13 +106,18 @@ Decision DecideByStatus(v1::LimitStatus status, double error_limit) {
 }  // namespace
 
 Decision DecideByLimit(const v1::Evaluation& evaluation, double error_limit) {
-  return DecideByStatus(StatusAgainst(evaluation, error_limit), error_limit);
+  return DecideByStatus(StatusAgainst(evaluation, error_limit), error_limit, "");
 }
 
 Decision DecideByLimit(const v1::ForecastEvaluation& evaluation, double error_limit) {
-  return DecideByStatus(convert::StatusAgainst(error_limit, evaluation.coverage_error_lower(),
-                                               evaluation.coverage_error_upper()),
-                        error_limit);
+  const double lower = evaluation.coverage_error_lower();
+  const double upper = evaluation.coverage_error_upper();
+  const v1::LimitStatus status = convert::StatusAgainst(error_limit, lower, upper);
+  return DecideByStatus(
+      status, error_limit,
+      absl::StrCat("did not fail on over-limit: ", convert::StatusName(status), ", ",
+                   convert::OffByText(evaluation.coverage_error(), lower, upper, error_limit),
+                   "\n"));
 }
 
 std::optional<std::string> FindUsageFault(const ResultGate& gate, int replicates) {

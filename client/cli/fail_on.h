@@ -52,7 +52,8 @@ struct Decision {
 // so the sentence is empty unless it fails. evaluation: with `error`.
 [[nodiscard]] Decision DecideByLimit(const v1::Evaluation& evaluation, double error_limit);
 
-// The same for the coverage error of forecasts of a number.
+// The same for the coverage error of forecasts of a number, whose report does not compare it with a
+// limit. The sentence is never empty.
 [[nodiscard]] Decision DecideByLimit(const v1::ForecastEvaluation& evaluation, double error_limit);
 
 // The reason why a bootstrap with this many replicates cannot be the basis of a decision:
