@@ -29,8 +29,9 @@ std::vector<std::string> TableRow(const ComparedScore& row) {
     return row.in_points ? convert::Points(value) : Number(value);
   };
   const auto difference = [&](double value) {
-    return row.in_points ? absl::StrCat(value < 0 ? "-" : "+", convert::Points(std::abs(value)))
-                         : absl::StrFormat("%+.2g", value);
+    if (!row.in_points) return absl::StrFormat("%+.2g", value);
+    const std::string points = convert::Points(std::abs(value));
+    return absl::StrCat(value < 0 && points != "0" ? "-" : "+", points);
   };
   const v1::ScoreDifference& score = row.score;
   return {absl::StrCat(row.name, " (", row.unit, ")"),

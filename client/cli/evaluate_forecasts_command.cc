@@ -187,8 +187,7 @@ absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateForecastsOpti
   if (!options.columns.features.empty() || !options.columns.group.empty()) {
     return UsageFault(
         "--feature-column and --group-column need a file: a model of the server has the features "
-        "and "
-        "groups of its declaration");
+        "and groups of its declaration");
   }
   if (!options.fail_on.empty()) {
     return UsageFault(absl::StrCat(
@@ -247,8 +246,10 @@ void AddEvaluateForecastsCommand(CLI::App& app, Context& context) {
           "with --model: use only this many of the newest observations; default: the whole window")
       ->check(CLI::Range(2, 1000000))
       ->needs(model);
-  command->add_option("--threshold", options->threshold,
-                      "also evaluate the decision whether the outcome reaches this value");
+  command->add_option(
+      "--threshold", options->threshold,
+      "also evaluate the decision whether the outcome reaches this value; default with "
+      "--model: the decision that the model declares, with its costs");
   command
       ->add_option("--threshold-alpha", options->threshold_alpha,
                    "with --threshold: divide the forecasts by whether their probability of an "

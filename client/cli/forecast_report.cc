@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "calibd/convert/text.h"
 #include "calibd/core/forecast_test.h"
 #include "calibd/text/printable.h"
 #include "report.h"
@@ -92,10 +93,21 @@ std::string Scores(const std::string& kind, const v1::ForecastEvaluation& evalua
         scores.residual_mean(), scores.residual_standard_deviation());
   }
   if (evaluation.has_decision()) {
-    absl::StrAppendFormat(&text,
-                          "decision    %s of the decisions were wrong, the forecasts expected %s\n",
-                          Percent(evaluation.decision().realised_loss()),
-                          Percent(evaluation.decision().expected_loss()));
+    const v1::ForecastEvaluation::Decision& decision = evaluation.decision();
+    // An earlier server does not say the costs.
+    const auto is_1 = [](double cost) { return cost == 0 || cost == 1; };
+    if (is_1(decision.false_alarm_cost()) && is_1(decision.miss_cost())) {
+      absl::StrAppendFormat(
+          &text, "decision    %s of the decisions were wrong, the forecasts expected %s\n",
+          Percent(decision.realised_loss()), Percent(decision.expected_loss()));
+    } else {
+      absl::StrAppendFormat(&text,
+                            "decision    at %g: they cost %s each, the forecasts expected %s (a "
+                            "false alarm %g, a miss %g)\n",
+                            decision.threshold(), Number(decision.realised_loss()),
+                            Number(decision.expected_loss()), decision.false_alarm_cost(),
+                            decision.miss_cost());
+    }
   }
   return text;
 }
@@ -109,13 +121,16 @@ std::string CoverageTable(const v1::ForecastEvaluation& evaluation) {
                     absl::StrCat(Percent(one.lower()), " and ", Percent(one.upper()))});
   }
   std::string text = rows.size() > 1 ? FormatTable(rows) : "";
-  absl::StrAppendFormat(&text,
-                        "Coverage error over %d cells: %s points (%s to %s), biased upwards. All "
-                        "these intervals hold "
-                        "together with 95 %%.\n",
-                        evaluation.coverage_cells(), Number(100 * evaluation.coverage_error()),
-                        Number(100 * evaluation.coverage_error_lower()),
-                        Number(100 * evaluation.coverage_error_upper()));
+  const double lower = evaluation.coverage_error_lower();
+  const double upper = evaluation.coverage_error_upper();
+  absl::StrAppend(
+      &text, "Coverage error over ", evaluation.coverage_cells(), " cells: ",
+      convert::SaysLittle(lower, upper)
+          ? absl::StrFormat("0 to %s points, too few outcomes to say more.", Number(100 * upper))
+          : absl::StrFormat("%s points (%s to %s), biased upwards.",
+                            Number(100 * evaluation.coverage_error()), Number(100 * lower),
+                            Number(100 * upper)),
+      " All these intervals hold together with 95 %.\n");
   return text;
 }
 
@@ -207,6 +222,23 @@ std::string CellPlace(const v1::ForecastCell& cell) {
   if (cell.upper() >= 1) return absl::StrFormat("above the %.3g %% quantile", 100 * cell.lower());
   return absl::StrFormat("between the %.3g and the %.3g %% quantile", 100 * cell.lower(),
                          100 * cell.upper());
+}
+
+std::string DescribeCells(const v1::Whereabouts& whereabouts) {
+  std::int64_t total = 0;
+  for (const v1::ForecastCell& cell : whereabouts.cells()) total += cell.observations();
+  if (total == 0) return "no cells of outcomes: only a monitored model with outcomes has them\n";
+  std::vector<std::vector<std::string>> rows = {
+      {"between the quantiles", "rows", "outcomes %", "promised %", "gap (points)"}};
+  for (const v1::ForecastCell& cell : whereabouts.cells()) {
+    const auto percent = [total](double count) { return 100 * count / static_cast<double>(total); };
+    const double share = percent(static_cast<double>(cell.observations()));
+    const double promised = percent(cell.expected());
+    rows.push_back({absl::StrCat(Percent(cell.lower()), " to ", Percent(cell.upper())),
+                    absl::StrCat(cell.observations()), convert::Fixed(share, 1),
+                    convert::Fixed(promised, 1), convert::SignedFixed(share - promised, 1)});
+  }
+  return FormatTable(rows);
 }
 
 std::string BiasText(double mean, double standard_deviation, std::int64_t observations) {

@@ -17,6 +17,10 @@ namespace calibd::cli {
 // Where the outcomes of a cell are, such as "above the 99.9 % quantile".
 [[nodiscard]] std::string CellPlace(const v1::ForecastCell& cell);
 
+// A table of the cells: how many outcomes are in each, and how many the forecasts promise. Says why
+// if there are none.
+[[nodiscard]] std::string DescribeCells(const v1::Whereabouts& whereabouts);
+
 // How far forecasts are too high or too low, such as "0.4 standard deviations too low". Empty if
 // the mean is within four standard errors of 0, as for calibrated forecasts. mean,
 // standard_deviation: of (outcome - mean) / standard deviation of that many forecasts.

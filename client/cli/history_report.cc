@@ -23,6 +23,13 @@ std::optional<double> Gap(const v1::HistoryBucket& bucket) {
   return bucket.mean_confidence() - bucket.accuracy();
 }
 
+// How far the outcomes are above the forecasts on average, in standard deviations of the forecast.
+std::optional<double> Bias(const v1::HistoryBucket& bucket) {
+  if (bucket.forecast().has_residual_mean()) return bucket.forecast().residual_mean();
+  if (!bucket.has_direction()) return std::nullopt;
+  return bucket.direction().shift();
+}
+
 std::vector<std::string> HistoryRow(std::string start, const v1::HistoryBucket& bucket,
                                     bool verbose) {
   const auto real = [](bool known, double value) { return known ? Number(value) : "-"; };
@@ -33,16 +40,18 @@ std::vector<std::string> HistoryRow(std::string start, const v1::HistoryBucket& 
       bucket.has_class_1_error() && convert::Exceeds(bucket.class_1_error(), bucket.error());
   const v1::ErrorInterval& error = is_class_1 ? bucket.class_1_error() : bucket.error();
   const std::optional<double> gap = Gap(bucket);
+  const std::optional<double> bias = Bias(bucket);
   std::vector<std::string> row = {
       std::move(start), absl::StrCat(bucket.observations()),
       bucket.has_error() ? absl::StrFormat("%s (%s to %s)%s", convert::Points(error.estimate()),
                                            convert::Points(error.lower()),
                                            convert::Points(error.upper()), is_class_1 ? "*" : "")
                          : "-",
-      gap.has_value() ? absl::StrFormat("%+.1f", 100 * *gap) : "-"};
+      gap.has_value() ? convert::SignedFixed(100 * *gap, 1) : "-"};
   if (verbose && bucket.has_forecast()) {
     row.insert(row.end(), {Number(bucket.forecast().crps()),
                            real(bucket.forecast().has_log_score(), bucket.forecast().log_score()),
+                           bias.has_value() ? convert::SignedFixed(*bias, 2) : "-",
                            real(bucket.has_log10_e_value(), bucket.log10_e_value())});
   } else if (verbose) {
     row.insert(row.end(),
@@ -92,7 +101,7 @@ std::string DescribeHistory(const v1::GetHistoryResponse& history, bool verbose)
   std::vector<std::vector<std::string>> rows{{"from (UTC)", "n", "off by (points)", "gap"}};
   const bool forecasts = history.total().has_forecast();
   if (verbose && forecasts) {
-    rows[0].insert(rows[0].end(), {"CRPS", "log score", "log10 e"});
+    rows[0].insert(rows[0].end(), {"CRPS", "log score", "bias", "log10 e"});
   } else if (verbose) {
     rows[0].insert(rows[0].end(), {"SKCE", "+-", "Brier", "log loss", "log10 e"});
   }
@@ -107,7 +116,10 @@ std::string DescribeHistory(const v1::GetHistoryResponse& history, bool verbose)
     return absl::StrCat(FormatTable(rows), updates,
                         "Off by: the coverage error of the forecasts, with an interval that holds "
                         "with 95 % for each row by\nitself. Gap: how much less than it promises "
-                        "the widest central interval covers, in points.\n");
+                        "the widest central interval covers, in points.\n",
+                        verbose ? "Bias: how far the outcomes are above the forecasts on average, "
+                                  "in standard deviations of the forecast.\n"
+                                : "");
   }
   const bool has_two_series =
       std::any_of(history.buckets().begin(), history.buckets().end(),
@@ -131,12 +143,13 @@ std::string HistoryCsv(const v1::GetHistoryResponse& history) {
       "skce_standard_error,mean_confidence,accuracy,gap,brier_score,log_loss,ece,log10_e_value,"
       "max_log10_e_value,drift_log10_statistic,error_lower,error_upper,gap_lower,gap_upper,"
       "class_1_error,class_1_error_lower,class_1_error_upper,error,crps,log_score,residual_mean,"
-      "residual_standard_deviation\n";
+      "residual_standard_deviation,bias\n";
   const auto real = [](bool known, double value) {
     return known ? absl::StrFormat("%.17g", value) : std::string();
   };
   for (const v1::HistoryBucket& bucket : history.buckets()) {
     const std::optional<double> gap = Gap(bucket);
+    const std::optional<double> bias = Bias(bucket);
     const v1::ForecastScores& scores = bucket.forecast();
     const std::vector<std::string> fields = {
         TimeUtil::ToString(bucket.start_time()),
@@ -167,7 +180,8 @@ std::string HistoryCsv(const v1::GetHistoryResponse& history) {
         real(bucket.has_forecast(), scores.crps()),
         real(scores.has_log_score(), scores.log_score()),
         real(scores.has_residual_mean(), scores.residual_mean()),
-        real(scores.has_residual_standard_deviation(), scores.residual_standard_deviation())};
+        real(scores.has_residual_standard_deviation(), scores.residual_standard_deviation()),
+        real(bias.has_value(), bias.value_or(0))};
     absl::StrAppend(&text, absl::StrJoin(fields, ","), "\n");
   }
   return text;

@@ -195,10 +195,10 @@ std::string DescribeScores(const v1::Evaluation& evaluation) {
         Number(corp.uncertainty()));
   };
   return absl::StrFormat(
-             "accuracy %s, mean confidence %s, confidence - accuracy %+.3f\n"
+             "accuracy %s, mean confidence %s, confidence - accuracy %s\n"
              "log loss %s, mean entropy %s\n",
              Number(scores.accuracy()), Number(scores.mean_confidence()),
-             scores.confidence_minus_accuracy(), Number(scores.log_loss()),
+             convert::SignedFixed(scores.confidence_minus_accuracy(), 3), Number(scores.log_loss()),
              Number(scores.mean_entropy())) +
          decomposition("Brier", evaluation.brier()) +
          decomposition("top-label Brier", evaluation.reliability(0).corp());

@@ -26,7 +26,7 @@ std::string Text(const v1::GetCalibrationResponse& response, const ShowOptions& 
   if (options.verbose) {
     absl::StrAppend(&text, "\n", DescribeVerdict(response), "\n", DescribeCalibration(response));
   }
-  if (options.bins) absl::StrAppend(&text, "\n", DescribeBins(response.scores()));
+  if (options.bins) absl::StrAppend(&text, "\n", DescribeBins(response));
   return text;
 }
 
@@ -66,7 +66,10 @@ void AddShowCommand(CLI::App& app, Context& context) {
   command->add_option("MODEL", options->model, "name, or NAME@VERSION")->required();
   command->add_flag("--verbose", options->verbose,
                     "also show the evidence, alarms, groups, estimators, kernels and p-values");
-  command->add_flag("--bins", options->bins, "also show the reliability diagram as a table");
+  command->add_flag(
+      "--bins", options->bins,
+      "also show the reliability diagram as a table; of forecasts of a number, how often "
+      "outcomes fall between their quantiles");
   AddVerdictGate(*command, options->fail_on);
 }
 

@@ -22,7 +22,9 @@
 namespace calibd::cli {
 namespace {
 
+using convert::Fixed;
 using convert::Points;
+using convert::SignedFixed;
 using google::protobuf::Timestamp;
 using google::protobuf::util::TimeUtil;
 
@@ -226,8 +228,8 @@ std::string HowBad(const v1::GetCalibrationResponse& response) {
     const double sign = gap > 0 ? 1 : -1;
     const double low = gap > 0 ? interval.gap_lower() : -interval.gap_upper();
     const double high = gap > 0 ? interval.gap_upper() : -interval.gap_lower();
-    absl::StrAppendFormat(&text, "%s-confident by %.2f (%.1f to %.1f)", gap > 0 ? "over" : "under",
-                          100 * sign * gap, 100 * low, 100 * high);
+    absl::StrAppendFormat(&text, "%s-confident by %.2f (%s to %s)", gap > 0 ? "over" : "under",
+                          100 * sign * gap, Fixed(100 * low, 1), Fixed(100 * high, 1));
   }
   if (error.is_recent()) {
     const v1::CalibrationError::RecentError& recent = error.recent();
@@ -329,10 +331,11 @@ std::string Decided(const v1::GetCalibrationResponse& response) {
   const std::string text =
       counts
           ? absl::StrFormat(
-                "at %g: %.1f %% of them were wrong, the forecasts promise %.1f %%: %+.1f "
-                "points (%+.1f to %+.1f)",
+                "at %g: %.1f %% of them were wrong, the forecasts promise %.1f %%: %s "
+                "points (%s to %s)",
                 loss.decision().threshold(), 100 * loss.realised_loss(), 100 * loss.expected_loss(),
-                100 * gap, 100 * loss.gap_lower_bound(), 100 * loss.gap_upper_bound())
+                SignedFixed(100 * gap, 1), SignedFixed(100 * loss.gap_lower_bound(), 1),
+                SignedFixed(100 * loss.gap_upper_bound(), 1))
           : absl::StrFormat(
                 "at %g: they cost %.3g each, the forecasts promise %.3g: %+.2g "
                 "(%+.2g to %+.2g)",
@@ -480,7 +483,8 @@ std::string DifferenceText(const char* score, const char* unit, double scale,
   if (lower > 0) {
     return absl::StrFormat("%s (%.*f to %.*f), worse", size, decimals, lower, decimals, upper);
   }
-  return absl::StrFormat("%s (%+.*f to %+.*f), undecided", size, decimals, lower, decimals, upper);
+  return absl::StrCat(size, " (", SignedFixed(lower, decimals), " to ",
+                      SignedFixed(upper, decimals), "), undecided");
 }
 
 std::string Against(const v1::GetCalibrationResponse& response) {
@@ -588,7 +592,11 @@ std::string DescribeShow(const v1::GetCalibrationResponse& response, const Times
   return text + Part("next", Next(response), 2);
 }
 
-std::string DescribeBins(const v1::RunningScores& scores) {
+std::string DescribeBins(const v1::GetCalibrationResponse& response) {
+  if (response.has_forecast()) {
+    return DescribeCells(response.verdict().whereabouts());
+  }
+  const v1::RunningScores& scores = response.scores();
   std::vector<std::vector<std::string>> rows = {
       {"confidence", "rows", "says %", "right %", "gap (points)"}};
   const double bins = scores.bins_size();
@@ -599,7 +607,7 @@ std::string DescribeBins(const v1::RunningScores& scores) {
                     absl::StrCat(bin.observations()),
                     absl::StrFormat("%.1f", 100 * bin.mean_confidence()),
                     absl::StrFormat("%.1f", 100 * bin.accuracy()),
-                    absl::StrFormat("%+.1f", 100 * (bin.mean_confidence() - bin.accuracy()))});
+                    SignedFixed(100 * (bin.mean_confidence() - bin.accuracy()), 1)});
   }
   return FormatTable(rows);
 }

@@ -14,8 +14,9 @@ namespace calibd::cli {
 [[nodiscard]] std::string DescribeShow(const v1::GetCalibrationResponse& response,
                                        const google::protobuf::Timestamp& now);
 
-// The reliability diagram of the top label as a table.
-[[nodiscard]] std::string DescribeBins(const v1::RunningScores& scores);
+// The reliability diagram of the top label as a table; of forecasts of a number, how often outcomes
+// fall into each cell.
+[[nodiscard]] std::string DescribeBins(const v1::GetCalibrationResponse& response);
 
 // The error in one phrase, such as "off by 5.4 points (4.2 to 6.8; limit 2)"; empty without a
 // labelled prediction.

@@ -21,6 +21,7 @@
 namespace calibd::cli {
 namespace {
 
+using convert::SignedFixed;
 using google::protobuf::util::TimeUtil;
 
 constexpr int kMaxGroups = 20;
@@ -56,9 +57,9 @@ std::string EvidenceText(const v1::Verdict& verdict, const v1::Watch& watch) {
   const double most = evidence.max_log10_e_value();
   if (most <= 0) {
     return absl::StrFormat(
-        "Evidence: so far none against calibration. The e-value is %s (log10 %+.2f); the alarm is "
+        "Evidence: so far none against calibration. The e-value is %s (log10 %s); the alarm is "
         "raised at %s.\n",
-        PowerOfTen(evidence.log10_e_value()), evidence.log10_e_value(),
+        PowerOfTen(evidence.log10_e_value()), SignedFixed(evidence.log10_e_value(), 2),
         PowerOfTen(evidence.threshold()));
   }
   std::string text = absl::StrFormat(
@@ -106,9 +107,10 @@ std::string ForecastDirectionText(const v1::Verdict& verdict) {
       "and standard deviation %g, in units in which the forecast has 0 and 1%s.\n",
       direction.shift(), direction.scale(),
       direction.has_residual_mean()
-          ? absl::StrFormat("; (outcome - mean) / standard deviation has mean %+.3f and standard "
+          ? absl::StrFormat("; (outcome - mean) / standard deviation has mean %s and standard "
                             "deviation %.3f",
-                            direction.residual_mean(), direction.residual_standard_deviation())
+                            SignedFixed(direction.residual_mean(), 3),
+                            direction.residual_standard_deviation())
           : "");
   std::string places;
   for (const v1::ForecastCell& cell : verdict.whereabouts().cells()) {
@@ -142,8 +144,8 @@ std::string RecentText(const v1::CalibrationError& error) {
   }
   if (recent.has_residual_mean()) {
     absl::StrAppendFormat(
-        &text, "; (outcome - mean) / standard deviation has mean %+.3f and standard deviation %.3f",
-        recent.residual_mean(), recent.residual_standard_deviation());
+        &text, "; (outcome - mean) / standard deviation has mean %s and standard deviation %.3f",
+        SignedFixed(recent.residual_mean(), 3), recent.residual_standard_deviation());
   }
   return text + ".\n";
 }
@@ -220,9 +222,10 @@ std::string ClassesText(const v1::Whereabouts& whereabouts, const v1::Evidence& 
 
 std::string DriftText(const v1::Drift& drift) {
   return absl::StrFormat(
-      "Drift: log10 of the detector is now %.2f, its maximum so far is %.2f, and the alarm is "
-      "raised at %.2f.\n",
-      drift.log10_statistic(), drift.max_log10_statistic(), drift.threshold());
+      "Drift: log10 of the detector is now %s, its maximum so far is %s, and the alarm is raised "
+      "at %.2f.\n",
+      convert::Fixed(drift.log10_statistic(), 2), convert::Fixed(drift.max_log10_statistic(), 2),
+      drift.threshold());
 }
 
 std::string OneLookText(const v1::EffectSize& size) {
@@ -253,7 +256,8 @@ std::string DescribeGroups(const v1::GetCalibrationResponse& response) {
   if (groups.empty()) return "";
   std::vector<std::vector<std::string>> rows = {
       {"group", "n", "log10 e-value", "largest so far", "SKCE",
-       groups[0].direction().has_forecast() ? "promised - covered" : "confidence - accuracy",
+       groups[0].direction().has_forecast() ? "promised - covered (points)"
+                                            : "confidence - accuracy (points)",
        "rejected"}};
   int rejected = 0;
   for (const v1::GroupWatch& group : groups) {
@@ -261,10 +265,10 @@ std::string DescribeGroups(const v1::GetCalibrationResponse& response) {
     if (rows.size() > kMaxGroups) continue;
     const v1::Watch& watch = group.watch();
     rows.push_back({GroupName(group.value(), group.overflow()), absl::StrCat(watch.observations()),
-                    absl::StrFormat("%+.2f", watch.evidence().log10_e_value()),
-                    absl::StrFormat("%+.2f", watch.evidence().max_log10_e_value()),
+                    SignedFixed(watch.evidence().log10_e_value(), 2),
+                    SignedFixed(watch.evidence().max_log10_e_value(), 2),
                     watch.effect_size().has_skce() ? Signed(watch.effect_size().skce()) : "-",
-                    absl::StrFormat("%+.3f", GapOf(group)), RejectedText(group)});
+                    SignedFixed(100 * GapOf(group), 1), RejectedText(group)});
   }
   std::string text = absl::StrFormat(
       "\nGroups, in descending order of evidence. e-BH over the %d tested groups of %d rejects %d "

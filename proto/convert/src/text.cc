@@ -25,11 +25,27 @@ std::string RecentText(const v1::CalibrationError& error) {
                                   : "");
 }
 
+// Whether a formatted number shows nothing but zeros after a minus sign.
+bool IsMinusZero(const std::string& number) {
+  return number.starts_with('-') && number.find_first_not_of("0.", 1) == std::string::npos;
+}
+
 }  // namespace
+
+std::string Fixed(double value, int decimals) {
+  const std::string text = absl::StrFormat("%.*f", decimals, value);
+  return IsMinusZero(text) ? text.substr(1) : text;
+}
+
+std::string SignedFixed(double value, int decimals) {
+  std::string text = absl::StrFormat("%+.*f", decimals, value);
+  if (IsMinusZero(text)) text[0] = '+';
+  return text;
+}
 
 std::string Points(double probability) {
   const double points = 100 * probability;
-  const std::string text = absl::StrFormat("%.*f", points < 1 ? 2 : 1, points);
+  const std::string text = Fixed(points, points < 1 ? 2 : 1);
   // The format always writes a decimal point.
   const std::size_t last = text.find_last_not_of('0');
   return text.substr(0, text[last] == '.' ? last : last + 1);
@@ -46,7 +62,13 @@ std::string RoundedCount(std::int64_t count) {
   return absl::StrCat((count + unit - 1) / unit * unit);
 }
 
+bool SaysLittle(double lower, double upper) { return lower <= 0 && upper > 0.5; }
+
 std::string OffByText(double estimate, double lower, double upper, double limit) {
+  if (SaysLittle(lower, upper)) {
+    return absl::StrCat("off by 0 to ", PointsText(upper), " (too few rows to say more; limit ",
+                        Points(limit), ")");
+  }
   return absl::StrCat("off by ", PointsText(estimate), " (", Points(lower), " to ", Points(upper),
                       "; limit ", Points(limit), ")");
 }

@@ -141,6 +141,7 @@ TEST_F(CalibctlEvaluateForecastsTest, FailOnTurnsTheErrorIntoTheExitCode) {
   CalibctlRun passed({"evaluate-forecasts", "--normals", path_, "--replicates", "99", "--fail-on",
                       "over-limit", "--error-limit", "50%"});
   EXPECT_EQ(passed.exit_code(), 0) << passed.error();
+  EXPECT_THAT(passed.output(), HasSubstr("\ndid not fail on over-limit: "));
   EXPECT_THAT(Fault({"evaluate-forecasts", "--model", "m", "--fail-on", "over-limit"}, 2),
               HasSubstr("calibctl show m --fail-on over-limit"));
 }
@@ -323,6 +324,37 @@ TEST_F(CalibctlEvaluateForecastsTest, ErrorsNameTheOptionAndTheRow) {
   EXPECT_THAT(file("1,2,3\n", "0.1,0.5,0.9"),
               HasSubstr("bad.csv: has no outcomes: add a column named outcome"));
   EXPECT_THAT(file("", "0.1,0.9"), HasSubstr("has no forecasts"));
+}
+
+TEST_F(CalibctlEvaluateForecastsTest, TheFirstLineIsAHeaderIfItNamesAColumn) {
+  const auto evaluate = [&](const std::string& text, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> arguments = {"evaluate-forecasts",
+                                          "--quantiles",
+                                          Write("levels.csv", text),
+                                          "--levels",
+                                          "0.1,0.5,0.9",
+                                          "--replicates",
+                                          "99",
+                                          "--seed",
+                                          "1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    CalibctlRun run(arguments);
+    return run.exit_code() == 0 ? run.output() : run.error();
+  };
+  const std::string rows = "4,5,6,5.5\n2,3,4,3.5\n";
+  const std::string expected = evaluate(rows);
+  EXPECT_THAT(expected, HasSubstr("2 forecasts (quantiles)"));
+  // Names that are numbers do not hide the name of the outcome, stated or not.
+  EXPECT_EQ(evaluate("10,50,90,outcome\n" + rows), expected);
+  EXPECT_EQ(evaluate("10,50,90,sold\n" + rows, {"--label-column", "sold"}), expected);
+  EXPECT_EQ(evaluate("low,middle,high,outcome\n" + rows), expected);
+  // Neither a line of data with an odd cell nor one without any number is left out in silence.
+  const std::string hint = "; if the first line holds names, say --header";
+  EXPECT_THAT(evaluate("1,x,3,2\n" + rows),
+              HasSubstr("levels.csv line 1, column 2: \"x\" is not a number" + hint));
+  EXPECT_THAT(evaluate("NA,NA,NA,NA\n" + rows), HasSubstr("\"NA\" is not a number" + hint));
+  EXPECT_EQ(evaluate("NA,NA,NA,NA\n" + rows, {"--header"}), expected);
+  EXPECT_THAT(evaluate(rows + "1,x,3,2\n"), ::testing::Not(HasSubstr("--header")));
 }
 
 }  // namespace

@@ -177,6 +177,11 @@ TEST(CalibctlEvaluateTest, SaysWhatDecisionsCost) {
   CalibctlRun none(with(write("none.csv", "action,healthy,sick\n")));
   EXPECT_NE(none.exit_code(), 0);
   EXPECT_THAT(none.error(), HasSubstr("has no actions"));
+  std::string actions;
+  for (int a = 0; a < 1001; ++a) actions += "a,0,1\n";
+  CalibctlRun many(with(write("many.csv", actions)));
+  EXPECT_NE(many.exit_code(), 0);
+  EXPECT_THAT(many.error(), HasSubstr("actions has 1001 elements, expected at most 1000"));
 }
 
 TEST(CalibctlEvaluateTest, AcceptsKernelsAndBandwidthRules) {

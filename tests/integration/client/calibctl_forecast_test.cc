@@ -89,8 +89,13 @@ TEST_F(CalibctlForecastTest, FromTheDeclarationToTheVerdict) {
   EXPECT_EQ(json.at("error").at("since_start").at("central_coverage").size(), 3U);
   EXPECT_EQ(json.at("verdict").at("whereabouts").at("cells").size(), 24U);
   EXPECT_TRUE(json.at("scores").is_null());
-  EXPECT_THAT(ErrorOf({"recalibrate", "--model", "demand"}), HasSubstr("needs a model of classes"));
-  EXPECT_THAT(ErrorOf({"test", "demand"}), HasSubstr("calibctl show"));
+  EXPECT_THAT(ErrorOf({"recalibrate", "--model", "demand"}),
+              HasSubstr("calibctl: a recalibration needs a model of classes"));
+  EXPECT_THAT(
+      ErrorOf({"test", "demand"}),
+      AllOf(HasSubstr("calibctl: a test needs a model of classes"), HasSubstr("calibctl show")));
+  EXPECT_THAT(ErrorOf({"estimate", "--model", "demand"}),
+              HasSubstr("calibctl: an estimate needs a model of classes"));
 }
 
 TEST_F(CalibctlForecastTest, ARecentChangeIsShownBesideTheWholeHistory) {
@@ -224,6 +229,34 @@ TEST_F(CalibctlForecastTest, ADecisionIsComparedWithItsPromise) {
               AllOf(HasSubstr("decision  at 5: 2"), HasSubstr("the forecasts promise 1"),
                     HasSubstr("points (+"), Not(HasSubstr("chance"))));
   EXPECT_THAT(OutputOf({"show", "costs"}), HasSubstr("decision  at 5: they cost "));
+  // Evaluate has the decision of the model, and its costs.
+  const nlohmann::json watched = RunJson({"show", "costs"}).at("watch").at("decision");
+  const std::vector<std::string> evaluate = {
+      "evaluate-forecasts", "--model", "costs", "--seed", "1", "--replicates", "99"};
+  const nlohmann::json evaluated = RunJson(evaluate);
+  const nlohmann::json& decision = evaluated.at("decision");
+  EXPECT_EQ(decision.at("threshold"), 5);
+  EXPECT_EQ(decision.at("false_alarm_cost"), 2);
+  EXPECT_EQ(decision.at("miss_cost"), 30);
+  // The same sums in another order.
+  EXPECT_NEAR(decision.at("realised_loss"), watched.at("realised_loss"), 1e-9);
+  EXPECT_NEAR(decision.at("expected_loss"), watched.at("expected_loss"), 1e-9);
+  EXPECT_EQ(evaluated.at("discrepancies").size(), 4U);
+  EXPECT_THAT(OutputOf(evaluate), HasSubstr("(a false alarm 2, a miss 30)\n"));
+  std::vector<std::string> other = evaluate;
+  other.insert(other.end(), {"--threshold", "6"});
+  EXPECT_THAT(OutputOf(other), HasSubstr(" of the decisions were wrong"));
+}
+
+TEST_F(CalibctlForecastTest, TheBiasAndTheCellsOfQuantilesAreShown) {
+  RunJson({"model", "create", "q", "--forecast", "quantiles", "--levels", ".1,.5,.9"});
+  EXPECT_THAT(OutputOf({"show", "q", "--bins"}), HasSubstr("no cells of outcomes"));
+  RunJson({"simulate", "q", "--n", "3000", "--seed", "8", "--shift", "0.5"});
+  EXPECT_THAT(OutputOf({"show", "q", "--bins"}), HasSubstr("90 % to 100 %"));
+  // The candidates of the best fit are a quarter of a standard deviation apart.
+  const nlohmann::json history = RunJson({"history", "q"});
+  EXPECT_NEAR(history.at("total").at("direction").at("shift"), 0.5, 0.25);
+  EXPECT_THAT(OutputOf({"history", "q", "--csv"}), HasSubstr("residual_standard_deviation,bias\n"));
 }
 
 TEST_F(CalibctlForecastTest, ArraysAndOutcomesInOtherFiles) {

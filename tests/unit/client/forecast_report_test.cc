@@ -78,5 +78,36 @@ TEST(ForecastReportTest, TheBiasOfQuantilesIsThatOfTheBestFit) {
   EXPECT_THAT(DescribeForecasts("quantiles", evaluation), Not(HasSubstr("The forecasts are")));
 }
 
+TEST(ForecastReportTest, AnErrorOfAFewOutcomesIsNotStated) {
+  v1::ForecastEvaluation evaluation;
+  evaluation.set_coverage_cells(20);
+  evaluation.set_coverage_error(0.9);
+  evaluation.set_coverage_error_upper(1);
+  EXPECT_THAT(DescribeForecasts("normal", evaluation),
+              HasSubstr("Coverage error over 20 cells: 0 to 100 points, too few outcomes to say "
+                        "more. All these intervals"));
+  evaluation.set_coverage_error_lower(0.8);
+  EXPECT_THAT(DescribeForecasts("normal", evaluation),
+              HasSubstr("cells: 90 points (80 to 100), biased upwards. All these intervals"));
+}
+
+TEST(ForecastReportTest, ADecisionWithCostsIsNotAShare) {
+  v1::ForecastEvaluation evaluation;
+  v1::ForecastEvaluation::Decision& decision = *evaluation.mutable_decision();
+  decision.set_threshold(110);
+  decision.set_realised_loss(0.25);
+  decision.set_expected_loss(0.125);
+  const std::string shares =
+      "decision    25 % of the decisions were wrong, the forecasts expected 12.5 %\n";
+  EXPECT_THAT(DescribeForecasts("normal", evaluation), HasSubstr(shares));
+  decision.set_false_alarm_cost(1);
+  decision.set_miss_cost(1);
+  EXPECT_THAT(DescribeForecasts("normal", evaluation), HasSubstr(shares));
+  decision.set_miss_cost(5);
+  EXPECT_THAT(DescribeForecasts("normal", evaluation),
+              HasSubstr("decision    at 110: they cost 0.25 each, the forecasts expected 0.125 (a "
+                        "false alarm 1, a miss 5)\n"));
+}
+
 }  // namespace
 }  // namespace calibd::cli

@@ -66,6 +66,22 @@ TEST(HistoryReportTest, HasARowForEachSpanAndOneForAll) {
   EXPECT_EQ(DescribeHistory({}, false), "nothing was counted in this time\n");
 }
 
+TEST(HistoryReportTest, TheBiasOfQuantilesIsThatOfTheBestFit) {
+  v1::GetHistoryResponse history;
+  v1::HistoryBucket& bucket = *history.add_buckets();
+  bucket.set_observations(250);
+  bucket.mutable_forecast()->set_crps(0.75);
+  bucket.mutable_direction()->set_shift(-0.25);
+  // It rounds to zero.
+  bucket.mutable_error()->set_gap(-0.0004);
+  *history.mutable_total() = bucket;
+  EXPECT_THAT(HistoryCsv(history), HasSubstr(",0.75,,,,-0.25\n"));
+  const std::string text = DescribeHistory(history, true);
+  EXPECT_THAT(text, HasSubstr("  +0.0  0.75          -  -0.25        -\n"));
+  EXPECT_THAT(text, HasSubstr("Bias: how far the outcomes are above the forecasts"));
+  EXPECT_THAT(DescribeHistory(history, false), Not(HasSubstr("Bias")));
+}
+
 TEST(HistoryReportTest, ShowsTheWorseOfTheTopLabelAndClass1) {
   v1::GetHistoryResponse history = History();
   EXPECT_THAT(DescribeHistory(history, false), Not(HasSubstr("class 1")));
@@ -116,7 +132,7 @@ TEST(HistoryReportTest, CsvHasAllFieldsAndExactNumbers) {
   }
   ASSERT_EQ(lines.size(), 3U);
   for (const auto& line : lines) {
-    ASSERT_EQ(line.size(), 29U);
+    ASSERT_EQ(line.size(), 30U);
   }
   const auto field = [&](std::size_t line, const std::string& name) {
     const auto found = std::find(lines[0].begin(), lines[0].end(), name);
@@ -142,11 +158,13 @@ TEST(HistoryReportTest, CsvHasAllFieldsAndExactNumbers) {
   EXPECT_EQ(field(1, "log_score"), "-1.5");
   EXPECT_EQ(field(1, "residual_mean"), "0.5");
   EXPECT_EQ(field(1, "residual_standard_deviation"), "2");
+  EXPECT_EQ(field(1, "bias"), "0.5");
   EXPECT_EQ(field(2, "observations"), "0");
   EXPECT_EQ(field(2, "rejected_rows"), "2");
-  for (const char* name : {"skce", "skce_standard_error", "mean_confidence", "accuracy", "gap",
-                           "brier_score", "log_loss", "ece", "log10_e_value", "error_lower",
-                           "class_1_error", "error", "crps", "log_score", "residual_mean"}) {
+  for (const char* name :
+       {"skce", "skce_standard_error", "mean_confidence", "accuracy", "gap", "brier_score",
+        "log_loss", "ece", "log10_e_value", "error_lower", "class_1_error", "error", "crps",
+        "log_score", "residual_mean", "bias"}) {
     EXPECT_EQ(field(2, name), "") << name;
   }
 }

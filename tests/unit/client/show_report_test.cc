@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <string>
+#include <tuple>
 
 #include "absl/strings/str_split.h"
 #include "calibd/convert/text.h"
@@ -105,6 +106,24 @@ TEST(PointsTest, HasAtMostTwoDecimals) {
   EXPECT_EQ(convert::Points(0.000071), "0.01");
   EXPECT_EQ(convert::Points(0.00001), "0");
   EXPECT_EQ(convert::OffByText(0.01, 0, 0.0999, 0.2), "off by 1 point (0 to 10; limit 20)");
+}
+
+TEST(PointsTest, ANumberThatRoundsToZeroHasNoMinusSign) {
+  EXPECT_EQ(convert::Fixed(-0.04, 1), "0.0");
+  EXPECT_EQ(convert::Fixed(-0.06, 1), "-0.1");
+  EXPECT_EQ(convert::Fixed(-0.0, 0), "0");
+  EXPECT_EQ(convert::SignedFixed(-0.04, 1), "+0.0");
+  EXPECT_EQ(convert::SignedFixed(-10, 0), "-10");
+  EXPECT_EQ(convert::SignedFixed(0.06, 1), "+0.1");
+  EXPECT_EQ(convert::Points(-1e-9), "0");
+}
+
+TEST(PointsTest, AnIntervalThatSaysLittleHasNoEstimate) {
+  EXPECT_EQ(convert::OffByText(0.95, 0, 1, 0.05),
+            "off by 0 to 100 points (too few rows to say more; limit 5)");
+  // Neither one that excludes 0 nor one that ends at a half, which may be the limit.
+  EXPECT_EQ(convert::OffByText(0.9, 0.1, 1, 0.05), "off by 90 points (10 to 100; limit 5)");
+  EXPECT_EQ(convert::OffByText(0.2, 0, 0.5, 0.5), "off by 20 points (0 to 50; limit 50)");
 }
 
 TEST(PointsTest, ARecentErrorFollowsThatOfAllRows) {
@@ -337,14 +356,35 @@ TEST(ShowReportTest, NamesABiasOfForecastsThatIsMoreThanNoise) {
 }
 
 TEST(ShowReportTest, TheReliabilityDiagramLeavesOutEmptyBins) {
-  v1::RunningScores scores;
+  v1::GetCalibrationResponse response;
+  v1::RunningScores& scores = *response.mutable_scores();
   for (int i = 0; i < 15; ++i) scores.add_bins();
   scores.mutable_bins(14)->set_observations(9021);
   scores.mutable_bins(14)->set_mean_confidence(0.996);
   scores.mutable_bins(14)->set_accuracy(0.959);
-  EXPECT_EQ(DescribeBins(scores),
+  EXPECT_EQ(DescribeBins(response),
             "confidence      rows  says %  right %  gap (points)\n"
             "0.933 to 1.000  9021    99.6     95.9          +3.7\n");
+}
+
+TEST(ShowReportTest, TheBinsOfForecastsAreTheCellsOfTheirOutcomes) {
+  v1::GetCalibrationResponse response;
+  response.mutable_forecast()->set_observations(1000);
+  EXPECT_THAT(DescribeBins(response), StartsWith("no cells of outcomes: only a monitored model"));
+  // The second share rounds to what is promised.
+  const std::tuple<double, double, int> cells[] = {{0, 0.001, 4}, {0.001, 0.5, 499}, {0.5, 1, 497}};
+  for (const auto& [lower, upper, observations] : cells) {
+    v1::ForecastCell& cell = *response.mutable_verdict()->mutable_whereabouts()->add_cells();
+    cell.set_lower(lower);
+    cell.set_upper(upper);
+    cell.set_observations(observations);
+    cell.set_expected(1000 * (upper - lower) + (observations == 499 ? 0.1 : 0));
+  }
+  EXPECT_EQ(DescribeBins(response),
+            "between the quantiles  rows  outcomes %  promised %  gap (points)\n"
+            "0 % to 0.1 %              4         0.4         0.1          +0.3\n"
+            "0.1 % to 50 %           499        49.9        49.9          +0.0\n"
+            "50 % to 100 %           497        49.7        50.0          -0.3\n");
 }
 
 TEST(ShowReportTest, BeforeTheFirstVerdictSaysHowManyRowsItNeeds) {

@@ -8,6 +8,11 @@
 
 namespace calibd::convert {
 
+// A number with this many decimals, such as "5.4"; SignedFixed adds a plus sign: "+5.4". A number
+// that rounds to zero has no minus sign.
+[[nodiscard]] std::string Fixed(double value, int decimals);
+[[nodiscard]] std::string SignedFixed(double value, int decimals);
+
 // probability: >= 0. Returns it in percentage points with one decimal, below 1 with two, without
 // trailing zeros: "0.01", "5.4", "20".
 [[nodiscard]] std::string Points(double probability);
@@ -17,7 +22,12 @@ namespace calibd::convert {
 // count: >= 0. Rounds it up to two digits, such as "31000".
 [[nodiscard]] std::string RoundedCount(std::int64_t count);
 
-// "off by 5.4 points (4.2 to 6.8; limit 2)". All arguments are probabilities.
+// Whether an interval of an error says too little for its estimate to mean anything: it begins at 0
+// and ends above a half.
+[[nodiscard]] bool SaysLittle(double lower, double upper);
+
+// "off by 5.4 points (4.2 to 6.8; limit 2)", or, of an interval that says little, "off by 0 to 95
+// points (too few rows to say more; limit 2)". All arguments are probabilities.
 [[nodiscard]] std::string OffByText(double estimate, double lower, double upper, double limit);
 
 // The same for the series that decides about the limit: that of class 1 if it is set and its
