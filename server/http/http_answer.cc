@@ -56,7 +56,8 @@ constexpr std::array<Route, 4> kRoutes{{
     {.path = kOpenApiPath,
      .answer =
          [](const HttpHandlers&) {
-           return MakeHttpResponse(http::status::ok, OpenApiText(), kJsonType);
+           static const std::string text = OpenApiText();
+           return MakeHttpResponse(http::status::ok, text, kJsonType);
          }},
 }};
 
