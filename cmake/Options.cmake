@@ -88,3 +88,14 @@ function(calibd_unite_folders target)
     set_source_files_properties(${source} PROPERTIES UNITY_GROUP "${target}_${folder}")
   endforeach()
 endfunction()
+
+# What ccache needs to cache sources that include precompiled headers.
+set(CALIBD_PRECOMPILED_OPTIONS
+    "$<IF:$<CXX_COMPILER_ID:GNU>,-fpch-preprocess,SHELL:-Xclang -fno-pch-timestamp>")
+
+# calibd_precompile_headers(TARGET HEADER...): parses headers of others once for all sources of the
+# target. This does not change what the sources are compiled to.
+function(calibd_precompile_headers target)
+  target_compile_options(${target} PRIVATE ${CALIBD_PRECOMPILED_OPTIONS})
+  target_precompile_headers(${target} PRIVATE ${ARGN})
+endfunction()
