@@ -1,3 +1,4 @@
+// Running estimates and tests of the window, over the wire.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -5,28 +6,21 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <optional>
-#include <random>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
-#include "calibd/client/recalibration.h"
-#include "calibd/convert/recalibration.h"
 #include "calibd/core/bandwidth.h"
-#include "calibd/core/evaluation.h"
 #include "calibd/core/generator.h"
 #include "calibd/core/lens.h"
 #include "calibd/core/lens_evaluation.h"
 #include "calibd/core/matrix_kernel.h"
 #include "calibd/core/p_value.h"
-#include "calibd/core/recalibration.h"
 #include "calibd/core/running_lens.h"
 #include "calibd/core/running_skce.h"
-#include "integration/server/service_client.h"
-#include "support/server_process.h"
+#include "integration/server/calibration_fixture.h"
 #include "support/test_data.h"
 
 namespace calibd::testing {
@@ -40,48 +34,6 @@ void ExpectRelative(double actual, double expected, double tolerance, const std:
   EXPECT_LE(RelativeDifference(actual, expected), tolerance)
       << what << " is " << actual << ", expected " << expected;
 }
-
-class CalibrationTest : public ::testing::Test {
- protected:
-  void SetUp() override { Start({}); }
-
-  void Start(const std::vector<std::string>& arguments) {
-    client_.reset();
-    server_ = ServerProcess::Start(arguments);
-    ASSERT_NE(server_, nullptr);
-    client_.emplace(server_->grpc_address());
-  }
-
-  // Streams the set in batches of random size up to `max_rows`.
-  void Stream(const std::string& model, const PredictionSet& set, std::size_t max_rows,
-              std::uint64_t seed = 1) {
-    std::mt19937_64 random(seed);
-    ObservationCall call(*client_);
-    ASSERT_EQ(call.Open(model, "p"), 1);
-    std::int64_t sequence = 0;
-    for (std::size_t done = 0; done < set.labels.size();) {
-      const std::size_t size =
-          std::min(set.labels.size() - done,
-                   std::uniform_int_distribution<std::size_t>(1, max_rows)(random));
-      ASSERT_TRUE(call.SendBatch(++sequence, set.view().rows(done, size)));
-      done += size;
-    }
-    ASSERT_TRUE(call.SendFinish(sequence));
-    ASSERT_TRUE(call.Await().ok());
-    ASSERT_EQ(client_->GetCalibration(model).rejected_rows(), 0);
-  }
-
-  v1::RunTestRequest TestRequest(const std::string& model, int replicates) const {
-    v1::RunTestRequest request;
-    request.set_model(model);
-    request.set_replicates(replicates);
-    request.set_seed(17);
-    return request;
-  }
-
-  std::unique_ptr<ServerProcess> server_;
-  std::optional<ServiceClient> client_;
-};
 
 const v1::BlockEstimate& Estimate(const v1::GetCalibrationResponse& calibration, int block_size) {
   const auto found =
@@ -443,180 +395,6 @@ TEST_F(CalibrationTest, AMatrixValuedKernelIsServed) {
   ASSERT_TRUE(client_->RunTest(TestRequest("models/m", 99), &result).ok());
   ExpectRelative(result.skce_unbiased(), EstimateQuadraticSkce(set.view(), kernel)->unbiased,
                  kTolerance, "SKCE_uq");
-}
-
-TEST_F(CalibrationTest, ActionsOfADecisionAreChecked) {
-  client_->CreateFixed("models/m", 3);
-  v1::EvaluateRequest request;
-  request.set_model("models/m");
-  v1::Evaluation ignored;
-  request.add_actions()->add_losses(1);
-  EXPECT_THAT(client_->Evaluate(request, &ignored).error_message(),
-              HasSubstr("actions[0].losses has 1 values, expected one for each of the 3 classes"));
-  for (const double loss : {2.0, std::numeric_limits<double>::infinity()}) {
-    request.mutable_actions(0)->add_losses(loss);
-  }
-  EXPECT_THAT(client_->Evaluate(request, &ignored).error_message(),
-              HasSubstr("actions[0].losses[2] is inf, expected a number in"));
-  request.mutable_actions(0)->set_losses(2, 0);
-  for (int a = 0; a < 1000; ++a) *request.add_actions() = request.actions(0);
-  EXPECT_THAT(client_->Evaluate(request, &ignored).error_message(),
-              HasSubstr("has 1001 actions, expected at most 1000"));
-}
-
-TEST_F(CalibrationTest, EvaluateEqualsTheOfflineEvaluation) {
-  client_->CreateFixed("models/m", 10);
-  const PredictionSet set = Draw(600);
-  Stream("models/m", set, 100);
-  v1::EvaluateRequest request;
-  request.set_model("models/m");
-  request.set_replicates(199);
-  request.set_seed(17);
-  request.set_consistency_replicates(99);
-  request.set_cme_test_locations(5);
-  request.add_reliability_classes(3);
-  std::vector<double> loss(20, 1.0);
-  for (const auto& [name, first] : {std::pair("accept", 0), {"reject", 10}}) {
-    loss[static_cast<std::size_t>(first) + 3] = first == 0 ? 0 : 5;
-    v1::Action& action = *request.add_actions();
-    action.set_name(name);
-    action.mutable_losses()->Add(&loss[static_cast<std::size_t>(first)],
-                                 &loss[static_cast<std::size_t>(first)] + 10);
-  }
-  v1::Evaluation evaluation;
-  ASSERT_TRUE(client_->Evaluate(request, &evaluation).ok());
-
-  EvaluationOptions options;
-  const double bandwidth = evaluation.lenses(0).result().provenance().bandwidth();
-  options.lenses[0].kernel.rule.bandwidth = {
-      .kind = BandwidthRule::Kind::kFixed, .fixed = bandwidth, .alpha = {}};
-  for (const Lens& lens : {Lens::TopLabel(), Lens::ClassWise()}) {
-    options.lenses.push_back({.lens = lens, .kernel = KernelOfLens(lens, {})});
-  }
-  options.block_sizes = {2, 100};
-  options.replicates = 199;
-  options.seed = 17;
-  options.consistency_replicates = 99;
-  options.cme_test_locations = 5;
-  options.reliability_classes = {3};
-  options.loss = loss;
-  const auto offline = Evaluate(set.view(), options);
-  ASSERT_TRUE(offline.ok()) << offline.status();
-  ASSERT_EQ(evaluation.lenses_size(), 3);
-  for (int i = 0; i < 3; ++i) {
-    const LensTestResult& expected = *offline->lenses[static_cast<std::size_t>(i)].result;
-    EXPECT_EQ(evaluation.lenses(i).result().skce_unbiased(), expected.test.skce.unbiased);
-    EXPECT_EQ(evaluation.lenses(i).result().p_value(), expected.test.p_value);
-    EXPECT_EQ(evaluation.lenses(i).result().provenance().last_observation(), 600);
-  }
-  ASSERT_EQ(evaluation.estimates_size(), 2);
-  EXPECT_EQ(evaluation.estimates(1).skce(), offline->blocks[1].moments.mean);
-  EXPECT_EQ(evaluation.scores().brier(), offline->scores.brier);
-  const v1::DecisionEvaluation& decision = evaluation.decision_loss();
-  EXPECT_EQ(decision.realised_loss(), offline->decision->calibration.realised_loss);
-  EXPECT_EQ(decision.gap_upper_bound(), offline->decision->gap_upper);
-  EXPECT_EQ(decision.test().p_value(), offline->decision->test->p_value);
-  ASSERT_EQ(decision.actions_size(), 2);
-  EXPECT_EQ(decision.actions(1).name(), "reject");
-  EXPECT_EQ(decision.actions(0).observations(), offline->decision->actions[0].count);
-  EXPECT_EQ(decision.actions(0).observations() + decision.actions(1).observations(), 600);
-  ASSERT_EQ(evaluation.binned_errors_size(), 4);
-  EXPECT_EQ(evaluation.binned_errors(3).ece(), offline->binned_errors[3].error.ece);
-  EXPECT_EQ(evaluation.consistency_test().p_value(), offline->consistency->p_value);
-  EXPECT_THAT(evaluation.consistency_test().caveat(), HasSubstr("too often"));
-  EXPECT_EQ(evaluation.lenses(0).cme_test().statistic(), (*offline->lenses[0].cme)->statistic);
-  EXPECT_THAT(evaluation.lenses(0).cme_test().caveat(), HasSubstr("too often"));
-  // The top-label lens is scalar.
-  EXPECT_FALSE(evaluation.lenses(1).cme_test().has_p_value());
-  EXPECT_THAT(evaluation.lenses(1).cme_test().error(), HasSubstr("28 to 43 %"));
-  // The class-wise lens has several parts.
-  EXPECT_FALSE(evaluation.lenses(2).has_cme_test());
-  ASSERT_EQ(evaluation.reliability_size(), 2);
-  EXPECT_EQ(evaluation.reliability(1).class_index(), 3);
-  EXPECT_EQ(evaluation.reliability(1).bins(0).frequency(),
-            offline->reliability[1].bins[0].frequency);
-}
-
-TEST_F(CalibrationTest, EvaluateIsBoundedBeforeItStarts) {
-  Start({"--max-test-operations", "1e8"});
-  client_->CreateFixed("models/m", 10);
-  Stream("models/m", Draw(1000), 200);
-  v1::EvaluateRequest request;
-  request.set_model("models/m");
-  v1::Evaluation evaluation;
-  const auto refusal = [&](auto change) {
-    v1::EvaluateRequest changed = request;
-    change(changed);
-    return client_->Evaluate(changed, &evaluation);
-  };
-  const grpc::Status large = refusal([](auto&) {});
-  EXPECT_EQ(large.error_code(), grpc::RESOURCE_EXHAUSTED);
-  EXPECT_EQ(Reason(large), "JOB_TOO_LARGE");
-  EXPECT_THAT(refusal([](auto& r) { r.set_replicates(5); }).error_message(),
-              HasSubstr("replicates is 5, expected 99..100000"));
-  EXPECT_THAT(refusal([](auto& r) { r.set_band_level(2); }).error_message(),
-              HasSubstr("band_level is 2"));
-  EXPECT_THAT(refusal([](auto& r) { r.set_cme_test_locations(-1); }).error_message(),
-              HasSubstr("cme_test_locations is"));
-  EXPECT_THAT(refusal([](auto& r) { r.add_reliability_classes(10); }).error_message(),
-              HasSubstr("reliability_classes holds 10, expected [0, 10)"));
-  EXPECT_THAT(refusal([](auto& r) { r.add_binned_errors(); }).error_message(),
-              HasSubstr("binned_errors[0] bins is unset"));
-  EXPECT_THAT(refusal([](auto& r) {
-                r.add_binned_errors()->mutable_top_label()->set_bins(-1);
-              }).error_message(),
-              HasSubstr("binned_errors[0].bins is"));
-  for (int i = 0; i < 17; ++i) request.add_lenses()->mutable_top_label();
-  EXPECT_THAT(refusal([](auto&) {}).error_message(), HasSubstr("lenses has 17"));
-}
-
-TEST_F(CalibrationTest, RecalibrateEqualsTheAdviceOfCore) {
-  client_->CreateFixed("models/m", 10);
-  PredictionSet set = Draw(1200);
-  ApplyRecalibration(TemperatureMap{0.4}, 10, set.probabilities);
-  Stream("models/m", set, 100);
-  v1::RecalibrateRequest request;
-  request.set_model("models/m");
-  request.set_window(1000);
-  v1::Recalibration result;
-  ASSERT_TRUE(client_->Recalibrate(request, &result).ok());
-  const auto advice = AdviseRecalibration(set.view().rows(200, 1000));
-  ASSERT_TRUE(advice.ok()) << advice.status();
-  EXPECT_TRUE(advice->helps());
-  v1::Recalibration expected = convert::ToProto(*advice, 10);
-  expected.set_first_observation(201);
-  EXPECT_TRUE(result.has_compute_time());
-  result.clear_compute_time();
-  EXPECT_EQ(result.SerializeAsString(), expected.SerializeAsString());
-
-  // The SDK applies the map without the server.
-  std::vector<double> rows = set.probabilities;
-  std::vector<double> same = set.probabilities;
-  ASSERT_TRUE(client::ApplyRecalibration(result.map(), rows).ok());
-  ApplyRecalibration(advice->map, 10, same);
-  EXPECT_EQ(rows, same);
-  rows.pop_back();
-  EXPECT_THAT(client::ApplyRecalibration(result.map(), rows).ToString(),
-              HasSubstr("rows has 11999 probabilities, expected a multiple of 10"));
-  result.mutable_map()->set_version(2);
-  EXPECT_THAT(client::ApplyRecalibration(result.map(), rows).ToString(),
-              HasSubstr("version is 2, expected 1"));
-}
-
-TEST_F(CalibrationTest, RecalibrateNeedsObservationsAndIsBoundedBeforeItStarts) {
-  Start({"--max-test-operations", "1e8"});
-  client_->CreateFixed("models/m", 10);
-  Stream("models/m", Draw(1000), 200);
-  v1::RecalibrateRequest request;
-  request.set_model("models/m");
-  v1::Recalibration result;
-  EXPECT_EQ(Reason(client_->Recalibrate(request, &result)), "JOB_TOO_LARGE");
-  request.set_window(50);
-  const grpc::Status few = client_->Recalibrate(request, &result);
-  EXPECT_EQ(few.error_code(), grpc::FAILED_PRECONDITION);
-  EXPECT_THAT(few.error_message(), HasSubstr("recalibration: 50, at least 100 are needed"));
-  request.set_window(-1);
-  EXPECT_EQ(client_->Recalibrate(request, &result).error_code(), grpc::INVALID_ARGUMENT);
 }
 
 TEST_F(CalibrationTest, CancelStopsTheTest) {

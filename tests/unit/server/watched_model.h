@@ -1,0 +1,51 @@
+#ifndef CALIBD_TESTS_UNIT_SERVER_WATCHED_MODEL_H_
+#define CALIBD_TESTS_UNIT_SERVER_WATCHED_MODEL_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "calibd/core/generator.h"
+#include "server/state/model.h"
+#include "support/log_rows.h"
+
+// A model with monitoring, for the tests of its monitor.
+namespace calibd::server {
+
+inline constexpr std::size_t kModelMonitorClasses = 3;
+
+inline Alarm::Time At(std::int64_t second) { return Alarm::Time(std::chrono::seconds(second)); }
+
+// Acknowledges the first alarm.
+inline void Acknowledge(Model& model, const std::string& note, Alarm::Time time) {
+  model.strand_state().Apply(
+      testing::RowOf(AcknowledgedRow{.alarm_id = 1, .note = note}), 0,
+      std::chrono::duration_cast<std::chrono::microseconds>(time.time_since_epoch()));
+}
+
+inline PredictionSet DrawFrom(const GeneratorSpec& spec, std::size_t n, std::uint64_t seed = 5) {
+  PredictionSet set;
+  auto generator = Generator::Create(spec, seed);
+  generator->Draw(n, set);
+  return set;
+}
+
+inline ModelDeclaration Watched(std::size_t warmup = 0) {
+  ModelDeclaration declaration;
+  declaration.name = {"m", ""};
+  declaration.class_count = kModelMonitorClasses;
+  declaration.block_sizes = {2};
+  declaration.window = 300;
+  declaration.row_sum_tolerance = 1e-3;
+  declaration.warmup = warmup;
+  if (warmup == 0) {
+    declaration.kernel.rule.bandwidth.kind = BandwidthRule::Kind::kFixed;
+    declaration.kernel.rule.bandwidth.fixed = 0.5;
+  }
+  return declaration;
+}
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_TESTS_UNIT_SERVER_WATCHED_MODEL_H_
