@@ -6,7 +6,10 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <random>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "calibd/client/client.h"
 #include "calibd/core/generator.h"
@@ -102,6 +105,14 @@ class BackupTest : public ::testing::Test {
     client_ = Connect(*server_);
   }
 
+  // Starts a second server with the backup.
+  std::unique_ptr<ServerProcess> StartSecond() const {
+    const std::filesystem::path restored = folder_.path() / "restored";
+    std::filesystem::create_directories(restored);
+    std::filesystem::copy_file(backup_, restored / "calibd.db");
+    return ServerProcess::Start({"--data-dir", restored.string()});
+  }
+
   TemporaryFolder folder_;
   const std::string data_ = (folder_.path() / "data").string();
   const std::string backup_ = (folder_.path() / "backup.db").string();
@@ -127,10 +138,7 @@ TEST_F(BackupTest, ACopyMadeUnderLoadIsAStoreOfItsOwn) {
   EXPECT_EQ(client_->Backup(backup_).status().code(), absl::StatusCode::kAlreadyExists);
   EXPECT_EQ(client_->GetCalibration("models/m")->observations(), 20000 + sent);
 
-  const std::filesystem::path restored = folder_.path() / "restored";
-  std::filesystem::create_directories(restored);
-  std::filesystem::copy_file(backup_, restored / "calibd.db");
-  const auto other = ServerProcess::Start({"--data-dir", restored.string()});
+  const auto other = StartSecond();
   ASSERT_NE(other, nullptr);
   const auto client = Connect(*other);
   const auto answer = client->GetCalibration("models/m");
@@ -143,6 +151,76 @@ TEST_F(BackupTest, ACopyMadeUnderLoadIsAStoreOfItsOwn) {
   EXPECT_EQ(found->models(), 2);
   EXPECT_EQ(found->producers(), 1);
   EXPECT_GE(found->observations(), 3000);
+}
+
+// Sends n forecasts N(0, 1) of outcomes with the standard deviation 1.2.
+void SendForecasts(Client& client, std::size_t n, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> outcome(0, 1.2);
+  std::vector<double> forecasts;
+  std::vector<double> outcomes;
+  for (std::size_t i = 0; i < n; ++i) {
+    forecasts.insert(forecasts.end(), {0, 1});
+    outcomes.push_back(outcome(random));
+  }
+  auto stream = client.OpenStream("models/demand", {.max_rows_per_batch = 500});
+  ASSERT_TRUE(stream.ok()) << stream.status();
+  ASSERT_TRUE((*stream)->SetGroup("north").ok());
+  ASSERT_TRUE((*stream)->SendForecasts(forecasts, outcomes).ok());
+  const auto counts = (*stream)->Finish();
+  ASSERT_TRUE(counts.ok()) << counts.status();
+}
+
+v1::GetCalibrationResponse Demand(Client& client) {
+  const auto answer = client.GetCalibration("models/demand");
+  EXPECT_TRUE(answer.ok()) << answer.status();
+  return answer.value_or(v1::GetCalibrationResponse());
+}
+
+// Depends on the whole window.
+std::string EvaluatedDemand(Client& client) {
+  v1::EvaluateRequest request;
+  request.set_model("models/demand");
+  request.set_replicates(99);
+  request.set_seed(1);
+  auto evaluation = client.Evaluate(request);
+  EXPECT_TRUE(evaluation.ok()) << evaluation.status();
+  if (!evaluation.ok()) return "no answer";
+  evaluation->clear_elapsed();
+  evaluation->mutable_forecast()->clear_compute_time();
+  return evaluation->DebugString();
+}
+
+TEST_F(BackupTest, ARestoredModelOfForecastsContinuesWithTheSameBits) {
+  v1::Model model;
+  model.set_name("models/demand");
+  model.mutable_forecast()->mutable_normal();
+  model.mutable_decision()->set_threshold(0.5);
+  model.mutable_monitoring()->set_group_tag("region");
+  model.set_window(700);
+  ASSERT_TRUE(client_->CreateModel(model).ok());
+  // A snapshot is due after 16384 rows, so that the backup has one and later rows.
+  ASSERT_NO_FATAL_FAILURE(SendForecasts(*client_, 20000, 1));
+  ASSERT_TRUE(client_->Backup(backup_).ok());
+  const auto second = StartSecond();
+  ASSERT_NE(second, nullptr);
+  const auto restored = Connect(*second);
+  ASSERT_NE(restored, nullptr);
+  EXPECT_EQ(Demand(*client_).observations(), 20000);
+  EXPECT_EQ(Demand(*restored).DebugString(), Demand(*client_).DebugString());
+  EXPECT_EQ(EvaluatedDemand(*restored), EvaluatedDemand(*client_));
+
+  for (Client* const one : {client_.get(), restored.get()}) {
+    ASSERT_NO_FATAL_FAILURE(SendForecasts(*one, 600, 2));
+  }
+  const v1::GetCalibrationResponse expected = Demand(*client_);
+  const v1::GetCalibrationResponse actual = Demand(*restored);
+  EXPECT_EQ(actual.observations(), 20600);
+  EXPECT_EQ(actual.watch().DebugString(), expected.watch().DebugString());
+  EXPECT_EQ(actual.error().DebugString(), expected.error().DebugString());
+  ASSERT_EQ(actual.groups_size(), 1);
+  EXPECT_EQ(actual.groups(0).watch().DebugString(), expected.groups(0).watch().DebugString());
+  EXPECT_EQ(EvaluatedDemand(*restored), EvaluatedDemand(*client_));
 }
 
 TEST_F(BackupTest, IsRefusedInAFolderWithAnotherStore) {
