@@ -139,7 +139,7 @@ TEST_F(DelayedLabelsTest, LabelsFromASecondStreamAreCountedInTheOrderOfThePredic
   const StreamCounts counts = Label("m", ids, labels);
   EXPECT_EQ(counts.labels.accepted, 500);
   EXPECT_EQ(counts.labels.matched, 500);
-  RunJson({"model", "update", "m", "--label-grace", "1ms"});
+  RunJson({"model", "update", "m", "--label-grace", "0.001s"});
   ASSERT_TRUE(WaitFor([&] { return Coverage("m").matured() == 500; }));
   const auto calibration = Calibration("m");
   EXPECT_EQ(calibration.label_coverage().missing(), 0);
