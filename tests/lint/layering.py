@@ -77,6 +77,7 @@ LOCAL_STORE = "server/store/local/"
 KNOWS_LOCAL_STORE = re.compile(
     LOCAL_STORE + r"|server/server\.cc$|tests/integration/(store|engine)/|tests/support/sealed_database\."
     r"|tests/unit/server/(log_compaction|log_files|log_upgrade|store\w*|wal_check)_test\.cc$"
+    r"|tests/unit/server/log_compaction_fixture\.h$"
     r"|tests/fuzz/log_fuzzer\.cc$|tests/benchmark/ingest_benchmark\.cc$")
 # Words for details of the local store, which the interface hides.
 LOCAL_WORDS = re.compile(r"sqlite|\bSQL\b|calibd\.db|write-ahead|checkpoint|\bWAL\b|wal_", re.IGNORECASE)
