@@ -42,13 +42,21 @@ install(DIRECTORY $<TARGET_PROPERTY:calibd_python,FOLDER_OF_PACKAGE>/installed/
         # pip uses it to uninstall, which is the task of dpkg here.
         PATTERN RECORD EXCLUDE)
 
+set(CPACK_PACKAGE_CONTACT "The calibd authors <calibd@localhost>")
+configure_file(deploy/debian/changelog.in ${CMAKE_BINARY_DIR}/debian/changelog @ONLY)
+execute_process(COMMAND gzip -9nf ${CMAKE_BINARY_DIR}/debian/changelog COMMAND_ERROR_IS_FATAL ANY)
 foreach(component server cli sdk python)
-  install(FILES LICENSE RENAME copyright COMPONENT ${component}
+  install(FILES deploy/debian/copyright ${CMAKE_BINARY_DIR}/debian/changelog.gz
+          COMPONENT ${component}
           DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${CALIBD_PACKAGE_${component}})
 endforeach()
+# The alert rules and the unit refer to these pages.
+install(FILES CHANGELOG.md README.md SECURITY.md COMPONENT server
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${CALIBD_PACKAGE_server})
+install(DIRECTORY docs COMPONENT server
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${CALIBD_PACKAGE_server})
 
 set(CPACK_GENERATOR DEB)
-set(CPACK_PACKAGE_CONTACT "The calibd authors <calibd@localhost>")
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_OUTPUT_FILE_PREFIX ${CMAKE_BINARY_DIR}/packages)
 set(CPACK_COMPONENTS_ALL server cli sdk python)
@@ -57,14 +65,14 @@ set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_COMPONENT_SERVER_DESCRIPTION "monitors whether predicted probabilities can be trusted
- Receives predictions and labels over gRPC, and reports the calibration of each model.")
+ Receives predictions and labels, and reports the calibration of each model.")
 set(CPACK_DEBIAN_SERVER_PACKAGE_NAME ${CALIBD_PACKAGE_server})
 set(CPACK_DEBIAN_SERVER_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_SERVER_PACKAGE_CONTROL_EXTRA
     "${CMAKE_SOURCE_DIR}/deploy/debian/conffiles;${CMAKE_SOURCE_DIR}/deploy/debian/postinst;${CMAKE_SOURCE_DIR}/deploy/debian/prerm;${CMAKE_SOURCE_DIR}/deploy/debian/postrm")
 set(CPACK_DEBIAN_SERVER_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(CPACK_COMPONENT_CLI_DESCRIPTION "command line of the calibration monitor calibd
- Sends predictions to calibd, shows its reports, and evaluates files without a server.")
+ Sends predictions to calibd, shows its reports, and evaluates files itself.")
 set(CPACK_DEBIAN_CLI_PACKAGE_NAME ${CALIBD_PACKAGE_cli})
 set(CPACK_DEBIAN_CLI_PACKAGE_SECTION science)
 set(CPACK_COMPONENT_SDK_DESCRIPTION "C++ client and protocol of the calibration monitor calibd

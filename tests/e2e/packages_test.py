@@ -82,6 +82,17 @@ class PackagesTest(unittest.TestCase):
             # A repeated run counts nothing again.
             self.assertIn("observations: 3\n", run(folder / "build/monitor", server.grpc))
 
+    def test_the_alerts_and_the_unit_lead_to_installed_pages(self):
+        with tempfile.TemporaryDirectory() as folder:
+            run("dpkg-deb", "--extract", self.packages["calibd"], folder)
+            share = pathlib.Path(folder) / "usr/share"
+            alerts = (share / "calibd/calibd_alerts.yml").read_text(encoding="utf-8")
+            pages = set(re.findall(r"runbook_url: .*?}}(.*?)#", alerts))
+            self.assertTrue(pages)
+            for page in (*pages, "README.md", "CHANGELOG.md", "changelog.gz", "copyright"):
+                self.assertTrue((share / "doc/calibd" / page).exists(), page)
+            self.assertIn("Documentation=file:///usr/share/doc/calibd\n", UNIT)
+
     def test_the_unit_is_valid_and_hardened(self):
         with tempfile.TemporaryDirectory() as folder:
             unit = pathlib.Path(folder) / "calibd.service"
