@@ -8,8 +8,9 @@ block after <!-- output --> must be the output of the block before it. Numbers t
 are compared as such: times and addresses. A block after <!-- input NAME --> is a file for them. The ```
 blocks after <!-- file PATH --> must be a part of that file, as it is built and run by examples_test. The
 ```python blocks after <!-- run python --> are run too, those of docs/python.md as one program.
-docs/example.md shows the output of a program of client/python/examples. Other tests run the blocks of
-docs/http.md, docs/kserve.md, docs/clients.md and docs/cpp.md. Every other block says why it is not run.
+docs/example.md shows the output of a program of client/python/examples. Other tests check the answers of
+docs/http.md and docs/kserve.md, and run docs/clients.md and docs/cpp.md. Every other block says why it is
+not run.
 """
 import os
 import pathlib
@@ -70,6 +71,10 @@ class ReadmeTest(unittest.TestCase):
         self.assertEqual(len(block.splitlines()), 3)
         self.run_python("-c", 'import calibd\n'
                         'assert calibd.Client().calibration("digits").observations == 700')
+
+    def test_the_pages_about_http_have_models_of_their_own(self):
+        for page in ("http.md", "kserve.md"):
+            self.server.run_documented(page)
 
     def test_the_programs_of_the_page_about_cpp_have_models_of_their_own(self):
         names = re.findall(r'ModelName\("(.*?)"\)', (ROOT / "docs/cpp.md").read_text(encoding="utf-8"))
