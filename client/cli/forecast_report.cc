@@ -227,7 +227,7 @@ std::string CellPlace(const v1::ForecastCell& cell) {
 std::string DescribeCells(const v1::Whereabouts& whereabouts) {
   std::int64_t total = 0;
   for (const v1::ForecastCell& cell : whereabouts.cells()) total += cell.observations();
-  if (total == 0) return "no cells of outcomes: only a monitored model with outcomes has them\n";
+  if (total == 0) return "no cells of outcomes: only a monitored model has them\n";
   std::vector<std::vector<std::string>> rows = {
       {"between the quantiles", "rows", "outcomes %", "promised %", "gap (points)"}};
   for (const v1::ForecastCell& cell : whereabouts.cells()) {

@@ -609,7 +609,7 @@ std::string DescribeBins(const v1::GetCalibrationResponse& response) {
                     absl::StrFormat("%.1f", 100 * bin.accuracy()),
                     SignedFixed(100 * (bin.mean_confidence() - bin.accuracy()), 1)});
   }
-  return FormatTable(rows);
+  return rows.size() == 1 ? "no labelled row yet\n" : FormatTable(rows);
 }
 
 }  // namespace calibd::cli

@@ -250,7 +250,7 @@ TEST_F(CalibctlForecastTest, ADecisionIsComparedWithItsPromise) {
 
 TEST_F(CalibctlForecastTest, TheBiasAndTheCellsOfQuantilesAreShown) {
   RunJson({"model", "create", "q", "--forecast", "quantiles", "--levels", ".1,.5,.9"});
-  EXPECT_THAT(OutputOf({"show", "q", "--bins"}), HasSubstr("no cells of outcomes"));
+  EXPECT_THAT(OutputOf({"show", "q", "--bins"}), HasSubstr("no labelled row yet\n"));
   RunJson({"simulate", "q", "--n", "3000", "--seed", "8", "--shift", "0.5"});
   EXPECT_THAT(OutputOf({"show", "q", "--bins"}), HasSubstr("90 % to 100 %"));
   // The candidates of the best fit are a quarter of a standard deviation apart.

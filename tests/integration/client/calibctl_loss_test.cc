@@ -140,9 +140,11 @@ TEST_F(CalibctlLossTest, TextHasThreeDigitsOfAChosenGamma) {
   three << std::setprecision(3) << gamma;
   EXPECT_GT(std::abs(std::stod(three.str()) - gamma), 1e-9);
   CalibctlRun text({"loss", "--normals", path});
+  ASSERT_EQ(text.exit_code(), 0) << text.error();
   EXPECT_THAT(text.output(), HasSubstr("condition: forecast, gamma " + three.str() + "\n"));
   CalibctlRun given(
       {"loss", "--normals", path, "--form", "decision", "--outcome-kernel", "tanh:1234.5:10"});
+  ASSERT_EQ(given.exit_code(), 0) << given.error();
   EXPECT_THAT(given.output(), HasSubstr("outcome kernel: tanh, threshold 1234.5, width 10\n"));
 }
 

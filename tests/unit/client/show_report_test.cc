@@ -357,6 +357,7 @@ TEST(ShowReportTest, NamesABiasOfForecastsThatIsMoreThanNoise) {
 
 TEST(ShowReportTest, TheReliabilityDiagramLeavesOutEmptyBins) {
   v1::GetCalibrationResponse response;
+  EXPECT_EQ(DescribeBins(response), "no labelled row yet\n");
   v1::RunningScores& scores = *response.mutable_scores();
   for (int i = 0; i < 15; ++i) scores.add_bins();
   scores.mutable_bins(14)->set_observations(9021);
@@ -370,7 +371,7 @@ TEST(ShowReportTest, TheReliabilityDiagramLeavesOutEmptyBins) {
 TEST(ShowReportTest, TheBinsOfForecastsAreTheCellsOfTheirOutcomes) {
   v1::GetCalibrationResponse response;
   response.mutable_forecast()->set_observations(1000);
-  EXPECT_THAT(DescribeBins(response), StartsWith("no cells of outcomes: only a monitored model"));
+  EXPECT_EQ(DescribeBins(response), "no cells of outcomes: only a monitored model has them\n");
   // The second share rounds to what is promised.
   const std::tuple<double, double, int> cells[] = {{0, 0.001, 4}, {0.001, 0.5, 499}, {0.5, 1, 497}};
   for (const auto& [lower, upper, observations] : cells) {
