@@ -277,6 +277,34 @@ TEST(ForecastFormsTest, EvaluationsHaveTheDiscrepanciesOfTheSmallCases) {
   }
 }
 
+TEST(ForecastFormsTest, TheCostsOfTheDecisionDivideTheForecasts) {
+  // The probabilities of an outcome up to 0 are between .16 and .84.
+  std::vector<double> normals;
+  std::vector<double> outcomes;
+  for (int i = 0; i <= 40; ++i) {
+    normals.insert(normals.end(), {i / 20.0 - 1, 1});
+    outcomes.push_back(i % 3 - 1.0);
+  }
+  const auto evaluate = [&](double miss_cost, std::optional<double> alpha) {
+    ForecastEvaluationOptions options;
+    options.resampling.replicates = 99;
+    options.threshold = 0;
+    options.miss_cost = miss_cost;
+    options.threshold_alpha = alpha;
+    return *EvaluateForecasts(NormalForecasts(), {normals, outcomes}, options);
+  };
+  const auto mmd = [](const ForecastEvaluation& evaluation) {
+    return FindForm(evaluation, "threshold")->mmd_squared;
+  };
+  // Acting costs 1 if the outcome stays below the threshold, and pays up to the probability 3/4.
+  const ForecastEvaluation by_costs = evaluate(3, std::nullopt);
+  EXPECT_EQ(mmd(by_costs), mmd(evaluate(3, 0.75)));
+  EXPECT_NE(mmd(by_costs), mmd(evaluate(3, 0.5)));
+  // A stated probability does not change the decision.
+  EXPECT_EQ(by_costs.decision->realised_loss, evaluate(3, 0.5).decision->realised_loss);
+  EXPECT_NE(by_costs.decision->realised_loss, evaluate(1, std::nullopt).decision->realised_loss);
+}
+
 TEST(ForecastFormsTest, QuantilesHaveFormsByGroupFeaturesAndThreshold) {
   const DrawnQuantiles drawn(300, 8, 1.7);
   ForecastCovariates covariates;
