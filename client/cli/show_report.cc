@@ -593,9 +593,7 @@ std::string DescribeShow(const v1::GetCalibrationResponse& response, const Times
 }
 
 std::string DescribeBins(const v1::GetCalibrationResponse& response) {
-  if (response.has_forecast()) {
-    return DescribeCells(response.verdict().whereabouts());
-  }
+  if (response.has_forecast()) return DescribeCells(response.verdict().whereabouts());
   const v1::RunningScores& scores = response.scores();
   std::vector<std::vector<std::string>> rows = {
       {"confidence", "rows", "says %", "right %", "gap (points)"}};
