@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
+#include "command.h"
 #include "file_format.h"
 #include "label_parser.h"
 #include "npy_reader.h"
@@ -164,7 +165,7 @@ absl::Status ReadTable(InputFile& file, const ColumnOptions& columns,
                            absl::StrCat("the line has ", row.cells.size(), " columns, expected ",
                                         *column_count));
         }
-        const absl::Status added = add(row);
+        absl::Status added = add(row);
         if (added.ok() || !first || columns.header.has_value()) return added;
         return absl::InvalidArgumentError(
             absl::StrCat(added.message(), "; if the first line holds names, say --header"));

@@ -14,7 +14,6 @@
 #include "absl/strings/strip.h"
 #include "calibd/convert/text.h"
 #include "command.h"
-#include "google/protobuf/util/time_util.h"
 #include "report.h"
 #include "show_report.h"
 
@@ -22,7 +21,6 @@ namespace calibd::cli {
 namespace {
 
 using convert::SignedFixed;
-using google::protobuf::util::TimeUtil;
 
 constexpr int kMaxGroups = 20;
 
