@@ -15,6 +15,7 @@
 #include "calibd/core/forecast_metrics.h"
 #include "calibd/core/forecast_test.h"
 #include "calibd/core/lens_evaluation.h"
+#include "calibd/core/local_calibration.h"
 #include "check.h"
 #include "marx.h"
 
@@ -66,13 +67,18 @@ double TestBatch(const ForecastBatch& batch, const OutcomeKernel& kernel,
   return TestForecasts(batch, {kernel, condition, Resampling(seed)})->p_value;
 }
 
-// A test with this kernel of the outcomes, given nothing, the forecast, or the feature.
-enum class Given { kNothing, kForecast, kFeature };
+// A test with this kernel of the outcomes, given nothing, the forecast, the feature, or its sign.
+enum class Given { kNothing, kForecast, kFeature, kGroup };
 Test Discrepancy(const OutcomeKernel& kernel, Given given) {
   return [=](const NumberRows& rows, std::uint64_t seed) {
     Condition condition = NoCondition();
     if (given == Given::kForecast) condition = ForecastCondition{.bandwidth = {}, .gamma = .5};
     if (given == Given::kFeature) condition = FeatureCondition{rows.features, .5};
+    if (given == Given::kGroup) {
+      GroupCondition groups;
+      for (const double feature : rows.features) groups.groups.push_back(feature > 0 ? 1 : 0);
+      condition = std::move(groups);
+    }
     return TestBatch(rows.view(), kernel, condition, seed);
   };
 }
@@ -82,6 +88,36 @@ Test OfPit(PitTest PitTests::*metric) {
     const std::vector<double> pit = ProbabilityIntegralTransforms(rows.view(), seed);
     return ((*TestPit(pit, Resampling(seed))).*metric).test.p_value;
   };
+}
+
+LocalCalibration LocalOf(const NumberRows& rows, std::uint64_t seed) {
+  const std::vector<double> pit = ProbabilityIntegralTransforms(rows.view(), seed);
+  return *TestLocalCalibration(pit, FeatureCondition{rows.features, .5}, Resampling(seed));
+}
+
+// The mean local calibration error, and the largest one.
+double TestLocalError(const NumberRows& rows, std::uint64_t seed) {
+  return LocalOf(rows, seed).mean_error.test.p_value;
+}
+double TestLargestLocalError(const NumberRows& rows, std::uint64_t seed) {
+  return LocalOf(rows, seed).worst.front().p_value;
+}
+
+double TestDecision(const NumberRows& rows, std::uint64_t seed) {
+  return TestThreshold(rows.view(), ThresholdDecision{.2}, Resampling(seed))->p_value;
+}
+
+// Given the quantiles of these forecasts at the levels .1, .5 and .9.
+double TestQuantiles(const NumberRows& rows, std::uint64_t seed) {
+  std::vector<double> quantiles;
+  for (std::size_t i = 0; i < rows.outcomes.size(); ++i) {
+    for (const double z : {-1.2815515655446004, 0.0, 1.2815515655446004}) {
+      quantiles.push_back(rows.forecasts[2 * i] + z * rows.forecasts[2 * i + 1]);
+    }
+  }
+  return TestBatch({ForecastKind::kQuantiles, quantiles, 3, {}, rows.outcomes},
+                   LevelsKernel{{.1, .5, .9}}, ForecastCondition{.bandwidth = {}, .gamma = .5},
+                   seed);
 }
 
 // The share of runs with p <= .05. p_value: of the generator of a run.
@@ -171,13 +207,18 @@ void ReproduceExactness() {
       {"distribution", Discrepancy(RbfKernel{.5}, Given::kForecast)},
       {"individual", Discrepancy(RbfKernel{.5}, Given::kFeature)},
       {"marginal, energy", Discrepancy(EnergyKernel(), Given::kNothing)},
+      {"group", Discrepancy(RbfKernel{.5}, Given::kGroup)},
       {"moments given the forecast", Discrepancy(MomentsKernel(), Given::kForecast)},
       {"decision, threshold", Discrepancy(ThresholdKernel{.2}, Given::kNothing)},
+      {"decision given the action", TestDecision},
       {"decision, tanh", Discrepancy(TanhKernel{.2, 1}, Given::kForecast)},
       {"quantile, pit_rbf", Discrepancy(PitRbfKernel{2}, Given::kNothing)},
       {"QCE", OfPit(&PitTests::quantile_calibration_error)},
       {"levels", OfPit(&PitTests::quantile_level_error)},
-      {"Cramer-von Mises", OfPit(&PitTests::cramer_von_mises)}};
+      {"Cramer-von Mises", OfPit(&PitTests::cramer_von_mises)},
+      {"LCE", TestLocalError},
+      {"largest LCE", TestLargestLocalError},
+      {"quantiles, levels", TestQuantiles}};
   for (const auto& [name, test] : tests) {
     check(std::string("forecasts, ") + name, RejectedShare(kRuns, calibrated, test), .022, .078);
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 #include <numbers>
 #include <random>
 #include <string>
@@ -22,6 +23,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 const std::vector<double> kLevels = {0.1, 0.5, 0.9};
 constexpr std::array kNormalQuantiles = {-1.2815515655446004, 0.0, 1.2815515655446004};
@@ -428,6 +430,41 @@ TEST(ForecastFormsTest, SamplesHaveAnExactTestOfTheThresholdForm) {
     EXPECT_NEAR(rejected / 400.0, 0.05, 4 * std::sqrt(0.05 * 0.95 / 400)) << draws;
   }
   EXPECT_EQ(ThresholdOfDraws(400, 9, 0.7, 1, 99).p_value, 0.01);
+}
+
+// Random signs reject calibrated samples in about .05 of the evaluations: the test is approximate,
+// which the tolerance of four standard errors and .01 allows for.
+TEST(ForecastFormsTest, RandomSignsOfSamplesHaveTheirSize) {
+  constexpr int kSimulations = 400;
+  std::map<std::string, int> rejected;
+  for (std::uint64_t seed = 0; seed < kSimulations; ++seed) {
+    std::mt19937_64 rng(seed);
+    std::normal_distribution<double> normal;
+    std::vector<double> values;
+    std::vector<double> outcomes;
+    ForecastCovariates covariates{
+        .groups = {}, .features = {}, .feature_count = 1, .local_features = {}};
+    for (std::size_t i = 0; i < 40; ++i) {
+      const double mean = normal(rng);
+      for (std::size_t s = 0; s < 3; ++s) values.push_back(mean + normal(rng));
+      outcomes.push_back(mean + normal(rng));
+      covariates.features.push_back(mean + normal(rng));
+      covariates.groups.push_back(mean > 0 ? 1 : 0);
+    }
+    ForecastEvaluationOptions options;
+    options.resampling = {.replicates = 99, .seed = seed, .null = NullHypothesis::kForm};
+    const auto evaluation =
+        EvaluateForecasts(SampleForecasts{3}, {values, outcomes}, options, covariates);
+    for (const NamedDiscrepancy& one : evaluation->discrepancies) {
+      rejected[one.form] += one.result.p_value <= 0.05 ? 1 : 0;
+    }
+  }
+  EXPECT_THAT(rejected, SizeIs(3));
+  for (const auto& [form, count] : rejected) {
+    EXPECT_NEAR(count / double{kSimulations}, 0.05,
+                0.01 + 4 * std::sqrt(0.05 * 0.95 / kSimulations))
+        << form;
+  }
 }
 
 // The side of the threshold is that of the probability, and not of the mean.

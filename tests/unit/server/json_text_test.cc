@@ -146,7 +146,7 @@ TEST(JsonTextTest, NumbersReadBackAsTheSame) {
   for (int i = 0; i < 1000; ++i) message.add_values(std::generate_canonical<double, 64>(random));
   const std::string text = ToJsonText(message);
   const std::vector<double> read = nlohmann::json::parse(text)["values"];
-  EXPECT_THAT(read, testing::ElementsAreArray(message.values()));
+  EXPECT_THAT(read, ::testing::ElementsAreArray(message.values()));
   EXPECT_LE(text.size(), MaxJsonLength(message));
   // A number takes at most 24 characters and a comma.
   EXPECT_LE(MaxJsonLength(message), 25 * read.size() + 12);
