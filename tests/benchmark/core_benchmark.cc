@@ -304,8 +304,8 @@ BENCHMARK(ForecastAdd)
     ->Args({1000, 64})
     ->Unit(benchmark::kMillisecond);
 
-// The quadratic estimate over random features and the blocks, in batches of 64 rows. width 2: Normal;
-// else samples.
+// The quadratic estimate over random features and the blocks, in batches of 64 rows. width 2:
+// Normal; else samples.
 void ForecastDiscrepancyAdd(benchmark::State& state) {
   constexpr std::size_t kRows = 1024;
   const auto width = static_cast<std::size_t>(state.range(0));
