@@ -42,8 +42,6 @@ class Verifier final : public StoreContents {
              " is invalid: ", std::string(checked.status().message()));
       return;
     }
-    // All declarations are in memory at once, and the class names are not needed.
-    checked->class_names.clear();
     models_.emplace(
         id, CheckedModel{.name = checked->name.ToString(), .declaration = *std::move(checked)});
   }
