@@ -18,7 +18,7 @@ constexpr double kLargestTerm = 4;
 // A difference of two forecasts may exceed the range of double, and the state is stored.
 constexpr double kMostValue = 1e290;
 
-double Bounded(double value) { return std::clamp(value, -kMostValue, kMostValue); }
+double WithinRange(double value) { return std::clamp(value, -kMostValue, kMostValue); }
 
 double GammaOf(double length) { return 0.5 / length / length; }
 
@@ -44,9 +44,9 @@ void ForecastBlocks::Add(const NumberForecastBatch& batch) {
   for (std::size_t i = 0; i < batch.size(); ++i) {
     const std::span<const double> row = batch.forecasts.subspan(i * width, width);
     if (normal) {
-      state_.forecasts.push_back(Bounded(row[0] - kernel_.center));
-      state_.forecasts.push_back(Bounded(row[1]));
-      state_.outcomes.push_back(Bounded(batch.outcomes[i] - kernel_.center));
+      state_.forecasts.push_back(WithinRange(row[0] - kernel_.center));
+      state_.forecasts.push_back(WithinRange(row[1]));
+      state_.outcomes.push_back(WithinRange(batch.outcomes[i] - kernel_.center));
     } else {
       // Rounding could move an outcome to another cell.
       state_.forecasts.insert(state_.forecasts.end(), row.begin(), row.end());
