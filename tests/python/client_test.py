@@ -91,7 +91,7 @@ def test_remedies_are_those_of_the_page_of_errors():
                              value=info.SerializeToString())
         number = grpc.StatusCode[code.split(",")[0]].value[0]
         error = errors.from_status(status_pb2.Status(code=number, details=[detail]))
-        assert error.remedy == remedy.replace("[http.md](http.md)", "http.md")
+        assert error.remedy == re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", remedy)
 
 
 def test_all_pages_of_models_are_listed(client):
@@ -184,7 +184,7 @@ def test_the_error_of_class_1_is_shown_if_it_is_larger(client):
         stream.send(scores, random.random(8000) < scores + 0.1)
     answer = client.calibration("class-1")
     assert answer.verdict.limit_status == monitoring.LIMIT_STATUS_OVER_LIMIT
-    assert re.search(r"^class 1 +off by \d+\.\d\d points .*, under-confident by .*; limit 3.00$",
+    assert re.search(r"^class 1 +off by [\d.]+ points .*, under-confident by .*; limit 3$",
                      repr(answer), re.M)
     evaluation = client.evaluate("class-1", replicates=99)
     for result in (client.history("class-1"), evaluation, client.recalibrate("class-1")):
@@ -227,7 +227,7 @@ def test_a_long_title_is_cut_before_the_version_and_kept_as_a_tip():
     root = xml.etree.ElementTree.fromstring(reliability_svg([Point(0, 1, 1, 0.5, 0.5)], "event", title))
     assert root.find(f"{SVG}title").text.startswith(title)
     visible = root.find(f"{SVG}text").text
-    assert len(visible) == 44 and visible.startswith("very-very-") and visible.endswith("@17: top label")
+    assert len(visible) == 38 and visible.startswith("very-very-") and visible.endswith("@17: top label")
 
 
 def test_test_and_estimate_report_progress(client, overconfident):

@@ -11,7 +11,7 @@ _HISTOGRAM = 46
 _WIDTH = _LEFT + _SIZE + 14
 _HEIGHT = _TOP + _SIZE + 12 + _HISTOGRAM + 40
 # Characters of a title that are visible.
-_MAX_TITLE = 44
+_MAX_TITLE = 38
 
 
 class Point(NamedTuple):

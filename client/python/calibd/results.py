@@ -64,7 +64,17 @@ class Result(Generic[_Message]):
 
 
 def _points_text(value: float) -> str:
-    return f"{100 * value:.2f}"
+    """As the server writes percentage points in its sentences."""
+    points = 100 * value
+    text = f"{points:.{2 if points < 1 else 1}f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
+
+
+def _off_by(estimate: float, lower: float, upper: float) -> str:
+    if lower <= 0 and upper > 0.5:
+        return f"off by 0 to {_points_text(upper)} points (too few rows to say more)"
+    return (f"off by {_points_text(estimate)} points ({_points_text(lower)} to "
+            f"{_points_text(upper)})")
 
 
 def _power_of_ten(exponent: float) -> str:
@@ -84,8 +94,7 @@ def _interval(error: monitoring.ErrorInterval, is_forecast: bool = False) -> str
     if is_forecast:
         direction = (f"the widest intervals cover {_points_text(abs(error.gap))} "
                      f"{'less' if error.gap > 0 else 'more'} than promised")
-    return (f"off by {_points_text(error.estimate)} points ({_points_text(error.lower)} to "
-            f"{_points_text(error.upper)}), {direction}")
+    return f"{_off_by(error.estimate, error.lower, error.upper)}, {direction}"
 
 
 def _status(verdict: monitoring.Verdict) -> str:
@@ -172,23 +181,22 @@ class Calibration(Result[calibration.GetCalibrationResponse]):
         if m.HasField("verdict"):
             lines.append(("verdict", _status(m.verdict)))
         if m.error.since_start.HasField("top_label"):
-            lines.append(("error", f"{_interval(m.error.since_start.top_label)}; limit "
+            name = "top label" if m.error.since_start.HasField("class_1") else "error"
+            lines.append((name, f"{_interval(m.error.since_start.top_label)}; limit "
                           f"{_points_text(m.error.limit)}"))
         if m.error.since_start.HasField("class_1"):
             lines.append(("class 1", f"{_interval(m.error.since_start.class_1)}; limit "
                           f"{_points_text(m.error.limit)}"))
         if m.error.since_start.HasField("coverage"):
             error = m.error.since_start.coverage
-            lines.append(("error", f"off by {_points_text(error.estimate)} points "
-                          f"({_points_text(error.lower)} to {_points_text(error.upper)}); limit "
+            lines.append(("error", f"{_off_by(error.estimate, error.lower, error.upper)}; limit "
                           f"{_points_text(m.error.limit)}"))
             lines += _coverage_lines(m.error.since_start.central_coverage)
         if m.error.is_recent and m.error.recent.HasField("forecast"):
             recent = m.error.recent.forecast
             lines.append((f"newest {recent.observations}",
-                          f"off by {_points_text(recent.coverage.estimate)} points "
-                          f"({_points_text(recent.coverage.lower)} to "
-                          f"{_points_text(recent.coverage.upper)})"))
+                          _off_by(recent.coverage.estimate, recent.coverage.lower,
+                                  recent.coverage.upper)))
             lines += _coverage_lines(recent.central_coverage)
         if m.watch.HasField("evidence"):
             evidence = m.watch.evidence
@@ -281,9 +289,8 @@ class Evaluation(Result[evaluation.Evaluation]):
     def _headline(self) -> str:
         if self.message.HasField("forecast"):
             forecast = self.message.forecast
-            return (f"coverage off by {_points_text(forecast.coverage_error)} points "
-                    f"({_points_text(forecast.coverage_error_lower)} to "
-                    f"{_points_text(forecast.coverage_error_upper)})")
+            return "coverage " + _off_by(forecast.coverage_error, forecast.coverage_error_lower,
+                                         forecast.coverage_error_upper)
         return _worse(self.message.error, self.message.class_1_error)
 
     def _lines(self) -> list[tuple[str, str]]:
