@@ -356,34 +356,25 @@ TEST_F(BackupTest, CalibctlBacksUpAndVerifies) {
 // The settings in a snapshot name the classes of a model in the order of the columns.
 TEST_F(BackupTest, SnapshotsWithAnOrderOfColumnsAreVerified) {
   v1::Model model;
+  model.set_name("models/columns");
   model.set_class_count(2);
   for (const char* const name : {"no", "yes"}) model.add_class_names(name);
-  for (const bool declared : {true, false}) {
-    model.set_name(declared ? "models/declared" : "models/updated");
-    model.clear_inference_output();
-    if (declared) {
-      model.mutable_inference_output()->add_column_classes("yes");
-      model.mutable_inference_output()->add_column_classes("no");
-    }
-    ASSERT_TRUE(client_->CreateModel(model).ok());
-    auto stream = client_->OpenStream(model.name(), {.producer_id = "p"});
-    ASSERT_TRUE(stream.ok()) << stream.status();
-    const std::vector<double> probabilities = {0.3, 0.7};
-    const std::vector<std::int32_t> labels = {1};
-    ASSERT_TRUE((*stream)->Send(PredictionKind::kProbabilities, probabilities, labels).ok());
-    ASSERT_TRUE((*stream)->Finish().ok());
-    v1::UpdateModelRequest update;
-    update.mutable_model()->set_name(model.name());
-    update.mutable_model()->set_description("changed");
-    update.mutable_update_mask()->add_paths("description");
-    if (!declared) {
-      update.mutable_model()->mutable_inference_output()->add_column_classes("yes");
-      update.mutable_model()->mutable_inference_output()->add_column_classes("no");
-      update.mutable_update_mask()->add_paths("inference_output");
-    }
-    const auto updated = client_->UpdateModel(update);
-    ASSERT_TRUE(updated.ok()) << updated.status();
+  for (const char* const name : {"yes", "no"}) {
+    model.mutable_inference_output()->add_column_classes(name);
   }
+  ASSERT_TRUE(client_->CreateModel(model).ok());
+  auto stream = client_->OpenStream(model.name(), {.producer_id = "p"});
+  ASSERT_TRUE(stream.ok()) << stream.status();
+  const std::vector<double> probabilities = {0.3, 0.7};
+  const std::vector<std::int32_t> labels = {1};
+  ASSERT_TRUE((*stream)->Send(PredictionKind::kProbabilities, probabilities, labels).ok());
+  ASSERT_TRUE((*stream)->Finish().ok());
+  v1::UpdateModelRequest update;
+  update.mutable_model()->set_name(model.name());
+  update.mutable_model()->mutable_inference_output()->set_name("probabilities");
+  update.mutable_update_mask()->add_paths("inference_output.name");
+  const auto updated = client_->UpdateModel(update);
+  ASSERT_TRUE(updated.ok()) << updated.status();
   // The end of the server stores the snapshots.
   EXPECT_EQ(server_->Terminate(), 0);
   server_ = ServerProcess::Start({"--data-dir", data_});
@@ -391,7 +382,7 @@ TEST_F(BackupTest, SnapshotsWithAnOrderOfColumnsAreVerified) {
   client_ = Connect(*server_);
   const auto found = client_->Verify();
   ASSERT_TRUE(found.ok()) << found.status();
-  EXPECT_GE(found->snapshots(), 2);
+  EXPECT_GE(found->snapshots(), 1);
   EXPECT_THAT(found->problems(), IsEmpty());
 }
 
