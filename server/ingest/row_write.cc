@@ -157,11 +157,6 @@ void RowWrite::Match(LabelsRow& row) {
 }
 
 void RowWrite::Append(Store& store) {
-  if (row_.As<RejectedRow>() != nullptr && row_.position.has_value() && row_.position->request) {
-    // The corrected batch may have its request_id.
-    row_.position.reset();
-    encoded_ = EncodeRow(row_);
-  }
   AppendElapsed(row_.elapsed, encoded_);
   log_id_ = store.AppendBatch(model_->id(), time_.count(), std::move(encoded_));
   Failpoint("append");

@@ -77,6 +77,7 @@ class JsonApiTest(unittest.TestCase):
                              template + "/history")
         self.assertEqual(sum(int(one["observations"]) for one in history["buckets"]), 800)
 
+<<<<<<< HEAD
     def test_a_model_of_forecasts_is_served_in_json(self):
         declaration = {"name": "models/demand", "forecast": {"normal": {}}}
         created = self.check("POST", "/v1/models", "/v1/models", {"model": declaration})
@@ -150,6 +151,8 @@ class JsonApiTest(unittest.TestCase):
             self.assertEqual(observe([0.7, 0.3]), (409, "REQUEST_ID_REUSED"))
             self.assertEqual(observe([0.6, 0.6]), (409, "REQUEST_ID_REUSED"))
 
+=======
+>>>>>>> parent of aae74638 (ingest: a rejected batch does not use up its request_id)
     def test_models_are_updated_and_deleted_and_alarms_acknowledged(self):
         name = "/v1/models/managed/versions/1"
         template = "/v1/models/{model}/versions/{version}"

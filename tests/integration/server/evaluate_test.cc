@@ -37,7 +37,7 @@ TEST_F(CalibrationTest, ActionsOfADecisionAreChecked) {
   request.mutable_actions(0)->set_losses(2, 0);
   for (int a = 0; a < 1000; ++a) *request.add_actions() = request.actions(0);
   EXPECT_THAT(client_->Evaluate(request, &ignored).error_message(),
-              HasSubstr("has 1001 actions, expected at most 1000"));
+              HasSubstr("actions has 1001 elements, expected at most 1000"));
 }
 
 TEST_F(CalibrationTest, EvaluateEqualsTheOfflineEvaluation) {

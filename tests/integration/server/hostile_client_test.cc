@@ -169,10 +169,10 @@ TEST_F(HostileClientTest, HttpAcceptsOnlySmallAndFastGetRequests) {
   EXPECT_THAT(Http(address, "GET /etc/passwd HTTP/1.1" + end), StartsWith("HTTP/1.1 404"));
   EXPECT_THAT(Http(address, "DELETE /metrics HTTP/1.1" + end), StartsWith("HTTP/1.1 405"));
   EXPECT_THAT(Http(address, "POST /metrics HTTP/1.1\r\nContent-Length: 5" + end + "hello"),
-              StartsWith("HTTP/1.1 413"));
+              StartsWith("HTTP/1.1 405"));
   EXPECT_THAT(Http(address, "POST /metrics HTTP/1.1\r\nTransfer-Encoding: chunked" + end +
                                 "5\r\nhello\r\n0\r\n\r\n"),
-              StartsWith("HTTP/1.1 413"));
+              StartsWith("HTTP/1.1 405"));
   EXPECT_THAT(Http(address, "GET /metrics HTTP/1.1\r\nX: " + std::string(9000, 'x') + end),
               StartsWith("HTTP/1.1 431"));
   const std::string head = Http(address, "HEAD /healthz HTTP/1.1" + end);
