@@ -95,7 +95,7 @@ function(calibd_unite_folders target)
   endforeach()
 endfunction()
 
-# What ccache needs to cache sources that include precompiled headers.
+# Without these settings, ccache caches no source that includes a precompiled header.
 set(CALIBD_PRECOMPILED_OPTIONS
     "$<IF:$<CXX_COMPILER_ID:GNU>,-fpch-preprocess,SHELL:-Xclang -fno-pch-timestamp>")
 

@@ -17,8 +17,8 @@ namespace calibd::cli {
 // Where the outcomes of a cell are, such as "above the 99.9 % quantile".
 [[nodiscard]] std::string CellPlace(const v1::ForecastCell& cell);
 
-// A table of the cells: how many outcomes are in each, and how many the forecasts promise. Says why
-// if there are none.
+// A table of the cells: how many outcomes are in each, and how many the forecasts promise. Without
+// cells, a sentence that says why.
 [[nodiscard]] std::string DescribeCells(const v1::Whereabouts& whereabouts);
 
 // How far forecasts are too high or too low, such as "0.4 standard deviations too low". Empty if

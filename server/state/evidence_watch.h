@@ -37,12 +37,11 @@ struct DeviatingClass {
 struct ForecastWatchSnapshot {
   std::shared_ptr<const ForecastCells> cells;
   ForecastEvidenceReading reading;
-  // Of the model's watch, unless the forecasts are quantiles or no kernel could be chosen.
+  // Of the model's watch, unless no kernel could be chosen.
   struct Discrepancy {
     DiscrepancyKernel kernel;
     std::optional<double> unbiased;
     std::optional<DiscrepancyInterval> interval;
-    // Normal forecasts only.
     RunningMoments blocks;
   };
   std::optional<Discrepancy> discrepancy{};

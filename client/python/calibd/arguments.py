@@ -30,7 +30,7 @@ _EXPECTED = {FieldDescriptor.CPPTYPE_INT32: "a whole number from -2^31 to 2^31 -
              FieldDescriptor.CPPTYPE_INT64: "a whole number from -2^63 to 2^63 - 1",
              FieldDescriptor.CPPTYPE_UINT64: "a whole number from 0 to 2^64 - 1",
              FieldDescriptor.CPPTYPE_DOUBLE: "a number", FieldDescriptor.CPPTYPE_STRING: "text in UTF-8"}
-# What protobuf and float() raise for values that do not fit.
+# Protobuf and float() raise these for values that do not fit.
 _UNFIT = (TypeError, ValueError, OverflowError)
 
 
