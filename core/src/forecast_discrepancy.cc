@@ -63,15 +63,13 @@ struct LevelFrequencies {
       Rng sign(kDiscrepancySeed, kInputs + kMaxQuantileLevels + k);
       for (std::size_t r = 0; r < kFrequencyCount; ++r) {
         turns[k * kFrequencyCount + r] = StandardNormal(rng) / (2 * std::numbers::pi);
-        signs[k][r] = sign.Next() >> 63 != 0 ? 1 : -1;
-        sums[k + 1][r] = sums[k][r] + signs[k][r];
+        sums[k + 1][r] = sums[k][r] + (sign.Next() >> 63 != 0 ? 1 : -1);
       }
     }
   }
   // For lengths of sqrt(K) / K: kMaxQuantileLevels x kFrequencyCount, in turns.
   LineVector turns;
-  std::array<std::array<double, kFrequencyCount>, kMaxQuantileLevels> signs{};
-  // Of the signs of the first k levels.
+  // sums[k] is that of the signs of the first k levels.
   std::array<std::array<double, kFrequencyCount>, kMaxQuantileLevels + 1> sums{};
 };
 
@@ -80,21 +78,24 @@ const LevelFrequencies& SharedLevelFrequencies() {
   return frequencies;
 }
 
-// sum_k e_rk ([y <= q_k] - l_k) / sqrt(K) of an outcome above `below` quantiles of K.
-double SignedResidual(std::size_t below, std::size_t levels, std::size_t r, double expected) {
-  const auto& sums = SharedLevelFrequencies().sums;
-  return (sums[levels][r] - sums[below][r] - expected) / std::sqrt(static_cast<double>(levels));
+using SignedLevels = std::array<double, kFrequencyCount>;
+
+// sum_k e_rk ([y <= q_k] - l_k) / sqrt(K) of an outcome above `below` quantiles of K. lowest: sum_k
+// e_rk (1 - l_k), that of an outcome below all of them, times sqrt(K).
+SignedLevels SignLevels(std::span<const double> lowest, std::size_t below, std::size_t levels) {
+  const SignedLevels& sums = SharedLevelFrequencies().sums[below];
+  const double scale = 1 / std::sqrt(static_cast<double>(levels));
+  SignedLevels signs;
+  for (std::size_t r = 0; r < kFrequencyCount; ++r) signs[r] = (lowest[r] - sums[r]) * scale;
+  return signs;
 }
 
 // The maximum of |psi|^2 over the cells of an outcome.
-double LargestSquare(std::span<const double> expected_signs, std::size_t levels) {
+double LargestSquare(std::span<const double> lowest, std::size_t levels) {
   double largest = 0;
   for (std::size_t below = 0; below <= levels; ++below) {
     double square = 0;
-    for (std::size_t r = 0; r < kFrequencyCount; ++r) {
-      const double residual = SignedResidual(below, levels, r, expected_signs[r]);
-      square += residual * residual;
-    }
+    for (const double sign : SignLevels(lowest, below, levels)) square += sign * sign;
     largest = std::max(largest, square / static_cast<double>(kFrequencyCount));
   }
   return largest;
@@ -154,13 +155,14 @@ ForecastDiscrepancy::ForecastDiscrepancy(NumberForecastKind kind, const Discrepa
       buffer_(std::max(kForecastsAtOnce, kDrawsAtOnce) * kFeatureCount) {
   const auto* const quantiles = std::get_if<QuantileForecasts>(&kind_);
   if (quantiles == nullptr) return;
-  expected_signs_.resize(kFrequencyCount);
+  const auto& sums = SharedLevelFrequencies().sums;
+  lowest_signs_.resize(kFrequencyCount);
   for (std::size_t k = 0; k < quantiles->levels.size(); ++k) {
     for (std::size_t r = 0; r < kFrequencyCount; ++r) {
-      expected_signs_[r] += SharedLevelFrequencies().signs[k][r] * quantiles->levels[k];
+      lowest_signs_[r] += (sums[k + 1][r] - sums[k][r]) * (1 - quantiles->levels[k]);
     }
   }
-  largest_square_ = LargestSquare(expected_signs_, quantiles->levels.size());
+  largest_square_ = LargestSquare(lowest_signs_, quantiles->levels.size());
 }
 
 void ForecastDiscrepancy::NormalResiduals(std::span<const double> forecasts,
@@ -205,11 +207,11 @@ void ForecastDiscrepancy::QuantileResiduals(std::span<const double> forecasts,
     const std::span<const double> row = forecasts.subspan(i * levels, levels);
     const auto below =
         static_cast<std::size_t>(std::ranges::lower_bound(row, outcomes[i]) - row.begin());
+    const SignedLevels signs = SignLevels(lowest_signs_, below, levels);
     double* const features = residuals_.data() + i * kFeatureCount;
     for (std::size_t r = 0; r < kFrequencyCount; ++r) {
-      const double residual = SignedResidual(below, levels, r, expected_signs_[r]);
-      features[r] *= residual;
-      features[kFrequencyCount + r] *= residual;
+      features[r] *= signs[r];
+      features[kFrequencyCount + r] *= signs[r];
     }
   }
 }

@@ -93,8 +93,8 @@ class ForecastDiscrepancy {
 
   NumberForecastKind kind_;
   DiscrepancyKernel kernel_;
-  // Quantiles: sum_k e_rk l_k.
-  std::vector<double> expected_signs_;
+  // Quantiles: sum_k e_rk (1 - l_k).
+  std::vector<double> lowest_signs_;
   // The maximum of |psi|^2.
   double largest_square_;
   ForecastBlocks blocks_;
