@@ -150,8 +150,9 @@ absl::StatusOr<ExitCode> EvaluateFile(const Context& context,
                                       const EvaluateForecastsOptions& options) {
   CALIBD_ASSIGN_OR_RETURN(auto chosen, Choose(options));
   CALIBD_ASSIGN_OR_RETURN(const v1::EvaluateRequest request, MakeRequest(options));
-  CALIBD_ASSIGN_OR_RETURN(ForecastEvaluationOptions evaluation_options,
-                          OrUsageFault(convert::ForecastOptionsFromProto(request, chosen.second)));
+  CALIBD_ASSIGN_OR_RETURN(
+      ForecastEvaluationOptions evaluation_options,
+      OrUsageFault(convert::ForecastOptionsFromProto(request, chosen.second, {})));
   if (!options.seed.has_value()) evaluation_options.resampling.seed = std::random_device{}();
   InputOptions input;
   input.predictions = chosen.first;

@@ -110,17 +110,14 @@ bool IsAbove(const ForecastBatch& batch, std::size_t i, double threshold, double
   return row[static_cast<std::size_t>(level)] >= threshold;
 }
 
-ThresholdDecision DecisionOf(const ForecastEvaluationOptions& options) {
-  return {*options.threshold, options.false_alarm_cost, options.miss_cost};
-}
-
 void AddThresholdForm(const ForecastBatch& batch, const ForecastEvaluationOptions& options,
                       const OutcomeKernel& kernel, std::vector<Form>& forms) {
+  const ThresholdDecision& decision = *options.decision;
   const double alpha =
-      options.threshold_alpha.value_or(1 / (1 + options.false_alarm_cost / options.miss_cost));
+      options.threshold_alpha.value_or(1 / (1 + decision.false_alarm_cost / decision.miss_cost));
   GroupCondition sides;
   for (std::size_t i = 0; i < batch.size(); ++i) {
-    const bool above = IsAbove(batch, i, *options.threshold, alpha, kernel);
+    const bool above = IsAbove(batch, i, decision.threshold, alpha, kernel);
     sides.groups.push_back(above ? 1 : 0);
   }
   forms.push_back({"threshold", IsOfQuantiles(kernel) ? kernel : OutcomeKernel(PitRbfKernel()),
@@ -161,7 +158,7 @@ std::vector<Form> FormsOf(const ForecastBatch& batch, const ForecastEvaluationOp
   if (!covariates.local_features.empty()) {
     AddFeatureForm("local", kernel, covariates, covariates.local_features, forms, left_out);
   }
-  if (options.threshold.has_value()) AddThresholdForm(batch, options, kernel, forms);
+  if (options.decision.has_value()) AddThresholdForm(batch, options, kernel, forms);
   return forms;
 }
 
@@ -188,7 +185,7 @@ absl::Status AddDiscrepancies(const ForecastBatch& batch, std::span<const double
                               const ForecastCovariates& covariates, const RunControl& control,
                               ForecastEvaluation& evaluation) {
   const std::vector<Form> forms = FormsOf(batch, options, kernel, covariates, evaluation.left_out);
-  const bool decides = options.threshold.has_value() && batch.kind != ForecastKind::kQuantiles;
+  const bool decides = options.decision.has_value() && batch.kind != ForecastKind::kQuantiles;
   const double step = (1 - kAfterPit) / static_cast<double>(forms.size() + (decides ? 1 : 0));
   const bool drawn_form =
       batch.kind == ForecastKind::kSamples && options.resampling.null == NullHypothesis::kForm;
@@ -230,7 +227,7 @@ absl::Status AddDiscrepancies(const ForecastBatch& batch, std::span<const double
   } else if (decides) {
     CALIBD_ASSIGN_OR_RETURN(
         ForecastTestResult result,
-        TestThreshold(batch, DecisionOf(options), options.resampling, Part(control, 1 - step, 1)));
+        TestThreshold(batch, *options.decision, options.resampling, Part(control, 1 - step, 1)));
     evaluation.discrepancies.push_back({"decision", std::move(result)});
   }
   return absl::OkStatus();
@@ -255,12 +252,14 @@ absl::Status CheckCovariates(const ForecastCovariates& covariates, std::size_t n
 
 absl::Status CheckForecastOptions(const NumberForecastKind& kind,
                                   const ForecastEvaluationOptions& options) {
-  if (options.threshold.has_value() && !std::isfinite(*options.threshold)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("threshold is ", *options.threshold, ", expected a finite number"));
+  if (options.decision.has_value()) {
+    if (const std::optional<Violation> violation = FindDecisionViolation(*options.decision)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(violation->field, " ", violation->description));
+    }
   }
   if (options.threshold_alpha.has_value() &&
-      (!options.threshold.has_value() || !(*options.threshold_alpha > 0) ||
+      (!options.decision.has_value() || !(*options.threshold_alpha > 0) ||
        !(*options.threshold_alpha < 1))) {
     return absl::InvalidArgumentError(absl::StrCat("threshold_alpha is ", *options.threshold_alpha,
                                                    ", expected a number in (0, 1) with a "
@@ -280,7 +279,7 @@ absl::Status CheckForecastOptions(const NumberForecastKind& kind,
     return absl::InvalidArgumentError(
         "outcome_kernel is set, expected none for quantiles, which are compared at their levels");
   }
-  if (options.threshold.has_value() &&
+  if (options.decision.has_value() &&
       std::ranges::find(quantiles->levels, options.threshold_alpha.value_or(0)) ==
           quantiles->levels.end()) {
     return absl::InvalidArgumentError(
@@ -340,8 +339,8 @@ absl::StatusOr<ForecastEvaluation> EvaluateForecasts(const NumberForecastKind& k
                                 batch.outcomes};
   const std::vector<double> pit = ProbabilityIntegralTransforms(forecasts, options.resampling.seed);
   CALIBD_ASSIGN_OR_RETURN(evaluation.pit, TestPit(pit, exact, Part(control, 0, kAfterPit)));
-  if (options.threshold.has_value()) {
-    CALIBD_ASSIGN_OR_RETURN(evaluation.decision, EvaluateThreshold(forecasts, DecisionOf(options)));
+  if (options.decision.has_value()) {
+    CALIBD_ASSIGN_OR_RETURN(evaluation.decision, EvaluateThreshold(forecasts, *options.decision));
     evaluation.decision->actions.clear();
   }
   if (batch.size() > 1) {
@@ -414,7 +413,7 @@ double ForecastEvaluationOperations(std::size_t n, const NumberForecastKind& kin
   // The metrics of the probability integral transform sort the rows.
   const double pit = replicates * rows * 40;
   // distribution and marginal; threshold and decision; group, individual and local.
-  double forms = options.threshold.has_value() ? 4 : 2;
+  double forms = options.decision.has_value() ? 4 : 2;
   double local = 0;
   double distances = 0;
   double phases = 0;

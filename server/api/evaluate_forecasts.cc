@@ -50,16 +50,9 @@ absl::Status EvaluateForecastModel(WindowJobs& jobs, const v1::EvaluateRequest& 
                                    const std::shared_ptr<Model>& model) {
   const std::shared_ptr<const ModelDeclaration> declaration = model->declaration();
   const NumberForecastKind kind = *declaration->forecast;
-  const bool as_declared = !request.has_threshold() && declaration->decision.has_value();
-  v1::EvaluateRequest completed = request;
-  if (as_declared) completed.set_threshold(declaration->decision->threshold);
   absl::StatusOr<ForecastEvaluationOptions> options =
-      convert::ForecastOptionsFromProto(completed, kind);
+      convert::ForecastOptionsFromProto(request, kind, declaration->decision);
   if (!options.ok()) return InvalidFieldError(options.status());
-  if (as_declared) {
-    options->false_alarm_cost = declaration->decision->false_alarm_cost;
-    options->miss_cost = declaration->decision->miss_cost;
-  }
   if (!request.has_seed()) options->resampling.seed = RandomSeed();
   CALIBD_ASSIGN_OR_RETURN(const std::vector<std::size_t> local_features,
                           FindLocalFeatures(request, declaration->feature_names));

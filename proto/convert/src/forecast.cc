@@ -82,7 +82,8 @@ v1::ForecastCell ToProto(const CellDeviation& cell) {
 }
 
 absl::StatusOr<ForecastEvaluationOptions> ForecastOptionsFromProto(
-    const v1::EvaluateRequest& request, const NumberForecastKind& kind) {
+    const v1::EvaluateRequest& request, const NumberForecastKind& kind,
+    const std::optional<ThresholdDecision>& declared) {
   CALIBD_RETURN_IF_ERROR(CheckUnused(request));
   ForecastEvaluationOptions options;
   if (request.null() != v1::NULL_HYPOTHESIS_UNSPECIFIED) {
@@ -100,7 +101,8 @@ absl::StatusOr<ForecastEvaluationOptions> ForecastOptionsFromProto(
                                                    kMaxReplicates));
   }
   options.resampling.seed = request.seed();
-  if (request.has_threshold()) options.threshold = request.threshold();
+  options.decision = declared;
+  if (request.has_threshold()) options.decision = ThresholdDecision{request.threshold()};
   if (request.has_threshold_alpha()) options.threshold_alpha = request.threshold_alpha();
   if (request.outcome_kernel().kind_case() != v1::OutcomeKernel::KIND_NOT_SET) {
     options.outcome_kernel = FromProto(request.outcome_kernel());
@@ -163,9 +165,10 @@ v1::ForecastEvaluation ToProto(const ForecastEvaluation& evaluation,
   }
   if (evaluation.decision.has_value()) {
     v1::ForecastEvaluation::Decision& out = *proto.mutable_decision();
-    out.set_threshold(options.threshold.value_or(0));
-    out.set_false_alarm_cost(options.false_alarm_cost);
-    out.set_miss_cost(options.miss_cost);
+    const ThresholdDecision decided = options.decision.value_or(ThresholdDecision());
+    out.set_threshold(decided.threshold);
+    out.set_false_alarm_cost(decided.false_alarm_cost);
+    out.set_miss_cost(decided.miss_cost);
     out.set_realised_loss(evaluation.decision->realised_loss);
     out.set_expected_loss(evaluation.decision->expected_loss);
     out.set_squared_error(evaluation.decision->squared_error);

@@ -149,7 +149,7 @@ TEST_F(CalibctlEvaluateForecastsTest, FailOnTurnsTheErrorIntoTheExitCode) {
 TEST_F(CalibctlEvaluateForecastsTest, EqualsTheEvaluationOfCore) {
   ForecastEvaluationOptions options;
   options.resampling.seed = 7;
-  options.threshold = 100;
+  options.decision = ThresholdDecision{100};
   const auto expected = EvaluateForecasts(NormalForecasts(), {values_, outcomes_}, options);
   ASSERT_TRUE(expected.ok()) << expected.status();
   CalibctlRun run({"evaluate-forecasts", "--normals", path_, "--threshold", "100", "--seed", "7",
@@ -183,7 +183,7 @@ TEST_F(CalibctlEvaluateForecastsTest, TheKernelOfTheOutcomesIsChosen) {
   ForecastEvaluationOptions options;
   options.resampling.seed = 7;
   options.resampling.replicates = 99;
-  options.threshold = 100;
+  options.decision = ThresholdDecision{100};
   options.threshold_alpha = 0.25;
   options.outcome_kernel = TanhKernel{100, 5};
   const auto expected = EvaluateForecasts(NormalForecasts(), {values_, outcomes_}, options);

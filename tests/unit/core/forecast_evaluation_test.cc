@@ -81,7 +81,7 @@ TEST(ForecastEvaluationTest, SamplesHaveNoTestOfFormsGivenTheDraws) {
   }
   ForecastEvaluationOptions options;
   options.resampling = {.replicates = 99, .seed = 3, .null = NullHypothesis::kForm};
-  options.threshold = 0.1;
+  options.decision = ThresholdDecision{0.1};
   const auto evaluation =
       EvaluateForecasts(SampleForecasts{5}, {draws, outcomes}, options, ForecastCovariates());
   ASSERT_TRUE(evaluation.ok()) << evaluation.status();
@@ -191,7 +191,7 @@ TEST(ForecastEvaluationTest, AThresholdIsTestedOnBothSides) {
   const Biased data(100);
   ForecastEvaluationOptions options;
   options.resampling = {.replicates = 99, .seed = 3, .null = NullHypothesis::kForecast};
-  options.threshold = 0.5;
+  options.decision = ThresholdDecision{0.5};
   const auto evaluation =
       EvaluateForecasts(NormalForecasts(), {data.forecasts, data.outcomes}, options);
   ASSERT_TRUE(evaluation.ok()) << evaluation.status();

@@ -255,7 +255,7 @@ TEST(ForecastFormsTest, EvaluationsHaveTheDiscrepanciesOfTheSmallCases) {
       ForecastEvaluationOptions options;
       options.resampling.replicates = 99;
       options.outcome_kernel = kernel;
-      options.threshold = small.at("threshold_y0").get<double>();
+      options.decision = ThresholdDecision{small.at("threshold_y0").get<double>()};
       options.threshold_alpha = small.at("threshold_alpha").get<double>();
       ForecastCovariates covariates;
       covariates.groups = small.at("group").get<std::vector<std::int32_t>>();
@@ -290,8 +290,7 @@ TEST(ForecastFormsTest, TheCostsOfTheDecisionDivideTheForecasts) {
   const auto evaluate = [&](double miss_cost, std::optional<double> alpha) {
     ForecastEvaluationOptions options;
     options.resampling.replicates = 99;
-    options.threshold = 0;
-    options.miss_cost = miss_cost;
+    options.decision = ThresholdDecision{.threshold = 0, .miss_cost = miss_cost};
     options.threshold_alpha = alpha;
     return *EvaluateForecasts(NormalForecasts(), {normals, outcomes}, options);
   };
@@ -316,7 +315,7 @@ TEST(ForecastFormsTest, QuantilesHaveFormsByGroupFeaturesAndThreshold) {
   covariates.local_features = {0};
   ForecastEvaluationOptions options;
   options.resampling = {.replicates = 99, .seed = 3, .null = NullHypothesis::kForecast};
-  options.threshold = 0.4;
+  options.decision = ThresholdDecision{0.4};
   options.threshold_alpha = 0.9;
   const auto evaluation = EvaluateForecasts(QuantileForecasts{kLevels},
                                             {drawn.values, drawn.outcomes}, options, covariates);
@@ -344,7 +343,7 @@ TEST(ForecastFormsTest, QuantilesHaveFormsByGroupFeaturesAndThreshold) {
   };
   options.threshold_alpha = 0.8;
   EXPECT_THAT(message(options), HasSubstr("set threshold_alpha to one of the levels"));
-  options.threshold.reset();
+  options.decision.reset();
   EXPECT_THAT(message(options), HasSubstr("threshold_alpha is 0.8, expected a number in (0, 1)"));
   options.threshold_alpha.reset();
   options.outcome_kernel = EnergyKernel();
@@ -355,7 +354,7 @@ TEST(ForecastFormsTest, SamplesHaveNoKernelOfTheDistributionFunction) {
   const DrawnQuantiles drawn(50, 9);
   ForecastEvaluationOptions options;
   options.resampling.replicates = 99;
-  options.threshold = 0.4;
+  options.decision = ThresholdDecision{0.4};
   options.outcome_kernel = TanhKernel{0.4, 0.5};
   const auto evaluation =
       EvaluateForecasts(SampleForecasts{3}, {drawn.values, drawn.outcomes}, options);
@@ -388,7 +387,7 @@ ForecastTestResult ThresholdOfDraws(std::size_t n, std::size_t draws, double shi
   ForecastEvaluationOptions options;
   options.resampling.replicates = replicates;
   options.resampling.seed = seed;
-  options.threshold = 0;
+  options.decision = ThresholdDecision{0};
   const auto evaluation = EvaluateForecasts(SampleForecasts{draws}, {values, outcomes}, options);
   const ForecastTestResult* const result = FindForm(*evaluation, "threshold");
   // By the definition: the ranks in (0, 1), and the side of the draws and the outcome together.
@@ -473,7 +472,7 @@ TEST(ForecastFormsTest, TheThresholdFormDividesByTheProbability) {
   const std::vector<double> outcomes = {0.3, -5, 2.5, -0.2};
   ForecastEvaluationOptions options;
   options.resampling.replicates = 99;
-  options.threshold = 1;
+  options.decision = ThresholdDecision{1};
   options.threshold_alpha = 0.7;
   const auto evaluation = EvaluateForecasts(NormalForecasts(), {forecasts, outcomes}, options);
   ASSERT_TRUE(evaluation.ok()) << evaluation.status();

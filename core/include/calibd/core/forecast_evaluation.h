@@ -39,12 +39,9 @@ struct ForecastEvaluationOptions {
   // Of all discrepancies. Quantiles: unset. Unset: RbfKernel, PitRbfKernel for threshold, and
   // LevelsKernel for quantiles.
   std::optional<OutcomeKernel> outcome_kernel;
-  // Set: the decision whether the outcome reaches this value is evaluated. Quantiles: only with a
-  // threshold_alpha.
-  std::optional<double> threshold;
-  // Of this decision, see ThresholdDecision.
-  double false_alarm_cost = 1;
-  double miss_cost = 1;
+  // Set: this decision and the form threshold are evaluated. Quantiles: only with a
+  // threshold_alpha, and without the decision.
+  std::optional<ThresholdDecision> decision;
   // In (0, 1): the form threshold divides the forecasts by whether their probability of an outcome
   // up to the threshold is at most this. Unset: by their decision, at 1/2 with equal costs.
   // Quantiles: one of the levels.
@@ -102,8 +99,8 @@ struct ForecastEvaluation {
   std::optional<DecisionCalibration> decision;
 };
 
-// Checks outcome_kernel, threshold and threshold_alpha. kind: valid. Errors: InvalidArgument that
-// begins with the field and a space.
+// Checks outcome_kernel, the decision and threshold_alpha. kind: valid. Errors: InvalidArgument
+// that begins with the field and a space.
 [[nodiscard]] absl::Status CheckForecastOptions(const NumberForecastKind& kind,
                                                 const ForecastEvaluationOptions& options);
 

@@ -1,10 +1,12 @@
 #ifndef CALIBD_CONVERT_FORECAST_H_
 #define CALIBD_CONVERT_FORECAST_H_
 
+#include <optional>
 #include <span>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "calibd/core/decision_calibration.h"
 #include "calibd/core/forecast_coverage.h"
 #include "calibd/core/forecast_evaluation.h"
 #include "calibd/v1/calibration_service.pb.h"
@@ -19,10 +21,12 @@ namespace calibd::convert {
 [[nodiscard]] v1::ForecastCell ToProto(const CellDeviation& cell);
 
 // The options of a request about a model of forecasts. Converts everything except an unset seed.
+// declared: the decision without a threshold in the request.
 // Errors: InvalidArgument whose message begins with the field and a space, also for a field that
 // such a model does not have.
 [[nodiscard]] absl::StatusOr<ForecastEvaluationOptions> ForecastOptionsFromProto(
-    const v1::EvaluateRequest& request, const NumberForecastKind& kind);
+    const v1::EvaluateRequest& request, const NumberForecastKind& kind,
+    const std::optional<ThresholdDecision>& declared);
 
 // options, covariates: those of the evaluation. feature_names: of the covariates. Lacks the
 // observations' numbers and the time.
