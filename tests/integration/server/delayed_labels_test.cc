@@ -81,10 +81,12 @@ class DelayedLabelsTest : public ::testing::Test {
     return client_->GetCalibration(kDelayedLabelsModel).label_coverage();
   }
 
-  // Ends the label grace and waits until nothing is pending.
+  // Shortens the label grace until nothing is pending. Matured predictions are remembered for
+  // another grace, which must not end before the long one is back.
   void MatureAll() {
-    client_->SetLabelGrace(kDelayedLabelsModel, ServiceClient::kEndedGrace);
+    client_->SetLabelGrace(kDelayedLabelsModel, std::chrono::seconds(2));
     ASSERT_TRUE(WaitFor([&] { return Coverage().pending() == 0; }));
+    client_->SetLabelGrace(kDelayedLabelsModel, std::chrono::hours(1));
   }
 
   std::int32_t Predicted(std::size_t row) const {
