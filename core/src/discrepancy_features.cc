@@ -12,7 +12,6 @@
 #include "feature_simd.h"
 #include "normal_mean.h"
 #include "rng.h"
-#include "sample_moments.h"
 
 namespace calibd {
 namespace {
@@ -30,14 +29,6 @@ void AddFrequencies(double gamma, std::size_t dimension, std::vector<double>& fr
     Rng rng(kTestSeed, dimension * kTestFrequencies + r);
     frequencies.push_back(std::sqrt(2 * gamma) * StandardNormal(rng) / (2 * std::numbers::pi));
   }
-}
-
-// Of samples those of the draws and the outcome together: the mean of psi given the moments of the
-// draws alone is not 0 for calibrated forecasts.
-MeanAndDeviation ConditionMoments(const ForecastBatch& batch, std::size_t i) noexcept {
-  const std::span<const double> row = batch.row(i);
-  if (batch.kind == ForecastKind::kNormal) return {.mean = row[0], .deviation = row[1]};
-  return PooledMoments(row, batch.outcomes[i]);
 }
 
 }  // namespace
@@ -89,9 +80,7 @@ void DiscrepancyFeatures::SetConditionPhases(const ForecastBatch& batch, std::si
     for (std::size_t r = 0; r < kTestFrequencies; ++r) phases[r] += value * frequencies[r];
   };
   if (on_forecast_) {
-    const MeanAndDeviation moments = ConditionMoments(batch, i);
-    add(0, moments.mean);
-    add(1, moments.deviation);
+    for (std::size_t k = 0; k < 2; ++k) add(k, batch.row(i)[k]);
     return;
   }
   const std::size_t dimensions = points_.size() / batch.size();

@@ -17,8 +17,7 @@ namespace calibd {
 // outcomes. With frequencies w of the kernels k_y and k_z, and R = kTestFrequencies,
 //   psi_i = F(w_y y_i + w_z z_i) - E F(w_y Y'_i + w_z z_i),  F = [cos, sin] / sqrt(R),
 // so that E <psi_i, psi_j> = h_ij over the draw of w. z are features, or the mean and the standard
-// deviation of the forecast, of samples those of the draws and the outcome together; groups are
-// sums of their own.
+// deviation of a Normal forecast; groups are sums of their own.
 // Source: Rahimi & Recht, NIPS 2007, Algorithm 1.
 //
 // Immutable, and thread-safe.
@@ -26,8 +25,8 @@ class DiscrepancyFeatures {
  public:
   // True for RbfKernel and PitRbfKernel.
   [[nodiscard]] static bool Has(const OutcomeKernel& kernel) noexcept;
-  // All parameters are set. batch: its outcomes are not used, but those of samples together with
-  // the draws. Returns null unless Has(kernel).
+  // All parameters are set. condition: of samples no ForecastCondition. batch: its outcomes are not
+  // used, but those of samples together with the draws. Returns null unless Has(kernel).
   [[nodiscard]] static std::unique_ptr<const DiscrepancyFeatures> Create(
       const ForecastBatch& batch, const OutcomeKernel& kernel, const Condition& condition);
 

@@ -18,6 +18,7 @@
 #include "product_features.h"
 #include "replicates.h"
 #include "rng.h"
+#include "sample_moments.h"
 
 namespace calibd {
 namespace {
@@ -107,6 +108,20 @@ absl::Status ChooseParameters(const ForecastBatch& batch, const RunControl& cont
     }
   }
   return absl::OkStatus();
+}
+
+// The condition that the rows are tested under. That of samples has the mean and the standard
+// deviation of the draws and the outcome together, which keep when they change places: given
+// moments of the draws alone, the mean of h_ij is not 0 for calibrated forecasts.
+Condition TestedCondition(const ForecastBatch& batch, const Condition& condition) {
+  const auto* const forecast = std::get_if<ForecastCondition>(&condition);
+  if (forecast == nullptr || batch.kind != ForecastKind::kSamples) return condition;
+  FeatureCondition moments{{}, forecast->gamma};
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    const MeanAndDeviation pooled = PooledMoments(batch.row(i), batch.outcomes[i]);
+    moments.values.insert(moments.values.end(), {pooled.mean, pooled.deviation});
+  }
+  return moments;
 }
 
 LossOptions OptionsOf(const ForecastTestOptions& options) {
@@ -294,6 +309,7 @@ absl::StatusOr<ForecastTestResult> TestForecasts(const ForecastBatch& batch,
   CALIBD_RETURN_IF_ERROR(CheckReplicates(given.resampling));
   ForecastTestOptions options = given;
   CALIBD_RETURN_IF_ERROR(ChooseParameters(batch, control, options));
+  Condition chosen = std::exchange(options.condition, TestedCondition(batch, options.condition));
   CALIBD_ASSIGN_OR_RETURN(const PairSums sums, SumAll(batch, options, control.WithoutProgress()));
   ForecastTestResult result;
   const auto n = static_cast<double>(batch.size());
@@ -307,7 +323,7 @@ absl::StatusOr<ForecastTestResult> TestForecasts(const ForecastBatch& batch,
                              ? Simulate(batch, options, control, result)
                              : FlipSigns(batch, options, control, result));
   result.outcome_kernel = *options.outcome_kernel;
-  result.condition = std::move(options.condition);
+  result.condition = std::move(chosen);
   if (auto* const features = std::get_if<FeatureCondition>(&result.condition)) {
     features->values.clear();
   } else if (auto* const groups = std::get_if<GroupCondition>(&result.condition)) {

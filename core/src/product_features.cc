@@ -12,12 +12,11 @@
 #include "feature_simd.h"
 #include "normal_mean.h"
 #include "rng.h"
-#include "sample_moments.h"
 
 namespace calibd {
 namespace {
 
-constexpr std::size_t kFeatures = 2 * kTestFrequencies;
+constexpr std::size_t kConditionFeatures = 2 * kTestFrequencies;
 // The frequencies are the same for all tests.
 constexpr std::uint64_t kConditionSeed = 0x636f6e646974696fULL;
 
@@ -32,13 +31,6 @@ ConditionPoints PointsOf(const ForecastBatch& batch, const Condition& condition)
     return {features->values, features->gamma.value()};
   }
   ConditionPoints points{{}, std::get<ForecastCondition>(condition).gamma.value()};
-  if (batch.kind == ForecastKind::kSamples) {
-    for (std::size_t i = 0; i < batch.size(); ++i) {
-      const MeanAndDeviation moments = PooledMoments(batch.row(i), batch.outcomes[i]);
-      points.values.insert(points.values.end(), {moments.mean, moments.deviation});
-    }
-    return points;
-  }
   points.values.assign(batch.values.begin(), batch.values.end());
   // W^2 of quantiles is a mean over the levels.
   if (batch.kind == ForecastKind::kQuantiles) points.gamma /= static_cast<double>(batch.width);
@@ -136,7 +128,7 @@ void ProductFeatures::SetCondition(const ForecastBatch& batch, const Condition& 
     frequencies.push_back(std::sqrt(2 * points.gamma) * StandardNormal(rng) /
                           (2 * std::numbers::pi));
   }
-  condition_.resize(n * kFeatures);
+  condition_.resize(n * kConditionFeatures);
   for (std::size_t i = 0; i < n; ++i) {
     std::array<double, kTestFrequencies> phases{};
     for (std::size_t k = 0; k < width; ++k) {
@@ -144,13 +136,13 @@ void ProductFeatures::SetCondition(const ForecastBatch& batch, const Condition& 
         phases[r] += points.values[i * width + k] * frequencies[k * kTestFrequencies + r];
       }
     }
-    PhasesToFeatures(1, phases.data(), &condition_[i * kFeatures]);
+    PhasesToFeatures(1, phases.data(), &condition_[i * kConditionFeatures]);
   }
 }
 
 double ProductFeatures::Unbiased(const ForecastBatch& batch) const {
   const std::size_t n = batch.size();
-  const std::size_t features = condition_.empty() ? 1 : kFeatures;
+  const std::size_t features = condition_.empty() ? 1 : kConditionFeatures;
   std::vector<double> sums(group_count_ * dimensions_ * features);
   std::vector<double> f(dimensions_);
   double squares = 0;
@@ -165,8 +157,8 @@ double ProductFeatures::Unbiased(const ForecastBatch& batch) const {
         continue;
       }
       // Their squares have the sum 1.
-      const double* const shown = &condition_[i * kFeatures];
-      for (std::size_t r = 0; r < kFeatures; ++r) sum[r] += f[k] * shown[r];
+      const double* const shown = &condition_[i * kConditionFeatures];
+      for (std::size_t r = 0; r < kConditionFeatures; ++r) sum[r] += f[k] * shown[r];
     }
   }
   double square_of_sums = 0;

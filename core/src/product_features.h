@@ -16,7 +16,7 @@ namespace calibd {
 // The squared discrepancy for kernels of outcomes that are a product, A_ij = <f_i, f_j> with
 // f_i = phi(y_i) - E phi(Y'_i), O(n) for one set of outcomes: the sums of f over all rows, or over
 // each group, give the sum over the pairs exactly. Given forecasts or features, f is multiplied by
-// kTestFrequencies random features of k_z: see DiscrepancyFeatures, also for the points of samples.
+// kTestFrequencies random features of k_z: see DiscrepancyFeatures.
 //
 // Immutable, and thread-safe.
 class ProductFeatures {

@@ -78,6 +78,26 @@ std::vector<Condition> Conditions(const DrawnForecasts& drawn) {
           FeatureCondition{drawn.features, 0.3}, GroupCondition{drawn.groups}};
 }
 
+// Samples are tested given the mean and the standard deviation of the draws and the outcome
+// together, in place of their ForecastCondition.
+Condition Pooled(const DrawnForecasts& drawn, const Condition& condition) {
+  const auto* const forecast = std::get_if<ForecastCondition>(&condition);
+  if (forecast == nullptr || drawn.kind == ForecastKind::kNormal) return condition;
+  FeatureCondition pooled{{}, forecast->gamma};
+  for (std::size_t i = 0; i < drawn.outcomes.size(); ++i) {
+    double sum = drawn.outcomes[i];
+    double squares = sum * sum;
+    for (const double draw : drawn.view().row(i)) {
+      sum += draw;
+      squares += draw * draw;
+    }
+    const auto count = static_cast<double>(drawn.width + 1);
+    pooled.values.push_back(sum / count);
+    pooled.values.push_back(std::sqrt((squares - sum * sum / count) / (count - 1)));
+  }
+  return pooled;
+}
+
 TEST(ForecastSimulationTest, RandomFeaturesApproximateTheDiscrepancyOfTheKernel) {
   // The mean over many frequencies is the kernel; with 64 the difference has the standard deviation
   // of one frequency over 8. Large discrepancies show the scale and the sign.
@@ -89,7 +109,8 @@ TEST(ForecastSimulationTest, RandomFeaturesApproximateTheDiscrepancyOfTheKernel)
       for (const Condition& condition : Conditions(drawn)) {
         SCOPED_TRACE(::testing::Message() << static_cast<int>(kind) << " " << kernel.index() << " "
                                           << condition.index());
-        const auto features = DiscrepancyFeatures::Create(drawn.view(), kernel, condition);
+        const auto features =
+            DiscrepancyFeatures::Create(drawn.view(), kernel, Pooled(drawn, condition));
         ASSERT_NE(features, nullptr);
         const double exact = Tested(drawn, WithOptions(kernel, condition)).mmd_squared;
         ASSERT_GT(exact, 0.005);
@@ -111,7 +132,8 @@ TEST(ForecastSimulationTest, ExpectedFeaturesAreThoseOfManyDraws) {
       std::vector<OutcomeKernel> kernels{RbfKernel{0.7}};
       if (kind == ForecastKind::kNormal) kernels.emplace_back(PitRbfKernel{2});
       for (const OutcomeKernel& kernel : kernels) {
-        const auto features = DiscrepancyFeatures::Create(drawn.view(), kernel, condition);
+        const auto features =
+            DiscrepancyFeatures::Create(drawn.view(), kernel, Pooled(drawn, condition));
         std::mt19937_64 rng(1);
         std::normal_distribution<double> normal;
         double sum = 0;
@@ -162,7 +184,7 @@ TEST(ForecastSimulationTest, EqualsTheLossAndDoesNotDependOnThreads) {
           const ForecastTestResult result = Tested(drawn, options);
           LossOptions loss;
           loss.outcome_kernel = kernel;
-          loss.condition = condition;
+          loss.condition = Pooled(drawn, condition);
           loss.gradient = false;
           EXPECT_NEAR(result.mmd_squared, ComputeLoss(drawn.view(), loss)->mmd_squared, 1e-12);
           loss.biased = true;
@@ -241,6 +263,30 @@ TEST(ForecastSimulationTest, PValuesOfCalibratedForecastsAreUniform) {
     for (const auto& counts : {features, pairs, pit_tests}) {
       EXPECT_NEAR(counts[0], 20, 5 * std::sqrt(400 * .05 * .95));
       EXPECT_NEAR(counts[1], 80, 5 * std::sqrt(400 * .2 * .8));
+    }
+  }
+}
+
+// Also for two draws, of which the discrepancy given the draws alone would be far from 0.
+TEST(ForecastSimulationTest, TheDiscrepancyOfCalibratedSamplesHasTheMeanZero) {
+  const std::vector<OutcomeKernel> kernels = {RbfKernel{0.3}, EnergyKernel(), TanhKernel{0.2, 1}};
+  for (const OutcomeKernel& kernel : kernels) {
+    for (const std::size_t draws : {2U, 5U}) {
+      std::mt19937_64 rng(3);
+      std::normal_distribution<double> normal;
+      RunningMoments estimates;
+      for (int run = 0; run < 300; ++run) {
+        std::vector<double> values;
+        std::vector<double> outcomes;
+        for (int i = 0; i < 30; ++i) {
+          const double mean = normal(rng);
+          for (std::size_t s = 0; s < draws; ++s) values.push_back(mean + normal(rng));
+          outcomes.push_back(mean + normal(rng));
+        }
+        const ForecastBatch batch{ForecastKind::kSamples, values, draws, {}, outcomes};
+        estimates.Add(TestForecasts(batch, WithOptions(kernel, ForecastCondition()))->mmd_squared);
+      }
+      EXPECT_NEAR(estimates.mean, 0, 4 * std::sqrt(estimates.Variance() / 300)) << draws;
     }
   }
 }

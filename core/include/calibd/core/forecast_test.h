@@ -37,14 +37,16 @@ struct ForecastTestOptions {
 inline constexpr std::size_t kParameterRows = 1000;
 
 struct ForecastTestResult : ResamplingResult {
-  // The squared maximum mean discrepancy over all pairs: unbiased and signed, and biased.
+  // The squared maximum mean discrepancy over all pairs: unbiased and signed, and biased. A
+  // ForecastCondition of samples is one of the moments of the draws and the outcome together, given
+  // which the mean of the unbiased one is 0 for calibrated forecasts; given the draws alone it is
+  // not. That of TestThreshold, whose actions depend on the draws, has such a mean for few draws.
   double mmd_squared = 0;
   double biased_mmd_squared = 0;
   // What is compared with the replicates: mmd_squared, or with kForecast its approximation by
   // kTestFrequencies random features, a statistic of its own: of RbfKernel and PitRbfKernel, and of
   // a ForecastCondition or FeatureCondition with MomentsKernel, ThresholdKernel, TanhKernel or
-  // LevelsKernel. A ForecastCondition of samples is then one of the moments of the draws and the
-  // outcome together.
+  // LevelsKernel.
   double statistic = 0;
   // With the values that were chosen; features and groups are empty.
   OutcomeKernel outcome_kernel;
