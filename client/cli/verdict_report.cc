@@ -106,9 +106,9 @@ std::string ForecastDirectionText(const v1::Verdict& verdict) {
       direction.shift(), direction.scale(),
       direction.has_residual_mean()
           ? absl::StrFormat("; (outcome - mean) / standard deviation has mean %s and standard "
-                            "deviation %.3f",
+                            "deviation %s",
                             SignedFixed(direction.residual_mean(), 3),
-                            direction.residual_standard_deviation())
+                            convert::Fixed(direction.residual_standard_deviation(), 3))
           : "");
   std::string places;
   for (const v1::ForecastCell& cell : verdict.whereabouts().cells()) {
@@ -142,8 +142,9 @@ std::string RecentText(const v1::CalibrationError& error) {
   }
   if (recent.has_residual_mean()) {
     absl::StrAppendFormat(
-        &text, "; (outcome - mean) / standard deviation has mean %s and standard deviation %.3f",
-        SignedFixed(recent.residual_mean(), 3), recent.residual_standard_deviation());
+        &text, "; (outcome - mean) / standard deviation has mean %s and standard deviation %s",
+        SignedFixed(recent.residual_mean(), 3),
+        convert::Fixed(recent.residual_standard_deviation(), 3));
   }
   return text + ".\n";
 }

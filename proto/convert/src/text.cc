@@ -25,6 +25,9 @@ std::string RecentText(const v1::CalibrationError& error) {
                                   : "");
 }
 
+// Larger numbers have three digits and a power of ten.
+constexpr double kMostFixed = 1e6;
+
 // Whether a formatted number shows nothing but zeros after a minus sign.
 bool IsMinusZero(const std::string& number) {
   return number.starts_with('-') && number.find_first_not_of("0.", 1) == std::string::npos;
@@ -33,11 +36,13 @@ bool IsMinusZero(const std::string& number) {
 }  // namespace
 
 std::string Fixed(double value, int decimals) {
+  if (std::abs(value) >= kMostFixed) return absl::StrFormat("%.3g", value);
   const std::string text = absl::StrFormat("%.*f", decimals, value);
   return IsMinusZero(text) ? text.substr(1) : text;
 }
 
 std::string SignedFixed(double value, int decimals) {
+  if (std::abs(value) >= kMostFixed) return absl::StrFormat("%+.3g", value);
   std::string text = absl::StrFormat("%+.*f", decimals, value);
   if (IsMinusZero(text)) text[0] = '+';
   return text;

@@ -118,6 +118,12 @@ TEST(PointsTest, ANumberThatRoundsToZeroHasNoMinusSign) {
   EXPECT_EQ(convert::Points(-1e-9), "0");
 }
 
+TEST(PointsTest, AHugeNumberHasAPowerOfTen) {
+  EXPECT_EQ(convert::Fixed(1.3072e142, 3), "1.31e+142");
+  EXPECT_EQ(convert::SignedFixed(-2e6, 1), "-2e+06");
+  EXPECT_EQ(convert::SignedFixed(999999, 1), "+999999.0");
+}
+
 TEST(PointsTest, AnIntervalThatSaysLittleHasNoEstimate) {
   EXPECT_EQ(convert::OffByText(0.95, 0, 1, 0.05),
             "off by 0 to 100 points (too few rows to say more; limit 5)");

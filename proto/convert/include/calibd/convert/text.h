@@ -9,7 +9,7 @@
 namespace calibd::convert {
 
 // A number with this many decimals, such as "5.4"; SignedFixed adds a plus sign: "+5.4". A number
-// that rounds to zero has no minus sign.
+// that rounds to zero has no minus sign, and one from 1e6 on has a power of ten: "1.31e+142".
 [[nodiscard]] std::string Fixed(double value, int decimals);
 [[nodiscard]] std::string SignedFixed(double value, int decimals);
 
