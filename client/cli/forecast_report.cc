@@ -149,11 +149,26 @@ std::string TestTable(const v1::ForecastEvaluation& evaluation) {
   if (evaluation.has_level_error()) {
     add("mean squared error of the levels", evaluation.level_error());
   }
+  if (evaluation.decision().has_calibration_error()) {
+    add("decision calibration error", evaluation.decision().calibration_error());
+  }
+  std::vector<std::string> exact;
   for (const auto& discrepancy : evaluation.discrepancies()) {
-    add(absl::StrCat("discrepancy (MMD^2), ", discrepancy.form()), discrepancy.test());
+    const bool approximate = discrepancy.test().value() != discrepancy.mmd_squared();
+    add(absl::StrCat("discrepancy (MMD^2), ", discrepancy.form(), approximate ? " *" : ""),
+        discrepancy.test());
+    if (approximate) {
+      exact.push_back(absl::StrCat(discrepancy.form(), " ", Number(discrepancy.mmd_squared())));
+    }
   }
   if (evaluation.has_local()) add("local calibration error", evaluation.local().mean_error());
   std::string text = FormatTable(rows);
+  if (!exact.empty()) {
+    absl::StrAppendFormat(&text,
+                          "* %d random features, with which the test is exact too. Over all pairs, "
+                          "MMD^2 is: %s.\n",
+                          kTestFrequencies, absl::StrJoin(exact, ", "));
+  }
   // Without a condition, both are the same sum.
   if (evaluation.discrepancies_size() > 1 && evaluation.discrepancies(1).condition().has_none() &&
       evaluation.discrepancies(0).mmd_squared() == evaluation.discrepancies(1).mmd_squared()) {

@@ -232,9 +232,17 @@ std::string DescribeDecision(const v1::Evaluation& evaluation) {
                     chosen ? Number(action.expected_loss()) : "-"});
   }
   text += FormatTable(rows);
+  if (decision.has_calibration_error()) {
+    const v1::SimulatedStatistic& error = decision.calibration_error();
+    absl::StrAppendFormat(&text,
+                          "decision calibration error %s; for calibrated models %s on average, and "
+                          "below %s in 95 %%; p = %s (one look)\n",
+                          Number(error.value()), Number(error.replicate_mean()),
+                          Number(error.replicate_upper_quantile()), PValue(error.p_value()));
+  }
   if (decision.has_test()) {
     absl::StrAppendFormat(&text,
-                          "calibration for this decision: p = %s (one look), simulated with labels "
+                          "calibration given the action: p = %s (one look), simulated with labels "
                           "drawn from the predictions\n",
                           PValue(decision.test().p_value()));
   }

@@ -165,6 +165,12 @@ void Scale(double unit, DecisionTestResult& result) {
     *square *= unit * unit;
   }
   if (!result.test.has_value()) return;
+  SimulatedStatistic& error = *result.calibration_error;
+  for (double* const value :
+       {&error.value, &error.test.replicate_mean, &error.test.replicate_standard_deviation,
+        &error.test.replicate_upper_quantile}) {
+    *value *= unit;
+  }
   for (double* const square :
        {&result.test->replicate_mean, &result.test->replicate_standard_deviation,
         &result.test->replicate_upper_quantile}) {
@@ -222,14 +228,23 @@ absl::StatusOr<DecisionTestResult> TestDecisions(const PredictionBatch& batch,
   if (resampling.replicates == 0 || batch.size() < 2) return result;
   BootstrapOptions exact = resampling;
   exact.null = NullHypothesis::kForecast;
-  const auto statistic = [&](const LabelledRows& rows) {
+  const auto decide = [&](const LabelledRows& rows) {
     return Decide(
-               rows, [&rows](std::size_t i) { return rows.label(i); }, m, loss,
-               [](std::size_t, double, double) {})
-        .given_action_unbiased;
+        rows, [&rows](std::size_t i) { return rows.label(i); }, m, loss,
+        [](std::size_t, double, double) {});
   };
-  CALIBD_ASSIGN_OR_RETURN(result.test,
-                          SimulateTest(batch, statistic, exact, control, range * range));
+  CALIBD_ASSIGN_OR_RETURN(
+      result.test,
+      SimulateTest(
+          batch, [&](const LabelledRows& rows) { return decide(rows).given_action_unbiased; },
+          exact, control, range * range));
+  // The replicates are those of the first test.
+  const auto error = [&](const LabelledRows& rows) {
+    return std::sqrt(decide(rows).squared_error);
+  };
+  CALIBD_ASSIGN_OR_RETURN(const ResamplingResult test,
+                          SimulateTest(batch, error, exact, control.WithoutProgress(), range));
+  result.calibration_error = {std::sqrt(result.calibration.squared_error), test};
   return result;
 }
 

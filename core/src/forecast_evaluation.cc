@@ -222,13 +222,16 @@ absl::Status AddDiscrepancies(const ForecastBatch& batch, std::span<const double
     }
     evaluation.discrepancies.push_back({form.name, *std::move(result)});
   }
-  if (decides && drawn_form) {
+  if (!decides) return absl::OkStatus();
+  BootstrapOptions resampling = options.resampling;
+  if (drawn_form) resampling.null = NullHypothesis::kForecast;
+  CALIBD_ASSIGN_OR_RETURN(ThresholdTest decided, TestThreshold(batch, *options.decision, resampling,
+                                                               Part(control, 1 - step, 1)));
+  evaluation.decision_error = decided.calibration_error;
+  if (drawn_form) {
     evaluation.left_out.push_back({"decision", kNoFormOfDraws});
-  } else if (decides) {
-    CALIBD_ASSIGN_OR_RETURN(
-        ForecastTestResult result,
-        TestThreshold(batch, *options.decision, options.resampling, Part(control, 1 - step, 1)));
-    evaluation.discrepancies.push_back({"decision", std::move(result)});
+  } else {
+    evaluation.discrepancies.push_back({"decision", std::move(decided.given_action)});
   }
   return absl::OkStatus();
 }

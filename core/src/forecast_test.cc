@@ -332,42 +332,52 @@ absl::StatusOr<ForecastTestResult> TestForecasts(const ForecastBatch& batch,
   return result;
 }
 
-absl::StatusOr<ForecastTestResult> TestThreshold(const ForecastBatch& batch,
-                                                 const ThresholdDecision& decision,
-                                                 const BootstrapOptions& resampling,
-                                                 const RunControl& control) {
+absl::StatusOr<ThresholdTest> TestThreshold(const ForecastBatch& batch,
+                                            const ThresholdDecision& decision,
+                                            const BootstrapOptions& resampling,
+                                            const RunControl& control) {
   CALIBD_RETURN_IF_ERROR(CheckRows(batch));
   CALIBD_RETURN_IF_ERROR(CheckReplicates(resampling));
   CALIBD_ASSIGN_OR_RETURN(const DecisionCalibration observed, EvaluateThreshold(batch, decision));
-  if (resampling.null == NullHypothesis::kForm) {
-    return TestForecasts(
-        batch,
-        {.outcome_kernel = ThresholdKernel{decision.threshold},
-         .condition = GroupCondition{{observed.actions.begin(), observed.actions.end()}},
-         .resampling = resampling},
-        control);
-  }
   // f = (loss of one action) - (that of the other), with the costs 1, so <f, f> counts each of them
   // twice. A cost c multiplies the products of residual losses of its action by c^2.
   const double alarm = decision.false_alarm_cost;
   const double miss = decision.miss_cost;
   const double factor = 4 / (alarm * alarm + miss * miss);
-  ForecastTestResult result;
-  result.mmd_squared = factor * observed.given_action_unbiased;
-  result.biased_mmd_squared = factor * observed.given_action;
-  result.statistic = result.mmd_squared;
-  result.outcome_kernel = ThresholdKernel{decision.threshold};
-  result.condition = GroupCondition();
-  std::vector<double> replicates(static_cast<std::size_t>(resampling.replicates));
-  CALIBD_RETURN_IF_ERROR(RunReplicates(replicates.size(), control, [&](std::size_t r) {
+  const auto count = static_cast<std::size_t>(resampling.replicates);
+  std::vector<double> given_action(count);
+  std::vector<double> errors(count);
+  CALIBD_RETURN_IF_ERROR(RunReplicates(count, control, [&](std::size_t r) {
     Rng rng(resampling.seed, r);
     const DrawnRows replicate = DrawReplicate(batch, rng);
-    replicates[r] =
-        factor *
-        EvaluateThreshold(WithReplicate(batch, replicate), decision)->given_action_unbiased;
+    const DecisionCalibration drawn = *EvaluateThreshold(WithReplicate(batch, replicate), decision);
+    given_action[r] = factor * drawn.given_action_unbiased;
+    errors[r] = std::sqrt(drawn.squared_error);
   }));
-  static_cast<ResamplingResult&>(result) =
-      CompareWithReplicates(LowerEndOfTies(result.statistic, replicates), replicates, resampling);
+  BootstrapOptions exact = resampling;
+  exact.null = NullHypothesis::kForecast;
+  ThresholdTest result;
+  const double error = std::sqrt(observed.squared_error);
+  result.calibration_error = {error,
+                              CompareWithReplicates(LowerEndOfTies(error, errors), errors, exact)};
+  ForecastTestResult& given = result.given_action;
+  if (resampling.null == NullHypothesis::kForm) {
+    CALIBD_ASSIGN_OR_RETURN(
+        given, TestForecasts(
+                   batch,
+                   {.outcome_kernel = ThresholdKernel{decision.threshold},
+                    .condition = GroupCondition{{observed.actions.begin(), observed.actions.end()}},
+                    .resampling = resampling},
+                   control.WithoutProgress()));
+    return result;
+  }
+  given.mmd_squared = factor * observed.given_action_unbiased;
+  given.biased_mmd_squared = factor * observed.given_action;
+  given.statistic = given.mmd_squared;
+  given.outcome_kernel = ThresholdKernel{decision.threshold};
+  given.condition = GroupCondition();
+  static_cast<ResamplingResult&>(given) = CompareWithReplicates(
+      LowerEndOfTies(given.statistic, given_action), given_action, resampling);
   return result;
 }
 
@@ -391,16 +401,17 @@ absl::StatusOr<PitTests> TestPit(std::span<const double> pit, const BootstrapOpt
     replicates[2][r] = CramerVonMises(uniform);
   }));
   const auto compare = [&](double value, const std::vector<double>& drawn) {
-    return PitTest{value, CompareWithReplicates(value - kSumTie, drawn, options)};
+    return SimulatedStatistic{value, CompareWithReplicates(value - kSumTie, drawn, options)};
   };
   return PitTests{compare(QuantileCalibrationError(pit), replicates[0]),
                   compare(QuantileLevelError(pit), replicates[1]),
                   compare(CramerVonMises(pit), replicates[2])};
 }
 
-absl::StatusOr<PitTest> TestLevels(std::span<const std::int64_t> counts,
-                                   std::span<const double> levels, const BootstrapOptions& options,
-                                   const RunControl& control) {
+absl::StatusOr<SimulatedStatistic> TestLevels(std::span<const std::int64_t> counts,
+                                              std::span<const double> levels,
+                                              const BootstrapOptions& options,
+                                              const RunControl& control) {
   CALIBD_RETURN_IF_ERROR(CheckReplicates(options));
   const std::int64_t n = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
   std::vector<double> replicates(static_cast<std::size_t>(options.replicates));
@@ -414,7 +425,7 @@ absl::StatusOr<PitTest> TestLevels(std::span<const std::int64_t> counts,
     replicates[r] = LevelError(drawn, levels, static_cast<double>(n));
   }));
   const double value = LevelError(counts, levels, static_cast<double>(n));
-  return PitTest{value, CompareWithReplicates(value - kSumTie, replicates, options)};
+  return SimulatedStatistic{value, CompareWithReplicates(value - kSumTie, replicates, options)};
 }
 
 }  // namespace calibd

@@ -83,7 +83,7 @@ Test Discrepancy(const OutcomeKernel& kernel, Given given) {
   };
 }
 
-Test OfPit(PitTest PitTests::*metric) {
+Test OfPit(SimulatedStatistic PitTests::*metric) {
   return [=](const NumberRows& rows, std::uint64_t seed) {
     const std::vector<double> pit = ProbabilityIntegralTransforms(rows.view(), seed);
     return ((*TestPit(pit, Resampling(seed))).*metric).test.p_value;
@@ -104,7 +104,7 @@ double TestLargestLocalError(const NumberRows& rows, std::uint64_t seed) {
 }
 
 double TestDecision(const NumberRows& rows, std::uint64_t seed) {
-  return TestThreshold(rows.view(), ThresholdDecision{.2}, Resampling(seed))->p_value;
+  return TestThreshold(rows.view(), ThresholdDecision{.2}, Resampling(seed))->given_action.p_value;
 }
 
 // Given the quantiles of these forecasts at the levels .1, .5 and .9.

@@ -200,6 +200,8 @@ v1::DecisionEvaluation ToProto(const DecisionTestResult& decision) {
   proto.set_squared_error_unbiased(calibration.squared_error_unbiased);
   if (decision.test.has_value()) {
     *proto.mutable_test() = StatisticToProto(calibration.given_action_unbiased, *decision.test);
+    *proto.mutable_calibration_error() =
+        StatisticToProto(decision.calibration_error->value, decision.calibration_error->test);
   }
   return proto;
 }

@@ -137,7 +137,7 @@ v1::ForecastEvaluation ToProto(const ForecastEvaluation& evaluation,
   proto.set_coverage_cells(static_cast<std::int32_t>(error.cell_count));
   proto.set_log10_e_value(evaluation.log10_e_value);
   for (const CellDeviation& cell : evaluation.cells) *proto.add_cells() = ToProto(cell);
-  const auto of = [](const PitTest& test) { return StatisticToProto(test.value, test.test); };
+  const auto of = [](const SimulatedStatistic& test) { return StatisticToProto(test.value, test.test); };
   if (evaluation.pit.has_value()) {
     *proto.mutable_quantile_calibration_error() = of(evaluation.pit->quantile_calibration_error);
     *proto.mutable_quantile_level_error() = of(evaluation.pit->quantile_level_error);
@@ -173,6 +173,9 @@ v1::ForecastEvaluation ToProto(const ForecastEvaluation& evaluation,
     out.set_expected_loss(evaluation.decision->expected_loss);
     out.set_squared_error(evaluation.decision->squared_error);
     out.set_squared_error_unbiased(evaluation.decision->squared_error_unbiased);
+    if (evaluation.decision_error.has_value()) {
+      *out.mutable_calibration_error() = of(*evaluation.decision_error);
+    }
   }
   proto.set_seed(options.resampling.seed);
   return proto;

@@ -165,7 +165,7 @@ TEST_F(CalibctlEvaluateForecastsTest, EqualsTheEvaluationOfCore) {
             expected->coverage.central[2]->coverage);
   EXPECT_EQ(json.at("log10_e_value"), expected->log10_e_value);
   EXPECT_EQ(json.at("coverage_error"), expected->coverage.error.estimate);
-  const PitTest& qce = expected->pit->quantile_calibration_error;
+  const SimulatedStatistic& qce = expected->pit->quantile_calibration_error;
   EXPECT_EQ(json.at("quantile_calibration_error").at("value"), qce.value);
   EXPECT_EQ(json.at("quantile_calibration_error").at("p_value"), qce.test.p_value);
   ASSERT_EQ(json.at("discrepancies").size(), 4U);

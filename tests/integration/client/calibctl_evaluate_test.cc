@@ -167,7 +167,7 @@ TEST(CalibctlEvaluateTest, SaysWhatDecisionsCost) {
               HasSubstr("the actions cost 3.33 on average, the predictions promise 0.55: +2.78"));
   EXPECT_THAT(run.output(),
               HasSubstr("wait       300  3.33      0.55\ntreat        0     -         -"));
-  EXPECT_THAT(run.output(), HasSubstr("calibration for this decision: p = 0.01"));
+  EXPECT_THAT(run.output(), HasSubstr("calibration given the action: p = 0.01"));
   CalibctlRun text(with(write("text.csv", "wait,1,x\n")));
   EXPECT_NE(text.exit_code(), 0);
   EXPECT_THAT(text.error(), HasSubstr("text.csv line 1, column 3: \"x\" is not a number"));

@@ -245,7 +245,10 @@ TEST_F(CalibctlForecastTest, ADecisionIsComparedWithItsPromise) {
   EXPECT_THAT(OutputOf(evaluate), HasSubstr("(a false alarm 2, a miss 30)\n"));
   std::vector<std::string> other = evaluate;
   other.insert(other.end(), {"--threshold", "6"});
-  EXPECT_THAT(OutputOf(other), HasSubstr(" of the decisions were wrong"));
+  EXPECT_THAT(OutputOf(other), AllOf(HasSubstr(" of the decisions were wrong"),
+                                     HasSubstr("decision calibration error "),
+                                     HasSubstr("* 64 random features, with which the test is "
+                                               "exact too. Over all pairs, MMD^2 is: ")));
 }
 
 TEST_F(CalibctlForecastTest, TheBiasAndTheCellsOfQuantilesAreShown) {

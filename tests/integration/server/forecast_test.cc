@@ -474,6 +474,9 @@ TEST_F(ForecastTest, EvaluateTestsTheWindow) {
   ASSERT_EQ(forecast.discrepancies_size(), 4);
   EXPECT_EQ(forecast.discrepancies(3).form(), "decision");
   EXPECT_GT(forecast.decision().expected_loss(), 0);
+  EXPECT_DOUBLE_EQ(forecast.decision().calibration_error().value(),
+                   std::sqrt(forecast.decision().squared_error()));
+  EXPECT_EQ(forecast.decision().calibration_error().replicates(), 99);
   EXPECT_EQ(evaluation.lenses_size(), 0);
   EXPECT_GT(forecast.discrepancies(0).outcome_kernel().rbf().gamma(), 0);
   EXPECT_GT(forecast.discrepancies(0).condition().forecast().gamma(), 0);

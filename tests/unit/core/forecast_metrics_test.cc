@@ -197,9 +197,12 @@ TEST(DecisionCalibrationTest, CostsDecideAtTheThreshold) {
   const auto test = TestThreshold(batch, costs, resampling);
   const auto other = TestThreshold(batch, {0, 3e99, 2e99}, resampling);
   ASSERT_TRUE(test.ok() && other.ok());
-  EXPECT_NEAR(test->mmd_squared, other->mmd_squared, 1e-12);
-  EXPECT_EQ(test->p_value, other->p_value);
-  EXPECT_TRUE(std::isfinite(other->replicate_standard_deviation));
+  EXPECT_NEAR(test->given_action.mmd_squared, other->given_action.mmd_squared, 1e-12);
+  EXPECT_EQ(test->given_action.p_value, other->given_action.p_value);
+  EXPECT_TRUE(std::isfinite(other->given_action.replicate_standard_deviation));
+  ExpectClose(test->calibration_error.value, std::sqrt(decision->squared_error));
+  EXPECT_EQ(test->calibration_error.test.p_value, other->calibration_error.test.p_value);
+  EXPECT_TRUE(std::isfinite(other->calibration_error.test.replicate_standard_deviation));
 }
 
 TEST(DecisionCalibrationTest, ATestFindsWhatDecisionsCost) {
@@ -237,11 +240,14 @@ TEST(DecisionCalibrationTest, ATestFindsWhatDecisionsCost) {
     const double gap = plain->realised_loss - plain->expected_loss;
     EXPECT_LT(result->gap_lower, gap);
     EXPECT_GT(result->gap_upper, gap);
-    // The test draws labels, whatever `null` says.
+    // The tests draw labels, whatever `null` says.
     EXPECT_EQ(result->test->null, NullHypothesis::kForecast);
+    EXPECT_EQ(result->calibration_error->test.null, NullHypothesis::kForecast);
+    ExpectClose(result->calibration_error->value, std::sqrt(plain->squared_error));
     if (power == 1) {
       EXPECT_LT(result->gap_lower, 0);
       EXPECT_GT(result->test->p_value, 0.01);
+      EXPECT_GT(result->calibration_error->test.p_value, 0.01);
     } else {
       // The unit of the losses has no effect.
       std::vector<double> small = loss;
@@ -257,10 +263,14 @@ TEST(DecisionCalibrationTest, ATestFindsWhatDecisionsCost) {
                 result->test->replicate_standard_deviation * unit * unit);
       EXPECT_EQ(scaled->calibration.given_action_unbiased,
                 result->calibration.given_action_unbiased * unit * unit);
+      EXPECT_EQ(scaled->calibration_error->value, result->calibration_error->value * unit);
+      EXPECT_EQ(scaled->calibration_error->test.replicate_upper_quantile,
+                result->calibration_error->test.replicate_upper_quantile * unit);
       EXPECT_EQ(scaled->gap_upper, result->gap_upper * unit);
       EXPECT_EQ(scaled->actions[0].realised_loss, result->actions[0].realised_loss * unit);
       EXPECT_GT(result->gap_lower, 0);
       EXPECT_EQ(result->test->p_value, 0.01);
+      EXPECT_EQ(result->calibration_error->test.p_value, 0.01);
     }
   }
 }

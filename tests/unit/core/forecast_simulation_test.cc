@@ -323,12 +323,16 @@ TEST(ForecastSimulationTest, AThresholdIsTestedGivenTheDecision) {
       loss.outcome_kernel = ThresholdKernel{0.5};
       loss.condition = GroupCondition{{decision->actions.begin(), decision->actions.end()}};
       loss.gradient = false;
-      EXPECT_NEAR(result->mmd_squared, ComputeLoss(drawn.view(), loss)->mmd_squared, 1e-12);
-      EXPECT_EQ(result->p_value, 0.01);
+      const ForecastTestResult& given = result->given_action;
+      EXPECT_NEAR(given.mmd_squared, ComputeLoss(drawn.view(), loss)->mmd_squared, 1e-12);
+      EXPECT_EQ(given.p_value, 0.01);
+      EXPECT_EQ(given.null, null);
+      // The calibration error has no random signs.
+      EXPECT_EQ(result->calibration_error.test.null, NullHypothesis::kForecast);
       // The diagonal of the loss of samples leaves out equal draws.
       if (kind != ForecastKind::kNormal) continue;
       loss.biased = true;
-      EXPECT_NEAR(result->biased_mmd_squared, ComputeLoss(drawn.view(), loss)->mmd_squared, 1e-12);
+      EXPECT_NEAR(given.biased_mmd_squared, ComputeLoss(drawn.view(), loss)->mmd_squared, 1e-12);
     }
   }
 }
@@ -336,19 +340,26 @@ TEST(ForecastSimulationTest, AThresholdIsTestedGivenTheDecision) {
 TEST(ForecastSimulationTest, PValuesOfDecisionsOfCalibratedForecastsAreNotTooSmall) {
   // The statistic has ties, so P(p <= a) <= a: 400 runs at .05 and .2, five standard errors.
   for (const ForecastKind kind : {ForecastKind::kNormal, ForecastKind::kSamples}) {
-    std::array<int, 2> rejected{};
+    // Given the action, and by the calibration error.
+    std::array<std::array<int, 2>, 2> rejected{};
     for (std::uint64_t seed = 0; seed < 400; ++seed) {
       const DrawnForecasts drawn = Draw(kind, 20, 1000 + seed);
       const auto result = TestThreshold(
           drawn.view(), {0.5}, {.replicates = 99, .seed = seed, .null = NullHypothesis::kForecast});
       ASSERT_TRUE(result.ok());
-      rejected[0] += result->p_value <= 0.05 ? 1 : 0;
-      rejected[1] += result->p_value <= 0.2 ? 1 : 0;
+      const double p_values[] = {result->given_action.p_value,
+                                 result->calibration_error.test.p_value};
+      for (std::size_t k = 0; k < rejected.size(); ++k) {
+        rejected[k][0] += p_values[k] <= 0.05 ? 1 : 0;
+        rejected[k][1] += p_values[k] <= 0.2 ? 1 : 0;
+      }
     }
-    EXPECT_LE(rejected[0], 20 + 5 * std::sqrt(400 * .05 * .95));
-    EXPECT_LE(rejected[1], 80 + 5 * std::sqrt(400 * .2 * .8));
-    // A test that rejects rarely would have no power.
-    EXPECT_GE(rejected[1], 40);
+    for (const auto& [few, many] : rejected) {
+      EXPECT_LE(few, 20 + 5 * std::sqrt(400 * .05 * .95));
+      EXPECT_LE(many, 80 + 5 * std::sqrt(400 * .2 * .8));
+      // A test that rejects rarely would have no power.
+      EXPECT_GE(many, 40);
+    }
   }
 }
 

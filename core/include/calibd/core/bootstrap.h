@@ -62,6 +62,12 @@ struct ResamplingResult {
   double replicate_upper_quantile = 0;
 };
 
+// A statistic with its test.
+struct SimulatedStatistic {
+  double value = 0;
+  ResamplingResult test;
+};
+
 struct BootstrapTestResult : ResamplingResult {
   QuadraticSkce skce;
   // BootstrapStatistic(skce), or the LabelSkce of the labels with kForecast.

@@ -61,9 +61,10 @@ struct DecisionTestResult {
   // ReadDecisions.
   double gap_lower = 0;
   double gap_upper = 0;
-  // Compares given_action_unbiased with labels that are drawn from the predictions: exact for every
-  // n. Unset for 0 replicates, and for n = 1.
+  // Compare given_action_unbiased and the decision calibration error, not squared, with labels that
+  // are drawn from the predictions: exact for every n. Unset for 0 replicates, and for n = 1.
   std::optional<ResamplingResult> test;
+  std::optional<SimulatedStatistic> calibration_error;
 };
 // resampling: `null` is not used, and replicates may be 0. As EvaluateDecisions otherwise. Errors:
 // InvalidArgument (loss, replicates); Cancelled. Cost: O(n a m) for each replicate.

@@ -80,7 +80,7 @@ struct ForecastEvaluation {
   // Unset for quantiles.
   std::optional<PitTests> pit;
   // Quantiles: the mean over the levels of (share of outcomes at most the quantile - level)^2.
-  std::optional<PitTest> level_error;
+  std::optional<SimulatedStatistic> level_error;
   // distribution and one without a condition, and with covariates group (of two or more),
   // individual (all features) and local (local_features), each feature divided by its standard
   // deviation. The one without a condition is marginal with RbfKernel or EnergyKernel, quantile
@@ -97,6 +97,8 @@ struct ForecastEvaluation {
   std::optional<LocalCalibration> local;
   // Without `actions`.
   std::optional<DecisionCalibration> decision;
+  // The decision calibration error, not squared. Set with the decision for n > 1.
+  std::optional<SimulatedStatistic> decision_error;
 };
 
 // Checks outcome_kernel, the decision and threshold_alpha. kind: valid. Errors: InvalidArgument

@@ -67,24 +67,27 @@ inline constexpr std::size_t kSignReplicates = 256;
                                                                const ForecastTestOptions& options,
                                                                const RunControl& control = {});
 
-// The decision form given the decision: the discrepancy of ThresholdKernel under the condition that
-// two rows have the same Bayes action of EvaluateThreshold. It is 0 if those who act and those who
-// do not are right as often as their forecasts say. With kForecast the actions of samples are those
-// of the replicate, and its cost is O(n width) for each replicate. Errors: as TestForecasts.
-[[nodiscard]] absl::StatusOr<ForecastTestResult> TestThreshold(const ForecastBatch& batch,
-                                                               const ThresholdDecision& decision,
-                                                               const BootstrapOptions& resampling,
-                                                               const RunControl& control = {});
-
-// A metric of the probability integral transforms with its test.
-struct PitTest {
-  double value = 0;
-  ResamplingResult test;
+struct ThresholdTest {
+  // The decision form given the decision: the discrepancy of ThresholdKernel under the condition
+  // that two rows have the same Bayes action of EvaluateThreshold. It is 0 if those who act and
+  // those who do not are right as often as their forecasts say. With kForecast the actions of
+  // samples are those of the replicate.
+  ForecastTestResult given_action;
+  // The decision calibration error, not squared: always the exact test of kForecast.
+  SimulatedStatistic calibration_error;
 };
+// Errors: as TestForecasts. Cost: O(n width) for each replicate, and that of TestForecasts with
+// kForm.
+[[nodiscard]] absl::StatusOr<ThresholdTest> TestThreshold(const ForecastBatch& batch,
+                                                          const ThresholdDecision& decision,
+                                                          const BootstrapOptions& resampling,
+                                                          const RunControl& control = {});
+
+// Metrics of the probability integral transforms.
 struct PitTests {
-  PitTest quantile_calibration_error;
-  PitTest quantile_level_error;
-  PitTest cramer_von_mises;
+  SimulatedStatistic quantile_calibration_error;
+  SimulatedStatistic quantile_level_error;
+  SimulatedStatistic cramer_von_mises;
 };
 // pit: in [0, 1], n >= 1: see ProbabilityIntegralTransforms. Replicates are n uniform numbers: the
 // exact test of kForecast, which is one of the quantile form too. Errors: InvalidArgument
@@ -96,10 +99,10 @@ struct PitTests {
 // The same for quantiles: the mean over the levels of (share of outcomes in the cells up to the
 // level - level)^2, with outcomes drawn from the cells. counts: of levels.size() + 1 cells, with
 // sum n >= 1. levels: increasing, in (0, 1).
-[[nodiscard]] absl::StatusOr<PitTest> TestLevels(std::span<const std::int64_t> counts,
-                                                 std::span<const double> levels,
-                                                 const BootstrapOptions& options,
-                                                 const RunControl& control = {});
+[[nodiscard]] absl::StatusOr<SimulatedStatistic> TestLevels(std::span<const std::int64_t> counts,
+                                                            std::span<const double> levels,
+                                                            const BootstrapOptions& options,
+                                                            const RunControl& control = {});
 
 }  // namespace calibd
 

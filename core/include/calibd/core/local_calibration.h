@@ -36,7 +36,7 @@ struct LocalPlace {
 
 struct LocalCalibration {
   // The mean of the errors over the places, tested with uniform transforms.
-  PitTest mean_error;
+  SimulatedStatistic mean_error;
   // The number of places: at most 100, and fewer for more than 20000 rows, but at least 10. They
   // are rows at equal distances.
   std::size_t place_count = 0;
