@@ -18,7 +18,11 @@ namespace {
 using google::protobuf::util::TimeUtil;
 
 std::optional<double> Gap(const v1::HistoryBucket& bucket) {
-  if (bucket.has_forecast()) return bucket.error().gap();
+  if (bucket.has_forecast()) {
+    // Fewer than two levels have no central interval.
+    if (bucket.forecast().central_coverage().empty()) return std::nullopt;
+    return bucket.error().gap();
+  }
   if (!bucket.has_mean_confidence()) return std::nullopt;
   return bucket.mean_confidence() - bucket.accuracy();
 }
@@ -30,8 +34,31 @@ std::optional<double> Bias(const v1::HistoryBucket& bucket) {
   return bucket.direction().shift();
 }
 
+// Whether the cost of decisions is the share of wrong ones.
+bool CountsErrors(const v1::ThresholdDecision& decision) {
+  return decision.false_alarm_cost() == 1 && decision.miss_cost() == 1;
+}
+
+// How much more the decisions cost than the forecasts promised.
+std::string DecisionGap(const v1::DecisionLoss& loss) {
+  const auto text = [counts = CountsErrors(loss.decision())](double gap) {
+    return counts ? convert::SignedFixed(100 * gap, 1) : absl::StrFormat("%+.3g", gap);
+  };
+  return absl::StrFormat("%s (%s to %s)", text(loss.realised_loss() - loss.expected_loss()),
+                         text(loss.gap_lower_bound()), text(loss.gap_upper_bound()));
+}
+
+std::string DecisionLegend(const v1::ThresholdDecision& decision) {
+  return absl::StrFormat(
+      "Decisions (at %g): %s, with an\ninterval that holds with 95 %% for each row by itself.\n",
+      decision.threshold(),
+      CountsErrors(decision) ? "how many more were wrong than the forecasts promised, in points"
+                             : "how much more each cost than the forecasts promised");
+}
+
+// has_decision: of the whole history.
 std::vector<std::string> HistoryRow(std::string start, const v1::HistoryBucket& bucket,
-                                    bool verbose) {
+                                    bool has_decision, bool verbose) {
   const auto real = [](bool known, double value) { return known ? Number(value) : "-"; };
   const auto scientific = [](bool known, double value) {
     return known ? absl::StrFormat("%.2e", value) : "-";
@@ -48,6 +75,7 @@ std::vector<std::string> HistoryRow(std::string start, const v1::HistoryBucket& 
                                            convert::Points(error.upper()), is_class_1 ? "*" : "")
                          : "-",
       gap.has_value() ? convert::SignedFixed(100 * *gap, 1) : "-"};
+  if (has_decision) row.push_back(bucket.has_decision() ? DecisionGap(bucket.decision()) : "-");
   if (verbose && bucket.has_forecast()) {
     row.insert(row.end(), {Number(bucket.forecast().crps()),
                            real(bucket.forecast().has_log_score(), bucket.forecast().log_score()),
@@ -100,6 +128,9 @@ std::string DescribeHistory(const v1::GetHistoryResponse& history, bool verbose)
   if (history.buckets().empty()) return "nothing was counted in this time\n" + updates;
   std::vector<std::vector<std::string>> rows{{"from (UTC)", "n", "off by (points)", "gap"}};
   const bool forecasts = history.total().has_forecast();
+  const auto decided = std::ranges::find_if(history.buckets(), &v1::HistoryBucket::has_decision);
+  const bool has_decision = decided != history.buckets().end();
+  if (has_decision) rows[0].emplace_back("decisions");
   if (verbose && forecasts) {
     rows[0].insert(rows[0].end(), {"CRPS", "log score", "bias", "log10 e"});
   } else if (verbose) {
@@ -109,16 +140,19 @@ std::string DescribeHistory(const v1::GetHistoryResponse& history, bool verbose)
     // "2026-01-31T14:00:00Z", cut to minutes.
     std::string start = TimeUtil::ToString(bucket.start_time()).substr(0, 16);
     start[10] = ' ';
-    rows.push_back(HistoryRow(std::move(start), bucket, verbose));
+    rows.push_back(HistoryRow(std::move(start), bucket, has_decision, verbose));
   }
-  rows.push_back(HistoryRow("all", history.total(), verbose));
+  rows.push_back(HistoryRow("all", history.total(), has_decision, verbose));
   if (forecasts) {
     return absl::StrCat(FormatTable(rows), updates,
                         "Off by: the coverage error of the forecasts, with an interval that holds "
                         "with 95 % for each row by\nitself. Gap: how much less than it promises "
                         "the widest central interval covers, in points.\n",
-                        verbose ? "Bias: how far the outcomes are above the forecasts on average, "
-                                  "in standard deviations of the forecast.\n"
+                        has_decision ? DecisionLegend(decided->decision().decision()) : "",
+                        verbose ? "CRPS: of quantiles twice the mean pinball loss. Bias: how far "
+                                  "the outcomes are above the forecasts\non average, in standard "
+                                  "deviations of the forecast; for quantiles and samples that of "
+                                  "the\nNormal distribution that fits best.\n"
                                 : "");
   }
   const bool has_two_series =
@@ -143,7 +177,8 @@ std::string HistoryCsv(const v1::GetHistoryResponse& history) {
       "skce_standard_error,mean_confidence,accuracy,gap,brier_score,log_loss,ece,log10_e_value,"
       "max_log10_e_value,drift_log10_statistic,error_lower,error_upper,gap_lower,gap_upper,"
       "class_1_error,class_1_error_lower,class_1_error_upper,error,crps,log_score,residual_mean,"
-      "residual_standard_deviation,bias\n";
+      "residual_standard_deviation,bias,decision_realised_loss,decision_expected_loss,"
+      "decision_gap_lower,decision_gap_upper\n";
   const auto real = [](bool known, double value) {
     return known ? absl::StrFormat("%.17g", value) : std::string();
   };
@@ -181,7 +216,11 @@ std::string HistoryCsv(const v1::GetHistoryResponse& history) {
         real(scores.has_log_score(), scores.log_score()),
         real(scores.has_residual_mean(), scores.residual_mean()),
         real(scores.has_residual_standard_deviation(), scores.residual_standard_deviation()),
-        real(bias.has_value(), bias.value_or(0))};
+        real(bias.has_value(), bias.value_or(0)),
+        real(bucket.has_decision(), bucket.decision().realised_loss()),
+        real(bucket.has_decision(), bucket.decision().expected_loss()),
+        real(bucket.has_decision(), bucket.decision().gap_lower_bound()),
+        real(bucket.has_decision(), bucket.decision().gap_upper_bound())};
     absl::StrAppend(&text, absl::StrJoin(fields, ","), "\n");
   }
   return text;

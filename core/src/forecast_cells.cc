@@ -1,6 +1,7 @@
 #include "calibd/core/forecast_cells.h"
 
 #include <algorithm>
+#include <array>
 #include <boost/sort/pdqsort/pdqsort.hpp>
 #include <cmath>
 #include <limits>
@@ -164,6 +165,17 @@ std::size_t ForecastWidth(const NumberForecastKind& kind) noexcept {
   if (const auto* const samples = std::get_if<SampleForecasts>(&kind)) return samples->draws;
   const auto* const quantiles = std::get_if<QuantileForecasts>(&kind);
   return quantiles != nullptr ? quantiles->levels.size() : 2;
+}
+
+ForecastBatch WithKind(const NumberForecastKind& kind, const NumberForecastBatch& batch) noexcept {
+  // In the order of the alternatives.
+  constexpr std::array kKinds = {ForecastKind::kNormal, ForecastKind::kQuantiles,
+                                 ForecastKind::kSamples};
+  return {.kind = kKinds[kind.index()],
+          .values = batch.forecasts,
+          .width = ForecastWidth(kind),
+          .labels = {},
+          .outcomes = batch.outcomes};
 }
 
 std::optional<Violation> FindForecastViolation(const NumberForecastKind& kind,

@@ -328,18 +328,12 @@ absl::StatusOr<ForecastEvaluation> EvaluateForecasts(const NumberForecastKind& k
     CALIBD_ASSIGN_OR_RETURN(evaluation.level_error, TestLevels(counts.Cells(), quantiles->levels,
                                                                exact, Part(control, 0, kAfterPit)));
     if (batch.size() < 2) return evaluation;
-    const ForecastBatch forecasts{
-        ForecastKind::kQuantiles, batch.forecasts, cells->width(), {}, batch.outcomes};
-    CALIBD_RETURN_IF_ERROR(AddDiscrepancies(forecasts, {}, options, LevelsKernel{quantiles->levels},
-                                            covariates, control, evaluation));
+    CALIBD_RETURN_IF_ERROR(AddDiscrepancies(WithKind(kind, batch), {}, options,
+                                            LevelsKernel{quantiles->levels}, covariates, control,
+                                            evaluation));
     return evaluation;
   }
-  const bool normal = std::holds_alternative<NormalForecasts>(kind);
-  const ForecastBatch forecasts{normal ? ForecastKind::kNormal : ForecastKind::kSamples,
-                                batch.forecasts,
-                                cells->width(),
-                                {},
-                                batch.outcomes};
+  const ForecastBatch forecasts = WithKind(kind, batch);
   const std::vector<double> pit = ProbabilityIntegralTransforms(forecasts, options.resampling.seed);
   CALIBD_ASSIGN_OR_RETURN(evaluation.pit, TestPit(pit, exact, Part(control, 0, kAfterPit)));
   if (options.decision.has_value()) {

@@ -111,17 +111,16 @@ void DescribeDirection(const ForecastCells& cells, const ForecastCounts& counts,
   SetResiduals(cells, counts, proto);
 }
 
-void DescribeDecision(const ForecastWatchSnapshot& watch, v1::Watch& proto) {
-  if (!watch.decision.has_value()) return;
-  const DecisionReading& reading = watch.decision->reading;
-  v1::DecisionLoss& out = *proto.mutable_decision();
-  *out.mutable_decision() = ToProto(watch.decision->declared);
+v1::DecisionLoss ToProto(const ThresholdDecision& declared, const DecisionReading& reading) {
+  v1::DecisionLoss out;
+  *out.mutable_decision() = ToProto(declared);
   out.set_observations(reading.count);
   out.set_actions(reading.actions);
   out.set_realised_loss(reading.realised_loss);
   out.set_expected_loss(reading.expected_loss);
   out.set_gap_lower_bound(reading.gap_lower);
   out.set_gap_upper_bound(reading.gap_upper);
+  return out;
 }
 
 void DescribeDiscrepancy(const ForecastWatchSnapshot& watch, v1::Watch& proto) {

@@ -20,8 +20,8 @@ void DescribeResiduals(const ForecastCells& cells, const ForecastCounts& counts,
                        v1::ErrorMeasurement& proto);
 void DescribeDirection(const ForecastCells& cells, const ForecastCounts& counts,
                        v1::ForecastDirection& proto);
-// Leaves the message unset without a decision.
-void DescribeDecision(const ForecastWatchSnapshot& watch, v1::Watch& proto);
+[[nodiscard]] v1::DecisionLoss ToProto(const ThresholdDecision& declared,
+                                       const DecisionReading& reading);
 // Leaves the message unset without a discrepancy.
 void DescribeDiscrepancy(const ForecastWatchSnapshot& watch, v1::Watch& proto);
 // Adds all cells.

@@ -100,9 +100,19 @@ void DescribeForecasts(const ForecastSums& sums, const ForecastCells& cells,
   *out.mutable_error() = convert::ToProto(IntervalOf(*coverage));
 }
 
-// cells: of a model of forecasts, else null.
+// What the decisions of the forecasts cost.
+void DescribeDecisions(const HistoryBucket& bucket, const ThresholdDecision& decision,
+                       v1::HistoryBucket& out) {
+  // An earlier version did not sum the decisions.
+  if (bucket.decisions.gaps.count != bucket.forecasts.count) return;
+  const std::optional<DecisionReading> reading =
+      ReadDecisions(decision, bucket.decisions, kSingleErrorLevels.total());
+  if (reading.has_value()) *out.mutable_decision() = ToProto(decision, *reading);
+}
+
 void DescribeBucket(const HistoryBucket& bucket, sys_seconds start, sys_seconds end,
-                    const ForecastCells* cells, v1::HistoryBucket& out) {
+                    const HistoryForecasts& forecasts, v1::HistoryBucket& out) {
+  const ForecastCells* const cells = forecasts.cells;
   out.mutable_start_time()->set_seconds(start.time_since_epoch().count());
   out.mutable_end_time()->set_seconds(end.time_since_epoch().count());
   out.set_rejected_rows(bucket.rejected_rows);
@@ -117,6 +127,7 @@ void DescribeBucket(const HistoryBucket& bucket, sys_seconds start, sys_seconds 
   if (cells != nullptr && bucket.forecasts.cells.size() == cells->cell_count() &&
       bucket.forecasts.count > 0) {
     DescribeForecasts(bucket.forecasts, *cells, out);
+    if (forecasts.decision.has_value()) DescribeDecisions(bucket, *forecasts.decision, out);
   } else if (bucket.reliability.Total().count > 0) {
     DescribeReliability(bucket.reliability, out);
     const ErrorIntervals error = *SingleErrorIntervals(bucket.reliability, bucket.class_1);
@@ -147,12 +158,12 @@ absl::StatusOr<HistoryQuery> CheckHistoryRequest(const v1::GetHistoryRequest& re
 }
 
 void DescribeHistory(const HistoryQuery& query, const std::vector<History::Entry>& buckets,
-                     const ForecastCells* cells, v1::GetHistoryResponse& response) {
+                     const HistoryForecasts& forecasts, v1::GetHistoryResponse& response) {
   if (buckets.empty()) return;
   const seconds span = SpanOf(query.range.resolution);
   HistoryBucket total;
   for (const History::Entry& entry : buckets) total.Merge(entry.bucket);
-  DescribeBucket(total, buckets.front().start, buckets.back().start + span, cells,
+  DescribeBucket(total, buckets.front().start, buckets.back().start + span, forecasts,
                  *response.mutable_total());
   auto entry = buckets.begin();
   if (query.after.has_value()) {
@@ -167,7 +178,7 @@ void DescribeHistory(const HistoryQuery& query, const std::vector<History::Entry
           response.mutable_next_page_token());
       break;
     }
-    DescribeBucket(entry->bucket, entry->start, entry->start + span, cells,
+    DescribeBucket(entry->bucket, entry->start, entry->start + span, forecasts,
                    *response.add_buckets());
   }
 }

@@ -24,10 +24,14 @@ struct HistoryQuery {
 [[nodiscard]] absl::StatusOr<HistoryQuery> CheckHistoryRequest(
     const v1::GetHistoryRequest& request);
 
-// buckets: all buckets in the range of the query, ascending. cells: of a model of forecasts, else
-// null.
+// What a model of forecasts adds to the answer. Other models: as constructed.
+struct HistoryForecasts {
+  const ForecastCells* cells = nullptr;
+  std::optional<ThresholdDecision> decision{};
+};
+// buckets: all buckets in the range of the query, ascending.
 void DescribeHistory(const HistoryQuery& query, const std::vector<History::Entry>& buckets,
-                     const ForecastCells* cells, v1::GetHistoryResponse& response);
+                     const HistoryForecasts& forecasts, v1::GetHistoryResponse& response);
 
 }  // namespace calibd::server
 

@@ -164,7 +164,9 @@ void DescribeOne(const Monitoring& monitoring, const WatchSnapshot& watch,
                    *proto.mutable_evidence());
   DescribeDrift(reading.drift, monitoring.average_run_length, *proto.mutable_drift());
   if (watch.forecast != nullptr) {
-    DescribeDecision(*watch.forecast, proto);
+    if (const auto& decision = watch.forecast->decision) {
+      *proto.mutable_decision() = ToProto(decision->declared, decision->reading);
+    }
     return DescribeDiscrepancy(*watch.forecast, proto);
   }
   proto.set_random_features(static_cast<std::int32_t>(kFeatureCount));

@@ -103,13 +103,7 @@ void ForecastMonitor::Add(const NumberForecastBatch& batch, std::span<const Fore
 void ForecastMonitor::AddToSums(const NumberForecastBatch& batch) {
   if (discrepancy_.has_value()) discrepancy_->Add(batch);
   if (!decision_.has_value()) return;
-  const bool normal = std::holds_alternative<NormalForecasts>(cells_->kind());
-  AddDecisions({.kind = normal ? ForecastKind::kNormal : ForecastKind::kSamples,
-                .values = batch.forecasts,
-                .width = cells_->width(),
-                .labels = {},
-                .outcomes = batch.outcomes},
-               *decision_, decisions_);
+  AddDecisions(WithKind(cells_->kind(), batch), *decision_, decisions_);
 }
 
 void ForecastMonitor::AddToGroups(std::span<const ForecastRow> rows, const GroupValues& groups,

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "server/state/stored_numbers.h"
+
 namespace calibd::server {
 
 void ForecastSums::Add(std::span<const ForecastRow> rows, std::size_t cell_count) {
@@ -72,6 +74,23 @@ bool GetSums(const store::v1::ForecastSums& stored, ForecastSums& out) {
     out.count += valid ? cell : 0;
   }
   return valid;
+}
+
+void PutDecisions(const DecisionTotals& totals, store::v1::DecisionTotals& out) {
+  out.set_actions(totals.actions);
+  out.set_realised(totals.realised);
+  out.set_expected(totals.expected);
+  PutMoments(totals.gaps, *out.mutable_gaps());
+}
+
+bool GetDecisions(const store::v1::DecisionTotals& stored, DecisionTotals& out) {
+  out = {.actions = stored.actions(),
+         .realised = stored.realised(),
+         .expected = stored.expected(),
+         .gaps = GetMoments(stored.gaps())};
+  return out.gaps.count >= 0 && out.actions >= 0 && out.actions <= out.gaps.count &&
+         IsSum(out.realised) && IsSum(out.expected) && std::isfinite(out.gaps.mean) &&
+         IsSum(out.gaps.m2);
 }
 
 }  // namespace calibd::server

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "calibd/core/decision_calibration.h"
 #include "calibd/core/forecast_evidence.h"
 #include "calibd/store/v1/store.pb.h"
 
@@ -38,6 +39,10 @@ struct ForecastSums {
 void PutSums(const ForecastSums& sums, store::v1::ForecastSums& out);
 // Returns false if the message does not hold such sums.
 [[nodiscard]] bool GetSums(const store::v1::ForecastSums& stored, ForecastSums& out);
+
+void PutDecisions(const DecisionTotals& totals, store::v1::DecisionTotals& out);
+// Returns false if the message does not hold such totals.
+[[nodiscard]] bool GetDecisions(const store::v1::DecisionTotals& stored, DecisionTotals& out);
 
 }  // namespace calibd::server
 

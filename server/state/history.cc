@@ -67,6 +67,7 @@ void Put(const HistoryBucket& bucket, store::v1::HistoryBucket& out) {
   PutBins(bucket.class_1, *out.mutable_class_1_bins());
   out.set_class_1_square_sum(bucket.class_1.square_sum);
   if (bucket.forecasts.count > 0) PutSums(bucket.forecasts, *out.mutable_forecasts());
+  if (bucket.decisions.gaps.count > 0) PutDecisions(bucket.decisions, *out.mutable_decisions());
   out.set_late_log_id(bucket.late_log_id);
   out.set_brier(bucket.reliability.brier);
   out.set_log_loss(bucket.reliability.log_loss);
@@ -92,7 +93,8 @@ bool Get(const store::v1::HistoryBucket& stored, HistoryBucket& out) {
       !IsNonNegative(out.reliability.brier) || !IsNonNegative(out.reliability.log_loss) ||
       !IsNonNegative(stored.square_sum()) || !IsNonNegative(stored.class_1_square_sum()) ||
       !GetBins(stored.bins(), out.reliability) || !GetBins(stored.class_1_bins(), out.class_1) ||
-      !GetSums(stored.forecasts(), out.forecasts)) {
+      !GetSums(stored.forecasts(), out.forecasts) ||
+      !GetDecisions(stored.decisions(), out.decisions)) {
     return false;
   }
   out.class_1.square_sum = stored.class_1_square_sum();
@@ -146,6 +148,7 @@ void HistoryBucket::Merge(const HistoryBucket& later) {
   reliability.Merge(later.reliability);
   class_1.Merge(later.class_1);
   forecasts.Merge(later.forecasts);
+  decisions.Merge(later.decisions);
   watch = later.watch;
 }
 

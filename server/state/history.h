@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "calibd/core/decision_calibration.h"
 #include "calibd/core/prediction_batch.h"
 #include "calibd/core/running_reliability.h"
 #include "calibd/core/running_skce.h"
@@ -54,6 +55,9 @@ struct HistoryBucket {
   ReliabilitySums class_1;
   // Of forecasts, which have no pairs and no reliability.
   ForecastSums forecasts{};
+  // Of forecasts with a decision. Stores of earlier versions lack it, so it may have fewer
+  // observations than `forecasts`.
+  DecisionTotals decisions{};
   // The state at the end of the span by the server's clock, or after the newest observation that
   // was added to the span later; unset for a model that is not monitored.
   std::optional<WatchMark> watch;
@@ -133,6 +137,7 @@ class History {
   void CountRejected(std::int64_t rows) noexcept { minute().rejected_rows += rows; }
   void CountMissing(std::int64_t labels) noexcept { minute().missing_labels += labels; }
   [[nodiscard]] RunningMoments& pairs() noexcept { return counting().pairs; }
+  [[nodiscard]] DecisionTotals& decisions() noexcept { return counting().decisions; }
 
   // Closed buckets that may not be stored yet, in the order in which they closed.
   [[nodiscard]] const std::vector<Entry>& waiting() const noexcept { return waiting_; }

@@ -194,11 +194,7 @@ void ForecastMonitor::Save(store::v1::MonitorState& out) const {
     stored.set_block_square_sum(blocks.square_sum);
   }
   if (decision_.has_value() && watch_.has_value()) {
-    store::v1::MonitorState::Decision& stored = *out.mutable_decision();
-    stored.set_actions(decisions_.actions);
-    stored.set_realised(decisions_.realised);
-    stored.set_expected(decisions_.expected);
-    PutMoments(decisions_.gaps, *stored.mutable_gaps());
+    PutDecisions(decisions_, *out.mutable_decision());
   }
   error_.Save(*out.mutable_error());
   for (const Group& group : groups_) {
@@ -248,17 +244,9 @@ absl::Status ForecastMonitor::Restore(const store::v1::MonitorState& stored) {
   if (stored.has_decision() != (decision_.has_value() && watch_.has_value())) {
     return absl::InvalidArgumentError("has a decision that cannot be, or none");
   }
-  if (stored.has_decision()) {
-    const store::v1::MonitorState::Decision& from = stored.decision();
-    decisions_ = {.actions = from.actions(),
-                  .realised = from.realised(),
-                  .expected = from.expected(),
-                  .gaps = GetMoments(from.gaps())};
-    if (decisions_.gaps.count != watch_->evidence.count() || from.actions() < 0 ||
-        from.actions() > decisions_.gaps.count || !IsSum(from.realised()) ||
-        !IsSum(from.expected())) {
-      return absl::InvalidArgumentError("has a decision that cannot be");
-    }
+  if (stored.has_decision() && (!GetDecisions(stored.decision(), decisions_) ||
+                                decisions_.gaps.count != watch_->evidence.count())) {
+    return absl::InvalidArgumentError("has a decision that cannot be");
   }
   if (stored.groups_size() > 0 &&
       (!watch_.has_value() || monitoring_.group_tag.empty() ||

@@ -468,6 +468,9 @@ void StrandState::CountForecasts(const NumberForecastBatch& batch, const GroupVa
         .outcomes = batch.outcomes.subspan(first, count)};
     cells.Describe(part, state_.observations + 1, rows);
     history_.Count(rows, cells.cell_count());
+    if (const auto& decision = state_.declaration->decision) {
+      AddDecisions(WithKind(cells.kind(), part), *decision, history_.decisions());
+    }
     if (forecast_monitor_.has_value()) {
       forecast_monitor_->Add(part, rows, groups.rows(first, count), state_.observations);
     }

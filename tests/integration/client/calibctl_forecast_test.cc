@@ -226,9 +226,10 @@ TEST_F(CalibctlForecastTest, ADecisionIsComparedWithItsPromise) {
   for (const char* const model : {"stock", "costs"}) RunJson({"send", model, path});
   // The side of the threshold is wrong with probability atan(s) / pi: 1/4, and .148 for s = 1/2.
   EXPECT_THAT(OutputOf({"show", "stock"}),
-              AllOf(HasSubstr("decision  at 5: 2"), HasSubstr("the forecasts promise 1"),
-                    HasSubstr("points (+"), Not(HasSubstr("chance"))));
-  EXPECT_THAT(OutputOf({"show", "costs"}), HasSubstr("decision  at 5: they cost "));
+              AllOf(HasSubstr("decision  at 5: 2"), HasSubstr(" of 3000 decisions were wrong"),
+                    HasSubstr("forecasts promise 1"), HasSubstr("(+"), Not(HasSubstr("chance"))));
+  EXPECT_THAT(OutputOf({"history", "stock"}), HasSubstr("Decisions (at 5): how many more"));
+  EXPECT_THAT(OutputOf({"show", "costs"}), HasSubstr("decision  at 5: 3000 decisions cost "));
   // Evaluate has the decision of the model, and its costs.
   const nlohmann::json watched = RunJson({"show", "costs"}).at("watch").at("decision");
   const std::vector<std::string> evaluate = {
@@ -259,7 +260,7 @@ TEST_F(CalibctlForecastTest, TheBiasAndTheCellsOfQuantilesAreShown) {
   // The candidates of the best fit are a quarter of a standard deviation apart.
   const nlohmann::json history = RunJson({"history", "q"});
   EXPECT_NEAR(history.at("total").at("direction").at("shift"), 0.5, 0.25);
-  EXPECT_THAT(OutputOf({"history", "q", "--csv"}), HasSubstr("residual_standard_deviation,bias\n"));
+  EXPECT_THAT(OutputOf({"history", "q", "--csv"}), HasSubstr("residual_standard_deviation,bias,"));
 }
 
 TEST_F(CalibctlForecastTest, ArraysAndOutcomesInOtherFiles) {

@@ -162,6 +162,7 @@ TEST_F(ForecastTest, WordsSayWhichWayForecastsAreOff) {
                     "nominal=\"0.9\"} 0.6"),
           HasSubstr("calibd_forecast_crps{"), Not(HasSubstr("calibd_effect_skce{")),
           Not(HasSubstr("calibd_confidence_minus_accuracy{"))));
+  const v1::DecisionLoss before = answer.watch().decision();
   // The acknowledgement restarts the measurement.
   v1::AcknowledgeAlarmRequest request;
   request.set_model(kForecastModel);
@@ -184,6 +185,14 @@ TEST_F(ForecastTest, WordsSayWhichWayForecastsAreOff) {
   EXPECT_EQ(buckets.total().observations(), 44000);
   EXPECT_EQ(buckets.total().forecast().observations(), 44000);
   EXPECT_LT(buckets.total().error().lower(), buckets.total().error().estimate());
+  // The acknowledgement does not restart it.
+  EXPECT_EQ(buckets.total().decision().observations(), 44000);
+  EXPECT_EQ(buckets.total().decision().decision().threshold(), 0.5);
+  const auto wrong = [](const v1::DecisionLoss& loss) {
+    return loss.realised_loss() * static_cast<double>(loss.observations());
+  };
+  EXPECT_NEAR(wrong(buckets.total().decision()), wrong(before) + wrong(answer.watch().decision()),
+              1e-6);
 }
 
 TEST_F(ForecastTest, ABiasOfAFewForecastsIsNotSaid) {

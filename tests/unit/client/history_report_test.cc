@@ -74,12 +74,50 @@ TEST(HistoryReportTest, TheBiasOfQuantilesIsThatOfTheBestFit) {
   bucket.mutable_direction()->set_shift(-0.25);
   // It rounds to zero.
   bucket.mutable_error()->set_gap(-0.0004);
+  bucket.mutable_forecast()->add_central_coverage();
   *history.mutable_total() = bucket;
-  EXPECT_THAT(HistoryCsv(history), HasSubstr(",0.75,,,,-0.25\n"));
+  EXPECT_THAT(HistoryCsv(history), HasSubstr(",0.75,,,,-0.25,,,,\n"));
   const std::string text = DescribeHistory(history, true);
   EXPECT_THAT(text, HasSubstr("  +0.0  0.75          -  -0.25        -\n"));
   EXPECT_THAT(text, HasSubstr("Bias: how far the outcomes are above the forecasts"));
   EXPECT_THAT(DescribeHistory(history, false), Not(HasSubstr("Bias")));
+}
+
+TEST(HistoryReportTest, OneLevelHasNoCentralIntervalAndNoGap) {
+  v1::GetHistoryResponse history;
+  v1::HistoryBucket& bucket = *history.add_buckets();
+  bucket.set_observations(250);
+  bucket.mutable_forecast()->set_crps(0.75);
+  bucket.mutable_error()->set_estimate(0.02);
+  *history.mutable_total() = bucket;
+  EXPECT_THAT(DescribeHistory(history, false), HasSubstr("(0 to 0)    -\n"));
+}
+
+TEST(HistoryReportTest, ShowsWhatDecisionsCost) {
+  v1::GetHistoryResponse history;
+  v1::HistoryBucket& bucket = *history.add_buckets();
+  bucket.set_observations(250);
+  bucket.mutable_forecast()->set_crps(0.75);
+  v1::DecisionLoss& loss = *bucket.mutable_decision();
+  loss.mutable_decision()->set_threshold(110);
+  loss.mutable_decision()->set_false_alarm_cost(1);
+  loss.mutable_decision()->set_miss_cost(1);
+  loss.set_realised_loss(0.25);
+  loss.set_expected_loss(0.125);
+  loss.set_gap_lower_bound(-0.0625);
+  loss.set_gap_upper_bound(0.375);
+  *history.mutable_total() = bucket;
+  std::string text = DescribeHistory(history, false);
+  EXPECT_THAT(text, HasSubstr("+12.5 (-6.2 to +37.5)"));
+  EXPECT_THAT(text, HasSubstr("Decisions (at 110): how many more were wrong than the forecasts "
+                              "promised, in points"));
+  EXPECT_THAT(HistoryCsv(history), HasSubstr(",0.25,0.125,-0.0625,0.375\n"));
+  for (v1::HistoryBucket* const one : {history.mutable_buckets(0), history.mutable_total()}) {
+    one->mutable_decision()->mutable_decision()->set_miss_cost(5);
+  }
+  text = DescribeHistory(history, false);
+  EXPECT_THAT(text, HasSubstr("+0.125 (-0.0625 to +0.375)"));
+  EXPECT_THAT(text, HasSubstr("how much more each cost than the forecasts promised"));
 }
 
 TEST(HistoryReportTest, ShowsTheWorseOfTheTopLabelAndClass1) {
@@ -119,6 +157,7 @@ TEST(HistoryReportTest, CsvHasAllFieldsAndExactNumbers) {
   history.mutable_buckets(0)->mutable_error()->set_estimate(0.25);
   history.mutable_buckets(0)->mutable_error()->set_gap(0.25);
   v1::ForecastScores& scores = *history.mutable_buckets(0)->mutable_forecast();
+  scores.add_central_coverage();
   scores.set_crps(0.75);
   scores.set_log_score(-1.5);
   scores.set_residual_mean(0.5);
@@ -132,7 +171,7 @@ TEST(HistoryReportTest, CsvHasAllFieldsAndExactNumbers) {
   }
   ASSERT_EQ(lines.size(), 3U);
   for (const auto& line : lines) {
-    ASSERT_EQ(line.size(), 30U);
+    ASSERT_EQ(line.size(), 34U);
   }
   const auto field = [&](std::size_t line, const std::string& name) {
     const auto found = std::find(lines[0].begin(), lines[0].end(), name);

@@ -48,7 +48,7 @@ TEST_F(HistoryCallsTest, PagesContainEachBucketOnceAndTheTotalOfAll) {
       const auto query = Check();
       ASSERT_TRUE(query.ok()) << query.status();
       v1::GetHistoryResponse response;
-      DescribeHistory(*query, buckets, /*cells=*/nullptr, response);
+      DescribeHistory(*query, buckets, HistoryForecasts(), response);
       EXPECT_LE(response.buckets_size(), 7);
       for (const v1::HistoryBucket& bucket : response.buckets()) {
         EXPECT_EQ(bucket.rejected_rows(), next);
@@ -78,14 +78,14 @@ TEST_F(HistoryCallsTest, TheErrorOfClass1CoversAllObservationsOrIsUnset) {
     }
   }
   v1::GetHistoryResponse response;
-  DescribeHistory(*Check(), buckets, /*cells=*/nullptr, response);
+  DescribeHistory(*Check(), buckets, HistoryForecasts(), response);
   EXPECT_NEAR(response.total().error().estimate(), 0.25, 1e-12);
   EXPECT_NEAR(response.total().class_1_error().estimate(), 0, 1e-12);
   const double shared = response.buckets(1).error().upper();
   // An earlier version counted the first bucket.
   buckets[0].bucket.class_1 = {};
   response.Clear();
-  DescribeHistory(*Check(), buckets, /*cells=*/nullptr, response);
+  DescribeHistory(*Check(), buckets, HistoryForecasts(), response);
   EXPECT_FALSE(response.buckets(0).has_class_1_error());
   EXPECT_TRUE(response.buckets(1).has_class_1_error());
   EXPECT_FALSE(response.total().has_class_1_error());
@@ -95,19 +95,19 @@ TEST_F(HistoryCallsTest, TheErrorOfClass1CoversAllObservationsOrIsUnset) {
 TEST_F(HistoryCallsTest, APageContinuesAfterADeletedBucket) {
   request_.set_page_size(2);
   v1::GetHistoryResponse first;
-  DescribeHistory(*Check(), Minutes(10), /*cells=*/nullptr, first);
+  DescribeHistory(*Check(), Minutes(10), HistoryForecasts(), first);
   request_.set_page_token(first.next_page_token());
   std::vector<History::Entry> buckets = Minutes(10);
   buckets.erase(buckets.begin(), buckets.begin() + 5);
   v1::GetHistoryResponse second;
-  DescribeHistory(*Check(), buckets, /*cells=*/nullptr, second);
+  DescribeHistory(*Check(), buckets, HistoryForecasts(), second);
   EXPECT_EQ(second.buckets(0).rejected_rows(), 6);
 }
 
 TEST_F(HistoryCallsTest, ATokenIsValidOnlyForItsResolution) {
   request_.set_page_size(1);
   v1::GetHistoryResponse response;
-  DescribeHistory(*Check(), Minutes(2), /*cells=*/nullptr, response);
+  DescribeHistory(*Check(), Minutes(2), HistoryForecasts(), response);
   request_.set_page_token(response.next_page_token());
   EXPECT_TRUE(Check().ok());
   request_.set_resolution(v1::GetHistoryRequest::RESOLUTION_DAY);

@@ -55,6 +55,9 @@ struct NumberForecastBatch {
 
   [[nodiscard]] std::size_t size() const noexcept { return outcomes.size(); }
 };
+// The same rows with their kind. batch: of this kind.
+[[nodiscard]] ForecastBatch WithKind(const NumberForecastKind& kind,
+                                     const NumberForecastBatch& batch) noexcept;
 
 // Describes the first reason why a forecast is invalid: a value that is not finite, a standard
 // deviation below kMinStandardDeviation, or quantiles that decrease. Violation::field is the name
