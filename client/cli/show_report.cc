@@ -331,16 +331,18 @@ std::string Decided(const v1::GetCalibrationResponse& response) {
   const std::string text =
       counts
           ? absl::StrFormat(
-                "at %g: %.1f %% of them were wrong, the forecasts promise %.1f %%: %s "
-                "points (%s to %s)",
-                loss.decision().threshold(), 100 * loss.realised_loss(), 100 * loss.expected_loss(),
-                SignedFixed(100 * gap, 1), SignedFixed(100 * loss.gap_lower_bound(), 1),
+                "at %g: %.1f %% of %d decisions were wrong, the forecasts promise %.1f %%: %s "
+                "points "
+                "(%s to %s)",
+                loss.decision().threshold(), 100 * loss.realised_loss(), loss.observations(),
+                100 * loss.expected_loss(), SignedFixed(100 * gap, 1),
+                SignedFixed(100 * loss.gap_lower_bound(), 1),
                 SignedFixed(100 * loss.gap_upper_bound(), 1))
           : absl::StrFormat(
-                "at %g: they cost %.3g each, the forecasts promise %.3g: %+.2g "
-                "(%+.2g to %+.2g)",
-                loss.decision().threshold(), loss.realised_loss(), loss.expected_loss(), gap,
-                loss.gap_lower_bound(), loss.gap_upper_bound());
+                "at %g: %d decisions cost %.3g each, the forecasts promise %.3g: %+.2g (%+.2g to "
+                "%+.2g)",
+                loss.decision().threshold(), loss.observations(), loss.realised_loss(),
+                loss.expected_loss(), gap, loss.gap_lower_bound(), loss.gap_upper_bound());
   const bool chance = loss.gap_lower_bound() <= 0 && loss.gap_upper_bound() >= 0;
   return text + (chance ? "; chance can explain the difference" : "");
 }

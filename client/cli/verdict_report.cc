@@ -250,14 +250,20 @@ double GapOf(const v1::GroupWatch& group) {
                               : group.direction().gap();
 }
 
+// The effect size, or the score of forecasts.
+std::string EffectOf(const v1::GroupWatch& group) {
+  if (group.has_forecast()) return Number(group.forecast().crps());
+  const v1::EffectSize& effect = group.watch().effect_size();
+  return effect.has_skce() ? Signed(effect.skce()) : "-";
+}
+
 std::string DescribeGroups(const v1::GetCalibrationResponse& response) {
   const auto& groups = response.groups();
   if (groups.empty()) return "";
+  const bool forecasts = groups[0].direction().has_forecast();
   std::vector<std::vector<std::string>> rows = {
-      {"group", "n", "log10 e-value", "largest so far", "SKCE",
-       groups[0].direction().has_forecast() ? "promised - covered (points)"
-                                            : "confidence - accuracy (points)",
-       "rejected"}};
+      {"group", "n", "log10 e-value", "largest so far", forecasts ? "CRPS" : "SKCE",
+       forecasts ? "promised - covered (points)" : "confidence - accuracy (points)", "rejected"}};
   int rejected = 0;
   for (const v1::GroupWatch& group : groups) {
     rejected += group.rejected() ? 1 : 0;
@@ -265,8 +271,7 @@ std::string DescribeGroups(const v1::GetCalibrationResponse& response) {
     const v1::Watch& watch = group.watch();
     rows.push_back({GroupName(group.value(), group.overflow()), absl::StrCat(watch.observations()),
                     SignedFixed(watch.evidence().log10_e_value(), 2),
-                    SignedFixed(watch.evidence().max_log10_e_value(), 2),
-                    watch.effect_size().has_skce() ? Signed(watch.effect_size().skce()) : "-",
+                    SignedFixed(watch.evidence().max_log10_e_value(), 2), EffectOf(group),
                     SignedFixed(100 * GapOf(group), 1), RejectedText(group)});
   }
   std::string text = absl::StrFormat(

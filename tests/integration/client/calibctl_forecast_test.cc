@@ -80,7 +80,7 @@ TEST_F(CalibctlForecastTest, FromTheDeclarationToTheVerdict) {
                            Not(HasSubstr("recalibrate")), Not(HasSubstr("confident"))));
   EXPECT_THAT(OutputOf({"show", "demand", "--verbose"}),
               AllOf(HasSubstr("The intervals are too narrow"), HasSubstr("location_scale"),
-                    HasSubstr("standard deviation 2,"), HasSubstr("promised - covered")));
+                    HasSubstr("standard deviation 2,"), HasSubstr("CRPS  promised - covered")));
   EXPECT_THAT(OutputOf({"list"}), HasSubstr("off by"));
   EXPECT_THAT(OutputOf({"history", "demand", "--verbose"}),
               AllOf(HasSubstr("CRPS"), HasSubstr("coverage error"), HasSubstr("3000")));
