@@ -1,5 +1,6 @@
 """Models that forecast a number, against a real server."""
 import datetime
+import re
 import xml.etree.ElementTree
 
 import numpy as np
@@ -49,6 +50,26 @@ def test_narrow_forecasts_are_over_the_limit(client):
     assert line[0] == ["46.0", "286.0"] and line[-1] == ["306.0", "26.0"]
     with pytest.raises(calibd.InvalidArgument, match="lenses is set"):
         client.evaluate("demand", lenses=["top_label"])
+
+
+def test_the_rows_since_an_acknowledgement_and_the_decision_are_shown(client):
+    client.create_model("deciding", forecast="normal", decision=0.5)
+    client.create_model("costs", forecast="normal", decision=(0.5, 1, 4))
+    for model in ("deciding", "costs"):
+        with client.stream(model) as stream:
+            stream.send(*drawn(3000, 0.5))
+    calibration = client.calibration("deciding")
+    assert re.search(r"^decision +at 0\.5: 2[\d.]+ % of 3000 decisions were wrong, the forecasts "
+                     r"promise 1[\d.]+ %: \+[\d.]+ points \(\+.* to \+.*\)$", repr(calibration), re.M)
+    assert re.search(r"^decision +at 0\.5: 3000 decisions cost [\d.]+ each", repr(client.calibration("costs")),
+                     re.M)
+    for alarm in calibration.alarms:
+        client.acknowledge_alarm("deciding", alarm.id, "retrained")
+    with client.stream("deciding") as stream:
+        stream.send(*drawn(600))
+    text = repr(client.calibration("deciding"))
+    assert re.search(r"^error +off by .*; limit 5; rows 3001 and later$", text, re.M)
+    assert re.search(r" of 600 decisions were wrong, .*; chance can explain the difference$", text, re.M)
 
 
 def test_columns_of_a_frame_are_known_by_their_names(client):

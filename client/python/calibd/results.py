@@ -163,6 +163,23 @@ def _local_lines(local: evaluation.LocalCalibration) -> list[tuple[str, str]]:
             for place in local.places if place.p_value <= 0.05]
 
 
+def _decision_text(loss: monitoring.DecisionLoss) -> str:
+    """As `calibctl show` writes it."""
+    declared = loss.decision
+    gap = loss.realised_loss - loss.expected_loss
+    if declared.false_alarm_cost == declared.miss_cost == 1:
+        text = (f"at {declared.threshold:g}: {100 * loss.realised_loss:.1f} % of "
+                f"{loss.observations} decisions were wrong, the forecasts promise "
+                f"{100 * loss.expected_loss:.1f} %: {100 * gap:+.1f} points "
+                f"({100 * loss.gap_lower_bound:+.1f} to {100 * loss.gap_upper_bound:+.1f})")
+    else:
+        text = (f"at {declared.threshold:g}: {loss.observations} decisions cost "
+                f"{loss.realised_loss:.3g} each, the forecasts promise {loss.expected_loss:.3g}: "
+                f"{gap:+.2g} ({loss.gap_lower_bound:+.2g} to {loss.gap_upper_bound:+.2g})")
+    chance = loss.gap_lower_bound <= 0 <= loss.gap_upper_bound
+    return text + ("; chance can explain the difference" if chance else "")
+
+
 class Calibration(Result[calibration.GetCalibrationResponse]):
     """The running estimates and the verdict; fields of GetCalibrationResponse."""
 
@@ -180,18 +197,21 @@ class Calibration(Result[calibration.GetCalibrationResponse]):
         lines = []
         if m.HasField("verdict"):
             lines.append(("verdict", _status(m.verdict)))
-        if m.error.since_start.HasField("top_label"):
-            name = "top label" if m.error.since_start.HasField("class_1") else "error"
-            lines.append((name, f"{_interval(m.error.since_start.top_label)}; limit "
-                          f"{_points_text(m.error.limit)}"))
-        if m.error.since_start.HasField("class_1"):
-            lines.append(("class 1", f"{_interval(m.error.since_start.class_1)}; limit "
-                          f"{_points_text(m.error.limit)}"))
-        if m.error.since_start.HasField("coverage"):
-            error = m.error.since_start.coverage
-            lines.append(("error", f"{_off_by(error.estimate, error.lower, error.upper)}; limit "
-                          f"{_points_text(m.error.limit)}"))
-            lines += _coverage_lines(m.error.since_start.central_coverage)
+        # The status and the limit apply to the rows since an acknowledgement, if there was one.
+        current = (m.error.since_acknowledgement if m.error.HasField("since_acknowledgement")
+                   else m.error.since_start)
+        limit = f"; limit {_points_text(m.error.limit)}"
+        if current.first_observation > 1:
+            limit += f"; rows {current.first_observation} and later"
+        if current.HasField("top_label"):
+            name = "top label" if current.HasField("class_1") else "error"
+            lines.append((name, _interval(current.top_label) + limit))
+        if current.HasField("class_1"):
+            lines.append(("class 1", _interval(current.class_1) + limit))
+        if current.HasField("coverage"):
+            error = current.coverage
+            lines.append(("error", _off_by(error.estimate, error.lower, error.upper) + limit))
+            lines += _coverage_lines(current.central_coverage)
         if m.error.is_recent and m.error.recent.HasField("forecast"):
             recent = m.error.recent.forecast
             lines.append((f"newest {recent.observations}",
@@ -203,6 +223,8 @@ class Calibration(Result[calibration.GetCalibrationResponse]):
             lines.append(("e-value", f"{_power_of_ten(evidence.log10_e_value)}, highest "
                           f"{_power_of_ten(evidence.max_log10_e_value)}; calibration is rejected at "
                           f"{_power_of_ten(evidence.threshold)}"))
+        if m.watch.HasField("decision"):
+            lines.append(("decision", _decision_text(m.watch.decision)))
         if m.HasField("comparison"):
             lines.append((f"against {m.baseline}", "; ".join(
                 f"{name} {text}" for name, text in _differences(m.comparison))))
