@@ -594,22 +594,36 @@ std::string DescribeShow(const v1::GetCalibrationResponse& response, const Times
   return text + Part("next", Next(response), 2);
 }
 
-std::string DescribeBins(const v1::GetCalibrationResponse& response) {
-  if (response.has_forecast()) return DescribeCells(response.verdict().whereabouts());
-  const v1::RunningScores& scores = response.scores();
+namespace {
+
+// Empty without observations. prediction and event: the names of their columns.
+std::string BinTable(const google::protobuf::RepeatedPtrField<v1::HistoryBucket::Bin>& bins,
+                     const char* prediction, const char* event) {
   std::vector<std::vector<std::string>> rows = {
-      {"confidence", "rows", "says %", "right %", "gap (points)"}};
-  const double bins = scores.bins_size();
-  for (int i = 0; i < scores.bins_size(); ++i) {
-    const v1::HistoryBucket::Bin& bin = scores.bins(i);
+      {prediction, "rows", "says %", event, "gap (points)"}};
+  const double count = bins.size();
+  for (int i = 0; i < bins.size(); ++i) {
+    const v1::HistoryBucket::Bin& bin = bins[i];
     if (bin.observations() == 0) continue;
-    rows.push_back({absl::StrFormat("%.3f to %.3f", i / bins, (i + 1) / bins),
+    rows.push_back({absl::StrFormat("%.3f to %.3f", i / count, (i + 1) / count),
                     absl::StrCat(bin.observations()),
                     absl::StrFormat("%.1f", 100 * bin.mean_confidence()),
                     absl::StrFormat("%.1f", 100 * bin.accuracy()),
                     SignedFixed(100 * (bin.mean_confidence() - bin.accuracy()), 1)});
   }
-  return rows.size() == 1 ? "no labelled row yet\n" : FormatTable(rows);
+  return rows.size() == 1 ? "" : FormatTable(rows);
+}
+
+}  // namespace
+
+std::string DescribeBins(const v1::GetCalibrationResponse& response) {
+  if (response.has_forecast()) return DescribeCells(response.verdict().whereabouts());
+  const v1::RunningScores& scores = response.scores();
+  const std::string top_label = BinTable(scores.bins(), "confidence", "right %");
+  if (top_label.empty()) return "no labelled row yet\n";
+  const std::string class_1 =
+      BinTable(scores.class_1_bins(), "probability of class 1", "class 1 %");
+  return class_1.empty() ? top_label : absl::StrCat(top_label, "\n", class_1);
 }
 
 }  // namespace calibd::cli

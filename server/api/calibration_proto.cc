@@ -125,7 +125,12 @@ void DescribeCalibration(Model& model, const ModelSnapshot& snapshot,
     DescribeLabelCoverage(model, *snapshot.label_coverage, *response.mutable_label_coverage());
   }
   if (snapshot.reliability.Total().count > 0) {
-    DescribeReliability(snapshot.reliability, *response.mutable_scores());
+    v1::RunningScores& scores = *response.mutable_scores();
+    DescribeReliability(snapshot.reliability, scores);
+    if (snapshot.monitor.has_value() && declaration.class_count == 2) {
+      const ReliabilitySums& class_1 = snapshot.monitor->error.since_start.series[1];
+      if (class_1.Total().count > 0) DescribeBins(class_1, *scores.mutable_class_1_bins());
+    }
   }
   if (const auto advice = model.recalibration()) *response.mutable_recalibration() = *advice;
   response.set_baseline(declaration.baseline);

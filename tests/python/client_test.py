@@ -189,6 +189,8 @@ def test_the_error_of_class_1_is_shown_if_it_is_larger(client):
     evaluation = client.evaluate("class-1", replicates=99)
     for result in (client.history("class-1"), evaluation, client.recalibrate("class-1")):
         assert "the probability of class 1 is off by" in repr(result)
+    (title,) = titles_of_diagrams(answer)
+    assert title.startswith("class-1: class 1: ")
     (title,) = titles_of_diagrams(evaluation)
     assert title.startswith("class-1: class 1: predictions and frequencies differ by ")
 

@@ -255,11 +255,13 @@ class Calibration(Result[calibration.GetCalibrationResponse]):
     def _diagram(self) -> str:
         if self.message.HasField("forecast"):
             return _coverage_svg(self.model, self.message.forecast)
-        bins = self.message.scores.bins
+        # Of two classes, people know the probability of class 1.
+        scores = self.message.scores
+        bins = scores.class_1_bins or scores.bins
         points = [Point(i / len(bins), (i + 1) / len(bins), b.observations, b.mean_confidence,
                         b.accuracy) for i, b in enumerate(bins) if b.observations]
-        return reliability_svg(points, "the predicted class is right",
-                               f"{short_name(self.model)}: top label")
+        event = "class 1" if scores.class_1_bins else "the predicted class is right"
+        return reliability_svg(points, event, f"{short_name(self.model)}: {event}")
 
 
 def _reliability_svg(model: str, reliability: evaluation.Reliability) -> str:

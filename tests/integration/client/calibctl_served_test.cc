@@ -216,6 +216,10 @@ TEST_F(CalibctlServedTest, ForTwoClassesTheWorseErrorIsShown) {
   const nlohmann::json bucket = RunJson({"history", "m"}).at("buckets").at(0);
   EXPECT_NEAR(bucket.at("error").at("estimate").get<double>(), 0, 1e-9);
   EXPECT_NEAR(bucket.at("class_1_error").at("estimate").get<double>(), 0.1, 1e-9);
+  const auto bins = Run({"show", "m", "--bins"});
+  ASSERT_EQ(bins->exit_code(), 0) << bins->error();
+  EXPECT_THAT(bins->output(),
+              AllOf(HasSubstr("right %"), HasSubstr("probability of class 1"), HasSubstr("+10.0")));
 }
 
 TEST_F(CalibctlServedTest, SimulateShowsWhichModelsAreCalibrated) {
@@ -248,7 +252,8 @@ TEST_F(CalibctlServedTest, SimulateShowsWhichModelsAreCalibrated) {
   const auto table = Run({"show", "m2", "--verbose", "--bins"});
   ASSERT_EQ(table->exit_code(), 0);
   EXPECT_THAT(table->output(), AllOf(HasSubstr("2000 observations"), HasSubstr("SKCE_ul (b = 2)"),
-                                     HasSubstr("p (one look)"), HasSubstr("ONE look")));
+                                     HasSubstr("p (one look)"), HasSubstr("ONE look"),
+                                     HasSubstr("right %"), Not(HasSubstr("class 1 %"))));
 }
 
 TEST_F(CalibctlServedTest, ShowsTheHistory) {

@@ -369,9 +369,18 @@ TEST(ShowReportTest, TheReliabilityDiagramLeavesOutEmptyBins) {
   scores.mutable_bins(14)->set_observations(9021);
   scores.mutable_bins(14)->set_mean_confidence(0.996);
   scores.mutable_bins(14)->set_accuracy(0.959);
+  const std::string top_label =
+      "confidence      rows  says %  right %  gap (points)\n"
+      "0.933 to 1.000  9021    99.6     95.9          +3.7\n";
+  EXPECT_EQ(DescribeBins(response), top_label);
+  for (int i = 0; i < 15; ++i) scores.add_class_1_bins();
+  scores.mutable_class_1_bins(0)->set_observations(40);
+  scores.mutable_class_1_bins(0)->set_mean_confidence(0.02);
+  scores.mutable_class_1_bins(0)->set_accuracy(0.05);
   EXPECT_EQ(DescribeBins(response),
-            "confidence      rows  says %  right %  gap (points)\n"
-            "0.933 to 1.000  9021    99.6     95.9          +3.7\n");
+            top_label +
+                "\nprobability of class 1  rows  says %  class 1 %  gap (points)\n"
+                "0.000 to 0.067            40     2.0        5.0          -3.0\n");
 }
 
 TEST(ShowReportTest, TheBinsOfForecastsAreTheCellsOfTheirOutcomes) {
