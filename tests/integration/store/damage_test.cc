@@ -74,7 +74,9 @@ Comparison Compare(const StoreAnswers& expected, const StoreAnswers& actual) {
     if (answer == wanted) continue;
     if (answer.code == grpc::StatusCode::DATA_LOSS) {
       ++comparison.data_losses;
-    } else if (answer.code == grpc::StatusCode::UNAVAILABLE) {
+    } else if (answer.code == grpc::StatusCode::UNAVAILABLE ||
+               answer.code == grpc::StatusCode::CANCELLED) {
+      // CANCELLED: the call was in flight when gRPC closed its connection.
       comparison.unavailable = true;
     } else if (comparison.difference.empty()) {
       comparison.difference = question + ": " + FirstDifference(wanted.text, answer.text);
