@@ -33,7 +33,8 @@ def nullable(values):
 
 
 @pytest.mark.parametrize("change, found", [
-    ({"labels": [0, 3, 1]}, r"rows\[1\].labels is 3, expected \[0, 3\) or one of 'cat', 'dog', 'owl'"),
+    ({"labels": [0, 3, 1]}, r"rows\[1\].labels is 3, expected an integer 0 to 2, or the name of a "
+     "class: 'cat', 'dog', 'owl'"),
     ({"labels": ["cat", "bird", "dog"]}, r"rows\[1\].labels is 'bird', expected"),
     ({"labels": [0, 1.5, 1]}, r"rows\[1\].labels is 1.5"),
     ({"labels": [0, np.nan, 1]}, r"rows\[1\].labels is nan"),
@@ -86,6 +87,84 @@ def test_a_column_of_scores_is_that_of_class_1(client):
         stream.send(NO_SCORE.rename(columns={"no": "yes"}), ["no", "yes"])
         stream.send(NO_SCORE["no"].rename("score"), ["no", "yes"])
     assert stream.counts.accepted_rows == 4
+
+
+DIGITS = ["1", "2", "3"]
+
+
+@pytest.mark.parametrize("names", [DIGITS, ["01", "02", "03"], ["2", "0", "1"], ["-1", "0", "1"]])
+def test_integers_are_names_if_the_names_of_all_classes_are_integers(client, names):
+    model = "digits" + "_".join(names)
+    client.create_model(model, names, label_grace=GRACE)
+    predictions, labels = calibrated(300)
+    integers = np.array([int(name) for name in names])
+    frame = pd.DataFrame(predictions, columns=integers)
+    with client.stream(model) as stream:
+        for given in (integers[labels], integers[labels].astype(float), [names[y] for y in labels],
+                      pd.array(integers[labels], dtype="Int64")):
+            stream.send(frame[sorted(integers)], given)
+        stream.send(predictions, ids=range(300))
+        stream.label(range(100), integers[labels[:100]])
+        listed = ", ".join(repr(name) for name in names)
+        with pytest.raises(calibd.InvalidArgument,
+                           match=rf"rows\[1500\].labels is 7, expected the name of a class: {listed}"):
+            stream.send(predictions[:1], [7])
+        with pytest.raises(calibd.InvalidArgument, match="labels is True, expected the name"):
+            stream.send(predictions[:1], [True])
+        with pytest.raises(calibd.InvalidArgument, match=r"columns are \['5', '6', '7'\]"):
+            stream.send(frame.set_axis([5, 6, 7], axis=1), integers[labels])
+    client.label(model, range(100, 300), integers[labels[100:]])
+    for row, label in zip(predictions[:10], labels[:10]):
+        client.observe(model, pd.Series(row, integers)[sorted(integers)], integers[label])
+    with pytest.raises(calibd.InvalidArgument, match=r"labels\[0\] is 7, expected the name of a class"):
+        client.observe(model, predictions[0], 7)
+    answer = client.calibration(model)
+    right = predictions.argmax(axis=1) == labels
+    assert answer.scores.accuracy == (4 * right.sum() + right[:10].sum()) / 1210
+    assert answer.label_coverage.labels.matched == 300
+
+
+def test_unnamed_columns_are_in_the_order_of_the_classes(client):
+    client.create_model("unnamed", DIGITS)
+    predictions, labels = calibrated(100)
+    with client.stream("unnamed") as stream:
+        stream.send(pd.DataFrame(predictions), labels + 1)
+        with pytest.raises(calibd.InvalidArgument, match=r"columns are \['2', '1', '0'\], expected the"):
+            stream.send(pd.DataFrame(predictions)[[2, 1, 0]], labels + 1)
+    accuracy = (predictions.argmax(axis=1) == labels).mean()
+    assert client.calibration("unnamed").scores.accuracy == accuracy
+
+
+def test_observe_takes_the_order_of_a_series_from_its_index(client):
+    features = ["age", "wage"]
+    client.create_model("series", ["cat", "dog", "owl"], features=features, baseline="v1")
+    row = pd.Series([0.7, 0.2, 0.1], ["owl", "dog", "cat"])
+    case = pd.Series([1, 2], ["age", "wage"])
+    observed = client.observe("series", row, "owl", baseline=row, features=case[::-1])
+    assert observed.accepted_rows == 1
+    assert client.calibration("series").scores.accuracy == 1
+    cow = row.rename({"cat": "cow"})
+    for change, found in (({"probabilities": cow}, r"columns are \['owl', 'dog', 'cow'\], expected"),
+                          ({"baseline": cow}, r"columns are \['owl', 'dog', 'cow'\], expected"),
+                          ({"features": case[:1]}, "features have no column 'wage'"),
+                          ({"features": case.rename({"age": "x"})}, "features have no column 'age'")):
+        with pytest.raises(calibd.InvalidArgument, match=found):
+            client.observe("series", **{"probabilities": row, "label": 2, "baseline": row,
+                                        "features": case, **change})
+    client.create_model("moments", forecast="normal")
+    client.observe("moments", forecast=pd.Series([1, 50], ["std", "mean"]), outcome=50)
+    assert client.calibration("moments").forecast.residual_mean == 0
+
+
+def test_observe_forgets_the_classes_of_a_model_that_was_created_again(client):
+    for names, label in ((["1", "2"], 2), (["2", "1"], 1)):
+        client.create_model("created-again", names)
+        if label == 1:
+            with pytest.raises(calibd.InvalidArgument, match="class_names"):
+                client.observe("created-again", [0.1, 0.9], label)
+        assert client.observe("created-again", [0.1, 0.9], label).accepted_rows == 1
+        assert client.calibration("created-again").scores.accuracy == 1
+        client.delete_model("created-again")
 
 
 def test_nothing_is_a_batch_too(client, pets):
@@ -176,14 +255,14 @@ def test_numbers_of_numpy_declare_models(client):
 
 
 @pytest.mark.parametrize("call, found", [
-    (lambda c, m: c.observe(m, [0.2, 0.3, 0.5], "cat"), r"labels\[0\] is 'cat', expected the number"),
+    (lambda c, m: c.observe(m, [0.2, 0.3, 0.5], "cow"), r"labels\[0\] is 'cow', expected an int"),
     (lambda c, m: c.observe(m, [0.2, 0.3, 0.5], 1.5), r"labels\[0\] is 1.5"),
     (lambda c, m: c.observe(m, [0.2, 0.3, 0.5]), "label is missing: give the label, or a prediction_id"),
     (lambda c, m: c.observe(m, "abc", 0), "probabilities are not numbers: .*'abc'"),
     (lambda c, m: c.observe(m, [0.2, 0.3, 0.5], 0, prediction_id=b"x"), r"prediction_ids\[0\] is b'x'"),
     (lambda c, m: c.label(m, "ab", [0, 1]), "prediction_ids are 'ab', expected a list of 2"),
-    (lambda c, m: c.label(m, ["a"], [1.5]), r"labels\[0\] is 1.5, expected the number of a class"),
-    (lambda c, m: c.label(m, ["a", "b"], [0, "cat"]), r"labels\[1\] is 'cat'"),
+    (lambda c, m: c.label(m, ["a"], [1.5]), r"labels\[0\] is 1.5, expected an integer 0 to 2"),
+    (lambda c, m: c.label(m, ["a", "b"], [0, "cow"]), r"labels\[1\] is 'cow'"),
     (lambda c, m: c.label(m, ["a"]), "labels are empty, expected one for each id"),
     (lambda c, m: c.calibration(7), "model is 7, expected NAME, NAME@VERSION or a resource name"),
     (lambda c, m: c.run_test(m, replicates="x"), "replicates is 'x', expected a whole number"),
@@ -208,7 +287,7 @@ def test_numbers_of_numpy_declare_models(client):
     (lambda c, m: c.observe(m, [0.2, 0.3, 0.5], 1, request_id=7), "request_id is 7, expected text"),
     (lambda c, m: c.observe(m, [0.2, 0.3, 0.5], 1, group=b"x"), r"group_values\[0\] is b'x', expect"),
     (lambda c, m: c.label(m, ["a"], None), "labels are empty, expected one for each id"),
-    (lambda c, m: c.label(m, ["a"], 5), "labels are 5, expected a list of the numbers of classes"),
+    (lambda c, m: c.label(m, ["a"], 5), "labels are 5, expected a list of classes"),
     (lambda c, m: c.calibration("\ud800"), "model is '.ud800', expected NAME, NAME@VERSION or"),
     (lambda c, m: c.acknowledge_alarm(m, 1, b"x"), "note is b'x', expected text in UTF-8"),
     (lambda c, m: c.backup(5), "path is 5, expected the path of a file"),

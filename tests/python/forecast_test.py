@@ -61,8 +61,8 @@ def test_the_rows_since_an_acknowledgement_and_the_decision_are_shown(client):
     calibration = client.calibration("deciding")
     assert re.search(r"^decision +at 0\.5: 2[\d.]+ % of 3000 decisions were wrong, the forecasts "
                      r"promise 1[\d.]+ %: \+[\d.]+ points \(\+.* to \+.*\)$", repr(calibration), re.M)
-    assert re.search(r"^decision +at 0\.5: 3000 decisions cost [\d.]+ each", repr(client.calibration("costs")),
-                     re.M)
+    assert re.search(r"^decision +at 0\.5: 3000 decisions cost [\d.]+ each",
+                     repr(client.calibration("costs")), re.M)
     for alarm in calibration.alarms:
         client.acknowledge_alarm("deciding", alarm.id, "retrained")
     with client.stream("deciding") as stream:

@@ -2,7 +2,9 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import math
+import re
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +29,8 @@ _DEVIATION_NAMES = ("standard deviation", "std", "std dev", "stddev", "stdev", "
 
 # The class of a single score of a model with two classes.
 POSITIVE_CLASS = 1
+
+_INTEGER = re.compile(r"-?[0-9]{1,18}")
 
 
 class Classes(NamedTuple):
@@ -86,28 +90,52 @@ def as_matrix(values: Any, classes: Classes, field: str = "probabilities") -> Fl
     return np.ascontiguousarray(matrix)
 
 
+@functools.lru_cache(maxsize=16)
+def _integer_names(names: tuple[str, ...]) -> dict[int, int]:
+    """The classes by their names, if all names are integers; else empty."""
+    if not all(_INTEGER.fullmatch(name) for name in names):
+        return {}
+    known = {int(name): index for index, name in enumerate(names)}
+    # With the names "1" and "01", integers name no class.
+    return known if len(known) == len(names) else {}
+
+
+def has_integer_names(classes: Classes) -> bool:
+    """Whether an integer is the name of a class, and not its number."""
+    return bool(_integer_names(classes.names))
+
+
 def _order_of_columns(columns: Any, classes: Classes) -> list[int]:
     """The columns of a frame in the order of the classes, by their names or numbers."""
     numbers = list(range(classes.size))
+    names = [str(name) for name in columns]
+    integers = _integer_names(classes.names)
+    by_name = {name: index for index, name in enumerate(classes.names)}
+    found = [by_name.get(name, integers.get(column, -1)) for column, name in zip(columns, names)]
+    if classes.names and sorted(found) == numbers:
+        return [found.index(number) for number in numbers]
     if list(columns) == numbers:
         return numbers
-    names = [str(name) for name in columns]
-    for known in (classes.names, [str(number) for number in numbers]):
-        if sorted(names) == sorted(known):
-            return [names.index(name) for name in known]
+    by_number = [str(number) for number in numbers]
+    if not integers and sorted(names) == sorted(by_number):
+        return [names.index(number) for number in by_number]
     if classes.names:
         raise invalid("columns", f"are {names}, expected the classes {list(classes.names)}")
     return numbers
 
 
 def as_labels(labels: Any, classes: Classes) -> tuple[Integers, Mask]:
-    """The classes, from 0, and whether each is valid. labels: numbers, or names of classes."""
+    """The classes, from 0, and whether each is valid.
+
+    labels: numbers, or names of classes. If all names are integers, an integer is a name.
+    """
     try:
         array = np.asarray(labels)
     except ValueError as error:
         raise invalid("labels", f"are not one list: {error}") from None
     if array.ndim != 1:
         raise invalid("labels", f"have the shape {array.shape}, expected (n,)")
+    text = None
     if array.dtype.kind in "OU":
         text = next((label for label in array.tolist() if isinstance(label, str)), None)
         if text is None:
@@ -125,6 +153,10 @@ def as_labels(labels: Any, classes: Classes) -> tuple[Integers, Mask]:
     if array.dtype.kind not in "biuf":
         raise invalid("labels", f"have the type {array.dtype}, expected numbers from 0"
                       + (" or names of classes" if classes.names else ""))
+    integers = _integer_names(classes.names)
+    # The texts are numbers by now.
+    if integers and text is None:
+        array = _by_integer_name(array, integers)
     # False for NaN.
     valid: Mask = (array >= 0) & (array < classes.size)
     if array.dtype.kind == "f":
@@ -132,18 +164,31 @@ def as_labels(labels: Any, classes: Classes) -> tuple[Integers, Mask]:
     return np.where(valid, array, 0).astype(np.int64), valid
 
 
+def _by_integer_name(array: npt.NDArray[Any], integers: dict[int, int]) -> Integers:
+    """The classes of labels that are integers; -1 for what is no name."""
+    # The dictionary finds 1.0 by 1. True is class 1, but no name.
+    is_name = array.dtype.kind != "b" or integers == {0: 0, 1: 1}
+    return np.fromiter((integers.get(label, -1) if is_name else -1 for label in array.tolist()),
+                       np.int64, len(array))
+
+
 def _class_number(label: Any, classes: Classes) -> int:
     """-1 for what is no number of a class."""
-    is_known = isinstance(label, (int, np.integer)) and 0 <= label < classes.size
-    return int(label) if is_known else -1
+    if not isinstance(label, (int, np.integer)):
+        return -1
+    if integers := _integer_names(classes.names):
+        return int(_by_integer_name(np.array([label]), integers)[0])
+    return int(label) if 0 <= label < classes.size else -1
 
 
 def label_fault(labels: Any, i: int, classes: Classes) -> FieldError:
-    expected = f"[0, {classes.size})"
+    """Why as_labels() calls label i invalid. The path is relative to the row."""
+    expected = f"an integer 0 to {classes.size - 1}"
     if classes.names:
         names = [repr(name) for name in classes.names[:_MAX_SHOWN_NAMES]]
         more = [] if len(classes.names) == len(names) else ["..."]
-        expected += f" or one of {', '.join(names + more)}"
+        prefix = "" if has_integer_names(classes) else f"{expected}, or "
+        expected = f"{prefix}the name of a class: {', '.join(names + more)}"
     given = labels if hasattr(labels, "filled") else np.asarray(labels)
     return FieldError("labels", f"is {shown(given[i])}, expected {expected}")
 

@@ -15,8 +15,9 @@ import numpy as np
 
 from calibd import arguments, backup, errors, results
 from calibd.arguments import assign, choose, expect, message, model_name, shown
-from calibd.arrays import (MAX_GROUP_BYTES, MAX_ID_BYTES, POSITIVE_CLASS, Classes, as_floats, as_labels,
-                           as_outcomes, as_texts)
+from calibd.arrays import (MAX_GROUP_BYTES, MAX_ID_BYTES, POSITIVE_CLASS, Classes, as_features,
+                           as_floats, as_forecasts, as_labels, as_matrix, as_outcomes, as_texts,
+                           has_integer_names, label_fault)
 from calibd.stream import ObservationStream
 from calibd.stream_settings import OnInvalid, StreamSettings
 from calibd.transport import Backoff, StreamChannels, Transport, pages
@@ -48,8 +49,6 @@ _LENSES = {"canonical": kernel.Lens(canonical=kernel.Lens.Canonical()),
 _ESTIMATORS = {name.removeprefix("CALIBRATION_ERROR_ESTIMATOR_").lower(): number
                for name, number in service.CalibrationErrorEstimator.items() if number}
 _LONG_TIMEOUT = 600.0
-# All labels of a protocol that does not know the classes.
-_ANY_CLASS = Classes(2**31 - 1, (), 0.0)
 # A page of the largest declarations fits into one response.
 _MODELS_PER_PAGE = 20
 
@@ -79,9 +78,25 @@ def _estimators(estimators: Any) -> list[Any]:
             for one in arguments.listed("estimators", estimators, expected)]
 
 
-def _row(field: str, row: Any) -> list[float]:
-    """The numbers of one prediction."""
-    values = as_floats(row, field)
+def _classes(model: models.Model) -> Classes:
+    return Classes(model.class_count, tuple(model.class_names), model.row_sum_tolerance,
+                   model.forecast if model.HasField("forecast") else None,
+                   tuple(model.feature_names))
+
+
+def _row(field: str, row: Any, classes: Classes) -> list[float]:
+    """The numbers of one prediction. The names in the index of a pandas Series give the order."""
+    if hasattr(row, "to_frame") and hasattr(row, "index"):
+        frame = row.to_frame().T
+        if field == "features":
+            values = as_features(frame, 1, classes.features)[0]
+        elif field == "forecasts":
+            values = (as_floats(frame, field) if classes.forecast is None else
+                      as_forecasts(frame, classes.forecast))[0]
+        else:
+            values = as_matrix(frame, classes, field)[0]
+    else:
+        values = as_floats(row, field)
     if not values.ndim:
         values = values.reshape(1)
     elif values.ndim != 1:
@@ -91,22 +106,16 @@ def _row(field: str, row: Any) -> list[float]:
     return numbers
 
 
-def _labels(labels: Any) -> list[int]:
-    """Class numbers. The server checks that there are so many; only streams know the names."""
+def _labels(labels: Any, classes: Classes) -> list[int]:
+    if classes.forecast is not None:
+        raise errors.invalid("labels", "are given, expected outcomes because the model forecasts a "
+                             "number")
     # A list, because a text among numbers would make an array of texts.
-    given = arguments.listed("labels", labels, "expected a list of the numbers of classes")
-    if len(given) == 1 and isinstance(given[0], int) and 0 <= given[0] < _ANY_CLASS.size:
-        return given
-    texts = [isinstance(label, str) for label in given]
-    if any(texts):
-        i = texts.index(True)
-        raise errors.invalid(f"labels[{i}]", f"is {shown(given[i])}, expected the number of a class, "
-                             "from 0: only streams take names")
-    numbers, valid = as_labels(given, _ANY_CLASS)
+    given = arguments.listed("labels", labels, "expected a list of classes")
+    numbers, valid = as_labels(np.array(given, object), classes)
     if not valid.all():
         i = int(valid.argmin())
-        raise errors.invalid(f"labels[{i}]", f"is {shown(given[i])}, expected the number of a class, "
-                             "from 0")
+        raise errors.invalid(f"labels[{i}]", label_fault(given, i, classes).description)
     return list(numbers.tolist())
 
 
@@ -151,6 +160,8 @@ class Client:
             raise errors.invalid("target", f'is {shown(self._target)}, expected "HOST:PORT"')
         self._transport = Transport(self._target, arguments.seconds("timeout", timeout))
         self._stream_channels = StreamChannels(self._target)
+        # Of the models that observe() has sent to, until a call fails.
+        self._known: dict[str, Classes] = {}
 
     def close(self) -> None:
         """Ends running calls and watches with Cancelled. Streams stay open."""
@@ -309,22 +320,23 @@ class Client:
             on_invalid=on_invalid, max_buffer_bytes=max_buffer_bytes, stall_timeout=stall_timeout)
         return ObservationStream(self._stream_channels, settings, self._transport.timeout)
 
-    def observe(self, model: str, probabilities: Any = None, label: int | None = None, *,
+    def observe(self, model: str, probabilities: Any = None, label: int | str | None = None, *,
                 forecast: Any = None, outcome: float | None = None,
                 prediction_id: str | int | None = None, group: str | None = None,
                 request_id: str | None = None, baseline: Any = None,
                 features: Any = None) -> ingest.ObserveResponse:
         """Counts one prediction, and returns when it is durable. For many, use a stream.
 
-        probabilities: m numbers in the order of the classes; of a model with two classes also the
-          probability of class 1.
-        label: the number of the true class, from 0; None: it comes later, by prediction_id.
+        probabilities: m numbers in the order of the classes, or a pandas Series whose index names
+          the classes; of a model with two classes also the probability of class 1.
+        label: the true class, as in a stream; None: it comes later, by prediction_id.
         forecast: instead of probabilities, of a model that forecasts a number: mean and standard
           deviation, quantiles, or draws. outcome: instead of the label.
         request_id: a call that is repeated with it is counted once; None: a random one, so that
           retries of this call are safe.
         baseline: the prediction of the model's baseline, if the model declares one.
-        features: the values of the model's feature_names, if it declares features.
+        features: the values of the model's feature_names, if it declares features, in this order or
+          as a pandas Series with these names.
         """
         if (probabilities is None) == (forecast is None):
             found = (f"{'are missing' if forecast is None else 'are both given'}, expected either "
@@ -335,17 +347,27 @@ class Client:
             truth = "label" if forecast is None else "outcome"
             raise errors.invalid(truth, f"is missing: give the {truth}, or a prediction_id by which it "
                                  "comes later")
-        request = ingest.ObserveRequest(model=model_name(model))
+        name = model_name(model)
+        request = ingest.ObserveRequest(model=name)
         observations = request.observations
+        if name not in self._known:
+            self._known[name] = _classes(self.get_model(name))
+        classes = self._known[name]
+        if classes.forecast is not None and probabilities is not None:
+            raise errors.invalid("probabilities", "are given, expected forecasts because the model "
+                                 "forecasts a number")
         for target, field, row in ((observations.probabilities, "probabilities", probabilities),
                                    (observations.forecasts, "forecasts", forecast),
                                    (observations.baseline_probabilities, "baseline", baseline),
                                    (observations.features, "features", features)):
             if row is not None:
                 target.SetInParent()
-                target.values.extend(_row(field, row))
+                target.values.extend(_row(field, row, classes))
         if label is not None:
-            observations.labels.extend(_labels([label]))
+            observations.labels.extend(_labels([label], classes))
+            # The server refuses them if the model was created again with others.
+            if has_integer_names(classes):
+                observations.class_names.extend(classes.names)
         if outcome is not None:
             observations.outcomes.extend(as_outcomes([outcome]).tolist())
         if prediction_id is not None:
@@ -353,25 +375,30 @@ class Client:
                 _texts("prediction_ids", [prediction_id], 1, MAX_ID_BYTES))
         if group is not None:
             observations.group_values.extend(_texts("group_values", [group], 1, MAX_GROUP_BYTES))
-        if len(observations.probabilities.values) == 1:
+        if len(observations.probabilities.values) == 1 and classes.size == 2:
             observations.positive_class = POSITIVE_CLASS
-        return self._observe(request, request_id)
+        try:
+            return self._observe(request, request_id)
+        except errors.CalibdError:
+            self._known.pop(name, None)
+            raise
 
     def label(self, model: str, ids: Any, labels: Any = None, *, outcomes: Any = None,
               request_id: str | None = None) -> ingest.LabelCounts:
         """Sends the labels of predictions that were sent with these ids.
 
-        ids: texts or integers. labels: the numbers of the true classes, from 0. outcomes: instead of
-        labels, for a model that forecasts a number. Returns what became of them.
+        ids: texts or integers. labels: the true classes, as in a stream. outcomes: instead of labels,
+        for a model that forecasts a number. Returns what became of them.
         """
-        classes = [] if labels is None else _labels(labels)
+        name = model_name(model)
+        classes = [] if labels is None else _labels(labels, _classes(self.get_model(name)))
         numbers = [] if outcomes is None else as_outcomes(outcomes).tolist()
         rows = len(classes) or len(numbers)
         if not rows:
             raise errors.invalid("labels", "are empty, expected one for each id")
         content = ingest.Labels(prediction_ids=_texts("prediction_ids", ids, rows, MAX_ID_BYTES),
                                 labels=classes, outcomes=numbers)
-        return self._observe(ingest.ObserveRequest(model=model_name(model), labels=content),
+        return self._observe(ingest.ObserveRequest(model=name, labels=content),
                              request_id).labels
 
     def _observe(self, request: ingest.ObserveRequest,
