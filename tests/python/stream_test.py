@@ -263,6 +263,71 @@ def test_a_batch_that_the_server_rejects_raises_at_the_end(client, model):
     assert client.calibration(model).observations == 10
 
 
+OLD = np.datetime64("1990-01-01")
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_rows_that_only_the_server_finds_invalid_are_dropped(own_server, caplog, restarts):
+    client = calibd.Client(own_server.grpc)
+    predictions, labels = calibrated(10)
+    times = np.array([np.datetime64("now", "s")] * 10)
+    times[[3, 7]] = OLD
+    with caplog.at_level(logging.WARNING, "calibd"):
+        with client.stream("skipped", 3, on_invalid="drop") as stream:
+            stream.send([[0.5, 0.5, 0.5]], [0])
+            stream.send(predictions, labels, times=times)
+            if restarts:
+                stream.flush()
+                own_server.kill()
+                own_server.start()
+            stream.send(predictions[:2], labels[:2], times=OLD)
+    counts = stream.counts
+    assert (counts.rows, counts.accepted_rows, counts.rejected_rows) == (13, 8, 0)
+    assert (counts.dropped_rows, counts.reported_dropped_rows) == (5, 5)
+    assert [fault.path for fault in stream.dropped] == [
+        f"rows[{row}].{field}" for row, field in (
+            (0, "probabilities"), (4, "prediction_times"), (8, "prediction_times"),
+            (11, "prediction_times"), (12, "prediction_times"))]
+    assert "dropped 5 invalid rows, the first: rows[0].probabilities sums to 1.5" in caplog.text
+    assert client.calibration("skipped").observations == 8
+
+
+def test_batches_that_the_server_rejects_are_logged_if_invalid_rows_are_dropped(client, caplog):
+    client.create_model("no-grace", 3)
+    predictions, labels = calibrated(10)
+    with caplog.at_level(logging.WARNING, "calibd"):
+        with client.stream("no-grace", on_invalid="drop") as stream:
+            stream.send(predictions, labels)
+            stream.flush()
+            stream.send(predictions, labels, ids=range(10))
+    assert (stream.counts.accepted_rows, stream.counts.rejected_rows) == (10, 10)
+    assert "models/no-grace: the server rejected 10 rows, the first: " in caplog.text
+    assert "label_grace" in caplog.text
+
+
+def test_the_outcomes_of_labels_are_exact_or_unknown(own_server):
+    client = calibd.Client(own_server.grpc)
+    client.create_model("outcomes", 3, label_grace=datetime.timedelta(days=1))
+    predictions, labels = calibrated(40)
+    for begin, matched in ((0, None), (20, 20)):
+        ids = range(begin, begin + 20)
+        with client.stream("outcomes") as stream:
+            stream.send(predictions[ids], ids=ids)
+            if matched is None:
+                stream.label(ids[:5], labels[ids[:5]])
+            stream.flush()
+            own_server.kill()
+            own_server.start()
+            rest = ids if matched else ids[5:]
+            stream.label(rest, labels[rest])
+        counts = stream.counts
+        assert (counts.accepted_rows, counts.accepted_labels) == (20, 20)
+        assert (counts.matched_labels, counts.unknown_labels) == (matched, matched and 0)
+        assert counts.duplicate_rows is None and counts.reconnects > 0
+        assert ("matched_labels" in repr(counts)) == bool(matched)
+    assert client.calibration("outcomes").label_coverage.pending_labelled == 40
+
+
 @pytest.mark.parametrize("kind", [KeyError, KeyboardInterrupt, SystemExit, GeneratorExit])
 def test_after_an_error_in_the_block_the_rows_are_delivered(client, model, kind):
     predictions, labels = calibrated(10)
@@ -423,8 +488,9 @@ def test_a_repeated_stream_with_a_key_counts_labels_once(client):
             stream.label(range(20), labels)
         counts = stream.counts
         assert (counts.accepted_rows, counts.duplicate_rows) == (20 - known, known)
-        assert (counts.accepted_labels, counts.matched_labels) == (20, 20 - known)
-        assert counts.repeated_labels == 0
+        # Of the labels that an earlier stream has sent, the outcomes are not known.
+        assert (counts.accepted_labels, counts.matched_labels) == (20, None if known else 20)
+        assert counts.repeated_labels == (None if known else 0)
     assert client.calibration("keyed-labels").label_coverage.labels.matched == 20
 
 

@@ -9,7 +9,7 @@ import time
 from collections import deque
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, Callable, Iterator, Type
+from typing import Any, Callable, Iterator, Sequence, Type
 
 import grpc
 
@@ -42,9 +42,8 @@ class _Connection:
     opened: bool = False
     ended: bool = False
     finish_written: bool = False
-    # Rows and labels written on it, and those among them that may have been accepted before.
+    # Rows and labels written on it, and the labels that may have been accepted before.
     rows: int = 0
-    resent_rows: int = 0
     repeatable_labels: int = 0
 
 
@@ -59,7 +58,7 @@ class ObservationStream:
     ended, and all methods raise the same error; unacknowledged rows may or may not be counted.
 
     rejected: the first 100 batches that the server rejected.
-    dropped: the first 100 invalid rows that were dropped.
+    dropped: the first 100 invalid rows that were dropped, here or by the server.
     """
 
     def __init__(self, channels: StreamChannels, settings: StreamSettings,
@@ -85,6 +84,8 @@ class ObservationStream:
         # Size of the chunks here and in the window.
         self._buffered = 0
         self._unreported_dropped = 0
+        # The server may know rows: by their ids, or from an earlier stream with the same key.
+        self._may_have_duplicates = bool(settings.idempotency_key)
         self._finishing = False
         self._finished = False
         self._connection = _Connection()
@@ -177,10 +178,14 @@ class ObservationStream:
         counts = self.counts
         dropped = _amounts(counts.dropped_rows, counts.dropped_labels, "invalid ")
         if dropped:
-            _LOG.warning("%s: dropped %s, the first: %s %s", self._settings.model, dropped,
-                         *self.dropped[0])
+            _LOG.warning("%s: dropped %s, the first: %s", self._settings.model, dropped,
+                         " ".join(self.dropped[0]) if self.dropped else "unknown")
         if self.rejected and self._settings.on_invalid == "raise":
             raise self.rejected[0].error
+        if self.rejected:
+            _LOG.warning("%s: the server rejected %s, the first: %s", self._settings.model,
+                         _amounts(counts.rejected_rows, counts.rejected_labels),
+                         self.rejected[0].error.message)
         return counts
 
     def cancel(self) -> None:
@@ -257,9 +262,9 @@ class ObservationStream:
             if fault is not None:
                 if self._settings.on_invalid == "raise":
                     raise fault
-                self.dropped += fault.fields[:_MAX_KEPT - len(self.dropped)]
             dropped = len(rows) - int(rows.valid.sum())
             with self._changed:
+                self._keep_dropped(() if fault is None else fault.fields)
                 if what == "rows":
                     self._counts.rows += dropped
                     self._counts.dropped_rows += dropped
@@ -270,6 +275,9 @@ class ObservationStream:
                     self._counts.dropped_labels += dropped
             for chunk in rows.chunks(first, self._max_rows, self._max_bytes):
                 self._push(chunk)
+
+    def _keep_dropped(self, fields: Sequence[FieldError]) -> None:
+        self.dropped += fields[:_MAX_KEPT - len(self.dropped)]
 
     def _push(self, chunk: Chunk) -> None:
         with self._changed:
@@ -460,8 +468,6 @@ class ObservationStream:
         connection.rows += len(batch.rows)
         if is_resent:
             self._counts.resent_batches += 1
-        if is_resent and not batch.has_labels_only:
-            connection.resent_rows += len(batch.rows)
         # An earlier connection may have sent them, or an earlier stream with the same key.
         if batch.has_labels_only and (is_resent or self._settings.idempotency_key):
             connection.repeatable_labels += len(batch.rows)
@@ -483,7 +489,8 @@ class ObservationStream:
             dropped += self._unreported_dropped
             self._unreported_dropped = 0
         self._counts.reported_dropped_rows += dropped
-        self._window.push(chunks, dropped)
+        self._may_have_duplicates |= "prediction_ids" in chunks[0].kind
+        self._window.push(chunks, dropped, self._settings.on_invalid == "drop")
 
     def _handle(self, connection: _Connection, response: ingest.StreamObservationsResponse) -> None:
         kind = response.WhichOneof("message")
@@ -491,6 +498,8 @@ class ObservationStream:
             self._handle_opened(response.opened)
             connection.opened = True
         elif kind == "ack":
+            if response.ack.HasField("skipped"):
+                self._handle_skipped(response.ack)
             self._settle(response.ack.sequence)
         elif kind == "rejected":
             self._handle_rejected(response.rejected)
@@ -543,13 +552,21 @@ class ObservationStream:
             batch.has_labels_only, (int(batch.rows[0]), int(batch.rows[-1])), len(batch.rows),
             type(error)(message, fields, error.reason, error.retry_seconds)))
 
+    def _handle_skipped(self, ack: ingest.StreamObservationsResponse.Ack) -> None:
+        batch = self._window.reject(ack.sequence, ack.skipped.rows)
+        if batch is not None:
+            self._keep_dropped([batch.with_callers_row(FieldError(v.field, v.description))
+                                for v in ack.skipped.violations])
+
     def _handle_finished(self, connection: _Connection,
                          finished: ingest.StreamObservationsResponse.Finished) -> None:
         # Finished settles what no acknowledgement has settled yet.
         self._settle(finished.last_sequence)
         labels = finished.labels
+        known_labels = (labels.matched + labels.repeated + labels.conflicting + labels.late
+                        + labels.unknown)
         rows = (finished.accepted_rows + finished.duplicate_rows + finished.rejected_rows
-                + labels.matched + labels.repeated + labels.conflicting + labels.late + labels.unknown)
+                + known_labels)
         last = self._window.next_sequence - 1
         # The counts do not include labels that were accepted before this connection.
         if (not self._finishing or not self._window.is_empty or finished.last_sequence != last
@@ -558,12 +575,15 @@ class ObservationStream:
                 f"the server finished at batch {finished.last_sequence} with {rows} rows on this "
                 f"connection, expected batch {last} with {connection.rows} rows")
         counts = self._counts
-        counts.matched_labels, counts.repeated_labels = labels.matched, labels.repeated
-        counts.conflicting_labels, counts.late_labels = labels.conflicting, labels.late
-        counts.unknown_labels = labels.unknown
-        # Resent rows may have been accepted on an earlier connection.
-        counts.duplicate_rows = max(finished.duplicate_rows - connection.resent_rows, 0)
-        counts.accepted_rows -= counts.duplicate_rows
+        # Other labels were accepted before this connection, and nobody tells their outcomes.
+        if known_labels == counts.accepted_labels:
+            counts.matched_labels, counts.repeated_labels = labels.matched, labels.repeated
+            counts.conflicting_labels, counts.late_labels = labels.conflicting, labels.late
+            counts.unknown_labels = labels.unknown
+        # After a reconnection, rows that were resent cannot be told from duplicates.
+        if not counts.reconnects or not self._may_have_duplicates:
+            counts.duplicate_rows = finished.duplicate_rows if self._may_have_duplicates else 0
+            counts.accepted_rows -= counts.duplicate_rows
         self._finished = True
 
     def _describe_reuse(self, error: CalibdError) -> CalibdError:

@@ -18,6 +18,7 @@ _SEQUENCE = wire.number_of(ingest.StreamObservationsRequest.Batch, "sequence")
 _OBSERVATIONS = wire.number_of(ingest.StreamObservationsRequest.Batch, "observations")
 _LABELS = wire.number_of(ingest.StreamObservationsRequest.Batch, "labels")
 _DROPPED_ROWS = wire.number_of(ingest.Observations, "dropped_rows")
+_SKIP_INVALID_ROWS = wire.number_of(ingest.Observations, "skip_invalid_rows")
 
 # Upper bound of the size of a request without its chunks.
 ENVELOPE_BYTES = 64
@@ -37,6 +38,7 @@ class Batch:
     has_labels_only: bool
     written_before: bool = False
     rejected_rows: int = 0
+    skipped_rows: int = 0
 
     def with_callers_row(self, violation: FieldError) -> FieldError:
         """The violation with the caller's number of the row instead of the number in the batch."""
@@ -70,33 +72,35 @@ class StreamCounts:
     # Rows given to send(), dropped ones included, and labels given to label().
     rows: int = 0
     labels: int = 0
-    # Rows that the server accepted, each counted once. Until the end of the stream they include
-    # duplicates: rows whose ids were known.
+    # Rows that the server accepted, each counted once. They include duplicates, rows whose ids were
+    # known, while their number is None: until the end of the stream, and if it had ids or a key and
+    # reconnected.
     accepted_rows: int = 0
-    duplicate_rows: int = 0
+    duplicate_rows: int | None = None
     # Rows of batches that the server rejected.
     rejected_rows: int = 0
-    # Rows left out as invalid before sending, and those of them that the server was told about: all,
-    # unless no valid row followed.
+    # Rows left out as invalid, before sending or by the server, and those of them that the server
+    # knows of: all, unless no valid row followed.
     dropped_rows: int = 0
     reported_dropped_rows: int = 0
     # Labels that the server accepted with any outcome, that it rejected, and that were dropped.
     accepted_labels: int = 0
     rejected_labels: int = 0
     dropped_labels: int = 0
-    # The outcomes of the accepted labels, see LabelCounts of the protocol. Known only at the end,
-    # and after a reconnection only for the last connection.
-    matched_labels: int = 0
-    repeated_labels: int = 0
-    conflicting_labels: int = 0
-    late_labels: int = 0
-    unknown_labels: int = 0
+    # The outcomes of the accepted labels, see LabelCounts of the protocol. The server tells them at
+    # the end, for the labels that it accepted on this connection. None: not yet known, or never,
+    # because labels were accepted on an earlier connection or an earlier stream with the same key.
+    matched_labels: int | None = None
+    repeated_labels: int | None = None
+    conflicting_labels: int | None = None
+    late_labels: int | None = None
+    unknown_labels: int | None = None
     # Connections after the first, and batches sent again on them.
     reconnects: int = 0
     resent_batches: int = 0
 
     def __repr__(self) -> str:
-        """Without the counts that are 0."""
+        """Without the counts that are 0 or unknown."""
         counts = ", ".join(f"{name}={count}" for name, count in vars(self).items() if count)
         return f"StreamCounts({counts})"
 
@@ -129,12 +133,14 @@ class SendWindow:
         """Whether all batches were written on this connection."""
         return self._written == len(self._batches)
 
-    def push(self, chunks: list[Chunk], dropped_rows: int) -> None:
-        """Numbers a batch of chunks of one kind."""
+    def push(self, chunks: list[Chunk], dropped_rows: int, skips_invalid: bool) -> None:
+        """Numbers a batch of chunks of one kind. skips_invalid: the server leaves out invalid rows."""
         parts = [part for chunk in chunks for part in chunk.parts]
         if dropped_rows:
             parts.append(wire.integer_field(_DROPPED_ROWS, dropped_rows))
         labels_only = chunks[0].has_labels_only
+        if skips_invalid and not labels_only:
+            parts.append(wire.integer_field(_SKIP_INVALID_ROWS, 1))
         content = wire.nested(_LABELS if labels_only else _OBSERVATIONS, parts)
         request = b"".join(wire.nested(_REQUEST_BATCH, [
             wire.integer_field(_SEQUENCE, self.next_sequence), *content]))
@@ -161,17 +167,19 @@ class SendWindow:
             batch = self._batches.popleft()
             self._written -= 1
             size += batch.size
-            accepted = len(batch.rows) - batch.rejected_rows
+            accepted = len(batch.rows) - batch.rejected_rows - batch.skipped_rows
             if batch.has_labels_only:
                 counts.accepted_labels += accepted
                 counts.rejected_labels += batch.rejected_rows
             else:
                 counts.accepted_rows += accepted
                 counts.rejected_rows += batch.rejected_rows
+                counts.dropped_rows += batch.skipped_rows
+                counts.reported_dropped_rows += batch.skipped_rows
         return size
 
-    def reject(self, sequence: int) -> Batch | None:
-        """Marks a batch as rejected, until its acknowledgement settles it.
+    def reject(self, sequence: int, skipped_rows: int = 0) -> Batch | None:
+        """Marks a batch, or so many of its rows, as rejected, until its acknowledgement settles it.
 
         Returns None if it is already settled or marked.
         """
@@ -179,9 +187,12 @@ class SendWindow:
         if not self._batches or sequence < self._batches[0].sequence:
             return None
         batch = self._batches[sequence - self._batches[0].sequence]
-        if batch.rejected_rows:
+        if batch.rejected_rows or batch.skipped_rows:
             return None
-        batch.rejected_rows = len(batch.rows)
+        if skipped_rows:
+            batch.skipped_rows = min(skipped_rows, len(batch.rows))
+        else:
+            batch.rejected_rows = len(batch.rows)
         return batch
 
     def reopen(self, expected: int) -> None:
