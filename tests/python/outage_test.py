@@ -70,6 +70,35 @@ def test_a_call_without_a_server_names_the_cause_at_its_deadline():
         assert time.monotonic() - started > 1
 
 
+def test_a_watch_without_a_server_names_the_cause_at_its_deadline():
+    with calibd.Client("127.0.0.1:1", timeout=1) as client:
+        started = time.monotonic()
+        with pytest.raises(calibd.Unavailable, match="failed to connect"):
+            next(client.watch("unknown"))
+        assert time.monotonic() - started < 10
+
+
+def test_a_watch_logs_an_outage_once(own_server, caplog):
+    with calibd.Client(own_server.grpc, timeout=1) as client, caplog.at_level("WARNING", "calibd"):
+        client.create_model("watched", 3)
+        changes = client.watch("watched", min_interval=0.1)
+        next(changes)
+        own_server.kill()
+        following = []
+        watcher = threading.Thread(target=lambda: following.append(next(changes)))
+        watcher.start()
+        # Longer than the timeout.
+        watcher.join(3)
+        assert watcher.is_alive()
+        own_server.start()
+        # The call gets a connection of its own, and the change ends the wait.
+        with calibd.Client(own_server.grpc) as other:
+            other.observe("watched", [0.2, 0.3, 0.5], 2)
+        watcher.join(60)
+        assert following[0].observations == 1
+    assert caplog.text.count("models/watched: the watch reconnects: ") == 1
+
+
 def test_a_stream_whose_connections_break_after_they_open_fails():
     predictions, labels = calibrated(10)
     with stand_in(lambda requests, context: iter(())) as address:

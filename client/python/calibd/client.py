@@ -3,9 +3,11 @@ from __future__ import annotations
 
 import datetime
 import functools
+import logging
 import os
 import pathlib
 import re
+import time
 from numbers import Integral
 from types import TracebackType
 from typing import Any, Callable, Iterator, Literal, Sequence, Type
@@ -29,6 +31,8 @@ from calibd.v1 import loss_pb2
 from calibd.v1 import model_service_pb2 as models
 from calibd.v1 import monitoring_pb2 as monitoring
 from calibd.v1 import store_service_pb2 as store
+
+_LOG = logging.getLogger("calibd")
 
 OnProgress = Callable[[float], None]
 Lens = kernel.Lens | Literal["canonical", "top_label", "class_wise"]
@@ -422,23 +426,26 @@ class Client:
               after_revision: int = 0) -> Iterator[results.Calibration]:
         """Yields the calibration now and after each change, with its `revision`, without end.
 
-        Only the newest of several changes within min_interval seconds is yielded. A lost connection
-        is retried without limit. Ends when the caller stops to iterate, or with Cancelled by
-        close().
+        Only the newest of several changes within min_interval seconds is yielded. Raises Unavailable
+        if the server cannot be reached within the timeout of the client. Once it was, a lost
+        connection is logged and retried without limit. Ends when the caller stops to iterate, or with
+        Cancelled by close().
         """
         name = model_name(model)
         interval = datetime.timedelta(seconds=arguments.seconds("min_interval", min_interval))
         request = message(service.WatchCalibrationRequest, model=name, after_revision=after_revision,
                           min_interval=arguments.duration("min_interval", interval))
         backoff = Backoff()
+        deadline = time.monotonic() + self._transport.timeout
+        is_lost = was_reached = False
         while True:
-            delay = None
             try:
                 with self._transport.server_stream(
                         "CalibrationService/WatchCalibration", request,
                         service.WatchCalibrationResponse) as call:
                     for change in call:
                         backoff.reset()
+                        is_lost, was_reached = False, True
                         request.after_revision = change.revision
                         # The first message is empty if nothing has changed since after_revision.
                         if change.HasField("calibration"):
@@ -450,8 +457,15 @@ class Client:
                 if self._transport.closed.is_set() or not (
                         errors.is_retryable(error) or errors.is_cut_off(error)):
                     raise error from None
-                delay = error.retry_seconds
-            self._transport.closed.wait(backoff.next(delay))
+            else:
+                error = errors.Unavailable("the server ended the call")
+            delay = backoff.next(error.retry_seconds)
+            if not was_reached and time.monotonic() + delay >= deadline:
+                raise error
+            if was_reached and not is_lost:
+                is_lost = True
+                _LOG.warning("%s: the watch reconnects: %s", name, error.message)
+            self._transport.closed.wait(delay)
 
     def history(self, model: str, resolution: Resolution = "hour", *, start: Time | None = None,
                 end: Time | None = None) -> results.History:
