@@ -1,7 +1,5 @@
 #include "server/http/json_api.h"
 
-#include <google/protobuf/util/json_util.h>
-
 #include <algorithm>
 #include <array>
 #include <boost/beast/http/field.hpp>
@@ -22,6 +20,7 @@
 #include "calibd/core/status_macros.h"
 #include "nlohmann/json.hpp"
 #include "server/errors.h"
+#include "server/http/json_text.h"
 #include "server/http/open_api.h"
 
 namespace calibd::server {
@@ -32,28 +31,6 @@ using google::protobuf::Message;
 using Json = nlohmann::ordered_json;
 
 absl::string_view View(std::string_view text) { return {text.data(), text.size()}; }
-
-// The position of a null that is an element of an array, where it has no meaning. The parser of
-// protobuf would leave it out, and the values after it would move to other rows.
-std::optional<std::size_t> FindNullElement(const std::string& json) {
-  std::string open;  // The brackets around the position.
-  for (std::size_t i = 0; i < json.size(); ++i) {
-    const char c = json[i];
-    if (c == '"' || c == '\'') {
-      // The parser takes both quotation marks.
-      for (++i; i < json.size() && json[i] != c; ++i) {
-        if (json[i] == '\\') ++i;
-      }
-    } else if (c == '[' || c == '{') {
-      open += c;
-    } else if ((c == ']' || c == '}') && !open.empty()) {
-      open.pop_back();
-    } else if (c == 'n' && !open.empty() && open.back() == '[') {
-      return i;  // No other word begins so.
-    }
-  }
-  return std::nullopt;
-}
 
 // The parser of protobuf keeps, and writes before each path, what stands before an opening
 // parenthesis in a FieldMask: a mask of 1 MiB takes gigabytes. Errors: InvalidArgument if a text
@@ -77,19 +54,6 @@ absl::Status CheckFieldMask(const std::string& json) {
                               absl::StrCat("the text at byte ", begin, " is too long for one with ",
                                            "parentheses; name each field of updateMask by itself"));
     }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ParseJson(const std::string& text, std::string_view what, Message& message) {
-  google::protobuf::util::JsonParseOptions options;
-  options.case_insensitive_enum_parsing = true;
-  const auto parsed = google::protobuf::util::JsonStringToMessage(text, &message, options);
-  const auto why = parsed.message();
-  if (!parsed.ok()) return InvalidJsonError(what, {why.data(), why.size()});
-  if (const std::optional<std::size_t> null = FindNullElement(text)) {
-    return InvalidJsonError(
-        what, absl::StrCat("null at byte ", *null, " is an element of an array, expected a value"));
   }
   return absl::OkStatus();
 }
@@ -159,8 +123,8 @@ absl::Status ParseQuery(const std::string& query, Message& request) {
   }
   if (fields.empty()) return absl::OkStatus();
   // Text that is not UTF-8 is rejected by the parser below.
-  return ParseJson(fields.dump(-1, ' ', false, Json::error_handler_t::ignore), "the query",
-                   request);
+  return ParseJsonText(fields.dump(-1, ' ', false, Json::error_handler_t::ignore), "the query",
+                       request);
 }
 
 absl::Status CheckNoResource(const std::string& named) {
@@ -218,7 +182,7 @@ absl::StatusOr<std::unique_ptr<Message>> Parse(const JsonRequest& http_request) 
     if constexpr (std::is_same_v<Request, v1::UpdateModelRequest>) {
       CALIBD_RETURN_IF_ERROR(CheckFieldMask(http_request.body));
     }
-    CALIBD_RETURN_IF_ERROR(ParseJson(http_request.body, "the body", *request));
+    CALIBD_RETURN_IF_ERROR(ParseJsonText(http_request.body, "the body", *request));
   } else {
     CALIBD_RETURN_IF_ERROR(ParseQuery(http_request.query, *request));
   }

@@ -2,16 +2,23 @@
 
 #include <google/protobuf/duration.pb.h>
 #include <google/protobuf/timestamp.pb.h>
+#include <google/protobuf/util/json_util.h>
 #include <google/protobuf/util/time_util.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <string_view>
+#include <span>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "nlohmann/json.hpp"
 #include "server/errors.h"
 #include "server/status_mapping.h"
@@ -19,13 +26,17 @@
 namespace calibd::server {
 namespace {
 
+using google::protobuf::Descriptor;
 using google::protobuf::Duration;
+using google::protobuf::EnumDescriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 using google::protobuf::Timestamp;
 using google::protobuf::util::TimeUtil;
 using Json = nlohmann::ordered_json;
+
+absl::string_view ToAbsl(std::string_view text) { return {text.data(), text.size()}; }
 
 // Prints messages, or counts an upper bound of their length.
 class Printer {
@@ -225,6 +236,231 @@ Json DetailJson(const google::protobuf::Any& any) {
   return DetailJson<rpc::ResourceInfo>(any);
 }
 
+// An array or object of a JSON text, of which the end is not reached.
+struct Open {
+  char bracket;
+  // Of the last element or member.
+  std::size_t index = 0;
+  std::string_view name{};
+};
+
+// A name of a JSON text as that of a field: "predictionIds" is prediction_ids.
+std::string FieldName(std::string_view name) {
+  std::string field;
+  for (const char c : name) {
+    if (absl::ascii_isupper(static_cast<unsigned char>(c))) field += '_';
+    field += absl::ascii_tolower(static_cast<unsigned char>(c));
+  }
+  return field;
+}
+
+std::string JoinPath(std::string_view path, std::string_view name) {
+  constexpr std::size_t kMaxName = 80;
+  return absl::StrCat(ToAbsl(path), path.empty() ? "" : ".",
+                      absl::CHexEscape(ToAbsl(name.substr(0, kMaxName))));
+}
+
+std::string PathOf(const std::vector<Open>& open) {
+  std::string path;
+  for (const Open& one : open) {
+    path = one.bracket == '[' ? absl::StrCat(path, "[", one.index, "]")
+                              : JoinPath(path, FieldName(one.name));
+  }
+  return path;
+}
+
+bool IsWord(char c) { return c == '_' || absl::ascii_isalnum(static_cast<unsigned char>(c)); }
+
+// The first element of an array that is null or an array. The parser of protobuf would leave out
+// the null, and put the elements of the array in its place: the values would move to other rows.
+std::optional<Violation> FindWrongElement(std::string_view json) {
+  // More than the parser takes.
+  constexpr std::size_t kMostOpen = 256;
+  std::vector<Open> open;
+  std::string_view word;
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    const char c = json[i];
+    const std::size_t begin = i;
+    const bool is_element = !open.empty() && open.back().bracket == '[';
+    if (c == '"' || c == '\'') {
+      // The parser takes both quotation marks, and names without any.
+      for (++i; i < json.size() && json[i] != c; ++i) {
+        if (json[i] == '\\') ++i;
+      }
+      word = json.substr(begin + 1, i - begin - 1);
+    } else if (IsWord(c)) {
+      while (i + 1 < json.size() && IsWord(json[i + 1])) ++i;
+      word = json.substr(begin, i + 1 - begin);
+      if (is_element && word == "null") {
+        return Violation{.field = PathOf(open),
+                         .description = "is null, expected a value; leave out the whole row"};
+      }
+    } else if (c == '[' && is_element) {
+      return Violation{.field = PathOf(open),
+                       .description =
+                           "is an array, expected one value: write the values of all "
+                           "rows one after the other, in one array"};
+    } else if (c == '[' || c == '{') {
+      if (open.size() == kMostOpen) return std::nullopt;
+      open.push_back({.bracket = c});
+    } else if ((c == ']' || c == '}') && !open.empty()) {
+      open.pop_back();
+    } else if (c == ':' && !open.empty()) {
+      open.back().name = word;
+    } else if (c == ',' && !open.empty()) {
+      ++open.back().index;
+    }
+  }
+  return std::nullopt;
+}
+
+// The field at a path such as "model.class_names[0]"; null if there is none.
+const FieldDescriptor* FindField(const Descriptor* type, std::string_view path) {
+  const FieldDescriptor* field = nullptr;
+  for (const absl::string_view part : absl::StrSplit(ToAbsl(path), '.')) {
+    if (type == nullptr) return nullptr;
+    field = type->FindFieldByName(std::string(part.substr(0, part.find('['))));
+    type = field == nullptr ? nullptr : field->message_type();
+  }
+  return field;
+}
+
+// The message at a path; null if there is none.
+const Descriptor* FindMessage(const Descriptor* type, std::string_view path) {
+  if (path.empty()) return type;
+  const FieldDescriptor* const field = FindField(type, path);
+  return field == nullptr ? nullptr : field->message_type();
+}
+
+// The names of the fields of a message, or of a choice.
+template <typename Fields>
+std::string NamesOf(const Fields& fields) {
+  std::vector<std::string> names;
+  for (int i = 0; i < fields.field_count(); ++i) names.push_back(fields.field(i)->name());
+  return absl::StrJoin(names, ", ");
+}
+
+std::string NamesOf(const EnumDescriptor& type) {
+  std::vector<std::string> names;
+  for (int i = 0; i < type.value_count(); ++i) {
+    // 0 means that no value is set.
+    if (type.value(i)->number() != 0) names.push_back(type.value(i)->name());
+  }
+  return absl::StrJoin(names, ", ");
+}
+
+// What the JSON of a field must be.
+std::string Expected(const FieldDescriptor& field) {
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT32:
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return "an integer of 32 bits";
+    case FieldDescriptor::CPPTYPE_INT64:
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return "an integer of 64 bits";
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+    case FieldDescriptor::CPPTYPE_FLOAT:
+      return "a number";
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return "true or false";
+    case FieldDescriptor::CPPTYPE_STRING:
+      return "a text";
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return absl::StrCat("one of ", NamesOf(*field.enum_type()));
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      break;
+  }
+  const std::string& type = field.message_type()->full_name();
+  if (type == "google.protobuf.Timestamp") return "RFC 3339, such as 2026-01-31T12:00:00Z";
+  if (type == "google.protobuf.Duration") return "seconds as a text, such as 3600s";
+  if (type == "google.protobuf.FieldMask") return "a text of names with commas between them";
+  return "an object";
+}
+
+// Removes the end of a text; returns false if it ends otherwise.
+bool ConsumeEnd(std::string_view end, std::string_view& text) {
+  if (!text.ends_with(end)) return false;
+  text.remove_suffix(end.size());
+  return true;
+}
+
+// What is between the last two apostrophes.
+std::string_view LastQuoted(std::string_view text) {
+  text = text.substr(0, text.rfind('\''));
+  return text.substr(text.rfind('\'') + 1);
+}
+
+// Describes a value that the parser of protobuf refuses: "\"x\"", "5" or, for texts with a form of
+// their own, "Field 'startTime', Invalid time format: x".
+std::string DescribeValue(std::string_view value) {
+  constexpr std::size_t kMaxLength = 80;
+  if (value.starts_with("Field '")) {
+    return absl::StrCat("is invalid: ", Quoted(value.substr(value.find("', ") + 3)));
+  }
+  if (value.size() > 1 && value.front() == '"') {
+    return absl::StrCat("is ", Quoted(value.substr(1, value.size() - 2)));
+  }
+  return absl::StrCat("is ", absl::CHexEscape(ToAbsl(value.substr(0, kMaxLength))));
+}
+
+// The violation of an error of protobuf's parser, whose form is "(PATH): invalid value VALUE for
+// type TYPE" or "(PATH) NAME: MESSAGE", without "(PATH)" at the root. Nothing for other errors.
+std::optional<Violation> ReadParserError(std::string_view error, const Descriptor* type) {
+  std::string_view path;
+  if (error.starts_with('(')) {
+    const std::size_t end = std::min(error.find(')'), error.size() - 1);
+    path = error.substr(1, end - 1);
+    error.remove_prefix(end + 1);
+  }
+  if (error.starts_with(' ')) error.remove_prefix(1);
+  if (ConsumeEnd(": Cannot find field.", error)) {
+    const Descriptor* const message = FindMessage(type, path);
+    if (message == nullptr) return std::nullopt;
+    return Violation{
+        .field = JoinPath(path, error),
+        .description = absl::StrCat("is unknown, expected one of ", NamesOf(*message))};
+  }
+  if (ConsumeEnd(": Proto field is not repeating, cannot start list.", error)) {
+    const std::string name = JoinPath(path, FieldName(error));
+    const FieldDescriptor* const field = FindField(type, name);
+    if (field == nullptr) return std::nullopt;
+    return Violation{.field = name,
+                     .description = absl::StrCat("is an array, expected ", Expected(*field))};
+  }
+  constexpr std::string_view kInvalid = ": invalid value ";
+  constexpr std::string_view kForType = " for type ";
+  const std::size_t middle = error.rfind(kForType);
+  if (!error.starts_with(kInvalid) || middle == std::string_view::npos) return std::nullopt;
+  const std::string_view value = error.substr(kInvalid.size(), middle - kInvalid.size());
+  const std::string_view value_type = error.substr(middle + kForType.size());
+  if (value_type == "oneof") {
+    // "oneof field 'content' is already set. Cannot set 'labels'"
+    const Descriptor* const message = FindMessage(type, path);
+    const std::string name = JoinPath(path, FieldName(LastQuoted(value)));
+    const FieldDescriptor* const field = FindField(type, name);
+    if (message == nullptr || field == nullptr) return std::nullopt;
+    return Violation{
+        .field = name,
+        .description = absl::StrCat("is given twice or with another field, expected ",
+                                    "only one of ", NamesOf(*field->containing_oneof()))};
+  }
+  std::string name(path);
+  std::string description = DescribeValue(value);
+  if (value == "Starting an object on a scalar field") {
+    // Of an array, the path has the name of the field already.
+    if (!path.ends_with(value_type)) name = JoinPath(path, value_type);
+    description = "is an object";
+  }
+  const FieldDescriptor* const field = FindField(type, name);
+  if (field == nullptr) return std::nullopt;
+  return Violation{.field = name,
+                   .description = absl::StrCat(description, ", expected ", Expected(*field))};
+}
+
+absl::Status InvalidJsonFieldError(const Violation& violation) {
+  return InvalidFieldsError("INVALID_JSON", std::span(&violation, 1));
+}
+
 }  // namespace
 
 std::size_t MaxJsonLength(const Message& message) {
@@ -239,6 +475,17 @@ std::string ToJsonText(const Message& message) {
   std::string text;
   AppendJson(message, text);
   return text;
+}
+
+absl::Status ParseJsonText(const std::string& text, std::string_view what, Message& message) {
+  if (const auto wrong = FindWrongElement(text)) return InvalidJsonFieldError(*wrong);
+  google::protobuf::util::JsonParseOptions options;
+  options.case_insensitive_enum_parsing = true;
+  const auto parsed = google::protobuf::util::JsonStringToMessage(text, &message, options);
+  if (parsed.ok()) return absl::OkStatus();
+  const std::string_view error(parsed.message().data(), parsed.message().size());
+  const auto violation = ReadParserError(error, message.GetDescriptor());
+  return violation.has_value() ? InvalidJsonFieldError(*violation) : InvalidJsonError(what, error);
 }
 
 std::string JsonErrorText(const absl::Status& status) {

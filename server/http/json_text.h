@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 
@@ -20,6 +21,12 @@ namespace calibd::server {
 [[nodiscard]] std::size_t MaxJsonLength(const google::protobuf::Message& message);
 void AppendJson(const google::protobuf::Message& message, std::string& text);
 [[nodiscard]] std::string ToJsonText(const google::protobuf::Message& message);
+
+// Reads a message from JSON in the same mapping. what: "the body" or other, for errors. Errors:
+// InvalidArgument that names the field, what it is and what is expected, or the position of a fault
+// of the JSON.
+[[nodiscard]] absl::Status ParseJsonText(const std::string& text, std::string_view what,
+                                         google::protobuf::Message& message);
 
 // {"error": {"code", "status", "message", "details"}}, as in Google's APIs.
 [[nodiscard]] std::string JsonErrorText(const absl::Status& status);

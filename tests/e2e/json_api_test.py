@@ -298,7 +298,11 @@ class JsonApiTest(unittest.TestCase):
                 # Without its nulls, this would be a row with the label 1.
                 ({"observations": {"probabilities": {"values": [None, None, 0.6, 0.4]},
                                    "labels": [1, None]}}, 400,
-                 "null at byte 47 is an element of an array"),
+                 "observations.probabilities.values[0] is null"),
+                # Without the inner brackets, these would be two other rows of two values.
+                ({"observations": {"probabilities": {"values": [[0.6], [0.4, 0.7, 0.3]]},
+                                   "labels": [0, 1]}}, 400,
+                 "observations.probabilities.values[0] is an array, expected one value"),
                 ({"observations": {"probabilities": {"values": [0.6, 0.4]}, "labels": [0],
                                    "predictionIds": ["null"], "groupValues": None, "features": None}},
                  400, "prediction_ids"),
@@ -311,6 +315,10 @@ class JsonApiTest(unittest.TestCase):
         answer = self.check("GET", "/v1/models/missing/calibration", template + "/calibration",
                             status=404)
         self.assertEqual(answer["error"]["details"][0]["reason"], "MODEL_NOT_FOUND")
+        answer = self.check("GET", root + "/history?resolution=minute", template + "/history",
+                            status=400)
+        self.assertIn("RESOLUTION_MINUTE", answer["error"]["message"])
+        self.assertEqual(answer["error"]["details"][1]["fieldViolations"][0]["field"], "resolution")
         for query in ("pageSize=x", "pageSize=1&pageSize=2", "pageToken=%zz", "unknown=1"):
             self.check("GET", "/v1/models?" + query, "/v1/models", status=400)
         answer = self.check("GET", root + "/reliability", template + "/reliability", status=400)
@@ -529,11 +537,11 @@ class JsonApiTest(unittest.TestCase):
 
     def test_nested_and_large_bodies_are_refused_or_counted(self):
         self.server.create("large")
-        deep = b'{"observations":' * 5000
-        connection = http.client.HTTPConnection(self.server.http, timeout=60)
-        connection.request("POST", "/v1/models/large:observe", deep, JSON)
-        self.assertEqual(connection.getresponse().status, 400)
-        connection.close()
+        for deep in (b'{"observations":' * 5000, b'{"labels":' + b"[" * 100000):
+            connection = http.client.HTTPConnection(self.server.http, timeout=60)
+            connection.request("POST", "/v1/models/large:observe", deep, JSON)
+            self.assertEqual(connection.getresponse().status, 400)
+            connection.close()
         body = {"observations": {"probabilities": {"values": [0, 1] * 100000},
                                  "labels": [1] * 100000}}
         status, _, text = self.server.post("/v1/models/large:observe", body)

@@ -13,6 +13,7 @@
 
 #include "calibd/rpc/status.pb.h"
 #include "nlohmann/json.hpp"
+#include "server/errors.h"
 #include "server/http/json_api.h"
 
 namespace calibd::server {
@@ -150,6 +151,99 @@ TEST(JsonTextTest, NumbersReadBackAsTheSame) {
   EXPECT_LE(text.size(), MaxJsonLength(message));
   // A number takes at most 24 characters and a comma.
   EXPECT_LE(MaxJsonLength(message), 25 * read.size() + 12);
+}
+
+// Parses JSON that has a fault, and checks that the message and the BadRequest name the field.
+template <typename Request>
+void ExpectFault(const std::string& json, const std::string& field, const std::string& expected) {
+  Request request;
+  const absl::Status status = ParseJsonText(json, "the body", request);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << json;
+  EXPECT_EQ(std::string(status.message()), field + " " + expected);
+  const auto payload = status.GetPayload("type.googleapis.com/google.rpc.BadRequest");
+  rpc::BadRequest bad_request;
+  ASSERT_TRUE(payload.has_value() && bad_request.ParseFromString(std::string(*payload))) << json;
+  ASSERT_EQ(bad_request.field_violations_size(), 1);
+  EXPECT_EQ(bad_request.field_violations(0).field(), field);
+  EXPECT_EQ(GetErrorInfo(status)->reason(), "INVALID_JSON");
+}
+
+TEST(JsonTextTest, FaultsOfValuesNameTheFieldAndWhatIsExpected) {
+  using Create = v1::CreateModelRequest;
+  ExpectFault<Create>(R"({"model": 5})", "model", "is 5, expected an object");
+  ExpectFault<Create>(R"({"model": []})", "model", "is an array, expected an object");
+  ExpectFault<Create>(R"({"model": {"name": 5}})", "model.name", "is 5, expected a text");
+  ExpectFault<Create>(R"({"model": {"classNames": {}}})", "model.class_names",
+                      "is an object, expected a text");
+  ExpectFault<Create>(R"({"model": {"classCount": [2]}})", "model.class_count",
+                      "is an array, expected an integer of 32 bits");
+  ExpectFault<Create>(R"({"model": {"classCount": "a for type b"}})", "model.class_count",
+                      "is \"a for type b\", expected an integer of 32 bits");
+  ExpectFault<Create>(R"({"model": {"labelsComeWithPredictions": "x"}})",
+                      "model.labels_come_with_predictions", "is \"x\", expected true or false");
+  ExpectFault<Create>(R"({"model": {"bandwidth": {"fixed": "x"}}})", "model.bandwidth.fixed",
+                      "is \"x\", expected a number");
+  ExpectFault<Create>(R"({"model": {"inferenceOutput": {"transform": "LOG"}}})",
+                      "model.inference_output.transform",
+                      "is \"LOG\", expected one of TRANSFORM_NONE, TRANSFORM_SOFTMAX, "
+                      "TRANSFORM_SIGMOID");
+  ExpectFault<v1::GetHistoryRequest>(
+      R"({"resolution": "minute"})", "resolution",
+      "is \"minute\", expected one of RESOLUTION_MINUTE, RESOLUTION_HOUR, RESOLUTION_DAY");
+  ExpectFault<v1::GetHistoryRequest>(
+      R"({"startTime": "now"})", "start_time",
+      "is invalid: \"Invalid time format: now\", expected RFC 3339, such as "
+      "2026-01-31T12:00:00Z");
+  ExpectFault<Create>(R"({"model": {"labelGrace": "1h"}})", "model.label_grace",
+                      "is invalid: \"Illegal duration format; duration must end with \\'s\\'\", "
+                      "expected seconds as a text, such as 3600s");
+  ExpectFault<v1::ListModelsRequest>(R"({"PageSize": 1})", "PageSize",
+                                     "is unknown, expected one of page_size, page_token");
+}
+
+TEST(JsonTextTest, AFieldThatIsGivenTwiceIsNamedWithItsAlternatives) {
+  const std::string expected =
+      "is given twice or with another field, expected only one of observations, labels";
+  using Observe = v1::ObserveRequest;
+  ExpectFault<Observe>(R"({"observations": {}, "labels": {}})", "labels", expected);
+  ExpectFault<Observe>(R"({"observations": {}, "observations": {}})", "observations", expected);
+  ExpectFault<Observe>(R"({"observations": {"logits": {}, "logitsFloat32": {}}})",
+                       "observations.logits_float32",
+                       "is given twice or with another field, expected only one of probabilities, "
+                       "probabilities_float32, logits, logits_float32, forecasts");
+}
+
+TEST(JsonTextTest, ElementsThatMoveOthersToAnotherRowAreRefused) {
+  using Observe = v1::ObserveRequest;
+  const std::string array =
+      "is an array, expected one value: write the values of all rows one after the other, in one "
+      "array";
+  ExpectFault<Observe>(
+      R"({"observations": {"probabilities": {"values": [[0.7, 0.2], [0.1, 0.1, 0.8, 0.1]]}}})",
+      "observations.probabilities.values[0]", array);
+  ExpectFault<Observe>(R"({"observations": {"labels": [0, 1, [2]]}})", "observations.labels[2]",
+                       array);
+  const std::string deep(100000, '[');
+  ExpectFault<Observe>(R"({"observations": {"labels": )" + deep, "observations.labels[0]", array);
+  // The parser takes names in apostrophes, and without quotation marks.
+  ExpectFault<Observe>(R"({observations: {'predictionIds': ["a,[\"", 'b', null]}})",
+                       "observations.prediction_ids[2]",
+                       "is null, expected a value; leave out the whole row");
+  Observe request;
+  EXPECT_TRUE(ParseJsonText(R"({"requestId": "[[null", "observations": {"labels": [1, 2],
+                                "predictionIds": ["null", "[["], "features": null}})",
+                            "the body", request)
+                  .ok());
+  EXPECT_EQ(request.observations().labels_size(), 2);
+}
+
+TEST(JsonTextTest, FaultsOfTheFormNameTheirPosition) {
+  v1::ObserveRequest request;
+  for (const std::string json : {"{\"observations\":", "[1]", "x", "{\"requestId\": \"\xff\"}"}) {
+    const absl::Status status = ParseJsonText(json, "the body", request);
+    EXPECT_EQ(GetErrorInfo(status)->reason(), "INVALID_JSON");
+    EXPECT_THAT(std::string(status.message()), ::testing::StartsWith("the body is invalid: "));
+  }
 }
 
 }  // namespace
