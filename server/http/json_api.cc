@@ -359,6 +359,17 @@ std::size_t ResourceLength(std::string_view path) {
   return end;
 }
 
+// Errors: InvalidArgument for "models/M@V", the short form of calibctl.
+absl::Status CheckNoShortVersion(const std::string& resource) {
+  const std::vector<std::string> parts = absl::StrSplit(resource, absl::ByAnyChar("/@"));
+  const bool is_short = parts.size() == 3 && absl::StrContains(resource, '@') &&
+                        !parts[1].empty() && !parts[2].empty();
+  if (!is_short) return absl::OkStatus();
+  return InvalidFieldError(
+      "model", absl::StrCat("is ", Quoted(resource), ", expected a version in the form ",
+                            Quoted(absl::StrCat("models/", parts[1], "/versions/", parts[2]))));
+}
+
 // The target without its query.
 std::string_view PathOf(std::string_view target) { return target.substr(0, target.find('?')); }
 
@@ -403,7 +414,9 @@ absl::StatusOr<const JsonRoute*> FindJsonRoute(http::verb verb, std::string_view
   request.resource = name.substr(0, ResourceLength(name));
   const std::vector<const JsonRoute*> routes = RoutesOf(path);
   for (const JsonRoute* const route : routes) {
-    if (route->verb == verb) return route;
+    if (route->verb != verb) continue;
+    CALIBD_RETURN_IF_ERROR(CheckNoShortVersion(request.resource));
+    return route;
   }
   if (!routes.empty()) {
     return MakeError(absl::StatusCode::kUnimplemented, "METHOD_NOT_ALLOWED",

@@ -83,7 +83,8 @@ struct JsonRoute {
 [[nodiscard]] bool IsJsonPath(std::string_view target);
 
 // Finds the route of a request with such a target, and sets the resource and the query. Errors:
-// NotFound for an unknown path; Unimplemented if the path exists with another verb.
+// NotFound for an unknown path; Unimplemented if the path exists with another verb; InvalidArgument
+// for a version in the form M@V.
 [[nodiscard]] absl::StatusOr<const JsonRoute*> FindJsonRoute(boost::beast::http::verb verb,
                                                              std::string_view target,
                                                              JsonRequest& request);

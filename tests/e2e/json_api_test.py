@@ -319,6 +319,10 @@ class JsonApiTest(unittest.TestCase):
                             status=400)
         self.assertIn("RESOLUTION_MINUTE", answer["error"]["message"])
         self.assertEqual(answer["error"]["details"][1]["fieldViolations"][0]["field"], "resolution")
+        for path in ("", "/calibration"):
+            answer = self.check("GET", "/v1/models/animals@2" + path, template + path, status=400)
+            self.assertIn('expected a version in the form "models/animals/versions/2"',
+                          answer["error"]["message"])
         for query in ("pageSize=x", "pageSize=1&pageSize=2", "pageToken=%zz", "unknown=1"):
             self.check("GET", "/v1/models?" + query, "/v1/models", status=400)
         answer = self.check("GET", root + "/reliability", template + "/reliability", status=400)
