@@ -30,6 +30,12 @@ _EXPECTED = {FieldDescriptor.CPPTYPE_INT32: "a whole number from -2^31 to 2^31 -
              FieldDescriptor.CPPTYPE_INT64: "a whole number from -2^63 to 2^63 - 1",
              FieldDescriptor.CPPTYPE_UINT64: "a whole number from 0 to 2^64 - 1",
              FieldDescriptor.CPPTYPE_DOUBLE: "a number", FieldDescriptor.CPPTYPE_STRING: "text in UTF-8"}
+# Of these fields, 0 on the wire means unset.
+_RANGES = {"error_limit": "[0.0001, 0.5]", "significance_level": "[1e-9, 0.25]",
+           "tolerance": "[1e-9, 0.5]", "average_run_length": "[100, 1e12]",
+           "row_sum_tolerance": "(0, 0.1]", "max_pending": "1..10000000",
+           "false_alarm_cost": "[1e-100, 1e100]", "miss_cost": "[1e-100, 1e100]",
+           "false_discovery_rate": "[1e-9, 0.25]", "folds": "2..20", "test_share": "(0, 1)"}
 # Protobuf and float() raise these for values that do not fit.
 _UNFIT = (TypeError, ValueError, OverflowError)
 
@@ -164,6 +170,8 @@ def assign(target: Message, path: str, value: Any, argument: str = "", expected:
     *parents, name = path.split(".")
     for parent in parents:
         target = getattr(target, parent)
+    if name in _RANGES and as_number(value) == 0:
+        raise errors.invalid(argument or name, f"is {shown(value)}, expected {_RANGES[name]}")
     present = getattr(target, name)
     is_list = hasattr(present, "extend")
     try:

@@ -238,7 +238,8 @@ class Client:
             if len(costs) not in (1, 3):
                 raise errors.invalid("decision", f"is {shown(decision)}, expected {expected}")
             for name, value in zip(("threshold", "false_alarm_cost", "miss_cost"), costs):
-                assign(wanted, f"decision.{name}", value, "decision", expected)
+                assign(wanted, f"decision.{name}", value,
+                       "decision" if name == "threshold" else f"decision.{name}", expected)
         return self._transport.unary("ModelService/CreateModel",
                                      models.CreateModelRequest(model=wanted),
                                      models.CreateModelResponse).model
@@ -489,8 +490,8 @@ class Client:
             history.updates.extend(page.updates)
         return results.History(name, history)
 
-    def verdicts(self, *, false_discovery_rate: float = 0.0) -> results.Verdicts:
-        """The verdicts of all models, with those that e-BH rejects at this rate; 0 means 0.05."""
+    def verdicts(self, *, false_discovery_rate: float | None = None) -> results.Verdicts:
+        """The verdicts of all models, with those that e-BH rejects at this rate; None: 0.05."""
         request = message(service.ListVerdictsRequest, false_discovery_rate=false_discovery_rate)
         verdicts = service.ListVerdictsResponse()
         for page in pages(self._transport, "CalibrationService/ListVerdicts", request,
@@ -552,7 +553,7 @@ class Client:
 
     def estimate(self, model: str, *, lens: Lens = "top_label",
                  estimators: Sequence[Estimator] = (),
-                 folds: int = 0, test_share: float = 0.0, replicates: int = 0,
+                 folds: int | None = None, test_share: float | None = None, replicates: int = 0,
                  seed: int | None = None, window: int = 0, on_progress: OnProgress | None = None,
                  timeout: float = _LONG_TIMEOUT) -> results.Estimate:
         """How large the calibration error of the window is, and which estimator suits the data.
