@@ -300,6 +300,13 @@ class Selection {
   std::size_t steps_ = 0;
 };
 
+// A share such as 0.2 is not exact in binary.
+constexpr double kShareError = 1e-9;
+std::size_t TuningRows(std::size_t n, double test_share) {
+  return static_cast<std::size_t>(
+      std::floor(static_cast<double>(n) * (1 - test_share) + kShareError));
+}
+
 absl::Status Check(const SelectionOptions& options, std::size_t n, std::size_t tuning_rows) {
   if (options.folds < 2) {
     return absl::InvalidArgumentError(absl::StrCat("folds is ", options.folds, ", expected >= 2"));
@@ -328,16 +335,11 @@ absl::Status Check(const SelectionOptions& options, std::size_t n, std::size_t t
     CALIBD_RETURN_IF_ERROR(CheckReplicates({.replicates = options.replicates}));
   }
   if (tuning_rows < 2 * options.folds || tuning_rows >= n) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "not enough observations: ", n, ", of which ", tuning_rows, " are for tuning and ",
-        n - tuning_rows, " for the estimates; at least ", 2 * options.folds, " and 1 are needed"));
+    return absl::FailedPreconditionError(absl::StrCat("not enough observations: ", n, ", at least ",
+                                                      MinSelectionObservations(options),
+                                                      " are needed"));
   }
   return absl::OkStatus();
-}
-
-// A share such as 0.2 is not exact in binary.
-std::size_t TuningRows(std::size_t n, double test_share) {
-  return static_cast<std::size_t>(std::floor(static_cast<double>(n) * (1 - test_share) + 1e-9));
 }
 
 double RankBound(std::size_t n, const SelectionOptions& options) {
@@ -389,6 +391,18 @@ std::vector<EstimatorGrid> DefaultEstimators(const Lens& lens) {
           {EstimatorKind::kKernelDensity, bandwidths},
           {EstimatorKind::kProductRidge, PowersOfTen(-17, 2, 9)},
           {EstimatorKind::kFunctionRidge, PowersOfTen(-9, 1, 9)}};
+}
+
+std::size_t MinSelectionObservations(const SelectionOptions& options) {
+  const double share = options.test_share;
+  const double least =
+      std::max(static_cast<double>(2 * options.folds) / (1 - share), kShareError / share);
+  // More than a window has; the rounding of TuningRows would take long to overcome.
+  if (least > 1e9) return static_cast<std::size_t>(std::min(least, 1e18));
+  // Rounding may need some more rows.
+  auto n = static_cast<std::size_t>(std::max(std::floor(least) - 1, 1.0));
+  while (TuningRows(n, share) < 2 * options.folds || TuningRows(n, share) >= n) ++n;
+  return n;
 }
 
 absl::StatusOr<SelectionResult> SelectEstimator(const PredictionBatch& batch,

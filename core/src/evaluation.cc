@@ -292,8 +292,9 @@ absl::Status CheckEvaluation(const EvaluationOptions& options, std::size_t class
   }
   for (const std::size_t k : options.reliability_classes) {
     if (k >= class_count) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("reliability_classes holds ", k, ", expected [0, ", class_count, ")"));
+      return absl::InvalidArgumentError(absl::StrCat("reliability_classes holds ",
+                                                     static_cast<std::int64_t>(k),
+                                                     ", expected 0 to ", class_count - 1));
     }
   }
   return absl::OkStatus();

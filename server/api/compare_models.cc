@@ -142,7 +142,7 @@ absl::Status Api::CompareModels(const v1::CompareModelsRequest& request,
   const auto observations = static_cast<std::size_t>(request.window());
   CALIBD_RETURN_IF_ERROR(CheckWindow(*baseline, observations, "baseline"));
   CALIBD_RETURN_IF_ERROR(
-      CountWindowRows(*baseline->snapshot(), observations, kBaselineWindow).status());
+      CountWindowRows(*baseline->snapshot(), observations, 2, kBaselineWindow).status());
   const auto result = std::make_shared<v1::CompareModelsResponse>();
   WindowRequest job;
   job.model = model;
@@ -159,7 +159,7 @@ absl::Status Api::CompareModels(const v1::CompareModelsRequest& request,
                                                  const RunControl& control) {
     std::shared_ptr<const ModelSnapshot> snapshot = baseline->snapshot();
     CALIBD_ASSIGN_OR_RETURN(const std::size_t n,
-                            CountWindowRows(*snapshot, observations, kBaselineWindow));
+                            CountWindowRows(*snapshot, observations, 2, kBaselineWindow));
     return Compare(sample, ReadWindow(std::move(snapshot), n), control,
                    *result->mutable_comparison());
   };

@@ -225,6 +225,7 @@ absl::Status Api::Recalibrate(const v1::RecalibrateRequest& request,
   WindowRequest job;
   job.model = model;
   job.observations = static_cast<std::size_t>(request.window());
+  job.min_observations = kMinRecalibrationObservations;
   job.needs_bandwidth = false;
   job.remedy = "a smaller window";
   job.cost = [class_count](std::size_t n, std::size_t /*threads*/) {
@@ -264,6 +265,7 @@ absl::Status Api::EstimateCalibrationError(const v1::EstimateCalibrationErrorReq
   WindowRequest job;
   job.model = model;
   job.observations = static_cast<std::size_t>(request.window());
+  job.min_observations = MinSelectionObservations(options);
   job.needs_bandwidth = false;
   job.remedy = "a smaller window, fewer estimators or fewer replicates";
   job.cost = [options, class_count, max_operations, max_memory](std::size_t n,

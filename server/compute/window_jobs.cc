@@ -28,13 +28,14 @@ absl::Status CheckWindow(const Model& model, std::size_t observations, const cha
 }
 
 absl::StatusOr<std::size_t> CountWindowRows(const ModelSnapshot& snapshot, std::size_t observations,
-                                            const char* window) {
+                                            std::size_t least, const char* window) {
   const std::size_t available = snapshot.window.size();
-  const std::size_t n = observations == 0 ? available : observations;
-  const std::size_t needed = std::max<std::size_t>(2, n);
-  if (available >= needed) return n;
-  return TooFewError(absl::StrCat("not enough observations in ", window, ": ", available,
-                                  ", at least ", needed, " are needed"));
+  const std::size_t wanted = observations == 0 ? available : observations;
+  const std::size_t n = std::min(available, wanted);
+  const std::size_t needed = std::max(least, wanted);
+  if (n >= needed) return n;
+  return TooFewError(absl::StrCat("not enough observations in ", window, ": ", n, ", at least ",
+                                  needed, " are needed"));
 }
 
 WindowSample ReadWindow(std::shared_ptr<const ModelSnapshot> snapshot, std::size_t n) {
@@ -120,7 +121,8 @@ absl::StatusOr<std::size_t> WindowJobs::CheckSize(const WindowRequest& request,
                                     declaration->warmup,
                                     " are needed before the bandwidth is known"));
   }
-  CALIBD_ASSIGN_OR_RETURN(const std::size_t n, CountWindowRows(snapshot, request.observations));
+  CALIBD_ASSIGN_OR_RETURN(const std::size_t n, CountWindowRows(snapshot, request.observations,
+                                                               request.min_observations));
   const std::size_t m = declaration->row_width();
   JobCost cost = request.cost(n, threads_);
   // The rows with their labels or outcomes, features and groups.

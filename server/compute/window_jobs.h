@@ -47,10 +47,11 @@ struct WindowSample {
 // of a job. Errors: InvalidArgument.
 [[nodiscard]] absl::Status CheckWindow(const Model& model, std::size_t observations,
                                        const char* whose = "model");
-// Returns the number of observations to use. window: names the window in the error. Errors:
-// FailedPrecondition with the number of observations that exist and the number that is needed.
+// Returns the number of observations to use, at least `least`. window: names the window in the
+// error. Errors: FailedPrecondition with the number of observations and the number that is needed.
 [[nodiscard]] absl::StatusOr<std::size_t> CountWindowRows(const ModelSnapshot& snapshot,
                                                           std::size_t observations,
+                                                          std::size_t least = 2,
                                                           const char* window = "the window");
 // Copies the newest n observations.
 [[nodiscard]] WindowSample ReadWindow(std::shared_ptr<const ModelSnapshot> snapshot, std::size_t n);
@@ -59,6 +60,8 @@ struct WindowRequest {
   std::shared_ptr<Model> model;
   // Number of newest observations to use; 0: the whole window.
   std::size_t observations = 0;
+  // With fewer observations, the job is refused.
+  std::size_t min_observations = 2;
   // Whether the job needs the model's own bandwidth, which does not exist during the warm-up.
   bool needs_bandwidth = true;
   // n: number of observations; threads: number of threads that the job gets.

@@ -41,8 +41,9 @@ absl::StatusOr<SelectionOptions> FromProto(const v1::EstimateCalibrationErrorReq
         options.estimators.begin(), options.estimators.end(),
         [&](const EstimatorGrid& grid) { return ToProto(grid.kind) == request.estimators(i); });
     if (found == options.estimators.end()) {
+      const std::string name = v1::CalibrationErrorEstimator_Name(request.estimators(i));
       return absl::InvalidArgumentError(absl::StrCat(
-          "estimators[", i, "] is ", v1::CalibrationErrorEstimator_Name(request.estimators(i)),
+          "estimators[", i, "] is ", name.empty() ? absl::StrCat(request.estimators(i)) : name,
           ", expected each estimator that suits the lens ", lens->name(), " at most once"));
     }
     wanted.push_back(std::move(*found));

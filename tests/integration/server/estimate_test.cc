@@ -136,6 +136,9 @@ TEST_F(EstimateTest, RefusesInvalidRequests) {
   request.mutable_lens()->mutable_top_k()->set_k(1);
   EXPECT_THAT(refusal(request), HasSubstr("expected canonical, top_label or one_class"));
   request.mutable_lens()->mutable_canonical();
+  request.add_estimators(static_cast<v1::CalibrationErrorEstimator>(99));
+  EXPECT_THAT(refusal(request), HasSubstr("estimators[0] is 99, expected"));
+  request.clear_estimators();
   request.add_estimators(v1::CALIBRATION_ERROR_ESTIMATOR_BINS);
   EXPECT_THAT(refusal(request), HasSubstr("estimators[0] is CALIBRATION_ERROR_ESTIMATOR_BINS"));
   request = request_;
@@ -152,7 +155,9 @@ TEST_F(EstimateTest, RefusesInvalidRequests) {
   request_.set_window(12);
   const grpc::Status status = client_->EstimateCalibrationError(request_, &estimate);
   EXPECT_EQ(status.error_code(), grpc::FAILED_PRECONDITION);
-  EXPECT_THAT(status.error_message(), HasSubstr("not enough observations: 12"));
+  EXPECT_EQ(Reason(status), "INSUFFICIENT_DATA");
+  EXPECT_THAT(status.error_message(),
+              HasSubstr("not enough observations in the window: 12, at least 13 are needed"));
 }
 
 TEST_F(EstimateTest, StopsWhenTheCallIsCancelled) {

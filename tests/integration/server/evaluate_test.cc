@@ -135,7 +135,7 @@ TEST_F(CalibrationTest, EvaluateIsBoundedBeforeItStarts) {
   EXPECT_THAT(refusal([](auto& r) { r.set_cme_test_locations(-1); }).error_message(),
               HasSubstr("cme_test_locations is"));
   EXPECT_THAT(refusal([](auto& r) { r.add_reliability_classes(10); }).error_message(),
-              HasSubstr("reliability_classes holds 10, expected [0, 10)"));
+              HasSubstr("reliability_classes holds 10, expected 0 to 9"));
   EXPECT_THAT(refusal([](auto& r) { r.add_binned_errors(); }).error_message(),
               HasSubstr("binned_errors[0] bins is unset"));
   EXPECT_THAT(refusal([](auto& r) {
@@ -190,7 +190,8 @@ TEST_F(CalibrationTest, RecalibrateNeedsObservationsAndIsBoundedBeforeItStarts) 
   request.set_window(50);
   const grpc::Status few = client_->Recalibrate(request, &result);
   EXPECT_EQ(few.error_code(), grpc::FAILED_PRECONDITION);
-  EXPECT_THAT(few.error_message(), HasSubstr("recalibration: 50, at least 100 are needed"));
+  EXPECT_THAT(few.error_message(), HasSubstr("window: 50, at least 100 are needed"));
+  EXPECT_EQ(Reason(few), "INSUFFICIENT_DATA");
   request.set_window(-1);
   EXPECT_EQ(client_->Recalibrate(request, &result).error_code(), grpc::INVALID_ARGUMENT);
 }

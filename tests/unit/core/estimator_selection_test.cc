@@ -232,9 +232,20 @@ TEST(EstimatorSelectionTest, SaysHowManyRowsAreNeeded) {
   const absl::Status status =
       SelectEstimator(Degenerate(12, 3, false, false).view(), options).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_NE(status.message().find("not enough observations: 12, of which 9 are for tuning"),
-            std::string::npos)
-      << status;
+  EXPECT_EQ(status.message(), "not enough observations: 12, at least 13 are needed");
+  for (const double share : {1e-300, 1e-9, 0.01, 0.2, 0.5, 0.9, 1 - 1e-9, 1 - 0x1p-53}) {
+    options.test_share = share;
+    const std::size_t least = MinSelectionObservations(options);
+    EXPECT_GE(static_cast<double>(least) * (1 - share), 10 - 1e-6) << share;
+    if (least > 1'000'000'000) continue;
+    // Of one row less, too few are for tuning, or none is left.
+    const auto tuning = [share](std::size_t n) {
+      return std::floor(static_cast<double>(n) * (1 - share) + 1e-9);
+    };
+    EXPECT_LT(tuning(least), static_cast<double>(least)) << share;
+    EXPECT_TRUE(tuning(least - 1) < 10 || tuning(least - 1) >= static_cast<double>(least - 1))
+        << share;
+  }
 }
 
 TEST(EstimatorSelectionTest, SimulatesTheWholeSelection) {

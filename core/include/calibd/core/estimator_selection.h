@@ -117,8 +117,11 @@ struct SelectionResult {
   std::optional<ResamplingResult> simulation;
 };
 
-// Errors: FailedPrecondition if there are fewer than 2 tuning rows for each fold, or no test row;
-// InvalidArgument, beginning with the option, if an option is invalid; Cancelled, which
+// The smallest number of rows with 2 tuning rows for each fold and a test row; beyond 1e9, a lower
+// bound. options: valid.
+[[nodiscard]] std::size_t MinSelectionObservations(const SelectionOptions& options);
+
+// Errors: FailedPrecondition for fewer than MinSelectionObservations rows; InvalidArgument, beginning with the option, if an option is invalid; Cancelled, which
 // control.cancelled must report from then on. Cost: see SelectionOperations; no n x n matrix.
 [[nodiscard]] absl::StatusOr<SelectionResult> SelectEstimator(const PredictionBatch& batch,
                                                               const SelectionOptions& options,
