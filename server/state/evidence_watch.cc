@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <optional>
 #include <utility>
 
@@ -32,6 +33,14 @@ WatchSnapshot EvidenceWatch::Snapshot(double significance_level) const {
                          .reliability = reliability_,
                          .deviating_classes = {},
                          .null_moments = {}};
+  // The recorded maximum includes classes and groups at fixed observations alone. A larger newest
+  // value is the highest one that people have seen, unless it reaches the threshold: whether it did
+  // is decided at those observations.
+  const double newest = snapshot.reading.evidence.log10_e_value;
+  if (newest < -std::log10(significance_level) ||
+      snapshot.reading.maximum.log_value >= -std::log(significance_level)) {
+    snapshot.reading.maximum.Add(newest * std::numbers::ln10, snapshot.reading.count);
+  }
   // Classes with an e-value below 1 / level are never rejected.
   const std::vector<double> log10_e = class_evidence_.Log10EValues(-std::log10(significance_level));
   const std::vector<bool> rejected = RejectedByEbh(log10_e, significance_level);

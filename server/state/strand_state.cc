@@ -148,7 +148,8 @@ std::optional<WatchMark> StrandState::watch_mark() const {
   UseMonitor([&](const auto& monitor) { reading = monitor.Read(); });
   if (!reading.has_value()) return std::nullopt;
   return WatchMark{.log10_e_value = reading->evidence.log10_e_value,
-                   .max_log10_e_value = reading->maximum.log_value / std::numbers::ln10,
+                   .max_log10_e_value = std::max(reading->maximum.log_value / std::numbers::ln10,
+                                                 reading->evidence.log10_e_value),
                    .drift_log10_statistic = reading->drift.shiryaev_roberts.log10_now};
 }
 
