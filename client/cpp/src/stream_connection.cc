@@ -1,0 +1,289 @@
+// The connection thread of a stream, and the reader thread of each connection.
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "backoff.h"
+#include "status_conversion.h"
+#include "stream_impl.h"
+
+namespace calibd::client {
+namespace {
+
+constexpr std::size_t kMaxKeptRejections = 100;
+
+// True if the stream opens a new connection after this status. Includes more codes than the retry
+// of a call, because the batch numbers make a resend safe after any interruption.
+bool IsResumable(const absl::Status& status) {
+  // A broken message may look like a clean end of the stream to the server or to the client.
+  return IsRetryable(status) || IsCutOff(status) || ErrorReason(status) == "NOT_FINISHED" ||
+         status.ok();
+}
+
+// The server names the producer, which the caller of a stream with a key did not choose.
+absl::Status DescribeReuse(const std::string& key, const absl::Status& status) {
+  if (key.empty() || !absl::IsAlreadyExists(status)) return status;
+  return absl::AlreadyExistsError(
+      absl::StrCat("the idempotency key ", key,
+                   " was already used with other rows: repeat the same rows with the same options, "
+                   "or use a new key"));
+}
+
+}  // namespace
+
+void StreamImpl::RunConnections() {
+  Backoff backoff(std::random_device{}());
+  for (;;) {
+    const Clock::time_point started = Clock::now();
+    const absl::Status status = RunConnection();
+    Lock lock(mutex_);
+    if (finished_ || !failure_.ok()) return;
+    if (!IsResumable(status)) {
+      Fail(DescribeReuse(options_.idempotency_key, status));
+      return;
+    }
+    refusal_ = absl::IsResourceExhausted(status) ? status : absl::OkStatus();
+    if (last_progress_ > started) backoff.Reset();
+    // The delay ends before the stall timeout of a waiting caller, even if the server asks for
+    // more.
+    const auto delay = std::min(backoff.Next(RetryDelay(status)), options_.stall_timeout / 2);
+    // Only Fail ends this wait early.
+    changed_.wait_for(lock, delay, [&] { return !failure_.ok(); });
+    if (!failure_.ok()) return;
+  }
+}
+
+absl::Status StreamImpl::RunConnection() {
+  grpc::ClientContext context;
+  {
+    const Lock lock(mutex_);
+    if (!failure_.ok()) return failure_;
+    context_ = &context;
+    connection_ended_ = false;
+    rows_on_connection_ = 0;
+    resent_rows_on_connection_ = 0;
+    repeatable_labels_on_connection_ = 0;
+  }
+  const auto stream = stub_->StreamObservations(&context);
+  if (OpenOn(*stream)) {
+    std::thread reader([&] { ReadFrom(*stream); });
+    WriteTo(*stream);
+    reader.join();
+  }
+  absl::Status status = FromGrpcStatus(stream->Finish());
+  const Lock lock(mutex_);
+  context_ = nullptr;
+  return status;
+}
+
+bool StreamImpl::OpenOn(GrpcStream& stream) {
+  v1::StreamObservationsRequest request;
+  auto& open = *request.mutable_open();
+  open.set_model(model_);
+  open.set_producer_id(options_.producer_id);
+  open.set_epoch(options_.epoch);
+  v1::StreamObservationsResponse response;
+  if (!stream.Write(request) || !stream.Read(&response)) return false;
+  const absl::Status status = HandleOpened(response);
+  if (status.ok()) return true;
+  const Lock lock(mutex_);
+  Fail(status);
+  return false;
+}
+
+absl::Status StreamImpl::HandleOpened(const v1::StreamObservationsResponse& response) {
+  if (!response.has_opened()) {
+    return absl::InternalError("the server answered Open with another message than Opened");
+  }
+  const auto& opened = response.opened();
+  const Lock lock(mutex_);
+  if (!opened_.has_value()) {
+    const auto& wanted = options_.class_names;
+    if (!wanted.empty() && !std::equal(wanted.begin(), wanted.end(), opened.class_names().begin(),
+                                       opened.class_names().end())) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "the class names differ: the model has [", absl::StrJoin(opened.class_names(), ", "),
+          "], the producer [", absl::StrJoin(wanted, ", "), "]"));
+    }
+    std::int32_t in_flight = std::max(opened.max_batches_in_flight(), 1);
+    if (options_.max_unacknowledged_batches > 0) {
+      in_flight = std::min(in_flight, options_.max_unacknowledged_batches);
+    }
+    // With a key, all batches are sent, so that the server can compare them.
+    window_.emplace(options_.idempotency_key.empty() ? opened.next_sequence() : 1,
+                    static_cast<std::size_t>(in_flight));
+    opened_ = opened;
+    last_progress_ = Clock::now();
+  } else {
+    if (opened.forecast().SerializeAsString() != opened_->forecast().SerializeAsString()) {
+      return absl::FailedPreconditionError("the model was replaced by one of other forecasts");
+    }
+    if (opened.class_count() != opened_->class_count()) {
+      return absl::FailedPreconditionError(absl::StrCat("the model was created again with ",
+                                                        opened.class_count(), " classes, it had ",
+                                                        opened_->class_count()));
+    }
+    // With a key, the server may have batches of an earlier stream.
+    const std::int64_t expected =
+        options_.idempotency_key.empty()
+            ? opened.next_sequence()
+            : std::min(opened.next_sequence(), window_->last_sequence() + 1);
+    if (absl::Status status = window_->Reopen(expected); !status.ok()) return status;
+    // No progress yet: a server that breaks every connection must not block a caller forever.
+    ++counts_.reconnects;
+  }
+  changed_.notify_all();
+  return absl::OkStatus();
+}
+
+void StreamImpl::WriteTo(GrpcStream& stream) {
+  v1::StreamObservationsRequest finish;
+  bool finish_written = false;
+  Lock lock(mutex_);
+  for (;;) {
+    const auto can_finish = [&] { return finishing_ && !finish_written && window_->all_written(); };
+    changed_.wait(lock, [&] {
+      return connection_ended_ || !failure_.ok() || !window_->all_written() || can_finish();
+    });
+    if (connection_ended_ || !failure_.ok()) return;
+    bool written = false;
+    if (can_finish()) {
+      finish.mutable_finish()->set_last_sequence(window_->last_sequence());
+      finish.mutable_finish()->set_ends_producer(options_.ends_producer);
+      finish_written = true;
+      lock.unlock();
+      written = stream.Write(finish);
+    } else {
+      const std::shared_ptr<const OutgoingBatch> batch = window_->TakeNextToWrite();
+      rows_on_connection_ += batch->row_count();
+      const bool resent = window_->last_taken_is_resent();
+      if (resent) ++counts_.resent_batches;
+      if (resent && !batch->has_labels()) resent_rows_on_connection_ += batch->row_count();
+      // An earlier connection may have sent them, or an earlier stream with the same key.
+      if (batch->has_labels() && (resent || !options_.idempotency_key.empty())) {
+        repeatable_labels_on_connection_ += batch->row_count();
+      }
+      lock.unlock();
+      written = stream.Write(batch->request);
+    }
+    // The reader also sees the end of a broken connection, and the status shows the error.
+    if (!written) return;
+    lock.lock();
+  }
+}
+
+// --- the reader thread ---
+
+void StreamImpl::ReadFrom(GrpcStream& stream) {
+  v1::StreamObservationsResponse response;
+  while (stream.Read(&response)) {
+    const Lock lock(mutex_);
+    last_progress_ = Clock::now();
+    refusal_ = absl::OkStatus();
+    if (absl::Status status = Handle(response); !status.ok()) Fail(std::move(status));
+    changed_.notify_all();
+  }
+  const Lock lock(mutex_);
+  connection_ended_ = true;
+  changed_.notify_all();
+}
+
+absl::Status StreamImpl::Handle(const v1::StreamObservationsResponse& response) {
+  switch (response.message_case()) {
+    case v1::StreamObservationsResponse::kAck:
+      return HandleAck(response.ack());
+    case v1::StreamObservationsResponse::kRejected: {
+      absl::Status status = FromRpcStatus(response.rejected().status());
+      const auto violations = FieldViolations(status);
+      return HandleRejected(response.rejected().sequence(), std::nullopt, std::move(status),
+                            violations);
+    }
+    case v1::StreamObservationsResponse::kFinished:
+      return HandleFinished(response.finished());
+    case v1::StreamObservationsResponse::kOpened:
+    case v1::StreamObservationsResponse::MESSAGE_NOT_SET:
+      break;
+  }
+  return absl::InternalError("the server sent a message that is not expected in a stream");
+}
+
+absl::Status StreamImpl::Settle(std::int64_t sequence) {
+  const auto settled = window_->Acknowledge(sequence);
+  if (!settled.ok()) return settled.status();
+  counts_.accepted_rows += settled->accepted_rows;
+  counts_.rejected_rows += settled->rejected_rows;
+  counts_.labels.accepted += settled->accepted_labels;
+  counts_.labels.rejected += settled->rejected_labels;
+  return absl::OkStatus();
+}
+
+absl::Status StreamImpl::HandleAck(const v1::StreamObservationsResponse::Ack& message) {
+  if (message.has_skipped()) {
+    const v1::SkippedRows& skipped = message.skipped();
+    absl::Status status =
+        HandleRejected(message.sequence(), skipped.rows(), absl::OkStatus(),
+                       {skipped.violations().begin(), skipped.violations().end()});
+    if (!status.ok()) return status;
+  }
+  return Settle(message.sequence());
+}
+
+absl::Status StreamImpl::HandleRejected(std::int64_t sequence,
+                                        std::optional<std::int64_t> skipped_rows,
+                                        absl::Status status, const FieldViolationList& violations) {
+  const auto batch = window_->Reject(sequence, skipped_rows);
+  if (!batch.ok()) return batch.status();
+  if (*batch == nullptr) return absl::OkStatus();
+  const std::vector<std::int64_t>& row_numbers = (*batch)->row_numbers;
+  if (!skipped_rows.has_value()) ++counts_.rejected_batches;
+  if (rejected_.size() >= kMaxKeptRejections) return absl::OkStatus();
+  RejectedBatch& rejected = rejected_.emplace_back();
+  rejected.sequence = sequence;
+  rejected.labels = (*batch)->has_labels();
+  rejected.first_row = row_numbers.front();
+  rejected.last_row = row_numbers.back();
+  rejected.row_count = skipped_rows.value_or((*batch)->row_count());
+  rejected.status = std::move(status);
+  for (const auto& violation : violations) {
+    RowError& error = rejected.errors.emplace_back();
+    const std::int64_t row = RowOfField(violation.field());
+    if (row >= 0 && row < (*batch)->row_count()) {
+      error.row = row_numbers[static_cast<std::size_t>(row)];
+    }
+    error.field = violation.field();
+    error.description = violation.description();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StreamImpl::HandleFinished(const v1::StreamObservationsResponse::Finished& message) {
+  // Finished settles what no acknowledgement has settled yet.
+  if (absl::Status status = Settle(message.last_sequence()); !status.ok()) return status;
+  const v1::LabelCounts& labels = message.labels();
+  const std::int64_t rows = message.accepted_rows() + message.duplicate_rows() +
+                            message.rejected_rows() + labels.matched() + labels.repeated() +
+                            labels.conflicting() + labels.late() + labels.unknown();
+  // The counts do not include labels that were accepted before this connection.
+  if (!finishing_ || !window_->empty() || message.last_sequence() != window_->last_sequence() ||
+      rows > rows_on_connection_ || rows < rows_on_connection_ - repeatable_labels_on_connection_) {
+    return absl::DataLossError(
+        absl::StrCat("the server finished at batch ", message.last_sequence(), " with ", rows,
+                     " rows on this connection, expected batch ", window_->last_sequence(),
+                     " with ", rows_on_connection_, " rows"));
+  }
+  counts_.labels.matched = labels.matched();
+  counts_.labels.repeated = labels.repeated();
+  counts_.labels.conflicting = labels.conflicting();
+  counts_.labels.late = labels.late();
+  counts_.labels.unknown = labels.unknown();
+  // Resent rows may have been accepted on an earlier connection.
+  counts_.duplicate_rows =
+      std::max<std::int64_t>(message.duplicate_rows() - resent_rows_on_connection_, 0);
+  counts_.accepted_rows -= counts_.duplicate_rows;
+  finished_ = true;
+  return absl::OkStatus();
+}
+
+}  // namespace calibd::client
