@@ -273,7 +273,11 @@ absl::StatusOr<ExitCode> Run(const Context& context, const SimulateOptions& opti
     return UsageFault(
         absl::StrCat(for_classes, " is for models of classes, and ", name, " forecasts a number"));
   }
-  if (for_forecasts.empty()) return RunClasses(context, options, *client, name);
+  if (for_forecasts.empty()) {
+    SimulateOptions of_model = options;
+    if (model.ok() && !options.class_count.has_value()) of_model.class_count = model->class_count();
+    return RunClasses(context, of_model, *client, name);
+  }
   return UsageFault(absl::StrCat(
       for_forecasts, " is for models that forecast a number, and ", name,
       model.ok() ? " predicts classes"
@@ -344,7 +348,9 @@ void AddSimulateCommand(CLI::App& app, Context& context) {
                    "seed of the generator; default 0. The same seed sends the same rows, which "
                    "a model counts again")
       ->check(SeedRange());
-  command->add_option("--classes", options->class_count, "number of classes; default 10")
+  command
+      ->add_option("--classes", options->class_count,
+                   "number of classes; default: those of the model, or 10 for a new one")
       ->check(CLI::Range(static_cast<int>(kMinClassCount), static_cast<int>(kMaxClassCount)));
   AddForecastErrorOptions(*command, options->errors);
 }

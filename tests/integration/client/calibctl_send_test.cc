@@ -220,7 +220,11 @@ TEST_F(CalibctlServedTest, SimulateAcceptsAnyGeneratorAndPrintsItsExactError) {
 
 TEST_F(CalibctlServedTest, SimulateSendsABaselineThatIsCalibrated) {
   RunJson({"model", "create", "m", "--classes", "3", "--bandwidth", "1", "--baseline", "3"});
-  RunJson({"simulate", "m", "--generator", "M2", "--classes", "3", "--n", "5000"});
+  // It has the classes of the model.
+  RunJson({"simulate", "m", "--generator", "M2", "--n", "5000"});
+  const auto other = Run({"simulate", "m", "--classes", "4", "--n", "10"});
+  EXPECT_EQ(other->exit_code(), 1);
+  EXPECT_THAT(other->error(), HasSubstr("models/m has 3 classes, the generator 4"));
   const nlohmann::json comparison = RunJson({"show", "m"}).at("comparison");
   EXPECT_EQ(comparison.at("observations"), 5000);
   // Half of the labels ignore the prediction of the model, and none that of the baseline.
