@@ -16,6 +16,7 @@
 #include "calibd/core/error_interval.h"
 #include "calibd/core/lens.h"
 #include "command.h"
+#include "evaluation_report.h"
 #include "fail_on.h"
 #include "forecast_file.h"
 #include "kernel_option.h"

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "calibd/convert/text.h"
+#include "evaluation_report.h"
 
 namespace calibd::cli {
 namespace {

@@ -44,8 +44,8 @@ std::string Headline(const Central& central) {
 }
 
 std::string CellText(const v1::ForecastCell& cell) {
-  return absl::StrFormat("%s %d, expected %.3g", CellPlace(cell), cell.observations(),
-                         cell.expected());
+  return absl::StrCat(CellPlace(cell), " ", cell.observations(), ", expected ",
+                      ExpectedCount(cell.expected()));
 }
 
 // The cells that stand out most, which a width of the intervals does not show. Empty without one.
@@ -102,9 +102,9 @@ std::string Scores(const std::string& kind, const v1::ForecastEvaluation& evalua
           Percent(decision.realised_loss()), Percent(decision.expected_loss()));
     } else {
       absl::StrAppendFormat(&text,
-                            "decision    at %g: they cost %s each, the forecasts expected %s (a "
+                            "decision    at %s: they cost %s each, the forecasts expected %s (a "
                             "false alarm %g, a miss %g)\n",
-                            decision.threshold(), Number(decision.realised_loss()),
+                            convert::Exact(decision.threshold()), Number(decision.realised_loss()),
                             Number(decision.expected_loss()), decision.false_alarm_cost(),
                             decision.miss_cost());
     }
@@ -239,10 +239,20 @@ std::string CellPlace(const v1::ForecastCell& cell) {
                          100 * cell.upper());
 }
 
-std::string DescribeCells(const v1::Whereabouts& whereabouts) {
+std::string ExpectedCount(double count) {
+  return count < 9.95 ? absl::StrFormat("%.2g", count) : absl::StrFormat("%.0f", count);
+}
+
+std::string DescribeCells(const v1::GetCalibrationResponse& response) {
+  if (!response.has_verdict()) return "no cells of outcomes: only a monitored model has them\n";
+  const v1::Whereabouts& whereabouts = response.verdict().whereabouts();
+  const std::int64_t first = response.watch().first_observation();
   std::int64_t total = 0;
   for (const v1::ForecastCell& cell : whereabouts.cells()) total += cell.observations();
-  if (total == 0) return "no cells of outcomes: only a monitored model has them\n";
+  if (total == 0) {
+    return first > 1 ? absl::StrCat("no labelled row since row ", first, "\n")
+                     : "no labelled row yet\n";
+  }
   std::vector<std::vector<std::string>> rows = {
       {"between the quantiles", "rows", "outcomes %", "promised %", "gap (points)"}};
   for (const v1::ForecastCell& cell : whereabouts.cells()) {
@@ -253,7 +263,8 @@ std::string DescribeCells(const v1::Whereabouts& whereabouts) {
                     absl::StrCat(cell.observations()), convert::Fixed(share, 1),
                     convert::Fixed(promised, 1), convert::SignedFixed(share - promised, 1)});
   }
-  return FormatTable(rows);
+  return absl::StrCat(FormatTable(rows),
+                      first > 1 ? absl::StrCat("rows ", first, " and later\n") : "");
 }
 
 std::string BiasText(double mean, double standard_deviation, std::int64_t observations) {

@@ -18,8 +18,10 @@ namespace calibd::cli {
 [[nodiscard]] std::string CellPlace(const v1::ForecastCell& cell);
 
 // A table of the cells: how many outcomes are in each, and how many the forecasts promise. Without
-// cells, a sentence that says why.
-[[nodiscard]] std::string DescribeCells(const v1::Whereabouts& whereabouts);
+// outcomes, a sentence that says why. response: of a model of forecasts.
+[[nodiscard]] std::string DescribeCells(const v1::GetCalibrationResponse& response);
+// An expected number of outcomes, such as "0.4" or "1000".
+[[nodiscard]] std::string ExpectedCount(double count);
 
 // How far forecasts are too high or too low, such as "0.4 standard deviations too low". Empty if
 // the mean is within four standard errors of 0, as for calibrated forecasts. mean,

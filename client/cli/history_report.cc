@@ -34,6 +34,15 @@ std::optional<double> Bias(const v1::HistoryBucket& bucket) {
   return bucket.direction().shift();
 }
 
+// The estimate means nothing if its interval says little.
+std::string ErrorText(const v1::ErrorInterval& error) {
+  const std::string interval =
+      absl::StrCat(convert::Points(error.lower()), " to ", convert::Points(error.upper()));
+  return convert::SaysLittle(error.lower(), error.upper())
+             ? interval
+             : absl::StrCat(convert::Points(error.estimate()), " (", interval, ")");
+}
+
 // Whether the cost of decisions is the share of wrong ones.
 bool CountsErrors(const v1::ThresholdDecision& decision) {
   return decision.false_alarm_cost() == 1 && decision.miss_cost() == 1;
@@ -50,8 +59,8 @@ std::string DecisionGap(const v1::DecisionLoss& loss) {
 
 std::string DecisionLegend(const v1::ThresholdDecision& decision) {
   return absl::StrFormat(
-      "Decisions (at %g): %s, with an\ninterval that holds with 95 %% for each row by itself.\n",
-      decision.threshold(),
+      "Decisions (at %s): %s, with an\ninterval that holds with 95 %% for each row by itself.\n",
+      convert::Exact(decision.threshold()),
       CountsErrors(decision) ? "how many more were wrong than the forecasts promised, in points"
                              : "how much more each cost than the forecasts promised");
 }
@@ -70,10 +79,7 @@ std::vector<std::string> HistoryRow(std::string start, const v1::HistoryBucket& 
   const std::optional<double> bias = Bias(bucket);
   std::vector<std::string> row = {
       std::move(start), absl::StrCat(bucket.observations()),
-      bucket.has_error() ? absl::StrFormat("%s (%s to %s)%s", convert::Points(error.estimate()),
-                                           convert::Points(error.lower()),
-                                           convert::Points(error.upper()), is_class_1 ? "*" : "")
-                         : "-",
+      bucket.has_error() ? ErrorText(error) + (is_class_1 ? "*" : "") : "-",
       gap.has_value() ? convert::SignedFixed(100 * *gap, 1) : "-"};
   if (has_decision) row.push_back(bucket.has_decision() ? DecisionGap(bucket.decision()) : "-");
   if (verbose && bucket.has_forecast()) {
@@ -145,9 +151,10 @@ std::string DescribeHistory(const v1::GetHistoryResponse& history, bool verbose)
   rows.push_back(HistoryRow("all", history.total(), has_decision, verbose));
   if (forecasts) {
     return absl::StrCat(FormatTable(rows), updates,
-                        "Off by: the coverage error of the forecasts, with an interval that holds "
-                        "with 95 % for each row by\nitself. Gap: how much less than it promises "
-                        "the widest central interval covers, in points.\n",
+                        "Off by: the coverage error of the forecasts, biased upwards for few rows, "
+                        "with an interval that\nholds with 95 % for each row by itself. Gap: how "
+                        "much less than it promises the widest central\ninterval covers, in "
+                        "points.\n",
                         has_decision ? DecisionLegend(decided->decision().decision()) : "",
                         verbose ? "CRPS: of quantiles twice the mean pinball loss. Bias: how far "
                                   "the outcomes are above the forecasts\non average, in standard "
@@ -206,8 +213,8 @@ std::string HistoryCsv(const v1::GetHistoryResponse& history) {
         real(bucket.has_drift_log10_statistic(), bucket.drift_log10_statistic()),
         real(bucket.has_error(), bucket.error().lower()),
         real(bucket.has_error(), bucket.error().upper()),
-        real(bucket.has_error(), bucket.error().gap_lower()),
-        real(bucket.has_error(), bucket.error().gap_upper()),
+        real(gap.has_value() && bucket.has_error(), bucket.error().gap_lower()),
+        real(gap.has_value() && bucket.has_error(), bucket.error().gap_upper()),
         real(bucket.has_class_1_error(), bucket.class_1_error().estimate()),
         real(bucket.has_class_1_error(), bucket.class_1_error().lower()),
         real(bucket.has_class_1_error(), bucket.class_1_error().upper()),

@@ -24,6 +24,10 @@ using convert::ToJson;
 // Formats a table with a header in the first row; the first column is aligned left, others right.
 [[nodiscard]] std::string FormatTable(const std::vector<std::vector<std::string>>& rows);
 
+// "Euclidean distance"; the bandwidth as a Number, or "-".
+[[nodiscard]] std::string DistanceText(v1::Distance distance);
+[[nodiscard]] std::string BandwidthText(const v1::Provenance& provenance);
+
 // All settings of a model, one on each line.
 [[nodiscard]] std::string DescribeModel(const v1::Model& model);
 [[nodiscard]] std::string DescribeModels(const std::vector<v1::Model>& models);
@@ -36,20 +40,6 @@ using convert::ToJson;
 [[nodiscard]] std::string DescribeLabelCoverage(const v1::LabelCoverage& coverage);
 // Describes the running estimates and what they were computed from, without the verdict.
 [[nodiscard]] std::string DescribeCalibration(const v1::GetCalibrationResponse& response);
-
-// The answer of an evaluation: the top label and, for two classes, the probability of class 1 are
-// within the limit, or one of them is over it.
-[[nodiscard]] v1::LimitStatus StatusAgainst(const v1::Evaluation& evaluation, double limit);
-
-// Returns the complete report: how far off the model is, a summary in sentences, lenses side by
-// side, estimates, scores, binned errors, the other tests, and the reliability diagram as a table.
-// level: the level of the bootstrap tests of all lenses combined. error_limit: of the model.
-[[nodiscard]] std::string DescribeEvaluation(const v1::Evaluation& evaluation, double level,
-                                             double error_limit);
-
-// {"quadratic": ..., "provenance": ...} of the canonical lens, then the evaluation with the
-// other lenses.
-[[nodiscard]] Json EvaluationJson(const v1::Evaluation& evaluation);
 
 }  // namespace calibd::cli
 

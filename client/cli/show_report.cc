@@ -153,11 +153,12 @@ std::string NoRowText(const v1::GetCalibrationResponse& response) {
   if (IntervalOf(all) == nullptr) {
     return absl::StrCat("no labelled row since the update (row ", all.first_observation(), ")");
   }
-  const v1::ErrorInterval& interval = *IntervalOf(all);
-  return absl::StrCat("was off by ", convert::PointsText(interval.estimate()), " (",
-                      Points(interval.lower()), " to ", Points(interval.upper()), ") over rows ",
-                      all.first_observation(), " to ",
-                      all.first_observation() + all.observations() - 1,
+  const bool is_class_1 = all.has_class_1() && convert::Exceeds(all.class_1(), all.top_label());
+  const v1::ErrorInterval& interval = is_class_1 ? all.class_1() : *IntervalOf(all);
+  return absl::StrCat(is_class_1 ? "P(class 1) was off by " : "was off by ",
+                      convert::PointsText(interval.estimate()), " (", Points(interval.lower()),
+                      " to ", Points(interval.upper()), ") over rows ", all.first_observation(),
+                      " to ", all.first_observation() + all.observations() - 1,
                       "; no labelled row since the acknowledgement");
 }
 
@@ -263,6 +264,10 @@ std::string GroupPlace(const v1::GroupWatch& group) {
                         error.has_since_acknowledgement() ? "acknowledgement)" : "update)");
   }
   const v1::ErrorInterval& interval = *IntervalOf(Current(error));
+  if (convert::SaysLittle(interval.lower(), interval.upper())) {
+    return absl::StrCat(name, " 0 to ", convert::PointsText(interval.upper()),
+                        " off (too few rows to say more)");
+  }
   return absl::StrCat(name, " ", convert::PointsText(interval.estimate()), " off (",
                       Points(interval.lower()), " to ", Points(interval.upper()), ")");
 }
@@ -316,8 +321,9 @@ Places CellPlaces(const v1::Whereabouts& whereabouts) {
     if (cell.stands_out() && worse) worst = &cell;
   }
   if (worst != nullptr) {
-    places.names.push_back(absl::StrFormat("%s: %d outcomes, %.0f expected", CellPlace(*worst),
-                                           worst->observations(), worst->expected()));
+    places.names.push_back(absl::StrCat(CellPlace(*worst), ": ", worst->observations(),
+                                        " outcomes, ", ExpectedCount(worst->expected()),
+                                        " expected"));
   }
   return places;
 }
@@ -328,21 +334,25 @@ std::string Decided(const v1::GetCalibrationResponse& response) {
   const v1::DecisionLoss& loss = response.watch().decision();
   const bool counts = loss.decision().false_alarm_cost() == 1 && loss.decision().miss_cost() == 1;
   const double gap = loss.realised_loss() - loss.expected_loss();
+  const std::string at = convert::Exact(loss.decision().threshold());
+  // The rows of the evidence, which an acknowledgement restarts.
+  const std::int64_t first = response.watch().first_observation();
+  const std::string since = first > 1 ? absl::StrCat(" since row ", first) : "";
   const std::string text =
       counts
           ? absl::StrFormat(
-                "at %g: %.1f %% of %d decisions were wrong, the forecasts promise %.1f %%: %s "
+                "at %s: %.1f %% of %d decisions%s were wrong, the forecasts promise %.1f %%: %s "
                 "points "
                 "(%s to %s)",
-                loss.decision().threshold(), 100 * loss.realised_loss(), loss.observations(),
+                at, 100 * loss.realised_loss(), loss.observations(), since,
                 100 * loss.expected_loss(), SignedFixed(100 * gap, 1),
                 SignedFixed(100 * loss.gap_lower_bound(), 1),
                 SignedFixed(100 * loss.gap_upper_bound(), 1))
           : absl::StrFormat(
-                "at %g: %d decisions cost %.3g each, the forecasts promise %.3g: %+.2g (%+.2g to "
+                "at %s: %d decisions%s cost %.3g each, the forecasts promise %.3g: %+.2g (%+.2g to "
                 "%+.2g)",
-                loss.decision().threshold(), loss.observations(), loss.realised_loss(),
-                loss.expected_loss(), gap, loss.gap_lower_bound(), loss.gap_upper_bound());
+                at, loss.observations(), since, loss.realised_loss(), loss.expected_loss(), gap,
+                loss.gap_lower_bound(), loss.gap_upper_bound());
   const bool chance = loss.gap_lower_bound() <= 0 && loss.gap_upper_bound() >= 0;
   return text + (chance ? "; chance can explain the difference" : "");
 }
@@ -617,7 +627,7 @@ std::string BinTable(const google::protobuf::RepeatedPtrField<v1::HistoryBucket:
 }  // namespace
 
 std::string DescribeBins(const v1::GetCalibrationResponse& response) {
-  if (response.has_forecast()) return DescribeCells(response.verdict().whereabouts());
+  if (response.has_forecast()) return DescribeCells(response);
   const v1::RunningScores& scores = response.scores();
   const std::string top_label = BinTable(scores.bins(), "confidence", "right %");
   if (top_label.empty()) return "no labelled row yet\n";

@@ -244,10 +244,13 @@ std::string RejectedText(const v1::GroupWatch& group) {
 }
 
 // What the groups are compared by: over-confidence, or how much less than it promises the widest
-// interval of forecasts covers.
-double GapOf(const v1::GroupWatch& group) {
-  return group.has_forecast() ? group.error().since_start().coverage().gap()
-                              : group.direction().gap();
+// interval of forecasts covers; unset for forecasts without a central interval or outcomes.
+std::optional<double> GapOf(const v1::GroupWatch& group) {
+  if (group.watch().observations() == 0) return std::nullopt;
+  if (!group.has_forecast()) return group.direction().gap();
+  if (group.forecast().central_coverage().empty()) return std::nullopt;
+  const v1::CentralCoverage& widest = *group.forecast().central_coverage().rbegin();
+  return widest.promised() - widest.coverage();
 }
 
 // The effect size, or the score of forecasts.
@@ -269,10 +272,11 @@ std::string DescribeGroups(const v1::GetCalibrationResponse& response) {
     rejected += group.rejected() ? 1 : 0;
     if (rows.size() > kMaxGroups) continue;
     const v1::Watch& watch = group.watch();
+    const std::optional<double> gap = GapOf(group);
     rows.push_back({GroupName(group.value(), group.overflow()), absl::StrCat(watch.observations()),
                     SignedFixed(watch.evidence().log10_e_value(), 2),
                     SignedFixed(watch.evidence().max_log10_e_value(), 2), EffectOf(group),
-                    SignedFixed(100 * GapOf(group), 1), RejectedText(group)});
+                    gap.has_value() ? SignedFixed(100 * *gap, 1) : "-", RejectedText(group)});
   }
   std::string text = absl::StrFormat(
       "\nGroups, in descending order of evidence. e-BH over the %d tested groups of %d rejects %d "

@@ -137,7 +137,9 @@ v1::ForecastEvaluation ToProto(const ForecastEvaluation& evaluation,
   proto.set_coverage_cells(static_cast<std::int32_t>(error.cell_count));
   proto.set_log10_e_value(evaluation.log10_e_value);
   for (const CellDeviation& cell : evaluation.cells) *proto.add_cells() = ToProto(cell);
-  const auto of = [](const SimulatedStatistic& test) { return StatisticToProto(test.value, test.test); };
+  const auto of = [](const SimulatedStatistic& test) {
+    return StatisticToProto(test.value, test.test);
+  };
   if (evaluation.pit.has_value()) {
     *proto.mutable_quantile_calibration_error() = of(evaluation.pit->quantile_calibration_error);
     *proto.mutable_quantile_level_error() = of(evaluation.pit->quantile_level_error);

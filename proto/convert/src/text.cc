@@ -1,5 +1,7 @@
 #include "calibd/convert/text.h"
 
+#include <array>
+#include <charconv>
 #include <cmath>
 #include <utility>
 
@@ -39,6 +41,12 @@ std::string Fixed(double value, int decimals) {
   if (std::abs(value) >= kMostFixed) return absl::StrFormat("%.3g", value);
   const std::string text = absl::StrFormat("%.*f", decimals, value);
   return IsMinusZero(text) ? text.substr(1) : text;
+}
+
+std::string Exact(double value) {
+  std::array<char, 32> text;
+  const auto [end, error] = std::to_chars(text.begin(), text.end(), value);
+  return {text.begin(), end};
 }
 
 std::string SignedFixed(double value, int decimals) {

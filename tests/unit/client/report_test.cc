@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "evaluation_report.h"
+
 namespace calibd::cli {
 namespace {
 
@@ -99,6 +101,21 @@ TEST(ReportTest, ShowsTheNumberOfObservationsOfTheScores) {
   scores.set_observations(480);
   EXPECT_THAT(DescribeCalibration(response), HasSubstr("of the newest 480 observations;"));
   EXPECT_EQ(ToJson(response).at("scores").at("observations"), 480);
+}
+
+TEST(ReportTest, ShowsTheScoresOfForecasts) {
+  v1::GetCalibrationResponse response;
+  response.set_observations(3800);
+  v1::ForecastScores& scores = *response.mutable_forecast();
+  scores.set_observations(3800);
+  scores.set_crps(5.921);
+  scores.set_log_score(-1.25);
+  v1::CentralCoverage& widest = *scores.add_central_coverage();
+  widest.set_promised(0.9);
+  widest.set_coverage(0.8217);
+  EXPECT_THAT(DescribeCalibration(response),
+              HasSubstr("Scores: CRPS 5.92, log score -1.25, of all 3800 observations; the 90 % "
+                        "intervals cover 82.2 %.\n"));
 }
 
 TEST(ReportTest, DescribesLabelsThatComeLater) {

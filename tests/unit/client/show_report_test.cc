@@ -124,6 +124,13 @@ TEST(PointsTest, AHugeNumberHasAPowerOfTen) {
   EXPECT_EQ(convert::SignedFixed(999999, 1), "+999999.0");
 }
 
+TEST(PointsTest, ADeclaredNumberIsNotRounded) {
+  EXPECT_EQ(convert::Exact(110), "110");
+  EXPECT_EQ(convert::Exact(1234567.89), "1234567.89");
+  EXPECT_EQ(convert::Exact(-0.1), "-0.1");
+  EXPECT_EQ(convert::Exact(1e300), "1e+300");
+}
+
 TEST(PointsTest, AnIntervalThatSaysLittleHasNoEstimate) {
   EXPECT_EQ(convert::OffByText(0.95, 0, 1, 0.05),
             "off by 0 to 100 points (too few rows to say more; limit 5)");
@@ -242,6 +249,10 @@ TEST(ShowReportTest, NamesGroupsWithoutAValueAndGroupsThatAreNotMeasured) {
   group.set_overflow(true);
   EXPECT_THAT(DescribeShow(response, Now()), HasSubstr("group (other groups) 5.3 points off"));
   group.set_overflow(false);
+  group.mutable_error()->mutable_since_start()->mutable_top_label()->set_lower(0);
+  group.mutable_error()->mutable_since_start()->mutable_top_label()->set_upper(0.75);
+  EXPECT_THAT(DescribeShow(response, Now()),
+              HasSubstr("group (no value) 0 to 75 points off (too few rows to say more)"));
   group.mutable_error()->mutable_since_acknowledgement()->set_first_observation(10001);
   EXPECT_THAT(
       DescribeShow(response, Now()),
@@ -277,6 +288,12 @@ TEST(ShowReportTest, AfterAnAcknowledgementSaysFromWhichRow) {
                           HasSubstr("was off by 5.3 points (4.2 to 6.8) over rows 1 to 10000; no "
                                     "labelled row since the\n          acknowledgement\n"),
                           HasSubstr("from row 10001"), Not(HasSubstr("calibctl acknowledge"))));
+  // The event that exceeded the limit.
+  *response.mutable_error()->mutable_since_start()->mutable_class_1() =
+      Measured(0.069, 0.044, 0.106, 0.05).top_label();
+  EXPECT_THAT(DescribeShow(response, Now()),
+              HasSubstr("P(class 1) was off by 6.9 points (4.4 to 10.6) over rows 1 to 10000;"));
+  response.mutable_error()->mutable_since_start()->clear_class_1();
   since = Measured(0.051, 0.01, 0.1, 0.05);
   since.set_first_observation(10001);
   text = DescribeShow(response, Now());
@@ -383,10 +400,27 @@ TEST(ShowReportTest, TheReliabilityDiagramLeavesOutEmptyBins) {
                 "0.000 to 0.067            40     2.0        5.0          -3.0\n");
 }
 
+TEST(ShowReportTest, TheDecisionSaysWhichRowsItIsAbout) {
+  v1::GetCalibrationResponse response = OverLimit();
+  v1::DecisionLoss& loss = *response.mutable_watch()->mutable_decision();
+  loss.set_observations(400);
+  loss.mutable_decision()->set_threshold(100000.5);
+  loss.mutable_decision()->set_false_alarm_cost(1);
+  loss.mutable_decision()->set_miss_cost(1);
+  EXPECT_THAT(DescribeShow(response, Now()),
+              HasSubstr("decision  at 100000.5: 0.0 % of 400 decisions were wrong"));
+  response.mutable_watch()->set_first_observation(3401);
+  EXPECT_THAT(DescribeShow(response, Now()), HasSubstr("400 decisions since row 3401 were wrong"));
+}
+
 TEST(ShowReportTest, TheBinsOfForecastsAreTheCellsOfTheirOutcomes) {
   v1::GetCalibrationResponse response;
   response.mutable_forecast()->set_observations(1000);
   EXPECT_EQ(DescribeBins(response), "no cells of outcomes: only a monitored model has them\n");
+  response.mutable_verdict();
+  EXPECT_EQ(DescribeBins(response), "no labelled row yet\n");
+  response.mutable_watch()->set_first_observation(3001);
+  EXPECT_EQ(DescribeBins(response), "no labelled row since row 3001\n");
   // The second share rounds to what is promised.
   const std::tuple<double, double, int> cells[] = {{0, 0.001, 4}, {0.001, 0.5, 499}, {0.5, 1, 497}};
   for (const auto& [lower, upper, observations] : cells) {
@@ -400,7 +434,8 @@ TEST(ShowReportTest, TheBinsOfForecastsAreTheCellsOfTheirOutcomes) {
             "between the quantiles  rows  outcomes %  promised %  gap (points)\n"
             "0 % to 0.1 %              4         0.4         0.1          +0.3\n"
             "0.1 % to 50 %           499        49.9        49.9          +0.0\n"
-            "50 % to 100 %           497        49.7        50.0          -0.3\n");
+            "50 % to 100 %           497        49.7        50.0          -0.3\n"
+            "rows 3001 and later\n");
 }
 
 TEST(ShowReportTest, BeforeTheFirstVerdictSaysHowManyRowsItNeeds) {

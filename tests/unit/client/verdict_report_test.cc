@@ -265,6 +265,28 @@ TEST(VerdictReportTest, TellsAlarmsGroupsAndWarnings) {
   EXPECT_EQ(DescribeAlarms("models/m", {}), "m: no alarms\n");
 }
 
+TEST(VerdictReportTest, TheGapOfAGroupOfForecastsIsOfItsRows) {
+  v1::GetCalibrationResponse response;
+  response.mutable_verdict();
+  for (const bool measured : {true, false}) {
+    v1::GroupWatch& group = *response.add_groups();
+    group.set_value(measured ? "north" : "south");
+    group.mutable_watch()->set_observations(118);
+    group.mutable_direction()->mutable_forecast();
+    group.mutable_forecast()->set_crps(6.875);
+    // Of other rows.
+    group.mutable_error()->mutable_since_start()->mutable_coverage()->set_gap(0.25);
+    if (!measured) continue;
+    v1::CentralCoverage& widest = *group.mutable_forecast()->add_central_coverage();
+    widest.set_promised(0.9);
+    widest.set_coverage(0.729);
+  }
+  const std::string text = DescribeVerdict(response);
+  EXPECT_THAT(text, ContainsRegex("\nnorth  118 .* 6.88  *\\+17.1 "));
+  // Without a central interval.
+  EXPECT_THAT(text, ContainsRegex("\nsouth  118 .* 6.88  *- "));
+}
+
 TEST(VerdictReportTest, ListsModelsWithWhatEBHRejects) {
   v1::ListVerdictsResponse response;
   EXPECT_EQ(DescribeVerdicts(response, 0.05), "no models\n");

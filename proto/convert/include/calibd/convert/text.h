@@ -13,6 +13,9 @@ namespace calibd::convert {
 [[nodiscard]] std::string Fixed(double value, int decimals);
 [[nodiscard]] std::string SignedFixed(double value, int decimals);
 
+// The shortest text that reads back as the same finite number, such as "110" or "100000.5".
+[[nodiscard]] std::string Exact(double value);
+
 // probability: >= 0. Returns it in percentage points with one decimal, below 1 with two, without
 // trailing zeros: "0.01", "5.4", "20".
 [[nodiscard]] std::string Points(double probability);
