@@ -9,6 +9,7 @@
 #include <span>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -24,21 +25,33 @@ using Document = nlohmann::json;
 // Of arrays in arrays; a tensor has two.
 constexpr int kMaxDepth = 16;
 
-// Appends the numbers of nested arrays.
-absl::Status AppendNumbers(const Document& json, std::string_view field,
-                           std::vector<double>& values) {
+// A value of JSON, for errors.
+std::string Describe(const Document& json) {
+  if (json.is_string())
+    return absl::StrCat("the text ", Quoted(json.get_ref<const std::string&>()));
+  if (json.is_null()) return "null";
+  if (json.is_boolean()) return json.get<bool>() ? "true" : "false";
+  return json.is_object() ? "an object" : json.is_array() ? "an array" : "a number";
+}
+
+// Appends the numbers of nested arrays. Returns the first element that is no number, with its place
+// such as "[1][0]".
+std::optional<Violation> AppendNumbers(const Document& json, std::vector<double>& values) {
   if (json.is_number()) {
     values.push_back(json.get<double>());
-    return absl::OkStatus();
+    return std::nullopt;
   }
   if (!json.is_array()) {
-    return InvalidFieldError(field,
-                             absl::StrCat("contains a ", json.type_name(), ", expected numbers"));
+    return Violation{.field = "",
+                     .description = absl::StrCat("is ", Describe(json), ", expected a number")};
   }
-  for (const Document& element : json) {
-    CALIBD_RETURN_IF_ERROR(AppendNumbers(element, field, values));
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    if (std::optional<Violation> wrong = AppendNumbers(json[i], values)) {
+      wrong->field = absl::StrCat("[", i, "]", wrong->field);
+      return wrong;
+    }
   }
-  return absl::OkStatus();
+  return std::nullopt;
 }
 
 // Upper bound of the values that AppendNumbers appends.
@@ -49,33 +62,81 @@ std::size_t CountValues(const Document& json) {
   return count;
 }
 
-// {"predictions": [row, ...]}: a row is an array, a number, or an object of named outputs.
-absl::StatusOr<InferenceTensor> ReadVersion1(const Document& predictions, const std::string& name) {
-  if (!predictions.is_array()) return InvalidFieldError("predictions", "is not an array");
-  InferenceTensor tensor;
-  tensor.values.reserve(CountValues(predictions));
+// Appends the values of rows of equal length. field: of the rows. values_of: the values in a row.
+template <typename ValuesOf>
+absl::Status AppendRows(const Document& rows, const std::string& field, const ValuesOf& values_of,
+                        InferenceTensor& tensor) {
+  if (!rows.is_array()) {
+    return InvalidFieldError(field, absl::StrCat("is ", Describe(rows), ", expected an array"));
+  }
+  tensor.values.reserve(CountValues(rows));
   std::size_t width = 0;  // of the first row
-  for (std::size_t i = 0; i < predictions.size(); ++i) {
-    const Document& row = predictions[i];
+  for (std::size_t i = 0; i < rows.size(); ++i) {
     const std::size_t before = tensor.values.size();
-    const Document* values = &row;
-    if (row.is_object()) {
-      const auto found = name.empty() && row.size() == 1 ? row.begin() : row.find(name);
-      if (found == row.end()) {
-        return InvalidFieldError("predictions", absl::StrCat("has no output ", Quoted(name),
-                                                             ", see the model's inference_output"));
-      }
-      values = &*found;
+    CALIBD_ASSIGN_OR_RETURN(const Document* const values, values_of(rows[i], i));
+    if (const auto wrong = AppendNumbers(*values, tensor.values)) {
+      return InvalidFieldError(absl::StrCat(field, "[", i, "]", tensor.key, wrong->field),
+                               wrong->description);
     }
-    CALIBD_RETURN_IF_ERROR(AppendNumbers(*values, "predictions", tensor.values));
     const std::size_t count = tensor.values.size() - before;
     if (i == 0) width = count;
     if (count != width) {
       return InvalidFieldError(
-          absl::StrCat("predictions[", i, "]"),
+          absl::StrCat(field, "[", i, "]", tensor.key),
           absl::StrCat("has ", count, " values, expected ", width, " as in the first row"));
     }
   }
+  return absl::OkStatus();
+}
+
+// The names of outputs, for errors.
+class NameList {
+ public:
+  void Add(const std::string& name) {
+    constexpr std::size_t kMostNames = 8;
+    if (++count_ <= kMostNames) absl::StrAppend(&names_, count_ > 1 ? ", " : "", Quoted(name));
+    if (count_ == kMostNames + 1) names_ += ", ...";
+  }
+
+  // The error that none of these outputs has the name; or, if it is empty, that one is needed.
+  [[nodiscard]] absl::Status Error(const std::string& field, const std::string& wanted) const {
+    const std::string found =
+        absl::StrCat(count_, count_ == 1 ? " output" : " outputs", count_ > 0 ? ": " : "", names_);
+    return InvalidFieldError(
+        field, wanted.empty()
+                   ? absl::StrCat("has ", found, "; expected one, or inferenceOutput.name of the ",
+                                  "model to name one of them")
+                   : absl::StrCat("has no output ", Quoted(wanted),
+                                  " as inferenceOutput.name of the model says, but ", found));
+  }
+
+ private:
+  std::size_t count_ = 0;
+  std::string names_;
+};
+
+// The end of a field that names an output, from the server that answers.
+std::string Key(const std::string& name) {
+  constexpr std::size_t kMaxLength = 80;
+  return absl::StrCat(".", absl::CHexEscape(name.substr(0, kMaxLength)));
+}
+
+// {"predictions": [row, ...]}: a row is an array, a number, or an object of named outputs.
+absl::StatusOr<InferenceTensor> ReadVersion1(const Document& predictions, const std::string& name) {
+  InferenceTensor tensor{.values = {}, .field = "predictions"};
+  const auto values_of = [&](const Document& row,
+                             std::size_t i) -> absl::StatusOr<const Document*> {
+    if (!row.is_object()) return &row;
+    const auto found = name.empty() && row.size() == 1 ? row.begin() : row.find(name);
+    if (found != row.end()) {
+      if (i == 0) tensor.key = Key(found.key());
+      return &*found;
+    }
+    NameList names;
+    for (const auto& output : row.items()) names.Add(output.key());
+    return names.Error(absl::StrCat("predictions[", i, "]"), name);
+  };
+  CALIBD_RETURN_IF_ERROR(AppendRows(predictions, tensor.field, values_of, tensor));
   tensor.rows = predictions.size();
   return tensor;
 }
@@ -84,27 +145,31 @@ absl::StatusOr<InferenceTensor> ReadVersion1(const Document& predictions, const 
 template <typename Outputs, typename NameOf>
 absl::StatusOr<std::size_t> FindOutput(const Outputs& outputs, const std::string& name,
                                        const NameOf& name_of) {
-  const auto count = static_cast<std::size_t>(outputs.size());
-  if (name.empty() && count == 1) return 0;
+  if (name.empty() && outputs.size() == 1) return 0;
+  NameList names;
   std::size_t i = 0;
   for (const auto& output : outputs) {
     if (!name.empty() && name_of(output) == name) return i;
+    names.Add(name_of(output));
     ++i;
   }
-  return InvalidFieldError("outputs", name.empty()
-                                          ? absl::StrCat("has ", count,
-                                                         " outputs, expected one, or a name in the "
-                                                         "model's inference_output")
-                                          : absl::StrCat("has no output ", Quoted(name)));
+  return names.Error("outputs", name);
+}
+
+// The field of an output.
+std::string OutputField(const std::string& name, std::size_t index) {
+  return absl::StrCat("outputs", name.empty() ? absl::StrCat("[", index, "]") : Key(name));
 }
 
 // An output whose values are bytes.
 struct RawOutput {
   const std::string& name;
   const std::string& datatype;
-  // Empty if it is unknown.
+  // Empty if it is unknown. One dimension may be -1.
   std::span<const std::int64_t> shape;
   std::string_view bytes;
+  // That of the output.
+  std::string field;
 };
 
 // The size of a value in bytes. Errors: InvalidArgument for other types than FP16, FP32 and FP64.
@@ -130,38 +195,48 @@ std::optional<std::size_t> SizeOfShape(std::span<const std::int64_t> shape, std:
   return size;
 }
 
-// The rows that the shape of an output states; nothing if it is unknown. Errors: InvalidArgument
-// unless there are as many values as the shape says.
+std::string DescribeShape(std::span<const std::int64_t> shape) {
+  const auto dimensions = shape.first(std::min<std::size_t>(shape.size(), kMaxDepth));
+  return absl::StrCat("[", absl::StrJoin(dimensions, ", "), "]");
+}
+
+// The rows that the shape of an output states; nothing if it is empty. One dimension may be -1: it
+// is what the values need. Errors: InvalidArgument unless there are as many values as the shape
+// says.
 absl::StatusOr<std::optional<std::size_t>> RowsOf(const std::string& name,
                                                   std::span<const std::int64_t> shape,
                                                   std::size_t values) {
-  const bool known = !shape.empty() && std::all_of(shape.begin(), shape.end(),
-                                                   [](std::int64_t size) { return size >= 0; });
-  if (!known) return std::optional<std::size_t>();
-  if (SizeOfShape(shape, 1, std::numeric_limits<std::size_t>::max()) != values) {
-    const auto dimensions = shape.first(std::min<std::size_t>(shape.size(), kMaxDepth));
+  if (shape.empty()) return std::optional<std::size_t>();
+  std::vector<std::int64_t> known(shape.begin(), shape.end());
+  const std::size_t unknown = std::erase(known, -1);
+  const std::optional<std::size_t> size =
+      SizeOfShape(known, 1, std::numeric_limits<std::size_t>::max());
+  const bool fits =
+      size.has_value() &&
+      (unknown == 0 ? *size == values : unknown == 1 && *size > 0 && values % *size == 0);
+  if (!fits) {
     return InvalidFieldError(
-        "outputs.shape",
-        absl::StrCat("is [", absl::StrJoin(dimensions, ", "), "] for the output ", Quoted(name),
-                     " with ", values, " values, expected the shape of the values"));
+        "outputs.shape", absl::StrCat("is ", DescribeShape(shape), " for the output ", Quoted(name),
+                                      " with ", values,
+                                      " values, expected the shape of the values, in which one "
+                                      "dimension may be -1"));
   }
-  return std::optional(static_cast<std::size_t>(shape[0]));
+  return std::optional(shape[0] == -1 ? values / *size : static_cast<std::size_t>(shape[0]));
 }
 
 absl::Status CheckRawSize(const RawOutput& output, std::size_t value_size, std::string_view field) {
   const std::size_t size = output.bytes.size();
   std::string expected;
-  if (output.shape.empty()) {
+  const auto& shape = output.shape;
+  if (shape.empty() || std::any_of(shape.begin(), shape.end(), [](auto n) { return n < 0; })) {
     if (size % value_size == 0) return absl::OkStatus();
     expected = absl::StrCat("a multiple of ", value_size);
   } else {
     constexpr std::size_t kLargest = std::numeric_limits<std::size_t>::max();
-    const std::optional<std::size_t> stated = SizeOfShape(output.shape, value_size, kLargest);
+    const std::optional<std::size_t> stated = SizeOfShape(shape, value_size, kLargest);
     if (stated == size) return absl::OkStatus();
-    const auto dimensions =
-        output.shape.first(std::min<std::size_t>(output.shape.size(), kMaxDepth));
     expected = absl::StrCat(stated.has_value() ? absl::StrCat(*stated) : "a smaller shape",
-                            " for the shape [", absl::StrJoin(dimensions, ", "), "]");
+                            " for the shape ", DescribeShape(shape));
   }
   return InvalidFieldError(
       field, absl::StrCat("has ", size, " bytes for the output ", Quoted(output.name), " of ",
@@ -202,8 +277,7 @@ void AppendRaw(std::string_view bytes, std::vector<double>& values) {
 absl::StatusOr<InferenceTensor> ReadRaw(const RawOutput& output, std::string_view field) {
   CALIBD_ASSIGN_OR_RETURN(const std::size_t value_size, SizeOfValue(output.name, output.datatype));
   CALIBD_RETURN_IF_ERROR(CheckRawSize(output, value_size, field));
-  InferenceTensor tensor{
-      .values = {}, .rows = {}, .name = output.name, .raw_bytes = output.bytes.size()};
+  InferenceTensor tensor{.values = {}, .field = output.field, .raw_bytes = output.bytes.size()};
   if (value_size == sizeof(double)) {
     AppendRaw<double>(output.bytes, tensor.values);
   } else if (value_size == sizeof(Half)) {
@@ -211,7 +285,7 @@ absl::StatusOr<InferenceTensor> ReadRaw(const RawOutput& output, std::string_vie
   } else {
     AppendRaw<float>(output.bytes, tensor.values);
   }
-  if (!output.shape.empty()) tensor.rows = static_cast<std::size_t>(output.shape[0]);
+  CALIBD_ASSIGN_OR_RETURN(tensor.rows, RowsOf(output.name, output.shape, tensor.values.size()));
   return tensor;
 }
 
@@ -257,51 +331,68 @@ absl::StatusOr<std::string_view> FindTensor(const Document& outputs, std::size_t
   return found;
 }
 
-// Errors: InvalidArgument if the shape is not an array of at most kMaxDepth dimensions.
+// The shape of an output; empty if it has none. Errors: InvalidArgument unless it is an array of at
+// most kMaxDepth dimensions.
 absl::StatusOr<std::vector<std::int64_t>> ReadShape(const Document& output) {
   const auto shape = output.find("shape");
-  const bool valid =
-      shape != output.end() && shape->is_array() && !shape->empty() && shape->size() <= kMaxDepth &&
-      std::all_of(shape->begin(), shape->end(),
-                  [](const Document& dimension) { return dimension.is_number_integer(); });
-  if (!valid) return InvalidFieldError("outputs.shape", "is not an array of dimensions");
-  return shape->get<std::vector<std::int64_t>>();
+  if (shape == output.end()) return std::vector<std::int64_t>();
+  const bool valid = shape->is_array() && shape->size() <= kMaxDepth &&
+                     std::all_of(shape->begin(), shape->end(), [](const Document& dimension) {
+                       return dimension.is_number_integer();
+                     });
+  if (valid) return shape->get<std::vector<std::int64_t>>();
+  return InvalidFieldError(
+      "outputs.shape",
+      absl::StrCat("is ", Describe(*shape), " for the output ", Quoted(TextOf(output, "name")),
+                   ", expected an array of at most ", kMaxDepth, " integers"));
 }
 
 // {"outputs": [{"name", "shape", "data"}, ...]}. tensors: what follows the JSON.
 absl::StatusOr<InferenceTensor> ReadVersion2(const Document& outputs, const std::string& name,
                                              std::string_view tensors) {
-  if (!outputs.is_array()) return InvalidFieldError("outputs", "is not an array");
+  if (!outputs.is_array()) {
+    return InvalidFieldError("outputs",
+                             absl::StrCat("is ", Describe(outputs), ", expected an array"));
+  }
   CALIBD_ASSIGN_OR_RETURN(
       const std::size_t index,
       FindOutput(outputs, name, [](const Document& output) { return TextOf(output, "name"); }));
   const Document& output = outputs[index];
   CALIBD_ASSIGN_OR_RETURN(const std::string_view bytes, FindTensor(outputs, index, tensors));
+  const std::string output_name = TextOf(output, "name");
   const bool binary = BinarySize(output) != nullptr;
   const bool text = output.is_object() && output.contains("data");
   if (binary == text) {
     return InvalidFieldError(
-        "outputs",
-        absl::StrCat("has ", binary ? "both data and" : "neither data nor",
-                     " binary_data_size for the output ", Quoted(TextOf(output, "name"))));
+        "outputs", absl::StrCat("has ", binary ? "both data and" : "neither data nor",
+                                " binary_data_size for the output ", Quoted(output_name)));
   }
+  const std::string datatype = TextOf(output, "datatype");
+  const std::string field = OutputField(output_name, index);
+  CALIBD_ASSIGN_OR_RETURN(const std::vector<std::int64_t> shape, ReadShape(output));
   if (binary) {
-    const std::string output_name = TextOf(output, "name");
-    const std::string datatype = TextOf(output, "datatype");
-    CALIBD_ASSIGN_OR_RETURN(const std::vector<std::int64_t> shape, ReadShape(output));
-    return ReadRaw({.name = output_name, .datatype = datatype, .shape = shape, .bytes = bytes},
-                   "body");
+    return ReadRaw(
+        {.name = output_name, .datatype = datatype, .shape = shape, .bytes = bytes, .field = field},
+        "body");
   }
-  const std::string output_name = TextOf(output, "name");
-  if (const std::string datatype = TextOf(output, "datatype"); !datatype.empty()) {
+  if (!datatype.empty()) {
     CALIBD_RETURN_IF_ERROR(SizeOfValue(output_name, datatype).status());
   }
-  InferenceTensor tensor;
-  tensor.values.reserve(CountValues(output["data"]));
-  CALIBD_RETURN_IF_ERROR(AppendNumbers(output["data"], "outputs.data", tensor.values));
-  if (const auto shape = ReadShape(output); shape.ok()) {
-    CALIBD_ASSIGN_OR_RETURN(tensor.rows, RowsOf(output_name, *shape, tensor.values.size()));
+  InferenceTensor tensor{.values = {}, .field = field};
+  const Document& data = output["data"];
+  CALIBD_RETURN_IF_ERROR(AppendRows(
+      data, field + ".data",
+      [](const Document& row, std::size_t) { return absl::StatusOr<const Document*>(&row); },
+      tensor));
+  CALIBD_ASSIGN_OR_RETURN(tensor.rows, RowsOf(output_name, shape, tensor.values.size()));
+  // Of values without nested arrays, only the shape tells the rows.
+  if (data.empty() || !data[0].is_array()) return tensor;
+  if (tensor.rows.has_value() && *tensor.rows != data.size()) {
+    return InvalidFieldError(field + ".data",
+                             absl::StrCat("has ", data.size(), " rows, expected ", *tensor.rows,
+                                          " as in the shape ", DescribeShape(shape)));
   }
+  tensor.rows = data.size();
   return tensor;
 }
 
@@ -320,12 +411,13 @@ absl::StatusOr<InferenceTensor> ReadMessage(const inference::v2::ModelInferRespo
     return ReadRaw({.name = output.name(),
                     .datatype = output.datatype(),
                     .shape = {output.shape().data(), static_cast<std::size_t>(output.shape_size())},
-                    .bytes = answer.raw_output_contents(static_cast<int>(index))},
+                    .bytes = answer.raw_output_contents(static_cast<int>(index)),
+                    .field = OutputField(output.name(), index)},
                    "raw_output_contents");
   }
   CALIBD_ASSIGN_OR_RETURN(const std::size_t value_size,
                           SizeOfValue(output.name(), output.datatype()));
-  InferenceTensor tensor;
+  InferenceTensor tensor{.values = {}, .field = OutputField(output.name(), index)};
   if (value_size == sizeof(double)) {
     const auto& values = output.contents().fp64_contents();
     tensor.values.assign(values.begin(), values.end());

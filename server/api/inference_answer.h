@@ -19,9 +19,11 @@ namespace calibd::server {
 struct InferenceTensor {
   std::vector<double> values;
   // Set if the answer declares it.
-  std::optional<std::size_t> rows;
-  // The name of the output and its size, if its values are raw bytes; otherwise 0 bytes.
-  std::string name{};
+  std::optional<std::size_t> rows{};
+  // The part of the answer, for errors. Row 3 is field[3]key, such as predictions[3].probability.
+  std::string field{};
+  std::string key{};
+  // Size of the output, if its values are raw bytes; otherwise 0.
   std::size_t raw_bytes = 0;
 };
 

@@ -61,11 +61,11 @@ absl::StatusOr<std::size_t> FindWidth(const InferenceTensor& tensor,
   std::string found = absl::StrCat("has ", count, " values");
   std::string expected = absl::StrCat(width, " per row");
   if (tensor.raw_bytes > 0) {
-    absl::StrAppend(&found, " in ", tensor.raw_bytes, " bytes of the output ", Quoted(tensor.name));
+    absl::StrAppend(&found, " in ", tensor.raw_bytes, " bytes");
     absl::StrAppend(&expected, " (", width * (tensor.raw_bytes / count), " bytes)");
   }
   if (tensor.rows.has_value()) absl::StrAppend(&found, " in ", *tensor.rows, " rows");
-  return AnswerError("outputs", absl::StrCat(found, ", expected ", expected));
+  return AnswerError(tensor.field, absl::StrCat(found, ", expected ", expected));
 }
 
 // Sets the predictions of the rows, with their columns in the order of the classes.
@@ -98,8 +98,9 @@ absl::StatusOr<Predictions> ReadPredictions(const InferenceEvent& event,
   CALIBD_ASSIGN_OR_RETURN(const std::size_t width, FindWidth(tensor, declaration));
   Predictions predictions{.model = std::move(tensor), .width = width};
   if (predictions.rows() > kMaxRowsPerBatch) {
-    return AnswerError("outputs", absl::StrCat("has ", predictions.rows(),
-                                               " rows, expected at most ", kMaxRowsPerBatch));
+    return AnswerError(
+        predictions.model.field,
+        absl::StrCat("has ", predictions.rows(), " rows, expected at most ", kMaxRowsPerBatch));
   }
   if (baseline_name.empty()) return predictions;
   CALIBD_ASSIGN_OR_RETURN(predictions.baseline, answer.Read(baseline_name));
@@ -108,9 +109,10 @@ absl::StatusOr<Predictions> ReadPredictions(const InferenceEvent& event,
                           FindWidth(*predictions.baseline, declaration));
   if (baseline_width != width || values.size() != predictions.model.values.size()) {
     return AnswerError(
-        "outputs", absl::StrCat("has ", values.size() / baseline_width, " rows of ", baseline_width,
-                                " values in ", Quoted(baseline_name), " and ", predictions.rows(),
-                                " of ", width, " in ", Quoted(name), ", expected the same"));
+        predictions.baseline->field,
+        absl::StrCat("has ", values.size() / baseline_width, " rows of ", baseline_width,
+                     " values in ", Quoted(baseline_name), " and ", predictions.rows(), " of ",
+                     width, " in ", Quoted(name), ", expected the same"));
   }
   return predictions;
 }

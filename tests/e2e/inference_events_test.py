@@ -65,6 +65,8 @@ class InferenceEventsTest(unittest.TestCase):
         tensor = field(1, b"p") + field(2, b"FP32") + field(3, bytes([2, 2]))
         binary = field(1, b"forms") + field(5, tensor) + field(6, raw)
         typed = field(5, tensor + field(5, field(6, raw)))
+        # The shape [-1, 2].
+        unknown = message([(b"p", b"FP32", (*[255] * 9, 1, 2))], [raw])
         half = message([(b"p", b"FP16", (2, 2))], [struct.pack("<4e", 0.25, 0.75, 1, 2**-24)])
         two = {"name": "p", "shape": [2, 2], "datatype": "FP64", "data": [[0.25, 0.75], [0.5, 0.5]]}
         other = {"name": "q", "shape": [1], "datatype": "INT64", "data": [1]}
@@ -74,6 +76,8 @@ class InferenceEventsTest(unittest.TestCase):
                 ({}, {"predictions": [0.75, 0.5, 1]}, 3),
                 (named, {"predictions": [{"p": [0.25, 0.75], "q": 1}]}, 1),
                 ({}, {"outputs": [two]}, 2), (named, {"outputs": [other, two]}, 2),
+                ({}, {"outputs": [{**two, "shape": [-1, 2]}]}, 2),
+                ({}, message([(b"p", b"FP32", ())], [raw]), 2), ({}, unknown, 2),
                 ({}, binary, 2), (named, typed, 2), ({}, half, 2),
                 ({"inferenceOutput": {"transform": "TRANSFORM_SOFTMAX"}},
                  {"predictions": [[3, -1], [1000, -1000]]}, 2),
@@ -168,8 +172,35 @@ class InferenceEventsTest(unittest.TestCase):
         self.assertEqual((status, answer["acceptedRows"]), (200, "0"))
         for body, part in (({"predictions": [[0.6, 0.6]]}, "sums to 1.2"),
                            ({"predictions": [[0.2, 0.3, 0.5]]}, "expected 2 per row"),
-                           ({"predictions": []}, "has 0 values"), ({}, "neither predictions"),
-                           ({"predictions": ["x"]}, "expected numbers"),
+                           ({"predictions": []}, "predictions has 0 values"),
+                           ({}, "neither predictions"),
+                           ({"predictions": [[1, 0], [1, "x"]]},
+                            'predictions[1][1] is the text "x", expected a number'),
+                           ({"predictions": [{"p": [None, 1]}]}, "predictions[0].p[0] is null"),
+                           ({"predictions": [[{}]]}, "predictions[0][0] is an object"),
+                           ({"predictions": {}}, "predictions is an object, expected an array"),
+                           ({"predictions": [{"p": [1, 0], "q": 1}]},
+                            'predictions[0] has 2 outputs: "p", "q"; expected one'),
+                           ({"outputs": [{"name": "p"}, {"name": "q"}]},
+                            'outputs has 2 outputs: "p", "q"; expected one'),
+                           ({"outputs": 1}, "outputs is a number, expected an array"),
+                           ({"outputs": [{"name": "p", "shape": [1, 3], "data": [0.2, 0.3, 0.5]}]},
+                            "outputs.p has 3 values in 1 rows, expected 2 per row"),
+                           ({"outputs": [{"shape": [1, 2], "data": [True, 0]}]},
+                            "outputs[0].data[0] is true, expected a number"),
+                           ({"outputs": [{"name": "p", "shape": "1,2", "data": [1, 0]}]},
+                            'outputs.shape is the text "1,2" for the output "p"'),
+                           # The shape of three classes, which would be cut into rows of two.
+                           ({"outputs": [{"name": "p", "shape": [-1, 3],
+                                          "data": [0.5, 0.5, 0, 0.5, 0.5, 0]}]},
+                            "outputs.p has 6 values in 2 rows, expected 2 per row"),
+                           ({"outputs": [{"name": "p", "shape": [-1, -1], "data": [1, 0]}]},
+                            "outputs.shape is [-1, -1]"),
+                           ({"outputs": [{"name": "p", "shape": [2, 2],
+                                          "data": [[1], [0, 1, 0]]}]},
+                            "outputs.p.data[1] has 3 values, expected 1 as in the first row"),
+                           ({"outputs": [{"name": "p", "shape": [2, 2], "data": [[1, 0, 1, 0]]}]},
+                            "outputs.p.data has 1 rows, expected 2 as in the shape [2, 2]"),
                            ({"outputs": []}, "has 0 outputs"), (b"{", "error at line 1, column 2"),
                            (b'{"predictions":\n [1,, 2]}', "error at line 2, column 5"),
                            (b'{"predictions": [1e999]}', "number overflow"),
@@ -306,9 +337,9 @@ class InferenceEventsTest(unittest.TestCase):
                 ([p], [four[:12]], "has 12 bytes"), ([p], [b""], "has 0 bytes"),
                 ([(b"p", b"FP64", (2, 1))], [four[:12]], "expected 16 for the shape [2, 1]"),
                 ([(b"p", b"FP32", ())], [four[:7]], "expected a multiple of 4"),
-                ([(b"p", b"FP32", ())], [four], '4 values in 16 bytes of the output "p", '
-                                                "expected 3 per row (12 bytes)"),
-                ([p], [four], "in 2 rows, expected 3 per row (12 bytes)"),
+                ([(b"p", b"FP32", ())], [four], "outputs.p has 4 values in 16 bytes, expected 3 per "
+                                                "row (12 bytes)"),
+                ([p], [four], "outputs.p has 4 values in 16 bytes in 2 rows, expected 3 per row (12 bytes)"),
                 # 2^63 - 1 rows.
                 ([(b"p", b"FP32", (*[255] * 8, 127, 2))], [four], "expected a smaller shape"),
                 ([(b"p", b"BYTES", (2,))], [four], '"BYTES" for the output "p", expected FP16, FP32'),
@@ -360,9 +391,10 @@ class InferenceEventsTest(unittest.TestCase):
                 ([good], four + b"x", None, "has 17 bytes after the JSON, expected 16"),
                 ([{**good, "shape": [2, 3]}], four, None, "expected 24 for the shape [2, 3]"),
                 ([{**good, "shape": [2**62, 2**62]}], four, None, "expected a smaller shape"),
-                ([{**good, "shape": [-2, -2]}], four, None, "expected a smaller shape"),
-                ([{**good, "shape": [2, "x"]}], four, None, "outputs.shape is not an array"),
-                ([{**good, "shape": [1] * 17}], four, None, "outputs.shape is not an array"),
+                ([{**good, "shape": [-2, -2]}], four, None, "outputs.shape is [-2, -2]"),
+                ([{**good, "shape": [-1, 3]}], four, None, "outputs.shape is [-1, 3]"),
+                ([{**good, "shape": [2, "x"]}], four, None, "outputs.shape is an array"),
+                ([{**good, "shape": [1] * 17}], four, None, "expected an array of at most 16"),
                 ([{**good, "datatype": "BYTES"}], four, None, '"BYTES" for the output "p"'),
                 ([{**good, "data": [1, 0]}], four, None, 'both data and binary_data_size'),
                 ([{**good, "parameters": {}}], b"", None, "neither data nor binary_data_size"),
@@ -420,7 +452,8 @@ class InferenceEventsTest(unittest.TestCase):
         begun = time.monotonic()
         status, answer = self.infer("objects", "1", json.dumps(body).replace(" ", "").encode())
         self.assertEqual(status, 400, answer)
-        self.assertIn('has no output "p"', answer["error"]["message"])
+        self.assertIn('predictions[0] has no output "p" as inferenceOutput.name of the model says, '
+                      "but 0 outputs", answer["error"]["message"])
         self.assertLess(time.monotonic() - begun, 15)
         rows = [{"p": [0.25, 0.75], "q": 1}] * 20000
         status, answer = self.infer("objects", "2", {"predictions": rows})
