@@ -19,6 +19,7 @@ import calibd
 from calibd import errors
 from calibd.recalibration import save_map
 from calibd.rpc import status_pb2
+from calibd.v1 import calibration_service_pb2 as service
 from calibd.v1 import loss_pb2
 from calibd.v1 import model_service_pb2 as models
 from calibd.v1 import monitoring_pb2 as monitoring
@@ -173,6 +174,21 @@ def test_evaluation_reports_progress_and_draws_each_diagram(client, overconfiden
     assert len(html.findall(".//{http://www.w3.org/2000/svg}svg")) == 3
     assert html.find(".//{http://www.w3.org/2000/svg}polyline") is not None
     assert "band: if the model were calibrated" in "".join(html.itertext())
+
+
+def test_an_evaluation_shows_what_actions_cost(client, overconfident):
+    settings = service.EvaluateRequest(actions=[
+        service.Action(name=name, losses=losses)
+        for name, losses in (("wait", [0, 1, 1]), ("act", [1, 0, 0]), ("never", [9, 9, 9]))])
+    evaluation = client.evaluate(overconfident, replicates=99, seed=1, settings=settings)
+    text = repr(evaluation)
+    assert re.search(r"^decision +the actions cost [\d.]+ on average, the predictions promise [\d.]+: "
+                     r"\+[\d.]+ \(.* to .*\)$", text, re.M)
+    wait, act, never = evaluation.decision_loss.actions
+    assert f"wait, chosen {wait.observations} times: cost {wait.realised_loss:.4g}, promised" in text
+    assert re.search(r"^action +never, chosen 0 times$", text, re.M)
+    assert re.search(r"^decision calibration error +[\d.]+, calibrated: below", text, re.M)
+    assert re.search(r"^given the action +p = 0\.01 for one look$", text, re.M)
 
 
 def test_the_error_of_class_1_is_shown_if_it_is_larger(client):

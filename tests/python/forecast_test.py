@@ -67,9 +67,58 @@ def test_the_rows_since_an_acknowledgement_and_the_decision_are_shown(client):
         client.acknowledge_alarm("deciding", alarm.id, "retrained")
     with client.stream("deciding") as stream:
         stream.send(*drawn(600))
-    text = repr(client.calibration("deciding"))
+    newer = client.calibration("deciding")
+    text = repr(newer)
     assert re.search(r"^error +off by .*; limit 5; rows 3001 and later$", text, re.M)
-    assert re.search(r" of 600 decisions were wrong, .*; chance can explain the difference$", text, re.M)
+    assert re.search(r" of 600 decisions since row 3001 were wrong, .*; chance can explain the differ",
+                     text, re.M)
+    assert re.search(r"^CRPS +[\d.]+; all rows$", text, re.M)
+    # The points of the diagram are of the rows of the error, and not of all.
+    covered = newer.error.since_acknowledgement.central_coverage[0].coverage
+    assert f"50 % intervals cover {100 * covered:.1f} %" in newer._repr_html_()
+    before, after = (one.forecast.central_coverage[0].coverage for one in (calibration, newer))
+    assert covered > after > before
+    # Without rows there are no points.
+    alarmed = client.calibration("costs")
+    for alarm in alarmed.alarms:
+        client.acknowledge_alarm("costs", alarm.id)
+    acknowledged = client.calibration("costs")
+    assert "OVER_LIMIT (acknowledged), " in repr(acknowledged)
+    assert "OVER_LIMIT, " in repr(alarmed)
+    assert "OVER_LIMIT (acknowledged), " in repr(client.verdicts())
+    assert "<svg" not in acknowledged._repr_html_()
+
+
+def test_decisions_are_shown_with_what_they_cost(client):
+    client.create_model("wrong", forecast="normal", decision=100000.5)
+    client.create_model("dear", forecast="normal", decision=(0.0, 1, 4))
+    for model, threshold in (("wrong", 100000.5), ("dear", 0)):
+        forecasts, outcomes = drawn(500, 0.5)
+        forecasts[:, 0] += threshold
+        with client.stream(model) as stream:
+            stream.send(forecasts, outcomes + threshold)
+    text = repr(client.evaluate("wrong", replicates=99))
+    assert re.search(r"^decision +at 100000\.5: [\d.]+ % of the decisions were wrong, the forecasts "
+                     r"expected [\d.]+ %$", text, re.M)
+    assert re.search(r"^decision calibration error +[\d.]+, calibrated: below", text, re.M)
+    assert re.search(r"^decision +at 0: they cost [\d.]+ each, the forecasts expected [\d.]+ \(a false "
+                     r"alarm 1, a miss 4\)$", repr(client.evaluate("dear", replicates=99)), re.M)
+    assert re.search(r"^ +decision at 100000\.5: [\d.]+ % of 500 decisions were wrong, ",
+                     repr(client.history("wrong")), re.M)
+    assert re.search(r"^ +decision at 0: 500 decisions cost [\d.]+ each", repr(client.history("dear")),
+                     re.M)
+
+
+@pytest.mark.parametrize("levels, has_central", [([0.5], False), ([0.1, 0.2, 0.3], False),
+                                                 ([0.1, 0.9], True)])
+def test_forecasts_without_a_central_interval_have_no_direction(client, levels, has_central):
+    model = "levels" + "-".join(map(str, levels))
+    client.create_model(model, forecast=levels)
+    _, outcomes = drawn(500)
+    with client.stream(model) as stream:
+        stream.send(np.tile(np.arange(len(levels)), (500, 1)), outcomes)
+    assert bool(client.calibration(model).forecast.central_coverage) == has_central
+    assert ("the widest intervals cover" in repr(client.history(model))) == has_central
 
 
 def test_columns_of_a_frame_are_known_by_their_names(client):

@@ -89,17 +89,30 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def _interval(error: monitoring.ErrorInterval, is_forecast: bool = False) -> str:
-    direction = _direction(error.gap)
-    if is_forecast:
-        direction = (f"the widest intervals cover {_points_text(abs(error.gap))} "
-                     f"{'less' if error.gap > 0 else 'more'} than promised")
-    return f"{_off_by(error.estimate, error.lower, error.upper)}, {direction}"
+def _exact(value: float) -> str:
+    """The shortest text of exactly this number."""
+    return repr(value).removesuffix(".0")
+
+
+def _interval(error: monitoring.ErrorInterval) -> str:
+    return f"{_off_by(error.estimate, error.lower, error.upper)}, {_direction(error.gap)}"
+
+
+def _forecast_interval(error: monitoring.ErrorInterval, has_central: bool) -> str:
+    text = _off_by(error.estimate, error.lower, error.upper)
+    if not has_central:
+        return text
+    return (f"{text}, the widest intervals cover {_points_text(abs(error.gap))} "
+            f"{'less' if error.gap > 0 else 'more'} than promised")
 
 
 def _status(verdict: monitoring.Verdict) -> str:
     status = monitoring.Verdict.Status.Name(verdict.status).removeprefix("STATUS_")
     limit = monitoring.LimitStatus.Name(verdict.limit_status).removeprefix("LIMIT_STATUS_")
+    if verdict.is_recent:
+        limit += " (recent)"
+    if verdict.is_acknowledged:
+        limit += " (acknowledged)"
     return f"{limit}, {status}"
 
 
@@ -139,9 +152,13 @@ def _coverage_lines(central: Iterable[monitoring.CentralCoverage]) -> list[tuple
 def _forecast_lines(evaluated: evaluation.ForecastEvaluation) -> list[tuple[str, str]]:
     lines = _coverage_lines(evaluated.scores.central_coverage)
     lines.append(("CRPS", f"{evaluated.scores.crps:.4g}"))
+    if evaluated.HasField("decision"):
+        lines.append(("decision", _decided(evaluated.decision)))
     tests = [(name.replace("_", " "), getattr(evaluated, name))
              for name in ("quantile_calibration_error", "quantile_level_error", "cramer_von_mises",
                           "level_error") if evaluated.HasField(name)]
+    if evaluated.decision.HasField("calibration_error"):
+        tests.append(("decision calibration error", evaluated.decision.calibration_error))
     tests += [(f"MMD^2 {d.form}", d.test) for d in evaluated.discrepancies]
     if evaluated.HasField("local"):
         tests.append(("local error", evaluated.local.mean_error))
@@ -163,19 +180,50 @@ def _local_lines(local: evaluation.LocalCalibration) -> list[tuple[str, str]]:
             for place in local.places if place.p_value <= 0.05]
 
 
-def _decision_text(loss: monitoring.DecisionLoss) -> str:
+def _decided(decision: evaluation.ForecastEvaluation.Decision) -> str:
+    """As `calibctl evaluate-forecasts` writes it."""
+    at = f"at {_exact(decision.threshold)}: "
+    # An earlier server does not say the costs.
+    if decision.false_alarm_cost in (0, 1) and decision.miss_cost in (0, 1):
+        return (f"{at}{100 * decision.realised_loss:.3g} % of the decisions were wrong, the forecasts "
+                f"expected {100 * decision.expected_loss:.3g} %")
+    return (f"{at}they cost {decision.realised_loss:.4g} each, the forecasts expected "
+            f"{decision.expected_loss:.4g} (a false alarm {decision.false_alarm_cost:g}, a miss "
+            f"{decision.miss_cost:g})")
+
+
+def _action_lines(decision: evaluation.DecisionEvaluation) -> list[tuple[str, str]]:
+    """As `calibctl evaluate` writes them."""
+    gap = decision.realised_loss - decision.expected_loss
+    lines = [("decision", f"the actions cost {decision.realised_loss:.4g} on average, the predictions "
+              f"promise {decision.expected_loss:.4g}: {gap:+.3g} ({decision.gap_lower_bound:+.3g} to "
+              f"{decision.gap_upper_bound:+.3g})")]
+    for action in decision.actions:
+        text = f"{action.name}, chosen {_count(action.observations, 'time')}"
+        if action.observations:
+            text += f": cost {action.realised_loss:.4g}, promised {action.expected_loss:.4g}"
+        lines.append(("action", text))
+    if decision.HasField("calibration_error"):
+        lines.append(("decision calibration error", _simulated(decision.calibration_error)))
+    if decision.HasField("test"):
+        lines.append(("given the action", f"p = {decision.test.p_value:.3g} for one look"))
+    return lines
+
+
+def _decision_text(loss: monitoring.DecisionLoss, first_observation: int = 0) -> str:
     """As `calibctl show` writes it."""
     declared = loss.decision
     gap = loss.realised_loss - loss.expected_loss
+    at = f"at {_exact(declared.threshold)}: "
+    since = f" since row {first_observation}" if first_observation > 1 else ""
     if declared.false_alarm_cost == declared.miss_cost == 1:
-        text = (f"at {declared.threshold:g}: {100 * loss.realised_loss:.1f} % of "
-                f"{loss.observations} decisions were wrong, the forecasts promise "
-                f"{100 * loss.expected_loss:.1f} %: {100 * gap:+.1f} points "
-                f"({100 * loss.gap_lower_bound:+.1f} to {100 * loss.gap_upper_bound:+.1f})")
+        text = (f"{at}{100 * loss.realised_loss:.1f} % of {loss.observations} decisions{since} were "
+                f"wrong, the forecasts promise {100 * loss.expected_loss:.1f} %: {100 * gap:+.1f} "
+                f"points ({100 * loss.gap_lower_bound:+.1f} to {100 * loss.gap_upper_bound:+.1f})")
     else:
-        text = (f"at {declared.threshold:g}: {loss.observations} decisions cost "
-                f"{loss.realised_loss:.3g} each, the forecasts promise {loss.expected_loss:.3g}: "
-                f"{gap:+.2g} ({loss.gap_lower_bound:+.2g} to {loss.gap_upper_bound:+.2g})")
+        text = (f"{at}{loss.observations} decisions{since} cost {loss.realised_loss:.3g} each, the "
+                f"forecasts promise {loss.expected_loss:.3g}: {gap:+.2g} "
+                f"({loss.gap_lower_bound:+.2g} to {loss.gap_upper_bound:+.2g})")
     chance = loss.gap_lower_bound <= 0 <= loss.gap_upper_bound
     return text + ("; chance can explain the difference" if chance else "")
 
@@ -192,14 +240,21 @@ class Calibration(Result[calibration.GetCalibrationResponse]):
             return self.message.insufficient_data.reason
         return f"{self.message.observations} observations, not monitored"
 
+    @property
+    def _current(self) -> monitoring.ErrorMeasurement:
+        """The status and the limit apply to the rows since an acknowledgement, if there was one."""
+        error = self.message.error
+        return (error.since_acknowledgement if error.HasField("since_acknowledgement")
+                else error.since_start)
+
     def _lines(self) -> list[tuple[str, str]]:
         m = self.message
         lines = []
         if m.HasField("verdict"):
             lines.append(("verdict", _status(m.verdict)))
-        # The status and the limit apply to the rows since an acknowledgement, if there was one.
-        current = (m.error.since_acknowledgement if m.error.HasField("since_acknowledgement")
-                   else m.error.since_start)
+        current = self._current
+        # The scores are of all rows.
+        all_rows = "; all rows" if current.first_observation > 1 else ""
         limit = f"; limit {_points_text(m.error.limit)}"
         if current.first_observation > 1:
             limit += f"; rows {current.first_observation} and later"
@@ -224,16 +279,16 @@ class Calibration(Result[calibration.GetCalibrationResponse]):
                           f"{_power_of_ten(evidence.max_log10_e_value)}; calibration is rejected at "
                           f"{_power_of_ten(evidence.threshold)}"))
         if m.watch.HasField("decision"):
-            lines.append(("decision", _decision_text(m.watch.decision)))
+            lines.append(("decision", _decision_text(m.watch.decision, m.watch.first_observation)))
         if m.HasField("comparison"):
             lines.append((f"against {m.baseline}", "; ".join(
                 f"{name} {text}" for name, text in _differences(m.comparison))))
         if m.HasField("forecast"):
-            lines.append(("CRPS", f"{m.forecast.crps:.4g}"))
+            lines.append(("CRPS", f"{m.forecast.crps:.4g}{all_rows}"))
         if m.HasField("scores"):
             lines.append(("scores", f"accuracy {m.scores.accuracy:.4f}, log loss "
                           f"{m.scores.log_loss:.4f}, Brier {m.scores.brier_score:.4f}, ECE "
-                          f"{m.scores.ece:.4f}"))
+                          f"{m.scores.ece:.4f}{all_rows}"))
         lines += [(f"SKCE ({e.block_size})", _estimate(e)) for e in m.estimates if e.HasField("skce")]
         alarms = [alarm for alarm in m.alarms if not alarm.HasField("acknowledge_time")]
         if alarms:
@@ -254,14 +309,18 @@ class Calibration(Result[calibration.GetCalibrationResponse]):
 
     def _diagram(self) -> str:
         if self.message.HasField("forecast"):
-            return _coverage_svg(self.model, self.message.forecast)
+            # Those of the error. A model that is not monitored has no error.
+            central = (self._current.central_coverage if self.message.HasField("error")
+                       else self.message.forecast.central_coverage)
+            return _coverage_svg(self.model, central)
         # Of two classes, people know the probability of class 1.
         scores = self.message.scores
         bins = scores.class_1_bins or scores.bins
         points = [Point(i / len(bins), (i + 1) / len(bins), b.observations, b.mean_confidence,
                         b.accuracy) for i, b in enumerate(bins) if b.observations]
         event = "class 1" if scores.class_1_bins else "the predicted class is right"
-        return reliability_svg(points, event, f"{short_name(self.model)}: {event}")
+        rows = ", all rows" if self._current.first_observation > 1 else ""
+        return reliability_svg(points, event, f"{short_name(self.model)}: {event}{rows}")
 
 
 def _reliability_svg(model: str, reliability: evaluation.Reliability) -> str:
@@ -274,10 +333,10 @@ def _reliability_svg(model: str, reliability: evaluation.Reliability) -> str:
     return reliability_svg(points, event, f"{short_name(model)}: {event}", band, steps)
 
 
-def _coverage_svg(model: str, scores: monitoring.ForecastScores,
+def _coverage_svg(model: str, central: Iterable[monitoring.CentralCoverage],
                   cells: Iterable[monitoring.ForecastCell] = ()) -> str:
     return coverage_svg(
-        [Interval(c.promised, c.coverage, c.lower, c.upper) for c in scores.central_coverage],
+        [Interval(c.promised, c.coverage, c.lower, c.upper) for c in central],
         [Cell(c.lower, c.upper, c.observations, c.expected) for c in cells],
         f"{short_name(model)}: coverage")
 
@@ -338,12 +397,14 @@ class Evaluation(Result[evaluation.Evaluation]):
             lines.append(("ECE", f"{error.ece:.4g} ({kind}, {error.bins} bins)"))
         if self.message.individual.HasField("test"):
             lines.append(("similar cases", f"MMD^2 {_simulated(self.message.individual.test)}"))
+        if self.message.HasField("decision_loss"):
+            lines += _action_lines(self.message.decision_loss)
         return lines
 
     def _diagram(self) -> str:
         if self.message.HasField("forecast"):
             forecast = self.message.forecast
-            return _coverage_svg(self.model, forecast.scores, forecast.cells)
+            return _coverage_svg(self.model, forecast.scores.central_coverage, forecast.cells)
         # The diagram of class 1 shows all that the one of the top label shows of two classes.
         of_classes = [r for r in self.message.reliability if r.HasField("class_index")]
         shown = of_classes if self.message.HasField("class_1_error") and of_classes else (
@@ -453,9 +514,11 @@ class History(Result[calibration.GetHistoryResponse]):
         lines = []
         for b in self.message.buckets:
             text = _count(b.observations, "observation")
-            if b.HasField("forecast"):
-                text += f", {_interval(b.error, is_forecast=True)}"
+            if b.HasField("forecast") and b.HasField("error"):
+                text += f", {_forecast_interval(b.error, bool(b.forecast.central_coverage))}"
             elif b.HasField("error"):
                 text += f", {_worse(b.error, b.class_1_error)}"
             lines.append((f"{b.start_time.ToDatetime():%Y-%m-%d %H:%M}", text))
+            if b.HasField("decision"):
+                lines.append(("", f"decision {_decision_text(b.decision)}"))
         return lines
