@@ -26,7 +26,8 @@ v1::CalibrationErrorEstimator ToProto(EstimatorKind kind) {
 
 absl::StatusOr<SelectionOptions> FromProto(const v1::EstimateCalibrationErrorRequest& request,
                                            std::size_t class_count) {
-  const absl::StatusOr<Lens> lens = FromProto(request.lens(), class_count);
+  const absl::StatusOr<Lens> lens =
+      request.has_lens() ? FromProto(request.lens(), class_count) : Lens::TopLabel();
   if (!lens.ok()) return PrefixedError("lens ", lens.status());
   SelectionOptions options;
   options.lens = *lens;

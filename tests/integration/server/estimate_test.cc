@@ -33,7 +33,6 @@ class EstimateTest : public ::testing::Test {
     ASSERT_TRUE(call.Await().ok());
     request_.set_model("models/m");
     request_.set_seed(17);
-    request_.mutable_lens()->mutable_top_label();
   }
 
   std::unique_ptr<ServerProcess> server_;
