@@ -121,8 +121,9 @@ struct SelectionResult {
 // bound. options: valid.
 [[nodiscard]] std::size_t MinSelectionObservations(const SelectionOptions& options);
 
-// Errors: FailedPrecondition for fewer than MinSelectionObservations rows; InvalidArgument, beginning with the option, if an option is invalid; Cancelled, which
-// control.cancelled must report from then on. Cost: see SelectionOperations; no n x n matrix.
+// Errors: FailedPrecondition for fewer than MinSelectionObservations rows; InvalidArgument,
+// beginning with the option, if an option is invalid; Cancelled, which control.cancelled must
+// report from then on. Cost: see SelectionOperations; no n x n matrix.
 [[nodiscard]] absl::StatusOr<SelectionResult> SelectEstimator(const PredictionBatch& batch,
                                                               const SelectionOptions& options,
                                                               const RunControl& control = {});
