@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import calibd
+from calibd.v1.kernel_pb2 import Lens
 from calibd.v1.recalibration_pb2 import RecalibrationMap
 
 from conftest import calibrated
@@ -306,6 +307,9 @@ def test_numbers_of_numpy_declare_models(client):
     (lambda c, m: calibd.escape_id("\ud800"), "text is '.ud800', expected text in UTF-8"),
     (lambda c, m: c.estimate(m, test_share="x"), "test_share is 'x', expected a number"),
     (lambda c, m: c.update_model(m, max_pending="x"), "max_pending is 'x', expected a whole number"),
+    (lambda c, m: c.estimate(m, lens="class_wise"), "lens is 'class_wise', expected canonical, top_lab"),
+    (lambda c, m: c.estimate(m, lens=Lens(class_wise=Lens.ClassWise())), "expected canonical, top_"),
+    (lambda c, m: c.estimate(m, lens=None), "lens is None, expected canonical, top_label, or"),
     (lambda c, m: c.update_model(m, max_pending=0), "max_pending is 0, expected 1..10000000"),
     (lambda c, m: c.update_model(m, error_limit=0.0), r"error_limit is 0.0, expected \[0.0001, 0.5\]"),
     (lambda c, m: c.update_model(m, significance_level=0), r"significance_level is 0, expected \[1e-9"),

@@ -25,6 +25,7 @@ from calibd.v1 import model_service_pb2 as models
 from calibd.v1 import monitoring_pb2 as monitoring
 from calibd.v1 import store_service_pb2 as store
 from calibd.v1 import store_service_pb2_grpc
+from calibd.v1.kernel_pb2 import Lens
 from calibd.v1.recalibration_pb2 import RecalibrationMap
 
 from conftest import BANDWIDTH, ROOT, calibrated
@@ -257,6 +258,9 @@ def test_test_and_estimate_report_progress(client, overconfident):
     assert "0.001" in repr(result) and "<table>" in result._repr_html_()
     estimate = client.estimate(overconfident, lens="top_label", folds=2, on_progress=told.append)
     assert estimate.folds == 2 and "points +-" in repr(estimate)
+    class_1 = Lens(one_class=Lens.OneClass(class_index=1))
+    assert "class_wise[1]" in repr(client.estimate(overconfident, lens=class_1, folds=2))
+    assert client.estimate(overconfident, folds=2).provenance.lens == "top_label"
     chosen = client.estimate(overconfident, estimators=["bins", "product_ridge"], folds=2)
     assert re.findall(r"^(\w+) .* points", repr(chosen), re.M)[-2:] == ["bins", "product_ridge"]
     assert "top_label" in repr(estimate) and str(estimate.seed) in repr(estimate)

@@ -36,6 +36,7 @@ _LOG = logging.getLogger("calibd")
 
 OnProgress = Callable[[float], None]
 Lens = kernel.Lens | Literal["canonical", "top_label", "class_wise"]
+EstimateLens = kernel.Lens | Literal["canonical", "top_label"]
 Null = Literal["form", "forecast"]
 Resolution = Literal["minute", "hour", "day"]
 Time = datetime.date | np.datetime64 | float
@@ -70,6 +71,16 @@ def escape_id(text: str) -> str:
 
 def _lens(lens: Lens | None) -> kernel.Lens | None:
     return choose("lens", lens, _LENSES) if isinstance(lens, str) else lens
+
+
+def _estimate_lens(lens: Any) -> kernel.Lens:
+    kinds = ("canonical", "top_label", "one_class")
+    if isinstance(lens, kernel.Lens) and lens.WhichOneof("kind") in kinds:
+        return lens
+    if isinstance(lens, str) and lens in kinds[:2]:
+        return _LENSES[lens]
+    raise errors.invalid("lens", f"is {shown(lens)}, expected canonical, top_label, or a message Lens "
+                         "with one_class")
 
 
 def _lenses(lenses: Any) -> list[Any]:
@@ -551,20 +562,21 @@ class Client:
             "CalibrationService/Evaluate", request, service.EvaluateResponse, "evaluation",
             on_progress, timeout).evaluation)
 
-    def estimate(self, model: str, *, lens: Lens = "top_label",
+    def estimate(self, model: str, *, lens: EstimateLens = "top_label",
                  estimators: Sequence[Estimator] = (),
                  folds: int | None = None, test_share: float | None = None, replicates: int = 0,
                  seed: int | None = None, window: int = 0, on_progress: OnProgress | None = None,
                  timeout: float = _LONG_TIMEOUT) -> results.Estimate:
         """How large the calibration error of the window is, and which estimator suits the data.
 
-        lens: the part of the predictions, as in `calibctl estimate`. replicates: of a calibrated
-        model, for a p-value and the noise floor; 0: none. estimators: empty: all that suit the
-        lens.
+        lens: "top_label", the largest probability, which is the default of calibctl too; "canonical",
+          the whole vector, which is the default of gRPC and JSON; or a message Lens with one_class.
+        replicates: of a calibrated model, for a p-value and the noise floor; 0: none.
+        estimators: empty: all that suit the lens.
         """
         name = model_name(model)
         request = message(
-            service.EstimateCalibrationErrorRequest, model=name, lens=_lens(lens), folds=folds,
+            service.EstimateCalibrationErrorRequest, model=name, lens=_estimate_lens(lens), folds=folds,
             estimators=_estimators(estimators), test_share=test_share, replicates=replicates,
             seed=seed, window=window)
         return results.Estimate(name, self._transport.long(
