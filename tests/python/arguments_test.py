@@ -48,7 +48,11 @@ def nullable(values):
     ({"ids": ["a", "\ud800", "c"]}, r"rows\[1\].prediction_ids is '.ud800'"),
     ({"ids": "abc"}, "prediction_ids are 'abc', expected a list of 3: one for each row"),
     ({"ids": 7}, "prediction_ids are 7, expected a list of 3"),
-    ({"ids": ["a", "b"]}, "prediction_ids are 2, expected 3: one for each row"),
+    ({"ids": ["a", "b"]}, "^2 prediction ids were given, expected 3: one for each row"),
+    ({"labels": [0]}, "^1 label was given, expected 3: one for each row"),
+    ({"labels": [0, 0.5, 1]}, r"^rows\[1\].labels is 0.5, expected an integer 0 to 2, or the name of a"),
+    ({"groups": ["a", "b"]}, "^2 group values were given, expected 3: one for each row"),
+    ({"times": [datetime.datetime.now()] * 2}, "^2 prediction times were given, expected 3"),
     ({"times": "2026-11-23"}, "prediction_times are '2026-11-23', expected a list of 3"),
     ({"times": [1.7e9] * 3}, r"rows\[0\].prediction_times is 1700000000.0, expected a datetime"),
     ({"times": pd.to_datetime(pd.Series(["2026-11-23", None, None]))},
@@ -64,9 +68,11 @@ def nullable(values):
 def test_errors_of_send_name_the_field_the_value_and_what_is_expected(client, pets, change, found):
     rows = {"probabilities": np.full((3, 3), 1 / 3), "labels": [0, 1, 2], **change}
     with client.stream(pets) as stream:
-        with pytest.raises(calibd.InvalidArgument, match=found):
+        with pytest.raises(calibd.InvalidArgument, match=found) as raised:
             stream.send(**rows)
     assert stream.counts.rows == 0
+    assert raised.value.remedy in ("Correct what the error names.", "Correct the named fields.")
+    assert raised.value.fields
 
 
 def test_missing_values_are_dropped_with_their_rows(client, pets):
@@ -260,6 +266,7 @@ def test_numbers_of_numpy_declare_models(client):
 
 @pytest.mark.parametrize("call, found", [
     (lambda c, m: c.observe(m, [0.2, 0.3, 0.5], "cow"), r"labels\[0\] is 'cow', expected an int"),
+    (lambda c, m: c.observe(m, 0.5, 1), "probabilities has 1 values with 1 labels, expected n >= 1"),
     (lambda c, m: c.observe(m, [0.2, 0.3, 0.5], 1.5), r"labels\[0\] is 1.5"),
     (lambda c, m: c.observe(m, [0.2, 0.3, 0.5]), "label is missing: give the label, or a prediction_id"),
     (lambda c, m: c.observe(m, "abc", 0), "probabilities are not numbers: .*'abc'"),

@@ -474,7 +474,7 @@ def test_a_repeated_stream_with_a_key_counts_once(client, model):
                 stream.flush()
                 stream.cancel()
     assert client.calibration(model).observations == 100
-    with pytest.raises(calibd.AlreadyExists, match="idempotency key run-7"):
+    with pytest.raises(calibd.AlreadyExists, match="the idempotency_key run-7 was .* a new .*key` for"):
         with client.stream(model, idempotency_key="run-7") as stream:
             stream.send(predictions[::-1][:10], labels[:10])
 

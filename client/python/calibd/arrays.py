@@ -213,9 +213,17 @@ def _listed(values: Any, rows: int, field: str) -> list[Any]:
     """One value for each row. A text is one value."""
     expected = f"expected a list of {rows}: one for each row"
     given = arguments.listed(field, values, expected, "INVALID_OBSERVATIONS")
-    if len(given) != rows:
-        raise invalid(field, f"are {len(given)}, expected {rows}: one for each row")
+    check_count(field, len(given), rows)
     return given
+
+
+def check_count(field: str, count: int, rows: int) -> None:
+    """Raises an error unless there is one value for each row."""
+    if count != rows:
+        what = field.replace("_", " ").removesuffix("s")
+        given = f"{what} was" if count == 1 else f"{what}s were"
+        text = f"{count} {given} given, expected {rows}: one for each row"
+        raise InvalidArgument(text, [FieldError(field, text)], "INVALID_OBSERVATIONS")
 
 
 def as_times(times: Any, rows: int) -> tuple[list[Timestamp], dict[int, FieldError]]:

@@ -13,7 +13,7 @@ from calibd import wire
 from calibd.arguments import expect
 from calibd.arrays import (MAX_GROUP_BYTES, MAX_ID_BYTES, POSITIVE_CLASS, Classes, Floats, Integers,
                            Mask, as_features, as_forecasts, as_labels, as_matrix, as_outcomes, as_texts,
-                           as_times, invalid, label_fault)
+                           as_times, check_count, invalid, label_fault)
 from calibd.errors import FieldError, InvalidArgument
 from calibd.v1 import ingest_service_pb2 as ingest
 
@@ -128,8 +128,7 @@ class Rows:
         if labels is not None:
             self._labels, valid_labels = as_labels(labels, classes)
             self._given_labels = labels
-            if len(self._labels) != n:
-                raise invalid("labels", f"are {len(self._labels)}, expected {n}: one for each row")
+            check_count("labels", len(self._labels), n)
             self.valid = self.valid & valid_labels
         elif extras.ids is None:
             raise invalid("labels", "are missing: give labels, or ids by which they come later")
@@ -252,9 +251,7 @@ class ForecastRows(Rows):
         self._outcomes: Floats | None = None
         if outcomes is not None:
             self._outcomes = as_outcomes(outcomes)
-            if len(self._outcomes) != len(self):
-                raise invalid("outcomes", f"are {len(self._outcomes)}, expected {len(self)}: one "
-                              "for each row")
+            check_count("outcomes", len(self._outcomes), len(self))
             self.valid &= np.isfinite(self._outcomes)
             if self._forecast.HasField("normal"):
                 with np.errstate(all="ignore"):

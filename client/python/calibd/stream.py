@@ -591,8 +591,9 @@ class ObservationStream:
         key = self._settings.idempotency_key
         if not key or not isinstance(error, errors.AlreadyExists):
             return error
-        return errors.AlreadyExists(f"the idempotency key {key} was already used with other rows",
-                                    reason=error.reason)
+        return errors.AlreadyExists(
+            f"the idempotency_key {key} was already used with other rows or options",
+            reason=error.reason)
 
 
 def _amounts(rows: int, labels: int, kind: str = "") -> str:
