@@ -569,8 +569,8 @@ class Client:
                  timeout: float = _LONG_TIMEOUT) -> results.Estimate:
         """How large the calibration error of the window is, and which estimator suits the data.
 
-        lens: "top_label", the largest probability, which is the default of calibctl too; "canonical",
-          the whole vector, which is the default of gRPC and JSON; or a message Lens with one_class.
+        lens: "top_label", the largest probability; "canonical", the whole vector; or a message Lens
+          with one_class.
         replicates: of a calibrated model, for a p-value and the noise floor; 0: none.
         estimators: empty: all that suit the lens.
         """
