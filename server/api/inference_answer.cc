@@ -375,9 +375,7 @@ absl::StatusOr<InferenceTensor> ReadVersion2(const Document& outputs, const std:
         {.name = output_name, .datatype = datatype, .shape = shape, .bytes = bytes, .field = field},
         "body");
   }
-  if (!datatype.empty()) {
-    CALIBD_RETURN_IF_ERROR(SizeOfValue(output_name, datatype).status());
-  }
+  if (!datatype.empty()) CALIBD_RETURN_IF_ERROR(SizeOfValue(output_name, datatype).status());
   InferenceTensor tensor{.values = {}, .field = field};
   const Document& data = output["data"];
   CALIBD_RETURN_IF_ERROR(AppendRows(

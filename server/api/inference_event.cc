@@ -2,6 +2,7 @@
 
 #include <google/protobuf/util/time_util.h>
 
+#include <chrono>
 #include <cstddef>
 #include <string_view>
 #include <utility>
@@ -9,7 +10,9 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "calibd/core/status_macros.h"
 #include "calibd/text/printable.h"
 #include "server/api/forecast_proto.h"
@@ -119,7 +122,7 @@ absl::StatusOr<Predictions> ReadPredictions(const InferenceEvent& event,
 
 // Reads an event in binary mode, or what a structured one contains. json: as in ParseAnswer.
 // prefix: of the names of the attributes.
-absl::StatusOr<std::optional<v1::Observations>> ReadEvent(const InferenceEvent& event,
+absl::StatusOr<std::optional<EventPredictions>> ReadEvent(const InferenceEvent& event,
                                                           std::optional<nlohmann::json> json,
                                                           const char* prefix,
                                                           const ModelDeclaration& declaration) {
@@ -139,18 +142,21 @@ absl::StatusOr<std::optional<v1::Observations>> ReadEvent(const InferenceEvent& 
                        "is missing, expected the type of the event, such as "
                        "org.kubeflow.serving.inference.response");
   }
-  if (!IsAnswer(event)) return std::optional<v1::Observations>();
+  if (!IsAnswer(event)) return std::optional<EventPredictions>();
   CALIBD_ASSIGN_OR_RETURN(const Predictions predictions,
                           ReadPredictions(event, std::move(json), declaration));
   const auto transform = declaration.inference_output.transform;
   const std::vector<std::size_t>& columns = declaration.inference_output.columns;
   const std::size_t width = predictions.width;
-  v1::Observations observations;
+  EventPredictions read{.prefix = prefix};
+  read.model = {.field = predictions.model.field, .key = predictions.model.key};
+  v1::Observations& observations = read.observations;
   const bool logits = transform == v1::InferenceOutput::TRANSFORM_SOFTMAX ||
                       transform == v1::InferenceOutput::TRANSFORM_SIGMOID;
   SetValues(predictions.model, width, columns,
             logits ? *observations.mutable_logits() : *observations.mutable_probabilities());
   if (predictions.baseline.has_value()) {
+    read.baseline = {.field = predictions.baseline->field, .key = predictions.baseline->key};
     SetValues(*predictions.baseline, width, columns,
               logits ? *observations.mutable_baseline_logits()
                      : *observations.mutable_baseline_probabilities());
@@ -169,7 +175,77 @@ absl::StatusOr<std::optional<v1::Observations>> ReadEvent(const InferenceEvent& 
     return AnswerError(absl::StrCat(prefix, "time"),
                        absl::StrCat("is ", Quoted(event.time), ", expected RFC 3339"));
   }
-  return std::optional(std::move(observations));
+  return std::optional(std::move(read));
+}
+
+absl::Status CheckTakesEvents(const ModelDeclaration& declaration) {
+  CALIBD_RETURN_IF_ERROR(CheckPredictsClasses(declaration, "an answer of a model server"));
+  if (declaration.max_pending > 0) return absl::OkStatus();
+  return MakeError(absl::StatusCode::kFailedPrecondition, "NO_LABEL_GRACE",
+                   "the model has no label_grace, which predictions need whose labels come later");
+}
+
+// The name in an event of a field of its observations, such as rows[3].baseline_logits[1].
+std::string EventField(const std::string& field, const EventPredictions& event,
+                       const std::vector<std::size_t>& columns) {
+  if (field == "prediction_times[0]") return absl::StrCat(event.prefix, "time");
+  constexpr absl::string_view kRows = "rows";
+  absl::string_view rest = field;
+  const std::size_t dot = rest.find('.');
+  if (!absl::ConsumePrefix(&rest, kRows) || dot == absl::string_view::npos) return field;
+  const absl::string_view row = rest.substr(0, dot - kRows.size());
+  rest.remove_prefix(row.size() + 1);
+  const auto& part = absl::StartsWith(rest, "baseline_") ? event.baseline : event.model;
+  const std::string place = absl::StrCat(part.field, row, part.key);
+  std::size_t column = 0;
+  // A row of one value has no columns, although two classes are checked.
+  const std::size_t bracket = rest.find('[');
+  if (event.observations.has_positive_class() || bracket == absl::string_view::npos ||
+      !absl::ConsumeSuffix(&rest, "]") || !absl::SimpleAtoi(rest.substr(bracket + 1), &column)) {
+    return place;
+  }
+  return absl::StrCat(place, "[", column < columns.size() ? columns[column] : column, "]");
+}
+
+std::vector<Violation> FieldViolations(const absl::Status& status) {
+  std::vector<Violation> violations;
+  const auto payload = status.GetPayload("type.googleapis.com/google.rpc.BadRequest");
+  rpc::BadRequest bad_request;
+  if (!payload.has_value() || !bad_request.ParseFromString(std::string(*payload))) return {};
+  for (const auto& one : bad_request.field_violations()) {
+    violations.push_back({.field = one.field(), .description = one.description()});
+  }
+  return violations;
+}
+
+// The error of rejected rows, with the names of the event.
+absl::Status EventError(const absl::Status& status, const EventPredictions& event,
+                        const std::vector<std::size_t>& columns) {
+  constexpr char kReason[] = "INVALID_OBSERVATIONS";
+  const auto info = GetErrorInfo(status);
+  if (!info.has_value() || info->reason() != kReason) return status;
+  std::vector<Violation> violations = FieldViolations(status);
+  for (Violation& violation : violations) {
+    violation.field = EventField(violation.field, event, columns);
+  }
+  return InvalidFieldsError(kReason, violations);
+}
+
+LogRow DecodeEvent(const EventPredictions& event, const ModelDeclaration& declaration) {
+  LogRow batch = Decode(event.observations, declaration);
+  if (auto* const rejected = batch.As<RejectedRow>()) {
+    rejected->reason = EventError(rejected->reason, event, declaration.inference_output.columns);
+  }
+  return batch;
+}
+
+absl::Status QueueFullError() {
+  constexpr std::chrono::milliseconds kDelay{200};
+  return WithRetryDelay(
+      MakeError(absl::StatusCode::kResourceExhausted, "INGEST_QUEUE_FULL",
+                "the batches of this model that are not counted yet fill its share of the ingest "
+                "queue (ingest-queue-bytes); this event was not counted: send it again later"),
+      kDelay);
 }
 
 }  // namespace
@@ -180,9 +256,8 @@ std::string MediaType(std::string_view content_type) {
   return std::string(absl::StripAsciiWhitespace(lower));
 }
 
-absl::StatusOr<std::optional<v1::Observations>> ReadInferenceEvent(
+absl::StatusOr<std::optional<EventPredictions>> ReadInferenceEvent(
     const InferenceEvent& event, const ModelDeclaration& declaration) {
-  CALIBD_RETURN_IF_ERROR(CheckPredictsClasses(declaration, "an answer of a model server"));
   if (MediaType(event.content_type) != kStructuredEventType) {
     return ReadEvent(event, std::nullopt, "ce-", declaration);
   }
@@ -191,6 +266,37 @@ absl::StatusOr<std::optional<v1::Observations>> ReadInferenceEvent(
     return AnswerError("data", "is missing, expected the answer in data or data_base64");
   }
   return ReadEvent(structured.event, std::move(structured.json), "", declaration);
+}
+
+absl::Status ObserveEvent(const ApiParts& parts, const std::shared_ptr<Model>& model,
+                          const InferenceEvent& event, const Reply<v1::ObserveResponse>& reply) {
+  const auto declaration = model->declaration();
+  const absl::Status taken = CheckTakesEvents(*declaration);
+  const absl::StatusOr<std::optional<EventPredictions>> read =
+      taken.ok() ? ReadInferenceEvent(event, *declaration) : taken;
+  if (read.ok() && !read->has_value()) {
+    reply->SendLast(v1::ObserveResponse());
+    return absl::OkStatus();
+  }
+  LogRow batch;
+  IngestQueue::RoomPtr room;  // An event that is not read is counted even if the queue is full.
+  if (read.ok()) {
+    room = parts.ingestor.queue().TryTake(model->id(),
+                                          QueuedBytes((*read)->observations.ByteSizeLong()));
+    if (room == nullptr) return QueueFullError();
+    batch = DecodeEvent(**read, *declaration);
+  } else {
+    batch.kind = RejectedRow{.rows = 1, .reason = read.status()};
+  }
+  const auto answer = [reply](const Settlement& settlement) {
+    reply->Answer([&](v1::ObserveResponse& response) {
+      response.set_accepted_rows(settlement.accepted_rows);
+      response.set_duplicate_rows(settlement.duplicate_rows);
+      return settlement.status;
+    });
+  };
+  parts.ingestor.Submit(model, std::nullopt, std::move(batch), answer, std::move(room));
+  return absl::OkStatus();
 }
 
 }  // namespace calibd::server

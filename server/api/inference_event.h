@@ -1,12 +1,15 @@
 #ifndef CALIBD_SERVER_API_INFERENCE_EVENT_H_
 #define CALIBD_SERVER_API_INFERENCE_EVENT_H_
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "calibd/v1/ingest_service.pb.h"
+#include "server/api/api.h"
 #include "server/state/model_declaration.h"
 
 namespace calibd::server {
@@ -34,13 +37,36 @@ inline constexpr std::string_view kStructuredEventType = "application/cloudevent
 // The content type without parameters, in lower case.
 [[nodiscard]] std::string MediaType(std::string_view content_type);
 
+// The predictions of an event, and the names of their parts in it, for errors.
+struct EventPredictions {
+  v1::Observations observations{};
+  // "ce-", or nothing in structured mode: what comes before the name of an attribute.
+  std::string prefix{};
+  // As in InferenceTensor.
+  struct Part {
+    std::string field{};
+    std::string key{};
+  };
+  Part model{};
+  Part baseline{};
+};
+
 // Returns the predictions of an event, for a model that has ids. The id of the only row is that of
 // the event, and those of several rows are ID/0, ID/1, .... Returns nothing for an event that is
 // not an answer, such as a request. Errors: InvalidArgument that names the header, the attribute or
 // the part of the answer. Cost: O(bytes); memory at most 64 times the bytes of the body, and 200
 // bytes for each of at most kMaxRowsPerBatch rows.
-[[nodiscard]] absl::StatusOr<std::optional<v1::Observations>> ReadInferenceEvent(
+[[nodiscard]] absl::StatusOr<std::optional<EventPredictions>> ReadInferenceEvent(
     const InferenceEvent& event, const ModelDeclaration& declaration);
+
+// Counts the predictions of an event, and answers as Observe does. An event that is not an answer
+// is accepted with 0 rows. An event that cannot be read counts as a rejected batch of one row.
+// Errors: ResourceExhausted if the ingest queue is full. Errors of the answer: those of
+// ReadInferenceEvent, FailedPrecondition if the model does not take events, and those of Observe
+// with the names of the event.
+[[nodiscard]] absl::Status ObserveEvent(const ApiParts& parts, const std::shared_ptr<Model>& model,
+                                        const InferenceEvent& event,
+                                        const Reply<v1::ObserveResponse>& reply);
 
 }  // namespace calibd::server
 

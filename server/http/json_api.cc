@@ -207,31 +207,16 @@ absl::Status Serve(Api& api, const JsonRequest& http_request, const std::string&
   return absl::OkStatus();
 }
 
-// Serves a CloudEvent. An event that is no answer is settled without predictions.
+// Serves a CloudEvent.
 absl::Status ServeInference(Api& api, const JsonRequest& http_request, const std::string& caller,
                             const std::shared_ptr<JsonCall>& call) {
   CALIBD_ASSIGN_OR_RETURN(const std::shared_ptr<Model> model,
                           FindModel(api.parts().registry, "model", http_request.resource));
-  const auto declaration = model->declaration();
-  if (declaration->max_pending == 0) {
-    return MakeError(
-        absl::StatusCode::kFailedPrecondition, "NO_LABEL_GRACE",
-        "the model has no label_grace, which predictions need whose labels come later");
-  }
   InferenceEvent event = http_request.event;
   event.body = http_request.body;
-  CALIBD_ASSIGN_OR_RETURN(std::optional<v1::Observations> observations,
-                          ReadInferenceEvent(event, *declaration));
-  if (!observations.has_value()) {
-    const v1::ObserveResponse ignored;
-    call->End(absl::OkStatus(), &ignored);
-    return absl::OkStatus();
-  }
-  v1::ObserveRequest request;
-  request.set_model(http_request.resource);
-  *request.mutable_observations() = *std::move(observations);
-  Call<kObserve, v1::ObserveResponse>(api, request, caller, call);
-  return absl::OkStatus();
+  return ObserveEvent(api.parts(), model, event,
+                      std::make_shared<JsonSink<v1::ObserveResponse>>(
+                          CallContext{.method = kObserve.name, .caller = caller}, call));
 }
 
 template <const auto& kMethod, auto kPrepare, typename Request, typename Response,

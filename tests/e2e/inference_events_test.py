@@ -229,6 +229,63 @@ class InferenceEventsTest(unittest.TestCase):
                 "name": "models/invalid", "classCount": 3, "inferenceOutput": output}})
             self.assertEqual(status, 400, text)
 
+    def rejected_rows(self, model):
+        return json.loads(self.server.get(f"/v1/models/{model}/calibration")[2])["rejectedRows"]
+
+    def test_refused_events_count_as_rejected_rows(self):
+        self.server.create("refused", labelGrace="3600s", inferenceOutput={"name": "p"})
+        for number, (body, kind, identifier, rows) in enumerate((
+                ({"outputs": [{"name": "other", "data": [[1, 0]]}]}, "response", "1", "1"),
+                (b"{", "response", "1", "2"), ({"predictions": [[1, 0]]}, "response", "", "3"),
+                # Two rows that can be read.
+                ({"predictions": [[0.5, 0.6], [1, 0]]}, "response", "1", "5"),
+                ({}, "request", "1", "5"))):
+            status, _ = self.infer("refused", identifier, body, kind=kind)
+            self.assertEqual(status, 200 if kind == "request" else 400)
+            self.assertEqual(self.rejected_rows("refused"), rows, number)
+        # A refused event can be sent again.
+        self.assertEqual(self.infer("refused", "1", {"predictions": [[1, 0]]})[0], 200)
+        self.server.create("grace")
+        self.server.create("number", classCount=0, forecast={"normal": {}}, bandwidth=None)
+        for model, reason in (("grace", "NO_LABEL_GRACE"), ("number", "FORECAST_MODEL")):
+            status, answer = self.infer(model, "1", {"predictions": [[1, 0]]})
+            self.assertEqual((status, answer["error"]["details"][0]["reason"]), (400, reason))
+            self.assertEqual(self.rejected_rows(model), "1")
+
+    def test_errors_of_values_name_what_was_sent(self):
+        def columns(model, **output):
+            self.server.create(model, classCount=3, classNames=["a", "b", "c"], labelGrace="3600s",
+                               inferenceOutput={"columnClasses": ["c", "a", "b"], **output})
+        columns("columns")
+        columns("columns-p", name="p")
+        columns("columns-logits", transform="TRANSFORM_SOFTMAX")
+        self.server.create("one", labelGrace="3600s")
+        self.server.create("paired", labelGrace="3600s", baseline="1",
+                           inferenceOutput={"name": "new", "baselineName": "old"})
+        outputs = [{"name": "new", "data": [[1, 0]]}, {"name": "old", "data": [[0.5, 1.5]]}]
+        infinite = struct.pack("<6f", 0, 0, 0, 0, math.inf, 0)
+        for model, body, part in (
+                ("columns", {"predictions": [[1, 0, 0], [0.2, 0.3, 1.5]]}, "predictions[1][2] is 1.5"),
+                ("columns-p", {"predictions": [{"p": [1.5, 0, 0]}]}, "predictions[0].p[0] is 1.5"),
+                ("columns-p", {"outputs": [{"name": "p", "data": [[0, 1.5, 0]]}]},
+                 "outputs.p[0][1] is 1.5"),
+                ("columns-logits", message([(b"p", b"FP32", (2, 3))], [infinite]),
+                 "outputs.p[1][1] is inf"),
+                ("columns", {"predictions": [[0.2, 0.3, 0.4]]}, "predictions[0] sums to 0.9"),
+                ("one", {"predictions": [0.5, 1.5]}, "predictions[1] is 1.5"),
+                ("paired", {"outputs": outputs}, "outputs.old[0][1] is 1.5")):
+            kind = "application/protobuf" if isinstance(body, bytes) else "application/json"
+            status, answer = self.infer(model, "1", body, kind)
+            self.assertEqual(status, 400, answer)
+            self.assertTrue(answer["error"]["message"].startswith(part), answer)
+            violation, = answer["error"]["details"][1]["fieldViolations"]
+            self.assertEqual(violation["field"], part.split(" ")[0])
+        late = {"predictions": [[1, 0]]}
+        for status, answer in (self.infer("one", "1", late, **{"ce-time": "2999-01-01T00:00:00Z"}),
+                               self.infer_structured("one", data=late, time="2999-01-01T00:00:00Z")):
+            self.assertEqual(status, 400, answer)
+            self.assertRegex(answer["error"]["message"], "^(ce-)?time is 2999-01-01T00:00:00Z")
+
     def send(self, model, body, **headers):
         """Posts a body to :inference; returns the status and the text of the answer."""
         connection = http.client.HTTPConnection(self.server.http, timeout=60)
