@@ -174,6 +174,15 @@ def test_observe_forgets_the_classes_of_a_model_that_was_created_again(client):
         client.delete_model("created-again")
 
 
+def test_a_column_of_scores_may_have_an_integer_as_its_name(client):
+    client.create_model("padded", ["01", "02"])
+    with client.stream("padded") as stream:
+        stream.send(pd.DataFrame({2: [0.1, 0.9]}), [1, 2])
+        with pytest.raises(calibd.InvalidArgument, match="expected the scores of class '02'"):
+            stream.send(pd.DataFrame({1: [0.1, 0.9]}), [1, 2])
+    assert client.calibration("padded").scores.accuracy == 1
+
+
 def test_nothing_is_a_batch_too(client, pets):
     client.create_model("no-demand", forecast="normal")
     with client.stream(pets) as stream:

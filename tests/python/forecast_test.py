@@ -141,6 +141,7 @@ def test_a_recent_change_is_shown(client):
     assert calibration.verdict.is_recent
     recent = calibration.error.recent.forecast
     assert f"newest {recent.observations}" in repr(calibration)
+    assert "OVER_LIMIT (recent), " in repr(calibration)
     assert recent.residual_standard_deviation > 1.4
 
 
@@ -174,7 +175,7 @@ def test_outcomes_may_come_later(client):
     ([[0, 1]], [np.inf], r"rows\[0\].outcomes is inf"),
     ([[0, 1e-300]], [1e20], r"rows\[0\].outcomes is 1e\+20"),
     ([[0, 1, 2]], [0], r"have the shape \(1, 3\), expected \(n, 2\)"),
-    ([[0, 1]], [0, 1], "outcomes are 2, expected 1"),
+    ([[0, 1]], [0, 1], "2 outcomes were given, expected 1"),
     ([[0, 1]], None, "outcomes are missing"),
 ])
 def test_invalid_rows_are_named(client, forecasts, outcomes, found):

@@ -84,10 +84,16 @@ def as_matrix(values: Any, classes: Classes, field: str = "probabilities") -> Fl
     if columns is not None:
         if matrix.shape[1] == classes.size:
             matrix = matrix[:, _order_of_columns(columns, classes)]
-        elif str(columns[0]) in classes.names[:POSITIVE_CLASS]:
+        elif 0 <= _class_of_column(columns[0], classes) < POSITIVE_CLASS:
             raise invalid("columns", f"are [{str(columns[0])!r}], expected the scores of class "
                           f"{classes.names[POSITIVE_CLASS]!r}, or a column for each class")
     return np.ascontiguousarray(matrix)
+
+
+@functools.lru_cache(maxsize=16)
+def _by_name(names: tuple[str, ...]) -> dict[str, int]:
+    """The classes by their names."""
+    return {name: index for index, name in enumerate(names)}
 
 
 @functools.lru_cache(maxsize=16)
@@ -105,15 +111,22 @@ def has_integer_names(classes: Classes) -> bool:
     return bool(_integer_names(classes.names))
 
 
+def _class_of_column(column: Any, classes: Classes) -> int:
+    """The class that a column names; -1: none."""
+    return _by_name(classes.names).get(str(column), _integer_names(classes.names).get(column, -1))
+
+
 def _order_of_columns(columns: Any, classes: Classes) -> list[int]:
     """The columns of a frame in the order of the classes, by their names or numbers."""
     numbers = list(range(classes.size))
     names = [str(name) for name in columns]
     integers = _integer_names(classes.names)
-    by_name = {name: index for index, name in enumerate(classes.names)}
-    found = [by_name.get(name, integers.get(column, -1)) for column, name in zip(columns, names)]
+    found = numbers
+    if names != list(classes.names):
+        found = [_class_of_column(column, classes) for column in columns]
     if classes.names and sorted(found) == numbers:
-        return [found.index(number) for number in numbers]
+        order: list[int] = np.argsort(found).tolist()
+        return order
     if list(columns) == numbers:
         return numbers
     by_number = [str(number) for number in numbers]
@@ -144,7 +157,7 @@ def as_labels(labels: Any, classes: Classes) -> tuple[Integers, Mask]:
             raise invalid("labels", f"are texts such as {shown(text)}, expected numbers from 0, "
                           "because the classes of the model have no names")
         else:
-            known = {name: index for index, name in enumerate(classes.names)}
+            known = _by_name(classes.names)
             array = np.fromiter((known.get(label, -1) if isinstance(label, str) else
                                  _class_number(label, classes)
                                  for label in array.tolist()), np.float64, len(array))

@@ -366,9 +366,9 @@ class Client:
         name = model_name(model)
         request = ingest.ObserveRequest(model=name)
         observations = request.observations
-        if name not in self._known:
-            self._known[name] = _classes(self.get_model(name))
-        classes = self._known[name]
+        classes = self._known.get(name)
+        if classes is None:
+            classes = self._known[name] = _classes(self.get_model(name))
         if classes.forecast is not None and probabilities is not None:
             raise errors.invalid("probabilities", "are given, expected forecasts because the model "
                                  "forecasts a number")
