@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "server/api/inference_answer.h"
 #include "server/api/structured_event.h"
 #include "server/errors.h"
+#include "server/ingest/content_hash.h"
 #include "server/ingest/decode.h"
 
 namespace calibd::server {
@@ -120,6 +122,12 @@ absl::StatusOr<Predictions> ReadPredictions(const InferenceEvent& event,
   return predictions;
 }
 
+// True if the id ends as that of one row of an answer: "7f3a/0".
+bool EndsAsRow(absl::string_view id) {
+  const std::size_t end = id.find_last_not_of("0123456789");
+  return end != absl::string_view::npos && end + 1 < id.size() && id[end] == '/';
+}
+
 // Reads an event in binary mode, or what a structured one contains. json: as in ParseAnswer.
 // prefix: of the names of the attributes.
 absl::StatusOr<std::optional<EventPredictions>> ReadEvent(const InferenceEvent& event,
@@ -137,6 +145,12 @@ absl::StatusOr<std::optional<EventPredictions>> ReadEvent(const InferenceEvent& 
     return AnswerError(absl::StrCat(prefix, "id"),
                        absl::StrCat("is ", Quoted(event.id), ", expected UTF-8"));
   }
+  if (EndsAsRow(event.id)) {
+    return AnswerError(absl::StrCat(prefix, "id"),
+                       absl::StrCat("is ", Quoted(event.id),
+                                    ", expected no / and digits at the end, which number the rows "
+                                    "of the answer in an event"));
+  }
   if (event.type.empty()) {
     return AnswerError(absl::StrCat(prefix, "type"),
                        "is missing, expected the type of the event, such as "
@@ -148,7 +162,7 @@ absl::StatusOr<std::optional<EventPredictions>> ReadEvent(const InferenceEvent& 
   const auto transform = declaration.inference_output.transform;
   const std::vector<std::size_t>& columns = declaration.inference_output.columns;
   const std::size_t width = predictions.width;
-  EventPredictions read{.prefix = prefix};
+  EventPredictions read{.id = event.id, .prefix = prefix};
   read.model = {.field = predictions.model.field, .key = predictions.model.key};
   v1::Observations& observations = read.observations;
   const bool logits = transform == v1::InferenceOutput::TRANSFORM_SOFTMAX ||
@@ -239,6 +253,28 @@ LogRow DecodeEvent(const EventPredictions& event, const ModelDeclaration& declar
   return batch;
 }
 
+template <typename Values>
+std::vector<double> Copy(const Values& values) {
+  return {values.values().begin(), values.values().end()};
+}
+
+// The hash of predictions without their time, which it removes: a model server that gets a request
+// twice answers at two times.
+std::uint64_t HashUntimed(v1::Observations& observations) {
+  observations.clear_prediction_times();
+  return observations.has_logits() ? HashContent(observations, Copy(observations.logits()),
+                                                 Copy(observations.baseline_logits()))
+                                   : HashContent(observations, Copy(observations.probabilities()),
+                                                 Copy(observations.baseline_probabilities()));
+}
+
+absl::Status ReusedIdError(const EventPredictions& event) {
+  return MakeError(absl::StatusCode::kAlreadyExists, "REQUEST_ID_REUSED",
+                   absl::StrCat(event.prefix, "id is ", Quoted(event.id),
+                                ", which an event with other predictions had before: expected an "
+                                "id of its own for each event"));
+}
+
 absl::Status QueueFullError() {
   constexpr std::chrono::milliseconds kDelay{200};
   return WithRetryDelay(
@@ -272,30 +308,42 @@ absl::Status ObserveEvent(const ApiParts& parts, const std::shared_ptr<Model>& m
                           const InferenceEvent& event, const Reply<v1::ObserveResponse>& reply) {
   const auto declaration = model->declaration();
   const absl::Status taken = CheckTakesEvents(*declaration);
-  const absl::StatusOr<std::optional<EventPredictions>> read =
+  absl::StatusOr<std::optional<EventPredictions>> read =
       taken.ok() ? ReadInferenceEvent(event, *declaration) : taken;
   if (read.ok() && !read->has_value()) {
     reply->SendLast(v1::ObserveResponse());
     return absl::OkStatus();
   }
   LogRow batch;
+  std::optional<ProducerPosition> position;
   IngestQueue::RoomPtr room;  // An event that is not read is counted even if the queue is full.
   if (read.ok()) {
     room = parts.ingestor.queue().TryTake(model->id(),
                                           QueuedBytes((*read)->observations.ByteSizeLong()));
     if (room == nullptr) return QueueFullError();
     batch = DecodeEvent(**read, *declaration);
+    // A rejected event does not keep its id, as it may be valid after an update of the declaration.
+    if (batch.As<RejectedRow>() == nullptr) {
+      batch.content_hash = HashUntimed((*read)->observations);
+      // The request ids of Observe have no slash.
+      position = ProducerPosition{
+          .producer_id = absl::StrCat("inference/", (*read)->id), .sequence = 1, .request = true};
+    }
   } else {
     batch.kind = RejectedRow{.rows = 1, .reason = read.status()};
   }
-  const auto answer = [reply](const Settlement& settlement) {
-    reply->Answer([&](v1::ObserveResponse& response) {
-      response.set_accepted_rows(settlement.accepted_rows);
-      response.set_duplicate_rows(settlement.duplicate_rows);
-      return settlement.status;
-    });
-  };
-  parts.ingestor.Submit(model, std::nullopt, std::move(batch), answer, std::move(room));
+  // Only for a batch with a position.
+  const absl::Status reused = read.ok() ? ReusedIdError(**read) : absl::OkStatus();
+  parts.ingestor.Submit(
+      model, position, std::move(batch),
+      [reply, reused](const Settlement& settlement) {
+        reply->Answer([&](v1::ObserveResponse& response) {
+          response.set_accepted_rows(settlement.accepted_rows);
+          response.set_duplicate_rows(settlement.duplicate_rows);
+          return absl::IsAlreadyExists(settlement.status) ? reused : settlement.status;
+        });
+      },
+      std::move(room));
   return absl::OkStatus();
 }
 

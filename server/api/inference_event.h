@@ -40,6 +40,8 @@ inline constexpr std::string_view kStructuredEventType = "application/cloudevent
 // The predictions of an event, and the names of their parts in it, for errors.
 struct EventPredictions {
   v1::Observations observations{};
+  // Of the event.
+  std::string id{};
   // "ce-", or nothing in structured mode: what comes before the name of an attribute.
   std::string prefix{};
   // As in InferenceTensor.
@@ -52,18 +54,19 @@ struct EventPredictions {
 };
 
 // Returns the predictions of an event, for a model that has ids. The id of the only row is that of
-// the event, and those of several rows are ID/0, ID/1, .... Returns nothing for an event that is
-// not an answer, such as a request. Errors: InvalidArgument that names the header, the attribute or
-// the part of the answer. Cost: O(bytes); memory at most 64 times the bytes of the body, and 200
-// bytes for each of at most kMaxRowsPerBatch rows.
+// the event, and those of several rows are ID/0, ID/1, ...; the id of an event does not end so.
+// Returns nothing for an event that is not an answer, such as a request. Errors: InvalidArgument
+// that names the header, the attribute or the part of the answer. Cost: O(bytes); memory at most 64
+// times the bytes of the body, and 200 bytes for each of at most kMaxRowsPerBatch rows.
 [[nodiscard]] absl::StatusOr<std::optional<EventPredictions>> ReadInferenceEvent(
     const InferenceEvent& event, const ModelDeclaration& declaration);
 
-// Counts the predictions of an event, and answers as Observe does. An event that is not an answer
-// is accepted with 0 rows. An event that cannot be read counts as a rejected batch of one row.
-// Errors: ResourceExhausted if the ingest queue is full. Errors of the answer: those of
-// ReadInferenceEvent, FailedPrecondition if the model does not take events, and those of Observe
-// with the names of the event.
+// Counts the predictions of an event, and answers as Observe does. The id of the event is a request
+// id, under which the same predictions count once, whatever their time. An event that is not an
+// answer is accepted with 0 rows. An event that cannot be read counts as a rejected batch of one
+// row. Errors: ResourceExhausted if the ingest queue is full. Errors of the answer: those of
+// ReadInferenceEvent, FailedPrecondition if the model does not take events, AlreadyExists if an
+// event with other predictions had the id, and those of Observe with the names of the event.
 [[nodiscard]] absl::Status ObserveEvent(const ApiParts& parts, const std::shared_ptr<Model>& model,
                                         const InferenceEvent& event,
                                         const Reply<v1::ObserveResponse>& reply);

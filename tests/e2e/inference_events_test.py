@@ -3,6 +3,7 @@
     inference_events_test.py CALIBD OPENAPI
 """
 import base64
+import datetime
 import http.client
 import json
 import math
@@ -251,6 +252,51 @@ class InferenceEventsTest(unittest.TestCase):
             status, answer = self.infer(model, "1", {"predictions": [[1, 0]]})
             self.assertEqual((status, answer["error"]["details"][0]["reason"]), (400, reason))
             self.assertEqual(self.rejected_rows(model), "1")
+
+    def test_an_event_counts_once_and_its_id_has_one_content(self):
+        self.server.create("again", labelGrace="0.001s")
+        first, other = {"predictions": [[0.5, 0.5]]}, {"predictions": [[0.25, 0.75]]}
+        two = {"predictions": [[0.5, 0.5], [0.25, 0.75]]}
+        for identifier, body, status, accepted, duplicates in (
+                ("a", first, 200, "1", "0"), ("a", first, 200, "0", "1"), ("a", other, 409, None, None),
+                ("a", two, 409, None, None), ("b", two, 200, "2", "0"), ("b", two, 200, "0", "2"),
+                ("b", first, 409, None, None)):
+            found, answer = self.infer("again", identifier, body)
+            self.assertEqual((found, answer.get("acceptedRows"), answer.get("duplicateRows")),
+                             (status, accepted, duplicates), (identifier, body, answer))
+        self.assertEqual(answer["error"]["details"][0]["reason"], "REQUEST_ID_REUSED")
+        self.assertIn('ce-id is "b", which an event with other predictions had before',
+                      answer["error"]["message"])
+        status, answer = self.infer_structured("again", id="b", data=first)
+        self.assertEqual(status, 409)
+        self.assertTrue(answer["error"]["message"].startswith('id is "b"'), answer)
+        # A model server that gets a request twice answers at two times.
+        for number in range(2):
+            when = {"ce-time": (datetime.datetime.now(datetime.timezone.utc)
+                                - datetime.timedelta(minutes=number)).isoformat()}
+            status, answer = self.infer("again", "timed", first, **when)
+            self.assertEqual((status, answer.get("duplicateRows")), (200, str(number)), answer)
+        # The same after the predictions have matured, for longer than their ids are known.
+        def matured():
+            calibration = json.loads(self.server.get("/v1/models/again/calibration")[2])
+            return calibration["labelCoverage"]["missing"] == "4"
+        self.assertTrue(wait_for(matured, 30))
+        time.sleep(0.1)
+        status, answer = self.infer("again", "b", two)
+        self.assertEqual((status, answer.get("duplicateRows")), (200, "2"), answer)
+        # Row 0 of the event "b" has this id.
+        for identifier in ("b/0", "b/0/17"):
+            status, answer = self.infer("again", identifier, first)
+            self.assertEqual(status, 400, answer)
+            self.assertIn(f'ce-id is "{identifier}", expected no / and digits at the end',
+                          answer["error"]["message"])
+        for identifier in ("b/x", "b/", "17", "b/x17", "/"):
+            status, answer = self.infer("again", identifier, first)
+            self.assertEqual((status, answer.get("acceptedRows")), (200, "1"), answer)
+        # The ids of requests to :observe are others.
+        self.server.post("/v1/models/again:observe", {"requestId": "c", "observations": {
+            "probabilities": {"values": [0.5, 0.5]}, "predictionIds": ["d"]}})
+        self.assertEqual(self.infer("again", "c", first)[1].get("acceptedRows"), "1")
 
     def test_errors_of_values_name_what_was_sent(self):
         def columns(model, **output):
