@@ -27,8 +27,9 @@ constexpr int kMaxDepth = 16;
 
 // A value of JSON, for errors.
 std::string Describe(const Document& json) {
-  if (json.is_string())
+  if (json.is_string()) {
     return absl::StrCat("the text ", Quoted(json.get_ref<const std::string&>()));
+  }
   if (json.is_null()) return "null";
   if (json.is_boolean()) return json.get<bool>() ? "true" : "false";
   return json.is_object() ? "an object" : json.is_array() ? "an array" : "a number";

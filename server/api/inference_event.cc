@@ -210,7 +210,7 @@ std::string EventField(const std::string& field, const EventPredictions& event,
   const absl::string_view row = rest.substr(0, dot - kRows.size());
   rest.remove_prefix(row.size() + 1);
   const auto& part = absl::StartsWith(rest, "baseline_") ? event.baseline : event.model;
-  const std::string place = absl::StrCat(part.field, row, part.key);
+  std::string place = absl::StrCat(part.field, row, part.key);
   std::size_t column = 0;
   // A row of one value has no columns, although two classes are checked.
   const std::size_t bracket = rest.find('[');

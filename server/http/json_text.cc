@@ -336,12 +336,14 @@ const Descriptor* FindMessage(const Descriptor* type, std::string_view path) {
 template <typename Fields>
 std::string NamesOf(const Fields& fields) {
   std::vector<std::string> names;
+  names.reserve(static_cast<std::size_t>(fields.field_count()));
   for (int i = 0; i < fields.field_count(); ++i) names.push_back(fields.field(i)->name());
   return absl::StrJoin(names, ", ");
 }
 
 std::string NamesOf(const EnumDescriptor& type) {
   std::vector<std::string> names;
+  names.reserve(static_cast<std::size_t>(type.value_count()));
   for (int i = 0; i < type.value_count(); ++i) {
     // 0 means that no value is set.
     if (type.value(i)->number() != 0) names.push_back(type.value(i)->name());
