@@ -122,12 +122,6 @@ absl::StatusOr<Predictions> ReadPredictions(const InferenceEvent& event,
   return predictions;
 }
 
-// True if the id ends as that of one row of an answer: "7f3a/0".
-bool EndsAsRow(absl::string_view id) {
-  const std::size_t end = id.find_last_not_of("0123456789");
-  return end != absl::string_view::npos && end + 1 < id.size() && id[end] == '/';
-}
-
 // Reads an event in binary mode, or what a structured one contains. json: as in ParseAnswer.
 // prefix: of the names of the attributes.
 absl::StatusOr<std::optional<EventPredictions>> ReadEvent(const InferenceEvent& event,
@@ -144,12 +138,6 @@ absl::StatusOr<std::optional<EventPredictions>> ReadEvent(const InferenceEvent& 
   if (!IsUtf8(event.id)) {
     return AnswerError(absl::StrCat(prefix, "id"),
                        absl::StrCat("is ", Quoted(event.id), ", expected UTF-8"));
-  }
-  if (EndsAsRow(event.id)) {
-    return AnswerError(absl::StrCat(prefix, "id"),
-                       absl::StrCat("is ", Quoted(event.id),
-                                    ", expected no / and digits at the end, which number the rows "
-                                    "of the answer in an event"));
   }
   if (event.type.empty()) {
     return AnswerError(absl::StrCat(prefix, "type"),

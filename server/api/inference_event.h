@@ -54,10 +54,10 @@ struct EventPredictions {
 };
 
 // Returns the predictions of an event, for a model that has ids. The id of the only row is that of
-// the event, and those of several rows are ID/0, ID/1, ...; the id of an event does not end so.
-// Returns nothing for an event that is not an answer, such as a request. Errors: InvalidArgument
-// that names the header, the attribute or the part of the answer. Cost: O(bytes); memory at most 64
-// times the bytes of the body, and 200 bytes for each of at most kMaxRowsPerBatch rows.
+// the event, and those of several rows are ID/0, ID/1, .... Returns nothing for an event that is
+// not an answer, such as a request. Errors: InvalidArgument that names the header, the attribute or
+// the part of the answer. Cost: O(bytes); memory at most 64 times the bytes of the body, and 200
+// bytes for each of at most kMaxRowsPerBatch rows.
 [[nodiscard]] absl::StatusOr<std::optional<EventPredictions>> ReadInferenceEvent(
     const InferenceEvent& event, const ModelDeclaration& declaration);
 
