@@ -88,9 +88,11 @@ bool GetDecisions(const store::v1::DecisionTotals& stored, DecisionTotals& out) 
          .realised = stored.realised(),
          .expected = stored.expected(),
          .gaps = GetMoments(stored.gaps())};
+  // A gap is in [-1, 1]; sums are rounded.
+  constexpr double kRounding = 1 + 1e-6;
   return out.gaps.count >= 0 && out.actions >= 0 && out.actions <= out.gaps.count &&
-         IsSum(out.realised) && IsSum(out.expected) && std::isfinite(out.gaps.mean) &&
-         IsSum(out.gaps.m2);
+         IsSum(out.realised) && IsSum(out.expected) && std::abs(out.gaps.mean) <= kRounding &&
+         IsSum(out.gaps.m2) && out.gaps.m2 <= kRounding * static_cast<double>(out.gaps.count);
 }
 
 }  // namespace calibd::server

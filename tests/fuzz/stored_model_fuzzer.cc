@@ -178,7 +178,11 @@ void DescribeHistory(const fuzz::StoredModel& input, const Model& model) {
     HistoryQuery query;
     query.range.resolution = resolution;
     query.page_size = 1000;
-    DescribeHistory(query, entries, model.snapshot()->forecast_cells.get(), response);
+    const std::shared_ptr<const ModelSnapshot> snapshot = model.snapshot();
+    DescribeHistory(
+        query, entries,
+        {.cells = snapshot->forecast_cells.get(), .decision = snapshot->declaration->decision},
+        response);
     Require(IsFinite(response), "the history is finite");
   }
 }
