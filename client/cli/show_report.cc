@@ -349,8 +349,8 @@ std::string Decided(const v1::GetCalibrationResponse& response) {
                 SignedFixed(100 * loss.gap_lower_bound(), 1),
                 SignedFixed(100 * loss.gap_upper_bound(), 1))
           : absl::StrFormat(
-                "at %s: %d decisions%s cost %.3g each, the forecasts promise %.3g: %+.2g (%+.2g to "
-                "%+.2g)",
+                "at %s: %d decisions%s cost %.3g each, the forecasts promise %.3g: %+.3g (%+.3g to "
+                "%+.3g)",
                 at, loss.observations(), since, loss.realised_loss(), loss.expected_loss(), gap,
                 loss.gap_lower_bound(), loss.gap_upper_bound());
   const bool chance = loss.gap_lower_bound() <= 0 && loss.gap_upper_bound() >= 0;

@@ -222,8 +222,8 @@ def _decision_text(loss: monitoring.DecisionLoss, first_observation: int = 0) ->
                 f"points ({100 * loss.gap_lower_bound:+.1f} to {100 * loss.gap_upper_bound:+.1f})")
     else:
         text = (f"{at}{loss.observations} decisions{since} cost {loss.realised_loss:.3g} each, the "
-                f"forecasts promise {loss.expected_loss:.3g}: {gap:+.2g} "
-                f"({loss.gap_lower_bound:+.2g} to {loss.gap_upper_bound:+.2g})")
+                f"forecasts promise {loss.expected_loss:.3g}: {gap:+.3g} "
+                f"({loss.gap_lower_bound:+.3g} to {loss.gap_upper_bound:+.3g})")
     chance = loss.gap_lower_bound <= 0 <= loss.gap_upper_bound
     return text + ("; chance can explain the difference" if chance else "")
 
