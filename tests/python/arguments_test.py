@@ -41,6 +41,9 @@ def nullable(values):
     ({"labels": [0, np.nan, 1]}, r"rows\[1\].labels is nan"),
     ({"labels": pd.array([0, None, 1], dtype="Int64")}, r"rows\[1\].labels is <NA>"),
     ({"labels": np.ma.masked_array([0, 1, 1], [0, 1, 0])}, r"rows\[1\].labels is masked"),
+    ({"labels": np.ma.masked_array(["cat", "dog", "owl"], [0, 1, 0])}, r"^rows\[1\].labels is masked"),
+    ({"labels": np.ma.masked_array(["cat", "dog", "owl"], True)}, r"rows\[2\].labels is masked"),
+    ({"labels": np.ma.masked_array(["cat", 1, "owl"], [0, 1, 0], object)}, r"^rows\[1\].labels is mas"),
     ({"labels": [[0], [1, 2], [0]]}, "labels are not one list"),
     ({"ids": ["a", None, "c"]}, r"rows\[1\].prediction_ids is None, expected UTF-8 text of 1 to 128"),
     ({"ids": [1, 2.0, 3]}, r"rows\[1\].prediction_ids is 2.0"),
@@ -56,9 +59,15 @@ def nullable(values):
     ({"times": "2026-11-23"}, "prediction_times are '2026-11-23', expected a list of 3"),
     ({"times": [1.7e9] * 3}, r"rows\[0\].prediction_times is 1700000000.0, expected a datetime"),
     ({"times": pd.to_datetime(pd.Series(["2026-11-23", None, None]))},
-     r"rows\[1\].prediction_times is None, expected a datetime"),
+     r"rows\[1\].prediction_times is numpy.datetime64\('NaT'\), expected a datetime"),
     ({"times": [np.datetime64("2026-11-23"), np.datetime64("NaT"), np.datetime64(10**9, "D")]},
      r"rows\[1\].prediction_times is numpy.datetime64\('NaT'\), expected a datetime; rows\[2\]"),
+    ({"times": np.array(["NaT", "9999999-01-01", "2026-11-23"], "datetime64[D]")},
+     r"rows\[0\].prediction_times is .*'NaT'\), expected .*rows\[1\].* is .*'9999999-01-01'\), exp"),
+    ({"times": np.ma.masked_array([np.datetime64("2026-11-23")] * 3, [0, 1, 0])},
+     r"^rows\[1\].prediction_times is masked, expected a datetime \[INV"),
+    ({"times": np.ma.masked_array([datetime.datetime.now()] * 3, [0, 1, 0])},
+     r"^rows\[1\].prediction_times is masked, expected a datetime \[INV"),
     ({"logits": "no"}, "logits is 'no', expected True or False"),
     ({"probabilities": np.ones((3, 3)) * 1j}, "probabilities are not numbers: they are complex"),
     ({"probabilities": nullable(np.full((3, 3), 1 / 3))}, r"rows\[1\].probabilities\[2\] is nan"),
@@ -81,7 +90,10 @@ def test_missing_values_are_dropped_with_their_rows(client, pets):
         stream.send(np.full((3, 3), 1 / 3), pd.Series(["cat", None, "owl"]),
                     ids=["a", "b", "\ud800"])
         stream.send(np.full((2, 3), 1 / 3), [0, 1], times=[datetime.datetime.now(), pd.NaT])
-    assert (stream.counts.accepted_rows, stream.counts.dropped_rows) == (4, 4)
+        stream.send(np.full((2, 3), 1 / 3), np.ma.masked_array(["cat", "dog"], [0, 1]))
+        stream.send(np.full((2, 3), 1 / 3), [0, 1], times=np.ma.masked_array(
+            [np.datetime64("now")] * 2, [1, 0]))
+    assert (stream.counts.accepted_rows, stream.counts.dropped_rows) == (6, 6)
 
 
 def test_a_column_of_scores_is_that_of_class_1(client):

@@ -142,6 +142,8 @@ def as_labels(labels: Any, classes: Classes) -> tuple[Integers, Mask]:
 
     labels: numbers, or names of classes. If all names are integers, an integer is a name.
     """
+    if hasattr(labels, "filled"):
+        labels = labels.astype(object).filled(None)
     try:
         array = np.asarray(labels)
     except ValueError as error:
@@ -161,8 +163,6 @@ def as_labels(labels: Any, classes: Classes) -> tuple[Integers, Mask]:
             array = np.fromiter((known.get(label, -1) if isinstance(label, str) else
                                  _class_number(label, classes)
                                  for label in array.tolist()), np.float64, len(array))
-    elif hasattr(labels, "filled"):
-        array = as_floats(labels, "labels")
     if array.dtype.kind not in "biuf":
         raise invalid("labels", f"have the type {array.dtype}, expected numbers from 0"
                       + (" or names of classes" if classes.names else ""))
@@ -202,8 +202,13 @@ def label_fault(labels: Any, i: int, classes: Classes) -> FieldError:
         more = [] if len(classes.names) == len(names) else ["..."]
         prefix = "" if has_integer_names(classes) else f"{expected}, or "
         expected = f"{prefix}the name of a class: {', '.join(names + more)}"
-    given = labels if hasattr(labels, "filled") else np.asarray(labels)
-    return FieldError("labels", f"is {shown(given[i])}, expected {expected}")
+    return FieldError("labels", f"is {_shown_item(labels, i)}, expected {expected}")
+
+
+def _shown_item(values: Any, i: int) -> str:
+    """Value i of a list, an array or a column, as the caller gave it."""
+    is_kept = isinstance(values, (list, tuple)) or hasattr(values, "filled")
+    return shown((values if is_kept else np.asarray(values))[i])
 
 
 def as_texts(values: Any, rows: int, field: str,
@@ -248,21 +253,21 @@ def as_times(times: Any, rows: int) -> tuple[list[Timestamp], dict[int, FieldErr
         times = times[()]
     is_one = isinstance(times, (datetime.date, np.datetime64))
     if is_one or callable(getattr(times, "timestamp", None)):
-        given = [times] * rows
         seconds = [arguments.since_1970(times)] * rows
+        times = [times] * rows
     elif getattr(times, "dtype", np.dtype(object)).kind == "M":
         # Times with a zone become UTC.
-        stamps = (times.to_numpy("datetime64[ns]") if hasattr(times, "to_numpy") else times).astype(
-            "datetime64[s]")
-        given = _listed(stamps, rows, "prediction_times")
+        stamps = (times.to_numpy("datetime64[ns]") if hasattr(times, "to_numpy") else
+                  times.filled(np.datetime64("NaT")) if hasattr(times, "filled") else times
+                  ).astype("datetime64[s]")
+        _listed(stamps, rows, "prediction_times")
         whole = stamps.astype(np.int64)
         # NaT is before all years.
         is_time = (whole >= arguments.FIRST_SECOND) & (whole <= arguments.LAST_SECOND)
         seconds = np.where(is_time, whole, np.nan).tolist()
     else:
-        given = _listed(times, rows, "prediction_times")
-        seconds = [arguments.since_1970(time) for time in given]
-    invalid = {i: FieldError("prediction_times", f"is {shown(given[i])}, expected a datetime")
+        seconds = [arguments.since_1970(time) for time in _listed(times, rows, "prediction_times")]
+    invalid = {i: FieldError("prediction_times", f"is {_shown_item(times, i)}, expected a datetime")
                for i, second in enumerate(seconds) if not math.isfinite(second)}
     return [Timestamp(seconds=0 if i in invalid else math.floor(second))
             for i, second in enumerate(seconds)], invalid
