@@ -12,6 +12,7 @@ import xml.etree.ElementTree
 
 import grpc
 import numpy as np
+import pandas as pd
 import pytest
 from google.protobuf import any_pb2
 
@@ -322,6 +323,32 @@ def test_recalibration_needs_no_server(client, overconfident):
     assert (better.argmax(axis=1) == predictions.argmax(axis=1)).all()
 
 
+def test_a_recalibration_matches_columns_to_the_names_of_the_classes(client):
+    client.create_model("named-map", ["cat", "dog", "owl"], bandwidth=BANDWIDTH)
+    predictions, labels = calibrated(1000)
+    with client.stream("named-map") as stream:
+        stream.send(predictions, labels)
+    recalibration = client.recalibrate("named-map")
+    expected = recalibration.transform(predictions)
+    frame = pd.DataFrame(predictions, columns=["cat", "dog", "owl"])[["owl", "cat", "dog"]]
+    numbered = pd.DataFrame(predictions)[[2, 0, 1]]
+    copy = pickle.loads(pickle.dumps(recalibration))
+    assert (copy.transform(frame) == expected).all()
+    assert (copy.transform(numbered) == expected).all()
+    assert (copy.transform(frame.iloc[7]) == expected[7]).all()
+    assert (calibd.transform(recalibration.map, numbered) == expected).all()
+    with pytest.raises(calibd.InvalidArgument, match=r"columns are \['cow', 'cat', 'dog'\]"):
+        recalibration.transform(frame.rename(columns={"owl": "cow"}))
+    for given in (frame, frame.iloc[7]):
+        with pytest.raises(calibd.InvalidArgument, match="expected 0 to 2, .*: give an array"):
+            calibd.transform(recalibration.map, given)
+    # The tolerance of the model is 0.001; that of a map alone is not known.
+    off = [0.5, 0.3, 0.22]
+    assert calibd.transform(recalibration.map, off).sum() == pytest.approx(1)
+    with pytest.raises(calibd.InvalidArgument, match=r"rows\[0\].probabilities sums to 1.02, .* of 0.001"):
+        recalibration.transform(off)
+
+
 CURVE = RecalibrationMap.Curve(starts=[0.1, 0.25, 0.5, 0.5], values=[0.05, 0.2, 0.6, 0.9])
 MAPS = {
     "none": {}, "temperature": {"temperature": 1.7},
@@ -352,6 +379,7 @@ def test_transform_equals_that_of_the_cpp_client(tmp_path, kind):
 
 @pytest.mark.parametrize("rows,field", [
     ([[0.5, 0.5, 0], [0.1, np.nan, 0.2]], r"rows[1].probabilities[1]"),
+    ([[0.2, 0.3, 0.5], [0.9, 0.9, 0.9]], "rows[1].probabilities"),
     ([2, -1, 0], "rows[0].probabilities[0]"), ("abc", "probabilities"), ([0.5, 0.5], "probabilities")])
 def test_only_probabilities_are_transformed(rows, field):
     with pytest.raises(calibd.InvalidArgument) as raised:

@@ -83,7 +83,7 @@ def as_matrix(values: Any, classes: Classes, field: str = "probabilities") -> Fl
         raise invalid(field, f"have the shape {matrix.shape}, expected {expected}")
     if columns is not None:
         if matrix.shape[1] == classes.size:
-            matrix = matrix[:, _order_of_columns(columns, classes)]
+            matrix = matrix[:, order_of_columns(columns, classes)]
         elif 0 <= _class_of_column(columns[0], classes) < POSITIVE_CLASS:
             raise invalid("columns", f"are [{str(columns[0])!r}], expected the scores of class "
                           f"{classes.names[POSITIVE_CLASS]!r}, or a column for each class")
@@ -116,7 +116,7 @@ def _class_of_column(column: Any, classes: Classes) -> int:
     return _by_name(classes.names).get(str(column), _integer_names(classes.names).get(column, -1))
 
 
-def _order_of_columns(columns: Any, classes: Classes) -> list[int]:
+def order_of_columns(columns: Any, classes: Classes) -> list[int]:
     """The columns of a frame in the order of the classes, by their names or numbers."""
     numbers = list(range(classes.size))
     names = [str(name) for name in columns]

@@ -604,10 +604,11 @@ class Client:
                     timeout: float = _LONG_TIMEOUT) -> results.Recalibration:
         """A map that makes the probabilities better calibrated, and what it gains."""
         name = model_name(model)
+        classes = _classes(self.get_model(name))
         return results.Recalibration(name, self._transport.long(
             "CalibrationService/Recalibrate",
             message(service.RecalibrateRequest, model=name, window=window),
-            service.RecalibrateResponse, "recalibration", on_progress, timeout).recalibration)
+            service.RecalibrateResponse, "recalibration", on_progress, timeout).recalibration, classes)
 
     # --- the store of the server ---
 

@@ -9,14 +9,17 @@ import numpy.typing as npt
 from google.protobuf import json_format
 
 from calibd.arguments import expect, file_path
-from calibd.arrays import as_floats
+from calibd.arrays import Classes, Floats, as_floats, order_of_columns
 from calibd.errors import invalid as _invalid
+from calibd.rows import row_fault, valid_rows
 from calibd.v1.recalibration_pb2 import RecalibrationMap
 
 _VERSION = 1
 # See RecalibrationMap: rows are smoothed before their logarithm is taken.
 _SMOOTHING = 1e-5
 _MAX_TEMPERATURE = 20.0
+# The largest row_sum_tolerance of a model. The map does not say that of its own.
+_MAX_ROW_SUM_TOLERANCE = 0.1
 
 
 def load_map(path: str | pathlib.Path) -> RecalibrationMap:
@@ -39,19 +42,28 @@ def save_map(recalibration_map: RecalibrationMap, path: str | pathlib.Path) -> N
 def transform(recalibration_map: RecalibrationMap, probabilities: Any) -> npt.NDArray[np.float64]:
     """Better calibrated probabilities, as a new array of float64.
 
-    probabilities: n x class_count in the order of the classes, or one row. Raises InvalidArgument if
-    the map, the shape or a probability is invalid.
+    probabilities: n x class_count in the order of the classes, or one row. The columns of a frame may
+    be the numbers of the classes in any order; the map does not know their names. Raises
+    InvalidArgument if the map, the shape, a column or a row is invalid.
     """
+    return transform_of(Classes(0, (), _MAX_ROW_SUM_TOLERANCE), recalibration_map, probabilities)
+
+
+def transform_of(classes: Classes, recalibration_map: RecalibrationMap,
+                 probabilities: Any) -> npt.NDArray[np.float64]:
+    """As transform(), with the names of the classes and the tolerance of the model."""
     _check(recalibration_map)
     rows = as_floats(probabilities, "probabilities").astype(np.float64, copy=False)
     count = recalibration_map.class_count
     if rows.ndim not in (1, 2) or rows.shape[-1] != count:
         raise _invalid("probabilities", f"have the shape {rows.shape}, expected (n, {count})")
-    valid = (rows >= 0) & (rows <= 1)
+    rows = _in_order(rows, probabilities, classes._replace(size=count))
+    valid = valid_rows(np.atleast_2d(rows), False, classes.row_sum_tolerance)
     if not valid.all():
-        i, k = np.argwhere(~np.atleast_2d(valid))[0].tolist()
-        raise _invalid(f"rows[{i}].probabilities[{k}]",
-                       f"is {float(np.atleast_2d(rows)[i, k])!r}, expected [0, 1]")
+        i = int(valid.argmin())
+        fault = row_fault(np.atleast_2d(rows)[i], False, classes.row_sum_tolerance,
+                          "normalise the rows")
+        raise _invalid(f"rows[{i}].{fault.path}", fault.description)
     if recalibration_map.kind == "none":
         return rows.copy()
     if recalibration_map.kind == "isotonic":
@@ -66,6 +78,19 @@ def transform(recalibration_map: RecalibrationMap, probabilities: Any) -> npt.ND
         mapped = np.exp(logs - logs.max(axis=-1, keepdims=True))
     result: npt.NDArray[np.float64] = mapped / mapped.sum(axis=-1, keepdims=True)
     return result
+
+
+def _in_order(rows: Floats, given: Any, classes: Classes) -> Floats:
+    """The rows with their columns in the order of the classes. given: with the names of the columns."""
+    is_series = hasattr(given, "to_frame") and hasattr(given, "index")
+    columns = given.index if is_series else getattr(given, "columns", None)
+    if columns is None:
+        return rows
+    names = [str(name) for name in columns]
+    if not classes.names and sorted(names) != sorted(map(str, range(classes.size))):
+        raise _invalid("columns", f"are {names}, expected 0 to {classes.size - 1}, because the names of "
+                       "the classes are not known: give an array in the order of the classes")
+    return rows[..., order_of_columns(columns, classes)]
 
 
 def _evaluate(curve: RecalibrationMap.Curve,

@@ -12,6 +12,7 @@ from google.protobuf.message import Message
 
 from calibd import recalibration
 from calibd.arguments import short_name
+from calibd.arrays import Classes
 from calibd.diagram import Band, Cell, Interval, Point, coverage_svg, reliability_svg
 from calibd.v1 import calibration_service_pb2 as calibration
 from calibd.v1 import comparison_pb2
@@ -464,9 +465,18 @@ class Recalibration(Result[recalibration_pb2.Recalibration]):
     It needs no server: it can be pickled, or saved with save().
     """
 
+    def __init__(self, model: str, message: recalibration_pb2.Recalibration, classes: Classes) -> None:
+        super().__init__(model, message)
+        self._classes = classes
+
     def transform(self, probabilities: Any) -> npt.NDArray[np.float64]:
-        """Better calibrated probabilities, n x class count: see recalibration.transform()."""
-        return recalibration.transform(self.message.map, probabilities)
+        """Better calibrated probabilities, as a new array of float64.
+
+        probabilities: n x class count in the order of the classes, also for two classes; a frame whose
+        columns are the names of the classes, or their numbers; or one row, as a list, an array or a
+        Series.
+        """
+        return recalibration.transform_of(self._classes, self.message.map, probabilities)
 
     def save(self, path: str | pathlib.Path) -> None:
         """Writes the map as JSON: see recalibration.load_map()."""

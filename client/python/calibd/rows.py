@@ -79,7 +79,8 @@ def valid_rows(matrix: Floats, logits: bool, tolerance: float) -> Mask:
     return valid
 
 
-def row_fault(row: Floats, logits: bool, tolerance: float) -> FieldError:
+def row_fault(row: Floats, logits: bool, tolerance: float,
+              advice: str = "normalise the rows, or declare a larger row_sum_tolerance") -> FieldError:
     """Why valid_rows() calls a row invalid. The path is relative to the row."""
     name, expected = ("logits", "a finite number") if logits else ("probabilities", "[0, 1]")
     wrong = ~np.isfinite(row) if logits else ~((row >= 0) & (row <= 1))
@@ -88,8 +89,7 @@ def row_fault(row: Floats, logits: bool, tolerance: float) -> FieldError:
         return FieldError(f"{name}[{k}]", f"is {float(row[k])!r}, expected {expected}")
     total = float(row.astype(np.float64).sum())
     return FieldError(name, f"sums to {total:.10g}, off by {abs(total - 1):.4g}, more than the "
-                      f"tolerance of {tolerance:g}: normalise the rows, or declare a larger "
-                      "row_sum_tolerance")
+                      f"tolerance of {tolerance:g}: {advice}")
 
 
 class Extras(NamedTuple):
