@@ -336,7 +336,7 @@ def test_after_an_error_in_the_block_the_rows_are_delivered(client, model, kind)
             stream.send(predictions, labels)
             raise kind
     assert client.calibration(model).observations == 10
-    with pytest.raises(calibd.Cancelled):
+    with pytest.raises(calibd.Cancelled, match=f"block raised {kind.__name__}, .* accepted 10 rows of it"):
         stream.send(predictions, labels)
 
 

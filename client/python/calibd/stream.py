@@ -190,11 +190,14 @@ class ObservationStream:
 
     def cancel(self) -> None:
         """Ends the stream at once: blocked and later calls raise Cancelled."""
+        self._cancel("the stream was cancelled")
+
+    def _cancel(self, message: str) -> None:
         if self._process != os.getpid():
             return  # It is the parent's stream.
         with self._changed:
             if not self._finished:
-                self._fail(errors.Cancelled("the stream was cancelled"))
+                self._fail(errors.Cancelled(message))
         self._close()
 
     def __enter__(self) -> ObservationStream:
@@ -207,17 +210,17 @@ class ObservationStream:
         Ctrl-C is such an error, also while the stream finishes; a second one gives the rows up.
         """
         if kind is not None:
-            self._deliver()
+            self._deliver(kind)
         elif not self._finished and not isinstance(self._failure, errors.Cancelled):
             try:
                 self.finish()
             except CalibdError:
                 raise
-            except BaseException:
-                self._deliver()
+            except BaseException as interruption:
+                self._deliver(type(interruption))
                 raise
 
-    def _deliver(self) -> None:
+    def _deliver(self, kind: Type[BaseException]) -> None:
         """Ends the stream after an error of the caller, when every accepted row is settled."""
         if self._process != os.getpid():
             return
@@ -228,7 +231,11 @@ class ObservationStream:
             pass  # The error of the caller is more useful.
         finally:
             self._report_lost("ended early")
-            self.cancel()
+            counts = self.counts
+            accepted = _amounts(counts.accepted_rows, counts.accepted_labels) or "no row"
+            self._cancel(f"the stream ended when its block raised {kind.__name__}, and the server has "
+                         f"accepted {accepted} of it: a row that is sent again counts twice, unless it "
+                         "has an id or the streams have an idempotency_key")
 
     def _report_lost(self, what: str) -> None:
         """Logs once how many accepted rows and labels the server has not acknowledged."""
