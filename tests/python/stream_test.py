@@ -336,7 +336,7 @@ def test_after_an_error_in_the_block_the_rows_are_delivered(client, model, kind)
             stream.send(predictions, labels)
             raise kind
     assert client.calibration(model).observations == 10
-    with pytest.raises(calibd.Cancelled, match=f"block raised {kind.__name__}, .* accepted 10 rows of it"):
+    with pytest.raises(calibd.Cancelled, match=f"block raised {kind.__name__}, .* accepted 10 rows"):
         stream.send(predictions, labels)
 
 
@@ -477,6 +477,12 @@ def test_a_repeated_stream_with_a_key_counts_once(client, model):
     with pytest.raises(calibd.AlreadyExists, match="the idempotency_key run-7 was .* a new .*key` for"):
         with client.stream(model, idempotency_key="run-7") as stream:
             stream.send(predictions[::-1][:10], labels[:10])
+    with pytest.raises(calibd.FailedPrecondition, match="run-7 was finished, .* another key") as raised:
+        with client.stream(model, idempotency_key="run-7") as stream:
+            for i in range(0, 110, 10):
+                stream.send(predictions[i % 100:][:10], labels[i % 100:][:10])
+    assert raised.value.reason == "PRODUCER_ENDED" and "idempotency_key" in raised.value.remedy
+    assert client.calibration(model).observations == 100
 
 
 def test_a_repeated_stream_with_a_key_counts_labels_once(client):

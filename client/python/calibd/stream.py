@@ -596,11 +596,15 @@ class ObservationStream:
     def _describe_reuse(self, error: CalibdError) -> CalibdError:
         """The server names the producer, which the caller of a stream with a key did not choose."""
         key = self._settings.idempotency_key
-        if not key or not isinstance(error, errors.AlreadyExists):
-            return error
-        return errors.AlreadyExists(
-            f"the idempotency_key {key} was already used with other rows or options",
-            reason=error.reason)
+        if key and isinstance(error, errors.AlreadyExists):
+            return errors.AlreadyExists(
+                f"the idempotency_key {key} was already used with other rows or options",
+                reason=error.reason)
+        if key and error.reason == "PRODUCER_ENDED":
+            return errors.FailedPrecondition(
+                f"a stream with the idempotency_key {key} was finished, and this one has more rows: "
+                "send the further rows with another key", reason=error.reason)
+        return error
 
 
 def _amounts(rows: int, labels: int, kind: str = "") -> str:
