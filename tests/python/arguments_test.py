@@ -96,6 +96,17 @@ def test_missing_values_are_dropped_with_their_rows(client, pets):
     assert (stream.counts.accepted_rows, stream.counts.dropped_rows) == (6, 6)
 
 
+def test_labels_may_be_names_and_numbers(client):
+    client.create_model("mixed", ["cat", "dog", "owl"])
+    predictions = np.eye(3)
+    with client.stream("mixed") as stream:
+        for labels in (["cat", 1, np.int64(2)], ("cat", "dog", 2), np.array([0, "dog", "owl"], object)):
+            stream.send(predictions, labels)
+        with pytest.raises(calibd.InvalidArgument, match=r"rows\[10\].labels is 3, expected an integer"):
+            stream.send(predictions, ["cat", 3, "dog"])
+    assert client.calibration("mixed").scores.accuracy == 1
+
+
 def test_a_column_of_scores_is_that_of_class_1(client):
     client.create_model("named-binary", ["no", "yes"])
     with client.stream("named-binary") as stream:

@@ -146,6 +146,9 @@ def as_labels(labels: Any, classes: Classes) -> tuple[Integers, Mask]:
         labels = labels.astype(object).filled(None)
     try:
         array = np.asarray(labels)
+        # A text among integers makes them texts.
+        if array.dtype.kind == "U" and isinstance(labels, (list, tuple)):
+            array = np.array(labels, object)
     except ValueError as error:
         raise invalid("labels", f"are not one list: {error}") from None
     if array.ndim != 1:
