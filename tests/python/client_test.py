@@ -97,6 +97,23 @@ def test_remedies_are_those_of_the_page_of_errors():
         assert error.remedy == re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", remedy)
 
 
+def test_an_error_without_a_reason_has_its_code_as_the_reason(client):
+    for call in (lambda: client.create_model("x", 3, error_limit=0),
+                 lambda: client.stream("x", on_invalid="ignore")):
+        with pytest.raises(calibd.InvalidArgument) as raised:
+            call()
+        assert pickle.loads(pickle.dumps(raised.value)).reason == "INVALID_ARGUMENT"
+    with pytest.raises(calibd.Unavailable) as absent:
+        calibd.Client("127.0.0.1:1", timeout=0.1).list_models()
+    assert absent.value.reason == "UNAVAILABLE"
+    # Only a broken connection gives no reason.
+    info = any_pb2.Any(type_url="type.googleapis.com/google.rpc.ErrorInfo",
+                       value=status_pb2.ErrorInfo(reason="INTERNAL").SerializeToString())
+    for details, cut_off in (([], True), ([info], False)):
+        error = errors.from_status(status_pb2.Status(code=13, details=details))
+        assert error.reason == "INTERNAL" and errors.is_cut_off(error) == cut_off
+
+
 def test_all_pages_of_models_are_listed(client):
     names = [f"models/page-{i:02}" for i in range(25)]
     for name in names:

@@ -28,7 +28,7 @@ class CalibdError(Exception):
 
     message: what was found and what was expected.
     fields: the invalid fields, the first ones if there are many.
-    reason: a stable word such as MODEL_NOT_FOUND, empty if the server gave none.
+    reason: a stable word such as MODEL_NOT_FOUND; without one, the name of the code.
     retry_seconds: how long to wait before the next attempt, or None if the server named no time.
     """
 
@@ -41,7 +41,8 @@ class CalibdError(Exception):
         super().__init__(message, tuple(fields), reason, retry_seconds)
         self.message = message
         self.fields = tuple(fields)
-        self.reason = reason
+        self.reason = reason or self.code.name
+        self._has_reason = bool(reason)
         self.retry_seconds = retry_seconds
 
     @property
@@ -227,4 +228,5 @@ def is_retryable(error: CalibdError) -> bool:
 
 def is_cut_off(error: CalibdError) -> bool:
     """Whether the transport produced the error itself because a connection broke."""
-    return isinstance(error, (Unknown, Internal, Cancelled)) and not error.reason
+    # The server gives each of its errors a reason.
+    return isinstance(error, (Unknown, Internal, Cancelled)) and not error._has_reason
