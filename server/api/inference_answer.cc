@@ -32,7 +32,7 @@ std::string Describe(const Document& json) {
   }
   if (json.is_null()) return "null";
   if (json.is_boolean()) return json.get<bool>() ? "true" : "false";
-  return json.is_object() ? "an object" : json.is_array() ? "an array" : "a number";
+  return json.is_object() ? "an object" : json.is_array() ? "an array" : json.dump();
 }
 
 // Appends the numbers of nested arrays. Returns the first element that is no number, with its place
@@ -306,9 +306,9 @@ const Document* BinarySize(const Document& output) {
 }
 
 // The bytes of one output, of those that follow the JSON in the order of the outputs. Checks the
-// sizes of all outputs. Errors: InvalidArgument.
+// sizes of all outputs. field: what contains the bytes, for errors. Errors: InvalidArgument.
 absl::StatusOr<std::string_view> FindTensor(const Document& outputs, std::size_t index,
-                                            std::string_view tensors) {
+                                            std::string_view tensors, const char* field) {
   constexpr const char* kField = "outputs.parameters.binary_data_size";
   std::string_view found;
   std::size_t at = 0;
@@ -320,14 +320,14 @@ absl::StatusOr<std::string_view> FindTensor(const Document& outputs, std::size_t
     if (bytes > tensors.size() - at) {
       return InvalidFieldError(
           kField, absl::StrCat("is ", bytes, " for the output ", Quoted(TextOf(outputs[i], "name")),
-                               ", but ", tensors.size() - at, " bytes remain in the body"));
+                               ", but ", tensors.size() - at, " bytes remain in ", field));
     }
     if (i == index) found = tensors.substr(at, bytes);
     at += bytes;
   }
   if (at < tensors.size()) {
-    return InvalidFieldError("body", absl::StrCat("has ", tensors.size(), " bytes after the JSON, ",
-                                                  "expected ", at, " as the outputs say"));
+    return InvalidFieldError(field, absl::StrCat("has ", tensors.size(), " bytes after the JSON, ",
+                                                 "expected ", at, " as the outputs say"));
   }
   return found;
 }
@@ -337,20 +337,27 @@ absl::StatusOr<std::string_view> FindTensor(const Document& outputs, std::size_t
 absl::StatusOr<std::vector<std::int64_t>> ReadShape(const Document& output) {
   const auto shape = output.find("shape");
   if (shape == output.end()) return std::vector<std::int64_t>();
-  const bool valid = shape->is_array() && shape->size() <= kMaxDepth &&
-                     std::all_of(shape->begin(), shape->end(), [](const Document& dimension) {
-                       return dimension.is_number_integer();
-                     });
-  if (valid) return shape->get<std::vector<std::int64_t>>();
-  return InvalidFieldError(
-      "outputs.shape",
-      absl::StrCat("is ", Describe(*shape), " for the output ", Quoted(TextOf(output, "name")),
-                   ", expected an array of at most ", kMaxDepth, " integers"));
+  const std::string of_output = absl::StrCat(" for the output ", Quoted(TextOf(output, "name")));
+  if (!shape->is_array() || shape->size() > kMaxDepth) {
+    const std::string found = shape->is_array() ? absl::StrCat("has ", shape->size(), " dimensions")
+                                                : absl::StrCat("is ", Describe(*shape));
+    return InvalidFieldError("outputs.shape", absl::StrCat(found, of_output, ", expected an array ",
+                                                           "of at most ", kMaxDepth, " integers"));
+  }
+  for (std::size_t i = 0; i < shape->size(); ++i) {
+    const Document& dimension = (*shape)[i];
+    if (dimension.is_number_integer()) continue;
+    return InvalidFieldError(
+        absl::StrCat("outputs.shape[", i, "]"),
+        absl::StrCat("is ", Describe(dimension), of_output, ", expected an integer"));
+  }
+  return shape->get<std::vector<std::int64_t>>();
 }
 
 // {"outputs": [{"name", "shape", "data"}, ...]}. tensors: what follows the JSON.
+// container: what contains both, for errors.
 absl::StatusOr<InferenceTensor> ReadVersion2(const Document& outputs, const std::string& name,
-                                             std::string_view tensors) {
+                                             std::string_view tensors, const char* container) {
   if (!outputs.is_array()) {
     return InvalidFieldError("outputs",
                              absl::StrCat("is ", Describe(outputs), ", expected an array"));
@@ -359,7 +366,8 @@ absl::StatusOr<InferenceTensor> ReadVersion2(const Document& outputs, const std:
       const std::size_t index,
       FindOutput(outputs, name, [](const Document& output) { return TextOf(output, "name"); }));
   const Document& output = outputs[index];
-  CALIBD_ASSIGN_OR_RETURN(const std::string_view bytes, FindTensor(outputs, index, tensors));
+  CALIBD_ASSIGN_OR_RETURN(const std::string_view bytes,
+                          FindTensor(outputs, index, tensors, container));
   const std::string output_name = TextOf(output, "name");
   const bool binary = BinarySize(output) != nullptr;
   const bool text = output.is_object() && output.contains("data");
@@ -374,7 +382,7 @@ absl::StatusOr<InferenceTensor> ReadVersion2(const Document& outputs, const std:
   if (binary) {
     return ReadRaw(
         {.name = output_name, .datatype = datatype, .shape = shape, .bytes = bytes, .field = field},
-        "body");
+        container);
   }
   if (!datatype.empty()) CALIBD_RETURN_IF_ERROR(SizeOfValue(output_name, datatype).status());
   InferenceTensor tensor{.values = {}, .field = field};
@@ -417,11 +425,19 @@ absl::StatusOr<InferenceTensor> ReadMessage(const inference::v2::ModelInferRespo
   CALIBD_ASSIGN_OR_RETURN(const std::size_t value_size,
                           SizeOfValue(output.name(), output.datatype()));
   InferenceTensor tensor{.values = {}, .field = OutputField(output.name(), index)};
-  if (value_size == sizeof(double)) {
-    const auto& values = output.contents().fp64_contents();
+  const bool is_double = value_size == sizeof(double);
+  const auto& contents = output.contents();
+  if ((is_double ? contents.fp32_contents_size() : contents.fp64_contents_size()) > 0) {
+    return InvalidFieldError(
+        is_double ? "outputs.contents.fp32_contents" : "outputs.contents.fp64_contents",
+        absl::StrCat("has values for the output ", Quoted(output.name()), " of ", output.datatype(),
+                     ", expected them in ", is_double ? "fp64_contents" : "fp32_contents"));
+  }
+  if (is_double) {
+    const auto& values = contents.fp64_contents();
     tensor.values.assign(values.begin(), values.end());
   } else {
-    const auto& values = output.contents().fp32_contents();
+    const auto& values = contents.fp32_contents();
     tensor.values.assign(values.begin(), values.end());
   }
   const std::span<const std::int64_t> shape(output.shape().data(),
@@ -509,30 +525,36 @@ bool IsJson(std::string_view content_type, std::string_view body) {
          absl::StrContains(absl::AsciiStrToLower({type.data(), type.size()}), "json");
 }
 
-absl::StatusOr<Document> ParseJsonObject(std::string_view body, const char* what) {
-  if (NestsTooDeep(body)) {
-    return InvalidFieldError("body",
+absl::StatusOr<Document> ParseJsonObject(std::string_view text, const char* field,
+                                         const char* what) {
+  if (NestsTooDeep(text)) {
+    return InvalidFieldError(field,
                              absl::StrCat("nests deeper than ", kMaxDepth, ", expected ", what));
   }
   Document document;
   Parser parser(document);
   // With a callback, the parser would read the elements before each object of an array again.
-  if (!Document::sax_parse(body, &parser)) return InvalidJsonError("the body", parser.fault());
+  if (!Document::sax_parse(text, &parser)) {
+    const Violation fault{
+        .field = field, .description = absl::StrCat("is not JSON: ", Quoted(parser.fault(), 300))};
+    return InvalidFieldsError("INVALID_JSON", std::span(&fault, 1));
+  }
   if (document.is_object()) return document;
   return InvalidFieldError(
-      "body", absl::StrCat("is a JSON ", document.type_name(), ", expected the object of ", what));
+      field, absl::StrCat("is a JSON ", document.type_name(), ", expected the object of ", what));
 }
 
-absl::StatusOr<InferenceAnswer> InferenceAnswer::FromJson(Document json) {
+absl::StatusOr<InferenceAnswer> InferenceAnswer::FromJson(Document json, const char* field) {
   if (!json.is_object()) {
     return InvalidFieldError(
-        "data", absl::StrCat("is a JSON ", json.type_name(), ", expected the object of an answer"));
+        field, absl::StrCat("is a JSON ", json.type_name(), ", expected the object of an answer"));
   }
-  return InferenceAnswer(std::move(json));
+  return InferenceAnswer(std::move(json), field);
 }
 
 absl::StatusOr<InferenceAnswer> InferenceAnswer::ParseJson(std::string_view body,
-                                                           const std::string& json_length) {
+                                                           const std::string& json_length,
+                                                           const char* field) {
   std::size_t length = 0;
   if (json_length.empty()) {
     length = ObjectLength(body);
@@ -541,18 +563,20 @@ absl::StatusOr<InferenceAnswer> InferenceAnswer::ParseJson(std::string_view body
   } else {
     CALIBD_ASSIGN_OR_RETURN(length, ParseLength(json_length, body.size()));
   }
-  CALIBD_ASSIGN_OR_RETURN(Document document, ParseJsonObject(body.substr(0, length), "an answer"));
-  InferenceAnswer answer(std::move(document));
+  CALIBD_ASSIGN_OR_RETURN(Document document,
+                          ParseJsonObject(body.substr(0, length), field, "an answer"));
+  InferenceAnswer answer(std::move(document), field);
   answer.tensors_ = body.substr(length);
   return answer;
 }
 
-absl::StatusOr<InferenceAnswer> InferenceAnswer::ParseMessage(const std::string& bytes) {
+absl::StatusOr<InferenceAnswer> InferenceAnswer::ParseMessage(const std::string& bytes,
+                                                              const char* field) {
   inference::v2::ModelInferResponse message;
   if (!message.ParseFromString(bytes)) {
-    return InvalidFieldError("body", "is not a ModelInferResponse of the Open Inference Protocol");
+    return InvalidFieldError(field, "is not a ModelInferResponse of the Open Inference Protocol");
   }
-  return InferenceAnswer(std::move(message));
+  return InferenceAnswer(std::move(message), field);
 }
 
 absl::StatusOr<InferenceTensor> InferenceAnswer::Read(const std::string& output) const {
@@ -560,10 +584,12 @@ absl::StatusOr<InferenceTensor> InferenceAnswer::Read(const std::string& output)
     return ReadMessage(*message, output);
   }
   const auto& document = std::get<Document>(answer_);
-  if (document.contains("outputs")) return ReadVersion2(document["outputs"], output, tensors_);
-  if (!tensors_.empty()) return InvalidFieldError("body", "has bytes after JSON without outputs");
+  if (document.contains("outputs")) {
+    return ReadVersion2(document["outputs"], output, tensors_, field_);
+  }
+  if (!tensors_.empty()) return InvalidFieldError(field_, "has bytes after JSON without outputs");
   if (document.contains("predictions")) return ReadVersion1(document["predictions"], output);
-  return InvalidFieldError("body",
+  return InvalidFieldError(field_,
                            "has neither predictions nor outputs, expected the answer of a model");
 }
 

@@ -38,13 +38,19 @@ bool IsAnswer(const InferenceEvent& event) {
                         absl::string_view(kResponseSuffix.data(), kResponseSuffix.size()));
 }
 
+// True if the first character of a text in JSON begins an object.
+bool HasObject(std::string_view json) {
+  const std::size_t begin = json.find_first_not_of(" \t\r\n");
+  return begin != std::string_view::npos && json[begin] == '{';
+}
+
 // json: the answer, if it is not in the body.
 absl::StatusOr<InferenceAnswer> ParseAnswer(const InferenceEvent& event,
                                             std::optional<nlohmann::json> json) {
-  if (json.has_value()) return InferenceAnswer::FromJson(*std::move(json));
+  if (json.has_value()) return InferenceAnswer::FromJson(*std::move(json), event.body_field);
   return IsJson(event.content_type, event.body)
-             ? InferenceAnswer::ParseJson(event.body, event.json_length)
-             : InferenceAnswer::ParseMessage(event.body);
+             ? InferenceAnswer::ParseJson(event.body, event.json_length, event.body_field)
+             : InferenceAnswer::ParseMessage(event.body, event.body_field);
 }
 
 // The number of values per row: m, or 1 for two classes. Errors: InvalidArgument.
@@ -63,13 +69,17 @@ absl::StatusOr<std::size_t> FindWidth(const InferenceTensor& tensor,
     if (allowed && fits) return width;
   }
   const std::size_t width = one ? 1 : m;
-  std::string found = absl::StrCat("has ", count, " values");
-  std::string expected = absl::StrCat(width, " per row");
+  const auto values = [](std::size_t n) { return absl::StrCat(n, n == 1 ? " value" : " values"); };
+  std::string found = absl::StrCat("has ", values(count));
+  std::string expected = absl::StrCat("rows of ", values(width));
+  if (tensor.rows.value_or(0) > 0) {
+    found = absl::StrCat("has ", *tensor.rows, *tensor.rows == 1 ? " row" : " rows", " of ",
+                         values(count / *tensor.rows));
+  }
   if (tensor.raw_bytes > 0) {
     absl::StrAppend(&found, " in ", tensor.raw_bytes, " bytes");
     absl::StrAppend(&expected, " (", width * (tensor.raw_bytes / count), " bytes)");
   }
-  if (tensor.rows.has_value()) absl::StrAppend(&found, " in ", *tensor.rows, " rows");
   return AnswerError(tensor.field, absl::StrCat(found, ", expected ", expected));
 }
 
@@ -288,6 +298,15 @@ absl::StatusOr<std::optional<EventPredictions>> ReadInferenceEvent(
   CALIBD_ASSIGN_OR_RETURN(StructuredEvent structured, ParseStructuredEvent(event.body));
   if (IsAnswer(structured.event) && !structured.has_data) {
     return AnswerError("data", "is missing, expected the answer in data or data_base64");
+  }
+  if (structured.event.content_type.empty()) {
+    if (IsAnswer(structured.event) && structured.has_bytes && !HasObject(structured.event.body)) {
+      return AnswerError(
+          "datacontenttype",
+          "is missing, which means JSON, but data_base64 has no JSON object: expected "
+          "application/octet-stream for the bytes of a ModelInferResponse");
+    }
+    structured.event.content_type = "application/json";
   }
   return ReadEvent(structured.event, std::move(structured.json), "", declaration);
 }

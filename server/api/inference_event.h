@@ -30,6 +30,8 @@ struct InferenceEvent {
   // The answer: JSON of version 1 or 2 of the protocol, of which version 2 may be followed by
   // tensors, or a ModelInferResponse of version 2.
   std::string body{};
+  // The name of the body, for errors: that of the attribute of a structured event.
+  const char* body_field = "body";
 };
 
 inline constexpr std::string_view kStructuredEventType = "application/cloudevents+json";

@@ -35,7 +35,7 @@ absl::StatusOr<std::string> ReadText(Document& event, const char* name, bool req
 }  // namespace
 
 absl::StatusOr<StructuredEvent> ParseStructuredEvent(std::string_view body) {
-  CALIBD_ASSIGN_OR_RETURN(Document event, ParseJsonObject(body, "an event"));
+  CALIBD_ASSIGN_OR_RETURN(Document event, ParseJsonObject(body, "body", "an event"));
   CALIBD_ASSIGN_OR_RETURN(const std::string version, ReadText(event, "specversion", true));
   if (version != "1.0") {
     return InvalidFieldError("specversion", absl::StrCat("is ", Quoted(version), ", expected 1.0"));
@@ -46,13 +46,14 @@ absl::StatusOr<StructuredEvent> ParseStructuredEvent(std::string_view body) {
   CALIBD_RETURN_IF_ERROR(ReadText(event, "source", true).status());
   CALIBD_ASSIGN_OR_RETURN(read.event.time, ReadText(event, "time", false));
   CALIBD_ASSIGN_OR_RETURN(read.event.content_type, ReadText(event, "datacontenttype", false));
-  if (read.event.content_type.empty()) read.event.content_type = "application/json";
   Document* const data = Find(event, "data");
   const bool encoded = Find(event, "data_base64") != nullptr;
   if (data != nullptr && encoded) {
     return InvalidFieldError("data_base64", "is present beside data, expected one of them");
   }
   read.has_data = data != nullptr || encoded;
+  read.has_bytes = encoded;
+  read.event.body_field = encoded ? "data_base64" : "data";
   if (encoded) {
     CALIBD_ASSIGN_OR_RETURN(const std::string text, ReadText(event, "data_base64", false));
     if (!absl::Base64Unescape(text, &read.event.body)) {

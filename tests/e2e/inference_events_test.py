@@ -172,8 +172,9 @@ class InferenceEventsTest(unittest.TestCase):
         status, answer = self.infer("false", "1", {"instances": [[1]]}, kind="request")
         self.assertEqual((status, answer["acceptedRows"]), (200, "0"))
         for body, part in (({"predictions": [[0.6, 0.6]]}, "sums to 1.2"),
-                           ({"predictions": [[0.2, 0.3, 0.5]]}, "expected 2 per row"),
-                           ({"predictions": []}, "predictions has 0 values"),
+                           ({"predictions": [[0.2, 0.3, 0.5]]},
+                            "predictions has 1 row of 3 values, expected rows of 2 values"),
+                           ({"predictions": []}, "predictions has 0 values, expected rows of 2 values"),
                            ({}, "neither predictions"),
                            ({"predictions": [[1, 0], [1, "x"]]},
                             'predictions[1][1] is the text "x", expected a number'),
@@ -184,17 +185,23 @@ class InferenceEventsTest(unittest.TestCase):
                             'predictions[0] has 2 outputs: "p", "q"; expected one'),
                            ({"outputs": [{"name": "p"}, {"name": "q"}]},
                             'outputs has 2 outputs: "p", "q"; expected one'),
-                           ({"outputs": 1}, "outputs is a number, expected an array"),
+                           ({"outputs": 1}, "outputs is 1, expected an array"),
                            ({"outputs": [{"name": "p", "shape": [1, 3], "data": [0.2, 0.3, 0.5]}]},
-                            "outputs.p has 3 values in 1 rows, expected 2 per row"),
+                            "outputs.p has 1 row of 3 values, expected rows of 2 values"),
                            ({"outputs": [{"shape": [1, 2], "data": [True, 0]}]},
                             "outputs[0].data[0] is true, expected a number"),
                            ({"outputs": [{"name": "p", "shape": "1,2", "data": [1, 0]}]},
                             'outputs.shape is the text "1,2" for the output "p"'),
+                           ({"outputs": [{"name": "p", "shape": [1, "2"], "data": [1, 0]}]},
+                            'outputs.shape[1] is the text "2" for the output "p", expected an int'),
+                           ({"outputs": [{"name": "p", "shape": [1.0, 2.0], "data": [1, 0]}]},
+                            'outputs.shape[0] is 1.0 for the output "p", expected an integer'),
+                           ({"outputs": [{"name": "p", "shape": [1] * 17, "data": [1, 0]}]},
+                            "outputs.shape has 17 dimensions"),
                            # The shape of three classes, which would be cut into rows of two.
                            ({"outputs": [{"name": "p", "shape": [-1, 3],
                                           "data": [0.5, 0.5, 0, 0.5, 0.5, 0]}]},
-                            "outputs.p has 6 values in 2 rows, expected 2 per row"),
+                            "outputs.p has 2 rows of 3 values, expected rows of 2 values"),
                            ({"outputs": [{"name": "p", "shape": [-1, -1], "data": [1, 0]}]},
                             "outputs.shape is [-1, -1]"),
                            ({"outputs": [{"name": "p", "shape": [2, 2],
@@ -219,7 +226,17 @@ class InferenceEventsTest(unittest.TestCase):
             self.assertEqual(status, 400, body if len(body) < 100 else "")
             self.assertIn(part, answer["error"]["message"])
         status, answer = self.infer("false", "2", b"\xff\xff", "application/x-protobuf")
-        self.assertIn("is not a ModelInferResponse", answer["error"]["message"])
+        self.assertIn("body is not a ModelInferResponse", answer["error"]["message"])
+        # FP32 with the field 7 of FP64, and the other way round.
+        for datatype, number, values in ((b"FP32", 7, struct.pack("<2d", 1, 0)),
+                                         (b"FP64", 6, struct.pack("<2f", 1, 0))):
+            tensor = field(1, b"p") + field(2, datatype) + field(3, bytes([1, 2]))
+            status, answer = self.infer("false", "2", field(5, tensor + field(5, field(
+                number, values))), "application/x-protobuf")
+            found, expected = ("fp64", "fp32") if number == 7 else ("fp32", "fp64")
+            self.assertEqual(answer["error"]["message"], (
+                f'outputs.contents.{found}_contents has values for the output "p" of '
+                f"{datatype.decode()}, expected them in {expected}_contents"))
         self.assertEqual(self.infer("false", "", {"predictions": [[1, 0]]})[0], 400)
         self.assertEqual(self.infer("none", "1", {"predictions": [[1, 0]]})[0], 404)
         self.server.create("now")
@@ -244,6 +261,13 @@ class InferenceEventsTest(unittest.TestCase):
             status, _ = self.infer("refused", identifier, body, kind=kind)
             self.assertEqual(status, 200 if kind == "request" else 400)
             self.assertEqual(self.rejected_rows("refused"), rows, number)
+        # A wrong attribute counts as one row, and a time out of range with all rows of the answer.
+        two = {"predictions": [[0.5, 0.5], [1, 0]]}
+        for headers, rows in (({"ce-time": "x"}, "6"), ({"ce-type": ""}, "7"),
+                              ({"ce-id": "x" * 101}, "8"),
+                              ({"ce-time": "2999-01-01T00:00:00Z"}, "10")):
+            self.assertEqual(self.infer("refused", "1", two, **headers)[0], 400)
+            self.assertEqual(self.rejected_rows("refused"), rows, headers)
         # A refused event can be sent again.
         self.assertEqual(self.infer("refused", "1", {"predictions": [[1, 0]]})[0], 200)
         self.server.create("grace")
@@ -310,6 +334,8 @@ class InferenceEventsTest(unittest.TestCase):
                  "outputs.p[0][1] is 1.5"),
                 ("columns-logits", message([(b"p", b"FP32", (2, 3))], [infinite]),
                  "outputs.p[1][1] is inf"),
+                ("columns", {"predictions": [0.7, 0.2, 0.1]},
+                 "predictions has 3 rows of 1 value, expected rows of 3 values"),
                 ("columns", {"predictions": [[0.2, 0.3, 0.4]]}, "predictions[0] sums to 0.9"),
                 ("one", {"predictions": [0.5, 1.5]}, "predictions[1] is 1.5"),
                 ("paired", {"outputs": outputs}, "outputs.old[0][1] is 1.5")):
@@ -376,7 +402,16 @@ class InferenceEventsTest(unittest.TestCase):
         for fields, part in (
                 ({}, "data is missing"), ({"data": answer, "data_base64": ""}, "data_base64 is "),
                 ({"data": [1, 0]}, "data is a JSON array"), ({"data": 1}, "data is a JSON number"),
-                ({"data": "x", "datacontenttype": "x/y"}, "is not a ModelInferResponse"),
+                ({"data": "x", "datacontenttype": "x/y"}, "data is not a ModelInferResponse"),
+                ({"data": {"x": 1}}, "data has neither predictions nor outputs"),
+                ({"data": "hello", "datacontenttype": "text/json"}, "data is not JSON: "),
+                ({"data": "hello"}, "data is not JSON: "),
+                ({"data": ""}, "data is not JSON: "),
+                ({"data": '{"outputs": []} x'}, "outputs has 0 outputs"),
+                ({"data": '{"predictions": [1]} x'}, "data has bytes after JSON"),
+                ({"data_base64": "CgFt"}, "but data_base64 has no JSON object"),
+                ({"data_base64": "CgFt", "datacontenttype": "application/json"},
+                 "data_base64 is not JSON: "),
                 ({"data_base64": "%"}, "is not valid Base64"), ({"data_base64": 1}, "data_base64"),
                 ({"data": answer, "specversion": "0.3"}, 'specversion is "0.3"'),
                 ({"data": answer, "specversion": 1.0}, "specversion is not a text"),
@@ -433,9 +468,10 @@ class InferenceEventsTest(unittest.TestCase):
                 ([p], [four[:12]], "has 12 bytes"), ([p], [b""], "has 0 bytes"),
                 ([(b"p", b"FP64", (2, 1))], [four[:12]], "expected 16 for the shape [2, 1]"),
                 ([(b"p", b"FP32", ())], [four[:7]], "expected a multiple of 4"),
-                ([(b"p", b"FP32", ())], [four], "outputs.p has 4 values in 16 bytes, expected 3 per "
-                                                "row (12 bytes)"),
-                ([p], [four], "outputs.p has 4 values in 16 bytes in 2 rows, expected 3 per row (12 bytes)"),
+                ([(b"p", b"FP32", ())], [four], "outputs.p has 4 values in 16 bytes, expected rows "
+                                                "of 3 values (12 bytes)"),
+                ([p], [four], "outputs.p has 2 rows of 2 values in 16 bytes, expected rows of 3 values "
+                              "(12 bytes)"),
                 # 2^63 - 1 rows.
                 ([(b"p", b"FP32", (*[255] * 8, 127, 2))], [four], "expected a smaller shape"),
                 ([(b"p", b"BYTES", (2,))], [four], '"BYTES" for the output "p", expected FP16, FP32'),
@@ -444,7 +480,7 @@ class InferenceEventsTest(unittest.TestCase):
                 ([(b"p", b"FP16", (1, 2))], [four[:3]], "has 3 bytes"),
                 ([p, q], [four], "raw_output_contents has 1 elements, expected 2"),
                 ([p], [four, four], "raw_output_contents has 2 elements, expected 1")):
-            model = "raw3" if "expected 3" in part else "raw2"
+            model = "raw3" if "of 3 values" in part else "raw2"
             status, answer = self.infer(model, "1", message(outputs, raw), "application/protobuf")
             self.assertEqual(status, 400, answer)
             self.assertIn(part, answer["error"]["message"])
@@ -489,7 +525,7 @@ class InferenceEventsTest(unittest.TestCase):
                 ([{**good, "shape": [2**62, 2**62]}], four, None, "expected a smaller shape"),
                 ([{**good, "shape": [-2, -2]}], four, None, "outputs.shape is [-2, -2]"),
                 ([{**good, "shape": [-1, 3]}], four, None, "outputs.shape is [-1, 3]"),
-                ([{**good, "shape": [2, "x"]}], four, None, "outputs.shape is an array"),
+                ([{**good, "shape": [2, "x"]}], four, None, 'outputs.shape[1] is the text "x"'),
                 ([{**good, "shape": [1] * 17}], four, None, "expected an array of at most 16"),
                 ([{**good, "datatype": "BYTES"}], four, None, '"BYTES" for the output "p"'),
                 ([{**good, "data": [1, 0]}], four, None, 'both data and binary_data_size'),
