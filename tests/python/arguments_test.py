@@ -146,7 +146,7 @@ def test_integers_are_names_if_the_names_of_all_classes_are_integers(client, nam
     client.label(model, range(100, 300), integers[labels[100:]])
     for row, label in zip(predictions[:10], labels[:10]):
         client.observe(model, pd.Series(row, integers)[sorted(integers)], integers[label])
-    with pytest.raises(calibd.InvalidArgument, match=r"labels\[0\] is 7, expected the name of a class"):
+    with pytest.raises(calibd.InvalidArgument, match=r"rows\[0\].labels is 7, expected the name of a"):
         client.observe(model, predictions[0], 7)
     answer = client.calibration(model)
     right = predictions.argmax(axis=1) == labels
@@ -184,6 +184,40 @@ def test_observe_takes_the_order_of_a_series_from_its_index(client):
     client.create_model("moments", forecast="normal")
     client.observe("moments", forecast=pd.Series([1, 50], ["std", "mean"]), outcome=50)
     assert client.calibration("moments").forecast.residual_mean == 0
+
+
+def test_calls_and_streams_have_the_same_errors(client, pets):
+    client.create_model("same-errors", forecast="normal", label_grace=GRACE)
+    row = [0.2, 0.3, 0.5]
+    for model, observe, send in (
+            (pets, {"probabilities": [0.2, 0.3, -0.5], "label": 1}, ([[0.2, 0.3, -0.5]], [1])),
+            (pets, {"probabilities": row, "label": 0.5}, ([row], [0.5])),
+            (pets, {"probabilities": row, "label": "cow"}, ([row], ["cow"])),
+            (pets, {"probabilities": [0.2, 0.8], "label": 1}, ([[0.2, 0.8]], [1])),
+            ("same-errors", {"forecast": [1, -2], "outcome": 1}, ([[1, -2]], [1])),
+            ("same-errors", {"forecast": [1, 2], "outcome": np.nan}, ([[1, 2]], [np.nan]))):
+        with pytest.raises(calibd.InvalidArgument) as called:
+            client.observe(model, **observe)
+        with client.stream(model) as stream, pytest.raises(calibd.InvalidArgument) as sent:
+            stream.send(*send)
+        assert repr(called.value) == repr(sent.value) and called.value.reason == "INVALID_OBSERVATIONS"
+    for model, labels in ((pets, {"labels": [5]}), ("same-errors", {"outcomes": [np.nan]})):
+        with pytest.raises(calibd.InvalidArgument) as called:
+            client.label(model, ["y"], **labels)
+        with client.stream(model) as stream, pytest.raises(calibd.InvalidArgument) as sent:
+            stream.label(["y"], *labels.values())
+        assert repr(called.value) == repr(sent.value) and called.value.reason == "INVALID_OBSERVATIONS"
+
+
+def test_observe_uses_what_a_model_declares_now(client):
+    for classes in (3, 4):
+        client.create_model("redeclared", classes)
+        row = np.full(classes, 1 / classes)
+        assert client.observe("redeclared", row, classes - 1).accepted_rows == 1
+        if classes == 3:
+            client.update_model("redeclared", row_sum_tolerance=0.1)
+            assert client.observe("redeclared", [0.3, 0.3, 0.45], 0).accepted_rows == 1
+            client.delete_model("redeclared")
 
 
 def test_observe_forgets_the_classes_of_a_model_that_was_created_again(client):
@@ -297,16 +331,16 @@ def test_numbers_of_numpy_declare_models(client):
 
 
 @pytest.mark.parametrize("call, found", [
-    (lambda c, m: c.observe(m, [0.2, 0.3, 0.5], "cow"), r"labels\[0\] is 'cow', expected an int"),
-    (lambda c, m: c.observe(m, 0.5, 1), "probabilities has 1 values with 1 labels, expected n >= 1"),
-    (lambda c, m: c.observe(m, [0.2, 0.3, 0.5], 1.5), r"labels\[0\] is 1.5"),
+    (lambda c, m: c.observe(m, [0.2, 0.3, 0.5], "cow"), r"rows\[0\].labels is 'cow', expected an int"),
+    (lambda c, m: c.observe(m, 0.5, 1), r"probabilities have the shape \(1, 1\), expected \(n, 3\)"),
+    (lambda c, m: c.observe(m, [0.2, 0.3, 0.5], 1.5), r"rows\[0\].labels is 1.5"),
     (lambda c, m: c.observe(m, [0.2, 0.3, 0.5]), "label is missing: give the label, or a prediction_id"),
     (lambda c, m: c.observe(m, "abc", 0), "probabilities are not numbers: .*'abc'"),
-    (lambda c, m: c.observe(m, [0.2, 0.3, 0.5], 0, prediction_id=b"x"), r"prediction_ids\[0\] is b'x'"),
+    (lambda c, m: c.observe(m, [0.2, 0.3, 0.5], 0, prediction_id=b"x"), r"rows.*prediction_ids is b'x'"),
     (lambda c, m: c.label(m, "ab", [0, 1]), "prediction_ids are 'ab', expected a list of 2"),
-    (lambda c, m: c.label(m, ["a"], [1.5]), r"labels\[0\] is 1.5, expected an integer 0 to 2"),
-    (lambda c, m: c.label(m, ["a", "b"], [0, "cow"]), r"labels\[1\] is 'cow'"),
-    (lambda c, m: c.label(m, ["a"]), "labels are empty, expected one for each id"),
+    (lambda c, m: c.label(m, ["a"], [1.5]), r"labels\[0\].labels is 1.5, expected an integer 0 to 2"),
+    (lambda c, m: c.label(m, ["a", "b"], [0, "cow"]), r"labels\[1\].labels is 'cow'"),
+    (lambda c, m: c.label(m, ["a"]), "labels and outcomes are missing, expected either labels"),
     (lambda c, m: c.calibration(7), "model is 7, expected NAME, NAME@VERSION or a resource name"),
     (lambda c, m: c.run_test(m, replicates="x"), "replicates is 'x', expected a whole number"),
     (lambda c, m: c.run_test(m, lens=5), "lens is 5, expected a message Lens"),
@@ -328,9 +362,9 @@ def test_numbers_of_numpy_declare_models(client):
     (lambda c, m: c.history(m, ["hour"]), r"resolution is \['hour'\], expected one of minute, hour"),
     (lambda c, m: c.observe(m), "probabilities and forecast are missing, expected either"),
     (lambda c, m: c.observe(m, [0.2, 0.3, 0.5], 1, request_id=7), "request_id is 7, expected text"),
-    (lambda c, m: c.observe(m, [0.2, 0.3, 0.5], 1, group=b"x"), r"group_values\[0\] is b'x', expect"),
-    (lambda c, m: c.label(m, ["a"], None), "labels are empty, expected one for each id"),
-    (lambda c, m: c.label(m, ["a"], 5), "labels are 5, expected a list of classes"),
+    (lambda c, m: c.observe(m, [0.2, 0.3, 0.5], 1, group=b"x"), r"rows\[0\].group_values is b'x'"),
+    (lambda c, m: c.label(m, [], []), "labels are empty, expected one for each id"),
+    (lambda c, m: c.label(m, ["a"], 5), r"labels have the shape \(\), expected \(n,\)"),
     (lambda c, m: c.calibration("\ud800"), "model is '.ud800', expected NAME, NAME@VERSION or"),
     (lambda c, m: c.acknowledge_alarm(m, 1, b"x"), "note is b'x', expected text in UTF-8"),
     (lambda c, m: c.backup(5), "path is 5, expected the path of a file"),

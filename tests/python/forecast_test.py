@@ -203,5 +203,5 @@ def test_single_forecasts_are_observed_and_labelled(client):
         client.observe("single")
     with pytest.raises(calibd.InvalidArgument, match="expected forecasts because"):
         client.observe("single", [0.5, 0.5], 1)
-    with pytest.raises(calibd.InvalidArgument, match="standard_deviation is 0"):
+    with pytest.raises(calibd.InvalidArgument, match=r"rows\[0\].forecasts\[1\] is 0.0"):
         client.observe("single", forecast=[1, 0], outcome=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 import datetime
 import functools
 import logging
+import math
 import os
 import pathlib
 import re
@@ -17,9 +18,8 @@ import numpy as np
 
 from calibd import arguments, backup, errors, results
 from calibd.arguments import assign, choose, expect, message, model_name, shown
-from calibd.arrays import (MAX_GROUP_BYTES, MAX_ID_BYTES, POSITIVE_CLASS, Classes, as_features,
-                           as_floats, as_forecasts, as_labels, as_matrix, as_outcomes, as_texts,
-                           has_integer_names, label_fault)
+from calibd.arrays import POSITIVE_CLASS, Classes, as_floats, has_integer_names, invalid
+from calibd.rows import Extras, LabelRows, Rows, invalid_rows, rows_of
 from calibd.stream import ObservationStream
 from calibd.stream_settings import OnInvalid, StreamSettings
 from calibd.transport import Backoff, StreamChannels, Transport, pages
@@ -99,46 +99,46 @@ def _classes(model: models.Model) -> Classes:
                    tuple(model.feature_names))
 
 
-def _row(field: str, row: Any, classes: Classes) -> list[float]:
-    """The numbers of one prediction. The names in the index of a pandas Series give the order."""
+def _one(field: str, row: Any) -> Any:
+    """The numbers of one prediction as the only row. The index of a pandas Series has their names."""
+    if row is None:
+        return None
     if hasattr(row, "to_frame") and hasattr(row, "index"):
-        frame = row.to_frame().T
-        if field == "features":
-            values = as_features(frame, 1, classes.features)[0]
-        elif field == "forecasts":
-            values = (as_floats(frame, field) if classes.forecast is None else
-                      as_forecasts(frame, classes.forecast))[0]
-        else:
-            values = as_matrix(frame, classes, field)[0]
-    else:
-        values = as_floats(row, field)
-    if not values.ndim:
-        values = values.reshape(1)
-    elif values.ndim != 1:
-        raise errors.invalid(field, f"has the shape {values.shape}, expected the numbers of one "
-                             "prediction: use a stream for many")
-    numbers: list[float] = values.tolist()
-    return numbers
+        return row.to_frame().T
+    values = as_floats(row, field)
+    if values.ndim > 1:
+        raise invalid(field, f"has the shape {values.shape}, expected the numbers of one prediction: "
+                      "use a stream for many")
+    return values.reshape(1, -1)
 
 
-def _labels(labels: Any, classes: Classes) -> list[int]:
-    if classes.forecast is not None:
-        raise errors.invalid("labels", "are given, expected outcomes because the model forecasts a "
-                             "number")
-    # A list, because a text among numbers would make an array of texts.
-    given = arguments.listed("labels", labels, "expected a list of classes")
-    numbers, valid = as_labels(np.array(given, object), classes)
-    if not valid.all():
-        i = int(valid.argmin())
-        raise errors.invalid(f"labels[{i}]", label_fault(given, i, classes).description)
-    return list(numbers.tolist())
+def _check_either(one: str, first: Any, other: str, second: Any) -> None:
+    """Raises an error unless exactly one of two arguments is given."""
+    if (first is None) == (second is None):
+        found = (f"{'are missing' if first is None else 'are both given'}, expected either {one} or "
+                 f"{other}")
+        raise errors.InvalidArgument(f"{one} and {other} {found}", [
+            errors.FieldError(field, found) for field in (one, other)], "INVALID_OBSERVATIONS")
 
 
-def _texts(field: str, values: Any, rows: int, max_bytes: int) -> list[str]:
-    texts, faults = as_texts(values, rows, field, max_bytes)
-    for i, fault in faults.items():
-        raise errors.invalid(f"{field}[{i}]", fault.description)
-    return texts
+def _check_kind(classes: Classes, of_classes: tuple[str, Any], of_forecast: tuple[str, Any]) -> None:
+    """Raises an error for an argument that the model cannot have.
+
+    of_classes, of_forecast: the name and the value of the argument of such a model.
+    """
+    if classes.forecast is not None and of_classes[1] is not None:
+        raise invalid(of_classes[0], f"are given, expected {of_forecast[0]} because the model forecasts "
+                      "a number")
+    if classes.forecast is None and of_forecast[1] is not None:
+        raise invalid(of_forecast[0], f"are given, expected {of_classes[0]} because the model "
+                      "predicts classes")
+
+
+def _all_bytes(what: str, rows: Rows | LabelRows) -> bytes:
+    """The serialized rows. Raises the error of the first invalid ones."""
+    if fault := invalid_rows(what, 0, rows):
+        raise fault
+    return b"".join(part for chunk in rows.chunks(0, len(rows), 2**63 - 1) for part in chunk.parts)
 
 
 def _set_forecast(message: models.Forecast, forecast: Any) -> None:
@@ -354,47 +354,46 @@ class Client:
         features: the values of the model's feature_names, if it declares features, in this order or
           as a pandas Series with these names.
         """
-        if (probabilities is None) == (forecast is None):
-            found = (f"{'are missing' if forecast is None else 'are both given'}, expected either "
-                     "probabilities or forecast")
-            raise errors.InvalidArgument(f"probabilities and forecast {found}", [
-                errors.FieldError(field, found) for field in ("probabilities", "forecast")])
+        _check_either("probabilities", probabilities, "forecast", forecast)
         if label is None and outcome is None and prediction_id is None:
             truth = "label" if forecast is None else "outcome"
-            raise errors.invalid(truth, f"is missing: give the {truth}, or a prediction_id by which it "
-                                 "comes later")
+            raise invalid(truth, f"is missing: give the {truth}, or a prediction_id by which it comes "
+                          "later")
         name = model_name(model)
-        request = ingest.ObserveRequest(model=name)
-        observations = request.observations
-        classes = self._known.get(name)
-        if classes is None:
-            classes = self._known[name] = _classes(self.get_model(name))
-        if classes.forecast is not None and probabilities is not None:
-            raise errors.invalid("probabilities", "are given, expected forecasts because the model "
-                                 "forecasts a number")
-        for target, field, row in ((observations.probabilities, "probabilities", probabilities),
-                                   (observations.forecasts, "forecasts", forecast),
-                                   (observations.baseline_probabilities, "baseline", baseline),
-                                   (observations.features, "features", features)):
-            if row is not None:
-                target.SetInParent()
-                target.values.extend(_row(field, row, classes))
-        if label is not None:
-            observations.labels.extend(_labels([label], classes))
+
+        def content() -> ingest.Observations:
+            classes = self._known.get(name)
+            if classes is None:
+                classes = self._known[name] = _classes(self.get_model(name))
+            _check_kind(classes, ("probabilities", probabilities), ("forecasts", forecast))
+            _check_kind(classes, ("labels", label), ("outcomes", outcome))
+            ids, groups, truths = (None if value is None else [value] for value in (
+                prediction_id, group, outcome if label is None else label))
+            # The server checks the sum, because the tolerance may have changed.
+            rows = rows_of(classes._replace(row_sum_tolerance=math.inf),
+                           _one("forecasts", forecast) if probabilities is None else
+                           _one("probabilities", probabilities), truths,
+                           Extras(ids, groups, features=_one("features", features)), False,
+                           _one("baseline", baseline))
+            observations = ingest.Observations()
+            observations.ParseFromString(_all_bytes("rows", rows))
             # The server refuses them if the model was created again with others.
-            if has_integer_names(classes):
+            if label is not None and has_integer_names(classes):
                 observations.class_names.extend(classes.names)
-        if outcome is not None:
-            observations.outcomes.extend(as_outcomes([outcome]).tolist())
-        if prediction_id is not None:
-            observations.prediction_ids.extend(
-                _texts("prediction_ids", [prediction_id], 1, MAX_ID_BYTES))
-        if group is not None:
-            observations.group_values.extend(_texts("group_values", [group], 1, MAX_GROUP_BYTES))
-        if len(observations.probabilities.values) == 1 and classes.size == 2:
-            observations.positive_class = POSITIVE_CLASS
+            return observations
+
+        is_known = name in self._known
         try:
-            return self._observe(request, request_id)
+            try:
+                observations = content()
+            except errors.InvalidArgument:
+                if not is_known:
+                    raise
+                # The model may have been created again with other classes.
+                self._known.pop(name, None)
+                observations = content()
+            return self._observe(ingest.ObserveRequest(model=name, observations=observations),
+                                 request_id)
         except errors.CalibdError:
             self._known.pop(name, None)
             raise
@@ -406,16 +405,17 @@ class Client:
         ids: texts or integers. labels: the true classes, as in a stream. outcomes: instead of labels,
         for a model that forecasts a number. Returns what became of them.
         """
+        _check_either("labels", labels, "outcomes", outcomes)
         name = model_name(model)
-        classes = [] if labels is None else _labels(labels, _classes(self.get_model(name)))
-        numbers = [] if outcomes is None else as_outcomes(outcomes).tolist()
-        rows = len(classes) or len(numbers)
-        if not rows:
-            raise errors.invalid("labels", "are empty, expected one for each id")
-        content = ingest.Labels(prediction_ids=_texts("prediction_ids", ids, rows, MAX_ID_BYTES),
-                                labels=classes, outcomes=numbers)
-        return self._observe(ingest.ObserveRequest(model=name, labels=content),
-                             request_id).labels
+        # The server checks that the model forecasts a number.
+        classes = (Classes(0, (), 0, models.Forecast()) if labels is None else
+                   _classes(self.get_model(name)))
+        _check_kind(classes, ("labels", labels), ("outcomes", outcomes))
+        rows = LabelRows(classes, ids, outcomes if labels is None else labels)
+        if not len(rows):
+            raise invalid("labels", "are empty, expected one for each id")
+        content = ingest.Labels.FromString(_all_bytes("labels", rows))
+        return self._observe(ingest.ObserveRequest(model=name, labels=content), request_id).labels
 
     def _observe(self, request: ingest.ObserveRequest,
                  request_id: str | None) -> ingest.ObserveResponse:
