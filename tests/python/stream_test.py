@@ -17,6 +17,7 @@ from wait_for import wait_for
 from conftest import BANDWIDTH, calibrated
 
 KILLS = 20
+GRACE = datetime.timedelta(days=1)
 
 
 def test_twenty_kills_of_the_server_lose_and_double_nothing(own_server):
@@ -129,12 +130,56 @@ def test_dropped_rows_are_counted_reported_and_logged(client, model, caplog):
         with client.stream(model, on_invalid="drop") as stream:
             stream.send(predictions[3:5], labels[3:5])
             stream.send(predictions, labels)
-    assert stream.counts.dropped_rows == stream.counts.reported_dropped_rows == 6
+    assert stream.counts.dropped_rows == 6
     assert stream.counts.accepted_rows == 96
     assert stream.dropped[0].path == "rows[0].probabilities[0]"
     assert "dropped 6 invalid rows, the first: rows[0].probabilities[0] is -0.1, expected" in caplog.text
     answer = client.calibration(model)
     assert (answer.observations, answer.dropped_rows) == (96, 6)
+
+
+def test_dropped_rows_are_reported_without_a_valid_row(client, model):
+    unknown = np.full((100, 3), np.nan)
+    with client.stream(model, on_invalid="drop") as stream:
+        for _ in range(10):
+            stream.send(unknown, [0] * 100)
+        stream.flush()
+        assert client.calibration(model).dropped_rows == 1000
+        stream.send(*calibrated(10))
+        stream.send(unknown, [0] * 100)
+    assert (stream.counts.accepted_rows, stream.counts.dropped_rows) == (10, 1100)
+    assert not stream.rejected
+    with pytest.raises(KeyError), client.stream(model, on_invalid="drop") as stream:
+        stream.send(unknown, [0] * 100)
+        raise KeyError
+    answer = client.calibration(model)
+    assert (answer.observations, answer.dropped_rows) == (10, 1200)
+
+
+def test_a_repeated_stream_with_a_key_reports_dropped_rows_once(client, model):
+    predictions, labels = calibrated(30)
+    unknown = np.full((10, 3), np.nan)
+    for repetition in range(10):
+        with client.stream(model, idempotency_key="drops", on_invalid="drop") as stream:
+            for i in range(0, 30, 10):
+                stream.send(predictions[i:i + 10], labels[i:i + 10])
+                if repetition % 2:
+                    stream.flush()
+                stream.send(unknown, labels[:10])
+                if repetition % 2:
+                    stream.flush()
+    answer = client.calibration(model)
+    assert (answer.observations, answer.dropped_rows) == (30, 30)
+
+
+def test_dropped_rows_of_every_kind_of_model_are_reported(client):
+    client.create_model("dropped-baseline", 2, baseline="v1", features=["age"], label_grace=GRACE)
+    client.create_model("dropped-forecasts", forecast="normal")
+    for model, change in (("dropped-baseline", {"baseline": [0.1], "features": [1]}),
+                          ("dropped-forecasts", {"probabilities": [[1, 0]]})):
+        with client.stream(model, on_invalid="drop") as stream:
+            stream.send(**{"probabilities": [np.nan], "labels": [1], **change})
+        assert not stream.rejected and client.calibration(model).dropped_rows == 1
 
 
 def test_frames_are_matched_to_the_classes_by_name(client):
@@ -283,7 +328,7 @@ def test_rows_that_only_the_server_finds_invalid_are_dropped(own_server, caplog,
             stream.send(predictions[:2], labels[:2], times=OLD)
     counts = stream.counts
     assert (counts.rows, counts.accepted_rows, counts.rejected_rows) == (13, 8, 0)
-    assert (counts.dropped_rows, counts.reported_dropped_rows) == (5, 5)
+    assert counts.dropped_rows == 5
     assert [fault.path for fault in stream.dropped] == [
         f"rows[{row}].{field}" for row, field in (
             (0, "probabilities"), (4, "prediction_times"), (8, "prediction_times"),

@@ -58,6 +58,11 @@ class Chunk(NamedTuple):
         return not self.kind
 
 
+def dropped_chunk(rows: int) -> Chunk:
+    """The number of dropped rows, without a row."""
+    return Chunk(("dropped",), [], np.empty(0, np.int64), rows)
+
+
 def valid_rows(matrix: Floats, logits: bool, tolerance: float) -> Mask:
     """Which rows are valid."""
     if logits:

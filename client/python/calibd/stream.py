@@ -16,7 +16,7 @@ import grpc
 from calibd import errors
 from calibd.arrays import Classes
 from calibd.errors import CalibdError, FieldError
-from calibd.rows import Chunk, Extras, LabelRows, Rows, invalid_rows, rows_of
+from calibd.rows import Chunk, Extras, LabelRows, Rows, dropped_chunk, invalid_rows, rows_of
 from calibd.stream_settings import StreamSettings
 from calibd.transport import Backoff, StreamChannels
 from calibd.v1 import ingest_service_pb2 as ingest
@@ -158,6 +158,7 @@ class ObservationStream:
         self._check_process()
         with self._changed:
             self._check_open()
+            self._report_dropped_early()
             self._wait_for(self._is_settled)
 
     def finish(self) -> StreamCounts:
@@ -171,6 +172,7 @@ class ObservationStream:
             if self._finished or not self._finishing:
                 self._check_open()
                 self._start_waiting()
+                self._report_dropped()
                 self._finishing = True
                 self._changed.notify_all()
             self._wait_for(lambda: self._finished)
@@ -226,6 +228,7 @@ class ObservationStream:
             return
         try:
             with self._changed:
+                self._report_dropped_early()
                 self._wait_for(lambda: self._finished or self._is_settled())
         except CalibdError:
             pass  # The error of the caller is more useful.
@@ -275,7 +278,7 @@ class ObservationStream:
                 if what == "rows":
                     self._counts.rows += dropped
                     self._counts.dropped_rows += dropped
-                    # The first chunk reports them, if there is one.
+                    # The first chunk reports them, if there is one, and else the next one.
                     self._unreported_dropped += dropped if dropped == len(rows) else 0
                 else:
                     self._counts.labels += dropped
@@ -292,14 +295,30 @@ class ObservationStream:
             # A chunk that is larger than the limit is accepted alone.
             self._wait_for(lambda: not self._buffered or self._buffered + chunk.size <= limit)
             self._start_waiting()
-            self._chunks.append(chunk)
-            self._buffered += chunk.size
             # Ctrl-C may interrupt the call before the next chunk.
             if chunk.has_labels_only:
                 self._counts.labels += len(chunk.rows)
             else:
                 self._counts.rows += len(chunk.rows)
+                chunk = chunk._replace(dropped_rows=chunk.dropped_rows + self._unreported_dropped)
+                self._unreported_dropped = 0
+            self._chunks.append(chunk)
+            self._buffered += chunk.size
             self._changed.notify_all()
+
+    def _report_dropped(self) -> None:
+        """Sends the number of dropped rows that no row followed. Requires the lock to be held."""
+        if self._failure is None and not self._finishing and self._unreported_dropped:
+            self._start_waiting()
+            self._chunks.append(dropped_chunk(self._unreported_dropped))
+            self._unreported_dropped = 0
+            self._changed.notify_all()
+
+    def _report_dropped_early(self) -> None:
+        """As _report_dropped(), before the end of the stream. Requires the lock to be held."""
+        # With a key, the batches depend on the calls of send() alone.
+        if not self._settings.idempotency_key:
+            self._report_dropped()
 
     def _is_settled(self) -> bool:
         return not self._chunks and self._window.is_empty
@@ -491,13 +510,8 @@ class ObservationStream:
             if chunk.kind != chunks[0].kind or rows > self._max_rows or size > self._max_bytes:
                 break
             chunks.append(self._chunks.popleft())
-        dropped = sum(chunk.dropped_rows for chunk in chunks)
-        if not chunks[0].has_labels_only:
-            dropped += self._unreported_dropped
-            self._unreported_dropped = 0
-        self._counts.reported_dropped_rows += dropped
         self._may_have_duplicates |= "prediction_ids" in chunks[0].kind
-        self._window.push(chunks, dropped, self._settings.on_invalid == "drop")
+        self._window.push(chunks, self._settings.on_invalid == "drop")
 
     def _handle(self, connection: _Connection, response: ingest.StreamObservationsResponse) -> None:
         kind = response.WhichOneof("message")
@@ -550,7 +564,8 @@ class ObservationStream:
 
     def _handle_rejected(self, rejected: ingest.StreamObservationsResponse.Rejected) -> None:
         batch = self._window.reject(rejected.sequence)
-        if batch is None or len(self.rejected) >= _MAX_KEPT:
+        # A batch without rows has only the number of dropped ones.
+        if batch is None or not len(batch.rows) or len(self.rejected) >= _MAX_KEPT:
             return
         error = errors.from_status(rejected.status)
         fields = [batch.with_callers_row(violation) for violation in error.fields]

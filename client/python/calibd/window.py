@@ -79,10 +79,8 @@ class StreamCounts:
     duplicate_rows: int | None = None
     # Rows of batches that the server rejected.
     rejected_rows: int = 0
-    # Rows left out as invalid, before sending or by the server, and those of them that the server
-    # knows of: all, unless no valid row followed.
+    # Rows left out as invalid, before sending or by the server. The server counts both.
     dropped_rows: int = 0
-    reported_dropped_rows: int = 0
     # Labels that the server accepted with any outcome, that it rejected, and that were dropped.
     accepted_labels: int = 0
     rejected_labels: int = 0
@@ -133,10 +131,10 @@ class SendWindow:
         """Whether all batches were written on this connection."""
         return self._written == len(self._batches)
 
-    def push(self, chunks: list[Chunk], dropped_rows: int, skips_invalid: bool) -> None:
+    def push(self, chunks: list[Chunk], skips_invalid: bool) -> None:
         """Numbers a batch of chunks of one kind. skips_invalid: the server leaves out invalid rows."""
         parts = [part for chunk in chunks for part in chunk.parts]
-        if dropped_rows:
+        if dropped_rows := sum(chunk.dropped_rows for chunk in chunks):
             parts.append(wire.integer_field(_DROPPED_ROWS, dropped_rows))
         labels_only = chunks[0].has_labels_only
         if skips_invalid and not labels_only:
@@ -175,7 +173,6 @@ class SendWindow:
                 counts.accepted_rows += accepted
                 counts.rejected_rows += batch.rejected_rows
                 counts.dropped_rows += batch.skipped_rows
-                counts.reported_dropped_rows += batch.skipped_rows
         return size
 
     def reject(self, sequence: int, skipped_rows: int = 0) -> Batch | None:
