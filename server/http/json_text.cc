@@ -236,14 +236,6 @@ Json DetailJson(const google::protobuf::Any& any) {
   return DetailJson<rpc::ResourceInfo>(any);
 }
 
-// An array or object of a JSON text, of which the end is not reached.
-struct Open {
-  char bracket;
-  // Of the last element or member.
-  std::size_t index = 0;
-  std::string_view name{};
-};
-
 // A name of a JSON text as that of a field: "predictionIds" is prediction_ids.
 std::string FieldName(std::string_view name) {
   std::string field;
@@ -252,6 +244,31 @@ std::string FieldName(std::string_view name) {
     field += absl::ascii_tolower(static_cast<unsigned char>(c));
   }
   return field;
+}
+
+// An array or object of a JSON text, of which the end is not reached.
+struct Open {
+  char bracket;
+  // Of the last element or member.
+  std::size_t index = 0;
+  std::string_view name{};
+  // The names of an object before, as those of fields; at most kMostNames.
+  std::vector<std::string> names{};
+};
+
+// No message has so many fields: an object with more names has an unknown one.
+constexpr std::size_t kMostNames = 64;
+
+// Sets the name of the next member. Returns false if the object has this name already.
+bool SetName(std::string_view name, Open& object) {
+  object.name = name;
+  if (object.names.size() == kMostNames) return true;
+  std::string field = FieldName(name);
+  if (std::find(object.names.begin(), object.names.end(), field) != object.names.end()) {
+    return false;
+  }
+  object.names.push_back(std::move(field));
+  return true;
 }
 
 std::string JoinPath(std::string_view path, std::string_view name) {
@@ -271,9 +288,10 @@ std::string PathOf(const std::vector<Open>& open) {
 
 bool IsWord(char c) { return c == '_' || absl::ascii_isalnum(static_cast<unsigned char>(c)); }
 
-// The first element of an array that is null or an array. The parser of protobuf would leave out
-// the null, and put the elements of the array in its place: the values would move to other rows.
-std::optional<Violation> FindWrongElement(std::string_view json) {
+// The first element of an array that is null or an array, or a name that an object has twice. The
+// parser of protobuf would leave out the null, and put the elements of the array in its place: the
+// values would move to other rows. It would keep the last value of the name, or join its arrays.
+std::optional<Violation> FindFault(std::string_view json) {
   // More than the parser takes.
   constexpr std::size_t kMostOpen = 256;
   std::vector<Open> open;
@@ -306,7 +324,9 @@ std::optional<Violation> FindWrongElement(std::string_view json) {
     } else if ((c == ']' || c == '}') && !open.empty()) {
       open.pop_back();
     } else if (c == ':' && !open.empty()) {
-      open.back().name = word;
+      if (!SetName(word, open.back())) {
+        return Violation{.field = PathOf(open), .description = "is given twice, expected once"};
+      }
     } else if (c == ',' && !open.empty()) {
       ++open.back().index;
     }
@@ -361,8 +381,9 @@ std::string Expected(const FieldDescriptor& field) {
     case FieldDescriptor::CPPTYPE_UINT64:
       return "an integer of 64 bits";
     case FieldDescriptor::CPPTYPE_DOUBLE:
-    case FieldDescriptor::CPPTYPE_FLOAT:
       return "a number";
+    case FieldDescriptor::CPPTYPE_FLOAT:
+      return "a number in the range of float";
     case FieldDescriptor::CPPTYPE_BOOL:
       return "true or false";
     case FieldDescriptor::CPPTYPE_STRING:
@@ -446,17 +467,28 @@ std::optional<Violation> ReadParserError(std::string_view error, const Descripto
         .description = absl::StrCat("is given twice or with another field, expected ",
                                     "only one of ", NamesOf(*field->containing_oneof()))};
   }
-  std::string name(path);
-  std::string description = DescribeValue(value);
   if (value == "Starting an object on a scalar field") {
-    // Of an array, the path has the name of the field already.
-    if (!path.ends_with(value_type)) name = JoinPath(path, value_type);
-    description = "is an object";
+    const FieldDescriptor* const array = FindField(type, path);
+    if (array != nullptr && array->message_type() == nullptr) {
+      // The index in the path, if there is one, is that of the element before the object.
+      const std::size_t length = path.ends_with(']') ? path.rfind('[') : path.size();
+      return Violation{
+          .field = std::string(path.substr(0, length)),
+          .description = absl::StrCat("has an object as an element, expected ", Expected(*array))};
+    }
+    const std::string name = JoinPath(path, value_type);
+    const FieldDescriptor* const field = FindField(type, name);
+    if (field == nullptr) return std::nullopt;
+    return Violation{
+        .field = name,
+        .description = absl::StrCat("is an object, expected ",
+                                    field->is_repeated() ? "an array" : Expected(*field))};
   }
-  const FieldDescriptor* const field = FindField(type, name);
+  const FieldDescriptor* const field = FindField(type, path);
   if (field == nullptr) return std::nullopt;
-  return Violation{.field = name,
-                   .description = absl::StrCat(description, ", expected ", Expected(*field))};
+  return Violation{
+      .field = std::string(path),
+      .description = absl::StrCat(DescribeValue(value), ", expected ", Expected(*field))};
 }
 
 absl::Status InvalidJsonFieldError(const Violation& violation) {
@@ -480,12 +512,18 @@ std::string ToJsonText(const Message& message) {
 }
 
 absl::Status ParseJsonText(const std::string& text, std::string_view what, Message& message) {
-  if (const auto wrong = FindWrongElement(text)) return InvalidJsonFieldError(*wrong);
+  if (const auto wrong = FindFault(text)) return InvalidJsonFieldError(*wrong);
   google::protobuf::util::JsonParseOptions options;
   options.case_insensitive_enum_parsing = true;
   const auto parsed = google::protobuf::util::JsonStringToMessage(text, &message, options);
   if (parsed.ok()) return absl::OkStatus();
   const std::string_view error(parsed.message().data(), parsed.message().size());
+  if (error == ": Root element must be a message.") {
+    return MakeError(
+        absl::StatusCode::kInvalidArgument, "INVALID_JSON",
+        absl::StrCat(ToAbsl(what), " is not an object, expected one with the fields of ",
+                     "the request"));
+  }
   const auto violation = ReadParserError(error, message.GetDescriptor());
   return violation.has_value() ? InvalidJsonFieldError(*violation) : InvalidJsonError(what, error);
 }

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "calibd/rpc/status.pb.h"
 #include "nlohmann/json.hpp"
 #include "server/errors.h"
@@ -174,7 +175,18 @@ TEST(JsonTextTest, FaultsOfValuesNameTheFieldAndWhatIsExpected) {
   ExpectFault<Create>(R"({"model": []})", "model", "is an array, expected an object");
   ExpectFault<Create>(R"({"model": {"name": 5}})", "model.name", "is 5, expected a text");
   ExpectFault<Create>(R"({"model": {"classNames": {}}})", "model.class_names",
-                      "is an object, expected a text");
+                      "is an object, expected an array");
+  ExpectFault<Create>(R"({"model": {"classNames": [{}, "b"]}})", "model.class_names",
+                      "has an object as an element, expected a text");
+  ExpectFault<Create>(R"({"model": {"classNames": ["a", {}]}})", "model.class_names",
+                      "has an object as an element, expected a text");
+  ExpectFault<Create>(R"({"model": {"name": {}}})", "model.name", "is an object, expected a text");
+  ExpectFault<v1::ObserveRequest>(R"({"labels": {"labels": {}}})", "labels.labels",
+                                  "is an object, expected an array");
+  ExpectFault<v1::ObserveRequest>(
+      R"({"observations": {"probabilitiesFloat32": {"values": [1e39]}}})",
+      "observations.probabilities_float32.values[0]",
+      "is 1e+39, expected a number in the range of float");
   ExpectFault<Create>(R"({"model": {"classCount": [2]}})", "model.class_count",
                       "is an array, expected an integer of 32 bits");
   ExpectFault<Create>(R"({"model": {"classCount": "a for type b"}})", "model.class_count",
@@ -206,11 +218,30 @@ TEST(JsonTextTest, AFieldThatIsGivenTwiceIsNamedWithItsAlternatives) {
       "is given twice or with another field, expected only one of observations, labels";
   using Observe = v1::ObserveRequest;
   ExpectFault<Observe>(R"({"observations": {}, "labels": {}})", "labels", expected);
-  ExpectFault<Observe>(R"({"observations": {}, "observations": {}})", "observations", expected);
   ExpectFault<Observe>(R"({"observations": {"logits": {}, "logitsFloat32": {}}})",
                        "observations.logits_float32",
                        "is given twice or with another field, expected only one of probabilities, "
                        "probabilities_float32, logits, logits_float32, forecasts");
+}
+
+TEST(JsonTextTest, ANameThatAnObjectHasTwiceIsRefused) {
+  const std::string expected = "is given twice, expected once";
+  using Observe = v1::ObserveRequest;
+  ExpectFault<Observe>(R"({"observations": {}, "observations": {}})", "observations", expected);
+  ExpectFault<Observe>(R"({"requestId": "a", request_id: "b"})", "request_id", expected);
+  ExpectFault<Observe>(R"({"observations": {"labels": [0], "features": [{}], "labels": [1]}})",
+                       "observations.labels", expected);
+  Observe request;
+  // The names that are kept are bounded: further ones are unknown.
+  std::string names = "{\"observations\": {";
+  for (int i = 0; i < 1000; ++i) names += absl::StrCat("n", i, ": 1, ");
+  EXPECT_THAT(std::string(ParseJsonText(names + "n999: 1}}", "the body", request).message()),
+              ::testing::HasSubstr(" is unknown, expected one of "));
+  EXPECT_TRUE(ParseJsonText(R"({"requestId": "requestId", "observations": {"labels": [1],
+                                "probabilities": {"values": [1]},
+                                "baselineProbabilities": {"values": [1]}}})",
+                            "the body", request)
+                  .ok());
 }
 
 TEST(JsonTextTest, ElementsThatMoveOthersToAnotherRowAreRefused) {
@@ -239,10 +270,16 @@ TEST(JsonTextTest, ElementsThatMoveOthersToAnotherRowAreRefused) {
 
 TEST(JsonTextTest, FaultsOfTheFormNameTheirPosition) {
   v1::ObserveRequest request;
-  for (const std::string json : {"{\"observations\":", "[1]", "x", "{\"requestId\": \"\xff\"}"}) {
+  for (const std::string json : {"{\"observations\":", "x", "{\"requestId\": \"\xff\"}"}) {
     const absl::Status status = ParseJsonText(json, "the body", request);
     EXPECT_EQ(GetErrorInfo(status)->reason(), "INVALID_JSON");
     EXPECT_THAT(std::string(status.message()), ::testing::StartsWith("the body is invalid: "));
+  }
+  for (const std::string json : {"[1]", "[]", "null", "5", "\"x\""}) {
+    const absl::Status status = ParseJsonText(json, "the body", request);
+    EXPECT_EQ(GetErrorInfo(status)->reason(), "INVALID_JSON");
+    EXPECT_EQ(std::string(status.message()),
+              "the body is not an object, expected one with the fields of the request");
   }
 }
 
