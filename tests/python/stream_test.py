@@ -173,9 +173,9 @@ def test_a_repeated_stream_with_a_key_reports_dropped_rows_once(client, model):
 
 
 def test_dropped_rows_of_every_kind_of_model_are_reported(client):
-    client.create_model("dropped-baseline", 2, baseline="v1", features=["age"], label_grace=GRACE)
+    client.create_model("dropped-features", 2, features=["age"], label_grace=GRACE)
     client.create_model("dropped-forecasts", forecast="normal")
-    for model, change in (("dropped-baseline", {"baseline": [0.1], "features": [1]}),
+    for model, change in (("dropped-features", {"features": [1]}),
                           ("dropped-forecasts", {"probabilities": [[1, 0]]})):
         with client.stream(model, on_invalid="drop") as stream:
             stream.send(**{"probabilities": [np.nan], "labels": [1], **change})

@@ -58,9 +58,10 @@ class Chunk(NamedTuple):
         return not self.kind
 
 
-def dropped_chunk(rows: int) -> Chunk:
+def dropped_chunk(classes: Classes, rows: int) -> Chunk:
     """The number of dropped rows, without a row."""
-    return Chunk(("dropped",), [], np.empty(0, np.int64), rows)
+    field = _FIELDS["", False, 8] if classes.forecast is None else _FORECASTS
+    return Chunk(("dropped",), wire.nested(field, []), np.empty(0, np.int64), rows)
 
 
 def valid_rows(matrix: Floats, logits: bool, tolerance: float) -> Mask:

@@ -310,7 +310,8 @@ class ObservationStream:
         """Sends the number of dropped rows that no row followed. Requires the lock to be held."""
         if self._failure is None and not self._finishing and self._unreported_dropped:
             self._start_waiting()
-            self._chunks.append(dropped_chunk(self._unreported_dropped))
+            assert self._classes is not None
+            self._chunks.append(dropped_chunk(self._classes, self._unreported_dropped))
             self._unreported_dropped = 0
             self._changed.notify_all()
 
