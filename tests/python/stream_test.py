@@ -145,6 +145,7 @@ def test_dropped_rows_are_reported_without_a_valid_row(client, model):
             stream.send(unknown, [0] * 100)
         stream.flush()
         assert client.calibration(model).dropped_rows == 1000
+        assert not stream._buffered
         stream.send(*calibrated(10))
         stream.send(unknown, [0] * 100)
     assert (stream.counts.accepted_rows, stream.counts.dropped_rows) == (10, 1100)

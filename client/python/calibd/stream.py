@@ -311,7 +311,9 @@ class ObservationStream:
         if self._failure is None and not self._finishing and self._unreported_dropped:
             self._start_waiting()
             assert self._classes is not None
-            self._chunks.append(dropped_chunk(self._classes, self._unreported_dropped))
+            chunk = dropped_chunk(self._classes, self._unreported_dropped)
+            self._chunks.append(chunk)
+            self._buffered += chunk.size
             self._unreported_dropped = 0
             self._changed.notify_all()
 
