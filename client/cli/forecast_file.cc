@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -129,10 +130,12 @@ absl::StatusOr<ForecastPlan> Plan(const InputOptions& options, const v1::Forecas
                    " and the outcome: --label-column states it, --drop-column leaves out others"));
 }
 
+// drop_invalid: an empty cell is NaN, which makes the row invalid.
 absl::Status ReadNumber(const std::string& source, const TextRow& row, std::size_t column,
-                        std::vector<double>& values) {
-  double value = 0;
-  if (!ParseDouble(row.cells[column], value)) {
+                        bool drop_invalid, std::vector<double>& values) {
+  double value = std::numeric_limits<double>::quiet_NaN();
+  const bool missing = drop_invalid && row.cells[column].empty();
+  if (!missing && !ParseDouble(row.cells[column], value)) {
     return CellError(source, row.line, column + 1,
                      row.cells[column].empty()
                          ? "is empty, expected a number"
@@ -182,13 +185,15 @@ absl::Status ReadText(InputFile& file, const InputOptions& options, const v1::Fo
   };
   return ReadTable(file, options.columns, make_plan, [&](const TextRow& row) -> absl::Status {
     for (const std::size_t column : plan.forecast) {
-      CALIBD_RETURN_IF_ERROR(ReadNumber(file.name, row, column, out.values));
+      CALIBD_RETURN_IF_ERROR(ReadNumber(file.name, row, column, options.drop_invalid, out.values));
     }
     if (plan.outcome.has_value()) {
-      CALIBD_RETURN_IF_ERROR(ReadNumber(file.name, row, *plan.outcome, out.outcomes));
+      CALIBD_RETURN_IF_ERROR(
+          ReadNumber(file.name, row, *plan.outcome, options.drop_invalid, out.outcomes));
     }
     for (const std::size_t column : plan.features) {
-      CALIBD_RETURN_IF_ERROR(ReadNumber(file.name, row, column, out.features));
+      CALIBD_RETURN_IF_ERROR(
+          ReadNumber(file.name, row, column, options.drop_invalid, out.features));
     }
     if (plan.id.has_value()) out.ids.emplace_back(row.cells[*plan.id]);
     if (plan.group.has_value()) out.groups.emplace_back(row.cells[*plan.group]);
@@ -268,7 +273,7 @@ absl::StatusOr<NumberTable> ReadNumbers(const std::string& path, const ColumnOpt
   };
   const auto add = [&](const TextRow& row) -> absl::Status {
     for (std::size_t k = 0; k < row.cells.size(); ++k) {
-      CALIBD_RETURN_IF_ERROR(ReadNumber(file.name, row, k, table.values));
+      CALIBD_RETURN_IF_ERROR(ReadNumber(file.name, row, k, /*drop_invalid=*/false, table.values));
     }
     return absl::OkStatus();
   };
@@ -350,7 +355,7 @@ absl::StatusOr<OutcomesById> ReadOutcomes(const LabelFileOptions& options) {
   CALIBD_RETURN_IF_ERROR(ReadTable(file, options.columns, plan, [&](const TextRow& row) {
     out.ids.emplace_back(row.cells[*id]);
     out.places.lines.push_back(row.line);
-    return ReadNumber(file.name, row, *outcome, out.outcomes);
+    return ReadNumber(file.name, row, *outcome, options.drop_invalid, out.outcomes);
   }));
   return out;
 }

@@ -101,8 +101,8 @@ std::string EffectText(const v1::Watch& watch) {
 std::string ForecastDirectionText(const v1::Verdict& verdict) {
   const v1::ForecastDirection& direction = verdict.direction().forecast();
   std::string text = absl::StrFormat(
-      "Direction: of the Normal distributions that were compared, outcomes fit best with mean %+g "
-      "and standard deviation %g, in units in which the forecast has 0 and 1%s.\n",
+      "Direction: the Normal distribution that fits the outcomes best has mean %+.2f and standard "
+      "deviation %.2f, in units in which the forecast has 0 and 1%s.\n",
       direction.shift(), direction.scale(),
       direction.has_residual_mean()
           ? absl::StrFormat("; (outcome - mean) / standard deviation has mean %s and standard "

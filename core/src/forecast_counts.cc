@@ -9,6 +9,7 @@
 #include "calibd/core/forecast_evidence.h"
 #include "calibd/core/running_reliability.h"
 #include "forecast_processes.h"
+#include "location_scale_fit.h"
 
 namespace calibd {
 namespace {
@@ -186,7 +187,7 @@ ForecastDirection DirectionOf(const ForecastCells& cells, std::span<const std::i
   direction.log_e_value = LogMeanExp(logs);
   // One of the 69 always fits the outcomes of calibrated forecasts best.
   if (direction.log_e_value < kNamedLogEvidence) return direction;
-  direction.best = LocationScaleOf(static_cast<std::size_t>(best - logs.begin()));
+  direction.best = FitLocationScale(cells.edges(), counts);
   direction.share = std::exp(*best - direction.log_e_value) / kLocationScaleCount;
   return direction;
 }

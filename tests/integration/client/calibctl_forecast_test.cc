@@ -80,7 +80,8 @@ TEST_F(CalibctlForecastTest, FromTheDeclarationToTheVerdict) {
                            Not(HasSubstr("recalibrate")), Not(HasSubstr("confident"))));
   EXPECT_THAT(OutputOf({"show", "demand", "--verbose"}),
               AllOf(HasSubstr("The intervals are too narrow"), HasSubstr("location_scale"),
-                    HasSubstr("standard deviation 2,"), HasSubstr("CRPS  promised - covered")));
+                    HasSubstr("the Normal distribution that fits the outcomes best has mean "),
+                    HasSubstr("CRPS  promised - covered")));
   EXPECT_THAT(OutputOf({"list"}), HasSubstr("off by"));
   EXPECT_THAT(OutputOf({"history", "demand", "--verbose"}),
               AllOf(HasSubstr("CRPS"), HasSubstr("coverage error"), HasSubstr("3000")));
@@ -252,14 +253,24 @@ TEST_F(CalibctlForecastTest, ADecisionIsComparedWithItsPromise) {
                                                "exact too. Over all pairs, MMD^2 is: ")));
 }
 
+TEST_F(CalibctlForecastTest, AMissingOutcomeIsDroppedOnRequest) {
+  RunJson({"model", "create", "gaps", "--forecast", "normal"});
+  const std::string path =
+      Write("gaps.csv", "mean,standard_deviation,outcome\n1,1,\n2,1,2\n,1,3\n");
+  EXPECT_THAT(ErrorOf({"send", "gaps", path}), HasSubstr("line 2, column 3: is empty"));
+  const nlohmann::json sent = RunJson({"send", "gaps", path, "--drop-invalid"});
+  EXPECT_EQ(sent.at("accepted_rows"), 1);
+  EXPECT_EQ(sent.at("dropped_rows"), 2);
+}
+
 TEST_F(CalibctlForecastTest, TheBiasAndTheCellsOfQuantilesAreShown) {
   RunJson({"model", "create", "q", "--forecast", "quantiles", "--levels", ".1,.5,.9"});
   EXPECT_THAT(OutputOf({"show", "q", "--bins"}), HasSubstr("no labelled row yet\n"));
   RunJson({"simulate", "q", "--n", "3000", "--seed", "8", "--shift", "0.5"});
   EXPECT_THAT(OutputOf({"show", "q", "--bins"}), HasSubstr("90 % to 100 %"));
-  // The candidates of the best fit are a quarter of a standard deviation apart.
   const nlohmann::json history = RunJson({"history", "q"});
-  EXPECT_NEAR(history.at("total").at("direction").at("shift"), 0.5, 0.25);
+  // Five standard errors, which are at most 1.5 / sqrt(3000).
+  EXPECT_NEAR(history.at("total").at("direction").at("shift"), 0.5, 0.14);
   EXPECT_THAT(OutputOf({"history", "q", "--csv"}), HasSubstr("residual_standard_deviation,bias,"));
 }
 

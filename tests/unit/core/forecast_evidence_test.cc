@@ -7,10 +7,13 @@
 #include <limits>
 #include <numbers>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "calibd/core/forecast_cells.h"
 #include "flush_subnormals.h"
+#include "location_scale_fit.h"
+#include "normal_quantile.h"
 #include "rng.h"
 #include "support/test_data.h"
 
@@ -497,14 +500,62 @@ TEST(ForecastEvidenceTest, DirectionIsThatOfTheOutcomes) {
     evidence.Add(NormalRows(*cells, 4000, shift, scale, 12));
     return DirectionOf(*cells, evidence.counts().Cells());
   };
-  EXPECT_EQ(direction_of(.25, 1).best, (LocationScale{.25, 1}));
-  EXPECT_EQ(direction_of(-.5, 1).best, (LocationScale{-.5, 1}));
-  EXPECT_EQ(direction_of(0, 2).best, (LocationScale{0, 2}));
-  EXPECT_EQ(direction_of(.1, .67).best, (LocationScale{.1, .67}));
+  // The standard errors are at most the scale over sqrt(4000), and a third more for cells.
+  for (const LocationScale truth :
+       {LocationScale{.25, 1}, LocationScale{-.5, 1}, LocationScale{0, 2}, LocationScale{.1, .67},
+        LocationScale{2, 1}, LocationScale{-3, 1.5}}) {
+    const ForecastDirection direction = direction_of(truth.shift, truth.scale);
+    EXPECT_NEAR(direction.best.shift, truth.shift, 5 * truth.scale * 1.33 / std::sqrt(4000));
+    EXPECT_NEAR(direction.best.scale, truth.scale, 5 * truth.scale * 1.33 / std::sqrt(4000));
+  }
   EXPECT_GT(direction_of(.1, .67).share, .9);
   const ForecastDirection none = DirectionOf(*cells, ForecastCounts(cells->cell_count()).Cells());
   EXPECT_EQ(none.best, LocationScale());
   EXPECT_EQ(none.share, 0);
+}
+
+TEST(ForecastEvidenceTest, TheDirectionHasTheLargestLikelihood) {
+  const auto likelihood = [](std::span<const double> edges, std::span<const std::int64_t> counts,
+                             double shift, double scale) {
+    double sum = 0;
+    double below = 0;
+    for (std::size_t c = 0; c < counts.size(); ++c) {
+      const double lower = c == 0 ? 0 : edges[c - 1];
+      const double upper = c < edges.size() ? edges[c] : 1;
+      const double up =
+          c < edges.size()
+              ? std::erfc(-(NormalQuantile(edges[c]) - shift) / scale / std::numbers::sqrt2) / 2
+              : 1;
+      sum += (static_cast<double>(counts[c]) + upper - lower) * std::log(up - below);
+      below = up;
+    }
+    return sum;
+  };
+  const std::vector<double> edges{.05, .25, .5, .75, .95};
+  for (const std::vector<std::int64_t>& counts :
+       std::vector<std::vector<std::int64_t>>{{10, 40, 100, 300, 400, 150},
+                                              {200, 100, 50, 50, 100, 200},
+                                              {0, 0, 500, 500, 0, 0},
+                                              {0, 0, 0, 0, 3, 997}}) {
+    const LocationScale best = FitLocationScale(edges, counts);
+    const double most = likelihood(edges, counts, best.shift, best.scale);
+    for (double shift = -1; shift <= 1; shift += .05) {
+      for (double log_scale = -1; log_scale <= 1; log_scale += .05) {
+        EXPECT_LE(likelihood(edges, counts, best.shift + shift, best.scale * std::exp(log_scale)),
+                  most + 1e-6);
+      }
+    }
+  }
+  // Outcomes in one cell alone.
+  const LocationScale above = FitLocationScale(edges, std::vector<std::int64_t>{0, 0, 0, 0, 0, 9});
+  EXPECT_GT(above.shift, 2);
+  EXPECT_LE(above.shift, 10);
+  EXPECT_TRUE(std::isfinite(above.scale));
+  // Two cells: 1000.5 of 4001 outcomes are below the median.
+  const LocationScale two =
+      FitLocationScale(std::vector{.5}, std::vector<std::int64_t>{1000, 3000});
+  EXPECT_NEAR(two.shift, -NormalQuantile(1000.5 / 4001), 1e-12);
+  EXPECT_EQ(two.scale, 1);
 }
 
 // One of the 69 experts always fits best. An e-value of 100 occurs with probability 0.01 at most.

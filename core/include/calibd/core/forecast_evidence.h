@@ -86,12 +86,13 @@ struct MixedForecastEvidence {
 // The evidence that names a direction: an e-value of 100.
 inline constexpr double kNamedLogEvidence = 4.6;
 
-// Which way forecasts are off: the location-scale expert with the largest e-value, and its share
-// among the 69. shift > 0: outcomes are larger than forecast. scale > 1: the forecasts are too
-// narrow. The first of equal experts. Below kNamedLogEvidence the direction is unknown: shift 0,
-// scale 1 and share 0.
+// Which way forecasts are off: the Normal distribution with the largest likelihood of the cells.
+// shift > 0: outcomes are larger than forecast. scale > 1: the forecasts are too narrow; always 1
+// for two cells, which do not tell it. Below kNamedLogEvidence the direction is unknown: shift 0
+// and scale 1.
 struct ForecastDirection {
   LocationScale best;
+  // Of the location-scale expert with the largest e-value among the 69, or 0.
   double share = 0;
   // ln of the mean of the 69 e-processes.
   double log_e_value = 0;
