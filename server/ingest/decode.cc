@@ -460,6 +460,13 @@ std::vector<std::uint32_t> SkipInvalidRows(const v1::Observations& observations,
   return valid;
 }
 
+// A valid batch without rows, which need not have the kind of the model either.
+bool StatesOnlyDroppedRows(const v1::Observations& observations) {
+  return RowCount(observations) == 0 && observations.dropped_rows() > 0 &&
+         observations.dropped_rows() <= kMaxDroppedRows && Values(observations).empty() &&
+         BaselineValues(observations).empty();
+}
+
 }  // namespace
 
 LogRow Decode(const v1::Observations& observations, const ModelDeclaration& declaration, Time now) {
@@ -469,9 +476,11 @@ LogRow Decode(const v1::Observations& observations, const ModelDeclaration& decl
   values.baseline_probabilities = BaselineValues(observations);
   LogRow row;
   row.content_hash = HashContent(observations, values.probabilities, values.baseline_probabilities);
-  absl::Status status = CheckBatch(observations, declaration, values);
+  const bool only_dropped = StatesOnlyDroppedRows(observations);
+  absl::Status status =
+      only_dropped ? absl::OkStatus() : CheckBatch(observations, declaration, values);
   std::vector<PredictionId> ids;
-  if (status.ok()) {
+  if (status.ok() && !only_dropped) {
     if (observations.has_positive_class()) {
       const std::int32_t positive = observations.positive_class();
       values.probabilities = BothClasses(values.probabilities, positive, AreLogits(observations));
@@ -499,7 +508,8 @@ LogRow Decode(const v1::Observations& observations, const ModelDeclaration& decl
   if (!status.ok()) {
     row.kind = RejectedRow{.rows = RowCount(observations), .reason = std::move(status)};
   } else if (values.probabilities.empty()) {
-    row.kind = RejectedRow{.rows = 0, .reason = absl::OkStatus()};
+    row.kind = RejectedRow{
+        .rows = 0, .dropped_rows = observations.dropped_rows(), .reason = absl::OkStatus()};
   } else if (!ids.empty()) {
     auto& predictions = row.kind.emplace<PredictionsRow>();
     predictions.dropped_rows = observations.dropped_rows();

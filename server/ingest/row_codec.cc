@@ -178,6 +178,7 @@ struct KindWriter {
   void operator()(const EndedRow& /*row*/) const { out.mutable_ended(); }
   void operator()(const RejectedRow& row) const {
     out.mutable_rejected()->set_rows(row.labels ? 0 : row.rows);
+    out.mutable_rejected()->set_dropped_rows(row.dropped_rows);
   }
   void operator()(const ObservationsRow& row) const {
     out.mutable_observations()->set_dropped_rows(row.dropped_rows);
@@ -341,7 +342,8 @@ struct RowReader {
   }
   bool Read(RejectedRow& row) const {
     row.rows = stored.rejected().rows();
-    return AreCounts({row.rows}) && !stored.has_values();
+    row.dropped_rows = stored.rejected().dropped_rows();
+    return AreCounts({row.rows}) && row.dropped_rows >= 0 && !stored.has_values();
   }
   bool Read(AcknowledgedRow& row) const {
     row.alarm_id = stored.acknowledged().alarm_id();

@@ -99,6 +99,8 @@ struct RejectedRow {
   std::int64_t rows = 0;
   // The batch contains labels by id, which are not rejected rows of the model.
   bool labels = false;
+  // As in ObservationsRow, if the batch is valid but has no valid row, or no row at all.
+  std::int64_t dropped_rows = 0;
   // OK if all rows were skipped.
   // Names the first invalid rows. A row that is read from the log does not contain the reason.
   absl::Status reason = absl::InvalidArgumentError("was rejected");

@@ -248,7 +248,9 @@ void StrandState::Refill(const LogRow& row, std::int64_t log_id) {
 }
 
 void StrandState::ApplyRow(const RejectedRow& row, ModelSnapshot::Time /*time*/) noexcept {
-  ++state_.rejected_batches;
+  AddSaturating(state_.dropped_rows, row.dropped_rows);
+  // Otherwise the batch has only dropped rows, or skipped ones.
+  if (row.rows > 0 || row.dropped_rows == 0) ++state_.rejected_batches;
   if (!row.labels) CountRejected(row.rows);
 }
 

@@ -295,6 +295,35 @@ TEST_F(IngestTest, ObserveCountsOnceWithAProducer) {
   EXPECT_EQ(client_->GetCalibration(kIngestModel).dropped_rows(), 3);
 }
 
+TEST_F(IngestTest, DroppedRowsAreCountedWithoutAValidOne) {
+  TemporaryFolder folder;
+  const std::string data = (folder.path() / "data").string();
+  Start({"--data-dir", data});
+  v1::ObserveRequest request;
+  request.set_model(kIngestModel);
+  request.set_request_id("all-invalid");
+  request.mutable_observations()->set_dropped_rows(100);
+  v1::ObserveResponse response;
+  ASSERT_TRUE(client_->Observe(request, &response).ok());
+  EXPECT_EQ(response.accepted_rows(), 0);
+  ASSERT_TRUE(client_->Observe(request, &response).ok());
+  // With rows that the server skips, the dropped ones are counted too.
+  v1::ObserveRequest skipped = ObserveRequest(0, 1);
+  skipped.mutable_observations()->set_labels(0, 10);
+  skipped.mutable_observations()->set_skip_invalid_rows(true);
+  skipped.mutable_observations()->set_dropped_rows(5);
+  ASSERT_TRUE(client_->Observe(skipped).ok());
+  for (int life = 0; life < 2; ++life) {
+    const v1::GetCalibrationResponse calibration = client_->GetCalibration(kIngestModel);
+    EXPECT_EQ(calibration.dropped_rows(), 105);
+    EXPECT_EQ(calibration.rejected_rows(), 1);
+    EXPECT_EQ(calibration.observations(), 0);
+    if (life > 0) break;
+    server_->Kill();
+    Start({"--data-dir", data});
+  }
+}
+
 TEST_F(IngestTest, InvalidRowsAreSkippedCountedAndReported) {
   TemporaryFolder folder;
   const std::string data = (folder.path() / "data").string();

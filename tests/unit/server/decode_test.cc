@@ -294,6 +294,22 @@ ModelDeclaration DeclarationWithGrace() {
   return declaration;
 }
 
+TEST(DecodeTest, ABatchOfDroppedRowsNeedsNoRow) {
+  v1::Observations observations;
+  observations.set_dropped_rows(7);
+  const ModelDeclaration declaration = Declaration();
+  const LogRow batch = Decode(observations, declaration, std::chrono::system_clock::now());
+  ASSERT_TRUE(batch.validity().ok()) << batch.validity();
+  EXPECT_EQ(batch.As<RejectedRow>()->rows, 0);
+  EXPECT_EQ(batch.As<RejectedRow>()->dropped_rows, 7);
+  // Values without rows are invalid as before.
+  observations.mutable_probabilities()->add_values(0.5);
+  EXPECT_FALSE(Decode(observations, declaration, std::chrono::system_clock::now()).validity().ok());
+  observations.clear_probabilities();
+  observations.clear_dropped_rows();
+  EXPECT_FALSE(Decode(observations, declaration, std::chrono::system_clock::now()).validity().ok());
+}
+
 TEST(DecodeTest, InvalidRowsAreSkippedOnRequest) {
   const LogRow batch = DecodeAfter([](auto& o) {
     for (const double value : {0.5, 0.8, 1.0, 0.0, 2.0, 0.0}) {
