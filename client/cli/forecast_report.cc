@@ -98,8 +98,9 @@ std::string Scores(const std::string& kind, const v1::ForecastEvaluation& evalua
     const auto is_1 = [](double cost) { return cost == 0 || cost == 1; };
     if (is_1(decision.false_alarm_cost()) && is_1(decision.miss_cost())) {
       absl::StrAppendFormat(
-          &text, "decision    %s of the decisions were wrong, the forecasts expected %s\n",
-          Percent(decision.realised_loss()), Percent(decision.expected_loss()));
+          &text, "decision    at %s: %s of the decisions were wrong, the forecasts expected %s\n",
+          convert::Exact(decision.threshold()), Percent(decision.realised_loss()),
+          Percent(decision.expected_loss()));
     } else {
       absl::StrAppendFormat(&text,
                             "decision    at %s: they cost %s each, the forecasts expected %s (a "

@@ -149,6 +149,11 @@ std::string HeadlineText(const v1::GetCalibrationResponse& response) {
 // Says since when there is no labelled row, and how far off the rows before were.
 std::string NoRowText(const v1::GetCalibrationResponse& response) {
   const v1::ErrorMeasurement& all = response.error().since_start();
+  const v1::LabelCoverage& coverage = response.label_coverage();
+  if (response.observations() == 0 && coverage.pending_labelled() > 0) {
+    return absl::StrCat("no row counted yet: ", coverage.pending_labelled(), " of ",
+                        coverage.pending(), " pending rows are labelled");
+  }
   if (response.observations() == 0) return "no labelled row yet";
   if (IntervalOf(all) == nullptr) {
     return absl::StrCat("no labelled row since the update (row ", all.first_observation(), ")");
@@ -237,7 +242,8 @@ std::string HowBad(const v1::GetCalibrationResponse& response) {
     absl::StrAppend(&text, "; the newest ", recent.observations(), " rows: off by ",
                     convert::PointsText(recent.estimate()), ", ", convert::GapText(recent.gap()));
   }
-  if (current.has_class_1() && current.class_1().lower() > error.limit()) {
+  if (current.has_class_1() && (current.class_1().lower() > error.limit() ||
+                                convert::Exceeds(current.class_1(), current.top_label()))) {
     const v1::ErrorInterval& one = current.class_1();
     absl::StrAppend(&text, "; P(class 1): ",
                     convert::OffByText(one.estimate(), one.lower(), one.upper(), error.limit()));

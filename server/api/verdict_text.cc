@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numbers>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -43,10 +44,13 @@ std::string OffBy(const ErrorInterval& interval, double limit) {
   return convert::OffByText(interval.estimate, interval.lower, interval.upper, limit);
 }
 
-// Of two series, the interval with the larger lower end.
+// Of two series, the interval with the larger lower end, or the larger estimate.
 ErrorInterval Largest(const ErrorSnapshot& error) {
   const auto& [top_label, class_1] = error.Read().now;
-  return class_1.has_value() && class_1->lower > top_label->lower ? *class_1 : *top_label;
+  const bool is_class_1 =
+      class_1.has_value() && std::pair(class_1->lower, class_1->estimate) >
+                                 std::pair(top_label->lower, top_label->estimate);
+  return is_class_1 ? *class_1 : *top_label;
 }
 
 // The gap between confidence and accuracy. Empty for forecasts, whose direction is a sentence.

@@ -98,7 +98,7 @@ TEST(ForecastReportTest, ADecisionWithCostsIsNotAShare) {
   decision.set_realised_loss(0.25);
   decision.set_expected_loss(0.125);
   const std::string shares =
-      "decision    25 % of the decisions were wrong, the forecasts expected 12.5 %\n";
+      "decision    at 110: 25 % of the decisions were wrong, the forecasts expected 12.5 %\n";
   EXPECT_THAT(DescribeForecasts("normal", evaluation), HasSubstr(shares));
   decision.set_false_alarm_cost(1);
   decision.set_miss_cost(1);
