@@ -12,20 +12,20 @@
 namespace calibd {
 namespace {
 
-constexpr double kMostShift = 10;
-constexpr double kMostScale = 20;
-constexpr int kMostSteps = 50;
-constexpr double kSmallStep = 1e-9;
+constexpr double kMostFittedShift = 10;
+constexpr double kMostFittedScale = 20;
+constexpr int kMostFitSteps = 50;
+constexpr double kSmallFitStep = 1e-9;
 
 // An edge z of the cells is at slope z - offset of the standard Normal distribution. In these
 // parameters, the logarithm of the likelihood is concave.
-struct Point {
+struct FitPoint {
   double slope = 1;
   double offset = 0;
 };
 
 // The standard Normal distribution at an edge; initially at -infinity.
-struct Edge {
+struct FitEdge {
   double below = 0;
   double above = 1;
   double density = 0;
@@ -33,7 +33,7 @@ struct Edge {
   double product = 0;
 };
 
-Edge EdgeAt(double z, const Point& point) {
+FitEdge FitEdgeAt(double z, const FitPoint& point) {
   const double a = point.slope * z - point.offset;
   const double density = NormalDensity(a);
   return {
@@ -41,7 +41,7 @@ Edge EdgeAt(double z, const Point& point) {
 }
 
 // The log likelihood with its gradient and Fisher information.
-struct Likelihood {
+struct FitLikelihood {
   double log = 0;
   std::array<double, 2> gradient{};
   std::array<double, 3> information{};
@@ -59,11 +59,12 @@ class CellLikelihood {
     }
   }
 
-  [[nodiscard]] Likelihood At(const Point& point) const {
-    Likelihood result;
-    Edge lower;
+  [[nodiscard]] FitLikelihood At(const FitPoint& point) const {
+    FitLikelihood result;
+    FitEdge lower;
     for (std::size_t c = 0; c < weights_.size(); ++c) {
-      const Edge upper = c < z_.size() ? EdgeAt(z_[c], point) : Edge{.below = 1, .above = 0};
+      const FitEdge upper =
+          c < z_.size() ? FitEdgeAt(z_[c], point) : FitEdge{.below = 1, .above = 0};
       // Differences of the smaller tail keep their digits.
       const double p = std::max(
           upper.below < 0.5 ? upper.below - lower.below : lower.above - upper.above, 1e-300);
@@ -96,34 +97,34 @@ LocationScale FitLocationScale(std::span<const double> edges,
   const CellLikelihood likelihood(edges, counts);
   if (edges.size() == 1) {
     const double shift = likelihood.z(0) - NormalQuantile(likelihood.share(0));
-    return {std::clamp(shift, -kMostShift, kMostShift), 1};
+    return {std::clamp(shift, -kMostFittedShift, kMostFittedShift), 1};
   }
-  Point point;
-  Likelihood now = likelihood.At(point);
-  for (int step = 0; step < kMostSteps; ++step) {
+  FitPoint point;
+  FitLikelihood now = likelihood.At(point);
+  for (int step = 0; step < kMostFitSteps; ++step) {
     const auto& [i, j, k] = now.information;
     const double determinant = i * k - j * j;
     if (!(determinant > 0)) break;
     const double by_slope = (k * now.gradient[0] - j * now.gradient[1]) / determinant;
     const double by_offset = (i * now.gradient[1] - j * now.gradient[0]) / determinant;
     double length = 1;
-    Point next;
-    Likelihood then;
+    FitPoint next;
+    FitLikelihood then;
     // Halves a step that overshoots.
     do {
       next = {std::clamp(point.slope + length * by_slope, point.slope / 4, 4 * point.slope),
               point.offset + length * by_offset};
       then = likelihood.At(next);
       length /= 2;
-    } while (!(then.log >= now.log) && length > kSmallStep);
+    } while (!(then.log >= now.log) && length > kSmallFitStep);
     if (!(then.log >= now.log)) break;
     const double moved = std::abs(next.slope - point.slope) + std::abs(next.offset - point.offset);
     point = next;
     now = then;
-    if (moved < kSmallStep) break;
+    if (moved < kSmallFitStep) break;
   }
-  return {std::clamp(point.offset / point.slope, -kMostShift, kMostShift),
-          std::clamp(1 / point.slope, 1 / kMostScale, kMostScale)};
+  return {std::clamp(point.offset / point.slope, -kMostFittedShift, kMostFittedShift),
+          std::clamp(1 / point.slope, 1 / kMostFittedScale, kMostFittedScale)};
 }
 
 }  // namespace calibd
