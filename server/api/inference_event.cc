@@ -323,11 +323,11 @@ absl::Status ObserveEvent(const ApiParts& parts, const std::shared_ptr<Model>& m
   }
   LogRow batch;
   std::optional<ProducerPosition> position;
-  IngestQueue::RoomPtr room;  // An event that is not read is counted even if the queue is full.
+  // An event that cannot be read is counted only if there is room for its row of the log.
+  IngestQueue::RoomPtr room = parts.ingestor.queue().TryTake(
+      model->id(), QueuedBytes(read.ok() ? (*read)->observations.ByteSizeLong() : 0));
+  if (room == nullptr) return read.ok() ? QueueFullError() : read.status();
   if (read.ok()) {
-    room = parts.ingestor.queue().TryTake(model->id(),
-                                          QueuedBytes((*read)->observations.ByteSizeLong()));
-    if (room == nullptr) return QueueFullError();
     batch = DecodeEvent(**read, *declaration);
     // A rejected event does not keep its id, as it may be valid after an update of the declaration.
     if (batch.As<RejectedRow>() == nullptr) {
