@@ -44,7 +44,7 @@ struct EventPredictions {
   v1::Observations observations{};
   // Of the event.
   std::string id{};
-  // "ce-", or nothing in structured mode: what comes before the name of an attribute.
+  // The prefix of the names of attributes: "ce-", or empty in structured mode.
   std::string prefix{};
   // As in InferenceTensor.
   struct Part {

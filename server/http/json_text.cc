@@ -334,7 +334,7 @@ std::optional<Violation> FindFault(std::string_view json) {
   return std::nullopt;
 }
 
-// The field at a path such as "model.class_names[0]"; null if there is none.
+// Returns the field at a path such as "model.class_names[0]", or null.
 const FieldDescriptor* FindField(const Descriptor* type, std::string_view path) {
   const FieldDescriptor* field = nullptr;
   for (const absl::string_view part : absl::StrSplit(ToAbsl(path), '.')) {
@@ -345,7 +345,7 @@ const FieldDescriptor* FindField(const Descriptor* type, std::string_view path) 
   return field;
 }
 
-// The message at a path; null if there is none.
+// Returns the message at a path, or null.
 const Descriptor* FindMessage(const Descriptor* type, std::string_view path) {
   if (path.empty()) return type;
   const FieldDescriptor* const field = FindField(type, path);

@@ -540,7 +540,7 @@ def test_a_repeated_stream_with_a_key_counts_labels_once(client):
             stream.label(range(20), labels)
         counts = stream.counts
         assert (counts.accepted_rows, counts.duplicate_rows) == (20 - known, known)
-        # Of the labels that an earlier stream has sent, the outcomes are not known.
+        # The outcomes of labels that an earlier stream has sent are not known.
         assert (counts.accepted_labels, counts.matched_labels) == (20, None if known else 20)
         assert counts.repeated_labels == (None if known else 0)
     assert client.calibration("keyed-labels").label_coverage.labels.matched == 20

@@ -30,7 +30,7 @@ _EXPECTED = {FieldDescriptor.CPPTYPE_INT32: "a whole number from -2^31 to 2^31 -
              FieldDescriptor.CPPTYPE_INT64: "a whole number from -2^63 to 2^63 - 1",
              FieldDescriptor.CPPTYPE_UINT64: "a whole number from 0 to 2^64 - 1",
              FieldDescriptor.CPPTYPE_DOUBLE: "a number", FieldDescriptor.CPPTYPE_STRING: "text in UTF-8"}
-# Of these fields, 0 on the wire means unset.
+# 0 on the wire means that one of these fields is unset.
 _RANGES = {"error_limit": "[0.0001, 0.5]", "significance_level": "[1e-9, 0.25]",
            "tolerance": "[1e-9, 0.5]", "average_run_length": "[100, 1e12]",
            "row_sum_tolerance": "(0, 0.1]", "max_pending": "1..10000000",

@@ -175,7 +175,7 @@ class Client:
             raise errors.invalid("target", f'is {shown(self._target)}, expected "HOST:PORT"')
         self._transport = Transport(self._target, arguments.seconds("timeout", timeout))
         self._stream_channels = StreamChannels(self._target)
-        # Of the models that observe() has sent to, until a call fails.
+        # The classes of the models that observe() has sent to, until a call fails.
         self._known: dict[str, Classes] = {}
 
     def close(self) -> None:

@@ -310,11 +310,11 @@ class Calibration(Result[calibration.GetCalibrationResponse]):
 
     def _diagram(self) -> str:
         if self.message.HasField("forecast"):
-            # Those of the error. A model that is not monitored has no error.
+            # The intervals of the error. A model that is not monitored has no error.
             central = (self._current.central_coverage if self.message.HasField("error")
                        else self.message.forecast.central_coverage)
             return _coverage_svg(self.model, central)
-        # Of two classes, people know the probability of class 1.
+        # People know the probability of class 1 of a model with two classes.
         scores = self.message.scores
         bins = scores.class_1_bins or scores.bins
         points = [Point(i / len(bins), (i + 1) / len(bins), b.observations, b.mean_confidence,
