@@ -220,10 +220,11 @@ def test_observe_uses_what_a_model_declares_now(client):
             client.delete_model("redeclared")
 
 
-def test_observe_forgets_the_classes_of_a_model_that_was_created_again(client):
-    for names, label in ((["1", "2"], 2), (["2", "1"], 1)):
-        client.create_model("created-again", names)
-        if label == 1:
+@pytest.mark.parametrize("first, second", [(1, 2), ("cat", "dog")])
+def test_observe_forgets_the_classes_of_a_model_that_was_created_again(client, first, second):
+    for names, label in (([first, second], second), ([second, first], first)):
+        client.create_model("created-again", [str(name) for name in names])
+        if label == first:
             with pytest.raises(calibd.InvalidArgument, match="class_names"):
                 client.observe("created-again", [0.1, 0.9], label)
         assert client.observe("created-again", [0.1, 0.9], label).accepted_rows == 1

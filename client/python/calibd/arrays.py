@@ -162,10 +162,8 @@ def as_labels(labels: Any, classes: Classes) -> tuple[Integers, Mask]:
             raise invalid("labels", f"are texts such as {shown(text)}, expected numbers from 0, "
                           "because the classes of the model have no names")
         else:
-            known = _by_name(classes.names)
-            array = np.fromiter((known.get(label, -1) if isinstance(label, str) else
-                                 _class_number(label, classes)
-                                 for label in array.tolist()), np.float64, len(array))
+            array = np.fromiter((class_of_label(label, classes) for label in array.tolist()),
+                                np.int64, len(array))
     if array.dtype.kind not in "biuf":
         raise invalid("labels", f"have the type {array.dtype}, expected numbers from 0"
                       + (" or names of classes" if classes.names else ""))
@@ -188,8 +186,10 @@ def _by_integer_name(array: npt.NDArray[Any], integers: dict[int, int]) -> Integ
                        np.int64, len(array))
 
 
-def _class_number(label: Any, classes: Classes) -> int:
-    """-1 for what is no number of a class."""
+def class_of_label(label: Any, classes: Classes) -> int:
+    """The class of one number or name; -1 for what is neither."""
+    if isinstance(label, str):
+        return _by_name(classes.names).get(label, -1)
     if not isinstance(label, (int, np.integer)):
         return -1
     if integers := _integer_names(classes.names):

@@ -1,10 +1,10 @@
 """The client of a calibd server."""
 from __future__ import annotations
 
+import contextlib
 import datetime
 import functools
 import logging
-import math
 import os
 import pathlib
 import re
@@ -18,8 +18,9 @@ import numpy as np
 
 from calibd import arguments, backup, errors, results
 from calibd.arguments import assign, choose, expect, message, model_name, shown
-from calibd.arrays import POSITIVE_CLASS, Classes, as_floats, has_integer_names, invalid
-from calibd.rows import Extras, LabelRows, Rows, invalid_rows, rows_of
+from calibd.arrays import POSITIVE_CLASS, Classes, as_floats, invalid
+from calibd.observation import (Observation, check_either, check_kind, checked_message, classes_of,
+                                labels_message, usual_message)
 from calibd.stream import ObservationStream
 from calibd.stream_settings import OnInvalid, StreamSettings
 from calibd.transport import Backoff, StreamChannels, Transport, pages
@@ -91,54 +92,6 @@ def _estimators(estimators: Any) -> list[Any]:
     expected = f"expected a list of {', '.join(_ESTIMATORS)}"
     return [choose("estimators", one, _ESTIMATORS) if isinstance(one, str) else one
             for one in arguments.listed("estimators", estimators, expected)]
-
-
-def _classes(model: models.Model) -> Classes:
-    return Classes(model.class_count, tuple(model.class_names), model.row_sum_tolerance,
-                   model.forecast if model.HasField("forecast") else None,
-                   tuple(model.feature_names))
-
-
-def _one(field: str, row: Any) -> Any:
-    """The numbers of one prediction as the only row. The index of a pandas Series has their names."""
-    if row is None:
-        return None
-    if hasattr(row, "to_frame") and hasattr(row, "index"):
-        return row.to_frame().T
-    values = as_floats(row, field)
-    if values.ndim > 1:
-        raise invalid(field, f"has the shape {values.shape}, expected the numbers of one prediction: "
-                      "use a stream for many")
-    return values.reshape(1, -1)
-
-
-def _check_either(one: str, first: Any, other: str, second: Any) -> None:
-    """Raises an error unless exactly one of two arguments is given."""
-    if (first is None) == (second is None):
-        found = (f"{'are missing' if first is None else 'are both given'}, expected either {one} or "
-                 f"{other}")
-        raise errors.InvalidArgument(f"{one} and {other} {found}", [
-            errors.FieldError(field, found) for field in (one, other)], "INVALID_OBSERVATIONS")
-
-
-def _check_kind(classes: Classes, of_classes: tuple[str, Any], of_forecast: tuple[str, Any]) -> None:
-    """Raises an error for an argument that the model cannot have.
-
-    of_classes, of_forecast: the name and the value of the argument of such a model.
-    """
-    if classes.forecast is not None and of_classes[1] is not None:
-        raise invalid(of_classes[0], f"are given, expected {of_forecast[0]} because the model forecasts "
-                      "a number")
-    if classes.forecast is None and of_forecast[1] is not None:
-        raise invalid(of_forecast[0], f"are given, expected {of_classes[0]} because the model "
-                      "predicts classes")
-
-
-def _all_bytes(what: str, rows: Rows | LabelRows) -> bytes:
-    """The serialized rows. Raises the error of the first invalid ones."""
-    if fault := invalid_rows(what, 0, rows):
-        raise fault
-    return b"".join(part for chunk in rows.chunks(0, len(rows), 2**63 - 1) for part in chunk.parts)
 
 
 def _set_forecast(message: models.Forecast, forecast: Any) -> None:
@@ -354,49 +307,32 @@ class Client:
         features: the values of the model's feature_names, if it declares features, in this order or
           as a pandas Series with these names.
         """
-        _check_either("probabilities", probabilities, "forecast", forecast)
+        check_either("probabilities", probabilities, "forecast", forecast)
         if label is None and outcome is None and prediction_id is None:
             truth = "label" if forecast is None else "outcome"
             raise invalid(truth, f"is missing: give the {truth}, or a prediction_id by which it comes "
                           "later")
         name = model_name(model)
-
-        def content() -> ingest.Observations:
-            classes = self._known.get(name)
-            if classes is None:
-                classes = self._known[name] = _classes(self.get_model(name))
-            _check_kind(classes, ("probabilities", probabilities), ("forecasts", forecast))
-            _check_kind(classes, ("labels", label), ("outcomes", outcome))
-            ids, groups, truths = (None if value is None else [value] for value in (
-                prediction_id, group, outcome if label is None else label))
-            # The server checks the sum, because the tolerance may have changed.
-            rows = rows_of(classes._replace(row_sum_tolerance=math.inf),
-                           _one("forecasts", forecast) if probabilities is None else
-                           _one("probabilities", probabilities), truths,
-                           Extras(ids, groups, features=_one("features", features)), False,
-                           _one("baseline", baseline))
-            observations = ingest.Observations()
-            observations.ParseFromString(_all_bytes("rows", rows))
-            # The server refuses them if the model was created again with others.
-            if label is not None and has_integer_names(classes):
-                observations.class_names.extend(classes.names)
-            return observations
-
-        is_known = name in self._known
+        given = Observation(probabilities, label, forecast, outcome, prediction_id, group, baseline,
+                            features)
         try:
-            try:
-                observations = content()
-            except errors.InvalidArgument:
-                if not is_known:
-                    raise
-                # The model may have been created again with other classes.
-                self._known.pop(name, None)
-                observations = content()
-            return self._observe(ingest.ObserveRequest(model=name, observations=observations),
-                                 request_id)
+            message = self._message(name, given)
+            request = ingest.ObserveRequest(model=name, observations=message)
+            return self._observe(request, request_id)
         except errors.CalibdError:
             self._known.pop(name, None)
             raise
+
+    def _message(self, name: str, given: Observation) -> ingest.Observations:
+        known = self._known.get(name)
+        if known is not None:
+            if (usual := usual_message(known, given)) is not None:
+                return usual
+            # The model may have been created again with other classes.
+            with contextlib.suppress(errors.InvalidArgument):
+                return checked_message(known, given)
+        known = self._known[name] = classes_of(self.get_model(name))
+        return checked_message(known, given)
 
     def label(self, model: str, ids: Any, labels: Any = None, *, outcomes: Any = None,
               request_id: str | None = None) -> ingest.LabelCounts:
@@ -405,17 +341,15 @@ class Client:
         ids: texts or integers. labels: the true classes, as in a stream. outcomes: instead of labels,
         for a model that forecasts a number. Returns what became of them.
         """
-        _check_either("labels", labels, "outcomes", outcomes)
+        check_either("labels", labels, "outcomes", outcomes)
         name = model_name(model)
         # The server checks that the model forecasts a number.
         classes = (Classes(0, (), 0, models.Forecast()) if labels is None else
-                   _classes(self.get_model(name)))
-        _check_kind(classes, ("labels", labels), ("outcomes", outcomes))
-        rows = LabelRows(classes, ids, outcomes if labels is None else labels)
-        if not len(rows):
-            raise invalid("labels", "are empty, expected one for each id")
-        content = ingest.Labels.FromString(_all_bytes("labels", rows))
-        return self._observe(ingest.ObserveRequest(model=name, labels=content), request_id).labels
+                   classes_of(self.get_model(name)))
+        check_kind(classes, ("labels", labels), ("outcomes", outcomes))
+        request = ingest.ObserveRequest(model=name, labels=labels_message(
+            classes, ids, outcomes if labels is None else labels))
+        return self._observe(request, request_id).labels
 
     def _observe(self, request: ingest.ObserveRequest,
                  request_id: str | None) -> ingest.ObserveResponse:
@@ -604,7 +538,7 @@ class Client:
                     timeout: float = _LONG_TIMEOUT) -> results.Recalibration:
         """A map that makes the probabilities better calibrated, and what it gains."""
         name = model_name(model)
-        classes = _classes(self.get_model(name))
+        classes = classes_of(self.get_model(name))
         return results.Recalibration(name, self._transport.long(
             "CalibrationService/Recalibrate",
             message(service.RecalibrateRequest, model=name, window=window),

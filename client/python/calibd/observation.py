@@ -1,0 +1,151 @@
+"""The messages of one prediction, and of labels that come later."""
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from calibd.arrays import (MAX_GROUP_BYTES, MAX_ID_BYTES, POSITIVE_CLASS, Classes, as_floats,
+                           class_of_label, has_integer_names, invalid)
+from calibd.errors import FieldError, InvalidArgument
+from calibd.rows import Extras, LabelRows, Rows, invalid_rows, rows_of
+from calibd.v1 import ingest_service_pb2 as ingest
+from calibd.v1 import model_service_pb2 as models
+
+
+class Observation(NamedTuple):
+    """The arguments of Client.observe()."""
+
+    probabilities: Any
+    label: Any
+    forecast: Any
+    outcome: Any
+    prediction_id: Any
+    group: Any
+    baseline: Any
+    features: Any
+
+
+def classes_of(model: models.Model) -> Classes:
+    return Classes(model.class_count, tuple(model.class_names), model.row_sum_tolerance,
+                   model.forecast if model.HasField("forecast") else None,
+                   tuple(model.feature_names))
+
+
+def usual_message(classes: Classes, given: Observation) -> ingest.Observations | None:
+    """The message of a valid observation in the most frequent form.
+
+    None for others, which are for checked_message(). That function costs half as much time as the call
+    itself, because numpy is made for many rows.
+    """
+    values = given.probabilities
+    if type(values) is np.ndarray and values.dtype.kind == "f":
+        values = values.tolist()
+    is_score = type(values) is float and classes.size == 2
+    if is_score:
+        values = [values]
+    if type(values) is not list or len(values) != (1 if is_score else classes.size) or not all(
+            type(value) is float and 0 <= value <= 1 for value in values):
+        return None
+    if classes.forecast is not None or classes.features or any(value is not None for value in (
+            given.outcome, given.baseline, given.features)):
+        return None
+    message = ingest.Observations()
+    message.probabilities.values.extend(values)
+    if is_score:
+        message.positive_class = POSITIVE_CLASS
+    if given.label is not None:
+        label = class_of_label(given.label, classes)
+        if label < 0:
+            return None
+        message.labels.append(label)
+        _add_names(message, classes, given.label)
+    for texts, text, limit in ((message.prediction_ids, given.prediction_id, MAX_ID_BYTES),
+                               (message.group_values, given.group, MAX_GROUP_BYTES)):
+        if text is not None:
+            if type(text) is not str or not text.isascii() or not 1 <= len(text) <= limit:
+                return None
+            texts.append(text)
+    return message
+
+
+def checked_message(classes: Classes, given: Observation) -> ingest.Observations:
+    """The message of an observation. Raises the errors of a stream.
+
+    The server checks the sum of the probabilities, because the tolerance may have changed.
+    """
+    check_kind(classes, ("probabilities", given.probabilities), ("forecasts", given.forecast))
+    check_kind(classes, ("labels", given.label), ("outcomes", given.outcome))
+    truth = given.outcome if given.label is None else given.label
+    ids, groups, truths = (None if value is None else [value] for value in (
+        given.prediction_id, given.group, truth))
+    values = (_one("forecasts", given.forecast) if given.probabilities is None else
+              _one("probabilities", given.probabilities))
+    rows = rows_of(classes._replace(row_sum_tolerance=math.inf), values, truths,
+                   Extras(ids, groups, features=_one("features", given.features)), False,
+                   _one("baseline", given.baseline))
+    message: ingest.Observations = ingest.Observations.FromString(_all_bytes("rows", rows))
+    if given.label is not None:
+        _add_names(message, classes, given.label)
+    return message
+
+
+def labels_message(classes: Classes, ids: Any, labels: Any) -> ingest.Labels:
+    """labels: classes, or the outcomes of a model that forecasts a number."""
+    rows = LabelRows(classes, ids, labels)
+    if not len(rows):
+        raise invalid("labels", "are empty, expected one for each id")
+    message: ingest.Labels = ingest.Labels.FromString(_all_bytes("labels", rows))
+    return message
+
+
+def check_either(one: str, first: Any, other: str, second: Any) -> None:
+    """Raises an error unless exactly one of two arguments is given."""
+    if (first is None) == (second is None):
+        found = (f"{'are missing' if first is None else 'are both given'}, expected either {one} or "
+                 f"{other}")
+        raise InvalidArgument(f"{one} and {other} {found}", [
+            FieldError(field, found) for field in (one, other)], "INVALID_OBSERVATIONS")
+
+
+def check_kind(classes: Classes, of_classes: tuple[str, Any], of_forecast: tuple[str, Any]) -> None:
+    """Raises an error for an argument that the model cannot have.
+
+    of_classes, of_forecast: the name and the value of the argument of such a model.
+    """
+    if classes.forecast is not None and of_classes[1] is not None:
+        raise invalid(of_classes[0], f"are given, expected {of_forecast[0]} because the model forecasts "
+                      "a number")
+    if classes.forecast is None and of_forecast[1] is not None:
+        raise invalid(of_forecast[0], f"are given, expected {of_classes[0]} because the model "
+                      "predicts classes")
+
+
+def _add_names(message: ingest.Observations, classes: Classes, label: Any) -> None:
+    """Adds the names by which the class was found.
+
+    The server refuses them if the model was created again with others.
+    """
+    if isinstance(label, str) or has_integer_names(classes):
+        message.class_names.extend(classes.names)
+
+
+def _one(field: str, row: Any) -> Any:
+    """The numbers of one prediction as the only row. The index of a pandas Series has their names."""
+    if row is None:
+        return None
+    if hasattr(row, "to_frame") and hasattr(row, "index"):
+        return row.to_frame().T
+    values = as_floats(row, field)
+    if values.ndim > 1:
+        raise invalid(field, f"has the shape {values.shape}, expected the numbers of one prediction: "
+                      "use a stream for many")
+    return values.reshape(1, -1)
+
+
+def _all_bytes(what: str, rows: Rows | LabelRows) -> bytes:
+    """The serialized rows. Raises the error of the first invalid ones."""
+    if fault := invalid_rows(what, 0, rows):
+        raise fault
+    return b"".join(part for chunk in rows.chunks(0, len(rows), 2**63 - 1) for part in chunk.parts)
