@@ -18,7 +18,7 @@
 namespace calibd::testing {
 namespace {
 
-constexpr int kStreams = 400;
+constexpr int kStreams = 800;
 constexpr int kBatches = 6;
 constexpr int kRowsPerBatch = 400;
 constexpr int kKillAfter = 2;
@@ -104,8 +104,9 @@ TEST(ForecastLevelTest, CalibratedStreamsAreSeldomRejected) {
     rejected += evidence.max_log10_e_value() >= evidence.threshold() ? 1 : 0;
     over_limit += answer.verdict().limit_status() == v1::LIMIT_STATUS_OVER_LIMIT ? 1 : 0;
   }
-  // P(ever E >= 20) <= 0.05 in each stream; 4 standard deviations more by chance.
-  EXPECT_LE(rejected, 0.05 * kStreams + 4 * std::sqrt(0.05 * 0.95 * kStreams));
+  // P(ever E >= 20) <= 0.05 in each stream. The mixture over experts has a rate of about 0.035, so
+  // that the bound holds without an allowance for chance in this number of streams.
+  EXPECT_LE(rejected, 0.05 * kStreams);
   // The coverage of calibrated forecasts is exact, so an error above 0.05 contradicts its interval,
   // which has half of the significance level.
   EXPECT_LE(over_limit, 0.025 * kStreams + 4 * std::sqrt(0.025 * 0.975 * kStreams));
