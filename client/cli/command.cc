@@ -118,15 +118,16 @@ bool WaitUnlessStopped(std::chrono::milliseconds time, const std::stop_token& st
   return !stop.stop_requested();
 }
 
-void TellDuration(std::size_t rows, double seconds) {
+void TellDuration(std::size_t rows, double seconds, std::string_view remedy) {
   if (seconds < 20) return;
   std::cerr << absl::StrFormat(
       "calibctl: %d rows: the evaluation takes about %s, in proportion to the square of the rows. "
-      "For a faster answer, evaluate fewer rows, or send them to a server (calibctl send)\n",
+      "For a faster answer, evaluate fewer rows, or %s\n",
       rows,
       seconds < 120    ? absl::StrFormat("%.0f seconds", seconds)
       : seconds < 7200 ? absl::StrFormat("%.0f minutes", seconds / 60)
-                       : absl::StrFormat("%.0f hours", seconds / 3600));
+                       : absl::StrFormat("%.0f hours", seconds / 3600),
+      remedy);
 }
 
 void PrintJson(const Json& json) { std::cout << json.dump(2) << '\n'; }

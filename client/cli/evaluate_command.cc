@@ -148,7 +148,7 @@ void TellDurationOf(const Input& input, const EvaluateOptions& options) {
                           (draws_labels ? 0 : 2.5e-11 * Replicates(options));
   const double per_row = draws_labels ? 1e-6 * Replicates(options) : 0;
   const double seconds = n * (n * per_pair + per_row) / options.offline.threads;
-  TellDuration(input.labels.size(), seconds);
+  TellDuration(input.labels.size(), seconds, "send them to a server (calibctl send)");
 }
 
 absl::StatusOr<ExitCode> EvaluateFiles(const Context& context, const EvaluateOptions& options,

@@ -164,8 +164,10 @@ absl::StatusOr<ExitCode> EvaluateFile(const Context& context,
   const CovariateSizes sizes{.groups = !options.columns.group.empty(),
                              .features = options.columns.features.size(),
                              .local_features = options.local_features.size()};
-  TellDuration(n, ForecastEvaluationOperations(n, forecasts.kind, evaluation_options, sizes) /
-                      kOperationsPerSecond / options.threads);
+  TellDuration(n,
+               ForecastEvaluationOperations(n, forecasts.kind, evaluation_options, sizes) /
+                   kOperationsPerSecond / options.threads,
+               "use fewer --replicates, at least 99");
   CALIBD_ASSIGN_OR_RETURN(
       const ForecastEvaluation evaluation,
       CallWithProgress(context, "evaluating", kTestTimeout, [&](const auto& call) {

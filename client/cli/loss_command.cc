@@ -130,7 +130,7 @@ absl::Status SetNumberForm(const LossCommandOptions& options, LossOptions& loss)
         "local for forecasts of a number"));
   }
   if (name == "decision" && options.outcome_kernel.empty()) {
-    return UsageFault("--form decision needs --outcome-kernel threshold:C, tanh:C or moments");
+    return UsageFault("--form decision needs --outcome-kernel threshold:C, tanh:C:WIDTH or moments:CENTER:SCALE");
   }
   const std::string text =
       options.outcome_kernel.empty() ? form->kernels.front() : options.outcome_kernel;
@@ -366,7 +366,7 @@ void AddLossCommand(CLI::App& app, Context& context) {
       "Examples: calibctl loss predictions.csv labels.csv --label-base 0\n"
       "          calibctl loss logits.npy labels.npy --logits --mmd-weight 100 --gradient g.npy\n"
       "          calibctl loss --normals demand.csv --form quantile\n"
-      "          calibctl loss --normals demand.csv --form decision --outcome-kernel tanh:20\n"
+      "          calibctl loss --normals demand.csv --form decision --outcome-kernel tanh:20:5\n"
       "Normal forecasts have the columns mean, standard_deviation and outcome; samples have a "
       "column for each draw, and then the outcome.");
   AddInputOptions(*command, options->input);
@@ -383,7 +383,7 @@ void AddLossCommand(CLI::App& app, Context& context) {
   command->add_option("--form", options->form,
                       "form of calibration: canonical (default), top_label or marginal of classes; "
                       "distribution (default), marginal, quantile, threshold, decision, group, "
-                      "individual or local of numbers");
+                      "individual or local of numbers; samples have no quantile and no threshold");
   command
       ->add_option("--feature-column", options->input.columns.features,
                    "columns with the features of --form individual or local, in units in which "

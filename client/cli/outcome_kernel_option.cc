@@ -29,9 +29,9 @@ absl::StatusOr<OutcomeKernel> ParseOutcomeKernel(const std::string& text) {
     return RbfKernel{numbers.empty() ? std::nullopt : std::optional(numbers[0])};
   }
   if (name == "energy" && has(0, 0)) return EnergyKernel();
-  if (name == "moments" && has(0, 2)) return MomentsKernel{number(0, 0), number(1, 1)};
+  if (name == "moments" && has(2, 2)) return MomentsKernel{numbers[0], numbers[1]};
   if (name == "threshold" && has(1, 1)) return ThresholdKernel{numbers[0]};
-  if (name == "tanh" && has(1, 2)) return TanhKernel{numbers[0], number(1, 1)};
+  if (name == "tanh" && has(2, 2)) return TanhKernel{numbers[0], numbers[1]};
   if (name == "pit_rbf" && has(0, 1)) return PitRbfKernel{number(0, PitRbfKernel().gamma)};
   if (name == "pit_min" && has(0, 0)) return PitMinKernel();
   return error;

@@ -413,7 +413,9 @@ std::string Changed(const v1::GetCalibrationResponse& response) {
   if (over != nullptr) return ErrorChange(response, *over);
   const v1::Alarm* const drift = Active(response, v1::Alarm::KIND_DRIFT);
   if (drift == nullptr) return "";
-  if (response.verdict().status() == v1::Verdict::STATUS_MISCALIBRATED) {
+  // The watch begins again when the evidence is acknowledged.
+  if (response.verdict().status() == v1::Verdict::STATUS_MISCALIBRATED ||
+      response.watch().first_observation() > drift->observation()) {
     return absl::StrCat("perhaps not: the drift alarm of row ", drift->observation(),
                         " came with evidence over all rows");
   }

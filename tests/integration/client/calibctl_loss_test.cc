@@ -175,6 +175,10 @@ TEST_F(CalibctlLossTest, FormsByThresholdGroupAndFeatures) {
   options.condition = GroupCondition{{1, 0, 1}};
   options.outcome_kernel = PitRbfKernel();
   expect_value({"--form", "threshold", "--threshold", "0.4", "--threshold-alpha", "0.75"}, options);
+  EXPECT_THAT(Error({"loss", "--normals", path, "--form", "decision", "--outcome-kernel", "moments"},
+                    2),
+              HasSubstr("'moments', expected rbf[:GAMMA], energy, pit_rbf[:GAMMA], pit_min, "
+                        "moments:CENTER:SCALE"));
   EXPECT_THAT(Error({"loss", "--normals", path, "--form", "local"}, 2),
               HasSubstr("--form local needs --feature-column"));
   EXPECT_THAT(Error({"loss", "--normals", path, "--form", "threshold"}, 2),

@@ -351,6 +351,23 @@ TEST(ShowReportTest, TellsAChangeFromAModelThatWasAlwaysWrong) {
               HasSubstr("changed   not known; see `calibctl history resnet18@2`\n"));
 }
 
+TEST(ShowReportTest, ADriftAlarmKeepsItsSentenceWhenTheEvidenceIsAcknowledged) {
+  v1::GetCalibrationResponse response = OverLimit();
+  response.mutable_alarms(0)->set_kind(v1::Alarm::KIND_DRIFT);
+  response.mutable_alarms(0)->set_observation(913);
+  response.mutable_watch()->set_first_observation(1);
+  response.mutable_verdict()->set_status(v1::Verdict::STATUS_MISCALIBRATED);
+  const std::string sentence =
+      "changed   perhaps not: the drift alarm of row 913 came with evidence over all rows\n";
+  EXPECT_THAT(DescribeShow(response, Now()), HasSubstr(sentence));
+  response.mutable_verdict()->set_status(v1::Verdict::STATUS_DRIFTED);
+  response.mutable_watch()->set_first_observation(10001);
+  EXPECT_THAT(DescribeShow(response, Now()), HasSubstr(sentence));
+  response.mutable_watch()->set_first_observation(1);
+  EXPECT_THAT(DescribeShow(response, Now()),
+              HasSubstr("changed   perhaps: the drift detector reacted at row 913\n"));
+}
+
 TEST(ShowReportTest, NamesABiasOfForecastsThatIsMoreThanNoise) {
   v1::GetCalibrationResponse response = OverLimit();
   v1::ErrorMeasurement& all = *response.mutable_error()->mutable_since_start();
