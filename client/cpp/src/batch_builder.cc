@@ -178,7 +178,7 @@ bool BatchBuilder::Fits(const Row& row) const {
 
 template <typename Row>
 bool BatchBuilder::NeedsNewBatch(const Row& row) const {
-  if (empty()) return false;
+  if (batch_.row_numbers.empty()) return false;
   return batch_.row_numbers.size() >= max_rows_ || bytes_ + BytesOf(row) > max_bytes_ ||
          !IsOfSameKind(row, batch_.request.batch());
 }

@@ -93,10 +93,11 @@ class BatchBuilder {
   // Counts a dropped prediction, together with the gathered rows.
   void AddDropped() { ++dropped_rows_; }
 
-  [[nodiscard]] bool empty() const { return batch_.row_numbers.empty(); }
+  // Whether there is nothing to send: no row and no dropped prediction.
+  [[nodiscard]] bool empty() const { return batch_.row_numbers.empty() && dropped_rows_ == 0; }
 
-  // Returns the batch without its number. The count of dropped predictions stays until a batch with
-  // predictions carries it. Precondition: !empty().
+  // Returns the batch without its number. A batch of labels leaves the count of dropped predictions
+  // to the next batch, which has no rows if no prediction follows. Precondition: !empty().
   [[nodiscard]] OutgoingBatch Take();
 
  private:

@@ -238,7 +238,8 @@ absl::Status StreamImpl::HandleRejected(std::int64_t sequence,
   if (*batch == nullptr) return absl::OkStatus();
   const std::vector<std::int64_t>& row_numbers = (*batch)->row_numbers;
   if (!skipped_rows.has_value()) ++counts_.rejected_batches;
-  if (rejected_.size() >= kMaxKeptRejections) return absl::OkStatus();
+  // A batch without rows states only how many were dropped.
+  if (row_numbers.empty() || rejected_.size() >= kMaxKeptRejections) return absl::OkStatus();
   RejectedBatch& rejected = rejected_.emplace_back();
   rejected.sequence = sequence;
   rejected.labels = (*batch)->has_labels();

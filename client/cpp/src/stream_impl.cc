@@ -385,7 +385,7 @@ absl::Status StreamImpl::LabelChecked(std::size_t n, const MakeRow& row, const C
 template <typename Row>
 absl::Status StreamImpl::Add(const Row& row, std::int64_t row_number) {
   // A batch is sent when the next row needs room, not when it is full. The last batch is therefore
-  // still here and can carry the count of dropped rows.
+  // still here and carries the count of dropped rows.
   if (builder_->NeedsNewBatch(row)) {
     if (absl::Status status = PushBatch(); !status.ok()) return status;
   }
@@ -429,14 +429,16 @@ absl::Status StreamImpl::PushBatch() {
     }
     observations.set_skip_invalid_rows(options_.invalid_rows == InvalidRows::kSkip);
   }
-  counts_.reported_dropped_rows += batch.request.batch().observations().dropped_rows();
   window_->Push(std::move(batch));
   changed_.notify_all();
   return absl::OkStatus();
 }
 
 absl::Status StreamImpl::Flush() {
-  if (!builder_->empty()) return PushBatch();
+  // A batch of labels leaves the number of dropped rows to a second batch.
+  while (!builder_->empty()) {
+    if (absl::Status status = PushBatch(); !status.ok()) return status;
+  }
   const Lock lock(mutex_);
   return failure_;
 }

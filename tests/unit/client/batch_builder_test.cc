@@ -9,6 +9,7 @@ namespace calibd::client {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 v1::StreamObservationsResponse::Opened Limits(std::int32_t class_count, std::int32_t rows,
                                               std::int64_t bytes) {
@@ -186,6 +187,22 @@ TEST(BatchBuilderTest, CarriesDroppedRowsOnceAndKeepsRowNumbers) {
   EXPECT_TRUE(builder->empty());
   builder->Add(RowOf(row, 0), 4);
   EXPECT_EQ(builder->Take().request.batch().observations().dropped_rows(), 0);
+}
+
+TEST(BatchBuilderTest, ReportsDroppedRowsThatNoRowFollows) {
+  auto builder = BatchBuilder::Create(Limits(2, 1000, 1 << 20), 0);
+  ASSERT_TRUE(builder.ok());
+  builder->Add(LabelRow{"b", 1}, 4);
+  builder->AddDropped();
+  builder->AddDropped();
+  EXPECT_TRUE(builder->Take().has_labels());
+  ASSERT_FALSE(builder->empty());
+  const std::vector<double> row = {0.5, 0.5};
+  EXPECT_FALSE(builder->NeedsNewBatch(RowOf(row, 1)));
+  const OutgoingBatch dropped = builder->Take();
+  EXPECT_THAT(dropped.row_numbers, IsEmpty());
+  EXPECT_EQ(dropped.request.batch().observations().dropped_rows(), 2);
+  EXPECT_TRUE(builder->empty());
 }
 
 TEST(BatchBuilderTest, FailsIfNotEvenOneRowFits) {

@@ -131,11 +131,8 @@ struct StreamCounts {
   std::int64_t duplicate_rows = 0;
   // Rows of batches that the server rejected, and rows that it skipped.
   std::int64_t rejected_rows = 0;
-  // Rows left out as invalid before sending.
+  // Rows left out as invalid before sending. Flush and Finish report their number to the server.
   std::int64_t dropped_rows = 0;
-  // Dropped rows that were reported to the server: all, unless no valid row followed the last
-  // Flush.
-  std::int64_t reported_dropped_rows = 0;
   LabelCounts labels;
   // Rejected batches of rows and of labels.
   std::int64_t rejected_batches = 0;
