@@ -148,13 +148,21 @@ absl::StatusOr<std::size_t> FindOutput(const Outputs& outputs, const std::string
                                        const NameOf& name_of) {
   if (name.empty() && outputs.size() == 1) return 0;
   NameList names;
+  std::optional<std::size_t> found;
   std::size_t i = 0;
   for (const auto& output : outputs) {
-    if (!name.empty() && name_of(output) == name) return i;
+    if (!name.empty() && name_of(output) == name) {
+      if (found.has_value()) {
+        return InvalidFieldError("outputs", absl::StrCat("has two outputs ", Quoted(name),
+                                                         ", expected different names"));
+      }
+      found = i;
+    }
     names.Add(name_of(output));
     ++i;
   }
-  return names.Error("outputs", name);
+  if (!found.has_value()) return names.Error("outputs", name);
+  return *found;
 }
 
 // The field of an output.
@@ -497,7 +505,16 @@ bool NestsTooDeep(std::string_view json) {
   return false;
 }
 
-// Builds a document, and keeps what is wrong with the JSON.
+// The number of names in all objects of a document.
+std::size_t CountNames(const Document& json) {
+  std::size_t count = json.is_object() ? json.size() : 0;
+  if (!json.is_structured()) return count;
+  for (const Document& element : json) count += CountNames(element);
+  return count;
+}
+
+// Builds a document, and keeps what is wrong with the JSON. Of values with the same name in an
+// object, the document has the last one.
 class Parser : public nlohmann::detail::json_sax_dom_parser<Document> {
  public:
   explicit Parser(Document& document)
@@ -511,10 +528,18 @@ class Parser : public nlohmann::detail::json_sax_dom_parser<Document> {
     return false;
   }
 
+  bool key(std::string& name) {
+    ++names_;
+    return json_sax_dom_parser::key(name);
+  }
+
   [[nodiscard]] const std::string& fault() const { return fault_; }
+  // Those of the text, which repeats a name if the document has fewer.
+  [[nodiscard]] std::size_t names() const { return names_; }
 
  private:
   std::string fault_;
+  std::size_t names_ = 0;
 };
 
 }  // namespace
@@ -539,9 +564,14 @@ absl::StatusOr<Document> ParseJsonObject(std::string_view text, const char* fiel
         .field = field, .description = absl::StrCat("is not JSON: ", Quoted(parser.fault(), 300))};
     return InvalidFieldsError("INVALID_JSON", std::span(&fault, 1));
   }
-  if (document.is_object()) return document;
-  return InvalidFieldError(
-      field, absl::StrCat("is a JSON ", document.type_name(), ", expected the object of ", what));
+  if (!document.is_object()) {
+    return InvalidFieldError(
+        field, absl::StrCat("is a JSON ", document.type_name(), ", expected the object of ", what));
+  }
+  if (parser.names() > CountNames(document)) {
+    return InvalidFieldError(field, "has an object with the same name twice, expected it once");
+  }
+  return document;
 }
 
 absl::StatusOr<InferenceAnswer> InferenceAnswer::FromJson(Document json, const char* field) {

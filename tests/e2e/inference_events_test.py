@@ -3,6 +3,8 @@
     inference_events_test.py CALIBD OPENAPI
 """
 import base64
+import collections
+import concurrent.futures
 import datetime
 import http.client
 import json
@@ -151,6 +153,7 @@ class InferenceEventsTest(unittest.TestCase):
         self.assertAlmostEqual(compared["logLoss"]["baseline"], -math.log(0.5 * 0.25) / 2)
 
         for body, part in (({"outputs": outputs[:1]}, 'has no output \\"old\\"'),
+                           ({"outputs": [*outputs, outputs[1]]}, 'has two outputs \\"old\\"'),
                            ({"outputs": [outputs[0], {**second, "shape": [4], "data": [0.5] * 4}]},
                             "expected the same")):
             status, answer = self.infer("event", "2", body)
@@ -181,6 +184,10 @@ class InferenceEventsTest(unittest.TestCase):
                            ({"predictions": [{"p": [None, 1]}]}, "predictions[0].p[0] is null"),
                            ({"predictions": [[{}]]}, "predictions[0][0] is an object"),
                            ({"predictions": {}}, "predictions is an object, expected an array"),
+                           (b'{"predictions": [[1, 0]], "predictions": [[0, 1]]}',
+                            "an object with the same name twice"),
+                           (b'{"predictions": [{"p": [1, 0], "p": [0, 1]}]}',
+                            "an object with the same name twice"),
                            ({"predictions": [{"p": [1, 0], "q": 1}]},
                             'predictions[0] has 2 outputs: "p", "q"; expected one'),
                            ({"outputs": [{"name": "p"}, {"name": "q"}]},
@@ -276,6 +283,28 @@ class InferenceEventsTest(unittest.TestCase):
             status, answer = self.infer(model, "1", {"predictions": [[1, 0]]})
             self.assertEqual((status, answer["error"]["details"][0]["reason"]), (400, reason))
             self.assertEqual(self.rejected_rows(model), "1")
+
+    def test_a_flood_of_refused_events_leaves_other_models_their_service(self):
+        self.server.create("flooded", labelGrace="3600s")
+        self.server.create("calm", labelGrace="3600s")
+        threads, each = 8, 150
+
+        def flood(_):
+            statuses = collections.Counter()
+            for _ in range(each):
+                statuses[self.infer("flooded", "1", b"{")[0]] += 1
+            return statuses
+        with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+            floods = [pool.submit(flood, thread) for thread in range(threads)]
+            for number in range(20):
+                status, answer = self.infer("calm", str(number), {"predictions": [[1, 0]]})
+                self.assertEqual((status, answer.get("acceptedRows")), (200, "1"), answer)
+            statuses = sum((one.result() for one in floods), collections.Counter())
+        # An event that finds no room in the queue is refused and not counted.
+        self.assertEqual(sum(statuses.values()), threads * each)
+        self.assertLessEqual(set(statuses), {400, 429}, statuses)
+        self.assertLessEqual(int(self.rejected_rows("flooded")), statuses[400])
+        self.assertGreater(int(self.rejected_rows("flooded")), 0)
 
     def test_an_event_counts_once_and_its_id_has_one_content(self):
         self.server.create("again", labelGrace="0.001s")
