@@ -1,8 +1,6 @@
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <fstream>
-#include <numbers>
 #include <optional>
 #include <span>
 #include <string>
@@ -32,9 +30,13 @@ constexpr double kMaxMemoryBytes = 4e9;
 
 struct LossCommandOptions {
   InputOptions input;
-  // If set, the file of Normal forecasts or of samples; else `input` has predictions of classes.
+  // If one is set, the file of Normal forecasts, samples or quantiles; else `input` has predictions
+  // of classes.
   std::string normals;
   std::string samples;
+  std::string quantiles;
+  // Of the quantiles.
+  std::vector<double> levels;
   // Empty: canonical or distribution.
   std::string form;
   // Empty: that of the form.
@@ -129,8 +131,24 @@ absl::Status SetNumberForm(const LossCommandOptions& options, LossOptions& loss)
         ", expected distribution, marginal, quantile, threshold, decision, group, individual or "
         "local for forecasts of a number"));
   }
+  if (!options.quantiles.empty()) {
+    if (name == "marginal" || name == "decision" || !options.outcome_kernel.empty()) {
+      return UsageFault(
+          "--quantiles are compared at their levels: leave out --outcome-kernel, and choose --form "
+          "distribution, quantile, threshold, group, individual or local");
+    }
+    const std::vector<double>& levels = options.levels;
+    if (options.threshold.has_value() &&
+        std::ranges::find(levels, options.threshold_alpha) == levels.end()) {
+      return UsageFault(absl::StrCat("--threshold-alpha is ", options.threshold_alpha,
+                                     ", expected one of --levels for --quantiles"));
+    }
+    loss.outcome_kernel = LevelsKernel{levels};
+    return SetNumberCondition(*form, options, loss);
+  }
   if (name == "decision" && options.outcome_kernel.empty()) {
-    return UsageFault("--form decision needs --outcome-kernel threshold:C, tanh:C:WIDTH or moments:CENTER:SCALE");
+    return UsageFault(
+        "--form decision needs --outcome-kernel threshold:C, tanh:C:WIDTH or moments:CENTER:SCALE");
   }
   const std::string text =
       options.outcome_kernel.empty() ? form->kernels.front() : options.outcome_kernel;
@@ -153,13 +171,32 @@ void FillCondition(const NumberForecasts& forecasts, const LossCommandOptions& o
   if (groups == nullptr) return;
   groups->groups = forecasts.covariates.groups;
   if (!options.threshold.has_value()) return;
-  const ForecastBatch batch = forecasts.view();
-  groups->groups.clear();
-  for (std::size_t i = 0; i < batch.size(); ++i) {
-    const double t = (*options.threshold - batch.row(i)[0]) / batch.row(i)[1];
-    const double up_to = 0.5 * std::erfc(-t / std::numbers::sqrt2);
-    groups->groups.push_back(up_to <= options.threshold_alpha ? 1 : 0);
+  *groups = ThresholdCondition(forecasts.view(), *options.threshold, options.threshold_alpha,
+                               options.levels);
+}
+
+// The file of forecasts of a number, and their kind. Errors: a usage fault.
+absl::StatusOr<std::pair<std::string, NumberForecastKind>> ChooseNumbers(
+    const LossCommandOptions& options) {
+  const std::pair<const char*, const std::string&> files[] = {{"--normals", options.normals},
+                                                              {"--samples", options.samples},
+                                                              {"--quantiles", options.quantiles}};
+  if (std::ranges::count_if(files, [](const auto& file) { return !file.second.empty(); }) > 1) {
+    return UsageFault("give one of --normals, --samples and --quantiles");
   }
+  const auto& [name, path] =
+      *std::ranges::find_if(files, [](const auto& file) { return !file.second.empty(); });
+  for (const CLI::Option* const option : options.of_classes) {
+    if (option->count() == 0) continue;
+    return UsageFault(absl::StrCat(name, " excludes ", option->get_name()));
+  }
+  if (!options.normals.empty()) return std::pair(path, NormalForecasts());
+  if (!options.samples.empty()) return std::pair(path, SampleForecasts());
+  QuantileForecasts kind{options.levels};
+  if (const absl::Status status = CheckForecastKind(kind); !status.ok()) {
+    return UsageFault("--levels: " + std::string(status.message()));
+  }
+  return std::pair(path, std::move(kind));
 }
 
 absl::Status SetClassForm(const LossCommandOptions& options, LossOptions& loss) {
@@ -302,32 +339,22 @@ absl::StatusOr<ExitCode> Run(const Context& context, const LossCommandOptions& o
   loss.biased = options.biased;
   loss.mmd_weight = options.mmd_weight;
   loss.gradient = !options.gradient_path.empty();
-  if (!options.normals.empty() || !options.samples.empty()) {
-    const bool normal = !options.normals.empty();
-    if (normal && !options.samples.empty()) {
-      return UsageFault("give --normals or --samples, not both");
-    }
-    for (const CLI::Option* const option : options.of_classes) {
-      if (option->count() == 0) continue;
-      return UsageFault(
-          absl::StrCat(normal ? "--normals" : "--samples", " excludes ", option->get_name()));
-    }
+  if (!options.normals.empty() || !options.samples.empty() || !options.quantiles.empty()) {
+    CALIBD_ASSIGN_OR_RETURN(auto chosen, ChooseNumbers(options));
     CALIBD_RETURN_IF_ERROR(SetNumberForm(options, loss));
-    NumberForecastKind kind = NormalForecasts();
-    if (!normal) kind = SampleForecasts();
     InputOptions input;
-    input.predictions = normal ? options.normals : options.samples;
+    input.predictions = chosen.first;
     input.columns = options.input.columns;
     CALIBD_ASSIGN_OR_RETURN(const NumberForecasts forecasts,
-                            ReadNumberForecasts(input, std::move(kind)));
+                            ReadNumberForecasts(input, std::move(chosen.second)));
     FillCondition(forecasts, options, loss);
     return ComputeAndReport(context, options, forecasts.view(), loss);
   }
   if (options.threshold.has_value() || !options.input.columns.features.empty()) {
-    return UsageFault("--threshold and --feature-column need --normals or --samples");
+    return UsageFault("--threshold and --feature-column need --normals, --samples or --quantiles");
   }
   if (const auto fault = FindUsageFault(options.input)) {
-    return UsageFault(absl::StrCat(*fault, ", or use --normals or --samples"));
+    return UsageFault(absl::StrCat(*fault, ", or use --normals, --samples or --quantiles"));
   }
   CALIBD_RETURN_IF_ERROR(SetClassForm(options, loss));
   Input input;
@@ -380,6 +407,15 @@ void AddLossCommand(CLI::App& app, Context& context) {
       "CSV, JSON Lines or NPY file of Normal forecasts of a number, instead of PREDICTIONS");
   command->add_option("--samples", options->samples,
                       "the same for samples: 2..1000 draws from each forecast");
+  auto* const quantiles = command->add_option(
+      "--quantiles", options->quantiles,
+      "the same for quantiles, in the order of --levels; the loss has no gradient");
+  command
+      ->add_option("--levels", options->levels,
+                   "levels of the quantiles, increasing, between 0 and 1, such as 0.1,0.5,0.9")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->needs(quantiles);
   command->add_option("--form", options->form,
                       "form of calibration: canonical (default), top_label or marginal of classes; "
                       "distribution (default), marginal, quantile, threshold, decision, group, "
@@ -390,12 +426,13 @@ void AddLossCommand(CLI::App& app, Context& context) {
                    "their distances can be compared; may be repeated, or list several: a,b")
       ->delimiter(',')
       ->allow_extra_args(false);
-  auto* const threshold =
-      command->add_option("--threshold", options->threshold,
-                          "with --form threshold of Normal forecasts: divide them by whether their "
-                          "probability of an outcome up to this is at most --threshold-alpha");
+  auto* const threshold = command->add_option(
+      "--threshold", options->threshold,
+      "with --form threshold: divide the forecasts by whether their probability "
+      "of an outcome up to this is at most --threshold-alpha");
   command
-      ->add_option("--threshold-alpha", options->threshold_alpha, "this probability; default 0.5")
+      ->add_option("--threshold-alpha", options->threshold_alpha,
+                   "this probability; default 0.5; for quantiles one of the levels")
       ->transform(ProbabilityRange(1e-9, 1 - 1e-9))
       ->needs(threshold);
   command->add_option(

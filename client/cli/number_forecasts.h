@@ -2,7 +2,6 @@
 #define CALIBD_CLI_NUMBER_FORECASTS_H_
 
 #include <cstddef>
-#include <variant>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -24,11 +23,7 @@ struct NumberForecasts {
   // Without local_features.
   ForecastCovariates covariates;
 
-  // kind: not quantiles.
-  [[nodiscard]] ForecastBatch view() const {
-    const bool normal = std::holds_alternative<NormalForecasts>(kind);
-    return {normal ? ForecastKind::kNormal : ForecastKind::kSamples, values, width, {}, outcomes};
-  }
+  [[nodiscard]] ForecastBatch view() const { return WithKind(kind, {values, outcomes}); }
 };
 
 // Reads the file `input.predictions` with the columns that ReadForecasts describes, and its

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -31,16 +32,18 @@ const char* ValuesField(ForecastKind kind) {
 std::optional<Violation> CheckShape(const ForecastBatch& batch) {
   const char* const truths = batch.predicts_classes() ? "labels" : "outcomes";
   const bool normal = batch.kind == ForecastKind::kNormal;
-  const std::size_t max = normal                                 ? 2
-                          : batch.kind == ForecastKind::kSamples ? kMaxDraws
-                                                                 : kMaxClassCount;
+  const std::size_t min = batch.kind == ForecastKind::kQuantiles ? 1 : 2;
+  const std::size_t max = normal                                   ? 2
+                          : batch.kind == ForecastKind::kSamples   ? kMaxDraws
+                          : batch.kind == ForecastKind::kQuantiles ? kMaxQuantileLevels
+                                                                   : kMaxClassCount;
   if (batch.size() == 0) return Violation{truths, "is empty, expected at least 1 row"};
   // Uses division, because the product could overflow.
-  if (batch.width < 2 || batch.width > max || batch.values.size() % batch.width != 0 ||
+  if (batch.width < min || batch.width > max || batch.values.size() % batch.width != 0 ||
       batch.values.size() / batch.width != batch.size()) {
     return Violation{ValuesField(batch.kind),
                      absl::StrCat("has ", batch.values.size(), " values, expected ", batch.size(),
-                                  " ", truths, " x ", normal ? "2" : absl::StrCat("2..", max))};
+                                  " ", truths, " x ", normal ? "2" : absl::StrCat(min, "..", max))};
   }
   return std::nullopt;
 }
@@ -65,6 +68,12 @@ std::optional<Violation> CheckRow(const ForecastBatch& batch, std::size_t i) {
     if (y >= 0 && static_cast<std::size_t>(y) < batch.width) return std::nullopt;
     return Violation{absl::StrCat("labels[", i, "]"),
                      absl::StrCat("is ", y, ", expected [0, ", batch.width, ")")};
+  }
+  const auto smaller = std::ranges::adjacent_find(row, std::greater<>());
+  if (batch.kind == ForecastKind::kQuantiles && smaller != row.end()) {
+    return Violation{absl::StrCat("rows[", i, "].quantiles[", smaller - row.begin() + 1, "]"),
+                     absl::StrCat("is ", Exact(smaller[1]), ", expected at least ",
+                                  Exact(smaller[0]), ", the quantile before it")};
   }
   if (!std::isfinite(batch.outcomes[i])) return NotFinite(i, "outcome", batch.outcomes[i]);
   if (!normal) return std::nullopt;

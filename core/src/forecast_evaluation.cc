@@ -93,35 +93,17 @@ const char* UnconditionalForm(const OutcomeKernel& kernel) {
   return of_distribution ? "marginal" : "decision_marginal";
 }
 
-// Whether forecast i gives outcomes up to the threshold at most the probability alpha. Quantiles:
-// alpha is one of the levels. Samples: by the draws and the outcome together, given which the rank
-// of the outcome is uniform; given the draws alone it is not.
-bool IsAbove(const ForecastBatch& batch, std::size_t i, double threshold, double alpha,
-             const OutcomeKernel& kernel) {
-  const std::span<const double> row = batch.row(i);
-  if (batch.kind == ForecastKind::kSamples) {
-    const auto below = std::ranges::count_if(row, [&](double draw) { return draw <= threshold; }) +
-                       (batch.outcomes[i] <= threshold ? 1 : 0);
-    return static_cast<double>(below) <= alpha * static_cast<double>(row.size() + 1);
-  }
-  const auto* const levels = std::get_if<LevelsKernel>(&kernel);
-  if (levels == nullptr) return NormalCdf((threshold - row[0]) / row[1]) <= alpha;
-  const auto level = std::ranges::find(levels->levels, alpha) - levels->levels.begin();
-  return row[static_cast<std::size_t>(level)] >= threshold;
-}
-
 void AddThresholdForm(const ForecastBatch& batch, const ForecastEvaluationOptions& options,
                       const OutcomeKernel& kernel, std::vector<Form>& forms) {
   const ThresholdDecision& decision = *options.decision;
   const double alpha =
       options.threshold_alpha.value_or(1 / (1 + decision.false_alarm_cost / decision.miss_cost));
-  GroupCondition sides;
-  for (std::size_t i = 0; i < batch.size(); ++i) {
-    const bool above = IsAbove(batch, i, decision.threshold, alpha, kernel);
-    sides.groups.push_back(above ? 1 : 0);
-  }
-  forms.push_back({"threshold", IsOfQuantiles(kernel) ? kernel : OutcomeKernel(PitRbfKernel()),
-                   std::move(sides), batch.kind == ForecastKind::kSamples});
+  const auto* const levels = std::get_if<LevelsKernel>(&kernel);
+  forms.push_back(
+      {"threshold", IsOfQuantiles(kernel) ? kernel : OutcomeKernel(PitRbfKernel()),
+       ThresholdCondition(batch, decision.threshold, alpha,
+                          levels != nullptr ? levels->levels : std::span<const double>()),
+       batch.kind == ForecastKind::kSamples});
 }
 
 // Adds a form given these features, unless they do not differ.

@@ -2,11 +2,13 @@
 #include <cmath>
 #include <functional>
 #include <optional>
+#include <span>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "calibd/core/calibration_loss.h"
 #include "calibd/core/status_macros.h"
+#include "normal_mean.h"
 
 namespace calibd {
 namespace {
@@ -57,12 +59,16 @@ absl::Status CheckKernel(const LevelsKernel& kernel) {
 absl::Status CheckOutcomeKernel(const ForecastBatch& batch,
                                 const std::optional<OutcomeKernel>& kernel) {
   const auto* const levels = kernel.has_value() ? std::get_if<LevelsKernel>(&*kernel) : nullptr;
-  if ((levels != nullptr) != (batch.kind == ForecastKind::kQuantiles) ||
-      (levels != nullptr && levels->levels.size() != batch.width)) {
+  if (batch.kind == ForecastKind::kQuantiles) {
+    const std::size_t count = levels != nullptr ? levels->levels.size() : 0;
+    if (count != batch.width) {
+      return absl::InvalidArgumentError(absl::StrCat("outcome_kernel.levels has ", count,
+                                                     " values, expected ", batch.width,
+                                                     ", the level of each quantile"));
+    }
+  } else if (levels != nullptr) {
     return absl::InvalidArgumentError(
-        "outcome_kernel does not suit the forecasts: expected levels, one for each quantile, for "
-        "quantiles and for no other "
-        "forecasts");
+        "outcome_kernel is levels, expected another one: only quantiles have levels");
   }
   if (!kernel.has_value()) return absl::OkStatus();
   if (batch.predicts_classes()) {
@@ -128,7 +134,30 @@ bool IsLossLens(const Lens& lens) {
          std::holds_alternative<ClassWiseLens>(lens.kind());
 }
 
+bool IsAbove(const ForecastBatch& batch, std::size_t i, double threshold, double alpha,
+             std::span<const double> levels) {
+  const std::span<const double> row = batch.row(i);
+  if (batch.kind == ForecastKind::kQuantiles) {
+    return row[static_cast<std::size_t>(std::ranges::find(levels, alpha) - levels.begin())] >=
+           threshold;
+  }
+  if (batch.kind == ForecastKind::kNormal) return NormalCdf((threshold - row[0]) / row[1]) <= alpha;
+  const auto below = std::ranges::count_if(row, [&](double draw) { return draw <= threshold; }) +
+                     (batch.outcomes[i] <= threshold ? 1 : 0);
+  return static_cast<double>(below) <= alpha * static_cast<double>(row.size() + 1);
+}
+
 }  // namespace
+
+GroupCondition ThresholdCondition(const ForecastBatch& batch, double threshold, double alpha,
+                                  std::span<const double> levels) {
+  GroupCondition sides;
+  sides.groups.reserve(batch.size());
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    sides.groups.push_back(IsAbove(batch, i, threshold, alpha, levels) ? 1 : 0);
+  }
+  return sides;
+}
 
 absl::Status CheckLossOptions(const ForecastBatch& batch, const LossOptions& options) {
   if (!IsLossLens(options.lens)) {

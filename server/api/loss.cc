@@ -20,7 +20,8 @@ constexpr std::size_t kMaxRows = 4096;
 absl::Status CheckForecasts(const ForecastBatch& batch, const v1::ComputeLossRequest& request) {
   if (request.forecasts_case() == v1::ComputeLossRequest::FORECASTS_NOT_SET) {
     return InvalidFieldError("forecasts",
-                             "is missing, expected probabilities, logits, normals or samples");
+                             "is missing, expected probabilities, logits, normals, samples or "
+                             "quantiles");
   }
   if (batch.predicts_classes() ? request.outcomes_size() > 0 : request.labels_size() > 0) {
     return batch.predicts_classes()

@@ -99,6 +99,8 @@ std::pair<ForecastKind, const v1::DoubleValues*> ValuesOf(const v1::ComputeLossR
       return {ForecastKind::kNormal, &request.normals()};
     case v1::ComputeLossRequest::kSamples:
       return {ForecastKind::kSamples, &request.samples()};
+    case v1::ComputeLossRequest::kQuantiles:
+      return {ForecastKind::kQuantiles, &request.quantiles()};
     case v1::ComputeLossRequest::FORECASTS_NOT_SET:
       break;
   }

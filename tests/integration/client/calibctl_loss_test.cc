@@ -148,6 +148,43 @@ TEST_F(CalibctlLossTest, TextHasThreeDigitsOfAChosenGamma) {
   EXPECT_THAT(given.output(), HasSubstr("outcome kernel: tanh, threshold 1234.5, width 10\n"));
 }
 
+TEST_F(CalibctlLossTest, ReadsQuantiles) {
+  const std::vector<double> values = {1, 3, -0.6, 1.2, 1.2, 1.7};
+  const std::vector<double> outcomes = {0.3, -1.1, 2.4};
+  const std::string path =
+      Write("quantiles.csv", "low,high,outcome\n1,3,0.3\n-0.6,1.2,-1.1\n1.2,1.7,2.4\n");
+  const std::vector<std::string> command = {"loss",    "--quantiles", path,  "--levels",
+                                            "0.2,0.8", "--output",    "json"};
+  const auto expect_value = [&](const std::vector<std::string>& more, Condition condition) {
+    std::vector<std::string> arguments = command;
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    CalibctlRun run(arguments);
+    ASSERT_EQ(run.exit_code(), 0) << run.error();
+    LossOptions options;
+    options.gradient = false;
+    options.outcome_kernel = LevelsKernel{{0.2, 0.8}};
+    options.condition = std::move(condition);
+    EXPECT_EQ(run.json().at("value"),
+              ComputeLoss({ForecastKind::kQuantiles, values, 2, {}, outcomes}, options)->value);
+  };
+  expect_value({}, ForecastCondition());
+  expect_value({"--form", "quantile"}, NoCondition());
+  // Outcomes up to 1.5 have at most the probability .8 if the second quantile is at least 1.5.
+  expect_value({"--form", "threshold", "--threshold", "1.5", "--threshold-alpha", "0.8"},
+               GroupCondition{{1, 0, 1}});
+  const auto fault = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = command;
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return Error(arguments, 2);
+  };
+  EXPECT_THAT(fault({"--form", "marginal"}), HasSubstr("are compared at their levels"));
+  EXPECT_THAT(fault({"--form", "threshold", "--threshold", "1"}),
+              HasSubstr("--threshold-alpha is 0.5, expected one of --levels"));
+  EXPECT_THAT(fault({"--normals", path}), HasSubstr("give one of --normals"));
+  EXPECT_THAT(fault({"--gradient", "g.npy"}), HasSubstr("expected none for quantiles"));
+  EXPECT_THAT(Error({"loss", "--quantiles", path}, 2), HasSubstr("--levels: levels has 0 values"));
+}
+
 TEST_F(CalibctlLossTest, FormsByThresholdGroupAndFeatures) {
   const std::vector<double> values = {0.1, 0.5, -0.6, 1.2, 1.2, 0.7};
   const std::vector<double> outcomes = {0.3, -1.1, 2.4};
@@ -175,10 +212,10 @@ TEST_F(CalibctlLossTest, FormsByThresholdGroupAndFeatures) {
   options.condition = GroupCondition{{1, 0, 1}};
   options.outcome_kernel = PitRbfKernel();
   expect_value({"--form", "threshold", "--threshold", "0.4", "--threshold-alpha", "0.75"}, options);
-  EXPECT_THAT(Error({"loss", "--normals", path, "--form", "decision", "--outcome-kernel", "moments"},
-                    2),
-              HasSubstr("'moments', expected rbf[:GAMMA], energy, pit_rbf[:GAMMA], pit_min, "
-                        "moments:CENTER:SCALE"));
+  EXPECT_THAT(
+      Error({"loss", "--normals", path, "--form", "decision", "--outcome-kernel", "moments"}, 2),
+      HasSubstr("'moments', expected rbf[:GAMMA], energy, pit_rbf[:GAMMA], pit_min, "
+                "moments:CENTER:SCALE"));
   EXPECT_THAT(Error({"loss", "--normals", path, "--form", "local"}, 2),
               HasSubstr("--form local needs --feature-column"));
   EXPECT_THAT(Error({"loss", "--normals", path, "--form", "threshold"}, 2),
@@ -227,7 +264,7 @@ TEST_F(CalibctlLossTest, ErrorsNameTheFileAndTheOption) {
   EXPECT_THAT(usage_error({"--logits"}), HasSubstr("--normals excludes --logits"));
   EXPECT_THAT(usage_error({"--bandwidth", "1"}), HasSubstr("--normals excludes --bandwidth"));
   EXPECT_THAT(usage_error({"--samples", plain}),
-              HasSubstr("give --normals or --samples, not both"));
+              HasSubstr("give one of --normals, --samples and --quantiles"));
   EXPECT_THAT(Error({"loss"}, 2), HasSubstr("PREDICTIONS is missing"));
   EXPECT_THAT(Error({"loss", plain, plain, "--gamma", "1"}, 2), HasSubstr("--bandwidth"));
 }

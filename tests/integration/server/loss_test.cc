@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cmath>
 #include <future>
 #include <memory>
 #include <optional>
@@ -188,6 +189,40 @@ TEST_F(LossTest, EveryOutcomeKernelReachesTheCore) {
   expect_equal(PitRbfKernel{5});
   kernel.mutable_pit_min();
   expect_equal(PitMinKernel());
+}
+
+TEST_F(LossTest, QuantilesHaveTheErrorOfTheirLevels) {
+  Start();
+  // Of 4 outcomes, 1 is at most the first quantile and 3 are at most the second one.
+  v1::ComputeLossRequest request;
+  for (const double value : {0, 2, 0, 2, 0, 2, 0, 2})
+    request.mutable_quantiles()->add_values(value);
+  for (const double outcome : {0, 1, 2, 3}) request.add_outcomes(outcome);
+  for (const double level : {0.1, 0.9}) {
+    request.mutable_outcome_kernel()->mutable_levels()->add_levels(level);
+  }
+  request.mutable_condition()->mutable_none();
+  request.set_biased(true);
+  v1::ComputeLossResponse response;
+  ASSERT_TRUE(Call(request, &response).ok());
+  EXPECT_NEAR(response.value(), (std::pow(0.25 - 0.1, 2) + std::pow(0.75 - 0.9, 2)) / 2, 1e-15);
+  EXPECT_THAT(response.outcome_kernel().levels().levels(), ElementsAreArray({0.1, 0.9}));
+
+  auto wrong = request;
+  wrong.mutable_quantiles()->set_values(3, -1);
+  EXPECT_THAT(Refusal(wrong), HasSubstr("rows[1].quantiles[1] is -1, expected at least 0, the"));
+  wrong = request;
+  wrong.clear_outcome_kernel();
+  EXPECT_THAT(Refusal(wrong), HasSubstr("outcome_kernel.levels has 0 values, expected 2, the"));
+  wrong = request;
+  wrong.mutable_outcome_kernel()->mutable_levels()->set_levels(1, 0.1);
+  EXPECT_THAT(Refusal(wrong), HasSubstr("outcome_kernel.levels does not increase"));
+  wrong = request;
+  wrong.set_compute_gradient(true);
+  EXPECT_THAT(Refusal(wrong), HasSubstr("gradient or mmd_weight is set, expected none for quant"));
+  wrong = DrawNumbers(5, 2);
+  wrong.mutable_outcome_kernel()->mutable_levels()->add_levels(0.5);
+  EXPECT_THAT(Refusal(wrong), HasSubstr("outcome_kernel is levels, expected another one"));
 }
 
 TEST_F(LossTest, RefusesInvalidRequests) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <variant>
 #include <vector>
 
@@ -99,6 +100,13 @@ struct CalibrationLoss {
 [[nodiscard]] absl::StatusOr<CalibrationLoss> ComputeLoss(const ForecastBatch& batch,
                                                           const LossOptions& options,
                                                           const RunControl& control = {});
+
+// The condition of threshold calibration: whether a forecast gives outcomes up to the threshold at
+// most the probability alpha (Marx et al., Table 1). batch: valid. levels: those of quantiles,
+// among them alpha; otherwise unused. Samples: by the draws and the outcome together, given which
+// the rank of the outcome is uniform; given the draws alone it is not.
+[[nodiscard]] GroupCondition ThresholdCondition(const ForecastBatch& batch, double threshold,
+                                                double alpha, std::span<const double> levels);
 
 // Bytes that ComputeLoss allocates in addition to its input, and approximate number of
 // multiplications, in all and for one pair.

@@ -23,9 +23,11 @@ enum class ForecastKind {
   kQuantiles,
 };
 
-// The smallest standard deviation of a Normal forecast, and the largest number of draws.
+// The smallest standard deviation of a Normal forecast, and the largest numbers of draws and of
+// quantiles.
 inline constexpr double kMinStandardDeviation = 1e-300;
 inline constexpr std::size_t kMaxDraws = 1000;
+inline constexpr std::size_t kMaxQuantileLevels = 63;
 
 // A non-owning view of n forecasts with what happened: the true classes, or the outcomes.
 struct ForecastBatch {
@@ -50,10 +52,10 @@ struct ForecastBatch {
   }
 };
 
-// batch: not quantiles, see FindForecastViolation. Checks the shape (n >= 1), that probabilities
-// are valid as FindViolations of a PredictionBatch requires, that all other values are finite, that
-// labels are in [0, m), that standard deviations are at least kMinStandardDeviation, and that
-// (outcome - mean) / standard deviation is finite. Returns the violations of the first invalid
+// Checks the shape (n >= 1), that probabilities are valid as FindViolations of a PredictionBatch
+// requires, that all other values are finite, that labels are in [0, m), that standard deviations
+// are at least kMinStandardDeviation, that (outcome - mean) / standard deviation is finite, and
+// that quantiles do not decrease. Returns the violations of the first invalid
 // rows, at most kMaxReportedViolations; if the shape is wrong, only this. Cost: O(n width).
 [[nodiscard]] std::vector<Violation> FindViolations(const ForecastBatch& batch);
 

@@ -39,7 +39,6 @@ struct SampleForecasts {
 };
 using NumberForecastKind = std::variant<NormalForecasts, QuantileForecasts, SampleForecasts>;
 
-inline constexpr std::size_t kMaxQuantileLevels = 63;
 
 // Errors: InvalidArgument, naming what is wrong with the levels or the number of draws.
 [[nodiscard]] absl::Status CheckForecastKind(const NumberForecastKind& kind);
