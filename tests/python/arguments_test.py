@@ -220,16 +220,80 @@ def test_observe_uses_what_a_model_declares_now(client):
             client.delete_model("redeclared")
 
 
-@pytest.mark.parametrize("first, second", [(1, 2), ("cat", "dog")])
-def test_observe_forgets_the_classes_of_a_model_that_was_created_again(client, first, second):
-    for names, label in (([first, second], second), ([second, first], first)):
-        client.create_model("created-again", [str(name) for name in names])
-        if label == first:
-            with pytest.raises(calibd.InvalidArgument, match="class_names"):
-                client.observe("created-again", [0.1, 0.9], label)
-        assert client.observe("created-again", [0.1, 0.9], label).accepted_rows == 1
-        assert client.calibration("created-again").scores.accuracy == 1
-        client.delete_model("created-again")
+def observe_created_again(client, name, declarations, observe):
+    """Creates the model with each of the declarations, and calls observe(name, number of the one)."""
+    for i, declared in enumerate(declarations):
+        client.create_model(name, **declared)
+        assert observe(name, i).accepted_rows == 1
+        answer = client.calibration(name)
+        assert (answer.observations, answer.rejected_rows) == (1, i)
+        yield answer
+        client.delete_model(name)
+
+
+SWAPPED = [{"classes": ["cat", "dog"]}, {"classes": ["dog", "cat"]}]
+CAT = pd.Series([0.9, 0.1], ["cat", "dog"])
+
+
+@pytest.mark.parametrize("names, observe", [
+    ([1, 2], lambda c, m, i: c.observe(m, [0.1, 0.9], [2, 1][i])),
+    (["cat", "dog"], lambda c, m, i: c.observe(m, [0.1, 0.9], ["dog", "cat"][i])),
+    (["cat", "dog"], lambda c, m, i: c.observe(m, CAT, i))])
+def test_observe_uses_the_order_of_classes_of_a_model_that_was_created_again(client, names, observe):
+    declarations = [{"classes": [str(name) for name in order]} for order in (names, names[::-1])]
+    for answer in observe_created_again(client, "created-again", declarations,
+                                        lambda model, i: observe(client, model, i)):
+        assert answer.scores.accuracy == 1
+
+
+def test_observe_uses_the_order_of_the_baseline_of_a_model_that_was_created_again(client):
+    declarations = [{**declared, "baseline": "v1"} for declared in SWAPPED]
+    for answer in observe_created_again(
+            client, "baseline-again", declarations,
+            lambda model, i: client.observe(model, [0.5, 0.5], i, baseline=CAT)):
+        # The difference of log loss says how good the baseline is.
+        assert answer.comparison.log_loss.difference > 0
+
+
+def test_observe_asks_for_the_classes_if_only_the_server_can_know_them(client):
+    """A refused request_id cannot be used again, and a model without names refuses no names."""
+    for first in ({"classes": ["cat", "dog"]}, {"classes": 2}):
+        declarations = [first, {"classes": ["dog", "cat"]}]
+        for i, declared in enumerate(declarations):
+            client.create_model("asked", **declared)
+            answer = client.observe("asked", CAT, i, request_id="request-1")
+            assert answer.accepted_rows == 1
+            assert client.observe("asked", CAT, i, request_id="request-1").duplicate_rows == 1
+            assert client.observe("asked", CAT, i).accepted_rows == 1
+            answer = client.calibration("asked")
+            assert answer.scores.accuracy == 1 and answer.rejected_rows == 0
+            client.delete_model("asked")
+
+
+def test_observe_uses_the_order_of_features_of_a_model_that_was_created_again(client, monkeypatch):
+    sent = []
+    unary = client._transport.unary
+
+    def record(method, request, response):
+        if method == "IngestService/Observe":
+            sent.append(list(request.observations.features.values))
+        return unary(method, request, response)
+
+    monkeypatch.setattr(client._transport, "unary", record)
+    for features in (["a", "b"], ["b", "a"]):
+        client.create_model("features-again", forecast="normal", features=features)
+        client.observe("features-again", forecast=[0, 1], outcome=1,
+                       features=pd.Series([1.0, 70.0], ["a", "b"]))
+        client.delete_model("features-again")
+    assert sent == [[1, 70], [70, 1]]
+
+
+def test_observe_sends_a_row_that_is_invalid_once(client, model):
+    for _ in range(2):
+        client.observe(model, [0.2, 0.3, 0.5], 1)
+        with pytest.raises(calibd.InvalidArgument, match="sums to"):
+            client.observe(model, [0.2, 0.3, 0.6], 1)
+    assert client.calibration(model).rejected_rows == 2
 
 
 def test_a_column_of_scores_may_have_an_integer_as_its_name(client):

@@ -20,7 +20,7 @@ from calibd import arguments, backup, errors, results
 from calibd.arguments import assign, choose, expect, message, model_name, shown
 from calibd.arrays import POSITIVE_CLASS, Classes, as_floats, invalid
 from calibd.observation import (Observation, check_either, check_kind, checked_message, classes_of,
-                                labels_message, usual_message)
+                                is_ordered_unseen, labels_message, usual_message)
 from calibd.stream import ObservationStream
 from calibd.stream_settings import OnInvalid, StreamSettings
 from calibd.transport import Backoff, StreamChannels, Transport, pages
@@ -306,6 +306,10 @@ class Client:
         baseline: the prediction of the model's baseline, if the model declares one.
         features: the values of the model's feature_names, if it declares features, in this order or
           as a pandas Series with these names.
+
+        What is given by names is right also after the model was created again with another order of
+        its classes or features. With features in a Series, with names of classes and a request_id, or
+        with a Series of a model whose classes have no names, each call asks for the declaration first.
         """
         check_either("probabilities", probabilities, "forecast", forecast)
         if label is None and outcome is None and prediction_id is None:
@@ -316,23 +320,39 @@ class Client:
         given = Observation(probabilities, label, forecast, outcome, prediction_id, group, baseline,
                             features)
         try:
-            message = self._message(name, given)
-            request = ingest.ObserveRequest(model=name, observations=message)
-            return self._observe(request, request_id)
+            known, observations = self._message(name, given, request_id is not None)
+            request = ingest.ObserveRequest(model=name, observations=observations)
+            try:
+                return self._observe(request, request_id)
+            except errors.InvalidArgument:
+                # A request_id that was refused stays refused.
+                if request_id is not None or (newest := self._newest(name)) == known:
+                    raise
+            request = ingest.ObserveRequest(model=name, observations=checked_message(newest, given))
+            return self._observe(request, None)
         except errors.CalibdError:
             self._known.pop(name, None)
             raise
 
-    def _message(self, name: str, given: Observation) -> ingest.Observations:
+    def _message(self, name: str, given: Observation,
+                 has_id: bool) -> tuple[Classes, ingest.Observations]:
+        """The message, and the classes by which it was made, which the model may no longer have."""
         known = self._known.get(name)
         if known is not None:
-            if (usual := usual_message(known, given)) is not None:
-                return usual
-            # The model may have been created again with other classes.
-            with contextlib.suppress(errors.InvalidArgument):
-                return checked_message(known, given)
+            message = usual_message(known, given)
+            if message is None and not is_ordered_unseen(known, given):
+                with contextlib.suppress(errors.InvalidArgument):
+                    message = checked_message(known, given)
+            # If the server refused other names, the request_id could not be used again.
+            if message is not None and not (has_id and message.class_names):
+                return known, message
+        known = self._newest(name)
+        return known, checked_message(known, given)
+
+    def _newest(self, name: str) -> Classes:
+        """The classes that the model has now."""
         known = self._known[name] = classes_of(self.get_model(name))
-        return checked_message(known, given)
+        return known
 
     def label(self, model: str, ids: Any, labels: Any = None, *, outcomes: Any = None,
               request_id: str | None = None) -> ingest.LabelCounts:

@@ -60,7 +60,8 @@ def usual_message(classes: Classes, given: Observation) -> ingest.Observations |
         if label < 0:
             return None
         message.labels.append(label)
-        _add_names(message, classes, given.label)
+        if _is_name(classes, given.label):
+            message.class_names.extend(classes.names)
     for texts, text, limit in ((message.prediction_ids, given.prediction_id, MAX_ID_BYTES),
                                (message.group_values, given.group, MAX_GROUP_BYTES)):
         if text is not None:
@@ -70,10 +71,22 @@ def usual_message(classes: Classes, given: Observation) -> ingest.Observations |
     return message
 
 
+def is_ordered_unseen(classes: Classes, given: Observation) -> bool:
+    """Whether a message has numbers in an order that the server cannot check.
+
+    It checks the names of the classes, which the message has if they were used. It cannot check that
+    the classes have no names, nor the names of the features.
+    """
+    return _has_names(given.features) or (not classes.names and classes.forecast is None and (
+        _has_names(given.probabilities) or _has_names(given.baseline)))
+
+
 def checked_message(classes: Classes, given: Observation) -> ingest.Observations:
     """The message of an observation. Raises the errors of a stream.
 
-    The server checks the sum of the probabilities, because the tolerance may have changed.
+    It has the names of the classes if a label or numbers were matched to them: the server refuses it
+    if the model was created again with others. The server also checks the sum of the probabilities,
+    because the tolerance may have changed.
     """
     check_kind(classes, ("probabilities", given.probabilities), ("forecasts", given.forecast))
     check_kind(classes, ("labels", given.label), ("outcomes", given.outcome))
@@ -86,8 +99,8 @@ def checked_message(classes: Classes, given: Observation) -> ingest.Observations
                    Extras(ids, groups, features=_one("features", given.features)), False,
                    _one("baseline", given.baseline))
     message: ingest.Observations = ingest.Observations.FromString(_all_bytes("rows", rows))
-    if given.label is not None:
-        _add_names(message, classes, given.label)
+    if _is_name(classes, given.label) or _has_names(given.probabilities) or _has_names(given.baseline):
+        message.class_names.extend(classes.names)
     return message
 
 
@@ -122,20 +135,21 @@ def check_kind(classes: Classes, of_classes: tuple[str, Any], of_forecast: tuple
                       "predicts classes")
 
 
-def _add_names(message: ingest.Observations, classes: Classes, label: Any) -> None:
-    """Adds the names by which the class was found.
+def _is_name(classes: Classes, label: Any) -> bool:
+    """Whether the class of the label was found by its name."""
+    return isinstance(label, str) or label is not None and has_integer_names(classes)
 
-    The server refuses them if the model was created again with others.
-    """
-    if isinstance(label, str) or has_integer_names(classes):
-        message.class_names.extend(classes.names)
+
+def _has_names(row: Any) -> bool:
+    """Whether the numbers of one prediction have names: those in the index of a pandas Series."""
+    return hasattr(row, "to_frame") and hasattr(row, "index")
 
 
 def _one(field: str, row: Any) -> Any:
-    """The numbers of one prediction as the only row. The index of a pandas Series has their names."""
+    """The numbers of one prediction as the only row."""
     if row is None:
         return None
-    if hasattr(row, "to_frame") and hasattr(row, "index"):
+    if _has_names(row):
         return row.to_frame().T
     values = as_floats(row, field)
     if values.ndim > 1:
