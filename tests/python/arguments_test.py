@@ -44,7 +44,7 @@ def nullable(values):
     ({"labels": np.ma.masked_array(["cat", "dog", "owl"], [0, 1, 0])}, r"^rows\[1\].labels is masked"),
     ({"labels": np.ma.masked_array(["cat", "dog", "owl"], True)}, r"rows\[2\].labels is masked"),
     ({"labels": np.ma.masked_array(["cat", 1, "owl"], [0, 1, 0], object)}, r"^rows\[1\].labels is mas"),
-    ({"labels": [[0], [1, 2], [0]]}, "labels are not one list"),
+    ({"labels": [[0], [1, 2], [0]]}, "labels cannot be read as one list"),
     ({"ids": ["a", None, "c"]}, r"rows\[1\].prediction_ids is None, expected UTF-8 text of 1 to 128"),
     ({"ids": [1, 2.0, 3]}, r"rows\[1\].prediction_ids is 2.0"),
     ({"ids": [uuid.UUID(int=7)] * 3}, r"rows\[0\].prediction_ids is UUID\('0"),
@@ -69,7 +69,7 @@ def nullable(values):
     ({"times": np.ma.masked_array([datetime.datetime.now()] * 3, [0, 1, 0])},
      r"^rows\[1\].prediction_times is masked, expected a datetime \[INV"),
     ({"logits": "no"}, "logits is 'no', expected True or False"),
-    ({"probabilities": np.ones((3, 3)) * 1j}, "probabilities are not numbers: they are complex"),
+    ({"probabilities": np.ones((3, 3)) * 1j}, "probabilities cannot be read as numbers: they are"),
     ({"probabilities": nullable(np.full((3, 3), 1 / 3))}, r"rows\[1\].probabilities\[2\] is nan"),
     ({"probabilities": np.ma.masked_array(np.full((3, 3), 1 / 3), np.eye(3))},
      r"rows\[0\].probabilities\[0\] is nan"),
@@ -82,6 +82,33 @@ def test_errors_of_send_name_the_field_the_value_and_what_is_expected(client, pe
     assert stream.counts.rows == 0
     assert raised.value.remedy in ("Correct what the error names.", "Correct the named fields.")
     assert raised.value.fields
+
+
+@pytest.mark.parametrize("labels", [
+    [0, pd.NA, 1], [0, pd.NaT, 1], (0, None, 1), pd.Series([0, pd.NA, 1]),
+    np.array([0, pd.NA, 1], object), np.array(["cat", pd.NA, 1], object),
+    pd.Series(["cat", pd.NA, "dog"], dtype="string")], ids=repr)
+def test_a_missing_label_is_an_invalid_row(client, labels):
+    client.create_model("missing-labels", ["cat", "dog", "owl"], label_grace=GRACE)
+    with client.stream("missing-labels", on_invalid="drop") as stream:
+        stream.send(np.full((3, 3), 1 / 3), labels)
+        stream.label(["a", "b", "c"], labels)
+    assert (stream.counts.dropped_rows, stream.counts.dropped_labels) == (1, 1)
+    with client.stream("missing-labels") as stream, pytest.raises(
+            calibd.InvalidArgument, match=r"^rows\[1\].labels is (<NA>|NaT|None), expected an integer"):
+        stream.send(np.full((3, 3), 1 / 3), labels)
+
+
+def test_missing_numbers_among_objects_are_invalid_rows(client, pets):
+    frame = pd.DataFrame(np.full((3, 3), 1 / 3)).astype(object)
+    frame.iloc[1, 2] = pd.NA
+    for rows in (frame, frame.to_numpy(), frame.to_numpy().tolist()):
+        with client.stream(pets, on_invalid="drop") as stream:
+            stream.send(rows, [0, 1, 2])
+        assert stream.counts.dropped_rows == 1
+        assert stream.dropped[0].path == "rows[1].probabilities[2]"
+    with pytest.raises(calibd.InvalidArgument, match=r"rows\[0\].probabilities\[1\] is nan, expected"):
+        client.observe(pets, [0.5, pd.NA, 0.5], 0)
 
 
 def test_missing_values_are_dropped_with_their_rows(client, pets):
@@ -358,7 +385,7 @@ def test_times_of_pandas_keep_their_zone(client):
     ({"classes": 3, "description": b"x"}, "description is b'x', expected text in UTF-8"),
     ({"classes": 3, "bandwidth": "x"}, "bandwidth is 'x', expected a number"),
     ({"classes": 3, "declaration": "x"}, "declaration is 'x', expected a message Model"),
-    ({"forecast": [[0.1], [0.5, 0.9]]}, "forecast are not numbers"),
+    ({"forecast": [[0.1], [0.5, 0.9]]}, "forecast cannot be read as numbers"),
     ({"classes": 3, "label_grace": 7}, "label_grace is 7, expected a datetime.timedelta"),
     ({"classes": 3, "baseline": 1}, "baseline is 1, expected the name of a model"),
     ({"forecast": 0.5}, "forecast is 0.5, expected \"normal\", levels"),
@@ -400,7 +427,7 @@ def test_numbers_of_numpy_declare_models(client):
     (lambda c, m: c.observe(m, 0.5, 1), r"probabilities have the shape \(1, 1\), expected \(n, 3\)"),
     (lambda c, m: c.observe(m, [0.2, 0.3, 0.5], 1.5), r"rows\[0\].labels is 1.5"),
     (lambda c, m: c.observe(m, [0.2, 0.3, 0.5]), "label is missing: give the label, or a prediction_id"),
-    (lambda c, m: c.observe(m, "abc", 0), "probabilities are not numbers: .*'abc'"),
+    (lambda c, m: c.observe(m, "abc", 0), "probabilities cannot be read as numbers: .*'abc'"),
     (lambda c, m: c.observe(m, [0.2, 0.3, 0.5], 0, prediction_id=b"x"), r"rows.*prediction_ids is b'x'"),
     (lambda c, m: c.label(m, "ab", [0, 1]), "prediction_ids are 'ab', expected a list of 2"),
     (lambda c, m: c.label(m, ["a"], [1.5]), r"labels\[0\].labels is 1.5, expected an integer 0 to 2"),
@@ -429,7 +456,7 @@ def test_numbers_of_numpy_declare_models(client):
     (lambda c, m: c.observe(m, [0.2, 0.3, 0.5], 1, request_id=7), "request_id is 7, expected text"),
     (lambda c, m: c.observe(m, [0.2, 0.3, 0.5], 1, group=b"x"), r"rows\[0\].group_values is b'x'"),
     (lambda c, m: c.label(m, [], []), "labels are empty, expected one for each id"),
-    (lambda c, m: c.label(m, ["a"], 5), r"labels have the shape \(\), expected \(n,\)"),
+    (lambda c, m: c.label(m, ["a"], 5), "labels are 5, expected a list of labels"),
     (lambda c, m: c.calibration("\ud800"), "model is '.ud800', expected NAME, NAME@VERSION or"),
     (lambda c, m: c.acknowledge_alarm(m, 1, b"x"), "note is b'x', expected text in UTF-8"),
     (lambda c, m: c.backup(5), "path is 5, expected the path of a file"),
@@ -470,6 +497,64 @@ def test_errors_of_calls_name_the_argument(client, pets, call, found):
         call(client, pets)
     assert raised.value.fields and raised.value.remedy
     assert client.calibration(pets).message.label_coverage.labels.unknown == 0
+
+
+class Tensor:
+    """Numbers that numpy cannot read, as those of torch on another device or with a gradient."""
+
+    def __init__(self, error):
+        self._error = error
+
+    def __array__(self, dtype=None):
+        raise self._error
+
+    def __len__(self):
+        return 3
+
+
+@pytest.mark.parametrize("error", [RuntimeError("requires grad"), TypeError("cuda:0 device type")])
+@pytest.mark.parametrize("call, field", [
+    (lambda c, m, t: stream_of(c, m, "send", probabilities=t, labels=[0, 1, 2]), "probabilities"),
+    (lambda c, m, t: stream_of(c, m, "send", probabilities=np.eye(3), labels=t), "labels"),
+    (lambda c, m, t: stream_of(c, m, "label", ids=["a", "b", "c"], labels=t), "labels"),
+    (lambda c, m, t: c.observe(m, t, 0), "probabilities"),
+    (lambda c, m, t: c.observe(m, [0.2, 0.3, 0.5], t), "labels"),
+    (lambda c, m, t: c.label(m, ["a"], t), "labels"),
+    (lambda c, m, t: c.label(m, ["a"], outcomes=t), "outcomes"),
+    (lambda c, m, t: c.create_model("x", forecast=t), "forecast"),
+    (lambda c, m, t: calibd.transform(RecalibrationMap(version=1, kind="none", class_count=3), t),
+     "probabilities")])
+def test_what_numpy_cannot_read_names_the_argument(client, pets, call, field, error):
+    with pytest.raises(calibd.InvalidArgument, match=f"^{field} cannot be read as .*: {error}") as found:
+        call(client, pets, Tensor(error))
+    assert [one.path for one in found.value.fields] == [field]
+
+
+NAMES = {"a": 0, "b": 1, "c": 2}
+
+
+@pytest.mark.parametrize("unordered", [set(NAMES), NAMES, NAMES.keys(), NAMES.values()],
+                         ids=lambda values: type(values).__name__)
+@pytest.mark.parametrize("call, field", [
+    (lambda c, m, v: stream_of(c, m, "send", probabilities=np.eye(3), ids=v), "prediction_ids"),
+    (lambda c, m, v: stream_of(c, m, "send", probabilities=np.eye(3), labels=v), "labels"),
+    (lambda c, m, v: stream_of(c, m, "label", ids=v, labels=[0, 1, 2]), "prediction_ids"),
+    (lambda c, m, v: c.label(m, v, [0, 1, 2]), "prediction_ids"),
+    (lambda c, m, v: c.create_model("x", v), "classes"),
+    (lambda c, m, v: c.create_model("x", 3, features=v), "features")])
+def test_what_has_no_order_is_no_list(client, pets, call, field, unordered):
+    with pytest.raises(calibd.InvalidArgument,
+                       match=f"^{field} are .*, expected a list, whose order is kept"):
+        call(client, pets, unordered)
+
+
+@pytest.mark.parametrize("labels, found", [
+    ((y for y in [0, 1, 2]), "labels are <generator .*, expected a list of labels"),
+    ("abc", "labels are 'abc', expected a list of labels"),
+    (5, "labels are 5, expected a list of labels")], ids=["generator", "text", "number"])
+def test_labels_are_a_list(client, pets, labels, found):
+    with client.stream(pets) as stream, pytest.raises(calibd.InvalidArgument, match=f"^{found}"):
+        stream.send(np.eye(3), labels)
 
 
 def test_a_client_can_be_pickled(client, model):

@@ -48,7 +48,7 @@ def test_classes_have_individual_calibration(client):
     (None, r"features are missing, expected \(3, 2\): temperature, hour"),
     (np.ones((3, 1)), r"features have the shape \(3, 1\), expected \(3, 2\)"),
     (pd.DataFrame({"hour": [1, 2, 3]}), "features have no column 'temperature'"),
-    ([["a", "b"]] * 3, "features are not numbers"),
+    ([["a", "b"]] * 3, "features cannot be read as numbers"),
     ([[1, 2], [1, np.nan], [1, 2]], r"rows\[1\].features\[1\] is nan, expected a finite number")])
 def test_errors_name_the_features(client, features, message):
     client.create_model("demand", forecast="normal", features=["temperature", "hour"])

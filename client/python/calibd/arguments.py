@@ -5,8 +5,9 @@ import datetime
 import math
 import os
 import pathlib
+from collections.abc import Iterable, Mapping, MappingView, Set
 from numbers import Real
-from typing import Any, Iterable, Mapping, Type, TypeVar
+from typing import Any, Type, TypeVar
 
 import numpy as np
 from google.protobuf.descriptor import FieldDescriptor
@@ -61,8 +62,15 @@ def choose(field: str, name: Any, choices: Mapping[Any, _Choice]) -> _Choice:
     raise errors.invalid(field, f"is {shown(name)}, expected one of {expected}")
 
 
+def check_order(field: str, values: Any, reason: str = "") -> None:
+    """Raises an error for a set, a dictionary or a view of one. Only a list is given for its order."""
+    if isinstance(values, (Set, Mapping, MappingView)):
+        raise errors.invalid(field, f"are {shown(values)}, expected a list, whose order is kept", reason)
+
+
 def listed(field: str, values: Any, expected: str, reason: str = "") -> list[Any]:
     """The values of a list, an array or a column. A text is one value."""
+    check_order(field, values, reason)
     if hasattr(values, "tolist"):
         values = values.tolist()
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
@@ -174,6 +182,8 @@ def assign(target: Message, path: str, value: Any, argument: str = "", expected:
         raise errors.invalid(argument or name, f"is {shown(value)}, expected {_RANGES[name]}")
     present = getattr(target, name)
     is_list = hasattr(present, "extend")
+    if is_list:
+        check_order(argument or name, value)
     try:
         # A text is not a list of texts, and bytes are no text.
         if isinstance(value, (str, bytes) if is_list else bytes):

@@ -5,6 +5,7 @@ import datetime
 import functools
 import math
 import re
+import sys
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,12 +60,14 @@ def as_floats(values: Any, field: str) -> Floats:
         try:
             return array.astype(kind, copy=False)
         except TypeError:
-            if not hasattr(values, "to_numpy"):
+            pandas = sys.modules.get("pandas")
+            if pandas is None:
                 raise
-            # A nullable column of pandas has a missing value that is no number.
-            return np.asarray(values.to_numpy(np.float64, na_value=np.nan))
-    except (TypeError, ValueError, OverflowError) as error:
-        raise invalid(field, f"are not numbers: {error}") from None
+            # Missing values of pandas are no numbers.
+            return np.where(pandas.isna(array), np.nan, array).astype(kind)
+    # Tensors raise errors of any kind.
+    except Exception as error:
+        raise invalid(field, f"cannot be read as numbers: {error}") from None
 
 
 def as_matrix(values: Any, classes: Classes, field: str = "probabilities") -> Floats:
@@ -142,6 +145,7 @@ def as_labels(labels: Any, classes: Classes) -> tuple[Integers, Mask]:
 
     labels: numbers, or names of classes. If all names are integers, an integer is a name.
     """
+    arguments.check_order("labels", labels, "INVALID_OBSERVATIONS")
     if hasattr(labels, "filled"):
         labels = labels.astype(object).filled(None)
     try:
@@ -149,8 +153,10 @@ def as_labels(labels: Any, classes: Classes) -> tuple[Integers, Mask]:
         # A text among integers makes them texts.
         if array.dtype.kind == "U" and isinstance(labels, (list, tuple)):
             array = np.array(labels, object)
-    except ValueError as error:
-        raise invalid("labels", f"are not one list: {error}") from None
+    except Exception as error:
+        raise invalid("labels", f"cannot be read as one list: {error}") from None
+    if not array.ndim:
+        raise invalid("labels", f"are {shown(labels)}, expected a list of labels")
     if array.ndim != 1:
         raise invalid("labels", f"have the shape {array.shape}, expected (n,)")
     text = None
