@@ -387,7 +387,7 @@ def test_times_of_pandas_keep_their_zone(client):
     ({"classes": 3, "declaration": "x"}, "declaration is 'x', expected a message Model"),
     ({"forecast": [[0.1], [0.5, 0.9]]}, "forecast cannot be read as numbers"),
     ({"classes": 3, "label_grace": 7}, "label_grace is 7, expected a datetime.timedelta"),
-    ({"classes": 3, "baseline": 1}, "baseline is 1, expected the name of a model"),
+    ({"classes": 3, "baseline": 1}, 'baseline is 1, expected a text that names it, such as'),
     ({"forecast": 0.5}, "forecast is 0.5, expected \"normal\", levels"),
     ({"forecast": "normal", "features": "hour"}, "features are 'hour', expected a list of names"),
     ({"forecast": "normal", "decision": (1, 2)}, r"decision is \(1, 2\), expected a threshold, or"),

@@ -165,8 +165,9 @@ class Client:
         label_grace: how long a prediction with an id waits for its label.
         bandwidth: of the kernel; None: chosen from the first 500 predictions.
         error_limit: the acceptable error, as a probability.
-        baseline: the name of another model, with which this one is compared all the time: give the
-          predictions of both to send() and observe().
+        baseline: the model is compared all the time with other predictions for the same rows, which
+          send() and observe() take too. This text says what they are, such as "3" for version 3; the
+          server looks for no model of this name.
         forecast: the model forecasts a number instead of classes: "normal" (mean and standard
           deviation), the levels of its quantiles, or the number of its samples.
         features: names of what is known of each case: give their values to send() and observe().
@@ -190,7 +191,7 @@ class Client:
                 ("bandwidth.fixed", bandwidth, "bandwidth", ""),
                 ("monitoring.error_limit", error_limit, "", ""),
                 ("description", description, "", ""),
-                ("baseline", baseline, "", "the name of a model"),
+                ("baseline", baseline, "", 'a text that names it, such as "3" for version 3'),
                 ("feature_names", features, "features", "a list of names")):
             if value is not None:
                 assign(wanted, path, value, argument, expected)
