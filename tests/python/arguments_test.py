@@ -10,10 +10,12 @@ import pandas as pd
 import pytest
 
 import calibd
+from calibd.v1 import model_service_pb2 as models
+from calibd.v1 import monitoring_pb2 as monitoring
 from calibd.v1.kernel_pb2 import Lens
 from calibd.v1.recalibration_pb2 import RecalibrationMap
 
-from conftest import calibrated
+from conftest import BANDWIDTH, calibrated
 
 GRACE = datetime.timedelta(days=1)
 NO_SCORE = pd.DataFrame({"no": [0.1, 0.2]})
@@ -211,6 +213,30 @@ def test_observe_takes_the_order_of_a_series_from_its_index(client):
     client.create_model("moments", forecast="normal")
     client.observe("moments", forecast=pd.Series([1, 50], ["std", "mean"]), outcome=50)
     assert client.calibration("moments").forecast.residual_mean == 0
+
+
+def test_a_score_in_a_series_of_one_row_has_no_name(client):
+    client.create_model("one-row", ["0", "1"])
+    scores = pd.Series([0.3, 0.8])
+    for row in (scores[:1], scores[1:]):
+        assert client.observe("one-row", row, 1).accepted_rows == 1
+        with client.stream("one-row") as stream:
+            stream.send(row, [1])
+    assert client.calibration("one-row").scores.mean_confidence == pytest.approx((0.7 + 0.8) / 2)
+    for named in (pd.Series([0.3], ["0"]), pd.Series([0.3], [0])):
+        with pytest.raises(calibd.InvalidArgument, match="expected the scores of class '1'"):
+            client.observe("one-row", named, 1)
+
+
+def test_one_integer_is_the_group_of_all_rows(client):
+    client.create_model("numbered-groups", 3, bandwidth=BANDWIDTH, declaration=models.Model(
+        monitoring=monitoring.Monitoring(group_tag="store")))
+    for group in (5, np.int64(5), "5"):
+        client.observe("numbered-groups", [0.2, 0.3, 0.5], 2, group=group)
+        with client.stream("numbered-groups") as stream:
+            stream.send(np.full((2, 3), 1 / 3), [0, 1], groups=group)
+    (found,) = client.calibration("numbered-groups").groups
+    assert (found.value, found.watch.observations) == ("5", 9)
 
 
 def test_calls_and_streams_have_the_same_errors(client, pets):

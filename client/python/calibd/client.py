@@ -292,7 +292,7 @@ class Client:
 
     def observe(self, model: str, probabilities: Any = None, label: int | str | None = None, *,
                 forecast: Any = None, outcome: float | None = None,
-                prediction_id: str | int | None = None, group: str | None = None,
+                prediction_id: str | int | None = None, group: str | int | None = None,
                 request_id: str | None = None, baseline: Any = None,
                 features: Any = None) -> ingest.ObserveResponse:
         """Counts one prediction, and returns when it is durable. For many, use a stream.

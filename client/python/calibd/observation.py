@@ -142,7 +142,10 @@ def _is_name(classes: Classes, label: Any) -> bool:
 
 def _has_names(row: Any) -> bool:
     """Whether the numbers of one prediction have names: those in the index of a pandas Series."""
-    return hasattr(row, "to_frame") and hasattr(row, "index")
+    if not hasattr(row, "to_frame") or not hasattr(row, "index"):
+        return False
+    # The index of one row of scores is a range, in which the row has its number.
+    return len(row) != 1 or not hasattr(row.index, "step")
 
 
 def _one(field: str, row: Any) -> Any:

@@ -127,7 +127,7 @@ class ObservationStream:
         labels: the n true classes, from 0 or as names of the classes. None: they come later, by id.
         ids: n texts or integers by which the labels come, or by which duplicates are known; needs
           a model with a label_grace.
-        groups: the value of the model's group tag, one or n.
+        groups: the value of the model's group tag, a text or an integer, or n of them.
         times: when the predictions were made, a datetime or n of them; None: now.
         logits: the numbers are logits, to which the server applies the softmax.
         baseline: the predictions of the model's baseline for the same rows, in the shape of
