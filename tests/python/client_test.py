@@ -155,6 +155,21 @@ def test_a_closed_client_is_cancelled(server):
         client.list_models()
 
 
+@pytest.mark.parametrize("call", [
+    lambda client, name, told: [told.set() for _ in client.watch(name)],
+    lambda client, name, told: client.run_test(
+        name, replicates=100000, on_progress=lambda _: told.set())],
+    ids=["watch", "run_test"])
+def test_close_ends_running_calls(server, overconfident, call):
+    client = calibd.Client(server.grpc)
+    told = threading.Event()
+    closer = threading.Thread(target=lambda: told.wait(60) and client.close())
+    closer.start()
+    with pytest.raises(calibd.Cancelled, match="^the client is closed"):
+        call(client, overconfident, told)
+    closer.join()
+
+
 def test_observe_counts_one_row_and_a_repeated_request_once(client, model):
     assert client.observe(model, [0.2, 0.3, 0.5], 2).accepted_rows == 1
     for duplicates in (0, 1):

@@ -437,8 +437,10 @@ def test_a_stream_can_be_finished_after_ctrl_c(own_server, interrupt):
     with pytest.raises(KeyboardInterrupt):
         stream.finish()
     assert stream.finish().accepted_rows == 10
-    with pytest.raises(calibd.FailedPrecondition, match="the stream was finished"):
-        stream.finish()
+    for call in (stream.finish, stream.flush, lambda: stream.send(*calibrated(10))):
+        with pytest.raises(calibd.FailedPrecondition, match="the stream was finished: open") as raised:
+            call()
+        assert "repeat" not in raised.value.remedy
 
 
 def test_the_end_of_a_process_reports_rows_of_unfinished_streams(own_server):

@@ -55,6 +55,8 @@ _LENSES = {"canonical": kernel.Lens(canonical=kernel.Lens.Canonical()),
 _ESTIMATORS = {name.removeprefix("CALIBRATION_ERROR_ESTIMATOR_").lower(): number
                for name, number in service.CalibrationErrorEstimator.items() if number}
 _LONG_TIMEOUT = 600.0
+# The limits of the server for min_interval, in seconds.
+_LEAST_INTERVAL, _MOST_INTERVAL = 0.1, 3600
 # A page of the largest declarations fits into one response.
 _MODELS_PER_PAGE = 20
 
@@ -399,7 +401,11 @@ class Client:
         Cancelled by close().
         """
         name = model_name(model)
-        interval = datetime.timedelta(seconds=arguments.seconds("min_interval", min_interval))
+        seconds = arguments.as_number(min_interval)
+        if not _LEAST_INTERVAL <= seconds <= _MOST_INTERVAL:
+            raise errors.invalid("min_interval", f"is {shown(min_interval)}, expected seconds, "
+                                 f"{_LEAST_INTERVAL} to {_MOST_INTERVAL}")
+        interval = datetime.timedelta(seconds=seconds)
         request = message(service.WatchCalibrationRequest, model=name, after_revision=after_revision,
                           min_interval=arguments.duration("min_interval", interval))
         backoff = Backoff()

@@ -115,7 +115,7 @@ class FailedPrecondition(CalibdError):
     """The state of the model or the producer does not allow this."""
 
     code = grpc.StatusCode.FAILED_PRECONDITION
-    _remedy = "Change what the message names, then repeat the call."
+    _remedy = "Do what the message says: the same call would fail again."
 
 
 class Aborted(CalibdError):

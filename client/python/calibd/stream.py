@@ -341,7 +341,7 @@ class ObservationStream:
         if self._failure is not None:
             raise self._failure
         if self._finishing:
-            raise errors.FailedPrecondition("the stream was finished")
+            raise errors.FailedPrecondition("the stream was finished: open another one for more rows")
 
     def _wait_until_open(self, timeout: float) -> None:
         with self._changed:
@@ -546,7 +546,7 @@ class ObservationStream:
             if self._max_bytes < 8 * opened.class_count + ENVELOPE_BYTES or self._max_rows < 1:
                 raise errors.FailedPrecondition(
                     f"one prediction of {opened.class_count} classes does not fit into the server's "
-                    f"limit of {opened.max_bytes_per_batch} bytes a batch")
+                    f"limit of {opened.max_bytes_per_batch} bytes a batch: raise --max-message-bytes")
             self._last_progress = time.monotonic()
         else:
             # Only the tolerance can be updated.
@@ -555,7 +555,8 @@ class ObservationStream:
                                           "features"), known, classes):
                 if before != now:
                     raise errors.FailedPrecondition(
-                        f"the model was created again with another declaration: its {kind} differ")
+                        f"the model was created again with another declaration: its {kind} differ, so "
+                        "open another stream")
             last = self._window.next_sequence
             # With a key, the server may have batches of an earlier stream.
             self._window.reopen(min(opened.next_sequence, last) if has_key else opened.next_sequence)

@@ -169,12 +169,13 @@ class Transport:
         return self._channel
 
     @contextlib.contextmanager
-    def _ending(self) -> Iterator[None]:
-        """gRPC raises a ValueError if another thread closes the channel before the call begins."""
+    def _ending(self, *kinds: Type[Exception]) -> Iterator[None]:
+        """Raises Cancelled instead of these errors of gRPC if close() is their cause."""
         try:
             yield
-        except ValueError:
-            if not self.closed.is_set():
+        except kinds as error:
+            is_cause = not isinstance(error, grpc.RpcError) or error.code() == grpc.StatusCode.CANCELLED
+            if not is_cause or not self.closed.is_set():
                 raise
             raise errors.Cancelled("the client is closed") from None
 
@@ -191,7 +192,8 @@ class Transport:
                 call = self._calls[method] = channel.unary_unary(
                     f"/calibd.v1.{method}", request_serializer=type(request).SerializeToString,
                     response_deserializer=response.FromString)
-            with _calling(), self._ending():
+            # gRPC raises a ValueError if another thread closes the channel before the call begins.
+            with _calling(), self._ending(ValueError, grpc.RpcError):
                 # The first attempt finds the cause; later ones begin as soon as there is a connection.
                 answer: _Response = call(request, timeout=remaining, wait_for_ready=attempts > 1)
             return answer
@@ -206,10 +208,11 @@ class Transport:
             f"/calibd.v1.{method}", request_serializer=type(request).SerializeToString,
             response_deserializer=response.FromString)
         with _calling():
-            with self._ending():
+            with self._ending(ValueError):
                 call = start(request, timeout=timeout)
             try:
-                yield call
+                with self._ending(grpc.RpcError):
+                    yield call
             finally:
                 # Stops the work of the server if the caller or the user interrupts.
                 call.cancel()
