@@ -263,6 +263,55 @@ def test_the_e_value_is_written_as_by_calibctl(client, server, overconfident):
     assert f"e-value {found[1]};" in " ".join(shown.split())
 
 
+def test_groups_over_their_limits_are_named_as_by_calibctl(client, server):
+    client.create_model("regions", 3, bandwidth=BANDWIDTH, declaration=models.Model(
+        monitoring=monitoring.Monitoring(group_tag="region")))
+
+    def send(rows, group, share):
+        """The predictions of a share of the rows, those of the group, are over-confident."""
+        predictions, labels = calibrated(rows)
+        is_in_group = np.random.default_rng(1).random(rows) < share
+        predictions **= np.where(is_in_group, 4, 1)[:, np.newaxis]
+        with client.stream("regions") as stream:
+            stream.send(predictions / predictions.sum(axis=1, keepdims=True), labels,
+                        groups=np.where(is_in_group, group, "north"))
+
+    def acknowledge(group):
+        for alarm in client.calibration("regions").alarms:
+            if (alarm.group_value if alarm.HasField("group_value") else None) == group:
+                client.acknowledge_alarm("regions", alarm.id)
+
+    def verdict():
+        answer = client.calibration("regions")
+        (text,) = re.findall("^verdict +(.*)$", repr(answer), re.M)
+        assert f">{text}<" in answer._repr_html_()
+        assert re.search(f"^regions +{re.escape(text)}$", repr(client.verdicts()), re.M)
+        listed = subprocess.run([os.environ["CALIBCTL_BINARY"], "list", "--server", server.grpc],
+                                check=True, capture_output=True, text=True).stdout
+        assert re.search(f"^regions +{re.escape(text)}  ", listed, re.M)
+        return text.rpartition(", ")[0]
+
+    send(20000, "south", 0.05)
+    assert verdict() == "OVER_LIMIT in group south"
+    acknowledge("south")
+    assert verdict() == "OVER_LIMIT in group south (acknowledged)"
+    send(20000, "west", 1)
+    assert verdict() == "OVER_LIMIT, also in groups south, west"
+    acknowledge(None)
+    assert verdict() == "OVER_LIMIT (acknowledged), OVER_LIMIT in groups south, west"
+    for group in ("a" * 25, "xenon"):
+        send(2000, group, 1)
+    assert verdict().endswith(f"in groups south, west, {'a' * 21}... and 1 more")
+
+
+def test_a_stale_verdict_without_a_limit_says_both():
+    from calibd.results import Verdicts
+    verdict = monitoring.Verdict(status=monitoring.Verdict.STATUS_DRIFTED, stale=True)
+    row = service.ListVerdictsResponse.ModelVerdict(model="models/old", verdict=verdict)
+    text = repr(Verdicts("all models", service.ListVerdictsResponse(models=[row])))
+    assert text.endswith("old  DRIFTED, STALE")
+
+
 def test_diagrams_escape_text_and_leave_out_empty_bins():
     from calibd.diagram import Point, reliability_svg
     points = [Point(0, 0.1, 3, 0.05, 0.1), Point(0.9, 1, 7, 0.95, 0.5)]

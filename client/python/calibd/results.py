@@ -22,6 +22,10 @@ from calibd.v1 import recalibration_pb2
 
 _Message = TypeVar("_Message", bound=Message)
 
+# A verdict shows so many groups over their limits, and so many characters of each.
+_MAX_GROUPS = 3
+_MAX_GROUP_NAME = 24
+
 
 class Result(Generic[_Message]):
     """A message, `message`, all of whose fields are attributes of this object too."""
@@ -107,14 +111,38 @@ def _forecast_interval(error: monitoring.ErrorInterval, has_central: bool) -> st
             f"{'less' if error.gap > 0 else 'more'} than promised")
 
 
-def _status(verdict: monitoring.Verdict) -> str:
-    status = monitoring.Verdict.Status.Name(verdict.status).removeprefix("STATUS_")
-    limit = monitoring.LimitStatus.Name(verdict.limit_status).removeprefix("LIMIT_STATUS_")
-    if verdict.is_recent:
-        limit += " (recent)"
-    if verdict.is_acknowledged:
-        limit += " (acknowledged)"
-    return f"{limit}, {status}"
+def _limit_status(verdict: monitoring.Verdict, error: monitoring.CalibrationError) -> str:
+    """How far off the model itself is, and which groups are over their limits, as in calibctl."""
+    groups = [_group_name(value) for value in verdict.groups_over_limit]
+    is_own = not groups or error.status == monitoring.LIMIT_STATUS_OVER_LIMIT
+    text: str = monitoring.LimitStatus.Name(verdict.limit_status).removeprefix("LIMIT_STATUS_")
+    if is_own and error.is_recent:
+        text += " (recent)"
+    if is_own and error.is_acknowledged:
+        text += " (acknowledged)"
+    if not groups:
+        return text
+    if is_own:
+        group_is_active = error.is_acknowledged and not verdict.is_acknowledged
+        text += ", OVER_LIMIT" if group_is_active else ", also"
+    more = len(groups) - _MAX_GROUPS
+    text += f" in group{'s' if len(groups) > 1 else ''} {', '.join(groups[:_MAX_GROUPS])}"
+    text += f" and {more} more" if more > 0 else ""
+    return text + (" (acknowledged)" if not is_own and verdict.is_acknowledged else "")
+
+
+def _group_name(value: str) -> str:
+    return value if len(value) <= _MAX_GROUP_NAME else value[:_MAX_GROUP_NAME - 3] + "..."
+
+
+def _status(verdict: monitoring.Verdict, error: monitoring.CalibrationError) -> str:
+    """As calibctl writes it."""
+    status: str = monitoring.Verdict.Status.Name(verdict.status).removeprefix("STATUS_")
+    if verdict.stale and status != "STALE":
+        status += ", STALE"
+    if verdict.limit_status == monitoring.LIMIT_STATUS_UNSPECIFIED:
+        return status
+    return f"{_limit_status(verdict, error)}, {status}"
 
 
 def _worse(top_label: monitoring.ErrorInterval, class_1: monitoring.ErrorInterval) -> str:
@@ -252,7 +280,7 @@ class Calibration(Result[calibration.GetCalibrationResponse]):
         m = self.message
         lines = []
         if m.HasField("verdict"):
-            lines.append(("verdict", _status(m.verdict)))
+            lines.append(("verdict", _status(m.verdict, m.error)))
         current = self._current
         # The scores are of all rows.
         all_rows = "; all rows" if current.first_observation > 1 else ""
@@ -509,7 +537,8 @@ class Verdicts(Result[calibration.ListVerdictsResponse]):
                 f"{self.message.tested_models} tested ones rejected together")
 
     def _lines(self) -> list[tuple[str, str]]:
-        return [(short_name(m.model), _status(m.verdict) if m.HasField("verdict") else "not monitored")
+        return [(short_name(m.model),
+                 _status(m.verdict, m.error) if m.HasField("verdict") else "not monitored")
                 for m in self.message.models]
 
 
