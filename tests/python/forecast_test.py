@@ -142,7 +142,7 @@ def test_a_recent_change_is_shown(client):
     recent = calibration.error.recent.forecast
     assert f"newest {recent.observations}" in repr(calibration)
     assert "OVER_LIMIT (recent), " in repr(calibration)
-    assert recent.residual_standard_deviation > 1.4
+    assert recent.central_coverage[-1].coverage < 0.8
 
 
 def test_quantiles_and_samples_are_declared_and_sent(client):
