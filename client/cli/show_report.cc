@@ -179,36 +179,34 @@ std::string WidestText(const v1::ErrorMeasurement& error) {
   return text;
 }
 
-std::string AfterCoverage(const std::string& bias) {
+// The bias of the rows whose coverage is shown.
+std::string BiasOf(const v1::ErrorMeasurement& error) {
+  const v1::ForecastDirection& direction = error.direction();
+  const std::string bias =
+      direction.has_residual_mean()
+          ? BiasText(direction.residual_mean(), direction.residual_standard_deviation(),
+                     error.observations())
+          : BiasText(direction, error.observations());
   return bias.empty() ? "" : absl::StrCat("; on average ", bias);
 }
 
-// The bias of the rows whose coverage is shown.
-std::string BiasOf(const v1::ErrorMeasurement& error) {
-  if (!error.has_residual_mean()) return "";
-  return AfterCoverage(
-      BiasText(error.residual_mean(), error.residual_standard_deviation(), error.observations()));
-}
-
-// Quantiles and samples have no residuals. Their bias is the direction of the evidence, if that has
-// the same rows.
-std::string BiasOfAll(const v1::GetCalibrationResponse& response) {
-  const v1::ErrorMeasurement& error = Current(response.error());
-  if (error.has_residual_mean()) return BiasOf(error);
-  if (response.watch().observations() != error.observations()) return "";
-  return AfterCoverage(BiasText(response.verdict().direction().forecast(), error.observations()));
-}
-
-// The coverage of the widest central interval, and the bias, of forecasts.
+// The error of forecasts, the coverage of the widest central interval, and the bias. A recent error
+// comes first, because it is the reason of the verdict.
 std::string HowBadForecasts(const v1::GetCalibrationResponse& response) {
   const v1::CalibrationError& error = response.error();
-  std::string text = absl::StrCat(OffBy(error), WidestText(Current(error)), BiasOfAll(response));
+  const v1::ErrorMeasurement& all = Current(error);
+  std::string text;
   if (error.is_recent()) {
     const v1::ErrorMeasurement& recent = error.recent().forecast();
-    absl::StrAppend(&text, "; the newest ", recent.observations(), " rows: off by ",
-                    convert::PointsText(recent.coverage().estimate()), " (",
-                    Points(recent.coverage().lower()), " to ", Points(recent.coverage().upper()),
-                    ")", WidestText(recent), BiasOf(recent));
+    const v1::ErrorInterval& off = recent.coverage();
+    text = absl::StrCat(
+        "the newest ", recent.observations(),
+        " rows: ", convert::OffByText(off.estimate(), off.lower(), off.upper(), error.limit()),
+        WidestText(recent), BiasOf(recent), "; all rows: off by ",
+        convert::PointsText(all.coverage().estimate()), " (", Points(all.coverage().lower()),
+        " to ", Points(all.coverage().upper()), ")");
+  } else {
+    text = absl::StrCat(OffBy(error), WidestText(all), BiasOf(all));
   }
   if (error.has_acknowledged_limit()) {
     absl::StrAppend(&text, "; the next alarm is raised above ", Points(error.acknowledged_limit()));
@@ -394,30 +392,46 @@ std::string Where(const v1::GetCalibrationResponse& response) {
              : "nothing stands out";
 }
 
-// Says whether the error of the model itself began with a change. For groups this is not known.
+// Says whether the error of the model itself began with a change. over: its alarm.
 std::string ErrorChange(const v1::GetCalibrationResponse& response, const v1::Alarm& over) {
+  const bool is_active = !over.has_acknowledge_time();
   const v1::CalibrationError::RecentError& recent = response.error().recent();
-  const std::int64_t first = Current(response.error()).first_observation();
+  // The rows since an acknowledgement do not tell whether the rows before it had changed.
+  const std::int64_t first = is_active ? Current(response.error()).first_observation()
+                                       : response.error().since_start().first_observation();
   if (over.crossing().is_recent() && over.crossing().first_observation() > first) {
     return absl::StrCat("yes, at about row ", over.crossing().first_observation());
   }
-  if (recent.observations() > 0 && recent.first_observation() == first) {
+  if (is_active && recent.observations() > 0 && recent.first_observation() == first) {
     return absl::StrCat("no change is visible: off from ",
                         first == 1 ? "the first row" : absl::StrCat("row ", first), " on");
   }
   return absl::StrCat("not known; see `calibctl history ", ShortName(response.model()), "`");
 }
 
+// Whether the evidence over all rows had crossed its threshold when the drift alarm was raised.
+bool EvidenceCameFirst(const v1::GetCalibrationResponse& response, const v1::Alarm& drift) {
+  return std::ranges::any_of(response.alarms(), [&drift](const v1::Alarm& alarm) {
+    return alarm.kind() == v1::Alarm::KIND_EVIDENCE && alarm.observation() <= drift.observation() &&
+           (!alarm.has_acknowledge_time() || alarm.acknowledge_time() > drift.raise_time());
+  });
+}
+
 std::string Changed(const v1::GetCalibrationResponse& response) {
-  const v1::Alarm* const over = Active(response, v1::Alarm::KIND_OVER_LIMIT, false);
+  const v1::Alarm* over = Active(response, v1::Alarm::KIND_OVER_LIMIT, false);
+  if (over == nullptr && response.error().is_acknowledged()) {
+    for (const v1::Alarm& alarm : response.alarms()) {
+      const bool is_own = alarm.kind() == v1::Alarm::KIND_OVER_LIMIT && !alarm.has_group_value();
+      if (is_own && over == nullptr) over = &alarm;
+    }
+  }
   if (over != nullptr) return ErrorChange(response, *over);
   const v1::Alarm* const drift = Active(response, v1::Alarm::KIND_DRIFT);
   if (drift == nullptr) return "";
-  // The watch begins again when the evidence is acknowledged.
-  if (response.verdict().status() == v1::Verdict::STATUS_MISCALIBRATED ||
-      response.watch().first_observation() > drift->observation()) {
-    return absl::StrCat("perhaps not: the drift alarm of row ", drift->observation(),
-                        " came with evidence over all rows");
+  if (EvidenceCameFirst(response, *drift)) {
+    return absl::StrCat(
+        "perhaps not: calibration was rejected over all rows before the drift alarm of row ",
+        drift->observation());
   }
   return absl::StrCat("perhaps: the drift detector reacted at row ", drift->observation());
 }

@@ -140,11 +140,11 @@ std::string RecentText(const v1::CalibrationError& error) {
                           100 * one.promised(), 100 * one.coverage(), 100 * one.lower(),
                           100 * one.upper());
   }
-  if (recent.has_residual_mean()) {
+  if (recent.direction().has_residual_mean()) {
     absl::StrAppendFormat(
         &text, "; (outcome - mean) / standard deviation has mean %s and standard deviation %s",
-        SignedFixed(recent.residual_mean(), 3),
-        convert::Fixed(recent.residual_standard_deviation(), 3));
+        SignedFixed(recent.direction().residual_mean(), 3),
+        convert::Fixed(recent.direction().residual_standard_deviation(), 3));
   }
   return text + ".\n";
 }
@@ -162,8 +162,9 @@ std::string DiscrepancyText(const v1::Watch& watch) {
         discrepancy.mmd_lower_bound(), discrepancy.mmd_upper_bound(), Confidence(watch.evidence()));
   }
   if (discrepancy.has_block_standard_error()) {
-    absl::StrAppendFormat(&text, "; from %d blocks of %d: %s +- %.1e", discrepancy.block_count(),
-                          discrepancy.block_size(), Signed(discrepancy.block_mmd_squared()),
+    absl::StrAppendFormat(&text, "; within %d blocks of %d consecutive rows: %s +- %.1e",
+                          discrepancy.block_count(), discrepancy.block_size(),
+                          Signed(discrepancy.block_mmd_squared()),
                           discrepancy.block_standard_error());
   }
   if (discrepancy.has_block_one_look_p_value()) {
@@ -260,13 +261,31 @@ std::string EffectOf(const v1::GroupWatch& group) {
   return effect.has_skce() ? Signed(effect.skce()) : "-";
 }
 
+// The error that is compared with the limit, which has more rows than the watch after an
+// acknowledgement of evidence.
+std::string OffBy(const v1::GroupWatch& group) {
+  const v1::CalibrationError& error = group.error();
+  const v1::ErrorMeasurement& current =
+      error.has_since_acknowledgement() ? error.since_acknowledgement() : error.since_start();
+  if (current.observations() == 0) return "-";
+  const double estimate =
+      current.has_coverage() ? current.coverage().estimate() : current.top_label().estimate();
+  const std::string text = convert::Fixed(100 * estimate, 1);
+  return current.observations() == group.watch().observations()
+             ? text
+             : absl::StrCat(text, " in ", current.observations(), " rows");
+}
+
 std::string DescribeGroups(const v1::GetCalibrationResponse& response) {
   const auto& groups = response.groups();
   if (groups.empty()) return "";
   const bool forecasts = groups[0].direction().has_forecast();
   std::vector<std::vector<std::string>> rows = {
       {"group", "n", "log10 e-value", "largest so far", forecasts ? "CRPS" : "SKCE",
-       forecasts ? "promised - covered (points)" : "confidence - accuracy (points)", "rejected"}};
+       forecasts ? "promised - covered (points)" : "confidence - accuracy (points)",
+       "off by (points)", "rejected"}};
+  // A group begins with its first row, but no earlier than the watch of the model.
+  const std::int64_t first = response.watch().first_observation();
   int rejected = 0;
   for (const v1::GroupWatch& group : groups) {
     rejected += group.rejected() ? 1 : 0;
@@ -276,12 +295,14 @@ std::string DescribeGroups(const v1::GetCalibrationResponse& response) {
     rows.push_back({GroupName(group.value(), group.overflow()), absl::StrCat(watch.observations()),
                     SignedFixed(watch.evidence().log10_e_value(), 2),
                     SignedFixed(watch.evidence().max_log10_e_value(), 2), EffectOf(group),
-                    gap.has_value() ? SignedFixed(100 * *gap, 1) : "-", RejectedText(group)});
+                    gap.has_value() ? SignedFixed(100 * *gap, 1) : "-", OffBy(group),
+                    RejectedText(group)});
   }
   std::string text = absl::StrFormat(
-      "\nGroups, in descending order of evidence. e-BH over the %d tested groups of %d rejects %d "
-      "(*), however often one looks: the expected share of calibrated groups among them is at most "
-      "%.6g %%.\n%s",
+      "\nGroups%s, in descending order of evidence. e-BH over the %d tested groups of %d rejects "
+      "%d (*), however often one looks: the expected share of calibrated groups among them is at "
+      "most %.6g %%.\n%s",
+      first > 1 ? absl::StrCat(" since row ", first, ", where their evidence began again") : "",
       response.tested_groups(), groups.size(), rejected,
       100 * std::pow(10, -groups[0].watch().evidence().threshold()), FormatTable(rows));
   if (groups.size() > kMaxGroups) {

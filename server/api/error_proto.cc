@@ -38,7 +38,7 @@ void DescribeCoverage(const ForecastCells& cells, const Sums& sums,
   proto.set_observations(coverage->count);
   *proto.mutable_coverage() = convert::ToProto(IntervalOf(*coverage));
   *proto.mutable_central_coverage() = convert::ToProto(*coverage);
-  DescribeResiduals(cells, sums.counts, proto);
+  DescribeDirection(cells, sums.counts, *proto.mutable_direction());
 }
 
 void DescribeStretch(const std::optional<ErrorStretch>& stretch,

@@ -98,11 +98,6 @@ void DescribeScores(const ForecastCells& cells, const ForecastCounts& counts,
   }
 }
 
-void DescribeResiduals(const ForecastCells& cells, const ForecastCounts& counts,
-                       v1::ErrorMeasurement& proto) {
-  SetResiduals(cells, counts, proto);
-}
-
 void DescribeDirection(const ForecastCells& cells, const ForecastCounts& counts,
                        v1::ForecastDirection& proto) {
   const ForecastDirection direction = DirectionOf(cells, counts.Cells());

@@ -15,9 +15,6 @@ namespace calibd::server {
 // counts: of at least one observation. cells: their cells.
 void DescribeScores(const ForecastCells& cells, const ForecastCounts& counts,
                     v1::ForecastScores& proto);
-// Sets the mean and the standard deviation of the residuals, if the forecasts are Normal.
-void DescribeResiduals(const ForecastCells& cells, const ForecastCounts& counts,
-                       v1::ErrorMeasurement& proto);
 void DescribeDirection(const ForecastCells& cells, const ForecastCounts& counts,
                        v1::ForecastDirection& proto);
 [[nodiscard]] v1::DecisionLoss ToProto(const ThresholdDecision& declared,

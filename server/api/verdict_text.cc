@@ -151,16 +151,17 @@ std::string ErrorSentences(const MonitorSnapshot& monitor) {
   return text;
 }
 
-// Says whether a drift alarm indicates a change of the model's calibration.
-std::string ChangeSentence(const MonitorSnapshot& monitor, double threshold) {
-  const bool rejected =
-      monitor.raised[0] > 0 ||
-      (monitor.watch.has_value() &&
-       monitor.watch->reading.maximum.log_value / std::numbers::ln10 >= threshold);
-  return rejected ? "This need not be a change: the evidence over all observations crossed its "
-                    "threshold too, as it does for a model that was wrong from the start."
-                  : "This may be a change: the evidence over all observations has not crossed its "
-                    "threshold.";
+// Says whether a drift alarm indicates a change of the model's calibration: whether the evidence
+// over all observations had crossed its threshold by then.
+std::string ChangeSentence(const MonitorSnapshot& monitor, const Alarm& drift) {
+  const bool came_first = std::ranges::any_of(*monitor.alarms, [&drift](const Alarm& alarm) {
+    return alarm.kind == Alarm::Kind::kEvidence && alarm.observation <= drift.observation &&
+           (!alarm.acknowledge_time.has_value() || *alarm.acknowledge_time > drift.raise_time);
+  });
+  return came_first ? "This need not be a change: the evidence over all observations had crossed "
+                      "its threshold by then, as it does for a model that was wrong from the start."
+                    : "This may be a change: the evidence over all observations had not crossed "
+                      "its threshold by then.";
 }
 
 // Names the groups and classes that e-BH rejects; empty without such groups and classes.
@@ -220,7 +221,7 @@ std::string CalibrationSentence(const ModelDeclaration& declaration, const Model
         "model the detector says so at most once in %s observations on average. %s",
         verdict.alarm->observation,
         convert::RoundedCount(std::llround(std::pow(10, verdict.alarm->threshold) - 1)),
-        ChangeSentence(monitor, EvidenceThreshold(monitoring.significance_level)));
+        ChangeSentence(monitor, *verdict.alarm));
   }
   if (!monitor.watch.has_value()) {
     return absl::StrCat("INSUFFICIENT_DATA: there is no evidence, because ",

@@ -105,12 +105,12 @@ TEST_F(CalibctlForecastTest, ARecentChangeIsShownBesideTheWholeHistory) {
            "20001"});
   // 1.645 / 1.6 standard deviations cover 69.6 %.
   const std::string shown = OutputOf({"show", "prices"});
-  EXPECT_THAT(shown,
-              ::testing::MatchesRegex(
-                  "verdict   prices: OVER_LIMIT .recent.(.|\n)*; the 90 % intervals\\s+cover "
-                  "(89|88)(.|\n)*the\\s+newest\\s+1.*rows:\\s+off\\s+by(.|\n)*cover\\s+(6[5-9]|7[0-"
-                  "4])(.|\n)*"
-                  "narrow(.|\n)*changed   yes, at about row (19|20)(.|\n)*"));
+  EXPECT_THAT(
+      shown,
+      ::testing::MatchesRegex(
+          "verdict   prices: OVER_LIMIT .recent.(.|\n)*how bad   the newest 1.*rows: off by "
+          "(.|\n)*cover\\s+(6[5-9]|7[0-4])(.|\n)*: too\\s+narrow(.|\n)*; all\\s+rows:\\s+off\\s+"
+          "by(.|\n)*changed   yes, at about row (19|20)(.|\n)*"));
   EXPECT_THAT(OutputOf({"show", "prices", "--verbose"}),
               AllOf(HasSubstr("Recently: the 1"), HasSubstr("the 50 % intervals cover 3")));
 }
@@ -125,8 +125,9 @@ TEST_F(CalibctlForecastTest, ShowReportsTheSimulatedErrors) {
   EXPECT_EQ(sent.at("accepted_rows"), 20000);
   const double n = 20000;
   const nlohmann::json error = RunJson({"show", "demand"}).at("error").at("since_start");
-  EXPECT_NEAR(error.at("residual_mean").get<double>(), -0.3, 5 * 1.4 / std::sqrt(n));
-  EXPECT_NEAR(error.at("residual_standard_deviation").get<double>(), 1.4,
+  EXPECT_NEAR(error.at("direction").at("residual_mean").get<double>(), -0.3,
+              5 * 1.4 / std::sqrt(n));
+  EXPECT_NEAR(error.at("direction").at("residual_standard_deviation").get<double>(), 1.4,
               5 * 1.4 / std::sqrt(2 * n));
   const nlohmann::json& exact = sent.at("generator");
   // Phi((1.645 + .3) / 1.4) - Phi((-1.645 + .3) / 1.4).

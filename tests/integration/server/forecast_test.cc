@@ -284,7 +284,7 @@ TEST_F(ForecastTest, ARecentChangeOfALongLivedModelIsSeen) {
   EXPECT_EQ(answer.verdict().limit_status(), v1::LIMIT_STATUS_OVER_LIMIT);
   EXPECT_TRUE(answer.verdict().is_recent());
   EXPECT_LT(error.since_start().coverage().lower(), 0.05);
-  EXPECT_NEAR(error.since_start().residual_standard_deviation(), 1, 0.05);
+  EXPECT_NEAR(error.since_start().direction().residual_standard_deviation(), 1, 0.05);
   EXPECT_FALSE(error.recent().has_log10_e_value());
   const v1::ErrorMeasurement& recent = error.recent().forecast();
   // The newest mark before the change is observation 29952, the oldest of those that are kept near
@@ -301,8 +301,10 @@ TEST_F(ForecastTest, ARecentChangeOfALongLivedModelIsSeen) {
   ASSERT_EQ(recent.central_coverage_size(), 3);
   EXPECT_NEAR(recent.central_coverage(2).coverage(), 0.725, 0.04);
   EXPECT_LT(recent.central_coverage(2).upper(), 0.9);
-  EXPECT_NEAR(recent.residual_mean(), -0.2, 0.15);
-  EXPECT_NEAR(recent.residual_standard_deviation(), 1.5, 0.12);
+  EXPECT_NEAR(recent.direction().residual_mean(), -0.2, 0.15);
+  EXPECT_NEAR(recent.direction().residual_standard_deviation(), 1.5, 0.12);
+  EXPECT_NEAR(recent.direction().shift(), -0.2, 0.2);
+  EXPECT_NEAR(recent.direction().scale(), 1.5, 0.15);
   EXPECT_THAT(
       answer.verdict().summary(),
       ::testing::AllOf(HasSubstr("OVER_LIMIT (recent)"), HasSubstr("all forecasts together"),

@@ -241,7 +241,7 @@ TEST_F(MonitoringTest, WarnsOfRepeatedAndOfRoundedRows) {
   v1::GetCalibrationResponse answer = Answer();
   ASSERT_EQ(answer.warnings_size(), 1);
   EXPECT_THAT(answer.warnings(0),
-              HasSubstr("50.0 % of the newest 1000 observations equal earlier ones"));
+              HasSubstr("50.0 % of the newest 1000 observations seem to repeat earlier ones"));
   // A start screens the window again.
   server_->Kill();
   Start();

@@ -333,7 +333,7 @@ TEST_F(ForecastUpgradeTest, AStoreOfAnEarlierVersionIsContinued) {
   const v1::ErrorMeasurement& recent = answer->error().recent().forecast();
   EXPECT_EQ((recent.first_observation() - 601) % 256, 0);
   EXPECT_GE(recent.first_observation(), 601 + 8 * 256);
-  EXPECT_GT(recent.residual_standard_deviation(), 2);
+  EXPECT_GT(recent.direction().residual_standard_deviation(), 2);
   EXPECT_GT(recent.coverage().lower(), answer->error().since_acknowledgement().coverage().lower());
   Stop();
 }

@@ -351,21 +351,38 @@ TEST(ShowReportTest, TellsAChangeFromAModelThatWasAlwaysWrong) {
               HasSubstr("changed   not known; see `calibctl history resnet18@2`\n"));
 }
 
-TEST(ShowReportTest, ADriftAlarmKeepsItsSentenceWhenTheEvidenceIsAcknowledged) {
+TEST(ShowReportTest, AnAcknowledgementChangesNoSentenceAboutAChange) {
   v1::GetCalibrationResponse response = OverLimit();
-  response.mutable_alarms(0)->set_kind(v1::Alarm::KIND_DRIFT);
+  v1::Alarm& over = *response.mutable_alarms(0);
+  over.mutable_crossing()->set_is_recent(true);
+  over.mutable_crossing()->set_first_observation(30001);
+  // Of the same change.
+  v1::Alarm& drift = *response.add_alarms();
+  drift.set_kind(v1::Alarm::KIND_DRIFT);
+  drift.set_observation(30040);
+  drift.mutable_raise_time()->set_seconds(7200);
+  const std::string yes = "changed   yes, at about row 30001\n";
+  EXPECT_THAT(DescribeShow(response, Now()), HasSubstr(yes));
+  response.mutable_alarms(0)->mutable_acknowledge_time()->set_seconds(9000);
+  response.mutable_error()->set_is_acknowledged(true);
+  response.mutable_error()->mutable_since_acknowledgement()->set_first_observation(40001);
+  EXPECT_THAT(DescribeShow(response, Now()), HasSubstr(yes));
+
+  // Without an alarm about the limit: evidence that comes later does not explain the drift alarm.
+  response.mutable_alarms(0)->set_kind(v1::Alarm::KIND_EVIDENCE);
+  response.mutable_alarms(0)->set_observation(32000);
+  const std::string perhaps = "changed   perhaps: the drift detector reacted at row 30040\n";
+  EXPECT_THAT(DescribeShow(response, Now()), HasSubstr(perhaps));
+  response.mutable_alarms(0)->clear_acknowledge_time();
+  EXPECT_THAT(DescribeShow(response, Now()), HasSubstr(perhaps));
+  // Earlier evidence does, also after its acknowledgement, unless that came before the drift alarm.
   response.mutable_alarms(0)->set_observation(913);
-  response.mutable_watch()->set_first_observation(1);
-  response.mutable_verdict()->set_status(v1::Verdict::STATUS_MISCALIBRATED);
-  const std::string sentence =
-      "changed   perhaps not: the drift alarm of row 913 came with evidence over all rows\n";
-  EXPECT_THAT(DescribeShow(response, Now()), HasSubstr(sentence));
-  response.mutable_verdict()->set_status(v1::Verdict::STATUS_DRIFTED);
-  response.mutable_watch()->set_first_observation(10001);
-  EXPECT_THAT(DescribeShow(response, Now()), HasSubstr(sentence));
-  response.mutable_watch()->set_first_observation(1);
-  EXPECT_THAT(DescribeShow(response, Now()),
-              HasSubstr("changed   perhaps: the drift detector reacted at row 913\n"));
+  const std::string not_so = "changed   perhaps not: calibration was rejected over all rows before";
+  EXPECT_THAT(DescribeShow(response, Now()), HasSubstr(not_so));
+  response.mutable_alarms(0)->mutable_acknowledge_time()->set_seconds(9000);
+  EXPECT_THAT(DescribeShow(response, Now()), HasSubstr(not_so));
+  response.mutable_alarms(0)->mutable_acknowledge_time()->set_seconds(7000);
+  EXPECT_THAT(DescribeShow(response, Now()), HasSubstr(perhaps));
 }
 
 TEST(ShowReportTest, NamesABiasOfForecastsThatIsMoreThanNoise) {
@@ -373,26 +390,21 @@ TEST(ShowReportTest, NamesABiasOfForecastsThatIsMoreThanNoise) {
   v1::ErrorMeasurement& all = *response.mutable_error()->mutable_since_start();
   response.mutable_error()->clear_since_acknowledgement();
   *all.mutable_coverage() = all.top_label();
-  // The standard error of the mean of 10000 residuals is 0.01. They are those of the coverage.
-  all.set_residual_standard_deviation(1);
-  all.set_residual_mean(0.039);
+  // The standard error of the mean of 10000 residuals is 0.01.
+  v1::ForecastDirection& direction = *all.mutable_direction();
+  direction.set_scale(1);
+  direction.set_residual_standard_deviation(1);
+  direction.set_residual_mean(0.039);
   EXPECT_THAT(DescribeShow(response, Now()), Not(HasSubstr("standard deviations too")));
-  all.set_residual_mean(-0.041);
+  direction.set_residual_mean(-0.041);
   EXPECT_THAT(DescribeShow(response, Now()),
               HasSubstr("; on average 0.041 standard deviations too high"));
   // Quantiles and samples have no residuals.
-  all.clear_residual_mean();
-  all.clear_residual_standard_deviation();
-  v1::ForecastDirection& direction =
-      *response.mutable_verdict()->mutable_direction()->mutable_forecast();
-  direction.set_scale(1);
-  response.mutable_watch()->set_observations(all.observations());
+  direction.clear_residual_mean();
+  direction.clear_residual_standard_deviation();
   EXPECT_THAT(DescribeShow(response, Now()), Not(HasSubstr("standard deviations too")));
   direction.set_shift(0.25);
   EXPECT_THAT(DescribeShow(response, Now()), HasSubstr("on average about 0.25 standard"));
-  // The evidence began again after an acknowledgement.
-  response.mutable_watch()->set_observations(20);
-  EXPECT_THAT(DescribeShow(response, Now()), Not(HasSubstr("standard deviations too")));
 }
 
 TEST(ShowReportTest, TheReliabilityDiagramLeavesOutEmptyBins) {

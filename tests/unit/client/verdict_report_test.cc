@@ -250,7 +250,7 @@ TEST(VerdictReportTest, TellsAlarmsGroupsAndWarnings) {
                               "most 1 %.\n"));
   EXPECT_THAT(text,
               HasSubstr("log10 e-value  largest so far  SKCE  confidence - accuracy (points)"));
-  EXPECT_THAT(text, ContainsRegex("\neu  *500  *\\+1.25  *\\+2.50  *-  *\\+6.2  *\\*\n"));
+  EXPECT_THAT(text, ContainsRegex("\neu  *500  *\\+1.25  *\\+2.50  *-  *\\+6.2  *-  *\\*\n"));
   EXPECT_THAT(text, ContainsRegex("\n\\(other groups\\)  500 .*  not tested: 500 of 600 "
                                   "observations\n"));
   EXPECT_THAT(text, Not(HasSubstr(" more\n")));
