@@ -86,11 +86,17 @@ absl::StatusOr<v1::EvaluateRequest> MakeRequest(const EvaluateOptions& options) 
   request.mutable_reliability_classes()->Add(options.reliability_classes.begin(),
                                              options.reliability_classes.end());
   request.set_band_level(options.band_level);
-  if (!options.actions.empty()) {
-    CALIBD_ASSIGN_OR_RETURN(const std::vector<v1::Action> actions, ReadActions(options.actions));
-    request.mutable_actions()->Add(actions.begin(), actions.end());
-  }
   return request;
+}
+
+// class_names: empty if unknown. Errors: a usage fault.
+absl::Status AddActions(const EvaluateOptions& options, std::span<const std::string> class_names,
+                        v1::EvaluateRequest& request) {
+  if (options.actions.empty()) return absl::OkStatus();
+  CALIBD_ASSIGN_OR_RETURN(const std::vector<v1::Action> actions,
+                          OrUsageFault(ReadActions(options.actions, class_names)));
+  request.mutable_actions()->Add(actions.begin(), actions.end());
+  return absl::OkStatus();
 }
 
 // Prints the result and the decision, and returns the exit code. changes: unset without files.
@@ -127,6 +133,9 @@ absl::StatusOr<ExitCode> EvaluateServed(const Context& context, const EvaluateOp
                                    " forecasts a number: use `calibctl evaluate-forecasts --model ",
                                    options.model, "`"));
   }
+  const std::vector<std::string> class_names(model.class_names().begin(),
+                                             model.class_names().end());
+  CALIBD_RETURN_IF_ERROR(AddActions(options, class_names, request));
   CALIBD_ASSIGN_OR_RETURN(
       const v1::Evaluation evaluation,
       CallWithProgress(context, "evaluating", kTestTimeout, [&](const auto& long_call) {
@@ -166,6 +175,7 @@ absl::StatusOr<ExitCode> EvaluateFiles(const Context& context, const EvaluateOpt
   CALIBD_RETURN_IF_ERROR(
       ParseKernel(options.kernel, input.class_count, offline.kernel, offline.bandwidth));
   offline.request = request;
+  CALIBD_RETURN_IF_ERROR(AddActions(options, input.class_names, offline.request));
   if (!options.features.empty()) {
     CALIBD_ASSIGN_OR_RETURN(NumberTable features,
                             ReadNumbers(options.features, options.input.columns));

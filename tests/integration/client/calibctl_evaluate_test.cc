@@ -160,6 +160,14 @@ TEST(CalibctlEvaluateTest, SaysWhatDecisionsCost) {
     arguments.push_back(path);
     return arguments;
   };
+  // The columns are matched to the classes.
+  CalibctlRun other(with(write("other.csv", "action,sick,healthy\nwait,10,0\ntreat,0,1\n")));
+  ASSERT_EQ(other.exit_code(), 0) << other.error();
+  EXPECT_THAT(other.output(), HasSubstr("the actions cost 3.33 on average"));
+  CalibctlRun partial(with(write("partial.csv", "action,sick,well\nwait,10,0\ntreat,0,1\n")));
+  EXPECT_EQ(partial.exit_code(), 2);
+  EXPECT_THAT(partial.error(),
+              HasSubstr("the columns are sick, well, expected each class once: healthy, sick"));
   CalibctlRun run(with(write("actions.csv", "action,healthy,sick\nwait,0,10\ntreat,1,0\n")));
   ASSERT_EQ(run.exit_code(), 0) << run.error();
   // All wait, a third is sick; .055 x 10 was promised.
