@@ -146,8 +146,11 @@ absl::Status UsageFault(std::string_view fault) {
 }
 
 CLI::Validator ProbabilityRange(double min, double max) {
-  const std::string expected =
-      absl::StrCat("a probability in ", min, "..", max, " or a percentage such as 2%");
+  // 1 - 1e-9 would be written as 1.
+  const std::string range = max < 1 && absl::StrCat(max) == "1"
+                                ? "above 0 and below 1"
+                                : absl::StrCat("in ", min, "..", max);
+  const std::string expected = absl::StrCat("a probability ", range, " or a percentage such as 2%");
   const auto convert = [=](std::string& text) {
     absl::string_view number(text);
     const bool percent = absl::ConsumeSuffix(&number, "%");
@@ -161,7 +164,7 @@ CLI::Validator ProbabilityRange(double min, double max) {
     if (percent) text = absl::StrFormat("%.17g", value);
     return std::string();
   };
-  return CLI::Validator(convert, absl::StrCat(min, "..", max), "probability");
+  return CLI::Validator(convert, range, "probability");
 }
 
 CLI::Validator SeedRange() {

@@ -170,15 +170,17 @@ std::string TestTable(const v1::ForecastEvaluation& evaluation) {
                           "MMD^2 is: %s.\n",
                           kTestFrequencies, absl::StrJoin(exact, ", "));
   }
-  // Without a condition, both are the same sum.
-  if (evaluation.discrepancies_size() > 1 && evaluation.discrepancies(1).condition().has_none() &&
-      evaluation.discrepancies(0).mmd_squared() == evaluation.discrepancies(1).mmd_squared()) {
+  const bool are_equal = std::ranges::any_of(
+      evaluation.discrepancies(), [](const v1::ForecastEvaluation::TestedDiscrepancy& discrepancy) {
+        return discrepancy.form() == "distribution" && discrepancy.condition().has_none();
+      });
+  if (are_equal) {
     absl::StrAppend(&text, "The ",
                     evaluation.scores().observations() > std::int64_t{kParameterRows}
                         ? absl::StrCat("first ", kParameterRows, " ")
                         : "",
-                    "forecasts do not differ, so the discrepancy distribution is the same as "
-                    "marginal.\n");
+                    "forecasts do not differ, so that the discrepancy distribution has no "
+                    "condition.\n");
   }
   for (const auto& form : evaluation.left_out()) {
     absl::StrAppend(&text, "discrepancy (MMD^2), ", form.form(), ": not tested, because ",

@@ -270,7 +270,8 @@ std::string DescribeFields(const Json& json) {
 
 std::string Describe(const ForecastBatch& batch, const LossOptions& options,
                      const v1::ComputeLossResponse& loss) {
-  std::string text = absl::StrFormat("loss %.6g over %d rows\n", loss.value(), batch.size());
+  std::string text = absl::StrFormat("loss %.6g over %d %s\n", loss.value(), batch.size(),
+                                     batch.size() == 1 ? "row" : "rows");
   if (loss.has_negative_log_likelihood()) {
     absl::StrAppendFormat(&text, "  negative log likelihood %.6g\n",
                           loss.negative_log_likelihood());

@@ -13,8 +13,8 @@ inline constexpr char kOutcomeKernelHelp[] =
     "rbf[:GAMMA], energy, pit_rbf[:GAMMA], pit_min, moments:CENTER:SCALE, threshold:C or "
     "tanh:C:WIDTH";
 
-// Numbers in the unit of the outcomes have no default, because none suits all units. Reads the name and the numbers of an outcome kernel, the value of --outcome-kernel. Errors: a
-// usage fault.
+// Numbers in the unit of the outcomes have no default, because none suits all units. Reads the name
+// and the numbers of an outcome kernel, the value of --outcome-kernel. Errors: a usage fault.
 [[nodiscard]] absl::StatusOr<OutcomeKernel> ParseOutcomeKernel(const std::string& text);
 
 }  // namespace calibd::cli

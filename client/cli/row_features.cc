@@ -18,7 +18,7 @@ absl::Status PlanFeatures(const v1::Model& model, const std::string& file, Colum
   }
   if (!file.empty()) return absl::OkStatus();
   columns.features.assign(model.feature_names().begin(), model.feature_names().end());
-  columns.feature_option = "a feature of the model";
+  columns.feature_option = "--features is not given, and the model's feature";
   return absl::OkStatus();
 }
 

@@ -95,7 +95,16 @@ std::optional<Violation> CheckRow(const ForecastBatch& batch, std::size_t i) {
 std::vector<Violation> FindViolations(const ForecastBatch& batch) {
   if (auto shape = CheckShape(batch)) return {*std::move(shape)};
   if (batch.kind == ForecastKind::kProbabilities) {
-    return FindViolations(PredictionBatch{batch.values, batch.labels, batch.width});
+    std::vector<Violation> violations =
+        FindViolations(PredictionBatch{batch.values, batch.labels, batch.width});
+    // No model declares a tolerance here.
+    for (Violation& violation : violations) {
+      std::string& text = violation.description;
+      if (!text.ends_with(kRowSumAdvice)) continue;
+      text.resize(text.size() - std::char_traits<char>::length(kRowSumAdvice));
+      text += ": normalise the rows";
+    }
+    return violations;
   }
   std::vector<Violation> violations;
   for (std::size_t i = 0; i < batch.size() && violations.size() < kMaxReportedViolations; ++i) {

@@ -93,11 +93,17 @@ const char* UnconditionalForm(const OutcomeKernel& kernel) {
   return of_distribution ? "marginal" : "decision_marginal";
 }
 
+// The probability that divides the forecasts of threshold calibration. options: with a decision.
+// Unset: that at which both actions cost the same.
+double ThresholdAlpha(const ForecastEvaluationOptions& options) {
+  const ThresholdDecision& decision = *options.decision;
+  return options.threshold_alpha.value_or(1 / (1 + decision.false_alarm_cost / decision.miss_cost));
+}
+
 void AddThresholdForm(const ForecastBatch& batch, const ForecastEvaluationOptions& options,
                       const OutcomeKernel& kernel, std::vector<Form>& forms) {
   const ThresholdDecision& decision = *options.decision;
-  const double alpha =
-      options.threshold_alpha.value_or(1 / (1 + decision.false_alarm_cost / decision.miss_cost));
+  const double alpha = ThresholdAlpha(options);
   const auto* const levels = std::get_if<LevelsKernel>(&kernel);
   forms.push_back(
       {"threshold", IsOfQuantiles(kernel) ? kernel : OutcomeKernel(PitRbfKernel()),
@@ -265,11 +271,11 @@ absl::Status CheckForecastOptions(const NumberForecastKind& kind,
         "outcome_kernel is set, expected none for quantiles, which are compared at their levels");
   }
   if (options.decision.has_value() &&
-      std::ranges::find(quantiles->levels, options.threshold_alpha.value_or(0)) ==
-          quantiles->levels.end()) {
+      std::ranges::find(quantiles->levels, ThresholdAlpha(options)) == quantiles->levels.end()) {
     return absl::InvalidArgumentError(
-        "threshold is set, but quantiles do not give the probability of a decision: leave it "
-        "unset, or set threshold_alpha to one of the levels");
+        absl::StrCat("threshold_alpha is ", ThresholdAlpha(options),
+                     ", expected one of the levels of the quantiles, which give no other "
+                     "probability: set it, or leave threshold unset"));
   }
   return absl::OkStatus();
 }

@@ -28,7 +28,7 @@ absl::StatusOr<double> MedianGamma(std::size_t n, const RunControl& control,
 absl::Status CheckChosen(const char* field, double gamma) {
   if (gamma > 0 && std::isfinite(gamma)) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat(field, " cannot be chosen from these forecasts, give a value"));
+      absl::StrCat(field, " cannot be chosen from these rows, give a value"));
 }
 
 // Chooses the gamma of a kernel that has none.

@@ -237,7 +237,7 @@ TEST_F(CalibctlEvaluateForecastsTest, AModelHasTheEvaluationOfItsFile) {
               HasSubstr("digits predicts classes: use `calibctl evaluate --model digits`"));
   run({"model", "create", "empty", "--forecast", "quantiles", "--levels", "0.1,0.9"});
   EXPECT_THAT(run({"evaluate-forecasts", "--model", "empty", "--threshold", "1"}, 1),
-              HasSubstr("threshold is set, but quantiles"));
+              HasSubstr("threshold_alpha is 0.5, expected one of the levels"));
   EXPECT_THAT(run({"evaluate-forecasts", "--model", "empty"}, 1),
               HasSubstr("not enough observations in the window: 0"));
 }
@@ -314,8 +314,8 @@ TEST_F(CalibctlEvaluateForecastsTest, ErrorsNameTheOptionAndTheRow) {
   EXPECT_THAT(usage({"--normals", path_, "--samples", path_}), HasSubstr("give one of"));
   EXPECT_THAT(usage({"--quantiles", path_}), HasSubstr("--quantiles needs --levels"));
   EXPECT_THAT(usage({"--quantiles", path_, "--levels", "0.9,0.1"}), HasSubstr("--levels: "));
-  EXPECT_THAT(usage({"--quantiles", path_, "--levels", "0.5,0.9", "--threshold", "1"}),
-              HasSubstr("threshold is set, but quantiles"));
+  EXPECT_THAT(usage({"--quantiles", path_, "--levels", "0.1,0.9", "--threshold", "1"}),
+              HasSubstr("threshold_alpha is 0.5, expected one of the levels"));
   const auto file = [&](const std::string& text, const std::string& levels) {
     return Fault({"evaluate-forecasts", "--quantiles", Write("bad.csv", text), "--levels", levels},
                  1);

@@ -101,7 +101,7 @@ TEST_F(CalibctlFeaturesTest, FeaturesAreTheColumnsWithTheirNames) {
   EXPECT_THAT(run->output(),
               AllOf(HasSubstr("local calibration error"), HasSubstr("near temperature "),
                     HasSubstr(", hour "), HasSubstr("are below the median; about "),
-                    HasSubstr("distribution is the same as marginal")));
+                    HasSubstr("so that the discrepancy distribution has no condition")));
   const auto shown = Run({"model", "show", "demand"});
   EXPECT_EQ(shown->exit_code(), 0);
   EXPECT_THAT(shown->output(), HasSubstr("features            temperature, hour\n"));
@@ -130,8 +130,9 @@ TEST_F(CalibctlFeaturesTest, ClassesAreEvaluatedAmongSimilarCases) {
 
 TEST_F(CalibctlFeaturesTest, ErrorsSayWhereFeaturesBelong) {
   Create("demand", {"--forecast", "normal"});
-  EXPECT_THAT(ErrorOf({"send", "demand", plain_, "--no-header"}),
-              HasSubstr("a feature of the model"));
+  EXPECT_THAT(
+      ErrorOf({"send", "demand", plain_, "--no-header"}),
+      HasSubstr("--features is not given, and the model's feature is \"temperature\", exp"));
   EXPECT_THAT(ErrorOf({"send", "demand", plain_, "--no-header", "--features", plain_}),
               HasSubstr("has 400 rows of 3 columns, expected 400 rows of the features temperature, "
                         "hour"));

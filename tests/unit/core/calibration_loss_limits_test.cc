@@ -46,9 +46,9 @@ TEST(CalibrationLossTest, DistancesBeyondTheRangeOfDoubleAreNotEqualRows) {
     return std::string(ComputeLoss(set.view(), options).status().message());
   };
   EXPECT_EQ(error(ForecastCondition()),
-            "condition.forecast.gamma cannot be chosen from these forecasts, give a value");
+            "condition.forecast.gamma cannot be chosen from these rows, give a value");
   EXPECT_EQ(error(FeatureCondition{{-1e200, 1e200, 0}, {}}),
-            "condition.features.gamma cannot be chosen from these forecasts, give a value");
+            "condition.features.gamma cannot be chosen from these rows, give a value");
   EXPECT_EQ(error(ForecastCondition{.bandwidth = {}, .gamma = 1}), "");
 }
 
