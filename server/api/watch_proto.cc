@@ -287,8 +287,9 @@ void WarnOfRows(const ModelDeclaration& declaration, const ModelSnapshot& snapsh
   const auto duplicates = static_cast<double>(screen.Duplicates());
   if (duplicates >= kDuplicateShare * rows) {
     *warnings.Add() = absl::StrFormat(
-        "%.1f %% of the newest %d observations equal earlier ones. If they are counted twice, they "
-        "look like evidence: send them with ids or in numbered batches.",
+        "%.1f %% of the newest %d observations seem to repeat earlier ones: their probabilities "
+        "and labels are equal. If they are counted twice, they look like evidence: send them with "
+        "ids or in numbered batches.",
         100 * duplicates / rows, screen.rows);
   }
   const auto digit_rows = static_cast<double>(screen.digit_rows);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/hash/hash.h"
+#include "calibd/core/validation.h"
 
 namespace calibd::server {
 namespace {
@@ -64,7 +65,8 @@ bool HasInexactSum(std::span<const double> row, std::size_t digits) noexcept {
 RowScreen::RowScreen(std::size_t window)
     : rows_(RowsOf(window)), buckets_(BucketsOf(rows_.size()), kNone), links_(rows_.size(), kNone) {
   static_assert(sizeof(Row) == 2 * sizeof(std::uint64_t));
-  static_assert(kMostRows <= kNone);
+  static_assert(kMostRows <= kNone && kMostRows <= 1U << 15);
+  static_assert(kMaxClassCount <= 1U << 17);
 }
 
 bool RowScreen::Repeats::LabelsAgreeTooOften() const noexcept {
@@ -90,15 +92,32 @@ std::int64_t RowScreen::Counts::Duplicates() const noexcept {
              : 0;
 }
 
+void RowScreen::Count(const Row& row, bool aligned, std::int64_t sign, Repeats& repeats) noexcept {
+  repeats.rows += sign;
+  repeats.differing += row.differs != 0 ? sign : 0;
+  repeats.expected_differing += sign * static_cast<std::int64_t>(row.expected);
+  repeats.aligned += aligned ? sign : 0;
+}
+
 void RowScreen::CountRepeat(const Row& row, std::int64_t sign) noexcept {
-  const auto count = [&](Repeats& repeats, bool aligned) {
-    repeats.rows += sign;
-    repeats.differing += row.differs != 0 ? sign : 0;
-    repeats.expected_differing += sign * row.expected;
-    repeats.aligned += aligned ? sign : 0;
-  };
-  if (row.repeat != 0) count(counts_.repeats, row.aligned != 0);
-  if (row.rare != 0) count(counts_.rare_repeats, row.aligned != 0 && row.second != 0);
+  if (row.repeat != 0) Count(row, row.aligned != 0, sign, counts_.repeats);
+  CountRareRepeat(row, sign);
+}
+
+void RowScreen::CountRareRepeat(const Row& row, std::int64_t sign) noexcept {
+  const bool aligned = row.aligned != 0 && row.second != 0;
+  if (row.rare != 0) Count(row, aligned, sign, counts_.rare_repeats);
+}
+
+void RowScreen::SetRare(std::size_t newest, bool rare) noexcept {
+  std::size_t place = newest;
+  for (std::size_t left = rows_[newest].others + std::size_t{1}; left > 0; --left) {
+    Row& row = rows_[place];
+    CountRareRepeat(row, -1);
+    row.rare = rare ? row.repeat : 0;
+    CountRareRepeat(row, 1);
+    place = row.earlier;
+  }
 }
 
 void RowScreen::CountDigits(const Row& row, std::int64_t sign) noexcept {
@@ -124,7 +143,7 @@ RowScreen::Row RowScreen::Compare(std::span<const double> probabilities, std::in
                                   std::uint64_t hash) noexcept {
   Row row;
   row.hash = hash;
-  row.label = static_cast<std::uint32_t>(label) & 0xfffffU;
+  row.label = static_cast<std::uint32_t>(label) & 0x1ffffU;
   std::uint16_t& place = Find(hash);
   if (place == kNone) return row;
   const Row& earlier = rows_[place];
@@ -134,9 +153,12 @@ RowScreen::Row RowScreen::Compare(std::span<const double> probabilities, std::in
   row.expected =
       static_cast<std::uint8_t>(kExpectedUnits * (1 - std::min(1.0, probabilities[earlier.label])));
   row.aligned = row.differs == 0 && distance > 1 && distance == distance_ ? 1 : 0;
-  row.occurrences = static_cast<std::uint16_t>(earlier.occurrences + 1);
-  row.rare = row.occurrences <= kRare ? 1 : 0;
-  row.second = row.occurrences == 2 ? 1 : 0;
+  row.second = earlier.others == 0 ? 1 : 0;
+  // The oldest row, which leaves now, may be one of them.
+  const bool replaces = size_ == rows_.size() && rows_[next_].hash == hash;
+  row.others = (earlier.others + (replaces ? 0U : 1U)) & 0x7fffU;
+  row.rare = row.others < kRare ? 1 : 0;
+  row.earlier = place & 0x7fffU;
   distance_ = distance;
   place = links_[place];
   return row;
@@ -153,7 +175,7 @@ void RowScreen::RemoveOldest() noexcept {
     return;
   }
   const std::uint16_t newest = Find(hash);
-  if (newest != kNone) --rows_[newest].occurrences;
+  if (newest != kNone && --rows_[newest].others == kRare - 1) SetRare(newest, true);
 }
 
 void RowScreen::AddRow(std::span<const double> probabilities, std::int32_t label,
@@ -167,7 +189,6 @@ void RowScreen::AddRow(std::span<const double> probabilities, std::int32_t label
     CountDigits(rows_[(next_ + rows_.size() - digit_rows) % rows_.size()], -1);
   }
   if (size_ == rows_.size()) {
-    if (row.repeat != 0 && rows_[next_].hash == row.hash) --row.occurrences;
     RemoveOldest();
   } else {
     ++size_;
@@ -178,6 +199,7 @@ void RowScreen::AddRow(std::span<const double> probabilities, std::int32_t label
   links_[next_] = std::exchange(bucket, static_cast<std::uint16_t>(next_));
   CountRepeat(row, 1);
   CountDigits(row, 1);
+  if (row.others == kRare) SetRare(next_, false);
   next_ = (next_ + 1) % rows_.size();
 }
 

@@ -55,7 +55,7 @@ class RowScreen {
   struct Counts {
     std::int64_t rows = 0;
     Repeats repeats;
-    // Repeats of probabilities that at most kRare screened rows had. Only their second occurrence
+    // Repeats of probabilities that at most kRare screened rows have. Only their second occurrence
     // can be aligned.
     Repeats rare_repeats;
     // Among the newest `digit_rows` rows: the number of rows whose probabilities have at most 1, 2,
@@ -91,19 +91,22 @@ class RowScreen {
   struct Row {
     // Of the probabilities.
     std::uint64_t hash = 0;
-    std::uint32_t label : 20 = 0;
+    std::uint64_t label : 17 = 0;
     // kMostDigits + 1: more digits; 0: all probabilities are 0 or 1.
-    std::uint32_t digits : 3 = 0;
-    std::uint32_t inexact_sum : 1 = 0;
-    std::uint32_t repeat : 1 = 0;
-    std::uint32_t rare : 1 = 0;
-    std::uint32_t second : 1 = 0;
-    std::uint32_t differs : 1 = 0;
-    std::uint32_t aligned : 1 = 0;
+    std::uint64_t digits : 3 = 0;
+    std::uint64_t inexact_sum : 1 = 0;
+    std::uint64_t repeat : 1 = 0;
+    std::uint64_t rare : 1 = 0;
+    std::uint64_t second : 1 = 0;
+    std::uint64_t differs : 1 = 0;
+    std::uint64_t aligned : 1 = 0;
     // As Repeats::expected_differing.
-    std::uint8_t expected = 0;
-    // Number of screened rows with this hash; valid for the newest of them. At most kMostRows.
-    std::uint16_t occurrences = 1;
+    std::uint64_t expected : 8 = 0;
+    // Number of other screened rows with this hash; valid for the newest of them. Less than
+    // kMostRows.
+    std::uint64_t others : 15 = 0;
+    // The index in rows_ of the newest earlier row with this hash; valid while it is screened.
+    std::uint64_t earlier : 15 = 0;
   };
 
   static constexpr std::uint16_t kNone = 0xffff;
@@ -118,7 +121,12 @@ class RowScreen {
   Row Compare(std::span<const double> probabilities, std::int32_t label,
               std::uint64_t hash) noexcept;
   void RemoveOldest() noexcept;
+  // Makes the newest row with a hash, and the `others` before it, repeats of rare probabilities or
+  // not.
+  void SetRare(std::size_t newest, bool rare) noexcept;
+  static void Count(const Row& row, bool aligned, std::int64_t sign, Repeats& repeats) noexcept;
   void CountRepeat(const Row& row, std::int64_t sign) noexcept;
+  void CountRareRepeat(const Row& row, std::int64_t sign) noexcept;
   void CountDigits(const Row& row, std::int64_t sign) noexcept;
 
   // A ring buffer: once it is full, the oldest row is at next_.

@@ -52,42 +52,71 @@ TEST(RowScreenTest, CountsRepeatsAmongTheNewest) {
   EXPECT_EQ(screen.counts().repeats.rows, 0);
 }
 
+bool Equal(const PredictionSet& set, std::size_t i, std::size_t j) {
+  return std::equal(set.view().row(i).begin(), set.view().row(i).end(), set.view().row(j).begin());
+}
+
+// The repeats among the newest `window` rows; rare: only those that at most 16 of these rows equal.
+RowScreen::Repeats RepeatsOf(const PredictionSet& set, std::size_t window, bool rare) {
+  RowScreen::Repeats repeats;
+  const std::size_t n = set.labels.size();
+  for (std::size_t i = n - std::min(n, window); i < n; ++i) {
+    // One of the `window` rows before it.
+    std::size_t back = 1;
+    while (back <= std::min(i, window) && !Equal(set, i, i - back)) ++back;
+    if (back > std::min(i, window)) continue;
+    int equal = 0;
+    for (std::size_t k = n - std::min(n, window); k < n; ++k) equal += Equal(set, i, k) ? 1 : 0;
+    if (rare && equal > 16) continue;
+    const std::int32_t earlier = set.labels[i - back];
+    ++repeats.rows;
+    repeats.differing += set.labels[i] != earlier ? 1 : 0;
+    repeats.expected_differing +=
+        static_cast<std::int64_t>(255 * (1 - set.view().row(i)[static_cast<std::size_t>(earlier)]));
+  }
+  return repeats;
+}
+
 TEST(RowScreenTest, EqualsACountOfTheNewestRowsForAnyBatches) {
   const PredictionSet pool = Drawn(40);
   std::mt19937_64 random(3);
   PredictionSet sent;
   RowScreen screen(64);
-  for (int i = 0; i < 1000; ++i) {
-    Append(pool.view().rows(random() % 40, 1), sent);
-    if (random() % 2 == 0) sent.labels.back() = (sent.labels.back() + 1) % 3;
-    screen.Add(sent.view().rows(static_cast<std::size_t>(i), 1));
-  }
-  const auto equal = [&](std::size_t i, std::size_t j) {
-    return std::equal(sent.view().row(i).begin(), sent.view().row(i).end(),
-                      sent.view().row(j).begin());
+  const auto check = [&sent](const RowScreen& tested) {
+    for (const bool rare : {false, true}) {
+      const auto& found = rare ? tested.counts().rare_repeats : tested.counts().repeats;
+      const RowScreen::Repeats expected = RepeatsOf(sent, 64, rare);
+      ASSERT_EQ(found.rows, expected.rows) << sent.labels.size() << rare;
+      ASSERT_EQ(found.differing, expected.differing) << sent.labels.size() << rare;
+      ASSERT_EQ(found.expected_differing, expected.expected_differing)
+          << sent.labels.size() << rare;
+    }
   };
-  // Rows among the newest 64 that equal one of the 64 rows before them.
-  RowScreen::Repeats expected;
-  std::int64_t rare = 0;
-  for (std::size_t i = 1000 - 64; i < 1000; ++i) {
-    std::size_t j = i - 1;
-    while (j + 64 >= i && !equal(i, j)) --j;
-    if (j + 64 < i) continue;
-    ++expected.rows;
-    expected.differing += sent.labels[i] != sent.labels[j] ? 1 : 0;
-    expected.expected_differing += static_cast<std::int64_t>(
-        255 * (1 - sent.view().row(i)[static_cast<std::size_t>(sent.labels[j])]));
-    int occurrences = 1;
-    for (std::size_t k = i - 63; k < i; ++k) occurrences += equal(i, k) ? 1 : 0;
-    rare += occurrences <= 16 ? 1 : 0;
+  for (std::size_t i = 0; i < 1000; ++i) {
+    // Some rows become frequent, and later rare again.
+    Append(pool.view().rows(random() % (i % 200 < 100 ? 40 : 4), 1), sent);
+    if (random() % 2 == 0) sent.labels.back() = (sent.labels.back() + 1) % 3;
+    screen.Add(sent.view().rows(i, 1));
+    ASSERT_NO_FATAL_FAILURE(check(screen));
   }
-  EXPECT_EQ(screen.counts().repeats.rows, expected.rows);
-  EXPECT_EQ(screen.counts().repeats.differing, expected.differing);
-  EXPECT_EQ(screen.counts().repeats.expected_differing, expected.expected_differing);
-  EXPECT_EQ(screen.counts().rare_repeats.rows, rare);
   RowScreen at_once(64);
   at_once.Add(sent.view());
-  EXPECT_EQ(at_once.counts().repeats.rows, expected.rows);
+  check(at_once);
+}
+
+TEST(RowScreenTest, FewOutputsWithTheSameLabelAreNoDuplicates) {
+  const PredictionSet pool = Drawn(10);
+  for (const std::size_t outputs : {1U, 2U, 10U}) {
+    for (const std::size_t n : {300U, 899U, 5000U}) {
+      PredictionSet sent;
+      for (std::size_t i = 0; i < n; ++i) Append(pool.view().rows(i * outputs / n, 1), sent);
+      sent.labels.assign(n, 1);
+      RowScreen screen(10000);
+      screen.Add(sent.view());
+      EXPECT_EQ(screen.counts().repeats.rows, static_cast<std::int64_t>(n - outputs));
+      EXPECT_EQ(screen.counts().Duplicates(), 0) << outputs << " outputs, " << n << " rows";
+    }
+  }
 }
 
 TEST(RowScreenTest, DetectsARepeatedDataSetThatFitsTheWindow) {
