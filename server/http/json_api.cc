@@ -65,6 +65,29 @@ bool IsEncoded(absl::string_view text, std::size_t i) {
          absl::ascii_isxdigit(static_cast<unsigned char>(text[i + 2]));
 }
 
+// Decodes %XX in a path, once. Errors: InvalidArgument. No name has an encoded "/", which would
+// look like the end of a segment.
+absl::StatusOr<std::string> DecodePath(absl::string_view path) {
+  std::string decoded;
+  bool valid = true;
+  for (std::size_t i = 0; i < path.size(); ++i) {
+    if (IsEncoded(path, i)) {
+      decoded += absl::HexStringToBytes(path.substr(i + 1, 2));
+      i += 2;
+      const auto byte = static_cast<unsigned char>(decoded.back());
+      valid = valid && byte != '/' && !absl::ascii_iscntrl(byte);
+    } else {
+      valid = valid && path[i] != '%';
+      decoded += path[i];
+    }
+  }
+  if (valid) return decoded;
+  return InvalidFieldError(
+      "path", absl::StrCat("is ", Quoted({path.data(), path.size()}),
+                           ", expected % only before the two hexadecimal digits of a byte that is "
+                           "neither / nor a control character"));
+}
+
 // Decodes %XX and "+". Returns nothing if the text is invalid.
 std::optional<std::string> DecodeQuery(absl::string_view text) {
   std::string decoded;
@@ -358,7 +381,7 @@ absl::Status CheckNoShortVersion(const std::string& resource) {
 // The target without its query.
 std::string_view PathOf(std::string_view target) { return target.substr(0, target.find('?')); }
 
-// The routes of a path below kApiPrefix, one for each method that it has.
+// The routes of a decoded path below kApiPrefix, one for each method that it has.
 std::vector<const JsonRoute*> RoutesOf(std::string_view path) {
   const std::string_view name = path.substr(kApiPrefix.size());
   const std::size_t length = ResourceLength(name);
@@ -393,9 +416,10 @@ bool IsJsonPath(std::string_view target) {
 
 absl::StatusOr<const JsonRoute*> FindJsonRoute(http::verb verb, std::string_view target,
                                                JsonRequest& request) {
-  const std::string_view path = PathOf(target);
-  if (path.size() < target.size()) request.query = target.substr(path.size() + 1);
-  const std::string_view name = path.substr(kApiPrefix.size());
+  const std::string_view encoded = PathOf(target);
+  if (encoded.size() < target.size()) request.query = target.substr(encoded.size() + 1);
+  CALIBD_ASSIGN_OR_RETURN(const std::string path, DecodePath(View(encoded)));
+  const std::string_view name = std::string_view(path).substr(kApiPrefix.size());
   request.resource = name.substr(0, ResourceLength(name));
   const std::vector<const JsonRoute*> routes = RoutesOf(path);
   for (const JsonRoute* const route : routes) {
@@ -413,7 +437,9 @@ absl::StatusOr<const JsonRoute*> FindJsonRoute(http::verb verb, std::string_view
 
 std::string AllowedMethods(std::string_view target) {
   if (!IsJsonPath(target)) return "GET, HEAD";
-  return absl::StrJoin(RoutesOf(PathOf(target)), ", ", [](std::string* text, const auto* route) {
+  const absl::StatusOr<std::string> path = DecodePath(View(PathOf(target)));
+  if (!path.ok()) return "";
+  return absl::StrJoin(RoutesOf(*path), ", ", [](std::string* text, const auto* route) {
     const auto name = http::to_string(route->verb);
     text->append(name.data(), name.size());
   });

@@ -84,7 +84,7 @@ struct JsonRoute {
 
 // Finds the route of a request with such a target, and sets the resource and the query. Errors:
 // NotFound for an unknown path; Unimplemented if the path exists with another verb; InvalidArgument
-// for a version in the form M@V.
+// for a version in the form M@V, and for a path that is not percent-encoded.
 [[nodiscard]] absl::StatusOr<const JsonRoute*> FindJsonRoute(boost::beast::http::verb verb,
                                                              std::string_view target,
                                                              JsonRequest& request);

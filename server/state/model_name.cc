@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "calibd/text/model_id.h"
+#include "calibd/text/printable.h"
 #include "server/errors.h"
 
 namespace calibd::server {
@@ -11,10 +12,10 @@ namespace {
 
 constexpr std::string_view kModels = "models/";
 constexpr std::string_view kVersions = "/versions/";
-// The escaped form of an id that is not valid, as advice; empty if it is too long.
+// The escaped form of an id that is not valid, as advice; empty if it is too long, or not UTF-8.
 std::string EscapedForm(std::string_view id) {
   const std::string escaped = EscapeModelId(id);
-  return IsModelId(id) || !IsModelId(escaped)
+  return IsModelId(id) || !IsModelId(escaped) || !IsUtf8(id)
              ? ""
              : absl::StrCat("; the escaped form of ", Quoted(id), " is ", escaped);
 }

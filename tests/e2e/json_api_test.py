@@ -329,6 +329,40 @@ class JsonApiTest(unittest.TestCase):
         self.assertEqual(answer["error"]["details"][0]["reason"], "INSUFFICIENT_DATA")
         self.assertEqual(self.server.get("/v1/models/errors/calibration")[0], 200)
 
+    def test_names_in_paths_are_decoded_once(self):
+        self.server.create("sky/versions/x--c3-a9")
+        not_encoded = "expected % only before the two hexadecimal digits"
+        for path, status, part in (
+                ("sky/versions/x--c3-a9", 200, None),
+                ("s%6By/%76ersions/x-%2Dc3-a9/calibration", 200, None),
+                ("s%6by%3Aobserve", 405, "another method"),
+                ("sky%402", 400, 'expected a version in the form "models/sky/versions/2"'),
+                # The escaped form is that of escape_id in Python.
+                ("%C3%A9", 400, r'the escaped form of "\xc3\xa9" is x---c3-a9'),
+                ("%e9", 400, r'is "models/\xe9", expected models/{model}'),
+                # Decoded once, and not to what ends a segment or the path.
+                ("s%256by", 400, 'is "models/s%6by", expected models/{model}'),
+                ("sky%252Fversions", 400, 'is "models/sky%2Fversions"'),
+                ("sky%2Fversions%2Fx--c3-a9", 400, not_encoded),
+                ("sky%3FpageSize=1", 400, 'is "models/sky?pageSize=1"'),
+                ("sky+1", 400, 'is "models/sky+1"'),
+                ("%2e%2e", 400, 'is "models/..", expected models/{model}'),
+                ("%2e%2e/verdicts", 404, "there is no such path"),
+                ("%2e%2e%2fverdicts", 400, not_encoded),
+                ("sky%00", 400, not_encoded), ("sky%7f", 400, not_encoded),
+                ("sky%0d%0aX:%201", 400, not_encoded),
+                ("sky%", 400, not_encoded), ("sky%6", 400, not_encoded),
+                ("sky%6x", 400, not_encoded), ("%u0073ky", 400, not_encoded)):
+            found, headers, text = self.server.get("/v1/models/" + path)
+            self.assertEqual(found, status, (path, text))
+            if part is not None:
+                validate("/v1/models/{model}", "get", found, text)
+                self.assertIn(part, json.loads(text)["error"]["message"], path)
+            self.assertEqual(headers["Allow"], "POST" if status == 405 else None)
+        status, _, text = self.server.post("/v1/models/s%6By/versions/x--c3-a9%3aobserve",
+                                           {"observations": observations(2)})
+        self.assertEqual((status, json.loads(text)["acceptedRows"]), (200, "2"))
+
     def test_requests_that_http_refuses_get_the_described_error(self):
         self.server.create("refused")
         observe, cloud_event = "/v1/models/refused:observe", "/v1/models/refused:inference"
