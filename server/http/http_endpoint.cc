@@ -48,7 +48,9 @@ constexpr std::chrono::seconds kBodyDeadline{30};
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 constexpr std::string_view kEventsHeader =
     "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n"
-    "X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n";
+    "X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
+    // The time in ms after which a browser connects again.
+    "retry: 1000\n";
 // Time for which a connection that calibd has ended is read.
 constexpr std::chrono::seconds kLinger{2};
 // Time between two comments in a stream of events without events.

@@ -444,14 +444,16 @@ class JsonApiTest(unittest.TestCase):
         connection.request("GET", path, headers=headers or {})
         answer = connection.getresponse()
         self.assertEqual((answer.status, answer.headers["Content-Type"]), (200, "text/event-stream"))
+        self.assertEqual(answer.readline(), b"retry: 1000\n")
         event = {}
         for line in answer:
             name, _, value = line.decode().rstrip("\n").partition(": ")
-            if name in ("id", "data"):
+            if name in ("event", "id", "data"):
                 event[name] = value
             elif not name and event:
-                validate("/v1/models/{model}/events", "get", 200, event["data"])
-                yield event["id"], json.loads(event["data"])
+                validate("/v1/models/{model}/events", "get", 500 if "event" in event else 200,
+                         event["data"])
+                yield event.get("event", event.get("id")), json.loads(event["data"])
                 event = {}
 
     def test_events_follow_the_model_and_continue_after_the_last_one(self):
@@ -468,6 +470,11 @@ class JsonApiTest(unittest.TestCase):
         self.server.post("/v1/models/events:observe", {"observations": observations(4)})
         self.assertEqual(next(continued)[1]["calibration"]["observations"], "7")
         self.assertEqual(self.server.get("/v1/models/none/events")[0], 404)
+        # A new stream begins with the calibration.
+        self.assertEqual(next(self.events(path))[1]["calibration"]["observations"], "7")
+        self.assertEqual(self.server.ask("DELETE", "/v1/models/events")[0], 200)
+        name, error = list(continued)[-1]
+        self.assertEqual((name, error["error"]["details"][0]["reason"]), ("error", "MODEL_NOT_FOUND"))
 
     def test_open_streams_of_events_leave_room_for_other_requests(self):
         self.server.create("many")
