@@ -27,7 +27,6 @@ namespace calibd::server {
 namespace {
 
 constexpr std::string_view kResponseSuffix = ".response";
-constexpr std::size_t kMaxEventId = 100;
 
 absl::Status AnswerError(absl::string_view field, absl::string_view what) {
   return InvalidFieldError(std::string(field), std::string(what));

@@ -1,6 +1,7 @@
 #ifndef CALIBD_SERVER_API_INFERENCE_EVENT_H_
 #define CALIBD_SERVER_API_INFERENCE_EVENT_H_
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,6 +36,8 @@ struct InferenceEvent {
 };
 
 inline constexpr std::string_view kStructuredEventType = "application/cloudevents+json";
+// The longest id of an event in bytes. The ids of its rows are longer.
+inline constexpr std::size_t kMaxEventId = 100;
 
 // The content type without parameters, in lower case.
 [[nodiscard]] std::string MediaType(std::string_view content_type);

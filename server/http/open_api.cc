@@ -130,31 +130,33 @@ Json Content(const char* type, Json schema) { return {{type, {{"schema", std::mo
 // The body of a CloudEvent: the event in structured mode, or any answer in binary mode.
 Json EventContent() {
   const Json text = {{"type", "string"}};
-  Json content = Content(kStructuredEventType.data(),
-                         {{"type", "object"},
-                          {"required", Json::array({"specversion", "id", "source", "type"})},
-                          {"properties",
-                           {{"specversion", {{"const", "1.0"}}},
-                            {"id", text},
-                            {"source", text},
-                            {"type", text},
-                            {"time", {{"type", "string"}, {"format", "date-time"}}},
-                            {"datacontenttype", text},
-                            {"data", Json::object()},
-                            {"data_base64", text}}}});
+  Json content =
+      Content(kStructuredEventType.data(),
+              {{"type", "object"},
+               {"required", Json::array({"specversion", "id", "source", "type"})},
+               {"properties",
+                {{"specversion", {{"const", "1.0"}}},
+                 {"id", {{"type", "string"}, {"minLength", 1}, {"maxLength", kMaxEventId}}},
+                 {"source", text},
+                 {"type", text},
+                 {"time", {{"type", "string"}, {"format", "date-time"}}},
+                 {"datacontenttype", text},
+                 {"data", Json::object()},
+                 {"data_base64", text}}}});
   content["*/*"] = {{"schema", Json::object()}};
   return content;
 }
 
 // The headers of the binary mode, which has no other attributes.
 void AddEventHeaders(Json& parameters) {
-  const auto add = [&](const char* name, const char* type, const char* description) {
+  const auto add = [&](const char* name, const char* type, const std::string& description) {
     parameters.push_back({{"name", name},
                           {"in", "header"},
                           {"description", description},
                           {"schema", {{"type", type}}}});
   };
-  add("ce-id", "string", "Required in binary mode: the id of the event");
+  add("ce-id", "string",
+      absl::StrCat("Required in binary mode: the id of the event, 1..", kMaxEventId, " bytes"));
   add("ce-type", "string", "Required in binary mode: ends with .response for an answer");
   add("ce-time", "string", "Of the event, in RFC 3339");
   add("Inference-Header-Content-Length", "integer",

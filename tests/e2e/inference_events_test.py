@@ -21,7 +21,8 @@ from json_server import JsonServer, validator  # noqa: E402
 from wait_for import wait_for  # noqa: E402
 
 CALIBD, OPENAPI = sys.argv.pop(1), sys.argv.pop(1)
-validate = validator(json.loads(pathlib.Path(OPENAPI).read_text(encoding="utf-8")))
+DESCRIPTION = json.loads(pathlib.Path(OPENAPI).read_text(encoding="utf-8"))
+validate = validator(DESCRIPTION)
 
 STRUCTURED = "application/cloudevents+json"
 JSON_TYPES = ("application/json", "Application/JSON", "APPLICATION/JSON; charset=utf-8")
@@ -305,6 +306,18 @@ class InferenceEventsTest(unittest.TestCase):
         self.assertLessEqual(set(statuses), {400, 429}, statuses)
         self.assertLessEqual(int(self.rejected_rows("flooded")), statuses[400])
         self.assertGreater(int(self.rejected_rows("flooded")), 0)
+
+    def test_an_id_has_at_most_100_bytes(self):
+        self.server.create("ids", labelGrace="3600s")
+        call = DESCRIPTION["paths"]["/v1/models/{model}:inference"]["post"]
+        event = call["requestBody"]["content"]["application/cloudevents+json"]["schema"]
+        self.assertEqual(event["properties"]["id"]["maxLength"], 100)
+        (header,) = [one for one in call["parameters"] if one["name"] == "ce-id"]
+        self.assertIn("1..100 bytes", header["description"])
+        for length, status in ((100, 200), (101, 400)):
+            found, answer = self.infer("ids", "x" * length, {"predictions": [[1, 0], [0, 1]]})
+            self.assertEqual(found, status, answer)
+        self.assertIn("ce-id has 101 bytes, expected 1..100", answer["error"]["message"])
 
     def test_an_event_counts_once_and_its_id_has_one_content(self):
         self.server.create("again", labelGrace="0.001s")
