@@ -209,6 +209,15 @@ std::string DescribeShape(std::span<const std::int64_t> shape) {
   return absl::StrCat("[", absl::StrJoin(dimensions, ", "), "]");
 }
 
+// found: the values of the output.
+absl::Status ShapeError(const std::string& name, std::span<const std::int64_t> shape,
+                        const std::string& found) {
+  return InvalidFieldError(
+      "outputs.shape",
+      absl::StrCat("is ", DescribeShape(shape), " for the output ", Quoted(name), " with ", found,
+                   ", expected the shape of the values, in which one dimension may be -1"));
+}
+
 // The rows that the shape of an output states; nothing if it is empty. One dimension may be -1: it
 // is what the values need. Errors: InvalidArgument unless there are as many values as the shape
 // says.
@@ -223,13 +232,7 @@ absl::StatusOr<std::optional<std::size_t>> RowsOf(const std::string& name,
   const bool fits =
       size.has_value() &&
       (unknown == 0 ? *size == values : unknown == 1 && *size > 0 && values % *size == 0);
-  if (!fits) {
-    return InvalidFieldError(
-        "outputs.shape", absl::StrCat("is ", DescribeShape(shape), " for the output ", Quoted(name),
-                                      " with ", values,
-                                      " values, expected the shape of the values, in which one "
-                                      "dimension may be -1"));
-  }
+  if (!fits) return ShapeError(name, shape, absl::StrCat(values, " values"));
   return std::optional(shape[0] == -1 ? values / *size : static_cast<std::size_t>(shape[0]));
 }
 
@@ -244,8 +247,8 @@ absl::Status CheckRawSize(const RawOutput& output, std::size_t value_size, std::
     constexpr std::size_t kLargest = std::numeric_limits<std::size_t>::max();
     const std::optional<std::size_t> stated = SizeOfShape(shape, value_size, kLargest);
     if (stated == size) return absl::OkStatus();
-    expected = absl::StrCat(stated.has_value() ? absl::StrCat(*stated) : "a smaller shape",
-                            " for the shape ", DescribeShape(shape));
+    if (!stated.has_value()) return ShapeError(output.name, shape, absl::StrCat(size, " bytes"));
+    expected = absl::StrCat(*stated, " for the shape ", DescribeShape(shape));
   }
   return InvalidFieldError(
       field, absl::StrCat("has ", size, " bytes for the output ", Quoted(output.name), " of ",
@@ -300,13 +303,12 @@ absl::StatusOr<InferenceTensor> ReadRaw(const RawOutput& output, std::string_vie
 
 // A text of a JSON object; empty if it has no such text.
 std::string TextOf(const Document& object, const char* key) {
-  const auto found = object.is_object() ? object.find(key) : object.end();
+  const auto found = object.find(key);
   return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
 // The parameter binary_data_size of an output; null without one.
 const Document* BinarySize(const Document& output) {
-  if (!output.is_object()) return nullptr;
   const auto parameters = output.find("parameters");
   if (parameters == output.end() || !parameters->is_object()) return nullptr;
   const auto size = parameters->find("binary_data_size");
@@ -362,14 +364,29 @@ absl::StatusOr<std::vector<std::int64_t>> ReadShape(const Document& output) {
   return shape->get<std::vector<std::int64_t>>();
 }
 
+// Errors: InvalidArgument unless it is an array of objects. The columnar answer of TensorFlow
+// Serving has an array of numbers, or an object.
+absl::Status CheckOutputs(const Document& outputs) {
+  constexpr const char* kExpected =
+      "objects with name and data; TensorFlow Serving answers with predictions when it is asked in "
+      "the row format (instances)";
+  if (!outputs.is_array()) {
+    return InvalidFieldError(
+        "outputs", absl::StrCat("is ", Describe(outputs), ", expected an array of ", kExpected));
+  }
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i].is_object()) continue;
+    return InvalidFieldError(absl::StrCat("outputs[", i, "]"),
+                             absl::StrCat("is ", Describe(outputs[i]), ", expected ", kExpected));
+  }
+  return absl::OkStatus();
+}
+
 // {"outputs": [{"name", "shape", "data"}, ...]}. tensors: what follows the JSON.
 // container: what contains both, for errors.
 absl::StatusOr<InferenceTensor> ReadVersion2(const Document& outputs, const std::string& name,
                                              std::string_view tensors, const char* container) {
-  if (!outputs.is_array()) {
-    return InvalidFieldError("outputs",
-                             absl::StrCat("is ", Describe(outputs), ", expected an array"));
-  }
+  CALIBD_RETURN_IF_ERROR(CheckOutputs(outputs));
   CALIBD_ASSIGN_OR_RETURN(
       const std::size_t index,
       FindOutput(outputs, name, [](const Document& output) { return TextOf(output, "name"); }));
@@ -378,7 +395,7 @@ absl::StatusOr<InferenceTensor> ReadVersion2(const Document& outputs, const std:
                           FindTensor(outputs, index, tensors, container));
   const std::string output_name = TextOf(output, "name");
   const bool binary = BinarySize(output) != nullptr;
-  const bool text = output.is_object() && output.contains("data");
+  const bool text = output.contains("data");
   if (binary == text) {
     return InvalidFieldError(
         "outputs", absl::StrCat("has ", binary ? "both data and" : "neither data nor",

@@ -193,7 +193,17 @@ class InferenceEventsTest(unittest.TestCase):
                             'predictions[0] has 2 outputs: "p", "q"; expected one'),
                            ({"outputs": [{"name": "p"}, {"name": "q"}]},
                             'outputs has 2 outputs: "p", "q"; expected one'),
-                           ({"outputs": 1}, "outputs is 1, expected an array"),
+                           ({"outputs": 1}, "outputs is 1, expected an array of objects"),
+                           # The columnar answers of TensorFlow Serving.
+                           ({"outputs": [[0.4, 0.6]]}, "outputs[0] is an array, expected objects with "
+                                                       "name and data; TensorFlow Serving answers "
+                                                       "with predictions when it is asked in the row "
+                                                       "format (instances)"),
+                           ({"outputs": [0.4, 0.6]}, "outputs[0] is 0.4, expected objects"),
+                           ({"outputs": {"p": [[0.4, 0.6]], "c": [1]}},
+                            "outputs is an object, expected an array of objects"),
+                           ({"outputs": [{"name": "p", "data": [0, 1]}, None]},
+                            "outputs[1] is null, expected objects"),
                            ({"outputs": [{"name": "p", "shape": [1, 3], "data": [0.2, 0.3, 0.5]}]},
                             "outputs.p has 1 row of 3 values, expected rows of 2 values"),
                            ({"outputs": [{"shape": [1, 2], "data": [True, 0]}]},
@@ -515,7 +525,8 @@ class InferenceEventsTest(unittest.TestCase):
                 ([p], [four], "outputs.p has 2 rows of 2 values in 16 bytes, expected rows of 3 values "
                               "(12 bytes)"),
                 # 2^63 - 1 rows.
-                ([(b"p", b"FP32", (*[255] * 8, 127, 2))], [four], "expected a smaller shape"),
+                ([(b"p", b"FP32", (*[255] * 8, 127, 2))], [four],
+                 "is [9223372036854775807, 2] for the output \"p\" with 16 bytes, expected the shape"),
                 ([(b"p", b"BYTES", (2,))], [four], '"BYTES" for the output "p", expected FP16, FP32'),
                 ([(b"p", b"FP16", (1, 2))], [struct.pack("<2e", math.nan, 1)], "is nan"),
                 ([(b"p", b"FP16", (1, 2))], [struct.pack("<2e", -math.inf, 1)], "is -inf"),
@@ -564,7 +575,9 @@ class InferenceEventsTest(unittest.TestCase):
                 ([good], four[:15], None, 'is 16 for the output "p", but 15 bytes remain'),
                 ([good], four + b"x", None, "has 17 bytes after the JSON, expected 16"),
                 ([{**good, "shape": [2, 3]}], four, None, "expected 24 for the shape [2, 3]"),
-                ([{**good, "shape": [2**62, 2**62]}], four, None, "expected a smaller shape"),
+                ([{**good, "shape": [2**62, 2**62]}], four, None,
+                 f'outputs.shape is [{2**62}, {2**62}] for the output "p" with 16 bytes, expected the '
+                 "shape of the values"),
                 ([{**good, "shape": [-2, -2]}], four, None, "outputs.shape is [-2, -2]"),
                 ([{**good, "shape": [-1, 3]}], four, None, "outputs.shape is [-1, 3]"),
                 ([{**good, "shape": [2, "x"]}], four, None, 'outputs.shape[1] is the text "x"'),
