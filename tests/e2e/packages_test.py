@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -20,6 +21,9 @@ from wait_for import wait_for  # noqa: E402
 
 PRESET = sys.argv.pop(1)
 UNIT = (ROOT / "deploy/systemd/calibd.service").read_text(encoding="utf-8")
+EXEC_START = re.search(r"^ExecStart=(.*)$", UNIT, re.M)[1]
+# Settings for any free ports.
+PORTS = 'listen = "127.0.0.1:0"\nhttp-listen = "127.0.0.1:0"\n'
 BINARIES = ROOT / "build" / PRESET / "bin"
 # A project of a user of the C++ SDK, with its files, its commands and what they print.
 PAGE = (ROOT / "docs/cpp.md").read_text(encoding="utf-8")
@@ -111,6 +115,23 @@ class PackagesTest(unittest.TestCase):
                                timeout=60, check=False)
         self.assertEqual(dict(settings)["RestartPreventExitStatus"], str(wrong.returncode))
 
+    def test_the_settings_name_the_folder_of_the_models(self):
+        settings = (ROOT / "deploy/systemd/calibd.toml").read_text(encoding="utf-8")
+        folder = tomllib.loads(settings)["data-dir"]
+        self.assertEqual(folder, "/var/lib/" + re.search(r"^StateDirectory=(.*)$", UNIT, re.M)[1])
+        with tempfile.TemporaryDirectory() as other:
+            other = pathlib.Path(other)
+            (other / "calibd.toml").write_text(
+                settings.replace(folder, str(other / "models")) + PORTS +
+                f'ready-file = "{other}/ready"\n', encoding="utf-8")
+            command = EXEC_START.replace("/usr/bin/calibd", str(BINARIES / "calibd")).replace(
+                "/etc/calibd/calibd.toml", str(other / "calibd.toml"))
+            with subprocess.Popen(command.split(), stdin=subprocess.DEVNULL) as service:
+                wait_for(lambda: (other / "ready").exists() or service.poll() is not None, 60)
+                service.terminate()
+            self.assertEqual(service.returncode, 0)
+            self.assertTrue((other / "models/calibd.db").exists())
+
     @unittest.skipUnless(os.geteuid() == 0, "debootstrap needs root")
     def test_the_packages_work_on_a_bare_debian_12(self):
         with tempfile.TemporaryDirectory(dir=ROOT / "build") as folder:
@@ -163,13 +184,10 @@ class PackagesTest(unittest.TestCase):
         state = system / "var/lib/calibd"
         state.mkdir(mode=0o700)
         os.chown(state, USER, USER)
-        ports = "listen = \"127.0.0.1:0\"\nhttp-listen = \"127.0.0.1:0\"\nready-file = \"/tmp/ready\"\n"
         with open(system / "etc/calibd/calibd.toml", "a", encoding="utf-8") as settings:
-            settings.write(ports)
-        command = re.search(r"^ExecStart=(.*)$", UNIT, re.M)[1].replace(
-            "${STATE_DIRECTORY}", "/var/lib/calibd")
+            settings.write(PORTS + 'ready-file = "/tmp/ready"\n')
         in_system = ("chroot", f"--userspec={USER}:{USER}", str(system))
-        service = subprocess.Popen((*in_system, *command.split()), stdin=subprocess.DEVNULL,
+        service = subprocess.Popen((*in_system, *EXEC_START.split()), stdin=subprocess.DEVNULL,
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         try:
             ready = system / "tmp/ready"
