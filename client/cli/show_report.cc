@@ -607,15 +607,16 @@ std::string DescribeShow(const v1::GetCalibrationResponse& response, const Times
            Part("against", Against(response), 2) + Part("data", Data(response, now), 2) +
            Part("next", absl::StrCat("calibctl show ", name, " --verbose"), 2);
   }
-  // At most 15 lines together, two more with a baseline, and two more about the repair.
+  // At most 16 lines together, two more with a baseline, and two more about the repair. A warning
+  // takes room of the bounds, not of the error.
   const bool warns = !response.warnings().empty();
-  const std::size_t most = warns ? 2 : 3;
+  const std::size_t bounds = warns ? 2 : 3;
   std::string text =
       Part("verdict", absl::StrCat(name, ": ", HeadlineText(response)), 2) +
-      Part("how bad", HowBad(response), most) + Part("where", Where(response), 2) +
+      Part("how bad", HowBad(response), 3) + Part("where", Where(response), 2) +
       Part("decision", Decided(response), 2) + Part("against", Against(response), 2) +
       Part("changed", Changed(response), 1) + Part("repair", Repair(response), 2) +
-      Part("certain", Certain(response), most) + Part("data", Data(response, now), 2);
+      Part("certain", Certain(response), bounds) + Part("data", Data(response, now), 2);
   if (warns) {
     const int more = response.warnings_size() - 1;
     text += Part("warning",
