@@ -306,9 +306,10 @@ void AddCreateOptions(CLI::App& command, ModelOptions& options) {
       ->needs(command.get_option("--label-grace"));
   command.add_option_function<std::string>(
       "--baseline", [&options](const std::string& name) { options.model.set_baseline(name); },
-      "name of another model, e.g. 3 for version 3, with which this one is compared all the time: "
-      "each batch then holds the predictions of both, see `calibctl send "
-      "--baseline-probabilities`; default: none");
+      "compare the model with a baseline all the time: each batch then holds the predictions of "
+      "both, see `calibctl send --baseline-probabilities`. The text, e.g. 3 for version 3, names "
+      "the "
+      "baseline for people; default: none");
   command
       .add_option_function<std::vector<std::string>>(
           "--feature-names",
