@@ -83,7 +83,10 @@ std::vector<std::string> HistoryRow(std::string start, const v1::HistoryBucket& 
       gap.has_value() ? convert::SignedFixed(100 * *gap, 1) : "-"};
   if (has_decision) row.push_back(bucket.has_decision() ? DecisionGap(bucket.decision()) : "-");
   if (verbose && bucket.has_forecast()) {
-    row.insert(row.end(), {Number(bucket.forecast().crps()),
+    row.insert(row.end(), {scientific(bucket.has_mmd_squared(), bucket.mmd_squared()),
+                           scientific(bucket.has_mmd_squared_standard_error(),
+                                      bucket.mmd_squared_standard_error()),
+                           Number(bucket.forecast().crps()),
                            real(bucket.forecast().has_log_score(), bucket.forecast().log_score()),
                            bias.has_value() ? convert::SignedFixed(*bias, 2) : "-",
                            real(bucket.has_log10_e_value(), bucket.log10_e_value())});
@@ -138,7 +141,7 @@ std::string DescribeHistory(const v1::GetHistoryResponse& history, bool verbose)
   const bool has_decision = decided != history.buckets().end();
   if (has_decision) rows[0].emplace_back("decisions");
   if (verbose && forecasts) {
-    rows[0].insert(rows[0].end(), {"CRPS", "log score", "bias", "log10 e"});
+    rows[0].insert(rows[0].end(), {"MMD^2", "+-", "CRPS", "log score", "bias", "log10 e"});
   } else if (verbose) {
     rows[0].insert(rows[0].end(), {"SKCE", "+-", "Brier", "log loss", "log10 e"});
   }
@@ -150,17 +153,19 @@ std::string DescribeHistory(const v1::GetHistoryResponse& history, bool verbose)
   }
   rows.push_back(HistoryRow("all", history.total(), has_decision, verbose));
   if (forecasts) {
-    return absl::StrCat(FormatTable(rows), updates,
-                        "Off by: the coverage error of the forecasts, biased upwards for few rows, "
-                        "with an interval that\nholds with 95 % for each row by itself. Gap: how "
-                        "much less than it promises the widest central\ninterval covers, in "
-                        "points.\n",
-                        has_decision ? DecisionLegend(decided->decision().decision()) : "",
-                        verbose ? "CRPS: of quantiles twice the mean pinball loss. Bias: how far "
-                                  "the outcomes are above the forecasts\non average, in standard "
-                                  "deviations of the forecast; for quantiles and samples that of "
-                                  "the\nNormal distribution that fits best.\n"
-                                : "");
+    return absl::StrCat(
+        FormatTable(rows), updates,
+        "Off by: the coverage error of the forecasts, biased upwards for few rows, "
+        "with an interval that\nholds with 95 % for each row by itself. Gap: how "
+        "much less than it promises the widest central\ninterval covers, in "
+        "points.\n",
+        has_decision ? DecisionLegend(decided->decision().decision()) : "",
+        verbose ? "MMD^2: within blocks of 50 consecutive forecasts, unbiased, with its standard "
+                  "error +-. CRPS: of\nquantiles twice the mean pinball loss. Bias: how "
+                  "far the outcomes are above the forecasts on\naverage, in standard "
+                  "deviations of the forecast; for quantiles and samples that of the "
+                  "Normal\ndistribution that fits best.\n"
+                : "");
   }
   const bool has_two_series =
       std::any_of(history.buckets().begin(), history.buckets().end(),
@@ -185,7 +190,8 @@ std::string HistoryCsv(const v1::GetHistoryResponse& history) {
       "max_log10_e_value,drift_log10_statistic,error_lower,error_upper,gap_lower,gap_upper,"
       "class_1_error,class_1_error_lower,class_1_error_upper,error,crps,log_score,residual_mean,"
       "residual_standard_deviation,bias,decision_realised_loss,decision_expected_loss,"
-      "decision_gap_lower,decision_gap_upper\n";
+      "decision_gap_lower,decision_gap_upper,discrepancy_blocks,mmd_squared,"
+      "mmd_squared_standard_error\n";
   const auto real = [](bool known, double value) {
     return known ? absl::StrFormat("%.17g", value) : std::string();
   };
@@ -227,7 +233,10 @@ std::string HistoryCsv(const v1::GetHistoryResponse& history) {
         real(bucket.has_decision(), bucket.decision().realised_loss()),
         real(bucket.has_decision(), bucket.decision().expected_loss()),
         real(bucket.has_decision(), bucket.decision().gap_lower_bound()),
-        real(bucket.has_decision(), bucket.decision().gap_upper_bound())};
+        real(bucket.has_decision(), bucket.decision().gap_upper_bound()),
+        absl::StrCat(bucket.discrepancy_blocks()),
+        real(bucket.has_mmd_squared(), bucket.mmd_squared()),
+        real(bucket.has_mmd_squared_standard_error(), bucket.mmd_squared_standard_error())};
     absl::StrAppend(&text, absl::StrJoin(fields, ","), "\n");
   }
   return text;

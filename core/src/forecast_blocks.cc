@@ -38,7 +38,7 @@ void ForecastBlocks::Reserve() {
   state_.outcomes.reserve(kBlockSize);
 }
 
-void ForecastBlocks::Add(const NumberForecastBatch& batch) {
+void ForecastBlocks::Add(const NumberForecastBatch& batch, RunningMoments* completed) {
   const std::size_t width = ForecastWidth(kind_);
   const bool normal = std::holds_alternative<NormalForecasts>(kind_);
   for (std::size_t i = 0; i < batch.size(); ++i) {
@@ -52,11 +52,11 @@ void ForecastBlocks::Add(const NumberForecastBatch& batch) {
       state_.forecasts.insert(state_.forecasts.end(), row.begin(), row.end());
       state_.outcomes.push_back(batch.outcomes[i]);
     }
-    if (state_.outcomes.size() == kBlockSize) CloseBlock();
+    if (state_.outcomes.size() == kBlockSize) CloseBlock(completed);
   }
 }
 
-void ForecastBlocks::AddResidual(std::span<const double> psi) noexcept {
+void ForecastBlocks::AddResidual(std::span<const double> psi, RunningMoments* completed) noexcept {
   state_.sums.resize(kFeatureCount);
   for (std::size_t k = 0; k < kFeatureCount; ++k) {
     state_.sums[k] += psi[k];
@@ -65,20 +65,23 @@ void ForecastBlocks::AddResidual(std::span<const double> psi) noexcept {
   if (++state_.residuals < kBlockSize) return;
   double square = 0;
   for (const double sum : state_.sums) square += sum * sum;
-  AddEstimate(square - state_.square_sum);
+  AddEstimate(square - state_.square_sum, completed);
   state_.sums.clear();
   state_.residuals = 0;
   state_.square_sum = 0;
 }
 
-void ForecastBlocks::AddEstimate(double estimate) noexcept {
+void ForecastBlocks::AddEstimate(double estimate, RunningMoments* completed) noexcept {
   const auto size = static_cast<double>(kBlockSize);
   estimate /= size * (size - 1);
   // Rounding of extreme values must not leave the range of the kernel.
-  state_.blocks.Add(std::isnan(estimate) ? 0 : std::clamp(estimate, -kLargestTerm, kLargestTerm));
+  const double bounded =
+      std::isnan(estimate) ? 0 : std::clamp(estimate, -kLargestTerm, kLargestTerm);
+  state_.blocks.Add(bounded);
+  if (completed != nullptr) completed->Add(bounded);
 }
 
-void ForecastBlocks::CloseBlock() {
+void ForecastBlocks::CloseBlock(RunningMoments* completed) {
   const auto* const quantiles = std::get_if<QuantileForecasts>(&kind_);
   std::optional<OutcomeKernel> outcome = RbfKernel{GammaOf(kernel_.outcome_length)};
   if (quantiles != nullptr) outcome = LevelsKernel{quantiles->levels};
@@ -97,7 +100,7 @@ void ForecastBlocks::CloseBlock() {
   // Both gammas are given, and nothing is cancelled.
   const absl::StatusOr<PairSums> sums =
       pairs.ok() ? SumPairs(kBlockSize, *pairs->products, 1, {}) : pairs.status();
-  AddEstimate(sums.ok() ? sums->off_diagonal : 0);
+  AddEstimate(sums.ok() ? sums->off_diagonal : 0, completed);
   state_.forecasts.clear();
   state_.outcomes.clear();
 }

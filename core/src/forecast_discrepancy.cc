@@ -231,7 +231,7 @@ void ForecastDiscrepancy::SampleResidual(std::span<const double> draws, double o
   }
 }
 
-void ForecastDiscrepancy::Add(const NumberForecastBatch& batch) {
+void ForecastDiscrepancy::Add(const NumberForecastBatch& batch, RunningMoments* completed) {
   const std::size_t width = ForecastWidth(kind_);
   const bool samples = std::holds_alternative<SampleForecasts>(kind_);
   const std::size_t most = samples ? 1 : kForecastsAtOnce;
@@ -242,7 +242,7 @@ void ForecastDiscrepancy::Add(const NumberForecastBatch& batch) {
     const auto outcomes = batch.outcomes.subspan(first, rows);
     if (samples) {
       SampleResidual(forecasts, outcomes.front());
-      blocks_.AddResidual(std::span<const double>(residuals_).first(kFeatureCount));
+      blocks_.AddResidual(std::span<const double>(residuals_).first(kFeatureCount), completed);
     } else if (std::holds_alternative<QuantileForecasts>(kind_)) {
       QuantileResiduals(forecasts, outcomes);
     } else {
@@ -256,7 +256,7 @@ void ForecastDiscrepancy::Add(const NumberForecastBatch& batch) {
       square_sum_ += growth.residual_square;
     }
   }
-  if (!samples) blocks_.Add(batch);
+  if (!samples) blocks_.Add(batch, completed);
 }
 
 WitnessNorm ForecastDiscrepancy::norm() const noexcept {

@@ -110,6 +110,16 @@ void DescribeDecisions(const HistoryBucket& bucket, const ThresholdDecision& dec
   if (reading.has_value()) *out.mutable_decision() = ToProto(decision, *reading);
 }
 
+// The calibration error within pairs of observations, or within blocks of forecasts.
+void DescribePairs(const RunningMoments& pairs, bool forecasts, v1::HistoryBucket& out) {
+  forecasts ? out.set_discrepancy_blocks(pairs.count) : out.set_pairs(pairs.count);
+  if (pairs.count == 0) return;
+  forecasts ? out.set_mmd_squared(pairs.mean) : out.set_skce(pairs.mean);
+  if (pairs.count == 1) return;
+  const double error = std::sqrt(pairs.Variance() / static_cast<double>(pairs.count));
+  forecasts ? out.set_mmd_squared_standard_error(error) : out.set_skce_standard_error(error);
+}
+
 void DescribeBucket(const HistoryBucket& bucket, sys_seconds start, sys_seconds end,
                     const HistoryForecasts& forecasts, v1::HistoryBucket& out) {
   const ForecastCells* const cells = forecasts.cells;
@@ -117,12 +127,7 @@ void DescribeBucket(const HistoryBucket& bucket, sys_seconds start, sys_seconds 
   out.mutable_end_time()->set_seconds(end.time_since_epoch().count());
   out.set_rejected_rows(bucket.rejected_rows);
   out.set_missing_labels(bucket.missing_labels);
-  out.set_pairs(bucket.pairs.count);
-  if (bucket.pairs.count >= 1) out.set_skce(bucket.pairs.mean);
-  if (bucket.pairs.count >= 2) {
-    out.set_skce_standard_error(
-        std::sqrt(bucket.pairs.Variance() / static_cast<double>(bucket.pairs.count)));
-  }
+  DescribePairs(bucket.pairs, cells != nullptr, out);
   // A damaged bucket may have another number of cells.
   if (cells != nullptr && bucket.forecasts.cells.size() == cells->cell_count() &&
       bucket.forecasts.count > 0) {

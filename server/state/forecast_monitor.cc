@@ -74,7 +74,7 @@ void ForecastMonitor::KeepWarmup(const GroupValues& groups, std::size_t rows) {
   }
 }
 
-void ForecastMonitor::Begin(const NumberForecastBatch& warmup) {
+void ForecastMonitor::Begin(const NumberForecastBatch& warmup, RunningMoments& blocks) {
   SetCells(StrataOfForecasts(cells_->kind(), warmup.forecasts));
   std::vector<ForecastRow> rows(warmup.size());
   cells_->Describe(warmup, 1, rows);
@@ -84,24 +84,25 @@ void ForecastMonitor::Begin(const NumberForecastBatch& warmup) {
       ChooseDiscrepancyKernel(cells_->kind(), warmup.forecasts);
   if (kernel.ok()) kernel_ = *kernel;
   BeginDiscrepancy();
-  AddToSums(warmup);
+  AddToSums(warmup, blocks);
   AddToGroups(rows, GroupValues(warmup_groups_), 0);
   warmup_groups_ = {};
 }
 
 void ForecastMonitor::Add(const NumberForecastBatch& batch, std::span<const ForecastRow> rows,
-                          const GroupValues& groups, std::int64_t observations) {
+                          const GroupValues& groups, std::int64_t observations,
+                          RunningMoments& blocks) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
     error_.Add(rows[i], observations + static_cast<std::int64_t>(i) + 1);
   }
   if (!watch_.has_value()) return;
   watch_->evidence.Add(rows);
-  AddToSums(batch);
+  AddToSums(batch, blocks);
   AddToGroups(rows, groups, observations);
 }
 
-void ForecastMonitor::AddToSums(const NumberForecastBatch& batch) {
-  if (discrepancy_.has_value()) discrepancy_->Add(batch);
+void ForecastMonitor::AddToSums(const NumberForecastBatch& batch, RunningMoments& blocks) {
+  if (discrepancy_.has_value()) discrepancy_->Add(batch, &blocks);
   if (!decision_.has_value()) return;
   AddDecisions(WithKind(cells_->kind(), batch), *decision_, decisions_);
 }

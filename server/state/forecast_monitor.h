@@ -43,13 +43,13 @@ class ForecastMonitor {
   // Keeps the groups of observations of the warm-up, which Begin counts. May throw bad_alloc; this
   // object must not be used afterwards, and the next start replays the log.
   void KeepWarmup(const GroupValues& groups, std::size_t rows);
-  // Begins the evidence. warmup: the first observations of the model, those of KeepWarmup. May
-  // throw like KeepWarmup.
-  void Begin(const NumberForecastBatch& warmup);
+  // Begins the evidence. warmup: the first observations of the model, those of KeepWarmup. Adds the
+  // completed blocks of the discrepancy also to `blocks`. May throw like KeepWarmup.
+  void Begin(const NumberForecastBatch& warmup, RunningMoments& blocks);
   // Counts observations. rows: those of the batch, described by cells(). observations: of the
-  // model, before them. May throw like KeepWarmup.
+  // model, before them. blocks: as for Begin. May throw like KeepWarmup.
   void Add(const NumberForecastBatch& batch, std::span<const ForecastRow> rows,
-           const GroupValues& groups, std::int64_t observations);
+           const GroupValues& groups, std::int64_t observations, RunningMoments& blocks);
   // As those of ModelMonitor.
   void Decide(Alarm::Time time, std::int64_t observations);
   void SetCountedTime(Alarm::Time time) noexcept { last_counted_time_ = time; }
@@ -97,7 +97,7 @@ class ForecastMonitor {
   // Sets the cells with these strata and the declared tolerance.
   void SetCells(const ForecastStrata& strata);
   // Adds observations to the discrepancy and to the decisions.
-  void AddToSums(const NumberForecastBatch& batch);
+  void AddToSums(const NumberForecastBatch& batch, RunningMoments& blocks);
   void AddToGroups(std::span<const ForecastRow> rows, const GroupValues& groups,
                    std::int64_t observations);
   // Index in groups_ of the group of this value. Creates the group if it is missing.

@@ -47,7 +47,8 @@ struct HistoryBucket {
   std::int64_t rejected_rows = 0;
   std::int64_t missing_labels = 0;
   // Moments of the terms h of pairs of observations in the canonical lens, paired as in the running
-  // estimate of block size 2. A pair belongs to the bucket of its second observation.
+  // estimate of block size 2; of forecasts, instead those of the blocks of ForecastBlocks. A pair
+  // or a block belongs to the bucket of its last observation.
   RunningMoments pairs;
   RunningReliability reliability;
   // Of the probability of class 1 for two classes; empty for other numbers of classes. Stores of

@@ -450,7 +450,8 @@ void StrandState::ObserveForecasts(const RowValues& values, std::size_t first, s
     CountForecasts(rows(0, head), {});
     if (head == missing) {
       const WindowView::Forecasts warmup = window_.View().CopyNewestForecasts(window_.size());
-      forecast_monitor_->Begin({.forecasts = warmup.forecasts, .outcomes = warmup.outcomes});
+      forecast_monitor_->Begin({.forecasts = warmup.forecasts, .outcomes = warmup.outcomes},
+                               history_.pairs());
     }
   }
   keep(count - kept_rest, kept_rest);
@@ -475,7 +476,8 @@ void StrandState::CountForecasts(const NumberForecastBatch& batch, const GroupVa
       AddDecisions(WithKind(cells.kind(), part), *decision, history_.decisions());
     }
     if (forecast_monitor_.has_value()) {
-      forecast_monitor_->Add(part, rows, groups.rows(first, count), state_.observations);
+      forecast_monitor_->Add(part, rows, groups.rows(first, count), state_.observations,
+                             history_.pairs());
     }
     state_.observations += static_cast<std::int64_t>(count);
   }

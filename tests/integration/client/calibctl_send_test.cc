@@ -100,10 +100,10 @@ TEST_F(CalibctlServedTest, SendChecksClassesAndRows) {
   const TemporaryFolder folder;
   const std::string path = folder.path() / "wrong.csv";
   std::ofstream(path) << "2,0,0,0,1\n0.5,0.5,0.5,0.5,1\n";
-  EXPECT_EQ(RunJson({"send", "four", path, "--labels-last-column", "--label-base", "0",
-                     "--drop-invalid"})
-                .at("dropped_rows"),
-            2);
+  EXPECT_EQ(
+      RunJson({"send", "four", path, "--labels-last-column", "--label-base", "0", "--drop-invalid"})
+          .at("dropped_rows"),
+      2);
   EXPECT_EQ(RunJson({"show", "four"}).at("dropped_rows"), 3);
 }
 

@@ -236,6 +236,18 @@ TEST_F(ForecastTest, QuantilesAndSamplesAreJudged) {
     EXPECT_EQ(discrepancy.block_count(), 60);
     EXPECT_LT(discrepancy.block_one_look_p_value(), 1e-4);
     EXPECT_EQ(discrepancy.outcome_length() > 0, samples);
+    // The history has the same blocks.
+    v1::GetHistoryRequest history;
+    history.set_model(model.name());
+    v1::GetHistoryResponse buckets;
+    CallContext context;
+    ASSERT_TRUE(client_->calibration->GetHistory(&context, history, &buckets).ok());
+    EXPECT_EQ(buckets.total().discrepancy_blocks(), 60);
+    EXPECT_NEAR(buckets.total().mmd_squared(), discrepancy.block_mmd_squared(), 1e-12);
+    EXPECT_NEAR(buckets.total().mmd_squared_standard_error(), discrepancy.block_standard_error(),
+                1e-12);
+    EXPECT_EQ(buckets.total().pairs(), 0);
+    EXPECT_FALSE(buckets.total().has_skce());
     EXPECT_GT(answer.forecast().crps(), 0.1);
   }
 }

@@ -76,9 +76,9 @@ TEST(HistoryReportTest, TheBiasOfQuantilesIsThatOfTheBestFit) {
   bucket.mutable_error()->set_gap(-0.0004);
   bucket.mutable_forecast()->add_central_coverage();
   *history.mutable_total() = bucket;
-  EXPECT_THAT(HistoryCsv(history), HasSubstr(",0.75,,,,-0.25,,,,\n"));
+  EXPECT_THAT(HistoryCsv(history), HasSubstr(",0.75,,,,-0.25,,,,,0,,\n"));
   const std::string text = DescribeHistory(history, true);
-  EXPECT_THAT(text, HasSubstr("  +0.0  0.75          -  -0.25        -\n"));
+  EXPECT_THAT(text, HasSubstr("  +0.0      -   -  0.75          -  -0.25        -\n"));
   EXPECT_THAT(text, HasSubstr("Bias: how far the outcomes are above the forecasts"));
   EXPECT_THAT(DescribeHistory(history, false), Not(HasSubstr("Bias")));
 }
@@ -111,7 +111,7 @@ TEST(HistoryReportTest, ShowsWhatDecisionsCost) {
   EXPECT_THAT(text, HasSubstr("+12.5 (-6.2 to +37.5)"));
   EXPECT_THAT(text, HasSubstr("Decisions (at 110): how many more were wrong than the forecasts "
                               "promised, in points"));
-  EXPECT_THAT(HistoryCsv(history), HasSubstr(",0.25,0.125,-0.0625,0.375\n"));
+  EXPECT_THAT(HistoryCsv(history), HasSubstr(",0.25,0.125,-0.0625,0.375,0,,\n"));
   for (v1::HistoryBucket* const one : {history.mutable_buckets(0), history.mutable_total()}) {
     one->mutable_decision()->mutable_decision()->set_miss_cost(5);
   }
@@ -162,6 +162,9 @@ TEST(HistoryReportTest, CsvHasAllFieldsAndExactNumbers) {
   scores.set_log_score(-1.5);
   scores.set_residual_mean(0.5);
   scores.set_residual_standard_deviation(2);
+  history.mutable_buckets(0)->set_discrepancy_blocks(2);
+  history.mutable_buckets(0)->set_mmd_squared(-0.125);
+  history.mutable_buckets(0)->set_mmd_squared_standard_error(0.0625);
   std::istringstream csv(HistoryCsv(history));
   std::vector<std::vector<std::string>> lines;
   for (std::string line; std::getline(csv, line);) {
@@ -171,7 +174,7 @@ TEST(HistoryReportTest, CsvHasAllFieldsAndExactNumbers) {
   }
   ASSERT_EQ(lines.size(), 3U);
   for (const auto& line : lines) {
-    ASSERT_EQ(line.size(), 34U);
+    ASSERT_EQ(line.size(), 37U);
   }
   const auto field = [&](std::size_t line, const std::string& name) {
     const auto found = std::find(lines[0].begin(), lines[0].end(), name);
@@ -198,12 +201,15 @@ TEST(HistoryReportTest, CsvHasAllFieldsAndExactNumbers) {
   EXPECT_EQ(field(1, "residual_mean"), "0.5");
   EXPECT_EQ(field(1, "residual_standard_deviation"), "2");
   EXPECT_EQ(field(1, "bias"), "0.5");
+  EXPECT_EQ(field(1, "discrepancy_blocks"), "2");
+  EXPECT_EQ(field(1, "mmd_squared"), "-0.125");
+  EXPECT_EQ(field(1, "mmd_squared_standard_error"), "0.0625");
   EXPECT_EQ(field(2, "observations"), "0");
   EXPECT_EQ(field(2, "rejected_rows"), "2");
   for (const char* name :
        {"skce", "skce_standard_error", "mean_confidence", "accuracy", "gap", "brier_score",
         "log_loss", "ece", "log10_e_value", "error_lower", "class_1_error", "error", "crps",
-        "log_score", "residual_mean", "bias"}) {
+        "log_score", "residual_mean", "bias", "mmd_squared", "mmd_squared_standard_error"}) {
     EXPECT_EQ(field(2, name), "") << name;
   }
 }

@@ -26,12 +26,12 @@ class ForecastBlocks {
   // kind, kernel: valid, see ForecastDiscrepancy::Create.
   ForecastBlocks(NumberForecastKind kind, const DiscrepancyKernel& kernel);
 
-  // batch: valid, but not of samples. On one CPU, the bits of the result do not depend on how a
-  // sequence is split into calls. May throw bad_alloc. Cost: O(kBlockSize w) a forecast of the
-  // width w.
-  void Add(const NumberForecastBatch& batch);
+  // batch: valid, but not of samples. completed: null, or where the blocks that this call completes
+  // are counted too. On one CPU, the bits of the result do not depend on how a sequence is split
+  // into calls. May throw bad_alloc. Cost: O(kBlockSize w) a forecast of the width w.
+  void Add(const NumberForecastBatch& batch, RunningMoments* completed = nullptr);
   // Samples: psi of the next observation, see ForecastDiscrepancy; kFeatureCount values.
-  void AddResidual(std::span<const double> psi) noexcept;
+  void AddResidual(std::span<const double> psi, RunningMoments* completed) noexcept;
 
   // The estimates of the complete blocks, in [-4, 4].
   [[nodiscard]] const RunningMoments& moments() const noexcept { return state_.blocks; }
@@ -60,8 +60,8 @@ class ForecastBlocks {
 
  private:
   void Reserve();
-  void CloseBlock();
-  void AddEstimate(double estimate) noexcept;
+  void CloseBlock(RunningMoments* completed);
+  void AddEstimate(double estimate, RunningMoments* completed) noexcept;
 
   NumberForecastKind kind_;
   DiscrepancyKernel kernel_;

@@ -39,7 +39,6 @@ struct SampleForecasts {
 };
 using NumberForecastKind = std::variant<NormalForecasts, QuantileForecasts, SampleForecasts>;
 
-
 // Errors: InvalidArgument, naming what is wrong with the levels or the number of draws.
 [[nodiscard]] absl::Status CheckForecastKind(const NumberForecastKind& kind);
 // The number of values of a row. kind: valid.

@@ -43,10 +43,10 @@ class ForecastDiscrepancy {
   [[nodiscard]] static absl::StatusOr<ForecastDiscrepancy> Create(NumberForecastKind kind,
                                                                   const DiscrepancyKernel& kernel);
 
-  // batch: valid. On one CPU, the bits of the result do not depend on how a sequence is split into
-  // calls. May throw bad_alloc. Cost: O(R) for Normal forecasts, O(R w) for quantiles and samples
-  // of the width w, and that of ForecastBlocks.
-  void Add(const NumberForecastBatch& batch);
+  // batch: valid. completed: see ForecastBlocks::Add. On one CPU, the bits of the result do not
+  // depend on how a sequence is split into calls. May throw bad_alloc. Cost: O(R) for Normal
+  // forecasts, O(R w) for quantiles and samples of the width w, and that of ForecastBlocks.
+  void Add(const NumberForecastBatch& batch, RunningMoments* completed = nullptr);
 
   // n, |S|^2 and sum |psi|^2.
   [[nodiscard]] WitnessNorm norm() const noexcept;
