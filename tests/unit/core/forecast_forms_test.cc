@@ -238,9 +238,9 @@ TEST(ForecastFormsTest, QuantilesHaveNoOtherKernel) {
     options.outcome_kernel = kernel;
     return std::string(TestForecasts(drawn.view(), options).status().message());
   };
-  EXPECT_THAT(message(std::nullopt), HasSubstr("expected levels, one for each quantile"));
-  EXPECT_THAT(message(EnergyKernel()), HasSubstr("expected levels, one for each quantile"));
-  EXPECT_THAT(message(LevelsKernel{{0.5}}), HasSubstr("expected levels, one for each quantile"));
+  EXPECT_THAT(message(std::nullopt), HasSubstr(", the level of each quantile"));
+  EXPECT_THAT(message(EnergyKernel()), HasSubstr(", the level of each quantile"));
+  EXPECT_THAT(message(LevelsKernel{{0.5}}), HasSubstr(", the level of each quantile"));
   EXPECT_THAT(message(LevelsKernel{{0.5, 0.5, 0.6}}), HasSubstr("does not increase strictly"));
   LossOptions loss;
   loss.outcome_kernel = LevelsKernel{kLevels};
@@ -347,7 +347,7 @@ TEST(ForecastFormsTest, QuantilesHaveFormsByGroupFeaturesAndThreshold) {
             .message());
   };
   options.threshold_alpha = 0.8;
-  EXPECT_THAT(message(options), HasSubstr("set threshold_alpha to one of the levels"));
+  EXPECT_THAT(message(options), HasSubstr("threshold_alpha is 0.8, expected one of the levels"));
   options.decision.reset();
   EXPECT_THAT(message(options), HasSubstr("threshold_alpha is 0.8, expected a number in (0, 1)"));
   options.threshold_alpha.reset();
