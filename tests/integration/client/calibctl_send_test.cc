@@ -197,9 +197,10 @@ TEST_F(CalibctlServedTest, SimulateWarnsOfRepeatedRows) {
   };
   EXPECT_EQ(simulate("3"), "");
   EXPECT_EQ(simulate("4"), "");
-  EXPECT_THAT(simulate("3"), AllOf(HasSubstr("33.3 % of the newest 3000 observations seem to repeat"),
-                                   HasSubstr("models/twice had 2000 observations before this run"),
-                                   HasSubstr("use another --seed")));
+  EXPECT_THAT(simulate("3"),
+              AllOf(HasSubstr("33.3 % of the newest 3000 observations seem to repeat"),
+                    HasSubstr("models/twice had 2000 observations before this run"),
+                    HasSubstr("use another --seed")));
 }
 
 TEST_F(CalibctlServedTest, SimulateAcceptsAnyGeneratorAndPrintsItsExactError) {
