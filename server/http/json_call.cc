@@ -11,6 +11,11 @@
 namespace calibd::server {
 namespace {
 
+// A shorter answer takes no reservation: it is no larger than the buffers of its connection. The
+// answers to writes are short. What was counted must not be answered by an error because the memory
+// of its request is not free yet.
+constexpr std::size_t kShortAnswer = 4096;
+
 // The beginning of a server-sent event. The id of a calibration is its revision, with which a
 // client continues.
 std::string EventBegin(const google::protobuf::Message& message) {
@@ -30,13 +35,14 @@ absl::StatusOr<JsonCall::Text> JsonCall::Print(const Message& message) const {
   const std::size_t length = begin.size() + MaxJsonLength(*answer) + end.size();
   const std::size_t held = message.SpaceUsedLong();
   Text printed{.text = {}, .memory = std::make_unique<CallReservation>(memory_, peer_)};
-  CALIBD_RETURN_IF_ERROR(printed.memory->Add(held + length));
+  const bool is_short = !route_.events && held + length <= kShortAnswer;
+  if (!is_short) CALIBD_RETURN_IF_ERROR(printed.memory->Add(held + length));
   printed.text.reserve(length);
   printed.text += begin;
   AppendJson(*answer, printed.text);
   printed.text += end;
   // The caller drops the message now.
-  printed.memory->Release(held);
+  if (!is_short) printed.memory->Release(held);
   return printed;
 }
 
