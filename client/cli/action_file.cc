@@ -17,8 +17,8 @@
 namespace calibd::cli {
 namespace {
 
-// The class of each column of losses; empty if the names in the first line are none of the classes.
-// Errors: InvalidArgument if only some are.
+// Returns the class of each column of losses, or nothing if no column has the name of a class.
+// Errors: InvalidArgument unless each class has one column.
 absl::StatusOr<std::vector<std::size_t>> ClassesOf(std::span<const std::string> names,
                                                    std::span<const std::string> class_names) {
   std::vector<std::size_t> classes;

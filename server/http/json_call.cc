@@ -11,9 +11,9 @@
 namespace calibd::server {
 namespace {
 
-// A shorter answer takes no reservation: it is no larger than the buffers of its connection. The
-// answers to writes are short. What was counted must not be answered by an error because the memory
-// of its request is not free yet.
+// A shorter answer takes no reservation, because it is no larger than the buffers of its
+// connection. The answer to a write is short: it must not become an error after the write was
+// counted, when the memory of the request is not free yet.
 constexpr std::size_t kShortAnswer = 4096;
 
 // The beginning of a server-sent event. The id of a calibration is its revision, with which a
