@@ -10,12 +10,12 @@
 #include <iostream>
 #include <variant>
 
-#include "server/healthcheck.h"
 #include "server/observability/logging.h"
-#include "server/options.h"
-#include "server/ready_file.h"
+#include "server/process/healthcheck.h"
+#include "server/process/options.h"
+#include "server/process/ready_file.h"
+#include "server/process/shutdown_signal.h"
 #include "server/server.h"
-#include "server/shutdown_signal.h"
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "server/options.h"
+#include "server/process/options.h"
 
 namespace calibd::server {
 

@@ -6,7 +6,7 @@
 #include <iostream>
 #include <thread>
 
-#include "command.h"
+#include "client/cli/commands/command.h"
 
 namespace {
 

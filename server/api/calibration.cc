@@ -4,11 +4,11 @@
 #include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
 #include "calibd/text/printable.h"
+#include "server/answers/calibration_proto.h"
+#include "server/answers/watch_proto.h"
 #include "server/api/api.h"
-#include "server/api/calibration_proto.h"
 #include "server/api/history_calls.h"
-#include "server/api/watch_proto.h"
-#include "server/errors.h"
+#include "server/base/errors.h"
 
 namespace calibd::server {
 namespace {

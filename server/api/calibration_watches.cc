@@ -10,9 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "calibd/core/status_macros.h"
-#include "server/api/calibration_proto.h"
-#include "server/errors.h"
-#include "server/state/verdict.h"
+#include "server/answers/calibration_proto.h"
+#include "server/answers/verdict.h"
+#include "server/base/errors.h"
 
 namespace calibd::server {
 namespace {

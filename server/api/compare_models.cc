@@ -10,12 +10,12 @@
 #include "calibd/convert/comparison.h"
 #include "calibd/core/comparison.h"
 #include "calibd/core/status_macros.h"
+#include "server/answers/forecast_proto.h"
+#include "server/answers/proto_time.h"
 #include "server/api/api.h"
-#include "server/api/forecast_proto.h"
-#include "server/api/proto_time.h"
 #include "server/api/window_call.h"
+#include "server/base/errors.h"
 #include "server/compute/window_pairs.h"
-#include "server/errors.h"
 
 namespace calibd::server {
 namespace {

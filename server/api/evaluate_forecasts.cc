@@ -12,9 +12,9 @@
 #include "calibd/convert/forecast.h"
 #include "calibd/core/forecast_evaluation.h"
 #include "calibd/core/status_macros.h"
-#include "server/api/proto_time.h"
+#include "server/answers/proto_time.h"
 #include "server/api/window_call.h"
-#include "server/errors.h"
+#include "server/base/errors.h"
 
 namespace calibd::server {
 

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "server/failpoint.h"
-#include "server/status_mapping.h"
+#include "server/base/failpoint.h"
+#include "server/base/status_mapping.h"
 
 namespace calibd::server {
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "server/error_log.h"
+#include "server/base/error_log.h"
 #include "server/ingest/commit_queue.h"
 
 namespace calibd::server {

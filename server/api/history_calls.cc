@@ -12,10 +12,10 @@
 #include "calibd/convert/evaluation.h"
 #include "calibd/core/status_macros.h"
 #include "google/protobuf/util/time_util.h"
-#include "server/api/forecast_proto.h"
-#include "server/api/reliability_proto.h"
-#include "server/errors.h"
-#include "server/state/coverage_watch.h"
+#include "server/answers/forecast_proto.h"
+#include "server/answers/reliability_proto.h"
+#include "server/base/errors.h"
+#include "server/watch/coverage_watch.h"
 
 namespace calibd::server {
 namespace {

@@ -9,7 +9,7 @@
 #include "calibd/core/calibration_loss.h"
 #include "calibd/core/status_macros.h"
 #include "server/api/api.h"
-#include "server/errors.h"
+#include "server/base/errors.h"
 
 namespace calibd::server {
 namespace {

@@ -6,10 +6,10 @@
 
 #include "calibd/core/status_macros.h"
 #include "server/api/api.h"
-#include "server/api/page.h"
-#include "server/errors.h"
+#include "server/api/pagination.h"
+#include "server/base/errors.h"
 #include "server/ingest/model_changes.h"
-#include "server/state/monitoring.h"
+#include "server/model/monitoring.h"
 
 namespace calibd::server {
 namespace {

@@ -6,9 +6,9 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
+#include "server/answers/label_coverage_proto.h"
 #include "server/api/api.h"
-#include "server/api/label_coverage_proto.h"
-#include "server/errors.h"
+#include "server/base/errors.h"
 
 namespace calibd::server {
 namespace {

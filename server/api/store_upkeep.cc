@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
 #include "server/api/progress_sender.h"
-#include "server/errors.h"
+#include "server/base/errors.h"
 #include "server/ingest/verification.h"
 
 namespace calibd::server {

@@ -10,11 +10,11 @@
 #include "absl/strings/str_cat.h"
 #include "calibd/core/e_bh.h"
 #include "calibd/core/status_macros.h"
-#include "server/api/error_proto.h"
-#include "server/api/page.h"
-#include "server/api/proto_time.h"
-#include "server/api/watch_proto.h"
-#include "server/errors.h"
+#include "server/answers/error_proto.h"
+#include "server/answers/proto_time.h"
+#include "server/answers/watch_proto.h"
+#include "server/api/pagination.h"
+#include "server/base/errors.h"
 
 namespace calibd::server {
 namespace {

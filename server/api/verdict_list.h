@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "calibd/v1/calibration_service.pb.h"
 #include "server/api/call.h"
-#include "server/api/page.h"
+#include "server/api/pagination.h"
 #include "server/executor/thread_pool.h"
 #include "server/state/model_registry.h"
 

@@ -13,8 +13,8 @@
 #include "google/protobuf/util/time_util.h"
 #include "server/api/call.h"
 #include "server/api/progress_sender.h"
+#include "server/base/errors.h"
 #include "server/compute/window_jobs.h"
-#include "server/errors.h"
 
 namespace calibd::server {
 

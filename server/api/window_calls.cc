@@ -20,13 +20,13 @@
 #include "calibd/core/recalibration.h"
 #include "calibd/core/status_macros.h"
 #include "google/protobuf/util/time_util.h"
+#include "server/answers/calibration_proto.h"
+#include "server/answers/forecast_proto.h"
+#include "server/answers/proto_time.h"
 #include "server/api/api.h"
-#include "server/api/calibration_proto.h"
 #include "server/api/evaluate_forecasts.h"
-#include "server/api/forecast_proto.h"
-#include "server/api/proto_time.h"
 #include "server/api/window_call.h"
-#include "server/errors.h"
+#include "server/base/errors.h"
 
 namespace calibd::server {
 namespace {

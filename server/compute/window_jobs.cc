@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "calibd/core/status_macros.h"
-#include "server/errors.h"
-#include "server/status_mapping.h"
+#include "server/base/errors.h"
+#include "server/base/status_mapping.h"
 
 namespace calibd::server {
 namespace {

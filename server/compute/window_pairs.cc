@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "absl/container/flat_hash_map.h"
-#include "server/state/prediction_id.h"
+#include "server/rows/prediction_id.h"
 
 namespace calibd::server {
 

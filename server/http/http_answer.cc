@@ -14,12 +14,12 @@
 #include <utility>
 
 #include "calibd/core/status_macros.h"
-#include "server/api/inference_event.h"
-#include "server/errors.h"
+#include "server/base/errors.h"
 #include "server/http/http_hosts.h"
 #include "server/http/json_api.h"
 #include "server/http/json_text.h"
 #include "server/http/open_api.h"
+#include "server/intake/inference_event.h"
 
 namespace calibd::server {
 namespace {

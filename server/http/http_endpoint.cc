@@ -26,11 +26,11 @@
 #include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
 #include "server/api/guard.h"
-#include "server/errors.h"
+#include "server/base/errors.h"
+#include "server/base/listen_address.h"
 #include "server/http/json_api.h"
 #include "server/http/json_call.h"
 #include "server/http/json_text.h"
-#include "server/listen_address.h"
 
 namespace calibd::server {
 namespace {

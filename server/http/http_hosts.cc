@@ -6,7 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "server/errors.h"
+#include "server/base/errors.h"
 
 namespace calibd::server {
 namespace {

@@ -19,7 +19,7 @@
 #include "absl/strings/str_split.h"
 #include "calibd/core/status_macros.h"
 #include "nlohmann/json.hpp"
-#include "server/errors.h"
+#include "server/base/errors.h"
 #include "server/http/json_text.h"
 #include "server/http/open_api.h"
 

@@ -13,9 +13,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/api/api.h"
-#include "server/api/inference_event.h"
 #include "server/http/http_answer.h"
 #include "server/http/json_call.h"
+#include "server/intake/inference_event.h"
 
 namespace calibd::server {
 

@@ -20,8 +20,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "nlohmann/json.hpp"
-#include "server/errors.h"
-#include "server/status_mapping.h"
+#include "server/base/errors.h"
+#include "server/base/status_mapping.h"
 
 namespace calibd::server {
 namespace {

@@ -13,8 +13,8 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
-#include "server/errors.h"
-#include "server/failpoint.h"
+#include "server/base/errors.h"
+#include "server/base/failpoint.h"
 
 namespace calibd::server {
 namespace {

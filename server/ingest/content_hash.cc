@@ -7,7 +7,7 @@
 #include <new>
 #include <string>
 
-#include "server/xxh3.h"
+#include "server/base/xxh3.h"
 
 namespace calibd::server {
 namespace {

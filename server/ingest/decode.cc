@@ -14,7 +14,7 @@
 #include "calibd/core/status_macros.h"
 #include "calibd/core/validation.h"
 #include "calibd/text/printable.h"
-#include "server/errors.h"
+#include "server/base/errors.h"
 #include "server/ingest/content_hash.h"
 #include "server/ingest/decode_features.h"
 #include "server/ingest/decode_forecasts.h"

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "calibd/text/printable.h"
-#include "server/errors.h"
+#include "server/base/errors.h"
 
 namespace calibd::server {
 

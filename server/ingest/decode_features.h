@@ -6,7 +6,7 @@
 #include "absl/status/status.h"
 #include "calibd/core/validation.h"
 #include "calibd/v1/ingest_service.pb.h"
-#include "server/state/model_declaration.h"
+#include "server/model/model_declaration.h"
 
 namespace calibd::server {
 

@@ -7,8 +7,8 @@
 #include "calibd/core/forecast_cells.h"
 #include "calibd/core/validation.h"
 #include "calibd/v1/ingest_service.pb.h"
-#include "server/state/log_row.h"
-#include "server/state/model_declaration.h"
+#include "server/model/model_declaration.h"
+#include "server/rows/log_row.h"
 
 namespace calibd::server {
 

@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
-#include "server/errors.h"
+#include "server/base/errors.h"
 
 namespace calibd::server {
 namespace {

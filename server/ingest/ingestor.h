@@ -16,7 +16,7 @@
 #include "server/ingest/log_clock.h"
 #include "server/ingest/model_writes.h"
 #include "server/ingest/settlement.h"
-#include "server/state/log_row.h"
+#include "server/rows/log_row.h"
 #include "server/state/model.h"
 
 namespace calibd::server {

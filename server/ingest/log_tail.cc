@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "server/errors.h"
-#include "server/ingest/row_codec.h"
+#include "server/base/errors.h"
+#include "server/rows/row_codec.h"
 
 namespace calibd::server {
 namespace {

@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "calibd/core/status_macros.h"
-#include "server/errors.h"
-#include "server/failpoint.h"
+#include "server/base/errors.h"
+#include "server/base/failpoint.h"
 #include "server/ingest/model_writes.h"
-#include "server/ingest/row_codec.h"
+#include "server/rows/row_codec.h"
 
 namespace calibd::server {
 

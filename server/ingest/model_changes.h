@@ -9,8 +9,8 @@
 #include "calibd/v1/model_service.pb.h"
 #include "server/ingest/commit_queue.h"
 #include "server/ingest/log_clock.h"
+#include "server/model/model_update.h"
 #include "server/state/model_registry.h"
-#include "server/state/model_update.h"
 
 namespace calibd::server {
 

@@ -17,7 +17,7 @@
 #include "server/ingest/ingest_queue.h"
 #include "server/ingest/log_clock.h"
 #include "server/ingest/settlement.h"
-#include "server/state/log_row.h"
+#include "server/rows/log_row.h"
 #include "server/state/model.h"
 
 namespace calibd::server {

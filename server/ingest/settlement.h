@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "server/state/log_row.h"
-#include "server/state/prediction_tracker.h"
+#include "server/rows/log_row.h"
+#include "server/rows/prediction_tracker.h"
 
 namespace calibd::server {
 

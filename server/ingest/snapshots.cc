@@ -16,7 +16,7 @@
 
 #include "absl/status/status.h"
 #include "calibd/core/status_macros.h"
-#include "server/failpoint.h"
+#include "server/base/failpoint.h"
 #include "server/ingest/model_writes.h"
 
 namespace calibd::server {

@@ -15,10 +15,10 @@
 #include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
 #include "calibd/store/v1/store.pb.h"
-#include "server/errors.h"
-#include "server/ingest/row_codec.h"
+#include "server/base/errors.h"
+#include "server/model/model_declaration.h"
+#include "server/rows/row_codec.h"
 #include "server/state/history.h"
-#include "server/state/model_declaration.h"
 #include "server/state/strand_state.h"
 
 namespace calibd::server {

@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "server/errors.h"
-#include "server/listen_address.h"
+#include "server/base/errors.h"
+#include "server/base/listen_address.h"
 #include "server/net/listener.h"
 #include "server/net/peer_name.h"
 

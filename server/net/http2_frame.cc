@@ -8,7 +8,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "server/status_mapping.h"
+#include "server/base/status_mapping.h"
 
 namespace calibd::server {
 namespace {

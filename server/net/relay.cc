@@ -9,7 +9,7 @@
 #include <thread>
 #include <utility>
 
-#include "server/listen_address.h"
+#include "server/base/listen_address.h"
 #include "server/net/peer_name.h"
 #include "server/net/relay_connection.h"
 

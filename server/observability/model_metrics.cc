@@ -13,8 +13,8 @@
 #include "absl/strings/str_cat.h"
 #include "calibd/convert/text.h"
 #include "calibd/core/p_value.h"
-#include "server/state/coverage_watch.h"
-#include "server/state/verdict.h"
+#include "server/answers/verdict.h"
+#include "server/watch/coverage_watch.h"
 
 namespace calibd::server {
 namespace {

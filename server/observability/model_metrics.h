@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "server/observability/metric_families.h"
-#include "server/state/effect_size.h"
 #include "server/state/model.h"
+#include "server/watch/effect_size.h"
 
 namespace calibd::server {
 

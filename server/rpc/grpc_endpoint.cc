@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "calibd/core/status_macros.h"
-#include "server/listen_address.h"
+#include "server/base/listen_address.h"
 #include "server/rpc/registered_methods.h"
 
 namespace calibd::server {

@@ -18,7 +18,7 @@
 #include "server/net/listener.h"
 #include "server/net/relay.h"
 #include "server/net/relay_statistics.h"
-#include "server/options.h"
+#include "server/process/options.h"
 
 namespace calibd::server {
 

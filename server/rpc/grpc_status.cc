@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "server/status_mapping.h"
+#include "server/base/status_mapping.h"
 
 namespace calibd::server {
 

@@ -5,9 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
-#include "server/api/label_coverage_proto.h"
-#include "server/errors.h"
-#include "server/status_mapping.h"
+#include "server/answers/label_coverage_proto.h"
+#include "server/base/errors.h"
+#include "server/base/status_mapping.h"
 
 namespace calibd::server {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "server/api/guard.h"
-#include "server/errors.h"
+#include "server/base/errors.h"
 #include "server/rpc/grpc_status.h"
 
 namespace calibd::server {

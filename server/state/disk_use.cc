@@ -5,10 +5,10 @@
 #include <string>
 
 #include "calibd/core/running_lens.h"
+#include "server/model/monitoring.h"
+#include "server/rows/label_coverage.h"
+#include "server/rows/log_retention.h"
 #include "server/state/history.h"
-#include "server/state/label_coverage.h"
-#include "server/state/log_retention.h"
-#include "server/state/monitoring.h"
 
 namespace calibd::server {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "server/state/model_declaration.h"
+#include "server/model/model_declaration.h"
 
 namespace calibd::server {
 

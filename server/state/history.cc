@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/errors.h"
-#include "server/state/stored_numbers.h"
+#include "server/base/errors.h"
+#include "server/watch/stored_numbers.h"
 
 namespace calibd::server {
 namespace {

@@ -20,7 +20,7 @@
 #include "calibd/core/running_reliability.h"
 #include "calibd/core/running_skce.h"
 #include "calibd/store/v1/store.pb.h"
-#include "server/state/forecast_sums.h"
+#include "server/kinds/numbers/forecast_sums.h"
 
 namespace calibd::server {
 

@@ -11,11 +11,11 @@
 
 #include "calibd/v1/recalibration.pb.h"
 #include "server/executor/thread_pool.h"
-#include "server/state/log_retention.h"
-#include "server/state/model_declaration.h"
+#include "server/model/model_declaration.h"
+#include "server/rows/log_retention.h"
+#include "server/rows/prediction_tracker.h"
+#include "server/rows/producer_cursors.h"
 #include "server/state/model_snapshot.h"
-#include "server/state/prediction_tracker.h"
-#include "server/state/producer_cursors.h"
 #include "server/state/reservation.h"
 #include "server/state/strand_state.h"
 

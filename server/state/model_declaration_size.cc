@@ -5,12 +5,12 @@
 
 #include "calibd/core/comparison.h"
 #include "calibd/core/running_lens.h"
-#include "server/state/forecast_monitor.h"
+#include "server/model/model_declaration.h"
+#include "server/rows/label_coverage.h"
+#include "server/rows/prediction_tracker.h"
 #include "server/state/history.h"
-#include "server/state/label_coverage.h"
-#include "server/state/model_declaration.h"
-#include "server/state/prediction_tracker.h"
-#include "server/state/row_screen.h"
+#include "server/watch/forecast_monitor.h"
+#include "server/watch/row_screen.h"
 
 namespace calibd::server {
 namespace {

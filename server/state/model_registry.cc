@@ -7,9 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "calibd/core/status_macros.h"
-#include "server/errors.h"
+#include "server/base/errors.h"
+#include "server/model/model_update.h"
 #include "server/state/disk_use.h"
-#include "server/state/model_update.h"
 
 namespace calibd::server {
 namespace {

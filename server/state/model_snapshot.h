@@ -14,11 +14,11 @@
 #include "calibd/core/running_lens.h"
 #include "calibd/core/running_reliability.h"
 #include "calibd/v1/model_service.pb.h"
-#include "server/state/forecast_sums.h"
-#include "server/state/label_coverage.h"
-#include "server/state/model_declaration.h"
-#include "server/state/model_monitor.h"
+#include "server/kinds/numbers/forecast_sums.h"
+#include "server/model/model_declaration.h"
+#include "server/rows/label_coverage.h"
 #include "server/state/observation_window.h"
+#include "server/watch/model_monitor.h"
 
 namespace calibd::server {
 

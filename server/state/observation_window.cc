@@ -6,8 +6,8 @@
 #include <unordered_map>
 #include <utility>
 
-#include "server/state/prediction_id.h"
-#include "server/xxh3.h"
+#include "server/base/xxh3.h"
+#include "server/rows/prediction_id.h"
 
 namespace calibd::server {
 

@@ -11,7 +11,7 @@
 
 #include "calibd/core/forecast_cells.h"
 #include "calibd/core/prediction_batch.h"
-#include "server/state/row_extras.h"
+#include "server/rows/row_extras.h"
 
 namespace calibd::server {
 

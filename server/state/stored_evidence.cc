@@ -11,9 +11,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
-#include "server/state/evidence_watch.h"
-#include "server/state/model_monitor.h"
-#include "server/state/stored_numbers.h"
+#include "server/watch/evidence_watch.h"
+#include "server/watch/model_monitor.h"
+#include "server/watch/stored_numbers.h"
 
 namespace calibd::server {
 namespace {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "calibd/core/status_macros.h"
-#include "server/state/forecast_monitor.h"
-#include "server/state/stored_numbers.h"
+#include "server/watch/forecast_monitor.h"
+#include "server/watch/stored_numbers.h"
 
 namespace calibd::server {
 namespace {

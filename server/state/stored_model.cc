@@ -9,9 +9,9 @@
 #include "absl/strings/string_view.h"
 #include "calibd/core/lens_kernel.h"
 #include "calibd/core/status_macros.h"
-#include "server/errors.h"
-#include "server/state/stored_numbers.h"
+#include "server/base/errors.h"
 #include "server/state/strand_state.h"
+#include "server/watch/stored_numbers.h"
 
 namespace calibd::server {
 namespace {

@@ -19,13 +19,13 @@
 #include "calibd/core/running_lens.h"
 #include "calibd/store/v1/store.pb.h"
 #include "server/executor/thread_pool.h"
-#include "server/state/forecast_monitor.h"
-#include "server/state/group_values.h"
+#include "server/model/model_declaration.h"
+#include "server/rows/group_values.h"
+#include "server/rows/log_retention.h"
+#include "server/rows/log_row.h"
 #include "server/state/history.h"
-#include "server/state/log_retention.h"
-#include "server/state/log_row.h"
-#include "server/state/model_declaration.h"
 #include "server/state/model_snapshot.h"
+#include "server/watch/forecast_monitor.h"
 
 namespace calibd::server {
 

@@ -9,7 +9,7 @@
 
 #include "calibd/core/generator.h"
 #include "server/ingest/decode.h"
-#include "server/ingest/row_codec.h"
+#include "server/rows/row_codec.h"
 #include "server/state/model.h"
 
 namespace calibd::server {

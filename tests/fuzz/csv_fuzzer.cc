@@ -4,9 +4,9 @@
 #include <sstream>
 #include <string>
 
-#include "csv_reader.h"
+#include "client/cli/files/csv_reader.h"
+#include "client/cli/files/text_predictions.h"
 #include "fuzz/require.h"
-#include "text_predictions.h"
 
 namespace calibd::cli {
 namespace {

@@ -15,9 +15,9 @@
 #include "fuzz/require.h"
 #include "fuzz/text_input.h"
 #include "inputs.pb.h"
+#include "server/base/xxh3.h"
 #include "server/store/local/log_files.h"
 #include "server/store/local/log_format.h"
-#include "server/xxh3.h"
 #include "support/temporary_folder.h"
 
 namespace calibd::server {

@@ -6,9 +6,9 @@
 #include <sstream>
 #include <string>
 
+#include "client/cli/files/npy_reader.h"
+#include "client/cli/files/npz_reader.h"
 #include "fuzz/require.h"
-#include "npy_reader.h"
-#include "npz_reader.h"
 
 namespace {
 

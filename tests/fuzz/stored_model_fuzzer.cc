@@ -11,12 +11,12 @@
 #include "fuzz/require.h"
 #include "fuzz/text_input.h"
 #include "inputs.pb.h"
+#include "server/answers/label_coverage_proto.h"
+#include "server/answers/reliability_proto.h"
+#include "server/answers/watch_proto.h"
 #include "server/api/history_calls.h"
-#include "server/api/label_coverage_proto.h"
-#include "server/api/reliability_proto.h"
-#include "server/api/watch_proto.h"
 #include "server/ingest/decode.h"
-#include "server/ingest/row_codec.h"
+#include "server/rows/row_codec.h"
 #include "server/state/model.h"
 
 namespace calibd::server {

@@ -4,12 +4,12 @@
 #include <cstdint>
 #include <string>
 
+#include "client/cli/commands/lens_option.h"
+#include "client/cli/commands/time_option.h"
 #include "fuzz/require.h"
-#include "lens_option.h"
-#include "server/api/page.h"
-#include "server/listen_address.h"
-#include "server/state/model_name.h"
-#include "time_option.h"
+#include "server/api/pagination.h"
+#include "server/base/listen_address.h"
+#include "server/model/model_name.h"
 
 namespace calibd {
 namespace {

@@ -125,7 +125,7 @@ class LayeringTest(unittest.TestCase):
 
     def test_command_line_may_use_core_but_not_the_server(self):
         self.check("client/cli/evaluate.cc", '#include "calibd/core/skce.h"', 0)
-        self.check("client/cli/evaluate.cc", '#include "server/options.h"', 1)
+        self.check("client/cli/evaluate.cc", '#include "server/process/options.h"', 1)
 
     def test_nobody_includes_tests_or_relative_paths(self):
         for path in ("core/src/a.cc", "server/a.cc", "client/cpp/src/a.cc", "client/cli/a.cc"):

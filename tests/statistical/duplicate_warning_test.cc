@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "calibd/core/prediction_batch.h"
-#include "server/state/row_screen.h"
+#include "server/watch/row_screen.h"
 
 namespace calibd::server {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "calibd/core/prediction_batch.h"
-#include "server/state/log_row.h"
+#include "server/rows/log_row.h"
 
 namespace calibd::testing {
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "calibd/core/status_macros.h"
-#include "server/failpoint.h"
+#include "server/base/failpoint.h"
 
 namespace calibd::server {
 namespace {

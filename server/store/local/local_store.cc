@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
-#include "server/errors.h"
-#include "server/failpoint.h"
+#include "server/base/errors.h"
+#include "server/base/failpoint.h"
 #include "server/store/local/disk_room.h"
 #include "server/store/local/history_table.h"
 #include "server/store/local/local_view.h"

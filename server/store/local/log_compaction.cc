@@ -3,7 +3,7 @@
 #include <cstddef>
 
 #include "calibd/core/status_macros.h"
-#include "server/failpoint.h"
+#include "server/base/failpoint.h"
 
 namespace calibd::server {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
-#include "server/failpoint.h"
+#include "server/base/failpoint.h"
 #include "server/store/local/file.h"
 
 namespace calibd::server {

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/errors.h"
-#include "server/xxh3.h"
+#include "server/base/errors.h"
+#include "server/base/xxh3.h"
 
 namespace calibd::server {
 namespace {

@@ -19,8 +19,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
-#include "server/failpoint.h"
-#include "server/xxh3.h"
+#include "server/base/failpoint.h"
+#include "server/base/xxh3.h"
 
 namespace calibd::server {
 namespace {

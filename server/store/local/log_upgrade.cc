@@ -14,11 +14,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
-#include "server/failpoint.h"
+#include "server/base/failpoint.h"
+#include "server/base/xxh3.h"
 #include "server/store/local/file.h"
 #include "server/store/local/log_format.h"
 #include "server/store/local/log_segment.h"
-#include "server/xxh3.h"
 
 namespace calibd::server {
 namespace {

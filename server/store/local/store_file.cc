@@ -13,8 +13,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
-#include "server/errors.h"
-#include "server/xxh3.h"
+#include "server/base/errors.h"
+#include "server/base/xxh3.h"
 
 namespace calibd::server {
 namespace {

@@ -8,9 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "calibd/core/status_macros.h"
-#include "server/errors.h"
+#include "server/base/errors.h"
+#include "server/base/xxh3.h"
 #include "server/store/local/file.h"
-#include "server/xxh3.h"
 
 namespace calibd::server {
 namespace {

@@ -10,7 +10,7 @@
 #include "calibd/core/evidence.h"
 #include "calibd/core/running_skce.h"
 #include "calibd/store/v1/store.pb.h"
-#include "server/ingest/row_codec.h"
+#include "server/rows/row_codec.h"
 #include "server/store/local/local_store.h"
 #include "server/store/local/sqlite.h"
 #include "support/wait_for.h"

@@ -14,7 +14,7 @@
 #include "calibd/core/running_skce.h"
 #include "calibd/store/v1/store.pb.h"
 #include "integration/store/crash_judge.h"
-#include "server/ingest/row_codec.h"
+#include "server/rows/row_codec.h"
 #include "server/store/local/local_store.h"
 #include "support/server_process.h"
 

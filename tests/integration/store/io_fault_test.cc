@@ -10,7 +10,7 @@
 #include "calibd/client/client.h"
 #include "calibd/core/generator.h"
 #include "calibd/store/v1/store.pb.h"
-#include "server/ingest/row_codec.h"
+#include "server/rows/row_codec.h"
 #include "server/store/local/local_store.h"
 #include "support/server_process.h"
 

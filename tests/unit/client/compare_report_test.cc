@@ -1,4 +1,4 @@
-#include "compare_report.h"
+#include "client/cli/reports/compare_report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

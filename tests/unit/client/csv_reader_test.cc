@@ -1,4 +1,4 @@
-#include "csv_reader.h"
+#include "client/cli/files/csv_reader.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,8 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "client/cli/commands/time_option.h"
 #include "google/protobuf/util/time_util.h"
-#include "time_option.h"
 
 namespace calibd::cli {
 namespace {

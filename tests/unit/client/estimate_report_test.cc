@@ -1,4 +1,4 @@
-#include "estimate_report.h"
+#include "client/cli/reports/estimate_report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "fail_on.h"
+#include "client/cli/commands/fail_on.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "file_format.h"
+#include "client/cli/files/file_format.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "forecast_report.h"
+#include "client/cli/reports/forecast_report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "history_report.h"
+#include "client/cli/reports/history_report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

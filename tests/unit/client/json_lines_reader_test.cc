@@ -1,4 +1,4 @@
-#include "json_lines_reader.h"
+#include "client/cli/files/json_lines_reader.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

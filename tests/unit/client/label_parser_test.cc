@@ -1,4 +1,4 @@
-#include "label_parser.h"
+#include "client/cli/files/label_parser.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "lens_option.h"
+#include "client/cli/commands/lens_option.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "npy_reader.h"
+#include "client/cli/files/npy_reader.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "npz_reader.h"
+#include "client/cli/files/npz_reader.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "offline_evaluation.h"
+#include "client/cli/commands/offline_evaluation.h"
 
 #include <gtest/gtest.h>
 

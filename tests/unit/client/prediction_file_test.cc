@@ -1,4 +1,4 @@
-#include "prediction_file.h"
+#include "client/cli/files/prediction_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,9 +1,9 @@
-#include "report.h"
+#include "client/cli/reports/report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "evaluation_report.h"
+#include "client/cli/reports/evaluation_report.h"
 
 namespace calibd::cli {
 namespace {

@@ -1,4 +1,4 @@
-#include "show_report.h"
+#include "client/cli/reports/show_report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "time_option.h"
+#include "client/cli/commands/time_option.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

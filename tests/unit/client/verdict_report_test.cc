@@ -1,4 +1,4 @@
-#include "verdict_report.h"
+#include "client/cli/reports/verdict_report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "report.h"
-#include "show_report.h"
+#include "client/cli/reports/report.h"
+#include "client/cli/reports/show_report.h"
 
 namespace calibd::cli {
 namespace {

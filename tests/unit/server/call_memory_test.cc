@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "server/errors.h"
+#include "server/base/errors.h"
 #include "server/net/peer_name.h"
 
 namespace calibd::server {

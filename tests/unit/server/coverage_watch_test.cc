@@ -1,5 +1,5 @@
 // How far off forecasts are, of all outcomes and of the newest ones.
-#include "server/state/coverage_watch.h"
+#include "server/watch/coverage_watch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "server/error_log.h"
+#include "server/base/error_log.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

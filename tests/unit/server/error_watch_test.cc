@@ -1,4 +1,4 @@
-#include "server/state/error_watch.h"
+#include "server/watch/error_watch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "server/ingest/decode.h"
-#include "server/ingest/row_codec.h"
+#include "server/model/model_declaration.h"
+#include "server/rows/row_codec.h"
 #include "server/state/disk_use.h"
-#include "server/state/model_declaration.h"
 
 namespace calibd::server {
 namespace {

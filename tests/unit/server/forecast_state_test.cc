@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include "server/answers/verdict.h"
 #include "server/ingest/decode.h"
-#include "server/ingest/row_codec.h"
+#include "server/rows/row_codec.h"
 #include "server/state/model.h"
-#include "server/state/verdict.h"
 #include "support/log_rows.h"
 
 namespace calibd::server {

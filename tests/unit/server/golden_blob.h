@@ -10,7 +10,7 @@
 #include <string>
 
 #include "absl/strings/escaping.h"
-#include "server/state/model_declaration.h"
+#include "server/model/model_declaration.h"
 
 namespace calibd::server {
 

@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "calibd/rpc/status.pb.h"
 #include "nlohmann/json.hpp"
-#include "server/errors.h"
+#include "server/base/errors.h"
 #include "server/http/json_api.h"
 
 namespace calibd::server {

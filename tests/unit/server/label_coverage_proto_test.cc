@@ -1,4 +1,4 @@
-#include "server/api/label_coverage_proto.h"
+#include "server/answers/label_coverage_proto.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/listen_address.h"
+#include "server/base/listen_address.h"
 #include "support/tcp_proxy.h"
 #include "support/wait_for.h"
 

@@ -1,4 +1,4 @@
-#include "server/state/log_retention.h"
+#include "server/rows/log_retention.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
+#include "server/base/xxh3.h"
 #include "server/store/local/log_files.h"
 #include "server/store/local/log_segment.h"
-#include "server/xxh3.h"
 #include "support/temporary_folder.h"
 
 namespace calibd::server {

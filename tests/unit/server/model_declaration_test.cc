@@ -1,4 +1,4 @@
-#include "server/state/model_declaration.h"
+#include "server/model/model_declaration.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

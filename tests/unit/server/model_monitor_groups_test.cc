@@ -10,7 +10,7 @@
 
 #include "calibd/core/bandwidth.h"
 #include "calibd/core/class_evidence.h"
-#include "server/state/model_monitor.h"
+#include "server/watch/model_monitor.h"
 #include "unit/server/watched_model.h"
 
 namespace calibd::server {

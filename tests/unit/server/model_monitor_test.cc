@@ -1,4 +1,4 @@
-#include "server/state/model_monitor.h"
+#include "server/watch/model_monitor.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 
 #include "calibd/core/bandwidth.h"
 #include "calibd/core/class_evidence.h"
-#include "server/state/effect_size.h"
+#include "server/watch/effect_size.h"
 #include "unit/server/watched_model.h"
 
 namespace calibd::server {

@@ -1,4 +1,4 @@
-#include "server/state/model_update.h"
+#include "server/model/model_update.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

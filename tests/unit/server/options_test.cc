@@ -1,4 +1,4 @@
-#include "server/options.h"
+#include "server/process/options.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

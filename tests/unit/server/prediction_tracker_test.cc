@@ -1,4 +1,4 @@
-#include "server/state/prediction_tracker.h"
+#include "server/rows/prediction_tracker.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "server/state/producer_cursors.h"
+#include "server/rows/producer_cursors.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

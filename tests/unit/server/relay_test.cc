@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "calibd/v1/model_service.grpc.pb.h"
-#include "server/healthcheck.h"
 #include "server/net/peer_name.h"
-#include "server/options.h"
+#include "server/process/healthcheck.h"
+#include "server/process/options.h"
 #include "server/rpc/grpc_endpoint.h"
 #include "support/tcp_proxy.h"
 #include "support/wait_for.h"

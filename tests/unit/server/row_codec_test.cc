@@ -1,4 +1,4 @@
-#include "server/ingest/row_codec.h"
+#include "server/rows/row_codec.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "server/state/row_screen.h"
+#include "server/watch/row_screen.h"
 
 #include <gtest/gtest.h>
 #include <malloc.h>

@@ -1,4 +1,4 @@
-#include "server/status_mapping.h"
+#include "server/base/status_mapping.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "server/api/guard.h"
-#include "server/errors.h"
+#include "server/base/errors.h"
 #include "server/rpc/grpc_status.h"
 
 namespace calibd::server {

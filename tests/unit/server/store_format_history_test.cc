@@ -7,10 +7,10 @@
 
 #include "calibd/store/v1/store.pb.h"
 #include "server/ingest/decode.h"
-#include "server/ingest/row_codec.h"
+#include "server/rows/producer_cursors.h"
+#include "server/rows/row_codec.h"
 #include "server/state/history.h"
 #include "server/state/model.h"
-#include "server/state/producer_cursors.h"
 #include "unit/server/golden_blob.h"
 
 namespace calibd::server {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "server/state/prediction_id.h"
+#include "server/rows/prediction_id.h"
 
 namespace calibd::server {
 namespace {

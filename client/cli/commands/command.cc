@@ -1,0 +1,219 @@
+#include "client/cli/commands/command.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstdint>
+#include <iostream>
+#include <mutex>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+// These headers define what CLI11's other headers declare, for the whole library.
+#include "CLI/Config.hpp"
+#include "CLI/Formatter.hpp"
+#include "absl/strings/cord.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
+
+namespace calibd::cli {
+namespace {
+
+// Marks usage faults.
+constexpr char kUsageFaultUrl[] = "calibctl/usage-fault";
+
+// Prefixes for the status codes whose messages need one.
+std::string_view Prefix(absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kUnavailable:
+      return "unavailable: ";
+    case absl::StatusCode::kDeadlineExceeded:
+      return "timeout: ";
+    case absl::StatusCode::kInternal:
+      return "internal error: ";
+    case absl::StatusCode::kNotFound:
+      return "not found: ";
+    case absl::StatusCode::kUnimplemented:
+      return "the server does not know this call: ";
+    case absl::StatusCode::kAlreadyExists:
+      return "already exists: ";
+    default:
+      return "";
+  }
+}
+
+// The least number of characters to insert, delete or replace (Levenshtein).
+std::size_t EditDistance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+// Finds options of numbers with an empty value, such as that of an unset variable of a script.
+// CLI11 takes it for 0.
+absl::Status CheckNumbers(const CLI::App& command) {
+  for (const CLI::Option* const option : command.get_options()) {
+    const std::string type = option->get_type_name();
+    const bool is_number =
+        type.starts_with("FLOAT") || type.starts_with("INT") || type.starts_with("UINT");
+    if (is_number && std::ranges::find(option->results(), "") != option->results().end()) {
+      return UsageFault(absl::StrCat(option->get_name(), " is empty, expected a number"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::chrono::milliseconds Context::Timeout(std::chrono::milliseconds otherwise) const {
+  if (!timeout_seconds.has_value()) return otherwise;
+  return std::chrono::milliseconds(static_cast<std::int64_t>(*timeout_seconds * 1000));
+}
+
+absl::StatusOr<std::unique_ptr<client::Client>> ConnectTo(const Context& context) {
+  client::ClientOptions options;
+  options.call_timeout = context.Timeout(kCallTimeout);
+  options.connect_timeout = std::min(options.connect_timeout, options.call_timeout);
+  options.stop = context.stop;
+  return client::Client::Connect(context.server, options);
+}
+
+std::string ModelArgument(std::string_view argument) {
+  constexpr std::string_view kPrefix = "models/";
+  if (argument.starts_with(kPrefix)) return std::string(argument);
+  const std::size_t at = argument.find('@');
+  if (at == std::string_view::npos) return client::ModelName(argument);
+  return client::ModelName(argument.substr(0, at), argument.substr(at + 1));
+}
+
+std::string ShortName(std::string_view model) {
+  constexpr std::string_view kPrefix = "models/";
+  if (model.starts_with(kPrefix)) model.remove_prefix(kPrefix.size());
+  return absl::StrReplaceAll(absl::string_view(model.data(), model.size()), {{"/versions/", "@"}});
+}
+
+absl::StatusOr<v1::Model> GetOrCreateModel(client::Client& client, const v1::Model& model) {
+  auto existing = client.GetModel(model.name());
+  return absl::IsNotFound(existing.status()) ? client.CreateModel(model) : existing;
+}
+
+bool WaitUnlessStopped(std::chrono::milliseconds time, const std::stop_token& stop) {
+  // Nobody notifies: the wait ends by its time or by the stop.
+  std::mutex mutex;
+  std::condition_variable_any changed;
+  std::unique_lock lock(mutex);
+  changed.wait_for(lock, stop, time, [] { return false; });
+  return !stop.stop_requested();
+}
+
+void TellDuration(std::size_t rows, double seconds, std::string_view remedy) {
+  if (seconds < 20) return;
+  std::cerr << absl::StrFormat(
+      "calibctl: %d rows: the evaluation takes about %s, in proportion to the square of the rows. "
+      "For a faster answer, evaluate fewer rows, or %s\n",
+      rows,
+      seconds < 120    ? absl::StrFormat("%.0f seconds", seconds)
+      : seconds < 7200 ? absl::StrFormat("%.0f minutes", seconds / 60)
+                       : absl::StrFormat("%.0f hours", seconds / 3600),
+      remedy);
+}
+
+void PrintJson(const Json& json) { std::cout << json.dump(2) << '\n'; }
+
+void Print(std::string_view text) { std::cout << text; }
+
+ExitCode Fail(const absl::Status& status) {
+  std::cerr << "calibctl: " << Prefix(status.code()) << std::string(status.message()) << '\n';
+  return status.GetPayload(kUsageFaultUrl).has_value() ? ExitCode::kUsage : ExitCode::kError;
+}
+
+absl::Status UsageFault(std::string_view fault) {
+  absl::Status status = absl::InvalidArgumentError(std::string(fault));
+  status.SetPayload(kUsageFaultUrl, absl::Cord());
+  return status;
+}
+
+CLI::Validator ProbabilityRange(double min, double max) {
+  // 1 - 1e-9 would be written as 1.
+  const std::string range = max < 1 && absl::StrCat(max) == "1"
+                                ? "above 0 and below 1"
+                                : absl::StrCat("in ", min, "..", max);
+  const std::string expected = absl::StrCat("a probability ", range, " or a percentage such as 2%");
+  const auto convert = [=](std::string& text) {
+    absl::string_view number(text);
+    const bool percent = absl::ConsumeSuffix(&number, "%");
+    double value = 0;
+    const bool valid = absl::SimpleAtod(number, &value);
+    if (percent) value /= 100;
+    // Written so that NaN is refused.
+    if (!valid || !(value >= min && value <= max)) {
+      return absl::StrCat("expected ", expected, ", found ", text);
+    }
+    if (percent) text = absl::StrFormat("%.17g", value);
+    return std::string();
+  };
+  return CLI::Validator(convert, range, "probability");
+}
+
+CLI::Validator SeedRange() {
+  const auto check = [](std::string& text) {
+    std::uint64_t value = 0;
+    return absl::SimpleAtoi(text, &value)
+               ? std::string()
+               : absl::StrCat("expected a whole number in 0..18446744073709551615, found ", text);
+  };
+  return CLI::Validator(check, "0..2^64-1", "seed");
+}
+
+void RequireCommand(CLI::App& parent, Context& context) {
+  // An unknown command is an extra argument, which DescribeExtras can name.
+  parent.require_subcommand(0, 1);
+  parent.final_callback([&parent, &context] {
+    if (!parent.get_subcommands().empty()) return;
+    std::cerr << parent.help(parent.get_parent() == nullptr ? "" : "calibctl");
+    context.exit_code = ExitCode::kUsage;
+  });
+}
+
+std::string DescribeExtras(const CLI::App& app) {
+  const std::vector<std::string> extras = app.remaining(true);
+  const CLI::App* parent = &app;
+  while (!parent->get_subcommands().empty()) parent = parent->get_subcommands().front();
+  std::vector<std::string> names;
+  for (const CLI::App* const command :
+       parent->get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+  }
+  const bool is_command = !names.empty() && !extras[0].starts_with("-");
+  if (!is_command) return absl::StrCat("not expected: ", absl::StrJoin(extras, " "));
+  const auto meant =
+      std::min_element(names.begin(), names.end(), [&](const auto& a, const auto& b) {
+        return EditDistance(extras[0], a) < EditDistance(extras[0], b);
+      });
+  const bool close = EditDistance(extras[0], *meant) <= 2;
+  return absl::StrCat("unknown command \"", extras[0], "\"",
+                      close ? absl::StrCat("; did you mean \"", *meant, "\"?")
+                            : absl::StrCat(", expected ", absl::StrJoin(names, ", ")));
+}
+
+void SetRun(CLI::App& command, Context& context, std::function<absl::StatusOr<ExitCode>()> run) {
+  command.callback([&command, &context, run = std::move(run)] {
+    const absl::Status empty = CheckNumbers(command);
+    const absl::StatusOr<ExitCode> code = empty.ok() ? run() : empty;
+    context.exit_code = code.ok() ? *code : Fail(code.status());
+  });
+}
+
+}  // namespace calibd::cli

@@ -1,0 +1,158 @@
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/cli/commands/command.h"
+#include "client/cli/commands/lens_option.h"
+#include "client/cli/commands/offline_evaluation.h"
+#include "client/cli/files/observation_file.h"
+#include "client/cli/reports/estimate_report.h"
+
+namespace calibd::cli {
+namespace {
+
+struct EstimateOptions {
+  InputOptions input;
+  // If set, this model of the server is used instead of files.
+  std::string model;
+  std::string lens = "top_label";
+  std::vector<std::string> estimators;
+  std::int32_t window = 0;
+  std::int32_t folds = 5;
+  double test_share = 0.2;
+  std::int32_t replicates = 0;
+  std::optional<std::uint64_t> seed;
+  // Used for files.
+  unsigned threads = std::max(1U, std::thread::hardware_concurrency());
+};
+
+absl::StatusOr<v1::EstimateCalibrationErrorRequest> MakeRequest(const EstimateOptions& options) {
+  v1::EstimateCalibrationErrorRequest request;
+  CALIBD_ASSIGN_OR_RETURN(*request.mutable_lens(), OrUsageFault(ParseLens(options.lens)));
+  request.set_window(options.window);
+  for (const std::string& name : options.estimators) request.add_estimators(EstimatorOf(name));
+  request.set_folds(options.folds);
+  request.set_test_share(options.test_share);
+  request.set_replicates(options.replicates);
+  if (options.seed.has_value()) request.set_seed(*options.seed);
+  return request;
+}
+
+absl::StatusOr<ExitCode> EstimateServed(const Context& context, const EstimateOptions& options,
+                                        v1::EstimateCalibrationErrorRequest request) {
+  CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
+  request.set_model(ModelArgument(options.model));
+  CALIBD_ASSIGN_OR_RETURN(
+      const v1::CalibrationErrorEstimate estimate,
+      CallWithProgress(context, "estimating", kTestTimeout, [&](const auto& long_call) {
+        return client->EstimateCalibrationError(request, long_call);
+      }));
+  if (context.json()) {
+    Json json = ToJson(estimate);
+    json["model"] = request.model();
+    PrintJson(json);
+  } else {
+    Print(request.model() + ": " + DescribeEstimate(estimate));
+  }
+  return ExitCode::kOk;
+}
+
+absl::StatusOr<ExitCode> EstimateFiles(const Context& context, const EstimateOptions& options,
+                                       v1::EstimateCalibrationErrorRequest request) {
+  if (const auto fault = FindUsageFault(options.input)) return UsageFault(*fault);
+  Input input;
+  const auto changes = ReadObservations(options.input, 0, input);
+  if (absl::IsNotFound(changes.status()) && options.input.labels.empty()) {
+    return absl::NotFoundError(absl::StrCat(changes.status().message(),
+                                            "; for a model on a server, give --model ",
+                                            options.input.predictions));
+  }
+  if (!changes.ok()) return changes.status();
+  if (!request.has_seed()) request.set_seed(std::random_device{}());
+  CALIBD_ASSIGN_OR_RETURN(
+      const v1::CalibrationErrorEstimate estimate,
+      CallWithProgress(context, "estimating", kTestTimeout, [&](const auto& call) {
+        return EstimateOffline({input.values, input.labels, input.class_count}, request,
+                               options.threads, call);
+      }));
+  if (context.json()) {
+    Json json = ToJson(estimate);
+    AddChanges(*changes, json);
+    PrintJson(json);
+  } else {
+    Print(DescribeEstimate(estimate) + Describe(*changes));
+  }
+  return ExitCode::kOk;
+}
+
+absl::StatusOr<ExitCode> Run(const Context& context, const EstimateOptions& options) {
+  CALIBD_ASSIGN_OR_RETURN(const auto request, MakeRequest(options));
+  if (options.model.empty()) return EstimateFiles(context, options, request);
+  if (!options.input.predictions.empty()) return UsageFault("give files or --model, not both");
+  return EstimateServed(context, options, request);
+}
+
+}  // namespace
+
+void AddEstimateCommand(CLI::App& app, Context& context) {
+  const auto [command, options] = AddCommand<EstimateOptions>(
+      app, context, "estimate",
+      "Estimate how large the calibration error is, with the estimator that suits the data best, "
+      "for predictions in files (no server needed) or for a model's newest observations",
+      Run);
+  command->footer(
+      "Examples: calibctl estimate predictions.csv labels.csv --label-base 0\n"
+      "          calibctl estimate --model resnet18 --lens canonical\n"
+      "Tries several estimators, tunes each by cross-validation, and compares how well they "
+      "predict "
+      "the errors of new observations. Ctrl-C also stops it on the server.");
+  AddInputOptions(*command, options->input);
+  auto* const model = command->add_option(
+      "--model", options->model,
+      "estimate the error of this model on the server, NAME or NAME@VERSION, instead of files");
+  command->add_option("--lens", options->lens,
+                      "the part of the predictions whose error is estimated: canonical, top_label "
+                      "or class:K; default top_label");
+  command
+      ->add_option("--estimators", options->estimators,
+                   absl::StrCat("only these: a list of ", absl::StrJoin(EstimatorNames(), ", "),
+                                "; default: all that suit the lens"))
+      ->delimiter(',')
+      ->check(CLI::IsMember(EstimatorNames()));
+  command
+      ->add_option(
+          "--window", options->window,
+          "with --model: use only this many of the newest observations; default: the whole window")
+      ->check(CLI::Range(2, 1000000))
+      ->needs(model);
+  command->add_option("--folds", options->folds, "folds of the cross-validation, 2..20; default 5")
+      ->check(CLI::Range(2, 20));
+  command
+      ->add_option("--test-share", options->test_share,
+                   "share of the observations that is kept for the final estimates; default 20%")
+      ->transform(ProbabilityRange(0.001, 0.999));
+  command
+      ->add_option("--replicates", options->replicates,
+                   "also simulate a calibrated model this many times: a p-value and the estimates "
+                   "to expect without an error; 99..100000, default none")
+      ->check(CLI::Range(99, 100000));
+  command
+      ->add_option(
+          "--seed", options->seed,
+          "seed of the order of the observations and of the replicates; default: random, and shown "
+          "with the result")
+      ->check(SeedRange());
+  command
+      ->add_option("--threads", options->threads,
+                   "for files: number of threads; default: one per CPU. The results do not depend "
+                   "on it")
+      ->check(CLI::Range(1, 1024));
+}
+
+}  // namespace calibd::cli

@@ -1,0 +1,326 @@
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iostream>
+#include <optional>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "calibd/convert/evaluation.h"
+#include "calibd/core/error_interval.h"
+#include "calibd/core/lens.h"
+#include "client/cli/commands/command.h"
+#include "client/cli/commands/fail_on.h"
+#include "client/cli/commands/kernel_option.h"
+#include "client/cli/commands/lens_option.h"
+#include "client/cli/commands/null_option.h"
+#include "client/cli/commands/offline_evaluation.h"
+#include "client/cli/commands/progress_bar.h"
+#include "client/cli/files/action_file.h"
+#include "client/cli/files/forecast_file.h"
+#include "client/cli/files/observation_file.h"
+#include "client/cli/reports/evaluation_report.h"
+
+namespace calibd::cli {
+namespace {
+
+// Significance level of all tests of the summary combined.
+constexpr double kSummaryLevel = 0.05;
+
+struct EvaluateOptions {
+  InputOptions input;
+  // If set, this model of the server is evaluated instead of files.
+  std::string model;
+  std::int32_t window = 0;
+  KernelOptions kernel;
+  OfflineOptions offline;
+  // Empty: top_label and class_wise, or the lenses of the model.
+  std::vector<std::string> lenses;
+  // Empty: chosen by the server.
+  std::vector<std::string> binned_errors;
+  std::optional<std::int32_t> replicates;
+  NullHypothesis null = NullHypothesis::kForm;
+  std::int32_t consistency_replicates = 999;
+  std::int32_t cme_test_locations = 10;
+  std::vector<std::int32_t> reliability_classes;
+  double band_level = 0.9;
+  // A file for ReadActions; empty: no decision.
+  std::string actions;
+  // A file of numbers; empty: no individual test.
+  std::string features;
+  bool float32 = false;
+  std::optional<std::uint64_t> seed;
+  // 0: the default for the number of classes.
+  double row_sum_tolerance = 0;
+  ResultGate fail_on;
+  // Unset: that of the model, or kDefaultErrorLimit for files.
+  std::optional<double> error_limit;
+};
+
+std::int32_t Replicates(const EvaluateOptions& options) {
+  return options.replicates.value_or(DefaultReplicates(options.null));
+}
+
+// Builds the request for both the server and the offline evaluation.
+absl::StatusOr<v1::EvaluateRequest> MakeRequest(const EvaluateOptions& options) {
+  v1::EvaluateRequest request;
+  for (const std::string& text : options.lenses) {
+    CALIBD_ASSIGN_OR_RETURN(const auto lens, ParseLens(text));
+    *request.add_lenses() = lens;
+  }
+  for (const std::string& text : options.binned_errors) {
+    CALIBD_ASSIGN_OR_RETURN(const auto spec, ParseBins(text));
+    *request.add_binned_errors() = spec;
+  }
+  request.set_replicates(Replicates(options));
+  request.set_null(convert::ToProto(options.null));
+  if (options.seed.has_value()) request.set_seed(*options.seed);
+  if (options.float32) request.set_precision(v1::PRECISION_FLOAT32);
+  request.set_consistency_replicates(options.consistency_replicates);
+  request.set_cme_test_locations(options.cme_test_locations);
+  request.mutable_reliability_classes()->Add(options.reliability_classes.begin(),
+                                             options.reliability_classes.end());
+  request.set_band_level(options.band_level);
+  return request;
+}
+
+// class_names: empty if unknown. Errors: a usage fault.
+absl::Status AddActions(const EvaluateOptions& options, std::span<const std::string> class_names,
+                        v1::EvaluateRequest& request) {
+  if (options.actions.empty()) return absl::OkStatus();
+  CALIBD_ASSIGN_OR_RETURN(const std::vector<v1::Action> actions,
+                          OrUsageFault(ReadActions(options.actions, class_names)));
+  request.mutable_actions()->Add(actions.begin(), actions.end());
+  return absl::OkStatus();
+}
+
+// Prints the result and the decision, and returns the exit code. changes: unset without files.
+absl::StatusOr<ExitCode> Report(const Context& context, const v1::Evaluation& evaluation,
+                                const std::optional<FileChanges>& changes,
+                                const ResultGate& fail_on, double error_limit) {
+  std::optional<Decision> decision;
+  if (fail_on.what == "over-limit") {
+    decision = DecideByLimit(evaluation, error_limit);
+  } else if (fail_on.what == "p-value") {
+    decision = DecideByPValue(evaluation.lenses(0).result(), fail_on.significance_level);
+  }
+  if (context.json()) {
+    Json json = EvaluationJson(evaluation);
+    if (changes.has_value()) AddChanges(*changes, json);
+    if (decision.has_value()) json["decision"] = decision->json;
+    PrintJson(json);
+  } else {
+    Print(DescribeEvaluation(evaluation, kSummaryLevel, error_limit));
+    if (changes.has_value()) Print(Describe(*changes));
+    if (decision.has_value() && !decision->sentence.empty()) Print("\n" + decision->sentence);
+  }
+  return decision.has_value() ? decision->exit_code() : ExitCode::kOk;
+}
+
+absl::StatusOr<ExitCode> EvaluateServed(const Context& context, const EvaluateOptions& options,
+                                        v1::EvaluateRequest request) {
+  CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
+  request.set_model(ModelArgument(options.model));
+  request.set_window(options.window);
+  CALIBD_ASSIGN_OR_RETURN(const v1::Model model, client->GetModel(request.model()));
+  if (model.has_forecast()) {
+    return UsageFault(absl::StrCat(ShortName(model.name()),
+                                   " forecasts a number: use `calibctl evaluate-forecasts --model ",
+                                   options.model, "`"));
+  }
+  const std::vector<std::string> class_names(model.class_names().begin(),
+                                             model.class_names().end());
+  CALIBD_RETURN_IF_ERROR(AddActions(options, class_names, request));
+  CALIBD_ASSIGN_OR_RETURN(
+      const v1::Evaluation evaluation,
+      CallWithProgress(context, "evaluating", kTestTimeout, [&](const auto& long_call) {
+        return client->Evaluate(request, long_call);
+      }));
+  double error_limit = options.error_limit.value_or(kDefaultErrorLimit);
+  if (!options.error_limit.has_value()) {
+    if (model.monitoring().error_limit() > 0) error_limit = model.monitoring().error_limit();
+  }
+  return Report(context, evaluation, std::nullopt, options.fail_on, error_limit);
+}
+
+// Announces an evaluation that takes long.
+void TellDurationOf(const Input& input, const EvaluateOptions& options) {
+  const auto n = static_cast<double>(input.labels.size());
+  // Seconds of a CPU, measured with the default lenses. Drawn labels need no visit of the pairs.
+  const bool draws_labels = options.null == NullHypothesis::kForecast;
+  const double per_pair = 3e-8 + 2e-9 * static_cast<double>(input.class_count) +
+                          (draws_labels ? 0 : 2.5e-11 * Replicates(options));
+  const double per_row = draws_labels ? 1e-6 * Replicates(options) : 0;
+  const double seconds = n * (n * per_pair + per_row) / options.offline.threads;
+  TellDuration(input.labels.size(), seconds, "send them to a server (calibctl send)");
+}
+
+absl::StatusOr<ExitCode> EvaluateFiles(const Context& context, const EvaluateOptions& options,
+                                       const v1::EvaluateRequest& request) {
+  if (const auto fault = FindUsageFault(options.input)) return UsageFault(*fault);
+  Input input;
+  CALIBD_ASSIGN_OR_RETURN(const auto changes,
+                          ReadObservations(options.input, options.row_sum_tolerance, input));
+  if (input.labels.size() < 2) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "not enough valid observations: ", input.labels.size(), ", at least 2 are needed"));
+  }
+  TellDurationOf(input, options);
+  OfflineOptions offline = options.offline;
+  CALIBD_RETURN_IF_ERROR(
+      ParseKernel(options.kernel, input.class_count, offline.kernel, offline.bandwidth));
+  offline.request = request;
+  CALIBD_RETURN_IF_ERROR(AddActions(options, input.class_names, offline.request));
+  if (!options.features.empty()) {
+    CALIBD_ASSIGN_OR_RETURN(NumberTable features,
+                            ReadNumbers(options.features, options.input.columns));
+    const std::size_t rows =
+        features.values.size() / std::max<std::size_t>(1, features.column_count);
+    if (rows != input.labels.size()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          options.features, ": has ", rows, " rows, expected one for each of the ",
+          input.labels.size(), " predictions",
+          changes.dropped_rows > 0 ? " that are left: remove the rows of the invalid ones" : ""));
+    }
+    offline.features = std::move(features.values);
+    offline.feature_count = features.column_count;
+  }
+  if (!options.seed.has_value()) offline.request.set_seed(std::random_device{}());
+  CALIBD_ASSIGN_OR_RETURN(
+      const v1::Evaluation evaluation,
+      CallWithProgress(context, "evaluating", kTestTimeout, [&](const auto& progress) {
+        offline.stop = progress.stop;
+        offline.on_progress = progress.on_progress;
+        return EvaluateOffline({input.values, input.labels, input.class_count}, offline);
+      }));
+  return Report(context, evaluation, changes, options.fail_on,
+                options.error_limit.value_or(kDefaultErrorLimit));
+}
+
+absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateOptions& options) {
+  if (const auto fault = FindUsageFault(options.fail_on, Replicates(options))) {
+    return UsageFault(*fault);
+  }
+  CALIBD_ASSIGN_OR_RETURN(const v1::EvaluateRequest request, OrUsageFault(MakeRequest(options)));
+  if (options.model.empty()) return EvaluateFiles(context, options, request);
+  if (!options.input.predictions.empty()) return UsageFault("give files or --model, not both");
+  if (!options.features.empty()) return UsageFault("--features needs files, not --model");
+  if (options.fail_on.what == "over-limit") {
+    return UsageFault(absl::StrCat(
+        "--fail-on over-limit would judge only the newest observations of the model: use `calibctl "
+        "show ",
+        options.model, " --fail-on over-limit`, which follows its verdict"));
+  }
+  return EvaluateServed(context, options, request);
+}
+
+}  // namespace
+
+void AddEvaluateCommand(CLI::App& app, Context& context) {
+  const auto [command, options] = AddCommand<EvaluateOptions>(
+      app, context, "evaluate",
+      "Compute all estimates and tests for predictions in files (no server "
+      "needed) or for a model's newest observations",
+      Run);
+  OfflineOptions& offline = options->offline;
+  offline.threads = std::max(1U, std::thread::hardware_concurrency());
+  command->footer(
+      "Examples: calibctl evaluate predictions.csv labels.csv --label-base 0\n"
+      "          calibctl evaluate scored.csv --label-column species\n"
+      "          calibctl evaluate positives.npy labels.npy --positive-class 1\n"
+      "          calibctl evaluate scored.csv --label-column species --fail-on over-limit\n"
+      "          calibctl evaluate --model resnet18\n"
+      "The numbers equal those of a server that received the same rows in the same order with the "
+      "same bandwidth.");
+  AddInputOptions(*command, options->input);
+  auto* const model =
+      command->add_option("--model", options->model,
+                          "evaluate this model on the server, NAME or NAME@VERSION, instead of "
+                          "files, with the model's kernel and block sizes");
+  command
+      ->add_option(
+          "--window", options->window,
+          "with --model: use only this many of the newest observations; default: the whole window")
+      ->check(CLI::Range(2, 1000000))
+      ->needs(model);
+  AddKernelOptions(*command, options->kernel);
+  command
+      ->add_option("--block-sizes", offline.block_sizes,
+                   "sizes of the block estimators, 2..1000; default 2,10,100")
+      ->delimiter(',')
+      ->check(CLI::Range(2, 1000));
+  command
+      ->add_option(
+          "--lens", options->lenses,
+          absl::StrCat("further lenses besides the canonical one: ", Lens::Syntax(),
+                       "; default: the lenses of the model, or top_label,class_wise for files"))
+      ->delimiter(',');
+  command
+      ->add_option("--binned-errors", options->binned_errors,
+                   absl::StrCat("ECE and MCE over these bins: ", kBinsSyntax,
+                                "; default top_label:15,class_wise:15,uniform:10,"
+                                "median_variance:100"))
+      ->delimiter(',');
+  command
+      ->add_option("--replicates", options->replicates,
+                   "replicates of the test of each lens, 99..100000, or 0 for no test; default "
+                   "1000, or 999 with --null forecast")
+      ->check(CLI::Range(99, 100000) | CLI::IsMember({0}));
+  AddNullOption(*command, options->null);
+  command
+      ->add_option("--consistency-replicates", options->consistency_replicates,
+                   "replicates of consistency resampling with the first binned error, 99..100000, "
+                   "or 0 for none; default 999")
+      ->check(CLI::Range(99, 100000) | CLI::IsMember({0}));
+  command
+      ->add_option(
+          "--cme-locations", options->cme_test_locations,
+          "test locations of the CME test of each lens, 1..256, or 0 for no CME test; default 10")
+      ->check(CLI::Range(0, 256));
+  command
+      ->add_option("--reliability-classes", options->reliability_classes,
+                   "classes, counted from 0, whose reliability diagrams are shown besides that of "
+                   "the top label")
+      ->delimiter(',');
+  command
+      ->add_option("--band-level", options->band_level,
+                   "level of the bands of reliability diagrams; default 0.9")
+      ->check(CLI::Range(0.5, 0.999));
+  command->add_option(
+      "--actions", options->actions,
+      "CSV file of the actions that the predictions decide between: in each line a "
+      "name and the loss of this action for each class; compares what the decisions "
+      "cost with what the predictions promise");
+  command->add_option("--features", options->features,
+                      "file of numbers that are known of each case, one row per prediction: CSV or "
+                      "NumPy; tests whether similar cases are calibrated");
+  command->add_flag("--float32", options->float32,
+                    "estimate in float32: about twice as fast, with an error below a thousandth of "
+                    "the standard deviation under calibration");
+  command
+      ->add_option("--seed", options->seed,
+                   "seed of all random draws; default: random, and shown with the result")
+      ->check(SeedRange());
+  command
+      ->add_option("--threads", offline.threads,
+                   "number of threads; default: one per CPU. The results do not depend on it")
+      ->check(CLI::Range(1, 1024));
+  command
+      ->add_option("--row-sum-tolerance", options->row_sum_tolerance,
+                   "a row is valid when |sum - 1| is at most this; default 0.001, and 5e-5 per "
+                   "class above 20 classes")
+      ->check(CLI::Range(1e-12, 0.1));
+  AddEvaluationGate(*command, options->fail_on);
+  command
+      ->add_option("--error-limit", options->error_limit,
+                   "the acceptable error of the top label and, for two classes, also of the "
+                   "probability of class 1; default: that of the model, or 0.02 for files")
+      ->transform(ProbabilityRange(1e-4, 0.5));
+}
+
+}  // namespace calibd::cli

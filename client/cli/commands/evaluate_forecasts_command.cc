@@ -1,0 +1,297 @@
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "calibd/convert/evaluation.h"
+#include "calibd/convert/forecast.h"
+#include "calibd/convert/loss.h"
+#include "calibd/core/forecast_evaluation.h"
+#include "client/cli/commands/command.h"
+#include "client/cli/commands/fail_on.h"
+#include "client/cli/commands/null_option.h"
+#include "client/cli/commands/offline_evaluation.h"
+#include "client/cli/commands/outcome_kernel_option.h"
+#include "client/cli/files/number_forecasts.h"
+#include "client/cli/reports/forecast_report.h"
+
+namespace calibd::cli {
+namespace {
+
+// Of a CPU, measured with 10000 Normal forecasts.
+constexpr double kOperationsPerSecond = 5e9;
+
+struct EvaluateForecastsOptions {
+  // If set, this model of the server is evaluated instead of a file.
+  std::string model;
+  std::int32_t window = 0;
+  // One of them is set otherwise.
+  std::string normals;
+  std::string samples;
+  std::string quantiles;
+  std::vector<double> levels;
+  // Of the file.
+  ColumnOptions columns;
+  // Names of some of columns.features.
+  std::vector<std::string> local_features;
+  std::optional<double> threshold;
+  std::optional<double> threshold_alpha;
+  // Empty: those of the forms.
+  std::string outcome_kernel;
+  std::int32_t replicates = DefaultReplicates(NullHypothesis::kForecast);
+  NullHypothesis null = NullHypothesis::kForecast;
+  std::optional<std::uint64_t> seed;
+  unsigned threads = std::max(1U, std::thread::hardware_concurrency());
+  // "over-limit", or empty if no decision is wanted.
+  std::string fail_on;
+  double error_limit = 0.05;
+};
+
+// The file and its kind.
+absl::StatusOr<std::pair<std::string, NumberForecastKind>> Choose(
+    const EvaluateForecastsOptions& options) {
+  const int given = static_cast<int>(!options.normals.empty()) +
+                    static_cast<int>(!options.samples.empty()) +
+                    static_cast<int>(!options.quantiles.empty());
+  if (given != 1) return UsageFault("give one of --normals, --samples, --quantiles and --model");
+  if (options.quantiles.empty() != options.levels.empty()) {
+    return UsageFault("--quantiles needs --levels, and --levels needs --quantiles");
+  }
+  if (!options.normals.empty()) return std::pair(options.normals, NormalForecasts());
+  if (!options.samples.empty()) return std::pair(options.samples, SampleForecasts());
+  QuantileForecasts kind{options.levels};
+  if (const absl::Status status = CheckForecastKind(kind); !status.ok()) {
+    return UsageFault("--levels: " + std::string(status.message()));
+  }
+  return std::pair(options.quantiles, std::move(kind));
+}
+
+const char* KindName(const NumberForecastKind& kind) {
+  if (std::holds_alternative<NormalForecasts>(kind)) return "normal";
+  return std::holds_alternative<QuantileForecasts>(kind) ? "quantiles" : "samples";
+}
+
+ExitCode Report(const Context& context, const EvaluateForecastsOptions& options,
+                const std::string& kind, const v1::ForecastEvaluation& evaluation) {
+  std::optional<Decision> decision;
+  if (!options.fail_on.empty()) decision = DecideByLimit(evaluation, options.error_limit);
+  if (context.json()) {
+    Json json = {{"kind", kind}};
+    json.update(ToJson(evaluation));
+    if (decision.has_value()) json["gate"] = decision->json;
+    PrintJson(json);
+  } else {
+    Print(DescribeForecasts(kind, evaluation, evaluation.first_observation()));
+    if (decision.has_value()) Print(decision->sentence);
+  }
+  return decision.has_value() ? decision->exit_code() : ExitCode::kOk;
+}
+
+// Errors: a usage fault.
+absl::StatusOr<v1::EvaluateRequest> MakeRequest(const EvaluateForecastsOptions& options) {
+  v1::EvaluateRequest request;
+  request.set_window(options.window);
+  request.set_replicates(options.replicates);
+  request.set_null(convert::ToProto(options.null));
+  if (options.seed.has_value()) request.set_seed(*options.seed);
+  if (options.threshold.has_value()) request.set_threshold(*options.threshold);
+  if (options.threshold_alpha.has_value()) request.set_threshold_alpha(*options.threshold_alpha);
+  if (!options.outcome_kernel.empty()) {
+    CALIBD_ASSIGN_OR_RETURN(const OutcomeKernel kernel, ParseOutcomeKernel(options.outcome_kernel));
+    *request.mutable_outcome_kernel() = convert::ToProto(kernel);
+  }
+  request.mutable_local_features()->Add(options.local_features.begin(),
+                                        options.local_features.end());
+  return request;
+}
+
+absl::StatusOr<ExitCode> EvaluateServed(const Context& context,
+                                        const EvaluateForecastsOptions& options) {
+  CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
+  CALIBD_ASSIGN_OR_RETURN(v1::EvaluateRequest request, MakeRequest(options));
+  request.set_model(ModelArgument(options.model));
+  CALIBD_ASSIGN_OR_RETURN(const v1::Model model, client->GetModel(request.model()));
+  if (!model.has_forecast()) {
+    return UsageFault(absl::StrCat(ShortName(model.name()),
+                                   " predicts classes: use `calibctl evaluate --model ",
+                                   options.model, "`"));
+  }
+  CALIBD_ASSIGN_OR_RETURN(
+      const v1::Evaluation evaluation,
+      CallWithProgress(context, "evaluating", kTestTimeout,
+                       [&](const auto& call) { return client->Evaluate(request, call); }));
+  const char* const kind = model.forecast().has_normal()      ? "normal"
+                           : model.forecast().has_quantiles() ? "quantiles"
+                                                              : "samples";
+  return Report(context, options, kind, evaluation.forecast());
+}
+
+// The positions of --local-feature among --feature-column. Errors: a usage fault.
+absl::StatusOr<std::vector<std::size_t>> LocalFeatures(const EvaluateForecastsOptions& options) {
+  const std::vector<std::string>& features = options.columns.features;
+  std::vector<std::size_t> positions;
+  for (const std::string& name : options.local_features) {
+    const auto found = std::ranges::find(features, name);
+    if (found == features.end()) {
+      return UsageFault(absl::StrCat("--local-feature ", name, " is none of --feature-column"));
+    }
+    positions.push_back(static_cast<std::size_t>(found - features.begin()));
+  }
+  return positions;
+}
+
+absl::StatusOr<ExitCode> EvaluateFile(const Context& context,
+                                      const EvaluateForecastsOptions& options) {
+  CALIBD_ASSIGN_OR_RETURN(auto chosen, Choose(options));
+  CALIBD_ASSIGN_OR_RETURN(const v1::EvaluateRequest request, MakeRequest(options));
+  CALIBD_ASSIGN_OR_RETURN(
+      ForecastEvaluationOptions evaluation_options,
+      OrUsageFault(convert::ForecastOptionsFromProto(request, chosen.second, {})));
+  if (!options.seed.has_value()) evaluation_options.resampling.seed = std::random_device{}();
+  InputOptions input;
+  input.predictions = chosen.first;
+  input.columns = options.columns;
+  CALIBD_ASSIGN_OR_RETURN(NumberForecasts forecasts,
+                          ReadNumberForecasts(input, std::move(chosen.second)));
+  CALIBD_ASSIGN_OR_RETURN(forecasts.covariates.local_features, LocalFeatures(options));
+  const std::size_t n = forecasts.outcomes.size();
+  const CovariateSizes sizes{.groups = !options.columns.group.empty(),
+                             .features = options.columns.features.size(),
+                             .local_features = options.local_features.size()};
+  TellDuration(n,
+               ForecastEvaluationOperations(n, forecasts.kind, evaluation_options, sizes) /
+                   kOperationsPerSecond / options.threads,
+               "use fewer --replicates, at least 99");
+  CALIBD_ASSIGN_OR_RETURN(
+      const ForecastEvaluation evaluation,
+      CallWithProgress(context, "evaluating", kTestTimeout, [&](const auto& call) {
+        const RunControl control{.parallel_for = LoopOnThreads(options.threads),
+                                 .progress = call.on_progress,
+                                 .cancelled = [&context] { return context.stop.stop_requested(); }};
+        return EvaluateForecasts(forecasts.kind, {forecasts.values, forecasts.outcomes},
+                                 evaluation_options, forecasts.covariates, control);
+      }));
+  return Report(context, options, KindName(forecasts.kind),
+                convert::ToProto(evaluation, evaluation_options, forecasts.covariates,
+                                 options.columns.features));
+}
+
+absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateForecastsOptions& options) {
+  if (options.model.empty()) return EvaluateFile(context, options);
+  if (!options.normals.empty() || !options.samples.empty() || !options.quantiles.empty()) {
+    return UsageFault("give a file or --model, not both");
+  }
+  if (!options.columns.features.empty() || !options.columns.group.empty()) {
+    return UsageFault(
+        "--feature-column and --group-column need a file: a model of the server has the features "
+        "and groups of its declaration");
+  }
+  if (!options.fail_on.empty()) {
+    return UsageFault(absl::StrCat(
+        "--fail-on would judge only the newest observations of the model: use `calibctl show ",
+        options.model, " --fail-on over-limit`, which follows its verdict"));
+  }
+  return EvaluateServed(context, options);
+}
+
+}  // namespace
+
+void AddEvaluateForecastsCommand(CLI::App& app, Context& context) {
+  const auto [command, options] =
+      AddCommand<EvaluateForecastsOptions>(app, context, "evaluate-forecasts",
+                                           "Compute coverage, scores and tests for forecasts of a "
+                                           "number, in a file (no server needed) or "
+                                           "for a model's newest observations",
+                                           Run);
+  command->footer(
+      "Examples: calibctl evaluate-forecasts --normals demand.csv\n"
+      "          calibctl evaluate-forecasts --quantiles demand.csv --levels 0.1,0.5,0.9\n"
+      "          calibctl evaluate-forecasts --samples draws.npy --threshold 100\n"
+      "          calibctl evaluate-forecasts --model demand\n"
+      "Files are CSV, JSON Lines or NPY, as for calibctl send. The outcome is the column with this "
+      "name, or without names the last one.");
+  command->add_option("--normals", options->normals,
+                      "file of Normal forecasts: mean, standard_deviation and outcome");
+  command->add_option("--samples", options->samples,
+                      "file of forecasts as independent draws: two or more draws and the outcome");
+  command->add_option("--quantiles", options->quantiles,
+                      "file of quantiles, in the order of --levels, and the outcome");
+  command
+      ->add_option("--levels", options->levels,
+                   "levels of the quantiles, increasing, between 0 and 1, such as 0.1,0.5,0.9")
+      ->delimiter(',');
+  AddTableOptions(*command, options->columns);
+  command
+      ->add_option("--feature-column", options->columns.features,
+                   "column with a number that is known of each forecast, such as the "
+                   "temperature; may be repeated, or list several: a,b. Tests whether similar "
+                   "cases keep their promises")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  command
+      ->add_option("--local-feature", options->local_features,
+                   "some of --feature-column, or of the model's features: also tests by these "
+                   "alone, and finds the cases with the largest errors by them")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  auto* const model = command->add_option(
+      "--model", options->model,
+      "evaluate this model on the server, NAME or NAME@VERSION, instead of a file");
+  command
+      ->add_option(
+          "--window", options->window,
+          "with --model: use only this many of the newest observations; default: the whole window")
+      ->check(CLI::Range(2, 1000000))
+      ->needs(model);
+  command->add_option(
+      "--threshold", options->threshold,
+      "also evaluate the decision whether the outcome reaches this value; default with "
+      "--model: the decision that the model declares, with its costs");
+  command
+      ->add_option("--threshold-alpha", options->threshold_alpha,
+                   "with --threshold: divide the forecasts by whether their probability of an "
+                   "outcome up to the threshold is at most this; default 0.5; for quantiles one of "
+                   "the levels")
+      ->transform(ProbabilityRange(1e-9, 1 - 1e-9))
+      ->needs("--threshold");
+  command->add_option(
+      "--outcome-kernel", options->outcome_kernel,
+      absl::StrCat("kernel of the outcomes in the discrepancies: ", kOutcomeKernelHelp,
+                   "; default: rbf, and pit_rbf for the form threshold; not for quantiles"));
+  command
+      ->add_option("--replicates", options->replicates,
+                   "replicates of each test, 99..100000; default 999")
+      ->check(CLI::Range(99, 100000));
+  command
+      ->add_option("--fail-on", options->fail_on,
+                   "exit with 3 on over-limit: the whole interval of the coverage error is above "
+                   "--error-limit (files)")
+      ->check(CLI::IsMember({"over-limit"}));
+  command
+      ->add_option("--error-limit", options->error_limit,
+                   "the acceptable coverage error; default 0.05")
+      ->transform(ProbabilityRange(1e-4, 0.5))
+      ->needs("--fail-on");
+  AddNullOption(
+      *command, options->null,
+      "what the tests of the discrepancies reject: forecast, that outcomes are drawn from "
+      "the forecasts (simulation, exact for every number of rows), or form, that the "
+      "forecasts are calibrated in the tested form (random signs, approximate); default "
+      "forecast");
+  command
+      ->add_option("--seed", options->seed,
+                   "seed of all random draws; default: random, and shown with the result")
+      ->check(SeedRange());
+  command
+      ->add_option("--threads", options->threads,
+                   "number of threads; default: one per CPU. The results do not depend on it")
+      ->check(CLI::Range(1, 1024));
+}
+
+}  // namespace calibd::cli

@@ -1,0 +1,134 @@
+#include "client/cli/commands/fail_on.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "calibd/convert/text.h"
+#include "client/cli/reports/evaluation_report.h"
+
+namespace calibd::cli {
+namespace {
+
+constexpr char kPValueHelp[] =
+    "p-value (that of the quadratic test is at most the significance level)";
+
+// help: what each of the names means.
+void AddResultGate(CLI::App& command, ResultGate& gate, const std::vector<std::string>& names,
+                   const std::string& help) {
+  CLI::Option* const what =
+      command
+          .add_option("--fail-on", gate.what,
+                      absl::StrCat("exit with 3 on ", help,
+                                   ". Valid for one look at a chosen number of rows: a gate that "
+                                   "runs again and again belongs to `calibctl show --fail-on`"))
+          ->check(CLI::IsMember(names));
+  command
+      .add_option("--significance-level", gate.significance_level,
+                  "with p-value: probability of rejecting a calibrated model; default 0.05")
+      ->check(CLI::Range(1e-12, 0.5))
+      ->needs(what);
+}
+
+}  // namespace
+
+void AddVerdictGate(CLI::App& command, VerdictGate& gate) {
+  command
+      .add_option("--fail-on", gate,
+                  "exit with 3 if the verdict says so; a list of over-limit (the error exceeds the "
+                  "limit, acknowledged or not), miscalibration (calibration is rejected), drift, "
+                  "and undecided (the answer about the limit, or too little data)")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"over-limit", "miscalibration", "drift", "undecided"}));
+}
+
+std::vector<std::string> FailuresOf(const v1::Verdict& verdict,
+                                    const google::protobuf::RepeatedPtrField<v1::Alarm>& alarms,
+                                    const VerdictGate& gate) {
+  const auto is_active = [&alarms](v1::Alarm::Kind kind) {
+    return std::any_of(alarms.begin(), alarms.end(), [kind](const v1::Alarm& alarm) {
+      return alarm.kind() == kind && !alarm.has_acknowledge_time();
+    });
+  };
+  std::vector<std::string> failures;
+  for (const std::string& what : gate) {
+    const bool fails =
+        what == "over-limit"       ? verdict.limit_status() == v1::LIMIT_STATUS_OVER_LIMIT
+        : what == "miscalibration" ? verdict.status() == v1::Verdict::STATUS_MISCALIBRATED ||
+                                         is_active(v1::Alarm::KIND_EVIDENCE)
+        : what == "drift"
+            ? verdict.status() == v1::Verdict::STATUS_DRIFTED || is_active(v1::Alarm::KIND_DRIFT)
+            : verdict.limit_status() <= v1::LIMIT_STATUS_UNDECIDED ||
+                  verdict.status() == v1::Verdict::STATUS_INSUFFICIENT_DATA;
+    if (fails) failures.push_back(what);
+  }
+  return failures;
+}
+
+Json GateJson(const VerdictGate& gate, const std::vector<std::string>& failures) {
+  return {{"fail_on", gate}, {"failed_on", failures}};
+}
+
+void AddPValueGate(CLI::App& command, ResultGate& gate) {
+  AddResultGate(command, gate, {"p-value"}, kPValueHelp);
+}
+
+void AddEvaluationGate(CLI::App& command, ResultGate& gate) {
+  AddResultGate(command, gate, {"over-limit", "p-value"},
+                absl::StrCat("over-limit (of files: the whole interval of the error is above "
+                             "--error-limit), or on ",
+                             kPValueHelp));
+}
+
+Decision DecideByPValue(const v1::QuadraticTestResult& result, double significance_level) {
+  const bool rejected = result.p_value() <= significance_level;
+  const char* const name = rejected ? "REJECTED" : "NOT_REJECTED";
+  return {
+      .fails = rejected,
+      .sentence =
+          absl::StrFormat("%s: p = %.3g, %s the significance level %.3g (one look)\n", name,
+                          result.p_value(), rejected ? "at most" : "above", significance_level),
+      .json = {
+          {"fail_on", "p-value"}, {"significance_level", significance_level}, {"decision", name}}};
+}
+
+namespace {
+
+// passed: what to say if the gate does not fail.
+Decision DecideByStatus(v1::LimitStatus status, double error_limit, const std::string& passed) {
+  const bool fails = status == v1::LIMIT_STATUS_OVER_LIMIT;
+  return {.fails = fails,
+          .sentence = fails ? "failed on over-limit\n" : passed,
+          .json = {{"fail_on", "over-limit"},
+                   {"error_limit", error_limit},
+                   {"decision", convert::StatusName(status)}}};
+}
+
+}  // namespace
+
+Decision DecideByLimit(const v1::Evaluation& evaluation, double error_limit) {
+  return DecideByStatus(StatusAgainst(evaluation, error_limit), error_limit, "");
+}
+
+Decision DecideByLimit(const v1::ForecastEvaluation& evaluation, double error_limit) {
+  const double lower = evaluation.coverage_error_lower();
+  const double upper = evaluation.coverage_error_upper();
+  const v1::LimitStatus status = convert::StatusAgainst(error_limit, lower, upper);
+  return DecideByStatus(
+      status, error_limit,
+      absl::StrCat("did not fail on over-limit: ", convert::StatusName(status), ", ",
+                   convert::OffByText(evaluation.coverage_error(), lower, upper, error_limit),
+                   "\n"));
+}
+
+std::optional<std::string> FindUsageFault(const ResultGate& gate, int replicates) {
+  if (gate.what != "p-value") return std::nullopt;
+  if (replicates == 0) return "--fail-on p-value needs a test: --replicates must not be 0";
+  const double smallest = 1.0 / (1.0 + replicates);
+  if (smallest <= gate.significance_level) return std::nullopt;
+  return absl::StrFormat(
+      "with --replicates %d no p-value is below %.3g: --significance-level %.3g cannot be reached",
+      replicates, smallest, gate.significance_level);
+}
+
+}  // namespace calibd::cli

@@ -1,0 +1,67 @@
+#include "client/cli/commands/progress_bar.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace calibd::cli {
+namespace {
+
+constexpr int kBarWidth = 24;
+constexpr std::chrono::milliseconds kBetweenDraws{100};
+constexpr char kClearToEndOfLine[] = "\x1b[K";
+
+std::string DurationText(double seconds) {
+  const auto whole = std::llround(std::min(seconds, 1e9));
+  if (whole < 60) return absl::StrCat(whole, " s");
+  if (whole < 3600) return absl::StrFormat("%d min %02d s", whole / 60, whole % 60);
+  return absl::StrFormat("%d h %02d min", whole / 3600, whole / 60 % 60);
+}
+
+}  // namespace
+
+std::string ProgressLine(const std::string& label, const std::string& unit, double done,
+                         double total, double elapsed_seconds) {
+  const double fraction = std::clamp(done / total, 0.0, 1.0);
+  const auto filled = static_cast<std::size_t>(fraction * kBarWidth);
+  std::string line = absl::StrFormat("%s [%s%s] %3.0f %%", label, std::string(filled, '#'),
+                                     std::string(kBarWidth - filled, '.'), 100 * fraction);
+  const double rate = elapsed_seconds > 0 ? done / elapsed_seconds : 0;
+  if (!unit.empty()) absl::StrAppendFormat(&line, "  %.0f %s  %.0f %s/s", done, unit, rate, unit);
+  if (rate > 0) absl::StrAppend(&line, "  ETA ", DurationText((total - done) / rate));
+  return line;
+}
+
+ProgressBar::ProgressBar(std::string label, std::string unit, double total)
+    : label_(std::move(label)),
+      unit_(std::move(unit)),
+      total_(total),
+      visible_(isatty(STDERR_FILENO) == 1),
+      started_(Clock::now()) {}
+
+ProgressBar::~ProgressBar() {
+  if (!visible_ || drawn_ == Clock::time_point()) return;
+  Draw(done_, Clock::now());
+  std::cerr << std::endl;
+}
+
+void ProgressBar::Update(double done) {
+  done_ = done;
+  const Clock::time_point now = Clock::now();
+  if (visible_ && now - drawn_ >= kBetweenDraws) Draw(done, now);
+}
+
+void ProgressBar::Draw(double done, Clock::time_point now) {
+  const double elapsed = std::chrono::duration<double>(now - started_).count();
+  std::cerr << '\r' << ProgressLine(label_, unit_, done, total_, elapsed) << kClearToEndOfLine
+            << std::flush;
+  drawn_ = now;
+}
+
+}  // namespace calibd::cli

@@ -1,0 +1,44 @@
+#ifndef CALIBD_CLIENT_CLI_COMMANDS_PROGRESS_BAR_H_
+#define CALIBD_CLIENT_CLI_COMMANDS_PROGRESS_BAR_H_
+
+#include <chrono>
+#include <string>
+
+namespace calibd::cli {
+
+// Shows progress, speed and remaining time of a task in one line on standard error. Shows nothing
+// if standard error is not a terminal. Not thread-safe.
+class ProgressBar {
+ public:
+  // label: the task. unit: what total counts, e.g. "rows"; empty if the count means nothing to the
+  // user. total: > 0.
+  ProgressBar(std::string label, std::string unit, double total);
+  // Ends the line.
+  ~ProgressBar();
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
+
+  // done: the completed part of total. Redraws at most ten times a second.
+  void Update(double done);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void Draw(double done, Clock::time_point now);
+
+  const std::string label_;
+  const std::string unit_;
+  const double total_;
+  const bool visible_;
+  const Clock::time_point started_;
+  Clock::time_point drawn_;
+  double done_ = 0;
+};
+
+// Returns the text of the line: "sending [#####.....] 50% 5000 rows 1000 rows/s ETA 5 s".
+[[nodiscard]] std::string ProgressLine(const std::string& label, const std::string& unit,
+                                       double done, double total, double elapsed_seconds);
+
+}  // namespace calibd::cli
+
+#endif  // CALIBD_CLIENT_CLI_COMMANDS_PROGRESS_BAR_H_

@@ -1,0 +1,245 @@
+#include <algorithm>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "calibd/client/recalibration.h"
+#include "calibd/convert/recalibration.h"
+#include "calibd/core/recalibration.h"
+#include "client/cli/commands/command.h"
+#include "client/cli/files/observation_file.h"
+#include "google/protobuf/util/json_util.h"
+
+namespace calibd::cli {
+namespace {
+
+struct RecalibrateOptions {
+  InputOptions input;
+  // If set, the map is fitted to this model of the server instead of files.
+  std::string model;
+  std::int32_t window = 0;
+  // Where the map is written; empty: nowhere.
+  std::string export_path;
+  // The map that is applied to the file; empty: a map is fitted.
+  std::string apply_path;
+  // Where the mapped rows are written; empty: standard output.
+  std::string output_path;
+};
+
+absl::Status WriteFile(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  if (file.close(); !file) return absl::UnknownError(absl::StrCat("cannot write ", path));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::RecalibrationMap> ReadMap(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  if (!file) return absl::NotFoundError(absl::StrCat("cannot read ", path));
+  v1::RecalibrationMap map;
+  const auto status = google::protobuf::util::JsonStringToMessage(text, &map);
+  if (!status.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, " is not a map of `calibctl recalibrate --export`: ",
+                     std::string(status.message().data(), status.message().size())));
+  }
+  const auto parsed = convert::FromProto(map);
+  if (!parsed.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": ", parsed.status().message()));
+  }
+  return map;
+}
+
+absl::StatusOr<ExitCode> Apply(const RecalibrateOptions& options) {
+  CALIBD_ASSIGN_OR_RETURN(const v1::RecalibrationMap map, ReadMap(options.apply_path));
+  Input input;
+  InputOptions unlabelled = options.input;
+  unlabelled.labels_needed = false;
+  const auto changes = ReadObservations(unlabelled, 0, input);
+  if (!changes.ok()) return changes.status();
+  if (static_cast<std::size_t>(map.class_count()) != input.class_count) {
+    return absl::InvalidArgumentError(absl::StrCat(options.input.predictions, " has ",
+                                                   input.class_count, " classes, the map has ",
+                                                   map.class_count()));
+  }
+  CALIBD_RETURN_IF_ERROR(client::ApplyRecalibration(map, input.values));
+  std::string text;
+  const std::span<const double> values(input.values);
+  for (std::size_t i = 0; i < input.labels.size(); ++i) {
+    absl::StrAppend(&text,
+                    absl::StrJoin(values.subspan(i * input.class_count, input.class_count), ",",
+                                  [](std::string* out, double value) {
+                                    absl::StrAppendFormat(out, "%.17g", value);
+                                  }),
+                    "\n");
+  }
+  if (options.output_path.empty()) {
+    Print(text);
+  } else {
+    CALIBD_RETURN_IF_ERROR(WriteFile(options.output_path, text));
+  }
+  return ExitCode::kOk;
+}
+
+// "5.4 points (4.2 to 6.8)".
+std::string Points(const v1::ErrorInterval& error) {
+  return absl::StrFormat("%.1f points (%.1f to %.1f)", 100 * error.estimate(), 100 * error.lower(),
+                         100 * error.upper());
+}
+
+// Fits stop this close to the end of their range.
+bool IsAtEnd(double temperature) {
+  return std::max(temperature, 1 / temperature) > 0.999 * kMaxTemperature;
+}
+
+std::string Describe(const v1::Recalibration& advice) {
+  const v1::RecalibrationMap& map = advice.map();
+  std::string text;
+  if (!advice.helps()) {
+    text = "None helps: no map is known to lower the log loss.\n";
+  } else if (map.has_temperature()) {
+    text = absl::StrFormat(
+        "Temperature scaling helps: temperature %.3g%s (%s).\n", map.temperature(),
+        IsAtEnd(map.temperature()) ? ", the end of the range that is tried" : "",
+        map.temperature() > 1 ? "the model is over-confident" : "the model is under-confident");
+  } else {
+    text = absl::StrCat("A map of kind ", map.kind(), " helps.\n");
+  }
+  absl::StrAppendFormat(&text,
+                        "The older %d observations chose the map: cross-validated log loss (nats)",
+                        advice.fit_observations());
+  for (const v1::Recalibration::Candidate& candidate : advice.candidates()) {
+    absl::StrAppendFormat(&text, "%s %s %.3g", &candidate == &advice.candidates(0) ? "" : ",",
+                          candidate.kind(), candidate.cross_validated_log_loss());
+  }
+  absl::StrAppend(&text, ".\n");
+  if (map.kind() == "none") return text;
+  absl::StrAppendFormat(
+      &text,
+      "The newer %d measured its benefit (95 %% intervals), without and with the map of kind %s:\n"
+      "  log loss (nats) %.3g and %.3g: improvement %.3g (%.3g to %.3g)\n"
+      "  error of the top label %s and %s\n",
+      advice.test_observations(), map.kind(), advice.log_loss_before(), advice.log_loss_after(),
+      advice.improvement(), advice.improvement_lower(), advice.improvement_upper(),
+      Points(advice.error_before()), Points(advice.error_after()));
+  if (advice.has_class_1_error_after()) {
+    absl::StrAppend(&text, "  error of the probability of class 1 ",
+                    Points(advice.class_1_error_before()), " and ",
+                    Points(advice.class_1_error_after()), "\n");
+  }
+  return text;
+}
+
+absl::StatusOr<v1::Recalibration> AdviseOnFiles(const RecalibrateOptions& options,
+                                                const client::LongCallOptions& call,
+                                                std::optional<FileChanges>& changes) {
+  Input input;
+  CALIBD_ASSIGN_OR_RETURN(changes, ReadObservations(options.input, 0, input));
+  const RunControl control{.parallel_for = nullptr,
+                           .progress = call.on_progress,
+                           .cancelled = [&call] { return call.stop.stop_requested(); }};
+  CALIBD_ASSIGN_OR_RETURN(
+      const RecalibrationAdvice advice,
+      AdviseRecalibration({input.values, input.labels, input.class_count}, control));
+  v1::Recalibration proto = convert::ToProto(advice, input.class_count);
+  proto.set_first_observation(1);
+  return proto;
+}
+
+absl::StatusOr<v1::Recalibration> AdviseOnModel(const Context& context,
+                                                const RecalibrateOptions& options,
+                                                const client::LongCallOptions& call) {
+  CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
+  v1::RecalibrateRequest request;
+  request.set_model(ModelArgument(options.model));
+  request.set_window(options.window);
+  return client->Recalibrate(request, call);
+}
+
+absl::StatusOr<ExitCode> Run(const Context& context, const RecalibrateOptions& options) {
+  if (!options.model.empty()) {
+    if (!options.input.predictions.empty()) return UsageFault("give files or --model, not both");
+  } else if (const auto fault = FindUsageFault(options.input)) {
+    return UsageFault(*fault);
+  }
+  if (!options.apply_path.empty()) {
+    if (!options.model.empty()) return UsageFault("--apply needs a file of predictions");
+    // The rows of the result must be those of the file.
+    if (options.input.drop_invalid) return UsageFault("--apply excludes --drop-invalid");
+    return Apply(options);
+  }
+  std::optional<FileChanges> changes;
+  CALIBD_ASSIGN_OR_RETURN(
+      const v1::Recalibration advice,
+      CallWithProgress(context, "recalibrating", kTestTimeout, [&](const auto& call) {
+        return options.model.empty() ? AdviseOnFiles(options, call, changes)
+                                     : AdviseOnModel(context, options, call);
+      }));
+  if (!options.export_path.empty()) {
+    v1::RecalibrationMap map = advice.map();
+    if (!advice.helps()) {
+      map.clear_temperature();
+      map.clear_scales();
+      map.clear_offsets();
+      map.clear_curves();
+      map.set_kind("none");
+    }
+    CALIBD_RETURN_IF_ERROR(WriteFile(options.export_path, ToJson(map).dump(2) + "\n"));
+  }
+  if (context.json()) {
+    Json json = ToJson(advice);
+    if (changes.has_value()) AddChanges(*changes, json);
+    PrintJson(json);
+  } else {
+    Print(Describe(advice));
+    if (changes.has_value()) Print(Describe(*changes));
+  }
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+void AddRecalibrateCommand(CLI::App& app, Context& context) {
+  const auto [command, options] = AddCommand<RecalibrateOptions>(
+      app, context, "recalibrate",
+      "Advise on a map that repairs the probabilities, for predictions in files (no server "
+      "needed) or for a model's newest observations, or apply such a map",
+      Run);
+  command->footer(
+      "Examples: calibctl recalibrate --model resnet18 --export map.json\n"
+      "          calibctl recalibrate predictions.csv labels.csv --label-base 0\n"
+      "          calibctl recalibrate --apply map.json new.csv -o recalibrated.csv\n"
+      "The older half of the observations chooses the map, the newer half measures its benefit.");
+  AddInputOptions(*command, options->input);
+  auto* const model = command->add_option(
+      "--model", options->model,
+      "fit a map to this model on the server, NAME or NAME@VERSION, instead of files");
+  command
+      ->add_option(
+          "--window", options->window,
+          "with --model: use only this many of the newest observations; default: the whole window")
+      ->check(CLI::Range(2, 1000000))
+      ->needs(model);
+  auto* const exported = command->add_option(
+      "--export", options->export_path,
+      "write the map to this file, as JSON; if none helps, a map that changes nothing");
+  auto* const applied =
+      command
+          ->add_option("--apply", options->apply_path,
+                       "apply the map of this file to PREDICTIONS, and write the rows as CSV")
+          ->excludes(exported);
+  command
+      ->add_option("-o,--rows-to", options->output_path,
+                   "with --apply: write the rows to this file; default: standard output")
+      ->needs(applied);
+}
+
+}  // namespace calibd::cli

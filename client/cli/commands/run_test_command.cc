@@ -1,0 +1,93 @@
+
+#include "absl/strings/str_cat.h"
+#include "calibd/convert/evaluation.h"
+#include "calibd/core/lens.h"
+#include "client/cli/commands/command.h"
+#include "client/cli/commands/fail_on.h"
+#include "client/cli/commands/lens_option.h"
+#include "client/cli/commands/null_option.h"
+
+namespace calibd::cli {
+namespace {
+
+struct TestOptions {
+  std::string model;
+  std::optional<std::int32_t> replicates;
+  NullHypothesis null = NullHypothesis::kForm;
+  std::optional<std::uint64_t> seed;
+  std::int32_t window = 0;
+  std::string lens = "canonical";
+  bool float32 = false;
+  ResultGate fail_on;
+};
+
+absl::StatusOr<ExitCode> Run(const Context& context, const TestOptions& options) {
+  const std::int32_t replicates = options.replicates.value_or(DefaultReplicates(options.null));
+  if (const auto fault = FindUsageFault(options.fail_on, replicates)) return UsageFault(*fault);
+  CALIBD_ASSIGN_OR_RETURN(const v1::Lens lens, OrUsageFault(ParseLens(options.lens)));
+  CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
+  v1::RunTestRequest request;
+  request.set_model(ModelArgument(options.model));
+  request.set_replicates(replicates);
+  request.set_null(convert::ToProto(options.null));
+  if (options.seed.has_value()) request.set_seed(*options.seed);
+  request.set_window(options.window);
+  *request.mutable_lens() = lens;
+  if (options.float32) request.set_precision(v1::PRECISION_FLOAT32);
+
+  CALIBD_ASSIGN_OR_RETURN(
+      const v1::QuadraticTestResult result,
+      CallWithProgress(context, "testing", kTestTimeout,
+                       [&](const auto& long_call) { return client->RunTest(request, long_call); }));
+  std::optional<Decision> decision;
+  if (!options.fail_on.what.empty()) {
+    decision = DecideByPValue(result, options.fail_on.significance_level);
+  }
+  if (context.json()) {
+    Json json;
+    json["model"] = request.model();
+    json["quadratic"] = ToJson(result);
+    json["provenance"] = json["quadratic"]["provenance"];
+    json["quadratic"].erase("provenance");
+    if (decision.has_value()) json["decision"] = decision->json;
+    PrintJson(json);
+  } else {
+    Print(request.model() + ": " + DescribeProvenance(result.provenance()));
+    Print(DescribeQuadratic(result));
+    if (decision.has_value()) Print(decision->sentence);
+  }
+  return decision.has_value() ? decision->exit_code() : ExitCode::kOk;
+}
+
+}  // namespace
+
+void AddTestCommand(CLI::App& app, Context& context) {
+  const auto [command, options] = AddCommand<TestOptions>(
+      app, context, "test", "Run the quadratic test on a model's newest observations", Run);
+  command->footer(
+      "Ctrl-C also stops the test on the server.\n"
+      "Example: calibctl test resnet18 --fail-on p-value --significance-level 0.01");
+  command->add_option("MODEL", options->model, "name, or NAME@VERSION")->required();
+  command
+      ->add_option("--replicates", options->replicates,
+                   "replicates, 99..100000; default 1000, or 999 with --null forecast")
+      ->check(CLI::Range(99, 100000));
+  command
+      ->add_option("--seed", options->seed,
+                   "seed of the replicates; default: chosen by the server and shown")
+      ->check(SeedRange());
+  command
+      ->add_option("--window", options->window,
+                   "use only this many of the newest observations; default: the whole window")
+      ->check(CLI::Range(2, 1000000));
+  AddNullOption(*command, options->null);
+  command->add_option("--lens", options->lens,
+                      absl::StrCat("the part of the predictions that is tested: ", Lens::Syntax(),
+                                   "; default canonical"));
+  command->add_flag("--float32", options->float32,
+                    "estimate in float32: about twice as fast, with an error below a thousandth of "
+                    "the standard deviation under calibration");
+  AddPValueGate(*command, options->fail_on);
+}
+
+}  // namespace calibd::cli

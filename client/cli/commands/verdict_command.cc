@@ -1,0 +1,130 @@
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/cli/commands/command.h"
+#include "client/cli/commands/fail_on.h"
+#include "client/cli/reports/history_report.h"
+#include "client/cli/reports/show_report.h"
+#include "client/cli/reports/verdict_report.h"
+
+namespace calibd::cli {
+namespace {
+
+struct ListOptions {
+  double false_discovery_rate = 0.05;
+  VerdictGate fail_on;
+};
+
+struct AcknowledgeOptions {
+  std::string model;
+  std::int64_t alarm = 0;
+  std::string note;
+  // 0: unchanged.
+  double error_limit = 0;
+};
+
+absl::StatusOr<ExitCode> ListVerdicts(const Context& context, const ListOptions& options) {
+  CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
+  CALIBD_ASSIGN_OR_RETURN(const auto response, client->ListVerdicts(options.false_discovery_rate));
+  std::vector<std::string> failures;
+  for (const auto& model : response.models()) {
+    if (!model.has_verdict()) continue;
+    for (const std::string& what : FailuresOf(model.verdict(), model.alarms(), options.fail_on)) {
+      failures.push_back(absl::StrCat(what, " of ", ShortName(model.model())));
+    }
+  }
+  if (context.json()) {
+    Json json = ToJson(response);
+    json.erase("next_page_token");
+    if (!options.fail_on.empty()) json["decision"] = GateJson(options.fail_on, failures);
+    PrintJson(json);
+  } else {
+    Print(DescribeVerdicts(response, options.false_discovery_rate));
+    if (!failures.empty()) Print(absl::StrCat("failed on ", absl::StrJoin(failures, ", "), "\n"));
+  }
+  return failures.empty() ? ExitCode::kOk : ExitCode::kFailOn;
+}
+
+absl::StatusOr<ExitCode> ListAlarms(const Context& context, const std::string& model) {
+  CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
+  CALIBD_ASSIGN_OR_RETURN(const auto response, client->GetCalibration(ModelArgument(model)));
+  if (context.json()) {
+    const Json all = ToJson(response);
+    PrintJson({{"model", all["model"]}, {"alarms", all["alarms"]}});
+  } else {
+    Print(DescribeAlarms(response.model(), response.alarms()));
+  }
+  return ExitCode::kOk;
+}
+
+absl::StatusOr<ExitCode> Acknowledge(const Context& context, const AcknowledgeOptions& options) {
+  CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
+  const std::string model = ModelArgument(options.model);
+  v1::ModelUpdate update;
+  if (options.error_limit > 0) {
+    v1::UpdateModelRequest request;
+    request.mutable_model()->set_name(model);
+    request.mutable_model()->mutable_monitoring()->set_error_limit(options.error_limit);
+    request.mutable_update_mask()->add_paths("monitoring.error_limit");
+    CALIBD_ASSIGN_OR_RETURN(const auto updated, client->UpdateModel(request));
+    update = updated.update();
+    if (!context.json() && !update.changes().empty()) {
+      Print(absl::StrCat("updated ", model, ": ", DescribeUpdate(update), "\n"));
+    }
+  }
+  CALIBD_ASSIGN_OR_RETURN(const auto alarm,
+                          client->AcknowledgeAlarm(model, options.alarm, options.note));
+  if (context.json()) {
+    Json json = {{"model", model}, {"alarm", ToJson(alarm)}};
+    if (options.error_limit > 0) json["update"] = ToJson(update);
+    PrintJson(json);
+  } else {
+    Print(alarm.note() == options.note
+              ? DescribeAcknowledged(model, alarm)
+              : absl::StrCat(ShortName(model), ": alarm ", alarm.id(),
+                             " was already acknowledged at ", MinuteText(alarm.acknowledge_time()),
+                             "; nothing restarts, and the note is not kept\n"));
+  }
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+void AddVerdictCommands(CLI::App& app, Context& context) {
+  const auto [list, list_options] =
+      AddCommand(app, context, "list",
+                 "Show the verdicts of all models, and the models that e-BH rejects (e-BH is the "
+                 "Benjamini-Hochberg procedure for e-values: it allows for the number of models)",
+                 ListVerdicts);
+  list->add_option("--false-discovery-rate", list_options->false_discovery_rate,
+                   "level of e-BH over all models: the expected share of calibrated models among "
+                   "the rejected ones; default 0.05")
+      ->transform(ProbabilityRange(1e-9, 0.25));
+  AddVerdictGate(*list, list_options->fail_on);
+
+  const auto [alarms, model] =
+      AddCommand(app, context, "alarms", "Show a model's alarms, newest first", ListAlarms);
+  alarms->add_option("MODEL", *model, "name, or NAME@VERSION")->required();
+
+  const auto [command, options] = AddCommand(
+      app, context, "acknowledge",
+      "Acknowledge an alarm. Restarts the error interval, the evidence or the drift detectors, "
+      "depending on its kind",
+      Acknowledge);
+  command->footer("Example: calibctl acknowledge resnet18 1 --note \"recalibrated, T = 1.7\"");
+  command->add_option("MODEL", options->model, "name, or NAME@VERSION")->required();
+  command->add_option("ALARM", options->alarm, "number of the alarm, as shown by `calibctl alarms`")
+      ->required()
+      ->check(CLI::PositiveNumber);
+  command
+      ->add_option(
+          "--error-limit", options->error_limit,
+          "first set the model's error limit, as `calibctl model update` does. Until the "
+          "error is within it, the next alarm OVER_LIMIT is raised above this limit or the "
+          "upper end of the interval at the acknowledgement, whichever is larger")
+      ->transform(ProbabilityRange(1e-4, 0.5));
+  command->add_option(
+      "--note", options->note,
+      "a note of at most 500 bytes that is kept with the alarm, such as what was done and by whom");
+}
+
+}  // namespace calibd::cli

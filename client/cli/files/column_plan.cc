@@ -1,0 +1,271 @@
+#include "client/cli/files/column_plan.h"
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+#include <numeric>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "calibd/core/status_macros.h"
+#include "client/cli/commands/command.h"
+#include "client/cli/files/label_parser.h"
+#include "client/cli/files/text_row.h"
+
+namespace calibd::cli {
+namespace {
+
+constexpr char kColumnHint[] =
+    "; leave a column out with --drop-column, or say what it holds with --label-column, "
+    "--id-column, --time-column or --group-column";
+constexpr char kOneColumnHint[] =
+    ", or say what it holds with --label-column, --id-column, --time-column or --group-column";
+
+bool IsNumber(std::string_view cell) {
+  double number = 0;
+  const char* const end = cell.data() + cell.size();
+  const auto [parsed, error] = std::from_chars(cell.data(), end, number);
+  return parsed == end && error != std::errc::invalid_argument;
+}
+
+// Returns the names that are not among the others.
+std::vector<std::string> Without(std::span<const std::string> names,
+                                 std::span<const std::string> others) {
+  std::vector<std::string> rest;
+  std::copy_if(names.begin(), names.end(), std::back_inserter(rest), [&](const std::string& name) {
+    return std::find(others.begin(), others.end(), name) == others.end();
+  });
+  return rest;
+}
+
+// Says which columns are not classes, which classes have no column, and what to do.
+std::string DescribeMismatch(std::span<const std::string> columns,
+                             std::span<const std::string> classes) {
+  const std::vector<std::string> extra = Without(columns, classes);
+  const std::vector<std::string> missing = Without(classes, columns);
+  std::vector<std::string> parts;
+  if (!extra.empty()) {
+    parts.push_back(absl::StrCat(extra.size() == 1 ? "column " : "columns ", ListNames(extra),
+                                 extra.size() == 1 ? " is no class" : " are no classes"));
+  }
+  if (!missing.empty()) {
+    parts.push_back(absl::StrCat(missing.size() == 1 ? "class " : "classes ", ListNames(missing),
+                                 missing.size() == 1 ? " has no column" : " have no columns"));
+  }
+  parts.push_back(absl::StrCat("the classes are ", ListNames(classes)));
+  std::string text = absl::StrJoin(parts, "; ");
+  if (!extra.empty() && !missing.empty()) text += "; rename the columns of classes";
+  if (extra.size() == 1 && missing.empty()) {
+    absl::StrAppend(&text, "; add --drop-column ", OptionValue(extra[0]), kOneColumnHint);
+  } else if (extra.size() > missing.size()) {
+    text += kColumnHint;
+  }
+  return text;
+}
+
+// Orders the class columns of the plan by the class names, or takes the names from the columns.
+// names: of the class columns, in the order of the plan.
+absl::Status MatchClasses(const ColumnExpectation& expectation, const std::string& source,
+                          const std::vector<std::string>& names, ColumnPlan& plan) {
+  absl::flat_hash_map<std::string, std::size_t> column_of;
+  for (std::size_t k = 0; k < names.size(); ++k) {
+    if (names[k].empty()) {
+      return FileError(source, absl::StrCat("column ", plan.classes[k] + 1,
+                                            " has no name in the header", kColumnHint));
+    }
+    if (!column_of.emplace(names[k], plan.classes[k]).second) {
+      return FileError(source, absl::StrCat("two columns have the name ", Quote(names[k])));
+    }
+  }
+  const std::span<const std::string> expected = expectation.class_names;
+  if (expected.empty()) {
+    const bool numbers = AreNumbers(names);
+    const bool all_numeric = std::all_of(names.begin(), names.end(), IsNumber);
+    if (expectation.label_base.has_value() && all_numeric &&
+        (!numbers || names[0] != absl::StrCat(*expectation.label_base))) {
+      return FileError(source,
+                       absl::StrCat("the columns are named ", ListNames(names),
+                                    ", which contradicts --label-base ", *expectation.label_base,
+                                    "; leave it out to match the labels to these names"));
+    }
+    plan.class_names = names;
+    return absl::OkStatus();
+  }
+  plan.class_names.assign(expected.begin(), expected.end());
+  const bool all_found =
+      std::all_of(expected.begin(), expected.end(),
+                  [&](const std::string& name) { return column_of.find(name) != column_of.end(); });
+  if (all_found && names.size() == expected.size()) {
+    std::transform(expected.begin(), expected.end(), plan.classes.begin(),
+                   [&](const std::string& name) { return column_of.at(name); });
+    return absl::OkStatus();
+  }
+  if (AreNumbers(names) && names.size() == expected.size()) {
+    plan.note = absl::StrCat(source, ": the columns ", ListNames(names),
+                             " are used as the classes ", ListNames(expected), " in this order");
+    return absl::OkStatus();
+  }
+  return FileError(source, DescribeMismatch(names, expected));
+}
+
+}  // namespace
+
+absl::StatusOr<char> ParseDelimiter(const std::string& text) {
+  if (text == "tab" || text == "\\t") return '\t';
+  if (text.size() == 1 && text != "\"" && text != "\n" && text != "\r") return text[0];
+  return UsageFault(absl::StrCat("--delimiter is ", Quote(text),
+                                 ", expected one character such as ; or the word tab"));
+}
+
+bool HoldsNames(const ColumnOptions& options, std::span<const std::string_view> first_row) {
+  const std::vector<std::string> names(first_row.begin(), first_row.end());
+  const auto is_name = [](const std::string& cell) { return !IsNumber(cell) && !IsMissing(cell); };
+  const auto is_stated = [&](const std::string& stated) {
+    return is_name(stated) && std::find(names.begin(), names.end(), stated) != names.end();
+  };
+  if (std::all_of(names.begin(), names.end(), is_name) || is_stated(options.label) ||
+      is_stated(options.id) || is_stated(options.time) || is_stated(options.group) ||
+      std::any_of(options.dropped.begin(), options.dropped.end(), is_stated) ||
+      std::any_of(options.features.begin(), options.features.end(), is_stated)) {
+    return true;
+  }
+  // The index of pandas has no name.
+  const std::span<const std::string> rest = std::span(names).subspan(1);
+  return names[0].empty() && !rest.empty() && std::all_of(rest.begin(), rest.end(), is_name);
+}
+
+absl::StatusOr<bool> IsHeader(const ColumnOptions& options, const std::string& source,
+                              std::span<const std::string_view> first_row, std::string& note) {
+  if (options.header.has_value()) return *options.header;
+  if (HoldsNames(options, first_row)) return true;
+  const std::vector<std::string> names(first_row.begin(), first_row.end());
+  // The index of pandas has no name.
+  if (names[0].empty() && names.size() > 1 && AreNumbers(std::span(names).subspan(1))) return true;
+  if (names[0] != "0" || !AreNumbers(names)) return false;
+  const std::string found = absl::StrCat("the first line holds ", ListNames(names));
+  // Probabilities are at most 1.
+  if (names.size() > 2) {
+    return FileError(source,
+                     found +
+                         ", which may be the column names that pandas writes: say --header if "
+                         "they are names, or --no-header if they are values");
+  }
+  note = absl::StrCat(source, ": ", found,
+                      ", read as a prediction; say --header if these are the column names that "
+                      "pandas writes");
+  return false;
+}
+
+absl::StatusOr<std::size_t> FindColumn(const std::string& source, const char* option,
+                                       const std::string& stated,
+                                       std::span<const std::string> names,
+                                       std::size_t column_count) {
+  if (names.empty()) {
+    std::size_t number = 0;
+    const char* const end = stated.data() + stated.size();
+    const auto [parsed, error] = std::from_chars(stated.data(), end, number);
+    if (error == std::errc() && parsed == end && number >= 1 && number <= column_count) {
+      return number - 1;
+    }
+    return FileError(source,
+                     absl::StrCat(option, " is ", Quote(stated), ", expected 1..", column_count,
+                                  "; a column has a name only if the first line is a header "
+                                  "(--header)"));
+  }
+  const auto found = std::find(names.begin(), names.end(), stated);
+  if (found != names.end()) return static_cast<std::size_t>(found - names.begin());
+  return FileError(source, absl::StrCat(option, " is ", Quote(stated),
+                                        ", expected one of the columns ", ListNames(names)));
+}
+
+absl::StatusOr<ColumnPlan> PlanColumns(const ColumnOptions& options,
+                                       const ColumnExpectation& expectation,
+                                       const std::string& source,
+                                       std::span<const std::string> names,
+                                       std::size_t column_count) {
+  ColumnPlan plan;
+  plan.column_count = column_count;
+  std::vector<bool> taken(column_count, false);
+  if (!names.empty() && names[0].empty()) taken[0] = true;
+  const auto take = [&](const char* option, const std::string& stated,
+                        std::optional<std::size_t>& column) {
+    if (stated.empty()) return absl::OkStatus();
+    CALIBD_ASSIGN_OR_RETURN(column, FindColumn(source, option, stated, names, column_count));
+    taken[*column] = true;
+    return absl::OkStatus();
+  };
+  CALIBD_RETURN_IF_ERROR(take("--label-column", options.label, plan.label));
+  CALIBD_RETURN_IF_ERROR(take("--id-column", options.id, plan.id));
+  CALIBD_RETURN_IF_ERROR(take("--time-column", options.time, plan.time));
+  CALIBD_RETURN_IF_ERROR(take("--group-column", options.group, plan.group));
+  std::optional<std::size_t> other;
+  for (const std::string& stated : options.dropped) {
+    CALIBD_RETURN_IF_ERROR(take("--drop-column", stated, other));
+  }
+  for (const std::string& stated : options.features) {
+    CALIBD_RETURN_IF_ERROR(take(options.feature_option, stated, other));
+    plan.features.push_back(*other);
+  }
+  if (expectation.labels_last) {
+    plan.label = column_count - 1;
+    taken[column_count - 1] = true;
+  }
+  std::vector<std::string> class_names;
+  for (std::size_t column = 0; column < column_count; ++column) {
+    if (taken[column]) continue;
+    plan.classes.push_back(column);
+    if (!names.empty()) class_names.push_back(names[column]);
+  }
+  const std::size_t classes = plan.classes.size();
+  if (expectation.positive_class) {
+    if (classes == 1) return plan;
+    return FileError(
+        source,
+        absl::StrCat("has ", classes, " columns of probabilities, but --positive-class expects one",
+                     names.empty() ? "" : ": ", ListNames(class_names), kColumnHint));
+  }
+  if (classes < 2) {
+    return FileError(
+        source, absl::StrCat("has ", classes, classes == 1 ? " column" : " columns",
+                             " of probabilities, expected one for each of 2 classes or "
+                             "more; if the column is the probability of one of two classes, name "
+                             "this class with --positive-class; if the columns are not separated "
+                             "by commas, use --delimiter"));
+  }
+  if (!names.empty()) CALIBD_RETURN_IF_ERROR(MatchClasses(expectation, source, class_names, plan));
+  return plan;
+}
+
+absl::StatusOr<ColumnPlan> PlanLabelColumns(const ColumnOptions& options, const std::string& source,
+                                            std::span<const std::string> names,
+                                            std::size_t column_count) {
+  ColumnPlan plan;
+  plan.column_count = column_count;
+  const auto stated = [&](const std::string& option, const char* name) {
+    const bool exists = std::find(names.begin(), names.end(), name) != names.end();
+    return option.empty() && exists ? std::string(name) : option;
+  };
+  const std::string id = stated(options.id, "id");
+  const std::string label = stated(options.label, "label");
+  if (!id.empty()) {
+    CALIBD_ASSIGN_OR_RETURN(plan.id, FindColumn(source, "--id-column", id, names, column_count));
+  }
+  if (!label.empty()) {
+    CALIBD_ASSIGN_OR_RETURN(plan.label,
+                            FindColumn(source, "--label-column", label, names, column_count));
+  }
+  if (plan.id.has_value() && plan.label.has_value()) return plan;
+  if (column_count != 2) {
+    return FileError(source,
+                     absl::StrCat("has ", column_count, column_count == 1 ? " column" : " columns",
+                                  ", expected two: an id and a label; otherwise "
+                                  "state both with --id-column and --label-column"));
+  }
+  if (!plan.id.has_value()) plan.id = plan.label.has_value() ? 1 - *plan.label : 0;
+  if (!plan.label.has_value()) plan.label = 1 - *plan.id;
+  return plan;
+}
+
+}  // namespace calibd::cli

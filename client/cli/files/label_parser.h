@@ -1,0 +1,61 @@
+#ifndef CALIBD_CLIENT_CLI_FILES_LABEL_PARSER_H_
+#define CALIBD_CLIENT_CLI_FILES_LABEL_PARSER_H_
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+
+namespace calibd::cli {
+
+struct LabelOptions {
+  // The number of the first class. Unset: labels are not numbers of classes.
+  std::optional<int> base;
+  // In the order of the classes; empty if unknown.
+  std::span<const std::string> class_names;
+  std::size_t class_count = 0;
+  // If set and `base` is not, the labels 1 and True name this class, and 0 and False the other one.
+  std::optional<std::int32_t> positive_class;
+  // For errors: what labels by class name need here.
+  std::string_view names_need = "need --class-names or a header";
+};
+
+// Whether a cell has no value: it is empty, or what pandas and others write for a missing one.
+[[nodiscard]] bool IsMissing(std::string_view cell);
+
+// Whether a column has the names 0, 1, ... or 1, 2, ...: the numbers of the classes in their order.
+[[nodiscard]] bool AreNumbers(std::span<const std::string> names);
+
+// Converts the texts of labels to classes. With a base, a label is a number (3, 3.0, True as 1) or
+// a class name that is not a number; without one, a class name, also if it is a number (3.0 for
+// "3").
+class LabelParser {
+ public:
+  // Errors: a usage fault if neither the base nor the class names are known.
+  [[nodiscard]] static absl::StatusOr<LabelParser> Create(const LabelOptions& options);
+
+  // Returns the class in [0, class_count), or InvalidArgument with the label and what was expected.
+  [[nodiscard]] absl::StatusOr<std::int32_t> Parse(std::string_view label) const;
+
+ private:
+  explicit LabelParser(const LabelOptions& options) : options_(options) {}
+
+  // Returns -1 if the label is not a class.
+  [[nodiscard]] std::int64_t Find(std::string_view label) const;
+  [[nodiscard]] std::string Expected() const;
+
+  LabelOptions options_;
+  absl::flat_hash_map<std::string, std::int32_t> classes_;
+};
+
+// "a, b, c, and 7 more", in quotes.
+[[nodiscard]] std::string ListNames(std::span<const std::string> names);
+
+}  // namespace calibd::cli
+
+#endif  // CALIBD_CLIENT_CLI_FILES_LABEL_PARSER_H_

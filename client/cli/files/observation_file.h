@@ -1,0 +1,35 @@
+#ifndef CALIBD_CLIENT_CLI_FILES_OBSERVATION_FILE_H_
+#define CALIBD_CLIENT_CLI_FILES_OBSERVATION_FILE_H_
+
+#include <cstddef>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "client/cli/files/prediction_file.h"
+#include "client/cli/reports/report.h"
+
+namespace calibd::cli {
+
+// What was changed in the files; their options say what was wanted.
+struct FileChanges {
+  std::size_t dropped_rows = 0;
+  std::optional<Renormalisation> renormalisation;
+};
+
+// Reads predictions with their labels, applies the softmax to logits, and drops invalid rows if
+// wanted; the rows of `input` are then valid.
+// Unless labels are needed, all of them are 0. row_sum_tolerance: 0 for the default. Errors: as
+// ReadInput; a usage fault if needed labels are missing; InvalidArgument that names the invalid
+// rows.
+[[nodiscard]] absl::StatusOr<FileChanges> ReadObservations(const InputOptions& options,
+                                                           double row_sum_tolerance, Input& input);
+
+// Adds the changes to the JSON of a result.
+void AddChanges(const FileChanges& changes, Json& json);
+// A paragraph for each change.
+[[nodiscard]] std::string Describe(const FileChanges& changes);
+
+}  // namespace calibd::cli
+
+#endif  // CALIBD_CLIENT_CLI_FILES_OBSERVATION_FILE_H_

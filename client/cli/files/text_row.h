@@ -1,0 +1,42 @@
+#ifndef CALIBD_CLIENT_CLI_FILES_TEXT_ROW_H_
+#define CALIBD_CLIENT_CLI_FILES_TEXT_ROW_H_
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+
+namespace calibd::cli {
+
+// A row of a text file. Its views are valid during the call that passes it.
+struct TextRow {
+  // The line at which the row begins, from 1.
+  std::size_t line = 0;
+  std::span<const std::string_view> cells;
+};
+
+// Receives the rows of a file in their order. An error that it returns ends the reading.
+using OnRow = absl::FunctionRef<absl::Status(const TextRow& row)>;
+
+// Maximum number of bytes in a line: 100000 classes with 40 characters each.
+inline constexpr std::size_t kMaxLineBytes = 4'000'000;
+
+// The text in double quotes, escaped and shortened, for errors.
+[[nodiscard]] std::string Quote(std::string_view text);
+
+// The text as the value of an option in a command line: in quotes if a shell needs them.
+[[nodiscard]] std::string OptionValue(std::string_view text);
+
+// InvalidArgument "SOURCE: WHAT".
+[[nodiscard]] absl::Status FileError(std::string_view source, std::string_view what);
+
+// InvalidArgument "SOURCE line LINE, column COLUMN: WHAT". column: from 1.
+[[nodiscard]] absl::Status CellError(std::string_view source, std::size_t line, std::size_t column,
+                                     std::string_view what);
+
+}  // namespace calibd::cli
+
+#endif  // CALIBD_CLIENT_CLI_FILES_TEXT_ROW_H_

@@ -1,0 +1,110 @@
+#include "client/cli/reports/compare_report.h"
+
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "calibd/convert/text.h"
+#include "client/cli/reports/report.h"
+
+namespace calibd::cli {
+namespace {
+
+const char* AnswerOf(const v1::ScoreDifference& score) {
+  if (score.upper() < 0) return "better";
+  return score.lower() > 0 ? "worse" : "cannot be told apart";
+}
+
+struct ComparedScore {
+  const char* name;
+  const char* unit;
+  const v1::ScoreDifference& score;
+  bool in_points = false;
+};
+
+std::vector<std::string> TableRow(const ComparedScore& row) {
+  const auto mean = [&](double value) {
+    return row.in_points ? convert::Points(value) : Number(value);
+  };
+  const auto difference = [&](double value) {
+    if (!row.in_points) return absl::StrFormat("%+.2g", value);
+    const std::string points = convert::Points(std::abs(value));
+    return absl::StrCat(value < 0 && points != "0" ? "-" : "+", points);
+  };
+  const v1::ScoreDifference& score = row.score;
+  return {absl::StrCat(row.name, " (", row.unit, ")"),
+          mean(score.model()),
+          mean(score.baseline()),
+          difference(score.difference()),
+          absl::StrCat(difference(score.lower()), " to ", difference(score.upper())),
+          AnswerOf(score)};
+}
+
+std::string DescribeRest(const char* whose, std::int64_t other_ids, std::int64_t without_id) {
+  if (other_ids + without_id == 0) return "";
+  return absl::StrCat("Not compared: ", other_ids, " observations of the ", whose,
+                      " whose ids are not in the other window, and ", without_id,
+                      " without an id.\n");
+}
+
+std::string DescribePairing(const v1::ModelComparison& result) {
+  const v1::Comparison& comparison = result.comparison();
+  const v1::Pairing& pairing = result.pairing();
+  std::string text;
+  if (comparison.paired()) {
+    text = absl::StrCat(
+        "Paired: ", comparison.observations(),
+        " observations that both models scored, found by their ids.\n",
+        DescribeRest("model", pairing.only_in_model(), pairing.model_without_id()),
+        DescribeRest("baseline", pairing.only_in_baseline(), pairing.baseline_without_id()));
+  } else {
+    const bool have_ids = pairing.only_in_model() + pairing.label_conflicts() > 0 &&
+                          pairing.only_in_baseline() + pairing.label_conflicts() > 0;
+    text = absl::StrCat("Unpaired: ", comparison.observations(), " observations of the model and ",
+                        comparison.baseline_observations(), " of the baseline, because ",
+                        have_ids ? "no id has the same label in both windows"
+                                 : "at least one of the windows has no ids",
+                        ". A difference may also come from the observations.\n");
+  }
+  if (pairing.label_conflicts() > 0) {
+    absl::StrAppend(&text, pairing.label_conflicts(),
+                    " ids have different labels in the two windows: check the labels.\n");
+  }
+  return text;
+}
+
+std::string DescribeLooks(const v1::ModelComparison& result) {
+  if (result.comparison().repeated_looks_valid()) {
+    return "The intervals hold however often this comparison is repeated.\n";
+  }
+  const bool moved = result.first_observation() > 1 || result.baseline_first_observation() > 1;
+  return absl::StrCat("The intervals hold for one look, because ",
+                      moved ? "the observations are not all since the first one"
+                            : "the pairs have another order in the window of the baseline",
+                      ".\n");
+}
+
+}  // namespace
+
+std::string DescribeComparison(const std::string& model, const std::string& baseline,
+                               const v1::ModelComparison& result) {
+  const v1::Comparison& comparison = result.comparison();
+  const std::vector<ComparedScore> scores = {
+      {"log loss", "nats", comparison.log_loss()},
+      {"Brier score", "0 to 2", comparison.brier()},
+      {"binned error", "points", comparison.binned_error(), /*in_points=*/true}};
+  std::string text = absl::StrCat(model, " against ", baseline, ": ");
+  const std::string interval = absl::StrFormat("%g %% interval", 100 * (1 - comparison.level()));
+  std::vector<std::vector<std::string>> table = {
+      {"score", "model", "baseline", "difference", interval, "model is"}};
+  for (const ComparedScore& row : scores) {
+    absl::StrAppend(&text, &row == scores.data() ? "" : ", ", row.name, " ", AnswerOf(row.score));
+    table.push_back(TableRow(row));
+  }
+  return absl::StrCat(text, ".\n\n", FormatTable(table), "\n", DescribePairing(result),
+                      "Smaller scores are better. ", DescribeLooks(result));
+}
+
+}  // namespace calibd::cli

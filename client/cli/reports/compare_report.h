@@ -1,0 +1,17 @@
+#ifndef CALIBD_CLIENT_CLI_REPORTS_COMPARE_REPORT_H_
+#define CALIBD_CLIENT_CLI_REPORTS_COMPARE_REPORT_H_
+
+#include <string>
+
+#include "calibd/v1/comparison.pb.h"
+
+namespace calibd::cli {
+
+// For each score whether the model is better, as the first line; a table of the scores; and which
+// observations were compared. model, baseline: their names.
+[[nodiscard]] std::string DescribeComparison(const std::string& model, const std::string& baseline,
+                                             const v1::ModelComparison& result);
+
+}  // namespace calibd::cli
+
+#endif  // CALIBD_CLIENT_CLI_REPORTS_COMPARE_REPORT_H_

@@ -1,0 +1,306 @@
+#include "client/cli/reports/evaluation_report.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "calibd/convert/text.h"
+#include "client/cli/reports/verdict_report.h"
+
+namespace calibd::cli {
+namespace {
+
+using Rows = std::vector<std::vector<std::string>>;
+
+// Maximum number of rows of a table that may be long.
+constexpr std::size_t kMaxRows = 20;
+
+std::string BinsName(const v1::BinnedErrorSpec& spec) {
+  switch (spec.bins_case()) {
+    case v1::BinnedErrorSpec::kUniform:
+      return absl::StrFormat("whole vector, %d uniform bins a class, %s",
+                             spec.uniform().bins_per_class(),
+                             DistanceText(spec.uniform().distance()));
+    case v1::BinnedErrorSpec::kMedianVariance:
+      return absl::StrFormat("whole vector, median-variance bins of at least %d, %s",
+                             spec.median_variance().min_size(),
+                             DistanceText(spec.median_variance().distance()));
+    case v1::BinnedErrorSpec::kTopLabel:
+      return absl::StrFormat("top label, %d uniform bins", spec.top_label().bins());
+    case v1::BinnedErrorSpec::kClassWise:
+      return absl::StrFormat("mean over classes, %d uniform bins", spec.class_wise().bins());
+    default:
+      return "";
+  }
+}
+
+// Combines the bootstrap tests of all lenses in a sentence.
+std::string Summarize(const v1::Evaluation& evaluation, double level) {
+  std::vector<std::string> rejected;
+  std::vector<std::string> passed;
+  const auto lenses = static_cast<double>(evaluation.lenses_size());
+  for (const v1::LensEvaluation& lens : evaluation.lenses()) {
+    if (!lens.has_result()) continue;
+    if (!lens.result().has_p_value()) return "";
+    // Bonferroni: all lenses use the same data.
+    (lens.result().p_value() <= level / lenses ? rejected : passed).push_back(lens.lens());
+  }
+  const v1::QuadraticTestResult& canonical = evaluation.lenses(0).result();
+  const double gap = evaluation.scores().confidence_minus_accuracy();
+  std::string text;
+  if (!rejected.empty()) {
+    text = absl::StrFormat(
+        "NOT CALIBRATED: rejected by %s at level %s over %d lens%s (n = %d).\n"
+        "SKCE_uq is %s; a calibrated model stays below %s 19 times in 20. The model is %s on "
+        "average.\n",
+        absl::StrJoin(rejected, ", "), Number(level), evaluation.lenses_size(),
+        evaluation.lenses_size() == 1 ? "" : "es", canonical.provenance().observations(),
+        Signed(canonical.skce_unbiased()),
+        Signed(canonical.noise_floor_unbiased().upper_quantile()), convert::GapText(gap));
+  }
+  if (!passed.empty()) {
+    absl::StrAppend(&text, rejected.empty() ? "NOT REJECTED" : "Not rejected", " by ",
+                    absl::StrJoin(passed, ", "),
+                    ". This does not prove calibration: there is only too little evidence against "
+                    "it.\n");
+  }
+  for (const v1::LensEvaluation& lens : evaluation.lenses()) {
+    if (!lens.has_result() || lens.lens() == "canonical") continue;
+    absl::StrAppend(&text, lens.lens(), " cannot detect ", BlindSpot(lens.lens()), ".\n");
+  }
+  return text;
+}
+
+std::string DescribeLenses(const v1::Evaluation& evaluation) {
+  Rows rows = {{"lens", "bandwidth", "SKCE_uq", "calibrated: 95 % below", "KCE (95 %, any n)",
+                "p (one look)"}};
+  std::string errors;
+  for (const v1::LensEvaluation& lens : evaluation.lenses()) {
+    if (!lens.has_result()) {
+      absl::StrAppend(&errors, lens.lens(), ": ", lens.error(), "\n");
+      continue;
+    }
+    const v1::QuadraticTestResult& result = lens.result();
+    rows.push_back(
+        {lens.lens(), BandwidthText(result.provenance()), Signed(result.skce_unbiased()),
+         Signed(result.noise_floor_unbiased().upper_quantile()),
+         absl::StrFormat("%.3f..%.3f", result.kce_lower_bound(), result.kce_upper_bound()),
+         result.has_p_value() ? PValue(result.p_value()) : "-"});
+  }
+  return FormatTable(rows) + errors;
+}
+
+// Returns a table of the classes with the largest SKCE_uq.
+std::string DescribeClasses(const v1::Evaluation& evaluation) {
+  const v1::LensEvaluation* class_wise = nullptr;
+  for (const v1::LensEvaluation& lens : evaluation.lenses()) {
+    if (lens.result().classes_size() > 0) class_wise = &lens;
+  }
+  if (class_wise == nullptr) return "";
+  std::vector<v1::QuadraticTestResult::OneClass> classes(class_wise->result().classes().begin(),
+                                                         class_wise->result().classes().end());
+  std::stable_sort(classes.begin(), classes.end(), [](const auto& a, const auto& b) {
+    return a.skce_unbiased() > b.skce_unbiased();
+  });
+  const std::size_t shown = std::min(kMaxRows, classes.size());
+  Rows rows = {{"class", "SKCE_uq", "calibrated: 95 % below"}};
+  for (std::size_t k = 0; k < shown; ++k) {
+    rows.push_back({absl::StrCat(classes[k].class_index()), Signed(classes[k].skce_unbiased()),
+                    Signed(classes[k].noise_floor_unbiased().upper_quantile())});
+  }
+  return absl::StrCat("\nClasses by themselves, ",
+                      shown < classes.size() ? absl::StrFormat("the %d largest", shown)
+                                             : std::string("largest first"),
+                      ":\n", FormatTable(rows));
+}
+
+std::string DescribeScores(const v1::Evaluation& evaluation) {
+  const v1::Scores& scores = evaluation.scores();
+  const auto decomposition = [](const char* name, const v1::CorpDecomposition& corp) {
+    return absl::StrFormat(
+        "%s %s = miscalibration %s - discrimination %s + uncertainty %s (CORP)\n", name,
+        Number(corp.score()), Number(corp.miscalibration()), Number(corp.discrimination()),
+        Number(corp.uncertainty()));
+  };
+  return absl::StrFormat(
+             "accuracy %s, mean confidence %s, confidence - accuracy %s\n"
+             "log loss %s, mean entropy %s\n",
+             Number(scores.accuracy()), Number(scores.mean_confidence()),
+             convert::SignedFixed(scores.confidence_minus_accuracy(), 3), Number(scores.log_loss()),
+             Number(scores.mean_entropy())) +
+         decomposition("Brier", evaluation.brier()) +
+         decomposition("top-label Brier", evaluation.reliability(0).corp());
+}
+
+std::string DescribeBinnedErrors(const v1::Evaluation& evaluation) {
+  if (evaluation.binned_errors_size() == 0) return "";
+  Rows rows = {{"binned error (biased upwards)", "ECE", "MCE", "bins"}};
+  for (const v1::BinnedError& error : evaluation.binned_errors()) {
+    rows.push_back({BinsName(error.spec()), Number(error.ece()), Number(error.mce()),
+                    absl::StrCat(error.bins())});
+  }
+  return absl::StrCat("\n", FormatTable(rows));
+}
+
+// What the decisions cost; empty without actions.
+std::string DescribeDecision(const v1::Evaluation& evaluation) {
+  if (!evaluation.has_decision_loss()) return "";
+  const v1::DecisionEvaluation& decision = evaluation.decision_loss();
+  std::string text = absl::StrFormat(
+      "\ndecision: the actions cost %s on average, the predictions promise %s: %+.3g (%+.3g to "
+      "%+.3g)\n",
+      Number(decision.realised_loss()), Number(decision.expected_loss()),
+      decision.realised_loss() - decision.expected_loss(), decision.gap_lower_bound(),
+      decision.gap_upper_bound());
+  std::vector<std::vector<std::string>> rows = {{"action", "chosen", "cost", "promised"}};
+  for (const auto& action : decision.actions()) {
+    const bool chosen = action.observations() > 0;
+    rows.push_back({Plain(action.name()), absl::StrCat(action.observations()),
+                    chosen ? Number(action.realised_loss()) : "-",
+                    chosen ? Number(action.expected_loss()) : "-"});
+  }
+  text += FormatTable(rows);
+  if (decision.has_calibration_error()) {
+    const v1::SimulatedStatistic& error = decision.calibration_error();
+    absl::StrAppendFormat(&text,
+                          "decision calibration error %s; for calibrated models %s on average, and "
+                          "below %s in 95 %%; p = %s (one look)\n",
+                          Number(error.value()), Number(error.replicate_mean()),
+                          Number(error.replicate_upper_quantile()), PValue(error.p_value()));
+  }
+  if (decision.has_test()) {
+    absl::StrAppendFormat(&text,
+                          "calibration given the action: p = %s (one look), simulated with labels "
+                          "drawn from the predictions\n",
+                          PValue(decision.test().p_value()));
+  }
+  return text;
+}
+
+// Empty without features.
+std::string DescribeIndividual(const v1::Evaluation& evaluation) {
+  if (!evaluation.has_individual()) return "";
+  if (!evaluation.individual().left_out_reason().empty()) {
+    return absl::StrCat("\nsimilar cases (individual calibration): not tested, because ",
+                        evaluation.individual().left_out_reason(), "\n");
+  }
+  const v1::SimulatedStatistic& test = evaluation.individual().test();
+  return absl::StrFormat(
+      "\nsimilar cases (individual calibration): discrepancy (MMD^2) %s, below %s for 95 %% of "
+      "calibrated models; p = %s (one look), simulated with labels drawn from the predictions\n",
+      Signed(test.value()), Signed(test.replicate_upper_quantile()), PValue(test.p_value()));
+}
+
+std::string DescribeOtherTests(const v1::Evaluation& evaluation) {
+  std::string text;
+  if (evaluation.has_consistency_test()) {
+    const v1::ConsistencyTest& test = evaluation.consistency_test();
+    absl::StrAppendFormat(
+        &text,
+        "\n%s of the ECE (%s): p = %s (one look); "
+        "resampled ECE %s +- %s\n%s\n",
+        test.null() == v1::NULL_HYPOTHESIS_FORECAST ? "simulation" : "consistency resampling",
+        BinsName(test.spec()), PValue(test.p_value()), Number(test.replicate_mean()),
+        Number(test.replicate_standard_deviation()), test.caveat());
+  }
+  Rows rows = {{"CME test of the lens", "test locations", "chi-square", "p (one look)"}};
+  std::string notes;
+  for (const v1::LensEvaluation& lens : evaluation.lenses()) {
+    if (!lens.has_cme_test()) continue;
+    const v1::CmeTest& test = lens.cme_test();
+    if (test.error().empty()) {
+      rows.push_back({lens.lens(), absl::StrCat(test.test_locations()), Number(test.statistic()),
+                      PValue(test.p_value())});
+      notes = absl::StrCat(test.caveat(), "\n");
+    } else {
+      absl::StrAppend(&text, "\nCME test of the lens ", lens.lens(),
+                      " not computed: ", test.error(), "\n");
+    }
+  }
+  if (rows.size() > 1) absl::StrAppend(&text, "\n", FormatTable(rows), notes);
+  return text;
+}
+
+std::string DescribeReliability(const v1::Reliability& reliability) {
+  const std::string event = reliability.has_class_index()
+                                ? absl::StrCat("class ", reliability.class_index())
+                                : std::string("the predicted class is right");
+  Rows rows = {{"predicted", "n", "mean", "observed", "if calibrated", ""}};
+  for (const v1::Reliability::Bin& bin : reliability.bins()) {
+    const bool outside =
+        bin.frequency() < bin.consistency().lower() || bin.frequency() > bin.consistency().upper();
+    rows.push_back(
+        {absl::StrFormat("%.3f..%.3f", bin.lower(), bin.upper()), absl::StrCat(bin.n()),
+         absl::StrFormat("%.3f", bin.mean_prediction()), absl::StrFormat("%.3f", bin.frequency()),
+         absl::StrFormat("%.3f..%.3f", bin.consistency().lower(), bin.consistency().upper()),
+         outside ? "*" : ""});
+  }
+  return absl::StrFormat("\nReliability, %s (* outside its %.0f %% band):\n%s", event,
+                         100 * reliability.band_level(), FormatTable(rows));
+}
+
+// "OVER_LIMIT: the top label is off by 5.4 points (4.2 to 6.8; limit 2); over-confident by 5.3
+// points".
+std::string DescribeError(const v1::Evaluation& evaluation, double limit) {
+  if (!evaluation.has_error()) return "";
+  const auto off_by = [limit](const v1::ErrorInterval& error) {
+    return convert::OffByText(error.estimate(), error.lower(), error.upper(), limit);
+  };
+  std::string text =
+      absl::StrCat(convert::StatusName(StatusAgainst(evaluation, limit)), ": the top label is ",
+                   off_by(evaluation.error()), "; ", convert::GapText(evaluation.error().gap()));
+  if (evaluation.has_class_1_error()) {
+    absl::StrAppend(&text, "; the probability of class 1 is ", off_by(evaluation.class_1_error()));
+  }
+  return text + "\n";
+}
+
+}  // namespace
+
+v1::LimitStatus StatusAgainst(const v1::Evaluation& evaluation, double limit) {
+  const v1::ErrorInterval& top = evaluation.error();
+  if (!evaluation.has_class_1_error()) {
+    return convert::StatusAgainst(limit, top.lower(), top.upper());
+  }
+  const v1::ErrorInterval& class_1 = evaluation.class_1_error();
+  return convert::StatusAgainst(limit, std::max(top.lower(), class_1.lower()),
+                                std::max(top.upper(), class_1.upper()));
+}
+
+std::string DescribeEvaluation(const v1::Evaluation& evaluation, double level, double error_limit) {
+  const v1::QuadraticTestResult& canonical = evaluation.lenses(0).result();
+  std::string text =
+      DescribeError(evaluation, error_limit) + DescribeProvenance(canonical.provenance());
+  const std::string summary = Summarize(evaluation, level);
+  if (!summary.empty()) absl::StrAppend(&text, "\n", summary);
+  absl::StrAppend(&text, "\n", DescribeLenses(evaluation), "\n", DescribeQuadratic(canonical), "\n",
+                  DescribeEstimates(evaluation.estimates()), DescribeClasses(evaluation), "\n",
+                  DescribeScores(evaluation), DescribeBinnedErrors(evaluation),
+                  DescribeOtherTests(evaluation), DescribeDecision(evaluation),
+                  DescribeIndividual(evaluation));
+  for (const v1::Reliability& reliability : evaluation.reliability()) {
+    text += DescribeReliability(reliability);
+  }
+  return text;
+}
+
+Json EvaluationJson(const v1::Evaluation& evaluation) {
+  Json json;
+  json["observations"] = evaluation.lenses(0).result().provenance().observations();
+  json["quadratic"] = ToJson(evaluation.lenses(0).result());
+  json["provenance"] = json["quadratic"]["provenance"];
+  json["quadratic"].erase("provenance");
+  json["cme_test"] =
+      evaluation.lenses(0).has_cme_test() ? ToJson(evaluation.lenses(0).cme_test()) : Json();
+  Json rest = ToJson(evaluation);
+  rest["lenses"].erase(rest["lenses"].begin());
+  json.update(rest);
+  return json;
+}
+
+}  // namespace calibd::cli

@@ -1,0 +1,166 @@
+#include "client/cli/reports/stream_report.h"
+
+#include <algorithm>
+#include <iostream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "calibd/core/status_macros.h"
+
+namespace calibd::cli {
+namespace {
+
+constexpr std::int64_t kMaxToldRejections = 5;
+
+// Accepted labels whose outcome the server did not report, because the connection was lost.
+std::int64_t Untold(const client::LabelCounts& labels) {
+  return labels.accepted - labels.matched - labels.repeated - labels.conflicting - labels.late -
+         labels.unknown;
+}
+
+}  // namespace
+
+absl::StatusOr<ReportedStream> ReportedStream::Open(const Context& context, client::Client& client,
+                                                    const std::string& model,
+                                                    client::StreamOptions options,
+                                                    StreamContent content) {
+  options.stall_timeout = context.Timeout(kCallTimeout);
+  CALIBD_ASSIGN_OR_RETURN(auto stream, client.OpenStream(model, options));
+  return ReportedStream(model, std::move(stream), context.stop, content);
+}
+
+ReportedStream::ReportedStream(std::string model, std::unique_ptr<client::ObservationStream> stream,
+                               std::stop_token stop, StreamContent content)
+    : model_(std::move(model)),
+      content_(content),
+      started_(std::chrono::steady_clock::now()),
+      stream_(std::move(stream)),
+      cancel_(std::make_unique<std::stop_callback<Canceller>>(std::move(stop),
+                                                              Canceller{stream_.get()})) {}
+
+double ReportedStream::settled() const {
+  const client::StreamCounts counts = stream_->counts();
+  return static_cast<double>(content_ == StreamContent::kLabels
+                                 ? counts.labels.accepted + counts.labels.rejected
+                                 : counts.accepted_rows + counts.rejected_rows +
+                                       counts.dropped_rows);
+}
+
+void ReportedStream::TellRejected() {
+  for (const client::RejectedBatch& batch : stream_->TakeRejected()) {
+    const bool in_row = std::any_of(batch.errors.begin(), batch.errors.end(),
+                                    [](const client::RowError& error) { return error.row >= 0; });
+    all_rejected_ |= !batch.status.ok() && !in_row;
+    if (++told_rejections_ > kMaxToldRejections) continue;
+    const char* const what = batch.labels ? "label" : "row";
+    std::cerr << "calibctl: the server rejected " << what << "s " << batch.first_row << " to "
+              << batch.last_row << ": ";
+    if (batch.errors.empty()) std::cerr << std::string(batch.status.message());
+    const char* separator = "";
+    for (const client::RowError& error : batch.errors) {
+      std::cerr << separator;
+      if (error.row >= 0) std::cerr << what << " " << error.row << ", ";
+      std::cerr << error.field << " " << error.description;
+      separator = "; ";
+    }
+    std::cerr << '\n';
+  }
+}
+
+ExitCode ReportedStream::Finish(const Context& context, absl::Status sent, const Json& more) {
+  if (sent.ok()) sent = stream_->Finish().status();
+  TellRejected();
+  const client::StreamCounts counts = stream_->counts();
+  if (told_rejections_ > kMaxToldRejections) {
+    std::cerr << "calibctl: further rejections are not shown; in all, "
+              << (content_ == StreamContent::kLabels ? counts.labels.rejected
+                                                     : counts.rejected_rows)
+              << (content_ == StreamContent::kLabels ? " labels" : " rows") << " were rejected\n";
+  }
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - started_;
+  if (!sent.ok()) {
+    const ExitCode code = Fail(sent);
+    if (content_ == StreamContent::kLabels) {
+      if (counts.labels.labels == 0) return code;
+      std::cerr << "calibctl: " << counts.labels.accepted
+                << " labels were certainly accepted; run the command again for the others\n";
+    } else if (counts.rows > 0) {
+      std::cerr << "calibctl: " << counts.accepted_rows
+                << " rows are known to be counted; rows on their way may be too\n";
+    }
+    return code;
+  }
+  if (context.json()) {
+    Json json = CountsJson(elapsed.count());
+    json.update(more);
+    PrintJson(json);
+  } else {
+    Print(CountsText(elapsed.count()));
+  }
+  return counts.rejected_batches > 0 ? ExitCode::kError : ExitCode::kOk;
+}
+
+Json ReportedStream::CountsJson(double elapsed_seconds) const {
+  const client::StreamCounts counts = stream_->counts();
+  Json json;
+  json["model"] = model_;
+  json["producer_id"] = stream_->producer_id();
+  if (content_ == StreamContent::kLabels) {
+    json["labels"] = counts.labels.labels;
+    json["accepted_labels"] = counts.labels.accepted;
+    json["rejected_labels"] = counts.labels.rejected;
+    json["matched"] = counts.labels.matched;
+    json["repeated"] = counts.labels.repeated;
+    json["conflicting"] = counts.labels.conflicting;
+    json["late"] = counts.labels.late;
+    json["unknown"] = counts.labels.unknown;
+    json["untold"] = Untold(counts.labels);
+  } else {
+    json["rows"] = counts.rows;
+    json["accepted_rows"] = counts.accepted_rows;
+    json["duplicate_rows"] = counts.duplicate_rows;
+    json["rejected_rows"] = counts.rejected_rows;
+    json["dropped_rows"] = counts.dropped_rows;
+  }
+  json["rejected_batches"] = counts.rejected_batches;
+  json["reconnects"] = counts.reconnects;
+  json["resent_batches"] = counts.resent_batches;
+  json["elapsed_seconds"] = elapsed_seconds;
+  return json;
+}
+
+std::string ReportedStream::CountsText(double elapsed_seconds) const {
+  const client::StreamCounts counts = stream_->counts();
+  // A shorter time says nothing about the rate.
+  const auto rate = [&](std::int64_t count, const char* noun) {
+    if (elapsed_seconds < 0.1) return std::string();
+    return absl::StrFormat(" (%.0f %s/s)", static_cast<double>(count) / elapsed_seconds, noun);
+  };
+  if (content_ != StreamContent::kLabels) {
+    std::string text = absl::StrFormat("%s: %d %s accepted, ", model_, counts.accepted_rows,
+                                       counts.accepted_rows == 1 ? "row" : "rows");
+    if (content_ == StreamContent::kRowsWithIds || counts.duplicate_rows > 0) {
+      absl::StrAppendFormat(&text, "%d duplicates%s, ", counts.duplicate_rows,
+                            counts.reconnects > 0 ? " (since the stream was opened again)" : "");
+    }
+    return absl::StrCat(text, absl::StrFormat("%d rejected, %d dropped in %.1f s%s\n",
+                                              counts.rejected_rows, counts.dropped_rows,
+                                              elapsed_seconds, rate(counts.accepted_rows, "rows")));
+  }
+  const client::LabelCounts& labels = counts.labels;
+  std::string text = absl::StrFormat(
+      "%s: %d labels matched, %d repeated, %d conflicting, %d late, %d unknown, %d rejected in "
+      "%.1f s%s\n",
+      model_, labels.matched, labels.repeated, labels.conflicting, labels.late, labels.unknown,
+      labels.rejected, elapsed_seconds, rate(labels.accepted, "labels"));
+  if (Untold(labels) > 0) {
+    absl::StrAppendFormat(&text,
+                          "%d more were accepted before the connection broke; `calibctl show` "
+                          "includes their outcomes.\n",
+                          Untold(labels));
+  }
+  return text;
+}
+
+}  // namespace calibd::cli

@@ -1,0 +1,179 @@
+#include "server/answers/calibration_proto.h"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "calibd/convert/comparison.h"
+#include "calibd/convert/evaluation.h"
+#include "calibd/convert/kernel.h"
+#include "calibd/core/lens_kernel.h"
+#include "server/answers/error_proto.h"
+#include "server/answers/forecast_proto.h"
+#include "server/answers/label_coverage_proto.h"
+#include "server/answers/proto_time.h"
+#include "server/answers/reliability_proto.h"
+#include "server/answers/watch_proto.h"
+#include "server/version.h"
+
+namespace calibd::server {
+namespace {
+
+// The bound B of the terms that the estimators of a lens sum.
+double TermBound(const LensSnapshot& lens) {
+  return std::holds_alternative<Kernel>(*lens.kernel) ? lens.lens.DistributionFreeBound()
+                                                      : DistributionFreeBound(*lens.kernel);
+}
+
+// lens: must have a kernel.
+void DescribeEstimates(const ModelDeclaration& declaration, const LensSnapshot& lens,
+                       google::protobuf::RepeatedPtrField<v1::BlockEstimate>& estimates,
+                       v1::Provenance& provenance) {
+  const double bound = TermBound(lens);
+  for (const RunningBlock& block : lens.blocks) *estimates.Add() = convert::ToProto(block, bound);
+  const KernelSpec spec = KernelOfLens(lens.lens, declaration.kernel);
+  provenance.set_lens(lens.lens.name());
+  *provenance.mutable_kernel() = convert::KernelToProto(spec);
+  if (spec.matrix == nullptr) {
+    *provenance.mutable_bandwidth_rule() =
+        convert::BandwidthToProto(spec.rule.bandwidth, declaration.warmup);
+  }
+  convert::ToProto(*lens.kernel, provenance);
+  provenance.set_term_bound(bound);
+}
+
+void DescribeWarmup(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
+                    v1::GetCalibrationResponse::InsufficientData& insufficient) {
+  insufficient.set_observations(snapshot.observations);
+  insufficient.set_needed(static_cast<std::int64_t>(declaration.warmup) - snapshot.observations);
+  insufficient.set_reason(
+      absl::StrCat("the bandwidth is chosen from the first ", declaration.warmup, " predictions"));
+}
+
+void DescribeMonitor(const Model& model, const ModelSnapshot& snapshot,
+                     std::chrono::system_clock::time_point now,
+                     v1::GetCalibrationResponse& response) {
+  DescribeVerdict(model, snapshot, now, *response.mutable_verdict());
+  DescribeError(snapshot.monitor->error, *response.mutable_error());
+  DescribeWatch(*snapshot.declaration, snapshot, *response.mutable_watch());
+  const std::vector<Alarm>& alarms = *snapshot.monitor->alarms;
+  // The newest first.
+  for (std::size_t i = alarms.size(); i-- > 0;) {
+    DescribeAlarm(*snapshot.declaration, alarms[i], *response.add_alarms());
+  }
+  DescribeGroups(*snapshot.declaration, snapshot, MakeVerdict(model, snapshot, now), response);
+  WarnOfRows(*snapshot.declaration, snapshot, *response.mutable_warnings());
+  response.mutable_warnings()->MergeFrom(response.label_coverage().warnings());
+}
+
+void DescribeForecasts(const ModelSnapshot& snapshot, v1::GetCalibrationResponse& response) {
+  const ModelDeclaration& declaration = *snapshot.declaration;
+  if (snapshot.forecasts.count > 0) {
+    DescribeScores(*snapshot.forecast_cells, snapshot.forecasts.ToCounts(),
+                   *response.mutable_forecast());
+  }
+  const auto warmup = static_cast<std::int64_t>(declaration.warmup);
+  if (snapshot.observations > 0 && snapshot.observations >= warmup) return;
+  auto& insufficient = *response.mutable_insufficient_data();
+  insufficient.set_observations(snapshot.observations);
+  insufficient.set_needed(std::max<std::int64_t>(1, warmup) - snapshot.observations);
+  insufficient.set_reason(
+      warmup > 0 ? absl::StrCat("the strata of the forecasts are chosen from the first ", warmup,
+                                " observations")
+                 : "there is no observation yet");
+}
+
+void DescribeComparison(const RunningComparison& sums, v1::GetCalibrationResponse& response) {
+  const std::optional<Comparison> comparison = sums.Read();
+  if (!comparison.has_value()) return;
+  v1::Comparison& proto = *response.mutable_comparison();
+  proto = convert::ToProto(*comparison);
+  proto.set_paired(true);
+  proto.set_observations(sums.brier.model.count);
+  proto.set_baseline_observations(sums.brier.model.count);
+  proto.set_repeated_looks_valid(true);
+}
+
+}  // namespace
+
+void DescribeProvenance(const ModelDeclaration& declaration, std::int64_t first_observation,
+                        std::int64_t last_observation, std::chrono::system_clock::time_point time,
+                        v1::Provenance& provenance) {
+  provenance.set_observations(last_observation - first_observation + 1);
+  provenance.set_first_observation(first_observation);
+  provenance.set_last_observation(last_observation);
+  provenance.set_class_count(static_cast<std::int32_t>(declaration.class_count));
+  *provenance.mutable_compute_time() = ToTimestamp(time);
+  provenance.set_valid_for_repeated_looks(false);
+  provenance.set_version(kVersion);
+}
+
+void DescribeCalibration(Model& model, const ModelSnapshot& snapshot,
+                         std::chrono::system_clock::time_point now,
+                         v1::GetCalibrationResponse& response) {
+  const ModelDeclaration& declaration = *snapshot.declaration;
+  response.set_model(declaration.name.ToString());
+  response.set_observations(snapshot.observations);
+  response.set_rejected_rows(snapshot.rejected_rows);
+  response.set_dropped_rows(snapshot.dropped_rows);
+  if (snapshot.last_observation_time.has_value()) {
+    *response.mutable_last_observation_time() = ToTimestamp(*snapshot.last_observation_time);
+  }
+  if (snapshot.label_coverage.has_value()) {
+    DescribeLabelCoverage(model, *snapshot.label_coverage, *response.mutable_label_coverage());
+  }
+  if (snapshot.reliability.Total().count > 0) {
+    v1::RunningScores& scores = *response.mutable_scores();
+    DescribeReliability(snapshot.reliability, scores);
+    if (snapshot.monitor.has_value() && declaration.class_count == 2) {
+      const ReliabilitySums& class_1 = snapshot.monitor->error.since_start.series[1];
+      if (class_1.Total().count > 0) DescribeBins(class_1, *scores.mutable_class_1_bins());
+    }
+  }
+  if (const auto advice = model.recalibration()) *response.mutable_recalibration() = *advice;
+  response.set_baseline(declaration.baseline);
+  if (snapshot.comparison.has_value()) DescribeComparison(*snapshot.comparison, response);
+  if (snapshot.monitor.has_value()) DescribeMonitor(model, snapshot, now, response);
+  if (declaration.forecast.has_value()) return DescribeForecasts(snapshot, response);
+  const std::vector<LensSnapshot>& lenses =
+      snapshot.warming_up() ? snapshot.early_lenses : snapshot.lenses;
+  for (const LensSnapshot& lens : lenses) {
+    if (lens.lens.is_canonical()) {
+      response.set_bandwidth_error(lens.bandwidth_error);
+      if (!lens.kernel.has_value()) continue;
+      DescribeProvenance(declaration, 1, snapshot.observations, now,
+                         *response.mutable_provenance());
+      DescribeEstimates(declaration, lens, *response.mutable_estimates(),
+                        *response.mutable_provenance());
+      continue;
+    }
+    v1::RunningLens& out = *response.add_lenses();
+    out.set_lens(lens.lens.name());
+    out.set_bandwidth_error(lens.bandwidth_error);
+    if (lens.kernel.has_value()) {
+      DescribeProvenance(declaration, 1, snapshot.observations, now, *out.mutable_provenance());
+      DescribeEstimates(declaration, lens, *out.mutable_estimates(), *out.mutable_provenance());
+    }
+  }
+  if (snapshot.warming_up()) {
+    DescribeWarmup(declaration, snapshot, *response.mutable_insufficient_data());
+    return;
+  }
+  const LensSnapshot& canonical = snapshot.lenses.front();
+  // Block size 2 always exists, and completes the first block.
+  constexpr std::int64_t kFirstBlock = 2;
+  if (!canonical.bandwidth_error.empty()) {
+    auto& insufficient = *response.mutable_insufficient_data();
+    insufficient.set_observations(snapshot.observations);
+    insufficient.set_reason(canonical.bandwidth_error);
+  } else if (snapshot.observations < kFirstBlock) {
+    auto& insufficient = *response.mutable_insufficient_data();
+    insufficient.set_observations(snapshot.observations);
+    insufficient.set_needed(kFirstBlock - snapshot.observations);
+    insufficient.set_reason("the first estimate is made from two observations");
+  }
+}
+
+}  // namespace calibd::server

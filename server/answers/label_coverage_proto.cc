@@ -1,0 +1,202 @@
+#include "server/answers/label_coverage_proto.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "calibd/core/missing_labels.h"
+#include "calibd/core/running_reliability.h"
+#include "google/protobuf/util/time_util.h"
+
+namespace calibd::server {
+namespace {
+
+constexpr std::size_t kShownClasses = 20;
+// Significance level of the test of missing labels. It is small because the test is repeated on
+// every request.
+constexpr double kMissingLevel = 1e-4;
+// Minimum difference between the rate of a class and the overall rate: with very many predictions
+// the test finds irrelevant differences.
+constexpr double kMissingDifference = 0.01;
+// Minimum rate of missing labels that always gives a warning, as in the alert CalibdLabelsMissing.
+constexpr double kMissingRate = 0.1;
+// Minimum rate of late labels that gives a warning.
+constexpr double kLateRate = 0.01;
+
+std::string Percent(double rate) { return absl::StrFormat("%.1f %%", 100 * rate); }
+
+double Rate(std::int64_t part, std::int64_t whole) {
+  return static_cast<double>(part) / static_cast<double>(whole);
+}
+
+// Leaves the field unset if the denominator is 0.
+template <typename Proto>
+void SetRate(std::int64_t part, std::int64_t whole, Proto& proto, void (Proto::*set)(double)) {
+  if (whole > 0) (proto.*set)(Rate(part, whole));
+}
+
+std::string ClassName(const ModelDeclaration& declaration, std::size_t k) {
+  return declaration.class_names.empty() ? absl::StrCat(k) : declaration.class_names[k];
+}
+
+void SetRates(const LabelCoverage& coverage, v1::LabelCoverage& proto) {
+  using Proto = v1::LabelCoverage;
+  const LabelCounts& by_id = coverage.labels;
+  SetRate(coverage.pending(), coverage.predictions, proto, &Proto::set_pending_rate);
+  SetRate(coverage.missing, coverage.matured, proto, &Proto::set_missing_rate);
+  const std::int64_t labels = coverage.labelled + by_id.late + by_id.conflicting + by_id.unknown;
+  SetRate(by_id.late, labels, proto, &Proto::set_late_rate);
+  SetRate(by_id.conflicting, labels, proto, &Proto::set_conflicting_rate);
+  SetRate(by_id.unknown, labels, proto, &Proto::set_unknown_rate);
+}
+
+void DescribeClass(std::size_t k, const ClassCoverage& one,
+                   v1::LabelCoverage::PredictedClass& proto) {
+  using Proto = v1::LabelCoverage::PredictedClass;
+  proto.set_predicted_class(static_cast<std::int32_t>(k));
+  proto.set_predictions(one.predictions());
+  proto.set_pending(one.pending.all);
+  proto.set_pending_labelled(one.pending.labelled);
+  proto.set_matured(one.matured);
+  proto.set_missing(one.missing);
+  proto.set_late(one.late);
+  proto.set_conflicting(one.conflicting);
+  SetRate(one.pending.all, one.predictions(), proto, &Proto::set_pending_rate);
+  SetRate(one.missing, one.matured, proto, &Proto::set_missing_rate);
+  const std::int64_t labels = one.labelled() + one.late + one.conflicting;
+  SetRate(one.late, labels, proto, &Proto::set_late_rate);
+  SetRate(one.conflicting, labels, proto, &Proto::set_conflicting_rate);
+}
+
+void DescribeClasses(const std::vector<ClassCoverage>& classes, v1::LabelCoverage& proto) {
+  const auto before = [&classes](std::size_t a, std::size_t b) {
+    return classes[a].missing != classes[b].missing ? classes[a].missing > classes[b].missing
+                                                    : a < b;
+  };
+  // A heap of the classes to be shown, with the last one in front. There may be 100000 classes, and
+  // this runs on a gRPC thread.
+  std::vector<std::size_t> shown;
+  for (std::size_t k = 0; k < classes.size(); ++k) {
+    if (classes[k].predictions() == 0) continue;
+    if (shown.size() == kShownClasses) {
+      // Of several classes with equal counts, the first ones are shown.
+      if (classes[k].missing <= classes[shown.front()].missing) continue;
+      std::pop_heap(shown.begin(), shown.end(), before);
+      shown.pop_back();
+    }
+    shown.push_back(k);
+    std::push_heap(shown.begin(), shown.end(), before);
+  }
+  std::sort_heap(shown.begin(), shown.end(), before);
+  for (const std::size_t k : shown) DescribeClass(k, classes[k], *proto.add_predicted_classes());
+}
+
+void WarnOfMissing(const ModelDeclaration& declaration, const LabelCoverage& coverage,
+                   v1::LabelCoverage& proto) {
+  std::vector<LabelledCount> counts;
+  counts.reserve(coverage.classes->size());
+  for (const ClassCoverage& one : *coverage.classes) {
+    counts.push_back({.predictions = one.matured, .missing = one.missing});
+  }
+  const std::optional<double> p_value = MissingLabelsPValue(counts);
+  if (!p_value.has_value()) return;
+  proto.set_missing_p_value(*p_value);
+  if (*p_value >= kMissingLevel) return;
+  const double share = Rate(coverage.missing, coverage.matured);
+  // The difference between the rate of a class and the overall rate; 0 if chance explains it.
+  const auto difference = [&](const ClassCoverage& one) {
+    const auto matured = static_cast<double>(one.matured);
+    const double excess = static_cast<double>(one.missing) - share * matured;
+    return StandsOut(excess, matured * share * (1 - share), coverage.classes->size())
+               ? std::abs(excess) / matured
+               : 0;
+  };
+  const auto worst = std::max_element(coverage.classes->begin(), coverage.classes->end(),
+                                      [&](const ClassCoverage& a, const ClassCoverage& b) {
+                                        return difference(a) < difference(b);
+                                      });
+  if (difference(*worst) < kMissingDifference) return;
+  proto.add_warnings(absl::StrCat(
+      "labels are missing for ", Percent(Rate(worst->missing, worst->matured)),
+      " of the predictions of class ",
+      ClassName(declaration, static_cast<std::size_t>(worst - coverage.classes->begin())), " and ",
+      Percent(share),
+      " of all predictions: the estimates may be false if the outcome decides whether a label is "
+      "missing"));
+}
+
+void WarnOfCounts(const LabelCoverage& coverage, v1::LabelCoverage& proto) {
+  const LabelCounts& labels = coverage.labels;
+  if (proto.missing_rate() > kMissingRate) {
+    proto.add_warnings(absl::StrCat(
+        Percent(proto.missing_rate()), " of the matured predictions have no label (more than ",
+        Percent(kMissingRate),
+        "): the estimates may be false if the outcome decides whether a label is missing"));
+  }
+  if (proto.late_rate() >= kLateRate) {
+    proto.add_warnings(absl::StrCat(
+        Percent(proto.late_rate()),
+        " of the labels came too late, after label_grace, and were not used: declare a longer "
+        "label_grace"));
+  }
+  if (labels.conflicting > 0) {
+    proto.add_warnings(absl::StrCat(labels.conflicting,
+                                    labels.conflicting == 1 ? " label" : " labels",
+                                    " contradicted a known label; the first label counts"));
+  }
+  if (coverage.duplicate_predictions > 0) {
+    proto.add_warnings(
+        absl::StrCat(coverage.duplicate_predictions,
+                     coverage.duplicate_predictions == 1 ? " prediction" : " predictions",
+                     " repeated a known id; only the first prediction counts"));
+  }
+}
+
+}  // namespace
+
+void SetProto(const LabelCounts& counts, v1::LabelCounts& proto) {
+  proto.set_matched(counts.matched);
+  proto.set_repeated(counts.repeated);
+  proto.set_conflicting(counts.conflicting);
+  proto.set_late(counts.late);
+  proto.set_unknown(counts.unknown);
+}
+
+void SetProto(const SkippedRows& skipped, v1::SkippedRows& proto) {
+  proto.set_rows(skipped.rows);
+  for (const Violation& violation : skipped.violations) {
+    rpc::BadRequest::FieldViolation& out = *proto.add_violations();
+    out.set_field(violation.field);
+    out.set_description(violation.description);
+  }
+}
+
+void DescribeLabelCoverage(Model& model, const LabelCoverage& coverage, v1::LabelCoverage& proto) {
+  proto.set_predictions(coverage.predictions);
+  proto.set_duplicate_predictions(coverage.duplicate_predictions);
+  proto.set_pending(coverage.pending());
+  proto.set_pending_labelled(coverage.pending_labelled());
+  const std::int64_t oldest_us = model.oldest_pending_time_us();
+  if (oldest_us != 0) {
+    *proto.mutable_oldest_pending_time() =
+        google::protobuf::util::TimeUtil::MicrosecondsToTimestamp(oldest_us);
+    *proto.mutable_next_maturation_time() =
+        google::protobuf::util::TimeUtil::MicrosecondsToTimestamp(
+            oldest_us + model.declaration()->label_grace.count());
+  }
+  proto.set_matured(coverage.matured);
+  proto.set_missing(coverage.missing);
+  SetProto(coverage.labels, *proto.mutable_labels());
+  SetRates(coverage, proto);
+  if (!model.declaration()->forecast.has_value()) {
+    DescribeClasses(*coverage.classes, proto);
+    WarnOfMissing(*model.declaration(), coverage, proto);
+  }
+  WarnOfCounts(coverage, proto);
+}
+
+}  // namespace calibd::server

@@ -1,0 +1,91 @@
+#include "server/answers/verdict.h"
+
+#include <memory>
+
+#include "calibd/core/e_bh.h"
+
+namespace calibd::server {
+namespace {
+
+using Time = std::chrono::system_clock::time_point;
+
+void JudgeError(const MonitorSnapshot& monitor, Verdict& verdict) {
+  verdict.limit_status = ToProto(monitor.error.Read().status);
+  verdict.is_recent = monitor.error.Read().is_recent;
+  bool active = monitor.error.over;
+  for (const std::shared_ptr<const GroupSnapshot>& group : monitor.groups) {
+    if (group->error.Read().status != LimitStatus::kOverLimit) continue;
+    active = active || group->error.over;
+    verdict.limit_status = v1::LIMIT_STATUS_OVER_LIMIT;
+    verdict.groups_over_limit.push_back(group.get());
+  }
+  verdict.is_acknowledged = verdict.limit_status == v1::LIMIT_STATUS_OVER_LIMIT && !active;
+}
+
+std::vector<const GroupSnapshot*> RejectedGroups(const Monitoring& monitoring,
+                                                 const MonitorSnapshot& monitor) {
+  std::vector<const GroupSnapshot*> tested;
+  std::vector<double> e_values;
+  for (const std::shared_ptr<const GroupSnapshot>& group : monitor.groups) {
+    if (!IsTested(monitoring, *group)) continue;
+    tested.push_back(group.get());
+    e_values.push_back(group->watch.reading.evidence.log10_e_value);
+  }
+  const std::vector<bool> rejected = RejectedByEbh(e_values, monitoring.significance_level);
+  std::vector<const GroupSnapshot*> groups;
+  for (std::size_t i = 0; i < tested.size(); ++i) {
+    if (rejected[i]) groups.push_back(tested[i]);
+  }
+  return groups;
+}
+
+}  // namespace
+
+v1::LimitStatus ToProto(LimitStatus status) noexcept {
+  switch (status) {
+    case LimitStatus::kOverLimit:
+      return v1::LIMIT_STATUS_OVER_LIMIT;
+    case LimitStatus::kWithinLimit:
+      return v1::LIMIT_STATUS_WITHIN_LIMIT;
+    case LimitStatus::kUndecided:
+      break;
+  }
+  return v1::LIMIT_STATUS_UNDECIDED;
+}
+
+Time LastCounted(const Model& model, const ModelSnapshot& snapshot) {
+  return snapshot.monitor->last_counted_time.value_or(model.create_time());
+}
+
+bool IsStale(const Model& model, const ModelSnapshot& snapshot, Time now) {
+  return snapshot.monitor.has_value() &&
+         now >= LastCounted(model, snapshot) + snapshot.declaration->monitoring.stale_after;
+}
+
+bool IsTested(const Monitoring& monitoring, const GroupSnapshot& group) {
+  return group.watch.reading.count >= monitoring.min_group_observations;
+}
+
+Verdict MakeVerdict(const Model& model, const ModelSnapshot& snapshot, Time now) {
+  const Monitoring& monitoring = snapshot.declaration->monitoring;
+  const MonitorSnapshot& monitor = *snapshot.monitor;
+  Verdict verdict;
+  JudgeError(monitor, verdict);
+  verdict.stale = IsStale(model, snapshot, now);
+  verdict.rejected_groups = RejectedGroups(monitoring, monitor);
+  const bool enough =
+      monitor.watch.has_value() && monitor.watch->reading.count >= monitoring.min_observations;
+  if ((verdict.alarm = monitor.FindActive(Alarm::Kind::kEvidence)) != nullptr) {
+    verdict.status = v1::Verdict::STATUS_MISCALIBRATED;
+  } else if ((verdict.alarm = monitor.FindActive(Alarm::Kind::kDrift)) != nullptr) {
+    verdict.status = v1::Verdict::STATUS_DRIFTED;
+  } else if (verdict.stale) {
+    verdict.status = v1::Verdict::STATUS_STALE;
+  } else if (enough) {
+    verdict.status = v1::Verdict::STATUS_NOT_REJECTED;
+  }
+  if (enough) verdict.rejected_classes = monitor.watch->rejected_classes;
+  return verdict;
+}
+
+}  // namespace calibd::server

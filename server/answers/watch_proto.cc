@@ -1,0 +1,347 @@
+#include "server/answers/watch_proto.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <memory>
+#include <numbers>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "calibd/convert/evaluation.h"
+#include "calibd/core/confidence_sequence.h"
+#include "calibd/core/e_bh.h"
+#include "server/answers/error_proto.h"
+#include "server/answers/forecast_proto.h"
+#include "server/answers/proto_time.h"
+#include "server/answers/verdict.h"
+#include "server/answers/verdict_text.h"
+#include "server/watch/effect_size.h"
+
+namespace calibd::server {
+namespace {
+
+using Time = std::chrono::system_clock::time_point;
+
+// Minimum share of the evidence for which a family is named.
+constexpr double kLeastShare = 0.1;
+
+// Minimum number of newest rows for which warnings are given.
+constexpr std::int64_t kLeastScreened = 100;
+// Minimum shares of the newest rows that give a warning.
+constexpr double kDuplicateShare = 0.01;
+constexpr double kPrintedShare = 0.99;
+constexpr double kInexactShare = 0.01;
+
+double ToLog10(double log_value) { return log_value / std::numbers::ln10; }
+
+// The families of a model of classes, or of one of forecasts.
+std::size_t FamilyCount(bool forecasts) { return forecasts ? kForecastFamilyCount : kFamilyCount; }
+
+const char* NameOfFamily(bool forecasts, std::size_t i) {
+  return forecasts ? FamilyName(static_cast<ForecastFamily>(i))
+                   : FamilyName(static_cast<ExpertFamily>(i));
+}
+
+// Adds the names of the families with large shares of the evidence, the largest first.
+void NameFamilies(bool forecasts, const std::array<double, kFamilyCount>& shares,
+                  google::protobuf::RepeatedPtrField<std::string>& names) {
+  std::array<std::size_t, kFamilyCount> order{};
+  std::iota(order.begin(), order.end(), 0U);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return shares[a] > shares[b]; });
+  for (const std::size_t family : order) {
+    if (shares[family] >= kLeastShare && family < FamilyCount(forecasts)) {
+      *names.Add() = NameOfFamily(forecasts, family);
+    }
+  }
+}
+
+void DescribeEffectSize(const WatchSnapshot& watch, double significance_level,
+                        v1::EffectSize& proto) {
+  const EffectSize effect =
+      ComputeEffectSize(watch.reading, watch.null_moments, significance_level);
+  if (effect.skce.has_value()) proto.set_skce(*effect.skce);
+  if (effect.skce_lower_bound.has_value()) proto.set_skce_lower_bound(*effect.skce_lower_bound);
+  if (effect.skce_upper_bound.has_value()) proto.set_skce_upper_bound(*effect.skce_upper_bound);
+  if (effect.noise_floor.has_value()) proto.set_noise_floor(*effect.noise_floor);
+  const EvidenceReading& reading = watch.reading;
+  if (const std::optional<NormalTest> test =
+          TestProjections(reading.projections, reading.projection_variance)) {
+    proto.set_one_look_p_value(test->p_value);
+    proto.set_one_look_z(test->z);
+  }
+}
+
+void DescribeEvidence(bool forecasts, const EvidenceReading& reading, double significance_level,
+                      v1::Evidence& proto) {
+  proto.set_log10_e_value(reading.evidence.log10_e_value);
+  proto.set_max_log10_e_value(ToLog10(reading.maximum.log_value));
+  proto.set_max_observation(reading.maximum.at);
+  proto.set_anytime_p_value(AnytimePValue(reading.maximum));
+  proto.set_threshold(EvidenceThreshold(significance_level));
+  proto.set_valid_for_repeated_looks(true);
+  for (std::size_t i = 0; i < FamilyCount(forecasts); ++i) {
+    v1::Evidence::Family& family = *proto.add_families();
+    family.set_name(NameOfFamily(forecasts, i));
+    family.set_log10_e_value(reading.evidence.family_log10_e_value[i]);
+    family.set_share(reading.evidence.family_share[i]);
+  }
+}
+
+void DescribeDrift(const Drift& drift, double average_run_length, v1::Drift& proto) {
+  proto.set_log10_statistic(drift.shiryaev_roberts.log10_now);
+  proto.set_max_log10_statistic(ToLog10(drift.shiryaev_roberts.maximum.log_value));
+  proto.set_cusum_log10_statistic(drift.cusum.log10_now);
+  proto.set_max_cusum_log10_statistic(ToLog10(drift.cusum.maximum.log_value));
+  proto.set_threshold(DriftThreshold(average_run_length));
+}
+
+std::string ClassNameOf(const ModelDeclaration& declaration, std::size_t k) {
+  return declaration.class_names.empty() ? "" : declaration.class_names[k];
+}
+
+void DescribeWhereabouts(const ModelDeclaration& declaration, const WatchSnapshot& watch,
+                         v1::Whereabouts& proto) {
+  const auto n = static_cast<double>(watch.reading.count);
+  // Number of classes and bins that are tested together.
+  const std::size_t places = declaration.class_count + watch.reliability.bins.size();
+  for (const DeviatingClass& one : watch.deviating_classes) {
+    v1::Whereabouts::ClassShare& out = *proto.add_classes();
+    out.set_class_index(static_cast<std::int32_t>(one.index));
+    out.set_class_name(ClassNameOf(declaration, one.index));
+    out.set_observed(static_cast<double>(one.frequencies.labels) / n);
+    out.set_predicted(one.frequencies.predicted / n);
+    out.set_z(one.frequencies.Z());
+    out.set_stands_out(one.frequencies.StandsOut(places));
+    out.set_log10_e_value(one.log10_e_value);
+    out.set_rejected(one.rejected);
+  }
+  proto.set_rejected_classes(watch.rejected_classes);
+  const auto& bins = watch.reliability.bins;
+  for (std::size_t i = 0; i < bins.size(); ++i) {
+    if (bins[i].count == 0) continue;
+    const auto count = static_cast<double>(bins[i].count);
+    v1::Whereabouts::ConfidenceBin& out = *proto.add_confidence_bins();
+    out.set_lower(static_cast<double>(i) / static_cast<double>(bins.size()));
+    out.set_upper(static_cast<double>(i + 1) / static_cast<double>(bins.size()));
+    out.set_observations(bins[i].count);
+    out.set_mean_confidence(bins[i].confidence / count);
+    out.set_accuracy(static_cast<double>(bins[i].correct) / count);
+    out.set_z(bins[i].Z());
+    out.set_stands_out(bins[i].StandsOut(places));
+  }
+}
+
+void DescribeDirection(const RunningReliability& reliability, v1::Direction& proto) {
+  const RunningReliability::Bin total = reliability.Total();
+  const auto n = static_cast<double>(total.count);
+  proto.set_mean_confidence(total.confidence / n);
+  proto.set_accuracy(static_cast<double>(total.correct) / n);
+  proto.set_gap(proto.mean_confidence() - proto.accuracy());
+  proto.set_gap_standard_deviation(std::sqrt(total.variance) / n);
+}
+
+void DescribeScores(const RunningReliability& reliability, v1::GroupWatch::Scores& proto) {
+  const auto n = static_cast<double>(reliability.Total().count);
+  proto.set_brier_score(reliability.brier / n);
+  proto.set_log_loss(reliability.log_loss / n);
+  proto.set_ece(reliability.ExpectedCalibrationError());
+}
+
+// min_observations: the setting for the model or for a group.
+void DescribeOne(const Monitoring& monitoring, const WatchSnapshot& watch,
+                 std::int64_t min_observations, v1::Watch& proto) {
+  const EvidenceReading& reading = watch.reading;
+  proto.set_observations(reading.count);
+  proto.set_first_observation(watch.first_observation);
+  proto.set_min_observations(min_observations);
+  DescribeEvidence(watch.forecast != nullptr, reading, monitoring.significance_level,
+                   *proto.mutable_evidence());
+  DescribeDrift(reading.drift, monitoring.average_run_length, *proto.mutable_drift());
+  if (watch.forecast != nullptr) {
+    if (const auto& decision = watch.forecast->decision) {
+      *proto.mutable_decision() = ToProto(decision->declared, decision->reading);
+    }
+    return DescribeDiscrepancy(*watch.forecast, proto);
+  }
+  proto.set_random_features(static_cast<std::int32_t>(kFeatureCount));
+  DescribeEffectSize(watch, monitoring.significance_level, *proto.mutable_effect_size());
+}
+
+}  // namespace
+
+std::string UnavailableReason(const ModelDeclaration& declaration, const ModelSnapshot& snapshot) {
+  if (snapshot.monitor->watch.has_value()) return "";
+  if (declaration.forecast.has_value()) {
+    return absl::StrCat("the strata of the forecasts are chosen from the first ",
+                        declaration.warmup, " observations, which are then counted");
+  }
+  if (snapshot.warming_up()) {
+    return absl::StrCat("the bandwidth is chosen from the first ", declaration.warmup,
+                        " observations, which are then counted");
+  }
+  const std::string& error = snapshot.lenses.front().bandwidth_error;
+  return error.empty() ? "the kernel is zero" : error;
+}
+
+void DescribeVerdict(const Model& model, const ModelSnapshot& snapshot, Time now,
+                     v1::Verdict& proto) {
+  const ModelDeclaration& declaration = *snapshot.declaration;
+  const MonitorSnapshot& monitor = *snapshot.monitor;
+  const Verdict verdict = MakeVerdict(model, snapshot, now);
+  proto.set_limit_status(verdict.limit_status);
+  proto.set_is_recent(verdict.is_recent);
+  proto.set_is_acknowledged(verdict.is_acknowledged);
+  for (const GroupSnapshot* const group : verdict.groups_over_limit) {
+    proto.add_groups_over_limit(GroupName(group->id));
+  }
+  proto.set_status(verdict.status);
+  proto.set_stale(verdict.stale);
+  if (verdict.alarm != nullptr) {
+    *proto.mutable_since() = ToTimestamp(verdict.alarm->raise_time);
+    proto.set_since_observation(verdict.alarm->observation);
+  } else if (verdict.status == v1::Verdict::STATUS_STALE) {
+    *proto.mutable_since() =
+        ToTimestamp(LastCounted(model, snapshot) + declaration.monitoring.stale_after);
+    proto.set_since_observation(snapshot.observations);
+  }
+  if (monitor.watch.has_value()) {
+    const EvidenceReading& reading = monitor.watch->reading;
+    // A mixture that has lost money has no evidence to attribute.
+    if (reading.evidence.log10_e_value > 0) {
+      NameFamilies(declaration.forecast.has_value(), reading.evidence.family_share,
+                   *proto.mutable_evidence_families());
+    }
+    if (reading.count > 0 && monitor.watch->forecast != nullptr) {
+      DescribeDirection(*monitor.watch->forecast->cells, monitor.watch->forecast->reading.counts,
+                        *proto.mutable_direction()->mutable_forecast());
+      DescribeCells(*monitor.watch->forecast, *proto.mutable_whereabouts());
+    } else if (reading.count > 0) {
+      DescribeDirection(monitor.watch->reliability, *proto.mutable_direction());
+      DescribeWhereabouts(declaration, *monitor.watch, *proto.mutable_whereabouts());
+    }
+  }
+  proto.set_summary(VerdictSummary(declaration, snapshot, verdict));
+}
+
+void DescribeWatch(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
+                   v1::Watch& proto) {
+  const std::optional<WatchSnapshot>& watch = snapshot.monitor->watch;
+  if (!watch.has_value()) {
+    proto.set_unavailable_reason(UnavailableReason(declaration, snapshot));
+    return;
+  }
+  DescribeOne(declaration.monitoring, *watch, declaration.monitoring.min_observations, proto);
+}
+
+void DescribeGroups(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
+                    const Verdict& verdict, v1::GetCalibrationResponse& response) {
+  const Monitoring& monitoring = declaration.monitoring;
+  std::vector<const GroupSnapshot*> groups;
+  for (const std::shared_ptr<const GroupSnapshot>& group : snapshot.monitor->groups) {
+    groups.push_back(group.get());
+  }
+  const auto log10_e_value = [](const GroupSnapshot* group) {
+    return group->watch.reading.evidence.log10_e_value;
+  };
+  std::stable_sort(groups.begin(), groups.end(),
+                   [&](const GroupSnapshot* a, const GroupSnapshot* b) {
+                     return log10_e_value(a) > log10_e_value(b);
+                   });
+  const std::vector<const GroupSnapshot*>& rejected = verdict.rejected_groups;
+  std::int32_t tested = 0;
+  for (const GroupSnapshot* const group : groups) {
+    v1::GroupWatch& proto = *response.add_groups();
+    proto.set_value(group->id.value);
+    proto.set_overflow(group->id.overflow);
+    DescribeError(group->error, *proto.mutable_error());
+    DescribeOne(monitoring, group->watch, monitoring.min_group_observations,
+                *proto.mutable_watch());
+    if (const auto& forecast = group->watch.forecast) {
+      DescribeDirection(*forecast->cells, forecast->reading.counts,
+                        *proto.mutable_direction()->mutable_forecast());
+      if (forecast->reading.count > 0) {
+        DescribeScores(*forecast->cells, forecast->reading.counts, *proto.mutable_forecast());
+      }
+    } else if (group->watch.reading.count > 0) {
+      DescribeDirection(group->watch.reliability, *proto.mutable_direction());
+      DescribeScores(group->watch.reliability, *proto.mutable_scores());
+    }
+    proto.set_tested(IsTested(monitoring, *group));
+    tested += proto.tested() ? 1 : 0;
+    proto.set_rejected(std::find(rejected.begin(), rejected.end(), group) != rejected.end());
+  }
+  response.set_tested_groups(tested);
+}
+
+void WarnOfRows(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
+                google::protobuf::RepeatedPtrField<std::string>& warnings) {
+  const RowScreen::Counts& screen = snapshot.monitor->screen;
+  if (screen.rows < kLeastScreened) return;
+  const auto rows = static_cast<double>(screen.rows);
+  const auto duplicates = static_cast<double>(screen.Duplicates());
+  if (duplicates >= kDuplicateShare * rows) {
+    *warnings.Add() = absl::StrFormat(
+        "%.1f %% of the newest %d observations seem to repeat earlier ones: their probabilities "
+        "and labels are equal. If they are counted twice, they look like evidence: send them with "
+        "ids or in numbered batches.",
+        100 * duplicates / rows, screen.rows);
+  }
+  const auto digit_rows = static_cast<double>(screen.digit_rows);
+  double unit = 1;
+  for (std::size_t i = 0; i < screen.at_most_digits.size(); ++i) {
+    unit /= 10;
+    const auto printed = static_cast<double>(screen.at_most_digits[i]);
+    if (printed < kPrintedShare * digit_rows) continue;
+    const double tolerance =
+        std::min(kMaxTolerance, static_cast<double>(declaration.class_count) * unit / 2);
+    // Without the rows that have more digits.
+    const double inexact = static_cast<double>(screen.inexact_sums) - digit_rows + printed;
+    if (tolerance > declaration.monitoring.tolerance && inexact >= kInexactShare * digit_rows) {
+      *warnings.Add() = absl::StrFormat(
+          "The probabilities have %s, and the rounding error looks like evidence: send more "
+          "digits, or declare monitoring.tolerance = %.3g (now %.3g).",
+          Plural(static_cast<std::int64_t>(i) + 1, "decimal digit"), tolerance,
+          declaration.monitoring.tolerance);
+    }
+    return;
+  }
+}
+
+void DescribeAlarm(const ModelDeclaration& declaration, const Alarm& alarm, v1::Alarm& proto) {
+  proto.set_id(alarm.id);
+  proto.set_kind(static_cast<v1::Alarm::Kind>(alarm.kind));
+  *proto.mutable_raise_time() = ToTimestamp(alarm.raise_time);
+  proto.set_observation(alarm.observation);
+  if (!alarm.crossing.has_value()) {
+    proto.set_log10_value(alarm.log10_value);
+    proto.set_threshold(alarm.threshold);
+  }
+  if (alarm.skce.has_value()) proto.set_skce(*alarm.skce);
+  if (alarm.skce_lower_bound.has_value()) proto.set_skce_lower_bound(*alarm.skce_lower_bound);
+  proto.set_gap(alarm.gap);
+  NameFamilies(declaration.forecast.has_value(), alarm.family_share,
+               *proto.mutable_evidence_families());
+  if (alarm.acknowledge_time.has_value()) {
+    *proto.mutable_acknowledge_time() = ToTimestamp(*alarm.acknowledge_time);
+  }
+  proto.set_note(alarm.note);
+  if (alarm.group.has_value()) {
+    proto.set_group_value(alarm.group->value);
+    proto.set_is_overflow_group(alarm.group->overflow);
+  }
+  if (!alarm.crossing.has_value()) return;
+  v1::Alarm::LimitCrossing& crossing = *proto.mutable_crossing();
+  crossing.set_is_recent(alarm.crossing->recent);
+  crossing.set_limit(alarm.crossing->limit);
+  crossing.set_is_class_1(alarm.crossing->series == 1);
+  *crossing.mutable_error() = convert::ToProto(alarm.crossing->interval);
+  crossing.set_first_observation(alarm.crossing->first_observation);
+}
+
+}  // namespace calibd::server

@@ -1,0 +1,39 @@
+#ifndef CALIBD_SERVER_ANSWERS_WATCH_PROTO_H_
+#define CALIBD_SERVER_ANSWERS_WATCH_PROTO_H_
+
+#include <chrono>
+#include <string>
+
+#include "calibd/v1/calibration_service.pb.h"
+#include "calibd/v1/monitoring.pb.h"
+#include "server/answers/verdict.h"
+#include "server/state/model.h"
+
+namespace calibd::server {
+
+// Fills in the current verdict on the model's calibration. The following functions require the
+// snapshot of a monitored model.
+void DescribeVerdict(const Model& model, const ModelSnapshot& snapshot,
+                     std::chrono::system_clock::time_point now, v1::Verdict& proto);
+
+// The reason for missing evidence in one sentence; empty if there is evidence.
+[[nodiscard]] std::string UnavailableReason(const ModelDeclaration& declaration,
+                                            const ModelSnapshot& snapshot);
+
+// Describes the watch of the model.
+void DescribeWatch(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
+                   v1::Watch& proto);
+
+// Fills in `groups`, in descending order of evidence, and `tested_groups`.
+void DescribeGroups(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
+                    const Verdict& verdict, v1::GetCalibrationResponse& response);
+
+// Adds the reasons why the evidence may be false or misleading that the newest rows show.
+void WarnOfRows(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
+                google::protobuf::RepeatedPtrField<std::string>& warnings);
+
+void DescribeAlarm(const ModelDeclaration& declaration, const Alarm& alarm, v1::Alarm& proto);
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_ANSWERS_WATCH_PROTO_H_

@@ -1,0 +1,356 @@
+#include "server/intake/inference_event.h"
+
+#include <google/protobuf/util/time_util.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "calibd/core/status_macros.h"
+#include "calibd/text/printable.h"
+#include "server/answers/forecast_proto.h"
+#include "server/base/errors.h"
+#include "server/ingest/content_hash.h"
+#include "server/ingest/decode.h"
+#include "server/intake/inference_answer.h"
+#include "server/intake/structured_event.h"
+
+namespace calibd::server {
+namespace {
+
+constexpr std::string_view kResponseSuffix = ".response";
+
+absl::Status AnswerError(absl::string_view field, absl::string_view what) {
+  return InvalidFieldError(std::string(field), std::string(what));
+}
+
+bool IsAnswer(const InferenceEvent& event) {
+  return absl::EndsWith(event.type,
+                        absl::string_view(kResponseSuffix.data(), kResponseSuffix.size()));
+}
+
+// True if the first character of a text in JSON begins an object.
+bool HasObject(std::string_view json) {
+  const std::size_t begin = json.find_first_not_of(" \t\r\n");
+  return begin != std::string_view::npos && json[begin] == '{';
+}
+
+// json: the answer, if it is not in the body.
+absl::StatusOr<InferenceAnswer> ParseAnswer(const InferenceEvent& event,
+                                            std::optional<nlohmann::json> json) {
+  if (json.has_value()) return InferenceAnswer::FromJson(*std::move(json), event.body_field);
+  return IsJson(event.content_type, event.body)
+             ? InferenceAnswer::ParseJson(event.body, event.json_length, event.body_field)
+             : InferenceAnswer::ParseMessage(event.body, event.body_field);
+}
+
+// The number of values per row: m, or 1 for two classes. Errors: InvalidArgument.
+absl::StatusOr<std::size_t> FindWidth(const InferenceTensor& tensor,
+                                      const ModelDeclaration& declaration) {
+  const std::size_t m = declaration.class_count;
+  const std::size_t count = tensor.values.size();
+  const auto transform = declaration.inference_output.transform;
+  const bool one = transform == v1::InferenceOutput::TRANSFORM_SIGMOID;
+  const bool either = m == 2 && transform != v1::InferenceOutput::TRANSFORM_SOFTMAX && !one;
+  for (const std::size_t width : {m, std::size_t{1}}) {
+    const bool allowed = width == 1 ? one || either : !one;
+    const bool fits = tensor.rows.has_value() ? *tensor.rows > 0 && count % *tensor.rows == 0 &&
+                                                    count / *tensor.rows == width
+                                              : count > 0 && count % width == 0;
+    if (allowed && fits) return width;
+  }
+  const std::size_t width = one ? 1 : m;
+  const auto values = [](std::size_t n) { return absl::StrCat(n, n == 1 ? " value" : " values"); };
+  std::string found = absl::StrCat("has ", values(count));
+  std::string expected = absl::StrCat("rows of ", values(width));
+  if (tensor.rows.value_or(0) > 0) {
+    found = absl::StrCat("has ", *tensor.rows, *tensor.rows == 1 ? " row" : " rows", " of ",
+                         values(count / *tensor.rows));
+  }
+  if (tensor.raw_bytes > 0) {
+    absl::StrAppend(&found, " in ", tensor.raw_bytes, " bytes");
+    absl::StrAppend(&expected, " (", width * (tensor.raw_bytes / count), " bytes)");
+  }
+  return AnswerError(tensor.field, absl::StrCat(found, ", expected ", expected));
+}
+
+// Sets the predictions of the rows, with their columns in the order of the classes.
+void SetValues(const InferenceTensor& tensor, std::size_t width,
+               const std::vector<std::size_t>& columns, v1::DoubleValues& values) {
+  values.mutable_values()->Reserve(static_cast<int>(tensor.values.size()));
+  for (std::size_t first = 0; first < tensor.values.size(); first += width) {
+    for (std::size_t k = 0; k < width; ++k) {
+      values.add_values(tensor.values[first + (width > 1 && !columns.empty() ? columns[k] : k)]);
+    }
+  }
+}
+
+struct Predictions {
+  InferenceTensor model;
+  std::optional<InferenceTensor> baseline{};
+  std::size_t width = 0;
+
+  [[nodiscard]] std::size_t rows() const { return model.values.size() / width; }
+};
+
+// json: as in ParseAnswer. Does not keep the answer.
+absl::StatusOr<Predictions> ReadPredictions(const InferenceEvent& event,
+                                            std::optional<nlohmann::json> json,
+                                            const ModelDeclaration& declaration) {
+  const std::string& name = declaration.inference_output.name;
+  const std::string& baseline_name = declaration.inference_output.baseline_name;
+  CALIBD_ASSIGN_OR_RETURN(const InferenceAnswer answer, ParseAnswer(event, std::move(json)));
+  CALIBD_ASSIGN_OR_RETURN(InferenceTensor tensor, answer.Read(name));
+  CALIBD_ASSIGN_OR_RETURN(const std::size_t width, FindWidth(tensor, declaration));
+  Predictions predictions{.model = std::move(tensor), .width = width};
+  if (predictions.rows() > kMaxRowsPerBatch) {
+    return AnswerError(
+        predictions.model.field,
+        absl::StrCat("has ", predictions.rows(), " rows, expected at most ", kMaxRowsPerBatch));
+  }
+  if (baseline_name.empty()) return predictions;
+  CALIBD_ASSIGN_OR_RETURN(predictions.baseline, answer.Read(baseline_name));
+  const std::vector<double>& values = predictions.baseline->values;
+  CALIBD_ASSIGN_OR_RETURN(const std::size_t baseline_width,
+                          FindWidth(*predictions.baseline, declaration));
+  if (baseline_width != width || values.size() != predictions.model.values.size()) {
+    return AnswerError(
+        predictions.baseline->field,
+        absl::StrCat("has ", values.size() / baseline_width, " rows of ", baseline_width,
+                     " values in ", Quoted(baseline_name), " and ", predictions.rows(), " of ",
+                     width, " in ", Quoted(name), ", expected the same"));
+  }
+  return predictions;
+}
+
+// Reads an event in binary mode, or what a structured one contains. json: as in ParseAnswer.
+// prefix: of the names of the attributes.
+absl::StatusOr<std::optional<EventPredictions>> ReadEvent(const InferenceEvent& event,
+                                                          std::optional<nlohmann::json> json,
+                                                          const char* prefix,
+                                                          const ModelDeclaration& declaration) {
+  if (event.id.empty() || event.id.size() > kMaxEventId) {
+    return AnswerError(
+        absl::StrCat(prefix, "id"),
+        event.id.empty()
+            ? absl::StrCat("is missing, expected 1..", kMaxEventId, " bytes")
+            : absl::StrCat("has ", event.id.size(), " bytes, expected 1..", kMaxEventId));
+  }
+  if (!IsUtf8(event.id)) {
+    return AnswerError(absl::StrCat(prefix, "id"),
+                       absl::StrCat("is ", Quoted(event.id), ", expected UTF-8"));
+  }
+  if (event.type.empty()) {
+    return AnswerError(absl::StrCat(prefix, "type"),
+                       "is missing, expected the type of the event, such as "
+                       "org.kubeflow.serving.inference.response");
+  }
+  if (!IsAnswer(event)) return std::optional<EventPredictions>();
+  CALIBD_ASSIGN_OR_RETURN(const Predictions predictions,
+                          ReadPredictions(event, std::move(json), declaration));
+  const auto transform = declaration.inference_output.transform;
+  const std::vector<std::size_t>& columns = declaration.inference_output.columns;
+  const std::size_t width = predictions.width;
+  EventPredictions read{.id = event.id, .prefix = prefix};
+  read.model = {.field = predictions.model.field, .key = predictions.model.key};
+  v1::Observations& observations = read.observations;
+  const bool logits = transform == v1::InferenceOutput::TRANSFORM_SOFTMAX ||
+                      transform == v1::InferenceOutput::TRANSFORM_SIGMOID;
+  SetValues(predictions.model, width, columns,
+            logits ? *observations.mutable_logits() : *observations.mutable_probabilities());
+  if (predictions.baseline.has_value()) {
+    read.baseline = {.field = predictions.baseline->field, .key = predictions.baseline->key};
+    SetValues(*predictions.baseline, width, columns,
+              logits ? *observations.mutable_baseline_logits()
+                     : *observations.mutable_baseline_probabilities());
+  }
+  const std::size_t rows = predictions.rows();
+  observations.mutable_prediction_ids()->Reserve(static_cast<int>(rows));
+  for (std::size_t i = 0; i < rows; ++i) {
+    observations.add_prediction_ids(rows == 1 ? event.id : absl::StrCat(event.id, "/", i));
+  }
+  if (width == 1) {
+    // The only column is that of the second name of column_classes.
+    observations.set_positive_class(columns.empty() || columns[1] == 1 ? 1 : 0);
+  }
+  if (!event.time.empty() && !google::protobuf::util::TimeUtil::FromString(
+                                 event.time, observations.add_prediction_times())) {
+    return AnswerError(absl::StrCat(prefix, "time"),
+                       absl::StrCat("is ", Quoted(event.time), ", expected RFC 3339"));
+  }
+  return std::optional(std::move(read));
+}
+
+absl::Status CheckTakesEvents(const ModelDeclaration& declaration) {
+  CALIBD_RETURN_IF_ERROR(CheckPredictsClasses(declaration, "an answer of a model server"));
+  if (declaration.max_pending > 0) return absl::OkStatus();
+  return MakeError(absl::StatusCode::kFailedPrecondition, "NO_LABEL_GRACE",
+                   "the model has no label_grace, which predictions need whose labels come later");
+}
+
+// The name in an event of a field of its observations, such as rows[3].baseline_logits[1].
+std::string EventField(const std::string& field, const EventPredictions& event,
+                       const std::vector<std::size_t>& columns) {
+  if (field == "prediction_times[0]") return absl::StrCat(event.prefix, "time");
+  constexpr absl::string_view kRows = "rows";
+  absl::string_view rest = field;
+  const std::size_t dot = rest.find('.');
+  if (!absl::ConsumePrefix(&rest, kRows) || dot == absl::string_view::npos) return field;
+  const absl::string_view row = rest.substr(0, dot - kRows.size());
+  rest.remove_prefix(row.size() + 1);
+  const auto& part = absl::StartsWith(rest, "baseline_") ? event.baseline : event.model;
+  std::string place = absl::StrCat(part.field, row, part.key);
+  std::size_t column = 0;
+  // A row of one value has no columns, although two classes are checked.
+  const std::size_t bracket = rest.find('[');
+  if (event.observations.has_positive_class() || bracket == absl::string_view::npos ||
+      !absl::ConsumeSuffix(&rest, "]") || !absl::SimpleAtoi(rest.substr(bracket + 1), &column)) {
+    return place;
+  }
+  return absl::StrCat(place, "[", column < columns.size() ? columns[column] : column, "]");
+}
+
+std::vector<Violation> FieldViolations(const absl::Status& status) {
+  std::vector<Violation> violations;
+  const auto payload = status.GetPayload("type.googleapis.com/google.rpc.BadRequest");
+  rpc::BadRequest bad_request;
+  if (!payload.has_value() || !bad_request.ParseFromString(std::string(*payload))) return {};
+  for (const auto& one : bad_request.field_violations()) {
+    violations.push_back({.field = one.field(), .description = one.description()});
+  }
+  return violations;
+}
+
+// The error of rejected rows, with the names of the event.
+absl::Status EventError(const absl::Status& status, const EventPredictions& event,
+                        const std::vector<std::size_t>& columns) {
+  constexpr char kReason[] = "INVALID_OBSERVATIONS";
+  const auto info = GetErrorInfo(status);
+  if (!info.has_value() || info->reason() != kReason) return status;
+  std::vector<Violation> violations = FieldViolations(status);
+  for (Violation& violation : violations) {
+    violation.field = EventField(violation.field, event, columns);
+  }
+  return InvalidFieldsError(kReason, violations);
+}
+
+LogRow DecodeEvent(const EventPredictions& event, const ModelDeclaration& declaration) {
+  LogRow batch = Decode(event.observations, declaration);
+  if (auto* const rejected = batch.As<RejectedRow>()) {
+    rejected->reason = EventError(rejected->reason, event, declaration.inference_output.columns);
+  }
+  return batch;
+}
+
+template <typename Values>
+std::vector<double> Copy(const Values& values) {
+  return {values.values().begin(), values.values().end()};
+}
+
+// The hash of predictions without their time, which it removes: a model server that gets a request
+// twice answers at two times.
+std::uint64_t HashUntimed(v1::Observations& observations) {
+  observations.clear_prediction_times();
+  return observations.has_logits() ? HashContent(observations, Copy(observations.logits()),
+                                                 Copy(observations.baseline_logits()))
+                                   : HashContent(observations, Copy(observations.probabilities()),
+                                                 Copy(observations.baseline_probabilities()));
+}
+
+absl::Status ReusedIdError(const EventPredictions& event) {
+  return MakeError(absl::StatusCode::kAlreadyExists, "REQUEST_ID_REUSED",
+                   absl::StrCat(event.prefix, "id is ", Quoted(event.id),
+                                ", which an event with other predictions had before: expected an "
+                                "id of its own for each event"));
+}
+
+absl::Status QueueFullError() {
+  constexpr std::chrono::milliseconds kDelay{200};
+  return WithRetryDelay(
+      MakeError(absl::StatusCode::kResourceExhausted, "INGEST_QUEUE_FULL",
+                "the batches of this model that are not counted yet fill its share of the ingest "
+                "queue (ingest-queue-bytes); this event was not counted: send it again later"),
+      kDelay);
+}
+
+}  // namespace
+
+std::string MediaType(std::string_view content_type) {
+  const std::string_view type = content_type.substr(0, content_type.find(';'));
+  const std::string lower = absl::AsciiStrToLower({type.data(), type.size()});
+  return std::string(absl::StripAsciiWhitespace(lower));
+}
+
+absl::StatusOr<std::optional<EventPredictions>> ReadInferenceEvent(
+    const InferenceEvent& event, const ModelDeclaration& declaration) {
+  if (MediaType(event.content_type) != kStructuredEventType) {
+    return ReadEvent(event, std::nullopt, "ce-", declaration);
+  }
+  CALIBD_ASSIGN_OR_RETURN(StructuredEvent structured, ParseStructuredEvent(event.body));
+  if (IsAnswer(structured.event) && !structured.has_data) {
+    return AnswerError("data", "is missing, expected the answer in data or data_base64");
+  }
+  if (structured.event.content_type.empty()) {
+    if (IsAnswer(structured.event) && structured.has_bytes && !HasObject(structured.event.body)) {
+      return AnswerError(
+          "datacontenttype",
+          "is missing, which means JSON, but data_base64 has no JSON object: expected "
+          "application/octet-stream for the bytes of a ModelInferResponse");
+    }
+    structured.event.content_type = "application/json";
+  }
+  return ReadEvent(structured.event, std::move(structured.json), "", declaration);
+}
+
+absl::Status ObserveEvent(const ApiParts& parts, const std::shared_ptr<Model>& model,
+                          const InferenceEvent& event, const Reply<v1::ObserveResponse>& reply) {
+  const auto declaration = model->declaration();
+  const absl::Status taken = CheckTakesEvents(*declaration);
+  absl::StatusOr<std::optional<EventPredictions>> read =
+      taken.ok() ? ReadInferenceEvent(event, *declaration) : taken;
+  if (read.ok() && !read->has_value()) {
+    reply->SendLast(v1::ObserveResponse());
+    return absl::OkStatus();
+  }
+  LogRow batch;
+  std::optional<ProducerPosition> position;
+  // An event that cannot be read is counted only if there is room for its row of the log.
+  IngestQueue::RoomPtr room = parts.ingestor.queue().TryTake(
+      model->id(), QueuedBytes(read.ok() ? (*read)->observations.ByteSizeLong() : 0));
+  if (room == nullptr) return read.ok() ? QueueFullError() : read.status();
+  if (read.ok()) {
+    batch = DecodeEvent(**read, *declaration);
+    // A rejected event does not keep its id, as it may be valid after an update of the declaration.
+    if (batch.As<RejectedRow>() == nullptr) {
+      batch.content_hash = HashUntimed((*read)->observations);
+      // The request ids of Observe have no slash.
+      position = ProducerPosition{
+          .producer_id = absl::StrCat("inference/", (*read)->id), .sequence = 1, .request = true};
+    }
+  } else {
+    batch.kind = RejectedRow{.rows = 1, .reason = read.status()};
+  }
+  // Only for a batch with a position.
+  const absl::Status reused = read.ok() ? ReusedIdError(**read) : absl::OkStatus();
+  parts.ingestor.Submit(
+      model, position, std::move(batch),
+      [reply, reused](const Settlement& settlement) {
+        reply->Answer([&](v1::ObserveResponse& response) {
+          response.set_accepted_rows(settlement.accepted_rows);
+          response.set_duplicate_rows(settlement.duplicate_rows);
+          return absl::IsAlreadyExists(settlement.status) ? reused : settlement.status;
+        });
+      },
+      std::move(room));
+  return absl::OkStatus();
+}
+
+}  // namespace calibd::server

@@ -1,0 +1,81 @@
+#ifndef CALIBD_SERVER_INTAKE_INFERENCE_EVENT_H_
+#define CALIBD_SERVER_INTAKE_INFERENCE_EVENT_H_
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "calibd/v1/ingest_service.pb.h"
+#include "server/api/api.h"
+#include "server/model/model_declaration.h"
+
+namespace calibd::server {
+
+// The payload log of KServe: a model server's answers as CloudEvents over HTTP
+// (https://github.com/cloudevents/spec, Open Inference Protocol). Other servers may send the same.
+// In binary mode, the body is the answer. In structured mode, whose content type is
+// kStructuredEventType, the body is the event in JSON, and only content_type and body are read.
+struct InferenceEvent {
+  // The headers ce-id, ce-type and ce-time; empty if they are missing.
+  std::string id{};
+  std::string type{};
+  std::string time{};
+  std::string content_type{};
+  // The header Inference-Header-Content-Length: the length of the JSON that tensors follow. May be
+  // missing, because KServe's logger leaves it out.
+  std::string json_length{};
+  // The answer: JSON of version 1 or 2 of the protocol, of which version 2 may be followed by
+  // tensors, or a ModelInferResponse of version 2.
+  std::string body{};
+  // The name of the body, for errors: that of the attribute of a structured event.
+  const char* body_field = "body";
+};
+
+inline constexpr std::string_view kStructuredEventType = "application/cloudevents+json";
+// The longest id of an event in bytes. The ids of its rows are longer.
+inline constexpr std::size_t kMaxEventId = 100;
+
+// The content type without parameters, in lower case.
+[[nodiscard]] std::string MediaType(std::string_view content_type);
+
+// The predictions of an event, and the names of their parts in it, for errors.
+struct EventPredictions {
+  v1::Observations observations{};
+  // Of the event.
+  std::string id{};
+  // The prefix of the names of attributes: "ce-", or empty in structured mode.
+  std::string prefix{};
+  // As in InferenceTensor.
+  struct Part {
+    std::string field{};
+    std::string key{};
+  };
+  Part model{};
+  Part baseline{};
+};
+
+// Returns the predictions of an event, for a model that has ids. The id of the only row is that of
+// the event, and those of several rows are ID/0, ID/1, .... Returns nothing for an event that is
+// not an answer, such as a request. Errors: InvalidArgument that names the header, the attribute or
+// the part of the answer. Cost: O(bytes); memory at most 64 times the bytes of the body, and 200
+// bytes for each of at most kMaxRowsPerBatch rows.
+[[nodiscard]] absl::StatusOr<std::optional<EventPredictions>> ReadInferenceEvent(
+    const InferenceEvent& event, const ModelDeclaration& declaration);
+
+// Counts the predictions of an event, and answers as Observe does. The id of the event is a request
+// id, under which the same predictions count once, whatever their time. An event that is not an
+// answer is accepted with 0 rows. An event that cannot be read counts as a rejected batch of one
+// row. Errors: ResourceExhausted if the ingest queue is full. Errors of the answer: those of
+// ReadInferenceEvent, FailedPrecondition if the model does not take events, AlreadyExists if an
+// event with other predictions had the id, and those of Observe with the names of the event.
+[[nodiscard]] absl::Status ObserveEvent(const ApiParts& parts, const std::shared_ptr<Model>& model,
+                                        const InferenceEvent& event,
+                                        const Reply<v1::ObserveResponse>& reply);
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_INTAKE_INFERENCE_EVENT_H_

@@ -1,0 +1,161 @@
+#ifndef CALIBD_SERVER_MODEL_MODEL_DECLARATION_H_
+#define CALIBD_SERVER_MODEL_MODEL_DECLARATION_H_
+
+#include <chrono>
+#include <cstddef>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "calibd/core/lens.h"
+#include "calibd/core/lens_kernel.h"
+#include "calibd/v1/model_service.pb.h"
+#include "server/model/forecast_spec.h"
+#include "server/model/model_name.h"
+#include "server/model/monitoring.h"
+
+namespace calibd::server {
+
+// How the answers of a model server become predictions.
+struct InferenceOutput {
+  using Transform = v1::InferenceOutput::Transform;
+  std::string name;
+  Transform transform = v1::InferenceOutput::TRANSFORM_UNSPECIFIED;
+  // The column of each class; empty: the columns are in the order of the classes.
+  std::vector<std::size_t> columns{};
+  // The output with the predictions of the baseline; empty: the answers do not contain them.
+  std::string baseline_name{};
+
+  friend bool operator==(const InferenceOutput&, const InferenceOutput&) = default;
+};
+
+// What a row of the log must have to be one of a model.
+struct RowShape {
+  // NOLINTNEXTLINE(google-explicit-constructor): a model of classes has only their number.
+  RowShape(std::size_t m) : width(m), classes(m) {}
+  RowShape(std::size_t values, std::size_t predicted_classes, bool of_forecasts,
+           std::size_t feature_count)
+      : width(values),
+        classes(predicted_classes),
+        forecasts(of_forecasts),
+        features(feature_count) {}
+
+  // Number of values of a prediction, and of predicted classes.
+  std::size_t width;
+  std::size_t classes;
+  // The predictions are forecasts with outcomes.
+  bool forecasts = false;
+  // Number of features of a row.
+  std::size_t features = 0;
+};
+
+// A model's declaration, with every default filled in and every limit checked. Immutable: an update
+// makes a new one (model_update.h).
+struct ModelDeclaration {
+  ModelName name;
+  // Set for a model that forecasts a number. It has no classes, kernel, lenses and block sizes.
+  std::optional<NumberForecastKind> forecast;
+  // Only with `forecast` and monitoring.
+  std::optional<ThresholdDecision> decision;
+  // m; 0 with `forecast`.
+  std::size_t class_count = 0;
+  // m names, or empty.
+  std::vector<std::string> class_names;
+  // Kernel of the canonical lens.
+  KernelSpec kernel;
+  // Distinct; the canonical lens is the first.
+  std::vector<Lens> lenses = {Lens::Canonical()};
+  // 2..window if a lens chooses its bandwidth from the first predictions, or if a watch chooses the
+  // strata of forecasts from them, else 0.
+  std::size_t warmup = 0;
+  // Ascending and distinct; they include 2.
+  std::vector<std::size_t> block_sizes;
+  // Number of newest observations that are kept, >= 2.
+  std::size_t window = 0;
+  double row_sum_tolerance = 0;
+  // Age at which a prediction with an id matures; 0: predictions have no ids.
+  std::chrono::microseconds label_grace{};
+  // Maximum number of pending predictions; 0 without label_grace.
+  std::size_t max_pending = 0;
+  // Predictions with ids have labels and mature at once. Only with label_grace.
+  bool labels_come_with_predictions = false;
+  Monitoring monitoring;
+  std::string description;
+  InferenceOutput inference_output;
+  // The name of the baseline whose probabilities each batch holds too; empty without a baseline.
+  std::string baseline;
+  // Distinct; empty for a model without features.
+  std::vector<std::string> feature_names;
+
+  // Number of values of a prediction: m probabilities, or those of a forecast.
+  [[nodiscard]] std::size_t row_width() const noexcept {
+    return forecast.has_value() ? ForecastWidth(*forecast) : class_count;
+  }
+  // Number of values that a batch holds for each row.
+  [[nodiscard]] std::size_t values_per_row() const noexcept {
+    return (baseline.empty() ? 1 : 2) * row_width() + feature_names.size();
+  }
+  // Number of predicted classes whose labels are counted apart. All forecasts are of one.
+  [[nodiscard]] std::size_t coverage_classes() const noexcept {
+    return forecast.has_value() ? 1 : class_count;
+  }
+  // Whether the window keeps the group of each row, for a test of forecasts by group.
+  [[nodiscard]] bool keeps_groups() const noexcept {
+    return forecast.has_value() && !std::holds_alternative<QuantileForecasts>(*forecast) &&
+           !monitoring.group_tag.empty();
+  }
+
+  [[nodiscard]] RowShape row_shape() const noexcept {
+    return {row_width(), coverage_classes(), forecast.has_value(), feature_names.size()};
+  }
+
+  friend bool operator==(const ModelDeclaration&, const ModelDeclaration&);
+};
+
+// Number of rows in one chunk of the window: about 1 MiB, at most the window. width: the number of
+// values of a prediction and its features.
+[[nodiscard]] std::size_t WindowChunkRows(std::size_t width, std::size_t window) noexcept;
+
+// Maximum number of bytes that the state of such a model can hold: the window, a copy of the
+// warm-up predictions, blocks, class names, predictions whose ids are known, watches and the open
+// history buckets.
+[[nodiscard]] std::size_t StateMemory(const ModelDeclaration& declaration) noexcept;
+
+// Maximum number of bytes that the watches of a model can hold; 0 if monitoring is disabled.
+[[nodiscard]] std::size_t WatchMemory(const ModelDeclaration& declaration) noexcept;
+
+// Number of observations or predictions after which a snapshot of such a model is due. It bounds
+// the work of replaying the model's log.
+[[nodiscard]] std::size_t SnapshotRows(const ModelDeclaration& declaration) noexcept;
+
+// Checks a declaration and fills in the defaults. Defaults shrink to what fits into
+// model_memory_bytes and, for max_pending, into a quarter of model_disk_bytes. Errors:
+// InvalidArgument with a BadRequest that names every invalid field, also if the declared values
+// need more than model_memory_bytes or model_disk_bytes.
+[[nodiscard]] absl::StatusOr<ModelDeclaration> CheckDeclaration(
+    const v1::Model& model, std::size_t model_memory_bytes,
+    std::size_t model_disk_bytes = std::numeric_limits<std::size_t>::max());
+
+// Checks the declaration of an existing model, which keeps its settings even if they exceed the
+// limits now.
+[[nodiscard]] absl::StatusOr<ModelDeclaration> CheckStoredDeclaration(
+    const v1::Model& model, std::size_t model_memory_bytes);
+
+// Returns the declaration with the settings of `model`, which are the fields of SettingsToProto.
+// Errors: those of CheckDeclaration; the limits apply only if the model needs more than before.
+[[nodiscard]] absl::StatusOr<ModelDeclaration> CheckSettings(const ModelDeclaration& declaration,
+                                                             const v1::Model& model,
+                                                             std::size_t model_memory_bytes,
+                                                             std::size_t model_disk_bytes);
+
+// Converts the declaration for the API; create_time stays unset.
+[[nodiscard]] v1::Model ToProto(const ModelDeclaration& declaration);
+// Converts only the settings: tolerances, label_grace, max_pending, monitoring, description and
+// inference output.
+[[nodiscard]] v1::Model SettingsToProto(const ModelDeclaration& declaration);
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_MODEL_MODEL_DECLARATION_H_

@@ -1,0 +1,266 @@
+#include "server/rows/prediction_tracker.h"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+
+#include "absl/container/flat_hash_set.h"
+
+namespace calibd::server {
+
+void PredictionTracker::SetLimits(Elapsed grace, std::size_t max_pending) noexcept {
+  grace_ = grace;
+  max_pending_ = max_pending;
+  Publish();
+}
+
+std::vector<std::uint32_t> PredictionTracker::FindNew(std::span<const PredictionId> ids) const {
+  std::vector<std::uint32_t> found;
+  found.reserve(ids.size());
+  absl::flat_hash_set<PredictionId> seen;
+  seen.reserve(ids.size());
+  for (std::uint32_t i = 0; i < ids.size(); ++i) {
+    if (!index_.contains(ids[i]) && seen.insert(ids[i]).second) found.push_back(i);
+  }
+  return found;
+}
+
+void PredictionTracker::Add(std::int64_t log_id, Elapsed elapsed, std::int64_t time_us,
+                            std::span<const PredictionId> ids,
+                            std::span<const std::int32_t> predicted_classes,
+                            const LabelValues& truths) {
+  const std::uint64_t first = first_entry_ + entries_.size();
+  runs_.push_back({.log_id = log_id,
+                   .elapsed = elapsed,
+                   .time_us = time_us,
+                   .first = first,
+                   .rows = ids.size()});
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    index_.insert_or_assign(ids[i], first + i);
+    entries_.push_back({.id = ids[i], .predicted_class = predicted_classes[i]});
+    if (has_outcomes_) outcomes_.push_back(0);
+    if (!truths.empty()) SetLabel(first + i, truths, i);
+  }
+  pending_ += ids.size();
+  Publish();
+}
+
+void PredictionTracker::UndoAdd() {
+  const Run run = runs_.back();
+  runs_.pop_back();
+  for (std::size_t i = 0; i < run.rows; ++i) {
+    index_.erase(entries_.back().id);
+    entries_.pop_back();
+    if (has_outcomes_) outcomes_.pop_back();
+  }
+  pending_ -= run.rows;
+  Publish();
+}
+
+void PredictionTracker::SetLabel(std::uint64_t number, const LabelValues& truths, std::size_t i) {
+  entry(number).label = truths.labels.empty() ? 0 : truths.labels[i];
+  if (has_outcomes_) outcomes_[number - first_entry_] = truths.outcomes[i];
+}
+
+bool PredictionTracker::HasLabel(std::uint64_t number, const LabelValues& truths, std::size_t i) {
+  return has_outcomes_ ? outcomes_[number - first_entry_] == truths.outcomes[i]
+                       : entry(number).label == truths.labels[i];
+}
+
+std::uint64_t PredictionTracker::first_pending() const noexcept {
+  return matured_runs_ < runs_.size() ? runs_[matured_runs_].first : first_entry_ + entries_.size();
+}
+
+PredictionTracker::Labelling PredictionTracker::Label(Elapsed elapsed,
+                                                      std::span<const PredictionId> ids,
+                                                      const LabelValues& truths) {
+  // Due predictions count as matured: whether a label is late must not depend on the load.
+  std::size_t due = matured_runs_;
+  while (due < runs_.size() && elapsed - runs_[due].elapsed >= grace_) ++due;
+  const std::uint64_t first_in_time =
+      due < runs_.size() ? runs_[due].first : first_entry_ + entries_.size();
+  Labelling labelling;
+  LabelCounts& counts = labelling.counts;
+  LabelClasses& classes = labelling.classes;
+  for (std::uint32_t i = 0; i < ids.size(); ++i) {
+    const auto found = index_.find(ids[i]);
+    if (found == index_.end()) {
+      ++counts.unknown;
+      continue;
+    }
+    Entry& known = entry(found->second);
+    if (found->second < first_in_time) {
+      ++counts.late;
+      classes.late.push_back(known.predicted_class);
+    } else if (known.label == kNoLabel) {
+      SetLabel(found->second, truths, i);
+      labelling.matched.push_back(i);
+      ++counts.matched;
+      classes.matched.push_back(known.predicted_class);
+    } else if (HasLabel(found->second, truths, i)) {
+      ++counts.repeated;
+    } else {
+      ++counts.conflicting;
+      classes.conflicting.push_back(known.predicted_class);
+    }
+  }
+  return labelling;
+}
+
+void PredictionTracker::UndoLabel(std::span<const PredictionId> ids) {
+  for (const PredictionId& id : ids) entry(index_.at(id)).label = kNoLabel;
+}
+
+void PredictionTracker::KeepLabels(std::int64_t log_id, std::span<const PredictionId> ids) {
+  LabelBatch batch{.log_id = log_id};
+  for (const PredictionId& id : ids) batch.end = std::max(batch.end, index_.at(id) + 1);
+  label_batches_.push_back(batch);
+}
+
+PredictionTracker::Matured PredictionTracker::Mature(Elapsed elapsed, std::size_t max_rows) {
+  Matured matured;
+  matured.former_log_id = matured_log_id_;
+  std::size_t rows = 0;
+  while (matured_runs_ < runs_.size() && rows < max_rows) {
+    const Run& run = runs_[matured_runs_];
+    if (elapsed - run.elapsed < grace_) break;
+    Matured::Run& out = matured.runs.emplace_back();
+    out.log_id = run.log_id;
+    out.labels.reserve(run.rows);
+    for (std::size_t i = 0; i < run.rows; ++i) {
+      out.labels.push_back(entry(run.first + i).label);
+      if (has_outcomes_) out.outcomes.push_back(outcomes_[run.first + i - first_entry_]);
+    }
+    rows += run.rows;
+    matured_log_id_ = run.log_id;
+    ++matured_runs_;
+  }
+  pending_ -= rows;
+  Publish();
+  return matured;
+}
+
+void PredictionTracker::UndoMature(const Matured& matured) noexcept {
+  for (const Matured::Run& run : matured.runs) pending_ += run.labels.size();
+  matured_runs_ -= matured.runs.size();
+  matured_log_id_ = matured.former_log_id;
+  Publish();
+}
+
+PredictionTracker::Unneeded PredictionTracker::FindUnneeded(Elapsed elapsed,
+                                                            std::size_t most) const {
+  Unneeded unneeded;
+  const std::uint64_t pending_from = first_pending();
+  for (const LabelBatch& batch : label_batches_) {
+    if (unneeded.log_ids.size() >= most || batch.end > pending_from ||
+        batch.log_id > snapshot_log_id_) {
+      break;
+    }
+    unneeded.log_ids.push_back(batch.log_id);
+    ++unneeded.label_batches;
+  }
+  std::size_t remembered = entries_.size() - pending_;
+  for (std::size_t i = 0; i < matured_runs_; ++i) {
+    const Run& run = runs_[i];
+    if (unneeded.log_ids.size() >= most || run.log_id > snapshot_log_id_ ||
+        (elapsed - run.elapsed < 2 * grace_ && remembered <= max_pending_)) {
+      break;
+    }
+    unneeded.log_ids.push_back(run.log_id);
+    remembered -= run.rows;
+    ++unneeded.runs;
+  }
+  return unneeded;
+}
+
+void PredictionTracker::Forget(const Unneeded& unneeded) {
+  label_batches_.erase(
+      label_batches_.begin(),
+      label_batches_.begin() + static_cast<std::ptrdiff_t>(unneeded.label_batches));
+  for (std::size_t i = 0; i < unneeded.runs; ++i) {
+    const Run& run = runs_.front();
+    for (std::size_t row = 0; row < run.rows; ++row) {
+      // Skipped if a later prediction has the same id.
+      const auto found = index_.find(entries_.front().id);
+      if (found != index_.end() && found->second == first_entry_) index_.erase(found);
+      entries_.pop_front();
+      if (has_outcomes_) outcomes_.pop_front();
+      ++first_entry_;
+    }
+    runs_.pop_front();
+  }
+  matured_runs_ -= unneeded.runs;
+  Publish();
+}
+
+void PredictionTracker::SetSnapshot(std::int64_t log_id) noexcept {
+  snapshot_log_id_ = log_id;
+  Publish();
+}
+
+std::int64_t PredictionTracker::first_log_id() const noexcept {
+  std::int64_t first = std::numeric_limits<std::int64_t>::max();
+  if (!runs_.empty()) first = runs_.front().log_id;
+  return label_batches_.empty() ? first : std::min(first, label_batches_.front().log_id);
+}
+
+std::vector<std::int64_t> PredictionTracker::TakeAll() {
+  std::vector<std::int64_t> log_ids;
+  log_ids.reserve(runs_.size() + label_batches_.size());
+  for (const Run& run : runs_) log_ids.push_back(run.log_id);
+  for (const LabelBatch& batch : label_batches_) log_ids.push_back(batch.log_id);
+  entries_.clear();
+  outcomes_.clear();
+  index_.clear();
+  runs_.clear();
+  label_batches_.clear();
+  matured_runs_ = 0;
+  pending_ = 0;
+  Publish();
+  return log_ids;
+}
+
+void PredictionTracker::RestoreLabels(std::int64_t log_id, std::span<const PredictionId> ids,
+                                      const LabelValues& truths) {
+  LabelBatch batch{.log_id = log_id};
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    // The others were forgotten since.
+    const auto found = index_.find(ids[i]);
+    if (found != index_.end()) {
+      SetLabel(found->second, truths, i);
+      batch.end = std::max(batch.end, found->second + 1);
+    }
+  }
+  label_batches_.push_back(batch);
+}
+
+void PredictionTracker::RestoreMatured(std::int64_t log_id) {
+  matured_log_id_ = log_id;
+  while (matured_runs_ < runs_.size() && runs_[matured_runs_].log_id <= log_id) {
+    pending_ -= runs_[matured_runs_].rows;
+    ++matured_runs_;
+  }
+  Publish();
+}
+
+std::vector<PendingCounts> PredictionTracker::PendingByClass(std::size_t class_count) const {
+  std::vector<PendingCounts> counts(class_count);
+  for (std::uint64_t i = first_pending() - first_entry_; i < entries_.size(); ++i) {
+    PendingCounts& one = counts[static_cast<std::size_t>(entries_[i].predicted_class)];
+    ++one.all;
+    one.labelled += entries_[i].label == kNoLabel ? 0 : 1;
+  }
+  return counts;
+}
+
+void PredictionTracker::Publish() noexcept {
+  const bool waits = matured_runs_ < runs_.size();
+  Elapsed due = waits ? runs_[matured_runs_].elapsed + grace_ : Elapsed::max();
+  if (matured_runs_ > 0 && runs_.front().log_id <= snapshot_log_id_) {
+    due = std::min(due, runs_.front().elapsed + 2 * grace_);
+  }
+  next_due_us_ = due.count();
+  oldest_pending_time_us_ = waits ? runs_[matured_runs_].time_us : 0;
+}
+
+}  // namespace calibd::server

@@ -1,0 +1,235 @@
+#ifndef CALIBD_SERVER_ROWS_PREDICTION_TRACKER_H_
+#define CALIBD_SERVER_ROWS_PREDICTION_TRACKER_H_
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "server/rows/prediction_id.h"
+
+namespace calibd::server {
+
+// Counts of labels by id, by outcome; see calibd.v1.LabelCounts.
+struct LabelCounts {
+  std::int64_t matched = 0;
+  std::int64_t repeated = 0;
+  std::int64_t conflicting = 0;
+  std::int64_t late = 0;
+  std::int64_t unknown = 0;
+
+  LabelCounts& operator+=(const LabelCounts& other) noexcept {
+    matched += other.matched;
+    repeated += other.repeated;
+    conflicting += other.conflicting;
+    late += other.late;
+    unknown += other.unknown;
+    return *this;
+  }
+};
+
+// A view of labels, or of the outcomes of forecasts. One of the two is empty.
+struct LabelValues {
+  LabelValues() = default;
+  // NOLINTNEXTLINE(google-explicit-constructor): labels are label values.
+  LabelValues(const std::vector<std::int32_t>& values) : labels(values) {}
+  LabelValues(std::span<const std::int32_t> label_values, std::span<const double> outcome_values)
+      : labels(label_values), outcomes(outcome_values) {}
+
+  std::span<const std::int32_t> labels;
+  std::span<const double> outcomes;
+
+  [[nodiscard]] bool empty() const noexcept { return labels.empty() && outcomes.empty(); }
+};
+
+// The predicted class for each label; labels with an unknown id have none.
+struct LabelClasses {
+  std::vector<std::int32_t> matched;
+  std::vector<std::int32_t> conflicting;
+  std::vector<std::int32_t> late;
+};
+
+// Number of pending predictions, and number of those with a label.
+struct PendingCounts {
+  std::int64_t all = 0;
+  std::int64_t labelled = 0;
+
+  friend bool operator==(const PendingCounts&, const PendingCounts&) = default;
+};
+
+// The predictions of one model whose ids are known: pending ones, and matured ones for about as
+// long again. Their values are in the log; the tracker holds their positions, predicted classes and
+// labels or outcomes. The predictions of one batch in the log form a run. A run matures as a whole,
+// the oldest first, and is forgotten as a whole.
+//
+// Owned by the storage thread. It decides about batches by the state at the end of the log, and
+// undoes the decision (Undo...) if the batch could not be committed. next_due and
+// oldest_pending_time are for any thread.
+class PredictionTracker {
+ public:
+  // Measured by a clock that never goes back, see LogClock.
+  using Elapsed = std::chrono::microseconds;
+  static constexpr std::int32_t kNoLabel = -1;
+
+  // Maximum memory per known prediction: its entry, the index at its lowest load, and batches of
+  // one prediction and one label.
+  static constexpr std::size_t kBytesPerPrediction = 24 + 2 * 8 * (16 + 8 + 1) / 7 + 40 + 16;
+
+  // grace > 0; max_pending >= 1. has_outcomes: the predictions are forecasts. Each then needs the
+  // memory of one more double.
+  PredictionTracker(Elapsed grace, std::size_t max_pending, bool has_outcomes = false)
+      : grace_(grace), max_pending_(max_pending), has_outcomes_(has_outcomes) {}
+
+  // As the constructor. Applies to the known predictions too; none of them is removed.
+  void SetLimits(Elapsed grace, std::size_t max_pending) noexcept;
+
+  // ---- New predictions and labels
+
+  [[nodiscard]] std::size_t pending() const noexcept { return pending_; }
+  [[nodiscard]] std::size_t max_pending() const noexcept { return max_pending_; }
+  // The ascending indices of the ids that are not known, for each id only its first occurrence.
+  [[nodiscard]] std::vector<std::uint32_t> FindNew(std::span<const PredictionId> ids) const;
+
+  // Adds a batch of predictions of the log. ids: new, at least one. At a start also ids that were
+  // forgotten before; they then refer to the newest prediction. predicted_classes: one per id.
+  // truths: one per id, or none. time_us: of the wall clock, for display.
+  void Add(std::int64_t log_id, Elapsed elapsed, std::int64_t time_us,
+           std::span<const PredictionId> ids, std::span<const std::int32_t> predicted_classes,
+           const LabelValues& truths);
+  // Undoes the newest Add.
+  void UndoAdd();
+
+  struct Labelling {
+    LabelCounts counts;
+    LabelClasses classes;
+    // Ascending indices of the labels that matched.
+    std::vector<std::uint32_t> matched;
+  };
+  // Looks up each id. A label matches a pending prediction younger than the grace at `elapsed`.
+  [[nodiscard]] Labelling Label(Elapsed elapsed, std::span<const PredictionId> ids,
+                                const LabelValues& truths);
+  // ids: the ids that matched.
+  void UndoLabel(std::span<const PredictionId> ids);
+
+  // Records a batch of matched labels of the log, needed until all of its predictions have matured.
+  void KeepLabels(std::int64_t log_id, std::span<const PredictionId> ids);
+  void UndoKeepLabels() noexcept { label_batches_.pop_back(); }
+
+  // ---- Maturing and forgetting
+
+  // The runs that matured, the oldest first.
+  struct Matured {
+    struct Run {
+      std::int64_t log_id = 0;
+      // Label of each prediction, or kNoLabel.
+      std::vector<std::int32_t> labels;
+      // Of forecasts: the outcomes, and 0 where the label is kNoLabel; the other labels are 0.
+      std::vector<double> outcomes;
+    };
+    std::vector<Run> runs;
+    // The previous matured_log_id.
+    std::int64_t former_log_id = 0;
+  };
+  // Takes due runs until they hold max_rows or more.
+  [[nodiscard]] Matured Mature(Elapsed elapsed, std::size_t max_rows);
+  void UndoMature(const Matured& matured) noexcept;
+
+  // Batches of the log that are no longer needed: labels whose predictions have all matured, and
+  // predictions that matured long ago or exceed the number of known ids. Only batches that the
+  // persisted snapshot covers.
+  struct Unneeded {
+    std::vector<std::int64_t> log_ids;
+    std::size_t runs = 0;
+    std::size_t label_batches = 0;
+  };
+  [[nodiscard]] Unneeded FindUnneeded(Elapsed elapsed, std::size_t most) const;
+  // Forgets these batches, which were deleted. Nothing may have been forgotten since.
+  void Forget(const Unneeded& unneeded);
+  // The persisted snapshot covers all batches up to this one.
+  void SetSnapshot(std::int64_t log_id) noexcept;
+  // Returns and removes every batch of the log that the tracker needs, when the model is deleted.
+  [[nodiscard]] std::vector<std::int64_t> TakeAll();
+
+  // ---- At a start, in the order of the log
+
+  // Applies the labels of a batch that was resolved before.
+  void RestoreLabels(std::int64_t log_id, std::span<const PredictionId> ids,
+                     const LabelValues& truths);
+  // Marks all runs up to this batch as matured.
+  void RestoreMatured(std::int64_t log_id);
+  // Returns the counts for each of class_count predicted classes. Cost: O(pending).
+  [[nodiscard]] std::vector<PendingCounts> PendingByClass(std::size_t class_count) const;
+
+  // Log id of the first batch that the tracker still needs; INT64_MAX if it needs no batch.
+  [[nodiscard]] std::int64_t first_log_id() const noexcept;
+  // All predictions up to this batch have matured.
+  [[nodiscard]] std::int64_t matured_log_id() const noexcept { return matured_log_id_; }
+
+  // ---- For any thread
+
+  // When Mature or FindUnneeded has something to do; Elapsed::max() if there is nothing.
+  [[nodiscard]] Elapsed next_due() const noexcept { return Elapsed(next_due_us_.load()); }
+  // Wall-clock time of the oldest pending prediction, in microseconds since 1970; 0 without pending
+  // predictions.
+  [[nodiscard]] std::int64_t oldest_pending_time_us() const noexcept {
+    return oldest_pending_time_us_;
+  }
+
+ private:
+  struct Entry {
+    PredictionId id;
+    std::int32_t label = kNoLabel;
+    std::int32_t predicted_class = 0;
+  };
+  struct Run {
+    std::int64_t log_id = 0;
+    Elapsed elapsed{};
+    std::int64_t time_us = 0;
+    // Number of its first entry, and number of entries.
+    std::uint64_t first = 0;
+    std::size_t rows = 0;
+  };
+  struct LabelBatch {
+    std::int64_t log_id = 0;
+    // Greater than the numbers of the entries that it labels.
+    std::uint64_t end = 0;
+  };
+
+  [[nodiscard]] Entry& entry(std::uint64_t number) { return entries_[number - first_entry_]; }
+  // Sets the label or the outcome of an entry without one.
+  void SetLabel(std::uint64_t number, const LabelValues& truths, std::size_t i);
+  // True if the label or the outcome of an entry is this one.
+  [[nodiscard]] bool HasLabel(std::uint64_t number, const LabelValues& truths, std::size_t i);
+  // Number of the first entry that has not matured.
+  [[nodiscard]] std::uint64_t first_pending() const noexcept;
+  // Updates the values for other threads.
+  void Publish() noexcept;
+
+  Elapsed grace_;
+  std::size_t max_pending_;
+  bool has_outcomes_;
+  // Entries have consecutive numbers in log order; first_entry_ is that of entries_.front().
+  std::uint64_t first_entry_ = 0;
+  std::deque<Entry> entries_;
+  // Of forecasts, one for each entry. The label of an entry with an outcome is 0.
+  std::deque<double> outcomes_;
+  absl::flat_hash_map<PredictionId, std::uint64_t> index_;
+  // The first matured_runs_ of them have matured.
+  std::deque<Run> runs_;
+  std::size_t matured_runs_ = 0;
+  std::size_t pending_ = 0;
+  std::deque<LabelBatch> label_batches_;
+  std::int64_t snapshot_log_id_ = 0;
+  std::int64_t matured_log_id_ = 0;
+
+  std::atomic<std::int64_t> next_due_us_ = Elapsed::max().count();
+  std::atomic<std::int64_t> oldest_pending_time_us_ = 0;
+};
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_ROWS_PREDICTION_TRACKER_H_

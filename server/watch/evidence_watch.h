@@ -1,0 +1,142 @@
+#ifndef CALIBD_SERVER_WATCH_EVIDENCE_WATCH_H_
+#define CALIBD_SERVER_WATCH_EVIDENCE_WATCH_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "calibd/core/class_evidence.h"
+#include "calibd/core/decision_calibration.h"
+#include "calibd/core/evidence.h"
+#include "calibd/core/feature_null_squares.h"
+#include "calibd/core/forecast_discrepancy.h"
+#include "calibd/core/forecast_evidence.h"
+#include "calibd/core/noise_floor.h"
+#include "calibd/core/prediction_batch.h"
+#include "calibd/core/random_features.h"
+#include "calibd/core/running_reliability.h"
+#include "calibd/core/running_skce.h"
+#include "calibd/store/v1/store.pb.h"
+
+namespace calibd::server {
+
+// A class whose frequency deviates, or whose probabilities are rejected.
+struct DeviatingClass {
+  std::size_t index = 0;
+  RunningClassFrequencies::Class frequencies;
+  // The e-value of the class from ClassEvidence.
+  double log10_e_value = 0;
+  // True if e-BH over all classes rejects the class.
+  bool rejected = false;
+};
+
+// The evidence of forecasts at one moment.
+struct ForecastWatchSnapshot {
+  std::shared_ptr<const ForecastCells> cells;
+  ForecastEvidenceReading reading;
+  // Of the model's watch, unless no kernel could be chosen.
+  struct Discrepancy {
+    DiscrepancyKernel kernel;
+    std::optional<double> unbiased;
+    std::optional<DiscrepancyInterval> interval;
+    RunningMoments blocks;
+  };
+  std::optional<Discrepancy> discrepancy{};
+  // Of the model's watch, if a decision is declared.
+  struct Decision {
+    ThresholdDecision declared;
+    DecisionReading reading;
+  };
+  std::optional<Decision> decision{};
+};
+
+// The state of a watch at one moment.
+struct WatchSnapshot {
+  // Number of the first observation of the watch; the observations of a model are numbered from 1.
+  std::int64_t first_observation = 1;
+  // For forecasts without the effect size, and with the families of forecasts.
+  EvidenceReading reading;
+  // Set for forecasts; all of the following is empty then.
+  std::shared_ptr<const ForecastWatchSnapshot> forecast = nullptr;
+  // Reliability diagram of the top label.
+  RunningReliability reliability;
+  // At most kShownClasses classes by the absolute value of Z, descending, followed by at most
+  // kShownClasses other classes that e-BH rejects, by descending e-value.
+  std::vector<DeviatingClass> deviating_classes;
+  // Number of rejected classes among all classes.
+  std::int64_t rejected_classes = 0;
+  // Moments of the SKCE of the reading under the null hypothesis.
+  NullMoments null_moments;
+};
+
+// The evidence of one stream of observations, and statistics of its predictions. Not thread-safe.
+class EvidenceWatch {
+ public:
+  // Maximum number of classes that are shown for each of the two reasons.
+  static constexpr std::size_t kShownClasses = 5;
+
+  // tolerance, marks: as for EvidenceProcess::Create, already checked. first_observation: its
+  // number within the model, from 1. May throw bad_alloc.
+  EvidenceWatch(std::shared_ptr<const RandomFeatures> features, double tolerance,
+                const EvidenceMarks& marks, std::int64_t first_observation);
+
+  // The bits do not depend on how a sequence is split into calls. Allocates no memory.
+  void Add(const PredictionBatch& batch) noexcept {
+    AddStatistics(batch);
+    process_.Add(batch);
+  }
+  // The two halves of Add, which may run at the same time on different threads: the evidence
+  // against the classes with the statistics, and the evidence against the model.
+  void AddStatistics(const PredictionBatch& batch) noexcept;
+  // AddEvidence may throw bad_alloc.
+  void AddEvidence(const PredictionBatch& batch, const ParallelLoop& parallel) {
+    process_.Add(batch, parallel);
+  }
+  // Logarithm of the mean e-value of the classes, which is a result of AddStatistics.
+  [[nodiscard]] double LogClassMean() const noexcept { return class_evidence_.LogMean(); }
+  // A part of AddEvidence: includes the evidence against the classes and groups, both over all
+  // observations so far; see EvidenceProcess::Consider.
+  void Consider(const MeanEvidence& means) noexcept { process_.Consider(means); }
+  // See EvidenceProcess::RecordMaximum.
+  void RecordMaximum() noexcept { process_.RecordMaximum(); }
+  void RestartDrift(const EvidenceMarks& marks) noexcept {
+    process_.RestartDrift(marks.log_shiryaev_roberts);
+  }
+
+  [[nodiscard]] EvidenceReading Read() const { return process_.Read(); }
+  // The natural logarithm of its e-value.
+  [[nodiscard]] double LogEValue() const { return process_.LogEValue(); }
+  [[nodiscard]] const RunningReliability& reliability() const noexcept { return reliability_; }
+  [[nodiscard]] const std::shared_ptr<const RandomFeatures>& features() const noexcept {
+    return features_;
+  }
+  [[nodiscard]] std::int64_t first_observation() const noexcept { return first_observation_; }
+  // Number of observations, which AddStatistics counts.
+  [[nodiscard]] std::int64_t count() const { return reliability_.Total().count; }
+  // significance_level: the level of e-BH over the classes.
+  [[nodiscard]] WatchSnapshot Snapshot(double significance_level) const;
+
+  void Save(store::v1::WatchState& out) const;
+  // Restores a saved state. log_groups: as for Consider, for states of versions that did not
+  // include it. Errors: InvalidArgument; this object must not be used then.
+  [[nodiscard]] absl::Status Restore(const store::v1::WatchState& stored, double log_groups);
+
+  // Maximum number of bytes that a watch holds, without its features.
+  [[nodiscard]] static std::size_t MaxMemory(std::size_t class_count) noexcept;
+
+ private:
+  std::shared_ptr<const RandomFeatures> features_;
+  EvidenceProcess process_;
+  RunningReliability reliability_;
+  RunningClassFrequencies frequencies_;
+  ClassEvidence class_evidence_;
+  FeatureNullSquares null_squares_;
+  std::int64_t first_observation_;
+};
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_WATCH_EVIDENCE_WATCH_H_
