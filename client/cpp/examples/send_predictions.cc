@@ -54,7 +54,7 @@ absl::Status SendPredictions(const std::string& address) {
 
 int main(int argc, char** argv) {
   const auto status = SendPredictions(argc > 1 ? argv[1] : "127.0.0.1:8460");
-  // Without the details, which are for programs.
+  // Leaves out the details, which are for programs.
   if (!status.ok()) {
     std::cerr << status.ToString(absl::StatusToStringMode::kWithNoExtraData) << "\n";
   }

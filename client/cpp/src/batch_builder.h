@@ -33,16 +33,16 @@ struct PredictionRow {
   PredictionKind kind;
   // class_count values.
   std::span<const T> values;
-  // Id of the prediction. Empty: no id.
+  // Id of the prediction; empty without one.
   std::string_view id;
-  // Value of the model's group tag. Empty: no value.
+  // Value of the model's group tag; empty without one.
   std::string_view group;
   std::optional<std::int32_t> label;
   // Time of the prediction.
   std::optional<std::chrono::sys_seconds> time;
   // The values of the baseline; empty without a baseline.
   std::span<const T> baseline{};
-  // Empty for a model without features.
+  // The features of the case; empty for a model without features.
   std::span<const double> features{};
 };
 

@@ -137,7 +137,7 @@ struct Client::Impl {
   }
 
   // Makes a unary call for each page, calls take(page), and sets the next page token in `request`.
-  // of: the content of the pages, for errors.
+  // of: what the pages contain, for errors.
   template <typename Response, typename Request, typename Call, typename Take>
   absl::Status ReadPages(const char* of, Request& request, const Call& call,
                          const Take& take) const {

@@ -12,7 +12,7 @@ constexpr std::size_t kMaxIdBytes = 128;
 constexpr char kField[] = "prediction_ids";
 constexpr std::size_t kMaxGroupBytes = 64;
 constexpr char kGroupField[] = "group_values";
-// As of the server.
+// The server has the same limit.
 constexpr double kLeastStandardDeviation = 1e-300;
 
 }  // namespace

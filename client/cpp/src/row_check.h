@@ -42,7 +42,7 @@ std::optional<RowFault> FindFeatureFault(std::span<const double> row);
 // row: the values of a forecast of this kind.
 std::optional<RowFault> FindForecastFault(const v1::Forecast& forecast,
                                           std::span<const double> row);
-// outcome: of a valid forecast, or of one that was sent before (an empty row).
+// outcome: the outcome of `row`, a valid forecast. An empty row is a forecast that was sent before.
 std::optional<RowFault> FindOutcomeFault(const v1::Forecast& forecast, std::span<const double> row,
                                          double outcome);
 

@@ -152,14 +152,14 @@ class StreamImpl final : public ObservationStream {
   // Caller's thread.
   std::string group_;
   std::optional<std::chrono::sys_seconds> time_;
-  // Of the next rows.
+  // The features of the next rows.
   std::vector<double> features_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   // The error that ended the stream; OK while it is open.
   absl::Status failure_;
-  // Unset until the first connection was opened.
+  // What the server told when the stream was opened; unset before.
   std::optional<v1::StreamObservationsResponse::Opened> opened_;
   std::optional<SendWindow> window_;
   // True once the caller has asked to finish, and once the server has agreed.

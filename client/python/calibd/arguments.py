@@ -26,7 +26,7 @@ _MAX_SHOWN = 60
 _MAX_SECONDS = 1e8
 # The years 1 to 9999, which a Timestamp can hold.
 FIRST_SECOND, LAST_SECOND = -62135596800, 253402300799
-# By the type of a field.
+# What a field of each type accepts.
 _EXPECTED = {FieldDescriptor.CPPTYPE_INT32: "a whole number from -2^31 to 2^31 - 1",
              FieldDescriptor.CPPTYPE_INT64: "a whole number from -2^63 to 2^63 - 1",
              FieldDescriptor.CPPTYPE_UINT64: "a whole number from 0 to 2^64 - 1",
@@ -145,7 +145,7 @@ def since_1970(time: Any) -> float:
     """Seconds; NaN for what is no time of the years 1 to 9999, such as pandas' NaT."""
     try:
         if isinstance(time, np.datetime64):
-            # In UTC. NaT is before all years.
+            # The seconds are in UTC. NaT is before all years.
             seconds = float(time.astype("datetime64[s]").astype(np.int64))
         elif type(time) is datetime.date:
             seconds = datetime.datetime.combine(time, datetime.time()).timestamp()

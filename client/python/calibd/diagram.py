@@ -51,7 +51,7 @@ class Cell(NamedTuple):
 
 
 class _Bar(NamedTuple):
-    """height: relative to those of the other bars."""
+    """A bar of the diagram. Its height is relative to the heights of the other bars."""
 
     lower: float
     upper: float

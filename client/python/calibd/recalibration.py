@@ -15,7 +15,7 @@ from calibd.rows import row_fault, valid_rows
 from calibd.v1.recalibration_pb2 import RecalibrationMap
 
 _VERSION = 1
-# See RecalibrationMap: rows are smoothed before their logarithm is taken.
+# Rows are smoothed before their logarithm is taken, see RecalibrationMap.
 _SMOOTHING = 1e-5
 _MAX_TEMPERATURE = 20.0
 # The largest row_sum_tolerance of a model. The map does not say that of its own.
@@ -51,7 +51,7 @@ def transform(recalibration_map: RecalibrationMap, probabilities: Any) -> npt.ND
 
 def transform_of(classes: Classes, recalibration_map: RecalibrationMap,
                  probabilities: Any) -> npt.NDArray[np.float64]:
-    """As transform(), with the names of the classes and the tolerance of the model."""
+    """Does what transform() does, with the class names and the tolerance of the model."""
     _check(recalibration_map)
     rows = as_floats(probabilities, "probabilities").astype(np.float64, copy=False)
     count = recalibration_map.class_count

@@ -49,7 +49,7 @@ class Chunk(NamedTuple):
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """The number of bytes of the parts."""
         return sum(len(part) for part in self.parts)
 
     @property
@@ -118,7 +118,7 @@ class Rows:
         self._classes = classes
         self._logits = logits
         self._matrix = as_matrix(probabilities, classes)
-        # By the prefix of their fields.
+        # The matrices by the prefix of their fields.
         self._matrices = {"": self._matrix}
         if baseline is not None:
             self._matrices["baseline_"] = as_matrix(baseline, classes, "baseline")
@@ -145,7 +145,7 @@ class Rows:
         n = len(self)
         groups = extras.groups
         self._texts: dict[str, list[str]] = {}
-        # By the number of the row.
+        # A fault of each invalid row, by the number of the row.
         self._faults: dict[int, FieldError] = {}
         if isinstance(groups, (str, int, np.integer)):
             groups = [groups] * n

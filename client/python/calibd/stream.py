@@ -318,7 +318,7 @@ class ObservationStream:
             self._changed.notify_all()
 
     def _report_dropped_early(self) -> None:
-        """As _report_dropped(), before the end of the stream. Requires the lock to be held."""
+        """Calls _report_dropped() early, unless the stream has a key. Requires the lock to be held."""
         # With a key, the batches depend on the calls of send() alone.
         if not self._settings.idempotency_key:
             self._report_dropped()

@@ -86,8 +86,9 @@ class StreamCounts:
     rejected_labels: int = 0
     dropped_labels: int = 0
     # The outcomes of the accepted labels, see LabelCounts of the protocol. The server tells them at
-    # the end, for the labels that it accepted on this connection. None: not yet known, or never,
-    # because labels were accepted on an earlier connection or an earlier stream with the same key.
+    # the end, for the labels that it accepted on this connection. None means that they are not known
+    # yet, or never will be, because labels were accepted on an earlier connection or an earlier stream
+    # with the same key.
     matched_labels: int | None = None
     repeated_labels: int | None = None
     conflicting_labels: int | None = None

@@ -47,8 +47,8 @@ struct LongCallOptions {
 struct WatchOptions {
   // Minimum time between two reported changes, 100 ms..1 h.
   std::chrono::milliseconds min_interval{1000};
-  // Revision of the newest known change: the watch starts with the next one. 0: the watch starts
-  // with the current state.
+  // Revision of the newest known change: the watch starts with the next one. With 0 it starts with
+  // the current state.
   std::int64_t after_revision = 0;
   // Ends the watch, from any thread.
   std::stop_token stop;
@@ -80,7 +80,7 @@ class Client {
 
   // Returns the declaration with its defaults filled in. Idempotent.
   [[nodiscard]] absl::StatusOr<v1::Model> CreateModel(const v1::Model& model);
-  // name: as ModelName returns it, here and below.
+  // name: the result of ModelName, here and below.
   [[nodiscard]] absl::StatusOr<v1::Model> GetModel(std::string_view name);
   // All models, ascending by name.
   [[nodiscard]] absl::StatusOr<std::vector<v1::Model>> ListModels();

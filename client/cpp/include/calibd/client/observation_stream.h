@@ -32,7 +32,7 @@ enum class InvalidRows {
 
 struct StreamOptions {
   // Names the producer to the server, which counts its batches once by this
-  // name. ^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$. Empty: a random one.
+  // name. ^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$. Empty means a random one.
   std::string producer_id{};
   // Whether the producer sends nothing more after Finish, so that the server need not keep its
   // cursor. Always true for a random producer_id and with an idempotency_key.
@@ -47,21 +47,21 @@ struct StreamOptions {
   std::int64_t epoch = 0;
   InvalidRows invalid_rows = InvalidRows::kReject;
   // 0 or 1, only for models of two classes: each row is one value, the probability or logit of this
-  // class. Unset: class_count() values per row.
+  // class. Without it, a row has class_count() values.
   std::optional<std::int32_t> positive_class{};
-  // For a model that declares a baseline: each row is followed by the values of the baseline for
-  // the same prediction, of the same kind and number. All row widths below then double.
+  // True for a model that declares a baseline: each row is followed by the values of the baseline
+  // for the same prediction, of the same kind and number. All row widths below then double.
   bool with_baseline = false;
-  // Maximum number of rows in one message, within the server's limit. 0: that limit.
+  // Maximum number of rows in one message, within the server's limit; 0 means that limit.
   std::int32_t max_rows_per_batch = 0;
-  // Maximum number of unacknowledged batches, within the server's limit. 0: that limit. At the
+  // Maximum number of unacknowledged batches, within the server's limit; 0 means that limit. At the
   // maximum, Send blocks.
   std::int32_t max_unacknowledged_batches = 0;
   // The stream fails with DEADLINE_EXCEEDED if a call waits for the server and no batch is
   // acknowledged for this time, reconnects included; > 0. It fails with RESOURCE_EXHAUSTED if the
   // server refuses more rows for this time, e.g. because max_pending predictions are pending.
   std::chrono::milliseconds stall_timeout{60000};
-  // The class names in the producer's order; checked against the model's. Empty: not checked.
+  // The class names in the producer's order. If it is not empty, it is checked against the model's.
   std::vector<std::string> class_names{};
 };
 
@@ -193,8 +193,8 @@ class ObservationStream {
       std::span<const double> outcomes = {}) = 0;
 
   // Sets the value of the model's group tag, 1 to 64 bytes of printable UTF-8, for all later rows,
-  // also of forecasts; empty (the default): no value. Alternating between rows with and without a
-  // value makes batches small. Errors: InvalidArgument, after which nothing has changed.
+  // also of forecasts; empty, the default, means no value. Alternating between rows with and
+  // without a value makes batches small. Errors: InvalidArgument, after which nothing has changed.
   [[nodiscard]] virtual absl::Status SetGroup(std::string_view value) = 0;
 
   // Sets the features of the rows of the next call of Send, SendForecasts or one of them with ids,
@@ -203,7 +203,7 @@ class ObservationStream {
   virtual void SetFeatures(std::vector<double> features) = 0;
 
   // Sets the time at which the predictions of all later rows, also of forecasts, were made, for the
-  // history; unset (the default): they count at the server's time. See
+  // history. If it is unset, the default, they count at the server's time. See
   // v1.Observations.prediction_times for its limits, which the server checks. Alternating between
   // rows with and without a time makes batches small.
   virtual void SetTime(std::optional<std::chrono::sys_seconds> time) = 0;
@@ -214,7 +214,7 @@ class ObservationStream {
   [[nodiscard]] virtual absl::Status Label(std::span<const std::string> ids,
                                            std::span<const std::int32_t> labels) = 0;
 
-  // The same for the outcomes of forecasts.
+  // Accepts the outcomes of forecasts that were sent with these ids; otherwise like Label.
   [[nodiscard]] virtual absl::Status LabelOutcomes(std::span<const std::string> ids,
                                                    std::span<const double> outcomes) = 0;
 
