@@ -14,8 +14,8 @@ namespace calibd::convert {
 [[nodiscard]] absl::StatusOr<SelectionOptions> FromProto(
     const v1::EstimateCalibrationErrorRequest& request, std::size_t class_count);
 
-// options: those of the selection, with a seed. Lacks what was left out, and the provenance except
-// the lens.
+// options: the options of the selection, with a seed. The result lacks what was left out, and the
+// provenance except the lens.
 [[nodiscard]] v1::CalibrationErrorEstimate ToProto(const SelectionOptions& options,
                                                    const SelectionResult& selected);
 

@@ -69,11 +69,11 @@ void ResamplingToProto(const ResamplingResult& result, Proto& proto) {
 // computation does not know.
 [[nodiscard]] v1::Evaluation ToProto(const Evaluation& evaluation,
                                      const EvaluationOptions& options);
-// result: of TestIndividual with valid options. An error of the features becomes left_out_reason.
-// Errors: the others, such as Cancelled.
+// result: the result of TestIndividual with valid options. An error about the features becomes
+// left_out_reason. Errors: all others, such as Cancelled.
 [[nodiscard]] absl::StatusOr<v1::Evaluation::Individual> ToProto(
     const absl::StatusOr<IndividualTestResult>& result);
-// actions: those of the request.
+// actions: the actions of the request, whose names the evaluation lacks.
 void NameActions(const google::protobuf::RepeatedPtrField<v1::Action>& actions,
                  v1::Evaluation& evaluation);
 

@@ -14,22 +14,22 @@
 
 namespace calibd::convert {
 
-// The central intervals that exist.
+// Converts the central intervals that exist.
 [[nodiscard]] google::protobuf::RepeatedPtrField<v1::CentralCoverage> ToProto(
     const ForecastCoverage& coverage);
 
 [[nodiscard]] v1::ForecastCell ToProto(const CellDeviation& cell);
 
 // The options of a request about a model of forecasts. Converts everything except an unset seed.
-// declared: the decision without a threshold in the request.
-// Errors: InvalidArgument whose message begins with the field and a space, also for a field that
-// such a model does not have.
+// declared: the decision that is evaluated if the request has no threshold. Errors: InvalidArgument
+// whose message begins with the field and a space, also for a field that such a model does not
+// have.
 [[nodiscard]] absl::StatusOr<ForecastEvaluationOptions> ForecastOptionsFromProto(
     const v1::EvaluateRequest& request, const NumberForecastKind& kind,
     const std::optional<ThresholdDecision>& declared);
 
-// options, covariates: those of the evaluation. feature_names: of the covariates. Lacks the
-// observations' numbers and the time.
+// options, covariates: what the evaluation was made with. feature_names: the names of the
+// covariates. The result lacks the observations' numbers and the time.
 [[nodiscard]] v1::ForecastEvaluation ToProto(const ForecastEvaluation& evaluation,
                                              const ForecastEvaluationOptions& options,
                                              const ForecastCovariates& covariates,

@@ -15,7 +15,7 @@ namespace calibd::convert {
 // RbfKernel if no kind is set.
 [[nodiscard]] OutcomeKernel FromProto(const v1::OutcomeKernel& proto);
 [[nodiscard]] v1::OutcomeKernel ToProto(const OutcomeKernel& kernel);
-// Without features and groups.
+// The result lacks the values of features and groups.
 [[nodiscard]] v1::Condition ToProto(const Condition& condition);
 [[nodiscard]] v1::ComputeLossResponse ToProto(const CalibrationLoss& loss);
 
