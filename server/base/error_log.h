@@ -18,7 +18,7 @@ class ErrorLog {
   static constexpr std::size_t kMostLines = 20;
   using Clock = std::chrono::steady_clock;
 
-  // kind: in the plural, such as "failed calls". Without an interval a message is logged once.
+  // kind: a plural such as "failed calls". Without an interval a message is logged once.
   explicit ErrorLog(std::string kind, Clock::duration interval = Clock::duration::max())
       : kind_(std::move(kind)), interval_(interval) {}
 

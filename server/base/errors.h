@@ -26,11 +26,11 @@ namespace calibd::server {
 [[nodiscard]] absl::Status InvalidFieldsError(std::string_view reason,
                                               std::span<const Violation> violations);
 [[nodiscard]] absl::Status InvalidFieldError(std::string_view field, std::string_view description);
-// From a status whose message begins with the field and a space.
+// status: a status whose message begins with the field and a space.
 [[nodiscard]] absl::Status InvalidFieldError(const absl::Status& status);
 
-// INVALID_ARGUMENT for JSON that cannot be parsed. what: "the body" or other. why: of the parser,
-// with the position.
+// INVALID_ARGUMENT for JSON that cannot be parsed. what: "the body" or other. why: what the parser
+// says, with the position.
 [[nodiscard]] absl::Status InvalidJsonError(std::string_view what, std::string_view why);
 
 // code is NOT_FOUND or ALREADY_EXISTS; name is "models/...", valid.

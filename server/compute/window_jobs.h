@@ -21,7 +21,7 @@ namespace calibd::server {
 
 // Estimated cost of a job, computed before the job is accepted.
 struct JobCost {
-  // In addition to the observations.
+  // Memory that the job needs in addition to the observations.
   double memory_bytes = 0;
   // Approximate number of multiplications.
   double operations = 0;
@@ -32,9 +32,9 @@ struct WindowSample {
   // The snapshot whose newest observations are `observations`.
   std::shared_ptr<const ModelSnapshot> snapshot;
   PredictionSet observations;
-  // For a model of forecasts, instead of `observations`.
+  // The observations of a model of forecasts, which has no `observations`.
   WindowView::Forecasts forecasts;
-  // See WindowView::CopyNewestFeatures and CopyNewestGroups.
+  // The results of WindowView::CopyNewestFeatures and CopyNewestGroups.
   std::vector<double> features;
   std::vector<std::int32_t> groups;
   // Numbers of the first and the last observation.
@@ -43,8 +43,8 @@ struct WindowSample {
   std::chrono::system_clock::time_point compute_time;
 };
 
-// observations: as WindowRequest::observations. whose: "model", or "baseline" for the second window
-// of a job. Errors: InvalidArgument.
+// observations: see WindowRequest::observations. whose: "model", or "baseline" for the second
+// window of a job. Errors: InvalidArgument.
 [[nodiscard]] absl::Status CheckWindow(const Model& model, std::size_t observations,
                                        const char* whose = "model");
 // Returns the number of observations to use, at least `least`. window: names the window in the
@@ -58,7 +58,7 @@ struct WindowSample {
 
 struct WindowRequest {
   std::shared_ptr<Model> model;
-  // Number of newest observations to use; 0: the whole window.
+  // Number of newest observations to use; 0 means the whole window.
   std::size_t observations = 0;
   // With fewer observations, the job is refused.
   std::size_t min_observations = 2;
@@ -77,7 +77,7 @@ struct RowsRequest {
   // The rows, for the error, e.g. "64 rows of 10 values".
   std::string rows;
   JobCost cost;
-  // As in WindowRequest.
+  // How to make a job that is too large smaller; see WindowRequest.
   std::string remedy;
   std::function<absl::Status(const RunControl& control)> compute;
 };
@@ -105,7 +105,7 @@ class WindowJobs {
   };
 
   struct Watcher {
-    // Like RunControl::progress.
+    // Called with the completed share of the work; see RunControl::progress.
     std::function<void(double fraction)> progress;
     // Called once, on a compute thread. Errors: Cancelled, Unavailable (drain),
     // NotFound (the model was deleted), those of Submit
@@ -131,7 +131,7 @@ class WindowJobs {
   // that exist and the number that is needed; ResourceExhausted with a retry delay if too many jobs
   // are queued, or without one if the job is too large.
   [[nodiscard]] absl::StatusOr<std::shared_ptr<Job>> Submit(WindowRequest request, Watcher watcher);
-  // The same without a model and its errors.
+  // Queues a job that has no model, and therefore none of the errors about a model.
   [[nodiscard]] absl::StatusOr<std::shared_ptr<Job>> Submit(RowsRequest request, Watcher watcher);
 
   // Stops every job and accepts no new ones.

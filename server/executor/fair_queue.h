@@ -21,8 +21,8 @@ class FairQueue {
   // is known only later, its flow is advanced by the cost before the next Push.
   using Flow = std::uint64_t;
 
-  // cost: in any unit that is the same for all items. Items of one flow are popped in the order of
-  // Push.
+  // cost: a number in any unit that is the same for all items. Items of one flow are popped in the
+  // order of Push.
   void Push(Item item, Flow& flow, std::uint64_t cost) {
     const std::uint64_t start = std::max(flow, now_);
     Insert(start, std::move(item));

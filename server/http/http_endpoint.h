@@ -28,7 +28,7 @@ struct HttpApi {
   CallMemory& memory;
   // Largest accepted body.
   std::size_t max_body_bytes = 0;
-  // At most as many streams of events are open at a time.
+  // Maximum number of streams of events that are open at a time.
   std::size_t max_event_streams = 0;
 };
 
@@ -81,7 +81,7 @@ class HttpEndpoint {
   std::condition_variable ended_;
   bool draining_ = false;  // guarded by mutex_
   std::size_t calls_ = 0;  // guarded by mutex_: calls that are not answered yet
-  // Used on the endpoint's thread: of the addresses with connections.
+  // The queues of the addresses with connections. Only the endpoint's thread uses them.
   std::unordered_map<std::string, std::weak_ptr<Queues>> queues_;
   // Destroying the context destroys the sessions, which refer to the members above.
   ConnectionSlots slots_;

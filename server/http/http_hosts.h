@@ -18,7 +18,7 @@ namespace calibd::server {
 [[nodiscard]] absl::StatusOr<std::vector<std::string>> ParseHttpHosts(std::string_view list);
 
 // True if `host`, the value of a Host header, is an IP address, localhost or one of `names`, with
-// or without a port. names: in lower case.
+// or without a port. The names are in lower case.
 [[nodiscard]] bool IsAllowedHost(std::string_view host, const std::vector<std::string>& names);
 
 }  // namespace calibd::server

@@ -66,8 +66,8 @@ struct JsonRoute {
   // FindModel.
   absl::Status (*serve)(Api& api, const JsonRequest& request, const std::string& caller,
                         const std::shared_ptr<JsonCall>& call) = nullptr;
-  // The part of the response that is the answer, and its type; null: all of it. Errors: there is no
-  // such part.
+  // The part of the response that is the answer, and its type; null if all of it is. Errors: there
+  // is no such part.
   absl::StatusOr<const google::protobuf::Message*> (*part)(
       const google::protobuf::Message& response) = nullptr;
   const google::protobuf::Descriptor* (*part_type)() = nullptr;

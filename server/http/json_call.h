@@ -28,7 +28,7 @@ class JsonCall {
   // What the connection writes: JSON with a line break, or a server-sent event.
   struct Text {
     std::string text;
-    // Of the text.
+    // The memory of the text.
     std::unique_ptr<CallReservation> memory;
   };
   // What the connection has to do next: to write a text, and to end the call after it.

@@ -31,7 +31,8 @@ void AppendJson(const google::protobuf::Message& message, std::string& text);
 // {"error": {"code", "status", "message", "details"}}, as in Google's APIs.
 [[nodiscard]] std::string JsonErrorText(const absl::Status& status);
 
-// HTTP's status for an error: that of its reason, or else of its code, as in Google's APIs.
+// HTTP's status for an error. Some reasons have one of their own; otherwise the code has one, as in
+// Google's APIs.
 [[nodiscard]] unsigned HttpStatusOf(const absl::Status& status);
 
 // The seconds after which the same call may succeed; nothing if it cannot.

@@ -74,7 +74,7 @@ absl::Status CallMemory::Reserve(const Owner& owner, std::size_t bytes) {
   if (!HasRoom(addresses_, owner.address, bytes, limit / kAddressPart)) {
     return ExhaustedError("this address", limit, bytes);
   }
-  // Before the reservation in the budget, because these lines may throw.
+  // These lines may throw, so they precede the reservation in the budget.
   std::size_t& of_connection = connections_[owner.connection];
   std::size_t& of_address = addresses_[owner.address];
   if (!budget_.TryReserve(bytes)) {

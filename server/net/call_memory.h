@@ -52,7 +52,7 @@ class CallMemory {
 // The memory reserved for one call. The destructor releases it. Not thread-safe.
 class CallReservation {
  public:
-  // peer: as in CallMemory::Owner.
+  // peer: the name of the connection; see CallMemory::Owner.
   CallReservation(CallMemory& memory, std::string peer)
       : memory_(memory), owner_(std::move(peer)) {}
   ~CallReservation() { Release(bytes_); }

@@ -19,7 +19,7 @@ constexpr std::size_t kSettingBytes = 6;
 
 std::uint32_t Byte(char c) { return static_cast<unsigned char>(c); }
 
-// In network byte order.
+// Returns the 4 bytes of the value in network byte order.
 std::string Uint32(std::uint32_t value) {
   std::string bytes;
   for (const int shift : {24, 16, 8, 0}) bytes += static_cast<char>((value >> shift) & 0xffU);

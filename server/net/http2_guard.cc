@@ -27,7 +27,7 @@ struct Goodbye {
   std::uint32_t error_code;
   const char* text;
 };
-// In the order of CloseReason.
+// The GOAWAY frame of each CloseReason, in the order of the enum.
 constexpr std::array<Goodbye, RelayStatistics::kCloseReasons.size()> kGoodbyes{{
     {NGHTTP2_PROTOCOL_ERROR, "invalid HTTP/2"},
     {NGHTTP2_FRAME_SIZE_ERROR, "frame too large"},
@@ -268,7 +268,7 @@ bool Http2Guard::RefuseExcess(std::uint32_t id, Output& output) {
                                  " open calls, the limit (max-concurrent-streams): open another "
                                  "connection, or try again when a call has ended")),
           output);
-  // Like a reset, it costs the server a call.
+  // It costs the server a call, like a reset.
   CountReset(output);
   return true;
 }

@@ -81,7 +81,7 @@ void RelayWorker::WaitForTick() {
   tick_.expires_after(kTick);
   tick_.async_wait([this](const error_code& error) {
     if (error) return;
-    // First, so that the ticks continue whatever happens in this one.
+    // This is first, so that the ticks continue whatever happens in this one.
     WaitForTick();
     ForEachConnection(&RelayConnection::Tick);
   });

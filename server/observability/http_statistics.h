@@ -19,7 +19,7 @@ namespace calibd::server {
 struct HttpRoute {
   // "GET", "HEAD", "POST" or "other".
   std::string method = "other";
-  // Such as "/v1/models/{model}/history"; "other" for unknown paths and malformed requests.
+  // A path such as "/v1/models/{model}/history"; "other" for unknown paths and malformed requests.
   std::string path = "other";
 
   friend bool operator<(const HttpRoute& a, const HttpRoute& b) {
@@ -34,7 +34,7 @@ class HttpStatistics {
   static constexpr unsigned kClientGone = 499;
 
   struct Requests {
-    // By status.
+    // Number of answered requests by status.
     std::map<unsigned, std::int64_t> handled{};
     // Not cumulative; see RpcStatistics::kBuckets.
     std::array<std::int64_t, RpcStatistics::kBuckets.size() + 1> buckets{};

@@ -29,7 +29,7 @@ class Series {
 
   // Does nothing if the value is missing.
   void Add(std::optional<double> value, const Labels& more_labels = {});
-  // bounds: inclusive upper bounds of all buckets but the last. counts: not cumulative.
+  // bounds: inclusive upper bounds of all buckets but the last. The counts are not cumulative.
   void AddHistogram(std::span<const double> bounds, std::span<const std::int64_t> counts,
                     double sum);
 

@@ -24,7 +24,7 @@ using enum prometheus::MetricType;
 // Maximum number of classes with series of their own. Models with more classes export one series
 // with an empty predicted_class for all classes together.
 constexpr std::size_t kMostClassSeries = 32;
-// In the order of MonitorSnapshot::raised.
+// The kinds of alarms, in the order of MonitorSnapshot::raised.
 constexpr std::array<std::pair<Alarm::Kind, const char*>, 3> kAlarmKinds{
     {{Alarm::Kind::kEvidence, "evidence"},
      {Alarm::Kind::kDrift, "drift"},
@@ -153,7 +153,7 @@ constexpr FamilyRow<ModelSource> kCountRows[] = {
      [](auto& source, auto& out) { out.Add(KnownSeconds(source.model.oldest_pending_time_us())); }},
 };
 
-// Of all observations; at least one.
+// Scores over all observations, of which there is at least one.
 constexpr FamilyRow<RunningReliability> kScoreRows[] = {
     {"calibd_brier_score", Gauge, "Mean Brier score of all observations, in [0, 2].",
      [](auto& sums, auto& out) { out.Add(sums.brier / static_cast<double>(sums.Total().count)); }},
@@ -164,7 +164,7 @@ constexpr FamilyRow<RunningReliability> kScoreRows[] = {
      }},
 };
 
-// Of models with a baseline and at least one observation.
+// Adds the differences of a model with a baseline and at least one observation.
 void AddDifferences(const Comparison& comparison, double ScoreDifference::*value, Series& out) {
   out.Add(comparison.log_loss.*value, {{"score", "log_loss"}});
   out.Add(comparison.brier.*value, {{"score", "brier"}});
@@ -372,7 +372,7 @@ struct RecentSource {
   const char* event;
 };
 
-// While only the recent error exceeds the limit.
+// Set while only the recent error exceeds the limit.
 constexpr FamilyRow<RecentSource> kRecentRows[] = {
     {"calibd_recent_error", Gauge,
      "Estimated calibration error of the newest predictions, while only their error exceeds the "
@@ -522,7 +522,7 @@ struct ScrapedModel {
   const Model& model;
   Labels labels;
   std::shared_ptr<const ModelSnapshot> snapshot;
-  // Of a monitored model. It points into the snapshot.
+  // The verdict about a monitored model. It points into the snapshot.
   Verdict verdict;
 };
 
@@ -536,7 +536,7 @@ class ModelFamilies {
     alarms_.Add({one.model, *one.snapshot->monitor, one.verdict}, one.labels);
   }
 
-  // last_effect: that of the previous scrape; becomes that of this one.
+  // last_effect: the effect at the previous scrape. It is replaced by the present one.
   void AddDetails(const ScrapedModel& one, EffectSize& last_effect) {
     const ModelSnapshot& snapshot = *one.snapshot;
     const ModelDeclaration& declaration = *snapshot.declaration;

@@ -18,7 +18,7 @@ namespace calibd::server {
 // model by model. Thread-safe.
 class ModelMetrics {
  public:
-  // models: in order of name.
+  // models: all models in order of name.
   void Add(const std::vector<std::shared_ptr<Model>>& models, Scrape& scrape);
 
  private:

@@ -51,7 +51,7 @@ class RpcStatistics {
   // The path may contain any bytes: an unregistered path gets the number of the unknown method.
   [[nodiscard]] std::size_t Find(std::string_view path) const noexcept;
 
-  // method: from Find, here and below.
+  // method: the result of Find, here and below.
   [[nodiscard]] bool IsRegistered(std::size_t method) const noexcept;
   void Started(std::size_t method) noexcept;
   void Handled(std::size_t method, absl::StatusCode code,

@@ -54,7 +54,7 @@ CLI::Option* AddOption(CLI::App& app, const std::string& flag, T& value, const s
 template <typename T>
 void AddAmount(CLI::App& app, const std::string& flag, T& value, std::type_identity_t<T> min,
                std::type_identity_t<T> max, const std::string& help) {
-  // Not CLI::Range, which accepts NaN.
+  // CLI::Range would accept NaN.
   const auto find_fault = [min, max](const std::string& text) -> std::string {
     T number = 0;
     bool parsed = false;

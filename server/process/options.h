@@ -19,7 +19,7 @@ struct Options {
   std::string config;
   std::string log_format = "text";
   std::string log_level = "info";
-  // Unless it is set: whether `listen` is loopback.
+  // The default is whether `listen` is loopback.
   bool reflection = false;
   std::string ready_file;
   std::string data_dir = "calibd-data";
@@ -27,7 +27,7 @@ struct Options {
   std::int64_t max_message_bytes = std::int64_t{1} << 20;
   std::int64_t call_memory_bytes = std::int64_t{256} << 20;
   std::int64_t max_connections = 512;
-  // 0: half of max_connections.
+  // 0 means half of max_connections.
   std::int64_t max_connections_per_address = 0;
   std::int64_t max_concurrent_streams = 100;
   std::int64_t max_ingest_streams = 1000;
@@ -46,7 +46,7 @@ struct Options {
   std::int64_t request_id_seconds = 86400;
   std::int64_t ingest_queue_bytes = std::int64_t{32} << 20;
   std::int64_t max_batches_in_flight = 256;
-  // 0: one per CPU.
+  // 0 means one per CPU.
   std::int64_t writer_threads = 0;
   std::int64_t compute_threads = 0;
   std::int64_t max_queued_tests = 16;

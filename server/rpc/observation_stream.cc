@@ -121,7 +121,7 @@ absl::Status ObservationStream::OnMessage(bool ok, LogRow batch, IngestQueue::Ro
                      "and resend all unacknowledged batches");
   }
   if (absl::Status status = HandleMessage(std::move(batch), std::move(room)); !status.ok()) {
-    // Freed now, because the client may be slow to read the error.
+    // The memory is freed now, because the client may be slow to read the error.
     request_ = Request();
     return status;
   }

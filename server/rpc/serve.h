@@ -27,7 +27,7 @@ struct CallServer {
   Api& api;
   CallMemory& memory;
 
-  // Reactor: UnaryCall or ResponseStream. response: of a unary call, else null.
+  // Reactor: UnaryCall or ResponseStream. response: the response of a unary call, else null.
   template <template <typename> typename Reactor, typename Response, typename AnyMethod,
             typename Request>
   Reactor<Response>* Serve(const AnyMethod& method, const grpc::CallbackServerContext& context,

@@ -16,15 +16,15 @@ namespace calibd::server {
 
 struct StoredModel {
   std::int64_t id = 0;
-  // As at the creation of the model, with create_time set.
+  // The declaration with which the model was created, with create_time set.
   v1::Model declaration;
   // A store.v1.ModelState: the newest snapshot, which covers all batches up to snapshot_log_id.
   // Empty before the first one.
   std::string snapshot;
   std::int64_t snapshot_log_id = 0;
-  // Batches with lower ids are not needed, as of the snapshot.
+  // Batches with lower ids are not needed since the snapshot.
   std::int64_t first_log_id = 0;
-  // Predictions up to this batch have matured, as of the snapshot or later.
+  // Predictions up to this batch have matured, at the snapshot or since.
   std::int64_t matured_log_id = 0;
 };
 
@@ -34,7 +34,7 @@ struct StoredCursor {
   std::string producer_id;
   std::int64_t epoch = 0;
   std::int64_t last_sequence = 0;
-  // See ProducerCursors.
+  // Hashes of what the producer sent; see EncodeContents.
   std::string_view contents;
 };
 
@@ -43,7 +43,7 @@ struct StoredSnapshot {
   std::int64_t log_id = 0;
   std::string_view data;
   std::int64_t first_log_id = 0;
-  // 0: no prediction has matured; a previous value is kept then.
+  // Predictions up to this batch have matured. 0 if none has; a previous value is kept then.
   std::int64_t matured_log_id = 0;
 };
 
@@ -68,7 +68,7 @@ struct StoredBucket {
 // Start times in seconds since 1970. The default is all times.
 struct HistoryRange {
   std::int64_t start_s = std::numeric_limits<std::int64_t>::min();
-  // Exclusive.
+  // The end is exclusive.
   std::int64_t end_s = std::numeric_limits<std::int64_t>::max();
 };
 using VisitHistory = std::function<absl::Status(std::int64_t start_s, std::string_view data)>;

@@ -38,10 +38,10 @@ class StoreContents {
   virtual void AddMaturity(std::int64_t model_id, std::int64_t matured_log_id) = 0;
   virtual void AddSnapshot(const StoredSnapshot& snapshot) = 0;
   virtual void AddCursor(const StoredCursor& cursor) = 0;
-  // Ordered by series.
+  // Receives the buckets, ordered by series.
   virtual void AddHistory(const HistorySeries& series, std::int64_t start_s,
                           std::string_view data) = 0;
-  // In the order of the log.
+  // Receives the batches in the order of the log.
   virtual void AddBatch(const StoredBatch& batch) = 0;
   // Receives a problem as one sentence, at any time. model_id: the affected model; 0 if unknown.
   virtual void AddProblem(std::int64_t model_id, std::string_view problem) = 0;
@@ -56,8 +56,9 @@ class StoreView {
   // Errors: also Cancelled.
   [[nodiscard]] virtual absl::StatusOr<std::unique_ptr<StoreCopy>> Copy(
       const OnProgress& progress) const = 0;
-  // Reads everything and checks the form in which it is stored. progress: of reading the log.
-  // Errors: Cancelled; Unavailable. Damage is reported as a problem and does not end the reading.
+  // Reads everything and checks the form in which it is stored. progress: reports how much of the
+  // log was read. Errors: Cancelled; Unavailable. Damage is reported as a problem and does not end
+  // the reading.
   [[nodiscard]] virtual absl::Status Verify(StoreContents& contents,
                                             const OnProgress& progress) const = 0;
 };
@@ -101,7 +102,7 @@ class StoreMaintenance {
     // Number of bytes that it can occupy in addition.
     std::uint64_t available = 0;
   };
-  // Unset if the store does not know.
+  // Returns nothing if the store does not know.
   [[nodiscard]] virtual std::optional<Space> space() const = 0;
 };
 

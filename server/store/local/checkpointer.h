@@ -17,7 +17,7 @@ namespace calibd::server {
 // connection, while commits continue. Thread-safe.
 class Checkpointer {
  public:
-  // path: of an existing database. Errors: those of sqlite.h.
+  // path: the path of an existing database. Errors: those of sqlite.h.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<Checkpointer>> Start(const std::string& path);
   // Stop().
   ~Checkpointer();

@@ -31,7 +31,7 @@ inline constexpr std::string_view kPutRightFileBack =
 // An open file of the store. The destructor closes it. Errors: FileError.
 class File {
  public:
-  // flags: of open(2). action: the action that fails without the file, for the error.
+  // flags: the flags of open(2). action: the action that fails without the file, for the error.
   [[nodiscard]] static absl::StatusOr<File> Open(std::string path, int flags,
                                                  std::string_view action);
   ~File();

@@ -37,7 +37,7 @@ class CompactedSegment {
   [[nodiscard]] absl::Status Add(const StoredBatch& batch);
   // Writes and syncs the added batches.
   [[nodiscard]] absl::Status Sync();
-  // After Sync. Ignores a batch that was not added.
+  // Call it after Sync. Ignores a batch that was not added.
   void MarkUnneeded(std::int64_t log_id) noexcept { segment_.MarkUnneeded(log_id); }
   // Completes the segment and makes it the one for the ids from first_log_id to end_log_id, instead
   // of the one that has its name. On return this is durable. The other functions may not be called

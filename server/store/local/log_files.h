@@ -43,8 +43,8 @@ class LogFiles {
     // Size of a segment, at least 4096. A segment is larger if a frame needs more, and smaller if
     // the disk has less room.
     std::uint64_t segment_bytes = kSegmentBytes;
-    // Id of the batch with which the oldest segment begins; older segments are removed. 0: there
-    // may be no segment yet, and next_log_id is this id.
+    // Id of the batch with which the oldest segment begins; older segments are removed. If it is 0,
+    // there may be no segment yet, and next_log_id is this id.
     std::int64_t first_log_id = 0;
     std::int64_t next_log_id = 1;
     // The file `store`: all segments have its id, and the log is at least as long as it says.
@@ -125,7 +125,7 @@ class LogFiles {
     std::int64_t first_log_id = 0;
     // Offset of their end in the file.
     std::uint64_t end = 0;
-    // For each batch, in the order of ids.
+    // Whether each batch is needed, in the order of ids.
     std::vector<bool> needed;
   };
   // While the files are held, no segment is removed or replaced, and needed batches stay needed.
@@ -169,9 +169,9 @@ class LogFiles {
 
   const std::string folder_;
   const std::uint64_t segment_bytes_;
-  // When the log was opened.
+  // The mark of the store when the log was opened.
   const StoreMark mark_;
-  // Oldest first; frames are appended to the newest.
+  // The segments, the oldest first. Frames are appended to the newest.
   std::deque<LogSegment> segments_;
   std::int64_t next_log_id_ = 1;
   std::optional<LogTail> tail_;
@@ -187,7 +187,7 @@ class LogFiles {
     std::int64_t end_log_id = 0;
   };
   std::optional<Compaction> compaction_;
-  // Since the last step of a compaction.
+  // Bytes that were appended since the last step of a compaction.
   std::uint64_t appended_bytes_ = 0;
 
   std::atomic<std::int64_t> written_bytes_ = 0;

@@ -27,7 +27,7 @@ struct LogTail {
   };
 
   std::string path;
-  // Offset in the file.
+  // Offset of the tail in the file.
   std::uint64_t offset = 0;
   // Ids of its first batch and of the batch after it, as far as they are known.
   std::int64_t first_log_id = 0;
@@ -123,7 +123,7 @@ class LogSegment {
   [[nodiscard]] std::uint64_t size() const noexcept { return header_.size; }
   // Offset of the next frame.
   [[nodiscard]] std::uint64_t end() const noexcept { return end_; }
-  // For each batch, in the order of ids.
+  // Whether each batch is needed, in the order of ids.
   [[nodiscard]] const std::vector<bool>& needed() const noexcept { return needed_; }
   [[nodiscard]] std::size_t needed_batches() const noexcept { return needed_batches_; }
   [[nodiscard]] std::uint64_t needed_bytes() const noexcept { return needed_bytes_; }
@@ -156,13 +156,13 @@ class LogSegment {
 
   File file_;
   SegmentHeader header_;
-  // Set in a compacted segment.
+  // The ids of a compacted segment; unset otherwise.
   SegmentRange range_;
   std::int64_t last_frame_log_id_ = 0;
   // Id of the batch after the last one.
   std::int64_t next_log_id_ = 0;
   std::uint64_t end_ = 0;
-  // One, unless the segment is compacted.
+  // The runs of ids: a single one unless the segment is compacted.
   std::vector<Run> runs_;
   // Offset of each batch, in units of 8 bytes.
   std::vector<std::uint32_t> places_;

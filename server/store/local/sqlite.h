@@ -28,7 +28,7 @@ class Database {
   Database() = default;
   // Creates the file if it does not exist.
   [[nodiscard]] static absl::StatusOr<Database> Open(const std::string& path);
-  // The same, but a missing file is an error.
+  // Opens an existing file; a missing file is an error.
   [[nodiscard]] static absl::StatusOr<Database> OpenExisting(const std::string& path);
 
   // Executes statements without parameters and results.

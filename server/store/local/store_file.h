@@ -33,10 +33,10 @@ struct StoreMark {
   bool clean = false;
   // Commit number of the newest transaction of the database.
   std::int64_t commit = 0;
-  // Id of the first batch of the newest segment of the log; 0: unknown.
+  // Id of the first batch of the newest segment of the log; 0 if unknown.
   std::int64_t newest_segment = 0;
-  // Ids of the first batch of the newest frame of the log, and of the batch after that frame;
-  // 0: unknown.
+  // Ids of the first batch of the newest frame of the log, and of the batch after that frame; 0 if
+  // unknown.
   std::int64_t last_frame_log_id = 0;
   std::int64_t end_log_id = 0;
 
@@ -47,7 +47,7 @@ struct StoreMark {
 // those of File.
 class StoreFile {
  public:
-  // Unset if there is no such file. Errors: also DataLoss if it is damaged or truncated;
+  // Returns nothing if there is no such file. Errors: also DataLoss if it is damaged or truncated;
   // FailedPrecondition if a newer calibd wrote it.
   [[nodiscard]] static absl::StatusOr<std::optional<StoreFile>> Open(const std::string& folder);
   // Creates the file, which must not exist yet; afterwards it is durable.

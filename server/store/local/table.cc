@@ -18,7 +18,7 @@ namespace {
 // Checksums include the bytes of numbers in memory.
 static_assert(std::endian::native == std::endian::little);
 
-// In the order of Table. A change of column names is a change of the format.
+// The tables in the order of the enum Table. A change of column names is a change of the format.
 constexpr std::array<TableInfo, kTableCount> kTables{{
     {.name = "models",
      .columns = "id, declaration",

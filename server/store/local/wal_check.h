@@ -19,8 +19,8 @@ struct WalContents {
 };
 
 // Reads the write-ahead log of a database before SQLite opens the database. SQLite silently treats
-// a damaged frame as the end of the log, and deletes a log with a damaged header. path: of the
-// database; without a file PATH-wal, the log is empty. Reads the file once.
+// a damaged frame as the end of the log, and deletes a log with a damaged header. path: the path of
+// the database; without a file PATH-wal, the log is empty. Reads the file once.
 //
 // Errors: those of File; DataLoss if durable transactions cannot be read: the header is damaged, or
 // a frame is damaged and a later frame shows that its transaction was synced. Damage to the last
