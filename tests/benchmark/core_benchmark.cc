@@ -136,7 +136,7 @@ void Bootstrap(benchmark::State& state) {
   for (auto _ : state) {
     benchmark::DoNotOptimize(BootstrapTest(batch, MakeKernel(), {.replicates = 1000}, control));
   }
-  // Only the multiplications of the tiles by the counts, n^2 replicates / 2 of them.
+  // This counts only the multiplications of the tiles by the counts, n^2 replicates / 2 of them.
   state.counters["flop/s"] =
       benchmark::Counter(1e4 * 1e4 * 1000, benchmark::Counter::kIsIterationInvariantRate);
   state.counters["memory"] = static_cast<double>(

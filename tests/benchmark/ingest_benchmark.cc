@@ -185,7 +185,7 @@ class LabelledLater {
   static constexpr char kModel[] = "models/labelled-later";
   static constexpr std::size_t kRows = 256;
   static constexpr std::chrono::seconds kGrace{1};
-  // By one run, so that all of them may be pending at once.
+  // Number of predictions of one run, all of which may be pending at once.
   static constexpr std::int32_t kMostPosted = 700000;
 
   // Returns a batch of predictions, or the labels of the batch before.

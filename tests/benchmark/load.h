@@ -71,9 +71,9 @@ std::int64_t StreamBatches(v1::IngestService::Stub& stub, const std::string& mod
 class Load {
  public:
   struct Options {
-    // 0: Normal forecasts.
+    // Number of classes; 0 means Normal forecasts.
     std::size_t class_count = 10;
-    // Of a batch.
+    // Number of rows of a batch.
     std::size_t rows = 2048;
     std::size_t models = 1;
     std::size_t streams_per_model = 1;

@@ -352,7 +352,7 @@ class InferenceEventsTest(unittest.TestCase):
                                 - datetime.timedelta(minutes=number)).isoformat()}
             status, answer = self.infer("again", "timed", first, **when)
             self.assertEqual((status, answer.get("duplicateRows")), (200, str(number)), answer)
-        # The same after the predictions have matured.
+        # Events are recognised also after their predictions have matured.
         def matured():
             calibration = json.loads(self.server.get("/v1/models/again/calibration")[2])
             return calibration["labelCoverage"]["missing"] == "4"

@@ -246,7 +246,7 @@ class JsonApiTest(unittest.TestCase):
 
             def has(line):
                 return line in server.get("/metrics")[2].decode()
-            # Also if the client has sent another request, or has closed only its side.
+            # The work stops also if the client has sent another request, or has closed only its side.
             for count, (sent, half) in enumerate(((request, False), (2 * request, False),
                                                   (request, True)), 1):
                 with socket.create_connection((host, int(port)), 60) as connection:

@@ -47,7 +47,7 @@ VOLATILE = ((re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?Z?| UTC)"), 
             (re.compile(r"row came (just now|\d+s ago)"), "AGE"),
             (re.compile(r"127\.0\.0\.1:\d+"), "ADDRESS"),
             (re.compile(r"\d+(\.\d+)? m?s\b"), "DURATION"),
-            # Only shown if the duration is long enough.
+            # The rate is only shown if the duration is long enough.
             (re.compile(r" \([\d,]+ rows/s\)"), ""))
 
 
@@ -125,7 +125,7 @@ numpy.testing.assert_allclose(q, expected / expected.sum(axis=1, keepdims=True))
             environment = dict(os.environ, CALIBD_SERVER=self.server.grpc, PATH=os.pathsep.join(
                 (str(pathlib.Path(CALIBCTL).parent), os.environ["PATH"])))
             folder = pathlib.Path(folder)
-            # As in a clone with a build.
+            # The folder looks like a clone with a build.
             (folder / "client").symlink_to(ROOT / "client")
             (folder / "build").mkdir()
             (folder / "build/python").symlink_to(PYTHON_PACKAGE)

@@ -73,7 +73,7 @@ class ServedModels {
   [[nodiscard]] std::string data_folder() const { return folder_.path().string(); }
   [[nodiscard]] std::string Metrics() const { return HttpGet(http_address_, "/metrics").body; }
 
-  // So that the server is in the same state for the next input.
+  // Deletes all models, so that the server is in the same state for the next input.
   void DeleteAll() const {
     grpc::ClientContext context;
     v1::ListModelsResponse listed;
@@ -125,7 +125,7 @@ const std::map<std::string, const MethodDescriptor*>& Methods() {
 struct WireCall {
   std::string path;
   std::vector<std::string> messages;
-  // Unset if the path does not belong to the API.
+  // The method of the path; null if the path does not belong to the API.
   const MethodDescriptor* method = nullptr;
 };
 

@@ -31,7 +31,7 @@ constexpr std::size_t kMaxTimes = 1100;
 constexpr std::size_t kMaxPieces = 500;
 constexpr std::size_t kMaxZeros = 100'000;
 constexpr std::size_t kMaxSent = std::size_t{4} << 20;
-// Number of bytes that the guard may keep until more arrive: of a preface or a frame header.
+// Number of bytes of a preface or a frame header that the guard may keep until more arrive.
 constexpr std::size_t kMaxKept = 24;
 
 std::string Uint32(std::uint32_t value) {

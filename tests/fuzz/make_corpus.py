@@ -293,7 +293,7 @@ def make_call(inputs):
               "binned_errors { top_label { bins: 15 } } reliability_classes: 1 "
               f'actions {{ name: "wait" losses: {[1] * (models[name].class_count or 2)} }} }}',
               declaration=name)
-    # As many as a recalibration needs.
+    # A recalibration needs this many observations.
     many = f"probabilities {{ {' '.join([rows] * 50)} }} labels: {[0, 1] * 50}"
     calls("estimate", f'observe {{ model: "{model}" observations {{ {many} }} }}',
           f'estimate_calibration_error {{ model: "{model}" window: 20 folds: 2 seed: 1 }}',

@@ -25,7 +25,7 @@ class MessageMutator {
   using Message = google::protobuf::Message;
   using Field = google::protobuf::FieldDescriptor;
 
-  // In [0, bound); bound > 0.
+  // Draws a number in [0, bound); bound > 0.
   std::size_t Below(std::size_t bound);
   bool OneIn(std::size_t n) { return Below(n) == 0; }
   void ChangeOnce(Message& message);

@@ -133,7 +133,7 @@ void DescribeLenses(const ModelSnapshot& snapshot) {
   }
 }
 
-// Like GetCalibration.
+// Describes the model as GetCalibration does.
 void DescribeCalibration(Model& model) {
   model.Publish();
   const std::shared_ptr<const ModelSnapshot> snapshot = model.snapshot();
@@ -158,7 +158,7 @@ void DescribeCalibration(Model& model) {
   DescribeLenses(*snapshot);
 }
 
-// Like GetHistory.
+// Describes the history as GetHistory does.
 void DescribeHistory(const fuzz::StoredModel& input, const Model& model) {
   for (const HistoryResolution resolution : kHistoryResolutions) {
     std::vector<History::Entry> entries;

@@ -92,7 +92,7 @@ class HostileCase(unittest.TestCase):
         self.server = self.enterContext(CalibdServer(self.binary, *self.arguments))
 
     def channel(self):
-        """Of its own connection, whatever other channels there are."""
+        """A channel with a connection of its own, whatever other channels there are."""
         return self.enterContext(grpc.insecure_channel(
             self.server.grpc, options=[("grpc.use_local_subchannel_pool", 1)]))
 

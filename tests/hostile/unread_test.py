@@ -59,7 +59,7 @@ class HalfSentTest(Case):
         return peers
 
     def half_send(self, peer, frame_size=MAX_FRAME, size=MIB - 1, calls=CALLS):
-        """As much of as many messages as the server takes."""
+        """Sends as much of as many messages as the server takes."""
         for stream in [peer.open(OBSERVE) for _ in range(calls)]:
             if peer.closed:
                 return

@@ -17,7 +17,7 @@ FORBIDDEN = re.compile(r"p_value|log10_")
 
 
 def anchors(page):
-    """Of the headings of a page, as its readers make them."""
+    """The anchors of the headings of a page, as readers of the page make them."""
     headings = re.findall(r"^#+ (.*)$", page, re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

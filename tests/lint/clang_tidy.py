@@ -97,7 +97,7 @@ def changed_files():
 
 
 def digest(files, flags):
-    """Of all that decides what clang-tidy finds in a unit, but for the headers of packages."""
+    """The hash of all that decides what clang-tidy finds in a unit, except headers of packages."""
     parts = [" ".join(flags).encode(), *(path.read_bytes() for path in sorted(files))]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 

@@ -36,7 +36,7 @@ def made(path, text):
 
 
 def violations(sources, page):
-    """sources: text by path."""
+    """The contradictions between the sources, texts by path, and the page of errors."""
     known, problems = set(), []
     for path, text in sources.items():
         errors, found = made(path, text)

@@ -35,9 +35,9 @@ ForecastSet DrawNormals(std::size_t n, double offset, double unit) {
 }
 
 struct Gammas {
-  // 0: EnergyKernel.
+  // The gamma of the RbfKernel; 0 means EnergyKernel.
   double outcome;
-  // 0: forecasts are not compared.
+  // The gamma of the condition; 0 means that forecasts are not compared.
   double condition;
 };
 

@@ -61,7 +61,7 @@ TEST(RowScoresTest, EqualTheirDefinitions) {
   });
 }
 
-// From the floor to above 1, and on both sides of 1, where the logarithm is small.
+// The values are from the floor to above 1, and on both sides of 1, where the logarithm is small.
 TEST(RowScoresTest, LogLossIsExactToThreeUlp) {
   std::vector<double> values{
       0, kLogLossFloor,          0.5,   std::sqrt(0.5), std::nextafter(1.0, 0),

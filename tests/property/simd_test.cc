@@ -19,7 +19,7 @@ struct Estimates {
   double median;
   QuadraticSkce float64;
   QuadraticSkce float32;
-  // With 99 replicates.
+  // The test has 99 replicates.
   BootstrapTestResult bootstrap;
   NullMoments null_moments;
 };

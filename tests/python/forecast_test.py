@@ -46,7 +46,7 @@ def test_narrow_forecasts_are_over_the_limit(client):
     assert len(diagram.findall(f"{SVG}rect")) == 2 + cells
     line = [point.split(",") for point in diagram.find(f"{SVG}polyline").get("points").split()]
     assert len(line) == cells + 1 and line == sorted(line, key=lambda point: float(point[0]))
-    # From one corner of the frame to the other.
+    # The line goes from one corner of the frame to the other.
     assert line[0] == ["46.0", "286.0"] and line[-1] == ["306.0", "26.0"]
     with pytest.raises(calibd.InvalidArgument, match="lenses is set"):
         client.evaluate("demand", lenses=["top_label"])

@@ -53,7 +53,7 @@ def test_twenty_kills_of_the_server_lose_and_double_nothing(own_server):
     assert stream.counts.accepted_rows == sent
     answer = client.calibration("killed")
     assert answer.observations == sent
-    # Also the same rows, not only as many.
+    # They are the same rows, not only as many.
     chosen = predictions[np.arange(sent), labels[:sent]]
     assert answer.scores.log_loss == pytest.approx(-np.log(chosen).mean(), rel=1e-9)
 

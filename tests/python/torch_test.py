@@ -14,7 +14,7 @@ def test_backward_returns_the_numerical_gradient(client):
     generator = torch.Generator().manual_seed(1)
     logits = torch.randn(6, 3, dtype=torch.float64, generator=generator, requires_grad=True)
     labels = torch.tensor([0, 1, 2, 1, 0, 2])
-    # Also with a factor, which backward receives as the gradient of its output.
+    # The factor is what backward receives as the gradient of its output.
     assert torch.autograd.gradcheck(
         lambda values: 3 * train_calibrated.CalibrationLoss.apply(values, labels, client, 10.0, 0.4),
         logits)

@@ -300,7 +300,7 @@ void CheckRow(const std::string& name, const EstimatorResult& result, const Row&
 }
 
 void CheckResnet18(const NetworkResult& result) {
-  // In the order of RunNetwork. Rounding shows at the weakest penalties.
+  // The rows have the order of RunNetwork. Rounding shows at the weakest penalties.
   const std::vector<Row> top = {
       {15, .0057870737, .07607, .00079, 6.3478, .1817, -2.515, .841, 1e-6},
       {30, .00780893393, .08837, .00062, 6.3385, .1809, -3.700, 1.319, 1e-6},
@@ -320,7 +320,7 @@ void CheckResnet18(const NetworkResult& result) {
   }
 }
 
-// The paper's finding in form: the same plain risk for tuned bins, kkr and ukkr.
+// The paper's finding in form is that tuned bins, kkr and ukkr have the same plain risk.
 void CheckForm(const std::string& network, const NetworkResult& result) {
   const std::vector<EstimatorResult>& top = result.top_label.estimators;
   const auto [least, most] = std::minmax({top[1].root_risk, top[2].root_risk, top[3].root_risk});

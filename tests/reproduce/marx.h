@@ -3,8 +3,8 @@
 
 #include <filesystem>
 
-// The lines of tests/reproduce/run marx. folder: with the data sets of the UCI repository; a line
-// without its data says that it is left out.
+// The lines of tests/reproduce/run marx. folder: the folder of the data sets of the UCI repository.
+// A line without its data says that it is left out.
 namespace calibd::reproduce {
 
 // F1: exact tests reject calibrated forecasts as often as promised.

@@ -36,7 +36,7 @@ class OutcomeScale {
     return values;
   }
 
-  // From the gradient with respect to the forecasts to that with respect to the outputs.
+  // Converts the gradient of the loss in the forecasts to its gradient in the outputs.
   [[nodiscard]] Matrix ToOutputs(const Matrix& outputs, const std::vector<double>& gradient) const {
     Matrix result = RowsOf(gradient, 2);
     for (Eigen::Index i = 0; i < outputs.rows(); ++i) {

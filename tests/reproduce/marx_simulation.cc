@@ -36,7 +36,7 @@ struct NumberRows {
   }
 };
 
-// From a feature and a standard normal variable to (outcome - mean) / standard deviation.
+// Maps a feature and a standard normal variable to (outcome - mean) / standard deviation.
 using Residual = double (*)(double feature, double normal);
 
 NumberRows DrawRows(Residual residual, std::mt19937_64& random) {
@@ -120,7 +120,7 @@ double TestQuantiles(const NumberRows& rows, std::uint64_t seed) {
                    seed);
 }
 
-// The share of runs with p <= .05. p_value: of the generator of a run.
+// The share of runs with p <= .05. p_value: returns the p-value of a run from its generator.
 double RejectedShare(std::size_t runs,
                      const std::function<double(std::mt19937_64& random)>& p_value) {
   std::vector<double> rejected(runs);

@@ -15,15 +15,15 @@ using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowM
 // Dense layers with rectified linear units between them, trained by Adam.
 class Network {
  public:
-  // widths: of the inputs, each hidden layer and the outputs. The weights are Normal with the
-  // variance 2 / inputs of He et al. 2015, those of the last layer a tenth of it in size; biases
-  // are 0.
+  // widths: the numbers of inputs, of units of each hidden layer and of outputs. The weights are
+  // Normal with the variance 2 / inputs of He et al. 2015, those of the last layer a tenth of it in
+  // size; biases are 0.
   Network(std::span<const Eigen::Index> widths, std::mt19937_64& random);
 
   // A row for each row of the inputs.
   [[nodiscard]] Matrix Evaluate(const Matrix& inputs) const;
 
-  // One step of Adam (Kingma & Ba 2015, with its default moments). gradient_of: from the outputs of
+  // One step of Adam (Kingma & Ba 2015, with its default moments). gradient_of: maps the outputs of
   // these rows to the gradient of the loss with respect to each of them.
   void Step(const Matrix& inputs, const std::function<Matrix(const Matrix&)>& gradient_of,
             double rate);
@@ -53,7 +53,7 @@ struct TrainingPlan {
   std::size_t batch_size = 64;
 };
 
-// gradient_of: as in Network::Step, with the numbers of the rows. after_epoch may be unset.
+// gradient_of: see Network::Step; it also gets the numbers of the rows. after_epoch may be unset.
 void Train(Network& network, const Matrix& inputs, const TrainingPlan& plan,
            const std::function<Matrix(const std::vector<std::size_t>&, const Matrix&)>& gradient_of,
            const std::function<void(const Network&)>& after_epoch, std::mt19937_64& random);

@@ -50,7 +50,7 @@ using Metrics = std::map<std::string, double>;
 // each weight of the discrepancy; for each of 16 seeds.
 class PairedRuns {
  public:
-  // train: from the weight and the start to the metrics.
+  // train: maps the start and the weight to the metrics.
   PairedRuns(const DataPart& data, Eigen::Index outputs, std::vector<double> weights,
              const std::function<Metrics(const TrainingStart&, double)>& train);
 

@@ -38,7 +38,7 @@ std::optional<double> ToNumber(const std::string& field) {
   return std::nullopt;
 }
 
-// Columns first .. last - 1 as features. target_of: from the fields of a row.
+// Takes columns first .. last - 1 as features. target_of: maps the fields of a row to its target.
 template <typename TargetOf>
 DataPart ToData(std::span<const Fields> rows, std::size_t first, std::size_t last,
                 const TargetOf& target_of) {

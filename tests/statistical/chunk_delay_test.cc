@@ -39,7 +39,7 @@ std::size_t TimeWithChunks(const PredictionSet& set, const FeaturesPtr& features
   return reached > 0 ? static_cast<std::size_t>(reached) : set.labels.size() + 1;
 }
 
-// The same if the bets on each prediction are chosen from all predictions before it.
+// The time if the bets on each prediction are chosen from all predictions before it.
 std::size_t TimeWithoutChunks(const PredictionSet& set, const FeaturesPtr& features) {
   ReferenceExperts experts(*features, kDefaultTolerance);
   std::vector<long double> log_e(kBettorCount);

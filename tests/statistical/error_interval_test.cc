@@ -91,7 +91,7 @@ TEST(ErrorAnswerTest, AboutALimitAreRarelyWrong) {
   EXPECT_LE(static_cast<double>(within) / streams, ErrorBound(kAlpha, streams));
 }
 
-// At the limit exactly, in either direction, in turns, and chosen by past labels.
+// The error is exactly at the limit, in either direction, in turns, or chosen by past labels.
 TEST(RecentErrorTest, IsRarelyRaisedAtTheLimit) {
   const int streams = Repeated(400);
   constexpr double kLimit = 0.05;

@@ -55,10 +55,10 @@ inline void RoundProbabilities(PredictionSet& set, int decimals) {
 
 // A kind of error in the table of detection times in docs/monitoring.md.
 struct ErrorCase {
-  // As in the table.
+  // The name in the table.
   std::string name;
   GeneratorSpec spec;
-  // At which the labels are drawn.
+  // The temperature at which the labels are drawn.
   double temperature = 1;
   // Number of predictions after which nearly every stream was detected.
   std::size_t longest = 0;
@@ -96,7 +96,7 @@ inline Kernel MedianKernel(const PredictionSet& warmup) {
   return *Kernel::ExponentialTotalVariation(
       *MedianBandwidth(warmup.probabilities, warmup.class_count));
 }
-// The same for a sequence that contains its warm-up.
+// The features of a sequence that contains its warm-up.
 inline std::shared_ptr<const RandomFeatures> MedianFeatures(const PredictionSet& set) {
   PredictionSet warmup;
   warmup.class_count = set.class_count;

@@ -23,7 +23,7 @@ TEST(IntervalCoverageTest, HoldsTheSkceOfM2AndM3) {
   constexpr int kSimulations = 2000;
   const Kernel kernel = *Kernel::ExponentialTotalVariation(0.9);
   for (const GeneratorSpec& spec : {GeneratorSpec::M2(), GeneratorSpec::M3()}) {
-    // From so many observations that its error is small compared with that of a sample of 250.
+    // There are so many that the error is small compared with that of a sample of 250.
     PredictionSet many;
     Generator::Create(spec, 501)->Draw(10000, many);
     const double skce = EstimateQuadraticSkce(many.view(), kernel)->unbiased;

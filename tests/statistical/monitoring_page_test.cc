@@ -131,8 +131,8 @@ TEST(MonitoringPageTest, WatchingAPValueAlarmsAndWatchingAnEValueDoesNot) {
   }
 }
 
-// on_page: a median. It must be between the order statistics of `times` that are 5 standard
-// deviations of a binomial count from the middle one.
+// on_page: a median on the page. It must be between the order statistics of `times` that are 5
+// standard deviations of a binomial count from the middle one.
 void ExpectSameMedian(std::vector<std::size_t> times, double on_page, const std::string& what) {
   std::sort(times.begin(), times.end());
   const auto n = static_cast<double>(times.size());
@@ -160,7 +160,7 @@ TEST(MonitoringPageTest, ErrorsAreDetectedAsSoonAsThePageSays) {
       const PredictionSet set = cases[k].Stream(5000 + static_cast<std::uint64_t>(i));
       times.push_back(FirstCrossing(set, features));
     }
-    // From ten times as many streams, and therefore the better estimate.
+    // This is from ten times as many streams, and therefore the better estimate.
     const double on_page = OnPage(table, cases[k].name);
     EXPECT_LE(on_page, maximum_median[k]) << cases[k].name;
     ExpectSameMedian(std::move(times), on_page, cases[k].name);

@@ -46,7 +46,7 @@ double CorpCoverage(const GeneratorSpec& spec, std::size_t n, int simulations) {
 }
 
 TEST(ReliabilityBandTest, CorpBandHasItsLevelUnderCalibration) {
-  // At least the level at every n; ties among the regressions can only increase the coverage.
+  // The coverage is at least the level at every n: ties among the regressions can only increase it.
   EXPECT_GE(CorpCoverage(GeneratorSpec::M1(), 20, 3000), kLevel - Margin(3000));
   const double coverage = CorpCoverage(GeneratorSpec::M1(), 250, 3000);
   EXPECT_GE(coverage, kLevel - Margin(3000));

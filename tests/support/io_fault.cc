@@ -44,7 +44,7 @@ bool IsStore(int file) {
   const ssize_t length = readlink(link, path, sizeof(path) - 1);
   if (length <= 0) return false;
   path[length] = '\0';
-  // Also log-<id>, log.new and log.spare.
+  // The files of the log are log-<id>, log.new and log.spare.
   return std::strstr(path, "calibd.db") != nullptr || std::strstr(path, "/log-") != nullptr ||
          std::strstr(path, "/log.") != nullptr;
 }

@@ -46,7 +46,7 @@ class MemoryDisk {
   struct Catalog {
     std::int64_t next_model_id = 1;
     std::map<std::int64_t, Model> models;
-    // By model and producer.
+    // The cursors by model and producer.
     std::map<std::pair<std::int64_t, std::string>, Cursor> cursors;
     std::map<server::HistorySeries, std::map<std::int64_t, std::string>> history;
   };

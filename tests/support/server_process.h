@@ -50,7 +50,7 @@ class ServerProcess {
   // stderr.
   static std::unique_ptr<ServerProcess> Start(const std::vector<std::string>& arguments = {},
                                               const std::vector<std::string>& environment = {});
-  // Like Start, but does not wait.
+  // Does what Start does, but does not wait.
   static std::unique_ptr<ServerProcess> Launch(const std::vector<std::string>& arguments = {},
                                                const std::vector<std::string>& environment = {});
   // Waits until calibd serves; returns false if it does not.
@@ -83,7 +83,7 @@ class ServerProcess {
   std::string http_address_;
 };
 
-// Runs calibd with these arguments until it exits. environment: as in Start.
+// Runs calibd with these arguments until it exits. environment: see Start.
 struct FinishedRun {
   std::optional<int> exit_code;
   std::string output;

@@ -74,7 +74,7 @@ TEST_F(CalibctlEvaluateForecastsTest, FeaturesAndGroupsAddTests) {
     p_values[one.at("form")] = one.at("test").at("p_value");
   }
   ASSERT_EQ(p_values.size(), 5U);
-  // Only those that see the temperature.
+  // Only the forms that see the temperature reject.
   EXPECT_EQ(p_values.at("individual"), 1.0 / 200);
   EXPECT_GT(p_values.at("local"), 0.01);
   EXPECT_GT(p_values.at("group"), 0.01);
@@ -224,7 +224,7 @@ TEST_F(CalibctlEvaluateForecastsTest, AModelHasTheEvaluationOfItsFile) {
   std::vector<std::string> file{"evaluate-forecasts", "--normals", path_};
   served.insert(served.end(), options.begin(), options.end());
   file.insert(file.end(), options.begin(), options.end());
-  // That of the model also says which rows it has.
+  // The output about the model also says which rows it has.
   std::string of_model = run(served);
   const std::string rows = ", rows 1 to 300";
   const std::size_t place = of_model.find(rows);

@@ -74,7 +74,7 @@ class CalibctlFeaturesTest : public CalibctlServedTest {
 TEST_F(CalibctlFeaturesTest, FeaturesAreTheColumnsWithTheirNames) {
   Create("demand", {"--forecast", "normal"});
   EXPECT_EQ(RunJson({"send", "demand", demand_}).at("accepted_rows"), 400);
-  // By the same rows in two files.
+  // The same rows are sent from two files.
   Create("apart", {"--forecast", "normal"});
   EXPECT_EQ(RunJson({"send", "apart", plain_, "--no-header", "--features", features_})
                 .at("accepted_rows"),

@@ -241,7 +241,7 @@ TEST_F(CalibctlForecastTest, ADecisionIsComparedWithItsPromise) {
   EXPECT_EQ(decision.at("threshold"), 5);
   EXPECT_EQ(decision.at("false_alarm_cost"), 2);
   EXPECT_EQ(decision.at("miss_cost"), 30);
-  // The same sums in another order.
+  // These are the same sums in another order.
   EXPECT_NEAR(decision.at("realised_loss"), watched.at("realised_loss"), 1e-9);
   EXPECT_NEAR(decision.at("expected_loss"), watched.at("expected_loss"), 1e-9);
   EXPECT_EQ(evaluated.at("discrepancies").size(), 4U);

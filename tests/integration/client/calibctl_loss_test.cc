@@ -111,7 +111,7 @@ TEST_F(CalibctlLossTest, ReadsForecastsOfNumbers) {
     EXPECT_EQ(run.json().at("rows"), 3);
   };
   LossOptions options;
-  // As without --gradient: the sums are then in another order.
+  // Without --gradient, the sums are in another order.
   options.gradient = false;
   expect_value({"loss", "--normals", plain}, ForecastKind::kNormal, options);
   expect_value({"loss", "--normals", named}, ForecastKind::kNormal, options);

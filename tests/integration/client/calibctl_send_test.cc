@@ -136,17 +136,17 @@ TEST_F(CalibctlServedTest, SendMatchesColumnsAndLabelsToTheClassesByName) {
   const std::string rows =
       write("rows.csv", ",dog,species,cat\n0,0.75,dog,0.25\n1,0.25,cat,0.75\n2,0.5,dog,0.5\n");
   EXPECT_EQ(RunJson({"send", "pets", rows, "--label-column", "species"}).at("accepted_rows"), 3);
-  // The same as positions.
+  // These rows name the classes by their positions.
   RunJson({"model", "create", "positions", "--classes", "2"});
   RunJson({"send", "positions", write("p.csv", "0.25,0.75\n0.75,0.25\n0.5,0.5\n"),
            write("l.csv", "1\n0\n1\n"), "--label-base", "0"});
-  // The same as the probability of a dog.
+  // These rows state only the probability of a dog.
   RunJson({"send", "positives", write("d.csv", "0.75\n0.25\n0.5\n"),
            write("t.csv", "True\nFalse\nTrue\n"), "--positive-class", "dog", "--class-names",
            "cat,dog", "--create"});
   EXPECT_EQ(RunJson({"model", "show", "positives"}).at("class_names"),
             nlohmann::json({"cat", "dog"}));
-  // The same, with sums that are not 1.
+  // The sums of these rows are not 1.
   const nlohmann::json counts =
       RunJson({"send", "sums", write("s.csv", "cat,dog,y\n1,3,dog\n0.75,0.25,cat\n2,2,dog\n"),
                "--label-column", "y", "--renormalise", "--create"});

@@ -38,7 +38,7 @@ class CalibctlServedTest : public ::testing::Test {
     return RunJson({"send", model, files.predictions(), files.labels(), "--label-base", "0"});
   }
 
-  // From the server's metrics; -1 if they do not contain it.
+  // Number of running tests in the server's metrics; -1 if they do not contain it.
   double RunningTests() {
     const std::string name = "\ncalibd_jobs_running ";
     const std::string body = HttpGet(server_->http_address(), "/metrics").body;

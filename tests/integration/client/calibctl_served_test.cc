@@ -168,7 +168,7 @@ TEST_F(CalibctlServedTest, ModelsAreCreatedListedShownAndDeleted) {
   const auto other = Run({"model", "create", "pets@2", "--classes", "3"});
   EXPECT_EQ(other->exit_code(), 1);
   EXPECT_THAT(other->error(), HasSubstr("already exists"));
-  // Only the fields that differ, also after an update of another field.
+  // The error names only the fields that differ, also after an update of another field.
   RunJson({"model", "update", "pets@2", "--tolerance", "1e-3"});
   const auto limit =
       Run({"model", "create", "pets@2", "--class-names", "cat,dog", "--error-limit", "0.05"});

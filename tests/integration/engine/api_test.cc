@@ -126,7 +126,7 @@ TEST_F(ApiTest, AStoreThatCannotBeBackedUpSaysSo) {
   const absl::Status backup = Call(server::kBackup, v1::BackupRequest())->Await();
   EXPECT_EQ(backup.code(), absl::StatusCode::kUnimplemented);
   EXPECT_EQ(backup.message(), "a store in memory cannot be backed up or verified");
-  // At once: a failed backup is no longer under way.
+  // The next call is answered at once, because a failed backup is no longer under way.
   EXPECT_EQ(Call(server::kVerify, v1::VerifyRequest())->Await(), backup);
 }
 

@@ -112,7 +112,7 @@ class Engine {
   // True if the store failed.
   [[nodiscard]] bool failed() const { return *failed_; }
 
-  // Like the calls CreateModel and DeleteModel; return when the change is on disk.
+  // These do what the calls CreateModel and DeleteModel do, and return when the change is on disk.
   absl::Status CreateModel(const v1::Model& model);
   absl::Status DeleteModel(const std::string& name);
   // Returns null if there is no such model.
@@ -140,7 +140,7 @@ class Engine {
 
     friend bool operator==(const State&, const State&) = default;
   };
-  // producers: those whose sequences are returned.
+  // producers: the producers whose sequences are returned.
   [[nodiscard]] State StateOf(const std::shared_ptr<server::Model>& model,
                               const std::vector<std::string>& producers = {});
 

@@ -117,7 +117,7 @@ class ProducersTest : public ::testing::Test {
 };
 
 TEST_F(ProducersTest, RandomProducersDoNotExhaustTheModelAndResendsDoNotCountTwice) {
-  // As many as are remembered: 4 with a complete cursor and 16 that have expired.
+  // This many are remembered: 4 with a complete cursor and 16 that have expired.
   for (int i = 0; i < 20; ++i) {
     const std::string id = absl::StrCat("random-", i);
     clock_.Move(minutes(2));
@@ -232,11 +232,11 @@ TEST_F(ProducersTest, ARequestCountsOnce) {
     EXPECT_EQ(other.status.code(), absl::StatusCode::kAlreadyExists);
     EXPECT_EQ(Counted(), 2 * static_cast<std::int64_t>(kProducersRows));
   });
-  // By age.
+  // Ids are forgotten by age.
   clock_.Move(hours(25));
   EXPECT_EQ(Ask("a", 2).kind, Kind::kAccepted);
   EXPECT_EQ(Ask("a", 2).kind, Kind::kDuplicate);
-  // By number: the newest 16 are known.
+  // Ids are forgotten by number: the newest 16 are known.
   for (int i = 0; i < 40; ++i) {
     clock_.Move(std::chrono::seconds(1));
     const Settlement asked = Ask(absl::StrCat(i));

@@ -96,7 +96,7 @@ TEST_F(SnapshotTest, OneThatBecomesDueDuringAnotherFollows) {
   for (int i = 0; i < 2; ++i) {
     engine_->ingestor().Submit(model, std::nullopt, MakeBatch(*model, kMany, 1),
                                [&settled](const server::Settlement&) { ++settled; });
-    // In a transaction of its own, and therefore in a separate task of the strand.
+    // Each batch has a transaction of its own, and therefore a separate task of the strand.
     engine_->commits().Flush();
   }
   release.Set();

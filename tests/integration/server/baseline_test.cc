@@ -113,12 +113,12 @@ TEST_F(BaselineTest, TheComparisonSurvivesAKillAndAStopWithTheSameBits) {
                                    "{model=\"resnet\",version=\"4\",score=\"brier\"} "));
   }
 
-  // Without a snapshot: the start replays the log.
+  // There is no snapshot, so the start replays the log.
   server_->Kill();
   Start();
   ExpectAnswer(Expected(300));
   Observe(Rows(300, 100));
-  // With a snapshot.
+  // A clean stop writes a snapshot.
   ASSERT_EQ(server_->Terminate(), 0);
   Start();
   ExpectAnswer(Expected(400));

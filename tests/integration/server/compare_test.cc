@@ -145,7 +145,7 @@ TEST_F(CompareTest, PairsPredictionsByIdWhoseLabelsComeLaterAlsoAfterACrash) {
   for (const char* const model : {kNew, kOld}) Create(model, Ids::kLabelledLater);
   Send(kNew, new_, Range(0, 200), Ids::kLabelledLater);
   Send(kNew, new_, Range(200, 100), Ids::kLabelledLater);
-  // In another order, and partly other predictions.
+  // The other model has another order, and partly other predictions.
   Send(kOld, old_, Range(150, 200), Ids::kLabelledLater);
   Send(kOld, old_, Range(50, 100), Ids::kLabelledLater);
   Label(kNew, Range(0, 300));

@@ -36,7 +36,7 @@ constexpr bool IsKilledAfterAnswers(int piece) { return piece == 2; }
 // The true error of the series that the server watches, and whether an answer was ever wrong.
 class ErrorTruth {
  public:
-  // excess: of the predicted class.
+  // excess: how much too high the probability of the predicted class is.
   void Add(const PredictionBatch& batch, std::size_t row, std::size_t predicted, double excess) {
     const auto bin = [&](std::size_t k) {
       return UniformBinIndex(batch.row(row)[k], kReliabilityBinCount) - 1;

@@ -25,7 +25,7 @@ constexpr std::size_t kFairnessRows = 10;
 // Sends batches as fast as the server takes them, until it is destroyed.
 class GreedyProducer {
  public:
-  // rows: of a batch.
+  // rows: the number of rows of a batch.
   explicit GreedyProducer(ServiceClient& client, std::size_t rows = 2048) : call_(client) {
     EXPECT_EQ(call_.Open(kGreedy, "p"), 1);
     sender_ = std::thread([this, rows] {

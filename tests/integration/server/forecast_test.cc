@@ -46,7 +46,7 @@ class ForecastTest : public ::testing::Test {
     model.mutable_forecast()->mutable_normal();
     return model;
   }
-  // With a decision.
+  // A model with a decision.
   static v1::Model Deciding() {
     v1::Model model = Declared();
     model.mutable_decision()->set_threshold(0.5);

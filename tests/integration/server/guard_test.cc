@@ -35,7 +35,7 @@ constexpr int kGuardClasses = 3;
 // One call of any method with one request; reads all responses.
 class AnyCall final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
-  // messages: the number of messages after which the client cancels; unset: it reads to the end.
+  // messages: the client cancels after this many messages. Without it, it reads to the end.
   AnyCall(const std::shared_ptr<grpc::Channel>& channel, const std::string& path,
           const std::string& request, std::optional<int> messages)
       : stub_(channel), messages_(messages) {

@@ -39,7 +39,7 @@ int SendAll(const std::string& address, const std::string& producer, const Predi
     ObservationCall call(client);
     const std::optional<std::int64_t> next = call.Open(kReconnectModel, producer);
     if (!next.has_value()) continue;
-    // From one number earlier: a settled batch may be sent again.
+    // The first number is one lower, because a settled batch may be sent again.
     std::int64_t last = *next - 1;
     for (std::int64_t i = std::max<std::int64_t>(1, *next - 1); i <= kBatches; ++i) {
       if (!call.SendBatch(i, Batch(set, i))) break;

@@ -64,7 +64,7 @@ class RpcEdgeTest : public ::testing::Test {
                : static_cast<std::int64_t>(std::stod(text.substr(at + name.size() + 2)));
   }
 
-  // In bytes.
+  // The resident memory of the server in bytes.
   std::int64_t ResidentMemory() const {
     std::ifstream file("/proc/" + std::to_string(server_->process().pid()) + "/status");
     for (std::string line; std::getline(file, line);) {

@@ -45,9 +45,9 @@ class ServiceClient {
   v1::GetCalibrationResponse GetCalibration(const std::string& name);
   // Runs to the end; returns the result, if there is one.
   grpc::Status RunTest(const v1::RunTestRequest& request, v1::QuadraticTestResult* result);
-  // Like RunTest.
+  // Runs to the end, like RunTest.
   grpc::Status Evaluate(const v1::EvaluateRequest& request, v1::Evaluation* evaluation);
-  // Like RunTest.
+  // Runs to the end, like RunTest.
   grpc::Status Recalibrate(const v1::RecalibrateRequest& request, v1::Recalibration* recalibration);
   grpc::Status EstimateCalibrationError(const v1::EstimateCalibrationErrorRequest& request,
                                         v1::CalibrationErrorEstimate* estimate);

@@ -23,7 +23,7 @@ class NumberedCaller {
   v1::ObserveRequest& request() { return request_; }
   // Sets the rows of the next request.
   void SetObservations(const PredictionSet& piece);
-  // The same for predictions with the ids first_id, first_id + 1, ... and without labels.
+  // Sets predictions with the ids first_id, first_id + 1, ... and without labels.
   void SetPredictions(const PredictionSet& piece, std::size_t first_id);
 
   bool Call();

@@ -111,7 +111,7 @@ PredictionSet Stream(const std::string& address, std::size_t producer, Lives& li
   return sent;
 }
 
-// The same without the SDK: calls of one batch each, repeated under their number until they are
+// Sends without the SDK: in calls of one batch each, repeated under their number until they are
 // answered. A committed batch is therefore sent again if its response was lost.
 PredictionSet Observe(const std::string& address, std::size_t producer, Lives& lives,
                       std::latch& ready) {

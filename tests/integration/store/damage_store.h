@@ -15,16 +15,16 @@ namespace calibd::testing {
 // fast.
 class DamageStore {
  public:
-  // Makes the store; call it once and first. seed: of the observations. Stores of different seeds
-  // have equal shapes: the same models, the same numbers of batches, and files with the same names.
-  // Takes some seconds. Fails the test if the store cannot be made.
+  // Makes the store; call it once and first. seed: the seed of the observations. Stores of
+  // different seeds have equal shapes: the same models, the same numbers of batches, and files with
+  // the same names. Takes some seconds. Fails the test if the store cannot be made.
   void Make(std::uint64_t seed);
 
   // A test must not change these folders.
   [[nodiscard]] std::filesystem::path killed() const { return folder_.path() / "killed"; }
-  // The same store after a clean stop.
+  // The store after a clean stop.
   [[nodiscard]] std::filesystem::path stopped() const { return folder_.path() / "stopped"; }
-  // The same store before its newest batches, after a clean stop and after a kill.
+  // The store before its newest batches, after a clean stop and after a kill.
   [[nodiscard]] std::filesystem::path earlier_stopped() const {
     return folder_.path() / "earlier_stopped";
   }

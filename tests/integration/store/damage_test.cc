@@ -310,7 +310,7 @@ class DamageTest : public ::testing::TestWithParam<End> {
 
   DamageStore store_;
   std::optional<Subject> subject_;
-  // The same store before its newest batches.
+  // The store before its newest batches.
   Folder earlier_;
   Report report_;
   std::atomic<int> kept_ = 0;

@@ -133,9 +133,9 @@ INSTANTIATE_TEST_SUITE_P(
     Points, FailpointTest,
     ::testing::Combine(
         ::testing::Values(
-            // Between a batch and its producer's cursor.
+            // These are between a batch and its producer's cursor.
             Case{.point = "append"}, Case{.point = "before_commit"}, Case{.point = "after_commit"},
-            // In the middle of writing a frame.
+            // This one is in the middle of writing a frame.
             Case{.point = "torn"},
             // A snapshot is due every 8192 rows, and releases batches that left the window.
             Case{.point = "snapshot",

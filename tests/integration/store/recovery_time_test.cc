@@ -33,7 +33,7 @@ constexpr double kMostCpuSeconds = 5;
 
 std::string NameOf(int model) { return "models/m" + std::to_string(model); }
 
-// In single precision, like the output of most models.
+// Makes a batch in single precision, like the output of most models.
 LogRow MakeFloatBatch(const server::Model& model, std::uint64_t seed) {
   const LogRow drawn = MakeBatch(model, kRows, seed);
   v1::Observations observations;

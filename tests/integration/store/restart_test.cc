@@ -443,13 +443,13 @@ TEST_F(RestartTest, DamageIsNamedAndNothingIsReset) {
     file.seekp(at);
     file.put(byte);
   };
-  // In a batch that is followed by others.
+  // This byte is in a batch that is followed by others.
   flip(10000);
   EXPECT_THAT(Refusal(), HasSubstr("log-0000000000000001 ends before batch 2 of the log"));
   flip(10000);
   Start();
   Stop();
-  // A page in the middle of the database.
+  // This overwrites a page in the middle of the database.
   std::fstream file(data_ + "/calibd.db", std::ios::in | std::ios::out | std::ios::binary);
   file.seekp(4096);
   file << std::string(4096, '\xff');

@@ -35,7 +35,7 @@ std::int64_t ValueOf(const std::string& key, const std::string& text) {
   return -1;
 }
 
-// In KiB.
+// Returns the resident memory in KiB.
 std::int64_t ResidentMemory(const ServerProcess& server) {
   std::ifstream file("/proc/" + std::to_string(server.process().pid()) + "/status");
   std::ostringstream text;

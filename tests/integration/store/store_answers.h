@@ -34,7 +34,7 @@ struct Answer {
 };
 
 struct StoreAnswers {
-  // By question.
+  // The answers by question.
   std::map<std::string, Answer> answers;
   // The answer of Verify.
   Answer verification;

@@ -49,7 +49,7 @@ Damage FlipAnyBit(Folder& folder, Random& random);
 // data from elsewhere in the file. All magnitudes of the length are equally likely.
 Damage OverwriteAnyRange(Folder& folder, Random& random);
 
-// The newest frame of the log: see FORMAT.md.
+// A frame of the log; see FORMAT.md.
 struct Frame {
   Place place;
   std::int64_t first_log_id = 0;

@@ -195,7 +195,7 @@ TEST_F(PredictionFileTest, RefusesNumberedColumnsThatContradictTheBase) {
 }
 
 TEST_F(PredictionFileTest, ReadsWhatPandasWrites) {
-  // With the index, and without it; the labels are a Series.
+  // The files are written with the index, and without it; the labels are a Series.
   InputOptions options = Predictions("p.csv", ",cat,dog\n0,0.5,0.5\n1,1.0,0.0\n");
   options.labels = Write("l.csv", ",species\n0,dog\n1,cat\n");
   EXPECT_THAT(ParseInput(options).labels, ElementsAre(1, 0));

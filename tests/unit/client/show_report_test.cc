@@ -356,7 +356,7 @@ TEST(ShowReportTest, AnAcknowledgementChangesNoSentenceAboutAChange) {
   v1::Alarm& over = *response.mutable_alarms(0);
   over.mutable_crossing()->set_is_recent(true);
   over.mutable_crossing()->set_first_observation(30001);
-  // Of the same change.
+  // This alarm is due to the same change.
   v1::Alarm& drift = *response.add_alarms();
   drift.set_kind(v1::Alarm::KIND_DRIFT);
   drift.set_observation(30040);
@@ -368,7 +368,7 @@ TEST(ShowReportTest, AnAcknowledgementChangesNoSentenceAboutAChange) {
   response.mutable_error()->mutable_since_acknowledgement()->set_first_observation(40001);
   EXPECT_THAT(DescribeShow(response, Now()), HasSubstr(yes));
 
-  // Without an alarm about the limit: evidence that comes later does not explain the drift alarm.
+  // Without an alarm about the limit, evidence that comes later does not explain the drift alarm.
   response.mutable_alarms(0)->set_kind(v1::Alarm::KIND_EVIDENCE);
   response.mutable_alarms(0)->set_observation(32000);
   const std::string perhaps = "changed   perhaps: the drift detector reacted at row 30040\n";

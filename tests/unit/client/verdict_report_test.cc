@@ -274,7 +274,7 @@ TEST(VerdictReportTest, TheGapOfAGroupOfForecastsIsOfItsRows) {
     group.mutable_watch()->set_observations(118);
     group.mutable_direction()->mutable_forecast();
     group.mutable_forecast()->set_crps(6.875);
-    // Of other rows.
+    // This is the gap of other rows.
     group.mutable_error()->mutable_since_start()->mutable_coverage()->set_gap(0.25);
     if (!measured) continue;
     v1::CentralCoverage& widest = *group.mutable_forecast()->add_central_coverage();
@@ -283,7 +283,7 @@ TEST(VerdictReportTest, TheGapOfAGroupOfForecastsIsOfItsRows) {
   }
   const std::string text = DescribeVerdict(response);
   EXPECT_THAT(text, ContainsRegex("\nnorth  118 .* 6.88  *\\+17.1 "));
-  // Without a central interval.
+  // This group has no central interval.
   EXPECT_THAT(text, ContainsRegex("\nsouth  118 .* 6.88  *- "));
 }
 

@@ -295,7 +295,7 @@ TEST(CalibrationLossTest, PitKernelsIntegrateTheUniformDistribution) {
     u.push_back(0.5 * std::erfc(-(normals.outcomes[i] - normals.values[2 * i]) /
                                 normals.values[2 * i + 1] / std::numbers::sqrt2));
   }
-  // By the midpoint rule, whose error with 2000 nodes is about 1e-7.
+  // The midpoint rule has an error of about 1e-7 with 2000 nodes.
   constexpr int kNodes = 2000;
   const auto kernel = [gamma](double a, double b) { return std::exp(-gamma * (a - b) * (a - b)); };
   const auto mean = [&](double a) {
@@ -451,7 +451,7 @@ TEST(CalibrationLossTest, ChosenValuesAreReturnedAndGiveTheSameLoss) {
       set.values.push_back(normal ? deviations[i] : means[i] + deviations[i]);
     }
     const CalibrationLoss loss = Compute(set, {});
-    // Of 1 + 1 + 4, 16 + 4 + 9 and 25 + 1 + 9; of 1 + 1, 16 + 1 and 25 + 4.
+    // Medians of 1 + 1 + 4, 16 + 4 + 9 and 25 + 1 + 9, and of 1 + 1, 16 + 1 and 25 + 4.
     EXPECT_NEAR(std::get<RbfKernel>(*loss.outcome_kernel).gamma.value(), 1.0 / (2 * 29), 1e-15);
     EXPECT_NEAR(std::get<ForecastCondition>(loss.condition).gamma.value(), 1.0 / (2 * 17), 1e-15);
     LossOptions given;

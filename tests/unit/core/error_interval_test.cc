@@ -143,7 +143,7 @@ TEST(BinnedErrorIntervalTest, SumsOfPartsAdd) {
 TEST(BinnedErrorIntervalTest, HasTheMeasuredWidthsOnRealNetworks) {
   struct Known {
     const char* network;
-    // In points.
+    // The values in percentage points.
     double estimate, lower, upper, gap, gap_width;
   };
   for (const Known& known :

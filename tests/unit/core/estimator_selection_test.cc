@@ -238,7 +238,7 @@ TEST(EstimatorSelectionTest, SaysHowManyRowsAreNeeded) {
     const std::size_t least = MinSelectionObservations(options);
     EXPECT_GE(static_cast<double>(least) * (1 - share), 10 - 1e-6) << share;
     if (least > 1'000'000'000) continue;
-    // Of one row less, too few are for tuning, or none is left.
+    // With one row less, too few are for tuning, or none is left.
     const auto tuning = [share](std::size_t n) {
       return std::floor(static_cast<double>(n) * (1 - share) + 1e-9);
     };
@@ -321,7 +321,7 @@ TEST(EstimatorSelectionTest, CancelsASimulation) {
   const PredictionSet set = Degenerate(100, 3, false, false);
   SelectionOptions options;
   options.replicates = 200;
-  // At a third of the replicates.
+  // It is cancelled after a third of the replicates.
   bool cancelled = false;
   RunControl control;
   control.progress = [&](double fraction) { cancelled = fraction > 0.33; };

@@ -51,7 +51,7 @@ TEST(EvidenceTest, DoesNotDependOnTheThreads) {
     auto alone = *EvidenceProcess::Create(MakeFeatures(m));
     alone.Add(set.view());
     auto shared = *EvidenceProcess::Create(MakeFeatures(m));
-    // In the middle of a chunk and of a strip.
+    // The cut is in the middle of a chunk and of a strip.
     const std::size_t cut = 1290;
     shared.Add(set.view().rows(0, cut), loop);
     shared.Add(set.view().rows(cut, 1400 - cut), loop);

@@ -30,7 +30,7 @@ struct ForecastsToCompare {
       if (std::holds_alternative<NormalForecasts>(kind)) {
         forecasts.insert(forecasts.end(), {mean, deviation});
       } else if (std::holds_alternative<QuantileForecasts>(kind)) {
-        // Those of a distribution whose quantile at the level l is ln(l / (1 - l)).
+        // The quantile of the distribution at the level l is ln(l / (1 - l)).
         for (const double level : std::get<QuantileForecasts>(kind).levels) {
           forecasts.push_back(mean + deviation * std::log(level / (1 - level)));
         }
@@ -49,7 +49,7 @@ struct ForecastsToCompare {
   std::vector<double> outcomes;
 };
 
-// The same for quantiles.
+// The residuals of forecasts by quantiles.
 std::vector<std::vector<double>> QuantileResidualsByFormula(const std::vector<double>& levels,
                                                             const DiscrepancyKernel& kernel,
                                                             const NumberForecastBatch& batch) {
@@ -206,7 +206,7 @@ TEST(ForecastDiscrepancyTest, ApproximatesTheDiscrepancyInClosedForm) {
   }
 }
 
-// The same for quantiles, whose exact estimate is that of one block.
+// The exact estimate of quantiles is that of one block.
 TEST(ForecastDiscrepancyTest, ApproximatesTheBlocksOfQuantiles) {
   for (const QuantileForecasts& kind : {QuantileForecasts{{.1, .5, .8}}, ManyLevels()}) {
     for (const double shift : {.5, 1.}) {
@@ -285,7 +285,7 @@ TEST(ForecastDiscrepancyTest, PartsAddUp) {
 
 TEST(ForecastDiscrepancyTest, TheIntervalContainsTheDiscrepancy) {
   const NumberForecastKind kind = NormalForecasts{};
-  // From so many observations that its error is small.
+  // There are so many that the error of the estimate is small.
   const ForecastsToCompare many(kind, 200000, 1, 1, 0, 5);
   const DiscrepancyKernel kernel =
       *ChooseDiscrepancyKernel(kind, std::span(many.forecasts).first(1000));

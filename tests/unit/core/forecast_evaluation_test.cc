@@ -61,7 +61,7 @@ TEST(ForecastEvaluationTest, CovariatesFindErrorsThatCancelOnAverage) {
   EXPECT_EQ(p(3), 1.0 / 200);
   // The feature that does not matter, alone.
   EXPECT_GT(p(4), 0.01);
-  // By the definition: the kernel of the groups, and that of the scaled features.
+  // The definitions use the kernel of the groups, and that of the scaled features.
   const ForecastBatch batch{ForecastKind::kNormal, data.forecasts, 2, {}, data.outcomes};
   LossOptions loss;
   loss.outcome_kernel = evaluation->discrepancies[2].result.outcome_kernel;

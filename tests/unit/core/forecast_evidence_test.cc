@@ -88,7 +88,7 @@ class ReferenceProcesses {
     explicit Past(std::size_t cells)
         : counts(2, std::vector(4, std::vector<double>(cells))),
           log_weights(2, std::vector(4, std::vector<double>(69))) {}
-    // By kind and stratum.
+    // Both are by kind and stratum.
     std::vector<std::vector<std::vector<double>>> counts;
     std::vector<std::vector<std::vector<double>>> log_weights;
   };
@@ -404,7 +404,7 @@ TEST(ForecastEvidenceTest, PartsAddUp) {
   EXPECT_EQ(reading->count, 900);
   EXPECT_EQ(reading->counts.strata, expected.counts.strata);
   EXPECT_NEAR(reading->counts.crps, expected.counts.crps, 1e-9);
-  // The same bits, because both are functions of the counts.
+  // These bits are equal, because both are functions of the counts.
   EXPECT_EQ(reading->evidence.log10_e_value, EvidenceOf(*cells, whole.counts()).log10_e_value);
   ExpectClose(reading->evidence.log10_e_value, expected.evidence.log10_e_value, "merged");
   double sum = 0;

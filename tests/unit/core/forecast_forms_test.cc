@@ -395,7 +395,7 @@ ForecastTestResult ThresholdOfDraws(std::size_t n, std::size_t draws, double shi
   options.decision = ThresholdDecision{0};
   const auto evaluation = EvaluateForecasts(SampleForecasts{draws}, {values, outcomes}, options);
   const ForecastTestResult* const result = FindForm(*evaluation, "threshold");
-  // By the definition: the ranks in (0, 1), and the side of the draws and the outcome together.
+  // The definition uses the ranks in (0, 1), and the side of the draws and the outcome together.
   const ForecastBatch batch{ForecastKind::kSamples, values, draws, {}, outcomes};
   const std::vector<double> pit = ProbabilityIntegralTransforms(batch, seed);
   const double gamma = std::get<PitRbfKernel>(result->outcome_kernel).gamma;

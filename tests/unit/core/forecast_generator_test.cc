@@ -82,7 +82,7 @@ TEST(ForecastGeneratorTest, ErrorsBeginWithTheirRow) {
   expect_residuals(20000, 50000, -0.4, 1.6);
 }
 
-// Of the stated distribution: quantiles by the error function, draws by their moments.
+// The error function gives the quantiles of the stated distribution; draws have its moments.
 TEST(ForecastGeneratorTest, AllKindsStateTheSameDistribution) {
   const Drawn normal = DrawForecasts({.kind = NormalForecasts{}}, 9, {2000});
   const Drawn quantiles = DrawForecasts({.kind = QuantileForecasts{{0.1, 0.5, 0.8}}}, 9, {2000});

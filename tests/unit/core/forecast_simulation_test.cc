@@ -267,7 +267,7 @@ TEST(ForecastSimulationTest, PValuesOfCalibratedForecastsAreUniform) {
   }
 }
 
-// Also for two draws, of which the discrepancy given the draws alone would be far from 0.
+// This holds also for two draws, whose discrepancy given the draws alone would be far from 0.
 TEST(ForecastSimulationTest, TheDiscrepancyOfCalibratedSamplesHasTheMeanZero) {
   const std::vector<OutcomeKernel> kernels = {RbfKernel{0.3}, EnergyKernel(), TanhKernel{0.2, 1}};
   for (const OutcomeKernel& kernel : kernels) {

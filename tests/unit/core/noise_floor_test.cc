@@ -195,7 +195,7 @@ TEST(RunningLensTest, ReportsThePairsThatACallCompletes) {
     auto running = RunningLens::Create(lens, kFloorClasses, kernel, sizes);
     ASSERT_TRUE(running.ok());
     std::size_t done = 0;
-    // In the middle of a pair, and without a pair to complete.
+    // The cuts are in the middle of a pair, and where there is no pair to complete.
     for (const std::size_t rows : {1U, 6U, 33U, 1U, 60U}) {
       RunningMoments pairs;
       running->Add(batch.rows(done, rows), &pairs);

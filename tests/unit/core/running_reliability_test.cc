@@ -45,7 +45,7 @@ TEST(RunningReliabilityTest, OneObservationOrOneOfManyPlacesDoesNotStandOut) {
   // With many observations, Z decides: the threshold for 25 places is sqrt(2 log(1000)) = 3.72.
   EXPECT_FALSE(StandsOut(3.7e4, 1e8, 25));
   EXPECT_TRUE(StandsOut(3.74e4, 1e8, 25));
-  // The same surprise with nine and with ten observations.
+  // Nine and ten observations have the same surprise.
   EXPECT_FALSE((RunningReliability::Bin{9, 0, 8.9, 0.1}.StandsOut(25)));
   EXPECT_TRUE((RunningReliability::Bin{10, 0, 9.9, 0.1}.StandsOut(25)));
   EXPECT_TRUE((RunningClassFrequencies::Class{0, 9.9, 0.1}.StandsOut(25)));

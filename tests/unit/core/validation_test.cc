@@ -74,7 +74,7 @@ TEST(ValidationTest, NamesRowAndValue) {
   EXPECT_EQ(Check({0.5, 0.5}, {-1}), "labels[0] is -1, expected [0, 2)");
 }
 
-// At any position among other rows, because several rows are checked at a time.
+// The row is at any position among other rows, because several rows are checked at a time.
 TEST(ValidationTest, FindsTheOnlyInvalidRow) {
   constexpr std::size_t kRows = 19;
   for (const std::size_t m : {2U, 3U, 10U}) {

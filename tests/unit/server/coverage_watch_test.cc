@@ -226,7 +226,7 @@ TEST(CoverageWatchTest, RecentResidualsDoNotDependOnEarlierOnes) {
   EXPECT_NEAR(recent.counts.t_square, t_square, 1e-9 * t_square);
 }
 
-// As docs/forecasts.md says.
+// The delays are those that docs/forecasts.md states.
 TEST(CoverageWatchTest, ChangesAreSeenSoon) {
   const auto cells = CellsOf(NormalForecasts{});
   const auto delay = [&](double scale) {

@@ -150,7 +150,7 @@ TEST_F(Http2GuardRetireTest, TheGoAwayWaitsForTheServersFrame) {
   connection.to_client.erase(0, 50 + 9);
   EXPECT_THAT(LastCalls(connection), ElementsAre(3));
   EXPECT_FALSE(connection.guard.closed());
-  // The same without calls: the client must learn that its next call is not served.
+  // A client without calls must learn that its next call is not served.
   Connection idle(*this);
   idle.Client(Headers(1, Request()));
   idle.Server(data.substr(0, 50));

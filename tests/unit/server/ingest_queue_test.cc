@@ -41,7 +41,7 @@ class IngestQueueTest : public ::testing::Test {
     rooms_[model].pop_back();
   }
 
-  // Also the room of batches that waited for it.
+  // Returns all room, also that of batches that waited for it.
   void ReturnAll() {
     while (!rooms_.empty()) std::exchange(rooms_, {}).clear();
   }
@@ -71,7 +71,7 @@ TEST_F(IngestQueueTest, BusyModelsLeaveRoomForBatchesThatCannotWait) {
   }
   EXPECT_GT(queue_.waiting(), 0U);
   EXPECT_LE(queue_.bytes(), kSize - kSize / 8);
-  // Also a small batch of a busy model.
+  // A small batch of a busy model has room too.
   EXPECT_NE(queue_.TryTake(1, 10), nullptr);
   for (std::int64_t quiet = 201; quiet <= 290; ++quiet) {
     rooms_[quiet].push_back(queue_.TryTake(quiet, 10));
@@ -119,7 +119,7 @@ TEST_F(IngestQueueTest, ABatchOfAnySizeFitsIntoAnEmptyQueue) {
 
 TEST_F(IngestQueueTest, RoomThatNobodyUsesGoesToTheNext) {
   RoomPtr first = TakeOrWait(1, 10 * kSize);
-  // Like the batches of streams that have ended.
+  // These are like the batches of streams that have ended.
   for (std::int64_t model = 2; model <= 1000; ++model) {
     EXPECT_EQ(queue_.TakeOrWait(model, kSize, [](RoomPtr /*room*/) {}), nullptr);
   }

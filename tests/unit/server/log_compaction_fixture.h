@@ -78,7 +78,7 @@ class LogCompactionTest : public ::testing::Test {
     }
     Release(unneeded);
   }
-  // As the store does it.
+  // Retires files as the store does.
   absl::Status Retire() {
     while (log_->RetirementDue()) {
       if (!log_->OldestIsUnneeded()) {
@@ -133,7 +133,7 @@ class LogCompactionTest : public ::testing::Test {
   StoreMark mark_{.id = {.bytes = {'i', 'd'}}};
   std::unique_ptr<LogFiles> log_;
   Batches needed_;
-  // By the last TryOpen.
+  // The batches that the last TryOpen read.
   Batches read_;
 };
 

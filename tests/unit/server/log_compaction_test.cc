@@ -206,7 +206,7 @@ TEST_F(LogCompactionTest, AStepIsBoundedAndWritesMayComeBetween) {
   for (; log_->RetirementDue(); ++steps) {
     ASSERT_TRUE(log_->Compact().ok());
     Write({"between"});
-    // Of a batch that was copied, and of one that was not.
+    // One of these batches was copied, and one was not.
     Release({1 + 5 * steps, 96 - 5 * steps});
   }
   EXPECT_GE(steps, 2);

@@ -215,7 +215,7 @@ TEST_F(LogFilesTest, DamageBeforeTheEndIsFound) {
   for (std::uint64_t at = ends[0]; at < ends[2]; ++at) {
     Flip(PathOf(1), at);
     const absl::Status status = TryOpen();
-    // Also in the padding of a frame.
+    // Damage is found also in the padding of a frame.
     ASSERT_EQ(status.code(), absl::StatusCode::kDataLoss) << at << " " << status;
     ASSERT_THAT(std::string(status.message()),
                 HasSubstr(at < ends[1] ? "batches from 1 on cannot be read, but 2 can"
@@ -507,7 +507,7 @@ TEST_F(LogFilesTest, RemainsOfALastFrameAreFound) {
     }
     return found;
   };
-  // In the frame's header, in the data of the second batch, and in the hash of the third.
+  // The damage is in the frame's header, the second batch's data, and the third one's hash.
   EXPECT_THAT(intact(last), ElementsAre("2:second", "3:third", "4:fourth"));
   EXPECT_THAT(intact(last + 48 + 40 + 32), ElementsAre("2:second", "3:damaged uhird", "4:fourth"));
   EXPECT_THAT(intact(last + 48 + 40 + 40 + 24),
@@ -620,7 +620,7 @@ TEST_F(LogFilesTest, AFileOfAnotherStoreIsNamedAndKept) {
   log_.reset();
   std::filesystem::copy_file(kept, PathOf(1), std::filesystem::copy_options::overwrite_existing);
   const std::string message = PathOf(1).string() + " belongs to another store; ";
-  // In the place of a needed file, of one that is being removed, and of one that is verified.
+  // The file replaces a needed file, one that is being removed, and one that is verified.
   for (const absl::Status& status :
        {TryOpen(1), TryOpen(2),
         LogFiles::ReadExtent(extent, [](const StoredBatch& /*batch*/, bool /*needed*/) {

@@ -112,7 +112,7 @@ TEST(ModelDeclarationTest, MonitoringShrinksToTheMemoryOfOneModelUnlessDeclared)
   EXPECT_LE(StateMemory(*watched), memory);
   EXPECT_LT(watched->window, unwatched->window);
 
-  // As many groups as fit into a quarter of the memory.
+  // There are as many groups as fit into a quarter of the memory.
   model.set_class_count(60);
   model.mutable_monitoring()->set_group_tag("region");
   const auto grouped = CheckDeclaration(model, memory);

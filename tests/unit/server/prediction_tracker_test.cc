@@ -25,7 +25,7 @@ std::vector<PredictionId> Ids(const std::vector<std::string>& names) {
   return ids;
 }
 
-// By the first letter.
+// The class follows from the first letter.
 std::vector<std::int32_t> PredictedClasses(const std::vector<std::string>& names) {
   std::vector<std::int32_t> classes;
   for (const std::string& name : names) classes.push_back(name.front() - 'a');

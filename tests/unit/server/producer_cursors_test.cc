@@ -138,7 +138,7 @@ TEST_F(ProducerCursorsTest, TheLeastRecentlyUsedProducerMakesRoomAndMayContinue)
   Open("r");
   EXPECT_EQ(cursors_.size(), 2U);
   time_us_ += 61 * kSecond;
-  // Without being opened, as on a stream that is still open.
+  // It sends without being opened, as on a stream that is still open.
   EXPECT_EQ(*Check(PositionAt(40), 40), Standing::kSettledBefore);
   EXPECT_EQ(*Check(PositionAt(101), 101), Standing::kNext);
   EXPECT_EQ(Open("p"), 101);
@@ -247,7 +247,7 @@ TEST_F(ProducerCursorsTest, AReplayAdvancesThemWithoutAGap) {
     Advance(PositionAt(sequence, 0), static_cast<std::uint64_t>(sequence * 3));
   }
   EXPECT_EQ(Open("p", 4), 101);
-  // From the cursor at any time, including some rows that it already covers.
+  // The replay starts from the cursor at any time, including some rows that it already covers.
   for (const std::int64_t stored : {0, 1, 50, 99, 100}) {
     ProducerCursors replayed({});
     ProducerCursors before({});

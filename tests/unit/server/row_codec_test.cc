@@ -128,7 +128,7 @@ TEST(RowCodecTest, TimesAreReadAsTheyWereWritten) {
 }
 
 TEST(RowCodecTest, TheBaselineIsReadAsItWasWritten) {
-  // In double and in single precision, whatever the precision of the model's values.
+  // The baseline is in double or single precision, whatever the precision of the model's values.
   for (const auto& baseline :
        {std::vector<double>{0.1, 0.9, 0.5, 0.5}, std::vector<double>{0.5, 0.5, 1, 0}}) {
     for (const double p : {0.25, 0.3}) {

@@ -61,7 +61,7 @@ RowScreen::Repeats RepeatsOf(const PredictionSet& set, std::size_t window, bool 
   RowScreen::Repeats repeats;
   const std::size_t n = set.labels.size();
   for (std::size_t i = n - std::min(n, window); i < n; ++i) {
-    // One of the `window` rows before it.
+    // Looks for an equal row among the `window` rows before it.
     std::size_t back = 1;
     while (back <= std::min(i, window) && !Equal(set, i, i - back)) ++back;
     if (back > std::min(i, window)) continue;
@@ -127,7 +127,7 @@ TEST(RowScreenTest, DetectsARepeatedDataSetThatFitsTheWindow) {
     EXPECT_EQ(screen.counts().rows, static_cast<std::int64_t>(std::min<std::size_t>(window, 9000)));
     EXPECT_EQ(screen.counts().Duplicates(), window == 2999 ? 0 : window == 3000 ? 3000 : 6000);
   }
-  // Also if it is repeated often.
+  // A row may be repeated often.
   RowScreen often(10000);
   for (int time = 0; time < 300; ++time) often.Add(set.view().rows(0, 100));
   EXPECT_EQ(often.counts().Duplicates(), 10000);

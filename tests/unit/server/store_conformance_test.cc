@@ -192,7 +192,7 @@ class StoreConformanceTest : public ::testing::TestWithParam<Implementation> {
       return status.ok() ? store_->InsertModel(2, Named("models/b")) : status;
     });
   }
-  // As after the end of the process.
+  // Opens the store as after the end of the process.
   void Open() {
     store_.reset();
     store_ = disk_->Open();

@@ -225,7 +225,7 @@ TEST_F(StoreDamageTest, LostRowsAreDetected) {
 }
 
 TEST_F(StoreDamageTest, ReappearingAndOlderRowsAreDetected) {
-  // A row that was valid once: of a model that was deleted since, or an older cursor.
+  // The row was valid once: it belongs to a model that was deleted since, or is an older cursor.
   const std::string row = "(SELECT checksum FROM old.cursors WHERE producer_id = x'70' LIMIT 1)";
   {
     auto store = LocalStore::Open(data_, kStoreDamageSegment);

@@ -533,7 +533,7 @@ TEST(StoreFormatTest, OldStatesAreReadUnchanged) {
     EXPECT_EQ(lens.blocks[0].pending, 1U);
     EXPECT_EQ(lens.blocks[1].moments, (RunningMoments{2, 0.3 * bandwidth, 0.4}));
     EXPECT_EQ(lens.blocks[1].pending, 3U);
-    // From 8 pairs.
+    // The noise floor comes from 8 pairs.
     EXPECT_DOUBLE_EQ(lens.blocks[0].noise_floor->standard_deviation, std::sqrt(0.01 / 8));
   }
   const LabelCoverage& coverage = *state->label_coverage;

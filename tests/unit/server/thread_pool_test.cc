@@ -80,7 +80,7 @@ TEST(StrandTest, TasksPostedAfterTheStopAreDestroyed) {
   auto strand = std::make_shared<Strand>(pool);
   pool.Stop();
   const std::weak_ptr<Strand> weak = strand;
-  // Like the tasks of a model, it owns the strand that holds it.
+  // It owns the strand that holds it, like the tasks of a model.
   strand->Post([strand] { FAIL() << "the pool has stopped"; });
   strand->Post([strand] { FAIL() << "the pool has stopped"; });
   strand.reset();
