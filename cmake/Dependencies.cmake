@@ -12,7 +12,7 @@ find_package(Eigen3 REQUIRED CONFIG)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)
 
-# The server; JSON and CLI11 for calibctl too.
+# The server needs these; calibctl needs JSON and CLI11 too.
 find_package(spdlog REQUIRED CONFIG)
 find_package(nlohmann_json REQUIRED CONFIG)
 find_package(CLI11 REQUIRED CONFIG)
@@ -23,7 +23,7 @@ find_package(SQLite3 REQUIRED)
 pkg_check_modules(nghttp2 REQUIRED IMPORTED_TARGET libnghttp2)
 find_library(CALIBD_XXHASH xxhash REQUIRED NO_CACHE)
 
-# calibctl, which reads NPZ files.
+# calibctl reads NPZ files with it.
 pkg_check_modules(libzip REQUIRED IMPORTED_TARGET libzip)
 
 if(CALIBD_BUILD_TESTS)

@@ -20,8 +20,8 @@ option(CALIBD_UNITE_FOLDERS "Compile the sources of a folder as one: a clean bui
 
 find_program(CCACHE ccache)
 if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # Else it caches nothing that includes a precompiled header. Clones and worktrees share what they
-  # compile, because paths are hashed relative to the sources.
+  # Without the sloppiness, ccache caches nothing that includes a precompiled header. Clones and
+  # worktrees share what they compile, because paths are hashed relative to the sources.
   set(CMAKE_CXX_COMPILER_LAUNCHER
       ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros
       CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} ${CCACHE})
@@ -30,11 +30,11 @@ endif()
 include(CheckPIESupported)
 check_pie_supported()
 
-# Own code only: generated code gets the rest.
+# The warnings are for our own code. Generated code gets the rest.
 add_library(calibd_warnings INTERFACE)
 target_compile_options(calibd_warnings INTERFACE
   -Wall -Wextra -Wpedantic -Werror -Wshadow -Wconversion -Wsign-conversion
-  # Clang's also means long double, in which tests compute reference values.
+  # Clang's warning also means long double, in which tests compute reference values.
   $<$<CXX_COMPILER_ID:GNU>:-Wdouble-promotion>
   -Wnon-virtual-dtor -Woverloaded-virtual -Wcast-align -Wunused
   -Wimplicit-fallthrough)
@@ -42,19 +42,20 @@ target_compile_options(calibd_warnings INTERFACE
 add_compile_options(-fstack-protector-strong -fstack-clash-protection -fcf-protection
                     -fno-omit-frame-pointer)
 add_link_options(-Wl,-z,relro,-z,now)
-# Links in a quarter of the time. What is installed keeps the default linker.
+# This linker takes a quarter of the time. What is installed keeps the default one.
 set(CALIBD_TEST_LINKER "")
 find_program(CALIBD_LLD ld.lld)
 if(CALIBD_LLD)
   set(CALIBD_TEST_LINKER -fuse-ld=lld)
 endif()
-# For code that leaves the work to the engine and to core: under a sanitizer it compiles in half the
-# time so.
+# Options for code that leaves the work to the engine and to core. Under a sanitizer, it compiles in
+# half the time.
 set(CALIBD_UNOPTIMISED "")
 if(CALIBD_SANITIZE)
   set(CALIBD_UNOPTIMISED -O0)
 endif()
-# For code that is not under test, and for inner loops that the checks make many times slower.
+# Options for code that is not under test, and for inner loops that the checks make many times
+# slower.
 set(CALIBD_UNCHECKED "")
 if(CALIBD_SANITIZE MATCHES "undefined")
   list(APPEND CALIBD_UNCHECKED -fno-sanitize=undefined)
@@ -81,8 +82,8 @@ if(CMAKE_BUILD_TYPE STREQUAL "Debug" OR CALIBD_SANITIZE)
   add_compile_definitions(_GLIBCXX_ASSERTIONS)
 endif()
 
-# calibd_unite_folders(TARGET): the sources of each folder compiled as one, which takes a third
-# of the time: most of it goes into gRPC's and Protobuf's headers. A change costs more so.
+# calibd_unite_folders(TARGET): compiles the sources of each folder as one. This takes a third of
+# the time, most of which goes into gRPC's and Protobuf's headers, but a change then costs more.
 function(calibd_unite_folders target)
   if(NOT CALIBD_UNITE_FOLDERS)
     return()
