@@ -14,7 +14,7 @@ WindowPairs FindPairs(const WindowKeys& model, const WindowKeys& baseline) {
   WindowPairs pairs;
   pairs.model_without_id = std::ranges::count(model.id_hashes, kNoIdHash);
   pairs.baseline_without_id = std::ranges::count(baseline.id_hashes, kNoIdHash);
-  // From the newest row to the oldest, so that the newest row of an id comes first.
+  // The rows go from the newest to the oldest, so that the newest row of an id comes first.
   absl::flat_hash_map<std::uint64_t, std::uint32_t> rows;
   for (std::size_t i = baseline.id_hashes.size(); i-- > 0;) {
     if (baseline.id_hashes[i] == kNoIdHash) continue;

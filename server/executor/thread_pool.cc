@@ -77,7 +77,7 @@ bool ThreadPool::Post(std::function<void()> task, Queue::Flow& flow) {
   const std::lock_guard lock(mutex_);
   if (running_ == 0) return false;
   tasks_.Push(std::move(task), flow, /*cost=*/0);
-  // With the lock: once it is released, the task may lead to the destruction of this object.
+  // The lock is held: once it is released, the task may lead to the destruction of this object.
   ready_.notify_one();
   return true;
 }

@@ -259,9 +259,7 @@ TEST(ConfidenceSequenceTest, TheUpperBoundHoldsAtAllBlocksSimultaneously) {
       UpperMissRate(KernelOf(GeneratorSpec::M1()), 0, useful, stream(GeneratorSpec::M1()));
   Record("calibrated", calibrated);
   EXPECT_LE(calibrated, allowed);
-  // With a kernel that is 1 everywhere (up to 1e-9), SKCE =
-  // E d
-  // ^2, and E d = pi (beta - E g).
+  // With a kernel that is 1 everywhere (up to 1e-9), SKCE = |E d|^2, and E d = pi (beta - E g).
   const GeneratorSpec spec = GeneratorSpec::M2();
   double skce = 0;
   for (std::size_t k = 0; k < spec.beta.size(); ++k) {
@@ -334,7 +332,7 @@ TEST(ProjectionTestTest, HasItsLevelAtOneLook) {
     }
   }
   Record("size", static_cast<double>(rejected) / simulations);
-  // By a martingale central limit theorem; the size at n = 500 may deviate by .01.
+  // The level follows from a martingale central limit theorem; at n = 500 it may deviate by .01.
   EXPECT_NEAR(static_cast<double>(rejected) / simulations, kLevel,
               Margin(kLevel, simulations) + 0.01);
 }

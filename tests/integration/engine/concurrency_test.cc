@@ -89,7 +89,7 @@ void Produce(Engine& engine, int producer, Tallies& tallies) {
         MakeIds(name + "-" + std::to_string(i) + "-", kConcurrencyRows);
     const LogRow predictions =
         MakeBatch(*awaiting, kConcurrencyRows, static_cast<std::uint64_t>(i), ids);
-    // The same ids under another number: only the first ones count.
+    // The ids are sent again under another number. Only the first ones count.
     for (int times = i % 4 == 0 ? 2 : 1; times > 0; --times) {
       engine.ingestor().OpenAndSubmit(awaiting, {{name, 1, ++sequence}}, predictions,
                                       tallies.predictions.Expect());

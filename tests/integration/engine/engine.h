@@ -50,7 +50,7 @@ class FakeClock {
 class Signal {
  public:
   void Set() {
-    // With the lock held: a waiting thread may destroy this object once it is released.
+    // The lock is held to the end, because a waiting thread may destroy this object after that.
     const std::lock_guard lock(mutex_);
     set_ = true;
     changed_.notify_all();

@@ -85,8 +85,8 @@ TEST_F(RetentionTest, AnIdleModelKeepsNoFile) {
     Submit(busy_, MakeBatch(*busy_, kRows, static_cast<std::uint64_t>(i)));
     most = std::max(most, Files());
   }
-  // At most two snapshots' worth of batches, one of which is being written. Each batch has its own
-  // file.
+  // There are batches for at most two snapshots, one of which is being written. Each batch has its
+  // own file.
   EXPECT_LT(most, 20U);
   EXPECT_EQ(idle_->snapshot()->window.size(), 300U);
   ExpectTheSameAfterARestart();

@@ -100,7 +100,7 @@ TEST_F(EstimateTest, SimulatesTheNoiseFloor) {
 }
 
 TEST_F(EstimateTest, LeavesOutTheDensityAboveTheLimit) {
-  // With the density 600^2 pairs in 20 exponentials each; without it some 600 x 32^2 for each
+  // The density takes 600^2 pairs in 20 exponentials each; the rest some 600 x 32^2 for each
   // penalty.
   Start({"--max-test-operations", "1e8"}, 600);
   v1::CalibrationErrorEstimate estimate;

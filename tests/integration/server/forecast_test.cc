@@ -278,7 +278,7 @@ TEST_F(ForecastTest, AKilledServerContinuesWithTheSameAnswer) {
   EXPECT_EQ(answer(), before);
 }
 
-// Of all outcomes, 1500 of 31500 are off: too few for the error of all.
+// 1500 of 31500 outcomes are off, too few for the error of all.
 TEST_F(ForecastTest, ARecentChangeOfALongLivedModelIsSeen) {
   v1::Model model = Declared();
   model.mutable_monitoring()->set_group_tag("region");
