@@ -107,9 +107,8 @@ class WindowJobs {
   struct Watcher {
     // Called with the completed share of the work; see RunControl::progress.
     std::function<void(double fraction)> progress;
-    // Called once, on a compute thread. Errors: Cancelled, Unavailable (drain),
-    // NotFound (the model was deleted), those of Submit
-    // and of the computation.
+    // Called once, on a compute thread. Errors: Cancelled, Unavailable (drain), NotFound (the model
+    // was deleted), those of Submit and of the computation.
     std::function<void(const absl::Status&)> done;
   };
 

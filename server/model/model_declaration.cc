@@ -39,10 +39,8 @@ constexpr std::size_t kMaxNameLength = 64;
 constexpr int kMaxFeatures = 256;
 constexpr std::size_t kMaxDescriptionLength = 1024;
 constexpr std::size_t kMaxOutputNameLength = 128;
-// Maximum number of differences
-// x_k - z_k
-// in one pass of the median bandwidth of one model, warmup^2 / 2 * m. This takes a writer thread
-// seconds.
+// Maximum number of differences |x_k - z_k| in one pass of the median bandwidth of one model,
+// warmup^2 / 2 * m. This takes a writer thread seconds.
 constexpr double kMaxBandwidthWork = 2e9;
 // Maximum number of multiplications of the running estimators of all lenses per received
 // probability. The largest batch then takes a writer thread a second or two.

@@ -13,8 +13,8 @@ namespace calibd::server {
 // needed bytes.
 //
 // Does not include what the models share (kSharedDiskBytes), about 1 kB per producer, 200 bytes per
-// expired producer and request, and rows that
-// are appended while a backup or a verification holds the log.
+// expired producer and request, and rows that are appended while a backup or a verification holds
+// the log.
 [[nodiscard]] std::size_t DiskUse(const ModelDeclaration& declaration) noexcept;
 
 // DiskUse of a model of 2 classes with all defaults: with a smaller limit, no model can be created.

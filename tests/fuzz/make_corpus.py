@@ -215,7 +215,7 @@ def make_stored_model(inputs, store):
             message.cursor_contents = golden("cursor_contents")
         m = declaration.class_count or 2
         if declaration.HasField("forecast"):
-            # More than a warm-up.
+            # There are more rows than a warm-up has.
             observations = message.observations.add()
             values, outcomes = forecasts(520)
             observations.forecasts.values.extend(values)

@@ -14,7 +14,7 @@ from google.protobuf import descriptor_pb2
 from sources import ROOT, project_files, report
 
 PROTO_ROOT = ROOT / "proto"
-# Not part of the contract: no client generates it.
+# It is not part of the contract: no client generates it.
 STORE_FORMAT = "calibd/store/v1"
 FIELD = descriptor_pb2.FieldDescriptorProto
 NOT_NUMBERS = (FIELD.TYPE_STRING, FIELD.TYPE_BYTES, FIELD.TYPE_BOOL, FIELD.TYPE_MESSAGE,

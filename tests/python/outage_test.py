@@ -54,7 +54,7 @@ def test_a_call_waits_for_the_server_as_long_as_its_timeout(own_server):
         call = threading.Thread(target=lambda: accepted.append(
             client.observe("awaited", [0.2, 0.3, 0.5], 2).accepted_rows))
         call.start()
-        # Longer than four attempts take.
+        # This is longer than four attempts take.
         call.join(3)
         assert call.is_alive()
         own_server.start()
@@ -87,7 +87,7 @@ def test_a_watch_logs_an_outage_once(own_server, caplog):
         following = []
         watcher = threading.Thread(target=lambda: following.append(next(changes)))
         watcher.start()
-        # Longer than the timeout.
+        # This is longer than the timeout.
         watcher.join(3)
         assert watcher.is_alive()
         own_server.start()

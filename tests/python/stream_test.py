@@ -34,7 +34,7 @@ def test_twenty_kills_of_the_server_lose_and_double_nothing(own_server):
                 rows = slice(sent, sent + 100)
                 stream.send(predictions[rows], labels[rows])
                 sent += 100
-                # So that rows are left for all kills.
+                # It waits, so that rows are left for all kills.
                 wait_for(lambda: stop.is_set() or stream.counts.accepted_rows > sent - 2000, 60)
 
         producer = threading.Thread(target=produce)

@@ -177,9 +177,8 @@ TEST(ConfidenceSequenceTest, HoldsAtAllPredictionsSimultaneously) {
     const double allowed = kLevel + Margin(kLevel, simulations);
     EXPECT_LE(static_cast<double>(missed_above) / simulations, allowed) << model;
     EXPECT_LE(static_cast<double>(missed_below) / simulations, allowed) << model;
-    // The bounds are useful: the lower one exceeds zero. The mean of
-    // d
-    // ^2 is at most .9, and log log n and a level of .05 make its root 4 sqrt(.9 / 1500).
+    // The bounds are useful: the lower one exceeds zero. The mean of |d|^2 is at most .9, and log
+    // log n and a level of .05 make its root 4 sqrt(.9 / 1500).
     if (spec.pi == 1) {
       EXPECT_EQ(above_zero, simulations);
     }
@@ -294,11 +293,7 @@ TEST(ConfidenceSequenceTest, TheUpperBoundOfKceHoldsForConfidentModelsThatErr) {
   const int simulations = Repeated(100);
   for (const auto& [confidence, error] : std::vector<std::pair<double, double>>{
            {0.95, 0.1}, {0.99, 0.05}, {0.999, 0.01}, {1, 0.01}}) {
-    // For a single prediction
-    // phi
-    // = 1, and therefore KCE =
-    // E d
-    // .
+    // For a single prediction |phi| = 1, and therefore KCE = |E d|.
     const double kce = std::numbers::sqrt2 * (error - (1 - confidence));
     int missed = 0;
     for (int i = 0; i < simulations; ++i) {

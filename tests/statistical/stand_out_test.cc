@@ -15,9 +15,7 @@ namespace calibd {
 namespace {
 
 struct Shares {
-  // Shares of the simulations in which a place stands out, and in which one has
-  // Z
-  // >= 2.
+  // Shares of the simulations in which a place stands out, and in which one has |Z| >= 2.
   double stands_out = 0;
   double two_deviations = 0;
 };

@@ -14,13 +14,7 @@
 
 namespace calibd::testing {
 
-//
-// actual - expected
-// /
-// expected
-// , or
-// actual
-// if expected is 0.
+// Returns |actual - expected| / |expected|, or |actual| if expected is 0.
 inline double RelativeDifference(double actual, double expected) {
   const double difference = std::abs(actual - expected);
   return expected == 0 ? difference : difference / std::abs(expected);

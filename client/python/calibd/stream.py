@@ -633,5 +633,5 @@ def _amounts(rows: int, labels: int, kind: str = "") -> str:
 
 
 def _is_resumable(error: CalibdError) -> bool:
-    # More errors than those of a repeated call: the numbers make a resend safe.
+    # These are more errors than those of a repeated call, because the numbers make a resend safe.
     return errors.is_retryable(error) or errors.is_cut_off(error) or error.reason == "NOT_FINISHED"

@@ -34,7 +34,7 @@ std::uint64_t RandomSalt() {
   return (std::uint64_t{random()} << 32) | random();
 }
 
-// Most files that are kept for reuse.
+// Maximum number of files that are kept for reuse.
 constexpr std::size_t kMostSpares = 4;
 
 // The file that is kept for reuse with this number, < kMostSpares.

@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 TEST_F(CalibctlServedTest, ASendWithAnIdempotencyKeyCanBeRepeated) {
-  // Small messages: more batches than single contents are remembered.
+  // The messages are small, so that there are more batches than single contents are remembered.
   server_ = ServerProcess::Start({"--max-message-bytes", "2048"});
   ASSERT_NE(server_, nullptr);
   constexpr std::size_t kRows = 3000;

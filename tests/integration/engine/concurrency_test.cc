@@ -173,7 +173,7 @@ TEST(ConcurrencyTest, CountsExactlyAndARestartGivesTheSameBits) {
   {
     // Small log files, so that some are created and removed during the test.
     Engine engine(folder.path(), {.segment_bytes = std::uint64_t{256} << 10});
-    // Small enough that snapshots are written.
+    // The window is so small that snapshots are written.
     v1::Model plain = Declare(kPlain, kConcurrencyClasses);
     plain.set_window(1000);
     ASSERT_TRUE(engine.CreateModel(plain).ok());

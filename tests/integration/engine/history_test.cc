@@ -169,7 +169,7 @@ TEST_F(HistoryTest, DoesNotWaitLongForASnapshot) {
     Settle();
     EXPECT_LE(model_->strand_state().history().waiting().size(), History::kMostWaiting);
   }
-  // Long before 256 batches.
+  // The history is stored long before 256 batches have come.
   EXPECT_GE(StoredRows(), 200 - static_cast<std::int64_t>(History::kMostWaiting) - 1);
   EXPECT_EQ(Read(kMinute).size(), 200U);
 }

@@ -18,7 +18,7 @@ using server::LogRetention;
 using server::Model;
 
 constexpr std::size_t kFew = 10;
-// More than the number of rows after which a snapshot is due.
+// A snapshot is due after fewer rows.
 constexpr std::size_t kMany = 20000;
 
 class SnapshotTest : public ::testing::Test {

@@ -80,7 +80,7 @@ class ErrorModel {
     model.set_name(name_);
     model.set_class_count(static_cast<std::int32_t>(m_));
     model.mutable_bandwidth()->set_fixed(0.5);
-    // So that many models with 1000 classes fit the server's memory limit.
+    // Many models with 1000 classes then fit the server's memory limit.
     model.set_window(2);
     model.mutable_monitoring()->set_error_limit(limit_);
     const grpc::Status status = client.Create(model);

@@ -102,7 +102,7 @@ void ExpectBucketOf(const v1::HistoryBucket& bucket, const PredictionSet& set, d
 TEST_F(GetHistoryTest, ContainsTheCountedObservationsAfterAKillAndAfterAStop) {
   client_->CreateFixed("models/m", kHistoryClasses);
   const PredictionSet set = Draw(4999, kHistoryClasses);
-  // Across several snapshots.
+  // There are several snapshots meanwhile.
   for (std::size_t done = 0; done < set.labels.size();) {
     const std::size_t rows = std::min<std::size_t>(77, set.labels.size() - done);
     Observe(set.view().rows(done, rows));

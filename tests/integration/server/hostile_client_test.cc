@@ -110,7 +110,7 @@ TEST_F(HostileClientTest, CompressedMessagesAreRefusedWithoutExpandingThem) {
   v1::ObserveResponse response;
   EXPECT_EQ(client_->ingest->Observe(&context, request, &response).error_code(),
             grpc::UNIMPLEMENTED);
-  // 128 MiB expanded.
+  // The expanded message would have 128 MiB.
   EXPECT_LT(PeakMemory() - before, 32 * 1024);
 }
 

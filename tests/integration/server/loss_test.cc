@@ -270,7 +270,7 @@ TEST_F(LossTest, RefusesWorkAboveTheLimit) {
 }
 
 TEST_F(LossTest, StopsWhenTheCallIsCancelled) {
-  // More than 1e11 exponentials: a quarter of an hour on one thread.
+  // It takes more than 1e11 exponentials, a quarter of an hour on one thread.
   Start({"--compute-threads", "1", "--max-message-bytes", "8388608", "--max-test-operations",
          "1e15"});
   const v1::ComputeLossRequest large = DrawNumbers(2048, 256);

@@ -345,7 +345,7 @@ TEST_F(MonitoringTest, ErrorsOfAnAcknowledgementNameTheField) {
 
 TEST_F(MonitoringTest, AChangeAfterManyGoodObservationsIsDrift) {
   v1::Model model = Declared();
-  // Far above the evidence of these few observations.
+  // The threshold is far above the evidence of these few observations.
   model.mutable_monitoring()->set_significance_level(1e-9);
   model.mutable_monitoring()->set_average_run_length(1e4);
   Create(model);

@@ -177,7 +177,7 @@ v1::GetCalibrationResponse Demand(Client& client) {
   return answer.value_or(v1::GetCalibrationResponse());
 }
 
-// Depends on the whole window.
+// Returns an evaluation, which depends on the whole window.
 std::string EvaluatedDemand(Client& client) {
   v1::EvaluateRequest request;
   request.set_model("models/demand");

@@ -216,7 +216,7 @@ void DamageStore::Serve(const std::filesystem::path& data, std::uint64_t seed) {
   client.CreateFixed("models/fresh", 3);
   Observe(client, Observations(client, "models/fresh", 3, "only", 30, ++seed));
   v1::ObserveRequest solo;
-  // More rows than a snapshot needs to be due.
+  // There are more rows than a snapshot needs to be due.
   for (int i = 0; i < 8; ++i) {
     solo = Observations(client, "models/wide", kWideClasses, "solo", 150, ++seed);
     Observe(client, solo);

@@ -193,7 +193,7 @@ TEST_F(DiskFullTest, AcceptsBatchesWhileTheLogHasRoom) {
   ExpectUnready(kDatabaseFull);
   disk.LeaveFree(0);
   ExpectUpkeepSaysWhatFailed();
-  // Before anything was refused.
+  // A restarted server says so before it has refused anything.
   disk.Free();
   disk.LeaveFree(std::size_t{64} << 10);
   server_->Kill();

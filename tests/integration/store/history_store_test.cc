@@ -147,7 +147,7 @@ TEST_F(HistoryStoreTest, ALongHistoryHasPagesAndDamageIsReported) {
   Execute(
       absl::StrCat("UPDATE history SET data = x'ff' WHERE start_s = ", 60 * (kFirstMinute + 2001)));
   Start();
-  // Detected although nobody reads it.
+  // The damage is detected although nobody reads the row.
   EXPECT_TRUE(WaitFor([this] {
     return HttpGet(server_->http_address(), "/readyz").body.find("the store is damaged") !=
            std::string::npos;

@@ -471,7 +471,7 @@ TEST_F(RestartTest, AfterAKillADamagedLastFrameIsReportedAndDiscarded) {
     std::ifstream file(path, std::ios::binary);
     bytes.assign(std::istreambuf_iterator<char>(file), {});
   }
-  // Within the probabilities of the last batch.
+  // This byte is within the probabilities of the last batch.
   const std::size_t at = bytes.find_last_not_of('\0') - 200;
   bytes[at] = static_cast<char>(bytes[at] ^ 1);
   std::ofstream(path, std::ios::binary) << bytes;
@@ -493,7 +493,7 @@ TEST_F(RestartTest, ALogThatEndsBeforeASnapshotIsDamage) {
   ASSERT_TRUE(client_->CreateModel(model).ok());
   const std::string log = data_ + "/log-0000000000000001";
   std::filesystem::copy_file(log, folder_.path() / "before");
-  // Enough for a snapshot.
+  // These rows are enough for a snapshot.
   Send("models/m", Draw(17000, 1), 1000);
   Stop();
   std::filesystem::copy_file(folder_.path() / "before", log,

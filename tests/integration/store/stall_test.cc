@@ -64,7 +64,7 @@ TEST(StallTest, AStalledDiskNeedsBoundedMemoryAndLosesNothing) {
   model.set_name("models/m");
   model.set_class_count(kClasses);
   model.mutable_bandwidth()->set_fixed(0.5);
-  // Small in comparison with the queue.
+  // The window is small in comparison with the queue.
   model.set_window(1000);
   ASSERT_TRUE(client->CreateModel(model).ok());
   PredictionSet set;

@@ -45,7 +45,7 @@ void ClearTimes(Message& message, bool all) {
   }
 }
 
-// More pages than any undamaged list has: page tokens of a damaged list may form a cycle.
+// No undamaged list has so many pages. The page tokens of a damaged list may form a cycle.
 constexpr int kMostPages = 1000;
 
 class Interview {
@@ -187,7 +187,7 @@ class Interview {
       const std::string of =
           " of " + model + ", " + v1::GetHistoryRequest::Resolution_Name(part.resolution);
       request.mutable_start_time()->set_seconds(0);
-      // After every bucket.
+      // This is after every bucket.
       request.mutable_end_time()->set_seconds(newest + 1000 * kDaySeconds);
       History(request, "history" + of);
       request.mutable_start_time()->set_seconds(part.begin_s);

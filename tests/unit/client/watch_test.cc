@@ -105,7 +105,7 @@ TEST(ClientWatchTest, ResumesAfterTheNewestKnownChange) {
       options);
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(revisions, ElementsAre(3, 5, 8));
-  // Reported once for each lost connection.
+  // Each lost connection is reported once.
   EXPECT_THAT(connections, ElementsAre("draining", "back", "the server ended the call", "back"));
   const auto requests = server.requests();
   ASSERT_EQ(requests.size(), 4u);

@@ -79,9 +79,8 @@ TEST(MedianBandwidthTest, FindsTheRankOfManyPredictions) {
   std::vector<double> sorted;
   for (std::size_t i = 0; i < kN; ++i) sorted.push_back(set.probabilities[2 * i]);
   std::sort(sorted.begin(), sorted.end());
-  // For m = 2 the distance is
-  // p - q
-  // : count the pairs below and up to the median, up to the rounding of 1 - p.
+  // For m = 2 the distance is |p - q|: count the pairs below and up to the median, up to the
+  // rounding of 1 - p.
   const auto pairs_within = [&](double distance) {
     std::size_t pairs = 0;
     std::size_t first = 0;
@@ -96,7 +95,7 @@ TEST(MedianBandwidthTest, FindsTheRankOfManyPredictions) {
   EXPECT_GT(pairs_within(median + 1e-15), rank - 1);
 }
 
-// Enough pairs that a sample brackets the median.
+// There are so many pairs that a sample brackets the median.
 TEST(MedianBandwidthTest, HasEqualBitsOnSeveralThreads) {
   const PredictionSet set = Draw(GeneratorSpec::M1(3), 3000, 5);
   RunControl control;

@@ -40,7 +40,7 @@ double Reference(const PredictionSet& set, std::size_t k, double tolerance) {
 
 TEST(ClassEvidenceTest, IsTheMixtureOfTheProducts) {
   for (const std::size_t m : {2U, 5U, 8U, 19U}) {
-    // Long enough that the products are clamped.
+    // It is so long that the products are clamped.
     const PredictionSet set = Draw(GeneratorSpec::M1(m), 1500, 1);
     ClassEvidence evidence(m, kClassTolerance);
     for (std::size_t k = 0; k < m; ++k) {

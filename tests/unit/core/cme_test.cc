@@ -69,7 +69,7 @@ TEST(CmeTestTest, IsTheSquaredTStatisticAtOneLocation) {
 
 TEST(CmeTestTest, RefusesASingularCovariance) {
   const Kernel kernel = *Kernel::ExponentialTotalVariation(0.5);
-  // Equal locations with equal labels.
+  // Two locations are equal and have equal labels.
   PredictionSet locations = *DrawTestLocations(1, 3, 5);
   locations.probabilities.insert(locations.probabilities.end(), locations.probabilities.begin(),
                                  locations.probabilities.begin() + 3);

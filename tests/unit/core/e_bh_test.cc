@@ -16,9 +16,7 @@ std::size_t Count(const std::vector<bool>& rejected) {
   return static_cast<std::size_t>(std::count(rejected.begin(), rejected.end(), true));
 }
 
-// The definition: the largest set whose members all have e >= K / (alpha
-// set
-// ).
+// The definition: the largest set whose members all have e >= K / (alpha |set|).
 std::size_t LargestSelfConsistentSet(const std::vector<double>& log10_e, double alpha) {
   std::size_t largest = 0;
   for (std::size_t k = 1; k <= log10_e.size(); ++k) {

@@ -369,7 +369,7 @@ TEST(EstimatorSelectionTest, EveryStepOfARidgeCanBeCancelled) {
               return KernelRidge::Fit(rows, control).status();
             }),
             5);
-  // Once for about 250 rows.
+  // It is checked once for about 250 rows.
   EXPECT_GE(CountChecks([&](const RunControl& control) {
               return ridge.Eigenfunctions(rows, control).status();
             }),

@@ -76,7 +76,7 @@ TEST(EvidenceTest, EveryExpertEqualsItsFormulaAtEveryStep) {
   for (const std::size_t m : {2u, 3u, 10u, 17u}) {
     const auto features = MakeFeatures(m);
     for (const double tolerance : {1e-9, 1e-5, 0.1}) {
-      // Long enough for chunks of 8.
+      // It is long enough for chunks of 8.
       const PredictionSet set = Mixed(m, 150, 7 * m);
       auto process = *EvidenceProcess::Create(features, tolerance);
       ReferenceExperts all(*features, tolerance);
@@ -382,7 +382,7 @@ TEST(EvidenceTest, HostileStreamsStayFinite) {
     for (const std::size_t m : {2u, 10u, 1000u}) {
       auto process = *EvidenceProcess::Create(MakeFeatures(m, bandwidth), kMinTolerance);
       PredictionSet set = Draw(GeneratorSpec::M3(m), 200, m);
-      // Rounded to three digits.
+      // The probabilities are rounded to three digits.
       for (double& value : set.probabilities) value = std::round(value * 1000) / 1000;
       for (std::size_t i = 0; i < 100; ++i) {
         std::vector<double> g(m);

@@ -385,7 +385,7 @@ TEST(ForecastEvidenceTest, RejectsStatesOfOtherCells) {
   rejects([](State& s) { s.pending.resize(64); });
   rejects([](State& s) { s.pending[0] = 24 * 16; });
   rejects([](State& s) { s.pending[0] = -1; });
-  // More pending rows than rows.
+  // There are more pending rows than rows.
   rejects([](State& s) { s.pending.assign(63, s.pending[0]); });
 }
 
@@ -479,7 +479,7 @@ TEST(ForecastEvidenceTest, ProcessesAreMartingales) {
 }
 
 TEST(ForecastEvidenceTest, SurvivesAnOutcomeThatNeverHappens) {
-  // All outcomes in a cell of probability 1e-300.
+  // All outcomes are in a cell of probability 1e-300.
   const auto cells = CellsFor(QuantileForecasts{{1e-300, .5}}, kMinTolerance);
   ForecastEvidence evidence(cells);
   ReferenceProcesses reference(*cells);
@@ -546,7 +546,7 @@ TEST(ForecastEvidenceTest, TheDirectionHasTheLargestLikelihood) {
       }
     }
   }
-  // Outcomes in one cell alone.
+  // All outcomes are in one cell.
   const LocationScale above = FitLocationScale(edges, std::vector<std::int64_t>{0, 0, 0, 0, 0, 9});
   EXPECT_GT(above.shift, 2);
   EXPECT_LE(above.shift, 10);

@@ -153,11 +153,8 @@ TEST(LensTest, BoundHolds) {
 }
 
 // Compares the recursion on a line with the tiles. The tiles are used for a Euclidean distance with
-// the same kernel values,
-// x - z
-// _2 = sqrt(2)
-// c - c'
-// , because a row is off the line by more than rounding.
+// the same kernel values, |x - z|_2 = sqrt(2) |c - c'|, because a row is off the line by more than
+// rounding.
 TEST(LineTest, EqualsTheTiles) {
   for (const std::size_t n : {2u, 3u, 50u, 1000u}) {
     PredictionSet line = Draw(GeneratorSpec::M2(2), n, n);

@@ -29,7 +29,7 @@ void ExpectProductsAreRight(double tolerance) {
             const std::vector<T> b = fill(columns * depth);
             std::vector<T> c = fill(rows * columns);
             const std::vector<T> before = c;
-            // Not read if nothing of it is kept.
+            // It is not read if nothing of it is kept.
             if (keep == 0) c.assign(c.size(), std::numeric_limits<T>::quiet_NaN());
             MatrixProduct<T> product;
             product.rows = rows;

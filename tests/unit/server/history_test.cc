@@ -548,7 +548,7 @@ TEST(HistoryTest, ObservationsOfAnEarlierTimeAreAddedToTheBucketsOfThatTime) {
   CountAt(day - days(1), 4, history);
   CountAt(day - days(20), 8, history);
   CountAt(day - days(900), 16, history);
-  // Later than the server's time.
+  // This is later than the server's time.
   CountAt(noon + hours(1), 32, history);
   EXPECT_EQ(Counts(history.View(HistoryResolution::kMinute, {})), (Starts{{noon, 33}}));
   EXPECT_EQ(Counts(history.View(HistoryResolution::kHour, {})), (Starts{{noon, 33}}));

@@ -37,7 +37,7 @@ TEST_F(LogCompactionTest, NoChangedBitChangesWhatIsRead) {
   WriteFile(PathOf(1), bytes);
   Open();
   EXPECT_EQ(read_, all);
-  // After the start too.
+  // Damage is found after the start too.
   for (const auto& [log_id, data] : needed_) {
     const std::size_t at = bytes.find(data);
     if (at == std::string::npos) continue;

@@ -211,7 +211,7 @@ TEST_F(LogFilesTest, DamageBeforeTheEndIsFound) {
     ends.push_back(log_->extents().front().end);
   }
   log_.reset();
-  // Every byte of the first two frames.
+  // Flips every byte of the first two frames.
   for (std::uint64_t at = ends[0]; at < ends[2]; ++at) {
     Flip(PathOf(1), at);
     const absl::Status status = TryOpen();

@@ -116,7 +116,7 @@ TEST(LogRetentionTest, ASnapshotIsDueSomeTimeAfterTheFirstBatchItDoesNotCover) {
   retention.Add(3, 0);
   EXPECT_EQ(retention.SnapshotDueAt(kNow + 3 * kSecond), LogRetention::kNever);
   EXPECT_TRUE(retention.unstored());
-  // While the previous snapshot was being written.
+  // That batch came while the previous snapshot was being written.
   retention.EndSnapshot(true);
   EXPECT_EQ(retention.SnapshotDueAt(kNow + 9 * kSecond),
             kNow + 3 * kSecond + LogRetention::kSnapshotInterval);

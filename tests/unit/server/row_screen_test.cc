@@ -43,7 +43,7 @@ TEST(RowScreenTest, CountsRepeatsAmongTheNewest) {
   screen.Add(relabelled.view());
   EXPECT_EQ(screen.counts().repeats.rows, 30);
   EXPECT_EQ(screen.counts().repeats.differing, 10);
-  // Among the newest 100 rows.
+  // Only the newest 100 rows count.
   screen.Add(set.view().rows(60, 100));
   EXPECT_EQ(screen.counts().rows, 100);
   EXPECT_EQ(screen.counts().repeats.rows, 0);

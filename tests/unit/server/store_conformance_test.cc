@@ -298,7 +298,7 @@ TEST_P(StoreConformanceTest, AnErrorOfAVisitorEndsTheReading) {
   EXPECT_EQ(visits, 3);
 }
 
-// Enough that a store deletes what is not needed.
+// There are so many batches that a store deletes what is not needed.
 TEST_P(StoreConformanceTest, ReleasedBatchesGoAndNeededOnesStay) {
   std::vector<std::int64_t> needed;
   std::vector<std::string> expected;
@@ -411,7 +411,7 @@ TEST_P(StoreConformanceTest, ACursorIsDeletedAlone) {
   Write(*store_, [this] {
     absl::Status status = store_->DeleteCursor(1, "p");
     status.Update(store_->DeleteCursor(1, "unknown"));
-    // Put again in the same transaction.
+    // This one is put again in the same transaction.
     status.Update(store_->DeleteCursor(2, "q"));
     status.Update(
         store_->PutCursor({.model_id = 2, .producer_id = "q", .last_sequence = 7, .contents = ""}));
@@ -492,7 +492,7 @@ TEST_P(StoreConformanceTest, TwoStoresInAProcessDoNotKnowOfEachOther) {
   const std::unique_ptr<Disk> other_disk = GetParam().make();
   std::unique_ptr<Store> other = other_disk->Open();
   Start(*other);
-  // Transactions of both at the same time.
+  // Both have transactions at the same time.
   ASSERT_TRUE(store_->Begin().ok());
   ASSERT_TRUE(other->Begin().ok());
   ASSERT_TRUE(store_->InsertModel(3, Named("models/c")).ok());

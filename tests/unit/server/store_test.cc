@@ -227,7 +227,7 @@ TEST_F(RetirementTest, ReportsWrittenBytesInsteadOfFileSizes) {
   EXPECT_LT(one, empty + 5200);
   Open();
   EXPECT_EQ(store_->sizes().log_bytes, one);
-  // Across several files.
+  // The batches fill several files.
   for (int i = 0; i < 50; ++i) Append(1, 5000);
   EXPECT_GE(store_->sizes().log_bytes, 51 * 5000);
   EXPECT_LT(store_->sizes().log_bytes, 51 * 5200);

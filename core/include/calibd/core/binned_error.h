@@ -44,9 +44,8 @@ struct TopLabelBins {
   std::size_t bins = 15;
 };
 
-// Each g_k separately in uniform bins; d =
-// mean g_k - frequency of k
-// . The ECE is the mean over classes, the MCE the maximum, and the bins of all classes are counted.
+// Each g_k separately in uniform bins; d = |mean g_k - frequency of k|. The ECE is the mean over
+// classes, the MCE the maximum, and the bins of all classes are counted.
 struct ClassWiseBins {
   // In [1, kMaxBinsPerClass].
   std::size_t bins = 15;

@@ -21,11 +21,10 @@ struct KernelSpec {
   std::shared_ptr<const MatrixKernel> matrix;
 };
 
-// The kernel of a lens if `asked` is the kernel of the canonical lens. Scalar lenses use exp(-
-// c - c'
-// / kScalarBandwidth). top_k and grouped use the same distance (total variation if a matrix-valued
-// kernel is asked for) with a bandwidth of their own: the median over their reduced predictions, or
-// median_off_diagonal if the rule is that.
+// The kernel of a lens if `asked` is the kernel of the canonical lens. Scalar lenses use
+// exp(-|c - c'| / kScalarBandwidth). top_k and grouped use the same distance (total variation if a
+// matrix-valued kernel is asked for) with a bandwidth of their own: the median over their reduced
+// predictions, or median_off_diagonal if the rule is that.
 [[nodiscard]] KernelSpec KernelOfLens(const Lens& lens, const KernelSpec& asked);
 
 // predictions: n x m after reduction by the lens; unused unless the rule needs them. Errors and
