@@ -16,8 +16,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // ln x for positive normal doubles, within 2 ulp, with the same bits on every CPU: no
 // multiplication is fused. ln(2^e f) = e ln 2 + 2 artanh(s) with s = (f - 1) / (f + 1), where f is
-// in [sqrt(1/2), sqrt(2)) and therefore |s| < .172. The first omitted term of the series of artanh is
-// below 1e-18 of its sum.
+// in [sqrt(1/2), sqrt(2)) and therefore |s| < .172. The first omitted term of the series of artanh
+// is below 1e-18 of its sum.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V Log(D d, V x) {
   constexpr int kMantissaBits = 52;
