@@ -12,7 +12,7 @@
 #include "calibd/core/lens_kernel.h"
 #include "server/answers/error_proto.h"
 #include "server/answers/forecast_proto.h"
-#include "server/answers/label_coverage_proto.h"
+#include "server/answers/label_arrivals_proto.h"
 #include "server/answers/proto_time.h"
 #include "server/answers/reliability_proto.h"
 #include "server/answers/watch_proto.h"
@@ -65,7 +65,7 @@ void DescribeMonitor(const Model& model, const ModelSnapshot& snapshot,
   }
   DescribeGroups(*snapshot.declaration, snapshot, MakeVerdict(model, snapshot, now), response);
   WarnOfRows(*snapshot.declaration, snapshot, *response.mutable_warnings());
-  response.mutable_warnings()->MergeFrom(response.label_coverage().warnings());
+  response.mutable_warnings()->MergeFrom(response.label_arrivals().warnings());
 }
 
 void DescribeForecasts(const ModelSnapshot& snapshot, v1::GetCalibrationResponse& response) {
@@ -121,8 +121,8 @@ void DescribeCalibration(Model& model, const ModelSnapshot& snapshot,
   if (snapshot.last_observation_time.has_value()) {
     *response.mutable_last_observation_time() = ToTimestamp(*snapshot.last_observation_time);
   }
-  if (snapshot.label_coverage.has_value()) {
-    DescribeLabelCoverage(model, *snapshot.label_coverage, *response.mutable_label_coverage());
+  if (snapshot.label_arrivals.has_value()) {
+    DescribeLabelArrivals(model, *snapshot.label_arrivals, *response.mutable_label_arrivals());
   }
   if (snapshot.reliability.Total().count > 0) {
     v1::RunningScores& scores = *response.mutable_scores();

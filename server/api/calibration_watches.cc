@@ -51,9 +51,9 @@ absl::StatusOr<std::chrono::nanoseconds> ReadInterval(const WatchRequest& reques
 // Number of changes of the model's state. A recovery restores each of these counts.
 std::int64_t Changes(const ModelSnapshot& snapshot) {
   std::int64_t changes = snapshot.accepted_batches + snapshot.rejected_batches;
-  if (snapshot.label_coverage.has_value()) {
-    const LabelCounts& labels = snapshot.label_coverage->labels;
-    changes += snapshot.label_coverage->matured + labels.matched + labels.repeated +
+  if (snapshot.label_arrivals.has_value()) {
+    const LabelCounts& labels = snapshot.label_arrivals->labels;
+    changes += snapshot.label_arrivals->matured + labels.matched + labels.repeated +
                labels.conflicting + labels.late + labels.unknown;
   }
   if (snapshot.monitor.has_value()) {

@@ -6,7 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
-#include "server/answers/label_coverage_proto.h"
+#include "server/answers/label_arrivals_proto.h"
 #include "server/api/api.h"
 #include "server/base/errors.h"
 

@@ -343,7 +343,7 @@ class Recoverer {
       tracker->RestoreMatured(matured_log_ids_.at(id));
       tracker->SetSnapshot(target.snapshot_log_id);
       target.model->strand_state().RestorePending(
-          tracker->PendingByClass(target.model->declaration()->coverage_classes()));
+          tracker->PendingByClass(target.model->declaration()->counted_classes()));
     }
     return replay_.Publish(targets_);
   }

@@ -98,7 +98,7 @@ struct ModelDeclaration {
     return (baseline.empty() ? 1 : 2) * row_width() + feature_names.size();
   }
   // Number of predicted classes whose labels are counted apart. All forecasts are of one.
-  [[nodiscard]] std::size_t coverage_classes() const noexcept {
+  [[nodiscard]] std::size_t counted_classes() const noexcept {
     return forecast.has_value() ? 1 : class_count;
   }
   // Whether the window keeps the group of each row, for a test of forecasts by group.
@@ -108,7 +108,7 @@ struct ModelDeclaration {
   }
 
   [[nodiscard]] RowShape row_shape() const noexcept {
-    return {row_width(), coverage_classes(), forecast.has_value(), feature_names.size()};
+    return {row_width(), counted_classes(), forecast.has_value(), feature_names.size()};
   }
 
   friend bool operator==(const ModelDeclaration&, const ModelDeclaration&);

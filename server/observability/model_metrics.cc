@@ -185,45 +185,45 @@ constexpr FamilyRow<Comparison> kComparisonRows[] = {
      [](auto& all, auto& out) { AddDifferences(all, &ScoreDifference::upper, out); }},
 };
 
-constexpr FamilyRow<LabelCoverage> kCoverageRows[] = {
+constexpr FamilyRow<LabelArrivals> kArrivalRows[] = {
     {"calibd_predictions_total", Counter,
      "Number of predictions with an id: taken, or duplicate (the id was known).",
-     [](auto& coverage, auto& out) {
-       out.Add(coverage.predictions, {{"outcome", "taken"}});
-       out.Add(coverage.duplicate_predictions, {{"outcome", "duplicate"}});
+     [](auto& arrivals, auto& out) {
+       out.Add(arrivals.predictions, {{"outcome", "taken"}});
+       out.Add(arrivals.duplicate_predictions, {{"outcome", "duplicate"}});
      }},
     {"calibd_labels_total", Counter,
      "Number of labels sent by id: matched, repeated, conflicting (the first label is kept), late "
      "(after label_grace) or unknown (no such prediction).",
-     [](auto& coverage, auto& out) {
-       out.Add(coverage.labels.matched, {{"outcome", "matched"}});
-       out.Add(coverage.labels.repeated, {{"outcome", "repeated"}});
-       out.Add(coverage.labels.conflicting, {{"outcome", "conflicting"}});
-       out.Add(coverage.labels.late, {{"outcome", "late"}});
-       out.Add(coverage.labels.unknown, {{"outcome", "unknown"}});
+     [](auto& arrivals, auto& out) {
+       out.Add(arrivals.labels.matched, {{"outcome", "matched"}});
+       out.Add(arrivals.labels.repeated, {{"outcome", "repeated"}});
+       out.Add(arrivals.labels.conflicting, {{"outcome", "conflicting"}});
+       out.Add(arrivals.labels.late, {{"outcome", "late"}});
+       out.Add(arrivals.labels.unknown, {{"outcome", "unknown"}});
      }},
 };
 
-constexpr FamilyRow<ClassCoverage> kClassRows[] = {
+constexpr FamilyRow<ClassArrivals> kClassRows[] = {
     {"calibd_predictions_pending", Gauge,
      "Number of predictions that are younger than label_grace, by their most probable class. "
      "Models "
      "with more than 32 classes have one series for all classes.",
-     [](auto& coverage, auto& out) {
-       out.Add(coverage.pending.labelled, {{"labelled", "true"}});
-       out.Add(coverage.pending.all - coverage.pending.labelled, {{"labelled", "false"}});
+     [](auto& arrivals, auto& out) {
+       out.Add(arrivals.pending.labelled, {{"labelled", "true"}});
+       out.Add(arrivals.pending.all - arrivals.pending.labelled, {{"labelled", "false"}});
      }},
     {"calibd_predictions_matured_total", Counter,
      "Number of predictions that reached label_grace, by their most probable class.",
-     [](auto& coverage, auto& out) { out.Add(coverage.matured); }},
+     [](auto& arrivals, auto& out) { out.Add(arrivals.matured); }},
     {"calibd_predictions_unlabelled_total", Counter,
      "Number of matured predictions without a label. Estimates do not include them.",
-     [](auto& coverage, auto& out) { out.Add(coverage.missing); }},
+     [](auto& arrivals, auto& out) { out.Add(arrivals.missing); }},
     {"calibd_predicted_class_labels_total", Counter,
      "Number of late and conflicting labels, by the most probable class of their prediction.",
-     [](auto& coverage, auto& out) {
-       out.Add(coverage.late, {{"outcome", "late"}});
-       out.Add(coverage.conflicting, {{"outcome", "conflicting"}});
+     [](auto& arrivals, auto& out) {
+       out.Add(arrivals.late, {{"outcome", "late"}});
+       out.Add(arrivals.conflicting, {{"outcome", "conflicting"}});
      }},
 };
 
@@ -549,8 +549,8 @@ class ModelFamilies {
         comparisons_.Add(*comparison, one.labels);
       }
     }
-    if (snapshot.label_coverage.has_value()) {
-      AddCoverage(*snapshot.label_coverage, declaration.class_count, one.labels);
+    if (snapshot.label_arrivals.has_value()) {
+      AddArrivals(*snapshot.label_arrivals, declaration.class_count, one.labels);
     }
     for (const LensSnapshot& lens : snapshot.lenses) AddLens(lens, one.labels);
   }
@@ -561,8 +561,8 @@ class ModelFamilies {
     return labels;
   }
 
-  void AddCoverage(const LabelCoverage& all, std::size_t class_count, const Labels& labels) {
-    coverages_.Add(all, labels);
+  void AddArrivals(const LabelArrivals& all, std::size_t class_count, const Labels& labels) {
+    arrivals_.Add(all, labels);
     if (class_count == 0 || class_count > kMostClassSeries) {
       classes_.Add({.pending = {all.pending(), all.pending_labelled()},
                     .matured = all.matured,
@@ -639,8 +639,8 @@ class ModelFamilies {
   Families<DecisionReading> decisions_{kDecisionRows, scrape_};
   Families<CentralCoverage> coverage_{kCoverageOfForecastsRows, scrape_};
   Families<Comparison> comparisons_{kComparisonRows, scrape_};
-  Families<LabelCoverage> coverages_{kCoverageRows, scrape_};
-  Families<ClassCoverage> classes_{kClassRows, scrape_};
+  Families<LabelArrivals> arrivals_{kArrivalRows, scrape_};
+  Families<ClassArrivals> classes_{kClassRows, scrape_};
   Families<Kernel> kernels_{kKernelRows, scrape_};
   Families<RunningBlock> blocks_{kBlockRows, scrape_};
   Families<WatchSource> watches_{kWatchRows, scrape_};

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
-#include "server/answers/label_coverage_proto.h"
+#include "server/answers/label_arrivals_proto.h"
 #include "server/base/errors.h"
 #include "server/base/status_mapping.h"
 

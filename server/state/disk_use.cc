@@ -6,7 +6,7 @@
 
 #include "calibd/core/running_lens.h"
 #include "server/model/monitoring.h"
-#include "server/rows/label_coverage.h"
+#include "server/rows/label_arrivals.h"
 #include "server/rows/log_retention.h"
 #include "server/state/history.h"
 
@@ -49,7 +49,7 @@ std::size_t SnapshotBytes(const ModelDeclaration& declaration) {
         RunningLens::MaxMemory(lens, m, declaration.block_sizes, declaration.kernel.matrix.get());
   }
   if (declaration.max_pending > 0) {
-    bytes += 4 * declaration.coverage_classes() * sizeof(ClassCoverage);
+    bytes += 4 * declaration.counted_classes() * sizeof(ClassArrivals);
   }
   return bytes;
 }

@@ -6,7 +6,7 @@
 #include "calibd/core/comparison.h"
 #include "calibd/core/running_lens.h"
 #include "server/model/model_declaration.h"
-#include "server/rows/label_coverage.h"
+#include "server/rows/label_arrivals.h"
 #include "server/rows/prediction_tracker.h"
 #include "server/state/history.h"
 #include "server/watch/forecast_monitor.h"
@@ -69,7 +69,7 @@ std::size_t StateMemory(const ModelDeclaration& declaration) noexcept {
     bytes += window_rows * sizeof(std::uint64_t) +
              2 * declaration.max_pending * PredictionTracker::kBytesPerPrediction +
              OutcomeBytes(declaration, 4 * declaration.max_pending) +
-             4 * declaration.coverage_classes() * sizeof(ClassCoverage);
+             4 * declaration.counted_classes() * sizeof(ClassArrivals);
   }
   bytes += WatchMemory(declaration);
   if (!declaration.monitoring.disabled && !declaration.forecast.has_value()) {

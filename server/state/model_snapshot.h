@@ -16,7 +16,7 @@
 #include "calibd/v1/model_service.pb.h"
 #include "server/kinds/numbers/forecast_sums.h"
 #include "server/model/model_declaration.h"
-#include "server/rows/label_coverage.h"
+#include "server/rows/label_arrivals.h"
 #include "server/state/observation_window.h"
 #include "server/watch/model_monitor.h"
 
@@ -54,7 +54,7 @@ struct ModelSnapshot {
   // Time of the newest accepted batch with predictions.
   std::optional<Time> last_observation_time;
   // Set for models with a label_grace.
-  std::optional<LabelCoverage> label_coverage;
+  std::optional<LabelArrivals> label_arrivals;
   // Set for models with a baseline.
   std::optional<RunningComparison> comparison;
   // Set unless monitoring is disabled.

@@ -31,8 +31,8 @@ RunningLens::State FromProto(const store::v1::LensState& stored) {
   return state;
 }
 
-void ToProto(const LabelCoverage& coverage, const std::vector<ClassCoverage>& classes,
-             store::v1::LabelCoverage& out) {
+void ToProto(const LabelArrivals& coverage, const std::vector<ClassArrivals>& classes,
+             store::v1::LabelArrivals& out) {
   out.set_predictions(coverage.predictions);
   out.set_duplicate_predictions(coverage.duplicate_predictions);
   out.set_labelled(coverage.labelled);
@@ -41,7 +41,7 @@ void ToProto(const LabelCoverage& coverage, const std::vector<ClassCoverage>& cl
   out.set_conflicting_labels(coverage.labels.conflicting);
   out.set_late_labels(coverage.labels.late);
   out.set_unknown_labels(coverage.labels.unknown);
-  for (const ClassCoverage& one : classes) {
+  for (const ClassArrivals& one : classes) {
     out.add_matured(one.matured);
     out.add_missing(one.missing);
     out.add_late(one.late);
@@ -50,8 +50,8 @@ void ToProto(const LabelCoverage& coverage, const std::vector<ClassCoverage>& cl
 }
 
 // Fills in the counts. Returns nothing if their number differs from that of the classes.
-std::optional<LabelCoverage> FromProto(const store::v1::LabelCoverage& stored,
-                                       std::vector<ClassCoverage>& classes) {
+std::optional<LabelArrivals> FromProto(const store::v1::LabelArrivals& stored,
+                                       std::vector<ClassArrivals>& classes) {
   const auto m = static_cast<int>(classes.size());
   const bool has_labels = stored.late_size() > 0;
   if (stored.matured_size() != m || stored.missing_size() != m ||
@@ -59,7 +59,7 @@ std::optional<LabelCoverage> FromProto(const store::v1::LabelCoverage& stored,
       stored.conflicting_size() != (has_labels ? m : 0)) {
     return std::nullopt;
   }
-  LabelCoverage coverage;
+  LabelArrivals coverage;
   coverage.predictions = stored.predictions();
   coverage.duplicate_predictions = stored.duplicate_predictions();
   coverage.labelled = stored.labelled();
@@ -139,8 +139,8 @@ store::v1::ModelState StrandState::Save() const {
                                            state_.last_observation_time->time_since_epoch())
                                            .count());
   }
-  if (state_.label_coverage.has_value()) {
-    ToProto(*state_.label_coverage, class_coverage_, *state.mutable_label_coverage());
+  if (state_.label_arrivals.has_value()) {
+    ToProto(*state_.label_arrivals, class_arrivals_, *state.mutable_label_arrivals());
   }
   if (state_.comparison.has_value()) ToProto(*state_.comparison, *state.mutable_comparison());
   UseMonitor([&](const auto& monitor) { monitor.Save(*state.mutable_monitor()); });
@@ -227,12 +227,12 @@ absl::Status StrandState::Restore(const store::v1::ModelState& state) {
         restored.emplace_back(),
         RestoreLens(state_.declaration->lenses[i], state.lenses(static_cast<int>(i))));
   }
-  std::optional<LabelCoverage> coverage;
-  std::vector<ClassCoverage> classes(class_coverage_.size());
-  if (state_.label_coverage.has_value()) {
-    coverage = FromProto(state.label_coverage(), classes);
+  std::optional<LabelArrivals> coverage;
+  std::vector<ClassArrivals> classes(class_arrivals_.size());
+  if (state_.label_arrivals.has_value()) {
+    coverage = FromProto(state.label_arrivals(), classes);
     if (!coverage.has_value()) {
-      return Damaged(*state_.declaration, "has a label coverage that does not match its classes");
+      return Damaged(*state_.declaration, "has a label arrivals that does not match its classes");
     }
   }
   std::optional<RunningComparison> comparison;
@@ -261,10 +261,10 @@ absl::Status StrandState::Restore(const store::v1::ModelState& state) {
   if (absl::Status status = history_.Restore(state.history(), cells); !status.ok()) {
     return Damaged(*state_.declaration, status.message());
   }
-  state_.label_coverage = std::move(coverage);
+  state_.label_arrivals = std::move(coverage);
   state_.comparison = comparison;
-  class_coverage_ = std::move(classes);
-  class_coverage_changed_ = state_.label_coverage.has_value();
+  class_arrivals_ = std::move(classes);
+  class_arrivals_changed_ = state_.label_arrivals.has_value();
   lenses_ = std::move(restored);
   if (!warming) early_lenses_.clear();
   state_.updates = std::make_shared<std::vector<v1::ModelUpdate>>(state.updates().begin(),
@@ -282,8 +282,8 @@ absl::Status StrandState::Restore(const store::v1::ModelState& state) {
 }
 
 void StrandState::RestorePending(std::span<const PendingCounts> pending) noexcept {
-  for (std::size_t i = 0; i < pending.size(); ++i) class_coverage_[i].pending = pending[i];
-  class_coverage_changed_ = true;
+  for (std::size_t i = 0; i < pending.size(); ++i) class_arrivals_[i].pending = pending[i];
+  class_arrivals_changed_ = true;
 }
 
 void StrandState::RestoreWindow(const RowValues& values) {

@@ -49,9 +49,9 @@ StrandState::StrandState(std::shared_ptr<const ModelDeclaration> declaration, Th
            .keeps_groups = declaration->keeps_groups()}),
       retention_(declaration->window, SnapshotRows(*declaration)) {
   if (declaration->max_pending > 0) {
-    state_.label_coverage.emplace();
-    class_coverage_.resize(declaration->coverage_classes());
-    class_coverage_changed_ = true;
+    state_.label_arrivals.emplace();
+    class_arrivals_.resize(declaration->counted_classes());
+    class_arrivals_changed_ = true;
   }
   if (!declaration->baseline.empty()) state_.comparison.emplace();
   if (declaration->forecast.has_value()) {
@@ -265,29 +265,29 @@ void StrandState::ApplyRow(const ObservationsRow& row, ModelSnapshot::Time time)
 }
 
 void StrandState::ApplyRow(const PredictionsRow& row, ModelSnapshot::Time time) noexcept {
-  LabelCoverage& coverage = *state_.label_coverage;
+  LabelArrivals& arrivals = *state_.label_arrivals;
   const auto taken = static_cast<std::int64_t>(row.predicted_classes.size());
   const bool labelled = row.values.labelled() > 0;
-  coverage.predictions += taken;
-  coverage.labelled += labelled ? taken : 0;
-  coverage.duplicate_predictions += row.duplicates;
+  arrivals.predictions += taken;
+  arrivals.labelled += labelled ? taken : 0;
+  arrivals.duplicate_predictions += row.duplicates;
   for (const std::int32_t predicted : row.predicted_classes) {
-    PendingCounts& pending = CoverageOf(predicted).pending;
+    PendingCounts& pending = ArrivalsOf(predicted).pending;
     ++pending.all;
     pending.labelled += labelled ? 1 : 0;
   }
-  class_coverage_changed_ = true;
+  class_arrivals_changed_ = true;
   CountAccepted(row.dropped_rows, time);
 }
 
 void StrandState::ApplyRow(const LabelsRow& row, ModelSnapshot::Time /*time*/) noexcept {
-  LabelCoverage& coverage = *state_.label_coverage;
-  coverage.labelled += row.counts.matched;
-  coverage.labels += row.counts;
-  for (const std::int32_t predicted : row.classes.matched) ++CoverageOf(predicted).pending.labelled;
-  for (const std::int32_t predicted : row.classes.conflicting) ++CoverageOf(predicted).conflicting;
-  for (const std::int32_t predicted : row.classes.late) ++CoverageOf(predicted).late;
-  class_coverage_changed_ = true;
+  LabelArrivals& arrivals = *state_.label_arrivals;
+  arrivals.labelled += row.counts.matched;
+  arrivals.labels += row.counts;
+  for (const std::int32_t predicted : row.classes.matched) ++ArrivalsOf(predicted).pending.labelled;
+  for (const std::int32_t predicted : row.classes.conflicting) ++ArrivalsOf(predicted).conflicting;
+  for (const std::int32_t predicted : row.classes.late) ++ArrivalsOf(predicted).late;
+  class_arrivals_changed_ = true;
 }
 
 void StrandState::ApplyRow(const MaturedRow& row, ModelSnapshot::Time time) {
@@ -295,21 +295,21 @@ void StrandState::ApplyRow(const MaturedRow& row, ModelSnapshot::Time time) {
   const bool forecasts = state_.declaration->forecast.has_value();
   if (labelled > 0) Count(row.values, time);
   for (std::size_t i = 0; i < labelled; ++i) {
-    ClassCoverage& one = class_coverage_[forecasts ? 0 : PredictedClass(row.values.view().row(i))];
+    ClassArrivals& one = class_arrivals_[forecasts ? 0 : PredictedClass(row.values.view().row(i))];
     --one.pending.all;
     --one.pending.labelled;
     ++one.matured;
   }
   for (const std::int32_t predicted : row.missing_predicted_classes) {
-    ClassCoverage& one = CoverageOf(predicted);
+    ClassArrivals& one = ArrivalsOf(predicted);
     --one.pending.all;
     ++one.matured;
     ++one.missing;
   }
-  class_coverage_changed_ = true;
+  class_arrivals_changed_ = true;
   const auto missing = static_cast<std::int64_t>(row.missing_predicted_classes.size());
-  state_.label_coverage->matured += static_cast<std::int64_t>(labelled) + missing;
-  state_.label_coverage->missing += missing;
+  state_.label_arrivals->matured += static_cast<std::int64_t>(labelled) + missing;
+  state_.label_arrivals->missing += missing;
   history_.CountMissing(missing);
 }
 
@@ -347,8 +347,8 @@ void StrandState::CountAccepted(std::int64_t dropped_rows, ModelSnapshot::Time t
   state_.last_observation_time = time;
 }
 
-ClassCoverage& StrandState::CoverageOf(std::int32_t predicted_class) noexcept {
-  return class_coverage_[static_cast<std::size_t>(predicted_class)];
+ClassArrivals& StrandState::ArrivalsOf(std::int32_t predicted_class) noexcept {
+  return class_arrivals_[static_cast<std::size_t>(predicted_class)];
 }
 
 void StrandState::Observe(const PredictionBatch& batch, const RowExtras& extras,
@@ -537,11 +537,11 @@ void StrandState::Count(const RowValues& values, ModelSnapshot::Time time) {
 }
 
 std::shared_ptr<const ModelSnapshot> StrandState::Snapshot() {
-  if (class_coverage_changed_) {
+  if (class_arrivals_changed_) {
     // m counts, copied once for all batches that are published together.
-    state_.label_coverage->classes =
-        std::make_shared<const std::vector<ClassCoverage>>(class_coverage_);
-    class_coverage_changed_ = false;
+    state_.label_arrivals->classes =
+        std::make_shared<const std::vector<ClassArrivals>>(class_arrivals_);
+    class_arrivals_changed_ = false;
   }
   auto snapshot = std::make_shared<ModelSnapshot>(state_);
   const auto copy = [](const std::vector<LensState>& lenses, std::vector<LensSnapshot>& out) {

@@ -141,7 +141,7 @@ class StrandState {
   // Sets the declaration that results from all updates, whose fields updated_ names.
   void SetDeclaration(ModelDeclaration declaration, const google::protobuf::FieldMask& updated);
   void CountAccepted(std::int64_t dropped_rows, ModelSnapshot::Time time) noexcept;
-  [[nodiscard]] ClassCoverage& CoverageOf(std::int32_t predicted_class) noexcept;
+  [[nodiscard]] ClassArrivals& ArrivalsOf(std::int32_t predicted_class) noexcept;
 
   // warmup: empty if no lens needs it.
   [[nodiscard]] std::vector<LensState> CreateLenses(const PredictionSet& warmup) const;
@@ -168,9 +168,9 @@ class StrandState {
   ModelSnapshot state_;
   // The fields of the declaration that have ever been updated.
   google::protobuf::FieldMask updated_;
-  // The classes of the label coverage, and whether they differ from those in state_.
-  std::vector<ClassCoverage> class_coverage_;
-  bool class_coverage_changed_ = false;
+  // The classes of the label arrivals, and whether they differ from those in state_.
+  std::vector<ClassArrivals> class_arrivals_;
+  bool class_arrivals_changed_ = false;
   std::vector<LensState> lenses_;
   // During the warm-up, the lenses whose bandwidth does not depend on it. They are not stored: the
   // window holds all observations that they have counted.

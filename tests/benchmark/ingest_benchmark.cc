@@ -216,8 +216,8 @@ class LabelledLater {
     grpc::ClientContext context;
     const grpc::Status status = calibration_->GetCalibration(&context, request, &response);
     Check(status.ok(), status.error_message());
-    matured_ = response.label_coverage().matured();
-    missing_ = response.label_coverage().missing();
+    matured_ = response.label_arrivals().matured();
+    missing_ = response.label_arrivals().missing();
   }
 
   const std::unique_ptr<v1::IngestService::Stub> stub_;

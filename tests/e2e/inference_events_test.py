@@ -355,7 +355,7 @@ class InferenceEventsTest(unittest.TestCase):
         # Events are recognised also after their predictions have matured.
         def matured():
             calibration = json.loads(self.server.get("/v1/models/again/calibration")[2])
-            return calibration["labelCoverage"]["missing"] == "4"
+            return calibration["labelArrivals"]["missing"] == "4"
         self.assertTrue(wait_for(matured, 30))
         status, answer = self.infer("again", "b", two)
         self.assertEqual((status, answer.get("duplicateRows")), (200, "2"), answer)

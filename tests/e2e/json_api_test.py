@@ -125,7 +125,7 @@ class JsonApiTest(unittest.TestCase):
         del labels["requestId"]
         answer = self.check("POST", root + ":label", template + ":label", labels)
         self.assertEqual((answer["labels"]["repeated"], answer["labels"]["unknown"]), ("1", "1"))
-        coverage = self.check("GET", root + "/calibration", template + "/calibration")["labelCoverage"]
+        coverage = self.check("GET", root + "/calibration", template + "/calibration")["labelArrivals"]
         self.assertEqual(coverage["pending"], "2")
 
     def test_a_rejected_batch_keeps_its_request_id(self):

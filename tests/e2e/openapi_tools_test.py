@@ -94,7 +94,7 @@ class OpenApiToolsTest(unittest.TestCase):
         # (0.14 + 0.06 + 0.74 + 0.02) / 4, by hand. The prediction with an id does not count yet.
         self.assertIn("observations: 4, Brier score: 0.24\n", output)
         self.assertEqual((total.observations, round(total.brier_score, 12)), (4, 0.24))
-        self.assertEqual(calibration.message.label_coverage.pending, 1)
+        self.assertEqual(calibration.message.label_arrivals.pending, 1)
         self.check_wrong_programs()
 
     def check_wrong_programs(self):

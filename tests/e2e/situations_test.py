@@ -209,7 +209,7 @@ class SituationsTest(unittest.TestCase):
             ids.write_text("".join(f"id-{i}\n" for i in range(len(rows))), encoding="utf-8")
             self.run_calibctl(*send, "--ids", str(ids))
             self.assertTrue(
-                wait_for(lambda: self.show(name)["label_coverage"]["missing"] == len(rows), 60))
+                wait_for(lambda: self.show(name)["label_arrivals"]["missing"] == len(rows), 60))
             late = folder / "late.csv"
             late.write_text("".join(f"id-{i},{label}\n" for i, (_, label) in enumerate(rows)),
                             encoding="utf-8")
@@ -291,7 +291,7 @@ class SituationsTest(unittest.TestCase):
             for model in MODELS:
                 with self.subTest(model):
                     self.check(model, metrics, alerts)
-            coverage = self.show("late_labels")["label_coverage"]
+            coverage = self.show("late_labels")["label_arrivals"]
             self.assertEqual(coverage["labels"]["late"], 600)
 
 

@@ -11,7 +11,7 @@
 #include "fuzz/require.h"
 #include "fuzz/text_input.h"
 #include "inputs.pb.h"
-#include "server/answers/label_coverage_proto.h"
+#include "server/answers/label_arrivals_proto.h"
 #include "server/answers/reliability_proto.h"
 #include "server/answers/watch_proto.h"
 #include "server/api/history_calls.h"
@@ -86,7 +86,7 @@ bool Restore(const fuzz::StoredModel& input, Model& model) {
   }
   if (const auto& tracker = model.storage_state().tracker; tracker.has_value()) {
     model.strand_state().RestorePending(
-        tracker->PendingByClass(model.declaration()->coverage_classes()));
+        tracker->PendingByClass(model.declaration()->counted_classes()));
   }
   return true;
 }
@@ -138,8 +138,8 @@ void DescribeCalibration(Model& model) {
   model.Publish();
   const std::shared_ptr<const ModelSnapshot> snapshot = model.snapshot();
   v1::GetCalibrationResponse response;
-  if (snapshot->label_coverage.has_value()) {
-    DescribeLabelCoverage(model, *snapshot->label_coverage, *response.mutable_label_coverage());
+  if (snapshot->label_arrivals.has_value()) {
+    DescribeLabelArrivals(model, *snapshot->label_arrivals, *response.mutable_label_arrivals());
   }
   if (snapshot->reliability.Total().count > 0) {
     DescribeReliability(snapshot->reliability, *response.mutable_scores());

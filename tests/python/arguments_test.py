@@ -180,7 +180,7 @@ def test_integers_are_names_if_the_names_of_all_classes_are_integers(client, nam
     answer = client.calibration(model)
     right = predictions.argmax(axis=1) == labels
     assert answer.scores.accuracy == (4 * right.sum() + right[:10].sum()) / 1210
-    assert answer.label_coverage.labels.matched == 300
+    assert answer.label_arrivals.labels.matched == 300
 
 
 def test_unnamed_columns_are_in_the_order_of_the_classes(client):
@@ -523,7 +523,7 @@ def test_errors_of_calls_name_the_argument(client, pets, call, found):
     with pytest.raises(calibd.InvalidArgument, match=found) as raised:
         call(client, pets)
     assert raised.value.fields and raised.value.remedy
-    assert client.calibration(pets).message.label_coverage.labels.unknown == 0
+    assert client.calibration(pets).message.label_arrivals.labels.unknown == 0
 
 
 class Tensor:

@@ -166,7 +166,7 @@ def test_outcomes_may_come_later(client):
         stream.label(["a", "c"], outcomes[[0, 2]])
         counts = stream.finish()
     assert counts.matched_labels == 2
-    assert client.calibration("later").label_coverage.pending_labelled == 2
+    assert client.calibration("later").label_arrivals.pending_labelled == 2
 
 
 @pytest.mark.parametrize("forecasts, outcomes, found", [

@@ -293,7 +293,7 @@ def test_labels_come_later_by_id(client):
     assert (counts.accepted_rows, counts.duplicate_rows) == (50, 5)
     assert (counts.matched_labels, counts.unknown_labels, counts.accepted_labels) == (40, 1, 41)
     assert client.label("late", ["41", "42"], [1, 2]).matched == 2
-    assert client.calibration("late").label_coverage.pending_labelled == 42
+    assert client.calibration("late").label_arrivals.pending_labelled == 42
 
 
 def test_a_batch_that_the_server_rejects_raises_at_the_end(client, model):
@@ -371,7 +371,7 @@ def test_the_outcomes_of_labels_are_exact_or_unknown(own_server):
         assert (counts.matched_labels, counts.unknown_labels) == (matched, matched and 0)
         assert counts.duplicate_rows is None and counts.reconnects > 0
         assert ("matched_labels" in repr(counts)) == bool(matched)
-    assert client.calibration("outcomes").label_coverage.pending_labelled == 40
+    assert client.calibration("outcomes").label_arrivals.pending_labelled == 40
 
 
 @pytest.mark.parametrize("kind", [KeyError, KeyboardInterrupt, SystemExit, GeneratorExit])
@@ -545,7 +545,7 @@ def test_a_repeated_stream_with_a_key_counts_labels_once(client):
         # The outcomes of labels that an earlier stream has sent are not known.
         assert (counts.accepted_labels, counts.matched_labels) == (20, None if known else 20)
         assert counts.repeated_labels == (None if known else 0)
-    assert client.calibration("keyed-labels").label_coverage.labels.matched == 20
+    assert client.calibration("keyed-labels").label_arrivals.labels.matched == 20
 
 
 def test_a_newer_epoch_fences_the_stream(client, model):

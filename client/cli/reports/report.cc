@@ -300,30 +300,30 @@ std::string DescribeQuadratic(const v1::QuadraticTestResult& result) {
   return text;
 }
 
-std::string DescribeLabelCoverage(const v1::LabelCoverage& coverage) {
+std::string DescribeLabelArrivals(const v1::LabelArrivals& arrivals) {
   const auto with_rate = [](std::int64_t count, double rate) {
     return count == 0 ? "0" : absl::StrFormat("%d (%.3g %%)", count, 100 * rate);
   };
   std::string text = absl::StrFormat(
       "predictions with ids: %d accepted, %d duplicates; %s pending, %d of them labelled",
-      coverage.predictions(), coverage.duplicate_predictions(),
-      with_rate(coverage.pending(), coverage.pending_rate()), coverage.pending_labelled());
-  if (coverage.has_oldest_pending_time()) {
-    absl::StrAppend(&text, ", the oldest from ", TimeUtil::ToString(coverage.oldest_pending_time()),
-                    ", which will count on ", TimeUtil::ToString(coverage.next_maturation_time()));
+      arrivals.predictions(), arrivals.duplicate_predictions(),
+      with_rate(arrivals.pending(), arrivals.pending_rate()), arrivals.pending_labelled());
+  if (arrivals.has_oldest_pending_time()) {
+    absl::StrAppend(&text, ", the oldest from ", TimeUtil::ToString(arrivals.oldest_pending_time()),
+                    ", which will count on ", TimeUtil::ToString(arrivals.next_maturation_time()));
   }
-  absl::StrAppendFormat(&text, "; %d matured, %s of them without a label", coverage.matured(),
-                        with_rate(coverage.missing(), coverage.missing_rate()));
-  const v1::LabelCounts& labels = coverage.labels();
+  absl::StrAppendFormat(&text, "; %d matured, %s of them without a label", arrivals.matured(),
+                        with_rate(arrivals.missing(), arrivals.missing_rate()));
+  const v1::LabelCounts& labels = arrivals.labels();
   absl::StrAppendFormat(
       &text, "\nlabels by id: %d matched, %d repeated, %s conflicting, %s late, %s unknown\n",
       labels.matched(), labels.repeated(),
-      with_rate(labels.conflicting(), coverage.conflicting_rate()),
-      with_rate(labels.late(), coverage.late_rate()),
-      with_rate(labels.unknown(), coverage.unknown_rate()));
+      with_rate(labels.conflicting(), arrivals.conflicting_rate()),
+      with_rate(labels.late(), arrivals.late_rate()),
+      with_rate(labels.unknown(), arrivals.unknown_rate()));
   Rows rows = {
       {"predicted class", "accepted", "pending", "matured", "missing", "late", "conflicting"}};
-  for (const auto& one : coverage.predicted_classes()) {
+  for (const auto& one : arrivals.predicted_classes()) {
     rows.push_back({absl::StrCat(one.predicted_class()), absl::StrCat(one.predictions()),
                     with_rate(one.pending(), one.pending_rate()), absl::StrCat(one.matured()),
                     with_rate(one.missing(), one.missing_rate()),
@@ -331,12 +331,12 @@ std::string DescribeLabelCoverage(const v1::LabelCoverage& coverage) {
                     with_rate(one.conflicting(), one.conflicting_rate())});
   }
   if (rows.size() > 1) text += FormatTable(rows);
-  if (coverage.has_missing_p_value()) {
+  if (arrivals.has_missing_p_value()) {
     absl::StrAppend(
         &text,
         "if labels were missing equally often for every predicted class, the probability "
         "of such differences would be p = ",
-        PValue(coverage.missing_p_value()), " (one look)\n");
+        PValue(arrivals.missing_p_value()), " (one look)\n");
   }
   return text;
 }
@@ -355,12 +355,12 @@ std::string DescribeCalibration(const v1::GetCalibrationResponse& response) {
   if (response.has_scores()) {
     text += DescribeRunningScores(response.scores(), response.observations());
   }
-  if (response.has_label_coverage()) {
-    const v1::LabelCoverage& coverage = response.label_coverage();
-    text += DescribeLabelCoverage(coverage);
+  if (response.has_label_arrivals()) {
+    const v1::LabelArrivals& arrivals = response.label_arrivals();
+    text += DescribeLabelArrivals(arrivals);
     // The report of a monitored model shows these with its verdict.
-    for (int i = 0; !response.has_verdict() && i < coverage.warnings_size(); ++i) {
-      absl::StrAppend(&text, "WARNING: ", coverage.warnings(i), "\n");
+    for (int i = 0; !response.has_verdict() && i < arrivals.warnings_size(); ++i) {
+      absl::StrAppend(&text, "WARNING: ", arrivals.warnings(i), "\n");
     }
   }
   // The summary of the verdict gives the reason if that is why there is no other verdict.

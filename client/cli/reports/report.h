@@ -37,7 +37,7 @@ using convert::ToJson;
     const google::protobuf::RepeatedPtrField<v1::BlockEstimate>& estimates);
 [[nodiscard]] std::string DescribeQuadratic(const v1::QuadraticTestResult& result);
 // Describes how many predictions got their labels, and what may make the estimates false.
-[[nodiscard]] std::string DescribeLabelCoverage(const v1::LabelCoverage& coverage);
+[[nodiscard]] std::string DescribeLabelArrivals(const v1::LabelArrivals& coverage);
 // Describes the running estimates and what they were computed from, without the verdict.
 [[nodiscard]] std::string DescribeCalibration(const v1::GetCalibrationResponse& response);
 

@@ -149,10 +149,10 @@ std::string HeadlineText(const v1::GetCalibrationResponse& response) {
 // Says since when there is no labelled row, and how far off the rows before were.
 std::string NoRowText(const v1::GetCalibrationResponse& response) {
   const v1::ErrorMeasurement& all = response.error().since_start();
-  const v1::LabelCoverage& coverage = response.label_coverage();
-  if (response.observations() == 0 && coverage.pending_labelled() > 0) {
-    return absl::StrCat("no row counted yet: ", coverage.pending_labelled(), " of ",
-                        coverage.pending(), " pending rows are labelled");
+  const v1::LabelArrivals& arrivals = response.label_arrivals();
+  if (response.observations() == 0 && arrivals.pending_labelled() > 0) {
+    return absl::StrCat("no row counted yet: ", arrivals.pending_labelled(), " of ",
+                        arrivals.pending(), " pending rows are labelled");
   }
   if (response.observations() == 0) return "no labelled row yet";
   if (IntervalOf(all) == nullptr) {
@@ -471,15 +471,15 @@ std::string Data(const v1::GetCalibrationResponse& response, const Timestamp& no
   if (response.dropped_rows() > 0) {
     facts.push_back(absl::StrCat(response.dropped_rows(), " dropped by producers"));
   }
-  if (response.has_label_coverage()) {
-    const v1::LabelCoverage& coverage = response.label_coverage();
-    const bool waits = response.observations() == 0 && coverage.has_next_maturation_time();
-    facts.push_back(absl::StrCat(coverage.pending(), " pending",
+  if (response.has_label_arrivals()) {
+    const v1::LabelArrivals& arrivals = response.label_arrivals();
+    const bool waits = response.observations() == 0 && arrivals.has_next_maturation_time();
+    facts.push_back(absl::StrCat(arrivals.pending(), " pending",
                                  waits ? absl::StrCat("; the first will count on ",
-                                                      MinuteText(coverage.next_maturation_time()))
+                                                      MinuteText(arrivals.next_maturation_time()))
                                        : ""));
-    facts.push_back(absl::StrCat(coverage.missing(), " without a label"));
-    facts.push_back(absl::StrCat(coverage.duplicate_predictions(), " duplicates"));
+    facts.push_back(absl::StrCat(arrivals.missing(), " without a label"));
+    facts.push_back(absl::StrCat(arrivals.duplicate_predictions(), " duplicates"));
   }
   std::string text = absl::StrJoin(facts, ", ");
   if (response.has_last_observation_time()) {

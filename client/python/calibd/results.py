@@ -325,15 +325,15 @@ class Calibration(Result[calibration.GetCalibrationResponse]):
                 f"{alarm.id} ({monitoring.Alarm.Kind.Name(alarm.kind).removeprefix('KIND_').lower()})"
                 for alarm in alarms)))
         rows = f"{m.observations} counted, {m.rejected_rows} rejected, {m.dropped_rows} dropped"
-        if m.label_coverage.pending:
-            first = m.label_coverage.next_maturation_time.ToDatetime()
-            rows += (f", {m.label_coverage.pending} pending, the first of which counts on "
+        if m.label_arrivals.pending:
+            first = m.label_arrivals.next_maturation_time.ToDatetime()
+            rows += (f", {m.label_arrivals.pending} pending, the first of which counts on "
                      f"{first:%Y-%m-%d %H:%M} UTC")
-        if m.label_coverage.missing:
-            rows += f", {m.label_coverage.missing} without a label"
+        if m.label_arrivals.missing:
+            rows += f", {m.label_arrivals.missing} without a label"
         lines.append(("rows", rows))
         lines += [("warning", text) for text in dict.fromkeys(
-            (*m.warnings, *m.label_coverage.warnings))]
+            (*m.warnings, *m.label_arrivals.warnings))]
         return lines
 
     def _diagram(self) -> str:

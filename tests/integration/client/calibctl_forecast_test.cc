@@ -330,7 +330,7 @@ TEST_F(CalibctlForecastTest, OutcomesCanComeLater) {
       RunJson({"label", "d", Write("o.csv", "outcome,id\n1.5,a\n2.5,c\n9,unknown\n")});
   EXPECT_EQ(labelled.at("matched"), 2);
   EXPECT_EQ(labelled.at("unknown"), 1);
-  EXPECT_EQ(RunJson({"show", "d"}).at("label_coverage").at("pending_labelled"), 2);
+  EXPECT_EQ(RunJson({"show", "d"}).at("label_arrivals").at("pending_labelled"), 2);
 }
 
 TEST_F(CalibctlForecastTest, ErrorsSayWhatToDo) {

@@ -105,7 +105,7 @@ class DelayedLabelsTest : public ::testing::Test {
     EXPECT_TRUE(response.ok()) << response.status();
     return response.ok() ? *response : v1::GetCalibrationResponse();
   }
-  v1::LabelCoverage Coverage(const std::string& name) { return Calibration(name).label_coverage(); }
+  v1::LabelArrivals Coverage(const std::string& name) { return Calibration(name).label_arrivals(); }
 
   std::unique_ptr<CalibctlRun> Run(std::vector<std::string> arguments) {
     arguments.insert(arguments.end(), {"--server", server_->grpc_address()});
@@ -142,8 +142,8 @@ TEST_F(DelayedLabelsTest, LabelsFromASecondStreamAreCountedInTheOrderOfThePredic
   RunJson({"model", "update", "m", "--label-grace", "0.001s"});
   ASSERT_TRUE(WaitFor([&] { return Coverage("m").matured() == 500; }));
   const auto calibration = Calibration("m");
-  EXPECT_EQ(calibration.label_coverage().missing(), 0);
-  EXPECT_EQ(calibration.label_coverage().pending(), 0);
+  EXPECT_EQ(calibration.label_arrivals().missing(), 0);
+  EXPECT_EQ(calibration.label_arrivals().pending(), 0);
   EXPECT_EQ(calibration.observations(), 500);
   const auto kernel = Kernel::ExponentialTotalVariation(kBandwidth);
   auto running = RunningBlockSkce::Create(2, set.class_count, *kernel);
@@ -168,7 +168,7 @@ TEST_F(DelayedLabelsTest, ReportsTheOutcomeOfEachLabel) {
   EXPECT_EQ(labels.repeated, 1);
   EXPECT_EQ(labels.conflicting, 1);
   EXPECT_EQ(labels.unknown, 1);
-  const v1::LabelCoverage coverage = Coverage("m");
+  const v1::LabelArrivals coverage = Coverage("m");
   EXPECT_EQ(coverage.predictions(), 4);
   EXPECT_EQ(coverage.duplicate_predictions(), 4);
   EXPECT_EQ(coverage.pending(), 4);
@@ -244,7 +244,7 @@ TEST_F(DelayedLabelsTest, IdsAndLabelsCountOnceForAnyCutOfTheConnection) {
     EXPECT_EQ(counts.accepted_rows, 1500);
     EXPECT_EQ(counts.duplicate_rows, 0);
     EXPECT_EQ(counts.labels.accepted, 1500);
-    const v1::LabelCoverage coverage = Coverage(name);
+    const v1::LabelArrivals coverage = Coverage(name);
     EXPECT_EQ(coverage.predictions(), 1500);
     EXPECT_EQ(coverage.duplicate_predictions(), 0);
     EXPECT_EQ(coverage.pending_labelled(), 1500);
@@ -332,7 +332,7 @@ TEST_F(DelayedLabelsTest, CalibctlSendsIdsThenLabelsAndShowsTheCoverage) {
   EXPECT_EQ(repeated.at("unknown"), 1);
   EXPECT_EQ(repeated.at("untold"), 0);
 
-  const nlohmann::json coverage = RunJson({"show", "clicks"}).at("label_coverage");
+  const nlohmann::json coverage = RunJson({"show", "clicks"}).at("label_arrivals");
   EXPECT_EQ(coverage.at("predictions"), 3);
   EXPECT_EQ(coverage.at("duplicate_predictions"), 3);
   EXPECT_EQ(coverage.at("pending_labelled"), 2);

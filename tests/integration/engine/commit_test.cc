@@ -207,10 +207,10 @@ TEST_F(FailedCommitTest, UndoesAWholeTransactionForAnyFailure) {
   clock_.MoveSteady(kGrace);
   EXPECT_TRUE(engine_->Mature(model_));
   const auto snapshot = model_->snapshot();
-  EXPECT_EQ(snapshot->label_coverage->predictions, 5 + 4 + 8);
-  EXPECT_EQ(snapshot->label_coverage->matured, 5 + 4 + 8);
-  EXPECT_EQ(snapshot->label_coverage->duplicate_predictions, 6);
-  EXPECT_EQ(snapshot->label_coverage->missing, 3 + 1 + 5);
+  EXPECT_EQ(snapshot->label_arrivals->predictions, 5 + 4 + 8);
+  EXPECT_EQ(snapshot->label_arrivals->matured, 5 + 4 + 8);
+  EXPECT_EQ(snapshot->label_arrivals->duplicate_predictions, 6);
+  EXPECT_EQ(snapshot->label_arrivals->missing, 3 + 1 + 5);
   EXPECT_EQ(snapshot->observations, 10 + 2 + 3 + 3);
   EXPECT_EQ(snapshot->rejected_batches, 1);
 

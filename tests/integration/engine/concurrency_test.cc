@@ -139,11 +139,11 @@ void Read(Engine& engine, const std::atomic<bool>& ends) {
       for (const server::LensSnapshot& lens : snapshot->lenses) {
         EXPECT_FALSE(lens.blocks.empty());
       }
-      if (snapshot->label_coverage.has_value()) {
-        const server::LabelCoverage& coverage = *snapshot->label_coverage;
+      if (snapshot->label_arrivals.has_value()) {
+        const server::LabelArrivals& coverage = *snapshot->label_arrivals;
         std::int64_t matured = 0;
         server::PendingCounts pending;
-        for (const server::ClassCoverage& one : *coverage.classes) {
+        for (const server::ClassArrivals& one : *coverage.classes) {
           matured += one.matured;
           pending.all += one.pending.all;
           pending.labelled += one.pending.labelled;
@@ -219,15 +219,15 @@ TEST(ConcurrencyTest, CountsExactlyAndARestartGivesTheSameBits) {
     EXPECT_EQ(labels.unknown, 0);
 
     const std::shared_ptr<Model> awaiting = engine.Find(kAwaiting);
-    EXPECT_TRUE(WaitFor([&] { return awaiting->snapshot()->label_coverage->pending() == 0; }));
+    EXPECT_TRUE(WaitFor([&] { return awaiting->snapshot()->label_arrivals->pending() == 0; }));
     ends = true;
     reader.join();
     engine.StopDueWork();
     const auto counted = awaiting->snapshot();
-    EXPECT_EQ(counted->label_coverage->predictions, kAllRows);
-    EXPECT_EQ(counted->label_coverage->matured, kAllRows);
-    EXPECT_EQ(counted->label_coverage->missing, kAllRows - labels.matched);
-    EXPECT_EQ(counted->label_coverage->labelled, labels.matched);
+    EXPECT_EQ(counted->label_arrivals->predictions, kAllRows);
+    EXPECT_EQ(counted->label_arrivals->matured, kAllRows);
+    EXPECT_EQ(counted->label_arrivals->missing, kAllRows - labels.matched);
+    EXPECT_EQ(counted->label_arrivals->labelled, labels.matched);
     EXPECT_EQ(counted->observations, labels.matched);
     EXPECT_EQ(engine.Find(kPlain)->snapshot()->observations, kAllRows);
     EXPECT_EQ(engine.Find(kPlain)->snapshot()->accepted_batches, kAll);

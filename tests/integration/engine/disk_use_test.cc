@@ -48,7 +48,7 @@ class DiskUseTest : public ::testing::Test {
   void Mature() {
     clock_.Move(kDiskUseGrace);
     // Each call matures at most one transaction.
-    for (int i = 0; i < 50 && model_->snapshot()->label_coverage->pending() > 0; ++i) {
+    for (int i = 0; i < 50 && model_->snapshot()->label_arrivals->pending() > 0; ++i) {
       ASSERT_TRUE(engine_->Mature(model_));
     }
   }

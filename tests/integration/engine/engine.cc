@@ -171,8 +171,8 @@ Engine::State Engine::StateOf(const std::shared_ptr<Model>& model,
                     state.saved = model->strand_state().Save().SerializeAsString();
                     const auto snapshot = model->snapshot();
                     state.window = snapshot->window.size();
-                    if (snapshot->label_coverage.has_value()) {
-                      for (const auto& one : *snapshot->label_coverage->classes) {
+                    if (snapshot->label_arrivals.has_value()) {
+                      for (const auto& one : *snapshot->label_arrivals->classes) {
                         state.pending_by_class.push_back(one.pending);
                       }
                     }

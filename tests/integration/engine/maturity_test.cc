@@ -122,7 +122,7 @@ class MaturityTest : public ::testing::Test {
   // Matures due predictions; returns the total number of matured ones.
   std::int64_t Matured() {
     EXPECT_TRUE(engine_->Mature(model_));
-    return model_->snapshot()->label_coverage->matured;
+    return model_->snapshot()->label_arrivals->matured;
   }
 
   const TemporaryFolder folder_;
@@ -154,7 +154,7 @@ TEST_F(MaturityTest, AJumpOfTheWallClockHasNoEffect) {
   EXPECT_EQ(Matured(), 10);
   const auto snapshot = model_->snapshot();
   EXPECT_EQ(snapshot->observations, 3);
-  EXPECT_EQ(snapshot->label_coverage->missing, 7);
+  EXPECT_EQ(snapshot->label_arrivals->missing, 7);
   Restart(seconds(0));
   EXPECT_EQ(Matured(), 10);
 }
@@ -166,7 +166,7 @@ TEST_F(MaturityTest, TheThreadFollowsTheSteadyClock) {
   Predict("b", 3);
   clock_.MoveWall(400 * kDay);
   clock_.MoveSteady(kMaturityGrace - seconds(1));
-  const auto matured = [this] { return model_->snapshot()->label_coverage->matured; };
+  const auto matured = [this] { return model_->snapshot()->label_arrivals->matured; };
   // By the wall clock, all of them would be due.
   EXPECT_TRUE(WaitFor([&] { return matured() > 0; }));
   EXPECT_EQ(matured(), 5);
@@ -194,7 +194,7 @@ TEST_F(MaturityTest, AWallClockSetBackBetweenTwoProcessesDelaysNothing) {
   clock_.MoveSteady(seconds(5));
   EXPECT_EQ(Matured(), 8);
   EXPECT_EQ(model_->snapshot()->observations, 3);
-  EXPECT_EQ(model_->snapshot()->label_coverage->missing, 5);
+  EXPECT_EQ(model_->snapshot()->label_arrivals->missing, 5);
   Restart(-kDay);
   clock_.MoveSteady(3 * kMaturityGrace);
   EXPECT_EQ(Matured(), 8);
@@ -215,7 +215,7 @@ TEST_F(MaturityTest, PredictionsThatBecameDueWhileNothingRanMatureOnce) {
   Restart(2 * kMaturityGrace);
   EXPECT_EQ(Matured(), 6);
   EXPECT_EQ(model_->snapshot()->observations, 3);
-  EXPECT_EQ(model_->snapshot()->label_coverage->missing, 3);
+  EXPECT_EQ(model_->snapshot()->label_arrivals->missing, 3);
 }
 
 TEST_F(MaturityTest, ANewGraceAppliesToPendingPredictions) {

@@ -126,12 +126,12 @@ TEST_F(RetentionTest, ForgottenPredictionsStayForgotten) {
     // The previous call may have written a snapshot.
     ASSERT_TRUE(engine_->Mature(idle_));
     if (round % 50 == 49) {
-      const auto before = *idle_->snapshot()->label_coverage;
+      const auto before = *idle_->snapshot()->label_arrivals;
       ExpectTheSameAfterARestart();
-      EXPECT_EQ(idle_->snapshot()->label_coverage->matured, before.matured);
+      EXPECT_EQ(idle_->snapshot()->label_arrivals->matured, before.matured);
     }
   }
-  EXPECT_GT(idle_->snapshot()->label_coverage->predictions, 50 * 30);
+  EXPECT_GT(idle_->snapshot()->label_arrivals->predictions, 50 * 30);
   EXPECT_LT(Files(), 20U);
 }
 

@@ -148,7 +148,7 @@ TEST_F(BaselineTest, PendingPredictionsKeepTheirBaseline) {
   server_->Kill();
   Start();
   const auto pending = [&] {
-    return client_->GetCalibration(kBaselineModel).label_coverage().pending();
+    return client_->GetCalibration(kBaselineModel).label_arrivals().pending();
   };
   client_->SetLabelGrace(kBaselineModel, ServiceClient::kEndedGrace);
   ASSERT_TRUE(WaitFor([&] { return pending() == 0; }));

@@ -157,7 +157,7 @@ TEST_F(CompareTest, PairsPredictionsByIdWhoseLabelsComeLaterAlsoAfterACrash) {
   for (const char* const model : {kNew, kOld}) {
     client_->SetLabelGrace(model, ServiceClient::kEndedGrace);
     ASSERT_TRUE(
-        WaitFor([&] { return client_->GetCalibration(model).label_coverage().pending() == 0; }));
+        WaitFor([&] { return client_->GetCalibration(model).label_arrivals().pending() == 0; }));
   }
   std::vector<std::size_t> pairs;
   for (std::size_t i = 50; i < 300; ++i) {

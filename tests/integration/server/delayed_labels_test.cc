@@ -26,7 +26,7 @@ constexpr double kBandwidth = 0.5;
 
 class DelayedLabelsTest : public ::testing::Test {
  protected:
-  using PredictedClass = v1::LabelCoverage::PredictedClass;
+  using PredictedClass = v1::LabelArrivals::PredictedClass;
 
   void SetUp() override { Start(); }
 
@@ -77,8 +77,8 @@ class DelayedLabelsTest : public ::testing::Test {
     return response;
   }
 
-  v1::LabelCoverage Coverage() {
-    return client_->GetCalibration(kDelayedLabelsModel).label_coverage();
+  v1::LabelArrivals Coverage() {
+    return client_->GetCalibration(kDelayedLabelsModel).label_arrivals();
   }
 
   // Shortens the label grace until nothing is pending. Matured predictions are remembered for
@@ -103,7 +103,7 @@ class DelayedLabelsTest : public ::testing::Test {
   }
 
   // The count of each predicted class; 0 for a class that is not reported.
-  static std::vector<std::int64_t> OfClasses(const v1::LabelCoverage& coverage,
+  static std::vector<std::int64_t> OfClasses(const v1::LabelArrivals& coverage,
                                              std::int64_t (PredictedClass::*count)() const) {
     std::vector<std::int64_t> counts(kDelayedLabelsClasses);
     for (const PredictedClass& one : coverage.predicted_classes()) {
@@ -142,7 +142,7 @@ TEST_F(DelayedLabelsTest, CountInTheOrderOfThePredictionsForAnyOrderOfLabels) {
   std::shuffle(shuffled.begin(), shuffled.end(), std::mt19937(1));
   const auto labels = Observe(Labels(shuffled)).labels();
   EXPECT_EQ(labels.matched(), static_cast<std::int64_t>(labelled.size()));
-  v1::LabelCoverage coverage = Coverage();
+  v1::LabelArrivals coverage = Coverage();
   EXPECT_EQ(coverage.predictions(), 400);
   EXPECT_EQ(coverage.pending(), 400);
   EXPECT_EQ(coverage.pending_labelled(), static_cast<std::int64_t>(labelled.size()));
@@ -185,7 +185,7 @@ TEST_F(DelayedLabelsTest, ReportsEachPredictedClassAlsoAfterARestart) {
   unknown.mutable_labels()->set_prediction_ids(0, "nobody");
   EXPECT_EQ(Observe(unknown).labels().unknown(), 1);
   const std::vector<std::int64_t> none(kDelayedLabelsClasses);
-  const v1::LabelCoverage waiting = Coverage();
+  const v1::LabelArrivals waiting = Coverage();
   EXPECT_EQ(OfClasses(waiting, &PredictedClass::predictions), CountPredicted(all));
   EXPECT_EQ(OfClasses(waiting, &PredictedClass::pending), CountPredicted(all));
   EXPECT_EQ(OfClasses(waiting, &PredictedClass::pending_labelled), CountPredicted(labelled));
@@ -203,7 +203,7 @@ TEST_F(DelayedLabelsTest, ReportsEachPredictedClassAlsoAfterARestart) {
   std::vector<std::size_t> missing;
   for (std::size_t i = 0; i < all.size(); i += 3) missing.push_back(i);
   const auto expect_matured = [&] {
-    const v1::LabelCoverage coverage = Coverage();
+    const v1::LabelArrivals coverage = Coverage();
     EXPECT_EQ(OfClasses(coverage, &PredictedClass::predictions), CountPredicted(all));
     EXPECT_EQ(OfClasses(coverage, &PredictedClass::pending), none);
     EXPECT_EQ(OfClasses(coverage, &PredictedClass::pending_labelled), none);
@@ -251,7 +251,7 @@ TEST_F(DelayedLabelsTest, EveryLabelAndIdHasOneOutcome) {
   std::vector<std::size_t> all(15);
   std::iota(all.begin(), all.end(), 0);
   const auto expect_counts = [&] {
-    const v1::LabelCoverage coverage = Coverage();
+    const v1::LabelArrivals coverage = Coverage();
     EXPECT_EQ(coverage.predictions(), 15);
     EXPECT_EQ(coverage.duplicate_predictions(), 20);
     EXPECT_EQ(coverage.pending(), 15);
@@ -337,7 +337,7 @@ TEST_F(DelayedLabelsTest, AModelWithoutGraceRefusesIds) {
   EXPECT_EQ(predictions.error_code(), grpc::INVALID_ARGUMENT);
   EXPECT_THAT(predictions.error_message(), HasSubstr("no label_grace"));
   EXPECT_EQ(client_->Observe(Labels({1}), &response).error_code(), grpc::INVALID_ARGUMENT);
-  EXPECT_FALSE(client_->GetCalibration(kDelayedLabelsModel).has_label_coverage());
+  EXPECT_FALSE(client_->GetCalibration(kDelayedLabelsModel).has_label_arrivals());
 }
 
 TEST_F(DelayedLabelsTest, LabelsThatComeWithTheirPredictionsCountAtOnceAndOnce) {
@@ -363,8 +363,8 @@ TEST_F(DelayedLabelsTest, LabelsThatComeWithTheirPredictionsCountAtOnceAndOnce) 
   EXPECT_EQ(response.duplicate_rows(), 10);
   v1::GetCalibrationResponse answer = client_->GetCalibration(kDelayedLabelsModel);
   EXPECT_EQ(answer.observations(), 90);
-  EXPECT_EQ(answer.label_coverage().pending(), 0);
-  EXPECT_EQ(answer.label_coverage().matured(), 90);
+  EXPECT_EQ(answer.label_arrivals().pending(), 0);
+  EXPECT_EQ(answer.label_arrivals().matured(), 90);
   std::vector<std::size_t> rows(90);
   std::iota(rows.begin(), rows.end(), 0);
   EXPECT_EQ(answer.estimates(0).skce(), Recomputed(set_, rows));
@@ -396,7 +396,7 @@ TEST_F(DelayedLabelsTest, WarnsOfMissingLabelsOfOneClass) {
   EXPECT_EQ(Observe(Labels(labelled)).labels().matched(),
             static_cast<std::int64_t>(labelled.size()));
   MatureAll();
-  const v1::LabelCoverage coverage = Coverage();
+  const v1::LabelArrivals coverage = Coverage();
   EXPECT_LT(coverage.missing_p_value(), 1e-10);
   EXPECT_THAT(coverage.warnings(),
               ::testing::Contains(HasSubstr("100.0 % of the predictions of class 0")));
@@ -426,8 +426,8 @@ TEST_F(DelayedLabelsTest, PredictionsThatMatureWhileTheServerIsDownCountAfterThe
   Start();
   const auto after = client_->GetCalibration(kDelayedLabelsModel);
   EXPECT_EQ(after.observations(), 50);
-  EXPECT_EQ(after.label_coverage().matured(), 100);
-  EXPECT_EQ(after.label_coverage().missing(), 50);
+  EXPECT_EQ(after.label_arrivals().matured(), 100);
+  EXPECT_EQ(after.label_arrivals().missing(), 50);
   EXPECT_EQ(after.estimates(0).skce(), Recomputed(set_, labelled));
 }
 

@@ -426,11 +426,11 @@ TEST_F(ForecastTest, OutcomesMayComeLater) {
   server_->Kill();
   Start();
   client_->SetLabelGrace(kForecastModel, ServiceClient::kEndedGrace);
-  ASSERT_TRUE(WaitFor([this] { return Answer().label_coverage().matured() == 3; }));
+  ASSERT_TRUE(WaitFor([this] { return Answer().label_arrivals().matured() == 3; }));
   const v1::GetCalibrationResponse answer = Answer();
   EXPECT_EQ(answer.observations(), 2);
-  EXPECT_EQ(answer.label_coverage().missing(), 1);
-  EXPECT_EQ(answer.label_coverage().predicted_classes_size(), 0);
+  EXPECT_EQ(answer.label_arrivals().missing(), 1);
+  EXPECT_EQ(answer.label_arrivals().predicted_classes_size(), 0);
   EXPECT_TRUE(std::isfinite(answer.forecast().crps()));
   EXPECT_TRUE(std::isfinite(answer.forecast().residual_mean()));
   EXPECT_TRUE(std::isfinite(answer.forecast().residual_standard_deviation()));
@@ -470,9 +470,9 @@ TEST_F(ForecastTest, AnOutcomeByIdThatCannotBeScoredIsMissing) {
   ASSERT_TRUE((*stream)->LabelOutcomes(ids, std::vector<double>{1e300, 0.5}).ok());
   ASSERT_TRUE((*stream)->Finish().ok());
   client_->SetLabelGrace(kForecastModel, ServiceClient::kEndedGrace);
-  ASSERT_TRUE(WaitFor([this] { return Answer().label_coverage().matured() == 2; }));
+  ASSERT_TRUE(WaitFor([this] { return Answer().label_arrivals().matured() == 2; }));
   EXPECT_EQ(Answer().observations(), 1);
-  EXPECT_EQ(Answer().label_coverage().missing(), 1);
+  EXPECT_EQ(Answer().label_arrivals().missing(), 1);
   EXPECT_EQ(Answer().forecast().residual_mean(), 0.5);
 }
 

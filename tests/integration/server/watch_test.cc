@@ -308,17 +308,17 @@ TEST_F(WatchTest, SendsPredictionsLabelsAndMaturations) {
   ASSERT_TRUE(client_->Observe(request).ok());
   const auto waits = watch.Read();
   ASSERT_TRUE(waits.has_value());
-  EXPECT_EQ(waits->calibration().label_coverage().predictions(), 2);
+  EXPECT_EQ(waits->calibration().label_arrivals().predictions(), 2);
   request.mutable_labels()->add_prediction_ids("a");
   request.mutable_labels()->add_labels(1);
   ASSERT_TRUE(client_->Observe(request).ok());
   const auto labelled = watch.Read();
   ASSERT_TRUE(labelled.has_value());
-  EXPECT_EQ(labelled->calibration().label_coverage().labels().matched(), 1);
+  EXPECT_EQ(labelled->calibration().label_arrivals().labels().matched(), 1);
   EXPECT_GT(labelled->revision(), waits->revision());
   client_->SetLabelGrace(kWatchModel, ServiceClient::kEndedGrace);
   const auto matured = watch.ReadUntil(1);
-  EXPECT_EQ(matured.calibration().label_coverage().missing(), 1);
+  EXPECT_EQ(matured.calibration().label_arrivals().missing(), 1);
   EXPECT_GT(matured.revision(), labelled->revision());
 }
 

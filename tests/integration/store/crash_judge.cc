@@ -200,7 +200,7 @@ void ExpectMaturedAsSent(const std::string& data, const v1::GetCalibrationRespon
   ASSERT_GT(counted.labels.size(), 0U);
   ExpectEstimates(answer, counted);
   const auto rows = static_cast<std::int64_t>(counted.labels.size());
-  const v1::LabelCoverage& coverage = answer.label_coverage();
+  const v1::LabelArrivals& coverage = answer.label_arrivals();
   EXPECT_EQ(coverage.predictions(), static_cast<std::int64_t>(sent.labels.size()));
   EXPECT_EQ(coverage.duplicate_predictions(), 0);
   EXPECT_EQ(coverage.matured(), coverage.predictions());

@@ -270,7 +270,7 @@ TEST(CrashTest, PredictionsAndTheirLaterLabelsCountOnce) {
   ASSERT_TRUE(WaitFor([&] {
     const auto response = client->GetCalibration("models/later");
     if (response.ok()) answer = *response;
-    return response.ok() && answer.label_coverage().pending() == 0;
+    return response.ok() && answer.label_arrivals().pending() == 0;
   }));
   const PredictionSet sent = caller->sent();
   const std::vector<bool> labelled = caller->labelled();

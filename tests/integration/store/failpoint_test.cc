@@ -85,7 +85,7 @@ class DyingServer {
     EXPECT_TRUE(WaitFor([&] {
       const auto response = client->GetCalibration("models/m");
       if (response.ok()) answer = *response;
-      return response.ok() && answer.label_coverage().pending() == 0;
+      return response.ok() && answer.label_arrivals().pending() == 0;
     }));
     // An idle client may take seconds to notice that the server closes.
     client.reset();

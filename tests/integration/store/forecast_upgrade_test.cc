@@ -112,7 +112,7 @@ json ForecastJson(client::Client& client, const std::string& name) {
                                     {"scores", ScoresJson(group.forecast())},
                                     {"error", ErrorJson(group.error().since_start())}};
   }
-  if (answer->has_label_coverage()) out["label_coverage"] = ToJson(answer->label_coverage());
+  if (answer->has_label_arrivals()) out["label_arrivals"] = ToJson(answer->label_arrivals());
   v1::GetHistoryRequest request;
   request.set_model("models/" + name);
   const auto history = client.GetHistory(request);

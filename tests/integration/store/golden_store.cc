@@ -185,7 +185,7 @@ void KeepGoldenStore(const std::string& name, const std::filesystem::path& data,
   std::ofstream(GoldenStore(name, ".json")) << answers.dump(1) << "\n";
 }
 
-nlohmann::json ToJson(const v1::LabelCoverage& coverage) {
+nlohmann::json ToJson(const v1::LabelArrivals& coverage) {
   auto classes = nlohmann::json::array();
   for (const auto& one : coverage.predicted_classes()) {
     // Earlier versions did not show classes with only pending predictions.
@@ -219,7 +219,7 @@ nlohmann::json ToJson(const v1::GetCalibrationResponse& answer) {
   for (const v1::RunningLens& lens : answer.lenses()) {
     out["lenses"].push_back({{"lens", lens.lens()}, {"estimates", ToJson(lens.estimates())}});
   }
-  if (answer.has_label_coverage()) out["label_coverage"] = ToJson(answer.label_coverage());
+  if (answer.has_label_arrivals()) out["label_arrivals"] = ToJson(answer.label_arrivals());
   return out;
 }
 

@@ -26,7 +26,7 @@ void CopyGoldenStore(int format, const std::filesystem::path& data);
 void KeepGoldenStore(const std::string& name, const std::filesystem::path& data,
                      const nlohmann::json& answers);
 
-nlohmann::json ToJson(const v1::LabelCoverage& coverage);
+nlohmann::json ToJson(const v1::LabelArrivals& coverage);
 
 // The part of an answer that is kept and compared: exact numbers that do not depend on the time.
 nlohmann::json ToJson(const v1::GetCalibrationResponse& answer);

@@ -156,7 +156,7 @@ TEST_P(NumberedUpgradeTest, Continues) {
   // Pending predictions were not counted by class in these formats.
   const auto waiting = client_->GetCalibration("models/waiting");
   ASSERT_TRUE(waiting.ok()) << waiting.status();
-  const v1::LabelCoverage& coverage = waiting->label_coverage();
+  const v1::LabelArrivals& coverage = waiting->label_arrivals();
   std::int64_t pending = 0;
   std::int64_t pending_labelled = 0;
   for (const auto& one : coverage.predicted_classes()) {
@@ -328,7 +328,7 @@ TEST_F(UpgradeTest, Format7IsCreated) {
   Observe(Labels("matured", 4, 55, 5));
   EXPECT_TRUE(WaitFor([&] {
     const auto answer = client_->GetCalibration("models/matured");
-    return answer.ok() && answer->label_coverage().pending() == 0;
+    return answer.ok() && answer->label_arrivals().pending() == 0;
   }));
 
   Observe(Predictions("waiting", 1, 0, 20));

@@ -122,8 +122,8 @@ TEST(ReportTest, DescribesLabelsThatComeLater) {
   v1::GetCalibrationResponse response;
   response.set_model("models/clicks");
   EXPECT_THAT(DescribeCalibration(response), Not(HasSubstr("predictions with ids")));
-  EXPECT_TRUE(ToJson(response).at("label_coverage").is_null());
-  v1::LabelCoverage& coverage = *response.mutable_label_coverage();
+  EXPECT_TRUE(ToJson(response).at("label_arrivals").is_null());
+  v1::LabelArrivals& coverage = *response.mutable_label_arrivals();
   coverage.set_predictions(1300);
   coverage.set_duplicate_predictions(3);
   coverage.set_pending(300);

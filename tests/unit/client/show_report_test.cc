@@ -196,7 +196,7 @@ TEST(ShowReportTest, FitsAScreenWithLongNamesAndManyPlaces) {
   response.mutable_error()->set_acknowledged_limit(0.068);
   *response.mutable_error()->mutable_since_start()->mutable_class_1() =
       response.error().since_start().top_label();
-  response.mutable_label_coverage()->set_pending(600);
+  response.mutable_label_arrivals()->set_pending(600);
   const std::string text = DescribeShow(response, Now());
   ExpectFits(text);
   // Whole places are left out.
@@ -326,7 +326,7 @@ TEST(ShowReportTest, SaysLittleWithLittleData) {
 TEST(ShowReportTest, SaysWhenTheFirstPendingPredictionCounts) {
   v1::GetCalibrationResponse response;
   response.set_model("models/clicks");
-  v1::LabelCoverage& coverage = *response.mutable_label_coverage();
+  v1::LabelArrivals& coverage = *response.mutable_label_arrivals();
   coverage.set_pending(600);
   coverage.mutable_next_maturation_time()->set_seconds(86400);
   EXPECT_THAT(DescribeShow(response, Now()),

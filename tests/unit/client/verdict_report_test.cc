@@ -364,7 +364,7 @@ TEST(VerdictReportTest, ShowGivesAReasonAndAWarningOnce) {
   response.set_bandwidth_error("the median is zero");
   response.mutable_insufficient_data()->set_observations(60);
   response.mutable_insufficient_data()->set_reason(response.bandwidth_error());
-  response.mutable_label_coverage()->add_warnings("labels are missing");
+  response.mutable_label_arrivals()->add_warnings("labels are missing");
   const auto expect_once = [&] {
     const std::string text = DescribeVerdict(response) + DescribeCalibration(response);
     EXPECT_EQ(times(text, "the median is zero"), 1) << text;

@@ -296,9 +296,9 @@ TEST_F(ModelTest, CountsPredictionsAndLabelsOfEachPredictedClass) {
   Model model(1, declaration, {}, {}, pool_, nullptr);
   const auto coverage = [](Model& of) {
     of.Publish();
-    return *of.snapshot()->label_coverage;
+    return *of.snapshot()->label_arrivals;
   };
-  const LabelCoverage none = coverage(model);
+  const LabelArrivals none = coverage(model);
   const auto apply = [&model](auto kind) {
     model.strand_state().Apply(testing::RowOf(std::move(kind)), 0, {});
   };
@@ -314,7 +314,7 @@ TEST_F(ModelTest, CountsPredictionsAndLabelsOfEachPredictedClass) {
   matched.counts = {.matched = 2, .conflicting = 1, .unknown = 5};
   matched.classes = {.matched = {2, 0}, .conflicting = {1}, .late = {}};
   apply(matched);
-  const LabelCoverage waiting = coverage(model);
+  const LabelArrivals waiting = coverage(model);
   EXPECT_EQ((*none.classes)[2].pending.all, 0) << "readers keep what they have";
   EXPECT_EQ((*waiting.classes)[0].pending, (PendingCounts{1, 1}));
   EXPECT_EQ((*waiting.classes)[1].pending, (PendingCounts{1, 1}));
@@ -333,11 +333,11 @@ TEST_F(ModelTest, CountsPredictionsAndLabelsOfEachPredictedClass) {
   late.counts = {.late = 3};
   late.classes = {.matched = {}, .conflicting = {}, .late = {2, 2, 0}};
   apply(late);
-  const auto check = [](const LabelCoverage& all) {
+  const auto check = [](const LabelArrivals& all) {
     EXPECT_EQ(all.pending(), 0);
     EXPECT_EQ(all.pending_labelled(), 0);
     std::int64_t of_classes = 0;
-    for (const ClassCoverage& one : *all.classes) {
+    for (const ClassArrivals& one : *all.classes) {
       EXPECT_EQ(one.pending, PendingCounts{});
       of_classes += one.predictions();
     }

@@ -231,7 +231,7 @@ store::v1::ModelState State() {
   state.set_last_observation_time_us(1700000000123456);
   *state.add_lenses() = StateOfLens(0.5, {0.2, 0.3, 0.5});
   *state.add_lenses() = StateOfLens(0.25, {0.5, 0.5});
-  store::v1::LabelCoverage& coverage = *state.mutable_label_coverage();
+  store::v1::LabelArrivals& coverage = *state.mutable_label_arrivals();
   coverage.set_predictions(31);
   coverage.set_duplicate_predictions(2);
   coverage.set_labelled(19);
@@ -536,7 +536,7 @@ TEST(StoreFormatTest, OldStatesAreReadUnchanged) {
     // The noise floor comes from 8 pairs.
     EXPECT_DOUBLE_EQ(lens.blocks[0].noise_floor->standard_deviation, std::sqrt(0.01 / 8));
   }
-  const LabelCoverage& coverage = *state->label_coverage;
+  const LabelArrivals& coverage = *state->label_arrivals;
   EXPECT_EQ(coverage.predictions, 31);
   EXPECT_EQ(coverage.duplicate_predictions, 2);
   EXPECT_EQ(coverage.labelled, 19);
@@ -559,8 +559,8 @@ TEST(StoreFormatTest, ClassLabelCountsBeginAfterAStateWithoutThem) {
   ThreadPool pool("test", 1);
   Model model(1, StoreFormatDeclaration(), {}, {}, pool, nullptr);
   store::v1::ModelState state = State();
-  state.mutable_label_coverage()->clear_late();
-  state.mutable_label_coverage()->clear_conflicting();
+  state.mutable_label_arrivals()->clear_late();
+  state.mutable_label_arrivals()->clear_conflicting();
   ASSERT_TRUE(model.strand_state().Restore(state).ok());
   LabelsRow kind;
   kind.counts = {.conflicting = 1, .late = 2};
@@ -569,13 +569,13 @@ TEST(StoreFormatTest, ClassLabelCountsBeginAfterAStateWithoutThem) {
   labels.kind = kind;
   model.strand_state().Apply(labels, 0, {});
   model.Publish();
-  const std::vector<ClassCoverage>& classes = *model.snapshot()->label_coverage->classes;
+  const std::vector<ClassArrivals>& classes = *model.snapshot()->label_arrivals->classes;
   EXPECT_EQ(classes[0].conflicting, 1);
   EXPECT_EQ(classes[0].late, 0);
   EXPECT_EQ(classes[1].late, 2);
   EXPECT_EQ(classes[1].matured, 8);
   // An impossible state is refused.
-  state.mutable_label_coverage()->add_late(0);
+  state.mutable_label_arrivals()->add_late(0);
   Model other(1, StoreFormatDeclaration(), {}, {}, pool, nullptr);
   EXPECT_EQ(other.strand_state().Restore(state).code(), absl::StatusCode::kDataLoss);
 }

@@ -1,4 +1,4 @@
-#include "server/answers/label_coverage_proto.h"
+#include "server/answers/label_arrivals_proto.h"
 
 #include <algorithm>
 #include <cmath>
@@ -43,20 +43,20 @@ std::string ClassName(const ModelDeclaration& declaration, std::size_t k) {
   return declaration.class_names.empty() ? absl::StrCat(k) : declaration.class_names[k];
 }
 
-void SetRates(const LabelCoverage& coverage, v1::LabelCoverage& proto) {
-  using Proto = v1::LabelCoverage;
-  const LabelCounts& by_id = coverage.labels;
-  SetRate(coverage.pending(), coverage.predictions, proto, &Proto::set_pending_rate);
-  SetRate(coverage.missing, coverage.matured, proto, &Proto::set_missing_rate);
-  const std::int64_t labels = coverage.labelled + by_id.late + by_id.conflicting + by_id.unknown;
+void SetRates(const LabelArrivals& arrivals, v1::LabelArrivals& proto) {
+  using Proto = v1::LabelArrivals;
+  const LabelCounts& by_id = arrivals.labels;
+  SetRate(arrivals.pending(), arrivals.predictions, proto, &Proto::set_pending_rate);
+  SetRate(arrivals.missing, arrivals.matured, proto, &Proto::set_missing_rate);
+  const std::int64_t labels = arrivals.labelled + by_id.late + by_id.conflicting + by_id.unknown;
   SetRate(by_id.late, labels, proto, &Proto::set_late_rate);
   SetRate(by_id.conflicting, labels, proto, &Proto::set_conflicting_rate);
   SetRate(by_id.unknown, labels, proto, &Proto::set_unknown_rate);
 }
 
-void DescribeClass(std::size_t k, const ClassCoverage& one,
-                   v1::LabelCoverage::PredictedClass& proto) {
-  using Proto = v1::LabelCoverage::PredictedClass;
+void DescribeClass(std::size_t k, const ClassArrivals& one,
+                   v1::LabelArrivals::PredictedClass& proto) {
+  using Proto = v1::LabelArrivals::PredictedClass;
   proto.set_predicted_class(static_cast<std::int32_t>(k));
   proto.set_predictions(one.predictions());
   proto.set_pending(one.pending.all);
@@ -72,7 +72,7 @@ void DescribeClass(std::size_t k, const ClassCoverage& one,
   SetRate(one.conflicting, labels, proto, &Proto::set_conflicting_rate);
 }
 
-void DescribeClasses(const std::vector<ClassCoverage>& classes, v1::LabelCoverage& proto) {
+void DescribeClasses(const std::vector<ClassArrivals>& classes, v1::LabelArrivals& proto) {
   const auto before = [&classes](std::size_t a, std::size_t b) {
     return classes[a].missing != classes[b].missing ? classes[a].missing > classes[b].missing
                                                     : a < b;
@@ -95,42 +95,42 @@ void DescribeClasses(const std::vector<ClassCoverage>& classes, v1::LabelCoverag
   for (const std::size_t k : shown) DescribeClass(k, classes[k], *proto.add_predicted_classes());
 }
 
-void WarnOfMissing(const ModelDeclaration& declaration, const LabelCoverage& coverage,
-                   v1::LabelCoverage& proto) {
+void WarnOfMissing(const ModelDeclaration& declaration, const LabelArrivals& arrivals,
+                   v1::LabelArrivals& proto) {
   std::vector<LabelledCount> counts;
-  counts.reserve(coverage.classes->size());
-  for (const ClassCoverage& one : *coverage.classes) {
+  counts.reserve(arrivals.classes->size());
+  for (const ClassArrivals& one : *arrivals.classes) {
     counts.push_back({.predictions = one.matured, .missing = one.missing});
   }
   const std::optional<double> p_value = MissingLabelsPValue(counts);
   if (!p_value.has_value()) return;
   proto.set_missing_p_value(*p_value);
   if (*p_value >= kMissingLevel) return;
-  const double share = Rate(coverage.missing, coverage.matured);
+  const double share = Rate(arrivals.missing, arrivals.matured);
   // The difference between the rate of a class and the overall rate; 0 if chance explains it.
-  const auto difference = [&](const ClassCoverage& one) {
+  const auto difference = [&](const ClassArrivals& one) {
     const auto matured = static_cast<double>(one.matured);
     const double excess = static_cast<double>(one.missing) - share * matured;
-    return StandsOut(excess, matured * share * (1 - share), coverage.classes->size())
+    return StandsOut(excess, matured * share * (1 - share), arrivals.classes->size())
                ? std::abs(excess) / matured
                : 0;
   };
-  const auto worst = std::max_element(coverage.classes->begin(), coverage.classes->end(),
-                                      [&](const ClassCoverage& a, const ClassCoverage& b) {
+  const auto worst = std::max_element(arrivals.classes->begin(), arrivals.classes->end(),
+                                      [&](const ClassArrivals& a, const ClassArrivals& b) {
                                         return difference(a) < difference(b);
                                       });
   if (difference(*worst) < kMissingDifference) return;
   proto.add_warnings(absl::StrCat(
       "labels are missing for ", Percent(Rate(worst->missing, worst->matured)),
       " of the predictions of class ",
-      ClassName(declaration, static_cast<std::size_t>(worst - coverage.classes->begin())), " and ",
+      ClassName(declaration, static_cast<std::size_t>(worst - arrivals.classes->begin())), " and ",
       Percent(share),
       " of all predictions: the estimates may be false if the outcome decides whether a label is "
       "missing"));
 }
 
-void WarnOfCounts(const LabelCoverage& coverage, v1::LabelCoverage& proto) {
-  const LabelCounts& labels = coverage.labels;
+void WarnOfCounts(const LabelArrivals& arrivals, v1::LabelArrivals& proto) {
+  const LabelCounts& labels = arrivals.labels;
   if (proto.missing_rate() > kMissingRate) {
     proto.add_warnings(absl::StrCat(
         Percent(proto.missing_rate()), " of the matured predictions have no label (more than ",
@@ -148,10 +148,10 @@ void WarnOfCounts(const LabelCoverage& coverage, v1::LabelCoverage& proto) {
                                     labels.conflicting == 1 ? " label" : " labels",
                                     " contradicted a known label; the first label counts"));
   }
-  if (coverage.duplicate_predictions > 0) {
+  if (arrivals.duplicate_predictions > 0) {
     proto.add_warnings(
-        absl::StrCat(coverage.duplicate_predictions,
-                     coverage.duplicate_predictions == 1 ? " prediction" : " predictions",
+        absl::StrCat(arrivals.duplicate_predictions,
+                     arrivals.duplicate_predictions == 1 ? " prediction" : " predictions",
                      " repeated a known id; only the first prediction counts"));
   }
 }
@@ -175,11 +175,11 @@ void SetProto(const SkippedRows& skipped, v1::SkippedRows& proto) {
   }
 }
 
-void DescribeLabelCoverage(Model& model, const LabelCoverage& coverage, v1::LabelCoverage& proto) {
-  proto.set_predictions(coverage.predictions);
-  proto.set_duplicate_predictions(coverage.duplicate_predictions);
-  proto.set_pending(coverage.pending());
-  proto.set_pending_labelled(coverage.pending_labelled());
+void DescribeLabelArrivals(Model& model, const LabelArrivals& arrivals, v1::LabelArrivals& proto) {
+  proto.set_predictions(arrivals.predictions);
+  proto.set_duplicate_predictions(arrivals.duplicate_predictions);
+  proto.set_pending(arrivals.pending());
+  proto.set_pending_labelled(arrivals.pending_labelled());
   const std::int64_t oldest_us = model.oldest_pending_time_us();
   if (oldest_us != 0) {
     *proto.mutable_oldest_pending_time() =
@@ -188,15 +188,15 @@ void DescribeLabelCoverage(Model& model, const LabelCoverage& coverage, v1::Labe
         google::protobuf::util::TimeUtil::MicrosecondsToTimestamp(
             oldest_us + model.declaration()->label_grace.count());
   }
-  proto.set_matured(coverage.matured);
-  proto.set_missing(coverage.missing);
-  SetProto(coverage.labels, *proto.mutable_labels());
-  SetRates(coverage, proto);
+  proto.set_matured(arrivals.matured);
+  proto.set_missing(arrivals.missing);
+  SetProto(arrivals.labels, *proto.mutable_labels());
+  SetRates(arrivals, proto);
   if (!model.declaration()->forecast.has_value()) {
-    DescribeClasses(*coverage.classes, proto);
-    WarnOfMissing(*model.declaration(), coverage, proto);
+    DescribeClasses(*arrivals.classes, proto);
+    WarnOfMissing(*model.declaration(), arrivals, proto);
   }
-  WarnOfCounts(coverage, proto);
+  WarnOfCounts(arrivals, proto);
 }
 
 }  // namespace calibd::server

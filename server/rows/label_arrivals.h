@@ -1,5 +1,5 @@
-#ifndef CALIBD_SERVER_ROWS_LABEL_COVERAGE_H_
-#define CALIBD_SERVER_ROWS_LABEL_COVERAGE_H_
+#ifndef CALIBD_SERVER_ROWS_LABEL_ARRIVALS_H_
+#define CALIBD_SERVER_ROWS_LABEL_ARRIVALS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace calibd::server {
 
 // Label counts of the predictions whose most probable class is this one.
-struct ClassCoverage {
+struct ClassArrivals {
   PendingCounts pending;
   std::int64_t matured = 0;
   // Matured predictions without a label.
@@ -26,8 +26,8 @@ struct ClassCoverage {
   }
 };
 
-// Counts of predictions with an id by the state of their labels; see calibd.v1.LabelCoverage.
-struct LabelCoverage {
+// Counts of predictions with an id by the state of their labels; see calibd.v1.LabelArrivals.
+struct LabelArrivals {
   std::int64_t predictions = 0;
   std::int64_t duplicate_predictions = 0;
   // Predictions that were sent with their label, and labels that were matched later.
@@ -37,7 +37,7 @@ struct LabelCoverage {
   std::int64_t missing = 0;
   // One entry for each of the m classes. A change replaces the vector, so readers keep a consistent
   // copy.
-  std::shared_ptr<const std::vector<ClassCoverage>> classes;
+  std::shared_ptr<const std::vector<ClassArrivals>> classes;
 
   [[nodiscard]] std::int64_t pending() const noexcept { return predictions - matured; }
   [[nodiscard]] std::int64_t pending_labelled() const noexcept {
@@ -47,4 +47,4 @@ struct LabelCoverage {
 
 }  // namespace calibd::server
 
-#endif  // CALIBD_SERVER_ROWS_LABEL_COVERAGE_H_
+#endif  // CALIBD_SERVER_ROWS_LABEL_ARRIVALS_H_

@@ -1,4 +1,4 @@
-#include "server/answers/label_coverage_proto.h"
+#include "server/answers/label_arrivals_proto.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,12 +17,12 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
-constexpr std::size_t kLabelCoverageProtoClasses = 100;
+constexpr std::size_t kLabelArrivalsProtoClasses = 100;
 
 ModelDeclaration Declaration() {
   ModelDeclaration declaration;
   declaration.name = {"m", ""};
-  declaration.class_count = kLabelCoverageProtoClasses;
+  declaration.class_count = kLabelArrivalsProtoClasses;
   declaration.block_sizes = {2};
   declaration.window = 10;
   declaration.label_grace = std::chrono::seconds(1);
@@ -30,20 +30,20 @@ ModelDeclaration Declaration() {
   return declaration;
 }
 
-TEST(LabelCoverageProtoTest, ShowsTheClassesWithTheMostMissingLabelsFirst) {
+TEST(LabelArrivalsProtoTest, ShowsTheClassesWithTheMostMissingLabelsFirst) {
   ThreadPool pool("writer", 1);
   Model model(1, Declaration(), {}, {}, pool, nullptr);
   // 3 k and 7 k mod 100 cover all classes; many classes have equal numbers of missing labels.
   for (const std::size_t with_predictions :
-       {std::size_t{0}, std::size_t{7}, kLabelCoverageProtoClasses}) {
-    auto classes = std::make_shared<std::vector<ClassCoverage>>(kLabelCoverageProtoClasses);
+       {std::size_t{0}, std::size_t{7}, kLabelArrivalsProtoClasses}) {
+    auto classes = std::make_shared<std::vector<ClassArrivals>>(kLabelArrivalsProtoClasses);
     for (std::size_t k = 0; k < with_predictions; ++k) {
-      ClassCoverage& one = (*classes)[7 * k % kLabelCoverageProtoClasses];
+      ClassArrivals& one = (*classes)[7 * k % kLabelArrivalsProtoClasses];
       one.matured = 50;
-      one.missing = static_cast<std::int64_t>(3 * k % kLabelCoverageProtoClasses / 8);
+      one.missing = static_cast<std::int64_t>(3 * k % kLabelArrivalsProtoClasses / 8);
     }
     std::vector<std::int32_t> order;
-    for (std::size_t k = 0; k < kLabelCoverageProtoClasses; ++k) {
+    for (std::size_t k = 0; k < kLabelArrivalsProtoClasses; ++k) {
       if ((*classes)[k].matured > 0) order.push_back(static_cast<std::int32_t>(k));
     }
     std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
@@ -52,10 +52,10 @@ TEST(LabelCoverageProtoTest, ShowsTheClassesWithTheMostMissingLabelsFirst) {
     });
     order.resize(std::min<std::size_t>(order.size(), 20));
 
-    LabelCoverage coverage;
+    LabelArrivals coverage;
     coverage.classes = classes;
-    v1::LabelCoverage proto;
-    DescribeLabelCoverage(model, coverage, proto);
+    v1::LabelArrivals proto;
+    DescribeLabelArrivals(model, coverage, proto);
     std::vector<std::int32_t> shown;
     for (const auto& one : proto.predicted_classes()) {
       shown.push_back(one.predicted_class());
@@ -67,14 +67,14 @@ TEST(LabelCoverageProtoTest, ShowsTheClassesWithTheMostMissingLabelsFirst) {
   pool.Stop();
 }
 
-TEST(LabelCoverageProtoTest, RatesAreUnsetWithoutADenominator) {
+TEST(LabelArrivalsProtoTest, RatesAreUnsetWithoutADenominator) {
   ThreadPool pool("writer", 1);
   Model model(1, Declaration(), {}, {}, pool, nullptr);
-  auto classes = std::make_shared<std::vector<ClassCoverage>>(kLabelCoverageProtoClasses);
-  LabelCoverage coverage;
+  auto classes = std::make_shared<std::vector<ClassArrivals>>(kLabelArrivalsProtoClasses);
+  LabelArrivals coverage;
   coverage.classes = classes;
-  v1::LabelCoverage none;
-  DescribeLabelCoverage(model, coverage, none);
+  v1::LabelArrivals none;
+  DescribeLabelArrivals(model, coverage, none);
   EXPECT_FALSE(none.has_pending_rate());
   EXPECT_FALSE(none.has_missing_rate());
   EXPECT_FALSE(none.has_late_rate());
@@ -91,8 +91,8 @@ TEST(LabelCoverageProtoTest, RatesAreUnsetWithoutADenominator) {
   // A class without matured predictions, and one with 10 labels.
   (*classes)[3] = {.pending = {20, 0}};
   (*classes)[7] = {.pending = {10, 3}, .matured = 8, .missing = 4, .late = 2, .conflicting = 1};
-  v1::LabelCoverage proto;
-  DescribeLabelCoverage(model, coverage, proto);
+  v1::LabelArrivals proto;
+  DescribeLabelArrivals(model, coverage, proto);
   EXPECT_DOUBLE_EQ(proto.pending_rate(), 0.75);
   EXPECT_DOUBLE_EQ(proto.missing_rate(), 0.4);
   EXPECT_DOUBLE_EQ(proto.late_rate(), 0.1);
@@ -124,11 +124,11 @@ TEST(LabelCoverageProtoTest, RatesAreUnsetWithoutADenominator) {
 }
 
 // Describes a model whose predictions are of these classes only.
-v1::LabelCoverage Describe(const std::vector<LabelledCount>& counts) {
+v1::LabelArrivals Describe(const std::vector<LabelledCount>& counts) {
   ThreadPool pool("writer", 1);
   Model model(1, Declaration(), {}, {}, pool, nullptr);
-  auto classes = std::make_shared<std::vector<ClassCoverage>>(kLabelCoverageProtoClasses);
-  LabelCoverage coverage;
+  auto classes = std::make_shared<std::vector<ClassArrivals>>(kLabelArrivalsProtoClasses);
+  LabelArrivals coverage;
   for (std::size_t k = 0; k < counts.size(); ++k) {
     (*classes)[k].matured = counts[k].predictions;
     (*classes)[k].missing = counts[k].missing;
@@ -138,13 +138,13 @@ v1::LabelCoverage Describe(const std::vector<LabelledCount>& counts) {
   }
   coverage.labelled = coverage.matured - coverage.missing;
   coverage.classes = classes;
-  v1::LabelCoverage proto;
-  DescribeLabelCoverage(model, coverage, proto);
+  v1::LabelArrivals proto;
+  DescribeLabelArrivals(model, coverage, proto);
   pool.Stop();
   return proto;
 }
 
-TEST(LabelCoverageProtoTest, WarnsOfManyMissingLabelsInAnyCase) {
+TEST(LabelArrivalsProtoTest, WarnsOfManyMissingLabelsInAnyCase) {
   EXPECT_THAT(Describe({{.predictions = 1000, .missing = 100}}).warnings(), IsEmpty());
   EXPECT_THAT(Describe({{.predictions = 1000, .missing = 101}}).warnings(),
               ElementsAre(StartsWith("10.1 % of the matured predictions have no label (more than "
@@ -155,10 +155,10 @@ TEST(LabelCoverageProtoTest, WarnsOfManyMissingLabelsInAnyCase) {
       ElementsAre(StartsWith("100.0 % of the matured predictions")));
 }
 
-TEST(LabelCoverageProtoTest, WarnsOfClassesOnlyIfTheyDifferSubstantially) {
+TEST(LabelArrivalsProtoTest, WarnsOfClassesOnlyIfTheyDifferSubstantially) {
   // A difference of half a point with so many predictions that it is certain, and a class with too
   // few predictions.
-  v1::LabelCoverage proto = Describe({{.predictions = 10000000, .missing = 500000},
+  v1::LabelArrivals proto = Describe({{.predictions = 10000000, .missing = 500000},
                                       {.predictions = 10000000, .missing = 550000},
                                       {.predictions = 1, .missing = 1}});
   EXPECT_LT(proto.missing_p_value(), 1e-4);
