@@ -41,8 +41,8 @@ def read(path):
     return [Result(case) for case in ET.parse(path).iter("testcase")]
 
 
-def main():
-    count, paths = int(sys.argv[1]), [Path(name) for name in sys.argv[2:]]
+def main(arguments):
+    count, paths = int(arguments[0]), [Path(name) for name in arguments[1:]]
     results = [(path.stem, result) for path in paths for result in read(path)]
     passed_alone = {(path.stem, result.name) for path in paths
                     if (again := path.with_suffix(".again.xml")).exists()
@@ -69,4 +69,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

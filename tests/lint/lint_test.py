@@ -1,4 +1,6 @@
 """Each check finds what it is there for: one seeded violation a rule."""
+import contextlib
+import io
 import pathlib
 import sys
 import tempfile
@@ -13,8 +15,9 @@ import proto_style
 import self_contained
 from sources import ROOT
 
-sys.path.append(str(ROOT / "tests" / "benchmark"))
+sys.path += [str(ROOT / "tests"), str(ROOT / "tests" / "benchmark")]
 import instructions  # noqa: E402
+import summary  # noqa: E402
 
 
 class BracesTest(unittest.TestCase):
@@ -254,6 +257,52 @@ class SelfContainedTest(unittest.TestCase):
         self.assertTrue(self_contained.violations("a.md", "see /" + "home/me/notes"))
         self.assertTrue(self_contained.violations("a.md", f"see {outside}"))
         self.assertEqual(self_contained.violations("a.txt", f"set(CALIBD_TEST_DATA {outside})"), [])
+
+
+class SummaryTest(unittest.TestCase):
+    """The results are as ctest --output-junit writes them."""
+
+    SKIP = '<skipped message="SKIP_RETURN_CODE=77"/>'
+    MISSING = '<skipped message="Unable to find executable"/>'
+
+    def summarize(self, first, again=""):
+        """The exit code and the closing lines."""
+        with tempfile.TemporaryDirectory() as folder:
+            for name, cases in (("asan.xml", first), ("asan.again.xml", again)):
+                if cases:
+                    pathlib.Path(folder, name).write_text(f"<t>{cases}</t>", encoding="utf-8")
+            output = io.StringIO()
+            with contextlib.redirect_stdout(output):
+                code = summary.main(["9", f"{folder}/asan.xml"])
+        return code, output.getvalue().split("\n\n")[-1].strip().splitlines()
+
+    @staticmethod
+    def case(name, status, content=""):
+        return f'<testcase name="{name}" time="1" status="{status}">{content}</testcase>'
+
+    def test_the_last_line_counts_and_a_skipped_test_has_not_passed(self):
+        passed = self.case("a", "run") + self.case("b", "run")
+        self.assertEqual(self.summarize(passed), (0, ["2 passed, 0 failed"]))
+        self.assertEqual(self.summarize(passed + self.case("c", "notrun", self.SKIP)),
+                         (0, ["2 passed, 0 failed, 1 skipped"]))
+
+    def test_a_test_without_its_program_has_failed(self):
+        self.assertEqual(self.summarize(self.case("a", "notrun", self.MISSING)),
+                         (1, ["Failed: a in asan", "0 passed, 1 failed"]))
+
+    def test_a_test_that_passes_alone_is_unsteady(self):
+        failed = self.case("a", "fail") + self.case("b", "fail")
+        self.assertEqual(self.summarize(failed, self.case("a", "run") + self.case("b", "fail")),
+                         (1, ["Unsteady: a in asan (failed beside other tests, passed alone)",
+                              "Failed: b in asan", "1 passed, 1 failed"]))
+        self.assertEqual(self.summarize(self.case("a", "fail"), self.case("a", "run"))[0], 0)
+
+    def test_the_tests_of_a_binary_that_failed_are_named(self):
+        for output, name in (
+                ("[ RUN      ] A.b\n[  FAILED  ] A.b (1 ms)\n[  FAILED  ] A.b\n", "part.0 (A.b)"),
+                ("[ RUN      ] A.b\n[       OK ] A.b\n[ RUN      ] A/C.d/1\n", "part.0 (A/C.d/1)")):
+            lines = self.summarize(self.case("part.0", "fail", f"<system-out>{output}</system-out>"))[1]
+            self.assertEqual(lines[0], f"Failed: {name} in asan")
 
 
 if __name__ == "__main__":
