@@ -58,20 +58,32 @@ double MixtureBoundary(double square_sum, double log_inverse_level) noexcept {
 
 std::optional<ErrorInterval> BinnedErrorInterval(const ReliabilitySums& sums,
                                                  const ErrorLevels& levels) noexcept {
+  std::array<WeightedBin, kReliabilityBinCount> bins;
+  for (std::size_t b = 0; b < kReliabilityBinCount; ++b) {
+    const ReliabilitySums::Bin& bin = sums.bins[b];
+    bins[b] = {.count = static_cast<double>(bin.count),
+               .stated = bin.confidence,
+               .deviation = bin.confidence - static_cast<double>(bin.correct)};
+  }
+  return BinnedErrorInterval(bins, sums.square_sum, levels);
+}
+
+std::optional<ErrorInterval> BinnedErrorInterval(std::span<const WeightedBin> weighted,
+                                                 double square_sum,
+                                                 const ErrorLevels& levels) noexcept {
   std::array<VisitedBin, kReliabilityBinCount> bins;
   std::size_t visited = 0;
   double signed_sum = 0;
   double absolute_sum = 0;
   double count = 0;
-  for (const ReliabilitySums::Bin& bin : sums.bins) {
+  for (const WeightedBin& bin : weighted) {
     if (bin.count == 0) continue;
-    const auto n = static_cast<double>(bin.count);
-    const double s = bin.confidence - static_cast<double>(bin.correct);
+    const double s = bin.deviation;
     bins[visited++] = {.deviation = std::abs(s),
-                       .cap = std::max(bin.confidence, n - bin.confidence)};
+                       .cap = std::max(bin.stated, bin.count - bin.stated)};
     signed_sum += s;
     absolute_sum += std::abs(s);
-    count += n;
+    count += bin.count;
   }
   if (visited == 0) return std::nullopt;
   const std::span all(bins.data(), visited);
@@ -79,14 +91,14 @@ std::optional<ErrorInterval> BinnedErrorInterval(const ReliabilitySums& sums,
   ErrorInterval result;
   result.estimate = std::min(1.0, absolute_sum / count);
   result.gap = signed_sum / count;
-  const double gap_width = MixtureBoundary(sums.square_sum, std::log(2 / levels.gap));
+  const double gap_width = MixtureBoundary(square_sum, std::log(2 / levels.gap));
   result.gap_lower = std::max(-1.0, (signed_sum - gap_width) / count);
   result.gap_upper = std::min(1.0, (signed_sum + gap_width) / count);
 
   std::array<double, kReliabilityBinCount + 1> boundaries{};
   for (std::size_t k = 1; k <= visited; ++k) {
     boundaries[k] = MixtureBoundary(
-        sums.square_sum, -std::log(levels.bins) + static_cast<double>(k) * std::numbers::ln2);
+        square_sum, -std::log(levels.bins) + static_cast<double>(k) * std::numbers::ln2);
   }
   std::sort(all.begin(), all.end(),
             [](const VisitedBin& a, const VisitedBin& b) { return a.deviation > b.deviation; });

@@ -23,6 +23,8 @@
 #include "calibd/core/forecast_discrepancy.h"
 #include "calibd/core/forecast_evidence.h"
 #include "calibd/core/generator.h"
+#include "calibd/core/label_errors.h"
+#include "calibd/core/label_evidence.h"
 #include "calibd/core/lens.h"
 #include "calibd/core/lens_evaluation.h"
 #include "calibd/core/running_reliability.h"
@@ -234,6 +236,32 @@ BENCHMARK(EvidenceAdd)
     ->Args({1000, 64})
     ->Args({1000, 1})
     ->Unit(benchmark::kMillisecond);
+
+// Evidence, drift detector and errors of K labels.
+void LabelsAdd(benchmark::State& state) {
+  constexpr std::size_t kRows = 2048;
+  const auto label_count = static_cast<std::size_t>(state.range(0));
+  std::mt19937_64 engine(1);
+  std::uniform_real_distribution<double> uniform;
+  std::vector<double> probabilities(kRows * label_count);
+  std::vector<std::int8_t> truths(probabilities.size());
+  for (std::size_t i = 0; i < truths.size(); ++i) {
+    probabilities[i] = uniform(engine);
+    truths[i] = uniform(engine) < probabilities[i] ? 1 : 0;
+  }
+  const MultilabelBatch batch{probabilities, truths, label_count};
+  LabelEvidence evidence(label_count, kDefaultTolerance);
+  LabelErrors errors(label_count);
+  for (auto _ : state) {
+    evidence.Add(batch);
+    errors.Add(batch);
+  }
+  state.SetItemsProcessed(static_cast<std::int64_t>(kRows) * state.iterations());
+  state.counters["each"] = benchmark::Counter(
+      kRows, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+  state.counters["memory"] = static_cast<double>(LabelEvidence::MaxMemory(label_count));
+}
+BENCHMARK(LabelsAdd)->ArgName("labels")->Arg(1)->Arg(10)->Arg(1000)->Unit(benchmark::kMillisecond);
 
 // Forecasts with outcomes that are drawn as the forecasts are: n rows of the kind's width.
 struct DrawnForecasts {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <span>
 
 #include "calibd/core/running_reliability.h"
 
@@ -70,6 +71,19 @@ inline constexpr double kDefaultErrorLimit = 0.02;
 // Unset without observations. Cost: O(bins).
 // Merge law: sums of parts that share no observation add.
 [[nodiscard]] std::optional<ErrorInterval> BinnedErrorInterval(const ReliabilitySums& sums,
+                                                               const ErrorLevels& levels) noexcept;
+
+// The sums of a bin whose terms have weights between 0 and 1: of the weights, of the weighted
+// stated probabilities, and of the weighted x_t.
+struct WeightedBin {
+  double count = 0;
+  double stated = 0;
+  double deviation = 0;
+};
+// The same interval from bins of weighted terms. bins: at most kReliabilityBinCount. square_sum: V,
+// a sum over rows of the square of the row's largest possible term; see label_errors.h.
+[[nodiscard]] std::optional<ErrorInterval> BinnedErrorInterval(std::span<const WeightedBin> bins,
+                                                               double square_sum,
                                                                const ErrorLevels& levels) noexcept;
 
 // The intervals of one batch or one span of time. For two classes the top label hides errors that

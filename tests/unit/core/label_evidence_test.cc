@@ -1,0 +1,199 @@
+#include "calibd/core/label_evidence.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <vector>
+
+namespace calibd {
+namespace {
+
+constexpr double kLabelTolerance = 1e-3;
+constexpr double kLabelEps = kLabelTolerance / 2;
+
+struct Labels {
+  std::vector<double> probabilities;
+  std::vector<std::int8_t> truths;
+  std::size_t label_count = 0;
+
+  [[nodiscard]] MultilabelBatch view() const { return {probabilities, truths, label_count}; }
+};
+
+// Independent labels whose odds are `ratio` times the stated ones. A quarter of the truths is
+// missing.
+Labels DrawLabels(std::size_t label_count, std::size_t rows, double ratio = 1) {
+  std::mt19937_64 rng(label_count);
+  std::uniform_real_distribution<double> uniform(0, 1);
+  Labels labels{.probabilities = {}, .truths = {}, .label_count = label_count};
+  for (std::size_t i = 0; i < rows * label_count; ++i) {
+    // Also numbers that are exactly 0 or 1, and rare labels.
+    const double g = i % 11 == 0 ? 0 : i % 13 == 0 ? 1 : std::pow(uniform(rng), i % 7 == 0 ? 4 : 1);
+    labels.probabilities.push_back(g);
+    const bool holds = uniform(rng) < ratio * g / (1 + g * (ratio - 1));
+    labels.truths.push_back(uniform(rng) < 0.25 ? kMissingTruth : std::int8_t{holds});
+  }
+  return labels;
+}
+
+double MeanOfBet(double g, double ratio) {
+  return 1 +
+         (ratio > 1 ? std::min(1.0, g + kLabelEps) : std::max(0.0, g - kLabelEps)) * (ratio - 1);
+}
+
+// 0-based bin of a probability of at most 1/2.
+std::size_t BinOfSmall(double p) {
+  std::size_t bin = 0;
+  while (bin < kLabelBins / 2 - 1 && p <= std::pow(2, -2 - static_cast<double>(bin))) ++bin;
+  return bin;
+}
+
+struct LabelReference {
+  double log10_e_value;
+  double mean_drift;
+};
+
+// Label k by the formulas of the header.
+LabelReference Reference(const Labels& labels, std::size_t k) {
+  std::vector<long double> products(kLabelBets, 1);
+  std::vector<long double> drift(kLabelBets, 0);
+  long double histogram = 1;
+  std::vector<double> count(kLabelBins);
+  std::vector<double> held(kLabelBins);
+  std::vector<double> stated(kLabelBins);
+  for (std::size_t i = 0; i < labels.view().size(); ++i) {
+    const double g = labels.probabilities[i * labels.label_count + k];
+    const std::int8_t y = labels.truths[i * labels.label_count + k];
+    for (long double& r : drift) r += 1;
+    if (y == kMissingTruth) continue;
+    const std::size_t side = g <= 0.5 ? 0 : 1;
+    for (std::size_t j = 0; j < kLabelOddsRatios.size(); ++j) {
+      const double ratio = kLabelOddsRatios[j];
+      const double e = (y == 1 ? ratio : 1) / MeanOfBet(g, ratio);
+      products[side * kLabelOddsRatios.size() + j] *= e;
+      drift[side * kLabelOddsRatios.size() + j] *= e;
+    }
+    const std::size_t b = side * kLabelBins / 2 + BinOfSmall(side == 0 ? g : 1 - g);
+    const double ratio = (held[b] + 3) * (std::max(0.0, count[b] - stated[b]) + 3) /
+                         ((stated[b] + 3) * (count[b] - held[b] + 3));
+    histogram *= (y == 1 ? ratio : 1) / MeanOfBet(g, ratio);
+    count[b] += 1;
+    held[b] += y;
+    stated[b] += g;
+  }
+  long double sides[2] = {0, 0};
+  long double mean_drift = 0;
+  for (std::size_t j = 0; j < kLabelBets; ++j) {
+    sides[j / kLabelOddsRatios.size()] += products[j] / kLabelOddsRatios.size();
+    mean_drift += drift[j] / kLabelBets;
+  }
+  return {static_cast<double>(std::log10((sides[0] * sides[1] + histogram) / 2)),
+          static_cast<double>(mean_drift)};
+}
+
+TEST(LabelEvidenceTest, IsTheMeanOverLabelsOfTheirMixtures) {
+  for (const std::size_t label_count : {1U, 3U, 10U}) {
+    for (const double ratio : {1.0, 1.4}) {
+      const Labels labels = DrawLabels(label_count, 400, ratio);
+      LabelEvidence evidence(label_count, kLabelTolerance);
+      EXPECT_EQ(evidence.Read().log10_e_value, 0);
+      evidence.Add(labels.view());
+      const LabelEvidenceReading reading = evidence.Read();
+      double mean = 0;
+      double drift = 0;
+      for (std::size_t k = 0; k < label_count; ++k) {
+        const LabelReference expected = Reference(labels, k);
+        EXPECT_NEAR(reading.label_log10_e_values[k], expected.log10_e_value, 1e-9) << k;
+        mean += std::pow(10, expected.log10_e_value) / static_cast<double>(label_count);
+        drift += expected.mean_drift / static_cast<double>(label_count);
+      }
+      EXPECT_NEAR(reading.log10_e_value, std::log10(mean), 1e-9);
+      EXPECT_NEAR(reading.log10_drift, std::log10(1 + drift), 1e-9);
+    }
+  }
+}
+
+TEST(LabelEvidenceTest, NoBetGainsOnAverageUnderTheNullHypothesis) {
+  // A past from which the histogram bets, of which half is under a wrong hypothesis.
+  const Labels past = DrawLabels(1, 300, 3);
+  LabelEvidence evidence(1, kLabelTolerance);
+  evidence.Add(past.view());
+  const double before = evidence.LogEValue();
+  for (const double g : {0.0, 1e-9, 0.01, 0.3, 0.5, 0.5000001, 0.77, 0.999, 1.0}) {
+    std::vector<double> gains;
+    for (const int truth : {0, 1}) {
+      const auto y = static_cast<std::int8_t>(truth);
+      LabelEvidence next = evidence;
+      next.Add({std::span(&g, 1), std::span(&y, 1), 1});
+      gains.push_back(std::exp(next.LogEValue() - before));
+    }
+    for (const double p : {std::max(0.0, g - kLabelEps), g, std::min(1.0, g + kLabelEps)}) {
+      EXPECT_LE(p * gains[1] + (1 - p) * gains[0], 1 + 1e-12) << g << " " << p;
+    }
+  }
+}
+
+TEST(LabelEvidenceTest, DoesNotDependOnHowASequenceIsSplitOrStored) {
+  const Labels labels = DrawLabels(4, 700, 1.2);
+  LabelEvidence whole(4, kLabelTolerance);
+  whole.Add(labels.view());
+  LabelEvidence parts(4, kLabelTolerance);
+  for (std::size_t first = 0; first < 700;) {
+    const std::size_t count = std::min<std::size_t>(1 + first % 97, 700 - first);
+    LabelEvidence restored(4, kLabelTolerance);
+    ASSERT_TRUE(restored.Restore(parts.Save()));
+    restored.Add(labels.view().rows(first, count));
+    parts = restored;
+    first += count;
+  }
+  EXPECT_TRUE(whole.Save() == parts.Save());
+  EXPECT_GT(whole.Read().maximum.log_value, 0);
+}
+
+TEST(LabelEvidenceTest, RecordsWhenTheMarksAreReached) {
+  const Labels labels = DrawLabels(3, 4000, 2);
+  const EvidenceMarks marks{.log_e = std::log(20), .log_shiryaev_roberts = std::log(1e4)};
+  LabelEvidence evidence(3, kLabelTolerance, marks);
+  std::int64_t reached = 0;
+  for (std::size_t i = 0; i < 4000; ++i) {
+    evidence.Add(labels.view().rows(i, 1));
+    if (reached == 0 && i % 8 == 7 && evidence.LogEValue() >= marks.log_e) {
+      reached = static_cast<std::int64_t>(i) + 1;
+    }
+  }
+  EXPECT_GT(reached, 0);
+  EXPECT_EQ(evidence.Read().evidence_reached_at, reached);
+  EXPECT_GT(evidence.Read().drift_reached_at, 0);
+  evidence.RestartDrift(std::log(1e4));
+  EXPECT_EQ(evidence.Read().log10_drift, 0);
+  EXPECT_EQ(evidence.Read().drift_reached_at, 0);
+  EXPECT_EQ(evidence.Read().evidence_reached_at, reached);
+}
+
+TEST(LabelEvidenceTest, StaysFiniteAndRefusesInvalidStates) {
+  LabelEvidence evidence(2, kLabelTolerance);
+  const std::vector<double> certain = {1, 0};
+  const std::vector<std::int8_t> never = {0, 1};
+  for (int i = 0; i < 3000; ++i) evidence.Add({certain, never, 2});
+  EXPECT_GT(evidence.Read().log10_e_value, 100);
+  EXPECT_TRUE(std::isfinite(evidence.Read().log10_drift));
+  EXPECT_FALSE(LabelEvidence(3, kLabelTolerance).Restore(evidence.Save()));
+  for (auto spoil : {+[](LabelEvidenceState& s) { s.inverses[0] = 0; },
+                     +[](LabelEvidenceState& s) { s.histogram[1] = -1; },
+                     +[](LabelEvidenceState& s) {
+                       s.shiryaev_roberts[0] = std::numeric_limits<double>::quiet_NaN();
+                     },
+                     +[](LabelEvidenceState& s) { s.bin_held[0] = s.bin_count[0] + 1; },
+                     +[](LabelEvidenceState& s) { s.bin_stated[0] = -1; },
+                     +[](LabelEvidenceState& s) { s.count = -1; }}) {
+    LabelEvidenceState state = evidence.Save();
+    spoil(state);
+    EXPECT_FALSE(LabelEvidence(2, kLabelTolerance).Restore(state));
+  }
+}
+
+}  // namespace
+}  // namespace calibd
