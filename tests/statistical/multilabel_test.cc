@@ -29,8 +29,8 @@ double Bound(double alpha, int streams) {
   return alpha + 3 * std::sqrt(alpha * (1 - alpha) / streams);
 }
 
-// Draws rows of calibrated labels. share: of the labels whose truth, for equal probabilities, is
-// that of the first label.
+// Draws rows of calibrated labels. share: the share of the labels whose truth, for equal
+// probabilities, is that of the first label.
 class LabelStream {
  public:
   LabelStream(double share, std::uint64_t seed) : share_(share), rng_(seed) {}

@@ -74,7 +74,7 @@ TEST(LabelErrorsTest, TheIntervalIsThatOfTheSumsOfRows) {
   const Rows set = DrawRows(5, 1500, false, 0.3);
   LabelErrors errors(5);
   errors.Add(set.view());
-  // By the formulas of the header.
+  // These are the formulas of the header.
   std::vector<WeightedBin> bins(kReliabilityBinCount);
   double v = 0;
   double known = 0;

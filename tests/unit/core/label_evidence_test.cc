@@ -30,7 +30,7 @@ Labels DrawLabels(std::size_t label_count, std::size_t rows, double ratio = 1) {
   std::uniform_real_distribution<double> uniform(0, 1);
   Labels labels{.probabilities = {}, .truths = {}, .label_count = label_count};
   for (std::size_t i = 0; i < rows * label_count; ++i) {
-    // Also numbers that are exactly 0 or 1, and rare labels.
+    // Some numbers are exactly 0 or 1, and some labels are rare.
     const double g = i % 11 == 0 ? 0 : i % 13 == 0 ? 1 : std::pow(uniform(rng), i % 7 == 0 ? 4 : 1);
     labels.probabilities.push_back(g);
     const bool holds = uniform(rng) < ratio * g / (1 + g * (ratio - 1));
