@@ -70,11 +70,11 @@ class DeployRunTest(unittest.TestCase):
                 break
         metrics = re.search(r"http://\S+/metrics", output)
         self.assertIsNotNone(metrics, output)
-        with urllib.request.urlopen(metrics.group(), timeout=10) as answer:
+        with urllib.request.urlopen(metrics.group(), timeout=60) as answer:
             self.assertIn(b"calibd_", answer.read())
         process.send_signal(signal.SIGTERM)
         process.stdout.read()
-        self.assertEqual(process.wait(30), 143)
+        self.assertEqual(process.wait(60), 143)
         process.stdout.close()
         with self.assertRaises(OSError):
             urllib.request.urlopen(metrics.group(), timeout=10)

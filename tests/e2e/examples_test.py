@@ -155,7 +155,7 @@ class ExamplesTest(unittest.TestCase):
                 f"/{method.containing_service.full_name}/{method.name}",
                 request_serializer=factory.GetPrototype(method.input_type).SerializeToString,
                 response_deserializer=factory.GetPrototype(method.output_type).FromString)
-            call(factory.GetPrototype(method.input_type)(), timeout=10)
+            call(factory.GetPrototype(method.input_type)(), timeout=60)
         self.assertTrue(any(location.leading_comments for file in files.file
                             for location in file.source_code_info.location))
 

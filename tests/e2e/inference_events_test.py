@@ -146,7 +146,7 @@ class InferenceEventsTest(unittest.TestCase):
         def compared_rows():
             _, _, text = self.server.get("/v1/models/event/calibration")
             return json.loads(text).get("comparison")
-        self.assertTrue(wait_for(lambda: compared_rows() is not None, 30))
+        self.assertTrue(wait_for(lambda: compared_rows() is not None))
         compared = compared_rows()
         self.assertEqual(compared["observations"], "2")
         # The column of class b is the first one.
@@ -356,7 +356,7 @@ class InferenceEventsTest(unittest.TestCase):
         def matured():
             calibration = json.loads(self.server.get("/v1/models/again/calibration")[2])
             return calibration["labelArrivals"]["missing"] == "4"
-        self.assertTrue(wait_for(matured, 30))
+        self.assertTrue(wait_for(matured))
         status, answer = self.infer("again", "b", two)
         self.assertEqual((status, answer.get("duplicateRows")), (200, "2"), answer)
         for identifier in ("b/x", "b/", "17", "b/x17", "/", "order/17"):
@@ -641,7 +641,7 @@ class InferenceEventsTest(unittest.TestCase):
         self.assertEqual(status, 400, answer)
         self.assertIn('predictions[0] has no output "p" as inferenceOutput.name of the model says, '
                       "but 0 outputs", answer["error"]["message"])
-        self.assertLess(time.monotonic() - begun, 15)
+        self.assertLess(time.monotonic() - begun, 60)
         rows = [{"p": [0.25, 0.75], "q": 1}] * 20000
         answers = []
 
@@ -649,7 +649,7 @@ class InferenceEventsTest(unittest.TestCase):
             answers[:] = self.infer("objects", "2", {"predictions": rows})
             # The memory of the first event may not be free yet.
             return answers[0] != 429
-        self.assertTrue(wait_for(accepted, 30))
+        self.assertTrue(wait_for(accepted))
         self.assertEqual((answers[0], answers[1].get("acceptedRows")), (200, "20000"), answers)
 
     def label(self, model, identifiers):
@@ -662,7 +662,7 @@ class InferenceEventsTest(unittest.TestCase):
     def check_log_loss(self, model, rows, likelihood):
         """Waits until the rows have matured, and checks that they have this likelihood."""
         path = f"/v1/models/{model}/reliability"
-        self.assertTrue(wait_for(lambda: self.server.get(path)[0] == 200, 30))
+        self.assertTrue(wait_for(lambda: self.server.get(path)[0] == 200))
         scores = json.loads(self.server.get(path)[2])
         self.assertEqual(scores["observations"], str(rows))
         self.assertAlmostEqual(scores["logLoss"], -math.log(likelihood) / rows)

@@ -251,7 +251,7 @@ class JsonApiTest(unittest.TestCase):
                                                   (request, True)), 1):
                 with socket.create_connection((host, int(port)), 60) as connection:
                     connection.sendall(sent)
-                    self.assertTrue(wait_for(lambda: has("calibd_jobs_running 1\n"), 30))
+                    self.assertTrue(wait_for(lambda: has("calibd_jobs_running 1\n")))
                     if half:
                         connection.shutdown(socket.SHUT_WR)
                         self.assertEqual(connection.recv(100), b"")
@@ -554,7 +554,7 @@ class JsonApiTest(unittest.TestCase):
                     pass
             return count
         # An address may use a quarter of 16 MiB.
-        self.assertTrue(wait_for(lambda: refused() == 20, 30), refused())
+        self.assertTrue(wait_for(lambda: refused() == 20), refused())
         for connection in answers:
             connection.close()
         self.assertTrue(wait_for(lambda: server.post(

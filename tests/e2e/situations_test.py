@@ -160,7 +160,7 @@ class Prometheus:
 
     def get(self, path):
         try:
-            with urllib.request.urlopen(f"http://{self.address}/api/v1/{path}", timeout=10) as answer:
+            with urllib.request.urlopen(f"http://{self.address}/api/v1/{path}", timeout=60) as answer:
                 return json.load(answer)["data"]
         except OSError:
             return None
@@ -231,7 +231,7 @@ class SituationsTest(unittest.TestCase):
         return json.loads(self.run_calibctl("show", name, "--output", "json"))
 
     def metrics(self):
-        with urllib.request.urlopen(f"http://{self.server.http}/metrics", timeout=30) as answer:
+        with urllib.request.urlopen(f"http://{self.server.http}/metrics", timeout=60) as answer:
             return answer.read().decode("utf-8").splitlines()
 
     def check(self, name, metrics, alerts):
@@ -283,7 +283,7 @@ class SituationsTest(unittest.TestCase):
             try:
                 expected = {name: row[-1] for name, row in EXPECTED.items() if row[-1]}
                 # The comparisons below say which alerts differ.
-                wait_for(lambda: names_of(prometheus.alerts()) == expected, 30)
+                wait_for(lambda: names_of(prometheus.alerts()) == expected)
                 alerts = prometheus.alerts()
             finally:
                 prometheus.stop()

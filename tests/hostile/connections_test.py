@@ -40,7 +40,7 @@ class Case(HostileCase):
     def assert_gets_in(self, source, path):
         """Ten calls on connections of their own, each after a few attempts at most."""
         for _ in range(10):
-            self.assertTrue(wait_for(lambda: self.call(source, path), 60), "is always closed")
+            self.assertTrue(wait_for(lambda: self.call(source, path)), "is always closed")
 
     def churn(self, sources, seconds):
         """Connections that come as fast as they are closed; yields between them."""
@@ -72,7 +72,7 @@ class IdleCrowdTest(Case):
         self.crowd(CROWD, "127.0.0.1")
         self.assert_gets_in("127.0.0.1", HEALTH)
         check = subprocess.run([self.binary, "healthcheck", "--listen", self.server.grpc],
-                               capture_output=True, text=True, timeout=30, check=False)
+                               capture_output=True, text=True, timeout=60, check=False)
         self.assertEqual(check.returncode, 0, check.stdout + check.stderr)
 
     def test_that_always_returns_lets_health_checks_and_others_in(self):
@@ -91,7 +91,7 @@ class IdleCrowdTest(Case):
         peers = self.crowd(100, "127.0.0.2")
         used = self.enterContext(Peer(self.server.grpc, "127.0.0.2"))
         self.assertEqual(used.call(LIST_MODELS).status, 0)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         for peer in peers:
             while not peer.closed and time.monotonic() < deadline:
                 peer.discard(0.1)
@@ -144,11 +144,11 @@ class EvictedClientTest(Case):
         states = []
         channel.subscribe(states.append)
         models.ListModels(request, timeout=CALL_SECONDS)
-        self.assertTrue(wait_for(lambda: grpc.ChannelConnectivity.READY in states, 10))
+        self.assertTrue(wait_for(lambda: grpc.ChannelConnectivity.READY in states))
         for _ in range(2):
             states.clear()
             peers = self.crowd(CROWD, "127.0.0.1")
-            self.assertTrue(wait_for(lambda: states, 20), "the connection was not closed")
+            self.assertTrue(wait_for(lambda: states), "the connection was not closed")
             for peer in peers:
                 peer.close()
             models.ListModels(request, timeout=CALL_SECONDS)
@@ -177,7 +177,7 @@ class EvictedBetweenCallsTest(Case):
                 # gRPC repeats a refused call once: it must succeed before the next eviction.
                 ended = [len(one.latencies) for one in near]
                 self.assertTrue(wait_for(lambda: any(one.errors for one in near) or all(
-                    len(one.latencies) >= before + 2 for one, before in zip(near, ended)), 20))
+                    len(one.latencies) >= before + 2 for one, before in zip(near, ended))))
                 if any(one.errors for one in near):
                     break
                 with Peer(self.server.grpc, start=False) as peer:

@@ -3,9 +3,6 @@ from hostile_case import (GET_MODEL, LIST_MODELS, OBSERVE, STREAM_OBSERVATIONS, 
                           calibration_service_pb2, main)
 from http2_peer import HEADERS, INITIAL_WINDOW_SIZE, Peer, frame, prefix, request_block
 
-# The default of --drain-seconds.
-DRAIN = 10
-
 
 class Case(HostileCase):
     def peer(self, **options):
@@ -37,7 +34,7 @@ class DrainTest(Case):
                 peer.data(peer.open(path), prefix(1000) + bytes(10))
             half_headers = self.peer(options=options)
             half_headers.send(frame(HEADERS, 0, 1, request_block(OBSERVE)))
-        self.expect_in_order(DRAIN)
+        self.expect_in_order()
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ class FullDiskTest(HostileCase):
         for trailer in error.trailing_metadata():
             self.assert_no_path(str(trailer.value))
 
-        self.assertTrue(wait_for(lambda: self.ready()[0] == 503, 10), "says that it is ready")
+        self.assertTrue(wait_for(lambda: self.ready()[0] == 503), "says that it is ready")
         self.assert_no_path(self.ready()[1])
         self.assertEqual(self.get("/healthz")[0], 200)
         self.assertEqual(self.counted(), accepted)
@@ -47,7 +47,7 @@ class FullDiskTest(HostileCase):
 
         resource.prlimit(self.server.pid, resource.RLIMIT_FSIZE, (hard, hard))
         # Who is not ready may get no calls: it must find out by itself.
-        self.assertTrue(wait_for(lambda: self.ready()[0] == 200, 30), "stays unready")
+        self.assertTrue(wait_for(lambda: self.ready()[0] == 200), "stays unready")
         self.ingest.Observe(self.request, timeout=CALL_SECONDS)
         self.assertEqual(self.counted(), accepted + ROWS)
         self.expect_in_order()

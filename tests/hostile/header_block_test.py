@@ -11,7 +11,7 @@ INVALID_ARGUMENT, RESOURCE_EXHAUSTED = 3, 8
 SMALL_LITERALS = b"".join(literal(b"x-%03d" % (i % 1000), b"v" * 32) for i in range(1000))[:16000]
 
 
-def flood(peer, size, piece, seconds=10):
+def flood(peer, size, piece, seconds=60):
     """Sends a piece again and again, until so many bytes are sent; whether the server closed."""
     data = piece * (MIB // len(piece))
     deadline = time.monotonic() + seconds

@@ -135,8 +135,9 @@ class HostileCase(unittest.TestCase):
               f"{neighbour.p99() * 1000:.0f} ms; the server had no CPU for {waited:.1f} s")
         self.assertLess(neighbour.p99(), 1 + waited)
 
-    def expect_in_order(self, seconds=10):
-        """SIGTERM ends the server in this time with exit code 0."""
+    def expect_in_order(self, seconds=60):
+        """SIGTERM ends the server in this time with exit code 0. By default the time is far beyond the
+        drain, on a busy machine too."""
         start = time.monotonic()
         code = self.server.stop()
         self.assertEqual(code, 0, self.server.log()[-2000:])

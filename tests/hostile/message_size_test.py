@@ -119,7 +119,7 @@ class OrdinaryClientTest(HostileCase):
                     self.assertEqual(caught.exception.code(),
                                      grpc.StatusCode.RESOURCE_EXHAUSTED)
                     self.assertIn(str(LIMIT), caught.exception.details())
-            self.assertTrue(wait_for(lambda: errors or len(calls) >= 20, 30))
+            self.assertTrue(wait_for(lambda: errors or len(calls) >= 20))
         finally:
             done.set()
             other.join()

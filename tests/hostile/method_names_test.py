@@ -51,7 +51,7 @@ class InventedNamesTest(HostileCase):
             for at in range(0, len(names), 16):
                 for stream in [peer.start(name) for name in names[at:at + 16]]:
                     self.assertTrue(peer.ending(stream) or peer.closed, "a call without an answer")
-        with urllib.request.urlopen(f"http://{self.server.http}/metrics", timeout=30) as answer:
+        with urllib.request.urlopen(f"http://{self.server.http}/metrics", timeout=60) as answer:
             scrape = answer.read(8 * MIB)
         self.assertLess(len(scrape), MIB)
         check = subprocess.run(["promtool", "check", "metrics"], input=scrape, check=False,

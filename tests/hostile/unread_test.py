@@ -148,7 +148,7 @@ class MaintenanceTest(Case):
                 peer.wait_for(lambda: peer.endings or peer.answered, 2)
                 for call, request in ((store.Verify, store_service_pb2.VerifyRequest()),
                                       (store.Backup, store_service_pb2.BackupRequest())):
-                    self.assertTrue(wait_for(lambda: self.finishes(call, request), 15),
+                    self.assertTrue(wait_for(lambda: self.finishes(call, request)),
                                     "the call is refused")
                 self.assertNotIn(stream, peer.endings)
 

@@ -75,7 +75,7 @@ def test_a_watch_without_a_server_names_the_cause_at_its_deadline():
         started = time.monotonic()
         with pytest.raises(calibd.Unavailable, match="failed to connect"):
             next(client.watch("unknown"))
-        assert time.monotonic() - started < 10
+        assert time.monotonic() - started < 60
 
 
 def test_a_watch_logs_an_outage_once(own_server, caplog):

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -17,6 +16,7 @@
 #include "support/http_get.h"
 #include "support/server_process.h"
 #include "support/tcp_proxy.h"
+#include "support/wait_for.h"
 
 namespace calibd::testing {
 namespace {
@@ -74,15 +74,10 @@ class EvictionTest : public ::testing::Test {
   bool AllMakeACall() {
     std::vector<int> before;
     for (const auto& caller : callers_) before.push_back(caller->ended());
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    for (std::size_t i = 0; i < callers_.size();) {
-      if (callers_[i]->ended() >= before[i] + 2) {
-        ++i;
-      } else if (callers_[i]->failed() || std::chrono::steady_clock::now() > deadline) {
-        return false;
-      } else {
-        std::this_thread::yield();
-      }
+    for (std::size_t i = 0; i < callers_.size(); ++i) {
+      const Caller& caller = *callers_[i];
+      const auto ended = [&] { return caller.ended() >= before[i] + 2; };
+      if (!WaitFor([&] { return ended() || caller.failed(); }) || !ended()) return false;
     }
     return true;
   }

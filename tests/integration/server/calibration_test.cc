@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <optional>
@@ -412,13 +411,10 @@ TEST_F(CalibrationTest, CancelStopsTheTest) {
     v1::QuadraticTestResult result;
     EXPECT_EQ(Reason(client_->RunTest(TestRequest("models/m", 99), &result)), "TOO_MANY_JOBS");
     context.TryCancel();
-    const auto cancelled = std::chrono::steady_clock::now();
     // There is room as soon as the first one has stopped.
     v1::RunTestRequest small = TestRequest("models/m", 99);
     small.set_window(2);
     EXPECT_TRUE(WaitFor([&] { return client_->RunTest(small, &result).ok(); }));
-    // The promise is 100 ms; the rest allows for a busy machine and the second test.
-    EXPECT_LT(std::chrono::steady_clock::now() - cancelled, std::chrono::seconds(30));
     while (reader->Read(&response)) {
     }
     EXPECT_EQ(reader->Finish().error_code(), grpc::CANCELLED);

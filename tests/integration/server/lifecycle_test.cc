@@ -108,7 +108,8 @@ TEST(LifecycleTest, ReflectionIsServedUnlessItIsSwitchedOff) {
 }
 
 TEST(LifecycleTest, DrainAcknowledgesWhatWasAcceptedAndEndsInTime) {
-  const auto server = ServerProcess::Start({"--drain-seconds", "10"});
+  // A drain so long that an end without it is told from one at its end on a busy machine too.
+  const auto server = ServerProcess::Start({"--drain-seconds", "100"});
   ASSERT_NE(server, nullptr);
   ServiceClient client(server->grpc_address());
   client.CreateFixed("models/m", 10);
@@ -129,7 +130,7 @@ TEST(LifecycleTest, DrainAcknowledgesWhatWasAcceptedAndEndsInTime) {
   EXPECT_EQ(Reason(status), "DRAINING") << status.error_message();
   EXPECT_EQ(idle.Await().error_code(), grpc::UNAVAILABLE);
   EXPECT_EQ(server->WaitForExit(), 0) << server->process().Output();
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(50));
   EXPECT_THAT(server->process().Output(), HasSubstr("drained"));
 }
 
