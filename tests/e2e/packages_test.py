@@ -32,7 +32,7 @@ BLOCK = r"^<!-- %s -->\n```\w*\n(.*?)^```$"
 USER = 61184
 
 
-def run(*command, timeout=300, **options):
+def run(*command, timeout=900, **options):
     result = subprocess.run([str(word) for word in command], capture_output=True, text=True,
                             timeout=timeout, check=False, stdin=subprocess.DEVNULL, **options)
     if result.returncode != 0:
