@@ -16,10 +16,10 @@ void JudgeError(const MonitorSnapshot& monitor, Verdict& verdict) {
   for (const std::shared_ptr<const GroupSnapshot>& group : monitor.groups) {
     if (group->error.Read().status != LimitStatus::kOverLimit) continue;
     active = active || group->error.over;
-    verdict.limit_status = v1::LIMIT_STATUS_OVER_LIMIT;
+    verdict.limit_status = v1::CalibrationError::OVER_LIMIT;
     verdict.groups_over_limit.push_back(group.get());
   }
-  verdict.is_acknowledged = verdict.limit_status == v1::LIMIT_STATUS_OVER_LIMIT && !active;
+  verdict.is_acknowledged = verdict.limit_status == v1::CalibrationError::OVER_LIMIT && !active;
 }
 
 std::vector<const GroupSnapshot*> RejectedGroups(const Monitoring& monitoring,
@@ -41,16 +41,16 @@ std::vector<const GroupSnapshot*> RejectedGroups(const Monitoring& monitoring,
 
 }  // namespace
 
-v1::LimitStatus ToProto(LimitStatus status) noexcept {
+v1::CalibrationError::Status ToProto(LimitStatus status) noexcept {
   switch (status) {
     case LimitStatus::kOverLimit:
-      return v1::LIMIT_STATUS_OVER_LIMIT;
+      return v1::CalibrationError::OVER_LIMIT;
     case LimitStatus::kWithinLimit:
-      return v1::LIMIT_STATUS_WITHIN_LIMIT;
+      return v1::CalibrationError::WITHIN_LIMIT;
     case LimitStatus::kUndecided:
       break;
   }
-  return v1::LIMIT_STATUS_UNDECIDED;
+  return v1::CalibrationError::UNDECIDED;
 }
 
 Time LastCounted(const Model& model, const ModelSnapshot& snapshot) {
@@ -76,13 +76,13 @@ Verdict MakeVerdict(const Model& model, const ModelSnapshot& snapshot, Time now)
   const bool enough =
       monitor.watch.has_value() && monitor.watch->reading.count >= monitoring.min_observations;
   if ((verdict.alarm = monitor.FindActive(Alarm::Kind::kEvidence)) != nullptr) {
-    verdict.status = v1::Verdict::STATUS_MISCALIBRATED;
+    verdict.status = v1::Verdict::MISCALIBRATED;
   } else if ((verdict.alarm = monitor.FindActive(Alarm::Kind::kDrift)) != nullptr) {
-    verdict.status = v1::Verdict::STATUS_DRIFTED;
+    verdict.status = v1::Verdict::DRIFTED;
   } else if (verdict.stale) {
-    verdict.status = v1::Verdict::STATUS_STALE;
+    verdict.status = v1::Verdict::STALE;
   } else if (enough) {
-    verdict.status = v1::Verdict::STATUS_NOT_REJECTED;
+    verdict.status = v1::Verdict::NOT_REJECTED;
   }
   if (enough) verdict.rejected_classes = monitor.watch->rejected_classes;
   return verdict;

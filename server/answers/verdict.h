@@ -13,12 +13,12 @@ namespace calibd::server {
 // The verdict on a model, see v1.Verdict. It points into the snapshot from which it was made.
 struct Verdict {
   // How far off the model or one of its groups is.
-  v1::LimitStatus limit_status = v1::LIMIT_STATUS_UNDECIDED;
+  v1::CalibrationError::Status limit_status = v1::CalibrationError::UNDECIDED;
   bool is_recent = false;
   bool is_acknowledged = false;
   std::vector<const GroupSnapshot*> groups_over_limit;
   // Whether calibration is rejected.
-  v1::Verdict::Status status = v1::Verdict::STATUS_INSUFFICIENT_DATA;
+  v1::Verdict::Status status = v1::Verdict::INSUFFICIENT_DATA;
   bool stale = false;
   // The alarm of `status`, or null.
   const Alarm* alarm = nullptr;
@@ -28,7 +28,7 @@ struct Verdict {
   std::int64_t rejected_classes = 0;
 };
 
-[[nodiscard]] v1::LimitStatus ToProto(LimitStatus status) noexcept;
+[[nodiscard]] v1::CalibrationError::Status ToProto(LimitStatus status) noexcept;
 
 // The time at which the model's newest observation was counted; without observations, the creation
 // time. snapshot: of a monitored model.

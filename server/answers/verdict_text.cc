@@ -203,7 +203,7 @@ std::string CalibrationSentence(const ModelDeclaration& declaration, const Model
                                 const Verdict& verdict) {
   const Monitoring& monitoring = declaration.monitoring;
   const MonitorSnapshot& monitor = *snapshot.monitor;
-  if (verdict.status == v1::Verdict::STATUS_MISCALIBRATED) {
+  if (verdict.status == v1::Verdict::MISCALIBRATED) {
     std::string note;
     if (monitor.watch.has_value()) note = ImpossibleLabelSentence(*monitor.watch);
     if (note.empty() && monitor.error.Read().status == LimitStatus::kWithinLimit) {
@@ -215,7 +215,7 @@ std::string CalibrationSentence(const ModelDeclaration& declaration, const Model
         verdict.alarm->observation, std::pow(10, verdict.alarm->threshold),
         std::pow(10, -verdict.alarm->threshold), note);
   }
-  if (verdict.status == v1::Verdict::STATUS_DRIFTED) {
+  if (verdict.status == v1::Verdict::DRIFTED) {
     return absl::StrFormat(
         "DRIFTED: the newest observations were not calibrated at observation %d; for a calibrated "
         "model the detector says so at most once in %s observations on average. %s",

@@ -205,7 +205,7 @@ void DescribeVerdict(const Model& model, const ModelSnapshot& snapshot, Time now
   if (verdict.alarm != nullptr) {
     *proto.mutable_since() = ToTimestamp(verdict.alarm->raise_time);
     proto.set_since_observation(verdict.alarm->observation);
-  } else if (verdict.status == v1::Verdict::STATUS_STALE) {
+  } else if (verdict.status == v1::Verdict::STALE) {
     *proto.mutable_since() =
         ToTimestamp(LastCounted(model, snapshot) + declaration.monitoring.stale_after);
     proto.set_since_observation(snapshot.observations);

@@ -39,12 +39,12 @@ absl::StatusOr<sys_seconds> CheckTime(const char* field, const google::protobuf:
 
 absl::StatusOr<HistoryResolution> CheckResolution(v1::GetHistoryRequest::Resolution resolution) {
   switch (resolution) {
-    case v1::GetHistoryRequest::RESOLUTION_MINUTE:
+    case v1::GetHistoryRequest::MINUTE:
       return HistoryResolution::kMinute;
-    case v1::GetHistoryRequest::RESOLUTION_UNSPECIFIED:
-    case v1::GetHistoryRequest::RESOLUTION_HOUR:
+    case v1::GetHistoryRequest::UNSPECIFIED:
+    case v1::GetHistoryRequest::HOUR:
       return HistoryResolution::kHour;
-    case v1::GetHistoryRequest::RESOLUTION_DAY:
+    case v1::GetHistoryRequest::DAY:
       return HistoryResolution::kDay;
     default:
       return InvalidFieldError("resolution", absl::StrCat("is ", static_cast<int>(resolution),

@@ -290,7 +290,7 @@ absl::Status Api::EstimateCalibrationError(const v1::EstimateCalibrationErrorReq
     proto = convert::ToProto(options, selected);
     if (left_out) {
       v1::CalibrationErrorEstimate::LeftOut& density = *proto.add_left_out();
-      density.set_estimator(v1::CALIBRATION_ERROR_ESTIMATOR_KERNEL_DENSITY);
+      density.set_estimator(v1::EstimatorOutcome::KERNEL_DENSITY);
       density.set_reason(
           absl::StrFormat("with it, the request needs %.2g operations, the limit is %.2g",
                           operations, max_operations));

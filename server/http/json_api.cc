@@ -127,7 +127,7 @@ std::string DecodeAttribute(absl::string_view text) {
   return decoded;
 }
 
-// Sets the fields that a query names: "pageSize=10&resolution=RESOLUTION_DAY". Errors:
+// Sets the fields that a query names: "pageSize=10&resolution=DAY". Errors:
 // InvalidArgument.
 absl::Status ParseQuery(const std::string& query, Message& request) {
   Json fields = Json::object();

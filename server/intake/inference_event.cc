@@ -58,8 +58,8 @@ absl::StatusOr<std::size_t> FindWidth(const InferenceTensor& tensor,
   const std::size_t m = declaration.class_count;
   const std::size_t count = tensor.values.size();
   const auto transform = declaration.inference_output.transform;
-  const bool one = transform == v1::InferenceOutput::TRANSFORM_SIGMOID;
-  const bool either = m == 2 && transform != v1::InferenceOutput::TRANSFORM_SOFTMAX && !one;
+  const bool one = transform == v1::InferenceOutput::SIGMOID;
+  const bool either = m == 2 && transform != v1::InferenceOutput::SOFTMAX && !one;
   for (const std::size_t width : {m, std::size_t{1}}) {
     const bool allowed = width == 1 ? one || either : !one;
     const bool fits = tensor.rows.has_value() ? *tensor.rows > 0 && count % *tensor.rows == 0 &&
@@ -162,8 +162,8 @@ absl::StatusOr<std::optional<EventPredictions>> ReadEvent(const InferenceEvent& 
   EventPredictions read{.id = event.id, .prefix = prefix};
   read.model = {.field = predictions.model.field, .key = predictions.model.key};
   v1::Observations& observations = read.observations;
-  const bool logits = transform == v1::InferenceOutput::TRANSFORM_SOFTMAX ||
-                      transform == v1::InferenceOutput::TRANSFORM_SIGMOID;
+  const bool logits =
+      transform == v1::InferenceOutput::SOFTMAX || transform == v1::InferenceOutput::SIGMOID;
   SetValues(predictions.model, width, columns,
             logits ? *observations.mutable_logits() : *observations.mutable_probabilities());
   if (predictions.baseline.has_value()) {

@@ -316,10 +316,9 @@ class Checker {
     if (!v1::InferenceOutput::Transform_IsValid(output.transform)) {
       Violate("model.inference_output.transform", "is ", output.transform, ", expected 0..",
               v1::InferenceOutput::Transform_MAX);
-    } else if (output.transform == v1::InferenceOutput::TRANSFORM_SIGMOID &&
-               declaration_.class_count != 2) {
-      Violate("model.inference_output.transform", "is TRANSFORM_SIGMOID with ",
-              declaration_.class_count, " classes, expected 2 classes");
+    } else if (output.transform == v1::InferenceOutput::SIGMOID && declaration_.class_count != 2) {
+      Violate("model.inference_output.transform", "is SIGMOID with ", declaration_.class_count,
+              " classes, expected 2 classes");
     }
     if (declared.column_classes_size() > 0) output.columns = ColumnsOf(declared);
     declaration_.inference_output = std::move(output);

@@ -22,7 +22,7 @@ namespace calibd::server {
 struct InferenceOutput {
   using Transform = v1::InferenceOutput::Transform;
   std::string name;
-  Transform transform = v1::InferenceOutput::TRANSFORM_UNSPECIFIED;
+  Transform transform = v1::InferenceOutput::UNSPECIFIED;
   // The column of each class; empty: the columns are in the order of the classes.
   std::vector<std::size_t> columns{};
   // The output with the predictions of the baseline; empty: the answers do not contain them.

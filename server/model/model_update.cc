@@ -137,14 +137,14 @@ v1::ModelUpdate DescribeUpdate(const ModelDeclaration& before, const ModelDeclar
     change.set_new_value(ValueText(is, path));
   }
   const MonitorRestart restart = RestartOf(before.monitoring, after.monitoring);
-  if (restart == MonitorRestart::kEvidence) update.add_restarts(v1::ModelUpdate::RESTART_EVIDENCE);
+  if (restart == MonitorRestart::kEvidence) update.add_restarts(v1::ModelUpdate::EVIDENCE);
   if (restart != MonitorRestart::kNothing) {
-    update.add_restarts(v1::ModelUpdate::RESTART_DRIFT_DETECTORS);
+    update.add_restarts(v1::ModelUpdate::DRIFT_DETECTORS);
     const bool has_groups = !after.monitoring.group_tag.empty();
-    if (has_groups) update.add_restarts(v1::ModelUpdate::RESTART_GROUPS);
+    if (has_groups) update.add_restarts(v1::ModelUpdate::GROUPS);
   }
   if (before.monitoring.significance_level != after.monitoring.significance_level) {
-    update.add_restarts(v1::ModelUpdate::RESTART_ERROR);
+    update.add_restarts(v1::ModelUpdate::ERROR);
   }
   return update;
 }

@@ -117,7 +117,7 @@ class ExamplesTest(unittest.TestCase):
         for name, row in (
                 ("ModelService", r"`GetModel` .* NOT_FOUND when there is no such model\."),
                 ("RecalibrationMap", r"`temperature` \| 4 \| optional double \| In \[0\.05, 20\]"),
-                ("LimitStatus", r"`LIMIT_STATUS_WITHIN_LIMIT` \| 2 \| The upper end")):
+                ("CalibrationError.Status", r"`WITHIN_LIMIT` \| 2 \| The upper end")):
             self.assertRegex(sections[name], row)
 
     def test_the_api_reference_has_every_comment_of_the_contract(self):

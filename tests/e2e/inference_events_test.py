@@ -83,9 +83,9 @@ class InferenceEventsTest(unittest.TestCase):
                 ({}, {"outputs": [{**two, "shape": [-1, 2]}]}, 2),
                 ({}, message([(b"p", b"FP32", ())], [raw]), 2), ({}, unknown, 2),
                 ({}, binary, 2), (named, typed, 2), ({}, half, 2),
-                ({"inferenceOutput": {"transform": "TRANSFORM_SOFTMAX"}},
+                ({"inferenceOutput": {"transform": "SOFTMAX"}},
                  {"predictions": [[3, -1], [1000, -1000]]}, 2),
-                ({"inferenceOutput": {"transform": "TRANSFORM_SIGMOID"}},
+                ({"inferenceOutput": {"transform": "SIGMOID"}},
                  {"outputs": [{"name": "x", "shape": [3, 1], "data": [-2, 0, 5]}]}, 3),
                 ({"classNames": ["a", "b"], "inferenceOutput": {"columnClasses": ["b", "a"]}},
                  {"predictions": [[0.75, 0.25]]}, 1))):
@@ -260,7 +260,7 @@ class InferenceEventsTest(unittest.TestCase):
         self.server.create("now")
         status, answer = self.infer("now", "1", {"predictions": [[1, 0]]})
         self.assertIn("label_grace", answer["error"]["message"])
-        for output in ({"transform": "TRANSFORM_SIGMOID"}, {"columnClasses": ["a"]}):
+        for output in ({"transform": "SIGMOID"}, {"columnClasses": ["a"]}):
             status, _, text = self.server.post("/v1/models", {"model": {
                 "name": "models/invalid", "classCount": 3, "inferenceOutput": output}})
             self.assertEqual(status, 400, text)
@@ -373,7 +373,7 @@ class InferenceEventsTest(unittest.TestCase):
                                inferenceOutput={"columnClasses": ["c", "a", "b"], **output})
         columns("columns")
         columns("columns-p", name="p")
-        columns("columns-logits", transform="TRANSFORM_SOFTMAX")
+        columns("columns-logits", transform="SOFTMAX")
         self.server.create("one", labelGrace="3600s")
         self.server.create("paired", labelGrace="3600s", baseline="1",
                            inferenceOutput={"name": "new", "baselineName": "old"})
@@ -611,7 +611,7 @@ class InferenceEventsTest(unittest.TestCase):
                  "application/x-www-form-urlencoded"),
                 (text + b"}}}}" + struct.pack("<f", 0.75), "application/json"))):
             self.server.create(f"logged{number}", labelGrace="3600s",
-                               inferenceOutput={"transform": "TRANSFORM_SOFTMAX"})
+                               inferenceOutput={"transform": "SOFTMAX"})
             status, answer = self.infer(f"logged{number}", "1", body, kind)
             self.assertEqual((status, answer.get("acceptedRows")), (200, "1"), answer)
             self.label(f"logged{number}", ["1"])

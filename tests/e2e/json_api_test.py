@@ -70,10 +70,10 @@ class JsonApiTest(unittest.TestCase):
         self.assertIn(model["name"], [one["name"] for one in listed["models"]])
         calibration = self.check("GET", root + "/calibration", template + "/calibration")
         self.assertEqual(calibration["observations"], "800")
-        self.assertEqual(calibration["verdict"]["status"], "STATUS_NOT_REJECTED")
+        self.assertEqual(calibration["verdict"]["status"], "NOT_REJECTED")
         reliability = self.check("GET", root + "/reliability", template + "/reliability")
         self.assertEqual(len(reliability["bins"]), 15)
-        history = self.check("GET", root + "/history?resolution=RESOLUTION_MINUTE&pageSize=5",
+        history = self.check("GET", root + "/history?resolution=MINUTE&pageSize=5",
                              template + "/history")
         self.assertEqual(sum(int(one["observations"]) for one in history["buckets"]), 800)
 
@@ -96,7 +96,7 @@ class JsonApiTest(unittest.TestCase):
         crps = 2 * (2 * below - 1) + 2 * density - 1 / math.sqrt(math.pi)
         self.assertAlmostEqual(calibration["forecast"]["crps"], crps)
         self.assertAlmostEqual(calibration["forecast"]["residualMean"], 2)
-        history = self.check("GET", root + "/history?resolution=RESOLUTION_HOUR", template + "/history")
+        history = self.check("GET", root + "/history?resolution=HOUR", template + "/history")
         self.assertEqual(history["total"]["observations"], "600")
         answer = self.check("GET", root + "/reliability", template + "/reliability", status=400)
         self.assertEqual(answer["error"]["details"][0]["reason"], "FORECAST_MODEL")
@@ -160,7 +160,7 @@ class JsonApiTest(unittest.TestCase):
         listed = self.check("GET", "/v1/verdicts?pageSize=1000", "/v1/verdicts")
         (verdict,) = [one for one in listed["models"]
                       if one["model"] == "models/managed/versions/1"]
-        self.assertEqual(verdict["verdict"]["limitStatus"], "LIMIT_STATUS_OVER_LIMIT")
+        self.assertEqual(verdict["verdict"]["limitStatus"], "OVER_LIMIT")
         calibration = self.check("GET", name + "/calibration", template + "/calibration")
         alarm = calibration["alarms"][0]
         acknowledged = self.check("POST", name + ":acknowledge", template + ":acknowledge",
@@ -211,7 +211,7 @@ class JsonApiTest(unittest.TestCase):
         self.assertEqual(tested["seed"], "7")
         compared = compute(":compare", {"baseline": "models/second"})["comparison"]["comparison"]
         self.assertAlmostEqual(compared["logLoss"]["model"], loss)
-        estimated = compute(":estimate", {"estimators": ["CALIBRATION_ERROR_ESTIMATOR_KERNEL_DENSITY"]})
+        estimated = compute(":estimate", {"estimators": ["KERNEL_DENSITY"]})
         self.assertEqual(len(estimated["result"]["estimators"]), 1)
         recalibrated = compute(":recalibrate", {})["recalibration"]
         self.assertEqual(recalibrated["testObservations"], "75")
@@ -317,7 +317,7 @@ class JsonApiTest(unittest.TestCase):
         self.assertEqual(answer["error"]["details"][0]["reason"], "MODEL_NOT_FOUND")
         answer = self.check("GET", root + "/history?resolution=minute", template + "/history",
                             status=400)
-        self.assertIn("RESOLUTION_MINUTE", answer["error"]["message"])
+        self.assertIn("MINUTE", answer["error"]["message"])
         self.assertEqual(answer["error"]["details"][1]["fieldViolations"][0]["field"], "resolution")
         for path in ("", "/calibration"):
             answer = self.check("GET", "/v1/models/animals@2" + path, template + path, status=400)

@@ -102,7 +102,7 @@ class OpenApiToolsTest(unittest.TestCase):
         program = (ROOT / EXAMPLE).read_text(encoding="utf-8")
         lines = set()
         for right, wrong in (("estimate.skce}", "estimate.skcee}"), ("values: [", 'values: ["a", '),
-                             (":label", ":labels"), ("RESOLUTION_MINUTE", "RESOLUTION_SECOND")):
+                             (":label", ":labels"), ("MINUTE", "SECOND")):
             self.assertEqual(program.count(right), 1 + (right == "values: ["), right)
             lines.add(program[:program.index(right)].count("\n") + 1)
             program = program.replace(right, wrong, 1)

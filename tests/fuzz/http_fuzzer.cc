@@ -69,20 +69,12 @@ void CheckWellFormed(const std::string& answer, bool head) {
 void CheckInferenceEvent(const HttpRequest& request, const std::string& body) {
   using Output = v1::InferenceOutput;
   const std::array<std::pair<std::size_t, InferenceOutput>, 6> models{{
-      {2, {.name = "", .transform = Output::TRANSFORM_NONE}},
-      {2, {.name = "", .transform = Output::TRANSFORM_SIGMOID, .columns = {1, 0}}},
-      {2,
-       {.name = "out",
-        .transform = Output::TRANSFORM_SIGMOID,
-        .columns = {0, 1},
-        .baseline_name = "old"}},
-      {2, {.name = "", .transform = Output::TRANSFORM_SOFTMAX}},
-      {3,
-       {.name = "out",
-        .transform = Output::TRANSFORM_NONE,
-        .columns = {2, 0, 1},
-        .baseline_name = "old"}},
-      {3, {.name = "out", .transform = Output::TRANSFORM_SOFTMAX, .columns = {1, 2, 0}}},
+      {2, {.name = "", .transform = Output::NONE}},
+      {2, {.name = "", .transform = Output::SIGMOID, .columns = {1, 0}}},
+      {2, {.name = "out", .transform = Output::SIGMOID, .columns = {0, 1}, .baseline_name = "old"}},
+      {2, {.name = "", .transform = Output::SOFTMAX}},
+      {3, {.name = "out", .transform = Output::NONE, .columns = {2, 0, 1}, .baseline_name = "old"}},
+      {3, {.name = "out", .transform = Output::SOFTMAX, .columns = {1, 2, 0}}},
   }};
   for (const auto& [classes, output] : models) {
     ModelDeclaration declaration;

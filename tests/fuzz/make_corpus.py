@@ -178,7 +178,7 @@ def declarations(inputs):
                         "bandwidth { median { warmup: 4 } } lenses { class_wise {} } "
                         "lenses { grouped { group_of_class: [0, 1] } }"),
         "matrix": parse('name: "models/m" class_count: 2 window: 20 kernel { matrix { terms { '
-                        "exponential { distance: DISTANCE_EUCLIDEAN } bandwidth: 1 "
+                        "exponential { distance: EUCLIDEAN } bandwidth: 1 "
                         "matrix: [1, 0.5, 0.5, 1] } } } monitoring { disabled: true }"),
         "mean": parse('name: "models/m" class_names: ["a", "b"] '
                       "bandwidth { mean_total_variation { alpha: [1, 2] } } "
@@ -280,7 +280,7 @@ def make_call(inputs):
             threshold = "" if name == "quantiles" else "threshold: 0.5"
             calls(f"evaluate_{name}", batch, batch, answer,
                   f'evaluate {{ model: "{model}" window: 20 replicates: 99 seed: 1 {threshold} }}',
-                  f'get_history {{ model: "{model}" resolution: RESOLUTION_MINUTE }}', "scrape {}",
+                  f'get_history {{ model: "{model}" resolution: MINUTE }}', "scrape {}",
                   declaration=name)
             continue
         values = labelled if name in ("watched", "unwatched") else \
@@ -298,7 +298,7 @@ def make_call(inputs):
     calls("estimate", f'observe {{ model: "{model}" observations {{ {many} }} }}',
           f'estimate_calibration_error {{ model: "{model}" window: 20 folds: 2 seed: 1 }}',
           f'estimate_calibration_error {{ model: "{model}" window: 20 lens {{ top_label {{}} }} '
-          "estimators: CALIBRATION_ERROR_ESTIMATOR_BINS replicates: 99 seed: 1 }",
+          "estimators: BINS replicates: 99 seed: 1 }",
           f'recalibrate {{ model: "{model}" }}')
     calls("groups", observe.replace("labels:", 'group_values: ["eu", "us"] labels:'), answer,
           "list_verdicts { false_discovery_rate: 0.1 }", "scrape {}")
@@ -320,7 +320,7 @@ def make_call(inputs):
     calls("stream_gap", f"stream_observations {{ {opened} requests {{ batch {{ sequence: 3 "
           f"observations {{ {labelled} }} }} }} }}")
     calls("watch", observe, f'watch_calibration {{ model: "{model}" }}')
-    calls("history", observe, f'get_history {{ model: "{model}" resolution: RESOLUTION_MINUTE '
+    calls("history", observe, f'get_history {{ model: "{model}" resolution: MINUTE '
           "page_size: 1 start_time { seconds: 1 } end_time { seconds: 253402300799 } }")
     calls("acknowledge", f'acknowledge_alarm {{ model: "{model}" alarm_id: 1 note: "seen" }}')
     calls("store", observe, "verify {}", "backup {}")
@@ -398,7 +398,7 @@ def make_http():
                        ("base64", '"datacontenttype":"application/octet-stream","data_base64":'
                                   '"Kg0KA291dBIERlAzMjIEAAAAAA=="')))},
             "json_list": request("GET /v1/models?pageSize=10&pageToken=a%20b HTTP/1.1"),
-            "json_history": request("GET /v1/models/m/versions/2/history?resolution=RESOLUTION_DAY"
+            "json_history": request("GET /v1/models/m/versions/2/history?resolution=DAY"
                                     "&startTime=2026-01-01T00%3A00%3A00Z HTTP/1.1"),
             "json_events": request("GET /v1/models/m/events?minInterval=1s HTTP/1.1",
                                    "Last-Event-ID: 7"),

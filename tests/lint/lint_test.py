@@ -160,8 +160,11 @@ class ProtoStyleTest(unittest.TestCase):
               int32 row_count = 1;
               int32 column_count = 2;
             }
-            // Colours.
-            enum Colour { COLOUR_UNSPECIFIED = 0; COLOUR_RED = 1; }
+            // A car.
+            message Car {
+              // Colours.
+              enum Colour { UNSPECIFIED = 0; RED = 1; }
+            }
             """), [])
 
     def test_finds_each_violation(self):
@@ -169,9 +172,10 @@ class ProtoStyleTest(unittest.TestCase):
                 "// M.\nmessage M { string camelCase = 1; }",
                 "// M.\nmessage M { int32 count = 1; }",
                 "message M { string name = 1; }",
-                "// E.\nenum E { E_RED = 0; }",
-                "// E.\nenum E { E_UNSPECIFIED = 0; RED = 1; }",
-                "// M.\nmessage M { enum E { E_UNSPECIFIED = 0; } }",
+                "// E.\nenum E { UNSPECIFIED = 0; }",
+                "// M.\nmessage M {\n// E.\nenum E { RED = 0; } }",
+                "// M.\nmessage M {\n// E.\nenum E { UNSPECIFIED = 0; E_RED = 1; } }",
+                "// M.\nmessage M { enum E { UNSPECIFIED = 0; } }",
                 "message AResponse {} message BRequest {}\n// S.\nservice S {\n// A.\n"
                 "rpc A(BRequest) returns (AResponse); }",
         ):

@@ -1,7 +1,7 @@
 """Fails when a .proto breaks the conventions of the public contract.
 
-Package = folder; each RPC has a request and a response of its own, named after it; enum values
-are prefixed and zero is ..._UNSPECIFIED; field names are lower_snake_case; services, RPCs, enums
+Package = folder; each RPC has a request and a response of its own, named after it; enums
+are inside messages, so that their values need no prefix, and zero is UNSPECIFIED; field names are lower_snake_case; services, RPCs, enums
 and messages that are no request or response have a comment, and so has every number (a comment
 may cover the fields that directly follow it). Options name the package of generated Go and Java code.
 """
@@ -57,7 +57,7 @@ class FileCheck:
         for i, service in enumerate(self.file.service):
             self.check_service((FILE_SERVICES, i), service)
         for i, enum in enumerate(self.file.enum_type):
-            self.check_enum((FILE_ENUMS, i), enum)
+            self.add((FILE_ENUMS, i), f"enum {enum.name} is not inside a message")
         for i, message in enumerate(self.file.message_type):
             self.check_message((FILE_MESSAGES, i), message)
         return self.problems
@@ -88,12 +88,11 @@ class FileCheck:
     def check_enum(self, path, enum):
         if not self.commented(path):
             self.add(path, f"enum {enum.name} has no comment")
-        prefix = upper_snake(enum.name) + "_"
-        if not enum.value or enum.value[0].number != 0 or enum.value[0].name != prefix + "UNSPECIFIED":
-            self.add(path, f"enum {enum.name} does not start with {prefix}UNSPECIFIED = 0")
+        if not enum.value or enum.value[0].number != 0 or enum.value[0].name != "UNSPECIFIED":
+            self.add(path, f"enum {enum.name} does not start with UNSPECIFIED = 0")
         for value in enum.value:
-            if not value.name.startswith(prefix):
-                self.add(path, f"{value.name} does not start with {prefix}")
+            if value.name.startswith(upper_snake(enum.name) + "_"):
+                self.add(path, f"{value.name} repeats the name of its enum")
 
     def check_message(self, path, message, nested=False):
         if not re.fullmatch(r"([A-Z][a-z0-9]*)+", message.name):

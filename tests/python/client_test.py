@@ -76,7 +76,7 @@ def test_model_is_declared_changed_listed_and_deleted(client):
 def test_the_output_of_a_model_server_is_updated(client):
     declared = models.InferenceOutput(name="p", column_classes=["yes", "no"])
     client.create_model("served", ["no", "yes"], declaration=models.Model(inference_output=declared))
-    sigmoid = models.InferenceOutput.TRANSFORM_SIGMOID
+    sigmoid = models.InferenceOutput.SIGMOID
     client.update_model("served", inference_output=models.InferenceOutput(name="q", transform=sigmoid))
     output = client.get_model("served").inference_output
     assert (output.name, output.transform, list(output.column_classes)) == ("q", sigmoid, ["yes", "no"])
@@ -233,7 +233,7 @@ def test_the_error_of_class_1_is_shown_if_it_is_larger(client):
     with client.stream("class-1") as stream:
         stream.send(scores, random.random(8000) < scores + 0.1)
     answer = client.calibration("class-1")
-    assert answer.verdict.limit_status == monitoring.LIMIT_STATUS_OVER_LIMIT
+    assert answer.verdict.limit_status == monitoring.CalibrationError.OVER_LIMIT
     assert re.search(r"^class 1 +off by [\d.]+ points .*, under-confident by .*; limit 3$",
                      repr(answer), re.M)
     evaluation = client.evaluate("class-1", replicates=99)
@@ -306,7 +306,7 @@ def test_groups_over_their_limits_are_named_as_by_calibctl(client, server):
 
 def test_a_stale_verdict_without_a_limit_says_both():
     from calibd.results import Verdicts
-    verdict = monitoring.Verdict(status=monitoring.Verdict.STATUS_DRIFTED, stale=True)
+    verdict = monitoring.Verdict(status=monitoring.Verdict.DRIFTED, stale=True)
     row = service.ListVerdictsResponse.ModelVerdict(model="models/old", verdict=verdict)
     text = repr(Verdicts("all models", service.ListVerdictsResponse(models=[row])))
     assert text.endswith("old  DRIFTED, STALE")

@@ -80,7 +80,7 @@ absl::StatusOr<v1::EvaluateRequest> MakeRequest(const EvaluateOptions& options) 
   request.set_replicates(Replicates(options));
   request.set_null(convert::ToProto(options.null));
   if (options.seed.has_value()) request.set_seed(*options.seed);
-  if (options.float32) request.set_precision(v1::PRECISION_FLOAT32);
+  if (options.float32) request.set_precision(v1::Provenance::FLOAT32);
   request.set_consistency_replicates(options.consistency_replicates);
   request.set_cme_test_locations(options.cme_test_locations);
   request.mutable_reliability_classes()->Add(options.reliability_classes.begin(),

@@ -53,13 +53,12 @@ std::vector<std::string> FailuresOf(const v1::Verdict& verdict,
   std::vector<std::string> failures;
   for (const std::string& what : gate) {
     const bool fails =
-        what == "over-limit"       ? verdict.limit_status() == v1::LIMIT_STATUS_OVER_LIMIT
-        : what == "miscalibration" ? verdict.status() == v1::Verdict::STATUS_MISCALIBRATED ||
-                                         is_active(v1::Alarm::KIND_EVIDENCE)
-        : what == "drift"
-            ? verdict.status() == v1::Verdict::STATUS_DRIFTED || is_active(v1::Alarm::KIND_DRIFT)
-            : verdict.limit_status() <= v1::LIMIT_STATUS_UNDECIDED ||
-                  verdict.status() == v1::Verdict::STATUS_INSUFFICIENT_DATA;
+        what == "over-limit" ? verdict.limit_status() == v1::CalibrationError::OVER_LIMIT
+        : what == "miscalibration"
+            ? verdict.status() == v1::Verdict::MISCALIBRATED || is_active(v1::Alarm::EVIDENCE)
+        : what == "drift" ? verdict.status() == v1::Verdict::DRIFTED || is_active(v1::Alarm::DRIFT)
+                          : verdict.limit_status() <= v1::CalibrationError::UNDECIDED ||
+                                verdict.status() == v1::Verdict::INSUFFICIENT_DATA;
     if (fails) failures.push_back(what);
   }
   return failures;
@@ -95,8 +94,9 @@ Decision DecideByPValue(const v1::QuadraticTestResult& result, double significan
 namespace {
 
 // passed: what to say if the gate does not fail.
-Decision DecideByStatus(v1::LimitStatus status, double error_limit, const std::string& passed) {
-  const bool fails = status == v1::LIMIT_STATUS_OVER_LIMIT;
+Decision DecideByStatus(v1::CalibrationError::Status status, double error_limit,
+                        const std::string& passed) {
+  const bool fails = status == v1::CalibrationError::OVER_LIMIT;
   return {.fails = fails,
           .sentence = fails ? "failed on over-limit\n" : passed,
           .json = {{"fail_on", "over-limit"},
@@ -113,7 +113,7 @@ Decision DecideByLimit(const v1::Evaluation& evaluation, double error_limit) {
 Decision DecideByLimit(const v1::ForecastEvaluation& evaluation, double error_limit) {
   const double lower = evaluation.coverage_error_lower();
   const double upper = evaluation.coverage_error_upper();
-  const v1::LimitStatus status = convert::StatusAgainst(error_limit, lower, upper);
+  const v1::CalibrationError::Status status = convert::StatusAgainst(error_limit, lower, upper);
   return DecideByStatus(
       status, error_limit,
       absl::StrCat("did not fail on over-limit: ", convert::StatusName(status), ", ",

@@ -18,9 +18,9 @@ struct HistoryOptions {
 };
 
 v1::GetHistoryRequest::Resolution ResolutionOf(const std::string& name) {
-  if (name == "minute") return v1::GetHistoryRequest::RESOLUTION_MINUTE;
-  if (name == "day") return v1::GetHistoryRequest::RESOLUTION_DAY;
-  return v1::GetHistoryRequest::RESOLUTION_HOUR;
+  if (name == "minute") return v1::GetHistoryRequest::MINUTE;
+  if (name == "day") return v1::GetHistoryRequest::DAY;
+  return v1::GetHistoryRequest::HOUR;
 }
 
 absl::StatusOr<ExitCode> Run(const Context& context, const HistoryOptions& options) {

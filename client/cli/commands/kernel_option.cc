@@ -35,11 +35,11 @@ absl::Status ParseFamily(const std::string& text, v1::Kernel& kernel) {
   if (absl::ConsumePrefix(&rest, "file:")) return ReadKernel(std::string(rest), kernel);
   v1::ExponentialKernel& exponential = *kernel.mutable_exponential();
   if (text == "total_variation") {
-    exponential.set_distance(v1::DISTANCE_TOTAL_VARIATION);
+    exponential.set_distance(v1::ExponentialKernel::TOTAL_VARIATION);
   } else if (text == "cityblock") {
-    exponential.set_distance(v1::DISTANCE_CITYBLOCK);
+    exponential.set_distance(v1::ExponentialKernel::CITYBLOCK);
   } else if (text == "euclidean") {
-    exponential.set_distance(v1::DISTANCE_EUCLIDEAN);
+    exponential.set_distance(v1::ExponentialKernel::EUCLIDEAN);
   } else if (text == "gaussian") {
     kernel.mutable_gaussian();
   } else {

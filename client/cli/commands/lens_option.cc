@@ -33,11 +33,11 @@ absl::StatusOr<v1::BinnedErrorSpec> ParseBins(const std::string& text) {
     spec.mutable_class_wise()->set_bins(number);
     return spec;
   }
-  v1::Distance distance = v1::DISTANCE_TOTAL_VARIATION;
+  v1::ExponentialKernel::Distance distance = v1::ExponentialKernel::TOTAL_VARIATION;
   if (parts.size() == 3 &&
       (parts[2].empty() ||
-       !v1::Distance_Parse("DISTANCE_" + absl::AsciiStrToUpper(parts[2]), &distance) ||
-       distance == v1::DISTANCE_UNSPECIFIED)) {
+       !v1::ExponentialKernel::Distance_Parse(absl::AsciiStrToUpper(parts[2]), &distance) ||
+       distance == v1::ExponentialKernel::UNSPECIFIED)) {
     return error;
   }
   if (parts[0] == "uniform") {

@@ -33,7 +33,7 @@ absl::StatusOr<ExitCode> Run(const Context& context, const TestOptions& options)
   if (options.seed.has_value()) request.set_seed(*options.seed);
   request.set_window(options.window);
   *request.mutable_lens() = lens;
-  if (options.float32) request.set_precision(v1::PRECISION_FLOAT32);
+  if (options.float32) request.set_precision(v1::Provenance::FLOAT32);
 
   CALIBD_ASSIGN_OR_RETURN(
       const v1::QuadraticTestResult result,

@@ -19,21 +19,18 @@ using convert::PointsText;
 
 // At most this share of the calibrated models has such a small p-value.
 constexpr double kLevel = 0.05;
-constexpr absl::string_view kPrefix = "CALIBRATION_ERROR_ESTIMATOR_";
 
-std::string NameOf(v1::CalibrationErrorEstimator estimator) {
-  const std::string& name = v1::CalibrationErrorEstimator_Name(estimator);
-  return absl::AsciiStrToLower(
-      absl::string_view(name).substr(std::min(kPrefix.size(), name.size())));
+std::string NameOf(v1::EstimatorOutcome::Estimator estimator) {
+  return absl::AsciiStrToLower(v1::EstimatorOutcome::Estimator_Name(estimator));
 }
 
 std::string ParameterText(const v1::EstimatorOutcome& outcome) {
   const char* unit = "penalty";
   switch (outcome.estimator()) {
-    case v1::CALIBRATION_ERROR_ESTIMATOR_FIFTEEN_BINS:
-    case v1::CALIBRATION_ERROR_ESTIMATOR_BINS:
+    case v1::EstimatorOutcome::FIFTEEN_BINS:
+    case v1::EstimatorOutcome::BINS:
       return absl::StrCat(outcome.parameter(), " bins", outcome.at_end_of_grid() ? "*" : "");
-    case v1::CALIBRATION_ERROR_ESTIMATOR_KERNEL_DENSITY:
+    case v1::EstimatorOutcome::KERNEL_DENSITY:
       unit = "bandwidth";
       break;
     default:
@@ -164,16 +161,15 @@ std::string DescribeColumns(const v1::CalibrationErrorEstimate& estimate) {
 
 std::vector<std::string> EstimatorNames() {
   std::vector<std::string> names;
-  for (int value = 1; v1::CalibrationErrorEstimator_IsValid(value); ++value) {
-    names.push_back(NameOf(static_cast<v1::CalibrationErrorEstimator>(value)));
+  for (int value = 1; v1::EstimatorOutcome::Estimator_IsValid(value); ++value) {
+    names.push_back(NameOf(static_cast<v1::EstimatorOutcome::Estimator>(value)));
   }
   return names;
 }
 
-v1::CalibrationErrorEstimator EstimatorOf(const std::string& name) {
-  v1::CalibrationErrorEstimator estimator = v1::CALIBRATION_ERROR_ESTIMATOR_UNSPECIFIED;
-  v1::CalibrationErrorEstimator_Parse(absl::StrCat(kPrefix, absl::AsciiStrToUpper(name)),
-                                      &estimator);
+v1::EstimatorOutcome::Estimator EstimatorOf(const std::string& name) {
+  v1::EstimatorOutcome::Estimator estimator = v1::EstimatorOutcome::UNSPECIFIED;
+  v1::EstimatorOutcome::Estimator_Parse(absl::AsciiStrToUpper(name), &estimator);
   return estimator;
 }
 

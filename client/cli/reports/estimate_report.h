@@ -12,7 +12,7 @@ namespace calibd::cli {
 // The names of all estimators on the command line, in JSON and in tables, such as "bins".
 [[nodiscard]] std::vector<std::string> EstimatorNames();
 // name: one of them. Returns its value of the enum.
-[[nodiscard]] v1::CalibrationErrorEstimator EstimatorOf(const std::string& name);
+[[nodiscard]] v1::EstimatorOutcome::Estimator EstimatorOf(const std::string& name);
 
 // How large the error is and by which estimator, a table of all estimators, and how to read it.
 [[nodiscard]] std::string DescribeEstimate(const v1::CalibrationErrorEstimate& estimate);

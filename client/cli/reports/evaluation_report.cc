@@ -204,7 +204,7 @@ std::string DescribeOtherTests(const v1::Evaluation& evaluation) {
         &text,
         "\n%s of the ECE (%s): p = %s (one look); "
         "resampled ECE %s +- %s\n%s\n",
-        test.null() == v1::NULL_HYPOTHESIS_FORECAST ? "simulation" : "consistency resampling",
+        test.null() == v1::QuadraticTestResult::FORECAST ? "simulation" : "consistency resampling",
         BinsName(test.spec()), PValue(test.p_value()), Number(test.replicate_mean()),
         Number(test.replicate_standard_deviation()), test.caveat());
   }
@@ -262,7 +262,7 @@ std::string DescribeError(const v1::Evaluation& evaluation, double limit) {
 
 }  // namespace
 
-v1::LimitStatus StatusAgainst(const v1::Evaluation& evaluation, double limit) {
+v1::CalibrationError::Status StatusAgainst(const v1::Evaluation& evaluation, double limit) {
   const v1::ErrorInterval& top = evaluation.error();
   if (!evaluation.has_class_1_error()) {
     return convert::StatusAgainst(limit, top.lower(), top.upper());

@@ -10,7 +10,8 @@ namespace calibd::cli {
 
 // The answer of an evaluation: the top label and, for two classes, the probability of class 1 are
 // within the limit, or one of them is over it.
-[[nodiscard]] v1::LimitStatus StatusAgainst(const v1::Evaluation& evaluation, double limit);
+[[nodiscard]] v1::CalibrationError::Status StatusAgainst(const v1::Evaluation& evaluation,
+                                                         double limit);
 
 // Returns the complete report: how far off the model is, a summary in sentences, lenses side by
 // side, estimates, scores, binned errors, the other tests, and the reliability diagram as a table.

@@ -300,7 +300,7 @@ std::string DescribeForecasts(const std::string& kind, const v1::ForecastEvaluat
                         rejected ? "at least 20, so calibration is rejected at 5 %"
                                  : "below 20, so calibration is not rejected");
   const bool exact = evaluation.discrepancies().empty() ||
-                     evaluation.discrepancies(0).test().null() == v1::NULL_HYPOTHESIS_FORECAST;
+                     evaluation.discrepancies(0).test().null() == v1::QuadraticTestResult::FORECAST;
   const v1::SimulatedStatistic& first = evaluation.has_level_error()
                                             ? evaluation.level_error()
                                             : evaluation.quantile_calibration_error();

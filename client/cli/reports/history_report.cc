@@ -114,11 +114,11 @@ std::string DescribeUpdate(const v1::ModelUpdate& update) {
   const std::string restarts =
       absl::StrJoin(update.restarts(), ", ", [](std::string* out, const auto restart) {
         switch (restart) {
-          case v1::ModelUpdate::RESTART_EVIDENCE:
+          case v1::ModelUpdate::EVIDENCE:
             return absl::StrAppend(out, "the evidence");
-          case v1::ModelUpdate::RESTART_DRIFT_DETECTORS:
+          case v1::ModelUpdate::DRIFT_DETECTORS:
             return absl::StrAppend(out, "the drift detectors");
-          case v1::ModelUpdate::RESTART_ERROR:
+          case v1::ModelUpdate::ERROR:
             return absl::StrAppend(out, "the error interval");
           default:
             return absl::StrAppend(out, "the groups");

@@ -104,13 +104,13 @@ std::string DecisionText(const v1::ThresholdDecision& decision) {
 
 }  // namespace
 
-std::string DistanceText(v1::Distance distance) {
+std::string DistanceText(v1::ExponentialKernel::Distance distance) {
   switch (distance) {
-    case v1::DISTANCE_CITYBLOCK:
+    case v1::ExponentialKernel::CITYBLOCK:
       return "cityblock distance";
-    case v1::DISTANCE_EUCLIDEAN:
+    case v1::ExponentialKernel::EUCLIDEAN:
       return "Euclidean distance";
-    case v1::DISTANCE_SQUARED_EUCLIDEAN:
+    case v1::ExponentialKernel::SQUARED_EUCLIDEAN:
       return "squared Euclidean distance";
     default:
       return "total variation";
@@ -190,9 +190,9 @@ std::string DescribeModel(const v1::Model& model) {
     settings.emplace_back("inference output",
                           output.name().empty() ? "the only one" : output.name());
     settings.emplace_back("inference transf.",
-                          output.transform() == v1::InferenceOutput::TRANSFORM_SOFTMAX   ? "softmax"
-                          : output.transform() == v1::InferenceOutput::TRANSFORM_SIGMOID ? "sigmoid"
-                                                                                         : "none");
+                          output.transform() == v1::InferenceOutput::SOFTMAX   ? "softmax"
+                          : output.transform() == v1::InferenceOutput::SIGMOID ? "sigmoid"
+                                                                               : "none");
     settings.emplace_back("inference baseline", output.baseline_name());
     settings.emplace_back("inference columns", absl::StrJoin(output.column_classes(), ", "));
   }
@@ -241,7 +241,7 @@ std::string DescribeProvenance(const v1::Provenance& provenance) {
                           RuleText(provenance.bandwidth_rule()));
   }
   if (!provenance.universal_kernel()) text += ", not universal";
-  if (provenance.precision() == v1::PRECISION_FLOAT32) text += ", in float32";
+  if (provenance.precision() == v1::Provenance::FLOAT32) text += ", in float32";
   return text + "\n";
 }
 
@@ -287,7 +287,7 @@ std::string DescribeQuadratic(const v1::QuadraticTestResult& result) {
   if (result.has_p_value()) {
     absl::StrAppendFormat(
         &text, "%s test: p = %s (one look); %d of %d replicates reach the statistic %s; seed %d\n",
-        result.null() == v1::NULL_HYPOTHESIS_FORECAST ? "simulation" : "bootstrap",
+        result.null() == v1::QuadraticTestResult::FORECAST ? "simulation" : "bootstrap",
         Number(result.p_value()), result.exceedances(), result.replicates(),
         Signed(result.statistic()), result.seed());
     // Earlier servers do not say it.

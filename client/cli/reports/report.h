@@ -25,7 +25,7 @@ using convert::ToJson;
 [[nodiscard]] std::string FormatTable(const std::vector<std::vector<std::string>>& rows);
 
 // "Euclidean distance"; the bandwidth as a Number, or "-".
-[[nodiscard]] std::string DistanceText(v1::Distance distance);
+[[nodiscard]] std::string DistanceText(v1::ExponentialKernel::Distance distance);
 [[nodiscard]] std::string BandwidthText(const v1::Provenance& provenance);
 
 // All settings of a model, one on each line.

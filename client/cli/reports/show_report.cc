@@ -103,7 +103,7 @@ const v1::Alarm* Active(const v1::GetCalibrationResponse& response, v1::Alarm::K
 // How far off the model itself is, and which groups are over their limits.
 std::string LimitText(const v1::Verdict& verdict, const v1::CalibrationError& error) {
   const bool own =
-      verdict.groups_over_limit().empty() || error.status() == v1::LIMIT_STATUS_OVER_LIMIT;
+      verdict.groups_over_limit().empty() || error.status() == v1::CalibrationError::OVER_LIMIT;
   std::string text = convert::StatusName(verdict.limit_status());
   if (own && error.is_recent()) text += " (recent)";
   if (own && error.is_acknowledged()) text += " (acknowledged)";
@@ -124,7 +124,7 @@ std::string SinceText(const Timestamp& time, std::int64_t observation) {
 }
 
 std::string StatusText(const v1::Verdict& verdict) {
-  const bool also_stale = verdict.stale() && verdict.status() != v1::Verdict::STATUS_STALE;
+  const bool also_stale = verdict.stale() && verdict.status() != v1::Verdict::STALE;
   return absl::StrCat(convert::StatusName(verdict.status()), also_stale ? ", STALE" : "");
 }
 
@@ -133,7 +133,7 @@ std::string HeadlineText(const v1::GetCalibrationResponse& response) {
   const v1::Alarm* over = nullptr;
   // One batch may raise the alarms of several groups, in the order of the groups.
   for (const v1::Alarm& alarm : response.alarms()) {
-    if (alarm.kind() != v1::Alarm::KIND_OVER_LIMIT || alarm.has_acknowledge_time()) continue;
+    if (alarm.kind() != v1::Alarm::OVER_LIMIT || alarm.has_acknowledge_time()) continue;
     if (over == nullptr || alarm.observation() < over->observation()) over = &alarm;
   }
   if (over != nullptr) {
@@ -364,7 +364,7 @@ std::string Decided(const v1::GetCalibrationResponse& response) {
 std::string Where(const v1::GetCalibrationResponse& response) {
   Places groups;
   for (const v1::GroupWatch& group : response.groups()) {
-    if (group.error().status() != v1::LIMIT_STATUS_OVER_LIMIT) continue;
+    if (group.error().status() != v1::CalibrationError::OVER_LIMIT) continue;
     groups.names.push_back(GroupPlace(group));
   }
   const v1::Whereabouts& whereabouts = response.verdict().whereabouts();
@@ -412,21 +412,21 @@ std::string ErrorChange(const v1::GetCalibrationResponse& response, const v1::Al
 // Whether the evidence over all rows had crossed its threshold when the drift alarm was raised.
 bool EvidenceCameFirst(const v1::GetCalibrationResponse& response, const v1::Alarm& drift) {
   return std::ranges::any_of(response.alarms(), [&drift](const v1::Alarm& alarm) {
-    return alarm.kind() == v1::Alarm::KIND_EVIDENCE && alarm.observation() <= drift.observation() &&
+    return alarm.kind() == v1::Alarm::EVIDENCE && alarm.observation() <= drift.observation() &&
            (!alarm.has_acknowledge_time() || alarm.acknowledge_time() > drift.raise_time());
   });
 }
 
 std::string Changed(const v1::GetCalibrationResponse& response) {
-  const v1::Alarm* over = Active(response, v1::Alarm::KIND_OVER_LIMIT, false);
+  const v1::Alarm* over = Active(response, v1::Alarm::OVER_LIMIT, false);
   if (over == nullptr && response.error().is_acknowledged()) {
     for (const v1::Alarm& alarm : response.alarms()) {
-      const bool is_own = alarm.kind() == v1::Alarm::KIND_OVER_LIMIT && !alarm.has_group_value();
+      const bool is_own = alarm.kind() == v1::Alarm::OVER_LIMIT && !alarm.has_group_value();
       if (is_own && over == nullptr) over = &alarm;
     }
   }
   if (over != nullptr) return ErrorChange(response, *over);
-  const v1::Alarm* const drift = Active(response, v1::Alarm::KIND_DRIFT);
+  const v1::Alarm* const drift = Active(response, v1::Alarm::DRIFT);
   if (drift == nullptr) return "";
   if (EvidenceCameFirst(response, *drift)) {
     return absl::StrCat(
@@ -539,7 +539,7 @@ std::string Repair(const v1::GetCalibrationResponse& response) {
   const bool alarmed =
       std::any_of(response.alarms().begin(), response.alarms().end(),
                   [](const v1::Alarm& alarm) { return !alarm.has_acknowledge_time(); });
-  if (!alarmed && response.error().status() != v1::LIMIT_STATUS_OVER_LIMIT) return "";
+  if (!alarmed && response.error().status() != v1::CalibrationError::OVER_LIMIT) return "";
   const std::string command =
       absl::StrCat("`calibctl recalibrate --model ", ShortName(response.model()), "`");
   if (!response.has_recalibration()) return command + " looks for a map that repairs the model";
@@ -565,9 +565,9 @@ std::string Repair(const v1::GetCalibrationResponse& response) {
 std::string Next(const v1::GetCalibrationResponse& response) {
   const std::string model = ShortName(response.model());
   std::vector<std::string> commands;
-  const v1::Alarm* alarm = Active(response, v1::Alarm::KIND_OVER_LIMIT);
-  if (alarm == nullptr) alarm = Active(response, v1::Alarm::KIND_EVIDENCE);
-  if (alarm == nullptr) alarm = Active(response, v1::Alarm::KIND_DRIFT);
+  const v1::Alarm* alarm = Active(response, v1::Alarm::OVER_LIMIT);
+  if (alarm == nullptr) alarm = Active(response, v1::Alarm::EVIDENCE);
+  if (alarm == nullptr) alarm = Active(response, v1::Alarm::DRIFT);
   if (alarm != nullptr) {
     commands.push_back(
         absl::StrCat("calibctl acknowledge ", model, " ", alarm->id(), " --note \"...\""));
@@ -594,7 +594,7 @@ std::string OffBy(const v1::CalibrationError& error) {
 
 std::string VerdictText(const v1::Verdict& verdict, const v1::CalibrationError& error) {
   std::string text;
-  if (verdict.limit_status() != v1::LIMIT_STATUS_UNSPECIFIED) {
+  if (verdict.limit_status() != v1::CalibrationError::UNSPECIFIED) {
     text = LimitText(verdict, error) + ", ";
   }
   return text + StatusText(verdict);

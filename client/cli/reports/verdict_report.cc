@@ -320,7 +320,7 @@ int ActiveAlarms(const google::protobuf::RepeatedPtrField<v1::Alarm>& alarms) {
 // "evidence".
 std::string KindName(v1::Alarm::Kind kind) {
   if (kind == 0 || !v1::Alarm::Kind_IsValid(kind)) return "unknown";
-  return absl::AsciiStrToLower(absl::StripPrefix(v1::Alarm::Kind_Name(kind), "KIND_"));
+  return absl::AsciiStrToLower(v1::Alarm::Kind_Name(kind));
 }
 
 std::string CountAlarms(int active) {
@@ -345,7 +345,7 @@ std::string StateText(const std::string& model, const v1::Verdict& verdict,
 
 // What an alarm found.
 std::string FoundText(const v1::Alarm& alarm) {
-  if (alarm.kind() != v1::Alarm::KIND_OVER_LIMIT) {
+  if (alarm.kind() != v1::Alarm::OVER_LIMIT) {
     return absl::StrCat("crossed ", PowerOfTen(alarm.threshold()));
   }
   const v1::Alarm::LimitCrossing& crossing = alarm.crossing();
@@ -434,9 +434,9 @@ std::string DescribeAlarms(const std::string& model,
 std::string DescribeAcknowledged(const std::string& model, const v1::Alarm& alarm) {
   return absl::StrFormat("%s: alarm %d (%s) was acknowledged at %s; %s\n", ShortName(model),
                          alarm.id(), KindName(alarm.kind()), MinuteText(alarm.acknowledge_time()),
-                         alarm.kind() == v1::Alarm::KIND_DRIFT
+                         alarm.kind() == v1::Alarm::DRIFT
                              ? "the drift detectors restarted, the evidence continues"
-                         : alarm.kind() == v1::Alarm::KIND_OVER_LIMIT
+                         : alarm.kind() == v1::Alarm::OVER_LIMIT
                              ? "the error is measured anew from the next row on, the evidence "
                                "continues"
                              : "the evidence restarted with the observations after it");

@@ -41,19 +41,19 @@ EstimateLens = kernel.Lens | Literal["canonical", "top_label"]
 Null = Literal["form", "forecast"]
 Resolution = Literal["minute", "hour", "day"]
 Time = datetime.date | np.datetime64 | float
-# An int is a CalibrationErrorEstimator of the protocol.
+# An int is a EstimatorOutcome.Estimator of the protocol.
 Estimator = int | Literal["fifteen_bins", "bins", "kernel_density", "product_ridge", "function_ridge"]
 
-_NULLS = {None: evaluation.NULL_HYPOTHESIS_UNSPECIFIED, "form": evaluation.NULL_HYPOTHESIS_FORM,
-          "forecast": evaluation.NULL_HYPOTHESIS_FORECAST}
-_RESOLUTIONS = {"minute": service.GetHistoryRequest.RESOLUTION_MINUTE,
-                "hour": service.GetHistoryRequest.RESOLUTION_HOUR,
-                "day": service.GetHistoryRequest.RESOLUTION_DAY}
+_NULLS = {None: evaluation.QuadraticTestResult.UNSPECIFIED, "form": evaluation.QuadraticTestResult.FORM,
+          "forecast": evaluation.QuadraticTestResult.FORECAST}
+_RESOLUTIONS = {"minute": service.GetHistoryRequest.MINUTE,
+                "hour": service.GetHistoryRequest.HOUR,
+                "day": service.GetHistoryRequest.DAY}
 _LENSES = {"canonical": kernel.Lens(canonical=kernel.Lens.Canonical()),
            "top_label": kernel.Lens(top_label=kernel.Lens.TopLabel()),
            "class_wise": kernel.Lens(class_wise=kernel.Lens.ClassWise())}
-_ESTIMATORS = {name.removeprefix("CALIBRATION_ERROR_ESTIMATOR_").lower(): number
-               for name, number in service.CalibrationErrorEstimator.items() if number}
+_ESTIMATORS = {name.lower(): number
+               for name, number in service.EstimatorOutcome.Estimator.items() if number}
 _LONG_TIMEOUT = 600.0
 # The limits of the server for min_interval, in seconds.
 _LEAST_INTERVAL, _MOST_INTERVAL = 0.1, 3600

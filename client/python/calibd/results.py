@@ -114,8 +114,8 @@ def _forecast_interval(error: monitoring.ErrorInterval, has_central: bool) -> st
 def _limit_status(verdict: monitoring.Verdict, error: monitoring.CalibrationError) -> str:
     """How far off the model itself is, and which groups are over their limits, as in calibctl."""
     groups = [_group_name(value) for value in verdict.groups_over_limit]
-    is_own = not groups or error.status == monitoring.LIMIT_STATUS_OVER_LIMIT
-    text: str = monitoring.LimitStatus.Name(verdict.limit_status).removeprefix("LIMIT_STATUS_")
+    is_own = not groups or error.status == monitoring.CalibrationError.OVER_LIMIT
+    text: str = monitoring.CalibrationError.Status.Name(verdict.limit_status)
     if is_own and error.is_recent:
         text += " (recent)"
     if is_own and error.is_acknowledged:
@@ -137,10 +137,10 @@ def _group_name(value: str) -> str:
 
 def _status(verdict: monitoring.Verdict, error: monitoring.CalibrationError) -> str:
     """As calibctl writes it."""
-    status: str = monitoring.Verdict.Status.Name(verdict.status).removeprefix("STATUS_")
+    status: str = monitoring.Verdict.Status.Name(verdict.status)
     if verdict.stale and status != "STALE":
         status += ", STALE"
-    if verdict.limit_status == monitoring.LIMIT_STATUS_UNSPECIFIED:
+    if verdict.limit_status == monitoring.CalibrationError.UNSPECIFIED:
         return status
     return f"{_limit_status(verdict, error)}, {status}"
 
@@ -322,7 +322,7 @@ class Calibration(Result[calibration.GetCalibrationResponse]):
         alarms = [alarm for alarm in m.alarms if not alarm.HasField("acknowledge_time")]
         if alarms:
             lines.append(("alarms", ", ".join(
-                f"{alarm.id} ({monitoring.Alarm.Kind.Name(alarm.kind).removeprefix('KIND_').lower()})"
+                f"{alarm.id} ({monitoring.Alarm.Kind.Name(alarm.kind).lower()})"
                 for alarm in alarms)))
         rows = f"{m.observations} counted, {m.rejected_rows} rejected, {m.dropped_rows} dropped"
         if m.label_arrivals.pending:
@@ -466,9 +466,9 @@ class Estimate(Result[calibration.CalibrationErrorEstimate]):
         return [*lines, ("seed", str(message.seed))]
 
 
-def _estimator_name(estimator: calibration.CalibrationErrorEstimator) -> str:
-    name: str = calibration.CalibrationErrorEstimator.Name(estimator)
-    return name.removeprefix("CALIBRATION_ERROR_ESTIMATOR_").lower()
+def _estimator_name(estimator: calibration.EstimatorOutcome.Estimator) -> str:
+    name: str = calibration.EstimatorOutcome.Estimator.Name(estimator)
+    return name.lower()
 
 
 class Comparison(Result[comparison_pb2.ModelComparison]):

@@ -59,6 +59,6 @@ for (const estimate of calibration.estimates ?? []) {
   console.log(`SKCE (blocks of ${estimate.blockSize}): ${estimate.skce}`);
 }
 const history = await answer(client.GET("/v1/models/{model}/history", {
-  params: { path, query: { resolution: "RESOLUTION_MINUTE" } },
+  params: { path, query: { resolution: "MINUTE" } },
 }));
 console.log(`observations: ${history.total?.observations}, Brier score: ${history.total?.brierScore}`);

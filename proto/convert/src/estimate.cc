@@ -18,8 +18,8 @@ constexpr std::int32_t kDefaultFolds = 5;
 constexpr std::int32_t kMaxFolds = 20;
 
 // The values of the two enums have the same order.
-v1::CalibrationErrorEstimator ToProto(EstimatorKind kind) {
-  return static_cast<v1::CalibrationErrorEstimator>(static_cast<int>(kind) + 1);
+v1::EstimatorOutcome::Estimator ToProto(EstimatorKind kind) {
+  return static_cast<v1::EstimatorOutcome::Estimator>(static_cast<int>(kind) + 1);
 }
 
 }  // namespace
@@ -42,7 +42,7 @@ absl::StatusOr<SelectionOptions> FromProto(const v1::EstimateCalibrationErrorReq
         options.estimators.begin(), options.estimators.end(),
         [&](const EstimatorGrid& grid) { return ToProto(grid.kind) == request.estimators(i); });
     if (found == options.estimators.end()) {
-      const std::string name = v1::CalibrationErrorEstimator_Name(request.estimators(i));
+      const std::string name = v1::EstimatorOutcome::Estimator_Name(request.estimators(i));
       return absl::InvalidArgumentError(absl::StrCat(
           "estimators[", i, "] is ", name.empty() ? absl::StrCat(request.estimators(i)) : name,
           ", expected each estimator that suits the lens ", lens->name(), " at most once"));

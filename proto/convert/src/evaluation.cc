@@ -259,7 +259,7 @@ void ToProto(const Lens& lens, const KernelSpec& spec, Precision precision,
   ToProto(result.kernel, provenance);
   const bool single =
       precision == Precision::kFloat32 && !lens.is_scalar() && spec.matrix == nullptr;
-  provenance.set_precision(single ? v1::PRECISION_FLOAT32 : v1::PRECISION_FLOAT64);
+  provenance.set_precision(single ? v1::Provenance::FLOAT32 : v1::Provenance::FLOAT64);
   provenance.set_simd_target(SimdTarget());
   provenance.set_term_bound(result.bound);
   proto.set_skce_biased(test.skce.biased);
@@ -288,34 +288,35 @@ void ToProto(const Lens& lens, const KernelSpec& spec, Precision precision,
   }
 }
 
-absl::StatusOr<Precision> FromProto(v1::Precision proto) {
+absl::StatusOr<Precision> FromProto(v1::Provenance::Precision proto) {
   switch (proto) {
-    case v1::PRECISION_UNSPECIFIED:
-    case v1::PRECISION_FLOAT64:
+    case v1::Provenance::UNSPECIFIED:
+    case v1::Provenance::FLOAT64:
       return Precision::kFloat64;
-    case v1::PRECISION_FLOAT32:
+    case v1::Provenance::FLOAT32:
       return Precision::kFloat32;
     default:
-      return absl::InvalidArgumentError(absl::StrCat("is ", static_cast<int>(proto),
-                                                     ", expected a value of calibd.v1.Precision"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "is ", static_cast<int>(proto), ", expected a value of calibd.v1.Provenance.Precision"));
   }
 }
 
-v1::NullHypothesis ToProto(NullHypothesis null) {
-  return null == NullHypothesis::kForecast ? v1::NULL_HYPOTHESIS_FORECAST
-                                           : v1::NULL_HYPOTHESIS_FORM;
+v1::QuadraticTestResult::NullHypothesis ToProto(NullHypothesis null) {
+  return null == NullHypothesis::kForecast ? v1::QuadraticTestResult::FORECAST
+                                           : v1::QuadraticTestResult::FORM;
 }
 
-absl::StatusOr<NullHypothesis> FromProto(v1::NullHypothesis proto) {
+absl::StatusOr<NullHypothesis> FromProto(v1::QuadraticTestResult::NullHypothesis proto) {
   switch (proto) {
-    case v1::NULL_HYPOTHESIS_UNSPECIFIED:
-    case v1::NULL_HYPOTHESIS_FORM:
+    case v1::QuadraticTestResult::UNSPECIFIED:
+    case v1::QuadraticTestResult::FORM:
       return NullHypothesis::kForm;
-    case v1::NULL_HYPOTHESIS_FORECAST:
+    case v1::QuadraticTestResult::FORECAST:
       return NullHypothesis::kForecast;
     default:
-      return absl::InvalidArgumentError(absl::StrCat(
-          "is ", static_cast<int>(proto), ", expected a value of calibd.v1.NullHypothesis"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("is ", static_cast<int>(proto),
+                       ", expected a value of calibd.v1.QuadraticTestResult.NullHypothesis"));
   }
 }
 

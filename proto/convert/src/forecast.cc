@@ -19,7 +19,7 @@ absl::Status Unused(const char* field) {
 // Errors: InvalidArgument for a field that needs classes.
 absl::Status CheckUnused(const v1::EvaluateRequest& request) {
   if (request.lenses_size() > 0) return Unused("lenses");
-  if (request.precision() != v1::PRECISION_UNSPECIFIED) return Unused("precision");
+  if (request.precision() != v1::Provenance::UNSPECIFIED) return Unused("precision");
   if (request.binned_errors_size() > 0) return Unused("binned_errors");
   if (request.consistency_replicates() != 0) return Unused("consistency_replicates");
   if (request.cme_test_locations() != 0) return Unused("cme_test_locations");
@@ -86,7 +86,7 @@ absl::StatusOr<ForecastEvaluationOptions> ForecastOptionsFromProto(
     const std::optional<ThresholdDecision>& declared) {
   CALIBD_RETURN_IF_ERROR(CheckUnused(request));
   ForecastEvaluationOptions options;
-  if (request.null() != v1::NULL_HYPOTHESIS_UNSPECIFIED) {
+  if (request.null() != v1::QuadraticTestResult::UNSPECIFIED) {
     const absl::StatusOr<NullHypothesis> null = FromProto(request.null());
     if (!null.ok()) {
       return absl::InvalidArgumentError(absl::StrCat("null ", null.status().message()));

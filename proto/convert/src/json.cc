@@ -23,7 +23,7 @@ using google::protobuf::util::TimeUtil;
 
 Json EnumJson(const EnumValueDescriptor& value) {
   if (value.number() == 0) return nullptr;
-  // For example, DISTANCE_CITYBLOCK of Distance becomes "cityblock".
+  // For example, CITYBLOCK of Distance becomes "cityblock".
   const std::string zero = value.type()->FindValueByNumber(0)->name();
   const absl::string_view prefix = absl::StripSuffix(zero, "UNSPECIFIED");
   const absl::string_view name = absl::StripPrefix(value.name(), prefix);

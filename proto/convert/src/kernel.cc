@@ -21,11 +21,11 @@ constexpr int kMaxMatrixTerms = 16;
 // The eigenvalues are computed on the calling thread, which takes some milliseconds.
 constexpr std::size_t kMaxMatrixEntries = 16384;
 
-constexpr std::pair<v1::Distance, Distance> kDistances[] = {
-    {v1::DISTANCE_TOTAL_VARIATION, Distance::kTotalVariation},
-    {v1::DISTANCE_CITYBLOCK, Distance::kCityblock},
-    {v1::DISTANCE_EUCLIDEAN, Distance::kEuclidean},
-    {v1::DISTANCE_SQUARED_EUCLIDEAN, Distance::kSquaredEuclidean}};
+constexpr std::pair<v1::ExponentialKernel::Distance, Distance> kDistances[] = {
+    {v1::ExponentialKernel::TOTAL_VARIATION, Distance::kTotalVariation},
+    {v1::ExponentialKernel::CITYBLOCK, Distance::kCityblock},
+    {v1::ExponentialKernel::EUCLIDEAN, Distance::kEuclidean},
+    {v1::ExponentialKernel::SQUARED_EUCLIDEAN, Distance::kSquaredEuclidean}};
 
 // Sets the family in a v1.Kernel or a v1.MatrixKernel.Term.
 template <typename Proto>
@@ -42,8 +42,8 @@ absl::StatusOr<Distance> ExponentialDistance(const std::string& field,
                                              const v1::ExponentialKernel& exponential) {
   absl::StatusOr<Distance> distance = convert::FromProto(exponential.distance());
   if (distance.ok() && *distance == Distance::kSquaredEuclidean) {
-    distance = absl::InvalidArgumentError(
-        "is DISTANCE_SQUARED_EUCLIDEAN, expected the gaussian kernel for it");
+    distance =
+        absl::InvalidArgumentError("is SQUARED_EUCLIDEAN, expected the gaussian kernel for it");
   }
   if (!distance.ok()) return PrefixedError(field + ".exponential.distance ", distance.status());
   return *distance;
@@ -222,16 +222,17 @@ v1::BandwidthRule BandwidthToProto(const BandwidthRule& rule, std::size_t observ
   return proto;
 }
 
-absl::StatusOr<Distance> FromProto(v1::Distance proto) {
-  if (proto == v1::DISTANCE_UNSPECIFIED) return Distance::kTotalVariation;
+absl::StatusOr<Distance> FromProto(v1::ExponentialKernel::Distance proto) {
+  if (proto == v1::ExponentialKernel::UNSPECIFIED) return Distance::kTotalVariation;
   for (const auto& [wire, distance] : kDistances) {
     if (wire == proto) return distance;
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("is ", static_cast<int>(proto), ", expected a value of calibd.v1.Distance"));
+      absl::StrCat("is ", static_cast<int>(proto),
+                   ", expected a value of calibd.v1.ExponentialKernel.Distance"));
 }
 
-v1::Distance ToProto(Distance distance) {
+v1::ExponentialKernel::Distance ToProto(Distance distance) {
   return std::find_if(std::begin(kDistances), std::end(kDistances),
                       [distance](const auto& pair) { return pair.second == distance; })
       ->first;

@@ -108,19 +108,19 @@ bool Exceeds(const v1::ErrorInterval& class_1, const v1::ErrorInterval& top_labe
          std::pair(top_label.lower(), top_label.estimate());
 }
 
-v1::LimitStatus StatusAgainst(double limit, double lower, double upper) {
-  if (lower > limit) return v1::LIMIT_STATUS_OVER_LIMIT;
-  return upper <= limit ? v1::LIMIT_STATUS_WITHIN_LIMIT : v1::LIMIT_STATUS_UNDECIDED;
+v1::CalibrationError::Status StatusAgainst(double limit, double lower, double upper) {
+  if (lower > limit) return v1::CalibrationError::OVER_LIMIT;
+  return upper <= limit ? v1::CalibrationError::WITHIN_LIMIT : v1::CalibrationError::UNDECIDED;
 }
 
-std::string StatusName(v1::LimitStatus status) {
-  if (status == 0 || !v1::LimitStatus_IsValid(status)) return "UNKNOWN";
-  return std::string(absl::StripPrefix(v1::LimitStatus_Name(status), "LIMIT_STATUS_"));
+std::string StatusName(v1::CalibrationError::Status status) {
+  if (status == 0 || !v1::CalibrationError::Status_IsValid(status)) return "UNKNOWN";
+  return v1::CalibrationError::Status_Name(status);
 }
 
 std::string StatusName(v1::Verdict::Status status) {
   if (status == 0 || !v1::Verdict::Status_IsValid(status)) return "UNKNOWN";
-  return std::string(absl::StripPrefix(v1::Verdict::Status_Name(status), "STATUS_"));
+  return v1::Verdict::Status_Name(status);
 }
 
 std::string GapText(double gap) {

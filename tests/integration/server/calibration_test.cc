@@ -214,7 +214,7 @@ TEST_F(CalibrationTest, RefusesTestsOutsideTheLimits) {
   EXPECT_EQ(Reason(too_large), "JOB_TOO_LARGE");
   EXPECT_EQ(refusal(99, 100).error_code(), grpc::OK);
   v1::RunTestRequest simulation = TestRequest("models/m", 1000);
-  simulation.set_null(v1::NULL_HYPOTHESIS_FORECAST);
+  simulation.set_null(v1::QuadraticTestResult::FORECAST);
   v1::QuadraticTestResult result;
   EXPECT_EQ(Reason(client_->RunTest(simulation, &result)), "JOB_TOO_LARGE");
 }
@@ -276,9 +276,9 @@ TEST_F(CalibrationTest, LabelsDrawnFromThePredictionsAreTheOtherNullHypothesis) 
   v1::RunTestRequest request = TestRequest("models/m", 199);
   v1::QuadraticTestResult result;
   ASSERT_TRUE(client_->RunTest(request, &result).ok());
-  EXPECT_EQ(result.null(), v1::NULL_HYPOTHESIS_FORM);
+  EXPECT_EQ(result.null(), v1::QuadraticTestResult::FORM);
   EXPECT_THAT(result.null_description(), HasSubstr("approximate"));
-  request.set_null(v1::NULL_HYPOTHESIS_FORECAST);
+  request.set_null(v1::QuadraticTestResult::FORECAST);
   for (const Lens& lens : {Lens::Canonical(), Lens::TopLabel(), Lens::ClassWise()}) {
     SCOPED_TRACE(lens.name());
     if (lens == Lens::TopLabel()) request.mutable_lens()->mutable_top_label();
@@ -296,33 +296,34 @@ TEST_F(CalibrationTest, LabelsDrawnFromThePredictionsAreTheOtherNullHypothesis) 
     EXPECT_EQ(result.seed(), 17U);
     EXPECT_EQ(result.replicate_mean(), offline->test.replicate_mean);
     EXPECT_EQ(result.replicate_upper_quantile(), offline->test.replicate_upper_quantile);
-    EXPECT_EQ(result.null(), v1::NULL_HYPOTHESIS_FORECAST);
+    EXPECT_EQ(result.null(), v1::QuadraticTestResult::FORECAST);
     EXPECT_THAT(result.null_description(), HasSubstr("labels drawn from the predictions"));
   }
   request.clear_replicates();
   ASSERT_TRUE(client_->RunTest(request, &result).ok());
   EXPECT_EQ(result.replicates(), 999);
-  request.set_null(static_cast<v1::NullHypothesis>(7));
-  EXPECT_THAT(client_->RunTest(request, &result).error_message(),
-              HasSubstr("null is 7, expected a value of calibd.v1.NullHypothesis"));
+  request.set_null(static_cast<v1::QuadraticTestResult::NullHypothesis>(7));
+  EXPECT_THAT(
+      client_->RunTest(request, &result).error_message(),
+      HasSubstr("null is 7, expected a value of calibd.v1.QuadraticTestResult.NullHypothesis"));
 
   v1::EvaluateRequest evaluate;
   evaluate.set_model("models/m");
   evaluate.set_replicates(99);
   evaluate.set_consistency_replicates(99);
   evaluate.set_cme_test_locations(5);
-  evaluate.set_null(v1::NULL_HYPOTHESIS_FORECAST);
+  evaluate.set_null(v1::QuadraticTestResult::FORECAST);
   v1::Evaluation evaluation;
   ASSERT_TRUE(client_->Evaluate(evaluate, &evaluation).ok());
   for (const v1::LensEvaluation& lens : evaluation.lenses()) {
-    EXPECT_EQ(lens.result().null(), v1::NULL_HYPOTHESIS_FORECAST);
+    EXPECT_EQ(lens.result().null(), v1::QuadraticTestResult::FORECAST);
   }
-  EXPECT_EQ(evaluation.consistency_test().null(), v1::NULL_HYPOTHESIS_FORECAST);
-  EXPECT_EQ(evaluation.estimates(0).null(), v1::NULL_HYPOTHESIS_FORECAST);
+  EXPECT_EQ(evaluation.consistency_test().null(), v1::QuadraticTestResult::FORECAST);
+  EXPECT_EQ(evaluation.estimates(0).null(), v1::QuadraticTestResult::FORECAST);
   EXPECT_THAT(evaluation.consistency_test().caveat(), HasSubstr("exact"));
   EXPECT_EQ(evaluation.lenses(0).cme_test().replicates(), 99);
   EXPECT_THAT(evaluation.lenses(0).cme_test().null_description(), HasSubstr("labels drawn"));
-  evaluate.set_null(static_cast<v1::NullHypothesis>(7));
+  evaluate.set_null(static_cast<v1::QuadraticTestResult::NullHypothesis>(7));
   EXPECT_THAT(client_->Evaluate(evaluate, &evaluation).error_message(), HasSubstr("null is 7"));
 }
 
@@ -330,7 +331,7 @@ TEST_F(CalibrationTest, DeclaredLensesHaveTheirOwnBandwidth) {
   v1::Model model;
   model.set_name("models/m");
   model.set_class_count(10);
-  model.mutable_kernel()->mutable_exponential()->set_distance(v1::DISTANCE_EUCLIDEAN);
+  model.mutable_kernel()->mutable_exponential()->set_distance(v1::ExponentialKernel::EUCLIDEAN);
   model.mutable_bandwidth()->mutable_median_off_diagonal()->set_warmup(200);
   model.add_lenses()->mutable_class_wise();
   model.add_lenses()->mutable_top_k()->set_k(3);
@@ -422,8 +423,8 @@ TEST_F(CalibrationTest, CancelStopsTheTest) {
 }
 
 TEST_F(CalibrationTest, DeletingTheModelStopsItsTest) {
-  for (const v1::NullHypothesis null :
-       {v1::NULL_HYPOTHESIS_UNSPECIFIED, v1::NULL_HYPOTHESIS_FORECAST}) {
+  for (const v1::QuadraticTestResult::NullHypothesis null :
+       {v1::QuadraticTestResult::UNSPECIFIED, v1::QuadraticTestResult::FORECAST}) {
     client_->CreateFixed("models/m", 10);
     Stream("models/m", Draw(10000), 1000);
     CallContext context;

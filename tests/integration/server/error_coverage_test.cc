@@ -120,15 +120,15 @@ class ErrorModel {
     if (error.has_since_acknowledgement()) {
       held_ &= since_acknowledgement_.IsIn(error.since_acknowledgement());
     }
-    ever_over_ |= error.status() == v1::LIMIT_STATUS_OVER_LIMIT;
-    ever_within_ |= error.status() == v1::LIMIT_STATUS_WITHIN_LIMIT;
+    ever_over_ |= error.status() == v1::CalibrationError::OVER_LIMIT;
+    ever_within_ |= error.status() == v1::CalibrationError::WITHIN_LIMIT;
   }
 
   // Acknowledges the alarm OVER_LIMIT, if it is active.
   void Acknowledge(ServiceClient& client) {
     const v1::GetCalibrationResponse answer = client.GetCalibration(name_);
     for (const v1::Alarm& alarm : answer.alarms()) {
-      if (alarm.kind() != v1::Alarm::KIND_OVER_LIMIT || alarm.has_acknowledge_time()) continue;
+      if (alarm.kind() != v1::Alarm::OVER_LIMIT || alarm.has_acknowledge_time()) continue;
       v1::AcknowledgeAlarmRequest request;
       request.set_model(name_);
       request.set_alarm_id(alarm.id());

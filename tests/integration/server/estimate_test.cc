@@ -76,7 +76,7 @@ TEST_F(EstimateTest, EqualsTheCore) {
 
 TEST_F(EstimateTest, SimulatesTheNoiseFloor) {
   Start({}, 200);
-  request_.add_estimators(v1::CALIBRATION_ERROR_ESTIMATOR_BINS);
+  request_.add_estimators(v1::EstimatorOutcome::BINS);
   request_.set_replicates(99);
   v1::CalibrationErrorEstimate estimate;
   const grpc::Status status = client_->EstimateCalibrationError(request_, &estimate);
@@ -96,7 +96,7 @@ TEST_F(EstimateTest, SimulatesTheNoiseFloor) {
                    expected.simulation->replicate_standard_deviation);
   EXPECT_DOUBLE_EQ(simulation.replicate_upper_quantile(),
                    expected.simulation->replicate_upper_quantile);
-  EXPECT_EQ(simulation.null(), v1::NULL_HYPOTHESIS_FORECAST);
+  EXPECT_EQ(simulation.null(), v1::QuadraticTestResult::FORECAST);
 }
 
 TEST_F(EstimateTest, LeavesOutTheDensityAboveTheLimit) {
@@ -108,7 +108,7 @@ TEST_F(EstimateTest, LeavesOutTheDensityAboveTheLimit) {
   ASSERT_TRUE(status.ok()) << status.error_message();
   EXPECT_EQ(estimate.estimators_size(), 4);
   ASSERT_EQ(estimate.left_out_size(), 1);
-  EXPECT_EQ(estimate.left_out(0).estimator(), v1::CALIBRATION_ERROR_ESTIMATOR_KERNEL_DENSITY);
+  EXPECT_EQ(estimate.left_out(0).estimator(), v1::EstimatorOutcome::KERNEL_DENSITY);
   EXPECT_THAT(estimate.left_out(0).reason(), HasSubstr("the limit is 1e+08"));
 
   // The replicates count as well: the others need some 4e6 operations.
@@ -116,7 +116,7 @@ TEST_F(EstimateTest, LeavesOutTheDensityAboveTheLimit) {
   EXPECT_EQ(client_->EstimateCalibrationError(request_, &estimate).error_code(),
             grpc::RESOURCE_EXHAUSTED);
   request_.set_replicates(0);
-  request_.add_estimators(v1::CALIBRATION_ERROR_ESTIMATOR_KERNEL_DENSITY);
+  request_.add_estimators(v1::EstimatorOutcome::KERNEL_DENSITY);
   EXPECT_EQ(client_->EstimateCalibrationError(request_, &estimate).error_code(),
             grpc::RESOURCE_EXHAUSTED);
 }
@@ -135,11 +135,11 @@ TEST_F(EstimateTest, RefusesInvalidRequests) {
   request.mutable_lens()->mutable_top_k()->set_k(1);
   EXPECT_THAT(refusal(request), HasSubstr("expected canonical, top_label or one_class"));
   request.mutable_lens()->mutable_canonical();
-  request.add_estimators(static_cast<v1::CalibrationErrorEstimator>(99));
+  request.add_estimators(static_cast<v1::EstimatorOutcome::Estimator>(99));
   EXPECT_THAT(refusal(request), HasSubstr("estimators[0] is 99, expected"));
   request.clear_estimators();
-  request.add_estimators(v1::CALIBRATION_ERROR_ESTIMATOR_BINS);
-  EXPECT_THAT(refusal(request), HasSubstr("estimators[0] is CALIBRATION_ERROR_ESTIMATOR_BINS"));
+  request.add_estimators(v1::EstimatorOutcome::BINS);
+  EXPECT_THAT(refusal(request), HasSubstr("estimators[0] is BINS"));
   request = request_;
   request.set_folds(21);
   EXPECT_THAT(refusal(request), HasSubstr("folds is 21, expected 2..20"));

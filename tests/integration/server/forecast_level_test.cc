@@ -102,7 +102,7 @@ TEST(ForecastLevelTest, CalibratedStreamsAreSeldomRejected) {
     const v1::Evidence& evidence = answer.watch().evidence();
     EXPECT_EQ(evidence.threshold(), std::log10(20));
     rejected += evidence.max_log10_e_value() >= evidence.threshold() ? 1 : 0;
-    over_limit += answer.verdict().limit_status() == v1::LIMIT_STATUS_OVER_LIMIT ? 1 : 0;
+    over_limit += answer.verdict().limit_status() == v1::CalibrationError::OVER_LIMIT ? 1 : 0;
   }
   // P(ever E >= 20) <= 0.05 in each stream. The mixture over experts has a rate of about 0.035, so
   // that the bound holds without an allowance for chance in this number of streams.

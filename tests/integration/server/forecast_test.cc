@@ -103,8 +103,8 @@ TEST_F(ForecastTest, CalibratedForecastsAreWithinTheLimit) {
   Send(40000, 1, 0);
   const v1::GetCalibrationResponse answer = Answer();
   EXPECT_FALSE(answer.has_insufficient_data());
-  EXPECT_EQ(answer.verdict().limit_status(), v1::LIMIT_STATUS_WITHIN_LIMIT);
-  EXPECT_EQ(answer.verdict().status(), v1::Verdict::STATUS_NOT_REJECTED);
+  EXPECT_EQ(answer.verdict().limit_status(), v1::CalibrationError::WITHIN_LIMIT);
+  EXPECT_EQ(answer.verdict().status(), v1::Verdict::NOT_REJECTED);
   EXPECT_THAT(answer.verdict().summary(), Not(HasSubstr("The ")));
   EXPECT_EQ(answer.error().limit(), 0.05);
   const v1::ErrorMeasurement& error = answer.error().since_start();
@@ -139,8 +139,8 @@ TEST_F(ForecastTest, WordsSayWhichWayForecastsAreOff) {
   // The 90 % intervals reach 1.645 x 0.6 = 0.987, which covers 67.6 %.
   Send(4000, 0.6, 0);
   v1::GetCalibrationResponse answer = Answer();
-  EXPECT_EQ(answer.verdict().limit_status(), v1::LIMIT_STATUS_OVER_LIMIT);
-  EXPECT_EQ(answer.verdict().status(), v1::Verdict::STATUS_MISCALIBRATED);
+  EXPECT_EQ(answer.verdict().limit_status(), v1::CalibrationError::OVER_LIMIT);
+  EXPECT_EQ(answer.verdict().status(), v1::Verdict::MISCALIBRATED);
   EXPECT_THAT(answer.verdict().summary(),
               HasSubstr("The intervals are too narrow: the 90 % intervals cover 6"));
   EXPECT_GT(answer.verdict().direction().forecast().scale(), 1.4);
@@ -228,7 +228,7 @@ TEST_F(ForecastTest, QuantilesAndSamplesAreJudged) {
     ASSERT_TRUE((*stream)->SendForecasts(values, outcomes).ok());
     ASSERT_TRUE((*stream)->Finish().ok());
     const v1::GetCalibrationResponse answer = client_->GetCalibration(model.name());
-    EXPECT_EQ(answer.verdict().limit_status(), v1::LIMIT_STATUS_OVER_LIMIT);
+    EXPECT_EQ(answer.verdict().limit_status(), v1::CalibrationError::OVER_LIMIT);
     EXPECT_THAT(answer.verdict().summary(), HasSubstr("The intervals are too narrow: the 90 %"));
     EXPECT_FALSE(answer.forecast().has_log_score());
     const v1::Discrepancy& discrepancy = answer.watch().discrepancy();
@@ -285,7 +285,7 @@ TEST_F(ForecastTest, ARecentChangeOfALongLivedModelIsSeen) {
   Create(model);
   Send(30000, 1, 0);
   v1::GetCalibrationResponse answer = Answer();
-  EXPECT_NE(answer.verdict().limit_status(), v1::LIMIT_STATUS_OVER_LIMIT);
+  EXPECT_NE(answer.verdict().limit_status(), v1::CalibrationError::OVER_LIMIT);
   EXPECT_EQ(answer.error().recent().forecast().first_observation(), 1);
   EXPECT_THAT(HttpGet(server_->http_address(), "/metrics").body,
               Not(HasSubstr("calibd_recent_error{")));
@@ -293,7 +293,7 @@ TEST_F(ForecastTest, ARecentChangeOfALongLivedModelIsSeen) {
   Send(1500, 1 / 1.5, 0.2 / 1.5);
   answer = Answer();
   const v1::CalibrationError& error = answer.error();
-  EXPECT_EQ(answer.verdict().limit_status(), v1::LIMIT_STATUS_OVER_LIMIT);
+  EXPECT_EQ(answer.verdict().limit_status(), v1::CalibrationError::OVER_LIMIT);
   EXPECT_TRUE(answer.verdict().is_recent());
   EXPECT_LT(error.since_start().coverage().lower(), 0.05);
   EXPECT_NEAR(error.since_start().direction().residual_standard_deviation(), 1, 0.05);
@@ -390,7 +390,7 @@ TEST_F(ForecastTest, WatchersAndListsGetTheVerdict) {
   auto watch = client_->calibration->WatchCalibration(&context, request);
   v1::WatchCalibrationResponse change;
   ASSERT_TRUE(watch->Read(&change));
-  EXPECT_EQ(change.calibration().verdict().limit_status(), v1::LIMIT_STATUS_OVER_LIMIT);
+  EXPECT_EQ(change.calibration().verdict().limit_status(), v1::CalibrationError::OVER_LIMIT);
   context.TryCancel();
   while (watch->Read(&change)) {
   }

@@ -117,9 +117,8 @@ TEST_F(GetHistoryTest, ContainsTheCountedObservationsAfterAKillAndAfterAStop) {
   const v1::Watch watch = client_->GetCalibration("models/m").watch();
   EXPECT_NE(watch.evidence().log10_e_value(), 0);
   std::vector<std::string> before;
-  constexpr Resolution kAll[] = {v1::GetHistoryRequest::RESOLUTION_MINUTE,
-                                 v1::GetHistoryRequest::RESOLUTION_HOUR,
-                                 v1::GetHistoryRequest::RESOLUTION_DAY};
+  constexpr Resolution kAll[] = {v1::GetHistoryRequest::MINUTE, v1::GetHistoryRequest::HOUR,
+                                 v1::GetHistoryRequest::DAY};
   for (const Resolution resolution : kAll) {
     const History history = Get(resolution);
     ExpectBucketOf(history.total(), set, 0.5);
@@ -154,7 +153,7 @@ TEST_F(GetHistoryTest, ContainsTheCountedObservationsAfterAKillAndAfterAStop) {
 
 TEST_F(GetHistoryTest, RefusesInvalidRequests) {
   History response;
-  v1::GetHistoryRequest request = Request(v1::GetHistoryRequest::RESOLUTION_HOUR);
+  v1::GetHistoryRequest request = Request(v1::GetHistoryRequest::HOUR);
   EXPECT_EQ(Call(request, &response).error_code(), grpc::StatusCode::NOT_FOUND);
   client_->CreateFixed("models/m", kHistoryClasses);
   EXPECT_EQ(Get(request).buckets_size(), 0);
@@ -164,7 +163,7 @@ TEST_F(GetHistoryTest, RefusesInvalidRequests) {
   ExpectInvalid(request, "model");
   request = Request(static_cast<Resolution>(17));
   ExpectInvalid(request, "resolution is 17");
-  request = Request(v1::GetHistoryRequest::RESOLUTION_UNSPECIFIED);
+  request = Request(v1::GetHistoryRequest::UNSPECIFIED);
   request.set_page_size(-1);
   ExpectInvalid(request, "page_size is -1");
   request.set_page_size(1 << 30);

@@ -29,7 +29,7 @@ TEST_F(MonitoringTest, AMiscalibratedModelIsDetectedAndTheVerdictStays) {
   const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kMonitoringClasses), 300);
   Send(bad);
   v1::GetCalibrationResponse answer = Answer();
-  EXPECT_EQ(answer.verdict().status(), v1::Verdict::STATUS_MISCALIBRATED);
+  EXPECT_EQ(answer.verdict().status(), v1::Verdict::MISCALIBRATED);
   EXPECT_FALSE(answer.verdict().stale());
   EXPECT_THAT(answer.verdict().summary(),
               HasSubstr("MISCALIBRATED: calibration was rejected at observation 100"));
@@ -68,7 +68,7 @@ TEST_F(MonitoringTest, AMiscalibratedModelIsDetectedAndTheVerdictStays) {
 
   const v1::Alarm& alarm = answer.alarms(answer.alarms_size() - 1);
   EXPECT_EQ(alarm.id(), 1);
-  EXPECT_EQ(alarm.kind(), v1::Alarm::KIND_EVIDENCE);
+  EXPECT_EQ(alarm.kind(), v1::Alarm::EVIDENCE);
   EXPECT_GE(alarm.log10_value(), alarm.threshold());
   EXPECT_FALSE(alarm.has_acknowledge_time());
   EXPECT_EQ(alarm.observation(), answer.verdict().since_observation());
@@ -80,7 +80,7 @@ TEST_F(MonitoringTest, AMiscalibratedModelIsDetectedAndTheVerdictStays) {
   server_->Kill();
   Start();
   answer = Answer();
-  EXPECT_EQ(answer.verdict().status(), v1::Verdict::STATUS_MISCALIBRATED);
+  EXPECT_EQ(answer.verdict().status(), v1::Verdict::MISCALIBRATED);
   EXPECT_EQ(answer.verdict().DebugString(), before.verdict().DebugString());
   EXPECT_EQ(answer.watch().DebugString(), before.watch().DebugString());
   ASSERT_EQ(answer.alarms_size(), before.alarms_size());
@@ -270,7 +270,7 @@ TEST_F(MonitoringTest, WarnsOfRepeatedAndOfRoundedRows) {
 TEST_F(MonitoringTest, ACalibratedModelIsNotRejected) {
   Create(Declared());
   Send(DrawFrom(GeneratorSpec::M1(kMonitoringClasses), 99));
-  EXPECT_EQ(Answer().verdict().status(), v1::Verdict::STATUS_INSUFFICIENT_DATA);
+  EXPECT_EQ(Answer().verdict().status(), v1::Verdict::INSUFFICIENT_DATA);
   EXPECT_THAT(Answer().verdict().summary(), HasSubstr("99 of 100 labelled predictions"));
   EXPECT_FALSE(Answer().verdict().has_since());
   EXPECT_EQ(Answer().watch().min_observations(), 100);
@@ -281,7 +281,7 @@ TEST_F(MonitoringTest, ACalibratedModelIsNotRejected) {
   for (const auto& bin : answer.verdict().whereabouts().confidence_bins()) {
     EXPECT_FALSE(bin.stands_out());
   }
-  EXPECT_EQ(answer.verdict().status(), v1::Verdict::STATUS_NOT_REJECTED);
+  EXPECT_EQ(answer.verdict().status(), v1::Verdict::NOT_REJECTED);
   EXPECT_THAT(
       answer.verdict().summary(),
       HasSubstr(
@@ -294,7 +294,7 @@ TEST_F(MonitoringTest, ACalibratedModelIsNotRejected) {
 TEST_F(MonitoringTest, AnEvidenceAlarmIsAcknowledgedOnce) {
   Create(Declared());
   Send(DrawFrom(GeneratorSpec::M2(kMonitoringClasses), 120));
-  ASSERT_EQ(Answer().verdict().status(), v1::Verdict::STATUS_MISCALIBRATED);
+  ASSERT_EQ(Answer().verdict().status(), v1::Verdict::MISCALIBRATED);
   v1::Alarm alarm;
   grpc::Status status = Acknowledge(1, "retrained on Monday", &alarm);
   ASSERT_TRUE(status.ok()) << status.error_message();
@@ -308,7 +308,7 @@ TEST_F(MonitoringTest, AnEvidenceAlarmIsAcknowledgedOnce) {
     }
   }
   answer = Answer();
-  EXPECT_EQ(answer.verdict().status(), v1::Verdict::STATUS_INSUFFICIENT_DATA);
+  EXPECT_EQ(answer.verdict().status(), v1::Verdict::INSUFFICIENT_DATA);
   EXPECT_EQ(answer.watch().observations(), 0);
   EXPECT_EQ(answer.watch().first_observation(), 121);
   EXPECT_EQ(answer.observations(), 120);
@@ -316,14 +316,14 @@ TEST_F(MonitoringTest, AnEvidenceAlarmIsAcknowledgedOnce) {
   server_->Kill();
   Start();
   answer = Answer();
-  EXPECT_EQ(answer.verdict().status(), v1::Verdict::STATUS_INSUFFICIENT_DATA);
+  EXPECT_EQ(answer.verdict().status(), v1::Verdict::INSUFFICIENT_DATA);
   EXPECT_EQ(answer.watch().first_observation(), 121);
   v1::Alarm again;
   status = Acknowledge(1, "another note", &again);
   ASSERT_TRUE(status.ok()) << status.error_message();
   EXPECT_EQ(again.DebugString(), alarm.DebugString());
   Send(DrawFrom(GeneratorSpec::M1(kMonitoringClasses), 500));
-  EXPECT_EQ(Answer().verdict().status(), v1::Verdict::STATUS_NOT_REJECTED);
+  EXPECT_EQ(Answer().verdict().status(), v1::Verdict::NOT_REJECTED);
   EXPECT_EQ(Answer().watch().observations(), 500);
 }
 
@@ -350,7 +350,7 @@ TEST_F(MonitoringTest, AChangeAfterManyGoodObservationsIsDrift) {
   model.mutable_monitoring()->set_average_run_length(1e4);
   Create(model);
   Send(DrawFrom(GeneratorSpec::M1(kMonitoringClasses), 3000), 500);
-  ASSERT_EQ(Answer().verdict().status(), v1::Verdict::STATUS_NOT_REJECTED);
+  ASSERT_EQ(Answer().verdict().status(), v1::Verdict::NOT_REJECTED);
   const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kMonitoringClasses), 400, 9);
   for (std::size_t done = 0; Answer().alarms_size() == 0 && done < 400; done += 5) {
     PredictionSet piece;
@@ -362,8 +362,8 @@ TEST_F(MonitoringTest, AChangeAfterManyGoodObservationsIsDrift) {
   }
   v1::GetCalibrationResponse answer = Answer();
   ASSERT_EQ(answer.alarms_size(), 1);
-  EXPECT_EQ(answer.alarms(0).kind(), v1::Alarm::KIND_DRIFT);
-  EXPECT_EQ(answer.verdict().status(), v1::Verdict::STATUS_DRIFTED);
+  EXPECT_EQ(answer.alarms(0).kind(), v1::Alarm::DRIFT);
+  EXPECT_EQ(answer.verdict().status(), v1::Verdict::DRIFTED);
   EXPECT_GT(answer.verdict().since_observation(), 3000);
   EXPECT_THAT(
       answer.verdict().summary(),
@@ -371,7 +371,7 @@ TEST_F(MonitoringTest, AChangeAfterManyGoodObservationsIsDrift) {
             HasSubstr("This may be a change: ")));
   ASSERT_TRUE(Acknowledge(answer.alarms(0).id(), "").ok());
   answer = Answer();
-  EXPECT_EQ(answer.verdict().status(), v1::Verdict::STATUS_NOT_REJECTED);
+  EXPECT_EQ(answer.verdict().status(), v1::Verdict::NOT_REJECTED);
   EXPECT_NEAR(answer.watch().drift().log10_statistic(), 0, 1e-12);
   // The evidence continues.
   EXPECT_EQ(answer.watch().first_observation(), 1);
@@ -382,13 +382,13 @@ TEST_F(MonitoringTest, AModelThatIsWrongFromItsStartRaisesBothAlarms) {
   Send(DrawFrom(GeneratorSpec::M2(kMonitoringClasses), 300));
   v1::GetCalibrationResponse answer = Answer();
   ASSERT_EQ(answer.alarms_size(), 3);
-  EXPECT_EQ(answer.verdict().limit_status(), v1::LIMIT_STATUS_OVER_LIMIT);
+  EXPECT_EQ(answer.verdict().limit_status(), v1::CalibrationError::OVER_LIMIT);
   EXPECT_THAT(answer.verdict().summary(), StartsWith("OVER_LIMIT since observation "));
-  EXPECT_EQ(answer.verdict().status(), v1::Verdict::STATUS_MISCALIBRATED);
+  EXPECT_EQ(answer.verdict().status(), v1::Verdict::MISCALIBRATED);
   // The remaining drift alarm is not described as a change.
   ASSERT_TRUE(Acknowledge(1, "").ok());
   answer = Answer();
-  EXPECT_EQ(answer.verdict().status(), v1::Verdict::STATUS_DRIFTED);
+  EXPECT_EQ(answer.verdict().status(), v1::Verdict::DRIFTED);
   EXPECT_THAT(answer.verdict().summary(), HasSubstr("This need not be a change: "));
 }
 
@@ -399,14 +399,14 @@ TEST_F(MonitoringTest, AModelWithoutNewObservationsIsStale) {
   Send(DrawFrom(GeneratorSpec::M1(kMonitoringClasses), 200));
   ASSERT_TRUE(WaitFor([&] { return Answer().verdict().stale(); }));
   v1::GetCalibrationResponse answer = Answer();
-  EXPECT_EQ(answer.verdict().status(), v1::Verdict::STATUS_STALE);
+  EXPECT_EQ(answer.verdict().status(), v1::Verdict::STALE);
   EXPECT_EQ(answer.verdict().since_observation(), 200);
   EXPECT_THAT(answer.verdict().summary(), HasSubstr("STALE: no observation was counted for 0.3 s"));
   EXPECT_GE(answer.verdict().since().seconds(), answer.last_observation_time().seconds());
   // An alarm takes precedence.
   Send(DrawFrom(GeneratorSpec::M2(kMonitoringClasses), 300));
   ASSERT_TRUE(WaitFor([&] { return Answer().verdict().stale(); }));
-  EXPECT_EQ(Answer().verdict().status(), v1::Verdict::STATUS_MISCALIBRATED);
+  EXPECT_EQ(Answer().verdict().status(), v1::Verdict::MISCALIBRATED);
 }
 
 TEST_F(MonitoringTest, WithoutMonitoringNothingIsReported) {
@@ -429,14 +429,14 @@ TEST_F(MonitoringTest, TheWarmupIsMonitoredOnceItIsComplete) {
   const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kMonitoringClasses), 199);
   Send(bad);
   v1::GetCalibrationResponse answer = Answer();
-  EXPECT_EQ(answer.verdict().status(), v1::Verdict::STATUS_INSUFFICIENT_DATA);
+  EXPECT_EQ(answer.verdict().status(), v1::Verdict::INSUFFICIENT_DATA);
   EXPECT_THAT(answer.watch().unavailable_reason(), HasSubstr("first 200 observations"));
   EXPECT_THAT(answer.verdict().summary(), HasSubstr("first 200 observations"));
   Send(DrawFrom(GeneratorSpec::M2(kMonitoringClasses), 1, 8));
   answer = Answer();
   EXPECT_EQ(answer.watch().unavailable_reason(), "");
   EXPECT_EQ(answer.watch().observations(), 200);
-  EXPECT_EQ(answer.verdict().status(), v1::Verdict::STATUS_MISCALIBRATED);
+  EXPECT_EQ(answer.verdict().status(), v1::Verdict::MISCALIBRATED);
 }
 
 TEST_F(MonitoringTest, PredictionsAreMonitoredWhenTheyMature) {
@@ -458,7 +458,7 @@ TEST_F(MonitoringTest, PredictionsAreMonitoredWhenTheyMature) {
       *Kernel::ExponentialTotalVariation(kMonitoringBandwidth), kMonitoringClasses));
   process->Add(bad.view());
   EXPECT_EQ(Answer().watch().evidence().log10_e_value(), process->Read().evidence.log10_e_value);
-  EXPECT_EQ(Answer().verdict().status(), v1::Verdict::STATUS_MISCALIBRATED);
+  EXPECT_EQ(Answer().verdict().status(), v1::Verdict::MISCALIBRATED);
 }
 
 TEST_F(MonitoringTest, DifferencesBelowTheToleranceAreNoEvidence) {
@@ -474,13 +474,13 @@ TEST_F(MonitoringTest, DifferencesBelowTheToleranceAreNoEvidence) {
     rounded.labels.push_back(i % 250 == 100 ? 1 : 0);
   }
   Send(rounded, 1000);
-  EXPECT_EQ(Answer().verdict().status(), v1::Verdict::STATUS_MISCALIBRATED);
+  EXPECT_EQ(Answer().verdict().status(), v1::Verdict::MISCALIBRATED);
   ASSERT_TRUE(client_->Delete(kMonitoringModel).ok());
   v1::Model tolerant = Declared();
   tolerant.mutable_monitoring()->set_tolerance(0.02);
   Create(tolerant);
   Send(rounded, 1000);
-  EXPECT_EQ(Answer().verdict().status(), v1::Verdict::STATUS_NOT_REJECTED);
+  EXPECT_EQ(Answer().verdict().status(), v1::Verdict::NOT_REJECTED);
 }
 
 TEST_F(MonitoringTest, ListsTheVerdictsOfAllModels) {
@@ -513,7 +513,7 @@ TEST_F(MonitoringTest, ListsTheVerdictsOfAllModels) {
     EXPECT_EQ(one.observations(), 300);
     EXPECT_TRUE(one.has_last_observation_time());
   }
-  EXPECT_EQ(all.models(1).verdict().status(), v1::Verdict::STATUS_MISCALIBRATED);
+  EXPECT_EQ(all.models(1).verdict().status(), v1::Verdict::MISCALIBRATED);
   const v1::GetCalibrationResponse b = client_->GetCalibration("models/b");
   EXPECT_EQ(all.models(1).watch().DebugString(), b.watch().DebugString());
   EXPECT_EQ(all.models(1).verdict().DebugString(), b.verdict().DebugString());

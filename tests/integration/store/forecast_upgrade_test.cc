@@ -243,7 +243,7 @@ class ForecastUpgradeTest : public ::testing::Test {
     const auto alarms = client_->GetCalibration("models/normal");
     ASSERT_TRUE(alarms.ok()) << alarms.status();
     for (const v1::Alarm& alarm : alarms->alarms()) {
-      if (alarm.kind() != v1::Alarm::KIND_OVER_LIMIT || alarm.has_group_value()) continue;
+      if (alarm.kind() != v1::Alarm::OVER_LIMIT || alarm.has_group_value()) continue;
       EXPECT_TRUE(client_->AcknowledgeAlarm("models/normal", alarm.id(), "seen").ok());
     }
     Observe(ForecastBatch("normal", 2, 200, 1, 0));

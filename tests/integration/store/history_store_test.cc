@@ -79,7 +79,7 @@ TEST_F(HistoryStoreTest, PagesHoldEachBucketOnceAndInOrder) {
   for (const int page_size : {1, 5, 8, 23, 24, 25}) {
     v1::GetHistoryRequest request;
     request.set_model("models/m");
-    request.set_resolution(v1::GetHistoryRequest::RESOLUTION_MINUTE);
+    request.set_resolution(v1::GetHistoryRequest::MINUTE);
     request.set_page_size(page_size);
     std::vector<v1::HistoryBucket> buckets;
     std::string total;
@@ -122,7 +122,7 @@ TEST_F(HistoryStoreTest, ALongHistoryHasPagesAndDamageIsReported) {
   Start();
   v1::GetHistoryRequest request;
   request.set_model("models/m");
-  request.set_resolution(v1::GetHistoryRequest::RESOLUTION_MINUTE);
+  request.set_resolution(v1::GetHistoryRequest::MINUTE);
   const auto history = client_->GetHistory(request);
   ASSERT_TRUE(history.ok()) << history.status();
   ASSERT_EQ(history->buckets_size(), kMinutes);

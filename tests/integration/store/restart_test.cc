@@ -198,16 +198,16 @@ TEST_F(RestartTest, ABackfillOfAMonthIsAMonthOfHistoryAcrossKills) {
     const auto counts = (*stream)->Finish();
     ASSERT_TRUE(counts.ok()) << counts.status();
     EXPECT_EQ(counts->rejected_rows, 0);
-    EXPECT_EQ(Counts(*client_, "models/a", v1::GetHistoryRequest::RESOLUTION_DAY), days);
+    EXPECT_EQ(Counts(*client_, "models/a", v1::GetHistoryRequest::DAY), days);
     server_->Kill();
     Start();
-    EXPECT_EQ(Counts(*client_, "models/a", v1::GetHistoryRequest::RESOLUTION_DAY), days);
-    EXPECT_EQ(Counts(*client_, "models/a", v1::GetHistoryRequest::RESOLUTION_HOUR), hours);
+    EXPECT_EQ(Counts(*client_, "models/a", v1::GetHistoryRequest::DAY), days);
+    EXPECT_EQ(Counts(*client_, "models/a", v1::GetHistoryRequest::HOUR), hours);
   }
   // A proper stop stores everything.
   Stop();
   Start();
-  EXPECT_EQ(Counts(*client_, "models/a", v1::GetHistoryRequest::RESOLUTION_DAY), days);
+  EXPECT_EQ(Counts(*client_, "models/a", v1::GetHistoryRequest::DAY), days);
   const auto answer = client_->GetCalibration("models/a");
   ASSERT_TRUE(answer.ok());
   // The alarm began with the predictions, not when they were received.

@@ -174,12 +174,11 @@ class Interview {
       std::int64_t end_s;
     };
     const std::int64_t newest = questions_.newest_s;
-    for (const Part& part : {Part{v1::GetHistoryRequest::RESOLUTION_MINUTE,
-                                  newest - 30 * kHourSeconds, newest - 7 * kHourSeconds},
-                             Part{v1::GetHistoryRequest::RESOLUTION_HOUR, newest - 30 * kDaySeconds,
-                                  newest - 5 * kHourSeconds},
-                             Part{v1::GetHistoryRequest::RESOLUTION_DAY, newest - 150 * kDaySeconds,
-                                  newest - 2 * kDaySeconds}}) {
+    for (const Part& part :
+         {Part{v1::GetHistoryRequest::MINUTE, newest - 30 * kHourSeconds,
+               newest - 7 * kHourSeconds},
+          Part{v1::GetHistoryRequest::HOUR, newest - 30 * kDaySeconds, newest - 5 * kHourSeconds},
+          Part{v1::GetHistoryRequest::DAY, newest - 150 * kDaySeconds, newest - 2 * kDaySeconds}}) {
       v1::GetHistoryRequest request;
       request.set_model(model);
       request.set_resolution(part.resolution);

@@ -12,13 +12,13 @@ using ::testing::Not;
 // Two estimators, of which the second one is chosen. None is better than 0.
 v1::CalibrationErrorEstimate TwoEstimators() {
   v1::CalibrationErrorEstimate estimate;
-  estimate.add_estimators()->set_estimator(v1::CALIBRATION_ERROR_ESTIMATOR_PRODUCT_RIDGE);
-  estimate.add_estimators()->set_estimator(v1::CALIBRATION_ERROR_ESTIMATOR_FUNCTION_RIDGE);
+  estimate.add_estimators()->set_estimator(v1::EstimatorOutcome::PRODUCT_RIDGE);
+  estimate.add_estimators()->set_estimator(v1::EstimatorOutcome::FUNCTION_RIDGE);
   for (v1::EstimatorOutcome& outcome : *estimate.mutable_estimators()) {
     outcome.set_error(0.2);
     outcome.set_as_good_as_chosen(true);
   }
-  estimate.set_chosen(v1::CALIBRATION_ERROR_ESTIMATOR_FUNCTION_RIDGE);
+  estimate.set_chosen(v1::EstimatorOutcome::FUNCTION_RIDGE);
   estimate.set_tuning_observations(400);
   estimate.set_test_observations(100);
   estimate.set_folds(5);

@@ -15,7 +15,7 @@ using ::testing::IsEmpty;
 
 const VerdictGate kAll = {"over-limit", "miscalibration", "drift", "undecided"};
 
-v1::Verdict Of(v1::LimitStatus limit, v1::Verdict::Status status) {
+v1::Verdict Of(v1::CalibrationError::Status limit, v1::Verdict::Status status) {
   v1::Verdict verdict;
   verdict.set_limit_status(limit);
   verdict.set_status(status);
@@ -24,29 +24,29 @@ v1::Verdict Of(v1::LimitStatus limit, v1::Verdict::Status status) {
 
 TEST(VerdictGateTest, FailsOnWhatTheVerdictSays) {
   EXPECT_THAT(
-      FailuresOf(Of(v1::LIMIT_STATUS_WITHIN_LIMIT, v1::Verdict::STATUS_NOT_REJECTED), {}, kAll),
+      FailuresOf(Of(v1::CalibrationError::WITHIN_LIMIT, v1::Verdict::NOT_REJECTED), {}, kAll),
       IsEmpty());
-  v1::Verdict over = Of(v1::LIMIT_STATUS_OVER_LIMIT, v1::Verdict::STATUS_MISCALIBRATED);
+  v1::Verdict over = Of(v1::CalibrationError::OVER_LIMIT, v1::Verdict::MISCALIBRATED);
   EXPECT_THAT(FailuresOf(over, {}, kAll), ElementsAre("over-limit", "miscalibration"));
   EXPECT_THAT(FailuresOf(over, {}, {"drift", "undecided"}), IsEmpty());
   over.set_is_acknowledged(true);
   EXPECT_THAT(FailuresOf(over, {}, {"over-limit"}), ElementsAre("over-limit"));
-  EXPECT_THAT(FailuresOf(Of(v1::LIMIT_STATUS_UNDECIDED, v1::Verdict::STATUS_DRIFTED), {}, kAll),
+  EXPECT_THAT(FailuresOf(Of(v1::CalibrationError::UNDECIDED, v1::Verdict::DRIFTED), {}, kAll),
               ElementsAre("drift", "undecided"));
-  EXPECT_THAT(FailuresOf(Of(v1::LIMIT_STATUS_WITHIN_LIMIT, v1::Verdict::STATUS_INSUFFICIENT_DATA),
-                         {}, kAll),
-              ElementsAre("undecided"));
+  EXPECT_THAT(
+      FailuresOf(Of(v1::CalibrationError::WITHIN_LIMIT, v1::Verdict::INSUFFICIENT_DATA), {}, kAll),
+      ElementsAre("undecided"));
   // A server of an earlier version gives no answer about a limit.
   EXPECT_THAT(
-      FailuresOf(Of(v1::LIMIT_STATUS_UNSPECIFIED, v1::Verdict::STATUS_NOT_REJECTED), {}, kAll),
+      FailuresOf(Of(v1::CalibrationError::UNSPECIFIED, v1::Verdict::NOT_REJECTED), {}, kAll),
       ElementsAre("undecided"));
 }
 
 TEST(VerdictGateTest, FailsOnActiveAlarmsThatTheStatusHides) {
   google::protobuf::RepeatedPtrField<v1::Alarm> alarms;
   v1::Alarm& drift = *alarms.Add();
-  drift.set_kind(v1::Alarm::KIND_DRIFT);
-  const v1::Verdict verdict = Of(v1::LIMIT_STATUS_WITHIN_LIMIT, v1::Verdict::STATUS_MISCALIBRATED);
+  drift.set_kind(v1::Alarm::DRIFT);
+  const v1::Verdict verdict = Of(v1::CalibrationError::WITHIN_LIMIT, v1::Verdict::MISCALIBRATED);
   EXPECT_THAT(FailuresOf(verdict, alarms, {"drift"}), ElementsAre("drift"));
   drift.mutable_acknowledge_time()->set_seconds(1);
   EXPECT_THAT(FailuresOf(verdict, alarms, {"drift"}), IsEmpty());

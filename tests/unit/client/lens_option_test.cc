@@ -34,10 +34,10 @@ TEST(ParseBinsTest, AcceptsEveryKindAndDistance) {
   EXPECT_EQ(ParseBins("top_label:20")->top_label().bins(), 20);
   EXPECT_EQ(ParseBins("class_wise:5")->class_wise().bins(), 5);
   EXPECT_EQ(ParseBins("uniform:4:squared_euclidean")->uniform().distance(),
-            v1::DISTANCE_SQUARED_EUCLIDEAN);
+            v1::ExponentialKernel::SQUARED_EUCLIDEAN);
   EXPECT_EQ(ParseBins("median_variance:50")->median_variance().min_size(), 50);
   EXPECT_EQ(ParseBins("median_variance:50:cityblock")->median_variance().distance(),
-            v1::DISTANCE_CITYBLOCK);
+            v1::ExponentialKernel::CITYBLOCK);
   for (const char* text :
        {"", "uniform", "uniform:x", "uniform:4:manhattan", "top_label:5:euclidean",
         "uniform:4:", "uniform:4:unspecified", "other:3"}) {

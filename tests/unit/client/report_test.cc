@@ -51,7 +51,7 @@ TEST(ReportTest, NeverPrintsAPValueOfZero) {
 TEST(ReportTest, JsonNamesEnumsOneofsTimesAndDurations) {
   v1::QuadraticTestResult result;
   result.mutable_provenance()->mutable_kernel()->mutable_exponential()->set_distance(
-      v1::DISTANCE_CITYBLOCK);
+      v1::ExponentialKernel::CITYBLOCK);
   result.mutable_provenance()->mutable_compute_time()->set_seconds(86400);
   result.mutable_elapsed()->set_nanos(500000000);
   result.set_seed(18446744073709551615U);

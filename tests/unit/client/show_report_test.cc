@@ -44,8 +44,8 @@ v1::GetCalibrationResponse OverLimit() {
   response.set_observations(10000);
   response.mutable_last_observation_time()->set_seconds(86400);
   v1::Verdict& verdict = *response.mutable_verdict();
-  verdict.set_limit_status(v1::LIMIT_STATUS_OVER_LIMIT);
-  verdict.set_status(v1::Verdict::STATUS_MISCALIBRATED);
+  verdict.set_limit_status(v1::CalibrationError::OVER_LIMIT);
+  verdict.set_status(v1::Verdict::MISCALIBRATED);
   auto& bin = *verdict.mutable_whereabouts()->add_confidence_bins();
   bin.set_lower(14. / 15);
   bin.set_upper(1);
@@ -67,7 +67,7 @@ v1::GetCalibrationResponse OverLimit() {
   dog.set_rejected(true);
   verdict.mutable_whereabouts()->set_rejected_classes(2);
   v1::CalibrationError& error = *response.mutable_error();
-  error.set_status(v1::LIMIT_STATUS_OVER_LIMIT);
+  error.set_status(v1::CalibrationError::OVER_LIMIT);
   error.set_limit(0.02);
   *error.mutable_since_start() = Measured(0.0535, 0.0423, 0.0678, 0.05246);
   error.mutable_recent()->set_first_observation(1);
@@ -78,7 +78,7 @@ v1::GetCalibrationResponse OverLimit() {
   evidence.set_threshold(std::log10(20));
   v1::Alarm& alarm = *response.add_alarms();
   alarm.set_id(3);
-  alarm.set_kind(v1::Alarm::KIND_OVER_LIMIT);
+  alarm.set_kind(v1::Alarm::OVER_LIMIT);
   alarm.set_observation(913);
   alarm.mutable_raise_time()->set_seconds(3600);
   alarm.mutable_crossing()->set_first_observation(1);
@@ -225,7 +225,7 @@ TEST(ShowReportTest, GroupsOverTheLimitAreInTheHeadline) {
 
   // Only a group is over the limit; whether its calibration changed is not known.
   response = OverLimit();
-  response.mutable_error()->set_status(v1::LIMIT_STATUS_WITHIN_LIMIT);
+  response.mutable_error()->set_status(v1::CalibrationError::WITHIN_LIMIT);
   *response.add_groups()->mutable_error() = OverLimit().error();
   response.mutable_verdict()->add_groups_over_limit("");
   response.mutable_alarms(0)->set_group_value("");
@@ -309,8 +309,8 @@ TEST(ShowReportTest, SaysLittleWithLittleData) {
             "model     young: not monitored, so there is no verdict\n"
             "data      0 labelled rows, 0 rejected\n"
             "next      calibctl show young --verbose\n");
-  response.mutable_verdict()->set_limit_status(v1::LIMIT_STATUS_UNDECIDED);
-  response.mutable_verdict()->set_status(v1::Verdict::STATUS_INSUFFICIENT_DATA);
+  response.mutable_verdict()->set_limit_status(v1::CalibrationError::UNDECIDED);
+  response.mutable_verdict()->set_status(v1::Verdict::INSUFFICIENT_DATA);
   response.mutable_watch()->set_unavailable_reason("the bandwidth is chosen later");
   response.mutable_error()->set_observations_needed(30313);
   EXPECT_EQ(DescribeShow(response, Now()),
@@ -358,7 +358,7 @@ TEST(ShowReportTest, AnAcknowledgementChangesNoSentenceAboutAChange) {
   over.mutable_crossing()->set_first_observation(30001);
   // This alarm is due to the same change.
   v1::Alarm& drift = *response.add_alarms();
-  drift.set_kind(v1::Alarm::KIND_DRIFT);
+  drift.set_kind(v1::Alarm::DRIFT);
   drift.set_observation(30040);
   drift.mutable_raise_time()->set_seconds(7200);
   const std::string yes = "changed   yes, at about row 30001\n";
@@ -369,7 +369,7 @@ TEST(ShowReportTest, AnAcknowledgementChangesNoSentenceAboutAChange) {
   EXPECT_THAT(DescribeShow(response, Now()), HasSubstr(yes));
 
   // Without an alarm about the limit, evidence that comes later does not explain the drift alarm.
-  response.mutable_alarms(0)->set_kind(v1::Alarm::KIND_EVIDENCE);
+  response.mutable_alarms(0)->set_kind(v1::Alarm::EVIDENCE);
   response.mutable_alarms(0)->set_observation(32000);
   const std::string perhaps = "changed   perhaps: the drift detector reacted at row 30040\n";
   EXPECT_THAT(DescribeShow(response, Now()), HasSubstr(perhaps));
@@ -506,7 +506,7 @@ TEST(ShowReportTest, SaysWhatRepairsAModelThatIsOverItsLimit) {
   advice.set_helps(false);
   EXPECT_THAT(DescribeShow(response, Now()),
               HasSubstr("repair    no map is known to lower the log loss, says "));
-  response.mutable_error()->set_status(v1::LIMIT_STATUS_WITHIN_LIMIT);
+  response.mutable_error()->set_status(v1::CalibrationError::WITHIN_LIMIT);
   response.mutable_alarms(0)->mutable_acknowledge_time();
   EXPECT_THAT(DescribeShow(response, Now()), Not(HasSubstr("repair")));
 }

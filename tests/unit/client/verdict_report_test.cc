@@ -57,10 +57,9 @@ v1::GetCalibrationResponse Response(v1::Verdict::Status status) {
   v1::Watch& watch = *response.mutable_watch();
   watch.set_observations(12480);
   watch.set_first_observation(1);
-  const bool is_alarm =
-      status == v1::Verdict::STATUS_MISCALIBRATED || status == v1::Verdict::STATUS_DRIFTED;
+  const bool is_alarm = status == v1::Verdict::MISCALIBRATED || status == v1::Verdict::DRIFTED;
   const double largest_e_value = is_alarm ? 340 : 12;
-  watch.set_min_observations(status == v1::Verdict::STATUS_INSUFFICIENT_DATA ? 20000 : 500);
+  watch.set_min_observations(status == v1::Verdict::INSUFFICIENT_DATA ? 20000 : 500);
   v1::Evidence& evidence = *watch.mutable_evidence();
   evidence.set_log10_e_value(std::log10(is_alarm ? 120 : 6));
   evidence.set_max_log10_e_value(std::log10(largest_e_value));
@@ -69,7 +68,7 @@ v1::GetCalibrationResponse Response(v1::Verdict::Status status) {
   evidence.set_threshold(std::log10(20));
   v1::Drift& drift = *watch.mutable_drift();
   drift.set_log10_statistic(1.2);
-  drift.set_max_log10_statistic(status == v1::Verdict::STATUS_DRIFTED ? 6.5 : 2.5);
+  drift.set_max_log10_statistic(status == v1::Verdict::DRIFTED ? 6.5 : 2.5);
   drift.set_threshold(6);
   v1::EffectSize& size = *watch.mutable_effect_size();
   size.set_skce(1.5e-3);
@@ -87,7 +86,7 @@ void Since(v1::GetCalibrationResponse& response) {
 }
 
 TEST(VerdictReportTest, DescribesAMiscalibratedModelCompletely) {
-  v1::GetCalibrationResponse response = Response(v1::Verdict::STATUS_MISCALIBRATED);
+  v1::GetCalibrationResponse response = Response(v1::Verdict::MISCALIBRATED);
   Since(response);
   EXPECT_EQ(
       DescribeVerdict(response),
@@ -116,13 +115,13 @@ TEST(VerdictReportTest, DescribesAMiscalibratedModelCompletely) {
 }
 
 TEST(VerdictReportTest, TheSummaryIsPrintedWithoutControlCharacters) {
-  v1::GetCalibrationResponse response = Response(v1::Verdict::STATUS_NOT_REJECTED);
+  v1::GetCalibrationResponse response = Response(v1::Verdict::NOT_REJECTED);
   response.mutable_verdict()->set_summary("red \x1b[31m");
   EXPECT_THAT(DescribeVerdict(response), StartsWith("red ?[31m\n"));
 }
 
 TEST(VerdictReportTest, NamesTheFamiliesOnlyWithEvidence) {
-  v1::GetCalibrationResponse response = Response(v1::Verdict::STATUS_MISCALIBRATED);
+  v1::GetCalibrationResponse response = Response(v1::Verdict::MISCALIBRATED);
   EXPECT_THAT(DescribeVerdict(response), HasSubstr("Most of it comes from: witness, tilt."));
   response.mutable_watch()->mutable_evidence()->set_log10_e_value(-0.1);
   EXPECT_THAT(DescribeVerdict(response), Not(HasSubstr("Most of it comes from")));
@@ -144,7 +143,7 @@ TEST(VerdictReportTest, SaysLittleWithLittleData) {
   v1::GetCalibrationResponse response;
   response.set_model("models/young");
   EXPECT_EQ(DescribeVerdict(response), "models/young: no verdict, because it is not monitored\n");
-  response.mutable_verdict()->set_status(v1::Verdict::STATUS_INSUFFICIENT_DATA);
+  response.mutable_verdict()->set_status(v1::Verdict::INSUFFICIENT_DATA);
   response.mutable_verdict()->set_summary("Nothing can be said.");
   response.mutable_watch()->set_unavailable_reason("the bandwidth is chosen later");
   EXPECT_EQ(DescribeVerdict(response), "Nothing can be said.\n");
@@ -153,14 +152,14 @@ TEST(VerdictReportTest, SaysLittleWithLittleData) {
   EXPECT_THAT(DescribeVerdict(response),
               HasSubstr("Evidence: so far none against calibration. The e-value is 0.316 (log10 "
                         "-0.50); the alarm is raised at 20.\n"));
-  response = Response(v1::Verdict::STATUS_NOT_REJECTED);
+  response = Response(v1::Verdict::NOT_REJECTED);
   response.mutable_watch()->set_first_observation(501);
   EXPECT_THAT(DescribeVerdict(response),
               HasSubstr("covers the observations since number 501, when the watch restarted.\n"));
 }
 
 TEST(VerdictReportTest, NamesTheClassesThatAreRejected) {
-  v1::GetCalibrationResponse response = Response(v1::Verdict::STATUS_MISCALIBRATED);
+  v1::GetCalibrationResponse response = Response(v1::Verdict::MISCALIBRATED);
   EXPECT_THAT(DescribeVerdict(response), Not(HasSubstr("e-BH")));
   v1::Whereabouts& whereabouts = *response.mutable_verdict()->mutable_whereabouts();
   whereabouts.mutable_classes(0)->set_rejected(true);
@@ -179,7 +178,7 @@ TEST(VerdictReportTest, NamesTheClassesThatAreRejected) {
 }
 
 TEST(VerdictReportTest, DirectionHasASign) {
-  v1::GetCalibrationResponse response = Response(v1::Verdict::STATUS_NOT_REJECTED);
+  v1::GetCalibrationResponse response = Response(v1::Verdict::NOT_REJECTED);
   response.mutable_verdict()->mutable_direction()->set_gap(-0.02);
   EXPECT_THAT(DescribeVerdict(response), HasSubstr("\nDirection: under-confident by 2.0 points: "));
   response.mutable_verdict()->mutable_direction()->set_gap(0.0001);
@@ -188,7 +187,7 @@ TEST(VerdictReportTest, DirectionHasASign) {
 }
 
 TEST(VerdictReportTest, LargeEvidenceIsAPowerOfTen) {
-  v1::GetCalibrationResponse response = Response(v1::Verdict::STATUS_MISCALIBRATED);
+  v1::GetCalibrationResponse response = Response(v1::Verdict::MISCALIBRATED);
   response.mutable_watch()->mutable_evidence()->set_max_log10_e_value(412.34);
   response.mutable_watch()->mutable_evidence()->set_anytime_p_value(0);
   EXPECT_THAT(DescribeVerdict(response), AllOf(HasSubstr("reached 10^412.3 (log10 +412.34)"),
@@ -199,10 +198,10 @@ TEST(VerdictReportTest, LargeEvidenceIsAPowerOfTen) {
 }
 
 TEST(VerdictReportTest, TellsAlarmsGroupsAndWarnings) {
-  v1::GetCalibrationResponse response = Response(v1::Verdict::STATUS_MISCALIBRATED);
+  v1::GetCalibrationResponse response = Response(v1::Verdict::MISCALIBRATED);
   v1::Alarm& active = *response.add_alarms();
   active.set_id(2);
-  active.set_kind(v1::Alarm::KIND_EVIDENCE);
+  active.set_kind(v1::Alarm::EVIDENCE);
   active.mutable_raise_time()->set_seconds(86400);
   active.set_observation(310);
   active.set_log10_value(1.5);
@@ -211,7 +210,7 @@ TEST(VerdictReportTest, TellsAlarmsGroupsAndWarnings) {
   v1::Alarm& old = *response.add_alarms();
   old = active;
   old.set_id(1);
-  old.set_kind(v1::Alarm::KIND_DRIFT);
+  old.set_kind(v1::Alarm::DRIFT);
   old.set_threshold(6);
   old.set_group_value("eu");
   old.mutable_acknowledge_time()->set_seconds(86401);
@@ -259,7 +258,7 @@ TEST(VerdictReportTest, TellsAlarmsGroupsAndWarnings) {
   EXPECT_EQ(DescribeAcknowledged("models/m", old),
             "m: alarm 1 (drift) was acknowledged at 1970-01-02 00:00 UTC; the drift "
             "detectors restarted, the evidence continues\n");
-  old.set_kind(v1::Alarm::KIND_EVIDENCE);
+  old.set_kind(v1::Alarm::EVIDENCE);
   EXPECT_THAT(DescribeAcknowledged("models/m", old),
               HasSubstr("the evidence restarted with the observations after it"));
   EXPECT_EQ(DescribeAlarms("models/m", {}), "m: no alarms\n");
@@ -295,12 +294,12 @@ TEST(VerdictReportTest, ListsModelsWithWhatEBHRejects) {
     model.set_model(name);
     model.set_observations(7);
   }
-  const v1::GetCalibrationResponse known = Response(v1::Verdict::STATUS_MISCALIBRATED);
+  const v1::GetCalibrationResponse known = Response(v1::Verdict::MISCALIBRATED);
   *response.mutable_models(0)->mutable_verdict() = known.verdict();
   response.mutable_models(0)->mutable_verdict()->set_stale(true);
   *response.mutable_models(0)->mutable_watch() = known.watch();
   response.mutable_models(0)->set_rejected_among_all(true);
-  response.mutable_models(1)->mutable_verdict()->set_status(v1::Verdict::STATUS_STALE);
+  response.mutable_models(1)->mutable_verdict()->set_status(v1::Verdict::STALE);
   response.mutable_models(1)->mutable_verdict()->set_stale(true);
   response.set_tested_models(1);
   response.set_rejected_models(1);
@@ -324,7 +323,7 @@ TEST(VerdictReportTest, ListsModelsWithWhatEBHRejects) {
 }
 
 TEST(VerdictReportTest, AChangeTakesOneLine) {
-  v1::GetCalibrationResponse response = Response(v1::Verdict::STATUS_MISCALIBRATED);
+  v1::GetCalibrationResponse response = Response(v1::Verdict::MISCALIBRATED);
   response.add_alarms()->set_id(1);
   EXPECT_EQ(ChangeLine(response),
             "m MISCALIBRATED, 12480 rows, e-value 120 (rejected at 20), 1 alarm active");
@@ -333,7 +332,7 @@ TEST(VerdictReportTest, AChangeTakesOneLine) {
 }
 
 TEST(VerdictReportTest, TheEvidenceHasTheModelsObservationNumbers) {
-  v1::GetCalibrationResponse response = Response(v1::Verdict::STATUS_NOT_REJECTED);
+  v1::GetCalibrationResponse response = Response(v1::Verdict::NOT_REJECTED);
   response.mutable_watch()->set_first_observation(601);
   EXPECT_THAT(DescribeVerdict(response), HasSubstr(" at observation 1500. "));
 }
@@ -375,7 +374,7 @@ TEST(VerdictReportTest, ShowGivesAReasonAndAWarningOnce) {
   response.add_warnings("labels are missing");
   response.mutable_watch()->set_unavailable_reason(response.bandwidth_error());
   response.mutable_verdict()->set_summary("Nothing can be said: the median is zero.");
-  for (const auto status : {v1::Verdict::STATUS_INSUFFICIENT_DATA, v1::Verdict::STATUS_STALE}) {
+  for (const auto status : {v1::Verdict::INSUFFICIENT_DATA, v1::Verdict::STALE}) {
     response.mutable_verdict()->set_status(status);
     expect_once();
   }
@@ -386,7 +385,7 @@ TEST(VerdictReportTest, ShowGivesAReasonAndAWarningOnce) {
 }
 
 TEST(VerdictReportTest, TheEstimatesFollowTheVerdict) {
-  const v1::GetCalibrationResponse response = Response(v1::Verdict::STATUS_NOT_REJECTED);
+  const v1::GetCalibrationResponse response = Response(v1::Verdict::NOT_REJECTED);
   EXPECT_THAT(DescribeVerdict(response), StartsWith("The server's words.\n"));
   EXPECT_THAT(DescribeCalibration(response),
               StartsWith("12480 observations accepted, 0 rows rejected, 0 dropped\n"));

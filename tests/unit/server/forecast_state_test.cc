@@ -352,11 +352,11 @@ TEST(ForecastStateTest, TheLimitIsDecidedByTheCoverage) {
     return std::pair(made.limit_status, made.status);
   };
   EXPECT_EQ(verdict(300, 1),
-            std::pair(v1::LIMIT_STATUS_UNDECIDED, v1::Verdict::STATUS_INSUFFICIENT_DATA));
+            std::pair(v1::CalibrationError::UNDECIDED, v1::Verdict::INSUFFICIENT_DATA));
   EXPECT_EQ(verdict(40000, 1),
-            std::pair(v1::LIMIT_STATUS_WITHIN_LIMIT, v1::Verdict::STATUS_NOT_REJECTED));
+            std::pair(v1::CalibrationError::WITHIN_LIMIT, v1::Verdict::NOT_REJECTED));
   EXPECT_EQ(verdict(3000, 0.5),
-            std::pair(v1::LIMIT_STATUS_OVER_LIMIT, v1::Verdict::STATUS_MISCALIBRATED));
+            std::pair(v1::CalibrationError::OVER_LIMIT, v1::Verdict::MISCALIBRATED));
 }
 
 TEST(ForecastStateTest, ExtremeOutcomesLeaveEverythingFinite) {

@@ -31,7 +31,7 @@ class HistoryCallsTest : public ::testing::Test {
   v1::GetHistoryRequest request_ = [] {
     v1::GetHistoryRequest request;
     request.set_model("models/m");
-    request.set_resolution(v1::GetHistoryRequest::RESOLUTION_MINUTE);
+    request.set_resolution(v1::GetHistoryRequest::MINUTE);
     return request;
   }();
 };
@@ -110,7 +110,7 @@ TEST_F(HistoryCallsTest, ATokenIsValidOnlyForItsResolution) {
   DescribeHistory(*Check(), Minutes(2), HistoryForecasts(), response);
   request_.set_page_token(response.next_page_token());
   EXPECT_TRUE(Check().ok());
-  request_.set_resolution(v1::GetHistoryRequest::RESOLUTION_DAY);
+  request_.set_resolution(v1::GetHistoryRequest::DAY);
   EXPECT_THAT(std::string(Check().status().message()), HasSubstr("page_token"));
 }
 

@@ -197,11 +197,10 @@ TEST(JsonTextTest, FaultsOfValuesNameTheFieldAndWhatIsExpected) {
                       "is \"x\", expected a number");
   ExpectFault<Create>(R"({"model": {"inferenceOutput": {"transform": "LOG"}}})",
                       "model.inference_output.transform",
-                      "is \"LOG\", expected one of TRANSFORM_NONE, TRANSFORM_SOFTMAX, "
-                      "TRANSFORM_SIGMOID");
-  ExpectFault<v1::GetHistoryRequest>(
-      R"({"resolution": "minute"})", "resolution",
-      "is \"minute\", expected one of RESOLUTION_MINUTE, RESOLUTION_HOUR, RESOLUTION_DAY");
+                      "is \"LOG\", expected one of NONE, SOFTMAX, "
+                      "SIGMOID");
+  ExpectFault<v1::GetHistoryRequest>(R"({"resolution": "minute"})", "resolution",
+                                     "is \"minute\", expected one of MINUTE, HOUR, DAY");
   ExpectFault<v1::GetHistoryRequest>(
       R"({"startTime": "now"})", "start_time",
       "is invalid: \"Invalid time format: now\", expected RFC 3339, such as "

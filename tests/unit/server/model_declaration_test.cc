@@ -204,7 +204,7 @@ TEST(ModelDeclarationTest, KernelsRulesAndLensesSurviveARoundTrip) {
   std::vector<v1::Model> models(5, Declared(3));
   models[0].mutable_kernel()->mutable_gaussian();
   models[0].mutable_bandwidth()->mutable_median_off_diagonal()->set_warmup(30);
-  models[1].mutable_kernel()->mutable_exponential()->set_distance(v1::DISTANCE_EUCLIDEAN);
+  models[1].mutable_kernel()->mutable_exponential()->set_distance(v1::ExponentialKernel::EUCLIDEAN);
   models[1].mutable_bandwidth()->set_fixed(0.25);
   auto& alpha = *models[2].mutable_bandwidth()->mutable_mean_total_variation()->mutable_alpha();
   alpha.Resize(3, 0.1);
@@ -483,11 +483,11 @@ TEST(ModelDeclarationTest, ErrorsNameFieldValueAndExpectation) {
                 m.mutable_bandwidth()->mutable_median()->set_warmup(11);
               }),
               HasSubstr("model.bandwidth.median.warmup is 11, expected 2..10"));
-  EXPECT_THAT(
-      RefusalAfter([](auto& m) {
-        m.mutable_kernel()->mutable_exponential()->set_distance(static_cast<v1::Distance>(9));
-      }),
-      HasSubstr("distance is 9"));
+  EXPECT_THAT(RefusalAfter([](auto& m) {
+                m.mutable_kernel()->mutable_exponential()->set_distance(
+                    static_cast<v1::ExponentialKernel::Distance>(9));
+              }),
+              HasSubstr("distance is 9"));
 }
 
 TEST(ModelDeclarationTest, ClassNamesAreDistinctAndPrintable) {

@@ -115,12 +115,11 @@ TEST(ModelUpdateTest, DescribesChangesAndRestarts) {
   EXPECT_EQ(quiet.restarts_size(), 0);
   after.monitoring.average_run_length = 5000;
   EXPECT_THAT(DescribeUpdate(before, after).restarts(),
-              ElementsAre(v1::ModelUpdate::RESTART_DRIFT_DETECTORS));
+              ElementsAre(v1::ModelUpdate::DRIFT_DETECTORS));
   after.monitoring.significance_level = 0.01;
-  EXPECT_THAT(
-      DescribeUpdate(before, after).restarts(),
-      ElementsAre(v1::ModelUpdate::RESTART_EVIDENCE, v1::ModelUpdate::RESTART_DRIFT_DETECTORS,
-                  v1::ModelUpdate::RESTART_ERROR));
+  EXPECT_THAT(DescribeUpdate(before, after).restarts(),
+              ElementsAre(v1::ModelUpdate::EVIDENCE, v1::ModelUpdate::DRIFT_DETECTORS,
+                          v1::ModelUpdate::ERROR));
 }
 
 }  // namespace

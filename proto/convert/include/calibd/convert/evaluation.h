@@ -35,9 +35,10 @@ void ToProto(const RunningKernel& kernel, v1::Provenance& provenance);
 void ToProto(const Lens& lens, const KernelSpec& spec, Precision precision,
              const LensTestResult& result, v1::QuadraticTestResult& proto);
 
-[[nodiscard]] absl::StatusOr<Precision> FromProto(v1::Precision proto);
-[[nodiscard]] v1::NullHypothesis ToProto(NullHypothesis null);
-[[nodiscard]] absl::StatusOr<NullHypothesis> FromProto(v1::NullHypothesis proto);
+[[nodiscard]] absl::StatusOr<Precision> FromProto(v1::Provenance::Precision proto);
+[[nodiscard]] v1::QuadraticTestResult::NullHypothesis ToProto(NullHypothesis null);
+[[nodiscard]] absl::StatusOr<NullHypothesis> FromProto(
+    v1::QuadraticTestResult::NullHypothesis proto);
 
 // Writes what every message about resampling has; its seed is optional. Proto: QuadraticTestResult,
 // ConsistencyTest or CalibrationErrorSimulation.

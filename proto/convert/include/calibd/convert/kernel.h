@@ -27,8 +27,8 @@ namespace calibd::convert {
                                                  std::size_t observations);
 
 // An unset distance is unspecified, which means total variation.
-[[nodiscard]] absl::StatusOr<Distance> FromProto(v1::Distance proto);
-[[nodiscard]] v1::Distance ToProto(Distance distance);
+[[nodiscard]] absl::StatusOr<Distance> FromProto(v1::ExponentialKernel::Distance proto);
+[[nodiscard]] v1::ExponentialKernel::Distance ToProto(Distance distance);
 
 }  // namespace calibd::convert
 

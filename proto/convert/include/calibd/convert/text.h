@@ -44,10 +44,10 @@ namespace calibd::convert {
 [[nodiscard]] bool Exceeds(const v1::ErrorInterval& class_1, const v1::ErrorInterval& top_label);
 
 // The answer of an interval alone, without alarms. All arguments are probabilities.
-[[nodiscard]] v1::LimitStatus StatusAgainst(double limit, double lower, double upper);
+[[nodiscard]] v1::CalibrationError::Status StatusAgainst(double limit, double lower, double upper);
 
 // A status as in JSON and metrics, such as "OVER_LIMIT"; "UNKNOWN" for one that is not known.
-[[nodiscard]] std::string StatusName(v1::LimitStatus status);
+[[nodiscard]] std::string StatusName(v1::CalibrationError::Status status);
 [[nodiscard]] std::string StatusName(v1::Verdict::Status status);
 
 // gap: mean confidence - accuracy. Returns "over-confident by 4.1 points", "under-confident by 0.3
