@@ -33,7 +33,7 @@ void DescribeEstimates(const ModelDeclaration& declaration, const LensSnapshot& 
                        v1::Provenance& provenance) {
   const double bound = TermBound(lens);
   for (const RunningBlock& block : lens.blocks) *estimates.Add() = convert::ToProto(block, bound);
-  const KernelSpec spec = KernelOfLens(lens.lens, declaration.kernel);
+  const KernelSpec spec = KernelOfLens(lens.lens, declaration.classes()->kernel);
   provenance.set_lens(lens.lens.name());
   *provenance.mutable_kernel() = convert::KernelToProto(spec);
   if (spec.matrix == nullptr) {
@@ -104,7 +104,7 @@ void DescribeProvenance(const ModelDeclaration& declaration, std::int64_t first_
   provenance.set_observations(last_observation - first_observation + 1);
   provenance.set_first_observation(first_observation);
   provenance.set_last_observation(last_observation);
-  provenance.set_class_count(static_cast<std::int32_t>(declaration.class_count));
+  provenance.set_class_count(static_cast<std::int32_t>(declaration.class_count()));
   *provenance.mutable_compute_time() = ToTimestamp(time);
   provenance.set_valid_for_repeated_looks(false);
   provenance.set_version(kVersion);
@@ -127,16 +127,16 @@ void DescribeCalibration(Model& model, const ModelSnapshot& snapshot,
   if (snapshot.reliability.Total().count > 0) {
     v1::RunningScores& scores = *response.mutable_scores();
     DescribeReliability(snapshot.reliability, scores);
-    if (snapshot.monitor.has_value() && declaration.class_count == 2) {
+    if (snapshot.monitor.has_value() && declaration.class_count() == 2) {
       const ReliabilitySums& class_1 = snapshot.monitor->error.since_start.series[1];
       if (class_1.Total().count > 0) DescribeBins(class_1, *scores.mutable_class_1_bins());
     }
   }
   if (const auto advice = model.recalibration()) *response.mutable_recalibration() = *advice;
-  response.set_baseline(declaration.baseline);
+  if (declaration.has_baseline()) response.set_baseline(declaration.classes()->baseline);
   if (snapshot.comparison.has_value()) DescribeComparison(*snapshot.comparison, response);
   if (snapshot.monitor.has_value()) DescribeMonitor(model, snapshot, now, response);
-  if (declaration.forecast.has_value()) return DescribeForecasts(snapshot, response);
+  if (declaration.numbers() != nullptr) return DescribeForecasts(snapshot, response);
   const std::vector<LensSnapshot>& lenses =
       snapshot.warming_up() ? snapshot.early_lenses : snapshot.lenses;
   for (const LensSnapshot& lens : lenses) {

@@ -168,7 +168,7 @@ std::string DirectionSentences(const ForecastCells& cells, const ForecastCounts&
 }
 
 absl::Status CheckPredictsClasses(const ModelDeclaration& declaration, const char* what) {
-  if (!declaration.forecast.has_value()) return absl::OkStatus();
+  if (declaration.numbers() == nullptr) return absl::OkStatus();
   return MakeError(
       absl::StatusCode::kFailedPrecondition, "FORECAST_MODEL",
       absl::StrCat(

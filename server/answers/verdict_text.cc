@@ -174,8 +174,9 @@ std::string RejectedSentence(const ModelDeclaration& declaration, const MonitorS
   std::vector<std::string> classes;
   for (const DeviatingClass& one : monitor.watch->deviating_classes) {
     if (!one.rejected || verdict.rejected_classes == 0) continue;
-    classes.push_back(declaration.class_names.empty() ? absl::StrCat(one.index)
-                                                      : declaration.class_names[one.index]);
+    classes.push_back(declaration.classes()->names.empty()
+                          ? absl::StrCat(one.index)
+                          : declaration.classes()->names[one.index]);
   }
   std::string text;
   if (!groups.empty()) {
@@ -232,7 +233,7 @@ std::string CalibrationSentence(const ModelDeclaration& declaration, const Model
     return absl::StrCat(
         "INSUFFICIENT_DATA: ", count, " of ",
         Plural(monitoring.min_observations,
-               declaration.forecast.has_value() ? "outcome" : "labelled prediction"),
+               declaration.numbers() != nullptr ? "outcome" : "labelled prediction"),
         ".");
   }
   return absl::StrFormat(

@@ -102,14 +102,14 @@ void DescribeDrift(const Drift& drift, double average_run_length, v1::Drift& pro
 }
 
 std::string ClassNameOf(const ModelDeclaration& declaration, std::size_t k) {
-  return declaration.class_names.empty() ? "" : declaration.class_names[k];
+  return declaration.classes()->names.empty() ? "" : declaration.classes()->names[k];
 }
 
 void DescribeWhereabouts(const ModelDeclaration& declaration, const WatchSnapshot& watch,
                          v1::Whereabouts& proto) {
   const auto n = static_cast<double>(watch.reading.count);
   // Number of classes and bins that are tested together.
-  const std::size_t places = declaration.class_count + watch.reliability.bins.size();
+  const std::size_t places = declaration.class_count() + watch.reliability.bins.size();
   for (const DeviatingClass& one : watch.deviating_classes) {
     v1::Whereabouts::ClassShare& out = *proto.add_classes();
     out.set_class_index(static_cast<std::int32_t>(one.index));
@@ -177,7 +177,7 @@ void DescribeOne(const Monitoring& monitoring, const WatchSnapshot& watch,
 
 std::string UnavailableReason(const ModelDeclaration& declaration, const ModelSnapshot& snapshot) {
   if (snapshot.monitor->watch.has_value()) return "";
-  if (declaration.forecast.has_value()) {
+  if (declaration.numbers() != nullptr) {
     return absl::StrCat("the strata of the forecasts are chosen from the first ",
                         declaration.warmup, " observations, which are then counted");
   }
@@ -214,7 +214,7 @@ void DescribeVerdict(const Model& model, const ModelSnapshot& snapshot, Time now
     const EvidenceReading& reading = monitor.watch->reading;
     // A mixture that has lost money has no evidence to attribute.
     if (reading.evidence.log10_e_value > 0) {
-      NameFamilies(declaration.forecast.has_value(), reading.evidence.family_share,
+      NameFamilies(declaration.numbers() != nullptr, reading.evidence.family_share,
                    *proto.mutable_evidence_families());
     }
     if (reading.count > 0 && monitor.watch->forecast != nullptr) {
@@ -299,7 +299,7 @@ void WarnOfRows(const ModelDeclaration& declaration, const ModelSnapshot& snapsh
     const auto printed = static_cast<double>(screen.at_most_digits[i]);
     if (printed < kPrintedShare * digit_rows) continue;
     const double tolerance =
-        std::min(kMaxTolerance, static_cast<double>(declaration.class_count) * unit / 2);
+        std::min(kMaxTolerance, static_cast<double>(declaration.class_count()) * unit / 2);
     // Without the rows that have more digits.
     const double inexact = static_cast<double>(screen.inexact_sums) - digit_rows + printed;
     if (tolerance > declaration.monitoring.tolerance && inexact >= kInexactShare * digit_rows) {
@@ -325,7 +325,7 @@ void DescribeAlarm(const ModelDeclaration& declaration, const Alarm& alarm, v1::
   if (alarm.skce.has_value()) proto.set_skce(*alarm.skce);
   if (alarm.skce_lower_bound.has_value()) proto.set_skce_lower_bound(*alarm.skce_lower_bound);
   proto.set_gap(alarm.gap);
-  NameFamilies(declaration.forecast.has_value(), alarm.family_share,
+  NameFamilies(declaration.numbers() != nullptr, alarm.family_share,
                *proto.mutable_evidence_families());
   if (alarm.acknowledge_time.has_value()) {
     *proto.mutable_acknowledge_time() = ToTimestamp(*alarm.acknowledge_time);

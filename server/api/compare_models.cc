@@ -24,20 +24,21 @@ constexpr const char* kBaselineWindow = "the window of the baseline";
 
 // The models have the same classes, in the same order if they are named.
 absl::Status CheckBaseline(const Model& model, const Model& baseline) {
-  const std::shared_ptr<const ModelDeclaration> of_model = model.declaration();
-  const std::shared_ptr<const ModelDeclaration> of_baseline = baseline.declaration();
-  const std::string name = of_baseline->name.ToString();
+  const std::shared_ptr<const ModelDeclaration> declaration = model.declaration();
+  const std::shared_ptr<const ModelDeclaration> other = baseline.declaration();
+  const std::string name = other->name.ToString();
+  const ClassesSpec& of_model = *declaration->classes();
+  const ClassesSpec& of_baseline = *other->classes();
   if (model.id() == baseline.id()) {
     return InvalidFieldError("baseline", absl::StrCat("is ", name, ", expected another model"));
   }
-  if (of_baseline->class_count != of_model->class_count) {
+  if (of_baseline.count != of_model.count) {
     return InvalidFieldError(
-        "baseline",
-        absl::StrCat("is ", name, " with ", of_baseline->class_count, " classes, expected ",
-                     of_model->class_count, " as the model has"));
+        "baseline", absl::StrCat("is ", name, " with ", of_baseline.count, " classes, expected ",
+                                 of_model.count, " as the model has"));
   }
-  if (!of_model->class_names.empty() && !of_baseline->class_names.empty() &&
-      of_model->class_names != of_baseline->class_names) {
+  if (!of_model.names.empty() && !of_baseline.names.empty() &&
+      of_model.names != of_baseline.names) {
     return InvalidFieldError("baseline", absl::StrCat("is ", name,
                                                       " with other class names than the model, "
                                                       "expected the same names in the same order"));
@@ -149,7 +150,7 @@ absl::Status Api::CompareModels(const v1::CompareModelsRequest& request,
   job.observations = observations;
   job.needs_bandwidth = false;
   job.remedy = "a smaller window";
-  job.cost = [baseline, observations, class_count = model->declaration()->class_count](
+  job.cost = [baseline, observations, class_count = model->declaration()->class_count()](
                  std::size_t n, std::size_t /*threads*/) {
     const std::size_t all = baseline->snapshot()->window.size();
     return CostOf(n, observations == 0 ? all : observations, class_count,

@@ -49,9 +49,9 @@ absl::Status EvaluateForecastModel(WindowJobs& jobs, const v1::EvaluateRequest& 
                                    const Reply<v1::EvaluateResponse>& reply,
                                    const std::shared_ptr<Model>& model) {
   const std::shared_ptr<const ModelDeclaration> declaration = model->declaration();
-  const NumberForecastKind kind = *declaration->forecast;
+  const NumberForecastKind kind = declaration->numbers()->forecast;
   absl::StatusOr<ForecastEvaluationOptions> options =
-      convert::ForecastOptionsFromProto(request, kind, declaration->decision);
+      convert::ForecastOptionsFromProto(request, kind, declaration->numbers()->decision);
   if (!options.ok()) return InvalidFieldError(options.status());
   if (!request.has_seed()) options->resampling.seed = RandomSeed();
   CALIBD_ASSIGN_OR_RETURN(const std::vector<std::size_t> local_features,

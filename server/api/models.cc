@@ -26,11 +26,15 @@ v1::Model FillFrom(const ModelDeclaration& existing, const v1::Model& declared) 
   }
   if (filled.window() == 0) filled.set_window(kept.window());
   if (filled.description().empty()) filled.set_description(kept.description());
-  if (!filled.has_forecast()) {
-    if (filled.block_sizes().empty()) *filled.mutable_block_sizes() = kept.block_sizes();
-    if (filled.row_sum_tolerance() == 0) filled.set_row_sum_tolerance(kept.row_sum_tolerance());
-    if (!filled.has_inference_output() && kept.has_inference_output()) {
-      *filled.mutable_inference_output() = kept.inference_output();
+  if (filled.has_classes() && kept.has_classes()) {
+    v1::Classes& classes = *filled.mutable_classes();
+    if (classes.block_sizes().empty())
+      *classes.mutable_block_sizes() = kept.classes().block_sizes();
+    if (classes.row_sum_tolerance() == 0) {
+      classes.set_row_sum_tolerance(kept.classes().row_sum_tolerance());
+    }
+    if (!classes.has_inference_output() && kept.classes().has_inference_output()) {
+      *classes.mutable_inference_output() = kept.classes().inference_output();
     }
   }
   const v1::Monitoring& monitoring = declared.monitoring();

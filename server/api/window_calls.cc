@@ -34,7 +34,7 @@ namespace {
 // The kernel of the running estimates of this lens, or the kernel that they would have.
 KernelSpec KernelNow(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
                      const Lens& lens) {
-  KernelSpec spec = KernelOfLens(lens, declaration.kernel);
+  KernelSpec spec = KernelOfLens(lens, declaration.classes()->kernel);
   const LensSnapshot* const running = snapshot.Find(lens);
   if (running == nullptr || !running->kernel.has_value()) return spec;
   if (const auto* const kernel = std::get_if<Kernel>(&*running->kernel)) {
@@ -54,7 +54,7 @@ void Describe(const Model& model, const WindowSample& sample, std::size_t thread
                      sample.compute_time, provenance);
   provenance.set_threads(static_cast<std::int32_t>(threads));
   const LensSnapshot* const running = sample.snapshot->Find(lens);
-  const KernelSpec spec = KernelOfLens(lens, declaration->kernel);
+  const KernelSpec spec = KernelOfLens(lens, declaration->classes()->kernel);
   if (running != nullptr && running->kernel.has_value() && spec.matrix == nullptr) {
     *provenance.mutable_bandwidth_rule() =
         convert::BandwidthToProto(spec.rule.bandwidth, declaration->warmup);
@@ -90,7 +90,7 @@ absl::Status Api::RunTest(const v1::RunTestRequest& request,
                           const Reply<v1::RunTestResponse>& reply, NamedModel model) {
   CALIBD_RETURN_IF_ERROR(CheckPredictsClasses(*model->declaration(), "a test"));
   CALIBD_RETURN_IF_ERROR(CheckWindow(request.window()));
-  const std::size_t class_count = model->declaration()->class_count;
+  const std::size_t class_count = model->declaration()->class_count();
   const absl::StatusOr<Lens> lens = convert::FromProto(request.lens(), class_count);
   if (!lens.ok()) return InvalidFieldError("lens", std::string(lens.status().message()));
   const absl::StatusOr<Precision> precision = convert::FromProto(request.precision());
@@ -98,7 +98,7 @@ absl::Status Api::RunTest(const v1::RunTestRequest& request,
     return InvalidFieldError("precision", std::string(precision.status().message()));
   }
   LensTestOptions options;
-  options.kernel = KernelOfLens(*lens, model->declaration()->kernel);
+  options.kernel = KernelOfLens(*lens, model->declaration()->classes()->kernel);
   options.precision = *precision;
   const absl::StatusOr<NullHypothesis> null = convert::FromProto(request.null());
   if (!null.ok()) return InvalidFieldError("null", std::string(null.status().message()));
@@ -139,7 +139,7 @@ absl::Status Api::RunTest(const v1::RunTestRequest& request,
 absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
                            const Reply<v1::EvaluateResponse>& reply, NamedModel model) {
   CALIBD_RETURN_IF_ERROR(CheckWindow(request.window()));
-  if (model->declaration()->forecast.has_value()) {
+  if (model->declaration()->numbers() != nullptr) {
     return EvaluateForecastModel(parts_.jobs, request, reply, model);
   }
   const auto number_field = request.has_threshold()         ? "threshold"
@@ -155,18 +155,18 @@ absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
                              "is set, but the model predicts classes: leave it unset");
   }
   const std::shared_ptr<const ModelDeclaration> declaration = model->declaration();
-  const std::size_t class_count = declaration->class_count;
+  const std::size_t class_count = declaration->class_count();
   // The canonical lens is always added in front.
-  std::vector<Lens> lenses(declaration->lenses.begin() + 1, declaration->lenses.end());
+  std::vector<Lens> lenses(declaration->lenses().begin() + 1, declaration->lenses().end());
   if (lenses.empty()) {
     lenses.push_back(Lens::TopLabel());
     lenses.push_back(Lens::ClassWise());
   }
   absl::StatusOr<EvaluationOptions> options =
-      convert::FromProto(request, declaration->kernel, lenses, class_count);
+      convert::FromProto(request, declaration->classes()->kernel, lenses, class_count);
   if (!options.ok()) return InvalidFieldError(options.status());
   if (!request.has_seed()) options->seed = RandomSeed();
-  options->block_sizes = declaration->block_sizes;
+  options->block_sizes = declaration->classes()->block_sizes;
   const auto result = std::make_shared<v1::EvaluateResponse>();
   WindowRequest job;
   job.model = model;
@@ -220,7 +220,7 @@ absl::Status Api::Recalibrate(const v1::RecalibrateRequest& request,
                               const Reply<v1::RecalibrateResponse>& reply, NamedModel model) {
   CALIBD_RETURN_IF_ERROR(CheckPredictsClasses(*model->declaration(), "a recalibration"));
   CALIBD_RETURN_IF_ERROR(CheckWindow(request.window()));
-  const std::size_t class_count = model->declaration()->class_count;
+  const std::size_t class_count = model->declaration()->class_count();
   const auto result = std::make_shared<v1::RecalibrateResponse>();
   WindowRequest job;
   job.model = model;
@@ -254,7 +254,7 @@ absl::Status Api::EstimateCalibrationError(const v1::EstimateCalibrationErrorReq
                                            NamedModel model) {
   CALIBD_RETURN_IF_ERROR(CheckPredictsClasses(*model->declaration(), "an estimate"));
   CALIBD_RETURN_IF_ERROR(CheckWindow(request.window()));
-  const std::size_t class_count = model->declaration()->class_count;
+  const std::size_t class_count = model->declaration()->class_count();
   absl::StatusOr<SelectionOptions> valid = convert::FromProto(request, class_count);
   if (!valid.ok()) return InvalidFieldError(valid.status());
   SelectionOptions options = *std::move(valid);

@@ -76,7 +76,7 @@ absl::Status CheckLabelsMayComeLater(const char* field, const ModelDeclaration& 
 }
 
 absl::Status CheckLabels(const v1::Labels& labels, const ModelDeclaration& declaration) {
-  const bool outcomes = declaration.forecast.has_value();
+  const bool outcomes = declaration.numbers() != nullptr;
   const char* const field = outcomes ? "outcomes" : "labels";
   CALIBD_RETURN_IF_ERROR(CheckLabelsMayComeLater(field, declaration));
   CALIBD_RETURN_IF_ERROR(CheckKind(labels, declaration));
@@ -96,12 +96,12 @@ absl::Status CheckLabels(const v1::Labels& labels, const ModelDeclaration& decla
   return CheckRows(rows, [&](int i) -> std::optional<Violation> {
     if (outcomes) return FindLaterOutcomeViolation(labels, i);
     const std::int32_t label = labels.labels(i);
-    if (label >= 0 && static_cast<std::size_t>(label) < declaration.class_count) {
+    if (label >= 0 && static_cast<std::size_t>(label) < declaration.class_count()) {
       return std::nullopt;
     }
     return Violation{
         .field = absl::StrCat("labels[", i, "]"),
-        .description = absl::StrCat("is ", label, ", expected 0..", declaration.class_count - 1)};
+        .description = absl::StrCat("is ", label, ", expected 0..", declaration.class_count() - 1)};
   });
 }
 
@@ -158,15 +158,15 @@ absl::Status CheckPositiveClass(const v1::Observations& observations,
                                 const ModelDeclaration& declaration) {
   if (!observations.has_positive_class()) return absl::OkStatus();
   const std::int32_t positive = observations.positive_class();
-  if (declaration.class_count == 2 && (positive == 0 || positive == 1)) return absl::OkStatus();
+  if (declaration.class_count() == 2 && (positive == 0 || positive == 1)) return absl::OkStatus();
   return InvalidFieldError(
       "positive_class",
       absl::StrCat("is ", positive,
-                   declaration.class_count == 2 ? absl::StrCat(", expected 0 or 1")
-                   : declaration.forecast.has_value()
+                   declaration.class_count() == 2 ? absl::StrCat(", expected 0 or 1")
+                   : declaration.numbers() != nullptr
                        ? ", expected none because the model forecasts a number"
                        : absl::StrCat(", expected none because the model has ",
-                                      declaration.class_count, " classes")));
+                                      declaration.class_count(), " classes")));
 }
 
 // Returns two values for each value of the positive class. The softmax of the logits 0 and x is the
@@ -190,7 +190,7 @@ std::vector<double> BothClasses(const std::vector<double>& values, std::int32_t 
 absl::Status CheckShape(const v1::Observations& observations, std::size_t value_count,
                         const ModelDeclaration& declaration) {
   CALIBD_RETURN_IF_ERROR(CheckKind(observations, declaration));
-  const bool forecasts = declaration.forecast.has_value();
+  const bool forecasts = declaration.numbers() != nullptr;
   const char* const truths = forecasts ? "outcomes" : "labels";
   const int row_count = RowCount(observations);
   if (row_count > kMaxRowsPerBatch) {
@@ -215,7 +215,7 @@ absl::Status CheckShape(const v1::Observations& observations, std::size_t value_
   if (!__builtin_mul_overflow(rows, width, &expected) && value_count == expected && rows > 0) {
     return absl::OkStatus();
   }
-  const bool one_per_row = declaration.class_count == 2 && value_count == rows && rows > 0;
+  const bool one_per_row = declaration.class_count() == 2 && value_count == rows && rows > 0;
   const char* const counted = observations.prediction_ids_size() > 0 ? "ids" : truths;
   return InvalidFieldError(
       forecasts ? "forecasts" : "probabilities",
@@ -230,16 +230,16 @@ absl::Status CheckBaseline(const v1::Observations& observations, std::size_t val
                            std::size_t baseline_count, const ModelDeclaration& declaration) {
   constexpr char kField[] = "baseline_probabilities";
   const bool is_set = observations.baseline_case() != v1::Observations::BASELINE_NOT_SET;
-  if (declaration.baseline.empty()) {
+  if (!declaration.has_baseline()) {
     return !is_set ? absl::OkStatus()
                    : InvalidFieldError(
                          kField, "are given, expected none because the model has no baseline");
   }
   if (!is_set) {
-    return InvalidFieldError(kField,
-                             absl::StrCat("are not set, expected the predictions of the model's "
-                                          "baseline ",
-                                          Quoted(declaration.baseline), " for the same rows"));
+    return InvalidFieldError(
+        kField, absl::StrCat("are not set, expected the predictions of the model's "
+                             "baseline ",
+                             Quoted(declaration.classes()->baseline), " for the same rows"));
   }
   if (baseline_count == value_count) return absl::OkStatus();
   return InvalidFieldError(kField, absl::StrCat("has ", baseline_count, " values, expected ",
@@ -249,18 +249,19 @@ absl::Status CheckBaseline(const v1::Observations& observations, std::size_t val
 absl::Status CheckClassNames(const v1::Observations& observations,
                              const ModelDeclaration& declaration) {
   if (observations.class_names_size() == 0) return absl::OkStatus();
-  if (declaration.forecast.has_value()) {
+  if (declaration.numbers() != nullptr) {
     return InvalidFieldError("class_names",
                              "are given, expected none because the model forecasts a number");
   }
-  if (static_cast<std::size_t>(observations.class_names_size()) != declaration.class_names.size()) {
+  if (static_cast<std::size_t>(observations.class_names_size()) !=
+      declaration.classes()->names.size()) {
     return InvalidFieldError(
         "class_names",
         absl::StrCat("has ", observations.class_names_size(), " names, expected the model's ",
-                     declaration.class_names.size(), " or none"));
+                     declaration.classes()->names.size(), " or none"));
   }
   for (int i = 0; i < observations.class_names_size(); ++i) {
-    const std::string& expected = declaration.class_names[static_cast<std::size_t>(i)];
+    const std::string& expected = declaration.classes()->names[static_cast<std::size_t>(i)];
     if (observations.class_names(i) != expected) {
       return InvalidFieldError(absl::StrCat("class_names[", i, "]"),
                                absl::StrCat("is ", Quoted(observations.class_names(i)),
@@ -342,8 +343,8 @@ std::vector<Violation> ConvertValues(const v1::Observations& observations,
                                      const ModelDeclaration& declaration, std::span<double> values,
                                      std::span<double> baseline,
                                      std::span<const std::int32_t> labels) {
-  const double tolerance = declaration.row_sum_tolerance;
-  const std::size_t m = declaration.class_count;
+  const double tolerance = declaration.classes()->row_sum_tolerance;
+  const std::size_t m = declaration.class_count();
   std::vector<Violation> violations =
       ConvertValues(AreLogits(observations), tolerance, values, labels, m);
   if (!violations.empty() || baseline.empty()) return violations;
@@ -358,9 +359,9 @@ std::vector<Violation> ConvertValues(const v1::Observations& observations,
 // Pending predictions have no labels.
 absl::Status CheckValues(const v1::Observations& observations, const ModelDeclaration& declaration,
                          RowValues& values) {
-  if (declaration.forecast.has_value()) {
+  if (declaration.numbers() != nullptr) {
     return CheckRows(RowCount(observations), [&](int i) {
-      return FindForecastRowViolation(*declaration.forecast, values, i);
+      return FindForecastRowViolation(declaration.numbers()->forecast, values, i);
     });
   }
   const std::vector<std::int32_t> valid_labels(
@@ -424,8 +425,8 @@ std::optional<Violation> FindRowViolation(const v1::Observations& observations,
     if (auto violation = FindGroupViolation(observations.group_values(), group)) return violation;
   }
   if (auto violation = FindFeatureViolation(observations, declaration, i)) return violation;
-  if (declaration.forecast.has_value()) {
-    return FindForecastRowViolation(*declaration.forecast, values, i);
+  if (declaration.numbers() != nullptr) {
+    return FindForecastRowViolation(declaration.numbers()->forecast, values, i);
   }
   const std::size_t m = values.class_count;
   const auto place = static_cast<std::size_t>(i);
@@ -514,7 +515,7 @@ LogRow Decode(const v1::Observations& observations, const ModelDeclaration& decl
     auto& predictions = row.kind.emplace<PredictionsRow>();
     predictions.dropped_rows = observations.dropped_rows();
     predictions.ids = std::move(ids);
-    predictions.predicted_classes = declaration.forecast.has_value()
+    predictions.predicted_classes = declaration.numbers() != nullptr
                                         ? std::vector<std::int32_t>(predictions.ids.size(), 0)
                                         : PredictedClasses(values);
     predictions.values = std::move(values);

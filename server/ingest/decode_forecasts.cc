@@ -13,11 +13,11 @@ namespace {
 // Refuses labels for forecasts, and outcomes for classes.
 template <typename Message>
 absl::Status CheckTruths(const Message& message, const ModelDeclaration& declaration) {
-  if (declaration.forecast.has_value() && !message.labels().empty()) {
+  if (declaration.numbers() != nullptr && !message.labels().empty()) {
     return InvalidFieldError("labels",
                              "are given, expected outcomes because the model forecasts a number");
   }
-  if (!declaration.forecast.has_value() && !message.outcomes().empty()) {
+  if (declaration.numbers() == nullptr && !message.outcomes().empty()) {
     return InvalidFieldError("outcomes",
                              "are given, expected labels because the model predicts classes");
   }
@@ -34,7 +34,7 @@ std::optional<Violation> FindLaterOutcomeViolation(const v1::Labels& labels, int
 }
 
 absl::Status CheckKind(const v1::Observations& observations, const ModelDeclaration& declaration) {
-  const bool forecasts = declaration.forecast.has_value();
+  const bool forecasts = declaration.numbers() != nullptr;
   if (observations.predictions_case() == v1::Observations::PREDICTIONS_NOT_SET) {
     return InvalidFieldError("predictions", forecasts
                                                 ? "is not set, expected forecasts"

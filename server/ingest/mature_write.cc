@@ -74,12 +74,13 @@ absl::Status MatureWrite::Append(Store& store) {
 bool MatureWrite::HasUsableOutcome(const PredictionsRow& predictions,
                                    const PredictionTracker::Matured::Run& run,
                                    std::size_t i) const {
-  const std::optional<NumberForecastKind>& kind = model_->declaration()->forecast;
-  if (!kind.has_value() || run.outcomes.empty()) return true;
-  const std::size_t width = model_->declaration()->row_shape().width;
+  const std::shared_ptr<const ModelDeclaration> declaration = model_->declaration();
+  const NumbersSpec* const numbers = declaration->numbers();
+  if (numbers == nullptr || run.outcomes.empty()) return true;
+  const std::size_t width = declaration->row_shape().width;
   const std::span<const double> row =
       std::span(predictions.values.probabilities).subspan(i * width, width);
-  return !FindOutcomeViolation(*kind, row, run.outcomes[i]).has_value();
+  return !FindOutcomeViolation(numbers->forecast, row, run.outcomes[i]).has_value();
 }
 
 void MatureWrite::Add(const PredictionsRow& predictions, const PredictionTracker::Matured::Run& run,

@@ -105,10 +105,10 @@ class NameList {
         absl::StrCat(count_, count_ == 1 ? " output" : " outputs", count_ > 0 ? ": " : "", names_);
     return InvalidFieldError(
         field, wanted.empty()
-                   ? absl::StrCat("has ", found, "; expected one, or inferenceOutput.name of the ",
+                   ? absl::StrCat("has ", found, "; expected one, or classes.inferenceOutput.name of the ",
                                   "model to name one of them")
                    : absl::StrCat("has no output ", Quoted(wanted),
-                                  " as inferenceOutput.name of the model says, but ", found));
+                                  " as classes.inferenceOutput.name of the model says, but ", found));
   }
 
  private:

@@ -55,9 +55,9 @@ absl::StatusOr<InferenceAnswer> ParseAnswer(const InferenceEvent& event,
 // The number of values per row: m, or 1 for two classes. Errors: InvalidArgument.
 absl::StatusOr<std::size_t> FindWidth(const InferenceTensor& tensor,
                                       const ModelDeclaration& declaration) {
-  const std::size_t m = declaration.class_count;
+  const std::size_t m = declaration.class_count();
   const std::size_t count = tensor.values.size();
-  const auto transform = declaration.inference_output.transform;
+  const auto transform = declaration.classes()->inference_output.transform;
   const bool one = transform == v1::InferenceOutput::SIGMOID;
   const bool either = m == 2 && transform != v1::InferenceOutput::SOFTMAX && !one;
   for (const std::size_t width : {m, std::size_t{1}}) {
@@ -105,8 +105,8 @@ struct Predictions {
 absl::StatusOr<Predictions> ReadPredictions(const InferenceEvent& event,
                                             std::optional<nlohmann::json> json,
                                             const ModelDeclaration& declaration) {
-  const std::string& name = declaration.inference_output.name;
-  const std::string& baseline_name = declaration.inference_output.baseline_name;
+  const std::string& name = declaration.classes()->inference_output.name;
+  const std::string& baseline_name = declaration.classes()->inference_output.baseline_name;
   CALIBD_ASSIGN_OR_RETURN(const InferenceAnswer answer, ParseAnswer(event, std::move(json)));
   CALIBD_ASSIGN_OR_RETURN(InferenceTensor tensor, answer.Read(name));
   CALIBD_ASSIGN_OR_RETURN(const std::size_t width, FindWidth(tensor, declaration));
@@ -156,8 +156,8 @@ absl::StatusOr<std::optional<EventPredictions>> ReadEvent(const InferenceEvent& 
   if (!IsAnswer(event)) return std::optional<EventPredictions>();
   CALIBD_ASSIGN_OR_RETURN(const Predictions predictions,
                           ReadPredictions(event, std::move(json), declaration));
-  const auto transform = declaration.inference_output.transform;
-  const std::vector<std::size_t>& columns = declaration.inference_output.columns;
+  const auto transform = declaration.classes()->inference_output.transform;
+  const std::vector<std::size_t>& columns = declaration.classes()->inference_output.columns;
   const std::size_t width = predictions.width;
   EventPredictions read{.id = event.id, .prefix = prefix};
   read.model = {.field = predictions.model.field, .key = predictions.model.key};
@@ -245,7 +245,8 @@ absl::Status EventError(const absl::Status& status, const EventPredictions& even
 LogRow DecodeEvent(const EventPredictions& event, const ModelDeclaration& declaration) {
   LogRow batch = Decode(event.observations, declaration);
   if (auto* const rejected = batch.As<RejectedRow>()) {
-    rejected->reason = EventError(rejected->reason, event, declaration.inference_output.columns);
+    rejected->reason =
+        EventError(rejected->reason, event, declaration.classes()->inference_output.columns);
   }
   return batch;
 }

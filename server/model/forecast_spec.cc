@@ -71,13 +71,13 @@ ThresholdDecision CheckDecision(const v1::ThresholdDecision& decision,
                                   .miss_cost = cost(decision.miss_cost())};
   if (std::holds_alternative<QuantileForecasts>(kind)) {
     violations.push_back(
-        {"model.decision",
+        {"model.forecast.decision",
          "is set, but quantiles do not give the probability that the outcome reaches a threshold: "
          "expected none, or a model with normal or samples"});
   }
   if (const std::optional<Violation> violation = FindDecisionViolation(checked)) {
     violations.push_back(
-        {absl::StrCat("model.decision.", violation->field), violation->description});
+        {absl::StrCat("model.forecast.decision.", violation->field), violation->description});
   }
   return checked;
 }

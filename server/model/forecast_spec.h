@@ -16,7 +16,7 @@ namespace calibd::server {
                                                std::vector<Violation>& violations);
 [[nodiscard]] v1::Forecast ToProto(const NumberForecastKind& kind);
 
-// The same for the decision of such a model, with paths below "model.decision".
+// The same for the decision of such a model, with paths below "model.forecast.decision".
 [[nodiscard]] ThresholdDecision CheckDecision(const v1::ThresholdDecision& decision,
                                               const NumberForecastKind& kind,
                                               std::vector<Violation>& violations);

@@ -58,8 +58,8 @@ std::size_t MaxWarmup(std::size_t class_count, std::size_t lenses) {
 
 // Maximum number of bytes that the running estimators of a lens hold.
 std::size_t LensMemory(const ModelDeclaration& declaration, const Lens& lens) {
-  return RunningLens::MaxMemory(lens, declaration.class_count, declaration.block_sizes,
-                                declaration.kernel.matrix.get());
+  return RunningLens::MaxMemory(lens, declaration.class_count(), declaration.classes()->block_sizes,
+                                declaration.classes()->kernel.matrix.get());
 }
 
 // Collects the violations in a declaration.
@@ -71,7 +71,9 @@ class Checker {
 
   absl::StatusOr<ModelDeclaration> Check() {
     CALIBD_ASSIGN_OR_RETURN(declaration_.name, ParseModelName("model.name", model_.name()));
-    CALIBD_RETURN_IF_ERROR(model_.has_forecast() ? CheckForecasts() : CheckProbabilities());
+    CheckDescription();
+    CheckFeatureNames();
+    CALIBD_RETURN_IF_ERROR(CheckKind());
     CheckBandwidthAndWindow();
     CheckLabelGrace();
     CheckMonitored();
@@ -87,9 +89,7 @@ class Checker {
   absl::StatusOr<ModelDeclaration> CheckSettings(const ModelDeclaration& existing) {
     declaration_ = existing;
     CheckDescription();
-    if (existing.forecast.has_value()) {
-      CheckNoClassFields();
-    } else {
+    if (existing.classes() != nullptr) {
       CheckTolerance();
       CheckInferenceOutput();
     }
@@ -112,6 +112,10 @@ class Checker {
   }
 
  private:
+  // Only while the declaration is one of classes.
+  ClassesSpec& Classes() { return std::get<ClassesSpec>(declaration_.kind); }
+  [[nodiscard]] const ClassesSpec& Classes() const { return *declaration_.classes(); }
+
   template <typename... Parts>
   void Violate(const std::string& field, const Parts&... parts) {
     if (violations_.size() < kMaxReportedViolations) {
@@ -123,17 +127,27 @@ class Checker {
     return InvalidFieldsError("INVALID_DECLARATION", violations_);
   }
 
+  absl::Status CheckKind() {
+    switch (model_.kind_case()) {
+      case v1::Model::kClasses:
+        return CheckProbabilities();
+      case v1::Model::kForecast:
+        CheckForecasts();
+        break;
+      case v1::Model::KIND_NOT_SET:
+        Violate("model.kind", "is not set, expected one of classes, forecast");
+        break;
+    }
+    return violations_.empty() ? absl::OkStatus() : Errors();
+  }
+
   // Checks the fields that describe classes and their probabilities.
   absl::Status CheckProbabilities() {
-    if (model_.has_decision()) {
-      Violate("model.decision", "is set, expected none for a model without model.forecast");
-    }
+    declaration_.kind.emplace<ClassesSpec>();
     CheckClasses();
     CheckTolerance();
-    CheckDescription();
     CheckBaseline();
     CheckInferenceOutput();
-    CheckFeatureNames();
     if (!violations_.empty()) return Errors();
     CheckKernel();
     CheckLenses();
@@ -145,59 +159,39 @@ class Checker {
 
   void CheckMonitored() {
     const double error_limit =
-        declaration_.forecast.has_value() ? kDefaultCoverageErrorLimit : kDefaultErrorLimit;
+        declaration_.numbers() != nullptr ? kDefaultCoverageErrorLimit : kDefaultErrorLimit;
     declaration_.monitoring =
         CheckMonitoring(model_.monitoring(), declaration_.label_grace, error_limit, violations_);
   }
 
-  // The fields of CheckProbabilities have no meaning for forecasts.
-  void CheckNoClassFields() {
-    using google::protobuf::FieldDescriptor;
-    constexpr const char* kClassFields[] = {"class_count", "class_names", "kernel",
-                                            "bandwidth",   "block_sizes", "row_sum_tolerance",
-                                            "lenses",      "baseline",    "inference_output"};
-    for (const char* const name : kClassFields) {
-      const FieldDescriptor* const field = v1::Model::descriptor()->FindFieldByName(name);
-      const google::protobuf::Reflection& reflection = *v1::Model::GetReflection();
-      const bool is_set = field->is_repeated() ? reflection.FieldSize(model_, field) > 0
-                                               : reflection.HasField(model_, field);
-      if (is_set) {
-        Violate(absl::StrCat("model.", name), "is set, expected none for a model with a forecast");
-      }
-    }
-  }
-
-  absl::Status CheckForecasts() {
-    CheckNoClassFields();
-    CheckDescription();
-    declaration_.forecast = CheckForecast(model_.forecast(), violations_);
-    if (model_.has_decision()) {
-      declaration_.decision = CheckDecision(model_.decision(), *declaration_.forecast, violations_);
+  void CheckForecasts() {
+    const v1::Forecast& declared = model_.forecast();
+    NumbersSpec spec{.forecast = CheckForecast(declared, violations_)};
+    if (declared.has_decision()) {
+      spec.decision = CheckDecision(declared.decision(), spec.forecast, violations_);
       if (model_.monitoring().disabled()) {
-        Violate("model.decision", "is set, but monitoring.disabled is too: expected one of both");
+        Violate("model.forecast.decision",
+                "is set, but monitoring.disabled is too: expected one of both");
       }
     }
-    CheckFeatureNames();
-    declaration_.lenses.clear();
-    return violations_.empty() ? absl::OkStatus() : Errors();
+    declaration_.kind = std::move(spec);
   }
 
   void CheckClasses() {
-    const std::int64_t names = model_.class_names_size();
-    const std::int64_t count = model_.class_count() == 0 ? names : model_.class_count();
+    const std::int64_t names = model_.classes().names_size();
+    const std::int64_t count = model_.classes().count() == 0 ? names : model_.classes().count();
     if (count < static_cast<std::int64_t>(kMinClassCount) ||
         count > static_cast<std::int64_t>(kMaxClassCount)) {
-      Violate("model.class_count", "is ", count, ", expected ", kMinClassCount, "..",
+      Violate("model.classes.count", "is ", count, ", expected ", kMinClassCount, "..",
               kMaxClassCount);
       return;
     }
     if (names != 0 && names != count) {
-      Violate("model.class_names", "has ", names, " names, expected class_count = ", count,
-              " or none");
+      Violate("model.classes.names", "has ", names, " names, expected count = ", count, " or none");
       return;
     }
-    declaration_.class_count = static_cast<std::size_t>(count);
-    declaration_.class_names = CheckNames("model.class_names", model_.class_names());
+    Classes().count = static_cast<std::size_t>(count);
+    Classes().names = CheckNames("model.classes.names", model_.classes().names());
   }
 
   std::vector<std::string> CheckNames(
@@ -232,53 +226,53 @@ class Checker {
   // The message of a conversion error begins with the field.
   void ViolateByMessage(std::string_view message) {
     const std::size_t space = message.find(' ');
-    Violate(absl::StrCat("model.", absl::string_view(message.data(), space)),
+    Violate(absl::StrCat("model.classes.", absl::string_view(message.data(), space)),
             absl::string_view(message.data() + space + 1, message.size() - space - 1));
   }
 
   void CheckKernel() {
-    absl::StatusOr<KernelSpec> kernel =
-        convert::FromProto(model_.kernel(), model_.bandwidth(), declaration_.class_count);
+    absl::StatusOr<KernelSpec> kernel = convert::FromProto(
+        model_.classes().kernel(), model_.classes().bandwidth(), Classes().count);
     if (!kernel.ok()) {
       const absl::string_view message = kernel.status().message();
       ViolateByMessage({message.data(), message.size()});
       return;
     }
-    declaration_.kernel = *std::move(kernel);
+    Classes().kernel = *std::move(kernel);
   }
 
   void CheckLenses() {
-    if (model_.lenses_size() > kMaxLenses) {
-      Violate("model.lenses", "has ", model_.lenses_size(), " lenses, expected at most ",
-              kMaxLenses);
+    if (model_.classes().lenses_size() > kMaxLenses) {
+      Violate("model.classes.lenses", "has ", model_.classes().lenses_size(),
+              " lenses, expected at most ", kMaxLenses);
       return;
     }
-    for (int i = 0; i < model_.lenses_size(); ++i) {
-      const std::string field = absl::StrCat("model.lenses[", i, "]");
-      absl::StatusOr<Lens> lens = convert::FromProto(model_.lenses(i), declaration_.class_count);
+    for (int i = 0; i < model_.classes().lenses_size(); ++i) {
+      const std::string field = absl::StrCat("model.classes.lenses[", i, "]");
+      absl::StatusOr<Lens> lens = convert::FromProto(model_.classes().lenses(i), Classes().count);
       if (!lens.ok()) {
         Violate(field, lens.status().message());
-      } else if (std::find(declaration_.lenses.begin(), declaration_.lenses.end(), *lens) !=
-                 declaration_.lenses.end()) {
+      } else if (std::find(Classes().lenses.begin(), Classes().lenses.end(), *lens) !=
+                 Classes().lenses.end()) {
         Violate(field, "is ", lens->name(),
                 lens->is_canonical() ? ", which is always present"
                                      : " again, expected distinct lenses");
       } else {
-        declaration_.lenses.push_back(*std::move(lens));
+        Classes().lenses.push_back(*std::move(lens));
       }
     }
   }
 
   void CheckTolerance() {
-    const double tolerance = model_.row_sum_tolerance();
+    const double tolerance = model_.classes().row_sum_tolerance();
     // Written so that NaN fails the check too.
     if (tolerance != 0 && !(tolerance > 0 && tolerance <= kMaxRowSumTolerance)) {
-      Violate("model.row_sum_tolerance", "is ", tolerance,
+      Violate("model.classes.row_sum_tolerance", "is ", tolerance,
               ", expected > 0 and <= ", kMaxRowSumTolerance);
       return;
     }
-    declaration_.row_sum_tolerance =
-        tolerance == 0 ? DefaultRowSumTolerance(declaration_.class_count) : tolerance;
+    Classes().row_sum_tolerance =
+        tolerance == 0 ? DefaultRowSumTolerance(Classes().count) : tolerance;
   }
 
   void CheckDescription() {
@@ -301,32 +295,32 @@ class Checker {
   }
 
   void CheckInferenceOutput() {
-    const v1::InferenceOutput& declared = model_.inference_output();
+    const v1::InferenceOutput& declared = model_.classes().inference_output();
     InferenceOutput output{.name = declared.name(),
                            .transform = declared.transform(),
                            .baseline_name = declared.baseline_name()};
-    CheckOutputName("model.inference_output.name", output.name);
-    CheckOutputName("model.inference_output.baseline_name", output.baseline_name);
+    CheckOutputName("model.classes.inference_output.name", output.name);
+    CheckOutputName("model.classes.inference_output.baseline_name", output.baseline_name);
     if (!output.baseline_name.empty() &&
-        (declaration_.baseline.empty() || output.baseline_name == output.name)) {
-      Violate("model.inference_output.baseline_name", "is ", Quoted(output.baseline_name),
-              declaration_.baseline.empty() ? ", expected none because the model has no baseline"
-                                            : ", expected another output than that of the model");
+        (Classes().baseline.empty() || output.baseline_name == output.name)) {
+      Violate("model.classes.inference_output.baseline_name", "is ", Quoted(output.baseline_name),
+              Classes().baseline.empty() ? ", expected none because the model has no baseline"
+                                         : ", expected another output than that of the model");
     }
     if (!v1::InferenceOutput::Transform_IsValid(output.transform)) {
-      Violate("model.inference_output.transform", "is ", output.transform, ", expected 0..",
+      Violate("model.classes.inference_output.transform", "is ", output.transform, ", expected 0..",
               v1::InferenceOutput::Transform_MAX);
-    } else if (output.transform == v1::InferenceOutput::SIGMOID && declaration_.class_count != 2) {
-      Violate("model.inference_output.transform", "is SIGMOID with ", declaration_.class_count,
+    } else if (output.transform == v1::InferenceOutput::SIGMOID && Classes().count != 2) {
+      Violate("model.classes.inference_output.transform", "is SIGMOID with ", Classes().count,
               " classes, expected 2 classes");
     }
     if (declared.column_classes_size() > 0) output.columns = ColumnsOf(declared);
-    declaration_.inference_output = std::move(output);
+    Classes().inference_output = std::move(output);
   }
 
   // Returns the column of each class.
   std::vector<std::size_t> ColumnsOf(const v1::InferenceOutput& declared) {
-    const std::vector<std::string>& names = declaration_.class_names;
+    const std::vector<std::string>& names = Classes().names;
     std::map<std::string_view, std::size_t> columns;
     for (int i = 0; i < declared.column_classes_size(); ++i) {
       columns[declared.column_classes(i)] = static_cast<std::size_t>(i);
@@ -338,32 +332,33 @@ class Checker {
     }
     if (names.empty() || result.size() != names.size() ||
         static_cast<std::size_t>(declared.column_classes_size()) != names.size()) {
-      Violate("model.inference_output.column_classes", "has ", declared.column_classes_size(),
+      Violate("model.classes.inference_output.column_classes", "has ",
+              declared.column_classes_size(),
               " names, expected the model's class_names, each once");
     }
     return result;
   }
 
   void CheckBaseline() {
-    const std::string& baseline = model_.baseline();
+    const std::string& baseline = model_.classes().baseline();
     if (!baseline.empty() && !IsModelId(baseline)) {
-      Violate("model.baseline", "is ", Quoted(baseline),
+      Violate("model.classes.baseline", "is ", Quoted(baseline),
               ", expected none or a name that matches ^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$");
     }
-    declaration_.baseline = baseline;
+    Classes().baseline = baseline;
   }
 
   void CheckBlockSizes() {
     std::set<std::size_t> sizes{2};
-    if (model_.block_sizes_size() > kMaxBlockSizes) {
-      Violate("model.block_sizes", "has ", model_.block_sizes_size(), " sizes, expected at most ",
-              kMaxBlockSizes);
+    if (model_.classes().block_sizes_size() > kMaxBlockSizes) {
+      Violate("model.classes.block_sizes", "has ", model_.classes().block_sizes_size(),
+              " sizes, expected at most ", kMaxBlockSizes);
       return;
     }
     std::set<std::int32_t> seen;
-    for (int i = 0; i < model_.block_sizes_size(); ++i) {
-      const std::int32_t size = model_.block_sizes(i);
-      const std::string field = absl::StrCat("model.block_sizes[", i, "]");
+    for (int i = 0; i < model_.classes().block_sizes_size(); ++i) {
+      const std::int32_t size = model_.classes().block_sizes(i);
+      const std::string field = absl::StrCat("model.classes.block_sizes[", i, "]");
       if (size < 2 || size > static_cast<std::int32_t>(kMaxBlockSize)) {
         Violate(field, "is ", size, ", expected 2..", kMaxBlockSize);
       } else if (!seen.insert(size).second) {
@@ -373,33 +368,32 @@ class Checker {
       }
     }
     // By default, the window is more important than the second estimator.
-    if (model_.block_sizes_size() == 0 &&
-        RunningBlockSkce::MaxMemory(kDefaultBlockSize, declaration_.class_count) <=
-            memory_limit_ / 4) {
+    if (model_.classes().block_sizes_size() == 0 &&
+        RunningBlockSkce::MaxMemory(kDefaultBlockSize, Classes().count) <= memory_limit_ / 4) {
       sizes.insert(kDefaultBlockSize);
     }
     if (sizes.size() > static_cast<std::size_t>(kMaxBlockSizes)) {
-      Violate("model.block_sizes", "has ", sizes.size(),
+      Violate("model.classes.block_sizes", "has ", sizes.size(),
               " sizes with 2, which is always present, expected at most ", kMaxBlockSizes);
     }
-    declaration_.block_sizes.assign(sizes.begin(), sizes.end());
+    Classes().block_sizes.assign(sizes.begin(), sizes.end());
   }
 
   void CheckOperations() {
     double sum = 0;
     std::size_t bytes = 0;
-    for (const Lens& lens : declaration_.lenses) {
+    for (const Lens& lens : Classes().lenses) {
       bytes += LensMemory(declaration_, lens);
-      sum += RunningLens::OperationsPerRow(lens, declaration_.class_count, declaration_.block_sizes,
-                                           declaration_.kernel.matrix.get());
+      sum += RunningLens::OperationsPerRow(lens, Classes().count, Classes().block_sizes,
+                                           Classes().kernel.matrix.get());
     }
     if (bytes > kMaxSnapshotBytes) {
-      Violate("model.block_sizes", "need with these lenses ", bytes, " bytes, expected at most ",
-              kMaxSnapshotBytes);
+      Violate("model.classes.block_sizes", "need with these lenses ", bytes,
+              " bytes, expected at most ", kMaxSnapshotBytes);
     }
-    const double each = std::ceil(sum / static_cast<double>(declaration_.class_count));
+    const double each = std::ceil(sum / static_cast<double>(Classes().count));
     if (each > kMaxOperationsPerProbability) {
-      Violate("model.block_sizes", "cost with these lenses ", each,
+      Violate("model.classes.block_sizes", "cost with these lenses ", each,
               " multiplications for each probability, expected at most ",
               kMaxOperationsPerProbability, "; smaller blocks or fewer lenses cost less");
     }
@@ -412,20 +406,20 @@ class Checker {
       return;
     }
     declaration_.window = static_cast<std::size_t>(model_.window());
-    if (declaration_.forecast.has_value() || !NeedsWarmup()) return;
-    const v1::BandwidthRule& rule = model_.bandwidth();
+    if (declaration_.classes() == nullptr || !NeedsWarmup()) return;
+    const v1::BandwidthRule& rule = model_.classes().bandwidth();
     const char* const field = rule.has_median_off_diagonal() ? "median_off_diagonal" : "median";
     const std::int64_t warmup = rule.has_median_off_diagonal() ? rule.median_off_diagonal().warmup()
                                                                : rule.median().warmup();
-    const std::size_t work_limit = MaxWarmup(declaration_.class_count, declaration_.lenses.size());
+    const std::size_t work_limit = MaxWarmup(Classes().count, Classes().lenses.size());
     const std::size_t most =
         std::min(work_limit, declaration_.window == 0 ? kMaxWindow : declaration_.window);
     if (warmup != 0 && (warmup < 2 || warmup > static_cast<std::int64_t>(most))) {
-      Violate(
-          absl::StrCat("model.bandwidth.", field, ".warmup"), "is ", warmup, ", expected 2..", most,
-          most == work_limit ? absl::StrCat(", the most for ", declaration_.class_count,
-                                            " classes and ", declaration_.lenses.size(), " lenses")
-                             : std::string(", the window"));
+      Violate(absl::StrCat("model.classes.bandwidth.", field, ".warmup"), "is ", warmup,
+              ", expected 2..", most,
+              most == work_limit ? absl::StrCat(", the most for ", Classes().count, " classes and ",
+                                                Classes().lenses.size(), " lenses")
+                                 : std::string(", the window"));
       return;
     }
     declaration_.warmup = static_cast<std::size_t>(warmup);
@@ -485,7 +479,7 @@ class Checker {
       }
     }
     std::size_t bytes = WatchMemory(declaration_);
-    for (const Lens& lens : declaration_.lenses) bytes += LensMemory(declaration_, lens);
+    for (const Lens& lens : declaration_.lenses()) bytes += LensMemory(declaration_, lens);
     if (bytes > kMaxSnapshotBytes) {
       Violate("model.monitoring", "needs with the lenses and ", monitoring.max_groups, " groups ",
               bytes, " bytes, expected at most ", kMaxSnapshotBytes,
@@ -496,12 +490,11 @@ class Checker {
 
   // True if a lens chooses its bandwidth from the first predictions.
   [[nodiscard]] bool NeedsWarmup() const {
-    if (declaration_.forecast.has_value()) return !declaration_.monitoring.disabled;
-    return std::any_of(declaration_.lenses.begin(), declaration_.lenses.end(),
-                       [this](const Lens& lens) {
-                         const KernelSpec spec = KernelOfLens(lens, declaration_.kernel);
-                         return spec.matrix == nullptr && spec.rule.bandwidth.needs_predictions();
-                       });
+    if (declaration_.numbers() != nullptr) return !declaration_.monitoring.disabled;
+    return std::any_of(Classes().lenses.begin(), Classes().lenses.end(), [this](const Lens& lens) {
+      const KernelSpec spec = KernelOfLens(lens, Classes().kernel);
+      return spec.matrix == nullptr && spec.rule.bandwidth.needs_predictions();
+    });
   }
 
   // Returns the declaration with this window and max_pending.
@@ -511,9 +504,9 @@ class Checker {
     declaration.max_pending = max_pending;
     if (NeedsWarmup() && declaration.warmup == 0) {
       declaration.warmup = std::min(kDefaultWarmup, window);
-      if (!declaration.forecast.has_value()) {
-        declaration.warmup = std::min(
-            declaration.warmup, MaxWarmup(declaration.class_count, declaration.lenses.size()));
+      if (const ClassesSpec* const classes = declaration.classes()) {
+        declaration.warmup =
+            std::min(declaration.warmup, MaxWarmup(classes->count, classes->lenses.size()));
       }
     }
     return declaration;
@@ -582,9 +575,9 @@ class Checker {
 
   // What a prediction consists of, for errors.
   static std::string Predicts(const ModelDeclaration& declaration) {
-    return declaration.forecast.has_value()
+    return declaration.numbers() != nullptr
                ? absl::StrCat("forecasts of ", declaration.row_width(), " values")
-               : absl::StrCat(declaration.class_count, " classes");
+               : absl::StrCat(declaration.class_count(), " classes");
   }
 
   // Returns the largest max_pending below this one that fits; 0 if none does.
@@ -611,20 +604,14 @@ class Checker {
 
 }  // namespace
 
-bool operator==(const ModelDeclaration& a, const ModelDeclaration& b) {
+bool operator==(const ClassesSpec& a, const ClassesSpec& b) {
   const bool equal_matrix = a.kernel.matrix == nullptr || b.kernel.matrix == nullptr
                                 ? a.kernel.matrix == b.kernel.matrix
                                 : *a.kernel.matrix == *b.kernel.matrix;
-  return a.name.ToString() == b.name.ToString() && a.forecast == b.forecast &&
-         a.decision == b.decision && a.class_count == b.class_count &&
-         a.class_names == b.class_names && a.kernel.rule == b.kernel.rule && equal_matrix &&
-         a.lenses == b.lenses && a.warmup == b.warmup && a.block_sizes == b.block_sizes &&
-         a.window == b.window && a.row_sum_tolerance == b.row_sum_tolerance &&
-         a.label_grace == b.label_grace && a.max_pending == b.max_pending &&
-         a.labels_come_with_predictions == b.labels_come_with_predictions &&
-         a.monitoring == b.monitoring && a.description == b.description &&
-         a.inference_output == b.inference_output && a.baseline == b.baseline &&
-         a.feature_names == b.feature_names;
+  return a.count == b.count && a.names == b.names && a.kernel.rule == b.kernel.rule &&
+         equal_matrix && a.lenses == b.lenses && a.block_sizes == b.block_sizes &&
+         a.row_sum_tolerance == b.row_sum_tolerance && a.baseline == b.baseline &&
+         a.inference_output == b.inference_output;
 }
 
 absl::StatusOr<ModelDeclaration> CheckDeclaration(const v1::Model& model,

@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -51,30 +53,46 @@ struct RowShape {
   std::size_t features = 0;
 };
 
+// What the declaration of a classifier says of its classes and of the estimators for them.
+struct ClassesSpec {
+  // m.
+  std::size_t count = 0;
+  // m names, or empty.
+  std::vector<std::string> names{};
+  // Kernel of the canonical lens.
+  KernelSpec kernel{};
+  // Distinct; the canonical lens is the first.
+  std::vector<Lens> lenses = {Lens::Canonical()};
+  // Ascending and distinct; they include 2.
+  std::vector<std::size_t> block_sizes{};
+  double row_sum_tolerance = 0;
+  // The name of the baseline whose probabilities each batch holds too; empty without a baseline.
+  std::string baseline{};
+  InferenceOutput inference_output{};
+
+  friend bool operator==(const ClassesSpec&, const ClassesSpec&);
+};
+
+// What the declaration of a model that forecasts a number says of the forecasts.
+struct NumbersSpec {
+  NumberForecastKind forecast;
+  // Only with monitoring.
+  std::optional<ThresholdDecision> decision{};
+
+  friend bool operator==(const NumbersSpec&, const NumbersSpec&) = default;
+};
+
 // A model's declaration, with every default filled in and every limit checked. Immutable: an update
 // makes a new one (model_update.h).
 struct ModelDeclaration {
   ModelName name;
-  // Set for a model that forecasts a number. It has no classes, kernel, lenses and block sizes.
-  std::optional<NumberForecastKind> forecast;
-  // Only with `forecast` and monitoring.
-  std::optional<ThresholdDecision> decision;
-  // m; 0 with `forecast`.
-  std::size_t class_count = 0;
-  // m names, or empty.
-  std::vector<std::string> class_names;
-  // Kernel of the canonical lens.
-  KernelSpec kernel;
-  // Distinct; the canonical lens is the first.
-  std::vector<Lens> lenses = {Lens::Canonical()};
+  // What the model predicts.
+  std::variant<ClassesSpec, NumbersSpec> kind;
   // 2..window if a lens chooses its bandwidth from the first predictions, or if a watch chooses the
   // strata of forecasts from them, else 0.
   std::size_t warmup = 0;
-  // Ascending and distinct; they include 2.
-  std::vector<std::size_t> block_sizes;
   // Number of newest observations that are kept, >= 2.
   std::size_t window = 0;
-  double row_sum_tolerance = 0;
   // Age at which a prediction with an id matures; 0: predictions have no ids.
   std::chrono::microseconds label_grace{};
   // Maximum number of pending predictions; 0 without label_grace.
@@ -83,35 +101,52 @@ struct ModelDeclaration {
   bool labels_come_with_predictions = false;
   Monitoring monitoring;
   std::string description;
-  InferenceOutput inference_output;
-  // The name of the baseline whose probabilities each batch holds too; empty without a baseline.
-  std::string baseline;
   // Distinct; empty for a model without features.
   std::vector<std::string> feature_names;
 
+  // Each returns nullptr for a model of another kind.
+  [[nodiscard]] const ClassesSpec* classes() const noexcept {
+    return std::get_if<ClassesSpec>(&kind);
+  }
+  [[nodiscard]] const NumbersSpec* numbers() const noexcept {
+    return std::get_if<NumbersSpec>(&kind);
+  }
+
+  // Number of classes; 0 for a model without classes.
+  [[nodiscard]] std::size_t class_count() const noexcept {
+    return classes() == nullptr ? 0 : classes()->count;
+  }
+  // Empty for a model without classes.
+  [[nodiscard]] std::span<const Lens> lenses() const noexcept {
+    return classes() == nullptr ? std::span<const Lens>() : classes()->lenses;
+  }
+  [[nodiscard]] bool has_baseline() const noexcept {
+    return classes() != nullptr && !classes()->baseline.empty();
+  }
   // Number of values of a prediction: m probabilities, or those of a forecast.
   [[nodiscard]] std::size_t row_width() const noexcept {
-    return forecast.has_value() ? ForecastWidth(*forecast) : class_count;
+    return numbers() != nullptr ? ForecastWidth(numbers()->forecast) : class_count();
   }
   // Number of values that a batch holds for each row.
   [[nodiscard]] std::size_t values_per_row() const noexcept {
-    return (baseline.empty() ? 1 : 2) * row_width() + feature_names.size();
+    return (has_baseline() ? 2 : 1) * row_width() + feature_names.size();
   }
   // Number of predicted classes whose labels are counted apart. All forecasts are of one.
   [[nodiscard]] std::size_t counted_classes() const noexcept {
-    return forecast.has_value() ? 1 : class_count;
+    return numbers() != nullptr ? 1 : class_count();
   }
   // Whether the window keeps the group of each row, for a test of forecasts by group.
   [[nodiscard]] bool keeps_groups() const noexcept {
-    return forecast.has_value() && !std::holds_alternative<QuantileForecasts>(*forecast) &&
+    return numbers() != nullptr &&
+           !std::holds_alternative<QuantileForecasts>(numbers()->forecast) &&
            !monitoring.group_tag.empty();
   }
 
   [[nodiscard]] RowShape row_shape() const noexcept {
-    return {row_width(), counted_classes(), forecast.has_value(), feature_names.size()};
+    return {row_width(), counted_classes(), numbers() != nullptr, feature_names.size()};
   }
 
-  friend bool operator==(const ModelDeclaration&, const ModelDeclaration&);
+  friend bool operator==(const ModelDeclaration&, const ModelDeclaration&) = default;
 };
 
 // Number of rows in one chunk of the window: about 1 MiB, at most the window. width: the number of

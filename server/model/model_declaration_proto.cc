@@ -9,10 +9,44 @@
 
 namespace calibd::server {
 
+namespace {
+
+void SettingsToProto(const ClassesSpec& spec, v1::Classes& classes) {
+  classes.set_row_sum_tolerance(spec.row_sum_tolerance);
+  const InferenceOutput& output = spec.inference_output;
+  if (output == InferenceOutput()) return;
+  v1::InferenceOutput& inference = *classes.mutable_inference_output();
+  inference.set_name(output.name);
+  inference.set_transform(output.transform);
+  inference.set_baseline_name(output.baseline_name);
+  std::vector<std::string> column_classes(output.columns.size());
+  for (std::size_t k = 0; k < output.columns.size(); ++k) {
+    column_classes[output.columns[k]] = spec.names[k];
+  }
+  inference.mutable_column_classes()->Add(column_classes.begin(), column_classes.end());
+}
+
+// warmup: of the declaration.
+void ToProto(const ClassesSpec& spec, std::size_t warmup, v1::Classes& classes) {
+  classes.set_count(static_cast<std::int32_t>(spec.count));
+  classes.mutable_names()->Add(spec.names.begin(), spec.names.end());
+  *classes.mutable_kernel() = convert::KernelToProto(spec.kernel);
+  if (spec.kernel.matrix == nullptr) {
+    *classes.mutable_bandwidth() = convert::BandwidthToProto(spec.kernel.rule.bandwidth, warmup);
+  }
+  for (const Lens& lens : spec.lenses) {
+    if (!lens.is_canonical()) *classes.add_lenses() = convert::ToProto(lens);
+  }
+  for (const std::size_t block_size : spec.block_sizes) {
+    classes.add_block_sizes(static_cast<std::int32_t>(block_size));
+  }
+  classes.set_baseline(spec.baseline);
+}
+
+}  // namespace
+
 v1::Model SettingsToProto(const ModelDeclaration& declaration) {
   v1::Model model;
-  // 0 for forecasts.
-  model.set_row_sum_tolerance(declaration.row_sum_tolerance);
   if (declaration.max_pending > 0) {
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(declaration.label_grace);
     model.mutable_label_grace()->set_seconds(seconds.count());
@@ -23,17 +57,8 @@ v1::Model SettingsToProto(const ModelDeclaration& declaration) {
   }
   *model.mutable_monitoring() = ToProto(declaration.monitoring);
   model.set_description(declaration.description);
-  const InferenceOutput& output = declaration.inference_output;
-  if (output != InferenceOutput()) {
-    v1::InferenceOutput& inference = *model.mutable_inference_output();
-    inference.set_name(output.name);
-    inference.set_transform(output.transform);
-    inference.set_baseline_name(output.baseline_name);
-    std::vector<std::string> column_classes(output.columns.size());
-    for (std::size_t k = 0; k < output.columns.size(); ++k) {
-      column_classes[output.columns[k]] = declaration.class_names[k];
-    }
-    inference.mutable_column_classes()->Add(column_classes.begin(), column_classes.end());
+  if (const ClassesSpec* const classes = declaration.classes()) {
+    SettingsToProto(*classes, *model.mutable_classes());
   }
   return model;
 }
@@ -44,27 +69,14 @@ v1::Model ToProto(const ModelDeclaration& declaration) {
   model.set_window(static_cast<std::int32_t>(declaration.window));
   model.mutable_feature_names()->Add(declaration.feature_names.begin(),
                                      declaration.feature_names.end());
-  if (declaration.forecast.has_value()) {
-    *model.mutable_forecast() = ToProto(*declaration.forecast);
-    if (declaration.decision.has_value()) {
-      *model.mutable_decision() = ToProto(*declaration.decision);
+  if (const ClassesSpec* const classes = declaration.classes()) {
+    ToProto(*classes, declaration.warmup, *model.mutable_classes());
+  } else if (const NumbersSpec* const numbers = declaration.numbers()) {
+    *model.mutable_forecast() = ToProto(numbers->forecast);
+    if (numbers->decision.has_value()) {
+      *model.mutable_forecast()->mutable_decision() = ToProto(*numbers->decision);
     }
-    return model;
   }
-  model.set_class_count(static_cast<std::int32_t>(declaration.class_count));
-  model.mutable_class_names()->Add(declaration.class_names.begin(), declaration.class_names.end());
-  *model.mutable_kernel() = convert::KernelToProto(declaration.kernel);
-  if (declaration.kernel.matrix == nullptr) {
-    *model.mutable_bandwidth() =
-        convert::BandwidthToProto(declaration.kernel.rule.bandwidth, declaration.warmup);
-  }
-  for (const Lens& lens : declaration.lenses) {
-    if (!lens.is_canonical()) *model.add_lenses() = convert::ToProto(lens);
-  }
-  for (const std::size_t block_size : declaration.block_sizes) {
-    model.add_block_sizes(static_cast<std::int32_t>(block_size));
-  }
-  model.set_baseline(declaration.baseline);
   return model;
 }
 

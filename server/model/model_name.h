@@ -16,6 +16,8 @@ struct ModelName {
   std::string version;
 
   [[nodiscard]] std::string ToString() const;
+
+  friend bool operator==(const ModelName&, const ModelName&) = default;
 };
 
 // field: the request field that holds the name. Errors: InvalidArgument (BadRequest).

@@ -23,10 +23,11 @@ using google::protobuf::util::TimeUtil;
 
 // The fields that can be updated, ascending.
 constexpr const char* kUpdatableFields[] = {
+    "classes.inference_output.baseline_name",
+    "classes.inference_output.name",
+    "classes.inference_output.transform",
+    "classes.row_sum_tolerance",
     "description",
-    "inference_output.baseline_name",
-    "inference_output.name",
-    "inference_output.transform",
     "label_grace",
     "max_pending",
     "monitoring.average_run_length",
@@ -34,7 +35,6 @@ constexpr const char* kUpdatableFields[] = {
     "monitoring.significance_level",
     "monitoring.stale_after",
     "monitoring.tolerance",
-    "row_sum_tolerance",
 };
 constexpr std::size_t kShownValueBytes = 80;
 
@@ -99,6 +99,12 @@ absl::StatusOr<ModelDeclaration> UpdateDeclaration(const ModelDeclaration& decla
   if (declaration.monitoring.disabled && monitored != paths.end()) {
     return InvalidFieldError(absl::StrCat("model.", *monitored),
                              "cannot be updated, because monitoring is disabled");
+  }
+  const auto of_classes = std::ranges::find_if(
+      paths, [](const std::string& path) { return path.starts_with("classes."); });
+  if (declaration.classes() == nullptr && of_classes != paths.end()) {
+    return InvalidFieldError(absl::StrCat("model.", *of_classes),
+                             "cannot be updated, because the model has no classes");
   }
   v1::Model model = SettingsToProto(declaration);
   CopyFields(update.model, update.mask, model);

@@ -55,9 +55,10 @@ constexpr FamilyRow<ModelSource> kModelRows[] = {
     {"calibd_model_info", Gauge, "Declared models; the value is always 1.",
      [](auto& source, auto& out) {
        const ModelDeclaration& declaration = *source.snapshot.declaration;
-       out.Add(1, {{"classes", absl::StrCat(declaration.class_count)},
-                   {"kernel",
-                    declaration.forecast.has_value() ? "none" : KernelName(declaration.kernel)}});
+       out.Add(1, {{"classes", absl::StrCat(declaration.class_count())},
+                   {"kernel", declaration.numbers() != nullptr
+                                  ? "none"
+                                  : KernelName(declaration.classes()->kernel)}});
      }},
     {"calibd_last_observation_timestamp_seconds", Gauge,
      "Time of the newest accepted batch, in seconds since the Unix epoch.",
@@ -550,7 +551,7 @@ class ModelFamilies {
       }
     }
     if (snapshot.label_arrivals.has_value()) {
-      AddArrivals(*snapshot.label_arrivals, declaration.class_count, one.labels);
+      AddArrivals(*snapshot.label_arrivals, declaration.class_count(), one.labels);
     }
     for (const LensSnapshot& lens : snapshot.lenses) AddLens(lens, one.labels);
   }

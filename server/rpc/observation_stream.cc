@@ -185,18 +185,18 @@ absl::Status ObservationStream::OnOpened(const absl::StatusOr<std::int64_t>& nex
     Response::Opened& opened = *response.mutable_opened();
     const std::shared_ptr<const ModelDeclaration> declaration = model_->declaration();
     opened.set_next_sequence(*next_sequence);
-    opened.set_class_count(static_cast<std::int32_t>(declaration->class_count));
-    opened.set_row_sum_tolerance(declaration->row_sum_tolerance);
     opened.mutable_feature_names()->Add(declaration->feature_names.begin(),
                                         declaration->feature_names.end());
-    if (declaration->forecast.has_value()) {
-      *opened.mutable_forecast() = ToProto(*declaration->forecast);
+    if (const ClassesSpec* const classes = declaration->classes()) {
+      opened.mutable_classes()->set_count(static_cast<std::int32_t>(classes->count));
+      opened.mutable_classes()->mutable_names()->Add(classes->names.begin(), classes->names.end());
+      opened.mutable_classes()->set_row_sum_tolerance(classes->row_sum_tolerance);
+    } else {
+      *opened.mutable_forecast() = ToProto(declaration->numbers()->forecast);
     }
     opened.set_max_rows_per_batch(kMaxRowsPerBatch);
     opened.set_max_bytes_per_batch(limits_.max_message_bytes);
     opened.set_max_batches_in_flight(limits_.max_batches_in_flight);
-    opened.mutable_class_names()->Add(declaration->class_names.begin(),
-                                      declaration->class_names.end());
     queued = QueueLocked(std::move(response));
     AdvanceLocked();
   }

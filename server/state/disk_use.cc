@@ -27,7 +27,7 @@ constexpr std::size_t kHistoryRowBytes = 900;
 constexpr std::size_t kSmallStateBytes = std::size_t{128} << 10;
 
 std::size_t LabelBytes(const ModelDeclaration& declaration) {
-  return declaration.forecast.has_value() ? sizeof(double) : kLabelBytes;
+  return declaration.numbers() != nullptr ? sizeof(double) : kLabelBytes;
 }
 
 // Bytes of an observation in the log.
@@ -42,11 +42,11 @@ std::size_t LogBytes(const ModelDeclaration& declaration) {
 }
 
 std::size_t SnapshotBytes(const ModelDeclaration& declaration) {
-  const std::size_t m = declaration.class_count;
+  const std::size_t m = declaration.class_count();
   std::size_t bytes = kSmallStateBytes + WatchMemory(declaration);
-  for (const Lens& lens : declaration.lenses) {
-    bytes +=
-        RunningLens::MaxMemory(lens, m, declaration.block_sizes, declaration.kernel.matrix.get());
+  for (const Lens& lens : declaration.lenses()) {
+    bytes += RunningLens::MaxMemory(lens, m, declaration.classes()->block_sizes,
+                                    declaration.classes()->kernel.matrix.get());
   }
   if (declaration.max_pending > 0) {
     bytes += 4 * declaration.counted_classes() * sizeof(ClassArrivals);
@@ -56,11 +56,13 @@ std::size_t SnapshotBytes(const ModelDeclaration& declaration) {
 
 std::size_t DeclarationBytes(const ModelDeclaration& declaration) {
   std::size_t bytes = 0;
-  for (const std::string& name : declaration.class_names) bytes += name.size() + 2;
   for (const std::string& name : declaration.feature_names) bytes += name.size() + 3;
-  if (declaration.kernel.matrix != nullptr) {
-    bytes += declaration.kernel.matrix->terms().size() * declaration.class_count *
-             declaration.class_count * sizeof(double);
+  const ClassesSpec* const classes = declaration.classes();
+  if (classes == nullptr) return bytes;
+  for (const std::string& name : classes->names) bytes += name.size() + 2;
+  if (classes->kernel.matrix != nullptr) {
+    bytes +=
+        classes->kernel.matrix->terms().size() * classes->count * classes->count * sizeof(double);
   }
   return bytes;
 }
@@ -85,7 +87,7 @@ std::size_t DiskUse(const ModelDeclaration& declaration) noexcept {
 std::size_t LeastModelDisk() {
   v1::Model model;
   model.set_name("models/m");
-  model.set_class_count(static_cast<std::int32_t>(kMinClassCount));
+  model.mutable_classes()->set_count(static_cast<std::int32_t>(kMinClassCount));
   return DiskUse(*CheckDeclaration(model, std::numeric_limits<std::size_t>::max()));
 }
 

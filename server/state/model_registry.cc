@@ -19,32 +19,64 @@ std::string LensNames(const std::vector<Lens>& lenses) {
       lenses, ",", [](std::string* out, const Lens& lens) { absl::StrAppend(out, lens.name()); });
 }
 
-// Describes the fields in which two declarations of one name differ.
-std::string DescribeDifference(const ModelDeclaration& existing, const ModelDeclaration& declared) {
-  std::vector<std::string> parts;
-  const auto compare = [&parts](const char* field, const auto& was, const auto& is) {
-    if (was != is) parts.push_back(absl::StrCat(field, " is ", was, ", declared ", is));
-  };
-  const auto shown = [](const std::string& text) { return text.empty() ? "(none)" : text; };
-  compare("class_count", existing.class_count, declared.class_count);
-  if (existing.forecast != declared.forecast) parts.emplace_back("forecast differs");
-  if (existing.decision != declared.decision) parts.emplace_back("decision differs");
-  if (existing.class_names != declared.class_names) parts.emplace_back("class_names differ");
-  const v1::Model was = ToProto(existing);
-  const v1::Model is = ToProto(declared);
+std::string Shown(const std::string& text) { return text.empty() ? "(none)" : text; }
+
+using Parts = std::vector<std::string>;
+
+void Compare(const char* field, const auto& was, const auto& is, Parts& parts) {
+  if (was != is) parts.push_back(absl::StrCat(field, " is ", was, ", declared ", is));
+}
+
+void CompareClasses(const ClassesSpec& existing, const ClassesSpec& declared,
+                    const v1::Classes& was, const v1::Classes& is, Parts& parts) {
+  Compare("classes.count", existing.count, declared.count, parts);
+  if (existing.names != declared.names) parts.emplace_back("classes.names differ");
   if (was.kernel().SerializeAsString() != is.kernel().SerializeAsString()) {
     // Matrices are too long to show.
-    parts.emplace_back("kernel differs");
+    parts.emplace_back("classes.kernel differs");
   }
-  compare("bandwidth", was.bandwidth().ShortDebugString(), is.bandwidth().ShortDebugString());
+  Compare("classes.bandwidth", was.bandwidth().ShortDebugString(),
+          is.bandwidth().ShortDebugString(), parts);
   if (existing.lenses != declared.lenses) {
     const std::string names = LensNames(existing.lenses);
     const std::string other = LensNames(declared.lenses);
-    parts.push_back(names == other ? std::string("the groups of a lens differ")
-                                   : absl::StrCat("lenses is ", names, ", declared ", other));
+    parts.push_back(names == other
+                        ? std::string("the groups of a lens differ")
+                        : absl::StrCat("classes.lenses is ", names, ", declared ", other));
   }
-  compare("block_sizes", absl::StrJoin(existing.block_sizes, ","),
-          absl::StrJoin(declared.block_sizes, ","));
+  Compare("classes.block_sizes", absl::StrJoin(existing.block_sizes, ","),
+          absl::StrJoin(declared.block_sizes, ","), parts);
+  Compare("classes.baseline", Shown(existing.baseline), Shown(declared.baseline), parts);
+}
+
+// The kinds are equal.
+void CompareKinds(const ModelDeclaration& existing, const ModelDeclaration& declared,
+                  const v1::Model& was, const v1::Model& is, Parts& parts) {
+  if (const ClassesSpec* const classes = existing.classes()) {
+    CompareClasses(*classes, *declared.classes(), was.classes(), is.classes(), parts);
+  } else if (existing.numbers()->forecast != declared.numbers()->forecast) {
+    parts.emplace_back("forecast differs");
+  } else if (existing.numbers()->decision != declared.numbers()->decision) {
+    parts.emplace_back("forecast.decision differs");
+  }
+}
+
+std::string KindName(const v1::Model& model) {
+  return v1::Model::descriptor()->FindFieldByNumber(model.kind_case())->name();
+}
+
+// Describes the fields in which two declarations of one name differ.
+std::string DescribeDifference(const ModelDeclaration& existing, const ModelDeclaration& declared) {
+  const v1::Model was = ToProto(existing);
+  const v1::Model is = ToProto(declared);
+  if (was.kind_case() != is.kind_case()) {
+    return absl::StrCat("kind is ", KindName(was), ", declared ", KindName(is));
+  }
+  Parts parts;
+  const auto compare = [&parts](const char* field, const auto& before, const auto& after) {
+    Compare(field, before, after, parts);
+  };
+  CompareKinds(existing, declared, was, is, parts);
   compare("window", existing.window, declared.window);
   compare("labels_come_with_predictions", existing.labels_come_with_predictions,
           declared.labels_come_with_predictions);
@@ -52,13 +84,13 @@ std::string DescribeDifference(const ModelDeclaration& existing, const ModelDecl
   const Monitoring& other = declared.monitoring;
   compare("monitoring.disabled", monitoring.disabled, other.disabled);
   compare("monitoring.min_observations", monitoring.min_observations, other.min_observations);
-  compare("monitoring.group_tag", shown(monitoring.group_tag), shown(other.group_tag));
+  compare("monitoring.group_tag", Shown(monitoring.group_tag), Shown(other.group_tag));
   compare("monitoring.max_groups", monitoring.max_groups, other.max_groups);
   compare("monitoring.min_group_observations", monitoring.min_group_observations,
           other.min_group_observations);
   const v1::ModelUpdate update = DescribeUpdate(existing, declared);
   for (const v1::ModelUpdate::Change& change : update.changes()) {
-    compare(change.path().c_str(), shown(change.old_value()), shown(change.new_value()));
+    compare(change.path().c_str(), Shown(change.old_value()), Shown(change.new_value()));
   }
   // An update cannot add or remove a label grace.
   const bool updatable = (existing.max_pending > 0) == (declared.max_pending > 0);

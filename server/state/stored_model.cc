@@ -180,17 +180,17 @@ absl::StatusOr<StrandState::LensState> StrandState::RestoreLens(
   state.lens = lens;
   state.bandwidth_error = stored.bandwidth_error();
   if (!state.bandwidth_error.empty()) return state;
-  KernelSpec spec = KernelOfLens(lens, state_.declaration->kernel);
+  KernelSpec spec = KernelOfLens(lens, state_.declaration->classes()->kernel);
   if (spec.matrix == nullptr) {
     spec.rule.bandwidth = {
         .kind = BandwidthRule::Kind::kFixed, .fixed = stored.bandwidth(), .alpha = {}};
   }
-  const std::size_t class_count = state_.declaration->class_count;
+  const std::size_t class_count = state_.declaration->class_count();
   const absl::StatusOr<RunningKernel> kernel =
       MakeKernel(spec, {}, lens.reduced_class_count(class_count));
   if (!kernel.ok()) return Damaged(*state_.declaration, kernel.status().message());
   absl::StatusOr<RunningLens> running =
-      RunningLens::Create(lens, class_count, *kernel, state_.declaration->block_sizes);
+      RunningLens::Create(lens, class_count, *kernel, state_.declaration->classes()->block_sizes);
   absl::Status status = running.status();
   if (status.ok()) status = running->Restore(FromProto(stored));
   if (!status.ok()) return Damaged(*state_.declaration, status.message());
@@ -216,7 +216,7 @@ absl::Status StrandState::Restore(const store::v1::ModelState& state) {
   }
   const auto warmup = static_cast<std::int64_t>(state_.declaration->warmup);
   const bool warming = state.observations() < warmup;
-  const std::size_t lenses = warming ? 0 : state_.declaration->lenses.size();
+  const std::size_t lenses = warming ? 0 : state_.declaration->lenses().size();
   if (static_cast<std::size_t>(state.lenses_size()) != lenses) {
     return Damaged(*state_.declaration, absl::StrCat("has ", state.lenses_size(), " lenses after ",
                                                      state.observations(), " observations"));
@@ -225,7 +225,7 @@ absl::Status StrandState::Restore(const store::v1::ModelState& state) {
   for (std::size_t i = 0; i < lenses; ++i) {
     CALIBD_ASSIGN_OR_RETURN(
         restored.emplace_back(),
-        RestoreLens(state_.declaration->lenses[i], state.lenses(static_cast<int>(i))));
+        RestoreLens(state_.declaration->lenses()[i], state.lenses(static_cast<int>(i))));
   }
   std::optional<LabelArrivals> coverage;
   std::vector<ClassArrivals> classes(class_arrivals_.size());
@@ -287,7 +287,7 @@ void StrandState::RestorePending(std::span<const PendingCounts> pending) noexcep
 }
 
 void StrandState::RestoreWindow(const RowValues& values) {
-  if (state_.declaration->forecast.has_value()) {
+  if (state_.declaration->numbers() != nullptr) {
     const std::size_t size = values.labelled();
     const std::size_t kept = std::min(size, state_.declaration->window);
     window_.Reserve(kept, values.single_precision);

@@ -44,7 +44,7 @@ StrandState::StrandState(std::shared_ptr<const ModelDeclaration> declaration, Th
            .chunk_rows = WindowChunkRows(
                declaration->row_width() + declaration->feature_names.size(), declaration->window),
            .keeps_ids = declaration->max_pending > 0,
-           .has_outcomes = declaration->forecast.has_value(),
+           .has_outcomes = declaration->numbers() != nullptr,
            .feature_count = declaration->feature_names.size(),
            .keeps_groups = declaration->keeps_groups()}),
       retention_(declaration->window, SnapshotRows(*declaration)) {
@@ -53,20 +53,21 @@ StrandState::StrandState(std::shared_ptr<const ModelDeclaration> declaration, Th
     class_arrivals_.resize(declaration->counted_classes());
     class_arrivals_changed_ = true;
   }
-  if (!declaration->baseline.empty()) state_.comparison.emplace();
-  if (declaration->forecast.has_value()) {
+  if (declaration->has_baseline()) state_.comparison.emplace();
+  if (declaration->numbers() != nullptr) {
     // Equal in all replicas of the model.
     const std::uint64_t seed = HashId(declaration->name.ToString()).low;
-    forecast_cells_ = *ForecastCells::Create(*declaration->forecast, {}, seed, kDefaultTolerance);
+    forecast_cells_ =
+        *ForecastCells::Create(declaration->numbers()->forecast, {}, seed, kDefaultTolerance);
     if (!declaration->monitoring.disabled) {
       forecast_monitor_.emplace(declaration->monitoring, forecast_cells_, seed,
-                                declaration->decision);
+                                declaration->numbers()->decision);
     }
     state_.declaration = std::move(declaration);
     return;
   }
   if (!declaration->monitoring.disabled) {
-    monitor_.emplace(declaration->monitoring, declaration->class_count, declaration->window);
+    monitor_.emplace(declaration->monitoring, declaration->class_count(), declaration->window);
   }
   state_.declaration = std::move(declaration);
   if (state_.declaration->warmup == 0) {
@@ -76,8 +77,8 @@ StrandState::StrandState(std::shared_ptr<const ModelDeclaration> declaration, Th
     }
     return;
   }
-  for (const Lens& lens : state_.declaration->lenses) {
-    const KernelSpec spec = KernelOfLens(lens, state_.declaration->kernel);
+  for (const Lens& lens : state_.declaration->lenses()) {
+    const KernelSpec spec = KernelOfLens(lens, state_.declaration->classes()->kernel);
     if (spec.matrix != nullptr || !spec.rule.bandwidth.needs_predictions()) {
       early_lenses_.push_back(CreateLens(lens, {}));
     }
@@ -95,7 +96,7 @@ StrandState::LensState StrandState::CreateLens(const Lens& lens,
                      "predictions differ more");
     return std::move(state);
   };
-  const KernelSpec spec = KernelOfLens(lens, state_.declaration->kernel);
+  const KernelSpec spec = KernelOfLens(lens, state_.declaration->classes()->kernel);
   absl::StatusOr<LensBatch> seen = LensBatch{};
   std::span<const double> predictions;
   if (spec.matrix == nullptr && spec.rule.bandwidth.needs_predictions()) {
@@ -103,12 +104,12 @@ StrandState::LensState StrandState::CreateLens(const Lens& lens,
     if (!seen.ok()) return fail(seen.status());
     predictions = seen->parts.front().probabilities;
   }
-  const std::size_t class_count = state_.declaration->class_count;
+  const std::size_t class_count = state_.declaration->class_count();
   const absl::StatusOr<RunningKernel> kernel =
       MakeKernel(spec, predictions, lens.reduced_class_count(class_count));
   if (!kernel.ok()) return fail(kernel.status());
   absl::StatusOr<RunningLens> running =
-      RunningLens::Create(lens, class_count, *kernel, state_.declaration->block_sizes);
+      RunningLens::Create(lens, class_count, *kernel, state_.declaration->classes()->block_sizes);
   if (!running.ok()) return fail(running.status());
   state.kernel = *kernel;
   state.running = *std::move(running);
@@ -117,8 +118,8 @@ StrandState::LensState StrandState::CreateLens(const Lens& lens,
 
 std::vector<StrandState::LensState> StrandState::CreateLenses(const PredictionSet& warmup) const {
   std::vector<LensState> lenses;
-  lenses.reserve(state_.declaration->lenses.size());
-  for (const Lens& lens : state_.declaration->lenses) lenses.push_back(CreateLens(lens, warmup));
+  lenses.reserve(state_.declaration->lenses().size());
+  for (const Lens& lens : state_.declaration->lenses()) lenses.push_back(CreateLens(lens, warmup));
   return lenses;
 }
 
@@ -202,7 +203,7 @@ std::size_t StrandState::RowsTogether(std::span<const AppendedRow> rows) const {
   // Groups have alarms of their own, and rows with times of their own have a decision for each
   // minute.
   const auto* const first = rows.front().row->As<ObservationsRow>();
-  if (first == nullptr || state_.declaration->forecast.has_value() || warming_up() ||
+  if (first == nullptr || state_.declaration->numbers() != nullptr || warming_up() ||
       !state_.declaration->monitoring.group_tag.empty() ||
       !state_.declaration->feature_names.empty()) {
     return 1;
@@ -218,7 +219,7 @@ std::size_t StrandState::RowsTogether(std::span<const AppendedRow> rows) const {
 
 void StrandState::CountTogether(std::span<const AppendedRow> rows) {
   PredictionSet set;
-  set.class_count = state_.declaration->class_count;
+  set.class_count = state_.declaration->class_count();
   std::size_t values = 0;
   for (const AppendedRow& one : rows) values += one.row->counted()->probabilities.size();
   set.probabilities.reserve(values);
@@ -292,7 +293,7 @@ void StrandState::ApplyRow(const LabelsRow& row, ModelSnapshot::Time /*time*/) n
 
 void StrandState::ApplyRow(const MaturedRow& row, ModelSnapshot::Time time) {
   const std::size_t labelled = row.values.labelled();
-  const bool forecasts = state_.declaration->forecast.has_value();
+  const bool forecasts = state_.declaration->numbers() != nullptr;
   if (labelled > 0) Count(row.values, time);
   for (std::size_t i = 0; i < labelled; ++i) {
     ClassArrivals& one = class_arrivals_[forecasts ? 0 : PredictedClass(row.values.view().row(i))];
@@ -394,7 +395,7 @@ void StrandState::Observe(const PredictionBatch& batch, const RowExtras& extras,
   // No part uses what another one changes, except that the evidence waits for the statistics. They
   // come first, so that their thread does not wait.
   enum Part : std::size_t { kStatistics, kEvidence, kRows, kLenses };
-  const std::size_t chunk_helpers = state_.declaration->class_count / kChunkHelperClasses;
+  const std::size_t chunk_helpers = state_.declaration->class_count() / kChunkHelperClasses;
   ParallelLoop evidence_loop;
   if (chunk_helpers > 0) {
     evidence_loop = [&](std::size_t count, const std::function<void(std::size_t)>& part) {
@@ -417,7 +418,7 @@ void StrandState::Observe(const PredictionBatch& batch, const RowExtras& extras,
   };
   // Without the monitor, the rows take so little time that sharing them gains nothing.
   const std::size_t row_work =
-      monitor_.has_value() ? state_.declaration->class_count + kRowWork : 0;
+      monitor_.has_value() ? state_.declaration->class_count() + kRowWork : 0;
   RunParts(kLenses + lenses_.size(), rest * row_work / kHelperWork, std::ref(count_part));
   if (monitor_.has_value()) monitor_->EndAdd(addition);
   state_.observations += static_cast<std::int64_t>(batch.size());
@@ -472,7 +473,7 @@ void StrandState::CountForecasts(const NumberForecastBatch& batch, const GroupVa
         .outcomes = batch.outcomes.subspan(first, count)};
     cells.Describe(part, state_.observations + 1, rows);
     history_.Count(rows, cells.cell_count());
-    if (const auto& decision = state_.declaration->decision) {
+    if (const auto& decision = state_.declaration->numbers()->decision) {
       AddDecisions(WithKind(cells.kind(), part), *decision, history_.decisions());
     }
     if (forecast_monitor_.has_value()) {
@@ -522,7 +523,7 @@ void StrandState::Count(const RowValues& values, ModelSnapshot::Time time) {
     }
     // Rows without times of their own count in the open minute, even if the clock was set back.
     if (values.time_s(first) != RowValues::kNoTime) history_.BeginEarlier(start);
-    if (state_.declaration->forecast.has_value()) {
+    if (state_.declaration->numbers() != nullptr) {
       ObserveForecasts(values, first, end - first);
     } else {
       Observe(values.view().rows(first, end - first), values.extras().rows(first, end - first),
@@ -558,7 +559,7 @@ std::shared_ptr<const ModelSnapshot> StrandState::Snapshot() {
   UseMonitor([&](auto& monitor) { snapshot->monitor = monitor.Snapshot(); });
   snapshot->window = window_.View();
   snapshot->reliability = history_.AllTime();
-  if (state_.declaration->forecast.has_value()) {
+  if (state_.declaration->numbers() != nullptr) {
     snapshot->forecasts = history_.AllTimeForecasts();
     snapshot->forecast_cells = forecast_cells_;
   }

@@ -19,12 +19,13 @@ namespace {
 ModelDeclaration Declaration(std::size_t class_count) {
   ModelDeclaration declaration;
   declaration.name = {"benchmark", ""};
-  declaration.class_count = class_count;
-  declaration.kernel.rule.bandwidth.kind = BandwidthRule::Kind::kFixed;
-  declaration.kernel.rule.bandwidth.fixed = 1;
-  declaration.block_sizes = {2};
+  auto& classes = declaration.kind.emplace<ClassesSpec>();
+  classes.count = class_count;
+  classes.kernel.rule.bandwidth.kind = BandwidthRule::Kind::kFixed;
+  classes.kernel.rule.bandwidth.fixed = 1;
+  classes.block_sizes = {2};
   declaration.window = 10000;
-  declaration.row_sum_tolerance = 1e-3;
+  classes.row_sum_tolerance = 1e-3;
   declaration.monitoring.disabled = true;
   return declaration;
 }
@@ -73,8 +74,8 @@ void Counting(benchmark::State& state, const Lens& lens, std::size_t block_size,
   ThreadPool pool("benchmark", threads);
   ModelDeclaration declaration = Declaration(Classes(state));
   declaration.monitoring.disabled = !watched;
-  declaration.lenses = {lens};
-  declaration.block_sizes = {block_size};
+  std::get<ClassesSpec>(declaration.kind).lenses = {lens};
+  std::get<ClassesSpec>(declaration.kind).block_sizes = {block_size};
   Model model(1, declaration, {}, {}, pool, nullptr);
   const PredictionSet set = Predictions(Rows(state), Classes(state));
   for (auto _ : state) model.strand_state().Observe(set.view());

@@ -531,8 +531,8 @@ void MeasureAll(Report& report) {
   const Change disable = [](v1::Model& model) { model.mutable_monitoring()->set_disabled(true); };
   const Change linear = [&](v1::Model& model) {
     disable(model);
-    model.add_block_sizes(2);
-    model.mutable_bandwidth()->set_fixed(1);
+    model.mutable_classes()->add_block_sizes(2);
+    model.mutable_classes()->mutable_bandwidth()->set_fixed(1);
   };
   for (const std::size_t m : {std::size_t{10}, std::size_t{1000}}) {
     Load::Options options{

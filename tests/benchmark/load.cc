@@ -135,7 +135,7 @@ void CreateModel(const std::string& address, const std::string& name, std::size_
   if (class_count == 0) {
     request.mutable_model()->mutable_forecast()->mutable_normal();
   } else {
-    request.mutable_model()->set_class_count(static_cast<std::int32_t>(class_count));
+    request.mutable_model()->mutable_classes()->set_count(static_cast<std::int32_t>(class_count));
   }
   if (change) change(*request.mutable_model());
   v1::CreateModelResponse response;

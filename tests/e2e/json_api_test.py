@@ -52,7 +52,7 @@ class JsonApiTest(unittest.TestCase):
             self.assertEqual(json.loads(text), DESCRIPTION)
 
     def test_answers_have_the_described_form(self):
-        model = {"name": "models/json/versions/2", "classCount": 2, "labelGrace": "3600s"}
+        model = {"name": "models/json/versions/2", "classes": {"count": 2}, "labelGrace": "3600s"}
         self.check("POST", "/v1/models", "/v1/models", {"model": model})
         root = "/v1/models/json/versions/2"
         template = "/v1/models/{model}/versions/{version}"
@@ -174,7 +174,7 @@ class JsonApiTest(unittest.TestCase):
         self.assertEqual(updated["model"]["description"], "of pets")
         for body, part in (({"model": {"name": "models/other"}, "updateMask": "description"},
                             "expected only in the path"),
-                           ({"model": {}, "updateMask": "classCount"}, "class_count")):
+                           ({"model": {}, "updateMask": "classes.count"}, "classes.count")):
             answer = self.check("POST", name + ":update", template + ":update", body, status=400)
             self.assertIn(part, answer["error"]["message"])
 
@@ -632,7 +632,7 @@ class TurnsTest(unittest.TestCase):
 
         def declare(source, name, classes):
             nonlocal bodies
-            body = json.dumps({"model": {"name": f"models/{name}", "classCount": classes}}).encode()
+            body = json.dumps({"model": {"name": f"models/{name}", "classes": {"count": classes}}}).encode()
             bodies += len(body)
             host, port = server.http.rsplit(":", 1)
             connection = self.enterContext(socket.create_connection((host, int(port)), 60, (source, 0)))

@@ -78,8 +78,9 @@ void CheckInferenceEvent(const HttpRequest& request, const std::string& body) {
   }};
   for (const auto& [classes, output] : models) {
     ModelDeclaration declaration;
-    declaration.class_count = classes;
-    declaration.inference_output = output;
+    auto& spec = declaration.kind.emplace<ClassesSpec>();
+    spec.count = classes;
+    spec.inference_output = output;
     InferenceEvent event = EventOf(request);
     event.id = "id";
     event.type = "org.kubeflow.serving.inference.response";

@@ -168,28 +168,28 @@ def declarations(inputs):
     def parse(text):
         return text_format.Parse(text, model())
 
-    three = ('name: "models/m" class_count: 3 bandwidth { fixed: 0.5 } '
-             "lenses { canonical {} } lenses { top_label {} } block_sizes: [2, 7] window: 100 "
+    three = ('name: "models/m" classes { count: 3 bandwidth { fixed: 0.5 } '
+             "lenses { canonical {} } lenses { top_label {} } block_sizes: [2, 7] } window: 100 "
              "label_grace { seconds: 60 } max_pending: 100 ")
     return {
         "unwatched": parse(three + "monitoring { disabled: true }"),
         "watched": parse(three + 'monitoring { group_tag: "region" max_groups: 1 }'),
-        "median": parse('name: "models/m" class_count: 2 window: 50 '
+        "median": parse('name: "models/m" window: 50 classes { count: 2 '
                         "bandwidth { median { warmup: 4 } } lenses { class_wise {} } "
-                        "lenses { grouped { group_of_class: [0, 1] } }"),
-        "matrix": parse('name: "models/m" class_count: 2 window: 20 kernel { matrix { terms { '
+                        "lenses { grouped { group_of_class: [0, 1] } } }"),
+        "matrix": parse('name: "models/m" window: 20 classes { count: 2 kernel { matrix { terms { '
                         "exponential { distance: EUCLIDEAN } bandwidth: 1 "
-                        "matrix: [1, 0.5, 0.5, 1] } } } monitoring { disabled: true }"),
-        "mean": parse('name: "models/m" class_names: ["a", "b"] '
-                      "bandwidth { mean_total_variation { alpha: [1, 2] } } "
+                        "matrix: [1, 0.5, 0.5, 1] } } } } monitoring { disabled: true }"),
+        "mean": parse('name: "models/m" classes { names: ["a", "b"] '
+                      "bandwidth { mean_total_variation { alpha: [1, 2] } } } "
                       "monitoring { min_observations: 2 min_group_observations: 2 }"),
-        "normal": parse('name: "models/m" forecast { normal {} } window: 100 '
-                        "decision { threshold: 1 miss_cost: 5 } "
+        "normal": parse('name: "models/m" window: 100 '
+                        "forecast { normal {} decision { threshold: 1 miss_cost: 5 } } "
                         'monitoring { group_tag: "region" max_groups: 1 min_observations: 2 }'),
         "quantiles": parse('name: "models/m" forecast { quantiles { levels: [0.25, 0.75] } } '
                            "window: 100 label_grace { seconds: 60 } max_pending: 100"),
-        "samples": parse('name: "models/m" forecast { samples { draws: 2 } } window: 100 '
-                         "decision { threshold: 0 }"),
+        "samples": parse('name: "models/m" window: 100 '
+                         "forecast { samples { draws: 2 } decision { threshold: 0 } }"),
     }
 
 
@@ -213,7 +213,7 @@ def make_stored_model(inputs, store):
             message.history.add().CopyFrom(history)
             message.state.history.CopyFrom(store.HistoryState.FromString(golden("history_state")))
             message.cursor_contents = golden("cursor_contents")
-        m = declaration.class_count or 2
+        m = declaration.classes.count or 2
         if declaration.HasField("forecast"):
             # There are more rows than a warm-up has.
             observations = message.observations.add()
@@ -267,7 +267,7 @@ def make_call(inputs):
     answer = f'get_calibration {{ model: "{model}" }}'
     opened = f'requests {{ open {{ model: "{model}" producer_id: "p" }} }}'
     calls("create", f'get_model {{ name: "{model}" }}', "list_models { page_size: 1 }",
-          'create_model { model { name: "models/m/versions/2" class_count: 2 } }',
+          'create_model { model { name: "models/m/versions/2" classes { count: 2 } } }',
           "list_models { page_size: 1 page_token: \"YWZ0ZXI6bW9kZWxzL20\" }",
           f'delete_model {{ name: "{model}" }}')
     for kind in ("probabilities", "probabilities_float32", "logits", "logits_float32"):
@@ -291,7 +291,7 @@ def make_call(inputs):
               f'evaluate {{ model: "{model}" replicates: 20 consistency_replicates: 10 '
               "lenses { class_wise {} } lenses { top_k { k: 2 } } cme_test_locations: 3 "
               "binned_errors { top_label { bins: 15 } } reliability_classes: 1 "
-              f'actions {{ name: "wait" losses: {[1] * (models[name].class_count or 2)} }} }}',
+              f'actions {{ name: "wait" losses: {[1] * (models[name].classes.count or 2)} }} }}',
               declaration=name)
     # A recalibration needs this many observations.
     many = f"probabilities {{ {' '.join([rows] * 50)} }} labels: {[0, 1] * 50}"
@@ -307,8 +307,8 @@ def make_call(inputs):
           'prediction_ids: ["a", "b"] } }',
           f'observe {{ model: "{model}" labels {{ prediction_ids: ["b", "c"] labels: [1, 0] }} '
           'producer { producer_id: "q" epoch: 1 sequence: 1 } }', answer)
-    later = 'create_model { model { name: "models/%s" class_count: 3 label_grace { seconds: 60 } ' \
-        "labels_come_with_predictions: true bandwidth { fixed: 0.5 } } }"
+    later = 'create_model { model { name: "models/%s" label_grace { seconds: 60 } ' \
+        "labels_come_with_predictions: true classes { count: 3 bandwidth { fixed: 0.5 } } } }"
     with_ids = f'observations {{ {labelled} prediction_ids: ["a", "b"] }} }}'
     calls("compare", later % "m", later % "n", f'observe {{ model: "models/m" {with_ids}',
           f'observe {{ model: "models/n" {with_ids}',
@@ -402,7 +402,7 @@ def make_http():
                                     "&startTime=2026-01-01T00%3A00%3A00Z HTTP/1.1"),
             "json_events": request("GET /v1/models/m/events?minInterval=1s HTTP/1.1",
                                    "Last-Event-ID: 7"),
-            "json_create": json("", '{"model":{"name":"models/m","classCount":2,"lenses":[{}]}}'),
+            "json_create": json("", '{"model":{"name":"models/m","classes":{"count":2,"lenses":[{}]}}}'),
             "json_observe": json("/m:observe", '{"observations":{"probabilities":{"values":[0.5,1e-3]},'
                                  '"labels":[1],"predictionTimes":["2026-01-01T00:00:00Z"]}}'),
             "json_label": json("/m:label", '{"labels":{"predictionIds":["\\u0061"],"labels":[1]}}'),

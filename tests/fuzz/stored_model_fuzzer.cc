@@ -93,7 +93,7 @@ bool Restore(const fuzz::StoredModel& input, Model& model) {
 
 v1::Observations ValidObservations(const ModelDeclaration& declaration) {
   v1::Observations observations;
-  if (declaration.forecast.has_value()) {
+  if (declaration.numbers() != nullptr) {
     for (int i = 0; i < 5; ++i) {
       for (std::size_t k = 0; k < declaration.row_width(); ++k) {
         observations.mutable_forecasts()->add_values(1 + static_cast<double>(k));
@@ -102,7 +102,7 @@ v1::Observations ValidObservations(const ModelDeclaration& declaration) {
     }
     return observations;
   }
-  const auto m = static_cast<int>(declaration.class_count);
+  const auto m = static_cast<int>(declaration.classes()->count);
   for (int i = 0; i < 5; ++i) {
     for (int k = 0; k < m; ++k) {
       observations.mutable_probabilities()->add_values(k == i % m ? 0.5 + 0.5 / m : 0.5 / m);
@@ -179,10 +179,11 @@ void DescribeHistory(const fuzz::StoredModel& input, const Model& model) {
     query.range.resolution = resolution;
     query.page_size = 1000;
     const std::shared_ptr<const ModelSnapshot> snapshot = model.snapshot();
-    DescribeHistory(
-        query, entries,
-        {.cells = snapshot->forecast_cells.get(), .decision = snapshot->declaration->decision},
-        response);
+    HistoryForecasts forecasts{.cells = snapshot->forecast_cells.get()};
+    if (const NumbersSpec* const numbers = snapshot->declaration->numbers()) {
+      forecasts.decision = numbers->decision;
+    }
+    DescribeHistory(query, entries, forecasts, response);
     Require(IsFinite(response), "the history is finite");
   }
 }

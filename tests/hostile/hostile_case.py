@@ -96,10 +96,11 @@ class HostileCase(unittest.TestCase):
         return self.enterContext(grpc.insecure_channel(
             self.server.grpc, options=[("grpc.use_local_subchannel_pool", 1)]))
 
-    def create_model(self, name="models/m", class_count=10, **declaration):
+    def create_model(self, name="models/m", class_count=10, class_names=(), **declaration):
         model_service_pb2_grpc.ModelServiceStub(self.channel()).CreateModel(
             model_service_pb2.CreateModelRequest(model=model_service_pb2.Model(
-                name=name, class_count=class_count, **declaration)), timeout=CALL_SECONDS)
+                name=name, classes={"count": class_count, "names": class_names}, **declaration)),
+            timeout=CALL_SECONDS)
 
     def assert_serves(self):
         """A new client is served."""

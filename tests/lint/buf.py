@@ -39,10 +39,10 @@ class BufTest(unittest.TestCase):
 
     def test_problems_are_found(self):
         for command, right, wrong in (
-                (("lint",), "int32 class_count = 2;", "int32 classCount = 2;"),
-                (("build",), "int32 class_count = 2;", "int33 class_count = 2;"),
-                (("breaking", "--against", str(ROOT / "proto")), "int32 class_count = 2;",
-                 "string class_count = 2;")):
+                (("lint",), "int32 count = 1;", "int32 myCount = 1;"),
+                (("build",), "int32 count = 1;", "int33 count = 1;"),
+                (("breaking", "--against", str(ROOT / "proto")), "int32 count = 1;",
+                 "string count = 1;")):
             with tempfile.TemporaryDirectory() as folder:
                 proto = pathlib.Path(folder) / "proto"
                 shutil.copytree(ROOT / "proto", proto)

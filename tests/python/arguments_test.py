@@ -443,7 +443,7 @@ def test_numbers_of_numpy_are_spans_of_time(client, model):
 
 
 def test_numbers_of_numpy_declare_models(client):
-    assert client.create_model("numpy", np.array([0, 1, 2]).max() + 1).class_count == 3
+    assert client.create_model("numpy", np.array([0, 1, 2]).max() + 1).classes.count == 3
     assert client.create_model("levels", forecast=np.array([0.1, 0.9])).forecast.HasField("quantiles")
     assert client.create_model("draws", forecast=np.int64(9)).forecast.samples.draws == 9
 

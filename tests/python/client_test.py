@@ -56,7 +56,7 @@ def test_model_is_declared_changed_listed_and_deleted(client):
     created = client.create_model("fraud@2", ["no", "yes"], error_limit=0.05, description="first",
                                   declaration=models.Model(window=500))
     assert created.name == "models/fraud/versions/2"
-    assert list(created.class_names) == ["no", "yes"] and created.window == 500
+    assert list(created.classes.names) == ["no", "yes"] and created.window == 500
     assert client.create_model("fraud@2", ["no", "yes"]) == created
     with pytest.raises(calibd.AlreadyExists):
         client.create_model("fraud@2", 3)
@@ -75,10 +75,11 @@ def test_model_is_declared_changed_listed_and_deleted(client):
 
 def test_the_output_of_a_model_server_is_updated(client):
     declared = models.InferenceOutput(name="p", column_classes=["yes", "no"])
-    client.create_model("served", ["no", "yes"], declaration=models.Model(inference_output=declared))
+    client.create_model("served", ["no", "yes"],
+                        declaration=models.Model(classes={"inference_output": declared}))
     sigmoid = models.InferenceOutput.SIGMOID
     client.update_model("served", inference_output=models.InferenceOutput(name="q", transform=sigmoid))
-    output = client.get_model("served").inference_output
+    output = client.get_model("served").classes.inference_output
     assert (output.name, output.transform, list(output.column_classes)) == ("q", sigmoid, ["yes", "no"])
     with pytest.raises(calibd.InvalidArgument, match="inference_output.column_classes"):
         client.update_model("served", inference_output=declared)
@@ -129,7 +130,7 @@ def test_all_pages_of_models_are_listed(client):
 def test_an_invalid_field_is_named(client):
     with pytest.raises(calibd.InvalidArgument) as raised:
         client.create_model("invalid", 1)
-    assert [field.path for field in raised.value.fields] == ["model.class_count"]
+    assert [field.path for field in raised.value.fields] == ["model.classes.count"]
     assert isinstance(raised.value, ValueError)
 
 

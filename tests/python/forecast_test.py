@@ -21,7 +21,7 @@ def drawn(n, deviation=1.0, seed=1):
 
 def test_narrow_forecasts_are_over_the_limit(client):
     created = client.create_model("demand", forecast="normal")
-    assert created.forecast.HasField("normal") and created.class_count == 0
+    assert created.forecast.HasField("normal") and not created.HasField("classes")
     with client.stream("demand") as stream:
         stream.send(*drawn(3000, 0.5))
     calibration = client.calibration("demand")

@@ -19,7 +19,7 @@ Response = ingest.StreamObservationsResponse
 
 
 @contextlib.contextmanager
-def stand_in(answer, declarations=({"class_count": 3},)):
+def stand_in(answer, declarations=({"classes": {"count": 3}},)):
     """The address of a server whose streams answer(requests, context) after `opened`.
 
     declarations: the fields of `opened` that describe the model, on each connection the next ones.
@@ -30,8 +30,7 @@ def stand_in(answer, declarations=({"class_count": 3},)):
         next(requests)
         yield Response(opened=Response.Opened(
             next_sequence=1, max_batches_in_flight=8, max_rows_per_batch=1000,
-            max_bytes_per_batch=1 << 20, row_sum_tolerance=1e-3,
-            **next(following, declarations[-1])))
+            max_bytes_per_batch=1 << 20, **next(following, declarations[-1])))
         yield from answer(requests, context)
 
     server = grpc.server(futures.ThreadPoolExecutor(8))
@@ -114,8 +113,8 @@ NORMAL = Forecast(normal=Forecast.Normal())
 
 
 @pytest.mark.parametrize("before, after, differs", [
-    ({"class_count": 3}, {"class_count": 4}, "number of classes"),
-    ({"class_count": 2, "class_names": ["a", "b"]}, {"class_count": 2, "class_names": ["b", "a"]},
+    ({"classes": {"count": 3}}, {"classes": {"count": 4}}, "number of classes"),
+    ({"classes": {"count": 2, "names": ["a", "b"]}}, {"classes": {"count": 2, "names": ["b", "a"]}},
      "classes"),
     ({"forecast": NORMAL}, {"forecast": Forecast(samples=Forecast.Samples(draws=2))}, "forecast"),
     ({"forecast": Forecast(samples=Forecast.Samples(draws=2))},

@@ -33,8 +33,11 @@ class JsonServer(CalibdServer):
     def post(self, path, body, **options):
         return self.ask("POST", path, body, **options)
 
-    def create(self, name, **fields):
-        model = {"name": f"models/{name}", "classCount": 2, "bandwidth": {"fixed": 0.2}, **fields}
+    def create(self, name, classes=None, **fields):
+        """classes: of the declaration; without a count, the model has two."""
+        kind = {} if "forecast" in fields else {
+            "classes": {"count": 2, "bandwidth": {"fixed": 0.2}, **(classes or {})}}
+        model = {"name": f"models/{name}", **kind, **fields}
         status, _, text = self.post("/v1/models", {"model": model})
         assert status == 200, text
 

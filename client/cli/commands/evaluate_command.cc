@@ -133,8 +133,8 @@ absl::StatusOr<ExitCode> EvaluateServed(const Context& context, const EvaluateOp
                                    " forecasts a number: use `calibctl evaluate-forecasts --model ",
                                    options.model, "`"));
   }
-  const std::vector<std::string> class_names(model.class_names().begin(),
-                                             model.class_names().end());
+  const std::vector<std::string> class_names(model.classes().names().begin(),
+                                             model.classes().names().end());
   CALIBD_RETURN_IF_ERROR(AddActions(options, class_names, request));
   CALIBD_ASSIGN_OR_RETURN(
       const v1::Evaluation evaluation,

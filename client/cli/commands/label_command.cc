@@ -70,12 +70,12 @@ absl::StatusOr<ExitCode> Run(const Context& context, const LabelCommandOptions& 
     };
     return stream.Finish(context, SendAll(file, stream, send));
   }
-  const std::vector<std::string> class_names(model.class_names().begin(),
-                                             model.class_names().end());
+  const std::vector<std::string> class_names(model.classes().names().begin(),
+                                             model.classes().names().end());
   // If one label is invalid, no label of the file is sent.
   CALIBD_ASSIGN_OR_RETURN(
       const auto file,
-      ReadLabelFile(options.file, class_names, static_cast<std::size_t>(model.class_count())));
+      ReadLabelFile(options.file, class_names, static_cast<std::size_t>(model.classes().count())));
   CALIBD_ASSIGN_OR_RETURN(auto stream, ReportedStream::Open(context, *client, name, stream_options,
                                                             StreamContent::kLabels));
   const std::span<const std::int32_t> labels(file.labels);

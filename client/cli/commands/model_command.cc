@@ -19,6 +19,7 @@ namespace {
 struct ModelOptions {
   // The fields that options set directly. 0: chosen by the server.
   v1::Model model;
+  v1::Classes classes;
   std::string name;
   std::optional<std::int32_t> class_count;
   std::vector<std::string> class_names;
@@ -98,8 +99,8 @@ absl::Status SetForecast(const ModelOptions& options, v1::Model& model) {
                                                         options.levels.end());
   }
   if (options.decision_threshold.has_value()) {
-    *model.mutable_decision() = options.decision;
-    model.mutable_decision()->set_threshold(*options.decision_threshold);
+    *forecast.mutable_decision() = options.decision;
+    forecast.mutable_decision()->set_threshold(*options.decision_threshold);
   }
   return absl::OkStatus();
 }
@@ -111,16 +112,18 @@ absl::Status SetClasses(const ModelOptions& options, v1::Model& model) {
         "say how many classes the model has: --classes M or --class-names a,b,c; or how it "
         "forecasts a number: --forecast normal, quantiles or samples");
   }
-  if (options.class_count.has_value()) model.set_class_count(*options.class_count);
-  for (const std::string& name : options.class_names) model.add_class_names(name);
+  v1::Classes& classes = *model.mutable_classes();
+  classes = options.classes;
+  if (options.class_count.has_value()) classes.set_count(*options.class_count);
+  for (const std::string& name : options.class_names) classes.add_names(name);
   const std::size_t class_count = options.class_count.has_value()
                                       ? static_cast<std::size_t>(*options.class_count)
                                       : options.class_names.size();
-  CALIBD_RETURN_IF_ERROR(ParseKernel(options.kernel, class_count, *model.mutable_kernel(),
-                                     *model.mutable_bandwidth()));
-  if (model.kernel().has_matrix()) model.clear_bandwidth();
+  CALIBD_RETURN_IF_ERROR(ParseKernel(options.kernel, class_count, *classes.mutable_kernel(),
+                                     *classes.mutable_bandwidth()));
+  if (classes.kernel().has_matrix()) classes.clear_bandwidth();
   if (options.warmup.has_value()) {
-    v1::BandwidthRule& rule = *model.mutable_bandwidth();
+    v1::BandwidthRule& rule = *classes.mutable_bandwidth();
     if (rule.has_median_off_diagonal()) {
       rule.mutable_median_off_diagonal()->set_warmup(*options.warmup);
     } else if (rule.has_median()) {
@@ -131,9 +134,9 @@ absl::Status SetClasses(const ModelOptions& options, v1::Model& model) {
   }
   for (const std::string& text : options.lenses) {
     CALIBD_ASSIGN_OR_RETURN(const v1::Lens lens, OrUsageFault(ParseLens(text)));
-    if (!lens.has_canonical()) *model.add_lenses() = lens;
+    if (!lens.has_canonical()) *classes.add_lenses() = lens;
   }
-  for (const std::int32_t size : options.block_sizes) model.add_block_sizes(size);
+  for (const std::int32_t size : options.block_sizes) classes.add_block_sizes(size);
   return absl::OkStatus();
 }
 
@@ -153,12 +156,12 @@ constexpr std::pair<const char*, const char*> kUpdatable[] = {
     {"--average-run-length", "monitoring.average_run_length"},
     {"--description", "description"},
     {"--error-limit", "monitoring.error_limit"},
-    {"--inference-output", "inference_output.name"},
-    {"--inference-baseline", "inference_output.baseline_name"},
-    {"--inference-transform", "inference_output.transform"},
+    {"--inference-output", "classes.inference_output.name"},
+    {"--inference-baseline", "classes.inference_output.baseline_name"},
+    {"--inference-transform", "classes.inference_output.transform"},
     {"--label-grace", "label_grace"},
     {"--max-pending", "max_pending"},
-    {"--row-sum-tolerance", "row_sum_tolerance"},
+    {"--row-sum-tolerance", "classes.row_sum_tolerance"},
     {"--significance-level", "monitoring.significance_level"},
     {"--stale-after", "monitoring.stale_after"},
     {"--tolerance", "monitoring.tolerance"},
@@ -170,6 +173,8 @@ absl::StatusOr<ExitCode> Update(const Context& context, const ModelOptions& opti
   }
   v1::UpdateModelRequest request;
   CALIBD_ASSIGN_OR_RETURN(*request.mutable_model(), Settings(options));
+  if (options.classes.ByteSizeLong() > 0)
+    *request.mutable_model()->mutable_classes() = options.classes;
   *request.mutable_update_mask() = options.mask;
   CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
   CALIBD_ASSIGN_OR_RETURN(const v1::UpdateModelResponse response, client->UpdateModel(request));
@@ -223,7 +228,7 @@ std::vector<CLI::Option*> AddSettings(CLI::App& command, ModelOptions& options,
   const auto help = [&](const char* text, const char* otherwise) {
     return absl::StrCat(text, with_defaults ? "; default: " : "", with_defaults ? otherwise : "");
   };
-  AddNumber(command, "--row-sum-tolerance", options.model, &v1::Model::set_row_sum_tolerance,
+  AddNumber(command, "--row-sum-tolerance", options.classes, &v1::Classes::set_row_sum_tolerance,
             help("a row is valid when |sum - 1| is at most this",
                  "0.001, and 5e-5 per class above 20 classes"))
       ->transform(ProbabilityRange(1e-12, 0.1));
@@ -242,14 +247,14 @@ std::vector<CLI::Option*> AddSettings(CLI::App& command, ModelOptions& options,
   command.add_option_function<std::string>(
       "--inference-output",
       [&options](const std::string& name) {
-        options.model.mutable_inference_output()->set_name(name);
+        options.classes.mutable_inference_output()->set_name(name);
       },
       help("the output of a model server that contains the predictions, for POST :inference",
            "its only one"));
   command.add_option_function<std::string>(
       "--inference-baseline",
       [&options](const std::string& name) {
-        options.model.mutable_inference_output()->set_baseline_name(name);
+        options.classes.mutable_inference_output()->set_baseline_name(name);
       },
       help("the output that contains the predictions of the baseline", "none"));
   command
@@ -257,9 +262,8 @@ std::vector<CLI::Option*> AddSettings(CLI::App& command, ModelOptions& options,
           "--inference-transform",
           [&options](const std::string& name) {
             v1::InferenceOutput::Transform transform{};
-            v1::InferenceOutput::Transform_Parse(
-                absl::StrCat("TRANSFORM_", absl::AsciiStrToUpper(name)), &transform);
-            options.model.mutable_inference_output()->set_transform(transform);
+            v1::InferenceOutput::Transform_Parse(absl::AsciiStrToUpper(name), &transform);
+            options.classes.mutable_inference_output()->set_transform(transform);
           },
           help("what turns the values of this output into probabilities", "none"))
       ->check(CLI::IsMember({"none", "softmax", "sigmoid"}));
@@ -305,7 +309,7 @@ void AddCreateOptions(CLI::App& command, ModelOptions& options) {
           "only identify duplicates")
       ->needs(command.get_option("--label-grace"));
   command.add_option_function<std::string>(
-      "--baseline", [&options](const std::string& name) { options.model.set_baseline(name); },
+      "--baseline", [&options](const std::string& name) { options.classes.set_baseline(name); },
       "compare the model with a baseline all the time: each batch then holds the predictions of "
       "both, see `calibctl send --baseline-probabilities`. The text, e.g. 3 for version 3, names "
       "the "
@@ -422,12 +426,15 @@ void AddCreate(CLI::App& model, Context& context) {
   for (CLI::Option* const option : command->get_options()) {
     if (std::ranges::find(before, option) == before.end()) options->of_classes.push_back(option);
   }
-  options->of_classes.insert(options->of_classes.end(),
-                             {classes, command->get_option("--class-names")});
   AddNumber(*command, "--window", options->model, &v1::Model::set_window,
             "newest observations kept for `calibctl test`; default 10000")
       ->check(CLI::Range(2, 1000000));
   AddCreateOptions(*command, *options);
+  for (const char* const name :
+       {"--classes", "--class-names", "--row-sum-tolerance", "--baseline", "--inference-output",
+        "--inference-baseline", "--inference-transform"}) {
+    options->of_classes.push_back(command->get_option(name));
+  }
 }
 
 void AddUpdate(CLI::App& model, Context& context) {

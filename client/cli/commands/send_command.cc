@@ -300,13 +300,14 @@ absl::StatusOr<ExitCode> Run(const Context& context, const SendOptions& options)
     return RunForecasts(context, options, *existing, *client);
   }
   if (const std::string fault =
-          BaselineFault(options, existing.ok() ? existing->baseline() : std::string());
+          BaselineFault(options, existing.ok() ? existing->classes().baseline() : std::string());
       !fault.empty()) {
     return UsageFault(fault);
   }
   InputOptions files = options.input;
   if (existing.ok() && files.class_names.empty()) {
-    files.class_names.assign(existing->class_names().begin(), existing->class_names().end());
+    const auto& names = existing->classes().names();
+    files.class_names.assign(names.begin(), names.end());
   }
   const v1::Model declared = existing.ok() ? *existing : v1::Model();
   CALIBD_RETURN_IF_ERROR(PlanFeatures(declared, options.features, files.columns));
@@ -325,10 +326,11 @@ absl::StatusOr<ExitCode> Run(const Context& context, const SendOptions& options)
   v1::Model model = declared;
   if (!existing.ok()) {
     model.set_name(name);
-    model.set_class_count(static_cast<std::int32_t>(input.class_count));
+    v1::Classes& classes = *model.mutable_classes();
+    classes.set_count(static_cast<std::int32_t>(input.class_count));
     // Numbers are the columns of an array without names.
     if (!AreNumbers(input.class_names)) {
-      model.mutable_class_names()->Add(input.class_names.begin(), input.class_names.end());
+      classes.mutable_names()->Add(input.class_names.begin(), input.class_names.end());
     }
     CALIBD_RETURN_IF_ERROR(GetOrCreateModel(*client, model).status());
   }
@@ -351,7 +353,7 @@ absl::StatusOr<ExitCode> Run(const Context& context, const SendOptions& options)
                                                    stream.stream().class_count()));
   }
   TellNote(input);
-  if (model.class_names().empty() && options.input.class_names.empty() &&
+  if (model.classes().names().empty() && options.input.class_names.empty() &&
       !input.class_names.empty() && !AreNumbers(input.class_names)) {
     std::cerr << "calibctl: " << name << " declares no class names; its classes are the columns "
               << ListNames(input.class_names) << " in this order\n";

@@ -124,10 +124,10 @@ absl::StatusOr<v1::Model> EnsureModel(client::Client& client, const std::string&
                                       std::int32_t class_count) {
   v1::Model model;
   model.set_name(name);
-  model.set_class_count(class_count);
+  model.mutable_classes()->set_count(class_count);
   CALIBD_ASSIGN_OR_RETURN(v1::Model existing, GetOrCreateModel(client, model));
-  if (existing.class_count() == class_count) return existing;
-  return absl::FailedPreconditionError(absl::StrCat(name, " has ", existing.class_count(),
+  if (existing.classes().count() == class_count) return existing;
+  return absl::FailedPreconditionError(absl::StrCat(name, " has ", existing.classes().count(),
                                                     " classes, the generator ", class_count,
                                                     ": set --classes"));
 }
@@ -232,7 +232,7 @@ absl::StatusOr<ExitCode> RunClasses(const Context& context, const SimulateOption
   CALIBD_ASSIGN_OR_RETURN(const GeneratorSpec spec, OrUsageFault(MakeSpec(options)));
   CALIBD_ASSIGN_OR_RETURN(Generator generator, OrUsageFault(Generator::Create(spec, options.seed)));
   CALIBD_ASSIGN_OR_RETURN(const v1::Model model, EnsureModel(client, name, options.classes()));
-  const bool with_baseline = !model.baseline().empty();
+  const bool with_baseline = !model.classes().baseline().empty();
   CALIBD_ASSIGN_OR_RETURN(
       auto stream, ReportedStream::Open(context, client, name, {.with_baseline = with_baseline},
                                         StreamContent::kRows));
@@ -275,7 +275,8 @@ absl::StatusOr<ExitCode> Run(const Context& context, const SimulateOptions& opti
   }
   if (for_forecasts.empty()) {
     SimulateOptions of_model = options;
-    if (model.ok() && !options.class_count.has_value()) of_model.class_count = model->class_count();
+    if (model.ok() && !options.class_count.has_value())
+      of_model.class_count = model->classes().count();
     return RunClasses(context, of_model, *client, name);
   }
   return UsageFault(absl::StrCat(

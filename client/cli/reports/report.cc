@@ -48,16 +48,16 @@ std::string RuleText(const v1::BandwidthRule& rule) {
   }
 }
 
-std::string BandwidthText(const v1::Model& model) {
-  const v1::BandwidthRule& rule = model.bandwidth();
-  if (model.kernel().has_matrix()) return "-";
+std::string BandwidthText(const v1::Classes& classes) {
+  const v1::BandwidthRule& rule = classes.bandwidth();
+  if (classes.kernel().has_matrix()) return "-";
   return rule.has_fixed() ? Number(rule.fixed()) : RuleText(rule);
 }
 
-std::string LensesText(const v1::Model& model) {
-  const auto class_count = static_cast<std::size_t>(model.class_count());
+std::string LensesText(const v1::Classes& classes) {
+  const auto class_count = static_cast<std::size_t>(classes.count());
   std::vector<std::string> lenses = {"canonical"};
-  for (const v1::Lens& lens : model.lenses()) {
+  for (const v1::Lens& lens : classes.lenses()) {
     lenses.push_back(convert::FromProto(lens, class_count).value_or(Lens::Canonical()).name());
   }
   return absl::StrJoin(lenses, ",");
@@ -145,27 +145,27 @@ std::string FormatTable(const std::vector<std::vector<std::string>>& rows) {
 
 std::string DescribeModel(const v1::Model& model) {
   const bool has_grace = model.has_label_grace();
-  const bool forecasts = model.has_forecast();
+  const v1::Classes& classes = model.classes();
   // What only models of classes have.
-  const auto of_classes = [forecasts](std::string text) {
-    return forecasts ? std::string() : std::move(text);
+  const auto of_classes = [&model](std::string text) {
+    return model.has_classes() ? std::move(text) : std::string();
   };
   std::vector<std::pair<std::string, std::string>> settings = {
       {"model", model.name()},
       {"description", model.description()},
-      {"forecast", forecasts ? ForecastText(model.forecast()) : ""},
-      {"decision", model.has_decision() ? DecisionText(model.decision()) : ""},
-      {"classes",
-       of_classes(absl::StrCat(model.class_count(), model.class_names().empty() ? "" : ": ",
-                               absl::StrJoin(model.class_names(), ", ")))},
-      {"kernel", of_classes(KernelText(model.kernel()))},
-      {"bandwidth", of_classes(BandwidthText(model))},
-      {"lenses", of_classes(LensesText(model))},
-      {"block sizes", absl::StrJoin(model.block_sizes(), ", ")},
+      {"forecast", model.has_forecast() ? ForecastText(model.forecast()) : ""},
+      {"decision",
+       model.forecast().has_decision() ? DecisionText(model.forecast().decision()) : ""},
+      {"classes", of_classes(absl::StrCat(classes.count(), classes.names().empty() ? "" : ": ",
+                                          absl::StrJoin(classes.names(), ", ")))},
+      {"kernel", of_classes(KernelText(classes.kernel()))},
+      {"bandwidth", of_classes(BandwidthText(classes))},
+      {"lenses", of_classes(LensesText(classes))},
+      {"block sizes", absl::StrJoin(classes.block_sizes(), ", ")},
       {"window", absl::StrCat(model.window(), " newest observations")},
-      {"baseline", model.baseline()},
+      {"baseline", classes.baseline()},
       {"features", absl::StrJoin(model.feature_names(), ", ")},
-      {"row sum tolerance", of_classes(Number(model.row_sum_tolerance()))},
+      {"row sum tolerance", of_classes(Number(classes.row_sum_tolerance()))},
       {"label grace", has_grace ? ShortDuration(model.label_grace()) : "none"},
       {"max pending", has_grace ? absl::StrCat(model.max_pending()) : ""}};
   const v1::Monitoring& monitoring = model.monitoring();
@@ -185,8 +185,8 @@ std::string DescribeModel(const v1::Model& model) {
          {"max groups", grouped ? absl::StrCat(monitoring.max_groups()) : ""},
          {"min group obs.", grouped ? absl::StrCat(monitoring.min_group_observations()) : ""}});
   }
-  if (model.has_inference_output()) {
-    const v1::InferenceOutput& output = model.inference_output();
+  if (classes.has_inference_output()) {
+    const v1::InferenceOutput& output = classes.inference_output();
     settings.emplace_back("inference output",
                           output.name().empty() ? "the only one" : output.name());
     settings.emplace_back("inference transf.",
@@ -213,13 +213,14 @@ std::string DescribeModels(const std::vector<v1::Model>& models) {
                                      [](const auto& model) { return model.has_label_grace(); });
   if (any_grace) rows[0].insert(rows[0].end() - 1, {"label grace", "max pending"});
   for (const auto& model : models) {
+    const v1::Classes& classes = model.classes();
     if (model.has_forecast()) {
       rows.push_back({model.name(), ForecastText(model.forecast()), "-", "-", "-", "-",
                       absl::StrCat(model.window()), MinuteText(model.create_time())});
     } else {
-      rows.push_back({model.name(), absl::StrCat(model.class_count()), KernelText(model.kernel()),
-                      BandwidthText(model), LensesText(model),
-                      absl::StrJoin(model.block_sizes(), ","), absl::StrCat(model.window()),
+      rows.push_back({model.name(), absl::StrCat(classes.count()), KernelText(classes.kernel()),
+                      BandwidthText(classes), LensesText(classes),
+                      absl::StrJoin(classes.block_sizes(), ","), absl::StrCat(model.window()),
                       MinuteText(model.create_time())});
     }
     if (!any_grace) continue;

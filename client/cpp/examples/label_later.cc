@@ -19,7 +19,7 @@ absl::Status LabelLater(const std::string& address) {
 
   calibd::v1::Model model;
   model.set_name(ModelName("visits"));
-  model.set_class_count(2);
+  model.mutable_classes()->set_count(2);
   model.mutable_label_grace()->set_seconds(7 * std::int64_t{86400});  // until predictions mature
   if (auto created = (*client)->CreateModel(model); !created.ok()) return created.status();
 

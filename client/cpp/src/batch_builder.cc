@@ -158,7 +158,7 @@ absl::StatusOr<BatchBuilder> BatchBuilder::Create(
   const std::int64_t bytes = limits.max_bytes_per_batch() - kEnvelopeBytes;
   const bool forecasts = limits.has_forecast();
   const std::int64_t width =
-      forecasts ? static_cast<std::int64_t>(WidthOf(limits.forecast())) : limits.class_count();
+      forecasts ? static_cast<std::int64_t>(WidthOf(limits.forecast())) : limits.classes().count();
   const std::int64_t row_bytes =
       std::int64_t{sizeof(double)} * width +
       static_cast<std::int64_t>(forecasts ? sizeof(double) : kLabelBytes);

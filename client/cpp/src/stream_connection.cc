@@ -101,11 +101,11 @@ absl::Status StreamImpl::HandleOpened(const v1::StreamObservationsResponse& resp
   const Lock lock(mutex_);
   if (!opened_.has_value()) {
     const auto& wanted = options_.class_names;
-    if (!wanted.empty() && !std::equal(wanted.begin(), wanted.end(), opened.class_names().begin(),
-                                       opened.class_names().end())) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "the class names differ: the model has [", absl::StrJoin(opened.class_names(), ", "),
-          "], the producer [", absl::StrJoin(wanted, ", "), "]"));
+    const auto& names = opened.classes().names();
+    if (!wanted.empty() && !std::equal(wanted.begin(), wanted.end(), names.begin(), names.end())) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("the class names differ: the model has [", absl::StrJoin(names, ", "),
+                       "], the producer [", absl::StrJoin(wanted, ", "), "]"));
     }
     std::int32_t in_flight = std::max(opened.max_batches_in_flight(), 1);
     if (options_.max_unacknowledged_batches > 0) {
@@ -120,10 +120,10 @@ absl::Status StreamImpl::HandleOpened(const v1::StreamObservationsResponse& resp
     if (opened.forecast().SerializeAsString() != opened_->forecast().SerializeAsString()) {
       return absl::FailedPreconditionError("the model was replaced by one of other forecasts");
     }
-    if (opened.class_count() != opened_->class_count()) {
-      return absl::FailedPreconditionError(absl::StrCat("the model was created again with ",
-                                                        opened.class_count(), " classes, it had ",
-                                                        opened_->class_count()));
+    if (opened.classes().count() != opened_->classes().count()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("the model was created again with ", opened.classes().count(),
+                       " classes, it had ", opened_->classes().count()));
     }
     // With a key, the server may have batches of an earlier stream.
     const std::int64_t expected =

@@ -112,7 +112,7 @@ absl::StatusOr<std::unique_ptr<ObservationStream>> StreamImpl::Open(
   auto builder = BatchBuilder::Create(*impl->opened_, impl->options_.max_rows_per_batch);
   if (!builder.ok()) return builder.status();
   impl->builder_ = *std::move(builder);
-  impl->class_count_ = static_cast<std::size_t>(impl->opened_->class_count());
+  impl->class_count_ = static_cast<std::size_t>(impl->opened_->classes().count());
   if (impl->options_.positive_class.has_value() && impl->class_count_ != 2) {
     return absl::FailedPreconditionError(absl::StrCat(
         "positive_class needs a model of two classes, and this one has ", impl->class_count_));
@@ -120,7 +120,7 @@ absl::StatusOr<std::unique_ptr<ObservationStream>> StreamImpl::Open(
   impl->row_width_ = impl->options_.positive_class.has_value() ? 1 : impl->class_count_;
   if (impl->opened_->has_forecast()) impl->row_width_ = WidthOf(impl->opened_->forecast());
   if (impl->options_.with_baseline) impl->row_width_ *= 2;
-  impl->row_sum_tolerance_ = impl->opened_->row_sum_tolerance();
+  impl->row_sum_tolerance_ = impl->opened_->classes().row_sum_tolerance();
   lock.unlock();
   return impl;
 }

@@ -1,4 +1,5 @@
 import calibd.v1.BandwidthRule;
+import calibd.v1.Classes;
 import calibd.v1.BlockEstimate;
 import calibd.v1.CalibrationServiceGrpc;
 import calibd.v1.CreateModelRequest;
@@ -37,9 +38,11 @@ public final class SendPredictions {
     Model model =
         Model.newBuilder()
             .setName("models/weather-java")
-            .setClassCount(3)
-            // Without a rule, the bandwidth is chosen from the first 500 predictions.
-            .setBandwidth(BandwidthRule.newBuilder().setFixed(0.2))
+            .setClasses(
+                Classes.newBuilder()
+                    .setCount(3)
+                    // Without a rule, the bandwidth is chosen from the first 500 predictions.
+                    .setBandwidth(BandwidthRule.newBuilder().setFixed(0.2)))
             .build();
     ModelServiceGrpc.newBlockingStub(channel)
         .withDeadlineAfter(10, TimeUnit.SECONDS)

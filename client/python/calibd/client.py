@@ -109,6 +109,15 @@ def _set_forecast(message: models.Forecast, forecast: Any) -> None:
         assign(message, "quantiles.levels", levels.tolist(), "forecast")
 
 
+def _check_one_kind(declared: models.Model, **arguments_of: tuple[Any, ...]) -> None:
+    """Raises an error for arguments of two kinds of models, of which one would replace the other."""
+    kinds = {kind for kind, values in arguments_of.items() if any(v is not None for v in values)}
+    kinds.update({declared.WhichOneof("kind")} - {None})
+    if len(kinds) > 1:
+        raise errors.invalid("model", f"is declared with {' and '.join(sorted(kinds))}, "
+                             "expected one kind of predictions")
+
+
 class Client:
     """A client of one calibd server. Thread-safe.
 
@@ -184,16 +193,18 @@ class Client:
             expect("declaration", declaration, models.Model, "a message Model")
             wanted.CopyFrom(declaration)
         wanted.name = model_name(model)
+        _check_one_kind(wanted, classes=(classes, bandwidth, baseline), forecast=(forecast, decision))
         if isinstance(classes, Integral):
-            assign(wanted, "class_count", classes, "classes")
+            assign(wanted, "classes.count", classes, "classes")
         elif classes is not None:
-            assign(wanted, "class_names", classes, "classes", "their number, or their names as texts")
+            assign(wanted, "classes.names", classes, "classes",
+                   "their number, or their names as texts")
         for path, value, argument, expected in (
                 ("label_grace", arguments.duration("label_grace", label_grace), "", ""),
-                ("bandwidth.fixed", bandwidth, "bandwidth", ""),
+                ("classes.bandwidth.fixed", bandwidth, "bandwidth", ""),
                 ("monitoring.error_limit", error_limit, "", ""),
                 ("description", description, "", ""),
-                ("baseline", baseline, "", 'a text that names it, such as "3" for version 3'),
+                ("classes.baseline", baseline, "", 'a text that names it, such as "3" for version 3'),
                 ("feature_names", features, "features", "a list of names")):
             if value is not None:
                 assign(wanted, path, value, argument, expected)
@@ -205,7 +216,7 @@ class Client:
             if len(costs) not in (1, 3):
                 raise errors.invalid("decision", f"is {shown(decision)}, expected {expected}")
             for name, value in zip(("threshold", "false_alarm_cost", "miss_cost"), costs):
-                assign(wanted, f"decision.{name}", value,
+                assign(wanted, f"forecast.decision.{name}", value,
                        "decision" if name == "threshold" else f"decision.{name}", expected)
         return self._transport.unary("ModelService/CreateModel",
                                      models.CreateModelRequest(model=wanted),
@@ -246,14 +257,14 @@ class Client:
             parts["column_classes"] = inference_output.column_classes or None
         for path, value in (("description", description),
                             ("label_grace", arguments.duration("label_grace", label_grace)),
-                            ("max_pending", max_pending), ("row_sum_tolerance", row_sum_tolerance),
+                            ("max_pending", max_pending), ("classes.row_sum_tolerance", row_sum_tolerance),
                             ("monitoring.error_limit", error_limit),
                             ("monitoring.significance_level", significance_level),
                             ("monitoring.tolerance", tolerance),
                             ("monitoring.average_run_length", average_run_length),
                             ("monitoring.stale_after",
                              arguments.duration("stale_after", stale_after)),
-                            *((f"inference_output.{name}", part) for name, part in parts.items())):
+                            *((f"classes.inference_output.{name}", part) for name, part in parts.items())):
             if value is not None:
                 request.update_mask.paths.append(path)
                 assign(request.model, path, value)
@@ -513,7 +524,7 @@ class Client:
             expect("settings", settings, service.EvaluateRequest, "a message EvaluateRequest")
             request.CopyFrom(settings)
         if reliability_classes is None and not request.reliability_classes:
-            has_two = self.get_model(name).class_count == 2
+            has_two = self.get_model(name).classes.count == 2
             reliability_classes = [POSITIVE_CLASS] if has_two else None
         request.MergeFrom(message(
             service.EvaluateRequest, model=name, replicates=replicates, seed=seed, window=window,

@@ -28,7 +28,7 @@ class Observation(NamedTuple):
 
 
 def classes_of(model: models.Model) -> Classes:
-    return Classes(model.class_count, tuple(model.class_names), model.row_sum_tolerance,
+    return Classes(model.classes.count, tuple(model.classes.names), model.classes.row_sum_tolerance,
                    model.forecast if model.HasField("forecast") else None,
                    tuple(model.feature_names))
 

@@ -534,7 +534,8 @@ class ObservationStream:
 
     def _handle_opened(self, opened: ingest.StreamObservationsResponse.Opened) -> None:
         has_key = bool(self._settings.idempotency_key)
-        classes = Classes(opened.class_count, tuple(opened.class_names), opened.row_sum_tolerance,
+        classes = Classes(opened.classes.count, tuple(opened.classes.names),
+                          opened.classes.row_sum_tolerance,
                           opened.forecast if opened.HasField("forecast") else None,
                           tuple(opened.feature_names))
         if self._classes is None:
@@ -543,9 +544,9 @@ class ObservationStream:
                                       max(opened.max_batches_in_flight, 1))
             self._max_rows = opened.max_rows_per_batch
             self._max_bytes = opened.max_bytes_per_batch - ENVELOPE_BYTES
-            if self._max_bytes < 8 * opened.class_count + ENVELOPE_BYTES or self._max_rows < 1:
+            if self._max_bytes < 8 * opened.classes.count + ENVELOPE_BYTES or self._max_rows < 1:
                 raise errors.FailedPrecondition(
-                    f"one prediction of {opened.class_count} classes does not fit into the server's "
+                    f"one prediction of {opened.classes.count} classes does not fit into the server's "
                     f"limit of {opened.max_bytes_per_batch} bytes a batch: raise --max-message-bytes")
             self._last_progress = time.monotonic()
         else:

@@ -19,7 +19,8 @@ async function answer<T>(call: Promise<{ data?: T; error?: components["schemas"]
 await answer(client.POST("/v1/models", {
   body: {
     model: {
-      name: `models/${path.model}`, classCount: 3, labelGrace: "3600s", bandwidth: { fixed: 0.2 },
+      name: `models/${path.model}`, labelGrace: "3600s",
+      classes: { count: 3, bandwidth: { fixed: 0.2 } },
     },
   },
 }));

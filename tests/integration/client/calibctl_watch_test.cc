@@ -31,8 +31,8 @@ class CalibctlWatchTest : public ::testing::Test {
     Start({});
     v1::Model model;
     model.set_name("models/m");
-    model.set_class_count(kClasses);
-    model.mutable_bandwidth()->set_fixed(0.5);
+    model.mutable_classes()->set_count(kClasses);
+    model.mutable_classes()->mutable_bandwidth()->set_fixed(0.5);
     ASSERT_TRUE(client_->CreateModel(model).ok());
   }
 

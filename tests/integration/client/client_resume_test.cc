@@ -39,8 +39,8 @@ std::unique_ptr<Client> ConnectedClient(const std::string& address) {
 void CreateModel(Client& client, const std::string& name) {
   v1::Model model;
   model.set_name(client::ModelName(name));
-  model.set_class_count(10);
-  model.mutable_bandwidth()->set_fixed(kBandwidth);
+  model.mutable_classes()->set_count(10);
+  model.mutable_classes()->mutable_bandwidth()->set_fixed(kBandwidth);
   const auto created = client.CreateModel(model);
   ASSERT_TRUE(created.ok()) << created.status();
 }

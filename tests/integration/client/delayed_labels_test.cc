@@ -59,8 +59,8 @@ class DelayedLabelsTest : public ::testing::Test {
                    std::int32_t max_pending = 0) {
     v1::Model model;
     model.set_name(client::ModelName(name));
-    model.set_class_count(10);
-    model.mutable_bandwidth()->set_fixed(kBandwidth);
+    model.mutable_classes()->set_count(10);
+    model.mutable_classes()->mutable_bandwidth()->set_fixed(kBandwidth);
     model.mutable_label_grace()->set_seconds(grace.count() / 1000);
     model.mutable_label_grace()->set_nanos(static_cast<int>(grace.count() % 1000) * 1'000'000);
     model.set_max_pending(max_pending);
@@ -277,7 +277,7 @@ TEST_F(DelayedLabelsTest, AFullModelIsWaitedFor) {
 TEST_F(DelayedLabelsTest, AModelWithoutALabelGraceRejectsIds) {
   v1::Model model;
   model.set_name(client::ModelName("plain"));
-  model.set_class_count(10);
+  model.mutable_classes()->set_count(10);
   ASSERT_TRUE(direct_->CreateModel(model).ok());
   const PredictionSet set = Draw(2, 7);
   const auto stream = Open(*direct_, "plain");
@@ -353,8 +353,8 @@ TEST_F(DelayedLabelsTest, CalibctlSendsIdsThenLabelsAndShowsTheCoverage) {
 TEST_F(DelayedLabelsTest, GroupsAreSentByTheSdkAndCalibctl) {
   v1::Model model;
   model.set_name(client::ModelName("grouped"));
-  model.set_class_count(2);
-  model.mutable_bandwidth()->set_fixed(0.5);
+  model.mutable_classes()->set_count(2);
+  model.mutable_classes()->mutable_bandwidth()->set_fixed(0.5);
   model.mutable_monitoring()->set_group_tag("region");
   ASSERT_TRUE(direct_->CreateModel(model).ok());
   const auto counts = [&] {

@@ -124,7 +124,7 @@ TEST_F(StartingTest, IsReachableButNotReadyUntilItServes) {
 
   v1::Model model;
   model.set_name("models/other");
-  model.set_class_count(2);
+  model.mutable_classes()->set_count(2);
   ExpectStarting(service.Create(model));
   ExpectStarting(service.Delete(kModel));
   v1::ObserveRequest observe;

@@ -186,8 +186,8 @@ Engine::State Engine::StateOf(const std::shared_ptr<Model>& model,
 v1::Model Declare(const std::string& name, int class_count, std::chrono::milliseconds grace) {
   v1::Model model;
   model.set_name(name);
-  model.set_class_count(class_count);
-  model.mutable_bandwidth()->set_fixed(0.5);
+  model.mutable_classes()->set_count(class_count);
+  model.mutable_classes()->mutable_bandwidth()->set_fixed(0.5);
   if (grace.count() > 0) {
     model.mutable_label_grace()->set_seconds(grace.count() / 1000);
     model.mutable_label_grace()->set_nanos(static_cast<std::int32_t>(grace.count() % 1000) *
@@ -198,7 +198,7 @@ v1::Model Declare(const std::string& name, int class_count, std::chrono::millise
 
 server::LogRow MakeBatch(const Model& model, std::size_t n, std::uint64_t seed,
                          const std::vector<std::string>& ids) {
-  const std::size_t m = model.declaration()->class_count;
+  const std::size_t m = model.declaration()->classes()->count;
   v1::Observations observations;
   auto& values = *observations.mutable_probabilities()->mutable_values();
   values.Reserve(static_cast<int>(n * m));

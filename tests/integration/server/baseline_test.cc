@@ -41,14 +41,14 @@ class BaselineTest : public ::testing::Test {
   void Create(std::int64_t grace_s = 0) {
     v1::Model model;
     model.set_name(kBaselineModel);
-    model.set_class_count(kBaselineClasses);
-    model.mutable_bandwidth()->set_fixed(0.5);
-    model.set_baseline("3");
+    model.mutable_classes()->set_count(kBaselineClasses);
+    model.mutable_classes()->mutable_bandwidth()->set_fixed(0.5);
+    model.mutable_classes()->set_baseline("3");
     if (grace_s > 0) model.mutable_label_grace()->set_seconds(grace_s);
     v1::Model created;
     const grpc::Status status = client_->Create(model, &created);
     ASSERT_TRUE(status.ok()) << status.error_message();
-    EXPECT_EQ(created.baseline(), "3");
+    EXPECT_EQ(created.classes().baseline(), "3");
   }
 
   v1::ObserveRequest Rows(std::size_t first, std::size_t count) const {

@@ -44,7 +44,7 @@ const v1::BlockEstimate& Estimate(const v1::GetCalibrationResponse& calibration,
 TEST_F(CalibrationTest, SaysHowManyObservationsAreNeeded) {
   v1::Model model;
   model.set_name("models/m");
-  model.set_class_count(10);
+  model.mutable_classes()->set_count(10);
   ASSERT_TRUE(client_->Create(model).ok());
   Stream("models/m", Draw(120), 50);
   const v1::GetCalibrationResponse calibration = client_->GetCalibration("models/m");
@@ -71,7 +71,7 @@ TEST_F(CalibrationTest, RunningStateEqualsTheOfflineOneForAnyBatches) {
     const std::string name = "models/cut" + std::to_string(max_rows);
     v1::Model model;
     model.set_name(name);
-    model.set_class_count(10);
+    model.mutable_classes()->set_count(10);
     ASSERT_TRUE(client_->Create(model).ok());
     Stream(name, set, max_rows, max_rows);
     const v1::GetCalibrationResponse calibration = client_->GetCalibration(name);
@@ -105,10 +105,10 @@ TEST_P(Cifar10Test, ServedValuesEqualTheReference) {
   const nlohmann::json expected = ReadJson(Cifar10Dir() / "expected.json").at(GetParam());
   v1::Model model;
   model.set_name("models/network");
-  model.set_class_count(10);
+  model.mutable_classes()->set_count(10);
   model.set_window(10000);
-  model.mutable_bandwidth()->mutable_median()->set_warmup(10000);
-  for (const int block_size : {2, 10, 100}) model.add_block_sizes(block_size);
+  model.mutable_classes()->mutable_bandwidth()->mutable_median()->set_warmup(10000);
+  for (const int block_size : {2, 10, 100}) model.mutable_classes()->add_block_sizes(block_size);
   ASSERT_TRUE(client_->Create(model).ok());
   Stream(model.name(), *set, 700);
 
@@ -154,10 +154,10 @@ TEST_F(CalibrationTest, SmallCasesEqualTheReference) {
     const PredictionSet set = ToPredictionSet(small_case);
     v1::Model model;
     model.set_name(name);
-    model.set_class_count(static_cast<int>(set.class_count));
-    model.mutable_bandwidth()->set_fixed(small_case.at("nu_used").get<double>());
+    model.mutable_classes()->set_count(static_cast<int>(set.class_count));
+    model.mutable_classes()->mutable_bandwidth()->set_fixed(small_case.at("nu_used").get<double>());
     // Some of the rows are rounded to two decimals.
-    model.set_row_sum_tolerance(0.1);
+    model.mutable_classes()->set_row_sum_tolerance(0.1);
     ASSERT_TRUE(client_->Create(model).ok());
     Stream(name, set, set.labels.size());
     const v1::BlockEstimate linear = Estimate(client_->GetCalibration(name), 2);
@@ -330,11 +330,12 @@ TEST_F(CalibrationTest, LabelsDrawnFromThePredictionsAreTheOtherNullHypothesis) 
 TEST_F(CalibrationTest, DeclaredLensesHaveTheirOwnBandwidth) {
   v1::Model model;
   model.set_name("models/m");
-  model.set_class_count(10);
-  model.mutable_kernel()->mutable_exponential()->set_distance(v1::ExponentialKernel::EUCLIDEAN);
-  model.mutable_bandwidth()->mutable_median_off_diagonal()->set_warmup(200);
-  model.add_lenses()->mutable_class_wise();
-  model.add_lenses()->mutable_top_k()->set_k(3);
+  model.mutable_classes()->set_count(10);
+  model.mutable_classes()->mutable_kernel()->mutable_exponential()->set_distance(
+      v1::ExponentialKernel::EUCLIDEAN);
+  model.mutable_classes()->mutable_bandwidth()->mutable_median_off_diagonal()->set_warmup(200);
+  model.mutable_classes()->add_lenses()->mutable_class_wise();
+  model.mutable_classes()->add_lenses()->mutable_top_k()->set_k(3);
   ASSERT_TRUE(client_->Create(model).ok());
   const PredictionSet set = Draw(600);
   Stream("models/m", set, 100);
@@ -371,8 +372,9 @@ TEST_F(CalibrationTest, DeclaredLensesHaveTheirOwnBandwidth) {
 TEST_F(CalibrationTest, AMatrixValuedKernelIsServed) {
   v1::Model model;
   model.set_name("models/m");
-  model.set_class_count(3);
-  v1::MatrixKernel::Term& term = *model.mutable_kernel()->mutable_matrix()->add_terms();
+  model.mutable_classes()->set_count(3);
+  v1::MatrixKernel::Term& term =
+      *model.mutable_classes()->mutable_kernel()->mutable_matrix()->add_terms();
   term.set_bandwidth(0.5);
   const std::vector<double> matrix = {2, 1, 0, 1, 1, 0, 0, 0, 0};
   term.mutable_matrix()->Add(matrix.begin(), matrix.end());
@@ -444,8 +446,8 @@ TEST_F(CalibrationTest, DeletingTheModelStopsItsTest) {
 TEST_F(CalibrationTest, EqualPredictionsGiveABandwidthError) {
   v1::Model model;
   model.set_name("models/m");
-  model.set_class_count(2);
-  model.mutable_bandwidth()->mutable_median()->set_warmup(10);
+  model.mutable_classes()->set_count(2);
+  model.mutable_classes()->mutable_bandwidth()->mutable_median()->set_warmup(10);
   ASSERT_TRUE(client_->Create(model).ok());
   PredictionSet set;
   set.class_count = 2;

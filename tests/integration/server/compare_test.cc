@@ -78,9 +78,9 @@ class CompareTest : public ::testing::Test {
   void Create(const std::string& name, Ids ids, const std::vector<std::string>& class_names = {}) {
     v1::Model model;
     model.set_name(name);
-    model.set_class_count(kCompareClasses);
-    model.mutable_class_names()->Add(class_names.begin(), class_names.end());
-    model.mutable_bandwidth()->set_fixed(0.5);
+    model.mutable_classes()->set_count(kCompareClasses);
+    model.mutable_classes()->mutable_names()->Add(class_names.begin(), class_names.end());
+    model.mutable_classes()->mutable_bandwidth()->set_fixed(0.5);
     if (ids != Ids::kNone) model.mutable_label_grace()->set_seconds(3600);
     model.set_labels_come_with_predictions(ids == Ids::kWithLabels);
     const grpc::Status status = client_->Create(model);
@@ -294,8 +294,8 @@ TEST_F(CompareTest, CountsTheFeaturesOfTheBaseline) {
   for (const char* const name : {kNew, kPlain}) Create(name, Ids::kNone);
   v1::Model model;
   model.set_name(kOld);
-  model.set_class_count(kCompareClasses);
-  model.mutable_bandwidth()->set_fixed(0.5);
+  model.mutable_classes()->set_count(kCompareClasses);
+  model.mutable_classes()->mutable_bandwidth()->set_fixed(0.5);
   for (std::size_t k = 0; k < kFeatures; ++k) {
     model.add_feature_names("feature-" + std::to_string(k));
   }

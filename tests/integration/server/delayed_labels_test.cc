@@ -40,8 +40,8 @@ class DelayedLabelsTest : public ::testing::Test {
   void Create(int max_pending = 0) {
     v1::Model model;
     model.set_name(kDelayedLabelsModel);
-    model.set_class_count(kDelayedLabelsClasses);
-    model.mutable_bandwidth()->set_fixed(kBandwidth);
+    model.mutable_classes()->set_count(kDelayedLabelsClasses);
+    model.mutable_classes()->mutable_bandwidth()->set_fixed(kBandwidth);
     model.mutable_label_grace()->set_seconds(3600);
     model.set_max_pending(max_pending);
     const grpc::Status status = client_->Create(model);
@@ -343,8 +343,8 @@ TEST_F(DelayedLabelsTest, AModelWithoutGraceRefusesIds) {
 TEST_F(DelayedLabelsTest, LabelsThatComeWithTheirPredictionsCountAtOnceAndOnce) {
   v1::Model model;
   model.set_name(kDelayedLabelsModel);
-  model.set_class_count(kDelayedLabelsClasses);
-  model.mutable_bandwidth()->set_fixed(kBandwidth);
+  model.mutable_classes()->set_count(kDelayedLabelsClasses);
+  model.mutable_classes()->mutable_bandwidth()->set_fixed(kBandwidth);
   model.mutable_label_grace()->set_seconds(3600);
   model.set_max_pending(50);
   model.set_labels_come_with_predictions(true);

@@ -78,8 +78,8 @@ class ErrorModel {
   void Create(ServiceClient& client) const {
     v1::Model model;
     model.set_name(name_);
-    model.set_class_count(static_cast<std::int32_t>(m_));
-    model.mutable_bandwidth()->set_fixed(0.5);
+    model.mutable_classes()->set_count(static_cast<std::int32_t>(m_));
+    model.mutable_classes()->mutable_bandwidth()->set_fixed(0.5);
     // Many models with 1000 classes then fit the server's memory limit.
     model.set_window(2);
     model.mutable_monitoring()->set_error_limit(limit_);

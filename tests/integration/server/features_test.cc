@@ -213,8 +213,8 @@ TEST_F(FeaturesTest, ForecastsAreEvaluatedByFeaturesAndGroupsOfTheWindow) {
 
 TEST_F(FeaturesTest, ClassesAreEvaluatedAmongSimilarCases) {
   v1::Model model = WithFeatures();
-  model.set_class_count(2);
-  model.mutable_bandwidth()->set_fixed(0.5);
+  model.mutable_classes()->set_count(2);
+  model.mutable_classes()->mutable_bandwidth()->set_fixed(0.5);
   ASSERT_TRUE(client_->Create(model).ok());
   for (int first = 0; first < kRows; first += kBatch) {
     v1::ObserveRequest request;
@@ -233,8 +233,8 @@ TEST_F(FeaturesTest, ClassesAreEvaluatedAmongSimilarCases) {
 
 TEST_F(FeaturesTest, FeaturesThatNeverDifferAreNoErrorOfTheEvaluation) {
   v1::Model model = WithFeatures();
-  model.set_class_count(2);
-  model.mutable_bandwidth()->set_fixed(0.5);
+  model.mutable_classes()->set_count(2);
+  model.mutable_classes()->mutable_bandwidth()->set_fixed(0.5);
   ASSERT_TRUE(client_->Create(model).ok());
   v1::ObserveRequest request;
   *request.mutable_observations() = cases_.Batch(0, /*classes=*/true);

@@ -49,7 +49,7 @@ class ForecastTest : public ::testing::Test {
   // A model with a decision.
   static v1::Model Deciding() {
     v1::Model model = Declared();
-    model.mutable_decision()->set_threshold(0.5);
+    model.mutable_forecast()->mutable_decision()->set_threshold(0.5);
     return model;
   }
 
@@ -579,7 +579,7 @@ TEST_F(ForecastTest, SettingsCanBeUpdatedButNotTheKind) {
   other.mutable_forecast()->mutable_samples()->set_draws(3);
   EXPECT_EQ(client_->Create(other).error_code(), grpc::StatusCode::ALREADY_EXISTS);
   other.clear_forecast();
-  other.set_class_count(2);
+  other.mutable_classes()->set_count(2);
   EXPECT_EQ(client_->Create(other).error_code(), grpc::StatusCode::ALREADY_EXISTS);
   EXPECT_TRUE(client_->Create(Declared()).ok());
 }

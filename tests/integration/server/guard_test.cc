@@ -83,7 +83,7 @@ class AnyCall final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::Byt
 std::map<std::string, std::string> Requests() {
   v1::CreateModelRequest create;
   create.mutable_model()->set_name("models/created");
-  create.mutable_model()->set_class_count(kGuardClasses);
+  create.mutable_model()->mutable_classes()->set_count(kGuardClasses);
   v1::GetModelRequest get;
   get.set_name(kGuardModel);
   v1::DeleteModelRequest remove;

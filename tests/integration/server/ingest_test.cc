@@ -54,7 +54,7 @@ TEST_F(IngestTest, StreamOpensAcknowledgesAndFinishes) {
   const auto response = call.Read();
   ASSERT_TRUE(response.has_value() && response->has_opened());
   EXPECT_EQ(response->opened().next_sequence(), 1);
-  EXPECT_EQ(response->opened().class_count(), 10);
+  EXPECT_EQ(response->opened().classes().count(), 10);
   EXPECT_EQ(response->opened().max_bytes_per_batch(), 1 << 20);
   EXPECT_GE(response->opened().max_batches_in_flight(), 1);
   for (int i = 0; i < 20; ++i) {

@@ -126,8 +126,8 @@ TEST_F(MetricsTest, GroupsAreExported) {
   Start();
   v1::Model model;
   model.set_name("models/m");
-  model.set_class_count(10);
-  model.mutable_bandwidth()->set_fixed(0.5);
+  model.mutable_classes()->set_count(10);
+  model.mutable_classes()->mutable_bandwidth()->set_fixed(0.5);
   model.mutable_monitoring()->set_group_tag("region");
   model.mutable_monitoring()->set_max_groups(1);
   ASSERT_TRUE(client_->Create(model).ok());
@@ -168,8 +168,8 @@ TEST_F(MetricsTest, MetricsOfTheAlertRulesAreExported) {
   Observe("models/direct", Draw(50));
   v1::Model later;
   later.set_name("models/later");
-  later.set_class_count(10);
-  later.mutable_bandwidth()->set_fixed(0.5);
+  later.mutable_classes()->set_count(10);
+  later.mutable_classes()->mutable_bandwidth()->set_fixed(0.5);
   later.mutable_label_grace()->set_seconds(60);
   ASSERT_TRUE(client_->Create(later).ok());
   const std::string text = Scrape();

@@ -28,7 +28,7 @@ class ModelServiceTest : public ::testing::Test {
 v1::Model Declared(const std::string& name) {
   v1::Model model;
   model.set_name(name);
-  model.set_class_count(10);
+  model.mutable_classes()->set_count(10);
   return model;
 }
 
@@ -55,16 +55,16 @@ TEST_F(ModelServiceTest, AModelWithTheFormerDefaultToleranceIsDeclaredAgain) {
   Start();
   v1::Model model;
   model.set_name("models/Former");
-  model.set_class_count(1000);
+  model.mutable_classes()->set_count(1000);
   // The default of versions before 5e-5 per class.
-  model.set_row_sum_tolerance(1e-3);
+  model.mutable_classes()->set_row_sum_tolerance(1e-3);
   ASSERT_TRUE(client_->Create(model).ok());
-  model.clear_row_sum_tolerance();
+  model.mutable_classes()->clear_row_sum_tolerance();
   v1::Model created;
   const grpc::Status status = client_->Create(model, &created);
   ASSERT_TRUE(status.ok()) << status.error_message();
-  EXPECT_EQ(created.row_sum_tolerance(), 1e-3);
-  model.set_row_sum_tolerance(0.05);
+  EXPECT_EQ(created.classes().row_sum_tolerance(), 1e-3);
+  model.mutable_classes()->set_row_sum_tolerance(0.05);
   EXPECT_EQ(client_->Create(model).error_code(), grpc::ALREADY_EXISTS);
   // Upper and lower case differ.
   model.set_name("models/former");
@@ -169,7 +169,7 @@ TEST_F(ModelServiceTest, MaxPendingFollowsTheDiskAndStaysAsItWasDeclared) {
   const TemporaryFolder folder;
   const std::string data = (folder.path() / "data").string();
   v1::Model model = Declared("models/m");
-  model.set_class_count(2000);
+  model.mutable_classes()->set_count(2000);
   model.mutable_label_grace()->set_seconds(60);
   Start({"--data-dir", data});
   v1::Model created;
@@ -209,7 +209,7 @@ TEST_F(ModelServiceTest, APageOfLongDeclarationsEndsEarlyAndNothingIsLeftOut) {
     v1::Model model;
     model.set_name("models/m" + std::to_string(i));
     for (int k = 0; k < 8000; ++k) {
-      model.add_class_names("class " + std::to_string(k) + std::string(45, '-'));
+      model.mutable_classes()->add_names("class " + std::to_string(k) + std::string(45, '-'));
     }
     ASSERT_TRUE(client_->Create(model).ok());
   }

@@ -40,8 +40,8 @@ class MonitoringTest : public ::testing::Test {
   static v1::Model Declared() {
     v1::Model model;
     model.set_name(kMonitoringModel);
-    model.set_class_count(kMonitoringClasses);
-    model.mutable_bandwidth()->set_fixed(kMonitoringBandwidth);
+    model.mutable_classes()->set_count(kMonitoringClasses);
+    model.mutable_classes()->mutable_bandwidth()->set_fixed(kMonitoringBandwidth);
     return model;
   }
 

@@ -91,7 +91,7 @@ TEST_F(MonitoringTest, AMiscalibratedModelIsDetectedAndTheVerdictStays) {
 
 TEST_F(MonitoringTest, ReportsDirectionAndPlace) {
   v1::Model model = Declared();
-  for (const char* name : {"a", "b", "c", "d"}) model.add_class_names(name);
+  for (const char* name : {"a", "b", "c", "d"}) model.mutable_classes()->add_names(name);
   Create(model);
   // Half of the labels are the first class.
   const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kMonitoringClasses), 2000);
@@ -250,7 +250,7 @@ TEST_F(MonitoringTest, WarnsOfRepeatedAndOfRoundedRows) {
 
   ASSERT_TRUE(client_->Delete(kMonitoringModel).ok());
   v1::Model loose = Declared();
-  loose.set_row_sum_tolerance(0.01);
+  loose.mutable_classes()->set_row_sum_tolerance(0.01);
   Create(loose);
   // More rows than are screened. No row is nearly certain, because such rows are often equal.
   GeneratorSpec flat = GeneratorSpec::M1(kMonitoringClasses);
@@ -424,7 +424,7 @@ TEST_F(MonitoringTest, WithoutMonitoringNothingIsReported) {
 
 TEST_F(MonitoringTest, TheWarmupIsMonitoredOnceItIsComplete) {
   v1::Model model = Declared();
-  model.mutable_bandwidth()->mutable_median()->set_warmup(200);
+  model.mutable_classes()->mutable_bandwidth()->mutable_median()->set_warmup(200);
   Create(model);
   const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kMonitoringClasses), 199);
   Send(bad);

@@ -127,14 +127,14 @@ TEST_F(RpcEdgeTest, StringsThatAreNotUtf8AreNotLogged) {
 TEST_F(RpcEdgeTest, UnprintableTextIsRefusedWithItsCodePoint) {
   v1::Model model;
   model.set_name("models/m");
-  model.add_class_names("cat");
-  model.add_class_names("d\u2066og");
+  model.mutable_classes()->add_names("cat");
+  model.mutable_classes()->add_names("d\u2066og");
   grpc::Status status = client_->Create(model);
   EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
-  EXPECT_THAT(status.error_message(), HasSubstr("model.class_names[1] has U+2066 at byte 1"));
-  model.clear_class_names();
-  model.set_class_count(10);
-  model.mutable_bandwidth()->set_fixed(0.5);
+  EXPECT_THAT(status.error_message(), HasSubstr("model.classes.names[1] has U+2066 at byte 1"));
+  model.mutable_classes()->clear_names();
+  model.mutable_classes()->set_count(10);
+  model.mutable_classes()->mutable_bandwidth()->set_fixed(0.5);
   model.mutable_monitoring()->set_group_tag("region");
   status = client_->Create(model);
   ASSERT_TRUE(status.ok()) << status.error_message();
@@ -235,13 +235,13 @@ TEST_F(RpcEdgeTest, UnreadResponsesStayWithinTheirBudget) {
   for (int i = 0; i < 5; ++i) {
     v1::Model model;
     model.set_name("models/m" + std::to_string(i));
-    model.mutable_bandwidth()->set_fixed(0.5);
+    model.mutable_classes()->mutable_bandwidth()->set_fixed(0.5);
     model.set_window(10);
     model.mutable_monitoring()->set_disabled(true);
     for (int k = 0; k < 3000; ++k) {
       std::string name = std::to_string(k);
       name.resize(64, 'x');
-      model.add_class_names(name);
+      model.mutable_classes()->add_names(name);
     }
     const grpc::Status created = client_->Create(model);
     ASSERT_TRUE(created.ok()) << created.error_message();
@@ -292,13 +292,13 @@ TEST_F(RpcEdgeTest, OneConnectionThatDoesNotReadLeavesTheOthersTheirShare) {
   Start({"--call-memory-bytes", std::to_string(64 << 20)});
   v1::Model model;
   model.set_name("models/m");
-  model.mutable_bandwidth()->set_fixed(0.5);
+  model.mutable_classes()->mutable_bandwidth()->set_fixed(0.5);
   model.set_window(10);
   model.mutable_monitoring()->set_disabled(true);
   for (int k = 0; k < 12000; ++k) {
     std::string name = std::to_string(k);
     name.resize(64, 'x');
-    model.add_class_names(name);
+    model.mutable_classes()->add_names(name);
   }
   const grpc::Status created = client_->Create(model);
   ASSERT_TRUE(created.ok()) << created.error_message();

@@ -43,8 +43,8 @@ grpc::Status ServiceClient::Create(const v1::Model& model, v1::Model* created) {
 v1::Model ServiceClient::CreateFixed(const std::string& name, int class_count, double bandwidth) {
   v1::Model model;
   model.set_name(name);
-  model.set_class_count(class_count);
-  model.mutable_bandwidth()->set_fixed(bandwidth);
+  model.mutable_classes()->set_count(class_count);
+  model.mutable_classes()->mutable_bandwidth()->set_fixed(bandwidth);
   v1::Model created;
   const grpc::Status status = Create(model, &created);
   EXPECT_TRUE(status.ok()) << status.error_message();

@@ -262,8 +262,8 @@ TEST_F(WatchTest, SendsAVerdictThatBecomesStale) {
   Start();
   v1::Model model;
   model.set_name(kWatchModel);
-  model.set_class_count(kWatchClasses);
-  model.mutable_bandwidth()->set_fixed(0.5);
+  model.mutable_classes()->set_count(kWatchClasses);
+  model.mutable_classes()->mutable_bandwidth()->set_fixed(0.5);
   model.mutable_monitoring()->mutable_stale_after()->set_seconds(2);
   ASSERT_TRUE(client_->Create(model).ok());
   ASSERT_TRUE(Observe(10).ok());
@@ -293,8 +293,8 @@ TEST_F(WatchTest, SendsPredictionsLabelsAndMaturations) {
   Start();
   v1::Model model;
   model.set_name(kWatchModel);
-  model.set_class_count(kWatchClasses);
-  model.mutable_bandwidth()->set_fixed(0.5);
+  model.mutable_classes()->set_count(kWatchClasses);
+  model.mutable_classes()->mutable_bandwidth()->set_fixed(0.5);
   model.mutable_label_grace()->set_seconds(3600);
   ASSERT_TRUE(client_->Create(model).ok());
   Watch watch(*client_, Request());

@@ -37,11 +37,11 @@ class BackupTest : public ::testing::Test {
     ASSERT_NE(client_, nullptr);
     v1::Model model;
     model.set_name("models/m");
-    model.set_class_count(4);
-    model.mutable_bandwidth()->set_fixed(0.5);
+    model.mutable_classes()->set_count(4);
+    model.mutable_classes()->mutable_bandwidth()->set_fixed(0.5);
     model.set_window(3000);
     // A model that is cheap to count has few snapshots.
-    model.add_block_sizes(2);
+    model.mutable_classes()->add_block_sizes(2);
     model.mutable_monitoring()->set_disabled(true);
     ASSERT_TRUE(client_->CreateModel(model).ok());
     model.set_name("models/later");
@@ -195,7 +195,7 @@ TEST_F(BackupTest, ARestoredModelOfForecastsContinuesWithTheSameBits) {
   v1::Model model;
   model.set_name("models/demand");
   model.mutable_forecast()->mutable_normal();
-  model.mutable_decision()->set_threshold(0.5);
+  model.mutable_forecast()->mutable_decision()->set_threshold(0.5);
   model.mutable_monitoring()->set_group_tag("region");
   model.set_window(700);
   ASSERT_TRUE(client_->CreateModel(model).ok());
@@ -357,10 +357,10 @@ TEST_F(BackupTest, CalibctlBacksUpAndVerifies) {
 TEST_F(BackupTest, SnapshotsWithAnOrderOfColumnsAreVerified) {
   v1::Model model;
   model.set_name("models/columns");
-  model.set_class_count(2);
-  for (const char* const name : {"no", "yes"}) model.add_class_names(name);
+  model.mutable_classes()->set_count(2);
+  for (const char* const name : {"no", "yes"}) model.mutable_classes()->add_names(name);
   for (const char* const name : {"yes", "no"}) {
-    model.mutable_inference_output()->add_column_classes(name);
+    model.mutable_classes()->mutable_inference_output()->add_column_classes(name);
   }
   ASSERT_TRUE(client_->CreateModel(model).ok());
   auto stream = client_->OpenStream(model.name(), {.producer_id = "p"});
@@ -371,8 +371,8 @@ TEST_F(BackupTest, SnapshotsWithAnOrderOfColumnsAreVerified) {
   ASSERT_TRUE((*stream)->Finish().ok());
   v1::UpdateModelRequest update;
   update.mutable_model()->set_name(model.name());
-  update.mutable_model()->mutable_inference_output()->set_name("probabilities");
-  update.mutable_update_mask()->add_paths("inference_output.name");
+  update.mutable_model()->mutable_classes()->mutable_inference_output()->set_name("probabilities");
+  update.mutable_update_mask()->add_paths("classes.inference_output.name");
   const auto updated = client_->UpdateModel(update);
   ASSERT_TRUE(updated.ok()) << updated.status();
   // The end of the server stores the snapshots.

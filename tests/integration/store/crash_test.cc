@@ -142,8 +142,8 @@ TEST(CrashTest, EveryAcknowledgedBatchIsCountedOnce) {
   const std::string address = server->grpc_address();
   v1::Model model;
   model.set_name("models/crash");
-  model.set_class_count(kClasses);
-  model.mutable_bandwidth()->set_fixed(kBandwidth);
+  model.mutable_classes()->set_count(kClasses);
+  model.mutable_classes()->mutable_bandwidth()->set_fixed(kBandwidth);
   model.set_window(kWindow);
   ASSERT_TRUE(ConnectTo(address)->CreateModel(model).ok());
 
@@ -241,8 +241,8 @@ TEST(CrashTest, PredictionsAndTheirLaterLabelsCountOnce) {
   const std::string address = server->grpc_address();
   v1::Model model;
   model.set_name("models/later");
-  model.set_class_count(kClasses);
-  model.mutable_bandwidth()->set_fixed(kBandwidth);
+  model.mutable_classes()->set_count(kClasses);
+  model.mutable_classes()->mutable_bandwidth()->set_fixed(kBandwidth);
   model.set_window(kWindow);
   // Short enough that some predictions mature between two kills.
   model.mutable_label_grace()->set_nanos(400000000);

@@ -37,7 +37,7 @@ std::vector<v1::Model> Declarations() {
   pair.mutable_monitoring()->set_min_group_observations(50);
   v1::Model wide = Declare("models/wide", kWideClasses);
   wide.set_window(200);
-  wide.add_lenses()->mutable_top_label();
+  wide.mutable_classes()->add_lenses()->mutable_top_label();
   v1::Model later = Declare("models/later", kLaterClasses, kGrace);
   later.set_window(100);
   later.set_max_pending(1000);

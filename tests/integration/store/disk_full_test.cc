@@ -59,8 +59,8 @@ class DiskFullTest : public ::testing::Test {
   void CreateModel() {
     v1::Model model;
     model.set_name("models/m");
-    model.set_class_count(10);
-    model.mutable_bandwidth()->set_fixed(0.5);
+    model.mutable_classes()->set_count(10);
+    model.mutable_classes()->mutable_bandwidth()->set_fixed(0.5);
     ASSERT_TRUE(client_->CreateModel(model).ok());
     Generator::Create(GeneratorSpec::M1(10), 1)->Draw(20000, set_);
   }
@@ -114,10 +114,10 @@ class DiskFullTest : public ::testing::Test {
   // Creates models of 1000 classes until one is refused. Each of them enlarges the database.
   absl::Status CreateLargeModels() {
     v1::Model large;
-    large.set_class_count(1000);
-    large.mutable_bandwidth()->set_fixed(0.5);
-    for (int i = 0; i < large.class_count(); ++i) {
-      large.add_class_names(std::to_string(i) + std::string(60, 'x'));
+    large.mutable_classes()->set_count(1000);
+    large.mutable_classes()->mutable_bandwidth()->set_fixed(0.5);
+    for (int i = 0; i < large.classes().count(); ++i) {
+      large.mutable_classes()->add_names(std::to_string(i) + std::string(60, 'x'));
     }
     absl::Status created;
     for (int i = 0; created.ok() && i < 20; ++i) {

@@ -45,11 +45,11 @@ std::string Variable(const std::string& point, int at) {
 v1::Model Declared(int classes, std::size_t window, std::int32_t block_size = 10) {
   v1::Model model;
   model.set_name("models/m");
-  model.set_class_count(classes);
-  model.mutable_bandwidth()->set_fixed(kBandwidth);
+  model.mutable_classes()->set_count(classes);
+  model.mutable_classes()->mutable_bandwidth()->set_fixed(kBandwidth);
   model.set_window(static_cast<std::int32_t>(window));
-  model.add_block_sizes(2);
-  model.add_block_sizes(block_size);
+  model.mutable_classes()->add_block_sizes(2);
+  model.mutable_classes()->add_block_sizes(block_size);
   return model;
 }
 

@@ -157,8 +157,8 @@ v1::Model DeclaredForecast(const std::string& name) {
   }
   if (name == "normal") {
     model.mutable_monitoring()->set_group_tag("region");
-    model.mutable_decision()->set_threshold(0.5);
-    model.mutable_decision()->set_miss_cost(2);
+    model.mutable_forecast()->mutable_decision()->set_threshold(0.5);
+    model.mutable_forecast()->mutable_decision()->set_miss_cost(2);
   }
   if (name == "delays") model.mutable_label_grace()->set_seconds(300 * 24 * 3600);
   return model;

@@ -65,7 +65,7 @@ TEST_F(HistoryStoreTest, PagesHoldEachBucketOnceAndInOrder) {
   Start();
   v1::Model model;
   model.set_name("models/m");
-  model.set_class_count(10);
+  model.mutable_classes()->set_count(10);
   ASSERT_TRUE(client_->CreateModel(model).ok());
   Stop();
   PutMinutes(kMinutes);
@@ -115,7 +115,7 @@ TEST_F(HistoryStoreTest, ALongHistoryHasPagesAndDamageIsReported) {
   Start();
   v1::Model model;
   model.set_name("models/m");
-  model.set_class_count(3);
+  model.mutable_classes()->set_count(3);
   ASSERT_TRUE(client_->CreateModel(model).ok());
   Stop();
   PutMinutes(kMinutes);

@@ -53,8 +53,8 @@ Outcome RunWithFault(const std::string& data, const std::string& fault) {
     auto client = Client::Connect(server->grpc_address());
     v1::Model model;
     model.set_name("models/m");
-    model.set_class_count(3);
-    model.mutable_bandwidth()->set_fixed(0.5);
+    model.mutable_classes()->set_count(3);
+    model.mutable_classes()->mutable_bandwidth()->set_fixed(0.5);
     outcome.status = client.status();
     if (outcome.status.ok()) outcome.status = (*client)->CreateModel(model).status();
     if (outcome.status.ok()) {

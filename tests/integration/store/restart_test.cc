@@ -90,7 +90,7 @@ PredictionSet Draw(std::size_t n, std::uint64_t seed) {
 v1::Model Declared(const std::string& name) {
   v1::Model model;
   model.set_name(name);
-  model.set_class_count(4);
+  model.mutable_classes()->set_count(4);
   model.set_window(3000);
   return model;
 }
@@ -111,8 +111,8 @@ TEST_F(RestartTest, AKilledServerRecoversUpdates) {
   tolerance.mutable_model()->mutable_monitoring()->set_tolerance(0.01);
   tolerance.mutable_model()->set_description("text");
   v1::UpdateModelRequest sums =
-      Update("models/a", {"row_sum_tolerance", "monitoring.average_run_length"});
-  sums.mutable_model()->set_row_sum_tolerance(0.05);
+      Update("models/a", {"classes.row_sum_tolerance", "monitoring.average_run_length"});
+  sums.mutable_model()->mutable_classes()->set_row_sum_tolerance(0.05);
   sums.mutable_model()->mutable_monitoring()->set_average_run_length(5000);
   const std::vector<std::function<void()>> steps = {
       [&] { Send("models/a", Draw(700, 1), 100); },
@@ -221,8 +221,8 @@ TEST_F(RestartTest, ABatchThatIsSentAgainKeepsItsOutcomeAfterAnUpdate) {
   Start();
   ASSERT_TRUE(client_->CreateModel(Declared("models/a")).ok());
   const auto update = [&](double tolerance) {
-    v1::UpdateModelRequest request = Update("models/a", {"row_sum_tolerance"});
-    request.mutable_model()->set_row_sum_tolerance(tolerance);
+    v1::UpdateModelRequest request = Update("models/a", {"classes.row_sum_tolerance"});
+    request.mutable_model()->mutable_classes()->set_row_sum_tolerance(tolerance);
     const auto updated = client_->UpdateModel(request);
     ASSERT_TRUE(updated.ok()) << updated.status();
   };
@@ -304,11 +304,11 @@ TEST_F(RestartTest, AKilledServerKnowsRequestsAndEndedProducers) {
 TEST_F(RestartTest, AKilledServerRecoversItsState) {
   Start();
   v1::Model lenses = Declared("models/lenses");
-  lenses.add_lenses()->mutable_top_label();
-  lenses.add_lenses()->mutable_class_wise();
-  lenses.mutable_kernel()->mutable_gaussian();
+  lenses.mutable_classes()->add_lenses()->mutable_top_label();
+  lenses.mutable_classes()->add_lenses()->mutable_class_wise();
+  lenses.mutable_classes()->mutable_kernel()->mutable_gaussian();
   v1::Model matrix = Declared("models/matrix");
-  auto& term = *matrix.mutable_kernel()->mutable_matrix()->add_terms();
+  auto& term = *matrix.mutable_classes()->mutable_kernel()->mutable_matrix()->add_terms();
   term.set_bandwidth(0.5);
   for (int i = 0; i < 16; ++i) term.add_matrix(i % 5 == 0 ? 2 : 0.5);
   v1::Model young = Declared("models/young");
@@ -489,7 +489,7 @@ TEST_F(RestartTest, AfterAKillADamagedLastFrameIsReportedAndDiscarded) {
 TEST_F(RestartTest, ALogThatEndsBeforeASnapshotIsDamage) {
   Start();
   v1::Model model = Declared("models/m");
-  model.mutable_bandwidth()->set_fixed(0.5);
+  model.mutable_classes()->mutable_bandwidth()->set_fixed(0.5);
   ASSERT_TRUE(client_->CreateModel(model).ok());
   const std::string log = data_ + "/log-0000000000000001";
   std::filesystem::copy_file(log, folder_.path() / "before");

@@ -62,8 +62,8 @@ TEST(StallTest, AStalledDiskNeedsBoundedMemoryAndLosesNothing) {
   auto client = *Client::Connect(server->grpc_address());
   v1::Model model;
   model.set_name("models/m");
-  model.set_class_count(kClasses);
-  model.mutable_bandwidth()->set_fixed(0.5);
+  model.mutable_classes()->set_count(kClasses);
+  model.mutable_classes()->mutable_bandwidth()->set_fixed(0.5);
   // The window is small in comparison with the queue.
   model.set_window(1000);
   ASSERT_TRUE(client->CreateModel(model).ok());

@@ -254,8 +254,8 @@ class Interview {
   void AddModel() {
     v1::Model model;
     model.set_name(kAddedModel);
-    model.set_class_count(3);
-    model.mutable_bandwidth()->set_fixed(0.5);
+    model.mutable_classes()->set_count(3);
+    model.mutable_classes()->mutable_bandwidth()->set_fixed(0.5);
     v1::Model created;
     const grpc::Status status = client_.Create(model, &created);
     ClearTimes(created, /*all=*/true);

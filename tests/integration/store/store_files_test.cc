@@ -107,7 +107,7 @@ class StoreFilesTest : public ::testing::TestWithParam<std::tuple<bool, Damage>>
       const auto client = *Client::Connect(server->grpc_address());
       v1::Model model;
       model.set_name("models/m");
-      model.set_class_count(2);
+      model.mutable_classes()->set_count(2);
       EXPECT_TRUE(client->CreateModel(model).ok());
       auto stream = client->OpenStream("models/m", {.producer_id = "p"});
       EXPECT_TRUE(stream.ok());
@@ -246,7 +246,7 @@ TEST(RemovedFileTest, NothingIsAcknowledgedAfterItsDetection) {
   const auto client = *Client::Connect(server->grpc_address());
   v1::Model model;
   model.set_name("models/m");
-  model.set_class_count(2);
+  model.mutable_classes()->set_count(2);
   ASSERT_TRUE(client->CreateModel(model).ok());
   const std::vector<double> probabilities{0.25, 0.75, 0.5, 0.5};
   const std::vector<std::int32_t> labels{1, 0};

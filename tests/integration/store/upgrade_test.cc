@@ -212,7 +212,7 @@ TEST_F(UpgradeTest, WithoutItsLogAStoreOfFormat3IsRefusedUntilTheFileIsBack) {
 TEST_F(UpgradeTest, ARedeclaredModelKeepsItsWindowUnderOtherLimits) {
   v1::Model model;
   model.set_name("models/m");
-  model.set_class_count(50);
+  model.mutable_classes()->set_count(50);
   Start({"--model-memory-bytes", "4194304"});
   const auto created = client_->CreateModel(model);
   ASSERT_TRUE(created.ok()) << created.status();
@@ -230,7 +230,7 @@ TEST_F(UpgradeTest, StoredModelsAreRecoveredBeyondTheLimitsOfNewOnes) {
   ExpectGoldenAnswers(2, *client_);
   v1::Model model;
   model.set_name("models/new");
-  model.set_class_count(3);
+  model.mutable_classes()->set_count(3);
   model.set_window(100000);
   const absl::Status created = client_->CreateModel(model).status();
   EXPECT_EQ(created.code(), absl::StatusCode::kInvalidArgument);
@@ -252,12 +252,12 @@ TEST_F(UpgradeTest, ObservationsFromBeforeIdsWereKeptAreComparedUnpaired) {
   ASSERT_TRUE(matured.ok()) << matured.status();
   v1::Model model;
   model.set_name("models/new");
-  model.set_class_count(matured->class_count());
+  model.mutable_classes()->set_count(matured->classes().count());
   model.mutable_label_grace()->set_seconds(60);
   model.set_labels_come_with_predictions(true);
   ASSERT_TRUE(client_->CreateModel(model).ok());
   PredictionSet set;
-  Generator::Create(GeneratorSpec::M2(static_cast<std::size_t>(matured->class_count())), 1)
+  Generator::Create(GeneratorSpec::M2(static_cast<std::size_t>(matured->classes().count())), 1)
       ->Draw(10, set);
   v1::ObserveRequest request;
   request.set_model("models/new");
@@ -284,15 +284,15 @@ TEST_F(UpgradeTest, Format7IsCreated) {
   for (const std::string name : {"counted", "waiting", "matured"}) {
     v1::Model model;
     model.set_name("models/" + name);
-    model.set_class_count(3);
+    model.mutable_classes()->set_count(3);
     model.set_window(100);
-    model.add_block_sizes(2);
-    model.add_block_sizes(10);
+    model.mutable_classes()->add_block_sizes(2);
+    model.mutable_classes()->add_block_sizes(10);
     if (name == "counted") {
-      model.mutable_bandwidth()->mutable_median()->set_warmup(40);
-      model.add_lenses()->mutable_top_label();
+      model.mutable_classes()->mutable_bandwidth()->mutable_median()->set_warmup(40);
+      model.mutable_classes()->add_lenses()->mutable_top_label();
     } else {
-      model.mutable_bandwidth()->set_fixed(0.5);
+      model.mutable_classes()->mutable_bandwidth()->set_fixed(0.5);
       model.mutable_label_grace()->set_seconds(name == "waiting" ? 300 * 24 * 3600 : 0);
       model.mutable_label_grace()->set_nanos(name == "waiting" ? 0 : 300000000);
       model.set_max_pending(1000);

@@ -14,7 +14,7 @@ using ::testing::IsEmpty;
 v1::StreamObservationsResponse::Opened Limits(std::int32_t class_count, std::int32_t rows,
                                               std::int64_t bytes) {
   v1::StreamObservationsResponse::Opened limits;
-  limits.set_class_count(class_count);
+  limits.mutable_classes()->set_count(class_count);
   limits.set_max_rows_per_batch(rows);
   limits.set_max_bytes_per_batch(bytes);
   return limits;

@@ -33,8 +33,8 @@ class ScriptedServer final : public v1::IngestService::Service {
     v1::StreamObservationsResponse response;
     auto& opened = *response.mutable_opened();
     opened.set_next_sequence(next_sequence);
-    opened.set_class_count(2);
-    opened.set_row_sum_tolerance(1e-3);
+    opened.mutable_classes()->set_count(2);
+    opened.mutable_classes()->set_row_sum_tolerance(1e-3);
     opened.set_max_rows_per_batch(rows);
     opened.set_max_bytes_per_batch(1 << 20);
     opened.set_max_batches_in_flight(4);

@@ -19,9 +19,10 @@ using ::testing::HasSubstr;
 
 ModelDeclaration Declaration() {
   ModelDeclaration declaration;
-  declaration.class_count = 2;
-  declaration.class_names = {"cat", "dog"};
-  declaration.row_sum_tolerance = 1e-3;
+  auto& classes = declaration.kind.emplace<ClassesSpec>();
+  classes.count = 2;
+  classes.names = {"cat", "dog"};
+  classes.row_sum_tolerance = 1e-3;
   return declaration;
 }
 
@@ -133,7 +134,7 @@ TEST(DecodeTest, HashDistinguishesContents) {
 
 ModelDeclaration WithBaseline() {
   ModelDeclaration declaration = Declaration();
-  declaration.baseline = "3";
+  std::get<ClassesSpec>(declaration.kind).baseline = "3";
   return declaration;
 }
 

@@ -69,7 +69,7 @@ TEST(FeaturesTest, TheirNamesAreDeclared) {
   EXPECT_GE(DiskUse(*with), DiskUse(*without) + 10000 * 2 * sizeof(double));
   v1::Model classes;
   classes.set_name("models/m");
-  classes.set_class_count(3);
+  classes.mutable_classes()->set_count(3);
   classes.add_feature_names("age");
   EXPECT_EQ(CheckDeclaration(classes, kRoom)->values_per_row(), 4U);
 

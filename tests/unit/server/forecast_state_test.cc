@@ -38,8 +38,8 @@ v1::Model ForecastModel(const std::string& kind) {
       model.mutable_forecast()->mutable_quantiles()->add_levels(level);
     }
   } else if (kind != "none") {
-    model.mutable_decision()->set_threshold(0.3);
-    model.mutable_decision()->set_miss_cost(2);
+    model.mutable_forecast()->mutable_decision()->set_threshold(0.3);
+    model.mutable_forecast()->mutable_decision()->set_miss_cost(2);
   }
   return model;
 }
@@ -61,11 +61,9 @@ TEST(ForecastDeclarationTest, IsKeptWithItsDefaults) {
     EXPECT_EQ(declaration.monitoring.error_limit, 0.05);
     EXPECT_EQ(declaration.warmup, 500U);
     const v1::Model described = ToProto(declaration);
-    EXPECT_EQ(described.forecast().SerializeAsString(), model.forecast().SerializeAsString());
-    EXPECT_EQ(described.class_count(), 0);
-    EXPECT_FALSE(described.has_kernel());
-    EXPECT_EQ(described.has_decision(), model.has_decision());
-    EXPECT_EQ(described.decision().false_alarm_cost(), model.has_decision() ? 1 : 0);
+    v1::Forecast expected = model.forecast();
+    if (expected.has_decision()) expected.mutable_decision()->set_false_alarm_cost(1);
+    EXPECT_EQ(described.forecast().SerializeAsString(), expected.SerializeAsString());
     EXPECT_TRUE(Checked(described) == declaration) << described.DebugString();
   }
   EXPECT_EQ(Checked(ForecastModel("quantiles")).row_width(), 3U);
@@ -74,28 +72,26 @@ TEST(ForecastDeclarationTest, IsKeptWithItsDefaults) {
 
 TEST(ForecastDeclarationTest, NamesWhatIsInvalidInADecision) {
   v1::Model model = ForecastModel("quantiles");
-  model.mutable_decision();
-  EXPECT_THAT(RefusalOf(model), HasSubstr("model.decision is set, but quantiles"));
+  model.mutable_forecast()->mutable_decision();
+  EXPECT_THAT(RefusalOf(model), HasSubstr("model.forecast.decision is set, but quantiles"));
   model = ForecastModel("normal");
-  model.mutable_decision()->set_threshold(std::numeric_limits<double>::infinity());
-  EXPECT_THAT(RefusalOf(model), HasSubstr("model.decision.threshold is inf"));
+  model.mutable_forecast()->mutable_decision()->set_threshold(
+      std::numeric_limits<double>::infinity());
+  EXPECT_THAT(RefusalOf(model), HasSubstr("model.forecast.decision.threshold is inf"));
   model = ForecastModel("normal");
-  model.mutable_decision()->set_miss_cost(-1);
-  EXPECT_THAT(RefusalOf(model), HasSubstr("model.decision.miss_cost is -1, expected a number in"));
+  model.mutable_forecast()->mutable_decision()->set_miss_cost(-1);
+  EXPECT_THAT(RefusalOf(model),
+              HasSubstr("model.forecast.decision.miss_cost is -1, expected a number in"));
   model = ForecastModel("normal");
   model.mutable_monitoring()->set_disabled(true);
-  EXPECT_THAT(RefusalOf(model), HasSubstr("model.decision is set, but monitoring.disabled is too"));
-  model = {};
-  model.set_name("models/classes");
-  model.set_class_count(3);
-  model.mutable_decision();
-  EXPECT_THAT(RefusalOf(model), HasSubstr("expected none for a model without model.forecast"));
+  EXPECT_THAT(RefusalOf(model),
+              HasSubstr("model.forecast.decision is set, but monitoring.disabled is too"));
 }
 
 TEST(ForecastDeclarationTest, NamesWhatIsInvalid) {
   v1::Model model = ForecastModel("normal");
-  model.set_class_count(3);
-  EXPECT_THAT(RefusalOf(model), HasSubstr("model.class_count is set"));
+  model.clear_kind();
+  EXPECT_THAT(RefusalOf(model), HasSubstr("model.kind is not set, expected one of classes"));
   model = ForecastModel("none");
   model.mutable_forecast();
   EXPECT_THAT(RefusalOf(model), HasSubstr("model.forecast has no kind"));
@@ -155,7 +151,7 @@ TEST(ForecastDecodeTest, RefusesInvalidRowsWithTheirValues) {
   EXPECT_THAT(refusal(observations, normal), HasSubstr("expected forecasts"));
   v1::Model classes;
   classes.set_name("models/c");
-  classes.set_class_count(2);
+  classes.mutable_classes()->set_count(2);
   EXPECT_THAT(refusal(NormalRows({1, 2}, {0}), Checked(classes)),
               HasSubstr("the model predicts classes"));
   v1::Labels labels;
@@ -215,7 +211,7 @@ std::vector<TimedForecasts> ForecastRows(const ModelDeclaration& declaration, st
     for (std::size_t i = 0; i < size; ++i) {
       const double mean = 3 * normal(random);
       std::vector<double> values;
-      const auto& kind = *declaration.forecast;
+      const auto& kind = declaration.numbers()->forecast;
       if (std::holds_alternative<NormalForecasts>(kind)) {
         values = {mean + shift, sd};
       } else if (std::holds_alternative<QuantileForecasts>(kind)) {

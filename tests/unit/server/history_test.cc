@@ -35,12 +35,13 @@ constexpr double kBandwidth = 0.5;
 ModelDeclaration Watched() {
   ModelDeclaration declaration;
   declaration.name = {"m", ""};
-  declaration.class_count = kHistoryClasses;
-  declaration.kernel.rule.bandwidth.kind = BandwidthRule::Kind::kFixed;
-  declaration.kernel.rule.bandwidth.fixed = kBandwidth;
-  declaration.block_sizes = {2, 5};
+  auto& classes = declaration.kind.emplace<ClassesSpec>();
+  classes.count = kHistoryClasses;
+  classes.kernel.rule.bandwidth.kind = BandwidthRule::Kind::kFixed;
+  classes.kernel.rule.bandwidth.fixed = kBandwidth;
+  classes.block_sizes = {2, 5};
   declaration.window = 100;
-  declaration.row_sum_tolerance = 1e-3;
+  classes.row_sum_tolerance = 1e-3;
   declaration.label_grace = seconds(1);
   declaration.max_pending = 100;
   return declaration;
@@ -450,7 +451,7 @@ TEST(HistoryTest, ThePairsOfTheWarmUpCountWhenItIsComplete) {
   PredictionSet set;
   Generator::Create(GeneratorSpec::M2(kHistoryClasses), 5)->Draw(60, set);
   ModelDeclaration declaration = Watched();
-  declaration.kernel.rule.bandwidth.kind = BandwidthRule::Kind::kMedian;
+  std::get<ClassesSpec>(declaration.kind).kernel.rule.bandwidth.kind = BandwidthRule::Kind::kMedian;
   declaration.warmup = 50;
   ThreadPool pool("test", 0);
   Model model(1, declaration, {}, {}, pool, nullptr);

@@ -174,11 +174,11 @@ TEST(JsonTextTest, FaultsOfValuesNameTheFieldAndWhatIsExpected) {
   ExpectFault<Create>(R"({"model": 5})", "model", "is 5, expected an object");
   ExpectFault<Create>(R"({"model": []})", "model", "is an array, expected an object");
   ExpectFault<Create>(R"({"model": {"name": 5}})", "model.name", "is 5, expected a text");
-  ExpectFault<Create>(R"({"model": {"classNames": {}}})", "model.class_names",
+  ExpectFault<Create>(R"({"model": {"classes": {"names": {}}}})", "model.classes.names",
                       "is an object, expected an array");
-  ExpectFault<Create>(R"({"model": {"classNames": [{}, "b"]}})", "model.class_names",
+  ExpectFault<Create>(R"({"model": {"classes": {"names": [{}, "b"]}}})", "model.classes.names",
                       "has an object as an element, expected a text");
-  ExpectFault<Create>(R"({"model": {"classNames": ["a", {}]}})", "model.class_names",
+  ExpectFault<Create>(R"({"model": {"classes": {"names": ["a", {}]}}})", "model.classes.names",
                       "has an object as an element, expected a text");
   ExpectFault<Create>(R"({"model": {"name": {}}})", "model.name", "is an object, expected a text");
   ExpectFault<v1::ObserveRequest>(R"({"labels": {"labels": {}}})", "labels.labels",
@@ -187,16 +187,16 @@ TEST(JsonTextTest, FaultsOfValuesNameTheFieldAndWhatIsExpected) {
       R"({"observations": {"probabilitiesFloat32": {"values": [1e39]}}})",
       "observations.probabilities_float32.values[0]",
       "is 1e+39, expected a number in the range of float");
-  ExpectFault<Create>(R"({"model": {"classCount": [2]}})", "model.class_count",
+  ExpectFault<Create>(R"({"model": {"classes": {"count": [2]}}})", "model.classes.count",
                       "is an array, expected an integer of 32 bits");
-  ExpectFault<Create>(R"({"model": {"classCount": "a for type b"}})", "model.class_count",
+  ExpectFault<Create>(R"({"model": {"classes": {"count": "a for type b"}}})", "model.classes.count",
                       "is \"a for type b\", expected an integer of 32 bits");
   ExpectFault<Create>(R"({"model": {"labelsComeWithPredictions": "x"}})",
                       "model.labels_come_with_predictions", "is \"x\", expected true or false");
-  ExpectFault<Create>(R"({"model": {"bandwidth": {"fixed": "x"}}})", "model.bandwidth.fixed",
-                      "is \"x\", expected a number");
-  ExpectFault<Create>(R"({"model": {"inferenceOutput": {"transform": "LOG"}}})",
-                      "model.inference_output.transform",
+  ExpectFault<Create>(R"({"model": {"classes": {"bandwidth": {"fixed": "x"}}}})",
+                      "model.classes.bandwidth.fixed", "is \"x\", expected a number");
+  ExpectFault<Create>(R"({"model": {"classes": {"inferenceOutput": {"transform": "LOG"}}}})",
+                      "model.classes.inference_output.transform",
                       "is \"LOG\", expected one of NONE, SOFTMAX, "
                       "SIGMOID");
   ExpectFault<v1::GetHistoryRequest>(R"({"resolution": "minute"})", "resolution",

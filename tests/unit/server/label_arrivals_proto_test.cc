@@ -22,8 +22,9 @@ constexpr std::size_t kLabelArrivalsProtoClasses = 100;
 ModelDeclaration Declaration() {
   ModelDeclaration declaration;
   declaration.name = {"m", ""};
-  declaration.class_count = kLabelArrivalsProtoClasses;
-  declaration.block_sizes = {2};
+  auto& classes = declaration.kind.emplace<ClassesSpec>();
+  classes.count = kLabelArrivalsProtoClasses;
+  classes.block_sizes = {2};
   declaration.window = 10;
   declaration.label_grace = std::chrono::seconds(1);
   declaration.max_pending = 10;

@@ -25,7 +25,7 @@ constexpr std::size_t kDisk = std::size_t{4} << 30;
 v1::Model Declared(int class_count = 10) {
   v1::Model model;
   model.set_name("models/resnet18");
-  model.set_class_count(class_count);
+  model.mutable_classes()->set_count(class_count);
   return model;
 }
 
@@ -47,10 +47,10 @@ TEST(ModelDeclarationTest, FillsInTheDefaults) {
   ASSERT_TRUE(declaration.ok()) << declaration.status();
   EXPECT_EQ(declaration->window, 10000);
   EXPECT_EQ(declaration->warmup, 500);
-  EXPECT_THAT(declaration->block_sizes, ElementsAre(2, 100));
-  EXPECT_EQ(declaration->row_sum_tolerance, 1e-3);
-  EXPECT_EQ(declaration->kernel.rule, KernelRule());
-  EXPECT_THAT(declaration->lenses, ElementsAre(Lens::Canonical()));
+  EXPECT_THAT(declaration->classes()->block_sizes, ElementsAre(2, 100));
+  EXPECT_EQ(declaration->classes()->row_sum_tolerance, 1e-3);
+  EXPECT_EQ(declaration->classes()->kernel.rule, KernelRule());
+  EXPECT_THAT(declaration->classes()->lenses, ElementsAre(Lens::Canonical()));
   const Monitoring& monitoring = declaration->monitoring;
   EXPECT_FALSE(monitoring.disabled);
   EXPECT_EQ(monitoring.significance_level, 0.05);
@@ -113,7 +113,7 @@ TEST(ModelDeclarationTest, MonitoringShrinksToTheMemoryOfOneModelUnlessDeclared)
   EXPECT_LT(watched->window, unwatched->window);
 
   // There are as many groups as fit into a quarter of the memory.
-  model.set_class_count(60);
+  model.mutable_classes()->set_count(60);
   model.mutable_monitoring()->set_group_tag("region");
   const auto grouped = CheckDeclaration(model, memory);
   ASSERT_TRUE(grouped.ok()) << grouped.status();
@@ -184,7 +184,7 @@ TEST(ModelDeclarationTest, ItsProtoGivesTheSameDeclaration) {
 TEST(ModelDeclarationTest, ABaselineDoublesTheValuesOfTheLog) {
   v1::Model model = Declared();
   const auto without = CheckDeclaration(model, kMemory);
-  model.set_baseline("resnet-v3");
+  model.mutable_classes()->set_baseline("resnet-v3");
   const auto with = CheckDeclaration(model, kMemory);
   ASSERT_TRUE(without.ok() && with.ok());
   EXPECT_NE(*with, *without);
@@ -195,28 +195,34 @@ TEST(ModelDeclarationTest, ABaselineDoublesTheValuesOfTheLog) {
   EXPECT_GE(DiskUse(*with), DiskUse(*without) + 2 * 10000 * 10 * sizeof(double));
   EXPECT_GT(StateMemory(*with), StateMemory(*without));
   for (const char* const name : {"-3", "models/resnet", "a b", "\x1b[31m"}) {
-    EXPECT_THAT(RefusalAfter([&](auto& m) { m.set_baseline(name); }),
+    EXPECT_THAT(RefusalAfter([&](auto& m) { m.mutable_classes()->set_baseline(name); }),
                 HasSubstr("expected none or a name that matches ^[A-Za-z0-9]"));
   }
 }
 
 TEST(ModelDeclarationTest, KernelsRulesAndLensesSurviveARoundTrip) {
   std::vector<v1::Model> models(5, Declared(3));
-  models[0].mutable_kernel()->mutable_gaussian();
-  models[0].mutable_bandwidth()->mutable_median_off_diagonal()->set_warmup(30);
-  models[1].mutable_kernel()->mutable_exponential()->set_distance(v1::ExponentialKernel::EUCLIDEAN);
-  models[1].mutable_bandwidth()->set_fixed(0.25);
-  auto& alpha = *models[2].mutable_bandwidth()->mutable_mean_total_variation()->mutable_alpha();
+  models[0].mutable_classes()->mutable_kernel()->mutable_gaussian();
+  models[0].mutable_classes()->mutable_bandwidth()->mutable_median_off_diagonal()->set_warmup(30);
+  models[1].mutable_classes()->mutable_kernel()->mutable_exponential()->set_distance(
+      v1::ExponentialKernel::EUCLIDEAN);
+  models[1].mutable_classes()->mutable_bandwidth()->set_fixed(0.25);
+  auto& alpha = *models[2]
+                     .mutable_classes()
+                     ->mutable_bandwidth()
+                     ->mutable_mean_total_variation()
+                     ->mutable_alpha();
   alpha.Resize(3, 0.1);
-  v1::MatrixKernel::Term& term = *models[3].mutable_kernel()->mutable_matrix()->add_terms();
+  v1::MatrixKernel::Term& term =
+      *models[3].mutable_classes()->mutable_kernel()->mutable_matrix()->add_terms();
   term.mutable_gaussian();
   term.set_bandwidth(0.5);
   for (const double entry : {2, 1, 0, 1, 2, 0, 0, 0, 1}) term.add_matrix(entry);
-  models[4].add_lenses()->mutable_top_label();
-  models[4].add_lenses()->mutable_class_wise();
-  models[4].add_lenses()->mutable_one_class()->set_class_index(2);
-  models[4].add_lenses()->mutable_top_k()->set_k(2);
-  v1::Lens::Grouped& grouped = *models[4].add_lenses()->mutable_grouped();
+  models[4].mutable_classes()->add_lenses()->mutable_top_label();
+  models[4].mutable_classes()->add_lenses()->mutable_class_wise();
+  models[4].mutable_classes()->add_lenses()->mutable_one_class()->set_class_index(2);
+  models[4].mutable_classes()->add_lenses()->mutable_top_k()->set_k(2);
+  v1::Lens::Grouped& grouped = *models[4].mutable_classes()->add_lenses()->mutable_grouped();
   for (const int group : {0, 1, 1}) grouped.add_group_of_class(group);
   for (const v1::Model& model : models) {
     const auto declaration = CheckDeclaration(model, kMemory);
@@ -234,10 +240,10 @@ TEST(ModelDeclarationTest, KernelsRulesAndLensesSurviveARoundTrip) {
 
 TEST(ModelDeclarationTest, BlockSizeTwoIsAlwaysPresent) {
   v1::Model model = Declared();
-  model.add_block_sizes(50);
+  model.mutable_classes()->add_block_sizes(50);
   const auto declaration = CheckDeclaration(model, kMemory);
   ASSERT_TRUE(declaration.ok());
-  EXPECT_THAT(declaration->block_sizes, ElementsAre(2, 50));
+  EXPECT_THAT(declaration->classes()->block_sizes, ElementsAre(2, 50));
 }
 
 TEST(ModelDeclarationTest, DefaultWarmupIsAtMostTheWindow) {
@@ -250,11 +256,11 @@ TEST(ModelDeclarationTest, DefaultWarmupIsAtMostTheWindow) {
 
 TEST(ModelDeclarationTest, ClassCountMayComeFromTheNames) {
   v1::Model model = Declared(0);
-  model.add_class_names("cat");
-  model.add_class_names("dog");
+  model.mutable_classes()->add_names("cat");
+  model.mutable_classes()->add_names("dog");
   const auto declaration = CheckDeclaration(model, kMemory);
   ASSERT_TRUE(declaration.ok());
-  EXPECT_EQ(declaration->class_count, 2);
+  EXPECT_EQ(declaration->classes()->count, 2);
 }
 
 TEST(ModelDeclarationTest, DefaultsShrinkToTheMemoryOfOneModel) {
@@ -369,21 +375,22 @@ TEST(ModelDeclarationTest, DefaultModelsFitOnTheDisk) {
 
 TEST(ModelDeclarationTest, RefusesBlocksThatCostTooMuch) {
   v1::Model model = Declared(1000);
-  for (const int size : {100, 900, 1000}) model.add_block_sizes(size);
+  for (const int size : {100, 900, 1000}) model.mutable_classes()->add_block_sizes(size);
   // 4 (0.5 + 49.5 + 449.5 + 499.5) + 8 for each probability.
-  EXPECT_THAT(Refusal(model, std::size_t{1} << 32),
-              HasSubstr("model.block_sizes cost with these lenses 4004 multiplications for each "
-                        "probability, expected at most 4000"));
-  model.clear_block_sizes();
-  model.add_block_sizes(1000);
+  EXPECT_THAT(
+      Refusal(model, std::size_t{1} << 32),
+      HasSubstr("model.classes.block_sizes cost with these lenses 4004 multiplications for each "
+                "probability, expected at most 4000"));
+  model.mutable_classes()->clear_block_sizes();
+  model.mutable_classes()->add_block_sizes(1000);
   EXPECT_TRUE(CheckDeclaration(model, std::size_t{1} << 32).ok());
 }
 
 TEST(ModelDeclarationTest, TheLensesShareTheWorkLimitOfTheBandwidth) {
   v1::Model model = Declared(1000);
-  model.mutable_bandwidth()->mutable_median()->set_warmup(2000);
+  model.mutable_classes()->mutable_bandwidth()->mutable_median()->set_warmup(2000);
   ASSERT_TRUE(CheckDeclaration(model, std::size_t{1} << 32).ok());
-  model.add_lenses()->mutable_top_label();
+  model.mutable_classes()->add_lenses()->mutable_top_label();
   EXPECT_THAT(Refusal(model, std::size_t{1} << 32),
               HasSubstr("expected 2..1414, the most for 1000 classes and 2 lenses"));
 }
@@ -407,10 +414,10 @@ TEST(ModelDeclarationTest, NamesAreOfUpperAndLowerCase) {
 
 TEST(ModelDeclarationTest, TheRowSumToleranceGrowsWithTheClasses) {
   v1::Model model = Declared();
-  model.clear_class_names();
-  model.set_class_count(1000);
+  model.mutable_classes()->clear_names();
+  model.mutable_classes()->set_count(1000);
   EXPECT_EQ(CheckDeclaration(model, kMemory)->row_sum_tolerance, 0.05);
-  model.set_row_sum_tolerance(1e-6);
+  model.mutable_classes()->set_row_sum_tolerance(1e-6);
   EXPECT_EQ(CheckDeclaration(model, kMemory)->row_sum_tolerance, 1e-6);
 }
 
@@ -432,59 +439,64 @@ TEST(ModelDeclarationTest, ErrorsNameFieldValueAndExpectation) {
   EXPECT_THAT(RefusalAfter([](auto& m) { m.set_name("models/a/versions/"); }),
               HasSubstr("model.name"));
   EXPECT_THAT(RefusalAfter([](auto& m) { m.set_name("models/\x1b[31m"); }), HasSubstr("\\x1b"));
-  EXPECT_THAT(RefusalAfter([](auto& m) { m.set_class_count(1); }),
-              HasSubstr("model.class_count is 1, expected 2..100000"));
-  EXPECT_THAT(RefusalAfter([](auto& m) { m.add_class_names("cat"); }),
-              HasSubstr("model.class_names has 1 names"));
-  EXPECT_THAT(RefusalAfter([](auto& m) { m.set_row_sum_tolerance(kNan); }),
-              HasSubstr("model.row_sum_tolerance is nan"));
-  EXPECT_THAT(RefusalAfter([](auto& m) { m.add_block_sizes(1001); }),
-              HasSubstr("model.block_sizes[0] is 1001, expected 2..1000"));
+  EXPECT_THAT(RefusalAfter([](auto& m) { m.mutable_classes()->set_count(1); }),
+              HasSubstr("model.classes.count is 1, expected 2..100000"));
+  EXPECT_THAT(RefusalAfter([](auto& m) { m.mutable_classes()->add_names("cat"); }),
+              HasSubstr("model.classes.names has 1 names"));
+  EXPECT_THAT(RefusalAfter([](auto& m) { m.mutable_classes()->set_row_sum_tolerance(kNan); }),
+              HasSubstr("model.classes.row_sum_tolerance is nan"));
+  EXPECT_THAT(RefusalAfter([](auto& m) { m.mutable_classes()->add_block_sizes(1001); }),
+              HasSubstr("model.classes.block_sizes[0] is 1001, expected 2..1000"));
   EXPECT_THAT(RefusalAfter([](auto& m) {
-                m.add_block_sizes(3);
-                m.add_block_sizes(3);
+                m.mutable_classes()->add_block_sizes(3);
+                m.mutable_classes()->add_block_sizes(3);
               }),
-              HasSubstr("model.block_sizes[1] is 3 again"));
-  EXPECT_THAT(RefusalAfter([](auto& m) { m.mutable_bandwidth()->set_fixed(0); }),
-              HasSubstr("model.bandwidth.fixed is 0"));
-  EXPECT_THAT(RefusalAfter([](auto& m) { m.mutable_bandwidth()->set_fixed(kNan); }),
-              HasSubstr("model.bandwidth.fixed"));
+              HasSubstr("model.classes.block_sizes[1] is 3 again"));
+  EXPECT_THAT(RefusalAfter([](auto& m) { m.mutable_classes()->mutable_bandwidth()->set_fixed(0); }),
+              HasSubstr("model.classes.bandwidth.fixed is 0"));
+  EXPECT_THAT(
+      RefusalAfter([](auto& m) { m.mutable_classes()->mutable_bandwidth()->set_fixed(kNan); }),
+      HasSubstr("model.classes.bandwidth.fixed"));
+  EXPECT_THAT(
+      RefusalAfter([](auto& m) {
+        m.mutable_classes()->mutable_bandwidth()->mutable_mean_total_variation()->add_alpha(1);
+      }),
+      HasSubstr("model.classes.bandwidth.mean_total_variation.alpha has 1 values, expected 10"));
+  EXPECT_THAT(
+      RefusalAfter([](auto& m) {
+        m.mutable_classes()->mutable_kernel()->mutable_matrix()->add_terms()->set_bandwidth(1);
+      }),
+      HasSubstr("model.classes.kernel.matrix.terms[0].matrix has 0 values, expected 10 x 10"));
+  EXPECT_THAT(
+      RefusalAfter([](auto& m) {
+        // The error is found before memory for 100000 x 100000 is allocated.
+        m.mutable_classes()->set_count(100000);
+        m.mutable_classes()->mutable_kernel()->mutable_matrix()->add_terms()->set_bandwidth(1);
+      }),
+      HasSubstr("has 0 values, expected 100000 x 100000"));
   EXPECT_THAT(RefusalAfter([](auto& m) {
-                m.mutable_bandwidth()->mutable_mean_total_variation()->add_alpha(1);
-              }),
-              HasSubstr("model.bandwidth.mean_total_variation.alpha has 1 values, expected 10"));
-  EXPECT_THAT(RefusalAfter([](auto& m) {
-                m.mutable_kernel()->mutable_matrix()->add_terms()->set_bandwidth(1);
-              }),
-              HasSubstr("model.kernel.matrix.terms[0].matrix has 0 values, expected 10 x 10"));
-  EXPECT_THAT(RefusalAfter([](auto& m) {
-                // The error is found before memory for 100000 x 100000 is allocated.
-                m.set_class_count(100000);
-                m.mutable_kernel()->mutable_matrix()->add_terms()->set_bandwidth(1);
-              }),
-              HasSubstr("has 0 values, expected 100000 x 100000"));
-  EXPECT_THAT(RefusalAfter([](auto& m) {
-                m.set_class_count(2);
-                auto& term = *m.mutable_kernel()->mutable_matrix()->add_terms();
+                m.mutable_classes()->set_count(2);
+                auto& term = *m.mutable_classes()->mutable_kernel()->mutable_matrix()->add_terms();
                 term.set_bandwidth(1);
                 for (const double entry : {1e30, 0.0, 0.0, 1e30}) term.add_matrix(entry);
               }),
               HasSubstr("largest eigenvalue 1e+30, expected 1e-06..1e+06"));
-  EXPECT_THAT(RefusalAfter([](auto& m) { m.add_lenses()->mutable_top_k()->set_k(10); }),
-              HasSubstr("model.lenses[0] top_k is 10, expected 1..9"));
+  EXPECT_THAT(
+      RefusalAfter([](auto& m) { m.mutable_classes()->add_lenses()->mutable_top_k()->set_k(10); }),
+      HasSubstr("model.classes.lenses[0] top_k is 10, expected 1..9"));
   EXPECT_THAT(RefusalAfter([](auto& m) {
-                m.add_lenses()->mutable_top_label();
-                m.add_lenses()->mutable_top_label();
+                m.mutable_classes()->add_lenses()->mutable_top_label();
+                m.mutable_classes()->add_lenses()->mutable_top_label();
               }),
-              HasSubstr("model.lenses[1] is top_label again"));
+              HasSubstr("model.classes.lenses[1] is top_label again"));
   EXPECT_THAT(RefusalAfter([](auto& m) { m.set_window(1); }), HasSubstr("model.window is 1"));
   EXPECT_THAT(RefusalAfter([](auto& m) {
                 m.set_window(10);
-                m.mutable_bandwidth()->mutable_median()->set_warmup(11);
+                m.mutable_classes()->mutable_bandwidth()->mutable_median()->set_warmup(11);
               }),
-              HasSubstr("model.bandwidth.median.warmup is 11, expected 2..10"));
+              HasSubstr("model.classes.bandwidth.median.warmup is 11, expected 2..10"));
   EXPECT_THAT(RefusalAfter([](auto& m) {
-                m.mutable_kernel()->mutable_exponential()->set_distance(
+                m.mutable_classes()->mutable_kernel()->mutable_exponential()->set_distance(
                     static_cast<v1::ExponentialKernel::Distance>(9));
               }),
               HasSubstr("distance is 9"));
@@ -492,13 +504,13 @@ TEST(ModelDeclarationTest, ErrorsNameFieldValueAndExpectation) {
 
 TEST(ModelDeclarationTest, ClassNamesAreDistinctAndPrintable) {
   v1::Model model = Declared(2);
-  model.add_class_names("cat");
-  model.add_class_names("cat");
-  EXPECT_THAT(Refusal(model), HasSubstr("model.class_names[1] is \"cat\" again"));
-  model.set_class_names(1, "a\nb");
-  EXPECT_THAT(Refusal(model), HasSubstr("model.class_names[1] has U+000A at byte 1"));
-  model.set_class_names(1, "a\u202eb");
-  EXPECT_THAT(Refusal(model), HasSubstr("model.class_names[1] has U+202E at byte 1"));
+  model.mutable_classes()->add_names("cat");
+  model.mutable_classes()->add_names("cat");
+  EXPECT_THAT(Refusal(model), HasSubstr("model.classes.names[1] is \"cat\" again"));
+  model.mutable_classes()->set_names(1, "a\nb");
+  EXPECT_THAT(Refusal(model), HasSubstr("model.classes.names[1] has U+000A at byte 1"));
+  model.mutable_classes()->set_names(1, "a\u202eb");
+  EXPECT_THAT(Refusal(model), HasSubstr("model.classes.names[1] has U+202E at byte 1"));
   // A store may contain such a declaration from a time when it was allowed.
   EXPECT_TRUE(CheckStoredDeclaration(model, kMemory).ok());
 }

@@ -125,7 +125,7 @@ TEST(ModelMonitorTest, LensesWithAFixedBandwidthAnswerDuringTheWarmup) {
   const PredictionSet set = DrawFrom(GeneratorSpec::M1(kModelMonitorClasses), 120);
   ThreadPool pool("test", 1);
   ModelDeclaration declaration = Watched(100);
-  declaration.lenses.push_back(Lens::TopLabel());
+  std::get<ClassesSpec>(declaration.kind).lenses.push_back(Lens::TopLabel());
   Model model(1, declaration, {}, {}, pool, nullptr);
   model.strand_state().Observe(set.view().rows(0, 40));
   model.Publish();

@@ -39,15 +39,16 @@ ModelDeclaration Declaration(std::size_t window, std::size_t warmup,
                              std::optional<double> bandwidth = std::nullopt) {
   ModelDeclaration declaration;
   declaration.name = {"m", ""};
-  declaration.class_count = kModelClasses;
+  auto& classes = declaration.kind.emplace<ClassesSpec>();
+  classes.count = kModelClasses;
   if (bandwidth.has_value()) {
-    declaration.kernel.rule.bandwidth.kind = BandwidthRule::Kind::kFixed;
-    declaration.kernel.rule.bandwidth.fixed = *bandwidth;
+    classes.kernel.rule.bandwidth.kind = BandwidthRule::Kind::kFixed;
+    classes.kernel.rule.bandwidth.fixed = *bandwidth;
   }
   declaration.warmup = warmup;
-  declaration.block_sizes = {2, 7};
+  classes.block_sizes = {2, 7};
   declaration.window = window;
-  declaration.row_sum_tolerance = 1e-3;
+  classes.row_sum_tolerance = 1e-3;
   return declaration;
 }
 
@@ -76,7 +77,7 @@ void ExpectEqualBits(double a, double b) { EXPECT_EQ(std::memcmp(&a, &b, sizeof(
 // Observations that several threads count, in batches of different sizes.
 store::v1::ModelState StateWith(ThreadPool& pool, const std::string& group_tag) {
   ModelDeclaration declaration = Declaration(300, 0, 0.5);
-  declaration.lenses = {Lens::Canonical(), Lens::ClassWise()};
+  std::get<ClassesSpec>(declaration.kind).lenses = {Lens::Canonical(), Lens::ClassWise()};
   declaration.monitoring.group_tag = group_tag;
   declaration.monitoring.max_groups = 2;
   const PredictionSet set = Draw(4000);
@@ -126,17 +127,17 @@ TEST_F(ModelTest, ASnapshotIsMuchSmallerThanTheRowsAfterWhichItIsDue) {
     SCOPED_TRACE(class_count);
     v1::Model declared;
     declared.set_name("models/m");
-    declared.set_class_count(class_count);
-    declared.mutable_bandwidth()->set_fixed(1);
+    declared.mutable_classes()->set_count(class_count);
+    declared.mutable_classes()->mutable_bandwidth()->set_fixed(1);
     const auto declaration =
         CheckDeclaration(declared, std::size_t{256} << 20, std::size_t{4} << 30);
     ASSERT_TRUE(declaration.ok()) << declaration.status();
     Model model(1, *declaration, {}, {}, pool_, nullptr);
     PredictionSet set;
     // The block of 100 observations is almost full.
-    Generator::Create(GeneratorSpec::M1(declaration->class_count), 1)->Draw(199, set);
+    Generator::Create(GeneratorSpec::M1(declaration->classes()->count), 1)->Draw(199, set);
     model.strand_state().Observe(set.view());
-    const std::size_t row_bytes = declaration->class_count * sizeof(double);
+    const std::size_t row_bytes = declaration->classes()->count * sizeof(double);
     EXPECT_LT(6 * model.strand_state().Save().ByteSizeLong(),
               SnapshotRows(*declaration) * row_bytes);
   }
@@ -145,7 +146,8 @@ TEST_F(ModelTest, ASnapshotIsMuchSmallerThanTheRowsAfterWhichItIsDue) {
 TEST_F(ModelTest, StateDoesNotDependOnTheBatches) {
   const PredictionSet set = Draw(1000);
   ModelDeclaration declaration = Declaration(300, 100);
-  declaration.lenses = {Lens::Canonical(), Lens::ClassWise(), Lens::Grouped({0, 1, 1})};
+  std::get<ClassesSpec>(declaration.kind).lenses = {Lens::Canonical(), Lens::ClassWise(),
+                                                    Lens::Grouped({0, 1, 1})};
   const std::vector<std::vector<std::size_t>> cuts{std::vector<std::size_t>(1000, 1),
                                                    {1000},
                                                    {99, 1, 900},
@@ -160,14 +162,14 @@ TEST_F(ModelTest, StateDoesNotDependOnTheBatches) {
       .probabilities = {set.probabilities.begin(), set.probabilities.begin() + 100 * kModelClasses},
       .labels = {set.labels.begin(), set.labels.begin() + 100},
       .class_count = kModelClasses};
-  const LensBatch grouped = *ApplyLens(warmup.view(), declaration.lenses[2]);
+  const LensBatch grouped = *ApplyLens(warmup.view(), declaration.classes()->lenses[2]);
   const std::vector<Kernel> kernels = {
       *kernel, *Kernel::ExponentialTotalVariation(kScalarBandwidth),
       *Kernel::ExponentialTotalVariation(*MedianBandwidth(grouped.parts[0].probabilities, 2))};
   std::vector<std::vector<RunningBlock>> offline;
-  for (std::size_t lens = 0; lens < declaration.lenses.size(); ++lens) {
-    auto running = RunningLens::Create(declaration.lenses[lens], kModelClasses, kernels[lens],
-                                       declaration.block_sizes);
+  for (std::size_t lens = 0; lens < declaration.classes()->lenses.size(); ++lens) {
+    auto running = RunningLens::Create(declaration.classes()->lenses[lens], kModelClasses,
+                                       kernels[lens], declaration.classes()->block_sizes);
     running->Add(set.view());
     offline.push_back(running->Blocks());
   }
@@ -200,7 +202,8 @@ TEST_F(ModelTest, StateDoesNotDependOnTheBatches) {
 TEST_F(ModelTest, ContinuesASavedStateWithTheSameBits) {
   const PredictionSet set = Draw(1000);
   ModelDeclaration declaration = Declaration(300, 100);
-  declaration.lenses = {Lens::Canonical(), Lens::ClassWise(), Lens::Grouped({0, 1, 1})};
+  std::get<ClassesSpec>(declaration.kind).lenses = {Lens::Canonical(), Lens::ClassWise(),
+                                                    Lens::Grouped({0, 1, 1})};
   ModelDeclaration matrix = Declaration(300, 0);
   matrix.kernel.matrix = std::make_shared<const MatrixKernel>(*MatrixKernel::Create(
       {{*Kernel::Over(Distance::kSquaredEuclidean, 1 / 0.5), {2, 1, 0, 1, 2, 0, 0, 0, 1}}},
@@ -385,7 +388,7 @@ TEST_F(ModelTest, EqualPredictionsGiveABandwidthErrorAndTheWindowContinues) {
     set.labels.push_back(i % 3);
   }
   ModelDeclaration declaration = Declaration(15, 10);
-  declaration.lenses.push_back(Lens::TopLabel());
+  std::get<ClassesSpec>(declaration.kind).lenses.push_back(Lens::TopLabel());
   const auto state = StateAfter(declaration, set, {4, 16});
   ASSERT_EQ(state->lenses.size(), 2U);
   EXPECT_FALSE(state->lenses[0].kernel.has_value());

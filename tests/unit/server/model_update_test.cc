@@ -17,7 +17,7 @@ constexpr std::size_t kNoLimit = std::numeric_limits<std::size_t>::max();
 ModelDeclaration Declared(bool with_ids = false) {
   v1::Model model;
   model.set_name("models/a");
-  model.set_class_count(3);
+  model.mutable_classes()->set_count(3);
   model.set_description("first");
   if (with_ids) model.mutable_label_grace()->set_seconds(60);
   return *CheckDeclaration(model, kNoLimit);
@@ -32,7 +32,7 @@ DeclarationUpdate Update(const std::string& path) {
 TEST(ModelUpdateTest, ChangesOnlyTheFieldsOfTheMask) {
   DeclarationUpdate update = Update("monitoring.tolerance");
   update.model.mutable_monitoring()->set_tolerance(0.01);
-  update.model.set_row_sum_tolerance(0.05);
+  update.model.mutable_classes()->set_row_sum_tolerance(0.05);
   const ModelDeclaration before = Declared();
   const auto after = UpdateDeclaration(before, update);
   ASSERT_TRUE(after.ok()) << after.status();
@@ -42,16 +42,16 @@ TEST(ModelUpdateTest, ChangesOnlyTheFieldsOfTheMask) {
 }
 
 TEST(ModelUpdateTest, AnUnsetValueIsTheDefault) {
-  DeclarationUpdate update = Update("row_sum_tolerance");
-  update.model.set_row_sum_tolerance(0.05);
+  DeclarationUpdate update = Update("classes.row_sum_tolerance");
+  update.model.mutable_classes()->set_row_sum_tolerance(0.05);
   const auto changed = UpdateDeclaration(Declared(), update);
   ASSERT_TRUE(changed.ok()) << changed.status();
-  EXPECT_EQ(changed->row_sum_tolerance, 0.05);
-  DeclarationUpdate reset = Update("row_sum_tolerance");
+  EXPECT_EQ(changed->classes()->row_sum_tolerance, 0.05);
+  DeclarationUpdate reset = Update("classes.row_sum_tolerance");
   reset.mask.add_paths("description");
   const auto again = UpdateDeclaration(*changed, reset);
   ASSERT_TRUE(again.ok()) << again.status();
-  EXPECT_EQ(again->row_sum_tolerance, Declared().row_sum_tolerance);
+  EXPECT_EQ(again->classes()->row_sum_tolerance, Declared().classes()->row_sum_tolerance);
   EXPECT_EQ(again->description, "");
 }
 

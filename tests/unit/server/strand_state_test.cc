@@ -57,15 +57,16 @@ std::vector<TimedRow> Rows() {
 ModelDeclaration Declaration(std::size_t warmup) {
   ModelDeclaration declaration;
   declaration.name = {"m", ""};
-  declaration.class_count = kStrandStateClasses;
-  declaration.block_sizes = {2, 100};
+  auto& classes = declaration.kind.emplace<ClassesSpec>();
+  classes.count = kStrandStateClasses;
+  classes.block_sizes = {2, 100};
   declaration.window = 500;
-  declaration.row_sum_tolerance = 1e-3;
+  classes.row_sum_tolerance = 1e-3;
   declaration.warmup = warmup;
   declaration.monitoring.min_observations = 50;
   if (warmup == 0) {
-    declaration.kernel.rule.bandwidth.kind = BandwidthRule::Kind::kFixed;
-    declaration.kernel.rule.bandwidth.fixed = 0.5;
+    classes.kernel.rule.bandwidth.kind = BandwidthRule::Kind::kFixed;
+    classes.kernel.rule.bandwidth.fixed = 0.5;
   }
   return declaration;
 }
@@ -90,7 +91,7 @@ TEST(StrandStateTest, RowsThatAreAppliedTogetherGiveTheBitsAndAlarmsOfSingleRows
   for (const std::size_t warmup : {0U, 100U}) {
     for (const bool grouped : {false, true}) {
       ModelDeclaration declaration = Declaration(warmup);
-      if (!grouped) declaration.baseline = "3";
+      if (!grouped) std::get<ClassesSpec>(declaration.kind).baseline = "3";
       if (grouped) declaration.monitoring.group_tag = "site";
       const std::string expected = StateAfter(rows, declaration, pool, 1);
       store::v1::ModelState state;
@@ -110,7 +111,7 @@ TEST(StrandStateTest, ARestoredComparisonContinuesWithTheSameBits) {
   const std::vector<TimedRow> rows = Rows();
   ThreadPool pool("test", 1);
   ModelDeclaration declaration = Declaration(0);
-  declaration.baseline = "3";
+  std::get<ClassesSpec>(declaration.kind).baseline = "3";
   Model whole(1, declaration, {}, {}, pool, nullptr);
   Model restored(2, declaration, {}, {}, pool, nullptr);
   for (std::size_t i = 0; i < rows.size(); ++i) {

@@ -34,14 +34,15 @@ inline PredictionSet DrawFrom(const GeneratorSpec& spec, std::size_t n, std::uin
 inline ModelDeclaration Watched(std::size_t warmup = 0) {
   ModelDeclaration declaration;
   declaration.name = {"m", ""};
-  declaration.class_count = kModelMonitorClasses;
-  declaration.block_sizes = {2};
+  auto& classes = declaration.kind.emplace<ClassesSpec>();
+  classes.count = kModelMonitorClasses;
+  classes.block_sizes = {2};
   declaration.window = 300;
-  declaration.row_sum_tolerance = 1e-3;
+  classes.row_sum_tolerance = 1e-3;
   declaration.warmup = warmup;
   if (warmup == 0) {
-    declaration.kernel.rule.bandwidth.kind = BandwidthRule::Kind::kFixed;
-    declaration.kernel.rule.bandwidth.fixed = 0.5;
+    classes.kernel.rule.bandwidth.kind = BandwidthRule::Kind::kFixed;
+    classes.kernel.rule.bandwidth.fixed = 0.5;
   }
   return declaration;
 }

@@ -29,10 +29,12 @@ var labels = []int32{0, 1, 0, 0}
 
 func createModel(ctx context.Context, connection *grpc.ClientConn) (string, error) {
 	model := &calibd.Model{
-		Name:       "models/weather-go",
-		ClassCount: 3,
-		// Without a rule, the bandwidth is chosen from the first 500 predictions.
-		Bandwidth: &calibd.BandwidthRule{Rule: &calibd.BandwidthRule_Fixed{Fixed: 0.2}},
+		Name: "models/weather-go",
+		Kind: &calibd.Model_Classes{Classes: &calibd.Classes{
+			Count: 3,
+			// Without a rule, the bandwidth is chosen from the first 500 predictions.
+			Bandwidth: &calibd.BandwidthRule{Rule: &calibd.BandwidthRule_Fixed{Fixed: 0.2}},
+		}},
 	}
 	_, err := calibd.NewModelServiceClient(connection).CreateModel(
 		ctx, &calibd.CreateModelRequest{Model: model})
