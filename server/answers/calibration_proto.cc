@@ -9,12 +9,14 @@
 #include "calibd/convert/comparison.h"
 #include "calibd/convert/evaluation.h"
 #include "calibd/convert/kernel.h"
+#include "calibd/convert/reading.h"
 #include "calibd/core/lens_kernel.h"
 #include "server/answers/error_proto.h"
 #include "server/answers/forecast_proto.h"
 #include "server/answers/label_arrivals_proto.h"
 #include "server/answers/proto_time.h"
 #include "server/answers/reliability_proto.h"
+#include "server/answers/verdict.h"
 #include "server/answers/watch_proto.h"
 #include "server/version.h"
 
@@ -41,7 +43,6 @@ void DescribeEstimates(const ModelDeclaration& declaration, const LensSnapshot& 
         convert::BandwidthToProto(spec.rule.bandwidth, declaration.warmup);
   }
   convert::ToProto(*lens.kernel, provenance);
-  provenance.set_term_bound(bound);
 }
 
 void DescribeWarmup(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
@@ -55,16 +56,18 @@ void DescribeWarmup(const ModelDeclaration& declaration, const ModelSnapshot& sn
 void DescribeMonitor(const Model& model, const ModelSnapshot& snapshot,
                      std::chrono::system_clock::time_point now,
                      v1::GetCalibrationResponse& response) {
-  DescribeVerdict(model, snapshot, now, *response.mutable_verdict());
+  const ModelDeclaration& declaration = *snapshot.declaration;
+  const Verdict verdict = MakeVerdict(model, snapshot, now);
+  DescribeVerdict(model, snapshot, verdict, *response.mutable_verdict());
   DescribeError(snapshot.monitor->error, *response.mutable_error());
-  DescribeWatch(*snapshot.declaration, snapshot, *response.mutable_watch());
+  DescribeWatch(declaration, snapshot, *response.mutable_watch());
   const std::vector<Alarm>& alarms = *snapshot.monitor->alarms;
   // The newest first.
   for (std::size_t i = alarms.size(); i-- > 0;) {
-    DescribeAlarm(*snapshot.declaration, alarms[i], *response.add_alarms());
+    DescribeAlarm(declaration, alarms[i], *response.add_alarms());
   }
-  DescribeGroups(*snapshot.declaration, snapshot, MakeVerdict(model, snapshot, now), response);
-  WarnOfRows(*snapshot.declaration, snapshot, *response.mutable_warnings());
+  DescribeGroups(declaration, snapshot, verdict, response);
+  WarnOfRows(declaration, snapshot, *response.mutable_warnings());
   response.mutable_warnings()->MergeFrom(response.label_arrivals().warnings());
 }
 
@@ -96,23 +99,8 @@ void DescribeComparison(const RunningComparison& sums, v1::GetCalibrationRespons
   proto.set_repeated_looks_valid(true);
 }
 
-}  // namespace
-
-void DescribeProvenance(const ModelDeclaration& declaration, std::int64_t first_observation,
-                        std::int64_t last_observation, std::chrono::system_clock::time_point time,
-                        v1::Provenance& provenance) {
-  provenance.set_observations(last_observation - first_observation + 1);
-  provenance.set_first_observation(first_observation);
-  provenance.set_last_observation(last_observation);
-  provenance.set_class_count(static_cast<std::int32_t>(declaration.class_count()));
-  *provenance.mutable_compute_time() = ToTimestamp(time);
-  provenance.set_valid_for_repeated_looks(false);
-  provenance.set_version(kVersion);
-}
-
-void DescribeCalibration(Model& model, const ModelSnapshot& snapshot,
-                         std::chrono::system_clock::time_point now,
-                         v1::GetCalibrationResponse& response) {
+void DescribeCounts(Model& model, const ModelSnapshot& snapshot,
+                    v1::GetCalibrationResponse& response) {
   const ModelDeclaration& declaration = *snapshot.declaration;
   response.set_model(declaration.name.ToString());
   response.set_observations(snapshot.observations);
@@ -135,8 +123,12 @@ void DescribeCalibration(Model& model, const ModelSnapshot& snapshot,
   if (const auto advice = model.recalibration()) *response.mutable_recalibration() = *advice;
   if (declaration.has_baseline()) response.set_baseline(declaration.classes()->baseline);
   if (snapshot.comparison.has_value()) DescribeComparison(*snapshot.comparison, response);
-  if (snapshot.monitor.has_value()) DescribeMonitor(model, snapshot, now, response);
-  if (declaration.numbers() != nullptr) return DescribeForecasts(snapshot, response);
+}
+
+// Describes the estimates of all lenses, or why there are none yet.
+void DescribeLenses(const ModelSnapshot& snapshot, std::chrono::system_clock::time_point now,
+                    v1::GetCalibrationResponse& response) {
+  const ModelDeclaration& declaration = *snapshot.declaration;
   const std::vector<LensSnapshot>& lenses =
       snapshot.warming_up() ? snapshot.early_lenses : snapshot.lenses;
   for (const LensSnapshot& lens : lenses) {
@@ -174,6 +166,33 @@ void DescribeCalibration(Model& model, const ModelSnapshot& snapshot,
     insufficient.set_needed(kFirstBlock - snapshot.observations);
     insufficient.set_reason("the first estimate is made from two observations");
   }
+}
+
+}  // namespace
+
+void DescribeProvenance(const ModelDeclaration& declaration, std::int64_t first_observation,
+                        std::int64_t last_observation, std::chrono::system_clock::time_point time,
+                        v1::Provenance& provenance) {
+  provenance.set_observations(last_observation - first_observation + 1);
+  provenance.set_first_observation(first_observation);
+  provenance.set_last_observation(last_observation);
+  provenance.set_class_count(static_cast<std::int32_t>(declaration.class_count()));
+  *provenance.mutable_compute_time() = ToTimestamp(time);
+  provenance.set_valid_for_repeated_looks(false);
+  provenance.set_version(kVersion);
+}
+
+void DescribeCalibration(Model& model, const ModelSnapshot& snapshot,
+                         std::chrono::system_clock::time_point now,
+                         v1::GetCalibrationResponse& response) {
+  DescribeCounts(model, snapshot, response);
+  if (snapshot.monitor.has_value()) DescribeMonitor(model, snapshot, now, response);
+  if (snapshot.declaration->numbers() != nullptr) {
+    DescribeForecasts(snapshot, response);
+  } else {
+    DescribeLenses(snapshot, now, response);
+  }
+  *response.mutable_reading() = convert::ReadingOf(response, ToTimestamp(now));
 }
 
 }  // namespace calibd::server

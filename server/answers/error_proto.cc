@@ -90,9 +90,4 @@ void DescribeError(const ErrorSnapshot& error, v1::CalibrationError& proto) {
   DescribeStretch(reading.stretch, recent);
 }
 
-std::string GroupName(const GroupId& group) {
-  if (group.overflow) return "(other groups)";
-  return group.value.empty() ? "(no value)" : group.value;
-}
-
 }  // namespace calibd::server

@@ -17,10 +17,6 @@
 namespace calibd::server {
 namespace {
 
-// A mean of residuals this many standard errors from 0 is named. The residuals of calibrated
-// forecasts have the standard deviation 1, and that of a few rows may be far smaller by chance.
-constexpr double kNamedErrors = 4;
-
 struct Residuals {
   double mean = 0;
   double standard_deviation = 0;
@@ -42,44 +38,6 @@ void SetResiduals(const ForecastCells& cells, const ForecastCounts& counts, Mess
   if (!residuals.has_value()) return;
   proto.set_residual_mean(residuals->mean);
   proto.set_residual_standard_deviation(residuals->standard_deviation);
-}
-
-std::string Share(double value) { return absl::StrFormat("%.3g", 100 * value); }
-
-std::string WidthSentence(const ForecastCoverage& coverage) {
-  // The widest central interval whose promise is outside the interval of its coverage.
-  const auto wrong = std::find_if(
-      coverage.central.rbegin(), coverage.central.rend(),
-      [](const std::optional<CentralCoverage>& one) {
-        return one.has_value() && (one->promised < one->lower || one->promised > one->upper);
-      });
-  if (wrong == coverage.central.rend()) return "";
-  const CentralCoverage& one = **wrong;
-  return absl::StrCat(" The intervals are too ", one.coverage < one.promised ? "narrow" : "wide",
-                      ": the ", Share(one.promised), " % intervals cover ", Share(one.coverage),
-                      " % (", Share(one.lower), " to ", Share(one.upper), ").");
-}
-
-std::string BiasSentence(const ForecastCells& cells, const ForecastCounts& counts) {
-  const double root = std::sqrt(static_cast<double>(counts.count()));
-  const auto is_named = [root](double mean, double deviation) {
-    return std::abs(mean) * root > kNamedErrors * std::max(1.0, deviation);
-  };
-  // The outcomes minus the forecasts, in standard deviations.
-  double shift = 0;
-  bool about = false;
-  if (const auto residuals = ResidualsOf(cells, counts)) {
-    if (is_named(residuals->mean, residuals->standard_deviation)) shift = residuals->mean;
-  } else {
-    const ForecastDirection direction = DirectionOf(cells, counts.Cells());
-    about = true;
-    // The evidence may be one of another scale alone.
-    if (is_named(direction.best.shift, direction.best.scale)) shift = direction.best.shift;
-  }
-  if (shift == 0) return "";
-  return absl::StrCat(" The forecasts are ", about ? "about " : "",
-                      absl::StrFormat("%.2g", std::abs(shift)), " standard deviations too ",
-                      shift < 0 ? "high" : "low", ".");
 }
 
 }  // namespace
@@ -136,10 +94,6 @@ void DescribeDiscrepancy(const ForecastWatchSnapshot& watch, v1::Watch& proto) {
   if (const std::optional<BlockTest> test = TestBlocks(blocks)) {
     out.set_block_one_look_p_value(test->p_value);
   }
-  if (!std::holds_alternative<QuantileForecasts>(watch.cells->kind())) {
-    out.set_outcome_length(watch.discrepancy->kernel.outcome_length);
-  }
-  out.set_forecast_length(watch.discrepancy->kernel.forecast_length);
 }
 
 void DescribeCells(const ForecastWatchSnapshot& watch, v1::Whereabouts& proto) {
@@ -160,11 +114,6 @@ const char* FamilyName(ForecastFamily family) noexcept {
       return "by_location";
   }
   return "";
-}
-
-std::string DirectionSentences(const ForecastCells& cells, const ForecastCounts& counts,
-                               const ForecastCoverage& coverage) {
-  return absl::StrCat(WidthSentence(coverage), BiasSentence(cells, counts));
 }
 
 absl::Status CheckPredictsClasses(const ModelDeclaration& declaration, const char* what) {

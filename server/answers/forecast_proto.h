@@ -1,8 +1,6 @@
 #ifndef CALIBD_SERVER_ANSWERS_FORECAST_PROTO_H_
 #define CALIBD_SERVER_ANSWERS_FORECAST_PROTO_H_
 
-#include <string>
-
 #include "absl/status/status.h"
 #include "calibd/core/forecast_coverage.h"
 #include "calibd/v1/calibration_service.pb.h"
@@ -24,12 +22,6 @@ void DescribeDiscrepancy(const ForecastWatchSnapshot& watch, v1::Watch& proto);
 // Adds all cells.
 void DescribeCells(const ForecastWatchSnapshot& watch, v1::Whereabouts& proto);
 [[nodiscard]] const char* FamilyName(ForecastFamily family) noexcept;
-
-// In which direction the forecasts are off, as sentences with a leading space: "The intervals are
-// too narrow: ..." and "The forecasts are ... too high". Empty if nothing stands out.
-[[nodiscard]] std::string DirectionSentences(const ForecastCells& cells,
-                                             const ForecastCounts& counts,
-                                             const ForecastCoverage& coverage);
 
 // Errors: FailedPrecondition if the model forecasts a number, with what it offers instead. what:
 // what needs classes, such as "a test".

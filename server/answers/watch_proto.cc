@@ -13,13 +13,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "calibd/convert/evaluation.h"
+#include "calibd/convert/text.h"
 #include "calibd/core/confidence_sequence.h"
 #include "calibd/core/e_bh.h"
 #include "server/answers/error_proto.h"
 #include "server/answers/forecast_proto.h"
 #include "server/answers/proto_time.h"
 #include "server/answers/verdict.h"
-#include "server/answers/verdict_text.h"
 #include "server/watch/effect_size.h"
 
 namespace calibd::server {
@@ -153,6 +153,17 @@ void DescribeScores(const RunningReliability& reliability, v1::GroupWatch::Score
   proto.set_ece(reliability.ExpectedCalibrationError());
 }
 
+// Warns if a label with probability 0 carries most of the evidence.
+void WarnOfImpossibleLabel(const WatchSnapshot& watch,
+                           google::protobuf::RepeatedPtrField<std::string>& warnings) {
+  const RunningMaximum& label = watch.reading.impossible_label;
+  if (label.at == 0 || 2 * label.log_value < watch.reading.maximum.log_value) return;
+  *warnings.Add() =
+      absl::StrCat("Most of the evidence comes from one label with probability 0, at observation ",
+                   watch.first_observation - 1 + label.at,
+                   ": check whether this probability was rounded or the label is wrong.");
+}
+
 // min_observations: the setting for the model or for a group.
 void DescribeOne(const Monitoring& monitoring, const WatchSnapshot& watch,
                  std::int64_t min_observations, v1::Watch& proto) {
@@ -169,7 +180,6 @@ void DescribeOne(const Monitoring& monitoring, const WatchSnapshot& watch,
     }
     return DescribeDiscrepancy(*watch.forecast, proto);
   }
-  proto.set_random_features(static_cast<std::int32_t>(kFeatureCount));
   DescribeEffectSize(watch, monitoring.significance_level, *proto.mutable_effect_size());
 }
 
@@ -189,16 +199,15 @@ std::string UnavailableReason(const ModelDeclaration& declaration, const ModelSn
   return error.empty() ? "the kernel is zero" : error;
 }
 
-void DescribeVerdict(const Model& model, const ModelSnapshot& snapshot, Time now,
+void DescribeVerdict(const Model& model, const ModelSnapshot& snapshot, const Verdict& verdict,
                      v1::Verdict& proto) {
   const ModelDeclaration& declaration = *snapshot.declaration;
   const MonitorSnapshot& monitor = *snapshot.monitor;
-  const Verdict verdict = MakeVerdict(model, snapshot, now);
   proto.set_limit_status(verdict.limit_status);
   proto.set_is_recent(verdict.is_recent);
   proto.set_is_acknowledged(verdict.is_acknowledged);
   for (const GroupSnapshot* const group : verdict.groups_over_limit) {
-    proto.add_groups_over_limit(GroupName(group->id));
+    proto.add_groups_over_limit(convert::GroupName(group->id.value, group->id.overflow));
   }
   proto.set_status(verdict.status);
   proto.set_stale(verdict.stale);
@@ -226,7 +235,6 @@ void DescribeVerdict(const Model& model, const ModelSnapshot& snapshot, Time now
       DescribeWhereabouts(declaration, *monitor.watch, *proto.mutable_whereabouts());
     }
   }
-  proto.set_summary(VerdictSummary(declaration, snapshot, verdict));
 }
 
 void DescribeWatch(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
@@ -281,6 +289,10 @@ void DescribeGroups(const ModelDeclaration& declaration, const ModelSnapshot& sn
 
 void WarnOfRows(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
                 google::protobuf::RepeatedPtrField<std::string>& warnings) {
+  if (snapshot.monitor->watch.has_value() &&
+      snapshot.monitor->FindActive(Alarm::Kind::kEvidence) != nullptr) {
+    WarnOfImpossibleLabel(*snapshot.monitor->watch, warnings);
+  }
   const RowScreen::Counts& screen = snapshot.monitor->screen;
   if (screen.rows < kLeastScreened) return;
   const auto rows = static_cast<double>(screen.rows);
@@ -304,10 +316,9 @@ void WarnOfRows(const ModelDeclaration& declaration, const ModelSnapshot& snapsh
     const double inexact = static_cast<double>(screen.inexact_sums) - digit_rows + printed;
     if (tolerance > declaration.monitoring.tolerance && inexact >= kInexactShare * digit_rows) {
       *warnings.Add() = absl::StrFormat(
-          "The probabilities have %s, and the rounding error looks like evidence: send more "
-          "digits, or declare monitoring.tolerance = %.3g (now %.3g).",
-          Plural(static_cast<std::int64_t>(i) + 1, "decimal digit"), tolerance,
-          declaration.monitoring.tolerance);
+          "The probabilities have %d decimal digit%s, and the rounding error looks like evidence: "
+          "send more digits, or declare monitoring.tolerance = %.3g (now %.3g).",
+          i + 1, i == 0 ? "" : "s", tolerance, declaration.monitoring.tolerance);
     }
     return;
   }
@@ -319,7 +330,6 @@ void DescribeAlarm(const ModelDeclaration& declaration, const Alarm& alarm, v1::
   *proto.mutable_raise_time() = ToTimestamp(alarm.raise_time);
   proto.set_observation(alarm.observation);
   if (!alarm.crossing.has_value()) {
-    proto.set_log10_value(alarm.log10_value);
     proto.set_threshold(alarm.threshold);
   }
   if (alarm.skce.has_value()) proto.set_skce(*alarm.skce);

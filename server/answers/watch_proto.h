@@ -1,7 +1,6 @@
 #ifndef CALIBD_SERVER_ANSWERS_WATCH_PROTO_H_
 #define CALIBD_SERVER_ANSWERS_WATCH_PROTO_H_
 
-#include <chrono>
 #include <string>
 
 #include "calibd/v1/calibration_service.pb.h"
@@ -13,8 +12,8 @@ namespace calibd::server {
 
 // Fills in the current verdict on the model's calibration. The following functions require the
 // snapshot of a monitored model.
-void DescribeVerdict(const Model& model, const ModelSnapshot& snapshot,
-                     std::chrono::system_clock::time_point now, v1::Verdict& proto);
+void DescribeVerdict(const Model& model, const ModelSnapshot& snapshot, const Verdict& verdict,
+                     v1::Verdict& proto);
 
 // The reason for missing evidence in one sentence; empty if there is evidence.
 [[nodiscard]] std::string UnavailableReason(const ModelDeclaration& declaration,

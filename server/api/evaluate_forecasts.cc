@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "calibd/convert/forecast.h"
+#include "calibd/convert/reading.h"
 #include "calibd/core/forecast_evaluation.h"
 #include "calibd/core/status_macros.h"
 #include "server/answers/proto_time.h"
@@ -85,7 +86,9 @@ absl::Status EvaluateForecastModel(WindowJobs& jobs, const v1::EvaluateRequest& 
     proto.set_first_observation(sample.first_observation);
     proto.set_last_observation(sample.last_observation);
     *proto.mutable_compute_time() = ToTimestamp(sample.compute_time);
-    *result->mutable_evaluation()->mutable_elapsed() = Since(start);
+    v1::Evaluation& answer = *result->mutable_evaluation();
+    *answer.mutable_reading() = convert::ReadingOf(answer, declaration->monitoring.error_limit);
+    *answer.mutable_elapsed() = Since(start);
     return absl::OkStatus();
   };
   return SubmitWindowJob(jobs, std::move(job), reply, result);

@@ -8,10 +8,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/convert/reading.h"
 #include "calibd/core/e_bh.h"
 #include "calibd/core/status_macros.h"
 #include "server/answers/error_proto.h"
 #include "server/answers/proto_time.h"
+#include "server/answers/verdict.h"
 #include "server/answers/watch_proto.h"
 #include "server/api/pagination.h"
 #include "server/base/errors.h"
@@ -38,18 +40,27 @@ void DescribeListed(const Model& model, bool rejected, std::chrono::system_clock
   if (snapshot->last_observation_time.has_value()) {
     *proto.mutable_last_observation_time() = ToTimestamp(*snapshot->last_observation_time);
   }
+  proto.set_rejected_among_all(rejected);
+  // The facts of the headlines.
+  v1::GetCalibrationResponse facts;
+  facts.set_model(proto.model());
+  facts.set_observations(proto.observations());
   if (snapshot->monitor.has_value()) {
-    DescribeVerdict(model, *snapshot, now, *proto.mutable_verdict());
+    DescribeVerdict(model, *snapshot, MakeVerdict(model, *snapshot, now), *facts.mutable_verdict());
     DescribeWatch(declaration, *snapshot, *proto.mutable_watch());
-    DescribeError(snapshot->monitor->error, *proto.mutable_error());
+    DescribeError(snapshot->monitor->error, *facts.mutable_error());
     const std::vector<Alarm>& alarms = *snapshot->monitor->alarms;
     for (std::size_t i = alarms.size(); i-- > 0;) {
       if (!alarms[i].acknowledge_time.has_value()) {
-        DescribeAlarm(declaration, alarms[i], *proto.add_alarms());
+        DescribeAlarm(declaration, alarms[i], *facts.add_alarms());
       }
     }
   }
-  proto.set_rejected_among_all(rejected);
+  *proto.mutable_reading() = convert::HeadlinesOf(facts);
+  if (!facts.has_verdict()) return;
+  proto.mutable_verdict()->Swap(facts.mutable_verdict());
+  proto.mutable_error()->Swap(facts.mutable_error());
+  proto.mutable_alarms()->Swap(facts.mutable_alarms());
 }
 
 }  // namespace

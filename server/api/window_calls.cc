@@ -12,6 +12,7 @@
 #include "calibd/convert/estimate.h"
 #include "calibd/convert/evaluation.h"
 #include "calibd/convert/kernel.h"
+#include "calibd/convert/reading.h"
 #include "calibd/convert/recalibration.h"
 #include "calibd/core/estimator_selection.h"
 #include "calibd/core/evaluation.h"
@@ -210,6 +211,8 @@ absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
                                            .null = NullHypothesis::kForecast},
                                           control.WithoutProgress())));
     }
+    *proto.mutable_reading() =
+        convert::ReadingOf(proto, model->declaration()->monitoring.error_limit);
     *proto.mutable_elapsed() = Since(start);
     return absl::OkStatus();
   };
@@ -299,6 +302,7 @@ absl::Status Api::EstimateCalibrationError(const v1::EstimateCalibrationErrorReq
     DescribeProvenance(*model->declaration(), sample.first_observation, sample.last_observation,
                        sample.compute_time, provenance);
     provenance.set_threads(static_cast<std::int32_t>(threads));
+    proto.set_text(convert::EstimateText(proto));
     *proto.mutable_elapsed() = Since(start);
     return absl::OkStatus();
   };

@@ -145,13 +145,13 @@ void DescribeCalibration(Model& model) {
     DescribeReliability(snapshot->reliability, *response.mutable_scores());
   }
   if (snapshot->monitor.has_value()) {
-    DescribeVerdict(model, *snapshot, ModelSnapshot::Time(kNow), *response.mutable_verdict());
+    const Verdict verdict = MakeVerdict(model, *snapshot, ModelSnapshot::Time(kNow));
+    DescribeVerdict(model, *snapshot, verdict, *response.mutable_verdict());
     DescribeWatch(*model.declaration(), *snapshot, *response.mutable_watch());
     for (const Alarm& alarm : *snapshot->monitor->alarms) {
       DescribeAlarm(*model.declaration(), alarm, *response.add_alarms());
     }
-    DescribeGroups(*model.declaration(), *snapshot,
-                   MakeVerdict(model, *snapshot, ModelSnapshot::Time(kNow)), response);
+    DescribeGroups(*model.declaration(), *snapshot, verdict, response);
     WarnOfRows(*model.declaration(), *snapshot, *response.mutable_warnings());
   }
   Require(IsFinite(response), "the answer is finite");

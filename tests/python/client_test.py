@@ -235,11 +235,11 @@ def test_the_error_of_class_1_is_shown_if_it_is_larger(client):
         stream.send(scores, random.random(8000) < scores + 0.1)
     answer = client.calibration("class-1")
     assert answer.verdict.limit_status == monitoring.CalibrationError.OVER_LIMIT
-    assert re.search(r"^class 1 +off by [\d.]+ points .*, under-confident by .*; limit 3$",
-                     repr(answer), re.M)
     evaluation = client.evaluate("class-1", replicates=99)
-    for result in (client.history("class-1"), evaluation, client.recalibrate("class-1")):
-        assert "the probability of class 1 is off by" in repr(result)
+    for result in (answer, evaluation):
+        assert re.search(r"^how bad +P\(class 1\) off by [\d.]+ points .*; limit 3", repr(result), re.M)
+    for result in (client.history("class-1"), client.recalibrate("class-1")):
+        assert "class 1 " in repr(result)
     (title,) = titles_of_diagrams(answer)
     assert title.startswith("class-1: class 1: ")
     (title,) = titles_of_diagrams(evaluation)
@@ -252,65 +252,17 @@ def test_predictions_without_labels_are_pending_and_warnings_shown_once(client):
         with client.stream("awaited") as stream:
             stream.send(calibrated(3)[0], ids=["a", "b", "c"])
     text = repr(client.calibration("awaited"))
-    assert "rows     0 counted, 0 rejected, 0 dropped, 3 pending, the first of which counts on" in text
+    assert "data      0 labelled rows, 0 rejected, 3 pending; the first will count on" in text
     assert text.count("repeated a known id") == 1
 
 
-def test_the_e_value_is_written_as_by_calibctl(client, server, overconfident):
+def test_the_text_is_that_of_calibctl_show(client, server, overconfident):
     text = repr(client.calibration(overconfident))
-    found = re.search(r"e-value +(.*); calibration is rejected at 20$", text, re.M)
     shown = subprocess.run([os.environ["CALIBCTL_BINARY"], "show", overconfident, "--server",
                             server.grpc], check=True, capture_output=True, text=True).stdout
-    assert f"e-value {found[1]};" in " ".join(shown.split())
-
-
-def test_groups_over_their_limits_are_named_as_by_calibctl(client, server):
-    client.create_model("regions", 3, bandwidth=BANDWIDTH, declaration=models.Model(
-        monitoring=monitoring.Monitoring(group_tag="region")))
-
-    def send(rows, group, share):
-        """The predictions of a share of the rows, those of the group, are over-confident."""
-        predictions, labels = calibrated(rows)
-        is_in_group = np.random.default_rng(1).random(rows) < share
-        predictions **= np.where(is_in_group, 4, 1)[:, np.newaxis]
-        with client.stream("regions") as stream:
-            stream.send(predictions / predictions.sum(axis=1, keepdims=True), labels,
-                        groups=np.where(is_in_group, group, "north"))
-
-    def acknowledge(group):
-        for alarm in client.calibration("regions").alarms:
-            if (alarm.group_value if alarm.HasField("group_value") else None) == group:
-                client.acknowledge_alarm("regions", alarm.id)
-
-    def verdict():
-        answer = client.calibration("regions")
-        (text,) = re.findall("^verdict +(.*)$", repr(answer), re.M)
-        assert f">{text}<" in answer._repr_html_()
-        assert re.search(f"^regions +{re.escape(text)}$", repr(client.verdicts()), re.M)
-        listed = subprocess.run([os.environ["CALIBCTL_BINARY"], "list", "--server", server.grpc],
-                                check=True, capture_output=True, text=True).stdout
-        assert re.search(f"^regions +{re.escape(text)}  ", listed, re.M)
-        return text.rpartition(", ")[0]
-
-    send(20000, "south", 0.05)
-    assert verdict() == "OVER_LIMIT in group south"
-    acknowledge("south")
-    assert verdict() == "OVER_LIMIT in group south (acknowledged)"
-    send(20000, "west", 1)
-    assert verdict() == "OVER_LIMIT, also in groups south, west"
-    acknowledge(None)
-    assert verdict() == "OVER_LIMIT (acknowledged), OVER_LIMIT in groups south, west"
-    for group in ("a" * 25, "xenon"):
-        send(2000, group, 1)
-    assert verdict().endswith(f"in groups south, west, {'a' * 21}... and 1 more")
-
-
-def test_a_stale_verdict_without_a_limit_says_both():
-    from calibd.results import Verdicts
-    verdict = monitoring.Verdict(status=monitoring.Verdict.DRIFTED, stale=True)
-    row = service.ListVerdictsResponse.ModelVerdict(model="models/old", verdict=verdict)
-    text = repr(Verdicts("all models", service.ListVerdictsResponse(models=[row])))
-    assert text.endswith("old  DRIFTED, STALE")
+    age = re.compile("came .* ago|came just now")
+    assert age.sub("came", " ".join(text.split())) == age.sub("came", " ".join(shown.split()))
+    assert max(map(len, text.splitlines())) <= 100
 
 
 def test_diagrams_escape_text_and_leave_out_empty_bins():
@@ -340,7 +292,7 @@ def test_test_and_estimate_report_progress(client, overconfident):
     assert told == sorted(told) and told[0] > 0 and told[-1] == 1
     assert "0.001" in repr(result) and "<table>" in result._repr_html_()
     estimate = client.estimate(overconfident, lens="top_label", folds=2, on_progress=told.append)
-    assert estimate.folds == 2 and "points +-" in repr(estimate)
+    assert estimate.folds == 2 and " points +-" in repr(estimate)
     class_1 = Lens(one_class=Lens.OneClass(class_index=1))
     assert "class_wise[1]" in repr(client.estimate(overconfident, lens=class_1, folds=2))
     assert client.estimate(overconfident, folds=2).provenance.lens == "top_label"
@@ -367,7 +319,7 @@ def test_compare_says_which_model_is_better(client, overconfident):
     with client.stream("compared") as stream:
         stream.send(predictions, labels)
     comparison = client.compare("compared", overconfident)
-    assert not comparison.comparison.paired and "binned error" in repr(comparison)
+    assert not comparison.comparison.paired and "log loss 0" in repr(comparison)
     assert repr(comparison).startswith("models/compared: against models/overconfident, 800 ")
     with pytest.raises(calibd.InvalidArgument):
         client.compare("compared", "compared")
@@ -394,9 +346,9 @@ def test_recalibration_needs_no_server(client, overconfident):
     client.create_model("no-map", 3, bandwidth=BANDWIDTH)
     with client.stream("no-map") as stream:
         stream.send(*calibrated(1000))
-    assert "no-map: it is not certain that temperature helps" in repr(client.recalibrate("no-map"))
+    assert "no-map: no map is known to lower the log loss" in repr(client.recalibrate("no-map"))
     recalibration = client.recalibrate(overconfident)
-    assert recalibration.helps and "temperature helps" in repr(recalibration)
+    assert recalibration.helps and " would leave " in repr(recalibration)
     copy = pickle.loads(pickle.dumps(recalibration))
     predictions, _ = calibrated(100, seed=5)
     better = copy.transform(predictions)

@@ -29,7 +29,7 @@ def test_a_frame_is_matched_by_the_names_of_the_features(client):
     local = evaluated.forecast.local
     assert list(local.feature_names) == ["temperature"]
     assert local.places[0].features[0] in frame["temperature"].to_list()
-    assert "wrong near" in repr(evaluated) and "temperature " in repr(evaluated)
+    assert "near" in repr(evaluated) and "temperature " in repr(evaluated)
 
 
 def test_classes_have_individual_calibration(client):

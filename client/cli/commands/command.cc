@@ -98,12 +98,6 @@ std::string ModelArgument(std::string_view argument) {
   return client::ModelName(argument.substr(0, at), argument.substr(at + 1));
 }
 
-std::string ShortName(std::string_view model) {
-  constexpr std::string_view kPrefix = "models/";
-  if (model.starts_with(kPrefix)) model.remove_prefix(kPrefix.size());
-  return absl::StrReplaceAll(absl::string_view(model.data(), model.size()), {{"/versions/", "@"}});
-}
-
 absl::StatusOr<v1::Model> GetOrCreateModel(client::Client& client, const v1::Model& model) {
   auto existing = client.GetModel(model.name());
   return absl::IsNotFound(existing.status()) ? client.CreateModel(model) : existing;

@@ -82,8 +82,8 @@ template <typename Call>
 // Converts "NAME" or "NAME@VERSION" of the command line to the name of the model on the server.
 [[nodiscard]] std::string ModelArgument(std::string_view argument);
 
-// The reverse: "NAME" or "NAME@VERSION" without control characters.
-[[nodiscard]] std::string ShortName(std::string_view model);
+// The reverse.
+using convert::ShortName;
 
 // Returns the model; creates it with default settings if it does not exist.
 [[nodiscard]] absl::StatusOr<v1::Model> GetOrCreateModel(client::Client& client,

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "calibd/convert/evaluation.h"
+#include "calibd/convert/reading.h"
 #include "calibd/core/error_interval.h"
 #include "calibd/core/lens.h"
 #include "client/cli/commands/command.h"
@@ -28,9 +29,6 @@
 
 namespace calibd::cli {
 namespace {
-
-// Significance level of all tests of the summary combined.
-constexpr double kSummaryLevel = 0.05;
 
 struct EvaluateOptions {
   InputOptions input;
@@ -100,12 +98,16 @@ absl::Status AddActions(const EvaluateOptions& options, std::span<const std::str
 }
 
 // Prints the result and the decision, and returns the exit code. changes: unset without files.
-absl::StatusOr<ExitCode> Report(const Context& context, const v1::Evaluation& evaluation,
+// error_limit: unset with --model and without the option.
+absl::StatusOr<ExitCode> Report(const Context& context, v1::Evaluation evaluation,
                                 const std::optional<FileChanges>& changes,
-                                const ResultGate& fail_on, double error_limit) {
+                                const ResultGate& fail_on, std::optional<double> error_limit) {
+  if (error_limit.has_value()) {
+    *evaluation.mutable_reading() = convert::ReadingOf(evaluation, *error_limit);
+  }
   std::optional<Decision> decision;
   if (fail_on.what == "over-limit") {
-    decision = DecideByLimit(evaluation, error_limit);
+    decision = DecideByLimit(evaluation, *error_limit);
   } else if (fail_on.what == "p-value") {
     decision = DecideByPValue(evaluation.lenses(0).result(), fail_on.significance_level);
   }
@@ -115,7 +117,7 @@ absl::StatusOr<ExitCode> Report(const Context& context, const v1::Evaluation& ev
     if (decision.has_value()) json["decision"] = decision->json;
     PrintJson(json);
   } else {
-    Print(DescribeEvaluation(evaluation, kSummaryLevel, error_limit));
+    Print(DescribeEvaluation(evaluation));
     if (changes.has_value()) Print(Describe(*changes));
     if (decision.has_value() && !decision->sentence.empty()) Print("\n" + decision->sentence);
   }
@@ -141,11 +143,7 @@ absl::StatusOr<ExitCode> EvaluateServed(const Context& context, const EvaluateOp
       CallWithProgress(context, "evaluating", kTestTimeout, [&](const auto& long_call) {
         return client->Evaluate(request, long_call);
       }));
-  double error_limit = options.error_limit.value_or(kDefaultErrorLimit);
-  if (!options.error_limit.has_value()) {
-    if (model.monitoring().error_limit() > 0) error_limit = model.monitoring().error_limit();
-  }
-  return Report(context, evaluation, std::nullopt, options.fail_on, error_limit);
+  return Report(context, evaluation, std::nullopt, options.fail_on, options.error_limit);
 }
 
 // Announces an evaluation that takes long.

@@ -12,6 +12,7 @@
 #include "calibd/convert/evaluation.h"
 #include "calibd/convert/forecast.h"
 #include "calibd/convert/loss.h"
+#include "calibd/convert/reading.h"
 #include "calibd/core/forecast_evaluation.h"
 #include "client/cli/commands/command.h"
 #include "client/cli/commands/fail_on.h"
@@ -26,6 +27,9 @@ namespace {
 
 // Of a CPU, measured with 10000 Normal forecasts.
 constexpr double kOperationsPerSecond = 5e9;
+
+// The default limit of the coverage error of files.
+constexpr double kDefaultLimit = 0.05;
 
 struct EvaluateForecastsOptions {
   // If set, this model of the server is evaluated instead of a file.
@@ -50,7 +54,8 @@ struct EvaluateForecastsOptions {
   unsigned threads = std::max(1U, std::thread::hardware_concurrency());
   // "over-limit", or empty if no decision is wanted.
   std::string fail_on;
-  double error_limit = 0.05;
+  // Unset: that of the model, or kDefaultLimit for files.
+  std::optional<double> error_limit;
 };
 
 // The file and its kind.
@@ -78,16 +83,17 @@ const char* KindName(const NumberForecastKind& kind) {
 }
 
 ExitCode Report(const Context& context, const EvaluateForecastsOptions& options,
-                const std::string& kind, const v1::ForecastEvaluation& evaluation) {
+                const std::string& kind, const v1::Evaluation& answer) {
   std::optional<Decision> decision;
-  if (!options.fail_on.empty()) decision = DecideByLimit(evaluation, options.error_limit);
+  if (!options.fail_on.empty())
+    decision = DecideByLimit(answer, options.error_limit.value_or(kDefaultLimit));
   if (context.json()) {
     Json json = {{"kind", kind}};
-    json.update(ToJson(evaluation));
+    json.update(ToJson(answer.forecast()));
     if (decision.has_value()) json["gate"] = decision->json;
     PrintJson(json);
   } else {
-    Print(DescribeForecasts(kind, evaluation, evaluation.first_observation()));
+    Print(DescribeForecasts(kind, answer));
     if (decision.has_value()) Print(decision->sentence);
   }
   return decision.has_value() ? decision->exit_code() : ExitCode::kOk;
@@ -123,13 +129,16 @@ absl::StatusOr<ExitCode> EvaluateServed(const Context& context,
                                    options.model, "`"));
   }
   CALIBD_ASSIGN_OR_RETURN(
-      const v1::Evaluation evaluation,
+      v1::Evaluation evaluation,
       CallWithProgress(context, "evaluating", kTestTimeout,
                        [&](const auto& call) { return client->Evaluate(request, call); }));
   const char* const kind = model.forecast().has_normal()      ? "normal"
                            : model.forecast().has_quantiles() ? "quantiles"
                                                               : "samples";
-  return Report(context, options, kind, evaluation.forecast());
+  if (options.error_limit.has_value()) {
+    *evaluation.mutable_reading() = convert::ReadingOf(evaluation, *options.error_limit);
+  }
+  return Report(context, options, kind, evaluation);
 }
 
 // The positions of --local-feature among --feature-column. Errors: a usage fault.
@@ -177,9 +186,12 @@ absl::StatusOr<ExitCode> EvaluateFile(const Context& context,
         return EvaluateForecasts(forecasts.kind, {forecasts.values, forecasts.outcomes},
                                  evaluation_options, forecasts.covariates, control);
       }));
-  return Report(context, options, KindName(forecasts.kind),
-                convert::ToProto(evaluation, evaluation_options, forecasts.covariates,
-                                 options.columns.features));
+  v1::Evaluation answer;
+  *answer.mutable_forecast() = convert::ToProto(evaluation, evaluation_options,
+                                                forecasts.covariates, options.columns.features);
+  *answer.mutable_reading() =
+      convert::ReadingOf(answer, options.error_limit.value_or(kDefaultLimit));
+  return Report(context, options, KindName(forecasts.kind), answer);
 }
 
 absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateForecastsOptions& options) {
@@ -275,9 +287,8 @@ void AddEvaluateForecastsCommand(CLI::App& app, Context& context) {
       ->check(CLI::IsMember({"over-limit"}));
   command
       ->add_option("--error-limit", options->error_limit,
-                   "the acceptable coverage error; default 0.05")
-      ->transform(ProbabilityRange(1e-4, 0.5))
-      ->needs("--fail-on");
+                   "the acceptable coverage error; default: that of the model, or 0.05 for files")
+      ->transform(ProbabilityRange(1e-4, 0.5));
   AddNullOption(
       *command, options->null,
       "what the tests of the discrepancies reject: forecast, that outcomes are drawn from "

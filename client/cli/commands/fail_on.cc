@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "calibd/convert/reading.h"
 #include "calibd/convert/text.h"
-#include "client/cli/reports/evaluation_report.h"
 
 namespace calibd::cli {
 namespace {
@@ -91,34 +91,14 @@ Decision DecideByPValue(const v1::QuadraticTestResult& result, double significan
           {"fail_on", "p-value"}, {"significance_level", significance_level}, {"decision", name}}};
 }
 
-namespace {
-
-// passed: what to say if the gate does not fail.
-Decision DecideByStatus(v1::CalibrationError::Status status, double error_limit,
-                        const std::string& passed) {
+Decision DecideByLimit(const v1::Evaluation& evaluation, double error_limit) {
+  const v1::CalibrationError::Status status = convert::StatusAgainst(evaluation, error_limit);
   const bool fails = status == v1::CalibrationError::OVER_LIMIT;
   return {.fails = fails,
-          .sentence = fails ? "failed on over-limit\n" : passed,
+          .sentence = fails ? "failed on over-limit\n" : "",
           .json = {{"fail_on", "over-limit"},
                    {"error_limit", error_limit},
                    {"decision", convert::StatusName(status)}}};
-}
-
-}  // namespace
-
-Decision DecideByLimit(const v1::Evaluation& evaluation, double error_limit) {
-  return DecideByStatus(StatusAgainst(evaluation, error_limit), error_limit, "");
-}
-
-Decision DecideByLimit(const v1::ForecastEvaluation& evaluation, double error_limit) {
-  const double lower = evaluation.coverage_error_lower();
-  const double upper = evaluation.coverage_error_upper();
-  const v1::CalibrationError::Status status = convert::StatusAgainst(error_limit, lower, upper);
-  return DecideByStatus(
-      status, error_limit,
-      absl::StrCat("did not fail on over-limit: ", convert::StatusName(status), ", ",
-                   convert::OffByText(evaluation.coverage_error(), lower, upper, error_limit),
-                   "\n"));
 }
 
 std::optional<std::string> FindUsageFault(const ResultGate& gate, int replicates) {

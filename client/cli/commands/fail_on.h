@@ -48,13 +48,9 @@ struct Decision {
 // Fails if p is at most the level.
 [[nodiscard]] Decision DecideByPValue(const v1::QuadraticTestResult& result,
                                       double significance_level);
-// Fails if the answer is OVER_LIMIT; see StatusAgainst. The report of the evaluation says it first,
-// so the sentence is empty unless it fails. evaluation: with `error`.
+// Fails if the answer is OVER_LIMIT. The reading of the evaluation says it first, so the sentence
+// is empty unless it fails. evaluation: with `error`, or of forecasts.
 [[nodiscard]] Decision DecideByLimit(const v1::Evaluation& evaluation, double error_limit);
-
-// The same for the coverage error of forecasts of a number, whose report does not compare it with a
-// limit. The sentence is never empty.
-[[nodiscard]] Decision DecideByLimit(const v1::ForecastEvaluation& evaluation, double error_limit);
 
 // The reason why a bootstrap with this many replicates cannot be the basis of a decision:
 // no replicates, or too few to reach the level. Unset if there is no such reason.

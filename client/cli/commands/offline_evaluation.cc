@@ -8,6 +8,7 @@
 #include "calibd/convert/estimate.h"
 #include "calibd/convert/evaluation.h"
 #include "calibd/convert/kernel.h"
+#include "calibd/convert/reading.h"
 #include "calibd/core/estimator_selection.h"
 #include "calibd/core/evaluation.h"
 #include "calibd/core/lens.h"
@@ -100,6 +101,7 @@ absl::StatusOr<v1::CalibrationErrorEstimate> EstimateOffline(
   CALIBD_ASSIGN_OR_RETURN(const SelectionResult selected, SelectEstimator(batch, options, control));
   v1::CalibrationErrorEstimate proto = convert::ToProto(options, selected);
   DescribeInput(batch, threads, *proto.mutable_provenance());
+  proto.set_text(convert::EstimateText(proto));
   *proto.mutable_elapsed() = Since(started);
   return proto;
 }

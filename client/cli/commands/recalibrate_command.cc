@@ -102,17 +102,13 @@ bool IsAtEnd(double temperature) {
 
 std::string Describe(const v1::Recalibration& advice) {
   const v1::RecalibrationMap& map = advice.map();
-  std::string text;
-  if (!advice.helps()) {
-    text = "None helps: no map is known to lower the log loss.\n";
-  } else if (map.has_temperature()) {
-    text = absl::StrFormat(
-        "Temperature scaling helps: temperature %.3g%s (%s).\n", map.temperature(),
-        IsAtEnd(map.temperature()) ? ", the end of the range that is tried" : "",
-        map.temperature() > 1 ? "the model is over-confident" : "the model is under-confident");
-  } else {
-    text = absl::StrCat("A map of kind ", map.kind(), " helps.\n");
+  std::string text = convert::Plain(advice.text());
+  if (advice.helps() && map.has_temperature()) {
+    absl::StrAppend(&text, IsAtEnd(map.temperature()) ? ", the end of the range that is tried" : "",
+                    map.temperature() > 1 ? " (the model is over-confident)"
+                                          : " (the model is under-confident)");
   }
+  text += ".\n";
   absl::StrAppendFormat(&text,
                         "The older %d observations chose the map: cross-validated log loss (nats)",
                         advice.fit_observations());

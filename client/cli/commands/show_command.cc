@@ -9,7 +9,6 @@
 #include "client/cli/reports/report.h"
 #include "client/cli/reports/show_report.h"
 #include "client/cli/reports/verdict_report.h"
-#include "google/protobuf/util/time_util.h"
 
 namespace calibd::cli {
 namespace {
@@ -22,9 +21,9 @@ struct ShowOptions {
 };
 
 std::string Text(const v1::GetCalibrationResponse& response, const ShowOptions& options) {
-  std::string text = DescribeShow(response, google::protobuf::util::TimeUtil::GetCurrentTime());
+  std::string text = DescribeShow(response);
   if (options.verbose) {
-    absl::StrAppend(&text, "\n", DescribeVerdict(response), "\n", DescribeCalibration(response));
+    absl::StrAppend(&text, "\n", DescribeNumbers(response), "\n", DescribeCalibration(response));
   }
   if (options.bins) absl::StrAppend(&text, "\n", DescribeBins(response));
   return text;

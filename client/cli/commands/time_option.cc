@@ -52,14 +52,6 @@ std::string ShortDuration(const google::protobuf::Duration& duration) {
   return {};
 }
 
-std::string AgeText(std::int64_t seconds) {
-  for (const Unit& unit : kUnits) {
-    const std::int64_t count = seconds / static_cast<std::int64_t>(unit.seconds);
-    if (count >= 2) return absl::StrCat(count, std::string(1, unit.name));
-  }
-  return absl::StrCat(seconds, "s");
-}
-
 absl::StatusOr<google::protobuf::Timestamp> ParseTime(std::string_view text,
                                                       const google::protobuf::Timestamp& now) {
   constexpr std::size_t kDateLength = 10;

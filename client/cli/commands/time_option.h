@@ -17,8 +17,6 @@ namespace calibd::cli {
 
 // Formats the duration in the largest unit of which it has at least one, with six digits.
 [[nodiscard]] std::string ShortDuration(const google::protobuf::Duration& duration);
-// Formats an age in whole units: the largest of which it has at least two, such as "91s" or "47h".
-[[nodiscard]] std::string AgeText(std::int64_t seconds);
 
 // Parses "2026-01-31", "2026-01-31T12:30:00Z" (RFC 3339, also with an offset), or a duration before
 // `now` such as "7d", see ParseDuration. Errors: InvalidArgument saying what was expected.

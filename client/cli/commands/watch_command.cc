@@ -109,7 +109,7 @@ absl::StatusOr<ExitCode> WatchModel(const Context& context, const std::string& m
         if (view.json()) {
           view.ShowLine(ToJson(change).dump());
         } else if (view.screen()) {
-          view.ShowScreen(DescribeShow(change.calibration(), TimeUtil::GetCurrentTime()));
+          view.ShowScreen(DescribeShow(change.calibration()));
         } else {
           view.ShowLine(ChangeLine(change.calibration()));
         }

@@ -12,11 +12,6 @@
 namespace calibd::cli {
 namespace {
 
-const char* AnswerOf(const v1::ScoreDifference& score) {
-  if (score.upper() < 0) return "better";
-  return score.lower() > 0 ? "worse" : "cannot be told apart";
-}
-
 struct ComparedScore {
   const char* name;
   const char* unit;
@@ -34,12 +29,9 @@ std::vector<std::string> TableRow(const ComparedScore& row) {
     return absl::StrCat(value < 0 && points != "0" ? "-" : "+", points);
   };
   const v1::ScoreDifference& score = row.score;
-  return {absl::StrCat(row.name, " (", row.unit, ")"),
-          mean(score.model()),
-          mean(score.baseline()),
+  return {absl::StrCat(row.name, " (", row.unit, ")"), mean(score.model()), mean(score.baseline()),
           difference(score.difference()),
-          absl::StrCat(difference(score.lower()), " to ", difference(score.upper())),
-          AnswerOf(score)};
+          absl::StrCat(difference(score.lower()), " to ", difference(score.upper()))};
 }
 
 std::string DescribeRest(const char* whose, std::int64_t other_ids, std::int64_t without_id) {
@@ -98,9 +90,9 @@ std::string DescribeComparison(const std::string& model, const std::string& base
   std::string text = absl::StrCat(model, " against ", baseline, ": ");
   const std::string interval = absl::StrFormat("%g %% interval", 100 * (1 - comparison.level()));
   std::vector<std::vector<std::string>> table = {
-      {"score", "model", "baseline", "difference", interval, "model is"}};
+      {"score", "model", "baseline", "difference", interval}};
   for (const ComparedScore& row : scores) {
-    absl::StrAppend(&text, &row == scores.data() ? "" : ", ", row.name, " ", AnswerOf(row.score));
+    absl::StrAppend(&text, &row == scores.data() ? "" : "; ", convert::Plain(row.score.text()));
     table.push_back(TableRow(row));
   }
   return absl::StrCat(text, ".\n\n", FormatTable(table), "\n", DescribePairing(result),

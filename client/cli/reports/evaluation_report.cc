@@ -10,7 +10,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "calibd/convert/text.h"
-#include "client/cli/reports/verdict_report.h"
+#include "calibd/core/lens.h"
+#include "client/cli/reports/show_report.h"
 
 namespace calibd::cli {
 namespace {
@@ -39,43 +40,6 @@ std::string BinsName(const v1::BinnedErrorSpec& spec) {
   }
 }
 
-// Combines the bootstrap tests of all lenses in a sentence.
-std::string Summarize(const v1::Evaluation& evaluation, double level) {
-  std::vector<std::string> rejected;
-  std::vector<std::string> passed;
-  const auto lenses = static_cast<double>(evaluation.lenses_size());
-  for (const v1::LensEvaluation& lens : evaluation.lenses()) {
-    if (!lens.has_result()) continue;
-    if (!lens.result().has_p_value()) return "";
-    // Bonferroni: all lenses use the same data.
-    (lens.result().p_value() <= level / lenses ? rejected : passed).push_back(lens.lens());
-  }
-  const v1::QuadraticTestResult& canonical = evaluation.lenses(0).result();
-  const double gap = evaluation.scores().confidence_minus_accuracy();
-  std::string text;
-  if (!rejected.empty()) {
-    text = absl::StrFormat(
-        "NOT CALIBRATED: rejected by %s at level %s over %d lens%s (n = %d).\n"
-        "SKCE_uq is %s; a calibrated model stays below %s 19 times in 20. The model is %s on "
-        "average.\n",
-        absl::StrJoin(rejected, ", "), Number(level), evaluation.lenses_size(),
-        evaluation.lenses_size() == 1 ? "" : "es", canonical.provenance().observations(),
-        Signed(canonical.skce_unbiased()),
-        Signed(canonical.noise_floor_unbiased().upper_quantile()), convert::GapText(gap));
-  }
-  if (!passed.empty()) {
-    absl::StrAppend(&text, rejected.empty() ? "NOT REJECTED" : "Not rejected", " by ",
-                    absl::StrJoin(passed, ", "),
-                    ". This does not prove calibration: there is only too little evidence against "
-                    "it.\n");
-  }
-  for (const v1::LensEvaluation& lens : evaluation.lenses()) {
-    if (!lens.has_result() || lens.lens() == "canonical") continue;
-    absl::StrAppend(&text, lens.lens(), " cannot detect ", BlindSpot(lens.lens()), ".\n");
-  }
-  return text;
-}
-
 std::string DescribeLenses(const v1::Evaluation& evaluation) {
   Rows rows = {{"lens", "bandwidth", "SKCE_uq", "calibrated: 95 % below", "KCE (95 %, any n)",
                 "p (one look)"}};
@@ -92,7 +56,12 @@ std::string DescribeLenses(const v1::Evaluation& evaluation) {
          absl::StrFormat("%.3f..%.3f", result.kce_lower_bound(), result.kce_upper_bound()),
          result.has_p_value() ? PValue(result.p_value()) : "-"});
   }
-  return FormatTable(rows) + errors;
+  std::string text = FormatTable(rows) + errors;
+  for (const v1::LensEvaluation& lens : evaluation.lenses()) {
+    if (!lens.has_result() || lens.lens() == "canonical") continue;
+    absl::StrAppend(&text, lens.lens(), " cannot detect ", BlindSpot(lens.lens()), ".\n");
+  }
+  return text;
 }
 
 // Returns a table of the classes with the largest SKCE_uq.
@@ -147,20 +116,15 @@ std::string DescribeBinnedErrors(const v1::Evaluation& evaluation) {
   return absl::StrCat("\n", FormatTable(rows));
 }
 
-// What the decisions cost; empty without actions.
+// What the decisions cost, by action; empty without actions.
 std::string DescribeDecision(const v1::Evaluation& evaluation) {
   if (!evaluation.has_decision_loss()) return "";
   const v1::DecisionEvaluation& decision = evaluation.decision_loss();
-  std::string text = absl::StrFormat(
-      "\ndecision: the actions cost %s on average, the predictions promise %s: %+.3g (%+.3g to "
-      "%+.3g)\n",
-      Number(decision.realised_loss()), Number(decision.expected_loss()),
-      decision.realised_loss() - decision.expected_loss(), decision.gap_lower_bound(),
-      decision.gap_upper_bound());
+  std::string text = "\n";
   std::vector<std::vector<std::string>> rows = {{"action", "chosen", "cost", "promised"}};
   for (const auto& action : decision.actions()) {
     const bool chosen = action.observations() > 0;
-    rows.push_back({Plain(action.name()), absl::StrCat(action.observations()),
+    rows.push_back({convert::Plain(action.name()), absl::StrCat(action.observations()),
                     chosen ? Number(action.realised_loss()) : "-",
                     chosen ? Number(action.expected_loss()) : "-"});
   }
@@ -244,45 +208,16 @@ std::string DescribeReliability(const v1::Reliability& reliability) {
                          100 * reliability.band_level(), FormatTable(rows));
 }
 
-// "OVER_LIMIT: the top label is off by 5.4 points (4.2 to 6.8; limit 2); over-confident by 5.3
-// points".
-std::string DescribeError(const v1::Evaluation& evaluation, double limit) {
-  if (!evaluation.has_error()) return "";
-  const auto off_by = [limit](const v1::ErrorInterval& error) {
-    return convert::OffByText(error.estimate(), error.lower(), error.upper(), limit);
-  };
-  std::string text =
-      absl::StrCat(convert::StatusName(StatusAgainst(evaluation, limit)), ": the top label is ",
-                   off_by(evaluation.error()), "; ", convert::GapText(evaluation.error().gap()));
-  if (evaluation.has_class_1_error()) {
-    absl::StrAppend(&text, "; the probability of class 1 is ", off_by(evaluation.class_1_error()));
-  }
-  return text + "\n";
-}
-
 }  // namespace
 
-v1::CalibrationError::Status StatusAgainst(const v1::Evaluation& evaluation, double limit) {
-  const v1::ErrorInterval& top = evaluation.error();
-  if (!evaluation.has_class_1_error()) {
-    return convert::StatusAgainst(limit, top.lower(), top.upper());
-  }
-  const v1::ErrorInterval& class_1 = evaluation.class_1_error();
-  return convert::StatusAgainst(limit, std::max(top.lower(), class_1.lower()),
-                                std::max(top.upper(), class_1.upper()));
-}
-
-std::string DescribeEvaluation(const v1::Evaluation& evaluation, double level, double error_limit) {
+std::string DescribeEvaluation(const v1::Evaluation& evaluation) {
   const v1::QuadraticTestResult& canonical = evaluation.lenses(0).result();
-  std::string text =
-      DescribeError(evaluation, error_limit) + DescribeProvenance(canonical.provenance());
-  const std::string summary = Summarize(evaluation, level);
-  if (!summary.empty()) absl::StrAppend(&text, "\n", summary);
-  absl::StrAppend(&text, "\n", DescribeLenses(evaluation), "\n", DescribeQuadratic(canonical), "\n",
-                  DescribeEstimates(evaluation.estimates()), DescribeClasses(evaluation), "\n",
-                  DescribeScores(evaluation), DescribeBinnedErrors(evaluation),
-                  DescribeOtherTests(evaluation), DescribeDecision(evaluation),
-                  DescribeIndividual(evaluation));
+  std::string text = absl::StrCat(
+      DescribeReading("", evaluation.reading()), DescribeProvenance(canonical.provenance()), "\n",
+      DescribeLenses(evaluation), "\n", DescribeQuadratic(canonical), "\n",
+      DescribeEstimates(evaluation.estimates()), DescribeClasses(evaluation), "\n",
+      DescribeScores(evaluation), DescribeBinnedErrors(evaluation), DescribeOtherTests(evaluation),
+      DescribeDecision(evaluation), DescribeIndividual(evaluation));
   for (const v1::Reliability& reliability : evaluation.reliability()) {
     text += DescribeReliability(reliability);
   }

@@ -8,16 +8,9 @@
 
 namespace calibd::cli {
 
-// The answer of an evaluation: the top label and, for two classes, the probability of class 1 are
-// within the limit, or one of them is over it.
-[[nodiscard]] v1::CalibrationError::Status StatusAgainst(const v1::Evaluation& evaluation,
-                                                         double limit);
-
-// Returns the complete report: how far off the model is, a summary in sentences, lenses side by
-// side, estimates, scores, binned errors, the other tests, and the reliability diagram as a table.
-// level: the level of the bootstrap tests of all lenses combined. error_limit: of the model.
-[[nodiscard]] std::string DescribeEvaluation(const v1::Evaluation& evaluation, double level,
-                                             double error_limit);
+// Returns the complete report: the reading, lenses side by side, estimates, scores, binned errors,
+// the other tests, and the reliability diagram as a table.
+[[nodiscard]] std::string DescribeEvaluation(const v1::Evaluation& evaluation);
 
 // {"quadratic": ..., "provenance": ...} of the canonical lens, then the evaluation with the
 // other lenses.

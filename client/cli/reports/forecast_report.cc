@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <functional>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -15,62 +13,12 @@
 #include "calibd/core/forecast_test.h"
 #include "calibd/text/printable.h"
 #include "client/cli/reports/report.h"
-#include "client/cli/reports/verdict_report.h"
+#include "client/cli/reports/show_report.h"
 
 namespace calibd::cli {
 namespace {
 
-using Central = google::protobuf::RepeatedPtrField<v1::CentralCoverage>;
-
 std::string Percent(double share) { return absl::StrFormat("%.3g %%", 100 * share); }
-
-// About the widest central interval whose promise lies outside the interval of its coverage, or the
-// widest at all, which people trust most.
-std::string Headline(const Central& central) {
-  if (central.empty()) return "";
-  const v1::CentralCoverage* shown = &*central.rbegin();
-  const char* width = shown->upper() - shown->lower() < 0.5
-                          ? "No error in the width of the intervals is visible"
-                          : "There are too few outcomes to judge the width of the intervals";
-  for (const v1::CentralCoverage& one : central) {
-    const bool is_narrow = one.upper() < one.promised();
-    if (!is_narrow && one.lower() <= one.promised()) continue;
-    width = is_narrow ? "The intervals are too narrow" : "The intervals are too wide";
-    shown = &one;
-  }
-  return absl::StrFormat("%s: the %s intervals contain %s of the outcomes (%s to %s).\n", width,
-                         Percent(shown->promised()), Percent(shown->coverage()),
-                         Percent(shown->lower()), Percent(shown->upper()));
-}
-
-std::string CellText(const v1::ForecastCell& cell) {
-  return absl::StrCat(CellPlace(cell), " ", cell.observations(), ", expected ",
-                      ExpectedCount(cell.expected()));
-}
-
-// The cells that stand out most, which a width of the intervals does not show. Empty without one.
-std::string CellSentence(const v1::ForecastEvaluation& evaluation) {
-  constexpr std::size_t kMostCells = 2;
-  std::vector<v1::ForecastCell> cells;
-  std::ranges::copy_if(evaluation.cells(), std::back_inserter(cells),
-                       &v1::ForecastCell::stands_out);
-  std::ranges::stable_sort(cells, std::ranges::greater(),
-                           [](const v1::ForecastCell& cell) { return std::abs(cell.z()); });
-  cells.resize(std::min(cells.size(), kMostCells));
-  std::vector<std::string> texts(cells.size());
-  std::ranges::transform(cells, texts.begin(), CellText);
-  return texts.empty() ? "" : absl::StrCat("Outcomes ", absl::StrJoin(texts, "; "), ".\n");
-}
-
-std::string BiasSentence(const v1::ForecastEvaluation& evaluation) {
-  const v1::ForecastScores& scores = evaluation.scores();
-  const std::string bias =
-      scores.has_residual_mean()
-          ? BiasText(scores.residual_mean(), scores.residual_standard_deviation(),
-                     scores.observations())
-          : BiasText(evaluation.direction(), scores.observations());
-  return bias.empty() ? "" : absl::StrCat("The forecasts are ", bias, ".\n");
-}
 
 std::string Scores(const std::string& kind, const v1::ForecastEvaluation& evaluation) {
   const v1::ForecastScores& scores = evaluation.scores();
@@ -92,24 +40,6 @@ std::string Scores(const std::string& kind, const v1::ForecastEvaluation& evalua
         "deviation %.3g; calibrated forecasts have 0 and 1\n",
         scores.residual_mean(), scores.residual_standard_deviation());
   }
-  if (evaluation.has_decision()) {
-    const v1::ForecastEvaluation::Decision& decision = evaluation.decision();
-    // An earlier server does not say the costs.
-    const auto is_1 = [](double cost) { return cost == 0 || cost == 1; };
-    if (is_1(decision.false_alarm_cost()) && is_1(decision.miss_cost())) {
-      absl::StrAppendFormat(
-          &text, "decision    at %s: %s of the decisions were wrong, the forecasts expected %s\n",
-          convert::Exact(decision.threshold()), Percent(decision.realised_loss()),
-          Percent(decision.expected_loss()));
-    } else {
-      absl::StrAppendFormat(&text,
-                            "decision    at %s: they cost %s each, the forecasts expected %s (a "
-                            "false alarm %g, a miss %g)\n",
-                            convert::Exact(decision.threshold()), Number(decision.realised_loss()),
-                            Number(decision.expected_loss()), decision.false_alarm_cost(),
-                            decision.miss_cost());
-    }
-  }
   return text;
 }
 
@@ -122,16 +52,8 @@ std::string CoverageTable(const v1::ForecastEvaluation& evaluation) {
                     absl::StrCat(Percent(one.lower()), " and ", Percent(one.upper()))});
   }
   std::string text = rows.size() > 1 ? FormatTable(rows) : "";
-  const double lower = evaluation.coverage_error_lower();
-  const double upper = evaluation.coverage_error_upper();
-  absl::StrAppend(
-      &text, "Coverage error over ", evaluation.coverage_cells(), " cells: ",
-      convert::SaysLittle(lower, upper)
-          ? absl::StrFormat("0 to %s points, too few outcomes to say more.", Number(100 * upper))
-          : absl::StrFormat("%s points (%s to %s), biased upwards.",
-                            Number(100 * evaluation.coverage_error()), Number(100 * lower),
-                            Number(100 * upper)),
-      " All these intervals hold together with 95 %.\n");
+  absl::StrAppend(&text, "Coverage error over ", evaluation.coverage_cells(),
+                  " cells, biased upwards. All these intervals hold together with 95 %.\n");
   return text;
 }
 
@@ -220,31 +142,7 @@ std::string LocalErrors(const v1::LocalCalibration& local) {
       local.place_count(), text);
 }
 
-// A mean this many standard errors from 0 is named, as by the server. The residuals of calibrated
-// forecasts have the standard deviation 1, and that of a few rows may be far smaller by chance.
-constexpr double kNamedErrors = 4;
-
-bool IsNamed(double mean, double standard_deviation, std::int64_t observations) {
-  return observations > 0 && std::abs(mean) > kNamedErrors * std::max(1.0, standard_deviation) /
-                                                  std::sqrt(static_cast<double>(observations));
-}
-
-std::string TooHighOrLow(double mean) {
-  return absl::StrCat(" standard deviations too ", mean < 0 ? "high" : "low");
-}
-
 }  // namespace
-
-std::string CellPlace(const v1::ForecastCell& cell) {
-  if (cell.lower() <= 0) return absl::StrFormat("below the %.3g %% quantile", 100 * cell.upper());
-  if (cell.upper() >= 1) return absl::StrFormat("above the %.3g %% quantile", 100 * cell.lower());
-  return absl::StrFormat("between the %.3g and the %.3g %% quantile", 100 * cell.lower(),
-                         100 * cell.upper());
-}
-
-std::string ExpectedCount(double count) {
-  return count < 9.95 ? absl::StrFormat("%.2g", count) : absl::StrFormat("%.0f", count);
-}
 
 std::string DescribeCells(const v1::GetCalibrationResponse& response) {
   if (!response.has_verdict()) return "no cells of outcomes: only a monitored model has them\n";
@@ -270,35 +168,18 @@ std::string DescribeCells(const v1::GetCalibrationResponse& response) {
                       first > 1 ? absl::StrCat("rows ", first, " and later\n") : "");
 }
 
-std::string BiasText(double mean, double standard_deviation, std::int64_t observations) {
-  if (!IsNamed(mean, standard_deviation, observations)) return "";
-  return absl::StrFormat("%.2g", std::abs(mean)) + TooHighOrLow(mean);
-}
-
-std::string BiasText(const v1::ForecastDirection& direction, std::int64_t observations) {
-  if (!IsNamed(direction.shift(), direction.scale(), observations)) return "";
-  return absl::StrFormat("about %.2g", std::abs(direction.shift())) +
-         TooHighOrLow(direction.shift());
-}
-
-std::string DescribeForecasts(const std::string& kind, const v1::ForecastEvaluation& evaluation,
-                              std::int64_t first_observation) {
+std::string DescribeForecasts(const std::string& kind, const v1::Evaluation& answer) {
+  const v1::ForecastEvaluation& evaluation = answer.forecast();
   const auto count = evaluation.scores().observations();
   std::string text = absl::StrFormat("%d %s (%s) with outcomes", count,
                                      count == 1 ? "forecast" : "forecasts", kind);
-  if (first_observation > 0) {
-    absl::StrAppend(&text, ", rows ", first_observation, " to ", first_observation + count - 1);
+  if (const std::int64_t first = evaluation.first_observation(); first > 0) {
+    absl::StrAppend(&text, ", rows ", first, " to ", first + count - 1);
   }
-  absl::StrAppend(&text, "\n", Headline(evaluation.scores().central_coverage()),
-                  BiasSentence(evaluation), CellSentence(evaluation), "\n",
+  absl::StrAppend(&text, "\n", DescribeReading("", answer.reading()), "\n",
                   Scores(kind, evaluation), "\n", CoverageTable(evaluation), "\n",
                   TestTable(evaluation));
   if (evaluation.has_local()) absl::StrAppend(&text, LocalErrors(evaluation.local()), "\n");
-  const bool rejected = evaluation.log10_e_value() >= std::log10(20.0);
-  absl::StrAppendFormat(&text, "e-value %s of the cells of the outcomes: %s.\n",
-                        PowerOfTen(evaluation.log10_e_value()),
-                        rejected ? "at least 20, so calibration is rejected at 5 %"
-                                 : "below 20, so calibration is not rejected");
   const bool exact = evaluation.discrepancies().empty() ||
                      evaluation.discrepancies(0).test().null() == v1::QuadraticTestResult::FORECAST;
   const v1::SimulatedStatistic& first = evaluation.has_level_error()

@@ -13,7 +13,6 @@
 #include "calibd/core/lens.h"
 #include "calibd/core/p_value.h"
 #include "client/cli/commands/time_option.h"
-#include "client/cli/reports/show_report.h"
 #include "google/protobuf/util/time_util.h"
 
 namespace calibd::cli {
@@ -364,8 +363,8 @@ std::string DescribeCalibration(const v1::GetCalibrationResponse& response) {
       absl::StrAppend(&text, "WARNING: ", arrivals.warnings(i), "\n");
     }
   }
-  // The summary of the verdict gives the reason if that is why there is no other verdict.
-  if (!absl::StrContains(response.verdict().summary(), response.bandwidth_error())) {
+  // The reading gives the reason if that is why there is no evidence.
+  if (!absl::StrContains(response.reading().certain().text(), response.bandwidth_error())) {
     absl::StrAppend(&text, "The bandwidth cannot be chosen: ", response.bandwidth_error(), "\n");
   }
   const auto& insufficient = response.insufficient_data();

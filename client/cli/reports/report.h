@@ -5,12 +5,14 @@
 #include <vector>
 
 #include "calibd/convert/json.h"
+#include "calibd/convert/text.h"
 #include "calibd/v1/calibration_service.pb.h"
 #include "calibd/v1/model_service.pb.h"
 
 namespace calibd::cli {
 
 using convert::Json;
+using convert::MinuteText;
 using convert::ToJson;
 
 // Renders results as text for people. ToJson makes the JSON for programs, see client/cli/OUTPUT.md.

@@ -3,238 +3,175 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "calibd/convert/text.h"
-#include "client/cli/commands/command.h"
 #include "client/cli/reports/report.h"
-#include "client/cli/reports/show_report.h"
 
 namespace calibd::cli {
 namespace {
 
+using convert::Fixed;
+using convert::GroupName;
+using convert::MinuteText;
+using convert::Plain;
+using convert::PowerOfTen;
+using convert::ShortName;
 using convert::SignedFixed;
+using Rows = std::vector<std::vector<std::string>>;
 
 constexpr int kMaxGroups = 20;
 
-std::string ClassText(const v1::Whereabouts::ClassShare& share) {
-  return share.class_name().empty()
-             ? absl::StrCat("class ", share.class_index())
-             : absl::StrCat("class ", share.class_index(), " (", Plain(share.class_name()), ")");
+// A number of the table of `show --verbose`.
+using Figure = std::pair<std::string, std::string>;
+
+// "1.0e-03 to 2.0e-03".
+std::string Range(double lower, double upper) {
+  return absl::StrFormat("%.2e to %.2e", lower, upper);
 }
 
-std::string BinText(const v1::Whereabouts::ConfidenceBin& bin) {
-  return absl::StrFormat("confidence %.2f..%.2f", bin.lower(), bin.upper());
-}
-
-// Returns the place with the largest |z| among those that stand out, or null.
-template <typename Places>
-const typename Places::value_type* Worst(const Places& places) {
-  const typename Places::value_type* worst = nullptr;
-  for (const auto& place : places) {
-    const bool worse = worst == nullptr || std::abs(place.z()) > std::abs(worst->z());
-    if (place.stands_out() && worse) worst = &place;
-  }
-  return worst;
-}
-
-// Returns 100 (1 - alpha) %, computed from the threshold of the alarm.
-std::string Confidence(const v1::Evidence& evidence) {
-  return absl::StrFormat("%.6g %%", 100 * (1 - std::pow(10, -evidence.threshold())));
-}
-
-std::string EvidenceText(const v1::Verdict& verdict, const v1::Watch& watch) {
+void AddEvidence(const v1::Verdict& verdict, const v1::Watch& watch, std::vector<Figure>& figures) {
+  if (!watch.has_evidence()) return;
   const v1::Evidence& evidence = watch.evidence();
-  const double most = evidence.max_log10_e_value();
-  if (most <= 0) {
-    return absl::StrFormat(
-        "Evidence: so far none against calibration. The e-value is %s (log10 %s); the alarm is "
-        "raised at %s.\n",
-        PowerOfTen(evidence.log10_e_value()), SignedFixed(evidence.log10_e_value(), 2),
-        PowerOfTen(evidence.threshold()));
+  figures.emplace_back("log10 e-value", SignedFixed(evidence.log10_e_value(), 2));
+  figures.emplace_back("  highest",
+                       absl::StrCat(SignedFixed(evidence.max_log10_e_value(), 2), " at row ",
+                                    watch.first_observation() - 1 + evidence.max_observation()));
+  figures.emplace_back("  rejects at", SignedFixed(evidence.threshold(), 2));
+  figures.emplace_back("  p-value at all times", evidence.max_log10_e_value() < 6
+                                                     ? PValue(evidence.anytime_p_value())
+                                                     : PowerOfTen(-evidence.max_log10_e_value()));
+  if (!verdict.evidence_families().empty()) {
+    figures.emplace_back("  families", Plain(absl::StrJoin(verdict.evidence_families(), ", ")));
   }
-  std::string text = absl::StrFormat(
-      "Evidence: the e-value reached %s (log10 %+.2f) at observation %d. The probability that a "
-      "calibrated model ever reaches this is at most %s, however often one looks. The e-value is "
-      "now %s; the alarm is raised at %s.\n",
-      PowerOfTen(most), most, watch.first_observation() - 1 + evidence.max_observation(),
-      most < 6 ? PValue(evidence.anytime_p_value()) : PowerOfTen(-most),
-      PowerOfTen(evidence.log10_e_value()), PowerOfTen(evidence.threshold()));
-  if (evidence.log10_e_value() > 0 && verdict.evidence_families_size() > 0) {
-    absl::StrAppend(&text, "Most of it comes from: ",
-                    Plain(absl::StrJoin(verdict.evidence_families(), ", ")), ".\n");
-  }
-  return text;
 }
 
-// Returns the interval that holds at all times; empty without an interval.
-std::string IntervalText(const v1::EffectSize& size) {
-  if (!size.has_skce_lower_bound() || !size.has_skce_upper_bound()) return "";
-  return absl::StrFormat("in %.2e..%.2e", size.skce_lower_bound(), size.skce_upper_bound());
-}
-
-std::string EffectText(const v1::Watch& watch) {
-  const v1::EffectSize& size = watch.effect_size();
-  if (!size.has_skce()) return "";
-  std::string text = absl::StrCat("Effect size, with the random features of the kernel: SKCE ",
-                                  Signed(size.skce()));
-  const std::string interval = IntervalText(size);
-  if (!interval.empty()) {
-    absl::StrAppend(&text, "; the true value is ", interval, " with ", Confidence(watch.evidence()),
-                    " confidence, however often one looks");
+void AddEffect(const v1::EffectSize& size, std::vector<Figure>& figures) {
+  if (size.has_skce()) figures.emplace_back("SKCE", Signed(size.skce()));
+  if (size.has_skce_lower_bound() && size.has_skce_upper_bound()) {
+    figures.emplace_back("  interval at all times",
+                         Range(size.skce_lower_bound(), size.skce_upper_bound()));
   }
   if (size.has_noise_floor()) {
-    absl::StrAppend(&text, "; a calibrated model with the same predictions stays below ",
-                    Signed(size.noise_floor()), " 19 times in 20");
+    figures.emplace_back("  calibrated: 95 % below", Signed(size.noise_floor()));
   }
-  return text + ".\n";
+  if (size.has_one_look_z()) figures.emplace_back("  z (one look)", Number(size.one_look_z()));
+  if (size.has_one_look_p_value()) {
+    figures.emplace_back("  p (one look)", PValue(size.one_look_p_value()));
+  }
 }
 
-// Direction, and the cells that stand out, of forecasts.
-std::string ForecastDirectionText(const v1::Verdict& verdict) {
-  const v1::ForecastDirection& direction = verdict.direction().forecast();
-  std::string text = absl::StrFormat(
-      "Direction: the Normal distribution that fits the outcomes best has mean %+.2f and standard "
-      "deviation %.2f, in units in which the forecast has 0 and 1%s.\n",
-      direction.shift(), direction.scale(),
-      direction.has_residual_mean()
-          ? absl::StrFormat("; (outcome - mean) / standard deviation has mean %s and standard "
-                            "deviation %s",
-                            SignedFixed(direction.residual_mean(), 3),
-                            convert::Fixed(direction.residual_standard_deviation(), 3))
-          : "");
-  std::string places;
-  for (const v1::ForecastCell& cell : verdict.whereabouts().cells()) {
-    if (!cell.stands_out()) continue;
-    absl::StrAppendFormat(&places, "%s%g..%g (%d, expected %.1f, z = %+.1f)",
-                          places.empty() ? "" : "; ", cell.lower(), cell.upper(),
-                          cell.observations(), cell.expected(), cell.z());
-  }
-  return text + (places.empty()
-                     ? "Where: chance can explain the number of outcomes in all cells.\n"
-                     : absl::StrCat("Cells of the distribution with too many or too few outcomes: ",
-                                    places, ". They show where to look and are not a test.\n"));
-}
-
-// The newest forecasts, if they are further off than all together; empty otherwise.
-std::string RecentText(const v1::CalibrationError& error) {
-  const v1::ErrorMeasurement& all =
-      error.has_since_acknowledgement() ? error.since_acknowledgement() : error.since_start();
-  const v1::ErrorMeasurement& recent = error.recent().forecast();
-  if (!recent.has_coverage() || recent.first_observation() == all.first_observation()) return "";
-  std::string text = absl::StrFormat(
-      "Recently: the %d observations since number %d are off by %s (%s to %s), however often one "
-      "looks",
-      recent.observations(), recent.first_observation(),
-      convert::PointsText(recent.coverage().estimate()), convert::Points(recent.coverage().lower()),
-      convert::Points(recent.coverage().upper()));
-  for (const v1::CentralCoverage& one : recent.central_coverage()) {
-    absl::StrAppendFormat(&text, "; the %.3g %% intervals cover %.1f %% (%.1f to %.1f)",
-                          100 * one.promised(), 100 * one.coverage(), 100 * one.lower(),
-                          100 * one.upper());
-  }
-  if (recent.direction().has_residual_mean()) {
-    absl::StrAppendFormat(
-        &text, "; (outcome - mean) / standard deviation has mean %s and standard deviation %s",
-        SignedFixed(recent.direction().residual_mean(), 3),
-        convert::Fixed(recent.direction().residual_standard_deviation(), 3));
-  }
-  return text + ".\n";
-}
-
-// Empty without a discrepancy.
-std::string DiscrepancyText(const v1::Watch& watch) {
-  const v1::Discrepancy& discrepancy = watch.discrepancy();
-  if (!discrepancy.has_mmd_squared()) return "";
-  std::string text =
-      absl::StrCat("Discrepancy between outcomes and draws from their forecasts: MMD^2 ",
-                   Signed(discrepancy.mmd_squared()));
+void AddDiscrepancy(const v1::Discrepancy& discrepancy, std::vector<Figure>& figures) {
+  if (!discrepancy.has_mmd_squared()) return;
+  figures.emplace_back("MMD^2", Signed(discrepancy.mmd_squared()));
   if (discrepancy.has_mmd_lower_bound()) {
-    absl::StrAppendFormat(
-        &text, "; MMD is in %.2e..%.2e with %s confidence, however often one looks",
-        discrepancy.mmd_lower_bound(), discrepancy.mmd_upper_bound(), Confidence(watch.evidence()));
+    figures.emplace_back("  interval of MMD at all times",
+                         Range(discrepancy.mmd_lower_bound(), discrepancy.mmd_upper_bound()));
   }
   if (discrepancy.has_block_standard_error()) {
-    absl::StrAppendFormat(&text, "; within %d blocks of %d consecutive rows: %s +- %.1e",
-                          discrepancy.block_count(), discrepancy.block_size(),
-                          Signed(discrepancy.block_mmd_squared()),
-                          discrepancy.block_standard_error());
+    figures.emplace_back(
+        absl::StrCat("  in ", discrepancy.block_count(), " blocks of ", discrepancy.block_size()),
+        absl::StrCat(Signed(discrepancy.block_mmd_squared()), " +- ",
+                     absl::StrFormat("%.1e", discrepancy.block_standard_error())));
   }
   if (discrepancy.has_block_one_look_p_value()) {
-    absl::StrAppend(&text, ", p = ", PValue(discrepancy.block_one_look_p_value()), " (one look)");
+    figures.emplace_back("  p of blocks (one look)", PValue(discrepancy.block_one_look_p_value()));
   }
-  return text + ".\n";
 }
 
-std::string DirectionText(const v1::Direction& direction) {
-  return absl::StrFormat(
-      "Direction: %s: the mean confidence is %.3f and the accuracy %.3f. For a calibrated model "
-      "the gap would have a standard deviation of %.1f points.\n",
-      convert::GapText(direction.gap()), direction.mean_confidence(), direction.accuracy(),
-      100 * direction.gap_standard_deviation());
+void AddDirection(const v1::Direction& direction, std::vector<Figure>& figures) {
+  if (!direction.has_forecast()) {
+    figures.emplace_back("mean confidence", Fixed(direction.mean_confidence(), 4));
+    figures.emplace_back("accuracy", Fixed(direction.accuracy(), 4));
+    figures.emplace_back("  difference", SignedFixed(direction.gap(), 4));
+    figures.emplace_back("  standard deviation if calibrated",
+                         Fixed(direction.gap_standard_deviation(), 4));
+    return;
+  }
+  const v1::ForecastDirection& forecast = direction.forecast();
+  figures.emplace_back("fitted mean (0 if calibrated)", SignedFixed(forecast.shift(), 3));
+  figures.emplace_back("fitted deviation (1 if calibrated)", Fixed(forecast.scale(), 3));
+  if (!forecast.has_residual_mean()) return;
+  figures.emplace_back("mean residual (0 if calibrated)", SignedFixed(forecast.residual_mean(), 3));
+  figures.emplace_back("residual deviation (1 if calibrated)",
+                       Fixed(forecast.residual_standard_deviation(), 3));
 }
 
-std::string WhereText(const v1::Whereabouts& whereabouts) {
-  if (whereabouts.confidence_bins().empty() && whereabouts.classes().empty()) return "";
-  std::string text;
-  const auto* const bin = Worst(whereabouts.confidence_bins());
-  if (bin != nullptr) {
-    absl::StrAppendFormat(&text, "%s (confidence %.3f, accuracy %.3f, n = %d, z = %+.1f)",
-                          BinText(*bin), bin->mean_confidence(), bin->accuracy(),
-                          bin->observations(), bin->z());
+void AddDrift(const v1::Drift& drift, std::vector<Figure>& figures) {
+  figures.emplace_back("log10 of the drift detector", Fixed(drift.log10_statistic(), 2));
+  figures.emplace_back("  highest", Fixed(drift.max_log10_statistic(), 2));
+  figures.emplace_back("  alarm at", Fixed(drift.threshold(), 2));
+}
+
+// The error of forecasts over all rows and over the stretch of newest rows that is furthest off, in
+// percentage points, with the coverage of the central intervals. Empty for classes.
+std::string DescribeStretches(const v1::CalibrationError& error) {
+  const v1::ErrorMeasurement& all =
+      error.has_since_acknowledgement() ? error.since_acknowledgement() : error.since_start();
+  if (!all.has_coverage()) return "";
+  Rows rows = {{"since row", "rows", "off by", "from", "to"}};
+  for (const v1::CentralCoverage& one : all.central_coverage()) {
+    rows[0].push_back(absl::StrFormat("%.3g %% intervals cover %%", 100 * one.promised()));
   }
+  for (const v1::ErrorMeasurement* const stretch : {&all, &error.recent().forecast()}) {
+    if (!stretch->has_coverage()) continue;
+    if (stretch != &all && stretch->first_observation() == all.first_observation()) continue;
+    rows.push_back(
+        {absl::StrCat(stretch->first_observation()), absl::StrCat(stretch->observations()),
+         Fixed(100 * stretch->coverage().estimate(), 1),
+         Fixed(100 * stretch->coverage().lower(), 1), Fixed(100 * stretch->coverage().upper(), 1)});
+    for (const v1::CentralCoverage& one : stretch->central_coverage()) {
+      rows.back().push_back(Fixed(100 * one.coverage(), 1));
+    }
+  }
+  return "\n" + FormatTable(rows);
+}
+
+// The classes that deviate most. Empty for forecasts.
+std::string DescribeClasses(const v1::Whereabouts& whereabouts) {
+  if (whereabouts.classes().empty()) return "";
+  Rows rows = {{"class", "says %", "is %", "z (one look)", "log10 e-value", "rejected"}};
   for (const auto& share : whereabouts.classes()) {
-    if (!share.stands_out()) continue;
-    absl::StrAppendFormat(&text, "%s%s (predicted %.3f, observed %.3f, z = %+.1f)",
-                          text.empty() ? "" : "; ", ClassText(share), share.predicted(),
-                          share.observed(), share.z());
+    rows.push_back(
+        {share.class_name().empty() ? absl::StrCat(share.class_index()) : Plain(share.class_name()),
+         Fixed(100 * share.predicted(), 1), Fixed(100 * share.observed(), 1),
+         SignedFixed(share.z(), 1), SignedFixed(share.log10_e_value(), 2),
+         share.rejected() ? "*" : ""});
   }
-  return text.empty() ? "Where: chance can explain the deviations of all classes and confidence "
-                        "ranges.\n"
-                      : absl::StrCat("Largest deviations: ", text,
-                                     ". They show where to look and are not a test.\n");
+  return absl::StrCat("\nClasses with the largest deviations; e-BH rejects ",
+                      whereabouts.rejected_classes(), " in all (*):\n", FormatTable(rows));
 }
 
-// The rejected classes; empty if no class is rejected. The rejection is a test.
-std::string ClassesText(const v1::Whereabouts& whereabouts, const v1::Evidence& evidence) {
-  if (whereabouts.rejected_classes() == 0) return "";
-  std::vector<std::string> shown;
-  for (const auto& share : whereabouts.classes()) {
-    if (!share.rejected()) continue;
-    shown.push_back(
-        absl::StrCat(ClassText(share), " (e-value ", PowerOfTen(share.log10_e_value()), ")"));
+// The cells of forecasts that stand out.
+std::string DescribeCellDeviations(const v1::Whereabouts& whereabouts) {
+  Rows rows = {{"cell", "outcomes", "expected", "z (one look)"}};
+  for (const v1::ForecastCell& cell : whereabouts.cells()) {
+    if (!cell.stands_out()) continue;
+    rows.push_back({absl::StrFormat("%g to %g", cell.lower(), cell.upper()),
+                    absl::StrCat(cell.observations()), Fixed(cell.expected(), 1),
+                    SignedFixed(cell.z(), 1)});
   }
-  const std::int64_t more =
-      whereabouts.rejected_classes() - static_cast<std::int64_t>(shown.size());
-  if (more > 0) shown.push_back(absl::StrCat(more, " more"));
-  return absl::StrFormat(
-      "Classes that e-BH rejects, however often one looks (the expected share of false rejections "
-      "is at most %.6g %%): %s.\n",
-      100 * std::pow(10, -evidence.threshold()), absl::StrJoin(shown, ", "));
+  return rows.size() == 1 ? "" : "\nCells that stand out:\n" + FormatTable(rows);
 }
 
-std::string DriftText(const v1::Drift& drift) {
-  return absl::StrFormat(
-      "Drift: log10 of the detector is now %s, its maximum so far is %s, and the alarm is raised "
-      "at %.2f.\n",
-      convert::Fixed(drift.log10_statistic(), 2), convert::Fixed(drift.max_log10_statistic(), 2),
-      drift.threshold());
-}
-
-std::string OneLookText(const v1::EffectSize& size) {
-  if (!size.has_one_look_p_value()) return "";
-  return absl::StrCat(
-      "Z test: ",
-      size.has_one_look_z() ? absl::StrCat("z = ", Number(size.one_look_z()), ", ") : "",
-      "p = ", PValue(size.one_look_p_value()),
-      " (one look at a chosen n: watching it until it is small is not a test).\n");
+// The ranges of confidence that stand out.
+std::string DescribeBinDeviations(const v1::Whereabouts& whereabouts) {
+  Rows rows = {{"confidence", "rows", "says %", "right %", "z (one look)"}};
+  for (const auto& bin : whereabouts.confidence_bins()) {
+    if (!bin.stands_out()) continue;
+    rows.push_back({absl::StrFormat("%.3f to %.3f", bin.lower(), bin.upper()),
+                    absl::StrCat(bin.observations()), Fixed(100 * bin.mean_confidence(), 1),
+                    Fixed(100 * bin.accuracy(), 1), SignedFixed(bin.z(), 1)});
+  }
+  return rows.size() == 1 ? "" : "\nRanges of confidence that stand out:\n" + FormatTable(rows);
 }
 
 // A mark for a rejected group; for an untested group, the reason.
@@ -280,10 +217,9 @@ std::string DescribeGroups(const v1::GetCalibrationResponse& response) {
   const auto& groups = response.groups();
   if (groups.empty()) return "";
   const bool forecasts = groups[0].direction().has_forecast();
-  std::vector<std::vector<std::string>> rows = {
-      {"group", "n", "log10 e-value", "largest so far", forecasts ? "CRPS" : "SKCE",
-       forecasts ? "promised - covered (points)" : "confidence - accuracy (points)",
-       "off by (points)", "rejected"}};
+  Rows rows = {{"group", "n", "log10 e-value", "largest so far", forecasts ? "CRPS" : "SKCE",
+                forecasts ? "promised - covered (points)" : "confidence - accuracy (points)",
+                "off by (points)", "rejected"}};
   // A group begins with its first row, but no earlier than the watch of the model.
   const std::int64_t first = response.watch().first_observation();
   int rejected = 0;
@@ -328,14 +264,14 @@ std::string CountAlarms(int active) {
                      : absl::StrCat(active, active == 1 ? " alarm active" : " alarms active");
 }
 
-// The changing values of a model, for a line of `calibctl watch`.
-std::string StateText(const std::string& model, const v1::Verdict& verdict,
-                      const v1::CalibrationError& error, const v1::Watch& watch,
+// The headline and the changing values of a model, for a line of `calibctl watch`.
+std::string StateText(const std::string& model, const v1::Reading& reading, const v1::Watch& watch,
                       std::int64_t observations) {
-  std::string text = absl::StrCat(ShortName(model), " ", VerdictText(verdict, error), ", ",
+  std::string text = absl::StrCat(ShortName(model), " ", Plain(reading.verdict().text()), ", ",
                                   observations, observations == 1 ? " row" : " rows");
-  const std::string off = convert::OffByText(error);
-  if (!off.empty()) absl::StrAppend(&text, ", ", off);
+  if (!reading.how_bad().brief().empty()) {
+    absl::StrAppend(&text, ", ", Plain(reading.how_bad().brief()));
+  }
   if (watch.has_evidence()) {
     absl::StrAppend(&text, ", e-value ", PowerOfTen(watch.evidence().log10_e_value()),
                     " (rejected at ", PowerOfTen(watch.evidence().threshold()), ")");
@@ -357,46 +293,24 @@ std::string FoundText(const v1::Alarm& alarm) {
 
 }  // namespace
 
-std::string Plain(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(),
-      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
-  return text;
-}
-
-std::string GroupName(const std::string& value, bool is_overflow) {
-  if (is_overflow) return "(other groups)";
-  return value.empty() ? "(no value)" : Plain(value);
-}
-
-std::string PowerOfTen(double x) {
-  if (std::abs(x) >= 6) return absl::StrFormat("10^%.4g", x);
-  const double value = std::pow(10, x);
-  return value < 100 ? absl::StrFormat("%.3g", value) : absl::StrFormat("%.0f", value);
-}
-
-std::string DescribeVerdict(const v1::GetCalibrationResponse& response) {
-  if (!response.has_verdict()) {
-    return absl::StrCat(response.model(), ": no verdict, because it is not monitored\n");
-  }
+std::string DescribeNumbers(const v1::GetCalibrationResponse& response) {
+  if (!response.has_verdict()) return "";
   const v1::Verdict& verdict = response.verdict();
   const v1::Watch& watch = response.watch();
-  std::string text = Plain(verdict.summary()) + "\n";
-  if (watch.has_evidence()) absl::StrAppend(&text, EvidenceText(verdict, watch), EffectText(watch));
-  if (verdict.direction().has_forecast()) {
-    absl::StrAppend(&text, RecentText(response.error()), DiscrepancyText(watch),
-                    ForecastDirectionText(verdict));
-  } else if (watch.observations() > 0 && verdict.has_direction()) {
-    text += DirectionText(verdict.direction());
-  }
-  text += WhereText(verdict.whereabouts());
-  text += ClassesText(verdict.whereabouts(), watch.evidence());
-  if (watch.has_drift()) text += DriftText(watch.drift());
-  text += OneLookText(watch.effect_size());
+  std::vector<Figure> figures;
+  AddEvidence(verdict, watch, figures);
+  AddEffect(watch.effect_size(), figures);
+  AddDiscrepancy(watch.discrepancy(), figures);
+  if (verdict.has_direction()) AddDirection(verdict.direction(), figures);
+  if (watch.has_drift()) AddDrift(watch.drift(), figures);
+  std::string text;
   if (watch.first_observation() > 1) {
-    absl::StrAppend(&text, "All this covers the observations since number ",
-                    watch.first_observation(), ", when the watch restarted.\n");
+    text = absl::StrCat("Since row ", watch.first_observation(), ", when the watch restarted:\n");
   }
+  for (const auto& [name, value] : figures) absl::StrAppendFormat(&text, "%-38s%s\n", name, value);
+  absl::StrAppend(
+      &text, DescribeStretches(response.error()), DescribeBinDeviations(verdict.whereabouts()),
+      DescribeCellDeviations(verdict.whereabouts()), DescribeClasses(verdict.whereabouts()));
   for (const std::string& warning : response.warnings()) {
     absl::StrAppend(&text, "WARNING: ", Plain(warning), "\n");
   }
@@ -409,8 +323,7 @@ std::string DescribeVerdict(const v1::GetCalibrationResponse& response) {
 std::string DescribeAlarms(const std::string& model,
                            const google::protobuf::RepeatedPtrField<v1::Alarm>& alarms) {
   if (alarms.empty()) return absl::StrCat(ShortName(model), ": no alarms\n");
-  std::vector<std::vector<std::string>> rows = {
-      {"alarm", "kind", "group", "raised", "row", "found", "acknowledged"}};
+  Rows rows = {{"alarm", "kind", "group", "raised", "row", "found", "acknowledged"}};
   std::string notes;
   for (const v1::Alarm& alarm : alarms) {
     const std::string group = GroupName(alarm.group_value(), alarm.is_overflow_group());
@@ -445,16 +358,13 @@ std::string DescribeAcknowledged(const std::string& model, const v1::Alarm& alar
 std::string DescribeVerdicts(const v1::ListVerdictsResponse& response,
                              double false_discovery_rate) {
   if (response.models().empty()) return "no models\n";
-  std::vector<std::vector<std::string>> rows = {
-      {"model", "verdict", "rows", "error", "e-value", "newest row", "e-BH"}};
+  Rows rows = {{"model", "verdict", "rows", "error", "e-value", "newest row", "e-BH"}};
   for (const auto& model : response.models()) {
-    const v1::Evidence& evidence = model.watch().evidence();
-    const std::string off = convert::OffByText(model.error());
+    const std::string brief = Plain(model.reading().how_bad().brief());
     rows.push_back(
-        {ShortName(model.model()),
-         model.has_verdict() ? VerdictText(model.verdict(), model.error()) : "not monitored",
-         absl::StrCat(model.observations()), off.empty() ? "-" : off,
-         model.watch().has_evidence() ? PowerOfTen(evidence.log10_e_value()) : "-",
+        {ShortName(model.model()), Plain(model.reading().verdict().text()),
+         absl::StrCat(model.observations()), brief.empty() ? "-" : brief,
+         model.watch().has_evidence() ? PowerOfTen(model.watch().evidence().log10_e_value()) : "-",
          model.has_last_observation_time() ? MinuteText(model.last_observation_time()) : "-",
          model.rejected_among_all() ? "*" : ""});
   }
@@ -466,22 +376,14 @@ std::string DescribeVerdicts(const v1::ListVerdictsResponse& response,
 }
 
 std::string ChangeLine(const v1::GetCalibrationResponse& response) {
-  if (!response.has_verdict()) {
-    return absl::StrCat(ShortName(response.model()), " not monitored, ", response.observations(),
-                        " rows");
-  }
-  return absl::StrCat(StateText(response.model(), response.verdict(), response.error(),
-                                response.watch(), response.observations()),
-                      ", ", CountAlarms(ActiveAlarms(response.alarms())));
+  const std::string state =
+      StateText(response.model(), response.reading(), response.watch(), response.observations());
+  if (!response.has_verdict()) return state;
+  return absl::StrCat(state, ", ", CountAlarms(ActiveAlarms(response.alarms())));
 }
 
 std::string ChangeLine(const v1::ListVerdictsResponse::ModelVerdict& verdict) {
-  if (!verdict.has_verdict()) {
-    return absl::StrCat(ShortName(verdict.model()), " not monitored, ", verdict.observations(),
-                        " rows");
-  }
-  return StateText(verdict.model(), verdict.verdict(), verdict.error(), verdict.watch(),
-                   verdict.observations());
+  return StateText(verdict.model(), verdict.reading(), verdict.watch(), verdict.observations());
 }
 
 std::string FitScreen(const std::string& text, const std::string& status, std::size_t width,
@@ -497,24 +399,7 @@ std::string FitScreen(const std::string& text, const std::string& status, std::s
     lines.emplace_back();
   }
   lines.push_back(status);
-  return CutLines(absl::StrJoin(lines, "\n"), width);
-}
-
-std::string CutLines(const std::string& text, std::size_t width) {
-  std::vector<std::string> lines = absl::StrSplit(text, '\n');
-  for (std::string& line : lines) {
-    std::size_t characters = 0;
-    for (std::size_t i = 0; i < line.size(); ++i) {
-      // True for the first byte of a character.
-      if ((static_cast<unsigned char>(line[i]) & 0xc0U) == 0x80U) continue;
-      if (characters == width) {
-        line.resize(i);
-        break;
-      }
-      ++characters;
-    }
-  }
-  return absl::StrJoin(lines, "\n");
+  return convert::CutLines(absl::StrJoin(lines, "\n"), width);
 }
 
 }  // namespace calibd::cli

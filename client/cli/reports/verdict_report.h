@@ -9,20 +9,10 @@
 
 namespace calibd::cli {
 
-// Renders the verdict and the watch of a model as text. Names and notes are printed
-// without their control characters.
-
-// Returns the verdict's summary, followed by a sentence for each part: evidence, effect size,
-// direction, place, drift, the test for one look, alarms, groups, warnings.
-[[nodiscard]] std::string DescribeVerdict(const v1::GetCalibrationResponse& response);
-
-// Replaces control characters.
-[[nodiscard]] std::string Plain(std::string text);
-// "(no value)" for the group of predictions without a value, "(other groups)" for the overflow
-// group.
-[[nodiscard]] std::string GroupName(const std::string& value, bool is_overflow);
-// 10^x as a number, or as "10^x" if the number would be too long to read.
-[[nodiscard]] std::string PowerOfTen(double x);
+// The numbers of the verdict and the watch of a model, for `show --verbose`: evidence, effect size,
+// direction, drift, places, alarms, groups, and all warnings. Empty if it is not monitored. Names
+// and notes are printed without their control characters.
+[[nodiscard]] std::string DescribeNumbers(const v1::GetCalibrationResponse& response);
 
 // Returns a table of alarms, the newest first. model: its name.
 [[nodiscard]] std::string DescribeAlarms(
@@ -41,9 +31,6 @@ namespace calibd::cli {
 // characters. The last line is the status. If lines are left out, the line before it says how many.
 [[nodiscard]] std::string FitScreen(const std::string& text, const std::string& status,
                                     std::size_t width, std::size_t height);
-
-// Cuts each line to this many UTF-8 characters.
-[[nodiscard]] std::string CutLines(const std::string& text, std::size_t width);
 
 }  // namespace calibd::cli
 

@@ -1,15 +1,21 @@
 #include "calibd/convert/comparison.h"
 
+#include <string>
+
+#include "calibd/convert/reading.h"
+
 namespace calibd::convert {
 namespace {
 
-v1::ScoreDifference ToProto(const ScoreDifference& score) {
+v1::ScoreDifference ToProto(const ScoreDifference& score, const std::string& name,
+                            bool in_points = false) {
   v1::ScoreDifference proto;
   proto.set_model(score.model);
   proto.set_baseline(score.baseline);
   proto.set_difference(score.difference);
   proto.set_lower(score.lower);
   proto.set_upper(score.upper);
+  proto.set_text(DifferenceText(name, in_points, proto));
   return proto;
 }
 
@@ -17,9 +23,9 @@ v1::ScoreDifference ToProto(const ScoreDifference& score) {
 
 v1::Comparison ToProto(const Comparison& comparison) {
   v1::Comparison proto;
-  *proto.mutable_log_loss() = ToProto(comparison.log_loss);
-  *proto.mutable_brier() = ToProto(comparison.brier);
-  *proto.mutable_binned_error() = ToProto(comparison.binned_error);
+  *proto.mutable_log_loss() = ToProto(comparison.log_loss, "log loss");
+  *proto.mutable_brier() = ToProto(comparison.brier, "Brier score");
+  *proto.mutable_binned_error() = ToProto(comparison.binned_error, "error", /*in_points=*/true);
   proto.set_level(kComparisonLevel);
   return proto;
 }

@@ -83,18 +83,12 @@ v1::CalibrationErrorEstimate ToProto(const SelectionOptions& options,
   for (const EstimatorResult& result : selected.estimators) {
     v1::EstimatorOutcome& outcome = *proto.add_estimators();
     outcome.set_estimator(ToProto(result.kind));
-    outcome.mutable_grid()->Add(result.grid.begin(), result.grid.end());
-    outcome.mutable_mean_risks()->Add(result.mean_risks.begin(), result.mean_risks.end());
     outcome.set_parameter(result.grid[result.best]);
     outcome.set_at_end_of_grid(result.grid.size() > 1 &&
                                (result.best == 0 || result.best == result.grid.size() - 1));
     outcome.set_squared_error(result.squared_error);
     outcome.set_error(result.error);
     outcome.set_error_standard_error(result.error_standard_error);
-    outcome.mutable_fold_squared_errors()->Add(result.fold_squared_errors.begin(),
-                                               result.fold_squared_errors.end());
-    outcome.set_root_risk(result.root_risk);
-    outcome.set_root_risk_standard_error(result.root_risk_standard_error);
     outcome.set_excess_risk(result.excess);
     outcome.set_excess_risk_standard_error(result.excess_standard_error);
     outcome.set_better_than_zero(result.better_than_zero());

@@ -13,7 +13,6 @@
 #include "absl/strings/str_cat.h"
 #include "calibd/convert/kernel.h"
 #include "calibd/core/p_value.h"
-#include "calibd/core/simd_target.h"
 #include "calibd/core/status_macros.h"
 #include "prefixed_error.h"
 
@@ -35,15 +34,6 @@ void ToProto(const CorpDecomposition& corp, v1::CorpDecomposition& proto) {
   proto.set_miscalibration(corp.miscalibration);
   proto.set_discrimination(corp.discrimination);
   proto.set_uncertainty(corp.uncertainty);
-}
-
-void ToProto(const MurphyDecomposition& murphy, v1::MurphyDecomposition& proto) {
-  proto.set_score(murphy.score);
-  proto.set_miscalibration(murphy.miscalibration);
-  proto.set_discrimination(murphy.discrimination);
-  proto.set_uncertainty(murphy.uncertainty);
-  proto.set_within_bin_variance(murphy.within_bin_variance);
-  proto.set_within_bin_covariance(murphy.within_bin_covariance);
 }
 
 void ToProto(const Band& band, v1::Reliability::Band& proto) {
@@ -80,7 +70,6 @@ void ToProto(const EventReliability& reliability, double band_level, v1::Reliabi
   }
   proto.set_band_level(band_level);
   ToProto(reliability.brier, *proto.mutable_corp());
-  ToProto(reliability.murphy, *proto.mutable_murphy());
 }
 
 void ToProto(const absl::StatusOr<CmeTestResult>& cme, std::uint64_t seed, v1::CmeTest& proto) {
@@ -89,7 +78,6 @@ void ToProto(const absl::StatusOr<CmeTestResult>& cme, std::uint64_t seed, v1::C
     return;
   }
   proto.set_test_locations(static_cast<std::int32_t>(cme->test_locations));
-  proto.set_ucme(cme->ucme);
   proto.set_statistic(cme->statistic);
   proto.set_p_value(cme->p_value);
   proto.set_condition(cme->condition);
@@ -197,7 +185,6 @@ v1::DecisionEvaluation ToProto(const DecisionTestResult& decision) {
   proto.set_gap_lower_bound(decision.gap_lower);
   proto.set_gap_upper_bound(decision.gap_upper);
   proto.set_squared_error(calibration.squared_error);
-  proto.set_squared_error_unbiased(calibration.squared_error_unbiased);
   if (decision.test.has_value()) {
     *proto.mutable_test() = StatisticToProto(calibration.given_action_unbiased, *decision.test);
     *proto.mutable_calibration_error() =
@@ -260,8 +247,6 @@ void ToProto(const Lens& lens, const KernelSpec& spec, Precision precision,
   const bool single =
       precision == Precision::kFloat32 && !lens.is_scalar() && spec.matrix == nullptr;
   provenance.set_precision(single ? v1::Provenance::FLOAT32 : v1::Provenance::FLOAT64);
-  provenance.set_simd_target(SimdTarget());
-  provenance.set_term_bound(result.bound);
   proto.set_skce_biased(test.skce.biased);
   proto.set_skce_unbiased(test.skce.unbiased);
   proto.set_statistic(test.statistic);
@@ -440,9 +425,6 @@ v1::Evaluation ToProto(const Evaluation& evaluation, const EvaluationOptions& op
     out.set_ece(one.error.ece);
     out.set_mce(one.error.mce);
     out.set_bins(static_cast<std::int64_t>(one.error.bins));
-    out.set_smallest_bin(static_cast<std::int64_t>(one.error.smallest_bin));
-    out.set_largest_bin(static_cast<std::int64_t>(one.error.largest_bin));
-    for (const BinnedError& error : one.classes) out.add_class_ece(error.ece);
   }
   if (evaluation.consistency.has_value()) {
     const ConsistencyTestResult& consistency = *evaluation.consistency;
@@ -472,7 +454,6 @@ absl::StatusOr<v1::Evaluation::Individual> ToProto(
   }
   CALIBD_RETURN_IF_ERROR(result.status());
   proto.set_mmd_squared(result->mmd_squared);
-  proto.set_biased_mmd_squared(result->biased_mmd_squared);
   proto.set_gamma(result->gamma);
   *proto.mutable_test() = StatisticToProto(result->statistic, *result);
   return proto;

@@ -42,7 +42,6 @@ v1::LocalCalibration ToProto(const LocalCalibration& local, const ForecastCovari
       out.add_features(covariates.features[place.row * covariates.feature_count + k]);
     }
     out.set_error(place.error);
-    out.set_expected_error(place.expected_error);
     out.set_effective_observations(place.effective_rows);
     out.set_below_median(place.below_median);
     out.set_inside_50(place.inside_50);
@@ -152,7 +151,6 @@ v1::ForecastEvaluation ToProto(const ForecastEvaluation& evaluation,
     v1::ForecastEvaluation::TestedDiscrepancy& out = *proto.add_discrepancies();
     out.set_form(named.form);
     out.set_mmd_squared(named.result.mmd_squared);
-    out.set_biased_mmd_squared(named.result.biased_mmd_squared);
     *out.mutable_test() = StatisticToProto(named.result.statistic, named.result);
     *out.mutable_outcome_kernel() = ToProto(named.result.outcome_kernel);
     *out.mutable_condition() = ToProto(named.result.condition);
@@ -174,7 +172,6 @@ v1::ForecastEvaluation ToProto(const ForecastEvaluation& evaluation,
     out.set_realised_loss(evaluation.decision->realised_loss);
     out.set_expected_loss(evaluation.decision->expected_loss);
     out.set_squared_error(evaluation.decision->squared_error);
-    out.set_squared_error_unbiased(evaluation.decision->squared_error_unbiased);
     if (evaluation.decision_error.has_value()) {
       *out.mutable_calibration_error() = of(*evaluation.decision_error);
     }

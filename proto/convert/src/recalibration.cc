@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "calibd/convert/evaluation.h"
+#include "calibd/convert/reading.h"
 #include "calibd/core/status_macros.h"
 
 namespace calibd::convert {
@@ -111,6 +112,7 @@ v1::Recalibration ToProto(const RecalibrationAdvice& advice, std::size_t class_c
     *proto.mutable_class_1_error_before() = ToProto(*advice.error_before.class_1);
     *proto.mutable_class_1_error_after() = ToProto(*advice.error_after.class_1);
   }
+  proto.set_text(RecalibrationText(proto));
   return proto;
 }
 

@@ -1,31 +1,22 @@
 #include "calibd/convert/text.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "google/protobuf/util/time_util.h"
 
 namespace calibd::convert {
 namespace {
-
-// "; the newest 1548 rows: off by 20.5 points (10.5 to 30.5)". Empty if the error is not recent.
-// Only forecasts have an interval of it.
-std::string RecentText(const v1::CalibrationError& error) {
-  if (!error.is_recent()) return "";
-  const v1::CalibrationError::RecentError& recent = error.recent();
-  const bool is_forecast = recent.has_forecast();
-  const v1::ErrorInterval& coverage = recent.forecast().coverage();
-  const std::int64_t rows = is_forecast ? recent.forecast().observations() : recent.observations();
-  return absl::StrCat("; the newest ", rows, " rows: off by ",
-                      PointsText(is_forecast ? coverage.estimate() : recent.estimate()),
-                      is_forecast ? absl::StrCat(" (", Points(coverage.lower()), " to ",
-                                                 Points(coverage.upper()), ")")
-                                  : "");
-}
 
 // Larger numbers have three digits and a power of ten.
 constexpr double kMostFixed = 1e6;
@@ -86,23 +77,6 @@ std::string OffByText(double estimate, double lower, double upper, double limit)
                       "; limit ", Points(limit), ")");
 }
 
-std::string OffByText(const v1::CalibrationError& error) {
-  const v1::ErrorMeasurement& current =
-      error.has_since_acknowledgement() ? error.since_acknowledgement() : error.since_start();
-  if (current.has_coverage()) {
-    const v1::ErrorInterval& coverage = current.coverage();
-    return OffByText(coverage.estimate(), coverage.lower(), coverage.upper(), error.limit()) +
-           RecentText(error);
-  }
-  if (!current.has_top_label()) return "";
-  const bool is_class_1 = current.has_class_1() && Exceeds(current.class_1(), current.top_label());
-  const v1::ErrorInterval& interval = is_class_1 ? current.class_1() : current.top_label();
-  return absl::StrCat(
-      is_class_1 ? "P(class 1) " : "",
-      OffByText(interval.estimate(), interval.lower(), interval.upper(), error.limit()),
-      RecentText(error));
-}
-
 bool Exceeds(const v1::ErrorInterval& class_1, const v1::ErrorInterval& top_label) {
   return std::pair(class_1.lower(), class_1.estimate()) >
          std::pair(top_label.lower(), top_label.estimate());
@@ -121,6 +95,63 @@ std::string StatusName(v1::CalibrationError::Status status) {
 std::string StatusName(v1::Verdict::Status status) {
   if (status == 0 || !v1::Verdict::Status_IsValid(status)) return "UNKNOWN";
   return v1::Verdict::Status_Name(status);
+}
+
+std::string PowerOfTen(double x) {
+  if (std::abs(x) >= 6) return absl::StrFormat("10^%.4g", x);
+  const double value = std::pow(10, x);
+  return value < 100 ? absl::StrFormat("%.3g", value) : absl::StrFormat("%.0f", value);
+}
+
+std::string MinuteText(const google::protobuf::Timestamp& time) {
+  using google::protobuf::util::TimeUtil;
+  std::string text = TimeUtil::ToString(TimeUtil::SecondsToTimestamp(time.seconds() / 60 * 60));
+  text.resize(text.find(":00Z"));
+  text[text.find('T')] = ' ';
+  return text + " UTC";
+}
+
+std::string AgeText(std::int64_t seconds) {
+  constexpr std::pair<std::int64_t, char> kUnits[] = {{86400, 'd'}, {3600, 'h'}, {60, 'm'}};
+  for (const auto& [unit, name] : kUnits) {
+    if (seconds >= 2 * unit) return absl::StrCat(seconds / unit, std::string(1, name));
+  }
+  return absl::StrCat(seconds, "s");
+}
+
+std::string Plain(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(),
+      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
+  return text;
+}
+
+std::string CutLines(const std::string& text, std::size_t width) {
+  std::vector<std::string> lines = absl::StrSplit(text, '\n');
+  for (std::string& line : lines) {
+    std::size_t characters = 0;
+    for (std::size_t i = 0; i < line.size(); ++i) {
+      // True for the first byte of a character.
+      if ((static_cast<unsigned char>(line[i]) & 0xc0U) == 0x80U) continue;
+      if (characters == width) {
+        line.resize(i);
+        break;
+      }
+      ++characters;
+    }
+  }
+  return absl::StrJoin(lines, "\n");
+}
+
+std::string ShortName(std::string_view model) {
+  constexpr std::string_view kPrefix = "models/";
+  if (model.starts_with(kPrefix)) model.remove_prefix(kPrefix.size());
+  return absl::StrReplaceAll(absl::string_view(model.data(), model.size()), {{"/versions/", "@"}});
+}
+
+std::string GroupName(const std::string& value, bool is_overflow) {
+  if (is_overflow) return "(other groups)";
+  return value.empty() ? "(no value)" : Plain(value);
 }
 
 std::string GapText(double gap) {

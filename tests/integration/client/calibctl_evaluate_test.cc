@@ -293,8 +293,8 @@ TEST(CalibctlEvaluateTest, ForTwoClassesTheProbabilityOfClass1DecidesToo) {
                    "over-limit"});
   EXPECT_EQ(run.exit_code(), 3) << run.error();
   const std::string text = run.output();
-  EXPECT_THAT(text, StartsWith("OVER_LIMIT: the top label is off by 0"));
-  EXPECT_THAT(text, HasSubstr("; the probability of class 1 is off by 10 points ("));
+  EXPECT_THAT(text, StartsWith("verdict   OVER_LIMIT\nhow bad   P(class 1) off by 10 points ("));
+  EXPECT_THAT(text, HasSubstr("; top label: off by 0"));
   EXPECT_THAT(text, EndsWith("\nfailed on over-limit\n"));
   EXPECT_EQ(text.find("OVER_LIMIT"), text.rfind("OVER_LIMIT")) << "said once";
 }

@@ -243,7 +243,7 @@ TEST_F(CalibctlServedTest, SimulateShowsWhichModelsAreCalibrated) {
   EXPECT_EQ(Run({"list", "--fail-on", "over-limit"})->exit_code(), 3);
   const auto window = Run({"evaluate", "--model", "m2", "--replicates", "0"});
   EXPECT_EQ(window->exit_code(), 0) << window->error();
-  EXPECT_THAT(window->output(), StartsWith("OVER_LIMIT: the top label is off by "));
+  EXPECT_THAT(window->output(), StartsWith("verdict   OVER_LIMIT\nhow bad   off by "));
   // The window could contradict the verdict.
   const auto gate = Run({"evaluate", "--model", "m2", "--fail-on", "over-limit"});
   EXPECT_EQ(gate->exit_code(), 2);
@@ -300,7 +300,7 @@ TEST_F(CalibctlServedTest, TooLittleDataIsASentence) {
   EXPECT_EQ(Run({"show", "young", "--fail-on", "undecided"})->exit_code(), 3);
 }
 
-TEST_F(CalibctlServedTest, ShowPrintsTheServersSummaryOfTheVerdict) {
+TEST_F(CalibctlServedTest, ShowPrintsTheServersLines) {
   RunJson({"model", "create", "stale", "--classes", "10", "--stale-after", "1s"});
   RunJson({"simulate", "stale", "--generator", "M1", "--n", "3000", "--seed", "1"});
   RunJson({"simulate", "wrong", "--generator", "M2", "--n", "3000", "--seed", "1"});
@@ -320,16 +320,9 @@ TEST_F(CalibctlServedTest, ShowPrintsTheServersSummaryOfTheVerdict) {
     }));
     const auto text = Run({"show", model, "--verbose"});
     ASSERT_EQ(text->exit_code(), 0);
-    const std::string summary = shown.at("verdict").at("summary");
-    EXPECT_THAT(text->output(), HasSubstr("\n" + summary + "\n"));
-    EXPECT_THAT(summary, HasSubstr(status));
-    EXPECT_THAT(text->output(), HasSubstr(status));
-    const nlohmann::json& direction = shown.at("verdict").at("direction");
-    if (!direction.is_null()) {
-      EXPECT_THAT(
-          text->output(),
-          HasSubstr("\nDirection: " + convert::GapText(direction.at("gap")) + ": the mean "));
-    }
+    const std::string verdict = shown.at("reading").at("verdict").at("text");
+    EXPECT_THAT(verdict, HasSubstr(status));
+    EXPECT_THAT(text->output(), StartsWith("verdict   " + std::string(model) + ": " + verdict));
   }
 }
 

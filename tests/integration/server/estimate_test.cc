@@ -62,7 +62,6 @@ TEST_F(EstimateTest, EqualsTheCore) {
     EXPECT_EQ(outcome.parameter(), result.grid[result.best]);
     EXPECT_DOUBLE_EQ(outcome.squared_error(), result.squared_error);
     EXPECT_DOUBLE_EQ(outcome.excess_risk(), result.excess);
-    EXPECT_EQ(outcome.grid_size(), outcome.mean_risks_size());
   }
   EXPECT_EQ(estimate.chosen(), static_cast<int>(expected.chosen) + 1);
   EXPECT_EQ(estimate.tuning_observations(), 375);

@@ -71,9 +71,7 @@ json WatchJson(const v1::Watch& watch) {
     const v1::Discrepancy& discrepancy = watch.discrepancy();
     out["discrepancy"] = {{"mmd_squared", discrepancy.mmd_squared()},
                           {"block_count", discrepancy.block_count()},
-                          {"block_mmd_squared", discrepancy.block_mmd_squared()},
-                          {"outcome_length", discrepancy.outcome_length()},
-                          {"forecast_length", discrepancy.forecast_length()}};
+                          {"block_mmd_squared", discrepancy.block_mmd_squared()}};
   }
   return out;
 }

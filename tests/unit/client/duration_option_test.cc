@@ -41,13 +41,5 @@ TEST(ShortDurationTest, TakesTheLargestUnit) {
   EXPECT_EQ(ShortDuration(*ParseDuration("24h")), "1d");
 }
 
-TEST(AgeTextTest, IsInWholeUnits) {
-  EXPECT_EQ(AgeText(1), "1s");
-  EXPECT_EQ(AgeText(91), "91s");
-  EXPECT_EQ(AgeText(7199), "119m");
-  EXPECT_EQ(AgeText(7200), "2h");
-  EXPECT_EQ(AgeText(172800), "2d");
-}
-
 }  // namespace
 }  // namespace calibd::cli

@@ -87,32 +87,6 @@ TEST(ResultGateTest, ComparesTheIntervalWithTheLimit) {
   }
 }
 
-TEST(ResultGateTest, TheWorseOfTheTopLabelAndClass1Decides) {
-  v1::Evaluation evaluation;
-  *evaluation.mutable_error() = Interval(0, 0.01);
-  for (const auto& [lower, upper, decision] :
-       {std::tuple(0.03, 0.09, "OVER_LIMIT"), std::tuple(0.01, 0.03, "UNDECIDED"),
-        std::tuple(0.0, 0.02, "WITHIN_LIMIT")}) {
-    *evaluation.mutable_class_1_error() = Interval(lower, upper);
-    EXPECT_EQ(DecideByLimit(evaluation, 0.02).json.at("decision"), decision);
-  }
-  *evaluation.mutable_error() = Interval(0.03, 0.09);
-  EXPECT_EQ(DecideByLimit(evaluation, 0.02).json.at("decision"), "OVER_LIMIT");
-}
-
-TEST(ResultGateTest, SaysThatForecastsDidNotFail) {
-  v1::ForecastEvaluation evaluation;
-  evaluation.set_coverage_error(0.075);
-  evaluation.set_coverage_error_lower(0.02);
-  evaluation.set_coverage_error_upper(0.256);
-  EXPECT_EQ(DecideByLimit(evaluation, 0.05).exit_code(), ExitCode::kOk);
-  EXPECT_EQ(DecideByLimit(evaluation, 0.05).sentence,
-            "did not fail on over-limit: UNDECIDED, off by 7.5 points (2 to 25.6; limit 5)\n");
-  EXPECT_EQ(DecideByLimit(evaluation, 0.3).sentence,
-            "did not fail on over-limit: WITHIN_LIMIT, off by 7.5 points (2 to 25.6; limit 30)\n");
-  EXPECT_EQ(DecideByLimit(evaluation, 0.01).sentence, "failed on over-limit\n");
-}
-
 TEST(ResultGateTest, RefusesALevelThatTheReplicatesCannotReach) {
   const ResultGate strict{.what = "p-value", .significance_level = 0.001};
   EXPECT_TRUE(FindUsageFault(strict, 99).has_value());

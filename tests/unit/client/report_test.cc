@@ -76,10 +76,10 @@ TEST(ReportTest, ATestThatDidNotRunIsNullInJsonAndHasItsReasonInText) {
   lens.mutable_cme_test()->set_error("it cannot");
   evaluation.add_reliability();
   const Json cme = EvaluationJson(evaluation).at("cme_test");
-  for (const char* key : {"test_locations", "ucme", "statistic", "p_value", "condition", "seed"}) {
+  for (const char* key : {"test_locations", "statistic", "p_value", "condition", "seed"}) {
     EXPECT_TRUE(cme.at(key).is_null()) << key;
   }
-  EXPECT_THAT(DescribeEvaluation(evaluation, 0.05, 0.02),
+  EXPECT_THAT(DescribeEvaluation(evaluation),
               HasSubstr("CME test of the lens top_label not computed: it cannot"));
 }
 

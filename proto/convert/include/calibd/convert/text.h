@@ -1,10 +1,13 @@
 #ifndef CALIBD_CONVERT_TEXT_H_
 #define CALIBD_CONVERT_TEXT_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "calibd/v1/monitoring.pb.h"
+#include "google/protobuf/timestamp.pb.h"
 
 namespace calibd::convert {
 
@@ -33,12 +36,6 @@ namespace calibd::convert {
 // points (too few rows to say more; limit 2)". All arguments are probabilities.
 [[nodiscard]] std::string OffByText(double estimate, double lower, double upper, double limit);
 
-// The same for the series that decides about the limit: that of class 1 if it is set and its
-// interval begins higher, else that of the top label. "P(class 1) off by 8.8 points (6.1 to 11;
-// limit 2)". A recent error follows: "; the newest 1548 rows: off by 20.5 points (10.5 to 30.5)".
-// Empty without observations.
-[[nodiscard]] std::string OffByText(const v1::CalibrationError& error);
-
 // True if class_1 is off by more than the top label: its interval begins higher, or as high with a
 // larger estimate.
 [[nodiscard]] bool Exceeds(const v1::ErrorInterval& class_1, const v1::ErrorInterval& top_label);
@@ -49,6 +46,23 @@ namespace calibd::convert {
 // A status as in JSON and metrics, such as "OVER_LIMIT"; "UNKNOWN" for one that is not known.
 [[nodiscard]] std::string StatusName(v1::CalibrationError::Status status);
 [[nodiscard]] std::string StatusName(v1::Verdict::Status status);
+
+// 10^x as a number, or as "10^x" if the number would be too long to read.
+[[nodiscard]] std::string PowerOfTen(double x);
+// "2026-01-31 12:30 UTC".
+[[nodiscard]] std::string MinuteText(const google::protobuf::Timestamp& time);
+// Formats an age in whole units: the largest of which it has at least two, such as "91s" or "47h".
+[[nodiscard]] std::string AgeText(std::int64_t seconds);
+
+// Replaces control characters.
+[[nodiscard]] std::string Plain(std::string text);
+// Cuts each line to this many UTF-8 characters.
+[[nodiscard]] std::string CutLines(const std::string& text, std::size_t width);
+// The name of a model without its prefix, such as "resnet18@2".
+[[nodiscard]] std::string ShortName(std::string_view model);
+// "(no value)" for the group of predictions without a value, "(other groups)" for the overflow
+// group.
+[[nodiscard]] std::string GroupName(const std::string& value, bool is_overflow);
 
 // gap: mean confidence - accuracy. Returns "over-confident by 4.1 points", "under-confident by 0.3
 // points", or "neither over- nor under-confident" if the gap rounds to 0.

@@ -1,0 +1,54 @@
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "calibd/convert/reading.h"
+#include "calibd/convert/text.h"
+#include "google/protobuf/util/time_util.h"
+
+namespace calibd::convert {
+namespace {
+
+std::string LabelledRows(std::int64_t count) {
+  return absl::StrCat(count, count == 1 ? " labelled row" : " labelled rows");
+}
+
+}  // namespace
+
+std::string DataLine(const v1::GetCalibrationResponse& answer,
+                     const google::protobuf::Timestamp& now) {
+  std::vector<std::string> facts = {LabelledRows(answer.observations()),
+                                    absl::StrCat(answer.rejected_rows(), " rejected")};
+  if (answer.dropped_rows() > 0) {
+    facts.push_back(absl::StrCat(answer.dropped_rows(), " dropped by producers"));
+  }
+  if (answer.has_label_arrivals()) {
+    const v1::LabelArrivals& arrivals = answer.label_arrivals();
+    const bool waits = answer.observations() == 0 && arrivals.has_next_maturation_time();
+    facts.push_back(absl::StrCat(arrivals.pending(), " pending",
+                                 waits ? absl::StrCat("; the first will count on ",
+                                                      MinuteText(arrivals.next_maturation_time()))
+                                       : ""));
+    facts.push_back(absl::StrCat(arrivals.missing(), " without a label"));
+    facts.push_back(absl::StrCat(arrivals.duplicate_predictions(), " duplicates"));
+  }
+  std::string text = absl::StrJoin(facts, ", ");
+  if (answer.has_last_observation_time()) {
+    const std::int64_t age = (now - answer.last_observation_time()).seconds();
+    absl::StrAppend(&text, "; the newest row came ", age < 1 ? "just now" : AgeText(age) + " ago");
+  }
+  if (answer.verdict().stale()) text += ": stale, so all this may be outdated";
+  const v1::CalibrationError& error = answer.error();
+  if (error.since_start().first_observation() > 1) {
+    absl::StrAppend(&text, "; the error is measured since row ",
+                    error.since_start().first_observation());
+  } else if (error.has_since_acknowledgement()) {
+    absl::StrAppend(&text, "; the error is measured since the acknowledgement, from row ",
+                    error.since_acknowledgement().first_observation());
+  }
+  return text;
+}
+
+}  // namespace calibd::convert

@@ -1,0 +1,145 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "calibd/convert/reading.h"
+#include "calibd/convert/text.h"
+#include "words.h"
+
+namespace calibd::convert {
+namespace {
+
+// Appends a part of a sentence, if it says anything.
+void Add(std::string& text, const std::string& part) {
+  if (!part.empty()) absl::StrAppend(&text, "; ", part);
+}
+
+// Says since when there is no labelled row, and how far off the rows before were.
+std::string NoRowText(const v1::GetCalibrationResponse& answer) {
+  const v1::ErrorMeasurement& all = answer.error().since_start();
+  const v1::LabelArrivals& arrivals = answer.label_arrivals();
+  if (answer.observations() == 0 && arrivals.pending_labelled() > 0) {
+    return absl::StrCat("no row counted yet: ", arrivals.pending_labelled(), " of ",
+                        arrivals.pending(), " pending rows are labelled");
+  }
+  if (answer.observations() == 0) return "no labelled row yet";
+  if (IntervalOf(all) == nullptr) {
+    return absl::StrCat("no labelled row since the update (row ", all.first_observation(), ")");
+  }
+  const bool is_class_1 = all.has_class_1() && Exceeds(all.class_1(), all.top_label());
+  const v1::ErrorInterval& interval = is_class_1 ? all.class_1() : *IntervalOf(all);
+  return absl::StrCat(is_class_1 ? "P(class 1) was off by " : "was off by ",
+                      PointsText(interval.estimate()), " (", Points(interval.lower()), " to ",
+                      Points(interval.upper()), ") over rows ", all.first_observation(), " to ",
+                      all.first_observation() + all.observations() - 1,
+                      "; no labelled row since the acknowledgement");
+}
+
+// "says 96.96 %, right 91.71 %: over-confident by 5.25 (4.2 to 6.3)". The printed figures add up.
+std::string ConfidenceText(const v1::ErrorMeasurement& error) {
+  const v1::ErrorInterval& interval = error.top_label();
+  const double says = std::round(1e4 * error.mean_confidence()) / 1e4;
+  const double right = std::round(1e4 * error.accuracy()) / 1e4;
+  const double gap = says - right;
+  const std::string text =
+      absl::StrFormat("says %.2f %%, right %.2f %%: ", 100 * says, 100 * right);
+  if (std::abs(gap) < 5e-5) return text + "neither over- nor under-confident";
+  const double sign = gap > 0 ? 1 : -1;
+  const double low = gap > 0 ? interval.gap_lower() : -interval.gap_upper();
+  const double high = gap > 0 ? interval.gap_upper() : -interval.gap_lower();
+  return absl::StrFormat("%s%s-confident by %.2f (%s to %s)", text, gap > 0 ? "over" : "under",
+                         100 * sign * gap, Fixed(100 * low, 1), Fixed(100 * high, 1));
+}
+
+// The worse one of two events leads.
+std::string ClassesText(const v1::ErrorMeasurement& error, double limit) {
+  const std::string top =
+      absl::StrCat(OffByText(error.top_label(), limit), "; ", ConfidenceText(error));
+  if (!error.has_class_1()) return top;
+  const std::string class_1 = OffByText(error.class_1(), limit);
+  if (Exceeds(error.class_1(), error.top_label())) {
+    return absl::StrCat("P(class 1) ", class_1, "; top label: ", top);
+  }
+  return error.class_1().lower() > limit ? absl::StrCat(top, "; P(class 1): ", class_1) : top;
+}
+
+std::string ForecastsText(const v1::ErrorMeasurement& error, double limit) {
+  std::string text = OffByText(error.coverage(), limit);
+  Add(text, WidthText(error.central_coverage()));
+  Add(text, BiasText(error.direction(), error.observations()));
+  return text;
+}
+
+// The error when the alarm was raised, if it is no longer seen in that of all rows.
+std::string FormerText(const v1::GetCalibrationResponse& answer, double lower) {
+  const v1::Alarm* const over = Active(answer, v1::Alarm::OVER_LIMIT, false);
+  if (over == nullptr || over->crossing().is_recent() || lower > answer.error().limit()) return "";
+  const v1::ErrorInterval& former = over->crossing().error();
+  return absl::StrCat("it was ", OffByText(former, over->crossing().limit()), " at row ",
+                      over->observation());
+}
+
+// "; the newest 1548 rows: off by 20.5 points (10.5 to 30.5)". Empty if the error is not recent.
+// Only forecasts have an interval of it.
+std::string BriefNowText(const v1::CalibrationError& error) {
+  if (!error.is_recent()) return "";
+  const v1::CalibrationError::RecentError& recent = error.recent();
+  if (!recent.has_forecast()) {
+    return absl::StrCat("; the newest ", recent.observations(), " rows: off by ",
+                        PointsText(recent.estimate()));
+  }
+  const v1::ErrorInterval& coverage = recent.forecast().coverage();
+  return absl::StrCat("; the newest ", recent.forecast().observations(), " rows: off by ",
+                      PointsText(coverage.estimate()), " (", Points(coverage.lower()), " to ",
+                      Points(coverage.upper()), ")");
+}
+
+}  // namespace
+
+std::string ErrorText(const v1::ErrorMeasurement& error, double limit) {
+  return error.has_coverage() ? ForecastsText(error, limit) : ClassesText(error, limit);
+}
+
+std::string BriefErrorText(const v1::ErrorMeasurement& error, double limit) {
+  if (error.has_class_1() && Exceeds(error.class_1(), error.top_label())) {
+    return "P(class 1) " + OffByText(error.class_1(), limit);
+  }
+  return OffByText(*IntervalOf(error), limit);
+}
+
+v1::Reading::HowBad HowBadLine(const v1::GetCalibrationResponse& answer) {
+  v1::Reading::HowBad line;
+  if (!answer.has_verdict()) return line;
+  const v1::CalibrationError& error = answer.error();
+  const v1::ErrorMeasurement& current = Current(error);
+  if (IntervalOf(current) == nullptr) {
+    line.set_text(NoRowText(answer));
+    return line;
+  }
+  std::string text = ErrorText(current, error.limit());
+  Add(text, FormerText(answer, std::max(IntervalOf(current)->lower(), current.class_1().lower())));
+  if (error.has_acknowledged_limit()) {
+    Add(text, absl::StrCat("the next alarm is raised above ", Points(error.acknowledged_limit())));
+  }
+  line.set_text(std::move(text));
+  line.set_brief(BriefErrorText(current, error.limit()) + BriefNowText(error));
+  return line;
+}
+
+std::string NowLine(const v1::GetCalibrationResponse& answer) {
+  const v1::CalibrationError& error = answer.error();
+  if (!error.is_recent()) return "";
+  const v1::CalibrationError::RecentError& recent = error.recent();
+  if (recent.has_forecast()) {
+    return absl::StrCat("the newest ", recent.forecast().observations(),
+                        " rows: ", ForecastsText(recent.forecast(), error.limit()));
+  }
+  return absl::StrCat("the newest ", recent.observations(), " rows: off by ",
+                      PointsText(recent.estimate()), ", ", GapText(recent.gap()));
+}
+
+}  // namespace calibd::convert

@@ -1,0 +1,43 @@
+#include "calibd/convert/reading.h"
+
+#include <utility>
+
+namespace calibd::convert {
+namespace {
+
+// Leaves a line without words unset.
+void Set(std::string text, v1::Reading& reading, v1::Reading::Line* (v1::Reading::*line)()) {
+  if (!text.empty()) (reading.*line)()->set_text(std::move(text));
+}
+
+}  // namespace
+
+v1::Reading HeadlinesOf(const v1::GetCalibrationResponse& answer) {
+  v1::Reading reading;
+  Set(VerdictLine(answer), reading, &v1::Reading::mutable_verdict);
+  if (auto line = HowBadLine(answer); !line.text().empty()) {
+    *reading.mutable_how_bad() = std::move(line);
+  }
+  Set(NowLine(answer), reading, &v1::Reading::mutable_now);
+  *reading.mutable_next() = NextLine(answer);
+  return reading;
+}
+
+v1::Reading ReadingOf(const v1::GetCalibrationResponse& answer,
+                      const google::protobuf::Timestamp& now) {
+  v1::Reading reading = HeadlinesOf(answer);
+  Set(AgainstLine(answer), reading, &v1::Reading::mutable_against);
+  Set(DataLine(answer, now), reading, &v1::Reading::mutable_data);
+  if (!answer.has_verdict()) return reading;
+  Set(WhereLine(answer), reading, &v1::Reading::mutable_where);
+  Set(DecisionLine(answer), reading, &v1::Reading::mutable_decision);
+  if (auto line = ChangedLine(answer); !line.text().empty()) {
+    *reading.mutable_changed() = std::move(line);
+  }
+  Set(RepairLine(answer), reading, &v1::Reading::mutable_repair);
+  Set(CertainLine(answer), reading, &v1::Reading::mutable_certain);
+  Set(WarningLine(answer), reading, &v1::Reading::mutable_warning);
+  return reading;
+}
+
+}  // namespace calibd::convert

@@ -1,0 +1,63 @@
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "calibd/convert/reading.h"
+#include "calibd/convert/text.h"
+#include "words.h"
+
+namespace calibd::convert {
+namespace {
+
+// How far off the model itself is, and which groups are over their limits.
+std::string LimitText(const v1::Verdict& verdict, const v1::CalibrationError& error) {
+  const bool own =
+      verdict.groups_over_limit().empty() || error.status() == v1::CalibrationError::OVER_LIMIT;
+  std::string text = StatusName(verdict.limit_status());
+  if (own && error.is_recent()) text += " (recent)";
+  if (own && error.is_acknowledged()) text += " (acknowledged)";
+  if (verdict.groups_over_limit().empty()) return text;
+  std::vector<std::string> groups;
+  for (const std::string& group : verdict.groups_over_limit()) {
+    groups.push_back(CutName(GroupName(group, false)));
+  }
+  const bool group_is_active = error.is_acknowledged() && !verdict.is_acknowledged();
+  if (own) text += group_is_active ? ", OVER_LIMIT" : ", also";
+  absl::StrAppend(&text, groups.size() == 1 ? " in group " : " in groups ",
+                  JoinNames(groups, kMaxNames));
+  if (!own && verdict.is_acknowledged()) text += " (acknowledged)";
+  return text;
+}
+
+std::string SinceText(const google::protobuf::Timestamp& time, std::int64_t observation) {
+  return absl::StrCat(" since ", MinuteText(time), " (row ", observation, ")");
+}
+
+}  // namespace
+
+std::string VerdictLine(const v1::GetCalibrationResponse& answer) {
+  if (!answer.has_verdict()) return "not monitored, so there is no verdict";
+  const v1::Verdict& verdict = answer.verdict();
+  const bool also_stale = verdict.stale() && verdict.status() != v1::Verdict::STALE;
+  const std::string status =
+      absl::StrCat(StatusName(verdict.status()), also_stale ? ", STALE" : "");
+  const v1::Alarm* over = nullptr;
+  // One batch may raise the alarms of several groups, in the order of the groups.
+  for (const v1::Alarm& alarm : answer.alarms()) {
+    if (alarm.kind() != v1::Alarm::OVER_LIMIT || alarm.has_acknowledge_time()) continue;
+    if (over == nullptr || alarm.observation() < over->observation()) over = &alarm;
+  }
+  std::string text;
+  if (verdict.limit_status() != v1::CalibrationError::UNSPECIFIED) {
+    absl::StrAppend(&text, LimitText(verdict, answer.error()));
+    if (over != nullptr) text += SinceText(over->raise_time(), over->observation());
+    text += ", ";
+  }
+  text += status;
+  if (over == nullptr && verdict.has_since()) {
+    text += SinceText(verdict.since(), verdict.since_observation());
+  }
+  return text;
+}
+
+}  // namespace calibd::convert

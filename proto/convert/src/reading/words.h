@@ -1,0 +1,68 @@
+#ifndef CALIBD_CONVERT_READING_WORDS_H_
+#define CALIBD_CONVERT_READING_WORDS_H_
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "calibd/v1/calibration_service.pb.h"
+
+// What several lines of a reading share.
+namespace calibd::convert {
+
+using CentralCoverages = google::protobuf::RepeatedPtrField<v1::CentralCoverage>;
+
+// The rows to which the status and the limit apply.
+[[nodiscard]] const v1::ErrorMeasurement& Current(const v1::CalibrationError& error);
+// The interval of the event that the top label is right, or of the coverage of forecasts; null
+// without observations.
+[[nodiscard]] const v1::ErrorInterval* IntervalOf(const v1::ErrorMeasurement& error);
+// The oldest active alarm of this kind, or null. with_groups: also alarms of groups.
+[[nodiscard]] const v1::Alarm* Active(const v1::GetCalibrationResponse& answer,
+                                      v1::Alarm::Kind kind, bool with_groups = true);
+
+// The name without control characters, cut after 24 characters.
+[[nodiscard]] std::string CutName(const std::string& name);
+// "a, b and 3 more". more: the number of further names, which are not known.
+[[nodiscard]] std::string JoinNames(const std::vector<std::string>& names, std::size_t max_names,
+                                    std::size_t more = 0);
+inline constexpr std::size_t kMaxNames = 3;
+
+// "off by 5.4 points (4.2 to 6.8; limit 2)".
+[[nodiscard]] std::string OffByText(const v1::ErrorInterval& interval, double limit);
+
+// How far off the stated probabilities are, with the direction. error: of at least one row. Of two
+// events the worse one leads.
+[[nodiscard]] std::string ErrorText(const v1::ErrorMeasurement& error, double limit);
+// The error alone, of the event that decides about the limit: "P(class 1) off by 8.8 points (6.1 to
+// 11; limit 2)".
+[[nodiscard]] std::string BriefErrorText(const v1::ErrorMeasurement& error, double limit);
+
+// The coverage of central intervals, and whether they are too narrow or too wide: about the widest
+// one that certainly breaks its promise, and else about the widest one, which people trust most.
+// Empty without an interval.
+[[nodiscard]] std::string WidthText(const CentralCoverages& central);
+// How far forecasts are too high or too low, such as "on average 0.4 standard deviations too low".
+// Empty if the mean is within four standard errors of 0, as for calibrated forecasts.
+[[nodiscard]] std::string BiasText(const v1::ForecastDirection& direction,
+                                   std::int64_t observations);
+// The cells that stand out most, at most max_cells of them.
+[[nodiscard]] std::vector<std::string> CellTexts(
+    const google::protobuf::RepeatedPtrField<v1::ForecastCell>& cells, std::size_t max_cells);
+
+// The place with the largest |z| among those that stand out, or null.
+template <typename Places>
+const typename Places::value_type* WorstPlace(const Places& places) {
+  const typename Places::value_type* worst = nullptr;
+  for (const auto& place : places) {
+    const bool worse = worst == nullptr || std::abs(place.z()) > std::abs(worst->z());
+    if (place.stands_out() && worse) worst = &place;
+  }
+  return worst;
+}
+
+}  // namespace calibd::convert
+
+#endif  // CALIBD_CONVERT_READING_WORDS_H_

@@ -1,0 +1,180 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <tuple>
+
+#include "calibd/convert/reading.h"
+
+namespace calibd::convert {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+v1::ErrorInterval Ends(double estimate, double lower, double upper) {
+  v1::ErrorInterval interval;
+  interval.set_estimate(estimate);
+  interval.set_lower(lower);
+  interval.set_upper(upper);
+  return interval;
+}
+
+v1::Evaluation OfClasses() {
+  v1::Evaluation evaluation;
+  *evaluation.mutable_error() = Ends(0.05, 0.03, 0.08);
+  evaluation.mutable_scores()->set_mean_confidence(0.9);
+  evaluation.mutable_scores()->set_accuracy(0.85);
+  for (const char* lens : {"canonical", "top_label"}) {
+    v1::LensEvaluation& one = *evaluation.add_lenses();
+    one.set_lens(lens);
+    one.mutable_result()->set_p_value(0.03);
+  }
+  return evaluation;
+}
+
+TEST(EvaluationReadingTest, TheTestsOfAllLensesShareTheLevel) {
+  v1::Evaluation evaluation = OfClasses();
+  v1::Reading reading = ReadingOf(evaluation, 0.02);
+  EXPECT_EQ(reading.verdict().text(), "OVER_LIMIT, NOT_REJECTED");
+  EXPECT_THAT(reading.how_bad().text(),
+              StartsWith("off by 5 points (3 to 8; limit 2); says 90.00 %, right 85.00 %: over-"));
+  EXPECT_EQ(reading.how_bad().brief(), "off by 5 points (3 to 8; limit 2)");
+  EXPECT_EQ(reading.certain().text(),
+            "not rejected by canonical, top_label, which does not prove calibration");
+  evaluation.mutable_lenses(1)->mutable_result()->set_p_value(0.02);
+  reading = ReadingOf(evaluation, 0.1);
+  EXPECT_EQ(reading.verdict().text(), "WITHIN_LIMIT, MISCALIBRATED");
+  EXPECT_THAT(reading.certain().text(),
+              AllOf(StartsWith("rejected by top_label at level 0.05 over 2 lenses; SKCE_uq is "),
+                    HasSubstr("; not rejected by canonical, which does not prove calibration")));
+  // Without tests there is only the error.
+  evaluation.mutable_lenses(0)->mutable_result()->clear_p_value();
+  reading = ReadingOf(evaluation, 0.05);
+  EXPECT_EQ(reading.verdict().text(), "UNDECIDED");
+  EXPECT_FALSE(reading.has_certain());
+}
+
+TEST(EvaluationReadingTest, TheWorseOfTwoEventsDecides) {
+  v1::Evaluation evaluation = OfClasses();
+  *evaluation.mutable_error() = Ends(0.005, 0, 0.01);
+  for (const auto& [lower, upper, status] :
+       {std::tuple(0.03, 0.09, v1::CalibrationError::OVER_LIMIT),
+        std::tuple(0.01, 0.03, v1::CalibrationError::UNDECIDED),
+        std::tuple(0.0, 0.02, v1::CalibrationError::WITHIN_LIMIT)}) {
+    *evaluation.mutable_class_1_error() = Ends(lower, lower, upper);
+    EXPECT_EQ(StatusAgainst(evaluation, 0.02), status);
+  }
+  *evaluation.mutable_class_1_error() = Ends(0.1, 0.08, 0.12);
+  EXPECT_THAT(ReadingOf(evaluation, 0.02).how_bad().text(),
+              StartsWith("P(class 1) off by 10 points (8 to 12; limit 2); top label: off by 0.5"));
+}
+
+TEST(EvaluationReadingTest, SaysWhatTheActionsCost) {
+  v1::Evaluation evaluation = OfClasses();
+  v1::DecisionEvaluation& decision = *evaluation.mutable_decision_loss();
+  decision.set_realised_loss(0.5);
+  decision.set_expected_loss(0.25);
+  decision.set_gap_lower_bound(0.125);
+  decision.set_gap_upper_bound(0.375);
+  EXPECT_EQ(ReadingOf(evaluation, 0.02).decision().text(),
+            "the actions cost 0.5 on average, the predictions promise 0.25: +0.25 (+0.125 to "
+            "+0.375)");
+}
+
+TEST(EvaluationReadingTest, OfForecastsHasTheirCoverageBiasAndCells) {
+  v1::Evaluation evaluation;
+  v1::ForecastEvaluation& forecast = *evaluation.mutable_forecast();
+  forecast.set_coverage_error(0.075);
+  forecast.set_coverage_error_lower(0.02);
+  forecast.set_coverage_error_upper(0.256);
+  forecast.set_log10_e_value(1.2);
+  v1::ForecastScores& scores = *forecast.mutable_scores();
+  scores.set_observations(10000);
+  scores.set_residual_mean(0.5);
+  scores.set_residual_standard_deviation(1);
+  v1::CentralCoverage& central = *scores.add_central_coverage();
+  central.set_promised(0.9);
+  central.set_coverage(0.729);
+  central.set_lower(0.7);
+  central.set_upper(0.75);
+  for (const double z : {4., 7., -6.}) {
+    v1::ForecastCell& cell = *forecast.add_cells();
+    cell.set_lower(0.999);
+    cell.set_upper(1);
+    cell.set_observations(static_cast<int>(100 + z));
+    cell.set_expected(20);
+    cell.set_z(z);
+    cell.set_stands_out(true);
+  }
+  v1::Reading reading = ReadingOf(evaluation, 0.05);
+  EXPECT_EQ(reading.verdict().text(), "UNDECIDED, NOT_REJECTED");
+  EXPECT_EQ(reading.how_bad().text(),
+            "off by 7.5 points (2 to 25.6; limit 5); the 90 % intervals cover 72.9 % (70.0 to "
+            "75.0): too narrow; on average 0.5 standard deviations too low");
+  EXPECT_EQ(reading.where().text(),
+            "above the 99.9 % quantile: 107 outcomes, 20 expected; above the 99.9 % quantile: 94 "
+            "outcomes, 20 expected");
+  EXPECT_EQ(reading.certain().text(),
+            "e-value 15.8 of the cells of the outcomes; calibration is rejected at 20");
+  forecast.set_log10_e_value(1.4);
+  EXPECT_EQ(ReadingOf(evaluation, 0.3).verdict().text(), "WITHIN_LIMIT, MISCALIBRATED");
+
+  v1::ForecastEvaluation::Decision& decision = *forecast.mutable_decision();
+  decision.set_threshold(110);
+  decision.set_false_alarm_cost(1);
+  decision.set_miss_cost(1);
+  decision.set_realised_loss(0.25);
+  decision.set_expected_loss(0.125);
+  EXPECT_EQ(ReadingOf(evaluation, 0.05).decision().text(),
+            "at 110: 25 % of the decisions were wrong, the forecasts expected 12.5 %");
+  decision.set_miss_cost(5);
+  EXPECT_EQ(ReadingOf(evaluation, 0.05).decision().text(),
+            "at 110: they cost 0.25 each, the forecasts expected 0.125 (a false alarm 1, a miss "
+            "5)");
+}
+
+TEST(EstimateTextTest, SaysWhetherTheErrorIsReal) {
+  v1::CalibrationErrorEstimate estimate;
+  estimate.set_folds(5);
+  estimate.set_tuning_observations(1000);
+  estimate.mutable_provenance()->set_lens("top_label");
+  estimate.mutable_provenance()->set_observations(1250);
+  EXPECT_THAT(EstimateText(estimate),
+              AllOf(StartsWith("No estimator is better than 0 here: with 1250 observations, none "),
+                    HasSubstr("This does not prove calibration.")));
+  estimate.mutable_simulation()->set_p_value(0.05);
+  EXPECT_THAT(EstimateText(estimate), HasSubstr(" But the simulation rejects that there is no "));
+  estimate.set_tuning_observations(20);
+  EXPECT_THAT(EstimateText(estimate), HasSubstr("1250 observations are too few to say."));
+
+  estimate.set_any_better_than_zero(true);
+  estimate.set_chosen(v1::EstimatorOutcome::BINS);
+  v1::EstimatorOutcome& chosen = *estimate.add_estimators();
+  chosen.set_estimator(estimate.chosen());
+  chosen.set_error(0.05);
+  chosen.set_better_than_zero(true);
+  chosen.set_as_good_as_chosen(true);
+  EXPECT_EQ(EstimateText(estimate),
+            "The probability of the top label is off by 5 points (percentage points, root mean "
+            "square), according to bins. This estimator predicts the errors of new observations "
+            "best, and better than the statement that there is no error.");
+  v1::EstimatorOutcome& other = *estimate.add_estimators();
+  other.set_estimator(v1::EstimatorOutcome::KERNEL_DENSITY);
+  other.set_error(0.06);
+  EXPECT_THAT(EstimateText(estimate), HasSubstr(" All others are clearly worse."));
+  other.set_as_good_as_chosen(true);
+  EXPECT_THAT(EstimateText(estimate),
+              HasSubstr(" The data cannot tell whether these are as good: kernel_density. With "
+                        "them, the estimates range from 5 to 6 points."));
+  other.set_error(0.05);
+  EXPECT_THAT(EstimateText(estimate), HasSubstr(" They give the same estimate."));
+  chosen.set_better_than_zero(false);
+  other.set_better_than_zero(true);
+  EXPECT_THAT(EstimateText(estimate),
+              HasSubstr(", but only kernel_density is clearly better than the statement"));
+}
+
+}  // namespace
+}  // namespace calibd::convert

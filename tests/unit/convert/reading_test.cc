@@ -1,0 +1,626 @@
+#include "calibd/convert/reading.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+namespace calibd::convert {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Le;
+using ::testing::Not;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+using Changed = v1::Reading::Changed;
+
+v1::ErrorInterval Interval(double estimate, double lower, double upper, double gap = 0) {
+  v1::ErrorInterval interval;
+  interval.set_estimate(estimate);
+  interval.set_lower(lower);
+  interval.set_upper(upper);
+  interval.set_gap(gap);
+  interval.set_gap_lower(gap - 0.0105);
+  interval.set_gap_upper(gap + 0.0105);
+  return interval;
+}
+
+v1::ErrorMeasurement Measured(double estimate, double lower, double upper, double gap) {
+  v1::ErrorMeasurement measured;
+  measured.set_observations(10000);
+  measured.set_first_observation(1);
+  measured.set_mean_confidence(0.96956);
+  measured.set_accuracy(0.96956 - gap);
+  *measured.mutable_top_label() = Interval(estimate, lower, upper, gap);
+  return measured;
+}
+
+v1::CentralCoverage Coverage(double promised, double coverage, double lower, double upper) {
+  v1::CentralCoverage central;
+  central.set_promised(promised);
+  central.set_coverage(coverage);
+  central.set_lower(lower);
+  central.set_upper(upper);
+  return central;
+}
+
+// An over-confident model that is over its limit.
+v1::GetCalibrationResponse OverLimit() {
+  v1::GetCalibrationResponse answer;
+  answer.set_model("models/resnet18/versions/2");
+  answer.set_observations(10000);
+  answer.mutable_last_observation_time()->set_seconds(86400);
+  v1::Verdict& verdict = *answer.mutable_verdict();
+  verdict.set_limit_status(v1::CalibrationError::OVER_LIMIT);
+  verdict.set_status(v1::Verdict::MISCALIBRATED);
+  auto& bin = *verdict.mutable_whereabouts()->add_confidence_bins();
+  bin.set_lower(14. / 15);
+  bin.set_upper(1);
+  bin.set_observations(9021);
+  bin.set_mean_confidence(0.996);
+  bin.set_accuracy(0.959);
+  bin.set_z(-40);
+  bin.set_stands_out(true);
+  auto& cat = *verdict.mutable_whereabouts()->add_classes();
+  cat.set_class_name("cat");
+  cat.set_predicted(0.105);
+  cat.set_observed(0.1);
+  cat.set_rejected(true);
+  cat.set_stands_out(true);
+  auto& dog = *verdict.mutable_whereabouts()->add_classes();
+  dog.set_class_index(5);
+  dog.set_predicted(0.1);
+  dog.set_observed(0.109);
+  dog.set_rejected(true);
+  verdict.mutable_whereabouts()->set_rejected_classes(2);
+  v1::CalibrationError& error = *answer.mutable_error();
+  error.set_status(v1::CalibrationError::OVER_LIMIT);
+  error.set_limit(0.02);
+  *error.mutable_since_start() = Measured(0.0535, 0.0423, 0.0678, 0.05246);
+  error.mutable_recent()->set_first_observation(1);
+  error.mutable_recent()->set_observations(10000);
+  v1::Evidence& evidence = *answer.mutable_watch()->mutable_evidence();
+  evidence.set_log10_e_value(229.07);
+  evidence.set_max_log10_e_value(229.09);
+  evidence.set_threshold(std::log10(20));
+  v1::Alarm& alarm = *answer.add_alarms();
+  alarm.set_id(3);
+  alarm.set_kind(v1::Alarm::OVER_LIMIT);
+  alarm.set_observation(913);
+  alarm.mutable_raise_time()->set_seconds(3600);
+  alarm.mutable_crossing()->set_first_observation(1);
+  alarm.mutable_crossing()->set_limit(0.02);
+  *alarm.mutable_crossing()->mutable_error() = Interval(0.06, 0.0201, 0.1, 0.05);
+  return answer;
+}
+
+// Forecasts of a number whose intervals are too narrow.
+v1::GetCalibrationResponse NarrowForecasts() {
+  v1::GetCalibrationResponse answer = OverLimit();
+  answer.mutable_forecast()->set_observations(10000);
+  answer.mutable_verdict()->clear_whereabouts();
+  v1::ErrorMeasurement& all = *answer.mutable_error()->mutable_since_start();
+  all.clear_top_label();
+  *all.mutable_coverage() = Interval(0.157, 0.085, 0.229);
+  *all.add_central_coverage() = Coverage(0.5, 0.49, 0.45, 0.53);
+  *all.add_central_coverage() = Coverage(0.9, 0.758, 0.716, 0.799);
+  return answer;
+}
+
+google::protobuf::Timestamp Now() {
+  google::protobuf::Timestamp now;
+  now.set_seconds(86400 + 7200);
+  return now;
+}
+
+std::string HowBad(const v1::GetCalibrationResponse& answer) { return HowBadLine(answer).text(); }
+
+TEST(ReadingTest, HasEachLineThatSaysSomething) {
+  const v1::Reading reading = ReadingOf(OverLimit(), Now());
+  EXPECT_EQ(reading.verdict().text(),
+            "OVER_LIMIT since 1970-01-01 01:00 UTC (row 913), MISCALIBRATED");
+  EXPECT_EQ(reading.how_bad().text(),
+            "off by 5.3 points (4.2 to 6.8; limit 2); says 96.96 %, right 91.71 %: over-confident "
+            "by 5.25 (4.2 to 6.3)");
+  EXPECT_EQ(reading.how_bad().brief(), "off by 5.3 points (4.2 to 6.8; limit 2)");
+  EXPECT_EQ(reading.where().text(),
+            "confidence 0.93 to 1.00: says 99.6 %, right 95.9 % (9021 rows); class cat (says 10.5 "
+            "%, is 10.0 %); rejected for class 5");
+  EXPECT_EQ(reading.changed().text(), "no change is visible: off from the first row on");
+  EXPECT_EQ(reading.repair().text(),
+            "`calibctl recalibrate --model resnet18@2` looks for a map that repairs the model");
+  EXPECT_EQ(reading.certain().text(),
+            "e-value 10^229.1, highest 10^229.1; calibration is rejected at 20");
+  EXPECT_EQ(reading.data().text(), "10000 labelled rows, 0 rejected; the newest row came 2h ago");
+  EXPECT_EQ(reading.next().text(),
+            "calibctl acknowledge resnet18@2 3 --note \"...\"; calibctl show resnet18@2 --verbose");
+  EXPECT_FALSE(reading.has_now() || reading.has_decision() || reading.has_against() ||
+               reading.has_warning());
+  const v1::Reading headlines = HeadlinesOf(OverLimit());
+  EXPECT_TRUE(headlines.has_verdict() && headlines.has_how_bad() && headlines.has_next());
+  EXPECT_FALSE(headlines.has_where() || headlines.has_data());
+}
+
+TEST(ReadingTest, OfAModelThatIsNotMonitoredSaysSo) {
+  v1::GetCalibrationResponse answer;
+  answer.set_model("models/young");
+  answer.set_baseline("3");
+  const v1::Reading reading = ReadingOf(answer, Now());
+  EXPECT_EQ(reading.verdict().text(), "not monitored, so there is no verdict");
+  EXPECT_EQ(reading.against().text(), "3: no labelled row yet");
+  EXPECT_EQ(reading.data().text(), "0 labelled rows, 0 rejected");
+  EXPECT_EQ(reading.next().text(), "calibctl show young --verbose");
+  EXPECT_FALSE(reading.has_how_bad() || reading.has_certain() || reading.has_where());
+}
+
+TEST(ReadingTest, NeverSaysThatAModelIsCalibrated) {
+  v1::GetCalibrationResponse answer = OverLimit();
+  for (int status = v1::Verdict::Status_MIN; status <= v1::Verdict::Status_MAX; ++status) {
+    answer.mutable_verdict()->set_status(static_cast<v1::Verdict::Status>(status));
+    const std::string text = ReadingOf(answer, Now()).DebugString();
+    EXPECT_THAT(text, AllOf(Not(HasSubstr("is calibrated")), Not(HasSubstr("proven")),
+                            Not(HasSubstr("well calibrated")), Not(HasSubstr(" CALIBRATED"))));
+  }
+}
+
+TEST(VerdictLineTest, EachStatusHasItsName) {
+  v1::GetCalibrationResponse answer;
+  v1::Verdict& verdict = *answer.mutable_verdict();
+  verdict.set_limit_status(v1::CalibrationError::UNDECIDED);
+  verdict.set_status(v1::Verdict::INSUFFICIENT_DATA);
+  EXPECT_EQ(VerdictLine(answer), "UNDECIDED, INSUFFICIENT_DATA");
+  verdict.set_limit_status(v1::CalibrationError::WITHIN_LIMIT);
+  verdict.set_status(v1::Verdict::NOT_REJECTED);
+  EXPECT_EQ(VerdictLine(answer), "WITHIN_LIMIT, NOT_REJECTED");
+  verdict.set_status(v1::Verdict::DRIFTED);
+  verdict.set_stale(true);
+  verdict.mutable_since()->set_seconds(3600);
+  verdict.set_since_observation(913);
+  EXPECT_EQ(VerdictLine(answer),
+            "WITHIN_LIMIT, DRIFTED, STALE since 1970-01-01 01:00 UTC (row 913)");
+  verdict.set_status(v1::Verdict::STALE);
+  EXPECT_EQ(VerdictLine(answer), "WITHIN_LIMIT, STALE since 1970-01-01 01:00 UTC (row 913)");
+}
+
+TEST(VerdictLineTest, SaysWhatIsRecentAndAcknowledged) {
+  v1::GetCalibrationResponse answer = OverLimit();
+  answer.mutable_error()->set_is_recent(true);
+  EXPECT_THAT(VerdictLine(answer), StartsWith("OVER_LIMIT (recent) since 1970-01-01 01:00"));
+  answer.mutable_error()->set_is_recent(false);
+  answer.mutable_error()->set_is_acknowledged(true);
+  answer.mutable_verdict()->set_is_acknowledged(true);
+  answer.mutable_alarms(0)->mutable_acknowledge_time()->set_seconds(1);
+  EXPECT_EQ(VerdictLine(answer), "OVER_LIMIT (acknowledged), MISCALIBRATED");
+}
+
+TEST(VerdictLineTest, NamesTheGroupsOverTheirLimits) {
+  v1::GetCalibrationResponse answer = OverLimit();
+  answer.mutable_verdict()->add_groups_over_limit("e\x1bu");
+  EXPECT_THAT(VerdictLine(answer), StartsWith("OVER_LIMIT, also in group e?u since 1970-01-01"));
+  answer.mutable_error()->set_is_acknowledged(true);
+  EXPECT_THAT(VerdictLine(answer),
+              StartsWith("OVER_LIMIT (acknowledged), OVER_LIMIT in group e?u since 1970-"));
+  answer.mutable_verdict()->set_is_acknowledged(true);
+  EXPECT_THAT(VerdictLine(answer),
+              StartsWith("OVER_LIMIT (acknowledged), also in group e?u since 1970-01-01"));
+  // Only a group is over the limit.
+  answer = OverLimit();
+  answer.mutable_error()->set_status(v1::CalibrationError::WITHIN_LIMIT);
+  answer.mutable_verdict()->add_groups_over_limit("");
+  answer.mutable_alarms(0)->set_group_value("");
+  EXPECT_THAT(VerdictLine(answer), StartsWith("OVER_LIMIT in group (no value) since 1970-01-01"));
+  // The first row at which one of them exceeded its limit.
+  v1::Alarm& alarm = *answer.add_alarms();
+  alarm = answer.alarms(0);
+  alarm.set_observation(1200);
+  EXPECT_THAT(VerdictLine(answer), HasSubstr("(row 913)"));
+  for (const char* name : {"a", "b", "a-name-of-more-than-24-characters"}) {
+    answer.mutable_verdict()->add_groups_over_limit(name);
+  }
+  EXPECT_THAT(VerdictLine(answer), HasSubstr("in groups (no value), a, b and 1 more since"));
+}
+
+TEST(HowBadLineTest, SaysWhyThereIsNoMeasuredRow) {
+  v1::GetCalibrationResponse answer;
+  answer.mutable_verdict();
+  EXPECT_EQ(HowBad(answer), "no labelled row yet");
+  EXPECT_EQ(HowBadLine(answer).brief(), "");
+  answer.mutable_label_arrivals()->set_pending(7);
+  answer.mutable_label_arrivals()->set_pending_labelled(2);
+  EXPECT_EQ(HowBad(answer), "no row counted yet: 2 of 7 pending rows are labelled");
+  answer.set_observations(10000);
+  answer.mutable_error()->mutable_since_start()->set_first_observation(10001);
+  EXPECT_EQ(HowBad(answer), "no labelled row since the update (row 10001)");
+  answer = OverLimit();
+  answer.mutable_error()->mutable_since_acknowledgement()->set_first_observation(10001);
+  EXPECT_EQ(HowBad(answer),
+            "was off by 5.3 points (4.2 to 6.8) over rows 1 to 10000; no labelled row since the "
+            "acknowledgement");
+  // The event that exceeded the limit.
+  *answer.mutable_error()->mutable_since_start()->mutable_class_1() = Interval(0.069, 0.044, 0.106);
+  EXPECT_THAT(HowBad(answer),
+              StartsWith("P(class 1) was off by 6.9 points (4.4 to 10.6) over rows 1 to 10000;"));
+}
+
+TEST(HowBadLineTest, TheDirectionHasASign) {
+  v1::GetCalibrationResponse answer = OverLimit();
+  *answer.mutable_error()->mutable_since_start() = Measured(0.05, 0.04, 0.06, -0.02);
+  EXPECT_THAT(HowBad(answer),
+              EndsWith("says 96.96 %, right 98.96 %: under-confident by 2.00 (0.9 to 3.1)"));
+  *answer.mutable_error()->mutable_since_start() = Measured(0.05, 0.04, 0.06, 0);
+  EXPECT_THAT(HowBad(answer), EndsWith(": neither over- nor under-confident"));
+}
+
+TEST(HowBadLineTest, TheWorseEventLeads) {
+  v1::GetCalibrationResponse answer = OverLimit();
+  v1::ErrorMeasurement& all = *answer.mutable_error()->mutable_since_start();
+  *all.mutable_class_1() = Interval(0.03, 0.01, 0.06);
+  EXPECT_THAT(HowBad(answer), Not(HasSubstr("class 1")));
+  *all.mutable_class_1() = Interval(0.03, 0.0201, 0.06);
+  EXPECT_THAT(HowBad(answer), EndsWith("; P(class 1): off by 3 points (2 to 6; limit 2)"));
+  *all.mutable_class_1() = Interval(0.088, 0.061, 0.11);
+  EXPECT_THAT(HowBad(answer), StartsWith("P(class 1) off by 8.8 points (6.1 to 11; limit 2); top "
+                                         "label: off by 5.3 points"));
+  EXPECT_EQ(HowBadLine(answer).brief(), "P(class 1) off by 8.8 points (6.1 to 11; limit 2)");
+}
+
+TEST(HowBadLineTest, SaysWhatTheErrorWasWhenTheAlarmWasRaised) {
+  v1::GetCalibrationResponse answer = OverLimit();
+  *answer.mutable_error()->mutable_since_start() = Measured(0.03, 0.019, 0.05, 0.02);
+  EXPECT_THAT(HowBad(answer), EndsWith("; it was off by 6 points (2 to 10; limit 2) at row 913"));
+  answer.mutable_alarms(0)->mutable_acknowledge_time()->set_seconds(1);
+  answer.mutable_error()->set_acknowledged_limit(0.068);
+  EXPECT_THAT(HowBad(answer),
+              AllOf(Not(HasSubstr("it was")), EndsWith("; the next alarm is raised above 6.8")));
+}
+
+TEST(HowBadLineTest, NamesTheWidestIntervalThatBreaksItsPromise) {
+  v1::GetCalibrationResponse answer = NarrowForecasts();
+  EXPECT_EQ(HowBad(answer),
+            "off by 15.7 points (8.5 to 22.9; limit 5); the 90 % intervals cover 75.8 % (71.6 to "
+            "79.9): too narrow");
+  auto& central = *answer.mutable_error()->mutable_since_start()->mutable_central_coverage();
+  central[1] = Coverage(0.9, 0.896, 0.88, 0.91);
+  EXPECT_THAT(HowBad(answer), EndsWith("; the 90 % intervals cover 89.6 % (88.0 to 91.0)"));
+  // The widest interval keeps its promise, and another one does not.
+  central[0] = Coverage(0.5, 0.571, 0.55, 0.59);
+  EXPECT_THAT(HowBad(answer),
+              EndsWith("; the 50 % intervals cover 57.1 % (55.0 to 59.0): too wide"));
+  central.Clear();
+  EXPECT_EQ(HowBad(answer), "off by 15.7 points (8.5 to 22.9; limit 5)");
+}
+
+TEST(HowBadLineTest, NamesABiasOfForecastsThatIsMoreThanNoise) {
+  v1::GetCalibrationResponse answer = NarrowForecasts();
+  v1::ForecastDirection& direction =
+      *answer.mutable_error()->mutable_since_start()->mutable_direction();
+  // The standard error of the mean of 10000 residuals is 0.01.
+  direction.set_scale(1);
+  direction.set_residual_standard_deviation(1);
+  direction.set_residual_mean(0.039);
+  EXPECT_THAT(HowBad(answer), Not(HasSubstr("standard deviations too")));
+  direction.set_residual_mean(-0.041);
+  EXPECT_THAT(HowBad(answer), EndsWith("; on average 0.041 standard deviations too high"));
+  // Quantiles and samples have no residuals.
+  direction.clear_residual_mean();
+  direction.clear_residual_standard_deviation();
+  EXPECT_THAT(HowBad(answer), Not(HasSubstr("standard deviations too")));
+  direction.set_shift(0.25);
+  EXPECT_THAT(HowBad(answer), EndsWith("; on average about 0.25 standard deviations too low"));
+}
+
+TEST(NowLineTest, IsTheErrorOfTheNewestRowsIfItIsRecent) {
+  v1::GetCalibrationResponse answer = OverLimit();
+  v1::CalibrationError::RecentError& recent = *answer.mutable_error()->mutable_recent();
+  recent.set_observations(1548);
+  recent.set_estimate(0.205);
+  recent.set_gap(0.2);
+  EXPECT_EQ(NowLine(answer), "");
+  answer.mutable_error()->set_is_recent(true);
+  EXPECT_EQ(NowLine(answer),
+            "the newest 1548 rows: off by 20.5 points, over-confident by 20.0 points");
+  EXPECT_THAT(HowBadLine(answer).brief(), EndsWith("; the newest 1548 rows: off by 20.5 points"));
+
+  answer = NarrowForecasts();
+  answer.mutable_error()->set_is_recent(true);
+  v1::ErrorMeasurement& forecast = *answer.mutable_error()->mutable_recent()->mutable_forecast();
+  forecast.set_observations(1548);
+  *forecast.mutable_coverage() = Interval(0.205, 0.105, 0.305);
+  *forecast.add_central_coverage() = Coverage(0.9, 0.722, 0.644, 0.8);
+  EXPECT_EQ(NowLine(answer),
+            "the newest 1548 rows: off by 20.5 points (10.5 to 30.5; limit 5); the 90 % intervals "
+            "cover 72.2 % (64.4 to 80.0): too narrow");
+  EXPECT_THAT(HowBadLine(answer).brief(),
+              EndsWith("; the newest 1548 rows: off by 20.5 points (10.5 to 30.5)"));
+}
+
+TEST(WhereLineTest, WithoutExaminedRowsSaysNothing) {
+  v1::GetCalibrationResponse answer = OverLimit();
+  answer.mutable_verdict()->clear_whereabouts();
+  EXPECT_EQ(WhereLine(answer), "");
+  answer.mutable_verdict()->mutable_whereabouts()->add_confidence_bins()->set_observations(7);
+  EXPECT_EQ(WhereLine(answer), "nothing stands out");
+}
+
+TEST(WhereLineTest, NamesGroupsOverTheirLimitsAndRejectedOnes) {
+  v1::GetCalibrationResponse answer = OverLimit();
+  v1::GroupWatch& group = *answer.add_groups();
+  *group.mutable_error() = answer.error();
+  group.set_overflow(true);
+  EXPECT_THAT(WhereLine(answer),
+              StartsWith("group (other groups) 5.3 points off (4.2 to 6.8); confidence"));
+  group.set_overflow(false);
+  group.mutable_error()->mutable_since_start()->mutable_top_label()->set_lower(0);
+  group.mutable_error()->mutable_since_start()->mutable_top_label()->set_upper(0.75);
+  EXPECT_THAT(WhereLine(answer),
+              StartsWith("group (no value) 0 to 75 points off (too few rows to say more)"));
+  group.mutable_error()->mutable_since_start()->clear_top_label();
+  EXPECT_THAT(WhereLine(answer),
+              StartsWith("group (no value) (not measured yet since the update)"));
+  group.mutable_error()->mutable_since_acknowledgement()->set_first_observation(10001);
+  EXPECT_THAT(WhereLine(answer),
+              StartsWith("group (no value) (not measured yet since the acknowledgement)"));
+  group.set_value("eu");
+  group.set_rejected(true);
+  group.mutable_error()->set_status(v1::CalibrationError::WITHIN_LIMIT);
+  EXPECT_THAT(WhereLine(answer), StartsWith("rejected for group eu; confidence"));
+}
+
+TEST(WhereLineTest, NamesTheCellOfForecastsThatStandsOutMost) {
+  v1::GetCalibrationResponse answer = NarrowForecasts();
+  const auto add = [&answer](double lower, double upper, double z) {
+    v1::ForecastCell& cell = *answer.mutable_verdict()->mutable_whereabouts()->add_cells();
+    cell.set_lower(lower);
+    cell.set_upper(upper);
+    cell.set_observations(34);
+    cell.set_expected(2.04);
+    cell.set_z(z);
+    cell.set_stands_out(z != 0);
+  };
+  add(0, 0.001, 0);
+  EXPECT_EQ(WhereLine(answer), "nothing stands out");
+  add(0.05, 0.1, 5);
+  EXPECT_EQ(WhereLine(answer), "between the 5 and the 10 % quantile: 34 outcomes, 2 expected");
+  add(0, 0.001, -6);
+  EXPECT_THAT(WhereLine(answer), StartsWith("below the 0.1 % quantile: 34 outcomes"));
+  add(0.999, 1, 7);
+  EXPECT_THAT(WhereLine(answer), StartsWith("above the 99.9 % quantile: 34 outcomes"));
+}
+
+TEST(WhereLineTest, LeavesOutWholePlaces) {
+  v1::GetCalibrationResponse answer = OverLimit();
+  const std::string longest(64, 'x');
+  for (int i = 0; i < 20; ++i) {
+    v1::GroupWatch& group = *answer.add_groups();
+    group.set_value(longest);
+    *group.mutable_error() = answer.error();
+    auto& share = *answer.mutable_verdict()->mutable_whereabouts()->add_classes();
+    share.set_class_name(longest);
+    share.set_rejected(true);
+  }
+  EXPECT_THAT(WhereLine(answer),
+              AllOf(HasSubstr(" points off (4.2 to 6.8) and 19 more; confidence"),
+                    EndsWith("(9021 rows); class cat (says 10.5 %, is 10.0 %)"), SizeIs(Le(175U))));
+}
+
+TEST(DecisionLineTest, SaysWhichRowsItIsAboutAndWhatIsChance) {
+  v1::GetCalibrationResponse answer = NarrowForecasts();
+  EXPECT_EQ(DecisionLine(answer), "");
+  v1::DecisionLoss& loss = *answer.mutable_watch()->mutable_decision();
+  loss.set_observations(400);
+  loss.set_realised_loss(0.2);
+  loss.set_expected_loss(0.1);
+  loss.set_gap_lower_bound(0.05);
+  loss.set_gap_upper_bound(0.15);
+  loss.mutable_decision()->set_threshold(100000.5);
+  loss.mutable_decision()->set_false_alarm_cost(1);
+  loss.mutable_decision()->set_miss_cost(1);
+  EXPECT_EQ(DecisionLine(answer),
+            "at 100000.5: 20.0 % of 400 decisions were wrong, the forecasts promise 10.0 %: +10.0 "
+            "points (+5.0 to +15.0)");
+  answer.mutable_watch()->set_first_observation(3401);
+  loss.mutable_decision()->set_miss_cost(5);
+  loss.set_gap_lower_bound(-0.05);
+  EXPECT_EQ(DecisionLine(answer),
+            "at 100000.5: 400 decisions since row 3401 cost 0.2 each, the forecasts promise 0.1: "
+            "+0.1 (-0.05 to +0.15); chance can explain the difference");
+}
+
+TEST(AgainstLineTest, SaysWhetherTheModelIsBetterThanItsBaseline) {
+  v1::GetCalibrationResponse answer;
+  EXPECT_EQ(AgainstLine(answer), "");
+  answer.set_baseline("3");
+  EXPECT_EQ(AgainstLine(answer), "3: no labelled row yet");
+  const auto set = [](v1::ScoreDifference& score, const char* name, bool in_points,
+                      double difference, double lower, double upper) {
+    score.set_difference(difference);
+    score.set_lower(lower);
+    score.set_upper(upper);
+    score.set_text(DifferenceText(name, in_points, score));
+  };
+  v1::Comparison& comparison = *answer.mutable_comparison();
+  set(*comparison.mutable_log_loss(), "log loss", false, -0.012, -0.02, -0.004);
+  set(*comparison.mutable_brier(), "Brier score", false, 0.012, 0.004, 0.02);
+  set(*comparison.mutable_binned_error(), "error", true, -0.012, -0.02, 0.015);
+  EXPECT_EQ(AgainstLine(answer),
+            "3: log loss 0.012 lower (0.004 to 0.020), better; Brier score 0.012 higher (0.004 to "
+            "0.020), worse; error 1.2 points lower (-2.0 to +1.5), undecided");
+}
+
+TEST(ChangedLineTest, TellsAChangeFromAModelThatWasAlwaysWrong) {
+  v1::GetCalibrationResponse answer = OverLimit();
+  Changed changed = ChangedLine(answer);
+  EXPECT_EQ(changed.text(), "no change is visible: off from the first row on");
+  EXPECT_EQ(changed.answer(), Changed::NOT_VISIBLE);
+  EXPECT_EQ(changed.observation(), 1);
+  answer.mutable_alarms(0)->mutable_crossing()->set_is_recent(true);
+  answer.mutable_alarms(0)->mutable_crossing()->set_first_observation(30001);
+  changed = ChangedLine(answer);
+  EXPECT_EQ(changed.text(), "yes, at about row 30001");
+  EXPECT_EQ(changed.answer(), Changed::CHANGED);
+  EXPECT_EQ(changed.observation(), 30001);
+  // The interval exceeded the limit, but the worst stretch of newest rows is not the whole run.
+  answer = OverLimit();
+  answer.mutable_error()->mutable_recent()->set_first_observation(7000);
+  changed = ChangedLine(answer);
+  EXPECT_EQ(changed.text(), "not known; see `calibctl history resnet18@2`");
+  EXPECT_EQ(changed.answer(), Changed::UNKNOWN);
+  EXPECT_FALSE(changed.has_observation());
+  // Whether the calibration of a group changed is not known.
+  answer.mutable_alarms(0)->set_group_value("");
+  EXPECT_EQ(ChangedLine(answer).text(), "");
+}
+
+TEST(ChangedLineTest, AnAcknowledgementChangesNoSentenceAboutAChange) {
+  v1::GetCalibrationResponse answer = OverLimit();
+  v1::Alarm& over = *answer.mutable_alarms(0);
+  over.mutable_crossing()->set_is_recent(true);
+  over.mutable_crossing()->set_first_observation(30001);
+  // Of the same change.
+  v1::Alarm& drift = *answer.add_alarms();
+  drift.set_kind(v1::Alarm::DRIFT);
+  drift.set_observation(30040);
+  drift.mutable_raise_time()->set_seconds(7200);
+  const std::string yes = "yes, at about row 30001";
+  EXPECT_EQ(ChangedLine(answer).text(), yes);
+  answer.mutable_alarms(0)->mutable_acknowledge_time()->set_seconds(9000);
+  answer.mutable_error()->set_is_acknowledged(true);
+  answer.mutable_error()->mutable_since_acknowledgement()->set_first_observation(40001);
+  EXPECT_EQ(ChangedLine(answer).text(), yes);
+
+  // Without an alarm about the limit: evidence that comes later does not explain the drift alarm.
+  answer.mutable_alarms(0)->set_kind(v1::Alarm::EVIDENCE);
+  answer.mutable_alarms(0)->set_observation(32000);
+  const std::string perhaps = "perhaps: the drift detector reacted at row 30040";
+  EXPECT_EQ(ChangedLine(answer).text(), perhaps);
+  EXPECT_EQ(ChangedLine(answer).answer(), Changed::PERHAPS);
+  answer.mutable_alarms(0)->clear_acknowledge_time();
+  EXPECT_EQ(ChangedLine(answer).text(), perhaps);
+  // Earlier evidence does, also after its acknowledgement, unless that came before the drift alarm.
+  answer.mutable_alarms(0)->set_observation(913);
+  const std::string not_so =
+      "perhaps not: calibration was rejected over all rows before the drift alarm of row 30040";
+  EXPECT_EQ(ChangedLine(answer).text(), not_so);
+  EXPECT_EQ(ChangedLine(answer).answer(), Changed::PERHAPS_NOT);
+  answer.mutable_alarms(0)->mutable_acknowledge_time()->set_seconds(9000);
+  EXPECT_EQ(ChangedLine(answer).text(), not_so);
+  answer.mutable_alarms(0)->mutable_acknowledge_time()->set_seconds(7000);
+  EXPECT_EQ(ChangedLine(answer).text(), perhaps);
+}
+
+TEST(RepairLineTest, IsForAModelThatIsOverItsLimitOrHasAnAlarm) {
+  v1::GetCalibrationResponse answer = OverLimit();
+  EXPECT_EQ(RepairLine(answer),
+            "`calibctl recalibrate --model resnet18@2` looks for a map that repairs the model");
+  v1::Recalibration& advice = *answer.mutable_recalibration();
+  advice.set_text("temperature 1.9 would leave 0.4 points (0 to 2)");
+  advice.set_first_observation(11);
+  advice.set_fit_observations(5000);
+  advice.set_test_observations(5001);
+  EXPECT_EQ(RepairLine(answer),
+            "temperature 1.9 would leave 0.4 points (0 to 2), says `calibctl recalibrate --model "
+            "resnet18@2` of 1970-01-01 00:00 UTC over rows 11 to 10011");
+  answer.mutable_error()->set_status(v1::CalibrationError::WITHIN_LIMIT);
+  EXPECT_NE(RepairLine(answer), "");
+  answer.mutable_alarms(0)->mutable_acknowledge_time();
+  EXPECT_EQ(RepairLine(answer), "");
+  EXPECT_EQ(RepairLine(NarrowForecasts()), "");
+}
+
+TEST(RecalibrationTextTest, SaysWhatTheMapWouldLeave) {
+  v1::Recalibration advice;
+  EXPECT_EQ(RecalibrationText(advice), "no map is known to lower the log loss");
+  advice.set_helps(true);
+  advice.mutable_map()->set_kind("temperature");
+  advice.mutable_map()->set_temperature(1.9);
+  *advice.mutable_error_after() = Interval(0.004, 0, 0.02);
+  EXPECT_EQ(RecalibrationText(advice), "temperature 1.9 would leave 0.4 points (0 to 2)");
+  *advice.mutable_class_1_error_after() = Interval(0.02, 0.01, 0.03);
+  EXPECT_EQ(RecalibrationText(advice),
+            "temperature 1.9 would leave 2 points (1 to 3) for P(class 1)");
+  advice.mutable_map()->clear_temperature();
+  advice.mutable_map()->set_kind("isotonic");
+  EXPECT_THAT(RecalibrationText(advice), StartsWith("a map of kind isotonic would leave 2"));
+}
+
+TEST(CertainLineTest, SaysHowManyRowsAreNeededAndWhatTheEvidenceIs) {
+  v1::GetCalibrationResponse answer;
+  answer.mutable_watch()->set_unavailable_reason("the bandwidth is chosen later");
+  answer.mutable_error()->set_observations_needed(30313);
+  EXPECT_EQ(CertainLine(answer),
+            "about 31000 more labelled rows decide about the limit; no evidence: the bandwidth is "
+            "chosen later");
+  answer.mutable_error()->set_observations_needed(1);
+  EXPECT_THAT(CertainLine(answer), StartsWith("about 1 more labelled row decides about the limit"));
+  answer = OverLimit();
+  v1::Watch& watch = *answer.mutable_watch();
+  watch.set_observations(30);
+  watch.set_min_observations(100);
+  watch.mutable_evidence()->set_log10_e_value(0.5);
+  EXPECT_EQ(CertainLine(answer), "e-value 3.16, which counts after 100 labelled rows; 30 so far");
+  answer = OverLimit();
+  answer.mutable_verdict()->set_limit_status(v1::CalibrationError::WITHIN_LIMIT);
+  EXPECT_EQ(CertainLine(answer),
+            "e-value 10^229.1, highest 10^229.1; calibration is rejected at 20; the error is real, "
+            "but smaller than the limit");
+}
+
+TEST(DataLineTest, SaysWhichRowsCountAndHowOldTheyAre) {
+  v1::GetCalibrationResponse answer;
+  v1::LabelArrivals& coverage = *answer.mutable_label_arrivals();
+  coverage.set_pending(600);
+  coverage.mutable_next_maturation_time()->set_seconds(86400);
+  EXPECT_EQ(DataLine(answer, Now()),
+            "0 labelled rows, 0 rejected, 600 pending; the first will count on 1970-01-02 00:00 "
+            "UTC, 0 without a label, 0 duplicates");
+  answer.set_observations(1);
+  answer.set_dropped_rows(3);
+  *answer.mutable_last_observation_time() = Now();
+  EXPECT_EQ(DataLine(answer, Now()),
+            "1 labelled row, 0 rejected, 3 dropped by producers, 600 pending, 0 without a label, 0 "
+            "duplicates; the newest row came just now");
+  answer = OverLimit();
+  answer.mutable_verdict()->set_stale(true);
+  EXPECT_THAT(DataLine(answer, Now()),
+              EndsWith("; the newest row came 2h ago: stale, so all this may be outdated"));
+  answer = OverLimit();
+  answer.mutable_error()->mutable_since_acknowledgement()->set_first_observation(10001);
+  EXPECT_THAT(DataLine(answer, Now()),
+              EndsWith("; the error is measured since the acknowledgement, from row 10001"));
+  answer.mutable_error()->mutable_since_start()->set_first_observation(501);
+  EXPECT_THAT(DataLine(answer, Now()), EndsWith("; the error is measured since row 501"));
+}
+
+TEST(WarningLineTest, CountsTheOtherWarnings) {
+  v1::GetCalibrationResponse answer;
+  EXPECT_EQ(WarningLine(answer), "");
+  answer.add_warnings("labels are\nmissing");
+  EXPECT_EQ(WarningLine(answer), "labels are?missing");
+  answer.add_warnings("rows repeat");
+  EXPECT_EQ(WarningLine(answer), "(and 1 more) labels are?missing");
+}
+
+TEST(NextLineTest, TheMostUrgentAlarmComesFirst) {
+  v1::GetCalibrationResponse answer = OverLimit();
+  v1::Alarm& drift = *answer.add_alarms();
+  drift.set_id(2);
+  drift.set_kind(v1::Alarm::DRIFT);
+  v1::Alarm& evidence = *answer.add_alarms();
+  evidence.set_id(1);
+  evidence.set_kind(v1::Alarm::EVIDENCE);
+  EXPECT_THAT(NextLine(answer).commands(0), HasSubstr("acknowledge resnet18@2 3 "));
+  answer.mutable_alarms(0)->mutable_acknowledge_time();
+  EXPECT_THAT(NextLine(answer).commands(0), HasSubstr("acknowledge resnet18@2 1 "));
+  evidence.mutable_acknowledge_time();
+  EXPECT_THAT(NextLine(answer).commands(0), HasSubstr("acknowledge resnet18@2 2 "));
+  drift.mutable_acknowledge_time();
+  EXPECT_THAT(NextLine(answer).commands(),
+              ::testing::ElementsAre("calibctl show resnet18@2 --verbose"));
+}
+
+}  // namespace
+}  // namespace calibd::convert

@@ -1,0 +1,93 @@
+#include "calibd/convert/text.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace calibd::convert {
+namespace {
+
+TEST(PointsTest, HasAtMostTwoDecimals) {
+  EXPECT_EQ(Points(0.2), "20");
+  EXPECT_EQ(Points(0.02), "2");
+  EXPECT_EQ(Points(0.0535), "5.3");
+  EXPECT_EQ(Points(0.0999), "10");
+  EXPECT_EQ(Points(0.0054), "0.54");
+  EXPECT_EQ(Points(0.000071), "0.01");
+  EXPECT_EQ(Points(0.00001), "0");
+  EXPECT_EQ(OffByText(0.01, 0, 0.0999, 0.2), "off by 1 point (0 to 10; limit 20)");
+}
+
+TEST(PointsTest, ANumberThatRoundsToZeroHasNoMinusSign) {
+  EXPECT_EQ(Fixed(-0.04, 1), "0.0");
+  EXPECT_EQ(Fixed(-0.06, 1), "-0.1");
+  EXPECT_EQ(Fixed(-0.0, 0), "0");
+  EXPECT_EQ(SignedFixed(-0.04, 1), "+0.0");
+  EXPECT_EQ(SignedFixed(-10, 0), "-10");
+  EXPECT_EQ(SignedFixed(0.06, 1), "+0.1");
+  EXPECT_EQ(Points(-1e-9), "0");
+}
+
+TEST(PointsTest, AHugeNumberHasAPowerOfTen) {
+  EXPECT_EQ(Fixed(1.3072e142, 3), "1.31e+142");
+  EXPECT_EQ(SignedFixed(-2e6, 1), "-2e+06");
+  EXPECT_EQ(SignedFixed(999999, 1), "+999999.0");
+}
+
+TEST(PointsTest, ADeclaredNumberIsNotRounded) {
+  EXPECT_EQ(Exact(110), "110");
+  EXPECT_EQ(Exact(1234567.89), "1234567.89");
+  EXPECT_EQ(Exact(-0.1), "-0.1");
+  EXPECT_EQ(Exact(1e300), "1e+300");
+}
+
+TEST(PointsTest, AnIntervalThatSaysLittleHasNoEstimate) {
+  EXPECT_EQ(OffByText(0.95, 0, 1, 0.05),
+            "off by 0 to 100 points (too few rows to say more; limit 5)");
+  // Neither one that excludes 0 nor one that ends at a half, which may be the limit.
+  EXPECT_EQ(OffByText(0.9, 0.1, 1, 0.05), "off by 90 points (10 to 100; limit 5)");
+  EXPECT_EQ(OffByText(0.2, 0, 0.5, 0.5), "off by 20 points (0 to 50; limit 50)");
+}
+
+TEST(StatusAgainstTest, NeedsTheWholeInterval) {
+  EXPECT_EQ(StatusAgainst(0.02, 0.021, 0.5), v1::CalibrationError::OVER_LIMIT);
+  EXPECT_EQ(StatusAgainst(0.02, 0.02, 0.5), v1::CalibrationError::UNDECIDED);
+  EXPECT_EQ(StatusAgainst(0.02, 0, 0.02), v1::CalibrationError::WITHIN_LIMIT);
+}
+
+TEST(GapTextTest, HasASign) {
+  EXPECT_EQ(GapText(0.041), "over-confident by 4.1 points");
+  EXPECT_EQ(GapText(-0.02), "under-confident by 2.0 points");
+  EXPECT_EQ(GapText(0.0001), "neither over- nor under-confident");
+}
+
+TEST(PowerOfTenTest, ALargeNumberIsAPower) {
+  EXPECT_EQ(PowerOfTen(3), "1000");
+  EXPECT_EQ(PowerOfTen(std::log10(0.0123)), "0.0123");
+  EXPECT_EQ(PowerOfTen(6), "10^6");
+  EXPECT_EQ(PowerOfTen(412.34), "10^412.3");
+}
+
+TEST(AgeTextTest, IsInWholeUnits) {
+  EXPECT_EQ(AgeText(1), "1s");
+  EXPECT_EQ(AgeText(91), "91s");
+  EXPECT_EQ(AgeText(7199), "119m");
+  EXPECT_EQ(AgeText(7200), "2h");
+  EXPECT_EQ(AgeText(172800), "2d");
+}
+
+TEST(CutLinesTest, LinesAreCutBetweenCharacters) {
+  EXPECT_EQ(CutLines("abc\nabcdef\n", 4), "abc\nabcd\n");
+  EXPECT_EQ(CutLines("\xc3\xa4\xc3\xb6\xc3\xbc", 2), "\xc3\xa4\xc3\xb6");
+  EXPECT_EQ(CutLines("abc", 0), "");
+}
+
+TEST(NamesTest, NameGroupsAndModels) {
+  EXPECT_EQ(GroupName("eu\x1b", false), "eu?");
+  EXPECT_EQ(GroupName("", false), "(no value)");
+  EXPECT_EQ(GroupName("", true), "(other groups)");
+  EXPECT_EQ(ShortName("models/resnet18/versions/2"), "resnet18@2");
+}
+
+}  // namespace
+}  // namespace calibd::convert
