@@ -15,9 +15,9 @@
 
 #include "calibd/core/status_macros.h"
 #include "server/base/errors.h"
+#include "server/http/http_error.h"
 #include "server/http/http_hosts.h"
 #include "server/http/json_api.h"
-#include "server/http/json_text.h"
 #include "server/http/open_api.h"
 #include "server/intake/inference_event.h"
 

@@ -28,9 +28,9 @@
 #include "server/api/guard.h"
 #include "server/base/errors.h"
 #include "server/base/listen_address.h"
+#include "server/http/http_error.h"
 #include "server/http/json_api.h"
 #include "server/http/json_call.h"
-#include "server/http/json_text.h"
 
 namespace calibd::server {
 namespace {

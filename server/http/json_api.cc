@@ -17,10 +17,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "calibd/convert/json_reader.h"
 #include "calibd/core/status_macros.h"
 #include "nlohmann/json.hpp"
 #include "server/base/errors.h"
-#include "server/http/json_text.h"
 #include "server/http/open_api.h"
 
 namespace calibd::server {
@@ -32,30 +32,16 @@ using Json = nlohmann::ordered_json;
 
 absl::string_view View(std::string_view text) { return {text.data(), text.size()}; }
 
-// The parser of protobuf keeps, and writes before each path, what stands before an opening
-// parenthesis in a FieldMask: a mask of 1 MiB takes gigabytes. Errors: InvalidArgument if a text
-// could take much. It is not known which text is the mask.
-absl::Status CheckFieldMask(const std::string& json) {
-  constexpr std::size_t kMaxBytes = std::size_t{1} << 20;
-  for (std::size_t i = 0; i < json.size(); ++i) {
-    const char quote = json[i];
-    if (quote != '"' && quote != '\'') continue;
-    const std::size_t begin = ++i;
-    std::size_t parentheses = 0;
-    std::size_t paths = 1;
-    for (; i < json.size() && json[i] != quote; ++i) {
-      if (json[i] == '\\') ++i;
-      const absl::string_view rest = absl::string_view(json).substr(std::min(i, json.size()), 5);
-      if (absl::StartsWith(rest, "(") || rest == "u0028") ++parentheses;
-      if (absl::StartsWith(rest, ",") || absl::EqualsIgnoreCase(rest, "u002c")) ++paths;
-    }
-    if (parentheses > 0 && (i - begin) * (parentheses + paths) > kMaxBytes) {
-      return InvalidJsonError("the body",
-                              absl::StrCat("the text at byte ", begin, " is too long for one with ",
-                                           "parentheses; name each field of updateMask by itself"));
-    }
+// Reads a message from JSON. what: "the body" or other, for errors. Errors: InvalidArgument.
+absl::Status ParseJson(std::string_view json, std::string_view what, Message& message) {
+  const std::optional<convert::JsonFault> fault = convert::ReadJson(json, message);
+  if (!fault.has_value()) return absl::OkStatus();
+  if (fault->field.empty()) {
+    return MakeError(absl::StatusCode::kInvalidArgument, "INVALID_JSON",
+                     absl::StrCat(View(what), " ", fault->description));
   }
-  return absl::OkStatus();
+  const Violation violation{.field = fault->field, .description = fault->description};
+  return InvalidFieldsError("INVALID_JSON", std::span(&violation, 1));
 }
 
 // Whether the text has %XX at this place.
@@ -146,8 +132,8 @@ absl::Status ParseQuery(const std::string& query, Message& request) {
   }
   if (fields.empty()) return absl::OkStatus();
   // Text that is not UTF-8 is rejected by the parser below.
-  return ParseJsonText(fields.dump(-1, ' ', false, Json::error_handler_t::ignore), "the query",
-                       request);
+  return ParseJson(fields.dump(-1, ' ', false, Json::error_handler_t::ignore), "the query",
+                   request);
 }
 
 absl::Status CheckNoResource(const std::string& named) {
@@ -202,10 +188,7 @@ absl::StatusOr<std::unique_ptr<Message>> Parse(const JsonRequest& http_request) 
     if (!http_request.query.empty()) {
       return InvalidJsonError("the query", "this path takes its fields in the body");
     }
-    if constexpr (std::is_same_v<Request, v1::UpdateModelRequest>) {
-      CALIBD_RETURN_IF_ERROR(CheckFieldMask(http_request.body));
-    }
-    CALIBD_RETURN_IF_ERROR(ParseJsonText(http_request.body, "the body", *request));
+    CALIBD_RETURN_IF_ERROR(ParseJson(http_request.body, "the body", *request));
   } else {
     CALIBD_RETURN_IF_ERROR(ParseQuery(http_request.query, *request));
   }

@@ -4,9 +4,9 @@
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/convert/json.h"
 #include "calibd/core/status_macros.h"
 #include "server/http/json_api.h"
-#include "server/http/json_text.h"
 
 namespace calibd::server {
 namespace {
@@ -32,14 +32,14 @@ absl::StatusOr<JsonCall::Text> JsonCall::Print(const Message& message) const {
   }
   const std::string begin = route_.events ? EventBegin(message) : "";
   const std::string_view end = route_.events ? "\n\n" : "\n";
-  const std::size_t length = begin.size() + MaxJsonLength(*answer) + end.size();
+  const std::size_t length = begin.size() + convert::MaxJsonLength(*answer) + end.size();
   const std::size_t held = message.SpaceUsedLong();
   Text printed{.text = {}, .memory = std::make_unique<CallReservation>(memory_, peer_)};
   const bool is_short = !route_.events && held + length <= kShortAnswer;
   if (!is_short) CALIBD_RETURN_IF_ERROR(printed.memory->Add(held + length));
   printed.text.reserve(length);
   printed.text += begin;
-  AppendJson(*answer, printed.text);
+  convert::AppendJson(*answer, printed.text);
   printed.text += end;
   // The caller drops the message now.
   if (!is_short) printed.memory->Release(held);

@@ -16,10 +16,10 @@
 #include <utility>
 #include <vector>
 
+#include "calibd/convert/json.h"
 #include "fuzz/require.h"
 #include "server/http/http_answer.h"
 #include "server/http/json_api.h"
-#include "server/http/json_text.h"
 
 namespace calibd::server {
 namespace {
@@ -103,7 +103,8 @@ void CheckJsonRequest(const HttpRequest& request, std::string_view body) {
     if ((*route)->cloud_event) return CheckInferenceEvent(request, json.body);
     const auto parsed = (*route)->parse(json);
     if (parsed.ok()) {
-      Require(ToJsonText(**parsed).size() <= MaxJsonLength(**parsed), "the bound of JSON holds");
+      Require(convert::ToJsonText(**parsed).size() <= convert::MaxJsonLength(**parsed),
+              "the bound of JSON holds");
     } else {
       Require(parsed.status().code() == absl::StatusCode::kInvalidArgument, "a fault is named");
     }

@@ -25,10 +25,7 @@ absl::StatusOr<ExitCode> Run(const Context& context, const CompareOptions& optio
         return client->CompareModels(request, long_call);
       }));
   if (context.json()) {
-    Json json = ToJson(result);
-    json["model"] = request.model();
-    json["baseline"] = request.baseline();
-    PrintJson(json);
+    PrintJson(ToJson(result));
   } else {
     Print(DescribeComparison(ShortName(request.model()), ShortName(request.baseline()), result));
   }

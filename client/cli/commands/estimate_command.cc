@@ -54,9 +54,7 @@ absl::StatusOr<ExitCode> EstimateServed(const Context& context, const EstimateOp
         return client->EstimateCalibrationError(request, long_call);
       }));
   if (context.json()) {
-    Json json = ToJson(estimate);
-    json["model"] = request.model();
-    PrintJson(json);
+    PrintJson(ToJson(estimate));
   } else {
     Print(request.model() + ": " + DescribeEstimate(estimate));
   }
@@ -83,7 +81,7 @@ absl::StatusOr<ExitCode> EstimateFiles(const Context& context, const EstimateOpt
       }));
   if (context.json()) {
     Json json = ToJson(estimate);
-    AddChanges(*changes, json);
+    json["fileRows"] = ToJson(ToProto(*changes));
     PrintJson(json);
   } else {
     Print(DescribeEstimate(estimate) + Describe(*changes));

@@ -112,9 +112,9 @@ absl::StatusOr<ExitCode> Report(const Context& context, v1::Evaluation evaluatio
     decision = DecideByPValue(evaluation.lenses(0).result(), fail_on.significance_level);
   }
   if (context.json()) {
-    Json json = EvaluationJson(evaluation);
-    if (changes.has_value()) AddChanges(*changes, json);
-    if (decision.has_value()) json["decision"] = decision->json;
+    Json json = ToJson(evaluation);
+    if (changes.has_value()) json["fileRows"] = ToJson(ToProto(*changes));
+    if (decision.has_value()) json["gate"] = ToJson(decision->gate);
     PrintJson(json);
   } else {
     Print(DescribeEvaluation(evaluation));

@@ -88,9 +88,8 @@ ExitCode Report(const Context& context, const EvaluateForecastsOptions& options,
   if (!options.fail_on.empty())
     decision = DecideByLimit(answer, options.error_limit.value_or(kDefaultLimit));
   if (context.json()) {
-    Json json = {{"kind", kind}};
-    json.update(ToJson(answer.forecast()));
-    if (decision.has_value()) json["gate"] = decision->json;
+    Json json = ToJson(answer.forecast());
+    if (decision.has_value()) json["gate"] = ToJson(decision->gate);
     PrintJson(json);
   } else {
     Print(DescribeForecasts(kind, answer));

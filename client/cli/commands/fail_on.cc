@@ -30,6 +30,13 @@ void AddResultGate(CLI::App& command, ResultGate& gate, const std::vector<std::s
       ->needs(what);
 }
 
+// The gate of one computation.
+Gate MakeGate(const std::string& what, bool fails, const std::string& decision) {
+  Gate gate = ToGate({what}, fails ? std::vector{what} : std::vector<std::string>());
+  gate.set_decision(decision);
+  return gate;
+}
+
 }  // namespace
 
 void AddVerdictGate(CLI::App& command, VerdictGate& gate) {
@@ -64,8 +71,11 @@ std::vector<std::string> FailuresOf(const v1::Verdict& verdict,
   return failures;
 }
 
-Json GateJson(const VerdictGate& gate, const std::vector<std::string>& failures) {
-  return {{"fail_on", gate}, {"failed_on", failures}};
+Gate ToGate(const VerdictGate& gate, const std::vector<std::string>& failures) {
+  Gate proto;
+  proto.mutable_fail_on()->Add(gate.begin(), gate.end());
+  proto.mutable_failed_on()->Add(failures.begin(), failures.end());
+  return proto;
 }
 
 void AddPValueGate(CLI::App& command, ResultGate& gate) {
@@ -82,23 +92,23 @@ void AddEvaluationGate(CLI::App& command, ResultGate& gate) {
 Decision DecideByPValue(const v1::QuadraticTestResult& result, double significance_level) {
   const bool rejected = result.p_value() <= significance_level;
   const char* const name = rejected ? "REJECTED" : "NOT_REJECTED";
-  return {
-      .fails = rejected,
-      .sentence =
-          absl::StrFormat("%s: p = %.3g, %s the significance level %.3g (one look)\n", name,
-                          result.p_value(), rejected ? "at most" : "above", significance_level),
-      .json = {
-          {"fail_on", "p-value"}, {"significance_level", significance_level}, {"decision", name}}};
+  Decision decision{.fails = rejected,
+                    .sentence = absl::StrFormat(
+                        "%s: p = %.3g, %s the significance level %.3g (one look)\n", name,
+                        result.p_value(), rejected ? "at most" : "above", significance_level),
+                    .gate = MakeGate("p-value", rejected, name)};
+  decision.gate.set_significance_level(significance_level);
+  return decision;
 }
 
 Decision DecideByLimit(const v1::Evaluation& evaluation, double error_limit) {
   const v1::CalibrationError::Status status = convert::StatusAgainst(evaluation, error_limit);
   const bool fails = status == v1::CalibrationError::OVER_LIMIT;
-  return {.fails = fails,
-          .sentence = fails ? "failed on over-limit\n" : "",
-          .json = {{"fail_on", "over-limit"},
-                   {"error_limit", error_limit},
-                   {"decision", convert::StatusName(status)}}};
+  Decision decision{.fails = fails,
+                    .sentence = fails ? "failed on over-limit\n" : "",
+                    .gate = MakeGate("over-limit", fails, convert::StatusName(status))};
+  decision.gate.set_error_limit(error_limit);
+  return decision;
 }
 
 std::optional<std::string> FindUsageFault(const ResultGate& gate, int replicates) {

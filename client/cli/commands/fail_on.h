@@ -8,6 +8,7 @@
 #include "CLI/App.hpp"
 #include "calibd/v1/calibration_service.pb.h"
 #include "client/cli/commands/command.h"
+#include "client/cli/output.pb.h"
 #include "client/cli/reports/report.h"
 
 namespace calibd::cli {
@@ -21,8 +22,7 @@ void AddVerdictGate(CLI::App& command, VerdictGate& gate);
 [[nodiscard]] std::vector<std::string> FailuresOf(
     const v1::Verdict& verdict, const google::protobuf::RepeatedPtrField<v1::Alarm>& alarms,
     const VerdictGate& gate);
-// {"fail_on": [...], "failed_on": [...]}.
-[[nodiscard]] Json GateJson(const VerdictGate& gate, const std::vector<std::string>& failures);
+[[nodiscard]] Gate ToGate(const VerdictGate& gate, const std::vector<std::string>& failures);
 
 // --fail-on p-value|over-limit: the same for the result of one computation.
 struct ResultGate {
@@ -39,8 +39,8 @@ struct Decision {
   bool fails = false;
   // Such as "NOT_REJECTED: p = 0.4, above the significance level 0.05 (one look)"; may be empty.
   std::string sentence;
-  // See client/cli/OUTPUT.md.
-  Json json;
+  // The same for JSON.
+  Gate gate;
 
   [[nodiscard]] ExitCode exit_code() const { return fails ? ExitCode::kFailOn : ExitCode::kOk; }
 };

@@ -27,24 +27,21 @@ ForecastGeneratorSpec ForecastSpec(const v1::Forecast& model, const ForecastErro
   return spec;
 }
 
-Json ForecastTruthToJson(const ForecastGeneratorSpec& spec, std::int64_t rows) {
+SimulatedTruth ForecastTruth(const ForecastGeneratorSpec& spec, std::int64_t rows) {
+  SimulatedTruth truth;
   const std::optional<ForecastCoverage> coverage = ExpectedCoverage(spec);
-  if (!coverage.has_value()) {
-    return {{"coverage_error", nullptr},
-            {"mean_coverage_error", nullptr},
-            {"central_coverage", nullptr}};
-  }
+  if (!coverage.has_value()) return truth;
   const auto with_errors = static_cast<double>(std::max<std::int64_t>(0, rows - spec.drift_at + 1));
-  Json central = Json::array();
+  truth.set_coverage_error(coverage->error.estimate);
+  truth.set_mean_coverage_error(coverage->error.estimate * with_errors / static_cast<double>(rows));
   for (const std::optional<CentralCoverage>& one : coverage->central) {
     if (!one.has_value()) continue;
-    central.push_back(
-        {{"nominal", one->nominal}, {"promised", one->promised}, {"coverage", one->coverage}});
+    SimulatedTruth::Interval& interval = *truth.add_central_coverage();
+    interval.set_nominal(one->nominal);
+    interval.set_promised(one->promised);
+    interval.set_coverage(one->coverage);
   }
-  return {
-      {"coverage_error", coverage->error.estimate},
-      {"mean_coverage_error", coverage->error.estimate * with_errors / static_cast<double>(rows)},
-      {"central_coverage", std::move(central)}};
+  return truth;
 }
 
 std::string ForecastTruthText(const ForecastGeneratorSpec& spec) {

@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "calibd/core/forecast_generator.h"
 #include "calibd/v1/model_service.pb.h"
-#include "client/cli/commands/command.h"
+#include "client/cli/output.pb.h"
 
 namespace calibd::cli {
 
@@ -25,8 +25,8 @@ struct ForecastErrorOptions {
 // model: forecasts a number.
 [[nodiscard]] ForecastGeneratorSpec ForecastSpec(const v1::Forecast& model,
                                                  const ForecastErrorOptions& options);
-// The exact coverage of the generator, for JSON output. rows: the number of all rows.
-[[nodiscard]] Json ForecastTruthToJson(const ForecastGeneratorSpec& spec, std::int64_t rows);
+// The exact coverage of the generator. rows: the number of all rows.
+[[nodiscard]] SimulatedTruth ForecastTruth(const ForecastGeneratorSpec& spec, std::int64_t rows);
 // The same as a sentence.
 [[nodiscard]] std::string ForecastTruthText(const ForecastGeneratorSpec& spec);
 

@@ -40,12 +40,7 @@ absl::StatusOr<ExitCode> Run(const Context& context, const HistoryOptions& optio
   CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
   CALIBD_ASSIGN_OR_RETURN(const auto history, client->GetHistory(request));
   if (context.json()) {
-    const Json found = ToJson(history);
-    PrintJson({{"model", request.model()},
-               {"resolution", options.resolution},
-               {"buckets", found.at("buckets")},
-               {"total", found.at("total")},
-               {"updates", found.at("updates")}});
+    PrintJson(ToJson(history));
   } else {
     Print(options.csv ? HistoryCsv(history) : DescribeHistory(history, options.verbose));
   }

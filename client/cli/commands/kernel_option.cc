@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "calibd/convert/json_reader.h"
 #include "calibd/core/status_macros.h"
-#include "google/protobuf/util/json_util.h"
 
 namespace calibd::cli {
 namespace {
@@ -24,10 +24,11 @@ absl::Status ReadKernel(const std::string& path, v1::Kernel& kernel) {
     return absl::InvalidArgumentError(
         absl::StrCat("--kernel: ", path, " is larger than ", kMaxFileBytes, " bytes"));
   }
-  const auto status = google::protobuf::util::JsonStringToMessage(text, &kernel);
-  if (status.ok()) return absl::OkStatus();
+  const auto fault = convert::ReadJson(text, kernel);
+  if (!fault.has_value()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("--kernel: ", path, " is not a calibd.v1.Kernel in JSON: ", status.ToString()));
+      absl::StrCat("--kernel: ", path, " is not a calibd.v1.Kernel in JSON: ",
+                   fault->field.empty() ? "it" : fault->field, " ", fault->description));
 }
 
 absl::Status ParseFamily(const std::string& text, v1::Kernel& kernel) {

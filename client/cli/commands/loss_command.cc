@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -21,6 +22,7 @@
 #include "client/cli/files/number_forecasts.h"
 #include "client/cli/files/observation_file.h"
 #include "client/cli/reports/report.h"
+#include "google/protobuf/text_format.h"
 
 namespace calibd::cli {
 namespace {
@@ -247,23 +249,28 @@ absl::Status WriteNpy(const std::string& path, std::span<const double> values, s
 
 // The set fields of a message, such as "rbf, gamma 0.5". Chosen parameters have three digits, which
 // are enough to judge them.
-std::string DescribeFields(const Json& json) {
+std::string DescribeFields(const google::protobuf::Message& message) {
+  const google::protobuf::Reflection& reflection = *message.GetReflection();
+  std::vector<const google::protobuf::FieldDescriptor*> fields;
+  reflection.ListFields(message, &fields);
   std::vector<std::string> parts;
-  for (const auto& field : json.items()) {
-    // Features and groups are not in the answer.
-    if (field.value().is_null() || (field.value().is_array() && field.value().empty())) continue;
-    if (!field.value().is_object()) {
-      const Json& value = field.value();
-      const bool chosen = field.key() == "gamma" || field.key() == "bandwidth";
-      parts.push_back(absl::StrCat(field.key(), " ",
-                                   value.is_string()    ? value.get<std::string>()
-                                   : !value.is_number() ? value.dump()
-                                   : chosen             ? Number(value.get<double>())
-                                                        : absl::StrCat(value.get<double>())));
+  for (const google::protobuf::FieldDescriptor* const field : fields) {
+    if (field->message_type() != nullptr) {
+      parts.push_back(field->name());
+      const std::string own = DescribeFields(reflection.GetMessage(message, field));
+      if (!own.empty()) parts.push_back(own);
       continue;
     }
-    parts.push_back(field.key());
-    if (const std::string own = DescribeFields(field.value()); !own.empty()) parts.push_back(own);
+    const bool chosen = field->name() == "gamma" || field->name() == "bandwidth";
+    std::vector<std::string> values(
+        static_cast<std::size_t>(field->is_repeated() ? reflection.FieldSize(message, field) : 1));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      google::protobuf::TextFormat::PrintFieldValueToString(
+          message, field, field->is_repeated() ? static_cast<int>(i) : -1, &values[i]);
+    }
+    parts.push_back(absl::StrCat(field->name(), " ",
+                                 chosen ? Number(reflection.GetDouble(message, field))
+                                        : absl::AsciiStrToLower(absl::StrJoin(values, " "))));
   }
   return absl::StrJoin(parts, ", ");
 }
@@ -279,10 +286,9 @@ std::string Describe(const ForecastBatch& batch, const LossOptions& options,
   absl::StrAppendFormat(&text, "  squared discrepancy (MMD^2) %.6g, %s\n", loss.mmd_squared(),
                         options.biased ? "biased" : "unbiased");
   if (loss.has_outcome_kernel()) {
-    absl::StrAppend(&text, "  outcome kernel: ", DescribeFields(ToJson(loss.outcome_kernel())),
-                    "\n");
+    absl::StrAppend(&text, "  outcome kernel: ", DescribeFields(loss.outcome_kernel()), "\n");
   }
-  absl::StrAppend(&text, "  condition: ", DescribeFields(ToJson(loss.condition())));
+  absl::StrAppend(&text, "  condition: ", DescribeFields(loss.condition()));
   const v1::Condition::Forecast& forecast = loss.condition().forecast();
   const bool has_scale = forecast.has_gamma() || forecast.has_bandwidth();
   if (loss.condition().has_forecast() && !has_scale) {
@@ -325,10 +331,7 @@ absl::StatusOr<ExitCode> ComputeAndReport(const Context& context, const LossComm
   v1::ComputeLossResponse proto = convert::ToProto(computed);
   proto.clear_gradient();
   if (context.json()) {
-    Json json = ToJson(proto);
-    json["rows"] = batch.size();
-    json["biased"] = loss.biased;
-    PrintJson(json);
+    PrintJson(ToJson(proto));
   } else {
     Print(Describe(batch, loss, proto));
   }

@@ -11,6 +11,7 @@
 #include "client/cli/commands/kernel_option.h"
 #include "client/cli/commands/lens_option.h"
 #include "client/cli/commands/time_option.h"
+#include "client/cli/output.pb.h"
 #include "client/cli/reports/history_report.h"
 
 namespace calibd::cli {
@@ -193,10 +194,9 @@ absl::StatusOr<ExitCode> List(const Context& context) {
   CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
   CALIBD_ASSIGN_OR_RETURN(const auto models, client->ListModels());
   if (context.json()) {
-    Json json;
-    json["models"] = Json::array();
-    for (const v1::Model& model : models) json["models"].push_back(ToJson(model));
-    PrintJson(json);
+    v1::ListModelsResponse response;
+    response.mutable_models()->Add(models.begin(), models.end());
+    PrintJson(ToJson(response));
   } else {
     Print(DescribeModels(models));
   }
@@ -213,7 +213,9 @@ absl::StatusOr<ExitCode> Delete(const Context& context, const std::string& name)
   const std::string model = ModelArgument(name);
   CALIBD_RETURN_IF_ERROR(client->DeleteModel(model));
   if (context.json()) {
-    PrintJson({{"deleted", model}});
+    DeletedModel deletion;
+    deletion.set_deleted(model);
+    PrintJson(ToJson(deletion));
   } else {
     Print(absl::StrCat("deleted ", model, "\n"));
   }

@@ -11,11 +11,11 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "calibd/client/recalibration.h"
+#include "calibd/convert/json_reader.h"
 #include "calibd/convert/recalibration.h"
 #include "calibd/core/recalibration.h"
 #include "client/cli/commands/command.h"
 #include "client/cli/files/observation_file.h"
-#include "google/protobuf/util/json_util.h"
 
 namespace calibd::cli {
 namespace {
@@ -45,11 +45,10 @@ absl::StatusOr<v1::RecalibrationMap> ReadMap(const std::string& path) {
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   if (!file) return absl::NotFoundError(absl::StrCat("cannot read ", path));
   v1::RecalibrationMap map;
-  const auto status = google::protobuf::util::JsonStringToMessage(text, &map);
-  if (!status.ok()) {
+  if (const auto fault = convert::ReadJson(text, map)) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, " is not a map of `calibctl recalibrate --export`: ",
-                     std::string(status.message().data(), status.message().size())));
+                     fault->field.empty() ? "it" : fault->field, " ", fault->description));
   }
   const auto parsed = convert::FromProto(map);
   if (!parsed.ok()) {
@@ -192,7 +191,7 @@ absl::StatusOr<ExitCode> Run(const Context& context, const RecalibrateOptions& o
   }
   if (context.json()) {
     Json json = ToJson(advice);
-    if (changes.has_value()) AddChanges(*changes, json);
+    if (changes.has_value()) json["fileRows"] = ToJson(ToProto(*changes));
     PrintJson(json);
   } else {
     Print(Describe(advice));

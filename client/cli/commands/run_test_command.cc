@@ -44,12 +44,8 @@ absl::StatusOr<ExitCode> Run(const Context& context, const TestOptions& options)
     decision = DecideByPValue(result, options.fail_on.significance_level);
   }
   if (context.json()) {
-    Json json;
-    json["model"] = request.model();
-    json["quadratic"] = ToJson(result);
-    json["provenance"] = json["quadratic"]["provenance"];
-    json["quadratic"].erase("provenance");
-    if (decision.has_value()) json["decision"] = decision->json;
+    Json json = ToJson(result);
+    if (decision.has_value()) json["gate"] = ToJson(decision->gate);
     PrintJson(json);
   } else {
     Print(request.model() + ": " + DescribeProvenance(result.provenance()));

@@ -359,7 +359,7 @@ absl::StatusOr<ExitCode> Run(const Context& context, const SendOptions& options)
               << ListNames(input.class_names) << " in this order\n";
   }
   Json more = Json::object();
-  if (options.input.renormalise) more = ToJson(input.renormalisation);
+  if (options.input.renormalise) more["fileRows"] = ToJson(ToProto(input.renormalisation));
   if (options.input.renormalise && !context.json()) Print(Describe(input.renormalisation));
   return stream.Finish(context, SendAll(options, input, stream), more);
 }

@@ -43,7 +43,7 @@ absl::StatusOr<ExitCode> Run(const Context& context, const ShowOptions& options)
       FailuresOf(response.verdict(), response.alarms(), options.fail_on);
   if (context.json()) {
     Json json = ToJson(response);
-    if (!options.fail_on.empty()) json["decision"] = GateJson(options.fail_on, failures);
+    if (!options.fail_on.empty()) json["gate"] = ToJson(ToGate(options.fail_on, failures));
     PrintJson(json);
   } else {
     Print(Text(response, options));

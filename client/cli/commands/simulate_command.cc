@@ -97,27 +97,23 @@ absl::StatusOr<GeneratorSpec> MakeSpec(const SimulateOptions& options) {
 }
 
 // Exact properties of the generator, which calibd estimates.
-struct Truth {
-  absl::StatusOr<double> expected_calibration_error;
-  absl::StatusOr<double> mean_total_variation;
-};
-
-Json TruthToJson(const Truth& truth) {
-  const auto number = [](const absl::StatusOr<double>& value) {
-    return value.ok() ? Json(*value) : Json();
-  };
-  return {{"expected_calibration_error", number(truth.expected_calibration_error)},
-          {"mean_total_variation", number(truth.mean_total_variation)}};
+SimulatedTruth TruthOf(const GeneratorSpec& spec) {
+  SimulatedTruth truth;
+  const absl::StatusOr<double> error = ExpectedCalibrationError(spec);
+  if (error.ok()) truth.set_expected_calibration_error(*error);
+  const absl::StatusOr<double> variation = MeanTotalVariation(spec.alpha);
+  if (variation.ok()) truth.set_mean_total_variation(*variation);
+  return truth;
 }
 
 // Empty if there is no closed form.
-std::string TruthText(const Truth& truth) {
-  if (!truth.expected_calibration_error.ok() || !truth.mean_total_variation.ok()) return "";
-  const double error = *truth.expected_calibration_error;
+std::string TruthText(const SimulatedTruth& truth) {
+  if (!truth.has_expected_calibration_error() || !truth.has_mean_total_variation()) return "";
+  const double error = truth.expected_calibration_error();
   return absl::StrFormat(
       "The generator's expected calibration error by total variation is %.3g%s; the total "
       "variation between two of its predictions is %.3g on average.\n",
-      error, error == 0 ? " (calibrated)" : "", *truth.mean_total_variation);
+      error, error == 0 ? " (calibrated)" : "", truth.mean_total_variation());
 }
 
 absl::StatusOr<v1::Model> EnsureModel(client::Client& client, const std::string& name,
@@ -199,10 +195,10 @@ absl::StatusOr<ExitCode> Simulate(const Context& context, const SimulateOptions&
                                   client::Client& client, const std::string& name,
                                   ReportedStream& stream,
                                   const std::function<absl::Status(std::size_t)>& send,
-                                  const Json& truth, const std::string& truth_text) {
+                                  const SimulatedTruth& truth, const std::string& truth_text) {
   CALIBD_ASSIGN_OR_RETURN(const auto before, client.GetCalibration(name));
-  const ExitCode code =
-      stream.Finish(context, SendAll(context, options, send, stream), {{"generator", truth}});
+  const ExitCode code = stream.Finish(context, SendAll(context, options, send, stream),
+                                      {{"generator", ToJson(truth)}});
   if (code != ExitCode::kOk) return code;
   if (!context.json()) Print(truth_text);
   CALIBD_ASSIGN_OR_RETURN(const auto after, client.GetCalibration(name));
@@ -224,7 +220,7 @@ absl::StatusOr<ExitCode> RunForecasts(const Context& context, const SimulateOpti
     return stream.stream().SendForecasts(forecasts, outcomes);
   };
   return Simulate(context, options, client, model.name(), stream, send,
-                  ForecastTruthToJson(spec, options.n), ForecastTruthText(spec));
+                  ForecastTruth(spec, options.n), ForecastTruthText(spec));
 }
 
 absl::StatusOr<ExitCode> RunClasses(const Context& context, const SimulateOptions& options,
@@ -243,9 +239,8 @@ absl::StatusOr<ExitCode> RunClasses(const Context& context, const SimulateOption
     return stream.stream().Send(client::PredictionKind::kProbabilities, set.probabilities,
                                 set.labels);
   };
-  const Truth truth{ExpectedCalibrationError(spec), MeanTotalVariation(spec.alpha)};
-  return Simulate(context, options, client, name, stream, send, TruthToJson(truth),
-                  TruthText(truth));
+  const SimulatedTruth truth = TruthOf(spec);
+  return Simulate(context, options, client, name, stream, send, truth, TruthText(truth));
 }
 
 absl::StatusOr<ExitCode> Run(const Context& context, const SimulateOptions& options) {

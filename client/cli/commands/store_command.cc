@@ -1,5 +1,6 @@
 #include "absl/strings/str_cat.h"
 #include "client/cli/commands/command.h"
+#include "client/cli/output.pb.h"
 
 namespace calibd::cli {
 namespace {
@@ -11,7 +12,10 @@ absl::StatusOr<ExitCode> Backup(const Context& context, const std::string& path)
       CallWithProgress(context, "copying", kStoreTimeout,
                        [&](const auto& options) { return client->Backup(path, options); }));
   if (context.json()) {
-    PrintJson({{"file", path}, {"size_bytes", size}});
+    BackupFile file;
+    file.set_file(path);
+    file.set_size_bytes(size);
+    PrintJson(ToJson(file));
   } else {
     Print(absl::StrCat(path, ": ", size, " bytes\n"));
   }

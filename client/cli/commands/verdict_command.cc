@@ -2,6 +2,7 @@
 #include "absl/strings/str_join.h"
 #include "client/cli/commands/command.h"
 #include "client/cli/commands/fail_on.h"
+#include "client/cli/output.pb.h"
 #include "client/cli/reports/history_report.h"
 #include "client/cli/reports/show_report.h"
 #include "client/cli/reports/verdict_report.h"
@@ -34,8 +35,7 @@ absl::StatusOr<ExitCode> ListVerdicts(const Context& context, const ListOptions&
   }
   if (context.json()) {
     Json json = ToJson(response);
-    json.erase("next_page_token");
-    if (!options.fail_on.empty()) json["decision"] = GateJson(options.fail_on, failures);
+    if (!options.fail_on.empty()) json["gate"] = ToJson(ToGate(options.fail_on, failures));
     PrintJson(json);
   } else {
     Print(DescribeVerdicts(response, options.false_discovery_rate));
@@ -48,8 +48,10 @@ absl::StatusOr<ExitCode> ListAlarms(const Context& context, const std::string& m
   CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
   CALIBD_ASSIGN_OR_RETURN(const auto response, client->GetCalibration(ModelArgument(model)));
   if (context.json()) {
-    const Json all = ToJson(response);
-    PrintJson({{"model", all["model"]}, {"alarms", all["alarms"]}});
+    ModelAlarms alarms;
+    alarms.set_model(response.model());
+    *alarms.mutable_alarms() = response.alarms();
+    PrintJson(ToJson(alarms));
   } else {
     Print(DescribeAlarms(response.model(), response.alarms()));
   }
@@ -74,9 +76,11 @@ absl::StatusOr<ExitCode> Acknowledge(const Context& context, const AcknowledgeOp
   CALIBD_ASSIGN_OR_RETURN(const auto alarm,
                           client->AcknowledgeAlarm(model, options.alarm, options.note));
   if (context.json()) {
-    Json json = {{"model", model}, {"alarm", ToJson(alarm)}};
-    if (options.error_limit > 0) json["update"] = ToJson(update);
-    PrintJson(json);
+    Acknowledgement acknowledgement;
+    acknowledgement.set_model(model);
+    *acknowledgement.mutable_alarm() = alarm;
+    if (options.error_limit > 0) *acknowledgement.mutable_update() = update;
+    PrintJson(ToJson(acknowledgement));
   } else {
     Print(alarm.note() == options.note
               ? DescribeAcknowledged(model, alarm)

@@ -8,6 +8,7 @@
 #include "absl/strings/str_replace.h"
 #include "client/cli/commands/command.h"
 #include "client/cli/commands/time_option.h"
+#include "client/cli/output.pb.h"
 #include "client/cli/reports/show_report.h"
 #include "client/cli/reports/verdict_report.h"
 #include "google/protobuf/util/time_util.h"
@@ -107,7 +108,7 @@ absl::StatusOr<ExitCode> WatchModel(const Context& context, const std::string& m
       model,
       [&view](const v1::WatchCalibrationResponse& change) {
         if (view.json()) {
-          view.ShowLine(ToJson(change).dump());
+          view.ShowLine(ToJsonText(change));
         } else if (view.screen()) {
           view.ShowScreen(DescribeShow(change.calibration()));
         } else {
@@ -130,12 +131,13 @@ void ShowChanges(const v1::ListVerdictsResponse& verdicts,
     now[one.model()] = one.SerializeAsString();
     const auto before = shown.find(one.model());
     if (before != shown.end() && before->second == now[one.model()]) continue;
-    view.ShowLine(view.json() ? ToJson(one).dump() : ChangeLine(one));
+    view.ShowLine(view.json() ? ToJsonText(one) : ChangeLine(one));
   }
   for (const auto& [model, state] : shown) {
     if (now.find(model) != now.end()) continue;
-    const Json json = {{"model", model}, {"deleted", true}};
-    view.ShowLine(view.json() ? json.dump() : model + " is deleted");
+    DeletedModel deletion;
+    deletion.set_deleted(model);
+    view.ShowLine(view.json() ? ToJsonText(deletion) : model + " is deleted");
   }
   shown = std::move(now);
 }

@@ -66,11 +66,11 @@ absl::StatusOr<FileChanges> ReadObservations(const InputOptions& options, double
   return changes;
 }
 
-void AddChanges(const FileChanges& changes, Json& json) {
-  json["dropped_rows"] = changes.dropped_rows;
-  if (changes.renormalisation.has_value()) {
-    json["provenance"].update(ToJson(*changes.renormalisation));
-  }
+FileRows ToProto(const FileChanges& changes) {
+  FileRows rows;
+  if (changes.renormalisation.has_value()) rows = ToProto(*changes.renormalisation);
+  rows.set_dropped_rows(static_cast<std::int64_t>(changes.dropped_rows));
+  return rows;
 }
 
 std::string Describe(const FileChanges& changes) {

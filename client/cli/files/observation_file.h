@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/cli/files/prediction_file.h"
-#include "client/cli/reports/report.h"
+#include "client/cli/output.pb.h"
 
 namespace calibd::cli {
 
@@ -25,8 +25,7 @@ struct FileChanges {
 [[nodiscard]] absl::StatusOr<FileChanges> ReadObservations(const InputOptions& options,
                                                            double row_sum_tolerance, Input& input);
 
-// Adds the changes to the JSON of a result.
-void AddChanges(const FileChanges& changes, Json& json);
+[[nodiscard]] FileRows ToProto(const FileChanges& changes);
 // A paragraph for each change.
 [[nodiscard]] std::string Describe(const FileChanges& changes);
 

@@ -286,9 +286,11 @@ std::string RowPlaces::Of(std::size_t row) const {
                             : absl::StrCat(path, " row ", row, " (counted from 0)");
 }
 
-convert::Json ToJson(const Renormalisation& renormalisation) {
-  return {{"renormalised_rows", renormalisation.rows},
-          {"largest_row_sum_correction", renormalisation.largest_correction}};
+FileRows ToProto(const Renormalisation& renormalisation) {
+  FileRows rows;
+  rows.set_renormalised_rows(renormalisation.rows);
+  rows.set_largest_row_sum_correction(renormalisation.largest_correction);
+  return rows;
 }
 
 std::string Describe(const Renormalisation& renormalisation) {

@@ -10,8 +10,8 @@
 #include "CLI/App.hpp"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "calibd/convert/json.h"
 #include "client/cli/files/column_plan.h"
+#include "client/cli/output.pb.h"
 #include "google/protobuf/timestamp.pb.h"
 
 namespace calibd::cli {
@@ -74,8 +74,7 @@ struct Renormalisation {
   double largest_correction = 0;
 };
 
-// The keys renormalised_rows and largest_row_sum_correction.
-[[nodiscard]] convert::Json ToJson(const Renormalisation& renormalisation);
+[[nodiscard]] FileRows ToProto(const Renormalisation& renormalisation);
 // A sentence with a line end.
 [[nodiscard]] std::string Describe(const Renormalisation& renormalisation);
 

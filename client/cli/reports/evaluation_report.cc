@@ -224,18 +224,4 @@ std::string DescribeEvaluation(const v1::Evaluation& evaluation) {
   return text;
 }
 
-Json EvaluationJson(const v1::Evaluation& evaluation) {
-  Json json;
-  json["observations"] = evaluation.lenses(0).result().provenance().observations();
-  json["quadratic"] = ToJson(evaluation.lenses(0).result());
-  json["provenance"] = json["quadratic"]["provenance"];
-  json["quadratic"].erase("provenance");
-  json["cme_test"] =
-      evaluation.lenses(0).has_cme_test() ? ToJson(evaluation.lenses(0).cme_test()) : Json();
-  Json rest = ToJson(evaluation);
-  rest["lenses"].erase(rest["lenses"].begin());
-  json.update(rest);
-  return json;
-}
-
 }  // namespace calibd::cli

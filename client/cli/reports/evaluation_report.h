@@ -12,10 +12,6 @@ namespace calibd::cli {
 // the other tests, and the reliability diagram as a table.
 [[nodiscard]] std::string DescribeEvaluation(const v1::Evaluation& evaluation);
 
-// {"quadratic": ..., "provenance": ...} of the canonical lens, then the evaluation with the
-// other lenses.
-[[nodiscard]] Json EvaluationJson(const v1::Evaluation& evaluation);
-
 }  // namespace calibd::cli
 
 #endif  // CALIBD_CLIENT_CLI_REPORTS_EVALUATION_REPORT_H_

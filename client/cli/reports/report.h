@@ -14,6 +14,7 @@ namespace calibd::cli {
 using convert::Json;
 using convert::MinuteText;
 using convert::ToJson;
+using convert::ToJsonText;
 
 // Renders results as text for people. ToJson makes the JSON for programs, see client/cli/OUTPUT.md.
 

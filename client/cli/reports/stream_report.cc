@@ -103,31 +103,35 @@ ExitCode ReportedStream::Finish(const Context& context, absl::Status sent, const
 
 Json ReportedStream::CountsJson(double elapsed_seconds) const {
   const client::StreamCounts counts = stream_->counts();
-  Json json;
-  json["model"] = model_;
-  json["producer_id"] = stream_->producer_id();
+  const auto with_stream = [&](auto sent) {
+    sent.set_model(model_);
+    sent.set_producer_id(stream_->producer_id());
+    sent.set_rejected_batches(counts.rejected_batches);
+    sent.set_reconnects(counts.reconnects);
+    sent.set_resent_batches(counts.resent_batches);
+    sent.set_elapsed_seconds(elapsed_seconds);
+    return ToJson(sent);
+  };
   if (content_ == StreamContent::kLabels) {
-    json["labels"] = counts.labels.labels;
-    json["accepted_labels"] = counts.labels.accepted;
-    json["rejected_labels"] = counts.labels.rejected;
-    json["matched"] = counts.labels.matched;
-    json["repeated"] = counts.labels.repeated;
-    json["conflicting"] = counts.labels.conflicting;
-    json["late"] = counts.labels.late;
-    json["unknown"] = counts.labels.unknown;
-    json["untold"] = Untold(counts.labels);
-  } else {
-    json["rows"] = counts.rows;
-    json["accepted_rows"] = counts.accepted_rows;
-    json["duplicate_rows"] = counts.duplicate_rows;
-    json["rejected_rows"] = counts.rejected_rows;
-    json["dropped_rows"] = counts.dropped_rows;
+    SentLabels sent;
+    sent.set_labels(counts.labels.labels);
+    sent.set_accepted_labels(counts.labels.accepted);
+    sent.set_rejected_labels(counts.labels.rejected);
+    sent.set_matched(counts.labels.matched);
+    sent.set_repeated(counts.labels.repeated);
+    sent.set_conflicting(counts.labels.conflicting);
+    sent.set_late(counts.labels.late);
+    sent.set_unknown(counts.labels.unknown);
+    sent.set_untold(Untold(counts.labels));
+    return with_stream(std::move(sent));
   }
-  json["rejected_batches"] = counts.rejected_batches;
-  json["reconnects"] = counts.reconnects;
-  json["resent_batches"] = counts.resent_batches;
-  json["elapsed_seconds"] = elapsed_seconds;
-  return json;
+  SentRows sent;
+  sent.set_rows(counts.rows);
+  sent.set_accepted_rows(counts.accepted_rows);
+  sent.set_duplicate_rows(counts.duplicate_rows);
+  sent.set_rejected_rows(counts.rejected_rows);
+  sent.set_dropped_rows(counts.dropped_rows);
+  return with_stream(std::move(sent));
 }
 
 std::string ReportedStream::CountsText(double elapsed_seconds) const {

@@ -6,6 +6,7 @@
 
 #include "calibd/client/observation_stream.h"
 #include "client/cli/commands/command.h"
+#include "client/cli/output.pb.h"
 
 namespace calibd::cli {
 

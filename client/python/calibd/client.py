@@ -41,7 +41,7 @@ EstimateLens = kernel.Lens | Literal["canonical", "top_label"]
 Null = Literal["form", "forecast"]
 Resolution = Literal["minute", "hour", "day"]
 Time = datetime.date | np.datetime64 | float
-# An int is a EstimatorOutcome.Estimator of the protocol.
+# An int is an EstimatorOutcome.Estimator of the protocol.
 Estimator = int | Literal["fifteen_bins", "bins", "kernel_density", "product_ridge", "function_ridge"]
 
 _NULLS = {None: evaluation.QuadraticTestResult.UNSPECIFIED, "form": evaluation.QuadraticTestResult.FORM,

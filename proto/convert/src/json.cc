@@ -1,11 +1,12 @@
 #include "calibd/convert/json.h"
 
-#include <string>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <string_view>
+#include <utility>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
+#include "absl/strings/escaping.h"
 #include "google/protobuf/duration.pb.h"
 #include "google/protobuf/timestamp.pb.h"
 #include "google/protobuf/util/time_util.h"
@@ -14,92 +15,169 @@ namespace calibd::convert {
 namespace {
 
 using google::protobuf::Duration;
-using google::protobuf::EnumValueDescriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 using google::protobuf::Timestamp;
 using google::protobuf::util::TimeUtil;
 
-Json EnumJson(const EnumValueDescriptor& value) {
-  if (value.number() == 0) return nullptr;
-  // For example, CITYBLOCK of Distance becomes "cityblock".
-  const std::string zero = value.type()->FindValueByNumber(0)->name();
-  const absl::string_view prefix = absl::StripSuffix(zero, "UNSPECIFIED");
-  const absl::string_view name = absl::StripPrefix(value.name(), prefix);
-  // A status is spelled as in text and metrics.
-  return absl::EndsWith(prefix, "STATUS_") ? std::string(name) : absl::AsciiStrToLower(name);
-}
+// Prints messages, or counts an upper bound of their length.
+class Printer {
+ public:
+  // text: null to count only.
+  explicit Printer(std::string* text) : text_(text) {}
 
-// index: the index in a repeated field, or -1 for other fields.
-Json ValueJson(const Message& message, const FieldDescriptor& field, int index) {
-  const Reflection& reflection = *message.GetReflection();
-  const auto pick = [&](auto single, auto repeated) {
-    return index < 0 ? (reflection.*single)(message, &field)
-                     : (reflection.*repeated)(message, &field, index);
-  };
-  switch (field.cpp_type()) {
-    case FieldDescriptor::CPPTYPE_INT32:
-      return pick(&Reflection::GetInt32, &Reflection::GetRepeatedInt32);
-    case FieldDescriptor::CPPTYPE_INT64:
-      return pick(&Reflection::GetInt64, &Reflection::GetRepeatedInt64);
-    case FieldDescriptor::CPPTYPE_UINT32:
-      return pick(&Reflection::GetUInt32, &Reflection::GetRepeatedUInt32);
-    case FieldDescriptor::CPPTYPE_UINT64:
-      return pick(&Reflection::GetUInt64, &Reflection::GetRepeatedUInt64);
-    case FieldDescriptor::CPPTYPE_DOUBLE:
-      return pick(&Reflection::GetDouble, &Reflection::GetRepeatedDouble);
-    case FieldDescriptor::CPPTYPE_FLOAT:
-      return pick(&Reflection::GetFloat, &Reflection::GetRepeatedFloat);
-    case FieldDescriptor::CPPTYPE_BOOL:
-      return pick(&Reflection::GetBool, &Reflection::GetRepeatedBool);
-    case FieldDescriptor::CPPTYPE_ENUM:
-      return EnumJson(*pick(&Reflection::GetEnum, &Reflection::GetRepeatedEnum));
-    case FieldDescriptor::CPPTYPE_STRING: {
-      const std::string text = pick(&Reflection::GetString, &Reflection::GetRepeatedString);
-      return text.empty() ? Json() : Json(text);
+  void Print(const Message& message) {
+    if (message.GetDescriptor() == Timestamp::descriptor()) {
+      return PrintText(TimeUtil::ToString(static_cast<const Timestamp&>(message)));
     }
-    case FieldDescriptor::CPPTYPE_MESSAGE:
-      break;
+    if (message.GetDescriptor() == Duration::descriptor()) {
+      return PrintText(TimeUtil::ToString(static_cast<const Duration&>(message)));
+    }
+    Add("{");
+    std::string_view separator;
+    for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
+      const FieldDescriptor& field = *message.GetDescriptor()->field(i);
+      if (field.has_presence() && !message.GetReflection()->HasField(message, &field)) continue;
+      Add(std::exchange(separator, ","));
+      PrintText(field.json_name());
+      Add(":");
+      field.is_repeated() ? PrintElements(message, field) : PrintValue(message, field, -1);
+    }
+    Add("}");
   }
-  const Message& inner = index < 0 ? reflection.GetMessage(message, &field)
-                                   : reflection.GetRepeatedMessage(message, &field, index);
-  if (const auto* const time = dynamic_cast<const Timestamp*>(&inner)) {
-    return TimeUtil::ToString(*time);
-  }
-  if (const auto* const duration = dynamic_cast<const Duration*>(&inner)) {
-    return static_cast<double>(TimeUtil::DurationToNanoseconds(*duration)) * 1e-9;
-  }
-  return ToJson(inner);
-}
 
-std::string KeyOf(const FieldDescriptor& field) {
-  const bool duration = field.message_type() == Duration::descriptor();
-  return duration ? absl::StrCat(field.name(), "_seconds") : field.name();
-}
+  [[nodiscard]] std::size_t length() const { return length_; }
+
+ private:
+  void Add(std::string_view part) {
+    length_ += part.size();
+    if (text_ != nullptr) text_->append(part);
+  }
+
+  void PrintText(std::string_view text) {
+    Add("\"");
+    std::size_t begin = 0;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      const char c = text[i];
+      const bool control = static_cast<unsigned char>(c) < 0x20;
+      if (c != '"' && c != '\\' && !control) continue;
+      Add(text.substr(begin, i - begin));
+      if (control) {
+        constexpr std::string_view kDigits = "0123456789abcdef";
+        Add(c < 0x10 ? "\\u000" : "\\u001");
+        Add(kDigits.substr(c & 15, 1));
+        begin = i + 1;
+      } else {
+        Add("\\");
+        begin = i;
+      }
+    }
+    Add(text.substr(begin));
+    Add("\"");
+  }
+
+  template <typename Number>
+  void PrintNumber(Number value) {
+    constexpr std::size_t kLongest = 24;  // -2.2250738585072014e-308
+    if (text_ == nullptr) {
+      length_ += kLongest;
+      return;
+    }
+    std::array<char, kLongest> digits{};
+    char* const end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
+    Add({digits.data(), end});
+  }
+
+  template <typename Real>
+  void PrintReal(Real value) {
+    if (std::isfinite(value)) return PrintNumber(value);
+    PrintText(std::isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity");
+  }
+
+  // JavaScript has no integers of 64 bits.
+  template <typename Integer>
+  void PrintInt64(Integer value) {
+    Add("\"");
+    PrintNumber(value);
+    Add("\"");
+  }
+
+  void PrintElements(const Message& message, const FieldDescriptor& field) {
+    const int count = message.GetReflection()->FieldSize(message, &field);
+    Add(field.is_map() ? "{" : "[");
+    for (int i = 0; i < count; ++i) {
+      if (i > 0) Add(",");
+      if (field.is_map()) {
+        const Message& entry = message.GetReflection()->GetRepeatedMessage(message, &field, i);
+        PrintValue(entry, *field.message_type()->map_key(), -1);
+        Add(":");
+        PrintValue(entry, *field.message_type()->map_value(), -1);
+      } else {
+        PrintValue(message, field, i);
+      }
+    }
+    Add(field.is_map() ? "}" : "]");
+  }
+
+  // index: the index in a repeated field, or -1 for other fields.
+  void PrintValue(const Message& message, const FieldDescriptor& field, int index) {
+    const Reflection& reflection = *message.GetReflection();
+    const auto pick = [&](auto single, auto repeated) {
+      return index < 0 ? (reflection.*single)(message, &field)
+                       : (reflection.*repeated)(message, &field, index);
+    };
+    switch (field.cpp_type()) {
+      case FieldDescriptor::CPPTYPE_INT32:
+        return PrintNumber(pick(&Reflection::GetInt32, &Reflection::GetRepeatedInt32));
+      case FieldDescriptor::CPPTYPE_UINT32:
+        return PrintNumber(pick(&Reflection::GetUInt32, &Reflection::GetRepeatedUInt32));
+      case FieldDescriptor::CPPTYPE_INT64:
+        return PrintInt64(pick(&Reflection::GetInt64, &Reflection::GetRepeatedInt64));
+      case FieldDescriptor::CPPTYPE_UINT64:
+        return PrintInt64(pick(&Reflection::GetUInt64, &Reflection::GetRepeatedUInt64));
+      case FieldDescriptor::CPPTYPE_DOUBLE:
+        return PrintReal(pick(&Reflection::GetDouble, &Reflection::GetRepeatedDouble));
+      case FieldDescriptor::CPPTYPE_FLOAT:
+        return PrintReal(pick(&Reflection::GetFloat, &Reflection::GetRepeatedFloat));
+      case FieldDescriptor::CPPTYPE_BOOL:
+        return Add(pick(&Reflection::GetBool, &Reflection::GetRepeatedBool) ? "true" : "false");
+      case FieldDescriptor::CPPTYPE_ENUM:
+        return PrintText(pick(&Reflection::GetEnum, &Reflection::GetRepeatedEnum)->name());
+      case FieldDescriptor::CPPTYPE_STRING: {
+        std::string copy;
+        const std::string& text =
+            index < 0 ? reflection.GetStringReference(message, &field, &copy)
+                      : reflection.GetRepeatedStringReference(message, &field, index, &copy);
+        const bool is_bytes = field.type() == FieldDescriptor::TYPE_BYTES;
+        return PrintText(is_bytes ? absl::Base64Escape(text) : text);
+      }
+      case FieldDescriptor::CPPTYPE_MESSAGE:
+        return Print(index < 0 ? reflection.GetMessage(message, &field)
+                               : reflection.GetRepeatedMessage(message, &field, index));
+    }
+  }
+
+  std::string* const text_;
+  std::size_t length_ = 0;
+};
 
 }  // namespace
 
-Json ToJson(const Message& message) {
-  const Reflection& reflection = *message.GetReflection();
-  Json json = Json::object();
-  for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
-    const FieldDescriptor& field = *message.GetDescriptor()->field(i);
-    const std::string key = KeyOf(field);
-    if (field.is_repeated()) {
-      Json& array = json[key] = Json::array();
-      for (int k = 0; k < reflection.FieldSize(message, &field); ++k) {
-        array.push_back(ValueJson(message, field, k));
-      }
-    } else if (field.real_containing_oneof() != nullptr) {
-      if (reflection.HasField(message, &field)) json[key] = ValueJson(message, field, -1);
-    } else if (field.has_presence() && !reflection.HasField(message, &field)) {
-      json[key] = nullptr;
-    } else {
-      json[key] = ValueJson(message, field, -1);
-    }
-  }
-  return json;
+std::size_t MaxJsonLength(const Message& message) {
+  Printer counter(nullptr);
+  counter.Print(message);
+  return counter.length();
 }
+
+void AppendJson(const Message& message, std::string& text) { Printer(&text).Print(message); }
+
+std::string ToJsonText(const Message& message) {
+  std::string text;
+  AppendJson(message, text);
+  return text;
+}
+
+Json ToJson(const Message& message) { return Json::parse(ToJsonText(message)); }
 
 }  // namespace calibd::convert

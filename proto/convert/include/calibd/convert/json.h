@@ -1,6 +1,9 @@
 #ifndef CALIBD_CONVERT_JSON_H_
 #define CALIBD_CONVERT_JSON_H_
 
+#include <cstddef>
+#include <string>
+
 #include "google/protobuf/message.h"
 #include "nlohmann/json.hpp"
 
@@ -8,10 +11,16 @@ namespace calibd::convert {
 
 using Json = nlohmann::ordered_json;
 
-// Converts a message of the contract to JSON as calibctl prints it: fields in their order under
-// their names, numbers that read back as the same doubles, enum values in lower case without their
-// prefix, times as RFC 3339, durations as "..._seconds". Unset fields and empty strings are null.
-// Of a oneof, only the member that is set is printed.
+// Messages in protobuf's JSON mapping, as HTTP and calibctl print them: fields without presence are
+// always included. protobuf's own printer builds a tree of such a message, which takes hundreds of
+// bytes for each number.
+
+// Upper bound of the length of the JSON of a message. Allocates no memory that grows with it.
+[[nodiscard]] std::size_t MaxJsonLength(const google::protobuf::Message& message);
+// Appends the JSON on one line.
+void AppendJson(const google::protobuf::Message& message, std::string& text);
+[[nodiscard]] std::string ToJsonText(const google::protobuf::Message& message);
+// The same JSON as a tree.
 [[nodiscard]] Json ToJson(const google::protobuf::Message& message);
 
 }  // namespace calibd::convert
