@@ -5,17 +5,17 @@
 
 namespace calibd {
 
-// The loops of ForecastDiscrepancy over features, with instructions that Highway selects at run
-// time. The last bits differ between CPUs.
+// The loops of ForecastDiscrepancy over Fourier terms, with instructions that Highway selects at
+// run time. The last bits differ between CPUs.
 
-// features -= exp(-squares v) means for each row, where row i has the variance v = variances[i].
-// squares: kFrequencyCount values >= 0. variances: >= 0, at most 1e300. means, features: rows x
-// kFeatureCount.
+// terms -= exp(-squares v) means for each row, where row i has the variance v = variances[i].
+// squares: kFrequencyCount values >= 0. variances: >= 0, at most 1e300. means, terms: rows x
+// kFourierCount.
 void SubtractDamped(std::size_t rows, const double* variances, const double* squares,
-                    const double* means, double* features) noexcept;
+                    const double* means, double* terms) noexcept;
 
-// out -= scale (sum of the rows). features: rows x kFeatureCount. out: kFeatureCount.
-void SubtractScaled(std::size_t rows, const double* features, double scale, double* out) noexcept;
+// out -= scale (sum of the rows). terms: rows x kFourierCount. out: kFourierCount.
+void SubtractScaled(std::size_t rows, const double* terms, double scale, double* out) noexcept;
 
 // Of the sums before they grow: <residual, sums>, |residual|^2 and |sums|^2.
 struct SumsGrowth {
@@ -23,7 +23,7 @@ struct SumsGrowth {
   double residual_square;
   double square;
 };
-// sums += residual. Both: kFeatureCount.
+// sums += residual. Both: kFourierCount.
 [[nodiscard]] SumsGrowth AddResidual(const double* residual, double* sums) noexcept;
 
 }  // namespace calibd

@@ -86,7 +86,6 @@ void AdoptExperts(const MeanEvidence& means, EvidenceTotals& state) {
   const ExpertLogs logs = LogsOf(state);
   const double log_e_value = LogSumExp(logs.e, state.priors) + state.log_offset;
   const double log_r1 = std::max(LogSumExp(logs.shiryaev_roberts, state.priors), 0.0);
-  const double log_c1 = std::max(LogSumExp(logs.cusum, state.priors), 0.0);
   std::vector<std::int32_t> ids;
   std::vector<double> log_e;
   for (const Expert& expert : kExperts) {
@@ -102,11 +101,8 @@ void AdoptExperts(const MeanEvidence& means, EvidenceTotals& state) {
   state.log_e = std::move(log_e);
   state.log_offset = log_e_value - LogSumExp(state.log_e, state.priors);
   state.log_shiryaev_roberts.assign(kExpertCount, log_r1);
-  state.log_cusum.assign(kExpertCount, log_c1);
-  for (auto* const growth :
-       {&state.e_growth, &state.shiryaev_roberts_growth, &state.cusum_growth}) {
-    growth->assign(kExpertCount, 1);
-  }
+  state.e_growth.assign(kExpertCount, 1);
+  state.shiryaev_roberts_growth.assign(kExpertCount, 1);
 }
 
 bool IsMaximum(const RunningMaximum& maximum, std::int64_t count) {
@@ -129,10 +125,8 @@ bool AreExperts(const EvidenceTotals& state) {
   return !state.expert_ids.empty() &&
          are_values(state.priors, std::numeric_limits<double>::min(), 1) &&
          are_values(state.log_e, -kMost, kMost) &&
-         are_values(state.log_shiryaev_roberts, 0, kMost) &&
-         are_values(state.log_cusum, 0, kMost) && are_growths(state.e_growth) &&
-         are_growths(state.shiryaev_roberts_growth) && are_growths(state.cusum_growth) &&
-         std::abs(state.log_offset) <= kMost;
+         are_values(state.log_shiryaev_roberts, 0, kMost) && are_growths(state.e_growth) &&
+         are_growths(state.shiryaev_roberts_growth) && std::abs(state.log_offset) <= kMost;
 }
 
 bool IsPending(const EvidenceState& state, std::size_t class_count) {
@@ -151,23 +145,19 @@ bool Fits(const EvidenceState& state, std::size_t class_count) {
   return state.count >= 0 && AreExperts(state) && IsMaximum(state.maximum, state.count) &&
          IsMaximum(state.impossible_label, state.count) &&
          IsMaximum(state.shiryaev_roberts_maximum, state.count) &&
-         IsMaximum(state.cusum_maximum, state.count) && std::isfinite(state.square_sum) &&
-         state.square_sum >= 0 && state.projections.count == state.count &&
-         std::isfinite(state.projections.mean) && std::isfinite(state.projections.m2) &&
-         state.projections.m2 >= 0 && std::isfinite(state.projection_variance) &&
-         state.projection_variance >= 0 && PastSums::Fits(state.all, class_count) &&
-         state.all.weight == 1 && PastSums::Fits(state.recent, class_count) &&
-         IsPending(state, class_count);
+         std::isfinite(state.square_sum) && state.square_sum >= 0 &&
+         state.projections.count == state.count && std::isfinite(state.projections.mean) &&
+         std::isfinite(state.projections.m2) && state.projections.m2 >= 0 &&
+         std::isfinite(state.projection_variance) && state.projection_variance >= 0 &&
+         PastSums::Fits(state.all, class_count) && state.all.weight == 1 &&
+         PastSums::Fits(state.recent, class_count) && IsPending(state, class_count);
 }
 
 // Sets the size of the arrays of the experts' processes, which are padded while predictions are
 // added.
 void ResizeProcesses(EvidenceTotals& state, std::size_t size) {
-  for (auto* const values : {&state.log_e, &state.log_shiryaev_roberts, &state.log_cusum}) {
-    values->resize(size);
-  }
-  for (auto* const growth :
-       {&state.e_growth, &state.shiryaev_roberts_growth, &state.cusum_growth}) {
+  for (auto* const values : {&state.log_e, &state.log_shiryaev_roberts}) values->resize(size);
+  for (auto* const growth : {&state.e_growth, &state.shiryaev_roberts_growth}) {
     growth->resize(size, 1);
   }
 }
@@ -175,8 +165,7 @@ void ResizeProcesses(EvidenceTotals& state, std::size_t size) {
 ExpertProcesses ProcessesOf(EvidenceTotals& state) {
   return {.e = {.log = state.log_e.data(), .growth = state.e_growth.data()},
           .r1 = {.log = state.log_shiryaev_roberts.data(),
-                 .growth = state.shiryaev_roberts_growth.data()},
-          .c1 = {.log = state.log_cusum.data(), .growth = state.cusum_growth.data()}};
+                 .growth = state.shiryaev_roberts_growth.data()}};
 }
 
 absl::Status CheckTolerance(double tolerance) {
@@ -203,8 +192,7 @@ ExpertLogs LogsOf(const EvidenceTotals& state) {
     return sums;
   };
   return {.e = add(state.log_e, state.e_growth),
-          .shiryaev_roberts = add(state.log_shiryaev_roberts, state.shiryaev_roberts_growth),
-          .cusum = add(state.log_cusum, state.cusum_growth)};
+          .shiryaev_roberts = add(state.log_shiryaev_roberts, state.shiryaev_roberts_growth)};
 }
 
 std::int64_t ChunkEnd(std::int64_t count) noexcept {
@@ -217,47 +205,47 @@ std::int64_t ChunkEnd(std::int64_t count) noexcept {
 // Buffers that are overwritten for every strip.
 struct EvidenceProcess::Scratch {
   explicit Scratch(std::size_t class_count)
-      : features(kFeatureCount * kWitnessRows), smoothed(class_count * kStripRows) {
+      : fourier(kFourierCount * kWitnessRows), smoothed(class_count * kStripRows) {
     for (FloatLineVector& values : witness) values.resize((class_count + 1) * kWitnessRows);
   }
 
   static std::size_t Memory(std::size_t class_count) noexcept {
     return sizeof(Scratch) +
-           kWitnessRows * (kFeatureCount + kPasts * (class_count + 1)) * sizeof(float) +
+           kWitnessRows * (kFourierCount + kPasts * (class_count + 1)) * sizeof(float) +
            kStripRows * class_count * sizeof(double);
   }
 
-  FloatLineVector features;
+  FloatLineVector fourier;
   OfPasts<FloatLineVector> witness;
   LineVector smoothed;
   std::array<StripBets, kStripsAtOnce> bets;
 };
 
-EvidenceProcess::EvidenceProcess(std::shared_ptr<const RandomFeatures> features, double tolerance,
+EvidenceProcess::EvidenceProcess(std::shared_ptr<const FourierBasis> basis, double tolerance,
                                  const EvidenceMarks& marks)
-    : features_(std::move(features)),
+    : basis_(std::move(basis)),
       tolerance_(tolerance),
       marks_(marks),
-      past_(std::make_unique<PastSums>(features_->class_count())),
-      chunk_(std::make_unique<EvidenceChunk>(features_->class_count())) {
-  scratches_.push_back(std::make_unique<Scratch>(features_->class_count()));
+      past_(std::make_unique<PastSums>(basis_->class_count())),
+      chunk_(std::make_unique<EvidenceChunk>(basis_->class_count())) {
+  scratches_.push_back(std::make_unique<Scratch>(basis_->class_count()));
   for (const Expert& expert : kExperts) state_.expert_ids.push_back(expert.id);
   state_.priors.assign(kPriors.begin(), kPriors.end());
   ResizeProcesses(state_, kPaddedExperts);
 }
 
 EvidenceProcess::EvidenceProcess(const EvidenceProcess& other)
-    : EvidenceProcess(other.features_, other.tolerance_, other.marks_) {
+    : EvidenceProcess(other.basis_, other.tolerance_, other.marks_) {
   *this = other;
 }
 
 EvidenceProcess& EvidenceProcess::operator=(const EvidenceProcess& other) {
   if (this == &other) return *this;
-  if (features_->class_count() != other.features_->class_count()) {
+  if (basis_->class_count() != other.basis_->class_count()) {
     scratches_.clear();
-    scratches_.push_back(std::make_unique<Scratch>(other.features_->class_count()));
+    scratches_.push_back(std::make_unique<Scratch>(other.basis_->class_count()));
   }
-  features_ = other.features_;
+  basis_ = other.basis_;
   tolerance_ = other.tolerance_;
   state_ = other.state_;
   marks_ = other.marks_;
@@ -272,10 +260,11 @@ EvidenceProcess::EvidenceProcess(EvidenceProcess&& other) noexcept = default;
 EvidenceProcess& EvidenceProcess::operator=(EvidenceProcess&& other) noexcept = default;
 EvidenceProcess::~EvidenceProcess() = default;
 
-absl::StatusOr<EvidenceProcess> EvidenceProcess::Create(
-    std::shared_ptr<const RandomFeatures> features, double tolerance, const EvidenceMarks& marks) {
+absl::StatusOr<EvidenceProcess> EvidenceProcess::Create(std::shared_ptr<const FourierBasis> basis,
+                                                        double tolerance,
+                                                        const EvidenceMarks& marks) {
   CALIBD_RETURN_IF_ERROR(CheckTolerance(tolerance));
-  return EvidenceProcess(std::move(features), tolerance, marks);
+  return EvidenceProcess(std::move(basis), tolerance, marks);
 }
 
 void EvidenceProcess::Add(std::span<const double> g, std::int32_t y) noexcept {
@@ -284,7 +273,7 @@ void EvidenceProcess::Add(std::span<const double> g, std::int32_t y) noexcept {
 
 void EvidenceProcess::Add(const PredictionBatch& batch, const ParallelLoop& parallel) {
   while (scratches_.size() < kMostScratches) {
-    scratches_.push_back(std::make_unique<Scratch>(features_->class_count()));
+    scratches_.push_back(std::make_unique<Scratch>(basis_->class_count()));
   }
   AddChunks(batch, parallel);
 }
@@ -336,24 +325,24 @@ void EvidenceProcess::ComputeSome(const PredictionBatch& batch, std::size_t stri
   const std::size_t count = std::min(kStripsAtOnce, StripCount(chunk_->rows()) - strip);
   const std::size_t first_needed = std::max(strip * kStripRows, first_row);
   const std::size_t last_needed = std::min((strip + count) * kStripRows, chunk_->rows());
-  chunk_->MapFeatures(batch.rows(first_needed - first_row, last_needed - first_needed),
-                      first_needed, *features_);
+  chunk_->MapFourier(batch.rows(first_needed - first_row, last_needed - first_needed), first_needed,
+                     *basis_);
   const std::size_t first = first_needed - strip * kStripRows;
   const std::size_t last = last_needed - strip * kStripRows;
-  TransposeFeatures(chunk_->features() + strip * kStripRows * kFeatureCount, first, last,
-                    scratch.features.data());
+  TransposeFourier(chunk_->fourier() + strip * kStripRows * kFourierCount, first, last,
+                   scratch.fourier.data());
   for (std::size_t past = 0; past < kPasts; ++past) {
     ComputeWitness({.lines = past_->lines(),
                     .sums = past_->witness(past),
                     .first = first,
                     .last = last,
-                    .features = scratch.features.data(),
+                    .fourier = scratch.fourier.data(),
                     .out = scratch.witness[past].data()});
   }
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t begin = (strip + i) * kStripRows;
     const std::size_t at = i * kStripRows;
-    ComputeBets({.class_count = features_->class_count(),
+    ComputeBets({.class_count = basis_->class_count(),
                  .tolerance = tolerance_,
                  .given = chunk_->given(strip + i),
                  .first = std::max(begin, first_row) - begin,
@@ -388,7 +377,6 @@ void EvidenceProcess::AdvanceStrip(const StripBets& bets, std::size_t strip,
       }
       log_e_before = mixtures.log_e[i];
       state_.shiryaev_roberts_maximum.Add(mixtures.log_r1[i], state_.count);
-      state_.cusum_maximum.Add(mixtures.log_c1[i], state_.count);
       if (drift_reached_at_ == 0 && mixtures.log_r1[i] >= marks_.log_shiryaev_roberts) {
         drift_reached_at_ = state_.count;
       }
@@ -439,9 +427,8 @@ EvidenceReading EvidenceProcess::Read() const {
   reading.evidence = EvidenceOf(logs.e, state_.log_offset);
   reading.maximum = state_.maximum;
   reading.impossible_label = state_.impossible_label;
-  reading.drift.shiryaev_roberts = {ToLog10(LogSumExp(logs.shiryaev_roberts, kPriors)),
-                                    state_.shiryaev_roberts_maximum};
-  reading.drift.cusum = {ToLog10(LogSumExp(logs.cusum, kPriors)), state_.cusum_maximum};
+  reading.drift = {ToLog10(LogSumExp(logs.shiryaev_roberts, kPriors)),
+                   state_.shiryaev_roberts_maximum};
   reading.evidence_reached_at = evidence_reached_at_;
   reading.drift_reached_at = drift_reached_at_;
   SetWitnessNorm({.count = state_.count, .norm2 = WitnessNorm2(), .square_sum = state_.square_sum},
@@ -454,12 +441,9 @@ EvidenceReading EvidenceProcess::Read() const {
 void EvidenceProcess::RestartDrift(double log_threshold) noexcept {
   marks_.log_shiryaev_roberts = log_threshold;
   std::fill(state_.log_shiryaev_roberts.begin(), state_.log_shiryaev_roberts.end(), 0.0);
-  std::fill(state_.log_cusum.begin(), state_.log_cusum.end(), 0.0);
   std::fill(state_.shiryaev_roberts_growth.begin(), state_.shiryaev_roberts_growth.end(), 1.0);
-  std::fill(state_.cusum_growth.begin(), state_.cusum_growth.end(), 1.0);
   drift_reached_at_ = 0;
   state_.shiryaev_roberts_maximum = {0, state_.count};
-  state_.cusum_maximum = {0, state_.count};
 }
 
 EvidenceProcess::State EvidenceProcess::Save() const {
@@ -471,7 +455,7 @@ EvidenceProcess::State EvidenceProcess::Save() const {
 }
 
 absl::Status EvidenceProcess::Restore(State state, const MeanEvidence& means) {
-  const std::size_t class_count = features_->class_count();
+  const std::size_t class_count = basis_->class_count();
   if (!Fits(state, class_count)) {
     return absl::InvalidArgumentError(
         absl::StrCat("the state is not of experts over ", class_count, " classes"));
@@ -489,7 +473,7 @@ absl::Status EvidenceProcess::Restore(State state, const MeanEvidence& means) {
 }
 
 std::size_t EvidenceProcess::MaxMemory(std::size_t class_count) noexcept {
-  return sizeof(EvidenceProcess) + 6 * kPaddedExperts * sizeof(double) +
+  return sizeof(EvidenceProcess) + 4 * kPaddedExperts * sizeof(double) +
          kExpertCount * (sizeof(std::int32_t) + sizeof(double)) + PastSums::Memory(class_count) +
          EvidenceChunk::Memory(class_count) + sizeof(void*) * kMostScratches +
          Scratch::Memory(class_count);
@@ -501,15 +485,14 @@ std::size_t EvidenceProcess::ParallelMemory(std::size_t class_count) noexcept {
 
 absl::StatusOr<EvidenceReading> CombineDisjoint(std::span<const EvidenceProcess* const> parts) {
   if (parts.empty()) return absl::InvalidArgumentError("no parts, expected one or more");
-  const std::size_t class_count = parts.front()->features().class_count();
+  const std::size_t class_count = parts.front()->basis().class_count();
   EvidenceReading reading;
   std::vector<double> log_e(kExpertCount);
-  std::vector<double> witness(kFeatureCount * class_count);
+  std::vector<double> witness(kFourierCount * class_count);
   double square_sum = 0;
   std::vector<double> shiryaev_roberts;
-  std::vector<double> cusum;
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    if (parts[i]->features().class_count() != class_count) {
+    if (parts[i]->basis().class_count() != class_count) {
       return absl::InvalidArgumentError(
           absl::StrCat("parts[", i, "] is not of ", class_count, " classes"));
     }
@@ -524,19 +507,14 @@ absl::StatusOr<EvidenceReading> CombineDisjoint(std::span<const EvidenceProcess*
     reading.projections.Merge(state.projections);
     reading.projection_variance += state.projection_variance;
     shiryaev_roberts.push_back(LogSumExp(logs.shiryaev_roberts, kPriors));
-    cusum.push_back(LogSumExp(logs.cusum, kPriors));
   }
   reading.evidence = EvidenceOf(log_e, 0);
   reading.maximum.Add(reading.evidence.log10_e_value * std::numbers::ln10, reading.count);
   const std::vector<double> shares(parts.size(), 1 / static_cast<double>(parts.size()));
-  const auto average = [&](const std::vector<double>& values) {
-    // If all parts are 1, their average must be 1 despite rounding.
-    const double log_mean = std::max(LogSumExp(values, shares), 0.0);
-    DriftStatistic statistic{.log10_now = ToLog10(log_mean), .maximum = {}};
-    statistic.maximum.Add(log_mean, reading.count);
-    return statistic;
-  };
-  reading.drift = {average(shiryaev_roberts), average(cusum)};
+  // If all parts are 1, their average must be 1 despite rounding.
+  const double log_mean = std::max(LogSumExp(shiryaev_roberts, shares), 0.0);
+  reading.drift.log10_now = ToLog10(log_mean);
+  reading.drift.maximum.Add(log_mean, reading.count);
   double norm2 = 0;
   for (const double value : witness) norm2 += value * value;
   SetWitnessNorm({.count = reading.count, .norm2 = norm2, .square_sum = square_sum}, reading);

@@ -9,7 +9,7 @@ namespace calibd {
 EvidenceChunk::EvidenceChunk(std::size_t class_count)
     : lines_(class_count + 1),
       given_(kMostChunkRows * lines_),
-      features_(kMostChunkRows * kFeatureCount),
+      fourier_(kMostChunkRows * kFourierCount),
       bins_(kMostChunkRows * class_count),
       labels_(kMostChunkRows) {
   for (std::size_t row = 0; row < kMostChunkRows; ++row) given_[IndexOf(row, class_count)] = -1;
@@ -52,7 +52,7 @@ double EvidenceChunk::SquareOfSum() const noexcept {
     square_ += SquareGrowth({.row = squared_rows_,
                              .class_count = lines_ - 1,
                              .lines = lines_,
-                             .features = features_.data(),
+                             .fourier = fourier_.data(),
                              .given = given_.data(),
                              .labels = labels_.data()});
   }
@@ -69,7 +69,7 @@ void EvidenceChunk::Save(std::vector<double>& probabilities,
 
 std::size_t EvidenceChunk::Memory(std::size_t class_count) noexcept {
   return sizeof(EvidenceChunk) +
-         kMostChunkRows * ((class_count + 1) * sizeof(double) + kFeatureCount * sizeof(float) +
+         kMostChunkRows * ((class_count + 1) * sizeof(double) + kFourierCount * sizeof(float) +
                            class_count * sizeof(std::uint8_t) + sizeof(std::int32_t));
 }
 

@@ -6,9 +6,9 @@
 #include <span>
 #include <vector>
 
+#include "calibd/core/fourier_basis.h"
 #include "calibd/core/line_vector.h"
 #include "calibd/core/prediction_batch.h"
-#include "calibd/core/random_features.h"
 #include "class_counts.h"
 #include "evidence_layout.h"
 
@@ -20,13 +20,12 @@ class EvidenceChunk {
   explicit EvidenceChunk(std::size_t class_count);
 
   [[nodiscard]] std::size_t rows() const noexcept { return rows_; }
-  // Appends rows without their features. There must be room.
+  // Appends rows without their Fourier terms. There must be room.
   void Append(const PredictionBatch& batch) noexcept;
-  // Computes the features of rows of the newest batch. first: of the chunk.
-  void MapFeatures(const PredictionBatch& rows, std::size_t first,
-                   const RandomFeatures& features) noexcept {
-    features.Map(rows.probabilities, rows.size(),
-                 std::span(features_).subspan(first * kFeatureCount));
+  // Computes the Fourier terms of rows of the newest batch. first: of the chunk.
+  void MapFourier(const PredictionBatch& rows, std::size_t first,
+                  const FourierBasis& basis) noexcept {
+    basis.Map(rows.probabilities, rows.size(), std::span(fourier_).subspan(first * kFourierCount));
   }
   void Clear() noexcept {
     rows_ = squared_rows_ = 0;
@@ -50,8 +49,8 @@ class EvidenceChunk {
   }
   // All rows. The bins must be known.
   [[nodiscard]] ChunkRows All() const noexcept;
-  // rows x kFeatureCount.
-  [[nodiscard]] const float* features() const noexcept { return features_.data(); }
+  // rows x kFourierCount.
+  [[nodiscard]] const float* fourier() const noexcept { return fourier_.data(); }
   // Turns the predictions of classes first .. last - 1 into negated residuals, in strips of lines:
   // -1 in the last line.
   const double* Negate(std::size_t first, std::size_t last) noexcept;
@@ -72,7 +71,7 @@ class EvidenceChunk {
   mutable std::size_t squared_rows_ = 0;
   mutable double square_ = 0;
   LineVector given_;
-  FloatLineVector features_;
+  FloatLineVector fourier_;
   std::vector<std::uint8_t> bins_;
   std::vector<std::int32_t> labels_;
 };

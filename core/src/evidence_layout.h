@@ -27,10 +27,10 @@ template <typename T>
 using OfPasts = std::array<T, kPasts>;
 
 // A chunk is processed in strips of rows, one row per SIMD lane. A matrix of a strip has one line
-// of kStripRows values per class or feature.
+// of kStripRows values per class or Fourier term.
 inline constexpr std::size_t kStripRows = 8;
 // Strips whose witness is computed together, so that A is read once for all of them: one AVX-512
-// vector of float. Their matrices have one line of kWitnessRows values per class or feature.
+// vector of float. Their matrices have one line of kWitnessRows values per class or Fourier term.
 inline constexpr std::size_t kStripsAtOnce = 2;
 inline constexpr std::size_t kWitnessRows = kStripsAtOnce * kStripRows;
 // A chunk has at most this many rows; see EvidenceProcess.

@@ -121,10 +121,6 @@ void Advance(const StripBets& bets, std::size_t first, std::size_t last,
   AdvanceOne(bets, kRecent, first, last, processes.r1, r1, sums,
              [](V growth, V e_value, V floor) { return hn::MulAdd(growth, e_value, floor); });
   LogSums(sums, first, last, r1.max, out.log_r1);
-  const Shares c1(processes.c1.log, PriorsOfAll());
-  AdvanceOne(bets, kRecent, first, last, processes.c1, c1, sums,
-             [](V growth, V e_value, V floor) { return hn::Max(floor, hn::Mul(growth, e_value)); });
-  LogSums(sums, first, last, c1.max, out.log_c1);
 }
 
 void Fold(const ExpertProcesses& processes) {
@@ -139,7 +135,6 @@ void Fold(const ExpertProcesses& processes) {
     };
     fold(processes.e, hn::Set(d, std::numeric_limits<double>::lowest()));
     fold(processes.r1, hn::Zero(d));
-    fold(processes.c1, hn::Zero(d));
   }
 }
 

@@ -15,11 +15,10 @@ struct ProcessArrays {
   double* log;
   double* growth;
 };
-// W, 1 + R and max(1, C).
+// W and 1 + R.
 struct ExpertProcesses {
   ProcessArrays e;
   ProcessArrays r1;
-  ProcessArrays c1;
 };
 
 // The logarithms of the mixtures over experts, after each row. log_e is without the means.
@@ -28,12 +27,11 @@ struct ProcessMixtures {
   double log_e_before;
   alignas(64) std::array<double, kStripRows> log_e;
   alignas(64) std::array<double, kStripRows> log_r1;
-  alignas(64) std::array<double, kStripRows> log_c1;
 };
 
 // Adds rows first .. last - 1 of a strip, at most up to the next multiple of kStripRows rows of the
-// process: W <- W e with the bets from the whole past; R <- (1 + R) e and C <- max(1, C) e with the
-// bets from the recent past.
+// process: W <- W e with the bets from the whole past, and R <- (1 + R) e with the bets from the
+// recent past.
 void AdvanceProcesses(const StripBets& bets, std::size_t first, std::size_t last,
                       const ExpertProcesses& processes, ProcessMixtures& out) noexcept;
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <variant>
 
-#include "calibd/core/random_features.h"
+#include "calibd/core/fourier_basis.h"
 #include "distribution_matching.h"
 #include "number_pairs.h"
 
@@ -31,7 +31,7 @@ ForecastBlocks::ForecastBlocks(NumberForecastKind kind, const DiscrepancyKernel&
 
 void ForecastBlocks::Reserve() {
   if (std::holds_alternative<SampleForecasts>(kind_)) {
-    state_.sums.reserve(kFeatureCount);
+    state_.sums.reserve(kFourierCount);
     return;
   }
   state_.forecasts.reserve(ForecastWidth(kind_) * kBlockSize);
@@ -57,8 +57,8 @@ void ForecastBlocks::Add(const NumberForecastBatch& batch, RunningMoments* compl
 }
 
 void ForecastBlocks::AddResidual(std::span<const double> psi, RunningMoments* completed) noexcept {
-  state_.sums.resize(kFeatureCount);
-  for (std::size_t k = 0; k < kFeatureCount; ++k) {
+  state_.sums.resize(kFourierCount);
+  for (std::size_t k = 0; k < kFourierCount; ++k) {
     state_.sums[k] += psi[k];
     state_.square_sum += psi[k] * psi[k];
   }
@@ -111,7 +111,7 @@ absl::Status ForecastBlocks::Restore(State state) {
   };
   const RunningMoments& blocks = state.blocks;
   const bool samples = std::holds_alternative<SampleForecasts>(kind_);
-  const std::size_t sums = state.residuals > 0 ? kFeatureCount : 0;
+  const std::size_t sums = state.residuals > 0 ? kFourierCount : 0;
   const bool fits = samples ? state.outcomes.empty() && state.residuals < kBlockSize &&
                                   state.sums.size() == sums && state.square_sum >= 0 &&
                                   std::isfinite(state.square_sum)
@@ -129,7 +129,7 @@ absl::Status ForecastBlocks::Restore(State state) {
 
 std::size_t ForecastBlocks::MaxMemory(const NumberForecastKind& kind) noexcept {
   if (std::holds_alternative<SampleForecasts>(kind)) {
-    return sizeof(ForecastBlocks) + kFeatureCount * sizeof(double);
+    return sizeof(ForecastBlocks) + kFourierCount * sizeof(double);
   }
   // The pairs copy the block and derive six values of each Normal forecast, and two of each
   // quantile.

@@ -10,7 +10,7 @@
 #include "calibd/core/row_sum.h"
 #include "calibd/core/status_macros.h"
 #include "discrepancy_simd.h"
-#include "feature_simd.h"
+#include "fourier_simd.h"
 #include "rng.h"
 #include "sample_moments.h"
 
@@ -111,7 +111,7 @@ PhaseInputs InputsOf(const DiscrepancyKernel& kernel, double value, double mean,
           Bounded(deviation / kernel.forecast_length)};
 }
 
-void ComputeFeatures(std::span<const PhaseInputs> inputs, double* features) {
+void ComputeTerms(std::span<const PhaseInputs> inputs, double* terms) {
   Phases phases;
   std::fill_n(phases.begin(), inputs.size() * kFrequencyCount, 0.0);
   AddPhases({.rows = inputs.size(),
@@ -120,7 +120,7 @@ void ComputeFeatures(std::span<const PhaseInputs> inputs, double* features) {
              .count = kInputs,
              .frequencies = SharedFrequencies().turns.data(),
              .phases = phases.data()});
-  PhasesToFeatures(inputs.size(), phases.data(), features);
+  PhasesToFourier(inputs.size(), phases.data(), terms);
 }
 
 absl::Status CheckLength(const char* name, double length, bool may_be_zero) {
@@ -150,9 +150,9 @@ ForecastDiscrepancy::ForecastDiscrepancy(NumberForecastKind kind, const Discrepa
       kernel_(kernel),
       largest_square_(kLargestSquare),
       blocks_(kind_, kernel),
-      sums_(kFeatureCount),
-      residuals_(kForecastsAtOnce * kFeatureCount),
-      buffer_(std::max(kForecastsAtOnce, kDrawsAtOnce) * kFeatureCount) {
+      sums_(kFourierCount),
+      residuals_(kForecastsAtOnce * kFourierCount),
+      buffer_(std::max(kForecastsAtOnce, kDrawsAtOnce) * kFourierCount) {
   const auto* const quantiles = std::get_if<QuantileForecasts>(&kind_);
   if (quantiles == nullptr) return;
   const auto& sums = SharedLevelFrequencies().sums;
@@ -179,8 +179,8 @@ void ForecastDiscrepancy::NormalResiduals(std::span<const double> forecasts,
     const double relative = std::min(deviation / kernel_.outcome_length, 1e150);
     variances[i] = relative * relative;
   }
-  ComputeFeatures(std::span(of_outcomes).first(rows), residuals_.data());
-  ComputeFeatures(std::span(of_means).first(rows), buffer_.data());
+  ComputeTerms(std::span(of_outcomes).first(rows), residuals_.data());
+  ComputeTerms(std::span(of_means).first(rows), buffer_.data());
   SubtractDamped(rows, variances.data(), SharedFrequencies().half_squares.data(), buffer_.data(),
                  residuals_.data());
 }
@@ -202,16 +202,16 @@ void ForecastDiscrepancy::QuantileResiduals(std::span<const double> forecasts,
              .count = levels,
              .frequencies = SharedLevelFrequencies().turns.data(),
              .phases = phases.data()});
-  PhasesToFeatures(rows, phases.data(), residuals_.data());
+  PhasesToFourier(rows, phases.data(), residuals_.data());
   for (std::size_t i = 0; i < rows; ++i) {
     const std::span<const double> row = forecasts.subspan(i * levels, levels);
     const auto below =
         static_cast<std::size_t>(std::ranges::lower_bound(row, outcomes[i]) - row.begin());
     const SignedLevels signs = SignLevels(lowest_signs_, below, levels);
-    double* const features = residuals_.data() + i * kFeatureCount;
+    double* const terms = residuals_.data() + i * kFourierCount;
     for (std::size_t r = 0; r < kFrequencyCount; ++r) {
-      features[r] *= signs[r];
-      features[kFrequencyCount + r] *= signs[r];
+      terms[r] *= signs[r];
+      terms[kFrequencyCount + r] *= signs[r];
     }
   }
 }
@@ -219,14 +219,14 @@ void ForecastDiscrepancy::QuantileResiduals(std::span<const double> forecasts,
 void ForecastDiscrepancy::SampleResidual(std::span<const double> draws, double outcome) noexcept {
   const MeanAndDeviation pooled = PooledMoments(draws, outcome);
   const PhaseInputs of_outcome = InputsOf(kernel_, outcome, pooled.mean, pooled.deviation);
-  ComputeFeatures(std::span(&of_outcome, 1), residuals_.data());
+  ComputeTerms(std::span(&of_outcome, 1), residuals_.data());
   std::array<PhaseInputs, kDrawsAtOnce> inputs;
   for (std::size_t first = 0; first < draws.size(); first += kDrawsAtOnce) {
     const std::size_t count = std::min(kDrawsAtOnce, draws.size() - first);
     for (std::size_t s = 0; s < count; ++s) {
       inputs[s] = InputsOf(kernel_, draws[first + s], pooled.mean, pooled.deviation);
     }
-    ComputeFeatures(std::span(inputs).first(count), buffer_.data());
+    ComputeTerms(std::span(inputs).first(count), buffer_.data());
     SubtractScaled(count, buffer_.data(), 1 / static_cast<double>(draws.size()), residuals_.data());
   }
 }
@@ -242,14 +242,14 @@ void ForecastDiscrepancy::Add(const NumberForecastBatch& batch, RunningMoments* 
     const auto outcomes = batch.outcomes.subspan(first, rows);
     if (samples) {
       SampleResidual(forecasts, outcomes.front());
-      blocks_.AddResidual(std::span<const double>(residuals_).first(kFeatureCount), completed);
+      blocks_.AddResidual(std::span<const double>(residuals_).first(kFourierCount), completed);
     } else if (std::holds_alternative<QuantileForecasts>(kind_)) {
       QuantileResiduals(forecasts, outcomes);
     } else {
       NormalResiduals(forecasts, outcomes);
     }
     for (std::size_t i = 0; i < rows; ++i) {
-      const SumsGrowth growth = AddResidual(residuals_.data() + i * kFeatureCount, sums_.data());
+      const SumsGrowth growth = AddResidual(residuals_.data() + i * kFourierCount, sums_.data());
       const bool has_sum = growth.square > kNoSum * square_sum_;
       projections_.Add(
           has_sum ? std::clamp(growth.product / std::sqrt(growth.square), -largest, largest) : 0);
@@ -290,7 +290,7 @@ ForecastDiscrepancy::State ForecastDiscrepancy::Save() const {
 
 absl::Status ForecastDiscrepancy::Restore(const State& state) {
   const RunningMoments& projections = state.projections;
-  if (state.sums.size() != kFeatureCount ||
+  if (state.sums.size() != kFourierCount ||
       !std::all_of(state.sums.begin(), state.sums.end(),
                    [](double sum) { return std::isfinite(sum); }) ||
       !std::isfinite(state.square_sum) || state.square_sum < 0 || projections.count < 0 ||
@@ -313,7 +313,7 @@ void ForecastDiscrepancy::Merge(const ForecastDiscrepancy& other) noexcept {
 
 std::size_t ForecastDiscrepancy::MaxMemory(const NumberForecastKind& kind) noexcept {
   return sizeof(ForecastDiscrepancy) + (kMaxQuantileLevels + kFrequencyCount) * sizeof(double) +
-         (1 + kForecastsAtOnce + std::max(kForecastsAtOnce, kDrawsAtOnce)) * kFeatureCount *
+         (1 + kForecastsAtOnce + std::max(kForecastsAtOnce, kDrawsAtOnce)) * kFourierCount *
              sizeof(double) +
          ForecastBlocks::MaxMemory(kind);
 }

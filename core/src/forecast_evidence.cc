@@ -62,11 +62,9 @@ bool FitsCells(const ForecastEvidenceState& state, std::size_t cell_count) {
   const auto is_time = [count](std::int64_t at) { return at >= 0 && at <= count; };
   constexpr double kLeast = -1e300;
   return IsMaximumOf(state.maximum, count) && IsMaximumOf(state.shiryaev_roberts_maximum, count) &&
-         IsMaximumOf(state.cusum_maximum, count) && is_time(state.evidence_reached_at) &&
-         is_time(state.drift_reached_at) &&
+         is_time(state.evidence_reached_at) && is_time(state.drift_reached_at) &&
          AreLogs(state.log_histograms, kForecastHistogramCount, kLeast) &&
          AreLogs(state.log_shiryaev_roberts, kForecastExpertCount, 0) &&
-         AreLogs(state.log_cusum, kForecastExpertCount, 0) &&
          state.recent.size() == state.counts.strata.size() &&
          std::all_of(
              state.recent.begin(), state.recent.end(),
@@ -105,7 +103,6 @@ struct ForecastEvidence::Processes {
   void BeginMaxima() noexcept {
     maximum.Begin(processes.e);
     shiryaev_roberts.Begin(processes.r1);
-    cusum.Begin(processes.c1);
   }
 
   void Fold() noexcept {
@@ -125,7 +122,6 @@ struct ForecastEvidence::Processes {
         shiryaev_roberts.maximum.log_value >= marks.log_shiryaev_roberts) {
       drift_reached_at = count;
     }
-    cusum.Add(processes.c1, count);
     if (processes.MustFold()) Fold();
   }
 
@@ -133,7 +129,6 @@ struct ForecastEvidence::Processes {
   std::int64_t count = 0;
   TrackedMaximum maximum;
   TrackedMaximum shiryaev_roberts;
-  TrackedMaximum cusum;
   std::int64_t reached_at = 0;
   std::int64_t drift_reached_at = 0;
   ForecastProcesses processes;
@@ -198,11 +193,8 @@ ForecastEvidenceReading ForecastEvidence::Read() const {
     reading.maximum.log_value =
         std::max(reading.maximum.log_value, reading.evidence.log10_e_value * std::numbers::ln10);
   }
-  const auto drift = [](const ForecastProcess& process, const Processes::TrackedMaximum& maximum) {
-    return DriftStatistic{.log10_now = std::max(0.0, process.LogMixture()) / std::numbers::ln10,
-                          .maximum = maximum.maximum};
-  };
-  reading.drift = {drift(p.processes.r1, p.shiryaev_roberts), drift(p.processes.c1, p.cusum)};
+  reading.drift = {.log10_now = std::max(0.0, p.processes.r1.LogMixture()) / std::numbers::ln10,
+                   .maximum = p.shiryaev_roberts.maximum};
   reading.evidence_reached_at = p.reached_at;
   reading.drift_reached_at = p.drift_reached_at;
   reading.counts = p.counts;
@@ -214,10 +206,8 @@ void ForecastEvidence::RestartDrift(double log_threshold) noexcept {
   marks_.log_shiryaev_roberts = log_threshold;
   p.processes.Fold();
   p.processes.r1.log.fill(0);
-  p.processes.c1.log.fill(0);
   p.processes.Begin();
   p.shiryaev_roberts.maximum = {0, p.count};
-  p.cusum.maximum = {0, p.count};
   p.drift_reached_at = 0;
   p.BeginMaxima();
 }
@@ -228,7 +218,6 @@ ForecastEvidence::State ForecastEvidence::Save() const {
   state.counts = p.counts;
   state.maximum = p.maximum.maximum;
   state.shiryaev_roberts_maximum = p.shiryaev_roberts.maximum;
-  state.cusum_maximum = p.cusum.maximum;
   state.evidence_reached_at = p.reached_at;
   state.drift_reached_at = p.drift_reached_at;
   for (std::size_t i = 0; i < kForecastHistogramCount; ++i) {
@@ -236,7 +225,6 @@ ForecastEvidence::State ForecastEvidence::Save() const {
   }
   for (std::size_t i = 0; i < kForecastExpertCount; ++i) {
     state.log_shiryaev_roberts.push_back(p.processes.r1.log[LaneOf(i)]);
-    state.log_cusum.push_back(p.processes.c1.log[LaneOf(i)]);
   }
   const LineVector& recent = p.processes.folded_recent;
   state.recent.assign(recent.begin(), recent.end());
@@ -262,14 +250,12 @@ absl::Status ForecastEvidence::Restore(const State& state) {
   }
   for (std::size_t i = 0; i < kForecastExpertCount; ++i) {
     p.processes.r1.log[LaneOf(i)] = state.log_shiryaev_roberts[i];
-    p.processes.c1.log[LaneOf(i)] = state.log_cusum[i];
   }
   p.processes.Begin();
   p.counts = state.counts;
   p.count = before.count();
   p.maximum.maximum = state.maximum;
   p.shiryaev_roberts.maximum = state.shiryaev_roberts_maximum;
-  p.cusum.maximum = state.cusum_maximum;
   p.reached_at = state.evidence_reached_at;
   p.drift_reached_at = state.drift_reached_at;
   p.BeginMaxima();
@@ -294,7 +280,6 @@ absl::StatusOr<ForecastEvidenceReading> CombineDisjoint(
   ForecastEvidenceReading reading;
   reading.counts = ForecastCounts(cells.cell_count());
   std::vector<double> shiryaev_roberts;
-  std::vector<double> cusum;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     if (parts[i]->cells()->cell_count() != cells.cell_count()) {
       return absl::InvalidArgumentError(
@@ -302,19 +287,14 @@ absl::StatusOr<ForecastEvidenceReading> CombineDisjoint(
     }
     reading.counts.Merge(parts[i]->counts());
     const ForecastEvidenceReading part = parts[i]->Read();
-    shiryaev_roberts.push_back(part.drift.shiryaev_roberts.log10_now);
-    cusum.push_back(part.drift.cusum.log10_now);
+    shiryaev_roberts.push_back(part.drift.log10_now);
   }
   reading.count = reading.counts.count();
   reading.evidence = EvidenceOf(cells, reading.counts);
   reading.maximum.Add(reading.evidence.log10_e_value * std::numbers::ln10, reading.count);
-  const auto average = [&](std::span<const double> values) {
-    // If all parts are 1, their average must be 1 despite rounding.
-    DriftStatistic statistic{.log10_now = std::max(0.0, AverageLog10EValue(values)), .maximum = {}};
-    statistic.maximum.Add(statistic.log10_now * std::numbers::ln10, reading.count);
-    return statistic;
-  };
-  reading.drift = {average(shiryaev_roberts), average(cusum)};
+  // If all parts are 1, their average must be 1 despite rounding.
+  reading.drift.log10_now = std::max(0.0, AverageLog10EValue(shiryaev_roberts));
+  reading.drift.maximum.Add(reading.drift.log10_now * std::numbers::ln10, reading.count);
   return reading;
 }
 

@@ -143,9 +143,6 @@ void AdvanceForecast(const ForecastCode& code, ForecastProcesses& p) {
                  [](V growth, V e_value, V /*floor*/) { return hn::Mul(growth, e_value); });
   AdvanceProcess(bets, late[kRecent].data(), p.r1,
                  [](V growth, V e_value, V floor) { return hn::MulAdd(growth, e_value, floor); });
-  AdvanceProcess(bets, late[kRecent].data(), p.c1, [](V growth, V e_value, V floor) {
-    return hn::Max(floor, hn::Mul(growth, e_value));
-  });
   V least = hn::Set(d, 1);
   V most = hn::Set(d, 1);
   const auto bound = [&](const double* HWY_RESTRICT e_values, std::size_t count) HWY_ATTR {
@@ -274,7 +271,6 @@ void BeginForecast(ForecastProcesses& p) {
   BeginPast(p, p.pasts[kRecent], unused, recent_mixtures);
   BeginProcess(p.e);
   BeginProcess(p.r1);
-  BeginProcess(p.c1);
   p.rows = 0;
   p.growth_of_weight = 1;
   p.least_growth = 1;
@@ -296,7 +292,6 @@ void FoldForecast(ForecastProcesses& p) {
     };
     fold(p.e, hn::Set(d, std::numeric_limits<double>::lowest()));
     fold(p.r1, hn::Zero(d));
-    fold(p.c1, hn::Zero(d));
   }
 }
 

@@ -40,7 +40,7 @@ struct ForecastCode {
 };
 
 using ForecastLanes = std::array<double, kForecastLanes>;
-// W, 1 + R or max(1, C) of each expert: its logarithm at the last fold, and its growth since.
+// W or 1 + R of each expert: its logarithm at the last fold, and its growth since.
 struct alignas(64) ForecastProcess {
   ForecastLanes log{};
   ForecastLanes growth{};
@@ -87,7 +87,6 @@ struct ForecastProcesses {
   std::array<ForecastPast, kPasts> pasts;
   ForecastProcess e;
   ForecastProcess r1;
-  ForecastProcess c1;
   // The counts of the recent past at the last fold.
   LineVector folded_recent;
   // Rows since the last fold, and (1 - 1 / kMemory)^-rows.

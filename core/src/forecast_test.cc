@@ -12,10 +12,10 @@
 #include "calibd/core/decision_calibration.h"
 #include "calibd/core/forecast_metrics.h"
 #include "calibd/core/status_macros.h"
-#include "discrepancy_features.h"
+#include "fourier_discrepancy.h"
 #include "matrix_product.h"
 #include "number_pairs.h"
-#include "product_features.h"
+#include "product_discrepancy.h"
 #include "replicates.h"
 #include "rng.h"
 #include "sample_moments.h"
@@ -158,13 +158,13 @@ absl::Status OutOfRange() {
 // Compares the statistic with replicates of the hypothesis kForecast.
 absl::Status Simulate(const ForecastBatch& batch, const ForecastTestOptions& options,
                       const RunControl& control, ForecastTestResult& result) {
-  const std::unique_ptr<const DiscrepancyFeatures> features =
-      DiscrepancyFeatures::Create(batch, *options.outcome_kernel, options.condition);
+  const std::unique_ptr<const FourierDiscrepancy> fourier =
+      FourierDiscrepancy::Create(batch, *options.outcome_kernel, options.condition);
   std::vector<double> replicates(static_cast<std::size_t>(options.resampling.replicates));
-  const std::unique_ptr<const ProductFeatures> products =
-      ProductFeatures::Create(batch, *options.outcome_kernel, options.condition);
+  const std::unique_ptr<const ProductDiscrepancy> products =
+      ProductDiscrepancy::Create(batch, *options.outcome_kernel, options.condition);
   const auto* const levels = std::get_if<LevelsKernel>(&*options.outcome_kernel);
-  if (features != nullptr) result.statistic = features->Unbiased(batch);
+  if (fourier != nullptr) result.statistic = fourier->Unbiased(batch);
   if (products != nullptr) result.statistic = products->Unbiased(batch);
   const RunControl sequential{
       .parallel_for = nullptr, .progress = nullptr, .cancelled = control.cancelled};
@@ -177,8 +177,8 @@ absl::Status Simulate(const ForecastBatch& batch, const ForecastTestOptions& opt
       replicates[r] = products->Unbiased(drawn);
       return;
     }
-    if (features != nullptr) {
-      replicates[r] = features->Unbiased(drawn);
+    if (fourier != nullptr) {
+      replicates[r] = fourier->Unbiased(drawn);
       return;
     }
     // Fails only if it is cancelled, as the next check of RunReplicates is.

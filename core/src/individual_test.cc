@@ -10,9 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "calibd/core/calibration_loss.h"
 #include "calibd/core/forecast_test.h"
-#include "calibd/core/random_features.h"
+#include "calibd/core/fourier_basis.h"
 #include "calibd/core/status_macros.h"
-#include "feature_simd.h"
+#include "fourier_simd.h"
 #include "number_pairs.h"
 #include "replicates.h"
 #include "rng.h"
@@ -25,8 +25,8 @@ namespace {
 constexpr std::uint64_t kIndividualSeed = 0x696e646976696475ULL;
 
 // psi_i = cos and sin of w'x_i over 64 frequencies w ~ N(0, 2 gamma), scaled so that <psi_i, psi_j>
-// approximates the Gaussian kernel. n x kFeatureCount.
-std::vector<double> CaseFeatures(const FeatureCondition& condition, std::size_t n) {
+// approximates the Gaussian kernel. n x kFourierCount.
+std::vector<double> FourierTermsOf(const FeatureCondition& condition, std::size_t n) {
   const std::size_t d = condition.values.size() / n;
   std::vector<double> frequencies(d * kFrequencyCount);
   for (std::size_t k = 0; k < d; ++k) {
@@ -36,7 +36,7 @@ std::vector<double> CaseFeatures(const FeatureCondition& condition, std::size_t 
           std::sqrt(2 * *condition.gamma) * StandardNormal(rng) / (2 * std::numbers::pi);
     }
   }
-  std::vector<double> features(n * kFeatureCount);
+  std::vector<double> terms(n * kFourierCount);
   std::vector<double> phases(kFrequencyCount);
   for (std::size_t i = 0; i < n; ++i) {
     std::ranges::fill(phases, 0.0);
@@ -46,9 +46,9 @@ std::vector<double> CaseFeatures(const FeatureCondition& condition, std::size_t 
         phases[r] += value * frequencies[k * kFrequencyCount + r];
       }
     }
-    PhasesToFeatures(1, phases.data(), &features[i * kFeatureCount]);
+    PhasesToFourier(1, phases.data(), &terms[i * kFourierCount]);
   }
-  return features;
+  return terms;
 }
 
 // |e_y - q|^2.
@@ -56,15 +56,15 @@ double SquaredResidual(std::span<const double> q, double square, std::size_t lab
   return std::max(0.0, square - 2 * q[label] + 1);
 }
 
-// The unbiased estimate with the features, for any labels of the batch.
-class FeatureStatistic {
+// The unbiased estimate with the Fourier terms, for any labels of the batch.
+class FourierStatistic {
  public:
-  FeatureStatistic(const PredictionBatch& batch, std::vector<double> features)
-      : features_(std::move(features)), expected_(batch.class_count * kFeatureCount) {
+  FourierStatistic(const PredictionBatch& batch, std::vector<double> terms)
+      : terms_(std::move(terms)), expected_(batch.class_count * kFourierCount) {
     for (std::size_t i = 0; i < batch.size(); ++i) {
       const std::span<const double> q = batch.row(i);
       squares_.push_back(std::inner_product(q.begin(), q.end(), q.begin(), 0.0));
-      for (std::size_t k = 0; k < q.size(); ++k) Add(i, q[k], &expected_[k * kFeatureCount]);
+      for (std::size_t k = 0; k < q.size(); ++k) Add(i, q[k], &expected_[k * kFourierCount]);
     }
   }
 
@@ -72,7 +72,7 @@ class FeatureStatistic {
     std::vector<double> sums(expected_.size());
     double diagonal = 0;
     for (std::size_t i = 0; i < rows.size(); ++i) {
-      Add(i, 1, &sums[rows.label(i) * kFeatureCount]);
+      Add(i, 1, &sums[rows.label(i) * kFourierCount]);
       diagonal += SquaredResidual(rows.row(i), squares_[i], rows.label(i));
     }
     double all = 0;
@@ -86,12 +86,12 @@ class FeatureStatistic {
 
  private:
   void Add(std::size_t i, double weight, double* sums) const {
-    const double* const feature = &features_[i * kFeatureCount];
-    for (std::size_t r = 0; r < kFeatureCount; ++r) sums[r] += weight * feature[r];
+    const double* const own = &terms_[i * kFourierCount];
+    for (std::size_t r = 0; r < kFourierCount; ++r) sums[r] += weight * own[r];
   }
 
-  const std::vector<double> features_;
-  // sum_i q_i psi_i', m x kFeatureCount.
+  const std::vector<double> terms_;
+  // sum_i q_i psi_i', m x kFourierCount.
   std::vector<double> expected_;
   std::vector<double> squares_;
 };
@@ -136,7 +136,7 @@ absl::StatusOr<IndividualTestResult> TestIndividual(const PredictionBatch& batch
   CALIBD_RETURN_IF_ERROR(ChooseGamma(batch, control, condition));
   IndividualTestResult result;
   result.gamma = *condition.gamma;
-  const FeatureStatistic statistic(batch, CaseFeatures(condition, n));
+  const FourierStatistic statistic(batch, FourierTermsOf(condition, n));
 
   LossOptions loss;
   loss.condition = std::move(condition);
@@ -171,11 +171,11 @@ double IndividualTestMemory(std::size_t n, std::size_t m, std::size_t feature_co
                             std::size_t threads) noexcept {
   const auto rows = static_cast<double>(n);
   const auto classes = static_cast<double>(m);
-  // The scaled features twice, the random features, the sums of the predictions and of a replicate
+  // The scaled features twice, the Fourier terms, the sums of the predictions and of a replicate
   // on each thread, the cumulated predictions and the distances of the first rows.
   return sizeof(double) *
-         (rows * (2 * static_cast<double>(feature_count) + kFeatureCount + classes + 4) +
-          static_cast<double>(threads + 2) * (classes * kFeatureCount + rows) +
+         (rows * (2 * static_cast<double>(feature_count) + kFourierCount + classes + 4) +
+          static_cast<double>(threads + 2) * (classes * kFourierCount + rows) +
           static_cast<double>(kParameterRows * kParameterRows));
 }
 
@@ -184,7 +184,7 @@ double IndividualTestOperations(std::size_t n, std::size_t m, std::size_t featur
   const auto rows = static_cast<double>(n);
   const auto classes = static_cast<double>(m);
   return rows * rows / 2 * (classes + static_cast<double>(feature_count) + 15) +
-         static_cast<double>(replicates) * (rows + classes) * kFeatureCount;
+         static_cast<double>(replicates) * (rows + classes) * kFourierCount;
 }
 
 }  // namespace calibd

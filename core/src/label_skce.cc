@@ -6,8 +6,8 @@
 #include <optional>
 #include <utility>
 
+#include "calibd/core/fourier_basis.h"
 #include "calibd/core/matrix_kernel.h"
-#include "calibd/core/random_features.h"
 #include "calibd/core/status_macros.h"
 #include "tile_walk.h"
 
@@ -20,8 +20,8 @@ constexpr double kRidge = 1e-6;
 
 }  // namespace
 
-absl::Status FeatureForm::AddTerm(const PredictionBatch& part, const Kernel& kernel,
-                                  std::span<const double> factor, const RunControl& control) {
+absl::Status FactorForm::AddTerm(const PredictionBatch& part, const Kernel& kernel,
+                                 std::span<const double> factor, const RunControl& control) {
   const auto n = static_cast<Eigen::Index>(part.size());
   const auto m = static_cast<Eigen::Index>(part.class_count);
   Term& term = terms_.emplace_back();
@@ -41,18 +41,18 @@ absl::Status FeatureForm::AddTerm(const PredictionBatch& part, const Kernel& ker
     if (cholesky.info() != Eigen::Success) {
       return absl::InternalError("the kernel matrix has no Cholesky factor");
     }
-    term.features = std::move(kernels);
+    term.factor = std::move(kernels);
   } else {
-    CALIBD_ASSIGN_OR_RETURN(const std::shared_ptr<const RandomFeatures> map,
-                            RandomFeatures::Create(kernel, part.class_count));
-    term.features.resize(n, kFeatureCount);
+    CALIBD_ASSIGN_OR_RETURN(const std::shared_ptr<const FourierBasis> map,
+                            FourierBasis::Create(kernel, part.class_count));
+    term.factor.resize(n, kFourierCount);
     ParallelFor(control, part.size(), [&](std::size_t i) {
       map->Map(part.row(i),
-               std::span(term.features.row(static_cast<Eigen::Index>(i)).data(), kFeatureCount));
+               std::span(term.factor.row(static_cast<Eigen::Index>(i)).data(), kFourierCount));
     });
   }
   const Eigen::Map<const RowMatrix> g(part.probabilities.data(), n, m);
-  term.centre = g.transpose() * term.features;
+  term.centre = g.transpose() * term.factor;
   // |F'(e_y - g)|^2 = |F'e_y|^2 - 2 (F'e_y)'(F'g) + |F'g|^2, with k(x, x) = 1.
   RowMatrix mean = g;
   Eigen::RowVectorXd norms = Eigen::RowVectorXd::Ones(m);
@@ -71,10 +71,10 @@ absl::Status FeatureForm::AddTerm(const PredictionBatch& part, const Kernel& ker
   return absl::OkStatus();
 }
 
-absl::StatusOr<FeatureForm> FeatureForm::Create(const PredictionBatch& part,
-                                                const RunningKernel& kernel,
-                                                const RunControl& control) {
-  FeatureForm form;
+absl::StatusOr<FactorForm> FactorForm::Create(const PredictionBatch& part,
+                                              const RunningKernel& kernel,
+                                              const RunControl& control) {
+  FactorForm form;
   form.exact_ = part.size() <= kMaxExactRows;
   form.diagonal_ = RowMatrix::Zero(static_cast<Eigen::Index>(part.size()),
                                    static_cast<Eigen::Index>(part.class_count));
@@ -88,14 +88,14 @@ absl::StatusOr<FeatureForm> FeatureForm::Create(const PredictionBatch& part,
   return form;
 }
 
-double FeatureForm::SumAboveDiagonal(std::span<const std::int32_t> labels) const {
+double FactorForm::SumAboveDiagonal(std::span<const std::int32_t> labels) const {
   double sum = 0;
   for (const Term& term : terms_) {
     RowMatrix s = -term.centre;
     for (std::size_t i = 0; i < labels.size(); ++i) {
       const auto row = static_cast<Eigen::Index>(i);
-      const Eigen::Index width = exact_ ? row + 1 : static_cast<Eigen::Index>(kFeatureCount);
-      s.row(labels[i]).head(width) += term.features.row(row).head(width);
+      const Eigen::Index width = exact_ ? row + 1 : static_cast<Eigen::Index>(kFourierCount);
+      s.row(labels[i]).head(width) += term.factor.row(row).head(width);
     }
     sum += term.projection.size() == 0 ? s.squaredNorm() : (term.projection * s).squaredNorm();
   }
@@ -117,7 +117,7 @@ absl::StatusOr<LabelSkce> LabelSkce::Create(const LensBatch& seen, const Running
       skce.parts_.emplace_back(*std::move(line));
       continue;
     }
-    CALIBD_ASSIGN_OR_RETURN(FeatureForm form, FeatureForm::Create(part, kernel, control));
+    CALIBD_ASSIGN_OR_RETURN(FactorForm form, FactorForm::Create(part, kernel, control));
     skce.parts_.emplace_back(std::move(form));
   }
   return skce;
@@ -135,7 +135,7 @@ double LabelSkce::operator()(const LabelledRows& rows) const {
     if (parts_.size() > 1) {
       for (std::int32_t& label : labels) label = label == first_class ? 0 : 1;
     }
-    sum += std::get<FeatureForm>(parts_[k]).SumAboveDiagonal(labels);
+    sum += std::get<FactorForm>(parts_[k]).SumAboveDiagonal(labels);
   }
   const auto n = static_cast<double>(rows.size());
   return 2 * weight_ * sum / (n * (n - 1));

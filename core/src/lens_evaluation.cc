@@ -5,7 +5,7 @@
 #include <variant>
 
 #include "absl/status/status.h"
-#include "calibd/core/random_features.h"
+#include "calibd/core/fourier_basis.h"
 #include "calibd/core/status_macros.h"
 #include "label_skce.h"
 #include "matrix_tile_engine.h"
@@ -76,15 +76,15 @@ bool IsOnLine(std::size_t class_count, const Lens& lens, const LensTestOptions& 
          options.kernel.rule.distance != Distance::kSquaredEuclidean;
 }
 
-// The features of a LabelSkce for each observation, and their total rank.
-struct FeatureSize {
+// The width of the factors of a LabelSkce for each observation, and their total rank.
+struct FactorSize {
   double width;
   double rank;
 };
 
-FeatureSize FeatureSizeOf(double n, const LensTestOptions& options) {
+FactorSize FactorSizeOf(double n, const LensTestOptions& options) {
   const bool exact = n <= static_cast<double>(kMaxExactRows);
-  const double width = exact ? n : static_cast<double>(kFeatureCount);
+  const double width = exact ? n : static_cast<double>(kFourierCount);
   const MatrixKernel* const matrix = options.kernel.matrix.get();
   if (matrix == nullptr) return {width, 1};
   return {width * static_cast<double>(matrix->factors().size()),
@@ -99,8 +99,8 @@ double SimulationMemory(double n, std::size_t class_count, const Lens& lens,
   // The cumulative sums of the predictions, and the labels of the threads.
   const double labels = 8 * n * static_cast<double>(class_count) + 8 * share * n;
   if (IsOnLine(class_count, lens, options)) return labels + 32 * n * parts;
-  const FeatureSize size = FeatureSizeOf(n, options);
-  // The features, their centres and the diagonal, twice while they are computed; the sums of the
+  const FactorSize size = FactorSizeOf(n, options);
+  // The factors, their centres and the diagonal, twice while they are computed; the sums of the
   // threads.
   return labels + 16 * parts * (n * size.width + 2 * n * m + m * size.width) +
          16 * share * m * size.width;
@@ -112,7 +112,7 @@ double SimulationOperations(double n, std::size_t class_count, const Lens& lens,
   const auto parts = static_cast<double>(lens.parts(class_count));
   const double draw = 8 * std::log2(static_cast<double>(class_count) + 1);
   if (IsOnLine(class_count, lens, options)) return options.replicates * n * (draw + 8 * parts);
-  const FeatureSize size = FeatureSizeOf(n, options);
+  const FactorSize size = FactorSizeOf(n, options);
   const double factor = n <= static_cast<double>(kMaxExactRows) ? n * n * (n / 3 + 2 * m) : 0;
   return parts * (factor + n * m * size.width) +
          options.replicates * (n * draw + parts * size.width * (n + m * size.rank));

@@ -127,25 +127,25 @@ std::unique_ptr<const OutcomeTerms> MakeTerms(const ForecastBatch& batch,
 }
 
 // A_ij = <f_i, f_j> for f = phi(y) - E phi(Y') with up to two components.
-class FeatureTerms final : public OutcomeTerms {
+class ProductTerms final : public OutcomeTerms {
  public:
-  using Features = std::array<Derivatives, 2>;
+  using Factors = std::array<Derivatives, 2>;
 
-  // feature(mean, deviation, outcome): f with its derivatives.
-  template <typename Feature>
-  FeatureTerms(const ForecastBatch& batch, const Feature& feature) {
-    features_.reserve(batch.size());
+  // factor(mean, deviation, outcome): f with its derivatives.
+  template <typename Factor>
+  ProductTerms(const ForecastBatch& batch, const Factor& factor) {
+    factors_.reserve(batch.size());
     for (std::size_t i = 0; i < batch.size(); ++i) {
-      features_.push_back(feature(batch.row(i)[0], batch.row(i)[1], batch.outcomes[i]));
+      factors_.push_back(factor(batch.row(i)[0], batch.row(i)[1], batch.outcomes[i]));
     }
   }
 
   void Compute(PairRow row, std::span<const double> weights, std::span<double> terms,
                std::span<double> gradient) const override {
-    const Features& own = features_[row.i];
+    const Factors& own = factors_[row.i];
     double sum[2] = {};
     for (std::size_t j = 0; j < terms.size(); ++j) {
-      const Features& other = features_[row.first + j];
+      const Factors& other = factors_[row.first + j];
       terms[j] = own[0].value * other[0].value + own[1].value * other[1].value;
       for (std::size_t k = 0; k < 2; ++k) sum[k] += weights[j] * other[k].value;
     }
@@ -157,48 +157,48 @@ class FeatureTerms final : public OutcomeTerms {
   }
 
  private:
-  std::vector<Features> features_;
+  std::vector<Factors> factors_;
 };
 
 std::unique_ptr<const OutcomeTerms> MakeTerms(const ForecastBatch& batch,
                                               const MomentsKernel& kernel) {
-  const auto feature = [&kernel](double mean, double deviation, double outcome) {
+  const auto factor = [&kernel](double mean, double deviation, double outcome) {
     const double mu = (mean - kernel.center) / kernel.scale;
     const double sd = deviation / kernel.scale;
     const double error = (outcome - mean) / kernel.scale;
-    return FeatureTerms::Features{Derivatives{.value = error, .mean = -1 / kernel.scale},
-                                  Derivatives{.value = error * (error + 2 * mu) - sd * sd,
-                                              .mean = -2 * mu / kernel.scale,
-                                              .deviation = -2 * sd / kernel.scale}};
+    return ProductTerms::Factors{Derivatives{.value = error, .mean = -1 / kernel.scale},
+                                 Derivatives{.value = error * (error + 2 * mu) - sd * sd,
+                                             .mean = -2 * mu / kernel.scale,
+                                             .deviation = -2 * sd / kernel.scale}};
   };
-  return std::make_unique<FeatureTerms>(batch, feature);
+  return std::make_unique<ProductTerms>(batch, factor);
 }
 
 std::unique_ptr<const OutcomeTerms> MakeTerms(const ForecastBatch& batch,
                                               const ThresholdKernel& kernel) {
-  const auto feature = [c = kernel.threshold](double mean, double deviation, double outcome) {
+  const auto factor = [c = kernel.threshold](double mean, double deviation, double outcome) {
     const double t = (mean - c) / deviation;
     const double slope = 2 * NormalDensity(t) / deviation;
     // 1 - (2 Phi(t) - 1) and -1 - (2 Phi(t) - 1) without cancellation.
-    return FeatureTerms::Features{
+    return ProductTerms::Factors{
         Derivatives{.value = outcome >= c ? 2 * NormalCdf(-t) : -2 * NormalCdf(t),
                     .mean = -slope,
                     .deviation = slope == 0 ? 0 : t * slope}};
   };
-  return std::make_unique<FeatureTerms>(batch, feature);
+  return std::make_unique<ProductTerms>(batch, factor);
 }
 
 std::unique_ptr<const OutcomeTerms> MakeTerms(const ForecastBatch& batch,
                                               const TanhKernel& kernel) {
-  const auto feature = [&kernel](double mean, double deviation, double outcome) {
+  const auto factor = [&kernel](double mean, double deviation, double outcome) {
     const NormalMean expected =
         MeanTanh((mean - kernel.threshold) / kernel.width, deviation / kernel.width);
-    return FeatureTerms::Features{Derivatives{
+    return ProductTerms::Factors{Derivatives{
         .value = std::tanh((outcome - kernel.threshold) / kernel.width) - expected.value,
         .mean = -expected.d_mean / kernel.width,
         .deviation = -expected.d_deviation / kernel.width}};
   };
-  return std::make_unique<FeatureTerms>(batch, feature);
+  return std::make_unique<ProductTerms>(batch, factor);
 }
 
 // A_ij is a function of the probability integral transforms. Kernel: Of(u, u') and its derivative

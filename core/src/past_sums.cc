@@ -5,7 +5,7 @@
 #include <span>
 #include <type_traits>
 
-#include "calibd/core/random_features.h"
+#include "calibd/core/fourier_basis.h"
 #include "witness_simd.h"
 
 namespace calibd {
@@ -23,8 +23,8 @@ bool AreCounts(std::span<const double> values) {
 }  // namespace
 
 PastSums::PastSums(std::size_t class_count)
-    : class_count_(class_count), sums_(lines() * kFeatureCount), counts_(class_count) {
-  for (FloatLineVector& witness : witness_) witness.resize(lines() * kFeatureCount);
+    : class_count_(class_count), sums_(lines() * kFourierCount), counts_(class_count) {
+  for (FloatLineVector& witness : witness_) witness.resize(lines() * kFourierCount);
 }
 
 void PastSums::Add(EvidenceChunk& chunk, const ParallelLoop& parallel) {
@@ -38,7 +38,7 @@ void PastSums::Add(EvidenceChunk& chunk, const ParallelLoop& parallel) {
     counts_.Add(chunk.All(), retention, first, std::min(last, class_count_));
     AddChunk({.lines = lines(),
               .rows = chunk.rows(),
-              .features = chunk.features(),
+              .fourier = chunk.fourier(),
               .negated = chunk.Negate(first, last),
               .retention = retention,
               .sums = sums_.data(),
@@ -46,16 +46,16 @@ void PastSums::Add(EvidenceChunk& chunk, const ParallelLoop& parallel) {
              first, last);
   });
   counts_.Refresh();
-  norm2_ = SumOfSquares(sums_.data(), class_count_ * kFeatureCount);
+  norm2_ = SumOfSquares(sums_.data(), class_count_ * kFourierCount);
 }
 
 void PastSums::Save(PastState& all, PastState& recent) const {
   const auto save = [&](const auto& sums, PastState& state) {
-    state.feature_sums.assign(sums.end() - static_cast<std::ptrdiff_t>(kFeatureCount), sums.end());
-    state.witness.resize(kFeatureCount * class_count_);
-    for (std::size_t j = 0; j < kFeatureCount; ++j) {
+    state.fourier_sums.assign(sums.end() - static_cast<std::ptrdiff_t>(kFourierCount), sums.end());
+    state.witness.resize(kFourierCount * class_count_);
+    for (std::size_t j = 0; j < kFourierCount; ++j) {
       for (std::size_t k = 0; k < class_count_; ++k) {
-        state.witness[j * class_count_ + k] = static_cast<double>(sums[k * kFeatureCount + j]);
+        state.witness[j * class_count_ + k] = static_cast<double>(sums[k * kFourierCount + j]);
       }
     }
   };
@@ -66,10 +66,10 @@ void PastSums::Save(PastState& all, PastState& recent) const {
 
 bool PastSums::Fits(const PastState& state, std::size_t class_count) {
   return state.weight >= 1 && std::isfinite(state.weight) &&
-         state.feature_sums.size() == kFeatureCount &&
-         state.witness.size() == kFeatureCount * class_count &&
+         state.fourier_sums.size() == kFourierCount &&
+         state.witness.size() == kFourierCount * class_count &&
          state.class_observed.size() == kBinCount * class_count &&
-         state.class_expected.size() == kBinCount * class_count && IsFinite(state.feature_sums) &&
+         state.class_expected.size() == kBinCount * class_count && IsFinite(state.fourier_sums) &&
          IsFinite(state.witness) && AreCounts(state.class_observed) &&
          AreCounts(state.class_expected);
 }
@@ -77,24 +77,24 @@ bool PastSums::Fits(const PastState& state, std::size_t class_count) {
 void PastSums::Restore(const PastState& all, const PastState& recent) {
   const auto restore = [&](const PastState& state, auto& sums) {
     using T = typename std::decay_t<decltype(sums)>::value_type;
-    for (std::size_t j = 0; j < kFeatureCount; ++j) {
+    for (std::size_t j = 0; j < kFourierCount; ++j) {
       for (std::size_t k = 0; k < class_count_; ++k) {
-        sums[k * kFeatureCount + j] =
+        sums[k * kFourierCount + j] =
             static_cast<T>(state.witness[j * class_count_ + k] / state.weight);
       }
-      sums[class_count_ * kFeatureCount + j] = static_cast<T>(state.feature_sums[j] / state.weight);
+      sums[class_count_ * kFourierCount + j] = static_cast<T>(state.fourier_sums[j] / state.weight);
     }
   };
   restore(all, sums_);
   restore(all, witness_[kAll]);
   restore(recent, witness_[kRecent]);
   counts_.Restore(all, recent);
-  norm2_ = SumOfSquares(sums_.data(), class_count_ * kFeatureCount);
+  norm2_ = SumOfSquares(sums_.data(), class_count_ * kFourierCount);
 }
 
 std::size_t PastSums::Memory(std::size_t class_count) noexcept {
   return sizeof(PastSums) +
-         (class_count + 1) * kFeatureCount * (sizeof(double) + kPasts * sizeof(float)) +
+         (class_count + 1) * kFourierCount * (sizeof(double) + kPasts * sizeof(float)) +
          ClassCounts::Memory(class_count);
 }
 

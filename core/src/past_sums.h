@@ -43,7 +43,7 @@ class PastSums {
 
  private:
   std::size_t class_count_;
-  // A and S: lines x kFeatureCount. The whole past is summed in double precision, because no row
+  // A and S: lines x kFourierCount. The whole past is summed in double precision, because no row
   // of it is ever forgotten. Rows of the recent past are forgotten before errors add up.
   LineVector sums_;
   OfPasts<FloatLineVector> witness_;

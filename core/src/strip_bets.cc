@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "calibd/core/random_features.h"
+#include "calibd/core/fourier_basis.h"
 #include "disabled_targets.h"
 
 #undef HWY_TARGET_INCLUDE

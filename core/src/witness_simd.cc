@@ -1,6 +1,6 @@
 #include "witness_simd.h"
 
-#include "calibd/core/random_features.h"
+#include "calibd/core/fourier_basis.h"
 #include "disabled_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -30,17 +30,17 @@ HWY_INLINE void WitnessTile(const WitnessTask& task, std::size_t line, std::size
   for (auto& of_line : sum) {
     for (auto& value : of_line) value = hn::Zero(d);
   }
-  const float* HWY_RESTRICT sums = task.sums + line * kFeatureCount;
-  const float* HWY_RESTRICT features = task.features + row;
-  for (std::size_t j = 0; j < kFeatureCount; ++j) {
-    hn::Vec<decltype(d)> feature[kVectors];
+  const float* HWY_RESTRICT sums = task.sums + line * kFourierCount;
+  const float* HWY_RESTRICT fourier = task.fourier + row;
+  for (std::size_t j = 0; j < kFourierCount; ++j) {
+    hn::Vec<decltype(d)> terms[kVectors];
     for (std::size_t v = 0; v < kVectors; ++v) {
-      feature[v] = hn::Load(d, features + j * kWitnessRows + v * kLanes);
+      terms[v] = hn::Load(d, fourier + j * kWitnessRows + v * kLanes);
     }
     for (std::size_t l = 0; l < kLines; ++l) {
-      const auto factor = hn::Set(d, sums[l * kFeatureCount + j]);
+      const auto factor = hn::Set(d, sums[l * kFourierCount + j]);
       for (std::size_t v = 0; v < kVectors; ++v) {
-        sum[l][v] = hn::MulAdd(factor, feature[v], sum[l][v]);
+        sum[l][v] = hn::MulAdd(factor, terms[v], sum[l][v]);
       }
     }
   }
@@ -75,19 +75,19 @@ void Transpose(const float* HWY_RESTRICT in, std::size_t first, std::size_t last
                float* HWY_RESTRICT out) {
 #if HWY_TARGET == HWY_SCALAR
   for (std::size_t row = first; row < last; ++row) {
-    for (std::size_t j = 0; j < kFeatureCount; ++j) {
-      out[j * kWitnessRows + row] = in[row * kFeatureCount + j];
+    for (std::size_t j = 0; j < kFourierCount; ++j) {
+      out[j * kWitnessRows + row] = in[row * kFourierCount + j];
     }
   }
 #else
   constexpr std::size_t kSize = 4;
   const hn::FixedTag<float, kSize> d;
   for (std::size_t row = first / kSize * kSize; row < last; row += kSize) {
-    for (std::size_t j = 0; j < kFeatureCount; j += kSize) {
-      const auto row0 = hn::Load(d, in + row * kFeatureCount + j);
-      const auto row1 = hn::Load(d, in + (row + 1) * kFeatureCount + j);
-      const auto row2 = hn::Load(d, in + (row + 2) * kFeatureCount + j);
-      const auto row3 = hn::Load(d, in + (row + 3) * kFeatureCount + j);
+    for (std::size_t j = 0; j < kFourierCount; j += kSize) {
+      const auto row0 = hn::Load(d, in + row * kFourierCount + j);
+      const auto row1 = hn::Load(d, in + (row + 1) * kFourierCount + j);
+      const auto row2 = hn::Load(d, in + (row + 2) * kFourierCount + j);
+      const auto row3 = hn::Load(d, in + (row + 3) * kFourierCount + j);
       const auto lower02 = hn::InterleaveLower(d, row0, row2);
       const auto lower13 = hn::InterleaveLower(d, row1, row3);
       const auto upper02 = hn::InterleaveUpper(d, row0, row2);
@@ -120,9 +120,9 @@ HWY_INLINE void Subtract(const float* HWY_RESTRICT product, std::size_t at, std:
   }
 }
 
-// kLines lines and kVectors vectors of features, beginning at `line` and `feature`.
+// kLines lines and kVectors vectors of Fourier terms, beginning at `line` and `term`.
 template <std::size_t kLines, std::size_t kVectors>
-HWY_INLINE void ChunkTile(const ChunkTask& task, std::size_t line, std::size_t feature) {
+HWY_INLINE void ChunkTile(const ChunkTask& task, std::size_t line, std::size_t term) {
   const hn::CappedTag<float, kWitnessRows> d;
   const hn::CappedTag<double, kStripRows> d64;
   const hn::Rebind<float, decltype(d64)> d32;
@@ -142,11 +142,11 @@ HWY_INLINE void ChunkTile(const ChunkTask& task, std::size_t line, std::size_t f
     }
     const std::size_t rows = HWY_MIN(kStripRows, task.rows - first);
     for (std::size_t r = 0; r < rows; ++r) {
-      const float* const features = task.features + (first + r) * kFeatureCount + feature;
+      const float* const fourier = task.fourier + (first + r) * kFourierCount + term;
       hn::Vec<decltype(d)> factor[kLines];
       for (std::size_t l = 0; l < kLines; ++l) factor[l] = hn::Set(d, factors[l][r]);
       for (std::size_t v = 0; v < kVectors; ++v) {
-        const auto value = hn::Load(d, features + v * kLanes);
+        const auto value = hn::Load(d, fourier + v * kLanes);
         for (std::size_t l = 0; l < kLines; ++l) {
           sum[l][v] = hn::MulAdd(factor[l], value, sum[l][v]);
         }
@@ -156,7 +156,7 @@ HWY_INLINE void ChunkTile(const ChunkTask& task, std::size_t line, std::size_t f
   HWY_ALIGN float product[kVectors * kLanes];
   for (std::size_t l = 0; l < kLines; ++l) {
     for (std::size_t v = 0; v < kVectors; ++v) hn::Store(sum[l][v], d, product + v * kLanes);
-    Subtract(product, (line + l) * kFeatureCount + feature, kVectors * kLanes, task);
+    Subtract(product, (line + l) * kFourierCount + term, kVectors * kLanes, task);
   }
 }
 
@@ -165,7 +165,7 @@ HWY_INLINE void ChunkLines(const ChunkTask& task, std::size_t line, std::size_t 
   constexpr std::size_t kVectors = kManyRegisters ? 8 : 4;
   constexpr std::size_t kWidth = kVectors * hn::MaxLanes(hn::CappedTag<float, kWitnessRows>());
   for (; line + kLines <= last; line += kLines) {
-    for (std::size_t j = 0; j < kFeatureCount; j += kWidth) {
+    for (std::size_t j = 0; j < kFourierCount; j += kWidth) {
       ChunkTile<kLines, kVectors>(task, line, j);
     }
   }
@@ -215,13 +215,13 @@ double Growth(const GrowthTask& task) {
     const double residuals = products[row % kStripRows] - *given(row, label(task.row)) -
                              *given(task.row, label(row)) + (label(row) == label(task.row) ? 1 : 0);
     V similarity[2] = {hn::Zero(d), hn::Zero(d)};
-    for (std::size_t j = 0; j < kFeatureCount; j += 2 * hn::Lanes(d)) {
+    for (std::size_t j = 0; j < kFourierCount; j += 2 * hn::Lanes(d)) {
       for (std::size_t i = 0; i < 2; ++i) {
         const std::size_t at = j + i * hn::Lanes(d);
-        const auto feature = [&](std::size_t of_row) {
-          return hn::PromoteTo(d, hn::Load(df, task.features + of_row * kFeatureCount + at));
+        const auto term = [&](std::size_t of_row) {
+          return hn::PromoteTo(d, hn::Load(df, task.fourier + of_row * kFourierCount + at));
         };
-        similarity[i] = hn::MulAdd(feature(row), feature(task.row), similarity[i]);
+        similarity[i] = hn::MulAdd(term(row), term(task.row), similarity[i]);
       }
     }
     const double product =
@@ -245,7 +245,7 @@ HWY_EXPORT(Squares);
 HWY_EXPORT(Growth);
 
 void ComputeWitness(const WitnessTask& task) noexcept { HWY_DYNAMIC_DISPATCH(Witness)(task); }
-void TransposeFeatures(const float* in, std::size_t first, std::size_t last, float* out) noexcept {
+void TransposeFourier(const float* in, std::size_t first, std::size_t last, float* out) noexcept {
   HWY_DYNAMIC_DISPATCH(Transpose)(in, first, last, out);
 }
 void AddChunk(const ChunkTask& task, std::size_t first, std::size_t last) noexcept {

@@ -8,29 +8,29 @@
 
 namespace calibd {
 
-// Matrix products with the sums A of residuals, summed by similarity. A has a line of kFeatureCount
-// values per class. A last line S sums the features themselves: its residual is always 1. Highway
-// selects the instructions at run time; the last bits differ between CPUs.
+// Matrix products with the sums A of residuals, summed by similarity. A has a line of kFourierCount
+// values per class. A last line S sums the Fourier terms themselves: its residual is always 1.
+// Highway selects the instructions at run time; the last bits differ between CPUs.
 
-// F = A phi of each row. Each value is summed in the order of the features, so that its bits do not
-// depend on the other rows. F may be any function of the past and of the prediction: it is computed
-// in single precision, and the payoff of the bets in double precision.
+// F = A phi of each row. Each value is summed in the order of the Fourier terms, so that its bits
+// do not depend on the other rows. F may be any function of the past and of the prediction: it is
+// computed in single precision, and the payoff of the bets in double precision.
 struct WitnessTask {
   std::size_t lines;
   const float* sums;
   // The first and the last row that is needed, plus 1.
   std::size_t first;
   std::size_t last;
-  // kFeatureCount x kWitnessRows.
-  const float* features;
+  // kFourierCount x kWitnessRows.
+  const float* fourier;
   // lines x kWitnessRows.
   float* out;
 };
 void ComputeWitness(const WitnessTask& task) noexcept;
 
-// Transposes rows first .. last - 1, and possibly rows near them. in: kWitnessRows x kFeatureCount.
-// out: kFeatureCount x kWitnessRows.
-void TransposeFeatures(const float* in, std::size_t first, std::size_t last, float* out) noexcept;
+// Transposes rows first .. last - 1, and possibly rows near them. in: kWitnessRows x kFourierCount.
+// out: kFourierCount x kWitnessRows.
+void TransposeFourier(const float* in, std::size_t first, std::size_t last, float* out) noexcept;
 
 // Adds the rows of a chunk: A += D' Phi to the whole past, and A <- retention A + D' Phi to the
 // recent past. The products of a chunk are single-precision sums. The whole past is a
@@ -38,8 +38,8 @@ void TransposeFeatures(const float* in, std::size_t first, std::size_t last, flo
 struct ChunkTask {
   std::size_t lines;
   std::size_t rows;
-  // rows x kFeatureCount.
-  const float* features;
+  // rows x kFourierCount.
+  const float* fourier;
   // The negated residuals: strips x lines x kStripRows.
   const double* negated;
   double retention;
@@ -60,7 +60,7 @@ struct GrowthTask {
   std::size_t class_count;
   // As in ChunkTask.
   std::size_t lines;
-  const float* features;
+  const float* fourier;
   // Predictions before smoothing: strips x lines x kStripRows.
   const double* given;
   const std::int32_t* labels;

@@ -94,10 +94,8 @@ void DescribeEvidence(bool forecasts, const EvidenceReading& reading, double sig
 }
 
 void DescribeDrift(const Drift& drift, double average_run_length, v1::Drift& proto) {
-  proto.set_log10_statistic(drift.shiryaev_roberts.log10_now);
-  proto.set_max_log10_statistic(ToLog10(drift.shiryaev_roberts.maximum.log_value));
-  proto.set_cusum_log10_statistic(drift.cusum.log10_now);
-  proto.set_max_cusum_log10_statistic(ToLog10(drift.cusum.maximum.log_value));
+  proto.set_log10_statistic(drift.log10_now);
+  proto.set_max_log10_statistic(ToLog10(drift.maximum.log_value));
   proto.set_threshold(DriftThreshold(average_run_length));
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "calibd/core/random_features.h"
+#include "calibd/core/fourier_basis.h"
 #include "server/base/errors.h"
 #include "server/model/declared_duration.h"
 #include "server/watch/error_watch.h"

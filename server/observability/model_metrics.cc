@@ -290,10 +290,10 @@ constexpr FamilyRow<WatchSource> kWatchRows[] = {
      "log10(1 + R) of the Shiryaev-Roberts detector of a change from calibrated to miscalibrated. "
      "A "
      "calibrated model reaches log10(1 + c) at most once in c observations, on average.",
-     [](auto& watch, auto& out) { out.Add(watch.reading.drift.shiryaev_roberts.log10_now); }},
+     [](auto& watch, auto& out) { out.Add(watch.reading.drift.log10_now); }},
     {"calibd_effect_skce", Gauge,
      "Unbiased estimate of the squared kernel calibration error from all pairs of observations of "
-     "the watch, with random features of the kernel. It may be negative.",
+     "the watch, with Fourier terms of the kernel. It may be negative.",
      [](auto& watch, auto& out) { out.Add(watch.effect.skce); }},
     {"calibd_effect_skce_lower_bound", Gauge,
      "Lower confidence bound of the squared kernel calibration error; holds at any time.",

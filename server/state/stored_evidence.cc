@@ -35,7 +35,7 @@ RunningMaximum Get(const store::v1::RunningMaximum& stored) {
 
 void Put(const PastState& past, store::v1::PastState& out) {
   out.set_weight(past.weight);
-  Put(past.feature_sums, *out.mutable_feature_sums());
+  Put(past.fourier_sums, *out.mutable_fourier_sums());
   Put(past.witness, *out.mutable_witness());
   Put(past.class_observed, *out.mutable_class_observed());
   Put(past.class_expected, *out.mutable_class_expected());
@@ -43,7 +43,7 @@ void Put(const PastState& past, store::v1::PastState& out) {
 
 PastState Get(const store::v1::PastState& stored) {
   return {.weight = stored.weight(),
-          .feature_sums = Get(stored.feature_sums()),
+          .fourier_sums = Get(stored.fourier_sums()),
           .witness = Get(stored.witness()),
           .class_observed = Get(stored.class_observed()),
           .class_expected = Get(stored.class_expected())};
@@ -55,16 +55,13 @@ void Put(const EvidenceState& state, store::v1::EvidenceState& out) {
   Put(state.priors, *out.mutable_priors());
   Put(state.log_e, *out.mutable_log_e());
   Put(state.log_shiryaev_roberts, *out.mutable_log_shiryaev_roberts());
-  Put(state.log_cusum, *out.mutable_log_cusum());
   Put(state.e_growth, *out.mutable_e_growth());
   Put(state.shiryaev_roberts_growth, *out.mutable_shiryaev_roberts_growth());
-  Put(state.cusum_growth, *out.mutable_cusum_growth());
   out.set_log_offset(state.log_offset);
   Put(state.maximum, *out.mutable_maximum());
   const RunningMaximum& impossible = state.impossible_label;
   if (impossible.at > 0) Put(impossible, *out.mutable_impossible_label());
   Put(state.shiryaev_roberts_maximum, *out.mutable_shiryaev_roberts_maximum());
-  Put(state.cusum_maximum, *out.mutable_cusum_maximum());
   out.set_pending_product(state.pending_product);
   out.set_square_sum(state.square_sum);
   PutMoments(state.projections, *out.mutable_projections());
@@ -95,15 +92,12 @@ EvidenceState Get(const store::v1::EvidenceState& stored) {
   if (stored.expert_ids().empty()) NameExperts(state);
   state.log_e = Get(stored.log_e());
   state.log_shiryaev_roberts = Get(stored.log_shiryaev_roberts());
-  state.log_cusum = Get(stored.log_cusum());
   state.e_growth = Get(stored.e_growth());
   state.shiryaev_roberts_growth = Get(stored.shiryaev_roberts_growth());
-  state.cusum_growth = Get(stored.cusum_growth());
   state.log_offset = stored.log_offset();
   state.maximum = Get(stored.maximum());
   state.impossible_label = Get(stored.impossible_label());
   state.shiryaev_roberts_maximum = Get(stored.shiryaev_roberts_maximum());
-  state.cusum_maximum = Get(stored.cusum_maximum());
   state.pending_product = stored.pending_product();
   state.square_sum = stored.square_sum();
   state.projections = GetMoments(stored.projections());
@@ -196,7 +190,7 @@ void EvidenceWatch::Save(store::v1::WatchState& out) const {
   const ClassEvidence::State class_evidence = class_evidence_.Save();
   out.mutable_class_evidence()->set_count(class_evidence.count);
   Put(class_evidence.inverses, *out.mutable_class_evidence()->mutable_inverses());
-  const FeatureNullSquares::State& squares = null_squares_.Save();
+  const FourierNullSquares::State& squares = null_squares_.Save();
   PutMoments(squares.moments, *out.mutable_null_squares());
   Put(squares.previous, *out.mutable_null_squares_previous());
   PutMoments(squares.cubes, *out.mutable_null_cubes());
@@ -208,7 +202,7 @@ absl::Status EvidenceWatch::Restore(const store::v1::WatchState& stored, double 
       reliability_.Total().count != stored.evidence().count()) {
     return absl::InvalidArgumentError("the reliability does not match the evidence");
   }
-  const auto m = static_cast<int>(features_->class_count());
+  const auto m = static_cast<int>(basis_->class_count());
   if (stored.class_labels_size() != m || stored.class_predicted_size() != m ||
       stored.class_variances_size() != m) {
     return absl::InvalidArgumentError("the class frequencies do not match the classes");
@@ -314,7 +308,7 @@ absl::Status ModelMonitor::Restore(const store::v1::MonitorState& stored,
     }
     Group& restored =
         groups.emplace_back(Group{.id = {.value = group.value(), .overflow = group.overflow()},
-                                  .watch = NewWatch(watch->features(), 1),
+                                  .watch = NewWatch(watch->basis(), 1),
                                   .error = NewGroupError(observations + 1),
                                   .snapshot = nullptr});
     CALIBD_RETURN_IF_ERROR(restored.watch->Restore(group.watch(), 0));

@@ -47,7 +47,6 @@ void PutEvidence(const ForecastEvidenceState& state, store::v1::ForecastState& o
   PutForecastCounts(state.counts, *out.mutable_counts());
   PutMaximum(state.maximum, *out.mutable_maximum());
   PutMaximum(state.shiryaev_roberts_maximum, *out.mutable_shiryaev_roberts_maximum());
-  PutMaximum(state.cusum_maximum, *out.mutable_cusum_maximum());
   out.set_evidence_reached_at(state.evidence_reached_at);
   out.set_drift_reached_at(state.drift_reached_at);
   const auto put = [](const std::vector<double>& values, StoredReals& to) {
@@ -55,7 +54,6 @@ void PutEvidence(const ForecastEvidenceState& state, store::v1::ForecastState& o
   };
   put(state.log_histograms, *out.mutable_log_histograms());
   put(state.log_shiryaev_roberts, *out.mutable_log_shiryaev_roberts());
-  put(state.log_cusum, *out.mutable_log_cusum());
   put(state.recent, *out.mutable_recent());
   out.mutable_pending()->Add(state.pending.begin(), state.pending.end());
 }
@@ -64,12 +62,10 @@ ForecastEvidenceState GetEvidence(const store::v1::ForecastState& stored) {
   return {.counts = GetForecastCounts(stored.counts()),
           .maximum = GetMaximum(stored.maximum()),
           .shiryaev_roberts_maximum = GetMaximum(stored.shiryaev_roberts_maximum()),
-          .cusum_maximum = GetMaximum(stored.cusum_maximum()),
           .evidence_reached_at = stored.evidence_reached_at(),
           .drift_reached_at = stored.drift_reached_at(),
           .log_histograms = GetReals(stored.log_histograms()),
           .log_shiryaev_roberts = GetReals(stored.log_shiryaev_roberts()),
-          .log_cusum = GetReals(stored.log_cusum()),
           .recent = GetReals(stored.recent()),
           .pending = {stored.pending().begin(), stored.pending().end()}};
 }

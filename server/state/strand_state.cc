@@ -151,7 +151,7 @@ std::optional<WatchMark> StrandState::watch_mark() const {
   return WatchMark{.log10_e_value = reading->evidence.log10_e_value,
                    .max_log10_e_value = std::max(reading->maximum.log_value / std::numbers::ln10,
                                                  reading->evidence.log10_e_value),
-                   .drift_log10_statistic = reading->drift.shiryaev_roberts.log10_now};
+                   .drift_log10_statistic = reading->drift.log10_now};
 }
 
 void StrandState::Apply(const LogRow& row, std::int64_t log_id, std::chrono::microseconds time) {

@@ -10,13 +10,13 @@
 
 namespace calibd::server {
 
-EvidenceWatch::EvidenceWatch(std::shared_ptr<const RandomFeatures> features, double tolerance,
+EvidenceWatch::EvidenceWatch(std::shared_ptr<const FourierBasis> basis, double tolerance,
                              const EvidenceMarks& marks, std::int64_t first_observation)
-    : features_(std::move(features)),
-      process_(*EvidenceProcess::Create(features_, tolerance, marks)),
-      frequencies_(features_->class_count()),
-      class_evidence_(features_->class_count(), tolerance),
-      null_squares_(features_),
+    : basis_(std::move(basis)),
+      process_(*EvidenceProcess::Create(basis_, tolerance, marks)),
+      frequencies_(basis_->class_count()),
+      class_evidence_(basis_->class_count(), tolerance),
+      null_squares_(basis_),
       first_observation_(first_observation) {}
 
 void EvidenceWatch::AddStatistics(const PredictionBatch& batch) noexcept {
@@ -79,7 +79,7 @@ std::size_t EvidenceWatch::MaxMemory(std::size_t class_count) noexcept {
   return sizeof(EvidenceWatch) + EvidenceProcess::MaxMemory(class_count) +
          ClassEvidence::MaxMemory(class_count) +
          class_count * (sizeof(RunningClassFrequencies::Class) + 3 * sizeof(double)) +
-         3 * kFeatureCount * sizeof(double);
+         3 * kFourierCount * sizeof(double);
 }
 
 }  // namespace calibd::server

@@ -11,12 +11,12 @@
 #include "calibd/core/class_evidence.h"
 #include "calibd/core/decision_calibration.h"
 #include "calibd/core/evidence.h"
-#include "calibd/core/feature_null_squares.h"
 #include "calibd/core/forecast_discrepancy.h"
 #include "calibd/core/forecast_evidence.h"
+#include "calibd/core/fourier_basis.h"
+#include "calibd/core/fourier_null_squares.h"
 #include "calibd/core/noise_floor.h"
 #include "calibd/core/prediction_batch.h"
-#include "calibd/core/random_features.h"
 #include "calibd/core/running_reliability.h"
 #include "calibd/core/running_skce.h"
 #include "calibd/store/v1/store.pb.h"
@@ -80,7 +80,7 @@ class EvidenceWatch {
 
   // tolerance, marks: as for EvidenceProcess::Create, already checked. first_observation: its
   // number within the model, from 1. May throw bad_alloc.
-  EvidenceWatch(std::shared_ptr<const RandomFeatures> features, double tolerance,
+  EvidenceWatch(std::shared_ptr<const FourierBasis> basis, double tolerance,
                 const EvidenceMarks& marks, std::int64_t first_observation);
 
   // The bits do not depend on how a sequence is split into calls. Allocates no memory.
@@ -110,9 +110,7 @@ class EvidenceWatch {
   // The natural logarithm of its e-value.
   [[nodiscard]] double LogEValue() const { return process_.LogEValue(); }
   [[nodiscard]] const RunningReliability& reliability() const noexcept { return reliability_; }
-  [[nodiscard]] const std::shared_ptr<const RandomFeatures>& features() const noexcept {
-    return features_;
-  }
+  [[nodiscard]] const std::shared_ptr<const FourierBasis>& basis() const noexcept { return basis_; }
   [[nodiscard]] std::int64_t first_observation() const noexcept { return first_observation_; }
   // Number of observations, which AddStatistics counts.
   [[nodiscard]] std::int64_t count() const { return reliability_.Total().count; }
@@ -124,16 +122,16 @@ class EvidenceWatch {
   // include it. Errors: InvalidArgument; this object must not be used then.
   [[nodiscard]] absl::Status Restore(const store::v1::WatchState& stored, double log_groups);
 
-  // Maximum number of bytes that a watch holds, without its features.
+  // Maximum number of bytes that a watch holds, without its basis.
   [[nodiscard]] static std::size_t MaxMemory(std::size_t class_count) noexcept;
 
  private:
-  std::shared_ptr<const RandomFeatures> features_;
+  std::shared_ptr<const FourierBasis> basis_;
   EvidenceProcess process_;
   RunningReliability reliability_;
   RunningClassFrequencies frequencies_;
   ClassEvidence class_evidence_;
-  FeatureNullSquares null_squares_;
+  FourierNullSquares null_squares_;
   std::int64_t first_observation_;
 };
 

@@ -76,18 +76,18 @@ EvidenceMarks ModelMonitor::Marks() const noexcept {
       .log_shiryaev_roberts = DriftThreshold(monitoring_.average_run_length) * std::numbers::ln10};
 }
 
-std::unique_ptr<EvidenceWatch> ModelMonitor::NewWatch(
-    std::shared_ptr<const RandomFeatures> features, std::int64_t first_observation) const {
-  return std::make_unique<EvidenceWatch>(std::move(features), monitoring_.tolerance, Marks(),
+std::unique_ptr<EvidenceWatch> ModelMonitor::NewWatch(std::shared_ptr<const FourierBasis> basis,
+                                                      std::int64_t first_observation) const {
+  return std::make_unique<EvidenceWatch>(std::move(basis), monitoring_.tolerance, Marks(),
                                          first_observation);
 }
 
 std::unique_ptr<EvidenceWatch> ModelMonitor::Prepare(const RunningKernel& kernel,
                                                      std::int64_t first_observation) const {
-  absl::StatusOr<std::shared_ptr<const RandomFeatures>> features =
-      RandomFeatures::Create(kernel, class_count_);
-  if (!features.ok()) return nullptr;
-  return NewWatch(*std::move(features), first_observation);
+  absl::StatusOr<std::shared_ptr<const FourierBasis>> basis =
+      FourierBasis::Create(kernel, class_count_);
+  if (!basis.ok()) return nullptr;
+  return NewWatch(*std::move(basis), first_observation);
 }
 
 void ModelMonitor::KeepWarmup(const GroupValues& groups, std::size_t rows) {
@@ -119,7 +119,7 @@ std::size_t ModelMonitor::GroupOf(const std::string& value, std::int64_t observa
   if (overflow != groups_.end()) return place(overflow);
   const bool is_full = groups_.size() >= monitoring_.max_groups;
   groups_.push_back({.id = {.value = is_full ? std::string() : value, .overflow = is_full},
-                     .watch = NewWatch(watch_->features(), observations + 1),
+                     .watch = NewWatch(watch_->basis(), observations + 1),
                      .error = NewGroupError(observations + 1),
                      .snapshot = nullptr});
   return groups_.size() - 1;
@@ -335,8 +335,8 @@ void ModelMonitor::DecideEvidence(Alarm::Time time, std::int64_t observations,
   };
   decide(Alarm::Kind::kEvidence, reading.maximum, EvidenceThreshold(monitoring_.significance_level),
          reading.evidence_reached_at);
-  decide(Alarm::Kind::kDrift, reading.drift.shiryaev_roberts.maximum,
-         DriftThreshold(monitoring_.average_run_length), reading.drift_reached_at);
+  decide(Alarm::Kind::kDrift, reading.drift.maximum, DriftThreshold(monitoring_.average_run_length),
+         reading.drift_reached_at);
 }
 
 std::optional<Alarm> ModelMonitor::TakeOverLimit(ErrorWatch& error, const GroupId* group,
@@ -384,7 +384,7 @@ void ModelMonitor::Restart(MonitorRestart restart, std::int64_t observations) {
   if (watch_ == nullptr || restart == MonitorRestart::kNothing) return;
   const auto begin_anew = [&](std::unique_ptr<EvidenceWatch>& watch) {
     if (restart == MonitorRestart::kEvidence) {
-      watch = NewWatch(watch->features(), observations + 1);
+      watch = NewWatch(watch->basis(), observations + 1);
     } else {
       watch->RestartDrift(Marks());
     }

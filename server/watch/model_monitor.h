@@ -68,13 +68,13 @@ class ModelMonitor {
   // window: the length of the model's window.
   ModelMonitor(Monitoring monitoring, std::size_t class_count, std::size_t window);
 
-  // Creates an empty watch for Begin; null if the kernel has no features. first_observation: as for
+  // Creates an empty watch for Begin; null if the kernel has no basis. first_observation: as for
   // EvidenceWatch. May throw bad_alloc.
   [[nodiscard]] std::unique_ptr<EvidenceWatch> Prepare(const RunningKernel& kernel,
                                                        std::int64_t first_observation) const;
   // Keeps the groups of observations of the warm-up, which Begin counts. May throw like Add.
   void KeepWarmup(const GroupValues& groups, std::size_t rows);
-  // Begins the watch when the kernel is known. watch: null if the kernel has no features. warmup:
+  // Begins the watch when the kernel is known. watch: null if the kernel has no basis. warmup:
   // the rows of KeepWarmup. May throw like Add.
   void Begin(std::unique_ptr<EvidenceWatch> watch, const PredictionBatch& warmup);
 
@@ -174,8 +174,8 @@ class ModelMonitor {
   // The values at which alarms are raised.
   [[nodiscard]] EvidenceMarks Marks() const noexcept;
   // May throw bad_alloc.
-  [[nodiscard]] std::unique_ptr<EvidenceWatch> NewWatch(
-      std::shared_ptr<const RandomFeatures> features, std::int64_t first_observation) const;
+  [[nodiscard]] std::unique_ptr<EvidenceWatch> NewWatch(std::shared_ptr<const FourierBasis> basis,
+                                                        std::int64_t first_observation) const;
   // Number of observations of the model before the next one.
   [[nodiscard]] std::int64_t Watched() const;
   // Index in groups_ of the group of this value. Creates the group if it is missing.

@@ -217,7 +217,7 @@ void EvidenceAdd(benchmark::State& state) {
   const auto m = static_cast<std::size_t>(state.range(0));
   const auto rows = static_cast<std::size_t>(state.range(1));
   const PredictionBatch batch = Predictions(2048, m).view();
-  auto process = *EvidenceProcess::Create(*RandomFeatures::Create(MakeKernel(), m));
+  auto process = *EvidenceProcess::Create(*FourierBasis::Create(MakeKernel(), m));
   for (auto _ : state) {
     for (std::size_t i = 0; i < 2048; i += rows) process.Add(batch.rows(i, rows));
   }
@@ -332,7 +332,7 @@ BENCHMARK(ForecastAdd)
     ->Args({1000, 64})
     ->Unit(benchmark::kMillisecond);
 
-// The quadratic estimate over random features and the blocks, in batches of 64 rows. width 2:
+// The quadratic estimate over Fourier terms and the blocks, in batches of 64 rows. width 2:
 // Normal; else samples.
 void ForecastDiscrepancyAdd(benchmark::State& state) {
   constexpr std::size_t kRows = 1024;

@@ -17,9 +17,9 @@
 #include "calibd/core/calibration_loss.h"
 #include "calibd/core/evidence.h"
 #include "calibd/core/forecast_evidence.h"
+#include "calibd/core/fourier_basis.h"
 #include "calibd/core/generator.h"
 #include "calibd/core/kernel.h"
-#include "calibd/core/random_features.h"
 #include "calibd/core/running_lens.h"
 #include "calibd/core/simd_target.h"
 #include "calibd/core/skce.h"
@@ -58,7 +58,7 @@ std::size_t Add(State& state, const PredictionSet& set, std::size_t first) {
 }
 
 std::size_t Evidence(std::size_t class_count) {
-  auto evidence = *EvidenceProcess::Create(*RandomFeatures::Create(MakeKernel(), class_count));
+  auto evidence = *EvidenceProcess::Create(*FourierBasis::Create(MakeKernel(), class_count));
   return Add(evidence, Predictions(256, class_count), 64);
 }
 

@@ -15,7 +15,7 @@ namespace calibd {
 namespace {
 
 EvidenceState Compute(const PredictionSet& set, const Kernel& kernel) {
-  auto process = *EvidenceProcess::Create(*RandomFeatures::Create(kernel, set.class_count));
+  auto process = *EvidenceProcess::Create(*FourierBasis::Create(kernel, set.class_count));
   process.Add(set.view());
   return process.Save();
 }
@@ -49,7 +49,6 @@ TEST(EvidenceSimdTest, EveryTargetAgreesWithScalarCode) {
         // Sums of products of floats: instructions that fuse them round less often.
         ExpectNear(simd_logs.e, scalar_logs.e, 1e-4, "log W");
         ExpectNear(simd_logs.shiryaev_roberts, scalar_logs.shiryaev_roberts, 1e-4, "log R");
-        ExpectNear(simd_logs.cusum, scalar_logs.cusum, 1e-4, "log C");
         ExpectNear(simd.all.witness, scalar.all.witness, 1e-4, "A");
         ExpectNear(simd.recent.class_expected, scalar.recent.class_expected, 1e-12, "E");
         EXPECT_EQ(simd.all.class_observed, scalar.all.class_observed);
@@ -68,13 +67,13 @@ TEST(EvidencePrecisionTest, AMillionPredictionsDoNotDrift) {
   constexpr std::size_t kTimes = 200;
   PredictionSet set;
   Generator::Create(GeneratorSpec::M1(2), 6)->Draw(kDistinct, set);
-  const auto features = *RandomFeatures::Create(*Kernel::ExponentialTotalVariation(0.8), 2);
-  auto process = *EvidenceProcess::Create(features);
+  const auto basis = *FourierBasis::Create(*Kernel::ExponentialTotalVariation(0.8), 2);
+  auto process = *EvidenceProcess::Create(basis);
   for (std::size_t i = 0; i < kTimes; ++i) process.Add(set.view());
   const EvidenceState state = process.Save();
 
   // The sums that one pass adds, in long double.
-  testing::ReferenceExperts reference(*features, kDefaultTolerance);
+  testing::ReferenceExperts reference(*basis, kDefaultTolerance);
   std::vector<long double> log_w(testing::kBettorCount);
   long double square_sum = 0;
   for (std::size_t i = 0; i < kDistinct; ++i) {
@@ -95,7 +94,7 @@ TEST(EvidencePrecisionTest, AMillionPredictionsDoNotDrift) {
   // If all errors of the terms, at most 3e-8 of 1/8, and of the partial sums of chunks, at most 64
   // times as large, have the same sign, their sum is .24. In fact most cancel.
   constexpr double kFloatErrors = 0.24;
-  expect_all(state.all.feature_sums, reference.feature_sums(), kFloatErrors);
+  expect_all(state.all.fourier_sums, reference.fourier_sums(), kFloatErrors);
   expect_all(state.all.witness, reference.witness(), kFloatErrors);
   // A million roundings of sums of up to a million.
   expect_all(state.all.class_expected, reference.class_expected(), 1e-6);

@@ -24,24 +24,23 @@ namespace {
 using testing::ErrorCase;
 using testing::kBettorCount;
 using testing::kLevel;
-using testing::MedianFeatures;
+using testing::MedianBasis;
 using testing::ReferenceExperts;
 
-using FeaturesPtr = std::shared_ptr<const RandomFeatures>;
+using BasisPtr = std::shared_ptr<const FourierBasis>;
 
 // The first prediction after which the evidence is at least 20, counted from 1, or n + 1. Without
 // the experts that are means, which do not bet.
-std::size_t TimeWithChunks(const PredictionSet& set, const FeaturesPtr& features) {
-  auto process =
-      *EvidenceProcess::Create(features, kDefaultTolerance, {.log_e = -std::log(kLevel)});
+std::size_t TimeWithChunks(const PredictionSet& set, const BasisPtr& basis) {
+  auto process = *EvidenceProcess::Create(basis, kDefaultTolerance, {.log_e = -std::log(kLevel)});
   process.Add(set.view());
   const std::int64_t reached = process.Read().evidence_reached_at;
   return reached > 0 ? static_cast<std::size_t>(reached) : set.labels.size() + 1;
 }
 
 // The time if the bets on each prediction are chosen from all predictions before it.
-std::size_t TimeWithoutChunks(const PredictionSet& set, const FeaturesPtr& features) {
-  ReferenceExperts experts(*features, kDefaultTolerance);
+std::size_t TimeWithoutChunks(const PredictionSet& set, const BasisPtr& basis) {
+  ReferenceExperts experts(*basis, kDefaultTolerance);
   std::vector<long double> log_e(kBettorCount);
   for (std::size_t i = 0; i < set.labels.size(); ++i) {
     const auto g = set.view().row(i);
@@ -77,12 +76,12 @@ PredictionSet ShiftedOdds(double factor, std::size_t n, std::uint64_t seed) {
 class Delays {
  public:
   void Compare(const std::string& name, const std::vector<PredictionSet>& streams,
-               const std::vector<FeaturesPtr>& features) {
+               const std::vector<BasisPtr>& basis) {
     std::vector<std::size_t> with;
     std::vector<std::size_t> without;
     for (std::size_t i = 0; i < streams.size(); ++i) {
-      with.push_back(TimeWithChunks(streams[i], features[i]));
-      without.push_back(TimeWithoutChunks(streams[i], features[i]));
+      with.push_back(TimeWithChunks(streams[i], basis[i]));
+      without.push_back(TimeWithoutChunks(streams[i], basis[i]));
     }
     const double now = Median(std::move(with));
     const double before = Median(std::move(without));
@@ -109,13 +108,13 @@ TEST(ChunkDelayTest, IsAtMostFivePercentOnAverageAndTenPercentForAnyError) {
   constexpr int kStreams = 51;
   constexpr int kOrders = 15;
   Delays delays;
-  const auto features = testing::FeaturesOf(GeneratorSpec::M1());
+  const auto basis = testing::BasisOf(GeneratorSpec::M1());
   for (const ErrorCase& one : testing::ErrorCases()) {
     std::vector<PredictionSet> streams;
     for (int i = 0; i < kStreams; ++i) {
       streams.push_back(one.Stream(5000 + static_cast<std::uint64_t>(i)));
     }
-    delays.Compare(one.name, streams, std::vector<FeaturesPtr>(streams.size(), features));
+    delays.Compare(one.name, streams, std::vector<BasisPtr>(streams.size(), basis));
   }
   for (const double factor : {4., 16.}) {
     std::vector<PredictionSet> streams;
@@ -123,7 +122,7 @@ TEST(ChunkDelayTest, IsAtMostFivePercentOnAverageAndTenPercentForAnyError) {
       streams.push_back(ShiftedOdds(factor, 1000, 5000 + static_cast<std::uint64_t>(i)));
     }
     delays.Compare("odds_" + std::to_string(static_cast<int>(factor)), streams,
-                   std::vector<FeaturesPtr>(streams.size(), features));
+                   std::vector<BasisPtr>(streams.size(), basis));
   }
   for (const std::string network : {"resnet18", "densenet121"}) {
     const auto set = testing::ReadCifar10(network);
@@ -132,11 +131,11 @@ TEST(ChunkDelayTest, IsAtMostFivePercentOnAverageAndTenPercentForAnyError) {
     std::vector<std::size_t> order(set->labels.size());
     std::iota(order.begin(), order.end(), 0);
     std::vector<PredictionSet> streams;
-    std::vector<FeaturesPtr> kernels;
+    std::vector<BasisPtr> kernels;
     for (int i = 0; i < kOrders; ++i) {
       std::shuffle(order.begin(), order.end(), rng);
       streams.push_back(testing::Select(*set, order));
-      kernels.push_back(MedianFeatures(streams.back()));
+      kernels.push_back(MedianBasis(streams.back()));
     }
     delays.Compare(network, streams, kernels);
   }

@@ -96,27 +96,27 @@ inline Kernel MedianKernel(const PredictionSet& warmup) {
   return *Kernel::ExponentialTotalVariation(
       *MedianBandwidth(warmup.probabilities, warmup.class_count));
 }
-// The features of a sequence that contains its warm-up.
-inline std::shared_ptr<const RandomFeatures> MedianFeatures(const PredictionSet& set) {
+// The basis for a sequence that contains its warm-up.
+inline std::shared_ptr<const FourierBasis> MedianBasis(const PredictionSet& set) {
   PredictionSet warmup;
   warmup.class_count = set.class_count;
   const auto first = set.view().rows(0, 500);
   warmup.probabilities.assign(first.probabilities.begin(), first.probabilities.end());
-  return *RandomFeatures::Create(MedianKernel(warmup), set.class_count);
+  return *FourierBasis::Create(MedianKernel(warmup), set.class_count);
 }
 inline Kernel KernelOf(const GeneratorSpec& spec) { return MedianKernel(Draw(spec, 500, 99)); }
-inline std::shared_ptr<const RandomFeatures> FeaturesOf(const GeneratorSpec& spec) {
-  return *RandomFeatures::Create(KernelOf(spec), spec.alpha.size());
+inline std::shared_ptr<const FourierBasis> BasisOf(const GeneratorSpec& spec) {
+  return *FourierBasis::Create(KernelOf(spec), spec.alpha.size());
 }
 
 // The evidence of a model as a server collects it: the evidence against single classes is
 // considered after every 64 predictions.
 class WatchedEvidence {
  public:
-  explicit WatchedEvidence(const std::shared_ptr<const RandomFeatures>& features,
+  explicit WatchedEvidence(const std::shared_ptr<const FourierBasis>& basis,
                            double tolerance = kDefaultTolerance)
-      : process_(*EvidenceProcess::Create(features, tolerance, {.log_e = -std::log(kLevel)})),
-        classes_(features->class_count(), tolerance) {}
+      : process_(*EvidenceProcess::Create(basis, tolerance, {.log_e = -std::log(kLevel)})),
+        classes_(basis->class_count(), tolerance) {}
 
   void Add(const PredictionBatch& batch) {
     for (std::size_t first = 0; first < batch.size();) {
@@ -143,10 +143,9 @@ class WatchedEvidence {
 
 // The first prediction at which `reached` is true, counted from 1, or n + 1.
 template <typename Reached>
-std::size_t FirstTime(const PredictionSet& set,
-                      const std::shared_ptr<const RandomFeatures>& features,
+std::size_t FirstTime(const PredictionSet& set, const std::shared_ptr<const FourierBasis>& basis,
                       const Reached& reached) {
-  WatchedEvidence evidence(features);
+  WatchedEvidence evidence(basis);
   for (std::size_t i = 0; i < set.labels.size(); ++i) {
     evidence.Add(set.view().rows(i, 1));
     if (reached(evidence.Read())) return i + 1;
@@ -160,9 +159,9 @@ inline bool EvidenceCrossed(const EvidenceReading& reading) {
 
 // The first prediction after which the e-value is at least 20, counted from 1, or n + 1.
 inline std::size_t FirstCrossing(const PredictionSet& set,
-                                 const std::shared_ptr<const RandomFeatures>& features) {
+                                 const std::shared_ptr<const FourierBasis>& basis) {
   constexpr std::size_t kRows = 64;
-  WatchedEvidence evidence(features);
+  WatchedEvidence evidence(basis);
   for (std::size_t first = 0; first < set.labels.size(); first += kRows) {
     evidence.Add(set.view().rows(first, std::min(kRows, set.labels.size() - first)));
     const std::int64_t reached = evidence.Read().evidence_reached_at;
@@ -173,11 +172,11 @@ inline std::size_t FirstCrossing(const PredictionSet& set,
 
 // The share of streams with E >= 20 after any of their predictions. stream(i): returns stream i.
 template <typename Stream>
-double AlarmRate(const std::shared_ptr<const RandomFeatures>& features, int simulations,
+double AlarmRate(const std::shared_ptr<const FourierBasis>& basis, int simulations,
                  double tolerance, const Stream& stream) {
   int alarms = 0;
   for (int i = 0; i < simulations; ++i) {
-    WatchedEvidence evidence(features, tolerance);
+    WatchedEvidence evidence(basis, tolerance);
     evidence.Add(stream(i).view());
     if (EvidenceCrossed(evidence.Read())) ++alarms;
   }

@@ -21,10 +21,10 @@
 namespace calibd {
 namespace {
 
+using testing::BasisOf;
 using testing::Dirichlet;
 using testing::Draw;
 using testing::EvidenceCrossed;
-using testing::FeaturesOf;
 using testing::FirstCrossing;
 using testing::kLevel;
 using testing::LabelAtTemperature;
@@ -64,13 +64,13 @@ TEST(ShiftPowerTest, ShiftsOfClassesAreDetectedSoon) {
       {"binary_intercept", Dirichlet(2, 1), {1, std::exp(0.2)}, 6000, 1.15 * .81 * 2205},
   };
   for (const Case& one : cases) {
-    const auto features = FeaturesOf(one.spec);
+    const auto basis = BasisOf(one.spec);
     std::vector<std::size_t> times;
     for (int i = 0; i < Repeated(41); ++i) {
       const auto seed = 5000 + static_cast<std::uint64_t>(i);
       PredictionSet set = Draw(one.spec, one.longest, seed);
       LabelWithOdds(set, one.weights, seed);
-      times.push_back(FirstCrossing(set, features));
+      times.push_back(FirstCrossing(set, basis));
     }
     std::sort(times.begin(), times.end());
     const auto median = static_cast<double>(times[times.size() / 2]);
@@ -82,15 +82,15 @@ TEST(ShiftPowerTest, ShiftsOfClassesAreDetectedSoon) {
 // The evidence of a model whose predictions belong to groups, as a server collects it.
 class GroupedEvidence {
  public:
-  GroupedEvidence(const std::shared_ptr<const RandomFeatures>& features, std::size_t slots)
-      : features_(features),
+  GroupedEvidence(const std::shared_ptr<const FourierBasis>& basis, std::size_t slots)
+      : basis_(basis),
         slots_(slots),
-        process_(*EvidenceProcess::Create(features)),
-        classes_(features->class_count(), kDefaultTolerance) {}
+        process_(*EvidenceProcess::Create(basis)),
+        classes_(basis->class_count(), kDefaultTolerance) {}
 
   // group: below the number of slots.
   void Add(const PredictionBatch& row, std::size_t group) {
-    while (groups_.size() <= group) groups_.emplace_back(features_);
+    while (groups_.size() <= group) groups_.emplace_back(basis_);
     process_.Add(row);
     classes_.Add(row);
     groups_[group].Add(row);
@@ -114,7 +114,7 @@ class GroupedEvidence {
   bool Crossed() const { return EvidenceCrossed(process_.Read()); }
 
  private:
-  std::shared_ptr<const RandomFeatures> features_;
+  std::shared_ptr<const FourierBasis> basis_;
   std::size_t slots_;
   EvidenceProcess process_;
   ClassEvidence classes_;
@@ -126,11 +126,11 @@ TEST(GroupLevelTest, FalseAlarmsStayBelowTheLevel) {
   const int simulations = Repeated(200);
   for (const std::size_t m : {2U, 10U}) {
     const GeneratorSpec spec = Dirichlet(m, 1);
-    const auto features = FeaturesOf(spec);
+    const auto basis = BasisOf(spec);
     int alarms = 0;
     for (int i = 0; i < simulations; ++i) {
       const PredictionSet set = Draw(spec, 1000, 20000 + static_cast<std::uint64_t>(i));
-      GroupedEvidence evidence(features, 4);
+      GroupedEvidence evidence(basis, 4);
       for (std::size_t row = 0; row < 1000; ++row) {
         evidence.Add(set.view().rows(row, 1), row * row % 7 % 4);
       }
@@ -147,14 +147,14 @@ TEST(GroupPowerTest, TheModelIsRejectedSoonAfterItsOnlyBadGroup) {
   constexpr std::size_t kGroups = 20;
   constexpr std::size_t kLongest = 20000;
   const GeneratorSpec spec = GeneratorSpec::M1();
-  const auto features = FeaturesOf(spec);
+  const auto basis = BasisOf(spec);
   std::vector<double> ratios;
   for (int i = 0; i < Repeated(5); ++i) {
     const auto seed = 300 + static_cast<std::uint64_t>(i);
     const PredictionSet good = Draw(spec, kLongest, seed);
     PredictionSet bad = good;
     LabelAtTemperature(bad, 2, 0, seed);
-    GroupedEvidence evidence(features, kGroups);
+    GroupedEvidence evidence(basis, kGroups);
     std::size_t group_at = 0;
     std::size_t model_at = 0;
     for (std::size_t row = 0; row < kLongest && (group_at == 0 || model_at == 0); ++row) {
@@ -199,9 +199,8 @@ TEST(ClassPowerTest, TheModelIsRejectedSoonAfterItsOnlyBadClass) {
             std::discrete_distribution<std::int32_t>(others.begin(), others.end())(rng);
       }
     }
-    const auto features =
-        *RandomFeatures::Create(*Kernel::ExponentialTotalVariation(0.8), kClasses);
-    WatchedEvidence evidence(features);
+    const auto basis = *FourierBasis::Create(*Kernel::ExponentialTotalVariation(0.8), kClasses);
+    WatchedEvidence evidence(basis);
     ClassEvidence classes(kClasses, kDefaultTolerance);
     std::size_t class_at = 0;
     std::size_t model_at = 0;

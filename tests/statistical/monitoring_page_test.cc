@@ -26,14 +26,14 @@ namespace calibd {
 namespace {
 
 using testing::AlarmRate;
+using testing::BasisOf;
 using testing::Draw;
 using testing::ErrorCase;
 using testing::EvidenceCrossed;
-using testing::FeaturesOf;
 using testing::FirstCrossing;
 using testing::KernelOf;
 using testing::kLevel;
-using testing::MedianFeatures;
+using testing::MedianBasis;
 using testing::Repeated;
 using testing::RoundProbabilities;
 using testing::Select;
@@ -91,7 +91,7 @@ TEST(MonitoringPageTest, WatchingAPValueAlarmsAndWatchingAnEValueDoesNot) {
   const auto table = Table("polling");
   const GeneratorSpec spec = GeneratorSpec::M1();
   const Kernel kernel = KernelOf(spec);
-  const auto features = FeaturesOf(spec);
+  const auto features = BasisOf(spec);
   const std::vector<std::size_t> looks = {100, 500, 1000, 2000, 5000, 10000, 20000};
   const int p_streams = Repeated(300);
   const int e_streams = Repeated(100);
@@ -153,7 +153,7 @@ TEST(MonitoringPageTest, ErrorsAreDetectedAsSoonAsThePageSays) {
   const std::vector<ErrorCase> cases = testing::ErrorCases();
   const std::vector<int> simulations = {301, 301, 201, 101, 51};
   const std::vector<double> maximum_median = {1.3 * 2, 3, 1.3 * 31, 1.3 * 106, 1.3 * 517};
-  const auto features = FeaturesOf(GeneratorSpec::M1());
+  const auto features = BasisOf(GeneratorSpec::M1());
   for (std::size_t k = 0; k < cases.size(); ++k) {
     std::vector<std::size_t> times;
     for (int i = 0; i < Repeated(simulations[k]); ++i) {
@@ -173,7 +173,7 @@ TEST(MonitoringPageTest, OverconfidentNetworksAreFoundInAnyOrder) {
     const auto set = testing::ReadCifar10(network);
     if (!set.has_value()) GTEST_SKIP() << "no predictions of " << network;
     const auto detection = [](const PredictionSet& ordered) {
-      return FirstCrossing(ordered, MedianFeatures(ordered));
+      return FirstCrossing(ordered, MedianBasis(ordered));
     };
     const std::size_t in_file_order = detection(*set);
     ::testing::Test::RecordProperty(network + "_in_file_order", std::to_string(in_file_order));
@@ -201,7 +201,7 @@ TEST(MonitoringPageTest, OverconfidentNetworksAreFoundInAnyOrder) {
 TEST(MonitoringPageTest, ViolatedAssumptionsRaiseFalseAlarmsAsOftenAsThePageSays) {
   const auto table = Table("assumptions");
   const GeneratorSpec spec = GeneratorSpec::M1();
-  const auto features = FeaturesOf(spec);
+  const auto features = BasisOf(spec);
   constexpr std::size_t kN = 2000;
   const auto drawn = [&](int i, std::size_t n) {
     return Draw(spec, n, 1000 + static_cast<std::uint64_t>(i));

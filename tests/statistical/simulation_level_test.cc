@@ -115,7 +115,7 @@ TEST(SimulationLevelTest, TheSizeIsTheLevelForTheChosenEstimator) {
               Margin(kLevel, 150));
 }
 
-TEST(SimulationLevelTest, TheSizeIsTheLevelWithRandomFeatures) {
+TEST(SimulationLevelTest, TheSizeIsTheLevelWithFourierTerms) {
   constexpr int kSimulations = 600;
   EXPECT_NEAR(RejectionRate(Spread(0), 2001, kSimulations, OfLens(Lens::Canonical())), kLevel,
               Margin(kLevel, kSimulations));
@@ -139,7 +139,7 @@ TEST(SimulationPowerTest, DetectsMiscalibration) {
     }
     EXPECT_GE(RejectionRate(spec, 250, 200, OfEce(TopLabelBins{})), least);
   }
-  // Random features detect that a tenth of the labels ignores the prediction.
+  // The Fourier terms detect that a tenth of the labels ignores the prediction.
   EXPECT_GE(RejectionRate(Spread(0.1), 2001, 50, OfLens(Lens::Canonical())),
             0.99 - Margin(0.99, 50));
 }

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "calibd/core/experts.h"
+#include "calibd/core/fourier_basis.h"
 #include "calibd/core/kernel.h"
-#include "calibd/core/random_features.h"
 
 namespace calibd::testing {
 
@@ -19,9 +19,9 @@ namespace calibd::testing {
 inline constexpr std::size_t kBettorCount =
     kExpertCount - CountOf(ExpertKind::kClassMean) - CountOf(ExpertKind::kGroupMean);
 
-// Features of predictions with m classes.
-inline std::shared_ptr<const RandomFeatures> MakeFeatures(std::size_t m, double bandwidth = 0.8) {
-  return *RandomFeatures::Create(*Kernel::ExponentialTotalVariation(bandwidth), m);
+// Fourier basis for predictions with m classes.
+inline std::shared_ptr<const FourierBasis> MakeBasis(std::size_t m, double bandwidth = 0.8) {
+  return *FourierBasis::Create(*Kernel::ExponentialTotalVariation(bandwidth), m);
 }
 
 // These experts computed from their formulas, in long double and without the optimizations of core.
@@ -31,13 +31,13 @@ class ReferenceExperts {
  public:
   using Real = long double;
 
-  ReferenceExperts(const RandomFeatures& features, double tolerance, double retention = 1)
-      : features_(features),
-        m_(features.class_count()),
+  ReferenceExperts(const FourierBasis& basis, double tolerance, double retention = 1)
+      : basis_(basis),
+        m_(basis.class_count()),
         tolerance_(tolerance),
         retention_(retention),
-        feature_sums_(kFeatureCount),
-        witness_(kFeatureCount * m_),
+        fourier_sums_(kFourierCount),
+        witness_(kFourierCount * m_),
         pooled_observed_(24),
         pooled_expected_(24),
         class_observed_(24 * m_),
@@ -116,7 +116,7 @@ class ReferenceExperts {
   // Adds an incomplete chunk to the past.
   void Flush() {
     const Real retained = std::pow(retention_, static_cast<Real>(pending_.size()));
-    for (auto* const sums : {&feature_sums_, &witness_, &pooled_observed_, &pooled_expected_,
+    for (auto* const sums : {&fourier_sums_, &witness_, &pooled_observed_, &pooled_expected_,
                              &class_observed_, &class_expected_, &labels_, &expected_}) {
       for (Real& value : *sums) value *= retained;
     }
@@ -127,9 +127,9 @@ class ReferenceExperts {
 
   // F = A' phi(g).
   std::vector<Real> Witness(std::span<const double> g) const {
-    const std::vector<double> phi = Features(g);
+    const std::vector<double> phi = BasisOf(g);
     std::vector<Real> f(m_);
-    for (std::size_t j = 0; j < kFeatureCount; ++j) {
+    for (std::size_t j = 0; j < kFourierCount; ++j) {
       for (std::size_t k = 0; k < m_; ++k) f[k] += phi[j] * witness_[j * m_ + k];
     }
     return f;
@@ -140,16 +140,16 @@ class ReferenceExperts {
     return std::sqrt(sum);
   }
 
-  const std::vector<Real>& feature_sums() const { return feature_sums_; }
+  const std::vector<Real>& fourier_sums() const { return fourier_sums_; }
   const std::vector<Real>& witness() const { return witness_; }
   const std::vector<Real>& class_expected() const { return class_expected_; }
 
  private:
   void AddToSums(const std::vector<double>& g, std::size_t y) {
     count_ += 1;
-    const std::vector<double> phi = Features(g);
-    for (std::size_t j = 0; j < kFeatureCount; ++j) {
-      feature_sums_[j] += phi[j];
+    const std::vector<double> phi = BasisOf(g);
+    for (std::size_t j = 0; j < kFourierCount; ++j) {
+      fourier_sums_[j] += phi[j];
       for (std::size_t k = 0; k < m_; ++k) {
         witness_[j * m_ + k] += static_cast<Real>(phi[j]) * ((k == y ? 1 : 0) - Real{g[k]});
       }
@@ -163,15 +163,15 @@ class ReferenceExperts {
     class_observed_[Bin(g[y]) * m_ + y] += 1;
     labels_[y] += 1;
   }
-  std::vector<double> Features(std::span<const double> g) const {
-    std::vector<double> phi(kFeatureCount);
-    features_.Map(g, phi);
+  std::vector<double> BasisOf(std::span<const double> g) const {
+    std::vector<double> phi(kFourierCount);
+    basis_.Map(g, phi);
     return phi;
   }
   Real Match(std::span<const double> g) const {
-    const std::vector<double> phi = Features(g);
+    const std::vector<double> phi = BasisOf(g);
     Real match = 0;
-    for (std::size_t j = 0; j < kFeatureCount; ++j) match += phi[j] * feature_sums_[j];
+    for (std::size_t j = 0; j < kFourierCount; ++j) match += phi[j] * fourier_sums_[j];
     return match;
   }
   // Bins of the log odds, clamped to [-12, 12].
@@ -188,14 +188,14 @@ class ReferenceExperts {
     return std::log(q[y] / sum / p[y]);
   }
 
-  const RandomFeatures& features_;
+  const FourierBasis& basis_;
   std::size_t m_;
   double tolerance_;
   double retention_;
   std::size_t rows_ = 0;
   std::vector<std::pair<std::vector<double>, std::size_t>> pending_;
   Real count_ = 0;
-  std::vector<Real> feature_sums_;
+  std::vector<Real> fourier_sums_;
   std::vector<Real> witness_;
   std::vector<Real> pooled_observed_;
   std::vector<Real> pooled_expected_;

@@ -87,10 +87,11 @@ std::string TestTable(const v1::ForecastEvaluation& evaluation) {
   if (evaluation.has_local()) add("local calibration error", evaluation.local().mean_error());
   std::string text = FormatTable(rows);
   if (!exact.empty()) {
-    absl::StrAppendFormat(&text,
-                          "* %d random features, with which the test is exact too. Over all pairs, "
-                          "MMD^2 is: %s.\n",
-                          kTestFrequencies, absl::StrJoin(exact, ", "));
+    absl::StrAppendFormat(
+        &text,
+        "* %d Fourier frequencies, with which the test is exact too. Over all pairs, "
+        "MMD^2 is: %s.\n",
+        kTestFrequencies, absl::StrJoin(exact, ", "));
   }
   const bool are_equal = std::ranges::any_of(
       evaluation.discrepancies(), [](const v1::ForecastEvaluation::TestedDiscrepancy& discrepancy) {

@@ -251,7 +251,7 @@ TEST_F(CalibctlForecastTest, ADecisionIsComparedWithItsPromise) {
   other.insert(other.end(), {"--threshold", "6"});
   EXPECT_THAT(OutputOf(other), AllOf(HasSubstr(" of the decisions were wrong"),
                                      HasSubstr("decision calibration error "),
-                                     HasSubstr("* 64 random features, with which the test is "
+                                     HasSubstr("* 64 Fourier frequencies, with which the test is "
                                                "exact too. Over all pairs, MMD^2 is: ")));
 }
 

@@ -36,14 +36,14 @@ void ExpectEstimates(const v1::GetCalibrationResponse& answer, const PredictionS
   }
   if (!answer.has_watch()) return;
   auto process = EvidenceProcess::Create(
-      *RandomFeatures::Create(*Kernel::ExponentialTotalVariation(kBandwidth), counted.class_count));
+      *FourierBasis::Create(*Kernel::ExponentialTotalVariation(kBandwidth), counted.class_count));
   ASSERT_TRUE(process.ok()) << process.status();
   process->Add(counted.view());
   const EvidenceReading expected = process->Read();
   EXPECT_EQ(answer.watch().observations(), expected.count);
   EXPECT_EQ(answer.watch().evidence().log10_e_value(), expected.evidence.log10_e_value);
   EXPECT_EQ(answer.watch().evidence().max_observation(), expected.maximum.at);
-  EXPECT_EQ(answer.watch().drift().log10_statistic(), expected.drift.shiryaev_roberts.log10_now);
+  EXPECT_EQ(answer.watch().drift().log10_statistic(), expected.drift.log10_now);
   EXPECT_EQ(answer.watch().effect_size().skce(), expected.skce_unbiased.value_or(0));
 }
 

@@ -16,17 +16,17 @@
 namespace calibd {
 namespace {
 
-using testing::MakeFeatures;
+using testing::MakeBasis;
 using testing::ReferenceExperts;
 
 TEST(EvidenceTest, DoesNotDependOnTheBatches) {
   const std::size_t m = 11;
   const PredictionSet set = Draw(GeneratorSpec::M2(m), 2023, 4);
-  const auto features = MakeFeatures(m);
-  auto whole = *EvidenceProcess::Create(features);
+  const auto basis = MakeBasis(m);
+  auto whole = *EvidenceProcess::Create(basis);
   whole.Add(set.view());
   for (const std::size_t step : {1u, 7u, 16u, 61u, 64u, 1000u}) {
-    auto cut = *EvidenceProcess::Create(features);
+    auto cut = *EvidenceProcess::Create(basis);
     for (std::size_t i = 0; i < set.labels.size(); i += step) {
       cut.Add(set.view().rows(i, std::min(step, set.labels.size() - i)));
       // Means in between have no effect on the bits.
@@ -48,9 +48,9 @@ TEST(EvidenceTest, DoesNotDependOnTheThreads) {
   };
   for (const std::size_t m : {2u, 10u, 45u}) {
     const PredictionSet set = Draw(GeneratorSpec::M2(m), 1400, 5);
-    auto alone = *EvidenceProcess::Create(MakeFeatures(m));
+    auto alone = *EvidenceProcess::Create(MakeBasis(m));
     alone.Add(set.view());
-    auto shared = *EvidenceProcess::Create(MakeFeatures(m));
+    auto shared = *EvidenceProcess::Create(MakeBasis(m));
     // The cut is in the middle of a chunk and of a strip.
     const std::size_t cut = 1290;
     shared.Add(set.view().rows(0, cut), loop);
@@ -62,13 +62,13 @@ TEST(EvidenceTest, DoesNotDependOnTheThreads) {
 TEST(EvidenceTest, ContinuesWithTheSameBitsFromEveryPositionInAChunk) {
   const std::size_t m = 5;
   const PredictionSet set = Draw(GeneratorSpec::M2(m), 1200, 4);
-  const auto features = MakeFeatures(m);
-  auto whole = *EvidenceProcess::Create(features);
+  const auto basis = MakeBasis(m);
+  auto whole = *EvidenceProcess::Create(basis);
   whole.Add(set.view());
-  auto before = *EvidenceProcess::Create(features);
+  auto before = *EvidenceProcess::Create(basis);
   before.Add(set.view().rows(0, 1023));
   for (std::size_t cut = 1023; cut < 1090; ++cut) {
-    auto after = *EvidenceProcess::Create(features);
+    auto after = *EvidenceProcess::Create(basis);
     ASSERT_TRUE(after.Restore(before.Save()).ok()) << cut;
     EXPECT_TRUE(after.Save() == before.Save()) << cut;
     EXPECT_EQ(after.Read().skce_unbiased, before.Read().skce_unbiased) << cut;
@@ -80,10 +80,10 @@ TEST(EvidenceTest, ContinuesWithTheSameBitsFromEveryPositionInAChunk) {
 
 TEST(EvidenceTest, TheRecentPastForgets) {
   const std::size_t m = 2;
-  const auto features = MakeFeatures(m);
+  const auto basis = MakeBasis(m);
   const PredictionSet set = Draw(GeneratorSpec::M1(m), 16390, 4);
-  auto process = *EvidenceProcess::Create(features);
-  ReferenceExperts recent(*features, kDefaultTolerance, 1 - 1 / kMemory);
+  auto process = *EvidenceProcess::Create(basis);
+  ReferenceExperts recent(*basis, kDefaultTolerance, 1 - 1 / kMemory);
   for (std::size_t i = 0; i < set.labels.size(); ++i) {
     recent.Join(set.view().row(i), static_cast<std::size_t>(set.labels[i]));
     process.Add(set.view().row(i), set.labels[i]);
@@ -101,20 +101,20 @@ TEST(EvidenceTest, TheRecentPastForgets) {
 
 TEST(EvidenceTest, AStateOfAnOlderVersionContinuesInMidChunk) {
   const std::size_t m = 4;
-  const auto features = MakeFeatures(m);
+  const auto basis = MakeBasis(m);
   const PredictionSet set = Draw(GeneratorSpec::M2(m), 1400, 8);
-  auto process = *EvidenceProcess::Create(features);
+  auto process = *EvidenceProcess::Create(basis);
   process.Add(set.view().rows(0, 1024));
   // Older versions had neither chunks nor growths, and their recent past has a weight.
   EvidenceState old = process.Save();
   old.count = old.projections.count = 1030;
-  old.e_growth = old.shiryaev_roberts_growth = old.cusum_growth = {};
+  old.e_growth = old.shiryaev_roberts_growth = {};
   old.recent.weight = 2;
-  for (auto* const values : {&old.recent.feature_sums, &old.recent.witness,
+  for (auto* const values : {&old.recent.fourier_sums, &old.recent.witness,
                              &old.recent.class_observed, &old.recent.class_expected}) {
     for (double& value : *values) value *= 2;
   }
-  auto continued = *EvidenceProcess::Create(features);
+  auto continued = *EvidenceProcess::Create(basis);
   ASSERT_TRUE(continued.Restore(old).ok());
   EXPECT_EQ(continued.Read().maximum, process.Read().maximum);
   EXPECT_EQ(continued.Read().evidence.log10_e_value, process.Read().evidence.log10_e_value);
@@ -129,14 +129,14 @@ TEST(EvidenceTest, AStateOfAnOlderVersionContinuesInMidChunk) {
 
 TEST(EvidenceTest, ContinuesASavedStateBitForBit) {
   const std::size_t m = 6;
-  const auto features = MakeFeatures(m);
+  const auto basis = MakeBasis(m);
   for (const std::size_t cut : {0u, 1u, 333u, 16384u}) {
     const PredictionSet set = Draw(GeneratorSpec::M2(m), cut + 400, 8);
-    auto whole = *EvidenceProcess::Create(features);
+    auto whole = *EvidenceProcess::Create(basis);
     whole.Add(set.view());
-    auto before = *EvidenceProcess::Create(features);
+    auto before = *EvidenceProcess::Create(basis);
     before.Add(set.view().rows(0, cut));
-    auto after = *EvidenceProcess::Create(features);
+    auto after = *EvidenceProcess::Create(basis);
     ASSERT_TRUE(after.Restore(before.Save()).ok());
     EXPECT_TRUE(after.Save() == before.Save());
     after.Add(set.view().rows(cut, 400));
@@ -145,15 +145,15 @@ TEST(EvidenceTest, ContinuesASavedStateBitForBit) {
 }
 
 TEST(EvidenceTest, RefusesAStateOfAnotherProcessAndChangesNothing) {
-  const auto features = MakeFeatures(3);
-  auto process = *EvidenceProcess::Create(features);
+  const auto basis = MakeBasis(3);
+  auto process = *EvidenceProcess::Create(basis);
   process.Add(Draw(GeneratorSpec::M1(3), 20, 1).view());
   const EvidenceState good = process.Save();
   const double nan = std::numeric_limits<double>::quiet_NaN();
   std::vector<EvidenceState> bad(16, good);
   bad[0].log_e.pop_back();
   bad[1].log_e[3] = nan;
-  bad[2].log_cusum[0] = -1;
+  bad[2].log_shiryaev_roberts[0] = -1;
   bad[3].log_shiryaev_roberts.push_back(0);
   bad[4].count = -1;
   bad[5].maximum.at = 21;
@@ -162,14 +162,14 @@ TEST(EvidenceTest, RefusesAStateOfAnotherProcessAndChangesNothing) {
   bad[8].all.witness.pop_back();
   bad[9].recent.class_expected[5] = -1;
   bad[10].projections.count = 3;
-  bad[11].recent.feature_sums[0] = nan;
+  bad[11].recent.fourier_sums[0] = nan;
   bad[12].pending = {0.5, 0.25, 0.25};
   bad[12].pending_labels = {0};
   bad[13].pending.push_back(0.5);
   bad[14].e_growth[1] = 0;
-  bad[15].cusum_growth.pop_back();
-  bad.push_back(EvidenceProcess::Create(MakeFeatures(4))->Save());
-  auto in_chunk = *EvidenceProcess::Create(features);
+  bad[15].shiryaev_roberts_growth.pop_back();
+  bad.push_back(EvidenceProcess::Create(MakeBasis(4))->Save());
+  auto in_chunk = *EvidenceProcess::Create(basis);
   in_chunk.Add(Draw(GeneratorSpec::M1(3), 33, 1).view());
   for (const int what : {0, 1, 2}) {
     bad.push_back(in_chunk.Save());
@@ -185,12 +185,12 @@ TEST(EvidenceTest, RefusesAStateOfAnotherProcessAndChangesNothing) {
 }
 
 TEST(EvidenceTest, CopiesAreIndependent) {
-  const auto features = MakeFeatures(3);
+  const auto basis = MakeBasis(3);
   const PredictionSet set = Draw(GeneratorSpec::M2(3), 50, 1);
-  auto process = *EvidenceProcess::Create(features);
+  auto process = *EvidenceProcess::Create(basis);
   process.Add(set.view().rows(0, 30));
   EvidenceProcess copy = process;
-  auto other = *EvidenceProcess::Create(MakeFeatures(9), 0.1);
+  auto other = *EvidenceProcess::Create(MakeBasis(9), 0.1);
   other = process;
   process.Add(set.view().rows(30, 20));
   EXPECT_EQ(copy.Read().count, 30);
@@ -201,21 +201,20 @@ TEST(EvidenceTest, CopiesAreIndependent) {
 }
 
 TEST(EvidenceTest, RestartedDetectorsKeepWhatTheyLearnt) {
-  const auto features = MakeFeatures(3);
+  const auto basis = MakeBasis(3);
   const PredictionSet set = Draw(GeneratorSpec::M3(3), 300, 1);
-  auto process = *EvidenceProcess::Create(features);
+  auto process = *EvidenceProcess::Create(basis);
   process.Add(set.view().rows(0, 200));
   const EvidenceState before = process.Save();
   process.RestartDrift(std::numeric_limits<double>::infinity());
   const EvidenceState after = process.Save();
-  EXPECT_NEAR(process.Read().drift.shiryaev_roberts.log10_now, 0, 1e-15);
-  EXPECT_NEAR(process.Read().drift.cusum.log10_now, 0, 1e-15);
+  EXPECT_NEAR(process.Read().drift.log10_now, 0, 1e-15);
   EXPECT_EQ(after.shiryaev_roberts_maximum, (RunningMaximum{0, 200}));
   EXPECT_EQ(after.recent, before.recent);
   EXPECT_EQ(LogsOf(after).e, LogsOf(before).e);
   process.Add(set.view().rows(200, 100));
-  EXPECT_GT(process.Read().drift.cusum.log10_now, 1);
-  EXPECT_GT(process.Read().drift.cusum.maximum.at, 200);
+  EXPECT_GT(process.Read().drift.log10_now, 1);
+  EXPECT_GT(process.Read().drift.maximum.at, 200);
 }
 
 }  // namespace

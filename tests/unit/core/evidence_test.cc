@@ -19,7 +19,7 @@ namespace calibd {
 namespace {
 
 using testing::kBettorCount;
-using testing::MakeFeatures;
+using testing::MakeBasis;
 using testing::ReferenceExperts;
 
 void Append(PredictionSet& set, const std::vector<double>& g, std::int32_t y) {
@@ -74,16 +74,15 @@ double ToleranceOf(std::size_t expert) {
 
 TEST(EvidenceTest, EveryExpertEqualsItsFormulaAtEveryStep) {
   for (const std::size_t m : {2u, 3u, 10u, 17u}) {
-    const auto features = MakeFeatures(m);
+    const auto basis = MakeBasis(m);
     for (const double tolerance : {1e-9, 1e-5, 0.1}) {
       // It is long enough for chunks of 8.
       const PredictionSet set = Mixed(m, 150, 7 * m);
-      auto process = *EvidenceProcess::Create(features, tolerance);
-      ReferenceExperts all(*features, tolerance);
-      ReferenceExperts recent(*features, tolerance, 1 - 1 / kMemory);
+      auto process = *EvidenceProcess::Create(basis, tolerance);
+      ReferenceExperts all(*basis, tolerance);
+      ReferenceExperts recent(*basis, tolerance, 1 - 1 / kMemory);
       std::vector<long double> log_w(kBettorCount);
       std::vector<long double> log_r1(kBettorCount);
-      std::vector<long double> log_c1(kBettorCount);
       for (std::size_t i = 0; i < set.labels.size(); ++i) {
         const auto g = set.view().row(i);
         const auto y = static_cast<std::size_t>(set.labels[i]);
@@ -96,12 +95,9 @@ TEST(EvidenceTest, EveryExpertEqualsItsFormulaAtEveryStep) {
         for (std::size_t j = 0; j < kBettorCount; ++j) {
           log_w[j] += log_e[j];
           log_r1[j] = std::log1p(std::exp(log_r1[j] + log_recent[j]));
-          log_c1[j] = std::max<long double>(0, log_c1[j] + log_recent[j]);
           ASSERT_NEAR(logs.e[j], static_cast<double>(log_w[j]), ToleranceOf(j))
               << "expert " << j << " step " << i;
           ASSERT_NEAR(logs.shiryaev_roberts[j], static_cast<double>(log_r1[j]), ToleranceOf(j))
-              << j << " step " << i;
-          ASSERT_NEAR(logs.cusum[j], static_cast<double>(log_c1[j]), ToleranceOf(j))
               << j << " step " << i;
         }
       }
@@ -111,10 +107,10 @@ TEST(EvidenceTest, EveryExpertEqualsItsFormulaAtEveryStep) {
 
 TEST(EvidenceTest, ChunksOf64EqualTheirFormulas) {
   const std::size_t m = 3;
-  const auto features = MakeFeatures(m);
+  const auto basis = MakeBasis(m);
   const PredictionSet set = Mixed(m, 1400, 5);
-  auto process = *EvidenceProcess::Create(features);
-  ReferenceExperts all(*features, kDefaultTolerance);
+  auto process = *EvidenceProcess::Create(basis);
+  ReferenceExperts all(*basis, kDefaultTolerance);
   std::vector<long double> log_w(kBettorCount);
   for (std::size_t i = 0; i < set.labels.size(); ++i) {
     const auto g = set.view().row(i);
@@ -170,23 +166,21 @@ double WorstMean(std::span<const double> g, double eps, const std::vector<double
 
 TEST(EvidenceTest, NoExpertGainsOnAverageForAnyPastAndPrediction) {
   for (const std::size_t m : {2u, 3u, 10u, 40u}) {
-    const auto features = MakeFeatures(m);
+    const auto basis = MakeBasis(m);
     for (const double tolerance : {1e-9, 1e-5, 0.1}) {
       const double eps = tolerance / static_cast<double>(m);
       for (const std::size_t past : {0u, 1u, 30u, 200u}) {
-        auto process = *EvidenceProcess::Create(features, tolerance);
+        auto process = *EvidenceProcess::Create(basis, tolerance);
         process.Add(Mixed(m, past, 11 + m).view());
         ASSERT_TRUE(process
                         .Restore([&] {
                           // Small numbers, so that differences of logarithms keep their digits.
                           EvidenceState state = process.Save();
                           std::fill(state.log_e.begin(), state.log_e.end(), 0.0);
-                          std::fill(state.log_cusum.begin(), state.log_cusum.end(), 0.0);
                           std::fill(state.log_shiryaev_roberts.begin(),
                                     state.log_shiryaev_roberts.end(), 0.0);
                           state.e_growth.clear();
                           state.shiryaev_roberts_growth.clear();
-                          state.cusum_growth.clear();
                           return state;
                         }())
                         .ok());
@@ -225,11 +219,10 @@ TEST(EvidenceTest, NoExpertGainsOnAverageForAnyPastAndPrediction) {
 }
 
 TEST(EvidenceTest, TheMixtureIsTheWeightedMeanOfTheExperts) {
-  const auto features = MakeFeatures(5);
-  auto process = *EvidenceProcess::Create(features);
+  const auto basis = MakeBasis(5);
+  auto process = *EvidenceProcess::Create(basis);
   RunningMaximum maximum;
   RunningMaximum r_maximum;
-  RunningMaximum c_maximum;
   const PredictionSet set = Draw(GeneratorSpec::M2(5), 40, 2);
   for (std::size_t i = 0; i < set.labels.size(); ++i) {
     process.Add(set.view().row(i), set.labels[i]);
@@ -239,7 +232,6 @@ TEST(EvidenceTest, TheMixtureIsTheWeightedMeanOfTheExperts) {
     const EvidenceReading reading = process.Read();
     double e = 0;
     double r = 0;
-    double c = 0;
     std::array<double, kFamilyCount> family{};
     std::array<double, kFamilyCount> prior{};
     for (std::size_t j = 0; j < kExpertCount; ++j) {
@@ -248,13 +240,10 @@ TEST(EvidenceTest, TheMixtureIsTheWeightedMeanOfTheExperts) {
       family[static_cast<std::size_t>(FamilyOf(kExperts[j].kind))] +=
           kPriors[j] * std::exp(logs.e[j]);
       r += kPriors[j] * std::exp(logs.shiryaev_roberts[j]);
-      c += kPriors[j] * std::exp(logs.cusum[j]);
     }
     EXPECT_EQ(reading.count, static_cast<std::int64_t>(i) + 1);
     EXPECT_NEAR(reading.evidence.log10_e_value, std::log10(e), 1e-12);
-    EXPECT_NEAR(reading.drift.shiryaev_roberts.log10_now, std::log10(r), 1e-12);
-    EXPECT_NEAR(reading.drift.cusum.log10_now, std::log10(c), 1e-12);
-    EXPECT_LE(c, r);
+    EXPECT_NEAR(reading.drift.log10_now, std::log10(r), 1e-12);
     for (std::size_t f = 0; f < kFamilyCount; ++f) {
       EXPECT_NEAR(reading.evidence.family_share[f], family[f] / e, 1e-12);
       EXPECT_NEAR(reading.evidence.family_log10_e_value[f], std::log10(family[f] / prior[f]),
@@ -262,11 +251,9 @@ TEST(EvidenceTest, TheMixtureIsTheWeightedMeanOfTheExperts) {
     }
     maximum.Add(std::log(e), reading.count);
     r_maximum.Add(std::log(r), reading.count);
-    c_maximum.Add(std::log(c), reading.count);
     EXPECT_NEAR(reading.maximum.log_value, maximum.log_value, 1e-12);
     EXPECT_EQ(reading.maximum.at, maximum.at);
-    EXPECT_NEAR(reading.drift.shiryaev_roberts.maximum.log_value, r_maximum.log_value, 1e-12);
-    EXPECT_NEAR(reading.drift.cusum.maximum.log_value, c_maximum.log_value, 1e-12);
+    EXPECT_NEAR(reading.drift.maximum.log_value, r_maximum.log_value, 1e-12);
   }
 }
 
@@ -282,10 +269,10 @@ TEST(EvidenceTest, DriftThresholdIsLog10OfOnePlusTheRunLength) {
 
 TEST(EvidenceTest, EstimatesEqualTheirFormulas) {
   const std::size_t m = 4;
-  const auto features = MakeFeatures(m);
+  const auto basis = MakeBasis(m);
   const PredictionSet set = Draw(GeneratorSpec::M3(m), 80, 5);
-  auto process = *EvidenceProcess::Create(features);
-  ReferenceExperts reference(*features, kDefaultTolerance);
+  auto process = *EvidenceProcess::Create(basis);
+  ReferenceExperts reference(*basis, kDefaultTolerance);
   RunningMoments projections;
   double variance = 0;
   double pairs = 0;
@@ -294,8 +281,8 @@ TEST(EvidenceTest, EstimatesEqualTheirFormulas) {
     const auto g = set.view().row(i);
     const auto y = static_cast<std::size_t>(set.labels[i]);
     // sum_{j<i} h_ij.
-    phi.emplace_back(kFeatureCount);
-    features->Map(g, phi.back());
+    phi.emplace_back(kFourierCount);
+    basis->Map(g, phi.back());
     for (std::size_t j = 0; j < i; ++j) {
       const double k = std::inner_product(phi[i].begin(), phi[i].end(), phi[j].begin(), 0.0);
       const auto y_j = static_cast<std::size_t>(set.labels[j]);
@@ -318,7 +305,7 @@ TEST(EvidenceTest, EstimatesEqualTheirFormulas) {
     const EvidenceReading reading = process.Read();
     const auto n = static_cast<double>(i + 1);
     EXPECT_EQ(reading.skce_unbiased.has_value(), i > 0);
-    // The features and A have the rounding errors of float, below 1e-6 of their size.
+    // The Fourier terms and A have the rounding errors of float, below 1e-6 of their size.
     if (i > 0) {
       EXPECT_NEAR(*reading.skce_unbiased, 2 * pairs / (n * (n - 1)), 1e-6);
     }
@@ -330,12 +317,12 @@ TEST(EvidenceTest, EstimatesEqualTheirFormulas) {
 }
 
 TEST(EvidenceTest, ToleranceIsCheckedAndCosts) {
-  const auto features = MakeFeatures(3);
+  const auto basis = MakeBasis(3);
   for (const double tolerance : {0.0, -1.0, 1e-10, 0.6, std::nan("")}) {
-    EXPECT_EQ(EvidenceProcess::Create(features, tolerance).status().code(),
+    EXPECT_EQ(EvidenceProcess::Create(basis, tolerance).status().code(),
               absl::StatusCode::kInvalidArgument);
   }
-  auto process = *EvidenceProcess::Create(features, 0.3);
+  auto process = *EvidenceProcess::Create(basis, 0.3);
   // Without a past there are no bets, so every prediction costs the tolerance, log 1.3.
   process.Add(std::vector<double>{0.2, 0.3, 0.5}, 1);
   EXPECT_LT(process.Read().evidence.log10_e_value, 0);
@@ -343,8 +330,8 @@ TEST(EvidenceTest, ToleranceIsCheckedAndCosts) {
 
 TEST(EvidenceTest, CertainButWrongPredictionsAreFiniteEvidence) {
   // Label 1 although its probability is 0: each is worth about log(1/eps), not infinity.
-  const auto features = MakeFeatures(3);
-  auto process = *EvidenceProcess::Create(features);
+  const auto basis = MakeBasis(3);
+  auto process = *EvidenceProcess::Create(basis);
   double before = 0;
   for (int i = 0; i < 2000; ++i) {
     process.Add(std::vector<double>{1, 0, 0}, 1);
@@ -360,7 +347,7 @@ TEST(EvidenceTest, CertainButWrongPredictionsAreFiniteEvidence) {
 
 TEST(EvidenceTest, CertainAndRightPredictionsAreNoEvidence) {
   for (const std::size_t m : {2u, 5u}) {
-    auto process = *EvidenceProcess::Create(MakeFeatures(m));
+    auto process = *EvidenceProcess::Create(MakeBasis(m));
     for (std::size_t i = 0; i < 3000; ++i) {
       std::vector<double> g(m);
       g[i % m] = 1;
@@ -380,7 +367,7 @@ TEST(EvidenceTest, CertainAndRightPredictionsAreNoEvidence) {
 TEST(EvidenceTest, HostileStreamsStayFinite) {
   for (const double bandwidth : {1e-300, 1e-3, 1e300}) {
     for (const std::size_t m : {2u, 10u, 1000u}) {
-      auto process = *EvidenceProcess::Create(MakeFeatures(m, bandwidth), kMinTolerance);
+      auto process = *EvidenceProcess::Create(MakeBasis(m, bandwidth), kMinTolerance);
       PredictionSet set = Draw(GeneratorSpec::M3(m), 200, m);
       // The probabilities are rounded to three digits.
       for (double& value : set.probabilities) value = std::round(value * 1000) / 1000;
@@ -394,8 +381,8 @@ TEST(EvidenceTest, HostileStreamsStayFinite) {
       }
       process.Add(set.view());
       const EvidenceState state = process.Save();
-      for (const auto* const values : {&state.log_e, &state.log_cusum, &state.log_shiryaev_roberts,
-                                       &state.all.witness, &state.recent.witness}) {
+      for (const auto* const values :
+           {&state.log_e, &state.log_shiryaev_roberts, &state.all.witness, &state.recent.witness}) {
         for (const double value : *values) {
           ASSERT_TRUE(std::isfinite(value));
         }
@@ -415,14 +402,14 @@ TEST(EvidenceTest, HostileStreamsStayFinite) {
 
 TEST(EvidenceTest, LargeEvidenceStaysFinite) {
   // A state like the one after 1e8 predictions.
-  const auto features = MakeFeatures(3);
-  auto process = *EvidenceProcess::Create(features);
+  const auto basis = MakeBasis(3);
+  auto process = *EvidenceProcess::Create(basis);
   process.Add(Draw(GeneratorSpec::M1(3), 100, 1).view());
   EvidenceState state = process.Save();
   constexpr double kFactor = 1e6;
   state.count = state.projections.count = 100000000;
   for (double& value : state.log_e) value = value < 0 ? -1e8 : 1e8;
-  for (auto* const values : {&state.all.feature_sums, &state.all.witness, &state.all.class_observed,
+  for (auto* const values : {&state.all.fourier_sums, &state.all.witness, &state.all.class_observed,
                              &state.all.class_expected, &state.log_shiryaev_roberts}) {
     for (double& value : *values) value *= kFactor;
   }
@@ -432,7 +419,7 @@ TEST(EvidenceTest, LargeEvidenceStaysFinite) {
   process.Add(Draw(GeneratorSpec::M1(3), 100, 2).view());
   const EvidenceReading reading = process.Read();
   EXPECT_TRUE(std::isfinite(reading.evidence.log10_e_value));
-  EXPECT_TRUE(std::isfinite(reading.drift.shiryaev_roberts.log10_now));
+  EXPECT_TRUE(std::isfinite(reading.drift.log10_now));
   EXPECT_TRUE(std::isfinite(*reading.skce_unbiased));
   EXPECT_GE(reading.maximum.log_value, before.log_value);
   EXPECT_EQ(reading.count, 100000100);

@@ -21,18 +21,18 @@ namespace {
 constexpr std::size_t kClasses = 5;
 constexpr std::int32_t kUnknownId = 1000000;
 
-std::shared_ptr<const RandomFeatures> Features() {
-  static const auto features =
-      *RandomFeatures::Create(*Kernel::ExponentialTotalVariation(0.8), kClasses);
-  return features;
+std::shared_ptr<const FourierBasis> BasisOf() {
+  static const auto basis =
+      *FourierBasis::Create(*Kernel::ExponentialTotalVariation(0.8), kClasses);
+  return basis;
 }
 
 // n: a multiple of 8, so that the state has no growths.
 EvidenceState StateAfter(std::size_t n) {
-  auto process = *EvidenceProcess::Create(Features());
+  auto process = *EvidenceProcess::Create(BasisOf());
   process.Add(Draw(GeneratorSpec::M2(kClasses), n, 3).view());
   EvidenceState state = process.Save();
-  state.e_growth = state.shiryaev_roberts_growth = state.cusum_growth = {};
+  state.e_growth = state.shiryaev_roberts_growth = {};
   return state;
 }
 
@@ -52,8 +52,7 @@ void TakeOut(std::size_t index, EvidenceState& state) {
   const auto at = static_cast<std::ptrdiff_t>(index);
   for (double& prior : state.priors) prior /= 1 - kPriors[index];
   state.expert_ids.erase(state.expert_ids.begin() + at);
-  for (auto* const values :
-       {&state.priors, &state.log_e, &state.log_shiryaev_roberts, &state.log_cusum}) {
+  for (auto* const values : {&state.priors, &state.log_e, &state.log_shiryaev_roberts}) {
     values->erase(values->begin() + at);
   }
 }
@@ -65,7 +64,6 @@ void PutIn(EvidenceState& state) {
   state.priors.insert(state.priors.begin(), 0.25);
   state.log_e.insert(state.log_e.begin(), 3);
   state.log_shiryaev_roberts.insert(state.log_shiryaev_roberts.begin(), 2.5);
-  state.log_cusum.insert(state.log_cusum.begin(), 1.5);
 }
 
 struct Change {
@@ -74,33 +72,31 @@ struct Change {
 };
 
 std::vector<Change> Changes() {
-  return {
-      {"a new expert", [](EvidenceState& state) { TakeOut(4, state); }},
-      {"an expert of the past", PutIn},
-      {"other priors",
-       [](EvidenceState& state) { std::reverse(state.priors.begin(), state.priors.end()); }},
-      {"another order",
-       [](EvidenceState& state) {
-         for (auto* const values :
-              {&state.priors, &state.log_e, &state.log_shiryaev_roberts, &state.log_cusum}) {
-           std::swap((*values)[0], (*values)[20]);
-         }
-         std::swap(state.expert_ids[0], state.expert_ids[20]);
-       }},
-      {"all at once",
-       [](EvidenceState& state) {
-         TakeOut(20, state);
-         TakeOut(4, state);
-         PutIn(state);
-         state.log_offset = -0.5;
-       }},
-      {"only experts of the past", [](EvidenceState& state) {
-         state.expert_ids = {kUnknownId};
-         state.priors = {1};
-         for (auto* const values : {&state.log_e, &state.log_shiryaev_roberts, &state.log_cusum}) {
-           values->resize(1);
-         }
-       }}};
+  return {{"a new expert", [](EvidenceState& state) { TakeOut(4, state); }},
+          {"an expert of the past", PutIn},
+          {"other priors",
+           [](EvidenceState& state) { std::reverse(state.priors.begin(), state.priors.end()); }},
+          {"another order",
+           [](EvidenceState& state) {
+             for (auto* const values : {&state.priors, &state.log_e, &state.log_shiryaev_roberts}) {
+               std::swap((*values)[0], (*values)[20]);
+             }
+             std::swap(state.expert_ids[0], state.expert_ids[20]);
+           }},
+          {"all at once",
+           [](EvidenceState& state) {
+             TakeOut(20, state);
+             TakeOut(4, state);
+             PutIn(state);
+             state.log_offset = -0.5;
+           }},
+          {"only experts of the past", [](EvidenceState& state) {
+             state.expert_ids = {kUnknownId};
+             state.priors = {1};
+             for (auto* const values : {&state.log_e, &state.log_shiryaev_roberts}) {
+               values->resize(1);
+             }
+           }}};
 }
 
 TEST(ExpertChangeTest, TheEValueAndTheDetectorsAreContinuous) {
@@ -110,16 +106,14 @@ TEST(ExpertChangeTest, TheEValueAndTheDetectorsAreContinuous) {
     change.apply(saved);
     // Above the current value, so that it must carry over.
     saved.maximum = {.log_value = std::log(EValue(saved)) + 1, .at = 7};
-    auto process = *EvidenceProcess::Create(Features());
+    auto process = *EvidenceProcess::Create(BasisOf());
     ASSERT_TRUE(process.Restore(saved).ok());
     const EvidenceReading reading = process.Read();
     EXPECT_NEAR(reading.evidence.log10_e_value, std::log10(EValue(saved)), 1e-12);
     EXPECT_EQ(reading.maximum, saved.maximum);
-    EXPECT_NEAR(reading.drift.shiryaev_roberts.log10_now,
+    EXPECT_NEAR(reading.drift.log10_now,
                 std::log10(Mixture(saved.priors, saved.log_shiryaev_roberts)), 1e-12);
-    EXPECT_NEAR(reading.drift.cusum.log10_now, std::log10(Mixture(saved.priors, saved.log_cusum)),
-                1e-12);
-    EXPECT_EQ(reading.drift.shiryaev_roberts.maximum, saved.shiryaev_roberts_maximum);
+    EXPECT_EQ(reading.drift.maximum, saved.shiryaev_roberts_maximum);
     double shares = 0;
     for (const double share : reading.evidence.family_share) shares += share;
     EXPECT_NEAR(shares, 1, 1e-12);
@@ -132,7 +126,7 @@ TEST(ExpertChangeTest, ExpertsKeepTheirWealthAndNewOnesStartWithOne) {
     SCOPED_TRACE(change.name);
     EvidenceState saved = whole;
     change.apply(saved);
-    auto process = *EvidenceProcess::Create(Features());
+    auto process = *EvidenceProcess::Create(BasisOf());
     ASSERT_TRUE(process.Restore(saved).ok());
     const EvidenceState continued = process.Save();
     EXPECT_EQ(continued.expert_ids, whole.expert_ids);
@@ -151,7 +145,7 @@ TEST(ExpertChangeTest, TheEValueGrowsAsTheNewMixtureDoes) {
     SCOPED_TRACE(change.name);
     EvidenceState saved = StateAfter(40);
     change.apply(saved);
-    auto process = *EvidenceProcess::Create(Features());
+    auto process = *EvidenceProcess::Create(BasisOf());
     ASSERT_TRUE(process.Restore(saved).ok());
     const EvidenceState before = process.Save();
     double maximum = saved.maximum.log_value;
@@ -165,7 +159,7 @@ TEST(ExpertChangeTest, TheEValueGrowsAsTheNewMixtureDoes) {
       EXPECT_NEAR(process.Read().maximum.log_value, maximum, 1e-11);
     }
     // The next version has the same experts and continues with the same offset.
-    auto next = *EvidenceProcess::Create(Features());
+    auto next = *EvidenceProcess::Create(BasisOf());
     ASSERT_TRUE(next.Restore(process.Save()).ok());
     EXPECT_TRUE(next.Save() == process.Save());
   }
@@ -175,13 +169,13 @@ TEST(ExpertChangeTest, AMarkIsReachedByTheEValueWithItsOffset) {
   constexpr double kAbove = 100;
   EvidenceState saved = StateAfter(40);
   PutIn(saved);
-  auto process = *EvidenceProcess::Create(Features(), kDefaultTolerance,
+  auto process = *EvidenceProcess::Create(BasisOf(), kDefaultTolerance,
                                           {.log_e = std::log(EValue(saved)) + kAbove});
   ASSERT_TRUE(process.Restore(saved).ok());
   process.Add(Draw(GeneratorSpec::M2(kClasses), 400, 3).view().rows(40, 360));
   const std::int64_t reached = process.Read().evidence_reached_at;
   ASSERT_GT(reached, 41);
-  auto until = *EvidenceProcess::Create(Features());
+  auto until = *EvidenceProcess::Create(BasisOf());
   ASSERT_TRUE(until.Restore(saved).ok());
   until.Add(Draw(GeneratorSpec::M2(kClasses), 400, 3)
                 .view()
@@ -191,11 +185,11 @@ TEST(ExpertChangeTest, AMarkIsReachedByTheEValueWithItsOffset) {
 }
 
 TEST(ExpertChangeTest, TheSameExpertsContinueWithTheSameBits) {
-  auto whole = *EvidenceProcess::Create(Features());
+  auto whole = *EvidenceProcess::Create(BasisOf());
   whole.Add(Draw(GeneratorSpec::M2(kClasses), 43, 3).view());
   const EvidenceState saved = whole.Save();
   EXPECT_EQ(saved.log_offset, 0);
-  auto process = *EvidenceProcess::Create(Features());
+  auto process = *EvidenceProcess::Create(BasisOf());
   ASSERT_TRUE(process.Restore(saved).ok());
   EXPECT_TRUE(process.Save() == saved);
 }
@@ -210,12 +204,11 @@ TEST(ExpertChangeTest, InvalidExpertsAreRefused) {
   bad[4].log_offset = std::nan("");
   bad[5].log_e[0] = 1e308;
   bad[6].expert_ids.clear();
-  for (auto* const values :
-       {&bad[6].priors, &bad[6].log_e, &bad[6].log_shiryaev_roberts, &bad[6].log_cusum}) {
+  for (auto* const values : {&bad[6].priors, &bad[6].log_e, &bad[6].log_shiryaev_roberts}) {
     values->clear();
   }
   for (std::size_t i = 0; i < bad.size(); ++i) {
-    auto process = *EvidenceProcess::Create(Features());
+    auto process = *EvidenceProcess::Create(BasisOf());
     EXPECT_EQ(process.Restore(bad[i]).code(), absl::StatusCode::kInvalidArgument) << i;
   }
 }

@@ -54,7 +54,6 @@ class ReferenceProcesses {
       log_e[i] += bets[i];
       log_r1[i] = log_r1[i] + recent_bets[i];
       log_r1[i] = std::max(log_r1[i], 0.0) + std::log1p(std::exp(-std::abs(log_r1[i])));
-      log_c1[i] = std::max(log_c1[i] + recent_bets[i], 0.0);
     }
     ++count;
     AddTo(row, 1, all_);
@@ -72,16 +71,13 @@ class ReferenceProcesses {
     if (++block_ == 64 || least_growth_ < -range || most_growth_ > range) BeginWeights();
     maximum.Add(LogMixtureOf(log_e), count);
     shiryaev_roberts_maximum.Add(LogMixtureOf(log_r1), count);
-    cusum_maximum.Add(LogMixtureOf(log_c1), count);
   }
 
   std::vector<double> log_e = std::vector<double>(kReferenceExperts);
   std::vector<double> log_r1 = std::vector<double>(kReferenceExperts);
-  std::vector<double> log_c1 = std::vector<double>(kReferenceExperts);
   std::int64_t count = 0;
   RunningMaximum maximum;
   RunningMaximum shiryaev_roberts_maximum;
-  RunningMaximum cusum_maximum;
 
  private:
   struct Past {
@@ -225,19 +221,15 @@ void ExpectAgreement(const ForecastEvidence& evidence, const ReferenceProcesses&
     EXPECT_NEAR(reading.evidence.family_share[f], of_counts.family_share[f], 1e-9);
   }
   ExpectClose(reading.maximum, reference.maximum, "maximum");
-  ExpectClose(reading.drift.shiryaev_roberts.log10_now, Log10(LogMixtureOf(reference.log_r1)), "R");
-  ExpectClose(reading.drift.cusum.log10_now, Log10(LogMixtureOf(reference.log_c1)), "C");
-  ExpectClose(reading.drift.shiryaev_roberts.maximum, reference.shiryaev_roberts_maximum, "max R");
-  ExpectClose(reading.drift.cusum.maximum, reference.cusum_maximum, "max C");
+  ExpectClose(reading.drift.log10_now, Log10(LogMixtureOf(reference.log_r1)), "R");
+  ExpectClose(reading.drift.maximum, reference.shiryaev_roberts_maximum, "max R");
 }
 
 bool SameBits(const ForecastEvidence& a, const ForecastEvidence& b) {
   const ForecastEvidenceReading x = a.Read();
   const ForecastEvidenceReading y = b.Read();
   return a.Save() == b.Save() && a.LogEValue() == b.LogEValue() && x.maximum == y.maximum &&
-         x.drift.shiryaev_roberts.log10_now == y.drift.shiryaev_roberts.log10_now &&
-         x.drift.cusum.log10_now == y.drift.cusum.log10_now &&
-         x.drift.shiryaev_roberts.maximum == y.drift.shiryaev_roberts.maximum &&
+         x.drift.log10_now == y.drift.log10_now && x.drift.maximum == y.drift.maximum &&
          x.evidence_reached_at == y.evidence_reached_at &&
          x.drift_reached_at == y.drift_reached_at && x.counts == y.counts;
 }
@@ -347,7 +339,7 @@ TEST(ForecastEvidenceTest, RestoredStateContinuesWithTheSameBits) {
         marks.log_shiryaev_roberts = std::log(500);
         whole.RestartDrift(std::log(500));
         moved.RestartDrift(std::log(500));
-        EXPECT_EQ(whole.Read().drift.shiryaev_roberts.log10_now, 0);
+        EXPECT_EQ(whole.Read().drift.log10_now, 0);
         EXPECT_EQ(whole.Read().drift_reached_at, 0);
       }
     }
@@ -375,11 +367,11 @@ TEST(ForecastEvidenceTest, RejectsStatesOfOtherCells) {
   rejects([](State& s) { s.counts.strata.assign(8 * 24, std::int64_t{1} << 60); });
   rejects([&](State& s) { s.counts.crps = nan; });
   rejects([](State& s) { s.maximum.at = 101; });
-  rejects([&](State& s) { s.cusum_maximum.log_value = nan; });
+  rejects([&](State& s) { s.shiryaev_roberts_maximum.log_value = nan; });
   rejects([](State& s) { s.drift_reached_at = -1; });
   rejects([](State& s) { s.log_histograms.pop_back(); });
   rejects([](State& s) { s.log_shiryaev_roberts[3] = -1; });
-  rejects([&](State& s) { s.log_cusum[77] = nan; });
+  rejects([&](State& s) { s.log_shiryaev_roberts[77] = nan; });
   rejects([](State& s) { s.recent[0] = -1; });
   rejects([&](State& s) { s.recent[0] = nan; });
   rejects([](State& s) { s.pending.resize(64); });
@@ -409,9 +401,9 @@ TEST(ForecastEvidenceTest, PartsAddUp) {
   ExpectClose(reading->evidence.log10_e_value, expected.evidence.log10_e_value, "merged");
   double sum = 0;
   for (const ForecastEvidence& part : parts) {
-    sum += std::pow(10, part.Read().drift.shiryaev_roberts.log10_now) / 3;
+    sum += std::pow(10, part.Read().drift.log10_now) / 3;
   }
-  EXPECT_NEAR(reading->drift.shiryaev_roberts.log10_now, std::log10(sum), 1e-12);
+  EXPECT_NEAR(reading->drift.log10_now, std::log10(sum), 1e-12);
 
   ForecastCounts late = whole.counts();
   late.Subtract(parts[0].counts());
@@ -466,12 +458,10 @@ TEST(ForecastEvidenceTest, ProcessesAreMartingales) {
         row.cell = static_cast<std::uint8_t>(c);
         next.Add(std::span(&row, 1));
         e += cells->smoothed()[c] * std::exp(next.LogEValue() - evidence.LogEValue());
-        r +=
-            cells->smoothed()[c] * (std::pow(10, next.Read().drift.shiryaev_roberts.log10_now) - 1);
+        r += cells->smoothed()[c] * (std::pow(10, next.Read().drift.log10_now) - 1);
       }
       EXPECT_NEAR(e, 1 / (1 + cells->tolerance()), 1e-12);
-      const double expected =
-          std::pow(10, now.drift.shiryaev_roberts.log10_now) / (1 + cells->tolerance());
+      const double expected = std::pow(10, now.drift.log10_now) / (1 + cells->tolerance());
       EXPECT_NEAR(r / expected, 1, 1e-10);
       evidence.Add(std::span(&before, 1));
     }

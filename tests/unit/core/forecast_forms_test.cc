@@ -14,7 +14,7 @@
 #include "calibd/core/forecast_evaluation.h"
 #include "calibd/core/forecast_metrics.h"
 #include "calibd/core/forecast_test.h"
-#include "product_features.h"
+#include "product_discrepancy.h"
 #include "support/small_forecasts.h"
 
 namespace calibd {
@@ -127,13 +127,14 @@ TEST(ForecastFormsTest, ProductsAreExactWithoutAConditionOnPoints) {
         continue;
       }
       const ForecastTestResult result = Tested(batch, kernel, condition);
-      const double by_features = ProductFeatures::Create(batch, kernel, condition)->Unbiased(batch);
+      const double by_products =
+          ProductDiscrepancy::Create(batch, kernel, condition)->Unbiased(batch);
       const bool sums = std::holds_alternative<NoCondition>(condition) ||
                         std::holds_alternative<GroupCondition>(condition);
       const double diagonal = 200 * result.biased_mmd_squared - 199 * result.mmd_squared;
-      EXPECT_NEAR(by_features, result.mmd_squared, sums ? 1e-12 : 5 * diagonal / std::sqrt(128))
+      EXPECT_NEAR(by_products, result.mmd_squared, sums ? 1e-12 : 5 * diagonal / std::sqrt(128))
           << condition.index();
-      EXPECT_NEAR(by_features, result.statistic, 1e-12) << condition.index();
+      EXPECT_NEAR(by_products, result.statistic, 1e-12) << condition.index();
     }
   };
   check(drawn.view(), LevelsKernel{kLevels});
@@ -143,7 +144,7 @@ TEST(ForecastFormsTest, ProductsAreExactWithoutAConditionOnPoints) {
     check(of_normals, kernel);
     check(of_samples, kernel);
   }
-  EXPECT_EQ(ProductFeatures::Create(of_normals, EnergyKernel(), NoCondition()), nullptr);
+  EXPECT_EQ(ProductDiscrepancy::Create(of_normals, EnergyKernel(), NoCondition()), nullptr);
 }
 
 TEST(ForecastFormsTest, PValuesOfCalibratedQuantilesAreUniform) {

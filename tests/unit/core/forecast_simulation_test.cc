@@ -12,7 +12,7 @@
 #include "calibd/core/decision_calibration.h"
 #include "calibd/core/forecast_metrics.h"
 #include "calibd/core/forecast_test.h"
-#include "discrepancy_features.h"
+#include "fourier_discrepancy.h"
 #include "rng.h"
 
 namespace calibd {
@@ -98,7 +98,7 @@ Condition Pooled(const DrawnForecasts& drawn, const Condition& condition) {
   return pooled;
 }
 
-TEST(ForecastSimulationTest, RandomFeaturesApproximateTheDiscrepancyOfTheKernel) {
+TEST(ForecastSimulationTest, FourierTermsApproximateTheDiscrepancyOfTheKernel) {
   // The mean over many frequencies is the kernel; with 64 the difference has the standard deviation
   // of one frequency over 8. Large discrepancies show the scale and the sign.
   for (const ForecastKind kind : {ForecastKind::kNormal, ForecastKind::kSamples}) {
@@ -110,7 +110,7 @@ TEST(ForecastSimulationTest, RandomFeaturesApproximateTheDiscrepancyOfTheKernel)
         SCOPED_TRACE(::testing::Message() << static_cast<int>(kind) << " " << kernel.index() << " "
                                           << condition.index());
         const auto features =
-            DiscrepancyFeatures::Create(drawn.view(), kernel, Pooled(drawn, condition));
+            FourierDiscrepancy::Create(drawn.view(), kernel, Pooled(drawn, condition));
         ASSERT_NE(features, nullptr);
         const double exact = Tested(drawn, WithOptions(kernel, condition)).mmd_squared;
         ASSERT_GT(exact, 0.005);
@@ -118,8 +118,8 @@ TEST(ForecastSimulationTest, RandomFeaturesApproximateTheDiscrepancyOfTheKernel)
       }
     }
   }
-  EXPECT_EQ(DiscrepancyFeatures::Create(Draw(ForecastKind::kNormal, 3, 1).view(), EnergyKernel(),
-                                        NoCondition()),
+  EXPECT_EQ(FourierDiscrepancy::Create(Draw(ForecastKind::kNormal, 3, 1).view(), EnergyKernel(),
+                                       NoCondition()),
             nullptr);
 }
 
@@ -133,7 +133,7 @@ TEST(ForecastSimulationTest, ExpectedFeaturesAreThoseOfManyDraws) {
       if (kind == ForecastKind::kNormal) kernels.emplace_back(PitRbfKernel{2});
       for (const OutcomeKernel& kernel : kernels) {
         const auto features =
-            DiscrepancyFeatures::Create(drawn.view(), kernel, Pooled(drawn, condition));
+            FourierDiscrepancy::Create(drawn.view(), kernel, Pooled(drawn, condition));
         std::mt19937_64 rng(1);
         std::normal_distribution<double> normal;
         double sum = 0;

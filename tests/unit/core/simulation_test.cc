@@ -15,9 +15,9 @@
 #include "calibd/core/cme.h"
 #include "calibd/core/consistency_resampling.h"
 #include "calibd/core/evaluation.h"
+#include "calibd/core/fourier_basis.h"
 #include "calibd/core/generator.h"
 #include "calibd/core/lens_evaluation.h"
-#include "calibd/core/random_features.h"
 #include "label_skce.h"
 #include "replicates.h"
 #include "support/draw.h"
@@ -171,21 +171,21 @@ TEST(SimulationTest, MatchesTheSmallCases) {
   EXPECT_GE(tested, 4);
 }
 
-TEST(SimulationTest, ManyObservationsHaveTheKernelOfRandomFeatures) {
+TEST(SimulationTest, ManyObservationsHaveTheKernelOfFourierTerms) {
   constexpr std::size_t kM = 3;
   constexpr std::size_t kN = kMaxExactRows + 1;
   const PredictionSet set = Draw(GeneratorSpec::M2(kM), kN, 5);
   const PredictionBatch batch = set.view();
   const Kernel kernel = *Kernel::ExponentialTotalVariation(0.5);
-  const auto features = RandomFeatures::Create(kernel, kM);
-  std::vector<double> mapped(kN * kFeatureCount);
-  (*features)->Map(set.probabilities, kN, mapped);
+  const auto basis = FourierBasis::Create(kernel, kM);
+  std::vector<double> mapped(kN * kFourierCount);
+  (*basis)->Map(set.probabilities, kN, mapped);
   double sum = 0;
   for (std::size_t i = 0; i < kN; ++i) {
     for (std::size_t j = 0; j < i; ++j) {
       double approximation = 0;
-      for (std::size_t d = 0; d < kFeatureCount; ++d) {
-        approximation += mapped[i * kFeatureCount + d] * mapped[j * kFeatureCount + d];
+      for (std::size_t d = 0; d < kFourierCount; ++d) {
+        approximation += mapped[i * kFourierCount + d] * mapped[j * kFourierCount + d];
       }
       double product = 0;
       for (std::size_t k = 0; k < kM; ++k) {
@@ -357,7 +357,7 @@ TEST(SimulationTest, TheCostIsThatOfTheReplicates) {
     EXPECT_GT(LensTestMemory(10000, 10, lens, Simulated(kernel, 99), 4),
               LensTestMemory(10000, 10, lens, Simulated(kernel, 0), 4));
   }
-  // The features make it cheaper than the bootstrap, which visits all pairs.
+  // The Fourier terms make it cheaper than the bootstrap, which visits all pairs.
   LensTestOptions bootstrap = Simulated(kernel, 999);
   bootstrap.null = NullHypothesis::kForm;
   EXPECT_LT(LensTestOperations(10000, 10, Lens::Canonical(), Simulated(kernel, 999)),

@@ -54,8 +54,8 @@ class GroupTest : public ::testing::Test {
   // The evidence of the rows since `first` whose value is one of these.
   EvidenceReading Expected(double bandwidth, const std::vector<std::string>& values,
                            std::size_t first = 0) const {
-    auto process = EvidenceProcess::Create(*RandomFeatures::Create(
-        *Kernel::ExponentialTotalVariation(bandwidth), kModelMonitorClasses));
+    auto process = EvidenceProcess::Create(
+        *FourierBasis::Create(*Kernel::ExponentialTotalVariation(bandwidth), kModelMonitorClasses));
     ClassEvidence classes(kModelMonitorClasses, kDefaultTolerance);
     for (std::size_t i = first; i < 1000; ++i) {
       if (std::find(values.begin(), values.end(), values_[i]) != values.end()) {

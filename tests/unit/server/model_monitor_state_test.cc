@@ -83,7 +83,9 @@ TEST_F(StoredMonitorTest, RefusesImpossibleStates) {
       [](auto& state) { state.mutable_watch()->clear_evidence(); },
       [](auto& state) { state.mutable_watch()->clear_reliability(); },
       [](auto& state) { state.mutable_watch()->mutable_evidence()->add_log_e(0); },
-      [](auto& state) { state.mutable_watch()->mutable_evidence()->set_log_cusum(0, NAN); },
+      [](auto& state) {
+        state.mutable_watch()->mutable_evidence()->set_log_shiryaev_roberts(0, NAN);
+      },
       [](auto& state) {
         state.mutable_watch()->mutable_evidence()->mutable_all()->mutable_witness()->RemoveLast();
       },

@@ -51,9 +51,9 @@ TEST(ModelMonitorTest, EvidenceIsThatOfTheRowsInOrderForAnyBatchesAndWarmup) {
         warmup == 0
             ? 0.5
             : *MedianBandwidth(set.view().rows(0, warmup).probabilities, kModelMonitorClasses);
-    const auto features =
-        RandomFeatures::Create(*Kernel::ExponentialTotalVariation(bandwidth), kModelMonitorClasses);
-    auto process = EvidenceProcess::Create(*features);
+    const auto basis =
+        FourierBasis::Create(*Kernel::ExponentialTotalVariation(bandwidth), kModelMonitorClasses);
+    auto process = EvidenceProcess::Create(*basis);
     process->Add(set.view());
     const EvidenceReading expected = process->Read();
     for (const std::vector<std::size_t>& cut :
@@ -73,8 +73,7 @@ TEST(ModelMonitorTest, EvidenceIsThatOfTheRowsInOrderForAnyBatchesAndWarmup) {
       EXPECT_EQ(reading.count, 1000);
       EXPECT_EQ(reading.evidence.log10_e_value, expected.evidence.log10_e_value);
       EXPECT_EQ(reading.maximum, expected.maximum);
-      EXPECT_EQ(reading.drift.shiryaev_roberts.log10_now,
-                expected.drift.shiryaev_roberts.log10_now);
+      EXPECT_EQ(reading.drift.log10_now, expected.drift.log10_now);
       EXPECT_EQ(reading.skce_unbiased, expected.skce_unbiased);
       EXPECT_EQ(reading.projections, expected.projections);
       EXPECT_EQ(snapshot->monitor->watch->reliability.Total().count, 1000);
@@ -145,7 +144,7 @@ TEST(ModelMonitorTest, LensesWithAFixedBandwidthAnswerDuringTheWarmup) {
 
 TEST(EffectSizeTest, TheUpperBoundIsAtMostTheLargestSkce) {
   auto process =
-      *EvidenceProcess::Create(*RandomFeatures::Create(*Kernel::ExponentialTotalVariation(0.5), 2));
+      *EvidenceProcess::Create(*FourierBasis::Create(*Kernel::ExponentialTotalVariation(0.5), 2));
   for (int i = 0; i < 300; ++i) process.Add(std::vector<double>{1, 0}, 1);
   const EffectSize effect = ComputeEffectSize(process.Read(), {}, 0.05);
   EXPECT_EQ(effect.skce_upper_bound, 2);
@@ -162,9 +161,8 @@ TEST(EffectSizeTest, TheUpperBoundIsAtMostTwo) {
 TEST_F(MonitorTest, AnAlarmIsRaisedByTheFirstRowThatCrossesAndStays) {
   Begin();
   const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kModelMonitorClasses), 500);
-  auto features =
-      RandomFeatures::Create(*Kernel::ExponentialTotalVariation(0.5), kModelMonitorClasses);
-  auto process = EvidenceProcess::Create(*features);
+  auto basis = FourierBasis::Create(*Kernel::ExponentialTotalVariation(0.5), kModelMonitorClasses);
+  auto process = EvidenceProcess::Create(*basis);
   ClassEvidence classes(kModelMonitorClasses, kDefaultTolerance);
   std::int64_t evidence_at = 0;
   std::int64_t drift_at = 0;
@@ -179,7 +177,7 @@ TEST_F(MonitorTest, AnAlarmIsRaisedByTheFirstRowThatCrossesAndStays) {
       evidence_at = reading.count;
       at_alarm = reading;
     }
-    if (drift_at == 0 && reading.drift.shiryaev_roberts.maximum.log_value >= std::log1p(1e6)) {
+    if (drift_at == 0 && reading.drift.maximum.log_value >= std::log1p(1e6)) {
       drift_at = reading.count;
     }
   }
@@ -352,7 +350,7 @@ TEST_F(MonitorTest, AcknowledgingAnEvidenceAlarmRestartsTheWatch) {
   snapshot = monitor_.Snapshot();
   EXPECT_EQ(snapshot.FindActive(Alarm::Kind::kEvidence), nullptr);
   auto process = EvidenceProcess::Create(
-      *RandomFeatures::Create(*Kernel::ExponentialTotalVariation(0.5), kModelMonitorClasses));
+      *FourierBasis::Create(*Kernel::ExponentialTotalVariation(0.5), kModelMonitorClasses));
   process->Add(good.view());
   ClassEvidence classes(kModelMonitorClasses, kDefaultTolerance);
   classes.Add(good.view());
@@ -376,7 +374,7 @@ TEST_F(MonitorTest, DriftAfterManyGoodObservationsRaisesOneAlarmUntilAcknowledge
   monitor_.Acknowledge(drift->id, "", At(1), observations_);
   MonitorSnapshot snapshot = monitor_.Snapshot();
   EXPECT_EQ(snapshot.FindActive(Alarm::Kind::kDrift), nullptr);
-  EXPECT_NEAR(snapshot.watch->reading.drift.shiryaev_roberts.log10_now, 0, 1e-12);
+  EXPECT_NEAR(snapshot.watch->reading.drift.log10_now, 0, 1e-12);
   // The evidence continues.
   EXPECT_EQ(snapshot.watch->reading.count, before.count);
   EXPECT_EQ(snapshot.watch->reading.evidence.log10_e_value, before.evidence.log10_e_value);

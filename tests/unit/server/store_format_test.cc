@@ -258,7 +258,7 @@ store::v1::PastState Past(double scale) {
   constexpr int kM = static_cast<int>(kStoreFormatClasses);
   store::v1::PastState past;
   past.set_weight(1);
-  Fill(128, scale, *past.mutable_feature_sums());
+  Fill(128, scale, *past.mutable_fourier_sums());
   Fill(128 * kM, -scale, *past.mutable_witness());
   Fill(24 * kM, 3 * scale, *past.mutable_class_observed());
   Fill(24 * kM, 4 * scale, *past.mutable_class_expected());
@@ -283,14 +283,11 @@ store::v1::MonitorState MonitorOf17() {
   Fill(kCount, -0.25, *evidence.mutable_log_e());
   SetMaximum(0.5, 3, *evidence.mutable_maximum());
   Fill(kCount, 0.25, *evidence.mutable_log_shiryaev_roberts());
-  Fill(kCount, 0.125, *evidence.mutable_log_cusum());
   SetMaximum(0.75, 4, *evidence.mutable_shiryaev_roberts_maximum());
-  SetMaximum(0.625, 5, *evidence.mutable_cusum_maximum());
   Fill(kCount, 0.5, *evidence.mutable_e_growth());
   Fill(kCount, 1.5, *evidence.mutable_shiryaev_roberts_growth());
-  Fill(kCount, 2.5, *evidence.mutable_cusum_growth());
-  for (auto* const growth : {evidence.mutable_e_growth(), evidence.mutable_cusum_growth(),
-                             evidence.mutable_shiryaev_roberts_growth()}) {
+  for (auto* const growth :
+       {evidence.mutable_e_growth(), evidence.mutable_shiryaev_roberts_growth()}) {
     for (double& value : *growth) value += 1;
   }
   evidence.set_square_sum(2.5);
@@ -435,8 +432,7 @@ TEST(StoreFormatTest, OldMonitoredStatesAreReadUnchanged) {
   const EvidenceReading& reading = monitor.watch->reading;
   EXPECT_EQ(reading.count, 7);
   EXPECT_EQ(reading.maximum, (RunningMaximum{0.5, 3}));
-  EXPECT_EQ(reading.drift.shiryaev_roberts.maximum, (RunningMaximum{0.75, 4}));
-  EXPECT_EQ(reading.drift.cusum.maximum, (RunningMaximum{0.625, 5}));
+  EXPECT_EQ(reading.drift.maximum, (RunningMaximum{0.75, 4}));
   EXPECT_EQ(reading.projections, (RunningMoments{7, 0.1, 0.2}));
   EXPECT_EQ(reading.projection_variance, 0.3);
   double norm2 = 0;

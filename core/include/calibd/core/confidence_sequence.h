@@ -15,8 +15,8 @@ namespace calibd {
 // observations
 //   E[u_t | past] = <E d phi', A_{t-1}> / |A_{t-1}| <= |E d phi'|_F = KCE
 // by the Cauchy-Schwarz inequality, where KCE = sqrt(SKCE) is the calibration error for the kernel
-// phi'phi. The KCE for the kernel that phi'phi approximates differs by the error of 64 random
-// features: on the reference models with 2 to 100 classes the ratio of the two is .90 to 1.05.
+// phi'phi. The KCE for the kernel that phi'phi approximates differs by the error of 64
+// frequencies: on the reference models with 2 to 100 classes the ratio of the two is .90 to 1.05.
 
 // Upper bound of |u_t|.
 inline constexpr double kProjectionBound = std::numbers::sqrt2;

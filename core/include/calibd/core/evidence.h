@@ -14,8 +14,8 @@
 #include "absl/status/statusor.h"
 #include "calibd/core/confidence_sequence.h"
 #include "calibd/core/experts.h"
+#include "calibd/core/fourier_basis.h"
 #include "calibd/core/prediction_batch.h"
-#include "calibd/core/random_features.h"
 #include "calibd/core/run_control.h"
 #include "calibd/core/running_skce.h"
 
@@ -80,25 +80,21 @@ struct Evidence {
 };
 
 // Detectors of a change from calibrated to miscalibrated, which may occur at any prediction. For
-// each expert e_j, which bets from the recent past, the Shiryaev-Roberts and CUSUM statistics
-//   R_t = (1 + R_{t-1}) e_t,  R_0 = 0;   C_t = max(1, C_{t-1}) e_t,  C_0 = 1,
+// each expert e_j, which bets from the recent past, the Shiryaev-Roberts statistic
+//   R_t = (1 + R_{t-1}) e_t,  R_0 = 0,
 // averaged with the experts' priors. Without a change E R_T <= E T for every stopping time T.
-// Stopping when R >= c therefore has an average run length of at least c predictions; C <= R.
-// Source: Shin, Ramdas & Rinaldo, "E-detectors", the e-SR and e-CUSUM procedures.
-struct DriftStatistic {
-  // log10(1 + R), log10 max(1, C): 0 or more. Alarm at DriftThreshold(c).
+// Stopping when R >= c therefore has an average run length of at least c predictions.
+// Source: Shin, Ramdas & Rinaldo, "E-detectors", the e-SR procedure.
+struct Drift {
+  // log10(1 + R), 0 or more. Alarm at DriftThreshold(c).
   double log10_now = 0;
-  // The maximum of log(1 + R) or log max(1, C) since the detectors were last started. Its time
-  // counts all predictions.
+  // The maximum of log(1 + R) since the detectors were last started. Its time counts all
+  // predictions.
   RunningMaximum maximum;
 };
-struct Drift {
-  DriftStatistic shiryaev_roberts;
-  DriftStatistic cusum;
-};
 
-// The alarm threshold log10(1 + c). An alarm when the maximum of either statistic reaches it has an
-// average run length of at least c predictions. average_run_length: c >= 1.
+// The alarm threshold log10(1 + c). An alarm when the maximum reaches it has an average run length
+// of at least c predictions. average_run_length: c >= 1.
 [[nodiscard]] double DriftThreshold(double average_run_length) noexcept;
 
 // A snapshot of an evidence process.
@@ -133,8 +129,8 @@ struct EvidenceReading {
 struct PastState {
   // The divisor of all other fields, >= 1. Only states of older versions have another one than 1.
   double weight = 1;
-  // S = sum phi: kFeatureCount. A = sum phi d': kFeatureCount x m.
-  std::vector<double> feature_sums;
+  // S = sum phi: kFourierCount. A = sum phi d': kFourierCount x m.
+  std::vector<double> fourier_sums;
   std::vector<double> witness;
   // O and E, the observed and the expected number of labels in each bin of each class: 24 x m.
   std::vector<double> class_observed;
@@ -150,16 +146,14 @@ struct EvidenceTotals {
   // version those of kExperts.
   std::vector<std::int32_t> expert_ids;
   std::vector<double> priors;
-  // log W_j, the logarithms of the experts' e-processes, and log(1 + R_j) and log max(1, C_j),
-  // after the last prediction whose number is a multiple of 8.
+  // log W_j, the logarithms of the experts' e-processes, and log(1 + R_j), after the last
+  // prediction whose number is a multiple of 8.
   std::vector<double> log_e;
   std::vector<double> log_shiryaev_roberts;
-  std::vector<double> log_cusum;
-  // The factors by which W_j, 1 + R_j and max(1, C_j) have grown since. Empty in the states of
+  // The factors by which W_j and 1 + R_j have grown since. Empty in the states of
   // older versions, whose logarithms include all predictions.
   std::vector<double> e_growth;
   std::vector<double> shiryaev_roberts_growth;
-  std::vector<double> cusum_growth;
   // Added to the logarithm of the mixture sum_j prior_j W_j. 0 unless the experts or their priors
   // have changed.
   double log_offset = 0;
@@ -167,7 +161,6 @@ struct EvidenceTotals {
   // As EvidenceReading::impossible_label.
   RunningMaximum impossible_label;
   RunningMaximum shiryaev_roberts_maximum;
-  RunningMaximum cusum_maximum;
   // The sum of <F, d> over the pending predictions, and of |d|^2 over all predictions.
   double pending_product = 0;
   double square_sum = 0;
@@ -204,7 +197,6 @@ struct MeanEvidence {
 struct ExpertLogs {
   std::vector<double> e;
   std::vector<double> shiryaev_roberts;
-  std::vector<double> cusum;
 };
 // state: valid.
 [[nodiscard]] ExpertLogs LogsOf(const EvidenceTotals& state);
@@ -227,7 +219,7 @@ class EvidenceProcess {
  public:
   // Errors: InvalidArgument unless tolerance is in [1e-9, 0.5].
   [[nodiscard]] static absl::StatusOr<EvidenceProcess> Create(
-      std::shared_ptr<const RandomFeatures> features, double tolerance = kDefaultTolerance,
+      std::shared_ptr<const FourierBasis> basis, double tolerance = kDefaultTolerance,
       const EvidenceMarks& marks = {});
   EvidenceProcess(const EvidenceProcess& other);
   EvidenceProcess& operator=(const EvidenceProcess& other);
@@ -266,7 +258,7 @@ class EvidenceProcess {
 
   using State = EvidenceState;
   [[nodiscard]] State Save() const;
-  // Restores a state that was saved by a process with equal features. Later predictions then give
+  // Restores a state that was saved by a process on an equal basis. Later predictions then give
   // the same bits on the same kind of CPU. Errors: InvalidArgument when the state is invalid for
   // such a process; this object is then unchanged.
   //
@@ -280,13 +272,13 @@ class EvidenceProcess {
   // from its first prediction on, and Ville's inequality holds for its running maximum over the
   // change, also if the experts, the priors or s were chosen by looking at the past. The maximum
   // over the mixtures of the old and of the new experts, M without the offset, has no such bound.
-  // The detectors of drift of all experts continue with the mixtures R_s and C_s. The mixtures are
-  // then continuous too, and E[R_{t+1} | past] <= 1 + R_t, from which E R_T <= E T follows, holds
+  // The detectors of drift of all experts continue with the mixture R_s. The mixture is then
+  // continuous too, and E[R_{t+1} | past] <= 1 + R_t, from which E R_T <= E T follows, holds
   // for any values at s.
   [[nodiscard]] absl::Status Restore(State state, const MeanEvidence& means = {});
 
-  [[nodiscard]] const RandomFeatures& features() const noexcept { return *features_; }
-  // Upper bound of the bytes that a process holds, without its features.
+  [[nodiscard]] const FourierBasis& basis() const noexcept { return *basis_; }
+  // Upper bound of the bytes that a process holds, without its basis.
   [[nodiscard]] static std::size_t MaxMemory(std::size_t class_count) noexcept;
   // Upper bound of the bytes that parallel execution adds.
   [[nodiscard]] static std::size_t ParallelMemory(std::size_t class_count) noexcept;
@@ -294,7 +286,7 @@ class EvidenceProcess {
  private:
   struct Scratch;
 
-  EvidenceProcess(std::shared_ptr<const RandomFeatures> features, double tolerance,
+  EvidenceProcess(std::shared_ptr<const FourierBasis> basis, double tolerance,
                   const EvidenceMarks& marks);
 
   friend absl::StatusOr<EvidenceReading> CombineDisjoint(
@@ -305,8 +297,8 @@ class EvidenceProcess {
   void AddChunks(const PredictionBatch& batch, const ParallelLoop& parallel);
   // batch: of one chunk.
   void AddToChunk(const PredictionBatch& batch, const ParallelLoop& parallel);
-  // Computes the features of a batch that was appended to the chunk as its newest rows, and the
-  // bets on it. advance: adds these rows.
+  // Computes the Fourier terms of a batch that was appended to the chunk as its newest rows, and
+  // the bets on it. advance: adds these rows.
   void ComputeStrips(const PredictionBatch& batch, bool advance, const ParallelLoop& parallel);
   // The same for the rows of the strips from `strip` on, up to kStripsAtOnce, without adding them.
   void ComputeSome(const PredictionBatch& batch, std::size_t strip, Scratch& scratch) noexcept;
@@ -317,7 +309,7 @@ class EvidenceProcess {
   // The sum of squares of A with the pending predictions.
   [[nodiscard]] double WitnessNorm2() const noexcept;
 
-  std::shared_ptr<const RandomFeatures> features_;
+  std::shared_ptr<const FourierBasis> basis_;
   double tolerance_;
   // The arrays of the experts are padded, except ids and priors.
   EvidenceTotals state_;
@@ -332,11 +324,11 @@ class EvidenceProcess {
 
 // Merge law: the parts of one stream share no prediction, e.g. one part for each replica.
 // E-processes are multiplied for each expert and then mixed. The result is an e-process when each
-// label is drawn from its prediction given the past of all parts; sums of features, residuals and
-// projections add, so that SKCE_uq is over pairs across parts too; the detectors' statistics are
-// averaged, and their run length counts the predictions of one part. The result is for reading
+// label is drawn from its prediction given the past of all parts; sums of Fourier terms, residuals
+// and projections add, so that SKCE_uq is over pairs across parts too; the detectors' statistics
+// are averaged, and their run length counts the predictions of one part. The result is for reading
 // only: parts continue separately. Their offsets have no part in it, so a maximum over readings
-// must restart when the experts change. parts: of equal features. Errors: InvalidArgument when
+// must restart when the experts change. parts: on equal bases. Errors: InvalidArgument when
 // parts is empty, or they differ in size. Cost: O(D m) a part.
 [[nodiscard]] absl::StatusOr<EvidenceReading> CombineDisjoint(
     std::span<const EvidenceProcess* const> parts);

@@ -16,7 +16,7 @@ namespace calibd {
 // the forecasts: the mean over disjoint blocks of consecutive observations of the unbiased estimate
 // over the pairs of a block. The blocks are independent, so that the mean has a standard error and
 // is tested with TestBlocks, as those of RunningSkce. Normal forecasts and quantiles have the exact
-// kernel of DiscrepancyKernel. Samples have the random features of ForecastDiscrepancy, because the
+// kernel of DiscrepancyKernel. Samples have the Fourier terms of ForecastDiscrepancy, because the
 // pairs of all draws would be too dear. Source: Marx, Zalouk & Ermon, NeurIPS 2023, Eq. 2 and 3.
 // Not thread-safe.
 class ForecastBlocks {
@@ -30,7 +30,7 @@ class ForecastBlocks {
   // are counted too. On one CPU, the bits of the result do not depend on how a sequence is split
   // into calls. May throw bad_alloc. Cost: O(kBlockSize w) a forecast of the width w.
   void Add(const NumberForecastBatch& batch, RunningMoments* completed = nullptr);
-  // Samples: psi of the next observation, see ForecastDiscrepancy; kFeatureCount values.
+  // Samples: psi of the next observation, see ForecastDiscrepancy; kFourierCount values.
   void AddResidual(std::span<const double> psi, RunningMoments* completed) noexcept;
 
   // The estimates of the complete blocks, in [-4, 4].

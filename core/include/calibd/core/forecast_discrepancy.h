@@ -12,7 +12,7 @@
 #include "calibd/core/discrepancy_kernel.h"
 #include "calibd/core/forecast_blocks.h"
 #include "calibd/core/forecast_cells.h"
-#include "calibd/core/random_features.h"
+#include "calibd/core/fourier_basis.h"
 
 namespace calibd {
 
@@ -32,7 +32,7 @@ struct DiscrepancyInterval {
 // for samples it is the mean over the draws. For K quantiles q_k at the levels l_k, with w_k ~ N(0,
 // 2 gamma_z / K) and random signs e_rk,
 //   psi_ir = [cos, sin](sum_k w_rk q_ik) sum_k e_rk ([y_i <= q_ik] - l_k) / sqrt(K R).
-// It is exact for the kernel of these features, which approximates that of DiscrepancyKernel to
+// It is exact for the kernel of this map, which approximates that of DiscrepancyKernel to
 // about 1/8 a pair. If the forecasts are calibrated, its mean is 0. Sources: Marx, Zalouk & Ermon,
 // NeurIPS 2023, Eq. 2 and 3; Rahimi & Recht, NIPS 2007; for the signs Achlioptas, JCSS 2003.
 //
@@ -62,8 +62,8 @@ class ForecastDiscrepancy {
   [[nodiscard]] std::optional<DiscrepancyInterval> Interval(double alpha) const noexcept;
 
   struct State {
-    // S: kFeatureCount.
-    std::vector<double> sums = std::vector<double>(kFeatureCount);
+    // S: kFourierCount.
+    std::vector<double> sums = std::vector<double>(kFourierCount);
     double square_sum = 0;
     // Its count is n.
     RunningMoments projections;
@@ -101,7 +101,7 @@ class ForecastDiscrepancy {
   LineVector sums_;
   double square_sum_ = 0;
   RunningMoments projections_;
-  // psi of some rows, and features to subtract.
+  // psi of some rows, and values to subtract.
   LineVector residuals_;
   LineVector buffer_;
 };

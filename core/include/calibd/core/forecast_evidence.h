@@ -138,15 +138,13 @@ struct ForecastEvidenceState {
   ForecastCounts counts;
   RunningMaximum maximum;
   RunningMaximum shiryaev_roberts_maximum;
-  RunningMaximum cusum_maximum;
   std::int64_t evidence_reached_at = 0;
   std::int64_t drift_reached_at = 0;
-  // The following is without the pending observations. ln W of the 7 histograms; log(1 + R) and log
-  // max(1, C) of all kForecastExpertCount experts: first the location-scale experts, then the
-  // histograms in the order of their families, then the mixtures within the strata of each kind.
+  // The following is without the pending observations. ln W of the 7 histograms; log(1 + R) of
+  // all kForecastExpertCount experts: first the location-scale experts, then the histograms in the
+  // order of their families, then the mixtures within the strata of each kind.
   std::vector<double> log_histograms;
   std::vector<double> log_shiryaev_roberts;
-  std::vector<double> log_cusum;
   // Counts as ForecastCounts::strata, in which an observation has the weight (1 - 1 / kMemory)^t
   // after t others.
   std::vector<double> recent;
@@ -167,8 +165,8 @@ inline constexpr std::size_t kForecastExpertCount =
 // Null hypothesis: given its forecast and the past, the cell of each outcome has the probabilities
 // pi of ForecastCells; for samples, given the draws and the outcome without their order. Outcomes
 // that are drawn from their forecasts fulfil it. As for EvidenceProcess, P(E_t >= 1/alpha at any
-// time t) <= alpha for any sequence of forecasts and any stopping time, and R and C have the run
-// length of Drift. It fails when outcomes depend on each other given the past, such as those of a
+// time t) <= alpha for any sequence of forecasts and any stopping time, and R has the run length
+// of Drift. It fails when outcomes depend on each other given the past, such as those of a
 // forecast of the next 7 days that is made every day; when the order or the absence of outcomes
 // depends on their values; or when an outcome is added twice.
 //

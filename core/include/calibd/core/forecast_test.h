@@ -44,9 +44,9 @@ struct ForecastTestResult : ResamplingResult {
   double mmd_squared = 0;
   double biased_mmd_squared = 0;
   // What is compared with the replicates: mmd_squared, or with kForecast its approximation by
-  // kTestFrequencies random features, a statistic of its own: of RbfKernel and PitRbfKernel, and of
-  // a ForecastCondition or FeatureCondition with MomentsKernel, ThresholdKernel, TanhKernel or
-  // LevelsKernel.
+  // kTestFrequencies Fourier frequencies, a statistic of its own: of RbfKernel and PitRbfKernel,
+  // and of a ForecastCondition or FeatureCondition with MomentsKernel, ThresholdKernel, TanhKernel
+  // or LevelsKernel.
   double statistic = 0;
   // With the values that were chosen; features and groups are empty.
   OutcomeKernel outcome_kernel;
@@ -61,7 +61,7 @@ inline constexpr std::size_t kSignReplicates = 256;
 // test of the form itself, which is approximate. The result depends on the seed, but not on the
 // threads of `control`. Errors: InvalidArgument (CheckLossOptions, replicates); FailedPrecondition
 // if n < 2, or if a gamma cannot be chosen; Cancelled. Cost: O(n^2) for the discrepancy; for each
-// replicate O(n) with random features or without need of them, and with EnergyKernel and
+// replicate O(n) with Fourier terms or without need of them, and with EnergyKernel and
 // PitMinKernel O(n^2). Memory: O(n).
 [[nodiscard]] absl::StatusOr<ForecastTestResult> TestForecasts(const ForecastBatch& batch,
                                                                const ForecastTestOptions& options,

@@ -22,7 +22,7 @@ struct IndividualTestResult : ResamplingResult {
   // Over all pairs i != j, unbiased and signed; and over all n^2 pairs, biased.
   double mmd_squared = 0;
   double biased_mmd_squared = 0;
-  // What is compared with the replicates: mmd_squared of the kernel that 64 random features
+  // What is compared with the replicates: mmd_squared of the kernel that 64 Fourier frequencies
   // approximate, a statistic of its own.
   double statistic = 0;
   // 1 / (2 l^2) with l the median distance of the first kParameterRows cases.

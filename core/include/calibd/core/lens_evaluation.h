@@ -48,7 +48,7 @@ struct LensTestOptions {
   std::int32_t replicates = 1000;
   std::uint64_t seed = 0;
   // With kForecast the statistic is SKCE_uq. Above 2000 observations its kernel is approximated by
-  // random features (random_features.h), except over exponential kernels of two-class parts.
+  // Fourier terms (fourier_basis.h), except over exponential kernels of two-class parts.
   NullHypothesis null = NullHypothesis::kForm;
 };
 

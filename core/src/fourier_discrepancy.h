@@ -1,5 +1,5 @@
-#ifndef CALIBD_CORE_SRC_DISCREPANCY_FEATURES_H_
-#define CALIBD_CORE_SRC_DISCREPANCY_FEATURES_H_
+#ifndef CALIBD_CORE_SRC_FOURIER_DISCREPANCY_H_
+#define CALIBD_CORE_SRC_FOURIER_DISCREPANCY_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace calibd {
 
-// The squared discrepancy of forecasts of a number by random features, O(n) for one set of
+// The squared discrepancy of forecasts of a number by Fourier terms, O(n) for one set of
 // outcomes. With frequencies w of the kernels k_y and k_z, and R = kTestFrequencies,
 //   psi_i = F(w_y y_i + w_z z_i) - E F(w_y Y'_i + w_z z_i),  F = [cos, sin] / sqrt(R),
 // so that E <psi_i, psi_j> = h_ij over the draw of w. z are features, or the mean and the standard
@@ -21,21 +21,22 @@ namespace calibd {
 // Source: Rahimi & Recht, NIPS 2007, Algorithm 1.
 //
 // Immutable, and thread-safe.
-class DiscrepancyFeatures {
+class FourierDiscrepancy {
  public:
   // True for RbfKernel and PitRbfKernel.
   [[nodiscard]] static bool Has(const OutcomeKernel& kernel) noexcept;
   // All parameters are set. condition: of samples no ForecastCondition. batch: its outcomes are not
   // used, but those of samples together with the draws. Returns null unless Has(kernel).
-  [[nodiscard]] static std::unique_ptr<const DiscrepancyFeatures> Create(
-      const ForecastBatch& batch, const OutcomeKernel& kernel, const Condition& condition);
+  [[nodiscard]] static std::unique_ptr<const FourierDiscrepancy> Create(const ForecastBatch& batch,
+                                                                        const OutcomeKernel& kernel,
+                                                                        const Condition& condition);
 
   // (|sum_i psi_i|^2 - sum_i |psi_i|^2) / (n (n - 1)). batch: Normal forecasts as in Create, with
   // other outcomes; or samples, some of whose outcomes have changed places with one of their draws.
   [[nodiscard]] double Unbiased(const ForecastBatch& batch) const;
 
  private:
-  DiscrepancyFeatures() = default;
+  FourierDiscrepancy() = default;
 
   [[nodiscard]] double Shown(const ForecastBatch& batch, std::size_t i) const noexcept;
   void SetConditionPhases(const ForecastBatch& batch, std::size_t i,
@@ -60,4 +61,4 @@ class DiscrepancyFeatures {
 
 }  // namespace calibd
 
-#endif  // CALIBD_CORE_SRC_DISCREPANCY_FEATURES_H_
+#endif  // CALIBD_CORE_SRC_FOURIER_DISCREPANCY_H_

@@ -1,5 +1,5 @@
-#ifndef CALIBD_CORE_SRC_PRODUCT_FEATURES_H_
-#define CALIBD_CORE_SRC_PRODUCT_FEATURES_H_
+#ifndef CALIBD_CORE_SRC_PRODUCT_DISCREPANCY_H_
+#define CALIBD_CORE_SRC_PRODUCT_DISCREPANCY_H_
 
 #include <cstddef>
 #include <memory>
@@ -16,24 +16,24 @@ namespace calibd {
 // The squared discrepancy for kernels of outcomes that are a product, A_ij = <f_i, f_j> with
 // f_i = phi(y_i) - E phi(Y'_i), O(n) for one set of outcomes: the sums of f over all rows, or over
 // each group, give the sum over the pairs exactly. Given forecasts or features, f is multiplied by
-// kTestFrequencies random features of k_z: see DiscrepancyFeatures.
+// 2 kTestFrequencies Fourier terms of k_z: see FourierDiscrepancy.
 //
 // Immutable, and thread-safe.
-class ProductFeatures {
+class ProductDiscrepancy {
  public:
   // Returns null unless the kernel is MomentsKernel, ThresholdKernel, TanhKernel or LevelsKernel.
   // All parameters are set. batch: its outcomes are not used, but those of samples together with
   // the draws.
-  [[nodiscard]] static std::unique_ptr<const ProductFeatures> Create(const ForecastBatch& batch,
-                                                                     const OutcomeKernel& kernel,
-                                                                     const Condition& condition);
+  [[nodiscard]] static std::unique_ptr<const ProductDiscrepancy> Create(const ForecastBatch& batch,
+                                                                        const OutcomeKernel& kernel,
+                                                                        const Condition& condition);
 
-  // (|sum_i psi_i|^2 - sum_i |psi_i|^2) / (n (n - 1)). batch: as DiscrepancyFeatures::Unbiased, or
+  // (|sum_i psi_i|^2 - sum_i |psi_i|^2) / (n (n - 1)). batch: as FourierDiscrepancy::Unbiased, or
   // quantiles of which each has the same cells as in Create.
   [[nodiscard]] double Unbiased(const ForecastBatch& batch) const;
 
  private:
-  explicit ProductFeatures(OutcomeKernel kernel) : kernel_(std::move(kernel)) {}
+  explicit ProductDiscrepancy(OutcomeKernel kernel) : kernel_(std::move(kernel)) {}
 
   // phi(y), or for quantiles whether the outcome is at most each of them.
   void Map(double y, std::span<const double> row, std::span<double> mapped) const noexcept;
@@ -47,7 +47,7 @@ class ProductFeatures {
   double factor_ = 1;
   // n x dimensions.
   std::vector<double> expectations_;
-  // n x 2 kTestFrequencies features of k_z; empty: k_z = 1 within each group.
+  // n x 2 kTestFrequencies Fourier terms of k_z; empty: k_z = 1 within each group.
   std::vector<double> condition_;
   // Of each row; empty: all rows are one group.
   std::vector<std::size_t> groups_;
@@ -56,4 +56,4 @@ class ProductFeatures {
 
 }  // namespace calibd
 
-#endif  // CALIBD_CORE_SRC_PRODUCT_FEATURES_H_
+#endif  // CALIBD_CORE_SRC_PRODUCT_DISCREPANCY_H_

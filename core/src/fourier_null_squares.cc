@@ -1,4 +1,4 @@
-#include "calibd/core/feature_null_squares.h"
+#include "calibd/core/fourier_null_squares.h"
 
 #include <algorithm>
 #include <array>
@@ -48,31 +48,31 @@ double NullTraceOfThree(std::span<const double> a, std::span<const double> b,
 
 }  // namespace
 
-FeatureNullSquares::FeatureNullSquares(std::shared_ptr<const RandomFeatures> features)
-    : features_(std::move(features)), mapped_(3 * kFeatureCount) {
-  state_.previous.reserve(features_->class_count());
-  state_.pair.reserve(2 * features_->class_count());
+FourierNullSquares::FourierNullSquares(std::shared_ptr<const FourierBasis> basis)
+    : basis_(std::move(basis)), mapped_(3 * kFourierCount) {
+  state_.previous.reserve(basis_->class_count());
+  state_.pair.reserve(2 * basis_->class_count());
 }
 
-double FeatureNullSquares::KernelOf(std::size_t one, std::size_t other) const noexcept {
+double FourierNullSquares::KernelOf(std::size_t one, std::size_t other) const noexcept {
   // Several sums, because each addition depends on the previous one.
   std::array<double, 8> sums{};
-  for (std::size_t j = 0; j < kFeatureCount; j += sums.size()) {
+  for (std::size_t j = 0; j < kFourierCount; j += sums.size()) {
     for (std::size_t s = 0; s < sums.size(); ++s) {
-      sums[s] += mapped_[one * kFeatureCount + j + s] * mapped_[other * kFeatureCount + j + s];
+      sums[s] += mapped_[one * kFourierCount + j + s] * mapped_[other * kFourierCount + j + s];
     }
   }
   return std::accumulate(sums.begin(), sums.end(), 0.0);
 }
 
-void FeatureNullSquares::Add(const PredictionBatch& batch) noexcept {
+void FourierNullSquares::Add(const PredictionBatch& batch) noexcept {
   // The predictions before this one are mapped, if they are of a pair or triple.
   std::size_t mapped_end = 0;
   for (std::size_t i = 0; i < batch.size(); ++i, ++state_.count) {
     const std::span<const double> g = batch.row(i);
     const bool completes_triple = !state_.pair.empty();
     const auto map = [&](std::size_t place) {
-      if (i >= mapped_end) features_->Map(g, Mapped(place));
+      if (i >= mapped_end) basis_->Map(g, Mapped(place));
     };
     if (completes_triple) {
       map(2);
@@ -81,11 +81,11 @@ void FeatureNullSquares::Add(const PredictionBatch& batch) noexcept {
     if (!IsOfPair(state_.count)) continue;
     if (state_.count % 2 == 0) {
       if (completes_triple) {
-        std::copy_n(Mapped(2).begin(), kFeatureCount, Mapped(0).begin());
+        std::copy_n(Mapped(2).begin(), kFourierCount, Mapped(0).begin());
       } else {
         // The whole triple, because reading the frequencies takes most of the time.
         const std::size_t rows = std::min<std::size_t>(3, batch.size() - i);
-        features_->Map(batch.rows(i, rows).probabilities, rows, mapped_);
+        basis_->Map(batch.rows(i, rows).probabilities, rows, mapped_);
         mapped_end = i + rows;
       }
       state_.previous.assign(g.begin(), g.end());
@@ -101,7 +101,7 @@ void FeatureNullSquares::Add(const PredictionBatch& batch) noexcept {
   }
 }
 
-void FeatureNullSquares::AddTriple(std::span<const double> g) noexcept {
+void FourierNullSquares::AddTriple(std::span<const double> g) noexcept {
   const std::span<const double> pair = state_.pair;
   const double cube = KernelOf(0, 1) * KernelOf(1, 2) * KernelOf(2, 0) *
                       NullTraceOfThree(pair.first(g.size()), pair.last(g.size()), g);
@@ -109,11 +109,11 @@ void FeatureNullSquares::AddTriple(std::span<const double> g) noexcept {
   state_.pair.clear();
 }
 
-bool FeatureNullSquares::Restore(State state) {
+bool FourierNullSquares::Restore(State state) {
   const bool waits = state.count % 2 == 1 && IsOfPair(state.count);
   // The weight of the newest pair may include pairs that have not arrived yet.
   const std::int64_t most = state.count / 2 + (state.count > kAllPairs ? kPairsPerStride : 0);
-  const std::size_t m = features_->class_count();
+  const std::size_t m = basis_->class_count();
   const bool follows_pair = state.count % 2 == 0 && state.count > 0 && IsOfPair(state.count - 1);
   const auto are_probabilities = [](const std::vector<double>& values) {
     return std::all_of(values.begin(), values.end(),
@@ -132,10 +132,10 @@ bool FeatureNullSquares::Restore(State state) {
   state_ = std::move(state);
   state_.previous.reserve(m);
   state_.pair.reserve(2 * m);
-  if (!state_.previous.empty()) features_->Map(state_.previous, Mapped(0));
+  if (!state_.previous.empty()) basis_->Map(state_.previous, Mapped(0));
   if (!state_.pair.empty()) {
-    features_->Map(std::span<const double>(state_.pair).first(m), Mapped(0));
-    features_->Map(std::span<const double>(state_.pair).last(m), Mapped(1));
+    basis_->Map(std::span<const double>(state_.pair).first(m), Mapped(0));
+    basis_->Map(std::span<const double>(state_.pair).last(m), Mapped(1));
   }
   return true;
 }

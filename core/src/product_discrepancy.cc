@@ -1,4 +1,4 @@
-#include "product_features.h"
+#include "product_discrepancy.h"
 
 #include <algorithm>
 #include <array>
@@ -9,14 +9,14 @@
 #include <variant>
 
 #include "calibd/core/forecast_test.h"
-#include "feature_simd.h"
+#include "fourier_simd.h"
 #include "normal_mean.h"
 #include "rng.h"
 
 namespace calibd {
 namespace {
 
-constexpr std::size_t kConditionFeatures = 2 * kTestFrequencies;
+constexpr std::size_t kConditionTerms = 2 * kTestFrequencies;
 // The frequencies are the same for all tests.
 constexpr std::uint64_t kConditionSeed = 0x636f6e646974696fULL;
 
@@ -55,25 +55,25 @@ void ExpectNormal(const OutcomeKernel& kernel, double mean, double deviation,
 
 }  // namespace
 
-std::unique_ptr<const ProductFeatures> ProductFeatures::Create(const ForecastBatch& batch,
-                                                               const OutcomeKernel& kernel,
-                                                               const Condition& condition) {
-  std::unique_ptr<ProductFeatures> features(new ProductFeatures(kernel));
+std::unique_ptr<const ProductDiscrepancy> ProductDiscrepancy::Create(const ForecastBatch& batch,
+                                                                     const OutcomeKernel& kernel,
+                                                                     const Condition& condition) {
+  std::unique_ptr<ProductDiscrepancy> made(new ProductDiscrepancy(kernel));
   if (const auto* const levels = std::get_if<LevelsKernel>(&kernel)) {
-    features->dimensions_ = levels->levels.size();
+    made->dimensions_ = levels->levels.size();
   } else if (std::holds_alternative<MomentsKernel>(kernel)) {
-    features->dimensions_ = 2;
+    made->dimensions_ = 2;
   } else if (!std::holds_alternative<ThresholdKernel>(kernel) &&
              !std::holds_alternative<TanhKernel>(kernel)) {
     return nullptr;
   }
-  features->SetExpectations(batch);
-  features->SetCondition(batch, condition);
-  return features;
+  made->SetExpectations(batch);
+  made->SetCondition(batch, condition);
+  return made;
 }
 
-void ProductFeatures::Map(double y, std::span<const double> row,
-                          std::span<double> mapped) const noexcept {
+void ProductDiscrepancy::Map(double y, std::span<const double> row,
+                             std::span<double> mapped) const noexcept {
   if (std::holds_alternative<LevelsKernel>(kernel_)) {
     for (std::size_t k = 0; k < mapped.size(); ++k) mapped[k] = y <= row[k] ? 1 : 0;
   } else if (const auto* const moments = std::get_if<MomentsKernel>(&kernel_)) {
@@ -86,7 +86,7 @@ void ProductFeatures::Map(double y, std::span<const double> row,
   }
 }
 
-void ProductFeatures::SetExpectations(const ForecastBatch& batch) {
+void ProductDiscrepancy::SetExpectations(const ForecastBatch& batch) {
   expectations_.resize(batch.size() * dimensions_);
   std::vector<double> mapped(dimensions_);
   const double draws = static_cast<double>(batch.width);
@@ -109,7 +109,7 @@ void ProductFeatures::SetExpectations(const ForecastBatch& batch) {
   }
 }
 
-void ProductFeatures::SetCondition(const ForecastBatch& batch, const Condition& condition) {
+void ProductDiscrepancy::SetCondition(const ForecastBatch& batch, const Condition& condition) {
   if (std::holds_alternative<NoCondition>(condition)) return;
   if (const auto* const groups = std::get_if<GroupCondition>(&condition)) {
     std::unordered_map<std::int32_t, std::size_t> numbers;
@@ -128,7 +128,7 @@ void ProductFeatures::SetCondition(const ForecastBatch& batch, const Condition& 
     frequencies.push_back(std::sqrt(2 * points.gamma) * StandardNormal(rng) /
                           (2 * std::numbers::pi));
   }
-  condition_.resize(n * kConditionFeatures);
+  condition_.resize(n * kConditionTerms);
   for (std::size_t i = 0; i < n; ++i) {
     std::array<double, kTestFrequencies> phases{};
     for (std::size_t k = 0; k < width; ++k) {
@@ -136,20 +136,20 @@ void ProductFeatures::SetCondition(const ForecastBatch& batch, const Condition& 
         phases[r] += points.values[i * width + k] * frequencies[k * kTestFrequencies + r];
       }
     }
-    PhasesToFeatures(1, phases.data(), &condition_[i * kConditionFeatures]);
+    PhasesToFourier(1, phases.data(), &condition_[i * kConditionTerms]);
   }
 }
 
-double ProductFeatures::Unbiased(const ForecastBatch& batch) const {
+double ProductDiscrepancy::Unbiased(const ForecastBatch& batch) const {
   const std::size_t n = batch.size();
-  const std::size_t features = condition_.empty() ? 1 : kConditionFeatures;
-  std::vector<double> sums(group_count_ * dimensions_ * features);
+  const std::size_t terms = condition_.empty() ? 1 : kConditionTerms;
+  std::vector<double> sums(group_count_ * dimensions_ * terms);
   std::vector<double> f(dimensions_);
   double squares = 0;
   for (std::size_t i = 0; i < n; ++i) {
     Map(batch.outcomes[i], batch.row(i), f);
-    double* sum = &sums[(groups_.empty() ? 0 : groups_[i]) * dimensions_ * features];
-    for (std::size_t k = 0; k < dimensions_; ++k, sum += features) {
+    double* sum = &sums[(groups_.empty() ? 0 : groups_[i]) * dimensions_ * terms];
+    for (std::size_t k = 0; k < dimensions_; ++k, sum += terms) {
       f[k] = factor_ * f[k] - expectations_[i * dimensions_ + k];
       squares += f[k] * f[k];
       if (condition_.empty()) {
@@ -157,8 +157,8 @@ double ProductFeatures::Unbiased(const ForecastBatch& batch) const {
         continue;
       }
       // Their squares have the sum 1.
-      const double* const shown = &condition_[i * kConditionFeatures];
-      for (std::size_t r = 0; r < kConditionFeatures; ++r) sum[r] += f[k] * shown[r];
+      const double* const shown = &condition_[i * kConditionTerms];
+      for (std::size_t r = 0; r < kConditionTerms; ++r) sum[r] += f[k] * shown[r];
     }
   }
   double square_of_sums = 0;

@@ -1,11 +1,11 @@
-#ifndef CALIBD_CORE_SRC_FEATURE_SIMD_H_
-#define CALIBD_CORE_SRC_FEATURE_SIMD_H_
+#ifndef CALIBD_CORE_SRC_FOURIER_SIMD_H_
+#define CALIBD_CORE_SRC_FOURIER_SIMD_H_
 
 #include <cstddef>
 
 namespace calibd {
 
-// The loops of RandomFeatures, with instructions that Highway selects at run time. The last bits of
+// The loops of FourierBasis, with instructions that Highway selects at run time. The last bits of
 // sums differ between CPUs.
 
 // For each row: phases[r] += sum_k g[k] frequencies[k][r], k ascending.
@@ -20,12 +20,12 @@ struct PhaseTask {
   double* phases;
 };
 void AddPhases(const PhaseTask& task) noexcept;
-// Converts rows x kFrequencyCount phases in turns to rows x kFeatureCount features. Whole and
+// Converts rows x kFrequencyCount phases in turns to rows x kFourierCount Fourier terms. Whole and
 // quarter turns are removed in double precision; sine and cosine are computed in that of
-// `features`.
-void PhasesToFeatures(std::size_t rows, const double* phases, double* features) noexcept;
-void PhasesToFeatures(std::size_t rows, const double* phases, float* features) noexcept;
+// `terms`.
+void PhasesToFourier(std::size_t rows, const double* phases, double* terms) noexcept;
+void PhasesToFourier(std::size_t rows, const double* phases, float* terms) noexcept;
 
 }  // namespace calibd
 
-#endif  // CALIBD_CORE_SRC_FEATURE_SIMD_H_
+#endif  // CALIBD_CORE_SRC_FOURIER_SIMD_H_

@@ -1,10 +1,10 @@
-#include "feature_simd.h"
+#include "fourier_simd.h"
 
-#include "calibd/core/random_features.h"
+#include "calibd/core/fourier_basis.h"
 #include "disabled_targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "feature_simd.cc"
+#define HWY_TARGET_INCLUDE "fourier_simd.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 
@@ -96,7 +96,7 @@ HWY_INLINE VT Series(DT d, VT square, const double* coefficients) {
 }
 
 template <typename T>
-HWY_INLINE void RowFeatures(const double* HWY_RESTRICT phases, T* HWY_RESTRICT features) {
+HWY_INLINE void RowTerms(const double* HWY_RESTRICT phases, T* HWY_RESTRICT terms) {
   const D d;
   const hn::Rebind<T, D> dt;
   // With four terms, the first omitted term is below 3e-8, half an ulp of a float at 1.
@@ -124,24 +124,24 @@ HWY_INLINE void RowFeatures(const double* HWY_RESTRICT phases, T* HWY_RESTRICT f
     const auto sign = hn::CopySign(scale, quarters);
     const auto turned = hn::IfThenElse(half, hn::Neg(scale), scale);
     hn::StoreU(hn::IfThenElse(odd, hn::Neg(hn::Mul(sign, sin)), hn::Mul(turned, cos)), dt,
-               features + r);
+               terms + r);
     hn::StoreU(hn::IfThenElse(odd, hn::Mul(sign, cos), hn::Mul(turned, sin)), dt,
-               features + kFrequencyCount + r);
+               terms + kFrequencyCount + r);
   }
 }
 
 template <typename T>
-HWY_INLINE void AllFeatures(std::size_t rows, const double* phases, T* features) {
+HWY_INLINE void AllTerms(std::size_t rows, const double* phases, T* terms) {
   for (std::size_t row = 0; row < rows; ++row) {
-    RowFeatures(phases + row * kFrequencyCount, features + row * kFeatureCount);
+    RowTerms(phases + row * kFrequencyCount, terms + row * kFourierCount);
   }
 }
 
-void Features(std::size_t rows, const double* phases, double* features) {
-  AllFeatures(rows, phases, features);
+void DoubleTerms(std::size_t rows, const double* phases, double* terms) {
+  AllTerms(rows, phases, terms);
 }
-void FloatFeatures(std::size_t rows, const double* phases, float* features) {
-  AllFeatures(rows, phases, features);
+void FloatTerms(std::size_t rows, const double* phases, float* terms) {
+  AllTerms(rows, phases, terms);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -152,15 +152,15 @@ HWY_AFTER_NAMESPACE();
 namespace calibd {
 
 HWY_EXPORT(Phases);
-HWY_EXPORT(Features);
-HWY_EXPORT(FloatFeatures);
+HWY_EXPORT(DoubleTerms);
+HWY_EXPORT(FloatTerms);
 
 void AddPhases(const PhaseTask& task) noexcept { HWY_DYNAMIC_DISPATCH(Phases)(task); }
-void PhasesToFeatures(std::size_t rows, const double* phases, double* features) noexcept {
-  HWY_DYNAMIC_DISPATCH(Features)(rows, phases, features);
+void PhasesToFourier(std::size_t rows, const double* phases, double* terms) noexcept {
+  HWY_DYNAMIC_DISPATCH(DoubleTerms)(rows, phases, terms);
 }
-void PhasesToFeatures(std::size_t rows, const double* phases, float* features) noexcept {
-  HWY_DYNAMIC_DISPATCH(FloatFeatures)(rows, phases, features);
+void PhasesToFourier(std::size_t rows, const double* phases, float* terms) noexcept {
+  HWY_DYNAMIC_DISPATCH(FloatTerms)(rows, phases, terms);
 }
 
 }  // namespace calibd

@@ -1,4 +1,4 @@
-#include "calibd/core/random_features.h"
+#include "calibd/core/fourier_basis.h"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "calibd/core/status_macros.h"
-#include "feature_simd.h"
+#include "fourier_simd.h"
 #include "rng.h"
 
 namespace calibd {
@@ -75,7 +75,7 @@ const Kernel& PickKernel(const RunningKernel& kernel, Rng& rng) {
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<const RandomFeatures>> RandomFeatures::Create(
+absl::StatusOr<std::shared_ptr<const FourierBasis>> FourierBasis::Create(
     const RunningKernel& kernel, std::size_t class_count) {
   CALIBD_RETURN_IF_ERROR(CheckClassCount(class_count, kernel));
   const MatrixKernel* const matrix = MatrixOf(kernel);
@@ -97,26 +97,25 @@ absl::StatusOr<std::shared_ptr<const RandomFeatures>> RandomFeatures::Create(
       frequencies.push_back(Draw(shared[r], rng));
     }
   }
-  return std::shared_ptr<const RandomFeatures>(
-      new RandomFeatures(class_count, std::move(frequencies)));
+  return std::shared_ptr<const FourierBasis>(new FourierBasis(class_count, std::move(frequencies)));
 }
 
-void RandomFeatures::Map(std::span<const double> g, std::span<double> out) const noexcept {
+void FourierBasis::Map(std::span<const double> g, std::span<double> out) const noexcept {
   Map(g, 1, out);
 }
 
-void RandomFeatures::Map(std::span<const double> g, std::size_t rows,
-                         std::span<double> out) const noexcept {
+void FourierBasis::Map(std::span<const double> g, std::size_t rows,
+                       std::span<double> out) const noexcept {
   MapRows(g, rows, out.data());
 }
 
-void RandomFeatures::Map(std::span<const double> g, std::size_t rows,
-                         std::span<float> out) const noexcept {
+void FourierBasis::Map(std::span<const double> g, std::size_t rows,
+                       std::span<float> out) const noexcept {
   MapRows(g, rows, out.data());
 }
 
 template <typename T>
-void RandomFeatures::MapRows(std::span<const double> g, std::size_t rows, T* out) const noexcept {
+void FourierBasis::MapRows(std::span<const double> g, std::size_t rows, T* out) const noexcept {
   const std::size_t m = class_count_;
   alignas(64) std::array<double, kRowsAtOnce * kFrequencyCount> phases;
   for (std::size_t row = 0; row < rows; row += kRowsAtOnce) {
@@ -130,7 +129,7 @@ void RandomFeatures::MapRows(std::span<const double> g, std::size_t rows, T* out
                  .frequencies = &frequencies_[first * kFrequencyCount],
                  .phases = phases.data()});
     }
-    PhasesToFeatures(count, phases.data(), out + row * kFeatureCount);
+    PhasesToFourier(count, phases.data(), out + row * kFourierCount);
   }
 }
 

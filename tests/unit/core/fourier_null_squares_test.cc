@@ -1,4 +1,4 @@
-#include "calibd/core/feature_null_squares.h"
+#include "calibd/core/fourier_null_squares.h"
 
 #include <gtest/gtest.h>
 
@@ -18,19 +18,18 @@
 namespace calibd {
 namespace {
 
-std::shared_ptr<const RandomFeatures> Features(std::size_t m, double bandwidth = 0.5) {
-  return *RandomFeatures::Create(*Kernel::ExponentialTotalVariation(bandwidth), m);
+std::shared_ptr<const FourierBasis> BasisOf(std::size_t m, double bandwidth = 0.5) {
+  return *FourierBasis::Create(*Kernel::ExponentialTotalVariation(bandwidth), m);
 }
 
 // E h^2 over all pairs of labels, weighted by the predictions.
-double BruteForce(const RandomFeatures& features, std::span<const double> a,
-                  std::span<const double> b) {
-  std::vector<double> phi_a(kFeatureCount);
-  std::vector<double> phi_b(kFeatureCount);
-  features.Map(a, phi_a);
-  features.Map(b, phi_b);
+double BruteForce(const FourierBasis& basis, std::span<const double> a, std::span<const double> b) {
+  std::vector<double> phi_a(kFourierCount);
+  std::vector<double> phi_b(kFourierCount);
+  basis.Map(a, phi_a);
+  basis.Map(b, phi_b);
   double kernel = 0;
-  for (std::size_t j = 0; j < kFeatureCount; ++j) kernel += phi_a[j] * phi_b[j];
+  for (std::size_t j = 0; j < kFourierCount; ++j) kernel += phi_a[j] * phi_b[j];
   double sum = 0;
   for (std::size_t y = 0; y < a.size(); ++y) {
     for (std::size_t z = 0; z < b.size(); ++z) {
@@ -44,15 +43,15 @@ double BruteForce(const RandomFeatures& features, std::span<const double> a,
   return sum;
 }
 
-TEST(FeatureNullSquaresTest, IsTheMeanOverTheLabelsOfThePairs) {
+TEST(FourierNullSquaresTest, IsTheMeanOverTheLabelsOfThePairs) {
   for (const std::size_t m : {2U, 3U, 10U}) {
-    const auto features = Features(m);
+    const auto basis = BasisOf(m);
     const PredictionSet set = Draw(GeneratorSpec::M1(m), 20, 1);
     double sum = 0;
     for (std::size_t i = 0; i < 20; i += 2) {
-      sum += BruteForce(*features, set.view().row(i), set.view().row(i + 1));
+      sum += BruteForce(*basis, set.view().row(i), set.view().row(i + 1));
     }
-    FeatureNullSquares squares(features);
+    FourierNullSquares squares(basis);
     squares.Add(set.view());
     EXPECT_EQ(squares.moments().count, 10);
     EXPECT_NEAR(squares.moments().mean, sum / 10, 1e-14);
@@ -60,13 +59,13 @@ TEST(FeatureNullSquaresTest, IsTheMeanOverTheLabelsOfThePairs) {
 }
 
 // E h_ab h_bc h_ca over all triples of labels, weighted by the predictions.
-double BruteForceCube(const RandomFeatures& features, std::span<const double> a,
+double BruteForceCube(const FourierBasis& basis, std::span<const double> a,
                       std::span<const double> b, std::span<const double> c) {
   const std::array<std::span<const double>, 3> g = {a, b, c};
   std::array<std::vector<double>, 3> phi;
   for (std::size_t i = 0; i < 3; ++i) {
-    phi[i].resize(kFeatureCount);
-    features.Map(g[i], phi[i]);
+    phi[i].resize(kFourierCount);
+    basis.Map(g[i], phi[i]);
   }
   double kernels = 1;
   for (std::size_t i = 0; i < 3; ++i) {
@@ -91,25 +90,25 @@ double BruteForceCube(const RandomFeatures& features, std::span<const double> a,
   return sum;
 }
 
-TEST(FeatureNullSquaresTest, CubesAreTheMeanOverTheLabelsOfTheTriples) {
+TEST(FourierNullSquaresTest, CubesAreTheMeanOverTheLabelsOfTheTriples) {
   for (const std::size_t m : {2U, 3U, 6U}) {
-    const auto features = Features(m);
+    const auto basis = BasisOf(m);
     const PredictionSet set = Draw(GeneratorSpec::M1(m), 20, 1);
     double sum = 0;
     for (std::size_t i = 0; i + 2 < 20; i += 2) {
-      sum += BruteForceCube(*features, set.view().row(i), set.view().row(i + 1),
-                            set.view().row(i + 2));
+      sum +=
+          BruteForceCube(*basis, set.view().row(i), set.view().row(i + 1), set.view().row(i + 2));
     }
-    FeatureNullSquares squares(features);
+    FourierNullSquares squares(basis);
     squares.Add(set.view());
     EXPECT_EQ(squares.cubes().count, 9);
     EXPECT_NEAR(squares.cubes().mean, sum / 9, 1e-14);
   }
 }
 
-TEST(FeatureNullSquaresTest, ALaterPairHasTheWeightOfTheEightItRepresents) {
+TEST(FourierNullSquaresTest, ALaterPairHasTheWeightOfTheEightItRepresents) {
   // The first half of the predictions is uncertain, the second half certain, with squares of 0.
-  const auto features = Features(2);
+  const auto basis = BasisOf(2);
   PredictionSet set;
   set.class_count = 2;
   for (int i = 0; i < 8192; ++i) {
@@ -117,27 +116,27 @@ TEST(FeatureNullSquaresTest, ALaterPairHasTheWeightOfTheEightItRepresents) {
     set.probabilities.insert(set.probabilities.end(), {g, 1 - g});
     set.labels.push_back(0);
   }
-  FeatureNullSquares squares(features);
+  FourierNullSquares squares(basis);
   squares.Add(set.view().rows(0, 4096));
   const double first_half = squares.moments().mean;
   EXPECT_GT(first_half, 0.1);
   squares.Add(set.view().rows(4096, 4096));
   EXPECT_NEAR(squares.moments().mean, first_half / 2, 1e-12);
-  FeatureNullSquares restored(features);
+  FourierNullSquares restored(basis);
   EXPECT_TRUE(restored.Restore(squares.Save()));
 }
 
-TEST(FeatureNullSquaresTest, DoesNotDependOnBatchesAndContinuesASavedState) {
-  const auto features = Features(3);
+TEST(FourierNullSquaresTest, DoesNotDependOnBatchesAndContinuesASavedState) {
+  const auto basis = BasisOf(3);
   const PredictionSet set = Draw(GeneratorSpec::M1(3), 4300, 1);
-  FeatureNullSquares whole(features);
+  FourierNullSquares whole(basis);
   whole.Add(set.view());
   // 2048 pairs, then every eighth of 102.
   EXPECT_EQ(whole.moments().count, 2048 + 13 * 8);
   for (const std::size_t cut : {0U, 1U, 2U, 4095U, 4096U, 4097U, 4098U, 4111U, 4113U}) {
-    FeatureNullSquares before(features);
+    FourierNullSquares before(basis);
     before.Add(set.view().rows(0, cut));
-    FeatureNullSquares after(features);
+    FourierNullSquares after(basis);
     ASSERT_TRUE(after.Restore(before.Save())) << cut;
     after.Add(set.view().rows(cut, 4300 - cut));
     EXPECT_EQ(after.moments(), whole.moments()) << cut;
@@ -145,8 +144,8 @@ TEST(FeatureNullSquaresTest, DoesNotDependOnBatchesAndContinuesASavedState) {
   }
 }
 
-TEST(FeatureNullSquaresTest, RefusesAnInvalidState) {
-  FeatureNullSquares squares(Features(3));
+TEST(FourierNullSquaresTest, RefusesAnInvalidState) {
+  FourierNullSquares squares(BasisOf(3));
   EXPECT_TRUE(squares.Restore({.count = 4, .moments = {2, 0.1, 0}, .previous = {}}));
   EXPECT_FALSE(squares.Restore({.count = -1, .moments = {}, .previous = {}}));
   EXPECT_FALSE(squares.Restore({.count = 3, .moments = {1, 0.1, 0}, .previous = {}}));
@@ -168,15 +167,15 @@ TEST(FeatureNullSquaresTest, RefusesAnInvalidState) {
 // and the quantile is that of the limit; together they shift the mean by less than the same amount.
 // At a distance of 20 from the mean (3.7 standard deviations, or 2.7 with this shift), a correct
 // floor fails for about one seed in a thousand.
-TEST(FeatureNullSquaresTest, GivesTheNoiseFloorOfTheEstimate) {
+TEST(FourierNullSquaresTest, GivesTheNoiseFloorOfTheEstimate) {
   constexpr std::size_t kRows = 150;
-  const auto features = Features(4);
+  const auto basis = BasisOf(4);
   int above = 0;
   for (std::uint64_t seed = 1; seed <= 600; ++seed) {
     const PredictionSet set = Draw(GeneratorSpec::M1(4), kRows, seed);
-    auto process = EvidenceProcess::Create(features);
+    auto process = EvidenceProcess::Create(basis);
     process->Add(set.view());
-    FeatureNullSquares squares(features);
+    FourierNullSquares squares(basis);
     squares.Add(set.view());
     RunningClassFrequencies frequencies(4);
     frequencies.Add(set.view());

@@ -1,5 +1,5 @@
-#ifndef CALIBD_CORE_FEATURE_NULL_SQUARES_H_
-#define CALIBD_CORE_FEATURE_NULL_SQUARES_H_
+#ifndef CALIBD_CORE_FOURIER_NULL_SQUARES_H_
+#define CALIBD_CORE_FOURIER_NULL_SQUARES_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
+#include "calibd/core/fourier_basis.h"
 #include "calibd/core/prediction_batch.h"
-#include "calibd/core/random_features.h"
 #include "calibd/core/running_skce.h"
 
 namespace calibd {
@@ -21,9 +21,9 @@ namespace calibd {
 // predictions, and every eighth after that, with a weight of eight. A pair and the next prediction
 // are a triple for E h_ij h_jk h_ki = phi_i'phi_j phi_j'phi_k phi_k'phi_i tr(S_i S_j S_k):
 // NullMoments::mean_cube. Not thread-safe.
-class FeatureNullSquares {
+class FourierNullSquares {
  public:
-  explicit FeatureNullSquares(std::shared_ptr<const RandomFeatures> features);
+  explicit FourierNullSquares(std::shared_ptr<const FourierBasis> basis);
 
   // batch: valid. The result has the same bits however a sequence is split into calls. Allocates no
   // memory. Cost: O(R m) for a prediction of a pair or triple.
@@ -50,19 +50,19 @@ class FeatureNullSquares {
   [[nodiscard]] bool Restore(State state);
 
  private:
-  // The features of the first, second and third prediction of a triple.
+  // The Fourier terms of the first, second and third prediction of a triple.
   [[nodiscard]] std::span<double> Mapped(std::size_t place) noexcept {
-    return std::span(mapped_).subspan(place * kFeatureCount, kFeatureCount);
+    return std::span(mapped_).subspan(place * kFourierCount, kFourierCount);
   }
   [[nodiscard]] double KernelOf(std::size_t one, std::size_t other) const noexcept;
   // g: the prediction after the newest pair, which is mapped.
   void AddTriple(std::span<const double> g) noexcept;
 
-  std::shared_ptr<const RandomFeatures> features_;
+  std::shared_ptr<const FourierBasis> basis_;
   State state_;
   std::vector<double> mapped_;
 };
 
 }  // namespace calibd
 
-#endif  // CALIBD_CORE_FEATURE_NULL_SQUARES_H_
+#endif  // CALIBD_CORE_FOURIER_NULL_SQUARES_H_

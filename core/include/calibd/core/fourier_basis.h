@@ -1,5 +1,5 @@
-#ifndef CALIBD_CORE_RANDOM_FEATURES_H_
-#define CALIBD_CORE_RANDOM_FEATURES_H_
+#ifndef CALIBD_CORE_FOURIER_BASIS_H_
+#define CALIBD_CORE_FOURIER_BASIS_H_
 
 #include <cstddef>
 #include <memory>
@@ -12,11 +12,11 @@
 
 namespace calibd {
 
-// R random frequencies give D = 2 R features.
+// R random frequencies give D = 2 R Fourier terms.
 inline constexpr std::size_t kFrequencyCount = 64;
-inline constexpr std::size_t kFeatureCount = 2 * kFrequencyCount;
+inline constexpr std::size_t kFourierCount = 2 * kFrequencyCount;
 
-// A finite feature map phi of predictions whose inner product approximates a kernel:
+// A finite map phi of predictions whose inner product approximates a kernel:
 //   phi(g) = [cos(w_1'g), ..., cos(w_R'g), sin(w_1'g), ..., sin(w_R'g)] / sqrt(R),
 //   E phi(x)'phi(z) = k(x, z) over the draw of w, and phi(g)'phi(g) = 1.
 // Source: Rahimi & Recht, NIPS 2007, Algorithm 1. By Bochner's theorem w has the Fourier
@@ -25,43 +25,43 @@ inline constexpr std::size_t kFeatureCount = 2 * kFrequencyCount;
 //   exp(-L1 / nu): independent Cauchy of scale 1/nu,
 //   exp(-L2 / nu): m-variate Cauchy of scale 1/nu, a normal vector over one |normal|,
 //   exp(-gamma L2^2): independent normal of variance 2 gamma.
-// A matrix-valued kernel sum_l k_l A_l has the features of its average scalar factor sum_l tr(A_l)
+// A matrix-valued kernel sum_l k_l A_l has the map of its average scalar factor sum_l tr(A_l)
 // k_l / sum_l tr(A_l): the coupling of classes by its matrices is not represented.
 //
 // phi' phi is a kernel of its own: 64 frequencies approximate k to about 1/8 a pair. Computations
 // are exact for the kernel phi'phi, and evidence is valid for any kernel.
 //
 // The frequencies are a function of the kernel and the class alone, the same in every
-// process, so that sums of features of different replicas add. Immutable; share one among
+// process, so that sums of Fourier terms of different replicas add. Immutable; share one among
 // all streams of a kernel and class count.
-class RandomFeatures {
+class FourierBasis {
  public:
   // Errors: InvalidArgument unless class_count is in [2, 100000] and that of a matrix-valued
   // kernel, which must not be zero. Cost: O(R m), and 512 bytes a class.
-  [[nodiscard]] static absl::StatusOr<std::shared_ptr<const RandomFeatures>> Create(
+  [[nodiscard]] static absl::StatusOr<std::shared_ptr<const FourierBasis>> Create(
       const RunningKernel& kernel, std::size_t class_count);
 
   [[nodiscard]] std::size_t class_count() const noexcept { return class_count_; }
 
-  // g: m probabilities. out: kFeatureCount values in [-1, 1] / sqrt(R). Cost: O(R m).
+  // g: m probabilities. out: kFourierCount values in [-1, 1] / sqrt(R). Cost: O(R m).
   void Map(std::span<const double> g, std::span<double> out) const noexcept;
   // The same for `rows` predictions, row-major, with the same bits. Faster, because the frequencies
   // are read once for all rows.
   void Map(std::span<const double> g, std::size_t rows, std::span<double> out) const noexcept;
-  // Single-precision features, of phases in double precision: faster.
+  // Single-precision values, of phases in double precision: faster.
   void Map(std::span<const double> g, std::size_t rows, std::span<float> out) const noexcept;
 
   // w / (2 pi), m x kFrequencyCount, row-major: |w'g| / (2 pi) counts turns. At most 1e6 in
   // size, where a phase is exact to 1e-9 turns; a Cauchy variate goes beyond once in 1e6.
   [[nodiscard]] std::span<const double> frequencies() const noexcept { return frequencies_; }
 
-  friend bool operator==(const RandomFeatures&, const RandomFeatures&) = default;
+  friend bool operator==(const FourierBasis&, const FourierBasis&) = default;
 
  private:
   template <typename T>
   void MapRows(std::span<const double> g, std::size_t rows, T* out) const noexcept;
 
-  RandomFeatures(std::size_t class_count, LineVector frequencies)
+  FourierBasis(std::size_t class_count, LineVector frequencies)
       : class_count_(class_count), frequencies_(std::move(frequencies)) {}
 
   std::size_t class_count_;
@@ -70,4 +70,4 @@ class RandomFeatures {
 
 }  // namespace calibd
 
-#endif  // CALIBD_CORE_RANDOM_FEATURES_H_
+#endif  // CALIBD_CORE_FOURIER_BASIS_H_

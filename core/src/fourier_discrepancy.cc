@@ -1,4 +1,4 @@
-#include "discrepancy_features.h"
+#include "fourier_discrepancy.h"
 
 #include <algorithm>
 #include <array>
@@ -8,8 +8,8 @@
 #include <variant>
 
 #include "calibd/core/forecast_test.h"
-#include "calibd/core/random_features.h"
-#include "feature_simd.h"
+#include "calibd/core/fourier_basis.h"
+#include "fourier_simd.h"
 #include "normal_mean.h"
 #include "rng.h"
 
@@ -17,11 +17,11 @@ namespace calibd {
 namespace {
 
 static_assert(kTestFrequencies == kFrequencyCount);
-constexpr std::size_t kFeatures = 2 * kTestFrequencies;
+constexpr std::size_t kTerms = 2 * kTestFrequencies;
 // The frequencies are the same for all tests.
 constexpr std::uint64_t kTestSeed = 0x666f726563617374ULL;
 // Rows whose phases are computed together.
-constexpr std::size_t kFeatureRows = 16;
+constexpr std::size_t kRowsAtOnce = 16;
 
 // Frequencies of exp(-gamma x^2), in turns. dimension: which of the random streams.
 void AddFrequencies(double gamma, std::size_t dimension, std::vector<double>& frequencies) {
@@ -33,47 +33,47 @@ void AddFrequencies(double gamma, std::size_t dimension, std::vector<double>& fr
 
 }  // namespace
 
-bool DiscrepancyFeatures::Has(const OutcomeKernel& kernel) noexcept {
+bool FourierDiscrepancy::Has(const OutcomeKernel& kernel) noexcept {
   return std::holds_alternative<RbfKernel>(kernel) || std::holds_alternative<PitRbfKernel>(kernel);
 }
 
-std::unique_ptr<const DiscrepancyFeatures> DiscrepancyFeatures::Create(const ForecastBatch& batch,
-                                                                       const OutcomeKernel& kernel,
-                                                                       const Condition& condition) {
+std::unique_ptr<const FourierDiscrepancy> FourierDiscrepancy::Create(const ForecastBatch& batch,
+                                                                     const OutcomeKernel& kernel,
+                                                                     const Condition& condition) {
   if (!Has(kernel)) return nullptr;
-  std::unique_ptr<DiscrepancyFeatures> features(new DiscrepancyFeatures());
-  features->of_pit_ = std::holds_alternative<PitRbfKernel>(kernel);
-  AddFrequencies(features->of_pit_ ? std::get<PitRbfKernel>(kernel).gamma
-                                   : std::get<RbfKernel>(kernel).gamma.value(),
-                 0, features->outcome_frequencies_);
+  std::unique_ptr<FourierDiscrepancy> made(new FourierDiscrepancy());
+  made->of_pit_ = std::holds_alternative<PitRbfKernel>(kernel);
+  AddFrequencies(made->of_pit_ ? std::get<PitRbfKernel>(kernel).gamma
+                               : std::get<RbfKernel>(kernel).gamma.value(),
+                 0, made->outcome_frequencies_);
   if (const auto* const forecast = std::get_if<ForecastCondition>(&condition)) {
-    features->on_forecast_ = true;
+    made->on_forecast_ = true;
     for (std::size_t k = 1; k <= 2; ++k) {
-      AddFrequencies(forecast->gamma.value(), k, features->condition_frequencies_);
+      AddFrequencies(forecast->gamma.value(), k, made->condition_frequencies_);
     }
   } else if (const auto* const shown = std::get_if<FeatureCondition>(&condition)) {
-    features->points_ = shown->values;
+    made->points_ = shown->values;
     for (std::size_t k = 1; k <= shown->values.size() / batch.size(); ++k) {
-      AddFrequencies(shown->gamma.value(), k, features->condition_frequencies_);
+      AddFrequencies(shown->gamma.value(), k, made->condition_frequencies_);
     }
   } else if (const auto* const groups = std::get_if<GroupCondition>(&condition)) {
     std::unordered_map<std::int32_t, std::size_t> numbers;
     for (const std::int32_t group : groups->groups) {
-      features->groups_.push_back(numbers.try_emplace(group, numbers.size()).first->second);
+      made->groups_.push_back(numbers.try_emplace(group, numbers.size()).first->second);
     }
-    features->group_count_ = numbers.size();
+    made->group_count_ = numbers.size();
   }
-  features->ComputeExpectations(batch);
-  return features;
+  made->ComputeExpectations(batch);
+  return made;
 }
 
-double DiscrepancyFeatures::Shown(const ForecastBatch& batch, std::size_t i) const noexcept {
+double FourierDiscrepancy::Shown(const ForecastBatch& batch, std::size_t i) const noexcept {
   if (!of_pit_) return batch.outcomes[i];
   return NormalCdf((batch.outcomes[i] - batch.row(i)[0]) / batch.row(i)[1]);
 }
 
-void DiscrepancyFeatures::SetConditionPhases(const ForecastBatch& batch, std::size_t i,
-                                             std::span<double> phases) const noexcept {
+void FourierDiscrepancy::SetConditionPhases(const ForecastBatch& batch, std::size_t i,
+                                            std::span<double> phases) const noexcept {
   std::ranges::fill(phases, 0.0);
   const auto add = [&](std::size_t dimension, double value) {
     const double* const frequencies = &condition_frequencies_[dimension * kTestFrequencies];
@@ -87,17 +87,17 @@ void DiscrepancyFeatures::SetConditionPhases(const ForecastBatch& batch, std::si
   for (std::size_t k = 0; k < dimensions; ++k) add(k, points_[i * dimensions + k]);
 }
 
-void DiscrepancyFeatures::ComputeExpectations(const ForecastBatch& batch) {
-  expectations_.resize(batch.size() * kFeatures);
+void FourierDiscrepancy::ComputeExpectations(const ForecastBatch& batch) {
+  expectations_.resize(batch.size() * kTerms);
   std::array<double, kTestFrequencies> phases;
-  std::array<double, kFeatures> features;
+  std::array<double, kTerms> terms;
   for (std::size_t i = 0; i < batch.size(); ++i) {
-    const std::span<double> out = std::span(expectations_).subspan(i * kFeatures, kFeatures);
+    const std::span<double> out = std::span(expectations_).subspan(i * kTerms, kTerms);
     if (batch.kind == ForecastKind::kSamples) {
       const auto add = [&](double x) {
         for (std::size_t r = 0; r < kTestFrequencies; ++r) phases[r] = x * outcome_frequencies_[r];
-        PhasesToFeatures(1, phases.data(), features.data());
-        for (std::size_t k = 0; k < kFeatures; ++k) out[k] += features[k];
+        PhasesToFourier(1, phases.data(), terms.data());
+        for (std::size_t k = 0; k < kTerms; ++k) out[k] += terms[k];
       };
       for (const double draw : batch.row(i)) add(draw);
       add(batch.outcomes[i]);
@@ -110,7 +110,7 @@ void DiscrepancyFeatures::ComputeExpectations(const ForecastBatch& batch) {
     for (std::size_t r = 0; r < kTestFrequencies; ++r) {
       phases[r] += center * outcome_frequencies_[r];
     }
-    PhasesToFeatures(1, phases.data(), out.data());
+    PhasesToFourier(1, phases.data(), out.data());
     for (std::size_t r = 0; r < kTestFrequencies; ++r) {
       const double w = 2 * std::numbers::pi * outcome_frequencies_[r];
       const double spread = w * batch.row(i)[1];
@@ -123,18 +123,18 @@ void DiscrepancyFeatures::ComputeExpectations(const ForecastBatch& batch) {
   }
 }
 
-double DiscrepancyFeatures::Unbiased(const ForecastBatch& batch) const {
+double FourierDiscrepancy::Unbiased(const ForecastBatch& batch) const {
   const std::size_t n = batch.size();
   const bool samples = batch.kind == ForecastKind::kSamples;
   const bool conditioned = !condition_frequencies_.empty();
-  std::vector<double> sums(group_count_ * kFeatures);
+  std::vector<double> sums(group_count_ * kTerms);
   double squares = 0;
-  std::array<double, kFeatureRows * kTestFrequencies> phases;
-  std::array<double, kFeatureRows * kFeatures> features;
-  std::array<double, kFeatures> psi;
-  std::array<double, kFeatures> rotation;
-  for (std::size_t first = 0; first < n; first += kFeatureRows) {
-    const std::size_t rows = std::min(kFeatureRows, n - first);
+  std::array<double, kRowsAtOnce * kTestFrequencies> phases;
+  std::array<double, kRowsAtOnce * kTerms> terms;
+  std::array<double, kTerms> psi;
+  std::array<double, kTerms> rotation;
+  for (std::size_t first = 0; first < n; first += kRowsAtOnce) {
+    const std::size_t rows = std::min(kRowsAtOnce, n - first);
     for (std::size_t i = 0; i < rows; ++i) {
       const std::span<double> row =
           std::span(phases).subspan(i * kTestFrequencies, kTestFrequencies);
@@ -147,18 +147,18 @@ double DiscrepancyFeatures::Unbiased(const ForecastBatch& batch) const {
       const double y = Shown(batch, first + i);
       for (std::size_t r = 0; r < kTestFrequencies; ++r) row[r] += y * outcome_frequencies_[r];
     }
-    PhasesToFeatures(rows, phases.data(), features.data());
+    PhasesToFourier(rows, phases.data(), terms.data());
     for (std::size_t i = 0; i < rows; ++i) {
-      const double* const own = &features[i * kFeatures];
-      const double* const expected = &expectations_[(first + i) * kFeatures];
+      const double* const own = &terms[i * kTerms];
+      const double* const expected = &expectations_[(first + i) * kTerms];
       const double scale = samples ? 1 / static_cast<double>(batch.width) : 1;
-      for (std::size_t k = 0; k < kFeatures; ++k) {
+      for (std::size_t k = 0; k < kTerms; ++k) {
         psi[k] = samples ? own[k] - scale * (expected[k] - own[k]) : own[k] - expected[k];
         squares += psi[k] * psi[k];
       }
       if (samples && conditioned) {
         SetConditionPhases(batch, first + i, std::span(phases).first(kTestFrequencies));
-        PhasesToFeatures(1, phases.data(), rotation.data());
+        PhasesToFourier(1, phases.data(), rotation.data());
         // F has the length 1 / sqrt(R).
         const double unit = std::sqrt(static_cast<double>(kTestFrequencies));
         for (std::size_t r = 0; r < kTestFrequencies; ++r) {
@@ -169,8 +169,8 @@ double DiscrepancyFeatures::Unbiased(const ForecastBatch& batch) const {
           psi[kTestFrequencies + r] = s * x + c * psi[kTestFrequencies + r];
         }
       }
-      double* const sum = &sums[(groups_.empty() ? 0 : groups_[first + i]) * kFeatures];
-      for (std::size_t k = 0; k < kFeatures; ++k) sum[k] += psi[k];
+      double* const sum = &sums[(groups_.empty() ? 0 : groups_[first + i]) * kTerms];
+      for (std::size_t k = 0; k < kTerms; ++k) sum[k] += psi[k];
     }
   }
   double square_of_sums = 0;
