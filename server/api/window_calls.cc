@@ -16,7 +16,7 @@
 #include "calibd/convert/recalibration.h"
 #include "calibd/core/estimator_selection.h"
 #include "calibd/core/evaluation.h"
-#include "calibd/core/individual_test.h"
+#include "calibd/core/individual_calibration.h"
 #include "calibd/core/lens_evaluation.h"
 #include "calibd/core/recalibration.h"
 #include "calibd/core/status_macros.h"

@@ -2,14 +2,14 @@
 
 #include <benchmark/benchmark.h>
 
-#include "disabled_targets.h"
+#include "base/disabled_targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "benchmark/tile_mix.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 // After highway.h, once per target.
-#include "exp2-inl.h"
+#include "base/exp2-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace calibd {

@@ -1,5 +1,5 @@
 // Every instruction set of this CPU gives the bits of the scalar terms.
-#include "pair_terms.h"
+#include "kernels/pair_terms.h"
 
 #include <gtest/gtest.h>
 

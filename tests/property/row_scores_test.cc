@@ -1,5 +1,5 @@
 // Every instruction set of this CPU gives the same bits, whatever the other rows are.
-#include "row_scores.h"
+#include "scores/row_scores.h"
 
 #include <gtest/gtest.h>
 

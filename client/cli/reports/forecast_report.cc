@@ -10,7 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "calibd/convert/text.h"
-#include "calibd/core/forecast_test.h"
+#include "calibd/core/forecast_forms.h"
 #include "calibd/text/printable.h"
 #include "client/cli/reports/report.h"
 #include "client/cli/reports/show_report.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "calibd/core/forecast_evaluation.h"
-#include "calibd/core/individual_test.h"
+#include "calibd/core/individual_calibration.h"
 #include "integration/server/service_client.h"
 #include "support/server_process.h"
 #include "support/temporary_folder.h"

@@ -11,9 +11,9 @@
 #include <string>
 #include <thread>
 
+#include "base/normal_mean.h"
 #include "calibd/core/bandwidth.h"
 #include "calibd/core/skce.h"
-#include "normal_mean.h"
 #include "support/small_forecasts.h"
 #include "unit/core/drawn_losses.h"
 

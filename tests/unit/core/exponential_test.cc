@@ -1,4 +1,4 @@
-#include "exponential.h"
+#include "base/exponential.h"
 
 #include <gtest/gtest.h>
 

@@ -8,8 +8,8 @@
 #include <numeric>
 #include <vector>
 
+#include "base/rng.h"
 #include "calibd/core/evidence.h"
-#include "rng.h"
 #include "support/test_data.h"
 
 namespace calibd {

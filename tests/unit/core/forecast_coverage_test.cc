@@ -7,9 +7,9 @@
 #include <numbers>
 #include <vector>
 
+#include "base/rng.h"
 #include "calibd/core/error_interval.h"
 #include "calibd/core/evidence.h"
-#include "rng.h"
 
 namespace calibd {
 namespace {

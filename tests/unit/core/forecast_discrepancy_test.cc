@@ -8,8 +8,8 @@
 #include <numbers>
 #include <vector>
 
+#include "base/rng.h"
 #include "calibd/core/calibration_loss.h"
-#include "rng.h"
 
 namespace calibd {
 namespace {

@@ -10,11 +10,11 @@
 #include <span>
 #include <vector>
 
+#include "base/flush_subnormals.h"
+#include "base/normal_quantile.h"
+#include "base/rng.h"
 #include "calibd/core/forecast_cells.h"
-#include "flush_subnormals.h"
-#include "location_scale_fit.h"
-#include "normal_quantile.h"
-#include "rng.h"
+#include "numbers/location_scale_fit.h"
 #include "support/test_data.h"
 
 namespace calibd {

@@ -1,4 +1,6 @@
 // Kernels of outcomes that are a product, and the forms of quantiles.
+#include "calibd/core/forecast_forms.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,8 +15,7 @@
 
 #include "calibd/core/forecast_evaluation.h"
 #include "calibd/core/forecast_metrics.h"
-#include "calibd/core/forecast_test.h"
-#include "product_discrepancy.h"
+#include "numbers/product_discrepancy.h"
 #include "support/small_forecasts.h"
 
 namespace calibd {

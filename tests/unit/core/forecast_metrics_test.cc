@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/rng.h"
 #include "calibd/core/decision_calibration.h"
-#include "calibd/core/forecast_test.h"
-#include "rng.h"
+#include "calibd/core/forecast_forms.h"
 #include "support/test_data.h"
 
 namespace calibd {

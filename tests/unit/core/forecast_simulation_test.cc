@@ -9,11 +9,11 @@
 #include <thread>
 #include <vector>
 
+#include "base/rng.h"
 #include "calibd/core/decision_calibration.h"
+#include "calibd/core/forecast_forms.h"
 #include "calibd/core/forecast_metrics.h"
-#include "calibd/core/forecast_test.h"
-#include "fourier_discrepancy.h"
-#include "rng.h"
+#include "numbers/fourier_discrepancy.h"
 
 namespace calibd {
 namespace {

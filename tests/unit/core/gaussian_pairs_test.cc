@@ -1,4 +1,4 @@
-#include "gaussian_pairs.h"
+#include "loss/gaussian_pairs.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "matrix_product.h"
+#include "base/matrix_product.h"
 
 #include <gtest/gtest.h>
 

@@ -18,8 +18,8 @@
 #include "calibd/core/fourier_basis.h"
 #include "calibd/core/generator.h"
 #include "calibd/core/lens_evaluation.h"
-#include "label_skce.h"
-#include "replicates.h"
+#include "hypothesis/label_skce.h"
+#include "hypothesis/replicates.h"
 #include "support/draw.h"
 #include "support/test_data.h"
 

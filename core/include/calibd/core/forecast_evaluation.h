@@ -13,7 +13,7 @@
 #include "calibd/core/forecast_cells.h"
 #include "calibd/core/forecast_coverage.h"
 #include "calibd/core/forecast_evidence.h"
-#include "calibd/core/forecast_test.h"
+#include "calibd/core/forecast_forms.h"
 #include "calibd/core/local_calibration.h"
 #include "calibd/core/run_control.h"
 

@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "calibd/core/bootstrap.h"
 #include "calibd/core/calibration_loss.h"
-#include "calibd/core/forecast_test.h"
+#include "calibd/core/forecast_forms.h"
 #include "calibd/core/run_control.h"
 
 namespace calibd {

@@ -9,7 +9,7 @@
 #include "calibd/core/bootstrap.h"
 #include "calibd/core/error_interval.h"
 #include "calibd/core/evaluation.h"
-#include "calibd/core/individual_test.h"
+#include "calibd/core/individual_calibration.h"
 #include "calibd/core/lens.h"
 #include "calibd/core/lens_evaluation.h"
 #include "calibd/core/lens_kernel.h"

@@ -1,0 +1,56 @@
+#ifndef CALIBD_CORE_SRC_KERNELS_PAIR_TERMS_H_
+#define CALIBD_CORE_SRC_KERNELS_PAIR_TERMS_H_
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "calibd/core/kernel.h"
+#include "calibd/core/prediction_batch.h"
+
+namespace calibd {
+
+// Computes a distance from its sum over classes of absolute differences or their squares.
+[[nodiscard]] inline double DistanceOfSum(Distance distance, double sum) noexcept {
+  switch (distance) {
+    case Distance::kTotalVariation:
+      return 0.5 * sum;
+    case Distance::kEuclidean:
+      return std::sqrt(sum);
+    case Distance::kCityblock:
+    case Distance::kSquaredEuclidean:
+      return sum;
+  }
+  return 0;
+}
+[[nodiscard]] constexpr bool SumsSquares(Distance distance) noexcept {
+  return distance == Distance::kEuclidean || distance == Distance::kSquaredEuclidean;
+}
+
+// (e_{y_i} - g_i)' (e_{y_j} - g_j), which SkceTerm multiplies by the kernel. Cost: O(m).
+[[nodiscard]] double ResidualProduct(std::span<const double> g_i, std::int32_t y_i,
+                                     std::span<const double> g_j, std::int32_t y_j) noexcept;
+
+// tr(S_i S_j), see NullMoments; 0 if rounding makes it negative. Cost: O(m).
+[[nodiscard]] double NullTrace(std::span<const double> g_i, std::span<const double> g_j) noexcept;
+
+inline constexpr std::size_t kMaxPairs = 32;
+
+// Terms of pairs of neighbouring labelled predictions.
+struct PairTerms {
+  std::array<double, kMaxPairs> distances;
+  std::array<double, kMaxPairs> residual_products;
+  std::array<double, kMaxPairs> null_traces;
+};
+
+// Computes one pair per lane. Each value has the bits of DistanceOf, ResidualProduct and NullTrace
+// for this pair on every CPU. Pair p consists of rows p and p + 1 of the batch, which has 2 to
+// kMaxPairs + 1 rows. Cost: O(m) per pair.
+void ComputeNeighbourTerms(const PredictionBatch& batch, Distance distance,
+                           PairTerms& terms) noexcept;
+
+}  // namespace calibd
+
+#endif  // CALIBD_CORE_SRC_KERNELS_PAIR_TERMS_H_

@@ -1,0 +1,299 @@
+#include "calibd/core/calibration_loss.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <numbers>
+#include <numeric>
+#include <span>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "calibd/core/bandwidth.h"
+#include "calibd/core/status_macros.h"
+#include "calibd/core/validation.h"
+#include "loss/distribution_matching.h"
+#include "loss/number_pairs.h"
+
+namespace calibd {
+namespace {
+
+// The bound of Scores.log_loss.
+constexpr double kMinProbability = 0x1p-52;
+
+// Sums the pairs of forecasts of numbers. The draws of samples are sorted here, and the gradient is
+// not.
+absl::StatusOr<PairSums> SumNumbers(const ForecastBatch& batch, const LossOptions& options,
+                                    const RunControl& control, CalibrationLoss& loss) {
+  const AscendingForecasts ascending(batch);
+  CALIBD_ASSIGN_OR_RETURN(
+      const NumberPairs pairs,
+      MakeNumberPairs(ascending.batch(), control, loss.outcome_kernel, loss.condition));
+  const double operations = LossPairOperations(batch, options);
+  if (!options.gradient) return SumPairs(batch.size(), *pairs.products, operations, control);
+  CALIBD_ASSIGN_OR_RETURN(const PairSums sums,
+                          SumPairsWithGradient(batch.size(), *pairs.terms, *pairs.condition,
+                                               options.biased, operations, loss.gradient, control));
+  ascending.RestoreOrder(loss.gradient);
+  return sums;
+}
+
+// One part of predictions of classes that a lens shows.
+struct ClassPart {
+  Points shown;
+  Points residuals;
+  // The class of each row that is shown; empty: all.
+  std::vector<std::size_t> columns;
+};
+
+ClassPart AllClasses(const PredictionBatch& batch) {
+  ClassPart part;
+  part.shown = {{batch.probabilities.begin(), batch.probabilities.end()}, batch.class_count};
+  part.residuals = part.shown;
+  for (double& value : part.residuals.values) value = -value;
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    part.residuals.values[i * batch.class_count + static_cast<std::size_t>(batch.labels[i])] += 1;
+  }
+  return part;
+}
+
+// class_of(i): the class that is shown of row i.
+template <typename ClassOf>
+ClassPart OneClassEach(const PredictionBatch& batch, const ClassOf& class_of) {
+  ClassPart part{.shown = {{}, 1}, .residuals = {{}, 1}, .columns = {}};
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    const std::size_t k = class_of(i);
+    const double probability = batch.row(i)[k];
+    part.columns.push_back(k);
+    part.shown.values.push_back(probability);
+    part.residuals.values.push_back((static_cast<std::size_t>(batch.labels[i]) == k ? 1.0 : 0.0) -
+                                    probability);
+  }
+  return part;
+}
+
+absl::StatusOr<ConditionPtr> MakeClassCondition(const PredictionBatch& batch, const Lens& lens,
+                                                const ClassPart& part, ForecastCondition& condition,
+                                                const RunControl& control) {
+  const bool squared = condition.distance == Distance::kSquaredEuclidean;
+  Distance distance = condition.distance;
+  if (lens.is_scalar()) {
+    if (!squared) distance = Distance::kCityblock;
+    if (!condition.bandwidth.has_value()) {
+      condition.bandwidth = squared ? kScalarBandwidth * kScalarBandwidth : kScalarBandwidth;
+    }
+  } else if (!condition.bandwidth.has_value()) {
+    const absl::StatusOr<double> median =
+        MedianBandwidth(batch.probabilities, batch.class_count, control, distance);
+    // All predictions are equal, or there is only one.
+    if (absl::IsFailedPrecondition(median.status())) return MakeNoCondition();
+    if (!median.ok()) return median.status();
+    condition.bandwidth = *median;
+  }
+  CALIBD_ASSIGN_OR_RETURN(const Kernel kernel, Kernel::Over(distance, *condition.bandwidth));
+  return MakePointCondition(part.shown, kernel, 1);
+}
+
+// Sums the pairs of predictions of classes, over the parts of the lens.
+absl::StatusOr<PairSums> SumClasses(const PredictionBatch& batch, const ForecastBatch& given,
+                                    const LossOptions& options, const RunControl& control,
+                                    CalibrationLoss& loss) {
+  const std::size_t n = batch.size();
+  const bool scalar = options.lens.is_scalar();
+  const bool top_label = std::holds_alternative<TopLabelLens>(options.lens.kind());
+  // Equal and different classes differ by this factor in k_y, see MakeClassTerms.
+  double scale = scalar ? 2 : 1;
+  if (options.outcome_kernel.has_value()) {
+    const double gamma = std::get<RbfKernel>(*options.outcome_kernel).gamma.value();
+    scale *= -std::expm1(scalar ? -gamma : -2 * gamma);
+  }
+  ConditionPtr fixed;
+  auto* const forecast = std::get_if<ForecastCondition>(&loss.condition);
+  if (forecast == nullptr) {
+    CALIBD_ASSIGN_OR_RETURN(fixed, MakeCondition(given, control, loss.condition));
+  }
+  PairSums total;
+  std::vector<double> gradient(scalar && options.gradient ? n : 0);
+  const std::size_t parts = options.lens.parts(batch.class_count);
+  for (std::size_t p = 0; p < parts; ++p) {
+    ClassPart part = !scalar ? AllClasses(batch) : OneClassEach(batch, [&](std::size_t i) {
+      const std::span<const double> row = batch.row(i);
+      return top_label
+                 ? static_cast<std::size_t>(std::max_element(row.begin(), row.end()) - row.begin())
+                 : p;
+    });
+    ConditionPtr own;
+    if (forecast != nullptr) {
+      CALIBD_ASSIGN_OR_RETURN(own,
+                              MakeClassCondition(batch, options.lens, part, *forecast, control));
+    }
+    const auto terms = MakeClassTerms(std::move(part.residuals), scale);
+    const std::span<double> out = scalar ? std::span<double>(gradient) : loss.gradient;
+    const ConditionTerms& given_terms = own != nullptr ? *own : *fixed;
+    const double operations = LossPairOperations(given, options);
+    CALIBD_ASSIGN_OR_RETURN(
+        const PairSums sums,
+        options.gradient
+            ? SumPairsWithGradient(n, *terms, given_terms, options.biased, operations, out, control)
+            : SumPairs(n, *MakeProducts(*terms, given_terms), operations, control));
+    total.off_diagonal += sums.off_diagonal;
+    total.diagonal += sums.diagonal;
+    for (std::size_t i = 0; i < gradient.size(); ++i) {
+      loss.gradient[i * batch.class_count + part.columns[i]] += gradient[i];
+    }
+  }
+  return total;
+}
+
+// Replaces derivatives with respect to softmax probabilities by those with respect to the logits.
+void ToLogits(const PredictionBatch& batch, std::span<double> gradient) {
+  const std::size_t m = batch.class_count;
+  for (std::size_t i = 0; i < batch.size() && !gradient.empty(); ++i) {
+    const std::span<const double> q = batch.row(i);
+    const std::span<double> g = gradient.subspan(i * m, m);
+    const double mean = std::inner_product(q.begin(), q.end(), g.begin(), 0.0);
+    for (std::size_t k = 0; k < m; ++k) g[k] = q[k] * (g[k] - mean);
+  }
+}
+
+// The negative log likelihood of row i. gradient: n x width, to which `weight` times the derivative
+// is added; or empty. log_sum: of the exponentials of the logits.
+double ClassLikelihood(const ForecastBatch& batch, std::size_t i, std::span<const double> q,
+                       double log_sum, double weight, std::span<double> gradient) {
+  const auto y = static_cast<std::size_t>(batch.labels[i]);
+  const std::span<double> row =
+      gradient.empty() ? gradient : gradient.subspan(i * batch.width, batch.width);
+  if (batch.kind == ForecastKind::kLogits) {
+    for (std::size_t k = 0; k < row.size(); ++k) row[k] += weight * (q[k] - (k == y ? 1.0 : 0.0));
+    return log_sum - batch.row(i)[y];
+  }
+  if (!row.empty() && q[y] >= kMinProbability) row[y] -= weight / q[y];
+  return -std::log(std::max(q[y], kMinProbability));
+}
+
+double NormalLikelihood(const ForecastBatch& batch, std::size_t i, double weight,
+                        std::span<double> gradient) {
+  const double sd = batch.row(i)[1];
+  const double t = (batch.outcomes[i] - batch.row(i)[0]) / sd;
+  if (!gradient.empty()) {
+    gradient[2 * i] -= weight * t / sd;
+    gradient[2 * i + 1] += weight * (1 - t * t) / sd;
+  }
+  return std::log(sd) + 0.5 * t * t + 0.5 * std::log(2 * std::numbers::pi);
+}
+
+// Whether a gamma is chosen as a median over the pairs.
+bool NeedsMedian(const ForecastBatch& batch, const LossOptions& options) {
+  if (const auto* const features = std::get_if<FeatureCondition>(&options.condition)) {
+    if (!features->gamma.has_value()) return true;
+  }
+  if (batch.predicts_classes()) return false;
+  const auto* const forecast = std::get_if<ForecastCondition>(&options.condition);
+  if (forecast != nullptr && !forecast->gamma.has_value()) return true;
+  if (!options.outcome_kernel.has_value()) return true;
+  const auto* const rbf = std::get_if<RbfKernel>(&*options.outcome_kernel);
+  return rbf != nullptr && !rbf->gamma.has_value();
+}
+
+absl::Status CheckFinite(const CalibrationLoss& loss) {
+  const bool finite =
+      std::isfinite(loss.value) && std::all_of(loss.gradient.begin(), loss.gradient.end(),
+                                               [](double g) { return std::isfinite(g); });
+  if (finite) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "the loss of these rows, or its gradient, exceeds the range of double: give the forecasts in "
+      "another unit");
+}
+
+}  // namespace
+
+absl::StatusOr<CalibrationLoss> ComputeLoss(const ForecastBatch& batch, const LossOptions& options,
+                                            const RunControl& control) {
+  CALIBD_RETURN_IF_ERROR(CheckLossOptions(batch, options));
+  const std::size_t n = batch.size();
+  if (n < 2 && !options.biased) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("not enough data: ", n, " row, the unbiased estimator needs 2"));
+  }
+  CalibrationLoss loss;
+  loss.outcome_kernel = options.outcome_kernel;
+  loss.condition = options.condition;
+  if (options.gradient) loss.gradient.resize(batch.values.size());
+  std::vector<double> probabilities;
+  std::vector<double> log_sums(n);
+  if (batch.predicts_classes()) {
+    probabilities.assign(batch.values.begin(), batch.values.end());
+    for (std::size_t i = 0; i < n && batch.kind == ForecastKind::kLogits; ++i) {
+      log_sums[i] = Softmax(std::span(probabilities).subspan(i * batch.width, batch.width));
+    }
+  }
+  const PredictionBatch classes{probabilities, batch.labels, batch.width};
+  CALIBD_ASSIGN_OR_RETURN(const PairSums sums,
+                          batch.predicts_classes()
+                              ? SumClasses(classes, batch, options, control, loss)
+                              : SumNumbers(batch, options, control, loss));
+  const auto size = static_cast<double>(n);
+  loss.mmd_squared = options.biased ? (sums.off_diagonal + sums.diagonal) / size / size
+                                    : sums.off_diagonal / size / (size - 1);
+  loss.value = loss.mmd_squared;
+  if (batch.kind == ForecastKind::kLogits) ToLogits(classes, loss.gradient);
+  if (options.mmd_weight.has_value()) {
+    for (double& value : loss.gradient) value *= *options.mmd_weight;
+    double likelihood = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+      likelihood += batch.predicts_classes() ? ClassLikelihood(batch, i, classes.row(i),
+                                                               log_sums[i], 1 / size, loss.gradient)
+                                             : NormalLikelihood(batch, i, 1 / size, loss.gradient);
+    }
+    loss.negative_log_likelihood = likelihood / size;
+    loss.value = *loss.negative_log_likelihood + *options.mmd_weight * loss.mmd_squared;
+  }
+  CALIBD_RETURN_IF_ERROR(CheckFinite(loss));
+  return loss;
+}
+
+double LossMemory(const ForecastBatch& batch, const LossOptions& options) noexcept {
+  const auto n = static_cast<double>(batch.size());
+  const auto values = static_cast<double>(batch.values.size());
+  const auto* const features = std::get_if<FeatureCondition>(&options.condition);
+  const double points = features != nullptr ? static_cast<double>(features->values.size()) : values;
+  // The distances of the pairs, or the buffers of MedianBandwidth.
+  const double median = NeedsMedian(batch, options) ? sizeof(double) * n * n / 2
+                        : batch.predicts_classes()  ? 1 << 24
+                                                    : 0;
+  return median + sizeof(double) * (8 * values + 2 * points + 16 * n);
+}
+
+double LossPairOperations(const ForecastBatch& batch, const LossOptions& options) noexcept {
+  const auto width = static_cast<double>(batch.width);
+  const double condition =
+      std::holds_alternative<FeatureCondition>(options.condition)
+          ? 3 * static_cast<double>(std::get<FeatureCondition>(options.condition).values.size()) /
+                static_cast<double>(batch.size())
+          : 3 * width;
+  if (batch.predicts_classes()) {
+    return options.lens.is_canonical() ? 30 + condition + 3 * width : 30 + condition / width;
+  }
+  if (batch.kind == ForecastKind::kQuantiles) return 30 + condition + 3 * width;
+  const bool exponential =
+      !options.outcome_kernel.has_value() || options.outcome_kernel->index() == 0;
+  if (batch.kind == ForecastKind::kNormal) {
+    const bool energy =
+        !exponential && std::holds_alternative<EnergyKernel>(*options.outcome_kernel);
+    const bool is_special = (exponential || energy) && !options.gradient &&
+                            (std::holds_alternative<ForecastCondition>(options.condition) ||
+                             std::holds_alternative<NoCondition>(options.condition));
+    // See MakeNormalProducts.
+    return is_special ? 15 : 100 + condition;
+  }
+  return 30 + condition + (exponential ? 40 : 3) * width * width;
+}
+
+double LossOperations(const ForecastBatch& batch, const LossOptions& options) noexcept {
+  const auto n = static_cast<double>(batch.size());
+  const auto parts =
+      batch.predicts_classes() ? static_cast<double>(options.lens.parts(batch.width)) : 1.0;
+  return n * n * parts * LossPairOperations(batch, options);
+}
+
+}  // namespace calibd

@@ -1,0 +1,360 @@
+#include "numbers/forecast_processes.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "calibd/core/evidence.h"
+#include "base/disabled_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "numbers/forecast_processes.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+// After highway.h, once per target.
+#include "base/exp2-inl.h"
+#include "hwy/contrib/math/math-inl.h"
+
+#ifndef CALIBD_CORE_SRC_FORECAST_PROCESSES_ONCE_
+#define CALIBD_CORE_SRC_FORECAST_PROCESSES_ONCE_
+namespace calibd {
+
+// By lane of kLateLanes: kappa of the histograms.
+inline constexpr std::array<double, kForecastHistogramCount> kKappas = {
+    kHistogramWeights[0],        kHistogramWeights[1],        kHistogramWeights[2],
+    kStratumHistogramWeights[0], kStratumHistogramWeights[1], kStratumHistogramWeights[0],
+    kStratumHistogramWeights[1]};
+
+// Log prior of each lane. A lane without a prior never contributes to the mixture.
+struct alignas(64) ForecastLogPriors {
+  ForecastLogPriors() noexcept {
+    values.fill(std::numeric_limits<double>::lowest() / 4);
+    for (std::size_t i = 0; i < kForecastExpertCount; ++i) {
+      values[LaneOf(i)] = std::log(ForecastPrior(i));
+    }
+  }
+  ForecastLanes values;
+};
+const ForecastLogPriors& LogPriorsOfForecasts() noexcept;
+
+}  // namespace calibd
+#endif  // CALIBD_CORE_SRC_FORECAST_PROCESSES_ONCE_
+
+HWY_BEFORE_NAMESPACE();
+namespace calibd {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using D = hn::CappedTag<double, kGroup>;
+using V = hn::Vec<D>;
+
+// e^x for x <= 0, to |x| ulps; about 0 below -708.
+HWY_INLINE V ForecastExp(V x) {
+  const D d;
+  return Exp2(d, hn::Mul(x, hn::Set(d, 1.442695040888963407360)));
+}
+
+HWY_INLINE double LaneSum(V v) { return hn::GetLane(hn::SumOfLanes(D(), v)); }
+
+// Multiplies the weights of a stratum by the bets on a cell. Returns the growth of their sum, the
+// e-value of their mixture.
+HWY_INLINE double AdvanceWeights(const double* HWY_RESTRICT bets, double* HWY_RESTRICT weights,
+                                 double& sum) {
+  const D d;
+  V total = hn::Zero(d);
+  for (std::size_t at = 0; at < kConstantLanes; at += hn::Lanes(d)) {
+    const V weight = hn::Mul(hn::Load(d, weights + at), hn::Load(d, bets + at));
+    hn::Store(weight, d, weights + at);
+    total = hn::Add(total, weight);
+  }
+  const double before = sum;
+  sum = LaneSum(total);
+  return sum / before;
+}
+
+// The bets of the experts that depend on a past, which then includes the row. unit: the weight of
+// an observation if it were the newest one of the past. next: the weight of this row.
+HWY_INLINE void BetFromPast(const ForecastProcesses& p, const ForecastCode& code, double unit,
+                            double next, ForecastPast& past, double* HWY_RESTRICT out) {
+  const double probability = p.cells->smoothed()[code.cell];
+  const double* const bets = p.cells->bets() + code.cell * kConstantLanes;
+  double observed[kForecastHistogramCount];
+  double totals[kForecastHistogramCount];
+  for (std::size_t i = 0; i < kHistogramWeights.size(); ++i) {
+    observed[i] = past.cells[code.cell];
+    totals[i] = past.total;
+  }
+  std::size_t at = kHistogramWeights.size();
+  for (std::size_t kind = 0; kind < kStratumKinds; ++kind) {
+    const std::size_t stratum = code.strata[kind];
+    const std::size_t line = kind * kForecastStrata + stratum;
+    double& count = past.strata[line * p.cell_count + code.cell];
+    for (std::size_t i = 0; i < kStratumHistogramWeights.size(); ++i, ++at) {
+      observed[at] = count;
+      totals[at] = past.stratum_totals[kind][stratum];
+    }
+    count += next;
+    past.stratum_totals[kind][stratum] += next;
+    out[kForecastHistogramCount + kind] = AdvanceWeights(
+        bets, past.weights.data() + line * kConstantLanes, past.weight_sums[kind][stratum]);
+  }
+  past.cells[code.cell] += next;
+  past.total += next;
+  const double divisor = probability * (1 + p.cells->tolerance());
+  for (std::size_t i = 0; i < kForecastHistogramCount; ++i) {
+    const double kappa = kKappas[i] * unit;
+    out[i] = (observed[i] + kappa * probability) / ((totals[i] + kappa) * divisor);
+  }
+}
+
+// Advances a process by a row. step(growth, e, floor): the new growth.
+template <typename Step>
+HWY_INLINE void AdvanceProcess(const double* HWY_RESTRICT bets, const double* HWY_RESTRICT late,
+                               ForecastProcess& process, const Step& step) {
+  const D d;
+  V sum = hn::Zero(d);
+  const auto advance = [&](const double* HWY_RESTRICT e_values, std::size_t first,
+                           std::size_t count) HWY_ATTR {
+    for (std::size_t at = 0; at < count; at += hn::Lanes(d)) {
+      double* const growths = process.growth.data() + first + at;
+      const V growth = step(hn::Load(d, growths), hn::Load(d, e_values + at),
+                            hn::Load(d, process.floor.data() + first + at));
+      hn::Store(growth, d, growths);
+      sum = hn::MulAdd(hn::Load(d, process.share.data() + first + at), growth, sum);
+    }
+  };
+  advance(bets, 0, kConstantLanes);
+  advance(late, kConstantLanes, kLateLanes);
+  process.sum = LaneSum(sum);
+}
+
+void AdvanceForecast(const ForecastCode& code, ForecastProcesses& p) {
+  const D d;
+  alignas(64) std::array<double, kLateLanes> late[kPasts];
+  for (auto& lanes : late) lanes.fill(1);
+  BetFromPast(p, code, 1, 1, p.pasts[kAll], late[kAll].data());
+  // Later rows get larger weights instead of decaying the earlier ones.
+  const double next = p.growth_of_weight / (1 - 1 / kMemory);
+  BetFromPast(p, code, p.growth_of_weight, next, p.pasts[kRecent], late[kRecent].data());
+  p.growth_of_weight = next;
+  const double* const bets = p.cells->bets() + code.cell * kConstantLanes;
+  AdvanceProcess(bets, late[kAll].data(), p.e,
+                 [](V growth, V e_value, V /*floor*/) { return hn::Mul(growth, e_value); });
+  AdvanceProcess(bets, late[kRecent].data(), p.r1,
+                 [](V growth, V e_value, V floor) { return hn::MulAdd(growth, e_value, floor); });
+  V least = hn::Set(d, 1);
+  V most = hn::Set(d, 1);
+  const auto bound = [&](const double* HWY_RESTRICT e_values, std::size_t count) HWY_ATTR {
+    for (std::size_t at = 0; at < count; at += hn::Lanes(d)) {
+      least = hn::Min(least, hn::Load(d, e_values + at));
+      most = hn::Max(most, hn::Load(d, e_values + at));
+    }
+  };
+  bound(bets, kConstantLanes);
+  for (const auto& lanes : late) bound(lanes.data(), kLateLanes);
+  p.least_growth *= hn::GetLane(hn::MinOfLanes(d, least));
+  p.most_growth *= hn::GetLane(hn::MaxOfLanes(d, most));
+  ++p.rows;
+}
+
+// log_values[j] = sum_c counts[c] log_bets[c][j].
+HWY_INLINE void SumLogBets(const ForecastCells& cells, const double* HWY_RESTRICT counts,
+                           double* HWY_RESTRICT log_values) {
+  const D d;
+  // So many that the sums stay in registers, and do not wait for each other.
+  constexpr std::size_t kVectors = 9;
+  static_assert(kConstantLanes / kGroup % kVectors == 0);
+  for (std::size_t first = 0; first < kConstantLanes; first += kVectors * hn::Lanes(d)) {
+    V sums[kVectors];
+    for (V& sum : sums) sum = hn::Zero(d);
+    for (std::size_t c = 0; c < cells.cell_count(); ++c) {
+      if (counts[c] == 0) continue;
+      const V count = hn::Set(d, counts[c]);
+      const double* const line = cells.log_bets() + c * kConstantLanes + first;
+      for (std::size_t v = 0; v < kVectors; ++v) {
+        sums[v] = hn::MulAdd(count, hn::Load(d, line + v * hn::Lanes(d)), sums[v]);
+      }
+    }
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      hn::Store(sums[v], d, log_values + first + v * hn::Lanes(d));
+    }
+  }
+}
+
+// Computes the weights within a stratum from its counts. log_values: the logarithms of the
+// location-scale processes. Returns the logarithm of their mean.
+HWY_INLINE double BeginWeights(const double* HWY_RESTRICT log_values, double* HWY_RESTRICT weights,
+                               double& sum) {
+  const D d;
+  // The padding, with the logarithm 0, may be larger than all others.
+  const V end = hn::Set(d, static_cast<double>(kLocationScaleCount));
+  const auto is_expert = [&](std::size_t at)
+                             HWY_ATTR { return hn::Lt(hn::Iota(d, static_cast<double>(at)), end); };
+  V most = hn::Load(d, log_values);
+  for (std::size_t at = 0; at < kConstantLanes; at += hn::Lanes(d)) {
+    most = hn::Max(most, hn::IfThenElse(is_expert(at), hn::Load(d, log_values + at), most));
+  }
+  most = hn::MaxOfLanes(d, most);
+  V total = hn::Zero(d);
+  for (std::size_t at = 0; at < kConstantLanes; at += hn::Lanes(d)) {
+    const V below = hn::Min(hn::Zero(d), hn::Sub(hn::Load(d, log_values + at), most));
+    const V weight = hn::IfThenElseZero(is_expert(at), ForecastExp(below));
+    hn::Store(weight, d, weights + at);
+    total = hn::Add(total, weight);
+  }
+  sum = LaneSum(total);
+  return hn::GetLane(most) + std::log(sum / kLocationScaleCount);
+}
+
+// Computes the totals and the weights of a past from its counts by strata. log_constant: receives
+// the logarithms of the location-scale processes. log_mixtures: those of their mixtures within the
+// strata of each kind.
+HWY_INLINE void BeginPast(const ForecastProcesses& p, ForecastPast& past,
+                          double* HWY_RESTRICT log_constant, double* HWY_RESTRICT log_mixtures) {
+  const D d;
+  std::fill(past.cells.begin(), past.cells.end(), 0.0);
+  std::fill_n(log_constant, kConstantLanes, 0.0);
+  past.total = 0;
+  alignas(64) double log_values[kConstantLanes];
+  for (std::size_t kind = 0; kind < kStratumKinds; ++kind) {
+    log_mixtures[kind] = 0;
+    for (std::size_t stratum = 0; stratum < kForecastStrata; ++stratum) {
+      const std::size_t line = kind * kForecastStrata + stratum;
+      const double* const counts = past.strata.data() + line * p.cell_count;
+      double& total = past.stratum_totals[kind][stratum];
+      total = 0;
+      for (std::size_t c = 0; c < p.cell_count; ++c) total += counts[c];
+      SumLogBets(*p.cells, counts, log_values);
+      log_mixtures[kind] += BeginWeights(log_values, past.weights.data() + line * kConstantLanes,
+                                         past.weight_sums[kind][stratum]);
+      if (kind != 0) continue;
+      past.total += total;
+      for (std::size_t c = 0; c < p.cell_count; ++c) past.cells[c] += counts[c];
+      for (std::size_t at = 0; at < kConstantLanes; at += hn::Lanes(d)) {
+        hn::Store(hn::Add(hn::Load(d, log_constant + at), hn::Load(d, log_values + at)), d,
+                  log_constant + at);
+      }
+    }
+  }
+}
+
+// Computes shares and floors from the logarithms. The growths become 1.
+HWY_INLINE void BeginProcess(ForecastProcess& process) {
+  const D d;
+  const ForecastLogPriors& priors = LogPriorsOfForecasts();
+  V most = hn::Set(d, std::numeric_limits<double>::lowest());
+  for (std::size_t at = 0; at < kForecastLanes; at += hn::Lanes(d)) {
+    most = hn::Max(most, hn::Add(hn::Load(d, process.log.data() + at),
+                                 hn::Load(d, priors.values.data() + at)));
+  }
+  most = hn::MaxOfLanes(d, most);
+  process.largest = hn::GetLane(most);
+  V sum = hn::Zero(d);
+  for (std::size_t at = 0; at < kForecastLanes; at += hn::Lanes(d)) {
+    const V log = hn::Load(d, process.log.data() + at);
+    const V share =
+        ForecastExp(hn::Sub(hn::Add(log, hn::Load(d, priors.values.data() + at)), most));
+    hn::Store(share, d, process.share.data() + at);
+    hn::Store(ForecastExp(hn::Min(hn::Zero(d), hn::Neg(log))), d, process.floor.data() + at);
+    hn::Store(hn::Set(d, 1), d, process.growth.data() + at);
+    sum = hn::Add(sum, share);
+  }
+  process.sum = LaneSum(sum);
+}
+
+void BeginForecast(ForecastProcesses& p) {
+  alignas(64) double unused[kConstantLanes];
+  double* const mixtures = p.e.log.data() + LaneOf(kLocationScaleCount + kForecastHistogramCount);
+  BeginPast(p, p.pasts[kAll], p.e.log.data(), mixtures);
+  double recent_mixtures[kStratumKinds];
+  BeginPast(p, p.pasts[kRecent], unused, recent_mixtures);
+  BeginProcess(p.e);
+  BeginProcess(p.r1);
+  p.rows = 0;
+  p.growth_of_weight = 1;
+  p.least_growth = 1;
+  p.most_growth = 1;
+}
+
+void FoldForecast(ForecastProcesses& p) {
+  const D d;
+  const V retention = hn::Set(d, 1 / p.growth_of_weight);
+  LineVector& recent = p.pasts[kRecent].strata;
+  for (std::size_t at = 0; at < recent.size(); at += hn::Lanes(d)) {
+    hn::Store(hn::Mul(hn::Load(d, recent.data() + at), retention), d, recent.data() + at);
+  }
+  for (std::size_t at = 0; at < kForecastLanes; at += hn::Lanes(d)) {
+    const auto fold = [&](ForecastProcess& process, V least) HWY_ATTR {
+      const V growth = hn::Log(d, hn::Load(d, process.growth.data() + at));
+      const V log = hn::Add(hn::Load(d, process.log.data() + at), growth);
+      hn::Store(hn::Max(least, log), d, process.log.data() + at);
+    };
+    fold(p.e, hn::Set(d, std::numeric_limits<double>::lowest()));
+    fold(p.r1, hn::Zero(d));
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace calibd
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace calibd {
+namespace {
+
+// A row multiplies no growth by less than 1e-37, nor by more than 1e11.
+constexpr double kLeastGrowth = 1e-200;
+constexpr double kMostGrowth = 1e200;
+
+}  // namespace
+
+HWY_EXPORT(AdvanceForecast);
+HWY_EXPORT(BeginForecast);
+HWY_EXPORT(FoldForecast);
+
+const ForecastLogPriors& LogPriorsOfForecasts() noexcept {
+  static const ForecastLogPriors priors;
+  return priors;
+}
+
+double ForecastProcess::LogMixture() const noexcept { return largest + std::log(sum); }
+double ForecastProcess::LogOf(std::size_t expert) const noexcept {
+  return log[LaneOf(expert)] + std::log(growth[LaneOf(expert)]);
+}
+
+ForecastPast::ForecastPast(std::size_t cell_count)
+    : strata(kStratumKinds * kForecastStrata * cell_count),
+      cells(cell_count),
+      weights(kStratumKinds * kForecastStrata * kConstantLanes) {}
+
+ForecastProcesses::ForecastProcesses(const ForecastCells& of_cells)
+    : cells(&of_cells),
+      cell_count(of_cells.cell_count()),
+      pasts{ForecastPast(cell_count), ForecastPast(cell_count)} {
+  Begin();
+}
+
+void ForecastProcesses::Begin() noexcept {
+  folded_recent = pasts[kRecent].strata;
+  HWY_DYNAMIC_DISPATCH(BeginForecast)(*this);
+}
+void ForecastProcesses::Advance(const ForecastCode& code) noexcept {
+  HWY_DYNAMIC_DISPATCH(AdvanceForecast)(code, *this);
+}
+bool ForecastProcesses::MustFold() const noexcept {
+  return rows >= kForecastFoldRows || least_growth < kLeastGrowth || most_growth > kMostGrowth;
+}
+void ForecastProcesses::Fold() noexcept {
+  HWY_DYNAMIC_DISPATCH(FoldForecast)(*this);
+  Begin();
+}
+
+std::size_t ForecastProcesses::Memory(std::size_t cell_count) noexcept {
+  const std::size_t lines = kStratumKinds * kForecastStrata;
+  const std::size_t of_past = lines * (cell_count + kConstantLanes) + cell_count;
+  return (kPasts * of_past + lines * cell_count) * sizeof(double);
+}
+
+}  // namespace calibd
+#endif  // HWY_ONCE

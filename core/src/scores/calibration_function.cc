@@ -1,0 +1,140 @@
+#include "calibd/core/calibration_function.h"
+
+#include <Eigen/Core>
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "calibd/core/status_macros.h"
+#include "base/exponential.h"
+#include "base/matrix_view.h"
+
+namespace calibd {
+namespace {
+
+// Rows of which the density kernels are computed together.
+constexpr Eigen::Index kTileRows = 32;
+// Probabilities below this are this in logarithms.
+constexpr double kLeastProbability = 1e-300;
+
+std::size_t BinOf(double p, std::size_t bins) {
+  const double bin = std::ceil(p * static_cast<double>(bins));
+  return static_cast<std::size_t>(std::clamp(bin, 1.0, static_cast<double>(bins))) - 1;
+}
+
+// One column p becomes the two classes (p, 1 - p).
+RowMatrix Classes(const ResidualSample& sample) {
+  const MatrixView predictions = ViewRows(sample.predictions, sample.columns);
+  if (sample.columns > 1) return predictions;
+  RowMatrix classes(predictions.rows(), 2);
+  classes << predictions, 1 - predictions.array();
+  return classes;
+}
+
+// ln B_j of Eq. 11 for each row x_j of the fit.
+Eigen::ArrayXd LogNormalizers(const RowMatrix& classes, double bandwidth) {
+  // lgamma writes a global variable.
+  int sign = 0;
+  Eigen::ArrayXd result(classes.rows());
+  for (Eigen::Index j = 0; j < classes.rows(); ++j) {
+    double sum = 0;
+    for (Eigen::Index k = 0; k < classes.cols(); ++k) {
+      sum += ::lgamma_r(classes(j, k) / bandwidth + 1, &sign);
+    }
+    const double total = classes.row(j).sum() / bandwidth + static_cast<double>(classes.cols());
+    result(j) = sum - ::lgamma_r(total, &sign);
+  }
+  return result;
+}
+
+}  // namespace
+
+bool HasEstimators(const Lens& lens, std::size_t class_count) {
+  return lens.is_canonical() || (lens.is_scalar() && lens.parts(class_count) == 1);
+}
+
+absl::StatusOr<ResidualSample> ReduceToResiduals(const PredictionBatch& batch, const Lens& lens) {
+  if (!HasEstimators(lens, batch.class_count)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("is ", lens.name(), ", expected canonical, top_label or one_class"));
+  }
+  CALIBD_ASSIGN_OR_RETURN(const LensBatch reduced, ApplyLens(batch, lens));
+  const PredictionBatch part = reduced.parts.front().view();
+  ResidualSample sample;
+  sample.columns = lens.is_canonical() ? part.class_count : 1;
+  sample.predictions.reserve(part.size() * sample.columns);
+  sample.residuals.reserve(part.size() * sample.columns);
+  for (std::size_t i = 0; i < part.size(); ++i) {
+    for (std::size_t k = 0; k < sample.columns; ++k) {
+      const double p = part.row(i)[k];
+      const bool is_label = part.labels[i] == static_cast<std::int32_t>(k);
+      sample.predictions.push_back(p);
+      sample.residuals.push_back(is_label ? p - 1 : p);
+    }
+  }
+  return sample;
+}
+
+FunctionValues EvaluateBins(const ResidualSample& fit, const ResidualSample& rows,
+                            std::size_t bins) {
+  std::vector<double> sums(bins);
+  std::vector<double> counts(bins);
+  double total = 0;
+  for (std::size_t i = 0; i < fit.size(); ++i) {
+    const std::size_t bin = BinOf(fit.predictions[i], bins);
+    sums[bin] += fit.residuals[i];
+    counts[bin] += 1;
+    total += fit.residuals[i];
+  }
+  const double mean = total / static_cast<double>(fit.size());
+  FunctionValues values;
+  values.left.reserve(rows.size());
+  for (const double p : rows.predictions) {
+    const std::size_t bin = BinOf(p, bins);
+    values.left.push_back(counts[bin] > 0 ? sums[bin] / counts[bin] : mean);
+  }
+  return values;
+}
+
+absl::StatusOr<std::vector<FunctionValues>> EvaluateKernelDensity(
+    const ResidualSample& fit, const ResidualSample& rows, std::span<const double> bandwidths,
+    const RunControl& control) {
+  const RowMatrix centers = Classes(fit);
+  const MatrixView predictions = ViewRows(rows.predictions, rows.columns);
+  const RowMatrix log_rows = Classes(rows).array().max(kLeastProbability).log();
+  const Eigen::MatrixXd labels =
+      ViewRows(fit.predictions, fit.columns) - ViewRows(fit.residuals, fit.columns);
+
+  std::vector<Eigen::ArrayXd> normalizers;
+  for (const double bandwidth : bandwidths) {
+    normalizers.push_back(LogNormalizers(centers, bandwidth));
+  }
+  std::vector<RowMatrix> values(bandwidths.size(),
+                                RowMatrix(predictions.rows(), predictions.cols()));
+  Eigen::MatrixXd products;
+  Eigen::ArrayXd weights;
+  for (Eigen::Index first = 0; first < predictions.rows(); first += kTileRows) {
+    CALIBD_RETURN_IF_ERROR(control.CheckCancelled());
+    const Eigen::Index count = std::min(kTileRows, predictions.rows() - first);
+    products.noalias() = centers * log_rows.middleRows(first, count).transpose();
+    for (std::size_t h = 0; h < bandwidths.size(); ++h) {
+      for (Eigen::Index i = 0; i < count; ++i) {
+        weights = products.col(i).array() / bandwidths[h] - normalizers[h];
+        weights -= weights.maxCoeff();
+        Exponentiate(weights.data(), static_cast<std::size_t>(weights.size()));
+        values[h].row(first + i) =
+            predictions.row(first + i) - (weights.matrix().transpose() * labels) / weights.sum();
+      }
+    }
+  }
+  std::vector<FunctionValues> result;
+  result.reserve(values.size());
+  for (const RowMatrix& matrix : values) {
+    result.push_back({.width = rows.columns, .left = ToVector(matrix), .right = {}});
+  }
+  return result;
+}
+
+}  // namespace calibd

@@ -1,0 +1,21 @@
+#include "calibd/core/consistency_resampling.h"
+
+#include "scores/binned_error_rows.h"
+#include "calibd/core/status_macros.h"
+#include "base/labelled_rows.h"
+#include "hypothesis/replicates.h"
+
+namespace calibd {
+
+absl::StatusOr<ConsistencyTestResult> ConsistencyTest(const PredictionBatch& batch,
+                                                      const BinnedErrorSpec& spec,
+                                                      const BootstrapOptions& options,
+                                                      const RunControl& control) {
+  CALIBD_RETURN_IF_ERROR(CheckBinnedErrorSpec(spec, batch.size()));
+  const auto ece = [&spec](const LabelledRows& rows) { return BinnedErrorOfRows(rows, spec).ece; };
+  CALIBD_ASSIGN_OR_RETURN(const ResamplingResult result,
+                          SimulateTest(batch, ece, options, control));
+  return ConsistencyTestResult{result, BinnedErrorOfRows(LabelledRows(batch), spec)};
+}
+
+}  // namespace calibd
