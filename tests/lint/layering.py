@@ -4,7 +4,8 @@ core -> Eigen, Highway, Boost.Math and Boost.Sort, absl status and strings; prot
 proto/text -> nothing;
 server -> core, proto, proto/text; client/cpp -> proto, proto/text, core's rule for row sums, recalibration maps, xxhash; client/cli -> client/cpp, core, proto/text; nobody -> tests. core also has no I/O,
 no clock, no threads and no log. Inside server: rpc, http -> api -> ingest, compute -> state -> executor,
-ingest -> store, and nobody but rpc knows of gRPC. No header includes itself, directly or through others.
+ingest -> store, and nobody but rpc knows of gRPC. Units, each a header with its source, do not include each
+other in a circle. The rooms of core include each other as CORE_ROOMS says.
 Only server.cc, which opens the store, and tests of server/store/local know that implementation of a
 store: no other file includes its headers, and no other file of server names SQLite or its files.
 """
@@ -20,13 +21,41 @@ SOURCE_SUFFIXES = (".h", ".cc", ".inc")
 GRPC_AND_PROTO = ("calibd/v1/", "calibd/rpc/", "grpc/", "grpcpp/", "google/protobuf/", "absl/")
 OWN_LAYERS = ("calibd/", "server/", "client/", "core/", "tests/")
 
+# The rooms of core, which are the folders of core/src, and the rooms that each may include. A public
+# header is in the room of its source.
+CORE_ROOMS = {
+    "base": (),
+    "kernels": ("base",),
+    "hypothesis": ("base", "kernels"),
+    "scores": ("base", "kernels", "hypothesis"),
+    "evidence": ("base", "kernels", "hypothesis"),
+    "loss": ("base", "kernels", "hypothesis"),
+    "numbers": ("base", "kernels", "hypothesis", "scores", "evidence", "loss"),
+    "labels": ("base", "kernels", "hypothesis", "scores", "evidence"),
+    "evaluation": ("base", "kernels", "hypothesis", "scores", "evidence", "loss", "numbers", "labels"),
+}
+# The rooms of public headers without a source.
+HEADER_ROOMS = {
+    "condition": "loss",
+    "evidence_state": "evidence",
+    "forecast_experts": "numbers",
+    "fourier_size": "base",
+    "labelled_rows": "base",
+    "line_vector": "base",
+    "outcome_kernel": "loss",
+    "prediction_batch": "base",
+    "row_sum": "base",
+    "run_control": "base",
+    "simd_target": "kernels",
+    "status_macros": "base",
+}
+
 # What a layer may include besides the C++ standard library. `others` says whether
 # that holds for third-party headers too or only for those of the project.
 RULES = {
     "core": dict(
-        allowed=("calibd/core/", "base/", "kernels/", "hypothesis/", "scores/", "evidence/", "labels/", "loss/",
-                 "numbers/", "evaluation/", "Eigen/", "hwy/", "xmmintrin.h", "boost/math/", "boost/sort/",
-                 "absl/status/", "absl/strings/"),
+        allowed=("calibd/core/", *(f"{room}/" for room in CORE_ROOMS), "Eigen/", "hwy/", "xmmintrin.h",
+                 "boost/math/", "boost/sort/", "absl/status/", "absl/strings/"),
         others=False,
         forbidden=("iostream", "fstream", "filesystem", "chrono", "thread", "future", "ctime",
                    "cstdio", "syncstream")),
@@ -82,6 +111,19 @@ KNOWS_LOCAL_STORE = re.compile(
     r"|tests/fuzz/log_fuzzer\.cc$|tests/benchmark/ingest_benchmark\.cc$")
 # Words for details of the local store, which the interface hides.
 LOCAL_WORDS = re.compile(r"sqlite|\bSQL\b|calibd\.db|write-ahead|checkpoint|\bWAL\b|wal_", re.IGNORECASE)
+
+
+# Circles of units that are still to be broken.
+UNIT_CIRCLES = (
+    {"server/watch/coverage_watch", "server/watch/error_watch"},
+    {"server/model/model_declaration", "server/state/disk_use"},
+    {"server/answers/verdict_text", "server/answers/watch_proto"},
+    {"server/intake/inference_event", "server/intake/structured_event"},
+    {"server/http/http_answer", "server/http/json_api", "server/http/json_call", "server/http/open_api"},
+    {"client/cli/commands/command", "client/cli/reports/forecast_report", "client/cli/reports/report",
+     "client/cli/reports/show_report", "client/cli/reports/verdict_report"},
+    {"client/cli/files/prediction_file", "client/cli/files/text_predictions"},
+)
 
 
 def is_standard(header):
@@ -142,26 +184,66 @@ def store_leaks(path, text):
     return found
 
 
-def cycles(headers):
-    """A cycle of includes, if there is one, among `headers`: the text of each by its path."""
+def unit_of(path):
+    """A header and its source are one unit: core/include/calibd/core/lens.h and core/src/base/lens.cc."""
+    stem = path.rsplit(".", 1)[0]
+    if stem.startswith("core/"):
+        return "core/" + stem.rsplit("/", 1)[1]
+    return re.sub(r"/(src|include/[a-z]+/[a-z]+)/", "/", stem)
+
+
+def included_files(files):
+    """The files that each of `files`, the text of each by its path, includes."""
     # core/include/calibd/core/skce.h is included as calibd/core/skce.h, core/src/base/rng.h as base/rng.h.
-    by_name = {path.split("/include/")[-1].removeprefix("core/src/"): path for path in headers}
+    by_name = {path.split("/include/")[-1].removeprefix("core/src/"): path for path in files}
     includes = {}
-    for path, text in headers.items():
+    for path, text in files.items():
         folder = path.rsplit("/", 1)[0]
         names = [match[1] for match in map(INCLUDE.match, text.splitlines()) if match and match[1]]
         includes[path] = [found for name in names
-                          for found in (by_name.get(name), f"{folder}/{name}") if found in headers]
+                          for found in (by_name.get(name), f"{folder}/{name}") if found in files]
+    return includes
+
+
+def unit_circles(files, exceptions=UNIT_CIRCLES):
+    """A circle of units that include each other, if there is one. Each of `exceptions` counts as one unit."""
+    names = {unit: min(exception) for exception in exceptions for unit in exception}
+
+    def name_of(path):
+        return names.get(unit_of(path), unit_of(path))
+
+    units = {name_of(path): set() for path in files}
+    for path, found in included_files(files).items():
+        units[name_of(path)] |= {name_of(file) for file in found} - {name_of(path)}
     try:
-        graphlib.TopologicalSorter(includes).prepare()
+        graphlib.TopologicalSorter(units).prepare()
     except graphlib.CycleError as error:
-        return ["headers include each other: " + " <- ".join(error.args[1])]
+        return ["units include each other: " + " <- ".join(error.args[1])]
     return []
+
+
+def room_violations(files):
+    """Includes between the rooms of core that CORE_ROOMS does not allow."""
+    rooms = {unit_of(path): path.split("/")[2] for path in files if path.startswith("core/src/")}
+    headers = {f"core/{header}": room for header, room in HEADER_ROOMS.items()}
+    found = []
+    for path, includes in included_files(files).items():
+        if not path.startswith("core/"):
+            continue
+        room = rooms.get(unit_of(path)) or headers.get(unit_of(path))
+        if room not in CORE_ROOMS:
+            found.append(f"{path}: its room is not in CORE_ROOMS, and it is not in HEADER_ROOMS")
+            continue
+        for header in includes:
+            other = rooms.get(unit_of(header)) or headers.get(unit_of(header))
+            if other != room and other not in CORE_ROOMS[room]:
+                found.append(f"{path}: {room} may not include {header}, which is in {other}")
+    return found
 
 
 def main():
     problems = []
-    headers = {}
+    files = {}
     for file in project_files(*(layer for layer in RULES), "tests"):
         if file.suffix in SOURCE_SUFFIXES:
             path = str(file.relative_to(ROOT))
@@ -169,9 +251,8 @@ def main():
             problems += store_leaks(path, text)
             problems += violations(path, text,
                                    siblings={header.name for header in file.parent.glob("*.h")})
-            if file.suffix == ".h":
-                headers[path] = text
-    return report("layering", problems + cycles(headers))
+            files[path] = text
+    return report("layering", problems + unit_circles(files) + room_violations(files))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Each check finds what it is there for: one seeded violation a rule."""
 import contextlib
+import graphlib
 import io
 import pathlib
 import sys
@@ -76,15 +77,37 @@ class LayeringTest(unittest.TestCase):
 
     def test_a_header_without_a_folder_is_one_of_the_same_folder(self):
         line = '#include "rng.h"'
-        self.assertEqual(layering.violations("core/src/skce.cc", line, siblings={"rng.h"}), [])
-        self.assertEqual(len(layering.violations("core/src/skce.cc", line)), 1)
+        self.assertEqual(layering.violations("server/rows/row.cc", line, siblings={"rng.h"}), [])
+        self.assertEqual(len(layering.violations("server/rows/row.cc", line)), 1)
 
-    def test_headers_do_not_include_each_other(self):
-        a, b = "core/include/calibd/core/a.h", "core/src/b.h"
-        include_a, include_b = '#include "calibd/core/a.h"', '#include "b.h"'
-        self.assertEqual(layering.cycles({a: "#include <vector>", b: include_a}), [])
-        self.assertEqual(len(layering.cycles({"core/src/c.h": include_b, b: '#include "c.h"'})), 1)
-        self.assertEqual(len(layering.cycles({a: '#include "server/b.h"', "server/b.h": include_a})), 1)
+    def test_units_do_not_include_each_other(self):
+        a, a_source, b = "core/include/calibd/core/a.h", "core/src/base/a.cc", "core/src/base/b.h"
+        include_a, include_b = '#include "calibd/core/a.h"', '#include "base/b.h"'
+        self.assertEqual(layering.unit_circles({a: "#include <vector>", a_source: include_a, b: include_a}), [])
+        self.assertEqual(len(layering.unit_circles({a: include_b, b: include_a})), 1)
+        self.assertEqual(len(layering.unit_circles({a: "", a_source: include_b, b: include_a})), 1)
+        self.assertEqual(len(layering.unit_circles({"core/src/base/c.h": include_b, b: '#include "c.h"'})), 1)
+        self.assertEqual(len(layering.unit_circles({a: '#include "server/b.h"', "server/b.h": include_a})), 1)
+
+    def test_an_exception_hides_no_other_circle(self):
+        def circle(*units):
+            return {f"server/{one}.h": f'#include "server/{other}.h"' for one, other in zip(units, units[1:] + units[:1])}
+        known = ({"server/a", "server/b"},)
+        self.assertEqual(layering.unit_circles(circle("a", "b"), known), [])
+        self.assertEqual(len(layering.unit_circles(circle("a", "b") | circle("c", "d"), known)), 1)
+        self.assertEqual(len(layering.unit_circles(circle("a", "b", "c"), known)), 1)
+
+    def test_rooms_of_core_include_only_what_they_may(self):
+        lens, lens_source = "core/include/calibd/core/lens.h", "core/src/kernels/lens.cc"
+        include = '#include "calibd/core/lens.h"'
+        self.assertEqual(layering.room_violations({lens: "", lens_source: include, "core/src/loss/a.h": include}), [])
+        self.assertEqual(len(layering.room_violations({lens: "", lens_source: "", "core/src/base/a.h": include})), 1)
+        self.assertEqual(len(layering.room_violations({lens: '#include "loss/b.h"', lens_source: "", "core/src/loss/b.h": ""})), 1)
+        self.assertEqual(len(layering.room_violations({lens: ""})), 1)
+        self.assertEqual(len(layering.room_violations({"core/src/attic/a.h": ""})), 1)
+
+    def test_the_rooms_of_core_have_an_order(self):
+        graphlib.TopologicalSorter(layering.CORE_ROOMS).prepare()
 
     def test_only_the_composition_and_its_tests_know_the_local_store(self):
         include = '#include "server/store/local/sqlite.h"'

@@ -91,7 +91,7 @@ std::string TestTable(const v1::ForecastEvaluation& evaluation) {
         &text,
         "* %d Fourier frequencies, with which the test is exact too. Over all pairs, "
         "MMD^2 is: %s.\n",
-        kTestFrequencies, absl::StrJoin(exact, ", "));
+        kFrequencyCount, absl::StrJoin(exact, ", "));
   }
   const bool are_equal = std::ranges::any_of(
       evaluation.discrepancies(), [](const v1::ForecastEvaluation::TestedDiscrepancy& discrepancy) {

@@ -6,9 +6,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "calibd/core/validation.h"
 #include "base/categorical.h"
 #include "base/rng.h"
+#include "calibd/core/validation.h"
 
 namespace calibd {
 namespace {

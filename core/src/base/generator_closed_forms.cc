@@ -66,7 +66,7 @@ absl::StatusOr<double> MeanTotalVariation(std::span<const double> alpha) {
   spec.alpha.assign(alpha.begin(), alpha.end());
   CALIBD_RETURN_IF_ERROR(Generator::Create(std::move(spec), 0).status());
   CALIBD_ASSIGN_OR_RETURN(const Concentrations sums, Sum(alpha));
-  // As a logarithm, because 2 / a0 may overflow.
+  // A logarithm, because 2 / a0 may overflow.
   const double log_factor = std::log(2.0) - std::log(sums.total) + LogBeta(sums.total);
   double mean = 0;
   for (std::size_t k = 0; k < alpha.size(); ++k) {

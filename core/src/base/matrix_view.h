@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/matrix_product.h"
 #include "calibd/core/run_control.h"
 #include "calibd/core/status_macros.h"
-#include "base/matrix_product.h"
 
 namespace calibd {
 

@@ -43,8 +43,8 @@ struct MeanAndDeviation {
   double mean;
   double deviation;
 };
-// Of the draws of a forecast and its outcome together, see ForecastStrata. draws: at most
-// kMaxDraws.
+// The moments of the draws of a forecast and its outcome together, see ForecastStrata. draws: at
+// most kMaxDraws.
 [[nodiscard]] inline MeanAndDeviation PooledMoments(std::span<const double> draws,
                                                     double outcome) noexcept {
   std::array<double, kMaxDraws + 1> buffer;

@@ -8,11 +8,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "scores/binned_error_rows.h"
 #include "calibd/core/binary_predictions.h"
+#include "calibd/core/labelled_rows.h"
 #include "calibd/core/running_reliability.h"
 #include "calibd/core/status_macros.h"
-#include "base/labelled_rows.h"
 #include "hypothesis/replicates.h"
 
 namespace calibd {

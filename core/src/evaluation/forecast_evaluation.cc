@@ -11,12 +11,13 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "base/normal_mean.h"
+#include "base/normal_quantile.h"
+#include "calibd/core/calibration_loss.h"
 #include "calibd/core/evidence.h"
 #include "calibd/core/forecast_metrics.h"
 #include "calibd/core/local_calibration.h"
 #include "calibd/core/status_macros.h"
-#include "base/normal_mean.h"
-#include "base/normal_quantile.h"
 #include "loss/scaled_features.h"
 
 namespace calibd {
@@ -94,7 +95,7 @@ const char* UnconditionalForm(const OutcomeKernel& kernel) {
 }
 
 // The probability that divides the forecasts of threshold calibration. options: with a decision.
-// Unset: that at which both actions cost the same.
+// If unset, the threshold at which both actions cost the same.
 double ThresholdAlpha(const ForecastEvaluationOptions& options) {
   const ThresholdDecision& decision = *options.decision;
   return options.threshold_alpha.value_or(1 / (1 + decision.false_alarm_cost / decision.miss_cost));
@@ -346,7 +347,7 @@ double ForecastEvaluationMemory(std::size_t n, const NumberForecastKind& kind,
   // thread has a replicate of the rows; signs are drawn for 256 replicates at once.
   const double signs =
       options.resampling.null == NullHypothesis::kForm ? 256 * sizeof(float) * rows : 0;
-  return sizeof(double) * (kParameterRows * kParameterRows + rows * (2 * kTestFrequencies + 8)) +
+  return sizeof(double) * (kParameterRows * kParameterRows + rows * (2 * kFrequencyCount + 8)) +
          sizeof(double) * copies * rows * (width + 4) + signs +
          // Scaled copies of the features, for their forms and for the tests of them; the weights of
          // the rows at each place.
@@ -393,8 +394,8 @@ double ForecastEvaluationOperations(std::size_t n, const NumberForecastKind& kin
   const double each = flips_signs ? rows * rows / 16
                       : SimulatesPairs(options)
                           ? rows * rows / 2 * pair
-                          : rows * (20.0 * kTestFrequencies + 2 * width +
-                                    (quantiles ? 2 * kTestFrequencies * width : 0));
+                          : rows * (20.0 * kFrequencyCount + 2 * width +
+                                    (quantiles ? 2 * kFrequencyCount * width : 0));
   // The metrics of the probability integral transform sort the rows.
   const double pit = replicates * rows * 40;
   // distribution and marginal; threshold and decision; group, individual and local.
@@ -408,7 +409,7 @@ double ForecastEvaluationOperations(std::size_t n, const NumberForecastKind& kin
     ++forms;
     distances += rows * rows / 2 * static_cast<double>(features);
     if (!flips_signs) {
-      phases += replicates * rows * kTestFrequencies * static_cast<double>(features);
+      phases += replicates * rows * kFrequencyCount * static_cast<double>(features);
     }
     if (!quantiles) local = replicates * rows * static_cast<double>(LocalPlaceCount(n));
   }

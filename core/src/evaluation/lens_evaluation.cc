@@ -5,11 +5,11 @@
 #include <variant>
 
 #include "absl/status/status.h"
-#include "calibd/core/fourier_basis.h"
+#include "calibd/core/fourier_size.h"
 #include "calibd/core/status_macros.h"
 #include "hypothesis/label_skce.h"
-#include "kernels/matrix_tile_engine.h"
 #include "hypothesis/replicates.h"
+#include "kernels/matrix_tile_engine.h"
 
 namespace calibd {
 namespace {

@@ -8,12 +8,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/isotonic.h"
 #include "calibd/core/binary_predictions.h"
+#include "calibd/core/moments.h"
 #include "calibd/core/running_reliability.h"
 #include "calibd/core/status_macros.h"
 #include "calibd/core/validation.h"
-#include "base/isotonic.h"
-#include "base/moments.h"
 
 namespace calibd {
 namespace {

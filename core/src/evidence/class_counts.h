@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "calibd/core/evidence.h"
+#include "calibd/core/evidence_state.h"
 #include "calibd/core/line_vector.h"
 #include "evidence/evidence_layout.h"
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <type_traits>
 
-#include "calibd/core/fourier_basis.h"
+#include "calibd/core/fourier_size.h"
 #include "evidence/witness_simd.h"
 
 namespace calibd {

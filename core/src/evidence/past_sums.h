@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "calibd/core/evidence.h"
+#include "calibd/core/evidence_state.h"
 #include "calibd/core/line_vector.h"
 #include "calibd/core/run_control.h"
 #include "evidence/class_counts.h"

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <utility>
 
-#include "calibd/core/fourier_basis.h"
 #include "base/disabled_targets.h"
+#include "calibd/core/fourier_size.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "evidence/strip_bets.cc"

@@ -58,7 +58,7 @@ void AddChunk(const ChunkTask& task, std::size_t first, std::size_t last) noexce
 struct GrowthTask {
   std::size_t row;
   std::size_t class_count;
-  // As in ChunkTask.
+  // See ChunkTask.
   std::size_t lines;
   const float* fourier;
   // Predictions before smoothing: strips x lines x kStripRows.

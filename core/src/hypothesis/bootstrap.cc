@@ -10,13 +10,13 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/matrix_product.h"
+#include "base/rng.h"
 #include "calibd/core/matrix_kernel.h"
 #include "calibd/core/status_macros.h"
-#include "kernels/line_skce.h"
-#include "base/matrix_product.h"
-#include "kernels/matrix_tile_engine.h"
 #include "hypothesis/replicates.h"
-#include "base/rng.h"
+#include "kernels/line_skce.h"
+#include "kernels/matrix_tile_engine.h"
 #include "kernels/tile_engine.h"
 #include "kernels/tile_walk.h"
 

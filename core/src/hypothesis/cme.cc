@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/boost_policy.h"
 #include "calibd/core/generator.h"
+#include "calibd/core/labelled_rows.h"
 #include "calibd/core/status_macros.h"
-#include "base/labelled_rows.h"
 #include "hypothesis/replicates.h"
 
 namespace calibd {

@@ -10,10 +10,10 @@
 
 #include "absl/status/statusor.h"
 #include "calibd/core/kernel.h"
+#include "calibd/core/labelled_rows.h"
 #include "calibd/core/lens.h"
+#include "calibd/core/matrix_kernel.h"
 #include "calibd/core/run_control.h"
-#include "calibd/core/running_skce.h"
-#include "base/labelled_rows.h"
 #include "kernels/line_skce.h"
 
 namespace calibd {
@@ -34,7 +34,7 @@ class FactorForm {
                                                          const RunningKernel& kernel,
                                                          const RunControl& control);
 
-  // labels: of the part, one for each observation.
+  // labels: one for each observation of the part.
   [[nodiscard]] double SumAboveDiagonal(std::span<const std::int32_t> labels) const;
 
  private:

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "calibd/core/running_skce.h"
-#include "calibd/core/status_macros.h"
 #include "base/rng.h"
+#include "calibd/core/moments.h"
+#include "calibd/core/status_macros.h"
 #include "kernels/tile_walk.h"
 
 namespace calibd {
@@ -46,14 +46,6 @@ class LabelSampler {
 };
 
 }  // namespace
-
-std::string_view Describe(NullHypothesis null) noexcept {
-  return null == NullHypothesis::kForecast
-             ? "labels drawn from the predictions themselves (exact for every number of "
-               "observations)"
-             : "a model that is calibrated in the tested part of its predictions (approximate: "
-               "observations drawn with replacement)";
-}
 
 absl::Status CheckReplicates(const BootstrapOptions& options) {
   if (options.replicates >= kMinReplicates && options.replicates <= kMaxReplicates) {

@@ -8,10 +8,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "calibd/core/bootstrap.h"
+#include "calibd/core/labelled_rows.h"
 #include "calibd/core/prediction_batch.h"
+#include "calibd/core/resampling.h"
 #include "calibd/core/run_control.h"
-#include "base/labelled_rows.h"
 
 namespace calibd {
 

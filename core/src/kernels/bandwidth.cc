@@ -14,11 +14,11 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/gather_interval.h"
+#include "base/rng.h"
 #include "calibd/core/generator_closed_forms.h"
 #include "calibd/core/kernel.h"
 #include "calibd/core/status_macros.h"
-#include "base/gather_interval.h"
-#include "base/rng.h"
 #include "kernels/tile_engine.h"
 #include "kernels/tile_walk.h"
 

@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "base/rng.h"
 #include "calibd/core/status_macros.h"
 #include "kernels/fourier_simd.h"
-#include "base/rng.h"
 
 namespace calibd {
 namespace {

@@ -1,7 +1,7 @@
 #include "kernels/fourier_simd.h"
 
-#include "calibd/core/fourier_basis.h"
 #include "base/disabled_targets.h"
+#include "calibd/core/fourier_size.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/fourier_simd.cc"

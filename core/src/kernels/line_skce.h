@@ -23,7 +23,7 @@ class LineSkce {
   static std::optional<LineSkce> Of(const PredictionBatch& batch, const Kernel& kernel);
 
   [[nodiscard]] double SumAboveDiagonal() const noexcept;
-  // The same with other labels, in the order of the batch: an observation is of the first class if
+  // The sum with other labels, in the order of the batch: an observation is of the first class if
   // its label is `first_class`.
   [[nodiscard]] double SumAboveDiagonal(std::span<const std::int32_t> labels,
                                         std::int32_t first_class) const noexcept;

@@ -8,8 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
-#include "kernels/matrix_tile_engine.h"
-#include "kernels/tile_sums.h"
+#include "calibd/core/validation.h"
 
 namespace calibd {
 namespace {
@@ -91,18 +90,6 @@ absl::StatusOr<MatrixKernel> MatrixKernel::Create(std::vector<Term> terms,
   return kernel;
 }
 
-absl::StatusOr<QuadraticSkce> EstimateQuadraticSkce(const PredictionBatch& batch,
-                                                    const MatrixKernel& kernel,
-                                                    const RunControl& control) {
-  if (batch.class_count != kernel.class_count()) {
-    return absl::InvalidArgumentError(absl::StrCat("the kernel has ", kernel.class_count(),
-                                                   " classes, expected ", batch.class_count));
-  }
-  CALIBD_RETURN_IF_ERROR(CheckSampleSize(batch.size()));
-  CALIBD_ASSIGN_OR_RETURN(const TermSums sums, SumTiles(MatrixTileEngine(batch, kernel), control));
-  return EstimateFrom(sums, batch.size());
-}
-
 double MatrixKernel::NullDiagonal(std::span<const double> g) const {
   double sum = 0;
   for (const Term& term : terms_) {
@@ -155,29 +142,20 @@ void MatrixKernel::Project(std::span<const double> g, std::int32_t y,
   }
 }
 
-double SkceTerm(std::span<const double> g_i, std::span<const double> projected_i,
-                std::span<const double> g_j, std::span<const double> projected_j,
-                const MatrixKernel& kernel) noexcept {
-  double sum = 0;
-  std::size_t first = 0;
-  for (const MatrixKernel::Factor& factor : kernel.factors()) {
-    double product = 0;
-    for (std::size_t column = first; column < first + factor.rank; ++column) {
-      product += projected_i[column] * projected_j[column];
-    }
-    sum += factor.kernel(g_i, g_j) * product;
-    first += factor.rank;
+absl::Status CheckClassCount(std::size_t class_count, const RunningKernel& kernel) {
+  if (class_count < kMinClassCount || class_count > kMaxClassCount) {
+    return absl::InvalidArgumentError(absl::StrCat("class_count is ", class_count, ", expected ",
+                                                   kMinClassCount, "..", kMaxClassCount));
   }
-  return sum;
+  const MatrixKernel* const matrix = MatrixOf(kernel);
+  if (matrix == nullptr || matrix->class_count() == class_count) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("class_count is ", class_count, ", expected ",
+                                                 matrix->class_count(), ", the kernel's"));
 }
 
-double SkceTerm(std::span<const double> g_i, std::int32_t y_i, std::span<const double> g_j,
-                std::int32_t y_j, const MatrixKernel& kernel) noexcept {
-  std::vector<double> projected_i(kernel.rank());
-  std::vector<double> projected_j(kernel.rank());
-  kernel.Project(g_i, y_i, projected_i);
-  kernel.Project(g_j, y_j, projected_j);
-  return SkceTerm(g_i, projected_i, g_j, projected_j, kernel);
+double DistributionFreeBound(const RunningKernel& kernel) noexcept {
+  const MatrixKernel* const matrix = MatrixOf(kernel);
+  return matrix != nullptr ? matrix->DistributionFreeBound() : Kernel::DistributionFreeBound();
 }
 
 }  // namespace calibd

@@ -8,11 +8,12 @@
 #include <vector>
 
 #include "base/boost_policy.h"
+#include "base/matrix_product.h"
+#include "base/rng.h"
+#include "calibd/core/skce.h"
 #include "calibd/core/status_macros.h"
 #include "kernels/line_skce.h"
-#include "base/matrix_product.h"
 #include "kernels/pair_terms.h"
-#include "base/rng.h"
 #include "kernels/tile_engine.h"
 #include "kernels/tile_sums.h"
 #include "kernels/tile_walk.h"
@@ -32,8 +33,9 @@ double SumOfVariances(const NullMoments& moments) {
   return 2 * moments.mean_square / (n * (n - 1));
 }
 
-// Of the standardised Gamma distribution with this skewness. A sum of weighted chi-squares has a
-// skewness between 0 and that of a single one, sqrt(8); an estimate may be outside.
+// The quantile of the standardised Gamma distribution with this skewness. A sum of weighted
+// chi-squares has a skewness between 0 and that of a single one, sqrt(8); an estimate may be
+// outside.
 double StandardQuantile(double skewness) {
   constexpr double kAlmostNormal = 0.01;
   const double shape = 4 / std::pow(std::clamp(skewness, kAlmostNormal, std::sqrt(8.0)), 2);

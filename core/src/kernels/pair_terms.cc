@@ -9,6 +9,7 @@
 #define HWY_TARGET_INCLUDE "kernels/pair_terms.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+// After highway.h, once per target.
 #include "base/row_lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();

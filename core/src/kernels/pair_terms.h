@@ -2,32 +2,14 @@
 #define CALIBD_CORE_SRC_KERNELS_PAIR_TERMS_H_
 
 #include <array>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
-#include "calibd/core/kernel.h"
+#include "calibd/core/distance.h"
 #include "calibd/core/prediction_batch.h"
 
 namespace calibd {
-
-// Computes a distance from its sum over classes of absolute differences or their squares.
-[[nodiscard]] inline double DistanceOfSum(Distance distance, double sum) noexcept {
-  switch (distance) {
-    case Distance::kTotalVariation:
-      return 0.5 * sum;
-    case Distance::kEuclidean:
-      return std::sqrt(sum);
-    case Distance::kCityblock:
-    case Distance::kSquaredEuclidean:
-      return sum;
-  }
-  return 0;
-}
-[[nodiscard]] constexpr bool SumsSquares(Distance distance) noexcept {
-  return distance == Distance::kEuclidean || distance == Distance::kSquaredEuclidean;
-}
 
 // (e_{y_i} - g_i)' (e_{y_j} - g_j), which SkceTerm multiplies by the kernel. Cost: O(m).
 [[nodiscard]] double ResidualProduct(std::span<const double> g_i, std::int32_t y_i,

@@ -9,7 +9,6 @@
 #include "calibd/core/prediction_batch.h"
 #include "calibd/core/skce.h"
 #include "calibd/core/status_macros.h"
-#include "calibd/core/validation.h"
 
 namespace calibd {
 namespace {
@@ -20,34 +19,6 @@ constexpr std::size_t kMinTileRows = 8;
 constexpr std::size_t kMaxTileBytes = std::size_t{32} << 20;
 
 }  // namespace
-
-void RunningMoments::Merge(const RunningMoments& other) noexcept {
-  if (other.count == 0) return;
-  const auto n = static_cast<double>(count);
-  const auto other_n = static_cast<double>(other.count);
-  const double delta = other.mean - mean;
-  m2 += other.m2 + delta * delta * (n * other_n / (n + other_n));
-  mean += delta * (other_n / (n + other_n));
-  count += other.count;
-}
-
-double RunningMoments::Variance() const noexcept { return m2 / static_cast<double>(count - 1); }
-
-absl::Status CheckClassCount(std::size_t class_count, const RunningKernel& kernel) {
-  if (class_count < kMinClassCount || class_count > kMaxClassCount) {
-    return absl::InvalidArgumentError(absl::StrCat("class_count is ", class_count, ", expected ",
-                                                   kMinClassCount, "..", kMaxClassCount));
-  }
-  const MatrixKernel* const matrix = MatrixOf(kernel);
-  if (matrix == nullptr || matrix->class_count() == class_count) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("class_count is ", class_count, ", expected ",
-                                                 matrix->class_count(), ", the kernel's"));
-}
-
-double DistributionFreeBound(const RunningKernel& kernel) noexcept {
-  const MatrixKernel* const matrix = MatrixOf(kernel);
-  return matrix != nullptr ? matrix->DistributionFreeBound() : Kernel::DistributionFreeBound();
-}
 
 RunningBlockSkce::RunningBlockSkce(std::size_t block_size, std::size_t class_count,
                                    RunningKernel kernel, std::size_t parts, double weight)

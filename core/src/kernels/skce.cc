@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <optional>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
 #include "kernels/line_skce.h"
+#include "kernels/matrix_tile_engine.h"
 #include "kernels/pair_terms.h"
 #include "kernels/tile_engine.h"
 #include "kernels/tile_sums.h"
@@ -42,8 +44,7 @@ absl::StatusOr<TermSums> SumTerms(const PredictionBatch& batch, const Kernel& ke
              : SumTiles(TileEngine<double>(batch, kernel), control, progress_begin, progress_end);
 }
 
-}  // namespace
-
+// size: at least 2.
 QuadraticSkce EstimateFrom(const TermSums& sums, std::size_t size) noexcept {
   const auto n = static_cast<double>(size);
   QuadraticSkce estimate;
@@ -54,6 +55,8 @@ QuadraticSkce EstimateFrom(const TermSums& sums, std::size_t size) noexcept {
   estimate.mean_diagonal = sums.diagonal / n;
   return estimate;
 }
+
+}  // namespace
 
 absl::Status CheckSampleSize(std::size_t n) {
   if (n >= 2) return absl::OkStatus();
@@ -88,6 +91,31 @@ double SkceTerm(std::span<const double> g_i, std::int32_t y_i, std::span<const d
   return kernel(g_i, g_j) * ResidualProduct(g_i, y_i, g_j, y_j);
 }
 
+double SkceTerm(std::span<const double> g_i, std::span<const double> projected_i,
+                std::span<const double> g_j, std::span<const double> projected_j,
+                const MatrixKernel& kernel) noexcept {
+  double sum = 0;
+  std::size_t first = 0;
+  for (const MatrixKernel::Factor& factor : kernel.factors()) {
+    double product = 0;
+    for (std::size_t column = first; column < first + factor.rank; ++column) {
+      product += projected_i[column] * projected_j[column];
+    }
+    sum += factor.kernel(g_i, g_j) * product;
+    first += factor.rank;
+  }
+  return sum;
+}
+
+double SkceTerm(std::span<const double> g_i, std::int32_t y_i, std::span<const double> g_j,
+                std::int32_t y_j, const MatrixKernel& kernel) noexcept {
+  std::vector<double> projected_i(kernel.rank());
+  std::vector<double> projected_j(kernel.rank());
+  kernel.Project(g_i, y_i, projected_i);
+  kernel.Project(g_j, y_j, projected_j);
+  return SkceTerm(g_i, projected_i, g_j, projected_j, kernel);
+}
+
 absl::StatusOr<QuadraticSkce> EstimateQuadraticSkce(std::span<const PredictionBatch> parts,
                                                     double weight, const Kernel& kernel,
                                                     const RunControl& control,
@@ -117,6 +145,18 @@ absl::StatusOr<QuadraticSkce> EstimateQuadraticSkce(const LensBatch& batch, cons
                                                     const RunControl& control,
                                                     Precision precision) {
   return EstimateQuadraticSkce(batch.views(), batch.weight, kernel, control, precision);
+}
+
+absl::StatusOr<QuadraticSkce> EstimateQuadraticSkce(const PredictionBatch& batch,
+                                                    const MatrixKernel& kernel,
+                                                    const RunControl& control) {
+  if (batch.class_count != kernel.class_count()) {
+    return absl::InvalidArgumentError(absl::StrCat("the kernel has ", kernel.class_count(),
+                                                   " classes, expected ", batch.class_count));
+  }
+  CALIBD_RETURN_IF_ERROR(CheckSampleSize(batch.size()));
+  CALIBD_ASSIGN_OR_RETURN(const TermSums sums, SumTiles(MatrixTileEngine(batch, kernel), control));
+  return EstimateFrom(sums, batch.size());
 }
 
 std::size_t QuadraticMemory(std::size_t n, std::size_t class_count, Precision precision) noexcept {

@@ -63,7 +63,7 @@ class TileEngine {
   // triangles.
   void Terms(const Tile& tile, Scratch& scratch, const std::function<bool()>& cancelled,
              T* out) const;
-  // The same for k(g_i, g_j), and for the distance.
+  // Compute k(g_i, g_j) and the distance instead.
   void Kernels(const Tile& tile, const std::function<bool()>& cancelled, T* out) const;
   void Distances(const Tile& tile, const std::function<bool()>& cancelled, T* out) const;
 

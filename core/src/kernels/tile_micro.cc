@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "calibd/core/simd_target.h"
 #include "base/disabled_targets.h"
+#include "calibd/core/simd_target.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/tile_micro.cc"

@@ -4,10 +4,9 @@
 #include <array>
 #include <cstddef>
 #include <optional>
-#include <span>
 
 #include "absl/status/statusor.h"
-#include "calibd/core/skce.h"
+#include "calibd/core/run_control.h"
 #include "kernels/tile_walk.h"
 
 namespace calibd {
@@ -42,12 +41,6 @@ absl::StatusOr<TermSums> SumTiles(const Engine& engine, const RunControl& contro
   for (const double term : engine.diagonal()) total.diagonal += term;
   return total;
 }
-
-// The quadratic estimators of n >= 2 observations.
-[[nodiscard]] QuadraticSkce EstimateFrom(const TermSums& sums, std::size_t n) noexcept;
-
-// Errors: FailedPrecondition if n < 2.
-[[nodiscard]] absl::Status CheckSampleSize(std::size_t n);
 
 }  // namespace calibd
 

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <utility>
 
-#include "calibd/core/status_macros.h"
 #include "base/exponential.h"
+#include "calibd/core/status_macros.h"
 #include "loss/gaussian_pairs.h"
 
 namespace calibd {

@@ -81,12 +81,12 @@ struct Points {
 [[nodiscard]] std::unique_ptr<const OutcomeTerms> MakeLevelTerms(const ForecastBatch& batch,
                                                                  std::span<const double> levels);
 
-// Of any terms and condition, which outlive the result.
+// The products of any terms and condition, which outlive the result.
 [[nodiscard]] std::unique_ptr<const PairProducts> MakeProducts(const OutcomeTerms& terms,
                                                                const ConditionTerms& condition);
-// Of RbfKernel or EnergyKernel for Normal forecasts and k_z = exp(-condition_gamma W^2), faster
-// than any terms. Null for other kernels, and if the values are so large that a product may not be
-// finite.
+// The products of RbfKernel or EnergyKernel for Normal forecasts and k_z = exp(-condition_gamma
+// W^2), faster than any terms. Null for other kernels, and if the values are so large that a
+// product may not be finite.
 [[nodiscard]] std::unique_ptr<const PairProducts> MakeNormalProducts(const ForecastBatch& batch,
                                                                      const OutcomeKernel& kernel,
                                                                      double condition_gamma);

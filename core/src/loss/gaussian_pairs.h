@@ -45,7 +45,8 @@ class GaussianForecasts {
   GaussianForecasts(const ForecastBatch& batch, double gamma, double condition_gamma = 0);
 
   void Compute(std::size_t i, std::size_t first, std::span<double> terms) const noexcept;
-  // The same, and adds sum_j weights[j] dA_ij / d(mu_i, sd_i) to the two values of `gradient`.
+  // Computes the terms, and adds sum_j weights[j] dA_ij / d(mu_i, sd_i) to the two values of
+  // `gradient`.
   void Compute(std::size_t i, std::size_t first, std::span<const double> weights,
                std::span<double> terms, std::span<double> gradient) const noexcept;
   // Sets products to exp(-condition_gamma ((mu_i - mu_j)^2 + (sd_i - sd_j)^2)) A_ij, and returns

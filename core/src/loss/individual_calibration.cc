@@ -8,14 +8,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/rng.h"
 #include "calibd/core/calibration_loss.h"
-#include "calibd/core/forecast_forms.h"
-#include "calibd/core/fourier_basis.h"
+#include "calibd/core/fourier_size.h"
 #include "calibd/core/status_macros.h"
+#include "hypothesis/replicates.h"
 #include "kernels/fourier_simd.h"
 #include "loss/number_pairs.h"
-#include "hypothesis/replicates.h"
-#include "base/rng.h"
 #include "loss/scaled_features.h"
 
 namespace calibd {

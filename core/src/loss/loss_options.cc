@@ -6,9 +6,9 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "base/normal_mean.h"
 #include "calibd/core/calibration_loss.h"
 #include "calibd/core/status_macros.h"
-#include "base/normal_mean.h"
 
 namespace calibd {
 namespace {

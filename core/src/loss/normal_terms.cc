@@ -5,10 +5,10 @@
 #include <utility>
 #include <variant>
 
+#include "base/normal_mean.h"
 #include "loss/distribution_matching.h"
 #include "loss/energy_pairs.h"
 #include "loss/gaussian_pairs.h"
-#include "base/normal_mean.h"
 
 namespace calibd {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "calibd/core/calibration_loss.h"
+#include "calibd/core/condition.h"
 #include "calibd/core/forecast.h"
 #include "calibd/core/outcome_kernel.h"
 #include "calibd/core/run_control.h"
@@ -29,7 +29,7 @@ using ConditionPtr = std::unique_ptr<const ConditionTerms>;
 struct NumberPairs {
   std::unique_ptr<const OutcomeTerms> terms;
   ConditionPtr condition;
-  // Of both, faster where a special case exists.
+  // The products of both, faster where a special case exists.
   std::unique_ptr<const PairProducts> products;
 };
 // kernel: set to RbfKernel if unset. Otherwise as MakeCondition.
@@ -51,7 +51,7 @@ class AscendingForecasts {
   void RestoreOrder(std::vector<double>& values) const;
 
  private:
-  // Of samples: the position in the original batch of each draw.
+  // For samples, the position of each draw in the original batch.
   std::vector<std::size_t> order_;
   std::vector<double> sorted_;
   ForecastBatch batch_;

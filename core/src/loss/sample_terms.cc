@@ -5,8 +5,8 @@
 #include <utility>
 #include <variant>
 
-#include "loss/distribution_matching.h"
 #include "base/exponential.h"
+#include "loss/distribution_matching.h"
 
 namespace calibd {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "calibd/core/running_skce.h"
+#include "calibd/core/moments.h"
 
 namespace calibd {
 

@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "calibd/core/calibration_loss.h"
+#include "calibd/core/condition.h"
 
 namespace calibd {
 

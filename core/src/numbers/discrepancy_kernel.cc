@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/pair_median.h"
 #include "calibd/core/row_sum.h"
 #include "calibd/core/status_macros.h"
-#include "base/pair_median.h"
 
 namespace calibd {
 namespace {

@@ -1,7 +1,7 @@
 #include "numbers/discrepancy_simd.h"
 
-#include "calibd/core/fourier_basis.h"
 #include "base/disabled_targets.h"
+#include "calibd/core/fourier_size.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "numbers/discrepancy_simd.cc"

@@ -17,13 +17,13 @@ void SubtractDamped(std::size_t rows, const double* variances, const double* squ
 // out -= scale (sum of the rows). terms: rows x kFourierCount. out: kFourierCount.
 void SubtractScaled(std::size_t rows, const double* terms, double scale, double* out) noexcept;
 
-// Of the sums before they grow: <residual, sums>, |residual|^2 and |sums|^2.
+// <residual, sums>, |residual|^2 and |sums|^2 of the sums before they grow.
 struct SumsGrowth {
   double product;
   double residual_square;
   double square;
 };
-// sums += residual. Both: kFourierCount.
+// sums += residual. Both have kFourierCount values.
 [[nodiscard]] SumsGrowth AddResidual(const double* residual, double* sums) noexcept;
 
 }  // namespace calibd

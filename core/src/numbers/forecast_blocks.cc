@@ -6,7 +6,7 @@
 #include <utility>
 #include <variant>
 
-#include "calibd/core/fourier_basis.h"
+#include "calibd/core/fourier_size.h"
 #include "loss/distribution_matching.h"
 #include "loss/number_pairs.h"
 

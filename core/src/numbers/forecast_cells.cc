@@ -10,13 +10,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "calibd/core/evidence.h"
-#include "calibd/core/row_sum.h"
-#include "calibd/core/status_macros.h"
 #include "base/normal_mean.h"
 #include "base/normal_quantile.h"
 #include "base/rng.h"
 #include "base/sample_moments.h"
+#include "calibd/core/evidence.h"
+#include "calibd/core/row_sum.h"
+#include "calibd/core/status_macros.h"
 
 namespace calibd {
 namespace {

@@ -1,3 +1,5 @@
+#include "calibd/core/forecast_counts.h"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -6,7 +8,6 @@
 #include <span>
 #include <vector>
 
-#include "calibd/core/forecast_evidence.h"
 #include "calibd/core/running_reliability.h"
 #include "numbers/forecast_processes.h"
 #include "numbers/location_scale_fit.h"

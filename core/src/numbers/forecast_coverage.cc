@@ -14,7 +14,7 @@ namespace calibd {
 namespace {
 
 constexpr std::size_t kEqualCells = 20;
-// Of the normal mixture.
+// The precision of the normal mixture.
 constexpr double kMixturePrecision = 50;
 // The limits of an expected number of observations: relative to the present one, and absolute.
 constexpr double kMostGrowthOfCount = 0x1p40;
@@ -52,7 +52,7 @@ struct CoverageCell {
   double probability = 0;
 };
 
-// counts: of n observations.
+// counts: n observations.
 std::vector<CoverageCell> CoverageCells(const ForecastCells& cells,
                                         std::span<const std::int64_t> counts, double n) {
   std::vector<std::size_t> edges = ErrorEdges(cells);
@@ -96,7 +96,7 @@ struct CentralCells {
   friend bool operator==(const CentralCells&, const CentralCells&) = default;
 };
 
-// Of two levels that are equally near, the outer one.
+// The outer one of two levels that are equally near.
 std::optional<CentralCells> CentralCellsOf(std::span<const double> edges, double p) {
   std::optional<std::size_t> lower;
   std::optional<std::size_t> upper;

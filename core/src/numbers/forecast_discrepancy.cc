@@ -7,12 +7,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "calibd/core/row_sum.h"
-#include "calibd/core/status_macros.h"
-#include "numbers/discrepancy_simd.h"
-#include "kernels/fourier_simd.h"
 #include "base/rng.h"
 #include "base/sample_moments.h"
+#include "calibd/core/row_sum.h"
+#include "calibd/core/status_macros.h"
+#include "kernels/fourier_simd.h"
+#include "numbers/discrepancy_simd.h"
 
 namespace calibd {
 namespace {

@@ -132,7 +132,7 @@ struct ForecastEvidence::Processes {
   std::int64_t reached_at = 0;
   std::int64_t drift_reached_at = 0;
   ForecastProcesses processes;
-  // Those since the last fold.
+  // The observations since the last fold.
   std::array<ForecastCode, kForecastFoldRows> pending;
 };
 

@@ -9,16 +9,17 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/matrix_product.h"
+#include "base/rng.h"
+#include "base/sample_moments.h"
+#include "calibd/core/calibration_loss.h"
 #include "calibd/core/decision_calibration.h"
 #include "calibd/core/forecast_metrics.h"
 #include "calibd/core/status_macros.h"
-#include "numbers/fourier_discrepancy.h"
-#include "base/matrix_product.h"
-#include "loss/number_pairs.h"
-#include "numbers/product_discrepancy.h"
 #include "hypothesis/replicates.h"
-#include "base/rng.h"
-#include "base/sample_moments.h"
+#include "loss/number_pairs.h"
+#include "numbers/fourier_discrepancy.h"
+#include "numbers/product_discrepancy.h"
 
 namespace calibd {
 namespace {
@@ -53,8 +54,8 @@ DrawnRows DrawReplicate(const ForecastBatch& batch, Rng& rng) {
   return replicate;
 }
 
-// The same for quantiles, whose levels state only the cell of the outcome: it is cell k, and the
-// quantiles are 0, 1, ..., so that it is above k of them.
+// Draws a replicate of quantiles, whose levels state only the cell of the outcome: it is cell k,
+// and the quantiles are 0, 1, ..., so that it is above k of them.
 DrawnRows DrawCells(const ForecastBatch& batch, std::span<const double> levels, Rng& rng) {
   DrawnRows replicate;
   for (std::size_t i = 0; i < batch.size(); ++i) {

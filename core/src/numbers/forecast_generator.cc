@@ -8,16 +8,16 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "calibd/core/evidence.h"
-#include "calibd/core/status_macros.h"
 #include "base/normal_mean.h"
 #include "base/normal_quantile.h"
 #include "base/rng.h"
+#include "calibd/core/evidence.h"
+#include "calibd/core/status_macros.h"
 
 namespace calibd {
 namespace {
 
-// Of the logarithm of the standard deviations.
+// The spread of the logarithm of the standard deviations.
 constexpr double kScaleSpread = 0.35;
 constexpr double kMostShift = 100;
 constexpr double kLeastScale = 0.01;

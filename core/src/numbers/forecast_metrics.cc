@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "base/normal_mean.h"
-#include "numbers/pit_levels.h"
 #include "base/rng.h"
+#include "numbers/pit_levels.h"
 
 namespace calibd {
 std::vector<double> ProbabilityIntegralTransforms(const ForecastBatch& batch, std::uint64_t seed) {

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "calibd/core/evidence.h"
 #include "base/disabled_targets.h"
+#include "calibd/core/evidence_state.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "numbers/forecast_processes.cc"

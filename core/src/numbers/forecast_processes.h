@@ -7,7 +7,7 @@
 #include <span>
 
 #include "calibd/core/forecast_cells.h"
-#include "calibd/core/forecast_evidence.h"
+#include "calibd/core/forecast_experts.h"
 #include "calibd/core/line_vector.h"
 #include "evidence/evidence_layout.h"
 

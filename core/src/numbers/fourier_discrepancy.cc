@@ -7,17 +7,15 @@
 #include <unordered_map>
 #include <variant>
 
-#include "calibd/core/forecast_forms.h"
-#include "calibd/core/fourier_basis.h"
-#include "kernels/fourier_simd.h"
 #include "base/normal_mean.h"
 #include "base/rng.h"
+#include "calibd/core/fourier_size.h"
+#include "kernels/fourier_simd.h"
 
 namespace calibd {
 namespace {
 
-static_assert(kTestFrequencies == kFrequencyCount);
-constexpr std::size_t kTerms = 2 * kTestFrequencies;
+constexpr std::size_t kTerms = 2 * kFrequencyCount;
 // The frequencies are the same for all tests.
 constexpr std::uint64_t kTestSeed = 0x666f726563617374ULL;
 // Rows whose phases are computed together.
@@ -25,8 +23,8 @@ constexpr std::size_t kRowsAtOnce = 16;
 
 // Frequencies of exp(-gamma x^2), in turns. dimension: which of the random streams.
 void AddFrequencies(double gamma, std::size_t dimension, std::vector<double>& frequencies) {
-  for (std::size_t r = 0; r < kTestFrequencies; ++r) {
-    Rng rng(kTestSeed, dimension * kTestFrequencies + r);
+  for (std::size_t r = 0; r < kFrequencyCount; ++r) {
+    Rng rng(kTestSeed, dimension * kFrequencyCount + r);
     frequencies.push_back(std::sqrt(2 * gamma) * StandardNormal(rng) / (2 * std::numbers::pi));
   }
 }
@@ -76,8 +74,8 @@ void FourierDiscrepancy::SetConditionPhases(const ForecastBatch& batch, std::siz
                                             std::span<double> phases) const noexcept {
   std::ranges::fill(phases, 0.0);
   const auto add = [&](std::size_t dimension, double value) {
-    const double* const frequencies = &condition_frequencies_[dimension * kTestFrequencies];
-    for (std::size_t r = 0; r < kTestFrequencies; ++r) phases[r] += value * frequencies[r];
+    const double* const frequencies = &condition_frequencies_[dimension * kFrequencyCount];
+    for (std::size_t r = 0; r < kFrequencyCount; ++r) phases[r] += value * frequencies[r];
   };
   if (on_forecast_) {
     for (std::size_t k = 0; k < 2; ++k) add(k, batch.row(i)[k]);
@@ -89,13 +87,13 @@ void FourierDiscrepancy::SetConditionPhases(const ForecastBatch& batch, std::siz
 
 void FourierDiscrepancy::ComputeExpectations(const ForecastBatch& batch) {
   expectations_.resize(batch.size() * kTerms);
-  std::array<double, kTestFrequencies> phases;
+  std::array<double, kFrequencyCount> phases;
   std::array<double, kTerms> terms;
   for (std::size_t i = 0; i < batch.size(); ++i) {
     const std::span<double> out = std::span(expectations_).subspan(i * kTerms, kTerms);
     if (batch.kind == ForecastKind::kSamples) {
       const auto add = [&](double x) {
-        for (std::size_t r = 0; r < kTestFrequencies; ++r) phases[r] = x * outcome_frequencies_[r];
+        for (std::size_t r = 0; r < kFrequencyCount; ++r) phases[r] = x * outcome_frequencies_[r];
         PhasesToFourier(1, phases.data(), terms.data());
         for (std::size_t k = 0; k < kTerms; ++k) out[k] += terms[k];
       };
@@ -107,18 +105,18 @@ void FourierDiscrepancy::ComputeExpectations(const ForecastBatch& batch) {
     // times the characteristic function of the distance from it.
     const double center = of_pit_ ? 0.5 : batch.row(i)[0];
     SetConditionPhases(batch, i, phases);
-    for (std::size_t r = 0; r < kTestFrequencies; ++r) {
+    for (std::size_t r = 0; r < kFrequencyCount; ++r) {
       phases[r] += center * outcome_frequencies_[r];
     }
     PhasesToFourier(1, phases.data(), out.data());
-    for (std::size_t r = 0; r < kTestFrequencies; ++r) {
+    for (std::size_t r = 0; r < kFrequencyCount; ++r) {
       const double w = 2 * std::numbers::pi * outcome_frequencies_[r];
       const double spread = w * batch.row(i)[1];
       const double factor = !of_pit_ ? std::exp(-0.5 * spread * spread)
                             : w == 0 ? 1
                                      : std::sin(0.5 * w) / (0.5 * w);
       out[r] *= factor;
-      out[kTestFrequencies + r] *= factor;
+      out[kFrequencyCount + r] *= factor;
     }
   }
 }
@@ -129,15 +127,14 @@ double FourierDiscrepancy::Unbiased(const ForecastBatch& batch) const {
   const bool conditioned = !condition_frequencies_.empty();
   std::vector<double> sums(group_count_ * kTerms);
   double squares = 0;
-  std::array<double, kRowsAtOnce * kTestFrequencies> phases;
+  std::array<double, kRowsAtOnce * kFrequencyCount> phases;
   std::array<double, kRowsAtOnce * kTerms> terms;
   std::array<double, kTerms> psi;
   std::array<double, kTerms> rotation;
   for (std::size_t first = 0; first < n; first += kRowsAtOnce) {
     const std::size_t rows = std::min(kRowsAtOnce, n - first);
     for (std::size_t i = 0; i < rows; ++i) {
-      const std::span<double> row =
-          std::span(phases).subspan(i * kTestFrequencies, kTestFrequencies);
+      const std::span<double> row = std::span(phases).subspan(i * kFrequencyCount, kFrequencyCount);
       // The phases of samples are rotated below.
       if (conditioned && !samples) {
         SetConditionPhases(batch, first + i, row);
@@ -145,7 +142,7 @@ double FourierDiscrepancy::Unbiased(const ForecastBatch& batch) const {
         std::ranges::fill(row, 0.0);
       }
       const double y = Shown(batch, first + i);
-      for (std::size_t r = 0; r < kTestFrequencies; ++r) row[r] += y * outcome_frequencies_[r];
+      for (std::size_t r = 0; r < kFrequencyCount; ++r) row[r] += y * outcome_frequencies_[r];
     }
     PhasesToFourier(rows, phases.data(), terms.data());
     for (std::size_t i = 0; i < rows; ++i) {
@@ -157,16 +154,16 @@ double FourierDiscrepancy::Unbiased(const ForecastBatch& batch) const {
         squares += psi[k] * psi[k];
       }
       if (samples && conditioned) {
-        SetConditionPhases(batch, first + i, std::span(phases).first(kTestFrequencies));
+        SetConditionPhases(batch, first + i, std::span(phases).first(kFrequencyCount));
         PhasesToFourier(1, phases.data(), rotation.data());
         // F has the length 1 / sqrt(R).
-        const double unit = std::sqrt(static_cast<double>(kTestFrequencies));
-        for (std::size_t r = 0; r < kTestFrequencies; ++r) {
+        const double unit = std::sqrt(static_cast<double>(kFrequencyCount));
+        for (std::size_t r = 0; r < kFrequencyCount; ++r) {
           const double c = unit * rotation[r];
-          const double s = unit * rotation[kTestFrequencies + r];
+          const double s = unit * rotation[kFrequencyCount + r];
           const double x = psi[r];
-          psi[r] = c * x - s * psi[kTestFrequencies + r];
-          psi[kTestFrequencies + r] = s * x + c * psi[kTestFrequencies + r];
+          psi[r] = c * x - s * psi[kFrequencyCount + r];
+          psi[kFrequencyCount + r] = s * x + c * psi[kFrequencyCount + r];
         }
       }
       double* const sum = &sums[(groups_.empty() ? 0 : groups_[first + i]) * kTerms];

@@ -7,14 +7,14 @@
 #include <span>
 #include <vector>
 
-#include "calibd/core/calibration_loss.h"
+#include "calibd/core/condition.h"
 #include "calibd/core/forecast.h"
 #include "calibd/core/outcome_kernel.h"
 
 namespace calibd {
 
 // The squared discrepancy of forecasts of a number by Fourier terms, O(n) for one set of
-// outcomes. With frequencies w of the kernels k_y and k_z, and R = kTestFrequencies,
+// outcomes. With frequencies w of the kernels k_y and k_z, and R = kFrequencyCount,
 //   psi_i = F(w_y y_i + w_z z_i) - E F(w_y Y'_i + w_z z_i),  F = [cos, sin] / sqrt(R),
 // so that E <psi_i, psi_j> = h_ij over the draw of w. z are features, or the mean and the standard
 // deviation of a Normal forecast; groups are sums of their own.
@@ -46,15 +46,15 @@ class FourierDiscrepancy {
   bool of_pit_ = false;
   // Whether z is the forecast.
   bool on_forecast_ = false;
-  // In turns, one for each frequency; of z: dimensions x kTestFrequencies.
+  // In turns, one for each frequency; of z: dimensions x kFrequencyCount.
   std::vector<double> outcome_frequencies_;
   std::vector<double> condition_frequencies_;
   // n x dimensions; empty unless z are features.
   std::vector<double> points_;
-  // Of each row; empty: all rows are one group.
+  // The group of each row. Empty if all rows are one group.
   std::vector<std::size_t> groups_;
   std::size_t group_count_ = 1;
-  // n x 2 kTestFrequencies: E F(w_y Y' + w_z z); of samples the sum of F(w_y x) over the draws and
+  // n x 2 kFrequencyCount: E F(w_y Y' + w_z z); of samples the sum of F(w_y x) over the draws and
   // the outcome.
   std::vector<double> expectations_;
 };

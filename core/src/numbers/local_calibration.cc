@@ -5,15 +5,15 @@
 #include <cstdint>
 #include <numeric>
 
-#include "calibd/core/status_macros.h"
-#include "numbers/pit_levels.h"
-#include "hypothesis/replicates.h"
 #include "base/rng.h"
+#include "calibd/core/status_macros.h"
+#include "hypothesis/replicates.h"
+#include "numbers/pit_levels.h"
 
 namespace calibd {
 namespace {
 
-// As the other metrics of the transforms: replicates that are smaller only by rounding are ties.
+// Replicates that are smaller only by rounding are ties, as in the other tests of the transforms.
 constexpr double kLocalTie = 1e-12;
 
 // The weights of the rows at each place.

@@ -4,10 +4,10 @@
 #include <array>
 #include <cstddef>
 
-#include "calibd/core/forecast_metrics.h"
-
 namespace calibd {
 
+// The equal bins of the probability integral transform.
+inline constexpr std::size_t kQuantileBins = 20;
 // The levels i / 20, i = 1 .. 19, of the probability integral transform.
 inline constexpr std::size_t kLevels = kQuantileBins - 1;
 // The weights of the rows between the levels.

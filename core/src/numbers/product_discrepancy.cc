@@ -8,15 +8,15 @@
 #include <unordered_map>
 #include <variant>
 
-#include "calibd/core/forecast_forms.h"
-#include "kernels/fourier_simd.h"
 #include "base/normal_mean.h"
 #include "base/rng.h"
+#include "calibd/core/fourier_size.h"
+#include "kernels/fourier_simd.h"
 
 namespace calibd {
 namespace {
 
-constexpr std::size_t kConditionTerms = 2 * kTestFrequencies;
+constexpr std::size_t kConditionTerms = 2 * kFrequencyCount;
 // The frequencies are the same for all tests.
 constexpr std::uint64_t kConditionSeed = 0x636f6e646974696fULL;
 
@@ -124,16 +124,16 @@ void ProductDiscrepancy::SetCondition(const ForecastBatch& batch, const Conditio
   const std::size_t width = points.values.size() / n;
   std::vector<double> frequencies;
   Rng rng(kConditionSeed, 0);
-  for (std::size_t k = 0; k < width * kTestFrequencies; ++k) {
+  for (std::size_t k = 0; k < width * kFrequencyCount; ++k) {
     frequencies.push_back(std::sqrt(2 * points.gamma) * StandardNormal(rng) /
                           (2 * std::numbers::pi));
   }
   condition_.resize(n * kConditionTerms);
   for (std::size_t i = 0; i < n; ++i) {
-    std::array<double, kTestFrequencies> phases{};
+    std::array<double, kFrequencyCount> phases{};
     for (std::size_t k = 0; k < width; ++k) {
-      for (std::size_t r = 0; r < kTestFrequencies; ++r) {
-        phases[r] += points.values[i * width + k] * frequencies[k * kTestFrequencies + r];
+      for (std::size_t r = 0; r < kFrequencyCount; ++r) {
+        phases[r] += points.values[i * width + k] * frequencies[k * kFrequencyCount + r];
       }
     }
     PhasesToFourier(1, phases.data(), &condition_[i * kConditionTerms]);

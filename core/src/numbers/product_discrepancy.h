@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "calibd/core/calibration_loss.h"
+#include "calibd/core/condition.h"
 #include "calibd/core/forecast.h"
 #include "calibd/core/outcome_kernel.h"
 
@@ -16,7 +16,7 @@ namespace calibd {
 // The squared discrepancy for kernels of outcomes that are a product, A_ij = <f_i, f_j> with
 // f_i = phi(y_i) - E phi(Y'_i), O(n) for one set of outcomes: the sums of f over all rows, or over
 // each group, give the sum over the pairs exactly. Given forecasts or features, f is multiplied by
-// 2 kTestFrequencies Fourier terms of k_z: see FourierDiscrepancy.
+// 2 kFrequencyCount Fourier terms of k_z: see FourierDiscrepancy.
 //
 // Immutable, and thread-safe.
 class ProductDiscrepancy {
@@ -47,9 +47,9 @@ class ProductDiscrepancy {
   double factor_ = 1;
   // n x dimensions.
   std::vector<double> expectations_;
-  // n x 2 kTestFrequencies Fourier terms of k_z; empty: k_z = 1 within each group.
+  // n x 2 kFrequencyCount Fourier terms of k_z; empty: k_z = 1 within each group.
   std::vector<double> condition_;
-  // Of each row; empty: all rows are one group.
+  // The group of each row. Empty if all rows are one group.
   std::vector<std::size_t> groups_;
   std::size_t group_count_ = 1;
 };

@@ -9,9 +9,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "scores/binned_error_rows.h"
+#include "calibd/core/labelled_rows.h"
 #include "calibd/core/status_macros.h"
-#include "base/labelled_rows.h"
 
 namespace calibd {
 namespace {

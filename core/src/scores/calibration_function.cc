@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "calibd/core/status_macros.h"
 #include "base/exponential.h"
 #include "base/matrix_view.h"
+#include "calibd/core/status_macros.h"
 
 namespace calibd {
 namespace {

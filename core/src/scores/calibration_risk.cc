@@ -3,8 +3,8 @@
 #include <Eigen/Core>
 #include <cmath>
 
-#include "calibd/core/status_macros.h"
 #include "base/matrix_view.h"
+#include "calibd/core/status_macros.h"
 
 namespace calibd {
 

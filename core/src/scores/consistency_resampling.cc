@@ -1,8 +1,7 @@
 #include "calibd/core/consistency_resampling.h"
 
-#include "scores/binned_error_rows.h"
+#include "calibd/core/labelled_rows.h"
 #include "calibd/core/status_macros.h"
-#include "base/labelled_rows.h"
 #include "hypothesis/replicates.h"
 
 namespace calibd {

@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "calibd/core/confidence_sequence.h"
-#include "calibd/core/status_macros.h"
-#include "base/labelled_rows.h"
 #include "base/normal_mean.h"
+#include "calibd/core/confidence_sequence.h"
+#include "calibd/core/labelled_rows.h"
+#include "calibd/core/status_macros.h"
 #include "hypothesis/replicates.h"
 
 namespace calibd {

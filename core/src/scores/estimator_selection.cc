@@ -8,11 +8,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "calibd/core/calibration_risk.h"
-#include "calibd/core/status_macros.h"
-#include "base/moments.h"
-#include "hypothesis/replicates.h"
 #include "base/rng.h"
+#include "calibd/core/calibration_risk.h"
+#include "calibd/core/moments.h"
+#include "calibd/core/status_macros.h"
+#include "hypothesis/replicates.h"
 
 namespace calibd {
 namespace {
@@ -244,7 +244,8 @@ class Selection {
     return ridge.EvaluateFunction(eigenfunctions, parameter);
   }
 
-  // As Evaluate, but with the values of only one parameter in memory, and one factorisation.
+  // Does what Evaluate does, but with the values of only one parameter in memory, and one
+  // factorisation.
   [[nodiscard]] absl::Status TuneRidge(Fold& fold) {
     std::vector<double> eigenfunctions;
     for (std::size_t e = 0; e < options_.estimators.size(); ++e) {

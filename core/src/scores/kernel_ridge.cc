@@ -6,10 +6,10 @@
 #include <numeric>
 #include <utility>
 
-#include "calibd/core/calibration_function.h"
-#include "calibd/core/status_macros.h"
 #include "base/exponential.h"
 #include "base/matrix_view.h"
+#include "calibd/core/calibration_function.h"
+#include "calibd/core/status_macros.h"
 
 namespace calibd {
 namespace {

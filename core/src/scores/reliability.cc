@@ -6,11 +6,11 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/binomial.h"
+#include "base/isotonic.h"
+#include "base/rng.h"
 #include "calibd/core/binned_error.h"
 #include "calibd/core/status_macros.h"
-#include "base/isotonic.h"
 #include "hypothesis/replicates.h"
-#include "base/rng.h"
 
 namespace calibd {
 namespace {

@@ -5,13 +5,14 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "calibd/core/scores.h"
 #include "base/disabled_targets.h"
+#include "calibd/core/scores.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "scores/row_scores.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+// After highway.h, once per target.
 #include "base/log-inl.h"
 #include "base/row_lanes-inl.h"
 

@@ -5,8 +5,8 @@
 #include <span>
 
 #include "absl/status/status.h"
-#include "calibd/core/status_macros.h"
 #include "base/isotonic.h"
+#include "calibd/core/status_macros.h"
 
 namespace calibd {
 namespace {

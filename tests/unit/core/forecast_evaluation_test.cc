@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "calibd/core/calibration_loss.h"
+
 namespace calibd {
 namespace {
 

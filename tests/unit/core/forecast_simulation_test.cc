@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "calibd/core/calibration_loss.h"
 #include "calibd/core/decision_calibration.h"
 #include "calibd/core/forecast_forms.h"
 #include "calibd/core/forecast_metrics.h"

@@ -5,8 +5,10 @@
 
 #include <cmath>
 
+#include "calibd/core/bootstrap.h"
 #include "calibd/core/generator.h"
 #include "calibd/core/running_skce.h"
+#include "calibd/core/skce.h"
 #include "support/draw.h"
 
 namespace calibd {

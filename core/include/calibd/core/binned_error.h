@@ -6,9 +6,11 @@
 #include <variant>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "calibd/core/binary_predictions.h"
-#include "calibd/core/kernel.h"
+#include "calibd/core/distance.h"
+#include "calibd/core/labelled_rows.h"
 #include "calibd/core/prediction_batch.h"
 
 namespace calibd {
@@ -71,6 +73,12 @@ struct BinnedError {
 // m + bins) memory.
 [[nodiscard]] absl::StatusOr<BinnedError> EstimateBinnedError(const PredictionBatch& batch,
                                                               const BinnedErrorSpec& spec);
+
+// Returns OK if EstimateBinnedError accepts spec for n observations.
+[[nodiscard]] absl::Status CheckBinnedErrorSpec(const BinnedErrorSpec& spec, std::size_t n);
+
+// EstimateBinnedError for rows that CheckBinnedErrorSpec has accepted.
+[[nodiscard]] BinnedError BinnedErrorOfRows(const LabelledRows& rows, const BinnedErrorSpec& spec);
 
 // The error of each class. Errors and cost as EstimateBinnedError.
 [[nodiscard]] absl::StatusOr<std::vector<BinnedError>> EstimateClassWiseError(

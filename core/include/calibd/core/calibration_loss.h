@@ -2,64 +2,31 @@
 #define CALIBD_CORE_CALIBRATION_LOSS_H_
 
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <span>
-#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "calibd/core/condition.h"
 #include "calibd/core/forecast.h"
-#include "calibd/core/kernel.h"
 #include "calibd/core/lens.h"
 #include "calibd/core/outcome_kernel.h"
 #include "calibd/core/run_control.h"
 
 namespace calibd {
 
-// What the outcomes are conditioned on: the kernel k_z(z, z').
-
-// k_z = 1.
-struct NoCondition {};
-// The forecast. For classes: exp(-distance / bandwidth) over the part of the prediction that the
-// lens shows; over a single probability, the distance is |c - c'| (or its square for
-// kSquaredEuclidean). For numbers: exp(-gamma W^2) with the Wasserstein distance W, W^2 = (mu -
-// mu')^2 + (sd - sd')^2 for Normal forecasts, and the mean square of the differences of the sorted
-// draws for samples and of the quantiles.
-struct ForecastCondition {
-  Distance distance = Distance::kTotalVariation;
-  // For classes; finite and > 0. Unset: the median of MedianBandwidth; over a single probability
-  // kScalarBandwidth, squared for kSquaredEuclidean.
-  std::optional<double> bandwidth;
-  // For numbers; finite and > 0. Unset: 1 / (2 l^2) with l the median of W over the pairs of
-  // different forecasts.
-  std::optional<double> gamma;
-};
-// exp(-gamma |x - x'|^2) of features. values: n x d, row-major, finite, d >= 1.
-struct FeatureCondition {
-  std::vector<double> values;
-  // Finite and > 0. Unset: 1 / (2 l^2) with l the median of |x - x'| over the pairs of different
-  // rows.
-  std::optional<double> gamma;
-};
-// [g = g'] of n groups.
-struct GroupCondition {
-  std::vector<std::int32_t> groups;
-};
-using Condition = std::variant<ForecastCondition, NoCondition, FeatureCondition, GroupCondition>;
-
 struct LossOptions {
   // For classes: canonical, top_label or class_wise (summed over the classes).
   Lens lens = Lens::Canonical();
-  // Unset: the identity for classes, else RbfKernel. Classes: no other than RbfKernel. Samples:
+  // If unset: the identity for classes, else RbfKernel. Classes: no other than RbfKernel. Samples:
   // none of the probability integral transform.
   std::optional<OutcomeKernel> outcome_kernel;
   Condition condition;
   // The estimator of the squared maximum mean discrepancy: the mean over all n^2 pairs, instead of
   // the unbiased mean over the n (n - 1) pairs of different rows.
   bool biased = false;
-  // Finite, >= 0. Set: the loss is the mean negative log likelihood plus this times the squared
+  // Finite, >= 0. If set, the loss is the mean negative log likelihood plus this times the squared
   // discrepancy. Not for samples.
   std::optional<double> mmd_weight;
   bool gradient = true;

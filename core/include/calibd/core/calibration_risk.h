@@ -23,7 +23,7 @@ struct CalibrationRisk {
   std::vector<double> row_excess;
 };
 
-// values: of h at `rows`, of which there are at least two. Errors: Cancelled. Cost: O(n width^2);
+// values: h at `rows`, of which there are at least two. Errors: Cancelled. Cost: O(n width^2);
 // no n x n matrix.
 [[nodiscard]] absl::StatusOr<CalibrationRisk> ComputeCalibrationRisk(const ResidualSample& rows,
                                                                      const FunctionValues& values,
@@ -34,7 +34,7 @@ struct CalibrationRisk {
 [[nodiscard]] double SquaredCalibrationError(const FunctionValues& values);
 
 // 2 sd / sqrt(n) of the row means of a U-statistic, at least two. For the difference between two
-// estimators: of the differences of their row_excess.
+// estimators: the moments of the differences of their row_excess.
 [[nodiscard]] double PairStandardError(std::span<const double> row_means);
 
 }  // namespace calibd

@@ -7,9 +7,9 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "calibd/core/bootstrap.h"
 #include "calibd/core/kernel.h"
 #include "calibd/core/prediction_batch.h"
+#include "calibd/core/resampling.h"
 #include "calibd/core/run_control.h"
 
 namespace calibd {
@@ -63,7 +63,7 @@ struct CmeTestResult {
                                                     const PredictionBatch& test_locations,
                                                     const RunControl& control = {});
 
-// The same statistic with an exact p-value: labels are drawn from the predictions
+// The statistic of the CME test with an exact p-value: labels are drawn from the predictions
 // (NullHypothesis::kForecast), also for scalar lenses. A replicate whose covariance is
 // ill-conditioned counts as an exceedance. options.null is not used. Errors: also InvalidArgument
 // (replicates). Cost: O(n J (m + replicates J)) time, O(n J) memory for each thread.

@@ -5,9 +5,9 @@
 #include <optional>
 
 #include "absl/status/statusor.h"
+#include "calibd/core/moments.h"
 #include "calibd/core/prediction_batch.h"
 #include "calibd/core/running_reliability.h"
-#include "calibd/core/running_skce.h"
 
 namespace calibd {
 

@@ -5,8 +5,8 @@
 #include <numbers>
 #include <optional>
 
+#include "calibd/core/moments.h"
 #include "calibd/core/p_value.h"
-#include "calibd/core/running_skce.h"
 
 namespace calibd {
 
@@ -75,7 +75,7 @@ struct WitnessNorm {
 [[nodiscard]] std::optional<double> KceUpperConfidenceSequence(const WitnessNorm& sum,
                                                                double alpha) noexcept;
 
-// The same for vectors x_i with |x_i|^2 <= largest_square instead of 2: an upper confidence
+// The bound for vectors x_i with |x_i|^2 <= largest_square instead of 2: an upper confidence
 // sequence of |sum E[x_i | past]| / t with c = 2 sqrt(largest_square). The result is at most
 // sqrt(largest_square).
 [[nodiscard]] std::optional<double> NormUpperConfidenceSequence(const WitnessNorm& sum,

@@ -5,8 +5,8 @@
 
 #include "absl/status/statusor.h"
 #include "calibd/core/binned_error.h"
-#include "calibd/core/bootstrap.h"
 #include "calibd/core/prediction_batch.h"
+#include "calibd/core/resampling.h"
 #include "calibd/core/run_control.h"
 
 namespace calibd {

@@ -9,11 +9,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "calibd/core/bootstrap.h"
 #include "calibd/core/forecast.h"
+#include "calibd/core/moments.h"
 #include "calibd/core/prediction_batch.h"
+#include "calibd/core/resampling.h"
 #include "calibd/core/run_control.h"
-#include "calibd/core/running_skce.h"
 #include "calibd/core/validation.h"
 
 namespace calibd {
@@ -34,7 +34,7 @@ struct DecisionCalibration {
   double squared_error = 0;
   // The unbiased estimate of it, over the pairs i != j; signed. Unset (0) for n < 2.
   double squared_error_unbiased = 0;
-  // The same given the action: sum_d sum_a (sum_{i: action d} f_i(a) / n)^2, and its unbiased
+  // The error given the action: sum_d sum_a (sum_{i: action d} f_i(a) / n)^2, and its unbiased
   // estimate.
   double given_action = 0;
   double given_action_unbiased = 0;
@@ -66,8 +66,8 @@ struct DecisionTestResult {
   std::optional<ResamplingResult> test;
   std::optional<SimulatedStatistic> calibration_error;
 };
-// resampling: `null` is not used, and replicates may be 0. As EvaluateDecisions otherwise. Errors:
-// InvalidArgument (loss, replicates); Cancelled. Cost: O(n a m) for each replicate.
+// resampling: `null` is not used, and replicates may be 0. The rest is as in EvaluateDecisions.
+// Errors: InvalidArgument (loss, replicates); Cancelled. Cost: O(n a m) for each replicate.
 [[nodiscard]] absl::StatusOr<DecisionTestResult> TestDecisions(const PredictionBatch& batch,
                                                                std::span<const double> loss,
                                                                const BootstrapOptions& resampling,

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "calibd/core/bootstrap.h"
 #include "calibd/core/calibration_function.h"
 #include "calibd/core/lens.h"
 #include "calibd/core/prediction_batch.h"
+#include "calibd/core/resampling.h"
 #include "calibd/core/run_control.h"
 
 namespace calibd {
@@ -48,10 +48,11 @@ struct SelectionOptions {
   std::size_t folds = 5;
   // Share of the rows that only the final estimates use, in (0, 1).
   double test_share = 0.2;
-  // Of the permutation of the rows and of the replicates. Unset: the rows keep their order, and the
-  // replicates have the seed 0.
+  // The seed of the permutation of the rows and of the replicates. If unset, the rows keep their
+  // order, and the replicates have the seed 0.
   std::optional<std::uint64_t> seed;
-  // Of SelectionResult::simulation, in [kMinReplicates, kMaxReplicates]; 0: no simulation.
+  // The number of replicates of SelectionResult::simulation, in [kMinReplicates, kMaxReplicates],
+  // or 0 for no simulation.
   std::int32_t replicates = 0;
   // At most this many folds or replicates are computed at the same time, >= 1: fewer need less
   // memory. The result does not depend on it.

@@ -126,7 +126,7 @@ struct Evaluation {
 [[nodiscard]] absl::Status CheckEvaluation(const EvaluationOptions& options,
                                            std::size_t class_count);
 
-// As LensTestMemory and LensTestOperations.
+// See LensTestMemory and LensTestOperations.
 [[nodiscard]] double EvaluationMemory(std::size_t n, std::size_t class_count,
                                       const EvaluationOptions& options,
                                       std::size_t threads) noexcept;

@@ -13,11 +13,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "calibd/core/confidence_sequence.h"
+#include "calibd/core/evidence_state.h"
 #include "calibd/core/experts.h"
 #include "calibd/core/fourier_basis.h"
+#include "calibd/core/moments.h"
 #include "calibd/core/prediction_batch.h"
 #include "calibd/core/run_control.h"
-#include "calibd/core/running_skce.h"
 
 namespace calibd {
 
@@ -40,24 +41,6 @@ namespace calibd {
 inline constexpr double kDefaultTolerance = 1e-5;
 inline constexpr double kMinTolerance = 1e-9;
 inline constexpr double kMaxTolerance = 0.5;
-
-// The memory of the drift detectors: a prediction that is t predictions old has the weight (1 -
-// 1/5000)^t. The predictions of a chunk are of the same age, see EvidenceProcess.
-inline constexpr double kMemory = 5000;
-
-// The running maximum of a sequence and the time at which it was reached.
-struct RunningMaximum {
-  // Natural logarithm of the maximum. The initial value is log 1 = 0.
-  double log_value = 0;
-  // Number of predictions up to the maximum.
-  std::int64_t at = 0;
-
-  void Add(double log_now, std::int64_t now) noexcept {
-    if (log_now > log_value) *this = {log_now, now};
-  }
-
-  friend bool operator==(const RunningMaximum&, const RunningMaximum&) = default;
-};
 
 // Thresholds whose first crossing is recorded. Natural logarithms of the e-value and of 1 + R.
 struct EvidenceMarks {
@@ -125,63 +108,6 @@ struct EvidenceReading {
   double projection_variance = 0;
 };
 
-// Weighted sums over past predictions, from which the experts bet.
-struct PastState {
-  // The divisor of all other fields, >= 1. Only states of older versions have another one than 1.
-  double weight = 1;
-  // S = sum phi: kFourierCount. A = sum phi d': kFourierCount x m.
-  std::vector<double> fourier_sums;
-  std::vector<double> witness;
-  // O and E, the observed and the expected number of labels in each bin of each class: 24 x m.
-  std::vector<double> class_observed;
-  std::vector<double> class_expected;
-
-  friend bool operator==(const PastState&, const PastState&) = default;
-};
-
-// The state of an EvidenceProcess without its sums over the past.
-struct EvidenceTotals {
-  std::int64_t count = 0;
-  // The experts of the following arrays, by Expert::id, and their priors. In the state of this
-  // version those of kExperts.
-  std::vector<std::int32_t> expert_ids;
-  std::vector<double> priors;
-  // log W_j, the logarithms of the experts' e-processes, and log(1 + R_j), after the last
-  // prediction whose number is a multiple of 8.
-  std::vector<double> log_e;
-  std::vector<double> log_shiryaev_roberts;
-  // The factors by which W_j and 1 + R_j have grown since. Empty in the states of
-  // older versions, whose logarithms include all predictions.
-  std::vector<double> e_growth;
-  std::vector<double> shiryaev_roberts_growth;
-  // Added to the logarithm of the mixture sum_j prior_j W_j. 0 unless the experts or their priors
-  // have changed.
-  double log_offset = 0;
-  RunningMaximum maximum;
-  // As EvidenceReading::impossible_label.
-  RunningMaximum impossible_label;
-  RunningMaximum shiryaev_roberts_maximum;
-  // The sum of <F, d> over the pending predictions, and of |d|^2 over all predictions.
-  double pending_product = 0;
-  double square_sum = 0;
-  RunningMoments projections;
-  double projection_variance = 0;
-
-  friend bool operator==(const EvidenceTotals&, const EvidenceTotals&) = default;
-};
-
-// The mutable state of an EvidenceProcess.
-struct EvidenceState : EvidenceTotals {
-  // The past of the newest chunk.
-  PastState all;
-  PastState recent;
-  // The predictions of an incomplete chunk, m probabilities each, and their labels.
-  std::vector<double> pending;
-  std::vector<std::int32_t> pending_labels;
-
-  friend bool operator==(const EvidenceState&, const EvidenceState&) = default;
-};
-
 // The logarithms of two e-processes that are computed elsewhere and take part in the mixture. Both
 // must be of the same predictions as the mixture, under the same null hypothesis.
 struct MeanEvidence {
@@ -206,7 +132,7 @@ struct ExpertLogs {
 // before the label is seen are valid, whatever part of the past they use. Chunks end at the
 // multiples of the largest power of two that is at most count / 16, 1 or more and 64 or less: one
 // prediction each until 32, then 2 until 64, 4 until 128, ..., and 64 after 1024.
-// count: of the predictions so far.
+// count: the number of predictions so far.
 [[nodiscard]] std::int64_t ChunkEnd(std::int64_t count) noexcept;
 
 class EvidenceChunk;
@@ -233,8 +159,8 @@ class EvidenceProcess {
   void Add(std::span<const double> g, std::int32_t y) noexcept;
   // batch: valid, of m classes.
   void Add(const PredictionBatch& batch) noexcept { AddChunks(batch, nullptr); }
-  // The same bits, computed by several threads: at most one for every 16 rows of a chunk. The first
-  // call allocates ParallelMemory(m) bytes and may throw bad_alloc.
+  // Computes the same bits with several threads, at most one for every 16 rows of a chunk. The
+  // first call allocates ParallelMemory(m) bytes and may throw bad_alloc.
   void Add(const PredictionBatch& batch, const ParallelLoop& parallel);
 
   // Includes e-processes over all predictions so far in the mixture. Predictions that are added
@@ -295,12 +221,13 @@ class EvidenceProcess {
   // Records the natural logarithm of the e-value after the newest prediction.
   void Record(double log_e_value) noexcept;
   void AddChunks(const PredictionBatch& batch, const ParallelLoop& parallel);
-  // batch: of one chunk.
+  // batch: rows of one chunk.
   void AddToChunk(const PredictionBatch& batch, const ParallelLoop& parallel);
   // Computes the Fourier terms of a batch that was appended to the chunk as its newest rows, and
   // the bets on it. advance: adds these rows.
   void ComputeStrips(const PredictionBatch& batch, bool advance, const ParallelLoop& parallel);
-  // The same for the rows of the strips from `strip` on, up to kStripsAtOnce, without adding them.
+  // Computes the terms and bets of the strips from `strip` on, up to kStripsAtOnce of them, without
+  // adding their rows.
   void ComputeSome(const PredictionBatch& batch, std::size_t strip, Scratch& scratch) noexcept;
   // Adds the rows of a strip of the chunk from first_row on.
   void AdvanceStrip(const StripBets& bets, std::size_t strip, std::size_t first_row) noexcept;

@@ -27,7 +27,7 @@ enum class ExpertKind {
   // q_y / p_y with q ~ p_k r^theta, r = (O + 3) / (E + 3) of the bin of p_k among 24 of
   // the log odds in [-12, 12], all classes together.
   kPooledHistogram,
-  // The same with bins for each class.
+  // The histogram with bins for each class.
   kClassHistogram,
   // q_y / p_y with q ~ p^beta: predictions too bold (beta < 1) or too timid.
   kPower,
@@ -122,7 +122,7 @@ template <ExpertKind kKind>
 }
 inline constexpr auto kWitnessBets = ParametersOf<ExpertKind::kWitness>();
 inline constexpr auto kTiltRates = ParametersOf<ExpertKind::kTilt>();
-// The same for both kinds of histogram and for the counts of classes.
+// Both kinds of histogram and the counts of classes have these powers.
 inline constexpr auto kHistogramPowers = ParametersOf<ExpertKind::kPooledHistogram>();
 static_assert(kHistogramPowers == ParametersOf<ExpertKind::kClassHistogram>());
 static_assert(kHistogramPowers == ParametersOf<ExpertKind::kClassCount>());

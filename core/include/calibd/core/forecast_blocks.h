@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "calibd/core/discrepancy_kernel.h"
 #include "calibd/core/forecast_cells.h"
-#include "calibd/core/running_skce.h"
+#include "calibd/core/moments.h"
 
 namespace calibd {
 

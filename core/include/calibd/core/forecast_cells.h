@@ -53,7 +53,7 @@ struct NumberForecastBatch {
 
   [[nodiscard]] std::size_t size() const noexcept { return outcomes.size(); }
 };
-// The same rows with their kind. batch: of this kind.
+// The rows of a batch of this kind, together with the kind.
 [[nodiscard]] ForecastBatch WithKind(const NumberForecastKind& kind,
                                      const NumberForecastBatch& batch) noexcept;
 
@@ -62,8 +62,8 @@ struct NumberForecastBatch {
 // within the row, such as "standard_deviation" or "forecasts[3]". row: ForecastWidth values.
 [[nodiscard]] std::optional<Violation> FindForecastViolation(const NumberForecastKind& kind,
                                                              std::span<const double> row);
-// The same for the outcome of a valid forecast: it must be finite, and so must be (outcome - mean)
-// / standard_deviation. The field is "outcome".
+// The violation of the outcome of a valid forecast: it must be finite, and so must be (outcome -
+// mean) / standard_deviation. The field is "outcome".
 [[nodiscard]] std::optional<Violation> FindOutcomeViolation(const NumberForecastKind& kind,
                                                             std::span<const double> row,
                                                             double outcome);
@@ -206,7 +206,7 @@ class ForecastCells {
   std::vector<double> edges_;
   // Phi^-1 of the edges.
   std::vector<double> normal_edges_;
-  // Of samples: the cell of each rank.
+  // The cell of each rank, for samples.
   std::vector<std::uint8_t> cell_of_rank_;
   std::vector<double> probabilities_;
   std::vector<double> smoothed_;

@@ -99,7 +99,7 @@ class CoveragePartition {
   [[nodiscard]] double Deviation(std::span<const std::int64_t> counts) const noexcept;
 
  private:
-  // Of each cell, the end of its range among the K cells, and its probability.
+  // The end of the range of each cell among the K cells, and its probability.
   std::vector<std::size_t> ends_;
   std::vector<double> probabilities_;
 };
@@ -107,7 +107,8 @@ class CoveragePartition {
 // The coverage error that is acceptable if nothing else is said: 5 percentage points.
 inline constexpr double kDefaultCoverageLimit = 0.05;
 
-// counts: of cells.cell_count() cells. levels: in (0, 1). Unset without observations. Cost: O(K).
+// counts: one for each of cells.cell_count() cells. levels: in (0, 1). Unset without observations.
+// Cost: O(K).
 [[nodiscard]] std::optional<ForecastCoverage> CoverageOf(const ForecastCells& cells,
                                                          const ForecastCounts& counts,
                                                          const CoverageLevels& levels);

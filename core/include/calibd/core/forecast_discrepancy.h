@@ -12,7 +12,7 @@
 #include "calibd/core/discrepancy_kernel.h"
 #include "calibd/core/forecast_blocks.h"
 #include "calibd/core/forecast_cells.h"
-#include "calibd/core/fourier_basis.h"
+#include "calibd/core/fourier_size.h"
 
 namespace calibd {
 

@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "calibd/core/bootstrap.h"
 #include "calibd/core/decision_calibration.h"
 #include "calibd/core/forecast_cells.h"
 #include "calibd/core/forecast_coverage.h"
 #include "calibd/core/forecast_evidence.h"
 #include "calibd/core/forecast_forms.h"
 #include "calibd/core/local_calibration.h"
+#include "calibd/core/resampling.h"
 #include "calibd/core/run_control.h"
 
 namespace calibd {
@@ -34,16 +34,16 @@ struct ForecastCovariates {
 };
 
 struct ForecastEvaluationOptions {
-  // Of every test. The hypothesis kForm applies to the discrepancies alone.
+  // The options of every test. The hypothesis kForm applies to the discrepancies alone.
   BootstrapOptions resampling{.replicates = 999, .seed = 0, .null = NullHypothesis::kForecast};
-  // Of all discrepancies. Quantiles: unset. Unset: RbfKernel, PitRbfKernel for threshold, and
-  // LevelsKernel for quantiles.
+  // The kernel of all discrepancies. If unset: RbfKernel, PitRbfKernel for threshold, and
+  // LevelsKernel for quantiles, for which it must be unset.
   std::optional<OutcomeKernel> outcome_kernel;
-  // Set: this decision and the form threshold are evaluated. Quantiles: only with a
+  // If set, this decision and the form threshold are evaluated. Quantiles: only with a
   // threshold_alpha, and without the decision.
   std::optional<ThresholdDecision> decision;
   // In (0, 1): the form threshold divides the forecasts by whether their probability of an outcome
-  // up to the threshold is at most this. Unset: by their decision, at 1/2 with equal costs.
+  // up to the threshold is at most this. If unset, by their decision, at 1/2 with equal costs.
   // Quantiles: one of the levels.
   std::optional<double> threshold_alpha;
   // One level for all intervals of ForecastCoverage.

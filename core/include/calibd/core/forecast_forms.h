@@ -7,11 +7,11 @@
 #include <span>
 
 #include "absl/status/statusor.h"
-#include "calibd/core/bootstrap.h"
-#include "calibd/core/calibration_loss.h"
+#include "calibd/core/condition.h"
 #include "calibd/core/decision_calibration.h"
 #include "calibd/core/forecast.h"
 #include "calibd/core/outcome_kernel.h"
+#include "calibd/core/resampling.h"
 #include "calibd/core/run_control.h"
 
 namespace calibd {
@@ -27,14 +27,13 @@ namespace calibd {
 // decision (ThresholdKernel, TanhKernel or MomentsKernel; see also TestThreshold), group
 // (GroupCondition), individual and local (FeatureCondition).
 struct ForecastTestOptions {
-  // Unset: RbfKernel. Samples: none of the probability integral transform.
+  // RbfKernel if unset. Samples: none of the probability integral transform.
   std::optional<OutcomeKernel> outcome_kernel;
   // A gamma that is unset is chosen from the first kParameterRows rows, without the outcomes; for
   // samples, from draws and outcome alike.
   Condition condition;
   BootstrapOptions resampling{.replicates = 999, .seed = 0, .null = NullHypothesis::kForecast};
 };
-inline constexpr std::size_t kParameterRows = 1000;
 
 struct ForecastTestResult : ResamplingResult {
   // The squared maximum mean discrepancy over all pairs: unbiased and signed, and biased. A
@@ -44,7 +43,7 @@ struct ForecastTestResult : ResamplingResult {
   double mmd_squared = 0;
   double biased_mmd_squared = 0;
   // What is compared with the replicates: mmd_squared, or with kForecast its approximation by
-  // kTestFrequencies Fourier frequencies, a statistic of its own: of RbfKernel and PitRbfKernel,
+  // kFrequencyCount Fourier frequencies, a statistic of its own: of RbfKernel and PitRbfKernel,
   // and of a ForecastCondition or FeatureCondition with MomentsKernel, ThresholdKernel, TanhKernel
   // or LevelsKernel.
   double statistic = 0;
@@ -52,7 +51,6 @@ struct ForecastTestResult : ResamplingResult {
   OutcomeKernel outcome_kernel;
   Condition condition;
 };
-inline constexpr std::size_t kTestFrequencies = 64;
 // Replicates by random signs that are computed together, from one computation of all pairs.
 inline constexpr std::size_t kSignReplicates = 256;
 
@@ -76,7 +74,7 @@ struct ThresholdTest {
   // The decision calibration error, not squared: always the exact test of kForecast.
   SimulatedStatistic calibration_error;
 };
-// Errors: as TestForecasts. Cost: O(n width) for each replicate, and that of TestForecasts with
+// Errors: see TestForecasts. Cost: O(n width) for each replicate, and that of TestForecasts with
 // kForm.
 [[nodiscard]] absl::StatusOr<ThresholdTest> TestThreshold(const ForecastBatch& batch,
                                                           const ThresholdDecision& decision,
@@ -96,7 +94,7 @@ struct PitTests {
                                                const BootstrapOptions& options,
                                                const RunControl& control = {});
 
-// The same for quantiles: the mean over the levels of (share of outcomes in the cells up to the
+// The test for quantiles: the mean over the levels of (share of outcomes in the cells up to the
 // level - level)^2, with outcomes drawn from the cells. counts: of levels.size() + 1 cells, with
 // sum n >= 1. levels: increasing, in (0, 1).
 [[nodiscard]] absl::StatusOr<SimulatedStatistic> TestLevels(std::span<const std::int64_t> counts,

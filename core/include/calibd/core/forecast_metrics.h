@@ -15,13 +15,11 @@ namespace calibd {
 // independent and uniform on (0, 1) if the forecasts are calibrated. Source of all: Marx, Zalouk &
 // Ermon, "Calibration by Distribution Matching", NeurIPS 2023, Sec. 6.
 
-// u_i: of Normal forecasts Phi((y - mean) / sd); of samples (#{S < y} + V (#{S = y} + 1)) / (r + 1)
-// with V uniform, a function of the seed and i, which makes u_i exactly uniform. batch: valid.
-// Cost: O(n width).
+// u_i is Phi((y - mean) / sd) for Normal forecasts, and for samples (#{S < y} + V (#{S = y} + 1)) /
+// (r + 1) with V uniform, a function of the seed and i, which makes u_i exactly uniform. batch:
+// valid. Cost: O(n width).
 [[nodiscard]] std::vector<double> ProbabilityIntegralTransforms(const ForecastBatch& batch,
                                                                 std::uint64_t seed);
-
-inline constexpr std::size_t kQuantileBins = 20;
 
 // The quantile calibration error 1/2 sum_b |n_b / n - 1/20| over 20 equal bins of the PIT, in
 // [0, 0.95]. Biased upwards: 0.1 for calibrated forecasts at n = 300. pit: in [0, 1], n >= 1.

@@ -7,14 +7,11 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "calibd/core/fourier_size.h"
 #include "calibd/core/line_vector.h"
-#include "calibd/core/running_skce.h"
+#include "calibd/core/matrix_kernel.h"
 
 namespace calibd {
-
-// R random frequencies give D = 2 R Fourier terms.
-inline constexpr std::size_t kFrequencyCount = 64;
-inline constexpr std::size_t kFourierCount = 2 * kFrequencyCount;
 
 // A finite map phi of predictions whose inner product approximates a kernel:
 //   phi(g) = [cos(w_1'g), ..., cos(w_R'g), sin(w_1'g), ..., sin(w_R'g)] / sqrt(R),
@@ -45,8 +42,8 @@ class FourierBasis {
 
   // g: m probabilities. out: kFourierCount values in [-1, 1] / sqrt(R). Cost: O(R m).
   void Map(std::span<const double> g, std::span<double> out) const noexcept;
-  // The same for `rows` predictions, row-major, with the same bits. Faster, because the frequencies
-  // are read once for all rows.
+  // Maps `rows` predictions, row-major, with the same bits. It is faster than row by row, because
+  // the frequencies are read once for all rows.
   void Map(std::span<const double> g, std::size_t rows, std::span<double> out) const noexcept;
   // Single-precision values, of phases in double precision: faster.
   void Map(std::span<const double> g, std::size_t rows, std::span<float> out) const noexcept;

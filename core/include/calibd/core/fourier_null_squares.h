@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "calibd/core/fourier_basis.h"
+#include "calibd/core/moments.h"
 #include "calibd/core/prediction_batch.h"
-#include "calibd/core/running_skce.h"
 
 namespace calibd {
 
@@ -31,7 +31,7 @@ class FourierNullSquares {
 
   // The count is the sum of the weights of the pairs.
   [[nodiscard]] const RunningMoments& moments() const noexcept { return state_.moments; }
-  // The same of the triples.
+  // The moments of the triples; the count is the sum of their weights.
   [[nodiscard]] const RunningMoments& cubes() const noexcept { return state_.cubes; }
 
   struct State {

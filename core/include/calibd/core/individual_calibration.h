@@ -6,8 +6,8 @@
 #include <span>
 
 #include "absl/status/statusor.h"
-#include "calibd/core/bootstrap.h"
 #include "calibd/core/prediction_batch.h"
+#include "calibd/core/resampling.h"
 #include "calibd/core/run_control.h"
 
 namespace calibd {

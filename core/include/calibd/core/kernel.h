@@ -5,24 +5,9 @@
 #include <span>
 
 #include "absl/status/statusor.h"
+#include "calibd/core/distance.h"
 
 namespace calibd {
-
-// Distance of two predictions x and z over the same m classes.
-enum class Distance {
-  // 1/2 sum_k |x_k - z_k|, in [0, 1] on the simplex.
-  kTotalVariation,
-  // sum_k |x_k - z_k|, in [0, 2].
-  kCityblock,
-  // sqrt(sum_k (x_k - z_k)^2), in [0, sqrt 2].
-  kEuclidean,
-  // sum_k (x_k - z_k)^2, in [0, 2].
-  kSquaredEuclidean,
-};
-
-// Cost: O(m). The result does not depend on the CPU.
-[[nodiscard]] double DistanceOf(Distance distance, std::span<const double> x,
-                                std::span<const double> z) noexcept;
 
 // A real-valued kernel of two predictions, exp(-distance / scale); as a matrix-valued kernel, it
 // means this number times the identity matrix. All of these kernels are universal. Source: Widmann,

@@ -79,7 +79,7 @@ struct LabelEvidenceState {
 // Source of the bets: Waudby-Smith & Ramdas, J. R. Stat. Soc. B 86 (2024) 1, Sec. 4.
 //
 // The detector of drift is the mean over labels and fixed odds ratios of Shiryaev-Roberts
-// statistics, see DriftStatistic.
+// statistics, see Drift.
 //
 // Every 256 observations each product is clamped to [1e-150, 1e150]. The upper limit loses
 // evidence; the lower limit adds at most 1e-150 each time.

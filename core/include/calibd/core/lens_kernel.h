@@ -10,7 +10,6 @@
 #include "calibd/core/lens.h"
 #include "calibd/core/matrix_kernel.h"
 #include "calibd/core/run_control.h"
-#include "calibd/core/running_skce.h"
 
 namespace calibd {
 

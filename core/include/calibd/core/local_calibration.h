@@ -6,9 +6,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "calibd/core/bootstrap.h"
-#include "calibd/core/calibration_loss.h"
-#include "calibd/core/forecast_forms.h"
+#include "calibd/core/condition.h"
+#include "calibd/core/resampling.h"
 #include "calibd/core/run_control.h"
 
 namespace calibd {
@@ -29,8 +28,8 @@ struct LocalPlace {
   double below_median = 0;
   double inside_50 = 0;
   double inside_90 = 0;
-  // Of error / expected_error, compared with the largest such ratio of each replicate, so that all
-  // places may be looked at together: exact, see TestPit.
+  // error / expected_error is compared with the largest such ratio of each replicate, so that all
+  // places may be looked at together. The test is exact, see TestPit.
   double p_value = 1;
 };
 

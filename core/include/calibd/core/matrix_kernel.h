@@ -3,15 +3,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <variant>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "calibd/core/bootstrap.h"
 #include "calibd/core/kernel.h"
-#include "calibd/core/prediction_batch.h"
-#include "calibd/core/run_control.h"
-#include "calibd/core/skce.h"
 
 namespace calibd {
 
@@ -76,26 +75,21 @@ class MatrixKernel {
   std::vector<Factor> factors_;
 };
 
-// h of two predictions whose residuals were projected, see MatrixKernel::Project. Cost:
-// O(m + rank) a term. The result does not depend on the CPU.
-[[nodiscard]] double SkceTerm(std::span<const double> g_i, std::span<const double> projected_i,
-                              std::span<const double> g_j, std::span<const double> projected_j,
-                              const MatrixKernel& kernel) noexcept;
-// The same for labelled predictions. Cost: O(m rank) a term.
-[[nodiscard]] double SkceTerm(std::span<const double> g_i, std::int32_t y_i,
-                              std::span<const double> g_j, std::int32_t y_j,
-                              const MatrixKernel& kernel) noexcept;
+// The kernel of a running estimator: k I for a real-valued kernel k, or a matrix-valued kernel.
+using RunningKernel = std::variant<Kernel, std::shared_ptr<const MatrixKernel>>;
 
-// As the functions of the same names for real-valued kernels, see skce.h and
-// bootstrap.h. batch.class_count equals that of the kernel, else InvalidArgument.
-// Cost: O(n m rank) once and O(n^2 (m + rank) / 2) a term of the kernel, in double.
-[[nodiscard]] absl::StatusOr<QuadraticSkce> EstimateQuadraticSkce(const PredictionBatch& batch,
-                                                                  const MatrixKernel& kernel,
-                                                                  const RunControl& control = {});
-[[nodiscard]] absl::StatusOr<BootstrapTestResult> BootstrapTest(const PredictionBatch& batch,
-                                                                const MatrixKernel& kernel,
-                                                                const BootstrapOptions& options,
-                                                                const RunControl& control = {});
+// The kernel if it is matrix-valued, else null.
+[[nodiscard]] inline const MatrixKernel* MatrixOf(const RunningKernel& kernel) noexcept {
+  const auto* const shared = std::get_if<std::shared_ptr<const MatrixKernel>>(&kernel);
+  return shared == nullptr ? nullptr : shared->get();
+}
+
+// Errors: InvalidArgument unless class_count is in [kMinClassCount, kMaxClassCount] and that of a
+// matrix-valued kernel.
+[[nodiscard]] absl::Status CheckClassCount(std::size_t class_count, const RunningKernel& kernel);
+
+// Upper bound B of |h_ij|, see Kernel::DistributionFreeBound.
+[[nodiscard]] double DistributionFreeBound(const RunningKernel& kernel) noexcept;
 
 }  // namespace calibd
 

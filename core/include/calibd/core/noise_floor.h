@@ -57,14 +57,14 @@ struct NullMoments {
                                                               const Kernel& kernel,
                                                               const RunControl& control = {});
 
-// The same after reduction by a lens. The terms of a lens with several parts are correlated: if
+// The moments after reduction by a lens. The terms of a lens with several parts are correlated: if
 // there are more than kNullPairWork / m pairs, mean_square is then the mean over pairs drawn with a
 // fixed seed, which is accurate to about one percent.
 [[nodiscard]] absl::StatusOr<NullMoments> EstimateNullMoments(const LensBatch& batch,
                                                               const Kernel& kernel,
                                                               const RunControl& control = {});
 
-// The same for a matrix-valued kernel: E h_ij^2 = tr(S_i K S_j K) with K = k(g_i, g_j), over all
+// The moments for a matrix-valued kernel: E h_ij^2 = tr(S_i K S_j K) with K = k(g_i, g_j), over all
 // pairs, or over about kNullPairWork / m^2 random pairs, at least 1000.
 [[nodiscard]] absl::StatusOr<NullMoments> EstimateNullMoments(const PredictionBatch& batch,
                                                               const MatrixKernel& kernel,

@@ -10,9 +10,9 @@ namespace calibd {
 // Kernels k_y(y, y') of outcomes on the line. Source: Marx, Zalouk & Ermon, "Calibration by
 // Distribution Matching", NeurIPS 2023, Table 1 and Examples 1 and 2.
 
-// exp(-gamma (y - y')^2). gamma: finite and > 0. Unset: 1 / (2 l^2) with l the median over pairs of
-// forecasts of sqrt((mu - mu')^2 + sd^2 + sd'^2). For classes: of one-hot vectors, and gamma must
-// be set.
+// exp(-gamma (y - y')^2). gamma: finite and > 0. If unset: 1 / (2 l^2) with l the median over pairs
+// of forecasts of sqrt((mu - mu')^2 + sd^2 + sd'^2). For classes: of one-hot vectors, and gamma
+// must be set.
 struct RbfKernel {
   std::optional<double> gamma;
 };
@@ -32,8 +32,9 @@ struct TanhKernel {
   double threshold = 0;
   double width = 1;
 };
-// Of the probability integral transform u against the uniform distribution; for Normal forecasts.
-// exp(-gamma (u - u')^2), gamma finite and > 0; or min(u, u'), the Cramer-von Mises statistic.
+// Kernels of the probability integral transform u of Normal forecasts, which compare it with the
+// uniform distribution: exp(-gamma (u - u')^2), gamma finite and > 0; or min(u, u'), the Cramer-von
+// Mises statistic.
 struct PitRbfKernel {
   double gamma = 2;
 };

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "calibd/core/running_skce.h"
+#include "calibd/core/moments.h"
 
 namespace calibd {
 
@@ -19,11 +19,11 @@ namespace calibd {
 [[nodiscard]] double BiasedPValueUpperBound(double skce_biased, std::size_t n,
                                             double bound) noexcept;
 
-// The same for SKCE_uq and SKCE_ul (Corollaries H.2 and H.3): 1 if skce <= 0, else
+// The bound for SKCE_uq and SKCE_ul (Corollaries H.2 and H.3): 1 if skce <= 0, else
 // exp(-floor(n/2) skce^2 / (2 B^2)), in (0, 1].
 [[nodiscard]] double UnbiasedPValueUpperBound(double skce, std::size_t n, double bound) noexcept;
 
-// The same for the block estimator: floor(n/b) floor(b/2) replaces floor(n/2).
+// The bound for the block estimator: floor(n/b) floor(b/2) replaces floor(n/2).
 [[nodiscard]] double BlockPValueUpperBound(double skce, std::int64_t block_count,
                                            std::size_t block_size, double bound) noexcept;
 

@@ -53,7 +53,7 @@ struct IsotonicMap {
   struct Curve {
     // Ascending, at least one.
     std::vector<double> starts;
-    // As many, nondecreasing, in (0, 1).
+    // One value for each of them, nondecreasing, in (0, 1).
     std::vector<double> values;
 
     friend bool operator==(const Curve&, const Curve&) = default;

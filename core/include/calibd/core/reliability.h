@@ -61,7 +61,7 @@ struct CorpReliabilityOptions {
   // Samples of labels drawn from the predictions; at least 2 / (1 - level) - 1 and at
   // most kMaxBandReplicates. 0: no band.
   std::int32_t replicates = 399;
-  // The same seed gives the same band, whatever the threads.
+  // One seed gives the same band, whatever the threads.
   std::uint64_t seed = 0;
   // The band is computed at this many distinct predictions at even ranks, including the smallest
   // and the largest, or at all of them if there are fewer; in [2, kMaxBandPoints].

@@ -26,15 +26,15 @@ void RunLoop(const ParallelLoop& parallel, std::size_t count, const Body& body) 
 // Parallel execution, progress and cancellation of a long computation. Core starts no threads: the
 // caller provides them through parallel_for. No result depends on any of these.
 struct RunControl {
-  // Unset: in order on the caller's thread.
+  // If unset, calls run in order on the caller's thread.
   ParallelLoop parallel_for;
 
   // Called with the completed fraction, in [0, 1] and never decreasing, a few hundred times at
-  // most; never from two threads at once. Unset: no progress is reported.
+  // most; never from two threads at once. If unset, no progress is reported.
   std::function<void(double fraction)> progress;
 
   // Called every few milliseconds from any thread; true makes the computation return Cancelled.
-  // Unset: never.
+  // If unset, the work is never cancelled.
   std::function<bool()> cancelled;
 
   [[nodiscard]] bool IsCancelled() const { return cancelled && cancelled(); }

@@ -44,7 +44,7 @@ class RunningLens {
   // observations, in order; requires a block size of 2. May throw bad_alloc.
   void Add(const PredictionBatch& batch, RunningMoments* pairs = nullptr);
 
-  // As RunningBlockSkce::Save and Restore.
+  // See RunningBlockSkce::Save and Restore.
   struct State {
     // In the order of the block sizes.
     std::vector<RunningBlockSkce::State> blocks;

@@ -12,51 +12,13 @@
 #include "absl/status/statusor.h"
 #include "calibd/core/kernel.h"
 #include "calibd/core/matrix_kernel.h"
+#include "calibd/core/moments.h"
 #include "calibd/core/prediction_batch.h"
 
 namespace calibd {
 
 inline constexpr std::size_t kMinBlockSize = 2;
 inline constexpr std::size_t kMaxBlockSize = 1000;
-
-// Count, mean and sum of squared deviations of a sequence of values.
-struct RunningMoments {
-  std::int64_t count = 0;
-  double mean = 0;
-  // Sum of squared deviations from the mean.
-  double m2 = 0;
-
-  // Welford's update.
-  void Add(double value) noexcept {
-    ++count;
-    const double delta = value - mean;
-    mean += delta / static_cast<double>(count);
-    m2 += delta * (value - mean);
-  }
-  // Chan, Golub & LeVeque's pairwise update. Merge law: equals adding other's
-  // values one by one, up to rounding.
-  void Merge(const RunningMoments& other) noexcept;
-  // Sample variance, divisor count - 1. Needs count >= 2.
-  [[nodiscard]] double Variance() const noexcept;
-
-  friend bool operator==(const RunningMoments&, const RunningMoments&) = default;
-};
-
-// The kernel of a running estimator: k I for a real-valued kernel k, or a matrix-valued kernel.
-using RunningKernel = std::variant<Kernel, std::shared_ptr<const MatrixKernel>>;
-
-// The kernel if it is matrix-valued, else null.
-[[nodiscard]] inline const MatrixKernel* MatrixOf(const RunningKernel& kernel) noexcept {
-  const auto* const shared = std::get_if<std::shared_ptr<const MatrixKernel>>(&kernel);
-  return shared == nullptr ? nullptr : shared->get();
-}
-
-// Errors: InvalidArgument unless class_count is in [kMinClassCount, kMaxClassCount] and that of a
-// matrix-valued kernel.
-[[nodiscard]] absl::Status CheckClassCount(std::size_t class_count, const RunningKernel& kernel);
-
-// Upper bound B of |h_ij|, see Kernel::DistributionFreeBound.
-[[nodiscard]] double DistributionFreeBound(const RunningKernel& kernel) noexcept;
 
 // The block estimator of SKCE in running form: consecutive blocks of
 // block_size observations in the order they are added, each reduced to its
@@ -146,7 +108,7 @@ class RunningBlockSkce {
   // The sum of the terms of all pairs of a block, computed one by one.
   [[nodiscard]] double SumOfTerms(std::span<const double> rows,
                                   std::span<const std::int32_t> labels) const;
-  // The same for a matrix-valued kernel.
+  // The sum of the terms for a matrix-valued kernel.
   [[nodiscard]] double SumOfMatrixTerms(const PredictionBatch& block) const;
   // rows: fewer than block_size. Requires one part.
   void SetPending(const PredictionBatch& rows) noexcept;

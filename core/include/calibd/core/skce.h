@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <span>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "calibd/core/kernel.h"
 #include "calibd/core/lens.h"
+#include "calibd/core/matrix_kernel.h"
 #include "calibd/core/prediction_batch.h"
 #include "calibd/core/run_control.h"
 
@@ -23,6 +25,16 @@ namespace calibd {
 [[nodiscard]] double SkceTerm(std::span<const double> g_i, std::int32_t y_i,
                               std::span<const double> g_j, std::int32_t y_j,
                               const Kernel& kernel) noexcept;
+
+// h of two predictions whose residuals were projected, see MatrixKernel::Project. Cost:
+// O(m + rank) a term. The result does not depend on the CPU.
+[[nodiscard]] double SkceTerm(std::span<const double> g_i, std::span<const double> projected_i,
+                              std::span<const double> g_j, std::span<const double> projected_j,
+                              const MatrixKernel& kernel) noexcept;
+// h of two labelled predictions for a matrix-valued kernel. Cost: O(m rank) a term.
+[[nodiscard]] double SkceTerm(std::span<const double> g_i, std::int32_t y_i,
+                              std::span<const double> g_j, std::int32_t y_j,
+                              const MatrixKernel& kernel) noexcept;
 
 // Floating-point type of the pairwise terms. Their sums always use double.
 enum class Precision {
@@ -54,15 +66,25 @@ struct QuadraticSkce {
     const PredictionBatch& batch, const Kernel& kernel, const RunControl& control = {},
     Precision precision = Precision::kFloat64);
 
-// The same after reduction by a lens: the weighted sum over its parts.
+// The estimators after reduction by a lens: the weighted sum over its parts.
 [[nodiscard]] absl::StatusOr<QuadraticSkce> EstimateQuadraticSkce(
     const LensBatch& batch, const Kernel& kernel, const RunControl& control = {},
     Precision precision = Precision::kFloat64);
 
-// The same for several batches of the same n observations. parts: at least one.
+// The weighted sum over several batches of the same n observations. parts: at least one.
 [[nodiscard]] absl::StatusOr<QuadraticSkce> EstimateQuadraticSkce(
     std::span<const PredictionBatch> parts, double weight, const Kernel& kernel,
     const RunControl& control = {}, Precision precision = Precision::kFloat64);
+
+// The estimators for a matrix-valued kernel. Errors: also InvalidArgument unless batch.class_count
+// is that of the kernel. Cost: O(n m rank) once and O(n^2 (m + rank) / 2) a term of the kernel, in
+// double.
+[[nodiscard]] absl::StatusOr<QuadraticSkce> EstimateQuadraticSkce(const PredictionBatch& batch,
+                                                                  const MatrixKernel& kernel,
+                                                                  const RunControl& control = {});
+
+// Errors: FailedPrecondition if n < 2.
+[[nodiscard]] absl::Status CheckSampleSize(std::size_t n);
 
 // Bytes that the quadratic estimators allocate in addition to their input, for resource limits.
 // Each thread allocates another 2 x 256 x m values.

@@ -1,5 +1,5 @@
-#ifndef CALIBD_CORE_SRC_BASE_LABELLED_ROWS_H_
-#define CALIBD_CORE_SRC_BASE_LABELLED_ROWS_H_
+#ifndef CALIBD_CORE_LABELLED_ROWS_H_
+#define CALIBD_CORE_LABELLED_ROWS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -38,4 +38,4 @@ class LabelledRows {
 
 }  // namespace calibd
 
-#endif  // CALIBD_CORE_SRC_BASE_LABELLED_ROWS_H_
+#endif  // CALIBD_CORE_LABELLED_ROWS_H_
