@@ -103,8 +103,6 @@ void DescribeForecasts(const ForecastSums& sums, const ForecastCells& cells,
 // What the decisions of the forecasts cost.
 void DescribeDecisions(const HistoryBucket& bucket, const ThresholdDecision& decision,
                        v1::HistoryBucket& out) {
-  // An earlier version did not sum the decisions.
-  if (bucket.decisions.gaps.count != bucket.forecasts.count) return;
   const std::optional<DecisionReading> reading =
       ReadDecisions(decision, bucket.decisions, kSingleErrorLevels.total());
   if (reading.has_value()) *out.mutable_decision() = ToProto(decision, *reading);

@@ -275,7 +275,7 @@ class Recoverer {
                                                .last_sequence = stored.last_sequence,
                                                .contents = std::string(stored.contents)};
       if (target == targets_.end() || !target->second.model->storage_state().cursors.Restore(
-                                          stored.producer_id, cursor, now_us_)) {
+                                          stored.producer_id, cursor)) {
         return MakeError(
             absl::StatusCode::kDataLoss, "STORE_DAMAGED",
             absl::StrCat("the store is damaged: the cursor of producer ",

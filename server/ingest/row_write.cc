@@ -98,9 +98,7 @@ void RowWrite::KeepFormerOutcome() {
                                 "changed since; send the rows again under a new number")};
     return;
   }
-  // Before format 6, calibd did not mark rejected batches. Without an update, the batch was invalid
-  // then too.
-  accepted_before_ = !model_->snapshot()->updates->empty();
+  accepted_before_ = true;
 }
 
 absl::Status RowWrite::Resolve() {

@@ -133,7 +133,7 @@ struct LabelsRow {
   std::vector<double> outcomes;
   LabelCounts counts;
   // The log does not hold the classes of matched labels: recovery counts the pending predictions of
-  // each class instead. Rows of older versions do not hold the other classes either.
+  // each class instead.
   LabelClasses classes;
 };
 

@@ -367,13 +367,12 @@ std::optional<ProducerCursors::StoredForm> ProducerCursors::FindStored(
   return form(found->second);
 }
 
-bool ProducerCursors::Restore(std::string_view key, const StoredForm& stored, std::int64_t now_us) {
+bool ProducerCursors::Restore(std::string_view key, const StoredForm& stored) {
   const std::optional<CursorKey> parsed = ParseCursorKey(key);
   Cursor cursor;
   if (!parsed.has_value() || !DecodeContents(stored.contents, cursor)) return false;
   cursor.epoch = stored.epoch;
   cursor.last_sequence = stored.last_sequence;
-  if (cursor.time_us == 0) cursor.time_us = now_us;
   if (parsed->kind == CursorKey::Kind::kProducer) {
     cursors_[std::string(key)].cursor = cursor;
     size_ = cursors_.size();
@@ -399,10 +398,10 @@ std::string EncodeContents(const Cursor& cursor) {
 bool DecodeContents(std::string_view contents, Cursor& cursor) {
   constexpr std::size_t kHashBytes = sizeof(cursor.content_hashes);
   std::array<std::uint64_t, 3> numbers{};
-  // Formats up to 5 had only the hashes. Expired producers have only the numbers.
+  // Expired producers have only the numbers.
   const bool has_hashes = contents.size() >= kHashBytes;
   const std::string_view rest = contents.substr(has_hashes ? kHashBytes : 0);
-  if (rest.size() != sizeof(numbers) && (!rest.empty() || !has_hashes)) return false;
+  if (rest.size() != sizeof(numbers)) return false;
   if (has_hashes) std::memcpy(cursor.content_hashes.data(), contents.data(), kHashBytes);
   std::memcpy(numbers.data(), rest.data(), rest.size());
   cursor.all_contents = numbers[0];

@@ -127,9 +127,8 @@ class ProducerCursors {
   // Marks all rows as stored, together with a snapshot of all rows of the log before time_us. These
   // are not replayed any more, so producers that were not used since may be forgotten.
   void SetStored(std::int64_t time_us);
-  // Restores a stored row. now_us: the time of last use for rows that were stored before it was
-  // recorded. Returns false if the row is invalid.
-  [[nodiscard]] bool Restore(std::string_view key, const StoredForm& stored, std::int64_t now_us);
+  // Restores a stored row. Returns false if the row is invalid.
+  [[nodiscard]] bool Restore(std::string_view key, const StoredForm& stored);
 
   // Unset for an unknown producer. The cursor of an expired producer has no content hashes.
   [[nodiscard]] std::optional<Cursor> Get(const std::string& producer_id) const;

@@ -439,9 +439,7 @@ void AppendElapsed(std::chrono::microseconds elapsed, std::string& encoded) {
 }
 
 bool ParseRow(std::string_view data, store::v1::LogRow& row) {
-  const bool intact = row.ParsePartialFromArray(data.data(), static_cast<int>(data.size()));
-  const bool is_old = row.kind_case() == store::v1::LogRow::KIND_NOT_SET && !row.has_producer();
-  return is_old ? ParseOldRow(data, row) : intact;
+  return row.ParsePartialFromArray(data.data(), static_cast<int>(data.size()));
 }
 
 absl::StatusOr<LogRow> DecodeRow(std::string_view data, const RowShape& shape) {

@@ -98,8 +98,7 @@ bool Get(const store::v1::HistoryBucket& stored, HistoryBucket& out) {
     return false;
   }
   out.class_1.square_sum = stored.class_1_square_sum();
-  out.reliability.square_sum =
-      stored.has_square_sum() ? stored.square_sum() : out.reliability.MaxSquareSum();
+  out.reliability.square_sum = stored.square_sum();
   if (stored.has_watch()) {
     const store::v1::WatchMark& watch = stored.watch();
     out.watch = {.log10_e_value = watch.log10_e_value(),

@@ -51,13 +51,11 @@ struct HistoryBucket {
   // or a block belongs to the bucket of its last observation.
   RunningMoments pairs;
   RunningReliability reliability;
-  // Of the probability of class 1 for two classes; empty for other numbers of classes. Stores of
-  // earlier versions lack it, so it may have fewer observations than `reliability`.
+  // Of the probability of class 1 for two classes; empty for other numbers of classes.
   ReliabilitySums class_1;
   // Of forecasts, which have no pairs and no reliability.
   ForecastSums forecasts{};
-  // Of forecasts with a decision. Stores of earlier versions lack it, so it may have fewer
-  // observations than `forecasts`.
+  // Of forecasts with a decision.
   DecisionTotals decisions{};
   // The state at the end of the span by the server's clock, or after the newest observation that
   // was added to the span later; unset for a model that is not monitored.

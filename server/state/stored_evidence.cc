@@ -72,24 +72,11 @@ void Put(const EvidenceState& state, store::v1::EvidenceState& out) {
   out.mutable_pending_labels()->Add(state.pending_labels.begin(), state.pending_labels.end());
 }
 
-// Sets the expert ids of a state that was stored without them.
-void NameExperts(EvidenceTotals& state) {
-  // The number of experts of each kind. All kinds had equal shares.
-  constexpr std::array<std::size_t, 7> kExpertsOfKind = {7, 6, 2, 2, 10, 4, 3};
-  for (const std::size_t count : kExpertsOfKind) {
-    for (std::size_t i = 0; i < count; ++i) {
-      state.expert_ids.push_back(static_cast<std::int32_t>(state.expert_ids.size()) + 1);
-      state.priors.push_back(1. / static_cast<double>(count * kExpertsOfKind.size()));
-    }
-  }
-}
-
 EvidenceState Get(const store::v1::EvidenceState& stored) {
   EvidenceState state;
   state.count = stored.count();
   state.expert_ids.assign(stored.expert_ids().begin(), stored.expert_ids().end());
   state.priors = Get(stored.priors());
-  if (stored.expert_ids().empty()) NameExperts(state);
   state.log_e = Get(stored.log_e());
   state.log_shiryaev_roberts = Get(stored.log_shiryaev_roberts());
   state.e_growth = Get(stored.e_growth());
@@ -224,11 +211,9 @@ absl::Status EvidenceWatch::Restore(const store::v1::WatchState& stored, double 
                               .pair = Get(stored.null_cubes_pair())})) {
     return absl::InvalidArgumentError("the squares under the null hypothesis are impossible");
   }
-  // If the stored state has no class evidence, it begins now: an e-process may begin at any time.
-  if (stored.has_class_evidence() &&
-      (stored.class_evidence().count() > stored.evidence().count() ||
-       !class_evidence_.Restore({.count = stored.class_evidence().count(),
-                                 .inverses = Get(stored.class_evidence().inverses())}))) {
+  if (stored.class_evidence().count() != stored.evidence().count() ||
+      !class_evidence_.Restore({.count = stored.class_evidence().count(),
+                                .inverses = Get(stored.class_evidence().inverses())})) {
     return absl::InvalidArgumentError("the evidence against single classes is impossible");
   }
   CALIBD_RETURN_IF_ERROR(
@@ -312,15 +297,18 @@ absl::Status ModelMonitor::Restore(const store::v1::MonitorState& stored,
                                   .error = NewGroupError(observations + 1),
                                   .snapshot = nullptr});
     CALIBD_RETURN_IF_ERROR(restored.watch->Restore(group.watch(), 0));
-    if (group.has_error()) CALIBD_RETURN_IF_ERROR(restored.error.Restore(group.error()));
+    CALIBD_RETURN_IF_ERROR(restored.error.Restore(group.error()));
   }
-  if (stored.has_watch()) {
-    if (watch == nullptr) return absl::InvalidArgumentError("has evidence without a kernel");
+  if (stored.has_watch() != (watch != nullptr)) {
+    return absl::InvalidArgumentError(
+        "has evidence without a kernel, or a kernel without evidence");
+  }
+  if (watch != nullptr) {
     CALIBD_RETURN_IF_ERROR(watch->Restore(stored.watch(), LogGroupMean(groups)));
   }
   CALIBD_RETURN_IF_ERROR(alarms_.Restore(stored));
   error_ = NewError(observations + 1);
-  if (stored.has_error()) CALIBD_RETURN_IF_ERROR(error_.Restore(stored.error()));
+  CALIBD_RETURN_IF_ERROR(error_.Restore(stored.error()));
   watch_ = std::move(watch);
   groups_ = std::move(groups);
   if (stored.last_counted_time_us() != 0) {

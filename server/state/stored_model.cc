@@ -53,10 +53,8 @@ void ToProto(const LabelArrivals& coverage, const std::vector<ClassArrivals>& cl
 std::optional<LabelArrivals> FromProto(const store::v1::LabelArrivals& stored,
                                        std::vector<ClassArrivals>& classes) {
   const auto m = static_cast<int>(classes.size());
-  const bool has_labels = stored.late_size() > 0;
-  if (stored.matured_size() != m || stored.missing_size() != m ||
-      stored.late_size() != (has_labels ? m : 0) ||
-      stored.conflicting_size() != (has_labels ? m : 0)) {
+  if (stored.matured_size() != m || stored.missing_size() != m || stored.late_size() != m ||
+      stored.conflicting_size() != m) {
     return std::nullopt;
   }
   LabelArrivals coverage;
@@ -73,8 +71,8 @@ std::optional<LabelArrivals> FromProto(const store::v1::LabelArrivals& stored,
         .pending = {},
         .matured = stored.matured(i),
         .missing = stored.missing(i),
-        .late = has_labels ? stored.late(i) : 0,
-        .conflicting = has_labels ? stored.conflicting(i) : 0,
+        .late = stored.late(i),
+        .conflicting = stored.conflicting(i),
     };
     coverage.matured += stored.matured(i);
     coverage.missing += stored.missing(i);

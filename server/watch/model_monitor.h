@@ -152,8 +152,7 @@ class ModelMonitor {
   [[nodiscard]] MonitorSnapshot Snapshot();
   void Save(store::v1::MonitorState& out) const;
   // Call it before the first observation. kernel: the kernel of the canonical lens, if it is known.
-  // observations: of the model. If the stored state has no watch, a watch begins. Errors:
-  // InvalidArgument.
+  // observations: of the model. Errors: InvalidArgument.
   [[nodiscard]] absl::Status Restore(const store::v1::MonitorState& stored,
                                      const std::optional<RunningKernel>& kernel,
                                      std::int64_t observations);

@@ -122,7 +122,7 @@ bool GetSums(const store::v1::ReliabilityState& stored, ReliabilitySums& out) {
            .variance = 0};
     if (bin.correct < 0 || bin.correct > bin.count || !IsSum(bin.confidence)) return false;
   }
-  out.square_sum = stored.has_square_sum() ? stored.square_sum() : out.MaxSquareSum();
+  out.square_sum = stored.square_sum();
   return true;
 }
 

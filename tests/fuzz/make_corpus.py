@@ -212,7 +212,7 @@ def make_stored_model(inputs, store):
             message.state.CopyFrom(states[name])
             message.history.add().CopyFrom(history)
             message.state.history.CopyFrom(store.HistoryState.FromString(golden("history_state")))
-            message.cursor_contents = golden("cursor_contents")
+            message.cursor_contents = golden("cursor_complete")
         m = declaration.classes.count or 2
         if declaration.HasField("forecast"):
             # There are more rows than a warm-up has.
@@ -229,13 +229,6 @@ def make_stored_model(inputs, store):
             if name == "watched":
                 observations.group_values.append(f"value-{i % 3}")
         write_message("stored_model", name, message)
-    for file in sorted(GOLDEN.glob("batch_*.hex")):
-        message = inputs.StoredModel(declaration=models["watched"])
-        row = message.rows.add(time_us=1_767_225_600_000_000)
-        row.batch.ParseFromString(golden(file.stem))
-        if row.batch.sequence:
-            row.batch.sequence = 1
-        write_message("stored_model", file.stem, message)
     for file in sorted(GOLDEN.glob("row_*.hex")):
         message = inputs.StoredModel(declaration=models["watched"])
         row = message.rows.add(time_us=1_767_225_600_000_000)

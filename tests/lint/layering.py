@@ -106,7 +106,7 @@ LOCAL_STORE = "server/store/local/"
 # Files that open a store in a folder, and tests of it.
 KNOWS_LOCAL_STORE = re.compile(
     LOCAL_STORE + r"|server/server\.cc$|tests/integration/(store|engine)/|tests/support/sealed_database\."
-    r"|tests/unit/server/(log_compaction|log_files|log_upgrade|store\w*|wal_check)_test\.cc$"
+    r"|tests/unit/server/(log_compaction|log_files|store\w*|wal_check)_test\.cc$"
     r"|tests/unit/server/log_compaction_fixture\.h$"
     r"|tests/fuzz/log_fuzzer\.cc$|tests/benchmark/ingest_benchmark\.cc$")
 # Words for details of the local store, which the interface hides.

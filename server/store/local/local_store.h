@@ -29,8 +29,8 @@ namespace calibd::server {
 // LogFiles.
 class LocalStore final : public Store {
  public:
-  // Opens the store of a folder. Creates it if neither the folder nor any file of a store exists;
-  // upgrades an older one. segment_bytes: see LogFiles. Errors: also FailedPrecondition if another
+  // Opens the store of a folder. Creates it if neither the folder nor any file of a store exists.
+  // segment_bytes: see LogFiles. Errors: also FailedPrecondition if another
   // process holds the folder, the database belongs to another program, or a newer calibd wrote it;
   // DataLoss if files are missing or belong to different stores, after which nothing has changed.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<LocalStore>> Open(

@@ -31,9 +31,9 @@ constexpr std::uint64_t LogAligned(std::uint64_t bytes) {
 
 struct SegmentHeader {
   static constexpr std::uint64_t kMagic = 0x676f6c6461626c63;  // "clbadlog"
-  static constexpr std::uint64_t kVersion = 2;
+  static constexpr std::uint64_t kVersion = 1;
   // The ids of a compacted segment have gaps, and a SegmentRange follows its header.
-  static constexpr std::uint64_t kCompactedVersion = 3;
+  static constexpr std::uint64_t kCompactedVersion = 2;
 
   std::uint64_t magic = kMagic;
   std::uint64_t version = kVersion;

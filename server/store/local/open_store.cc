@@ -1,13 +1,11 @@
 #include "server/store/local/open_store.h"
 
 #include <fcntl.h>
-#include <spdlog/spdlog.h>
 #include <sys/file.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <optional>
@@ -19,7 +17,6 @@
 #include "calibd/core/status_macros.h"
 #include "server/base/errors.h"
 #include "server/base/failpoint.h"
-#include "server/store/local/log_upgrade.h"
 #include "server/store/local/schema.h"
 #include "server/store/local/wal_check.h"
 
@@ -77,7 +74,7 @@ class Opening {
 
   absl::StatusOr<StoreParts> Run() {
     for (const auto step :
-         {&Opening::LookAtFiles, &Opening::OpenDatabase, &Opening::UpgradeDatabase,
+         {&Opening::LookAtFiles, &Opening::OpenDatabase, &Opening::CreateTables,
           &Opening::CheckParts, &Opening::MakeStoreFile, &Opening::OpenLog, &Opening::Complete}) {
       CALIBD_RETURN_IF_ERROR((this->*step)());
     }
@@ -124,7 +121,8 @@ class Opening {
     // If the start fails, the files stay as they are: see Store::Close.
     sqlite3_db_config(database_.handle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
     // The database of another program is not changed.
-    CALIBD_ASSIGN_OR_RETURN(version_, CheckFormat(database_, folder_));
+    CALIBD_ASSIGN_OR_RETURN(const std::int64_t version, CheckFormat(database_, folder_));
+    is_new_ = version == 0;
     if (sqlite3_db_readonly(database_.handle(), "main") != 0) {
       return DamageError(path_,
                          "can only be read: calibd may not write the file, or its header is "
@@ -137,51 +135,14 @@ class Opening {
         "PRAGMA wal_autocheckpoint = 0; PRAGMA cell_size_check = ON; PRAGMA secure_delete = OFF");
   }
 
-  absl::Status UpgradeDatabase() {
-    if (version_ == kFormatVersion) return absl::OkStatus();
-    if (version_ != 0) {
-      spdlog::info("the store in {} is being upgraded from format {} to {}", folder_, version_,
-                   kFormatVersion);
+  absl::Status CreateTables() {
+    if (!is_new_) return absl::OkStatus();
+    if (file_.has_value() || !segment_.empty()) {
+      return DamageError(path_, absl::StrCat("has no tables and is older than the file ",
+                                             segment_.empty() ? "store" : segment_,
+                                             ": it belongs to another store"));
     }
-    return version_ < kOldestWithTables ? UpgradeFiles() : absl::OkStatus();
-  }
-
-  absl::Status UpgradeFiles() {
-    CALIBD_RETURN_IF_ERROR(CheckOldLog());
-    std::optional<StoreId> id;
-    if (version_ == 3 && !segment_.empty()) {
-      // The file is created first, so that an interrupted upgrade continues with the same id.
-      if (!file_.has_value()) {
-        CALIBD_ASSIGN_OR_RETURN(file_, StoreFile::Create(folder_, {.id = StoreId::Random()}));
-      }
-      id = file_->mark().id;
-    }
-    const bool foreign =
-        id.has_value() ? file_->mark().commit != 0 : file_.has_value() || !segment_.empty();
-    if (foreign) {
-      return DamageError(
-          path_,
-          absl::StrCat("has format ", version_, " and is older than the file ",
-                       segment_.empty() ? "store" : segment_, ": it belongs to another store"));
-    }
-    if (id.has_value()) {
-      CALIBD_ASSIGN_OR_RETURN(const std::int64_t first,
-                              database_.QueryInteger("SELECT first_log_id FROM log_files"));
-      CALIBD_RETURN_IF_ERROR(UpgradeSegments(folder_, *id, first));
-    }
-    return Upgrade(database_, version_, id);
-  }
-
-  // Format 3 names the first file of its log, or 0 in a backup. An upgrade without that file would
-  // begin an empty log in its place.
-  absl::Status CheckOldLog() {
-    if (version_ != 3) return absl::OkStatus();
-    CALIBD_ASSIGN_OR_RETURN(const std::int64_t first,
-                            database_.QueryInteger("SELECT first_log_id FROM log_files"));
-    const std::string path = LogSegment::PathOf(folder_, first);
-    return first == 0 || std::filesystem::exists(path)
-               ? absl::OkStatus()
-               : DamageError(path, "is missing", kPutFileBack);
+    return CreateDatabase(database_);
   }
 
   absl::Status CheckParts() {
@@ -230,27 +191,17 @@ class Opening {
     return absl::OkStatus();
   }
 
-  // All files exist now. A backup or an older store becomes a store of this version.
+  // All files exist now, and the rows of a backup can move to segments.
   absl::Status Complete() {
     CALIBD_RETURN_IF_ERROR(MoveRows());
-    if (!state_.complete && version_ >= kFormatVersion) return absl::OkStatus();
-    StoreMark mark = file_->mark();
-    const bool clean = std::exchange(mark.clean, false);
-    if (clean) CALIBD_RETURN_IF_ERROR(file_->Write(mark, /*durable=*/true));
+    if (!state_.complete) return absl::OkStatus();
     state_.complete = false;
     state_.first_log_id = log_->first_log_id();
     state_.sum(Table::kLog) = {};
     Failpoint("move_rows");
-    CALIBD_RETURN_IF_ERROR(
-        Write(absl::StrCat("DELETE FROM log; PRAGMA user_version = ", kFormatVersion).c_str()));
+    CALIBD_RETURN_IF_ERROR(Write("DELETE FROM log"));
     Failpoint("move_rows");
-    if (version_ != 0 && version_ < kFormatVersion) {
-      spdlog::info(
-          "the store in {} was upgraded from format {} to {} in {:.3f} s", folder_, version_,
-          kFormatVersion,
-          std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count());
-    }
-    return clean ? CloseAgain() : absl::OkStatus();
+    return absl::OkStatus();
   }
 
   // Copies the rows of the table `log` to segments.
@@ -276,18 +227,6 @@ class Opening {
     });
   }
 
-  // A store that was closed properly is so again, and the rest of this start can check as much.
-  absl::Status CloseAgain() {
-    sqlite3_db_config(database_.handle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, nullptr);
-    database_ = Database();
-    CALIBD_RETURN_IF_ERROR(SyncFolder(folder_));
-    StoreMark mark = file_->mark();
-    mark.commit = state_.commit_number;
-    mark.clean = !HasWal(path_);
-    CALIBD_RETURN_IF_ERROR(file_->Write(mark, /*durable=*/true));
-    return OpenDatabase();
-  }
-
   // Runs statements and writes the state in a transaction.
   absl::Status Write(const char* statements) {
     ++state_.commit_number;
@@ -310,9 +249,8 @@ class Opening {
   std::optional<StoreFile> file_;
   // The name of the first segment that existed, empty if there was none.
   std::string segment_;
-  // The version of the database that existed, 0 if there was none.
-  std::int64_t version_ = 0;
-  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  // The database did not exist.
+  bool is_new_ = false;
   Database database_;
   DatabaseState state_;
   std::unique_ptr<LogFiles> log_;

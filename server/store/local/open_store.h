@@ -31,8 +31,8 @@ struct StoreParts {
 };
 
 // Opens the files of a store in a folder that this process has locked, and checks that all of them
-// exist and belong to one store. Creates the files in an empty folder, creates the missing files of
-// a complete database, and upgrades older formats. Errors: those of Store::Open.
+// exist and belong to one store. Creates the files in an empty folder, and the missing files of a
+// complete database. Errors: those of Store::Open.
 [[nodiscard]] absl::StatusOr<StoreParts> OpenStore(const std::string& folder,
                                                    std::uint64_t segment_bytes);
 

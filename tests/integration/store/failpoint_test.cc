@@ -13,7 +13,6 @@
 #include "calibd/client/client.h"
 #include "calibd/core/generator.h"
 #include "integration/store/crash_judge.h"
-#include "integration/store/golden_store.h"
 #include "server/store/local/sqlite.h"
 #include "support/server_process.h"
 
@@ -231,76 +230,53 @@ TEST_P(MaturityFailpointTest, PredictionsMatureOnce) {
 
 INSTANTIATE_TEST_SUITE_P(Points, MaturityFailpointTest, ::testing::Values(1, 2, 3));
 
-constexpr int kFormat = 7;
-// Older formats are upgraded to it by statements, and then to the present one.
-constexpr int kOldestWithTables = 4;
-
-struct UpgradePoint {
-  // The existing format, 0 for none.
-  int format = 0;
+struct StartPoint {
   const char* point = "";
   int at = 0;
-  // The format of the database after the process ended there.
-  int left = 0;
+  // The database has its tables after the process ended there.
+  bool made = true;
 };
 
-class UpgradeFailpointTest : public ::testing::TestWithParam<UpgradePoint> {};
+class FirstStartFailpointTest : public ::testing::TestWithParam<StartPoint> {};
 
-std::vector<UpgradePoint> UpgradePoints() {
-  std::vector<UpgradePoint> points;
-  for (int format = 0; format < kFormat; ++format) {
-    // Before each step, and before and after the commit of them all. A new database is made in one.
-    const int made = format == 0 ? kFormat : kOldestWithTables;
-    const int last = (format == 0 ? 1 : made - format) + 2;
-    for (int at = 1; format < made && at <= last; ++at) {
-      points.push_back({format, "migration", at, at == last ? made : format});
-    }
-    // The rows of the log are in files, but still in the database too.
-    points.push_back({format, "move_rows", 1, std::max(format, made)});
-    points.push_back({format, "move_rows", 2, kFormat});
-    // The database is complete by itself, and gets its other files.
-    for (int at = 1; format < 3 && at <= 3; ++at) {
-      points.push_back({format, "first_start", at, made});
-    }
-  }
-  for (int at = 1; at <= 2; ++at) points.push_back({3, "upgrade_segment", at, 3});
-  return points;
-}
-
-TEST_P(UpgradeFailpointTest, AnUpgradeThatEndsAnywhereCanBeContinued) {
-  const UpgradePoint& tested = GetParam();
+TEST_P(FirstStartFailpointTest, AFirstStartThatEndsAnywhereIsRepeated) {
+  const StartPoint& tested = GetParam();
   const TemporaryFolder folder;
   const std::string data = (folder.path() / "data").string();
   const auto version = [](const std::string& of) {
     return *server::Database::Open(of + "/calibd.db")->QueryInteger("PRAGMA user_version");
   };
-  if (tested.format > 0) CopyGoldenStore(tested.format, data);
   EXPECT_EQ(RunCalibd({"--data-dir", data}, {Variable(tested.point, tested.at)}).exit_code,
             kKilled);
   {
     // A copy, because opening it repairs what the end left behind.
     const std::string copy = (folder.path() / "copy").string();
     std::filesystem::copy(data, copy);
-    EXPECT_EQ(version(copy), tested.left);
+    EXPECT_EQ(version(copy), tested.made ? 1 : 0);
   }
   const auto server = ServerProcess::Start({"--data-dir", data});
   ASSERT_NE(server, nullptr);
   {
     const auto client = *Client::Connect(server->grpc_address());
-    if (tested.format > 0) ExpectGoldenAnswers(tested.format, *client);
     EXPECT_TRUE(client->CreateModel(Declared(3, 100)).ok());
     EXPECT_EQ(client->Verify()->problems_size(), 0);
   }
   EXPECT_EQ(server->Terminate(), 0);
-  EXPECT_EQ(version(data), kFormat);
+  EXPECT_EQ(version(data), 1);
   ExpectIntegrity(data);
 }
 
-INSTANTIATE_TEST_SUITE_P(Points, UpgradeFailpointTest, ::testing::ValuesIn(UpgradePoints()),
-                         [](const auto& parameter) {
-                           return "from_" + std::to_string(parameter.param.format) + "_" +
-                                  parameter.param.point + "_" + std::to_string(parameter.param.at);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Points, FirstStartFailpointTest,
+    // Around the transaction that makes the tables, then before and after each other file exists,
+    // and around the transaction after which the database is no longer complete by itself.
+    ::testing::Values(StartPoint{"first_start", 1, false}, StartPoint{"first_start", 2, false},
+                      StartPoint{"first_start", 3}, StartPoint{"first_start", 4},
+                      StartPoint{"first_start", 5}, StartPoint{"first_start", 6},
+                      StartPoint{"move_rows", 1}, StartPoint{"move_rows", 2}),
+    [](const auto& parameter) {
+      return std::string(parameter.param.point) + "_" + std::to_string(parameter.param.at);
+    });
 
 }  // namespace
 }  // namespace calibd::testing

@@ -321,13 +321,6 @@ TEST(ForecastStateTest, AnInvalidSnapshotIsRefused) {
   EXPECT_TRUE(refused([](auto& state) { state.mutable_monitor()->clear_decision(); }));
   EXPECT_TRUE(refused(
       [](auto& state) { state.mutable_monitor()->mutable_discrepancy()->add_block_outcomes(0); }));
-  // A state without blocks is one of an earlier version.
-  EXPECT_FALSE(refused([](auto& state) {
-    auto& discrepancy = *state.mutable_monitor()->mutable_discrepancy();
-    discrepancy.clear_blocks();
-    discrepancy.clear_block_forecasts();
-    discrepancy.clear_block_outcomes();
-  }));
   EXPECT_TRUE(refused([](auto& state) {
     state.mutable_history()->mutable_open(0)->mutable_forecasts()->add_cells(0);
   }));

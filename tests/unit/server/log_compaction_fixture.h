@@ -106,7 +106,7 @@ class LogCompactionTest : public ::testing::Test {
   [[nodiscard]] std::vector<std::pair<std::int64_t, bool>> Segments() const {
     std::vector<std::pair<std::int64_t, bool>> segments;
     const absl::StatusOr<std::vector<std::int64_t>> ids = LogSegment::List(folder());
-    for (const std::int64_t id : *ids) segments.emplace_back(id, BytesOf(PathOf(id)).at(8) == 3);
+    for (const std::int64_t id : *ids) segments.emplace_back(id, BytesOf(PathOf(id)).at(8) == 2);
     return segments;
   }
   void ExpectDamage(const std::string& message) {

@@ -20,22 +20,13 @@ std::string DataOf(const std::string& producer) {
   return row.SerializeAsString();
 }
 
-// Returns a row in the format before LogRow.
-std::string OldDataOf(const std::string& producer) {
-  store::v1::LoggedBatch logged;
-  logged.add_probabilities(0.25);
-  logged.set_producer_id(producer);
-  logged.set_elapsed_us(123456);
-  return logged.SerializeAsString();
-}
-
 std::string Describe(const LostTail& tail) {
   return DescribeTail(tail, [](std::int64_t id) { return id == 7 ? "models/m" : ""; });
 }
 
 TEST(DescribeTailTest, NamesTheBatchesAndTheirProducers) {
   LostTail tail{.description = "/data/log-1 at byte 64, batches 40 to 43 of the log"};
-  const std::string second = OldDataOf("second\n");
+  const std::string second = DataOf("second\n");
   tail.batches = {{.model_id = 7, .data = DataOf("first")},
                   {.model_id = 7, .data = DataOf("first")},
                   // The data ends within the field after the producer.

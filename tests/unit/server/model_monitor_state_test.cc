@@ -55,20 +55,6 @@ TEST_F(StoredMonitorTest, ContinuesASavedStateWithTheSameBitsAndAlarms) {
   }
 }
 
-TEST_F(StoredMonitorTest, AStateWithoutMonitoringIsMonitoredFromItsNextObservation) {
-  Model before(1, Watched(), {}, {}, pool_, nullptr);
-  Apply(before, set_, 0, 400, 100);
-  store::v1::ModelState state = before.strand_state().Save();
-  state.clear_monitor();
-  Model after(1, Watched(), {}, {}, pool_, nullptr);
-  ASSERT_TRUE(after.strand_state().Restore(state).ok());
-  Apply(after, set_, 400, 500, 100);
-  after.Publish();
-  const MonitorSnapshot& monitor = *after.snapshot()->monitor;
-  EXPECT_EQ(monitor.watch->first_observation, 401);
-  EXPECT_EQ(monitor.watch->reading.count, 100);
-}
-
 TEST_F(StoredMonitorTest, RefusesImpossibleStates) {
   Model model(1, Watched(), {}, {}, pool_, nullptr);
   Apply(model, set_, 0, 400, 100);
@@ -79,6 +65,7 @@ TEST_F(StoredMonitorTest, RefusesImpossibleStates) {
     return Model(1, Watched(), {}, {}, pool_, nullptr).strand_state().Restore(state).code();
   };
   EXPECT_EQ(code_after([](auto&) {}), absl::StatusCode::kOk);
+  EXPECT_EQ(code_after([](auto& state) { state.clear_watch(); }), absl::StatusCode::kDataLoss);
   const std::vector<std::function<void(store::v1::MonitorState&)>> changes{
       [](auto& state) { state.mutable_watch()->clear_evidence(); },
       [](auto& state) { state.mutable_watch()->clear_reliability(); },

@@ -318,7 +318,7 @@ TEST_F(ProducerCursorsTest, TheStoredRowsAndTheLogRestoreThem) {
   log.push_back({Request("b"), 6});
 
   ProducerCursors restored({.producers = 2, .expired = 16, .requests = 16});
-  for (const auto& [key, row] : rows) ASSERT_TRUE(restored.Restore(key, row, kStart));
+  for (const auto& [key, row] : rows) ASSERT_TRUE(restored.Restore(key, row));
   for (std::size_t i = snapshot; i < log.size(); ++i) {
     if (log[i].ends) {
       restored.End(log[i].position, time_us_);
@@ -395,13 +395,13 @@ TEST_F(ProducerCursorsTest, ChangedRowsAreStored) {
 TEST_F(ProducerCursorsTest, InvalidStoredRowsAreRefused) {
   const auto restore = [](const std::string& key, const std::string& contents) {
     ProducerCursors cursors({});
-    return cursors.Restore(key, {.contents = contents}, kStart);
+    return cursors.Restore(key, {.contents = contents});
   };
-  EXPECT_TRUE(restore("p", std::string(512, '\0')));
   EXPECT_TRUE(restore("p", std::string(536, '\0')));
   EXPECT_TRUE(restore(std::string(17, '\0'), std::string(24, '\0')));
   EXPECT_FALSE(restore("", std::string(536, '\0')));
   EXPECT_FALSE(restore(std::string(16, '\0'), std::string(24, '\0')));
+  EXPECT_FALSE(restore("p", std::string(512, '\0')));
   EXPECT_FALSE(restore("p", std::string(535, '\0')));
   EXPECT_FALSE(restore("p", std::string(536, '\1')));
 }

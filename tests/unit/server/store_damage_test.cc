@@ -270,11 +270,11 @@ TEST_F(StoreDamageTest, TheSchemaMustMatchExactly) {
   ExpectDamage(OpenAndStart(Changed("ALTER TABLE log RENAME COLUMN data TO dota")), "log");
   ExpectDamage(OpenAndStart(Changed("PRAGMA application_id = 0")), "application_id");
   ExpectDamage(OpenAndStart(Changed("INSERT INTO log VALUES (1, 1, 1, x'00', 1)")), "log");
-  for (const int version : {-1, 0, 1, 2, 3}) {
+  for (const int version : {-1, 0}) {
     ExpectDamage(OpenAndStart(Changed(absl::StrCat("PRAGMA user_version = ", version))),
                  "user_version");
   }
-  EXPECT_EQ(OpenAndStart(Changed("PRAGMA user_version = 8")).code(),
+  EXPECT_EQ(OpenAndStart(Changed("PRAGMA user_version = 2")).code(),
             absl::StatusCode::kFailedPrecondition);
 }
 

@@ -36,14 +36,6 @@ TEST(StoreFormatTest, HistoryBucketsKeepTheirFormat) {
   EXPECT_TRUE(*read == Bucket());
 }
 
-TEST(StoreFormatTest, BucketsWithoutASquareSumHaveTheLargestPossibleOne) {
-  const auto read = DecodeHistoryBucket(ReadGolden("history_bucket_without_square_sum"));
-  ASSERT_TRUE(read.ok()) << read.status();
-  HistoryBucket expected = Bucket();
-  expected.reliability.square_sum = expected.reliability.MaxSquareSum();
-  EXPECT_TRUE(*read == expected);
-}
-
 TEST(StoreFormatTest, OpenHistoriesKeepTheirFormat) {
   History history;
   const auto time = History::Time(std::chrono::microseconds(1700000000123456));
@@ -122,17 +114,6 @@ TEST(StoreFormatTest, CursorsAreReadUnchanged) {
   EXPECT_EQ(read.content_hashes, Cursor().content_hashes);
   EXPECT_FALSE(DecodeContents(ReadGolden("cursor_complete").substr(1), read));
   EXPECT_FALSE(DecodeContents("", read));
-}
-
-// The form of formats up to 5.
-TEST(StoreFormatTest, OldCursorsAreReadUnchanged) {
-  ProducerCursors::Cursor read;
-  ASSERT_TRUE(DecodeContents(ReadGolden("cursor_contents"), read));
-  EXPECT_EQ(read.content_hashes, Cursor().content_hashes);
-  // 63, then 64, 65 and 66.
-  EXPECT_NE(read.content_hashes[63], 0U);
-  EXPECT_NE(read.content_hashes[2], 0U);
-  EXPECT_EQ(read.content_hashes[3], 0U);
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
-// Upgrades from all formats. The stores are kept as files, made by the calibd of their time.
+// A store of models of classes that is kept as files.
+#include "integration/store/golden_store.h"
+
 #include <gmock/gmock.h>
 #include <grpcpp/create_channel.h>
 #include <gtest/gtest.h>
@@ -10,7 +12,6 @@
 #include "calibd/client/client.h"
 #include "calibd/core/generator.h"
 #include "calibd/v1/ingest_service.grpc.pb.h"
-#include "integration/store/golden_store.h"
 #include "server/store/local/sqlite.h"
 #include "support/server_process.h"
 
@@ -19,7 +20,11 @@ namespace {
 
 using client::Client;
 
-class UpgradeTest : public ::testing::Test {
+constexpr char kStore[] = "classes";
+// The number of the newest batch of the model `counted`.
+constexpr std::int64_t kLast = 6;
+
+class GoldenStoreTest : public ::testing::Test {
  protected:
   void Start(std::vector<std::string> arguments = {}) {
     // The stores keep the times of their producers and requests. These expire after ten years only.
@@ -40,29 +45,14 @@ class UpgradeTest : public ::testing::Test {
     EXPECT_EQ(server_->Terminate(), 0);
   }
 
-  void ExpectUpgradeIsLogged(int format) const {
-    const std::string formats = "from format " + std::to_string(format) + " to 7";
-    const std::string output = server_->process().Output();
-    if (format == 7) {
-      EXPECT_EQ(output.find("upgraded"), std::string::npos) << output;
-      return;
-    }
-    const std::size_t begin = output.find("is being upgraded " + formats + "\n");
-    const std::size_t end = output.find("was upgraded " + formats + " in ");
-    EXPECT_NE(begin, std::string::npos) << output;
-    EXPECT_NE(end, std::string::npos) << output;
-    EXPECT_LT(begin, end);
-  }
-
   // Starts the server twice and expects the stored answers; the server stays running.
-  void ExpectItGoesOn(int format) {
-    CopyGoldenStore(format, data_);
+  void ExpectItGoesOn() {
+    CopyGoldenStore(kStore, data_);
     Start();
-    ExpectGoldenAnswers(format, *client_);
-    ExpectUpgradeIsLogged(format);
+    ExpectGoldenAnswers(kStore, *client_);
     Stop();
     Start();
-    ExpectGoldenAnswers(format, *client_);
+    ExpectGoldenAnswers(kStore, *client_);
   }
 
   v1::ObserveResponse Observe(const v1::ObserveRequest& request,
@@ -86,18 +76,6 @@ class UpgradeTest : public ::testing::Test {
   std::unique_ptr<Client> client_;
   std::unique_ptr<v1::IngestService::Stub> ingest_;
 };
-
-TEST_F(UpgradeTest, Format1IsUpgraded) {
-  ExpectItGoesOn(1);
-  {
-    // A producer continues its numbering.
-    auto stream = client_->OpenStream("models/warming", {.producer_id = "c"});
-    ASSERT_TRUE(stream.ok()) << stream.status();
-  }
-  Stop();
-  EXPECT_EQ(Query("PRAGMA user_version"), 7);
-  EXPECT_EQ(Query("SELECT last_sequence FROM cursors WHERE producer_id = x'61'"), 2);
-}
 
 v1::ObserveRequest Numbered(const std::string& model, std::int64_t sequence) {
   v1::ObserveRequest request;
@@ -148,12 +126,8 @@ v1::ObserveRequest Labels(const std::string& model, std::int64_t sequence, int f
   return request;
 }
 
-class NumberedUpgradeTest : public UpgradeTest, public ::testing::WithParamInterface<int> {};
-
-// These stores were made by the same calls.
-TEST_P(NumberedUpgradeTest, Continues) {
-  ExpectItGoesOn(GetParam());
-  // Pending predictions were not counted by class in these formats.
+TEST_F(GoldenStoreTest, Continues) {
+  ExpectItGoesOn();
   const auto waiting = client_->GetCalibration("models/waiting");
   ASSERT_TRUE(waiting.ok()) << waiting.status();
   const v1::LabelArrivals& coverage = waiting->label_arrivals();
@@ -167,49 +141,24 @@ TEST_P(NumberedUpgradeTest, Continues) {
   EXPECT_EQ(pending, coverage.pending());
   EXPECT_EQ(pending_labelled, coverage.pending_labelled());
   // A settled batch is known, the next one counts, and pending predictions get their labels.
-  const auto last = nlohmann::json::parse(std::ifstream(GoldenStore(GetParam(), ".json")))
-                        .value("/counted/last_sequence"_json_pointer, 1027);
-  EXPECT_EQ(Observe(Observations("counted", last, 5)).duplicate_rows(), 5);
-  EXPECT_EQ(Observe(Observations("counted", last + 1, 5)).accepted_rows(), 5);
+  EXPECT_EQ(Observe(Observations("counted", kLast, 5)).duplicate_rows(), 5);
+  EXPECT_EQ(Observe(Observations("counted", kLast + 1, 5)).accepted_rows(), 5);
   EXPECT_EQ(Observe(Labels("waiting", 8, 15, 5)).labels().matched(), 5);
   EXPECT_EQ(Observe(Predictions("waiting", 9, 0, 1)).duplicate_rows(), 1);
-  if (GetParam() >= 6) {
-    // Requests and a producer that has ended, in the snapshot and in the log.
-    EXPECT_EQ(Observe(Request(1)).duplicate_rows(), 5);
-    EXPECT_EQ(Observe(Request(2)).duplicate_rows(), 5);
-    auto stream = client_->OpenStream("models/counted", {.producer_id = "ended"});
-    ASSERT_TRUE(stream.ok()) << stream.status();
-    EXPECT_TRUE((*stream)
-                    ->Send(client::PredictionKind::kProbabilities, std::vector{1.0, 0.0, 0.0},
-                           std::vector<std::int32_t>{0})
-                    .ok());
-    EXPECT_THAT(std::string((*stream)->Finish().status().message()),
-                ::testing::HasSubstr("ended after batch 1"));
-  }
-  Stop();
-  EXPECT_EQ(Query("PRAGMA user_version"), 7);
+  // Requests and a producer that has ended, in the snapshot and in the log.
+  EXPECT_EQ(Observe(Request(1)).duplicate_rows(), 5);
+  EXPECT_EQ(Observe(Request(2)).duplicate_rows(), 5);
+  auto stream = client_->OpenStream("models/counted", {.producer_id = "ended"});
+  ASSERT_TRUE(stream.ok()) << stream.status();
+  EXPECT_TRUE((*stream)
+                  ->Send(client::PredictionKind::kProbabilities, std::vector{1.0, 0.0, 0.0},
+                         std::vector<std::int32_t>{0})
+                  .ok());
+  EXPECT_THAT(std::string((*stream)->Finish().status().message()),
+              ::testing::HasSubstr("ended after batch 1"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, NumberedUpgradeTest, ::testing::Values(2, 3, 4, 5, 6, 7));
-
-// A model may need more memory now than when it was declared.
-TEST_F(UpgradeTest, WithoutItsLogAStoreOfFormat3IsRefusedUntilTheFileIsBack) {
-  CopyGoldenStore(3, data_);
-  const std::filesystem::path aside = folder_.path() / "aside";
-  std::filesystem::rename(data_ / kFirstLogFile, aside);
-  const FinishedRun run =
-      RunCalibd({"--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--data-dir", data_});
-  EXPECT_EQ(run.exit_code, 1);
-  EXPECT_THAT(run.output, ::testing::HasSubstr(std::string(kFirstLogFile) + " is missing"));
-  EXPECT_THAT(run.output, ::testing::HasSubstr("put the file back"));
-  EXPECT_FALSE(std::filesystem::exists(data_ / "store"));
-  EXPECT_FALSE(std::filesystem::exists(data_ / kFirstLogFile));
-  std::filesystem::rename(aside, data_ / kFirstLogFile);
-  Start();
-  ExpectGoldenAnswers(3, *client_);
-}
-
-TEST_F(UpgradeTest, ARedeclaredModelKeepsItsWindowUnderOtherLimits) {
+TEST_F(GoldenStoreTest, ARedeclaredModelKeepsItsWindowUnderOtherLimits) {
   v1::Model model;
   model.set_name("models/m");
   model.mutable_classes()->set_count(50);
@@ -223,11 +172,11 @@ TEST_F(UpgradeTest, ARedeclaredModelKeepsItsWindowUnderOtherLimits) {
   EXPECT_EQ(again->window(), created->window());
 }
 
-TEST_F(UpgradeTest, StoredModelsAreRecoveredBeyondTheLimitsOfNewOnes) {
-  CopyGoldenStore(2, data_);
+TEST_F(GoldenStoreTest, StoredModelsAreRecoveredBeyondTheLimitsOfNewOnes) {
+  CopyGoldenStore(kStore, data_);
   ASSERT_NO_FATAL_FAILURE(
       Start({"--model-memory-bytes", "65536", "--state-memory-bytes", "1048576"}));
-  ExpectGoldenAnswers(2, *client_);
+  ExpectGoldenAnswers(kStore, *client_);
   v1::Model model;
   model.set_name("models/new");
   model.mutable_classes()->set_count(3);
@@ -243,43 +192,9 @@ TEST_F(UpgradeTest, StoredModelsAreRecoveredBeyondTheLimitsOfNewOnes) {
   Stop();
 }
 
-// Makes the database of the current format. CALIBD_TEST_WRITE_GOLDEN: stores it beside the others,
-// while no calibd with that format was released.
-TEST_F(UpgradeTest, ObservationsFromBeforeIdsWereKeptAreComparedUnpaired) {
-  CopyGoldenStore(7, data_);
-  Start();
-  const auto matured = client_->GetModel("models/matured");
-  ASSERT_TRUE(matured.ok()) << matured.status();
-  v1::Model model;
-  model.set_name("models/new");
-  model.mutable_classes()->set_count(matured->classes().count());
-  model.mutable_label_grace()->set_seconds(60);
-  model.set_labels_come_with_predictions(true);
-  ASSERT_TRUE(client_->CreateModel(model).ok());
-  PredictionSet set;
-  Generator::Create(GeneratorSpec::M2(static_cast<std::size_t>(matured->classes().count())), 1)
-      ->Draw(10, set);
-  v1::ObserveRequest request;
-  request.set_model("models/new");
-  v1::Observations& observations = *request.mutable_observations();
-  observations.mutable_probabilities()->mutable_values()->Assign(set.probabilities.begin(),
-                                                                 set.probabilities.end());
-  observations.mutable_labels()->Assign(set.labels.begin(), set.labels.end());
-  for (int i = 0; i < 10; ++i) observations.add_prediction_ids("request-" + std::to_string(i));
-  Observe(request);
-  v1::CompareModelsRequest compare;
-  compare.set_model("models/new");
-  compare.set_baseline("models/matured");
-  const auto result = client_->CompareModels(compare);
-  ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_FALSE(result->comparison().paired());
-  EXPECT_EQ(result->comparison().observations(), 10);
-  EXPECT_EQ(result->comparison().baseline_observations(), 35);
-  EXPECT_EQ(result->pairing().only_in_model(), 10);
-  EXPECT_EQ(result->pairing().baseline_without_id(), 35);
-}
-
-TEST_F(UpgradeTest, Format7IsCreated) {
+// Makes the store. CALIBD_TEST_WRITE_GOLDEN: keeps it, while no calibd with its format was
+// released.
+TEST_F(GoldenStoreTest, TheStoreIsCreated) {
   Start();
   for (const std::string name : {"counted", "waiting", "matured"}) {
     v1::Model model;
@@ -302,7 +217,6 @@ TEST_F(UpgradeTest, Format7IsCreated) {
   }
   // The first batch raises an alarm, after which a snapshot is due; some rows follow it.
   constexpr std::int64_t kOfSnapshot = 1;
-  constexpr std::int64_t kLast = 6;
   Observe(Request(1));
   {
     auto stream =
@@ -348,8 +262,6 @@ TEST_F(UpgradeTest, Format7IsCreated) {
   for (const std::string name : {"counted", "waiting", "matured"}) {
     answers[name] = ToJson(*client_->GetCalibration("models/" + name));
   }
-  // Stored beside the answers, so that the test can continue the numbering.
-  answers["counted"]["last_sequence"] = kLast;
   client_.reset();
   ingest_.reset();
   // A proper stop would leave nothing after the snapshots. The first query brings the write-ahead
@@ -360,7 +272,7 @@ TEST_F(UpgradeTest, Format7IsCreated) {
             kOfSnapshot);
   EXPECT_EQ(Query("SELECT first_log_id FROM store"), 1);
   if (std::getenv("CALIBD_TEST_WRITE_GOLDEN") != nullptr) {
-    KeepGoldenStore("format_7", data_, answers);
+    KeepGoldenStore(kStore, data_, answers);
   }
 }
 
