@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "calibd/convert/text.h"
 #include "calibd/core/forecast_forms.h"
+#include "calibd/core/fourier_size.h"
 #include "calibd/text/printable.h"
 #include "client/cli/reports/report.h"
 #include "client/cli/reports/show_report.h"
