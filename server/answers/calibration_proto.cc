@@ -132,22 +132,18 @@ void DescribeLenses(const ModelSnapshot& snapshot, std::chrono::system_clock::ti
   const std::vector<LensSnapshot>& lenses =
       snapshot.warming_up() ? snapshot.early_lenses : snapshot.lenses;
   for (const LensSnapshot& lens : lenses) {
-    if (lens.lens.is_canonical()) {
-      response.set_bandwidth_error(lens.bandwidth_error);
-      if (!lens.kernel.has_value()) continue;
-      DescribeProvenance(declaration, 1, snapshot.observations, now,
-                         *response.mutable_provenance());
-      DescribeEstimates(declaration, lens, *response.mutable_estimates(),
-                        *response.mutable_provenance());
-      continue;
-    }
-    v1::RunningLens& out = *response.add_lenses();
-    out.set_lens(lens.lens.name());
-    out.set_bandwidth_error(lens.bandwidth_error);
-    if (lens.kernel.has_value()) {
-      DescribeProvenance(declaration, 1, snapshot.observations, now, *out.mutable_provenance());
-      DescribeEstimates(declaration, lens, *out.mutable_estimates(), *out.mutable_provenance());
-    }
+    // The canonical lens has no message of its own.
+    v1::RunningLens* const out = lens.lens.is_canonical() ? nullptr : response.add_lenses();
+    if (out != nullptr) out->set_lens(lens.lens.name());
+    *(out != nullptr ? out->mutable_bandwidth_error() : response.mutable_bandwidth_error()) =
+        lens.bandwidth_error;
+    if (!lens.kernel.has_value()) continue;
+    v1::Provenance& provenance =
+        *(out != nullptr ? out->mutable_provenance() : response.mutable_provenance());
+    DescribeProvenance(declaration, 1, snapshot.observations, now, provenance);
+    DescribeEstimates(declaration, lens,
+                      *(out != nullptr ? out->mutable_estimates() : response.mutable_estimates()),
+                      provenance);
   }
   if (snapshot.warming_up()) {
     DescribeWarmup(declaration, snapshot, *response.mutable_insufficient_data());

@@ -69,11 +69,9 @@ void DescribeEffectSize(const WatchSnapshot& watch, double significance_level,
   if (effect.skce_lower_bound.has_value()) proto.set_skce_lower_bound(*effect.skce_lower_bound);
   if (effect.skce_upper_bound.has_value()) proto.set_skce_upper_bound(*effect.skce_upper_bound);
   if (effect.noise_floor.has_value()) proto.set_noise_floor(*effect.noise_floor);
-  const EvidenceReading& reading = watch.reading;
-  if (const std::optional<NormalTest> test =
-          TestProjections(reading.projections, reading.projection_variance)) {
-    proto.set_one_look_p_value(test->p_value);
-    proto.set_one_look_z(test->z);
+  if (effect.one_look.has_value()) {
+    proto.set_one_look_p_value(effect.one_look->p_value);
+    proto.set_one_look_z(effect.one_look->z);
   }
 }
 

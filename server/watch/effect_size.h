@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "calibd/core/confidence_sequence.h"
 #include "calibd/core/evidence.h"
 #include "calibd/core/noise_floor.h"
 
@@ -14,6 +15,8 @@ struct EffectSize {
   std::optional<double> skce_lower_bound;
   std::optional<double> skce_upper_bound;
   std::optional<double> noise_floor;
+  // The Z test of the projections.
+  std::optional<NormalTest> one_look;
 };
 
 // null_moments: those of the SKCE of the reading. Cost: O(1), some microseconds.

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -94,20 +93,9 @@ std::string Points(const v1::ErrorInterval& error) {
                          100 * error.upper());
 }
 
-// Fits stop this close to the end of their range.
-bool IsAtEnd(double temperature) {
-  return std::max(temperature, 1 / temperature) > 0.999 * kMaxTemperature;
-}
-
 std::string Describe(const v1::Recalibration& advice) {
   const v1::RecalibrationMap& map = advice.map();
-  std::string text = convert::Plain(advice.text());
-  if (advice.helps() && map.has_temperature()) {
-    absl::StrAppend(&text, IsAtEnd(map.temperature()) ? ", the end of the range that is tried" : "",
-                    map.temperature() > 1 ? " (the model is over-confident)"
-                                          : " (the model is under-confident)");
-  }
-  text += ".\n";
+  std::string text = convert::Plain(advice.text()) + ".\n";
   absl::StrAppendFormat(&text,
                         "The older %d observations chose the map: cross-validated log loss (nats)",
                         advice.fit_observations());

@@ -542,6 +542,9 @@ TEST(RecalibrationTextTest, SaysWhatTheMapWouldLeave) {
   *advice.mutable_class_1_error_after() = Interval(0.02, 0.01, 0.03);
   EXPECT_EQ(RecalibrationText(advice),
             "temperature 1.9 would leave 2 points (1 to 3) for P(class 1)");
+  advice.mutable_map()->set_temperature(20);
+  EXPECT_THAT(RecalibrationText(advice),
+              StartsWith("temperature 20 (the end of the range that is tried) would leave 2"));
   advice.mutable_map()->clear_temperature();
   advice.mutable_map()->set_kind("isotonic");
   EXPECT_THAT(RecalibrationText(advice), StartsWith("a map of kind isotonic would leave 2"));

@@ -6,8 +6,18 @@
 #include "absl/strings/str_format.h"
 #include "calibd/convert/reading.h"
 #include "calibd/convert/text.h"
+#include "calibd/core/recalibration.h"
 
 namespace calibd::convert {
+
+namespace {
+
+// Fits stop this close to the end of their range.
+bool IsAtEnd(double temperature) {
+  return std::max(temperature, 1 / temperature) > 0.999 * kMaxTemperature;
+}
+
+}  // namespace
 
 std::string RecalibrationText(const v1::Recalibration& advice) {
   if (!advice.helps()) return "no map is known to lower the log loss";
@@ -15,10 +25,15 @@ std::string RecalibrationText(const v1::Recalibration& advice) {
   const bool is_class_1 = advice.has_class_1_error_after() &&
                           Exceeds(advice.class_1_error_after(), advice.error_after());
   const v1::ErrorInterval& error = is_class_1 ? advice.class_1_error_after() : advice.error_after();
-  return absl::StrCat(map.has_temperature() ? absl::StrFormat("temperature %.3g", map.temperature())
-                                            : absl::StrCat("a map of kind ", map.kind()),
-                      " would leave ", PointsText(error.estimate()), " (", Points(error.lower()),
-                      " to ", Points(error.upper()), ")", is_class_1 ? " for P(class 1)" : "");
+  const std::string name =
+      map.has_temperature()
+          ? absl::StrFormat(
+                "temperature %.3g%s", map.temperature(),
+                IsAtEnd(map.temperature()) ? " (the end of the range that is tried)" : "")
+          : absl::StrCat("a map of kind ", map.kind());
+  return absl::StrCat(name, " would leave ", PointsText(error.estimate()), " (",
+                      Points(error.lower()), " to ", Points(error.upper()), ")",
+                      is_class_1 ? " for P(class 1)" : "");
 }
 
 // For a model that is over its limit or has an active alarm: the newest answer of `calibctl
