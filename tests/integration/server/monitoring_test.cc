@@ -509,6 +509,12 @@ TEST_F(MonitoringTest, ListsTheVerdictsOfAllModels) {
   const v1::GetCalibrationResponse b = client_->GetCalibration("models/b");
   EXPECT_EQ(all.models(1).watch().DebugString(), b.watch().DebugString());
   EXPECT_EQ(all.models(1).verdict().DebugString(), b.verdict().DebugString());
+  v1::Reading headlines;
+  *headlines.mutable_verdict() = b.reading().verdict();
+  *headlines.mutable_how_bad() = b.reading().how_bad();
+  *headlines.mutable_next() = b.reading().next();
+  EXPECT_EQ(all.models(1).reading().DebugString(), headlines.DebugString());
+  EXPECT_THAT(all.models(3).reading().verdict().text(), StartsWith("not monitored"));
 
   // All pages show the same test.
   v1::ListVerdictsRequest request;
