@@ -325,9 +325,7 @@ void DescribeAlarm(const ModelDeclaration& declaration, const Alarm& alarm, v1::
   proto.set_kind(static_cast<v1::Alarm::Kind>(alarm.kind));
   *proto.mutable_raise_time() = ToTimestamp(alarm.raise_time);
   proto.set_observation(alarm.observation);
-  if (!alarm.crossing.has_value()) {
-    proto.set_threshold(alarm.threshold);
-  }
+  if (!alarm.crossing.has_value()) proto.set_threshold(alarm.threshold);
   if (alarm.skce.has_value()) proto.set_skce(*alarm.skce);
   if (alarm.skce_lower_bound.has_value()) proto.set_skce_lower_bound(*alarm.skce_lower_bound);
   proto.set_gap(alarm.gap);

@@ -274,8 +274,8 @@ class Recoverer {
       const ProducerCursors::StoredForm cursor{.epoch = stored.epoch,
                                                .last_sequence = stored.last_sequence,
                                                .contents = std::string(stored.contents)};
-      if (target == targets_.end() || !target->second.model->storage_state().cursors.Restore(
-                                          stored.producer_id, cursor)) {
+      if (target == targets_.end() ||
+          !target->second.model->storage_state().cursors.Restore(stored.producer_id, cursor)) {
         return MakeError(
             absl::StatusCode::kDataLoss, "STORE_DAMAGED",
             absl::StrCat("the store is damaged: the cursor of producer ",

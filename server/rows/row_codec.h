@@ -21,7 +21,8 @@ void AppendElapsed(std::chrono::microseconds elapsed, std::string& encoded);
 // Errors: DataLoss if the data is not a row of a model with this shape.
 [[nodiscard]] absl::StatusOr<LogRow> DecodeRow(std::string_view data, const RowShape& shape);
 
-// Parses a row as far as it is intact, without checking its content. Returns false if it is damaged.
+// Parses a row as far as it is intact, without checking its content. Returns false if it is
+// damaged.
 [[nodiscard]] bool ParseRow(std::string_view data, store::v1::LogRow& row);
 
 }  // namespace calibd::server

@@ -257,14 +257,16 @@ class Client:
             parts["column_classes"] = inference_output.column_classes or None
         for path, value in (("description", description),
                             ("label_grace", arguments.duration("label_grace", label_grace)),
-                            ("max_pending", max_pending), ("classes.row_sum_tolerance", row_sum_tolerance),
+                            ("max_pending", max_pending),
+                            ("classes.row_sum_tolerance", row_sum_tolerance),
                             ("monitoring.error_limit", error_limit),
                             ("monitoring.significance_level", significance_level),
                             ("monitoring.tolerance", tolerance),
                             ("monitoring.average_run_length", average_run_length),
                             ("monitoring.stale_after",
                              arguments.duration("stale_after", stale_after)),
-                            *((f"classes.inference_output.{name}", part) for name, part in parts.items())):
+                            *((f"classes.inference_output.{name}", part)
+                              for name, part in parts.items())):
             if value is not None:
                 request.update_mask.paths.append(path)
                 assign(request.model, path, value)

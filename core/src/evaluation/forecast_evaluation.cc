@@ -408,9 +408,7 @@ double ForecastEvaluationOperations(std::size_t n, const NumberForecastKind& kin
     if (features == 0) continue;
     ++forms;
     distances += rows * rows / 2 * static_cast<double>(features);
-    if (!flips_signs) {
-      phases += replicates * rows * kFrequencyCount * static_cast<double>(features);
-    }
+    if (!flips_signs) phases += replicates * rows * kFrequencyCount * static_cast<double>(features);
     if (!quantiles) local = replicates * rows * static_cast<double>(LocalPlaceCount(n));
   }
   return pit + local + passes * distances + phases +

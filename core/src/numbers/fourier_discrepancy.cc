@@ -105,9 +105,7 @@ void FourierDiscrepancy::ComputeExpectations(const ForecastBatch& batch) {
     // times the characteristic function of the distance from it.
     const double center = of_pit_ ? 0.5 : batch.row(i)[0];
     SetConditionPhases(batch, i, phases);
-    for (std::size_t r = 0; r < kFrequencyCount; ++r) {
-      phases[r] += center * outcome_frequencies_[r];
-    }
+    for (std::size_t r = 0; r < kFrequencyCount; ++r) phases[r] += center * outcome_frequencies_[r];
     PhasesToFourier(1, phases.data(), out.data());
     for (std::size_t r = 0; r < kFrequencyCount; ++r) {
       const double w = 2 * std::numbers::pi * outcome_frequencies_[r];

@@ -51,8 +51,8 @@ class HostileClientTest : public ::testing::Test {
   std::optional<ServiceClient> client_;
 };
 
-// Reads until the peer closes. Returns nothing if it does not close in a time far beyond what a busy
-// machine needs.
+// Reads until the peer closes. Returns nothing if it does not close in a time far beyond what a
+// busy machine needs.
 std::optional<std::string> ReadUntilClosed(int fd) {
   const timeval timeout{.tv_sec = 60, .tv_usec = 0};
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));

@@ -271,9 +271,7 @@ TEST_F(GoldenStoreTest, TheStoreIsCreated) {
   EXPECT_EQ(Query("SELECT last_sequence FROM cursors WHERE model_id = 1 AND producer_id = x'70'"),
             kOfSnapshot);
   EXPECT_EQ(Query("SELECT first_log_id FROM store"), 1);
-  if (std::getenv("CALIBD_TEST_WRITE_GOLDEN") != nullptr) {
-    KeepGoldenStore(kStore, data_, answers);
-  }
+  if (std::getenv("CALIBD_TEST_WRITE_GOLDEN") != nullptr) KeepGoldenStore(kStore, data_, answers);
 }
 
 }  // namespace
