@@ -106,7 +106,7 @@ TEST(ReconnectTest, ResumedStreamEqualsTheUninterruptedOneBitForBit) {
   EXPECT_EQ(proxy.cuts(), 1);
 
   const v1::GetCalibrationResponse calibration = client.GetCalibration(kReconnectModel);
-  ASSERT_EQ(calibration.estimates_size(), model.block_sizes_size());
+  ASSERT_EQ(calibration.estimates_size(), model.classes().block_sizes_size());
   for (const v1::BlockEstimate& estimate : calibration.estimates()) {
     auto offline =
         RunningBlockSkce::Create(static_cast<std::size_t>(estimate.block_size()), kReconnectClasses,

@@ -14,7 +14,8 @@
 namespace calibd::testing {
 namespace {
 
-nlohmann::json ToJson(const google::protobuf::RepeatedPtrField<v1::BlockEstimate>& estimates) {
+nlohmann::json EstimatesJson(
+    const google::protobuf::RepeatedPtrField<v1::BlockEstimate>& estimates) {
   auto out = nlohmann::json::array();
   for (const v1::BlockEstimate& estimate : estimates) {
     nlohmann::json one{{"block_size", estimate.block_size()},
@@ -123,10 +124,11 @@ nlohmann::json ToJson(const v1::GetCalibrationResponse& answer) {
   nlohmann::json out{{"observations", answer.observations()},
                      {"rejected_rows", answer.rejected_rows()},
                      {"dropped_rows", answer.dropped_rows()},
-                     {"estimates", ToJson(answer.estimates())},
+                     {"estimates", EstimatesJson(answer.estimates())},
                      {"lenses", nlohmann::json::array()}};
   for (const v1::RunningLens& lens : answer.lenses()) {
-    out["lenses"].push_back({{"lens", lens.lens()}, {"estimates", ToJson(lens.estimates())}});
+    out["lenses"].push_back(
+        {{"lens", lens.lens()}, {"estimates", EstimatesJson(lens.estimates())}});
   }
   if (answer.has_label_arrivals()) out["label_arrivals"] = ToJson(answer.label_arrivals());
   return out;

@@ -149,7 +149,7 @@ TEST_F(RestartTest, AKilledServerRecoversUpdates) {
   // The original declaration and the present one are that of the model, any other is not.
   const auto present = client_->CreateModel(declared);
   ASSERT_TRUE(present.ok()) << present.status();
-  EXPECT_EQ(present->row_sum_tolerance(), 0.05);
+  EXPECT_EQ(present->classes().row_sum_tolerance(), 0.05);
   EXPECT_EQ(present->description(), "text");
   EXPECT_TRUE(client_->CreateModel(*created).ok());
   EXPECT_TRUE(client_->CreateModel(*present).ok());

@@ -59,7 +59,7 @@ TEST(ResultGateTest, ComparesTheBootstrapWithTheLevel) {
   EXPECT_THAT(DecideByPValue(result, 0.05).sentence, HasSubstr("REJECTED: p = 0.05, at most"));
   result.set_p_value(0.051);
   EXPECT_EQ(DecideByPValue(result, 0.05).exit_code(), ExitCode::kOk);
-  EXPECT_EQ(DecideByPValue(result, 0.05).json.at("decision"), "NOT_REJECTED");
+  EXPECT_EQ(DecideByPValue(result, 0.05).gate.decision(), "NOT_REJECTED");
 }
 
 v1::ErrorInterval Interval(double lower, double upper) {
@@ -75,15 +75,16 @@ TEST(ResultGateTest, ComparesTheIntervalWithTheLimit) {
   const Decision over = DecideByLimit(evaluation, 0.02);
   EXPECT_EQ(over.exit_code(), ExitCode::kFailOn);
   EXPECT_EQ(over.sentence, "failed on over-limit\n");
-  EXPECT_EQ(over.json,
-            (Json{{"fail_on", "over-limit"}, {"error_limit", 0.02}, {"decision", "OVER_LIMIT"}}));
+  EXPECT_THAT(over.gate.fail_on(), ElementsAre("over-limit"));
+  EXPECT_EQ(over.gate.error_limit(), 0.02);
+  EXPECT_EQ(over.gate.decision(), "OVER_LIMIT");
   // The limit itself is acceptable.
   for (const auto& [limit, decision] :
        {std::pair(0.042, "UNDECIDED"), std::pair(0.067, "UNDECIDED"),
         std::pair(0.068, "WITHIN_LIMIT")}) {
     EXPECT_EQ(DecideByLimit(evaluation, limit).exit_code(), ExitCode::kOk);
     EXPECT_EQ(DecideByLimit(evaluation, limit).sentence, "");
-    EXPECT_EQ(DecideByLimit(evaluation, limit).json.at("decision"), decision);
+    EXPECT_EQ(DecideByLimit(evaluation, limit).gate.decision(), decision);
   }
 }
 

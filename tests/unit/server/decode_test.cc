@@ -281,7 +281,7 @@ TEST(DecodeTest, ErrorsOfPositiveClassSayWhatIsWrong) {
                 HasSubstr("rows[1].probabilities[" + std::to_string(positive) + "] is 1.5"));
   }
   ModelDeclaration three = Declaration();
-  three.class_count = 3;
+  std::get<ClassesSpec>(three.kind).count = 3;
   v1::Observations observations = Valid();
   observations.set_positive_class(1);
   EXPECT_THAT(std::string(Decode(observations, three).validity().message()),

@@ -46,9 +46,9 @@ void ExpectFault(const std::string& json, const std::string& field,
 }
 
 TEST(JsonReaderTest, NamesAreThoseOfJsonOrOfTheContract) {
-  const auto request = Read<Create>(R"({"model": {"classCount": 3, "class_names": ["a", "b", "c"],
-      "bandwidth": {"fixed": 0.25}, "labelGrace": "3600.5s", "monitoring": null}})");
-  EXPECT_EQ(request.model().class_names_size(), 3);
+  const auto request = Read<Create>(R"({"model": {"classes": {"count": 3, "names": ["a", "b", "c"],
+      "bandwidth": {"fixed": 0.25}}, "label_grace": "3600.5s", "monitoring": null}})");
+  EXPECT_EQ(request.model().classes().names_size(), 3);
   EXPECT_EQ(request.model().label_grace().nanos(), 500000000);
   EXPECT_FALSE(request.model().has_monitoring());
 }
@@ -107,11 +107,11 @@ TEST(JsonReaderTest, FaultsOfValuesNameTheFieldAndWhatIsExpected) {
   ExpectFault<Create>(R"({"model": []})", "model", "is an array, expected an object");
   ExpectFault<Create>(R"({"model": {"name": 5}})", "model.name", "is 5, expected a text");
   ExpectFault<Create>(R"({"model": {"name": {}}})", "model.name", "is an object, expected a text");
-  ExpectFault<Create>(R"({"model": {"classNames": {}}})", "model.class_names",
+  ExpectFault<Create>(R"({"model": {"classes": {"names": {}}}})", "model.classes.names",
                       "is an object, expected an array");
-  ExpectFault<Create>(R"({"model": {"classNames": "a"}})", "model.class_names",
+  ExpectFault<Create>(R"({"model": {"classes": {"names": "a"}}})", "model.classes.names",
                       "is \"a\", expected an array");
-  ExpectFault<Create>(R"({"model": {"classNames": ["a", {}]}})", "model.class_names[1]",
+  ExpectFault<Create>(R"({"model": {"classes": {"names": ["a", {}]}}})", "model.classes.names[1]",
                       "is an object, expected a text");
   ExpectFault<Observe>(R"({"observations": {"probabilitiesFloat32": {"values": [0, 1e39]}}})",
                        "observations.probabilities_float32.values[1]",
@@ -119,18 +119,18 @@ TEST(JsonReaderTest, FaultsOfValuesNameTheFieldAndWhatIsExpected) {
   ExpectFault<Observe>(R"({"observations": {"probabilities": {"values": [0.5, 1e999]}}})",
                        "observations.probabilities.values[1]",
                        "is 1e999, expected a number in the range of double");
-  ExpectFault<Create>(R"({"model": {"classCount": [2]}})", "model.class_count",
+  ExpectFault<Create>(R"({"model": {"classes": {"count": [2]}}})", "model.classes.count",
                       "is an array, expected an integer of 32 bits");
   for (const std::string value :
        {"2.5", "4294967296", "\"a for type b\"", "true", "\"1 \"", "\"\""}) {
-    ExpectFault<Create>(absl::StrCat("{\"model\": {\"classCount\": ", value, "}}"),
-                        "model.class_count",
+    ExpectFault<Create>(absl::StrCat("{\"model\": {\"classes\": {\"count\": ", value, "}}}"),
+                        "model.classes.count",
                         absl::StrCat("is ", value, ", expected an integer of 32 bits"));
   }
   ExpectFault<Create>(R"({"model": {"labelsComeWithPredictions": "x"}})",
                       "model.labels_come_with_predictions", "is \"x\", expected true or false");
-  ExpectFault<Create>(R"({"model": {"bandwidth": {"fixed": "0x1"}}})", "model.bandwidth.fixed",
-                      "is \"0x1\", expected a number");
+  ExpectFault<Create>(R"({"model": {"classes": {"bandwidth": {"fixed": "0x1"}}}})",
+                      "model.classes.bandwidth.fixed", "is \"0x1\", expected a number");
   ExpectFault<v1::GetHistoryRequest>(R"({"resolution": "WEEK"})", "resolution",
                                      "is \"WEEK\", expected one of MINUTE, HOUR, DAY");
   ExpectFault<v1::GetHistoryRequest>(R"({"startTime": "now"})", "start_time",

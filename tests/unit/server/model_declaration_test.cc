@@ -273,7 +273,7 @@ TEST(ModelDeclarationTest, DefaultsShrinkToTheMemoryOfOneModel) {
   }
   const auto largest = CheckDeclaration(Declared(100000), kMemory);
   ASSERT_TRUE(largest.ok());
-  EXPECT_THAT(largest->block_sizes, ElementsAre(2));
+  EXPECT_THAT(largest->classes()->block_sizes, ElementsAre(2));
 }
 
 TEST(ModelDeclarationTest, MonitoringIsDisabledIfItDoesNotFitUnlessItIsDeclared) {
@@ -416,9 +416,9 @@ TEST(ModelDeclarationTest, TheRowSumToleranceGrowsWithTheClasses) {
   v1::Model model = Declared();
   model.mutable_classes()->clear_names();
   model.mutable_classes()->set_count(1000);
-  EXPECT_EQ(CheckDeclaration(model, kMemory)->row_sum_tolerance, 0.05);
+  EXPECT_EQ(CheckDeclaration(model, kMemory)->classes()->row_sum_tolerance, 0.05);
   model.mutable_classes()->set_row_sum_tolerance(1e-6);
-  EXPECT_EQ(CheckDeclaration(model, kMemory)->row_sum_tolerance, 1e-6);
+  EXPECT_EQ(CheckDeclaration(model, kMemory)->classes()->row_sum_tolerance, 1e-6);
 }
 
 TEST(ModelDeclarationTest, LabelsComeWithPredictionsOnlyWithIds) {

@@ -205,9 +205,10 @@ TEST_F(ModelTest, ContinuesASavedStateWithTheSameBits) {
   std::get<ClassesSpec>(declaration.kind).lenses = {Lens::Canonical(), Lens::ClassWise(),
                                                     Lens::Grouped({0, 1, 1})};
   ModelDeclaration matrix = Declaration(300, 0);
-  matrix.kernel.matrix = std::make_shared<const MatrixKernel>(*MatrixKernel::Create(
-      {{*Kernel::Over(Distance::kSquaredEuclidean, 1 / 0.5), {2, 1, 0, 1, 2, 0, 0, 0, 1}}},
-      kModelClasses));
+  std::get<ClassesSpec>(matrix.kind).kernel.matrix =
+      std::make_shared<const MatrixKernel>(*MatrixKernel::Create(
+          {{*Kernel::Over(Distance::kSquaredEuclidean, 1 / 0.5), {2, 1, 0, 1, 2, 0, 0, 0, 1}}},
+          kModelClasses));
   for (const ModelDeclaration& declared : {declaration, matrix}) {
     const auto whole = StateAfter(declared, set, {1000});
     for (const std::size_t cut : {0U, 57U, 100U, 101U, 555U, 1000U}) {
