@@ -18,6 +18,7 @@
 #include "server/answers/reliability_proto.h"
 #include "server/answers/verdict.h"
 #include "server/answers/watch_proto.h"
+#include "server/kinds/classes/class_measure.h"
 #include "server/version.h"
 
 namespace calibd::server {
@@ -116,7 +117,8 @@ void DescribeCounts(Model& model, const ModelSnapshot& snapshot,
     v1::RunningScores& scores = *response.mutable_scores();
     DescribeReliability(snapshot.reliability, scores);
     if (snapshot.monitor.has_value() && declaration.class_count() == 2) {
-      const ReliabilitySums& class_1 = snapshot.monitor->error.since_start.series[1];
+      const ReliabilitySums& class_1 =
+          snapshot.monitor->error.As<MeasuredClassError>()->since_start.series[1];
       if (class_1.Total().count > 0) DescribeBins(class_1, *scores.mutable_class_1_bins());
     }
   }

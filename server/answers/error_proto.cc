@@ -7,7 +7,8 @@
 #include "server/answers/forecast_proto.h"
 #include "server/answers/proto_time.h"
 #include "server/answers/verdict.h"
-#include "server/watch/coverage_watch.h"
+#include "server/kinds/classes/class_measure.h"
+#include "server/kinds/numbers/coverage_measure.h"
 
 namespace calibd::server {
 namespace {
@@ -63,30 +64,33 @@ void DescribeError(const ErrorSnapshot& error, v1::CalibrationError& proto) {
   proto.set_is_recent(reading.is_recent);
   proto.set_is_acknowledged(error.acknowledged && !error.over);
   v1::ErrorMeasurement* now = nullptr;
-  if (error.sums.first_observation != error.since_start.first_observation) {
+  if (error.first_observation != error.start_observation) {
     now = proto.mutable_since_acknowledgement();
   }
-  if (error.coverage != nullptr) {
-    const CoverageSnapshot& coverage = *error.coverage;
-    DescribeCoverage(*coverage.cells, coverage.since_start, coverage.SinceStart(),
+  if (const auto* const coverage = error.As<MeasuredCoverage>()) {
+    DescribeCoverage(*coverage->cells, coverage->since_start, coverage->SinceStart(),
                      *proto.mutable_since_start());
-    if (now != nullptr) DescribeCoverage(*coverage.cells, coverage.sums, coverage.Now(), *now);
-    if (const std::optional<CoverageStretch> recent = coverage.Recent()) {
+    if (now != nullptr) DescribeCoverage(*coverage->cells, coverage->sums, coverage->Now(), *now);
+    if (const std::optional<CoverageStretch> recent = coverage->Recent()) {
       DescribeStretch(reading.stretch, *proto.mutable_recent());
-      DescribeCoverage(*coverage.cells, *recent, recent->coverage,
+      DescribeCoverage(*coverage->cells, *recent, recent->coverage,
                        *proto.mutable_recent()->mutable_forecast());
     }
-  } else {
-    DescribeSums(error.since_start, reading.since_start, *proto.mutable_since_start());
-    if (now != nullptr) DescribeSums(error.sums, reading.now, *now);
+  }
+  const auto* const classes = error.As<MeasuredClassError>();
+  if (classes != nullptr) {
+    DescribeSums(classes->since_start, reading.since_start, *proto.mutable_since_start());
+    if (now != nullptr) DescribeSums(classes->sums, reading.now, *now);
   }
   if (reading.observations_needed.has_value()) {
     proto.set_observations_needed(*reading.observations_needed);
   }
-  if (error.budget.recent == 0) return;
+  if (classes == nullptr || classes->budget.recent == 0) return;
   v1::CalibrationError::RecentError& recent = *proto.mutable_recent();
-  if (error.recent_log10_e_value.has_value()) recent.set_log10_e_value(*error.recent_log10_e_value);
-  recent.set_threshold(error.recent_threshold);
+  if (classes->recent_log10_e_value.has_value()) {
+    recent.set_log10_e_value(*classes->recent_log10_e_value);
+  }
+  recent.set_threshold(classes->recent_threshold);
   DescribeStretch(reading.stretch, recent);
 }
 

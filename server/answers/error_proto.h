@@ -2,8 +2,8 @@
 #define CALIBD_SERVER_ANSWERS_ERROR_PROTO_H_
 
 #include "calibd/v1/monitoring.pb.h"
-#include "server/watch/error_watch.h"
-#include "server/watch/model_monitor.h"
+#include "server/watch/limit.h"
+#include "server/watch/monitor_snapshot.h"
 
 namespace calibd::server {
 

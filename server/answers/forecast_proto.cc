@@ -76,7 +76,7 @@ v1::DecisionLoss ToProto(const ThresholdDecision& declared, const DecisionReadin
   return out;
 }
 
-void DescribeDiscrepancy(const ForecastWatchSnapshot& watch, v1::Watch& proto) {
+void DescribeDiscrepancy(const ForecastWatchDetails& watch, v1::Watch& proto) {
   if (!watch.discrepancy.has_value()) return;
   v1::Discrepancy& out = *proto.mutable_discrepancy();
   if (watch.discrepancy->unbiased.has_value()) out.set_mmd_squared(*watch.discrepancy->unbiased);
@@ -96,7 +96,7 @@ void DescribeDiscrepancy(const ForecastWatchSnapshot& watch, v1::Watch& proto) {
   }
 }
 
-void DescribeCells(const ForecastWatchSnapshot& watch, v1::Whereabouts& proto) {
+void DescribeCells(const ForecastWatchDetails& watch, v1::Whereabouts& proto) {
   for (const CellDeviation& cell : CellDeviations(*watch.cells, watch.reading.counts.Cells())) {
     *proto.add_cells() = convert::ToProto(cell);
   }

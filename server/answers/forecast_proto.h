@@ -6,7 +6,7 @@
 #include "calibd/v1/calibration_service.pb.h"
 #include "calibd/v1/monitoring.pb.h"
 #include "server/model/model_declaration.h"
-#include "server/watch/evidence_watch.h"
+#include "server/kinds/numbers/number_kind.h"
 
 namespace calibd::server {
 
@@ -18,9 +18,9 @@ void DescribeDirection(const ForecastCells& cells, const ForecastCounts& counts,
 [[nodiscard]] v1::DecisionLoss ToProto(const ThresholdDecision& declared,
                                        const DecisionReading& reading);
 // Leaves the message unset without a discrepancy.
-void DescribeDiscrepancy(const ForecastWatchSnapshot& watch, v1::Watch& proto);
+void DescribeDiscrepancy(const ForecastWatchDetails& watch, v1::Watch& proto);
 // Adds all cells.
-void DescribeCells(const ForecastWatchSnapshot& watch, v1::Whereabouts& proto);
+void DescribeCells(const ForecastWatchDetails& watch, v1::Whereabouts& proto);
 [[nodiscard]] const char* FamilyName(ForecastFamily family) noexcept;
 
 // Errors: FailedPrecondition if the model forecasts a number, with what it offers instead. what:

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "calibd/core/e_bh.h"
+#include "server/kinds/classes/evidence_watch.h"
 
 namespace calibd::server {
 namespace {
@@ -84,7 +85,10 @@ Verdict MakeVerdict(const Model& model, const ModelSnapshot& snapshot, Time now)
   } else if (enough) {
     verdict.status = v1::Verdict::NOT_REJECTED;
   }
-  if (enough) verdict.rejected_classes = monitor.watch->rejected_classes;
+  if (enough) {
+    const auto* const details = monitor.watch->As<ClassWatchDetails>();
+    if (details != nullptr) verdict.rejected_classes = details->rejected_classes;
+  }
   return verdict;
 }
 

@@ -20,7 +20,8 @@
 #include "server/answers/forecast_proto.h"
 #include "server/answers/proto_time.h"
 #include "server/answers/verdict.h"
-#include "server/watch/effect_size.h"
+#include "server/kinds/classes/effect_size.h"
+#include "server/kinds/classes/evidence_watch.h"
 
 namespace calibd::server {
 namespace {
@@ -63,8 +64,8 @@ void NameFamilies(bool forecasts, const std::array<double, kFamilyCount>& shares
 
 void DescribeEffectSize(const WatchSnapshot& watch, double significance_level,
                         v1::EffectSize& proto) {
-  const EffectSize effect =
-      ComputeEffectSize(watch.reading, watch.null_moments, significance_level);
+  const EffectSize effect = ComputeEffectSize(
+      watch.reading, watch.As<ClassWatchDetails>()->null_moments, significance_level);
   if (effect.skce.has_value()) proto.set_skce(*effect.skce);
   if (effect.skce_lower_bound.has_value()) proto.set_skce_lower_bound(*effect.skce_lower_bound);
   if (effect.skce_upper_bound.has_value()) proto.set_skce_upper_bound(*effect.skce_upper_bound);
@@ -104,9 +105,10 @@ std::string ClassNameOf(const ModelDeclaration& declaration, std::size_t k) {
 void DescribeWhereabouts(const ModelDeclaration& declaration, const WatchSnapshot& watch,
                          v1::Whereabouts& proto) {
   const auto n = static_cast<double>(watch.reading.count);
+  const auto& details = *watch.As<ClassWatchDetails>();
   // Number of classes and bins that are tested together.
-  const std::size_t places = declaration.class_count() + watch.reliability.bins.size();
-  for (const DeviatingClass& one : watch.deviating_classes) {
+  const std::size_t places = declaration.class_count() + details.reliability.bins.size();
+  for (const DeviatingClass& one : details.deviating_classes) {
     v1::Whereabouts::ClassShare& out = *proto.add_classes();
     out.set_class_index(static_cast<std::int32_t>(one.index));
     out.set_class_name(ClassNameOf(declaration, one.index));
@@ -117,8 +119,8 @@ void DescribeWhereabouts(const ModelDeclaration& declaration, const WatchSnapsho
     out.set_log10_e_value(one.log10_e_value);
     out.set_rejected(one.rejected);
   }
-  proto.set_rejected_classes(watch.rejected_classes);
-  const auto& bins = watch.reliability.bins;
+  proto.set_rejected_classes(details.rejected_classes);
+  const auto& bins = details.reliability.bins;
   for (std::size_t i = 0; i < bins.size(); ++i) {
     if (bins[i].count == 0) continue;
     const auto count = static_cast<double>(bins[i].count);
@@ -167,14 +169,14 @@ void DescribeOne(const Monitoring& monitoring, const WatchSnapshot& watch,
   proto.set_observations(reading.count);
   proto.set_first_observation(watch.first_observation);
   proto.set_min_observations(min_observations);
-  DescribeEvidence(watch.forecast != nullptr, reading, monitoring.significance_level,
-                   *proto.mutable_evidence());
+  DescribeEvidence(watch.As<ForecastWatchDetails>() != nullptr, reading,
+                   monitoring.significance_level, *proto.mutable_evidence());
   DescribeDrift(reading.drift, monitoring.average_run_length, *proto.mutable_drift());
-  if (watch.forecast != nullptr) {
-    if (const auto& decision = watch.forecast->decision) {
+  if (const auto* const forecast = watch.As<ForecastWatchDetails>()) {
+    if (const auto& decision = forecast->decision) {
       *proto.mutable_decision() = ToProto(decision->declared, decision->reading);
     }
-    return DescribeDiscrepancy(*watch.forecast, proto);
+    return DescribeDiscrepancy(*forecast, proto);
   }
   DescribeEffectSize(watch, monitoring.significance_level, *proto.mutable_effect_size());
 }
@@ -222,12 +224,14 @@ void DescribeVerdict(const Model& model, const ModelSnapshot& snapshot, const Ve
       NameFamilies(declaration.numbers() != nullptr, reading.evidence.family_share,
                    *proto.mutable_evidence_families());
     }
-    if (reading.count > 0 && monitor.watch->forecast != nullptr) {
-      DescribeDirection(*monitor.watch->forecast->cells, monitor.watch->forecast->reading.counts,
+    const auto* const forecast = monitor.watch->As<ForecastWatchDetails>();
+    if (reading.count > 0 && forecast != nullptr) {
+      DescribeDirection(*forecast->cells, forecast->reading.counts,
                         *proto.mutable_direction()->mutable_forecast());
-      DescribeCells(*monitor.watch->forecast, *proto.mutable_whereabouts());
+      DescribeCells(*forecast, *proto.mutable_whereabouts());
     } else if (reading.count > 0) {
-      DescribeDirection(monitor.watch->reliability, *proto.mutable_direction());
+      DescribeDirection(monitor.watch->As<ClassWatchDetails>()->reliability,
+                        *proto.mutable_direction());
       DescribeWhereabouts(declaration, *monitor.watch, *proto.mutable_whereabouts());
     }
   }
@@ -266,15 +270,16 @@ void DescribeGroups(const ModelDeclaration& declaration, const ModelSnapshot& sn
     DescribeError(group->error, *proto.mutable_error());
     DescribeOne(monitoring, group->watch, monitoring.min_group_observations,
                 *proto.mutable_watch());
-    if (const auto& forecast = group->watch.forecast) {
+    if (const auto* const forecast = group->watch.As<ForecastWatchDetails>()) {
       DescribeDirection(*forecast->cells, forecast->reading.counts,
                         *proto.mutable_direction()->mutable_forecast());
       if (forecast->reading.count > 0) {
         DescribeScores(*forecast->cells, forecast->reading.counts, *proto.mutable_forecast());
       }
     } else if (group->watch.reading.count > 0) {
-      DescribeDirection(group->watch.reliability, *proto.mutable_direction());
-      DescribeScores(group->watch.reliability, *proto.mutable_scores());
+      const RunningReliability& reliability = group->watch.As<ClassWatchDetails>()->reliability;
+      DescribeDirection(reliability, *proto.mutable_direction());
+      DescribeScores(reliability, *proto.mutable_scores());
     }
     proto.set_tested(IsTested(monitoring, *group));
     tested += proto.tested() ? 1 : 0;

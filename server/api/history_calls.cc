@@ -15,7 +15,7 @@
 #include "server/answers/forecast_proto.h"
 #include "server/answers/reliability_proto.h"
 #include "server/base/errors.h"
-#include "server/watch/coverage_watch.h"
+#include "server/kinds/numbers/coverage_measure.h"
 
 namespace calibd::server {
 namespace {

@@ -3,11 +3,8 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "calibd/core/fourier_basis.h"
 #include "server/base/errors.h"
 #include "server/model/declared_duration.h"
-#include "server/watch/error_watch.h"
-#include "server/watch/evidence_watch.h"
 
 namespace calibd::server {
 namespace {
@@ -131,15 +128,6 @@ bool DeclaresAny(const v1::Monitoring& monitoring) { return monitoring.ByteSizeL
 Monitoring CheckMonitoring(const v1::Monitoring& monitoring, std::chrono::microseconds label_grace,
                            double error_limit, std::vector<Violation>& violations) {
   return MonitoringChecker(monitoring, violations).Check(label_grace, error_limit);
-}
-
-std::size_t WatchMemory(const Monitoring& monitoring, std::size_t class_count) noexcept {
-  if (monitoring.disabled) return 0;
-  // One process for the model, one per group, and one for the overflow group.
-  const std::size_t processes = monitoring.group_tag.empty() ? 1 : monitoring.max_groups + 2;
-  return processes * (EvidenceWatch::MaxMemory(class_count) + ErrorWatch::MaxMemory()) +
-         EvidenceProcess::ParallelMemory(class_count) +
-         class_count * kFrequencyCount * sizeof(double);
 }
 
 v1::Monitoring ToProto(const Monitoring& monitoring) {

@@ -48,10 +48,6 @@ inline constexpr std::size_t kMaxGroupValueLength = 64;
                                          std::chrono::microseconds label_grace, double error_limit,
                                          std::vector<Violation>& violations);
 
-// Maximum number of bytes that the watches of a model can hold; 0 if monitoring is disabled.
-[[nodiscard]] std::size_t WatchMemory(const Monitoring& monitoring,
-                                      std::size_t class_count) noexcept;
-
 // Converts the settings for the API.
 [[nodiscard]] v1::Monitoring ToProto(const Monitoring& monitoring);
 

@@ -14,7 +14,10 @@
 #include "calibd/convert/text.h"
 #include "calibd/core/p_value.h"
 #include "server/answers/verdict.h"
-#include "server/watch/coverage_watch.h"
+#include "server/kinds/classes/class_measure.h"
+#include "server/kinds/classes/evidence_watch.h"
+#include "server/kinds/numbers/coverage_measure.h"
+#include "server/kinds/numbers/number_kind.h"
 
 namespace calibd::server {
 namespace {
@@ -395,20 +398,18 @@ constexpr FamilyRow<RecentSource> kRecentRows[] = {
      }},
 };
 
-// The sums that `calibctl show` prints. An acknowledgement empties them; those since the start
-// bridge the time until the next observation, so that no series ends.
-const ErrorSums& ShownSums(const ErrorSnapshot& error) {
-  return error.sums.count() > 0 ? error.sums : error.since_start;
-}
-
+// The intervals that `calibctl show` prints. An acknowledgement empties the sums; those since the
+// start bridge the time until the next observation, so that no series ends.
 ShownIntervals ShownError(const ErrorSnapshot& error) {
   const ErrorReading& reading = error.Read();
-  return error.count() > 0 ? reading.now : reading.since_start;
+  return error.count > 0 ? reading.now : reading.since_start;
 }
 
 std::int64_t ShownCount(const ErrorSnapshot& error) {
-  if (error.coverage == nullptr) return ShownSums(error).count();
-  return error.count() > 0 ? error.count() : error.coverage->since_start.counts.count();
+  if (error.count > 0) return error.count;
+  const auto* const coverage = error.As<MeasuredCoverage>();
+  return coverage != nullptr ? coverage->since_start.counts.count()
+                             : error.As<MeasuredClassError>()->since_start.count();
 }
 
 constexpr FamilyRow<GroupSnapshot> kGroupRows[] = {
@@ -427,7 +428,8 @@ constexpr FamilyRow<GroupSnapshot> kGroupRows[] = {
      "calibd_group_observations.",
      [](auto& group, auto& out) {
        const std::optional<ErrorInterval> interval = ShownError(group.error)[0];
-       if (interval.has_value() && group.error.coverage == nullptr) out.Add(interval->gap);
+       if (interval.has_value() && group.error.template As<MeasuredCoverage>() == nullptr)
+         out.Add(interval->gap);
      }},
     {"calibd_group_log10_e_value", Gauge,
      "calibd_log10_e_value of the observations with one value of the model's group tag. The series "
@@ -605,13 +607,13 @@ class ModelFamilies {
                   EffectSize& last_effect) {
     const Labels& labels = one.labels;
     const ErrorReading& reading = monitor.error.Read();
-    monitors_.Add(
-        {monitor, one.verdict, ShownError(monitor.error), monitor.error.coverage != nullptr},
-        labels);
+    monitors_.Add({monitor, one.verdict, ShownError(monitor.error),
+                   monitor.error.As<MeasuredCoverage>() != nullptr},
+                  labels);
+    const auto* const classes = monitor.error.As<MeasuredClassError>();
     if (reading.is_recent && reading.stretch.has_value()) {
       recent_.Add(
-          {*reading.stretch,
-           monitor.error.coverage != nullptr ? "coverage" : kEvents[monitor.error.recent_series]},
+          {*reading.stretch, classes == nullptr ? "coverage" : kEvents[classes->recent_series]},
           labels);
     }
     for (const std::shared_ptr<const GroupSnapshot>& group : monitor.groups) {
@@ -622,11 +624,13 @@ class ModelFamilies {
     const WatchSnapshot& watch = *monitor.watch;
     const double level = one.model.declaration()->monitoring.significance_level;
     EffectSize effect;
-    if (watch.forecast == nullptr) {
-      effect = ComputeEffectSize(watch.reading, watch.null_moments, level);
+    if (const auto* const details = watch.As<ClassWatchDetails>()) {
+      effect = ComputeEffectSize(watch.reading, details->null_moments, level);
       KeepLast(effect, last_effect);
-    } else if (watch.forecast->decision.has_value()) {
-      decisions_.Add(watch.forecast->decision->reading, labels);
+    }
+    const auto* const forecast = watch.As<ForecastWatchDetails>();
+    if (forecast != nullptr && forecast->decision.has_value()) {
+      decisions_.Add(forecast->decision->reading, labels);
     }
     watches_.Add({watch.reading, effect}, labels);
   }

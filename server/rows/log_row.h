@@ -20,6 +20,7 @@
 #include "server/rows/prediction_tracker.h"
 #include "server/rows/producer_cursors.h"
 #include "server/rows/row_extras.h"
+#include "server/rows/row_view.h"
 
 namespace calibd::server {
 
@@ -51,6 +52,10 @@ struct RowValues {
   // Number of predictions with a label or an outcome.
   [[nodiscard]] std::size_t labelled() const noexcept { return labels.size() + outcomes.size(); }
   [[nodiscard]] LabelValues truths() const noexcept { return {labels, outcomes}; }
+  // Only with truths.
+  [[nodiscard]] RowView rows() const noexcept {
+    return {probabilities, class_count, labels, outcomes, extras()};
+  }
   [[nodiscard]] PredictionBatch view() const noexcept {
     return {probabilities, labels, class_count};
   }

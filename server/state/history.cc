@@ -136,21 +136,6 @@ std::chrono::seconds RetentionOf(HistoryResolution resolution) noexcept {
   return std::chrono::days(1000);
 }
 
-bool HistoryBucket::empty() const noexcept {
-  return rejected_rows == 0 && missing_labels == 0 && pairs.count == 0 && observations() == 0;
-}
-
-void HistoryBucket::Merge(const HistoryBucket& later) {
-  rejected_rows += later.rejected_rows;
-  missing_labels += later.missing_labels;
-  pairs.Merge(later.pairs);
-  reliability.Merge(later.reliability);
-  class_1.Merge(later.class_1);
-  forecasts.Merge(later.forecasts);
-  decisions.Merge(later.decisions);
-  watch = later.watch;
-}
-
 std::string EncodeHistoryBucket(const HistoryBucket& bucket) {
   store::v1::HistoryBucket stored;
   Put(bucket, stored);

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,12 +14,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "calibd/core/decision_calibration.h"
-#include "calibd/core/prediction_batch.h"
 #include "calibd/core/running_reliability.h"
-#include "calibd/core/running_skce.h"
 #include "calibd/store/v1/store.pb.h"
-#include "server/kinds/numbers/forecast_sums.h"
+#include "server/kinds/history_bucket.h"
 
 namespace calibd::server {
 
@@ -32,47 +28,6 @@ inline constexpr std::array kHistoryResolutions = {
 [[nodiscard]] std::chrono::seconds SpanOf(HistoryResolution resolution) noexcept;
 // How long a bucket is kept, measured back from the start of the model's newest bucket.
 [[nodiscard]] std::chrono::seconds RetentionOf(HistoryResolution resolution) noexcept;
-
-// The statistics of a model's watch at one moment: see v1.Evidence and v1.Drift.
-struct WatchMark {
-  double log10_e_value = 0;
-  double max_log10_e_value = 0;
-  double drift_log10_statistic = 0;
-
-  friend bool operator==(const WatchMark&, const WatchMark&) = default;
-};
-
-// Totals of a model over a span of time. Totals of adjacent spans can be added.
-struct HistoryBucket {
-  std::int64_t rejected_rows = 0;
-  std::int64_t missing_labels = 0;
-  // Moments of the terms h of pairs of observations in the canonical lens, paired as in the running
-  // estimate of block size 2; of forecasts, instead those of the blocks of ForecastBlocks. A pair
-  // or a block belongs to the bucket of its last observation.
-  RunningMoments pairs;
-  RunningReliability reliability;
-  // Of the probability of class 1 for two classes; empty for other numbers of classes.
-  ReliabilitySums class_1;
-  // Of forecasts, which have no pairs and no reliability.
-  ForecastSums forecasts{};
-  // Of forecasts with a decision.
-  DecisionTotals decisions{};
-  // The state at the end of the span by the server's clock, or after the newest observation that
-  // was added to the span later; unset for a model that is not monitored.
-  std::optional<WatchMark> watch;
-  // For a stored bucket: the row of the log of the newest snapshot that added to it, or 0.
-  std::int64_t late_log_id = 0;
-
-  [[nodiscard]] std::int64_t observations() const noexcept {
-    return reliability.Total().count + forecasts.count;
-  }
-  [[nodiscard]] bool empty() const noexcept;
-  // later: the bucket of the next span, or observations that were counted later. May throw
-  // bad_alloc if it has forecasts and this bucket has none.
-  void Merge(const HistoryBucket& later);
-
-  friend bool operator==(const HistoryBucket&, const HistoryBucket&) = default;
-};
 
 // Serializes the bucket as a store.v1.HistoryBucket.
 [[nodiscard]] std::string EncodeHistoryBucket(const HistoryBucket& bucket);
@@ -124,19 +79,12 @@ class History {
   [[nodiscard]] bool counts_earlier() const noexcept { return earlier_minute_.has_value(); }
   // watch: its state after the observations. May throw bad_alloc; only a start can then continue.
   void EndEarlier(const std::optional<WatchMark>& watch);
-  // Counts observations. Call it after Advance.
-  void Count(const PredictionBatch& batch) noexcept {
-    counting().reliability.Add(batch);
-    if (batch.class_count == 2) counting().class_1.AddClass(batch, 1);
-  }
-  // The same for forecasts with `cell_count` cells. May throw bad_alloc.
-  void Count(std::span<const ForecastRow> rows, std::size_t cell_count) {
-    counting().forecasts.Add(rows, cell_count);
+  // The bucket to which observations are added. Call it after Advance.
+  [[nodiscard]] HistoryBucket& counting() noexcept {
+    return earlier_minute_.has_value() ? earlier_bucket_ : minute();
   }
   void CountRejected(std::int64_t rows) noexcept { minute().rejected_rows += rows; }
   void CountMissing(std::int64_t labels) noexcept { minute().missing_labels += labels; }
-  [[nodiscard]] RunningMoments& pairs() noexcept { return counting().pairs; }
-  [[nodiscard]] DecisionTotals& decisions() noexcept { return counting().decisions; }
 
   // Closed buckets that may not be stored yet, in the order in which they closed.
   [[nodiscard]] const std::vector<Entry>& waiting() const noexcept { return waiting_; }
@@ -172,9 +120,6 @@ class History {
 
  private:
   [[nodiscard]] HistoryBucket& minute() noexcept { return open_.front(); }
-  [[nodiscard]] HistoryBucket& counting() noexcept {
-    return earlier_minute_.has_value() ? earlier_bucket_ : minute();
-  }
   // Adds to a closed bucket.
   void AddLate(HistoryResolution resolution, std::chrono::sys_seconds start,
                const HistoryBucket& bucket);

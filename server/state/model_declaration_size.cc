@@ -5,11 +5,12 @@
 
 #include "calibd/core/comparison.h"
 #include "calibd/core/running_lens.h"
+#include "server/kinds/classes/class_kind.h"
+#include "server/kinds/numbers/number_kind.h"
 #include "server/model/model_declaration.h"
 #include "server/rows/label_arrivals.h"
 #include "server/rows/prediction_tracker.h"
 #include "server/state/history.h"
-#include "server/watch/forecast_monitor.h"
 #include "server/watch/row_screen.h"
 
 namespace calibd::server {
@@ -46,12 +47,9 @@ std::size_t WindowChunkRows(std::size_t width, std::size_t window) noexcept {
 }
 
 std::size_t WatchMemory(const ModelDeclaration& declaration) noexcept {
-  if (declaration.numbers() == nullptr) {
-    return WatchMemory(declaration.monitoring, declaration.class_count());
-  }
-  return declaration.monitoring.disabled
-             ? 0
-             : ForecastMonitor::MaxMemory(declaration.monitoring, declaration.numbers()->forecast);
+  return declaration.numbers() != nullptr
+             ? NumberKind::MaxMemory(declaration.monitoring, declaration.numbers()->forecast)
+             : ClassKind::MaxMemory(declaration.monitoring, declaration.class_count());
 }
 
 std::size_t StateMemory(const ModelDeclaration& declaration) noexcept {

@@ -14,29 +14,19 @@
 #include "calibd/core/running_lens.h"
 #include "calibd/core/running_reliability.h"
 #include "calibd/v1/model_service.pb.h"
+#include "server/kinds/kind_snapshot.h"
 #include "server/kinds/numbers/forecast_sums.h"
 #include "server/model/model_declaration.h"
 #include "server/rows/label_arrivals.h"
-#include "server/state/observation_window.h"
-#include "server/watch/model_monitor.h"
+#include "server/rows/observation_window.h"
 
 namespace calibd::server {
 
 // Maximum number of updates of a declaration that are kept for display.
 inline constexpr std::size_t kMostUpdates = 16;
 
-// The state of one lens at one moment.
-struct LensSnapshot {
-  Lens lens = Lens::Canonical();
-  // If the bandwidth could not be chosen, kernel is unset and bandwidth_error is the reason.
-  std::optional<RunningKernel> kernel;
-  std::string bandwidth_error;
-  // One for each block size of the declaration; empty without a kernel.
-  std::vector<RunningBlock> blocks;
-};
-
 // The state of a model at one moment. Immutable once published; any thread may hold it.
-struct ModelSnapshot {
+struct ModelSnapshot : KindSnapshot {
   using Time = std::chrono::system_clock::time_point;
 
   // With all updates so far; never null once published.
@@ -55,21 +45,7 @@ struct ModelSnapshot {
   std::optional<Time> last_observation_time;
   // Set for models with a label_grace.
   std::optional<LabelArrivals> label_arrivals;
-  // Set for models with a baseline.
-  std::optional<RunningComparison> comparison;
-  // Set unless monitoring is disabled.
-  std::optional<MonitorSnapshot> monitor;
-
-  // Lenses of the declaration, the canonical one first; empty during warm-up.
-  std::vector<LensSnapshot> lenses;
-  // During warm-up, the lenses that need none, in the order of the declaration.
-  std::vector<LensSnapshot> early_lenses;
   WindowView window;
-  // Reliability diagram over all observations, as far back as it is kept; see History.
-  RunningReliability reliability;
-  // The same of forecasts, and their cells, without strata; empty and null for classes.
-  ForecastSums forecasts{};
-  std::shared_ptr<const ForecastCells> forecast_cells{};
 
   [[nodiscard]] bool warming_up() const noexcept { return lenses.empty(); }
   // Returns null if there is no such lens. lens: need not be declared.

@@ -10,22 +10,8 @@
 #include <utility>
 #include <variant>
 
-#include "absl/strings/str_cat.h"
-#include "calibd/core/binary_predictions.h"
-#include "calibd/core/lens_kernel.h"
-
 namespace calibd::server {
 namespace {
-
-// For each so many classes of its rows, one more thread helps to count a batch. Waking it up and
-// waiting for it takes some tens of microseconds.
-constexpr std::size_t kHelperWork = 4096;
-// For each so many classes, one more thread helps with the evidence of a chunk of rows, which the
-// threads compute in two steps.
-constexpr std::size_t kChunkHelperClasses = 256;
-// Some work for each row does not depend on the number of its classes, and takes as long as that
-// for this many.
-constexpr std::size_t kRowWork = 24;
 
 // Clients may report any count; the sum must not overflow.
 void AddSaturating(std::int64_t& total, std::int64_t amount) noexcept {
@@ -38,13 +24,14 @@ void AddSaturating(std::int64_t& total, std::int64_t amount) noexcept {
 
 StrandState::StrandState(std::shared_ptr<const ModelDeclaration> declaration, ThreadPool* helpers)
     : helpers_(helpers),
+      kind_(MakeKindState(declaration)),
       window_(
           {.width = declaration->row_width(),
            .capacity = declaration->window,
            .chunk_rows = WindowChunkRows(
                declaration->row_width() + declaration->feature_names.size(), declaration->window),
            .keeps_ids = declaration->max_pending > 0,
-           .has_outcomes = declaration->numbers() != nullptr,
+           .labels = declaration->numbers() != nullptr ? 0U : 1U,
            .feature_count = declaration->feature_names.size(),
            .keeps_groups = declaration->keeps_groups()}),
       retention_(declaration->window, SnapshotRows(*declaration)) {
@@ -53,100 +40,13 @@ StrandState::StrandState(std::shared_ptr<const ModelDeclaration> declaration, Th
     class_arrivals_.resize(declaration->counted_classes());
     class_arrivals_changed_ = true;
   }
-  if (declaration->has_baseline()) state_.comparison.emplace();
-  if (declaration->numbers() != nullptr) {
-    // Equal in all replicas of the model.
-    const std::uint64_t seed = HashId(declaration->name.ToString()).low;
-    forecast_cells_ =
-        *ForecastCells::Create(declaration->numbers()->forecast, {}, seed, kDefaultTolerance);
-    if (!declaration->monitoring.disabled) {
-      forecast_monitor_.emplace(declaration->monitoring, forecast_cells_, seed,
-                                declaration->numbers()->decision);
-    }
-    state_.declaration = std::move(declaration);
-    return;
-  }
-  if (!declaration->monitoring.disabled) {
-    monitor_.emplace(declaration->monitoring, declaration->class_count(), declaration->window);
-  }
   state_.declaration = std::move(declaration);
-  if (state_.declaration->warmup == 0) {
-    lenses_ = CreateLenses({});
-    if (monitor_.has_value()) {
-      monitor_->Begin(PrepareWatch(lenses_), {});
-    }
-    return;
-  }
-  for (const Lens& lens : state_.declaration->lenses()) {
-    const KernelSpec spec = KernelOfLens(lens, state_.declaration->classes()->kernel);
-    if (spec.matrix != nullptr || !spec.rule.bandwidth.needs_predictions()) {
-      early_lenses_.push_back(CreateLens(lens, {}));
-    }
-  }
-}
-
-StrandState::LensState StrandState::CreateLens(const Lens& lens,
-                                               const PredictionSet& warmup) const {
-  LensState state;
-  state.lens = lens;
-  const auto fail = [&state](const absl::Status& status) {
-    state.bandwidth_error =
-        absl::StrCat(status.message(),
-                     ": create the model with a fixed bandwidth, or with a warm-up whose "
-                     "predictions differ more");
-    return std::move(state);
-  };
-  const KernelSpec spec = KernelOfLens(lens, state_.declaration->classes()->kernel);
-  absl::StatusOr<LensBatch> seen = LensBatch{};
-  std::span<const double> predictions;
-  if (spec.matrix == nullptr && spec.rule.bandwidth.needs_predictions()) {
-    seen = ApplyLens(warmup.view(), lens);
-    if (!seen.ok()) return fail(seen.status());
-    predictions = seen->parts.front().probabilities;
-  }
-  const std::size_t class_count = state_.declaration->class_count();
-  const absl::StatusOr<RunningKernel> kernel =
-      MakeKernel(spec, predictions, lens.reduced_class_count(class_count));
-  if (!kernel.ok()) return fail(kernel.status());
-  absl::StatusOr<RunningLens> running =
-      RunningLens::Create(lens, class_count, *kernel, state_.declaration->classes()->block_sizes);
-  if (!running.ok()) return fail(running.status());
-  state.kernel = *kernel;
-  state.running = *std::move(running);
-  return state;
-}
-
-std::vector<StrandState::LensState> StrandState::CreateLenses(const PredictionSet& warmup) const {
-  std::vector<LensState> lenses;
-  lenses.reserve(state_.declaration->lenses().size());
-  for (const Lens& lens : state_.declaration->lenses()) lenses.push_back(CreateLens(lens, warmup));
-  return lenses;
-}
-
-std::unique_ptr<EvidenceWatch> StrandState::PrepareWatch(
-    const std::vector<LensState>& lenses) const {
-  const std::optional<RunningKernel>& kernel = lenses.front().kernel;
-  return kernel.has_value() ? monitor_->Prepare(*kernel, 1) : nullptr;
-}
-
-void StrandState::Count(LensState& lens, const PredictionBatch& batch) {
-  if (!lens.running.has_value()) return;
-  const bool canonical = &lens == &lenses_.front();
-  // A copy, because another thread may write to the same cache line.
-  RunningMoments pairs = history_.pairs();
-  lens.running->Add(batch, canonical ? &pairs : nullptr);
-  if (canonical) history_.pairs() = pairs;
-}
-
-void StrandState::CountEarly(const PredictionBatch& batch) {
-  for (LensState& lens : early_lenses_) {
-    if (lens.running.has_value()) lens.running->Add(batch, nullptr);
-  }
 }
 
 std::optional<WatchMark> StrandState::watch_mark() const {
-  std::optional<EvidenceReading> reading;
-  UseMonitor([&](const auto& monitor) { reading = monitor.Read(); });
+  const AnyMonitor* const monitor = kind_->monitor();
+  const std::optional<EvidenceReading> reading =
+      monitor != nullptr ? monitor->Read() : std::nullopt;
   if (!reading.has_value()) return std::nullopt;
   return WatchMark{.log10_e_value = reading->evidence.log10_e_value,
                    .max_log10_e_value = std::max(reading->maximum.log_value / std::numbers::ln10,
@@ -194,16 +94,15 @@ void StrandState::ApplyAppended() {
 }
 
 std::array<std::int64_t, 3> StrandState::raised_alarms() const noexcept {
-  std::array<std::int64_t, 3> raised{};
-  UseMonitor([&raised](const auto& monitor) { raised = monitor.raised(); });
-  return raised;
+  const AnyMonitor* const monitor = kind_->monitor();
+  return monitor != nullptr ? monitor->raised() : std::array<std::int64_t, 3>{};
 }
 
 std::size_t StrandState::RowsTogether(std::span<const AppendedRow> rows) const {
   // Groups have alarms of their own, and rows with times of their own have a decision for each
   // minute.
   const auto* const first = rows.front().row->As<ObservationsRow>();
-  if (first == nullptr || state_.declaration->numbers() != nullptr || warming_up() ||
+  if (first == nullptr || kind_->warming_up() ||
       !state_.declaration->monitoring.group_tag.empty() ||
       !state_.declaration->feature_names.empty()) {
     return 1;
@@ -218,25 +117,28 @@ std::size_t StrandState::RowsTogether(std::span<const AppendedRow> rows) const {
 }
 
 void StrandState::CountTogether(std::span<const AppendedRow> rows) {
-  PredictionSet set;
-  set.class_count = state_.declaration->class_count();
+  WindowView::Rows all;
+  all.width = state_.declaration->row_width();
   std::size_t values = 0;
   for (const AppendedRow& one : rows) values += one.row->counted()->probabilities.size();
-  set.probabilities.reserve(values);
-  std::vector<ModelMonitor::RowEnd> ends;
+  all.values.reserve(values);
+  std::vector<RowEnd> ends;
+  const auto append = [](const auto& from, auto& to) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
   for (const AppendedRow& one : rows) {
     const RowValues& row = *one.row->counted();
-    set.probabilities.insert(set.probabilities.end(), row.probabilities.begin(),
-                             row.probabilities.end());
-    set.labels.insert(set.labels.end(), row.labels.begin(), row.labels.end());
-    ends.push_back({.end = set.labels.size(), .time = one.time});
-    Compare(row);
+    append(row.probabilities, all.values);
+    append(row.labels, all.labels);
+    append(row.outcomes, all.outcomes);
+    ends.push_back({.end = all.view().size(), .time = one.time});
+    kind_->Compare(row);
     CountAccepted(one.row->As<ObservationsRow>()->dropped_rows, one.time);
   }
   ends.pop_back();
-  Observe(set.view(), {}, rows.front().row->counted()->single_precision, ends);
-  Decide(rows.back().time);
-  if (monitor_.has_value()) monitor_->SetCountedTime(rows.back().time);
+  Decide(Observe(all.view(), rows.front().row->counted()->single_precision, ends),
+         rows.back().time);
+  if (AnyMonitor* const monitor = kind_->monitor()) monitor->SetCountedTime(rows.back().time);
 }
 
 void StrandState::Refill(const LogRow& row, std::int64_t log_id) {
@@ -293,10 +195,10 @@ void StrandState::ApplyRow(const LabelsRow& row, ModelSnapshot::Time /*time*/) n
 
 void StrandState::ApplyRow(const MaturedRow& row, ModelSnapshot::Time time) {
   const std::size_t labelled = row.values.labelled();
-  const bool forecasts = state_.declaration->numbers() != nullptr;
+  const RowView rows = row.values.rows();
   if (labelled > 0) Count(row.values, time);
   for (std::size_t i = 0; i < labelled; ++i) {
-    ClassArrivals& one = class_arrivals_[forecasts ? 0 : PredictedClass(row.values.view().row(i))];
+    ClassArrivals& one = class_arrivals_[kind_->PredictedClass(rows.rows(i, 1))];
     --one.pending.all;
     --one.pending.labelled;
     ++one.matured;
@@ -315,9 +217,9 @@ void StrandState::ApplyRow(const MaturedRow& row, ModelSnapshot::Time time) {
 }
 
 void StrandState::ApplyRow(const AcknowledgedRow& row, ModelSnapshot::Time time) {
-  UseMonitor([&](auto& monitor) {
-    monitor.Acknowledge(row.alarm_id, row.note, time, state_.observations);
-  });
+  if (AnyMonitor* const monitor = kind_->monitor()) {
+    monitor->Acknowledge(row.alarm_id, row.note, time, state_.observations);
+  }
 }
 
 void StrandState::ApplyRow(const UpdatedRow& row, ModelSnapshot::Time time) {
@@ -326,8 +228,9 @@ void StrandState::ApplyRow(const UpdatedRow& row, ModelSnapshot::Time time) {
   update.set_observations(state_.observations);
   *update.mutable_time() = google::protobuf::util::TimeUtil::MicrosecondsToTimestamp(
       std::chrono::duration_cast<std::chrono::microseconds>(time.time_since_epoch()).count());
-  UseMonitor(
-      [&](auto& monitor) { monitor.Update(updated->monitoring, time, state_.observations); });
+  if (AnyMonitor* const monitor = kind_->monitor()) {
+    monitor->Update(updated->monitoring, time, state_.observations);
+  }
   SetDeclaration(*std::move(updated), row.update.mask);
   auto updates = std::make_shared<std::vector<v1::ModelUpdate>>(*state_.updates);
   updates->push_back(std::move(update));
@@ -352,140 +255,48 @@ ClassArrivals& StrandState::ArrivalsOf(std::int32_t predicted_class) noexcept {
   return class_arrivals_[static_cast<std::size_t>(predicted_class)];
 }
 
-void StrandState::Observe(const PredictionBatch& batch, const RowExtras& extras,
-                          bool single_precision, std::span<const ModelMonitor::RowEnd> row_ends) {
-  const GroupValues& groups = extras.groups;
-  // The rows that belong to the warm-up. The window is at least as long as the warm-up, so it holds
-  // all of them until the bandwidth is known.
-  const std::size_t missing =
-      warming_up() ? state_.declaration->warmup - static_cast<std::size_t>(state_.observations) : 0;
-  const std::size_t head = std::min(missing, batch.size());
-  const std::size_t rest = batch.size() - head;
-  const std::size_t kept_rest = std::min(rest, state_.declaration->window);
-  const bool completes_warmup = missing > 0 && head == missing;
-
-  window_.Reserve(head + kept_rest, single_precision);
-  if (monitor_.has_value() && missing > 0) monitor_->KeepWarmup(groups.rows(0, head), head);
-  PredictionSet warmup;
-  std::vector<LensState> lenses;
-  std::unique_ptr<EvidenceWatch> watch;
-  if (completes_warmup) {
-    warmup = window_.View().CopyNewest(window_.size());
-    const PredictionBatch rows = batch.rows(0, head);
-    warmup.probabilities.insert(warmup.probabilities.end(), rows.probabilities.begin(),
-                                rows.probabilities.end());
-    warmup.labels.insert(warmup.labels.end(), rows.labels.begin(), rows.labels.end());
-    lenses = CreateLenses(warmup);
-    if (monitor_.has_value()) watch = PrepareWatch(lenses);
-  }
-
-  if (missing > 0 && !completes_warmup) CountEarly(batch);
-  if (completes_warmup) {
-    early_lenses_.clear();
-    lenses_ = std::move(lenses);
-    for (LensState& lens : lenses_) Count(lens, warmup.view());
-    if (monitor_.has_value()) monitor_->Begin(std::move(watch), warmup.view());
-  }
-  window_.Append(batch.rows(0, head), extras.rows(0, head));
-  ModelMonitor::Addition addition;
-  addition.row_ends = row_ends;
-  if (monitor_.has_value()) {
-    monitor_->BeginAdd(batch.rows(head, rest), groups.rows(head, rest), addition);
-  }
-  // No part uses what another one changes, except that the evidence waits for the statistics. They
-  // come first, so that their thread does not wait.
-  enum Part : std::size_t { kStatistics, kEvidence, kRows, kLenses };
-  const std::size_t chunk_helpers = state_.declaration->class_count() / kChunkHelperClasses;
-  ParallelLoop evidence_loop;
-  if (chunk_helpers > 0) {
-    evidence_loop = [&](std::size_t count, const std::function<void(std::size_t)>& part) {
-      RunParts(count, chunk_helpers, part);
-    };
-  }
-  const auto count_part = [&](std::size_t part) {
-    if (part >= kLenses) return Count(lenses_[part - kLenses], batch.rows(head, rest));
-    if (part < kRows && !monitor_.has_value()) return;
-    if (part == kStatistics) return monitor_->AddStatistics(addition);
-    if (part == kEvidence) {
-      return monitor_->AddEvidence(state_.observations, evidence_loop, addition);
-    }
-    window_.Append(batch.rows(batch.size() - kept_rest, kept_rest),
-                   extras.rows(batch.size() - kept_rest, kept_rest));
-    history_.Count(batch);
-    if (!monitor_.has_value()) return;
-    monitor_->Measure(batch, state_.observations, addition);
-    monitor_->Screen(batch);
-  };
-  // Without the monitor, the rows take so little time that sharing them gains nothing.
-  const std::size_t row_work =
-      monitor_.has_value() ? state_.declaration->class_count() + kRowWork : 0;
-  RunParts(kLenses + lenses_.size(), rest * row_work / kHelperWork, std::ref(count_part));
-  if (monitor_.has_value()) monitor_->EndAdd(addition);
-  state_.observations += static_cast<std::int64_t>(batch.size());
-}
-
-void StrandState::ObserveForecasts(const RowValues& values, std::size_t first, std::size_t count) {
-  const std::size_t width = values.class_count;
-  const auto rows = [&](std::size_t begin, std::size_t n) {
-    return NumberForecastBatch{
-        .forecasts = std::span(values.probabilities).subspan((first + begin) * width, n * width),
-        .outcomes = std::span(values.outcomes).subspan(first + begin, n)};
-  };
-  const auto groups = [&](std::size_t begin, std::size_t n) {
-    return values.groups().rows(first + begin, n);
-  };
-  const auto keep = [&](std::size_t begin, std::size_t n) {
-    window_.Append(rows(begin, n), values.extras().rows(first + begin, n));
-  };
+KindState::Added StrandState::Observe(const RowView& rows, bool single_precision,
+                                      std::span<const RowEnd> row_ends) {
   // The rows that belong to the warm-up. The window is at least as long as the warm-up, so it holds
   // all of them.
-  const bool warms_up = forecast_monitor_.has_value() && !forecast_monitor_->begun();
   const std::size_t missing =
-      warms_up ? state_.declaration->warmup - static_cast<std::size_t>(state_.observations) : 0;
-  const std::size_t head = std::min(missing, count);
-  const std::size_t kept_rest = std::min(count - head, state_.declaration->window);
-  window_.Reserve(head + kept_rest, values.single_precision);
+      kind_->warming_up()
+          ? state_.declaration->warmup - static_cast<std::size_t>(state_.observations)
+          : 0;
+  const std::size_t head = std::min(missing, rows.size());
+  const std::size_t size = rows.size() - head;
+  const std::size_t kept = std::min(size, state_.declaration->window);
+  window_.Reserve(head + kept, single_precision);
+  KindState::Added added;
   if (head > 0) {
-    forecast_monitor_->KeepWarmup(groups(0, head), head);
-    keep(0, head);
-    CountForecasts(rows(0, head), {});
+    const RowView warmup = rows.rows(0, head);
+    window_.Append(warmup);
+    added = kind_->AddWarmup(warmup, state_.observations, history_.counting());
+    state_.observations += static_cast<std::int64_t>(head);
     if (head == missing) {
-      const WindowView::Forecasts warmup = window_.View().CopyNewestForecasts(window_.size());
-      forecast_monitor_->Begin({.forecasts = warmup.forecasts, .outcomes = warmup.outcomes},
-                               history_.pairs());
+      const WindowView::Rows all = window_.View().CopyNewestRows(window_.size());
+      kind_->EndWarmup(all.view(), history_.counting());
     }
   }
-  keep(count - kept_rest, kept_rest);
-  CountForecasts(rows(head, count - head), groups(head, count - head));
+  if (size == 0) return added;
+  const RunParts run = [this](std::size_t count, std::size_t helpers,
+                              const std::function<void(std::size_t)>& part) {
+    Run(count, helpers, part);
+  };
+  const RowView rest = rows.rows(head, size);
+  const std::unique_ptr<KindAdding> adding =
+      kind_->BeginAdd(rest, state_.observations, row_ends, run, history_.counting());
+  const auto add = [&](std::size_t part) {
+    if (part < adding->parts()) return adding->Run(part);
+    window_.Append(rest.rows(size - kept, kept));
+  };
+  Run(adding->parts() + 1, kind_->Helpers(size), add);
+  state_.observations += static_cast<std::int64_t>(size);
+  return adding->End();
 }
 
-void StrandState::CountForecasts(const NumberForecastBatch& batch, const GroupValues& groups) {
-  const ForecastCells& cells =
-      forecast_monitor_.has_value() ? forecast_monitor_->cells() : *forecast_cells_;
-  // Few enough for the cache.
-  constexpr std::size_t kRowsAtOnce = 1024;
-  std::vector<ForecastRow> described(std::min(batch.size(), kRowsAtOnce));
-  for (std::size_t first = 0; first < batch.size(); first += described.size()) {
-    const std::size_t count = std::min(described.size(), batch.size() - first);
-    const std::span<ForecastRow> rows = std::span(described).first(count);
-    const NumberForecastBatch part{
-        .forecasts = batch.forecasts.subspan(first * cells.width(), count * cells.width()),
-        .outcomes = batch.outcomes.subspan(first, count)};
-    cells.Describe(part, state_.observations + 1, rows);
-    history_.Count(rows, cells.cell_count());
-    if (const auto& decision = state_.declaration->numbers()->decision) {
-      AddDecisions(WithKind(cells.kind(), part), *decision, history_.decisions());
-    }
-    if (forecast_monitor_.has_value()) {
-      forecast_monitor_->Add(part, rows, groups.rows(first, count), state_.observations,
-                             history_.pairs());
-    }
-    state_.observations += static_cast<std::int64_t>(count);
-  }
-}
-
-void StrandState::RunParts(std::size_t count, std::size_t helpers,
-                           const std::function<void(std::size_t)>& part) {
+void StrandState::Run(std::size_t count, std::size_t helpers,
+                      const std::function<void(std::size_t)>& part) {
   if (helpers_ != nullptr && helpers > 0 && !helpers_->HasBacklog()) {
     helpers_->ParallelFor(count, part, helpers);
     return;
@@ -493,19 +304,13 @@ void StrandState::RunParts(std::size_t count, std::size_t helpers,
   for (std::size_t i = 0; i < count; ++i) part(i);
 }
 
-void StrandState::Decide(ModelSnapshot::Time time) {
-  UseMonitor([&](auto& monitor) { monitor.Decide(time, state_.observations); });
-}
-
-void StrandState::Compare(const RowValues& values) noexcept {
-  // A row whose predictions all matured without a label has no probabilities.
-  if (!state_.comparison.has_value() || values.baseline_probabilities.empty()) return;
-  state_.comparison->Add(values.view(), values.baseline());
+void StrandState::Decide(KindState::Added added, ModelSnapshot::Time time) {
+  if (added.has_value()) kind_->monitor()->Decide(*std::move(added), time, state_.observations);
 }
 
 void StrandState::Count(const RowValues& values, ModelSnapshot::Time time) {
   using std::chrono::minutes;
-  Compare(values);
+  kind_->Compare(values);
   const auto row_time = std::chrono::floor<std::chrono::seconds>(time);
   // A later time is that of the row.
   const auto time_of = [&](std::size_t i) {
@@ -523,18 +328,14 @@ void StrandState::Count(const RowValues& values, ModelSnapshot::Time time) {
     }
     // Rows without times of their own count in the open minute, even if the clock was set back.
     if (values.time_s(first) != RowValues::kNoTime) history_.BeginEarlier(start);
-    if (state_.declaration->numbers() != nullptr) {
-      ObserveForecasts(values, first, end - first);
-    } else {
-      Observe(values.view().rows(first, end - first), values.extras().rows(first, end - first),
-              values.single_precision);
-    }
+    KindState::Added added =
+        Observe(values.rows().rows(first, end - first), values.single_precision);
     if (history_.counts_earlier()) history_.EndEarlier(watch_mark());
     const auto newest = time_of(end - 1);
-    Decide(newest == row_time ? time : newest);
+    Decide(std::move(added), newest == row_time ? time : newest);
     first = end;
   }
-  UseMonitor([time](auto& monitor) { monitor.SetCountedTime(time); });
+  if (AnyMonitor* const monitor = kind_->monitor()) monitor->SetCountedTime(time);
 }
 
 std::shared_ptr<const ModelSnapshot> StrandState::Snapshot() {
@@ -545,24 +346,10 @@ std::shared_ptr<const ModelSnapshot> StrandState::Snapshot() {
     class_arrivals_changed_ = false;
   }
   auto snapshot = std::make_shared<ModelSnapshot>(state_);
-  const auto copy = [](const std::vector<LensState>& lenses, std::vector<LensSnapshot>& out) {
-    for (const LensState& lens : lenses) {
-      out.push_back({.lens = lens.lens,
-                     .kernel = lens.kernel,
-                     .bandwidth_error = lens.bandwidth_error,
-                     .blocks = {}});
-      if (lens.running.has_value()) out.back().blocks = lens.running->Blocks();
-    }
-  };
-  copy(lenses_, snapshot->lenses);
-  copy(early_lenses_, snapshot->early_lenses);
-  UseMonitor([&](auto& monitor) { snapshot->monitor = monitor.Snapshot(); });
+  kind_->Fill(*snapshot);
   snapshot->window = window_.View();
   snapshot->reliability = history_.AllTime();
-  if (state_.declaration->numbers() != nullptr) {
-    snapshot->forecasts = history_.AllTimeForecasts();
-    snapshot->forecast_cells = forecast_cells_;
-  }
+  snapshot->forecasts = history_.AllTimeForecasts();
   return snapshot;
 }
 

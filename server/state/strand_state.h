@@ -14,18 +14,17 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "calibd/core/lens.h"
-#include "calibd/core/prediction_batch.h"
-#include "calibd/core/running_lens.h"
 #include "calibd/store/v1/store.pb.h"
 #include "server/executor/thread_pool.h"
+#include "server/kinds/kind_state.h"
 #include "server/model/model_declaration.h"
 #include "server/rows/group_values.h"
 #include "server/rows/log_retention.h"
 #include "server/rows/log_row.h"
+#include "server/rows/observation_window.h"
+#include "server/rows/row_view.h"
 #include "server/state/history.h"
 #include "server/state/model_snapshot.h"
-#include "server/watch/forecast_monitor.h"
 
 namespace calibd::server {
 
@@ -47,16 +46,14 @@ class StrandState {
   void ApplyAppended();
   // Counts a batch that was sent again. The log does not record this.
   void CountDuplicate() noexcept { state_.duplicate_batches += 1; }
-  // A part of Apply: counts valid observations. When they complete the warm-up, the bandwidth is
-  // chosen and the kept observations are counted first. The result does not depend on how the
-  // sequence is divided into batches. extras: of the same rows. single_precision: as RowValues.
-  // row_ends: as ModelMonitor::Addition; empty during the warm-up. May throw like Apply.
-  void Observe(const PredictionBatch& batch, const RowExtras& extras = {},
-               bool single_precision = false, std::span<const ModelMonitor::RowEnd> row_ends = {});
-  // The same for forecasts. observations: the rows `first` to `first + count - 1` of `values`.
-  void ObserveForecasts(const RowValues& values, std::size_t first, std::size_t count);
+  // A part of Apply: counts valid observations. The rows that complete the warm-up begin the
+  // estimators that need it. The result does not depend on how the sequence is divided into
+  // batches. single_precision: as RowValues. row_ends: as Monitor::BeginAdd; empty during the
+  // warm-up. Returns what Decide requires. May throw like Apply.
+  KindState::Added Observe(const RowView& rows, bool single_precision = false,
+                           std::span<const RowEnd> row_ends = {});
   // A part of Apply, after observations: raises alarms. May throw like Apply.
-  void Decide(ModelSnapshot::Time time);
+  void Decide(KindState::Added added, ModelSnapshot::Time time);
   // A part of Apply: counts the observations of a row by their times, and raises alarms. time: of
   // the row. May throw like Apply.
   void Count(const RowValues& values, ModelSnapshot::Time time);
@@ -99,33 +96,10 @@ class StrandState {
   // Returns the number of the first rows whose observations can be counted as one batch, at least
   // 1. The first row must not end a minute of the history.
   [[nodiscard]] std::size_t RowsTogether(std::span<const AppendedRow> rows) const;
-  // Adds the observations of a row to the comparison with the baseline.
-  void Compare(const RowValues& values) noexcept;
-  // As MonitorSnapshot::raised; 0 for a model that is not monitored.
+  // The numbers of alarms raised so far, by kind; 0 for a model that is not monitored.
   [[nodiscard]] std::array<std::int64_t, 3> raised_alarms() const noexcept;
   // Counts the observations of RowsTogether.
   void CountTogether(std::span<const AppendedRow> rows);
-  // Describes forecasts, and adds them to the history and to the monitor.
-  void CountForecasts(const NumberForecastBatch& batch, const GroupValues& groups);
-  // Calls use with the monitor of this kind of model, if it is monitored.
-  template <typename Use>
-  void UseMonitor(const Use& use) {
-    if (monitor_.has_value()) use(*monitor_);
-    if (forecast_monitor_.has_value()) use(*forecast_monitor_);
-  }
-  template <typename Use>
-  void UseMonitor(const Use& use) const {
-    if (monitor_.has_value()) use(*monitor_);
-    if (forecast_monitor_.has_value()) use(*forecast_monitor_);
-  }
-
-  // A lens, or the reason why it has no bandwidth.
-  struct LensState {
-    Lens lens = Lens::Canonical();
-    std::optional<RunningKernel> kernel;
-    std::optional<RunningLens> running;
-    std::string bandwidth_error;
-  };
 
   // Apply for each kind of row.
   void ApplyRow(const OpenedRow& /*row*/, ModelSnapshot::Time /*time*/) noexcept {}
@@ -143,23 +117,9 @@ class StrandState {
   void CountAccepted(std::int64_t dropped_rows, ModelSnapshot::Time time) noexcept;
   [[nodiscard]] ClassArrivals& ArrivalsOf(std::int32_t predicted_class) noexcept;
 
-  // warmup: empty if no lens needs it.
-  [[nodiscard]] std::vector<LensState> CreateLenses(const PredictionSet& warmup) const;
-  [[nodiscard]] LensState CreateLens(const Lens& lens, const PredictionSet& warmup) const;
-  [[nodiscard]] absl::StatusOr<LensState> RestoreLens(const Lens& lens,
-                                                      const store::v1::LensState& stored) const;
-  [[nodiscard]] bool warming_up() const noexcept { return lenses_.empty(); }
-  // Creates a watch from the first observation on for the canonical lens; null without a kernel.
-  [[nodiscard]] std::unique_ptr<EvidenceWatch> PrepareWatch(
-      const std::vector<LensState>& lenses) const;
-  // Counts observations in a lens.
-  void Count(LensState& lens, const PredictionBatch& batch);
-  // The same in the lenses that answer during the warm-up.
-  void CountEarly(const PredictionBatch& batch);
   // Runs part(0) .. part(count - 1), which begin in this order: one after another, or on at most
   // `helpers` other threads too if some are idle.
-  void RunParts(std::size_t count, std::size_t helpers,
-                const std::function<void(std::size_t)>& part);
+  void Run(std::size_t count, std::size_t helpers, const std::function<void(std::size_t)>& part);
   // Adds observations that the restored state includes to the window.
   void RestoreWindow(const RowValues& values);
 
@@ -171,15 +131,7 @@ class StrandState {
   // The classes of the label arrivals, and whether they differ from those in state_.
   std::vector<ClassArrivals> class_arrivals_;
   bool class_arrivals_changed_ = false;
-  std::vector<LensState> lenses_;
-  // During the warm-up, the lenses whose bandwidth does not depend on it. They are not stored: the
-  // window holds all observations that they have counted.
-  std::vector<LensState> early_lenses_;
-  // Of a model of classes, and of a model of forecasts.
-  std::optional<ModelMonitor> monitor_;
-  std::optional<ForecastMonitor> forecast_monitor_;
-  // Of a model of forecasts, without strata.
-  std::shared_ptr<const ForecastCells> forecast_cells_;
+  const std::unique_ptr<KindState> kind_;
   ObservationWindow window_;
   LogRetention retention_;
   History history_;

@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "calibd/core/experts.h"
 #include "calibd/store/v1/store.pb.h"
-#include "server/watch/error_watch.h"
+#include "server/watch/limit.h"
 
 namespace calibd::server {
 

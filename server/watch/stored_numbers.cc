@@ -97,6 +97,15 @@ RunningMoments GetMoments(const store::v1::Moments& stored) {
   return {.count = stored.count(), .mean = stored.mean(), .m2 = stored.m2()};
 }
 
+void PutMaximum(const RunningMaximum& maximum, store::v1::RunningMaximum& out) {
+  out.set_log_value(maximum.log_value);
+  out.set_at(maximum.at);
+}
+
+RunningMaximum GetMaximum(const store::v1::RunningMaximum& stored) {
+  return {.log_value = stored.log_value(), .at = stored.at()};
+}
+
 bool IsSum(double value) { return std::isfinite(value) && value >= 0; }
 
 void PutSums(const ReliabilitySums& reliability, store::v1::ReliabilityState& out) {

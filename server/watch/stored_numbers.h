@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "calibd/core/evidence.h"
 #include "calibd/core/running_reliability.h"
 #include "calibd/core/running_skce.h"
 #include "calibd/store/v1/store.pb.h"
@@ -20,6 +21,9 @@ namespace calibd::server {
 
 void PutMoments(const RunningMoments& moments, store::v1::Moments& out);
 [[nodiscard]] RunningMoments GetMoments(const store::v1::Moments& stored);
+
+void PutMaximum(const RunningMaximum& maximum, store::v1::RunningMaximum& out);
+[[nodiscard]] RunningMaximum GetMaximum(const store::v1::RunningMaximum& stored);
 
 // True if the value can be a sum of non-negative numbers.
 [[nodiscard]] bool IsSum(double value);

@@ -52,6 +52,24 @@ ForecastCounts ForecastSums::ToCounts() const {
   return counts;
 }
 
+void PutCounts(const ForecastCounts& counts, store::v1::ForecastCounts& out) {
+  out.mutable_strata()->Add(counts.strata.begin(), counts.strata.end());
+  out.set_crps(counts.crps);
+  out.set_log_score(counts.log_score);
+  out.set_t(counts.t);
+  out.set_t_square(counts.t_square);
+}
+
+ForecastCounts GetCounts(const store::v1::ForecastCounts& stored) {
+  ForecastCounts counts;
+  counts.strata.assign(stored.strata().begin(), stored.strata().end());
+  counts.crps = stored.crps();
+  counts.log_score = stored.log_score();
+  counts.t = stored.t();
+  counts.t_square = stored.t_square();
+  return counts;
+}
+
 void PutSums(const ForecastSums& sums, store::v1::ForecastSums& out) {
   out.mutable_cells()->Add(sums.cells.begin(), sums.cells.end());
   out.set_crps(sums.crps);

@@ -36,6 +36,10 @@ struct ForecastSums {
   friend bool operator==(const ForecastSums&, const ForecastSums&) = default;
 };
 
+void PutCounts(const ForecastCounts& counts, store::v1::ForecastCounts& out);
+// The result may be no valid counts.
+[[nodiscard]] ForecastCounts GetCounts(const store::v1::ForecastCounts& stored);
+
 void PutSums(const ForecastSums& sums, store::v1::ForecastSums& out);
 // Returns false if the message does not hold such sums.
 [[nodiscard]] bool GetSums(const store::v1::ForecastSums& stored, ForecastSums& out);

@@ -293,9 +293,9 @@ TEST(HistoryTest, AllTimeBeginsWithTheOpenDayOfAStateWithoutIt) {
   const PredictionSet set = DrawStream(100).set;
   History history;
   history.Advance(evening, std::nullopt);
-  history.Count(set.view().rows(0, 10));
+  history.counting().reliability.Add(set.view().rows(0, 10));
   history.Advance(evening + hours(1), std::nullopt);
-  history.Count(set.view().rows(10, 3));
+  history.counting().reliability.Add(set.view().rows(10, 3));
   EXPECT_EQ(history.AllTime().Total().count, 13);
   store::v1::HistoryState state;
   history.Save(state);
@@ -526,7 +526,7 @@ void CountAt(sys_seconds time, std::size_t count, History& history) {
   PredictionSet set;
   Generator::Create(GeneratorSpec::M2(kHistoryClasses), 5)->Draw(count, set);
   history.BeginEarlier(time);
-  history.Count(set.view());
+  history.counting().reliability.Add(set.view());
   if (history.counts_earlier()) history.EndEarlier(WatchMark{.log10_e_value = 1});
 }
 
@@ -605,9 +605,11 @@ TEST(HistoryTest, BucketsOfTwoClassesKeepTheErrorOfClass1) {
   History history;
   const Time time{hours(1)};
   history.Advance(time, std::nullopt);
-  history.Count(set.view().rows(0, 40));
+  history.counting().reliability.Add(set.view().rows(0, 40));
+  history.counting().class_1.AddClass(set.view().rows(0, 40), 1);
   history.Advance(time + minutes(1), std::nullopt);
-  history.Count(set.view().rows(40, 20));
+  history.counting().reliability.Add(set.view().rows(40, 20));
+  history.counting().class_1.AddClass(set.view().rows(40, 20), 1);
   ReliabilitySums expected;
   for (std::size_t i = 0; i < 60; ++i) expected.Add(set.view().row(i)[1], set.labels[i] == 1);
   const HistoryBucket hour = history.View(HistoryResolution::kHour, std::nullopt)[0].bucket;

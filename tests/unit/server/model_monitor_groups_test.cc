@@ -10,7 +10,7 @@
 
 #include "calibd/core/bandwidth.h"
 #include "calibd/core/class_evidence.h"
-#include "server/watch/model_monitor.h"
+#include "server/watch/monitor.h"
 #include "unit/server/watched_model.h"
 
 namespace calibd::server {
@@ -46,9 +46,9 @@ class GroupTest : public ::testing::Test {
                     [&](const std::string& value) { return value == values.front(); })) {
       values.resize(values.front().empty() ? 0 : 1);
     }
-    model.strand_state().Observe(set_.view().rows(first, last - first),
-                                 {.groups = GroupValues(values)});
-    model.strand_state().Decide(At(1));
+    model.strand_state().Decide(model.strand_state().Observe({set_.view().rows(first, last - first),
+                                                              {.groups = GroupValues(values)}}),
+                                At(1));
   }
 
   // The evidence of the rows since `first` whose value is one of these.
@@ -179,16 +179,18 @@ TEST_F(GroupTest, TheStateDoesNotDependOnTheBatches) {
 TEST_F(GroupTest, RestartWithTheModelsWatch) {
   Model model(1, Grouped(0, 5), {}, {}, pool_, nullptr);
   const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kModelMonitorClasses), 300);
-  model.strand_state().Observe(bad.view(), {.groups = GroupValues(std::span(values_).first(300))});
-  model.strand_state().Decide(At(1));
+  model.strand_state().Decide(
+      model.strand_state().Observe(
+          {bad.view(), {.groups = GroupValues(std::span(values_).first(300))}}),
+      At(1));
   Acknowledge(model, "", At(2));
   model.Publish();
   for (const auto& group : model.snapshot()->monitor->groups) {
     EXPECT_EQ(group->watch.reading.count, 0);
-    EXPECT_GE(group->error.since_start.count(), 50);
+    EXPECT_GE(group->error.As<MeasuredClassError>()->since_start.count(), 50);
   }
-  model.strand_state().Observe(set_.view().rows(500, 10),
-                               {.groups = GroupValues(std::span(values_).subspan(500, 1))});
+  model.strand_state().Observe(
+      {set_.view().rows(500, 10), {.groups = GroupValues(std::span(values_).subspan(500, 1))}});
   model.Publish();
   const auto groups = model.snapshot()->monitor->groups;
   const auto b = std::find_if(groups.begin(), groups.end(),

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "server/watch/model_monitor.h"
+#include "server/watch/monitor.h"
 #include "unit/server/watched_model.h"
 
 namespace calibd::server {

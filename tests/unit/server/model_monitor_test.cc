@@ -1,5 +1,3 @@
-#include "server/watch/model_monitor.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,7 +10,8 @@
 
 #include "calibd/core/bandwidth.h"
 #include "calibd/core/class_evidence.h"
-#include "server/watch/effect_size.h"
+#include "server/kinds/classes/effect_size.h"
+#include "server/watch/monitor.h"
 #include "unit/server/watched_model.h"
 
 namespace calibd::server {
@@ -21,13 +20,10 @@ namespace {
 // A monitor that gets rows like a model's monitor, but without the model.
 class MonitorTest : public ::testing::Test {
  protected:
-  void Begin() { monitor_.Begin(monitor_.Prepare(*Kernel::ExponentialTotalVariation(0.5), 1), {}); }
-
   void Send(const PredictionSet& set, std::size_t batch) {
     for (std::size_t done = 0; done < set.labels.size(); done += batch) {
-      monitor_.Add(set.view().rows(done, batch), {});
       observations_ += static_cast<std::int64_t>(batch);
-      monitor_.Decide(At(observations_), observations_);
+      AddAndDecide(monitor_, set.view().rows(done, batch), At(observations_), observations_);
     }
   }
 
@@ -38,7 +34,8 @@ class MonitorTest : public ::testing::Test {
   }
 
   Monitoring monitoring_ = AtOnce();
-  ModelMonitor monitor_{monitoring_, kModelMonitorClasses, 300};
+  const std::unique_ptr<ClassMonitor> begun_ = BegunMonitor(monitoring_, kModelMonitorClasses);
+  ClassMonitor& monitor_ = *begun_;
   std::int64_t observations_ = 0;
 };
 
@@ -76,7 +73,7 @@ TEST(ModelMonitorTest, EvidenceIsThatOfTheRowsInOrderForAnyBatchesAndWarmup) {
       EXPECT_EQ(reading.drift.log10_now, expected.drift.log10_now);
       EXPECT_EQ(reading.skce_unbiased, expected.skce_unbiased);
       EXPECT_EQ(reading.projections, expected.projections);
-      EXPECT_EQ(snapshot->monitor->watch->reliability.Total().count, 1000);
+      EXPECT_EQ(snapshot->monitor->watch->As<ClassWatchDetails>()->reliability.Total().count, 1000);
     }
   }
 }
@@ -92,8 +89,7 @@ TEST(ModelMonitorTest, WithoutAKernelOrMonitoringThereIsNoEvidence) {
     equal.labels.push_back(i % 3);
   }
   Model without_kernel(1, Watched(10), {}, {}, pool, nullptr);
-  without_kernel.strand_state().Observe(equal.view());
-  without_kernel.strand_state().Decide(At(1));
+  without_kernel.strand_state().Decide(without_kernel.strand_state().Observe(equal.view()), At(1));
   without_kernel.Publish();
   EXPECT_FALSE(without_kernel.snapshot()->lenses.front().kernel.has_value());
   EXPECT_FALSE(without_kernel.snapshot()->monitor->watch.has_value());
@@ -111,8 +107,7 @@ TEST(ModelMonitorTest, AWarmupOfMostlyEqualPredictionsIsFollowedByEvidence) {
   }
   ThreadPool pool("test", 1);
   Model model(1, Watched(100), {}, {}, pool, nullptr);
-  model.strand_state().Observe(set.view());
-  model.strand_state().Decide(At(1));
+  model.strand_state().Decide(model.strand_state().Observe(set.view()), At(1));
   model.Publish();
   const auto snapshot = model.snapshot();
   EXPECT_EQ(snapshot->lenses.front().bandwidth_error, "");
@@ -159,7 +154,6 @@ TEST(EffectSizeTest, TheUpperBoundIsAtMostTwo) {
 }
 
 TEST_F(MonitorTest, AnAlarmIsRaisedByTheFirstRowThatCrossesAndStays) {
-  Begin();
   const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kModelMonitorClasses), 500);
   auto basis = FourierBasis::Create(*Kernel::ExponentialTotalVariation(0.5), kModelMonitorClasses);
   auto process = EvidenceProcess::Create(*basis);
@@ -199,11 +193,9 @@ TEST_F(MonitorTest, AnAlarmIsRaisedByTheFirstRowThatCrossesAndStays) {
   EXPECT_EQ(evidence.family_share, at_alarm.evidence.family_share);
   EXPECT_FALSE(evidence.acknowledge_time.has_value());
   // The row at which the alarm is raised does not depend on the batches.
-  ModelMonitor at_once{monitoring_, kModelMonitorClasses, 300};
-  at_once.Begin(at_once.Prepare(*Kernel::ExponentialTotalVariation(0.5), 1), {});
-  at_once.Add(bad.view(), {});
-  at_once.Decide(At(9), static_cast<std::int64_t>(bad.labels.size()));
-  const auto same = at_once.Snapshot().alarms;
+  const auto at_once = BegunMonitor(monitoring_, kModelMonitorClasses);
+  AddAndDecide(*at_once, bad.view(), At(9), static_cast<std::int64_t>(bad.labels.size()));
+  const auto same = at_once->Snapshot().alarms;
   ASSERT_EQ(same->size(), 2U);
   EXPECT_EQ(same->front().observation, evidence_at);
   EXPECT_EQ(same->back().observation, drift_at);
@@ -237,14 +229,13 @@ TEST_F(MonitorTest, AnAlarmOfTheClassesDoesNotDependOnTheBatches) {
     std::optional<Alarm> first;
     std::optional<RunningMaximum> first_maximum;
     for (const std::size_t batch : {kRows, std::size_t{1}, std::size_t{7}, std::size_t{50}}) {
-      ModelMonitor monitor{monitoring_, kFew, 300};
-      monitor.Begin(monitor.Prepare(*Kernel::ExponentialTotalVariation(0.5), 1), {});
+      const auto monitor = BegunMonitor(monitoring_, kFew);
       for (std::size_t done = 0; done < kRows; done += batch) {
         const std::size_t rows = std::min(batch, kRows - done);
-        monitor.Add(set.view().rows(done, rows), {});
-        monitor.Decide(At(1), static_cast<std::int64_t>(done + rows));
+        AddAndDecide(*monitor, set.view().rows(done, rows), At(1),
+                     static_cast<std::int64_t>(done + rows));
       }
-      const MonitorSnapshot snapshot = monitor.Snapshot();
+      const MonitorSnapshot snapshot = monitor->Snapshot();
       const Alarm* const alarm = snapshot.FindActive(Alarm::Kind::kEvidence);
       ASSERT_NE(alarm, nullptr) << batch;
       if (!first.has_value()) {
@@ -263,12 +254,12 @@ TEST_F(MonitorTest, AnAlarmOfTheClassesDoesNotDependOnTheBatches) {
 }
 
 TEST_F(MonitorTest, MiscalibratedClassesAreRejectedAndShown) {
-  Begin();
   const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kModelMonitorClasses), 1000);
   Send(bad, 100);
   ClassEvidence expected(kModelMonitorClasses, monitoring_.tolerance);
   expected.Add(bad.view());
-  const WatchSnapshot watch = *monitor_.Snapshot().watch;
+  const WatchSnapshot snapshot = *monitor_.Snapshot().watch;
+  const auto& watch = *snapshot.As<ClassWatchDetails>();
   EXPECT_EQ(watch.rejected_classes, static_cast<std::int64_t>(kModelMonitorClasses));
   ASSERT_EQ(watch.deviating_classes.size(), kModelMonitorClasses);
   for (const DeviatingClass& one : watch.deviating_classes) {
@@ -278,10 +269,10 @@ TEST_F(MonitorTest, MiscalibratedClassesAreRejectedAndShown) {
   // The restored state continues with the same bits.
   store::v1::MonitorState stored;
   monitor_.Save(stored);
-  ModelMonitor restored(monitoring_, kModelMonitorClasses, 300);
-  ASSERT_TRUE(
-      restored.Restore(stored, RunningKernel(*Kernel::ExponentialTotalVariation(0.5)), {}).ok());
-  EXPECT_EQ(restored.Snapshot().watch->deviating_classes[0].log10_e_value,
+  const auto restored = BegunMonitor(monitoring_, kModelMonitorClasses);
+  ASSERT_TRUE(restored->Restore(stored).ok());
+  const WatchSnapshot again = *restored->Snapshot().watch;
+  EXPECT_EQ(again.As<ClassWatchDetails>()->deviating_classes[0].log10_e_value,
             watch.deviating_classes[0].log10_e_value);
 }
 
@@ -289,8 +280,7 @@ TEST_F(MonitorTest, ARejectedClassIsShownEvenIfItsFrequencyIsRight) {
   // The predictions of the first of seven classes are too bold, but its frequency is as predicted;
   // the others deviate by chance.
   constexpr std::size_t kM = 7;
-  ModelMonitor monitor(monitoring_, kM, 300);
-  monitor.Begin(monitor.Prepare(*Kernel::ExponentialTotalVariation(0.5), 1), {});
+  const auto monitor = BegunMonitor(monitoring_, kM);
   PredictionSet set;
   set.class_count = kM;
   for (int i = 0; i < 1200; ++i) {
@@ -301,8 +291,9 @@ TEST_F(MonitorTest, ARejectedClassIsShownEvenIfItsFrequencyIsRight) {
     for (std::size_t k = 1; k < kM; ++k) set.probabilities.push_back((bold ? 0.06 : 0.96) / 6);
     set.labels.push_back(comes ? 0 : 1 + i / 2 % 5);
   }
-  monitor.Add(set.view(), {});
-  const WatchSnapshot watch = *monitor.Snapshot().watch;
+  AddAndDecide(*monitor, set.view(), At(1), 1200);
+  const WatchSnapshot snapshot = *monitor->Snapshot().watch;
+  const auto& watch = *snapshot.As<ClassWatchDetails>();
   ASSERT_GT(watch.deviating_classes.size(), EvidenceWatch::kShownClasses);
   const DeviatingClass& shown = watch.deviating_classes[EvidenceWatch::kShownClasses];
   EXPECT_EQ(shown.index, 0U);
@@ -311,7 +302,6 @@ TEST_F(MonitorTest, ARejectedClassIsShownEvenIfItsFrequencyIsRight) {
 }
 
 TEST_F(MonitorTest, TheGapOfAnAlarmIsConfidenceMinusAccuracy) {
-  Begin();
   const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kModelMonitorClasses), 200);
   Send(bad, 200);
   double confidence = 0;
@@ -326,7 +316,6 @@ TEST_F(MonitorTest, TheGapOfAnAlarmIsConfidenceMinusAccuracy) {
 }
 
 TEST_F(MonitorTest, AcknowledgingAnEvidenceAlarmRestartsTheWatch) {
-  Begin();
   Send(DrawFrom(GeneratorSpec::M2(kModelMonitorClasses), 300), 100);
   ASSERT_NE(monitor_.Snapshot().FindActive(Alarm::Kind::kEvidence), nullptr);
   monitor_.Acknowledge(1, "retrained", At(1000), observations_);
@@ -337,7 +326,7 @@ TEST_F(MonitorTest, AcknowledgingAnEvidenceAlarmRestartsTheWatch) {
   EXPECT_EQ(snapshot.watch->first_observation, 301);
   EXPECT_EQ(snapshot.watch->reading.count, 0);
   EXPECT_EQ(snapshot.watch->reading.maximum.log_value, 0);
-  EXPECT_EQ(snapshot.watch->reliability.Total().count, 0);
+  EXPECT_EQ(snapshot.watch->As<ClassWatchDetails>()->reliability.Total().count, 0);
 
   // A second acknowledgement and an unknown alarm change nothing.
   monitor_.Acknowledge(1, "again", At(2000), observations_);
@@ -363,7 +352,6 @@ TEST_F(MonitorTest, AcknowledgingAnEvidenceAlarmRestartsTheWatch) {
 }
 
 TEST_F(MonitorTest, DriftAfterManyGoodObservationsRaisesOneAlarmUntilAcknowledged) {
-  Begin();
   Send(DrawFrom(GeneratorSpec::M1(kModelMonitorClasses), 5000), 100);
   ASSERT_TRUE(monitor_.Snapshot().alarms->empty());
   Send(DrawFrom(GeneratorSpec::M2(kModelMonitorClasses), 500), 50);
@@ -386,7 +374,6 @@ TEST_F(MonitorTest, DriftAfterManyGoodObservationsRaisesOneAlarmUntilAcknowledge
 }
 
 TEST_F(MonitorTest, KeepsTheNewestAndTheActiveAlarms) {
-  Begin();
   const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kModelMonitorClasses), 100);
   // The drift alarm that is raised with the first evidence alarm stays active all the time.
   std::int64_t acknowledged = 0;

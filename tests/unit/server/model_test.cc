@@ -86,8 +86,8 @@ store::v1::ModelState StateWith(ThreadPool& pool, const std::string& group_tag) 
   Model model(1, declaration, {}, {}, pool, nullptr);
   for (std::size_t first = 0, rows = 1; first < set.labels.size(); first += rows, rows *= 3) {
     rows = std::min(rows, set.labels.size() - first);
-    model.strand_state().Observe(set.view().rows(first, rows),
-                                 {.groups = GroupValues(groups).rows(first, rows)});
+    model.strand_state().Observe(
+        {set.view().rows(first, rows), {.groups = GroupValues(groups).rows(first, rows)}});
   }
   return model.strand_state().Save();
 }
@@ -447,12 +447,12 @@ TEST(ObservationWindowTest, KeepsTheNewestRowsInChunksOfAnySizeAndPrecision) {
           i / 4 % 5 == 0 ? std::vector<std::string>{"eu"}
                          : (i / 4 % 5 == 1 ? std::vector<std::string>()
                                            : std::vector<std::string>{"us", "eu", "us", "asia"});
-      window.Append(set.view().rows(i, 4),
-                    {.id_hashes = i / 4 % 3 == 0 ? std::span<const std::uint64_t>()
-                                                 : std::span(hashes).subspan(i, 4),
-                     .features = std::span(features).subspan(2 * i, 8),
-                     .feature_count = 2,
-                     .groups = GroupValues(groups)});
+      window.Append({set.view().rows(i, 4),
+                     {.id_hashes = i / 4 % 3 == 0 ? std::span<const std::uint64_t>()
+                                                  : std::span(hashes).subspan(i, 4),
+                      .features = std::span(features).subspan(2 * i, 8),
+                      .feature_count = 2,
+                      .groups = GroupValues(groups)}});
       for (std::size_t row = 0; row < 4; ++row) names.push_back(GroupValues(groups)[row]);
       views.push_back(window.View());
       ASSERT_EQ(views.back().size(), std::min<std::size_t>(10, i + 4));

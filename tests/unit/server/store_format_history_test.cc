@@ -43,7 +43,7 @@ TEST(StoreFormatTest, OpenHistoriesKeepTheirFormat) {
     history.Advance(time + std::chrono::hours(minute), WatchMark{.log10_e_value = 0.25});
     history.CountRejected(10 + minute);
     history.CountMissing(20 + minute);
-    history.pairs().Add(0.5);
+    history.counting().pairs.Add(0.5);
   }
   store::v1::HistoryState state;
   history.Save(state);

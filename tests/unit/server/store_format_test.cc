@@ -17,6 +17,7 @@
 #include "calibd/core/experts.h"
 #include "calibd/store/v1/store.pb.h"
 #include "server/ingest/decode.h"
+#include "server/kinds/classes/evidence_watch.h"
 #include "server/rows/producer_cursors.h"
 #include "server/rows/row_codec.h"
 #include "server/state/history.h"
@@ -365,15 +366,15 @@ TEST(StoreFormatTest, MonitoredStatesAreReadUnchanged) {
   EXPECT_EQ(monitor.last_counted_time, time(1700000000000004));
   EXPECT_EQ(monitor.raised, (std::array<std::int64_t, 3>{3, 2, 0}));
   EXPECT_EQ(monitor.watch->first_observation, 11);
-  EXPECT_EQ(monitor.watch->null_moments.n, 7U);
-  EXPECT_EQ(monitor.watch->null_moments.mean_square, 0.375);
+  const auto& details = *monitor.watch->As<ClassWatchDetails>();
+  EXPECT_EQ(details.null_moments.n, 7U);
+  EXPECT_EQ(details.null_moments.mean_square, 0.375);
   // (0.25 + 0.5 + 0.75) / 7.
-  EXPECT_DOUBLE_EQ(monitor.watch->null_moments.mean_diagonal, 1.5 / 7);
-  ASSERT_EQ(monitor.watch->deviating_classes.size(), 3U);
-  EXPECT_EQ(monitor.watch->deviating_classes[0].index, 0U);
-  EXPECT_EQ(monitor.watch->deviating_classes[0].frequencies,
-            (RunningClassFrequencies::Class{4, 1, 0.25}));
-  for (const DeviatingClass& one : monitor.watch->deviating_classes) {
+  EXPECT_DOUBLE_EQ(details.null_moments.mean_diagonal, 1.5 / 7);
+  ASSERT_EQ(details.deviating_classes.size(), 3U);
+  EXPECT_EQ(details.deviating_classes[0].index, 0U);
+  EXPECT_EQ(details.deviating_classes[0].frequencies, (RunningClassFrequencies::Class{4, 1, 0.25}));
+  for (const DeviatingClass& one : details.deviating_classes) {
     EXPECT_NEAR(one.log10_e_value, one.index == 1 ? 1 : 0, 1e-15);
   }
   const EvidenceReading& reading = monitor.watch->reading;
@@ -387,13 +388,13 @@ TEST(StoreFormatTest, MonitoredStatesAreReadUnchanged) {
     norm2 += value * value;
   }
   EXPECT_DOUBLE_EQ(*reading.skce_unbiased, (norm2 - 2.5) / (7 * 6));
-  const RunningReliability::Bin total = monitor.watch->reliability.Total();
+  const RunningReliability::Bin total = details.reliability.Total();
   EXPECT_EQ(total.count, 7);
   EXPECT_EQ(total.correct, 4);
   EXPECT_DOUBLE_EQ(total.confidence, 3.0);
   EXPECT_DOUBLE_EQ(total.variance, 6.0);
-  EXPECT_EQ(monitor.watch->reliability.brier, 3.5);
-  EXPECT_EQ(monitor.watch->reliability.log_loss, 4.5);
+  EXPECT_EQ(details.reliability.brier, 3.5);
+  EXPECT_EQ(details.reliability.log_loss, 4.5);
   ASSERT_EQ(monitor.groups.size(), 2U);
   EXPECT_EQ(monitor.groups[0]->id.value, "eu");
   EXPECT_FALSE(monitor.groups[0]->id.overflow);

@@ -4,9 +4,12 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "calibd/core/generator.h"
+#include "server/kinds/classes/class_kind.h"
 #include "server/state/model.h"
 #include "support/log_rows.h"
 
@@ -45,6 +48,26 @@ inline ModelDeclaration Watched(std::size_t warmup = 0) {
     classes.kernel.rule.bandwidth.fixed = 0.5;
   }
   return declaration;
+}
+
+// A monitor of classes whose evidence has begun.
+inline std::unique_ptr<ClassMonitor> BegunMonitor(const Monitoring& monitoring,
+                                                  std::size_t class_count) {
+  auto monitor = std::make_unique<ClassMonitor>(monitoring, ClassKind(class_count, 300));
+  monitor->kind().SetKernel(*Kernel::ExponentialTotalVariation(0.5));
+  monitor->Begin({});
+  return monitor;
+}
+
+// Adds observations to the evidence, not to the error, and decides. observations: of the model,
+// with them.
+inline void AddAndDecide(ClassMonitor& monitor, const PredictionBatch& batch, Alarm::Time time,
+                         std::int64_t observations) {
+  ClassMonitor::Adding adding =
+      monitor.BeginAdd(batch, {}, observations - static_cast<std::int64_t>(batch.size()), {});
+  adding.Run(ClassMonitor::Adding::kStatistics, nullptr);
+  adding.Run(ClassMonitor::Adding::kEvidence, nullptr);
+  monitor.Decide(std::move(adding).End(), time, observations);
 }
 
 }  // namespace calibd::server

@@ -1,5 +1,5 @@
 // How far off forecasts are, of all outcomes and of the newest ones.
-#include "server/watch/coverage_watch.h"
+#include "server/kinds/numbers/coverage_measure.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,8 +26,13 @@ std::shared_ptr<const ForecastCells> CellsOf(const NumberForecastKind& kind) {
 }
 
 CoverageWatch WatchOf(const std::shared_ptr<const ForecastCells>& cells,
-                      CoverageWatch::Of of = CoverageWatch::Of::kModel, double limit = 0.05) {
-  return {of, cells, kCoverageAlpha, limit, 100, 1};
+                      CoverageMeasure::Of of = CoverageMeasure::Of::kModel, double limit = 0.05) {
+  return CoverageWatch(CoverageMeasure(of, cells, kCoverageAlpha),
+                       {.error_limit = limit, .min_observations = 100}, 1);
+}
+
+std::shared_ptr<const MeasuredCoverage> CoverageIn(const CoverageWatch& watch) {
+  return std::dynamic_pointer_cast<const MeasuredCoverage>(watch.Snapshot().measured);
 }
 
 // Rows of n Normal forecasts whose outcomes have residuals from N(shift, scale^2).
@@ -83,7 +88,7 @@ double LevelOf(std::int64_t mark) {
 }
 
 // The central intervals of 50, 80 and 90 % are the same one, which promises 80 %.
-TEST(CoverageWatchTest, TheGapIsThatOfTheWidestIntervalThatIsSet) {
+TEST(CoverageMeasureTest, TheGapIsThatOfTheWidestIntervalThatIsSet) {
   const auto cells = CellsOf(QuantileForecasts{{.1, .5, .9}});
   ForecastCounts counts(cells->cell_count());
   // 20 % of the outcomes are in the first cell, 20 % in the last one, and 60 % between.
@@ -101,7 +106,7 @@ TEST(CoverageWatchTest, TheGapIsThatOfTheWidestIntervalThatIsSet) {
   EXPECT_LT(interval.gap_upper, 0.35);
 }
 
-TEST(CoverageWatchTest, TheRecentErrorIsThatOfTheClearestStretch) {
+TEST(CoverageMeasureTest, TheRecentErrorIsThatOfTheClearestStretch) {
   const auto cells = CellsOf(NormalForecasts{});
   const std::vector<ForecastRow> rows = Changing(*cells, 2900, 4000, 0.3, 1.6);
   CoverageWatch watch = WatchOf(cells);
@@ -111,7 +116,7 @@ TEST(CoverageWatchTest, TheRecentErrorIsThatOfTheClearestStretch) {
     if (n % 97 != 0) continue;
     std::size_t clearest = 0;
     CoverageError expected = Measured(rows, 0, n, LevelOf(0));
-    const std::shared_ptr<const CoverageSnapshot> snapshot = watch.Snapshot().coverage;
+    const std::shared_ptr<const MeasuredCoverage> snapshot = CoverageIn(watch);
     for (const CoverageMark& mark : *snapshot->marks) {
       const auto first = static_cast<std::size_t>(mark.index * kSpacing);
       EXPECT_EQ(mark.first_observation, mark.index * kSpacing + 1);
@@ -139,10 +144,10 @@ TEST(CoverageWatchTest, TheRecentErrorIsThatOfTheClearestStretch) {
 // definition, at every observation.
 std::optional<std::size_t> FirstOver(const std::vector<ForecastRow>& rows, double limit) {
   const auto cells = CellsOf(NormalForecasts{});
-  CoverageWatch marks = WatchOf(cells, CoverageWatch::Of::kModel, 0.99);
+  CoverageWatch marks = WatchOf(cells, CoverageMeasure::Of::kModel, 0.99);
   for (std::size_t n = 1; n <= rows.size(); ++n) {
     // The marks before this observation: the one that it makes has no stretch yet.
-    const auto before = marks.Snapshot().coverage->marks;
+    const auto before = CoverageIn(marks)->marks;
     marks.Add(rows[n - 1], static_cast<std::int64_t>(n));
     if (n < 100) continue;
     if (Measured(rows, 0, n, LevelOf(0)).lower > limit) return n;
@@ -154,10 +159,10 @@ std::optional<std::size_t> FirstOver(const std::vector<ForecastRow>& rows, doubl
   return std::nullopt;
 }
 
-TEST(CoverageWatchTest, DecidesAtTheFirstObservationThatTellsIt) {
+TEST(CoverageMeasureTest, DecidesAtTheFirstObservationThatTellsIt) {
   const auto cells = CellsOf(NormalForecasts{});
   const auto crossing = [&](const std::vector<ForecastRow>& rows, double limit) {
-    CoverageWatch watch = WatchOf(cells, CoverageWatch::Of::kModel, limit);
+    CoverageWatch watch = WatchOf(cells, CoverageMeasure::Of::kModel, limit);
     std::optional<LimitCrossing> found;
     for (std::size_t i = 0; i < rows.size() && !found; ++i) {
       watch.Add(rows[i], static_cast<std::int64_t>(i) + 1);
@@ -185,14 +190,14 @@ TEST(CoverageWatchTest, DecidesAtTheFirstObservationThatTellsIt) {
 
 // All intervals of a model, of all stretches, may ever be wrong with a probability of alpha. A
 // limit of nearly 0 is exceeded when one of them is.
-TEST(CoverageWatchTest, IntervalsOfAllStretchesHoldTogether) {
+TEST(CoverageMeasureTest, IntervalsOfAllStretchesHoldTogether) {
   const auto cells = CellsOf(QuantileForecasts{{0.2, 0.5, 0.8}});
   constexpr int kStreams = 400;
   int wrong = 0;
   for (int stream = 0; stream < kStreams; ++stream) {
     std::mt19937_64 random(static_cast<std::uint64_t>(stream));
     std::discrete_distribution<int> cell({0.2, 0.3, 0.3, 0.2});
-    CoverageWatch watch = WatchOf(cells, CoverageWatch::Of::kModel, 1e-9);
+    CoverageWatch watch = WatchOf(cells, CoverageMeasure::Of::kModel, 1e-9);
     ForecastRow row;
     for (std::int64_t i = 1; i <= 4000; ++i) {
       row.cell = static_cast<std::uint8_t>(cell(random));
@@ -205,7 +210,7 @@ TEST(CoverageWatchTest, IntervalsOfAllStretchesHoldTogether) {
 }
 
 // One outcome far away, such as in a wrong unit, leaves nothing of smaller numbers in a sum.
-TEST(CoverageWatchTest, RecentResidualsDoNotDependOnEarlierOnes) {
+TEST(CoverageMeasureTest, RecentResidualsDoNotDependOnEarlierOnes) {
   const auto cells = CellsOf(NormalForecasts{});
   std::vector<ForecastRow> rows = Changing(*cells, 20000, 23000, 0.4, 1.5);
   rows[5].t = 1e200;
@@ -213,7 +218,7 @@ TEST(CoverageWatchTest, RecentResidualsDoNotDependOnEarlierOnes) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
     watch.Add(rows[i], static_cast<std::int64_t>(i) + 1);
   }
-  const CoverageStretch recent = *watch.Snapshot().coverage->Recent();
+  const CoverageStretch recent = *CoverageIn(watch)->Recent();
   const auto first = static_cast<std::size_t>(recent.first_observation) - 1;
   ASSERT_GT(first, 19000U);
   double t = 0;
@@ -227,7 +232,7 @@ TEST(CoverageWatchTest, RecentResidualsDoNotDependOnEarlierOnes) {
 }
 
 // The delays are those that docs/forecasts.md states.
-TEST(CoverageWatchTest, ChangesAreSeenSoon) {
+TEST(CoverageMeasureTest, ChangesAreSeenSoon) {
   const auto cells = CellsOf(NormalForecasts{});
   const auto delay = [&](double scale) {
     std::vector<double> delays;
@@ -250,7 +255,7 @@ TEST(CoverageWatchTest, ChangesAreSeenSoon) {
   EXPECT_NEAR(delay(1.25), 5000, 1000);
 }
 
-TEST(CoverageWatchTest, AnAcknowledgementRestartsTheStretches) {
+TEST(CoverageMeasureTest, AnAcknowledgementRestartsTheStretches) {
   const auto cells = CellsOf(NormalForecasts{});
   const std::vector<ForecastRow> rows = Changing(*cells, 20000, 30000, 0, 1.5);
   CoverageWatch watch = WatchOf(cells);
@@ -260,79 +265,48 @@ TEST(CoverageWatchTest, AnAcknowledgementRestartsTheStretches) {
     ++i;
   }
   EXPECT_TRUE(watch.Snapshot().Read().is_recent);
-  const double upper = watch.Snapshot().coverage->Recent()->coverage.error.upper;
+  const double upper = CoverageIn(watch)->Recent()->coverage.error.upper;
   watch.Acknowledge(static_cast<std::int64_t>(i));
   EXPECT_EQ(watch.Snapshot().limit, upper);
-  EXPECT_TRUE(watch.Snapshot().coverage->marks->empty());
-  EXPECT_FALSE(watch.Snapshot().coverage->Recent().has_value());
+  EXPECT_TRUE(CoverageIn(watch)->marks->empty());
+  EXPECT_FALSE(CoverageIn(watch)->Recent().has_value());
   for (; i < 28000; ++i) watch.Add(rows[i], static_cast<std::int64_t>(i) + 1);
   EXPECT_FALSE(watch.TakeCrossing().has_value()) << "the same error is acknowledged";
   EXPECT_FALSE(watch.Snapshot().Read().is_recent);
 }
 
-TEST(CoverageWatchTest, AGroupHasNoRecentError) {
+TEST(CoverageMeasureTest, AGroupHasNoRecentError) {
   const auto cells = CellsOf(NormalForecasts{});
-  CoverageWatch watch = WatchOf(cells, CoverageWatch::Of::kGroup);
+  CoverageWatch watch = WatchOf(cells, CoverageMeasure::Of::kGroup);
   std::int64_t i = 0;
   for (const ForecastRow& row : Changing(*cells, 4000, 5000, 0, 1.5)) watch.Add(row, ++i);
   EXPECT_FALSE(watch.TakeCrossing().has_value());
-  EXPECT_EQ(watch.Snapshot().coverage->marks, nullptr);
+  EXPECT_EQ(CoverageIn(watch)->marks, nullptr);
   EXPECT_FALSE(watch.Snapshot().Read().stretch.has_value());
   store::v1::ErrorState state;
   watch.Save(state);
   EXPECT_EQ(state.forecast_marks_size(), 0);
 }
 
-TEST(CoverageWatchTest, MarksOfForecastsAreFewerTheOlderTheyAre) {
+TEST(CoverageMeasureTest, MarksOfForecastsAreFewerTheOlderTheyAre) {
   const auto cells = CellsOf(NormalForecasts{});
   CoverageWatch watch = WatchOf(cells);
   std::int64_t i = 0;
   for (const ForecastRow& row : RowsOf(*cells, 100 * kSpacing, 0, 1, 5)) watch.Add(row, ++i);
   std::vector<std::int64_t> marks;
-  for (const CoverageMark& mark : *watch.Snapshot().coverage->marks) marks.push_back(mark.index);
+  for (const CoverageMark& mark : *CoverageIn(watch)->marks) marks.push_back(mark.index);
   EXPECT_THAT(marks, ElementsAre(32, 48, 64, 72, 80, 88, 92, 93, 94, 95, 96, 97, 98, 99, 100));
 }
 
-TEST(CoverageWatchTest, AStateOfAnEarlierVersionHasNoMarks) {
-  const auto cells = CellsOf(NormalForecasts{});
-  const std::vector<ForecastRow> rows = Changing(*cells, 10100, 12000, 0, 1.7);
-  CoverageWatch watch = WatchOf(cells);
-  std::int64_t i = 0;
-  const auto time = [](std::int64_t n) {
-    return std::chrono::system_clock::time_point(std::chrono::seconds(n));
-  };
-  for (; i < 10050; ++i) watch.Add(rows[static_cast<std::size_t>(i)], i + 1);
-  watch.SetTime(time(i));
-  store::v1::ErrorState state;
-  watch.Save(state);
-  EXPECT_GT(state.forecast_marks_size(), 10);
-  state.clear_forecast_marks();
-  state.clear_forecasts_since_mark();
-  CoverageWatch restored = WatchOf(cells);
-  ASSERT_TRUE(restored.Restore(state).ok());
-  // Until the next mark, there is only the stretch since the start.
-  EXPECT_EQ(restored.Snapshot().coverage->Recent()->first_observation, 1);
-  std::optional<LimitCrossing> found;
-  while (!found && i < 12000) {
-    restored.Add(rows[static_cast<std::size_t>(i)], i + 1);
-    restored.SetTime(time(++i));
-    found = restored.TakeCrossing();
-  }
-  ASSERT_TRUE(found.has_value());
-  EXPECT_TRUE(found->recent);
-  EXPECT_EQ(found->first_observation, 40 * kSpacing + 1);
-  const CoverageStretch recent = *restored.Snapshot().coverage->Recent();
-  EXPECT_EQ(recent.start_time, time(40 * kSpacing + 1));
-}
-
-TEST(CoverageWatchTest, RefusesImpossibleMarks) {
+TEST(CoverageMeasureTest, RefusesImpossibleMarks) {
   const auto cells = CellsOf(NormalForecasts{});
   CoverageWatch watch = WatchOf(cells);
   std::int64_t i = 0;
   for (const ForecastRow& row : RowsOf(*cells, 1000, 0, 1, 6)) watch.Add(row, ++i);
   store::v1::ErrorState saved;
   watch.Save(saved);
-  const auto refused = [&](const auto& damage, CoverageWatch::Of of = CoverageWatch::Of::kModel) {
+  const auto refused = [&](const auto& damage,
+                           CoverageMeasure::Of of = CoverageMeasure::Of::kModel) {
     store::v1::ErrorState state = saved;
     damage(state);
     CoverageWatch restored = WatchOf(cells, of);
@@ -340,7 +314,7 @@ TEST(CoverageWatchTest, RefusesImpossibleMarks) {
   };
   ASSERT_EQ(saved.forecast_marks_size(), 3);
   EXPECT_FALSE(refused([](auto&) {}));
-  EXPECT_TRUE(refused([](auto&) {}, CoverageWatch::Of::kGroup));
+  EXPECT_TRUE(refused([](auto&) {}, CoverageMeasure::Of::kGroup));
   EXPECT_TRUE(refused([](auto& state) { state.mutable_forecast_marks()->SwapElements(0, 1); }));
   EXPECT_TRUE(
       refused([](auto& state) { state.mutable_forecast_marks(0)->set_first_observation(0); }));

@@ -1,4 +1,4 @@
-#include "server/watch/error_watch.h"
+#include "server/kinds/classes/class_measure.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -46,17 +46,36 @@ PredictionSet Joined(PredictionSet first, const PredictionSet& second) {
   return first;
 }
 
-ErrorWatch ModelWatch(std::size_t class_count) {
-  return {ErrorBudget::OfModel(kAlpha, class_count), kLimit, kLeast, 1};
+ClassErrorWatch WatchOf(const ErrorBudget& budget, std::int64_t min_observations,
+                        std::int64_t first_observation = 1) {
+  return ClassErrorWatch(ClassMeasure(budget),
+                         {.error_limit = kLimit, .min_observations = min_observations},
+                         first_observation);
 }
 
-void Add(ErrorWatch& watch, const PredictionSet& set, std::size_t first, std::size_t end) {
+ClassErrorWatch ModelWatch(std::size_t class_count) {
+  return WatchOf(ErrorBudget::OfModel(kAlpha, class_count), kLeast);
+}
+
+void Add(ClassErrorWatch& watch, const PredictionSet& set, std::size_t first, std::size_t end) {
   for (std::size_t i = first; i < end; ++i) {
-    watch.AddRow(set.view(), i, static_cast<std::int64_t>(i) + 1);
+    watch.Add({.batch = set.view(), .index = i}, static_cast<std::int64_t>(i) + 1);
   }
 }
 
-store::v1::ErrorState Saved(const ErrorWatch& watch) {
+const MeasuredClassError& Measured(const ErrorSnapshot& snapshot) {
+  return *snapshot.As<MeasuredClassError>();
+}
+
+double RecentLog10EValue(const ErrorSnapshot& snapshot) {
+  return *Measured(snapshot).recent_log10_e_value;
+}
+
+double RecentThreshold(const ErrorSnapshot& snapshot) {
+  return Measured(snapshot).recent_threshold;
+}
+
+store::v1::ErrorState Saved(const ClassErrorWatch& watch) {
   store::v1::ErrorState state;
   watch.Save(state);
   return state;
@@ -80,7 +99,7 @@ std::optional<std::int64_t> FirstOver(const PredictionSet& set, const ErrorBudge
   return std::nullopt;
 }
 
-TEST(ErrorWatchTest, BudgetsSumToTheLevel) {
+TEST(ClassMeasureTest, BudgetsSumToTheLevel) {
   for (const std::size_t m : {2U, 3U}) {
     const ErrorBudget model = ErrorBudget::OfModel(kAlpha, m);
     const auto series = static_cast<double>(model.series);
@@ -94,7 +113,7 @@ TEST(ErrorWatchTest, BudgetsSumToTheLevel) {
 
 // The watch computes an interval only when the answer can have changed. A group has no recent
 // error, which could come first.
-TEST(ErrorWatchTest, CrossesAtTheSameObservationAsALookAtEachOne) {
+TEST(ClassMeasureTest, CrossesAtTheSameObservationAsALookAtEachOne) {
   for (const std::size_t m : {2U, 3U}) {
     const ErrorBudget budget = ErrorBudget::OfGroup(kAlpha, 1, m);
     int crossed = 0;
@@ -102,7 +121,7 @@ TEST(ErrorWatchTest, CrossesAtTheSameObservationAsALookAtEachOne) {
       // Errors near the limit come close to the decision often.
       const double shift = 0.02 + 0.01 * static_cast<double>(seed);
       const PredictionSet set = OverConfident(m, 4000, shift, seed);
-      ErrorWatch watch(budget, kLimit, kLeast, 1);
+      ClassErrorWatch watch = WatchOf(budget, kLeast);
       Add(watch, set, 0, set.labels.size());
       const std::optional<LimitCrossing> crossing = watch.TakeCrossing();
       const std::optional<std::int64_t> expected = FirstOver(set, budget);
@@ -118,9 +137,9 @@ TEST(ErrorWatchTest, CrossesAtTheSameObservationAsALookAtEachOne) {
   }
 }
 
-TEST(ErrorWatchTest, RecentErrorCrossesSoonAfterAChange) {
+TEST(ClassMeasureTest, RecentErrorCrossesSoonAfterAChange) {
   const PredictionSet set = Joined(OverConfident(3, 30000, 0, 1), OverConfident(3, 6000, 0.1, 2));
-  ErrorWatch watch = ModelWatch(3);
+  ClassErrorWatch watch = ModelWatch(3);
   Add(watch, set, 0, 30000);
   EXPECT_FALSE(watch.TakeCrossing().has_value());
   EXPECT_EQ(watch.Snapshot().Read().status, LimitStatus::kWithinLimit);
@@ -135,12 +154,12 @@ TEST(ErrorWatchTest, RecentErrorCrossesSoonAfterAChange) {
   // Marks are 1024 observations apart.
   EXPECT_NEAR(static_cast<double>(crossing->first_observation), 30001, 1100);
   EXPECT_NEAR(crossing->interval.gap, 0.1, 0.04);
-  EXPECT_GT(*snapshot.recent_log10_e_value, snapshot.recent_threshold);
+  EXPECT_GT(RecentLog10EValue(snapshot), RecentThreshold(snapshot));
 }
 
-TEST(ErrorWatchTest, AnswersNothingBeforeTheMinimum) {
+TEST(ClassMeasureTest, AnswersNothingBeforeTheMinimum) {
   const PredictionSet set = OverConfident(3, 300, 0.6, 3);
-  ErrorWatch watch(ErrorBudget::OfModel(kAlpha, 3), kLimit, 250, 1);
+  ClassErrorWatch watch = WatchOf(ErrorBudget::OfModel(kAlpha, 3), 250);
   Add(watch, set, 0, 249);
   EXPECT_GT(watch.Snapshot().Read().now[0]->lower, kLimit);
   EXPECT_EQ(watch.Snapshot().Read().status, LimitStatus::kUndecided);
@@ -152,9 +171,9 @@ TEST(ErrorWatchTest, AnswersNothingBeforeTheMinimum) {
   EXPECT_FALSE(watch.TakeCrossing().has_value());
 }
 
-TEST(ErrorWatchTest, TheSameErrorDoesNotCrossAgainButALargerOneDoes) {
+TEST(ClassMeasureTest, TheSameErrorDoesNotCrossAgainButALargerOneDoes) {
   const PredictionSet same = OverConfident(3, 60000, 0.08, 4);
-  ErrorWatch watch = ModelWatch(3);
+  ClassErrorWatch watch = ModelWatch(3);
   Add(watch, same, 0, 5000);
   ASSERT_TRUE(watch.TakeCrossing().has_value());
   watch.Acknowledge(5000);
@@ -167,11 +186,11 @@ TEST(ErrorWatchTest, TheSameErrorDoesNotCrossAgainButALargerOneDoes) {
   EXPECT_TRUE(acknowledged.acknowledged);
   EXPECT_FALSE(acknowledged.over);
   EXPECT_EQ(acknowledged.Read().status, LimitStatus::kOverLimit);
-  EXPECT_EQ(acknowledged.sums.first_observation, 5001);
-  EXPECT_EQ(acknowledged.since_start.first_observation, 1);
-  EXPECT_EQ(acknowledged.since_start.count(), 40000);
+  EXPECT_EQ(acknowledged.first_observation, 5001);
+  EXPECT_EQ(acknowledged.start_observation, 1);
+  EXPECT_EQ(Measured(acknowledged).since_start.count(), 40000);
 
-  ErrorWatch larger = watch;
+  ClassErrorWatch larger = watch;
   Add(larger, OverConfident(3, 60000, 0.3, 5), 40000, 60000);
   EXPECT_TRUE(larger.TakeCrossing().has_value());
 
@@ -187,14 +206,14 @@ TEST(ErrorWatchTest, TheSameErrorDoesNotCrossAgainButALargerOneDoes) {
   EXPECT_TRUE(watch.TakeCrossing().has_value());
 }
 
-TEST(ErrorWatchTest, ANewLimitIsDecidedAtOnceAndRestartsNothing) {
-  ErrorWatch watch = ModelWatch(3);
+TEST(ClassMeasureTest, ANewLimitIsDecidedAtOnceAndRestartsNothing) {
+  ClassErrorWatch watch = ModelWatch(3);
   Add(watch, OverConfident(3, 20000, 0, 9), 0, 20000);
   EXPECT_EQ(watch.Snapshot().Read().status, LimitStatus::kWithinLimit);
   watch.SetLimit(1e-4, 20000);
   EXPECT_EQ(watch.Snapshot().Read().status, LimitStatus::kUndecided);
   EXPECT_EQ(watch.count(), 20000);
-  ErrorWatch off = ModelWatch(3);
+  ClassErrorWatch off = ModelWatch(3);
   Add(off, OverConfident(3, 20000, 0.015, 10), 0, 20000);
   EXPECT_FALSE(off.TakeCrossing().has_value());
   off.SetLimit(1e-3, 20000);
@@ -204,22 +223,22 @@ TEST(ErrorWatchTest, ANewLimitIsDecidedAtOnceAndRestartsNothing) {
   EXPECT_EQ(crossing->limit, 1e-3);
 }
 
-TEST(ErrorWatchTest, AHigherLimitRestartsTheRecentError) {
+TEST(ClassMeasureTest, AHigherLimitRestartsTheRecentError) {
   // The recent error exceeds the first limit before the minimum, and not the second limit.
-  ErrorWatch watch(ErrorBudget::OfModel(kAlpha, 3), kLimit, 1000, 1);
+  ClassErrorWatch watch = WatchOf(ErrorBudget::OfModel(kAlpha, 3), 1000);
   const PredictionSet set = Joined(OverConfident(3, 900, 0.2, 18), OverConfident(3, 400, 0, 19));
   Add(watch, set, 0, 900);
-  EXPECT_GT(*watch.Snapshot().recent_log10_e_value, watch.Snapshot().recent_threshold);
+  EXPECT_GT(RecentLog10EValue(watch.Snapshot()), RecentThreshold(watch.Snapshot()));
   watch.SetLimit(0.4, 900);
   Add(watch, set, 900, set.labels.size());
   EXPECT_FALSE(watch.TakeCrossing().has_value());
   EXPECT_EQ(watch.Snapshot().Read().status, LimitStatus::kWithinLimit);
 }
 
-TEST(ErrorWatchTest, AnErrorAfterAnAcknowledgedOneWasWithinTheLimitCrossesAtOnce) {
+TEST(ClassMeasureTest, AnErrorAfterAnAcknowledgedOneWasWithinTheLimitCrossesAtOnce) {
   // A group, which has no recent error.
   const ErrorBudget budget = ErrorBudget::OfGroup(kAlpha, 1, 3);
-  ErrorWatch watch(budget, kLimit, kLeast, 1);
+  ClassErrorWatch watch = WatchOf(budget, kLeast);
   Add(watch, OverConfident(3, 300, 0.9, 20), 0, 300);
   ASSERT_TRUE(watch.TakeCrossing().has_value());
   watch.Acknowledge(300);
@@ -239,8 +258,8 @@ TEST(ErrorWatchTest, AnErrorAfterAnAcknowledgedOneWasWithinTheLimitCrossesAtOnce
   EXPECT_EQ(crossing->observation, static_cast<std::int64_t>(rows));
 }
 
-TEST(ErrorWatchTest, ARecentErrorIsNoLongerRecentOnceAllObservationsExceedTheLimit) {
-  ErrorWatch watch = ModelWatch(3);
+TEST(ClassMeasureTest, ARecentErrorIsNoLongerRecentOnceAllObservationsExceedTheLimit) {
+  ClassErrorWatch watch = ModelWatch(3);
   const PredictionSet set = Joined(OverConfident(3, 8000, 0, 24), OverConfident(3, 60000, 0.2, 25));
   std::size_t rows = 0;
   while (!watch.Snapshot().over) Add(watch, set, rows, rows + 1), ++rows;
@@ -257,24 +276,24 @@ TEST(ErrorWatchTest, ARecentErrorIsNoLongerRecentOnceAllObservationsExceedTheLim
   EXPECT_EQ(watch.Snapshot().limit, upper);
 }
 
-TEST(ErrorWatchTest, ARestartKeepsAnAlarmActive) {
-  ErrorWatch watch = ModelWatch(3);
+TEST(ClassMeasureTest, ARestartKeepsAnAlarmActive) {
+  ClassErrorWatch watch = ModelWatch(3);
   Add(watch, OverConfident(3, 5000, 0.2, 16), 0, 5000);
   ASSERT_TRUE(watch.TakeCrossing().has_value());
-  watch.Restart({ErrorBudget::OfModel(0.01, 3), kLimit, kLeast, 5001});
+  watch.Restart(WatchOf(ErrorBudget::OfModel(0.01, 3), kLeast, 5001));
   EXPECT_EQ(watch.count(), 0);
   EXPECT_EQ(watch.Snapshot().Read().status, LimitStatus::kOverLimit);
-  EXPECT_EQ(watch.Snapshot().since_start.first_observation, 5001);
+  EXPECT_EQ(watch.Snapshot().start_observation, 5001);
   Add(watch, OverConfident(3, 9000, 0.2, 17), 5000, 9000);
   EXPECT_FALSE(watch.TakeCrossing().has_value());
 }
 
-TEST(ErrorWatchTest, ARestoredWatchContinuesWithTheSameBits) {
+TEST(ClassMeasureTest, ARestoredWatchContinuesWithTheSameBits) {
   for (const std::size_t m : {2U, 3U}) {
     const PredictionSet set =
         Joined(OverConfident(m, 9000, 0.04, 11), OverConfident(m, 9000, 0, 12));
-    ErrorWatch whole = ModelWatch(m);
-    ErrorWatch parts = ModelWatch(m);
+    ClassErrorWatch whole = ModelWatch(m);
+    ClassErrorWatch parts = ModelWatch(m);
     for (std::size_t i = 0; i < set.labels.size(); ++i) {
       Add(whole, set, i, i + 1);
       Add(parts, set, i, i + 1);
@@ -284,8 +303,8 @@ TEST(ErrorWatchTest, ARestoredWatchContinuesWithTheSameBits) {
         parts.Acknowledge(5001);
       }
       EXPECT_EQ(whole.TakeCrossing().has_value(), parts.TakeCrossing().has_value());
-      whole.SetTime(ErrorWatch::Time(std::chrono::seconds(i)));
-      parts.SetTime(ErrorWatch::Time(std::chrono::seconds(i)));
+      whole.SetTime(ClassErrorWatch::Time(std::chrono::seconds(i)));
+      parts.SetTime(ClassErrorWatch::Time(std::chrono::seconds(i)));
       if (i % 1111 == 0 || acknowledges) {
         const store::v1::ErrorState state = Saved(parts);
         parts = ModelWatch(m);
@@ -298,12 +317,12 @@ TEST(ErrorWatchTest, ARestoredWatchContinuesWithTheSameBits) {
   }
 }
 
-TEST(ErrorWatchTest, RefusesImpossibleStates) {
-  ErrorWatch watch = ModelWatch(2);
+TEST(ClassMeasureTest, RefusesImpossibleStates) {
+  ClassErrorWatch watch = ModelWatch(2);
   Add(watch, OverConfident(2, 2000, 0.04, 13), 0, 2000);
   const store::v1::ErrorState good = Saved(watch);
   const auto refused = [](const store::v1::ErrorState& state) {
-    ErrorWatch restored = ModelWatch(2);
+    ClassErrorWatch restored = ModelWatch(2);
     return !restored.Restore(state).ok();
   };
   EXPECT_FALSE(refused(good));
@@ -327,18 +346,20 @@ TEST(ErrorWatchTest, RefusesImpossibleStates) {
   EXPECT_TRUE(refused(state));
 }
 
-TEST(ErrorWatchTest, MarksAreFewerTheOlderTheyAre) {
-  ErrorWatch watch = ModelWatch(3);
+TEST(ClassMeasureTest, MarksAreFewerTheOlderTheyAre) {
+  ClassErrorWatch watch = ModelWatch(3);
   const PredictionSet set = OverConfident(3, 100 * 1024, 0, 14);
   Add(watch, set, 0, set.labels.size());
   std::vector<std::int64_t> marks;
-  for (const ErrorSums& mark : *watch.Snapshot().marks) marks.push_back(mark.count() / 1024);
+  for (const ErrorSums& mark : *Measured(watch.Snapshot()).marks)
+    marks.push_back(mark.count() / 1024);
   EXPECT_THAT(marks, ElementsAre(32, 48, 64, 72, 80, 88, 92, 93, 94, 95, 96, 97, 98, 99, 100));
-  EXPECT_THAT(sizeof(ErrorWatch) + marks.size() * sizeof(ErrorSums), Le(ErrorWatch::MaxMemory()));
+  EXPECT_THAT(sizeof(ClassErrorWatch) + marks.size() * sizeof(ErrorSums),
+              Le(ClassMeasure::MaxMemory()));
 }
 
-TEST(ErrorWatchTest, TellsHowManyObservationsAreNeeded) {
-  ErrorWatch watch(ErrorBudget::OfGroup(kAlpha, 1, 3), kLimit, kLeast, 1);
+TEST(ClassMeasureTest, TellsHowManyObservationsAreNeeded) {
+  ClassErrorWatch watch = WatchOf(ErrorBudget::OfGroup(kAlpha, 1, 3), kLeast);
   const PredictionSet set = OverConfident(3, 60000, 0, 15);
   EXPECT_FALSE(watch.Snapshot().Read().observations_needed.has_value());
   Add(watch, set, 0, 600);

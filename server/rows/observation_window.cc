@@ -1,4 +1,4 @@
-#include "server/state/observation_window.h"
+#include "server/rows/observation_window.h"
 
 #include <algorithm>
 #include <cassert>
@@ -23,39 +23,40 @@ void WindowView::VisitNewest(std::size_t n, const Visit& visit) const {
   }
 }
 
-PredictionSet WindowView::CopyNewest(std::size_t n) const {
-  PredictionSet set;
-  set.class_count = shape_.width;
-  set.probabilities.reserve(n * shape_.width);
-  set.labels.reserve(n);
+WindowView::Rows WindowView::CopyNewestRows(std::size_t n) const {
+  Rows copy;
+  copy.width = shape_.width;
+  copy.values.reserve(n * shape_.width);
+  copy.labels.reserve(n * shape_.labels);
+  copy.outcomes.reserve(shape_.labels == 0 ? n : 0);
   VisitNewest(n, [&](const WindowChunk& chunk, std::size_t first, std::size_t count) {
-    const std::int32_t* labels = chunk.labels.get() + first;
     std::visit(
         [&](const auto& values) {
           const auto* const from = values.get() + first * shape_.width;
-          set.probabilities.insert(set.probabilities.end(), from, from + count * shape_.width);
+          copy.values.insert(copy.values.end(), from, from + count * shape_.width);
         },
         chunk.probabilities);
-    set.labels.insert(set.labels.end(), labels, labels + count);
+    if (shape_.labels == 0) {
+      const double* const outcomes = chunk.outcomes.get() + first;
+      copy.outcomes.insert(copy.outcomes.end(), outcomes, outcomes + count);
+    } else {
+      const std::int32_t* const labels = chunk.labels.get() + first * shape_.labels;
+      copy.labels.insert(copy.labels.end(), labels, labels + count * shape_.labels);
+    }
   });
-  return set;
+  return copy;
+}
+
+PredictionSet WindowView::CopyNewest(std::size_t n) const {
+  Rows rows = CopyNewestRows(n);
+  return {.probabilities = std::move(rows.values),
+          .labels = std::move(rows.labels),
+          .class_count = rows.width};
 }
 
 WindowView::Forecasts WindowView::CopyNewestForecasts(std::size_t n) const {
-  Forecasts copy;
-  copy.forecasts.reserve(n * shape_.width);
-  copy.outcomes.reserve(n);
-  VisitNewest(n, [&](const WindowChunk& chunk, std::size_t first, std::size_t count) {
-    std::visit(
-        [&](const auto& values) {
-          const auto* const from = values.get() + first * shape_.width;
-          copy.forecasts.insert(copy.forecasts.end(), from, from + count * shape_.width);
-        },
-        chunk.probabilities);
-    const double* const outcomes = chunk.outcomes.get() + first;
-    copy.outcomes.insert(copy.outcomes.end(), outcomes, outcomes + count);
-  });
-  return copy;
+  Rows rows = CopyNewestRows(n);
+  return {.forecasts = std::move(rows.values), .outcomes = std::move(rows.outcomes)};
 }
 
 std::vector<std::uint64_t> WindowView::CopyNewestIdHashes(std::size_t n) const {
@@ -105,10 +106,11 @@ std::shared_ptr<WindowChunk> ObservationWindow::NewChunk(bool single_precision) 
   } else {
     chunk.probabilities = std::make_unique_for_overwrite<double[]>(values);
   }
-  if (shape_.has_outcomes) {
+  if (shape_.labels == 0) {
     chunk.outcomes = std::make_unique_for_overwrite<double[]>(shape_.chunk_rows);
   } else {
-    chunk.labels = std::make_unique_for_overwrite<std::int32_t[]>(shape_.chunk_rows);
+    chunk.labels =
+        std::make_unique_for_overwrite<std::int32_t[]>(shape_.labels * shape_.chunk_rows);
   }
   const auto hashes = [this](bool kept) {
     return kept ? std::make_unique_for_overwrite<std::uint64_t[]>(shape_.chunk_rows) : nullptr;
@@ -127,10 +129,10 @@ std::shared_ptr<WindowChunk> ObservationWindow::Widen(const WindowChunk& chunk,
   std::shared_ptr<WindowChunk> wide = NewChunk(/*single_precision=*/false);
   std::copy_n(std::get<WindowChunk::Floats>(chunk.probabilities).get(), rows * shape_.width,
               std::get<WindowChunk::Doubles>(wide->probabilities).get());
-  if (shape_.has_outcomes) {
+  if (shape_.labels == 0) {
     std::copy_n(chunk.outcomes.get(), rows, wide->outcomes.get());
   } else {
-    std::copy_n(chunk.labels.get(), rows, wide->labels.get());
+    std::copy_n(chunk.labels.get(), rows * shape_.labels, wide->labels.get());
   }
   if (shape_.keeps_ids) std::copy_n(chunk.id_hashes.get(), rows, wide->id_hashes.get());
   if (shape_.keeps_groups) std::copy_n(chunk.group_hashes.get(), rows, wide->group_hashes.get());
@@ -165,27 +167,25 @@ void ObservationWindow::AppendExtras(const RowExtras& extras, std::size_t first,
   }
 }
 
-void ObservationWindow::AppendRows(std::span<const double> rows,
-                                   std::span<const std::int32_t> labels,
-                                   std::span<const double> outcomes,
-                                   const RowExtras& extras) noexcept {
-  const std::size_t size = labels.size() + outcomes.size();
+void ObservationWindow::Append(const RowView& rows) noexcept {
+  const std::size_t size = rows.size();
   for (std::size_t done = 0; done < size;) {
     WindowChunk& chunk = *chunks_[end_ / shape_.chunk_rows];
     const std::size_t first = end_ % shape_.chunk_rows;
     const std::size_t count = std::min(shape_.chunk_rows - first, size - done);
+    const RowView part = rows.rows(done, count);
     std::visit(
         [&](const auto& values) {
-          std::ranges::copy(rows.subspan(done * shape_.width, count * shape_.width),
+          std::ranges::copy(part.values,
                             values.get() + first * shape_.width);
         },
         chunk.probabilities);
-    if (shape_.has_outcomes) {
-      std::ranges::copy(outcomes.subspan(done, count), chunk.outcomes.get() + first);
+    if (shape_.labels == 0) {
+      std::ranges::copy(part.outcomes, chunk.outcomes.get() + first);
     } else {
-      std::ranges::copy(labels.subspan(done, count), chunk.labels.get() + first);
+      std::ranges::copy(part.labels, chunk.labels.get() + first * shape_.labels);
     }
-    AppendExtras(extras.rows(done, count), first, count, chunk);
+    AppendExtras(part.extras, first, count, chunk);
     end_ += count;
     done += count;
   }

@@ -1,4 +1,4 @@
-#include "server/watch/evidence_watch.h"
+#include "server/kinds/classes/evidence_watch.h"
 
 #include <algorithm>
 #include <cmath>
@@ -27,12 +27,11 @@ void EvidenceWatch::AddStatistics(const PredictionBatch& batch) noexcept {
 }
 
 WatchSnapshot EvidenceWatch::Snapshot(double significance_level) const {
-  WatchSnapshot snapshot{.first_observation = first_observation_,
-                         .reading = process_.Read(),
-                         .forecast = nullptr,
-                         .reliability = reliability_,
-                         .deviating_classes = {},
-                         .null_moments = {}};
+  WatchSnapshot snapshot;
+  snapshot.first_observation = first_observation_;
+  snapshot.reading = process_.Read();
+  auto details = std::make_shared<ClassWatchDetails>();
+  details->reliability = reliability_;
   // The recorded maximum includes classes and groups at fixed observations alone. A larger newest
   // value is the highest one that people have seen, unless it reaches the threshold: whether it did
   // is decided at those observations.
@@ -45,7 +44,7 @@ WatchSnapshot EvidenceWatch::Snapshot(double significance_level) const {
   const std::vector<double> log10_e = class_evidence_.Log10EValues(-std::log10(significance_level));
   const std::vector<bool> rejected = RejectedByEbh(log10_e, significance_level);
   const auto show = [&](std::size_t k) {
-    snapshot.deviating_classes.push_back({.index = k,
+    details->deviating_classes.push_back({.index = k,
                                           .frequencies = frequencies_.classes()[k],
                                           .log10_e_value = class_evidence_.Log10EValue(k),
                                           .rejected = rejected[k]});
@@ -54,7 +53,7 @@ WatchSnapshot EvidenceWatch::Snapshot(double significance_level) const {
   std::for_each(deviating.begin(), deviating.end(), show);
   std::vector<std::size_t> others;
   for (std::size_t k = 0; k < rejected.size(); ++k) {
-    snapshot.rejected_classes += rejected[k] ? 1 : 0;
+    details->rejected_classes += rejected[k] ? 1 : 0;
     if (rejected[k] && std::find(deviating.begin(), deviating.end(), k) == deviating.end()) {
       others.push_back(k);
     }
@@ -66,12 +65,13 @@ WatchSnapshot EvidenceWatch::Snapshot(double significance_level) const {
   double variance = 0;
   for (const RunningClassFrequencies::Class& one : frequencies_.classes()) variance += one.variance;
   const auto n = static_cast<std::size_t>(snapshot.reading.count);
-  snapshot.null_moments = {.n = n,
+  details->null_moments = {.n = n,
                            .mean_diagonal = n > 0 ? variance / static_cast<double>(n) : 0,
                            .mean_square = null_squares_.moments().mean,
                            .mean_cube = std::nullopt};
   const RunningMoments& cubes = null_squares_.cubes();
-  if (cubes.count > 0) snapshot.null_moments.mean_cube = cubes.mean;
+  if (cubes.count > 0) details->null_moments.mean_cube = cubes.mean;
+  snapshot.details = std::move(details);
   return snapshot;
 }
 

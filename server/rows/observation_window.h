@@ -1,5 +1,5 @@
-#ifndef CALIBD_SERVER_STATE_OBSERVATION_WINDOW_H_
-#define CALIBD_SERVER_STATE_OBSERVATION_WINDOW_H_
+#ifndef CALIBD_SERVER_ROWS_OBSERVATION_WINDOW_H_
+#define CALIBD_SERVER_ROWS_OBSERVATION_WINDOW_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 #include "calibd/core/forecast_cells.h"
 #include "calibd/core/prediction_batch.h"
-#include "server/rows/row_extras.h"
+#include "server/rows/row_view.h"
 
 namespace calibd::server {
 
@@ -46,8 +46,8 @@ struct WindowShape {
   std::size_t capacity = 0;
   std::size_t chunk_rows = 1;
   bool keeps_ids = false;
-  // The rows are forecasts.
-  bool has_outcomes = false;
+  // Number of labels of a row; 0 for rows with an outcome.
+  std::size_t labels = 1;
   std::size_t feature_count = 0;
   bool keeps_groups = false;
 };
@@ -57,9 +57,20 @@ class WindowView {
  public:
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
+  // A copy of observations.
+  struct Rows {
+    std::vector<double> values;
+    std::size_t width = 1;
+    std::vector<std::int32_t> labels;
+    std::vector<double> outcomes;
+
+    [[nodiscard]] RowView view() const noexcept { return {values, width, labels, outcomes, {}}; }
+  };
   // Returns the newest n observations in their order, contiguously; n <= size().
+  [[nodiscard]] Rows CopyNewestRows(std::size_t n) const;
+  // CopyNewestRows for a model of classes.
   [[nodiscard]] PredictionSet CopyNewest(std::size_t n) const;
-  // The same for a model of forecasts: the n x width values and the n outcomes.
+  // CopyNewestRows for a model of forecasts: the n x width values and the n outcomes.
   struct Forecasts {
     std::vector<double> forecasts;
     std::vector<double> outcomes;
@@ -99,20 +110,12 @@ class ObservationWindow {
   // as RowValues. May throw bad_alloc, after which the rows are as before.
   void Reserve(std::size_t n, bool single_precision);
   // Call Reserve before. Removes the rows that are older than the newest `capacity`.
-  // extras: of the same rows.
-  void Append(const PredictionBatch& batch, const RowExtras& extras = {}) noexcept {
-    AppendRows(batch.probabilities, batch.labels, {}, extras);
-  }
-  void Append(const NumberForecastBatch& batch, const RowExtras& extras = {}) noexcept {
-    AppendRows(batch.forecasts, {}, batch.outcomes, extras);
-  }
+  void Append(const RowView& rows) noexcept;
 
   [[nodiscard]] std::size_t size() const noexcept { return end_ - begin_; }
   [[nodiscard]] WindowView View() const;
 
  private:
-  void AppendRows(std::span<const double> rows, std::span<const std::int32_t> labels,
-                  std::span<const double> outcomes, const RowExtras& extras) noexcept;
   void AppendExtras(const RowExtras& extras, std::size_t first, std::size_t count,
                     WindowChunk& chunk) const noexcept;
   [[nodiscard]] std::shared_ptr<WindowChunk> NewChunk(bool single_precision) const;
@@ -129,4 +132,4 @@ class ObservationWindow {
 
 }  // namespace calibd::server
 
-#endif  // CALIBD_SERVER_STATE_OBSERVATION_WINDOW_H_
+#endif  // CALIBD_SERVER_ROWS_OBSERVATION_WINDOW_H_

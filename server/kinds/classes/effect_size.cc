@@ -1,4 +1,4 @@
-#include "server/watch/effect_size.h"
+#include "server/kinds/classes/effect_size.h"
 
 #include <algorithm>
 

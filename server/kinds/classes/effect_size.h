@@ -1,5 +1,5 @@
-#ifndef CALIBD_SERVER_WATCH_EFFECT_SIZE_H_
-#define CALIBD_SERVER_WATCH_EFFECT_SIZE_H_
+#ifndef CALIBD_SERVER_KINDS_CLASSES_EFFECT_SIZE_H_
+#define CALIBD_SERVER_KINDS_CLASSES_EFFECT_SIZE_H_
 
 #include <optional>
 
@@ -26,4 +26,4 @@ struct EffectSize {
 
 }  // namespace calibd::server
 
-#endif  // CALIBD_SERVER_WATCH_EFFECT_SIZE_H_
+#endif  // CALIBD_SERVER_KINDS_CLASSES_EFFECT_SIZE_H_

@@ -1,5 +1,5 @@
-#ifndef CALIBD_SERVER_WATCH_EVIDENCE_WATCH_H_
-#define CALIBD_SERVER_WATCH_EVIDENCE_WATCH_H_
+#ifndef CALIBD_SERVER_KINDS_CLASSES_EVIDENCE_WATCH_H_
+#define CALIBD_SERVER_KINDS_CLASSES_EVIDENCE_WATCH_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -20,6 +20,7 @@
 #include "calibd/core/running_reliability.h"
 #include "calibd/core/running_skce.h"
 #include "calibd/store/v1/store.pb.h"
+#include "server/watch/monitor_snapshot.h"
 
 namespace calibd::server {
 
@@ -33,34 +34,8 @@ struct DeviatingClass {
   bool rejected = false;
 };
 
-// The evidence of forecasts at one moment.
-struct ForecastWatchSnapshot {
-  std::shared_ptr<const ForecastCells> cells;
-  ForecastEvidenceReading reading;
-  // Of the model's watch, unless no kernel could be chosen.
-  struct Discrepancy {
-    DiscrepancyKernel kernel;
-    std::optional<double> unbiased;
-    std::optional<DiscrepancyInterval> interval;
-    RunningMoments blocks;
-  };
-  std::optional<Discrepancy> discrepancy{};
-  // Of the model's watch, if a decision is declared.
-  struct Decision {
-    ThresholdDecision declared;
-    DecisionReading reading;
-  };
-  std::optional<Decision> decision{};
-};
-
-// The state of a watch at one moment.
-struct WatchSnapshot {
-  // Number of the first observation of the watch; the observations of a model are numbered from 1.
-  std::int64_t first_observation = 1;
-  // For forecasts without the effect size, and with the families of forecasts.
-  EvidenceReading reading;
-  // Set for forecasts; all of the following is empty then.
-  std::shared_ptr<const ForecastWatchSnapshot> forecast = nullptr;
+// What the evidence of classes says besides its reading.
+struct ClassWatchDetails final : WatchDetails {
   // Reliability diagram of the top label.
   RunningReliability reliability;
   // At most kShownClasses classes by the absolute value of Z, descending, followed by at most
@@ -137,4 +112,4 @@ class EvidenceWatch {
 
 }  // namespace calibd::server
 
-#endif  // CALIBD_SERVER_WATCH_EVIDENCE_WATCH_H_
+#endif  // CALIBD_SERVER_KINDS_CLASSES_EVIDENCE_WATCH_H_

@@ -1,0 +1,152 @@
+#ifndef CALIBD_SERVER_KINDS_CLASSES_CLASS_MEASURE_H_
+#define CALIBD_SERVER_KINDS_CLASSES_CLASS_MEASURE_H_
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "calibd/core/error_interval.h"
+#include "calibd/core/prediction_batch.h"
+#include "calibd/core/running_reliability.h"
+#include "calibd/store/v1/store.pb.h"
+#include "server/watch/limit.h"
+#include "server/watch/limit_watch.h"
+
+namespace calibd::server {
+
+// The probabilities with which the answers about the error may ever be wrong. The event of a series
+// of sums is "the top label is right", and for two classes also "the label is class 1".
+struct ErrorBudget {
+  // The levels of each series.
+  ErrorLevels levels;
+  // The level of the recent error of each series; 0: no recent error.
+  double recent = 0;
+  // 1, or 2 for two classes.
+  std::size_t series = 1;
+
+  // The budget of a model whose answers may be wrong with probability alpha.
+  [[nodiscard]] static ErrorBudget OfModel(double alpha, std::size_t class_count) noexcept;
+  // The budget of one group of at most `groups` groups, which has no recent error.
+  [[nodiscard]] static ErrorBudget OfGroup(double alpha, std::size_t groups,
+                                           std::size_t class_count) noexcept;
+};
+
+// Sums over the observations of one series, or of two.
+using ErrorSeries = std::array<ReliabilitySums, 2>;
+
+// Sums since an observation.
+struct ErrorSums {
+  using Time = std::chrono::system_clock::time_point;
+
+  // Its number within the model, from 1.
+  std::int64_t first_observation = 1;
+  // Time of the log row with this observation; unset before it.
+  std::optional<Time> start_time;
+  ErrorSeries series{};
+
+  [[nodiscard]] std::int64_t count() const noexcept { return series[0].Total().count; }
+};
+
+// The stretch of newest observations, beginning at a mark or with the sums, whose error exceeds the
+// limit most clearly; unset without observations. For display: its start was chosen in hindsight.
+[[nodiscard]] std::optional<ErrorStretch> WorstStretch(const ErrorSums& sums,
+                                                       const std::vector<ErrorSums>& marks,
+                                                       std::size_t series,
+                                                       const ErrorLevels& levels,
+                                                       double limit) noexcept;
+
+// The sums of a ClassMeasure at one moment.
+struct MeasuredClassError final : MeasuredError {
+  ErrorBudget budget;
+  ErrorSums since_start;
+  // Since the last acknowledgement of an error over the limit; equal to since_start before it.
+  ErrorSums sums;
+  // log10 of the e-value of the recent error, the larger one of two series, and its threshold;
+  // unset while the e-value is 0.
+  std::optional<double> recent_log10_e_value;
+  std::size_t recent_series = 0;
+  double recent_threshold = 0;
+  // The sums at some earlier observations, ascending; see ClassMeasure. Never null.
+  std::shared_ptr<const std::vector<ErrorSums>> marks;
+
+  [[nodiscard]] ErrorReading Read(const ErrorSnapshot& error) const override;
+};
+
+// How far off the probabilities of classes are: see error_interval.h. The recent error is that of
+// an e-process that forgets. A Measure of LimitWatch.
+class ClassMeasure {
+ public:
+  using Time = ErrorSums::Time;
+  using Sums = ErrorSums;
+  struct Row {
+    const PredictionBatch& batch;
+    std::size_t index = 0;
+  };
+
+  explicit ClassMeasure(const ErrorBudget& budget)
+      : budget_(budget), marks_(std::make_shared<std::vector<ErrorSums>>()) {}
+
+  [[nodiscard]] Sums NewSums(std::int64_t first_observation) const {
+    return {.first_observation = first_observation, .start_time = std::nullopt, .series = {}};
+  }
+  [[nodiscard]] static std::int64_t Count(const Sums& sums) noexcept { return sums.count(); }
+  void Add(const Row& row, double limit, Sums& since_start, Sums& sums) noexcept;
+  [[nodiscard]] LimitCheck Check(const Sums& sums, std::int64_t count, double limit,
+                                 double error_limit) const noexcept;
+  // The recent error may exceed the limit before the sums are checked.
+  [[nodiscard]] std::optional<std::size_t> RecentOver(const Sums& /*sums*/, std::int64_t /*count*/,
+                                                      double /*limit*/, bool /*due*/,
+                                                      std::int64_t& /*next*/) const noexcept {
+    return recent_series_;
+  }
+  [[nodiscard]] std::optional<ErrorInterval> Interval(const Sums& sums,
+                                                      std::size_t series) const noexcept {
+    return BinnedErrorInterval(sums.series[series], budget_.levels);
+  }
+  [[nodiscard]] std::optional<ErrorStretch> Recent(const Sums& sums, std::size_t series,
+                                                   std::int64_t /*count*/,
+                                                   double limit) const noexcept {
+    return WorstStretch(sums, *marks_, series, budget_.levels, limit);
+  }
+  [[nodiscard]] std::optional<double> Upper(const Sums& sums, std::int64_t count, double limit,
+                                            bool recent) const noexcept;
+  void KeepMark(const Sums& sums, std::int64_t count, std::int64_t observation, std::int64_t& next);
+  void SetTime(Time time, std::int64_t count);
+  void Restart();
+  void LimitChanged(bool raised) noexcept {
+    if (raised) RestartRecent();
+  }
+  [[nodiscard]] std::shared_ptr<const MeasuredError> Snapshot(const Sums& since_start,
+                                                              const Sums& sums,
+                                                              std::int64_t count) const;
+
+  void SaveSums(const Sums& sums, store::v1::ErrorState::Sums& out) const;
+  [[nodiscard]] bool RestoreSums(const store::v1::ErrorState::Sums& stored, Sums& out) const;
+  void Save(store::v1::ErrorState& out) const;
+  [[nodiscard]] absl::Status Restore(const store::v1::ErrorState& stored, const Sums& sums);
+
+  // Maximum number of bytes of a watch.
+  [[nodiscard]] static std::size_t MaxMemory() noexcept;
+
+ private:
+  void RestartRecent() noexcept;
+
+  ErrorBudget budget_;
+  std::array<RecentErrorEvidence, 2> recent_;
+  // Set at the first crossing of the recent error, which may come before min_observations.
+  std::optional<std::size_t> recent_series_;
+  // The sums at every 1024th observation, of which the newest ones are kept, and fewer of the
+  // older ones. Replaced instead of changed, because snapshots share it.
+  std::shared_ptr<const std::vector<ErrorSums>> marks_;
+};
+
+using ClassErrorWatch = LimitWatch<ClassMeasure>;
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_KINDS_CLASSES_CLASS_MEASURE_H_

@@ -1,0 +1,322 @@
+#include "server/kinds/numbers/coverage_measure.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "server/watch/stored_numbers.h"
+
+namespace calibd::server {
+namespace {
+
+// The counts since the mark. all: the counts at present.
+std::vector<std::int64_t> CellsSince(const CoverageMark& mark, std::span<const std::int64_t> all) {
+  std::vector<std::int64_t> cells(all.begin(), all.end());
+  for (std::size_t c = 0; c < cells.size(); ++c) cells[c] -= mark.sums.cells[c];
+  return cells;
+}
+
+// cells: the counts of the watch.
+bool GetMark(const store::v1::ErrorState::ForecastMark& stored, std::span<const std::int64_t> cells,
+             CoverageMark& out) {
+  out.first_observation = stored.first_observation();
+  if (stored.has_start_time_us()) out.start_time = ToTime(stored.start_time_us());
+  if (out.first_observation < 1 || !GetSums(stored.sums(), out.sums) ||
+      out.sums.cells.size() != cells.size()) {
+    return false;
+  }
+  for (std::size_t c = 0; c < cells.size(); ++c) {
+    if (out.sums.cells[c] > cells[c]) return false;
+  }
+  out.index = out.sums.count / CoverageMeasure::kMarkSpacing;
+  return out.index >= 1 && out.sums.count % CoverageMeasure::kMarkSpacing == 0;
+}
+
+}  // namespace
+
+ErrorInterval IntervalOf(const ForecastCoverage& coverage) noexcept {
+  ErrorInterval interval{.estimate = coverage.error.estimate,
+                         .lower = coverage.error.lower,
+                         .upper = coverage.error.upper};
+  if (const CentralCoverage* const widest = coverage.widest(); widest != nullptr) {
+    interval.gap = widest->promised - widest->coverage;
+    interval.gap_lower = widest->promised - widest->upper;
+    interval.gap_upper = widest->promised - widest->lower;
+  }
+  return interval;
+}
+
+std::optional<CoverageStretch> MeasuredCoverage::Recent() const {
+  if (marks == nullptr || count == 0) return std::nullopt;
+  const CoveragePartition partition(*cells);
+  const std::vector<std::int64_t> all = sums.counts.Cells();
+  const auto lower_end = [&](std::span<const std::int64_t> own, std::int64_t n,
+                             std::int64_t index) {
+    const double alpha = StretchLevels(levels, index).error;
+    return partition.Deviation(own) / static_cast<double>(n) -
+           CoverageErrorMargin(static_cast<double>(n), partition.cell_count(), alpha);
+  };
+  const CoverageMark* clearest = nullptr;
+  double largest = std::max(0.0, lower_end(all, count, 0));
+  for (const CoverageMark& mark : *marks) {
+    if (mark.sums.count == count) continue;
+    const double lower = lower_end(CellsSince(mark, all), count - mark.sums.count, mark.index);
+    if (lower <= largest) continue;
+    largest = lower;
+    clearest = &mark;
+  }
+  CoverageStretch stretch{.first_observation = sums.first_observation,
+                          .start_time = sums.start_time,
+                          .counts = sums.counts,
+                          .coverage = {}};
+  if (clearest != nullptr) {
+    ForecastSums since = since_mark;
+    since.count = count - clearest->sums.count;
+    since.cells = CellsSince(*clearest, all);
+    for (const CoverageMark& mark : *marks) {
+      if (mark.index > clearest->index) since.MergeScores(mark.sums);
+    }
+    stretch.first_observation = clearest->first_observation;
+    stretch.start_time = clearest->start_time;
+    stretch.counts = since.ToCounts();
+  }
+  stretch.coverage = *CoverageOf(*cells, stretch.counts,
+                                 StretchLevels(levels, clearest == nullptr ? 0 : clearest->index));
+  return stretch;
+}
+
+ErrorReading MeasuredCoverage::Read(const ErrorSnapshot& error) const {
+  ErrorReading reading;
+  if (const auto from_start = SinceStart()) reading.since_start[0] = IntervalOf(*from_start);
+  const std::optional<ForecastCoverage> now = Now();
+  if (now.has_value()) reading.now[0] = IntervalOf(*now);
+  const bool is_over = now.has_value() && now->error.lower > error.limit;
+  reading.is_recent = error.over && error.over_recent && !is_over;
+  if (const std::optional<CoverageStretch> recent = Recent()) {
+    reading.stretch = {.first_observation = recent->first_observation,
+                       .start_time = recent->start_time,
+                       .observations = recent->coverage.count,
+                       .interval = IntervalOf(recent->coverage)};
+  }
+  if (error.over || error.acknowledged) {
+    reading.status = LimitStatus::kOverLimit;
+  } else if (now.has_value() && count >= error.min_observations &&
+             now->error.upper <= error.error_limit) {
+    reading.status = LimitStatus::kWithinLimit;
+  } else if (now.has_value()) {
+    const std::optional<double> total =
+        ObservationsUntilCoverageDecided(*cells, sums.counts, levels, error.error_limit);
+    if (total.has_value()) {
+      // At most 10^16.
+      const auto needed = std::max(static_cast<std::int64_t>(*total), error.min_observations);
+      reading.observations_needed = std::max<std::int64_t>(1, needed - count);
+    }
+  }
+  return reading;
+}
+
+CoverageMeasure::CoverageMeasure(Of of, std::shared_ptr<const ForecastCells> cells, double alpha)
+    : cells_(std::move(cells)),
+      partition_(*cells_),
+      // The later stretches of a model need as much as the one since its start.
+      levels_{.error = of == Of::kModel ? alpha / 4 : alpha / 2,
+              .central = of == Of::kModel ? alpha / 4 : alpha / 2} {
+  if (of == Of::kModel) marks_ = std::make_shared<std::vector<CoverageMark>>();
+}
+
+void CoverageMeasure::Add(const Row& row, double /*limit*/, Sums& since_start, Sums& sums) {
+  since_start.counts.Add(row);
+  sums.counts.Add(row);
+  if (marks_ != nullptr) since_mark_.AddScores(row);
+}
+
+LimitCheck CoverageMeasure::Check(const Sums& sums, std::int64_t count, double limit,
+                                double error_limit) const {
+  // An observation changes t times the estimate by at most 1, and t times the margin never
+  // decreases. So t (lower - limit) grows by less than 1, and t (upper - limit) falls by at most 1
+  // + limit: until then the answer cannot change.
+  const auto n = static_cast<double>(count);
+  const double deviation = partition_.Deviation(sums.counts.Cells());
+  const double margin = n * CoverageErrorMargin(n, partition_.cell_count(), levels_.error);
+  LimitCheck check;
+  check.rows_to_within = (deviation + margin - n * error_limit) / (1 + error_limit);
+  check.rows_to_over = n * limit - (deviation - margin);
+  if (check.rows_to_over < 0) check.over = 0;
+  return check;
+}
+
+std::optional<std::size_t> CoverageMeasure::RecentOver(const Sums& sums, std::int64_t count,
+                                                     double limit, bool due, std::int64_t& next) {
+  if (!due || next_checks_.empty()) return std::nullopt;
+  const std::vector<std::int64_t> cells = sums.counts.Cells();
+  for (std::size_t m = 0; m < next_checks_.size(); ++m) {
+    if (count >= next_checks_[m]) {
+      const CoverageMark& mark = (*marks_)[m];
+      const auto n = static_cast<double>(count - mark.sums.count);
+      const double margin =
+          CoverageErrorMargin(n, partition_.cell_count(), StretchLevels(levels_, mark.index).error);
+      const double rows = n * (limit + margin) - partition_.Deviation(CellsSince(mark, cells));
+      if (rows < 0) return 0;
+      next_checks_[m] = count + std::max<std::int64_t>(1, static_cast<std::int64_t>(rows));
+    }
+    next = std::min(next, next_checks_[m]);
+  }
+  return std::nullopt;
+}
+
+std::optional<ErrorInterval> CoverageMeasure::Interval(const Sums& sums,
+                                                     std::size_t /*series*/) const {
+  const std::optional<ForecastCoverage> coverage = CoverageOf(*cells_, sums.counts, levels_);
+  return coverage.has_value() ? std::optional(IntervalOf(*coverage)) : std::nullopt;
+}
+
+std::optional<ErrorStretch> CoverageMeasure::Recent(const Sums& sums, std::size_t /*series*/,
+                                                  std::int64_t count, double /*limit*/) const {
+  const std::optional<CoverageStretch> recent = State(sums, sums, count).Recent();
+  if (!recent.has_value()) return std::nullopt;
+  return ErrorStretch{.first_observation = recent->first_observation,
+                      .start_time = recent->start_time,
+                      .observations = recent->coverage.count,
+                      .interval = IntervalOf(recent->coverage)};
+}
+
+std::optional<double> CoverageMeasure::Upper(const Sums& sums, std::int64_t count, double limit,
+                                           bool recent) const {
+  const std::optional<ErrorInterval> interval = Interval(sums, 0);
+  if (!interval.has_value()) return std::nullopt;
+  double upper = interval->upper;
+  if (recent) {
+    if (const auto stretch = Recent(sums, 0, count, limit)) {
+      upper = std::max(upper, stretch->interval.upper);
+    }
+  }
+  return upper;
+}
+
+void CoverageMeasure::KeepMark(const Sums& sums, std::int64_t count, std::int64_t observation,
+                             std::int64_t& next) {
+  if (marks_ == nullptr || count % kMarkSpacing != 0) return;
+  const std::int64_t newest = count / kMarkSpacing;
+  auto marks = std::make_shared<std::vector<CoverageMark>>();
+  std::vector<std::int64_t> next_checks;
+  // The scores of marks that are not kept.
+  ForecastSums scores;
+  for (std::size_t m = 0; m < marks_->size(); ++m) {
+    const CoverageMark& mark = (*marks_)[m];
+    if (KeepsMark(mark.index, newest)) {
+      marks->push_back(mark);
+      marks->back().sums.MergeScores(std::exchange(scores, {}));
+      next_checks.push_back(next_checks_[m]);
+    } else {
+      scores.MergeScores(mark.sums);
+    }
+  }
+  scores.MergeScores(std::exchange(since_mark_, {}));
+  scores.count = count;
+  scores.cells = sums.counts.Cells();
+  marks->push_back({.index = newest,
+                    .first_observation = observation + 1,
+                    .start_time = std::nullopt,
+                    .sums = std::move(scores)});
+  next_checks.push_back(count + 1);
+  next = std::min(next, count + 1);
+  marks_ = std::move(marks);
+  next_checks_ = std::move(next_checks);
+}
+
+void CoverageMeasure::Restart() {
+  if (marks_ != nullptr) marks_ = std::make_shared<std::vector<CoverageMark>>();
+  next_checks_.clear();
+  since_mark_ = {};
+}
+
+void CoverageMeasure::LimitChanged(bool /*raised*/) { std::ranges::fill(next_checks_, 0); }
+
+void CoverageMeasure::SetTime(Time time, std::int64_t count) {
+  // A mark begins with the observation after it.
+  const auto lacks_time = [count](const CoverageMark& mark) {
+    return !mark.start_time.has_value() && mark.sums.count < count;
+  };
+  if (marks_ == nullptr || std::ranges::none_of(*marks_, lacks_time)) return;
+  auto marks = std::make_shared<std::vector<CoverageMark>>(*marks_);
+  for (CoverageMark& mark : *marks) {
+    if (lacks_time(mark)) mark.start_time = time;
+  }
+  marks_ = std::move(marks);
+}
+
+MeasuredCoverage CoverageMeasure::State(const Sums& since_start, const Sums& sums,
+                                      std::int64_t count) const {
+  MeasuredCoverage state;
+  state.cells = cells_;
+  state.levels = levels_;
+  state.since_start = since_start;
+  state.sums = sums;
+  state.count = count;
+  state.marks = marks_;
+  state.since_mark = since_mark_;
+  return state;
+}
+
+std::shared_ptr<const MeasuredError> CoverageMeasure::Snapshot(const Sums& since_start,
+                                                             const Sums& sums,
+                                                             std::int64_t count) const {
+  return std::make_shared<MeasuredCoverage>(State(since_start, sums, count));
+}
+
+void CoverageMeasure::SaveSums(const Sums& sums, store::v1::ErrorState::Sums& out) const {
+  out.set_first_observation(sums.first_observation);
+  if (sums.start_time.has_value()) out.set_start_time_us(ToMicroseconds(*sums.start_time));
+  PutCounts(sums.counts, *out.mutable_forecasts());
+}
+
+bool CoverageMeasure::RestoreSums(const store::v1::ErrorState::Sums& stored, Sums& out) const {
+  out.first_observation = stored.first_observation();
+  out.start_time.reset();
+  if (stored.has_start_time_us()) out.start_time = ToTime(stored.start_time_us());
+  out.counts = GetCounts(stored.forecasts());
+  return out.counts.cell_count() == cells_->cell_count() && out.counts.IsValid() &&
+         out.first_observation >= 1;
+}
+
+void CoverageMeasure::Save(store::v1::ErrorState& out) const {
+  if (marks_ == nullptr) return;
+  for (std::size_t m = 0; m < marks_->size(); ++m) {
+    const CoverageMark& mark = (*marks_)[m];
+    store::v1::ErrorState::ForecastMark& to = *out.add_forecast_marks();
+    to.set_first_observation(mark.first_observation);
+    if (mark.start_time.has_value()) to.set_start_time_us(ToMicroseconds(*mark.start_time));
+    PutSums(mark.sums, *to.mutable_sums());
+    to.set_next_decision(next_checks_[m]);
+  }
+  PutSums(since_mark_, *out.mutable_forecasts_since_mark());
+}
+
+absl::Status CoverageMeasure::Restore(const store::v1::ErrorState& stored, const Sums& sums) {
+  auto marks = std::make_shared<std::vector<CoverageMark>>();
+  const std::vector<std::int64_t> cells = sums.counts.Cells();
+  std::int64_t before = 0;
+  for (const store::v1::ErrorState::ForecastMark& mark : stored.forecast_marks()) {
+    if (marks_ == nullptr || !GetMark(mark, cells, marks->emplace_back()) ||
+        marks->back().index <= before) {
+      return absl::InvalidArgumentError("has marks of the coverage that cannot be");
+    }
+    before = marks->back().index;
+    next_checks_.push_back(mark.next_decision());
+  }
+  if (!GetSums(stored.forecasts_since_mark(), since_mark_) || !since_mark_.cells.empty()) {
+    return absl::InvalidArgumentError("has scores of the coverage that cannot be");
+  }
+  if (marks_ != nullptr) marks_ = std::move(marks);
+  return absl::OkStatus();
+}
+
+std::size_t CoverageMeasure::MaxMemory(Of of, std::size_t cell_count) noexcept {
+  const std::size_t counts = kStratumKinds * kForecastStrata * cell_count * sizeof(std::int64_t);
+  const std::size_t mark = sizeof(CoverageMark) + (cell_count + 1) * sizeof(std::int64_t);
+  return 3 * (sizeof(CoverageWatch) + sizeof(ErrorSnapshot) + 2 * counts) +
+         (of == Of::kModel ? 2 * kMostMarks * mark : 0);
+}
+
+}  // namespace calibd::server

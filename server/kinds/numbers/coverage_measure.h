@@ -1,0 +1,150 @@
+#ifndef CALIBD_SERVER_KINDS_NUMBERS_COVERAGE_MEASURE_H_
+#define CALIBD_SERVER_KINDS_NUMBERS_COVERAGE_MEASURE_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "calibd/core/forecast_coverage.h"
+#include "calibd/store/v1/store.pb.h"
+#include "server/kinds/numbers/forecast_sums.h"
+#include "server/watch/limit.h"
+#include "server/watch/limit_watch.h"
+
+namespace calibd::server {
+
+// Counts of forecasts since an observation.
+struct CoverageSums {
+  // Its number within the model, from 1.
+  std::int64_t first_observation = 1;
+  // Time of the log row with this observation; unset before it.
+  std::optional<ErrorStretch::Time> start_time;
+  ForecastCounts counts;
+};
+
+// The sums of a watch at an earlier observation.
+struct CoverageMark {
+  // Numbers the marks of a watch since its sums began, from 1.
+  std::int64_t index = 1;
+  // Of the observation after the mark, as in CoverageSums.
+  std::int64_t first_observation = 1;
+  std::optional<ErrorStretch::Time> start_time;
+  // The counts at the mark, and the scores since the mark before. A score may be so large that the
+  // later ones are lost in a sum with it.
+  ForecastSums sums;
+};
+
+// A stretch of newest observations.
+struct CoverageStretch {
+  std::int64_t first_observation = 1;
+  std::optional<ErrorStretch::Time> start_time;
+  ForecastCounts counts;
+  ForecastCoverage coverage;
+};
+
+// The counts of a CoverageMeasure at one moment.
+struct MeasuredCoverage final : MeasuredError {
+  std::shared_ptr<const ForecastCells> cells;
+  // Of since_start and sums.
+  CoverageLevels levels;
+  CoverageSums since_start;
+  CoverageSums sums;
+  std::int64_t count = 0;
+  // Marks of `sums`, ascending. Null for a group, which has no recent error.
+  std::shared_ptr<const std::vector<CoverageMark>> marks;
+  // The scores since the newest mark, without counts.
+  ForecastSums since_mark;
+
+  // Unset without observations.
+  [[nodiscard]] std::optional<ForecastCoverage> SinceStart() const {
+    return CoverageOf(*cells, since_start.counts, levels);
+  }
+  [[nodiscard]] std::optional<ForecastCoverage> Now() const {
+    return CoverageOf(*cells, sums.counts, levels);
+  }
+  // Of the stretches that begin with `sums` or a mark, the one whose coverage error has the largest
+  // lower end; the longest of several, while all lower ends are 0 or less. Unset for a group, or
+  // without observations. Its intervals hold, although it is chosen by the data: see StretchLevels.
+  [[nodiscard]] std::optional<CoverageStretch> Recent() const;
+  [[nodiscard]] ErrorReading Read(const ErrorSnapshot& error) const override;
+};
+
+// The coverage error as an interval; the gap is how much less than it promises the widest central
+// interval covers, positive if the forecasts are too narrow, and 0 without central intervals.
+[[nodiscard]] ErrorInterval IntervalOf(const ForecastCoverage& coverage) noexcept;
+
+// How far off the coverage of the forecasts of a model, or of one of its groups, is. The recent
+// error of a model is that of the stretches of newest observations that begin at every 256th one:
+// at some time the intervals of a stretch are wrong with a probability of at most alpha, and it
+// exceeds the limit when its lower end does. A Measure of LimitWatch.
+class CoverageMeasure {
+ public:
+  using Time = ErrorStretch::Time;
+  using Sums = CoverageSums;
+  using Row = ForecastRow;
+
+  enum class Of { kModel, kGroup };
+  // Observations between two marks.
+  static constexpr std::int64_t kMarkSpacing = 256;
+
+  // alpha: the probability with which its answers may ever be wrong. of: a group has no recent
+  // error.
+  CoverageMeasure(Of of, std::shared_ptr<const ForecastCells> cells, double alpha);
+
+  [[nodiscard]] Sums NewSums(std::int64_t first_observation) const {
+    return {.first_observation = first_observation,
+            .start_time = std::nullopt,
+            .counts = ForecastCounts(cells_->cell_count())};
+  }
+  [[nodiscard]] static std::int64_t Count(const Sums& sums) noexcept { return sums.counts.count(); }
+  void Add(const Row& row, double limit, Sums& since_start, Sums& sums);
+  [[nodiscard]] LimitCheck Check(const Sums& sums, std::int64_t count, double limit,
+                                 double error_limit) const;
+  [[nodiscard]] std::optional<std::size_t> RecentOver(const Sums& sums, std::int64_t count,
+                                                      double limit, bool due, std::int64_t& next);
+  [[nodiscard]] std::optional<ErrorInterval> Interval(const Sums& sums, std::size_t series) const;
+  [[nodiscard]] std::optional<ErrorStretch> Recent(const Sums& sums, std::size_t series,
+                                                   std::int64_t count, double limit) const;
+  [[nodiscard]] std::optional<double> Upper(const Sums& sums, std::int64_t count, double limit,
+                                            bool recent) const;
+  void KeepMark(const Sums& sums, std::int64_t count, std::int64_t observation, std::int64_t& next);
+  void SetTime(Time time, std::int64_t count);
+  void Restart();
+  void LimitChanged(bool raised);
+  [[nodiscard]] std::shared_ptr<const MeasuredError> Snapshot(const Sums& since_start,
+                                                              const Sums& sums,
+                                                              std::int64_t count) const;
+
+  void SaveSums(const Sums& sums, store::v1::ErrorState::Sums& out) const;
+  [[nodiscard]] bool RestoreSums(const store::v1::ErrorState::Sums& stored, Sums& out) const;
+  void Save(store::v1::ErrorState& out) const;
+  [[nodiscard]] absl::Status Restore(const store::v1::ErrorState& stored, const Sums& sums);
+
+  // Maximum number of bytes of a watch, with two snapshots.
+  [[nodiscard]] static std::size_t MaxMemory(Of of, std::size_t cell_count) noexcept;
+
+ private:
+  [[nodiscard]] MeasuredCoverage State(const Sums& since_start, const Sums& sums,
+                                       std::int64_t count) const;
+
+  std::shared_ptr<const ForecastCells> cells_;
+  CoveragePartition partition_;
+  CoverageLevels levels_;
+  // Replaced instead of changed, because snapshots share it. Null for a group.
+  std::shared_ptr<const std::vector<CoverageMark>> marks_;
+  ForecastSums since_mark_;
+  // For the stretch of each mark, in their order: the count before which its lower end cannot reach
+  // the limit.
+  std::vector<std::int64_t> next_checks_;
+};
+
+using CoverageWatch = LimitWatch<CoverageMeasure>;
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_KINDS_NUMBERS_COVERAGE_MEASURE_H_

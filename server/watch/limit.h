@@ -1,0 +1,129 @@
+#ifndef CALIBD_SERVER_WATCH_LIMIT_H_
+#define CALIBD_SERVER_WATCH_LIMIT_H_
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "calibd/core/error_interval.h"
+
+namespace calibd::server {
+
+// The answer to "how far off", against a limit.
+enum class LimitStatus { kUndecided, kWithinLimit, kOverLimit };
+
+// The observation at which a watch exceeded its limit, with the values at this observation.
+struct LimitCrossing {
+  // Number within the model.
+  std::int64_t observation = 0;
+  // True if the recent error exceeded the limit, false if the interval did.
+  bool recent = false;
+  double limit = 0;
+  // The series of sums that exceeded it, counted from 0.
+  std::size_t series = 0;
+  // The interval, or for the recent error that of the stretch in which it was largest; the latter
+  // is an estimate that was chosen in hindsight.
+  ErrorInterval interval;
+  // The first observation of the interval or the stretch.
+  std::int64_t first_observation = 1;
+};
+
+// A stretch of newest observations.
+struct ErrorStretch {
+  using Time = std::chrono::system_clock::time_point;
+
+  std::int64_t first_observation = 1;
+  std::optional<Time> start_time;
+  std::int64_t observations = 0;
+  ErrorInterval interval;
+};
+
+// What the sums of a watch say.
+struct ErrorReading {
+  LimitStatus status = LimitStatus::kUndecided;
+  // True if only the recent error exceeds the limit.
+  bool is_recent = false;
+  // The intervals of the first two series; unset without observations.
+  std::array<std::optional<ErrorInterval>, 2> since_start;
+  std::array<std::optional<ErrorInterval>, 2> now;
+  // The stretch whose error exceeds the limit most clearly; unset without observations.
+  std::optional<ErrorStretch> stretch;
+  // While undecided: the smallest number of further observations after which the answer is
+  // expected; unset if the present sums do not tell.
+  std::optional<std::int64_t> observations_needed;
+};
+
+struct ErrorSnapshot;
+
+// The sums of a watch at one moment, of a kind of predictions.
+class MeasuredError {
+ public:
+  MeasuredError() = default;
+  MeasuredError(const MeasuredError&) = default;
+  MeasuredError& operator=(const MeasuredError&) = default;
+  virtual ~MeasuredError() = default;
+
+  // error: the snapshot that has these sums.
+  [[nodiscard]] virtual ErrorReading Read(const ErrorSnapshot& error) const = 0;
+};
+
+// The state of a LimitWatch at one moment.
+struct ErrorSnapshot {
+  using Time = std::chrono::system_clock::time_point;
+
+  // The limit in force. It exceeds error_limit after an acknowledgement, until the error is within
+  // error_limit.
+  double limit = 0;
+  double error_limit = 0;
+  bool acknowledged = false;
+  // True from a crossing until it is acknowledged.
+  bool over = false;
+  bool over_recent = false;
+  // The number of observations before the first answer.
+  std::int64_t min_observations = 0;
+  // Number of observations since the last acknowledgement of an error over the limit, and their
+  // first one within the model.
+  std::int64_t count = 0;
+  std::int64_t first_observation = 1;
+  // The first observation of the model or the group.
+  std::int64_t start_observation = 1;
+  // Never null.
+  std::shared_ptr<const MeasuredError> measured;
+
+  // Returns the sums if they are of this kind, otherwise null.
+  template <typename Measured>
+  [[nodiscard]] const Measured* As() const noexcept {
+    return dynamic_cast<const Measured*>(measured.get());
+  }
+
+  // The first call for a snapshot and its copies computes it, in some ten microseconds. A snapshot
+  // is published for each batch, but few are read.
+  [[nodiscard]] const ErrorReading& Read() const {
+    std::call_once(memo->once, [this] { memo->reading = measured->Read(*this); });
+    return memo->reading;
+  }
+
+  // What Read returned.
+  struct Memo {
+    std::once_flag once;
+    ErrorReading reading;
+  };
+  std::shared_ptr<Memo> memo = std::make_shared<Memo>();
+};
+
+// A watch keeps its sums at marks, equally many observations apart: at the newest ones, and at
+// fewer of the older ones, two for each power of two of their age. Returns whether it keeps mark
+// `index` when `newest` is the newest one; both are numbered from 1. What is once dropped is never
+// kept.
+[[nodiscard]] bool KeepsMark(std::int64_t index, std::int64_t newest) noexcept;
+// Maximum number of marks that are kept together.
+inline constexpr std::size_t kMostMarks = 8 + std::size_t{2} * 43;
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_WATCH_LIMIT_H_

@@ -1,0 +1,220 @@
+#ifndef CALIBD_SERVER_WATCH_LIMIT_WATCH_H_
+#define CALIBD_SERVER_WATCH_LIMIT_WATCH_H_
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "calibd/core/status_macros.h"
+#include "calibd/store/v1/store.pb.h"
+#include "server/watch/limit.h"
+
+namespace calibd::server {
+
+struct LimitSettings {
+  // In (0, 1).
+  double error_limit = 0;
+  // The number of observations before the first answer.
+  std::int64_t min_observations = 0;
+};
+
+// How the sums of a measure compare with the limits.
+struct LimitCheck {
+  // The first series whose lower end exceeds the limit.
+  std::optional<std::size_t> over;
+  // Numbers of further observations before which no lower end can exceed the limit, and not all
+  // upper ends can be within error_limit; <= 0 if they are. Valid unless `over`.
+  double rows_to_over = std::numeric_limits<double>::infinity();
+  double rows_to_within = 0;
+};
+
+// How far off a model, or one of its groups, is against a limit. It decides at each observation, so
+// the answer does not depend on how a sequence is divided into batches. Not thread-safe.
+//
+// A Measure says how far off predictions of a kind are. It is a value that holds its settings and
+// what it knows of the newest observations, its recent part:
+// - Row: an observation. Sums: sums since an observation, with `first_observation` and an optional
+//   `start_time`; NewSums(first_observation) makes empty ones.
+// - Add(row, limit, since_start, sums): adds an observation to both sums and to the recent part.
+// - Check(sums, count, limit, error_limit): compares the sums with the limits.
+// - RecentOver(sums, count, limit, due, next_decision): the series whose recent error exceeds the
+//   limit. due: `sums` were checked just now, and next_decision, the count of the next check, may
+//   be lowered.
+// - Interval(sums, series), and Recent(sums, series, count, limit): the stretch of the recent
+// error.
+// - Upper(sums, count, limit, recent): the largest upper end of the intervals, and if `recent` of
+//   the stretches; unset without observations.
+// - KeepMark(sums, count, observation): called after each observation. SetTime(time, count): called
+//   after each row of the log. Restart(): forgets the recent part. LimitChanged(raised).
+// - Snapshot(since_start, sums, count): the sums for readers.
+// - Save, Restore: the sums and the recent part, as fields of store.v1.ErrorState; SaveSums and
+//   RestoreSums, which returns false for sums that cannot be.
+template <typename Measure>
+class LimitWatch {
+ public:
+  using Time = std::chrono::system_clock::time_point;
+  using Row = typename Measure::Row;
+  using Sums = typename Measure::Sums;
+
+  // measure: without observations. first_observation: of the model, from 1.
+  LimitWatch(Measure measure, const LimitSettings& settings, std::int64_t first_observation)
+      : measure_(std::move(measure)),
+        settings_(settings),
+        since_start_(measure_.NewSums(first_observation)),
+        sums_(since_start_) {}
+
+  // Adds a row. observation: its number within the model. May throw bad_alloc.
+  void Add(const Row& row, std::int64_t observation) {
+    ++count_;
+    measure_.Add(row, limit(), since_start_, sums_);
+    Decide(observation);
+    measure_.KeepMark(sums_, count_, observation, next_decision_);
+  }
+  // Sets the times that are missing because they begin with the newest log row.
+  void SetTime(Time time) {
+    const bool started = count_ > 0 || sums_.first_observation != since_start_.first_observation;
+    if (!since_start_.start_time.has_value() && started) since_start_.start_time = time;
+    if (!sums_.start_time.has_value() && count_ > 0) sums_.start_time = time;
+    measure_.SetTime(time, count_);
+  }
+  // Begins anew with the settings of an empty watch. Alarms and acknowledgements stay.
+  void Restart(LimitWatch empty) {
+    empty.over_ = over_;
+    empty.over_recent_ = over_recent_;
+    empty.acknowledged_limit_ = acknowledged_limit_;
+    *this = std::move(empty);
+  }
+  // Sets error_limit, and decides again. A higher limit restarts a recent error whose evidence was
+  // collected against the lower one; the sums continue.
+  void SetLimit(double error_limit, std::int64_t observation) {
+    const double former = limit();
+    settings_.error_limit = error_limit;
+    measure_.LimitChanged(limit() > former);
+    next_decision_ = 0;
+    Decide(observation);
+  }
+
+  // The crossing for which no alarm was raised yet. Call it once after each log row.
+  [[nodiscard]] std::optional<LimitCrossing> TakeCrossing() noexcept {
+    return std::exchange(crossing_, std::nullopt);
+  }
+  // Restarts the sums and the recent error after `observations` of the model. The same error then
+  // crosses no limit: until the error was within error_limit, the limit is at least the upper end
+  // of the interval and of the stretch.
+  void Acknowledge(std::int64_t observations) {
+    const std::optional<double> upper = measure_.Upper(sums_, count_, limit(), over_recent_);
+    acknowledged_limit_ = std::max(settings_.error_limit, upper.value_or(0));
+    over_ = false;
+    over_recent_ = false;
+    sums_ = measure_.NewSums(observations + 1);
+    measure_.Restart();
+    count_ = 0;
+    next_decision_ = 0;
+  }
+
+  [[nodiscard]] ErrorSnapshot Snapshot() const {
+    return {.limit = limit(),
+            .error_limit = settings_.error_limit,
+            .acknowledged = acknowledged_limit_.has_value(),
+            .over = over_,
+            .over_recent = over_recent_,
+            .min_observations = settings_.min_observations,
+            .count = count_,
+            .first_observation = sums_.first_observation,
+            .start_observation = since_start_.first_observation,
+            .measured = measure_.Snapshot(since_start_, sums_, count_)};
+  }
+  [[nodiscard]] std::int64_t count() const noexcept { return count_; }
+
+  void Save(store::v1::ErrorState& out) const {
+    measure_.SaveSums(since_start_, *out.mutable_since_start());
+    measure_.SaveSums(sums_, *out.mutable_sums());
+    measure_.Save(out);
+    if (acknowledged_limit_.has_value()) out.set_acknowledged_limit(*acknowledged_limit_);
+    out.set_over(over_);
+    out.set_over_recent(over_recent_);
+    out.set_next_decision(next_decision_);
+  }
+  // Restores a saved state. Errors: InvalidArgument; this object must not be used then.
+  [[nodiscard]] absl::Status Restore(const store::v1::ErrorState& stored) {
+    if (!measure_.RestoreSums(stored.since_start(), since_start_) ||
+        !measure_.RestoreSums(stored.sums(), sums_)) {
+      return absl::InvalidArgumentError("has sums of the error that cannot be");
+    }
+    count_ = Measure::Count(sums_);
+    CALIBD_RETURN_IF_ERROR(measure_.Restore(stored, sums_));
+    if (stored.has_acknowledged_limit()) acknowledged_limit_ = stored.acknowledged_limit();
+    over_ = stored.over();
+    over_recent_ = stored.over_recent();
+    next_decision_ = stored.next_decision();
+    return absl::OkStatus();
+  }
+
+ private:
+  [[nodiscard]] double limit() const noexcept {
+    return std::max(settings_.error_limit, acknowledged_limit_.value_or(0));
+  }
+
+  void Decide(std::int64_t observation) {
+    if ((over_ && !over_recent_) || count_ < settings_.min_observations) return;
+    const bool due = count_ >= next_decision_;
+    if (due) {
+      const LimitCheck check = measure_.Check(sums_, count_, limit(), settings_.error_limit);
+      if (check.over.has_value()) {
+        over_recent_ = false;
+        return over_ ? void() : Cross(observation, false, *check.over);
+      }
+      if (acknowledged_limit_.has_value() && check.rows_to_within <= 0) {
+        acknowledged_limit_.reset();
+        return Decide(observation);
+      }
+      const double rows = acknowledged_limit_.has_value()
+                              ? std::min(check.rows_to_over, check.rows_to_within)
+                              : check.rows_to_over;
+      next_decision_ = count_ + std::max<std::int64_t>(1, static_cast<std::int64_t>(rows));
+    }
+    if (over_) return;
+    const std::optional<std::size_t> recent =
+        measure_.RecentOver(sums_, count_, limit(), due, next_decision_);
+    if (recent.has_value()) Cross(observation, true, *recent);
+  }
+
+  void Cross(std::int64_t observation, bool recent, std::size_t series) {
+    over_ = true;
+    over_recent_ = recent;
+    crossing_ = {.observation = observation,
+                 .recent = recent,
+                 .limit = limit(),
+                 .series = series,
+                 .interval = *measure_.Interval(sums_, series),
+                 .first_observation = sums_.first_observation};
+    if (!recent) return;
+    const ErrorStretch stretch = *measure_.Recent(sums_, series, count_, limit());
+    crossing_->interval = stretch.interval;
+    crossing_->first_observation = stretch.first_observation;
+  }
+
+  Measure measure_;
+  LimitSettings settings_;
+  Sums since_start_;
+  // Since the last acknowledgement of an error over the limit; equal to since_start_ before it.
+  Sums sums_;
+  // Number of observations in sums_.
+  std::int64_t count_ = 0;
+  // Set until the error is within error_limit.
+  std::optional<double> acknowledged_limit_;
+  bool over_ = false;
+  bool over_recent_ = false;
+  std::optional<LimitCrossing> crossing_;
+  // The count before which no end of an interval can reach a limit.
+  std::int64_t next_decision_ = 0;
+};
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_WATCH_LIMIT_WATCH_H_

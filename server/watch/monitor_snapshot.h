@@ -1,0 +1,75 @@
+#ifndef CALIBD_SERVER_WATCH_MONITOR_SNAPSHOT_H_
+#define CALIBD_SERVER_WATCH_MONITOR_SNAPSHOT_H_
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "calibd/core/evidence.h"
+#include "server/watch/alarm_log.h"
+#include "server/watch/limit.h"
+#include "server/watch/row_screen.h"
+
+namespace calibd::server {
+
+// What a watch says about predictions of one kind.
+class WatchDetails {
+ public:
+  WatchDetails() = default;
+  WatchDetails(const WatchDetails&) = default;
+  WatchDetails& operator=(const WatchDetails&) = default;
+  virtual ~WatchDetails() = default;
+};
+
+// The state of the evidence of a stream of observations at one moment.
+struct WatchSnapshot {
+  // Number of the first observation of the watch; the observations of a model are numbered from 1.
+  std::int64_t first_observation = 1;
+  // The families of experts are those of the kind.
+  EvidenceReading reading;
+  // Never null.
+  std::shared_ptr<const WatchDetails> details;
+
+  // Returns the details if they are of this kind, otherwise null.
+  template <typename Details>
+  [[nodiscard]] const Details* As() const noexcept {
+    return dynamic_cast<const Details*>(details.get());
+  }
+};
+
+// A group of observations with one value of the model's group tag, at one moment.
+struct GroupSnapshot {
+  GroupId id;
+  WatchSnapshot watch;
+  ErrorSnapshot error;
+};
+
+// The monitoring state of a model at one moment.
+struct MonitorSnapshot {
+  // Unset during the warm-up, and if there is no evidence because no kernel can be chosen.
+  std::optional<WatchSnapshot> watch;
+  ErrorSnapshot error;
+  // Ascending by id; never null.
+  std::shared_ptr<const std::vector<Alarm>> alarms;
+  // Time of the newest row of the log with a counted observation.
+  std::optional<Alarm::Time> last_counted_time;
+  RowScreen::Counts screen;
+  // The groups in the order of their first observations.
+  std::vector<std::shared_ptr<const GroupSnapshot>> groups;
+  // Number of alarms raised so far, by kind: evidence, drift, over the limit.
+  std::array<std::int64_t, 3> raised{};
+
+  // Returns null if there is no such alarm.
+  [[nodiscard]] const Alarm* FindAlarm(std::int64_t id) const noexcept;
+  // Returns the first active alarm of this kind, or null.
+  [[nodiscard]] const Alarm* FindActive(Alarm::Kind kind) const noexcept;
+};
+
+// log10 of the e-value at which the evidence alarm is raised.
+[[nodiscard]] double EvidenceThreshold(double significance_level) noexcept;
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_WATCH_MONITOR_SNAPSHOT_H_
