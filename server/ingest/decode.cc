@@ -365,9 +365,9 @@ absl::Status CheckValues(const v1::Observations& observations, const ModelDeclar
     });
   }
   const std::vector<std::int32_t> valid_labels(
-      values.labels.empty() ? values.probabilities.size() / values.class_count : 0);
+      values.labels.empty() ? values.values.size() / values.width : 0);
   const std::vector<Violation> violations =
-      ConvertValues(observations, declaration, values.probabilities, values.baseline_probabilities,
+      ConvertValues(observations, declaration, values.values, values.baseline_values,
                     values.labels.empty() ? valid_labels : values.labels);
   return violations.empty() ? absl::OkStatus() : InvalidFieldsError(kReason, violations);
 }
@@ -375,10 +375,10 @@ absl::Status CheckValues(const v1::Observations& observations, const ModelDeclar
 // Checks everything that does not belong to one row.
 absl::Status CheckBatch(const v1::Observations& observations, const ModelDeclaration& declaration,
                         const RowValues& values) {
-  const std::size_t value_count = values.probabilities.size();
+  const std::size_t value_count = values.values.size();
   CALIBD_RETURN_IF_ERROR(CheckShape(observations, value_count, declaration));
   CALIBD_RETURN_IF_ERROR(
-      CheckBaseline(observations, value_count, values.baseline_probabilities.size(), declaration));
+      CheckBaseline(observations, value_count, values.baseline_values.size(), declaration));
   CALIBD_RETURN_IF_ERROR(CheckFeatureCount(observations, RowCount(observations), declaration));
   CALIBD_RETURN_IF_ERROR(CheckClassNames(observations, declaration));
   if (observations.prediction_ids_size() > 0) {
@@ -428,15 +428,15 @@ std::optional<Violation> FindRowViolation(const v1::Observations& observations,
   if (declaration.numbers() != nullptr) {
     return FindForecastRowViolation(declaration.numbers()->forecast, values, i);
   }
-  const std::size_t m = values.class_count;
+  const std::size_t m = values.width;
   const auto place = static_cast<std::size_t>(i);
   const auto row_of = [&](std::vector<double>& matrix) {
     return matrix.empty() ? std::span<double>() : std::span(matrix).subspan(place * m, m);
   };
   const std::int32_t label = values.labels.empty() ? 0 : values.labels[place];
   std::vector<Violation> violations =
-      ConvertValues(observations, declaration, row_of(values.probabilities),
-                    row_of(values.baseline_probabilities), std::span(&label, 1));
+      ConvertValues(observations, declaration, row_of(values.values),
+                    row_of(values.baseline_values), std::span(&label, 1));
   if (violations.empty()) return std::nullopt;
   // The row was checked as row 0.
   std::string& field = violations.front().field;
@@ -472,11 +472,11 @@ bool StatesOnlyDroppedRows(const v1::Observations& observations) {
 
 LogRow Decode(const v1::Observations& observations, const ModelDeclaration& declaration, Time now) {
   RowValues values;
-  values.class_count = declaration.row_width();
-  values.probabilities = Values(observations);
-  values.baseline_probabilities = BaselineValues(observations);
+  values.width = declaration.row_width();
+  values.values = Values(observations);
+  values.baseline_values = BaselineValues(observations);
   LogRow row;
-  row.content_hash = HashContent(observations, values.probabilities, values.baseline_probabilities);
+  row.content_hash = HashContent(observations, values.values, values.baseline_values);
   const bool only_dropped = StatesOnlyDroppedRows(observations);
   absl::Status status =
       only_dropped ? absl::OkStatus() : CheckBatch(observations, declaration, values);
@@ -484,9 +484,9 @@ LogRow Decode(const v1::Observations& observations, const ModelDeclaration& decl
   if (status.ok() && !only_dropped) {
     if (observations.has_positive_class()) {
       const std::int32_t positive = observations.positive_class();
-      values.probabilities = BothClasses(values.probabilities, positive, AreLogits(observations));
-      values.baseline_probabilities =
-          BothClasses(values.baseline_probabilities, positive, AreBaselineLogits(observations));
+      values.values = BothClasses(values.values, positive, AreLogits(observations));
+      values.baseline_values =
+          BothClasses(values.baseline_values, positive, AreBaselineLogits(observations));
     } else {
       values.single_precision = observations.has_probabilities_float32();
     }
@@ -508,7 +508,7 @@ LogRow Decode(const v1::Observations& observations, const ModelDeclaration& decl
   }
   if (!status.ok()) {
     row.kind = RejectedRow{.rows = RowCount(observations), .reason = std::move(status)};
-  } else if (values.probabilities.empty()) {
+  } else if (values.values.empty()) {
     row.kind = RejectedRow{
         .rows = 0, .dropped_rows = observations.dropped_rows(), .reason = absl::OkStatus()};
   } else if (!ids.empty()) {

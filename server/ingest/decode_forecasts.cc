@@ -63,7 +63,7 @@ std::optional<Violation> FindForecastRowViolation(const NumberForecastKind& kind
                                                   const RowValues& values, int i) {
   const auto place = static_cast<std::size_t>(i);
   const std::span<const double> row =
-      std::span(values.probabilities).subspan(place * values.class_count, values.class_count);
+      std::span(values.values).subspan(place * values.width, values.width);
   std::optional<Violation> violation = FindForecastViolation(kind, row);
   if (!violation.has_value() && !values.outcomes.empty()) {
     violation = FindOutcomeViolation(kind, row, values.outcomes[place]);

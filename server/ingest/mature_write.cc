@@ -37,7 +37,7 @@ absl::Status MatureWrite::Append(Store& store) {
   const RowShape shape = model_->declaration()->row_shape();
   auto& matured = row_.kind.emplace<MaturedRow>();
   matured.through_log_id = matured_.runs.back().log_id;
-  matured.values.class_count = shape.width;
+  matured.values.width = shape.width;
   matured.values.feature_count = shape.features;
   matured.values.single_precision = true;
   std::vector<std::int64_t> log_ids;
@@ -79,13 +79,13 @@ bool MatureWrite::HasUsableOutcome(const PredictionsRow& predictions,
   if (numbers == nullptr || run.outcomes.empty()) return true;
   const std::size_t width = declaration->row_shape().width;
   const std::span<const double> row =
-      std::span(predictions.values.probabilities).subspan(i * width, width);
+      std::span(predictions.values.values).subspan(i * width, width);
   return !FindOutcomeViolation(numbers->forecast, row, run.outcomes[i]).has_value();
 }
 
 void MatureWrite::Add(const PredictionsRow& predictions, const PredictionTracker::Matured::Run& run,
                       MaturedRow& matured) const {
-  const std::size_t m = matured.values.class_count;
+  const std::size_t m = matured.values.width;
   matured.values.single_precision &= predictions.values.single_precision;
   for (std::size_t i = 0; i < run.labels.size(); ++i) {
     if (run.labels[i] == PredictionTracker::kNoLabel || !HasUsableOutcome(predictions, run, i)) {
@@ -98,8 +98,8 @@ void MatureWrite::Add(const PredictionsRow& predictions, const PredictionTracker
       const std::span<const double> row = std::span(from).subspan(i * width, width);
       to.insert(to.end(), row.begin(), row.end());
     };
-    copy_row(predictions.values.probabilities, m, matured.values.probabilities);
-    copy_row(predictions.values.baseline_probabilities, m, matured.values.baseline_probabilities);
+    copy_row(predictions.values.values, m, matured.values.values);
+    copy_row(predictions.values.baseline_values, m, matured.values.baseline_values);
     copy_row(predictions.values.features, matured.values.feature_count, matured.values.features);
     if (run.outcomes.empty()) {
       matured.values.labels.push_back(run.labels[i]);

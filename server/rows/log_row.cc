@@ -5,8 +5,8 @@
 namespace calibd::server {
 
 void KeepRows(std::span<const std::uint32_t> indices, RowValues& values) {
-  KeepOnly(indices, values.probabilities, values.class_count);
-  KeepOnly(indices, values.baseline_probabilities, values.class_count);
+  KeepOnly(indices, values.values, values.width);
+  KeepOnly(indices, values.baseline_values, values.width);
   KeepOnly(indices, values.features, values.feature_count);
   KeepOnly(indices, values.labels);
   KeepOnly(indices, values.outcomes);
@@ -18,10 +18,10 @@ void KeepRows(std::span<const std::uint32_t> indices, RowValues& values) {
 
 std::vector<std::int32_t> PredictedClasses(const RowValues& values) {
   std::vector<std::int32_t> classes;
-  std::span<const double> rest(values.probabilities);
-  classes.reserve(rest.size() / values.class_count);
-  for (; !rest.empty(); rest = rest.subspan(values.class_count)) {
-    classes.push_back(static_cast<std::int32_t>(PredictedClass(rest.first(values.class_count))));
+  std::span<const double> rest(values.values);
+  classes.reserve(rest.size() / values.width);
+  for (; !rest.empty(); rest = rest.subspan(values.width)) {
+    classes.push_back(static_cast<std::int32_t>(PredictedClass(rest.first(values.width))));
   }
   return classes;
 }
@@ -63,11 +63,11 @@ absl::Status LogRow::validity() const {
 std::size_t LogRow::bytes() const noexcept {
   std::size_t bytes = tracked_ids().size_bytes();
   if (const RowValues* const all = values()) {
-    bytes += all->probabilities.size() * sizeof(double) + all->labels.size() * sizeof(std::int32_t);
+    bytes += all->values.size() * sizeof(double) + all->labels.size() * sizeof(std::int32_t);
     bytes += all->outcomes.size() * sizeof(double);
     bytes += (all->times_s.size() + all->id_hashes.size()) * sizeof(std::int64_t);
     for (const std::string& value : all->group_values) bytes += sizeof(std::string) + value.size();
-    bytes += (all->baseline_probabilities.size() + all->features.size()) * sizeof(double);
+    bytes += (all->baseline_values.size() + all->features.size()) * sizeof(double);
   }
   if (const auto* const predictions = As<PredictionsRow>()) {
     bytes += predictions->predicted_classes.size() * sizeof(std::int32_t);

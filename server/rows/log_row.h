@@ -24,12 +24,14 @@
 
 namespace calibd::server {
 
-// n predictions of class_count classes, or n forecasts of a number.
+// n predictions of a model.
 struct RowValues {
-  // n x class_count probabilities in [0, 1], row-major; or the forecasts.
-  std::vector<double> probabilities;
-  // True if each probability is a single-precision number; false if this is not known.
+  // n x width, row-major: the probabilities of the classes, or the values of the forecasts.
+  std::vector<double> values;
+  std::size_t width = 0;
+  // True if each value is a single-precision number; false if this is not known.
   bool single_precision = false;
+  // ---- The truths
   // n labels; n or none for pending predictions.
   std::vector<std::int32_t> labels;
   // The same for forecasts, which have outcomes instead of labels.
@@ -41,10 +43,8 @@ struct RowValues {
   std::vector<std::int64_t> times_s;
   // PredictionId::low of each row; n or none. Only for matured predictions.
   std::vector<std::uint64_t> id_hashes;
-  // Of forecasts: the number of values of each.
-  std::size_t class_count = 0;
-  // n x class_count probabilities of the model's baseline; empty for a model without a baseline.
-  std::vector<double> baseline_probabilities;
+  // n x width values of the model's baseline; empty for a model without a baseline.
+  std::vector<double> baseline_values;
   // n x feature_count features; empty for a model without features.
   std::vector<double> features;
   std::size_t feature_count = 0;
@@ -54,13 +54,11 @@ struct RowValues {
   [[nodiscard]] LabelValues truths() const noexcept { return {labels, outcomes}; }
   // Only with truths.
   [[nodiscard]] RowView rows() const noexcept {
-    return {probabilities, class_count, labels, outcomes, extras()};
+    return {values, width, labels, outcomes, extras()};
   }
-  [[nodiscard]] PredictionBatch view() const noexcept {
-    return {probabilities, labels, class_count};
-  }
+  [[nodiscard]] PredictionBatch view() const noexcept { return {values, labels, width}; }
   [[nodiscard]] PredictionBatch baseline() const noexcept {
-    return {baseline_probabilities, labels, class_count};
+    return {baseline_values, labels, width};
   }
   // The time of prediction i.
   [[nodiscard]] std::int64_t time_s(std::size_t i) const noexcept {

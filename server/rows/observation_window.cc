@@ -176,8 +176,7 @@ void ObservationWindow::Append(const RowView& rows) noexcept {
     const RowView part = rows.rows(done, count);
     std::visit(
         [&](const auto& values) {
-          std::ranges::copy(part.values,
-                            values.get() + first * shape_.width);
+          std::ranges::copy(part.values, values.get() + first * shape_.width);
         },
         chunk.probabilities);
     if (shape_.labels == 0) {

@@ -93,35 +93,35 @@ void AppendMatrix(std::span<const double> values, const MatrixSize& size, int fl
 
 // The values of a row, and the sizes of their fields.
 struct ValueSizes {
-  explicit ValueSizes(const RowValues& values)
-      : probabilities(values.probabilities, values.single_precision),
-        baseline(values.baseline_probabilities, false),
-        features(values.features, false),
-        outcomes(values.outcomes.size() * sizeof(double)) {
-    for (const std::int32_t label : values.labels) {
+  explicit ValueSizes(const RowValues& rows)
+      : values(rows.values, rows.single_precision),
+        baseline(rows.baseline_values, false),
+        features(rows.features, false),
+        outcomes(rows.outcomes.size() * sizeof(double)) {
+    for (const std::int32_t label : rows.labels) {
       labels += CodedOutputStream::VarintSize32(static_cast<std::uint32_t>(label));
     }
-    for (const std::string& value : values.group_values) {
+    for (const std::string& value : rows.group_values) {
       // An element may be empty.
       groups += 1 + CodedOutputStream::VarintSize32(static_cast<std::uint32_t>(value.size())) +
                 value.size();
     }
-    for (const std::int64_t time : values.times_s) {
+    for (const std::int64_t time : rows.times_s) {
       times += CodedOutputStream::VarintSize64(static_cast<std::uint64_t>(time));
     }
   }
 
   [[nodiscard]] std::size_t all() const {
     using Message = store::v1::RowValues;
-    return FieldBytes(Message::kProbabilitiesFieldNumber, probabilities.bytes) +
-           FieldBytes(Message::kBaselineProbabilitiesFieldNumber, baseline.bytes) +
+    return FieldBytes(Message::kValuesFieldNumber, values.bytes) +
+           FieldBytes(Message::kBaselineValuesFieldNumber, baseline.bytes) +
            FieldBytes(Message::kFeaturesFieldNumber, features.bytes) +
            FieldBytes(Message::kLabelsFieldNumber, labels) + groups +
            FieldBytes(Message::kPredictionTimesSFieldNumber, times) +
            FieldBytes(Message::kOutcomesFieldNumber, outcomes);
   }
 
-  MatrixSize probabilities;
+  MatrixSize values;
   MatrixSize baseline;
   MatrixSize features;
   std::size_t outcomes = 0;
@@ -136,8 +136,8 @@ void AppendValues(const RowValues& values, const ValueSizes& sizes, std::string&
   using Message = store::v1::RowValues;
   if (sizes.all() == 0) return;
   AppendHeader(store::v1::LogRow::kValuesFieldNumber, sizes.all(), out);
-  AppendMatrix(values.probabilities, sizes.probabilities, Message::kFloatProbabilitiesFieldNumber,
-               Message::kProbabilitiesFieldNumber, out);
+  AppendMatrix(values.values, sizes.values, Message::kFloatValuesFieldNumber,
+               Message::kValuesFieldNumber, out);
   if (sizes.labels > 0) {
     AppendHeader(Message::kLabelsFieldNumber, sizes.labels, out);
     const std::size_t begin = out.size();
@@ -160,9 +160,8 @@ void AppendValues(const RowValues& values, const ValueSizes& sizes, std::string&
       end = CodedOutputStream::WriteVarint64ToArray(static_cast<std::uint64_t>(time), end);
     }
   }
-  AppendMatrix(values.baseline_probabilities, sizes.baseline,
-               Message::kBaselineFloatProbabilitiesFieldNumber,
-               Message::kBaselineProbabilitiesFieldNumber, out);
+  AppendMatrix(values.baseline_values, sizes.baseline, Message::kBaselineFloatValuesFieldNumber,
+               Message::kBaselineValuesFieldNumber, out);
   AppendMatrix(values.features, sizes.features, Message::kFloatFeaturesFieldNumber,
                Message::kFeaturesFieldNumber, out);
   if (sizes.outcomes > 0) {
@@ -263,9 +262,9 @@ struct RowReader {
   // rows: the expected number of rows; the labels may be missing.
   bool ReadValues(std::size_t rows, RowValues& out) const {
     const store::v1::RowValues& values = stored.values();
-    out.class_count = shape.width;
+    out.width = shape.width;
     out.feature_count = shape.features;
-    out.single_precision = values.probabilities().empty();
+    out.single_precision = values.values().empty();
     out.group_values.assign(values.group_values().begin(), values.group_values().end());
     out.times_s.assign(values.prediction_times_s().begin(), values.prediction_times_s().end());
     out.outcomes.assign(values.outcomes().begin(), values.outcomes().end());
@@ -276,13 +275,11 @@ struct RowReader {
                out.times_s, [](std::int64_t time) { return time >= 0 && time <= kGreatestTime; }) &&
            (out.labelled() == 0 || out.labelled() == rows) &&
            (out.group_values.size() <= 1 || out.group_values.size() == rows) &&
-           ReadMatrix(values.probabilities(), values.float_probabilities(), shape.forecasts,
-                      out.probabilities) &&
-           out.probabilities.size() == rows * shape.width &&
-           ReadMatrix(values.baseline_probabilities(), values.baseline_float_probabilities(),
-                      shape.forecasts, out.baseline_probabilities) &&
-           (out.baseline_probabilities.empty() ||
-            out.baseline_probabilities.size() == rows * shape.width) &&
+           ReadMatrix(values.values(), values.float_values(), shape.forecasts, out.values) &&
+           out.values.size() == rows * shape.width &&
+           ReadMatrix(values.baseline_values(), values.baseline_float_values(), shape.forecasts,
+                      out.baseline_values) &&
+           (out.baseline_values.empty() || out.baseline_values.size() == rows * shape.width) &&
            ReadMatrix(values.features(), values.float_features(), /*any_number=*/true,
                       out.features) &&
            out.features.size() == rows * shape.features;

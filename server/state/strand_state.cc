@@ -120,7 +120,7 @@ void StrandState::CountTogether(std::span<const AppendedRow> rows) {
   WindowView::Rows all;
   all.width = state_.declaration->row_width();
   std::size_t values = 0;
-  for (const AppendedRow& one : rows) values += one.row->counted()->probabilities.size();
+  for (const AppendedRow& one : rows) values += one.row->counted()->values.size();
   all.values.reserve(values);
   std::vector<RowEnd> ends;
   const auto append = [](const auto& from, auto& to) {
@@ -128,7 +128,7 @@ void StrandState::CountTogether(std::span<const AppendedRow> rows) {
   };
   for (const AppendedRow& one : rows) {
     const RowValues& row = *one.row->counted();
-    append(row.probabilities, all.values);
+    append(row.values, all.values);
     append(row.labels, all.labels);
     append(row.outcomes, all.outcomes);
     ends.push_back({.end = all.view().size(), .time = one.time});

@@ -206,7 +206,7 @@ class ClassState final : public KindState {
   }
   void Compare(const RowValues& values) noexcept override {
     // A row whose predictions all matured without a label has no probabilities.
-    if (!comparison_.has_value() || values.baseline_probabilities.empty()) return;
+    if (!comparison_.has_value() || values.baseline_values.empty()) return;
     comparison_->Add(values.view(), values.baseline());
   }
   std::size_t PredictedClass(const RowView& row) const noexcept override {

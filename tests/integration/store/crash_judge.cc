@@ -146,8 +146,8 @@ void ExpectCountedAsSent(const std::string& data, const v1::GetCalibrationRespon
         EXPECT_TRUE(sequence == 0 || row->position->sequence == sequence + 1);
         sequence = row->position->sequence;
         const server::RowValues& values = *row->counted();
-        logged.probabilities.insert(logged.probabilities.end(), values.probabilities.begin(),
-                                    values.probabilities.end());
+        logged.probabilities.insert(logged.probabilities.end(), values.values.begin(),
+                                    values.values.end());
         logged.labels.insert(logged.labels.end(), values.labels.begin(), values.labels.end());
         return absl::OkStatus();
       });

@@ -194,8 +194,8 @@ TEST(CrashTest, EveryAcknowledgedBatchIsCountedOnce) {
         EXPECT_EQ(row->position->sequence, ++last_sequence[producer]) << "seed " << seed;
         const server::RowValues& values = *row->counted();
         PredictionSet& all = logged[producer];
-        all.probabilities.insert(all.probabilities.end(), values.probabilities.begin(),
-                                 values.probabilities.end());
+        all.probabilities.insert(all.probabilities.end(), values.values.begin(),
+                                 values.values.end());
         all.labels.insert(all.labels.end(), values.labels.begin(), values.labels.end());
         for (std::size_t i = 0; i < values.labels.size(); ++i) {
           running->Add(values.view().row(i), values.labels[i]);

@@ -166,7 +166,7 @@ TEST(ForecastDecodeTest, SkipsInvalidRowsIfWanted) {
   observations.set_skip_invalid_rows(true);
   const LogRow row = Decode(observations, Checked(ForecastModel("normal")));
   ASSERT_TRUE(row.validity().ok()) << row.validity();
-  EXPECT_THAT(row.counted()->probabilities, ElementsAre(1, 2, 5, 1));
+  EXPECT_THAT(row.counted()->values, ElementsAre(1, 2, 5, 1));
   EXPECT_THAT(row.counted()->outcomes, ElementsAre(0, 4));
   EXPECT_EQ(row.skipped.rows, 1);
 }
@@ -186,7 +186,7 @@ TEST(ForecastCodecTest, RowsSurvive) {
     AppendElapsed(microseconds(5), encoded);
     const auto read = DecodeRow(encoded, declaration.row_shape());
     ASSERT_TRUE(read.ok()) << read.status();
-    EXPECT_EQ(read->values()->probabilities, row->values()->probabilities);
+    EXPECT_EQ(read->values()->values, row->values()->values);
     EXPECT_EQ(read->values()->outcomes, row->values()->outcomes);
     EXPECT_FALSE(DecodeRow(encoded, 2).ok()) << "a model of two classes";
   }
@@ -357,9 +357,9 @@ TEST(ForecastStateTest, ExtremeOutcomesLeaveEverythingFinite) {
   // Outcomes that come later are not checked against their forecasts.
   MaturedRow matured;
   matured.through_log_id = 1;
-  matured.values.class_count = 2;
+  matured.values.width = 2;
   for (int i = 0; i < 600; ++i) {
-    matured.values.probabilities.insert(matured.values.probabilities.end(), {-1e308, 1e-300});
+    matured.values.values.insert(matured.values.values.end(), {-1e308, 1e-300});
     matured.values.outcomes.push_back(i % 2 == 0 ? 1e308 : -1e308);
   }
   PredictionsRow predictions;

@@ -111,7 +111,7 @@ class Recorder {
       logged.kind = RejectedRow{.rows = row.rejected};
     } else if (row.missing > 0) {
       MaturedRow matured;
-      matured.values.class_count = kHistoryClasses;
+      matured.values.width = kHistoryClasses;
       matured.missing_predicted_classes.assign(static_cast<std::size_t>(row.missing), 1);
       logged.kind = matured;
     } else if (row.count > 0) {

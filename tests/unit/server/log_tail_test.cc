@@ -15,7 +15,7 @@ using ::testing::StartsWith;
 std::string DataOf(const std::string& producer) {
   store::v1::LogRow row;
   row.mutable_producer()->set_producer_id(producer);
-  row.mutable_values()->add_probabilities(0.25);
+  row.mutable_values()->add_values(0.25);
   row.set_elapsed_us(123456);
   return row.SerializeAsString();
 }

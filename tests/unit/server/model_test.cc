@@ -328,9 +328,9 @@ TEST_F(ModelTest, CountsPredictionsAndLabelsOfEachPredictedClass) {
 
   // The predictions of classes 0 and 1, and one of class 2, with their labels.
   MaturedRow matured;
-  matured.values.probabilities = {0.5, 0.25, 0.25, 0, 1, 0, 0.25, 0.25, 0.5};
+  matured.values.values = {0.5, 0.25, 0.25, 0, 1, 0, 0.25, 0.25, 0.5};
   matured.values.labels = {0, 1, 2};
-  matured.values.class_count = kModelClasses;
+  matured.values.width = kModelClasses;
   matured.missing_predicted_classes = {2};
   apply(matured);
   LabelsRow late;

@@ -15,9 +15,9 @@ using ::testing::ElementsAre;
 
 RowValues Values(std::vector<double> probabilities) {
   RowValues values;
-  values.probabilities = std::move(probabilities);
+  values.values = std::move(probabilities);
   values.labels = {1, 0};
-  values.class_count = 2;
+  values.width = 2;
   return values;
 }
 
@@ -44,7 +44,7 @@ TEST(RowCodecTest, ARowIsReadAsItWasWritten) {
     EXPECT_FALSE(decoded->tracked());
     EXPECT_EQ(decoded->elapsed, std::chrono::microseconds(99));
     EXPECT_TRUE(decoded->validity().ok());
-    EXPECT_EQ(decoded->counted()->probabilities, values);
+    EXPECT_EQ(decoded->counted()->values, values);
     EXPECT_EQ(decoded->counted()->single_precision, values[0] == 0.25);
     EXPECT_THAT(decoded->counted()->labels, ElementsAre(1, 0));
     EXPECT_EQ(decoded->rows(), 2);
@@ -59,7 +59,7 @@ TEST(RowCodecTest, ARowIsReadAsItWasWritten) {
 TEST(RowCodecTest, SinglePrecisionNeedsHalfTheSpace) {
   RowValues values = Values(std::vector<double>(2000, 0.5));
   EXPECT_LT(EncodeRow(Observations(values)).size(), 8100U);
-  values.probabilities.assign(2000, 0.1);
+  values.values.assign(2000, 0.1);
   EXPECT_GT(EncodeRow(Observations(values)).size(), 16000U);
 }
 
@@ -68,10 +68,10 @@ TEST(RowCodecTest, EncodesLikeProtobuf) {
   for (const std::size_t rows : {1U, 3U, 700U}) {
     for (const bool single : {false, true}) {
       RowValues values;
-      values.class_count = 2;
+      values.width = 2;
       for (std::size_t i = 0; i < rows; ++i) {
         const double p = single ? 0.25 : 0.1;
-        values.probabilities.insert(values.probabilities.end(), {p, 1 - p});
+        values.values.insert(values.values.end(), {p, 1 - p});
         // Labels that are encoded in one, two and three bytes.
         values.labels.push_back(static_cast<std::int32_t>((i * 7919) % 100000));
         values.group_values.push_back(std::string(i % 200, 'g'));
@@ -85,7 +85,7 @@ TEST(RowCodecTest, EncodesLikeProtobuf) {
         AppendElapsed(std::chrono::microseconds(5), encoded);
         store::v1::LogRow message;
         ASSERT_TRUE(message.ParseFromString(encoded));
-        EXPECT_EQ(message.values().float_probabilities().empty(), !single);
+        EXPECT_EQ(message.values().float_values().empty(), !single);
         EXPECT_EQ(message.SerializeAsString(), encoded);
         EXPECT_TRUE(std::equal(message.values().prediction_times_s().begin(),
                                message.values().prediction_times_s().end(), values.times_s.begin(),
@@ -133,12 +133,12 @@ TEST(RowCodecTest, TheBaselineIsReadAsItWasWritten) {
        {std::vector<double>{0.1, 0.9, 0.5, 0.5}, std::vector<double>{0.5, 0.5, 1, 0}}) {
     for (const double p : {0.25, 0.3}) {
       RowValues values = Values({p, 1 - p, 0.5, 0.5});
-      values.baseline_probabilities = baseline;
+      values.baseline_values = baseline;
       const std::string encoded = EncodeRow(Observations(values));
       const auto decoded = DecodeRow(encoded, 2);
       ASSERT_TRUE(decoded.ok()) << decoded.status();
-      EXPECT_EQ(decoded->counted()->baseline_probabilities, baseline);
-      EXPECT_EQ(decoded->counted()->probabilities, values.probabilities);
+      EXPECT_EQ(decoded->counted()->baseline_values, baseline);
+      EXPECT_EQ(decoded->counted()->values, values.values);
       store::v1::LogRow message;
       ASSERT_TRUE(message.ParseFromString(encoded));
       EXPECT_EQ(message.SerializeAsString(), encoded);
@@ -147,7 +147,7 @@ TEST(RowCodecTest, TheBaselineIsReadAsItWasWritten) {
   RowValues values = Values({0.25, 0.75, 0.5, 0.5});
   for (const auto& invalid :
        {std::vector<double>{0.5, 0.5}, std::vector<double>{0.5, 0.5, 1, -1}}) {
-    values.baseline_probabilities = invalid;
+    values.baseline_values = invalid;
     EXPECT_FALSE(DecodeRow(EncodeRow(Observations(values)), 2).ok());
   }
 }
@@ -211,7 +211,7 @@ TEST(RowCodecTest, ImpossibleNumbersAreDataLoss) {
   };
   EXPECT_EQ(code([](ObservationsRow&) {}), absl::StatusCode::kOk);
   for (const double value : {std::nan(""), -0.25, 1.5}) {
-    EXPECT_EQ(code([value](ObservationsRow& row) { row.values.probabilities[1] = value; }),
+    EXPECT_EQ(code([value](ObservationsRow& row) { row.values.values[1] = value; }),
               absl::StatusCode::kDataLoss)
         << value;
   }

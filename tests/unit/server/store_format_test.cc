@@ -31,9 +31,9 @@ constexpr std::chrono::microseconds kElapsed{123456789};
 
 RowValues Values(std::vector<double> probabilities, std::vector<std::int32_t> labels) {
   RowValues values;
-  values.probabilities = std::move(probabilities);
+  values.values = std::move(probabilities);
   values.labels = std::move(labels);
-  values.class_count = kStoreFormatClasses;
+  values.width = kStoreFormatClasses;
   return values;
 }
 
@@ -79,7 +79,7 @@ std::vector<Row> Rows() {
   add("predictions", predictions, position);
   add("predictions_labelled", Predictions({1, 0}));
   PredictionsRow known;
-  known.values.class_count = kStoreFormatClasses;
+  known.values.width = kStoreFormatClasses;
   known.duplicates = 7;
   add("predictions_known", known, position);
 
@@ -116,11 +116,11 @@ TEST(StoreFormatTest, RowsAreWrittenUnchanged) {
 void ExpectSameValues(const RowValues* read, const RowValues* expected) {
   ASSERT_EQ(read == nullptr, expected == nullptr);
   if (read == nullptr) return;
-  EXPECT_EQ(read->probabilities, expected->probabilities);
+  EXPECT_EQ(read->values, expected->values);
   EXPECT_EQ(read->labels, expected->labels);
   EXPECT_EQ(read->group_values, expected->group_values);
   EXPECT_EQ(read->id_hashes, expected->id_hashes);
-  EXPECT_EQ(read->class_count, expected->class_count);
+  EXPECT_EQ(read->width, expected->width);
 }
 
 void ExpectSameLabels(const LabelsRow& read, const LabelsRow& expected) {
