@@ -10,6 +10,8 @@
 #include "server/base/errors.h"
 #include "server/ingest/model_changes.h"
 #include "server/model/monitoring.h"
+#include "server/state/check_declaration.h"
+#include "server/state/update_declaration.h"
 
 namespace calibd::server {
 namespace {

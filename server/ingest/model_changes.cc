@@ -12,6 +12,7 @@
 #include "server/base/failpoint.h"
 #include "server/ingest/model_writes.h"
 #include "server/rows/row_codec.h"
+#include "server/state/update_declaration.h"
 
 namespace calibd::server {
 

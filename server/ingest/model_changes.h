@@ -9,7 +9,7 @@
 #include "calibd/v1/model_service.pb.h"
 #include "server/ingest/commit_queue.h"
 #include "server/ingest/log_clock.h"
-#include "server/model/model_update.h"
+#include "server/model/declaration_update.h"
 #include "server/state/model_registry.h"
 
 namespace calibd::server {

@@ -22,6 +22,8 @@
 #include "server/base/failpoint.h"
 #include "server/ingest/log_tail.h"
 #include "server/rows/row_codec.h"
+#include "server/state/check_declaration.h"
+#include "server/state/update_declaration.h"
 
 namespace calibd::server {
 namespace {

@@ -18,6 +18,7 @@
 #include "server/base/errors.h"
 #include "server/model/model_declaration.h"
 #include "server/rows/row_codec.h"
+#include "server/state/check_declaration.h"
 #include "server/state/history.h"
 #include "server/state/strand_state.h"
 

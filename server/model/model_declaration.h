@@ -3,14 +3,12 @@
 
 #include <chrono>
 #include <cstddef>
-#include <limits>
 #include <optional>
 #include <span>
 #include <string>
 #include <variant>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "calibd/core/lens.h"
 #include "calibd/core/lens_kernel.h"
 #include "calibd/v1/model_service.pb.h"
@@ -148,42 +146,6 @@ struct ModelDeclaration {
 
   friend bool operator==(const ModelDeclaration&, const ModelDeclaration&) = default;
 };
-
-// Number of rows in one chunk of the window: about 1 MiB, at most the window. width: the number of
-// values of a prediction and its features.
-[[nodiscard]] std::size_t WindowChunkRows(std::size_t width, std::size_t window) noexcept;
-
-// Maximum number of bytes that the state of such a model can hold: the window, a copy of the
-// warm-up predictions, blocks, class names, predictions whose ids are known, watches and the open
-// history buckets.
-[[nodiscard]] std::size_t StateMemory(const ModelDeclaration& declaration) noexcept;
-
-// Maximum number of bytes that the watches of a model can hold; 0 if monitoring is disabled.
-[[nodiscard]] std::size_t WatchMemory(const ModelDeclaration& declaration) noexcept;
-
-// Number of observations or predictions after which a snapshot of such a model is due. It bounds
-// the work of replaying the model's log.
-[[nodiscard]] std::size_t SnapshotRows(const ModelDeclaration& declaration) noexcept;
-
-// Checks a declaration and fills in the defaults. Defaults shrink to what fits into
-// model_memory_bytes and, for max_pending, into a quarter of model_disk_bytes. Errors:
-// InvalidArgument with a BadRequest that names every invalid field, also if the declared values
-// need more than model_memory_bytes or model_disk_bytes.
-[[nodiscard]] absl::StatusOr<ModelDeclaration> CheckDeclaration(
-    const v1::Model& model, std::size_t model_memory_bytes,
-    std::size_t model_disk_bytes = std::numeric_limits<std::size_t>::max());
-
-// Checks the declaration of an existing model, which keeps its settings even if they exceed the
-// limits now.
-[[nodiscard]] absl::StatusOr<ModelDeclaration> CheckStoredDeclaration(
-    const v1::Model& model, std::size_t model_memory_bytes);
-
-// Returns the declaration with the settings of `model`, which are the fields of SettingsToProto.
-// Errors: those of CheckDeclaration; the limits apply only if the model needs more than before.
-[[nodiscard]] absl::StatusOr<ModelDeclaration> CheckSettings(const ModelDeclaration& declaration,
-                                                             const v1::Model& model,
-                                                             std::size_t model_memory_bytes,
-                                                             std::size_t model_disk_bytes);
 
 // Converts the declaration for the API; create_time stays unset.
 [[nodiscard]] v1::Model ToProto(const ModelDeclaration& declaration);

@@ -130,6 +130,15 @@ Monitoring CheckMonitoring(const v1::Monitoring& monitoring, std::chrono::micros
   return MonitoringChecker(monitoring, violations).Check(label_grace, error_limit);
 }
 
+MonitorRestart RestartOf(const Monitoring& before, const Monitoring& after) noexcept {
+  if (before.tolerance != after.tolerance ||
+      before.significance_level != after.significance_level) {
+    return MonitorRestart::kEvidence;
+  }
+  return before.average_run_length != after.average_run_length ? MonitorRestart::kDrift
+                                                               : MonitorRestart::kNothing;
+}
+
 v1::Monitoring ToProto(const Monitoring& monitoring) {
   v1::Monitoring proto;
   if (monitoring.disabled) {

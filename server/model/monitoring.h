@@ -48,6 +48,10 @@ inline constexpr std::size_t kMaxGroupValueLength = 64;
                                          std::chrono::microseconds label_grace, double error_limit,
                                          std::vector<Violation>& violations);
 
+// The part of a monitor that an update begins anew; each includes the ones before it.
+enum class MonitorRestart { kNothing, kDrift, kEvidence };
+[[nodiscard]] MonitorRestart RestartOf(const Monitoring& before, const Monitoring& after) noexcept;
+
 // Converts the settings for the API.
 [[nodiscard]] v1::Monitoring ToProto(const Monitoring& monitoring);
 

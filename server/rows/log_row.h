@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "calibd/core/prediction_batch.h"
 #include "calibd/core/validation.h"
-#include "server/model/model_update.h"
+#include "server/model/declaration_update.h"
 #include "server/rows/group_values.h"
 #include "server/rows/prediction_id.h"
 #include "server/rows/prediction_tracker.h"

@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/base/errors.h"
+#include "server/model/declaration_update.h"
 
 namespace calibd::server {
 namespace {

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "calibd/store/v1/store.pb.h"
+#include "server/model/model_declaration.h"
 #include "server/rows/log_row.h"
 
 namespace calibd::server {

@@ -8,6 +8,8 @@
 #include "server/model/monitoring.h"
 #include "server/rows/label_arrivals.h"
 #include "server/rows/log_retention.h"
+#include "server/state/check_declaration.h"
+#include "server/state/declaration_size.h"
 #include "server/state/history.h"
 
 namespace calibd::server {

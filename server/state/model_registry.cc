@@ -8,8 +8,8 @@
 #include "absl/strings/str_join.h"
 #include "calibd/core/status_macros.h"
 #include "server/base/errors.h"
-#include "server/model/model_update.h"
 #include "server/state/disk_use.h"
+#include "server/state/update_declaration.h"
 
 namespace calibd::server {
 namespace {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/state/declaration_size.h"
 #include "server/state/disk_use.h"
 #include "server/state/model.h"
 

@@ -10,6 +10,7 @@
 #include "calibd/core/status_macros.h"
 #include "server/base/errors.h"
 #include "server/state/strand_state.h"
+#include "server/state/update_declaration.h"
 #include "server/watch/stored_numbers.h"
 
 namespace calibd::server {

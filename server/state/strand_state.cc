@@ -10,6 +10,9 @@
 #include <utility>
 #include <variant>
 
+#include "server/state/declaration_size.h"
+#include "server/state/update_declaration.h"
+
 namespace calibd::server {
 namespace {
 

@@ -21,7 +21,6 @@
 #include "calibd/core/run_control.h"
 #include "calibd/core/status_macros.h"
 #include "calibd/store/v1/store.pb.h"
-#include "server/model/model_update.h"
 #include "server/model/monitoring.h"
 #include "server/rows/group_values.h"
 #include "server/watch/alarm_log.h"

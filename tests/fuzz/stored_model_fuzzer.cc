@@ -17,6 +17,8 @@
 #include "server/api/history_calls.h"
 #include "server/ingest/decode.h"
 #include "server/rows/row_codec.h"
+#include "server/state/check_declaration.h"
+#include "server/state/declaration_size.h"
 #include "server/state/model.h"
 
 namespace calibd::server {

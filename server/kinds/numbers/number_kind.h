@@ -42,14 +42,14 @@ struct ForecastWatchDetails final : WatchDetails {
 };
 
 // Forecasts with their outcomes and their description by the cells of the model.
-struct ForecastBatch {
+struct DescribedForecasts {
   NumberForecastBatch values;
   std::span<const ForecastRow> described;
   // Receives the completed blocks of the discrepancy too.
   RunningMoments* blocks = nullptr;
 
   [[nodiscard]] std::size_t size() const noexcept { return described.size(); }
-  [[nodiscard]] ForecastBatch rows(std::size_t first, std::size_t count) const noexcept {
+  [[nodiscard]] DescribedForecasts rows(std::size_t first, std::size_t count) const noexcept {
     const std::size_t width = described.empty() ? 0 : values.forecasts.size() / described.size();
     return {.values = {.forecasts = values.forecasts.subspan(first * width, count * width),
                        .outcomes = values.outcomes.subspan(first, count)},
@@ -65,8 +65,8 @@ class ForecastWatch {
                 std::int64_t first_observation)
       : evidence_(std::move(cells), marks), first_observation_(first_observation) {}
 
-  void Add(const ForecastBatch& batch) noexcept { evidence_.Add(batch.described); }
-  void AddEvidence(const ForecastBatch& batch, const ParallelLoop& /*parallel*/) noexcept {
+  void Add(const DescribedForecasts& batch) noexcept { evidence_.Add(batch.described); }
+  void AddEvidence(const DescribedForecasts& batch, const ParallelLoop& /*parallel*/) noexcept {
     Add(batch);
   }
   void RestartDrift(const EvidenceMarks& marks) noexcept {
@@ -90,7 +90,7 @@ class ForecastWatch {
 // warm-up; the coverage is measured from the first observation on.
 class NumberKind {
  public:
-  using Batch = ForecastBatch;
+  using Batch = DescribedForecasts;
   using Watch = ForecastWatch;
   using Measure = CoverageMeasure;
   struct Stop {};

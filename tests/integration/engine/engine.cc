@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "server/ingest/model_changes.h"
+#include "server/state/check_declaration.h"
 #include "server/store/local/local_store.h"
 #include "support/test_operation.h"
 #include "support/wait_for.h"

@@ -8,6 +8,7 @@
 #include "integration/engine/engine.h"
 #include "server/ingest/log_clock.h"
 #include "server/ingest/model_changes.h"
+#include "server/model/declaration_update.h"
 #include "support/temporary_folder.h"
 #include "support/wait_for.h"
 

@@ -37,7 +37,7 @@ std::string NameOf(int model) { return "models/m" + std::to_string(model); }
 LogRow MakeFloatBatch(const server::Model& model, std::uint64_t seed) {
   const LogRow drawn = MakeBatch(model, kRows, seed);
   v1::Observations observations;
-  for (const double value : drawn.values()->probabilities) {
+  for (const double value : drawn.values()->values) {
     observations.mutable_probabilities_float32()->add_values(static_cast<float>(value));
   }
   observations.mutable_labels()->Assign(drawn.values()->labels.begin(),

@@ -52,7 +52,7 @@ std::string Refusal(const std::function<void(v1::Observations&)>& change) {
 TEST(DecodeTest, FloatsBecomeTheSameDoubles) {
   const LogRow doubles = Decode(Valid(), Declaration());
   ASSERT_TRUE(doubles.validity().ok()) << doubles.validity();
-  EXPECT_THAT(doubles.values()->probabilities, ElementsAre(0.25, 0.75, 0.5, 0.5));
+  EXPECT_THAT(doubles.values()->values, ElementsAre(0.25, 0.75, 0.5, 0.5));
   const LogRow floats = DecodeAfter([](auto& o) {
     for (const float value : {0.25F, 0.75F, 0.5F, 0.5F}) {
       o.mutable_probabilities_float32()->add_values(value);
@@ -60,7 +60,7 @@ TEST(DecodeTest, FloatsBecomeTheSameDoubles) {
   });
   ASSERT_TRUE(floats.validity().ok());
   EXPECT_TRUE(floats.values()->single_precision);
-  EXPECT_EQ(floats.values()->probabilities, doubles.values()->probabilities);
+  EXPECT_EQ(floats.values()->values, doubles.values()->values);
   EXPECT_EQ(floats.content_hash, doubles.content_hash);
 }
 
@@ -69,7 +69,7 @@ TEST(DecodeTest, LogitsAreConvertedByTheSoftmax) {
     for (const double value : {0.0, 0.0, 1000.0, 1000.0}) o.mutable_logits()->add_values(value);
   });
   ASSERT_TRUE(batch.validity().ok()) << batch.validity();
-  EXPECT_THAT(batch.values()->probabilities, ElementsAre(0.5, 0.5, 0.5, 0.5));
+  EXPECT_THAT(batch.values()->values, ElementsAre(0.5, 0.5, 0.5, 0.5));
 }
 
 TEST(DecodeTest, ErrorsNameRowAndValue) {
@@ -156,15 +156,15 @@ std::string BaselineRefusal(const v1::Observations& observations,
 TEST(DecodeTest, ABaselineComesInEveryKindOfValues) {
   const LogRow doubles = Decode(ValidWithBaseline(), WithBaseline());
   ASSERT_TRUE(doubles.validity().ok()) << doubles.validity();
-  EXPECT_THAT(doubles.values()->baseline_probabilities, ElementsAre(0.5, 0.5, 0.125, 0.875));
-  EXPECT_THAT(doubles.values()->probabilities, ElementsAre(0.25, 0.75, 0.5, 0.5));
+  EXPECT_THAT(doubles.values()->baseline_values, ElementsAre(0.5, 0.5, 0.125, 0.875));
+  EXPECT_THAT(doubles.values()->values, ElementsAre(0.25, 0.75, 0.5, 0.5));
 
   v1::Observations floats = Valid();
   for (const float value : {0.5F, 0.5F, 0.125F, 0.875F}) {
     floats.mutable_baseline_probabilities_float32()->add_values(value);
   }
-  EXPECT_EQ(Decode(floats, WithBaseline()).values()->baseline_probabilities,
-            doubles.values()->baseline_probabilities);
+  EXPECT_EQ(Decode(floats, WithBaseline()).values()->baseline_values,
+            doubles.values()->baseline_values);
 
   v1::Observations logits = Valid();
   for (const double value : {0.0, 0.0, 5.0, 5.0}) {
@@ -172,15 +172,15 @@ TEST(DecodeTest, ABaselineComesInEveryKindOfValues) {
   }
   const LogRow converted = Decode(logits, WithBaseline());
   ASSERT_TRUE(converted.validity().ok()) << converted.validity();
-  EXPECT_THAT(converted.values()->baseline_probabilities, ElementsAre(0.5, 0.5, 0.5, 0.5));
-  EXPECT_THAT(converted.values()->probabilities, ElementsAre(0.25, 0.75, 0.5, 0.5));
+  EXPECT_THAT(converted.values()->baseline_values, ElementsAre(0.5, 0.5, 0.5, 0.5));
+  EXPECT_THAT(converted.values()->values, ElementsAre(0.25, 0.75, 0.5, 0.5));
 
   v1::Observations one = ValidWithBaseline({0.25, 1});
   one.mutable_probabilities()->mutable_values()->Truncate(2);
   one.set_positive_class(1);
   const LogRow both = Decode(one, WithBaseline());
   ASSERT_TRUE(both.validity().ok()) << both.validity();
-  EXPECT_THAT(both.values()->baseline_probabilities, ElementsAre(0.75, 0.25, 0, 1));
+  EXPECT_THAT(both.values()->baseline_values, ElementsAre(0.75, 0.25, 0, 1));
 }
 
 TEST(DecodeTest, ErrorsOfTheBaselineSayWhatIsWrong) {
@@ -212,8 +212,8 @@ TEST(DecodeTest, ARowWithAnInvalidBaselineIsSkippedWithItsPrediction) {
   ASSERT_TRUE(row.validity().ok()) << row.validity();
   EXPECT_EQ(row.skipped.rows, 1);
   EXPECT_EQ(row.skipped.violations[0].field, "rows[0].baseline_probabilities");
-  EXPECT_THAT(row.values()->probabilities, ElementsAre(0.5, 0.5));
-  EXPECT_THAT(row.values()->baseline_probabilities, ElementsAre(0.125, 0.875));
+  EXPECT_THAT(row.values()->values, ElementsAre(0.5, 0.5));
+  EXPECT_THAT(row.values()->baseline_values, ElementsAre(0.125, 0.875));
 }
 
 TEST(DecodeTest, TheHashCoversTheBaseline) {
@@ -238,9 +238,9 @@ TEST(DecodeTest, OneValuePerRowIsTheProbabilityOfThePositiveClass) {
   };
   const LogRow second = one_per_row(1);
   ASSERT_TRUE(second.validity().ok()) << second.validity();
-  EXPECT_THAT(second.values()->probabilities, ElementsAre(0.75, 0.25, 0, 1));
+  EXPECT_THAT(second.values()->values, ElementsAre(0.75, 0.25, 0, 1));
   const LogRow first = one_per_row(0);
-  EXPECT_THAT(first.values()->probabilities, ElementsAre(0.25, 0.75, 1, 0));
+  EXPECT_THAT(first.values()->values, ElementsAre(0.25, 0.75, 1, 0));
   EXPECT_NE(first.content_hash, second.content_hash);
   // 1 - p is not a single-precision number.
   const LogRow floats = DecodeAfter([](auto& o) {
@@ -250,15 +250,15 @@ TEST(DecodeTest, OneValuePerRowIsTheProbabilityOfThePositiveClass) {
   });
   ASSERT_TRUE(floats.validity().ok()) << floats.validity();
   EXPECT_FALSE(floats.values()->single_precision);
-  EXPECT_EQ(floats.values()->probabilities[0], 1 - static_cast<double>(1e-9F));
+  EXPECT_EQ(floats.values()->values[0], 1 - static_cast<double>(1e-9F));
   const LogRow logits = DecodeAfter([](auto& o) {
     o.mutable_logits()->add_values(0);
     o.mutable_logits()->add_values(-2);
     o.set_positive_class(1);
   });
   ASSERT_TRUE(logits.validity().ok()) << logits.validity();
-  EXPECT_EQ(logits.values()->probabilities[1], 0.5);
-  EXPECT_DOUBLE_EQ(logits.values()->probabilities[3], 1 / (1 + std::exp(2.0)));
+  EXPECT_EQ(logits.values()->values[1], 0.5);
+  EXPECT_DOUBLE_EQ(logits.values()->values[3], 1 / (1 + std::exp(2.0)));
 }
 
 TEST(DecodeTest, ErrorsOfPositiveClassSayWhatIsWrong) {
@@ -321,7 +321,7 @@ TEST(DecodeTest, InvalidRowsAreSkippedOnRequest) {
     o.set_skip_invalid_rows(true);
   });
   ASSERT_TRUE(batch.validity().ok()) << batch.validity();
-  EXPECT_THAT(batch.values()->probabilities, ElementsAre(0.25, 0.75, 0.5, 0.5));
+  EXPECT_THAT(batch.values()->values, ElementsAre(0.25, 0.75, 0.5, 0.5));
   EXPECT_THAT(batch.values()->labels, ElementsAre(0, 1));
   EXPECT_EQ(batch.As<ObservationsRow>()->dropped_rows, 3);
   EXPECT_EQ(batch.skipped.rows, 3);
@@ -361,7 +361,7 @@ TEST(DecodeTest, SkippedRowsTakeTheirIdsAndGroupsWithThem) {
   EXPECT_THAT(batch.As<PredictionsRow>()->ids, ElementsAre(HashId("a"), HashId("e")));
   EXPECT_EQ(batch.As<PredictionsRow>()->predicted_classes.size(), 2U);
   EXPECT_THAT(batch.values()->group_values, ElementsAre("r", "v"));
-  EXPECT_THAT(batch.values()->probabilities, ElementsAre(0.5, 0.5, 0.5, 0.5));
+  EXPECT_THAT(batch.values()->values, ElementsAre(0.5, 0.5, 0.5, 0.5));
 }
 
 TEST(DecodeTest, ABatchOfSkippedRowsIsSettledWithoutObservations) {

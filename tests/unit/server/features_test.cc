@@ -10,6 +10,8 @@
 #include "server/ingest/decode.h"
 #include "server/model/model_declaration.h"
 #include "server/rows/row_codec.h"
+#include "server/state/check_declaration.h"
+#include "server/state/declaration_size.h"
 #include "server/state/disk_use.h"
 
 namespace calibd::server {

@@ -15,6 +15,7 @@
 #include "server/answers/verdict.h"
 #include "server/ingest/decode.h"
 #include "server/rows/row_codec.h"
+#include "server/state/check_declaration.h"
 #include "server/state/model.h"
 #include "support/log_rows.h"
 

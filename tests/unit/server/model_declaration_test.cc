@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "server/state/check_declaration.h"
+#include "server/state/declaration_size.h"
 #include "server/state/disk_use.h"
 
 namespace calibd::server {

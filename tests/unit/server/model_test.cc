@@ -17,6 +17,8 @@
 
 #include "calibd/core/bandwidth.h"
 #include "calibd/core/generator.h"
+#include "server/state/check_declaration.h"
+#include "server/state/declaration_size.h"
 #include "support/log_rows.h"
 #include "support/wait_for.h"
 

@@ -1,10 +1,13 @@
-#include "server/model/model_update.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>
 #include <string>
+
+#include "server/state/check_declaration.h"
+#include "server/state/declaration_size.h"
+#include "server/state/update_declaration.h"
 
 namespace calibd::server {
 namespace {

@@ -1,4 +1,4 @@
-#include "server/model/model_update.h"
+#include "server/state/update_declaration.h"
 
 #include <google/protobuf/text_format.h>
 #include <google/protobuf/util/field_mask_util.h>
@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "server/base/errors.h"
+#include "server/state/check_declaration.h"
 
 namespace calibd::server {
 namespace {
@@ -21,21 +21,6 @@ using google::protobuf::Message;
 using google::protobuf::util::FieldMaskUtil;
 using google::protobuf::util::TimeUtil;
 
-// The fields that can be updated, ascending.
-constexpr const char* kUpdatableFields[] = {
-    "classes.inference_output.baseline_name",
-    "classes.inference_output.name",
-    "classes.inference_output.transform",
-    "classes.row_sum_tolerance",
-    "description",
-    "label_grace",
-    "max_pending",
-    "monitoring.average_run_length",
-    "monitoring.error_limit",
-    "monitoring.significance_level",
-    "monitoring.stale_after",
-    "monitoring.tolerance",
-};
 constexpr std::size_t kShownValueBytes = 80;
 
 // Copies the fields of the mask, also those that are unset.
@@ -74,21 +59,6 @@ std::string ValueText(const v1::Model& model, const char* path) {
 
 }  // namespace
 
-absl::Status CheckUpdateMask(const google::protobuf::FieldMask& mask) {
-  const std::string fields = absl::StrJoin(kUpdatableFields, ", ");
-  if (mask.paths().empty()) {
-    return InvalidFieldError("update_mask", absl::StrCat("is empty, expected one of ", fields));
-  }
-  for (const std::string& path : mask.paths()) {
-    if (std::ranges::find(kUpdatableFields, path) == std::ranges::end(kUpdatableFields)) {
-      return InvalidFieldError(
-          "update_mask",
-          absl::StrCat("names ", Quoted(path), ", which cannot be updated, expected ", fields));
-    }
-  }
-  return absl::OkStatus();
-}
-
 absl::StatusOr<ModelDeclaration> UpdateDeclaration(const ModelDeclaration& declaration,
                                                    const DeclarationUpdate& update,
                                                    std::size_t model_memory_bytes,
@@ -117,20 +87,11 @@ DeclarationUpdate UpdateTo(const ModelDeclaration& declaration, google::protobuf
   return update;
 }
 
-MonitorRestart RestartOf(const Monitoring& before, const Monitoring& after) noexcept {
-  if (before.tolerance != after.tolerance ||
-      before.significance_level != after.significance_level) {
-    return MonitorRestart::kEvidence;
-  }
-  return before.average_run_length != after.average_run_length ? MonitorRestart::kDrift
-                                                               : MonitorRestart::kNothing;
-}
-
 v1::ModelUpdate DescribeUpdate(const ModelDeclaration& before, const ModelDeclaration& after) {
   v1::ModelUpdate update;
   const v1::Model was = SettingsToProto(before);
   const v1::Model is = SettingsToProto(after);
-  for (const char* const path : kUpdatableFields) {
+  for (const char* const path : UpdatableFields()) {
     google::protobuf::FieldMask mask;
     mask.add_paths(path);
     if (UpdateTo(before, mask).model.SerializeAsString() ==

@@ -1,5 +1,5 @@
-#ifndef CALIBD_SERVER_MODEL_MODEL_UPDATE_H_
-#define CALIBD_SERVER_MODEL_MODEL_UPDATE_H_
+#ifndef CALIBD_SERVER_STATE_UPDATE_DECLARATION_H_
+#define CALIBD_SERVER_STATE_UPDATE_DECLARATION_H_
 
 #include <cstddef>
 #include <limits>
@@ -8,23 +8,10 @@
 #include "absl/status/statusor.h"
 #include "calibd/v1/model_service.pb.h"
 #include "google/protobuf/field_mask.pb.h"
+#include "server/model/declaration_update.h"
 #include "server/model/model_declaration.h"
 
 namespace calibd::server {
-
-// New values of some fields of a declaration.
-struct DeclarationUpdate {
-  // A v1::Model with the fields that mask names; fields that are unset there get their defaults.
-  v1::Model model;
-  google::protobuf::FieldMask mask;
-};
-
-// The part of a monitor that an update begins anew; each includes the ones before it.
-enum class MonitorRestart { kNothing, kDrift, kEvidence };
-
-// Errors: InvalidArgument if the mask is empty, or names a field that cannot be updated; it then
-// lists those that can.
-[[nodiscard]] absl::Status CheckUpdateMask(const google::protobuf::FieldMask& mask);
 
 // Returns the updated declaration. update: with a checked mask. Errors: InvalidArgument with a
 // BadRequest that names every invalid field, also if the model would then need more than
@@ -41,8 +28,7 @@ enum class MonitorRestart { kNothing, kDrift, kEvidence };
 // Returns the fields that differ, and what begins anew. time and observations stay unset.
 [[nodiscard]] v1::ModelUpdate DescribeUpdate(const ModelDeclaration& before,
                                              const ModelDeclaration& after);
-[[nodiscard]] MonitorRestart RestartOf(const Monitoring& before, const Monitoring& after) noexcept;
 
 }  // namespace calibd::server
 
-#endif  // CALIBD_SERVER_MODEL_MODEL_UPDATE_H_
+#endif  // CALIBD_SERVER_STATE_UPDATE_DECLARATION_H_

@@ -1,3 +1,5 @@
+#include "server/state/declaration_size.h"
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -7,7 +9,6 @@
 #include "calibd/core/running_lens.h"
 #include "server/kinds/classes/class_kind.h"
 #include "server/kinds/numbers/number_kind.h"
-#include "server/model/model_declaration.h"
 #include "server/rows/label_arrivals.h"
 #include "server/rows/prediction_tracker.h"
 #include "server/state/history.h"
