@@ -22,7 +22,7 @@ using client::Client;
 
 constexpr char kStore[] = "classes";
 // The number of the newest batch of the model `counted`.
-constexpr std::int64_t kLast = 6;
+constexpr std::int64_t kLast = 5;
 
 class GoldenStoreTest : public ::testing::Test {
  protected:

@@ -17,6 +17,7 @@
 #include "calibd/core/experts.h"
 #include "calibd/store/v1/store.pb.h"
 #include "server/ingest/decode.h"
+#include "server/kinds/classes/class_measure.h"
 #include "server/kinds/classes/evidence_watch.h"
 #include "server/rows/producer_cursors.h"
 #include "server/rows/row_codec.h"
@@ -336,6 +337,15 @@ store::v1::MonitorState MonitorOf17() {
   store::v1::GroupState& overflow = *monitor.add_groups();
   overflow.set_overflow(true);
   *overflow.mutable_watch() = monitor.watch();
+  // The error is measured from observation 18 on.
+  const auto save = [](const ErrorBudget& budget, store::v1::ErrorState& out) {
+    ClassErrorWatch(ClassMeasure(budget), {.error_limit = 0.02, .min_observations = 100}, 18)
+        .Save(out);
+  };
+  save(ErrorBudget::OfModel(0.05, kStoreFormatClasses), *monitor.mutable_error());
+  for (store::v1::GroupState& one : *monitor.mutable_groups()) {
+    save(ErrorBudget::OfGroup(0.05, 2, kStoreFormatClasses), *one.mutable_error());
+  }
   monitor.set_evidence_alarms(3);
   monitor.set_drift_alarms(2);
   return monitor;
