@@ -3,9 +3,9 @@
 core -> Eigen, Highway, Boost.Math and Boost.Sort, absl status and strings; proto/convert -> core, proto;
 proto/text -> nothing;
 server -> core, proto, proto/text; client/cpp -> proto, proto/text, core's rule for row sums, recalibration maps, xxhash; client/cli -> client/cpp, core, proto/text; nobody -> tests. core also has no I/O,
-no clock, no threads and no log. Inside server: rpc, http -> api -> ingest, compute -> state -> executor,
-ingest -> store, and nobody but rpc knows of gRPC. Units, each a header with its source, do not include each
-other in a circle. The rooms of core include each other as CORE_ROOMS says.
+no clock, no threads and no log. Inside server, SERVER_ROOMS says which rooms a room may include, and only
+rpc and the health check know of gRPC. Units, each a header with its source, do not include each other in a
+circle. The rooms of core include each other as CORE_ROOMS says.
 Only server.cc, which opens the store, and tests of server/store/local know that implementation of a
 store: no other file includes its headers, and no other file of server names SQLite or its files.
 """
@@ -81,26 +81,35 @@ RULES = {
         others=True, forbidden=()),
 }
 
-# What a folder of server may not include.
-GRPC = ("server/rpc/", "grpc/", "grpcpp/")
-# The adapters of the transports and the functions that they share.
-API = ("server/api/", "server/http/", *GRPC)
-SERVER_FORBIDDEN = {
-    "server/executor/": ("server/state/", "server/ingest/", "server/compute/",
-                         "server/observability/", *API),
-    "server/store/": ("server/executor/", "server/state/", "server/ingest/", "server/compute/",
-                      "server/observability/", *API),
-    "server/state/": ("server/store/", "server/ingest/", "server/compute/",
-                      "server/observability/", *API),
-    "server/ingest/": ("server/compute/", *API),
-    "server/compute/": ("server/ingest/", *API),
-    "server/net/": ("server/state/", "server/ingest/", "server/compute/",
-                    "server/observability/", *API),
-    "server/observability/": API,
-    "server/api/": ("server/net/", "server/observability/", "server/http/", *GRPC),
-    "server/http/": ("server/state/", "server/ingest/", "server/compute/", *GRPC),
-    "server/rpc/": ("server/http/",),
+# The rooms of server in their order, and the rooms above that each may include. A folder below a room
+# belongs to it, unless it has an entry of its own. Files that are in no room only assemble them.
+SERVER_ROOMS = {
+    "base": (),
+    "executor": (),
+    "model": ("base",),
+    "rows": ("base", "model"),
+    "watch": ("base", "model", "rows"),
+    "kinds": ("base", "model", "rows", "watch"),
+    "state": ("base", "executor", "model", "rows", "watch", "kinds"),
+    "store": (),
+    "store/local": ("base", "store"),
+    "ingest": ("base", "executor", "model", "rows", "state", "store"),
+    "compute": ("base", "executor", "rows", "state"),
+    "net": ("base",),
+    "answers": ("base", "model", "rows", "watch", "kinds", "state"),
+    "api": ("base", "executor", "model", "rows", "kinds", "state", "ingest", "compute", "answers"),
+    "intake": ("base", "model", "ingest", "answers", "api"),
+    "observability": ("base", "watch", "kinds", "state", "ingest", "compute", "net", "answers"),
+    "http": ("base", "executor", "net", "api", "intake", "observability"),
+    "process": ("base", "state", "http"),
+    "rpc": ("base", "net", "answers", "api", "observability", "process"),
 }
+# Rooms that only compute: they have no log and no network.
+COMPUTING_ROOMS = ("model", "rows", "watch", "kinds", "state", "answers")
+LOG_AND_NETWORK = ("spdlog/", "boost/")
+GRPC = ("grpc/", "grpcpp/")
+# The transport, and the health check, which is a client.
+GRPC_ROOMS = ("rpc", "process")
 
 LOCAL_STORE = "server/store/local/"
 # Files that open a store in a folder, and tests of it.
@@ -130,6 +139,23 @@ def is_standard(header):
     return re.fullmatch(r"[a-z_0-9]+", header) is not None
 
 
+def room_of(path):
+    """The room of a file or header of server; None for other files."""
+    found = None
+    for room in SERVER_ROOMS:
+        if path.startswith(f"server/{room}/") and (found is None or len(room) > len(found)):
+            found = room
+    return found
+
+
+def room_forbids(room, header):
+    """Whether a file in the room of server may not include the header."""
+    other = room_of(header)
+    grpc = header.startswith(GRPC) or header.endswith(".grpc.pb.h")
+    return ((grpc and room not in GRPC_ROOMS) or (other is not None and other != room and other not in SERVER_ROOMS[room])
+            or (room in COMPUTING_ROOMS and header.startswith(LOG_AND_NETWORK)))
+
+
 def layer_of(path):
     return next((layer for layer in RULES if path.startswith(layer + "/")), None)
 
@@ -143,7 +169,7 @@ def violations(path, text, siblings=()):
     if layer is None:
         return []
     rule = RULES[layer]
-    inner = next((folder for folder in SERVER_FORBIDDEN if path.startswith(folder)), None)
+    room = room_of(path)
     found = []
     for number, line in enumerate(text.splitlines(), start=1):
         match = INCLUDE.match(line)
@@ -154,9 +180,8 @@ def violations(path, text, siblings=()):
             header.startswith(OWN_LAYERS) or header.startswith(".") or "/" not in header)
         if header in rule["forbidden"]:
             reason = f"{layer} does not use <{header}>"
-        elif inner and (header.startswith(SERVER_FORBIDDEN[inner])
-                        or (inner != "server/rpc/" and header.endswith(".grpc.pb.h"))):
-            reason = f"{inner} may not include {header}"
+        elif room and room_forbids(room, header):
+            reason = f"server/{room}/ may not include {header}"
         elif (is_standard(header) or header.startswith(rule["allowed"])
               or (match.group(1) and header in siblings)):
             continue
