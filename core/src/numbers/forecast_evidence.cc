@@ -1,9 +1,11 @@
 #include "calibd/core/forecast_evidence.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -56,15 +58,87 @@ bool SubtractPending(const std::vector<std::int32_t>& pending, std::size_t cell_
   return true;
 }
 
+std::size_t HistogramsOf(const ForecastEvidenceState& state) {
+  return state.histogram_weights.size() + kStratumKinds * state.stratum_histogram_weights.size();
+}
+
+// True if the weights can name histograms.
+bool AreWeights(const std::vector<double>& weights) {
+  constexpr std::size_t kMost = 64;
+  return weights.size() <= kMost && std::ranges::all_of(weights, [&](double weight) {
+           return weight > 0 && std::isfinite(weight) && std::ranges::count(weights, weight) == 1;
+         });
+}
+
+// The values of the present histograms: that of the stored histogram of the same weight, or 0 for a
+// new one, whose bets begin now. values: of the stored histograms.
+std::array<double, kForecastHistogramCount> ByWeight(const ForecastEvidenceState& state,
+                                                     std::span<const double> values) {
+  std::array<double, kForecastHistogramCount> out{};
+  std::size_t to = 0;
+  std::size_t begin = 0;
+  const auto take = [&](const std::vector<double>& stored, const auto& present) {
+    for (const double weight : present) {
+      const auto found = std::ranges::find(stored, weight);
+      if (found != stored.end()) {
+        out[to] = values[begin + static_cast<std::size_t>(found - stored.begin())];
+      }
+      ++to;
+    }
+    begin += stored.size();
+  };
+  take(state.histogram_weights, kHistogramWeights);
+  for (std::size_t kind = 0; kind < kStratumKinds; ++kind) {
+    take(state.stratum_histogram_weights, kStratumHistogramWeights);
+  }
+  return out;
+}
+
+bool HasPresentHistograms(const ForecastEvidenceState& state) {
+  return std::ranges::equal(state.histogram_weights, kHistogramWeights) &&
+         std::ranges::equal(state.stratum_histogram_weights, kStratumHistogramWeights);
+}
+
+// The logarithm of the mixture with the stored histograms. process: has the other experts.
+double LogStoredMixture(const ForecastEvidenceState& state, const ForecastProcess& process) {
+  const auto mean = [](std::span<const double> logs) {
+    const double most = std::ranges::max(logs);
+    double sum = 0;
+    for (const double log : logs) sum += std::exp(log - most);
+    return most + std::log(sum / static_cast<double>(logs.size()));
+  };
+  std::vector<double> experts;
+  for (std::size_t i = 0; i < kLocationScaleCount; ++i) experts.push_back(process.LogOf(i));
+  std::vector<double> families = {mean(experts)};
+  std::span<const double> rest(state.log_histograms);
+  const auto take = [&rest](std::size_t count) {
+    const std::span<const double> taken = rest.first(count);
+    rest = rest.subspan(count);
+    return std::vector<double>(taken.begin(), taken.end());
+  };
+  experts = take(state.histogram_weights.size());
+  // A family without experts has the e-value 1.
+  families.push_back(experts.empty() ? 0 : mean(experts));
+  for (std::size_t kind = 0; kind < kStratumKinds; ++kind) {
+    experts = take(state.stratum_histogram_weights.size());
+    experts.push_back(process.LogOf(kLocationScaleCount + kForecastHistogramCount + kind));
+    families.push_back(mean(experts));
+  }
+  return mean(families);
+}
+
 bool FitsCells(const ForecastEvidenceState& state, std::size_t cell_count) {
   if (state.counts.cell_count() != cell_count || !state.counts.IsValid()) return false;
   const std::int64_t count = state.counts.count();
   const auto is_time = [count](std::int64_t at) { return at >= 0 && at <= count; };
   constexpr double kLeast = -1e300;
+  const std::size_t experts = kLocationScaleCount + HistogramsOf(state) + kStratumKinds;
   return IsMaximumOf(state.maximum, count) && IsMaximumOf(state.shiryaev_roberts_maximum, count) &&
          is_time(state.evidence_reached_at) && is_time(state.drift_reached_at) &&
-         AreLogs(state.log_histograms, kForecastHistogramCount, kLeast) &&
-         AreLogs(state.log_shiryaev_roberts, kForecastExpertCount, 0) &&
+         AreWeights(state.histogram_weights) && AreWeights(state.stratum_histogram_weights) &&
+         std::abs(state.log_offset) <= -kLeast &&
+         AreLogs(state.log_histograms, HistogramsOf(state), kLeast) &&
+         AreLogs(state.log_shiryaev_roberts, experts, 0) &&
          state.recent.size() == state.counts.strata.size() &&
          std::all_of(
              state.recent.begin(), state.recent.end(),
@@ -78,17 +152,19 @@ struct ForecastEvidence::Processes {
   // A running maximum of a process, whose logarithm is only computed where it may be larger.
   struct TrackedMaximum {
     RunningMaximum maximum;
+    // Added to the logarithm of the process.
+    double log_offset = 0;
     // A sum of the process that is not larger than this gives no new maximum.
     double least_sum = 0;
 
     void Begin(const ForecastProcess& process) noexcept {
       // The margin exceeds the rounding errors of both functions.
-      least_sum = std::exp(maximum.log_value - process.largest) * (1 - 1e-9);
+      least_sum = std::exp(maximum.log_value - log_offset - process.largest) * (1 - 1e-9);
     }
     // Returns true if the maximum has grown.
     bool Add(const ForecastProcess& process, std::int64_t count) noexcept {
       if (process.sum <= least_sum) return false;
-      const double log_now = process.LogMixture();
+      const double log_now = process.LogMixture() + log_offset;
       if (log_now <= maximum.log_value) return false;
       maximum = {log_now, count};
       Begin(process);
@@ -176,7 +252,9 @@ void ForecastEvidence::Add(const NumberForecastBatch& batch,
   }
 }
 
-double ForecastEvidence::LogEValue() const noexcept { return processes_->processes.e.LogMixture(); }
+double ForecastEvidence::LogEValue() const noexcept {
+  return processes_->processes.e.LogMixture() + processes_->maximum.log_offset;
+}
 std::int64_t ForecastEvidence::count() const noexcept { return processes_->count; }
 const ForecastCounts& ForecastEvidence::counts() const noexcept { return processes_->counts; }
 
@@ -187,6 +265,7 @@ ForecastEvidenceReading ForecastEvidence::Read() const {
   std::array<double, kForecastExpertCount> logs;
   for (std::size_t i = 0; i < logs.size(); ++i) logs[i] = p.processes.e.LogOf(i);
   reading.evidence = MixExperts(logs);
+  reading.evidence.log10_e_value += p.maximum.log_offset / std::numbers::ln10;
   reading.maximum = p.maximum.maximum;
   // The two may differ in their last digits.
   if (reading.maximum.at == p.count) {
@@ -220,6 +299,10 @@ ForecastEvidence::State ForecastEvidence::Save() const {
   state.shiryaev_roberts_maximum = p.shiryaev_roberts.maximum;
   state.evidence_reached_at = p.reached_at;
   state.drift_reached_at = p.drift_reached_at;
+  state.histogram_weights.assign(kHistogramWeights.begin(), kHistogramWeights.end());
+  state.stratum_histogram_weights.assign(kStratumHistogramWeights.begin(),
+                                         kStratumHistogramWeights.end());
+  state.log_offset = p.maximum.log_offset;
   for (std::size_t i = 0; i < kForecastHistogramCount; ++i) {
     state.log_histograms.push_back(p.processes.e.log[LaneOf(kLocationScaleCount + i)]);
   }
@@ -245,13 +328,23 @@ absl::Status ForecastEvidence::Restore(const State& state) {
   Processes& p = *restored;
   std::copy(before.strata.begin(), before.strata.end(), p.processes.pasts[kAll].strata.begin());
   std::copy(state.recent.begin(), state.recent.end(), p.processes.pasts[kRecent].strata.begin());
+  const auto histograms = ByWeight(state, state.log_histograms);
   for (std::size_t i = 0; i < kForecastHistogramCount; ++i) {
-    p.processes.e.log[LaneOf(kLocationScaleCount + i)] = state.log_histograms[i];
+    p.processes.e.log[LaneOf(kLocationScaleCount + i)] = histograms[i];
   }
-  for (std::size_t i = 0; i < kForecastExpertCount; ++i) {
-    p.processes.r1.log[LaneOf(i)] = state.log_shiryaev_roberts[i];
+  const std::span<const double> drift(state.log_shiryaev_roberts);
+  ForecastLanes& lanes = p.processes.r1.log;
+  const auto own = ByWeight(state, drift.subspan(kLocationScaleCount));
+  for (std::size_t i = 0; i < kLocationScaleCount; ++i) lanes[LaneOf(i)] = drift[i];
+  for (std::size_t i = 0; i < own.size(); ++i) lanes[LaneOf(kLocationScaleCount + i)] = own[i];
+  for (std::size_t kind = 0; kind < kStratumKinds; ++kind) {
+    lanes[LaneOf(kLocationScaleCount + own.size() + kind)] = drift.last(kStratumKinds)[kind];
   }
   p.processes.Begin();
+  p.maximum.log_offset = state.log_offset;
+  if (!HasPresentHistograms(state)) {
+    p.maximum.log_offset += LogStoredMixture(state, p.processes.e) - p.processes.e.LogMixture();
+  }
   p.counts = state.counts;
   p.count = before.count();
   p.maximum.maximum = state.maximum;

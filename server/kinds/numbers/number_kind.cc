@@ -40,6 +40,9 @@ void PutEvidence(const ForecastEvidenceState& state, store::v1::ForecastState& o
   PutMaximum(state.shiryaev_roberts_maximum, *out.mutable_shiryaev_roberts_maximum());
   out.set_evidence_reached_at(state.evidence_reached_at);
   out.set_drift_reached_at(state.drift_reached_at);
+  PutReals(state.histogram_weights, *out.mutable_histogram_weights());
+  PutReals(state.stratum_histogram_weights, *out.mutable_stratum_histogram_weights());
+  out.set_log_offset(state.log_offset);
   PutReals(state.log_histograms, *out.mutable_log_histograms());
   PutReals(state.log_shiryaev_roberts, *out.mutable_log_shiryaev_roberts());
   PutReals(state.recent, *out.mutable_recent());
@@ -52,6 +55,9 @@ ForecastEvidenceState GetEvidence(const store::v1::ForecastState& stored) {
           .shiryaev_roberts_maximum = GetMaximum(stored.shiryaev_roberts_maximum()),
           .evidence_reached_at = stored.evidence_reached_at(),
           .drift_reached_at = stored.drift_reached_at(),
+          .histogram_weights = GetReals(stored.histogram_weights()),
+          .stratum_histogram_weights = GetReals(stored.stratum_histogram_weights()),
+          .log_offset = stored.log_offset(),
           .log_histograms = GetReals(stored.log_histograms()),
           .log_shiryaev_roberts = GetReals(stored.log_shiryaev_roberts()),
           .recent = GetReals(stored.recent()),

@@ -347,6 +347,51 @@ TEST(ForecastEvidenceTest, RestoredStateContinuesWithTheSameBits) {
   }
 }
 
+// The histograms of a state have names, so that another version may have others.
+TEST(ForecastEvidenceTest, AStateFromBeforeAHistogramExistedContinuesWithTheSameEValue) {
+  const auto cells = CellsFor(NormalForecasts{});
+  const std::vector<ForecastRow> rows = NormalRows(*cells, 1280, .1, 1.2, 9);
+  const auto log_families = [](const ForecastEvidence& evidence) {
+    std::vector<double> logs;
+    for (const double log10 : evidence.Read().evidence.family_log10_e_value) {
+      logs.push_back(log10 * std::numbers::ln10);
+    }
+    return logs;
+  };
+  ForecastEvidence evidence(cells);
+  // No observation is pending after a multiple of 64.
+  evidence.Add(std::span(rows).first(640));
+  ForecastEvidenceState state = evidence.Save();
+  ASSERT_TRUE(state.pending.empty());
+  constexpr std::size_t kNew = kHistogramWeights.size() - 1;
+  state.histogram_weights.pop_back();
+  for (auto* const logs : {&state.log_histograms, &state.log_shiryaev_roberts}) {
+    const std::size_t first = logs == &state.log_histograms ? 0 : kLocationScaleCount;
+    logs->erase(logs->begin() + static_cast<std::ptrdiff_t>(first + kNew));
+  }
+  std::vector<double> families = log_families(evidence);
+  families[static_cast<std::size_t>(ForecastFamily::kHistogram)] =
+      LogMean({state.log_histograms.begin(), state.log_histograms.begin() + kNew});
+  const double before = LogMean(families);
+
+  ForecastEvidence restored(cells);
+  ASSERT_TRUE(restored.Restore(state).ok());
+  EXPECT_NEAR(restored.LogEValue(), before, 1e-9 * std::abs(before));
+  EXPECT_EQ(restored.Read().maximum, evidence.Read().maximum);
+  const double offset = before - LogMean(log_families(restored));
+  EXPECT_GT(std::abs(offset), 1e-6);
+  // The new histogram bets from now on, from the same past as the others.
+  const ForecastEvidenceState saved = restored.Save();
+  EXPECT_EQ(saved.log_histograms[kNew], 0);
+  EXPECT_EQ(saved.histogram_weights.size(), kHistogramWeights.size());
+  restored.Add(std::span(rows).subspan(640));
+  const double now = LogMean(log_families(restored)) + offset;
+  EXPECT_NEAR(restored.LogEValue(), now, 1e-9 * std::abs(now));
+  ForecastEvidence again(cells);
+  ASSERT_TRUE(again.Restore(restored.Save()).ok());
+  EXPECT_TRUE(SameBits(again, restored));
+}
+
 TEST(ForecastEvidenceTest, RejectsStatesOfOtherCells) {
   const auto cells = CellsFor(NormalForecasts{});
   ForecastEvidence evidence(cells);
@@ -362,6 +407,10 @@ TEST(ForecastEvidenceTest, RejectsStatesOfOtherCells) {
   using State = ForecastEvidenceState;
   const double nan = std::nan("");
   rejects([](State& s) { s.counts.strata.resize(8 * 23); });
+  rejects([](State& s) { s.histogram_weights.pop_back(); });
+  rejects([](State& s) { s.histogram_weights[0] = s.histogram_weights[1]; });
+  rejects([](State& s) { s.stratum_histogram_weights[0] = -1; });
+  rejects([nan](State& s) { s.log_offset = nan; });
   rejects([](State& s) { s.counts.strata[5] = -1; });
   rejects([](State& s) { s.counts.strata[5] += 1; });
   rejects([](State& s) { s.counts.strata.assign(8 * 24, std::int64_t{1} << 60); });

@@ -37,9 +37,16 @@ struct ForecastEvidenceState {
   RunningMaximum shiryaev_roberts_maximum;
   std::int64_t evidence_reached_at = 0;
   std::int64_t drift_reached_at = 0;
-  // The following is without the pending observations. ln W of the 7 histograms; log(1 + R) of
-  // all kForecastExpertCount experts: first the location-scale experts, then the histograms in the
-  // order of their families, then the mixtures within the strata of each kind.
+  // The weights that name the histograms of the following, in their order. Save gives
+  // kHistogramWeights and kStratumHistogramWeights.
+  std::vector<double> histogram_weights;
+  std::vector<double> stratum_histogram_weights;
+  // Added to the logarithm of the mixture, so that the e-value is continuous when the histograms
+  // change.
+  double log_offset = 0;
+  // The following is without the pending observations. ln W of the histograms; log(1 + R) of all
+  // experts: first the location-scale experts, then the histograms in the order of their families,
+  // then the mixtures within the strata of each kind.
   std::vector<double> log_histograms;
   std::vector<double> log_shiryaev_roberts;
   // Counts as ForecastCounts::strata, in which an observation has the weight (1 - 1 / kMemory)^t
