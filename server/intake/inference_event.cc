@@ -284,12 +284,6 @@ absl::Status QueueFullError() {
 
 }  // namespace
 
-std::string MediaType(std::string_view content_type) {
-  const std::string_view type = content_type.substr(0, content_type.find(';'));
-  const std::string lower = absl::AsciiStrToLower({type.data(), type.size()});
-  return std::string(absl::StripAsciiWhitespace(lower));
-}
-
 absl::StatusOr<std::optional<EventPredictions>> ReadInferenceEvent(
     const InferenceEvent& event, const ModelDeclaration& declaration) {
   if (MediaType(event.content_type) != kStructuredEventType) {

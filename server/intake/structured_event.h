@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "nlohmann/json.hpp"
-#include "server/intake/inference_event.h"
+#include "server/intake/cloud_event.h"
 
 namespace calibd::server {
 

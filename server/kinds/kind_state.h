@@ -105,10 +105,6 @@ struct InPlace {
 template <typename Make>
 InPlace(Make) -> InPlace<Make>;
 
-// Makes the state of a model of any kind.
-[[nodiscard]] std::unique_ptr<KindState> MakeKindState(
-    std::shared_ptr<const ModelDeclaration> declaration);
-
 }  // namespace calibd::server
 
 #endif  // CALIBD_SERVER_KINDS_KIND_STATE_H_

@@ -22,6 +22,7 @@
 #include "server/base/listen_address.h"
 #include "server/http/http_hosts.h"
 #include "server/http/open_api.h"
+#include "server/state/check_declaration.h"
 #include "server/state/disk_use.h"
 #include "server/version.h"
 

@@ -626,4 +626,11 @@ absl::StatusOr<ModelDeclaration> CheckSettings(const ModelDeclaration& declarati
       .CheckSettings(declaration);
 }
 
+std::size_t LeastModelDisk() {
+  v1::Model model;
+  model.set_name("models/m");
+  model.mutable_classes()->set_count(static_cast<std::int32_t>(kMinClassCount));
+  return DiskUse(*CheckDeclaration(model, std::numeric_limits<std::size_t>::max()));
+}
+
 }  // namespace calibd::server

@@ -30,6 +30,9 @@ namespace calibd::server {
                                                              std::size_t model_memory_bytes,
                                                              std::size_t model_disk_bytes);
 
+// DiskUse of a model of 2 classes with all defaults: with a smaller limit, no model can be created.
+[[nodiscard]] std::size_t LeastModelDisk();
+
 }  // namespace calibd::server
 
 #endif  // CALIBD_SERVER_STATE_CHECK_DECLARATION_H_

@@ -8,7 +8,6 @@
 #include "server/model/monitoring.h"
 #include "server/rows/label_arrivals.h"
 #include "server/rows/log_retention.h"
-#include "server/state/check_declaration.h"
 #include "server/state/declaration_size.h"
 #include "server/state/history.h"
 
@@ -84,13 +83,6 @@ std::size_t DiskUse(const ModelDeclaration& declaration) noexcept {
   return kDiskFactor * (LogBytes(declaration) + SnapshotBytes(declaration) +
                         DeclarationBytes(declaration) + HistoryBytes()) +
          declaration.max_pending * DiskUsePerPending(declaration);
-}
-
-std::size_t LeastModelDisk() {
-  v1::Model model;
-  model.set_name("models/m");
-  model.mutable_classes()->set_count(static_cast<std::int32_t>(kMinClassCount));
-  return DiskUse(*CheckDeclaration(model, std::numeric_limits<std::size_t>::max()));
 }
 
 std::size_t DiskUsePerPending(const ModelDeclaration& declaration) noexcept {

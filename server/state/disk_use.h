@@ -17,9 +17,6 @@ namespace calibd::server {
 // the log.
 [[nodiscard]] std::size_t DiskUse(const ModelDeclaration& declaration) noexcept;
 
-// DiskUse of a model of 2 classes with all defaults: with a smaller limit, no model can be created.
-[[nodiscard]] std::size_t LeastModelDisk();
-
 // Bytes that each prediction of max_pending adds to DiskUse.
 [[nodiscard]] std::size_t DiskUsePerPending(const ModelDeclaration& declaration) noexcept;
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <variant>
 
+#include "server/kinds/make_kind_state.h"
 #include "server/state/declaration_size.h"
 #include "server/state/update_declaration.h"
 

@@ -124,10 +124,6 @@ LOCAL_WORDS = re.compile(r"sqlite|\bSQL\b|calibd\.db|write-ahead|checkpoint|\bWA
 
 # Circles of units that are still to be broken.
 UNIT_CIRCLES = (
-    {"server/watch/coverage_watch", "server/watch/error_watch"},
-    {"server/model/model_declaration", "server/state/disk_use"},
-    {"server/answers/verdict_text", "server/answers/watch_proto"},
-    {"server/intake/inference_event", "server/intake/structured_event"},
     {"server/http/http_answer", "server/http/json_api", "server/http/json_call", "server/http/open_api"},
     {"client/cli/commands/command", "client/cli/reports/forecast_report", "client/cli/reports/report",
      "client/cli/reports/show_report", "client/cli/reports/verdict_report"},

@@ -139,7 +139,7 @@ class LayeringTest(unittest.TestCase):
                 self.assertLess(rooms.index(other), rooms.index(room), f"{room} -> {other}")
         self.check("server/watch/alarm_log.h", '#include "server/kinds/kind_state.h"', 1)
         self.check("server/kinds/classes/class_kind.h", '#include "server/watch/monitor.h"', 0)
-        self.check("server/kinds/kind_state.cc", '#include "server/kinds/classes/class_state.h"', 0)
+        self.check("server/kinds/make_kind_state.cc", '#include "server/kinds/classes/class_state.h"', 0)
         self.check("server/model/model_name.h", '#include "server/state/disk_use.h"', 1)
         self.check("server/base/errors.cc", '#include "server/rpc/grpc_status.h"', 1)
         for room in ("rpc", "http", "net", "compute"):

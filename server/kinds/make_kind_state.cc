@@ -1,4 +1,4 @@
-#include "server/kinds/kind_state.h"
+#include "server/kinds/make_kind_state.h"
 
 #include <utility>
 
