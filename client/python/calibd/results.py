@@ -277,7 +277,7 @@ class Estimate(Result[calibration.CalibrationErrorEstimate]):
         if message.HasField("simulation"):
             lines.append(("p-value", f"{message.simulation.p_value:.3g} (one look), "
                           f"{message.simulation.replicates} replicates"))
-        return [*lines, ("seed", str(message.seed))]
+        return [*lines, ("lens", message.provenance.lens), ("seed", str(message.seed))]
 
 
 def _estimator_name(estimator: calibration.EstimatorOutcome.Estimator) -> str:

@@ -102,6 +102,7 @@ v1::GetCalibrationResponse OverLimit() {
 v1::GetCalibrationResponse NarrowForecasts() {
   v1::GetCalibrationResponse answer = OverLimit();
   answer.mutable_forecast()->set_observations(10000);
+  answer.mutable_error()->set_limit(0.05);
   answer.mutable_verdict()->clear_whereabouts();
   v1::ErrorMeasurement& all = *answer.mutable_error()->mutable_since_start();
   all.clear_top_label();
@@ -250,7 +251,7 @@ TEST(HowBadLineTest, TheDirectionHasASign) {
   v1::GetCalibrationResponse answer = OverLimit();
   *answer.mutable_error()->mutable_since_start() = Measured(0.05, 0.04, 0.06, -0.02);
   EXPECT_THAT(HowBad(answer),
-              EndsWith("says 96.96 %, right 98.96 %: under-confident by 2.00 (0.9 to 3.1)"));
+              EndsWith("says 96.96 %, right 98.96 %: under-confident by 2.00 (0.9 to 3.0)"));
   *answer.mutable_error()->mutable_since_start() = Measured(0.05, 0.04, 0.06, 0);
   EXPECT_THAT(HowBad(answer), EndsWith(": neither over- nor under-confident"));
 }

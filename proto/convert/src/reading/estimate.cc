@@ -80,10 +80,7 @@ std::string OthersText(const v1::CalibrationErrorEstimate& estimate,
 }  // namespace
 
 std::string EstimatorName(v1::EstimatorOutcome::Estimator estimator) {
-  constexpr absl::string_view kPrefix = "CALIBRATION_ERROR_ESTIMATOR_";
-  const std::string& name = v1::EstimatorOutcome::Estimator_Name(estimator);
-  return absl::AsciiStrToLower(
-      absl::string_view(name).substr(std::min(kPrefix.size(), name.size())));
+  return absl::AsciiStrToLower(v1::EstimatorOutcome::Estimator_Name(estimator));
 }
 
 std::string EstimateText(const v1::CalibrationErrorEstimate& estimate) {
