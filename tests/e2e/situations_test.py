@@ -205,7 +205,7 @@ class SituationsTest(unittest.TestCase):
             ids.write_text("".join(f"id-{i}\n" for i in range(len(rows))), encoding="utf-8")
             self.run_calibctl(*send, "--ids", str(ids))
             self.assertTrue(
-                wait_for(lambda: self.show(name)["label_arrivals"]["missing"] == len(rows), 60))
+                wait_for(lambda: self.show(name)["labelArrivals"]["missing"] == str(len(rows)), 60))
             late = folder / "late.csv"
             late.write_text("".join(f"id-{i},{label}\n" for i, (_, label) in enumerate(rows)),
                             encoding="utf-8")
@@ -234,11 +234,12 @@ class SituationsTest(unittest.TestCase):
         limit_status, status, gates, alarms, sentences, expected_alerts = EXPECTED[name]
         shown = self.show(name)
         verdict = shown["verdict"]
-        self.assertEqual(verdict["limit_status"], limit_status, shown["reading"])
+        self.assertEqual(verdict["limitStatus"], limit_status, shown["reading"])
         self.assertEqual(verdict["status"], status, shown["reading"])
-        active = sorted(alarm["kind"] for alarm in shown["alarms"] if not alarm["acknowledge_time"])
+        active = sorted(alarm["kind"].lower() for alarm in shown["alarms"]
+                        if not alarm.get("acknowledgeTime"))
         self.assertEqual(active, alarms, shown["reading"])
-        reading = " ".join(line["text"] for line in shown["reading"].values() if line)
+        reading = " ".join(line["text"] for line in shown["reading"].values())
         for sentence in sentences:
             self.assertIn(sentence, reading)
         for gate in GATES:
@@ -249,7 +250,8 @@ class SituationsTest(unittest.TestCase):
         self.assertIn(status, headline)
         self.assertLessEqual(len(text.splitlines()), 15)
         self.assertLessEqual(max(map(len, text.splitlines())), 100)
-        flags = {flag: str(verdict[f"is_{flag}"]).lower() for flag in ("recent", "acknowledged")}
+        flags = {flag: str(verdict[f"is{flag.capitalize()}"]).lower()
+                 for flag in ("recent", "acknowledged")}
         self.assertIn(f'calibd_verdict{{model="{name}",version="",limit_status="{limit_status}",'
                       f'recent="{flags["recent"]}",acknowledged="{flags["acknowledged"]}",'
                       f'status="{status}"}} 1', metrics)
@@ -288,8 +290,8 @@ class SituationsTest(unittest.TestCase):
             for model in MODELS:
                 with self.subTest(model):
                     self.check(model, metrics, alerts)
-            coverage = self.show("late_labels")["label_arrivals"]
-            self.assertEqual(coverage["labels"]["late"], 600)
+            arrivals = self.show("late_labels")["labelArrivals"]
+            self.assertEqual(arrivals["labels"]["late"], "600")
 
 
 if __name__ == "__main__":
