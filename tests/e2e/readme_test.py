@@ -163,12 +163,12 @@ numpy.testing.assert_allclose(q, expected / expected.sum(axis=1, keepdims=True))
         program, shown = re.search(r"^<!-- output of (\S+) -->\n```text\n(.*?)^```$", page,
                                    re.M | re.S).groups()
         output = self.run_python(str(ROOT / program))
-        statuses = dict(re.findall(r"^(models/\S+): (OVER_LIMIT|UNDECIDED|WITHIN_LIMIT)", output, re.M))
+        statuses = dict(re.findall(r"^verdict +(\S+): (OVER_LIMIT|UNDECIDED|WITHIN_LIMIT)", output, re.M))
         # Alarms are numbered in the order in which they rise, which depends on when predictions mature.
-        alarms = re.compile(r"^alarms .*$", re.M)
+        alarms = re.compile(r"(?<=acknowledge )(\S+) \d+")
         self.assertEqual(alarms.sub("", masked(output)), alarms.sub("", masked(shown)))
-        self.assertEqual(statuses["models/handwriting"], "OVER_LIMIT")
-        self.assertNotEqual(statuses["models/handwriting/versions/recalibrated"], "OVER_LIMIT")
+        self.assertEqual(statuses["handwriting"], "OVER_LIMIT")
+        self.assertNotEqual(statuses["handwriting@recalibrated"], "OVER_LIMIT")
 
     def test_python_page_is_a_program_that_runs(self):
         page = (ROOT / "docs/python.md").read_text(encoding="utf-8")
