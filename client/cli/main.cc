@@ -12,7 +12,7 @@ namespace {
 
 constexpr char kFooter[] =
     "Exit codes: 0 success; 1 error; 2 wrong usage; 3 --fail-on failed.\n"
-    "JSON (--output json) has stable keys and numbers that read back as the same doubles.\n"
+    "--output json prints the messages of the API in the JSON of HTTP.\n"
     "\n"
     "Start with:\n"
     "  calibctl evaluate predictions.csv labels.csv --label-base 0      (no server needed)\n"

@@ -315,7 +315,7 @@ class JsonApiTest(unittest.TestCase):
         answer = self.check("GET", "/v1/models/missing/calibration", template + "/calibration",
                             status=404)
         self.assertEqual(answer["error"]["details"][0]["reason"], "MODEL_NOT_FOUND")
-        answer = self.check("GET", root + "/history?resolution=minute", template + "/history",
+        answer = self.check("GET", root + "/history?resolution=week", template + "/history",
                             status=400)
         self.assertIn("MINUTE", answer["error"]["message"])
         self.assertEqual(answer["error"]["details"][1]["fieldViolations"][0]["field"], "resolution")

@@ -405,6 +405,18 @@ def make_http():
         write("http", name, text)
 
 
+def make_json():
+    for name, message, text in (
+            ("observe", 0, '{"observations":{"probabilities":{"values":[0.5,"1e-3",-1]},"labels":[1]}}'),
+            ("label", 0, '{"labels":{"prediction_ids":["\\u00fc"],"labels":[null]},"requestId":"a"}'),
+            ("create", 1, '{"model":{"name":"models/m","classCount":"2","labelGrace":"1.5s","lenses":[{}]}}'),
+            ("update", 2, '{"model":{"description":"a"},"updateMask":"description,labelGrace"}'),
+            ("history", 3, '{"resolution":"day","startTime":"2026-01-01T00:00:00Z","pageSize":5}'),
+            ("evaluate", 4, '{"lenses":[{"topLabel":{}}],"seed":18446744073709551615,"null":2}'),
+            ("loss", 5, '{"logits":{"values":["NaN","-Infinity"]},"outcomeKernel":{"rbf":{"gamma":1e999}}}')):
+        write("json", name, bytes([message]) + text.encode())
+
+
 def make_http2_guard(inputs):
     def connection(name, *events, restricted=False):
         message = inputs.Http2Connection(piece=len(name), restricted=restricted)
@@ -466,6 +478,7 @@ def main():
     inputs, store = load_messages()
     make_http2_guard(inputs)
     make_http()
+    make_json()
     make_csv()
     make_npy()
     make_text()

@@ -142,8 +142,11 @@ class Printer {
         return PrintReal(pick(&Reflection::GetFloat, &Reflection::GetRepeatedFloat));
       case FieldDescriptor::CPPTYPE_BOOL:
         return Add(pick(&Reflection::GetBool, &Reflection::GetRepeatedBool) ? "true" : "false");
-      case FieldDescriptor::CPPTYPE_ENUM:
-        return PrintText(pick(&Reflection::GetEnum, &Reflection::GetRepeatedEnum)->name());
+      case FieldDescriptor::CPPTYPE_ENUM: {
+        const int number = pick(&Reflection::GetEnumValue, &Reflection::GetRepeatedEnumValue);
+        const auto* const value = field.enum_type()->FindValueByNumber(number);
+        return value == nullptr ? PrintNumber(number) : PrintText(value->name());
+      }
       case FieldDescriptor::CPPTYPE_STRING: {
         std::string copy;
         const std::string& text =

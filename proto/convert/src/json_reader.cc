@@ -135,7 +135,10 @@ std::optional<double> RealOf(absl::string_view text) {
 
 std::optional<double> RealOf(const Scalar& scalar) {
   if (const auto* const number = scalar.As<double>()) return *number;
-  if (const auto* const number = scalar.As<std::int64_t>()) return static_cast<double>(*number);
+  if (const auto* const number = scalar.As<std::int64_t>()) {
+    // Only negative numbers are signed: a signed 0 is "-0".
+    return *number == 0 ? -0.0 : static_cast<double>(*number);
+  }
   if (const auto* const number = scalar.As<std::uint64_t>()) return static_cast<double>(*number);
   if (const auto* const text = scalar.As<absl::string_view>()) return RealOf(*text);
   return std::nullopt;
@@ -188,7 +191,9 @@ std::optional<int> EnumOf(const Scalar& scalar, const EnumDescriptor& type) {
 
 std::optional<std::string> BytesOf(absl::string_view text) {
   std::string bytes;
-  if (absl::Base64Unescape(text, &bytes) || absl::WebSafeBase64Unescape(text, &bytes)) return bytes;
+  if (absl::Base64Unescape(text, &bytes) || absl::WebSafeBase64Unescape(text, &bytes)) {
+    return bytes;
+  }
   return std::nullopt;
 }
 
@@ -361,7 +366,9 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool Take(const Scalar& scalar) {
-    if (levels_.empty()) return Fail(absl::StrCat("is ", Describe(scalar), ", expected an object"));
+    if (levels_.empty()) {
+      return Fail(absl::StrCat("is ", Describe(scalar), ", expected an object"));
+    }
     Level& level = levels_.back();
     if (scalar.is_null()) {
       if (!level.is_array) return true;

@@ -48,14 +48,14 @@ TEST(CalibctlEstimateTest, EqualsTheCore) {
   ASSERT_EQ(estimate.at("estimators").size(), 2);
   for (std::size_t i = 0; i < 2; ++i) {
     const nlohmann::json& outcome = estimate.at("estimators").at(i);
-    EXPECT_EQ(outcome.at("squared_error"), expected.estimators[i].squared_error);
-    EXPECT_EQ(outcome.at("excess_risk"), expected.estimators[i].excess);
+    EXPECT_EQ(outcome.at("squaredError"), expected.estimators[i].squared_error);
+    EXPECT_EQ(outcome.at("excessRisk"), expected.estimators[i].excess);
   }
-  EXPECT_EQ(estimate.at("seed"), 3);
-  EXPECT_EQ(estimate.at("dropped_rows"), 0);
+  EXPECT_EQ(estimate.at("seed"), "3");
+  EXPECT_EQ(estimate.at("fileRows").at("droppedRows"), "0");
   const nlohmann::json& provenance = estimate.at("provenance");
-  EXPECT_EQ(provenance.at("observations"), 800);
-  EXPECT_EQ(provenance.at("last_observation"), 800);
+  EXPECT_EQ(provenance.at("observations"), "800");
+  EXPECT_EQ(provenance.at("lastObservation"), "800");
   EXPECT_EQ(provenance.at("lens"), "canonical");
 }
 
@@ -72,7 +72,7 @@ TEST(CalibctlEstimateTest, ReportsTheSimulation) {
   const auto points = [&](const char* key) {
     return absl::StrFormat("%.2g points", 100 * std::sqrt(simulation.at(key).get<double>()));
   };
-  EXPECT_EQ(simulation.at("p_value"), 0.01);
+  EXPECT_EQ(simulation.at("pValue"), 0.01);
   EXPECT_THAT(
       text.output(),
       AllOf(StartsWith("The probability of the top label is off by "),

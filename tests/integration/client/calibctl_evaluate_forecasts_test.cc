@@ -72,7 +72,7 @@ TEST_F(CalibctlEvaluateForecastsTest, FeaturesAndGroupsAddTests) {
   std::map<std::string, double> p_values;
   const nlohmann::json json = nlohmann::json::parse(run.output());
   for (const auto& one : json.at("discrepancies")) {
-    p_values[one.at("form")] = one.at("test").at("p_value");
+    p_values[one.at("form")] = one.at("test").at("pValue");
   }
   ASSERT_EQ(p_values.size(), 5U);
   // Only the forms that see the temperature reject.
@@ -115,7 +115,7 @@ TEST_F(CalibctlEvaluateForecastsTest, HeavyTailsAreNotOnlyWideIntervals) {
   EXPECT_EQ(all.exit_code(), 0) << all.error();
   const nlohmann::json cells = nlohmann::json::parse(all.output()).at("cells");
   EXPECT_EQ(cells.size(), 24U);
-  EXPECT_EQ(cells.back().at("observations"), 20);
+  EXPECT_EQ(cells.back().at("observations"), "20");
   CalibctlRun one({"evaluate-forecasts", "--normals",
                    Write("one.csv", "mean,standard_deviation,outcome\n0,1,0.3\n"), "--replicates",
                    "99"});
@@ -158,27 +158,26 @@ TEST_F(CalibctlEvaluateForecastsTest, EqualsTheEvaluationOfCore) {
                    "--threads", "3", "--output", "json"});
   ASSERT_EQ(run.exit_code(), 0) << run.error();
   const nlohmann::json json = run.json();
-  EXPECT_EQ(json.at("kind"), "normal");
   const nlohmann::json& scores = json.at("scores");
-  EXPECT_EQ(scores.at("observations"), 300);
+  EXPECT_EQ(scores.at("observations"), "300");
   EXPECT_EQ(scores.at("crps"), expected->crps);
-  EXPECT_EQ(scores.at("log_score"), *expected->log_score);
-  EXPECT_EQ(scores.at("central_coverage").at(2).at("coverage"),
+  EXPECT_EQ(scores.at("logScore"), *expected->log_score);
+  EXPECT_EQ(scores.at("centralCoverage").at(2).at("coverage"),
             expected->coverage.central[2]->coverage);
-  EXPECT_EQ(json.at("log10_e_value"), expected->log10_e_value);
-  EXPECT_EQ(json.at("coverage_error"), expected->coverage.error.estimate);
+  EXPECT_EQ(json.at("log10EValue"), expected->log10_e_value);
+  EXPECT_EQ(json.at("coverageError"), expected->coverage.error.estimate);
   const SimulatedStatistic& qce = expected->pit->quantile_calibration_error;
-  EXPECT_EQ(json.at("quantile_calibration_error").at("value"), qce.value);
-  EXPECT_EQ(json.at("quantile_calibration_error").at("p_value"), qce.test.p_value);
+  EXPECT_EQ(json.at("quantileCalibrationError").at("value"), qce.value);
+  EXPECT_EQ(json.at("quantileCalibrationError").at("pValue"), qce.test.p_value);
   ASSERT_EQ(json.at("discrepancies").size(), 4U);
   for (std::size_t k = 0; k < 4; ++k) {
     const NamedDiscrepancy& named = expected->discrepancies[k];
     EXPECT_EQ(json.at("discrepancies").at(k).at("form"), named.form);
-    EXPECT_EQ(json.at("discrepancies").at(k).at("mmd_squared"), named.result.mmd_squared);
-    EXPECT_EQ(json.at("discrepancies").at(k).at("test").at("p_value"), named.result.p_value);
+    EXPECT_EQ(json.at("discrepancies").at(k).at("mmdSquared"), named.result.mmd_squared);
+    EXPECT_EQ(json.at("discrepancies").at(k).at("test").at("pValue"), named.result.p_value);
   }
-  EXPECT_EQ(json.at("decision").at("realised_loss"), expected->decision->realised_loss);
-  EXPECT_EQ(json.at("seed"), 7);
+  EXPECT_EQ(json.at("decision").at("realisedLoss"), expected->decision->realised_loss);
+  EXPECT_EQ(json.at("seed"), "7");
 }
 
 TEST_F(CalibctlEvaluateForecastsTest, TheKernelOfTheOutcomesIsChosen) {
@@ -200,10 +199,10 @@ TEST_F(CalibctlEvaluateForecastsTest, TheKernelOfTheOutcomesIsChosen) {
     const NamedDiscrepancy& named = expected->discrepancies[k];
     const nlohmann::json& one = json.at("discrepancies").at(k);
     EXPECT_EQ(one.at("form"), named.form);
-    EXPECT_EQ(one.at("mmd_squared"), named.result.mmd_squared);
-    EXPECT_EQ(one.at("test").at("p_value"), named.result.p_value);
+    EXPECT_EQ(one.at("mmdSquared"), named.result.mmd_squared);
+    EXPECT_EQ(one.at("test").at("pValue"), named.result.p_value);
   }
-  EXPECT_EQ(json.at("discrepancies").at(1).at("outcome_kernel").at("tanh").at("width"), 5);
+  EXPECT_EQ(json.at("discrepancies").at(1).at("outcomeKernel").at("tanh").at("width"), 5);
   EXPECT_THAT(Fault({"evaluate-forecasts", "--normals", path_, "--outcome-kernel", "tanh"}, 2),
               HasSubstr("--outcome-kernel is 'tanh', expected rbf[:GAMMA]"));
   EXPECT_THAT(Fault({"evaluate-forecasts", "--normals", path_, "--threshold-alpha", "0.5"}, 2),
@@ -269,14 +268,13 @@ TEST_F(CalibctlEvaluateForecastsTest, ReadsQuantilesAndSamples) {
   CalibctlRun run({"evaluate-forecasts", "--quantiles", Write("q.csv", quantiles), "--levels",
                    "0.1,0.5,0.9", "--seed", "1", "--output", "json"});
   ASSERT_EQ(run.exit_code(), 0) << run.error();
-  EXPECT_LT(run.json().at("scores").at("central_coverage").at(0).at("coverage"), 0.75);
-  EXPECT_LT(run.json().at("level_error").at("p_value"), 0.01);
-  EXPECT_TRUE(run.json().at("scores").at("log_score").is_null());
+  EXPECT_LT(run.json().at("scores").at("centralCoverage").at(0).at("coverage"), 0.75);
+  EXPECT_LT(run.json().at("levelError").at("pValue"), 0.01);
+  EXPECT_FALSE(run.json().at("scores").contains("logScore"));
   CalibctlRun drawn({"evaluate-forecasts", "--samples", Write("s.csv", samples), "--seed", "1",
                      "--output", "json"});
   ASSERT_EQ(drawn.exit_code(), 0) << drawn.error();
-  EXPECT_EQ(drawn.json().at("kind"), "samples");
-  EXPECT_FALSE(drawn.json().at("cramer_von_mises").is_null());
+  EXPECT_TRUE(drawn.json().contains("cramerVonMises"));
 }
 
 TEST_F(CalibctlEvaluateForecastsTest, ReadsTheFileThatIsSent) {

@@ -41,9 +41,10 @@ TEST_P(CalibctlCifar10Test, EvaluateReproducesTheReference) {
                    "--replicates", "99", "--seed", "1", "--output", "json"});
   ASSERT_EQ(run.exit_code(), 0) << run.error();
   const nlohmann::json result = run.json();
-  EXPECT_EQ(result.at("observations"), 10000);
-  ExpectClose(result.at("provenance"), "bandwidth", expected, "nu", 1e-12);
-  ExpectQuadratic(result.at("quadratic"), expected);
+  EXPECT_EQ(result.at("lenses").at(0).at("result").at("provenance").at("observations"), "10000");
+  ExpectClose(result.at("lenses").at(0).at("result").at("provenance"), "bandwidth", expected, "nu",
+              1e-12);
+  ExpectQuadratic(result.at("lenses").at(0).at("result"), expected);
   ExpectCifar10Estimates(result.at("estimates"), expected);
 }
 
@@ -58,7 +59,7 @@ TEST(CalibctlEvaluateTest, ReproducesTheSmallCases) {
                      "--bandwidth", small_case.at("nu_used").dump(), "--block-sizes", "2,3",
                      "--replicates", "0", "--row-sum-tolerance", "0.1", "--output", "json"});
     ASSERT_EQ(run.exit_code(), 0) << run.error();
-    ExpectQuadratic(run.json().at("quadratic"), small_case);
+    ExpectQuadratic(run.json().at("lenses").at(0).at("result"), small_case);
     ExpectLinear(run.json().at("estimates"), small_case);
   }
 }
@@ -205,7 +206,7 @@ TEST(CalibctlEvaluateTest, AcceptsKernelsAndBandwidthRules) {
     return run.json();
   };
   const auto unbiased = [](const nlohmann::json& result) {
-    return result.at("quadratic").at("skce_unbiased").get<double>();
+    return result.at("lenses").at(0).at("result").at("skceUnbiased").get<double>();
   };
   const double gaussian = unbiased(evaluate({"--kernel", "gaussian", "--bandwidth", "0.5"}));
   EXPECT_LE(RelativeDifference(
@@ -214,6 +215,9 @@ TEST(CalibctlEvaluateTest, AcceptsKernelsAndBandwidthRules) {
                               ->unbiased),
             1e-12);
   EXPECT_LE(RelativeDifference(evaluate({"--bandwidth", "mean_total_variation:0.1"})
+                                   .at("lenses")
+                                   .at(0)
+                                   .at("result")
                                    .at("provenance")
                                    .at("bandwidth")
                                    .get<double>(),
@@ -225,16 +229,16 @@ TEST(CalibctlEvaluateTest, AcceptsKernelsAndBandwidthRules) {
                             "matrix": [1, 0, 0, 0, 1, 0, 0, 0, 1]}]}})";
   const nlohmann::json matrix = evaluate({"--kernel", "file:" + path});
   EXPECT_LE(RelativeDifference(unbiased(matrix), gaussian), 1e-10);
-  EXPECT_EQ(matrix.at("provenance").at("universal_kernel"), true);
-  EXPECT_TRUE(matrix.at("cme_test").is_null());
+  EXPECT_EQ(matrix.at("lenses").at(0).at("result").at("provenance").at("universalKernel"), true);
+  EXPECT_FALSE(matrix.at("lenses").at(0).contains("cmeTest"));
   const nlohmann::json binned = evaluate({"--binned-errors", "uniform:4:euclidean,top_label:5"});
-  ASSERT_EQ(binned.at("binned_errors").size(), 2u);
-  EXPECT_EQ(binned.at("binned_errors").at(0).at("ece").get<double>(),
+  ASSERT_EQ(binned.at("binnedErrors").size(), 2u);
+  EXPECT_EQ(binned.at("binnedErrors").at(0).at("ece").get<double>(),
             EstimateBinnedError(set.view(), UniformBins{4, Distance::kEuclidean})->ece);
-  EXPECT_EQ(binned.at("consistency_test").at("spec").dump(),
-            R"({"uniform":{"bins_per_class":4,"distance":"euclidean"}})");
+  EXPECT_EQ(binned.at("consistencyTest").at("spec").dump(),
+            R"({"uniform":{"binsPerClass":4,"distance":"EUCLIDEAN"}})");
   const nlohmann::json single = evaluate({"--float32"});
-  EXPECT_EQ(single.at("provenance").at("precision"), "float32");
+  EXPECT_EQ(single.at("lenses").at(0).at("result").at("provenance").at("precision"), "FLOAT32");
   CalibctlRun wrong(
       {"evaluate", files.predictions(), files.labels(), "--label-base", "0", "--kernel", "cosine"});
   EXPECT_EQ(wrong.exit_code(), 1);
@@ -253,10 +257,10 @@ TEST(CalibctlEvaluateTest, FailOnTurnsTheVerdictIntoTheExitCode) {
   };
   const auto found = run(miscalibrated, {"--fail-on", "p-value"});
   EXPECT_EQ(found->exit_code(), 3) << found->error();
-  EXPECT_EQ(found->json().at("decision").at("decision"), "REJECTED");
+  EXPECT_EQ(found->json().at("gate").at("decision"), "REJECTED");
   const auto fine = run(calibrated, {"--fail-on", "p-value", "--significance-level", "0.01"});
   EXPECT_EQ(fine->exit_code(), 0) << fine->error();
-  EXPECT_EQ(fine->json().at("decision").at("decision"), "NOT_REJECTED");
+  EXPECT_EQ(fine->json().at("gate").at("decision"), "NOT_REJECTED");
   EXPECT_EQ(run(miscalibrated, {})->exit_code(), 0) << "nothing is decided unasked";
   EXPECT_EQ(run(calibrated, {"--fail-on", "p-value", "--significance-level", "0.001"})->exit_code(),
             2)
@@ -264,17 +268,18 @@ TEST(CalibctlEvaluateTest, FailOnTurnsTheVerdictIntoTheExitCode) {
 
   const auto over = run(miscalibrated, {"--fail-on", "over-limit"});
   EXPECT_EQ(over->exit_code(), 3) << over->error();
-  EXPECT_EQ(over->json().at("decision").dump(),
-            R"({"decision":"OVER_LIMIT","error_limit":0.02,"fail_on":"over-limit"})");
+  EXPECT_EQ(over->json().at("gate").dump(),
+            R"({"decision":"OVER_LIMIT","errorLimit":0.02,"failOn":["over-limit"],)"
+            R"("failedOn":["over-limit"]})");
   const nlohmann::json error = over->json().at("error");
   EXPECT_GT(error.at("lower").get<double>(), 0.02);
   EXPECT_LT(error.at("upper").get<double>(), 0.5);
   const auto undecided = run(calibrated, {"--fail-on", "over-limit"});
   EXPECT_EQ(undecided->exit_code(), 0) << undecided->error();
-  EXPECT_EQ(undecided->json().at("decision").at("decision"), "UNDECIDED");
+  EXPECT_EQ(undecided->json().at("gate").at("decision"), "UNDECIDED");
   const auto within = run(miscalibrated, {"--fail-on", "over-limit", "--error-limit", "0.5"});
   EXPECT_EQ(within->exit_code(), 0) << within->error();
-  EXPECT_EQ(within->json().at("decision").at("decision"), "WITHIN_LIMIT");
+  EXPECT_EQ(within->json().at("gate").at("decision"), "WITHIN_LIMIT");
 }
 
 TEST(CalibctlEvaluateTest, ForTwoClassesTheProbabilityOfClass1DecidesToo) {
@@ -309,8 +314,9 @@ TEST(CalibctlEvaluateTest, DropsInvalidRowsOnlyOnRequest) {
   CalibctlRun lenient({"evaluate", files.predictions(), files.labels(), "--label-base", "0",
                        "--drop-invalid", "--replicates", "99", "--output", "json"});
   EXPECT_EQ(lenient.exit_code(), 0) << lenient.error();
-  EXPECT_EQ(lenient.json().at("observations"), 99);
-  EXPECT_EQ(lenient.json().at("dropped_rows"), 1);
+  EXPECT_EQ(lenient.json().at("lenses").at(0).at("result").at("provenance").at("observations"),
+            "99");
+  EXPECT_EQ(lenient.json().at("fileRows").at("droppedRows"), "1");
 }
 
 TEST(CalibctlEvaluateTest, RecordsRenormalisationInTheProvenance) {
@@ -331,10 +337,10 @@ TEST(CalibctlEvaluateTest, RecordsRenormalisationInTheProvenance) {
   json.insert(json.end(), {"--output", "json"});
   CalibctlRun run(json);
   ASSERT_EQ(run.exit_code(), 0) << run.error();
-  const nlohmann::json provenance = run.json().at("provenance");
-  EXPECT_EQ(run.json().at("observations"), 100);
-  EXPECT_EQ(provenance.at("renormalised_rows"), 1);
-  EXPECT_NEAR(provenance.at("largest_row_sum_correction").get<double>(), 0.31, 1e-12);
+  const nlohmann::json rows = run.json().at("fileRows");
+  EXPECT_EQ(run.json().at("lenses").at(0).at("result").at("provenance").at("observations"), "100");
+  EXPECT_EQ(rows.at("renormalisedRows"), "1");
+  EXPECT_NEAR(rows.at("largestRowSumCorrection").get<double>(), 0.31, 1e-12);
   CalibctlRun table(arguments);
   ASSERT_EQ(table.exit_code(), 0) << table.error();
   EXPECT_THAT(table.output(), HasSubstr("1 rows were divided by their sums, which differed from 1 "
@@ -364,8 +370,8 @@ TEST(CalibctlEvaluateTest, AcceptsLogits) {
                        "--replicates", "0", "--output", "json", "--logits"});
   ASSERT_EQ(probabilities.exit_code(), 0) << probabilities.error();
   ASSERT_EQ(softmax.exit_code(), 0) << softmax.error();
-  ExpectClose(softmax.json().at("quadratic"), "skce_biased", probabilities.json().at("quadratic"),
-              "skce_biased");
+  ExpectClose(softmax.json().at("lenses").at(0).at("result"), "skceBiased",
+              probabilities.json().at("lenses").at(0).at("result"), "skceBiased");
 }
 
 TEST(CalibctlEvaluateTest, TooLittleDataIsASentenceWithANumber) {

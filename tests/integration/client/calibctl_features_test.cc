@@ -64,7 +64,7 @@ class CalibctlFeaturesTest : public CalibctlServedTest {
                                         "temperature,hour"};
     command.insert(command.end(), kind.begin(), kind.end());
     const nlohmann::json model = RunJson(command);
-    EXPECT_EQ(model.at("feature_names"), (std::vector<std::string>{"temperature", "hour"}));
+    EXPECT_EQ(model.at("featureNames"), (std::vector<std::string>{"temperature", "hour"}));
   }
 
   TemporaryFolder folder_;
@@ -73,29 +73,29 @@ class CalibctlFeaturesTest : public CalibctlServedTest {
 
 TEST_F(CalibctlFeaturesTest, FeaturesAreTheColumnsWithTheirNames) {
   Create("demand", {"--forecast", "normal"});
-  EXPECT_EQ(RunJson({"send", "demand", demand_}).at("accepted_rows"), 400);
+  EXPECT_EQ(RunJson({"send", "demand", demand_}).at("acceptedRows"), "400");
   // The same rows are sent from two files.
   Create("apart", {"--forecast", "normal"});
-  EXPECT_EQ(RunJson({"send", "apart", plain_, "--no-header", "--features", features_})
-                .at("accepted_rows"),
-            400);
+  EXPECT_EQ(
+      RunJson({"send", "apart", plain_, "--no-header", "--features", features_}).at("acceptedRows"),
+      "400");
   const auto evaluated = [&](const std::string& model) {
     nlohmann::json json = RunJson({"evaluate-forecasts", "--model", model, "--seed", "1",
                                    "--replicates", "199", "--local-feature", "temperature"});
-    json.erase("compute_time");
+    json.erase("computeTime");
     return json;
   };
   const nlohmann::json json = evaluated("demand");
   EXPECT_EQ(json, evaluated("apart"));
   std::map<std::string, double> p_values;
   for (const auto& one : json.at("discrepancies")) {
-    p_values[one.at("form")] = one.at("test").at("p_value");
+    p_values[one.at("form")] = one.at("test").at("pValue");
   }
   EXPECT_GT(p_values.at("marginal"), 0.01);
   EXPECT_EQ(p_values.at("local"), 1.0 / 200);
   const nlohmann::json& local = json.at("local");
-  EXPECT_EQ(local.at("feature_names"), std::vector<std::string>{"temperature"});
-  EXPECT_EQ(local.at("places")[0].at("p_value"), 1.0 / 200);
+  EXPECT_EQ(local.at("featureNames"), std::vector<std::string>{"temperature"});
+  EXPECT_EQ(local.at("places")[0].at("pValue"), 1.0 / 200);
   const auto run = Run({"evaluate-forecasts", "--model", "demand", "--replicates", "199"});
   EXPECT_EQ(run->exit_code(), 0) << run->error();
   EXPECT_THAT(run->output(),
@@ -109,10 +109,11 @@ TEST_F(CalibctlFeaturesTest, FeaturesAreTheColumnsWithTheirNames) {
 
 TEST_F(CalibctlFeaturesTest, ClassesAreEvaluatedAmongSimilarCases) {
   Create("loans", {"--class-names", "no,yes", "--bandwidth", "0.5"});
-  EXPECT_EQ(RunJson({"send", "loans", loans_, "--label-column", "label"}).at("accepted_rows"), 400);
+  EXPECT_EQ(RunJson({"send", "loans", loans_, "--label-column", "label"}).at("acceptedRows"),
+            "400");
   const nlohmann::json json =
       RunJson({"evaluate", "--model", "loans", "--seed", "1", "--replicates", "199"});
-  EXPECT_EQ(json.at("individual").at("test").at("p_value"), 1.0 / 200);
+  EXPECT_EQ(json.at("individual").at("test").at("pValue"), 1.0 / 200);
   const auto evaluated = Run({"evaluate", "--model", "loans"});
   EXPECT_EQ(evaluated->exit_code(), 0) << evaluated->error();
   EXPECT_THAT(evaluated->output(), HasSubstr("similar cases"));
@@ -124,8 +125,8 @@ TEST_F(CalibctlFeaturesTest, ClassesAreEvaluatedAmongSimilarCases) {
               AllOf(HasSubstr("line 3, column 4 (\"temperature\")"), HasSubstr("--drop-invalid")));
   const nlohmann::json sent =
       RunJson({"send", "loans", invalid, "--label-column", "label", "--drop-invalid"});
-  EXPECT_EQ(sent.at("accepted_rows"), 1);
-  EXPECT_EQ(sent.at("dropped_rows"), 1);
+  EXPECT_EQ(sent.at("acceptedRows"), "1");
+  EXPECT_EQ(sent.at("droppedRows"), "1");
 }
 
 TEST_F(CalibctlFeaturesTest, ErrorsSayWhereFeaturesBelong) {

@@ -38,15 +38,15 @@ TEST_P(CalibctlServedCifar10Test, SendShowAndTestReproduceTheReference) {
            "2,10,100"});
   const nlohmann::json sent =
       RunJson({"send", model, predictions, Cifar10Dir() / "labels.csv", "--label-base", "1"});
-  EXPECT_EQ(sent.at("accepted_rows"), 10000);
+  EXPECT_EQ(sent.at("acceptedRows"), "10000");
   const nlohmann::json shown = RunJson({"show", model});
-  EXPECT_EQ(shown.at("observations"), 10000);
+  EXPECT_EQ(shown.at("observations"), "10000");
   ExpectClose(shown.at("provenance"), "bandwidth", expected, "nu", 1e-12);
   ExpectCifar10Estimates(shown.at("estimates"), expected);
   const nlohmann::json tested = RunJson({"test", model, "--replicates", "99", "--seed", "5"});
   ExpectClose(tested.at("provenance"), "bandwidth", expected, "nu", 1e-12);
-  ExpectQuadratic(tested.at("quadratic"), expected);
-  EXPECT_EQ(tested.at("quadratic").at("seed"), 5);
+  ExpectQuadratic(tested, expected);
+  EXPECT_EQ(tested.at("seed"), "5");
 }
 
 INSTANTIATE_TEST_SUITE_P(Networks, CalibctlServedCifar10Test,
@@ -60,18 +60,16 @@ TEST_F(CalibctlServedTest, EstimatesTheCalibrationError) {
   RunJson({"model", "create", "m", "--classes", "5"});
   Send("m", files);
   nlohmann::json estimate = RunJson({"estimate", "--model", "m", "--seed", "3"});
-  EXPECT_EQ(estimate.at("model"), "models/m");
-  EXPECT_EQ(estimate.at("any_better_than_zero"), true);
+  EXPECT_EQ(estimate.at("anyBetterThanZero"), true);
   EXPECT_EQ(estimate.at("estimators").size(), 5);
-  EXPECT_EQ(estimate.at("estimators").at(0).at("estimator"), "fifteen_bins");
+  EXPECT_EQ(estimate.at("estimators").at(0).at("estimator"), "FIFTEEN_BINS");
   nlohmann::json of_files = RunJson(
       {"estimate", files.predictions(), files.labels(), "--label-base", "0", "--seed", "3"});
-  EXPECT_EQ(of_files.at("dropped_rows"), 0);
-  of_files.erase("dropped_rows");
-  estimate.erase("model");
+  EXPECT_EQ(of_files.at("fileRows").at("droppedRows"), "0");
+  of_files.erase("fileRows");
   for (nlohmann::json* const result : {&estimate, &of_files}) {
-    result->erase("elapsed_seconds");
-    result->at("provenance").erase("compute_time");
+    result->erase("elapsed");
+    result->at("provenance").erase("computeTime");
     result->at("provenance").erase("threads");
   }
   EXPECT_EQ(of_files, estimate);
@@ -92,13 +90,11 @@ TEST_F(CalibctlServedTest, ComparesTwoModels) {
     Send(model, files);
   }
   const nlohmann::json result = RunJson({"compare", "m@2", "m@1", "--window", "200"});
-  EXPECT_EQ(result.at("model"), "models/m/versions/2");
-  EXPECT_EQ(result.at("baseline"), "models/m/versions/1");
   EXPECT_EQ(result.at("comparison").at("paired"), false);
-  EXPECT_EQ(result.at("comparison").at("observations"), 200);
-  EXPECT_EQ(result.at("comparison").at("log_loss").at("difference"), 0);
-  EXPECT_EQ(result.at("pairing").at("model_without_id"), 200);
-  EXPECT_EQ(result.at("first_observation"), 101);
+  EXPECT_EQ(result.at("comparison").at("observations"), "200");
+  EXPECT_EQ(result.at("comparison").at("logLoss").at("difference"), 0);
+  EXPECT_EQ(result.at("pairing").at("modelWithoutId"), "200");
+  EXPECT_EQ(result.at("firstObservation"), "101");
   const auto text = Run({"compare", "m@2", "m@1"});
   EXPECT_EQ(text->exit_code(), 0);
   EXPECT_THAT(text->output(), StartsWith("m@2 against m@1: log loss cannot be told apart, "));
@@ -117,7 +113,7 @@ TEST_F(CalibctlServedTest, ReproducesTheSmallCases) {
              small_case.at("nu_used").dump(), "--row-sum-tolerance", "0.1"});
     Send(name, files);
     ExpectLinear(RunJson({"show", name}).at("estimates"), small_case);
-    ExpectQuadratic(RunJson({"test", name, "--replicates", "99"}).at("quadratic"), small_case);
+    ExpectQuadratic(RunJson({"test", name, "--replicates", "99"}), small_case);
   }
 }
 
@@ -136,10 +132,10 @@ TEST_F(CalibctlServedTest, ServedNumbersEqualOfflineOnesBitForBit) {
     if (std::string_view(null) == "form") {
       EXPECT_EQ(RunJson({"show", "m"}).at("estimates"), offline.at("estimates"));
     }
-    nlohmann::json tested = RunJson({"test", "m", "--seed", "11", "--null", null}).at("quadratic");
-    nlohmann::json evaluated = offline.at("quadratic");
-    tested.erase("elapsed_seconds");
-    evaluated.erase("elapsed_seconds");
+    nlohmann::json tested = RunJson({"test", "m", "--seed", "11", "--null", null});
+    nlohmann::json evaluated = offline.at("lenses").at(0).at("result");
+    tested.erase("elapsed");
+    evaluated.erase("elapsed");
     EXPECT_EQ(tested, evaluated);
   }
 }
@@ -149,7 +145,7 @@ TEST_F(CalibctlServedTest, ModelsAreCreatedListedShownAndDeleted) {
   const nlohmann::json created =
       RunJson({"model", "create", "pets@2", "--class-names", "cat,dog", "--window", "500"});
   EXPECT_EQ(created.at("name"), "models/pets/versions/2");
-  EXPECT_EQ(created.at("class_names"), nlohmann::json({"cat", "dog"}));
+  EXPECT_EQ(created.at("classNames"), nlohmann::json({"cat", "dog"}));
   EXPECT_EQ(RunJson({"model", "list"}).at("models").size(), 1u);
   EXPECT_EQ(RunJson({"model", "show", "pets@2"}), created);
   RunJson({"model", "update", "pets@2", "--error-limit", "3%"});
@@ -215,7 +211,7 @@ TEST_F(CalibctlServedTest, ForTwoClassesTheWorseErrorIsShown) {
                     HasSubstr(": monitoring.error_limit 0.02 -> 0.03\n")));
   const nlohmann::json bucket = RunJson({"history", "m"}).at("buckets").at(0);
   EXPECT_NEAR(bucket.at("error").at("estimate").get<double>(), 0, 1e-9);
-  EXPECT_NEAR(bucket.at("class_1_error").at("estimate").get<double>(), 0.1, 1e-9);
+  EXPECT_NEAR(bucket.at("class1Error").at("estimate").get<double>(), 0.1, 1e-9);
   const auto bins = Run({"show", "m", "--bins"});
   ASSERT_EQ(bins->exit_code(), 0) << bins->error();
   EXPECT_THAT(bins->output(),
@@ -226,11 +222,11 @@ TEST_F(CalibctlServedTest, SimulateShowsWhichModelsAreCalibrated) {
   const auto decide = [&](const char* model, const char* generator) {
     const nlohmann::json sent =
         RunJson({"simulate", model, "--generator", generator, "--n", "2000", "--seed", "1"});
-    EXPECT_EQ(sent.at("accepted_rows"), 2000);
+    EXPECT_EQ(sent.at("acceptedRows"), "2000");
     const auto test = Run({"test", model, "--seed", "1", "--fail-on", "p-value",
                            "--significance-level", "0.01", "--output", "json"});
     const int code = test->exit_code();
-    EXPECT_EQ(test->json().at("decision").at("decision"), code == 3 ? "REJECTED" : "NOT_REJECTED");
+    EXPECT_EQ(test->json().at("gate").at("decision"), code == 3 ? "REJECTED" : "NOT_REJECTED");
     return code;
   };
   EXPECT_EQ(decide("m1", "M1"), 0);
@@ -259,23 +255,20 @@ TEST_F(CalibctlServedTest, SimulateShowsWhichModelsAreCalibrated) {
 TEST_F(CalibctlServedTest, ShowsTheHistory) {
   RunJson({"simulate", "m2", "--generator", "M2", "--n", "2000", "--seed", "1"});
   const nlohmann::json history = RunJson({"history", "m2", "--resolution", "minute"});
-  EXPECT_EQ(history.at("model"), "models/m2");
-  EXPECT_EQ(history.at("resolution"), "minute");
   std::int64_t observations = 0;
   for (const auto& bucket : history.at("buckets")) {
-    observations += bucket.at("observations").get<std::int64_t>();
+    observations += Integer(bucket.at("observations"));
   }
   EXPECT_EQ(observations, 2000);
-  EXPECT_EQ(history.at("total").at("observations"), 2000);
+  EXPECT_EQ(history.at("total").at("observations"), "2000");
   const nlohmann::json estimate = EstimateOf(RunJson({"show", "m2"}).at("estimates"), 2);
-  EXPECT_EQ(history.at("total").at("pairs"), estimate.at("block_count"));
+  EXPECT_EQ(history.at("total").at("pairs"), estimate.at("blockCount"));
   ExpectClose(history.at("total"), "skce", estimate, "skce", 1e-12);
   // By default the buckets are hours; incomplete ones at the ends are left out.
-  EXPECT_EQ(RunJson({"history", "m2"}).at("resolution"), "hour");
-  EXPECT_EQ(RunJson({"history", "m2", "--from", "2d"}).at("total").at("observations"), 2000);
+  EXPECT_EQ(RunJson({"history", "m2", "--from", "2d"}).at("total").at("observations"), "2000");
   const nlohmann::json none = RunJson({"history", "m2", "--to", "2000-01-01"});
   EXPECT_TRUE(none.at("buckets").empty());
-  EXPECT_TRUE(none.at("total").is_null());
+  EXPECT_FALSE(none.contains("total"));
 
   const auto csv = Run({"history", "m2", "--resolution", "day", "--csv"});
   EXPECT_EQ(csv->exit_code(), 0);
@@ -348,7 +341,8 @@ TEST_F(CalibctlServedTest, AnAcknowledgementShowsTheFormerError) {
   const nlohmann::json found = RunJson({"alarms", "over"});
   std::string printed;
   for (const auto& alarm : found.at("alarms")) {
-    const auto run = Run({"acknowledge", "over", alarm.at("id").dump(), "--error-limit", "0.2"});
+    const auto run =
+        Run({"acknowledge", "over", alarm.at("id").get<std::string>(), "--error-limit", "0.2"});
     EXPECT_EQ(run->exit_code(), 0) << run->error();
     printed += run->output();
   }
@@ -380,16 +374,18 @@ TEST_F(CalibctlServedTest, EvaluateOfAModelEqualsThatOfItsFile) {
   nlohmann::json file = RunJson(offline);
   nlohmann::json model = RunJson(served);
   for (nlohmann::json* result : {&file, &model}) {
-    result->erase("provenance");
-    result->erase("elapsed_seconds");
-    result->erase("dropped_rows");
-    for (nlohmann::json& lens : result->at("lenses")) lens.at("result").erase("provenance");
+    result->erase("elapsed");
+    result->erase("fileRows");
+    for (nlohmann::json& lens : result->at("lenses")) {
+      lens.at("result").erase("provenance");
+      lens.at("result").erase("elapsed");
+    }
   }
   EXPECT_EQ(file, model);
   // By default, the lenses of the declaration are used.
   const nlohmann::json declared = RunJson({"evaluate", "--model", "m", "--replicates", "99"});
-  EXPECT_EQ(declared.at("lenses").size(), 2u);
-  EXPECT_EQ(declared.at("lenses").at(1).at("lens"), "grouped");
+  EXPECT_EQ(declared.at("lenses").size(), 3u);
+  EXPECT_EQ(declared.at("lenses").at(2).at("lens"), "grouped");
   const auto both = Run({"evaluate", files.predictions(), "--model", "m"});
   EXPECT_EQ(both->exit_code(), 2);
 }
@@ -409,10 +405,10 @@ TEST_F(CalibctlServedTest, RecalibrateFitsExportsAndAppliesAMap) {
       RunJson({"recalibrate", files.predictions(), files.labels(), "--label-base", "0"});
   EXPECT_TRUE(model.at("helps").get<bool>());
   EXPECT_EQ(ReadJson(map), model.at("map"));
-  model.erase("compute_time");
-  file.erase("compute_time");
-  EXPECT_EQ(file.at("dropped_rows"), 0);
-  file.erase("dropped_rows");
+  model.erase("computeTime");
+  file.erase("computeTime");
+  EXPECT_EQ(file.at("fileRows").at("droppedRows"), "0");
+  file.erase("fileRows");
   EXPECT_EQ(file, model);
 
   const auto text = Run({"recalibrate", "--model", "m"});
@@ -491,7 +487,7 @@ TEST_F(CalibctlServedTest, BackupAndVerifyPrintTheirResultInALine) {
 TEST_F(CalibctlServedTest, ShowSaysWhatTheNewestRecalibrationSaid) {
   RunJson({"model", "create", "m", "--classes", "3", "--bandwidth", "1"});
   RunJson({"simulate", "m", "--generator", "M2", "--classes", "3", "--n", "3000"});
-  EXPECT_TRUE(RunJson({"show", "m"}).at("recalibration").is_null());
+  EXPECT_FALSE(RunJson({"show", "m"}).contains("recalibration"));
   const auto before = Run({"show", "m"});
   EXPECT_EQ(before->exit_code(), 0);
   EXPECT_THAT(before->output(),
@@ -499,7 +495,7 @@ TEST_F(CalibctlServedTest, ShowSaysWhatTheNewestRecalibrationSaid) {
   nlohmann::json advice = RunJson({"recalibrate", "--model", "m", "--window", "2000"});
   EXPECT_EQ(advice.at("helps"), true);
   nlohmann::json kept = RunJson({"show", "m"}).at("recalibration");
-  EXPECT_EQ(kept.at("first_observation"), 1001);
+  EXPECT_EQ(kept.at("firstObservation"), "1001");
   // A map has no bound of its size, and the server does not keep its lists.
   for (const char* const list : {"scales", "offsets", "curves"}) {
     EXPECT_TRUE(kept.at("map").at(list).empty()) << list;

@@ -306,8 +306,8 @@ TEST_F(DelayedLabelsTest, CalibctlSendsIdsThenLabelsAndShowsTheCoverage) {
   const nlohmann::json created =
       RunJson({"model", "create", "clicks", "--classes", "2", "--bandwidth", "0.2", "--label-grace",
                "1.5h", "--max-pending", "50"});
-  EXPECT_EQ(created.at("label_grace_seconds"), 5400);
-  EXPECT_EQ(created.at("max_pending"), 50);
+  EXPECT_EQ(created.at("labelGrace"), "5400s");
+  EXPECT_EQ(created.at("maxPending"), 50);
   const auto listed = Run({"model", "list"});
   ASSERT_EQ(listed->exit_code(), 0);
   EXPECT_THAT(listed->output(), AllOf(HasSubstr("label grace"), HasSubstr("1.5h")));
@@ -319,8 +319,8 @@ TEST_F(DelayedLabelsTest, CalibctlSendsIdsThenLabelsAndShowsTheCoverage) {
   ASSERT_EQ(sent->exit_code(), 0) << sent->error();
   EXPECT_THAT(sent->output(), HasSubstr("3 rows accepted, 0 duplicates, 0 rejected"));
   const nlohmann::json again = RunJson({"send", "clicks", predictions, "--ids", ids});
-  EXPECT_EQ(again.at("accepted_rows"), 0);
-  EXPECT_EQ(again.at("duplicate_rows"), 3);
+  EXPECT_EQ(again.at("acceptedRows"), "0");
+  EXPECT_EQ(again.at("duplicateRows"), "3");
 
   const auto labelled = Run({"label", "clicks", labels, "--label-base", "1", "--header"});
   ASSERT_EQ(labelled->exit_code(), 0) << labelled->error();
@@ -328,18 +328,18 @@ TEST_F(DelayedLabelsTest, CalibctlSendsIdsThenLabelsAndShowsTheCoverage) {
               HasSubstr("2 labels matched, 0 repeated, 0 conflicting, 0 late, 1 unknown"));
   const nlohmann::json repeated =
       RunJson({"label", "clicks", labels, "--label-base", "1", "--header"});
-  EXPECT_EQ(repeated.at("repeated"), 2);
-  EXPECT_EQ(repeated.at("unknown"), 1);
-  EXPECT_EQ(repeated.at("untold"), 0);
+  EXPECT_EQ(repeated.at("repeated"), "2");
+  EXPECT_EQ(repeated.at("unknown"), "1");
+  EXPECT_EQ(repeated.at("untold"), "0");
 
-  const nlohmann::json coverage = RunJson({"show", "clicks"}).at("label_arrivals");
-  EXPECT_EQ(coverage.at("predictions"), 3);
-  EXPECT_EQ(coverage.at("duplicate_predictions"), 3);
-  EXPECT_EQ(coverage.at("pending_labelled"), 2);
-  EXPECT_EQ(coverage.at("labels").at("unknown"), 2);
-  EXPECT_EQ(coverage.at("unknown_rate"), 0.5);
-  EXPECT_TRUE(coverage.at("missing_rate").is_null());
-  EXPECT_EQ(coverage.at("predicted_classes").at(1).at("pending"), 1);
+  const nlohmann::json coverage = RunJson({"show", "clicks"}).at("labelArrivals");
+  EXPECT_EQ(coverage.at("predictions"), "3");
+  EXPECT_EQ(coverage.at("duplicatePredictions"), "3");
+  EXPECT_EQ(coverage.at("pendingLabelled"), "2");
+  EXPECT_EQ(coverage.at("labels").at("unknown"), "2");
+  EXPECT_EQ(coverage.at("unknownRate"), 0.5);
+  EXPECT_FALSE(coverage.contains("missingRate"));
+  EXPECT_EQ(coverage.at("predictedClasses").at(1).at("pending"), "1");
   const auto shown = Run({"show", "clicks", "--verbose"});
   ASSERT_EQ(shown->exit_code(), 0);
   EXPECT_THAT(shown->output(),
@@ -427,14 +427,14 @@ TEST_F(DelayedLabelsTest, CalibctlReadsIdsFromColumnsAndLabelsByName) {
   const std::string predictions =
       Write("predictions.csv", "visit,dog,cat\na,0.5,0.5\n\"b,c\",1,0\nd,0.25,0.75\n");
   const nlohmann::json sent = RunJson({"send", "m", predictions, "--id-column", "visit"});
-  EXPECT_EQ(sent.at("accepted_rows"), 3);
+  EXPECT_EQ(sent.at("acceptedRows"), "3");
   const std::string labels = Write("labels.jsonl", R"({"label": "dog", "id": "b,c"}
 {"id": "a", "label": null}
 {"id": "d", "label": "cat"})");
   const auto refused = Run({"label", "m", labels});
   EXPECT_EQ(refused->exit_code(), 1);
   EXPECT_THAT(refused->error(), HasSubstr("line 2, column 1: the label is missing"));
-  EXPECT_EQ(RunJson({"label", "m", labels, "--drop-invalid"}).at("matched"), 2);
+  EXPECT_EQ(RunJson({"label", "m", labels, "--drop-invalid"}).at("matched"), "2");
   EXPECT_EQ(Coverage("m").pending_labelled(), 2);
 }
 

@@ -78,6 +78,8 @@ PredictionFiles::PredictionFiles(const PredictionSet& set, int label_base) {
   }
 }
 
+std::int64_t Integer(const nlohmann::json& text) { return std::stoll(text.get<std::string>()); }
+
 void ExpectClose(const nlohmann::json& actual, const char* actual_key,
                  const nlohmann::json& expected, const char* expected_key, double tolerance) {
   ASSERT_TRUE(actual.contains(actual_key) && actual.at(actual_key).is_number())
@@ -89,15 +91,15 @@ void ExpectClose(const nlohmann::json& actual, const char* actual_key,
 }
 
 void ExpectQuadratic(const nlohmann::json& quadratic, const nlohmann::json& expected) {
-  ExpectClose(quadratic, "skce_biased", expected, "SKCE_b");
-  ExpectClose(quadratic, "skce_unbiased", expected, "SKCE_uq");
-  ExpectClose(quadratic, "p_value_upper_bound_biased", expected, "p_free_b");
-  ExpectClose(quadratic, "p_value_upper_bound_unbiased", expected, "p_free_uq");
+  ExpectClose(quadratic, "skceBiased", expected, "SKCE_b");
+  ExpectClose(quadratic, "skceUnbiased", expected, "SKCE_uq");
+  ExpectClose(quadratic, "pValueUpperBoundBiased", expected, "p_free_b");
+  ExpectClose(quadratic, "pValueUpperBoundUnbiased", expected, "p_free_uq");
 }
 
 nlohmann::json EstimateOf(const nlohmann::json& estimates, int block_size) {
   for (const auto& estimate : estimates) {
-    if (estimate.at("block_size") == block_size) return estimate;
+    if (estimate.at("blockSize") == block_size) return estimate;
   }
   ADD_FAILURE() << "no blocks of " << block_size << " in " << estimates.dump();
   return {};
@@ -106,17 +108,17 @@ nlohmann::json EstimateOf(const nlohmann::json& estimates, int block_size) {
 void ExpectLinear(const nlohmann::json& estimates, const nlohmann::json& expected) {
   const nlohmann::json linear = EstimateOf(estimates, 2);
   ExpectClose(linear, "skce", expected, "SKCE_ul");
-  ExpectClose(linear, "p_value_upper_bound", expected, "p_free_ul");
+  ExpectClose(linear, "pValueUpperBound", expected, "p_free_ul");
   if (expected.contains("h_pairs_sd")) {
-    ExpectClose(linear, "standard_deviation", expected, "h_pairs_sd");
+    ExpectClose(linear, "standardDeviation", expected, "h_pairs_sd");
   }
-  if (linear.at("block_count").get<std::int64_t>() < kMinTestedBlocks) {
-    EXPECT_TRUE(linear.at("z").is_null());
-    EXPECT_TRUE(linear.at("p_value").is_null());
-    EXPECT_TRUE(linear.at("skce_lower_bound").is_null());
+  if (Integer(linear.at("blockCount")) < kMinTestedBlocks) {
+    EXPECT_FALSE(linear.contains("z"));
+    EXPECT_FALSE(linear.contains("pValue"));
+    EXPECT_FALSE(linear.contains("skceLowerBound"));
   } else {
     ExpectClose(linear, "z", expected, "z_ul");
-    ExpectClose(linear, "p_value", expected, "p_ul");
+    ExpectClose(linear, "pValue", expected, "p_ul");
   }
 }
 
@@ -125,11 +127,11 @@ void ExpectCifar10Estimates(const nlohmann::json& estimates, const nlohmann::jso
   for (const int block_size : {10, 100}) {
     const nlohmann::json& wanted = expected.at("block" + std::to_string(block_size));
     const nlohmann::json block = EstimateOf(estimates, block_size);
-    EXPECT_EQ(block.at("block_count"), wanted.at("nblocks"));
+    EXPECT_EQ(Integer(block.at("blockCount")), wanted.at("nblocks"));
     ExpectClose(block, "skce", wanted, "estimate");
-    ExpectClose(block, "standard_deviation", wanted, "sd");
+    ExpectClose(block, "standardDeviation", wanted, "sd");
     ExpectClose(block, "z", wanted, "z");
-    ExpectClose(block, "p_value", wanted, "p");
+    ExpectClose(block, "pValue", wanted, "p");
   }
 }
 

@@ -47,6 +47,9 @@ class PredictionFiles {
 
 // Expects that the relative difference of actual[actual_key] and expected[expected_key] is at most
 // the tolerance.
+// An integer of 64 bits, which JSON has as a text.
+std::int64_t Integer(const nlohmann::json& text);
+
 void ExpectClose(const nlohmann::json& actual, const char* actual_key,
                  const nlohmann::json& expected, const char* expected_key,
                  double tolerance = 1e-10);

@@ -136,6 +136,12 @@ TEST(JsonTest, DetailsOfErrorsHaveTheJsonOfProtobuf) {
   ExpectSameAsProtobuf(info);
 }
 
+TEST(JsonTest, AnEnumValueWithoutANameIsItsNumber) {
+  v1::Verdict verdict;
+  verdict.set_status(static_cast<v1::Verdict::Status>(77));
+  ExpectSameAsProtobuf(verdict);
+}
+
 TEST(JsonTest, BytesAreInBase64) {
   v1::BackupResponse response;
   response.set_data("\xff\xfe?");
