@@ -107,8 +107,9 @@ TEST_F(CalibctlEvaluateForecastsTest, HeavyTailsAreNotOnlyWideIntervals) {
                                             Write("heavy.csv", rows), "--replicates", "99"};
   CalibctlRun run(command);
   EXPECT_EQ(run.exit_code(), 0) << run.error();
-  EXPECT_THAT(run.output(), HasSubstr("too wide"));
-  EXPECT_THAT(run.output(), HasSubstr("above the 99.9 % quantile: 20 outcomes, 1 expected"));
+  EXPECT_THAT(Unwrapped(run.output()),
+              AllOf(HasSubstr(": too wide"),
+                    HasSubstr("above the 99.9 % quantile: 20 outcomes, 1 expected")));
   std::vector<std::string> json = command;
   json.insert(json.end(), {"--output", "json"});
   CalibctlRun all(json);
@@ -247,7 +248,7 @@ TEST_F(CalibctlEvaluateForecastsTest, SaysWhichWayTheIntervalsAreWrong) {
   CalibctlRun run({"evaluate-forecasts", "--normals", path_, "--seed", "1"});
   ASSERT_EQ(run.exit_code(), 0) << run.error();
   EXPECT_THAT(run.output(), HasSubstr("300 forecasts (normal) with outcomes"));
-  EXPECT_THAT(run.output(),
+  EXPECT_THAT(Unwrapped(run.output()),
               AllOf(HasSubstr("; the 90 % intervals cover "), HasSubstr("too narrow")));
   EXPECT_THAT(run.output(), HasSubstr("MISCALIBRATED"));
 }

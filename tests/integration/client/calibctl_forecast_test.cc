@@ -73,7 +73,7 @@ TEST_F(CalibctlForecastTest, FromTheDeclarationToTheVerdict) {
   const std::string path = Write("demand.csv", csv);
   EXPECT_EQ(RunJson({"send", "demand", path, "--group-column", "region"}).at("acceptedRows"),
             "3000");
-  const std::string shown = OutputOf({"show", "demand"});
+  const std::string shown = Unwrapped(OutputOf({"show", "demand"}));
   // 1.645 x 0.5 standard deviations cover 58.9 %.
   EXPECT_THAT(shown, AllOf(HasSubstr("demand: OVER_LIMIT"), HasSubstr("the 90 % intervals cover 5"),
                            HasSubstr("too narrow"), HasSubstr("group"),

@@ -65,6 +65,13 @@ bool CalibctlRun::Interrupt() {
   return ready;
 }
 
+std::string Unwrapped(const std::string& text) {
+  std::istringstream words(text);
+  std::string unwrapped;
+  for (std::string word; words >> word;) unwrapped += (unwrapped.empty() ? "" : " ") + word;
+  return unwrapped;
+}
+
 PredictionFiles::PredictionFiles(const PredictionSet& set, int label_base) {
   std::ofstream predictions_file(predictions());
   std::ofstream labels_file(labels());

@@ -32,6 +32,9 @@ class CalibctlRun {
   std::unique_ptr<ChildProcess> process_;
 };
 
+// The text with a space for each line break and the spaces around it.
+[[nodiscard]] std::string Unwrapped(const std::string& text);
+
 // Predictions in files.
 class PredictionFiles {
  public:
