@@ -2,6 +2,7 @@
 #include <string>
 
 #include "client/cli/commands/command.h"
+#include "client/cli/commands/shared_options.h"
 #include "client/cli/reports/compare_report.h"
 
 namespace calibd::cli {
@@ -44,13 +45,11 @@ void AddCompareCommand(CLI::App& app, Context& context) {
       "If both models scored predictions with the same ids, exactly these are compared; otherwise\n"
       "all observations of both windows are, and the answer says so.\n"
       "Example: calibctl compare resnet18@2 resnet18@1");
-  command->add_option("MODEL", options->model, "name, or NAME@VERSION")->required();
+  AddModelArgument(*command, options->model);
   command->add_option("BASELINE", options->baseline, "the model to compare with")->required();
-  command
-      ->add_option("--window", options->window,
-                   "use only this many of the newest observations of each; default: the whole "
-                   "windows")
-      ->check(CLI::Range(2, 1000000));
+  AddWindowOption(*command, options->window,
+                  "use only this many of the newest observations of each; default: the whole "
+                  "windows");
 }
 
 }  // namespace calibd::cli

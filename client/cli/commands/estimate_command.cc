@@ -11,6 +11,7 @@
 #include "client/cli/commands/command.h"
 #include "client/cli/commands/lens_option.h"
 #include "client/cli/commands/offline_evaluation.h"
+#include "client/cli/commands/shared_options.h"
 #include "client/cli/files/observation_file.h"
 #include "client/cli/reports/estimate_report.h"
 
@@ -111,8 +112,8 @@ void AddEstimateCommand(CLI::App& app, Context& context) {
       "predict "
       "the errors of new observations. Ctrl-C also stops it on the server.");
   AddInputOptions(*command, options->input);
-  auto* const model = command->add_option(
-      "--model", options->model,
+  AddModelSource(
+      *command, options->model, options->window,
       "estimate the error of this model on the server, NAME or NAME@VERSION, instead of files");
   command->add_option("--lens", options->lens,
                       "the part of the predictions whose error is estimated: canonical, top_label "
@@ -123,12 +124,6 @@ void AddEstimateCommand(CLI::App& app, Context& context) {
                                 "; default: all that suit the lens"))
       ->delimiter(',')
       ->check(CLI::IsMember(EstimatorNames()));
-  command
-      ->add_option(
-          "--window", options->window,
-          "with --model: use only this many of the newest observations; default: the whole window")
-      ->check(CLI::Range(2, 1000000))
-      ->needs(model);
   command->add_option("--folds", options->folds, "folds of the cross-validation, 2..20; default 5")
       ->check(CLI::Range(2, 20));
   command
@@ -140,17 +135,11 @@ void AddEstimateCommand(CLI::App& app, Context& context) {
                    "also simulate a calibrated model this many times: a p-value and the estimates "
                    "to expect without an error; 99..100000, default none")
       ->check(CLI::Range(99, 100000));
-  command
-      ->add_option(
-          "--seed", options->seed,
-          "seed of the order of the observations and of the replicates; default: random, and shown "
-          "with the result")
-      ->check(SeedRange());
-  command
-      ->add_option("--threads", options->threads,
-                   "for files: number of threads; default: one per CPU. The results do not depend "
-                   "on it")
-      ->check(CLI::Range(1, 1024));
+  AddSeedOption(
+      *command, options->seed,
+      "seed of the order of the observations and of the replicates; default: random, and shown "
+      "with the result");
+  AddThreadsOption(*command, options->threads);
 }
 
 }  // namespace calibd::cli

@@ -19,9 +19,9 @@
 #include "client/cli/commands/fail_on.h"
 #include "client/cli/commands/kernel_option.h"
 #include "client/cli/commands/lens_option.h"
-#include "client/cli/commands/null_option.h"
 #include "client/cli/commands/offline_evaluation.h"
 #include "client/cli/commands/progress_bar.h"
+#include "client/cli/commands/shared_options.h"
 #include "client/cli/files/action_file.h"
 #include "client/cli/files/forecast_file.h"
 #include "client/cli/files/observation_file.h"
@@ -236,16 +236,9 @@ void AddEvaluateCommand(CLI::App& app, Context& context) {
       "The numbers equal those of a server that received the same rows in the same order with the "
       "same bandwidth.");
   AddInputOptions(*command, options->input);
-  auto* const model =
-      command->add_option("--model", options->model,
-                          "evaluate this model on the server, NAME or NAME@VERSION, instead of "
-                          "files, with the model's kernel and block sizes");
-  command
-      ->add_option(
-          "--window", options->window,
-          "with --model: use only this many of the newest observations; default: the whole window")
-      ->check(CLI::Range(2, 1000000))
-      ->needs(model);
+  AddModelSource(*command, options->model, options->window,
+                 "evaluate this model on the server, NAME or NAME@VERSION, instead of "
+                 "files, with the model's kernel and block sizes");
   AddKernelOptions(*command, options->kernel);
   command
       ->add_option("--block-sizes", offline.block_sizes,
@@ -297,17 +290,9 @@ void AddEvaluateCommand(CLI::App& app, Context& context) {
   command->add_option("--features", options->features,
                       "file of numbers that are known of each case, one row per prediction: CSV or "
                       "NumPy; tests whether similar cases are calibrated");
-  command->add_flag("--float32", options->float32,
-                    "estimate in float32: about twice as fast, with an error below a thousandth of "
-                    "the standard deviation under calibration");
-  command
-      ->add_option("--seed", options->seed,
-                   "seed of all random draws; default: random, and shown with the result")
-      ->check(SeedRange());
-  command
-      ->add_option("--threads", offline.threads,
-                   "number of threads; default: one per CPU. The results do not depend on it")
-      ->check(CLI::Range(1, 1024));
+  AddFloat32Option(*command, options->float32);
+  AddSeedOption(*command, options->seed);
+  AddThreadsOption(*command, offline.threads);
   command
       ->add_option("--row-sum-tolerance", options->row_sum_tolerance,
                    "a row is valid when |sum - 1| is at most this; default 0.001, and 5e-5 per "

@@ -16,9 +16,9 @@
 #include "calibd/core/forecast_evaluation.h"
 #include "client/cli/commands/command.h"
 #include "client/cli/commands/fail_on.h"
-#include "client/cli/commands/null_option.h"
 #include "client/cli/commands/offline_evaluation.h"
 #include "client/cli/commands/outcome_kernel_option.h"
+#include "client/cli/commands/shared_options.h"
 #include "client/cli/files/number_forecasts.h"
 #include "client/cli/reports/forecast_report.h"
 
@@ -251,15 +251,8 @@ void AddEvaluateForecastsCommand(CLI::App& app, Context& context) {
                    "alone, and finds the cases with the largest errors by them")
       ->delimiter(',')
       ->allow_extra_args(false);
-  auto* const model = command->add_option(
-      "--model", options->model,
-      "evaluate this model on the server, NAME or NAME@VERSION, instead of a file");
-  command
-      ->add_option(
-          "--window", options->window,
-          "with --model: use only this many of the newest observations; default: the whole window")
-      ->check(CLI::Range(2, 1000000))
-      ->needs(model);
+  AddModelSource(*command, options->model, options->window,
+                 "evaluate this model on the server, NAME or NAME@VERSION, instead of a file");
   command->add_option(
       "--threshold", options->threshold,
       "also evaluate the decision whether the outcome reaches this value; default with "
@@ -294,14 +287,8 @@ void AddEvaluateForecastsCommand(CLI::App& app, Context& context) {
       "the forecasts (simulation, exact for every number of rows), or form, that the "
       "forecasts are calibrated in the tested form (random signs, approximate); default "
       "forecast");
-  command
-      ->add_option("--seed", options->seed,
-                   "seed of all random draws; default: random, and shown with the result")
-      ->check(SeedRange());
-  command
-      ->add_option("--threads", options->threads,
-                   "number of threads; default: one per CPU. The results do not depend on it")
-      ->check(CLI::Range(1, 1024));
+  AddSeedOption(*command, options->seed);
+  AddThreadsOption(*command, options->threads);
 }
 
 }  // namespace calibd::cli

@@ -1,6 +1,7 @@
 #include <string>
 
 #include "client/cli/commands/command.h"
+#include "client/cli/commands/shared_options.h"
 #include "client/cli/commands/time_option.h"
 #include "client/cli/reports/history_report.h"
 #include "google/protobuf/util/time_util.h"
@@ -56,7 +57,7 @@ void AddHistoryCommand(CLI::App& app, Context& context) {
       "Minutes are kept for 2 days, hours for 60 days, days for 1000 days.\n"
       "Examples: calibctl history resnet18 --from 7d\n"
       "          calibctl history resnet18 --resolution day --csv > days.csv");
-  command->add_option("MODEL", options->model, "name, or NAME@VERSION")->required();
+  AddModelArgument(*command, options->model);
   command->add_option("--resolution", options->resolution, "minute, hour or day; default hour")
       ->check(CLI::IsMember({"minute", "hour", "day"}));
   command->add_option("--from", options->from,

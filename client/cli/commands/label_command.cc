@@ -6,6 +6,7 @@
 
 #include "client/cli/commands/command.h"
 #include "client/cli/commands/progress_bar.h"
+#include "client/cli/commands/shared_options.h"
 #include "client/cli/files/forecast_file.h"
 #include "client/cli/files/prediction_file.h"
 #include "client/cli/reports/stream_report.h"
@@ -98,7 +99,7 @@ void AddLabelCommand(CLI::App& app, Context& context) {
       "For a model that forecasts a number, FILE has the columns id and outcome.\n"
       "Examples: calibctl label clicks labels.csv --label-base 0\n"
       "          calibctl label demand outcomes.csv");
-  command->add_option("MODEL", options->model, "name, or NAME@VERSION")->required();
+  AddModelArgument(*command, options->model);
   AddLabelFileOptions(*command, options->file);
   command->add_option("--producer-id", options->producer_id,
                       "name of this producer; default: a random one");

@@ -19,6 +19,7 @@
 #include "client/cli/commands/command.h"
 #include "client/cli/commands/offline_evaluation.h"
 #include "client/cli/commands/outcome_kernel_option.h"
+#include "client/cli/commands/shared_options.h"
 #include "client/cli/files/number_forecasts.h"
 #include "client/cli/files/observation_file.h"
 #include "client/cli/reports/report.h"
@@ -466,10 +467,7 @@ void AddLossCommand(CLI::App& app, Context& context) {
                       "add this times the squared discrepancy to the mean negative log likelihood");
   command->add_option("--gradient", options->gradient_path,
                       "write the gradient to this file (NPY), in the shape of the forecasts");
-  command
-      ->add_option("--threads", options->threads,
-                   "number of threads; default: one per CPU. The results do not depend on it")
-      ->check(CLI::Range(1, 1024));
+  AddThreadsOption(*command, options->threads);
 }
 
 }  // namespace calibd::cli

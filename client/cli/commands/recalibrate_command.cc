@@ -14,6 +14,7 @@
 #include "calibd/convert/recalibration.h"
 #include "calibd/core/recalibration.h"
 #include "client/cli/commands/command.h"
+#include "client/cli/commands/shared_options.h"
 #include "client/cli/files/observation_file.h"
 
 namespace calibd::cli {
@@ -202,15 +203,8 @@ void AddRecalibrateCommand(CLI::App& app, Context& context) {
       "          calibctl recalibrate --apply map.json new.csv -o recalibrated.csv\n"
       "The older half of the observations chooses the map, the newer half measures its benefit.");
   AddInputOptions(*command, options->input);
-  auto* const model = command->add_option(
-      "--model", options->model,
-      "fit a map to this model on the server, NAME or NAME@VERSION, instead of files");
-  command
-      ->add_option(
-          "--window", options->window,
-          "with --model: use only this many of the newest observations; default: the whole window")
-      ->check(CLI::Range(2, 1000000))
-      ->needs(model);
+  AddModelSource(*command, options->model, options->window,
+                 "fit a map to this model on the server, NAME or NAME@VERSION, instead of files");
   auto* const exported = command->add_option(
       "--export", options->export_path,
       "write the map to this file, as JSON; if none helps, a map that changes nothing");

@@ -5,7 +5,7 @@
 #include "client/cli/commands/command.h"
 #include "client/cli/commands/fail_on.h"
 #include "client/cli/commands/lens_option.h"
-#include "client/cli/commands/null_option.h"
+#include "client/cli/commands/shared_options.h"
 
 namespace calibd::cli {
 namespace {
@@ -63,26 +63,19 @@ void AddTestCommand(CLI::App& app, Context& context) {
   command->footer(
       "Ctrl-C also stops the test on the server.\n"
       "Example: calibctl test resnet18 --fail-on p-value --significance-level 0.01");
-  command->add_option("MODEL", options->model, "name, or NAME@VERSION")->required();
+  AddModelArgument(*command, options->model);
   command
       ->add_option("--replicates", options->replicates,
                    "replicates, 99..100000; default 1000, or 999 with --null forecast")
       ->check(CLI::Range(99, 100000));
-  command
-      ->add_option("--seed", options->seed,
-                   "seed of the replicates; default: chosen by the server and shown")
-      ->check(SeedRange());
-  command
-      ->add_option("--window", options->window,
-                   "use only this many of the newest observations; default: the whole window")
-      ->check(CLI::Range(2, 1000000));
+  AddSeedOption(*command, options->seed,
+                "seed of the replicates; default: chosen by the server and shown");
+  AddWindowOption(*command, options->window);
   AddNullOption(*command, options->null);
   command->add_option("--lens", options->lens,
                       absl::StrCat("the part of the predictions that is tested: ", Lens::Syntax(),
                                    "; default canonical"));
-  command->add_flag("--float32", options->float32,
-                    "estimate in float32: about twice as fast, with an error below a thousandth of "
-                    "the standard deviation under calibration");
+  AddFloat32Option(*command, options->float32);
   AddPValueGate(*command, options->fail_on);
 }
 

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/cli/commands/command.h"
 #include "client/cli/commands/progress_bar.h"
+#include "client/cli/commands/shared_options.h"
 #include "client/cli/commands/time_option.h"
 #include "client/cli/files/forecast_file.h"
 #include "client/cli/files/label_parser.h"
@@ -389,7 +390,7 @@ void AddSendCommand(CLI::App& app, Context& context) {
       "          calibctl send resnet18 p.npy l.npy --label-base 0 --idempotency-key 2026-11-22\n"
       "          calibctl send clicks predictions.csv --ids ids.csv\n"
       "          calibctl send demand forecasts.csv");
-  command->add_option("MODEL", options->model, "name, or NAME@VERSION")->required();
+  AddModelArgument(*command, options->model);
   AddInputOptions(*command, options->input);
   command->add_option("--ids", options->input.ids,
                       "CSV: one id per line, for each prediction; you choose the ids");

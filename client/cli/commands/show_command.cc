@@ -6,6 +6,7 @@
 #include "calibd/core/status_macros.h"
 #include "client/cli/commands/command.h"
 #include "client/cli/commands/fail_on.h"
+#include "client/cli/commands/shared_options.h"
 #include "client/cli/reports/report.h"
 #include "client/cli/reports/show_report.h"
 #include "client/cli/reports/verdict_report.h"
@@ -62,7 +63,7 @@ void AddShowCommand(CLI::App& app, Context& context) {
       "The verdict and its intervals stay valid however often you look at them.\n"
       "Examples: calibctl show resnet18 --fail-on over-limit\n"
       "          calibctl show resnet18 --output json");
-  command->add_option("MODEL", options->model, "name, or NAME@VERSION")->required();
+  AddModelArgument(*command, options->model);
   command->add_flag("--verbose", options->verbose,
                     "also show the evidence, alarms, groups, estimators, kernels and p-values");
   command->add_flag(

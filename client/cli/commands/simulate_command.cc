@@ -18,6 +18,7 @@
 #include "client/cli/commands/command.h"
 #include "client/cli/commands/forecast_simulation.h"
 #include "client/cli/commands/progress_bar.h"
+#include "client/cli/commands/shared_options.h"
 #include "client/cli/reports/stream_report.h"
 
 namespace calibd::cli {
@@ -315,7 +316,7 @@ void AddSimulateCommand(CLI::App& app, Context& context) {
       "          calibctl simulate skewed --classes 3 --alpha 1,2,5 --pi 0.1 --beta class:2 "
       "--n 5000\n"
       "          calibctl simulate demand --n 30000 --scale 1.5 --drift-at 20001");
-  command->add_option("MODEL", options->model, "name, or NAME@VERSION")->required();
+  AddModelArgument(*command, options->model);
   command
       ->add_option(
           "--generator", options->generator,

@@ -2,6 +2,7 @@
 #include "absl/strings/str_join.h"
 #include "client/cli/commands/command.h"
 #include "client/cli/commands/fail_on.h"
+#include "client/cli/commands/shared_options.h"
 #include "client/cli/output.pb.h"
 #include "client/cli/reports/history_report.h"
 #include "client/cli/reports/show_report.h"
@@ -107,7 +108,7 @@ void AddVerdictCommands(CLI::App& app, Context& context) {
 
   const auto [alarms, model] =
       AddCommand(app, context, "alarms", "Show a model's alarms, newest first", ListAlarms);
-  alarms->add_option("MODEL", *model, "name, or NAME@VERSION")->required();
+  AddModelArgument(*alarms, *model);
 
   const auto [command, options] = AddCommand(
       app, context, "acknowledge",
@@ -115,7 +116,7 @@ void AddVerdictCommands(CLI::App& app, Context& context) {
       "depending on its kind",
       Acknowledge);
   command->footer("Example: calibctl acknowledge resnet18 1 --note \"recalibrated, T = 1.7\"");
-  command->add_option("MODEL", options->model, "name, or NAME@VERSION")->required();
+  AddModelArgument(*command, options->model);
   command->add_option("ALARM", options->alarm, "number of the alarm, as shown by `calibctl alarms`")
       ->required()
       ->check(CLI::PositiveNumber);

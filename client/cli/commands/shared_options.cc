@@ -1,0 +1,53 @@
+#include "client/cli/commands/shared_options.h"
+
+#include "client/cli/commands/command.h"
+
+namespace calibd::cli {
+
+void AddModelArgument(CLI::App& command, std::string& model) {
+  command.add_option("MODEL", model, "name, or NAME@VERSION")->required();
+}
+
+CLI::Option* AddWindowOption(CLI::App& command, std::int32_t& window, const std::string& help) {
+  return command.add_option("--window", window, help)->check(CLI::Range(2, 1000000));
+}
+
+void AddModelSource(CLI::App& command, std::string& model, std::int32_t& window,
+                    const std::string& help) {
+  CLI::Option* const source = command.add_option("--model", model, help);
+  AddWindowOption(
+      command, window,
+      "with --model: use only this many of the newest observations; default: the whole window")
+      ->needs(source);
+}
+
+void AddSeedOption(CLI::App& command, std::optional<std::uint64_t>& seed, const std::string& help) {
+  command.add_option("--seed", seed, help)->check(SeedRange());
+}
+
+void AddThreadsOption(CLI::App& command, unsigned& threads) {
+  command
+      .add_option("--threads", threads,
+                  "number of threads for files; default: one per CPU. The results do not "
+                  "depend on it")
+      ->check(CLI::Range(1, 1024));
+}
+
+void AddFloat32Option(CLI::App& command, bool& float32) {
+  command.add_flag("--float32", float32,
+                   "estimate in float32: about twice as fast, with an error below a thousandth of "
+                   "the standard deviation under calibration");
+}
+
+void AddNullOption(CLI::App& command, NullHypothesis& null, const std::string& help) {
+  command
+      .add_option_function<std::string>(
+          "--null",
+          [&null](const std::string& name) {
+            null = name == "forecast" ? NullHypothesis::kForecast : NullHypothesis::kForm;
+          },
+          help)
+      ->check(CLI::IsMember({"form", "forecast"}));
+}
+
+}  // namespace calibd::cli
