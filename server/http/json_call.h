@@ -43,7 +43,7 @@ class JsonCall {
   JsonCall(CallMemory& memory, std::string peer, const JsonRoute& route, std::function<void()> wake)
       : memory_(memory), peer_(std::move(peer)), route_(route), wake_(std::move(wake)) {}
 
-  // For the function that answers; see Sink.
+  // The function that answers calls these; see Sink.
   bool Send(const Message& message);
   // last: may be null.
   void End(absl::Status status, const Message* last);
@@ -52,7 +52,7 @@ class JsonCall {
   void OnTaken(std::function<void()> on_taken);
   void OnEnd(std::function<void()> on_end);
 
-  // For the connection. Returns each step once.
+  // The connection calls these. Returns each step once.
   [[nodiscard]] Step Take();
   // The text of the last step was written.
   void Taken();

@@ -40,7 +40,7 @@ class Schemas {
     return {{"type", "object"}, {"properties", properties}, {"additionalProperties", false}};
   }
 
-  // Of one value of the field.
+  // The schema of one value of the field.
   Json ValueSchema(const FieldDescriptor& field) {
     switch (field.cpp_type()) {
       case FieldDescriptor::CPPTYPE_INT32:

@@ -56,7 +56,7 @@ struct EvaluateOptions {
   // 0: the default for the number of classes.
   double row_sum_tolerance = 0;
   ResultGate fail_on;
-  // Unset: that of the model, or kDefaultErrorLimit for files.
+  // By default the limit of the model, or kDefaultErrorLimit for files.
   std::optional<double> error_limit;
 };
 

@@ -25,7 +25,7 @@
 namespace calibd::cli {
 namespace {
 
-// Of a CPU, measured with 10000 Normal forecasts.
+// The speed of one CPU, measured with 10000 Normal forecasts.
 constexpr double kOperationsPerSecond = 5e9;
 
 // The default limit of the coverage error of files.
@@ -40,7 +40,7 @@ struct EvaluateForecastsOptions {
   std::string samples;
   std::string quantiles;
   std::vector<double> levels;
-  // Of the file.
+  // The columns of the file.
   ColumnOptions columns;
   // Names of some of columns.features.
   std::vector<std::string> local_features;

@@ -30,16 +30,16 @@ struct ResultGate {
   std::string what;
   double significance_level = 0.05;
 };
-// --fail-on p-value [--significance-level A]: of a command that only tests.
+// Adds --fail-on p-value [--significance-level A] to a command that only tests.
 void AddPValueGate(CLI::App& command, ResultGate& gate);
-// --fail-on p-value|over-limit [--significance-level A].
+// Adds --fail-on p-value|over-limit [--significance-level A].
 void AddEvaluationGate(CLI::App& command, ResultGate& gate);
 
 struct Decision {
   bool fails = false;
   // Such as "NOT_REJECTED: p = 0.4, above the significance level 0.05 (one look)"; may be empty.
   std::string sentence;
-  // The same for JSON.
+  // What JSON says about the decision.
   Gate gate;
 
   [[nodiscard]] ExitCode exit_code() const { return fails ? ExitCode::kFailOn : ExitCode::kOk; }

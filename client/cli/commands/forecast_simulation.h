@@ -27,7 +27,7 @@ struct ForecastErrorOptions {
                                                  const ForecastErrorOptions& options);
 // The exact coverage of the generator. rows: the number of all rows.
 [[nodiscard]] SimulatedTruth ForecastTruth(const ForecastGeneratorSpec& spec, std::int64_t rows);
-// The same as a sentence.
+// Says it in a sentence.
 [[nodiscard]] std::string ForecastTruthText(const ForecastGeneratorSpec& spec);
 
 }  // namespace calibd::cli

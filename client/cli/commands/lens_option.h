@@ -9,7 +9,7 @@
 
 namespace calibd::cli {
 
-// As Lens::Parse.
+// Does what Lens::Parse does.
 [[nodiscard]] absl::StatusOr<v1::Lens> ParseLens(const std::string& text);
 
 // The syntax of a binned error on the command line, for the help text.

@@ -28,7 +28,7 @@
 namespace calibd::cli {
 namespace {
 
-// For a loss of files, as the server's --test-memory-bytes.
+// Limits the memory of a loss, as the server's --test-memory-bytes does.
 constexpr double kMaxMemoryBytes = 4e9;
 
 struct LossCommandOptions {
@@ -38,16 +38,16 @@ struct LossCommandOptions {
   std::string normals;
   std::string samples;
   std::string quantiles;
-  // Of the quantiles.
+  // The levels of the quantiles.
   std::vector<double> levels;
-  // Empty: canonical or distribution.
+  // If it is empty, canonical or distribution.
   std::string form;
-  // Empty: that of the form.
+  // If it is empty, the form chooses it.
   std::string outcome_kernel;
   std::string kernel = "total_variation";
   std::optional<double> bandwidth;
   std::optional<double> gamma;
-  // Of the form threshold.
+  // The form threshold needs it.
   std::optional<double> threshold;
   double threshold_alpha = 0.5;
   bool biased = false;

@@ -35,14 +35,14 @@ struct SimulateOptions {
   std::int64_t n = 0;
   double rate = 0;
   std::uint64_t seed = 0;
-  // For classes.
+  // The next five are for models of classes.
   std::optional<std::string> generator;
   std::optional<std::int32_t> class_count;
-  // Unset: the value of the generator.
+  // The generator has values for those that are not set.
   std::vector<double> alpha;
   std::optional<double> pi;
   std::string beta;
-  // For forecasts of a number.
+  // These are for models that forecast a number.
   ForecastErrorOptions errors;
 
   [[nodiscard]] std::int32_t classes() const { return class_count.value_or(10); }

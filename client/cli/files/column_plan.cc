@@ -66,7 +66,7 @@ std::string DescribeMismatch(std::span<const std::string> columns,
 }
 
 // Orders the class columns of the plan by the class names, or takes the names from the columns.
-// names: of the class columns, in the order of the plan.
+// names: names of the class columns, in the order of the plan.
 absl::Status MatchClasses(const ColumnExpectation& expectation, const std::string& source,
                           const std::vector<std::string>& names, ColumnPlan& plan) {
   absl::flat_hash_map<std::string, std::size_t> column_of;

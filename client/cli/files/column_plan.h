@@ -70,7 +70,8 @@ struct ColumnExpectation {
                                             std::span<const std::string_view> first_row,
                                             std::string& note);
 
-// Returns the index of the column that an option states. names: of the header; empty without one.
+// Returns the index of the column that an option states. names: column names of the
+// header; empty without one.
 // Errors: InvalidArgument naming the columns that exist.
 [[nodiscard]] absl::StatusOr<std::size_t> FindColumn(const std::string& source, const char* option,
                                                      const std::string& stated,

@@ -113,10 +113,10 @@ class JsonRow : public nlohmann::json_sax<nlohmann::json> {
   }
 
   std::span<const std::string> nested_;
-  // Of the file.
+  // Names of the columns, in the order of the first line.
   std::vector<std::string> names_;
   absl::flat_hash_map<std::string, std::size_t> columns_;
-  // Of the line.
+  // What the present line has. The first one names the columns.
   bool first_ = true;
   std::vector<std::string> cells_;
   std::vector<bool> seen_;

@@ -21,7 +21,7 @@ struct LabelOptions {
   std::size_t class_count = 0;
   // If set and `base` is not, the labels 1 and True name this class, and 0 and False the other one.
   std::optional<std::int32_t> positive_class;
-  // For errors: what labels by class name need here.
+  // Errors say that labels by class name need this.
   std::string_view names_need = "need --class-names or a header";
 };
 

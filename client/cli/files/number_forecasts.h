@@ -14,13 +14,13 @@ namespace calibd::cli {
 
 // Forecasts of a number with their outcomes.
 struct NumberForecasts {
-  // Of samples with the number of draws in the file.
+  // Samples have the number of draws that the file has.
   NumberForecastKind kind;
   // n x width, row-major: see NumberForecastKind.
   std::vector<double> values;
   std::size_t width = 0;
   std::vector<double> outcomes;
-  // Without local_features.
+  // local_features is empty.
   ForecastCovariates covariates;
 
   [[nodiscard]] ForecastBatch view() const { return WithKind(kind, {values, outcomes}); }

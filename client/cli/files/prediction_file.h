@@ -22,7 +22,7 @@ struct InputOptions {
   std::string predictions;
   // Empty: the labels are in `predictions`, or come later.
   std::string labels;
-  // Unset: labels are class names.
+  // Number of the first class in the labels. Without it, labels are class names.
   std::optional<int> label_base;
   bool labels_last_column = false;
   // File with the ids of the predictions, whose labels may then come later.
@@ -30,7 +30,7 @@ struct InputOptions {
   // File with the values of the model's group tag.
   std::string groups;
   ColumnOptions columns;
-  // In the order of the classes; empty if unknown.
+  // Names in the order of the classes; empty if unknown.
   std::vector<std::string> class_names;
   // The name or the number of the class whose probability is the only column. Empty: there is one
   // column for each class.
@@ -97,7 +97,7 @@ struct Input {
   // In the order of the classes; empty if unknown.
   std::vector<std::string> class_names;
   RowPlaces prediction_places;
-  // Of the baseline's predictions, if they are in a file of their own.
+  // Places of the baseline's predictions, if they are in a file of their own.
   RowPlaces baseline_places;
   RowPlaces label_places;
   RowPlaces id_places;
@@ -148,7 +148,7 @@ inline constexpr std::size_t kMaxIdBytes = 128;
                                                        std::span<const std::string> class_names,
                                                        std::size_t class_count);
 
-// Like DescribeFaults above, for labels, and for forecasts and their outcomes.
+// Does what DescribeFaults above does, for labels, and for forecasts and their outcomes.
 [[nodiscard]] absl::Status DescribeFaults(const RowPlaces& places, const absl::Status& faults);
 
 }  // namespace calibd::cli

@@ -57,7 +57,8 @@ absl::Status CheckId(const std::string& source, const TextRow& row, std::size_t 
 
 std::string Text(const absl::Status& status) { return std::string(status.message()); }
 
-// The columns of predictions in a file of this format. names: of the header; empty without one.
+// The columns of predictions in a file of this format. names: column names of the header; empty
+// without one.
 ColumnOptions PredictionColumns(const InputOptions& options, FileFormat format,
                                 const std::vector<std::string>& names) {
   ColumnOptions columns = options.columns;
@@ -222,7 +223,7 @@ class PredictionRows {
   const std::optional<std::int32_t> positive_class_;
   Input& input_;
   bool planned_ = false;
-  // Of the header; empty without one.
+  // Column names of the header; empty without one.
   std::vector<std::string> names_;
   ColumnPlan plan_;
   std::optional<LabelParser> parser_;

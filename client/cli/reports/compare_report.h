@@ -7,8 +7,8 @@
 
 namespace calibd::cli {
 
-// For each score whether the model is better, as the first line; a table of the scores; and which
-// observations were compared. model, baseline: their names.
+// Says in the first line for each score whether the model is better. Then follow a table of the
+// scores, and which observations were compared. model, baseline: their names.
 [[nodiscard]] std::string DescribeComparison(const std::string& model, const std::string& baseline,
                                              const v1::ModelComparison& result);
 

@@ -20,7 +20,7 @@ using Json = nlohmann::ordered_json;
 // Appends the JSON on one line.
 void AppendJson(const google::protobuf::Message& message, std::string& text);
 [[nodiscard]] std::string ToJsonText(const google::protobuf::Message& message);
-// The same JSON as a tree.
+// Returns this JSON as a tree.
 [[nodiscard]] Json ToJson(const google::protobuf::Message& message);
 
 }  // namespace calibd::convert
