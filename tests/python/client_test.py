@@ -235,6 +235,7 @@ def test_the_error_of_class_1_is_shown_if_it_is_larger(client):
         stream.send(scores, random.random(8000) < scores + 0.1)
     answer = client.calibration("class-1")
     assert answer.verdict.limit_status == monitoring.CalibrationError.OVER_LIMIT
+    assert answer.to_dict()["verdict"]["limitStatus"] == "OVER_LIMIT"
     evaluation = client.evaluate("class-1", replicates=99)
     for result in (answer, evaluation):
         assert re.search(r"^how bad +P\(class 1\) off by [\d.]+ points .*; limit 3", repr(result), re.M)
@@ -395,6 +396,7 @@ MAPS = {
 def test_transform_equals_that_of_the_cpp_client(tmp_path, kind):
     recalibration_map = RecalibrationMap(version=1, kind=kind, class_count=3, **MAPS[kind])
     save_map(recalibration_map, tmp_path / "map.json")
+    assert '"classCount"' in (tmp_path / "map.json").read_text(encoding="utf-8")
     assert calibd.load_map(tmp_path / "map.json") == recalibration_map
     predictions, _ = calibrated(2000)
     predictions[:4] = [[0, 0, 1], [1, 0, 0], [0.5, 0.5, 0], [0.1, 0.25, 0.65]]

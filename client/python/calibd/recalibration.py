@@ -35,8 +35,7 @@ def load_map(path: str | pathlib.Path) -> RecalibrationMap:
 def save_map(recalibration_map: RecalibrationMap, path: str | pathlib.Path) -> None:
     """Writes the map as JSON, which `calibctl recalibrate --apply` reads too."""
     file_path("path", path).write_text(
-        json_format.MessageToJson(recalibration_map, preserving_proto_field_name=True) + "\n",
-        encoding="utf-8")
+        json_format.MessageToJson(recalibration_map) + "\n", encoding="utf-8")
 
 
 def transform(recalibration_map: RecalibrationMap, probabilities: Any) -> npt.NDArray[np.float64]:

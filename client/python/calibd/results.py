@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from google.protobuf import json_format
 from google.protobuf.message import Message
 
 from calibd import recalibration
@@ -43,6 +44,10 @@ class Result(Generic[_Message]):
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self.message.DESCRIPTOR.fields_by_name]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The message in protobuf's JSON mapping, as HTTP and `calibctl --output json` print it."""
+        return json_format.MessageToDict(self.message, including_default_value_fields=True)
 
     def _headline(self) -> str:
         raise NotImplementedError
