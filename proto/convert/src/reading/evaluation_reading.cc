@@ -72,7 +72,7 @@ std::string EvaluatedDecision(const v1::Evaluation& evaluation) {
   if (evaluation.has_decision_loss()) {
     const v1::DecisionEvaluation& decision = evaluation.decision_loss();
     return absl::StrFormat(
-        "the actions cost %.4g on average, the predictions promise %.4g: %+.3g (%+.3g to %+.3g)",
+        "the actions cost %.3g on average, the predictions promise %.3g: %+.3g (%+.3g to %+.3g)",
         decision.realised_loss(), decision.expected_loss(),
         decision.realised_loss() - decision.expected_loss(), decision.gap_lower_bound(),
         decision.gap_upper_bound());
@@ -85,7 +85,7 @@ std::string EvaluatedDecision(const v1::Evaluation& evaluation) {
                            at, 100 * decision.realised_loss(), 100 * decision.expected_loss());
   }
   return absl::StrFormat(
-      "%sthey cost %.4g each, the forecasts expected %.4g (a false alarm %g, a miss %g)", at,
+      "%sthey cost %.3g each, the forecasts expected %.3g (a false alarm %g, a miss %g)", at,
       decision.realised_loss(), decision.expected_loss(), decision.false_alarm_cost(),
       decision.miss_cost());
 }
