@@ -5,8 +5,8 @@
 #include "calibd/core/forecast_coverage.h"
 #include "calibd/v1/calibration_service.pb.h"
 #include "calibd/v1/monitoring.pb.h"
-#include "server/model/model_declaration.h"
 #include "server/kinds/numbers/number_kind.h"
+#include "server/model/model_declaration.h"
 
 namespace calibd::server {
 

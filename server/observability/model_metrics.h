@@ -7,9 +7,9 @@
 #include <mutex>
 #include <vector>
 
+#include "server/kinds/classes/effect_size.h"
 #include "server/observability/metric_families.h"
 #include "server/state/model.h"
-#include "server/kinds/classes/effect_size.h"
 
 namespace calibd::server {
 

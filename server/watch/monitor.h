@@ -520,8 +520,8 @@ void Monitor<Kind>::DecideEvidence(Alarm::Time time, std::int64_t observations, 
   };
   decide(Alarm::Kind::kEvidence, reading.maximum, EvidenceThreshold(monitoring_.significance_level),
          reading.evidence_reached_at);
-  decide(Alarm::Kind::kDrift, reading.drift.maximum,
-         DriftThreshold(monitoring_.average_run_length), reading.drift_reached_at);
+  decide(Alarm::Kind::kDrift, reading.drift.maximum, DriftThreshold(monitoring_.average_run_length),
+         reading.drift_reached_at);
 }
 
 template <typename Kind>

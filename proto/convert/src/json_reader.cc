@@ -191,9 +191,7 @@ std::optional<int> EnumOf(const Scalar& scalar, const EnumDescriptor& type) {
 
 std::optional<std::string> BytesOf(absl::string_view text) {
   std::string bytes;
-  if (absl::Base64Unescape(text, &bytes) || absl::WebSafeBase64Unescape(text, &bytes)) {
-    return bytes;
-  }
+  if (absl::Base64Unescape(text, &bytes) || absl::WebSafeBase64Unescape(text, &bytes)) return bytes;
   return std::nullopt;
 }
 
@@ -366,9 +364,7 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool Take(const Scalar& scalar) {
-    if (levels_.empty()) {
-      return Fail(absl::StrCat("is ", Describe(scalar), ", expected an object"));
-    }
+    if (levels_.empty()) return Fail(absl::StrCat("is ", Describe(scalar), ", expected an object"));
     Level& level = levels_.back();
     if (scalar.is_null()) {
       if (!level.is_array) return true;

@@ -29,8 +29,8 @@ std::unique_ptr<EvidenceWatch> ClassKind::NewWatch(std::int64_t first_observatio
                                                    const Monitoring& monitoring,
                                                    const EvidenceMarks& marks) const {
   return basis_ == nullptr ? nullptr
-                              : std::make_unique<EvidenceWatch>(basis_, monitoring.tolerance,
-                                                                marks, first_observation);
+                           : std::make_unique<EvidenceWatch>(basis_, monitoring.tolerance, marks,
+                                                             first_observation);
 }
 
 void ClassKind::Describe(const Watch& /*watch*/, const Stop& stop, const EvidenceReading& reading,

@@ -124,7 +124,7 @@ void ClassMeasure::Add(const Row& row, double limit, Sums& since_start, Sums& su
 }
 
 LimitCheck ClassMeasure::Check(const Sums& sums, std::int64_t count, double limit,
-                             double error_limit) const noexcept {
+                               double error_limit) const noexcept {
   // An observation changes a sum by at most 1, and the boundaries never decrease. So
   // count * (lower - limit) grows by less than 1, and count * (upper - limit) falls by at most
   // 1 + limit: until then the answer cannot change.
@@ -144,7 +144,7 @@ LimitCheck ClassMeasure::Check(const Sums& sums, std::int64_t count, double limi
 }
 
 std::optional<double> ClassMeasure::Upper(const Sums& sums, std::int64_t count, double limit,
-                                        bool recent) const noexcept {
+                                          bool recent) const noexcept {
   std::optional<double> upper;
   const auto consider = [&upper](const ErrorInterval& interval) {
     upper = std::max(upper.value_or(0), interval.upper);
@@ -158,7 +158,7 @@ std::optional<double> ClassMeasure::Upper(const Sums& sums, std::int64_t count, 
 }
 
 void ClassMeasure::KeepMark(const Sums& sums, std::int64_t count, std::int64_t observation,
-                          std::int64_t& /*next*/) {
+                            std::int64_t& /*next*/) {
   if (budget_.recent == 0 || count % kMarkSpacing != 0) return;
   auto marks = std::make_shared<std::vector<ErrorSums>>(*marks_);
   marks->push_back(sums);
@@ -191,8 +191,9 @@ void ClassMeasure::Restart() {
   marks_ = std::make_shared<std::vector<ErrorSums>>();
 }
 
-std::shared_ptr<const MeasuredError> ClassMeasure::Snapshot(const Sums& since_start, const Sums& sums,
-                                                          std::int64_t /*count*/) const {
+std::shared_ptr<const MeasuredError> ClassMeasure::Snapshot(const Sums& since_start,
+                                                            const Sums& sums,
+                                                            std::int64_t /*count*/) const {
   auto snapshot = std::make_shared<MeasuredClassError>();
   snapshot->budget = budget_;
   snapshot->since_start = since_start;

@@ -132,7 +132,7 @@ void CoverageMeasure::Add(const Row& row, double /*limit*/, Sums& since_start, S
 }
 
 LimitCheck CoverageMeasure::Check(const Sums& sums, std::int64_t count, double limit,
-                                double error_limit) const {
+                                  double error_limit) const {
   // An observation changes t times the estimate by at most 1, and t times the margin never
   // decreases. So t (lower - limit) grows by less than 1, and t (upper - limit) falls by at most 1
   // + limit: until then the answer cannot change.
@@ -147,7 +147,7 @@ LimitCheck CoverageMeasure::Check(const Sums& sums, std::int64_t count, double l
 }
 
 std::optional<std::size_t> CoverageMeasure::RecentOver(const Sums& sums, std::int64_t count,
-                                                     double limit, bool due, std::int64_t& next) {
+                                                       double limit, bool due, std::int64_t& next) {
   if (!due || next_checks_.empty()) return std::nullopt;
   const std::vector<std::int64_t> cells = sums.counts.Cells();
   for (std::size_t m = 0; m < next_checks_.size(); ++m) {
@@ -166,13 +166,13 @@ std::optional<std::size_t> CoverageMeasure::RecentOver(const Sums& sums, std::in
 }
 
 std::optional<ErrorInterval> CoverageMeasure::Interval(const Sums& sums,
-                                                     std::size_t /*series*/) const {
+                                                       std::size_t /*series*/) const {
   const std::optional<ForecastCoverage> coverage = CoverageOf(*cells_, sums.counts, levels_);
   return coverage.has_value() ? std::optional(IntervalOf(*coverage)) : std::nullopt;
 }
 
 std::optional<ErrorStretch> CoverageMeasure::Recent(const Sums& sums, std::size_t /*series*/,
-                                                  std::int64_t count, double /*limit*/) const {
+                                                    std::int64_t count, double /*limit*/) const {
   const std::optional<CoverageStretch> recent = State(sums, sums, count).Recent();
   if (!recent.has_value()) return std::nullopt;
   return ErrorStretch{.first_observation = recent->first_observation,
@@ -182,7 +182,7 @@ std::optional<ErrorStretch> CoverageMeasure::Recent(const Sums& sums, std::size_
 }
 
 std::optional<double> CoverageMeasure::Upper(const Sums& sums, std::int64_t count, double limit,
-                                           bool recent) const {
+                                             bool recent) const {
   const std::optional<ErrorInterval> interval = Interval(sums, 0);
   if (!interval.has_value()) return std::nullopt;
   double upper = interval->upper;
@@ -195,7 +195,7 @@ std::optional<double> CoverageMeasure::Upper(const Sums& sums, std::int64_t coun
 }
 
 void CoverageMeasure::KeepMark(const Sums& sums, std::int64_t count, std::int64_t observation,
-                             std::int64_t& next) {
+                               std::int64_t& next) {
   if (marks_ == nullptr || count % kMarkSpacing != 0) return;
   const std::int64_t newest = count / kMarkSpacing;
   auto marks = std::make_shared<std::vector<CoverageMark>>();
@@ -247,7 +247,7 @@ void CoverageMeasure::SetTime(Time time, std::int64_t count) {
 }
 
 MeasuredCoverage CoverageMeasure::State(const Sums& since_start, const Sums& sums,
-                                      std::int64_t count) const {
+                                        std::int64_t count) const {
   MeasuredCoverage state;
   state.cells = cells_;
   state.levels = levels_;
@@ -260,8 +260,8 @@ MeasuredCoverage CoverageMeasure::State(const Sums& since_start, const Sums& sum
 }
 
 std::shared_ptr<const MeasuredError> CoverageMeasure::Snapshot(const Sums& since_start,
-                                                             const Sums& sums,
-                                                             std::int64_t count) const {
+                                                               const Sums& sums,
+                                                               std::int64_t count) const {
   return std::make_shared<MeasuredCoverage>(State(since_start, sums, count));
 }
 

@@ -180,9 +180,7 @@ void NumberKind::Save(store::v1::MonitorState& out) const {
   for (const StratumEdges& edges : cells_->strata().edges) {
     out.mutable_stratum_edges()->Add(edges.begin(), edges.end());
   }
-  if (discrepancy_.has_value()) {
-    PutDiscrepancy(*kernel_, *discrepancy_, *out.mutable_discrepancy());
-  }
+  if (discrepancy_.has_value()) PutDiscrepancy(*kernel_, *discrepancy_, *out.mutable_discrepancy());
   if (decision_.has_value()) PutDecisions(decisions_, *out.mutable_decision());
 }
 

@@ -25,9 +25,9 @@ class NumberState final : public KindState {
     const std::uint64_t seed = HashId(declaration_->name.ToString()).low;
     cells_ = *ForecastCells::Create(declaration_->numbers()->forecast, {}, seed, kDefaultTolerance);
     if (declaration_->monitoring.disabled) return;
-    monitor_.emplace(
-        declaration_->monitoring,
-        NumberKind(cells_, seed, declaration_->monitoring.tolerance, declaration_->numbers()->decision));
+    monitor_.emplace(declaration_->monitoring,
+                     NumberKind(cells_, seed, declaration_->monitoring.tolerance,
+                                declaration_->numbers()->decision));
   }
 
   AnyMonitor* monitor() noexcept override { return monitor_.has_value() ? &*monitor_ : nullptr; }
@@ -99,9 +99,7 @@ class NumberState final : public KindState {
 
     std::size_t parts() const noexcept override { return NumberMonitor::Adding::kParts; }
     void Run(std::size_t part) override {
-      if (part == NumberMonitor::Adding::kError) {
-        state_.AddToHistory(rows_, described_, bucket_);
-      }
+      if (part == NumberMonitor::Adding::kError) state_.AddToHistory(rows_, described_, bucket_);
       if (monitored_.has_value()) {
         monitored_->Run(static_cast<NumberMonitor::Adding::Part>(part), nullptr);
       }

@@ -41,8 +41,7 @@ std::vector<TimedRow> Rows() {
     const microseconds time = seconds(1000 + rows.size() * 7);
     LogRow row = testing::ObservedRow(set.view().rows(done, size));
     auto& values = row.As<ObservationsRow>()->values;
-    values.baseline_values.assign(values.values.rbegin(),
-                                         values.values.rend());
+    values.baseline_values.assign(values.values.rbegin(), values.values.rend());
     if (rows.size() % 11 == 3) values.times_s.assign(1, 900);
     values.single_precision = rows.size() % 13 == 5;
     rows.push_back({std::move(row), time});
