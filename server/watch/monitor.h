@@ -213,9 +213,11 @@ class Monitor final : public AnyMonitor {
   // Decide.
   void Begin(const Batch& warmup) {
     watch_ = kind_.NewWatch(1, monitoring_, Marks());
-    Adding adding(*this, warmup, GroupValues(warmup_groups_), 0, {});
-    AddStatistics(adding);
-    AddEvidence(nullptr, adding);
+    if (watch_ != nullptr) {
+      Adding adding(*this, warmup, GroupValues(warmup_groups_), 0, {});
+      AddStatistics(adding);
+      AddEvidence(nullptr, adding);
+    }
     warmup_groups_ = {};
   }
   // Adds observations after Begin. row_ends: the ends of all rows of the log but the last one; none
