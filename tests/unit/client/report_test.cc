@@ -30,26 +30,6 @@ TEST(ReportTest, NeverPrintsAPValueOfZero) {
   EXPECT_THAT(DescribeEstimates(estimates), HasSubstr("<1e-300"));
 }
 
-TEST(ReportTest, JsonNamesEnumsOneofsTimesAndDurations) {
-  v1::QuadraticTestResult result;
-  result.mutable_provenance()->mutable_kernel()->mutable_exponential()->set_distance(
-      v1::ExponentialKernel::CITYBLOCK);
-  result.mutable_provenance()->mutable_compute_time()->set_seconds(86400);
-  result.mutable_elapsed()->set_nanos(500000000);
-  result.set_seed(18446744073709551615U);
-  result.set_replicates(99);
-  const Json report = ToJson(result);
-  EXPECT_EQ(report.at("provenance").at("kernel").dump(),
-            R"({"exponential":{"distance":"cityblock"}})");
-  EXPECT_EQ(report.at("provenance").at("compute_time"), "1970-01-02T00:00:00Z");
-  EXPECT_EQ(report.at("elapsed_seconds"), 0.5);
-  EXPECT_EQ(report.at("seed"), 18446744073709551615U);
-  EXPECT_TRUE(report.at("provenance").at("bandwidth_rule").is_null());
-  EXPECT_EQ(report.at("classes").size(), 0u);
-  EXPECT_TRUE(report.at("p_value").is_null());
-  EXPECT_TRUE(report.at("provenance").at("bandwidth").is_null());
-}
-
 TEST(ReportTest, ATestThatDidNotRunHasItsReason) {
   v1::Evaluation evaluation;
   v1::LensEvaluation& lens = *evaluation.add_lenses();

@@ -360,7 +360,7 @@ TEST(ForecastEvidenceTest, AStateFromBeforeAHistogramExistedContinuesWithTheSame
   };
   ForecastEvidence evidence(cells);
   // No observation is pending after a multiple of 64.
-  evidence.Add(std::span(rows).first(640));
+  evidence.Add(std::span(rows).first(64));
   ForecastEvidenceState state = evidence.Save();
   ASSERT_TRUE(state.pending.empty());
   constexpr std::size_t kNew = kHistogramWeights.size() - 1;
@@ -384,7 +384,7 @@ TEST(ForecastEvidenceTest, AStateFromBeforeAHistogramExistedContinuesWithTheSame
   const ForecastEvidenceState saved = restored.Save();
   EXPECT_EQ(saved.log_histograms[kNew], 0);
   EXPECT_EQ(saved.histogram_weights.size(), kHistogramWeights.size());
-  restored.Add(std::span(rows).subspan(640));
+  restored.Add(std::span(rows).subspan(64));
   const double now = LogMean(log_families(restored)) + offset;
   EXPECT_NEAR(restored.LogEValue(), now, 1e-9 * std::abs(now));
   ForecastEvidence again(cells);
