@@ -62,7 +62,7 @@ class ExamplesTest(unittest.TestCase):
                    for _ in range(2)]
         for result in outputs:
             self.assertEqual(result.returncode, 0, result.stderr)
-            self.assertIn("SKCE (2)", result.stdout)
+            self.assertIn("verdict   weather-python: ", result.stdout)
         self.assertIn("accepted rows: 4, counted before: 0", outputs[0].stdout)
         self.assertIn("accepted rows: 0, counted before: 4", outputs[1].stdout)
 
@@ -116,7 +116,7 @@ class ExamplesTest(unittest.TestCase):
         # The comments are those of the elements beside them.
         for name, row in (
                 ("ModelService", r"`GetModel` .* NOT_FOUND when there is no such model\."),
-                ("RecalibrationMap", r"`temperature` \| 4 \| optional double \| In \[0\.05, 20\]"),
+                ("RecalibrationMap", r"`temperature` \| 4 \| optional double \| The temperature, in \[0\.05, 20\]"),
                 ("CalibrationError.Status", r"`WITHIN_LIMIT` \| 2 \| The upper end")):
             self.assertRegex(sections[name], row)
 

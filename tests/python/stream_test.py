@@ -271,7 +271,7 @@ def test_a_model_is_compared_with_its_baseline(client, request, form):
     assert (answer.baseline, answer.comparison.observations) == ("v1", 2001)
     assert answer.comparison.log_loss.baseline == pytest.approx(np.log(3), rel=1e-6)
     assert answer.comparison.log_loss.upper < 0
-    assert "against v1" in repr(answer)
+    assert "against   v1: log loss" in repr(answer)
     with pytest.raises(calibd.InvalidArgument, match="are not set, expected the predictions of the"):
         with client.stream(model) as stream:
             stream.send(predictions, labels)

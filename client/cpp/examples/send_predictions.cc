@@ -20,8 +20,8 @@ absl::Status SendPredictions(const std::string& address) {
   calibd::v1::Model model;
   model.set_name(ModelName("weather"));
   model.mutable_classes()->set_count(3);
-  model.mutable_classes()->mutable_bandwidth()->set_fixed(
-      0.2);  // unset: chosen from the first 500 predictions
+  // Without a bandwidth, it is chosen from the first 500 predictions.
+  model.mutable_classes()->mutable_bandwidth()->set_fixed(0.2);
   if (auto created = (*client)->CreateModel(model); !created.ok()) return created.status();
 
   auto stream = (*client)->OpenStream(model.name());
