@@ -5,23 +5,66 @@
 #include <cmath>
 
 namespace calibd {
+namespace {
+
+// Adds a row, by its labels through add(k, stated, holds), and returns the square of its mean
+// error.
+template <typename AddLabel>
+double AddRow(const MultilabelBatch& batch, std::size_t row, const AddLabel& add) noexcept {
+  double absolute_sum = 0;
+  for (std::size_t k = 0; k < batch.label_count; ++k) {
+    const std::int8_t truth = batch.truths[row * batch.label_count + k];
+    if (truth == kMissingTruth) continue;
+    const double stated = batch.probabilities[row * batch.label_count + k];
+    add(k, stated, truth == 1);
+    absolute_sum += truth == 1 ? 1 - stated : stated;
+  }
+  const double mean = absolute_sum / static_cast<double>(batch.label_count);
+  return mean * mean;
+}
+
+}  // namespace
+
+void LabelTotals::Add(const MultilabelBatch& batch) noexcept {
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    row_square_sum += AddRow(batch, i, [this](std::size_t /*k*/, double stated, bool holds) {
+      sums.Add(stated, holds);
+    });
+  }
+  rows += static_cast<std::int64_t>(batch.size());
+}
+
+void LabelTotals::Merge(const LabelTotals& other) noexcept {
+  rows += other.rows;
+  sums.Merge(other.sums);
+  row_square_sum += other.row_square_sum;
+}
+
+double LabelTotals::Brier() const noexcept {
+  const std::int64_t known = sums.Total().count;
+  return known == 0 ? 0 : sums.square_sum / static_cast<double>(known);
+}
+
+std::optional<ErrorInterval> LabelTotals::Interval(std::size_t label_count,
+                                                   const ErrorLevels& levels) const noexcept {
+  const auto k = static_cast<double>(label_count);
+  std::array<WeightedBin, kReliabilityBinCount> bins{};
+  for (std::size_t b = 0; b < kReliabilityBinCount; ++b) {
+    const ReliabilitySums::Bin& sum = sums.bins[b];
+    bins[b] = {.count = static_cast<double>(sum.count) / k,
+               .stated = sum.confidence / k,
+               .deviation = (sum.confidence - static_cast<double>(sum.correct)) / k};
+  }
+  return BinnedErrorInterval(bins, row_square_sum, levels);
+}
 
 void LabelErrors::Add(const MultilabelBatch& batch) noexcept {
-  const std::size_t label_count = labels.size();
-  const std::size_t count = batch.size();
-  for (std::size_t i = 0; i < count; ++i) {
-    double absolute_sum = 0;
-    for (std::size_t k = 0; k < label_count; ++k) {
-      const std::int8_t truth = batch.truths[i * label_count + k];
-      if (truth == kMissingTruth) continue;
-      const double stated = batch.probabilities[i * label_count + k];
-      labels[k].Add(stated, truth == 1);
-      absolute_sum += truth == 1 ? 1 - stated : stated;
-    }
-    const double mean = absolute_sum / static_cast<double>(label_count);
-    row_square_sum += mean * mean;
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    row_square_sum += AddRow(batch, i, [this](std::size_t k, double stated, bool holds) {
+      labels[k].Add(stated, holds);
+    });
   }
-  rows += static_cast<std::int64_t>(count);
+  rows += static_cast<std::int64_t>(batch.size());
 }
 
 void LabelErrors::Merge(const LabelErrors& other) noexcept {
@@ -36,34 +79,10 @@ void LabelErrors::Subtract(const LabelErrors& earlier) noexcept {
   for (std::size_t k = 0; k < labels.size(); ++k) labels[k].Subtract(earlier.labels[k]);
 }
 
-std::int64_t LabelErrors::KnownTruths() const noexcept {
-  std::int64_t known = 0;
-  for (const ReliabilitySums& sums : labels) known += sums.Total().count;
-  return known;
-}
-
-double LabelErrors::Brier() const noexcept {
-  double sum = 0;
-  for (const ReliabilitySums& sums : labels) sum += sums.square_sum;
-  const std::int64_t known = KnownTruths();
-  return known == 0 ? 0 : sum / static_cast<double>(known);
-}
-
-std::optional<ErrorInterval> LabelErrors::IntervalOfAll(const ErrorLevels& levels) const {
-  const auto label_count = static_cast<double>(labels.size());
-  std::array<WeightedBin, kReliabilityBinCount> bins{};
-  for (std::size_t b = 0; b < kReliabilityBinCount; ++b) {
-    ReliabilitySums::Bin sum;
-    for (const ReliabilitySums& label : labels) {
-      sum.count += label.bins[b].count;
-      sum.correct += label.bins[b].correct;
-      sum.confidence += label.bins[b].confidence;
-    }
-    bins[b] = {.count = static_cast<double>(sum.count) / label_count,
-               .stated = sum.confidence / label_count,
-               .deviation = (sum.confidence - static_cast<double>(sum.correct)) / label_count};
-  }
-  return BinnedErrorInterval(bins, row_square_sum, levels);
+LabelTotals LabelErrors::Totals() const noexcept {
+  LabelTotals totals{.rows = rows, .sums = {}, .row_square_sum = row_square_sum};
+  for (const ReliabilitySums& label : labels) totals.sums.Merge(label);
+  return totals;
 }
 
 bool LabelErrors::IsValid() const noexcept {

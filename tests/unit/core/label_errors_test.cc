@@ -94,7 +94,7 @@ TEST(LabelErrorsTest, TheIntervalIsThatOfTheSumsOfRows) {
     v += row * row;
   }
   EXPECT_NEAR(errors.row_square_sum, v, 1e-9);
-  EXPECT_EQ(static_cast<double>(errors.KnownTruths()), known);
+  EXPECT_EQ(static_cast<double>(errors.Totals().sums.Total().count), known);
   const ErrorInterval all = *errors.IntervalOfAll(kLabelLevels);
   ExpectSameInterval(all, *BinnedErrorInterval(bins, v, kLabelLevels));
   // Missing truths do not dilute the error.
@@ -114,9 +114,17 @@ TEST(LabelErrorsTest, PartsAdd) {
   LabelErrors sum = first;
   sum.Merge(second);
   ExpectSameInterval(*sum.IntervalOfAll(kLabelLevels), *whole.IntervalOfAll(kLabelLevels));
-  EXPECT_NEAR(sum.Brier(), whole.Brier(), 1e-12);
+  EXPECT_NEAR(sum.Totals().Brier(), whole.Totals().Brier(), 1e-12);
   sum.Subtract(first);
   ExpectSameInterval(*sum.IntervalOfAll(kLabelLevels), *second.IntervalOfAll(kLabelLevels));
+  // The sums of all labels alone say the same of them.
+  LabelTotals totals;
+  totals.Add(set.view().rows(0, 400));
+  LabelTotals rest;
+  rest.Add(set.view().rows(400, 500));
+  totals.Merge(rest);
+  ExpectSameInterval(*totals.Interval(3, kLabelLevels), *whole.IntervalOfAll(kLabelLevels));
+  EXPECT_EQ(totals.rows, 900);
   // One call for each row gives the same bits.
   LabelErrors single(3);
   for (std::size_t i = 0; i < 900; ++i) single.Add(set.view().rows(i, 1));

@@ -26,6 +26,30 @@ namespace calibd {
 //
 // Missing truths: whether a truth is known must not depend on its value, given the prediction and
 // the past. The weight of a label in a row is 1/K, whatever truths of the row are known.
+
+// The sums of all labels together, without those of each: for spans of time.
+struct LabelTotals {
+  // Number of observations.
+  std::int64_t rows = 0;
+  // The sums of the bins over all labels, and of x_tk^2.
+  ReliabilitySums sums;
+  // V.
+  double row_square_sum = 0;
+
+  // batch: valid. The result has the same bits however a sequence is split into calls. Cost: O(n
+  // K).
+  void Add(const MultilabelBatch& batch) noexcept;
+  void Merge(const LabelTotals& other) noexcept;
+  // The mean of (c - r)^2 over all known truths; 0 without one.
+  [[nodiscard]] double Brier() const noexcept;
+  // label_count: K. Unset without a known truth. Cost: O(1).
+  [[nodiscard]] std::optional<ErrorInterval> Interval(std::size_t label_count,
+                                                      const ErrorLevels& levels) const noexcept;
+
+  friend bool operator==(const LabelTotals&, const LabelTotals&) = default;
+};
+
+// The sums of each label and of all together.
 struct LabelErrors {
   // Number of observations.
   std::int64_t rows = 0;
@@ -45,12 +69,12 @@ struct LabelErrors {
   // Leaves the sums over the later observations. earlier: the sums over the first ones.
   void Subtract(const LabelErrors& earlier) noexcept;
 
-  // Number of known truths.
-  [[nodiscard]] std::int64_t KnownTruths() const noexcept;
-  // The mean of (c - r)^2 over all known truths; 0 without one.
-  [[nodiscard]] double Brier() const noexcept;
+  // Cost: O(K).
+  [[nodiscard]] LabelTotals Totals() const noexcept;
   // Unset without a known truth. Cost: O(K).
-  [[nodiscard]] std::optional<ErrorInterval> IntervalOfAll(const ErrorLevels& levels) const;
+  [[nodiscard]] std::optional<ErrorInterval> IntervalOfAll(const ErrorLevels& levels) const {
+    return Totals().Interval(labels.size(), levels);
+  }
   // k: in [0, K). Unset without a known truth of this label.
   [[nodiscard]] std::optional<ErrorInterval> IntervalOf(std::size_t k,
                                                         const ErrorLevels& levels) const {
