@@ -74,6 +74,7 @@ int Run(int argc, char** argv) {
   AddTestCommand(app, context);
   AddEvaluateCommand(app, context);
   AddEvaluateForecastsCommand(app, context);
+  AddEvaluateLabelsCommand(app, context);
   AddRecalibrateCommand(app, context);
   AddLossCommand(app, context);
   AddEstimateCommand(app, context);

@@ -100,6 +100,9 @@ class ReadmeTest(unittest.TestCase):
         page = (ROOT / "docs/evaluate-forecasts.md").read_text(encoding="utf-8")
         self.check_commands(page)
 
+    def test_the_evaluation_of_labels_is_as_shown(self):
+        self.check_commands((ROOT / "docs/multilabel.md").read_text(encoding="utf-8"))
+
     def test_the_forecasts_get_the_verdict_shown(self):
         self.check_commands((ROOT / "docs/forecasts.md").read_text(encoding="utf-8"))
 

@@ -57,6 +57,7 @@ void AddHistoryCommand(CLI::App& app, Context& context);
 void AddTestCommand(CLI::App& app, Context& context);
 void AddEvaluateCommand(CLI::App& app, Context& context);
 void AddEvaluateForecastsCommand(CLI::App& app, Context& context);
+void AddEvaluateLabelsCommand(CLI::App& app, Context& context);
 void AddRecalibrateCommand(CLI::App& app, Context& context);
 void AddLossCommand(CLI::App& app, Context& context);
 void AddEstimateCommand(CLI::App& app, Context& context);

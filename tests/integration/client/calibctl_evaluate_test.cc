@@ -438,7 +438,7 @@ TEST(CalibctlUsageTest, HelpIsNotAnError) {
   EXPECT_EQ(help.exit_code(), 0);
   EXPECT_THAT(help.output(), AllOf(HasSubstr("Exit codes"), HasSubstr("evaluate")));
   for (const char* command : {"model", "send", "show", "test", "evaluate", "evaluate-forecasts",
-                              "recalibrate", "loss", "simulate", "alarms"}) {
+                              "evaluate-labels", "recalibrate", "loss", "simulate", "alarms"}) {
     CalibctlRun run({command, "--help"});
     EXPECT_EQ(run.exit_code(), 0) << command;
     EXPECT_THAT(run.output(), Not(HasSubstr("Start with:"))) << command;

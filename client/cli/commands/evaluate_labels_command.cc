@@ -1,0 +1,138 @@
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "calibd/convert/multilabel.h"
+#include "calibd/convert/text.h"
+#include "calibd/core/label_report.h"
+#include "client/cli/commands/command.h"
+#include "client/cli/files/label_table.h"
+#include "client/cli/output.pb.h"
+#include "client/cli/reports/report.h"
+
+namespace calibd::cli {
+namespace {
+
+struct EvaluateLabelsOptions {
+  std::string file;
+  ColumnOptions columns;
+  double error_limit = kDefaultErrorLimit;
+  double significance_level = 0.05;
+  double tolerance = kDefaultTolerance;
+  // "over-limit", or empty if no decision is wanted.
+  std::string fail_on;
+};
+
+bool IsOver(const v1::LabelCalibration& label) {
+  return label.status() == v1::CalibrationError::OVER_LIMIT;
+}
+
+// A table of the labels, those over the limit and the rejected ones first.
+std::string DescribeLabels(const v1::MultilabelCalibration& calibration) {
+  std::vector<const v1::LabelCalibration*> labels;
+  for (const v1::LabelCalibration& label : calibration.labels()) labels.push_back(&label);
+  std::ranges::stable_sort(labels, [](const auto* a, const auto* b) {
+    const auto key = [](const v1::LabelCalibration& label) {
+      return std::pair(!IsOver(label), !label.rejected());
+    };
+    return key(*a) < key(*b);
+  });
+  std::vector<std::vector<std::string>> rows = {
+      {"label", "truths", "stated", "held", "off by", "interval", "log10 e", ""}};
+  for (const v1::LabelCalibration* const label : labels) {
+    const v1::ErrorInterval& error = label->error();
+    const auto percent = [](double share) { return absl::StrFormat("%.1f %%", 100 * share); };
+    rows.push_back(
+        {label->name(), absl::StrCat(label->truths()), percent(label->stated()),
+         percent(label->held()), label->has_error() ? convert::Points(error.estimate()) : "-",
+         label->has_error()
+             ? absl::StrCat(convert::Points(error.lower()), " to ", convert::Points(error.upper()))
+             : "-",
+         convert::Fixed(label->log10_e_value(), 1),
+         absl::StrCat(IsOver(*label) ? "over the limit" : "",
+                      IsOver(*label) && label->rejected() ? ", " : "",
+                      label->rejected() ? "rejected" : "")});
+  }
+  return FormatTable(rows);
+}
+
+// fails: a label, or all together, is over the limit.
+Gate GateOf(const v1::MultilabelCalibration& calibration, bool fails) {
+  Gate gate;
+  gate.add_fail_on("over-limit");
+  gate.set_error_limit(calibration.error_limit());
+  if (fails) {
+    gate.add_failed_on("over-limit");
+    gate.set_decision("OVER_LIMIT");
+  } else {
+    const bool within =
+        calibration.has_error() && calibration.error().upper() <= calibration.error_limit();
+    gate.set_decision(within ? "WITHIN_LIMIT" : "UNDECIDED");
+  }
+  return gate;
+}
+
+absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateLabelsOptions& options) {
+  CALIBD_ASSIGN_OR_RETURN(const LabelTable table, ReadLabelTable(options.file, options.columns));
+  LabelErrors errors(table.names.size());
+  LabelEvidence evidence(table.names.size(), options.tolerance);
+  errors.Add(table.view());
+  evidence.Add(table.view());
+  const LabelReportOptions report_options{.levels = kSingleErrorLevels,
+                                          .error_limit = options.error_limit,
+                                          .significance_level = options.significance_level};
+  const v1::MultilabelCalibration calibration = convert::ToProto(
+      ReportOnLabels(errors, evidence.Read(), report_options), report_options, table.names);
+  const bool fails =
+      !options.fail_on.empty() && (!calibration.over_limit().empty() ||
+                                   calibration.error().lower() > calibration.error_limit());
+  if (context.json()) {
+    Json json = ToJson(calibration);
+    if (!options.fail_on.empty()) json["gate"] = ToJson(GateOf(calibration, fails));
+    PrintJson(json);
+  } else {
+    Print(absl::StrCat(calibration.rows(), " rows, ", calibration.truths(), " known truths of ",
+                       calibration.labels_size(), " labels\n", convert::MultilabelText(calibration),
+                       "\n", DescribeLabels(calibration)));
+  }
+  return fails ? ExitCode::kFailOn : ExitCode::kOk;
+}
+
+}  // namespace
+
+void AddEvaluateLabelsCommand(CLI::App& app, Context& context) {
+  const auto [command, options] = AddCommand<EvaluateLabelsOptions>(
+      app, context, "evaluate-labels",
+      "Compute errors and evidence for predictions of several labels, each with its own "
+      "probability, in a file (no server needed)",
+      Run);
+  command->footer(
+      "Example: calibctl evaluate-labels weather.csv\n"
+      "The file is CSV with a header, or JSON Lines. For each label NAME it has the columns "
+      "prob_NAME and label_NAME; an empty truth is missing.");
+  command->add_option("FILE", options->file, "CSV or JSON Lines; - is standard input")->required();
+  command->add_option("--delimiter", options->columns.delimiter,
+                      "what separates the cells of CSV: one character, or tab; default: ,");
+  command
+      ->add_option("--error-limit", options->error_limit,
+                   "the acceptable error of each label and of all together; default 0.02")
+      ->transform(ProbabilityRange(1e-4, 0.5));
+  command
+      ->add_option("--significance-level", options->significance_level,
+                   "the largest expected share of calibrated labels among the rejected ones; "
+                   "default 0.05")
+      ->transform(ProbabilityRange(1e-9, 0.25));
+  command
+      ->add_option("--tolerance", options->tolerance,
+                   "errors of a probability up to half of this, such as rounding errors, are not "
+                   "evidence; default 1e-5")
+      ->transform(ProbabilityRange(1e-9, 0.5));
+  command
+      ->add_option("--fail-on", options->fail_on,
+                   "exit with 3 on over-limit: a label, or all together, is over the limit")
+      ->check(CLI::IsMember({"over-limit"}));
+}
+
+}  // namespace calibd::cli

@@ -1,0 +1,23 @@
+#ifndef CALIBD_CONVERT_MULTILABEL_H_
+#define CALIBD_CONVERT_MULTILABEL_H_
+
+#include <span>
+#include <string>
+
+#include "calibd/core/label_report.h"
+#include "calibd/v1/multilabel.pb.h"
+
+namespace calibd::convert {
+
+// names: of the labels, in their order. options: those of the report.
+[[nodiscard]] v1::MultilabelCalibration ToProto(const LabelReport& report,
+                                                const LabelReportOptions& options,
+                                                std::span<const std::string> names);
+
+// Says how far all labels together are off, which labels are over the limit, and which are
+// rejected: one line each.
+[[nodiscard]] std::string MultilabelText(const v1::MultilabelCalibration& calibration);
+
+}  // namespace calibd::convert
+
+#endif  // CALIBD_CONVERT_MULTILABEL_H_

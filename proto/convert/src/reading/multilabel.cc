@@ -1,0 +1,37 @@
+#include "calibd/convert/multilabel.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "calibd/convert/text.h"
+#include "words.h"
+
+namespace calibd::convert {
+namespace {
+
+std::string LabelNames(const google::protobuf::RepeatedPtrField<std::string>& names) {
+  constexpr std::size_t kMostLabels = 10;
+  return JoinNames({names.begin(), names.end()}, kMostLabels);
+}
+
+}  // namespace
+
+std::string MultilabelText(const v1::MultilabelCalibration& calibration) {
+  if (!calibration.has_error()) return "No truth is known yet.\n";
+  std::string text =
+      absl::StrCat("On average over ", calibration.labels_size(), " labels, the probabilities are ",
+                   OffByText(calibration.error(), calibration.error_limit()), ".\n");
+  absl::StrAppend(
+      &text, calibration.over_limit().empty()
+                 ? std::string("No label is over the limit.\n")
+                 : absl::StrCat("Over the limit: ", LabelNames(calibration.over_limit()), ".\n"));
+  if (!calibration.rejected().empty()) {
+    absl::StrAppend(&text, "Calibration is rejected for ", LabelNames(calibration.rejected()),
+                    ": of such labels, at most ", Points(calibration.significance_level()),
+                    " % are expected to be calibrated.\n");
+  }
+  return text;
+}
+
+}  // namespace calibd::convert

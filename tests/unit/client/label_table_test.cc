@@ -1,0 +1,63 @@
+#include "client/cli/files/label_table.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+
+#include "support/temporary_folder.h"
+
+namespace calibd::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class LabelTableTest : public ::testing::Test {
+ protected:
+  absl::StatusOr<LabelTable> Read(const std::string& text) {
+    const std::string path = (folder_.path() / "labels.csv").string();
+    std::ofstream(path) << text;
+    return ReadLabelTable(path, ColumnOptions());
+  }
+  std::string Error(const std::string& text) { return std::string(Read(text).status().message()); }
+
+ private:
+  calibd::testing::TemporaryFolder folder_;
+};
+
+TEST_F(LabelTableTest, ReadsTheColumnsByTheirNames) {
+  const auto table = Read(
+      "id,prob_rain,label_fog,prob_fog,label_rain\n"
+      "a,0.25,1,0.5,0\n"
+      "b,1,,0,True\n");
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_THAT(table->names, ElementsAre("rain", "fog"));
+  EXPECT_THAT(table->probabilities, ElementsAre(0.25, 0.5, 1, 0));
+  EXPECT_THAT(table->truths, ElementsAre(0, 1, 1, kMissingTruth));
+}
+
+TEST_F(LabelTableTest, ReadsJsonLines) {
+  const auto table = Read(
+      "{\"prob_rain\": 0.25, \"label_rain\": true}\n"
+      "{\"prob_rain\": 0.5, \"label_rain\": null}\n");
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_THAT(table->truths, ElementsAre(1, kMissingTruth));
+}
+
+TEST_F(LabelTableTest, ErrorsNameTheColumnAndTheCell) {
+  EXPECT_THAT(Error("prob_rain,label_fog\n0.5,1\n"), HasSubstr("but no \"label_rain\""));
+  EXPECT_THAT(Error("prob_rain,label_rain,label_fog\n0.5,1,1\n"), HasSubstr("but no \"prob_fog\""));
+  EXPECT_THAT(Error("rain\n0.5\n"), HasSubstr("has 0 columns whose names begin with prob_"));
+  EXPECT_THAT(Error("prob_rain,label_rain\n1.5,1\n"),
+              HasSubstr("line 2, column 1: is \"1.5\", expected a number in [0, 1]"));
+  EXPECT_THAT(Error("prob_rain,label_rain\n0.5,2\n"),
+              HasSubstr("line 2, column 2: is \"2\", expected 0, 1, or nothing"));
+  EXPECT_THAT(Error("prob_rain,label_rain\n0.5\n"),
+              HasSubstr("the line has 1 columns, expected 2"));
+  EXPECT_THAT(Error("prob_rain,label_rain\n"), HasSubstr("has no rows"));
+}
+
+}  // namespace
+}  // namespace calibd::cli
