@@ -77,6 +77,7 @@ std::string DescribeDifference(const ModelDeclaration& existing, const ModelDecl
     Compare(field, before, after, parts);
   };
   CompareKinds(existing, declared, was, is, parts);
+  if (existing.feature_names != declared.feature_names) parts.emplace_back("feature_names differ");
   compare("window", existing.window, declared.window);
   compare("labels_come_with_predictions", existing.labels_come_with_predictions,
           declared.labels_come_with_predictions);

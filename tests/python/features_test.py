@@ -17,6 +17,8 @@ def warm_days(n, seed=1):
 
 def test_a_frame_is_matched_by_the_names_of_the_features(client):
     created = client.create_model("demand", forecast="normal", features=["temperature", "hour"])
+    with pytest.raises(calibd.AlreadyExists, match="another declaration: feature_names differ"):
+        client.create_model("demand", forecast="normal", features=["hour", "temperature"])
     assert list(created.feature_names) == ["temperature", "hour"]
     forecasts, outcomes, frame = warm_days(600)
     with client.stream("demand") as stream:
