@@ -284,7 +284,7 @@ TEST_F(BackupTest, AMissingLastBatchIsDetected) {
   ASSERT_EQ(Send([](std::int64_t rows) { return rows >= 500; }), 500);
   EXPECT_THAT(Problems(), IsEmpty());
   StartFromBackup({"DELETE FROM log WHERE id = (SELECT max(id) FROM log)",
-                   "INSERT INTO cursors SELECT 1, x'70', 1, 10, zeroblob(512), 0"});
+                   "INSERT INTO cursors SELECT 1, x'70', 1, 10, zeroblob(536), 0"});
   EXPECT_THAT(Problems(), ElementsAre(HasSubstr("ends with number 9 of producer \"p\"")));
 }
 
