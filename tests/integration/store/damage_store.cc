@@ -92,7 +92,7 @@ int CompactedSegments(const std::filesystem::path& data) {
   for (const auto& entry : std::filesystem::directory_iterator(data)) {
     const bool segment = entry.path().filename().string().starts_with("log-");
     // The version of a segment.
-    if (segment && ReadFile(entry.path()).at(8) == 3) ++compacted;
+    if (segment && ReadFile(entry.path()).at(8) == 2) ++compacted;
   }
   return compacted;
 }
