@@ -77,8 +77,8 @@ TEST(CalibctlEstimateTest, ReportsTheSimulation) {
       text.output(),
       AllOf(StartsWith("The probability of the top label is off by "),
             HasSubstr("If the model were calibrated, the same procedure would give " +
-                      points("replicate_mean") + " on average, and at most " +
-                      points("replicate_upper_quantile") +
+                      points("replicateMean") + " on average, and at most " +
+                      points("replicateUpperQuantile") +
                       " in 95 % of the cases (99 simulations with the same predictions). p = 0.01 "
                       "(one look): none of them reaches the estimate from the data.\n"),
             HasSubstr("\nComputed from observations 1 to 800, of which 640 are for tuning and 160 "

@@ -144,7 +144,7 @@ TEST_F(CalibctlServedTest, SendMatchesColumnsAndLabelsToTheClassesByName) {
   RunJson({"send", "positives", write("d.csv", "0.75\n0.25\n0.5\n"),
            write("t.csv", "True\nFalse\nTrue\n"), "--positive-class", "dog", "--class-names",
            "cat,dog", "--create"});
-  EXPECT_EQ(RunJson({"model", "show", "positives"}).at("classNames"),
+  EXPECT_EQ(RunJson({"model", "show", "positives"}).at("classes").at("names"),
             nlohmann::json({"cat", "dog"}));
   // The sums of these rows are not 1.
   const nlohmann::json counts =
@@ -238,7 +238,7 @@ TEST_F(CalibctlServedTest, SimulateSendsABaselineThatIsCalibrated) {
   const nlohmann::json comparison = RunJson({"show", "m"}).at("comparison");
   EXPECT_EQ(comparison.at("observations"), "5000");
   // Half of the labels ignore the prediction of the model, and none that of the baseline.
-  for (const char* const score : {"log_loss", "brier", "binned_error"}) {
+  for (const char* const score : {"logLoss", "brier", "binnedError"}) {
     EXPECT_GT(comparison.at(score).at("lower"), 0) << score;
   }
 }
@@ -276,8 +276,9 @@ TEST_F(CalibctlServedTest, CreatesAModelWithGroupsAndSendsToIt) {
   EXPECT_EQ(shown.at("testedGroups"), 1);
   const auto text = Run({"show", "grouped", "--verbose"});
   EXPECT_EQ(text->exit_code(), 0);
-  EXPECT_THAT(text->output(), AllOf(HasSubstr("INSUFFICIENT_DATA: 3 of 2000 labelled predictions."),
-                                    HasSubstr("not tested: 1 of 2 observations")));
+  EXPECT_THAT(text->output(),
+              AllOf(HasSubstr("INSUFFICIENT_DATA"), HasSubstr("2000 labelled rows; 3 so far"),
+                    HasSubstr("not tested: 1 of 2 observations")));
   std::map<std::string, std::string> observations;
   for (const auto& group : shown.at("groups")) {
     observations[group.at("value")] = group.at("watch").at("observations");
@@ -309,6 +310,7 @@ TEST_F(CalibctlServedTest, AModelIsComparedWithItsBaseline) {
   const PredictionFiles baseline(other, 0);
   EXPECT_EQ(
       RunJson({"model", "create", "m", "--classes", "3", "--bandwidth", "1", "--baseline", "3"})
+          .at("classes")
           .at("baseline"),
       "3");
   const std::vector<std::string> send{"send",         "m", files.predictions(), files.labels(),

@@ -240,6 +240,8 @@ class VerdictServer final : public v1::CalibrationService::Service {
       model.set_observations(observations_[k]);
       model.mutable_verdict()->set_status(k == 0 ? v1::Verdict::MISCALIBRATED
                                                  : v1::Verdict::NOT_REJECTED);
+      model.mutable_reading()->mutable_verdict()->set_text(k == 0 ? "MISCALIBRATED"
+                                                                  : "NOT_REJECTED");
       model.mutable_watch()->set_observations(observations_[k]);
       model.mutable_watch()->mutable_evidence()->set_log10_e_value(k == 0 ? 7 : -1);
       model.set_rejected_among_all(k == 0);
