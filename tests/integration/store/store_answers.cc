@@ -161,11 +161,8 @@ class Interview {
     // They describe the rows that were screened since the start, which a damaged snapshot
     // increases.
     response.clear_warnings();
-    if (response.has_reading()) {
-      response.mutable_reading()->clear_warning();
-      // It says how long ago the newest row came.
-      response.mutable_reading()->clear_data();
-    }
+    // Its sentences follow from the values, and name times.
+    response.clear_reading();
     Put(question + model, status, response);
   }
 
