@@ -47,7 +47,9 @@ class Result(Generic[_Message]):
 
     def to_dict(self) -> dict[str, Any]:
         """The message in protobuf's JSON mapping, as HTTP and `calibctl --output json` print it."""
-        return json_format.MessageToDict(self.message, including_default_value_fields=True)
+        message: dict[str, Any] = json_format.MessageToDict(self.message,
+                                                            including_default_value_fields=True)
+        return message
 
     def _headline(self) -> str:
         raise NotImplementedError
