@@ -347,9 +347,9 @@ TEST_F(BackupTest, CalibctlBacksUpAndVerifies) {
     return nlohmann::json::parse(child.Output(), nullptr, false);
   };
   const auto backup = run({"backup", backup_});
-  EXPECT_EQ(backup["sizeBytes"], std::filesystem::file_size(backup_));
+  EXPECT_EQ(backup["sizeBytes"], std::to_string(std::filesystem::file_size(backup_)));
   const auto verification = run({"verify"});
-  EXPECT_EQ(verification["models"], 2);
+  EXPECT_EQ(verification["models"], "2");
   EXPECT_TRUE(verification["problems"].empty());
 }
 
