@@ -445,13 +445,17 @@ def test_a_stream_can_be_finished_after_ctrl_c(own_server, interrupt):
 
 def test_the_end_of_a_process_reports_rows_of_unfinished_streams(own_server):
     program = f"""
-import os, signal, calibd
+import os, pathlib, signal, calibd
 client = calibd.Client("{own_server.grpc}")
 client.create_model("unfinished", 3, label_grace=__import__("datetime").timedelta(days=1))
 stream, done = client.stream("unfinished"), client.stream("unfinished")
 done.send([[0.2, 0.3, 0.5]], ids=[1])
 done.finish()
 os.kill({own_server.pid}, signal.SIGSTOP)
+# Each thread stops when it notices the signal.
+tasks = pathlib.Path("/proc/{own_server.pid}/task")
+while any(") T" not in (task / "stat").read_text() for task in tasks.iterdir()):
+    pass
 stream.send([[0.2, 0.3, 0.5]] * 10, ids=range(10))
 stream.label([1], [0])
 """
