@@ -7,8 +7,9 @@
 #include "client/cli/commands/command.h"
 #include "client/cli/commands/fail_on.h"
 #include "client/cli/commands/shared_options.h"
+#include "client/cli/reports/bins_report.h"
+#include "client/cli/reports/reading_report.h"
 #include "client/cli/reports/report.h"
-#include "client/cli/reports/show_report.h"
 #include "client/cli/reports/verdict_report.h"
 
 namespace calibd::cli {
@@ -24,7 +25,10 @@ struct ShowOptions {
 std::string Text(const v1::GetCalibrationResponse& response, const ShowOptions& options) {
   std::string text = DescribeShow(response);
   if (options.verbose) {
-    absl::StrAppend(&text, "\n", DescribeNumbers(response), "\n", DescribeCalibration(response));
+    // A model without rows has no numbers yet.
+    const std::string numbers = DescribeNumbers(response);
+    if (!numbers.empty()) absl::StrAppend(&text, "\n", numbers);
+    absl::StrAppend(&text, "\n", DescribeCalibration(response));
   }
   if (options.bins) absl::StrAppend(&text, "\n", DescribeBins(response));
   return text;

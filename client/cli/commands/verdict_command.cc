@@ -5,7 +5,7 @@
 #include "client/cli/commands/shared_options.h"
 #include "client/cli/output.pb.h"
 #include "client/cli/reports/history_report.h"
-#include "client/cli/reports/show_report.h"
+#include "client/cli/reports/reading_report.h"
 #include "client/cli/reports/verdict_report.h"
 
 namespace calibd::cli {

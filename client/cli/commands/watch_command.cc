@@ -9,7 +9,7 @@
 #include "client/cli/commands/command.h"
 #include "client/cli/commands/time_option.h"
 #include "client/cli/output.pb.h"
-#include "client/cli/reports/show_report.h"
+#include "client/cli/reports/reading_report.h"
 #include "client/cli/reports/verdict_report.h"
 #include "google/protobuf/util/time_util.h"
 

@@ -11,7 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "calibd/convert/text.h"
 #include "calibd/core/lens.h"
-#include "client/cli/reports/show_report.h"
+#include "client/cli/reports/reading_report.h"
 
 namespace calibd::cli {
 namespace {

@@ -13,8 +13,8 @@
 #include "calibd/core/forecast_forms.h"
 #include "calibd/core/fourier_size.h"
 #include "calibd/text/printable.h"
+#include "client/cli/reports/reading_report.h"
 #include "client/cli/reports/report.h"
-#include "client/cli/reports/show_report.h"
 
 namespace calibd::cli {
 namespace {

@@ -1,8 +1,9 @@
-#include "client/cli/reports/show_report.h"
-
 #include <gtest/gtest.h>
 
 #include <tuple>
+
+#include "client/cli/reports/bins_report.h"
+#include "client/cli/reports/reading_report.h"
 
 namespace calibd::cli {
 namespace {

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/cli/reports/reading_report.h"
 #include "client/cli/reports/report.h"
-#include "client/cli/reports/show_report.h"
 
 namespace calibd::cli {
 namespace {

@@ -1,5 +1,5 @@
-#ifndef CALIBD_CLIENT_CLI_REPORTS_SHOW_REPORT_H_
-#define CALIBD_CLIENT_CLI_REPORTS_SHOW_REPORT_H_
+#ifndef CALIBD_CLIENT_CLI_REPORTS_READING_REPORT_H_
+#define CALIBD_CLIENT_CLI_REPORTS_READING_REPORT_H_
 
 #include <string>
 
@@ -11,12 +11,9 @@ namespace calibd::cli {
 // The server's lines, each with its title, broken into lines of 100 characters. name: of the model,
 // or empty for a file.
 [[nodiscard]] std::string DescribeReading(const std::string& name, const v1::Reading& reading);
+// The lines about a model, which begin with its name.
 [[nodiscard]] std::string DescribeShow(const v1::GetCalibrationResponse& response);
-
-// The reliability diagram of the top label as a table; of forecasts of a number, how often outcomes
-// fall into each cell.
-[[nodiscard]] std::string DescribeBins(const v1::GetCalibrationResponse& response);
 
 }  // namespace calibd::cli
 
-#endif  // CALIBD_CLIENT_CLI_REPORTS_SHOW_REPORT_H_
+#endif  // CALIBD_CLIENT_CLI_REPORTS_READING_REPORT_H_
