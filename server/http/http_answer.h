@@ -2,11 +2,7 @@
 #define CALIBD_SERVER_HTTP_HTTP_ANSWER_H_
 
 #include <boost/beast/core/error.hpp>
-#include <boost/beast/http/empty_body.hpp>
-#include <boost/beast/http/message.hpp>
-#include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/status.hpp>
-#include <boost/beast/http/string_body.hpp>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -15,15 +11,12 @@
 
 #include "absl/status/status.h"
 #include "server/api/health.h"
+#include "server/http/http_message.h"
 #include "server/observability/http_statistics.h"
 
 namespace calibd::server {
 
 // The responses of the HTTP endpoint, without sockets.
-
-using HttpParser = boost::beast::http::request_parser<boost::beast::http::empty_body>;
-using HttpRequest = boost::beast::http::request<boost::beast::http::empty_body>;
-using HttpResponse = boost::beast::http::response<boost::beast::http::string_body>;
 
 // Maximum size of the request line and the header together.
 inline constexpr std::uint32_t kMaxHttpHeaderBytes = 8 << 10;

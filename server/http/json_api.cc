@@ -20,8 +20,9 @@
 #include "calibd/convert/json_reader.h"
 #include "calibd/core/status_macros.h"
 #include "nlohmann/json.hpp"
+#include "server/api/api.h"
 #include "server/base/errors.h"
-#include "server/http/open_api.h"
+#include "server/http/json_call.h"
 
 namespace calibd::server {
 namespace {

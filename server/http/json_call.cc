@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "calibd/convert/json.h"
 #include "calibd/core/status_macros.h"
-#include "server/http/json_api.h"
+#include "server/http/json_route.h"
 
 namespace calibd::server {
 namespace {
