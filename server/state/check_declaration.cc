@@ -135,6 +135,7 @@ class Checker {
       case v1::Model::kForecast:
         CheckForecasts();
         break;
+      case v1::Model::kLabels:
       case v1::Model::KIND_NOT_SET:
         Violate("model.kind", "is not set, expected one of classes, forecast");
         break;
