@@ -9,6 +9,7 @@
 #include "server/api/pagination.h"
 #include "server/base/errors.h"
 #include "server/ingest/model_changes.h"
+#include "server/kinds/kind_table.h"
 #include "server/model/monitoring.h"
 #include "server/state/check_declaration.h"
 #include "server/state/update_declaration.h"
@@ -28,17 +29,7 @@ v1::Model FillFrom(const ModelDeclaration& existing, const v1::Model& declared) 
   }
   if (filled.window() == 0) filled.set_window(kept.window());
   if (filled.description().empty()) filled.set_description(kept.description());
-  if (filled.has_classes() && kept.has_classes()) {
-    v1::Classes& classes = *filled.mutable_classes();
-    if (classes.block_sizes().empty())
-      *classes.mutable_block_sizes() = kept.classes().block_sizes();
-    if (classes.row_sum_tolerance() == 0) {
-      classes.set_row_sum_tolerance(kept.classes().row_sum_tolerance());
-    }
-    if (!classes.has_inference_output() && kept.classes().has_inference_output()) {
-      *classes.mutable_inference_output() = kept.classes().inference_output();
-    }
-  }
+  if (filled.kind_case() == kept.kind_case()) KindOf(existing).FillFrom(kept, filled);
   const v1::Monitoring& monitoring = declared.monitoring();
   if (!DeclaresAny(monitoring) || (monitoring.disabled() == kept.monitoring().disabled() &&
                                    monitoring.group_tag() == kept.monitoring().group_tag())) {

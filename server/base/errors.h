@@ -7,8 +7,11 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "calibd/core/validation.h"
 #include "calibd/rpc/status.pb.h"
 
@@ -28,6 +31,13 @@ namespace calibd::server {
 [[nodiscard]] absl::Status InvalidFieldError(std::string_view field, std::string_view description);
 // status: a status whose message begins with the field and a space.
 [[nodiscard]] absl::Status InvalidFieldError(const absl::Status& status);
+
+// Adds a violation, unless enough are reported.
+template <typename... Parts>
+void Violate(std::vector<Violation>& violations, std::string field, const Parts&... description) {
+  if (violations.size() >= kMaxReportedViolations) return;
+  violations.push_back({.field = std::move(field), .description = absl::StrCat(description...)});
+}
 
 // INVALID_ARGUMENT for JSON that cannot be parsed. what: "the body" or other. why: what the parser
 // says, with the position.

@@ -16,9 +16,6 @@ namespace calibd::server {
 // history buckets.
 [[nodiscard]] std::size_t StateMemory(const ModelDeclaration& declaration) noexcept;
 
-// Maximum number of bytes that the watches of a model can hold; 0 if monitoring is disabled.
-[[nodiscard]] std::size_t WatchMemory(const ModelDeclaration& declaration) noexcept;
-
 // Number of observations or predictions after which a snapshot of such a model is due. It bounds
 // the work of replaying the model's log.
 [[nodiscard]] std::size_t SnapshotRows(const ModelDeclaration& declaration) noexcept;

@@ -4,7 +4,7 @@
 #include <limits>
 #include <string>
 
-#include "calibd/core/running_lens.h"
+#include "server/kinds/kind_table.h"
 #include "server/model/monitoring.h"
 #include "server/rows/label_arrivals.h"
 #include "server/rows/log_retention.h"
@@ -42,29 +42,17 @@ std::size_t LogBytes(const ModelDeclaration& declaration) {
          LogRetention::kSnapshotRejected * kLogRowBytes;
 }
 
-std::size_t SnapshotBytes(const ModelDeclaration& declaration) {
-  const std::size_t m = declaration.class_count();
-  std::size_t bytes = kSmallStateBytes + WatchMemory(declaration);
-  for (const Lens& lens : declaration.lenses()) {
-    bytes += RunningLens::MaxMemory(lens, m, declaration.classes()->block_sizes,
-                                    declaration.classes()->kernel.matrix.get());
-  }
+std::size_t SnapshotBytes(const ModelDeclaration& declaration, const KindSizes& sizes) {
+  std::size_t bytes = kSmallStateBytes + sizes.watches + sizes.estimators;
   if (declaration.max_pending > 0) {
     bytes += 4 * declaration.counted_classes() * sizeof(ClassArrivals);
   }
   return bytes;
 }
 
-std::size_t DeclarationBytes(const ModelDeclaration& declaration) {
-  std::size_t bytes = 0;
+std::size_t DeclarationBytes(const ModelDeclaration& declaration, const KindSizes& sizes) {
+  std::size_t bytes = sizes.stored_spec;
   for (const std::string& name : declaration.feature_names) bytes += name.size() + 3;
-  const ClassesSpec* const classes = declaration.classes();
-  if (classes == nullptr) return bytes;
-  for (const std::string& name : classes->names) bytes += name.size() + 2;
-  if (classes->kernel.matrix != nullptr) {
-    bytes +=
-        classes->kernel.matrix->terms().size() * classes->count * classes->count * sizeof(double);
-  }
   return bytes;
 }
 
@@ -80,8 +68,9 @@ std::size_t HistoryBytes() {
 }  // namespace
 
 std::size_t DiskUse(const ModelDeclaration& declaration) noexcept {
-  return kDiskFactor * (LogBytes(declaration) + SnapshotBytes(declaration) +
-                        DeclarationBytes(declaration) + HistoryBytes()) +
+  const KindSizes sizes = KindOf(declaration).Sizes(declaration);
+  return kDiskFactor * (LogBytes(declaration) + SnapshotBytes(declaration, sizes) +
+                        DeclarationBytes(declaration, sizes) + HistoryBytes()) +
          declaration.max_pending * DiskUsePerPending(declaration);
 }
 

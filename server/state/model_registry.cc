@@ -8,16 +8,12 @@
 #include "absl/strings/str_join.h"
 #include "calibd/core/status_macros.h"
 #include "server/base/errors.h"
+#include "server/kinds/kind_table.h"
 #include "server/state/disk_use.h"
 #include "server/state/update_declaration.h"
 
 namespace calibd::server {
 namespace {
-
-std::string LensNames(const std::vector<Lens>& lenses) {
-  return absl::StrJoin(
-      lenses, ",", [](std::string* out, const Lens& lens) { absl::StrAppend(out, lens.name()); });
-}
 
 std::string Shown(const std::string& text) { return text.empty() ? "(none)" : text; }
 
@@ -25,40 +21,6 @@ using Parts = std::vector<std::string>;
 
 void Compare(const char* field, const auto& was, const auto& is, Parts& parts) {
   if (was != is) parts.push_back(absl::StrCat(field, " is ", was, ", declared ", is));
-}
-
-void CompareClasses(const ClassesSpec& existing, const ClassesSpec& declared,
-                    const v1::Classes& was, const v1::Classes& is, Parts& parts) {
-  Compare("classes.count", existing.count, declared.count, parts);
-  if (existing.names != declared.names) parts.emplace_back("classes.names differ");
-  if (was.kernel().SerializeAsString() != is.kernel().SerializeAsString()) {
-    // Matrices are too long to show.
-    parts.emplace_back("classes.kernel differs");
-  }
-  Compare("classes.bandwidth", was.bandwidth().ShortDebugString(),
-          is.bandwidth().ShortDebugString(), parts);
-  if (existing.lenses != declared.lenses) {
-    const std::string names = LensNames(existing.lenses);
-    const std::string other = LensNames(declared.lenses);
-    parts.push_back(names == other
-                        ? std::string("the groups of a lens differ")
-                        : absl::StrCat("classes.lenses is ", names, ", declared ", other));
-  }
-  Compare("classes.block_sizes", absl::StrJoin(existing.block_sizes, ","),
-          absl::StrJoin(declared.block_sizes, ","), parts);
-  Compare("classes.baseline", Shown(existing.baseline), Shown(declared.baseline), parts);
-}
-
-// The kinds are equal.
-void CompareKinds(const ModelDeclaration& existing, const ModelDeclaration& declared,
-                  const v1::Model& was, const v1::Model& is, Parts& parts) {
-  if (const ClassesSpec* const classes = existing.classes()) {
-    CompareClasses(*classes, *declared.classes(), was.classes(), is.classes(), parts);
-  } else if (existing.numbers()->forecast != declared.numbers()->forecast) {
-    parts.emplace_back("forecast differs");
-  } else if (existing.numbers()->decision != declared.numbers()->decision) {
-    parts.emplace_back("forecast.decision differs");
-  }
 }
 
 std::string KindName(const v1::Model& model) {
@@ -76,7 +38,7 @@ std::string DescribeDifference(const ModelDeclaration& existing, const ModelDecl
   const auto compare = [&parts](const char* field, const auto& before, const auto& after) {
     Compare(field, before, after, parts);
   };
-  CompareKinds(existing, declared, was, is, parts);
+  KindOf(existing).Compare(existing, declared, parts);
   if (existing.feature_names != declared.feature_names) parts.emplace_back("feature_names differ");
   compare("window", existing.window, declared.window);
   compare("labels_come_with_predictions", existing.labels_come_with_predictions,

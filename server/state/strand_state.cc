@@ -10,7 +10,7 @@
 #include <utility>
 #include <variant>
 
-#include "server/kinds/make_kind_state.h"
+#include "server/kinds/kind_table.h"
 #include "server/state/declaration_size.h"
 #include "server/state/update_declaration.h"
 
@@ -28,7 +28,7 @@ void AddSaturating(std::int64_t& total, std::int64_t amount) noexcept {
 
 StrandState::StrandState(std::shared_ptr<const ModelDeclaration> declaration, ThreadPool* helpers)
     : helpers_(helpers),
-      kind_(MakeKindState(declaration)),
+      kind_(KindOf(*declaration).NewState(declaration)),
       window_(
           {.width = declaration->row_width(),
            .capacity = declaration->window,

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "server/base/errors.h"
+#include "server/kinds/kind_table.h"
 #include "server/state/check_declaration.h"
 
 namespace calibd::server {
@@ -70,11 +71,15 @@ absl::StatusOr<ModelDeclaration> UpdateDeclaration(const ModelDeclaration& decla
     return InvalidFieldError(absl::StrCat("model.", *monitored),
                              "cannot be updated, because monitoring is disabled");
   }
-  const auto of_classes = std::ranges::find_if(
-      paths, [](const std::string& path) { return path.starts_with("classes."); });
-  if (declaration.classes() == nullptr && of_classes != paths.end()) {
-    return InvalidFieldError(absl::StrCat("model.", *of_classes),
-                             "cannot be updated, because the model has no classes");
+  for (const std::string& path : paths) {
+    const auto* const field =
+        v1::Model::descriptor()->FindFieldByName(path.substr(0, path.find('.')));
+    const bool of_kind = field != nullptr && field->containing_oneof() != nullptr;
+    if (of_kind && field->number() != KindOf(declaration).field()) {
+      return InvalidFieldError(
+          absl::StrCat("model.", path),
+          absl::StrCat("cannot be updated, because the model has no ", field->name()));
+    }
   }
   v1::Model model = SettingsToProto(declaration);
   CopyFields(update.model, update.mask, model);

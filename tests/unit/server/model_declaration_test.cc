@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "server/state/check_declaration.h"
+#include "server/kinds/kind_table.h"
 #include "server/state/declaration_size.h"
 #include "server/state/disk_use.h"
 
@@ -121,10 +122,10 @@ TEST(ModelDeclarationTest, MonitoringShrinksToTheMemoryOfOneModelUnlessDeclared)
   ASSERT_TRUE(grouped.ok()) << grouped.status();
   EXPECT_LT(grouped->monitoring.max_groups, kMaxGroups);
   EXPECT_GT(grouped->monitoring.max_groups, 0U);
-  EXPECT_LE(WatchMemory(*grouped), memory / 4);
+  EXPECT_LE(KindOf(*grouped).Sizes(*grouped).watches, memory / 4);
   ModelDeclaration more = *grouped;
   ++more.monitoring.max_groups;
-  EXPECT_GT(WatchMemory(more), memory / 4);
+  EXPECT_GT(KindOf(more).Sizes(more).watches, memory / 4);
   EXPECT_EQ(CheckDeclaration(model, kMemory)->monitoring.max_groups, kMaxGroups);
   model.mutable_monitoring()->set_max_groups(64);
   model.set_window(10);

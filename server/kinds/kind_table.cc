@@ -1,0 +1,43 @@
+#include "server/kinds/kind_table.h"
+
+#include <algorithm>
+#include <array>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "server/kinds/classes/class_predictions.h"
+#include "server/kinds/numbers/number_predictions.h"
+
+namespace calibd::server {
+namespace {
+
+// All kinds, in the order of the alternatives of ModelDeclaration::kind.
+using Kinds =
+    std::array<const PredictionKind*, std::variant_size_v<decltype(ModelDeclaration::kind)>>;
+
+const Kinds& AllKinds() noexcept {
+  static const Kinds kKinds{&ClassPredictions(), &NumberPredictions()};
+  return kKinds;
+}
+
+}  // namespace
+
+const PredictionKind& KindOf(const ModelDeclaration& declaration) noexcept {
+  return *AllKinds()[declaration.kind.index()];
+}
+
+const PredictionKind* FindKind(const v1::Model& model) noexcept {
+  const auto found = std::ranges::find(AllKinds(), model.kind_case(), &PredictionKind::field);
+  return found == AllKinds().end() ? nullptr : *found;
+}
+
+std::string KindFields() {
+  std::string fields;
+  for (const PredictionKind* const kind : AllKinds()) {
+    absl::StrAppend(&fields, fields.empty() ? "" : ", ",
+                    v1::Model::descriptor()->FindFieldByNumber(kind->field())->name());
+  }
+  return fields;
+}
+
+}  // namespace calibd::server

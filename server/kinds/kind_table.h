@@ -1,0 +1,21 @@
+#ifndef CALIBD_SERVER_KINDS_KIND_TABLE_H_
+#define CALIBD_SERVER_KINDS_KIND_TABLE_H_
+
+#include <string>
+
+#include "calibd/v1/model_service.pb.h"
+#include "server/kinds/prediction_kind.h"
+#include "server/model/model_declaration.h"
+
+namespace calibd::server {
+
+// Returns the kind of the model.
+[[nodiscard]] const PredictionKind& KindOf(const ModelDeclaration& declaration) noexcept;
+// Returns the kind that the model declares; null if it declares none.
+[[nodiscard]] const PredictionKind* FindKind(const v1::Model& model) noexcept;
+// The fields that declare a kind, such as "classes, forecast".
+[[nodiscard]] std::string KindFields();
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_KINDS_KIND_TABLE_H_

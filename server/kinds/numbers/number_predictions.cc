@@ -1,0 +1,81 @@
+#include "server/kinds/numbers/number_predictions.h"
+
+#include <cstdint>
+#include <limits>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "server/base/errors.h"
+#include "server/kinds/numbers/number_kind.h"
+#include "server/kinds/numbers/number_state.h"
+#include "server/model/forecast_spec.h"
+
+namespace calibd::server {
+namespace {
+
+const NumbersSpec& SpecOf(const ModelDeclaration& declaration) {
+  return std::get<NumbersSpec>(declaration.kind);
+}
+
+class Numbers final : public PredictionKind {
+ public:
+  v1::Model::KindCase field() const noexcept override { return v1::Model::kForecast; }
+
+  bool CheckSpec(const v1::Model& model, const SpecContext& /*context*/,
+                 ModelDeclaration& declaration, std::vector<Violation>& violations) const override {
+    const v1::Forecast& declared = model.forecast();
+    NumbersSpec spec{.forecast = CheckForecast(declared, violations)};
+    if (declared.has_decision()) {
+      spec.decision = CheckDecision(declared.decision(), spec.forecast, violations);
+      if (model.monitoring().disabled()) {
+        Violate(violations, "model.forecast.decision",
+                "is set, but monitoring.disabled is too: expected one of both");
+      }
+    }
+    declaration.kind = std::move(spec);
+    return violations.empty();
+  }
+  // The strata are chosen for the watch.
+  bool NeedsWarmup(const ModelDeclaration& declaration) const override {
+    return !declaration.monitoring.disabled;
+  }
+  std::size_t MostWarmup(const ModelDeclaration& /*declaration*/) const override {
+    return std::numeric_limits<std::size_t>::max();
+  }
+  double default_error_limit() const noexcept override { return kDefaultCoverageErrorLimit; }
+  std::string Predicts(const ModelDeclaration& declaration) const override {
+    return absl::StrCat("forecasts of ", declaration.row_width(), " values");
+  }
+  void Compare(const ModelDeclaration& existing, const ModelDeclaration& declared,
+               std::vector<std::string>& differences) const override {
+    if (SpecOf(existing).forecast != SpecOf(declared).forecast) {
+      differences.emplace_back("forecast differs");
+    } else if (SpecOf(existing).decision != SpecOf(declared).decision) {
+      differences.emplace_back("forecast.decision differs");
+    }
+  }
+
+  KindSizes Sizes(const ModelDeclaration& declaration) const noexcept override {
+    // A bucket counts the observations of each of at most 64 cells.
+    return {.watches = NumberKind::MaxMemory(declaration.monitoring, SpecOf(declaration).forecast),
+            .history_bucket = 64 * sizeof(std::int64_t)};
+  }
+  std::size_t SnapshotRows(const ModelDeclaration& /*declaration*/) const noexcept override {
+    return 8192;
+  }
+
+  std::unique_ptr<KindState> NewState(
+      std::shared_ptr<const ModelDeclaration> declaration) const override {
+    return MakeNumberState(std::move(declaration));
+  }
+};
+
+}  // namespace
+
+const PredictionKind& NumberPredictions() noexcept {
+  static const Numbers kKind;
+  return kKind;
+}
+
+}  // namespace calibd::server

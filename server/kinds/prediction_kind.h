@@ -1,0 +1,100 @@
+#ifndef CALIBD_SERVER_KINDS_PREDICTION_KIND_H_
+#define CALIBD_SERVER_KINDS_PREDICTION_KIND_H_
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "calibd/core/validation.h"
+#include "calibd/v1/model_service.pb.h"
+#include "server/kinds/kind_state.h"
+#include "server/model/model_declaration.h"
+
+namespace calibd::server {
+
+// Maximum size of a snapshot in bytes. A store holds it as one value, which must be below 1e9
+// bytes.
+inline constexpr std::size_t kMaxSnapshotBytes = 900000000;
+
+// Maximum numbers of bytes that depend on the kind of the predictions.
+struct KindSizes {
+  // The running estimators, in memory and in a snapshot.
+  std::size_t estimators = 0;
+  // All watches, in memory and in a snapshot; 0 if monitoring is disabled.
+  std::size_t watches = 0;
+  // What else is in memory: the spec, the screen of rows.
+  std::size_t other = 0;
+  // What a bucket of the history allocates.
+  std::size_t history_bucket = 0;
+  // The stored spec.
+  std::size_t stored_spec = 0;
+};
+
+// What the check of a spec depends on besides the declaration.
+struct SpecContext {
+  // Limit of one model in bytes, to which defaults shrink.
+  std::size_t memory_limit = 0;
+  // False for the declaration of an existing model.
+  bool is_new = true;
+};
+
+// What the server asks about a kind of predictions. Each kind has one object without state, which
+// the table in kind_table.cc lists. The functions that take a declaration require one of this
+// kind, unless they say otherwise.
+class PredictionKind {
+ public:
+  PredictionKind() = default;
+  PredictionKind(const PredictionKind&) = delete;
+  PredictionKind& operator=(const PredictionKind&) = delete;
+  virtual ~PredictionKind() = default;
+
+  // ---- The declaration
+
+  // The field of v1.Model that declares such a model.
+  [[nodiscard]] virtual v1::Model::KindCase field() const noexcept = 0;
+  // Sets declaration.kind from the field of the model. The name, the description and the names of
+  // the features are in the declaration; the rest is not yet. violations: receives the invalid
+  // fields. Returns false if other fields cannot be checked with this spec.
+  [[nodiscard]] virtual bool CheckSpec(const v1::Model& model, const SpecContext& context,
+                                       ModelDeclaration& declaration,
+                                       std::vector<Violation>& violations) const = 0;
+  // Sets what an update may change of the spec: the fields of SettingsToProto.
+  virtual void CheckSettings(const v1::Model& /*model*/, ModelDeclaration& /*declaration*/,
+                             std::vector<Violation>& /*violations*/) const {}
+  // Sets declaration.warmup if it is declared. window: the declared window, or the longest one.
+  virtual void CheckWarmup(const v1::Model& /*model*/, std::size_t /*window*/,
+                           ModelDeclaration& /*declaration*/,
+                           std::vector<Violation>& /*violations*/) const {}
+  // True if something is chosen from the first observations.
+  [[nodiscard]] virtual bool NeedsWarmup(const ModelDeclaration& declaration) const = 0;
+  // The longest warm-up by the work that it takes.
+  [[nodiscard]] virtual std::size_t MostWarmup(const ModelDeclaration& declaration) const = 0;
+  // Default of monitoring.error_limit.
+  [[nodiscard]] virtual double default_error_limit() const noexcept = 0;
+  // What a prediction consists of, such as "10 classes".
+  [[nodiscard]] virtual std::string Predicts(const ModelDeclaration& declaration) const = 0;
+  // Adds a sentence such as "classes.count is 2, declared 3" for each field of the spec in which
+  // two declarations of this kind differ, except for those that an update may change.
+  virtual void Compare(const ModelDeclaration& existing, const ModelDeclaration& declared,
+                       std::vector<std::string>& differences) const = 0;
+  // Fills in the unset fields of a declaration of an existing model whose defaults may have changed
+  // since. existing: its declaration now, of the same kind.
+  virtual void FillFrom(const v1::Model& /*existing*/, v1::Model& /*declared*/) const {}
+
+  // ---- Sizes
+
+  [[nodiscard]] virtual KindSizes Sizes(const ModelDeclaration& declaration) const noexcept = 0;
+  // The number of observations after which a snapshot is due, if there is no watch.
+  [[nodiscard]] virtual std::size_t SnapshotRows(
+      const ModelDeclaration& declaration) const noexcept = 0;
+
+  // ---- The state
+
+  [[nodiscard]] virtual std::unique_ptr<KindState> NewState(
+      std::shared_ptr<const ModelDeclaration> declaration) const = 0;
+};
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_KINDS_PREDICTION_KIND_H_
