@@ -1,11 +1,13 @@
 // The readers of CSV and JSON Lines. The first byte of an input selects the reader, the second one
 // its options.
 #include <cstdint>
+#include <memory>
 #include <sstream>
 #include <string>
+#include <utility>
 
-#include "client/cli/files/csv_reader.h"
-#include "client/cli/files/text_predictions.h"
+#include "client/cli/files/labels_by_id.h"
+#include "client/cli/files/prediction_file.h"
 #include "fuzz/require.h"
 
 namespace calibd::cli {
@@ -35,54 +37,51 @@ InputOptions Options(unsigned flags) {
     options.columns.id = "2";
     options.columns.dropped = {"4"};
   }
-  options.drop_invalid = (flags & 64U) != 0;
+  options.columns.drop_invalid = (flags & 64U) != 0;
   options.columns.delimiter = (flags & 128U) != 0 ? ";" : ",";
   return options;
 }
 
-void CheckPredictions(std::istream& stream, FileFormat format, const InputOptions& options,
-                      std::optional<std::int32_t> positive_class) {
-  Input input;
-  input.prediction_places.path = "input";
-  const absl::Status status = ReadTextPredictions(stream, format, options, positive_class, input);
-  RequireReason(status);
-  if (!status.ok()) return;
-  const std::size_t rows = input.prediction_places.lines.size();
-  Require(rows > 0, "there are rows");
-  Require(input.values.size() == rows * input.class_columns.size(), "a table is rectangular");
-  for (const std::size_t count : {input.labels.size(), input.ids.size(), input.times.size()}) {
+InputFile Open(std::string text, FileFormat format) {
+  return {.stream = std::make_unique<std::istringstream>(std::move(text)),
+          .path = "input",
+          .name = "input",
+          .format = format};
+}
+
+void CheckPredictions(InputFile file, const InputOptions& options) {
+  const auto input = ReadInput(options, file);
+  RequireReason(input.status());
+  if (!input.ok()) return;
+  const std::size_t rows = input->row_count;
+  Require(rows > 0 && input->places.lines.size() == rows, "each row has its line");
+  Require(input->values.size() == rows * input->class_count, "a table is rectangular");
+  for (const std::size_t count : {input->labels.size(), input->ids.size(), input->times.size()}) {
     Require(count == 0 || count == rows, "each row has its label, id and time");
   }
-  for (const std::int32_t label : input.labels) {
-    Require(label >= (options.drop_invalid ? -1 : 0), "a label is a class");
+  for (const std::int32_t label : input->labels) {
+    Require(label >= (options.columns.drop_invalid ? -1 : 0), "a label is a class");
   }
 }
 
-void CheckOthers(unsigned reader, std::istream& stream, const InputOptions& options) {
-  const auto parser = LabelParser::Create({.base = options.label_base,
-                                           .class_names = options.class_names,
-                                           .class_count = 2,
-                                           .positive_class = {}});
-  if (!parser.ok()) return;
-  const FileFormat format = reader % 2 == 0 ? FileFormat::kCsv : FileFormat::kJsonLines;
-  if (reader < 6) {
-    Input input;
-    input.label_places.path = "input";
-    const absl::Status status = ReadTextLabels(stream, format, options, *parser, 3, input);
-    RequireReason(status);
-    Require(input.labels.size() == input.label_places.lines.size(), "each label has its line");
-  } else if (reader < 8) {
-    LabelFileOptions file_options;
-    file_options.columns = options.columns;
-    file_options.drop_invalid = options.drop_invalid;
-    LabelsById file;
-    file.places.path = "input";
-    RequireReason(ReadTextLabelsById(stream, format, file_options, *parser, file));
-    Require(file.ids.size() == file.labels.size(), "each id has its label");
-  } else {
-    RowPlaces places{.path = "input", .lines = {}};
-    RequireReason(ReadTexts(stream, "id", options.columns, places).status());
-  }
+void CheckLabels(InputFile file, const InputOptions& options) {
+  Table table;
+  table.row_count = 3;
+  const auto parse = [&](std::string_view text) -> absl::StatusOr<double> {
+    if (text == "1") return 1;
+    return absl::InvalidArgumentError("no label");
+  };
+  RequireReason(ReadTruthFile(file, options.columns, "label", parse, table));
+}
+
+void CheckLabelsById(InputFile file, const InputOptions& options) {
+  LabelFileOptions file_options;
+  file_options.columns = options.columns;
+  file_options.label_base = options.label_base;
+  const auto labels = ReadLabelFile(file_options, options.class_names, 2, file);
+  RequireReason(labels.status());
+  if (!labels.ok()) return;
+  Require(labels->ids.size() == labels->labels.size(), "each id has its label");
 }
 
 }  // namespace
@@ -91,26 +90,30 @@ void CheckOthers(unsigned reader, std::istream& stream, const InputOptions& opti
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace calibd::cli;
   if (size < 2) return 0;
-  const unsigned reader = data[0] % 9U;
-  const InputOptions options = Options(data[1]);
-  std::istringstream stream(std::string(reinterpret_cast<const char*>(data + 2), size - 2));
+  const unsigned reader = data[0] % 8U;
+  InputOptions options = Options(data[1]);
+  std::string text(reinterpret_cast<const char*>(data + 2), size - 2);
+  const FileFormat format = reader % 2 == 0 ? FileFormat::kCsv : FileFormat::kJsonLines;
   switch (reader) {
     case 0:
-      CheckPredictions(stream, FileFormat::kCsv, options, std::nullopt);
-      break;
     case 1:
-      CheckPredictions(stream, FileFormat::kJsonLines, options, std::nullopt);
+      CheckPredictions(Open(std::move(text), format), options);
       break;
     case 2:
-      CheckPredictions(stream, FileFormat::kCsv, options, 1);
+      options.positive_class = "1";
+      CheckPredictions(Open(std::move(text), format), options);
       break;
-    case 3:
-      if (const auto format = DetectFormat(stream, "input"); !format.ok()) {
-        RequireReason(format.status());
-      }
+    case 3: {
+      std::istringstream stream(text);
+      RequireReason(DetectFormat(stream, "input").status());
+      break;
+    }
+    case 4:
+    case 5:
+      CheckLabels(Open(std::move(text), format), options);
       break;
     default:
-      CheckOthers(reader, stream, options);
+      CheckLabelsById(Open(std::move(text), format), options);
   }
   return 0;
 }

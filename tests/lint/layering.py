@@ -122,12 +122,6 @@ KNOWS_LOCAL_STORE = re.compile(
 LOCAL_WORDS = re.compile(r"sqlite|\bSQL\b|calibd\.db|write-ahead|checkpoint|\bWAL\b|wal_", re.IGNORECASE)
 
 
-# Circles of units that are still to be broken.
-UNIT_CIRCLES = (
-    {"client/cli/files/prediction_file", "client/cli/files/text_predictions"},
-)
-
-
 def is_standard(header):
     return re.fullmatch(r"[a-z_0-9]+", header) is not None
 
@@ -223,16 +217,11 @@ def included_files(files):
     return includes
 
 
-def unit_circles(files, exceptions=UNIT_CIRCLES):
-    """A circle of units that include each other, if there is one. Each of `exceptions` counts as one unit."""
-    names = {unit: min(exception) for exception in exceptions for unit in exception}
-
-    def name_of(path):
-        return names.get(unit_of(path), unit_of(path))
-
-    units = {name_of(path): set() for path in files}
+def unit_circles(files):
+    """A circle of units that include each other, if there is one."""
+    units = {unit_of(path): set() for path in files}
     for path, found in included_files(files).items():
-        units[name_of(path)] |= {name_of(file) for file in found} - {name_of(path)}
+        units[unit_of(path)] |= {unit_of(file) for file in found} - {unit_of(path)}
     try:
         graphlib.TopologicalSorter(units).prepare()
     except graphlib.CycleError as error:

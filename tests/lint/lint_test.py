@@ -89,14 +89,6 @@ class LayeringTest(unittest.TestCase):
         self.assertEqual(len(layering.unit_circles({"core/src/base/c.h": include_b, b: '#include "c.h"'})), 1)
         self.assertEqual(len(layering.unit_circles({a: '#include "server/b.h"', "server/b.h": include_a})), 1)
 
-    def test_an_exception_hides_no_other_circle(self):
-        def circle(*units):
-            return {f"server/{one}.h": f'#include "server/{other}.h"' for one, other in zip(units, units[1:] + units[:1])}
-        known = ({"server/a", "server/b"},)
-        self.assertEqual(layering.unit_circles(circle("a", "b"), known), [])
-        self.assertEqual(len(layering.unit_circles(circle("a", "b") | circle("c", "d"), known)), 1)
-        self.assertEqual(len(layering.unit_circles(circle("a", "b", "c"), known)), 1)
-
     def test_rooms_of_core_include_only_what_they_may(self):
         lens, lens_source = "core/include/calibd/core/lens.h", "core/src/kernels/lens.cc"
         include = '#include "calibd/core/lens.h"'

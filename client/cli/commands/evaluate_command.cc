@@ -23,7 +23,6 @@
 #include "client/cli/commands/progress_bar.h"
 #include "client/cli/commands/shared_options.h"
 #include "client/cli/files/action_file.h"
-#include "client/cli/files/forecast_file.h"
 #include "client/cli/files/observation_file.h"
 #include "client/cli/reports/evaluation_report.h"
 
@@ -49,8 +48,6 @@ struct EvaluateOptions {
   double band_level = 0.9;
   // A file for ReadActions; empty: no decision.
   std::string actions;
-  // A file of numbers; empty: no individual test.
-  std::string features;
   bool float32 = false;
   std::optional<std::uint64_t> seed;
   // 0: the default for the number of classes.
@@ -174,20 +171,8 @@ absl::StatusOr<ExitCode> EvaluateFiles(const Context& context, const EvaluateOpt
       ParseKernel(options.kernel, input.class_count, offline.kernel, offline.bandwidth));
   offline.request = request;
   CALIBD_RETURN_IF_ERROR(AddActions(options, input.class_names, offline.request));
-  if (!options.features.empty()) {
-    CALIBD_ASSIGN_OR_RETURN(NumberTable features,
-                            ReadNumbers(options.features, options.input.columns));
-    const std::size_t rows =
-        features.values.size() / std::max<std::size_t>(1, features.column_count);
-    if (rows != input.labels.size()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          options.features, ": has ", rows, " rows, expected one for each of the ",
-          input.labels.size(), " predictions",
-          changes.dropped_rows > 0 ? " that are left: remove the rows of the invalid ones" : ""));
-    }
-    offline.features = std::move(features.values);
-    offline.feature_count = features.column_count;
-  }
+  offline.feature_count = input.features.size() / input.row_count;
+  offline.features = std::move(input.features);
   if (!options.seed.has_value()) offline.request.set_seed(std::random_device{}());
   CALIBD_ASSIGN_OR_RETURN(
       const v1::Evaluation evaluation,
@@ -207,7 +192,7 @@ absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateOptions& opti
   CALIBD_ASSIGN_OR_RETURN(const v1::EvaluateRequest request, OrUsageFault(MakeRequest(options)));
   if (options.model.empty()) return EvaluateFiles(context, options, request);
   if (!options.input.predictions.empty()) return UsageFault("give files or --model, not both");
-  if (!options.features.empty()) return UsageFault("--features needs files, not --model");
+  if (!options.input.features.empty()) return UsageFault("--features needs files, not --model");
   if (options.fail_on.what == "over-limit") {
     return UsageFault(absl::StrCat(
         "--fail-on over-limit would judge only the newest observations of the model: use `calibctl "
@@ -287,7 +272,7 @@ void AddEvaluateCommand(CLI::App& app, Context& context) {
       "CSV file of the actions that the predictions decide between: in each line a "
       "name and the loss of this action for each class; compares what the decisions "
       "cost with what the predictions promise");
-  command->add_option("--features", options->features,
+  command->add_option("--features", options->input.features,
                       "file of numbers that are known of each case, one row per prediction: CSV or "
                       "NumPy; tests whether similar cases are calibrated");
   AddFloat32Option(*command, options->float32);

@@ -19,6 +19,7 @@
 #include "client/cli/commands/offline_evaluation.h"
 #include "client/cli/commands/outcome_kernel_option.h"
 #include "client/cli/commands/shared_options.h"
+#include "client/cli/files/file_changes.h"
 #include "client/cli/files/number_forecasts.h"
 #include "client/cli/reports/forecast_report.h"
 
@@ -83,16 +84,19 @@ const char* KindName(const NumberForecastKind& kind) {
 }
 
 ExitCode Report(const Context& context, const EvaluateForecastsOptions& options,
-                const std::string& kind, const v1::Evaluation& answer) {
+                const std::string& kind, const v1::Evaluation& answer,
+                const std::optional<FileChanges>& changes) {
   std::optional<Decision> decision;
   if (!options.fail_on.empty())
     decision = DecideByLimit(answer, options.error_limit.value_or(kDefaultLimit));
   if (context.json()) {
     Json json = ToJson(answer.forecast());
+    if (changes.has_value()) json["fileRows"] = ToJson(ToProto(*changes));
     if (decision.has_value()) json["gate"] = ToJson(decision->gate);
     PrintJson(json);
   } else {
     Print(DescribeForecasts(kind, answer));
+    if (changes.has_value()) Print(Describe(*changes));
     if (decision.has_value()) Print(decision->sentence);
   }
   return decision.has_value() ? decision->exit_code() : ExitCode::kOk;
@@ -137,7 +141,7 @@ absl::StatusOr<ExitCode> EvaluateServed(const Context& context,
   if (options.error_limit.has_value()) {
     *evaluation.mutable_reading() = convert::ReadingOf(evaluation, *options.error_limit);
   }
-  return Report(context, options, kind, evaluation);
+  return Report(context, options, kind, evaluation, std::nullopt);
 }
 
 // The positions of --local-feature among --feature-column. Errors: a usage fault.
@@ -190,7 +194,8 @@ absl::StatusOr<ExitCode> EvaluateFile(const Context& context,
                                                 forecasts.covariates, options.columns.features);
   *answer.mutable_reading() =
       convert::ReadingOf(answer, options.error_limit.value_or(kDefaultLimit));
-  return Report(context, options, KindName(forecasts.kind), answer);
+  return Report(context, options, KindName(forecasts.kind), answer,
+                DroppedRows(options.columns, forecasts.dropped_rows));
 }
 
 absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateForecastsOptions& options) {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "calibd/convert/text.h"
 #include "calibd/core/label_report.h"
 #include "client/cli/commands/command.h"
+#include "client/cli/files/file_changes.h"
 #include "client/cli/files/label_table.h"
 #include "client/cli/output.pb.h"
 #include "client/cli/reports/report.h"
@@ -76,6 +78,7 @@ Gate GateOf(const v1::MultilabelCalibration& calibration, bool fails) {
 
 absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateLabelsOptions& options) {
   CALIBD_ASSIGN_OR_RETURN(const LabelTable table, ReadLabelTable(options.file, options.columns));
+  const std::optional<FileChanges> changes = DroppedRows(options.columns, table.dropped_rows);
   LabelErrors errors(table.names.size());
   LabelEvidence evidence(table.names.size(), options.tolerance);
   errors.Add(table.view());
@@ -90,12 +93,14 @@ absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateLabelsOptions
                                    calibration.error().lower() > calibration.error_limit());
   if (context.json()) {
     Json json = ToJson(calibration);
+    if (changes.has_value()) json["fileRows"] = ToJson(ToProto(*changes));
     if (!options.fail_on.empty()) json["gate"] = ToJson(GateOf(calibration, fails));
     PrintJson(json);
   } else {
     Print(absl::StrCat(calibration.rows(), " rows, ", calibration.truths(), " known truths of ",
                        calibration.labels_size(), " labels\n", convert::MultilabelText(calibration),
                        "\n", DescribeLabels(calibration)));
+    if (changes.has_value()) Print(Describe(*changes));
   }
   return fails ? ExitCode::kFailOn : ExitCode::kOk;
 }
@@ -115,6 +120,7 @@ void AddEvaluateLabelsCommand(CLI::App& app, Context& context) {
   command->add_option("FILE", options->file, "CSV or JSON Lines; - is standard input")->required();
   command->add_option("--delimiter", options->columns.delimiter,
                       "what separates the cells of CSV: one character, or tab; default: ,");
+  AddDropInvalid(*command, options->columns);
   command
       ->add_option("--error-limit", options->error_limit,
                    "the acceptable error of each label and of all together; default 0.02")

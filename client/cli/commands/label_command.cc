@@ -7,8 +7,8 @@
 #include "client/cli/commands/command.h"
 #include "client/cli/commands/progress_bar.h"
 #include "client/cli/commands/shared_options.h"
-#include "client/cli/files/forecast_file.h"
-#include "client/cli/files/prediction_file.h"
+#include "client/cli/files/labels_by_id.h"
+#include "client/cli/files/row_faults.h"
 #include "client/cli/reports/stream_report.h"
 
 namespace calibd::cli {
@@ -24,14 +24,14 @@ struct LabelCommandOptions {
 };
 
 // send: sends `count` of the labels or outcomes from `first` on.
-template <typename File, typename Send>
-absl::Status SendAll(const File& file, ReportedStream& stream, const Send& send) {
+template <typename Send>
+absl::Status SendAll(const Table& file, ReportedStream& stream, const Send& send) {
   const std::span<const std::string> ids(file.ids);
   ProgressBar bar("labelling", "labels", static_cast<double>(ids.size()));
   for (std::size_t first = 0; first < ids.size(); first += kLabelsPerSend) {
     const std::size_t count = std::min(kLabelsPerSend, ids.size() - first);
     absl::Status status = send(ids.subspan(first, count), first, count);
-    if (absl::IsInvalidArgument(status)) return DescribeFaults(file.places, status);
+    if (absl::IsInvalidArgument(status)) return DescribeFaults(file, status);
     if (!status.ok()) return status;
     bar.Update(stream.settled());
     stream.TellRejected();
@@ -55,17 +55,17 @@ absl::StatusOr<ExitCode> Run(const Context& context, const LabelCommandOptions& 
   }
   client::StreamOptions stream_options;
   stream_options.producer_id = options.producer_id;
-  if (options.file.drop_invalid) stream_options.invalid_rows = client::InvalidRows::kDrop;
+  if (options.file.columns.drop_invalid) stream_options.invalid_rows = client::InvalidRows::kDrop;
   using Ids = std::span<const std::string>;
   if (model.has_forecast()) {
     if (options.file.label_base.has_value()) {
       return UsageFault("--label-base is for models of classes, this one forecasts a number");
     }
-    CALIBD_ASSIGN_OR_RETURN(const OutcomesById file, ReadOutcomes(options.file));
+    CALIBD_ASSIGN_OR_RETURN(const Table file, ReadOutcomes(options.file));
     CALIBD_ASSIGN_OR_RETURN(
         auto stream,
         ReportedStream::Open(context, *client, name, stream_options, StreamContent::kLabels));
-    const std::span<const double> outcomes(file.outcomes);
+    const std::span<const double> outcomes(file.truths);
     const auto send = [&](Ids ids, std::size_t first, std::size_t count) {
       return stream.stream().LabelOutcomes(ids, outcomes.subspan(first, count));
     };

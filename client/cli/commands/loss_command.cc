@@ -20,6 +20,7 @@
 #include "client/cli/commands/offline_evaluation.h"
 #include "client/cli/commands/outcome_kernel_option.h"
 #include "client/cli/commands/shared_options.h"
+#include "client/cli/files/file_changes.h"
 #include "client/cli/files/number_forecasts.h"
 #include "client/cli/files/observation_file.h"
 #include "client/cli/reports/report.h"
@@ -311,7 +312,8 @@ absl::Status WithOptionNames(const absl::Status& status) {
 }
 
 absl::StatusOr<ExitCode> ComputeAndReport(const Context& context, const LossCommandOptions& options,
-                                          const ForecastBatch& batch, const LossOptions& loss) {
+                                          const ForecastBatch& batch, const LossOptions& loss,
+                                          const std::optional<FileChanges>& changes) {
   if (const absl::Status status = CheckLossOptions(batch, loss); !status.ok()) {
     return UsageFault(std::string(WithOptionNames(status).message()));
   }
@@ -332,9 +334,12 @@ absl::StatusOr<ExitCode> ComputeAndReport(const Context& context, const LossComm
   v1::ComputeLossResponse proto = convert::ToProto(computed);
   proto.clear_gradient();
   if (context.json()) {
-    PrintJson(ToJson(proto));
+    Json json = ToJson(proto);
+    if (changes.has_value()) json["fileRows"] = ToJson(ToProto(*changes));
+    PrintJson(json);
   } else {
     Print(Describe(batch, loss, proto));
+    if (changes.has_value()) Print(Describe(*changes));
   }
   return ExitCode::kOk;
 }
@@ -353,7 +358,8 @@ absl::StatusOr<ExitCode> Run(const Context& context, const LossCommandOptions& o
     CALIBD_ASSIGN_OR_RETURN(const NumberForecasts forecasts,
                             ReadNumberForecasts(input, std::move(chosen.second)));
     FillCondition(forecasts, options, loss);
-    return ComputeAndReport(context, options, forecasts.view(), loss);
+    return ComputeAndReport(context, options, forecasts.view(), loss,
+                            DroppedRows(options.input.columns, forecasts.dropped_rows));
   }
   if (options.threshold.has_value() || !options.input.columns.features.empty()) {
     return UsageFault("--threshold and --feature-column need --normals, --samples or --quantiles");
@@ -363,16 +369,16 @@ absl::StatusOr<ExitCode> Run(const Context& context, const LossCommandOptions& o
   }
   CALIBD_RETURN_IF_ERROR(SetClassForm(options, loss));
   Input input;
+  std::optional<FileChanges> changes;
   // The loss of logits is that of their exact softmax, whose gradient refers to the logits.
   if (options.input.logits) {
-    if (options.input.drop_invalid) {
+    if (options.input.columns.drop_invalid) {
       return UsageFault("--drop-invalid is for probabilities, not for --logits");
     }
     CALIBD_ASSIGN_OR_RETURN(input, ReadInput(options.input));
     TellNote(input);
   } else {
-    const auto changes = ReadObservations(options.input, 0, input);
-    if (!changes.ok()) return changes.status();
+    CALIBD_ASSIGN_OR_RETURN(changes, ReadObservations(options.input, 0, input));
   }
   const ForecastBatch batch{
       options.input.logits ? ForecastKind::kLogits : ForecastKind::kProbabilities,
@@ -383,7 +389,7 @@ absl::StatusOr<ExitCode> Run(const Context& context, const LossCommandOptions& o
   if (const auto violations = FindViolations(batch); !violations.empty()) {
     return DescribeFaults(input, absl::InvalidArgumentError(DescribeViolations(violations)));
   }
-  return ComputeAndReport(context, options, batch, loss);
+  return ComputeAndReport(context, options, batch, loss, changes);
 }
 
 }  // namespace

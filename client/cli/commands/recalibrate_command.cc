@@ -157,7 +157,7 @@ absl::StatusOr<ExitCode> Run(const Context& context, const RecalibrateOptions& o
   if (!options.apply_path.empty()) {
     if (!options.model.empty()) return UsageFault("--apply needs a file of predictions");
     // The rows of the result must be those of the file.
-    if (options.input.drop_invalid) return UsageFault("--apply excludes --drop-invalid");
+    if (options.input.columns.drop_invalid) return UsageFault("--apply excludes --drop-invalid");
     return Apply(options);
   }
   std::optional<FileChanges> changes;

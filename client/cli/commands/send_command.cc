@@ -16,6 +16,7 @@
 #include "client/cli/files/forecast_file.h"
 #include "client/cli/files/label_parser.h"
 #include "client/cli/files/prediction_file.h"
+#include "client/cli/files/row_faults.h"
 #include "client/cli/files/row_features.h"
 #include "client/cli/files/text_row.h"
 #include "client/cli/reports/stream_report.h"
@@ -35,80 +36,53 @@ struct SendOptions {
   InputOptions input;
   // File with the predictions of the baseline.
   std::string baseline;
-  // File with the features.
-  std::string features;
   std::string producer_id;
   std::string idempotency_key;
   bool create = false;
 };
 
-std::string TimePlace(const InputOptions& options, const RowPlaces& places, std::size_t row) {
-  const std::string& column = options.columns.time;
-  return absl::StrCat(places.Of(row), ", column ", Quote(column.empty() ? "time" : column));
-}
-
 // Checks the times of rows by the limits of the server. With drop_invalid, makes the first value of
-// a row NaN instead. values: n x width.
-absl::Status CheckTimes(const InputOptions& options, std::span<const Timestamp> times,
-                        const RowPlaces& places, std::size_t width, std::vector<double>& values) {
+// a row NaN instead.
+absl::Status CheckTimes(const InputOptions& options, Table& table) {
   constexpr std::int64_t kMaxAge = 1000 * std::int64_t{86400};
   constexpr std::int64_t kMaxAhead = 300;
   const std::int64_t now = TimeUtil::GetCurrentTime().seconds();
-  for (std::size_t row = 0; row < times.size(); ++row) {
-    const std::int64_t age = now - times[row].seconds();
+  for (std::size_t row = 0; row < table.times.size(); ++row) {
+    const std::int64_t second = table.times[row].seconds();
+    const std::int64_t age = now - second;
     if (age <= kMaxAge && age >= -kMaxAhead) continue;
-    if (options.drop_invalid) {
-      values[row * width] = std::numeric_limits<double>::quiet_NaN();
+    if (options.columns.drop_invalid) {
+      table.values[row * table.width] = std::numeric_limits<double>::quiet_NaN();
       continue;
     }
     return absl::InvalidArgumentError(
-        absl::StrCat(TimePlace(options, places, row), ": ",
-                     TimeUtil::ToString(TimeUtil::SecondsToTimestamp(times[row].seconds())),
-                     " is more than ", age > 0 ? "1000 days before now" : "5 minutes after now",
+        absl::StrCat(table.PlaceOf(row, *table.columns.time), ": ",
+                     TimeUtil::ToString(TimeUtil::SecondsToTimestamp(second)), " is more than ",
+                     age > 0 ? "1000 days before now" : "5 minutes after now",
                      "; --drop-invalid leaves out invalid rows"));
   }
   return absl::OkStatus();
 }
 
-// Parses the times of forecasts. With drop_invalid, makes the first value of a row NaN instead.
-absl::StatusOr<std::vector<Timestamp>> ParseTimes(const InputOptions& options, ForecastFile& file) {
-  std::vector<Timestamp> times;
-  times.reserve(file.times.size());
-  for (std::size_t row = 0; row < file.times.size(); ++row) {
-    const auto time = ParseTimestamp(file.times[row]);
-    if (time.ok()) {
-      times.push_back(*time);
-      continue;
-    }
-    if (!options.drop_invalid) {
-      return absl::InvalidArgumentError(absl::StrCat(TimePlace(options, file.places, row), ": ",
-                                                     std::string(time.status().message())));
-    }
-    file.values[row * file.width] = std::numeric_limits<double>::quiet_NaN();
-    times.push_back(TimeUtil::GetCurrentTime());
-  }
-  CALIBD_RETURN_IF_ERROR(CheckTimes(options, times, file.places, file.width, file.values));
-  return times;
-}
-
 // Sets the group and the time of the rows from `first` on, in `stream`. Returns how many of the
-// next `count` rows have both. groups, times: of all rows, or empty.
-absl::StatusOr<std::size_t> SetTags(std::span<const std::string> groups,
-                                    const RowPlaces& group_places, std::span<const Timestamp> times,
-                                    std::size_t first, std::size_t count, ReportedStream& stream) {
+// next `count` rows have both.
+absl::StatusOr<std::size_t> SetTags(const Table& table, std::size_t first, std::size_t count,
+                                    ReportedStream& stream) {
+  const std::vector<std::string>& groups = table.groups;
   if (!groups.empty()) {
     std::size_t equal = 1;
     while (equal < count && groups[first + equal] == groups[first]) ++equal;
     count = equal;
     if (const absl::Status status = stream.stream().SetGroup(groups[first]); !status.ok()) {
+      const RowPlaces& places = table.group_places.path.empty() ? table.places : table.group_places;
       return absl::InvalidArgumentError(
-          absl::StrCat(group_places.Of(first), ": ", std::string(status.message())));
+          absl::StrCat(places.Of(first), ": ", std::string(status.message())));
     }
   }
-  if (!times.empty()) {
-    const std::int64_t second = times[first].seconds();
+  if (!table.times.empty()) {
+    const std::int64_t second = table.times[first].seconds();
     std::size_t equal = 1;
-    while (equal < count && times[first + equal].seconds() == second) ++equal;
+    while (equal < count && table.times[first + equal].seconds() == second) ++equal;
     count = equal;
     stream.stream().SetTime(std::chrono::sys_seconds(std::chrono::seconds(second)));
   }
@@ -121,8 +95,8 @@ absl::Status AddBaseline(const std::string& path, const InputOptions& files, Inp
   InputOptions options = files;
   options.predictions = path;
   for (std::string* const other :
-       {&options.labels, &options.ids, &options.groups, &options.columns.label, &options.columns.id,
-        &options.columns.time, &options.columns.group}) {
+       {&options.labels, &options.ids, &options.groups, &options.features, &options.columns.label,
+        &options.columns.id, &options.columns.time, &options.columns.group}) {
     other->clear();
   }
   options.columns.features.clear();
@@ -130,10 +104,10 @@ absl::Status AddBaseline(const std::string& path, const InputOptions& files, Inp
   CALIBD_ASSIGN_OR_RETURN(const Input baseline, ReadInput(options));
   const std::size_t m = input.class_count;
   if (baseline.class_count != m || baseline.values.size() != input.values.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        baseline.prediction_places.path, " has ", baseline.values.size() / baseline.class_count,
-        " rows of ", baseline.class_count, " classes, ", input.prediction_places.path, " has ",
-        input.values.size() / m, " of ", m, ", expected the same"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(baseline.places.path, " has ", baseline.values.size() / baseline.class_count,
+                     " rows of ", baseline.class_count, " classes, ", input.places.path, " has ",
+                     input.values.size() / m, " of ", m, ", expected the same"));
   }
   std::vector<double> both;
   both.reserve(2 * input.values.size());
@@ -146,7 +120,7 @@ absl::Status AddBaseline(const std::string& path, const InputOptions& files, Inp
     append(baseline.values, first);
   }
   input.values = std::move(both);
-  input.baseline_places = baseline.prediction_places;
+  input.baseline_places = baseline.places;
   return absl::OkStatus();
 }
 
@@ -162,47 +136,50 @@ std::string BaselineFault(const SendOptions& options, const std::string& baselin
                             "--baseline-probabilities FILE");
 }
 
-// The features of the rows `first` to `first + count - 1` of n.
-std::vector<double> FeaturesOf(std::span<const double> features, std::size_t n, std::size_t first,
-                               std::size_t count) {
-  const std::size_t width = features.size() / n;
-  const std::span<const double> rows = features.subspan(first * width, count * width);
-  return {rows.begin(), rows.end()};
-}
-
-absl::Status SendAll(const SendOptions& options, const Input& input, ReportedStream& stream) {
-  const std::size_t m = options.baseline.empty() ? input.class_count : 2 * input.class_count;
-  const std::span<const double> values(input.values);
-  const std::size_t n = input.values.size() / m;
-  const std::span<const std::int32_t> labels(input.labels);
-  const std::span<const std::string> ids(input.ids);
-  const auto kind = options.input.logits ? client::PredictionKind::kLogits
-                                         : client::PredictionKind::kProbabilities;
+// Sends the rows in parts that the stream divides into batches. send: sends `count` rows from
+// `first` on. describe: the places of invalid rows.
+template <typename Send, typename Describe>
+absl::Status SendParts(const SendOptions& options, const Table& table, ReportedStream& stream,
+                       const Send& send, const Describe& describe) {
+  const std::size_t n = table.row_count;
+  const std::size_t feature_count = table.features.size() / n;
   ProgressBar bar("sending", "rows", static_cast<double>(n));
   std::size_t count = 0;
   for (std::size_t first = 0; first < n; first += count) {
-    CALIBD_ASSIGN_OR_RETURN(
-        count, SetTags(input.groups,
-                       options.input.groups.empty() ? input.prediction_places : input.group_places,
-                       input.times, first, std::min(kRowsPerSend, n - first), stream));
-    stream.stream().SetFeatures(FeaturesOf(input.features, n, first, count));
-    const auto rows = values.subspan(first * m, count * m);
-    const auto row_labels = labels.empty() ? labels : labels.subspan(first, count);
-    absl::Status status = ids.empty() ? stream.stream().Send(kind, rows, row_labels)
-                                      : stream.stream().SendWithIds(
-                                            kind, rows, ids.subspan(first, count), row_labels);
-    if (absl::IsInvalidArgument(status)) return DescribeFaults(input, status);
+    CALIBD_ASSIGN_OR_RETURN(count,
+                            SetTags(table, first, std::min(kRowsPerSend, n - first), stream));
+    const auto features =
+        std::span(table.features).subspan(first * feature_count, count * feature_count);
+    stream.stream().SetFeatures({features.begin(), features.end()});
+    absl::Status status = send(first, count);
+    if (absl::IsInvalidArgument(status)) return describe(status);
     if (!status.ok()) return status;
     bar.Update(stream.settled());
     stream.TellRejected();
     // What every batch has in common would reject the others too.
-    if (stream.all_rejected() && !options.input.drop_invalid) {
+    if (stream.all_rejected() && !options.input.columns.drop_invalid) {
       std::cerr << "calibctl: stopped after the first rejection; " << n - first - count
                 << " rows were not sent\n";
       break;
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status SendClasses(const SendOptions& options, const Input& input, ReportedStream& stream) {
+  const std::size_t m = options.baseline.empty() ? input.class_count : 2 * input.class_count;
+  const auto kind = options.input.logits ? client::PredictionKind::kLogits
+                                         : client::PredictionKind::kProbabilities;
+  const auto send = [&](std::size_t first, std::size_t count) {
+    const auto rows = std::span(input.values).subspan(first * m, count * m);
+    const std::span<const std::int32_t> all(input.labels);
+    const auto labels = all.empty() ? all : all.subspan(first, count);
+    return input.ids.empty() ? stream.stream().Send(kind, rows, labels)
+                             : stream.stream().SendWithIds(
+                                   kind, rows, std::span(input.ids).subspan(first, count), labels);
+  };
+  return SendParts(options, input, stream, send,
+                   [&](const absl::Status& status) { return DescribeFaults(input, status); });
 }
 
 // Says what to do with ids if the model has no label grace. exists: the model.
@@ -219,30 +196,17 @@ std::string IdsNeedLabelGrace(const SendOptions& options, bool exists) {
                                          stated.empty() ? "" : " instead of --id-column"));
 }
 
-absl::Status SendForecasts(const SendOptions& options, const ForecastFile& file,
-                           std::span<const Timestamp> times, ReportedStream& stream) {
-  const std::size_t n = file.values.size() / file.width;
-  const std::span<const double> values(file.values);
-  const std::span<const double> outcomes(file.outcomes);
-  const std::span<const std::string> ids(file.ids);
-  ProgressBar bar("sending", "rows", static_cast<double>(n));
-  std::size_t count = 0;
-  for (std::size_t first = 0; first < n; first += count) {
-    CALIBD_ASSIGN_OR_RETURN(count, SetTags(file.groups, file.places, times, first,
-                                           std::min(kRowsPerSend, n - first), stream));
-    stream.stream().SetFeatures(FeaturesOf(file.features, n, first, count));
-    const auto rows = values.subspan(first * file.width, count * file.width);
-    const auto row_outcomes = outcomes.empty() ? outcomes : outcomes.subspan(first, count);
-    absl::Status status = ids.empty() ? stream.stream().SendForecasts(rows, row_outcomes)
-                                      : stream.stream().SendForecastsWithIds(
-                                            rows, ids.subspan(first, count), row_outcomes);
-    if (absl::IsInvalidArgument(status)) return DescribeFaults(file.places, status);
-    if (!status.ok()) return status;
-    bar.Update(stream.settled());
-    stream.TellRejected();
-    if (stream.all_rejected() && !options.input.drop_invalid) break;
-  }
-  return absl::OkStatus();
+absl::Status SendForecasts(const SendOptions& options, const Table& table, ReportedStream& stream) {
+  const auto send = [&](std::size_t first, std::size_t count) {
+    const auto rows = std::span(table.values).subspan(first * table.width, count * table.width);
+    const std::span<const double> all(table.truths);
+    const auto outcomes = all.empty() ? all : all.subspan(first, count);
+    return table.ids.empty() ? stream.stream().SendForecasts(rows, outcomes)
+                             : stream.stream().SendForecastsWithIds(
+                                   rows, std::span(table.ids).subspan(first, count), outcomes);
+  };
+  return SendParts(options, table, stream, send,
+                   [&](const absl::Status& status) { return DescribeFaults(table, status); });
 }
 
 // Errors: a usage fault if the model does not have what the options need.
@@ -255,6 +219,23 @@ absl::Status CheckGroups(const SendOptions& options, const v1::Model& model,
       "the groups out (without --groups; --drop-column NAME instead of --group-column NAME)"));
 }
 
+// Opens a stream for the rows of `table`.
+absl::StatusOr<ReportedStream> OpenStream(const Context& context, const SendOptions& options,
+                                          const v1::Model& model, const Table& table,
+                                          client::Client& client) {
+  client::StreamOptions stream_options;
+  stream_options.producer_id = options.producer_id;
+  stream_options.idempotency_key = options.idempotency_key;
+  stream_options.class_names = options.input.class_names;
+  stream_options.with_baseline = !options.baseline.empty();
+  // A batch larger than max_pending is never accepted.
+  if (!table.ids.empty()) stream_options.max_rows_per_batch = model.max_pending();
+  if (options.input.columns.drop_invalid) stream_options.invalid_rows = client::InvalidRows::kDrop;
+  return ReportedStream::Open(
+      context, client, model.name(), stream_options,
+      table.ids.empty() ? StreamContent::kRows : StreamContent::kRowsWithIds);
+}
+
 absl::StatusOr<ExitCode> RunForecasts(const Context& context, const SendOptions& options,
                                       const v1::Model& model, client::Client& client) {
   if (const auto fault = FindForecastUsageFault(options.input)) return UsageFault(*fault);
@@ -262,31 +243,21 @@ absl::StatusOr<ExitCode> RunForecasts(const Context& context, const SendOptions&
     return UsageFault("--baseline-probabilities is for models of classes");
   }
   InputOptions files = options.input;
-  CALIBD_RETURN_IF_ERROR(PlanFeatures(model, options.features, files.columns));
-  CALIBD_ASSIGN_OR_RETURN(ForecastFile file, ReadForecasts(files, model.forecast()));
-  CALIBD_RETURN_IF_ERROR(ReadFeatures(model, options.features, options.input.columns,
-                                      file.places.path, file.values.size() / file.width,
-                                      file.features));
-  if (file.outcomes.empty() && file.ids.empty()) {
-    return FileError(file.places.path,
+  CALIBD_RETURN_IF_ERROR(PlanFeatures(model, files.features, files.columns));
+  CALIBD_ASSIGN_OR_RETURN(Table table, ReadForecasts(files, model.forecast()));
+  CALIBD_RETURN_IF_ERROR(CheckFeatures(model, files.features, table));
+  if (table.truths.empty() && table.ids.empty()) {
+    return FileError(table.places.path,
                      "has no outcomes: add a column named outcome, state it with --label-column, "
                      "or give ids, by which outcomes can come later");
   }
-  if (!file.ids.empty() && !model.has_label_grace()) {
+  if (!table.ids.empty() && !model.has_label_grace()) {
     return UsageFault(IdsNeedLabelGrace(options, true));
   }
-  CALIBD_RETURN_IF_ERROR(CheckGroups(options, model, file.groups));
-  CALIBD_ASSIGN_OR_RETURN(const std::vector<Timestamp> times, ParseTimes(options.input, file));
-  client::StreamOptions stream_options;
-  stream_options.producer_id = options.producer_id;
-  stream_options.idempotency_key = options.idempotency_key;
-  if (!file.ids.empty()) stream_options.max_rows_per_batch = model.max_pending();
-  if (options.input.drop_invalid) stream_options.invalid_rows = client::InvalidRows::kDrop;
-  CALIBD_ASSIGN_OR_RETURN(
-      auto stream,
-      ReportedStream::Open(context, client, model.name(), stream_options,
-                           file.ids.empty() ? StreamContent::kRows : StreamContent::kRowsWithIds));
-  return stream.Finish(context, SendForecasts(options, file, times, stream));
+  CALIBD_RETURN_IF_ERROR(CheckGroups(options, model, table.groups));
+  CALIBD_RETURN_IF_ERROR(CheckTimes(files, table));
+  CALIBD_ASSIGN_OR_RETURN(auto stream, OpenStream(context, options, model, table, client));
+  return stream.Finish(context, SendForecasts(options, table, stream));
 }
 
 absl::StatusOr<ExitCode> Run(const Context& context, const SendOptions& options) {
@@ -311,13 +282,10 @@ absl::StatusOr<ExitCode> Run(const Context& context, const SendOptions& options)
     files.class_names.assign(names.begin(), names.end());
   }
   const v1::Model declared = existing.ok() ? *existing : v1::Model();
-  CALIBD_RETURN_IF_ERROR(PlanFeatures(declared, options.features, files.columns));
+  CALIBD_RETURN_IF_ERROR(PlanFeatures(declared, files.features, files.columns));
   CALIBD_ASSIGN_OR_RETURN(auto input, ReadInput(files));
-  CALIBD_RETURN_IF_ERROR(
-      CheckTimes(files, input.times, input.prediction_places, input.class_count, input.values));
-  CALIBD_RETURN_IF_ERROR(ReadFeatures(declared, options.features, options.input.columns,
-                                      input.prediction_places.path,
-                                      input.values.size() / input.class_count, input.features));
+  CALIBD_RETURN_IF_ERROR(CheckTimes(files, input));
+  CALIBD_RETURN_IF_ERROR(CheckFeatures(declared, files.features, input));
   if (!options.baseline.empty()) {
     CALIBD_RETURN_IF_ERROR(AddBaseline(options.baseline, files, input));
   }
@@ -335,19 +303,8 @@ absl::StatusOr<ExitCode> Run(const Context& context, const SendOptions& options)
     }
     CALIBD_RETURN_IF_ERROR(GetOrCreateModel(*client, model).status());
   }
-  client::StreamOptions stream_options;
   CALIBD_RETURN_IF_ERROR(CheckGroups(options, model, input.groups));
-  stream_options.producer_id = options.producer_id;
-  stream_options.idempotency_key = options.idempotency_key;
-  stream_options.class_names = options.input.class_names;
-  stream_options.with_baseline = !options.baseline.empty();
-  // A batch larger than max_pending is never accepted.
-  if (!input.ids.empty()) stream_options.max_rows_per_batch = model.max_pending();
-  if (options.input.drop_invalid) stream_options.invalid_rows = client::InvalidRows::kDrop;
-  CALIBD_ASSIGN_OR_RETURN(
-      auto stream,
-      ReportedStream::Open(context, *client, name, stream_options,
-                           input.ids.empty() ? StreamContent::kRows : StreamContent::kRowsWithIds));
+  CALIBD_ASSIGN_OR_RETURN(auto stream, OpenStream(context, options, model, input, *client));
   if (stream.stream().class_count() != input.class_count) {
     return absl::InvalidArgumentError(absl::StrCat(options.input.predictions, " has ",
                                                    input.class_count, " classes, ", name, " has ",
@@ -362,7 +319,7 @@ absl::StatusOr<ExitCode> Run(const Context& context, const SendOptions& options)
   Json more = Json::object();
   if (options.input.renormalise) more["fileRows"] = ToJson(ToProto(input.renormalisation));
   if (options.input.renormalise && !context.json()) Print(Describe(input.renormalisation));
-  return stream.Finish(context, SendAll(options, input, stream), more);
+  return stream.Finish(context, SendClasses(options, input, stream), more);
 }
 
 }  // namespace
@@ -396,7 +353,7 @@ void AddSendCommand(CLI::App& app, Context& context) {
                       "CSV: one id per line, for each prediction; you choose the ids");
   command->add_option("--groups", options->input.groups,
                       "CSV: one value of the model's group tag per line, for each prediction");
-  command->add_option("--features", options->features,
+  command->add_option("--features", options->input.features,
                       "file with the features of the model, a row for each prediction and a column "
                       "for each feature in the order of the model; left out if PREDICTIONS has "
                       "columns with their names");

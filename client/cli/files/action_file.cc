@@ -9,9 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "calibd/core/status_macros.h"
-#include "client/cli/files/column_plan.h"
+#include "client/cli/files/csv_reader.h"
 #include "client/cli/files/file_format.h"
-#include "client/cli/files/text_predictions.h"
 #include "client/cli/files/text_row.h"
 
 namespace calibd::cli {
@@ -81,7 +80,7 @@ absl::StatusOr<std::vector<v1::Action>> ReadActions(const std::string& path,
     actions.push_back(std::move(action));
     return absl::OkStatus();
   };
-  CALIBD_RETURN_IF_ERROR(ReadRows(file.stream, file.format, ColumnOptions(), file.name, add));
+  CALIBD_RETURN_IF_ERROR(ReadCsv(*file.stream, file.name, ',', add));
   if (actions.empty()) return FileError(file.name, "has no actions");
   return actions;
 }

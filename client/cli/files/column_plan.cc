@@ -30,6 +30,11 @@ bool IsNumber(std::string_view cell) {
   return parsed == end && error != std::errc::invalid_argument;
 }
 
+// Returns the stated name, or the usual one.
+std::string StatedOr(const std::string& stated, std::string_view usual) {
+  return stated.empty() ? std::string(usual) : stated;
+}
+
 // Returns the names that are not among the others.
 std::vector<std::string> Without(std::span<const std::string> names,
                                  std::span<const std::string> others) {
@@ -72,10 +77,10 @@ absl::Status MatchClasses(const ColumnExpectation& expectation, const std::strin
   absl::flat_hash_map<std::string, std::size_t> column_of;
   for (std::size_t k = 0; k < names.size(); ++k) {
     if (names[k].empty()) {
-      return FileError(source, absl::StrCat("column ", plan.classes[k] + 1,
+      return FileError(source, absl::StrCat("column ", plan.values[k] + 1,
                                             " has no name in the header", kColumnHint));
     }
-    if (!column_of.emplace(names[k], plan.classes[k]).second) {
+    if (!column_of.emplace(names[k], plan.values[k]).second) {
       return FileError(source, absl::StrCat("two columns have the name ", Quote(names[k])));
     }
   }
@@ -90,15 +95,15 @@ absl::Status MatchClasses(const ColumnExpectation& expectation, const std::strin
                                     ", which contradicts --label-base ", *expectation.label_base,
                                     "; leave it out to match the labels to these names"));
     }
-    plan.class_names = names;
+    plan.value_names = names;
     return absl::OkStatus();
   }
-  plan.class_names.assign(expected.begin(), expected.end());
+  plan.value_names.assign(expected.begin(), expected.end());
   const bool all_found =
       std::all_of(expected.begin(), expected.end(),
                   [&](const std::string& name) { return column_of.find(name) != column_of.end(); });
   if (all_found && names.size() == expected.size()) {
-    std::transform(expected.begin(), expected.end(), plan.classes.begin(),
+    std::transform(expected.begin(), expected.end(), plan.values.begin(),
                    [&](const std::string& name) { return column_of.at(name); });
     return absl::OkStatus();
   }
@@ -119,27 +124,31 @@ absl::StatusOr<char> ParseDelimiter(const std::string& text) {
                                  ", expected one character such as ; or the word tab"));
 }
 
-bool HoldsNames(const ColumnOptions& options, std::span<const std::string_view> first_row) {
+bool HoldsNames(const ColumnOptions& options, const UsualNames& usual,
+                std::span<const std::string_view> first_row) {
+  if (options.header.has_value()) return *options.header;
   const std::vector<std::string> names(first_row.begin(), first_row.end());
   const auto is_name = [](const std::string& cell) { return !IsNumber(cell) && !IsMissing(cell); };
   const auto is_stated = [&](const std::string& stated) {
     return is_name(stated) && std::find(names.begin(), names.end(), stated) != names.end();
   };
-  if (std::all_of(names.begin(), names.end(), is_name) || is_stated(options.label) ||
-      is_stated(options.id) || is_stated(options.time) || is_stated(options.group) ||
-      std::any_of(options.dropped.begin(), options.dropped.end(), is_stated) ||
-      std::any_of(options.features.begin(), options.features.end(), is_stated)) {
+  const std::string stated[] = {StatedOr(options.label, usual.truth),
+                                StatedOr(options.id, usual.id), StatedOr(options.time, usual.time),
+                                StatedOr(options.group, usual.group)};
+  if (std::ranges::all_of(names, is_name) || std::ranges::any_of(stated, is_stated) ||
+      std::ranges::any_of(options.dropped, is_stated) ||
+      std::ranges::any_of(options.features, is_stated)) {
     return true;
   }
   // The index of pandas has no name.
   const std::span<const std::string> rest = std::span(names).subspan(1);
-  return names[0].empty() && !rest.empty() && std::all_of(rest.begin(), rest.end(), is_name);
+  return names[0].empty() && !rest.empty() && std::ranges::all_of(rest, is_name);
 }
 
 absl::StatusOr<bool> IsHeader(const ColumnOptions& options, const std::string& source,
                               std::span<const std::string_view> first_row, std::string& note) {
   if (options.header.has_value()) return *options.header;
-  if (HoldsNames(options, first_row)) return true;
+  if (HoldsNames(options, {}, first_row)) return true;
   const std::vector<std::string> names(first_row.begin(), first_row.end());
   // The index of pandas has no name.
   if (names[0].empty() && names.size() > 1 && AreNumbers(std::span(names).subspan(1))) return true;
@@ -180,45 +189,64 @@ absl::StatusOr<std::size_t> FindColumn(const std::string& source, const char* op
                                         ", expected one of the columns ", ListNames(names)));
 }
 
-absl::StatusOr<ColumnPlan> PlanColumns(const ColumnOptions& options,
+absl::StatusOr<ColumnPlan> AssignColumns(const ColumnOptions& options, const UsualNames& usual,
+                                         bool truths_elsewhere, const std::string& source,
+                                         std::span<const std::string> names,
+                                         std::size_t column_count) {
+  ColumnPlan plan;
+  plan.column_count = column_count;
+  plan.names.assign(names.begin(), names.end());
+  std::vector<bool> taken(column_count, false);
+  if (!names.empty() && names[0].empty()) taken[0] = true;
+  const auto take = [&](const char* option, const std::string& stated, std::string_view usual_name,
+                        std::optional<std::size_t>& column) {
+    const bool usual_exists =
+        !usual_name.empty() && std::ranges::find(names, usual_name) != names.end() &&
+        std::ranges::find(options.dropped, usual_name) == options.dropped.end();
+    if (stated.empty() && !usual_exists) return absl::OkStatus();
+    CALIBD_ASSIGN_OR_RETURN(
+        column, FindColumn(source, option, StatedOr(stated, usual_name), names, column_count));
+    taken[*column] = true;
+    return absl::OkStatus();
+  };
+  std::optional<std::size_t> truth;
+  CALIBD_RETURN_IF_ERROR(
+      take("--label-column", truths_elsewhere ? "" : options.label, usual.truth, truth));
+  if (truth.has_value() && !truths_elsewhere) plan.truths = {*truth};
+  CALIBD_RETURN_IF_ERROR(take("--id-column", options.id, usual.id, plan.id));
+  CALIBD_RETURN_IF_ERROR(take("--time-column", options.time, usual.time, plan.time));
+  CALIBD_RETURN_IF_ERROR(take("--group-column", options.group, usual.group, plan.group));
+  std::optional<std::size_t> other;
+  for (const std::string& stated : options.dropped) {
+    CALIBD_RETURN_IF_ERROR(take("--drop-column", stated, "", other));
+  }
+  for (const std::string& stated : options.features) {
+    CALIBD_RETURN_IF_ERROR(take(options.feature_option, stated, "", other));
+    plan.features.push_back(*other);
+  }
+  for (std::size_t column = 0; column < column_count; ++column) {
+    if (!taken[column]) plan.values.push_back(column);
+  }
+  return plan;
+}
+
+absl::StatusOr<ColumnPlan> PlanClasses(const ColumnOptions& options,
                                        const ColumnExpectation& expectation,
                                        const std::string& source,
                                        std::span<const std::string> names,
                                        std::size_t column_count) {
-  ColumnPlan plan;
-  plan.column_count = column_count;
-  std::vector<bool> taken(column_count, false);
-  if (!names.empty() && names[0].empty()) taken[0] = true;
-  const auto take = [&](const char* option, const std::string& stated,
-                        std::optional<std::size_t>& column) {
-    if (stated.empty()) return absl::OkStatus();
-    CALIBD_ASSIGN_OR_RETURN(column, FindColumn(source, option, stated, names, column_count));
-    taken[*column] = true;
-    return absl::OkStatus();
-  };
-  CALIBD_RETURN_IF_ERROR(take("--label-column", options.label, plan.label));
-  CALIBD_RETURN_IF_ERROR(take("--id-column", options.id, plan.id));
-  CALIBD_RETURN_IF_ERROR(take("--time-column", options.time, plan.time));
-  CALIBD_RETURN_IF_ERROR(take("--group-column", options.group, plan.group));
-  std::optional<std::size_t> other;
-  for (const std::string& stated : options.dropped) {
-    CALIBD_RETURN_IF_ERROR(take("--drop-column", stated, other));
-  }
-  for (const std::string& stated : options.features) {
-    CALIBD_RETURN_IF_ERROR(take(options.feature_option, stated, other));
-    plan.features.push_back(*other);
-  }
+  CALIBD_ASSIGN_OR_RETURN(ColumnPlan plan,
+                          AssignColumns(options, expectation.usual, expectation.labels_elsewhere,
+                                        source, names, column_count));
   if (expectation.labels_last) {
-    plan.label = column_count - 1;
-    taken[column_count - 1] = true;
+    plan.truths = {column_count - 1};
+    std::erase(plan.values, column_count - 1);
   }
   std::vector<std::string> class_names;
-  for (std::size_t column = 0; column < column_count; ++column) {
-    if (taken[column]) continue;
-    plan.classes.push_back(column);
+  for (const std::size_t column : plan.values) {
     if (!names.empty()) class_names.push_back(names[column]);
   }
-  const std::size_t classes = plan.classes.size();
+  const std::size_t classes = plan.values.size();
   if (expectation.positive_class) {
     if (classes == 1) return plan;
     return FileError(
@@ -235,36 +263,6 @@ absl::StatusOr<ColumnPlan> PlanColumns(const ColumnOptions& options,
                              "by commas, use --delimiter"));
   }
   if (!names.empty()) CALIBD_RETURN_IF_ERROR(MatchClasses(expectation, source, class_names, plan));
-  return plan;
-}
-
-absl::StatusOr<ColumnPlan> PlanLabelColumns(const ColumnOptions& options, const std::string& source,
-                                            std::span<const std::string> names,
-                                            std::size_t column_count) {
-  ColumnPlan plan;
-  plan.column_count = column_count;
-  const auto stated = [&](const std::string& option, const char* name) {
-    const bool exists = std::find(names.begin(), names.end(), name) != names.end();
-    return option.empty() && exists ? std::string(name) : option;
-  };
-  const std::string id = stated(options.id, "id");
-  const std::string label = stated(options.label, "label");
-  if (!id.empty()) {
-    CALIBD_ASSIGN_OR_RETURN(plan.id, FindColumn(source, "--id-column", id, names, column_count));
-  }
-  if (!label.empty()) {
-    CALIBD_ASSIGN_OR_RETURN(plan.label,
-                            FindColumn(source, "--label-column", label, names, column_count));
-  }
-  if (plan.id.has_value() && plan.label.has_value()) return plan;
-  if (column_count != 2) {
-    return FileError(source,
-                     absl::StrCat("has ", column_count, column_count == 1 ? " column" : " columns",
-                                  ", expected two: an id and a label; otherwise "
-                                  "state both with --id-column and --label-column"));
-  }
-  if (!plan.id.has_value()) plan.id = plan.label.has_value() ? 1 - *plan.label : 0;
-  if (!plan.label.has_value()) plan.label = 1 - *plan.id;
   return plan;
 }
 

@@ -26,25 +26,42 @@ struct ColumnOptions {
   std::vector<std::string> features;
   const char* feature_option = "--feature-column";
   std::string delimiter = ",";
+  // Rows that cannot be read, or are invalid, are left out.
+  bool drop_invalid = false;
   // Whether the first line of a CSV file holds names. Unset: decided by the line itself.
   std::optional<bool> header;
 };
 
-// The columns of a file, counted from 0.
+// What the columns of a file hold, counted from 0.
 struct ColumnPlan {
   std::size_t column_count = 0;
-  // The column of each class, in the order of the classes.
-  std::vector<std::size_t> classes;
-  std::optional<std::size_t> label, id, time, group;
+  // The column of each value of a prediction, such as the classes in their order.
+  std::vector<std::size_t> values;
+  // The column of each label or outcome.
+  std::vector<std::size_t> truths;
+  std::optional<std::size_t> id, time, group;
   std::vector<std::size_t> features;
-  // In the order of the classes; empty if unknown.
-  std::vector<std::string> class_names;
+  // Names of all columns; empty for an array, and for CSV without a header.
+  std::vector<std::string> names;
+  // Names of the values, such as the classes; empty if unknown.
+  std::vector<std::string> value_names;
   // What the user should know about the match of columns and classes; empty if nothing.
   std::string note;
 };
 
-// What the columns must match.
+// The names of the columns that have a role without an option; empty: there is none.
+struct UsualNames {
+  std::string_view truth;
+  std::string_view id;
+  std::string_view time;
+  std::string_view group;
+};
+
+// What the columns of classes must match.
 struct ColumnExpectation {
+  UsualNames usual;
+  // The labels are in a file of their own.
+  bool labels_elsewhere = false;
   // The class names; empty if unknown.
   std::span<const std::string> class_names;
   std::optional<int> label_base;
@@ -57,13 +74,13 @@ struct ColumnExpectation {
 // Returns the delimiter: one character, or "tab". Errors: a usage fault.
 [[nodiscard]] absl::StatusOr<char> ParseDelimiter(const std::string& text);
 
-// Whether the cells of the first line of a CSV file are names: no cell is a number or missing, one
-// is the name of a stated column, or the first is empty and the others are names, as pandas writes
-// them with an index.
-[[nodiscard]] bool HoldsNames(const ColumnOptions& options,
+// Whether the first line of a CSV file is a header: as stated, or if its cells are names. These are
+// names if no cell is a number or missing, if one is the name of a stated column or a usual name,
+// or if the first is empty and the others are names, as pandas writes them with an index.
+[[nodiscard]] bool HoldsNames(const ColumnOptions& options, const UsualNames& usual,
                               std::span<const std::string_view> first_row);
 
-// Whether the first line of a CSV file of predictions is a header: as stated, or if it HoldsNames.
+// Whether the first line of a CSV file of classes is a header: if it HoldsNames.
 // note: set if the line is 0 or 0,1, which is read as a prediction. Errors: InvalidArgument if the
 // line is 0,1,2,...
 [[nodiscard]] absl::StatusOr<bool> IsHeader(const ColumnOptions& options, const std::string& source,
@@ -78,22 +95,22 @@ struct ColumnExpectation {
                                                      std::span<const std::string> names,
                                                      std::size_t column_count);
 
-// Assigns the columns. With names, class columns are matched to the class names by name. An unnamed
-// first column is the index that pandas writes, and is left out. names: of the header; empty
-// without one. Errors: InvalidArgument naming the columns, what was expected and the options that
-// help.
-[[nodiscard]] absl::StatusOr<ColumnPlan> PlanColumns(const ColumnOptions& options,
+// Gives the stated columns and those with usual names their roles; all others hold values. An
+// unnamed first column is the index that pandas writes, and is left out. truths_elsewhere: the
+// truths are in a file of their own, so that no column holds them. names: of the header; empty
+// without one. Errors: those of FindColumn.
+[[nodiscard]] absl::StatusOr<ColumnPlan> AssignColumns(
+    const ColumnOptions& options, const UsualNames& usual, bool truths_elsewhere,
+    const std::string& source, std::span<const std::string> names, std::size_t column_count);
+
+// Does what AssignColumns does, for predictions of classes. With names, the columns of values are
+// matched to the class names by name. Errors: InvalidArgument naming the columns, what was expected
+// and the options that help.
+[[nodiscard]] absl::StatusOr<ColumnPlan> PlanClasses(const ColumnOptions& options,
                                                      const ColumnExpectation& expectation,
                                                      const std::string& source,
                                                      std::span<const std::string> names,
                                                      std::size_t column_count);
-
-// Assigns the id and the label column of a file of labels: the stated ones, otherwise those with
-// the names id and label, or the first and the second one of two. Errors: like PlanColumns.
-[[nodiscard]] absl::StatusOr<ColumnPlan> PlanLabelColumns(const ColumnOptions& options,
-                                                          const std::string& source,
-                                                          std::span<const std::string> names,
-                                                          std::size_t column_count);
 
 }  // namespace calibd::cli
 

@@ -8,15 +8,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
 
 namespace calibd::cli {
 namespace {
 
-constexpr std::size_t kMaxQuotedBytes = 32;
 constexpr std::size_t kReadBytes = std::size_t{1} << 18;
 
 bool IsBlank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
@@ -150,29 +147,6 @@ class CsvReader {
 };
 
 }  // namespace
-
-std::string Quote(std::string_view text) {
-  const std::string_view shown = text.substr(0, kMaxQuotedBytes);
-  return absl::StrCat("\"", absl::CHexEscape(std::string(shown)),
-                      shown.size() < text.size() ? "...\"" : "\"");
-}
-
-std::string OptionValue(std::string_view text) {
-  const bool plain = !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
-    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' || c == '-';
-  });
-  return plain ? std::string(text) : Quote(text);
-}
-
-absl::Status FileError(std::string_view source, std::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat(std::string(source), ": ", std::string(what)));
-}
-
-absl::Status CellError(std::string_view source, std::size_t line, std::size_t column,
-                       std::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat(std::string(source), " line ", line, ", column ",
-                                                 column, ": ", std::string(what)));
-}
 
 absl::Status ReadCsv(std::istream& input, const std::string& source, char delimiter, OnRow on_row) {
   CsvReader reader(input, source, delimiter);

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <cerrno>
 #include <filesystem>
+#include <fstream>
 #include <string_view>
 #include <system_error>
 
@@ -93,14 +94,15 @@ absl::StatusOr<InputFile> OpenInput(const std::string& path) {
   InputFile file;
   file.path = path == "-" ? "/dev/stdin" : path;
   file.name = path == "-" ? "standard input" : path;
-  file.stream.open(file.path, std::ios::binary);
+  file.stream = std::make_unique<std::ifstream>(file.path, std::ios::binary);
   const int open_error = errno;
-  if (!file.stream) return absl::ErrnoToStatus(open_error, absl::StrCat("cannot read ", file.name));
+  if (!*file.stream)
+    return absl::ErrnoToStatus(open_error, absl::StrCat("cannot read ", file.name));
   std::error_code ignored;
   if (std::filesystem::is_directory(file.path, ignored)) {
     return absl::ErrnoToStatus(EISDIR, absl::StrCat("cannot read ", file.name));
   }
-  CALIBD_ASSIGN_OR_RETURN(file.format, DetectFormat(file.stream, file.name));
+  CALIBD_ASSIGN_OR_RETURN(file.format, DetectFormat(*file.stream, file.name));
   return file;
 }
 

@@ -1,8 +1,8 @@
 #ifndef CALIBD_CLIENT_CLI_FILES_FILE_FORMAT_H_
 #define CALIBD_CLIENT_CLI_FILES_FILE_FORMAT_H_
 
-#include <fstream>
 #include <istream>
+#include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -19,7 +19,7 @@ enum class FileFormat { kCsv, kJsonLines, kNpy, kNpz };
 
 // An input file and what it is called in errors.
 struct InputFile {
-  std::ifstream stream;
+  std::unique_ptr<std::istream> stream;
   // What the system opens, and what errors call it.
   std::string path;
   std::string name;

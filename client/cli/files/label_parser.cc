@@ -43,11 +43,6 @@ std::optional<std::int64_t> ParseTruthValue(std::string_view label) {
 
 }  // namespace
 
-bool IsMissing(std::string_view cell) {
-  constexpr std::string_view kTexts[] = {"", "nan", "NaN", "NA", "N/A", "<NA>", "null", "None"};
-  return std::find(std::begin(kTexts), std::end(kTexts), cell) != std::end(kTexts);
-}
-
 bool AreNumbers(std::span<const std::string> names) {
   if (names.empty() || (names[0] != "0" && names[0] != "1")) return false;
   for (std::size_t k = 0; k < names.size(); ++k) {

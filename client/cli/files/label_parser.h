@@ -25,9 +25,6 @@ struct LabelOptions {
   std::string_view names_need = "need --class-names or a header";
 };
 
-// Whether a cell has no value: it is empty, or what pandas and others write for a missing one.
-[[nodiscard]] bool IsMissing(std::string_view cell);
-
 // Whether a column has the names 0, 1, ... or 1, 2, ...: the numbers of the classes in their order.
 [[nodiscard]] bool AreNumbers(std::span<const std::string> names);
 

@@ -8,26 +8,26 @@
 
 #include "absl/status/statusor.h"
 #include "calibd/core/multilabel.h"
-#include "client/cli/files/column_plan.h"
+#include "client/cli/files/table.h"
 
 namespace calibd::cli {
 
-// Predictions of several labels with their truths.
-struct LabelTable {
+// Predictions of several labels: a value for each label.
+struct LabelTable : Table {
   // In the order of the columns of probabilities.
   std::vector<std::string> names;
   // n x K, row-major.
-  std::vector<double> probabilities;
-  std::vector<std::int8_t> truths;
+  std::vector<std::int8_t> labels;
+  // Rows that --drop-invalid left out.
+  std::size_t dropped_rows = 0;
 
-  [[nodiscard]] MultilabelBatch view() const { return {probabilities, truths, names.size()}; }
+  [[nodiscard]] MultilabelBatch view() const { return {values, labels, names.size()}; }
 };
 
 // Reads CSV with a header or JSON Lines. For each label NAME, the column prob_NAME has its
 // probability, and label_NAME its truth: 0 or 1, or false or true, or an empty cell where the truth
-// is missing. Other columns are left out. columns: only the delimiter is used. Errors:
-// InvalidArgument naming the file, line and column, what was found and what was expected; for a
-// file that cannot be read, the status of the system's error.
+// is missing. Other columns are left out. columns: only the delimiter and drop_invalid are used.
+// Errors: as ReadTable, also for invalid probabilities.
 [[nodiscard]] absl::StatusOr<LabelTable> ReadLabelTable(const std::string& path,
                                                         const ColumnOptions& columns);
 

@@ -8,7 +8,7 @@
 #include "calibd/core/forecast.h"
 #include "calibd/core/forecast_cells.h"
 #include "calibd/core/forecast_evaluation.h"
-#include "client/cli/files/prediction_file.h"
+#include "client/cli/files/input_options.h"
 
 namespace calibd::cli {
 
@@ -22,6 +22,8 @@ struct NumberForecasts {
   std::vector<double> outcomes;
   // local_features is empty.
   ForecastCovariates covariates;
+  // Rows that --drop-invalid left out.
+  std::size_t dropped_rows = 0;
 
   [[nodiscard]] ForecastBatch view() const { return WithKind(kind, {values, outcomes}); }
 };

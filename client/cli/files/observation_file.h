@@ -1,21 +1,11 @@
 #ifndef CALIBD_CLIENT_CLI_FILES_OBSERVATION_FILE_H_
 #define CALIBD_CLIENT_CLI_FILES_OBSERVATION_FILE_H_
 
-#include <cstddef>
-#include <optional>
-#include <string>
-
 #include "absl/status/statusor.h"
+#include "client/cli/files/file_changes.h"
 #include "client/cli/files/prediction_file.h"
-#include "client/cli/output.pb.h"
 
 namespace calibd::cli {
-
-// What was changed in the files; their options say what was wanted.
-struct FileChanges {
-  std::size_t dropped_rows = 0;
-  std::optional<Renormalisation> renormalisation;
-};
 
 // Reads predictions with their labels, applies the softmax to logits, and drops invalid rows if
 // wanted; the rows of `input` are then valid.
@@ -24,10 +14,6 @@ struct FileChanges {
 // rows.
 [[nodiscard]] absl::StatusOr<FileChanges> ReadObservations(const InputOptions& options,
                                                            double row_sum_tolerance, Input& input);
-
-[[nodiscard]] FileRows ToProto(const FileChanges& changes);
-// A paragraph for each change.
-[[nodiscard]] std::string Describe(const FileChanges& changes);
 
 }  // namespace calibd::cli
 

@@ -1,13 +1,12 @@
 #include "client/cli/files/prediction_file.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <cmath>
 #include <iostream>
 #include <limits>
 #include <numeric>
-#include <regex>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,69 +16,11 @@
 #include "client/cli/commands/command.h"
 #include "client/cli/files/file_format.h"
 #include "client/cli/files/label_parser.h"
-#include "client/cli/files/npy_reader.h"
-#include "client/cli/files/npz_reader.h"
-#include "client/cli/files/text_predictions.h"
+#include "client/cli/files/row_faults.h"
 #include "client/cli/files/text_row.h"
 
 namespace calibd::cli {
 namespace {
-
-// Returns the only array of the file, or the one that is stated or has one of the names; unset
-// without such an array.
-std::optional<std::string> FindArray(const NpzFile& file, const std::string& stated,
-                                     const std::vector<std::string>& names, bool only) {
-  const std::vector<std::string>& existing = file.names();
-  const auto exists = [&](const std::string& name) {
-    return std::find(existing.begin(), existing.end(), name) != existing.end();
-  };
-  if (!stated.empty()) return exists(stated) ? std::optional(stated) : std::nullopt;
-  if (const auto found = std::find_if(names.begin(), names.end(), exists); found != names.end()) {
-    return *found;
-  }
-  return only && existing.size() == 1 ? std::optional(existing[0]) : std::nullopt;
-}
-
-absl::StatusOr<NpyArray> ReadNamedArray(const InputFile& open, const NpzFile& file,
-                                        const char* option, const std::string& stated,
-                                        const std::vector<std::string>& names) {
-  const std::optional<std::string> name = FindArray(file, stated, names, true);
-  if (name.has_value()) return file.Read(*name);
-  return absl::InvalidArgumentError(absl::StrCat(
-      open.name, " has the arrays ", ListNames(file.names()), ", but none named ",
-      ListNames(stated.empty() ? names : std::vector{stated}), "; state one with ", option));
-}
-
-// Converts an array of labels to classes. With drop_invalid, what is not a class becomes -1.
-absl::Status ParseLabels(const NpyArray& array, const LabelParser& parser, bool drop_invalid,
-                         Input& input) {
-  const RowPlaces& places = input.label_places;
-  if (array.column_count != 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(places.path, ": shape (", array.row_count, ", ", array.column_count,
-                     "), expected one label in each row, (n, ) or (n, 1)"));
-  }
-  for (std::size_t i = 0; i < array.row_count; ++i) {
-    std::string text;
-    if (array.values.empty()) {
-      text = array.texts[i];
-    } else if (array.truth_values) {
-      text = array.values[i] != 0 ? "True" : "False";
-    } else {
-      std::array<char, 32> digits{};
-      text.assign(digits.data(),
-                  std::to_chars(digits.data(), digits.data() + digits.size(), array.values[i]).ptr);
-    }
-    const auto label = parser.Parse(text);
-    if (!label.ok() && !drop_invalid) {
-      return absl::InvalidArgumentError(absl::StrCat(places.Of(i), ": ",
-                                                     std::string(label.status().message()),
-                                                     "; --drop-invalid leaves out invalid rows"));
-    }
-    input.labels.push_back(label.value_or(-1));
-  }
-  return absl::OkStatus();
-}
 
 // Returns 0 or 1 for a stated positive class. If it is stated as a number, labels are numbers too,
 // and the label base is set.
@@ -115,8 +56,8 @@ void ExpandPositiveClass(bool logits, std::int32_t positive_class, Input& input)
     rows.push_back(positive_class == 0 ? other : p);
   }
   input.values = std::move(rows);
-  const std::size_t column = input.class_columns.empty() ? 0 : input.class_columns[0];
-  input.class_columns = {column, column};
+  input.width = 2;
+  input.columns.values.resize(2, input.columns.values[0]);
 }
 
 void Renormalise(Input& input) {
@@ -139,131 +80,105 @@ void Renormalise(Input& input) {
   }
 }
 
-// Reads the values of an array, and the labels of an NPZ file that has them.
-absl::StatusOr<std::optional<NpyArray>> ReadArrays(InputFile& open, const InputOptions& options,
-                                                   bool positive_class, Input& input) {
-  const ColumnOptions& columns = options.columns;
-  if (!columns.id.empty() || !columns.time.empty() || !columns.group.empty() ||
-      !columns.dropped.empty() || options.labels_last_column || columns.header.has_value()) {
-    return UsageFault(absl::StrCat(open.name,
-                                   " is a NumPy file: --id-column, --time-column, "
-                                   "--group-column, --drop-column, --header and "
-                                   "--labels-last-column are for CSV and JSON Lines"));
-  }
-  NpyArray array;
-  std::optional<NpyArray> labels;
-  if (open.format == FileFormat::kNpy) {
-    CALIBD_ASSIGN_OR_RETURN(array, ReadNpy(open.stream, open.name));
-  } else {
-    CALIBD_ASSIGN_OR_RETURN(const NpzFile file, NpzFile::Open(open.path));
-    CALIBD_ASSIGN_OR_RETURN(array, ReadNamedArray(open, file, "--predictions-key",
-                                                  columns.predictions, kPredictionNames));
-    if (options.labels.empty()) {
-      if (FindArray(file, columns.label, kLabelNames, false).has_value() ||
-          !columns.label.empty()) {
-        CALIBD_ASSIGN_OR_RETURN(
-            labels, ReadNamedArray(open, file, "--label-column", columns.label, kLabelNames));
-      }
+// The keys that have a role in JSON Lines without an option.
+constexpr UsualNames kUsualKeys{.truth = "label", .id = "id", .time = "time", .group = "group"};
+
+// Reads the files of predictions of classes. positive_class: 0 or 1 if the file has only the
+// probabilities of this class.
+class ClassReader {
+ public:
+  ClassReader(const InputOptions& options, std::optional<std::int32_t> positive_class,
+              InputFile& file)
+      : options_(options), positive_class_(positive_class), file_(file) {}
+
+  absl::Status Read(Input& input) {
+    const TableSchema schema{.options = options_.columns,
+                             .is_header =
+                                 [&](std::span<const std::string_view> first_row) {
+                                   return IsHeader(options_.columns, file_.name, first_row, note_);
+                                 },
+                             .plan = [&](const TableHead& head) { return Plan(head); },
+                             .parse_truth = [&](std::string_view text) { return Parse(text); },
+                             .value = options_.logits ? "a logit" : "a probability in [0, 1]",
+                             .truths = "labels",
+                             .truth_array = options_.labels.empty()};
+    CALIBD_ASSIGN_OR_RETURN(static_cast<Table&>(input), ReadTable(file_, schema));
+    if (input.row_count == 0) {
+      return absl::InvalidArgumentError(file_.name + " holds no rows");
     }
-  }
-  if (array.values.empty() || array.truth_values) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(open.name, " holds ", array.truth_values ? "truth values" : "texts",
-                     ", expected probabilities; PREDICTIONS comes before LABELS"));
-  }
-  if (positive_class ? array.column_count != 1 : array.column_count < 2) {
+    input.class_count = class_count_;
+    input.class_names = class_names_;
+    if (class_names_.empty() || class_names_.size() == class_count_) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat(
-        open.name, " has ", array.column_count, array.column_count == 1 ? " column" : " columns",
-        " of probabilities, expected ",
-        positive_class ? "one with --positive-class"
-                       : "one for each of 2 classes or more; if the values are the probability of "
-                         "one of two classes, name this class with --positive-class"));
+        file_.name, " has ", class_count_, " columns of probabilities, expected one for each of ",
+        class_names_.size(), " classes: ", ListNames(class_names_)));
   }
-  input.class_count = array.column_count;
-  input.values = std::move(array.values);
-  input.class_names = options.class_names;
-  return labels;
-}
 
-absl::StatusOr<LabelParser> MakeParser(const InputOptions& options, const Input& input,
-                                       std::optional<std::int32_t> positive_class) {
-  return LabelParser::Create({.base = options.label_base,
-                              .class_names = input.class_names,
-                              .class_count = input.class_count,
-                              .positive_class = positive_class,
-                              .names_need = input.prediction_places.csv
-                                                ? "need --class-names or a header"
-                                                : "need --class-names"});
-}
-
-absl::Status ReadLabels(const InputOptions& options, std::size_t row_count,
-                        std::optional<std::int32_t> positive_class, Input& input) {
-  CALIBD_ASSIGN_OR_RETURN(const LabelParser parser, MakeParser(options, input, positive_class));
-  CALIBD_ASSIGN_OR_RETURN(InputFile open, OpenInput(options.labels));
-  input.label_places.path = open.name;
-  input.label_places.csv = open.format == FileFormat::kCsv;
-  if (open.format == FileFormat::kNpy) {
-    CALIBD_ASSIGN_OR_RETURN(const NpyArray array, ReadNpy(open.stream, open.name));
-    return ParseLabels(array, parser, options.drop_invalid, input);
+  // Reads the labels from a file of their own.
+  absl::Status ReadLabels(Input& input) {
+    CALIBD_RETURN_IF_ERROR(MakeParser());
+    CALIBD_ASSIGN_OR_RETURN(InputFile file, OpenInput(options_.labels));
+    return ReadTruthFile(
+        file, options_.columns, "label", [&](std::string_view text) { return Parse(text); }, input);
   }
-  if (open.format == FileFormat::kNpz) {
-    CALIBD_ASSIGN_OR_RETURN(const NpzFile file, NpzFile::Open(open.path));
+
+ private:
+  absl::StatusOr<ColumnPlan> Plan(const TableHead& head) {
+    // The label column of an NPZ file is another array.
+    ColumnOptions columns = options_.columns;
+    if (file_.format == FileFormat::kNpz) columns.label.clear();
+    const bool keys = file_.format == FileFormat::kJsonLines;
+    CALIBD_ASSIGN_OR_RETURN(ColumnPlan plan,
+                            PlanClasses(columns,
+                                        {.usual = keys ? kUsualKeys : UsualNames(),
+                                         .labels_elsewhere = !options_.labels.empty(),
+                                         .class_names = options_.class_names,
+                                         .label_base = options_.label_base,
+                                         .positive_class = positive_class_.has_value(),
+                                         .labels_last = options_.labels_last_column},
+                                        file_.name, head.names, head.column_count));
+    if (plan.note.empty()) plan.note = note_;
+    class_count_ = positive_class_.has_value() ? 2 : plan.values.size();
+    class_names_ = plan.value_names.empty() ? options_.class_names : plan.value_names;
+    plan.value_names = class_names_;
+    if (!plan.truths.empty() || head.truth_array) CALIBD_RETURN_IF_ERROR(MakeParser());
+    return plan;
+  }
+
+  absl::Status MakeParser() {
     CALIBD_ASSIGN_OR_RETURN(
-        const NpyArray array,
-        ReadNamedArray(open, file, "--label-column", options.columns.label, kLabelNames));
-    return ParseLabels(array, parser, options.drop_invalid, input);
+        parser_, LabelParser::Create({.base = options_.label_base,
+                                      .class_names = class_names_,
+                                      .class_count = class_count_,
+                                      .positive_class = positive_class_,
+                                      .names_need = file_.format == FileFormat::kCsv
+                                                        ? "need --class-names or a header"
+                                                        : "need --class-names"}));
+    return absl::OkStatus();
   }
-  return ReadTextLabels(open.stream, open.format, options, parser, row_count, input);
-}
 
-// Checks that there is one of the rows for each prediction. noun: names a row.
-absl::Status CheckCount(const RowPlaces& places, const char* noun, std::size_t count,
-                        std::size_t expected) {
-  if (count == expected) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(places.path, " holds ", count, " ", noun, count == 1 ? "" : "s", ", expected ",
-                   expected, ", one for each prediction",
-                   places.csv && count == expected + 1
-                       ? "; if the first line of each file holds names, say --header"
-                       : ""));
-}
-
-// Reads a file with one text for each prediction, if there is one.
-absl::Status ReadTextFile(const std::string& path, const char* noun, const ColumnOptions& columns,
-                          std::size_t row_count, std::vector<std::string>& texts,
-                          RowPlaces& places) {
-  if (path.empty()) return absl::OkStatus();
-  CALIBD_ASSIGN_OR_RETURN(InputFile open, OpenInput(path));
-  places.path = open.name;
-  places.csv = true;
-  CALIBD_ASSIGN_OR_RETURN(texts, ReadTexts(open.stream, noun, columns, places));
-  return CheckCount(places, noun, texts.size(), row_count);
-}
-
-// Replaces each "rows[i].field[k]" and "labels[i]" by place(field, i) and column(k).
-template <typename PlaceOf, typename ColumnOf>
-std::string ReplaceRows(const std::string& faults, const PlaceOf& place, const ColumnOf& column) {
-  static const std::regex kRow(R"((rows|labels)\[(\d+)\](?:\.(\w+))?(?:\[(\d+)\])?)");
-  std::string text;
-  auto rest = faults.begin();
-  for (std::sregex_iterator row(faults.begin(), faults.end(), kRow), end; row != end; ++row) {
-    const std::smatch& match = *row;
-    text.append(rest, match[0].first);
-    rest = match[0].second;
-    text += place(match[3].matched ? match[3].str() : match[1].str(), std::stoull(match[2].str()));
-    if (match[4].matched) absl::StrAppend(&text, ", column ", column(std::stoull(match[4].str())));
-    if (match[3] == "outcomes") text += ", outcome";
+  [[nodiscard]] absl::StatusOr<double> Parse(std::string_view text) const {
+    const absl::StatusOr<std::int32_t> label = parser_->Parse(text);
+    if (!label.ok()) return label.status();
+    return *label;
   }
-  return text.append(rest, faults.end());
-}
+
+  const InputOptions& options_;
+  const std::optional<std::int32_t> positive_class_;
+  InputFile& file_;
+  // What the user should know about the first line; empty if nothing.
+  std::string note_;
+  std::size_t class_count_ = 0;
+  std::vector<std::string> class_names_;
+  std::optional<LabelParser> parser_;
+};
 
 // Says what the values may be if most rows have one outside [0, 1]; empty otherwise.
 std::string ScaleHint(const Input& input) {
   constexpr std::size_t kRows = 100;
   const std::size_t m = input.class_count;
   // The probability of a positive class stands in both columns.
-  const bool one_value =
-      input.class_columns.size() == 2 && input.class_columns[0] == input.class_columns[1];
+  const bool one_value = m == 2 && input.columns.values[0] == input.columns.values[1];
   const std::size_t n = std::min(kRows, input.values.size() / m);
   std::size_t outside = 0;
   std::size_t percentages = 0;
@@ -281,125 +196,54 @@ std::string ScaleHint(const Input& input) {
 
 }  // namespace
 
-std::string RowPlaces::Of(std::size_t row) const {
-  return row < lines.size() ? absl::StrCat(path, " line ", lines[row])
-                            : absl::StrCat(path, " row ", row, " (counted from 0)");
-}
-
-FileRows ToProto(const Renormalisation& renormalisation) {
-  FileRows rows;
-  rows.set_renormalised_rows(renormalisation.rows);
-  rows.set_largest_row_sum_correction(renormalisation.largest_correction);
-  return rows;
-}
-
-std::string Describe(const Renormalisation& renormalisation) {
-  return absl::StrCat(renormalisation.rows,
-                      " rows were divided by their sums, which differed from ", "1 by at most ",
-                      renormalisation.largest_correction, "\n");
-}
-
 void TellNote(const Input& input) {
-  if (!input.note.empty()) std::cerr << "calibctl: " << input.note << '\n';
+  if (!input.columns.note.empty()) std::cerr << "calibctl: " << input.columns.note << '\n';
 }
 
-absl::StatusOr<Input> ReadInput(const InputOptions& stated) {
+std::vector<std::int32_t> ClassesOf(std::span<const double> truths) {
+  std::vector<std::int32_t> classes(truths.size());
+  std::ranges::transform(truths, classes.begin(), [](double truth) {
+    return std::isfinite(truth) ? static_cast<std::int32_t>(truth) : -1;
+  });
+  return classes;
+}
+
+absl::StatusOr<Input> ReadInput(const InputOptions& options) {
+  CALIBD_ASSIGN_OR_RETURN(InputFile file, OpenInput(options.predictions));
+  return ReadInput(options, file);
+}
+
+absl::StatusOr<Input> ReadInput(const InputOptions& stated, InputFile& file) {
   InputOptions options = stated;
   CALIBD_ASSIGN_OR_RETURN(const auto positive_class, ResolvePositiveClass(options));
-  CALIBD_ASSIGN_OR_RETURN(InputFile open, OpenInput(options.predictions));
+  ClassReader reader(options, positive_class, file);
   Input input;
-  input.prediction_places.path = open.name;
-  input.prediction_places.csv = open.format == FileFormat::kCsv;
-  if (open.format == FileFormat::kNpy || open.format == FileFormat::kNpz) {
-    CALIBD_ASSIGN_OR_RETURN(const auto labels,
-                            ReadArrays(open, options, positive_class.has_value(), input));
-    if (positive_class.has_value()) input.class_count = 2;
-    if (labels.has_value()) {
-      input.label_places.path = open.name;
-      CALIBD_ASSIGN_OR_RETURN(const LabelParser parser, MakeParser(options, input, positive_class));
-      CALIBD_RETURN_IF_ERROR(ParseLabels(*labels, parser, options.drop_invalid, input));
-    }
-  } else {
-    CALIBD_RETURN_IF_ERROR(
-        ReadTextPredictions(open.stream, open.format, options, positive_class, input));
-    input.class_count = positive_class.has_value() ? 2 : input.class_columns.size();
-  }
-  if (!input.class_names.empty() && input.class_names.size() != input.class_count) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(open.name, " has ", input.class_count,
-                     " columns of probabilities, expected one for each of ",
-                     input.class_names.size(), " classes: ", ListNames(input.class_names)));
-  }
+  CALIBD_RETURN_IF_ERROR(reader.Read(input));
   if (positive_class.has_value()) ExpandPositiveClass(options.logits, *positive_class, input);
-  const std::size_t row_count = input.values.size() / input.class_count;
-  if (!options.labels.empty()) {
-    CALIBD_RETURN_IF_ERROR(ReadLabels(options, row_count, positive_class, input));
-  }
-  CALIBD_RETURN_IF_ERROR(
-      ReadTextFile(options.ids, "id", options.columns, row_count, input.ids, input.id_places));
-  CALIBD_RETURN_IF_ERROR(ReadTextFile(options.groups, "group value", options.columns, row_count,
-                                      input.groups, input.group_places));
-  if (options.labels_needed && options.labels.empty() && input.labels.empty() &&
+  if (!options.labels.empty()) CALIBD_RETURN_IF_ERROR(reader.ReadLabels(input));
+  CALIBD_RETURN_IF_ERROR(ReadOtherFiles(options, input));
+  if (options.labels_needed && options.labels.empty() && input.truths.empty() &&
       input.ids.empty()) {
     return UsageFault(
         absl::StrCat("LABELS is missing: give a file, or state with --label-column "
                      "where the labels are in ",
-                     open.name));
+                     file.name));
   }
-  if (!options.labels.empty() || !input.labels.empty()) {
-    CALIBD_RETURN_IF_ERROR(CheckCount(input.label_places, "label", input.labels.size(), row_count));
+  if (!input.truths.empty()) {
+    CALIBD_RETURN_IF_ERROR(CheckCount(input.truth_places, "label", input.truths.size(), input));
   }
+  input.labels = ClassesOf(input.truths);
+  input.truths.clear();
   if (options.renormalise) Renormalise(input);
   return input;
 }
 
 absl::Status DescribeFaults(const Input& input, const absl::Status& faults) {
-  const auto place = [&](const std::string& field, std::size_t i) {
-    if (field.starts_with("baseline_")) return input.baseline_places.Of(i);
-    const RowPlaces& own = field == "labels" ? input.label_places : input.id_places;
-    const bool other = (field == "labels" || field == "prediction_ids") && !own.path.empty();
-    return (other ? own : input.prediction_places).Of(i);
-  };
-  const auto column = [&](std::size_t k) {
-    const std::size_t at = k < input.class_columns.size() ? input.class_columns[k] : k;
-    const bool named = k < input.class_names.size();
-    return absl::StrCat(at + 1, named ? absl::StrCat(" (", Quote(input.class_names[k]), ")") : "");
-  };
   // The advice on row sums ends the message, instead of the description of each row.
-  std::string text = ReplaceRows(std::string(faults.message()), place, column);
+  std::string text(DescribeFaults(static_cast<const Table&>(input), faults).message());
   if (absl::StrReplaceAll({{kRowSumAdvice, ""}}, &text) > 0) text += kRowSumAdvice;
   return absl::InvalidArgumentError(text + ScaleHint(input) +
                                     " (--drop-invalid leaves out invalid rows)");
-}
-
-absl::StatusOr<LabelsById> ReadLabelFile(const LabelFileOptions& options,
-                                         std::span<const std::string> class_names,
-                                         std::size_t class_count) {
-  CALIBD_ASSIGN_OR_RETURN(
-      const LabelParser parser,
-      LabelParser::Create({.base = options.label_base,
-                           .class_names = class_names,
-                           .class_count = class_count,
-                           .positive_class = {},
-                           .names_need = "work only if the model was created with --class-names"}));
-  CALIBD_ASSIGN_OR_RETURN(InputFile open, OpenInput(options.path));
-  if (open.format == FileFormat::kNpy || open.format == FileFormat::kNpz) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        open.name, " is a NumPy file, expected CSV or JSON Lines with ids and labels"));
-  }
-  LabelsById file;
-  file.places.path = open.name;
-  CALIBD_RETURN_IF_ERROR(ReadTextLabelsById(open.stream, open.format, options, parser, file));
-  return file;
-}
-
-absl::Status DescribeFaults(const RowPlaces& places, const absl::Status& faults) {
-  const auto place = [&](const std::string& field, std::size_t i) {
-    const bool named = field == "mean" || field == "standard_deviation" || field == "outcome";
-    return absl::StrCat(places.Of(i), named ? ", " : "", named ? field : "");
-  };
-  return absl::InvalidArgumentError(
-      ReplaceRows(std::string(faults.message()), place, [](std::size_t k) { return k + 1; }));
 }
 
 }  // namespace calibd::cli

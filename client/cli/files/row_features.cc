@@ -1,12 +1,11 @@
 #include "client/cli/files/row_features.h"
 
-#include <utility>
+#include <cstddef>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "calibd/core/status_macros.h"
 #include "client/cli/commands/command.h"
-#include "client/cli/files/forecast_file.h"
+#include "client/cli/files/text_row.h"
 
 namespace calibd::cli {
 
@@ -22,26 +21,20 @@ absl::Status PlanFeatures(const v1::Model& model, const std::string& file, Colum
   return absl::OkStatus();
 }
 
-absl::Status ReadFeatures(const v1::Model& model, const std::string& file,
-                          const ColumnOptions& columns, const std::string& path, std::size_t rows,
-                          std::vector<double>& features) {
+absl::Status CheckFeatures(const v1::Model& model, const std::string& file, const Table& table) {
   const auto width = static_cast<std::size_t>(model.feature_names_size());
+  const std::size_t rows = table.row_count;
+  if (table.features.size() == rows * width) return absl::OkStatus();
+  const std::string names = absl::StrJoin(model.feature_names(), ", ");
   if (file.empty()) {
-    if (features.size() == rows * width) return absl::OkStatus();
-    return FileError(path, absl::StrCat("has no names of columns, but the model has the features ",
-                                        absl::StrJoin(model.feature_names(), ", "),
-                                        ": give them with --features FILE"));
+    return FileError(table.places.path,
+                     absl::StrCat("has no names of columns, but the model has the features ", names,
+                                  ": give them with --features FILE"));
   }
-  CALIBD_ASSIGN_OR_RETURN(NumberTable table, ReadNumbers(file, columns));
-  if (table.column_count != width || table.values.size() != rows * width) {
-    return FileError(
-        file, absl::StrCat("has ", table.values.size() / table.column_count, " rows of ",
-                           table.column_count, table.column_count == 1 ? " column" : " columns",
-                           ", expected ", rows, " rows of the features ",
-                           absl::StrJoin(model.feature_names(), ", ")));
-  }
-  features = std::move(table.values);
-  return absl::OkStatus();
+  const std::size_t columns = table.features.size() / rows;
+  return FileError(
+      file, absl::StrCat("has ", rows, " rows of ", columns, columns == 1 ? " column" : " columns",
+                         ", expected ", rows, " rows of the features ", names));
 }
 
 }  // namespace calibd::cli

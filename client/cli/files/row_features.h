@@ -1,14 +1,11 @@
 #ifndef CALIBD_CLIENT_CLI_FILES_ROW_FEATURES_H_
 #define CALIBD_CLIENT_CLI_FILES_ROW_FEATURES_H_
 
-#include <cstddef>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "calibd/v1/model_service.pb.h"
-#include "client/cli/files/column_plan.h"
+#include "client/cli/files/table.h"
 
 namespace calibd::cli {
 
@@ -20,11 +17,10 @@ namespace calibd::cli {
 [[nodiscard]] absl::Status PlanFeatures(const v1::Model& model, const std::string& file,
                                         ColumnOptions& columns);
 
-// Reads the file, if there is one, into `features`, which otherwise are those of the columns. rows:
-// the number of predictions, in the file at `path`. Errors: InvalidArgument.
-[[nodiscard]] absl::Status ReadFeatures(const v1::Model& model, const std::string& file,
-                                        const ColumnOptions& columns, const std::string& path,
-                                        std::size_t rows, std::vector<double>& features);
+// Checks that each row has the features of the model. file: the option --features, or empty.
+// Errors: InvalidArgument.
+[[nodiscard]] absl::Status CheckFeatures(const v1::Model& model, const std::string& file,
+                                         const Table& table);
 
 }  // namespace calibd::cli
 

@@ -24,6 +24,13 @@ using OnRow = absl::FunctionRef<absl::Status(const TextRow& row)>;
 // Maximum number of bytes in a line: 100000 classes with 40 characters each.
 inline constexpr std::size_t kMaxLineBytes = 4'000'000;
 
+// Whether a cell has no value: it is empty, or what pandas and others write for a missing one.
+[[nodiscard]] bool IsMissing(std::string_view cell);
+
+// Converts a number to the nearest double, independent of the locale. One that is too small for a
+// double becomes 0. Returns false for a text that is not a number, or is one beyond a double.
+[[nodiscard]] bool ParseDouble(std::string_view text, double& value);
+
 // The text in double quotes, escaped and shortened, for errors.
 [[nodiscard]] std::string Quote(std::string_view text);
 

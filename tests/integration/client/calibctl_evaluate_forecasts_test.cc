@@ -91,7 +91,7 @@ TEST_F(CalibctlEvaluateForecastsTest, FeaturesAndGroupsAddTests) {
                     2),
               HasSubstr("--local-feature temperature is none of --feature-column"));
   EXPECT_THAT(Fault({"evaluate-forecasts", "--normals", path, "--feature-column", "region"}, 1),
-              HasSubstr("line 2, column 1: \"north\" is not a number"));
+              HasSubstr("line 2, column 1 (\"region\"): \"north\" is not a number"));
   EXPECT_THAT(Fault({"evaluate-forecasts", "--model", "m", "--group-column", "region"}, 2),
               HasSubstr("need a file"));
 }
@@ -122,6 +122,39 @@ TEST_F(CalibctlEvaluateForecastsTest, HeavyTailsAreNotOnlyWideIntervals) {
                    "99"});
   EXPECT_EQ(one.exit_code(), 0) << one.error();
   EXPECT_THAT(one.output(), HasSubstr("too few rows to say more"));
+}
+
+TEST_F(CalibctlEvaluateForecastsTest, InvalidRowsAreLeftOutOnRequest) {
+  std::string valid = "mean,standard_deviation,outcome,wind\n";
+  std::string all = valid;
+  for (int i = 0; i < 100; ++i) {
+    const std::string row = "1,1," + std::to_string(0.02 * i) + "," + std::to_string(i % 7) + "\n";
+    valid += row;
+    all += row;
+    if (i == 10) all += "1,NA,1,1\n1,-1,1,1\n1,1,,1\n1,1\n1,1,1,calm\n";
+  }
+  const auto evaluate = [&](const std::string& text, const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"evaluate-forecasts",
+                                          "--normals",
+                                          Write("w.csv", text),
+                                          "--feature-column",
+                                          "wind",
+                                          "--replicates",
+                                          "99",
+                                          "--seed",
+                                          "1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    CalibctlRun run(arguments);
+    return run.exit_code() == 0 ? run.output() : run.error();
+  };
+  EXPECT_THAT(evaluate(all, {}),
+              AllOf(HasSubstr("w.csv line 13, column 2 (\"standard_deviation\"): the value is "
+                              "missing, expected a number"),
+                    HasSubstr("--drop-invalid")));
+  EXPECT_EQ(evaluate(all, {"--drop-invalid"}),
+            evaluate(valid, {}) + "\n5 invalid rows were left out\n");
+  const std::string json = evaluate(all, {"--drop-invalid", "--output", "json"});
+  EXPECT_EQ(nlohmann::json::parse(json).at("fileRows").at("droppedRows"), "5");
 }
 
 TEST_F(CalibctlEvaluateForecastsTest, FailOnTurnsTheErrorIntoTheExitCode) {
@@ -354,7 +387,8 @@ TEST_F(CalibctlEvaluateForecastsTest, TheFirstLineIsAHeaderIfItNamesAColumn) {
   const std::string hint = "; if the first line holds names, say --header";
   EXPECT_THAT(evaluate("1,x,3,2\n" + rows),
               HasSubstr("levels.csv line 1, column 2: \"x\" is not a number" + hint));
-  EXPECT_THAT(evaluate("NA,NA,NA,NA\n" + rows), HasSubstr("\"NA\" is not a number" + hint));
+  EXPECT_THAT(evaluate("NA,NA,NA,NA\n" + rows),
+              HasSubstr("the value is missing, expected a number" + hint));
   EXPECT_THAT(evaluate(rows + "1,x,3,2\n"), ::testing::Not(HasSubstr("--header")));
 }
 

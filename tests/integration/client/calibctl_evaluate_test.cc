@@ -121,6 +121,13 @@ TEST(CalibctlEvaluateTest, FeaturesTestSimilarCases) {
   ASSERT_EQ(run.exit_code(), 0) << run.error();
   EXPECT_THAT(run.output(), HasSubstr("similar cases (individual calibration): discrepancy"));
   EXPECT_THAT(run.output(), HasSubstr("p = 0.01 (one look), simulated with labels drawn from"));
+  // The features of a row that is left out are left out too.
+  std::vector<std::string> damaged = with(write("more.csv", features + "1,1\n"));
+  damaged[1] = write("damaged.csv", rows + "2,2,sick\n");
+  damaged.emplace_back("--drop-invalid");
+  CalibctlRun dropped(damaged);
+  ASSERT_EQ(dropped.exit_code(), 0) << dropped.error();
+  EXPECT_EQ(dropped.output(), run.output() + "\n1 invalid rows were left out\n");
   CalibctlRun few(with(write("few.csv", "1,2\n3,4\n")));
   EXPECT_EQ(few.exit_code(), 1);
   EXPECT_THAT(few.error(), HasSubstr("has 2 rows, expected one for each of the 400 predictions"));

@@ -258,7 +258,8 @@ TEST_F(CalibctlForecastTest, AMissingOutcomeIsDroppedOnRequest) {
   RunJson({"model", "create", "gaps", "--forecast", "normal"});
   const std::string path =
       Write("gaps.csv", "mean,standard_deviation,outcome\n1,1,\n2,1,2\n,1,3\n");
-  EXPECT_THAT(ErrorOf({"send", "gaps", path}), HasSubstr("line 2, column 3: is empty"));
+  EXPECT_THAT(ErrorOf({"send", "gaps", path}),
+              HasSubstr("line 2, column 3 (\"outcome\"): the value is missing"));
   const nlohmann::json sent = RunJson({"send", "gaps", path, "--drop-invalid"});
   EXPECT_EQ(sent.at("acceptedRows"), "1");
   EXPECT_EQ(sent.at("droppedRows"), "2");
@@ -313,7 +314,7 @@ TEST_F(CalibctlForecastTest, PastForecastsCountAtTheirTime) {
       "5,1,5.5,Monday\n";
   const std::string old = Write("old.csv", date);
   EXPECT_THAT(ErrorOf({"send", "past", old, "--time-column", "day"}),
-              AllOf(HasSubstr("old.csv line 3, column \"day\": "), HasSubstr("Monday")));
+              AllOf(HasSubstr("old.csv line 3, column 4 (\"day\"): "), HasSubstr("Monday")));
   EXPECT_EQ(
       RunJson({"send", "past", old, "--time-column", "day", "--drop-invalid"}).at("droppedRows"),
       "2");
@@ -348,14 +349,17 @@ TEST_F(CalibctlForecastTest, ErrorsSayWhatToDo) {
               HasSubstr("levels[1]"));
   RunJson({"model", "create", "n", "--forecast", "normal"});
   const std::string header = "mean,standard_deviation,outcome\n";
-  EXPECT_THAT(ErrorOf({"send", "n", Write("outcome.csv", header + "1,1,1\n1,1,nan\n")}),
-              HasSubstr("outcome.csv line 3, outcome is nan, expected a finite number"));
+  EXPECT_THAT(
+      ErrorOf({"send", "n", Write("outcome.csv", header + "1,1,1\n1,1,nan\n")}),
+      HasSubstr(
+          "outcome.csv line 3, column 3 (\"outcome\"): the value is missing, expected a number"));
   EXPECT_THAT(ErrorOf({"send", "n", Write("a.csv", header + "1,1,1\n1,-2,0\n")}),
               AllOf(HasSubstr("a.csv line 3"), HasSubstr("is -2")));
   EXPECT_THAT(ErrorOf({"send", "n", Write("b.csv", header + "1,x,1\n")}),
-              HasSubstr("b.csv line 2, column 2: \"x\" is not a number"));
-  EXPECT_THAT(ErrorOf({"send", "n", Write("empty.csv", header + "1,,1\n")}),
-              HasSubstr("empty.csv line 2, column 2: is empty, expected a number"));
+              HasSubstr("b.csv line 2, column 2 (\"standard_deviation\"): \"x\" is not a number"));
+  EXPECT_THAT(
+      ErrorOf({"send", "n", Write("empty.csv", header + "1,,1\n")}),
+      HasSubstr("empty.csv line 2, column 2 (\"standard_deviation\"): the value is missing"));
   EXPECT_THAT(OutputOf({"send", "n", Write("one.csv", header + "1,1,1\n")}),
               HasSubstr("n: 1 row accepted"));
   EXPECT_THAT(ErrorOf({"send", "n", Write("c.csv", "mean,outcome\n1,1\n")}),

@@ -181,7 +181,7 @@ TEST_F(CalibctlServedTest, SendChecksTimesAndStopsAtARejectionOfEveryBatch) {
       "send", "times", old, "--label-base", "0", "--time-column", "ts", "--label-column", "y"};
   const auto late = Run(arguments);
   EXPECT_EQ(late->exit_code(), 1);
-  EXPECT_THAT(late->error(), HasSubstr("old.csv line 2, column \"ts\": 2016-11-01T12:00:00Z is "
+  EXPECT_THAT(late->error(), HasSubstr("old.csv line 2, column 3 (\"ts\"): 2016-11-01T12:00:00Z is "
                                        "more than 1000 days before now"));
   arguments.emplace_back("--drop-invalid");
   EXPECT_EQ(RunJson(arguments).at("droppedRows"), "2");

@@ -433,7 +433,7 @@ TEST_F(DelayedLabelsTest, CalibctlReadsIdsFromColumnsAndLabelsByName) {
 {"id": "d", "label": "cat"})");
   const auto refused = Run({"label", "m", labels});
   EXPECT_EQ(refused->exit_code(), 1);
-  EXPECT_THAT(refused->error(), HasSubstr("line 2, column 1: the label is missing"));
+  EXPECT_THAT(refused->error(), HasSubstr("line 2, key \"label\": the label is missing"));
   EXPECT_EQ(RunJson({"label", "m", labels, "--drop-invalid"}).at("matched"), "2");
   EXPECT_EQ(Coverage("m").pending_labelled(), 2);
 }

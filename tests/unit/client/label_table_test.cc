@@ -16,10 +16,12 @@ using ::testing::HasSubstr;
 
 class LabelTableTest : public ::testing::Test {
  protected:
-  absl::StatusOr<LabelTable> Read(const std::string& text) {
+  absl::StatusOr<LabelTable> Read(const std::string& text, bool drop_invalid = false) {
+    ColumnOptions options;
+    options.drop_invalid = drop_invalid;
     const std::string path = (folder_.path() / "labels.csv").string();
     std::ofstream(path) << text;
-    return ReadLabelTable(path, ColumnOptions());
+    return ReadLabelTable(path, options);
   }
   std::string Error(const std::string& text) { return std::string(Read(text).status().message()); }
 
@@ -34,8 +36,8 @@ TEST_F(LabelTableTest, ReadsTheColumnsByTheirNames) {
       "b,1,,0,True\n");
   ASSERT_TRUE(table.ok()) << table.status();
   EXPECT_THAT(table->names, ElementsAre("rain", "fog"));
-  EXPECT_THAT(table->probabilities, ElementsAre(0.25, 0.5, 1, 0));
-  EXPECT_THAT(table->truths, ElementsAre(0, 1, 1, kMissingTruth));
+  EXPECT_THAT(table->values, ElementsAre(0.25, 0.5, 1, 0));
+  EXPECT_THAT(table->labels, ElementsAre(0, 1, 1, kMissingTruth));
 }
 
 TEST_F(LabelTableTest, ReadsJsonLines) {
@@ -43,7 +45,18 @@ TEST_F(LabelTableTest, ReadsJsonLines) {
       "{\"prob_rain\": 0.25, \"label_rain\": true}\n"
       "{\"prob_rain\": 0.5, \"label_rain\": null}\n");
   ASSERT_TRUE(table.ok()) << table.status();
-  EXPECT_THAT(table->truths, ElementsAre(1, kMissingTruth));
+  EXPECT_THAT(table->labels, ElementsAre(1, kMissingTruth));
+}
+
+TEST_F(LabelTableTest, DropsInvalidRowsOnRequest) {
+  const std::string rows = "prob_rain,label_rain\n0.5,2\n0.25,1\n1.5,0\nNA,1\n0.5\n0.75,NA\n";
+  const auto table = Read(rows, true);
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_EQ(table->dropped_rows, 4U);
+  EXPECT_THAT(table->values, ElementsAre(0.25, 0.75));
+  EXPECT_THAT(table->labels, ElementsAre(1, kMissingTruth));
+  EXPECT_THAT(std::string(Read("prob_rain,label_rain\n2,1\n", true).status().message()),
+              HasSubstr("has no valid rows"));
 }
 
 TEST_F(LabelTableTest, ErrorsNameTheColumnAndTheCell) {
@@ -51,11 +64,11 @@ TEST_F(LabelTableTest, ErrorsNameTheColumnAndTheCell) {
   EXPECT_THAT(Error("prob_rain,label_rain,label_fog\n0.5,1,1\n"), HasSubstr("but no \"prob_fog\""));
   EXPECT_THAT(Error("rain\n0.5\n"), HasSubstr("has 0 columns whose names begin with prob_"));
   EXPECT_THAT(Error("prob_rain,label_rain\n1.5,1\n"),
-              HasSubstr("line 2, column 1: is \"1.5\", expected a number in [0, 1]"));
-  EXPECT_THAT(Error("prob_rain,label_rain\n0.5,2\n"),
-              HasSubstr("line 2, column 2: is \"2\", expected 0, 1, or nothing"));
-  EXPECT_THAT(Error("prob_rain,label_rain\n0.5\n"),
-              HasSubstr("the line has 1 columns, expected 2"));
+              HasSubstr("line 2, column 1 (\"prob_rain\") is 1.5, expected a number in [0, 1]"));
+  EXPECT_THAT(
+      Error("prob_rain,label_rain\n0.5,2\n"),
+      HasSubstr("line 2, column 2 (\"label_rain\"): truth \"2\", expected 0, 1, or nothing"));
+  EXPECT_THAT(Error("prob_rain,label_rain\n0.5\n"), HasSubstr("the line has 1 column, expected 2"));
   EXPECT_THAT(Error("prob_rain,label_rain\n"), HasSubstr("has no rows"));
 }
 

@@ -11,6 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "calibd/core/row_sum.h"
+#include "client/cli/files/labels_by_id.h"
+#include "client/cli/files/row_faults.h"
 #include "google/protobuf/util/time_util.h"
 #include "unit/client/npz_file.h"
 
@@ -88,7 +90,7 @@ TEST_F(PredictionFileTest, NamesALabelThatContradictsTheBase) {
   EXPECT_THAT(InputErrorOf(options),
               HasSubstr("l1.csv line 2, column 1: label \"2\", expected 0..1 with "
                         "--label-base 0"));
-  options.drop_invalid = true;
+  options.columns.drop_invalid = true;
   EXPECT_THAT(ParseInput(options).labels, ElementsAre(1, -1));
 }
 
@@ -181,7 +183,7 @@ TEST_F(PredictionFileTest, TellsThatNumberedColumnsAreUsedByPosition) {
   options.class_names = {"cat", "dog"};
   const Input input = ParseInput(options);
   EXPECT_THAT(input.labels, ElementsAre(1));
-  EXPECT_THAT(input.note,
+  EXPECT_THAT(input.columns.note,
               HasSubstr("the columns \"0\", \"1\" are used as the classes \"cat\", \"dog\""));
 }
 
@@ -207,7 +209,7 @@ TEST_F(PredictionFileTest, ReadsWhatPandasWrites) {
   options.predictions = Write("r.csv", "0,1\n0.5,0.5\n1.0,0.0\n");
   options.label_base = 0;
   options.labels = Write("n.csv", "0\n1\n0\n");
-  EXPECT_THAT(ParseInput(options).note, HasSubstr("read as a prediction; say --header"));
+  EXPECT_THAT(ParseInput(options).columns.note, HasSubstr("read as a prediction; say --header"));
   EXPECT_EQ(ParseInput(options).values.size(), 6u);
   options.columns.header = true;
   options.labels = Write("n.csv", "0\nTrue\nFalse\n");
@@ -238,7 +240,7 @@ TEST_F(PredictionFileTest, DropsOtherColumnsOnlyOnRequest) {
   options.columns.dropped = {"text"};
   const Input input = ParseInput(options);
   EXPECT_THAT(input.labels, ElementsAre(0, 1));
-  EXPECT_EQ(input.prediction_places.Of(1), options.predictions + " line 4");
+  EXPECT_EQ(input.places.Of(1), options.predictions + " line 4");
   options.columns.dropped.clear();
   EXPECT_THAT(InputErrorOf(options),
               HasSubstr("line 2, column 3 (\"text\"): \"a;\\nb\" is not a number"));
@@ -292,7 +294,7 @@ TEST_F(PredictionFileTest, DropInvalidCoversMissingAndInvalidCells) {
   EXPECT_THAT(InputErrorOf(options),
               AllOf(HasSubstr("line 3, column 2 (\"dog\"): the value is missing"),
                     HasSubstr("--drop-invalid")));
-  options.drop_invalid = true;
+  options.columns.drop_invalid = true;
   const Input input = ParseInput(options);
   ASSERT_EQ(input.labels.size(), 6u);
   EXPECT_TRUE(std::isnan(input.values[3]) && std::isnan(input.values[5]));
@@ -354,7 +356,7 @@ TEST_F(PredictionFileTest, ShowsAnInvalidProbabilityOfThePositiveClass) {
   EXPECT_THAT(std::string(DescribeFaults(
                               input, absl::InvalidArgumentError("rows[1].probabilities[0] is 1.5"))
                               .message()),
-              HasSubstr("p.csv line 3, column 2 is 1.5"));
+              HasSubstr("p.csv line 3, column 2 (\"p\") is 1.5"));
   options.predictions = Write("q.csv", "0.5,0.5,1\n");
   options.columns.label = "3";
   EXPECT_THAT(InputErrorOf(options),
@@ -486,7 +488,7 @@ TEST_F(PredictionFileTest, ReadsNamedArrays) {
   WriteZip(options.predictions, {{"arr_0.npy", p}, {"arr_1.npy", three}}, false);
   EXPECT_THAT(InputErrorOf(options),
               AllOf(HasSubstr("class names need --class-names"), Not(HasSubstr("header"))));
-  options.drop_invalid = true;
+  options.columns.drop_invalid = true;
   EXPECT_THAT(InputErrorOf(options),
               AllOf(HasSubstr("holds 3 labels, expected 2"), Not(HasSubstr("header"))));
 }
@@ -509,7 +511,7 @@ TEST_F(PredictionFileTest, ReadsJsonLines) {
   options.class_names = {"cat", "dog"};
   EXPECT_THAT(InputErrorOf(options),
               HasSubstr("q.jsonl line 2, key \"cat\": the value is missing"));
-  options.drop_invalid = true;
+  options.columns.drop_invalid = true;
   EXPECT_THAT(ParseInput(options).labels, ElementsAre(0, -1));
   EXPECT_EQ(ParseInput(options).values[0], 0.25);
 }
@@ -533,12 +535,12 @@ TEST_F(PredictionFileTest, ReadsLabelsByIdAndNamesTheLineOfAnInvalidClass) {
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_THAT(file->ids, ElementsAre("a", "b,"));
   EXPECT_THAT(file->labels, ElementsAre(0, 2));
-  EXPECT_EQ(std::string(DescribeFaults(file->places, absl::InvalidArgumentError(
-                                                         "labels[1].prediction_ids is long"))
+  EXPECT_EQ(std::string(DescribeFaults(
+                            *file, absl::InvalidArgumentError("labels[1].prediction_ids is long"))
                             .message()),
             options.path + " line 3 is long");
-  EXPECT_THAT(error(2), HasSubstr("l.csv line 3, column 2: label \"3\", expected 1..2"));
-  options.drop_invalid = true;
+  EXPECT_THAT(error(2), HasSubstr("l.csv line 3, column 2 (\"label\"): label \"3\", expected 1..2"));
+  options.columns.drop_invalid = true;
   EXPECT_THAT(ReadLabelFile(options, {}, 2)->labels, ElementsAre(0, -1));
   options.path += ".absent";
   EXPECT_TRUE(absl::IsNotFound(ReadLabelFile(options, {}, 2).status()));

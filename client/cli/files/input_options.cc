@@ -1,6 +1,6 @@
-// The options of the files of predictions and labels.
+#include "client/cli/files/input_options.h"
+
 #include "absl/strings/str_cat.h"
-#include "client/cli/files/prediction_file.h"
 
 namespace calibd::cli {
 namespace {
@@ -39,6 +39,13 @@ void AddTableOptions(CLI::App& command, ColumnOptions& columns) {
                   "column or key that is not read; may be repeated, or list several: a,b")
       ->delimiter(',')
       ->allow_extra_args(false);
+  AddDropInvalid(command, columns);
+}
+
+void AddDropInvalid(CLI::App& command, ColumnOptions& columns) {
+  command.add_flag("--drop-invalid", columns.drop_invalid,
+                   "leave out rows with missing or invalid values or labels, and count them; by "
+                   "default an invalid row is an error");
 }
 
 void AddInputOptions(CLI::App& command, InputOptions& input) {
@@ -72,9 +79,6 @@ void AddInputOptions(CLI::App& command, InputOptions& input) {
   command.add_flag("--renormalise", input.renormalise,
                    "divide each row by its sum, and report the number of changed rows and the "
                    "largest correction; by default a wrong sum is an error");
-  command.add_flag("--drop-invalid", input.drop_invalid,
-                   "leave out rows with missing or invalid values or labels, and count them; by "
-                   "default an invalid row is an error");
 }
 
 void AddLabelFileOptions(CLI::App& command, LabelFileOptions& file) {
@@ -85,8 +89,7 @@ void AddLabelFileOptions(CLI::App& command, LabelFileOptions& file) {
       ->required();
   AddLabelBase(command, file.label_base);
   AddColumnOptions(command, file.columns);
-  command.add_flag("--drop-invalid", file.drop_invalid,
-                   "leave out rows with a missing or invalid label, and count them");
+  AddDropInvalid(command, file.columns);
 }
 
 std::optional<std::string> FindUsageFault(const InputOptions& input) {

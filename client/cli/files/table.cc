@@ -1,0 +1,515 @@
+#include "client/cli/files/table.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "calibd/core/status_macros.h"
+#include "client/cli/commands/command.h"
+#include "client/cli/commands/time_option.h"
+#include "client/cli/files/csv_reader.h"
+#include "client/cli/files/json_lines_reader.h"
+#include "client/cli/files/label_parser.h"
+#include "client/cli/files/npy_reader.h"
+#include "client/cli/files/npz_reader.h"
+#include "client/cli/files/text_row.h"
+
+namespace calibd::cli {
+
+const std::vector<std::string> kPredictionNames = {"probabilities", "y_prob", "probs",
+                                                   "predictions", "logits"};
+const std::vector<std::string> kLabelNames = {"labels", "y_true", "label", "y"};
+
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kUnreadable = std::numeric_limits<double>::infinity();
+constexpr char kDropHint[] = "; --drop-invalid leaves out invalid rows";
+constexpr char kHeaderHint[] = "; if the first line holds names, say --header";
+constexpr std::string_view kNumber = "a number";
+constexpr std::size_t kMaxIdBytes = 128;
+
+std::string Text(const absl::Status& status) { return std::string(status.message()); }
+
+// Reads a cell that has to be a number. Errors: InvalidArgument saying what is wrong.
+absl::StatusOr<double> ParseNumber(std::string_view cell, std::string_view expected) {
+  double value = 0;
+  if (ParseDouble(cell, value) && !std::isnan(value)) return value;
+  if (IsMissing(cell) || std::isnan(value)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the value is missing, expected ", std::string(expected)));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(Quote(cell), " is not a number",
+                   expected == kNumber ? "" : absl::StrCat(", expected ", std::string(expected))));
+}
+
+// noun: names the text, "id" or "group value".
+absl::Status CheckId(const std::string& source, const TextRow& row, std::size_t column,
+                     const char* noun) {
+  const std::size_t size = row.cells[column].size();
+  if (size >= 1 && size <= kMaxIdBytes) return absl::OkStatus();
+  return CellError(
+      source, row.line, column + 1,
+      absl::StrCat("the ", noun, " is of ", size, " bytes, expected 1 to ", kMaxIdBytes));
+}
+
+absl::Status ReadRows(InputFile& file, const ColumnOptions& options, OnRow on_row) {
+  if (file.format == FileFormat::kJsonLines) {
+    const std::vector<std::string> stated = {options.predictions};
+    return ReadJsonLines(*file.stream, file.name,
+                         options.predictions.empty() ? kPredictionNames : stated, on_row);
+  }
+  CALIBD_ASSIGN_OR_RETURN(const char delimiter, ParseDelimiter(options.delimiter));
+  return ReadCsv(*file.stream, file.name, delimiter, on_row);
+}
+
+// Collects the rows of CSV or JSON Lines.
+class TextRows {
+ public:
+  TextRows(const TableSchema& schema, Table& table) : schema_(schema), table_(table) {}
+
+  absl::Status Add(const TextRow& row) {
+    if (!planned_) {
+      planned_ = true;
+      bool header = table_.format == FileFormat::kJsonLines;
+      if (!header) {
+        CALIBD_ASSIGN_OR_RETURN(header, schema_.is_header(row.cells));
+      }
+      std::vector<std::string> names;
+      if (header) names.assign(row.cells.begin(), row.cells.end());
+      CALIBD_ASSIGN_OR_RETURN(table_.columns, schema_.plan({names, row.cells.size()}));
+      table_.columns.column_count = row.cells.size();
+      table_.columns.names = std::move(names);
+      table_.width = plan().values.size();
+      table_.truth_width = plan().truths.size();
+      if (header) return absl::OkStatus();
+    }
+    table_.places.lines.push_back(row.line);
+    ++table_.row_count;
+    if (row.cells.size() != plan().column_count) {
+      if (!drop()) return ColumnCountError(row);
+      AddUnreadable();
+      return absl::OkStatus();
+    }
+    CALIBD_RETURN_IF_ERROR(AddNumbers(row, plan().values, schema_.value, table_.values));
+    for (const std::size_t column : plan().truths) CALIBD_RETURN_IF_ERROR(AddTruth(row, column));
+    if (plan().time.has_value()) CALIBD_RETURN_IF_ERROR(AddTime(row));
+    if (plan().id.has_value()) {
+      if (!drop()) CALIBD_RETURN_IF_ERROR(CheckId(source(), row, *plan().id, "id"));
+      table_.ids.emplace_back(row.cells[*plan().id]);
+    }
+    if (plan().group.has_value()) table_.groups.emplace_back(row.cells[*plan().group]);
+    return AddNumbers(row, plan().features, kNumber, table_.features);
+  }
+
+ private:
+  [[nodiscard]] const std::string& source() const { return table_.places.path; }
+  [[nodiscard]] const ColumnPlan& plan() const { return table_.columns; }
+  [[nodiscard]] bool drop() const { return schema_.options.drop_invalid; }
+
+  [[nodiscard]] absl::Status ColumnCountError(const TextRow& row) const {
+    const std::size_t expected = plan().column_count;
+    const bool empty = row.cells.size() == 1 && row.cells[0].empty();
+    return CellError(source(), row.line, std::min(row.cells.size(), expected),
+                     empty ? absl::StrCat("the line is empty, expected ", expected, " columns")
+                           : absl::StrCat("the line has ", row.cells.size(),
+                                          row.cells.size() == 1 ? " column" : " columns",
+                                          ", expected ", expected, kDropHint));
+  }
+
+  // The place of a cell of the newest row, and what is wrong with it.
+  [[nodiscard]] absl::Status Fault(std::size_t column, const absl::Status& fault,
+                                   const std::string& hint = kDropHint) const {
+    const bool maybe_header = plan().names.empty() && table_.row_count == 1 &&
+                              table_.places.lines[0] == 1 && !schema_.options.header.has_value();
+    return absl::InvalidArgumentError(absl::StrCat(table_.PlaceOf(table_.row_count - 1, column),
+                                                   ": ", Text(fault),
+                                                   maybe_header ? kHeaderHint : hint));
+  }
+
+  // What to do about a text in a column of values. One in the first row hints at a column of
+  // another kind.
+  [[nodiscard]] std::string TextHint(std::size_t column) const {
+    if (table_.row_count > 1 || schema_.truths.empty()) return kDropHint;
+    const std::string stated =
+        plan().names.empty() ? absl::StrCat(column + 1) : OptionValue(plan().names[column]);
+    return absl::StrCat("; ",
+                        plan().truths.empty()
+                            ? absl::StrCat("if this column holds the ", std::string(schema_.truths),
+                                           ", add --label-column ", stated, "; ")
+                            : "",
+                        "--drop-column ", stated, " leaves the column out");
+  }
+
+  // Adds a row that the checks of the values will refuse.
+  void AddUnreadable() {
+    table_.values.insert(table_.values.end(), plan().values.size(), kNaN);
+    table_.truths.insert(table_.truths.end(), plan().truths.size(), kUnreadable);
+    if (plan().time.has_value()) table_.times.emplace_back();
+    if (plan().id.has_value()) table_.ids.emplace_back();
+    if (plan().group.has_value()) table_.groups.emplace_back();
+    table_.features.insert(table_.features.end(), plan().features.size(), kNaN);
+  }
+
+  absl::Status AddNumbers(const TextRow& row, std::span<const std::size_t> columns,
+                          std::string_view expected, std::vector<double>& numbers) {
+    for (const std::size_t column : columns) {
+      double value = 0;
+      if (!ParseDouble(row.cells[column], value) || std::isnan(value)) {
+        if (!drop()) {
+          const bool text = !IsMissing(row.cells[column]) && !std::isnan(value);
+          return Fault(column, ParseNumber(row.cells[column], expected).status(),
+                       text ? TextHint(column) : kDropHint);
+        }
+        value = kNaN;
+      }
+      numbers.push_back(value);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status AddTruth(const TextRow& row, std::size_t column) {
+    const std::string_view cell = row.cells[column];
+    const auto truth = schema_.parse_truth ? schema_.parse_truth(cell) : ParseNumber(cell, kNumber);
+    if (!truth.ok() && !drop()) return Fault(column, truth.status());
+    table_.truths.push_back(truth.value_or(kUnreadable));
+    return absl::OkStatus();
+  }
+
+  absl::Status AddTime(const TextRow& row) {
+    const auto time = ParseTimestamp(row.cells[*plan().time]);
+    if (!time.ok()) {
+      if (!drop()) return Fault(*plan().time, time.status());
+      table_.values.back() = kNaN;
+    }
+    table_.times.push_back(time.value_or(google::protobuf::Timestamp()));
+    return absl::OkStatus();
+  }
+
+  const TableSchema& schema_;
+  Table& table_;
+  bool planned_ = false;
+};
+
+// Returns the only array of the file, or the one that is stated or has one of the names; unset
+// without such an array.
+std::optional<std::string> FindArray(const NpzFile& file, const ArrayNames& names, bool only) {
+  const std::vector<std::string>& existing = file.names();
+  const auto exists = [&](const std::string& name) {
+    return std::ranges::find(existing, name) != existing.end();
+  };
+  if (!names.stated.empty())
+    return exists(names.stated) ? std::optional(names.stated) : std::nullopt;
+  if (const auto found = std::ranges::find_if(names.names, exists); found != names.names.end()) {
+    return *found;
+  }
+  return only && existing.size() == 1 ? std::optional(existing[0]) : std::nullopt;
+}
+
+absl::StatusOr<NpyArray> ReadNamedArray(const InputFile& open, const NpzFile& file,
+                                        const ArrayNames& names) {
+  const std::optional<std::string> name = FindArray(file, names, true);
+  if (name.has_value()) return file.Read(*name);
+  const std::vector<std::string> stated = {names.stated};
+  return absl::InvalidArgumentError(absl::StrCat(
+      open.name, " has the arrays ", ListNames(file.names()), ", but none named ",
+      ListNames(names.stated.empty() ? names.names : std::span<const std::string>(stated)),
+      "; state one with ", names.option));
+}
+
+// The text of an element, as the parsers of truths expect it.
+std::string ElementText(const NpyArray& array, std::size_t row, std::size_t column) {
+  if (array.values.empty()) return array.texts[row];
+  const double value = array.values[row * array.column_count + column];
+  if (array.truth_values) return value != 0 ? "True" : "False";
+  std::array<char, 32> digits{};
+  return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr};
+}
+
+// Adds the truths in these columns of an array.
+absl::Status AddTruths(const NpyArray& array, std::span<const std::size_t> columns,
+                       const TableSchema& schema, const RowPlaces& places, Table& table) {
+  table.truth_width = columns.size();
+  for (std::size_t row = 0; row < array.row_count; ++row) {
+    for (const std::size_t column : columns) {
+      if (!schema.parse_truth && !array.values.empty()) {
+        table.truths.push_back(array.values[row * array.column_count + column]);
+        continue;
+      }
+      const std::string text = ElementText(array, row, column);
+      const auto truth = schema.parse_truth ? schema.parse_truth(text) : ParseNumber(text, kNumber);
+      if (!truth.ok() && !schema.options.drop_invalid) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(places.Of(row), ": ", Text(truth.status()), kDropHint));
+      }
+      table.truths.push_back(truth.value_or(kUnreadable));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void AddColumns(const NpyArray& array, std::span<const std::size_t> columns,
+                std::vector<double>& numbers) {
+  numbers.reserve(array.row_count * columns.size());
+  for (std::size_t row = 0; row < array.row_count; ++row) {
+    for (const std::size_t column : columns) {
+      numbers.push_back(array.values[row * array.column_count + column]);
+    }
+  }
+}
+
+// Reads an array, and the truths of an NPZ file that has them.
+absl::Status ReadArrays(InputFile& file, const TableSchema& schema, Table& table) {
+  const ColumnOptions& options = schema.options;
+  if (!options.id.empty() || !options.time.empty() || !options.group.empty()) {
+    return UsageFault(absl::StrCat(file.name,
+                                   " is a NumPy file: --id-column, --time-column and "
+                                   "--group-column are for CSV and JSON Lines"));
+  }
+  NpyArray array;
+  std::optional<NpyArray> truths;
+  if (file.format == FileFormat::kNpy) {
+    CALIBD_ASSIGN_OR_RETURN(array, ReadNpy(*file.stream, file.name));
+  } else {
+    CALIBD_ASSIGN_OR_RETURN(const NpzFile open, NpzFile::Open(file.path));
+    CALIBD_ASSIGN_OR_RETURN(array, ReadNamedArray(file, open, schema.array));
+    const ArrayNames names{
+        .option = "--label-column", .stated = options.label, .names = kLabelNames};
+    if (schema.truth_array &&
+        (FindArray(open, names, false).has_value() || !options.label.empty())) {
+      CALIBD_ASSIGN_OR_RETURN(truths, ReadNamedArray(file, open, names));
+    }
+  }
+  CALIBD_ASSIGN_OR_RETURN(table.columns, schema.plan({{}, array.column_count, truths.has_value()}));
+  table.columns.column_count = array.column_count;
+  table.width = table.columns.values.size();
+  table.row_count = array.row_count;
+  if (table.width > 0 && (array.values.empty() || array.truth_values)) {
+    return FileError(
+        file.name,
+        absl::StrCat("holds ", array.truth_values ? "truth values" : "texts", ", expected numbers",
+                     schema.truths.empty() ? "" : "; PREDICTIONS comes before LABELS"));
+  }
+  CALIBD_RETURN_IF_ERROR(AddTruths(array, table.columns.truths, schema, table.places, table));
+  if (truths.has_value()) {
+    if (truths->column_count != 1) {
+      return FileError(
+          file.name,
+          absl::StrCat("shape (", truths->row_count, ", ", truths->column_count, ") of the ",
+                       std::string(schema.truths), ", expected one in each row, (n, ) or (n, 1)"));
+    }
+    table.truth_places.path = file.name;
+    constexpr std::size_t kOnly[] = {0};
+    CALIBD_RETURN_IF_ERROR(AddTruths(*truths, kOnly, schema, table.truth_places, table));
+  }
+  AddColumns(array, table.columns.features, table.features);
+  if (table.width == array.column_count) {
+    table.values = std::move(array.values);
+  } else {
+    AddColumns(array, table.columns.values, table.values);
+  }
+  return absl::OkStatus();
+}
+
+// Keeps the rows of `width` elements whose flag is set.
+template <typename T>
+void Keep(const std::vector<bool>& keep, std::size_t width, std::vector<T>& elements) {
+  if (elements.empty()) return;
+  std::size_t kept = 0;
+  for (std::size_t row = 0; row < keep.size(); ++row) {
+    if (!keep[row]) continue;
+    for (std::size_t k = 0; k < width; ++k, ++kept) {
+      if (kept != row * width + k) elements[kept] = std::move(elements[row * width + k]);
+    }
+  }
+  elements.resize(kept);
+}
+
+// Whether the first line of a file of truths is a header, as far as one sees without the others.
+bool NamesTruths(const ColumnOptions& options, std::span<const std::string_view> row) {
+  return options.header.value_or(
+      (row.size() > 1 && row[0].empty()) ||
+      (!options.label.empty() && std::ranges::find(row, options.label) != row.end()));
+}
+
+absl::StatusOr<ColumnPlan> PlanTruthFile(const InputFile& file, const ColumnOptions& options,
+                                         const char* noun, std::span<const std::string> names,
+                                         std::size_t column_count) {
+  ColumnPlan plan;
+  const bool index = column_count == 2 && !names.empty() && names[0].empty();
+  if (!options.label.empty() && file.format != FileFormat::kNpz) {
+    CALIBD_ASSIGN_OR_RETURN(
+        const std::size_t column,
+        FindColumn(file.name, "--label-column", options.label, names, column_count));
+    plan.truths = {column};
+  } else if (index) {
+    plan.truths = {1};
+  } else if (column_count == 1) {
+    plan.truths = {0};
+  } else {
+    return FileError(file.name, absl::StrCat("has ", column_count, " columns, expected one ", noun,
+                                             " in each row; state the column with --label-column"));
+  }
+  return plan;
+}
+
+// Reads one text for each row of `table` from CSV with one column; nothing if the path is empty.
+// noun: names a text in errors, such as "id".
+absl::Status ReadTextFile(const std::string& path, const char* noun, const ColumnOptions& options,
+                          const Table& table, std::vector<std::string>& texts, RowPlaces& places) {
+  if (path.empty()) return absl::OkStatus();
+  CALIBD_ASSIGN_OR_RETURN(InputFile file, OpenInput(path));
+  file.format = FileFormat::kCsv;
+  places.path = file.name;
+  places.csv = true;
+  bool header = options.header.value_or(false);
+  const auto add = [&](const TextRow& row) -> absl::Status {
+    if (std::exchange(header, false)) return absl::OkStatus();
+    if (row.cells.size() != 1) {
+      return CellError(places.path, row.line, 2,
+                       absl::StrCat("the line has more text, expected one ", noun,
+                                    " (in quotes if it contains the delimiter)"));
+    }
+    CALIBD_RETURN_IF_ERROR(CheckId(places.path, row, 0, noun));
+    texts.emplace_back(row.cells[0]);
+    places.lines.push_back(row.line);
+    return absl::OkStatus();
+  };
+  CALIBD_RETURN_IF_ERROR(ReadRows(file, options, add));
+  return CheckCount(places, noun, texts.size(), table);
+}
+
+}  // namespace
+
+std::string RowPlaces::Of(std::size_t row) const {
+  return row < lines.size() ? absl::StrCat(path, " line ", lines[row])
+                            : absl::StrCat(path, " row ", row, " (counted from 0)");
+}
+
+std::string Table::PlaceOf(std::size_t row, std::size_t column) const {
+  const bool named = column < columns.names.size();
+  if (format == FileFormat::kJsonLines) {
+    return absl::StrCat(places.Of(row), ", key ", Quote(columns.names[column]));
+  }
+  return absl::StrCat(places.Of(row), ", column ", column + 1,
+                      named ? absl::StrCat(" (", Quote(columns.names[column]), ")") : "");
+}
+
+std::size_t KeepRows(const std::vector<bool>& keep, Table& table) {
+  const std::size_t before = table.row_count;
+  if (before == 0) return 0;
+  const std::size_t feature_count = table.features.size() / before;
+  table.row_count = static_cast<std::size_t>(std::ranges::count(keep, true));
+  Keep(keep, table.width, table.values);
+  Keep(keep, table.truth_width, table.truths);
+  Keep(keep, feature_count, table.features);
+  Keep(keep, 1, table.ids);
+  Keep(keep, 1, table.groups);
+  Keep(keep, 1, table.times);
+  for (RowPlaces* const places :
+       {&table.places, &table.truth_places, &table.id_places, &table.group_places}) {
+    Keep(keep, 1, places->lines);
+  }
+  return before - table.row_count;
+}
+
+absl::StatusOr<Table> ReadTable(InputFile& file, const TableSchema& schema) {
+  Table table;
+  table.format = file.format;
+  table.places.path = file.name;
+  table.places.csv = file.format == FileFormat::kCsv;
+  if (file.format == FileFormat::kNpy || file.format == FileFormat::kNpz) {
+    CALIBD_RETURN_IF_ERROR(ReadArrays(file, schema, table));
+    return table;
+  }
+  TextRows rows(schema, table);
+  CALIBD_RETURN_IF_ERROR(
+      ReadRows(file, schema.options, [&](const TextRow& row) { return rows.Add(row); }));
+  return table;
+}
+
+absl::Status ReadTruthFile(
+    InputFile& file, const ColumnOptions& options, const char* noun,
+    const std::function<absl::StatusOr<double>(std::string_view text)>& parse_truth, Table& table) {
+  // The fault of the first truth, which is the header if there is one row too many.
+  absl::Status first;
+  bool header = file.format != FileFormat::kCsv;
+  std::size_t count = 0;
+  const TableSchema schema{
+      .options = options,
+      .is_header =
+          [&](std::span<const std::string_view> row) { return header = NamesTruths(options, row); },
+      .plan =
+          [&](const TableHead& head) {
+            return PlanTruthFile(file, options, noun, head.names, head.column_count);
+          },
+      .parse_truth = [&](std::string_view text) -> absl::StatusOr<double> {
+        auto truth = parse_truth ? parse_truth(text) : ParseNumber(text, kNumber);
+        if (++count > 1 || truth.ok() || header || options.header.has_value()) return truth;
+        first = truth.status();
+        return kUnreadable;
+      },
+      .array = {.option = "--label-column", .stated = options.label, .names = kLabelNames}};
+  CALIBD_ASSIGN_OR_RETURN(Table read, ReadTable(file, schema));
+  if (!first.ok() && read.row_count == table.row_count + 1) {
+    read.truths.erase(read.truths.begin());
+    read.places.lines.erase(read.places.lines.begin());
+  } else if (!first.ok() && !options.drop_invalid) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(read.PlaceOf(0, read.columns.truths[0]), ": ", Text(first), kDropHint));
+  }
+  table.truths = std::move(read.truths);
+  table.truth_width = 1;
+  table.truth_places = std::move(read.places);
+  return CheckCount(table.truth_places, noun, table.truths.size(), table);
+}
+
+absl::StatusOr<Table> ReadNumbers(const std::string& path, const ColumnOptions& options) {
+  CALIBD_ASSIGN_OR_RETURN(InputFile file, OpenInput(path));
+  // The other options are about the file of the predictions.
+  ColumnOptions own;
+  own.delimiter = options.delimiter;
+  own.header = options.header;
+  const TableSchema schema{
+      .options = own,
+      .is_header = [&](std::span<const std::string_view> row) { return HoldsNames(own, {}, row); },
+      .plan =
+          [&](const TableHead& head) {
+            return AssignColumns(own, {}, false, file.name, head.names, head.column_count);
+          }};
+  return ReadTable(file, schema);
+}
+
+absl::Status ReadOtherFiles(const InputOptions& options, Table& table) {
+  CALIBD_RETURN_IF_ERROR(
+      ReadTextFile(options.ids, "id", options.columns, table, table.ids, table.id_places));
+  CALIBD_RETURN_IF_ERROR(ReadTextFile(options.groups, "group value", options.columns, table,
+                                      table.groups, table.group_places));
+  if (options.features.empty()) return absl::OkStatus();
+  CALIBD_ASSIGN_OR_RETURN(Table read, ReadNumbers(options.features, options.columns));
+  if (read.row_count != table.row_count) {
+    return FileError(options.features,
+                     absl::StrCat("has ", read.row_count, " rows, expected one for each of the ",
+                                  table.row_count, " predictions"));
+  }
+  table.features = std::move(read.values);
+  return absl::OkStatus();
+}
+
+absl::Status CheckCount(const RowPlaces& places, const char* noun, std::size_t count,
+                        const Table& table) {
+  if (count == table.row_count) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(places.path, " holds ", count, " ", noun, count == 1 ? "" : "s", ", expected ",
+                   table.row_count, ", one for each prediction",
+                   places.csv && count == table.row_count + 1
+                       ? "; if the first line of each file holds names, say --header"
+                       : ""));
+}
+
+}  // namespace calibd::cli
