@@ -365,10 +365,10 @@ absl::Status CheckValues(const v1::Observations& observations, const ModelDeclar
     });
   }
   const std::vector<std::int32_t> valid_labels(
-      values.labels.empty() ? values.values.size() / values.width : 0);
+      values.truths.empty() ? values.values.size() / values.width : 0);
   const std::vector<Violation> violations =
       ConvertValues(observations, declaration, values.values, values.baseline_values,
-                    values.labels.empty() ? valid_labels : values.labels);
+                    values.truths.empty() ? valid_labels : values.truths.labels);
   return violations.empty() ? absl::OkStatus() : InvalidFieldsError(kReason, violations);
 }
 
@@ -433,7 +433,7 @@ std::optional<Violation> FindRowViolation(const v1::Observations& observations,
   const auto row_of = [&](std::vector<double>& matrix) {
     return matrix.empty() ? std::span<double>() : std::span(matrix).subspan(place * m, m);
   };
-  const std::int32_t label = values.labels.empty() ? 0 : values.labels[place];
+  const std::int32_t label = values.truths.empty() ? 0 : values.truths.labels[place];
   std::vector<Violation> violations =
       ConvertValues(observations, declaration, row_of(values.values),
                     row_of(values.baseline_values), std::span(&label, 1));
@@ -490,8 +490,8 @@ LogRow Decode(const v1::Observations& observations, const ModelDeclaration& decl
     } else {
       values.single_precision = observations.has_probabilities_float32();
     }
-    values.labels.assign(observations.labels().begin(), observations.labels().end());
-    values.outcomes.assign(observations.outcomes().begin(), observations.outcomes().end());
+    values.truths.labels.assign(observations.labels().begin(), observations.labels().end());
+    values.truths.outcomes.assign(observations.outcomes().begin(), observations.outcomes().end());
     values.group_values.assign(observations.group_values().begin(),
                                observations.group_values().end());
     values.feature_count = declaration.feature_names.size();
@@ -515,9 +515,7 @@ LogRow Decode(const v1::Observations& observations, const ModelDeclaration& decl
     auto& predictions = row.kind.emplace<PredictionsRow>();
     predictions.dropped_rows = observations.dropped_rows();
     predictions.ids = std::move(ids);
-    predictions.predicted_classes = declaration.numbers() != nullptr
-                                        ? std::vector<std::int32_t>(predictions.ids.size(), 0)
-                                        : PredictedClasses(values);
+    predictions.predicted_classes = CountedClasses(values, declaration.counted_classes());
     predictions.values = std::move(values);
   } else {
     row.kind =
@@ -535,9 +533,12 @@ LogRow Decode(const v1::Labels& labels, const ModelDeclaration& declaration) {
                            .labels = true,
                            .reason = std::move(status)};
   } else {
+    Truths truths;
+    truths.Append(
+        {.labels = {labels.labels().data(), static_cast<std::size_t>(labels.labels_size())},
+         .outcomes = {labels.outcomes().data(), static_cast<std::size_t>(labels.outcomes_size())}});
     row.kind = LabelsRow{.ids = HashIds(labels.prediction_ids()),
-                         .labels = {labels.labels().begin(), labels.labels().end()},
-                         .outcomes = {labels.outcomes().begin(), labels.outcomes().end()},
+                         .truths = std::move(truths),
                          .counts = {},
                          .classes = {}};
   }

@@ -65,8 +65,8 @@ std::optional<Violation> FindForecastRowViolation(const NumberForecastKind& kind
   const std::span<const double> row =
       std::span(values.values).subspan(place * values.width, values.width);
   std::optional<Violation> violation = FindForecastViolation(kind, row);
-  if (!violation.has_value() && !values.outcomes.empty()) {
-    violation = FindOutcomeViolation(kind, row, values.outcomes[place]);
+  if (!violation.has_value() && !values.truths.empty()) {
+    violation = FindOutcomeViolation(kind, row, values.truths.outcomes[place]);
   }
   if (violation.has_value()) violation->field = absl::StrCat("rows[", i, "].", violation->field);
   return violation;

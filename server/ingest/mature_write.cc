@@ -47,11 +47,11 @@ absl::Status MatureWrite::Append(Store& store) {
     const PredictionTracker::Matured::Run& run = *next_run++;
     CALIBD_ASSIGN_OR_RETURN(const LogRow row, DecodeRow(data, shape));
     const auto* const predictions = row.As<PredictionsRow>();
-    if (predictions == nullptr || predictions->ids.size() != run.labels.size()) {
+    if (predictions == nullptr || predictions->ids.size() != run.labelled.size()) {
       return MakeError(
           absl::StatusCode::kDataLoss, "STORE_DAMAGED",
           absl::StrCat("batch ", run.log_id, " of the log holds ", row.tracked_ids().size(),
-                       " predictions, expected ", run.labels.size()));
+                       " predictions, expected ", run.labelled.size()));
     }
     Add(*predictions, run, matured);
     return absl::OkStatus();
@@ -76,19 +76,19 @@ bool MatureWrite::HasUsableOutcome(const PredictionsRow& predictions,
                                    std::size_t i) const {
   const std::shared_ptr<const ModelDeclaration> declaration = model_->declaration();
   const NumbersSpec* const numbers = declaration->numbers();
-  if (numbers == nullptr || run.outcomes.empty()) return true;
+  if (numbers == nullptr) return true;
   const std::size_t width = declaration->row_shape().width;
   const std::span<const double> row =
       std::span(predictions.values.values).subspan(i * width, width);
-  return !FindOutcomeViolation(numbers->forecast, row, run.outcomes[i]).has_value();
+  return !FindOutcomeViolation(numbers->forecast, row, run.truths.outcomes[i]).has_value();
 }
 
 void MatureWrite::Add(const PredictionsRow& predictions, const PredictionTracker::Matured::Run& run,
                       MaturedRow& matured) const {
   const std::size_t m = matured.values.width;
   matured.values.single_precision &= predictions.values.single_precision;
-  for (std::size_t i = 0; i < run.labels.size(); ++i) {
-    if (run.labels[i] == PredictionTracker::kNoLabel || !HasUsableOutcome(predictions, run, i)) {
+  for (std::size_t i = 0; i < run.labelled.size(); ++i) {
+    if (!run.labelled[i] || !HasUsableOutcome(predictions, run, i)) {
       matured.missing_predicted_classes.push_back(predictions.predicted_classes[i]);
       continue;
     }
@@ -101,11 +101,7 @@ void MatureWrite::Add(const PredictionsRow& predictions, const PredictionTracker
     copy_row(predictions.values.values, m, matured.values.values);
     copy_row(predictions.values.baseline_values, m, matured.values.baseline_values);
     copy_row(predictions.values.features, matured.values.feature_count, matured.values.features);
-    if (run.outcomes.empty()) {
-      matured.values.labels.push_back(run.labels[i]);
-    } else {
-      matured.values.outcomes.push_back(run.outcomes[i]);
-    }
+    matured.values.truths.Append(run.truths.view().rows(i, 1));
     matured.values.id_hashes.push_back(predictions.ids[i].low);
     if (!model_->declaration()->monitoring.group_tag.empty()) {
       matured.values.group_values.push_back(predictions.values.groups()[i]);

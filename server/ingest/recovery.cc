@@ -55,9 +55,9 @@ void Track(const LogRow& row, const StoredBatch& stored, PredictionTracker& trac
   if (!row.tracked()) return;
   if (const auto* const predictions = row.As<PredictionsRow>()) {
     tracker.Add(stored.log_id, row.elapsed, stored.time_us, predictions->ids,
-                predictions->predicted_classes, predictions->values.truths());
+                predictions->predicted_classes, predictions->values.truths);
   } else if (const auto* const labels = row.As<LabelsRow>()) {
-    tracker.RestoreLabels(stored.log_id, labels->ids, {labels->labels, labels->outcomes});
+    tracker.RestoreLabels(stored.log_id, labels->ids, labels->truths);
   }
 }
 

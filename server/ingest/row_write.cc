@@ -144,12 +144,11 @@ absl::Status RowWrite::PendingFullError(std::size_t rows) const {
 
 void RowWrite::Match(LabelsRow& row) {
   PredictionTracker::Labelling labelling =
-      model_->storage_state().tracker->Label(row_.elapsed, row.ids, {row.labels, row.outcomes});
+      model_->storage_state().tracker->Label(row_.elapsed, row.ids, row.truths);
   row.counts = labelling.counts;
   row.classes = std::move(labelling.classes);
   KeepOnly(labelling.matched, row.ids);
-  KeepOnly(labelling.matched, row.labels);
-  KeepOnly(labelling.matched, row.outcomes);
+  KeepOnly(labelling.matched, row.truths);
   matched_ = true;
   encoded_ = EncodeRow(row_);
 }
@@ -202,7 +201,7 @@ void RowWrite::Track() {
   PredictionTracker& tracker = *model_->storage_state().tracker;
   if (const auto* const predictions = row_.As<PredictionsRow>()) {
     tracker.Add(log_id_, row_.elapsed, time_.count(), predictions->ids,
-                predictions->predicted_classes, predictions->values.truths());
+                predictions->predicted_classes, predictions->values.truths);
   } else {
     tracker.KeepLabels(log_id_, row_.tracked_ids());
   }

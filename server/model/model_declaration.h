@@ -15,6 +15,7 @@
 #include "server/model/forecast_spec.h"
 #include "server/model/model_name.h"
 #include "server/model/monitoring.h"
+#include "server/model/row_shape.h"
 
 namespace calibd::server {
 
@@ -29,26 +30,6 @@ struct InferenceOutput {
   std::string baseline_name{};
 
   friend bool operator==(const InferenceOutput&, const InferenceOutput&) = default;
-};
-
-// What a row of the log must have to be one of a model.
-struct RowShape {
-  // NOLINTNEXTLINE(google-explicit-constructor): a model of classes has only their number.
-  RowShape(std::size_t m) : width(m), classes(m) {}
-  RowShape(std::size_t values, std::size_t predicted_classes, bool of_forecasts,
-           std::size_t feature_count)
-      : width(values),
-        classes(predicted_classes),
-        forecasts(of_forecasts),
-        features(feature_count) {}
-
-  // Number of values of a prediction, and of predicted classes.
-  std::size_t width;
-  std::size_t classes;
-  // The predictions are forecasts with outcomes.
-  bool forecasts = false;
-  // Number of features of a row.
-  std::size_t features = 0;
 };
 
 // What the declaration of a classifier says of its classes and of the estimators for them.
@@ -140,8 +121,12 @@ struct ModelDeclaration {
            !monitoring.group_tag.empty();
   }
 
+  [[nodiscard]] TruthShape truth_shape() const noexcept {
+    if (numbers() != nullptr) return {.labels = 0};
+    return {.labels = 1, .end_label = static_cast<std::int32_t>(class_count())};
+  }
   [[nodiscard]] RowShape row_shape() const noexcept {
-    return {row_width(), counted_classes(), numbers() != nullptr, feature_names.size()};
+    return {row_width(), counted_classes(), truth_shape(), feature_names.size()};
   }
 
   friend bool operator==(const ModelDeclaration&, const ModelDeclaration&) = default;

@@ -4,20 +4,28 @@
 
 namespace calibd::server {
 
+void KeepOnly(std::span<const std::uint32_t> indices, Truths& truths) {
+  KeepOnly(indices, truths.labels, truths.each);
+  KeepOnly(indices, truths.outcomes);
+}
+
 void KeepRows(std::span<const std::uint32_t> indices, RowValues& values) {
   KeepOnly(indices, values.values, values.width);
   KeepOnly(indices, values.baseline_values, values.width);
   KeepOnly(indices, values.features, values.feature_count);
-  KeepOnly(indices, values.labels);
-  KeepOnly(indices, values.outcomes);
+  KeepOnly(indices, values.truths);
   KeepOnly(indices, values.id_hashes);
   if (values.times_s.size() > 1) KeepOnly(indices, values.times_s);
   // One value belongs to all rows.
   if (values.group_values.size() > 1) KeepOnly(indices, values.group_values);
 }
 
-std::vector<std::int32_t> PredictedClasses(const RowValues& values) {
+std::vector<std::int32_t> CountedClasses(const RowValues& values, std::size_t class_count) {
   std::vector<std::int32_t> classes;
+  if (class_count == 1) {
+    classes.resize(values.values.size() / values.width);
+    return classes;
+  }
   std::span<const double> rest(values.values);
   classes.reserve(rest.size() / values.width);
   for (; !rest.empty(); rest = rest.subspan(values.width)) {
@@ -63,8 +71,7 @@ absl::Status LogRow::validity() const {
 std::size_t LogRow::bytes() const noexcept {
   std::size_t bytes = tracked_ids().size_bytes();
   if (const RowValues* const all = values()) {
-    bytes += all->values.size() * sizeof(double) + all->labels.size() * sizeof(std::int32_t);
-    bytes += all->outcomes.size() * sizeof(double);
+    bytes += all->values.size() * sizeof(double) + all->truths.bytes();
     bytes += (all->times_s.size() + all->id_hashes.size()) * sizeof(std::int64_t);
     for (const std::string& value : all->group_values) bytes += sizeof(std::string) + value.size();
     bytes += (all->baseline_values.size() + all->features.size()) * sizeof(double);
@@ -72,10 +79,7 @@ std::size_t LogRow::bytes() const noexcept {
   if (const auto* const predictions = As<PredictionsRow>()) {
     bytes += predictions->predicted_classes.size() * sizeof(std::int32_t);
   }
-  if (const auto* const labels = As<LabelsRow>()) {
-    bytes += labels->labels.size() * sizeof(std::int32_t);
-    bytes += labels->outcomes.size() * sizeof(double);
-  }
+  if (const auto* const labels = As<LabelsRow>()) bytes += labels->truths.bytes();
   return bytes;
 }
 

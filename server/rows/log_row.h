@@ -21,6 +21,7 @@
 #include "server/rows/producer_cursors.h"
 #include "server/rows/row_extras.h"
 #include "server/rows/row_view.h"
+#include "server/rows/truths.h"
 
 namespace calibd::server {
 
@@ -31,11 +32,8 @@ struct RowValues {
   std::size_t width = 0;
   // True if each value is a single-precision number; false if this is not known.
   bool single_precision = false;
-  // ---- The truths
-  // n labels; n or none for pending predictions.
-  std::vector<std::int32_t> labels;
-  // The same for forecasts, which have outcomes instead of labels.
-  std::vector<double> outcomes;
+  // Of n predictions; of n or none if they are pending.
+  Truths truths;
   // Values of the model's group tag: n, one for all, or none.
   std::vector<std::string> group_values;
   // Times of the predictions in seconds since 1970: n, one for all, or none. kNoTime: no time.
@@ -49,16 +47,13 @@ struct RowValues {
   std::vector<double> features;
   std::size_t feature_count = 0;
 
-  // Number of predictions with a label or an outcome.
-  [[nodiscard]] std::size_t labelled() const noexcept { return labels.size() + outcomes.size(); }
-  [[nodiscard]] LabelValues truths() const noexcept { return {labels, outcomes}; }
+  // Number of predictions with a truth.
+  [[nodiscard]] std::size_t labelled() const noexcept { return truths.size(); }
   // Only with truths.
-  [[nodiscard]] RowView rows() const noexcept {
-    return {values, width, labels, outcomes, extras()};
-  }
-  [[nodiscard]] PredictionBatch view() const noexcept { return {values, labels, width}; }
+  [[nodiscard]] RowView rows() const noexcept { return {values, width, truths, extras()}; }
+  [[nodiscard]] PredictionBatch view() const noexcept { return {values, truths.labels, width}; }
   [[nodiscard]] PredictionBatch baseline() const noexcept {
-    return {baseline_values, labels, width};
+    return {baseline_values, truths.labels, width};
   }
   // The time of prediction i.
   [[nodiscard]] std::int64_t time_s(std::size_t i) const noexcept {
@@ -83,11 +78,14 @@ void KeepOnly(std::span<const std::uint32_t> indices, std::vector<T>& values,
   }
   values.erase(to, values.end());
 }
+void KeepOnly(std::span<const std::uint32_t> indices, Truths& truths);
 // Keeps the predictions with these ascending indices.
 void KeepRows(std::span<const std::uint32_t> indices, RowValues& values);
 
-// Returns the most probable class of each prediction; the first one on ties. Cost: O(n m).
-[[nodiscard]] std::vector<std::int32_t> PredictedClasses(const RowValues& values);
+// Returns the class of each prediction among those whose labels are counted apart: the most
+// probable one, the first one on ties; 0 if there is only one. Cost: O(n m).
+[[nodiscard]] std::vector<std::int32_t> CountedClasses(const RowValues& values,
+                                                       std::size_t class_count);
 
 // A producer was opened, without a batch.
 struct OpenedRow {};
@@ -131,9 +129,8 @@ struct PredictionsRow {
 struct LabelsRow {
   // The ids that matched a pending prediction; before the lookup, all ids of the batch.
   std::vector<PredictionId> ids;
-  // One of them has a value for each id, the other is empty.
-  std::vector<std::int32_t> labels;
-  std::vector<double> outcomes;
+  // Of each id.
+  Truths truths;
   LabelCounts counts;
   // The log does not hold the classes of matched labels: recovery counts the pending predictions of
   // each class instead.

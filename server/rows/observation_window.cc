@@ -11,6 +11,28 @@
 
 namespace calibd::server {
 
+TruthArray::TruthArray(const TruthShape& shape, std::size_t rows)
+    : each_(std::max<std::size_t>(1, shape.labels)) {
+  if (shape.labels == 0) {
+    outcomes_ = std::make_unique_for_overwrite<double[]>(rows);
+  } else {
+    labels_ = std::make_unique_for_overwrite<std::int32_t[]>(rows * each_);
+  }
+}
+
+void TruthArray::Set(std::size_t first, const TruthView& truths) noexcept {
+  if (outcomes_ != nullptr) {
+    std::ranges::copy(truths.outcomes, outcomes_.get() + first);
+  } else {
+    std::ranges::copy(truths.labels, labels_.get() + first * each_);
+  }
+}
+
+TruthView TruthArray::view(std::size_t first, std::size_t count) const noexcept {
+  if (outcomes_ != nullptr) return {.outcomes = {outcomes_.get() + first, count}};
+  return {.labels = {labels_.get() + first * each_, count * each_}, .outcomes = {}, .each = each_};
+}
+
 template <typename Visit>
 void WindowView::VisitNewest(std::size_t n, const Visit& visit) const {
   assert(n <= size_);
@@ -27,8 +49,7 @@ WindowView::Rows WindowView::CopyNewestRows(std::size_t n) const {
   Rows copy;
   copy.width = shape_.width;
   copy.values.reserve(n * shape_.width);
-  copy.labels.reserve(n * shape_.labels);
-  copy.outcomes.reserve(shape_.labels == 0 ? n : 0);
+  copy.truths.Reserve(n, shape_.truths);
   VisitNewest(n, [&](const WindowChunk& chunk, std::size_t first, std::size_t count) {
     std::visit(
         [&](const auto& values) {
@@ -36,13 +57,7 @@ WindowView::Rows WindowView::CopyNewestRows(std::size_t n) const {
           copy.values.insert(copy.values.end(), from, from + count * shape_.width);
         },
         chunk.probabilities);
-    if (shape_.labels == 0) {
-      const double* const outcomes = chunk.outcomes.get() + first;
-      copy.outcomes.insert(copy.outcomes.end(), outcomes, outcomes + count);
-    } else {
-      const std::int32_t* const labels = chunk.labels.get() + first * shape_.labels;
-      copy.labels.insert(copy.labels.end(), labels, labels + count * shape_.labels);
-    }
+    copy.truths.Append(chunk.truths.view(first, count));
   });
   return copy;
 }
@@ -50,13 +65,13 @@ WindowView::Rows WindowView::CopyNewestRows(std::size_t n) const {
 PredictionSet WindowView::CopyNewest(std::size_t n) const {
   Rows rows = CopyNewestRows(n);
   return {.probabilities = std::move(rows.values),
-          .labels = std::move(rows.labels),
+          .labels = std::move(rows.truths.labels),
           .class_count = rows.width};
 }
 
 WindowView::Forecasts WindowView::CopyNewestForecasts(std::size_t n) const {
   Rows rows = CopyNewestRows(n);
-  return {.forecasts = std::move(rows.values), .outcomes = std::move(rows.outcomes)};
+  return {.forecasts = std::move(rows.values), .outcomes = std::move(rows.truths.outcomes)};
 }
 
 std::vector<std::uint64_t> WindowView::CopyNewestIdHashes(std::size_t n) const {
@@ -100,17 +115,11 @@ std::vector<std::int32_t> WindowView::CopyNewestGroups(std::size_t n) const {
 
 std::shared_ptr<WindowChunk> ObservationWindow::NewChunk(bool single_precision) const {
   const std::size_t values = shape_.width * shape_.chunk_rows;
-  WindowChunk chunk;
+  WindowChunk chunk(TruthArray(shape_.truths, shape_.chunk_rows));
   if (single_precision) {
     chunk.probabilities = std::make_unique_for_overwrite<float[]>(values);
   } else {
     chunk.probabilities = std::make_unique_for_overwrite<double[]>(values);
-  }
-  if (shape_.labels == 0) {
-    chunk.outcomes = std::make_unique_for_overwrite<double[]>(shape_.chunk_rows);
-  } else {
-    chunk.labels =
-        std::make_unique_for_overwrite<std::int32_t[]>(shape_.labels * shape_.chunk_rows);
   }
   const auto hashes = [this](bool kept) {
     return kept ? std::make_unique_for_overwrite<std::uint64_t[]>(shape_.chunk_rows) : nullptr;
@@ -129,11 +138,7 @@ std::shared_ptr<WindowChunk> ObservationWindow::Widen(const WindowChunk& chunk,
   std::shared_ptr<WindowChunk> wide = NewChunk(/*single_precision=*/false);
   std::copy_n(std::get<WindowChunk::Floats>(chunk.probabilities).get(), rows * shape_.width,
               std::get<WindowChunk::Doubles>(wide->probabilities).get());
-  if (shape_.labels == 0) {
-    std::copy_n(chunk.outcomes.get(), rows, wide->outcomes.get());
-  } else {
-    std::copy_n(chunk.labels.get(), rows * shape_.labels, wide->labels.get());
-  }
+  wide->truths.Set(0, chunk.truths.view(0, rows));
   if (shape_.keeps_ids) std::copy_n(chunk.id_hashes.get(), rows, wide->id_hashes.get());
   if (shape_.keeps_groups) std::copy_n(chunk.group_hashes.get(), rows, wide->group_hashes.get());
   std::copy_n(chunk.features.get(), rows * shape_.feature_count, wide->features.get());
@@ -179,11 +184,7 @@ void ObservationWindow::Append(const RowView& rows) noexcept {
           std::ranges::copy(part.values, values.get() + first * shape_.width);
         },
         chunk.probabilities);
-    if (shape_.labels == 0) {
-      std::ranges::copy(part.outcomes, chunk.outcomes.get() + first);
-    } else {
-      std::ranges::copy(part.labels, chunk.labels.get() + first * shape_.labels);
-    }
+    chunk.truths.Set(first, part.truths);
     AppendExtras(part.extras, first, count, chunk);
     end_ += count;
     done += count;

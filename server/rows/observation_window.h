@@ -6,14 +6,33 @@
 #include <deque>
 #include <memory>
 #include <span>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "calibd/core/forecast_cells.h"
 #include "calibd/core/prediction_batch.h"
+#include "server/model/row_shape.h"
 #include "server/rows/row_view.h"
+#include "server/rows/truths.h"
 
 namespace calibd::server {
+
+// Memory for the truths of a fixed number of rows.
+class TruthArray {
+ public:
+  TruthArray(const TruthShape& shape, std::size_t rows);
+
+  // truths: of the shape.
+  void Set(std::size_t first, const TruthView& truths) noexcept;
+  [[nodiscard]] TruthView view(std::size_t first, std::size_t count) const noexcept;
+
+ private:
+  std::size_t each_;
+  // One of these; the other one is null.
+  std::unique_ptr<std::int32_t[]> labels_;
+  std::unique_ptr<double[]> outcomes_;
+};
 
 // Rows in memory that never moves and is only appended to. The rows that existed when a reader got
 // its view do not change.
@@ -21,12 +40,12 @@ struct WindowChunk {
   using Floats = std::unique_ptr<float[]>;
   using Doubles = std::unique_ptr<double[]>;
 
+  explicit WindowChunk(TruthArray empty_truths) : truths(std::move(empty_truths)) {}
+
   // The probabilities, or the values of the forecasts. Floats if all probabilities are
   // single-precision numbers: half the memory.
   std::variant<Floats, Doubles> probabilities;
-  // One of these; the other one is null.
-  std::unique_ptr<std::int32_t[]> labels;
-  std::unique_ptr<double[]> outcomes;
+  TruthArray truths;
   // Null if the window keeps no ids; kNoIdHash for a row without an id.
   std::unique_ptr<std::uint64_t[]> id_hashes;
   // Null for a model without features.
@@ -46,8 +65,7 @@ struct WindowShape {
   std::size_t capacity = 0;
   std::size_t chunk_rows = 1;
   bool keeps_ids = false;
-  // Number of labels of a row; 0 for rows with an outcome.
-  std::size_t labels = 1;
+  TruthShape truths{};
   std::size_t feature_count = 0;
   bool keeps_groups = false;
 };
@@ -61,10 +79,9 @@ class WindowView {
   struct Rows {
     std::vector<double> values;
     std::size_t width = 1;
-    std::vector<std::int32_t> labels;
-    std::vector<double> outcomes;
+    Truths truths;
 
-    [[nodiscard]] RowView view() const noexcept { return {values, width, labels, outcomes, {}}; }
+    [[nodiscard]] RowView view() const noexcept { return {values, width, truths, {}}; }
   };
   // Returns the newest n observations in their order, contiguously; n <= size().
   [[nodiscard]] Rows CopyNewestRows(std::size_t n) const;

@@ -28,7 +28,7 @@ std::vector<std::uint32_t> PredictionTracker::FindNew(std::span<const Prediction
 void PredictionTracker::Add(std::int64_t log_id, Elapsed elapsed, std::int64_t time_us,
                             std::span<const PredictionId> ids,
                             std::span<const std::int32_t> predicted_classes,
-                            const LabelValues& truths) {
+                            const TruthView& truths) {
   const std::uint64_t first = first_entry_ + entries_.size();
   runs_.push_back({.log_id = log_id,
                    .elapsed = elapsed,
@@ -38,9 +38,10 @@ void PredictionTracker::Add(std::int64_t log_id, Elapsed elapsed, std::int64_t t
   for (std::size_t i = 0; i < ids.size(); ++i) {
     index_.insert_or_assign(ids[i], first + i);
     entries_.push_back({.id = ids[i], .predicted_class = predicted_classes[i]});
-    if (has_outcomes_) outcomes_.push_back(0);
-    if (!truths.empty()) SetLabel(first + i, truths, i);
   }
+  labels_.resize(entries_.size() * truth_shape_.labels);
+  if (truth_shape_.labels == 0) outcomes_.resize(entries_.size());
+  for (std::size_t i = 0; i < truths.size(); ++i) SetTruth(first + i, truths.rows(i, 1));
   pending_ += ids.size();
   Publish();
 }
@@ -51,20 +52,28 @@ void PredictionTracker::UndoAdd() {
   for (std::size_t i = 0; i < run.rows; ++i) {
     index_.erase(entries_.back().id);
     entries_.pop_back();
-    if (has_outcomes_) outcomes_.pop_back();
   }
+  labels_.resize(entries_.size() * truth_shape_.labels);
+  if (truth_shape_.labels == 0) outcomes_.resize(entries_.size());
   pending_ -= run.rows;
   Publish();
 }
 
-void PredictionTracker::SetLabel(std::uint64_t number, const LabelValues& truths, std::size_t i) {
-  entry(number).label = truths.labels.empty() ? 0 : truths.labels[i];
-  if (has_outcomes_) outcomes_[number - first_entry_] = truths.outcomes[i];
+void PredictionTracker::SetTruth(std::uint64_t number, const TruthView& truth) {
+  entry(number).labelled = true;
+  const auto place = static_cast<std::ptrdiff_t>(number - first_entry_);
+  const auto each = static_cast<std::ptrdiff_t>(truth_shape_.labels);
+  std::ranges::copy(truth.labels, labels_.begin() + place * each);
+  std::ranges::copy(truth.outcomes, outcomes_.begin() + (each == 0 ? place : 0));
 }
 
-bool PredictionTracker::HasLabel(std::uint64_t number, const LabelValues& truths, std::size_t i) {
-  return has_outcomes_ ? outcomes_[number - first_entry_] == truths.outcomes[i]
-                       : entry(number).label == truths.labels[i];
+bool PredictionTracker::HasTruth(std::uint64_t number, const TruthView& truth) const {
+  const auto place = static_cast<std::ptrdiff_t>(number - first_entry_);
+  const auto each = static_cast<std::ptrdiff_t>(truth_shape_.labels);
+  return std::ranges::equal(truth.labels,
+                            std::ranges::subrange(labels_.begin() + place * each,
+                                                  labels_.begin() + (place + 1) * each)) &&
+         (each > 0 || outcomes_[number - first_entry_] == truth.outcomes.front());
 }
 
 std::uint64_t PredictionTracker::first_pending() const noexcept {
@@ -73,7 +82,7 @@ std::uint64_t PredictionTracker::first_pending() const noexcept {
 
 PredictionTracker::Labelling PredictionTracker::Label(Elapsed elapsed,
                                                       std::span<const PredictionId> ids,
-                                                      const LabelValues& truths) {
+                                                      const TruthView& truths) {
   // Due predictions count as matured: whether a label is late must not depend on the load.
   std::size_t due = matured_runs_;
   while (due < runs_.size() && elapsed - runs_[due].elapsed >= grace_) ++due;
@@ -92,12 +101,12 @@ PredictionTracker::Labelling PredictionTracker::Label(Elapsed elapsed,
     if (found->second < first_in_time) {
       ++counts.late;
       classes.late.push_back(known.predicted_class);
-    } else if (known.label == kNoLabel) {
-      SetLabel(found->second, truths, i);
+    } else if (!known.labelled) {
+      SetTruth(found->second, truths.rows(i, 1));
       labelling.matched.push_back(i);
       ++counts.matched;
       classes.matched.push_back(known.predicted_class);
-    } else if (HasLabel(found->second, truths, i)) {
+    } else if (HasTruth(found->second, truths.rows(i, 1))) {
       ++counts.repeated;
     } else {
       ++counts.conflicting;
@@ -108,7 +117,7 @@ PredictionTracker::Labelling PredictionTracker::Label(Elapsed elapsed,
 }
 
 void PredictionTracker::UndoLabel(std::span<const PredictionId> ids) {
-  for (const PredictionId& id : ids) entry(index_.at(id)).label = kNoLabel;
+  for (const PredictionId& id : ids) entry(index_.at(id)).labelled = false;
 }
 
 void PredictionTracker::KeepLabels(std::int64_t log_id, std::span<const PredictionId> ids) {
@@ -126,10 +135,20 @@ PredictionTracker::Matured PredictionTracker::Mature(Elapsed elapsed, std::size_
     if (elapsed - run.elapsed < grace_) break;
     Matured::Run& out = matured.runs.emplace_back();
     out.log_id = run.log_id;
-    out.labels.reserve(run.rows);
+    out.labelled.reserve(run.rows);
     for (std::size_t i = 0; i < run.rows; ++i) {
-      out.labels.push_back(entry(run.first + i).label);
-      if (has_outcomes_) out.outcomes.push_back(outcomes_[run.first + i - first_entry_]);
+      out.labelled.push_back(entry(run.first + i).labelled);
+    }
+    const auto copy = [&](const auto& from, std::size_t each, auto& to) {
+      const auto begin =
+          from.begin() + static_cast<std::ptrdiff_t>((run.first - first_entry_) * each);
+      to.assign(begin, begin + static_cast<std::ptrdiff_t>(run.rows * each));
+    };
+    if (truth_shape_.labels == 0) {
+      copy(outcomes_, 1, out.truths.outcomes);
+    } else {
+      out.truths.each = truth_shape_.labels;
+      copy(labels_, truth_shape_.labels, out.truths.labels);
     }
     rows += run.rows;
     matured_log_id_ = run.log_id;
@@ -141,7 +160,7 @@ PredictionTracker::Matured PredictionTracker::Mature(Elapsed elapsed, std::size_
 }
 
 void PredictionTracker::UndoMature(const Matured& matured) noexcept {
-  for (const Matured::Run& run : matured.runs) pending_ += run.labels.size();
+  for (const Matured::Run& run : matured.runs) pending_ += run.labelled.size();
   matured_runs_ -= matured.runs.size();
   matured_log_id_ = matured.former_log_id;
   Publish();
@@ -184,8 +203,12 @@ void PredictionTracker::Forget(const Unneeded& unneeded) {
       const auto found = index_.find(entries_.front().id);
       if (found != index_.end() && found->second == first_entry_) index_.erase(found);
       entries_.pop_front();
-      if (has_outcomes_) outcomes_.pop_front();
       ++first_entry_;
+    }
+    labels_.erase(labels_.begin(),
+                  labels_.begin() + static_cast<std::ptrdiff_t>(run.rows * truth_shape_.labels));
+    if (truth_shape_.labels == 0) {
+      outcomes_.erase(outcomes_.begin(), outcomes_.begin() + static_cast<std::ptrdiff_t>(run.rows));
     }
     runs_.pop_front();
   }
@@ -210,6 +233,7 @@ std::vector<std::int64_t> PredictionTracker::TakeAll() {
   for (const Run& run : runs_) log_ids.push_back(run.log_id);
   for (const LabelBatch& batch : label_batches_) log_ids.push_back(batch.log_id);
   entries_.clear();
+  labels_.clear();
   outcomes_.clear();
   index_.clear();
   runs_.clear();
@@ -221,13 +245,13 @@ std::vector<std::int64_t> PredictionTracker::TakeAll() {
 }
 
 void PredictionTracker::RestoreLabels(std::int64_t log_id, std::span<const PredictionId> ids,
-                                      const LabelValues& truths) {
+                                      const TruthView& truths) {
   LabelBatch batch{.log_id = log_id};
   for (std::size_t i = 0; i < ids.size(); ++i) {
     // The others were forgotten since.
     const auto found = index_.find(ids[i]);
     if (found != index_.end()) {
-      SetLabel(found->second, truths, i);
+      SetTruth(found->second, truths.rows(i, 1));
       batch.end = std::max(batch.end, found->second + 1);
     }
   }
@@ -248,7 +272,7 @@ std::vector<PendingCounts> PredictionTracker::PendingByClass(std::size_t class_c
   for (std::uint64_t i = first_pending() - first_entry_; i < entries_.size(); ++i) {
     PendingCounts& one = counts[static_cast<std::size_t>(entries_[i].predicted_class)];
     ++one.all;
-    one.labelled += entries_[i].label == kNoLabel ? 0 : 1;
+    one.labelled += entries_[i].labelled ? 1 : 0;
   }
   return counts;
 }

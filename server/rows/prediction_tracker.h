@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "server/model/row_shape.h"
 #include "server/rows/prediction_id.h"
+#include "server/rows/truths.h"
 
 namespace calibd::server {
 
@@ -32,20 +34,6 @@ struct LabelCounts {
   }
 };
 
-// A view of labels, or of the outcomes of forecasts. One of the two is empty.
-struct LabelValues {
-  LabelValues() = default;
-  // NOLINTNEXTLINE(google-explicit-constructor): labels are label values.
-  LabelValues(const std::vector<std::int32_t>& values) : labels(values) {}
-  LabelValues(std::span<const std::int32_t> label_values, std::span<const double> outcome_values)
-      : labels(label_values), outcomes(outcome_values) {}
-
-  std::span<const std::int32_t> labels;
-  std::span<const double> outcomes;
-
-  [[nodiscard]] bool empty() const noexcept { return labels.empty() && outcomes.empty(); }
-};
-
 // The predicted class for each label; labels with an unknown id have none.
 struct LabelClasses {
   std::vector<std::int32_t> matched;
@@ -63,7 +51,7 @@ struct PendingCounts {
 
 // The predictions of one model whose ids are known: pending ones, and matured ones for about as
 // long again. Their values are in the log; the tracker holds their positions, predicted classes and
-// labels or outcomes. The predictions of one batch in the log form a run. A run matures as a whole,
+// truths. The predictions of one batch in the log form a run. A run matures as a whole,
 // the oldest first, and is forgotten as a whole.
 //
 // Owned by the storage thread. It decides about batches by the state at the end of the log, and
@@ -73,16 +61,14 @@ class PredictionTracker {
  public:
   // Measured by a clock that never goes back, see LogClock.
   using Elapsed = std::chrono::microseconds;
-  static constexpr std::int32_t kNoLabel = -1;
 
-  // Maximum memory per known prediction: its entry, the index at its lowest load, and batches of
-  // one prediction and one label.
+  // Maximum memory per known prediction besides its truth: its entry, the index at its lowest load,
+  // and batches of one prediction and one label.
   static constexpr std::size_t kBytesPerPrediction = 24 + 2 * 8 * (16 + 8 + 1) / 7 + 40 + 16;
 
-  // grace > 0; max_pending >= 1. has_outcomes: the predictions are forecasts. Each then needs the
-  // memory of one more double.
-  PredictionTracker(Elapsed grace, std::size_t max_pending, bool has_outcomes = false)
-      : grace_(grace), max_pending_(max_pending), has_outcomes_(has_outcomes) {}
+  // grace > 0; max_pending >= 1. truths: those of a prediction.
+  PredictionTracker(Elapsed grace, std::size_t max_pending, const TruthShape& truths = {})
+      : grace_(grace), max_pending_(max_pending), truth_shape_(truths) {}
 
   // As the constructor. Applies to the known predictions too; none of them is removed.
   void SetLimits(Elapsed grace, std::size_t max_pending) noexcept;
@@ -99,7 +85,7 @@ class PredictionTracker {
   // truths: one per id, or none. time_us: of the wall clock, for display.
   void Add(std::int64_t log_id, Elapsed elapsed, std::int64_t time_us,
            std::span<const PredictionId> ids, std::span<const std::int32_t> predicted_classes,
-           const LabelValues& truths);
+           const TruthView& truths);
   // Undoes the newest Add.
   void UndoAdd();
 
@@ -111,7 +97,7 @@ class PredictionTracker {
   };
   // Looks up each id. A label matches a pending prediction younger than the grace at `elapsed`.
   [[nodiscard]] Labelling Label(Elapsed elapsed, std::span<const PredictionId> ids,
-                                const LabelValues& truths);
+                                const TruthView& truths);
   // ids: the ids that matched.
   void UndoLabel(std::span<const PredictionId> ids);
 
@@ -125,10 +111,9 @@ class PredictionTracker {
   struct Matured {
     struct Run {
       std::int64_t log_id = 0;
-      // Label of each prediction, or kNoLabel.
-      std::vector<std::int32_t> labels;
-      // Of forecasts: the outcomes, and 0 where the label is kNoLabel; the other labels are 0.
-      std::vector<double> outcomes;
+      // Whether each prediction has a truth, and the truths; those of the others have no meaning.
+      std::vector<bool> labelled;
+      Truths truths;
     };
     std::vector<Run> runs;
     // The previous matured_log_id.
@@ -158,7 +143,7 @@ class PredictionTracker {
 
   // Applies the labels of a batch that was resolved before.
   void RestoreLabels(std::int64_t log_id, std::span<const PredictionId> ids,
-                     const LabelValues& truths);
+                     const TruthView& truths);
   // Marks all runs up to this batch as matured.
   void RestoreMatured(std::int64_t log_id);
   // Returns the counts for each of class_count predicted classes. Cost: O(pending).
@@ -182,8 +167,8 @@ class PredictionTracker {
  private:
   struct Entry {
     PredictionId id;
-    std::int32_t label = kNoLabel;
     std::int32_t predicted_class = 0;
+    bool labelled = false;
   };
   struct Run {
     std::int64_t log_id = 0;
@@ -200,10 +185,10 @@ class PredictionTracker {
   };
 
   [[nodiscard]] Entry& entry(std::uint64_t number) { return entries_[number - first_entry_]; }
-  // Sets the label or the outcome of an entry without one.
-  void SetLabel(std::uint64_t number, const LabelValues& truths, std::size_t i);
-  // True if the label or the outcome of an entry is this one.
-  [[nodiscard]] bool HasLabel(std::uint64_t number, const LabelValues& truths, std::size_t i);
+  // Sets the truth of an entry without one to the truth of one row.
+  void SetTruth(std::uint64_t number, const TruthView& truth);
+  // True if the truth of an entry is this one.
+  [[nodiscard]] bool HasTruth(std::uint64_t number, const TruthView& truth) const;
   // Number of the first entry that has not matured.
   [[nodiscard]] std::uint64_t first_pending() const noexcept;
   // Updates the values for other threads.
@@ -211,11 +196,12 @@ class PredictionTracker {
 
   Elapsed grace_;
   std::size_t max_pending_;
-  bool has_outcomes_;
+  TruthShape truth_shape_;
   // Entries have consecutive numbers in log order; first_entry_ is that of entries_.front().
   std::uint64_t first_entry_ = 0;
   std::deque<Entry> entries_;
-  // Of forecasts, one for each entry. The label of an entry with an outcome is 0.
+  // The truths of the entries, in their order: labels of each, or an outcome.
+  std::deque<std::int32_t> labels_;
   std::deque<double> outcomes_;
   absl::flat_hash_map<PredictionId, std::uint64_t> index_;
   // The first matured_runs_ of them have matured.

@@ -98,8 +98,8 @@ struct ValueSizes {
       : values(rows.values, rows.single_precision),
         baseline(rows.baseline_values, false),
         features(rows.features, false),
-        outcomes(rows.outcomes.size() * sizeof(double)) {
-    for (const std::int32_t label : rows.labels) {
+        outcomes(rows.truths.outcomes.size() * sizeof(double)) {
+    for (const std::int32_t label : rows.truths.labels) {
       labels += CodedOutputStream::VarintSize32(static_cast<std::uint32_t>(label));
     }
     for (const std::string& value : rows.group_values) {
@@ -144,7 +144,7 @@ void AppendValues(const RowValues& values, const ValueSizes& sizes, std::string&
     const std::size_t begin = out.size();
     out.resize(begin + sizes.labels);
     auto* end = reinterpret_cast<std::uint8_t*>(&out[begin]);
-    for (const std::int32_t label : values.labels) {
+    for (const std::int32_t label : values.truths.labels) {
       end = CodedOutputStream::WriteVarint32ToArray(static_cast<std::uint32_t>(label), end);
     }
   }
@@ -167,7 +167,7 @@ void AppendValues(const RowValues& values, const ValueSizes& sizes, std::string&
                Message::kFeaturesFieldNumber, out);
   if (sizes.outcomes > 0) {
     AppendHeader(Message::kOutcomesFieldNumber, sizes.outcomes, out);
-    AppendRaw<double>(values.outcomes, out);
+    AppendRaw<double>(values.truths.outcomes, out);
   }
 }
 
@@ -192,8 +192,8 @@ struct KindWriter {
   void operator()(const LabelsRow& row) const {
     store::v1::ResolvedLabels& resolved = *out.mutable_resolved_labels();
     resolved.set_prediction_ids(EncodeIds(row.ids));
-    resolved.mutable_labels()->Add(row.labels.begin(), row.labels.end());
-    resolved.mutable_outcomes()->Add(row.outcomes.begin(), row.outcomes.end());
+    resolved.mutable_labels()->Add(row.truths.labels.begin(), row.truths.labels.end());
+    resolved.mutable_outcomes()->Add(row.truths.outcomes.begin(), row.truths.outcomes.end());
     resolved.set_repeated_labels(row.counts.repeated);
     resolved.set_conflicting_labels(row.counts.conflicting);
     resolved.set_late_labels(row.counts.late);
@@ -260,7 +260,22 @@ struct RowReader {
   const store::v1::LogRow& stored;
   RowShape shape;
 
-  // rows: the expected number of rows; the labels may be missing.
+  // Reads labels or outcomes, whichever the model has.
+  template <typename Message>
+  bool ReadTruths(const Message& message, Truths& out) const {
+    const TruthShape& expected = shape.truths;
+    if (expected.labels == 0) {
+      out = std::vector<double>(message.outcomes().begin(), message.outcomes().end());
+      return message.labels().empty() && AreFinite(out.outcomes);
+    }
+    out = {{message.labels().begin(), message.labels().end()}, expected.labels};
+    return message.outcomes().empty() && out.labels.size() % expected.labels == 0 &&
+           std::ranges::all_of(out.labels, [&expected](std::int32_t label) {
+             return label >= expected.least_label && label < expected.end_label;
+           });
+  }
+
+  // rows: the expected number of rows; the truths may be missing.
   bool ReadValues(std::size_t rows, RowValues& out) const {
     const store::v1::RowValues& values = stored.values();
     out.width = shape.width;
@@ -268,33 +283,34 @@ struct RowReader {
     out.single_precision = values.values().empty();
     out.group_values.assign(values.group_values().begin(), values.group_values().end());
     out.times_s.assign(values.prediction_times_s().begin(), values.prediction_times_s().end());
-    out.outcomes.assign(values.outcomes().begin(), values.outcomes().end());
-    return ReadClasses(values.labels(), shape.classes, out.labels) && AreFinite(out.outcomes) &&
-           (shape.forecasts ? out.labels.empty() : out.outcomes.empty()) &&
+    return ReadTruths(values, out.truths) &&
            (out.times_s.size() <= 1 || out.times_s.size() == rows) &&
            std::ranges::all_of(
                out.times_s, [](std::int64_t time) { return time >= 0 && time <= kGreatestTime; }) &&
            (out.labelled() == 0 || out.labelled() == rows) &&
            (out.group_values.size() <= 1 || out.group_values.size() == rows) &&
-           ReadMatrix(values.values(), values.float_values(), shape.forecasts, out.values) &&
+           ReadMatrix(values.values(), values.float_values(), !shape.has_probabilities(),
+                      out.values) &&
            out.values.size() == rows * shape.width &&
-           ReadMatrix(values.baseline_values(), values.baseline_float_values(), shape.forecasts,
-                      out.baseline_values) &&
+           ReadMatrix(values.baseline_values(), values.baseline_float_values(),
+                      !shape.has_probabilities(), out.baseline_values) &&
            (out.baseline_values.empty() || out.baseline_values.size() == rows * shape.width) &&
            ReadMatrix(values.features(), values.float_features(), /*any_number=*/true,
                       out.features) &&
            out.features.size() == rows * shape.features;
   }
 
-  [[nodiscard]] std::size_t labels() const {
-    return static_cast<std::size_t>(stored.values().labels_size()) +
-           static_cast<std::size_t>(stored.values().outcomes_size());
+  // The number of truths.
+  [[nodiscard]] std::size_t labelled() const {
+    const int values =
+        shape.truths.labels == 0 ? stored.values().outcomes_size() : stored.values().labels_size();
+    return static_cast<std::size_t>(values) / std::max<std::size_t>(1, shape.truths.labels);
   }
 
   bool Read(ObservationsRow& row) const {
     row.dropped_rows = stored.observations().dropped_rows();
     // Producers may report any number.
-    return row.dropped_rows >= 0 && labels() > 0 && ReadValues(labels(), row.values);
+    return row.dropped_rows >= 0 && labelled() > 0 && ReadValues(labelled(), row.values);
   }
   bool Read(PredictionsRow& row) const {
     const store::v1::Predictions& predictions = stored.predictions();
@@ -305,23 +321,19 @@ struct RowReader {
         !ReadValues(row.ids.size(), row.values)) {
       return false;
     }
-    row.predicted_classes = shape.forecasts ? std::vector<std::int32_t>(row.ids.size(), 0)
-                                            : PredictedClasses(row.values);
+    row.predicted_classes = CountedClasses(row.values, shape.classes);
     return true;
   }
   bool Read(LabelsRow& row) const {
     const store::v1::ResolvedLabels& resolved = stored.resolved_labels();
     row.ids = DecodeIds(resolved.prediction_ids());
-    row.outcomes.assign(resolved.outcomes().begin(), resolved.outcomes().end());
     row.counts = {.matched = static_cast<std::int64_t>(row.ids.size()),
                   .repeated = resolved.repeated_labels(),
                   .conflicting = resolved.conflicting_labels(),
                   .late = resolved.late_labels(),
                   .unknown = resolved.unknown_labels()};
     const LabelCounts& counts = row.counts;
-    return ReadClasses(resolved.labels(), shape.classes, row.labels) && AreFinite(row.outcomes) &&
-           row.ids.size() == (shape.forecasts ? row.outcomes.size() : row.labels.size()) &&
-           (shape.forecasts ? row.labels.empty() : row.outcomes.empty()) &&
+    return ReadTruths(resolved, row.truths) && row.ids.size() == row.truths.size() &&
            AreCounts({counts.repeated, counts.conflicting, counts.late, counts.unknown}) &&
            ReadClassesOf(counts.conflicting, resolved.conflicting_predicted_classes(),
                          shape.classes, row.classes.conflicting) &&
@@ -335,8 +347,8 @@ struct RowReader {
     return AreCounts({row.through_log_id}) &&
            ReadClasses(stored.matured().missing_predicted_classes(), shape.classes,
                        row.missing_predicted_classes) &&
-           ReadValues(labels(), row.values) &&
-           (id_hashes.empty() || row.values.id_hashes.size() == labels());
+           ReadValues(labelled(), row.values) &&
+           (id_hashes.empty() || row.values.id_hashes.size() == labelled());
   }
   bool Read(RejectedRow& row) const {
     row.rows = stored.rejected().rows();
@@ -444,9 +456,10 @@ absl::StatusOr<LogRow> DecodeRow(std::string_view data, const RowShape& shape) {
   store::v1::LogRow stored;
   LogRow row;
   if (!ParseRow(data, stored) || !RowReader{stored, shape}.ReadRow(row)) {
-    return MakeError(absl::StatusCode::kDataLoss, "STORE_DAMAGED",
-                     absl::StrCat("a batch of the log is not one of ", shape.width,
-                                  shape.forecasts ? " values for each forecast" : " classes"));
+    return MakeError(
+        absl::StatusCode::kDataLoss, "STORE_DAMAGED",
+        absl::StrCat("a batch of the log is not one of ", shape.width,
+                     shape.has_probabilities() ? " classes" : " values for each forecast"));
   }
   return row;
 }

@@ -15,17 +15,14 @@ namespace {
 
 constexpr std::size_t kWindowChunkBytes = std::size_t{1} << 20;
 
-std::size_t RowBytes(std::size_t width) { return width * sizeof(double) + sizeof(std::int32_t); }
-
-// The outcomes of the window, which take the place of the labels.
-std::size_t OutcomeBytes(const ModelDeclaration& declaration, std::size_t rows) {
-  return declaration.numbers() != nullptr ? rows * (sizeof(double) - sizeof(std::int32_t)) : 0;
+std::size_t RowBytes(std::size_t width, const TruthShape& truths) {
+  return width * sizeof(double) + truths.bytes();
 }
 
 }  // namespace
 
 std::size_t WindowChunkRows(std::size_t width, std::size_t window) noexcept {
-  return std::clamp<std::size_t>(kWindowChunkBytes / RowBytes(width), 1, window);
+  return std::clamp<std::size_t>(kWindowChunkBytes / RowBytes(width, {}), 1, window);
 }
 
 std::size_t StateMemory(const ModelDeclaration& declaration) noexcept {
@@ -33,7 +30,7 @@ std::size_t StateMemory(const ModelDeclaration& declaration) noexcept {
   const std::size_t features = declaration.feature_names.size();
   const std::size_t window_rows =
       declaration.window + WindowChunkRows(m + features, declaration.window);
-  std::size_t bytes = window_rows * RowBytes(m) + OutcomeBytes(declaration, window_rows) +
+  std::size_t bytes = window_rows * RowBytes(m, declaration.truth_shape()) +
                       declaration.warmup * m * sizeof(double) +
                       // The positions of the window's batches in the log.
                       2 * declaration.window * sizeof(std::int64_t) + History::kMaxMemory;
@@ -46,8 +43,8 @@ std::size_t StateMemory(const ModelDeclaration& declaration) noexcept {
     // The same number of ids is known after the predictions have matured; counts per class; the
     // id hashes of the window.
     bytes += window_rows * sizeof(std::uint64_t) +
-             2 * declaration.max_pending * PredictionTracker::kBytesPerPrediction +
-             OutcomeBytes(declaration, 4 * declaration.max_pending) +
+             2 * declaration.max_pending *
+                 (PredictionTracker::kBytesPerPrediction + declaration.truth_shape().bytes()) +
              4 * declaration.counted_classes() * sizeof(ClassArrivals);
   }
   if (!declaration.monitoring.group_tag.empty()) {

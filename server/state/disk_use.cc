@@ -27,13 +27,14 @@ constexpr std::size_t kHistoryRowBytes = 900;
 // Bytes of the small parts of a snapshot: alarms with their notes, open history buckets, counters.
 constexpr std::size_t kSmallStateBytes = std::size_t{128} << 10;
 
-std::size_t LabelBytes(const ModelDeclaration& declaration) {
-  return declaration.numbers() != nullptr ? sizeof(double) : kLabelBytes;
+std::size_t TruthBytes(const ModelDeclaration& declaration) {
+  const std::size_t labels = declaration.truth_shape().labels;
+  return labels == 0 ? sizeof(double) : labels * kLabelBytes;
 }
 
 // Bytes of an observation in the log.
 std::size_t ObservationBytes(const ModelDeclaration& declaration) {
-  return kLogRowBytes + LabelBytes(declaration) + declaration.values_per_row() * sizeof(double) +
+  return kLogRowBytes + TruthBytes(declaration) + declaration.values_per_row() * sizeof(double) +
          (declaration.monitoring.group_tag.empty() ? 0 : kMaxGroupValueLength);
 }
 
@@ -76,7 +77,7 @@ std::size_t DiskUse(const ModelDeclaration& declaration) noexcept {
 
 std::size_t DiskUsePerPending(const ModelDeclaration& declaration) noexcept {
   const std::size_t prediction = ObservationBytes(declaration) + kIdBytes;
-  const std::size_t label = kLogRowBytes + LabelBytes(declaration) + kIdBytes;
+  const std::size_t label = kLogRowBytes + TruthBytes(declaration) + kIdBytes;
   // The same number of ids is known after the predictions have matured.
   return kDiskFactor * 2 * (prediction + label);
 }

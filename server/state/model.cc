@@ -17,7 +17,7 @@ Model::Model(std::int64_t id, ModelDeclaration declaration, ModelSnapshot::Time 
       strand_state_(original_, &writers) {
   if (original_->max_pending > 0) {
     storage_state_.tracker.emplace(original_->label_grace, original_->max_pending,
-                                   original_->numbers() != nullptr);
+                                   original_->truth_shape());
   }
   Publish();
 }

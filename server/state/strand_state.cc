@@ -35,7 +35,7 @@ StrandState::StrandState(std::shared_ptr<const ModelDeclaration> declaration, Th
            .chunk_rows = WindowChunkRows(
                declaration->row_width() + declaration->feature_names.size(), declaration->window),
            .keeps_ids = declaration->max_pending > 0,
-           .labels = declaration->numbers() != nullptr ? 0U : 1U,
+           .truths = declaration->truth_shape(),
            .feature_count = declaration->feature_names.size(),
            .keeps_groups = declaration->keeps_groups()}),
       retention_(declaration->window, SnapshotRows(*declaration)) {
@@ -127,14 +127,10 @@ void StrandState::CountTogether(std::span<const AppendedRow> rows) {
   for (const AppendedRow& one : rows) values += one.row->counted()->values.size();
   all.values.reserve(values);
   std::vector<RowEnd> ends;
-  const auto append = [](const auto& from, auto& to) {
-    to.insert(to.end(), from.begin(), from.end());
-  };
   for (const AppendedRow& one : rows) {
     const RowValues& row = *one.row->counted();
-    append(row.values, all.values);
-    append(row.labels, all.labels);
-    append(row.outcomes, all.outcomes);
+    all.values.insert(all.values.end(), row.values.begin(), row.values.end());
+    all.truths.Append(row.truths);
     ends.push_back({.end = all.view().size(), .time = one.time});
     kind_->Compare(row);
     CountAccepted(one.row->As<ObservationsRow>()->dropped_rows, one.time);

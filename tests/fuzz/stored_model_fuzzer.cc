@@ -56,7 +56,7 @@ bool Replay(const std::string& data, std::int64_t log_id, microseconds time, Mod
   if (!ReplayPosition(*row, time.count(), model.storage_state().cursors)) return false;
   if (const auto* const predictions = row->As<PredictionsRow>(); row->tracked() && predictions) {
     tracker->Add(log_id, row->elapsed, time.count(), predictions->ids,
-                 predictions->predicted_classes, predictions->values.truths());
+                 predictions->predicted_classes, predictions->values.truths);
   } else if (const auto* const labels = row->As<LabelsRow>(); row->tracked() && labels) {
     tracker->RestoreLabels(log_id, labels->ids, {labels->labels, labels->outcomes});
   }

@@ -22,7 +22,7 @@ inline server::LogRow ObservedRow(const PredictionBatch& batch,
                                   std::vector<std::string> group_values = {}) {
   server::ObservationsRow row;
   row.values.values.assign(batch.probabilities.begin(), batch.probabilities.end());
-  row.values.labels.assign(batch.labels.begin(), batch.labels.end());
+  row.values.truths.labels.assign(batch.labels.begin(), batch.labels.end());
   row.values.group_values = std::move(group_values);
   row.values.width = batch.class_count;
   return RowOf(std::move(row));

@@ -322,7 +322,7 @@ TEST(DecodeTest, InvalidRowsAreSkippedOnRequest) {
   });
   ASSERT_TRUE(batch.validity().ok()) << batch.validity();
   EXPECT_THAT(batch.values()->values, ElementsAre(0.25, 0.75, 0.5, 0.5));
-  EXPECT_THAT(batch.values()->labels, ElementsAre(0, 1));
+  EXPECT_THAT(batch.values()->truths.labels, ElementsAre(0, 1));
   EXPECT_EQ(batch.As<ObservationsRow>()->dropped_rows, 3);
   EXPECT_EQ(batch.skipped.rows, 3);
   ASSERT_EQ(batch.skipped.violations.size(), 3U);
@@ -400,12 +400,12 @@ TEST(DecodeTest, PredictionsWithIdsNeedNoLabels) {
   const LogRow labelled = Decode(observations, DeclarationWithGrace());
   ASSERT_TRUE(labelled.validity().ok()) << labelled.validity();
   ASSERT_NE(labelled.As<PredictionsRow>(), nullptr);
-  EXPECT_THAT(labelled.values()->labels, ElementsAre(0, 1));
+  EXPECT_THAT(labelled.values()->truths.labels, ElementsAre(0, 1));
   EXPECT_THAT(labelled.tracked_ids(), ElementsAre(HashId("a"), HashId("b")));
   observations.clear_labels();
   const LogRow waiting = Decode(observations, DeclarationWithGrace());
   ASSERT_TRUE(waiting.validity().ok()) << waiting.validity();
-  EXPECT_TRUE(waiting.values()->labels.empty());
+  EXPECT_TRUE(waiting.values()->truths.labels.empty());
   EXPECT_EQ(waiting.rows(), 2);
   EXPECT_NE(waiting.content_hash, labelled.content_hash);
   observations.set_prediction_ids(1, "c");

@@ -110,7 +110,7 @@ TEST(FeaturesTest, TheyAreRequiredAndFinite) {
   ASSERT_NE(row.values(), nullptr) << row.validity();
   EXPECT_EQ(row.skipped.rows, 1);
   EXPECT_THAT(row.values()->features, ElementsAre(47.0, 0.3));
-  EXPECT_THAT(row.values()->outcomes, ElementsAre(1.75));
+  EXPECT_THAT(row.values()->truths.outcomes, ElementsAre(1.75));
 }
 
 TEST(FeaturesTest, TheContentOfABatchIncludesThem) {

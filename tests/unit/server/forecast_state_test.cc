@@ -134,7 +134,7 @@ TEST(ForecastDecodeTest, RefusesInvalidRowsWithTheirValues) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const LogRow valid = Decode(NormalRows({1, 2, -3, 1e-300}, {0, -3}), normal);
   ASSERT_TRUE(valid.validity().ok()) << valid.validity();
-  EXPECT_THAT(valid.counted()->outcomes, ElementsAre(0, -3));
+  EXPECT_THAT(valid.counted()->truths.outcomes, ElementsAre(0, -3));
   EXPECT_THAT(refusal(NormalRows({1, 2, kInfinity, 1}, {0, 0}), normal), HasSubstr("rows[1]"));
   EXPECT_THAT(refusal(NormalRows({1, 2, 0, 0}, {0, 0}), normal),
               HasSubstr("rows[1].standard_deviation is 0"));
@@ -168,7 +168,7 @@ TEST(ForecastDecodeTest, SkipsInvalidRowsIfWanted) {
   const LogRow row = Decode(observations, Checked(ForecastModel("normal")));
   ASSERT_TRUE(row.validity().ok()) << row.validity();
   EXPECT_THAT(row.counted()->values, ElementsAre(1, 2, 5, 1));
-  EXPECT_THAT(row.counted()->outcomes, ElementsAre(0, 4));
+  EXPECT_THAT(row.counted()->truths.outcomes, ElementsAre(0, 4));
   EXPECT_EQ(row.skipped.rows, 1);
 }
 
@@ -188,7 +188,7 @@ TEST(ForecastCodecTest, RowsSurvive) {
     const auto read = DecodeRow(encoded, declaration.row_shape());
     ASSERT_TRUE(read.ok()) << read.status();
     EXPECT_EQ(read->values()->values, row->values()->values);
-    EXPECT_EQ(read->values()->outcomes, row->values()->outcomes);
+    EXPECT_EQ(read->values()->truths, row->values()->truths);
     EXPECT_FALSE(DecodeRow(encoded, 2).ok()) << "a model of two classes";
   }
 }
@@ -361,11 +361,11 @@ TEST(ForecastStateTest, ExtremeOutcomesLeaveEverythingFinite) {
   matured.values.width = 2;
   for (int i = 0; i < 600; ++i) {
     matured.values.values.insert(matured.values.values.end(), {-1e308, 1e-300});
-    matured.values.outcomes.push_back(i % 2 == 0 ? 1e308 : -1e308);
+    matured.values.truths.outcomes.push_back(i % 2 == 0 ? 1e308 : -1e308);
   }
   PredictionsRow predictions;
   predictions.values = matured.values;
-  predictions.values.outcomes.clear();
+  predictions.values.truths.outcomes.clear();
   predictions.predicted_classes.assign(600, 0);
   model.strand_state().Apply(testing::RowOf(std::move(predictions)), 1, seconds(1));
   model.strand_state().Apply(testing::RowOf(std::move(matured)), 2, seconds(2));

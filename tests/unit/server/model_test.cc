@@ -314,7 +314,7 @@ TEST_F(ModelTest, CountsPredictionsAndLabelsOfEachPredictedClass) {
   apply(predictions);
   PredictionsRow labelled;
   labelled.predicted_classes = {1};
-  labelled.values.labels = {1};
+  labelled.values.truths.labels = {1};
   apply(labelled);
   LabelsRow matched;
   matched.counts = {.matched = 2, .conflicting = 1, .unknown = 5};
@@ -331,7 +331,7 @@ TEST_F(ModelTest, CountsPredictionsAndLabelsOfEachPredictedClass) {
   // The predictions of classes 0 and 1, and one of class 2, with their labels.
   MaturedRow matured;
   matured.values.values = {0.5, 0.25, 0.25, 0, 1, 0, 0.25, 0.25, 0.5};
-  matured.values.labels = {0, 1, 2};
+  matured.values.truths.labels = {0, 1, 2};
   matured.values.width = kModelClasses;
   matured.missing_predicted_classes = {2};
   apply(matured);

@@ -32,22 +32,30 @@ std::vector<std::int32_t> PredictedClasses(const std::vector<std::string>& names
   return classes;
 }
 
+constexpr std::int32_t kNoLabel = -1;
+
 class PredictionTrackerTest : public ::testing::Test {
  protected:
   void Add(std::int64_t log_id, seconds elapsed, const std::vector<std::string>& names,
            const std::vector<std::int32_t>& labels = {}) {
-    tracker_.Add(log_id, elapsed, log_id * 1000, Ids(names), PredictedClasses(names), labels);
+    tracker_.Add(log_id, elapsed, log_id * 1000, Ids(names), PredictedClasses(names),
+                 TruthView{.labels = labels});
   }
 
   LabelCounts Label(seconds elapsed, const std::vector<std::string>& names,
                     const std::vector<std::int32_t>& labels) {
-    return tracker_.Label(elapsed, Ids(names), labels).counts;
+    return tracker_.Label(elapsed, Ids(names), TruthView{.labels = labels}).counts;
   }
 
   // Returns the labels of the runs that mature.
   std::vector<std::vector<std::int32_t>> Mature(seconds elapsed, std::size_t max_rows = 1000) {
     std::vector<std::vector<std::int32_t>> labels;
-    for (const auto& run : tracker_.Mature(elapsed, max_rows).runs) labels.push_back(run.labels);
+    for (const auto& run : tracker_.Mature(elapsed, max_rows).runs) {
+      std::vector<std::int32_t>& of_run = labels.emplace_back(run.truths.labels);
+      for (std::size_t i = 0; i < of_run.size(); ++i) {
+        if (!run.labelled[i]) of_run[i] = kNoLabel;
+      }
+    }
     return labels;
   }
 
@@ -62,7 +70,7 @@ TEST_F(PredictionTrackerTest, PredictionsMatureInOrderWithTheLabelsThatArrivedIn
   EXPECT_EQ(tracker_.oldest_pending_time_us(), 1000);
   EXPECT_EQ(Label(seconds(20), {"b"}, {4}).matched, 1);
   EXPECT_THAT(Mature(seconds(99)), IsEmpty());
-  EXPECT_THAT(Mature(seconds(100)), ElementsAre(ElementsAre(PredictionTracker::kNoLabel, 4)));
+  EXPECT_THAT(Mature(seconds(100)), ElementsAre(ElementsAre(kNoLabel, 4)));
   EXPECT_EQ(tracker_.pending(), 1U);
   EXPECT_EQ(tracker_.oldest_pending_time_us(), 2000);
   EXPECT_THAT(Mature(seconds(500)), ElementsAre(ElementsAre(7)));
@@ -81,7 +89,7 @@ TEST_F(PredictionTrackerTest, EachLabelHasOneOutcome) {
   EXPECT_EQ(counts.late, 0);
   // Late by its age, whether or not Mature was called.
   EXPECT_EQ(Label(seconds(100), {"b"}, {1}).late, 1);
-  EXPECT_THAT(Mature(seconds(100)), ElementsAre(ElementsAre(1, PredictionTracker::kNoLabel)));
+  EXPECT_THAT(Mature(seconds(100)), ElementsAre(ElementsAre(1, kNoLabel)));
   EXPECT_EQ(Label(seconds(100), {"a", "d"}, {1, 1}).late, 1);
 }
 
@@ -91,7 +99,7 @@ TEST_F(PredictionTrackerTest, LabelsHaveThePredictedClass) {
   EXPECT_THAT(tracker_.PendingByClass(4), ElementsAre(PendingCounts{1, 0}, PendingCounts{3, 1},
                                                       PendingCounts{1, 1}, PendingCounts{0, 0}));
   const auto in_time = tracker_.Label(seconds(60), Ids({"c", "b2", "nobody", "b3", "a", "b2"}),
-                                      std::vector<std::int32_t>{0, 1, 1, 0, 1, 2});
+                                      Truths(std::vector<std::int32_t>{0, 1, 1, 0, 1, 2}));
   EXPECT_THAT(in_time.classes.matched, ElementsAre(1, 0));
   EXPECT_THAT(in_time.classes.conflicting, ElementsAre(2, 1));
   EXPECT_THAT(in_time.classes.late, IsEmpty());
@@ -104,7 +112,7 @@ TEST_F(PredictionTrackerTest, LabelsHaveThePredictedClass) {
   EXPECT_THAT(tracker_.PendingByClass(3),
               ElementsAre(PendingCounts{0, 0}, PendingCounts{1, 1}, PendingCounts{1, 1}));
   const auto late =
-      tracker_.Label(seconds(100), Ids({"b", "a", "b"}), std::vector<std::int32_t>{0, 0, 0});
+      tracker_.Label(seconds(100), Ids({"b", "a", "b"}), Truths(std::vector<std::int32_t>{0, 0, 0}));
   EXPECT_THAT(late.classes.late, ElementsAre(1, 0, 1));
   EXPECT_THAT(late.classes.matched, IsEmpty());
   EXPECT_THAT(late.classes.conflicting, IsEmpty());
@@ -198,9 +206,10 @@ TEST_F(PredictionTrackerTest, AStartRestoresIt) {
     auto tracker = std::make_unique<PredictionTracker>(kGrace, 40);
     for (const auto& [id, row] : log) {
       if (row.labels) {
-        tracker->RestoreLabels(id, row.ids, row.values);
+        tracker->RestoreLabels(id, row.ids, TruthView{.labels = row.values});
       } else {
-        tracker->Add(id, row.elapsed, 0, row.ids, predicted(row.ids), row.values);
+        tracker->Add(id, row.elapsed, 0, row.ids, predicted(row.ids),
+                     TruthView{.labels = row.values});
       }
     }
     tracker->RestoreMatured(matured_log_id);
@@ -236,7 +245,7 @@ TEST_F(PredictionTrackerTest, AStartRestoresIt) {
         break;
       }
       case 1: {
-        const auto first = live->Label(now, ids, values);
+        const auto first = live->Label(now, ids, TruthView{.labels = values});
         std::vector<PredictionId> matched;
         std::vector<std::int32_t> labels;
         for (const std::uint32_t i : first.matched) {
@@ -244,9 +253,9 @@ TEST_F(PredictionTrackerTest, AStartRestoresIt) {
           labels.push_back(values[i]);
         }
         live->UndoLabel(matched);
-        const auto labelling = live->Label(now, ids, values);
+        const auto labelling = live->Label(now, ids, TruthView{.labels = values});
         ASSERT_EQ(labelling.matched, first.matched);
-        const auto expected = other->Label(now, ids, values);
+        const auto expected = other->Label(now, ids, TruthView{.labels = values});
         ASSERT_EQ(labelling.matched, expected.matched);
         ASSERT_EQ(labelling.counts.late, expected.counts.late);
         ASSERT_EQ(labelling.counts.unknown, expected.counts.unknown);
@@ -270,7 +279,8 @@ TEST_F(PredictionTrackerTest, AStartRestoresIt) {
         ASSERT_EQ(matured.runs.size(), expected.runs.size());
         for (std::size_t i = 0; i < matured.runs.size(); ++i) {
           ASSERT_EQ(matured.runs[i].log_id, expected.runs[i].log_id);
-          ASSERT_EQ(matured.runs[i].labels, expected.runs[i].labels);
+          ASSERT_EQ(matured.runs[i].labelled, expected.runs[i].labelled);
+          ASSERT_EQ(matured.runs[i].truths.size(), expected.runs[i].truths.size());
           matured_log_id = matured.runs[i].log_id;
         }
         break;
@@ -308,7 +318,7 @@ TEST(PredictionIdTest, SurvivesARoundTrip) {
 // A start may read rows again that were forgotten before.
 TEST_F(PredictionTrackerTest, ARepeatedIdRefersToItsNewestPrediction) {
   Add(1, seconds(0), {"a", "b"});
-  tracker_.RestoreLabels(2, Ids({"a"}), std::vector<std::int32_t>{3});
+  tracker_.RestoreLabels(2, Ids({"a"}), Truths(std::vector<std::int32_t>{3}));
   Add(5, seconds(400), {"a"});
   tracker_.RestoreMatured(1);
   tracker_.SetSnapshot(4);
@@ -324,7 +334,7 @@ TEST_F(PredictionTrackerTest, ARepeatedIdRefersToItsNewestPrediction) {
 }
 
 TEST_F(PredictionTrackerTest, LabelsWithoutAKnownPredictionAreNotNeeded) {
-  tracker_.RestoreLabels(2, Ids({"gone"}), std::vector<std::int32_t>{3});
+  tracker_.RestoreLabels(2, Ids({"gone"}), Truths(std::vector<std::int32_t>{3}));
   Add(3, seconds(0), {"a"});
   EXPECT_THAT(tracker_.FindUnneeded(seconds(0), 1000).log_ids, IsEmpty());
   tracker_.SetSnapshot(2);

@@ -16,7 +16,7 @@ using ::testing::ElementsAre;
 RowValues Values(std::vector<double> probabilities) {
   RowValues values;
   values.values = std::move(probabilities);
-  values.labels = {1, 0};
+  values.truths.labels = {1, 0};
   values.width = 2;
   return values;
 }
@@ -46,7 +46,7 @@ TEST(RowCodecTest, ARowIsReadAsItWasWritten) {
     EXPECT_TRUE(decoded->validity().ok());
     EXPECT_EQ(decoded->counted()->values, values);
     EXPECT_EQ(decoded->counted()->single_precision, values[0] == 0.25);
-    EXPECT_THAT(decoded->counted()->labels, ElementsAre(1, 0));
+    EXPECT_THAT(decoded->counted()->truths.labels, ElementsAre(1, 0));
     EXPECT_EQ(decoded->rows(), 2);
     EXPECT_EQ(decoded->As<ObservationsRow>()->dropped_rows, 3);
     EXPECT_EQ(decoded->position->producer_id, "p");
@@ -73,7 +73,7 @@ TEST(RowCodecTest, EncodesLikeProtobuf) {
         const double p = single ? 0.25 : 0.1;
         values.values.insert(values.values.end(), {p, 1 - p});
         // Labels that are encoded in one, two and three bytes.
-        values.labels.push_back(static_cast<std::int32_t>((i * 7919) % 100000));
+        values.truths.labels.push_back(static_cast<std::int32_t>((i * 7919) % 100000));
         values.group_values.push_back(std::string(i % 200, 'g'));
         values.times_s.push_back(i % 3 == 0 ? RowValues::kNoTime : 1700000000);
       }
@@ -91,7 +91,7 @@ TEST(RowCodecTest, EncodesLikeProtobuf) {
                                message.values().prediction_times_s().end(), values.times_s.begin(),
                                values.times_s.end()));
         EXPECT_TRUE(std::equal(message.values().labels().begin(), message.values().labels().end(),
-                               values.labels.begin(), values.labels.end()));
+                               values.truths.labels.begin(), values.truths.labels.end()));
       }
     }
   }
@@ -171,14 +171,14 @@ TEST(RowCodecTest, DamageIsDataLoss) {
     return DecodeRow(EncodeRow(row), 2).status().code();
   };
   ObservationsRow label{.values = Values({0.25, 0.75, 0.5, 0.5})};
-  label.values.labels[0] = 2;
+  label.values.truths.labels[0] = 2;
   EXPECT_EQ(code(label), absl::StatusCode::kDataLoss);
   PredictionsRow ids;
   ids.values = Values({0.25, 0.75, 0.5, 0.5});
   ids.ids = {HashId("a")};
   EXPECT_EQ(code(ids), absl::StatusCode::kDataLoss);
   LabelsRow labels;
-  labels.labels = {1};
+  labels.truths.labels = {1};
   EXPECT_EQ(code(labels), absl::StatusCode::kDataLoss);
   LabelsRow late;
   late.counts = {.conflicting = 1, .late = 1};

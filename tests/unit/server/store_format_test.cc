@@ -33,7 +33,7 @@ constexpr std::chrono::microseconds kElapsed{123456789};
 RowValues Values(std::vector<double> probabilities, std::vector<std::int32_t> labels) {
   RowValues values;
   values.values = std::move(probabilities);
-  values.labels = std::move(labels);
+  values.truths = std::move(labels);
   values.width = kStoreFormatClasses;
   return values;
 }
@@ -86,7 +86,7 @@ std::vector<Row> Rows() {
 
   LabelsRow labels;
   labels.ids = {HashId("order-2"), HashId("order-1")};
-  labels.labels = {2, 0};
+  labels.truths.labels = {2, 0};
   labels.counts = {.matched = 2, .repeated = 3, .conflicting = 4, .late = 5, .unknown = 6};
   add("labels", labels, position);
   labels.classes = {.matched = {}, .conflicting = {2, 1, 0, 0}, .late = {0, 2, 2, 1, 1}};
@@ -118,14 +118,14 @@ void ExpectSameValues(const RowValues* read, const RowValues* expected) {
   ASSERT_EQ(read == nullptr, expected == nullptr);
   if (read == nullptr) return;
   EXPECT_EQ(read->values, expected->values);
-  EXPECT_EQ(read->labels, expected->labels);
+  EXPECT_EQ(read->truths, expected->truths);
   EXPECT_EQ(read->group_values, expected->group_values);
   EXPECT_EQ(read->id_hashes, expected->id_hashes);
   EXPECT_EQ(read->width, expected->width);
 }
 
 void ExpectSameLabels(const LabelsRow& read, const LabelsRow& expected) {
-  EXPECT_EQ(read.labels, expected.labels);
+  EXPECT_EQ(read.truths, expected.truths);
   EXPECT_EQ(read.counts.matched, expected.counts.matched);
   EXPECT_EQ(read.counts.repeated, expected.counts.repeated);
   EXPECT_EQ(read.counts.conflicting, expected.counts.conflicting);
