@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -17,7 +18,7 @@
 #include "server/base/errors.h"
 #include "server/ingest/content_hash.h"
 #include "server/ingest/decode_features.h"
-#include "server/ingest/decode_forecasts.h"
+#include "server/kinds/kind_table.h"
 
 namespace calibd::server {
 namespace {
@@ -75,34 +76,103 @@ absl::Status CheckLabelsMayComeLater(const char* field, const ModelDeclaration& 
       "the model declares labels_come_with_predictions");
 }
 
+// The names of the fields with the truths and the predictions of a model.
+const char* TruthField(const RowShape& shape) {
+  return shape.truths.labels == 0 ? "outcomes" : "labels";
+}
+const char* PredictionField(const RowShape& shape) {
+  return shape.has_probabilities() ? "probabilities" : "forecasts";
+}
+
+// The number of labels or outcomes for each row.
+int TruthsPerRow(const RowShape& shape) {
+  return std::max(1, static_cast<int>(shape.truths.labels));
+}
+
+// For the errors of a model with several truths of a row: " x 7" and such.
+std::string TimesEach(const RowShape& shape) {
+  return shape.truths.labels > 1 ? absl::StrCat(" x ", shape.truths.labels) : std::string();
+}
+std::string EqualNumbers(const RowShape& shape) {
+  return shape.truths.labels > 1 ? absl::StrCat(shape.truths.labels, " for each id")
+                                 : std::string("equal numbers");
+}
+
+// Refuses labels of a model with outcomes, and outcomes of a model with labels.
+template <typename Message>
+absl::Status CheckTruthKind(const Message& message, const ModelDeclaration& declaration) {
+  const RowShape shape = declaration.row_shape();
+  const bool wrong =
+      shape.truths.labels == 0 ? !message.labels().empty() : !message.outcomes().empty();
+  if (!wrong) return absl::OkStatus();
+  return InvalidFieldError(shape.truths.labels == 0 ? "labels" : "outcomes",
+                           absl::StrCat("are given, expected ", TruthField(shape),
+                                        " because the model ", KindOf(declaration).does()));
+}
+
+// Refuses predictions and truths of a model of another kind.
+absl::Status CheckKind(const v1::Observations& observations, const ModelDeclaration& declaration) {
+  const bool probabilities = declaration.row_shape().has_probabilities();
+  const char* const does = KindOf(declaration).does();
+  if (observations.predictions_case() == v1::Observations::PREDICTIONS_NOT_SET) {
+    return InvalidFieldError("predictions", probabilities
+                                                ? "is not set, expected one of probabilities, "
+                                                  "probabilities_float32, logits, logits_float32"
+                                                : "is not set, expected forecasts");
+  }
+  if (observations.has_forecasts() && probabilities) {
+    return InvalidFieldError(
+        "forecasts", absl::StrCat("are given, expected probabilities or logits because the model ",
+                                  does, "; a model that forecasts a number declares `forecast`"));
+  }
+  if (!observations.has_forecasts() && !probabilities) {
+    return InvalidFieldError(
+        "predictions",
+        absl::StrCat("are probabilities or logits, expected forecasts because the model ", does));
+  }
+  return CheckTruthKind(observations, declaration);
+}
+
+// Returns the violation of a truth of row i, if any. values: of the field of the truths.
+std::optional<Violation> FindTruthViolation(const v1::Labels& labels, const TruthShape& shape,
+                                            int i) {
+  if (shape.labels == 0) {
+    if (std::isfinite(labels.outcomes(i))) return std::nullopt;
+    return Violation{
+        .field = absl::StrCat("outcomes[", i, "]"),
+        .description = absl::StrCat("is ", labels.outcomes(i), ", expected a finite number")};
+  }
+  const int each = static_cast<int>(shape.labels);
+  for (int k = i * each; k < (i + 1) * each; ++k) {
+    const std::int32_t label = labels.labels(k);
+    if (label >= shape.least_label && label < shape.end_label) continue;
+    return Violation{.field = absl::StrCat("labels[", k, "]"),
+                     .description = absl::StrCat("is ", label, ", expected ", shape.least_label,
+                                                 "..", shape.end_label - 1)};
+  }
+  return std::nullopt;
+}
+
 absl::Status CheckLabels(const v1::Labels& labels, const ModelDeclaration& declaration) {
-  const bool outcomes = declaration.numbers() != nullptr;
-  const char* const field = outcomes ? "outcomes" : "labels";
+  const RowShape shape = declaration.row_shape();
+  const char* const field = TruthField(shape);
   CALIBD_RETURN_IF_ERROR(CheckLabelsMayComeLater(field, declaration));
-  CALIBD_RETURN_IF_ERROR(CheckKind(labels, declaration));
-  const int rows = outcomes ? labels.outcomes_size() : labels.labels_size();
-  if (rows == 0 || rows > kMaxRowsPerBatch) {
-    return InvalidFieldError(field,
-                             absl::StrCat("has ", rows, " values, expected 1..", kMaxRowsPerBatch));
+  CALIBD_RETURN_IF_ERROR(CheckTruthKind(labels, declaration));
+  const int values = labels.labels_size() + labels.outcomes_size();
+  const int rows = values / TruthsPerRow(shape);
+  if (rows == 0 || rows > kMaxRowsPerBatch || values % TruthsPerRow(shape) != 0) {
+    return InvalidFieldError(field, absl::StrCat("has ", values, " values, expected 1..",
+                                                 kMaxRowsPerBatch, TimesEach(shape)));
   }
   if (labels.prediction_ids_size() != rows) {
-    return InvalidFieldError("prediction_ids",
-                             absl::StrCat("has ", labels.prediction_ids_size(), " ids with ", rows,
-                                          " ", field, ", expected equal numbers"));
+    return InvalidFieldError(
+        "prediction_ids", absl::StrCat("has ", labels.prediction_ids_size(), " ids with ", values,
+                                       " ", field, ", expected ", EqualNumbers(shape)));
   }
   CALIBD_RETURN_IF_ERROR(CheckTakesIds(declaration));
   CALIBD_RETURN_IF_ERROR(
       CheckRows(rows, [&](int i) { return FindIdViolation(labels.prediction_ids(), i); }));
-  return CheckRows(rows, [&](int i) -> std::optional<Violation> {
-    if (outcomes) return FindLaterOutcomeViolation(labels, i);
-    const std::int32_t label = labels.labels(i);
-    if (label >= 0 && static_cast<std::size_t>(label) < declaration.class_count()) {
-      return std::nullopt;
-    }
-    return Violation{
-        .field = absl::StrCat("labels[", i, "]"),
-        .description = absl::StrCat("is ", label, ", expected 0..", declaration.class_count() - 1)};
-  });
+  return CheckRows(rows, [&](int i) { return FindTruthViolation(labels, shape.truths, i); });
 }
 
 template <typename T>
@@ -144,29 +214,39 @@ std::vector<double> BaselineValues(const v1::Observations& observations) {
   return {};
 }
 
+// The labels or outcomes of a message, which are those of the model.
+template <typename Message>
+Truths TruthsOf(const Message& message, const TruthShape& shape) {
+  if (shape.labels == 0) {
+    return std::vector<double>(message.outcomes().begin(), message.outcomes().end());
+  }
+  return {{message.labels().begin(), message.labels().end()}, shape.labels};
+}
+
 // Number of labels or outcomes.
 int TruthCount(const v1::Observations& observations) {
   return observations.labels_size() + observations.outcomes_size();
 }
 
-int RowCount(const v1::Observations& observations) {
+// Number of rows of a message with ids or with the truths of each row.
+int RowCount(const v1::Observations& observations, const RowShape& shape) {
   return observations.prediction_ids_size() > 0 ? observations.prediction_ids_size()
-                                                : TruthCount(observations);
+                                                : TruthCount(observations) / TruthsPerRow(shape);
 }
 
+// Only a model of two classes takes the probability of one of them.
 absl::Status CheckPositiveClass(const v1::Observations& observations,
                                 const ModelDeclaration& declaration) {
   if (!observations.has_positive_class()) return absl::OkStatus();
   const std::int32_t positive = observations.positive_class();
-  if (declaration.class_count() == 2 && (positive == 0 || positive == 1)) return absl::OkStatus();
-  return InvalidFieldError(
-      "positive_class",
-      absl::StrCat("is ", positive,
-                   declaration.class_count() == 2 ? absl::StrCat(", expected 0 or 1")
-                   : declaration.numbers() != nullptr
-                       ? ", expected none because the model forecasts a number"
-                       : absl::StrCat(", expected none because the model has ",
-                                      declaration.class_count(), " classes")));
+  const std::size_t classes = declaration.row_shape().classes;
+  if (classes == 2 && (positive == 0 || positive == 1)) return absl::OkStatus();
+  const std::string expected =
+      classes == 2   ? std::string("0 or 1")
+      : classes == 1 ? absl::StrCat("none because the model ", KindOf(declaration).does())
+                     : absl::StrCat("none because the model has ", classes, " classes");
+  return InvalidFieldError("positive_class",
+                           absl::StrCat("is ", positive, ", expected ", expected));
 }
 
 // Returns two values for each value of the positive class. The softmax of the logits 0 and x is the
@@ -190,19 +270,26 @@ std::vector<double> BothClasses(const std::vector<double>& values, std::int32_t 
 absl::Status CheckShape(const v1::Observations& observations, std::size_t value_count,
                         const ModelDeclaration& declaration) {
   CALIBD_RETURN_IF_ERROR(CheckKind(observations, declaration));
-  const bool forecasts = declaration.numbers() != nullptr;
-  const char* const truths = forecasts ? "outcomes" : "labels";
-  const int row_count = RowCount(observations);
+  const RowShape shape = declaration.row_shape();
+  const char* const truths = TruthField(shape);
+  const int row_count = RowCount(observations, shape);
   if (row_count > kMaxRowsPerBatch) {
     return InvalidFieldError(truths, absl::StrCat("has ", row_count, " values, expected at most ",
                                                   kMaxRowsPerBatch, " rows in a batch"));
   }
   if (observations.prediction_ids_size() > 0 && TruthCount(observations) > 0 &&
-      observations.prediction_ids_size() != TruthCount(observations)) {
+      observations.prediction_ids_size() * std::int64_t{TruthsPerRow(shape)} !=
+          TruthCount(observations)) {
     return InvalidFieldError("prediction_ids",
                              absl::StrCat("has ", observations.prediction_ids_size(), " ids with ",
-                                          TruthCount(observations), " ", truths,
-                                          ", expected equal numbers, or no ", truths, " yet"));
+                                          TruthCount(observations), " ", truths, ", expected ",
+                                          EqualNumbers(shape), ", or no ", truths, " yet"));
+  }
+  if (observations.prediction_ids().empty() &&
+      TruthCount(observations) % TruthsPerRow(shape) != 0) {
+    return InvalidFieldError(truths,
+                             absl::StrCat("has ", TruthCount(observations), " values, expected ",
+                                          TruthsPerRow(shape), " for each row"));
   }
   if (observations.dropped_rows() < 0 || observations.dropped_rows() > kMaxDroppedRows) {
     return InvalidFieldError("dropped_rows", absl::StrCat("is ", observations.dropped_rows(),
@@ -210,15 +297,15 @@ absl::Status CheckShape(const v1::Observations& observations, std::size_t value_
   }
   CALIBD_RETURN_IF_ERROR(CheckPositiveClass(observations, declaration));
   const auto rows = static_cast<std::size_t>(row_count);
-  const std::size_t width = observations.has_positive_class() ? 1 : declaration.row_width();
+  const std::size_t width = observations.has_positive_class() ? 1 : shape.width;
   std::size_t expected = 0;
   if (!__builtin_mul_overflow(rows, width, &expected) && value_count == expected && rows > 0) {
     return absl::OkStatus();
   }
-  const bool one_per_row = declaration.class_count() == 2 && value_count == rows && rows > 0;
+  const bool one_per_row = shape.classes == 2 && value_count == rows && rows > 0;
   const char* const counted = observations.prediction_ids_size() > 0 ? "ids" : truths;
   return InvalidFieldError(
-      forecasts ? "forecasts" : "probabilities",
+      PredictionField(shape),
       absl::StrCat(
           "has ", value_count, " values with ", rows, " ", counted, ", expected n >= 1 ", counted,
           " and n x ", width, " values",
@@ -236,10 +323,10 @@ absl::Status CheckBaseline(const v1::Observations& observations, std::size_t val
                          kField, "are given, expected none because the model has no baseline");
   }
   if (!is_set) {
-    return InvalidFieldError(
-        kField, absl::StrCat("are not set, expected the predictions of the model's "
-                             "baseline ",
-                             Quoted(declaration.classes()->baseline), " for the same rows"));
+    return InvalidFieldError(kField,
+                             absl::StrCat("are not set, expected the predictions of the model's "
+                                          "baseline ",
+                                          Quoted(declaration.baseline()), " for the same rows"));
   }
   if (baseline_count == value_count) return absl::OkStatus();
   return InvalidFieldError(kField, absl::StrCat("has ", baseline_count, " values, expected ",
@@ -249,19 +336,19 @@ absl::Status CheckBaseline(const v1::Observations& observations, std::size_t val
 absl::Status CheckClassNames(const v1::Observations& observations,
                              const ModelDeclaration& declaration) {
   if (observations.class_names_size() == 0) return absl::OkStatus();
-  if (declaration.numbers() != nullptr) {
-    return InvalidFieldError("class_names",
-                             "are given, expected none because the model forecasts a number");
-  }
-  if (static_cast<std::size_t>(observations.class_names_size()) !=
-      declaration.classes()->names.size()) {
+  const std::span<const std::string> names = declaration.value_names();
+  if (!declaration.row_shape().has_probabilities()) {
     return InvalidFieldError(
         "class_names",
-        absl::StrCat("has ", observations.class_names_size(), " names, expected the model's ",
-                     declaration.classes()->names.size(), " or none"));
+        absl::StrCat("are given, expected none because the model ", KindOf(declaration).does()));
+  }
+  if (static_cast<std::size_t>(observations.class_names_size()) != names.size()) {
+    return InvalidFieldError(
+        "class_names", absl::StrCat("has ", observations.class_names_size(),
+                                    " names, expected the model's ", names.size(), " or none"));
   }
   for (int i = 0; i < observations.class_names_size(); ++i) {
-    const std::string& expected = declaration.classes()->names[static_cast<std::size_t>(i)];
+    const std::string& expected = names[static_cast<std::size_t>(i)];
     if (observations.class_names(i) != expected) {
       return InvalidFieldError(absl::StrCat("class_names[", i, "]"),
                                absl::StrCat("is ", Quoted(observations.class_names(i)),
@@ -279,10 +366,11 @@ absl::Status CheckTakesGroups(const v1::Observations& observations,
     return InvalidFieldError(
         "group_values", "are given, expected none because the model has no monitoring.group_tag");
   }
-  if (values.size() != 1 && values.size() != RowCount(observations)) {
-    return InvalidFieldError(
-        "group_values", absl::StrCat("has ", values.size(), " values with ", RowCount(observations),
-                                     " predictions, expected as many, one or none"));
+  const int rows = RowCount(observations, declaration.row_shape());
+  if (values.size() != 1 && values.size() != rows) {
+    return InvalidFieldError("group_values",
+                             absl::StrCat("has ", values.size(), " values with ", rows,
+                                          " predictions, expected as many, one or none"));
   }
   return absl::OkStatus();
 }
@@ -320,66 +408,23 @@ std::optional<Violation> FindTimeViolation(
                        ": at most 1000 days before and 5 minutes after the server's time")};
 }
 
-absl::Status CheckTimeCount(const v1::Observations& observations) {
+absl::Status CheckTimeCount(const v1::Observations& observations, int rows) {
   const auto& times = observations.prediction_times();
-  if (times.size() <= 1 || times.size() == RowCount(observations)) return absl::OkStatus();
-  return InvalidFieldError(
-      "prediction_times", absl::StrCat("has ", times.size(), " times with ", RowCount(observations),
-                                       " predictions, expected as many, one or none"));
-}
-
-// Converts the values to probabilities and returns the violations of them and the labels.
-std::vector<Violation> ConvertValues(bool are_logits, double row_sum_tolerance,
-                                     std::span<double> values, std::span<const std::int32_t> labels,
-                                     std::size_t class_count) {
-  std::vector<Violation> violations;
-  if (are_logits) violations = SoftmaxRows(values, class_count);
-  return violations.empty() ? FindViolations({values, labels, class_count}, row_sum_tolerance)
-                            : violations;
-}
-
-// The same for the values of the model and those of its baseline, which may be missing.
-std::vector<Violation> ConvertValues(const v1::Observations& observations,
-                                     const ModelDeclaration& declaration, std::span<double> values,
-                                     std::span<double> baseline,
-                                     std::span<const std::int32_t> labels) {
-  const double tolerance = declaration.classes()->row_sum_tolerance;
-  const std::size_t m = declaration.class_count();
-  std::vector<Violation> violations =
-      ConvertValues(AreLogits(observations), tolerance, values, labels, m);
-  if (!violations.empty() || baseline.empty()) return violations;
-  violations = ConvertValues(AreBaselineLogits(observations), tolerance, baseline, labels, m);
-  for (Violation& violation : violations) {
-    // The labels are valid, so the field is rows[i] and then the name of the values.
-    violation.field.replace(violation.field.find('.') + 1, 0, "baseline_");
-  }
-  return violations;
-}
-
-// Pending predictions have no labels.
-absl::Status CheckValues(const v1::Observations& observations, const ModelDeclaration& declaration,
-                         RowValues& values) {
-  if (declaration.numbers() != nullptr) {
-    return CheckRows(RowCount(observations), [&](int i) {
-      return FindForecastRowViolation(declaration.numbers()->forecast, values, i);
-    });
-  }
-  const std::vector<std::int32_t> valid_labels(
-      values.truths.empty() ? values.values.size() / values.width : 0);
-  const std::vector<Violation> violations =
-      ConvertValues(observations, declaration, values.values, values.baseline_values,
-                    values.truths.empty() ? valid_labels : values.truths.labels);
-  return violations.empty() ? absl::OkStatus() : InvalidFieldsError(kReason, violations);
+  if (times.size() <= 1 || times.size() == rows) return absl::OkStatus();
+  return InvalidFieldError("prediction_times",
+                           absl::StrCat("has ", times.size(), " times with ", rows,
+                                        " predictions, expected as many, one or none"));
 }
 
 // Checks everything that does not belong to one row.
 absl::Status CheckBatch(const v1::Observations& observations, const ModelDeclaration& declaration,
                         const RowValues& values) {
   const std::size_t value_count = values.values.size();
+  const int rows = RowCount(observations, declaration.row_shape());
   CALIBD_RETURN_IF_ERROR(CheckShape(observations, value_count, declaration));
   CALIBD_RETURN_IF_ERROR(
       CheckBaseline(observations, value_count, values.baseline_values.size(), declaration));
-  CALIBD_RETURN_IF_ERROR(CheckFeatureCount(observations, RowCount(observations), declaration));
+  CALIBD_RETURN_IF_ERROR(CheckFeatureCount(observations, rows, declaration));
   CALIBD_RETURN_IF_ERROR(CheckClassNames(observations, declaration));
   if (observations.prediction_ids_size() > 0) {
     CALIBD_RETURN_IF_ERROR(CheckTakesIds(declaration));
@@ -387,8 +432,12 @@ absl::Status CheckBatch(const v1::Observations& observations, const ModelDeclara
       CALIBD_RETURN_IF_ERROR(CheckLabelsMayComeLater("prediction_ids", declaration));
     }
   }
-  CALIBD_RETURN_IF_ERROR(CheckTimeCount(observations));
+  CALIBD_RETURN_IF_ERROR(CheckTimeCount(observations, rows));
   return CheckTakesGroups(observations, declaration);
+}
+
+ValueForm FormOf(const v1::Observations& observations) {
+  return {.logits = AreLogits(observations), .baseline_logits = AreBaselineLogits(observations)};
 }
 
 absl::Status CheckAllRows(const v1::Observations& observations, const ModelDeclaration& declaration,
@@ -402,11 +451,16 @@ absl::Status CheckAllRows(const v1::Observations& observations, const ModelDecla
   CALIBD_RETURN_IF_ERROR(CheckRows(observations.group_values_size(), [&](int i) {
     return FindGroupViolation(observations.group_values(), i);
   }));
-  const int rows_with_features = observations.has_features() ? RowCount(observations) : 0;
+  const int rows = RowCount(observations, declaration.row_shape());
+  const int rows_with_features = observations.has_features() ? rows : 0;
   CALIBD_RETURN_IF_ERROR(CheckRows(rows_with_features, [&](int i) {
     return FindFeatureViolation(observations, declaration, i);
   }));
-  return CheckValues(observations, declaration, values);
+  const std::vector<Violation> violations =
+      KindOf(declaration)
+          .ConvertRows(FormOf(observations), declaration, 0, static_cast<std::size_t>(rows),
+                       values);
+  return violations.empty() ? absl::OkStatus() : InvalidFieldsError(kReason, violations);
 }
 
 // Converts row i to probabilities and returns its violation, if any.
@@ -425,22 +479,10 @@ std::optional<Violation> FindRowViolation(const v1::Observations& observations,
     if (auto violation = FindGroupViolation(observations.group_values(), group)) return violation;
   }
   if (auto violation = FindFeatureViolation(observations, declaration, i)) return violation;
-  if (declaration.numbers() != nullptr) {
-    return FindForecastRowViolation(declaration.numbers()->forecast, values, i);
-  }
-  const std::size_t m = values.width;
-  const auto place = static_cast<std::size_t>(i);
-  const auto row_of = [&](std::vector<double>& matrix) {
-    return matrix.empty() ? std::span<double>() : std::span(matrix).subspan(place * m, m);
-  };
-  const std::int32_t label = values.truths.empty() ? 0 : values.truths.labels[place];
   std::vector<Violation> violations =
-      ConvertValues(observations, declaration, row_of(values.values),
-                    row_of(values.baseline_values), std::span(&label, 1));
+      KindOf(declaration)
+          .ConvertRows(FormOf(observations), declaration, static_cast<std::size_t>(i), 1, values);
   if (violations.empty()) return std::nullopt;
-  // The row was checked as row 0.
-  std::string& field = violations.front().field;
-  field.replace(field.find("[0]"), 3, absl::StrCat("[", i, "]"));
   return std::move(violations.front());
 }
 
@@ -449,7 +491,7 @@ std::vector<std::uint32_t> SkipInvalidRows(const v1::Observations& observations,
                                            const ModelDeclaration& declaration, Time now,
                                            RowValues& values, SkippedRows& skipped) {
   std::vector<std::uint32_t> valid;
-  for (int i = 0; i < RowCount(observations); ++i) {
+  for (int i = 0; i < RowCount(observations, declaration.row_shape()); ++i) {
     auto violation = FindRowViolation(observations, declaration, now, i, values);
     if (!violation.has_value()) {
       valid.push_back(static_cast<std::uint32_t>(i));
@@ -463,9 +505,9 @@ std::vector<std::uint32_t> SkipInvalidRows(const v1::Observations& observations,
 
 // A valid batch without rows, which need not have the kind of the model either.
 bool StatesOnlyDroppedRows(const v1::Observations& observations) {
-  return RowCount(observations) == 0 && observations.dropped_rows() > 0 &&
-         observations.dropped_rows() <= kMaxDroppedRows && Values(observations).empty() &&
-         BaselineValues(observations).empty();
+  return observations.prediction_ids().empty() && TruthCount(observations) == 0 &&
+         observations.dropped_rows() > 0 && observations.dropped_rows() <= kMaxDroppedRows &&
+         Values(observations).empty() && BaselineValues(observations).empty();
 }
 
 }  // namespace
@@ -490,8 +532,7 @@ LogRow Decode(const v1::Observations& observations, const ModelDeclaration& decl
     } else {
       values.single_precision = observations.has_probabilities_float32();
     }
-    values.truths.labels.assign(observations.labels().begin(), observations.labels().end());
-    values.truths.outcomes.assign(observations.outcomes().begin(), observations.outcomes().end());
+    values.truths = TruthsOf(observations, declaration.truth_shape());
     values.group_values.assign(observations.group_values().begin(),
                                observations.group_values().end());
     values.feature_count = declaration.feature_names.size();
@@ -507,7 +548,8 @@ LogRow Decode(const v1::Observations& observations, const ModelDeclaration& decl
     }
   }
   if (!status.ok()) {
-    row.kind = RejectedRow{.rows = RowCount(observations), .reason = std::move(status)};
+    row.kind = RejectedRow{.rows = RowCount(observations, declaration.row_shape()),
+                           .reason = std::move(status)};
   } else if (values.values.empty()) {
     row.kind = RejectedRow{
         .rows = 0, .dropped_rows = observations.dropped_rows(), .reason = absl::OkStatus()};
@@ -528,17 +570,14 @@ LogRow Decode(const v1::Labels& labels, const ModelDeclaration& declaration) {
   LogRow row;
   row.content_hash = HashContent(labels);
   if (absl::Status status = CheckLabels(labels, declaration); !status.ok()) {
-    row.kind = RejectedRow{.rows = std::max({labels.labels_size(), labels.outcomes_size(),
-                                             labels.prediction_ids_size()}),
+    const int truths = std::max(labels.labels_size(), labels.outcomes_size()) /
+                       TruthsPerRow(declaration.row_shape());
+    row.kind = RejectedRow{.rows = std::max(truths, labels.prediction_ids_size()),
                            .labels = true,
                            .reason = std::move(status)};
   } else {
-    Truths truths;
-    truths.Append(
-        {.labels = {labels.labels().data(), static_cast<std::size_t>(labels.labels_size())},
-         .outcomes = {labels.outcomes().data(), static_cast<std::size_t>(labels.outcomes_size())}});
     row.kind = LabelsRow{.ids = HashIds(labels.prediction_ids()),
-                         .truths = std::move(truths),
+                         .truths = TruthsOf(labels, declaration.truth_shape()),
                          .counts = {},
                          .classes = {}};
   }

@@ -13,6 +13,7 @@
 #include "server/base/errors.h"
 #include "server/base/failpoint.h"
 #include "server/ingest/model_writes.h"
+#include "server/kinds/kind_table.h"
 #include "server/rows/row_codec.h"
 
 namespace calibd::server {
@@ -69,26 +70,15 @@ absl::Status MatureWrite::Append(Store& store) {
   return absl::OkStatus();
 }
 
-// False for an outcome by id that is too far from its forecast to be scored. With its forecast it
-// would have been rejected; it counts as missing.
-bool MatureWrite::HasUsableOutcome(const PredictionsRow& predictions,
-                                   const PredictionTracker::Matured::Run& run,
-                                   std::size_t i) const {
-  const std::shared_ptr<const ModelDeclaration> declaration = model_->declaration();
-  const NumbersSpec* const numbers = declaration->numbers();
-  if (numbers == nullptr) return true;
-  const std::size_t width = declaration->row_shape().width;
-  const std::span<const double> row =
-      std::span(predictions.values.values).subspan(i * width, width);
-  return !FindOutcomeViolation(numbers->forecast, row, run.truths.outcomes[i]).has_value();
-}
-
 void MatureWrite::Add(const PredictionsRow& predictions, const PredictionTracker::Matured::Run& run,
                       MaturedRow& matured) const {
   const std::size_t m = matured.values.width;
   matured.values.single_precision &= predictions.values.single_precision;
+  std::vector<bool> labelled = run.labelled;
+  const std::shared_ptr<const ModelDeclaration> declaration = model_->declaration();
+  KindOf(*declaration).LeaveOut(*declaration, predictions.values, run.truths, labelled);
   for (std::size_t i = 0; i < run.labelled.size(); ++i) {
-    if (!run.labelled[i] || !HasUsableOutcome(predictions, run, i)) {
+    if (!labelled[i]) {
       matured.missing_predicted_classes.push_back(predictions.predicted_classes[i]);
       continue;
     }
@@ -103,7 +93,7 @@ void MatureWrite::Add(const PredictionsRow& predictions, const PredictionTracker
     copy_row(predictions.values.features, matured.values.feature_count, matured.values.features);
     matured.values.truths.Append(run.truths.view().rows(i, 1));
     matured.values.id_hashes.push_back(predictions.ids[i].low);
-    if (!model_->declaration()->monitoring.group_tag.empty()) {
+    if (!declaration->monitoring.group_tag.empty()) {
       matured.values.group_values.push_back(predictions.values.groups()[i]);
     }
     matured.values.times_s.push_back(predictions.values.time_s(i));

@@ -129,9 +129,6 @@ class MatureWrite final : public ModelWrite {
  private:
   // Appends a MaturedRow; reads the matured predictions from the log.
   [[nodiscard]] absl::Status Append(Store& store);
-  [[nodiscard]] bool HasUsableOutcome(const PredictionsRow& predictions,
-                                      const PredictionTracker::Matured::Run& run,
-                                      std::size_t i) const;
   // Adds predictions to the row. run: their labels.
   void Add(const PredictionsRow& predictions, const PredictionTracker::Matured::Run& run,
            MaturedRow& matured) const;

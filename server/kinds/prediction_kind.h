@@ -10,6 +10,8 @@
 #include "calibd/v1/model_service.pb.h"
 #include "server/kinds/kind_state.h"
 #include "server/model/model_declaration.h"
+#include "server/rows/log_row.h"
+#include "server/rows/truths.h"
 
 namespace calibd::server {
 
@@ -29,6 +31,12 @@ struct KindSizes {
   std::size_t history_bucket = 0;
   // The stored spec.
   std::size_t stored_spec = 0;
+};
+
+// How the values of a batch were sent.
+struct ValueForm {
+  bool logits = false;
+  bool baseline_logits = false;
 };
 
 // What the check of a spec depends on besides the declaration.
@@ -81,6 +89,21 @@ class PredictionKind {
   // Fills in the unset fields of a declaration of an existing model whose defaults may have changed
   // since. existing: its declaration now, of the same kind.
   virtual void FillFrom(const v1::Model& /*existing*/, v1::Model& /*declared*/) const {}
+
+  // ---- Batches
+
+  // What such a model does, for errors: "predicts classes".
+  [[nodiscard]] virtual const char* does() const noexcept = 0;
+  // Converts the predictions of rows [first, first + count) of a batch from this form, and checks
+  // them and their truths, if there are any. Numbers of values and truths are right. Returns the
+  // violations of the first invalid rows, at most one for each row; their fields are of the batch.
+  [[nodiscard]] virtual std::vector<Violation> ConvertRows(const ValueForm& form,
+                                                           const ModelDeclaration& declaration,
+                                                           std::size_t first, std::size_t count,
+                                                           RowValues& values) const = 0;
+  // Clears labelled[i] if the truth i, which came later, makes no observation with its prediction.
+  virtual void LeaveOut(const ModelDeclaration& /*declaration*/, const RowValues& /*predictions*/,
+                        const TruthView& /*truths*/, std::vector<bool>& /*labelled*/) const {}
 
   // ---- Sizes
 

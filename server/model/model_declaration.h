@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -99,9 +100,15 @@ struct ModelDeclaration {
   [[nodiscard]] std::span<const Lens> lenses() const noexcept {
     return classes() == nullptr ? std::span<const Lens>() : classes()->lenses;
   }
-  [[nodiscard]] bool has_baseline() const noexcept {
-    return classes() != nullptr && !classes()->baseline.empty();
+  // Names of the values of a prediction, in their order; empty if they have none.
+  [[nodiscard]] std::span<const std::string> value_names() const noexcept {
+    return classes() == nullptr ? std::span<const std::string>() : classes()->names;
   }
+  // Empty for a model without a baseline.
+  [[nodiscard]] std::string_view baseline() const noexcept {
+    return classes() == nullptr ? std::string_view() : classes()->baseline;
+  }
+  [[nodiscard]] bool has_baseline() const noexcept { return !baseline().empty(); }
   // Number of values of a prediction: m probabilities, or those of a forecast.
   [[nodiscard]] std::size_t row_width() const noexcept {
     return numbers() != nullptr ? ForecastWidth(numbers()->forecast) : class_count();

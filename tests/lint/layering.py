@@ -93,7 +93,7 @@ SERVER_ROOMS = {
     "state": ("base", "executor", "model", "rows", "watch", "kinds"),
     "store": (),
     "store/local": ("base", "store"),
-    "ingest": ("base", "executor", "model", "rows", "state", "store"),
+    "ingest": ("base", "executor", "model", "rows", "kinds", "state", "store"),
     "compute": ("base", "executor", "rows", "state"),
     "net": ("base",),
     "answers": ("base", "model", "rows", "watch", "kinds", "state"),

@@ -8,6 +8,7 @@
 #include "calibd/core/comparison.h"
 #include "calibd/core/running_lens.h"
 #include "server/kinds/classes/class_kind.h"
+#include "server/kinds/classes/class_rows.h"
 #include "server/kinds/classes/class_spec.h"
 #include "server/kinds/classes/class_state.h"
 #include "server/watch/row_screen.h"
@@ -54,6 +55,13 @@ class Classes final : public PredictionKind {
   }
   void FillFrom(const v1::Model& existing, v1::Model& declared) const override {
     FillClassesFrom(existing.classes(), *declared.mutable_classes());
+  }
+
+  const char* does() const noexcept override { return "predicts classes"; }
+  std::vector<Violation> ConvertRows(const ValueForm& form, const ModelDeclaration& declaration,
+                                     std::size_t first, std::size_t count,
+                                     RowValues& values) const override {
+    return ConvertClassRows(form, SpecOf(declaration), first, count, values);
   }
 
   KindSizes Sizes(const ModelDeclaration& declaration) const noexcept override {

@@ -2,10 +2,14 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
+#include <span>
 #include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/core/forecast_cells.h"
+#include "calibd/core/validation.h"
 #include "server/base/errors.h"
 #include "server/kinds/numbers/number_kind.h"
 #include "server/kinds/numbers/number_state.h"
@@ -16,6 +20,10 @@ namespace {
 
 const NumbersSpec& SpecOf(const ModelDeclaration& declaration) {
   return std::get<NumbersSpec>(declaration.kind);
+}
+
+std::span<const double> RowOf(const RowValues& values, std::size_t i) {
+  return std::span(values.values).subspan(i * values.width, values.width);
 }
 
 class Numbers final : public PredictionKind {
@@ -53,6 +61,37 @@ class Numbers final : public PredictionKind {
       differences.emplace_back("forecast differs");
     } else if (SpecOf(existing).decision != SpecOf(declared).decision) {
       differences.emplace_back("forecast.decision differs");
+    }
+  }
+
+  const char* does() const noexcept override { return "forecasts a number"; }
+  std::vector<Violation> ConvertRows(const ValueForm& /*form*/, const ModelDeclaration& declaration,
+                                     std::size_t first, std::size_t count,
+                                     RowValues& values) const override {
+    const NumberForecastKind& kind = SpecOf(declaration).forecast;
+    std::vector<Violation> violations;
+    for (std::size_t i = first; i < first + count && violations.size() < kMaxReportedViolations;
+         ++i) {
+      const std::span<const double> row = RowOf(values, i);
+      std::optional<Violation> violation = FindForecastViolation(kind, row);
+      if (!violation.has_value() && !values.truths.empty()) {
+        violation = FindOutcomeViolation(kind, row, values.truths.outcomes[i]);
+      }
+      if (!violation.has_value()) continue;
+      violation->field = absl::StrCat("rows[", i, "].", violation->field);
+      violations.push_back(*std::move(violation));
+    }
+    return violations;
+  }
+  // An outcome that is too far from its forecast cannot be scored. With its forecast it would have
+  // been rejected.
+  void LeaveOut(const ModelDeclaration& declaration, const RowValues& predictions,
+                const TruthView& truths, std::vector<bool>& labelled) const override {
+    const NumberForecastKind& kind = SpecOf(declaration).forecast;
+    for (std::size_t i = 0; i < labelled.size(); ++i) {
+      if (!labelled[i]) continue;
+      labelled[i] =
+          !FindOutcomeViolation(kind, RowOf(predictions, i), truths.outcomes[i]).has_value();
     }
   }
 

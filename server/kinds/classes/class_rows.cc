@@ -1,0 +1,53 @@
+#include "server/kinds/classes/class_rows.h"
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace calibd::server {
+namespace {
+
+// Converts rows of the model or its baseline to probabilities, and checks them and the labels.
+std::vector<Violation> ConvertMatrix(bool are_logits, double row_sum_tolerance,
+                                     std::span<double> values, std::span<const std::int32_t> labels,
+                                     std::size_t m) {
+  std::vector<Violation> violations;
+  if (are_logits) violations = SoftmaxRows(values, m);
+  return violations.empty() ? FindViolations({values, labels, m}, row_sum_tolerance) : violations;
+}
+
+}  // namespace
+
+std::vector<Violation> ConvertClassRows(const ValueForm& form, const ClassesSpec& spec,
+                                        std::size_t first, std::size_t count, RowValues& values) {
+  const std::size_t m = spec.count;
+  // Pending predictions have no labels.
+  const std::vector<std::int32_t> valid_labels(values.truths.empty() ? count : 0);
+  const std::span<const std::int32_t> labels =
+      values.truths.empty()
+          ? std::span<const std::int32_t>(valid_labels)
+          : std::span<const std::int32_t>(values.truths.labels).subspan(first, count);
+  const auto rows_of = [&](std::vector<double>& matrix) {
+    return std::span(matrix).subspan(first * m, count * m);
+  };
+  std::vector<Violation> violations =
+      ConvertMatrix(form.logits, spec.row_sum_tolerance, rows_of(values.values), labels, m);
+  if (violations.empty() && !values.baseline_values.empty()) {
+    violations = ConvertMatrix(form.baseline_logits, spec.row_sum_tolerance,
+                               rows_of(values.baseline_values), labels, m);
+    for (Violation& violation : violations) {
+      // The labels are valid, so the field is rows[i] and then the name of the values.
+      violation.field.replace(violation.field.find('.') + 1, 0, "baseline_");
+    }
+  }
+  // One row was checked as row 0.
+  if (first > 0 && !violations.empty()) {
+    std::string& field = violations.front().field;
+    field.replace(field.find("[0]"), 3, absl::StrCat("[", first, "]"));
+  }
+  return violations;
+}
+
+}  // namespace calibd::server
