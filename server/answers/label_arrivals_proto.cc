@@ -40,7 +40,7 @@ void SetRate(std::int64_t part, std::int64_t whole, Proto& proto, void (Proto::*
 }
 
 std::string ClassName(const ModelDeclaration& declaration, std::size_t k) {
-  return declaration.classes()->names.empty() ? absl::StrCat(k) : declaration.classes()->names[k];
+  return declaration.value_names().empty() ? absl::StrCat(k) : declaration.value_names()[k];
 }
 
 void SetRates(const LabelArrivals& arrivals, v1::LabelArrivals& proto) {
@@ -192,7 +192,7 @@ void DescribeLabelArrivals(Model& model, const LabelArrivals& arrivals, v1::Labe
   proto.set_missing(arrivals.missing);
   SetProto(arrivals.labels, *proto.mutable_labels());
   SetRates(arrivals, proto);
-  if (model.declaration()->numbers() == nullptr) {
+  if (arrivals.classes->size() > 1) {
     DescribeClasses(*arrivals.classes, proto);
     WarnOfMissing(*model.declaration(), arrivals, proto);
   }

@@ -7,6 +7,7 @@
 #include <numbers>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,11 +18,9 @@
 #include "calibd/core/confidence_sequence.h"
 #include "calibd/core/e_bh.h"
 #include "server/answers/error_proto.h"
-#include "server/answers/forecast_proto.h"
-#include "server/answers/proto_time.h"
 #include "server/answers/verdict.h"
-#include "server/kinds/classes/effect_size.h"
-#include "server/kinds/classes/evidence_watch.h"
+#include "server/base/proto_time.h"
+#include "server/kinds/kind_table.h"
 
 namespace calibd::server {
 namespace {
@@ -40,53 +39,34 @@ constexpr double kInexactShare = 0.01;
 
 double ToLog10(double log_value) { return log_value / std::numbers::ln10; }
 
-// The families of a model of classes, or of one of forecasts.
-std::size_t FamilyCount(bool forecasts) { return forecasts ? kForecastFamilyCount : kFamilyCount; }
-
-const char* NameOfFamily(bool forecasts, std::size_t i) {
-  return forecasts ? FamilyName(static_cast<ForecastFamily>(i))
-                   : FamilyName(static_cast<ExpertFamily>(i));
-}
-
 // Adds the names of the families with large shares of the evidence, the largest first.
-void NameFamilies(bool forecasts, const std::array<double, kFamilyCount>& shares,
+void NameFamilies(const ModelDeclaration& declaration,
+                  const std::array<double, kFamilyCount>& shares,
                   google::protobuf::RepeatedPtrField<std::string>& names) {
+  const std::span<const char* const> families = KindOf(declaration).families();
   std::array<std::size_t, kFamilyCount> order{};
   std::iota(order.begin(), order.end(), 0U);
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return shares[a] > shares[b]; });
   for (const std::size_t family : order) {
-    if (shares[family] >= kLeastShare && family < FamilyCount(forecasts)) {
-      *names.Add() = NameOfFamily(forecasts, family);
+    if (shares[family] >= kLeastShare && family < families.size()) {
+      *names.Add() = families[family];
     }
   }
 }
 
-void DescribeEffectSize(const WatchSnapshot& watch, double significance_level,
-                        v1::EffectSize& proto) {
-  const EffectSize effect = ComputeEffectSize(
-      watch.reading, watch.As<ClassWatchDetails>()->null_moments, significance_level);
-  if (effect.skce.has_value()) proto.set_skce(*effect.skce);
-  if (effect.skce_lower_bound.has_value()) proto.set_skce_lower_bound(*effect.skce_lower_bound);
-  if (effect.skce_upper_bound.has_value()) proto.set_skce_upper_bound(*effect.skce_upper_bound);
-  if (effect.noise_floor.has_value()) proto.set_noise_floor(*effect.noise_floor);
-  if (effect.one_look.has_value()) {
-    proto.set_one_look_p_value(effect.one_look->p_value);
-    proto.set_one_look_z(effect.one_look->z);
-  }
-}
-
-void DescribeEvidence(bool forecasts, const EvidenceReading& reading, double significance_level,
+void DescribeEvidence(const ModelDeclaration& declaration, const EvidenceReading& reading,
                       v1::Evidence& proto) {
   proto.set_log10_e_value(reading.evidence.log10_e_value);
   proto.set_max_log10_e_value(ToLog10(reading.maximum.log_value));
   proto.set_max_observation(reading.maximum.at);
   proto.set_anytime_p_value(AnytimePValue(reading.maximum));
-  proto.set_threshold(EvidenceThreshold(significance_level));
+  proto.set_threshold(EvidenceThreshold(declaration.monitoring.significance_level));
   proto.set_valid_for_repeated_looks(true);
-  for (std::size_t i = 0; i < FamilyCount(forecasts); ++i) {
+  const std::span<const char* const> families = KindOf(declaration).families();
+  for (std::size_t i = 0; i < families.size(); ++i) {
     v1::Evidence::Family& family = *proto.add_families();
-    family.set_name(NameOfFamily(forecasts, i));
+    family.set_name(families[i]);
     family.set_log10_e_value(reading.evidence.family_log10_e_value[i]);
     family.set_share(reading.evidence.family_share[i]);
   }
@@ -96,59 +76,6 @@ void DescribeDrift(const Drift& drift, double average_run_length, v1::Drift& pro
   proto.set_log10_statistic(drift.log10_now);
   proto.set_max_log10_statistic(ToLog10(drift.maximum.log_value));
   proto.set_threshold(DriftThreshold(average_run_length));
-}
-
-std::string ClassNameOf(const ModelDeclaration& declaration, std::size_t k) {
-  return declaration.classes()->names.empty() ? "" : declaration.classes()->names[k];
-}
-
-void DescribeWhereabouts(const ModelDeclaration& declaration, const WatchSnapshot& watch,
-                         v1::Whereabouts& proto) {
-  const auto n = static_cast<double>(watch.reading.count);
-  const auto& details = *watch.As<ClassWatchDetails>();
-  // Number of classes and bins that are tested together.
-  const std::size_t places = declaration.class_count() + details.reliability.bins.size();
-  for (const DeviatingClass& one : details.deviating_classes) {
-    v1::Whereabouts::ClassShare& out = *proto.add_classes();
-    out.set_class_index(static_cast<std::int32_t>(one.index));
-    out.set_class_name(ClassNameOf(declaration, one.index));
-    out.set_observed(static_cast<double>(one.frequencies.labels) / n);
-    out.set_predicted(one.frequencies.predicted / n);
-    out.set_z(one.frequencies.Z());
-    out.set_stands_out(one.frequencies.StandsOut(places));
-    out.set_log10_e_value(one.log10_e_value);
-    out.set_rejected(one.rejected);
-  }
-  proto.set_rejected_classes(details.rejected_classes);
-  const auto& bins = details.reliability.bins;
-  for (std::size_t i = 0; i < bins.size(); ++i) {
-    if (bins[i].count == 0) continue;
-    const auto count = static_cast<double>(bins[i].count);
-    v1::Whereabouts::ConfidenceBin& out = *proto.add_confidence_bins();
-    out.set_lower(static_cast<double>(i) / static_cast<double>(bins.size()));
-    out.set_upper(static_cast<double>(i + 1) / static_cast<double>(bins.size()));
-    out.set_observations(bins[i].count);
-    out.set_mean_confidence(bins[i].confidence / count);
-    out.set_accuracy(static_cast<double>(bins[i].correct) / count);
-    out.set_z(bins[i].Z());
-    out.set_stands_out(bins[i].StandsOut(places));
-  }
-}
-
-void DescribeDirection(const RunningReliability& reliability, v1::Direction& proto) {
-  const RunningReliability::Bin total = reliability.Total();
-  const auto n = static_cast<double>(total.count);
-  proto.set_mean_confidence(total.confidence / n);
-  proto.set_accuracy(static_cast<double>(total.correct) / n);
-  proto.set_gap(proto.mean_confidence() - proto.accuracy());
-  proto.set_gap_standard_deviation(std::sqrt(total.variance) / n);
-}
-
-void DescribeScores(const RunningReliability& reliability, v1::GroupWatch::Scores& proto) {
-  const auto n = static_cast<double>(reliability.Total().count);
-  proto.set_brier_score(reliability.brier / n);
-  proto.set_log_loss(reliability.log_loss / n);
-  proto.set_ece(reliability.ExpectedCalibrationError());
 }
 
 // Warns if a label with probability 0 carries most of the evidence.
@@ -163,38 +90,23 @@ void WarnOfImpossibleLabel(const WatchSnapshot& watch,
 }
 
 // min_observations: the setting for the model or for a group.
-void DescribeOne(const Monitoring& monitoring, const WatchSnapshot& watch,
+void DescribeOne(const ModelDeclaration& declaration, const WatchSnapshot& watch,
                  std::int64_t min_observations, v1::Watch& proto) {
+  const Monitoring& monitoring = declaration.monitoring;
   const EvidenceReading& reading = watch.reading;
   proto.set_observations(reading.count);
   proto.set_first_observation(watch.first_observation);
   proto.set_min_observations(min_observations);
-  DescribeEvidence(watch.As<ForecastWatchDetails>() != nullptr, reading,
-                   monitoring.significance_level, *proto.mutable_evidence());
+  DescribeEvidence(declaration, reading, *proto.mutable_evidence());
   DescribeDrift(reading.drift, monitoring.average_run_length, *proto.mutable_drift());
-  if (const auto* const forecast = watch.As<ForecastWatchDetails>()) {
-    if (const auto& decision = forecast->decision) {
-      *proto.mutable_decision() = ToProto(decision->declared, decision->reading);
-    }
-    return DescribeDiscrepancy(*forecast, proto);
-  }
-  DescribeEffectSize(watch, monitoring.significance_level, *proto.mutable_effect_size());
+  watch.details->Describe(watch, monitoring.significance_level, proto);
 }
 
 }  // namespace
 
 std::string UnavailableReason(const ModelDeclaration& declaration, const ModelSnapshot& snapshot) {
   if (snapshot.monitor->watch.has_value()) return "";
-  if (declaration.numbers() != nullptr) {
-    return absl::StrCat("the strata of the forecasts are chosen from the first ",
-                        declaration.warmup, " observations, which are then counted");
-  }
-  if (snapshot.warming_up()) {
-    return absl::StrCat("the bandwidth is chosen from the first ", declaration.warmup,
-                        " observations, which are then counted");
-  }
-  const std::string& error = snapshot.lenses.front().bandwidth_error;
-  return error.empty() ? "the kernel is zero" : error;
+  return KindOf(declaration).NoWatchReason(declaration, snapshot);
 }
 
 void DescribeVerdict(const Model& model, const ModelSnapshot& snapshot, const Verdict& verdict,
@@ -221,18 +133,10 @@ void DescribeVerdict(const Model& model, const ModelSnapshot& snapshot, const Ve
     const EvidenceReading& reading = monitor.watch->reading;
     // A mixture that has lost money has no evidence to attribute.
     if (reading.evidence.log10_e_value > 0) {
-      NameFamilies(declaration.numbers() != nullptr, reading.evidence.family_share,
-                   *proto.mutable_evidence_families());
+      NameFamilies(declaration, reading.evidence.family_share, *proto.mutable_evidence_families());
     }
-    const auto* const forecast = monitor.watch->As<ForecastWatchDetails>();
-    if (reading.count > 0 && forecast != nullptr) {
-      DescribeDirection(*forecast->cells, forecast->reading.counts,
-                        *proto.mutable_direction()->mutable_forecast());
-      DescribeCells(*forecast, *proto.mutable_whereabouts());
-    } else if (reading.count > 0) {
-      DescribeDirection(monitor.watch->As<ClassWatchDetails>()->reliability,
-                        *proto.mutable_direction());
-      DescribeWhereabouts(declaration, *monitor.watch, *proto.mutable_whereabouts());
+    if (reading.count > 0) {
+      monitor.watch->details->DescribeVerdict(declaration, *monitor.watch, proto);
     }
   }
 }
@@ -244,7 +148,7 @@ void DescribeWatch(const ModelDeclaration& declaration, const ModelSnapshot& sna
     proto.set_unavailable_reason(UnavailableReason(declaration, snapshot));
     return;
   }
-  DescribeOne(declaration.monitoring, *watch, declaration.monitoring.min_observations, proto);
+  DescribeOne(declaration, *watch, declaration.monitoring.min_observations, proto);
 }
 
 void DescribeGroups(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
@@ -268,19 +172,9 @@ void DescribeGroups(const ModelDeclaration& declaration, const ModelSnapshot& sn
     proto.set_value(group->id.value);
     proto.set_overflow(group->id.overflow);
     DescribeError(group->error, *proto.mutable_error());
-    DescribeOne(monitoring, group->watch, monitoring.min_group_observations,
+    DescribeOne(declaration, group->watch, monitoring.min_group_observations,
                 *proto.mutable_watch());
-    if (const auto* const forecast = group->watch.As<ForecastWatchDetails>()) {
-      DescribeDirection(*forecast->cells, forecast->reading.counts,
-                        *proto.mutable_direction()->mutable_forecast());
-      if (forecast->reading.count > 0) {
-        DescribeScores(*forecast->cells, forecast->reading.counts, *proto.mutable_forecast());
-      }
-    } else if (group->watch.reading.count > 0) {
-      const RunningReliability& reliability = group->watch.As<ClassWatchDetails>()->reliability;
-      DescribeDirection(reliability, *proto.mutable_direction());
-      DescribeScores(reliability, *proto.mutable_scores());
-    }
+    group->watch.details->DescribeGroup(group->watch, proto);
     proto.set_tested(IsTested(monitoring, *group));
     tested += proto.tested() ? 1 : 0;
     proto.set_rejected(std::find(rejected.begin(), rejected.end(), group) != rejected.end());
@@ -312,7 +206,7 @@ void WarnOfRows(const ModelDeclaration& declaration, const ModelSnapshot& snapsh
     const auto printed = static_cast<double>(screen.at_most_digits[i]);
     if (printed < kPrintedShare * digit_rows) continue;
     const double tolerance =
-        std::min(kMaxTolerance, static_cast<double>(declaration.class_count()) * unit / 2);
+        std::min(kMaxTolerance, static_cast<double>(declaration.row_width()) * unit / 2);
     // Without the rows that have more digits.
     const double inexact = static_cast<double>(screen.inexact_sums) - digit_rows + printed;
     if (tolerance > declaration.monitoring.tolerance && inexact >= kInexactShare * digit_rows) {
@@ -334,8 +228,7 @@ void DescribeAlarm(const ModelDeclaration& declaration, const Alarm& alarm, v1::
   if (alarm.skce.has_value()) proto.set_skce(*alarm.skce);
   if (alarm.skce_lower_bound.has_value()) proto.set_skce_lower_bound(*alarm.skce_lower_bound);
   proto.set_gap(alarm.gap);
-  NameFamilies(declaration.numbers() != nullptr, alarm.family_share,
-               *proto.mutable_evidence_families());
+  NameFamilies(declaration, alarm.family_share, *proto.mutable_evidence_families());
   if (alarm.acknowledge_time.has_value()) {
     *proto.mutable_acknowledge_time() = ToTimestamp(*alarm.acknowledge_time);
   }

@@ -84,11 +84,7 @@ absl::Status Api::GetHistory(const v1::GetHistoryRequest& request,
   return parts_.history.Read(model, query.range, [model, reply, query](const auto& buckets) {
     reply->Answer([&](v1::GetHistoryResponse& response) {
       const std::shared_ptr<const ModelSnapshot> snapshot = model->snapshot();
-      HistoryForecasts forecasts{.cells = snapshot->forecast_cells.get()};
-      if (const NumbersSpec* const numbers = snapshot->declaration->numbers()) {
-        forecasts.decision = numbers->decision;
-      }
-      if (buckets.ok()) DescribeHistory(query, *buckets, forecasts, response);
+      if (buckets.ok()) DescribeHistory(query, *buckets, *snapshot, response);
       const auto& updates = snapshot->updates;
       response.mutable_updates()->Add(updates->begin(), updates->end());
       return buckets.status();

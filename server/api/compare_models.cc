@@ -10,12 +10,12 @@
 #include "calibd/convert/comparison.h"
 #include "calibd/core/comparison.h"
 #include "calibd/core/status_macros.h"
-#include "server/answers/forecast_proto.h"
-#include "server/answers/proto_time.h"
 #include "server/api/api.h"
 #include "server/api/window_call.h"
 #include "server/base/errors.h"
+#include "server/base/proto_time.h"
 #include "server/compute/window_pairs.h"
+#include "server/kinds/kind_table.h"
 
 namespace calibd::server {
 namespace {
@@ -134,11 +134,11 @@ absl::Status Compare(const WindowSample& model, const WindowSample& baseline,
 
 absl::Status Api::CompareModels(const v1::CompareModelsRequest& request,
                                 const Reply<v1::CompareModelsResponse>& reply, NamedModel model) {
-  CALIBD_RETURN_IF_ERROR(CheckPredictsClasses(*model->declaration(), "a comparison"));
+  CALIBD_RETURN_IF_ERROR(CheckCall(*model->declaration(), WindowCall::kComparison));
   CALIBD_RETURN_IF_ERROR(CheckWindow(request.window()));
   CALIBD_ASSIGN_OR_RETURN(const std::shared_ptr<Model> baseline,
                           FindModel(parts_.registry, "baseline", request.baseline()));
-  CALIBD_RETURN_IF_ERROR(CheckPredictsClasses(*baseline->declaration(), "a comparison"));
+  CALIBD_RETURN_IF_ERROR(CheckCall(*baseline->declaration(), WindowCall::kComparison));
   CALIBD_RETURN_IF_ERROR(CheckBaseline(*model, *baseline));
   const auto observations = static_cast<std::size_t>(request.window());
   CALIBD_RETURN_IF_ERROR(CheckWindow(*baseline, observations, "baseline"));

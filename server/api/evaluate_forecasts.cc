@@ -13,9 +13,9 @@
 #include "calibd/convert/reading.h"
 #include "calibd/core/forecast_evaluation.h"
 #include "calibd/core/status_macros.h"
-#include "server/answers/proto_time.h"
 #include "server/api/window_call.h"
 #include "server/base/errors.h"
+#include "server/base/proto_time.h"
 
 namespace calibd::server {
 

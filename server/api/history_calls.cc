@@ -1,7 +1,6 @@
 #include "server/api/history_calls.h"
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 #include <string>
 
@@ -9,13 +8,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "calibd/convert/evaluation.h"
 #include "calibd/core/status_macros.h"
 #include "google/protobuf/util/time_util.h"
-#include "server/answers/forecast_proto.h"
-#include "server/answers/reliability_proto.h"
 #include "server/base/errors.h"
-#include "server/kinds/numbers/coverage_measure.h"
+#include "server/kinds/kind_table.h"
 
 namespace calibd::server {
 namespace {
@@ -88,55 +84,13 @@ absl::Status CheckRange(const v1::GetHistoryRequest& request, HistoryReader::Ran
   return absl::OkStatus();
 }
 
-// The scores and the error of forecasts.
-void DescribeForecasts(const ForecastSums& sums, const ForecastCells& cells,
-                       v1::HistoryBucket& out) {
-  const ForecastCounts counts = sums.ToCounts();
-  out.set_observations(sums.count);
-  DescribeScores(cells, counts, *out.mutable_forecast());
-  DescribeDirection(cells, counts, *out.mutable_direction());
-  const double level = kSingleErrorLevels.total();
-  const auto coverage = CoverageOf(cells, counts, {.error = level / 2, .central = level / 2});
-  *out.mutable_error() = convert::ToProto(IntervalOf(*coverage));
-}
-
-// What the decisions of the forecasts cost.
-void DescribeDecisions(const HistoryBucket& bucket, const ThresholdDecision& decision,
-                       v1::HistoryBucket& out) {
-  const std::optional<DecisionReading> reading =
-      ReadDecisions(decision, bucket.decisions, kSingleErrorLevels.total());
-  if (reading.has_value()) *out.mutable_decision() = ToProto(decision, *reading);
-}
-
-// The calibration error within pairs of observations, or within blocks of forecasts.
-void DescribePairs(const RunningMoments& pairs, bool forecasts, v1::HistoryBucket& out) {
-  forecasts ? out.set_discrepancy_blocks(pairs.count) : out.set_pairs(pairs.count);
-  if (pairs.count == 0) return;
-  forecasts ? out.set_mmd_squared(pairs.mean) : out.set_skce(pairs.mean);
-  if (pairs.count == 1) return;
-  const double error = std::sqrt(pairs.Variance() / static_cast<double>(pairs.count));
-  forecasts ? out.set_mmd_squared_standard_error(error) : out.set_skce_standard_error(error);
-}
-
 void DescribeBucket(const HistoryBucket& bucket, sys_seconds start, sys_seconds end,
-                    const HistoryForecasts& forecasts, v1::HistoryBucket& out) {
-  const ForecastCells* const cells = forecasts.cells;
+                    const ModelSnapshot& snapshot, v1::HistoryBucket& out) {
   out.mutable_start_time()->set_seconds(start.time_since_epoch().count());
   out.mutable_end_time()->set_seconds(end.time_since_epoch().count());
   out.set_rejected_rows(bucket.rejected_rows);
   out.set_missing_labels(bucket.missing_labels);
-  DescribePairs(bucket.pairs, cells != nullptr, out);
-  // A damaged bucket may have another number of cells.
-  if (cells != nullptr && bucket.forecasts.cells.size() == cells->cell_count() &&
-      bucket.forecasts.count > 0) {
-    DescribeForecasts(bucket.forecasts, *cells, out);
-    if (forecasts.decision.has_value()) DescribeDecisions(bucket, *forecasts.decision, out);
-  } else if (bucket.reliability.Total().count > 0) {
-    DescribeReliability(bucket.reliability, out);
-    const ErrorIntervals error = *SingleErrorIntervals(bucket.reliability, bucket.class_1);
-    *out.mutable_error() = convert::ToProto(error.top_label);
-    if (error.class_1.has_value()) *out.mutable_class_1_error() = convert::ToProto(*error.class_1);
-  }
+  KindOf(*snapshot.declaration).DescribeBucket(*snapshot.declaration, snapshot, bucket, out);
   if (bucket.watch.has_value()) {
     out.set_log10_e_value(bucket.watch->log10_e_value);
     out.set_max_log10_e_value(bucket.watch->max_log10_e_value);
@@ -161,12 +115,12 @@ absl::StatusOr<HistoryQuery> CheckHistoryRequest(const v1::GetHistoryRequest& re
 }
 
 void DescribeHistory(const HistoryQuery& query, const std::vector<History::Entry>& buckets,
-                     const HistoryForecasts& forecasts, v1::GetHistoryResponse& response) {
+                     const ModelSnapshot& snapshot, v1::GetHistoryResponse& response) {
   if (buckets.empty()) return;
   const seconds span = SpanOf(query.range.resolution);
   HistoryBucket total;
   for (const History::Entry& entry : buckets) total.Merge(entry.bucket);
-  DescribeBucket(total, buckets.front().start, buckets.back().start + span, forecasts,
+  DescribeBucket(total, buckets.front().start, buckets.back().start + span, snapshot,
                  *response.mutable_total());
   auto entry = buckets.begin();
   if (query.after.has_value()) {
@@ -181,7 +135,7 @@ void DescribeHistory(const HistoryQuery& query, const std::vector<History::Entry
           response.mutable_next_page_token());
       break;
     }
-    DescribeBucket(entry->bucket, entry->start, entry->start + span, forecasts,
+    DescribeBucket(entry->bucket, entry->start, entry->start + span, snapshot,
                    *response.add_buckets());
   }
 }

@@ -24,14 +24,9 @@ struct HistoryQuery {
 [[nodiscard]] absl::StatusOr<HistoryQuery> CheckHistoryRequest(
     const v1::GetHistoryRequest& request);
 
-// What a model of forecasts adds to the answer. Other models: as constructed.
-struct HistoryForecasts {
-  const ForecastCells* cells = nullptr;
-  std::optional<ThresholdDecision> decision{};
-};
-// buckets: all buckets in the range of the query, ascending.
+// buckets: all buckets in the range of the query, ascending. snapshot: of the model now.
 void DescribeHistory(const HistoryQuery& query, const std::vector<History::Entry>& buckets,
-                     const HistoryForecasts& forecasts, v1::GetHistoryResponse& response);
+                     const ModelSnapshot& snapshot, v1::GetHistoryResponse& response);
 
 }  // namespace calibd::server
 

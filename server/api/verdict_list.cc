@@ -12,11 +12,11 @@
 #include "calibd/core/e_bh.h"
 #include "calibd/core/status_macros.h"
 #include "server/answers/error_proto.h"
-#include "server/answers/proto_time.h"
 #include "server/answers/verdict.h"
 #include "server/answers/watch_proto.h"
 #include "server/api/pagination.h"
 #include "server/base/errors.h"
+#include "server/base/proto_time.h"
 
 namespace calibd::server {
 namespace {

@@ -21,13 +21,13 @@
 #include "calibd/core/recalibration.h"
 #include "calibd/core/status_macros.h"
 #include "google/protobuf/util/time_util.h"
-#include "server/answers/calibration_proto.h"
-#include "server/answers/forecast_proto.h"
-#include "server/answers/proto_time.h"
 #include "server/api/api.h"
 #include "server/api/evaluate_forecasts.h"
 #include "server/api/window_call.h"
 #include "server/base/errors.h"
+#include "server/base/proto_time.h"
+#include "server/kinds/classes/class_answer.h"
+#include "server/kinds/kind_table.h"
 
 namespace calibd::server {
 namespace {
@@ -89,7 +89,7 @@ void FitMemory(std::size_t n, std::size_t m, std::size_t threads, double max_mem
 
 absl::Status Api::RunTest(const v1::RunTestRequest& request,
                           const Reply<v1::RunTestResponse>& reply, NamedModel model) {
-  CALIBD_RETURN_IF_ERROR(CheckPredictsClasses(*model->declaration(), "a test"));
+  CALIBD_RETURN_IF_ERROR(CheckCall(*model->declaration(), WindowCall::kTest));
   CALIBD_RETURN_IF_ERROR(CheckWindow(request.window()));
   const std::size_t class_count = model->declaration()->class_count();
   const absl::StatusOr<Lens> lens = convert::FromProto(request.lens(), class_count);
@@ -221,7 +221,7 @@ absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
 
 absl::Status Api::Recalibrate(const v1::RecalibrateRequest& request,
                               const Reply<v1::RecalibrateResponse>& reply, NamedModel model) {
-  CALIBD_RETURN_IF_ERROR(CheckPredictsClasses(*model->declaration(), "a recalibration"));
+  CALIBD_RETURN_IF_ERROR(CheckCall(*model->declaration(), WindowCall::kRecalibration));
   CALIBD_RETURN_IF_ERROR(CheckWindow(request.window()));
   const std::size_t class_count = model->declaration()->class_count();
   const auto result = std::make_shared<v1::RecalibrateResponse>();
@@ -255,7 +255,7 @@ absl::Status Api::Recalibrate(const v1::RecalibrateRequest& request,
 absl::Status Api::EstimateCalibrationError(const v1::EstimateCalibrationErrorRequest& request,
                                            const Reply<v1::EstimateCalibrationErrorResponse>& reply,
                                            NamedModel model) {
-  CALIBD_RETURN_IF_ERROR(CheckPredictsClasses(*model->declaration(), "an estimate"));
+  CALIBD_RETURN_IF_ERROR(CheckCall(*model->declaration(), WindowCall::kErrorEstimate));
   CALIBD_RETURN_IF_ERROR(CheckWindow(request.window()));
   const std::size_t class_count = model->declaration()->class_count();
   absl::StatusOr<SelectionOptions> valid = convert::FromProto(request, class_count);

@@ -128,7 +128,7 @@ absl::StatusOr<std::size_t> WindowJobs::CheckSize(const WindowRequest& request,
   // The rows with their labels or outcomes, features and groups.
   cost.memory_bytes +=
       static_cast<double>(n * (m + 2 + declaration->feature_names.size()) * sizeof(double));
-  const char* const unit = declaration->numbers() != nullptr ? " values" : " classes";
+  const char* const unit = declaration->row_shape().has_probabilities() ? " classes" : " values";
   CALIBD_RETURN_IF_ERROR(
       CheckCost(absl::StrCat(n, " observations of ", m, unit), cost, request.remedy));
   return n;

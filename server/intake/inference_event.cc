@@ -16,12 +16,12 @@
 #include "absl/strings/strip.h"
 #include "calibd/core/status_macros.h"
 #include "calibd/text/printable.h"
-#include "server/answers/forecast_proto.h"
 #include "server/base/errors.h"
 #include "server/ingest/content_hash.h"
 #include "server/ingest/decode.h"
 #include "server/intake/inference_answer.h"
 #include "server/intake/structured_event.h"
+#include "server/kinds/kind_table.h"
 
 namespace calibd::server {
 namespace {
@@ -190,7 +190,7 @@ absl::StatusOr<std::optional<EventPredictions>> ReadEvent(const InferenceEvent& 
 }
 
 absl::Status CheckTakesEvents(const ModelDeclaration& declaration) {
-  CALIBD_RETURN_IF_ERROR(CheckPredictsClasses(declaration, "an answer of a model server"));
+  CALIBD_RETURN_IF_ERROR(CheckCall(declaration, WindowCall::kInferenceEvent));
   if (declaration.max_pending > 0) return absl::OkStatus();
   return MakeError(absl::StatusCode::kFailedPrecondition, "NO_LABEL_GRACE",
                    "the model has no label_grace, which predictions need whose labels come later");

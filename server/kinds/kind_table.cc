@@ -31,6 +31,10 @@ const PredictionKind* FindKind(const v1::Model& model) noexcept {
   return found == AllKinds().end() ? nullptr : *found;
 }
 
+absl::Status CheckCall(const ModelDeclaration& declaration, WindowCall call) {
+  return KindOf(declaration).CheckCall(declaration, call);
+}
+
 std::string KindFields() {
   std::string fields;
   for (const PredictionKind* const kind : AllKinds()) {

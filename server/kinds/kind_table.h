@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "absl/status/status.h"
 #include "calibd/v1/model_service.pb.h"
 #include "server/kinds/prediction_kind.h"
 #include "server/model/model_declaration.h"
@@ -13,6 +14,8 @@ namespace calibd::server {
 [[nodiscard]] const PredictionKind& KindOf(const ModelDeclaration& declaration) noexcept;
 // Returns the kind that the model declares; null if it declares none.
 [[nodiscard]] const PredictionKind* FindKind(const v1::Model& model) noexcept;
+// Returns an error if models of this kind do not support the call: see PredictionKind::CheckCall.
+[[nodiscard]] absl::Status CheckCall(const ModelDeclaration& declaration, WindowCall call);
 // The fields that declare a kind, such as "classes, forecast".
 [[nodiscard]] std::string KindFields();
 

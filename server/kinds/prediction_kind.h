@@ -1,13 +1,21 @@
 #ifndef CALIBD_SERVER_KINDS_PREDICTION_KIND_H_
 #define CALIBD_SERVER_KINDS_PREDICTION_KIND_H_
 
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "calibd/core/validation.h"
+#include "calibd/v1/calibration_service.pb.h"
+#include "calibd/v1/ingest_service.pb.h"
 #include "calibd/v1/model_service.pb.h"
+#include "server/kinds/history_bucket.h"
+#include "server/kinds/kind_snapshot.h"
 #include "server/kinds/kind_state.h"
 #include "server/model/model_declaration.h"
 #include "server/rows/log_row.h"
@@ -32,6 +40,17 @@ struct KindSizes {
   // The stored spec.
   std::size_t stored_spec = 0;
 };
+
+// The published state of a model that an answer describes.
+struct DescribedModel {
+  const ModelDeclaration& declaration;
+  const KindSnapshot& snapshot;
+  std::int64_t observations;
+  std::chrono::system_clock::time_point now;
+};
+
+// The calls that compute something from the window, and whose support depends on the kind.
+enum class WindowCall { kTest, kRecalibration, kErrorEstimate, kComparison, kInferenceEvent };
 
 // How the values of a batch were sent.
 struct ValueForm {
@@ -111,6 +130,29 @@ class PredictionKind {
   // The number of observations after which a snapshot is due, if there is no watch.
   [[nodiscard]] virtual std::size_t SnapshotRows(
       const ModelDeclaration& declaration) const noexcept = 0;
+
+  // ---- Answers
+
+  // The names of the families of experts, in the order of the shares of an EvidenceReading.
+  [[nodiscard]] virtual std::span<const char* const> families() const noexcept = 0;
+  // Writes the scores and estimates of the model. The details of the monitor write the rest.
+  virtual void Describe(const DescribedModel& model, v1::GetCalibrationResponse& out) const = 0;
+  // Why a monitored model has no watch yet.
+  [[nodiscard]] virtual std::string NoWatchReason(const ModelDeclaration& declaration,
+                                                  const KindSnapshot& snapshot) const = 0;
+  // Writes the scores and the error of a bucket of the history. snapshot: of the model now.
+  virtual void DescribeBucket(const ModelDeclaration& declaration, const KindSnapshot& snapshot,
+                              const HistoryBucket& bucket, v1::HistoryBucket& out) const = 0;
+  // Writes what the producer of a stream must know of the spec.
+  virtual void DescribeOpened(const ModelDeclaration& declaration,
+                              v1::StreamObservationsResponse::Opened& out) const = 0;
+  // The kernel of the estimators, for a metric; "none" without one.
+  [[nodiscard]] virtual const char* kernel_name(const ModelDeclaration& declaration) const = 0;
+  // OK if the model supports the call. Errors: FailedPrecondition, with what it offers instead.
+  [[nodiscard]] virtual absl::Status CheckCall(const ModelDeclaration& /*declaration*/,
+                                               WindowCall /*call*/) const {
+    return absl::OkStatus();
+  }
 
   // ---- The state
 

@@ -16,6 +16,7 @@
 #include "server/answers/verdict.h"
 #include "server/kinds/classes/class_measure.h"
 #include "server/kinds/classes/evidence_watch.h"
+#include "server/kinds/kind_table.h"
 #include "server/kinds/numbers/coverage_measure.h"
 #include "server/kinds/numbers/number_kind.h"
 
@@ -41,13 +42,6 @@ std::optional<double> KnownSeconds(std::int64_t time_us) {
   return static_cast<double>(time_us) / 1e6;
 }
 
-std::string KernelName(const KernelSpec& kernel) {
-  if (kernel.matrix != nullptr) return "matrix";
-  constexpr std::array kNames{"exponential_total_variation", "exponential_cityblock",
-                              "exponential_euclidean", "gaussian"};
-  return kNames[static_cast<std::size_t>(kernel.rule.distance)];
-}
-
 struct ModelSource {
   const Model& model;
   const ModelSnapshot& snapshot;
@@ -59,9 +53,7 @@ constexpr FamilyRow<ModelSource> kModelRows[] = {
      [](auto& source, auto& out) {
        const ModelDeclaration& declaration = *source.snapshot.declaration;
        out.Add(1, {{"classes", absl::StrCat(declaration.class_count())},
-                   {"kernel", declaration.numbers() != nullptr
-                                  ? "none"
-                                  : KernelName(declaration.classes()->kernel)}});
+                   {"kernel", KindOf(declaration).kernel_name(declaration)}});
      }},
     {"calibd_last_observation_timestamp_seconds", Gauge,
      "Time of the newest accepted batch, in seconds since the Unix epoch.",
@@ -542,7 +534,6 @@ class ModelFamilies {
   // last_effect: the effect at the previous scrape. It is replaced by the present one.
   void AddDetails(const ScrapedModel& one, EffectSize& last_effect) {
     const ModelSnapshot& snapshot = *one.snapshot;
-    const ModelDeclaration& declaration = *snapshot.declaration;
     counts_.Add({one.model, snapshot}, one.labels);
     if (snapshot.monitor.has_value()) AddMonitor(one, *snapshot.monitor, last_effect);
     if (snapshot.reliability.Total().count > 0) scores_.Add(snapshot.reliability, one.labels);
@@ -553,7 +544,7 @@ class ModelFamilies {
       }
     }
     if (snapshot.label_arrivals.has_value()) {
-      AddArrivals(*snapshot.label_arrivals, declaration.class_count(), one.labels);
+      AddArrivals(*snapshot.label_arrivals, one.labels);
     }
     for (const LensSnapshot& lens : snapshot.lenses) AddLens(lens, one.labels);
   }
@@ -564,9 +555,10 @@ class ModelFamilies {
     return labels;
   }
 
-  void AddArrivals(const LabelArrivals& all, std::size_t class_count, const Labels& labels) {
+  void AddArrivals(const LabelArrivals& all, const Labels& labels) {
     arrivals_.Add(all, labels);
-    if (class_count == 0 || class_count > kMostClassSeries) {
+    const std::size_t class_count = all.classes->size();
+    if (class_count == 1 || class_count > kMostClassSeries) {
       classes_.Add({.pending = {all.pending(), all.pending_labelled()},
                     .matured = all.matured,
                     .missing = all.missing,

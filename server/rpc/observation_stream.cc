@@ -8,6 +8,7 @@
 #include "server/answers/label_arrivals_proto.h"
 #include "server/base/errors.h"
 #include "server/base/status_mapping.h"
+#include "server/kinds/kind_table.h"
 
 namespace calibd::server {
 namespace {
@@ -187,13 +188,7 @@ absl::Status ObservationStream::OnOpened(const absl::StatusOr<std::int64_t>& nex
     opened.set_next_sequence(*next_sequence);
     opened.mutable_feature_names()->Add(declaration->feature_names.begin(),
                                         declaration->feature_names.end());
-    if (const ClassesSpec* const classes = declaration->classes()) {
-      opened.mutable_classes()->set_count(static_cast<std::int32_t>(classes->count));
-      opened.mutable_classes()->mutable_names()->Add(classes->names.begin(), classes->names.end());
-      opened.mutable_classes()->set_row_sum_tolerance(classes->row_sum_tolerance);
-    } else {
-      *opened.mutable_forecast() = ToProto(declaration->numbers()->forecast);
-    }
+    KindOf(*declaration).DescribeOpened(*declaration, opened);
     opened.set_max_rows_per_batch(kMaxRowsPerBatch);
     opened.set_max_bytes_per_batch(limits_.max_message_bytes);
     opened.set_max_batches_in_flight(limits_.max_batches_in_flight);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "calibd/core/error_interval.h"
+#include "calibd/v1/monitoring.pb.h"
 
 namespace calibd::server {
 
@@ -70,6 +71,10 @@ class MeasuredError {
 
   // error: the snapshot that has these sums.
   [[nodiscard]] virtual ErrorReading Read(const ErrorSnapshot& error) const = 0;
+  // Writes since_start, since_acknowledgement if it is another stretch, and the recent error.
+  // reading: of the snapshot.
+  virtual void Describe(const ErrorSnapshot& error, const ErrorReading& reading,
+                        v1::CalibrationError& out) const = 0;
 };
 
 // The state of a LimitWatch at one moment.

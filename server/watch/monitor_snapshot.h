@@ -8,19 +8,33 @@
 #include <vector>
 
 #include "calibd/core/evidence.h"
+#include "calibd/v1/calibration_service.pb.h"
+#include "calibd/v1/monitoring.pb.h"
+#include "server/model/model_declaration.h"
 #include "server/watch/alarm_log.h"
 #include "server/watch/limit.h"
 #include "server/watch/row_screen.h"
 
 namespace calibd::server {
 
-// What a watch says about predictions of one kind.
+struct WatchSnapshot;
+
+// What a watch says about predictions of one kind. watch: the snapshot with the details.
 class WatchDetails {
  public:
   WatchDetails() = default;
   WatchDetails(const WatchDetails&) = default;
   WatchDetails& operator=(const WatchDetails&) = default;
   virtual ~WatchDetails() = default;
+
+  // Writes what an answer shows besides the evidence and drift.
+  virtual void Describe(const WatchSnapshot& watch, double significance_level,
+                        v1::Watch& out) const = 0;
+  // Writes in which direction and where the predictions deviate. Only with observations.
+  virtual void DescribeVerdict(const ModelDeclaration& declaration, const WatchSnapshot& watch,
+                               v1::Verdict& out) const = 0;
+  // Writes the direction and the scores of a group, which may have no observation.
+  virtual void DescribeGroup(const WatchSnapshot& watch, v1::GroupWatch& out) const = 0;
 };
 
 // The state of the evidence of a stream of observations at one moment.

@@ -98,11 +98,11 @@ SERVER_ROOMS = {
     "net": ("base",),
     "answers": ("base", "model", "rows", "watch", "kinds", "state"),
     "api": ("base", "executor", "model", "rows", "kinds", "state", "ingest", "compute", "answers"),
-    "intake": ("base", "model", "ingest", "answers", "api"),
+    "intake": ("base", "model", "kinds", "ingest", "answers", "api"),
     "observability": ("base", "watch", "kinds", "state", "ingest", "compute", "net", "answers"),
     "http": ("base", "executor", "net", "api", "intake", "observability"),
     "process": ("base", "state", "http"),
-    "rpc": ("base", "net", "answers", "api", "observability", "process"),
+    "rpc": ("base", "kinds", "net", "answers", "api", "observability", "process"),
 }
 # Rooms that only compute: they have no log and no network.
 COMPUTING_ROOMS = ("model", "rows", "watch", "kinds", "state", "answers")

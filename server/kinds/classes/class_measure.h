@@ -75,6 +75,8 @@ struct MeasuredClassError final : MeasuredError {
   std::shared_ptr<const std::vector<ErrorSums>> marks;
 
   [[nodiscard]] ErrorReading Read(const ErrorSnapshot& error) const override;
+  void Describe(const ErrorSnapshot& error, const ErrorReading& reading,
+                v1::CalibrationError& out) const override;
 };
 
 // How far off the probabilities of classes are: see error_interval.h. The recent error is that of

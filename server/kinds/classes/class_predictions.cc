@@ -1,12 +1,18 @@
 #include "server/kinds/classes/class_predictions.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
 #include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "calibd/core/comparison.h"
+#include "calibd/core/evidence.h"
 #include "calibd/core/running_lens.h"
+#include "server/kinds/classes/class_answer.h"
 #include "server/kinds/classes/class_kind.h"
 #include "server/kinds/classes/class_rows.h"
 #include "server/kinds/classes/class_spec.h"
@@ -95,6 +101,42 @@ class Classes final : public PredictionKind {
     std::size_t terms = 0;
     for (const std::size_t block_size : spec.block_sizes) terms += block_size - 1;
     return std::clamp(kWork / (spec.count * terms * spec.lenses.size()), kLeast, kMost);
+  }
+
+  std::span<const char* const> families() const noexcept override {
+    static const std::array<const char*, kFamilyCount> kNames = [] {
+      std::array<const char*, kFamilyCount> names{};
+      for (std::size_t i = 0; i < names.size(); ++i) {
+        names[i] = FamilyName(static_cast<ExpertFamily>(i));
+      }
+      return names;
+    }();
+    return kNames;
+  }
+  void Describe(const DescribedModel& model, v1::GetCalibrationResponse& out) const override {
+    DescribeClasses(model, out);
+  }
+  std::string NoWatchReason(const ModelDeclaration& declaration,
+                            const KindSnapshot& snapshot) const override {
+    return NoClassWatchReason(declaration, snapshot);
+  }
+  void DescribeBucket(const ModelDeclaration& /*declaration*/, const KindSnapshot& /*snapshot*/,
+                      const HistoryBucket& bucket, v1::HistoryBucket& out) const override {
+    DescribeClassBucket(bucket, out);
+  }
+  void DescribeOpened(const ModelDeclaration& declaration,
+                      v1::StreamObservationsResponse::Opened& out) const override {
+    const ClassesSpec& spec = SpecOf(declaration);
+    out.mutable_classes()->set_count(static_cast<std::int32_t>(spec.count));
+    out.mutable_classes()->mutable_names()->Add(spec.names.begin(), spec.names.end());
+    out.mutable_classes()->set_row_sum_tolerance(spec.row_sum_tolerance);
+  }
+  const char* kernel_name(const ModelDeclaration& declaration) const override {
+    const KernelSpec& kernel = SpecOf(declaration).kernel;
+    if (kernel.matrix != nullptr) return "matrix";
+    constexpr std::array kNames{"exponential_total_variation", "exponential_cityblock",
+                                "exponential_euclidean", "gaussian"};
+    return kNames[static_cast<std::size_t>(kernel.rule.distance)];
   }
 
   std::unique_ptr<KindState> NewState(

@@ -45,6 +45,12 @@ struct ClassWatchDetails final : WatchDetails {
   std::int64_t rejected_classes = 0;
   // Moments of the SKCE of the reading under the null hypothesis.
   NullMoments null_moments;
+
+  void Describe(const WatchSnapshot& watch, double significance_level,
+                v1::Watch& out) const override;
+  void DescribeVerdict(const ModelDeclaration& declaration, const WatchSnapshot& watch,
+                       v1::Verdict& out) const override;
+  void DescribeGroup(const WatchSnapshot& watch, v1::GroupWatch& out) const override;
 };
 
 // The evidence of one stream of observations, and statistics of its predictions. Not thread-safe.

@@ -72,6 +72,8 @@ struct MeasuredCoverage final : MeasuredError {
   // without observations. Its intervals hold, although it is chosen by the data: see StretchLevels.
   [[nodiscard]] std::optional<CoverageStretch> Recent() const;
   [[nodiscard]] ErrorReading Read(const ErrorSnapshot& error) const override;
+  void Describe(const ErrorSnapshot& error, const ErrorReading& reading,
+                v1::CalibrationError& out) const override;
 };
 
 // The coverage error as an interval; the gap is how much less than it promises the widest central

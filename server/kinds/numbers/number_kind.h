@@ -39,6 +39,12 @@ struct ForecastWatchDetails final : WatchDetails {
     DecisionReading reading;
   };
   std::optional<Decision> decision;
+
+  void Describe(const WatchSnapshot& watch, double significance_level,
+                v1::Watch& out) const override;
+  void DescribeVerdict(const ModelDeclaration& declaration, const WatchSnapshot& watch,
+                       v1::Verdict& out) const override;
+  void DescribeGroup(const WatchSnapshot& watch, v1::GroupWatch& out) const override;
 };
 
 // Forecasts with their outcomes and their description by the cells of the model.

@@ -1,5 +1,6 @@
 #include "server/kinds/numbers/number_predictions.h"
 
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -11,6 +12,7 @@
 #include "calibd/core/forecast_cells.h"
 #include "calibd/core/validation.h"
 #include "server/base/errors.h"
+#include "server/kinds/numbers/number_answer.h"
 #include "server/kinds/numbers/number_kind.h"
 #include "server/kinds/numbers/number_state.h"
 #include "server/model/forecast_spec.h"
@@ -102,6 +104,42 @@ class Numbers final : public PredictionKind {
   }
   std::size_t SnapshotRows(const ModelDeclaration& /*declaration*/) const noexcept override {
     return 8192;
+  }
+
+  // In the order of ForecastFamily.
+  std::span<const char* const> families() const noexcept override {
+    static constexpr std::array<const char*, kForecastFamilyCount> kNames{
+        "location_scale", "histogram", "by_scale", "by_location"};
+    return kNames;
+  }
+  void Describe(const DescribedModel& model, v1::GetCalibrationResponse& out) const override {
+    DescribeNumbers(model, out);
+  }
+  std::string NoWatchReason(const ModelDeclaration& declaration,
+                            const KindSnapshot& /*snapshot*/) const override {
+    return absl::StrCat("the strata of the forecasts are chosen from the first ",
+                        declaration.warmup, " observations, which are then counted");
+  }
+  void DescribeBucket(const ModelDeclaration& declaration, const KindSnapshot& snapshot,
+                      const HistoryBucket& bucket, v1::HistoryBucket& out) const override {
+    DescribeNumberBucket(SpecOf(declaration), *snapshot.forecast_cells, bucket, out);
+  }
+  void DescribeOpened(const ModelDeclaration& declaration,
+                      v1::StreamObservationsResponse::Opened& out) const override {
+    *out.mutable_forecast() = ToProto(SpecOf(declaration).forecast);
+  }
+  const char* kernel_name(const ModelDeclaration& /*declaration*/) const override { return "none"; }
+  absl::Status CheckCall(const ModelDeclaration& declaration, WindowCall call) const override {
+    constexpr std::array kWhat{"a test", "a recalibration", "an estimate", "a comparison",
+                               "an answer of a model server"};
+    return MakeError(
+        absl::StatusCode::kFailedPrecondition, "FORECAST_MODEL",
+        absl::StrCat(
+            kWhat[static_cast<std::size_t>(call)], " needs a model of classes, and ",
+            declaration.name.ToString(),
+            " forecasts a number: its verdict, coverage and scores are in GetCalibration "
+            "(calibctl show) and GetHistory (calibctl history), exact tests of its window in "
+            "Evaluate (calibctl evaluate-forecasts)"));
   }
 
   std::unique_ptr<KindState> NewState(

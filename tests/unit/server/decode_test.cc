@@ -459,7 +459,7 @@ TEST(DecodeTest, LabelsByIdAreChecked) {
   ASSERT_TRUE(batch.validity().ok()) << batch.validity();
   ASSERT_NE(batch.As<LabelsRow>(), nullptr);
   EXPECT_EQ(batch.rows(), 2);
-  EXPECT_THAT(batch.As<LabelsRow>()->labels, ElementsAre(1, 0));
+  EXPECT_THAT(batch.As<LabelsRow>()->truths.labels, ElementsAre(1, 0));
   EXPECT_THAT(batch.tracked_ids(), ElementsAre(HashId("a"), HashId("b")));
   labels.Clear();
   EXPECT_THAT(message(DeclarationWithGrace()), HasSubstr("expected 1.."));

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 
 namespace calibd::server {
 namespace {
@@ -28,6 +29,12 @@ class HistoryCallsTest : public ::testing::Test {
 
   absl::StatusOr<HistoryQuery> Check() { return CheckHistoryRequest(request_); }
 
+  const ModelSnapshot snapshot_ = [] {
+    ModelSnapshot snapshot;
+    // Of classes.
+    snapshot.declaration = std::make_shared<ModelDeclaration>();
+    return snapshot;
+  }();
   v1::GetHistoryRequest request_ = [] {
     v1::GetHistoryRequest request;
     request.set_model("models/m");
@@ -48,7 +55,7 @@ TEST_F(HistoryCallsTest, PagesContainEachBucketOnceAndTheTotalOfAll) {
       const auto query = Check();
       ASSERT_TRUE(query.ok()) << query.status();
       v1::GetHistoryResponse response;
-      DescribeHistory(*query, buckets, HistoryForecasts(), response);
+      DescribeHistory(*query, buckets, snapshot_, response);
       EXPECT_LE(response.buckets_size(), 7);
       for (const v1::HistoryBucket& bucket : response.buckets()) {
         EXPECT_EQ(bucket.rejected_rows(), next);
@@ -78,14 +85,14 @@ TEST_F(HistoryCallsTest, TheErrorOfClass1CoversAllObservationsOrIsUnset) {
     }
   }
   v1::GetHistoryResponse response;
-  DescribeHistory(*Check(), buckets, HistoryForecasts(), response);
+  DescribeHistory(*Check(), buckets, snapshot_, response);
   EXPECT_NEAR(response.total().error().estimate(), 0.25, 1e-12);
   EXPECT_NEAR(response.total().class_1_error().estimate(), 0, 1e-12);
   const double shared = response.buckets(1).error().upper();
   // An earlier version counted the first bucket.
   buckets[0].bucket.class_1 = {};
   response.Clear();
-  DescribeHistory(*Check(), buckets, HistoryForecasts(), response);
+  DescribeHistory(*Check(), buckets, snapshot_, response);
   EXPECT_FALSE(response.buckets(0).has_class_1_error());
   EXPECT_TRUE(response.buckets(1).has_class_1_error());
   EXPECT_FALSE(response.total().has_class_1_error());
@@ -95,19 +102,19 @@ TEST_F(HistoryCallsTest, TheErrorOfClass1CoversAllObservationsOrIsUnset) {
 TEST_F(HistoryCallsTest, APageContinuesAfterADeletedBucket) {
   request_.set_page_size(2);
   v1::GetHistoryResponse first;
-  DescribeHistory(*Check(), Minutes(10), HistoryForecasts(), first);
+  DescribeHistory(*Check(), Minutes(10), snapshot_, first);
   request_.set_page_token(first.next_page_token());
   std::vector<History::Entry> buckets = Minutes(10);
   buckets.erase(buckets.begin(), buckets.begin() + 5);
   v1::GetHistoryResponse second;
-  DescribeHistory(*Check(), buckets, HistoryForecasts(), second);
+  DescribeHistory(*Check(), buckets, snapshot_, second);
   EXPECT_EQ(second.buckets(0).rejected_rows(), 6);
 }
 
 TEST_F(HistoryCallsTest, ATokenIsValidOnlyForItsResolution) {
   request_.set_page_size(1);
   v1::GetHistoryResponse response;
-  DescribeHistory(*Check(), Minutes(2), HistoryForecasts(), response);
+  DescribeHistory(*Check(), Minutes(2), snapshot_, response);
   request_.set_page_token(response.next_page_token());
   EXPECT_TRUE(Check().ok());
   request_.set_resolution(v1::GetHistoryRequest::DAY);

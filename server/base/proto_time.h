@@ -1,5 +1,5 @@
-#ifndef CALIBD_SERVER_ANSWERS_PROTO_TIME_H_
-#define CALIBD_SERVER_ANSWERS_PROTO_TIME_H_
+#ifndef CALIBD_SERVER_BASE_PROTO_TIME_H_
+#define CALIBD_SERVER_BASE_PROTO_TIME_H_
 
 #include <google/protobuf/util/time_util.h>
 
@@ -14,4 +14,4 @@ inline google::protobuf::Timestamp ToTimestamp(std::chrono::system_clock::time_p
 
 }  // namespace calibd::server
 
-#endif  // CALIBD_SERVER_ANSWERS_PROTO_TIME_H_
+#endif  // CALIBD_SERVER_BASE_PROTO_TIME_H_

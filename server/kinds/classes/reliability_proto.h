@@ -1,5 +1,5 @@
-#ifndef CALIBD_SERVER_ANSWERS_RELIABILITY_PROTO_H_
-#define CALIBD_SERVER_ANSWERS_RELIABILITY_PROTO_H_
+#ifndef CALIBD_SERVER_KINDS_CLASSES_RELIABILITY_PROTO_H_
+#define CALIBD_SERVER_KINDS_CLASSES_RELIABILITY_PROTO_H_
 
 #include "calibd/core/running_reliability.h"
 #include "calibd/v1/calibration_service.pb.h"
@@ -37,4 +37,4 @@ void DescribeReliability(const RunningReliability& reliability, Message& out) {
 
 }  // namespace calibd::server
 
-#endif  // CALIBD_SERVER_ANSWERS_RELIABILITY_PROTO_H_
+#endif  // CALIBD_SERVER_KINDS_CLASSES_RELIABILITY_PROTO_H_
