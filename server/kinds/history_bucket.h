@@ -3,10 +3,14 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <string_view>
 
+#include "absl/status/statusor.h"
 #include "calibd/core/decision_calibration.h"
 #include "calibd/core/running_reliability.h"
 #include "calibd/core/running_skce.h"
+#include "calibd/store/v1/store.pb.h"
 #include "server/kinds/numbers/forecast_sums.h"
 
 namespace calibd::server {
@@ -48,9 +52,20 @@ struct HistoryBucket {
   // later: the bucket of the next span, or observations that were counted later. May throw
   // bad_alloc if it has forecasts and this bucket has none.
   void Merge(const HistoryBucket& later);
+  // Merges only the scores of observations, which answers show over all time.
+  void MergeScores(const HistoryBucket& later);
+
+  void Save(store::v1::HistoryBucket& out) const;
+  // For an empty bucket. Returns false if the message does not hold a bucket.
+  [[nodiscard]] bool Restore(const store::v1::HistoryBucket& stored);
 
   friend bool operator==(const HistoryBucket&, const HistoryBucket&) = default;
 };
+
+// Serializes the bucket as a store.v1.HistoryBucket.
+[[nodiscard]] std::string EncodeHistoryBucket(const HistoryBucket& bucket);
+// Errors: DataLoss if `data` is not a valid store.v1.HistoryBucket.
+[[nodiscard]] absl::StatusOr<HistoryBucket> DecodeHistoryBucket(std::string_view data);
 
 }  // namespace calibd::server
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "calibd/core/comparison.h"
@@ -11,6 +12,7 @@
 #include "calibd/core/lens.h"
 #include "calibd/core/running_lens.h"
 #include "calibd/core/running_reliability.h"
+#include "server/kinds/history_bucket.h"
 #include "server/kinds/numbers/forecast_sums.h"
 #include "server/watch/monitor_snapshot.h"
 
@@ -42,6 +44,12 @@ struct KindSnapshot {
   // The sums of forecasts, and their cells, without strata; empty and null for classes.
   ForecastSums forecasts{};
   std::shared_ptr<const ForecastCells> forecast_cells{};
+
+  // all: History::AllTime.
+  void SetScores(HistoryBucket all) {
+    reliability = all.reliability;
+    forecasts = std::move(all.forecasts);
+  }
 };
 
 }  // namespace calibd::server

@@ -84,8 +84,8 @@ class KindState {
 
   // Fills in everything except the sums over the whole history.
   virtual void Fill(KindSnapshot& out) = 0;
-  // The number of cells of the forecasts in the history; 0 for other kinds.
-  [[nodiscard]] virtual std::size_t cell_count() const noexcept { return 0; }
+  // Whether a stored bucket of the history is one of this model.
+  [[nodiscard]] virtual bool Fits(const HistoryBucket& bucket) const noexcept = 0;
   virtual void Save(store::v1::ModelState& out) const = 0;
   // Restores a saved state. Call it before the first row. Errors: InvalidArgument; this object must
   // not be used then.

@@ -5,16 +5,13 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
-#include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "calibd/core/running_reliability.h"
 #include "calibd/store/v1/store.pb.h"
 #include "server/kinds/history_bucket.h"
 
@@ -28,11 +25,6 @@ inline constexpr std::array kHistoryResolutions = {
 [[nodiscard]] std::chrono::seconds SpanOf(HistoryResolution resolution) noexcept;
 // How long a bucket is kept, measured back from the start of the model's newest bucket.
 [[nodiscard]] std::chrono::seconds RetentionOf(HistoryResolution resolution) noexcept;
-
-// Serializes the bucket as a store.v1.HistoryBucket.
-[[nodiscard]] std::string EncodeHistoryBucket(const HistoryBucket& bucket);
-// Errors: DataLoss if `data` is not a valid store.v1.HistoryBucket.
-[[nodiscard]] absl::StatusOr<HistoryBucket> DecodeHistoryBucket(std::string_view data);
 
 // The calibration of a model in buckets of a minute, an hour and a day, by the times of the rows of
 // its log. Observations are added to the open minute. When a row of a later minute arrives, the
@@ -106,17 +98,15 @@ class History {
   // includes them if its late_log_id is not smaller than theirs.
   [[nodiscard]] std::vector<Entry> ViewLate(HistoryResolution resolution) const;
 
-  // Reliability diagram over all observations, as far back as stored states include them.
-  [[nodiscard]] RunningReliability AllTime() const noexcept;
-  // The same for forecasts. May throw bad_alloc.
-  [[nodiscard]] ForecastSums AllTimeForecasts() const;
+  // The scores of all observations, as far back as stored states include them. May throw bad_alloc.
+  [[nodiscard]] HistoryBucket AllTime() const;
 
   // Call it after the first row. Saves the open buckets; closed ones are stored beside them.
   void Save(store::v1::HistoryState& out) const;
-  // Restores a saved state. Call it before the first row. Errors: InvalidArgument.
-  // cell_count: of the forecasts; 0 for classes.
-  [[nodiscard]] absl::Status Restore(const store::v1::HistoryState& stored,
-                                     std::size_t cell_count = 0);
+  // Restores a saved state. Call it before the first row. fits: whether a bucket is one of the
+  // model. Errors: InvalidArgument.
+  using Fits = std::function<bool(const HistoryBucket& bucket)>;
+  [[nodiscard]] absl::Status Restore(const store::v1::HistoryState& stored, const Fits& fits);
 
  private:
   [[nodiscard]] HistoryBucket& minute() noexcept { return open_.front(); }
@@ -128,9 +118,8 @@ class History {
   std::optional<std::chrono::sys_seconds> start_;
   // In the order of the resolutions. The hour excludes the open minute, the day the open hour.
   std::array<HistoryBucket, kHistoryResolutions.size()> open_;
-  // Reliability diagram over the closed days.
-  RunningReliability earlier_;
-  ForecastSums earlier_forecasts_;
+  // The scores of the closed days.
+  HistoryBucket earlier_;
   std::vector<Entry> waiting_;
   // The first of waiting_ are being stored.
   std::size_t storing_ = 0;

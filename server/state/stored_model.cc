@@ -126,7 +126,8 @@ absl::Status StrandState::Restore(const store::v1::ModelState& state) {
   if (absl::Status status = kind_->Restore(state); !status.ok()) {
     return Damaged(*state_.declaration, status.message());
   }
-  if (absl::Status status = history_.Restore(state.history(), kind_->cell_count()); !status.ok()) {
+  const auto fits = [this](const HistoryBucket& bucket) { return kind_->Fits(bucket); };
+  if (absl::Status status = history_.Restore(state.history(), fits); !status.ok()) {
     return Damaged(*state_.declaration, status.message());
   }
   state_.label_arrivals = std::move(coverage);

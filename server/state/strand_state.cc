@@ -348,8 +348,7 @@ std::shared_ptr<const ModelSnapshot> StrandState::Snapshot() {
   auto snapshot = std::make_shared<ModelSnapshot>(state_);
   kind_->Fill(*snapshot);
   snapshot->window = window_.View();
-  snapshot->reliability = history_.AllTime();
-  snapshot->forecasts = history_.AllTimeForecasts();
+  snapshot->SetScores(history_.AllTime());
   return snapshot;
 }
 

@@ -228,6 +228,9 @@ class ClassState final : public KindState {
     out.comparison = comparison_;
     if (monitor_.has_value()) out.monitor = monitor_->Snapshot();
   }
+  bool Fits(const HistoryBucket& bucket) const noexcept override {
+    return bucket.forecasts.cells.empty();
+  }
   void Save(store::v1::ModelState& out) const override {
     if (comparison_.has_value()) ToProto(*comparison_, *out.mutable_comparison());
     if (monitor_.has_value()) monitor_->Save(*out.mutable_monitor());

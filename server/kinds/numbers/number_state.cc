@@ -63,7 +63,9 @@ class NumberState final : public KindState {
     out.forecast_cells = cells_;
     if (monitor_.has_value()) out.monitor = monitor_->Snapshot();
   }
-  std::size_t cell_count() const noexcept override { return cells_->cell_count(); }
+  bool Fits(const HistoryBucket& bucket) const noexcept override {
+    return bucket.forecasts.cells.empty() || bucket.forecasts.cells.size() == cells_->cell_count();
+  }
   void Save(store::v1::ModelState& out) const override {
     if (monitor_.has_value()) monitor_->Save(*out.mutable_monitor());
   }

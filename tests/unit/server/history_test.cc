@@ -19,6 +19,8 @@
 namespace calibd::server {
 namespace {
 
+bool IsOfClasses(const HistoryBucket& bucket) { return bucket.forecasts.cells.empty(); }
+
 using std::chrono::days;
 using std::chrono::hours;
 using std::chrono::microseconds;
@@ -129,7 +131,7 @@ class Recorder {
   }
 
   [[nodiscard]] RunningReliability AllTime() const {
-    return model_.strand_state().history().AllTime();
+    return model_.strand_state().history().AllTime().reliability;
   }
   // The buckets of the resolution, ascending.
   [[nodiscard]] std::vector<Entry> Buckets(HistoryResolution resolution) const {
@@ -296,19 +298,19 @@ TEST(HistoryTest, AllTimeBeginsWithTheOpenDayOfAStateWithoutIt) {
   history.counting().reliability.Add(set.view().rows(0, 10));
   history.Advance(evening + hours(1), std::nullopt);
   history.counting().reliability.Add(set.view().rows(10, 3));
-  EXPECT_EQ(history.AllTime().Total().count, 13);
+  EXPECT_EQ(history.AllTime().reliability.Total().count, 13);
   store::v1::HistoryState state;
   history.Save(state);
   History same;
-  ASSERT_TRUE(same.Restore(state).ok());
+  ASSERT_TRUE(same.Restore(state, IsOfClasses).ok());
   EXPECT_TRUE(same.AllTime() == history.AllTime());
   store::v1::HistoryState damaged = state;
   damaged.mutable_earlier()->set_brier(-1);
-  EXPECT_FALSE(History().Restore(damaged).ok());
+  EXPECT_FALSE(History().Restore(damaged, IsOfClasses).ok());
   state.clear_earlier();
   History older;
-  ASSERT_TRUE(older.Restore(state).ok());
-  EXPECT_EQ(older.AllTime().Total().count, 3);
+  ASSERT_TRUE(older.Restore(state, IsOfClasses).ok());
+  EXPECT_EQ(older.AllTime().reliability.Total().count, 3);
 }
 
 TEST(HistoryTest, AnHourIsTheSumOfItsMinutesAndADayOfItsHours) {
@@ -513,12 +515,12 @@ TEST(HistoryTest, DamagedBucketsAreNotRead) {
   store::v1::HistoryState state;
   state.set_minute_start_s(60);
   state.add_open();
-  EXPECT_FALSE(History().Restore(state).ok());
+  EXPECT_FALSE(History().Restore(state, IsOfClasses).ok());
   state.add_open();
   state.add_open();
-  EXPECT_TRUE(History().Restore(state).ok());
+  EXPECT_TRUE(History().Restore(state, IsOfClasses).ok());
   state.set_minute_start_s(61);
-  EXPECT_FALSE(History().Restore(state).ok());
+  EXPECT_FALSE(History().Restore(state, IsOfClasses).ok());
 }
 
 // Counts `count` rows of this time of their own, or of the open minute.
@@ -560,7 +562,7 @@ TEST(HistoryTest, ObservationsOfAnEarlierTimeAreAddedToTheBucketsOfThatTime) {
             (Starts{{noon - hours(1), 2}, {day - days(1), 4}, {day - days(20), 8}}));
   EXPECT_EQ(Counts(history.ViewLate(HistoryResolution::kDay)),
             (Starts{{day - days(1), 4}, {day - days(20), 8}, {day - days(900), 16}}));
-  EXPECT_EQ(history.AllTime().Total().count, 63);
+  EXPECT_EQ(history.AllTime().reliability.Total().count, 63);
   EXPECT_EQ(history.ViewLate(HistoryResolution::kDay)[0].bucket.watch->log10_e_value, 1);
 }
 
@@ -596,7 +598,7 @@ TEST(HistoryTest, LateAdditionsAreKeptUntilTheyAreStored) {
   history.EndStore(true);
   EXPECT_TRUE(history.waiting().empty());
   EXPECT_EQ(Counts(history.ViewLate(HistoryResolution::kMinute)), (Starts{{noon, 32}}));
-  EXPECT_EQ(history.AllTime().Total().count, 63);
+  EXPECT_EQ(history.AllTime().reliability.Total().count, 63);
 }
 
 TEST(HistoryTest, BucketsOfTwoClassesKeepTheErrorOfClass1) {
