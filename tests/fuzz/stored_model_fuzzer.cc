@@ -178,11 +178,7 @@ void DescribeHistory(const fuzz::StoredModel& input, const Model& model) {
     query.range.resolution = resolution;
     query.page_size = 1000;
     const std::shared_ptr<const ModelSnapshot> snapshot = model.snapshot();
-    HistoryForecasts forecasts{.cells = snapshot->forecast_cells.get()};
-    if (const NumbersSpec* const numbers = snapshot->declaration->numbers()) {
-      forecasts.decision = numbers->decision;
-    }
-    DescribeHistory(query, entries, forecasts, response);
+    DescribeHistory(query, entries, *snapshot, response);
     Require(IsFinite(response), "the history is finite");
   }
 }
