@@ -62,12 +62,12 @@ JobCost CostOf(std::size_t n, std::size_t baseline_n, std::size_t m, std::size_t
 
 WindowPairs PairSamples(const WindowSample& model, const WindowSample& baseline) {
   const auto hashes = [](const WindowSample& sample) {
-    return sample.snapshot->window.CopyNewestIdHashes(sample.observations.labels.size());
+    return sample.snapshot->window.CopyNewestIdHashes(sample.rows.truths.size());
   };
   const std::vector<std::uint64_t> of_model = hashes(model);
   const std::vector<std::uint64_t> of_baseline = hashes(baseline);
-  return FindPairs({.id_hashes = of_model, .labels = model.observations.labels},
-                   {.id_hashes = of_baseline, .labels = baseline.observations.labels});
+  return FindPairs({.id_hashes = of_model, .labels = model.rows.truths.labels},
+                   {.id_hashes = of_baseline, .labels = baseline.rows.truths.labels});
 }
 
 PredictionSet CopyRows(const PredictionBatch& batch, const std::vector<std::uint32_t>& rows) {
@@ -97,8 +97,8 @@ v1::Pairing Describe(const WindowPairs& pairs, std::size_t n, std::size_t baseli
 
 absl::Status Compare(const WindowSample& model, const WindowSample& baseline,
                      const RunControl& control, v1::ModelComparison& proto) {
-  const PredictionBatch of_model = model.observations.view();
-  const PredictionBatch of_baseline = baseline.observations.view();
+  const PredictionBatch of_model = model.rows.view().classes();
+  const PredictionBatch of_baseline = baseline.rows.view().classes();
   const WindowPairs pairs = PairSamples(model, baseline);
   CALIBD_RETURN_IF_ERROR(control.CheckCancelled());
   control.progress(0.5);

@@ -73,8 +73,7 @@ absl::Status EvaluateForecastModel(WindowJobs& jobs, const v1::EvaluateRequest& 
   job.compute = [options = *options, kind, declaration, local_features, result](
                     const WindowSample& sample, const RunControl& control) {
     const auto start = std::chrono::steady_clock::now();
-    const NumberForecastBatch batch{.forecasts = sample.forecasts.forecasts,
-                                    .outcomes = sample.forecasts.outcomes};
+    const NumberForecastBatch batch = sample.rows.view().numbers();
     const ForecastCovariates covariates{.groups = sample.groups,
                                         .features = sample.features,
                                         .feature_count = declaration->feature_names.size(),

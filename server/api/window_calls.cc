@@ -127,7 +127,7 @@ absl::Status Api::RunTest(const v1::RunTestRequest& request,
     const auto start = std::chrono::steady_clock::now();
     options.kernel = KernelNow(*model->declaration(), *sample.snapshot, lens);
     CALIBD_ASSIGN_OR_RETURN(const LensTestResult tested,
-                            TestLens(sample.observations.view(), lens, options, control));
+                            TestLens(sample.rows.view().classes(), lens, options, control));
     v1::QuadraticTestResult& proto = *result->mutable_result();
     convert::ToProto(lens, options.kernel, options.precision, tested, proto);
     Describe(*model, sample, threads, lens, *proto.mutable_provenance());
@@ -139,6 +139,7 @@ absl::Status Api::RunTest(const v1::RunTestRequest& request,
 
 absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
                            const Reply<v1::EvaluateResponse>& reply, NamedModel model) {
+  CALIBD_RETURN_IF_ERROR(CheckCall(*model->declaration(), WindowCall::kEvaluation));
   CALIBD_RETURN_IF_ERROR(CheckWindow(request.window()));
   if (model->declaration()->numbers() != nullptr) {
     return EvaluateForecastModel(parts_.jobs, request, reply, model);
@@ -192,7 +193,7 @@ absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
       kernel = KernelNow(*model->declaration(), *sample.snapshot, lens);
     }
     CALIBD_ASSIGN_OR_RETURN(const Evaluation evaluation,
-                            calibd::Evaluate(sample.observations.view(), options, control));
+                            calibd::Evaluate(sample.rows.view().classes(), options, control));
     v1::Evaluation& proto = *result->mutable_evaluation();
     proto = convert::ToProto(evaluation, options);
     convert::NameActions(actions, proto);
@@ -205,7 +206,7 @@ absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
     if (features > 0 && options.replicates > 0) {
       CALIBD_ASSIGN_OR_RETURN(
           *proto.mutable_individual(),
-          convert::ToProto(TestIndividual(sample.observations.view(), sample.features, features,
+          convert::ToProto(TestIndividual(sample.rows.view().classes(), sample.features, features,
                                           {.replicates = options.replicates,
                                            .seed = options.seed,
                                            .null = NullHypothesis::kForecast},
@@ -236,7 +237,7 @@ absl::Status Api::Recalibrate(const v1::RecalibrateRequest& request,
                    .operations = RecalibrationOperations(n, class_count)};
   };
   job.compute = [model, result](const WindowSample& sample, const RunControl& control) {
-    const PredictionBatch window = sample.observations.view();
+    const PredictionBatch window = sample.rows.view().classes();
     CALIBD_ASSIGN_OR_RETURN(const RecalibrationAdvice advice, AdviseRecalibration(window, control));
     v1::Recalibration& proto = *result->mutable_recalibration();
     proto = convert::ToProto(advice, window.class_count);
@@ -283,7 +284,7 @@ absl::Status Api::EstimateCalibrationError(const v1::EstimateCalibrationErrorReq
                  threads = parts_.jobs.threads()](const WindowSample& sample,
                                                   const RunControl& control) mutable {
     const auto start = std::chrono::steady_clock::now();
-    const PredictionBatch batch = sample.observations.view();
+    const PredictionBatch batch = sample.rows.view().classes();
     const double operations = SelectionOperations(batch.size(), class_count, options);
     const bool left_out = LeaveOutDensity(batch.size(), class_count, max_operations, options);
     FitMemory(batch.size(), class_count, threads, max_memory, options);

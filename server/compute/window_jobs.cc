@@ -43,11 +43,7 @@ WindowSample ReadWindow(std::shared_ptr<const ModelSnapshot> snapshot, std::size
   sample.last_observation = snapshot->observations;
   sample.first_observation = snapshot->observations - static_cast<std::int64_t>(n) + 1;
   sample.compute_time = std::chrono::system_clock::now();
-  if (snapshot->forecast_cells != nullptr) {
-    sample.forecasts = snapshot->window.CopyNewestForecasts(n);
-  } else {
-    sample.observations = snapshot->window.CopyNewest(n);
-  }
+  sample.rows = snapshot->window.CopyNewestRows(n);
   sample.features = snapshot->window.CopyNewestFeatures(n);
   sample.groups = snapshot->window.CopyNewestGroups(n);
   sample.snapshot = std::move(snapshot);

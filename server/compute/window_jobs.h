@@ -29,11 +29,9 @@ struct JobCost {
 
 // The newest observations of a model at one moment.
 struct WindowSample {
-  // The snapshot whose newest observations are `observations`.
+  // The snapshot whose newest observations are `rows`.
   std::shared_ptr<const ModelSnapshot> snapshot;
-  PredictionSet observations;
-  // The observations of a model of forecasts, which has no `observations`.
-  WindowView::Forecasts forecasts;
+  WindowView::Rows rows;
   // The results of WindowView::CopyNewestFeatures and CopyNewestGroups.
   std::vector<double> features;
   std::vector<std::int32_t> groups;

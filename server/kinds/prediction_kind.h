@@ -50,7 +50,14 @@ struct DescribedModel {
 };
 
 // The calls that compute something from the window, and whose support depends on the kind.
-enum class WindowCall { kTest, kRecalibration, kErrorEstimate, kComparison, kInferenceEvent };
+enum class WindowCall {
+  kTest,
+  kRecalibration,
+  kErrorEstimate,
+  kComparison,
+  kInferenceEvent,
+  kEvaluation
+};
 
 // How the values of a batch were sent.
 struct ValueForm {

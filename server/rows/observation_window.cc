@@ -69,11 +69,6 @@ PredictionSet WindowView::CopyNewest(std::size_t n) const {
           .class_count = rows.width};
 }
 
-WindowView::Forecasts WindowView::CopyNewestForecasts(std::size_t n) const {
-  Rows rows = CopyNewestRows(n);
-  return {.forecasts = std::move(rows.values), .outcomes = std::move(rows.truths.outcomes)};
-}
-
 std::vector<std::uint64_t> WindowView::CopyNewestIdHashes(std::size_t n) const {
   std::vector<std::uint64_t> hashes;
   hashes.reserve(n);

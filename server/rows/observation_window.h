@@ -87,12 +87,6 @@ class WindowView {
   [[nodiscard]] Rows CopyNewestRows(std::size_t n) const;
   // CopyNewestRows for a model of classes.
   [[nodiscard]] PredictionSet CopyNewest(std::size_t n) const;
-  // CopyNewestRows for a model of forecasts: the n x width values and the n outcomes.
-  struct Forecasts {
-    std::vector<double> forecasts;
-    std::vector<double> outcomes;
-  };
-  [[nodiscard]] Forecasts CopyNewestForecasts(std::size_t n) const;
   // Returns the id hashes of the newest n observations, kNoIdHash for those without an id.
   [[nodiscard]] std::vector<std::uint64_t> CopyNewestIdHashes(std::size_t n) const;
   // Returns the n x feature_count features of the newest n observations; empty for a model without
