@@ -1,45 +1,49 @@
 #include "server/kinds/history_bucket.h"
 
-#include <cmath>
+#include <cstddef>
+#include <vector>
 
+#include "calibd/store/v1/store.pb.h"
 #include "server/base/errors.h"
 #include "server/watch/stored_numbers.h"
 
 namespace calibd::server {
 namespace {
 
-bool IsNonNegative(double value) { return std::isfinite(value) && value >= 0; }
+struct StoredBin {
+  std::size_t index = 0;
+  ReliabilitySums::Bin sums;
+};
 
-using StoredBins = google::protobuf::RepeatedPtrField<store::v1::HistoryBucket::Bin>;
-
-void PutBins(const ReliabilitySums& sums, StoredBins& out) {
-  for (std::size_t i = 0; i < sums.bins.size(); ++i) {
-    const ReliabilitySums::Bin& bin = sums.bins[i];
-    if (bin.count == 0) continue;
-    store::v1::HistoryBucket::Bin& stored = *out.Add();
-    stored.set_index(static_cast<std::int32_t>(i));
-    stored.set_count(bin.count);
-    stored.set_correct(bin.correct);
-    stored.set_confidence(bin.confidence);
-    stored.set_variance(bin.variance);
-  }
+void BinFields(StateFields& fields, StoredBin& bin) {
+  using Stored = store::v1::HistoryBucket::Bin;
+  fields(Stored::kIndexFieldNumber, bin.index);
+  fields(Stored::kCountFieldNumber, bin.sums.count);
+  fields(Stored::kCorrectFieldNumber, bin.sums.correct);
+  fields(Stored::kConfidenceFieldNumber, bin.sums.confidence);
+  fields(Stored::kVarianceFieldNumber, bin.sums.variance);
+  fields.Require(bin.index < kReliabilityBinCount && bin.sums.count > 0 &&
+                     bin.sums.correct <= bin.sums.count && bin.sums.confidence >= 0 &&
+                     bin.sums.variance >= 0,
+                 "has a bin that cannot be");
 }
 
-// Returns false if `stored` is invalid.
-bool GetBins(const StoredBins& stored, ReliabilitySums& out) {
-  for (const store::v1::HistoryBucket::Bin& bin : stored) {
-    const auto index = static_cast<std::size_t>(bin.index());
-    if (bin.index() < 0 || index >= kReliabilityBinCount || bin.count() <= 0 || bin.correct() < 0 ||
-        bin.correct() > bin.count() || !IsNonNegative(bin.confidence()) ||
-        !IsNonNegative(bin.variance())) {
-      return false;
-    }
-    out.bins[index] = {.count = bin.count(),
-                       .correct = bin.correct(),
-                       .confidence = bin.confidence(),
-                       .variance = bin.variance()};
+// The bins with observations.
+void BinsFields(StateFields& fields, int number, ReliabilitySums& sums) {
+  std::vector<StoredBin> bins;
+  for (std::size_t i = 0; i < sums.bins.size(); ++i) {
+    if (sums.bins[i].count > 0) bins.push_back({.index = i, .sums = sums.bins[i]});
   }
-  return true;
+  fields.Each(number, bins, BinFields);
+  if (!fields.ok()) return;
+  for (const StoredBin& bin : bins) sums.bins[bin.index] = bin.sums;
+}
+
+void MarkFields(StateFields& fields, WatchMark& mark) {
+  using Stored = store::v1::WatchMark;
+  fields(Stored::kLog10EValueFieldNumber, mark.log10_e_value);
+  fields(Stored::kMaxLog10EValueFieldNumber, mark.max_log10_e_value);
+  fields(Stored::kDriftLog10StatisticFieldNumber, mark.drift_log10_statistic);
 }
 
 }  // namespace
@@ -64,58 +68,32 @@ void HistoryBucket::MergeScores(const HistoryBucket& later) {
   forecasts.Merge(later.forecasts);
 }
 
-void HistoryBucket::Save(store::v1::HistoryBucket& out) const {
-  out.set_rejected_rows(rejected_rows);
-  out.set_missing_labels(missing_labels);
-  if (pairs.count > 0) PutMoments(pairs, *out.mutable_pairs());
-  PutBins(reliability, *out.mutable_bins());
-  PutBins(class_1, *out.mutable_class_1_bins());
-  out.set_class_1_square_sum(class_1.square_sum);
-  if (forecasts.count > 0) PutSums(forecasts, *out.mutable_forecasts());
-  if (decisions.gaps.count > 0) PutDecisions(decisions, *out.mutable_decisions());
-  out.set_late_log_id(late_log_id);
-  out.set_brier(reliability.brier);
-  out.set_log_loss(reliability.log_loss);
-  if (observations() > 0) out.set_square_sum(reliability.square_sum);
-  if (watch.has_value()) {
-    store::v1::WatchMark& mark = *out.mutable_watch();
-    mark.set_log10_e_value(watch->log10_e_value);
-    mark.set_max_log10_e_value(watch->max_log10_e_value);
-    mark.set_drift_log10_statistic(watch->drift_log10_statistic);
-  }
-}
-
-bool HistoryBucket::Restore(const store::v1::HistoryBucket& stored) {
-  rejected_rows = stored.rejected_rows();
-  missing_labels = stored.missing_labels();
-  late_log_id = stored.late_log_id();
-  pairs = GetMoments(stored.pairs());
-  reliability.brier = stored.brier();
-  reliability.log_loss = stored.log_loss();
-  if (rejected_rows < 0 || missing_labels < 0 || pairs.count < 0 || !std::isfinite(pairs.mean) ||
-      !IsNonNegative(pairs.m2) || !IsNonNegative(reliability.brier) ||
-      !IsNonNegative(reliability.log_loss) || !IsNonNegative(stored.square_sum()) ||
-      !IsNonNegative(stored.class_1_square_sum()) || !GetBins(stored.bins(), reliability) ||
-      !GetBins(stored.class_1_bins(), class_1) || !GetSums(stored.forecasts(), forecasts) ||
-      !GetDecisions(stored.decisions(), decisions)) {
-    return false;
-  }
-  class_1.square_sum = stored.class_1_square_sum();
-  reliability.square_sum = stored.square_sum();
-  if (stored.has_watch()) {
-    const store::v1::WatchMark& mark = stored.watch();
-    watch = {.log10_e_value = mark.log10_e_value(),
-             .max_log10_e_value = mark.max_log10_e_value(),
-             .drift_log10_statistic = mark.drift_log10_statistic()};
-    return std::isfinite(watch->log10_e_value) && std::isfinite(watch->max_log10_e_value) &&
-           std::isfinite(watch->drift_log10_statistic);
-  }
-  return true;
+void BucketFields(StateFields& fields, HistoryBucket& bucket) {
+  using Stored = store::v1::HistoryBucket;
+  RunningReliability& reliability = bucket.reliability;
+  fields(Stored::kRejectedRowsFieldNumber, bucket.rejected_rows);
+  fields(Stored::kMissingLabelsFieldNumber, bucket.missing_labels);
+  fields.If(bucket.pairs.count > 0, Stored::kPairsFieldNumber, bucket.pairs, MomentsFields);
+  BinsFields(fields, Stored::kBinsFieldNumber, reliability);
+  BinsFields(fields, Stored::kClass1BinsFieldNumber, bucket.class_1);
+  fields(Stored::kClass1SquareSumFieldNumber, bucket.class_1.square_sum);
+  fields.If(bucket.forecasts.count > 0, Stored::kForecastsFieldNumber, bucket.forecasts,
+            ForecastSumsFields);
+  fields.If(bucket.decisions.gaps.count > 0, Stored::kDecisionsFieldNumber, bucket.decisions,
+            DecisionFields);
+  fields(Stored::kLateLogIdFieldNumber, bucket.late_log_id);
+  fields(Stored::kBrierFieldNumber, reliability.brier);
+  fields(Stored::kLogLossFieldNumber, reliability.log_loss);
+  fields(Stored::kSquareSumFieldNumber, reliability.square_sum);
+  fields(Stored::kWatchFieldNumber, bucket.watch, MarkFields);
+  fields.Require(reliability.brier >= 0 && reliability.log_loss >= 0 &&
+                     reliability.square_sum >= 0 && bucket.class_1.square_sum >= 0,
+                 "has sums of the history that cannot be");
 }
 
 std::string EncodeHistoryBucket(const HistoryBucket& bucket) {
   store::v1::HistoryBucket stored;
-  bucket.Save(stored);
+  SaveFields(bucket, stored, BucketFields);
   return stored.SerializeAsString();
 }
 
@@ -123,7 +101,7 @@ absl::StatusOr<HistoryBucket> DecodeHistoryBucket(std::string_view data) {
   store::v1::HistoryBucket stored;
   HistoryBucket bucket;
   if (!stored.ParseFromArray(data.data(), static_cast<int>(data.size())) ||
-      !CheckStoredNumbers(stored).ok() || !bucket.Restore(stored)) {
+      !RestoreFields(stored, bucket, BucketFields).ok()) {
     return MakeError(absl::StatusCode::kDataLoss, "STORE_DAMAGED",
                      "a bucket of the history cannot be read");
   }

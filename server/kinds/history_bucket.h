@@ -10,8 +10,8 @@
 #include "calibd/core/decision_calibration.h"
 #include "calibd/core/running_reliability.h"
 #include "calibd/core/running_skce.h"
-#include "calibd/store/v1/store.pb.h"
 #include "server/kinds/numbers/forecast_sums.h"
+#include "server/watch/state_fields.h"
 
 namespace calibd::server {
 
@@ -55,12 +55,11 @@ struct HistoryBucket {
   // Merges only the scores of observations, which answers show over all time.
   void MergeScores(const HistoryBucket& later);
 
-  void Save(store::v1::HistoryBucket& out) const;
-  // For an empty bucket. Returns false if the message does not hold a bucket.
-  [[nodiscard]] bool Restore(const store::v1::HistoryBucket& stored);
-
   friend bool operator==(const HistoryBucket&, const HistoryBucket&) = default;
 };
+
+// The fields of a store.v1.HistoryBucket, as StateFields visits them.
+void BucketFields(StateFields& fields, HistoryBucket& bucket);
 
 // Serializes the bucket as a store.v1.HistoryBucket.
 [[nodiscard]] std::string EncodeHistoryBucket(const HistoryBucket& bucket);

@@ -3,9 +3,13 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/core/status_macros.h"
+#include "server/watch/state_fields.h"
 
 namespace calibd::server {
 namespace {
@@ -20,6 +24,19 @@ sys_seconds StartOfSpan(sys_seconds time, HistoryResolution resolution) {
 
 sys_seconds StartOfMinute(History::Time time) {
   return std::chrono::floor<std::chrono::minutes>(time);
+}
+
+struct StoredHistory {
+  std::int64_t minute_start_s = 0;
+  std::vector<HistoryBucket> open;
+  std::optional<HistoryBucket> earlier;
+};
+
+void HistoryFields(StateFields& fields, StoredHistory& history) {
+  using Stored = store::v1::HistoryState;
+  fields(Stored::kMinuteStartSFieldNumber, history.minute_start_s);
+  fields.Each(Stored::kOpenFieldNumber, history.open, BucketFields);
+  fields(Stored::kEarlierFieldNumber, history.earlier, BucketFields);
 }
 
 }  // namespace
@@ -175,29 +192,27 @@ HistoryBucket History::AllTime() const {
 }
 
 void History::Save(store::v1::HistoryState& out) const {
-  out.set_minute_start_s(start_->time_since_epoch().count());
-  for (const HistoryBucket& bucket : open_) bucket.Save(*out.add_open());
-  if (!earlier_.empty()) earlier_.Save(*out.mutable_earlier());
+  StoredHistory state{.minute_start_s = start_->time_since_epoch().count(),
+                      .open = {open_.begin(), open_.end()},
+                      .earlier = std::nullopt};
+  if (!earlier_.empty()) state.earlier = earlier_;
+  SaveFields(std::move(state), out, HistoryFields);
 }
 
 absl::Status History::Restore(const store::v1::HistoryState& stored, const Fits& fits_model) {
   if (stored.open_size() == 0) return absl::OkStatus();
-  std::array<HistoryBucket, kHistoryResolutions.size()> open;
-  HistoryBucket earlier;
-  bool fits = stored.open_size() == static_cast<int>(open.size()) &&
-              stored.minute_start_s() % SpanOf(HistoryResolution::kMinute).count() == 0 &&
-              earlier.Restore(stored.earlier()) && fits_model(earlier);
-  for (std::size_t i = 0; fits && i < open.size(); ++i) {
-    fits = open[i].Restore(stored.open(static_cast<int>(i))) && fits_model(open[i]);
+  StoredHistory state;
+  CALIBD_RETURN_IF_ERROR(RestoreFields(stored, state, HistoryFields));
+  HistoryBucket earlier = std::move(state.earlier).value_or(HistoryBucket());
+  if (state.open.size() != open_.size() || !fits_model(earlier) ||
+      state.minute_start_s % SpanOf(HistoryResolution::kMinute).count() != 0 ||
+      !std::ranges::all_of(state.open, fits_model)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "has a history that cannot be read: ", state.open.size(), " open buckets from ",
+        state.minute_start_s, " s on, expected ", open_.size(), " from the start of a minute on"));
   }
-  if (!fits) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("has a history that cannot be read: ", stored.open_size(),
-                     " open buckets from ", stored.minute_start_s(), " s on, expected ",
-                     open.size(), " from the start of a minute on"));
-  }
-  start_ = sys_seconds(std::chrono::seconds(stored.minute_start_s()));
-  open_ = open;
+  start_ = sys_seconds(std::chrono::seconds(state.minute_start_s));
+  std::ranges::move(state.open, open_.begin());
   earlier_ = std::move(earlier);
   return absl::OkStatus();
 }

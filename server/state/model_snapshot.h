@@ -25,24 +25,28 @@ namespace calibd::server {
 // Maximum number of updates of a declaration that are kept for display.
 inline constexpr std::size_t kMostUpdates = 16;
 
-// The state of a model at one moment. Immutable once published; any thread may hold it.
-struct ModelSnapshot : KindSnapshot {
+// The counts of a model since its creation that are stored.
+struct ModelCounts {
   using Time = std::chrono::system_clock::time_point;
 
-  // With all updates so far; never null once published.
-  std::shared_ptr<const ModelDeclaration> declaration;
-  // The newest updates, at most kMostUpdates, ascending. A change replaces the vector.
-  std::shared_ptr<const std::vector<v1::ModelUpdate>> updates =
-      std::make_shared<std::vector<v1::ModelUpdate>>();
   // Accepted observations, warm-up included. Once the bandwidth is known, all are counted.
   std::int64_t observations = 0;
   std::int64_t accepted_batches = 0;
-  std::int64_t duplicate_batches = 0;
   std::int64_t rejected_batches = 0;
   std::int64_t rejected_rows = 0;
   std::int64_t dropped_rows = 0;
   // Time of the newest accepted batch with predictions.
   std::optional<Time> last_observation_time;
+};
+
+// The state of a model at one moment. Immutable once published; any thread may hold it.
+struct ModelSnapshot : KindSnapshot, ModelCounts {
+  // With all updates so far; never null once published.
+  std::shared_ptr<const ModelDeclaration> declaration;
+  // The newest updates, at most kMostUpdates, ascending. A change replaces the vector.
+  std::shared_ptr<const std::vector<v1::ModelUpdate>> updates =
+      std::make_shared<std::vector<v1::ModelUpdate>>();
+  std::int64_t duplicate_batches = 0;
   // Set for models with a label_grace.
   std::optional<LabelArrivals> label_arrivals;
   WindowView window;

@@ -1,7 +1,5 @@
 // Conversion of the state of a model to and from the messages of the store.
-#include <chrono>
 #include <memory>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -11,58 +9,40 @@
 #include "server/base/errors.h"
 #include "server/state/strand_state.h"
 #include "server/state/update_declaration.h"
-#include "server/watch/stored_numbers.h"
+#include "server/watch/state_fields.h"
 
 namespace calibd::server {
 namespace {
 
-void ToProto(const LabelArrivals& coverage, const std::vector<ClassArrivals>& classes,
-             store::v1::LabelArrivals& out) {
-  out.set_predictions(coverage.predictions);
-  out.set_duplicate_predictions(coverage.duplicate_predictions);
-  out.set_labelled(coverage.labelled);
-  out.set_matched_labels(coverage.labels.matched);
-  out.set_repeated_labels(coverage.labels.repeated);
-  out.set_conflicting_labels(coverage.labels.conflicting);
-  out.set_late_labels(coverage.labels.late);
-  out.set_unknown_labels(coverage.labels.unknown);
-  for (const ClassArrivals& one : classes) {
-    out.add_matured(one.matured);
-    out.add_missing(one.missing);
-    out.add_late(one.late);
-    out.add_conflicting(one.conflicting);
-  }
+struct StoredArrivals {
+  LabelArrivals all;
+  std::vector<ClassArrivals> classes;
+};
+
+void ArrivalsFields(StateFields& fields, StoredArrivals& state) {
+  using Stored = store::v1::LabelArrivals;
+  fields(Stored::kPredictionsFieldNumber, state.all.predictions);
+  fields(Stored::kDuplicatePredictionsFieldNumber, state.all.duplicate_predictions);
+  fields(Stored::kLabelledFieldNumber, state.all.labelled);
+  fields(Stored::kMatchedLabelsFieldNumber, state.all.labels.matched);
+  fields(Stored::kRepeatedLabelsFieldNumber, state.all.labels.repeated);
+  fields(Stored::kConflictingLabelsFieldNumber, state.all.labels.conflicting);
+  fields(Stored::kLateLabelsFieldNumber, state.all.labels.late);
+  fields(Stored::kUnknownLabelsFieldNumber, state.all.labels.unknown);
+  fields.Column(Stored::kMaturedFieldNumber, state.classes, &ClassArrivals::matured);
+  fields.Column(Stored::kMissingFieldNumber, state.classes, &ClassArrivals::missing);
+  fields.Column(Stored::kLateFieldNumber, state.classes, &ClassArrivals::late);
+  fields.Column(Stored::kConflictingFieldNumber, state.classes, &ClassArrivals::conflicting);
 }
 
-// Fills in the counts. Returns nothing if their number differs from that of the classes.
-std::optional<LabelArrivals> FromProto(const store::v1::LabelArrivals& stored,
-                                       std::vector<ClassArrivals>& classes) {
-  const auto m = static_cast<int>(classes.size());
-  if (stored.matured_size() != m || stored.missing_size() != m || stored.late_size() != m ||
-      stored.conflicting_size() != m) {
-    return std::nullopt;
-  }
-  LabelArrivals coverage;
-  coverage.predictions = stored.predictions();
-  coverage.duplicate_predictions = stored.duplicate_predictions();
-  coverage.labelled = stored.labelled();
-  coverage.labels = {.matched = stored.matched_labels(),
-                     .repeated = stored.repeated_labels(),
-                     .conflicting = stored.conflicting_labels(),
-                     .late = stored.late_labels(),
-                     .unknown = stored.unknown_labels()};
-  for (int i = 0; i < m; ++i) {
-    classes[static_cast<std::size_t>(i)] = {
-        .pending = {},
-        .matured = stored.matured(i),
-        .missing = stored.missing(i),
-        .late = stored.late(i),
-        .conflicting = stored.conflicting(i),
-    };
-    coverage.matured += stored.matured(i);
-    coverage.missing += stored.missing(i);
-  }
-  return coverage;
+void CountFields(StateFields& fields, ModelCounts& counts) {
+  using Stored = store::v1::ModelState;
+  fields(Stored::kObservationsFieldNumber, counts.observations);
+  fields(Stored::kAcceptedBatchesFieldNumber, counts.accepted_batches);
+  fields(Stored::kRejectedBatchesFieldNumber, counts.rejected_batches);
+  fields(Stored::kRejectedRowsFieldNumber, counts.rejected_rows);
+  fields(Stored::kDroppedRowsFieldNumber, counts.dropped_rows);
+  fields(Stored::kLastObservationTimeUsFieldNumber, counts.last_observation_time);
 }
 
 absl::Status Damaged(const ModelDeclaration& declaration, absl::string_view reason) {
@@ -74,18 +54,11 @@ absl::Status Damaged(const ModelDeclaration& declaration, absl::string_view reas
 
 store::v1::ModelState StrandState::Save() const {
   store::v1::ModelState state;
-  state.set_observations(state_.observations);
-  state.set_accepted_batches(state_.accepted_batches);
-  state.set_rejected_batches(state_.rejected_batches);
-  state.set_rejected_rows(state_.rejected_rows);
-  state.set_dropped_rows(state_.dropped_rows);
-  if (state_.last_observation_time.has_value()) {
-    state.set_last_observation_time_us(std::chrono::duration_cast<std::chrono::microseconds>(
-                                           state_.last_observation_time->time_since_epoch())
-                                           .count());
-  }
+  const ModelCounts& counts = state_;
+  SaveFields(counts, state, CountFields);
   if (state_.label_arrivals.has_value()) {
-    ToProto(*state_.label_arrivals, class_arrivals_, *state.mutable_label_arrivals());
+    SaveFields(StoredArrivals{.all = *state_.label_arrivals, .classes = class_arrivals_},
+               *state.mutable_label_arrivals(), ArrivalsFields);
   }
   kind_->Save(state);
   if (history_.started()) history_.Save(*state.mutable_history());
@@ -99,7 +72,8 @@ store::v1::ModelState StrandState::Save() const {
 }
 
 absl::Status StrandState::Restore(const store::v1::ModelState& state) {
-  if (absl::Status status = CheckStoredNumbers(state); !status.ok()) {
+  ModelCounts counts;
+  if (absl::Status status = RestoreFields(state, counts, CountFields); !status.ok()) {
     return Damaged(*state_.declaration, status.message());
   }
   if (state.has_declaration_update()) {
@@ -115,12 +89,14 @@ absl::Status StrandState::Restore(const store::v1::ModelState& state) {
     }
     SetDeclaration(*std::move(updated), update.mask());
   }
-  std::optional<LabelArrivals> coverage;
-  std::vector<ClassArrivals> classes(class_arrivals_.size());
+  StoredArrivals arrivals;
+  arrivals.classes.resize(class_arrivals_.size());
   if (state_.label_arrivals.has_value()) {
-    coverage = FromProto(state.label_arrivals(), classes);
-    if (!coverage.has_value()) {
-      return Damaged(*state_.declaration, "has a label arrivals that does not match its classes");
+    const absl::Status status = RestoreFields(state.label_arrivals(), arrivals, ArrivalsFields);
+    if (!status.ok()) return Damaged(*state_.declaration, status.message());
+    for (const ClassArrivals& one : arrivals.classes) {
+      arrivals.all.matured += one.matured;
+      arrivals.all.missing += one.missing;
     }
   }
   if (absl::Status status = kind_->Restore(state); !status.ok()) {
@@ -130,20 +106,12 @@ absl::Status StrandState::Restore(const store::v1::ModelState& state) {
   if (absl::Status status = history_.Restore(state.history(), fits); !status.ok()) {
     return Damaged(*state_.declaration, status.message());
   }
-  state_.label_arrivals = std::move(coverage);
-  class_arrivals_ = std::move(classes);
+  class_arrivals_ = std::move(arrivals.classes);
   class_arrivals_changed_ = state_.label_arrivals.has_value();
+  if (state_.label_arrivals.has_value()) state_.label_arrivals = std::move(arrivals.all);
   state_.updates = std::make_shared<std::vector<v1::ModelUpdate>>(state.updates().begin(),
                                                                   state.updates().end());
-  state_.observations = state.observations();
-  state_.accepted_batches = state.accepted_batches();
-  state_.rejected_batches = state.rejected_batches();
-  state_.rejected_rows = state.rejected_rows();
-  state_.dropped_rows = state.dropped_rows();
-  if (state.last_observation_time_us() != 0) {
-    state_.last_observation_time =
-        ModelSnapshot::Time(std::chrono::microseconds(state.last_observation_time_us()));
-  }
+  static_cast<ModelCounts&>(state_) = counts;
   return absl::OkStatus();
 }
 

@@ -1,92 +1,83 @@
 #include "server/watch/alarm_log.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/watch/stored_numbers.h"
+#include "calibd/core/status_macros.h"
+#include "server/watch/state_fields.h"
 
 namespace calibd::server {
 namespace {
 
-void Put(const LimitCrossing& crossing, store::v1::LimitCrossing& out) {
-  out.set_recent(crossing.recent);
-  out.set_limit(crossing.limit);
-  out.set_series(static_cast<std::int32_t>(crossing.series));
-  out.set_estimate(crossing.interval.estimate);
-  out.set_lower(crossing.interval.lower);
-  out.set_upper(crossing.interval.upper);
-  out.set_gap(crossing.interval.gap);
-  out.set_gap_lower(crossing.interval.gap_lower);
-  out.set_gap_upper(crossing.interval.gap_upper);
-  out.set_first_observation(crossing.first_observation);
+void CrossingFields(StateFields& fields, LimitCrossing& crossing) {
+  using Stored = store::v1::LimitCrossing;
+  fields(Stored::kRecentFieldNumber, crossing.recent);
+  fields(Stored::kLimitFieldNumber, crossing.limit);
+  fields(Stored::kSeriesFieldNumber, crossing.series);
+  fields(Stored::kEstimateFieldNumber, crossing.interval.estimate);
+  fields(Stored::kLowerFieldNumber, crossing.interval.lower);
+  fields(Stored::kUpperFieldNumber, crossing.interval.upper);
+  fields(Stored::kGapFieldNumber, crossing.interval.gap);
+  fields(Stored::kGapLowerFieldNumber, crossing.interval.gap_lower);
+  fields(Stored::kGapUpperFieldNumber, crossing.interval.gap_upper);
+  fields(Stored::kFirstObservationFieldNumber, crossing.first_observation);
+  if (fields.restoring() && crossing.series > 1) crossing.series = 0;
 }
 
-LimitCrossing Get(const store::v1::LimitCrossing& stored, std::int64_t observation) {
-  return {.observation = observation,
-          .recent = stored.recent(),
-          .limit = stored.limit(),
-          .series = stored.series() == 1 ? 1U : 0U,
-          .interval = {.estimate = stored.estimate(),
-                       .lower = stored.lower(),
-                       .upper = stored.upper(),
-                       .gap = stored.gap(),
-                       .gap_lower = stored.gap_lower(),
-                       .gap_upper = stored.gap_upper()},
-          .first_observation = stored.first_observation()};
+void AlarmFields(StateFields& fields, Alarm& alarm) {
+  using Stored = store::v1::Alarm;
+  fields(Stored::kIdFieldNumber, alarm.id);
+  auto kind = static_cast<std::int32_t>(alarm.kind);
+  fields(Stored::kKindFieldNumber, kind);
+  fields(Stored::kRaiseTimeUsFieldNumber, alarm.raise_time);
+  fields(Stored::kObservationFieldNumber, alarm.observation);
+  fields(Stored::kLog10ValueFieldNumber, alarm.log10_value);
+  fields(Stored::kThresholdFieldNumber, alarm.threshold);
+  fields(Stored::kSkceFieldNumber, alarm.skce);
+  fields(Stored::kSkceLowerBoundFieldNumber, alarm.skce_lower_bound);
+  fields(Stored::kGapFieldNumber, alarm.gap);
+  // A family that another version had or will have is left out or has the share 0.
+  std::vector<double> shares(alarm.family_share.begin(), alarm.family_share.end());
+  fields(Stored::kFamilySharesFieldNumber, shares);
+  shares.resize(kFamilyCount);
+  std::ranges::copy(shares, alarm.family_share.begin());
+  fields(Stored::kAcknowledgeTimeUsFieldNumber, alarm.acknowledge_time);
+  fields(Stored::kNoteFieldNumber, alarm.note);
+  fields(Stored::kCrossingFieldNumber, alarm.crossing, CrossingFields);
+  if (alarm.crossing.has_value()) alarm.crossing->observation = alarm.observation;
+  std::optional<std::string> group;
+  if (alarm.group.has_value()) group = alarm.group->value;
+  fields(Stored::kGroupValueFieldNumber, group);
+  if (group.has_value()) {
+    if (!alarm.group.has_value()) alarm.group = {.value = *std::move(group), .overflow = false};
+    fields(Stored::kOverflowGroupFieldNumber, alarm.group->overflow);
+  }
+
+  constexpr auto kOverLimit = static_cast<std::int32_t>(Alarm::Kind::kOverLimit);
+  const bool fits = alarm.id >= 1 && kind >= static_cast<std::int32_t>(Alarm::Kind::kEvidence) &&
+                    kind <= kOverLimit && alarm.crossing.has_value() == (kind == kOverLimit);
+  fields.Require(fits, [&] { return absl::StrCat("has an alarm ", alarm.id, " that cannot be"); });
+  if (fits) alarm.kind = static_cast<Alarm::Kind>(kind);
 }
 
-void Put(const Alarm& alarm, store::v1::Alarm& out) {
-  out.set_id(alarm.id);
-  out.set_kind(static_cast<std::int32_t>(alarm.kind));
-  out.set_raise_time_us(ToMicroseconds(alarm.raise_time));
-  out.set_observation(alarm.observation);
-  out.set_log10_value(alarm.log10_value);
-  out.set_threshold(alarm.threshold);
-  if (alarm.skce.has_value()) out.set_skce(*alarm.skce);
-  if (alarm.skce_lower_bound.has_value()) out.set_skce_lower_bound(*alarm.skce_lower_bound);
-  out.set_gap(alarm.gap);
-  out.mutable_family_shares()->Add(alarm.family_share.begin(), alarm.family_share.end());
-  if (alarm.acknowledge_time.has_value()) {
-    out.set_acknowledge_time_us(ToMicroseconds(*alarm.acknowledge_time));
-  }
-  out.set_note(alarm.note);
-  if (alarm.crossing.has_value()) Put(*alarm.crossing, *out.mutable_crossing());
-  if (!alarm.group.has_value()) return;
-  out.set_group_value(alarm.group->value);
-  out.set_overflow_group(alarm.group->overflow);
-}
+struct StoredAlarms {
+  std::vector<Alarm> alarms;
+  std::array<std::int64_t, 3> raised{};
+};
 
-// Returns nothing if the stored alarm is invalid.
-std::optional<Alarm> Get(const store::v1::Alarm& stored) {
-  if (stored.id() < 1 || stored.kind() < static_cast<int>(Alarm::Kind::kEvidence) ||
-      stored.kind() > static_cast<int>(Alarm::Kind::kOverLimit)) {
-    return std::nullopt;
-  }
-  Alarm alarm;
-  alarm.id = stored.id();
-  alarm.kind = static_cast<Alarm::Kind>(stored.kind());
-  alarm.raise_time = ToTime(stored.raise_time_us());
-  alarm.observation = stored.observation();
-  alarm.log10_value = stored.log10_value();
-  alarm.threshold = stored.threshold();
-  if (stored.has_skce()) alarm.skce = stored.skce();
-  if (stored.has_skce_lower_bound()) alarm.skce_lower_bound = stored.skce_lower_bound();
-  alarm.gap = stored.gap();
-  std::copy_n(
-      stored.family_shares().begin(),
-      std::min<std::size_t>(kFamilyCount, static_cast<std::size_t>(stored.family_shares_size())),
-      alarm.family_share.begin());
-  if (stored.has_acknowledge_time_us()) {
-    alarm.acknowledge_time = ToTime(stored.acknowledge_time_us());
-  }
-  alarm.note = stored.note();
-  if (stored.has_crossing()) alarm.crossing = Get(stored.crossing(), stored.observation());
-  if (stored.has_group_value()) {
-    alarm.group = {.value = stored.group_value(), .overflow = stored.overflow_group()};
-  }
-  if (alarm.crossing.has_value() != (alarm.kind == Alarm::Kind::kOverLimit)) return std::nullopt;
-  return alarm;
+void AlarmsFields(StateFields& fields, StoredAlarms& state) {
+  using Stored = store::v1::MonitorState;
+  fields.Each(Stored::kAlarmsFieldNumber, state.alarms, AlarmFields);
+  fields(Stored::kEvidenceAlarmsFieldNumber, state.raised[0]);
+  fields(Stored::kDriftAlarmsFieldNumber, state.raised[1]);
+  fields(Stored::kOverLimitAlarmsFieldNumber, state.raised[2]);
+  const auto unordered =
+      std::ranges::adjacent_find(state.alarms, std::greater_equal<>(), &Alarm::id);
+  fields.Require(unordered == state.alarms.end(), [&] {
+    return absl::StrCat("has alarms after ", unordered->id, " that cannot be");
+  });
 }
 
 }  // namespace
@@ -134,24 +125,14 @@ std::optional<Alarm> AlarmLog::Acknowledge(std::int64_t alarm_id, const std::str
 }
 
 void AlarmLog::Save(store::v1::MonitorState& out) const {
-  for (const Alarm& alarm : *alarms_) Put(alarm, *out.add_alarms());
-  out.set_evidence_alarms(raised_[0]);
-  out.set_drift_alarms(raised_[1]);
-  out.set_over_limit_alarms(raised_[2]);
+  SaveFields(StoredAlarms{.alarms = *alarms_, .raised = raised_}, out, AlarmsFields);
 }
 
 absl::Status AlarmLog::Restore(const store::v1::MonitorState& stored) {
-  auto alarms = std::make_shared<std::vector<Alarm>>();
-  for (const store::v1::Alarm& alarm : stored.alarms()) {
-    std::optional<Alarm> read = Get(alarm);
-    if (!read.has_value() || (!alarms->empty() && read->id <= alarms->back().id)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("has an alarm ", alarm.id(), " that cannot be"));
-    }
-    alarms->push_back(*std::move(read));
-  }
-  alarms_ = std::move(alarms);
-  raised_ = {stored.evidence_alarms(), stored.drift_alarms(), stored.over_limit_alarms()};
+  StoredAlarms state;
+  CALIBD_RETURN_IF_ERROR(RestoreFields(stored, state, AlarmsFields));
+  alarms_ = std::make_shared<std::vector<Alarm>>(std::move(state.alarms));
+  raised_ = state.raised;
   return absl::OkStatus();
 }
 

@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "calibd/core/status_macros.h"
 #include "calibd/store/v1/store.pb.h"
 #include "server/watch/limit.h"
+#include "server/watch/state_fields.h"
 
 namespace calibd::server {
 
@@ -52,8 +52,8 @@ struct LimitCheck {
 // - KeepMark(sums, count, observation): called after each observation. SetTime(time, count): called
 //   after each row of the log. Restart(): forgets the recent part. LimitChanged(raised).
 // - Snapshot(since_start, sums, count): the sums for readers.
-// - Save, Restore: the sums and the recent part, as fields of store.v1.ErrorState; SaveSums and
-//   RestoreSums, which returns false for sums that cannot be.
+// - SumsFields(fields, sums), Fields(fields, sums): list the fields of sums, and of the recent part
+//   in store.v1.ErrorState beside the watch's sums, see StateFields.
 template <typename Measure>
 class LimitWatch {
  public:
@@ -131,31 +131,28 @@ class LimitWatch {
   }
   [[nodiscard]] std::int64_t count() const noexcept { return count_; }
 
-  void Save(store::v1::ErrorState& out) const {
-    measure_.SaveSums(since_start_, *out.mutable_since_start());
-    measure_.SaveSums(sums_, *out.mutable_sums());
-    measure_.Save(out);
-    if (acknowledged_limit_.has_value()) out.set_acknowledged_limit(*acknowledged_limit_);
-    out.set_over(over_);
-    out.set_over_recent(over_recent_);
-    out.set_next_decision(next_decision_);
-  }
+  void Save(store::v1::ErrorState& out) const { SaveFields(*this, out, &LimitWatch::Fields); }
   // Restores a saved state. Errors: InvalidArgument; this object must not be used then.
   [[nodiscard]] absl::Status Restore(const store::v1::ErrorState& stored) {
-    if (!measure_.RestoreSums(stored.since_start(), since_start_) ||
-        !measure_.RestoreSums(stored.sums(), sums_)) {
-      return absl::InvalidArgumentError("has sums of the error that cannot be");
-    }
-    count_ = Measure::Count(sums_);
-    CALIBD_RETURN_IF_ERROR(measure_.Restore(stored, sums_));
-    if (stored.has_acknowledged_limit()) acknowledged_limit_ = stored.acknowledged_limit();
-    over_ = stored.over();
-    over_recent_ = stored.over_recent();
-    next_decision_ = stored.next_decision();
-    return absl::OkStatus();
+    return RestoreFields(stored, *this, &LimitWatch::Fields);
   }
 
  private:
+  static void Fields(StateFields& fields, LimitWatch& watch) {
+    using Stored = store::v1::ErrorState;
+    const auto sums_fields = [&watch](StateFields& inner, Sums& sums) {
+      watch.measure_.SumsFields(inner, sums);
+    };
+    fields(Stored::kSinceStartFieldNumber, watch.since_start_, sums_fields);
+    fields(Stored::kSumsFieldNumber, watch.sums_, sums_fields);
+    watch.count_ = Measure::Count(watch.sums_);
+    watch.measure_.Fields(fields, watch.sums_);
+    fields(Stored::kAcknowledgedLimitFieldNumber, watch.acknowledged_limit_);
+    fields(Stored::kOverFieldNumber, watch.over_);
+    fields(Stored::kOverRecentFieldNumber, watch.over_recent_);
+    fields(Stored::kNextDecisionFieldNumber, watch.next_decision_);
+  }
+
   [[nodiscard]] double limit() const noexcept {
     return std::max(settings_.error_limit, acknowledged_limit_.value_or(0));
   }

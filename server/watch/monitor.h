@@ -26,9 +26,18 @@
 #include "server/watch/alarm_log.h"
 #include "server/watch/limit_watch.h"
 #include "server/watch/monitor_snapshot.h"
-#include "server/watch/stored_numbers.h"
+#include "server/watch/state_fields.h"
 
 namespace calibd::server {
+
+// The fields of a group's id, and of the time of the newest counted observation, in the store.
+inline void GroupIdFields(StateFields& fields, GroupId& id) {
+  fields(store::v1::GroupState::kValueFieldNumber, id.value);
+  fields(store::v1::GroupState::kOverflowFieldNumber, id.overflow);
+}
+inline void LastCountedFields(StateFields& fields, std::optional<Alarm::Time>& time) {
+  fields(store::v1::MonitorState::kLastCountedTimeUsFieldNumber, time);
+}
 
 // The end of a row of the log in a batch that contains several.
 struct RowEnd {
@@ -618,15 +627,12 @@ void Monitor<Kind>::Save(store::v1::MonitorState& out) const {
   alarms_.Save(out);
   for (const Group& group : groups_) {
     store::v1::GroupState& stored = *out.add_groups();
-    stored.set_value(group.id.value);
-    stored.set_overflow(group.id.overflow);
+    SaveFields(group.id, stored, GroupIdFields);
     group.watch->Save(*stored.mutable_watch());
     group.error.Save(*stored.mutable_error());
   }
   error_.Save(*out.mutable_error());
-  if (last_counted_time_.has_value()) {
-    out.set_last_counted_time_us(ToMicroseconds(*last_counted_time_));
-  }
+  SaveFields(last_counted_time_, out, LastCountedFields);
 }
 
 template <typename Kind>
@@ -641,11 +647,11 @@ absl::Status Monitor<Kind>::Restore(const store::v1::MonitorState& stored) {
     return absl::InvalidArgumentError("has impossible groups");
   }
   for (const store::v1::GroupState& group : stored.groups()) {
-    Group& restored =
-        groups_.emplace_back(Group{.id = {.value = group.value(), .overflow = group.overflow()},
-                                   .watch = kind_.NewWatch(1, monitoring_, Marks()),
-                                   .error = NewGroupError(1),
-                                   .snapshot = nullptr});
+    Group& restored = groups_.emplace_back(Group{.id = {},
+                                                 .watch = kind_.NewWatch(1, monitoring_, Marks()),
+                                                 .error = NewGroupError(1),
+                                                 .snapshot = nullptr});
+    CALIBD_RETURN_IF_ERROR(RestoreFields(group, restored.id, GroupIdFields));
     CALIBD_RETURN_IF_ERROR(
         kind_.RestoreWatch(group.watch(), std::span<const Group>(), monitoring_, *restored.watch));
     CALIBD_RETURN_IF_ERROR(restored.error.Restore(group.error()));
@@ -658,10 +664,7 @@ absl::Status Monitor<Kind>::Restore(const store::v1::MonitorState& stored) {
   CALIBD_RETURN_IF_ERROR(alarms_.Restore(stored));
   error_ = NewError(1);
   CALIBD_RETURN_IF_ERROR(error_.Restore(stored.error()));
-  if (stored.last_counted_time_us() != 0) {
-    last_counted_time_ = ToTime(stored.last_counted_time_us());
-  }
-  return absl::OkStatus();
+  return RestoreFields(stored, last_counted_time_, LastCountedFields);
 }
 
 }  // namespace calibd::server

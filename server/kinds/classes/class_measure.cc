@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <span>
 #include <utility>
 
 #include "calibd/core/binary_predictions.h"
@@ -48,32 +48,15 @@ std::optional<std::int64_t> ObservationsNeeded(const ErrorSnapshot& error,
   return needed;
 }
 
-template <std::size_t kSize>
-bool Get(const google::protobuf::RepeatedField<double>& stored, double least,
-         std::array<double, kSize>& out) {
-  if (static_cast<std::size_t>(stored.size()) != kSize) return false;
-  std::copy(stored.begin(), stored.end(), out.begin());
-  return std::all_of(out.begin(), out.end(), [least](double value) { return value >= least; });
-}
-
-void Put(const RecentErrorEvidence::State& state, store::v1::ErrorState::Recent& out) {
-  out.set_count(state.count);
-  for (const auto& sign : state.wealth) out.mutable_wealth()->Add(sign.begin(), sign.end());
-  out.mutable_deviations()->Add(state.deviation.begin(), state.deviation.end());
-  out.mutable_squares()->Add(state.squares.begin(), state.squares.end());
-}
-
-bool Get(const store::v1::ErrorState::Recent& stored, RecentErrorEvidence::State& out) {
-  constexpr std::size_t kRates = RecentErrorEvidence::kRates;
-  std::array<double, RecentErrorEvidence::kSigns * kRates> wealth{};
-  if (!Get(stored.wealth(), 0, wealth) ||
-      !Get(stored.deviations(), std::numeric_limits<double>::lowest(), out.deviation) ||
-      !Get(stored.squares(), 0, out.squares)) {
-    return false;
-  }
-  out.count = stored.count();
-  for (std::size_t i = 0; i < wealth.size(); ++i) out.wealth[i / kRates][i % kRates] = wealth[i];
-  return true;
+void RecentFields(StateFields& fields, RecentErrorEvidence::State& state) {
+  using Stored = store::v1::ErrorState::Recent;
+  fields(Stored::kCountFieldNumber, state.count);
+  fields(Stored::kWealthFieldNumber, state.wealth);
+  fields.Column(Stored::kDeviationsFieldNumber, state.deviation);
+  fields.Column(Stored::kSquaresFieldNumber, state.squares);
+  bool fits = true;
+  for (const auto& sign : state.wealth) fits = fits && std::ranges::min(sign) >= 0;
+  fields.Require(fits && std::ranges::min(state.squares) >= 0, "has a recent error that cannot be");
 }
 
 }  // namespace
@@ -208,50 +191,30 @@ std::shared_ptr<const MeasuredError> ClassMeasure::Snapshot(const Sums& since_st
   return snapshot;
 }
 
-void ClassMeasure::SaveSums(const Sums& sums, store::v1::ErrorState::Sums& out) const {
-  out.set_first_observation(sums.first_observation);
-  if (sums.start_time.has_value()) out.set_start_time_us(ToMicroseconds(*sums.start_time));
-  for (std::size_t s = 0; s < budget_.series; ++s) PutSums(sums.series[s], *out.add_series());
+void ClassMeasure::SumsFields(StateFields& fields, Sums& sums) const {
+  using Stored = store::v1::ErrorState::Sums;
+  fields(Stored::kFirstObservationFieldNumber, sums.first_observation);
+  fields(Stored::kStartTimeUsFieldNumber, sums.start_time);
+  const std::span<ReliabilitySums> series = std::span(sums.series).first(budget_.series);
+  fields.Each(Stored::kSeriesFieldNumber, series, server::SumsFields);
+  const bool fits = std::ranges::all_of(
+      series, [&](const ReliabilitySums& one) { return one.Total().count == sums.count(); });
+  fields.Require(fits && sums.first_observation > 0, "has sums of the error that cannot be");
 }
 
-bool ClassMeasure::RestoreSums(const store::v1::ErrorState::Sums& stored, Sums& out) const {
-  out.first_observation = stored.first_observation();
-  out.start_time.reset();
-  if (stored.has_start_time_us()) out.start_time = ToTime(stored.start_time_us());
-  bool valid = static_cast<std::size_t>(stored.series_size()) == budget_.series &&
-               stored.first_observation() > 0;
-  for (std::size_t s = 0; valid && s < budget_.series; ++s) {
-    valid = GetSums(stored.series(static_cast<int>(s)), out.series[s]) &&
-            out.series[s].Total().count == out.count();
-  }
-  return valid;
-}
-
-void ClassMeasure::Save(store::v1::ErrorState& out) const {
-  for (std::size_t s = 0; budget_.recent > 0 && s < budget_.series; ++s) {
-    Put(recent_[s].state(), *out.add_recent());
-  }
-  if (recent_series_.has_value()) out.set_recent_series(static_cast<std::int32_t>(*recent_series_));
-  for (const ErrorSums& mark : *marks_) SaveSums(mark, *out.add_marks());
-}
-
-absl::Status ClassMeasure::Restore(const store::v1::ErrorState& stored, const Sums& /*sums*/) {
-  const auto series = static_cast<int>(budget_.series);
-  bool valid = stored.recent_size() == (budget_.recent > 0 ? series : 0) &&
-               stored.recent_series() >= 0 && stored.recent_series() < series;
-  for (int s = 0; valid && s < stored.recent_size(); ++s) {
-    RecentErrorEvidence::State state;
-    valid = Get(stored.recent(s), state);
-    recent_[static_cast<std::size_t>(s)] = RecentErrorEvidence(state);
-  }
-  auto marks = std::make_shared<std::vector<ErrorSums>>();
-  for (const store::v1::ErrorState::Sums& mark : stored.marks()) {
-    valid = valid && RestoreSums(mark, marks->emplace_back());
-  }
-  if (!valid) return absl::InvalidArgumentError("has a recent error that cannot be");
-  if (stored.has_recent_series()) recent_series_ = static_cast<std::size_t>(stored.recent_series());
-  marks_ = std::move(marks);
-  return absl::OkStatus();
+void ClassMeasure::Fields(StateFields& fields, const Sums& /*sums*/) {
+  using Stored = store::v1::ErrorState;
+  std::array<RecentErrorEvidence::State, 2> recent;
+  for (std::size_t s = 0; s < recent.size(); ++s) recent[s] = recent_[s].state();
+  fields.Each(Stored::kRecentFieldNumber,
+              std::span(recent).first(budget_.recent > 0 ? budget_.series : 0), RecentFields);
+  for (std::size_t s = 0; s < recent.size(); ++s) recent_[s] = RecentErrorEvidence(recent[s]);
+  fields(Stored::kRecentSeriesFieldNumber, recent_series_);
+  fields.Require(recent_series_.value_or(0) < budget_.series, "has a recent error that cannot be");
+  std::vector<ErrorSums> marks = *marks_;
+  fields.Each(Stored::kMarksFieldNumber, marks,
+              [this](StateFields& inner, Sums& mark) { SumsFields(inner, mark); });
+  marks_ = std::make_shared<std::vector<ErrorSums>>(std::move(marks));
 }
 
 std::size_t ClassMeasure::MaxMemory() noexcept {

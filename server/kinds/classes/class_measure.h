@@ -9,13 +9,12 @@
 #include <optional>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "calibd/core/error_interval.h"
 #include "calibd/core/prediction_batch.h"
 #include "calibd/core/running_reliability.h"
-#include "calibd/store/v1/store.pb.h"
 #include "server/watch/limit.h"
 #include "server/watch/limit_watch.h"
+#include "server/watch/state_fields.h"
 
 namespace calibd::server {
 
@@ -127,10 +126,8 @@ class ClassMeasure {
                                                               const Sums& sums,
                                                               std::int64_t count) const;
 
-  void SaveSums(const Sums& sums, store::v1::ErrorState::Sums& out) const;
-  [[nodiscard]] bool RestoreSums(const store::v1::ErrorState::Sums& stored, Sums& out) const;
-  void Save(store::v1::ErrorState& out) const;
-  [[nodiscard]] absl::Status Restore(const store::v1::ErrorState& stored, const Sums& sums);
+  void SumsFields(StateFields& fields, Sums& sums) const;
+  void Fields(StateFields& fields, const Sums& sums);
 
   // Maximum number of bytes of a watch.
   [[nodiscard]] static std::size_t MaxMemory() noexcept;

@@ -68,31 +68,49 @@ LensState CreateLens(const ModelDeclaration& declaration, const Lens& lens,
   return state;
 }
 
-RunningLens::State FromProto(const store::v1::LensState& stored) {
-  RunningLens::State state;
-  for (const store::v1::BlockState& block : stored.blocks()) {
-    state.blocks.push_back(
-        {.moments = GetMoments(block.moments()),
-         .pending_probabilities = {block.pending_probabilities().begin(),
-                                   block.pending_probabilities().end()},
-         .pending_labels = {block.pending_labels().begin(), block.pending_labels().end()}});
-  }
-  state.null_squares = GetMoments(stored.null_squares());
-  state.previous_probabilities.assign(stored.previous_probabilities().begin(),
-                                      stored.previous_probabilities().end());
-  return state;
+void BlockFields(StateFields& fields, RunningBlockSkce::State& block) {
+  using Stored = store::v1::BlockState;
+  fields(Stored::kMomentsFieldNumber, block.moments, MomentsFields);
+  fields(Stored::kPendingProbabilitiesFieldNumber, block.pending_probabilities);
+  fields(Stored::kPendingLabelsFieldNumber, block.pending_labels);
+}
+
+struct StoredLens {
+  double bandwidth = 0;
+  std::string bandwidth_error;
+  RunningLens::State running;
+};
+
+void LensFields(StateFields& fields, StoredLens& lens) {
+  using Stored = store::v1::LensState;
+  fields(Stored::kBandwidthFieldNumber, lens.bandwidth);
+  fields(Stored::kBandwidthErrorFieldNumber, lens.bandwidth_error);
+  fields.Each(Stored::kBlocksFieldNumber, lens.running.blocks, BlockFields);
+  fields.If(lens.bandwidth_error.empty(), Stored::kNullSquaresFieldNumber,
+            lens.running.null_squares, MomentsFields);
+  fields(Stored::kPreviousProbabilitiesFieldNumber, lens.running.previous_probabilities);
+}
+
+StoredLens ToStored(const LensState& lens) {
+  StoredLens stored;
+  stored.bandwidth_error = lens.bandwidth_error;
+  if (!lens.running.has_value()) return stored;
+  stored.running = lens.running->Save();
+  const auto* const kernel = std::get_if<Kernel>(&*lens.kernel);
+  if (kernel != nullptr) stored.bandwidth = kernel->bandwidth();
+  return stored;
 }
 
 absl::StatusOr<LensState> RestoreLens(const ModelDeclaration& declaration, const Lens& lens,
-                                      const store::v1::LensState& stored) {
+                                      StoredLens stored) {
   LensState state;
   state.lens = lens;
-  state.bandwidth_error = stored.bandwidth_error();
+  state.bandwidth_error = std::move(stored.bandwidth_error);
   if (!state.bandwidth_error.empty()) return state;
   KernelSpec spec = KernelOfLens(lens, declaration.classes()->kernel);
   if (spec.matrix == nullptr) {
     spec.rule.bandwidth = {
-        .kind = BandwidthRule::Kind::kFixed, .fixed = stored.bandwidth(), .alpha = {}};
+        .kind = BandwidthRule::Kind::kFixed, .fixed = stored.bandwidth, .alpha = {}};
   }
   const std::size_t class_count = declaration.class_count();
   const absl::StatusOr<RunningKernel> kernel =
@@ -101,49 +119,47 @@ absl::StatusOr<LensState> RestoreLens(const ModelDeclaration& declaration, const
   absl::StatusOr<RunningLens> running =
       RunningLens::Create(lens, class_count, *kernel, declaration.classes()->block_sizes);
   absl::Status status = running.status();
-  if (status.ok()) status = running->Restore(FromProto(stored));
+  if (status.ok()) status = running->Restore(std::move(stored.running));
   if (!status.ok()) return status;
   state.kernel = *kernel;
   state.running = *std::move(running);
   return state;
 }
 
-void ToProto(const RunningComparison::Score& score, store::v1::Comparison::Score& out) {
-  PutMoments(score.model, *out.mutable_model());
-  PutMoments(score.baseline, *out.mutable_baseline());
-  PutMoments(score.difference, *out.mutable_difference());
+void ScoreFields(StateFields& fields, RunningComparison::Score& score) {
+  using Stored = store::v1::Comparison::Score;
+  fields(Stored::kModelFieldNumber, score.model, MomentsFields);
+  fields(Stored::kBaselineFieldNumber, score.baseline, MomentsFields);
+  fields(Stored::kDifferenceFieldNumber, score.difference, MomentsFields);
 }
 
-RunningComparison::Score FromProto(const store::v1::Comparison::Score& stored) {
-  return {.model = GetMoments(stored.model()),
-          .baseline = GetMoments(stored.baseline()),
-          .difference = GetMoments(stored.difference())};
+void ComparisonFields(StateFields& fields, RunningComparison& comparison) {
+  using Stored = store::v1::Comparison;
+  fields(Stored::kLogLossFieldNumber, comparison.log_loss, ScoreFields);
+  fields(Stored::kBrierFieldNumber, comparison.brier, ScoreFields);
+  fields(Stored::kModelTopLabelFieldNumber, comparison.model_top_label, SumsFields);
+  fields(Stored::kBaselineTopLabelFieldNumber, comparison.baseline_top_label, SumsFields);
 }
 
-void ToProto(const RunningComparison& comparison, store::v1::Comparison& out) {
-  ToProto(comparison.log_loss, *out.mutable_log_loss());
-  ToProto(comparison.brier, *out.mutable_brier());
-  PutSums(comparison.model_top_label, *out.mutable_model_top_label());
-  PutSums(comparison.baseline_top_label, *out.mutable_baseline_top_label());
+bool HasCount(const RunningComparison& comparison, std::int64_t count) {
+  const auto score_has = [count](const RunningComparison::Score& score) {
+    return score.model.count == count && score.baseline.count == count &&
+           score.difference.count == count;
+  };
+  return score_has(comparison.log_loss) && score_has(comparison.brier) &&
+         comparison.model_top_label.Total().count == count &&
+         comparison.baseline_top_label.Total().count == count;
 }
 
-// Returns nothing unless all parts have as many observations as the model.
-std::optional<RunningComparison> FromProto(const store::v1::Comparison& stored,
-                                           std::int64_t observations) {
-  RunningComparison comparison{.log_loss = FromProto(stored.log_loss()),
-                               .brier = FromProto(stored.brier()),
-                               .model_top_label = {},
-                               .baseline_top_label = {}};
-  bool valid = GetSums(stored.model_top_label(), comparison.model_top_label) &&
-               GetSums(stored.baseline_top_label(), comparison.baseline_top_label) &&
-               comparison.model_top_label.Total().count == observations &&
-               comparison.baseline_top_label.Total().count == observations;
-  for (const RunningComparison::Score& score : {comparison.log_loss, comparison.brier}) {
-    for (const RunningMoments& moments : {score.model, score.baseline, score.difference}) {
-      valid = valid && moments.count == observations && moments.m2 >= 0;
-    }
-  }
-  return valid ? std::optional(comparison) : std::nullopt;
+struct StoredClasses {
+  std::vector<StoredLens> lenses;
+  std::optional<RunningComparison> comparison;
+};
+
+void ClassesFields(StateFields& fields, StoredClasses& state) {
+  using Stored = store::v1::ModelState;
+  fields.Each(Stored::kLensesFieldNumber, state.lenses, LensFields);
+  fields(Stored::kComparisonFieldNumber, state.comparison, ComparisonFields);
 }
 
 class ClassState final : public KindState {
@@ -232,28 +248,10 @@ class ClassState final : public KindState {
     return bucket.forecasts.cells.empty();
   }
   void Save(store::v1::ModelState& out) const override {
-    if (comparison_.has_value()) ToProto(*comparison_, *out.mutable_comparison());
+    StoredClasses stored{.lenses = {}, .comparison = comparison_};
+    for (const LensState& lens : lenses_) stored.lenses.push_back(ToStored(lens));
+    SaveFields(std::move(stored), out, ClassesFields);
     if (monitor_.has_value()) monitor_->Save(*out.mutable_monitor());
-    for (const LensState& lens : lenses_) {
-      store::v1::LensState& to = *out.add_lenses();
-      to.set_bandwidth_error(lens.bandwidth_error);
-      if (!lens.running.has_value()) continue;
-      if (const auto* const kernel = std::get_if<Kernel>(&*lens.kernel)) {
-        to.set_bandwidth(kernel->bandwidth());
-      }
-      const RunningLens::State running = lens.running->Save();
-      for (const RunningBlockSkce::State& block : running.blocks) {
-        store::v1::BlockState& stored = *to.add_blocks();
-        PutMoments(block.moments, *stored.mutable_moments());
-        stored.mutable_pending_probabilities()->Add(block.pending_probabilities.begin(),
-                                                    block.pending_probabilities.end());
-        stored.mutable_pending_labels()->Add(block.pending_labels.begin(),
-                                             block.pending_labels.end());
-      }
-      PutMoments(running.null_squares, *to.mutable_null_squares());
-      to.mutable_previous_probabilities()->Add(running.previous_probabilities.begin(),
-                                               running.previous_probabilities.end());
-    }
   }
   absl::Status Restore(const store::v1::ModelState& stored) override;
   void Refill(const RowView& rows, const RowView& kept) override {
@@ -337,19 +335,21 @@ class ClassState final : public KindState {
 absl::Status ClassState::Restore(const store::v1::ModelState& stored) {
   const bool warming = stored.observations() < static_cast<std::int64_t>(declaration_->warmup);
   const std::size_t lenses = warming ? 0 : declaration_->lenses().size();
-  if (static_cast<std::size_t>(stored.lenses_size()) != lenses) {
-    return absl::InvalidArgumentError(absl::StrCat("has ", stored.lenses_size(), " lenses after ",
+  StoredClasses classes;
+  CALIBD_RETURN_IF_ERROR(RestoreFields(stored, classes, ClassesFields));
+  if (classes.lenses.size() != lenses) {
+    return absl::InvalidArgumentError(absl::StrCat("has ", classes.lenses.size(), " lenses after ",
                                                    stored.observations(), " observations"));
   }
   std::vector<LensState> restored;
   for (std::size_t i = 0; i < lenses; ++i) {
     CALIBD_ASSIGN_OR_RETURN(
         restored.emplace_back(),
-        RestoreLens(*declaration_, declaration_->lenses()[i], stored.lenses(static_cast<int>(i))));
+        RestoreLens(*declaration_, declaration_->lenses()[i], std::move(classes.lenses[i])));
   }
   if (comparison_.has_value()) {
-    comparison_ = FromProto(stored.comparison(), stored.observations());
-    if (!comparison_.has_value()) {
+    comparison_ = classes.comparison.value_or(RunningComparison());
+    if (!HasCount(*comparison_, stored.observations())) {
       return absl::InvalidArgumentError("has a comparison that does not match its observations");
     }
   }

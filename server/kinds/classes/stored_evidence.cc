@@ -1,163 +1,133 @@
 // The state of an EvidenceWatch in the messages of the store.
+#include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "calibd/core/status_macros.h"
 #include "server/kinds/classes/evidence_watch.h"
+#include "server/watch/state_fields.h"
 #include "server/watch/stored_numbers.h"
 
 namespace calibd::server {
 namespace {
 
-using Reals = google::protobuf::RepeatedField<double>;
+struct WatchState {
+  std::int64_t first_observation = 1;
+  EvidenceState evidence;
+  RunningReliability reliability;
+  std::vector<RunningClassFrequencies::Class> classes;
+  ClassEvidence::State class_evidence;
+  FourierNullSquares::State null_squares;
+};
 
-void Put(const std::vector<double>& values, Reals& out) { out.Add(values.begin(), values.end()); }
-
-std::vector<double> Get(const Reals& values) { return {values.begin(), values.end()}; }
-
-void Put(const PastState& past, store::v1::PastState& out) {
-  out.set_weight(past.weight);
-  Put(past.fourier_sums, *out.mutable_fourier_sums());
-  Put(past.witness, *out.mutable_witness());
-  Put(past.class_observed, *out.mutable_class_observed());
-  Put(past.class_expected, *out.mutable_class_expected());
+void PastFields(StateFields& fields, PastState& past) {
+  using Stored = store::v1::PastState;
+  fields(Stored::kWeightFieldNumber, past.weight);
+  fields(Stored::kFourierSumsFieldNumber, past.fourier_sums);
+  fields(Stored::kWitnessFieldNumber, past.witness);
+  fields(Stored::kClassObservedFieldNumber, past.class_observed);
+  fields(Stored::kClassExpectedFieldNumber, past.class_expected);
 }
 
-PastState Get(const store::v1::PastState& stored) {
-  return {.weight = stored.weight(),
-          .fourier_sums = Get(stored.fourier_sums()),
-          .witness = Get(stored.witness()),
-          .class_observed = Get(stored.class_observed()),
-          .class_expected = Get(stored.class_expected())};
+void EvidenceFields(StateFields& fields, EvidenceState& state) {
+  using Stored = store::v1::EvidenceState;
+  fields(Stored::kCountFieldNumber, state.count);
+  fields(Stored::kExpertIdsFieldNumber, state.expert_ids);
+  fields(Stored::kPriorsFieldNumber, state.priors);
+  fields(Stored::kLogEFieldNumber, state.log_e);
+  fields(Stored::kLogShiryaevRobertsFieldNumber, state.log_shiryaev_roberts);
+  fields(Stored::kEGrowthFieldNumber, state.e_growth);
+  fields(Stored::kShiryaevRobertsGrowthFieldNumber, state.shiryaev_roberts_growth);
+  fields(Stored::kLogOffsetFieldNumber, state.log_offset);
+  fields(Stored::kMaximumFieldNumber, state.maximum, MaximumFields);
+  fields.If(state.impossible_label.at > 0, Stored::kImpossibleLabelFieldNumber,
+            state.impossible_label, MaximumFields);
+  fields(Stored::kShiryaevRobertsMaximumFieldNumber, state.shiryaev_roberts_maximum, MaximumFields);
+  fields(Stored::kPendingProductFieldNumber, state.pending_product);
+  fields(Stored::kSquareSumFieldNumber, state.square_sum);
+  fields(Stored::kProjectionsFieldNumber, state.projections, MomentsFields);
+  fields(Stored::kProjectionVarianceFieldNumber, state.projection_variance);
+  fields(Stored::kAllFieldNumber, state.all, PastFields);
+  fields(Stored::kRecentFieldNumber, state.recent, PastFields);
+  fields(Stored::kPendingProbabilitiesFieldNumber, state.pending);
+  fields(Stored::kPendingLabelsFieldNumber, state.pending_labels);
 }
 
-void Put(const EvidenceState& state, store::v1::EvidenceState& out) {
-  out.set_count(state.count);
-  out.mutable_expert_ids()->Add(state.expert_ids.begin(), state.expert_ids.end());
-  Put(state.priors, *out.mutable_priors());
-  Put(state.log_e, *out.mutable_log_e());
-  Put(state.log_shiryaev_roberts, *out.mutable_log_shiryaev_roberts());
-  Put(state.e_growth, *out.mutable_e_growth());
-  Put(state.shiryaev_roberts_growth, *out.mutable_shiryaev_roberts_growth());
-  out.set_log_offset(state.log_offset);
-  PutMaximum(state.maximum, *out.mutable_maximum());
-  const RunningMaximum& impossible = state.impossible_label;
-  if (impossible.at > 0) PutMaximum(impossible, *out.mutable_impossible_label());
-  PutMaximum(state.shiryaev_roberts_maximum, *out.mutable_shiryaev_roberts_maximum());
-  out.set_pending_product(state.pending_product);
-  out.set_square_sum(state.square_sum);
-  PutMoments(state.projections, *out.mutable_projections());
-  out.set_projection_variance(state.projection_variance);
-  Put(state.all, *out.mutable_all());
-  Put(state.recent, *out.mutable_recent());
-  Put(state.pending, *out.mutable_pending_probabilities());
-  out.mutable_pending_labels()->Add(state.pending_labels.begin(), state.pending_labels.end());
+void ReliabilityFields(StateFields& fields, RunningReliability& reliability) {
+  using Stored = store::v1::ReliabilityState;
+  using Bin = ReliabilitySums::Bin;
+  SumsFields(fields, reliability);
+  fields.Column(Stored::kVariancesFieldNumber, reliability.bins, &Bin::variance);
+  fields(Stored::kBrierFieldNumber, reliability.brier);
+  fields(Stored::kLogLossFieldNumber, reliability.log_loss);
+  const bool fits =
+      std::ranges::all_of(reliability.bins, [](const Bin& bin) { return bin.variance >= 0; });
+  fields.Require(fits && reliability.brier >= 0 && reliability.log_loss >= 0,
+                 "has sums of reliability that cannot be");
 }
 
-EvidenceState Get(const store::v1::EvidenceState& stored) {
-  EvidenceState state;
-  state.count = stored.count();
-  state.expert_ids.assign(stored.expert_ids().begin(), stored.expert_ids().end());
-  state.priors = Get(stored.priors());
-  state.log_e = Get(stored.log_e());
-  state.log_shiryaev_roberts = Get(stored.log_shiryaev_roberts());
-  state.e_growth = Get(stored.e_growth());
-  state.shiryaev_roberts_growth = Get(stored.shiryaev_roberts_growth());
-  state.log_offset = stored.log_offset();
-  state.maximum = GetMaximum(stored.maximum());
-  state.impossible_label = GetMaximum(stored.impossible_label());
-  state.shiryaev_roberts_maximum = GetMaximum(stored.shiryaev_roberts_maximum());
-  state.pending_product = stored.pending_product();
-  state.square_sum = stored.square_sum();
-  state.projections = GetMoments(stored.projections());
-  state.projection_variance = stored.projection_variance();
-  state.all = Get(stored.all());
-  state.recent = Get(stored.recent());
-  state.pending = Get(stored.pending_probabilities());
-  state.pending_labels.assign(stored.pending_labels().begin(), stored.pending_labels().end());
-  return state;
+void ClassEvidenceFields(StateFields& fields, ClassEvidence::State& state) {
+  using Stored = store::v1::WatchState::ClassEvidence;
+  fields(Stored::kCountFieldNumber, state.count);
+  fields(Stored::kInversesFieldNumber, state.inverses);
 }
 
-void Put(const RunningReliability& reliability, store::v1::ReliabilityState& out) {
-  PutSums(reliability, out);
-  for (const ReliabilitySums::Bin& bin : reliability.bins) out.add_variances(bin.variance);
-  out.set_brier(reliability.brier);
-  out.set_log_loss(reliability.log_loss);
-}
+void WatchFields(StateFields& fields, WatchState& state) {
+  using Stored = store::v1::WatchState;
+  using Class = RunningClassFrequencies::Class;
+  fields(Stored::kFirstObservationFieldNumber, state.first_observation);
+  fields(Stored::kEvidenceFieldNumber, state.evidence, EvidenceFields);
+  fields(Stored::kReliabilityFieldNumber, state.reliability, ReliabilityFields);
+  fields.Column(Stored::kClassLabelsFieldNumber, state.classes, &Class::labels);
+  fields.Column(Stored::kClassPredictedFieldNumber, state.classes, &Class::predicted);
+  fields.Column(Stored::kClassVariancesFieldNumber, state.classes, &Class::variance);
+  fields(Stored::kClassEvidenceFieldNumber, state.class_evidence, ClassEvidenceFields);
+  fields(Stored::kNullSquaresFieldNumber, state.null_squares.moments, MomentsFields);
+  fields(Stored::kNullSquaresPreviousFieldNumber, state.null_squares.previous);
+  fields(Stored::kNullCubesFieldNumber, state.null_squares.cubes, MomentsFields);
+  fields(Stored::kNullCubesPairFieldNumber, state.null_squares.pair);
+  state.null_squares.count = state.evidence.count;
 
-bool Get(const store::v1::ReliabilityState& stored, RunningReliability& out) {
-  const auto bins = static_cast<int>(out.bins.size());
-  if (!GetSums(stored, out) || stored.variances_size() != bins || !IsSum(stored.brier()) ||
-      !IsSum(stored.log_loss())) {
-    return false;
-  }
-  for (int i = 0; i < bins; ++i) {
-    if (!IsSum(stored.variances(i))) return false;
-    out.bins[static_cast<std::size_t>(i)].variance = stored.variances(i);
-  }
-  out.brier = stored.brier();
-  out.log_loss = stored.log_loss();
-  return true;
+  const std::int64_t count = state.evidence.count;
+  fields.Require(state.reliability.Total().count == count,
+                 "has a reliability that does not match the evidence");
+  fields.Require(state.class_evidence.count == count,
+                 "has evidence against classes that does not match the evidence");
+  fields.Require(
+      std::ranges::all_of(state.classes,
+                          [](const Class& one) { return one.predicted >= 0 && one.variance >= 0; }),
+      "has class frequencies that cannot be");
 }
 
 }  // namespace
 
 void EvidenceWatch::Save(store::v1::WatchState& out) const {
-  out.set_first_observation(first_observation_);
-  Put(process_.Save(), *out.mutable_evidence());
-  Put(reliability_, *out.mutable_reliability());
-  for (const RunningClassFrequencies::Class& one : frequencies_.classes()) {
-    out.add_class_labels(one.labels);
-    out.add_class_predicted(one.predicted);
-    out.add_class_variances(one.variance);
-  }
-  const ClassEvidence::State class_evidence = class_evidence_.Save();
-  out.mutable_class_evidence()->set_count(class_evidence.count);
-  Put(class_evidence.inverses, *out.mutable_class_evidence()->mutable_inverses());
-  const FourierNullSquares::State& squares = null_squares_.Save();
-  PutMoments(squares.moments, *out.mutable_null_squares());
-  Put(squares.previous, *out.mutable_null_squares_previous());
-  PutMoments(squares.cubes, *out.mutable_null_cubes());
-  Put(squares.pair, *out.mutable_null_cubes_pair());
+  SaveFields(WatchState{.first_observation = first_observation_,
+                        .evidence = process_.Save(),
+                        .reliability = reliability_,
+                        .classes = frequencies_.classes(),
+                        .class_evidence = class_evidence_.Save(),
+                        .null_squares = null_squares_.Save()},
+             out, WatchFields);
 }
 
 absl::Status EvidenceWatch::Restore(const store::v1::WatchState& stored, double log_groups) {
-  if (!Get(stored.reliability(), reliability_) ||
-      reliability_.Total().count != stored.evidence().count()) {
-    return absl::InvalidArgumentError("the reliability does not match the evidence");
+  WatchState state;
+  state.classes.resize(basis_->class_count());
+  CALIBD_RETURN_IF_ERROR(RestoreFields(stored, state, WatchFields));
+  if (!null_squares_.Restore(std::move(state.null_squares))) {
+    return absl::InvalidArgumentError("has squares under the null hypothesis that cannot be");
   }
-  const auto m = static_cast<int>(basis_->class_count());
-  if (stored.class_labels_size() != m || stored.class_predicted_size() != m ||
-      stored.class_variances_size() != m) {
-    return absl::InvalidArgumentError("the class frequencies do not match the classes");
-  }
-  std::vector<RunningClassFrequencies::Class> classes;
-  for (int k = 0; k < m; ++k) {
-    classes.push_back({.labels = stored.class_labels(k),
-                       .predicted = stored.class_predicted(k),
-                       .variance = stored.class_variances(k)});
-    if (classes.back().labels < 0 || !IsSum(classes.back().predicted) ||
-        !IsSum(classes.back().variance)) {
-      return absl::InvalidArgumentError("the class frequencies are impossible");
-    }
-  }
-  if (!null_squares_.Restore({.count = stored.evidence().count(),
-                              .moments = GetMoments(stored.null_squares()),
-                              .previous = Get(stored.null_squares_previous()),
-                              .cubes = GetMoments(stored.null_cubes()),
-                              .pair = Get(stored.null_cubes_pair())})) {
-    return absl::InvalidArgumentError("the squares under the null hypothesis are impossible");
-  }
-  if (stored.class_evidence().count() != stored.evidence().count() ||
-      !class_evidence_.Restore({.count = stored.class_evidence().count(),
-                                .inverses = Get(stored.class_evidence().inverses())})) {
-    return absl::InvalidArgumentError("the evidence against single classes is impossible");
+  if (!class_evidence_.Restore(state.class_evidence)) {
+    return absl::InvalidArgumentError("has evidence against single classes that cannot be");
   }
   CALIBD_RETURN_IF_ERROR(
-      process_.Restore(Get(stored.evidence()),
+      process_.Restore(std::move(state.evidence),
                        {.log_classes = class_evidence_.LogMean(), .log_groups = log_groups}));
-  frequencies_ = RunningClassFrequencies(std::move(classes));
-  first_observation_ = stored.first_observation();
+  reliability_ = state.reliability;
+  frequencies_ = RunningClassFrequencies(std::move(state.classes));
+  first_observation_ = state.first_observation;
   return absl::OkStatus();
 }
 

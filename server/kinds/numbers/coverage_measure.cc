@@ -1,11 +1,12 @@
 #include "server/kinds/numbers/coverage_measure.h"
 
 #include <algorithm>
+#include <functional>
 #include <span>
 #include <utility>
 #include <vector>
 
-#include "server/watch/stored_numbers.h"
+#include "server/watch/state_fields.h"
 
 namespace calibd::server {
 namespace {
@@ -17,20 +18,28 @@ std::vector<std::int64_t> CellsSince(const CoverageMark& mark, std::span<const s
   return cells;
 }
 
-// cells: the counts of the watch.
-bool GetMark(const store::v1::ErrorState::ForecastMark& stored, std::span<const std::int64_t> cells,
-             CoverageMark& out) {
-  out.first_observation = stored.first_observation();
-  if (stored.has_start_time_us()) out.start_time = ToTime(stored.start_time_us());
-  if (out.first_observation < 1 || !GetSums(stored.sums(), out.sums) ||
-      out.sums.cells.size() != cells.size()) {
-    return false;
-  }
-  for (std::size_t c = 0; c < cells.size(); ++c) {
-    if (out.sums.cells[c] > cells[c]) return false;
-  }
-  out.index = out.sums.count / CoverageMeasure::kMarkSpacing;
-  return out.index >= 1 && out.sums.count % CoverageMeasure::kMarkSpacing == 0;
+struct CheckedMark {
+  CoverageMark mark;
+  std::int64_t next_check = 0;
+};
+
+void MarkFields(StateFields& fields, CheckedMark& checked) {
+  using Stored = store::v1::ErrorState::ForecastMark;
+  CoverageMark& mark = checked.mark;
+  fields(Stored::kFirstObservationFieldNumber, mark.first_observation);
+  fields(Stored::kStartTimeUsFieldNumber, mark.start_time);
+  fields(Stored::kSumsFieldNumber, mark.sums, ForecastSumsFields);
+  fields(Stored::kNextDecisionFieldNumber, checked.next_check);
+  mark.index = mark.sums.count / CoverageMeasure::kMarkSpacing;
+  fields.Require(
+      mark.first_observation >= 1 && mark.index * CoverageMeasure::kMarkSpacing == mark.sums.count,
+      "has marks of the coverage that cannot be");
+}
+
+// part, whole: counts of cells.
+bool IsPartOf(const std::vector<std::int64_t>& part, const std::vector<std::int64_t>& whole) {
+  return part.size() == whole.size() &&
+         std::equal(part.begin(), part.end(), whole.begin(), std::less_equal<>());
 }
 
 }  // namespace
@@ -265,51 +274,41 @@ std::shared_ptr<const MeasuredError> CoverageMeasure::Snapshot(const Sums& since
   return std::make_shared<MeasuredCoverage>(State(since_start, sums, count));
 }
 
-void CoverageMeasure::SaveSums(const Sums& sums, store::v1::ErrorState::Sums& out) const {
-  out.set_first_observation(sums.first_observation);
-  if (sums.start_time.has_value()) out.set_start_time_us(ToMicroseconds(*sums.start_time));
-  PutCounts(sums.counts, *out.mutable_forecasts());
+void CoverageMeasure::SumsFields(StateFields& fields, Sums& sums) const {
+  using Stored = store::v1::ErrorState::Sums;
+  fields(Stored::kFirstObservationFieldNumber, sums.first_observation);
+  fields(Stored::kStartTimeUsFieldNumber, sums.start_time);
+  fields(Stored::kForecastsFieldNumber, sums.counts, CountsFields);
+  fields.Require(sums.counts.cell_count() == cells_->cell_count() && sums.counts.IsValid() &&
+                     sums.first_observation >= 1,
+                 "has sums of the error that cannot be");
 }
 
-bool CoverageMeasure::RestoreSums(const store::v1::ErrorState::Sums& stored, Sums& out) const {
-  out.first_observation = stored.first_observation();
-  out.start_time.reset();
-  if (stored.has_start_time_us()) out.start_time = ToTime(stored.start_time_us());
-  out.counts = GetCounts(stored.forecasts());
-  return out.counts.cell_count() == cells_->cell_count() && out.counts.IsValid() &&
-         out.first_observation >= 1;
-}
-
-void CoverageMeasure::Save(store::v1::ErrorState& out) const {
-  if (marks_ == nullptr) return;
-  for (std::size_t m = 0; m < marks_->size(); ++m) {
-    const CoverageMark& mark = (*marks_)[m];
-    store::v1::ErrorState::ForecastMark& to = *out.add_forecast_marks();
-    to.set_first_observation(mark.first_observation);
-    if (mark.start_time.has_value()) to.set_start_time_us(ToMicroseconds(*mark.start_time));
-    PutSums(mark.sums, *to.mutable_sums());
-    to.set_next_decision(next_checks_[m]);
+void CoverageMeasure::Fields(StateFields& fields, const Sums& sums) {
+  using Stored = store::v1::ErrorState;
+  std::vector<CheckedMark> checked;
+  for (std::size_t m = 0; m < next_checks_.size(); ++m) {
+    checked.push_back({.mark = (*marks_)[m], .next_check = next_checks_[m]});
   }
-  PutSums(since_mark_, *out.mutable_forecasts_since_mark());
-}
+  fields.Each(Stored::kForecastMarksFieldNumber, checked, MarkFields);
+  fields.Require(checked.empty() || marks_ != nullptr, "has marks of the coverage of a group");
+  fields.If(marks_ != nullptr, Stored::kForecastsSinceMarkFieldNumber, since_mark_,
+            ForecastSumsFields);
+  fields.Require(since_mark_.cells.empty(), "has scores of the coverage that cannot be");
+  if (!fields.restoring() || marks_ == nullptr) return;
 
-absl::Status CoverageMeasure::Restore(const store::v1::ErrorState& stored, const Sums& sums) {
-  auto marks = std::make_shared<std::vector<CoverageMark>>();
   const std::vector<std::int64_t> cells = sums.counts.Cells();
+  auto marks = std::make_shared<std::vector<CoverageMark>>();
+  next_checks_.clear();
   std::int64_t before = 0;
-  for (const store::v1::ErrorState::ForecastMark& mark : stored.forecast_marks()) {
-    if (marks_ == nullptr || !GetMark(mark, cells, marks->emplace_back()) ||
-        marks->back().index <= before) {
-      return absl::InvalidArgumentError("has marks of the coverage that cannot be");
-    }
-    before = marks->back().index;
-    next_checks_.push_back(mark.next_decision());
+  for (CheckedMark& one : checked) {
+    fields.Require(one.mark.index > before && IsPartOf(one.mark.sums.cells, cells),
+                   "has marks of the coverage that cannot be");
+    before = one.mark.index;
+    marks->push_back(std::move(one.mark));
+    next_checks_.push_back(one.next_check);
   }
-  if (!GetSums(stored.forecasts_since_mark(), since_mark_) || !since_mark_.cells.empty()) {
-    return absl::InvalidArgumentError("has scores of the coverage that cannot be");
-  }
-  if (marks_ != nullptr) marks_ = std::move(marks);
-  return absl::OkStatus();
+  marks_ = std::move(marks);
 }
 
 std::size_t CoverageMeasure::MaxMemory(Of of, std::size_t cell_count) noexcept {

@@ -9,12 +9,11 @@
 #include <span>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "calibd/core/forecast_coverage.h"
-#include "calibd/store/v1/store.pb.h"
 #include "server/kinds/numbers/forecast_sums.h"
 #include "server/watch/limit.h"
 #include "server/watch/limit_watch.h"
+#include "server/watch/state_fields.h"
 
 namespace calibd::server {
 
@@ -122,10 +121,8 @@ class CoverageMeasure {
                                                               const Sums& sums,
                                                               std::int64_t count) const;
 
-  void SaveSums(const Sums& sums, store::v1::ErrorState::Sums& out) const;
-  [[nodiscard]] bool RestoreSums(const store::v1::ErrorState::Sums& stored, Sums& out) const;
-  void Save(store::v1::ErrorState& out) const;
-  [[nodiscard]] absl::Status Restore(const store::v1::ErrorState& stored, const Sums& sums);
+  void SumsFields(StateFields& fields, Sums& sums) const;
+  void Fields(StateFields& fields, const Sums& sums);
 
   // Maximum number of bytes of a watch, with two snapshots.
   [[nodiscard]] static std::size_t MaxMemory(Of of, std::size_t cell_count) noexcept;

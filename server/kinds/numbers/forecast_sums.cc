@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "calibd/store/v1/store.pb.h"
 #include "server/watch/stored_numbers.h"
 
 namespace calibd::server {
@@ -52,65 +53,43 @@ ForecastCounts ForecastSums::ToCounts() const {
   return counts;
 }
 
-void PutCounts(const ForecastCounts& counts, store::v1::ForecastCounts& out) {
-  out.mutable_strata()->Add(counts.strata.begin(), counts.strata.end());
-  out.set_crps(counts.crps);
-  out.set_log_score(counts.log_score);
-  out.set_t(counts.t);
-  out.set_t_square(counts.t_square);
+void CountsFields(StateFields& fields, ForecastCounts& counts) {
+  using Stored = store::v1::ForecastCounts;
+  fields(Stored::kStrataFieldNumber, counts.strata);
+  fields(Stored::kCrpsFieldNumber, counts.crps);
+  fields(Stored::kLogScoreFieldNumber, counts.log_score);
+  fields(Stored::kTFieldNumber, counts.t);
+  fields(Stored::kTSquareFieldNumber, counts.t_square);
 }
 
-ForecastCounts GetCounts(const store::v1::ForecastCounts& stored) {
-  ForecastCounts counts;
-  counts.strata.assign(stored.strata().begin(), stored.strata().end());
-  counts.crps = stored.crps();
-  counts.log_score = stored.log_score();
-  counts.t = stored.t();
-  counts.t_square = stored.t_square();
-  return counts;
-}
-
-void PutSums(const ForecastSums& sums, store::v1::ForecastSums& out) {
-  out.mutable_cells()->Add(sums.cells.begin(), sums.cells.end());
-  out.set_crps(sums.crps);
-  out.set_log_score(sums.log_score);
-  out.set_t(sums.t);
-  out.set_t_square(sums.t_square);
-}
-
-bool GetSums(const store::v1::ForecastSums& stored, ForecastSums& out) {
-  out.cells.assign(stored.cells().begin(), stored.cells().end());
-  out.crps = stored.crps();
-  out.log_score = stored.log_score();
-  out.t = stored.t();
-  out.t_square = stored.t_square();
-  constexpr std::int64_t kGreatest = std::int64_t{1} << 53;
-  bool valid = std::isfinite(out.crps) && std::isfinite(out.log_score) && std::isfinite(out.t) &&
-               std::isfinite(out.t_square);
-  for (const std::int64_t cell : out.cells) {
-    valid = valid && cell >= 0 && cell <= kGreatest;
-    out.count += valid ? cell : 0;
+void ForecastSumsFields(StateFields& fields, ForecastSums& sums) {
+  using Stored = store::v1::ForecastSums;
+  fields(Stored::kCellsFieldNumber, sums.cells);
+  fields(Stored::kCrpsFieldNumber, sums.crps);
+  fields(Stored::kLogScoreFieldNumber, sums.log_score);
+  fields(Stored::kTFieldNumber, sums.t);
+  fields(Stored::kTSquareFieldNumber, sums.t_square);
+  if (!fields.restoring()) return;
+  sums.count = 0;
+  for (const std::int64_t cell : sums.cells) {
+    sums.count += cell;
+    fields.Require(sums.count <= StateFields::kGreatestInteger, "has cells that cannot be");
+    if (!fields.ok()) return;
   }
-  return valid;
 }
 
-void PutDecisions(const DecisionTotals& totals, store::v1::DecisionTotals& out) {
-  out.set_actions(totals.actions);
-  out.set_realised(totals.realised);
-  out.set_expected(totals.expected);
-  PutMoments(totals.gaps, *out.mutable_gaps());
-}
-
-bool GetDecisions(const store::v1::DecisionTotals& stored, DecisionTotals& out) {
-  out = {.actions = stored.actions(),
-         .realised = stored.realised(),
-         .expected = stored.expected(),
-         .gaps = GetMoments(stored.gaps())};
+void DecisionFields(StateFields& fields, DecisionTotals& totals) {
+  using Stored = store::v1::DecisionTotals;
+  fields(Stored::kActionsFieldNumber, totals.actions);
+  fields(Stored::kRealisedFieldNumber, totals.realised);
+  fields(Stored::kExpectedFieldNumber, totals.expected);
+  fields(Stored::kGapsFieldNumber, totals.gaps, MomentsFields);
   // A gap is in [-1, 1]; sums are rounded.
   constexpr double kRounding = 1 + 1e-6;
-  return out.gaps.count >= 0 && out.actions >= 0 && out.actions <= out.gaps.count &&
-         IsSum(out.realised) && IsSum(out.expected) && std::abs(out.gaps.mean) <= kRounding &&
-         IsSum(out.gaps.m2) && out.gaps.m2 <= kRounding * static_cast<double>(out.gaps.count);
+  fields.Require(totals.actions <= totals.gaps.count && totals.realised >= 0 &&
+                     totals.expected >= 0 && std::abs(totals.gaps.mean) <= kRounding &&
+                     totals.gaps.m2 <= kRounding * static_cast<double>(totals.gaps.count),
+                 "has a decision that cannot be");
 }
 
 }  // namespace calibd::server

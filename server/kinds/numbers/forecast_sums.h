@@ -7,7 +7,7 @@
 
 #include "calibd/core/decision_calibration.h"
 #include "calibd/core/forecast_evidence.h"
-#include "calibd/store/v1/store.pb.h"
+#include "server/watch/state_fields.h"
 
 namespace calibd::server {
 
@@ -36,17 +36,11 @@ struct ForecastSums {
   friend bool operator==(const ForecastSums&, const ForecastSums&) = default;
 };
 
-void PutCounts(const ForecastCounts& counts, store::v1::ForecastCounts& out);
-// The result may be no valid counts.
-[[nodiscard]] ForecastCounts GetCounts(const store::v1::ForecastCounts& stored);
-
-void PutSums(const ForecastSums& sums, store::v1::ForecastSums& out);
-// Returns false if the message does not hold such sums.
-[[nodiscard]] bool GetSums(const store::v1::ForecastSums& stored, ForecastSums& out);
-
-void PutDecisions(const DecisionTotals& totals, store::v1::DecisionTotals& out);
-// Returns false if the message does not hold such totals.
-[[nodiscard]] bool GetDecisions(const store::v1::DecisionTotals& stored, DecisionTotals& out);
+// The fields in the store, as StateFields visits them. Restored ForecastCounts may be no valid
+// ones.
+void CountsFields(StateFields& fields, ForecastCounts& counts);
+void ForecastSumsFields(StateFields& fields, ForecastSums& sums);
+void DecisionFields(StateFields& fields, DecisionTotals& totals);
 
 }  // namespace calibd::server
 

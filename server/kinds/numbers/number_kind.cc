@@ -10,8 +10,6 @@
 namespace calibd::server {
 namespace {
 
-using StoredReals = google::protobuf::RepeatedField<double>;
-
 // The parts of a reading that do not depend on what a model predicts.
 EvidenceReading ToEvidenceReading(const ForecastEvidenceReading& forecasts) {
   static_assert(kForecastFamilyCount <= kFamilyCount);
@@ -28,70 +26,71 @@ EvidenceReading ToEvidenceReading(const ForecastEvidenceReading& forecasts) {
   return reading;
 }
 
-std::vector<double> GetReals(const StoredReals& stored) { return {stored.begin(), stored.end()}; }
-
-void PutReals(const std::vector<double>& values, StoredReals& out) {
-  out.Add(values.begin(), values.end());
+void ForecastEvidenceFields(StateFields& fields, ForecastEvidenceState& state) {
+  using Stored = store::v1::ForecastState;
+  fields(Stored::kCountsFieldNumber, state.counts, CountsFields);
+  fields(Stored::kMaximumFieldNumber, state.maximum, MaximumFields);
+  fields(Stored::kShiryaevRobertsMaximumFieldNumber, state.shiryaev_roberts_maximum, MaximumFields);
+  fields(Stored::kEvidenceReachedAtFieldNumber, state.evidence_reached_at);
+  fields(Stored::kDriftReachedAtFieldNumber, state.drift_reached_at);
+  fields(Stored::kHistogramWeightsFieldNumber, state.histogram_weights);
+  fields(Stored::kStratumHistogramWeightsFieldNumber, state.stratum_histogram_weights);
+  fields(Stored::kLogOffsetFieldNumber, state.log_offset);
+  fields(Stored::kLogHistogramsFieldNumber, state.log_histograms);
+  fields(Stored::kLogShiryaevRobertsFieldNumber, state.log_shiryaev_roberts);
+  fields(Stored::kRecentFieldNumber, state.recent);
+  fields(Stored::kPendingFieldNumber, state.pending);
 }
 
-void PutEvidence(const ForecastEvidenceState& state, store::v1::ForecastState& out) {
-  PutCounts(state.counts, *out.mutable_counts());
-  PutMaximum(state.maximum, *out.mutable_maximum());
-  PutMaximum(state.shiryaev_roberts_maximum, *out.mutable_shiryaev_roberts_maximum());
-  out.set_evidence_reached_at(state.evidence_reached_at);
-  out.set_drift_reached_at(state.drift_reached_at);
-  PutReals(state.histogram_weights, *out.mutable_histogram_weights());
-  PutReals(state.stratum_histogram_weights, *out.mutable_stratum_histogram_weights());
-  out.set_log_offset(state.log_offset);
-  PutReals(state.log_histograms, *out.mutable_log_histograms());
-  PutReals(state.log_shiryaev_roberts, *out.mutable_log_shiryaev_roberts());
-  PutReals(state.recent, *out.mutable_recent());
-  out.mutable_pending()->Add(state.pending.begin(), state.pending.end());
+struct ForecastWatchState {
+  std::int64_t first_observation = 1;
+  ForecastEvidenceState evidence;
+};
+
+void ForecastWatchFields(StateFields& fields, ForecastWatchState& state) {
+  using Stored = store::v1::WatchState;
+  fields(Stored::kFirstObservationFieldNumber, state.first_observation);
+  fields(Stored::kForecastFieldNumber, state.evidence, ForecastEvidenceFields);
 }
 
-ForecastEvidenceState GetEvidence(const store::v1::ForecastState& stored) {
-  return {.counts = GetCounts(stored.counts()),
-          .maximum = GetMaximum(stored.maximum()),
-          .shiryaev_roberts_maximum = GetMaximum(stored.shiryaev_roberts_maximum()),
-          .evidence_reached_at = stored.evidence_reached_at(),
-          .drift_reached_at = stored.drift_reached_at(),
-          .histogram_weights = GetReals(stored.histogram_weights()),
-          .stratum_histogram_weights = GetReals(stored.stratum_histogram_weights()),
-          .log_offset = stored.log_offset(),
-          .log_histograms = GetReals(stored.log_histograms()),
-          .log_shiryaev_roberts = GetReals(stored.log_shiryaev_roberts()),
-          .recent = GetReals(stored.recent()),
-          .pending = {stored.pending().begin(), stored.pending().end()}};
+struct DiscrepancyState {
+  DiscrepancyKernel kernel;
+  ForecastDiscrepancy::State sums;
+};
+
+void DiscrepancyFields(StateFields& fields, DiscrepancyState& state) {
+  using Stored = store::v1::MonitorState::Discrepancy;
+  fields(Stored::kOutcomeLengthFieldNumber, state.kernel.outcome_length);
+  fields(Stored::kForecastLengthFieldNumber, state.kernel.forecast_length);
+  fields(Stored::kCenterFieldNumber, state.kernel.center);
+  fields(Stored::kSumsFieldNumber, state.sums.sums);
+  fields(Stored::kSquareSumFieldNumber, state.sums.square_sum);
+  fields(Stored::kProjectionsFieldNumber, state.sums.projections, MomentsFields);
+  ForecastBlocks::State& blocks = state.sums.blocks;
+  fields(Stored::kBlocksFieldNumber, blocks.blocks, MomentsFields);
+  fields(Stored::kBlockForecastsFieldNumber, blocks.forecasts);
+  fields(Stored::kBlockOutcomesFieldNumber, blocks.outcomes);
+  fields(Stored::kBlockResidualsFieldNumber, blocks.residuals);
+  fields(Stored::kBlockSumsFieldNumber, blocks.sums);
+  fields(Stored::kBlockSquareSumFieldNumber, blocks.square_sum);
 }
 
-void PutDiscrepancy(const DiscrepancyKernel& kernel, const ForecastDiscrepancy& discrepancy,
-                    store::v1::MonitorState::Discrepancy& out) {
-  out.set_outcome_length(kernel.outcome_length);
-  out.set_forecast_length(kernel.forecast_length);
-  out.set_center(kernel.center);
-  const ForecastDiscrepancy::State state = discrepancy.Save();
-  PutReals(state.sums, *out.mutable_sums());
-  out.set_square_sum(state.square_sum);
-  PutMoments(state.projections, *out.mutable_projections());
-  const ForecastBlocks::State& blocks = state.blocks;
-  PutMoments(blocks.blocks, *out.mutable_blocks());
-  PutReals(blocks.forecasts, *out.mutable_block_forecasts());
-  PutReals(blocks.outcomes, *out.mutable_block_outcomes());
-  out.set_block_residuals(static_cast<std::int64_t>(blocks.residuals));
-  PutReals(blocks.sums, *out.mutable_block_sums());
-  out.set_block_square_sum(blocks.square_sum);
+// What NumberKind::Choose chose; unset before.
+using ChosenEdges = std::optional<decltype(ForecastStrata::edges)>;
+
+void EdgesFields(StateFields& fields, ChosenEdges& edges) {
+  fields(store::v1::MonitorState::kStratumEdgesFieldNumber, edges);
 }
 
-ForecastDiscrepancy::State GetDiscrepancy(const store::v1::MonitorState::Discrepancy& stored) {
-  return {.sums = GetReals(stored.sums()),
-          .square_sum = stored.square_sum(),
-          .projections = GetMoments(stored.projections()),
-          .blocks = {.blocks = GetMoments(stored.blocks()),
-                     .forecasts = GetReals(stored.block_forecasts()),
-                     .outcomes = GetReals(stored.block_outcomes()),
-                     .residuals = static_cast<std::size_t>(stored.block_residuals()),
-                     .sums = GetReals(stored.block_sums()),
-                     .square_sum = stored.block_square_sum()}};
+struct NumberSums {
+  std::optional<DiscrepancyState> discrepancy;
+  std::optional<DecisionTotals> decisions;
+};
+
+void NumberSumsFields(StateFields& fields, NumberSums& sums) {
+  using Stored = store::v1::MonitorState;
+  fields(Stored::kDiscrepancyFieldNumber, sums.discrepancy, DiscrepancyFields);
+  fields(Stored::kDecisionFieldNumber, sums.decisions, DecisionFields);
 }
 
 }  // namespace
@@ -99,13 +98,16 @@ ForecastDiscrepancy::State GetDiscrepancy(const store::v1::MonitorState::Discrep
 EvidenceReading ForecastWatch::Read() const { return ToEvidenceReading(evidence_.Read()); }
 
 void ForecastWatch::Save(store::v1::WatchState& out) const {
-  out.set_first_observation(first_observation_);
-  PutEvidence(evidence_.Save(), *out.mutable_forecast());
+  SaveFields(
+      ForecastWatchState{.first_observation = first_observation_, .evidence = evidence_.Save()},
+      out, ForecastWatchFields);
 }
 
 absl::Status ForecastWatch::Restore(const store::v1::WatchState& stored) {
-  first_observation_ = stored.first_observation();
-  return evidence_.Restore(GetEvidence(stored.forecast()));
+  ForecastWatchState state;
+  CALIBD_RETURN_IF_ERROR(RestoreFields(stored, state, ForecastWatchFields));
+  first_observation_ = state.first_observation;
+  return evidence_.Restore(state.evidence);
 }
 
 void NumberKind::SetCells(const ForecastStrata& strata) {
@@ -177,47 +179,44 @@ void NumberKind::Restarted() {
 
 void NumberKind::Save(store::v1::MonitorState& out) const {
   if (!chosen_) return;
-  for (const StratumEdges& edges : cells_->strata().edges) {
-    out.mutable_stratum_edges()->Add(edges.begin(), edges.end());
+  SaveFields(ChosenEdges(cells_->strata().edges), out, EdgesFields);
+  NumberSums sums;
+  if (discrepancy_.has_value()) {
+    sums.discrepancy = {.kernel = *kernel_, .sums = discrepancy_->Save()};
   }
-  if (discrepancy_.has_value()) PutDiscrepancy(*kernel_, *discrepancy_, *out.mutable_discrepancy());
-  if (decision_.has_value()) PutDecisions(decisions_, *out.mutable_decision());
+  if (decision_.has_value()) sums.decisions = decisions_;
+  SaveFields(std::move(sums), out, NumberSumsFields);
 }
 
 absl::Status NumberKind::Restore(const store::v1::MonitorState& stored) {
-  if (stored.stratum_edges_size() == 0) return absl::OkStatus();
-  constexpr std::size_t kEdges = kForecastStrata - 1;
-  ForecastStrata strata;
-  if (static_cast<std::size_t>(stored.stratum_edges_size()) != kStratumKinds * kEdges) {
-    return absl::InvalidArgumentError("has edges of strata that cannot be");
-  }
-  for (std::size_t i = 0; i < kStratumKinds * kEdges; ++i) {
-    strata.edges[i / kEdges][i % kEdges] = stored.stratum_edges(static_cast<int>(i));
-  }
-  CALIBD_ASSIGN_OR_RETURN(cells_, ForecastCells::Create(cells_->kind(), strata, seed_, tolerance_));
+  ChosenEdges edges;
+  CALIBD_RETURN_IF_ERROR(RestoreFields(stored, edges, EdgesFields));
+  if (!edges.has_value()) return absl::OkStatus();
+  CALIBD_ASSIGN_OR_RETURN(
+      cells_, ForecastCells::Create(cells_->kind(), {.edges = *edges}, seed_, tolerance_));
   chosen_ = true;
   return absl::OkStatus();
 }
 
 absl::Status NumberKind::RestoreSums(const store::v1::MonitorState& stored, const Watch& watch) {
-  if (stored.has_discrepancy()) {
-    const store::v1::MonitorState::Discrepancy& from = stored.discrepancy();
-    kernel_ = DiscrepancyKernel{.outcome_length = from.outcome_length(),
-                                .forecast_length = from.forecast_length(),
-                                .center = from.center()};
+  NumberSums sums;
+  CALIBD_RETURN_IF_ERROR(RestoreFields(stored, sums, NumberSumsFields));
+  if (sums.discrepancy.has_value()) {
+    kernel_ = sums.discrepancy->kernel;
     BeginDiscrepancy();
-    if (!discrepancy_.has_value() || from.projections().count() != watch.count()) {
+    if (!discrepancy_.has_value() || sums.discrepancy->sums.projections.count != watch.count()) {
       return absl::InvalidArgumentError("has a discrepancy that cannot be");
     }
-    CALIBD_RETURN_IF_ERROR(discrepancy_->Restore(GetDiscrepancy(from)));
+    CALIBD_RETURN_IF_ERROR(discrepancy_->Restore(sums.discrepancy->sums));
   }
-  if (stored.has_decision() != decision_.has_value()) {
+  if (sums.decisions.has_value() != decision_.has_value()) {
     return absl::InvalidArgumentError("has a decision that cannot be, or none");
   }
-  if (stored.has_decision() &&
-      (!GetDecisions(stored.decision(), decisions_) || decisions_.gaps.count != watch.count())) {
+  if (!decision_.has_value()) return absl::OkStatus();
+  if (sums.decisions->gaps.count != watch.count()) {
     return absl::InvalidArgumentError("has a decision that cannot be");
   }
+  decisions_ = *sums.decisions;
   return absl::OkStatus();
 }
 
