@@ -647,11 +647,12 @@ absl::Status Monitor<Kind>::Restore(const store::v1::MonitorState& stored) {
     return absl::InvalidArgumentError("has impossible groups");
   }
   for (const store::v1::GroupState& group : stored.groups()) {
-    Group& restored = groups_.emplace_back(Group{.id = {},
+    GroupId id;
+    CALIBD_RETURN_IF_ERROR(RestoreFields(group, id, GroupIdFields));
+    Group& restored = groups_.emplace_back(Group{.id = std::move(id),
                                                  .watch = kind_.NewWatch(1, monitoring_, Marks()),
                                                  .error = NewGroupError(1),
                                                  .snapshot = nullptr});
-    CALIBD_RETURN_IF_ERROR(RestoreFields(group, restored.id, GroupIdFields));
     CALIBD_RETURN_IF_ERROR(
         kind_.RestoreWatch(group.watch(), std::span<const Group>(), monitoring_, *restored.watch));
     CALIBD_RETURN_IF_ERROR(restored.error.Restore(group.error()));
