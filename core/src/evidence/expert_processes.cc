@@ -11,8 +11,7 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 // After highway.h, once per target.
-#include "base/exp2-inl.h"
-#include "hwy/contrib/math/math-inl.h"
+#include "evidence/process_lanes-inl.h"
 
 #ifndef CALIBD_CORE_SRC_EXPERT_PROCESSES_ONCE_
 #define CALIBD_CORE_SRC_EXPERT_PROCESSES_ONCE_
@@ -36,19 +35,6 @@ const LogPriors& PriorsOfAll() noexcept;
 HWY_BEFORE_NAMESPACE();
 namespace calibd {
 namespace HWY_NAMESPACE {
-
-namespace hn = hwy::HWY_NAMESPACE;
-
-using D = hn::CappedTag<double, kGroup>;
-using V = hn::Vec<D>;
-
-// e^x for x <= 0, to |x| ulps; about 0 below -708. Half the instructions of Highway's.
-HWY_INLINE V Exp(V x) {
-  const D d;
-  return Exp2(d, hn::Mul(x, hn::Set(d, 1.442695040888963407360)));
-}
-
-HWY_INLINE double Sum(V v) { return hn::GetLane(hn::SumOfLanes(D(), v)); }
 
 constexpr std::size_t kExpertVectors = kPaddedExperts / hn::MaxLanes(D());
 
@@ -128,9 +114,9 @@ void Fold(const ExpertProcesses& processes) {
   const V one = hn::Set(d, 1);
   for (std::size_t at = 0; at < kPaddedExperts; at += hn::Lanes(d)) {
     const auto fold = [&](const ProcessArrays& process, V least) {
-      const V log_growth = hn::Log(d, hn::LoadU(d, process.growth + at));
-      const V log = hn::Add(hn::LoadU(d, process.log + at), log_growth);
-      hn::StoreU(hn::Max(least, log), d, process.log + at);
+      const V growth = hn::LoadU(d, process.growth + at);
+      const V log = hn::LoadU(d, process.log + at);
+      hn::StoreU(Folded(log, growth, least), d, process.log + at);
       hn::StoreU(one, d, process.growth + at);
     };
     fold(processes.e, hn::Set(d, std::numeric_limits<double>::lowest()));

@@ -62,12 +62,12 @@ std::size_t HistogramsOf(const ForecastEvidenceState& state) {
   return state.histogram_weights.size() + kStratumKinds * state.stratum_histogram_weights.size();
 }
 
-// True if the weights can name histograms.
-bool AreWeights(const std::vector<double>& weights) {
-  constexpr std::size_t kMost = 64;
-  return weights.size() <= kMost && std::ranges::all_of(weights, [&](double weight) {
-           return weight > 0 && std::isfinite(weight) && std::ranges::count(weights, weight) == 1;
-         });
+// True if the ids or weights can name experts.
+template <typename Name>
+bool AreNames(std::vector<Name> names) {
+  if (!std::ranges::all_of(names, [](Name name) { return name > 0 && name < 1e300; })) return false;
+  std::ranges::sort(names);
+  return std::ranges::adjacent_find(names) == names.end();
 }
 
 // The values of the present histograms: that of the stored histogram of the same weight, or 0 for a
@@ -94,37 +94,10 @@ std::array<double, kForecastHistogramCount> ByWeight(const ForecastEvidenceState
   return out;
 }
 
-bool HasPresentHistograms(const ForecastEvidenceState& state) {
-  return std::ranges::equal(state.histogram_weights, kHistogramWeights) &&
+bool HasPresentExperts(const ForecastEvidenceState& state) {
+  return std::ranges::equal(state.location_scale_ids, kLocationScaleIds) &&
+         std::ranges::equal(state.histogram_weights, kHistogramWeights) &&
          std::ranges::equal(state.stratum_histogram_weights, kStratumHistogramWeights);
-}
-
-// The logarithm of the mixture with the stored histograms. process: has the other experts.
-double LogStoredMixture(const ForecastEvidenceState& state, const ForecastProcess& process) {
-  const auto mean = [](std::span<const double> logs) {
-    const double most = std::ranges::max(logs);
-    double sum = 0;
-    for (const double log : logs) sum += std::exp(log - most);
-    return most + std::log(sum / static_cast<double>(logs.size()));
-  };
-  std::vector<double> experts;
-  for (std::size_t i = 0; i < kLocationScaleCount; ++i) experts.push_back(process.LogOf(i));
-  std::vector<double> families = {mean(experts)};
-  std::span<const double> rest(state.log_histograms);
-  const auto take = [&rest](std::size_t count) {
-    const std::span<const double> taken = rest.first(count);
-    rest = rest.subspan(count);
-    return std::vector<double>(taken.begin(), taken.end());
-  };
-  experts = take(state.histogram_weights.size());
-  // A family without experts has the e-value 1.
-  families.push_back(experts.empty() ? 0 : mean(experts));
-  for (std::size_t kind = 0; kind < kStratumKinds; ++kind) {
-    experts = take(state.stratum_histogram_weights.size());
-    experts.push_back(process.LogOf(kLocationScaleCount + kForecastHistogramCount + kind));
-    families.push_back(mean(experts));
-  }
-  return mean(families);
 }
 
 bool FitsCells(const ForecastEvidenceState& state, std::size_t cell_count) {
@@ -132,11 +105,12 @@ bool FitsCells(const ForecastEvidenceState& state, std::size_t cell_count) {
   const std::int64_t count = state.counts.count();
   const auto is_time = [count](std::int64_t at) { return at >= 0 && at <= count; };
   constexpr double kLeast = -1e300;
-  const std::size_t experts = kLocationScaleCount + HistogramsOf(state) + kStratumKinds;
+  const std::size_t experts = state.location_scale_ids.size() + HistogramsOf(state) + kStratumKinds;
   return IsMaximumOf(state.maximum, count) && IsMaximumOf(state.shiryaev_roberts_maximum, count) &&
          is_time(state.evidence_reached_at) && is_time(state.drift_reached_at) &&
-         AreWeights(state.histogram_weights) && AreWeights(state.stratum_histogram_weights) &&
-         std::abs(state.log_offset) <= -kLeast &&
+         AreNames(state.location_scale_ids) && AreNames(state.histogram_weights) &&
+         AreNames(state.stratum_histogram_weights) && std::abs(state.log_offset) <= -kLeast &&
+         std::abs(state.log_e_value) <= -kLeast &&
          AreLogs(state.log_histograms, HistogramsOf(state), kLeast) &&
          AreLogs(state.log_shiryaev_roberts, experts, 0) &&
          state.recent.size() == state.counts.strata.size() &&
@@ -299,10 +273,14 @@ ForecastEvidence::State ForecastEvidence::Save() const {
   state.shiryaev_roberts_maximum = p.shiryaev_roberts.maximum;
   state.evidence_reached_at = p.reached_at;
   state.drift_reached_at = p.drift_reached_at;
+  state.location_scale_ids.assign(kLocationScaleIds.begin(), kLocationScaleIds.end());
   state.histogram_weights.assign(kHistogramWeights.begin(), kHistogramWeights.end());
   state.stratum_histogram_weights.assign(kStratumHistogramWeights.begin(),
                                          kStratumHistogramWeights.end());
   state.log_offset = p.maximum.log_offset;
+  std::array<double, kForecastExpertCount> logs;
+  for (std::size_t i = 0; i < logs.size(); ++i) logs[i] = p.processes.e.log[LaneOf(i)];
+  state.log_e_value = MixExperts(logs).log10_e_value * std::numbers::ln10 + state.log_offset;
   for (std::size_t i = 0; i < kForecastHistogramCount; ++i) {
     state.log_histograms.push_back(p.processes.e.log[LaneOf(kLocationScaleCount + i)]);
   }
@@ -334,16 +312,21 @@ absl::Status ForecastEvidence::Restore(const State& state) {
   }
   const std::span<const double> drift(state.log_shiryaev_roberts);
   ForecastLanes& lanes = p.processes.r1.log;
-  const auto own = ByWeight(state, drift.subspan(kLocationScaleCount));
-  for (std::size_t i = 0; i < kLocationScaleCount; ++i) lanes[LaneOf(i)] = drift[i];
+  const std::vector<std::int32_t>& ids = state.location_scale_ids;
+  const auto own = ByWeight(state, drift.subspan(ids.size()));
+  for (std::size_t i = 0; i < kLocationScaleCount; ++i) {
+    const auto at =
+        static_cast<std::size_t>(std::ranges::find(ids, kLocationScaleIds[i]) - ids.begin());
+    lanes[LaneOf(i)] = at < ids.size() ? drift[at] : 0;
+  }
   for (std::size_t i = 0; i < own.size(); ++i) lanes[LaneOf(kLocationScaleCount + i)] = own[i];
   for (std::size_t kind = 0; kind < kStratumKinds; ++kind) {
     lanes[LaneOf(kLocationScaleCount + own.size() + kind)] = drift.last(kStratumKinds)[kind];
   }
   p.processes.Begin();
   p.maximum.log_offset = state.log_offset;
-  if (!HasPresentHistograms(state)) {
-    p.maximum.log_offset += LogStoredMixture(state, p.processes.e) - p.processes.e.LogMixture();
+  if (!HasPresentExperts(state)) {
+    p.maximum.log_offset = state.log_e_value - p.processes.e.LogMixture();
   }
   p.counts = state.counts;
   p.count = before.count();

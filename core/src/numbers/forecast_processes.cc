@@ -12,8 +12,7 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 // After highway.h, once per target.
-#include "base/exp2-inl.h"
-#include "hwy/contrib/math/math-inl.h"
+#include "evidence/process_lanes-inl.h"
 
 #ifndef CALIBD_CORE_SRC_FORECAST_PROCESSES_ONCE_
 #define CALIBD_CORE_SRC_FORECAST_PROCESSES_ONCE_
@@ -44,19 +43,6 @@ HWY_BEFORE_NAMESPACE();
 namespace calibd {
 namespace HWY_NAMESPACE {
 
-namespace hn = hwy::HWY_NAMESPACE;
-
-using D = hn::CappedTag<double, kGroup>;
-using V = hn::Vec<D>;
-
-// e^x for x <= 0, to |x| ulps; about 0 below -708.
-HWY_INLINE V ForecastExp(V x) {
-  const D d;
-  return Exp2(d, hn::Mul(x, hn::Set(d, 1.442695040888963407360)));
-}
-
-HWY_INLINE double LaneSum(V v) { return hn::GetLane(hn::SumOfLanes(D(), v)); }
-
 // Multiplies the weights of a stratum by the bets on a cell. Returns the growth of their sum, the
 // e-value of their mixture.
 HWY_INLINE double AdvanceWeights(const double* HWY_RESTRICT bets, double* HWY_RESTRICT weights,
@@ -69,7 +55,7 @@ HWY_INLINE double AdvanceWeights(const double* HWY_RESTRICT bets, double* HWY_RE
     total = hn::Add(total, weight);
   }
   const double before = sum;
-  sum = LaneSum(total);
+  sum = Sum(total);
   return sum / before;
 }
 
@@ -126,7 +112,7 @@ HWY_INLINE void AdvanceProcess(const double* HWY_RESTRICT bets, const double* HW
   };
   advance(bets, 0, kConstantLanes);
   advance(late, kConstantLanes, kLateLanes);
-  process.sum = LaneSum(sum);
+  process.sum = Sum(sum);
 }
 
 void AdvanceForecast(const ForecastCode& code, ForecastProcesses& p) {
@@ -199,11 +185,11 @@ HWY_INLINE double BeginWeights(const double* HWY_RESTRICT log_values, double* HW
   V total = hn::Zero(d);
   for (std::size_t at = 0; at < kConstantLanes; at += hn::Lanes(d)) {
     const V below = hn::Min(hn::Zero(d), hn::Sub(hn::Load(d, log_values + at), most));
-    const V weight = hn::IfThenElseZero(is_expert(at), ForecastExp(below));
+    const V weight = hn::IfThenElseZero(is_expert(at), Exp(below));
     hn::Store(weight, d, weights + at);
     total = hn::Add(total, weight);
   }
-  sum = LaneSum(total);
+  sum = Sum(total);
   return hn::GetLane(most) + std::log(sum / kLocationScaleCount);
 }
 
@@ -253,14 +239,13 @@ HWY_INLINE void BeginProcess(ForecastProcess& process) {
   V sum = hn::Zero(d);
   for (std::size_t at = 0; at < kForecastLanes; at += hn::Lanes(d)) {
     const V log = hn::Load(d, process.log.data() + at);
-    const V share =
-        ForecastExp(hn::Sub(hn::Add(log, hn::Load(d, priors.values.data() + at)), most));
+    const V share = Exp(hn::Sub(hn::Add(log, hn::Load(d, priors.values.data() + at)), most));
     hn::Store(share, d, process.share.data() + at);
-    hn::Store(ForecastExp(hn::Min(hn::Zero(d), hn::Neg(log))), d, process.floor.data() + at);
+    hn::Store(Exp(hn::Min(hn::Zero(d), hn::Neg(log))), d, process.floor.data() + at);
     hn::Store(hn::Set(d, 1), d, process.growth.data() + at);
     sum = hn::Add(sum, share);
   }
-  process.sum = LaneSum(sum);
+  process.sum = Sum(sum);
 }
 
 void BeginForecast(ForecastProcesses& p) {
@@ -286,9 +271,9 @@ void FoldForecast(ForecastProcesses& p) {
   }
   for (std::size_t at = 0; at < kForecastLanes; at += hn::Lanes(d)) {
     const auto fold = [&](ForecastProcess& process, V least) HWY_ATTR {
-      const V growth = hn::Log(d, hn::Load(d, process.growth.data() + at));
-      const V log = hn::Add(hn::Load(d, process.log.data() + at), growth);
-      hn::Store(hn::Max(least, log), d, process.log.data() + at);
+      const V growth = hn::Load(d, process.growth.data() + at);
+      const V log = hn::Load(d, process.log.data() + at);
+      hn::Store(Folded(log, growth, least), d, process.log.data() + at);
     };
     fold(p.e, hn::Set(d, std::numeric_limits<double>::lowest()));
     fold(p.r1, hn::Zero(d));

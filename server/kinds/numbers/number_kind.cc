@@ -33,9 +33,11 @@ void ForecastEvidenceFields(StateFields& fields, ForecastEvidenceState& state) {
   fields(Stored::kShiryaevRobertsMaximumFieldNumber, state.shiryaev_roberts_maximum, MaximumFields);
   fields(Stored::kEvidenceReachedAtFieldNumber, state.evidence_reached_at);
   fields(Stored::kDriftReachedAtFieldNumber, state.drift_reached_at);
+  fields(Stored::kLocationScaleIdsFieldNumber, state.location_scale_ids);
   fields(Stored::kHistogramWeightsFieldNumber, state.histogram_weights);
   fields(Stored::kStratumHistogramWeightsFieldNumber, state.stratum_histogram_weights);
   fields(Stored::kLogOffsetFieldNumber, state.log_offset);
+  fields(Stored::kLogEValueFieldNumber, state.log_e_value);
   fields(Stored::kLogHistogramsFieldNumber, state.log_histograms);
   fields(Stored::kLogShiryaevRobertsFieldNumber, state.log_shiryaev_roberts);
   fields(Stored::kRecentFieldNumber, state.recent);

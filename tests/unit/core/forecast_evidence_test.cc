@@ -374,6 +374,9 @@ TEST(ForecastEvidenceTest, AStateFromBeforeAHistogramExistedContinuesWithTheSame
       LogMean({state.log_histograms.begin(), state.log_histograms.begin() + kNew});
   const double before = LogMean(families);
 
+  EXPECT_NEAR(state.log_e_value, evidence.LogEValue(), 1e-9);
+  state.log_e_value = before;
+
   ForecastEvidence restored(cells);
   ASSERT_TRUE(restored.Restore(state).ok());
   EXPECT_NEAR(restored.LogEValue(), before, 1e-9 * std::abs(before));
@@ -410,7 +413,10 @@ TEST(ForecastEvidenceTest, RejectsStatesOfOtherCells) {
   rejects([](State& s) { s.histogram_weights.pop_back(); });
   rejects([](State& s) { s.histogram_weights[0] = s.histogram_weights[1]; });
   rejects([](State& s) { s.stratum_histogram_weights[0] = -1; });
+  rejects([](State& s) { s.location_scale_ids.pop_back(); });
+  rejects([](State& s) { s.location_scale_ids[0] = s.location_scale_ids[1]; });
   rejects([nan](State& s) { s.log_offset = nan; });
+  rejects([nan](State& s) { s.log_e_value = nan; });
   rejects([](State& s) { s.counts.strata[5] = -1; });
   rejects([](State& s) { s.counts.strata[5] += 1; });
   rejects([](State& s) { s.counts.strata.assign(8 * 24, std::int64_t{1} << 60); });

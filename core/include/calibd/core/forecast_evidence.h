@@ -37,13 +37,16 @@ struct ForecastEvidenceState {
   RunningMaximum shiryaev_roberts_maximum;
   std::int64_t evidence_reached_at = 0;
   std::int64_t drift_reached_at = 0;
-  // The weights that name the histograms of the following, in their order. Save gives
-  // kHistogramWeights and kStratumHistogramWeights.
+  // The ids and the weights that name the experts of the following, in their order. Save gives
+  // kLocationScaleIds, kHistogramWeights and kStratumHistogramWeights.
+  std::vector<std::int32_t> location_scale_ids;
   std::vector<double> histogram_weights;
   std::vector<double> stratum_histogram_weights;
-  // Added to the logarithm of the mixture, so that the e-value is continuous when the histograms
+  // Added to the logarithm of the mixture, so that the e-value is continuous when the experts
   // change.
   double log_offset = 0;
+  // The natural logarithm of the e-value with this offset, without the pending observations.
+  double log_e_value = 0;
   // The following is without the pending observations. ln W of the histograms; log(1 + R) of all
   // experts: first the location-scale experts, then the histograms in the order of their families,
   // then the mixtures within the strata of each kind.

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 
 #include "calibd/core/forecast_cells.h"
 
@@ -23,6 +24,12 @@ enum class ForecastFamily : std::uint8_t {
 inline constexpr std::size_t kForecastFamilyCount = 4;
 inline constexpr std::array kHistogramWeights = {4., 24., 100.};
 inline constexpr std::array kStratumHistogramWeights = {24., 100.};
+// Name the location-scale experts in saved states. Another expert gets an id that was never used.
+inline constexpr auto kLocationScaleIds = [] {
+  std::array<std::int32_t, kLocationScaleCount> ids{};
+  std::iota(ids.begin(), ids.end(), 1);
+  return ids;
+}();
 
 // The mixture of the experts' e-processes, with prior 1/4 for each family.
 struct MixedForecastEvidence {
