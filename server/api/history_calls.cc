@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "calibd/convert/text.h"
 #include "calibd/core/status_macros.h"
 #include "google/protobuf/util/time_util.h"
 #include "server/base/errors.h"
@@ -91,6 +92,12 @@ void DescribeBucket(const HistoryBucket& bucket, sys_seconds start, sys_seconds 
   out.set_rejected_rows(bucket.rejected_rows);
   out.set_missing_labels(bucket.missing_labels);
   KindOf(*snapshot.declaration).DescribeBucket(*snapshot.declaration, snapshot, bucket, out);
+  if (out.has_error()) {
+    out.set_class_1_is_worse(out.has_class_1_error() &&
+                             convert::Exceeds(out.class_1_error(), out.error()));
+    out.set_off_by(
+        convert::IntervalText(out.class_1_is_worse() ? out.class_1_error() : out.error()));
+  }
   if (bucket.watch.has_value()) {
     out.set_log10_e_value(bucket.watch->log10_e_value);
     out.set_max_log10_e_value(bucket.watch->max_log10_e_value);

@@ -69,9 +69,7 @@ Gate GateOf(const v1::MultilabelCalibration& calibration, bool fails) {
     gate.add_failed_on("over-limit");
     gate.set_decision("OVER_LIMIT");
   } else {
-    const bool within =
-        calibration.has_error() && calibration.error().upper() <= calibration.error_limit();
-    gate.set_decision(within ? "WITHIN_LIMIT" : "UNDECIDED");
+    gate.set_decision(convert::StatusName(calibration.status()));
   }
   return gate;
 }
@@ -90,7 +88,7 @@ absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateLabelsOptions
       ReportOnLabels(errors, evidence.Read(), report_options), report_options, table.names);
   const bool fails =
       !options.fail_on.empty() && (!calibration.over_limit().empty() ||
-                                   calibration.error().lower() > calibration.error_limit());
+                                   calibration.status() == v1::CalibrationError::OVER_LIMIT);
   if (context.json()) {
     Json json = ToJson(calibration);
     if (changes.has_value()) json["fileRows"] = ToJson(ToProto(*changes));

@@ -196,13 +196,11 @@ std::string DescribeReliability(const v1::Reliability& reliability) {
                                 : std::string("the predicted class is right");
   Rows rows = {{"predicted", "n", "mean", "observed", "if calibrated", ""}};
   for (const v1::Reliability::Bin& bin : reliability.bins()) {
-    const bool outside =
-        bin.frequency() < bin.consistency().lower() || bin.frequency() > bin.consistency().upper();
     rows.push_back(
         {absl::StrFormat("%.3f..%.3f", bin.lower(), bin.upper()), absl::StrCat(bin.n()),
          absl::StrFormat("%.3f", bin.mean_prediction()), absl::StrFormat("%.3f", bin.frequency()),
          absl::StrFormat("%.3f..%.3f", bin.consistency().lower(), bin.consistency().upper()),
-         outside ? "*" : ""});
+         bin.outside() ? "*" : ""});
   }
   return absl::StrFormat("\nReliability, %s (* outside its %.0f %% band):\n%s", event,
                          100 * reliability.band_level(), FormatTable(rows));

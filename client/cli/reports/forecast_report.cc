@@ -115,11 +115,10 @@ std::string TestTable(const v1::ForecastEvaluation& evaluation) {
 
 // The places at which an error is significant. Empty without features.
 std::string LocalErrors(const v1::LocalCalibration& local) {
-  constexpr double kSignificance = 0.05;
   constexpr int kMostFeatures = 5;
   std::string text;
   for (const v1::LocalCalibration::Place& place : local.places()) {
-    if (place.p_value() > kSignificance) continue;
+    if (!place.significant()) continue;
     std::vector<std::string> features;
     for (int k = 0; k < std::min(place.features_size(), kMostFeatures); ++k) {
       features.push_back(

@@ -34,15 +34,6 @@ std::optional<double> Bias(const v1::HistoryBucket& bucket) {
   return bucket.direction().shift();
 }
 
-// The estimate means nothing if its interval says little.
-std::string ErrorText(const v1::ErrorInterval& error) {
-  const std::string interval =
-      absl::StrCat(convert::Points(error.lower()), " to ", convert::Points(error.upper()));
-  return convert::SaysLittle(error.lower(), error.upper())
-             ? interval
-             : absl::StrCat(convert::Points(error.estimate()), " (", interval, ")");
-}
-
 // Whether the cost of decisions is the share of wrong ones.
 bool CountsErrors(const v1::ThresholdDecision& decision) {
   return decision.false_alarm_cost() == 1 && decision.miss_cost() == 1;
@@ -72,14 +63,11 @@ std::vector<std::string> HistoryRow(std::string start, const v1::HistoryBucket& 
   const auto scientific = [](bool known, double value) {
     return known ? absl::StrFormat("%.2e", value) : "-";
   };
-  const bool is_class_1 =
-      bucket.has_class_1_error() && convert::Exceeds(bucket.class_1_error(), bucket.error());
-  const v1::ErrorInterval& error = is_class_1 ? bucket.class_1_error() : bucket.error();
   const std::optional<double> gap = Gap(bucket);
   const std::optional<double> bias = Bias(bucket);
   std::vector<std::string> row = {
       std::move(start), absl::StrCat(bucket.observations()),
-      bucket.has_error() ? ErrorText(error) + (is_class_1 ? "*" : "") : "-",
+      bucket.has_error() ? bucket.off_by() + (bucket.class_1_is_worse() ? "*" : "") : "-",
       gap.has_value() ? convert::SignedFixed(100 * *gap, 1) : "-"};
   if (has_decision) row.push_back(bucket.has_decision() ? DecisionGap(bucket.decision()) : "-");
   if (verbose && bucket.has_forecast()) {

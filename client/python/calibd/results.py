@@ -124,12 +124,12 @@ def _simulated(test: evaluation.SimulatedStatistic) -> str:
 
 
 def _local_lines(local: evaluation.LocalCalibration) -> list[tuple[str, str]]:
-    """The cases with the largest errors."""
+    """The cases whose errors are significant, the largest first."""
     return [("near", ", ".join(f"{name} {value:.3g}" for name, value in zip(
         local.feature_names, place.features)) + f": 90 % intervals cover {100 * place.inside_90:.3g} "
         f"%, {100 * place.below_median:.3g} % below the median, about "
         f"{place.effective_observations:.0f} similar cases, p = {place.p_value:.3g}")
-            for place in local.places]
+            for place in local.places if place.significant]
 
 
 def _action_lines(decision: evaluation.DecisionEvaluation) -> list[tuple[str, str]]:

@@ -54,6 +54,7 @@ void ToProto(const EventReliability& reliability, double band_level, v1::Reliabi
     out.set_frequency(bin.frequency);
     ToProto(bin.consistency, *out.mutable_consistency());
     ToProto(bin.confidence, *out.mutable_confidence());
+    out.set_outside(bin.frequency < bin.consistency.lower || bin.frequency > bin.consistency.upper);
   }
   for (const ReliabilityBlock& block : reliability.corp.blocks) {
     v1::Reliability::Block& out = *proto.add_corp_blocks();

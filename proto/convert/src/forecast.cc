@@ -11,6 +11,9 @@
 namespace calibd::convert {
 namespace {
 
+// A place with a larger p-value is not shown as an error.
+constexpr double kPlaceSignificance = 0.05;
+
 absl::Status Unused(const char* field) {
   return absl::InvalidArgumentError(
       absl::StrCat(field, " is set, but the model forecasts a number: leave it unset"));
@@ -47,6 +50,7 @@ v1::LocalCalibration ToProto(const LocalCalibration& local, const ForecastCovari
     out.set_inside_50(place.inside_50);
     out.set_inside_90(place.inside_90);
     out.set_p_value(place.p_value);
+    out.set_significant(place.p_value <= kPlaceSignificance);
   }
   return proto;
 }

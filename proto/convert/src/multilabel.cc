@@ -24,7 +24,10 @@ v1::MultilabelCalibration ToProto(const LabelReport& report, const LabelReportOp
   proto.set_rows(report.rows);
   proto.set_truths(report.truths);
   proto.set_brier(report.brier);
-  if (report.error.has_value()) SetInterval(*report.error, *proto.mutable_error());
+  if (report.error.has_value()) {
+    SetInterval(*report.error, *proto.mutable_error());
+    proto.set_status(StatusAgainst(options.error_limit, report.error->lower, report.error->upper));
+  }
   proto.set_error_limit(options.error_limit);
   proto.set_log10_e_value(report.log10_e_value);
   proto.set_significance_level(options.significance_level);

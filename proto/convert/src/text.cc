@@ -68,6 +68,13 @@ std::string RoundedCount(std::int64_t count) {
 
 bool SaysLittle(double lower, double upper) { return lower <= 0 && upper > 0.5; }
 
+std::string IntervalText(const v1::ErrorInterval& error) {
+  const std::string interval = absl::StrCat(Points(error.lower()), " to ", Points(error.upper()));
+  return SaysLittle(error.lower(), error.upper())
+             ? interval
+             : absl::StrCat(Points(error.estimate()), " (", interval, ")");
+}
+
 std::string OffByText(double estimate, double lower, double upper, double limit) {
   if (SaysLittle(lower, upper)) {
     return absl::StrCat("off by 0 to ", PointsText(upper), " (too few rows to say more; limit ",

@@ -279,7 +279,9 @@ TEST_F(CalibctlServedTest, ShowsTheHistory) {
   EXPECT_EQ(lines.rfind("start_time,end_time,observations,", 0), 0U) << lines;
   const auto table = Run({"history", "m2"});
   EXPECT_EQ(table->exit_code(), 0);
-  EXPECT_THAT(table->output(), AllOf(HasSubstr("from (UTC)"), HasSubstr("off by (points)")));
+  EXPECT_THAT(table->output(),
+              AllOf(HasSubstr("from (UTC)"), HasSubstr("off by (points)"),
+                    HasSubstr(history.at("total").at("offBy").get<std::string>())));
   for (const std::vector<std::string>& wrong :
        {std::vector<std::string>{"history", "m2", "--from", "yesterday"},
         {"history", "m2", "--resolution", "week"},

@@ -38,6 +38,7 @@ v1::GetHistoryResponse History() {
   error.set_upper(0.5);
   error.set_gap_lower(0.125);
   error.set_gap_upper(0.375);
+  full.set_off_by("31.2 (3.3 to 50)");
   v1::HistoryBucket& bare = *history.add_buckets();
   bare.mutable_start_time()->set_seconds(1769868000 + 7200);
   bare.mutable_end_time()->set_seconds(1769868000 + 10800);
@@ -89,8 +90,9 @@ TEST(HistoryReportTest, OneLevelHasNoCentralIntervalAndNoGap) {
   bucket.set_observations(250);
   bucket.mutable_forecast()->set_crps(0.75);
   bucket.mutable_error()->set_estimate(0.02);
+  bucket.set_off_by("2 (0 to 0)");
   *history.mutable_total() = bucket;
-  EXPECT_THAT(DescribeHistory(history, false), HasSubstr("(0 to 0)    -\n"));
+  EXPECT_THAT(DescribeHistory(history, false), HasSubstr("2 (0 to 0)    -\n"));
 }
 
 TEST(HistoryReportTest, ShowsWhatDecisionsCost) {
@@ -127,11 +129,11 @@ TEST(HistoryReportTest, ShowsTheWorseOfTheTopLabelAndClass1) {
     bucket->mutable_class_1_error()->set_estimate(0.4);
     bucket->mutable_class_1_error()->set_lower(0.25);
     bucket->mutable_class_1_error()->set_upper(0.55);
+    bucket->set_off_by("40 (25 to 55)");
+    bucket->set_class_1_is_worse(true);
   }
   EXPECT_THAT(DescribeHistory(history, false), HasSubstr(" 40 (25 to 55)* "));
   EXPECT_THAT(DescribeHistory(history, false), HasSubstr("* the probability of class 1"));
-  history.mutable_buckets(0)->mutable_class_1_error()->set_lower(0.01);
-  EXPECT_THAT(DescribeHistory(history, false), HasSubstr(" 31.2 (3.3 to 50) "));
 }
 
 TEST(HistoryReportTest, ShowsTheUpdatesOfTheModel) {

@@ -99,6 +99,25 @@ TEST_F(HistoryCallsTest, TheErrorOfClass1CoversAllObservationsOrIsUnset) {
   EXPECT_LT(response.buckets(0).error().upper(), shared) << "at the whole level";
 }
 
+TEST_F(HistoryCallsTest, OffByIsTheWorseError) {
+  const auto off_by = [&](bool top_label_is_right, bool is_class_1) {
+    std::vector<History::Entry> buckets = Minutes(1);
+    for (int i = 0; i < 1000; ++i) {
+      buckets[0].bucket.reliability.ReliabilitySums::Add(0.75, top_label_is_right);
+      buckets[0].bucket.class_1.Add(0.75, is_class_1);
+    }
+    v1::GetHistoryResponse response;
+    DescribeHistory(*Check(), buckets, HistoryForecasts(), response);
+    return response.buckets(0);
+  };
+  const v1::HistoryBucket top_label = off_by(false, true);
+  EXPECT_FALSE(top_label.class_1_is_worse());
+  EXPECT_THAT(top_label.off_by(), ::testing::StartsWith("75 ("));
+  const v1::HistoryBucket class_1 = off_by(true, false);
+  EXPECT_TRUE(class_1.class_1_is_worse());
+  EXPECT_THAT(class_1.off_by(), ::testing::StartsWith("75 ("));
+}
+
 TEST_F(HistoryCallsTest, APageContinuesAfterADeletedBucket) {
   request_.set_page_size(2);
   v1::GetHistoryResponse first;

@@ -32,6 +32,9 @@ namespace calibd::convert {
 // and ends above a half.
 [[nodiscard]] bool SaysLittle(double lower, double upper);
 
+// "5.4 (4.2 to 6.8)" in points, or only the interval if it says little.
+[[nodiscard]] std::string IntervalText(const v1::ErrorInterval& error);
+
 // "off by 5.4 points (4.2 to 6.8; limit 2)", or, of an interval that says little, "off by 0 to 95
 // points (too few rows to say more; limit 2)". All arguments are probabilities.
 [[nodiscard]] std::string OffByText(double estimate, double lower, double upper, double limit);
