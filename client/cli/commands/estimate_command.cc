@@ -12,7 +12,7 @@
 #include "client/cli/commands/lens_option.h"
 #include "client/cli/commands/offline_evaluation.h"
 #include "client/cli/commands/shared_options.h"
-#include "client/cli/files/observation_file.h"
+#include "client/cli/files/prediction_file.h"
 #include "client/cli/reports/estimate_report.h"
 
 namespace calibd::cli {
@@ -65,27 +65,26 @@ absl::StatusOr<ExitCode> EstimateServed(const Context& context, const EstimateOp
 absl::StatusOr<ExitCode> EstimateFiles(const Context& context, const EstimateOptions& options,
                                        v1::EstimateCalibrationErrorRequest request) {
   if (const auto fault = FindUsageFault(options.input)) return UsageFault(*fault);
-  Input input;
-  const auto changes = ReadObservations(options.input, 0, input);
-  if (absl::IsNotFound(changes.status()) && options.input.labels.empty()) {
-    return absl::NotFoundError(absl::StrCat(changes.status().message(),
+  const absl::StatusOr<Input> input = ReadObservations(options.input, 0);
+  if (absl::IsNotFound(input.status()) && options.input.labels.empty()) {
+    return absl::NotFoundError(absl::StrCat(input.status().message(),
                                             "; for a model on a server, give --model ",
                                             options.input.predictions));
   }
-  if (!changes.ok()) return changes.status();
+  if (!input.ok()) return input.status();
   if (!request.has_seed()) request.set_seed(std::random_device{}());
   CALIBD_ASSIGN_OR_RETURN(
       const v1::CalibrationErrorEstimate estimate,
       CallWithProgress(context, "estimating", kTestTimeout, [&](const auto& call) {
-        return EstimateOffline({input.values, input.labels, input.class_count}, request,
+        return EstimateOffline({input->values, input->labels, input->class_count}, request,
                                options.threads, call);
       }));
   if (context.json()) {
     Json json = ToJson(estimate);
-    json["fileRows"] = ToJson(ToProto(*changes));
+    json["fileRows"] = ToJson(ToProto(input->changes));
     PrintJson(json);
   } else {
-    Print(DescribeEstimate(estimate) + Describe(*changes));
+    Print(DescribeEstimate(estimate) + Describe(input->changes));
   }
   return ExitCode::kOk;
 }

@@ -23,7 +23,7 @@
 #include "client/cli/commands/progress_bar.h"
 #include "client/cli/commands/shared_options.h"
 #include "client/cli/files/action_file.h"
-#include "client/cli/files/observation_file.h"
+#include "client/cli/files/prediction_file.h"
 #include "client/cli/reports/evaluation_report.h"
 
 namespace calibd::cli {
@@ -158,9 +158,7 @@ void TellDurationOf(const Input& input, const EvaluateOptions& options) {
 absl::StatusOr<ExitCode> EvaluateFiles(const Context& context, const EvaluateOptions& options,
                                        const v1::EvaluateRequest& request) {
   if (const auto fault = FindUsageFault(options.input)) return UsageFault(*fault);
-  Input input;
-  CALIBD_ASSIGN_OR_RETURN(const auto changes,
-                          ReadObservations(options.input, options.row_sum_tolerance, input));
+  CALIBD_ASSIGN_OR_RETURN(Input input, ReadObservations(options.input, options.row_sum_tolerance));
   if (input.labels.size() < 2) {
     return absl::FailedPreconditionError(absl::StrCat(
         "not enough valid observations: ", input.labels.size(), ", at least 2 are needed"));
@@ -181,7 +179,7 @@ absl::StatusOr<ExitCode> EvaluateFiles(const Context& context, const EvaluateOpt
         offline.on_progress = progress.on_progress;
         return EvaluateOffline({input.values, input.labels, input.class_count}, offline);
       }));
-  return Report(context, evaluation, changes, options.fail_on,
+  return Report(context, evaluation, input.changes, options.fail_on,
                 options.error_limit.value_or(kDefaultErrorLimit));
 }
 

@@ -19,8 +19,7 @@
 #include "client/cli/commands/offline_evaluation.h"
 #include "client/cli/commands/outcome_kernel_option.h"
 #include "client/cli/commands/shared_options.h"
-#include "client/cli/files/file_changes.h"
-#include "client/cli/files/number_forecasts.h"
+#include "client/cli/files/forecast_file.h"
 #include "client/cli/reports/forecast_report.h"
 
 namespace calibd::cli {
@@ -84,19 +83,18 @@ const char* KindName(const NumberForecastKind& kind) {
 }
 
 ExitCode Report(const Context& context, const EvaluateForecastsOptions& options,
-                const std::string& kind, const v1::Evaluation& answer,
-                const std::optional<FileChanges>& changes) {
+                const std::string& kind, const v1::Evaluation& answer, const FileChanges& changes) {
   std::optional<Decision> decision;
   if (!options.fail_on.empty())
     decision = DecideByLimit(answer, options.error_limit.value_or(kDefaultLimit));
   if (context.json()) {
     Json json = ToJson(answer.forecast());
-    if (changes.has_value()) json["fileRows"] = ToJson(ToProto(*changes));
+    if (options.columns.drop_invalid) json["fileRows"] = ToJson(ToProto(changes));
     if (decision.has_value()) json["gate"] = ToJson(decision->gate);
     PrintJson(json);
   } else {
     Print(DescribeForecasts(kind, answer));
-    if (changes.has_value()) Print(Describe(*changes));
+    Print(Describe(changes));
     if (decision.has_value()) Print(decision->sentence);
   }
   return decision.has_value() ? decision->exit_code() : ExitCode::kOk;
@@ -141,7 +139,7 @@ absl::StatusOr<ExitCode> EvaluateServed(const Context& context,
   if (options.error_limit.has_value()) {
     *evaluation.mutable_reading() = convert::ReadingOf(evaluation, *options.error_limit);
   }
-  return Report(context, options, kind, evaluation, std::nullopt);
+  return Report(context, options, kind, evaluation, FileChanges());
 }
 
 // The positions of --local-feature among --feature-column. Errors: a usage fault.
@@ -172,7 +170,7 @@ absl::StatusOr<ExitCode> EvaluateFile(const Context& context,
   CALIBD_ASSIGN_OR_RETURN(NumberForecasts forecasts,
                           ReadNumberForecasts(input, std::move(chosen.second)));
   CALIBD_ASSIGN_OR_RETURN(forecasts.covariates.local_features, LocalFeatures(options));
-  const std::size_t n = forecasts.outcomes.size();
+  const std::size_t n = forecasts.row_count;
   const CovariateSizes sizes{.groups = !options.columns.group.empty(),
                              .features = options.columns.features.size(),
                              .local_features = options.local_features.size()};
@@ -186,7 +184,7 @@ absl::StatusOr<ExitCode> EvaluateFile(const Context& context,
         const RunControl control{.parallel_for = LoopOnThreads(options.threads),
                                  .progress = call.on_progress,
                                  .cancelled = [&context] { return context.stop.stop_requested(); }};
-        return EvaluateForecasts(forecasts.kind, {forecasts.values, forecasts.outcomes},
+        return EvaluateForecasts(forecasts.kind, {forecasts.values, forecasts.truths},
                                  evaluation_options, forecasts.covariates, control);
       }));
   v1::Evaluation answer;
@@ -194,8 +192,7 @@ absl::StatusOr<ExitCode> EvaluateFile(const Context& context,
                                                 forecasts.covariates, options.columns.features);
   *answer.mutable_reading() =
       convert::ReadingOf(answer, options.error_limit.value_or(kDefaultLimit));
-  return Report(context, options, KindName(forecasts.kind), answer,
-                DroppedRows(options.columns, forecasts.dropped_rows));
+  return Report(context, options, KindName(forecasts.kind), answer, forecasts.changes);
 }
 
 absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateForecastsOptions& options) {

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,7 +8,6 @@
 #include "calibd/convert/text.h"
 #include "calibd/core/label_report.h"
 #include "client/cli/commands/command.h"
-#include "client/cli/files/file_changes.h"
 #include "client/cli/files/label_table.h"
 #include "client/cli/output.pb.h"
 #include "client/cli/reports/report.h"
@@ -76,7 +74,6 @@ Gate GateOf(const v1::MultilabelCalibration& calibration, bool fails) {
 
 absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateLabelsOptions& options) {
   CALIBD_ASSIGN_OR_RETURN(const LabelTable table, ReadLabelTable(options.file, options.columns));
-  const std::optional<FileChanges> changes = DroppedRows(options.columns, table.dropped_rows);
   LabelErrors errors(table.names.size());
   LabelEvidence evidence(table.names.size(), options.tolerance);
   errors.Add(table.view());
@@ -91,14 +88,14 @@ absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateLabelsOptions
                                    calibration.status() == v1::CalibrationError::OVER_LIMIT);
   if (context.json()) {
     Json json = ToJson(calibration);
-    if (changes.has_value()) json["fileRows"] = ToJson(ToProto(*changes));
+    if (options.columns.drop_invalid) json["fileRows"] = ToJson(ToProto(table.changes));
     if (!options.fail_on.empty()) json["gate"] = ToJson(GateOf(calibration, fails));
     PrintJson(json);
   } else {
     Print(absl::StrCat(calibration.rows(), " rows, ", calibration.truths(), " known truths of ",
                        calibration.labels_size(), " labels\n", convert::MultilabelText(calibration),
                        "\n", DescribeLabels(calibration)));
-    if (changes.has_value()) Print(Describe(*changes));
+    Print(Describe(table.changes));
   }
   return fails ? ExitCode::kFailOn : ExitCode::kOk;
 }

@@ -20,9 +20,8 @@
 #include "client/cli/commands/offline_evaluation.h"
 #include "client/cli/commands/outcome_kernel_option.h"
 #include "client/cli/commands/shared_options.h"
-#include "client/cli/files/file_changes.h"
-#include "client/cli/files/number_forecasts.h"
-#include "client/cli/files/observation_file.h"
+#include "client/cli/files/forecast_file.h"
+#include "client/cli/files/prediction_file.h"
 #include "client/cli/reports/report.h"
 #include "google/protobuf/text_format.h"
 
@@ -313,7 +312,7 @@ absl::Status WithOptionNames(const absl::Status& status) {
 
 absl::StatusOr<ExitCode> ComputeAndReport(const Context& context, const LossCommandOptions& options,
                                           const ForecastBatch& batch, const LossOptions& loss,
-                                          const std::optional<FileChanges>& changes) {
+                                          const FileChanges& changes) {
   if (const absl::Status status = CheckLossOptions(batch, loss); !status.ok()) {
     return UsageFault(std::string(WithOptionNames(status).message()));
   }
@@ -335,11 +334,11 @@ absl::StatusOr<ExitCode> ComputeAndReport(const Context& context, const LossComm
   proto.clear_gradient();
   if (context.json()) {
     Json json = ToJson(proto);
-    if (changes.has_value()) json["fileRows"] = ToJson(ToProto(*changes));
+    if (options.input.columns.drop_invalid) json["fileRows"] = ToJson(ToProto(changes));
     PrintJson(json);
   } else {
     Print(Describe(batch, loss, proto));
-    if (changes.has_value()) Print(Describe(*changes));
+    Print(Describe(changes));
   }
   return ExitCode::kOk;
 }
@@ -358,8 +357,7 @@ absl::StatusOr<ExitCode> Run(const Context& context, const LossCommandOptions& o
     CALIBD_ASSIGN_OR_RETURN(const NumberForecasts forecasts,
                             ReadNumberForecasts(input, std::move(chosen.second)));
     FillCondition(forecasts, options, loss);
-    return ComputeAndReport(context, options, forecasts.view(), loss,
-                            DroppedRows(options.input.columns, forecasts.dropped_rows));
+    return ComputeAndReport(context, options, forecasts.view(), loss, forecasts.changes);
   }
   if (options.threshold.has_value() || !options.input.columns.features.empty()) {
     return UsageFault("--threshold and --feature-column need --normals, --samples or --quantiles");
@@ -369,7 +367,6 @@ absl::StatusOr<ExitCode> Run(const Context& context, const LossCommandOptions& o
   }
   CALIBD_RETURN_IF_ERROR(SetClassForm(options, loss));
   Input input;
-  std::optional<FileChanges> changes;
   // The loss of logits is that of their exact softmax, whose gradient refers to the logits.
   if (options.input.logits) {
     if (options.input.columns.drop_invalid) {
@@ -378,7 +375,7 @@ absl::StatusOr<ExitCode> Run(const Context& context, const LossCommandOptions& o
     CALIBD_ASSIGN_OR_RETURN(input, ReadInput(options.input));
     TellNote(input);
   } else {
-    CALIBD_ASSIGN_OR_RETURN(changes, ReadObservations(options.input, 0, input));
+    CALIBD_ASSIGN_OR_RETURN(input, ReadObservations(options.input, 0));
   }
   const ForecastBatch batch{
       options.input.logits ? ForecastKind::kLogits : ForecastKind::kProbabilities,
@@ -389,7 +386,7 @@ absl::StatusOr<ExitCode> Run(const Context& context, const LossCommandOptions& o
   if (const auto violations = FindViolations(batch); !violations.empty()) {
     return DescribeFaults(input, absl::InvalidArgumentError(DescribeViolations(violations)));
   }
-  return ComputeAndReport(context, options, batch, loss, changes);
+  return ComputeAndReport(context, options, batch, loss, input.changes);
 }
 
 }  // namespace

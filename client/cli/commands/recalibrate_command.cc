@@ -15,7 +15,7 @@
 #include "calibd/core/recalibration.h"
 #include "client/cli/commands/command.h"
 #include "client/cli/commands/shared_options.h"
-#include "client/cli/files/observation_file.h"
+#include "client/cli/files/prediction_file.h"
 
 namespace calibd::cli {
 namespace {
@@ -59,11 +59,9 @@ absl::StatusOr<v1::RecalibrationMap> ReadMap(const std::string& path) {
 
 absl::StatusOr<ExitCode> Apply(const RecalibrateOptions& options) {
   CALIBD_ASSIGN_OR_RETURN(const v1::RecalibrationMap map, ReadMap(options.apply_path));
-  Input input;
   InputOptions unlabelled = options.input;
   unlabelled.labels_needed = false;
-  const auto changes = ReadObservations(unlabelled, 0, input);
-  if (!changes.ok()) return changes.status();
+  CALIBD_ASSIGN_OR_RETURN(Input input, ReadObservations(unlabelled, 0));
   if (static_cast<std::size_t>(map.class_count()) != input.class_count) {
     return absl::InvalidArgumentError(absl::StrCat(options.input.predictions, " has ",
                                                    input.class_count, " classes, the map has ",
@@ -125,8 +123,8 @@ std::string Describe(const v1::Recalibration& advice) {
 absl::StatusOr<v1::Recalibration> AdviseOnFiles(const RecalibrateOptions& options,
                                                 const client::LongCallOptions& call,
                                                 std::optional<FileChanges>& changes) {
-  Input input;
-  CALIBD_ASSIGN_OR_RETURN(changes, ReadObservations(options.input, 0, input));
+  CALIBD_ASSIGN_OR_RETURN(const Input input, ReadObservations(options.input, 0));
+  changes = input.changes;
   const RunControl control{.parallel_for = nullptr,
                            .progress = call.on_progress,
                            .cancelled = [&call] { return call.stop.stop_requested(); }};

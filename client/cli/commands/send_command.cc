@@ -317,8 +317,8 @@ absl::StatusOr<ExitCode> Run(const Context& context, const SendOptions& options)
               << ListNames(input.class_names) << " in this order\n";
   }
   Json more = Json::object();
-  if (options.input.renormalise) more["fileRows"] = ToJson(ToProto(input.renormalisation));
-  if (options.input.renormalise && !context.json()) Print(Describe(input.renormalisation));
+  if (options.input.renormalise) more["fileRows"] = ToJson(ToProto(input.changes));
+  if (options.input.renormalise && !context.json()) Print(Describe(input.changes));
   return stream.Finish(context, SendClasses(options, input, stream), more);
 }
 

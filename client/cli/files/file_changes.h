@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 
-#include "client/cli/files/column_plan.h"
 #include "client/cli/output.pb.h"
 
 namespace calibd::cli {
@@ -19,19 +18,13 @@ struct Renormalisation {
   double largest_correction = 0;
 };
 
-[[nodiscard]] FileRows ToProto(const Renormalisation& renormalisation);
-// A sentence with a line end.
-[[nodiscard]] std::string Describe(const Renormalisation& renormalisation);
-
-// What was changed in the files; their options say what was wanted.
+// What was changed in the rows of files.
 struct FileChanges {
-  std::size_t dropped_rows = 0;
+  // Invalid rows that were left out; unset if the values were not checked.
+  std::optional<std::size_t> dropped_rows;
+  // Unset without --renormalise.
   std::optional<Renormalisation> renormalisation;
 };
-
-// The rows that --drop-invalid left out; unset without this option.
-[[nodiscard]] std::optional<FileChanges> DroppedRows(const ColumnOptions& options,
-                                                     std::size_t dropped_rows);
 
 [[nodiscard]] FileRows ToProto(const FileChanges& changes);
 // A paragraph for each change.

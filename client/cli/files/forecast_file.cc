@@ -2,14 +2,20 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
+#include "calibd/core/validation.h"
 #include "client/cli/files/file_format.h"
 #include "client/cli/files/label_parser.h"
+#include "client/cli/files/row_faults.h"
 #include "client/cli/files/text_row.h"
 
 namespace calibd::cli {
@@ -64,6 +70,50 @@ absl::StatusOr<ColumnPlan> Plan(const InputOptions& options, const v1::Forecast&
                    " and the outcome: --label-column states it, --drop-column leaves out others"));
 }
 
+// Samples have as many draws as the file.
+v1::Forecast DescribeKind(const NumberForecastKind& kind) {
+  v1::Forecast forecast;
+  if (std::holds_alternative<NormalForecasts>(kind)) {
+    forecast.mutable_normal();
+  } else if (const auto* const quantiles = std::get_if<QuantileForecasts>(&kind)) {
+    forecast.mutable_quantiles()->mutable_levels()->Add(quantiles->levels.begin(),
+                                                        quantiles->levels.end());
+  } else {
+    forecast.mutable_samples();
+  }
+  return forecast;
+}
+
+// The number of each group, in the order of their first rows.
+std::vector<std::int32_t> NumberGroups(const std::vector<std::string>& names) {
+  std::unordered_map<std::string, std::int32_t> numbers;
+  std::vector<std::int32_t> groups;
+  for (const std::string& name : names) {
+    const auto next = static_cast<std::int32_t>(numbers.size());
+    groups.push_back(numbers.try_emplace(name, next).first->second);
+  }
+  return groups;
+}
+
+std::optional<Violation> FindRowViolation(const NumberForecasts& forecasts, std::size_t i) {
+  const std::size_t width = forecasts.width;
+  const auto row = std::span(forecasts.values).subspan(i * width, width);
+  std::optional<Violation> violation = FindForecastViolation(forecasts.kind, row);
+  if (violation.has_value()) return violation;
+  return FindOutcomeViolation(forecasts.kind, row, forecasts.truths[i]);
+}
+
+absl::Status CheckRows(const NumberForecasts& forecasts) {
+  for (std::size_t i = 0; i < forecasts.row_count; ++i) {
+    std::optional<Violation> violation = FindRowViolation(forecasts, i);
+    if (!violation.has_value()) continue;
+    violation->field = absl::StrCat("rows[", i, "].", violation->field);
+    return DescribeFaults(forecasts,
+                          absl::InvalidArgumentError(DescribeViolations({&*violation, 1})));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::optional<std::string> FindForecastUsageFault(const InputOptions& input) {
@@ -103,6 +153,33 @@ absl::StatusOr<Table> ReadForecasts(const InputOptions& options, const v1::Forec
   }
   CALIBD_RETURN_IF_ERROR(ReadOtherFiles(options, table));
   return table;
+}
+
+absl::StatusOr<NumberForecasts> ReadNumberForecasts(const InputOptions& input,
+                                                    NumberForecastKind kind) {
+  NumberForecasts forecasts;
+  CALIBD_ASSIGN_OR_RETURN(static_cast<Table&>(forecasts), ReadForecasts(input, DescribeKind(kind)));
+  const std::string& path = forecasts.places.path;
+  if (forecasts.truths.empty()) {
+    return FileError(
+        path, "has no outcomes: add a column named outcome, or state it with --label-column");
+  }
+  if (auto* const samples = std::get_if<SampleForecasts>(&kind)) samples->draws = forecasts.width;
+  if (const absl::Status status = CheckForecastKind(kind); !status.ok()) {
+    return FileError(path, std::string(status.message()));
+  }
+  forecasts.kind = std::move(kind);
+  if (input.columns.drop_invalid) {
+    DropInvalidRows([&](std::size_t i) { return !FindRowViolation(forecasts, i).has_value(); },
+                    forecasts);
+  } else {
+    CALIBD_RETURN_IF_ERROR(CheckRows(forecasts));
+  }
+  forecasts.covariates = {.groups = NumberGroups(forecasts.groups),
+                          .features = std::move(forecasts.features),
+                          .feature_count = input.columns.features.size(),
+                          .local_features = {}};
+  return forecasts;
 }
 
 }  // namespace calibd::cli

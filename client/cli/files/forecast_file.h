@@ -5,6 +5,9 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "calibd/core/forecast.h"
+#include "calibd/core/forecast_cells.h"
+#include "calibd/core/forecast_evaluation.h"
 #include "calibd/v1/model_service.pb.h"
 #include "client/cli/files/table.h"
 
@@ -22,6 +25,22 @@ namespace calibd::cli {
 // are then as many as the file has. Errors: as ReadTable; the values are not checked.
 [[nodiscard]] absl::StatusOr<Table> ReadForecasts(const InputOptions& options,
                                                   const v1::Forecast& forecast);
+
+// Valid forecasts of a number with their outcomes, which are the truths.
+struct NumberForecasts : Table {
+  // Samples have the number of draws that the file has.
+  NumberForecastKind kind;
+  // With the features of the table, which has none any more. local_features is empty.
+  ForecastCovariates covariates;
+
+  [[nodiscard]] ForecastBatch view() const { return WithKind(kind, {values, truths}); }
+};
+
+// Reads forecasts with their outcomes, and drops invalid rows if wanted. kind: of samples, whatever
+// number of draws it states, all that the file has. Errors: as ReadForecasts, also for invalid
+// forecasts and outcomes.
+[[nodiscard]] absl::StatusOr<NumberForecasts> ReadNumberForecasts(const InputOptions& input,
+                                                                  NumberForecastKind kind);
 
 }  // namespace calibd::cli
 

@@ -106,11 +106,8 @@ absl::StatusOr<LabelTable> ReadLabelTable(const std::string& path, const ColumnO
     if (violations.empty()) return table;
     return DescribeFaults(table, absl::InvalidArgumentError(DescribeViolations(violations)));
   }
-  std::vector<bool> valid(table.row_count);
-  for (std::size_t row = 0; row < valid.size(); ++row) {
-    valid[row] = FindViolations(table.view().rows(row, 1)).empty();
-  }
-  table.dropped_rows = KeepRows(valid, table);
+  DropInvalidRows(
+      [&](std::size_t row) { return FindViolations(table.view().rows(row, 1)).empty(); }, table);
   table.labels = LabelsOf(table.truths);
   if (table.row_count == 0) return FileError(file.name, "has no valid rows");
   return table;

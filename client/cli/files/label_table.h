@@ -18,8 +18,6 @@ struct LabelTable : Table {
   std::vector<std::string> names;
   // n x K, row-major.
   std::vector<std::int8_t> labels;
-  // Rows that --drop-invalid left out.
-  std::size_t dropped_rows = 0;
 
   [[nodiscard]] MultilabelBatch view() const { return {values, labels, names.size()}; }
 };

@@ -13,6 +13,7 @@
 #include "absl/strings/str_replace.h"
 #include "calibd/core/row_sum.h"
 #include "calibd/core/status_macros.h"
+#include "calibd/core/validation.h"
 #include "client/cli/commands/command.h"
 #include "client/cli/files/file_format.h"
 #include "client/cli/files/label_parser.h"
@@ -61,6 +62,7 @@ void ExpandPositiveClass(bool logits, std::int32_t positive_class, Input& input)
 }
 
 void Renormalise(Input& input) {
+  Renormalisation& done = input.changes.renormalisation.emplace();
   const std::size_t m = input.class_count;
   const double rounding = static_cast<double>(m) * std::numeric_limits<double>::epsilon();
   for (auto row = input.values.begin(); row != input.values.end();
@@ -74,9 +76,8 @@ void Renormalise(Input& input) {
     const double correction = std::abs(sum - 1);
     if (correction <= rounding) continue;
     for (auto value = row; value != end; ++value) *value /= sum;
-    ++input.renormalisation.rows;
-    input.renormalisation.largest_correction =
-        std::max(input.renormalisation.largest_correction, correction);
+    ++done.rows;
+    done.largest_correction = std::max(done.largest_correction, correction);
   }
 }
 
@@ -173,6 +174,22 @@ class ClassReader {
   std::optional<LabelParser> parser_;
 };
 
+// Applies the softmax. A row without a softmax stays unchanged, and is then invalid.
+absl::Status ApplySoftmax(Input& input, bool drop_invalid) {
+  const std::size_t m = input.class_count;
+  if (!drop_invalid) {
+    const auto violations = SoftmaxRows(input.values, m);
+    if (violations.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(DescribeViolations(violations));
+  }
+  const std::span<double> values(input.values);
+  for (std::size_t i = 0; i < input.row_count; ++i) {
+    const std::span<double> row = values.subspan(i * m, m);
+    if (std::ranges::all_of(row, [](double logit) { return std::isfinite(logit); })) Softmax(row);
+  }
+  return absl::OkStatus();
+}
+
 // Says what the values may be if most rows have one outside [0, 1]; empty otherwise.
 std::string ScaleHint(const Input& input) {
   constexpr std::size_t kRows = 100;
@@ -233,8 +250,32 @@ absl::StatusOr<Input> ReadInput(const InputOptions& stated, InputFile& file) {
     CALIBD_RETURN_IF_ERROR(CheckCount(input.truth_places, "label", input.truths.size(), input));
   }
   input.labels = ClassesOf(input.truths);
-  input.truths.clear();
   if (options.renormalise) Renormalise(input);
+  return input;
+}
+
+absl::StatusOr<Input> ReadObservations(const InputOptions& options, double row_sum_tolerance) {
+  CALIBD_ASSIGN_OR_RETURN(Input input, ReadInput(options));
+  if (!options.labels_needed) input.labels.assign(input.row_count, 0);
+  if (input.labels.empty()) return UsageFault("LABELS is missing: an evaluation needs labels");
+  TellNote(input);
+  const bool drop = options.columns.drop_invalid;
+  absl::Status status = options.logits ? ApplySoftmax(input, drop) : absl::OkStatus();
+  const PredictionBatch all{input.values, input.labels, input.class_count};
+  if (!drop) {
+    if (status.ok()) status = ValidateBatch(all, row_sum_tolerance);
+    if (!status.ok()) return DescribeFaults(input, status);
+    input.changes.dropped_rows = 0;
+    return input;
+  }
+  DropInvalidRows(
+      [&](std::size_t row) { return FindViolations(all.rows(row, 1), row_sum_tolerance).empty(); },
+      input);
+  if (options.labels_needed) {
+    input.labels = ClassesOf(input.truths);
+  } else {
+    input.labels.resize(input.row_count);
+  }
   return input;
 }
 

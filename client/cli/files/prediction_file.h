@@ -9,7 +9,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client/cli/files/file_changes.h"
 #include "client/cli/files/table.h"
 
 namespace calibd::cli {
@@ -21,7 +20,6 @@ struct Input : Table {
   std::size_t class_count = 0;
   // In the order of the classes; empty if unknown.
   std::vector<std::string> class_names;
-  Renormalisation renormalisation;
 };
 
 // Reads the files. Checks shapes and labels, but not the probabilities. Errors: as ReadTable; for a
@@ -29,6 +27,13 @@ struct Input : Table {
 [[nodiscard]] absl::StatusOr<Input> ReadInput(const InputOptions& options);
 // Reads the predictions from an open file.
 [[nodiscard]] absl::StatusOr<Input> ReadInput(const InputOptions& options, InputFile& file);
+
+// Reads predictions with their labels, prints the note, applies the softmax to logits, and drops
+// invalid rows if wanted; all rows are then valid. Unless labels are needed, all of them are 0.
+// row_sum_tolerance: 0 for the default. Errors: as ReadInput; a usage fault if needed labels are
+// missing; InvalidArgument that names the invalid rows.
+[[nodiscard]] absl::StatusOr<Input> ReadObservations(const InputOptions& options,
+                                                     double row_sum_tolerance);
 
 // Prints the note on standard error, if there is one.
 void TellNote(const Input& input);

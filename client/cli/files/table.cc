@@ -400,10 +400,15 @@ std::string Table::PlaceOf(std::size_t row, std::size_t column) const {
                       named ? absl::StrCat(" (", Quote(columns.names[column]), ")") : "");
 }
 
-std::size_t KeepRows(const std::vector<bool>& keep, Table& table) {
+void DropInvalidRows(const std::function<bool(std::size_t row)>& is_valid, Table& table) {
   const std::size_t before = table.row_count;
-  if (before == 0) return 0;
   const std::size_t feature_count = table.features.size() / before;
+  std::vector<bool> keep(before);
+  for (std::size_t row = 0; row < before; ++row) {
+    const auto features = std::span(table.features).subspan(row * feature_count, feature_count);
+    keep[row] = is_valid(row) &&
+                std::ranges::all_of(features, [](double value) { return std::isfinite(value); });
+  }
   table.row_count = static_cast<std::size_t>(std::ranges::count(keep, true));
   Keep(keep, table.width, table.values);
   Keep(keep, table.truth_width, table.truths);
@@ -415,7 +420,7 @@ std::size_t KeepRows(const std::vector<bool>& keep, Table& table) {
        {&table.places, &table.truth_places, &table.id_places, &table.group_places}) {
     Keep(keep, 1, places->lines);
   }
-  return before - table.row_count;
+  table.changes.dropped_rows = before - table.row_count;
 }
 
 absl::StatusOr<Table> ReadTable(InputFile& file, const TableSchema& schema) {

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/cli/files/column_plan.h"
+#include "client/cli/files/file_changes.h"
 #include "client/cli/files/file_format.h"
 #include "client/cli/files/input_options.h"
 #include "google/protobuf/timestamp.pb.h"
@@ -57,14 +58,14 @@ struct Table {
   RowPlaces id_places;
   RowPlaces group_places;
   RowPlaces baseline_places;
+  FileChanges changes;
 
   // "p.csv line 3, column 2 ("cat")", or "p.jsonl line 3, key "cat"".
   [[nodiscard]] std::string PlaceOf(std::size_t row, std::size_t column) const;
 };
 
-// Removes the rows whose flag is not set. keep: one flag for each row. Returns the number of
-// removed rows.
-std::size_t KeepRows(const std::vector<bool>& keep, Table& table);
+// Removes the rows that are not valid or have a feature that is not finite, and counts them.
+void DropInvalidRows(const std::function<bool(std::size_t row)>& is_valid, Table& table);
 
 // How an array is found in an NPZ file: by the name that the option states, or one of the names.
 struct ArrayNames {

@@ -52,7 +52,7 @@ TEST_F(LabelTableTest, DropsInvalidRowsOnRequest) {
   const std::string rows = "prob_rain,label_rain\n0.5,2\n0.25,1\n1.5,0\nNA,1\n0.5\n0.75,NA\n";
   const auto table = Read(rows, true);
   ASSERT_TRUE(table.ok()) << table.status();
-  EXPECT_EQ(table->dropped_rows, 4U);
+  EXPECT_EQ(table->changes.dropped_rows, 4U);
   EXPECT_THAT(table->values, ElementsAre(0.25, 0.75));
   EXPECT_THAT(table->labels, ElementsAre(1, kMissingTruth));
   EXPECT_THAT(std::string(Read("prob_rain,label_rain\n2,1\n", true).status().message()),

@@ -366,12 +366,13 @@ TEST_F(PredictionFileTest, ShowsAnInvalidProbabilityOfThePositiveClass) {
 TEST_F(PredictionFileTest, RenormalisesAndRecordsIt) {
   InputOptions options = TwoRows();
   options.predictions = Write("p.csv", "0.5,0.5\n0.33,0.66\n");
-  EXPECT_EQ(ParseInput(options).renormalisation.rows, 0);
+  EXPECT_FALSE(ParseInput(options).changes.renormalisation.has_value());
   options.renormalise = true;
   const Input input = ParseInput(options);
   EXPECT_THAT(input.values, ElementsAre(0.5, 0.5, DoubleEq(0.33 / 0.99), DoubleEq(0.66 / 0.99)));
-  EXPECT_EQ(input.renormalisation.rows, 1);
-  EXPECT_NEAR(input.renormalisation.largest_correction, 0.01, 1e-15);
+  ASSERT_TRUE(input.changes.renormalisation.has_value());
+  EXPECT_EQ(input.changes.renormalisation->rows, 1);
+  EXPECT_NEAR(input.changes.renormalisation->largest_correction, 0.01, 1e-15);
   options.predictions = Write("p.csv", "0,0\n-1,3\n");
   EXPECT_THAT(ParseInput(options).values, ElementsAre(0, 0, -1, 3))
       << "left to the check of the values";
