@@ -36,6 +36,8 @@ constexpr std::int64_t kLeastScreened = 100;
 constexpr double kDuplicateShare = 0.01;
 constexpr double kPrintedShare = 0.99;
 constexpr double kInexactShare = 0.01;
+// Five times what a calibrated model is expected to have.
+constexpr double kSurprisingShare = 5 * RowScreen::kSurprise;
 
 double ToLog10(double log_value) { return log_value / std::numbers::ln10; }
 
@@ -182,6 +184,23 @@ void DescribeGroups(const ModelDeclaration& declaration, const ModelSnapshot& sn
   response.set_tested_groups(tested);
 }
 
+void WarnOfOutcomes(const RowScreen::Counts& screen,
+                    google::protobuf::RepeatedPtrField<std::string>& warnings) {
+  const auto warn = [&](std::int64_t count, const char* what, const char* advice) {
+    const double share = static_cast<double>(count) / static_cast<double>(screen.digit_rows);
+    if (share < kSurprisingShare) return;
+    *warnings.Add() = absl::StrFormat(
+        "%.1f %% of the newest %d outcomes %s, although their forecasts give each a probability "
+        "below %.0f %%: %s.",
+        100 * share, screen.digit_rows, what, 100 * RowScreen::kSurprise, advice);
+  };
+  warn(screen.outcomes_as_forecast, "are exactly the middle of their forecasts",
+       "check whether missing outcomes were filled in with the forecast");
+  warn(screen.outcomes_as_before, "equal the outcome before, under another forecast",
+       "several forecasts of one outcome, or a source that repeats its last value, look like "
+       "evidence; send one forecast for each outcome");
+}
+
 void WarnOfRows(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
                 google::protobuf::RepeatedPtrField<std::string>& warnings) {
   if (snapshot.monitor->watch.has_value() &&
@@ -194,11 +213,13 @@ void WarnOfRows(const ModelDeclaration& declaration, const ModelSnapshot& snapsh
   const auto duplicates = static_cast<double>(screen.Duplicates());
   if (duplicates >= kDuplicateShare * rows) {
     *warnings.Add() = absl::StrFormat(
-        "%.1f %% of the newest %d observations seem to repeat earlier ones: their probabilities "
-        "and labels are equal. If they are counted twice, they look like evidence: send them with "
-        "ids or in numbered batches.",
-        100 * duplicates / rows, screen.rows);
+        "%.1f %% of the newest %d observations seem to repeat earlier ones: their %s are equal. If "
+        "they are counted twice, they look like evidence: send them with ids or in numbered "
+        "batches.",
+        100 * duplicates / rows, screen.rows,
+        declaration.numbers() != nullptr ? "forecasts and outcomes" : "probabilities and labels");
   }
+  if (declaration.numbers() != nullptr) return WarnOfOutcomes(screen, warnings);
   const auto digit_rows = static_cast<double>(screen.digit_rows);
   double unit = 1;
   for (std::size_t i = 0; i < screen.at_most_digits.size(); ++i) {

@@ -11,6 +11,7 @@
 
 #include "absl/hash/hash.h"
 #include "calibd/core/validation.h"
+#include "server/watch/outcome_probability.h"
 
 namespace calibd::server {
 namespace {
@@ -26,6 +27,10 @@ constexpr double kLogLevel = 9.21;
 std::size_t RowsOf(std::size_t window) { return std::min(window, RowScreen::kMostRows); }
 // Half of the buckets are empty.
 std::size_t BucketsOf(std::size_t rows) { return 2 * std::bit_ceil(rows); }
+
+// Those of the labels, or of the hashes of outcomes.
+constexpr std::uint32_t kLabelBits = 0x1ffff;
+constexpr unsigned kMarkBits = 15;
 
 // The hashes of so many rows are computed together, so that their buckets are in the cache when
 // they are needed.
@@ -120,10 +125,16 @@ void RowScreen::SetRare(std::size_t newest, bool rare) noexcept {
   }
 }
 
-void RowScreen::CountDigits(const Row& row, std::int64_t sign) noexcept {
+void RowScreen::CountMark(const Row& row, std::int64_t sign) noexcept {
   counts_.digit_rows += sign;
-  counts_.inexact_sums += row.inexact_sum != 0 ? sign : 0;
-  for (std::size_t digits = std::max<std::size_t>(1, row.digits); digits <= kMostDigits; ++digits) {
+  if (numbers_) {
+    counts_.outcomes_as_forecast += (row.mark & kAsForecast) != 0 ? sign : 0;
+    counts_.outcomes_as_before += (row.mark & kAsBefore) != 0 ? sign : 0;
+    return;
+  }
+  counts_.inexact_sums += (row.mark & kInexactSum) != 0 ? sign : 0;
+  for (std::size_t digits = std::max<std::size_t>(1, row.mark & kDigits); digits <= kMostDigits;
+       ++digits) {
     counts_.at_most_digits[digits - 1] += sign;
   }
 }
@@ -139,11 +150,12 @@ std::uint16_t& RowScreen::Find(std::uint64_t hash) noexcept {
   return *link;
 }
 
-RowScreen::Row RowScreen::Compare(std::span<const double> probabilities, std::int32_t label,
-                                  std::uint64_t hash) noexcept {
+template <typename Equals>
+RowScreen::Row RowScreen::Compare(std::uint64_t hash, std::uint32_t label,
+                                  const Equals& equals) noexcept {
   Row row;
   row.hash = hash;
-  row.label = static_cast<std::uint32_t>(label) & 0x1ffffU;
+  row.label = label & kLabelBits;
   std::uint16_t& place = Find(hash);
   if (place == kNone) return row;
   const Row& earlier = rows_[place];
@@ -151,7 +163,7 @@ RowScreen::Row RowScreen::Compare(std::span<const double> probabilities, std::in
   row.repeat = 1;
   row.differs = earlier.label != row.label ? 1 : 0;
   row.expected =
-      static_cast<std::uint8_t>(kExpectedUnits * (1 - std::min(1.0, probabilities[earlier.label])));
+      static_cast<std::uint8_t>(kExpectedUnits * (1 - std::min(1.0, equals(earlier.label))));
   row.aligned = row.differs == 0 && distance > 1 && distance == distance_ ? 1 : 0;
   row.second = earlier.others == 0 ? 1 : 0;
   // The oldest row, which leaves now, may be one of them.
@@ -178,16 +190,9 @@ void RowScreen::RemoveOldest() noexcept {
   if (newest != kNone && --rows_[newest].others == kRare - 1) SetRare(newest, true);
 }
 
-void RowScreen::AddRow(std::span<const double> probabilities, std::int32_t label,
-                       std::uint64_t hash) noexcept {
-  // Before the oldest row is removed, so that a repeated data set of this many rows is detected.
-  Row row = Compare(probabilities, label, hash);
-  row.digits = DigitsOf(probabilities) & 7U;
-  row.inexact_sum = HasInexactSum(probabilities, row.digits) ? 1 : 0;
+void RowScreen::Append(const Row& row) noexcept {
   const std::size_t digit_rows = std::min(rows_.size(), kMostDigitRows);
-  if (size_ >= digit_rows) {
-    CountDigits(rows_[(next_ + rows_.size() - digit_rows) % rows_.size()], -1);
-  }
+  if (size_ >= digit_rows) CountMark(rows_[(next_ + rows_.size() - digit_rows) % rows_.size()], -1);
   if (size_ == rows_.size()) {
     RemoveOldest();
   } else {
@@ -195,10 +200,10 @@ void RowScreen::AddRow(std::span<const double> probabilities, std::int32_t label
     ++counts_.rows;
   }
   rows_[next_] = row;
-  std::uint16_t& bucket = BucketOf(hash);
+  std::uint16_t& bucket = BucketOf(row.hash);
   links_[next_] = std::exchange(bucket, static_cast<std::uint16_t>(next_));
   CountRepeat(row, 1);
-  CountDigits(row, 1);
+  CountMark(row, 1);
   if (row.others == kRare) SetRare(next_, false);
   next_ = (next_ + 1) % rows_.size();
 }
@@ -218,8 +223,39 @@ void RowScreen::Add(const PredictionBatch& batch) noexcept {
       if (newest != kNone) __builtin_prefetch(&rows_[newest]);
     }
     for (std::size_t i = first; i < end; ++i) {
-      AddRow(batch.row(i), batch.labels[i], hashes[i - first]);
+      const std::span<const double> g = batch.row(i);
+      // Before the oldest row is removed, so that a repeated data set of this many rows is
+      // detected.
+      Row row = Compare(hashes[i - first], static_cast<std::uint32_t>(batch.labels[i]),
+                        [g](std::size_t label) { return g[label]; });
+      const unsigned digits = DigitsOf(g);
+      row.mark = (digits | (HasInexactSum(g, digits) ? kInexactSum : 0U)) & kMarkBits;
+      Append(row);
     }
+  }
+}
+
+void RowScreen::Add(const NumberForecastKind& kind, const NumberForecastBatch& batch) noexcept {
+  numbers_ = true;
+  const std::size_t width = ForecastWidth(kind);
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    const std::span<const double> forecast = batch.forecasts.subspan(i * width, width);
+    // Adding 0 turns -0 into 0.
+    const double outcome = batch.outcomes[i] + 0.0;
+    const std::uint64_t hash = XXH3_64bits(forecast.data(), forecast.size_bytes());
+    const bool as_forecast = outcome == ForecastLocation(kind, forecast);
+    const bool as_before = size_ > 0 && outcome == last_outcome_ &&
+                           hash != rows_[(next_ + rows_.size() - 1) % rows_.size()].hash;
+    Row row = Compare(hash, static_cast<std::uint32_t>(XXH3_64bits(&outcome, sizeof(outcome))),
+                      [&](std::size_t /*earlier*/) {
+                        return as_before ? 1 : ProbabilityOfOutcome(kind, forecast, outcome);
+                      });
+    if (2.0 * static_cast<double>(row.expected) <= kExpectedUnits) row.aligned = 0;
+    if ((as_forecast || as_before) && ProbabilityOfOutcome(kind, forecast, outcome) <= kSurprise) {
+      row.mark = ((as_forecast ? kAsForecast : 0U) | (as_before ? kAsBefore : 0U)) & kMarkBits;
+    }
+    last_outcome_ = outcome;
+    Append(row);
   }
 }
 

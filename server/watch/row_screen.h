@@ -7,14 +7,15 @@
 #include <span>
 #include <vector>
 
+#include "calibd/core/forecast_cells.h"
 #include "calibd/core/prediction_batch.h"
 
 namespace calibd::server {
 
 // Statistics of the newest rows, for warnings: repeated rows among as many rows as the window
-// holds, at most kMostRows; and the number of decimal digits of the probabilities of at most
-// kMostDigitRows rows. A start screens the rows of the window again, and no earlier ones. Not
-// thread-safe.
+// holds, at most kMostRows; and of at most kMostDigitRows rows, the number of decimal digits of
+// probabilities, or repeated outcomes of forecasts of a number. A start screens the rows of the
+// window again, and no earlier ones. Not thread-safe.
 class RowScreen {
  public:
   // Numbers of decimal digits from 1 to this one are detected.
@@ -22,17 +23,23 @@ class RowScreen {
   static constexpr std::size_t kMostRows = 32768;
   // Smaller than kMostRows, so that a change of the number of digits is noticed soon.
   static constexpr std::size_t kMostDigitRows = 2048;
+  // An outcome is a surprise if its ProbabilityOfOutcome is at most this.
+  static constexpr double kSurprise = 0.01;
 
-  // Repeats: rows whose probabilities equal those of an earlier row. Each is compared with the
-  // newest earlier one.
+  // Repeats: rows whose predictions equal those of an earlier row. Each is compared with the
+  // newest earlier one. For forecasts of a number, the labels of the following comments are their
+  // outcomes.
   struct Repeats {
     std::int64_t rows = 0;
     // Repeats whose labels differ, and the number that is expected if the labels are drawn from
-    // the probabilities, independently of each other, in units of 1/255, rounded down.
+    // the predictions, independently of each other, in units of 1/255, rounded down. Outcomes also
+    // are not expected to differ if they equal the outcome of the row before, whose forecast is
+    // another one: they repeat for another reason.
     std::int64_t differing = 0;
     std::int64_t expected_differing = 0;
     // Repeats with the same label, and with the same distance from the earlier row as the repeat
-    // before, at least 2: equal rows of sorted data follow each other.
+    // before, at least 2: equal rows of sorted data follow each other. An equal outcome counts only
+    // if it is more probable that it differs.
     std::int64_t aligned = 0;
 
     // Equal probabilities alone are no sign of rows that were counted twice: a model may have few
@@ -43,7 +50,8 @@ class RowScreen {
     // + U log(U / V))) (Freedman, Ann. Probab. 3 (1975) 100). True if this bound is below 1e-4, and
     // U <= V / 4, which protects a model that is under-confident by up to a factor of 4. For a
     // calibrated model with independent labels, in any order of its rows, the probability is at
-    // most 1e-4 at each look.
+    // most 1e-4 at each look. For outcomes, the expectation of each is that given the repeat
+    // instead of the earlier row, which is the same bound in reversed time.
     [[nodiscard]] bool LabelsAgreeTooOften() const noexcept;
     // True if half of the repeats, and at least ten, follow the earlier rows in their order, as in
     // a batch that was sent twice, and U <= V / 4. If the rows come in random order, a repeat of a
@@ -65,6 +73,11 @@ class RowScreen {
     std::int64_t digit_rows = 0;
     std::array<std::int64_t, kMostDigits> at_most_digits{};
     std::int64_t inexact_sums = 0;
+    // Among the same rows: outcomes that are a surprise and equal the location of their own
+    // forecast, see ForecastLocation; and those that equal the outcome of the row before, if its
+    // forecast is another one. At most kSurprise of the rows of a calibrated model are expected to.
+    std::int64_t outcomes_as_forecast = 0;
+    std::int64_t outcomes_as_before = 0;
 
     // Number of rows that were probably counted twice. Either sign suffices for rare
     // probabilities. The frequent ones, such as those that were clipped, may be far from
@@ -81,6 +94,9 @@ class RowScreen {
 
   // batch: valid. Cost: O(m) per row; allocates no memory.
   void Add(const PredictionBatch& batch) noexcept;
+  // A screen sees either classes or numbers of one kind. Cost: O(width) per row; allocates no
+  // memory.
+  void Add(const NumberForecastKind& kind, const NumberForecastBatch& batch) noexcept;
   [[nodiscard]] const Counts& counts() const noexcept { return counts_; }
 
   [[nodiscard]] static std::size_t MaxMemory(std::size_t window) noexcept;
@@ -89,12 +105,13 @@ class RowScreen {
   static constexpr std::uint32_t kRare = 16;
 
   struct Row {
-    // Of the probabilities.
+    // Of the prediction.
     std::uint64_t hash = 0;
+    // The label, or a hash of the outcome.
     std::uint64_t label : 17 = 0;
-    // kMostDigits + 1: more digits; 0: all probabilities are 0 or 1.
-    std::uint64_t digits : 3 = 0;
-    std::uint64_t inexact_sum : 1 = 0;
+    // Classes: the digits, and kInexactSum. kMostDigits + 1: more digits; 0: all probabilities are
+    // 0 or 1. Numbers: kAsForecast and kAsBefore.
+    std::uint64_t mark : 4 = 0;
     std::uint64_t repeat : 1 = 0;
     std::uint64_t rare : 1 = 0;
     std::uint64_t second : 1 = 0;
@@ -110,16 +127,19 @@ class RowScreen {
   };
 
   static constexpr std::uint16_t kNone = 0xffff;
+  static constexpr unsigned kDigits = 7;
+  static constexpr unsigned kInexactSum = 8;
+  static constexpr unsigned kAsForecast = 1;
+  static constexpr unsigned kAsBefore = 2;
 
   [[nodiscard]] std::uint16_t& BucketOf(std::uint64_t hash) noexcept;
   // Returns the link to the newest row with this hash. The link is kNone if there is no such row.
   [[nodiscard]] std::uint16_t& Find(std::uint64_t hash) noexcept;
-  // Adds one row. hash: that of its probabilities.
-  void AddRow(std::span<const double> probabilities, std::int32_t label,
-              std::uint64_t hash) noexcept;
-  // Returns the row, compared with the newest equal row, which leaves its bucket.
-  Row Compare(std::span<const double> probabilities, std::int32_t label,
-              std::uint64_t hash) noexcept;
+  // Returns a row, compared with the newest equal row, which leaves its bucket. equals(label): the
+  // probability that its label equals this one of the earlier row.
+  template <typename Equals>
+  Row Compare(std::uint64_t hash, std::uint32_t label, const Equals& equals) noexcept;
+  void Append(const Row& row) noexcept;
   void RemoveOldest() noexcept;
   // Makes the newest row with a hash, and the `others` before it, repeats of rare probabilities or
   // not.
@@ -127,7 +147,7 @@ class RowScreen {
   static void Count(const Row& row, bool aligned, std::int64_t sign, Repeats& repeats) noexcept;
   void CountRepeat(const Row& row, std::int64_t sign) noexcept;
   void CountRareRepeat(const Row& row, std::int64_t sign) noexcept;
-  void CountDigits(const Row& row, std::int64_t sign) noexcept;
+  void CountMark(const Row& row, std::int64_t sign) noexcept;
 
   // A ring buffer: once it is full, the oldest row is at next_.
   std::vector<Row> rows_;
@@ -140,6 +160,10 @@ class RowScreen {
   std::vector<std::uint16_t> buckets_;
   std::vector<std::uint16_t> links_;
   Counts counts_;
+  // Whether the rows are forecasts of a number.
+  bool numbers_ = false;
+  // Of the newest row, if it is one.
+  double last_outcome_ = 0;
 };
 
 }  // namespace calibd::server

@@ -18,6 +18,7 @@
 #include "server/kinds/numbers/coverage_measure.h"
 #include "server/model/monitoring.h"
 #include "server/watch/monitor.h"
+#include "server/watch/row_screen.h"
 
 namespace calibd::server {
 
@@ -111,10 +112,14 @@ class NumberKind {
   };
 
   // cells: of the model's forecasts, with this seed; their strata and tolerance are not used.
-  // decision: unset for quantiles.
+  // decision: unset for quantiles. window: the length of the model's window.
   NumberKind(std::shared_ptr<const ForecastCells> cells, std::uint64_t seed, double tolerance,
-             std::optional<ThresholdDecision> decision)
-      : cells_(std::move(cells)), seed_(seed), tolerance_(tolerance), decision_(decision) {}
+             std::optional<ThresholdDecision> decision, std::size_t window)
+      : cells_(std::move(cells)),
+        screen_(std::make_unique<RowScreen>(window)),
+        seed_(seed),
+        tolerance_(tolerance),
+        decision_(decision) {}
 
   // The cells by which the next rows are described.
   [[nodiscard]] const std::shared_ptr<const ForecastCells>& cells() const noexcept {
@@ -151,8 +156,9 @@ class NumberKind {
                    monitoring.significance_level / static_cast<double>(monitoring.max_groups + 1));
   }
 
-  static void Screen(const Batch& /*batch*/) noexcept {}
-  [[nodiscard]] static RowScreen::Counts screened() noexcept { return {}; }
+  // Call it for all received rows, and after a start for the rows of the window.
+  void Screen(const Batch& batch) noexcept { screen_->Add(cells_->kind(), batch.values); }
+  [[nodiscard]] const RowScreen::Counts& screened() const noexcept { return screen_->counts(); }
 
   [[nodiscard]] WatchSnapshot SnapshotOf(const Watch& watch, bool is_model,
                                          const Monitoring& monitoring) const;
@@ -181,6 +187,7 @@ class NumberKind {
   void SetCells(const ForecastStrata& strata);
 
   std::shared_ptr<const ForecastCells> cells_;
+  std::unique_ptr<RowScreen> screen_;
   std::uint64_t seed_;
   double tolerance_;
   std::optional<ThresholdDecision> decision_;

@@ -16,6 +16,7 @@
 #include "server/kinds/numbers/number_kind.h"
 #include "server/kinds/numbers/number_state.h"
 #include "server/model/forecast_spec.h"
+#include "server/watch/row_screen.h"
 
 namespace calibd::server {
 namespace {
@@ -98,8 +99,10 @@ class Numbers final : public PredictionKind {
   }
 
   KindSizes Sizes(const ModelDeclaration& declaration) const noexcept override {
+    const bool screened = !declaration.monitoring.disabled;
     // A bucket counts the observations of each of at most 64 cells.
     return {.watches = NumberKind::MaxMemory(declaration.monitoring, SpecOf(declaration).forecast),
+            .other = screened ? RowScreen::MaxMemory(declaration.window) : 0,
             .history_bucket = 64 * sizeof(std::int64_t)};
   }
   std::size_t SnapshotRows(const ModelDeclaration& /*declaration*/) const noexcept override {

@@ -27,7 +27,7 @@ class NumberState final : public KindState {
     if (declaration_->monitoring.disabled) return;
     monitor_.emplace(declaration_->monitoring,
                      NumberKind(cells_, seed, declaration_->monitoring.tolerance,
-                                declaration_->numbers()->decision));
+                                declaration_->numbers()->decision, declaration_->window));
   }
 
   AnyMonitor* monitor() noexcept override { return monitor_.has_value() ? &*monitor_ : nullptr; }
@@ -78,7 +78,9 @@ class NumberState final : public KindState {
                ? absl::OkStatus()
                : absl::InvalidArgumentError("has strata that do not match its observations");
   }
-  void Refill(const RowView& rows, const RowView& /*kept*/) override {
+  void Refill(const RowView& rows, const RowView& kept) override {
+    if (!monitor_.has_value()) return;
+    monitor_->kind().Screen({.values = kept.numbers(), .described = {}});
     if (warming_up()) monitor_->KeepWarmup(rows.extras.groups, rows.size());
   }
 

@@ -21,6 +21,7 @@ namespace calibd::testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -134,6 +135,39 @@ TEST_F(ForecastTest, CalibratedForecastsAreWithinTheLimit) {
   EXPECT_NEAR(decision.realised_loss(), decision.expected_loss(), 0.01);
   EXPECT_FALSE(answer.has_scores());
   EXPECT_EQ(answer.verdict().whereabouts().cells_size(), 24);
+}
+
+TEST_F(ForecastTest, WarnsOfRepeatedRowsAndOutcomes) {
+  Create(Declared());
+  Send(500, 1, 0);
+  EXPECT_EQ(Answer().warnings_size(), 0);
+  const auto again = [&] {
+    auto stream = sdk_->OpenStream(kForecastModel);
+    ASSERT_TRUE(stream.ok()) << stream.status();
+    ASSERT_TRUE((*stream)->SendForecasts(forecasts_, outcomes_).ok());
+    ASSERT_TRUE((*stream)->Finish().ok());
+  };
+  again();
+  const v1::GetCalibrationResponse answer = Answer();
+  ASSERT_EQ(answer.warnings_size(), 1);
+  EXPECT_THAT(answer.warnings(0),
+              HasSubstr("50.0 % of the newest 1000 observations seem to repeat earlier ones: their "
+                        "forecasts and outcomes are equal."));
+  // A start screens the window again.
+  server_->Kill();
+  Start();
+  ASSERT_EQ(Answer().warnings_size(), 1);
+  EXPECT_EQ(Answer().warnings(0), answer.warnings(0));
+
+  ASSERT_TRUE(client_->Delete(kForecastModel).ok());
+  Create(Declared());
+  Draw(500, 1, 0);
+  for (std::size_t i = 0; i < 500; i += 5) outcomes_[i] = forecasts_[2 * i];
+  for (std::size_t i = 2; i < 500; i += 10) outcomes_[i] = outcomes_[i - 1];
+  again();
+  EXPECT_THAT(Answer().warnings(),
+              ElementsAre(HasSubstr("20.0 % of the newest 500 outcomes are exactly the middle"),
+                          HasSubstr("10.0 % of the newest 500 outcomes equal the outcome before")));
 }
 
 TEST_F(ForecastTest, WordsSayWhichWayForecastsAreOff) {
