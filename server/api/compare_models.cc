@@ -2,6 +2,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "calibd/convert/comparison.h"
 #include "calibd/core/comparison.h"
+#include "calibd/core/forecast_comparison.h"
 #include "calibd/core/status_macros.h"
 #include "server/api/api.h"
 #include "server/api/window_call.h"
@@ -23,15 +26,8 @@ namespace {
 constexpr const char* kBaselineWindow = "the window of the baseline";
 
 // The models have the same classes, in the same order if they are named.
-absl::Status CheckBaseline(const Model& model, const Model& baseline) {
-  const std::shared_ptr<const ModelDeclaration> declaration = model.declaration();
-  const std::shared_ptr<const ModelDeclaration> other = baseline.declaration();
-  const std::string name = other->name.ToString();
-  const ClassesSpec& of_model = *declaration->classes();
-  const ClassesSpec& of_baseline = *other->classes();
-  if (model.id() == baseline.id()) {
-    return InvalidFieldError("baseline", absl::StrCat("is ", name, ", expected another model"));
-  }
+absl::Status CheckClasses(const ClassesSpec& of_model, const ClassesSpec& of_baseline,
+                          const std::string& name) {
   if (of_baseline.count != of_model.count) {
     return InvalidFieldError(
         "baseline", absl::StrCat("is ", name, " with ", of_baseline.count, " classes, expected ",
@@ -46,18 +42,43 @@ absl::Status CheckBaseline(const Model& model, const Model& baseline) {
   return absl::OkStatus();
 }
 
+absl::Status CheckBaseline(const ModelDeclaration& model, const ModelDeclaration& baseline) {
+  const std::string name = baseline.name.ToString();
+  if (model.name == baseline.name) {
+    return InvalidFieldError("baseline", absl::StrCat("is ", name, ", expected another model"));
+  }
+  if (model.kind.index() != baseline.kind.index()) {
+    return InvalidFieldError("baseline",
+                             model.numbers() != nullptr
+                                 ? absl::StrCat("is ", name,
+                                                ", which predicts classes, expected a model "
+                                                "that forecasts a number as the model does")
+                                 : absl::StrCat("is ", name,
+                                                ", which forecasts a number, expected a model "
+                                                "of classes as the model is"));
+  }
+  if (model.numbers() == nullptr) return CheckClasses(*model.classes(), *baseline.classes(), name);
+  const absl::Status comparable =
+      CheckComparable(model.numbers()->forecast, baseline.numbers()->forecast);
+  return comparable.ok()
+             ? absl::OkStatus()
+             : InvalidFieldError("baseline", absl::StrCat("is ", name, ", which ",
+                                                          std::string(comparable.message())));
+}
+
 // features: of the baseline. Those of the model are counted with its observations.
-JobCost CostOf(std::size_t n, std::size_t baseline_n, std::size_t m, std::size_t features) {
+JobCost CostOf(std::size_t n, std::size_t baseline_n, std::size_t width, std::size_t features) {
   // The baseline's rows, and the paired rows of the baseline in the order of the model.
   const std::size_t copied = baseline_n + std::min(n, baseline_n);
-  // Two scores, the id hash, the table of hashes and the indices of the pairs.
-  constexpr std::size_t kBytesPerRow = 80;
+  // Two scores, the id hash, the table of hashes and the indices of the pairs; the truth, for which
+  // an outcome takes most; and the description of a forecast.
+  constexpr std::size_t kBytesPerRow = 80 + sizeof(double) + sizeof(ForecastRow);
   // A logarithm and the bin of the top label take as long as some 50 multiplications.
-  return {.memory_bytes = static_cast<double>(copied * (m * sizeof(double) + sizeof(std::int32_t)) +
+  return {.memory_bytes = static_cast<double>(copied * width * sizeof(double) +
                                               (n + baseline_n) * kBytesPerRow +
                                               // ReadWindow copies the features and groups.
                                               baseline_n * (features + 1) * sizeof(double)),
-          .operations = static_cast<double>((n + baseline_n) * (2 * m + 50))};
+          .operations = static_cast<double>((n + baseline_n) * (2 * width + 50))};
 }
 
 WindowPairs PairSamples(const WindowSample& model, const WindowSample& baseline) {
@@ -66,21 +87,21 @@ WindowPairs PairSamples(const WindowSample& model, const WindowSample& baseline)
   };
   const std::vector<std::uint64_t> of_model = hashes(model);
   const std::vector<std::uint64_t> of_baseline = hashes(baseline);
-  return FindPairs({.id_hashes = of_model, .labels = model.rows.truths.labels},
-                   {.id_hashes = of_baseline, .labels = baseline.rows.truths.labels});
+  return FindPairs({.id_hashes = of_model, .truths = model.rows.truths},
+                   {.id_hashes = of_baseline, .truths = baseline.rows.truths});
 }
 
-PredictionSet CopyRows(const PredictionBatch& batch, const std::vector<std::uint32_t>& rows) {
-  PredictionSet set;
-  set.class_count = batch.class_count;
-  set.probabilities.reserve(rows.size() * batch.class_count);
-  set.labels.reserve(rows.size());
+WindowView::Rows CopyRows(const WindowView::Rows& all, const std::vector<std::uint32_t>& rows) {
+  WindowView::Rows chosen;
+  chosen.width = all.width;
+  chosen.values.reserve(rows.size() * all.width);
+  const TruthView truths = all.truths;
   for (const std::uint32_t row : rows) {
-    const auto values = batch.row(row);
-    set.probabilities.insert(set.probabilities.end(), values.begin(), values.end());
-    set.labels.push_back(batch.labels[row]);
+    const auto values = std::span(all.values).subspan(row * all.width, all.width);
+    chosen.values.insert(chosen.values.end(), values.begin(), values.end());
+    chosen.truths.Append(truths.rows(row, 1));
   }
-  return set;
+  return chosen;
 }
 
 v1::Pairing Describe(const WindowPairs& pairs, std::size_t n, std::size_t baseline_n) {
@@ -95,35 +116,80 @@ v1::Pairing Describe(const WindowPairs& pairs, std::size_t n, std::size_t baseli
   return proto;
 }
 
+// The kinds of the forecasts of two models.
+struct ComparedKinds {
+  NumberForecastKind model;
+  NumberForecastKind baseline;
+};
+
+// The scores of the pairs, or of all rows if there are none.
+absl::StatusOr<v1::Comparison> CompareClasses(const WindowView::Rows& model,
+                                              const WindowView::Rows& baseline,
+                                              const WindowPairs& pairs, const RunControl& control) {
+  if (pairs.model_rows.empty()) {
+    CALIBD_ASSIGN_OR_RETURN(const Comparison all,
+                            CompareUnpaired(model.view().classes(), baseline.view().classes()));
+    return convert::ToProto(all);
+  }
+  const WindowView::Rows model_rows = CopyRows(model, pairs.model_rows);
+  const WindowView::Rows baseline_rows = CopyRows(baseline, pairs.baseline_rows);
+  CALIBD_RETURN_IF_ERROR(control.CheckCancelled());
+  CALIBD_ASSIGN_OR_RETURN(const Comparison paired, ComparePaired(model_rows.view().classes(),
+                                                                 baseline_rows.view().classes()));
+  return convert::ToProto(paired);
+}
+
+absl::StatusOr<v1::Comparison> CompareNumbers(const ComparedKinds& kinds,
+                                              const WindowView::Rows& model,
+                                              const WindowView::Rows& baseline,
+                                              const WindowPairs& pairs, const RunControl& control) {
+  const auto view = [](const NumberForecastKind& kind, const WindowView::Rows& rows) {
+    return KindForecasts{.kind = kind, .batch = rows.view().numbers()};
+  };
+  const std::size_t n = pairs.model_rows.size();
+  if (n == 0) {
+    CALIBD_ASSIGN_OR_RETURN(
+        const ForecastComparison all,
+        CompareForecastsUnpaired(view(kinds.model, model), view(kinds.baseline, baseline)));
+    return convert::ToProto(all);
+  }
+  if (n < kLeastComparedForecasts) {
+    return MakeError(absl::StatusCode::kFailedPrecondition, "INSUFFICIENT_DATA",
+                     absl::StrCat("not enough observations with the same ids in both windows: ", n,
+                                  ", at least ", kLeastComparedForecasts, " are needed"));
+  }
+  const WindowView::Rows model_rows = CopyRows(model, pairs.model_rows);
+  const WindowView::Rows baseline_rows = CopyRows(baseline, pairs.baseline_rows);
+  CALIBD_RETURN_IF_ERROR(control.CheckCancelled());
+  CALIBD_ASSIGN_OR_RETURN(
+      const ForecastComparison paired,
+      CompareForecastsPaired(view(kinds.model, model_rows), view(kinds.baseline, baseline_rows)));
+  return convert::ToProto(paired);
+}
+
 absl::Status Compare(const WindowSample& model, const WindowSample& baseline,
-                     const RunControl& control, v1::ModelComparison& proto) {
-  const PredictionBatch of_model = model.rows.view().classes();
-  const PredictionBatch of_baseline = baseline.rows.view().classes();
+                     const std::optional<ComparedKinds>& kinds, const RunControl& control,
+                     v1::ModelComparison& proto) {
   const WindowPairs pairs = PairSamples(model, baseline);
   CALIBD_RETURN_IF_ERROR(control.CheckCancelled());
   control.progress(0.5);
-  const bool paired = !pairs.model_rows.empty();
-  absl::StatusOr<Comparison> compared = absl::UnknownError("");
-  if (paired) {
-    const PredictionSet model_rows = CopyRows(of_model, pairs.model_rows);
-    const PredictionSet baseline_rows = CopyRows(of_baseline, pairs.baseline_rows);
-    CALIBD_RETURN_IF_ERROR(control.CheckCancelled());
-    compared = ComparePaired(model_rows.view(), baseline_rows.view());
-  } else {
-    compared = CompareUnpaired(of_model, of_baseline);
-  }
-  if (!compared.ok()) return compared.status();
+  const std::size_t n = model.rows.truths.size();
+  const std::size_t baseline_n = baseline.rows.truths.size();
   v1::Comparison& comparison = *proto.mutable_comparison();
-  comparison = convert::ToProto(*compared);
+  CALIBD_ASSIGN_OR_RETURN(comparison,
+                          kinds.has_value()
+                              ? CompareNumbers(*kinds, model.rows, baseline.rows, pairs, control)
+                              : CompareClasses(model.rows, baseline.rows, pairs, control));
+  const bool paired = !pairs.model_rows.empty();
   comparison.set_paired(paired);
-  const auto rows = [&](const PredictionBatch& all) {
-    return static_cast<std::int64_t>(paired ? pairs.model_rows.size() : all.size());
+  const auto rows = [&](std::size_t all) {
+    return static_cast<std::int64_t>(paired ? pairs.model_rows.size() : all);
   };
-  comparison.set_observations(rows(of_model));
-  comparison.set_baseline_observations(rows(of_baseline));
+  comparison.set_observations(rows(n));
+  comparison.set_baseline_observations(rows(baseline_n));
   comparison.set_repeated_looks_valid(model.first_observation == 1 &&
                                       baseline.first_observation == 1 && pairs.in_same_order());
-  *proto.mutable_pairing() = Describe(pairs, of_model.size(), of_baseline.size());
+  *proto.mutable_pairing() = Describe(pairs, n, baseline_n);
   proto.set_first_observation(model.first_observation);
   proto.set_baseline_first_observation(baseline.first_observation);
   *proto.mutable_compute_time() = ToTimestamp(model.compute_time);
@@ -134,34 +200,45 @@ absl::Status Compare(const WindowSample& model, const WindowSample& baseline,
 
 absl::Status Api::CompareModels(const v1::CompareModelsRequest& request,
                                 const Reply<v1::CompareModelsResponse>& reply, NamedModel model) {
-  CALIBD_RETURN_IF_ERROR(CheckCall(*model->declaration(), WindowCall::kComparison));
+  const std::shared_ptr<const ModelDeclaration> declaration = model->declaration();
+  CALIBD_RETURN_IF_ERROR(CheckCall(*declaration, WindowCall::kComparison));
   CALIBD_RETURN_IF_ERROR(CheckWindow(request.window()));
   CALIBD_ASSIGN_OR_RETURN(const std::shared_ptr<Model> baseline,
                           FindModel(parts_.registry, "baseline", request.baseline()));
-  CALIBD_RETURN_IF_ERROR(CheckCall(*baseline->declaration(), WindowCall::kComparison));
-  CALIBD_RETURN_IF_ERROR(CheckBaseline(*model, *baseline));
+  const std::shared_ptr<const ModelDeclaration> of_baseline = baseline->declaration();
+  CALIBD_RETURN_IF_ERROR(CheckBaseline(*declaration, *of_baseline));
   const auto observations = static_cast<std::size_t>(request.window());
   CALIBD_RETURN_IF_ERROR(CheckWindow(*baseline, observations, "baseline"));
+  std::optional<ComparedKinds> kinds;
+  std::size_t least = 2;
+  if (declaration->numbers() != nullptr) {
+    kinds = {.model = declaration->numbers()->forecast,
+             .baseline = of_baseline->numbers()->forecast};
+    least = kLeastComparedForecasts;
+  }
   CALIBD_RETURN_IF_ERROR(
-      CountWindowRows(*baseline->snapshot(), observations, 2, kBaselineWindow).status());
+      CountWindowRows(*baseline->snapshot(), observations, least, kBaselineWindow).status());
   const auto result = std::make_shared<v1::CompareModelsResponse>();
   WindowRequest job;
   job.model = model;
   job.observations = observations;
+  job.min_observations = least;
   job.needs_bandwidth = false;
   job.remedy = "a smaller window";
-  job.cost = [baseline, observations, class_count = model->declaration()->class_count()](
-                 std::size_t n, std::size_t /*threads*/) {
+  job.cost = [baseline, observations, width = declaration->row_width(),
+              baseline_width = of_baseline->row_width(),
+              features = of_baseline->feature_names.size()](std::size_t n,
+                                                            std::size_t /*threads*/) {
     const std::size_t all = baseline->snapshot()->window.size();
-    return CostOf(n, observations == 0 ? all : observations, class_count,
-                  baseline->declaration()->feature_names.size());
+    return CostOf(n, observations == 0 ? all : observations, std::max(width, baseline_width),
+                  features);
   };
-  job.compute = [baseline, observations, result](const WindowSample& sample,
-                                                 const RunControl& control) {
+  job.compute = [baseline, observations, kinds, least, result](const WindowSample& sample,
+                                                               const RunControl& control) {
     std::shared_ptr<const ModelSnapshot> snapshot = baseline->snapshot();
     CALIBD_ASSIGN_OR_RETURN(const std::size_t n,
-                            CountWindowRows(*snapshot, observations, 2, kBaselineWindow));
-    return Compare(sample, ReadWindow(std::move(snapshot), n), control,
+                            CountWindowRows(*snapshot, observations, least, kBaselineWindow));
+    return Compare(sample, ReadWindow(std::move(snapshot), n), kinds, control,
                    *result->mutable_comparison());
   };
   return SubmitWindowJob(parts_.jobs, std::move(job), reply, result);

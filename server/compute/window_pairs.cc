@@ -23,7 +23,7 @@ WindowPairs FindPairs(const WindowKeys& model, const WindowKeys& baseline) {
   for (std::size_t i = model.id_hashes.size(); i-- > 0;) {
     const auto found = rows.find(model.id_hashes[i]);
     if (found == rows.end()) continue;
-    if (baseline.labels[found->second] == model.labels[i]) {
+    if (model.SameTruth(i, baseline, found->second)) {
       pairs.model_rows.push_back(static_cast<std::uint32_t>(i));
       pairs.baseline_rows.push_back(found->second);
     } else {

@@ -326,6 +326,18 @@ def test_compare_says_which_model_is_better(client, overconfident):
         client.compare("compared", "compared")
 
 
+def test_forecasts_of_a_number_are_compared_by_their_scores(client):
+    outcomes = np.random.default_rng(4).normal(size=400)
+    for name, deviation in (("sharp", 1.0), ("wide", 3.0)):
+        client.create_model(name, declaration=models.Model(forecast={"normal": {}}))
+        with client.stream(name) as stream:
+            stream.send(np.tile([0.0, deviation], (400, 1)), outcomes)
+    comparison = client.compare("sharp", "wide")
+    assert comparison.comparison.crps.upper < 0 and comparison.comparison.log_score.upper < 0
+    assert "CRPS 0." in repr(comparison) and "log score 0." in repr(comparison)
+    assert "log loss" not in repr(comparison)
+
+
 def test_loss_has_the_gradient_of_its_forecasts(client):
     request = loss_pb2.ComputeLossRequest(outcomes=[0.3, -1.0], compute_gradient=True)
     request.normals.values.extend([0.0, 1.0, 0.5, 2.0])

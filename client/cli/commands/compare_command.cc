@@ -39,7 +39,7 @@ void AddCompareCommand(CLI::App& app, Context& context) {
   const auto [command, options] = AddCommand<CompareOptions>(
       app, context, "compare",
       "Compare a model's newest observations with those of a baseline: log loss, Brier score and "
-      "binned error",
+      "binned error, or CRPS and log score of forecasts of a number",
       Run);
   command->footer(
       "If both models scored predictions with the same ids, exactly these are compared; otherwise\n"

@@ -41,8 +41,20 @@ std::string DescribeRest(const char* whose, std::int64_t other_ids, std::int64_t
                       " without an id.\n");
 }
 
+std::vector<ComparedScore> ScoresOf(const v1::Comparison& comparison) {
+  if (!comparison.has_crps()) {
+    return {{"log loss", "nats", comparison.log_loss()},
+            {"Brier score", "0 to 2", comparison.brier()},
+            {"binned error", "points", comparison.binned_error(), /*in_points=*/true}};
+  }
+  std::vector<ComparedScore> scores = {{"CRPS", "unit of the outcomes", comparison.crps()}};
+  if (comparison.has_log_score()) scores.push_back({"log score", "nats", comparison.log_score()});
+  return scores;
+}
+
 std::string DescribePairing(const v1::ModelComparison& result) {
   const v1::Comparison& comparison = result.comparison();
+  const std::string truth = comparison.has_crps() ? "outcome" : "label";
   const v1::Pairing& pairing = result.pairing();
   std::string text;
   if (comparison.paired()) {
@@ -56,23 +68,26 @@ std::string DescribePairing(const v1::ModelComparison& result) {
                           pairing.only_in_baseline() + pairing.label_conflicts() > 0;
     text = absl::StrCat("Unpaired: ", comparison.observations(), " observations of the model and ",
                         comparison.baseline_observations(), " of the baseline, because ",
-                        have_ids ? "no id has the same label in both windows"
+                        have_ids ? absl::StrCat("no id has the same ", truth, " in both windows")
                                  : "at least one of the windows has no ids",
                         ". A difference may also come from the observations.\n");
   }
   if (pairing.label_conflicts() > 0) {
-    absl::StrAppend(&text, pairing.label_conflicts(),
-                    " ids have different labels in the two windows: check the labels.\n");
+    absl::StrAppend(&text, pairing.label_conflicts(), " ids have different ", truth,
+                    "s in the two windows: check the ", truth, "s.\n");
   }
   return text;
 }
 
 std::string DescribeLooks(const v1::ModelComparison& result) {
+  // The intervals of scores without a bound are asymptotic.
+  const char* const hold = result.comparison().has_crps() ? "approximately " : "";
   if (result.comparison().repeated_looks_valid()) {
-    return "The intervals hold however often this comparison is repeated.\n";
+    return absl::StrCat("The intervals hold ", hold,
+                        "however often this comparison is repeated.\n");
   }
   const bool moved = result.first_observation() > 1 || result.baseline_first_observation() > 1;
-  return absl::StrCat("The intervals hold for one look, because ",
+  return absl::StrCat("The intervals hold ", hold, "for one look, because ",
                       moved ? "the observations are not all since the first one"
                             : "the pairs have another order in the window of the baseline",
                       ".\n");
@@ -83,10 +98,7 @@ std::string DescribeLooks(const v1::ModelComparison& result) {
 std::string DescribeComparison(const std::string& model, const std::string& baseline,
                                const v1::ModelComparison& result) {
   const v1::Comparison& comparison = result.comparison();
-  const std::vector<ComparedScore> scores = {
-      {"log loss", "nats", comparison.log_loss()},
-      {"Brier score", "0 to 2", comparison.brier()},
-      {"binned error", "points", comparison.binned_error(), /*in_points=*/true}};
+  const std::vector<ComparedScore> scores = ScoresOf(comparison);
   std::string text = absl::StrCat(model, " against ", baseline, ": ");
   const std::string interval = absl::StrFormat("%g %% interval", 100 * (1 - comparison.level()));
   std::vector<std::vector<std::string>> table = {

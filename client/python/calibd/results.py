@@ -101,7 +101,9 @@ def _interval(error: monitoring.ErrorInterval) -> str:
 
 
 def _differences(compared: comparison_pb2.Comparison) -> list[str]:
-    return [score.text for score in (compared.log_loss, compared.brier, compared.binned_error)]
+    scores = (compared.log_loss, compared.brier, compared.binned_error,
+              compared.crps, compared.log_score)
+    return [score.text for score in scores if score.text]
 
 
 def _forecast_lines(evaluated: evaluation.ForecastEvaluation) -> list[tuple[str, str]]:

@@ -104,6 +104,18 @@ std::optional<double> KceUpperConfidenceSequence(const WitnessNorm& sum, double 
   return NormUpperConfidenceSequence(sum, kLargestSquare, alpha);
 }
 
+std::optional<double> AsymptoticConfidenceRadius(const RunningMoments& values,
+                                                 double alpha) noexcept {
+  if (values.count < 2) return std::nullopt;
+  constexpr double kNarrowest = 1000;
+  const double level = -2 * std::log(alpha);
+  const double square = (level + std::log1p(level)) / kNarrowest;
+  const auto n = static_cast<double>(values.count);
+  const double scale = n * square + 1;
+  return std::sqrt(values.Variance() * 2 * scale / (n * n * square) *
+                   std::log(std::sqrt(scale) / alpha));
+}
+
 std::optional<NormalTest> TestProjections(const RunningMoments& projections,
                                           double projection_variance) noexcept {
   if (!(projection_variance > 0)) return std::nullopt;

@@ -30,4 +30,14 @@ v1::Comparison ToProto(const Comparison& comparison) {
   return proto;
 }
 
+v1::Comparison ToProto(const ForecastComparison& comparison) {
+  v1::Comparison proto;
+  *proto.mutable_crps() = ToProto(comparison.crps, "CRPS");
+  if (comparison.log_score.has_value()) {
+    *proto.mutable_log_score() = ToProto(*comparison.log_score, "log score");
+  }
+  proto.set_level(kComparisonLevel);
+  return proto;
+}
+
 }  // namespace calibd::convert

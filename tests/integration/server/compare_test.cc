@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cmath>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "calibd/core/comparison.h"
+#include "calibd/core/forecast_comparison.h"
 #include "integration/server/service_client.h"
 #include "support/server_process.h"
 #include "support/temporary_folder.h"
@@ -268,6 +270,85 @@ TEST_F(CompareTest, NamesTheFieldOfAnError) {
          "not enough observations in the window of the baseline: 50, at least 60 are needed");
   v1::ModelComparison result;
   EXPECT_TRUE(Compare(result).ok());
+}
+
+TEST_F(CompareTest, ForecastsOfANumberAreComparedByTheirScores) {
+  const auto create = [&](const std::string& name, const auto& set_kind) {
+    v1::Model model;
+    model.set_name(name);
+    set_kind(*model.mutable_forecast());
+    model.mutable_label_grace()->set_seconds(3600);
+    model.set_labels_come_with_predictions(true);
+    const grpc::Status status = client_->Create(model);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+  };
+  const auto normal = [](v1::Forecast& forecast) { forecast.mutable_normal(); };
+  create(kNew, normal);
+  create(kOld, normal);
+  std::vector<double> forecasts;
+  std::vector<double> outcomes;
+  for (int i = 0; i < 300; ++i) {
+    forecasts.insert(forecasts.end(), {std::sin(i), 1});
+    outcomes.push_back(std::sin(i) + 1.5 * std::sin(17.0 * i));
+  }
+  const auto send = [&](const std::string& model, std::size_t first, std::size_t n, double sd) {
+    v1::ObserveRequest request;
+    request.set_model(model);
+    v1::Observations& observations = *request.mutable_observations();
+    for (std::size_t i = first; i < first + n; ++i) {
+      observations.mutable_forecasts()->add_values(forecasts[2 * i]);
+      observations.mutable_forecasts()->add_values(sd);
+      // One row has another outcome for the baseline.
+      observations.add_outcomes(outcomes[i] + (i == 150 && model == kOld ? 1 : 0));
+      observations.add_prediction_ids("request-" + std::to_string(i));
+    }
+    Observe(request);
+  };
+  send(kNew, 0, 250, 1);
+  send(kOld, 100, 140, 3);
+  v1::ModelComparison result;
+  EXPECT_EQ(Compare(result, 99).error_code(), grpc::FAILED_PRECONDITION);
+  send(kOld, 240, 10, 3);
+  result = Compared();
+  std::vector<double> of_model;
+  std::vector<double> of_baseline;
+  std::vector<double> common;
+  for (std::size_t i = 100; i < 250; ++i) {
+    if (i == 150) continue;
+    of_model.insert(of_model.end(), {forecasts[2 * i], 1});
+    of_baseline.insert(of_baseline.end(), {forecasts[2 * i], 3});
+    common.push_back(outcomes[i]);
+  }
+  const auto expected = CompareForecastsPaired({NormalForecasts{}, {of_model, common}},
+                                               {NormalForecasts{}, {of_baseline, common}});
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  ExpectScore(result.comparison().crps(), expected->crps);
+  ExpectScore(result.comparison().log_score(), *expected->log_score);
+  EXPECT_THAT(result.comparison().crps().text(), HasSubstr("CRPS 0."));
+  EXPECT_FALSE(result.comparison().has_log_loss());
+  EXPECT_EQ(result.comparison().observations(), 149);
+  EXPECT_EQ(result.pairing().label_conflicts(), 1);
+  EXPECT_EQ(result.pairing().only_in_model(), 100);
+  EXPECT_EQ(result.pairing().only_in_baseline(), 0);
+  EXPECT_TRUE(result.comparison().repeated_looks_valid());
+
+  create("models/levels", [](v1::Forecast& forecast) {
+    for (const double level : {0.1, 0.9}) forecast.mutable_quantiles()->add_levels(level);
+  });
+  client_->CreateFixed("models/classes", 3);
+  grpc::Status status = Compare(result, 0, kNew, "models/levels");
+  EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_THAT(status.error_message(), HasSubstr("which has quantiles at 0.1, 0.9 and the model"));
+  status = Compare(result, 0, kNew, "models/classes");
+  EXPECT_THAT(status.error_message(), HasSubstr("which predicts classes"));
+  status = Compare(result, 0, "models/classes", kNew);
+  EXPECT_THAT(status.error_message(), HasSubstr("which forecasts a number"));
+  // Fewer common ids than are compared.
+  create("models/few", normal);
+  send("models/few", 200, 100, 2);
+  status = Compare(result, 0, kNew, "models/few");
+  EXPECT_EQ(status.error_code(), grpc::FAILED_PRECONDITION);
+  EXPECT_THAT(status.error_message(), HasSubstr("the same ids in both windows: 50, at least 100"));
 }
 
 TEST_F(CompareTest, RefusesMoreWorkThanTheLimit) {

@@ -571,10 +571,6 @@ TEST_F(ForecastTest, WhatNeedsClassesSaysWhatToDo) {
   v1::EstimateCalibrationErrorRequest estimate;
   estimate.set_model(kForecastModel);
   refused(client_->EstimateCalibrationError(estimate, nullptr));
-  v1::CompareModelsRequest compare;
-  compare.set_model(kForecastModel);
-  compare.set_baseline(kForecastModel);
-  refused(client_->CompareModels(compare, nullptr));
   auto stream = sdk_->OpenStream(kForecastModel, {});
   ASSERT_TRUE(stream.ok());
   EXPECT_EQ((*stream)

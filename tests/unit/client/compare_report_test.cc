@@ -82,5 +82,28 @@ TEST(CompareReportTest, SaysWhichObservationsWereCompared) {
               HasSubstr("at least one of the windows has no ids"));
 }
 
+TEST(CompareReportTest, NumbersHaveTheirOwnScores) {
+  v1::ModelComparison result = Result();
+  v1::Comparison& comparison = *result.mutable_comparison();
+  comparison.clear_log_loss();
+  comparison.clear_brier();
+  comparison.clear_binned_error();
+  Set(*comparison.mutable_crps(), 41.2, 44.1, -3.6, -2.2);
+  comparison.mutable_crps()->set_text("the words of the CRPS");
+  result.mutable_pairing()->set_label_conflicts(2);
+  EXPECT_THAT(DescribeComparison("a", "b", result),
+              AllOf(StartsWith("a against b: the words of the CRPS.\n"),
+                    HasSubstr("CRPS (unit of the outcomes)   41.2      44.1        -2.9"),
+                    HasSubstr("2 ids have different outcomes in the two windows"),
+                    HasSubstr("hold approximately however often"), Not(HasSubstr("log score")),
+                    Not(HasSubstr("Brier"))));
+  Set(*comparison.mutable_log_score(), 4.1, 4.2, -0.2, 0.01);
+  comparison.mutable_log_score()->set_text("of the log score");
+  comparison.set_paired(false);
+  EXPECT_THAT(DescribeComparison("a", "b", result),
+              AllOf(StartsWith("a against b: the words of the CRPS; of the log score.\n"),
+                    HasSubstr("log score (nats)"), HasSubstr("no id has the same outcome")));
+}
+
 }  // namespace
 }  // namespace calibd::cli

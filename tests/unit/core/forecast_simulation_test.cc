@@ -254,11 +254,11 @@ TEST(ForecastSimulationTest, PValuesOfCalibratedForecastsAreUniform) {
       const auto pit =
           TestPit(ProbabilityIntegralTransforms(drawn.view(), seed), options.resampling);
       ASSERT_TRUE(pit.ok());
-      constexpr std::array kLevels = {0.05, 0.2};
+      constexpr std::array kPLevels = {0.05, 0.2};
       for (std::size_t k = 0; k < 2; ++k) {
-        features[k] += by_features <= kLevels[k] ? 1 : 0;
-        pairs[k] += by_pairs <= kLevels[k] ? 1 : 0;
-        pit_tests[k] += pit->cramer_von_mises.test.p_value <= kLevels[k] ? 1 : 0;
+        features[k] += by_features <= kPLevels[k] ? 1 : 0;
+        pairs[k] += by_pairs <= kPLevels[k] ? 1 : 0;
+        pit_tests[k] += pit->cramer_von_mises.test.p_value <= kPLevels[k] ? 1 : 0;
       }
     }
     for (const auto& counts : {features, pairs, pit_tests}) {

@@ -18,8 +18,8 @@ WindowPairs Pair(const std::vector<std::uint64_t>& model,
                  const std::vector<std::int32_t>& model_labels,
                  const std::vector<std::uint64_t>& baseline,
                  const std::vector<std::int32_t>& baseline_labels) {
-  return FindPairs({.id_hashes = model, .labels = model_labels},
-                   {.id_hashes = baseline, .labels = baseline_labels});
+  return FindPairs({.id_hashes = model, .truths = {.labels = model_labels}},
+                   {.id_hashes = baseline, .truths = {.labels = baseline_labels}});
 }
 
 TEST(WindowPairsTest, PairsIdsInTheOrderOfTheModel) {

@@ -47,6 +47,20 @@ inline constexpr double kProjectionBound = std::numbers::sqrt2;
 [[nodiscard]] std::optional<double> LowerConfidenceSequence(const RunningMoments& values,
                                                             double bound, double alpha) noexcept;
 
+// The radius of an asymptotic confidence sequence of the mean of values without a known bound,
+//   s sqrt(2 (n r^2 + 1) / (n r)^2 log(sqrt(n r^2 + 1) / alpha)),  r^2 = (2 L + log(2 L + 1)) /
+//   n_0,
+// with the sample standard deviation s, L = log(1 / alpha), and n_0 = 1000, where it is narrowest
+// compared with an interval for one look: 1.55 times as wide for alpha = 0.05. It covers the
+// average of E[x_i | x_1, ..., x_{i-1}], i <= n, at all n >= m at once with a probability that
+// tends to at least 1 - alpha for large m, if the values have more than two moments. Source:
+// Waudby-Smith, Arbour, Sinha, Kennedy & Ramdas, Ann. Statist. 52 (2024) 2613, Theorem 2.2, and
+// Sec. 2 for values that depend on the past.
+//
+// alpha: in (0, 1). Unset for fewer than two values.
+[[nodiscard]] std::optional<double> AsymptoticConfidenceRadius(const RunningMoments& values,
+                                                               double alpha) noexcept;
+
 // The sum A of x_i = phi(g_i) d_i', i <= count, where |phi| = 1 and |d_i|^2 <= 2.
 struct WitnessNorm {
   std::int64_t count = 0;

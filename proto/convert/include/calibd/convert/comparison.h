@@ -2,12 +2,14 @@
 #define CALIBD_CONVERT_COMPARISON_H_
 
 #include "calibd/core/comparison.h"
+#include "calibd/core/forecast_comparison.h"
 #include "calibd/v1/comparison.pb.h"
 
 namespace calibd::convert {
 
-// Sets the three scores and the level.
+// Both set the scores and the level.
 [[nodiscard]] v1::Comparison ToProto(const Comparison& comparison);
+[[nodiscard]] v1::Comparison ToProto(const ForecastComparison& comparison);
 
 }  // namespace calibd::convert
 
