@@ -3,19 +3,25 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "calibd/convert/evaluation.h"
 #include "calibd/convert/forecast.h"
 #include "calibd/convert/reading.h"
 #include "calibd/core/forecast_evaluation.h"
+#include "calibd/core/forecast_forms.h"
 #include "calibd/core/status_macros.h"
 #include "server/api/window_call.h"
 #include "server/base/errors.h"
 #include "server/base/proto_time.h"
+#include "server/kinds/classes/class_answer.h"
 
 namespace calibd::server {
 
@@ -44,7 +50,90 @@ absl::StatusOr<std::vector<std::size_t>> FindLocalFeatures(const v1::EvaluateReq
   return positions;
 }
 
+// The kernel of the form "distribution".
+std::optional<OutcomeKernel> KernelOf(const NumberForecastKind& kind) {
+  const auto* const quantiles = std::get_if<QuantileForecasts>(&kind);
+  if (quantiles == nullptr) return std::nullopt;
+  return LevelsKernel{quantiles->levels};
+}
+
+absl::StatusOr<BootstrapOptions> ResamplingOf(const v1::RunTestRequest& request,
+                                              const NumberForecastKind& kind) {
+  if (request.has_lens()) {
+    return InvalidFieldError("lens", "is set, but the model forecasts a number: leave it unset");
+  }
+  if (request.precision() != v1::Provenance::UNSPECIFIED &&
+      request.precision() != v1::Provenance::FLOAT64) {
+    return InvalidFieldError("precision",
+                             "is not FLOAT64, but the model forecasts a number: leave it unset");
+  }
+  BootstrapOptions options{.replicates = DefaultReplicates(NullHypothesis::kForecast),
+                           .seed = request.has_seed() ? request.seed() : RandomSeed(),
+                           .null = NullHypothesis::kForecast};
+  if (request.null() != v1::QuadraticTestResult::UNSPECIFIED) {
+    const absl::StatusOr<NullHypothesis> null = convert::FromProto(request.null());
+    if (!null.ok()) return InvalidFieldError("null", std::string(null.status().message()));
+    options.null = *null;
+  }
+  if (options.null == NullHypothesis::kForm && std::holds_alternative<SampleForecasts>(kind)) {
+    return InvalidFieldError("null",
+                             "is FORM, which needs a condition that does not depend on the draws "
+                             "of samples: expected FORECAST");
+  }
+  options.replicates =
+      request.has_replicates() ? request.replicates() : DefaultReplicates(options.null);
+  if (options.replicates < kMinReplicates || options.replicates > kMaxReplicates) {
+    return InvalidFieldError("replicates", absl::StrCat("is ", options.replicates, ", expected ",
+                                                        kMinReplicates, "..", kMaxReplicates));
+  }
+  return options;
+}
+
 }  // namespace
+
+absl::Status TestForecastModel(WindowJobs& jobs, const v1::RunTestRequest& request,
+                               const Reply<v1::RunTestResponse>& reply,
+                               const std::shared_ptr<Model>& model) {
+  const std::shared_ptr<const ModelDeclaration> declaration = model->declaration();
+  const NumberForecastKind kind = declaration->numbers()->forecast;
+  CALIBD_ASSIGN_OR_RETURN(const BootstrapOptions resampling, ResamplingOf(request, kind));
+  const auto result = std::make_shared<v1::RunTestResponse>();
+  WindowRequest job;
+  job.model = model;
+  job.observations = static_cast<std::size_t>(request.window());
+  job.needs_bandwidth = false;
+  job.remedy = "a smaller window or fewer replicates";
+  // The evaluation includes this test.
+  job.cost = [kind, options = ForecastEvaluationOptions{.resampling = resampling,
+                                                        .outcome_kernel = {},
+                                                        .decision = {},
+                                                        .threshold_alpha = {},
+                                                        .levels = {}}](std::size_t n,
+                                                                       std::size_t threads) {
+    return JobCost{.memory_bytes = ForecastEvaluationMemory(n, kind, options, {}, threads),
+                   .operations = ForecastEvaluationOperations(n, kind, options, {})};
+  };
+  job.compute = [kind, resampling, declaration, result, threads = jobs.threads()](
+                    const WindowSample& sample, const RunControl& control) {
+    const auto start = std::chrono::steady_clock::now();
+    const NumberForecastBatch batch = sample.rows.view().numbers();
+    CALIBD_ASSIGN_OR_RETURN(const ForecastTestResult tested,
+                            TestForecasts(WithKind(kind, batch),
+                                          {.outcome_kernel = KernelOf(kind),
+                                           .condition = ForecastCondition(),
+                                           .resampling = resampling},
+                                          control));
+    v1::QuadraticTestResult& proto = *result->mutable_result();
+    convert::ToProto(tested, resampling.seed, proto);
+    v1::Provenance& provenance = *proto.mutable_provenance();
+    DescribeProvenance(*declaration, sample.first_observation, sample.last_observation,
+                       sample.compute_time, provenance);
+    provenance.set_threads(static_cast<std::int32_t>(threads));
+    *proto.mutable_elapsed() = Since(start);
+    return absl::OkStatus();
+  };
+  return SubmitWindowJob(jobs, std::move(job), reply, result);
+}
 
 absl::Status EvaluateForecastModel(WindowJobs& jobs, const v1::EvaluateRequest& request,
                                    const Reply<v1::EvaluateResponse>& reply,

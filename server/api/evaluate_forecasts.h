@@ -14,6 +14,12 @@ namespace calibd::server {
                                                  const Reply<v1::EvaluateResponse>& reply,
                                                  const std::shared_ptr<Model>& model);
 
+// Api::RunTest of such a model: the test of the form "distribution". request: its window is
+// checked.
+[[nodiscard]] absl::Status TestForecastModel(WindowJobs& jobs, const v1::RunTestRequest& request,
+                                             const Reply<v1::RunTestResponse>& reply,
+                                             const std::shared_ptr<Model>& model);
+
 }  // namespace calibd::server
 
 #endif  // CALIBD_SERVER_API_EVALUATE_FORECASTS_H_

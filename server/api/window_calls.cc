@@ -91,6 +91,9 @@ absl::Status Api::RunTest(const v1::RunTestRequest& request,
                           const Reply<v1::RunTestResponse>& reply, NamedModel model) {
   CALIBD_RETURN_IF_ERROR(CheckCall(*model->declaration(), WindowCall::kTest));
   CALIBD_RETURN_IF_ERROR(CheckWindow(request.window()));
+  if (model->declaration()->numbers() != nullptr) {
+    return TestForecastModel(parts_.jobs, request, reply, model);
+  }
   const std::size_t class_count = model->declaration()->class_count();
   const absl::StatusOr<Lens> lens = convert::FromProto(request.lens(), class_count);
   if (!lens.ok()) return InvalidFieldError("lens", std::string(lens.status().message()));

@@ -329,13 +329,26 @@ def test_compare_says_which_model_is_better(client, overconfident):
 def test_forecasts_of_a_number_are_compared_by_their_scores(client):
     outcomes = np.random.default_rng(4).normal(size=400)
     for name, deviation in (("sharp", 1.0), ("wide", 3.0)):
-        client.create_model(name, declaration=models.Model(forecast={"normal": {}}))
+        client.create_model(name, forecast="normal")
         with client.stream(name) as stream:
             stream.send(np.tile([0.0, deviation], (400, 1)), outcomes)
     comparison = client.compare("sharp", "wide")
     assert comparison.comparison.crps.upper < 0 and comparison.comparison.log_score.upper < 0
     assert "CRPS 0." in repr(comparison) and "log score 0." in repr(comparison)
     assert "log loss" not in repr(comparison)
+
+
+def test_forecasts_of_a_number_are_tested(client):
+    client.create_model("too-wide", forecast="normal")
+    outcomes = np.random.default_rng(5).normal(size=400)
+    with client.stream("too-wide") as stream:
+        stream.send(np.tile([0.0, 3.0], (400, 1)), outcomes)
+    result = client.run_test("too-wide", seed=1)
+    assert result.p_value == 0.001 and result.replicates == 999
+    assert repr(result).startswith("models/too-wide: test of distribution on 400 observations")
+    assert "MMD_u^2" in repr(result) and "KCE" not in repr(result)
+    with pytest.raises(calibd.InvalidArgument, match="lens is set"):
+        client.run_test("too-wide", lens="top_label")
 
 
 def test_loss_has_the_gradient_of_its_forecasts(client):

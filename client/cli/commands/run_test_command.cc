@@ -13,26 +13,29 @@ namespace {
 struct TestOptions {
   std::string model;
   std::optional<std::int32_t> replicates;
-  NullHypothesis null = NullHypothesis::kForm;
+  std::optional<NullHypothesis> null;
   std::optional<std::uint64_t> seed;
   std::int32_t window = 0;
-  std::string lens = "canonical";
+  std::optional<std::string> lens;
   bool float32 = false;
   ResultGate fail_on;
 };
 
 absl::StatusOr<ExitCode> Run(const Context& context, const TestOptions& options) {
-  const std::int32_t replicates = options.replicates.value_or(DefaultReplicates(options.null));
-  if (const auto fault = FindUsageFault(options.fail_on, replicates)) return UsageFault(*fault);
-  CALIBD_ASSIGN_OR_RETURN(const v1::Lens lens, OrUsageFault(ParseLens(options.lens)));
-  CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
+  // Without --replicates, the number depends on the null, whose default depends on the model.
+  const std::int32_t fewest =
+      options.replicates.value_or(DefaultReplicates(NullHypothesis::kForecast));
+  if (const auto fault = FindUsageFault(options.fail_on, fewest)) return UsageFault(*fault);
   v1::RunTestRequest request;
+  if (options.lens.has_value()) {
+    CALIBD_ASSIGN_OR_RETURN(*request.mutable_lens(), OrUsageFault(ParseLens(*options.lens)));
+  }
+  CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
   request.set_model(ModelArgument(options.model));
-  request.set_replicates(replicates);
-  request.set_null(convert::ToProto(options.null));
+  if (options.replicates.has_value()) request.set_replicates(*options.replicates);
+  if (options.null.has_value()) request.set_null(convert::ToProto(*options.null));
   if (options.seed.has_value()) request.set_seed(*options.seed);
   request.set_window(options.window);
-  *request.mutable_lens() = lens;
   if (options.float32) request.set_precision(v1::Provenance::FLOAT32);
 
   CALIBD_ASSIGN_OR_RETURN(
@@ -61,20 +64,27 @@ void AddTestCommand(CLI::App& app, Context& context) {
   const auto [command, options] = AddCommand<TestOptions>(
       app, context, "test", "Run the quadratic test on a model's newest observations", Run);
   command->footer(
+      "The test of a model that forecasts a number compares its outcomes with its forecasts, "
+      "among\n"
+      "similar forecasts; calibctl evaluate-forecasts --model has the other forms of calibration.\n"
       "Ctrl-C also stops the test on the server.\n"
       "Example: calibctl test resnet18 --fail-on p-value --significance-level 0.01");
   AddModelArgument(*command, options->model);
   command
       ->add_option("--replicates", options->replicates,
-                   "replicates, 99..100000; default 1000, or 999 with --null forecast")
+                   "replicates, 99..100000; default 1000, or 999 with the null forecast")
       ->check(CLI::Range(99, 100000));
   AddSeedOption(*command, options->seed,
                 "seed of the replicates; default: chosen by the server and shown");
   AddWindowOption(*command, options->window);
-  AddNullOption(*command, options->null);
+  AddNullOption(*command, options->null,
+                "what the test rejects: forecast, that labels or outcomes are drawn from the "
+                "predictions (simulation, exact for every number of rows), or form, that the model "
+                "is calibrated in the tested part (approximate); default form, or forecast for a "
+                "model that forecasts a number");
   command->add_option("--lens", options->lens,
                       absl::StrCat("the part of the predictions that is tested: ", Lens::Syntax(),
-                                   "; default canonical"));
+                                   "; default canonical; none for forecasts of a number"));
   AddFloat32Option(*command, options->float32);
   AddPValueGate(*command, options->fail_on);
 }

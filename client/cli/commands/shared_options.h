@@ -43,6 +43,9 @@ void AddNullOption(
         "exact for every number of rows), or form, that the model is calibrated in the tested part "
         "(observations drawn with replacement, approximate); default form");
 
+// The option stays unset if the default depends on the model.
+void AddNullOption(CLI::App& command, std::optional<NullHypothesis>& null, const std::string& help);
+
 }  // namespace calibd::cli
 
 #endif  // CALIBD_CLIENT_CLI_COMMANDS_SHARED_OPTIONS_H_

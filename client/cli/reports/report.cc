@@ -232,6 +232,12 @@ std::string DescribeModels(const std::vector<v1::Model>& models) {
 }
 
 std::string DescribeProvenance(const v1::Provenance& provenance) {
+  // Forecasts of a number have no classes, and their kernels are in the result.
+  if (provenance.class_count() == 0) {
+    return absl::StrFormat("%d observations (numbers %d to %d), form %s\n",
+                           provenance.observations(), provenance.first_observation(),
+                           provenance.last_observation(), provenance.lens());
+  }
   std::string text = absl::StrFormat(
       "%d observations (numbers %d to %d) of %d classes, lens %s, %s", provenance.observations(),
       provenance.first_observation(), provenance.last_observation(), provenance.class_count(),
@@ -279,10 +285,16 @@ std::string DescribeQuadratic(const v1::QuadraticTestResult& result) {
     rows.push_back(
         {name, Signed(skce), Signed(floor.mean()), Signed(floor.upper_quantile()), PValue(bound)});
   };
-  add("SKCE_b (biased)", result.skce_biased(), result.noise_floor_biased(),
-      result.p_value_upper_bound_biased());
-  add("SKCE_uq (unbiased)", result.skce_unbiased(), result.noise_floor_unbiased(),
-      result.p_value_upper_bound_unbiased());
+  if (result.has_outcome_kernel()) {
+    rows = {{"estimator", "squared discrepancy"},
+            {"biased", Signed(result.skce_biased())},
+            {"unbiased", Signed(result.skce_unbiased())}};
+  } else {
+    add("SKCE_b (biased)", result.skce_biased(), result.noise_floor_biased(),
+        result.p_value_upper_bound_biased());
+    add("SKCE_uq (unbiased)", result.skce_unbiased(), result.noise_floor_unbiased(),
+        result.p_value_upper_bound_unbiased());
+  }
   std::string text = FormatTable(rows);
   if (result.has_p_value()) {
     absl::StrAppendFormat(

@@ -499,7 +499,10 @@ class Client:
                  replicates: int | None = None, seed: int | None = None, window: int = 0,
                  on_progress: OnProgress | None = None,
                  timeout: float = _LONG_TIMEOUT) -> results.TestResult:
-        """The quadratic test on the newest `window` observations (0: all of the window)."""
+        """The quadratic test on the newest `window` observations (0: all of the window).
+
+        lens: none for a model that forecasts a number. null: the default is "form", and "forecast"
+        for such a model."""
         name = model_name(model)
         request = message(service.RunTestRequest, model=name, replicates=replicates, seed=seed,
                           window=window, lens=_lens(lens), null=choose("null", null, _NULLS))

@@ -204,10 +204,15 @@ def _coverage_svg(model: str, central: Iterable[monitoring.CentralCoverage],
 
 
 def _test_lines(result: evaluation.QuadraticTestResult) -> list[tuple[str, str]]:
-    lines = [("SKCE_uq", f"{result.skce_unbiased:.4g}; calibrated: below "
-              f"{result.noise_floor_unbiased.upper_quantile:.3g} (95 %)")]
+    forecasts = result.HasField("outcome_kernel")
+    below = (result.replicate_upper_quantile if forecasts
+             else result.noise_floor_unbiased.upper_quantile)
+    lines = [("MMD_u^2" if forecasts else "SKCE_uq",
+              f"{result.skce_unbiased:.4g}; calibrated: below {below:.3g} (95 %)")]
     if result.HasField("p_value"):
         lines.append(("p", f"{result.p_value:.3g} for one look, {result.replicates} replicates"))
+    if forecasts:
+        return lines
     lines.append(("p bound", f"{result.p_value_upper_bound_unbiased:.3g}, for every n"))
     lines.append(("KCE", f"{result.kce_lower_bound:.3g} to {result.kce_upper_bound:.3g}"))
     return lines

@@ -114,6 +114,19 @@ absl::StatusOr<ForecastEvaluationOptions> ForecastOptionsFromProto(
   return options;
 }
 
+void ToProto(const ForecastTestResult& tested, std::uint64_t seed, v1::QuadraticTestResult& proto) {
+  v1::Provenance& provenance = *proto.mutable_provenance();
+  provenance.set_lens("distribution");
+  provenance.set_precision(v1::Provenance::FLOAT64);
+  proto.set_skce_biased(tested.biased_mmd_squared);
+  proto.set_skce_unbiased(tested.mmd_squared);
+  proto.set_statistic(tested.statistic);
+  ResamplingToProto(tested, proto);
+  proto.set_seed(seed);
+  *proto.mutable_outcome_kernel() = ToProto(tested.outcome_kernel);
+  *proto.mutable_condition() = ToProto(tested.condition);
+}
+
 v1::ForecastEvaluation ToProto(const ForecastEvaluation& evaluation,
                                const ForecastEvaluationOptions& options,
                                const ForecastCovariates& covariates,

@@ -133,7 +133,8 @@ class Numbers final : public PredictionKind {
   }
   const char* kernel_name(const ModelDeclaration& /*declaration*/) const override { return "none"; }
   absl::Status CheckCall(const ModelDeclaration& declaration, WindowCall call) const override {
-    if (call == WindowCall::kEvaluation || call == WindowCall::kComparison) {
+    if (call == WindowCall::kTest || call == WindowCall::kEvaluation ||
+        call == WindowCall::kComparison) {
       return absl::OkStatus();
     }
     constexpr std::array kWhat{"a test", "a recalibration", "an estimate", "a comparison",

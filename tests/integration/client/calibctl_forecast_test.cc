@@ -91,9 +91,13 @@ TEST_F(CalibctlForecastTest, FromTheDeclarationToTheVerdict) {
   EXPECT_FALSE(json.contains("scores"));
   EXPECT_THAT(ErrorOf({"recalibrate", "--model", "demand"}),
               HasSubstr("calibctl: a recalibration needs a model of classes"));
-  EXPECT_THAT(
-      ErrorOf({"test", "demand"}),
-      AllOf(HasSubstr("calibctl: a test needs a model of classes"), HasSubstr("calibctl show")));
+  EXPECT_THAT(OutputOf({"test", "demand", "--seed", "1"}),
+              AllOf(HasSubstr("models/demand: 3000 observations (numbers 1 to 3000), form "
+                              "distribution\n"),
+                    HasSubstr("estimator  squared discrepancy"),
+                    HasSubstr("simulation test: p = 0.001 (one look)"), HasSubstr("; seed 1\n")));
+  EXPECT_THAT(ErrorOf({"test", "demand", "--lens", "top_label"}),
+              HasSubstr("lens is set, but the model forecasts a number"));
   EXPECT_THAT(ErrorOf({"estimate", "--model", "demand"}),
               HasSubstr("calibctl: an estimate needs a model of classes"));
 }

@@ -7,10 +7,13 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "calibd/client/client.h"
+#include "calibd/core/forecast_cells.h"
+#include "calibd/core/forecast_forms.h"
 #include "integration/server/service_client.h"
 #include "support/http_get.h"
 #include "support/server_process.h"
@@ -554,6 +557,100 @@ TEST_F(ForecastTest, EvaluateTestsTheWindow) {
               HasSubstr("replicates is 5, expected 99..100000"));
 }
 
+TEST_F(ForecastTest, TheTestIsThatOfTheDistribution) {
+  Create(Declared());
+  Send(400, 1, 6);
+  v1::RunTestRequest request;
+  request.set_model(kForecastModel);
+  request.set_seed(9);
+  request.set_window(300);
+  v1::QuadraticTestResult result;
+  const grpc::Status status = client_->RunTest(request, &result);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  const NumberForecastBatch window{.forecasts = std::span(forecasts_).subspan(200),
+                                   .outcomes = std::span(outcomes_).subspan(100)};
+  const auto expected = TestForecasts(
+      WithKind(NormalForecasts{}, window),
+      {.outcome_kernel = {},
+       .condition = ForecastCondition(),
+       .resampling = {.replicates = 999, .seed = 9, .null = NullHypothesis::kForecast}});
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  EXPECT_EQ(result.skce_unbiased(), expected->mmd_squared);
+  EXPECT_EQ(result.skce_biased(), expected->biased_mmd_squared);
+  EXPECT_EQ(result.statistic(), expected->statistic);
+  EXPECT_EQ(result.p_value(), expected->p_value);
+  EXPECT_EQ(result.p_value(), 0.001);
+  EXPECT_EQ(result.null(), v1::QuadraticTestResult::FORECAST);
+  EXPECT_TRUE(result.outcome_kernel().has_rbf());
+  EXPECT_FALSE(result.has_kce_upper_bound() || result.has_p_value_upper_bound_unbiased());
+  EXPECT_EQ(result.provenance().lens(), "distribution");
+  EXPECT_EQ(result.provenance().first_observation(), 101);
+  EXPECT_EQ(result.provenance().observations(), 300);
+  // Evaluate has the same test.
+  v1::EvaluateRequest evaluate;
+  evaluate.set_model(kForecastModel);
+  evaluate.set_seed(9);
+  evaluate.set_window(300);
+  v1::Evaluation evaluation;
+  ASSERT_TRUE(client_->Evaluate(evaluate, &evaluation).ok());
+  EXPECT_EQ(evaluation.forecast().discrepancies(0).test().p_value(), result.p_value());
+  EXPECT_EQ(evaluation.forecast().discrepancies(0).test().value(), result.statistic());
+
+  request.mutable_lens()->mutable_top_label();
+  EXPECT_THAT(client_->RunTest(request, &result).error_message(),
+              HasSubstr("lens is set, but the model forecasts a number"));
+  request.clear_lens();
+  request.set_precision(v1::Provenance::FLOAT32);
+  EXPECT_THAT(client_->RunTest(request, &result).error_message(), HasSubstr("precision is not"));
+  request.clear_precision();
+  request.set_replicates(5);
+  EXPECT_THAT(client_->RunTest(request, &result).error_message(),
+              HasSubstr("replicates is 5, expected 99..100000"));
+  request.set_replicates(199);
+  request.set_null(v1::QuadraticTestResult::FORM);
+  ASSERT_TRUE(client_->RunTest(request, &result).ok());
+  EXPECT_EQ(result.null(), v1::QuadraticTestResult::FORM);
+  EXPECT_LT(result.p_value(), 0.05);
+}
+
+TEST_F(ForecastTest, QuantilesAndSamplesAreTestedToo) {
+  v1::Model levels = Declared();
+  levels.set_name("models/levels");
+  for (const double level : {0.25, 0.5, 0.75}) {
+    levels.mutable_forecast()->mutable_quantiles()->add_levels(level);
+  }
+  Create(levels);
+  v1::Model draws = Declared();
+  draws.set_name("models/draws");
+  draws.mutable_forecast()->mutable_samples()->set_draws(3);
+  Create(draws);
+  for (const std::string name : {"models/levels", "models/draws"}) {
+    v1::ObserveRequest observe;
+    observe.set_model(name);
+    std::normal_distribution<double> normal;
+    for (int i = 0; i < 400; ++i) {
+      // The middle half of the true distribution, and draws from it.
+      const bool quantiles = name == "models/levels";
+      for (const double z : {-0.6744897501960817, 0.0, 0.6744897501960817}) {
+        observe.mutable_observations()->mutable_forecasts()->add_values(
+            quantiles ? z : normal(random_));
+      }
+      observe.mutable_observations()->add_outcomes(normal(random_));
+    }
+    ASSERT_TRUE(client_->Observe(observe).ok());
+    v1::RunTestRequest request;
+    request.set_model(name);
+    request.set_seed(1);
+    v1::QuadraticTestResult result;
+    const grpc::Status status = client_->RunTest(request, &result);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+    EXPECT_GT(result.p_value(), 0.01) << name;
+    EXPECT_EQ(result.outcome_kernel().has_levels(), name == "models/levels");
+    request.set_null(v1::QuadraticTestResult::FORM);
+    EXPECT_EQ(client_->RunTest(request, &result).ok(), name == "models/levels");
+  }
+}
+
 TEST_F(ForecastTest, WhatNeedsClassesSaysWhatToDo) {
   Create(Declared());
   Send(600, 1, 0);
@@ -562,9 +659,6 @@ TEST_F(ForecastTest, WhatNeedsClassesSaysWhatToDo) {
     EXPECT_EQ(Reason(status), "FORECAST_MODEL");
     EXPECT_THAT(status.error_message(), HasSubstr("calibctl show"));
   };
-  v1::RunTestRequest test;
-  test.set_model(kForecastModel);
-  refused(client_->RunTest(test, nullptr));
   v1::RecalibrateRequest recalibrate;
   recalibrate.set_model(kForecastModel);
   refused(client_->Recalibrate(recalibrate, nullptr));

@@ -1,6 +1,7 @@
 #ifndef CALIBD_CONVERT_FORECAST_H_
 #define CALIBD_CONVERT_FORECAST_H_
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -27,6 +28,10 @@ namespace calibd::convert {
 [[nodiscard]] absl::StatusOr<ForecastEvaluationOptions> ForecastOptionsFromProto(
     const v1::EvaluateRequest& request, const NumberForecastKind& kind,
     const std::optional<ThresholdDecision>& declared);
+
+// tested: with a ForecastCondition, by a test with this seed. The provenance lacks what only a
+// server knows.
+void ToProto(const ForecastTestResult& tested, std::uint64_t seed, v1::QuadraticTestResult& proto);
 
 // options, covariates: what the evaluation was made with. feature_names: the names of the
 // covariates. The result lacks the observations' numbers and the time.
