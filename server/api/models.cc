@@ -29,6 +29,9 @@ v1::Model FillFrom(const ModelDeclaration& existing, const v1::Model& declared) 
   }
   if (filled.window() == 0) filled.set_window(kept.window());
   if (filled.description().empty()) filled.set_description(kept.description());
+  if (!filled.has_inference_output() && kept.has_inference_output()) {
+    *filled.mutable_inference_output() = kept.inference_output();
+  }
   if (filled.kind_case() == kept.kind_case()) KindOf(existing).FillFrom(kept, filled);
   const v1::Monitoring& monitoring = declared.monitoring();
   if (!DeclaresAny(monitoring) || (monitoring.disabled() == kept.monitoring().disabled() &&

@@ -104,12 +104,11 @@ class NameList {
     const std::string found =
         absl::StrCat(count_, count_ == 1 ? " output" : " outputs", count_ > 0 ? ": " : "", names_);
     return InvalidFieldError(
-        field,
-        wanted.empty()
-            ? absl::StrCat("has ", found, "; expected one, or classes.inferenceOutput.name of the ",
-                           "model to name one of them")
-            : absl::StrCat("has no output ", Quoted(wanted),
-                           " as classes.inferenceOutput.name of the model says, but ", found));
+        field, wanted.empty()
+                   ? absl::StrCat("has ", found, "; expected one, or inferenceOutput.name of the ",
+                                  "model to name one of them")
+                   : absl::StrCat("has no output ", Quoted(wanted),
+                                  " as inferenceOutput.name of the model says, but ", found));
   }
 
  private:

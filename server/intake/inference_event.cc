@@ -52,16 +52,18 @@ absl::StatusOr<InferenceAnswer> ParseAnswer(const InferenceEvent& event,
              : InferenceAnswer::ParseMessage(event.body, event.body_field);
 }
 
-// The number of values per row: m, or 1 for two classes. Errors: InvalidArgument.
+// The number of values per row: that of a prediction, or 1 for two classes. Errors:
+// InvalidArgument.
 absl::StatusOr<std::size_t> FindWidth(const InferenceTensor& tensor,
                                       const ModelDeclaration& declaration) {
-  const std::size_t m = declaration.class_count();
+  const std::size_t m = declaration.row_width();
   const std::size_t count = tensor.values.size();
-  const auto transform = declaration.classes()->inference_output.transform;
+  const auto transform = declaration.inference_output.transform;
   const bool one = transform == v1::InferenceOutput::SIGMOID;
-  const bool either = m == 2 && transform != v1::InferenceOutput::SOFTMAX && !one;
+  const bool either =
+      declaration.class_count() == 2 && transform != v1::InferenceOutput::SOFTMAX && !one;
   for (const std::size_t width : {m, std::size_t{1}}) {
-    const bool allowed = width == 1 ? one || either : !one;
+    const bool allowed = width == m ? !one : one || either;
     const bool fits = tensor.rows.has_value() ? *tensor.rows > 0 && count % *tensor.rows == 0 &&
                                                     count / *tensor.rows == width
                                               : count > 0 && count % width == 0;
@@ -82,7 +84,7 @@ absl::StatusOr<std::size_t> FindWidth(const InferenceTensor& tensor,
   return AnswerError(tensor.field, absl::StrCat(found, ", expected ", expected));
 }
 
-// Sets the predictions of the rows, with their columns in the order of the classes.
+// Sets the predictions of the rows. columns: see InferenceOutput.
 void SetValues(const InferenceTensor& tensor, std::size_t width,
                const std::vector<std::size_t>& columns, v1::DoubleValues& values) {
   values.mutable_values()->Reserve(static_cast<int>(tensor.values.size()));
@@ -105,8 +107,8 @@ struct Predictions {
 absl::StatusOr<Predictions> ReadPredictions(const InferenceEvent& event,
                                             std::optional<nlohmann::json> json,
                                             const ModelDeclaration& declaration) {
-  const std::string& name = declaration.classes()->inference_output.name;
-  const std::string& baseline_name = declaration.classes()->inference_output.baseline_name;
+  const std::string& name = declaration.inference_output.name;
+  const std::string& baseline_name = declaration.inference_output.baseline_name;
   CALIBD_ASSIGN_OR_RETURN(const InferenceAnswer answer, ParseAnswer(event, std::move(json)));
   CALIBD_ASSIGN_OR_RETURN(InferenceTensor tensor, answer.Read(name));
   CALIBD_ASSIGN_OR_RETURN(const std::size_t width, FindWidth(tensor, declaration));
@@ -156,8 +158,8 @@ absl::StatusOr<std::optional<EventPredictions>> ReadEvent(const InferenceEvent& 
   if (!IsAnswer(event)) return std::optional<EventPredictions>();
   CALIBD_ASSIGN_OR_RETURN(const Predictions predictions,
                           ReadPredictions(event, std::move(json), declaration));
-  const auto transform = declaration.classes()->inference_output.transform;
-  const std::vector<std::size_t>& columns = declaration.classes()->inference_output.columns;
+  const auto transform = declaration.inference_output.transform;
+  const std::vector<std::size_t>& columns = declaration.inference_output.columns;
   const std::size_t width = predictions.width;
   EventPredictions read{.id = event.id, .prefix = prefix};
   read.model = {.field = predictions.model.field, .key = predictions.model.key};
@@ -165,7 +167,9 @@ absl::StatusOr<std::optional<EventPredictions>> ReadEvent(const InferenceEvent& 
   const bool logits =
       transform == v1::InferenceOutput::SOFTMAX || transform == v1::InferenceOutput::SIGMOID;
   SetValues(predictions.model, width, columns,
-            logits ? *observations.mutable_logits() : *observations.mutable_probabilities());
+            declaration.numbers() != nullptr ? *observations.mutable_forecasts()
+            : logits                         ? *observations.mutable_logits()
+                                             : *observations.mutable_probabilities());
   if (predictions.baseline.has_value()) {
     read.baseline = {.field = predictions.baseline->field, .key = predictions.baseline->key};
     SetValues(*predictions.baseline, width, columns,
@@ -177,7 +181,7 @@ absl::StatusOr<std::optional<EventPredictions>> ReadEvent(const InferenceEvent& 
   for (std::size_t i = 0; i < rows; ++i) {
     observations.add_prediction_ids(rows == 1 ? event.id : absl::StrCat(event.id, "/", i));
   }
-  if (width == 1) {
+  if (width == 1 && declaration.class_count() == 2) {
     // The only column is that of the second name of column_classes.
     observations.set_positive_class(columns.empty() || columns[1] == 1 ? 1 : 0);
   }
@@ -196,7 +200,8 @@ absl::Status CheckTakesEvents(const ModelDeclaration& declaration) {
                    "the model has no label_grace, which predictions need whose labels come later");
 }
 
-// The name in an event of a field of its observations, such as rows[3].baseline_logits[1].
+// The name in an event of a field of its observations, such as rows[3].baseline_logits[1] or
+// rows[3].standard_deviation.
 std::string EventField(const std::string& field, const EventPredictions& event,
                        const std::vector<std::size_t>& columns) {
   if (field == "prediction_times[0]") return absl::StrCat(event.prefix, "time");
@@ -208,6 +213,8 @@ std::string EventField(const std::string& field, const EventPredictions& event,
   rest.remove_prefix(row.size() + 1);
   const auto& part = absl::StartsWith(rest, "baseline_") ? event.baseline : event.model;
   std::string place = absl::StrCat(part.field, row, part.key);
+  if (rest == "mean") return place + "[0]";
+  if (rest == "standard_deviation") return place + "[1]";
   std::size_t column = 0;
   // A row of one value has no columns, although two classes are checked.
   const std::size_t bracket = rest.find('[');
@@ -245,8 +252,7 @@ absl::Status EventError(const absl::Status& status, const EventPredictions& even
 LogRow DecodeEvent(const EventPredictions& event, const ModelDeclaration& declaration) {
   LogRow batch = Decode(event.observations, declaration);
   if (auto* const rejected = batch.As<RejectedRow>()) {
-    rejected->reason =
-        EventError(rejected->reason, event, declaration.classes()->inference_output.columns);
+    rejected->reason = EventError(rejected->reason, event, declaration.inference_output.columns);
   }
   return batch;
 }
@@ -260,6 +266,9 @@ std::vector<double> Copy(const Values& values) {
 // twice answers at two times.
 std::uint64_t HashUntimed(v1::Observations& observations) {
   observations.clear_prediction_times();
+  if (observations.has_forecasts()) {
+    return HashContent(observations, Copy(observations.forecasts()), {});
+  }
   return observations.has_logits() ? HashContent(observations, Copy(observations.logits()),
                                                  Copy(observations.baseline_logits()))
                                    : HashContent(observations, Copy(observations.probabilities()),

@@ -12,11 +12,11 @@ namespace calibd::server {
 namespace {
 
 constexpr const char* kUpdatableFields[] = {
-    "classes.inference_output.baseline_name",
-    "classes.inference_output.name",
-    "classes.inference_output.transform",
     "classes.row_sum_tolerance",
     "description",
+    "inference_output.baseline_name",
+    "inference_output.name",
+    "inference_output.transform",
     "label_grace",
     "max_pending",
     "monitoring.average_run_length",

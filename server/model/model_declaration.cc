@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,25 +17,23 @@ bool operator==(const ClassesSpec& a, const ClassesSpec& b) {
                                 : *a.kernel.matrix == *b.kernel.matrix;
   return a.count == b.count && a.names == b.names && a.kernel.rule == b.kernel.rule &&
          equal_matrix && a.lenses == b.lenses && a.block_sizes == b.block_sizes &&
-         a.row_sum_tolerance == b.row_sum_tolerance && a.baseline == b.baseline &&
-         a.inference_output == b.inference_output;
+         a.row_sum_tolerance == b.row_sum_tolerance && a.baseline == b.baseline;
 }
 
 namespace {
 
-void SettingsToProto(const ClassesSpec& spec, v1::Classes& classes) {
-  classes.set_row_sum_tolerance(spec.row_sum_tolerance);
-  const InferenceOutput& output = spec.inference_output;
-  if (output == InferenceOutput()) return;
-  v1::InferenceOutput& inference = *classes.mutable_inference_output();
-  inference.set_name(output.name);
-  inference.set_transform(output.transform);
-  inference.set_baseline_name(output.baseline_name);
+// names: of the classes, if there are columns.
+v1::InferenceOutput ToProto(const InferenceOutput& output, std::span<const std::string> names) {
+  v1::InferenceOutput proto;
+  proto.set_name(output.name);
+  proto.set_transform(output.transform);
+  proto.set_baseline_name(output.baseline_name);
   std::vector<std::string> column_classes(output.columns.size());
   for (std::size_t k = 0; k < output.columns.size(); ++k) {
-    column_classes[output.columns[k]] = spec.names[k];
+    column_classes[output.columns[k]] = names[k];
   }
-  inference.mutable_column_classes()->Add(column_classes.begin(), column_classes.end());
+  proto.mutable_column_classes()->Add(column_classes.begin(), column_classes.end());
+  return proto;
 }
 
 // warmup: of the declaration.
@@ -68,8 +67,15 @@ v1::Model SettingsToProto(const ModelDeclaration& declaration) {
   }
   *model.mutable_monitoring() = ToProto(declaration.monitoring);
   model.set_description(declaration.description);
-  if (const ClassesSpec* const classes = declaration.classes()) {
-    SettingsToProto(*classes, *model.mutable_classes());
+  const ClassesSpec* const classes = declaration.classes();
+  if (classes != nullptr) {
+    model.mutable_classes()->set_row_sum_tolerance(classes->row_sum_tolerance);
+  }
+  if (declaration.inference_output != InferenceOutput()) {
+    *model.mutable_inference_output() =
+        ToProto(declaration.inference_output, classes != nullptr
+                                                  ? std::span<const std::string>(classes->names)
+                                                  : std::span<const std::string>());
   }
   return model;
 }

@@ -25,7 +25,8 @@ struct InferenceOutput {
   using Transform = v1::InferenceOutput::Transform;
   std::string name;
   Transform transform = v1::InferenceOutput::UNSPECIFIED;
-  // The column of each class; empty: the columns are in the order of the classes.
+  // The column of each class; empty: the columns are in the order of the classes, or of the values
+  // of a forecast.
   std::vector<std::size_t> columns{};
   // The output with the predictions of the baseline; empty: the answers do not contain them.
   std::string baseline_name{};
@@ -48,7 +49,6 @@ struct ClassesSpec {
   double row_sum_tolerance = 0;
   // The name of the baseline whose probabilities each batch holds too; empty without a baseline.
   std::string baseline{};
-  InferenceOutput inference_output{};
 
   friend bool operator==(const ClassesSpec&, const ClassesSpec&);
 };
@@ -81,6 +81,7 @@ struct ModelDeclaration {
   bool labels_come_with_predictions = false;
   Monitoring monitoring;
   std::string description;
+  InferenceOutput inference_output{};
   // Distinct; empty for a model without features.
   std::vector<std::string> feature_names;
 

@@ -15,6 +15,7 @@
 #include "server/kinds/kind_table.h"
 #include "server/model/declared_duration.h"
 #include "server/model/declared_names.h"
+#include "server/model/inference_output.h"
 #include "server/state/declaration_size.h"
 #include "server/state/disk_use.h"
 
@@ -42,6 +43,7 @@ class Checker {
     CheckDescription();
     CheckFeatureNames();
     CALIBD_RETURN_IF_ERROR(CheckKind());
+    CheckOutput();
     CheckBandwidthAndWindow();
     CheckLabelGrace();
     CheckMonitored();
@@ -59,6 +61,7 @@ class Checker {
     CheckDescription();
     kind_ = &KindOf(existing);
     kind_->CheckSettings(model_, declaration_, violations_);
+    CheckOutput();
     if (model_.has_label_grace() == (existing.max_pending > 0)) {
       CheckLabelGrace();
     } else {
@@ -96,6 +99,11 @@ class Checker {
     const SpecContext context{.memory_limit = memory_limit_, .is_new = is_new_};
     return kind_->CheckSpec(model_, context, declaration_, violations_) ? absl::OkStatus()
                                                                         : Errors();
+  }
+
+  void CheckOutput() {
+    declaration_.inference_output =
+        CheckInferenceOutput(model_.inference_output(), declaration_, violations_);
   }
 
   void CheckMonitored() {

@@ -36,7 +36,8 @@ std::size_t StateMemory(const ModelDeclaration& declaration) noexcept {
                       2 * declaration.window * sizeof(std::int64_t) + History::kMaxMemory;
   const KindSizes sizes = KindOf(declaration).Sizes(declaration);
   bytes += sizes.estimators + sizes.watches + sizes.other +
-           History::kMaxMemory / sizeof(History::Entry) * sizes.history_bucket;
+           History::kMaxMemory / sizeof(History::Entry) * sizes.history_bucket +
+           declaration.inference_output.columns.size() * sizeof(std::size_t);
   bytes += window_rows * features * sizeof(double);
   if (declaration.keeps_groups()) bytes += window_rows * sizeof(std::uint64_t);
   if (declaration.max_pending > 0) {

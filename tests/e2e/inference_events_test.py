@@ -74,7 +74,7 @@ class InferenceEventsTest(unittest.TestCase):
         half = message([(b"p", b"FP16", (2, 2))], [struct.pack("<4e", 0.25, 0.75, 1, 2**-24)])
         two = {"name": "p", "shape": [2, 2], "datatype": "FP64", "data": [[0.25, 0.75], [0.5, 0.5]]}
         other = {"name": "q", "shape": [1], "datatype": "INT64", "data": [1]}
-        named = {"classes": {"inferenceOutput": {"name": "p"}}}
+        named = {"inferenceOutput": {"name": "p"}}
         for number, (settings, body, rows) in enumerate((
                 ({}, {"predictions": [[0.25, 0.75], [0.5, 0.5]]}, 2),
                 ({}, {"predictions": [0.75, 0.5, 1]}, 3),
@@ -83,11 +83,11 @@ class InferenceEventsTest(unittest.TestCase):
                 ({}, {"outputs": [{**two, "shape": [-1, 2]}]}, 2),
                 ({}, message([(b"p", b"FP32", ())], [raw]), 2), ({}, unknown, 2),
                 ({}, binary, 2), (named, typed, 2), ({}, half, 2),
-                ({"classes": {"inferenceOutput": {"transform": "SOFTMAX"}}},
+                ({"inferenceOutput": {"transform": "SOFTMAX"}},
                  {"predictions": [[3, -1], [1000, -1000]]}, 2),
-                ({"classes": {"inferenceOutput": {"transform": "SIGMOID"}}},
+                ({"inferenceOutput": {"transform": "SIGMOID"}},
                  {"outputs": [{"name": "x", "shape": [3, 1], "data": [-2, 0, 5]}]}, 3),
-                ({"classes": {"names": ["a", "b"], "inferenceOutput": {"columnClasses": ["b", "a"]}}},
+                ({"classes": {"names": ["a", "b"]}, "inferenceOutput": {"columnClasses": ["b", "a"]}},
                  {"predictions": [[0.75, 0.25]]}, 1))):
             model = f"forms{number}"
             self.server.create(model, labelGrace="3600s", **settings)
@@ -134,10 +134,9 @@ class InferenceEventsTest(unittest.TestCase):
 
         second = {"name": "old", "shape": [2, 2], "data": [0.5, 0.5, 0.25, 0.75]}
         outputs = [{"name": "new", "shape": [2, 2], "data": [0.75, 0.25, 0.5, 0.5]}, second]
-        self.server.create("event", {
-            "names": ["a", "b"], "baseline": "1", "inferenceOutput": {
-                "name": "new", "baselineName": "old", "columnClasses": ["b", "a"]}},
-            labelGrace="3600s")
+        self.server.create("event", {"names": ["a", "b"], "baseline": "1"}, labelGrace="3600s",
+                           inferenceOutput={"name": "new", "baselineName": "old",
+                                            "columnClasses": ["b", "a"]})
         status, answer = self.infer("event", "1", {"outputs": outputs})
         self.assertEqual((status, answer["acceptedRows"]), (200, "2"), answer)
         self.server.post("/v1/models/event:label", {
@@ -161,10 +160,11 @@ class InferenceEventsTest(unittest.TestCase):
             status, answer = self.infer("event", "2", body)
             self.assertEqual(status, 400, answer)
             self.assertIn(part.replace("\\", ""), answer["error"]["message"])
-        for fields in ({"inferenceOutput": {"baselineName": "old"}},
-                       {"baseline": "1", "inferenceOutput": {"name": "p", "baselineName": "p"}}):
+        for fields, output in (({}, {"baselineName": "old"}),
+                               ({"baseline": "1"}, {"name": "p", "baselineName": "p"})):
             status, _, text = self.server.post("/v1/models", {"model": {
-                "name": "models/invalid", "classes": {"count": 2, **fields}}})
+                "name": "models/invalid", "classes": {"count": 2, **fields},
+                "inferenceOutput": output}})
             self.assertEqual(status, 400, text)
             self.assertIn(b"inference_output.baseline_name", text)
         self.server.create("unpaired", {"baseline": "1"}, labelGrace="3600s")
@@ -263,14 +263,14 @@ class InferenceEventsTest(unittest.TestCase):
         self.assertIn("label_grace", answer["error"]["message"])
         for output in ({"transform": "SIGMOID"}, {"columnClasses": ["a"]}):
             status, _, text = self.server.post("/v1/models", {"model": {
-                "name": "models/invalid", "classes": {"count": 3, "inferenceOutput": output}}})
+                "name": "models/invalid", "classes": {"count": 3}, "inferenceOutput": output}})
             self.assertEqual(status, 400, text)
 
     def rejected_rows(self, model):
         return json.loads(self.server.get(f"/v1/models/{model}/calibration")[2])["rejectedRows"]
 
     def test_refused_events_count_as_rejected_rows(self):
-        self.server.create("refused", {"inferenceOutput": {"name": "p"}}, labelGrace="3600s")
+        self.server.create("refused", inferenceOutput={"name": "p"}, labelGrace="3600s")
         for number, (body, kind, identifier, rows) in enumerate((
                 ({"outputs": [{"name": "other", "data": [[1, 0]]}]}, "response", "1", "1"),
                 (b"{", "response", "1", "2"), ({"predictions": [[1, 0]]}, "response", "", "3"),
@@ -291,10 +291,55 @@ class InferenceEventsTest(unittest.TestCase):
         self.assertEqual(self.infer("refused", "1", {"predictions": [[1, 0]]})[0], 200)
         self.server.create("grace")
         self.server.create("number", forecast={"normal": {}})
-        for model, reason in (("grace", "NO_LABEL_GRACE"), ("number", "FORECAST_MODEL")):
+        for model in ("grace", "number"):
             status, answer = self.infer(model, "1", {"predictions": [[1, 0]]})
-            self.assertEqual((status, answer["error"]["details"][0]["reason"]), (400, reason))
+            self.assertEqual((status, answer["error"]["details"][0]["reason"]), (400, "NO_LABEL_GRACE"))
             self.assertEqual(self.rejected_rows(model), "1")
+
+    def test_answers_with_forecasts_of_a_number_are_counted(self):
+        kinds = (("normal", {"normal": {}}, [[2, 1], [5, 2]]),
+                 ("levels", {"quantiles": {"levels": [0.1, 0.5, 0.9]}}, [[1, 2, 3], [4, 5, 6]]),
+                 ("median", {"quantiles": {"levels": [0.5]}}, [[2], [5]]),
+                 ("draws", {"samples": {"draws": 2}}, [[1, 3], [6, 4]]))
+        for name, forecast, rows in kinds:
+            self.server.create(name, forecast=forecast, labelGrace="3600s",
+                               inferenceOutput={"name": "p"})
+            outputs = [{"name": "q", "data": [[0]]}, {"name": "p", "data": rows}]
+            for accepted in (2, 0):
+                status, answer = self.infer(name, "1", {"outputs": outputs})
+                self.assertEqual((status, answer["acceptedRows"]), (200, str(accepted)), answer)
+            # Other forecasts under the same id.
+            status, answer = self.infer(name, "1", {"outputs": [
+                {"name": "p", "data": [[7] * len(rows[0])] * 2}]})
+            self.assertEqual(status, 409, answer)
+            status, _, text = self.server.post(f"/v1/models/{name}:label", {
+                "labels": {"predictionIds": ["1/0", "1/1"], "outcomes": [2, 6]}})
+            self.assertEqual((status, json.loads(text)["labels"]["matched"]), (200, "2"), text)
+            self.server.end_label_grace(name)
+
+            def counted(model=name):
+                return json.loads(self.server.get(f"/v1/models/{model}/calibration")[2])
+            self.assertTrue(wait_for(lambda: counted()["observations"] == "2"))
+        scores = json.loads(self.server.get("/v1/models/normal/calibration")[2])["forecast"]
+        # The residuals are 0 and 1/2.
+        self.assertAlmostEqual(scores["residualMean"], 0.25)
+        for rows, part in (([[2, 1], [5, -2]], "predictions[1].p[1] is -2"),
+                           ([[2, 1, 3]], "expected rows of 2 values")):
+            status, answer = self.infer("normal", "2", {"predictions": [{"p": row} for row in rows]})
+            self.assertEqual(status, 400, answer)
+            self.assertIn(part, answer["error"]["message"])
+        for output, part in (({"transform": "SOFTMAX"}, "expected NONE"),
+                             ({"columnClasses": ["a"]}, "expected none"),
+                             ({"baselineName": "old"}, "has no baseline")):
+            status, _, text = self.server.post("/v1/models", {"model": {
+                "name": "models/invalid", "forecast": {"normal": {}}, "inferenceOutput": output}})
+            self.assertEqual(status, 400, text)
+            self.assertIn(part.encode(), text)
+        status, _, text = self.server.post("/v1/models/normal:update", {
+            "model": {"inferenceOutput": {"name": "r"}}, "updateMask": "inferenceOutput.name"})
+        self.assertEqual(status, 200, text)
+        status, answer = self.infer("normal", "3", {"predictions": [{"r": [2, 1]}]})
+        self.assertEqual((status, answer["acceptedRows"]), (200, "1"), answer)
 
     def test_a_flood_of_refused_events_leaves_other_models_their_service(self):
         self.server.create("flooded", labelGrace="3600s")
@@ -370,16 +415,14 @@ class InferenceEventsTest(unittest.TestCase):
 
     def test_errors_of_values_name_what_was_sent(self):
         def columns(model, **output):
-            self.server.create(model, {
-                "count": 3, "names": ["a", "b", "c"],
-                "inferenceOutput": {"columnClasses": ["c", "a", "b"], **output}}, labelGrace="3600s")
+            self.server.create(model, {"count": 3, "names": ["a", "b", "c"]}, labelGrace="3600s",
+                               inferenceOutput={"columnClasses": ["c", "a", "b"], **output})
         columns("columns")
         columns("columns-p", name="p")
         columns("columns-logits", transform="SOFTMAX")
         self.server.create("one", labelGrace="3600s")
-        self.server.create("paired", {
-            "baseline": "1", "inferenceOutput": {"name": "new", "baselineName": "old"}},
-            labelGrace="3600s")
+        self.server.create("paired", {"baseline": "1"}, labelGrace="3600s",
+                           inferenceOutput={"name": "new", "baselineName": "old"})
         outputs = [{"name": "new", "data": [[1, 0]]}, {"name": "old", "data": [[0.5, 1.5]]}]
         infinite = struct.pack("<6f", 0, 0, 0, 0, math.inf, 0)
         for model, body, part in (
@@ -513,8 +556,8 @@ class InferenceEventsTest(unittest.TestCase):
 
     def test_raw_tensors_have_the_bytes_of_their_shape(self):
         for classes in (2, 3):
-            self.server.create(f"raw{classes}", {"count": classes, "inferenceOutput": {"name": "p"}},
-                               labelGrace="3600s")
+            self.server.create(f"raw{classes}", {"count": classes}, labelGrace="3600s",
+                               inferenceOutput={"name": "p"})
         p, q = (b"p", b"FP32", (2, 2)), (b"q", b"INT64", (1,))
         four = struct.pack("<4f", 0.25, 0.75, 0.5, 0.5)
         for outputs, raw, part in (
@@ -561,7 +604,7 @@ class InferenceEventsTest(unittest.TestCase):
                 ([output("p", "FP16", [2, 2], 8)], struct.pack("<4e", *rows)),
                 ([words, text, output("p", "FP64", [2, 2], 32), words],
                  b"1\0\0\0a" + struct.pack("<4d", *rows) + b"1\0\0\0b"))):
-            self.server.create(f"tensors{number}", {"inferenceOutput": {"name": "p"}},
+            self.server.create(f"tensors{number}", inferenceOutput={"name": "p"},
                                labelGrace="3600s")
             for accepted in (2, 0):
                 status, answer = self.infer_tensors(f"tensors{number}", outputs, tensors)
@@ -569,10 +612,10 @@ class InferenceEventsTest(unittest.TestCase):
             self.label(f"tensors{number}", ["1/0", "1/1"])
             self.check_log_loss(f"tensors{number}", 2, 0.75 * 0.875)
         # Without binary data, the header is allowed.
-        self.server.create("tensors", {"inferenceOutput": {"name": "text"}}, labelGrace="3600s")
+        self.server.create("tensors", inferenceOutput={"name": "text"}, labelGrace="3600s")
         self.assertEqual(self.infer_tensors("tensors", [text], b"")[0], 200)
 
-        self.server.create("false-tensors", {"inferenceOutput": {"name": "p"}}, labelGrace="3600s")
+        self.server.create("false-tensors", inferenceOutput={"name": "p"}, labelGrace="3600s")
         four = struct.pack("<4f", *rows)
         good = output("p", "FP32", [2, 2], 16)
         for outputs, tensors, length, part in (
@@ -614,8 +657,8 @@ class InferenceEventsTest(unittest.TestCase):
                 (json.dumps({"predictions": [[0.25, 0.75]]}).encode() + b" \r\n",
                  "application/x-www-form-urlencoded"),
                 (text + b"}}}}" + struct.pack("<f", 0.75), "application/json"))):
-            self.server.create(f"logged{number}", {
-                "inferenceOutput": {"transform": "SOFTMAX"}}, labelGrace="3600s")
+            self.server.create(f"logged{number}", labelGrace="3600s",
+                               inferenceOutput={"transform": "SOFTMAX"})
             status, answer = self.infer(f"logged{number}", "1", body, kind)
             self.assertEqual((status, answer.get("acceptedRows")), (200, "1"), answer)
             self.label(f"logged{number}", ["1"])
@@ -637,13 +680,13 @@ class InferenceEventsTest(unittest.TestCase):
                 self.assertIn(part, text)
 
     def test_an_answer_with_many_objects_is_read_once(self):
-        self.server.create("objects", {"inferenceOutput": {"name": "p"}}, labelGrace="3600s")
+        self.server.create("objects", inferenceOutput={"name": "p"}, labelGrace="3600s")
         # The largest body. Other calls wait while it is parsed, so the time must grow with its length.
         body = {"predictions": [{}] * 260000}
         begun = time.monotonic()
         status, answer = self.infer("objects", "1", json.dumps(body).replace(" ", "").encode())
         self.assertEqual(status, 400, answer)
-        self.assertIn('predictions[0] has no output "p" as classes.inferenceOutput.name of the model says, '
+        self.assertIn('predictions[0] has no output "p" as inferenceOutput.name of the model says, '
                       "but 0 outputs", answer["error"]["message"])
         self.assertLess(time.monotonic() - begun, 60)
         rows = [{"p": [0.25, 0.75], "q": 1}] * 20000

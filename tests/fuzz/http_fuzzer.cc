@@ -76,11 +76,17 @@ void CheckInferenceEvent(const HttpRequest& request, const std::string& body) {
       {3, {.name = "out", .transform = Output::NONE, .columns = {2, 0, 1}, .baseline_name = "old"}},
       {3, {.name = "out", .transform = Output::SOFTMAX, .columns = {1, 2, 0}}},
   }};
+  std::vector<ModelDeclaration> declarations;
   for (const auto& [classes, output] : models) {
-    ModelDeclaration declaration;
-    auto& spec = declaration.kind.emplace<ClassesSpec>();
-    spec.count = classes;
-    spec.inference_output = output;
+    ModelDeclaration& declaration = declarations.emplace_back();
+    declaration.kind.emplace<ClassesSpec>().count = classes;
+    declaration.inference_output = output;
+  }
+  for (const NumberForecastKind& forecast :
+       {NumberForecastKind(NormalForecasts()), NumberForecastKind(QuantileForecasts{{0.5}})}) {
+    declarations.emplace_back().kind = NumbersSpec{.forecast = forecast};
+  }
+  for (const ModelDeclaration& declaration : declarations) {
     InferenceEvent event = EventOf(request);
     event.id = "id";
     event.type = "org.kubeflow.serving.inference.response";

@@ -76,10 +76,10 @@ def test_model_is_declared_changed_listed_and_deleted(client):
 def test_the_output_of_a_model_server_is_updated(client):
     declared = models.InferenceOutput(name="p", column_classes=["yes", "no"])
     client.create_model("served", ["no", "yes"],
-                        declaration=models.Model(classes={"inference_output": declared}))
+                        declaration=models.Model(inference_output=declared))
     sigmoid = models.InferenceOutput.SIGMOID
     client.update_model("served", inference_output=models.InferenceOutput(name="q", transform=sigmoid))
-    output = client.get_model("served").classes.inference_output
+    output = client.get_model("served").inference_output
     assert (output.name, output.transform, list(output.column_classes)) == ("q", sigmoid, ["yes", "no"])
     with pytest.raises(calibd.InvalidArgument, match="inference_output.column_classes"):
         client.update_model("served", inference_output=declared)

@@ -157,9 +157,9 @@ constexpr std::pair<const char*, const char*> kUpdatable[] = {
     {"--average-run-length", "monitoring.average_run_length"},
     {"--description", "description"},
     {"--error-limit", "monitoring.error_limit"},
-    {"--inference-output", "classes.inference_output.name"},
-    {"--inference-baseline", "classes.inference_output.baseline_name"},
-    {"--inference-transform", "classes.inference_output.transform"},
+    {"--inference-output", "inference_output.name"},
+    {"--inference-baseline", "inference_output.baseline_name"},
+    {"--inference-transform", "inference_output.transform"},
     {"--label-grace", "label_grace"},
     {"--max-pending", "max_pending"},
     {"--row-sum-tolerance", "classes.row_sum_tolerance"},
@@ -249,14 +249,14 @@ std::vector<CLI::Option*> AddSettings(CLI::App& command, ModelOptions& options,
   command.add_option_function<std::string>(
       "--inference-output",
       [&options](const std::string& name) {
-        options.classes.mutable_inference_output()->set_name(name);
+        options.model.mutable_inference_output()->set_name(name);
       },
       help("the output of a model server that contains the predictions, for POST :inference",
            "its only one"));
   command.add_option_function<std::string>(
       "--inference-baseline",
       [&options](const std::string& name) {
-        options.classes.mutable_inference_output()->set_baseline_name(name);
+        options.model.mutable_inference_output()->set_baseline_name(name);
       },
       help("the output that contains the predictions of the baseline", "none"));
   command
@@ -265,7 +265,7 @@ std::vector<CLI::Option*> AddSettings(CLI::App& command, ModelOptions& options,
           [&options](const std::string& name) {
             v1::InferenceOutput::Transform transform{};
             v1::InferenceOutput::Transform_Parse(absl::AsciiStrToUpper(name), &transform);
-            options.classes.mutable_inference_output()->set_transform(transform);
+            options.model.mutable_inference_output()->set_transform(transform);
           },
           help("what turns the values of this output into probabilities", "none"))
       ->check(CLI::IsMember({"none", "softmax", "sigmoid"}));
@@ -432,9 +432,8 @@ void AddCreate(CLI::App& model, Context& context) {
             "newest observations kept for `calibctl test`; default 10000")
       ->check(CLI::Range(2, 1000000));
   AddCreateOptions(*command, *options);
-  for (const char* const name :
-       {"--classes", "--class-names", "--row-sum-tolerance", "--baseline", "--inference-output",
-        "--inference-baseline", "--inference-transform"}) {
+  for (const char* const name : {"--classes", "--class-names", "--row-sum-tolerance", "--baseline",
+                                 "--inference-baseline", "--inference-transform"}) {
     options->of_classes.push_back(command->get_option(name));
   }
 }

@@ -184,8 +184,8 @@ std::string DescribeModel(const v1::Model& model) {
          {"max groups", grouped ? absl::StrCat(monitoring.max_groups()) : ""},
          {"min group obs.", grouped ? absl::StrCat(monitoring.min_group_observations()) : ""}});
   }
-  if (classes.has_inference_output()) {
-    const v1::InferenceOutput& output = classes.inference_output();
+  if (model.has_inference_output()) {
+    const v1::InferenceOutput& output = model.inference_output();
     settings.emplace_back("inference output",
                           output.name().empty() ? "the only one" : output.name());
     settings.emplace_back("inference transf.",

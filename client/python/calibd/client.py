@@ -265,7 +265,7 @@ class Client:
                             ("monitoring.average_run_length", average_run_length),
                             ("monitoring.stale_after",
                              arguments.duration("stale_after", stale_after)),
-                            *((f"classes.inference_output.{name}", part)
+                            *((f"inference_output.{name}", part)
                               for name, part in parts.items())):
             if value is not None:
                 request.update_mask.paths.append(path)

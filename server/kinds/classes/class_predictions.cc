@@ -73,8 +73,7 @@ class Classes final : public PredictionKind {
   KindSizes Sizes(const ModelDeclaration& declaration) const noexcept override {
     const ClassesSpec& spec = SpecOf(declaration);
     const MatrixKernel* const matrix = spec.kernel.matrix.get();
-    KindSizes sizes{.watches = ClassKind::MaxMemory(declaration.monitoring, spec.count),
-                    .other = spec.inference_output.columns.size() * sizeof(std::size_t)};
+    KindSizes sizes{.watches = ClassKind::MaxMemory(declaration.monitoring, spec.count)};
     for (const Lens& lens : spec.lenses) {
       sizes.estimators += RunningLens::MaxMemory(lens, spec.count, spec.block_sizes, matrix);
     }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <map>
 #include <set>
 #include <string>
 #include <string_view>
@@ -16,7 +15,6 @@
 #include "calibd/core/row_sum.h"
 #include "calibd/core/running_lens.h"
 #include "calibd/text/model_id.h"
-#include "calibd/text/printable.h"
 #include "server/base/errors.h"
 #include "server/model/declared_names.h"
 
@@ -27,7 +25,6 @@ constexpr std::size_t kDefaultBlockSize = 100;
 constexpr std::size_t kMaxBlockSize = 1000;
 constexpr int kMaxBlockSizes = 4;
 constexpr int kMaxLenses = 8;
-constexpr std::size_t kMaxOutputNameLength = 128;
 // Maximum number of differences |x_k - z_k| in one pass of the median bandwidth of one model,
 // warmup^2 / 2 * m. This takes a writer thread seconds.
 constexpr double kMaxBandwidthWork = 2e9;
@@ -46,7 +43,6 @@ class ClassSpecChecker {
     CheckClasses();
     CheckTolerance();
     CheckBaseline();
-    CheckInferenceOutput();
     if (!violations_.empty()) return false;
     CheckKernel();
     CheckLenses();
@@ -65,30 +61,6 @@ class ClassSpecChecker {
       return;
     }
     spec_.row_sum_tolerance = tolerance == 0 ? DefaultRowSumTolerance(spec_.count) : tolerance;
-  }
-
-  void CheckInferenceOutput() {
-    const v1::InferenceOutput& declared = declared_.inference_output();
-    InferenceOutput output{.name = declared.name(),
-                           .transform = declared.transform(),
-                           .baseline_name = declared.baseline_name()};
-    CheckOutputName("model.classes.inference_output.name", output.name);
-    CheckOutputName("model.classes.inference_output.baseline_name", output.baseline_name);
-    if (!output.baseline_name.empty() &&
-        (spec_.baseline.empty() || output.baseline_name == output.name)) {
-      Add("model.classes.inference_output.baseline_name", "is ", Quoted(output.baseline_name),
-          spec_.baseline.empty() ? ", expected none because the model has no baseline"
-                                 : ", expected another output than that of the model");
-    }
-    if (!v1::InferenceOutput::Transform_IsValid(output.transform)) {
-      Add("model.classes.inference_output.transform", "is ", output.transform, ", expected 0..",
-          v1::InferenceOutput::Transform_MAX);
-    } else if (output.transform == v1::InferenceOutput::SIGMOID && spec_.count != 2) {
-      Add("model.classes.inference_output.transform", "is SIGMOID with ", spec_.count,
-          " classes, expected 2 classes");
-    }
-    if (declared.column_classes_size() > 0) output.columns = ColumnsOf(declared);
-    spec_.inference_output = std::move(output);
   }
 
  private:
@@ -151,34 +123,6 @@ class ClassSpecChecker {
         spec_.lenses.push_back(*std::move(lens));
       }
     }
-  }
-
-  void CheckOutputName(const char* field, const std::string& name) {
-    if (name.size() > kMaxOutputNameLength) {
-      Add(field, "has ", name.size(), " bytes, expected at most ", kMaxOutputNameLength);
-    } else if (const auto unprintable = FindUnprintable(name)) {
-      Add(field, *unprintable);
-    }
-  }
-
-  // Returns the column of each class.
-  std::vector<std::size_t> ColumnsOf(const v1::InferenceOutput& declared) {
-    const std::vector<std::string>& names = spec_.names;
-    std::map<std::string_view, std::size_t> columns;
-    for (int i = 0; i < declared.column_classes_size(); ++i) {
-      columns[declared.column_classes(i)] = static_cast<std::size_t>(i);
-    }
-    std::vector<std::size_t> result;
-    for (const std::string& name : names) {
-      const auto found = columns.find(name);
-      if (found != columns.end()) result.push_back(found->second);
-    }
-    if (names.empty() || result.size() != names.size() ||
-        static_cast<std::size_t>(declared.column_classes_size()) != names.size()) {
-      Add("model.classes.inference_output.column_classes", "has ", declared.column_classes_size(),
-          " names, expected the model's class_names, each once");
-    }
-    return result;
   }
 
   void CheckBaseline() {
@@ -272,7 +216,6 @@ void CheckClassSettings(const v1::Classes& declared, ClassesSpec& spec,
   const SpecContext context;
   ClassSpecChecker checker(declared, context, spec, violations);
   checker.CheckTolerance();
-  checker.CheckInferenceOutput();
 }
 
 std::size_t MostClassWarmup(const ClassesSpec& spec) {
@@ -335,9 +278,6 @@ void FillClassesFrom(const v1::Classes& existing, v1::Classes& declared) {
   if (declared.block_sizes().empty()) *declared.mutable_block_sizes() = existing.block_sizes();
   if (declared.row_sum_tolerance() == 0) {
     declared.set_row_sum_tolerance(existing.row_sum_tolerance());
-  }
-  if (!declared.has_inference_output() && existing.has_inference_output()) {
-    *declared.mutable_inference_output() = existing.inference_output();
   }
 }
 

@@ -133,20 +133,27 @@ class Numbers final : public PredictionKind {
   }
   const char* kernel_name(const ModelDeclaration& /*declaration*/) const override { return "none"; }
   absl::Status CheckCall(const ModelDeclaration& declaration, WindowCall call) const override {
-    if (call == WindowCall::kTest || call == WindowCall::kEvaluation ||
-        call == WindowCall::kComparison) {
-      return absl::OkStatus();
+    const char* what = nullptr;
+    const char* instead = nullptr;
+    switch (call) {
+      case WindowCall::kRecalibration:
+        what = "a recalibration";
+        instead =
+            "with the shift and the scale of verdict.direction.forecast in GetCalibration (calibctl "
+            "show --verbose), forecasts of mean + shift * sd and scale * sd fit its outcomes better";
+        break;
+      case WindowCall::kErrorEstimate:
+        what = "an estimate";
+        instead =
+            "the interval of its coverage error is in GetCalibration (calibctl show), and its "
+            "discrepancies with exact tests are in Evaluate (calibctl evaluate-forecasts --model)";
+        break;
+      default:
+        return absl::OkStatus();
     }
-    constexpr std::array kWhat{"a test", "a recalibration", "an estimate", "a comparison",
-                               "an answer of a model server"};
-    return MakeError(
-        absl::StatusCode::kFailedPrecondition, "FORECAST_MODEL",
-        absl::StrCat(
-            kWhat[static_cast<std::size_t>(call)], " needs a model of classes, and ",
-            declaration.name.ToString(),
-            " forecasts a number: its verdict, coverage and scores are in GetCalibration "
-            "(calibctl show) and GetHistory (calibctl history), exact tests of its window in "
-            "Evaluate (calibctl evaluate-forecasts)"));
+    return MakeError(absl::StatusCode::kFailedPrecondition, "FORECAST_MODEL",
+                     absl::StrCat(what, " needs a model of classes, and ",
+                                  declaration.name.ToString(), " forecasts a number: ", instead));
   }
 
   std::unique_ptr<KindState> NewState(

@@ -360,7 +360,7 @@ TEST_F(BackupTest, SnapshotsWithAnOrderOfColumnsAreVerified) {
   model.mutable_classes()->set_count(2);
   for (const char* const name : {"no", "yes"}) model.mutable_classes()->add_names(name);
   for (const char* const name : {"yes", "no"}) {
-    model.mutable_classes()->mutable_inference_output()->add_column_classes(name);
+    model.mutable_inference_output()->add_column_classes(name);
   }
   ASSERT_TRUE(client_->CreateModel(model).ok());
   auto stream = client_->OpenStream(model.name(), {.producer_id = "p"});
@@ -371,8 +371,8 @@ TEST_F(BackupTest, SnapshotsWithAnOrderOfColumnsAreVerified) {
   ASSERT_TRUE((*stream)->Finish().ok());
   v1::UpdateModelRequest update;
   update.mutable_model()->set_name(model.name());
-  update.mutable_model()->mutable_classes()->mutable_inference_output()->set_name("probabilities");
-  update.mutable_update_mask()->add_paths("classes.inference_output.name");
+  update.mutable_model()->mutable_inference_output()->set_name("probabilities");
+  update.mutable_update_mask()->add_paths("inference_output.name");
   const auto updated = client_->UpdateModel(update);
   ASSERT_TRUE(updated.ok()) << updated.status();
   // The end of the server stores the snapshots.
