@@ -90,7 +90,8 @@ TEST_F(CalibctlForecastTest, FromTheDeclarationToTheVerdict) {
   EXPECT_EQ(json.at("verdict").at("whereabouts").at("cells").size(), 24U);
   EXPECT_FALSE(json.contains("scores"));
   EXPECT_THAT(ErrorOf({"recalibrate", "--model", "demand"}),
-              HasSubstr("calibctl: a recalibration needs a model of classes"));
+              AllOf(HasSubstr("calibctl: a recalibration needs a model of classes"),
+                    HasSubstr("mean + shift * sd and scale * sd")));
   EXPECT_THAT(OutputOf({"test", "demand", "--seed", "1"}),
               AllOf(HasSubstr("models/demand: 3000 observations (numbers 1 to 3000), form "
                               "distribution\n"),
@@ -99,7 +100,8 @@ TEST_F(CalibctlForecastTest, FromTheDeclarationToTheVerdict) {
   EXPECT_THAT(ErrorOf({"test", "demand", "--lens", "top_label"}),
               HasSubstr("lens is set, but the model forecasts a number"));
   EXPECT_THAT(ErrorOf({"estimate", "--model", "demand"}),
-              HasSubstr("calibctl: an estimate needs a model of classes"));
+              AllOf(HasSubstr("calibctl: an estimate needs a model of classes"),
+                    HasSubstr("calibctl evaluate-forecasts --model")));
 }
 
 TEST_F(CalibctlForecastTest, ARecentChangeIsShownBesideTheWholeHistory) {
