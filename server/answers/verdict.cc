@@ -20,6 +20,18 @@ void JudgeError(const MonitorSnapshot& monitor, Verdict& verdict) {
     verdict.limit_status = v1::CalibrationError::OVER_LIMIT;
     verdict.groups_over_limit.push_back(group.get());
   }
+  bool labels_within = true;
+  for (std::size_t k = 0; k < monitor.labels.size(); ++k) {
+    const LimitStatus status = monitor.labels[k].Read().status;
+    labels_within = labels_within && status == LimitStatus::kWithinLimit;
+    if (status != LimitStatus::kOverLimit) continue;
+    active = active || monitor.labels[k].over;
+    verdict.limit_status = v1::CalibrationError::OVER_LIMIT;
+    verdict.labels_over_limit.push_back(k);
+  }
+  if (!labels_within && verdict.limit_status == v1::CalibrationError::WITHIN_LIMIT) {
+    verdict.limit_status = v1::CalibrationError::UNDECIDED;
+  }
   verdict.is_acknowledged = verdict.limit_status == v1::CalibrationError::OVER_LIMIT && !active;
 }
 

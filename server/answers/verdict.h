@@ -2,6 +2,7 @@
 #define CALIBD_SERVER_ANSWERS_VERDICT_H_
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -12,11 +13,14 @@ namespace calibd::server {
 
 // The verdict on a model, see v1.Verdict. It points into the snapshot from which it was made.
 struct Verdict {
-  // How far off the model or one of its groups is.
+  // How far off the model is, or one of its groups or labels over its limit. The model is within
+  // the limit only if all its labels are.
   v1::CalibrationError::Status limit_status = v1::CalibrationError::UNDECIDED;
   bool is_recent = false;
   bool is_acknowledged = false;
   std::vector<const GroupSnapshot*> groups_over_limit;
+  // Positions of the labels over their limits.
+  std::vector<std::size_t> labels_over_limit;
   // Whether calibration is rejected.
   v1::Verdict::Status status = v1::Verdict::INSUFFICIENT_DATA;
   bool stale = false;

@@ -121,6 +121,11 @@ void DescribeVerdict(const Model& model, const ModelSnapshot& snapshot, const Ve
   for (const GroupSnapshot* const group : verdict.groups_over_limit) {
     proto.add_groups_over_limit(convert::GroupName(group->id.value, group->id.overflow));
   }
+  constexpr std::size_t kMostLabels = 100;
+  for (const std::size_t k : verdict.labels_over_limit) {
+    if (static_cast<std::size_t>(proto.labels_over_limit_size()) == kMostLabels) break;
+    proto.add_labels_over_limit(declaration.value_names()[k]);
+  }
   proto.set_status(verdict.status);
   proto.set_stale(verdict.stale);
   if (verdict.alarm != nullptr) {
@@ -258,6 +263,7 @@ void DescribeAlarm(const ModelDeclaration& declaration, const Alarm& alarm, v1::
     proto.set_group_value(alarm.group->value);
     proto.set_is_overflow_group(alarm.group->overflow);
   }
+  if (alarm.label.has_value()) proto.set_label(declaration.value_names()[*alarm.label]);
   if (!alarm.crossing.has_value()) return;
   v1::Alarm::LimitCrossing& crossing = *proto.mutable_crossing();
   crossing.set_is_recent(alarm.crossing->recent);

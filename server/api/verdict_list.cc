@@ -17,6 +17,7 @@
 #include "server/api/pagination.h"
 #include "server/base/errors.h"
 #include "server/base/proto_time.h"
+#include "server/kinds/kind_table.h"
 
 namespace calibd::server {
 namespace {
@@ -49,6 +50,9 @@ void DescribeListed(const Model& model, bool rejected, std::chrono::system_clock
     DescribeVerdict(model, *snapshot, MakeVerdict(model, *snapshot, now), *facts.mutable_verdict());
     DescribeWatch(declaration, *snapshot, *proto.mutable_watch());
     DescribeError(snapshot->monitor->error, *facts.mutable_error());
+    if (!snapshot->monitor->labels.empty()) {
+      KindOf(declaration).Describe({declaration, *snapshot, snapshot->observations, now}, facts);
+    }
     const std::vector<Alarm>& alarms = *snapshot->monitor->alarms;
     for (std::size_t i = alarms.size(); i-- > 0;) {
       if (!alarms[i].acknowledge_time.has_value()) {

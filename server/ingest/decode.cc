@@ -303,13 +303,17 @@ absl::Status CheckShape(const v1::Observations& observations, std::size_t value_
     return absl::OkStatus();
   }
   const bool one_per_row = shape.classes == 2 && value_count == rows && rows > 0;
+  const bool one_per_value = shape.classes > 2 && observations.labels_size() > 0 &&
+                             value_count == static_cast<std::size_t>(observations.labels_size());
   const char* const counted = observations.prediction_ids_size() > 0 ? "ids" : truths;
   return InvalidFieldError(
       PredictionField(shape),
       absl::StrCat(
           "has ", value_count, " values with ", rows, " ", counted, ", expected n >= 1 ", counted,
           " and n x ", width, " values",
-          one_per_row ? "; for the probability of one class per row set positive_class" : ""));
+          one_per_row ? "; for the probability of one class per row set positive_class" : "",
+          one_per_value ? "; a model whose labels do not exclude each other declares `labels`"
+                        : ""));
 }
 
 // value_count: the number of values of the model, which is valid.

@@ -1,6 +1,8 @@
 #include "server/kinds/history_bucket.h"
 
 #include <cstddef>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "calibd/store/v1/store.pb.h"
@@ -60,6 +62,7 @@ void HistoryBucket::Merge(const HistoryBucket& later) {
   class_1.Merge(later.class_1);
   forecasts.Merge(later.forecasts);
   decisions.Merge(later.decisions);
+  labels.Merge(later.labels);
   watch = later.watch;
 }
 
@@ -81,6 +84,10 @@ void BucketFields(StateFields& fields, HistoryBucket& bucket) {
             ForecastSumsFields);
   fields.If(bucket.decisions.gaps.count > 0, Stored::kDecisionsFieldNumber, bucket.decisions,
             DecisionFields);
+  std::optional<LabelSums> labels;
+  if (!bucket.labels.labels.empty()) labels = bucket.labels;
+  fields(Stored::kLabelsFieldNumber, labels, LabelSumsFields);
+  if (labels.has_value()) bucket.labels = *std::move(labels);
   fields(Stored::kLateLogIdFieldNumber, bucket.late_log_id);
   fields(Stored::kBrierFieldNumber, reliability.brier);
   fields(Stored::kLogLossFieldNumber, reliability.log_loss);

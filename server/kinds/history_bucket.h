@@ -10,6 +10,7 @@
 #include "calibd/core/decision_calibration.h"
 #include "calibd/core/running_reliability.h"
 #include "calibd/core/running_skce.h"
+#include "server/kinds/labels/label_sums.h"
 #include "server/kinds/numbers/forecast_sums.h"
 #include "server/watch/state_fields.h"
 
@@ -39,6 +40,8 @@ struct HistoryBucket {
   ForecastSums forecasts{};
   // Of forecasts with a decision.
   DecisionTotals decisions{};
+  // Of several labels, which have no pairs and no reliability.
+  LabelSums labels{};
   // The state at the end of the span by the server's clock, or after the newest observation that
   // was added to the span later; unset for a model that is not monitored.
   std::optional<WatchMark> watch;
@@ -46,11 +49,11 @@ struct HistoryBucket {
   std::int64_t late_log_id = 0;
 
   [[nodiscard]] std::int64_t observations() const noexcept {
-    return reliability.Total().count + forecasts.count;
+    return reliability.Total().count + forecasts.count + labels.rows();
   }
   [[nodiscard]] bool empty() const noexcept;
   // later: the bucket of the next span, or observations that were counted later. May throw
-  // bad_alloc if it has forecasts and this bucket has none.
+  // bad_alloc if it has forecasts or labels and this bucket has none.
   void Merge(const HistoryBucket& later);
   // Merges only the scores of observations, which answers show over all time.
   void MergeScores(const HistoryBucket& later);

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/kinds/classes/class_predictions.h"
+#include "server/kinds/labels/label_predictions.h"
 #include "server/kinds/numbers/number_predictions.h"
 
 namespace calibd::server {
@@ -16,7 +17,7 @@ using Kinds =
     std::array<const PredictionKind*, std::variant_size_v<decltype(ModelDeclaration::kind)>>;
 
 const Kinds& AllKinds() noexcept {
-  static const Kinds kKinds{&ClassPredictions(), &NumberPredictions()};
+  static const Kinds kKinds{&ClassPredictions(), &NumberPredictions(), &LabelPredictions()};
   return kKinds;
 }
 

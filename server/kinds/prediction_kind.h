@@ -35,8 +35,10 @@ struct KindSizes {
   std::size_t watches = 0;
   // What else is in memory: the spec, the screen of rows.
   std::size_t other = 0;
-  // What a bucket of the history allocates.
+  // What a bucket of the history allocates, and what a stored one holds besides a bucket of
+  // classes.
   std::size_t history_bucket = 0;
+  std::size_t stored_bucket = 0;
   // The stored spec.
   std::size_t stored_spec = 0;
 };

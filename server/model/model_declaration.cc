@@ -93,6 +93,8 @@ v1::Model ToProto(const ModelDeclaration& declaration) {
     if (numbers->decision.has_value()) {
       *model.mutable_forecast()->mutable_decision() = ToProto(*numbers->decision);
     }
+  } else if (const LabelsSpec* const labels = declaration.labels()) {
+    model.mutable_labels()->mutable_names()->Add(labels->names.begin(), labels->names.end());
   }
   return model;
 }

@@ -12,6 +12,7 @@
 
 #include "calibd/core/lens.h"
 #include "calibd/core/lens_kernel.h"
+#include "calibd/core/multilabel.h"
 #include "calibd/v1/model_service.pb.h"
 #include "server/model/forecast_spec.h"
 #include "server/model/model_name.h"
@@ -62,12 +63,20 @@ struct NumbersSpec {
   friend bool operator==(const NumbersSpec&, const NumbersSpec&) = default;
 };
 
+// What the declaration of a model of several labels says of them.
+struct LabelsSpec {
+  // K distinct names.
+  std::vector<std::string> names;
+
+  friend bool operator==(const LabelsSpec&, const LabelsSpec&) = default;
+};
+
 // A model's declaration, with every default filled in and every limit checked. Immutable: an update
 // makes a new one (model_update.h).
 struct ModelDeclaration {
   ModelName name;
   // What the model predicts.
-  std::variant<ClassesSpec, NumbersSpec> kind;
+  std::variant<ClassesSpec, NumbersSpec, LabelsSpec> kind;
   // 2..window if a lens chooses its bandwidth from the first predictions, or if a watch chooses the
   // strata of forecasts from them, else 0.
   std::size_t warmup = 0;
@@ -92,6 +101,7 @@ struct ModelDeclaration {
   [[nodiscard]] const NumbersSpec* numbers() const noexcept {
     return std::get_if<NumbersSpec>(&kind);
   }
+  [[nodiscard]] const LabelsSpec* labels() const noexcept { return std::get_if<LabelsSpec>(&kind); }
 
   // Number of classes; 0 for a model without classes.
   [[nodiscard]] std::size_t class_count() const noexcept {
@@ -103,6 +113,7 @@ struct ModelDeclaration {
   }
   // Names of the values of a prediction, in their order; empty if they have none.
   [[nodiscard]] std::span<const std::string> value_names() const noexcept {
+    if (labels() != nullptr) return labels()->names;
     return classes() == nullptr ? std::span<const std::string>() : classes()->names;
   }
   // Empty for a model without a baseline.
@@ -110,17 +121,19 @@ struct ModelDeclaration {
     return classes() == nullptr ? std::string_view() : classes()->baseline;
   }
   [[nodiscard]] bool has_baseline() const noexcept { return !baseline().empty(); }
-  // Number of values of a prediction: m probabilities, or those of a forecast.
+  // Number of values of a prediction: m or K probabilities, or those of a forecast.
   [[nodiscard]] std::size_t row_width() const noexcept {
+    if (labels() != nullptr) return labels()->names.size();
     return numbers() != nullptr ? ForecastWidth(numbers()->forecast) : class_count();
   }
   // Number of values that a batch holds for each row.
   [[nodiscard]] std::size_t values_per_row() const noexcept {
     return (has_baseline() ? 2 : 1) * row_width() + feature_names.size();
   }
-  // Number of predicted classes whose labels are counted apart. All forecasts are of one.
+  // Number of predicted classes whose labels are counted apart. All predictions without classes are
+  // of one.
   [[nodiscard]] std::size_t counted_classes() const noexcept {
-    return numbers() != nullptr ? 1 : class_count();
+    return classes() == nullptr ? 1 : class_count();
   }
   // Whether the window keeps the group of each row, for a test of forecasts by group.
   [[nodiscard]] bool keeps_groups() const noexcept {
@@ -131,6 +144,9 @@ struct ModelDeclaration {
 
   [[nodiscard]] TruthShape truth_shape() const noexcept {
     if (numbers() != nullptr) return {.labels = 0};
+    if (labels() != nullptr) {
+      return {.labels = row_width(), .least_label = kMissingTruth, .end_label = 2};
+    }
     return {.labels = 1, .end_label = static_cast<std::int32_t>(class_count())};
   }
   [[nodiscard]] RowShape row_shape() const noexcept {

@@ -17,6 +17,7 @@
 #include "server/kinds/classes/class_measure.h"
 #include "server/kinds/classes/evidence_watch.h"
 #include "server/kinds/kind_table.h"
+#include "server/kinds/labels/label_kind.h"
 #include "server/kinds/numbers/coverage_measure.h"
 #include "server/kinds/numbers/number_kind.h"
 
@@ -309,14 +310,14 @@ struct MonitorSource {
   const MonitorSnapshot& monitor;
   const Verdict& verdict;
   ShownIntervals error;
-  // The error is that of the coverage of forecasts.
-  bool forecasts = false;
+  // The name of the first series: kEvents[0], "coverage" of forecasts, or "labels".
+  const char* event = kEvents[0];
 };
 
 void AddError(const MonitorSource& source, double ErrorInterval::*end, Series& out) {
   for (std::size_t s = 0; s < source.error.size(); ++s) {
     if (!source.error[s].has_value()) continue;
-    out.Add((*source.error[s]).*end, {{"event", source.forecasts ? "coverage" : kEvents[s]}});
+    out.Add((*source.error[s]).*end, {{"event", s == 0 ? source.event : kEvents[s]}});
   }
 }
 
@@ -328,6 +329,7 @@ constexpr FamilyRow<MonitorSource> kMonitorRows[] = {
      "probability was off in its bin. Event top_label: the most probable class is right. Event "
      "class_1, only for two classes: the label is class 1. Event coverage, for forecasts of a "
      "number: half the sum over the cells of the forecasts of |stated probability - frequency|. "
+     "Event labels, for several labels: the average over their known truths. "
      "The estimate is biased upwards.",
      [](auto& source, auto& out) { AddError(source, &ErrorInterval::estimate, out); }},
     {"calibd_binned_error_lower_bound", Gauge,
@@ -342,7 +344,7 @@ constexpr FamilyRow<MonitorSource> kMonitorRows[] = {
      "Mean probability of the most probable class minus the accuracy, over the predictions of "
      "calibd_binned_error. It is positive if the model is over-confident.",
      [](auto& source, auto& out) {
-       if (source.error[0].has_value() && !source.forecasts) out.Add(source.error[0]->gap);
+       if (source.error[0].has_value() && source.event == kEvents[0]) out.Add(source.error[0]->gap);
      }},
     {"calibd_rejected_groups", Gauge,
      "Number of groups for which calibration is rejected, by e-BH over all tested groups.",
@@ -427,6 +429,51 @@ constexpr FamilyRow<GroupSnapshot> kGroupRows[] = {
      "calibd_log10_e_value of the observations with one value of the model's group tag. The series "
      "with overflow=\"true\" covers all values without a group of their own.",
      [](auto& group, auto& out) { out.Add(group.watch.reading.evidence.log10_e_value); }},
+};
+
+// A label of a model of several labels.
+struct LabelSource {
+  const ErrorSnapshot& error;
+  double log10_e_value;
+};
+
+// The most labels of a model that have series of their own.
+constexpr std::size_t kMostLabelSeries = 100;
+
+constexpr FamilyRow<LabelSource> kLabelRows[] = {
+    {"calibd_label_over_limit", Gauge,
+     "1 while the calibration error of the label exceeds the model's limit, acknowledged or not, "
+     "else 0. A model with more than 100 labels has series only of those over the limit, 100 at "
+     "most.",
+     [](auto& label, auto& out) {
+       out.Add(label.error.Read().status == LimitStatus::kOverLimit ? 1 : 0);
+     }},
+    {"calibd_label_binned_error", Gauge,
+     "calibd_binned_error of the label, over its known truths since the newest acknowledgement of "
+     "an alarm over_limit of it, or since the start.",
+     [](auto& label, auto& out) {
+       const std::optional<ErrorInterval> interval = ShownError(label.error)[0];
+       if (interval.has_value()) out.Add(interval->estimate);
+     }},
+    {"calibd_label_binned_error_lower_bound", Gauge,
+     "Lower end of the interval of calibd_label_binned_error. It holds at any time, together with "
+     "those of the other labels.",
+     [](auto& label, auto& out) {
+       const std::optional<ErrorInterval> interval = ShownError(label.error)[0];
+       if (interval.has_value()) out.Add(interval->lower);
+     }},
+    {"calibd_label_stated_minus_held", Gauge,
+     "Mean stated probability of the label minus the share of its truths that hold, over the "
+     "truths of calibd_label_binned_error.",
+     [](auto& label, auto& out) {
+       const std::optional<ErrorInterval> interval = ShownError(label.error)[0];
+       if (interval.has_value()) out.Add(interval->gap);
+     }},
+    {"calibd_label_truths", Gauge, "Number of known truths of calibd_label_binned_error.",
+     [](auto& label, auto& out) { out.Add(label.error.count); }},
+    {"calibd_label_log10_e_value", Gauge,
+     "calibd_log10_e_value of the label's probabilities alone.",
+     [](auto& label, auto& out) { out.Add(label.log10_e_value); }},
 };
 
 constexpr FamilyRow<DecisionReading> kDecisionRows[] = {
@@ -599,9 +646,11 @@ class ModelFamilies {
                   EffectSize& last_effect) {
     const Labels& labels = one.labels;
     const ErrorReading& reading = monitor.error.Read();
-    monitors_.Add({monitor, one.verdict, ShownError(monitor.error),
-                   monitor.error.As<MeasuredCoverage>() != nullptr},
-                  labels);
+    const char* const event = monitor.error.As<MeasuredCoverage>() != nullptr ? "coverage"
+                              : monitor.error.As<MeasuredLabels>() != nullptr ? "labels"
+                                                                              : kEvents[0];
+    monitors_.Add({monitor, one.verdict, ShownError(monitor.error), event}, labels);
+    AddLabels(one, monitor);
     const auto* const classes = monitor.error.As<MeasuredClassError>();
     if (reading.is_recent && reading.stretch.has_value()) {
       recent_.Add(
@@ -627,6 +676,26 @@ class ModelFamilies {
     watches_.Add({watch.reading, effect}, labels);
   }
 
+  // All labels, or of more than kMostLabelSeries only those over their limits, which are as many at
+  // most.
+  void AddLabels(const ScrapedModel& one, const MonitorSnapshot& monitor) {
+    if (monitor.labels.empty()) return;
+    const std::vector<double>& e_values =
+        monitor.watch->As<LabelWatchDetails>()->reading.label_log10_e_values;
+    const std::shared_ptr<const ModelDeclaration>& declaration = one.snapshot->declaration;
+    std::size_t added = 0;
+    for (std::size_t k = 0; k < monitor.labels.size() && added < kMostLabelSeries; ++k) {
+      const ErrorSnapshot& error = monitor.labels[k];
+      if (monitor.labels.size() > kMostLabelSeries &&
+          error.Read().status != LimitStatus::kOverLimit) {
+        continue;
+      }
+      labels_.Add({error, e_values[k]},
+                  With(one.labels, {{"label", declaration->labels()->names[k]}}));
+      ++added;
+    }
+  }
+
   Scrape& scrape_;
   Families<ModelSource> models_{kModelRows, scrape_};
   Families<AlarmSource> alarms_{kAlarmRows, scrape_};
@@ -644,6 +713,7 @@ class ModelFamilies {
   Families<MonitorSource> monitors_{kMonitorRows, scrape_};
   Families<RecentSource> recent_{kRecentRows, scrape_};
   Families<GroupSnapshot> groups_{kGroupRows, scrape_};
+  Families<LabelSource> labels_{kLabelRows, scrape_};
 };
 
 }  // namespace

@@ -21,6 +21,8 @@ constexpr std::size_t kDiskFactor = 2;
 // headers of the fields.
 constexpr std::size_t kLogRowBytes = 320;
 constexpr std::size_t kLabelBytes = 3;
+// One of several truths of a row, if it is missing.
+constexpr std::size_t kMissingTruthBytes = 5;
 constexpr std::size_t kIdBytes = 16;
 // Bytes of a row of the history in which all bins are filled.
 constexpr std::size_t kHistoryRowBytes = 900;
@@ -29,6 +31,7 @@ constexpr std::size_t kSmallStateBytes = std::size_t{128} << 10;
 
 std::size_t TruthBytes(const ModelDeclaration& declaration) {
   const std::size_t labels = declaration.truth_shape().labels;
+  if (declaration.truth_shape().least_label < 0) return labels * kMissingTruthBytes;
   return labels == 0 ? sizeof(double) : labels * kLabelBytes;
 }
 
@@ -57,13 +60,13 @@ std::size_t DeclarationBytes(const ModelDeclaration& declaration, const KindSize
   return bytes;
 }
 
-std::size_t HistoryBytes() {
+std::size_t HistoryBytes(const KindSizes& sizes) {
   std::size_t rows = 0;
   for (const HistoryResolution resolution : kHistoryResolutions) {
     rows += static_cast<std::size_t>(RetentionOf(resolution) / SpanOf(resolution)) +
             History::kMostWaiting;
   }
-  return rows * kHistoryRowBytes;
+  return rows * (kHistoryRowBytes + sizes.stored_bucket);
 }
 
 }  // namespace
@@ -71,7 +74,7 @@ std::size_t HistoryBytes() {
 std::size_t DiskUse(const ModelDeclaration& declaration) noexcept {
   const KindSizes sizes = KindOf(declaration).Sizes(declaration);
   return kDiskFactor * (LogBytes(declaration) + SnapshotBytes(declaration, sizes) +
-                        DeclarationBytes(declaration, sizes) + HistoryBytes()) +
+                        DeclarationBytes(declaration, sizes) + HistoryBytes(sizes)) +
          declaration.max_pending * DiskUsePerPending(declaration);
 }
 

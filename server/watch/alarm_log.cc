@@ -45,6 +45,7 @@ void AlarmFields(StateFields& fields, Alarm& alarm) {
   std::ranges::copy(shares, alarm.family_share.begin());
   fields(Stored::kAcknowledgeTimeUsFieldNumber, alarm.acknowledge_time);
   fields(Stored::kNoteFieldNumber, alarm.note);
+  fields(Stored::kLabelFieldNumber, alarm.label);
   fields(Stored::kCrossingFieldNumber, alarm.crossing, CrossingFields);
   if (alarm.crossing.has_value()) alarm.crossing->observation = alarm.observation;
   std::optional<std::string> group;

@@ -50,6 +50,8 @@ struct Alarm {
   std::optional<LimitCrossing> crossing;
   // Set for an alarm of a group.
   std::optional<GroupId> group;
+  // The position of the label that the alarm names, of a model of several labels.
+  std::optional<std::size_t> label;
   // Unset while the alarm is active.
   std::optional<Time> acknowledge_time;
   std::string note;

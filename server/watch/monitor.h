@@ -108,6 +108,9 @@ class AnyMonitor {
 // - Count(watch, stop): the observations of the watch. Describe(watch, stop, reading, monitoring,
 //   alarm): fills in what an alarm of the evidence says about the predictions.
 // - Measure, RowOf(batch, i), NewMeasure(monitoring), NewGroupMeasure(monitoring): see LimitWatch.
+// - If each prediction is about several labels, which have limits of their own: label_count(),
+//   NewLabelMeasure(monitoring), and LabelRowOf(batch, i, label), unset if its truth is missing.
+// A kind without Gathered has no groups.
 // - Screen(batch): sees all received rows; screened().
 // - SnapshotOf(watch, is_model, monitoring). Updated(monitoring). Restarted(): the evidence of the
 //   model begins anew.
@@ -120,6 +123,7 @@ class Monitor final : public AnyMonitor {
   using Watch = typename Kind::Watch;
   using Stop = typename Kind::Stop;
   using ErrorWatch = LimitWatch<typename Kind::Measure>;
+  static constexpr bool kHasLabels = requires(const Kind& kind) { kind.label_count(); };
 
   struct Group {
     GroupId id;
@@ -194,7 +198,9 @@ class Monitor final : public AnyMonitor {
   };
 
   Monitor(Monitoring monitoring, Kind kind)
-      : monitoring_(std::move(monitoring)), kind_(std::move(kind)), error_(NewError(1)) {}
+      : monitoring_(std::move(monitoring)), kind_(std::move(kind)), error_(NewError(1)) {
+    BeginLabels(1);
+  }
 
   [[nodiscard]] Kind& kind() noexcept { return kind_; }
   [[nodiscard]] const Kind& kind() const noexcept { return kind_; }
@@ -208,7 +214,7 @@ class Monitor final : public AnyMonitor {
     KeepWarmup(groups, batch.size());
     kind_.Screen(batch);
     for (std::size_t i = 0; i < batch.size(); ++i) {
-      error_.Add(kind_.RowOf(batch, i), observations + static_cast<std::int64_t>(i) + 1);
+      AddError(batch, i, observations + static_cast<std::int64_t>(i) + 1);
     }
     return {};
   }
@@ -268,6 +274,39 @@ class Monitor final : public AnyMonitor {
         {.error_limit = monitoring_.error_limit, .min_observations = monitoring_.min_observations},
         first_observation);
   }
+  [[nodiscard]] ErrorWatch NewLabelError(std::int64_t first_observation) const requires kHasLabels {
+    return ErrorWatch(
+        kind_.NewLabelMeasure(monitoring_),
+        {.error_limit = monitoring_.error_limit, .min_observations = monitoring_.min_observations},
+        first_observation);
+  }
+  void BeginLabels(std::int64_t first_observation) {
+    if constexpr (kHasLabels) {
+      label_errors_.assign(kind_.label_count(), NewLabelError(first_observation));
+    }
+  }
+  // Adds a row to the error of the model and to those of its labels. observation: its number within
+  // the model.
+  void AddError(const Batch& batch, std::size_t row, std::int64_t observation) {
+    error_.Add(kind_.RowOf(batch, row), observation);
+    if constexpr (kHasLabels) {
+      for (std::size_t k = 0; k < label_errors_.size(); ++k) {
+        if (const auto one = kind_.LabelRowOf(batch, row, k))
+          label_errors_[k].Add(*one, observation);
+      }
+    }
+  }
+  // Calls raise(alarm) for the model and for each label whose error crossed its limit.
+  template <typename Raise>
+  void TakeModelAlarms(Alarm::Time time, const Raise& raise) {
+    if (std::optional<Alarm> alarm = TakeOverLimit(error_, nullptr, time)) raise(*std::move(alarm));
+    for (std::size_t k = 0; k < label_errors_.size(); ++k) {
+      std::optional<Alarm> alarm = TakeOverLimit(label_errors_[k], nullptr, time);
+      if (!alarm.has_value()) continue;
+      alarm->label = k;
+      raise(*std::move(alarm));
+    }
+  }
   [[nodiscard]] ErrorWatch NewGroupError(std::int64_t first_observation) const {
     return ErrorWatch(kind_.NewGroupMeasure(monitoring_),
                       {.error_limit = monitoring_.error_limit,
@@ -312,6 +351,8 @@ class Monitor final : public AnyMonitor {
   // Null before Begin, and if the kind does not know the evidence.
   std::unique_ptr<Watch> watch_;
   ErrorWatch error_;
+  // The errors of the single labels; empty for a kind without labels.
+  std::vector<ErrorWatch> label_errors_;
   std::vector<Group> groups_;
   // Group value of each warm-up observation so far; empty without a group tag.
   std::vector<std::string> warmup_groups_;
@@ -451,11 +492,13 @@ void Monitor<Kind>::AddToGroup(const Batch& batch, std::span<const std::size_t> 
   if (rows == batch.size()) return group.watch->Add(batch);
   // They are added together, because adding rows one by one costs several times as much with many
   // classes.
-  typename Kind::Gathered gathered(batch, rows);
-  for (std::size_t i = 0; i < batch.size(); ++i) {
-    if (group_of[i] == index) gathered.Add(batch, i);
+  if constexpr (requires { typename Kind::Gathered; }) {
+    typename Kind::Gathered gathered(batch, rows);
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      if (group_of[i] == index) gathered.Add(batch, i);
+    }
+    group.watch->Add(gathered.view());
   }
-  group.watch->Add(gathered.view());
 }
 
 template <typename Kind>
@@ -464,10 +507,11 @@ void Monitor<Kind>::MeasureError(Adding& adding) {
   std::int64_t observations = adding.observations_;
   std::size_t row = 0;
   for (std::size_t i = 0; i < adding.batch_.size(); ++i) {
-    error_.Add(kind_.RowOf(adding.batch_, i), ++observations);
+    AddError(adding.batch_, i, ++observations);
     if (row == ends.size() || i + 1 < ends[row].end) continue;
-    std::optional<Alarm> alarm = TakeOverLimit(error_, nullptr, ends[row].time);
-    if (alarm.has_value()) adding.limit_alarms_.push_back({row, *std::move(alarm)});
+    TakeModelAlarms(ends[row].time, [&](Alarm alarm) {
+      adding.limit_alarms_.push_back({row, std::move(alarm)});
+    });
     ++row;
   }
 }
@@ -537,12 +581,11 @@ void Monitor<Kind>::DecideEvidence(Alarm::Time time, std::int64_t observations, 
 
 template <typename Kind>
 void Monitor<Kind>::RaiseOverLimit(Alarm::Time time) {
-  const auto raise = [&](ErrorWatch& error, const GroupId* group) {
-    std::optional<Alarm> alarm = TakeOverLimit(error, group, time);
+  TakeModelAlarms(time, [this](Alarm alarm) { alarms_.Raise(std::move(alarm)); });
+  for (Group& group : groups_) {
+    std::optional<Alarm> alarm = TakeOverLimit(group.error, &group.id, time);
     if (alarm.has_value()) alarms_.Raise(*std::move(alarm));
-  };
-  raise(error_, nullptr);
-  for (Group& group : groups_) raise(group.error, &group.id);
+  }
 }
 
 template <typename Kind>
@@ -555,7 +598,11 @@ void Monitor<Kind>::Acknowledge(std::int64_t alarm_id, const std::string& note, 
         alarm->kind == Alarm::Kind::kEvidence ? MonitorRestart::kEvidence : MonitorRestart::kDrift,
         observations);
   }
-  if (!alarm->group.has_value()) error_.Acknowledge(observations);
+  if (alarm->label.has_value()) {
+    label_errors_[*alarm->label].Acknowledge(observations);
+  } else if (!alarm->group.has_value()) {
+    error_.Acknowledge(observations);
+  }
   for (Group& group : groups_) {
     if (alarm->group != group.id) continue;
     group.error.Acknowledge(observations);
@@ -571,9 +618,13 @@ void Monitor<Kind>::Update(const Monitoring& monitoring, Alarm::Time time,
   Restart(RestartOf(former, monitoring_), observations);
   if (former.significance_level != monitoring_.significance_level) {
     error_.Restart(NewError(observations + 1));
+    if constexpr (kHasLabels) {
+      for (ErrorWatch& error : label_errors_) error.Restart(NewLabelError(observations + 1));
+    }
     for (Group& group : groups_) group.error.Restart(NewGroupError(observations + 1));
   } else if (former.error_limit != monitoring_.error_limit) {
     error_.SetLimit(monitoring_.error_limit, observations);
+    for (ErrorWatch& error : label_errors_) error.SetLimit(monitoring_.error_limit, observations);
     for (Group& group : groups_) group.error.SetLimit(monitoring_.error_limit, observations);
   }
   RaiseOverLimit(time);
@@ -605,6 +656,7 @@ MonitorSnapshot Monitor<Kind>::Snapshot() {
     snapshot.watch = kind_.SnapshotOf(*watch_, /*is_model=*/true, monitoring_);
   }
   snapshot.error = error_.Snapshot();
+  for (const ErrorWatch& error : label_errors_) snapshot.labels.push_back(error.Snapshot());
   snapshot.alarms = alarms_.alarms();
   snapshot.last_counted_time = last_counted_time_;
   snapshot.screen = kind_.screened();
@@ -632,6 +684,7 @@ void Monitor<Kind>::Save(store::v1::MonitorState& out) const {
     group.error.Save(*stored.mutable_error());
   }
   error_.Save(*out.mutable_error());
+  for (const ErrorWatch& error : label_errors_) error.Save(*out.add_label_errors());
   SaveFields(last_counted_time_, out, LastCountedFields);
 }
 
@@ -665,6 +718,16 @@ absl::Status Monitor<Kind>::Restore(const store::v1::MonitorState& stored) {
   CALIBD_RETURN_IF_ERROR(alarms_.Restore(stored));
   error_ = NewError(1);
   CALIBD_RETURN_IF_ERROR(error_.Restore(stored.error()));
+  BeginLabels(1);
+  if (static_cast<std::size_t>(stored.label_errors_size()) != label_errors_.size() ||
+      std::ranges::any_of(*alarms_.alarms(), [this](const Alarm& alarm) {
+        return alarm.label.has_value() && *alarm.label >= label_errors_.size();
+      })) {
+    return absl::InvalidArgumentError("has errors or alarms of labels that cannot be");
+  }
+  for (std::size_t k = 0; k < label_errors_.size(); ++k) {
+    CALIBD_RETURN_IF_ERROR(label_errors_[k].Restore(stored.label_errors(static_cast<int>(k))));
+  }
   return RestoreFields(stored, last_counted_time_, LastCountedFields);
 }
 

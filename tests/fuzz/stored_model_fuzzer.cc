@@ -101,6 +101,13 @@ v1::Observations ValidObservations(const ModelDeclaration& declaration) {
     }
     return observations;
   }
+  if (declaration.labels() != nullptr) {
+    for (std::size_t i = 0; i < 5 * declaration.row_width(); ++i) {
+      observations.mutable_probabilities()->add_values(static_cast<double>(i % 5) / 4);
+      observations.add_labels(static_cast<int>(i % 3) - 1);
+    }
+    return observations;
+  }
   const auto m = static_cast<int>(declaration.classes()->count);
   for (int i = 0; i < 5; ++i) {
     for (int k = 0; k < m; ++k) {

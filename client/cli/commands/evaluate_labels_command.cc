@@ -1,15 +1,12 @@
-#include <algorithm>
 #include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "calibd/convert/multilabel.h"
-#include "calibd/convert/text.h"
 #include "calibd/core/label_report.h"
 #include "client/cli/commands/command.h"
 #include "client/cli/files/label_table.h"
 #include "client/cli/output.pb.h"
+#include "client/cli/reports/label_report.h"
 #include "client/cli/reports/report.h"
 
 namespace calibd::cli {
@@ -24,39 +21,6 @@ struct EvaluateLabelsOptions {
   // "over-limit", or empty if no decision is wanted.
   std::string fail_on;
 };
-
-bool IsOver(const v1::LabelCalibration& label) {
-  return label.status() == v1::CalibrationError::OVER_LIMIT;
-}
-
-// A table of the labels, those over the limit and the rejected ones first.
-std::string DescribeLabels(const v1::MultilabelCalibration& calibration) {
-  std::vector<const v1::LabelCalibration*> labels;
-  for (const v1::LabelCalibration& label : calibration.labels()) labels.push_back(&label);
-  std::ranges::stable_sort(labels, [](const auto* a, const auto* b) {
-    const auto key = [](const v1::LabelCalibration& label) {
-      return std::pair(!IsOver(label), !label.rejected());
-    };
-    return key(*a) < key(*b);
-  });
-  std::vector<std::vector<std::string>> rows = {
-      {"label", "truths", "stated", "held", "off by", "interval", "log10 e", ""}};
-  for (const v1::LabelCalibration* const label : labels) {
-    const v1::ErrorInterval& error = label->error();
-    const auto percent = [](double share) { return absl::StrFormat("%.1f %%", 100 * share); };
-    rows.push_back(
-        {label->name(), absl::StrCat(label->truths()), percent(label->stated()),
-         percent(label->held()), label->has_error() ? convert::Points(error.estimate()) : "-",
-         label->has_error()
-             ? absl::StrCat(convert::Points(error.lower()), " to ", convert::Points(error.upper()))
-             : "-",
-         convert::Fixed(label->log10_e_value(), 1),
-         absl::StrCat(IsOver(*label) ? "over the limit" : "",
-                      IsOver(*label) && label->rejected() ? ", " : "",
-                      label->rejected() ? "rejected" : "")});
-  }
-  return FormatTable(rows);
-}
 
 // fails: a label, or all together, is over the limit.
 Gate GateOf(const v1::MultilabelCalibration& calibration, bool fails) {

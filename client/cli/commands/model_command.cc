@@ -28,6 +28,8 @@ struct ModelOptions {
   std::optional<std::int32_t> warmup;
   std::vector<std::string> lenses;
   std::vector<std::int32_t> block_sizes;
+  // The names of several labels.
+  std::vector<std::string> labels;
   // "normal", "quantiles" or "samples", with what these need.
   std::string forecast;
   std::vector<double> levels;
@@ -35,7 +37,7 @@ struct ModelOptions {
   // Set: a decision is declared.
   std::optional<double> decision_threshold;
   v1::ThresholdDecision decision;
-  // The options that a model of forecasts does not have.
+  // The options that only a model of classes has.
   std::vector<CLI::Option*> of_classes;
   std::string label_grace;
   // The fields that `model update` changes.
@@ -79,14 +81,30 @@ absl::StatusOr<v1::Model> Settings(const ModelOptions& options) {
   return model;
 }
 
-// Sets how the model forecasts a number, and its decision. Errors: a usage fault.
-absl::Status SetForecast(const ModelOptions& options, v1::Model& model) {
-  v1::Forecast& forecast = *model.mutable_forecast();
+// kind: the option that declares another kind than classes. Errors: a usage fault.
+absl::Status CheckWithoutClasses(const ModelOptions& options, const char* kind) {
   for (const CLI::Option* const option : options.of_classes) {
     if (option->count() == 0) continue;
     return UsageFault(
-        absl::StrCat(option->get_name(), " is for models of classes, not for --forecast"));
+        absl::StrCat(option->get_name(), " is for models of classes, not for ", kind));
   }
+  return absl::OkStatus();
+}
+
+// Sets the names of several labels. Errors: a usage fault.
+absl::Status SetLabels(const ModelOptions& options, v1::Model& model) {
+  CALIBD_RETURN_IF_ERROR(CheckWithoutClasses(options, "--labels"));
+  if (!options.forecast.empty()) {
+    return UsageFault("--labels and --forecast declare different kinds of models");
+  }
+  model.mutable_labels()->mutable_names()->Add(options.labels.begin(), options.labels.end());
+  return absl::OkStatus();
+}
+
+// Sets how the model forecasts a number, and its decision. Errors: a usage fault.
+absl::Status SetForecast(const ModelOptions& options, v1::Model& model) {
+  v1::Forecast& forecast = *model.mutable_forecast();
+  CALIBD_RETURN_IF_ERROR(CheckWithoutClasses(options, "--forecast"));
   if (options.levels.empty() == (options.forecast == "quantiles")) {
     return UsageFault("--forecast quantiles and --levels need each other, e.g. --levels .1,.5,.9");
   }
@@ -111,7 +129,8 @@ absl::Status SetClasses(const ModelOptions& options, v1::Model& model) {
   if (!options.class_count.has_value() && options.class_names.empty()) {
     return UsageFault(
         "say how many classes the model has: --classes M or --class-names a,b,c; or how it "
-        "forecasts a number: --forecast normal, quantiles or samples");
+        "forecasts a number: --forecast normal, quantiles or samples; or which labels it "
+        "predicts: --labels a,b,c");
   }
   v1::Classes& classes = *model.mutable_classes();
   classes = options.classes;
@@ -143,8 +162,9 @@ absl::Status SetClasses(const ModelOptions& options, v1::Model& model) {
 
 absl::StatusOr<ExitCode> Create(const Context& context, const ModelOptions& options) {
   CALIBD_ASSIGN_OR_RETURN(v1::Model model, Settings(options));
-  CALIBD_RETURN_IF_ERROR(options.forecast.empty() ? SetClasses(options, model)
-                                                  : SetForecast(options, model));
+  CALIBD_RETURN_IF_ERROR(!options.labels.empty()    ? SetLabels(options, model)
+                         : options.forecast.empty() ? SetClasses(options, model)
+                                                    : SetForecast(options, model));
   v1::Monitoring& monitoring = *model.mutable_monitoring();
   monitoring.set_disabled(options.no_monitoring);
   monitoring.set_group_tag(options.group_tag);
@@ -360,13 +380,20 @@ void AddCreate(CLI::App& model, Context& context) {
       "          calibctl model create clicks --classes 2 --label-grace 7d\n"
       "          calibctl model create loans --classes 2 --group-tag region\n"
       "          calibctl model create demand --forecast normal\n"
-      "          calibctl model create delays --forecast quantiles --levels .05,.5,.95");
+      "          calibctl model create delays --forecast quantiles --levels .05,.5,.95\n"
+      "          calibctl model create topics --labels politics,sports,science");
   command->add_option("NAME", options->name, "name, or NAME@VERSION")->required();
   CLI::Option* const classes =
       command->add_option("--classes", options->class_count, "number of classes, 2..100000");
   command
       ->add_option("--class-names", options->class_names,
                    "names of the classes in the order of the probabilities: a,b,c")
+      ->delimiter(',')
+      ->excludes(classes);
+  command
+      ->add_option("--labels", options->labels,
+                   "names of several labels that do not exclude each other, in the order of the "
+                   "probabilities: a,b,c; each label has a limit of its own")
       ->delimiter(',')
       ->excludes(classes);
   command

@@ -8,6 +8,7 @@
 #include "client/cli/commands/fail_on.h"
 #include "client/cli/commands/shared_options.h"
 #include "client/cli/reports/bins_report.h"
+#include "client/cli/reports/label_report.h"
 #include "client/cli/reports/reading_report.h"
 #include "client/cli/reports/report.h"
 #include "client/cli/reports/verdict_report.h"
@@ -24,6 +25,12 @@ struct ShowOptions {
 
 std::string Text(const v1::GetCalibrationResponse& response, const ShowOptions& options) {
   std::string text = DescribeShow(response);
+  if (response.has_labels()) {
+    constexpr std::size_t kMostLabels = 20;
+    absl::StrAppend(&text, "\n",
+                    options.verbose ? DescribeLabels(response.labels())
+                                    : DescribeLabels(response.labels(), kMostLabels));
+  }
   if (options.verbose) {
     // A model without rows has no numbers yet.
     const std::string numbers = DescribeNumbers(response);

@@ -36,6 +36,7 @@ std::string BinTable(const google::protobuf::RepeatedPtrField<v1::HistoryBucket:
 
 std::string DescribeBins(const v1::GetCalibrationResponse& response) {
   if (response.has_forecast()) return DescribeCells(response);
+  if (response.has_labels()) return "a model of several labels has no reliability diagram\n";
   const v1::RunningScores& scores = response.scores();
   const std::string top_label = BinTable(scores.bins(), "confidence", "right %");
   if (top_label.empty()) return "no labelled row yet\n";

@@ -23,6 +23,8 @@ std::optional<double> Gap(const v1::HistoryBucket& bucket) {
     if (bucket.forecast().central_coverage().empty()) return std::nullopt;
     return bucket.error().gap();
   }
+  // The error of all labels together has a gap, over all their truths.
+  if (!bucket.labels().empty()) return bucket.error().gap();
   if (!bucket.has_mean_confidence()) return std::nullopt;
   return bucket.mean_confidence() - bucket.accuracy();
 }
@@ -56,9 +58,17 @@ std::string DecisionLegend(const v1::ThresholdDecision& decision) {
                              : "how much more each cost than the forecasts promised");
 }
 
-// has_decision: of the whole history.
+// "wind +9.4 (6.1 to 13.8)".
+std::string LabelText(const v1::LabelSpan& label) {
+  return absl::StrFormat("%s %s (%s to %s)", convert::Plain(label.name()),
+                         convert::SignedFixed(100 * (label.stated() - label.held()), 1),
+                         convert::SignedFixed(100 * label.gap_lower(), 1),
+                         convert::SignedFixed(100 * label.gap_upper(), 1));
+}
+
+// has_decision, has_labels: of the whole history.
 std::vector<std::string> HistoryRow(std::string start, const v1::HistoryBucket& bucket,
-                                    bool has_decision, bool verbose) {
+                                    bool has_decision, bool has_labels, bool verbose) {
   const auto real = [](bool known, double value) { return known ? Number(value) : "-"; };
   const auto scientific = [](bool known, double value) {
     return known ? absl::StrFormat("%.2e", value) : "-";
@@ -70,6 +80,14 @@ std::vector<std::string> HistoryRow(std::string start, const v1::HistoryBucket& 
       bucket.has_error() ? bucket.off_by() + (bucket.class_1_is_worse() ? "*" : "") : "-",
       gap.has_value() ? convert::SignedFixed(100 * *gap, 1) : "-"};
   if (has_decision) row.push_back(bucket.has_decision() ? DecisionGap(bucket.decision()) : "-");
+  if (has_labels) {
+    row.push_back(bucket.labels().empty() ? "-" : LabelText(bucket.labels(0)));
+    if (verbose) {
+      row.push_back(real(bucket.has_brier_score(), bucket.brier_score()));
+      row.push_back(real(bucket.has_log10_e_value(), bucket.log10_e_value()));
+    }
+    return row;
+  }
   if (verbose && bucket.has_forecast()) {
     row.insert(row.end(), {scientific(bucket.has_mmd_squared(), bucket.mmd_squared()),
                            scientific(bucket.has_mmd_squared_standard_error(),
@@ -128,7 +146,11 @@ std::string DescribeHistory(const v1::GetHistoryResponse& history, bool verbose)
   const auto decided = std::ranges::find_if(history.buckets(), &v1::HistoryBucket::has_decision);
   const bool has_decision = decided != history.buckets().end();
   if (has_decision) rows[0].emplace_back("decisions");
-  if (verbose && forecasts) {
+  const bool has_labels = !history.total().labels().empty();
+  if (has_labels) rows[0].emplace_back("label furthest off");
+  if (verbose && has_labels) {
+    rows[0].insert(rows[0].end(), {"Brier", "log10 e"});
+  } else if (verbose && forecasts) {
     rows[0].insert(rows[0].end(), {"MMD^2", "+-", "CRPS", "log score", "bias", "log10 e"});
   } else if (verbose) {
     rows[0].insert(rows[0].end(), {"SKCE", "+-", "Brier", "log loss", "log10 e"});
@@ -137,9 +159,17 @@ std::string DescribeHistory(const v1::GetHistoryResponse& history, bool verbose)
     // "2026-01-31T14:00:00Z", cut to minutes.
     std::string start = TimeUtil::ToString(bucket.start_time()).substr(0, 16);
     start[10] = ' ';
-    rows.push_back(HistoryRow(std::move(start), bucket, has_decision, verbose));
+    rows.push_back(HistoryRow(std::move(start), bucket, has_decision, has_labels, verbose));
   }
-  rows.push_back(HistoryRow("all", history.total(), has_decision, verbose));
+  rows.push_back(HistoryRow("all", history.total(), has_decision, has_labels, verbose));
+  if (has_labels) {
+    return absl::StrCat(
+        FormatTable(rows), updates,
+        "Off by: how far the probabilities of all labels were off on average over the known "
+        "truths. "
+        "Gap: mean\nprobability minus share that holds, in points. All intervals of a row hold "
+        "together with 95 %, for\neach row by itself.\n");
+  }
   if (forecasts) {
     return absl::StrCat(
         FormatTable(rows), updates,

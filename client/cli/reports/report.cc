@@ -155,6 +155,9 @@ std::string DescribeModel(const v1::Model& model) {
       {"forecast", model.has_forecast() ? ForecastText(model.forecast()) : ""},
       {"decision",
        model.forecast().has_decision() ? DecisionText(model.forecast().decision()) : ""},
+      {"labels", model.has_labels() ? absl::StrCat(model.labels().names_size(), ": ",
+                                                   absl::StrJoin(model.labels().names(), ", "))
+                                    : ""},
       {"classes", of_classes(absl::StrCat(classes.count(), classes.names().empty() ? "" : ": ",
                                           absl::StrJoin(classes.names(), ", ")))},
       {"kernel", of_classes(KernelText(classes.kernel()))},
@@ -213,9 +216,12 @@ std::string DescribeModels(const std::vector<v1::Model>& models) {
   if (any_grace) rows[0].insert(rows[0].end() - 1, {"label grace", "max pending"});
   for (const auto& model : models) {
     const v1::Classes& classes = model.classes();
-    if (model.has_forecast()) {
-      rows.push_back({model.name(), ForecastText(model.forecast()), "-", "-", "-", "-",
-                      absl::StrCat(model.window()), MinuteText(model.create_time())});
+    if (!model.has_classes()) {
+      rows.push_back({model.name(),
+                      model.has_labels() ? absl::StrCat(model.labels().names_size(), " labels")
+                                         : ForecastText(model.forecast()),
+                      "-", "-", "-", "-", absl::StrCat(model.window()),
+                      MinuteText(model.create_time())});
     } else {
       rows.push_back({model.name(), absl::StrCat(classes.count()), KernelText(classes.kernel()),
                       BandwidthText(classes), LensesText(classes),

@@ -308,9 +308,10 @@ std::string DescribeNumbers(const v1::GetCalibrationResponse& response) {
     text = absl::StrCat("Since row ", watch.first_observation(), ", when the watch restarted:\n");
   }
   for (const auto& [name, value] : figures) absl::StrAppendFormat(&text, "%-38s%s\n", name, value);
-  absl::StrAppend(
-      &text, DescribeStretches(response.error()), DescribeBinDeviations(verdict.whereabouts()),
-      DescribeCellDeviations(verdict.whereabouts()), DescribeClasses(verdict.whereabouts()));
+  absl::StrAppend(&text, response.has_labels() ? "" : DescribeStretches(response.error()),
+                  DescribeBinDeviations(verdict.whereabouts()),
+                  DescribeCellDeviations(verdict.whereabouts()),
+                  DescribeClasses(verdict.whereabouts()));
   for (const std::string& warning : response.warnings()) {
     absl::StrAppend(&text, "WARNING: ", Plain(warning), "\n");
   }
@@ -323,13 +324,19 @@ std::string DescribeNumbers(const v1::GetCalibrationResponse& response) {
 std::string DescribeAlarms(const std::string& model,
                            const google::protobuf::RepeatedPtrField<v1::Alarm>& alarms) {
   if (alarms.empty()) return absl::StrCat(ShortName(model), ": no alarms\n");
-  Rows rows = {{"alarm", "kind", "group", "raised", "row", "found", "acknowledged"}};
+  // A model has groups or labels.
+  const bool has_labels = std::ranges::any_of(alarms, &v1::Alarm::has_label);
+  Rows rows = {
+      {"alarm", "kind", has_labels ? "label" : "group", "raised", "row", "found", "acknowledged"}};
   std::string notes;
   for (const v1::Alarm& alarm : alarms) {
     const std::string group = GroupName(alarm.group_value(), alarm.is_overflow_group());
     rows.push_back({absl::StrCat(alarm.id()), KindName(alarm.kind()),
-                    alarm.has_group_value() ? group : "-", MinuteText(alarm.raise_time()),
-                    absl::StrCat(alarm.observation()), FoundText(alarm),
+                    alarm.has_label()         ? Plain(alarm.label())
+                    : alarm.has_group_value() ? group
+                                              : "-",
+                    MinuteText(alarm.raise_time()), absl::StrCat(alarm.observation()),
+                    FoundText(alarm),
                     alarm.has_acknowledge_time() ? MinuteText(alarm.acknowledge_time()) : "no"});
     if (!alarm.note().empty()) {
       absl::StrAppend(&notes, "alarm ", alarm.id(), ": ", Plain(alarm.note()), "\n");

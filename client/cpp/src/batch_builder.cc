@@ -13,8 +13,10 @@ namespace {
 // Upper bound of the size of a message without its values and labels: the tags and
 // lengths of seven nested fields, the sequence and the dropped rows.
 constexpr std::int64_t kEnvelopeBytes = 112;
-// A label below 100000 takes at most three bytes as a varint; larger ones at most five.
+// A label below 100000 takes at most three bytes as a varint; larger ones at most five. A missing
+// truth, -1, takes ten.
 constexpr std::size_t kLabelBytes = 5;
+constexpr std::size_t kTruthBytes = 10;
 // Tag and length of an id or a group value.
 constexpr std::size_t kTextEnvelopeBytes = 3;
 
@@ -25,17 +27,22 @@ std::size_t TextBytes(std::string_view text) {
   return text.empty() ? 0 : kTextEnvelopeBytes + text.size();
 }
 
+std::size_t LabelBytes(std::span<const std::int32_t> labels) {
+  return labels.size() > 1 ? labels.size() * kTruthBytes : kLabelBytes;
+}
+
 template <typename T>
 std::size_t BytesOf(const PredictionRow<T>& row) {
-  return row.values.size_bytes() + row.baseline.size_bytes() + kLabelBytes + TextBytes(row.id) +
-         TextBytes(row.group) + (row.time.has_value() ? kTimeBytes : 0) + row.features.size_bytes();
+  return row.values.size_bytes() + row.baseline.size_bytes() + LabelBytes(row.labels) +
+         TextBytes(row.id) + TextBytes(row.group) + (row.time.has_value() ? kTimeBytes : 0) +
+         row.features.size_bytes();
 }
 std::size_t BytesOf(const ForecastRow& row) {
   return row.values.size_bytes() + sizeof(double) + TextBytes(row.id) + TextBytes(row.group) +
          (row.time.has_value() ? kTimeBytes : 0) + row.features.size_bytes();
 }
 std::size_t BytesOf(const OutcomeRow& row) { return sizeof(double) + TextBytes(row.id); }
-std::size_t BytesOf(const LabelRow& row) { return kLabelBytes + TextBytes(row.id); }
+std::size_t BytesOf(const LabelRow& row) { return LabelBytes(row.labels) + TextBytes(row.id); }
 
 template <typename T>
 v1::Observations::PredictionsCase FieldOf(PredictionKind kind) {
@@ -87,8 +94,7 @@ template <typename T>
 bool IsOfSameKind(const PredictionRow<T>& row, const v1::StreamObservationsRequest::Batch& batch) {
   const v1::Observations& observations = batch.observations();
   return batch.has_observations() && observations.predictions_case() == FieldOf<T>(row.kind) &&
-         row.label.has_value() == (observations.labels_size() > 0) &&
-         HasSameParts(row, observations);
+         row.labels.empty() == observations.labels().empty() && HasSameParts(row, observations);
 }
 bool IsOfSameKind(const ForecastRow& row, const v1::StreamObservationsRequest::Batch& batch) {
   const v1::Observations& observations = batch.observations();
@@ -123,7 +129,7 @@ void Append(const PredictionRow<T>& row, v1::StreamObservationsRequest::Batch& b
   if (!row.baseline.empty()) {
     MutableBaseline<T>(row.kind, observations)->Add(row.baseline.begin(), row.baseline.end());
   }
-  if (row.label.has_value()) observations.add_labels(*row.label);
+  observations.mutable_labels()->Add(row.labels.begin(), row.labels.end());
   AppendParts(row, observations);
 }
 void Append(const ForecastRow& row, v1::StreamObservationsRequest::Batch& batch) {
@@ -140,7 +146,7 @@ void Append(const OutcomeRow& row, v1::StreamObservationsRequest::Batch& batch) 
 void Append(const LabelRow& row, v1::StreamObservationsRequest::Batch& batch) {
   v1::Labels& labels = *batch.mutable_labels();
   labels.add_prediction_ids(row.id.data(), row.id.size());
-  labels.add_labels(row.label);
+  labels.mutable_labels()->Add(row.labels.begin(), row.labels.end());
 }
 
 }  // namespace
@@ -157,16 +163,20 @@ absl::StatusOr<BatchBuilder> BatchBuilder::Create(
   if (max_rows > 0) rows = std::min<std::int64_t>(rows, max_rows);
   const std::int64_t bytes = limits.max_bytes_per_batch() - kEnvelopeBytes;
   const bool forecasts = limits.has_forecast();
+  const bool labels = limits.has_labels();
   const std::int64_t width =
-      forecasts ? static_cast<std::int64_t>(WidthOf(limits.forecast())) : limits.classes().count();
+      forecasts ? static_cast<std::int64_t>(WidthOf(limits.forecast()))
+                : (labels ? limits.labels().names_size() : limits.classes().count());
+  const std::size_t truth_bytes =
+      labels ? static_cast<std::size_t>(width) * kTruthBytes : kLabelBytes;
   const std::int64_t row_bytes =
       std::int64_t{sizeof(double)} * width +
-      static_cast<std::int64_t>(forecasts ? sizeof(double) : kLabelBytes);
-  if (width < (forecasts ? 1 : 2) || rows < 1 || bytes < row_bytes) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("one prediction of ", width, forecasts ? " values" : " classes",
-                     " does not fit into the server's limit of ", limits.max_bytes_per_batch(),
-                     " bytes and ", limits.max_rows_per_batch(), " rows a batch"));
+      static_cast<std::int64_t>(forecasts ? sizeof(double) : truth_bytes);
+  if (width < (forecasts || labels ? 1 : 2) || rows < 1 || bytes < row_bytes) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "one prediction of ", width, forecasts ? " values" : (labels ? " labels" : " classes"),
+        " does not fit into the server's limit of ", limits.max_bytes_per_batch(), " bytes and ",
+        limits.max_rows_per_batch(), " rows a batch"));
   }
   return BatchBuilder(static_cast<std::size_t>(rows), static_cast<std::size_t>(bytes));
 }

@@ -37,7 +37,8 @@ struct PredictionRow {
   std::string_view id;
   // Value of the model's group tag; empty without one.
   std::string_view group;
-  std::optional<std::int32_t> label;
+  // One label, or the truths of all labels of a model with several; empty if they come later.
+  std::span<const std::int32_t> labels;
   // Time of the prediction.
   std::optional<std::chrono::sys_seconds> time;
   // The values of the baseline; empty without a baseline.
@@ -56,10 +57,10 @@ struct ForecastRow {
   std::span<const double> features{};
 };
 
-// The label of a prediction that was sent before, or the outcome of a forecast.
+// The label of a prediction that was sent before, or all its truths; or the outcome of a forecast.
 struct LabelRow {
   std::string_view id;
-  std::int32_t label;
+  std::span<const std::int32_t> labels;
 };
 struct OutcomeRow {
   std::string_view id;

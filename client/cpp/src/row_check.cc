@@ -44,6 +44,17 @@ std::optional<RowFault> FindGroupFault(std::string_view value) {
   return std::nullopt;
 }
 
+std::optional<RowFault> FindTruthFault(const v1::LabelSet& labels,
+                                       std::span<const std::int32_t> truths) {
+  for (std::size_t k = 0; k < truths.size(); ++k) {
+    if (truths[k] >= -1 && truths[k] <= 1) continue;
+    return RowFault{absl::StrCat("labels[", k, "]"),
+                    absl::StrCat("(\"", labels.names(static_cast<int>(k)), "\") is ", truths[k],
+                                 ", expected 1, 0, or -1 for a missing truth")};
+  }
+  return std::nullopt;
+}
+
 std::optional<RowFault> FindFeatureFault(std::span<const double> row) {
   for (std::size_t k = 0; k < row.size(); ++k) {
     if (std::isfinite(row[k])) continue;

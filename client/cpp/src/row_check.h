@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -36,6 +37,10 @@ inline std::optional<RowFault> FindLabelFault(std::int32_t label, std::size_t cl
   return RowFault{"labels", absl::StrCat("is ", label, ", expected [0, ", class_count, ")")};
 }
 
+// truths: of all labels of a prediction.
+std::optional<RowFault> FindTruthFault(const v1::LabelSet& labels,
+                                       std::span<const std::int32_t> truths);
+
 // row: the features of a prediction.
 std::optional<RowFault> FindFeatureFault(std::span<const double> row);
 
@@ -45,6 +50,9 @@ std::optional<RowFault> FindForecastFault(const v1::Forecast& forecast,
 // outcome: the outcome of `row`, a valid forecast. An empty row is a forecast that was sent before.
 std::optional<RowFault> FindOutcomeFault(const v1::Forecast& forecast, std::span<const double> row,
                                          double outcome);
+
+// The tolerance of a model whose rows have no sum.
+inline constexpr double kNoRowSum = std::numeric_limits<double>::infinity();
 
 template <typename T>
 std::optional<RowFault> FindRowFault(PredictionKind kind, std::span<const T> row,
@@ -63,8 +71,8 @@ std::optional<RowFault> FindRowFault(PredictionKind kind, std::span<const T> row
     }
     sum += value;
   }
-  // One probability of two classes has no sum.
-  if (kind == PredictionKind::kProbabilities && row.size() > 1 &&
+  // One probability of two classes has no sum, nor have those of several labels.
+  if (kind == PredictionKind::kProbabilities && row.size() > 1 && row_sum_tolerance < kNoRowSum &&
       !IsRowSum(sum, row.size(), row_sum_tolerance)) {
     return RowFault{"probabilities", DescribeRowSum(sum, row_sum_tolerance)};
   }

@@ -120,6 +120,9 @@ absl::Status StreamImpl::HandleOpened(const v1::StreamObservationsResponse& resp
     if (opened.forecast().SerializeAsString() != opened_->forecast().SerializeAsString()) {
       return absl::FailedPreconditionError("the model was replaced by one of other forecasts");
     }
+    if (opened.labels().SerializeAsString() != opened_->labels().SerializeAsString()) {
+      return absl::FailedPreconditionError("the model was replaced by one of other labels");
+    }
     if (opened.classes().count() != opened_->classes().count()) {
       return absl::FailedPreconditionError(
           absl::StrCat("the model was created again with ", opened.classes().count(),

@@ -119,8 +119,13 @@ absl::StatusOr<std::unique_ptr<ObservationStream>> StreamImpl::Open(
   }
   impl->row_width_ = impl->options_.positive_class.has_value() ? 1 : impl->class_count_;
   if (impl->opened_->has_forecast()) impl->row_width_ = WidthOf(impl->opened_->forecast());
-  if (impl->options_.with_baseline) impl->row_width_ *= 2;
   impl->row_sum_tolerance_ = impl->opened_->classes().row_sum_tolerance();
+  if (impl->opened_->has_labels()) {
+    impl->row_width_ = static_cast<std::size_t>(impl->opened_->labels().names_size());
+    impl->label_width_ = impl->row_width_;
+    impl->row_sum_tolerance_ = kNoRowSum;
+  }
+  if (impl->options_.with_baseline) impl->row_width_ *= 2;
   lock.unlock();
   return impl;
 }
@@ -144,8 +149,13 @@ void StreamImpl::Fail(absl::Status status) {
 absl::Status StreamImpl::CheckKind(bool forecasts) const {
   if (opened_->has_forecast() == forecasts) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      forecasts ? "the model predicts classes: send probabilities or logits with labels"
+      forecasts ? "the model predicts classes or labels: send probabilities or logits with labels"
                 : "the model forecasts a number: send forecasts with outcomes");
+}
+
+std::optional<RowFault> StreamImpl::FindFaultOfLabels(std::span<const std::int32_t> labels) const {
+  return opened_->has_labels() ? FindTruthFault(opened_->labels(), labels)
+                               : FindLabelFault(labels.front(), class_count_);
 }
 
 absl::StatusOr<std::vector<double>> StreamImpl::TakeFeatures(std::size_t n) {
@@ -162,10 +172,14 @@ template <typename T>
 absl::Status StreamImpl::SendLabelled(PredictionKind kind, std::span<const T> values,
                                       std::span<const std::int32_t> labels) {
   if (absl::Status status = CheckKind(/*forecasts=*/false); !status.ok()) return status;
-  if (values.size() % row_width_ != 0 || values.size() / row_width_ != labels.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(values.size(), " values and ", labels.size(),
-                                                   " labels, expected ", row_width_,
-                                                   " values for each label"));
+  if (values.size() % row_width_ != 0 ||
+      values.size() / row_width_ * label_width_ != labels.size()) {
+    return absl::InvalidArgumentError(
+        opened_->has_labels()
+            ? absl::StrCat(values.size(), " values and ", labels.size(), " truths, expected ",
+                           row_width_, " values and truths for each row")
+            : absl::StrCat(values.size(), " values and ", labels.size(), " labels, expected ",
+                           row_width_, " values for each label"));
   }
   return SendRows(kind, values, {}, labels);
 }
@@ -176,7 +190,7 @@ absl::Status StreamImpl::SendNamed(PredictionKind kind, std::span<const T> value
                                    std::span<const std::int32_t> labels) {
   if (absl::Status status = CheckKind(/*forecasts=*/false); !status.ok()) return status;
   if (values.size() % row_width_ != 0 || values.size() / row_width_ != ids.size() ||
-      (!labels.empty() && labels.size() != ids.size())) {
+      (!labels.empty() && labels.size() != ids.size() * label_width_)) {
     return absl::InvalidArgumentError(absl::StrCat(
         values.size(), " values, ", ids.size(), " ids and ", labels.size(), " labels, expected ",
         row_width_, " values and a label, or no labels, for each id"));
@@ -197,7 +211,7 @@ absl::Status StreamImpl::SendRows(PredictionKind kind, std::span<const T> values
     const std::span<const T> all = values.subspan(i * row_width_, row_width_);
     PredictionRow<T> result{kind, all.first(width), {}, group_, {}, time_, all.subspan(width)};
     if (!ids.empty()) result.id = ids[i];
-    if (!labels.empty()) result.label = labels[i];
+    if (!labels.empty()) result.labels = labels.subspan(i * label_width_, label_width_);
     result.features = std::span(*features).subspan(i * feature_count(), feature_count());
     return result;
   };
@@ -211,9 +225,7 @@ absl::Status StreamImpl::SendRows(PredictionKind kind, std::span<const T> values
       fault = FindRowFault(kind, row(i).baseline, row_sum_tolerance_);
       if (fault.has_value()) fault->field.insert(0, "baseline_");
     }
-    if (!skip && !fault.has_value() && !labels.empty()) {
-      fault = FindLabelFault(labels[i], class_count_);
-    }
+    if (!skip && !fault.has_value() && !labels.empty()) fault = FindFaultOfLabels(row(i).labels);
     if (!skip && !fault.has_value()) fault = FindFeatureFault(row(i).features);
     if (!fault.has_value() && !ids.empty()) fault = FindIdFault(ids[i]);
     if (!fault.has_value() && !builder_->Fits(row(i))) {
@@ -331,16 +343,21 @@ absl::Status StreamImpl::Label(std::span<const std::string> ids,
                                std::span<const std::int32_t> labels) {
   if (absl::Status status = CheckOpen(); !status.ok()) return status;
   if (absl::Status status = CheckKind(/*forecasts=*/false); !status.ok()) return status;
-  if (ids.size() != labels.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(ids.size(), " ids and ", labels.size(),
-                                                   " labels, expected a label for each id"));
+  if (ids.size() * label_width_ != labels.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        ids.size(), " ids and ", labels.size(), " labels, expected ",
+        opened_->has_labels() ? absl::StrCat(label_width_, " truths") : std::string("a label"),
+        " for each id"));
   }
+  const auto labels_of = [&](std::size_t i) {
+    return labels.subspan(i * label_width_, label_width_);
+  };
   return LabelChecked(
       ids.size(),
       [&](std::size_t i) {
-        return LabelRow{ids[i], labels[i]};
+        return LabelRow{ids[i], labels_of(i)};
       },
-      [&](std::size_t i) { return FindLabelFault(labels[i], class_count_); });
+      [&](std::size_t i) { return FindFaultOfLabels(labels_of(i)); });
 }
 
 absl::Status StreamImpl::LabelOutcomes(std::span<const std::string> ids,

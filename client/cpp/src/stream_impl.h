@@ -21,6 +21,7 @@
 #include "calibd/rpc/status.pb.h"
 #include "calibd/v1/ingest_service.grpc.pb.h"
 #include "grpcpp/client_context.h"
+#include "row_check.h"
 #include "send_window.h"
 
 namespace calibd::client {
@@ -120,6 +121,9 @@ class StreamImpl final : public ObservationStream {
                                               std::span<const double> outcomes);
   // OK if the model predicts classes, or if it forecasts a number. wanted: what it should do.
   [[nodiscard]] absl::Status CheckKind(bool forecasts) const;
+  // labels: those of one row.
+  [[nodiscard]] std::optional<RowFault> FindFaultOfLabels(
+      std::span<const std::int32_t> labels) const;
   // Returns the features of the next n rows and forgets them. Errors: InvalidArgument unless there
   // are feature_count() for each.
   [[nodiscard]] absl::StatusOr<std::vector<double>> TakeFeatures(std::size_t n);
@@ -146,6 +150,8 @@ class StreamImpl final : public ObservationStream {
   // Caller's thread; set before it runs.
   std::optional<BatchBuilder> builder_;
   std::size_t class_count_ = 0;
+  // Number of labels of a row.
+  std::size_t label_width_ = 1;
   // Number of values of a row.
   std::size_t row_width_ = 0;
   double row_sum_tolerance_ = 0;

@@ -39,6 +39,7 @@ class Classes(NamedTuple):
 
     forecast: of a model that forecasts a number, which has no classes.
     features: the model's feature_names.
+    labels: the names of several labels, of a model without classes.
     """
 
     size: int
@@ -46,6 +47,7 @@ class Classes(NamedTuple):
     row_sum_tolerance: float
     forecast: models.Forecast | None = None
     features: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
 
 
 def as_floats(values: Any, field: str) -> Floats:
@@ -327,6 +329,29 @@ def _order_of_moments(columns: Any) -> list[int]:
     """The columns of the mean and of the standard deviation. Other names are in this order."""
     second = [str(name).lower().replace("_", " ") in _DEVIATION_NAMES for name in columns]
     return [1, 0] if second == [True, False] else [0, 1]
+
+
+def as_truths(values: Any, classes: Classes) -> Floats:
+    """n x K truths of several labels: 1, 0, or NaN for a missing one, which may be None or -1 too.
+
+    values: a frame with the names of the labels, or an array. Other values stay as they are.
+    """
+    width = len(classes.labels)
+    columns = getattr(values, "columns", None)
+    matrix = as_floats(values, "labels").astype(np.float64, copy=False)
+    if matrix.shape == (0,):
+        matrix = matrix.reshape(0, width)
+    if matrix.ndim != 2 or matrix.shape[1] != width:
+        raise invalid("labels", f"have the shape {matrix.shape}, expected (n, {width}): the truth of "
+                      "each label, 1, 0, or None or NaN if it is missing")
+    if columns is not None:
+        matrix = matrix[:, order_of_columns(columns, as_classes(classes))]
+    return np.where(matrix == -1, np.nan, matrix)
+
+
+def as_classes(classes: Classes) -> Classes:
+    """The labels as the classes of a model whose rows have no sum, for functions of matrices."""
+    return Classes(len(classes.labels), classes.labels, math.inf)
 
 
 def as_outcomes(values: Any) -> Floats:

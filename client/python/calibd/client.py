@@ -167,6 +167,7 @@ class Client:
                      error_limit: float | None = None, description: str | None = None,
                      baseline: str | None = None,
                      forecast: str | Sequence[float] | int | None = None,
+                     labels: Sequence[str] | None = None,
                      features: Sequence[str] | None = None,
                      decision: float | tuple[float, float, float] | None = None,
                      declaration: models.Model | None = None) -> models.Model:
@@ -181,6 +182,8 @@ class Client:
           server looks for no model of this name.
         forecast: the model forecasts a number instead of classes: "normal" (mean and standard
           deviation), the levels of its quantiles, or the number of its samples.
+        labels: the names of several labels that do not exclude each other, in the order of the
+          probabilities, instead of classes; each has a limit of its own.
         features: names of what is known of each case: give their values to send() and observe().
           evaluate() then tests whether similar cases are calibrated.
         decision: the forecasts decide whether the outcome will reach this threshold; or (threshold,
@@ -193,7 +196,8 @@ class Client:
             expect("declaration", declaration, models.Model, "a message Model")
             wanted.CopyFrom(declaration)
         wanted.name = model_name(model)
-        _check_one_kind(wanted, classes=(classes, bandwidth, baseline), forecast=(forecast, decision))
+        _check_one_kind(wanted, classes=(classes, bandwidth, baseline), forecast=(forecast, decision),
+                        labels=(labels,))
         if isinstance(classes, Integral):
             assign(wanted, "classes.count", classes, "classes")
         elif classes is not None:
@@ -205,6 +209,7 @@ class Client:
                 ("monitoring.error_limit", error_limit, "", ""),
                 ("description", description, "", ""),
                 ("classes.baseline", baseline, "", 'a text that names it, such as "3" for version 3'),
+                ("labels.names", labels, "labels", "a list of names"),
                 ("feature_names", features, "features", "a list of names")):
             if value is not None:
                 assign(wanted, path, value, argument, expected)
@@ -314,7 +319,8 @@ class Client:
 
         probabilities: m numbers in the order of the classes, or a pandas Series whose index names
           the classes; of a model with two classes also the probability of class 1.
-        label: the true class, as in a stream; None: it comes later, by prediction_id.
+        label: the true class, as in a stream, or the K truths of several labels; None: it comes
+          later, by prediction_id.
         forecast: instead of probabilities, of a model that forecasts a number: mean and standard
           deviation, quantiles, or draws. outcome: instead of the label.
         request_id: a call that is repeated with it is counted once; None: a random one, so that

@@ -30,7 +30,7 @@ class Observation(NamedTuple):
 def classes_of(model: models.Model) -> Classes:
     return Classes(model.classes.count, tuple(model.classes.names), model.classes.row_sum_tolerance,
                    model.forecast if model.HasField("forecast") else None,
-                   tuple(model.feature_names))
+                   tuple(model.feature_names), tuple(model.labels.names))
 
 
 def usual_message(classes: Classes, given: Observation) -> ingest.Observations | None:
@@ -39,6 +39,8 @@ def usual_message(classes: Classes, given: Observation) -> ingest.Observations |
     None for others, which are for checked_message(). That function costs half as much time as the call
     itself, because numpy is made for many rows.
     """
+    if classes.labels:
+        return None
     values = given.probabilities
     if type(values) is np.ndarray and values.dtype.kind == "f":
         values = values.tolist()

@@ -170,6 +170,8 @@ class Calibration(Result[calibration.GetCalibrationResponse]):
                 else error.since_start)
 
     def _diagram(self) -> str:
+        if self.message.HasField("labels"):
+            return ""
         if self.message.HasField("forecast"):
             # The intervals of the error. A model that is not monitored has no error.
             central = (self._current.central_coverage if self.message.HasField("error")

@@ -4,6 +4,7 @@ The rules are those of the server, which checks every row again.
 """
 from __future__ import annotations
 
+import math
 from typing import Any, Iterator, NamedTuple
 
 import numpy as np
@@ -13,12 +14,14 @@ from calibd import wire
 from calibd.arguments import expect
 from calibd.arrays import (MAX_GROUP_BYTES, MAX_ID_BYTES, POSITIVE_CLASS, Classes, Floats, Integers,
                            Mask, as_features, as_forecasts, as_labels, as_matrix, as_outcomes, as_texts,
-                           as_times, check_count, invalid, label_fault)
+                           as_times, as_classes, as_truths, check_count, invalid, label_fault)
 from calibd.errors import FieldError, InvalidArgument
 from calibd.v1 import ingest_service_pb2 as ingest
 
 # Upper bound of the size of a label, and of the tags, lengths and time of a row with texts.
 _LABEL_BYTES = 5
+# Upper bound of the size of a truth of several labels, which is negative if it is missing.
+_TRUTH_BYTES = 10
 _TEXT_BYTES = 20
 _MAX_REPORTED_ROWS = 5
 
@@ -113,6 +116,8 @@ class Rows:
     Raises InvalidArgument for an error that is not in one row, such as a wrong shape.
     """
 
+    _label_bytes = _LABEL_BYTES
+
     def __init__(self, classes: Classes, probabilities: Any, labels: Any = None,
                  extras: Extras = Extras(), logits: bool = False, baseline: Any = None) -> None:
         self._classes = classes
@@ -188,8 +193,8 @@ class Rows:
         """The valid rows. first: the caller's number of the first row."""
         kept = np.flatnonzero(self.valid)
         all_kept = len(kept) == len(self)
-        row_bytes = _LABEL_BYTES + sum(matrix.shape[1] * matrix.itemsize
-                                       for matrix in (*self._matrices.values(), self._features))
+        row_bytes = self._label_bytes + sum(matrix.shape[1] * matrix.itemsize
+                                            for matrix in (*self._matrices.values(), self._features))
         for texts in self._texts.values():
             row_bytes += _TEXT_BYTES + max((len(text.encode()) for text in texts), default=0)
         row_bytes += 0 if self._times is None else _TEXT_BYTES
@@ -297,10 +302,70 @@ class ForecastRows(Rows):
         return wire.nested(_OUTCOMES, [wire.packed_floats(self._outcomes[rows])])
 
 
+class TruthRows(Rows):
+    """Predictions of several labels of one call, with their truths and extras."""
+
+    def __init__(self, classes: Classes, probabilities: Any, truths: Any = None,
+                 extras: Extras = Extras(), logits: bool = False) -> None:
+        self._classes = classes
+        self._logits = logits
+        self._matrix = as_matrix(probabilities, as_classes(classes))
+        width = len(classes.labels)
+        self._label_bytes = width * _TRUTH_BYTES
+        if self._matrix.shape[1] != width:
+            raise invalid("probabilities", f"have the shape {self._matrix.shape}, expected "
+                          f"(n, {width}): the probability of each label")
+        self._matrices = {"": self._matrix}
+        values = self._matrix
+        self.valid = (np.isfinite(values) if logits else (values >= 0) & (values <= 1)).all(axis=1)
+        self._valid_values = {"": self.valid.copy()}
+        self._known: Floats | None = None
+        if truths is not None:
+            self._known = as_truths(truths, classes)
+            check_count("labels", len(self._known), len(self))
+            self.valid &= valid_truths(self._known)
+        elif extras.ids is None:
+            raise invalid("labels", "are missing: give labels, or ids by which they come later")
+        self._take(extras)
+
+    def fault(self, i: int) -> FieldError:
+        """Why row i is invalid."""
+        if not self._valid_values[""][i]:
+            return row_fault(self._matrix[i], self._logits, math.inf)
+        fault = self._extra_fault(i)
+        if fault is None:
+            assert self._known is not None
+            fault = truth_fault(self._known[i], self._classes)
+        return fault
+
+    def _truths(self, rows: Any) -> list[bytes]:
+        if self._known is None:
+            return []
+        return wire.nested(_LABELS, [wire.packed_truths(self._known[rows])])
+
+
+def valid_truths(truths: Floats) -> Mask:
+    """Which rows have only truths that are 1, 0, or missing."""
+    valid: Mask = (np.isnan(truths) | (truths == 0) | (truths == 1)).all(axis=1)
+    return valid
+
+
+def truth_fault(truths: Floats, classes: Classes) -> FieldError:
+    """Why valid_truths() calls a row invalid. The path is relative to the row."""
+    k = int((~(np.isnan(truths) | (truths == 0) | (truths == 1))).argmax())
+    return FieldError(f"labels[{k}]", f"({classes.labels[k]!r}) is {float(truths[k]):g}, expected 1, 0, "
+                      "or None or NaN for a missing truth")
+
+
 def rows_of(classes: Classes, values: Any, truths: Any, extras: Extras, logits: bool,
             baseline: Any) -> Rows:
-    """The rows of a model of classes or of forecasts."""
+    """The rows of a model of classes, of several labels, or of forecasts."""
     expect("logits", logits, (bool, np.bool_), "True or False")
+    if classes.labels:
+        if baseline is not None:
+            raise invalid("baseline", "is given, expected none because the model predicts several "
+                          "labels")
+        return TruthRows(classes, values, truths, extras, logits)
     if classes.forecast is None:
         return Rows(classes, values, truths, extras, logits, baseline)
     if logits or baseline is not None:
@@ -318,6 +383,9 @@ class LabelRows:
         if classes.forecast is not None:
             self._labels = as_outcomes(labels)
             self.valid: Mask = np.isfinite(self._labels)
+        elif classes.labels:
+            self._labels = as_truths(labels, classes)
+            self.valid = valid_truths(self._labels)
         else:
             self._labels, self.valid = as_labels(labels, classes)
         self._ids, self._faults = as_texts(ids, len(self._labels), "prediction_ids", MAX_ID_BYTES)
@@ -332,17 +400,23 @@ class LabelRows:
             return self._faults[i]
         if self._classes.forecast is not None:
             return FieldError("outcomes", f"is {float(self._labels[i])!r}, expected a finite number")
+        if self._classes.labels:
+            return truth_fault(self._labels[i], self._classes)
         return label_fault(self._given_labels, i, self._classes)
 
     def chunks(self, first: int, max_rows: int, max_bytes: int) -> Iterator[Chunk]:
         """The valid labels. first: the caller's number of the first label."""
         kept = np.flatnonzero(self.valid)
-        step = max(1, min(max_rows, max_bytes // (MAX_ID_BYTES + _TEXT_BYTES + _LABEL_BYTES)))
+        label_bytes = max(_LABEL_BYTES, len(self._classes.labels) * _TRUTH_BYTES)
+        step = max(1, min(max_rows, max_bytes // (MAX_ID_BYTES + _TEXT_BYTES + label_bytes)))
         for begin in range(0, len(kept), step):
             part = kept[begin:begin + step]
             message = ingest.Labels(prediction_ids=[self._ids[i] for i in part])
             truths = message.labels if self._classes.forecast is None else message.outcomes
-            truths.extend(self._labels[part].tolist())
+            values = self._labels[part]
+            if self._classes.labels:
+                values = np.where(np.isnan(values), -1, values).astype(np.int64).ravel()
+            truths.extend(values.tolist())
             yield Chunk((), [message.SerializeToString()], part + first)
 
 

@@ -138,6 +138,9 @@ class ObservationStream:
         A model that forecasts a number takes n x w forecasts instead: mean and standard deviation,
         quantiles, or draws; and n outcomes instead of labels.
 
+        A model of several labels takes n x K probabilities, whose rows have no sum, and n x K truths:
+        1, 0, or None or NaN for a missing one. Frames may have the names of the labels as columns.
+
         Raises InvalidArgument, naming the first invalid rows; no row was accepted then. With
         on_invalid="drop" they are left out instead.
         """
@@ -147,7 +150,8 @@ class ObservationStream:
     def label(self, ids: Any, labels: Any) -> None:
         """Accepts the labels of predictions that were sent with these ids, here or elsewhere.
 
-        For a model that forecasts a number, they are the outcomes.
+        For a model that forecasts a number, they are the outcomes; for one of several labels n x K
+        truths.
 
         A label that the server cannot use is not an error: see `counts`.
         """
@@ -537,7 +541,7 @@ class ObservationStream:
         classes = Classes(opened.classes.count, tuple(opened.classes.names),
                           opened.classes.row_sum_tolerance,
                           opened.forecast if opened.HasField("forecast") else None,
-                          tuple(opened.feature_names))
+                          tuple(opened.feature_names), tuple(opened.labels.names))
         if self._classes is None:
             # With a key, all batches are sent, so that the server can compare them.
             self._window = SendWindow(1 if has_key else opened.next_sequence,
@@ -553,7 +557,7 @@ class ObservationStream:
             # Only the tolerance can be updated.
             known = self._classes._replace(row_sum_tolerance=classes.row_sum_tolerance)
             for kind, before, now in zip(("number of classes", "classes", "tolerance", "forecast",
-                                          "features"), known, classes):
+                                          "features", "labels"), known, classes):
                 if before != now:
                     raise errors.FailedPrecondition(
                         f"the model was created again with another declaration: its {kind} differ, so "

@@ -41,6 +41,20 @@ def packed_floats(values: npt.NDArray[np.floating[Any]]) -> bytes:
     return values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes()
 
 
+def packed_truths(values: npt.NDArray[np.floating[Any]]) -> bytes:
+    """The content of a packed field of truths: 1, 0, or -1 where the value is NaN."""
+    flat = values.ravel()
+    missing = np.isnan(flat)
+    # A negative number has ten bytes.
+    encoded = np.full((len(flat), 10), 0xff, np.uint8)
+    encoded[:, 9] = 1
+    encoded[~missing, 0] = flat[~missing].astype(np.uint8)
+    used = np.zeros(encoded.shape, np.bool_)
+    used[:, 0] = True
+    used[missing] = True
+    return encoded[used].tobytes()
+
+
 def packed_varints(values: npt.NDArray[np.integer[Any]]) -> bytes:
     """The content of a packed field of nonnegative integers."""
     largest = int(values.max(initial=0))

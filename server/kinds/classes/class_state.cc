@@ -245,7 +245,7 @@ class ClassState final : public KindState {
     if (monitor_.has_value()) out.monitor = monitor_->Snapshot();
   }
   bool Fits(const HistoryBucket& bucket) const noexcept override {
-    return bucket.forecasts.cells.empty();
+    return bucket.forecasts.cells.empty() && bucket.labels.labels.empty();
   }
   void Save(store::v1::ModelState& out) const override {
     StoredClasses stored{.lenses = {}, .comparison = comparison_};

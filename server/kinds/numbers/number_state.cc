@@ -64,7 +64,8 @@ class NumberState final : public KindState {
     if (monitor_.has_value()) out.monitor = monitor_->Snapshot();
   }
   bool Fits(const HistoryBucket& bucket) const noexcept override {
-    return bucket.forecasts.cells.empty() || bucket.forecasts.cells.size() == cells_->cell_count();
+    const std::size_t cells = bucket.forecasts.cells.size();
+    return (cells == 0 || cells == cells_->cell_count()) && bucket.labels.labels.empty();
   }
   void Save(store::v1::ModelState& out) const override {
     if (monitor_.has_value()) monitor_->Save(*out.mutable_monitor());

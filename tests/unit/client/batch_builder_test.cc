@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <deque>
 #include <random>
 
 namespace calibd::client {
@@ -20,11 +21,19 @@ v1::StreamObservationsResponse::Opened Limits(std::int32_t class_count, std::int
   return limits;
 }
 
+// The label in memory that stays; empty without one.
+std::span<const std::int32_t> LabelsOf(std::optional<std::int32_t> label) {
+  static std::deque<std::int32_t> kept;
+  if (!label.has_value()) return {};
+  kept.push_back(*label);
+  return {&kept.back(), 1};
+}
+
 template <typename T>
 PredictionRow<T> RowOf(const std::vector<T>& values, std::optional<std::int32_t> label,
                        std::string_view id = {},
                        PredictionKind kind = PredictionKind::kProbabilities) {
-  return {kind, values, id, {}, label, {}};
+  return {kind, values, id, {}, LabelsOf(label), {}};
 }
 
 TEST(BatchBuilderTest, FillsMessagesUpToTheServersLimit) {
@@ -85,7 +94,7 @@ TEST(BatchBuilderTest, DoesNotMixRowsWithAndWithoutIdsOrLabels) {
   std::vector<PredictionRow<double>> kinds = {RowOf(row, 0), RowOf(row, 0, "a"),
                                               RowOf(row, std::nullopt, "a"), RowOf(row, 0)};
   kinds.back().group = "eu";
-  const LabelRow label{"a", 1};
+  const LabelRow label{"a", LabelsOf(1)};
   for (const auto& first : kinds) {
     auto builder = BatchBuilder::Create(Limits(2, 1000, 1 << 20), 0);
     ASSERT_TRUE(builder.ok());
@@ -141,7 +150,7 @@ TEST(BatchBuilderTest, CountsTheBytesOfIds) {
        {fill([&](const std::string& id) { return RowOf(row, std::nullopt, id); }),
         fill([&](const std::string& id) { return RowOf(row, 99999, id); }),
         fill([&](const std::string& id) {
-          return LabelRow{id, 99999};
+          return LabelRow{id, LabelsOf(99999)};
         })}) {
     EXPECT_LE(batch.request.ByteSizeLong(), 100000u);
     EXPECT_GT(batch.request.ByteSizeLong(), 80000u);
@@ -157,8 +166,8 @@ TEST(BatchBuilderTest, KeepsIdsAndLabelsWithTheirRows) {
   auto builder = BatchBuilder::Create(Limits(2, 1000, 1 << 20), 0);
   ASSERT_TRUE(builder.ok());
   builder->AddDropped();
-  builder->Add(LabelRow{"b", 1}, 4);
-  builder->Add(LabelRow{"a", 0}, 6);
+  builder->Add(LabelRow{"b", LabelsOf(1)}, 4);
+  builder->Add(LabelRow{"a", LabelsOf(0)}, 6);
   const OutgoingBatch labels = builder->Take();
   ASSERT_TRUE(labels.has_labels());
   EXPECT_THAT(labels.request.batch().labels().prediction_ids(), ElementsAre("b", "a"));
@@ -192,7 +201,7 @@ TEST(BatchBuilderTest, CarriesDroppedRowsOnceAndKeepsRowNumbers) {
 TEST(BatchBuilderTest, ReportsDroppedRowsThatNoRowFollows) {
   auto builder = BatchBuilder::Create(Limits(2, 1000, 1 << 20), 0);
   ASSERT_TRUE(builder.ok());
-  builder->Add(LabelRow{"b", 1}, 4);
+  builder->Add(LabelRow{"b", LabelsOf(1)}, 4);
   builder->AddDropped();
   builder->AddDropped();
   EXPECT_TRUE(builder->Take().has_labels());

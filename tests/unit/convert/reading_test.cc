@@ -371,6 +371,50 @@ TEST(WhereLineTest, NamesGroupsOverTheirLimitsAndRejectedOnes) {
   EXPECT_THAT(WhereLine(answer), StartsWith("rejected for group eu; confidence"));
 }
 
+// A model of several labels of which one is over the limit, and a rejected one is not.
+v1::GetCalibrationResponse OverLimitLabels() {
+  v1::GetCalibrationResponse answer = OverLimit();
+  answer.mutable_verdict()->clear_whereabouts();
+  answer.mutable_verdict()->add_labels_over_limit("wind");
+  v1::CalibrationError& error = *answer.mutable_error();
+  error.set_status(v1::CalibrationError::UNDECIDED);
+  error.mutable_since_start()->clear_top_label();
+  *error.mutable_since_start()->mutable_coverage() = Interval(0.04, 0.015, 0.076);
+  answer.mutable_alarms(0)->set_label("wind");
+  answer.mutable_labels()->set_truths(10000);
+  const auto add = [&answer](const char* name, v1::CalibrationError::Status status, double lower) {
+    v1::LabelCalibration& label = *answer.mutable_labels()->add_labels();
+    label.set_name(name);
+    label.set_status(status);
+    *label.mutable_error() = Interval(lower + 0.02, lower, lower + 0.1);
+  };
+  add("rain", v1::CalibrationError::WITHIN_LIMIT, 0);
+  add("fog", v1::CalibrationError::UNDECIDED, 0.01);
+  add("wind", v1::CalibrationError::OVER_LIMIT, 0.061);
+  answer.mutable_labels()->mutable_labels(1)->set_rejected(true);
+  answer.mutable_labels()->mutable_labels(2)->set_rejected(true);
+  return answer;
+}
+
+TEST(LabelsTest, EachLineNamesTheLabels) {
+  v1::GetCalibrationResponse answer = OverLimitLabels();
+  EXPECT_THAT(VerdictLine(answer), StartsWith("OVER_LIMIT in label wind since 1970-01-01"));
+  EXPECT_EQ(HowBad(answer),
+            "on average over 3 labels off by 4 points (1.5 to 7.6; limit 2); 1 label is undecided");
+  EXPECT_EQ(HowBadLine(answer).brief(), "wind off by 8.1 points (6.1 to 16.1; limit 2)");
+  EXPECT_EQ(WhereLine(answer), "label wind 8.1 points off (6.1 to 16.1); rejected for label fog");
+  EXPECT_EQ(RepairLine(answer), "");
+  // The alarm of a label says nothing about a change of all of them.
+  EXPECT_EQ(ChangedLine(answer).text(), "");
+  EXPECT_THAT(DataLine(answer, {}), HasSubstr("10000 known truths"));
+  answer.mutable_labels()->mutable_labels(2)->clear_error();
+  answer.mutable_labels()->mutable_labels(2)->set_since_observation(10001);
+  EXPECT_THAT(WhereLine(answer),
+              StartsWith("label wind (not measured yet since the acknowledgement)"));
+  answer.mutable_verdict()->add_labels_over_limit("rain");
+  EXPECT_THAT(VerdictLine(answer), StartsWith("OVER_LIMIT in labels wind, rain since"));
+}
+
 TEST(WhereLineTest, NamesTheCellOfForecastsThatStandsOutMost) {
   v1::GetCalibrationResponse answer = NarrowForecasts();
   const auto add = [&answer](double lower, double upper, double z) {

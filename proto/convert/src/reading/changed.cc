@@ -55,7 +55,8 @@ Changed ChangedLine(const v1::GetCalibrationResponse& answer) {
   const v1::Alarm* over = Active(answer, v1::Alarm::OVER_LIMIT, false);
   if (over == nullptr && answer.error().is_acknowledged()) {
     for (const v1::Alarm& alarm : answer.alarms()) {
-      const bool is_own = alarm.kind() == v1::Alarm::OVER_LIMIT && !alarm.has_group_value();
+      const bool is_own =
+          alarm.kind() == v1::Alarm::OVER_LIMIT && !alarm.has_group_value() && !alarm.has_label();
       if (is_own && over == nullptr) over = &alarm;
     }
   }

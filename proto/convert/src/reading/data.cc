@@ -21,6 +21,7 @@ std::string DataLine(const v1::GetCalibrationResponse& answer,
                      const google::protobuf::Timestamp& now) {
   std::vector<std::string> facts = {LabelledRows(answer.observations()),
                                     absl::StrCat(answer.rejected_rows(), " rejected")};
+  if (answer.has_labels()) facts.push_back(absl::StrCat(answer.labels().truths(), " known truths"));
   if (answer.dropped_rows() > 0) {
     facts.push_back(absl::StrCat(answer.dropped_rows(), " dropped by producers"));
   }

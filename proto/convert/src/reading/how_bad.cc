@@ -74,6 +74,31 @@ std::string ForecastsText(const v1::ErrorMeasurement& error, double limit) {
   return text;
 }
 
+// The label over its limit whose error has the largest lower end; null without one.
+const v1::LabelCalibration* WorstLabel(const v1::MultilabelCalibration& labels) {
+  const v1::LabelCalibration* worst = nullptr;
+  for (const v1::LabelCalibration& label : labels.labels()) {
+    if (label.status() != v1::CalibrationError::OVER_LIMIT || !label.has_error()) continue;
+    if (worst == nullptr || label.error().lower() > worst->error().lower()) worst = &label;
+  }
+  return worst;
+}
+
+// "on average over 3 labels off by 4 points (1.5 to 7.6; limit 2)".
+std::string LabelsText(const v1::GetCalibrationResponse& answer) {
+  const v1::MultilabelCalibration& labels = answer.labels();
+  std::string text = absl::StrCat(
+      "on average over ", labels.labels_size(), labels.labels_size() == 1 ? " label " : " labels ",
+      OffByText(*IntervalOf(Current(answer.error())), answer.error().limit()));
+  const auto undecided = std::ranges::count_if(labels.labels(), [](const auto& label) {
+    return label.status() == v1::CalibrationError::UNDECIDED;
+  });
+  if (undecided > 0) {
+    Add(text, absl::StrCat(undecided, undecided == 1 ? " label is" : " labels are", " undecided"));
+  }
+  return text;
+}
+
 // The error when the alarm was raised, if it is no longer seen in that of all rows.
 std::string FormerText(const v1::GetCalibrationResponse& answer, double lower) {
   const v1::Alarm* const over = Active(answer, v1::Alarm::OVER_LIMIT, false);
@@ -120,12 +145,17 @@ v1::Reading::HowBad HowBadLine(const v1::GetCalibrationResponse& answer) {
     line.set_text(NoRowText(answer));
     return line;
   }
-  std::string text = ErrorText(current, error.limit());
+  std::string text = answer.has_labels() ? LabelsText(answer) : ErrorText(current, error.limit());
   Add(text, FormerText(answer, std::max(IntervalOf(current)->lower(), current.class_1().lower())));
   if (error.has_acknowledged_limit()) {
     Add(text, absl::StrCat("the next alarm is raised above ", Points(error.acknowledged_limit())));
   }
   line.set_text(std::move(text));
+  if (const v1::LabelCalibration* const worst = WorstLabel(answer.labels())) {
+    line.set_brief(
+        absl::StrCat(CutName(worst->name()), " ", OffByText(worst->error(), error.limit())));
+    return line;
+  }
   line.set_brief(BriefErrorText(current, error.limit()) + BriefNowText(error));
   return line;
 }

@@ -40,7 +40,7 @@ std::string RecalibrationText(const v1::Recalibration& advice) {
 // recalibrate`, or this command, because the computation may be long.
 std::string RepairLine(const v1::GetCalibrationResponse& answer) {
   // A map repairs probabilities of classes.
-  if (answer.has_forecast()) return "";
+  if (answer.has_forecast() || answer.has_labels()) return "";
   const bool alarmed =
       std::any_of(answer.alarms().begin(), answer.alarms().end(),
                   [](const v1::Alarm& alarm) { return !alarm.has_acknowledge_time(); });

@@ -9,21 +9,22 @@
 namespace calibd::convert {
 namespace {
 
-// How far off the model itself is, and which groups are over their limits.
+// How far off the model itself is, and which of its groups or labels are over their limits.
 std::string LimitText(const v1::Verdict& verdict, const v1::CalibrationError& error) {
-  const bool own =
-      verdict.groups_over_limit().empty() || error.status() == v1::CalibrationError::OVER_LIMIT;
+  const bool of_labels = !verdict.labels_over_limit().empty();
+  const auto& over = of_labels ? verdict.labels_over_limit() : verdict.groups_over_limit();
+  const bool own = over.empty() || error.status() == v1::CalibrationError::OVER_LIMIT;
   std::string text = StatusName(verdict.limit_status());
   if (own && error.is_recent()) text += " (recent)";
   if (own && error.is_acknowledged()) text += " (acknowledged)";
-  if (verdict.groups_over_limit().empty()) return text;
+  if (over.empty()) return text;
   std::vector<std::string> groups;
-  for (const std::string& group : verdict.groups_over_limit()) {
-    groups.push_back(CutName(GroupName(group, false)));
+  for (const std::string& name : over) {
+    groups.push_back(CutName(of_labels ? name : GroupName(name, false)));
   }
   const bool group_is_active = error.is_acknowledged() && !verdict.is_acknowledged();
   if (own) text += group_is_active ? ", OVER_LIMIT" : ", also";
-  absl::StrAppend(&text, groups.size() == 1 ? " in group " : " in groups ",
+  absl::StrAppend(&text, of_labels ? " in label" : " in group", groups.size() == 1 ? " " : "s ",
                   JoinNames(groups, kMaxNames));
   if (!own && verdict.is_acknowledged()) text += " (acknowledged)";
   return text;

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,21 +26,49 @@ struct Places {
   std::size_t more = 0;
 };
 
-std::string GroupPlace(const v1::GroupWatch& group) {
-  const v1::CalibrationError& error = group.error();
-  const std::string name =
-      absl::StrCat("group ", CutName(GroupName(group.value(), group.overflow())));
-  if (IntervalOf(Current(error)) == nullptr) {
+// "group eu 5.2 points off (3.1 to 8)". interval: null without observations since an
+// acknowledgement or an update.
+std::string OffPlace(const std::string& name, const v1::ErrorInterval* measured,
+                     bool since_acknowledgement) {
+  if (measured == nullptr) {
     return absl::StrCat(name, " (not measured yet since the ",
-                        error.has_since_acknowledgement() ? "acknowledgement)" : "update)");
+                        since_acknowledgement ? "acknowledgement)" : "update)");
   }
-  const v1::ErrorInterval& interval = *IntervalOf(Current(error));
+  const v1::ErrorInterval& interval = *measured;
   if (SaysLittle(interval.lower(), interval.upper())) {
     return absl::StrCat(name, " 0 to ", PointsText(interval.upper()),
                         " off (too few rows to say more)");
   }
   return absl::StrCat(name, " ", PointsText(interval.estimate()), " off (",
                       Points(interval.lower()), " to ", Points(interval.upper()), ")");
+}
+
+std::string GroupPlace(const v1::GroupWatch& group) {
+  return OffPlace(absl::StrCat("group ", CutName(GroupName(group.value(), group.overflow()))),
+                  IntervalOf(Current(group.error())), group.error().has_since_acknowledgement());
+}
+
+// The labels over their limits, the worst first, and the others that are rejected.
+std::pair<Places, Places> LabelPlaces(const v1::MultilabelCalibration& labels) {
+  std::vector<const v1::LabelCalibration*> sorted;
+  for (const v1::LabelCalibration& label : labels.labels()) sorted.push_back(&label);
+  std::ranges::stable_sort(sorted, std::greater<>(), [](const v1::LabelCalibration* label) {
+    return label->error().lower();
+  });
+  Places over;
+  Places rejected;
+  for (const v1::LabelCalibration* const label : sorted) {
+    const std::string name = CutName(label->name());
+    if (label->status() == v1::CalibrationError::OVER_LIMIT) {
+      over.names.push_back(OffPlace(absl::StrCat("label ", name),
+                                    label->has_error() ? &label->error() : nullptr,
+                                    label->has_since_observation()));
+    } else if (label->rejected()) {
+      rejected.names.push_back(name);
+    }
+  }
+  rejected.title = rejected.names.size() == 1 ? "rejected for label " : "rejected for labels ";
+  return {over, rejected};
 }
 
 // The groups over their limits, and the others that are rejected.
@@ -113,18 +142,21 @@ std::string PlacesText(std::vector<Places> places) {
 std::string WhereLine(const v1::GetCalibrationResponse& answer) {
   const v1::Whereabouts& whereabouts = answer.verdict().whereabouts();
   auto [over, rejected_groups] = GroupPlaces(answer);
+  auto [labels, rejected_labels] = LabelPlaces(answer.labels());
   auto [frequencies, rejected_classes] = ClassPlaces(whereabouts);
   Places cells;
   cells.names = CellTexts(whereabouts.cells(), 1);
   std::vector<Places> places;
   for (Places& kind :
-       std::vector<Places>{std::move(over), std::move(rejected_groups), BinPlaces(whereabouts),
-                           std::move(cells), std::move(frequencies), std::move(rejected_classes)}) {
+       std::vector<Places>{std::move(over), std::move(rejected_groups), std::move(labels),
+                           std::move(rejected_labels), BinPlaces(whereabouts), std::move(cells),
+                           std::move(frequencies), std::move(rejected_classes)}) {
     if (!kind.names.empty()) places.push_back(std::move(kind));
   }
   if (!places.empty()) return PlacesText(std::move(places));
   // Without bins and cells, no row was examined.
-  return whereabouts.confidence_bins().empty() && whereabouts.cells().empty()
+  return whereabouts.confidence_bins().empty() && whereabouts.cells().empty() &&
+                 answer.labels().truths() == 0
              ? ""
              : "nothing stands out";
 }

@@ -47,7 +47,9 @@ const v1::Alarm* Active(const v1::GetCalibrationResponse& answer, v1::Alarm::Kin
   const v1::Alarm* oldest = nullptr;
   for (const v1::Alarm& alarm : answer.alarms()) {
     if (alarm.kind() != kind || alarm.has_acknowledge_time()) continue;
-    if (with_groups || !alarm.has_group_value()) oldest = &alarm;
+    const bool is_own =
+        !alarm.has_group_value() && !(kind == v1::Alarm::OVER_LIMIT && alarm.has_label());
+    if (with_groups || is_own) oldest = &alarm;
   }
   return oldest;
 }

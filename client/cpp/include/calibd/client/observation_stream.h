@@ -164,9 +164,11 @@ class ObservationStream {
   ObservationStream& operator=(const ObservationStream&) = delete;
 
   // Accepts n rows of class_count() values (one value with positive_class), row-major, with their
-  // labels in [0, class_count()). Rows are buffered until a batch is full, Flush or Finish. Blocks
-  // while there are too many unacknowledged batches. Errors: InvalidArgument naming the first
-  // invalid rows (no row was accepted); or the error that ended the stream.
+  // labels in [0, class_count()). For a model of K labels (v1.LabelSet) a row has K probabilities,
+  // which have no sum, or K logits, and its `labels` are K truths: 1, 0, or -1 for a missing one;
+  // in the same way in the functions with ids. Rows are buffered until a batch is full, Flush or
+  // Finish. Blocks while there are too many unacknowledged batches. Errors: InvalidArgument naming
+  // the first invalid rows (no row was accepted); or the error that ended the stream.
   [[nodiscard]] virtual absl::Status Send(PredictionKind kind, std::span<const double> values,
                                           std::span<const std::int32_t> labels) = 0;
   [[nodiscard]] virtual absl::Status Send(PredictionKind kind, std::span<const float> values,
@@ -234,7 +236,7 @@ class ObservationStream {
   // includes all.
   [[nodiscard]] virtual std::vector<RejectedBatch> TakeRejected() = 0;
 
-  // 0 for a model that forecasts a number.
+  // 0 for a model that forecasts a number or predicts several labels.
   [[nodiscard]] virtual std::size_t class_count() const = 0;
   // Number of values of a row of Send, SendForecasts and the functions with ids.
   [[nodiscard]] virtual std::size_t row_width() const = 0;

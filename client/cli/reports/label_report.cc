@@ -1,0 +1,52 @@
+#include "client/cli/reports/label_report.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "calibd/convert/text.h"
+#include "client/cli/reports/report.h"
+
+namespace calibd::cli {
+namespace {
+
+bool IsOver(const v1::LabelCalibration& label) {
+  return label.status() == v1::CalibrationError::OVER_LIMIT;
+}
+
+}  // namespace
+
+std::string DescribeLabels(const v1::MultilabelCalibration& calibration, std::size_t most) {
+  std::vector<const v1::LabelCalibration*> labels;
+  for (const v1::LabelCalibration& label : calibration.labels()) labels.push_back(&label);
+  std::ranges::stable_sort(labels, [](const auto* a, const auto* b) {
+    const auto key = [](const v1::LabelCalibration& label) {
+      return std::pair(!IsOver(label), !label.rejected());
+    };
+    return key(*a) < key(*b);
+  });
+  const std::size_t left_out = labels.size() - std::min(labels.size(), most);
+  labels.resize(labels.size() - left_out);
+  std::vector<std::vector<std::string>> rows = {
+      {"label", "truths", "stated", "held", "off by", "interval", "log10 e", ""}};
+  for (const v1::LabelCalibration* const label : labels) {
+    const v1::ErrorInterval& error = label->error();
+    const auto percent = [](double share) { return absl::StrFormat("%.1f %%", 100 * share); };
+    rows.push_back(
+        {convert::Plain(label->name()), absl::StrCat(label->truths()), percent(label->stated()),
+         percent(label->held()), label->has_error() ? convert::Points(error.estimate()) : "-",
+         label->has_error()
+             ? absl::StrCat(convert::Points(error.lower()), " to ", convert::Points(error.upper()))
+             : "-",
+         convert::Fixed(label->log10_e_value(), 1),
+         absl::StrCat(IsOver(*label) ? "over the limit" : "",
+                      IsOver(*label) && label->rejected() ? ", " : "",
+                      label->rejected() ? "rejected" : "")});
+  }
+  return absl::StrCat(FormatTable(rows),
+                      left_out > 0 ? absl::StrCat("... ", left_out, " more\n") : "");
+}
+
+}  // namespace calibd::cli

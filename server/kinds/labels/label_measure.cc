@@ -1,0 +1,68 @@
+#include "server/kinds/labels/label_measure.h"
+
+#include <algorithm>
+
+#include "calibd/store/v1/store.pb.h"
+#include "server/kinds/labels/label_sums.h"
+
+namespace calibd::server {
+
+ErrorReading MeasuredLabels::Read(const ErrorSnapshot& error) const {
+  ErrorReading reading;
+  reading.since_start[0] = since_start.totals.Interval(label_count, levels);
+  reading.now[0] = sums.totals.Interval(label_count, levels);
+  if (error.over || error.acknowledged) {
+    reading.status = LimitStatus::kOverLimit;
+  } else if (error.count >= error.min_observations && reading.now[0].has_value() &&
+             reading.now[0]->upper <= error.error_limit) {
+    reading.status = LimitStatus::kWithinLimit;
+  } else if (label_count == 1) {
+    const std::optional<double> total =
+        ObservationsUntilDecided(sums.totals.sums, levels, error.error_limit);
+    if (total.has_value()) {
+      reading.observations_needed = std::max({std::int64_t{1}, error.min_observations - error.count,
+                                              static_cast<std::int64_t>(*total) - error.count});
+    }
+  }
+  return reading;
+}
+
+LimitCheck LabelMeasure::Check(const Sums& sums, std::int64_t /*count*/, double limit,
+                               double error_limit) const noexcept {
+  // The sums are divided by the number of known truths over K. A row changes the sums and this
+  // number by at most 1, and the boundaries never decrease: see ClassMeasure::Check.
+  LimitCheck check;
+  const std::optional<ErrorInterval> interval = Interval(sums, 0);
+  if (!interval.has_value()) return {.over = std::nullopt, .rows_to_over = 0, .rows_to_within = 1};
+  if (interval->lower > limit) {
+    check.over = 0;
+    return check;
+  }
+  const double n =
+      static_cast<double>(sums.totals.sums.Total().count) / static_cast<double>(label_count_);
+  check.rows_to_over = n * (limit - interval->lower);
+  check.rows_to_within = n * (interval->upper - error_limit) / (1 + error_limit);
+  return check;
+}
+
+std::shared_ptr<const MeasuredError> LabelMeasure::Snapshot(const Sums& since_start,
+                                                            const Sums& sums,
+                                                            std::int64_t /*count*/) const {
+  auto snapshot = std::make_shared<MeasuredLabels>();
+  snapshot->label_count = label_count_;
+  snapshot->levels = levels_;
+  snapshot->since_start = since_start;
+  snapshot->sums = sums;
+  return snapshot;
+}
+
+void LabelMeasure::SumsFields(StateFields& fields, Sums& sums) const {
+  using Stored = store::v1::ErrorState::Sums;
+  fields(Stored::kFirstObservationFieldNumber, sums.first_observation);
+  fields(Stored::kStartTimeUsFieldNumber, sums.start_time);
+  fields(Stored::kLabelsFieldNumber, sums.totals, TotalsFields);
+  fields.Require(sums.first_observation >= 1 && FitLabels(sums.totals, label_count_),
+                 "has sums of the error that cannot be");
+}
+
+}  // namespace calibd::server

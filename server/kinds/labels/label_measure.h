@@ -1,0 +1,110 @@
+#ifndef CALIBD_SERVER_KINDS_LABELS_LABEL_MEASURE_H_
+#define CALIBD_SERVER_KINDS_LABELS_LABEL_MEASURE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "calibd/core/label_errors.h"
+#include "calibd/core/multilabel.h"
+#include "calibd/store/v1/store.pb.h"
+#include "server/watch/limit.h"
+#include "server/watch/limit_watch.h"
+
+namespace calibd::server {
+
+// Sums over predictions of labels since an observation.
+struct LabelErrorSums {
+  // Its number within the model, from 1.
+  std::int64_t first_observation = 1;
+  // Time of the log row with this observation; unset before it.
+  std::optional<ErrorStretch::Time> start_time;
+  LabelTotals totals;
+};
+
+// The sums of a LabelMeasure at one moment.
+struct MeasuredLabels final : MeasuredError {
+  std::size_t label_count = 1;
+  ErrorLevels levels;
+  LabelErrorSums since_start;
+  // Since the last acknowledgement of an error over the limit; equal to since_start before it.
+  LabelErrorSums sums;
+
+  // The first of two series is that of the labels; there is no second one, and no stretch.
+  [[nodiscard]] ErrorReading Read(const ErrorSnapshot& error) const override;
+  void Describe(const ErrorSnapshot& error, const ErrorReading& reading,
+                v1::CalibrationError& out) const override;
+};
+
+// How far off the probabilities of K labels together are, or with K = 1 that of one label: see
+// label_errors.h. There is no recent error. A Measure of LimitWatch.
+class LabelMeasure {
+ public:
+  using Time = ErrorStretch::Time;
+  using Sums = LabelErrorSums;
+  // One row of K probabilities and K truths.
+  using Row = MultilabelBatch;
+
+  // levels: those of the interval.
+  LabelMeasure(std::size_t label_count, const ErrorLevels& levels) noexcept
+      : label_count_(label_count), levels_(levels) {}
+
+  [[nodiscard]] static Sums NewSums(std::int64_t first_observation) {
+    return {.first_observation = first_observation, .start_time = std::nullopt, .totals = {}};
+  }
+  [[nodiscard]] static std::int64_t Count(const Sums& sums) noexcept { return sums.totals.rows; }
+  static void Add(const Row& row, double /*limit*/, Sums& since_start, Sums& sums) noexcept {
+    since_start.totals.Add(row);
+    sums.totals.Add(row);
+  }
+  [[nodiscard]] LimitCheck Check(const Sums& sums, std::int64_t count, double limit,
+                                 double error_limit) const noexcept;
+  [[nodiscard]] static std::optional<std::size_t> RecentOver(const Sums& /*sums*/,
+                                                             std::int64_t /*count*/,
+                                                             double /*limit*/, bool /*due*/,
+                                                             std::int64_t& /*next*/) noexcept {
+    return std::nullopt;
+  }
+  [[nodiscard]] std::optional<ErrorInterval> Interval(const Sums& sums,
+                                                      std::size_t /*series*/) const noexcept {
+    return sums.totals.Interval(label_count_, levels_);
+  }
+  [[nodiscard]] static std::optional<ErrorStretch> Recent(const Sums& /*sums*/,
+                                                          std::size_t /*series*/,
+                                                          std::int64_t /*count*/,
+                                                          double /*limit*/) noexcept {
+    return std::nullopt;
+  }
+  [[nodiscard]] std::optional<double> Upper(const Sums& sums, std::int64_t /*count*/,
+                                            double /*limit*/, bool /*recent*/) const noexcept {
+    const std::optional<ErrorInterval> interval = Interval(sums, 0);
+    return interval.has_value() ? std::optional(interval->upper) : std::nullopt;
+  }
+  static void KeepMark(const Sums& /*sums*/, std::int64_t /*count*/, std::int64_t /*observation*/,
+                       std::int64_t& /*next*/) noexcept {}
+  static void SetTime(Time /*time*/, std::int64_t /*count*/) noexcept {}
+  static void Restart() noexcept {}
+  static void LimitChanged(bool /*raised*/) noexcept {}
+  [[nodiscard]] std::shared_ptr<const MeasuredError> Snapshot(const Sums& since_start,
+                                                              const Sums& sums,
+                                                              std::int64_t count) const;
+
+  void SumsFields(StateFields& fields, Sums& sums) const;
+  static void Fields(StateFields& /*fields*/, const Sums& /*sums*/) noexcept {}
+
+  // Maximum number of bytes of a watch, with two snapshots.
+  [[nodiscard]] static constexpr std::size_t MaxMemory() noexcept {
+    return sizeof(LimitWatch<LabelMeasure>) +
+           2 * (sizeof(ErrorSnapshot) + sizeof(ErrorSnapshot::Memo) + sizeof(MeasuredLabels));
+  }
+
+ private:
+  std::size_t label_count_;
+  ErrorLevels levels_;
+};
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_KINDS_LABELS_LABEL_MEASURE_H_

@@ -1,0 +1,330 @@
+// A model of several labels, from its declaration to its state.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/answers/verdict.h"
+#include "server/ingest/decode.h"
+#include "server/kinds/labels/label_measure.h"
+#include "server/rows/row_codec.h"
+#include "server/state/check_declaration.h"
+#include "server/state/model.h"
+#include "support/log_rows.h"
+
+// The names of helpers are those of other kinds.
+namespace calibd::server::several_labels {
+namespace {
+
+using std::chrono::seconds;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr std::size_t kMemory = std::size_t{1} << 30;
+
+v1::Model LabelModel() {
+  v1::Model model;
+  model.set_name("models/weather");
+  for (const char* const name : {"rain", "fog", "wind"}) model.mutable_labels()->add_names(name);
+  return model;
+}
+
+ModelDeclaration Checked(const v1::Model& model) {
+  auto declaration = CheckDeclaration(model, kMemory);
+  EXPECT_TRUE(declaration.ok()) << declaration.status();
+  return *std::move(declaration);
+}
+
+std::string RefusalOf(const v1::Model& model) {
+  return std::string(CheckDeclaration(model, kMemory).status().message());
+}
+
+TEST(LabelDeclarationTest, IsKeptWithItsDefaults) {
+  const ModelDeclaration declaration = Checked(LabelModel());
+  EXPECT_EQ(declaration.monitoring.error_limit, 0.02);
+  EXPECT_EQ(declaration.warmup, 0U);
+  EXPECT_EQ(declaration.row_width(), 3U);
+  const v1::Model described = ToProto(declaration);
+  EXPECT_THAT(described.labels().names(), ElementsAre("rain", "fog", "wind"));
+  EXPECT_TRUE(Checked(described) == declaration);
+}
+
+TEST(LabelDeclarationTest, NamesWhatIsInvalid) {
+  v1::Model model = LabelModel();
+  model.mutable_labels()->clear_names();
+  EXPECT_THAT(RefusalOf(model), HasSubstr("model.labels.names has 0 names, expected 1..1000"));
+  model = LabelModel();
+  model.mutable_labels()->add_names("fog");
+  EXPECT_THAT(RefusalOf(model), HasSubstr("model.labels.names[3] is \"fog\" again"));
+  model = LabelModel();
+  model.mutable_monitoring()->set_group_tag("site");
+  EXPECT_THAT(RefusalOf(model),
+              HasSubstr("model.monitoring.group_tag is site, expected none because the model "
+                        "predicts several labels"));
+  model = LabelModel();
+  model.add_feature_names("age");
+  EXPECT_THAT(RefusalOf(model), HasSubstr("model.feature_names has 1 names, expected none"));
+}
+
+TEST(LabelDeclarationTest, ThousandLabelsFitIntoTheDefaultLimits) {
+  v1::Model model = LabelModel();
+  model.mutable_labels()->clear_names();
+  for (int k = 0; k < 1000; ++k) model.mutable_labels()->add_names("label-" + std::to_string(k));
+  EXPECT_FALSE(Checked(model).monitoring.disabled);
+}
+
+v1::Observations Valid() {
+  v1::Observations observations;
+  for (const double value : {0.25, 0.75, 0.5, 1.0, 0.0, 0.125}) {
+    observations.mutable_probabilities()->add_values(value);
+  }
+  for (const int truth : {0, 1, -1, 1, -1, 0}) observations.add_labels(truth);
+  return observations;
+}
+
+std::string RefusalOf(const v1::Observations& observations) {
+  const LogRow row = Decode(observations, Checked(LabelModel()));
+  EXPECT_EQ(row.validity().code(), absl::StatusCode::kInvalidArgument);
+  return std::string(row.validity().message());
+}
+
+TEST(LabelDecodeTest, RowsHaveTruthsThatMayBeMissing) {
+  const ModelDeclaration declaration = Checked(LabelModel());
+  const LogRow row = Decode(Valid(), declaration);
+  ASSERT_TRUE(row.validity().ok()) << row.validity();
+  EXPECT_EQ(row.values()->labelled(), 2U);
+  EXPECT_THAT(row.values()->truths.labels, ElementsAre(0, 1, -1, 1, -1, 0));
+  const auto decoded = DecodeRow(EncodeRow(row), declaration.row_shape());
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(decoded->values()->truths.labels, row.values()->truths.labels);
+  EXPECT_EQ(decoded->values()->labelled(), 2U);
+}
+
+TEST(LabelDecodeTest, LogitsAreThoseOfEachLabel) {
+  v1::Observations observations = Valid();
+  observations.mutable_logits()->clear_values();
+  for (const double value : {0.0, -1000.0, 1000.0, 0.0, std::log(3.0), 0.0}) {
+    observations.mutable_logits()->add_values(value);
+  }
+  const LogRow row = Decode(observations, Checked(LabelModel()));
+  ASSERT_TRUE(row.validity().ok()) << row.validity();
+  EXPECT_THAT(row.values()->values,
+              ElementsAre(0.5, 0.0, 1.0, 0.5, ::testing::DoubleEq(0.75), 0.5));
+}
+
+TEST(LabelDecodeTest, NamesTheRowTheLabelAndTheValue) {
+  v1::Observations observations = Valid();
+  observations.set_labels(4, 2);
+  EXPECT_THAT(RefusalOf(observations),
+              HasSubstr("rows[1].labels[1] (\"fog\") is 2, expected 1, 0, or -1"));
+  observations = Valid();
+  observations.mutable_probabilities()->set_values(2, std::numeric_limits<double>::quiet_NaN());
+  EXPECT_THAT(RefusalOf(observations), HasSubstr("rows[0].probabilities[2] (\"wind\") is nan"));
+  observations = Valid();
+  observations.mutable_labels()->RemoveLast();
+  EXPECT_THAT(RefusalOf(observations), HasSubstr("labels has 5 values, expected 3 for each row"));
+  observations = Valid();
+  observations.mutable_probabilities()->mutable_values()->RemoveLast();
+  EXPECT_THAT(RefusalOf(observations), HasSubstr("probabilities has 5 values with "));
+  observations = Valid();
+  observations.add_outcomes(1);
+  EXPECT_THAT(RefusalOf(observations), HasSubstr("the model predicts several labels"));
+  observations = Valid();
+  observations.add_class_names("rain");
+  EXPECT_THAT(RefusalOf(observations), HasSubstr("class_names has 1 names"));
+  observations = Valid();
+  observations.set_skip_invalid_rows(true);
+  observations.set_labels(0, 7);
+  const LogRow row = Decode(observations, Checked(LabelModel()));
+  ASSERT_TRUE(row.validity().ok());
+  EXPECT_EQ(row.skipped.rows, 1);
+  EXPECT_THAT(row.values()->truths.labels, ElementsAre(1, -1, 0));
+}
+
+TEST(LabelDecodeTest, AModelOfClassesSaysWhatNTimesKTruthsAre) {
+  v1::Model model;
+  model.set_name("models/m");
+  model.mutable_classes()->set_count(3);
+  const LogRow row = Decode(Valid(), Checked(model));
+  EXPECT_THAT(std::string(row.validity().message()),
+              HasSubstr("a model whose labels do not exclude each other declares `labels`"));
+}
+
+TEST(LabelDecodeTest, LaterTruthsAreWholeRows) {
+  const ModelDeclaration declaration = [] {
+    v1::Model model = LabelModel();
+    model.mutable_label_grace()->set_seconds(60);
+    return Checked(model);
+  }();
+  v1::Labels labels;
+  labels.add_prediction_ids("a");
+  for (const int truth : {1, -1, 0}) labels.add_labels(truth);
+  const LogRow row = Decode(labels, declaration);
+  ASSERT_TRUE(row.validity().ok()) << row.validity();
+  EXPECT_THAT(row.As<LabelsRow>()->truths.labels, ElementsAre(1, -1, 0));
+  labels.set_labels(1, 3);
+  EXPECT_THAT(std::string(Decode(labels, declaration).validity().message()),
+              HasSubstr("labels[1] is 3, expected -1..1"));
+  labels.mutable_labels()->RemoveLast();
+  EXPECT_THAT(std::string(Decode(labels, declaration).validity().message()),
+              HasSubstr("labels has 2 values, expected 1..65536 x 3"));
+}
+
+// Rows of 1 to 60 predictions over several minutes: rain is calibrated, half of fog's truths are
+// missing, and wind is over-stated from the middle on. The second alarm is acknowledged.
+std::vector<std::pair<LogRow, std::chrono::microseconds>> Rows() {
+  std::vector<std::pair<LogRow, std::chrono::microseconds>> rows;
+  std::mt19937_64 random(7);
+  std::uniform_real_distribution<double> uniform;
+  for (std::size_t i = 0; i < 400; ++i) {
+    ObservationsRow row;
+    row.values.width = row.values.truths.each = 3;
+    for (std::size_t n = 0; n < 1 + i * 7 % 60; ++n) {
+      for (std::size_t k = 0; k < 3; ++k) {
+        const double stated = uniform(random);
+        const double truth = k == 2 && i > 100 ? 0.7 * stated : stated;
+        row.values.values.push_back(stated);
+        row.values.truths.labels.push_back(k == 1 && n % 2 == 0      ? -1
+                                           : uniform(random) < truth ? 1
+                                                                     : 0);
+      }
+    }
+    const std::chrono::microseconds time = seconds(1000 + i * 7);
+    rows.emplace_back(testing::RowOf(std::move(row)), time);
+    if (i == 350) {
+      rows.emplace_back(testing::RowOf(AcknowledgedRow{.alarm_id = 2, .note = "seen"}), time);
+    }
+  }
+  return rows;
+}
+
+TEST(LabelStateTest, AlarmsNameTheirLabelAndAreAcknowledgedApart) {
+  ThreadPool pool("test", 2);
+  Model model(1, Checked(LabelModel()), {}, {}, pool, nullptr);
+  std::int64_t log_id = 0;
+  for (const auto& [row, time] : Rows()) model.strand_state().Apply(row, ++log_id, time);
+  model.Publish();
+  const std::shared_ptr<const ModelSnapshot> snapshot = model.snapshot();
+  const MonitorSnapshot& monitor = *snapshot->monitor;
+  ASSERT_EQ(monitor.labels.size(), 3U);
+  for (const Alarm& alarm : *monitor.alarms) {
+    if (alarm.kind == Alarm::Kind::kOverLimit && !alarm.label.has_value()) continue;
+    EXPECT_EQ(alarm.label, std::optional<std::size_t>(2)) << alarm.id;
+  }
+  const auto of_wind = std::ranges::find_if(*monitor.alarms, [](const Alarm& alarm) {
+    return alarm.kind == Alarm::Kind::kOverLimit && alarm.label.has_value();
+  });
+  ASSERT_NE(of_wind, monitor.alarms->end());
+  EXPECT_GT(of_wind->crossing->interval.lower, 0.02);
+  const Verdict verdict = MakeVerdict(model, *snapshot, {});
+  EXPECT_EQ(verdict.limit_status, v1::CalibrationError::OVER_LIMIT);
+  EXPECT_THAT(verdict.labels_over_limit, ElementsAre(2U));
+  EXPECT_FALSE(monitor.labels[0].over);
+  // Half of fog's truths are missing.
+  EXPECT_NEAR(static_cast<double>(monitor.labels[1].count),
+              static_cast<double>(monitor.labels[0].count) / 2, 200);
+
+  model.strand_state().Apply(testing::RowOf(AcknowledgedRow{.alarm_id = of_wind->id, .note = ""}),
+                             ++log_id, seconds(9000));
+  model.Publish();
+  const MonitorSnapshot& after = *model.snapshot()->monitor;
+  EXPECT_EQ(after.labels[2].count, 0);
+  EXPECT_TRUE(after.labels[2].acknowledged);
+  EXPECT_FALSE(after.labels[2].over);
+  EXPECT_EQ(after.labels[0].count, monitor.labels[0].count);
+}
+
+TEST(LabelStateTest, RowsThatAreAppliedTogetherAndARestoredStateGiveTheSameBits) {
+  const auto rows = Rows();
+  ThreadPool pool("test", 3);
+  const auto state_after = [&](std::size_t together, std::size_t restored_at) {
+    auto model = std::make_unique<Model>(1, Checked(LabelModel()), ModelSnapshot::Time{},
+                                         ProducerLimits{}, pool, nullptr);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      if (i == restored_at) {
+        model->strand_state().ApplyAppended();
+        const store::v1::ModelState saved = model->strand_state().Save();
+        model = std::make_unique<Model>(1, Checked(LabelModel()), ModelSnapshot::Time{},
+                                        ProducerLimits{}, pool, nullptr);
+        EXPECT_TRUE(model->strand_state().Restore(saved).ok());
+      }
+      model->strand_state().Append(rows[i].first, static_cast<std::int64_t>(i + 1), rows[i].second);
+      if (i % together == 0) model->strand_state().ApplyAppended();
+    }
+    model->strand_state().ApplyAppended();
+    store::v1::ModelState state = model->strand_state().Save();
+    state.clear_snapshot_time_us();
+    return state.SerializeAsString();
+  };
+  const std::string expected = state_after(1, rows.size());
+  EXPECT_EQ(state_after(7, rows.size()), expected);
+  EXPECT_EQ(state_after(1000, rows.size()), expected);
+  EXPECT_EQ(state_after(1, 200), expected);
+  EXPECT_EQ(state_after(5, 360), expected);
+}
+
+TEST(LabelStateTest, AStateThatCannotBeIsDamage) {
+  ThreadPool pool("test", 1);
+  Model model(1, Checked(LabelModel()), {}, {}, pool, nullptr);
+  std::int64_t log_id = 0;
+  for (const auto& [row, time] : Rows()) model.strand_state().Apply(row, ++log_id, time);
+  const store::v1::ModelState state = model.strand_state().Save();
+  const auto refused = [&](const store::v1::ModelState& damaged) {
+    Model other(2, Checked(LabelModel()), {}, {}, pool, nullptr);
+    return absl::IsDataLoss(other.strand_state().Restore(damaged));
+  };
+  EXPECT_FALSE(refused(state));
+  store::v1::ModelState damaged = state;
+  damaged.mutable_monitor()->mutable_label_errors()->RemoveLast();
+  EXPECT_TRUE(refused(damaged));
+  damaged = state;
+  damaged.mutable_monitor()->mutable_alarms(0)->set_label(3);
+  EXPECT_TRUE(refused(damaged));
+  damaged = state;
+  damaged.mutable_monitor()->mutable_watch()->mutable_labels()->mutable_inverses()->RemoveLast();
+  EXPECT_TRUE(refused(damaged));
+  damaged = state;
+  damaged.mutable_monitor()->mutable_label_errors(0)->mutable_sums()->clear_labels();
+  EXPECT_TRUE(refused(damaged));
+  damaged = state;
+  damaged.mutable_history()->mutable_open(0)->mutable_labels()->add_truths(1);
+  EXPECT_TRUE(refused(damaged));
+}
+
+// With one label, all labels together are this label.
+TEST(LabelMeasureTest, OneLabelHasTheIntervalOfBinnedErrors) {
+  const ErrorLevels levels{.bins = 0.03, .gap = 0.01};
+  LabelMeasure measure(1, levels);
+  LabelErrorSums since_start = LabelMeasure::NewSums(1);
+  LabelErrorSums sums = since_start;
+  ReliabilitySums expected;
+  std::mt19937_64 random(3);
+  std::uniform_real_distribution<double> uniform;
+  for (int i = 0; i < 3000; ++i) {
+    const double stated = uniform(random);
+    const std::int8_t truth = uniform(random) < 0.8 * stated ? 1 : 0;
+    LabelMeasure::Add({.probabilities = {&stated, 1}, .truths = {&truth, 1}, .label_count = 1}, 0,
+                      since_start, sums);
+    expected.Add(stated, truth == 1);
+  }
+  const ErrorInterval interval = *measure.Interval(sums, 0);
+  const ErrorInterval binned = *BinnedErrorInterval(expected, levels);
+  EXPECT_NEAR(interval.lower, binned.lower, 1e-12);
+  EXPECT_NEAR(interval.upper, binned.upper, 1e-12);
+  const LimitCheck check = measure.Check(sums, 3000, 0.5, 0.02);
+  EXPECT_FALSE(check.over.has_value());
+  EXPECT_NEAR(check.rows_to_over, 3000 * (0.5 - interval.lower), 1e-6);
+  EXPECT_TRUE(measure.Check(sums, 3000, 0.02, 0.02).over.has_value());
+}
+
+}  // namespace
+}  // namespace calibd::server::several_labels
