@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdint>
 #include <iostream>
 #include <span>
 #include <string>
@@ -7,6 +8,7 @@
 #include "client/cli/commands/command.h"
 #include "client/cli/commands/progress_bar.h"
 #include "client/cli/commands/shared_options.h"
+#include "client/cli/files/label_table.h"
 #include "client/cli/files/labels_by_id.h"
 #include "client/cli/files/row_faults.h"
 #include "client/cli/reports/stream_report.h"
@@ -71,6 +73,26 @@ absl::StatusOr<ExitCode> Run(const Context& context, const LabelCommandOptions& 
     };
     return stream.Finish(context, SendAll(file, stream, send));
   }
+  if (model.has_labels()) {
+    if (options.file.label_base.has_value() || !options.file.columns.label.empty()) {
+      return UsageFault(
+          options.model +
+          " has several labels, whose truths are in the columns label_NAME: leave out "
+          "--label-base and --label-column");
+    }
+    const std::vector<std::string> names(model.labels().names().begin(),
+                                         model.labels().names().end());
+    CALIBD_ASSIGN_OR_RETURN(const Table file, ReadLabelTruths(options.file, names));
+    const std::vector<std::int32_t> truths = TruthsToSend(file);
+    CALIBD_ASSIGN_OR_RETURN(
+        auto stream,
+        ReportedStream::Open(context, *client, name, stream_options, StreamContent::kLabels));
+    const auto send = [&](Ids ids, std::size_t first, std::size_t count) {
+      return stream.stream().Label(
+          ids, std::span(truths).subspan(first * names.size(), count * names.size()));
+    };
+    return stream.Finish(context, SendAll(file, stream, send));
+  }
   const std::vector<std::string> class_names(model.classes().names().begin(),
                                              model.classes().names().end());
   // If one label is invalid, no label of the file is sent.
@@ -96,7 +118,8 @@ void AddLabelCommand(CLI::App& app, Context& context) {
       "be used is counted and is not an error: its prediction is unknown, it arrived too late, or "
       "the "
       "prediction already has another label. Running the command again changes nothing.\n"
-      "For a model that forecasts a number, FILE has the columns id and outcome.\n"
+      "For a model that forecasts a number, FILE has the columns id and outcome; for a model of "
+      "several labels id and label_NAME for each label.\n"
       "Examples: calibctl label clicks labels.csv --label-base 0\n"
       "          calibctl label demand outcomes.csv");
   AddModelArgument(*command, options->model);

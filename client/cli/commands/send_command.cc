@@ -15,6 +15,7 @@
 #include "client/cli/commands/time_option.h"
 #include "client/cli/files/forecast_file.h"
 #include "client/cli/files/label_parser.h"
+#include "client/cli/files/label_table.h"
 #include "client/cli/files/prediction_file.h"
 #include "client/cli/files/row_faults.h"
 #include "client/cli/files/row_features.h"
@@ -236,28 +237,83 @@ absl::StatusOr<ReportedStream> OpenStream(const Context& context, const SendOpti
       table.ids.empty() ? StreamContent::kRows : StreamContent::kRowsWithIds);
 }
 
-absl::StatusOr<ExitCode> RunForecasts(const Context& context, const SendOptions& options,
-                                      const v1::Model& model, client::Client& client) {
-  if (const auto fault = FindForecastUsageFault(options.input)) return UsageFault(*fault);
-  if (!options.baseline.empty()) {
-    return UsageFault("--baseline-probabilities is for models of classes");
-  }
-  InputOptions files = options.input;
-  CALIBD_RETURN_IF_ERROR(PlanFeatures(model, files.features, files.columns));
-  CALIBD_ASSIGN_OR_RETURN(Table table, ReadForecasts(files, model.forecast()));
-  CALIBD_RETURN_IF_ERROR(CheckFeatures(model, files.features, table));
-  if (table.truths.empty() && table.ids.empty()) {
-    return FileError(table.places.path,
-                     "has no outcomes: add a column named outcome, state it with --label-column, "
-                     "or give ids, by which outcomes can come later");
-  }
+absl::Status SendLabels(const SendOptions& options, const Table& table, ReportedStream& stream) {
+  const auto kind = options.input.logits ? client::PredictionKind::kLogits
+                                         : client::PredictionKind::kProbabilities;
+  const std::vector<std::int32_t> truths = TruthsToSend(table);
+  const auto send = [&](std::size_t first, std::size_t count) {
+    const auto part = [&](const auto& all) {
+      const std::span rows(all);
+      return rows.empty() ? rows : rows.subspan(first * table.width, count * table.width);
+    };
+    return table.ids.empty() ? stream.stream().Send(kind, part(table.values), part(truths))
+                             : stream.stream().SendWithIds(
+                                   kind, part(table.values),
+                                   std::span(table.ids).subspan(first, count), part(truths));
+  };
+  return SendParts(options, table, stream, send,
+                   [&](const absl::Status& status) { return DescribeFaults(table, status); });
+}
+
+using SendRows = absl::Status (*)(const SendOptions& options, const Table& table,
+                                  ReportedStream& stream);
+
+// Sends the rows with a function for their kind. no_truths: what is wrong if there are neither
+// truths nor ids.
+absl::StatusOr<ExitCode> SendTable(const Context& context, const SendOptions& options,
+                                   const v1::Model& model, client::Client& client, Table table,
+                                   const char* no_truths, SendRows send) {
+  CALIBD_RETURN_IF_ERROR(CheckFeatures(model, options.input.features, table));
+  if (table.truths.empty() && table.ids.empty()) return FileError(table.places.path, no_truths);
   if (!table.ids.empty() && !model.has_label_grace()) {
     return UsageFault(IdsNeedLabelGrace(options, true));
   }
   CALIBD_RETURN_IF_ERROR(CheckGroups(options, model, table.groups));
-  CALIBD_RETURN_IF_ERROR(CheckTimes(files, table));
+  CALIBD_RETURN_IF_ERROR(CheckTimes(options.input, table));
   CALIBD_ASSIGN_OR_RETURN(auto stream, OpenStream(context, options, model, table, client));
-  return stream.Finish(context, SendForecasts(options, table, stream));
+  return stream.Finish(context, send(options, table, stream));
+}
+
+// kind: what the model does instead of predicting one of several classes.
+absl::Status CheckWithoutClasses(const SendOptions& options, const char* kind) {
+  if (const auto fault = FindClassOption(options.input, kind)) return UsageFault(*fault);
+  if (options.baseline.empty()) return absl::OkStatus();
+  return UsageFault("--baseline-probabilities is for models of classes");
+}
+
+absl::StatusOr<ExitCode> RunForecasts(const Context& context, const SendOptions& options,
+                                      const v1::Model& model, client::Client& client) {
+  CALIBD_RETURN_IF_ERROR(CheckWithoutClasses(options, "forecasts a number"));
+  if (options.input.logits) {
+    return UsageFault("--logits is for models of classes, this one forecasts a number");
+  }
+  InputOptions files = options.input;
+  CALIBD_RETURN_IF_ERROR(PlanFeatures(model, files.features, files.columns));
+  CALIBD_ASSIGN_OR_RETURN(Table table, ReadForecasts(files, model.forecast()));
+  return SendTable(context, options, model, client, std::move(table),
+                   "has no outcomes: add a column named outcome, state it with --label-column, "
+                   "or give ids, by which outcomes can come later",
+                   SendForecasts);
+}
+
+absl::StatusOr<ExitCode> RunLabels(const Context& context, const SendOptions& options,
+                                   const v1::Model& model, client::Client& client) {
+  CALIBD_RETURN_IF_ERROR(CheckWithoutClasses(options, "has several labels"));
+  if (!options.input.labels.empty() || !options.input.columns.label.empty()) {
+    return UsageFault(absl::StrCat(options.model,
+                                   " has several labels, whose truths are in the columns "
+                                   "label_NAME of PREDICTIONS: leave out LABELS and "
+                                   "--label-column"));
+  }
+  const std::vector<std::string> names(model.labels().names().begin(),
+                                       model.labels().names().end());
+  InputOptions files = options.input;
+  CALIBD_RETURN_IF_ERROR(PlanFeatures(model, files.features, files.columns));
+  CALIBD_ASSIGN_OR_RETURN(Table table, ReadLabels(files, names));
+  return SendTable(context, options, model, client, std::move(table),
+                   "has no columns label_NAME with truths, and no ids, by which truths can come "
+                   "later",
+                   SendLabels);
 }
 
 absl::StatusOr<ExitCode> Run(const Context& context, const SendOptions& options) {
@@ -270,6 +326,9 @@ absl::StatusOr<ExitCode> Run(const Context& context, const SendOptions& options)
   }
   if (existing.ok() && existing->has_forecast()) {
     return RunForecasts(context, options, *existing, *client);
+  }
+  if (existing.ok() && existing->has_labels()) {
+    return RunLabels(context, options, *existing, *client);
   }
   if (const std::string fault =
           BaselineFault(options, existing.ok() ? existing->classes().baseline() : std::string());
@@ -341,6 +400,9 @@ void AddSendCommand(CLI::App& app, Context& context) {
       "For a model that forecasts a number, PREDICTIONS has the columns mean and "
       "standard_deviation, or one for each quantile or draw, and the column outcome; or LABELS has "
       "the outcomes. Without names, the outcome is the last column.\n"
+      "For a model of several labels, PREDICTIONS has the columns prob_NAME and label_NAME for "
+      "each "
+      "label; an empty truth is missing.\n"
       "Examples: calibctl send resnet18 predictions.csv labels.csv --label-base 0\n"
       "          calibctl send pets scored.csv --label-column species\n"
       "          calibctl send churn positives.npy labels.npy --positive-class 1\n"

@@ -116,22 +116,6 @@ absl::Status CheckRows(const NumberForecasts& forecasts) {
 
 }  // namespace
 
-std::optional<std::string> FindForecastUsageFault(const InputOptions& input) {
-  const std::pair<bool, const char*> of_classes[] = {
-      {input.label_base.has_value(), "--label-base"},
-      {input.labels_last_column, "--labels-last-column"},
-      {!input.class_names.empty(), "--class-names"},
-      {!input.positive_class.empty(), "--positive-class"},
-      {!input.columns.predictions.empty(), "--predictions-key"},
-      {input.logits, "--logits"},
-      {input.renormalise, "--renormalise"}};
-  for (const auto& [is_set, option] : of_classes) {
-    if (!is_set) continue;
-    return absl::StrCat(option, " is for models of classes, this one forecasts a number");
-  }
-  return std::nullopt;
-}
-
 absl::StatusOr<Table> ReadForecasts(const InputOptions& options, const v1::Forecast& forecast) {
   CALIBD_ASSIGN_OR_RETURN(InputFile file, OpenInput(options.predictions));
   if (file.format == FileFormat::kNpz) {

@@ -1,7 +1,6 @@
 #ifndef CALIBD_CLIENT_CLI_FILES_FORECAST_FILE_H_
 #define CALIBD_CLIENT_CLI_FILES_FORECAST_FILE_H_
 
-#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -12,9 +11,6 @@
 #include "client/cli/files/table.h"
 
 namespace calibd::cli {
-
-// What an option says that forecasts do not have; unset if there is no such option.
-[[nodiscard]] std::optional<std::string> FindForecastUsageFault(const InputOptions& input);
 
 // Reads forecasts of a number, with their outcomes as truths if there are any. The forecast columns
 // of a file with names are mean and standard_deviation for Normal forecasts, and otherwise all

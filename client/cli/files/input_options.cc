@@ -1,5 +1,7 @@
 #include "client/cli/files/input_options.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 
 namespace calibd::cli {
@@ -90,6 +92,20 @@ void AddLabelFileOptions(CLI::App& command, LabelFileOptions& file) {
   AddLabelBase(command, file.label_base);
   AddColumnOptions(command, file.columns);
   AddDropInvalid(command, file.columns);
+}
+
+std::optional<std::string> FindClassOption(const InputOptions& input, const char* kind) {
+  const std::pair<bool, const char*> of_classes[] = {
+      {input.label_base.has_value(), "--label-base"},
+      {input.labels_last_column, "--labels-last-column"},
+      {!input.class_names.empty(), "--class-names"},
+      {!input.positive_class.empty(), "--positive-class"},
+      {!input.columns.predictions.empty(), "--predictions-key"},
+      {input.renormalise, "--renormalise"}};
+  for (const auto& [is_set, option] : of_classes) {
+    if (is_set) return absl::StrCat(option, " is for models of classes, this one ", kind);
+  }
+  return std::nullopt;
 }
 
 std::optional<std::string> FindUsageFault(const InputOptions& input) {

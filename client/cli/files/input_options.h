@@ -53,6 +53,11 @@ void AddDropInvalid(CLI::App& command, ColumnOptions& columns);
 // Returns what is wrong with the combination of options; unset if it is valid.
 [[nodiscard]] std::optional<std::string> FindUsageFault(const InputOptions& input);
 
+// Returns what an option states that only models of classes have; unset if there is no such option.
+// kind: says what another model does, such as "forecasts a number".
+[[nodiscard]] std::optional<std::string> FindClassOption(const InputOptions& input,
+                                                         const char* kind);
+
 // The options that name the file of labels by id.
 struct LabelFileOptions {
   std::string path;

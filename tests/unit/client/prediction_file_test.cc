@@ -433,6 +433,17 @@ TEST_F(PredictionFileTest, ReadsNumpyFiles) {
   EXPECT_THAT(InputErrorOf(options), HasSubstr("is a NumPy file: --id-column"));
 }
 
+TEST_F(PredictionFileTest, AColumnOfAnArrayMayHoldTheLabels) {
+  InputOptions options;
+  options.predictions = Write(
+      "p.npy", Npy(NpyDict("<f8", "(2, 3)"), std::vector<double>{0.5, 1, 0.5, 1, 0, 0}));
+  options.label_base = 0;
+  options.columns.label = "2";
+  const Input input = ParseInput(options);
+  EXPECT_THAT(input.values, ElementsAre(0.5, 0.5, 1, 0));
+  EXPECT_THAT(input.labels, ElementsAre(1, 0));
+}
+
 TEST_F(PredictionFileTest, ReadsThePositiveClassFromANumpyVector) {
   InputOptions options = TwoRows();
   options.predictions = Write("p.npy", Npy(NpyDict("<f4", "(2,)"), std::vector<float>{0.25F, 1}));
