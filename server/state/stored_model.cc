@@ -10,6 +10,7 @@
 #include "server/state/strand_state.h"
 #include "server/state/update_declaration.h"
 #include "server/watch/state_fields.h"
+#include "server/watch/stored_numbers.h"
 
 namespace calibd::server {
 namespace {
@@ -72,6 +73,9 @@ store::v1::ModelState StrandState::Save() const {
 }
 
 absl::Status StrandState::Restore(const store::v1::ModelState& state) {
+  if (absl::Status status = CheckStoredNumbers(state); !status.ok()) {
+    return Damaged(*state_.declaration, status.message());
+  }
   ModelCounts counts;
   if (absl::Status status = RestoreFields(state, counts, CountFields); !status.ok()) {
     return Damaged(*state_.declaration, status.message());

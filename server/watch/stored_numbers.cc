@@ -1,10 +1,91 @@
 #include "server/watch/stored_numbers.h"
 
-#include <algorithm>
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/reflection.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "calibd/core/status_macros.h"
 #include "calibd/store/v1/store.pb.h"
 
 namespace calibd::server {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+
+absl::Status OutOfRange(const FieldDescriptor& field, const std::string& value) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("has ", std::string(field.full_name()), " = ", value, ", which cannot be"));
+}
+
+absl::Status Check(const FieldDescriptor& field, double value) {
+  return std::isfinite(value) ? absl::OkStatus() : OutOfRange(field, absl::StrCat(value));
+}
+
+absl::Status Check(const FieldDescriptor& field, std::int64_t value) {
+  const std::int64_t greatest = field.name() == "dropped_rows"
+                                    ? std::numeric_limits<std::int64_t>::max()
+                                    : StateFields::kGreatestInteger;
+  return value >= 0 && value <= greatest ? absl::OkStatus()
+                                         : OutOfRange(field, absl::StrCat(value));
+}
+
+absl::Status Check(const FieldDescriptor& field, std::int32_t value) {
+  return Check(field, std::int64_t{value});
+}
+
+absl::Status Check(const FieldDescriptor& /*field*/, const Message& value) {
+  return CheckStoredNumbers(value);
+}
+
+// The elements of a repeated field.
+template <typename Element>
+absl::Status CheckAll(const Message& message, const FieldDescriptor& field) {
+  for (const Element& element :
+       message.GetReflection()->GetRepeatedFieldRef<Element>(message, &field)) {
+    CALIBD_RETURN_IF_ERROR(Check(field, element));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckField(const Message& message, const FieldDescriptor& field) {
+  const google::protobuf::Reflection& reflection = *message.GetReflection();
+  const bool repeated = field.is_repeated();
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return repeated ? CheckAll<double>(message, field)
+                      : Check(field, reflection.GetDouble(message, &field));
+    case FieldDescriptor::CPPTYPE_INT64:
+      return repeated ? CheckAll<std::int64_t>(message, field)
+                      : Check(field, reflection.GetInt64(message, &field));
+    case FieldDescriptor::CPPTYPE_INT32:
+      return repeated ? CheckAll<std::int32_t>(message, field)
+                      : Check(field, reflection.GetInt32(message, &field));
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      return repeated ? CheckAll<Message>(message, field)
+                      : Check(field, reflection.GetMessage(message, &field));
+    default:
+      return absl::OkStatus();
+  }
+}
+
+}  // namespace
+
+absl::Status CheckStoredNumbers(const Message& message) {
+  std::vector<const FieldDescriptor*> fields;
+  message.GetReflection()->ListFields(message, &fields);
+  for (const FieldDescriptor* const field : fields) {
+    CALIBD_RETURN_IF_ERROR(CheckField(message, *field));
+  }
+  return absl::OkStatus();
+}
 
 void MomentsFields(StateFields& fields, RunningMoments& moments) {
   using Stored = store::v1::Moments;
