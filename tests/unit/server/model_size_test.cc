@@ -29,6 +29,11 @@ v1::Model SizedModel(v1::Model::KindCase kind) {
     case v1::Model::kForecast:
       model.mutable_forecast()->mutable_normal();
       break;
+    case v1::Model::kLabels:
+      for (const char* const name : {"rain", "fog", "wind"}) {
+        model.mutable_labels()->add_names(name);
+      }
+      break;
     default:
       ADD_FAILURE() << "a kind without a declaration here";
   }
@@ -44,6 +49,11 @@ v1::Observations ObservationsOf(v1::Model::KindCase kind) {
         rows.mutable_probabilities()->add_values(k == i % 10 ? top : (1 - top) / 9);
       }
       rows.add_labels(i % 3 == 0 ? i % 10 : i % 7);
+    } else if (kind == v1::Model::kLabels) {
+      for (int k = 0; k < 3; ++k) {
+        rows.mutable_probabilities()->add_values(0.1 + 0.05 * ((i + k) % 17));
+        rows.add_labels((i + k) % 4 == 0 ? -1 : (i * (k + 2)) % 2);
+      }
     } else {
       rows.mutable_forecasts()->add_values(i % 13);
       rows.mutable_forecasts()->add_values(1 + i % 5);
@@ -62,8 +72,9 @@ struct ModelSize {
 };
 
 constexpr ModelSize kSizes[] = {
-    {.kind = v1::Model::kClasses, .memory = 0, .snapshot = 0},
-    {.kind = v1::Model::kForecast, .memory = 0, .snapshot = 0},
+    {.kind = v1::Model::kClasses, .memory = 2688320, .snapshot = 36016},
+    {.kind = v1::Model::kForecast, .memory = 1436354, .snapshot = 5110},
+    {.kind = v1::Model::kLabels, .memory = 1160276, .snapshot = 4133},
 };
 
 TEST(ModelSizeTest, IsWhatItWas) {
