@@ -148,7 +148,8 @@ void ExpectCountedAsSent(const std::string& data, const v1::GetCalibrationRespon
         const server::RowValues& values = *row->counted();
         logged.probabilities.insert(logged.probabilities.end(), values.values.begin(),
                                     values.values.end());
-        logged.labels.insert(logged.labels.end(), values.truths.labels.begin(), values.truths.labels.end());
+        logged.labels.insert(logged.labels.end(), values.truths.labels.begin(),
+                             values.truths.labels.end());
         return absl::OkStatus();
       });
   ASSERT_TRUE(read.ok()) << read;

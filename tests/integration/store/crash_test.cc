@@ -196,7 +196,8 @@ TEST(CrashTest, EveryAcknowledgedBatchIsCountedOnce) {
         PredictionSet& all = logged[producer];
         all.probabilities.insert(all.probabilities.end(), values.values.begin(),
                                  values.values.end());
-        all.labels.insert(all.labels.end(), values.truths.labels.begin(), values.truths.labels.end());
+        all.labels.insert(all.labels.end(), values.truths.labels.begin(),
+                          values.truths.labels.end());
         for (std::size_t i = 0; i < values.truths.labels.size(); ++i) {
           running->Add(values.view().row(i), values.truths.labels[i]);
         }

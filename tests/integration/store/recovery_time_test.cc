@@ -40,8 +40,8 @@ LogRow MakeFloatBatch(const server::Model& model, std::uint64_t seed) {
   for (const double value : drawn.values()->values) {
     observations.mutable_probabilities_float32()->add_values(static_cast<float>(value));
   }
-  observations.mutable_labels()->Assign(drawn.values()->labels.begin(),
-                                        drawn.values()->labels.end());
+  observations.mutable_labels()->Assign(drawn.values()->truths.labels.begin(),
+                                        drawn.values()->truths.labels.end());
   return Decode(observations, *model.declaration());
 }
 

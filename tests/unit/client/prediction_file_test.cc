@@ -435,8 +435,8 @@ TEST_F(PredictionFileTest, ReadsNumpyFiles) {
 
 TEST_F(PredictionFileTest, AColumnOfAnArrayMayHoldTheLabels) {
   InputOptions options;
-  options.predictions = Write(
-      "p.npy", Npy(NpyDict("<f8", "(2, 3)"), std::vector<double>{0.5, 1, 0.5, 1, 0, 0}));
+  options.predictions =
+      Write("p.npy", Npy(NpyDict("<f8", "(2, 3)"), std::vector<double>{0.5, 1, 0.5, 1, 0, 0}));
   options.label_base = 0;
   options.columns.label = "2";
   const Input input = ParseInput(options);
@@ -551,7 +551,8 @@ TEST_F(PredictionFileTest, ReadsLabelsByIdAndNamesTheLineOfAnInvalidClass) {
                             *file, absl::InvalidArgumentError("labels[1].prediction_ids is long"))
                             .message()),
             options.path + " line 3 is long");
-  EXPECT_THAT(error(2), HasSubstr("l.csv line 3, column 2 (\"label\"): label \"3\", expected 1..2"));
+  EXPECT_THAT(error(2),
+              HasSubstr("l.csv line 3, column 2 (\"label\"): label \"3\", expected 1..2"));
   options.columns.drop_invalid = true;
   EXPECT_THAT(ReadLabelFile(options, {}, 2)->labels, ElementsAre(0, -1));
   options.path += ".absent";

@@ -107,7 +107,7 @@ TEST_F(HistoryCallsTest, OffByIsTheWorseError) {
       buckets[0].bucket.class_1.Add(0.75, is_class_1);
     }
     v1::GetHistoryResponse response;
-    DescribeHistory(*Check(), buckets, HistoryForecasts(), response);
+    DescribeHistory(*Check(), buckets, snapshot_, response);
     return response.buckets(0);
   };
   const v1::HistoryBucket top_label = off_by(false, true);

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "server/state/check_declaration.h"
 #include "server/kinds/kind_table.h"
+#include "server/state/check_declaration.h"
 #include "server/state/declaration_size.h"
 #include "server/state/disk_use.h"
 

@@ -111,8 +111,8 @@ TEST_F(PredictionTrackerTest, LabelsHaveThePredictedClass) {
   static_cast<void>(Mature(seconds(100)));
   EXPECT_THAT(tracker_.PendingByClass(3),
               ElementsAre(PendingCounts{0, 0}, PendingCounts{1, 1}, PendingCounts{1, 1}));
-  const auto late =
-      tracker_.Label(seconds(100), Ids({"b", "a", "b"}), Truths(std::vector<std::int32_t>{0, 0, 0}));
+  const auto late = tracker_.Label(seconds(100), Ids({"b", "a", "b"}),
+                                   Truths(std::vector<std::int32_t>{0, 0, 0}));
   EXPECT_THAT(late.classes.late, ElementsAre(1, 0, 1));
   EXPECT_THAT(late.classes.matched, IsEmpty());
   EXPECT_THAT(late.classes.conflicting, IsEmpty());

@@ -51,7 +51,7 @@ TEST(StoreFormatTest, OpenHistoriesKeepTheirFormat) {
 
   ASSERT_TRUE(state.ParseFromString(ReadGolden("history_state")));
   History read;
-  ASSERT_TRUE(read.Restore(state).ok());
+  ASSERT_TRUE(read.Restore(state, [](const HistoryBucket& /*bucket*/) { return true; }).ok());
   const auto open = read.View(HistoryResolution::kDay, std::nullopt);
   ASSERT_EQ(open.size(), 1U);
   EXPECT_EQ(open[0].start, std::chrono::floor<std::chrono::days>(time));
