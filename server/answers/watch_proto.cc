@@ -51,9 +51,7 @@ void NameFamilies(const ModelDeclaration& declaration,
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return shares[a] > shares[b]; });
   for (const std::size_t family : order) {
-    if (shares[family] >= kLeastShare && family < families.size()) {
-      *names.Add() = families[family];
-    }
+    if (shares[family] >= kLeastShare && family < families.size()) *names.Add() = families[family];
   }
 }
 

@@ -590,9 +590,7 @@ class ModelFamilies {
         comparisons_.Add(*comparison, one.labels);
       }
     }
-    if (snapshot.label_arrivals.has_value()) {
-      AddArrivals(*snapshot.label_arrivals, one.labels);
-    }
+    if (snapshot.label_arrivals.has_value()) AddArrivals(*snapshot.label_arrivals, one.labels);
     for (const LensSnapshot& lens : snapshot.lenses) AddLens(lens, one.labels);
   }
 

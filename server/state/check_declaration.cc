@@ -196,9 +196,7 @@ class Checker {
     }
     if (!monitoring.group_tag.empty() && monitoring.max_groups == 0) {
       monitoring.max_groups = kMaxGroups;
-      while (monitoring.max_groups > 1 && WatchBytes(declaration_) > share) {
-        --monitoring.max_groups;
-      }
+      while (monitoring.max_groups > 1 && WatchBytes(declaration_) > share) --monitoring.max_groups;
     }
     const KindSizes sizes = kind_->Sizes(declaration_);
     const std::size_t bytes = sizes.watches + sizes.estimators;

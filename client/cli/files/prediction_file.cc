@@ -104,9 +104,7 @@ class ClassReader {
                              .truths = "labels",
                              .truth_array = options_.labels.empty()};
     CALIBD_ASSIGN_OR_RETURN(static_cast<Table&>(input), ReadTable(file_, schema));
-    if (input.row_count == 0) {
-      return absl::InvalidArgumentError(file_.name + " holds no rows");
-    }
+    if (input.row_count == 0) return absl::InvalidArgumentError(file_.name + " holds no rows");
     input.class_count = class_count_;
     input.class_names = class_names_;
     if (class_names_.empty() || class_names_.size() == class_count_) return absl::OkStatus();

@@ -139,8 +139,10 @@ class Numbers final : public PredictionKind {
       case WindowCall::kRecalibration:
         what = "a recalibration";
         instead =
-            "with the shift and the scale of verdict.direction.forecast in GetCalibration (calibctl "
-            "show --verbose), forecasts of mean + shift * sd and scale * sd fit its outcomes better";
+            "with the shift and the scale of verdict.direction.forecast in GetCalibration "
+            "(calibctl "
+            "show --verbose), forecasts of mean + shift * sd and scale * sd fit its outcomes "
+            "better";
         break;
       case WindowCall::kErrorEstimate:
         what = "an estimate";
