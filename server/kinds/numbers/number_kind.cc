@@ -34,6 +34,10 @@ void ForecastEvidenceFields(StateFields& fields, ForecastEvidenceState& state) {
   fields(Stored::kEvidenceReachedAtFieldNumber, state.evidence_reached_at);
   fields(Stored::kDriftReachedAtFieldNumber, state.drift_reached_at);
   fields(Stored::kLocationScaleIdsFieldNumber, state.location_scale_ids);
+  // A state that names no such expert has the present ones.
+  if (fields.restoring() && state.location_scale_ids.empty()) {
+    state.location_scale_ids.assign(kLocationScaleIds.begin(), kLocationScaleIds.end());
+  }
   fields(Stored::kHistogramWeightsFieldNumber, state.histogram_weights);
   fields(Stored::kStratumHistogramWeightsFieldNumber, state.stratum_histogram_weights);
   fields(Stored::kLogOffsetFieldNumber, state.log_offset);
