@@ -105,7 +105,7 @@ class LabelsTest : public ::testing::Test {
 
 TEST_F(LabelsTest, CalibratedLabelsAreWithinTheLimitOnlyAllTogether) {
   v1::Model model = Declared();
-  model.mutable_monitoring()->set_error_limit(0.1);
+  model.mutable_monitoring()->set_error_limit(0.06);
   Create(model);
   EXPECT_EQ(Answer().insufficient_data().needed(), 1);
   Send(50, 1);
