@@ -38,7 +38,7 @@ def product_commands(build):
 
 def sources_of(path):
     """What a file that CMake made of several sources includes, or the file itself."""
-    if path.parent.name != "Unity":
+    if "Unity" not in path.parts:
         return [path]
     return [Path(name) for name in re.findall(r'#include "(.+)"', path.read_text())]
 
