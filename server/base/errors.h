@@ -7,7 +7,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -34,9 +33,10 @@ namespace calibd::server {
 
 // Adds a violation, unless enough are reported.
 template <typename... Parts>
-void Violate(std::vector<Violation>& violations, std::string field, const Parts&... description) {
+void Violate(std::vector<Violation>& violations, std::string_view field,
+             const Parts&... description) {
   if (violations.size() >= kMaxReportedViolations) return;
-  violations.push_back({.field = std::move(field), .description = absl::StrCat(description...)});
+  violations.push_back({.field = std::string(field), .description = absl::StrCat(description...)});
 }
 
 // INVALID_ARGUMENT for JSON that cannot be parsed. what: "the body" or other. why: what the parser
