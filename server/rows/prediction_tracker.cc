@@ -70,9 +70,8 @@ void PredictionTracker::SetTruth(std::uint64_t number, const TruthView& truth) {
 bool PredictionTracker::HasTruth(std::uint64_t number, const TruthView& truth) const {
   const auto place = static_cast<std::ptrdiff_t>(number - first_entry_);
   const auto each = static_cast<std::ptrdiff_t>(truth_shape_.labels);
-  return std::ranges::equal(truth.labels,
-                            std::ranges::subrange(labels_.begin() + place * each,
-                                                  labels_.begin() + (place + 1) * each)) &&
+  return std::ranges::equal(truth.labels.begin(), truth.labels.end(),
+                            labels_.begin() + place * each, labels_.begin() + (place + 1) * each) &&
          (each > 0 || outcomes_[number - first_entry_] == truth.outcomes.front());
 }
 
