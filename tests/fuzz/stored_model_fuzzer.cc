@@ -58,7 +58,7 @@ bool Replay(const std::string& data, std::int64_t log_id, microseconds time, Mod
     tracker->Add(log_id, row->elapsed, time.count(), predictions->ids,
                  predictions->predicted_classes, predictions->values.truths);
   } else if (const auto* const labels = row->As<LabelsRow>(); row->tracked() && labels) {
-    tracker->RestoreLabels(log_id, labels->ids, {labels->labels, labels->outcomes});
+    tracker->RestoreLabels(log_id, labels->ids, labels->truths);
   }
   model.strand_state().Apply(*row, log_id, time);
   return true;
