@@ -105,6 +105,12 @@ class ObservationCall {
   bool ended_ = false;
 };
 
+// The text of an answer without its sentences, which say how old the newest row is.
+inline std::string WithoutReading(v1::GetCalibrationResponse answer) {
+  answer.clear_reading();
+  return answer.DebugString();
+}
+
 }  // namespace calibd::testing
 
 #endif  // CALIBD_TESTS_INTEGRATION_SERVER_SERVICE_CLIENT_H_
