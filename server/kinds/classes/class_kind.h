@@ -52,7 +52,7 @@ class ClassKind {
   ClassKind(std::size_t class_count, std::size_t window)
       : class_count_(class_count), screen_(std::make_unique<RowScreen>(window)) {}
 
-  // Sets the kernel of the evidence. There is none if the kernel has no Fourier basis. May throw
+  // Sets the kernel of the evidence. A kernel without a Fourier basis gives no evidence. May throw
   // bad_alloc.
   void SetKernel(const RunningKernel& kernel);
 
@@ -130,7 +130,7 @@ class ClassKind {
 
   std::size_t class_count_;
   std::unique_ptr<RowScreen> screen_;
-  // Null before the kernel is known, and if it has no Fourier basis.
+  // Null before the kernel is known, and for a kernel without a Fourier basis.
   std::shared_ptr<const FourierBasis> basis_;
 };
 
