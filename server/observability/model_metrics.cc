@@ -422,8 +422,9 @@ constexpr FamilyRow<GroupSnapshot> kGroupRows[] = {
      "calibd_group_observations.",
      [](auto& group, auto& out) {
        const std::optional<ErrorInterval> interval = ShownError(group.error)[0];
-       if (interval.has_value() && group.error.template As<MeasuredCoverage>() == nullptr)
+       if (interval.has_value() && group.error.template As<MeasuredCoverage>() == nullptr) {
          out.Add(interval->gap);
+       }
      }},
     {"calibd_group_log10_e_value", Gauge,
      "calibd_log10_e_value of the observations with one value of the model's group tag. The series "

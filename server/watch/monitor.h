@@ -291,8 +291,8 @@ class Monitor final : public AnyMonitor {
     error_.Add(kind_.RowOf(batch, row), observation);
     if constexpr (kHasLabels) {
       for (std::size_t k = 0; k < label_errors_.size(); ++k) {
-        if (const auto one = kind_.LabelRowOf(batch, row, k))
-          label_errors_[k].Add(*one, observation);
+        const auto one = kind_.LabelRowOf(batch, row, k);
+        if (one.has_value()) label_errors_[k].Add(*one, observation);
       }
     }
   }

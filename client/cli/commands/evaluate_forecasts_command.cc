@@ -85,8 +85,9 @@ const char* KindName(const NumberForecastKind& kind) {
 ExitCode Report(const Context& context, const EvaluateForecastsOptions& options,
                 const std::string& kind, const v1::Evaluation& answer, const FileChanges& changes) {
   std::optional<Decision> decision;
-  if (!options.fail_on.empty())
+  if (!options.fail_on.empty()) {
     decision = DecideByLimit(answer, options.error_limit.value_or(kDefaultLimit));
+  }
   if (context.json()) {
     Json json = ToJson(answer.forecast());
     if (options.columns.drop_invalid) json["fileRows"] = ToJson(ToProto(changes));

@@ -194,8 +194,9 @@ absl::StatusOr<ExitCode> Update(const Context& context, const ModelOptions& opti
   }
   v1::UpdateModelRequest request;
   CALIBD_ASSIGN_OR_RETURN(*request.mutable_model(), Settings(options));
-  if (options.classes.ByteSizeLong() > 0)
+  if (options.classes.ByteSizeLong() > 0) {
     *request.mutable_model()->mutable_classes() = options.classes;
+  }
   *request.mutable_update_mask() = options.mask;
   CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
   CALIBD_ASSIGN_OR_RETURN(const v1::UpdateModelResponse response, client->UpdateModel(request));

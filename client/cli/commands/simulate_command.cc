@@ -271,8 +271,9 @@ absl::StatusOr<ExitCode> Run(const Context& context, const SimulateOptions& opti
   }
   if (for_forecasts.empty()) {
     SimulateOptions of_model = options;
-    if (model.ok() && !options.class_count.has_value())
+    if (model.ok() && !options.class_count.has_value()) {
       of_model.class_count = model->classes().count();
+    }
     return RunClasses(context, of_model, *client, name);
   }
   return UsageFault(absl::StrCat(

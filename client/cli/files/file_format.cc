@@ -96,8 +96,9 @@ absl::StatusOr<InputFile> OpenInput(const std::string& path) {
   file.name = path == "-" ? "standard input" : path;
   file.stream = std::make_unique<std::ifstream>(file.path, std::ios::binary);
   const int open_error = errno;
-  if (!*file.stream)
+  if (!*file.stream) {
     return absl::ErrnoToStatus(open_error, absl::StrCat("cannot read ", file.name));
+  }
   std::error_code ignored;
   if (std::filesystem::is_directory(file.path, ignored)) {
     return absl::ErrnoToStatus(EISDIR, absl::StrCat("cannot read ", file.name));

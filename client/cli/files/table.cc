@@ -203,8 +203,9 @@ std::optional<std::string> FindArray(const NpzFile& file, const ArrayNames& name
   const auto exists = [&](const std::string& name) {
     return std::ranges::find(existing, name) != existing.end();
   };
-  if (!names.stated.empty())
+  if (!names.stated.empty()) {
     return exists(names.stated) ? std::optional(names.stated) : std::nullopt;
+  }
   if (const auto found = std::ranges::find_if(names.names, exists); found != names.names.end()) {
     return *found;
   }

@@ -99,7 +99,7 @@ struct TableSchema {
   std::function<absl::StatusOr<double>(std::string_view text)> parse_truth{};
   // What a value is, and what the truths are called, for errors.
   std::string_view value = "a number";
-  std::string_view truths = "";
+  std::string_view truths{};
   // The array of the values, or of the truths without values.
   ArrayNames array{
       .option = "--predictions-key", .stated = options.predictions, .names = kPredictionNames};

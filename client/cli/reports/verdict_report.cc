@@ -383,7 +383,7 @@ std::string DescribeVerdicts(const v1::ListVerdictsResponse& response,
 }
 
 std::string ChangeLine(const v1::GetCalibrationResponse& response) {
-  const std::string state =
+  std::string state =
       StateText(response.model(), response.reading(), response.watch(), response.observations());
   if (!response.has_verdict()) return state;
   return absl::StrCat(state, ", ", CountAlarms(ActiveAlarms(response.alarms())));

@@ -152,7 +152,7 @@ class Labels final : public PredictionKind {
 
   std::unique_ptr<KindState> NewState(
       std::shared_ptr<const ModelDeclaration> declaration) const override {
-    return MakeLabelState(std::move(declaration));
+    return MakeLabelState(declaration);
   }
 };
 

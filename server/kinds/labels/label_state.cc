@@ -16,7 +16,7 @@ constexpr std::size_t kHelperTruths = 4096;
 
 class LabelState final : public KindState {
  public:
-  explicit LabelState(std::shared_ptr<const ModelDeclaration> declaration)
+  explicit LabelState(const std::shared_ptr<const ModelDeclaration>& declaration)
       : label_count_(declaration->labels()->names.size()) {
     if (declaration->monitoring.disabled) return;
     monitor_.emplace(declaration->monitoring,
@@ -100,8 +100,9 @@ class LabelState final : public KindState {
 
 }  // namespace
 
-std::unique_ptr<KindState> MakeLabelState(std::shared_ptr<const ModelDeclaration> declaration) {
-  return std::make_unique<LabelState>(std::move(declaration));
+std::unique_ptr<KindState> MakeLabelState(
+    const std::shared_ptr<const ModelDeclaration>& declaration) {
+  return std::make_unique<LabelState>(declaration);
 }
 
 }  // namespace calibd::server

@@ -9,7 +9,7 @@ namespace calibd::server {
 
 // The state of a model of several labels: its monitor, and the sums of its history.
 [[nodiscard]] std::unique_ptr<KindState> MakeLabelState(
-    std::shared_ptr<const ModelDeclaration> declaration);
+    const std::shared_ptr<const ModelDeclaration>& declaration);
 
 }  // namespace calibd::server
 

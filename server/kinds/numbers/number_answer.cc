@@ -130,8 +130,9 @@ void DescribeDecisions(const HistoryBucket& bucket, const ThresholdDecision& dec
 
 void ForecastWatchDetails::Describe(const WatchSnapshot& /*watch*/, double /*significance_level*/,
                                     v1::Watch& out) const {
-  if (decision.has_value())
+  if (decision.has_value()) {
     *out.mutable_decision() = DescribeLoss(decision->declared, decision->reading);
+  }
   DescribeDiscrepancy(*this, out);
 }
 

@@ -57,8 +57,7 @@ std::string ConfidenceText(const v1::ErrorMeasurement& error) {
 
 // The worse one of two events leads.
 std::string ClassesText(const v1::ErrorMeasurement& error, double limit) {
-  const std::string top =
-      absl::StrCat(OffByText(error.top_label(), limit), "; ", ConfidenceText(error));
+  std::string top = absl::StrCat(OffByText(error.top_label(), limit), "; ", ConfidenceText(error));
   if (!error.has_class_1()) return top;
   const std::string class_1 = OffByText(error.class_1(), limit);
   if (Exceeds(error.class_1(), error.top_label())) {
