@@ -54,18 +54,6 @@ std::vector<const GroupSnapshot*> RejectedGroups(const Monitoring& monitoring,
 
 }  // namespace
 
-v1::CalibrationError::Status ToProto(LimitStatus status) noexcept {
-  switch (status) {
-    case LimitStatus::kOverLimit:
-      return v1::CalibrationError::OVER_LIMIT;
-    case LimitStatus::kWithinLimit:
-      return v1::CalibrationError::WITHIN_LIMIT;
-    case LimitStatus::kUndecided:
-      break;
-  }
-  return v1::CalibrationError::UNDECIDED;
-}
-
 Time LastCounted(const Model& model, const ModelSnapshot& snapshot) {
   return snapshot.monitor->last_counted_time.value_or(model.create_time());
 }

@@ -32,8 +32,6 @@ struct Verdict {
   std::int64_t rejected_classes = 0;
 };
 
-[[nodiscard]] v1::CalibrationError::Status ToProto(LimitStatus status) noexcept;
-
 // The time at which the model's newest observation was counted; without observations, the creation
 // time. snapshot: of a monitored model.
 [[nodiscard]] std::chrono::system_clock::time_point LastCounted(const Model& model,

@@ -122,7 +122,7 @@ struct ComparedKinds {
   NumberForecastKind baseline;
 };
 
-// The scores of the pairs, or of all rows if there are none.
+// Compares the scores of the paired rows. Without pairs, it compares those of all rows.
 absl::StatusOr<v1::Comparison> CompareClasses(const WindowView::Rows& model,
                                               const WindowView::Rows& baseline,
                                               const WindowPairs& pairs, const RunControl& control) {

@@ -21,7 +21,7 @@
 #include "server/api/window_call.h"
 #include "server/base/errors.h"
 #include "server/base/proto_time.h"
-#include "server/kinds/classes/class_answer.h"
+#include "server/kinds/provenance.h"
 
 namespace calibd::server {
 

@@ -26,7 +26,7 @@
 #include "server/api/window_call.h"
 #include "server/base/errors.h"
 #include "server/base/proto_time.h"
-#include "server/kinds/classes/class_answer.h"
+#include "server/kinds/provenance.h"
 #include "server/kinds/kind_table.h"
 
 namespace calibd::server {

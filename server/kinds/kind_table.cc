@@ -23,6 +23,24 @@ const Kinds& AllKinds() noexcept {
 
 }  // namespace
 
+const char* NameOf(WindowCall call) noexcept {
+  switch (call) {
+    case WindowCall::kTest:
+      return "a test";
+    case WindowCall::kRecalibration:
+      return "a recalibration";
+    case WindowCall::kErrorEstimate:
+      return "an estimate";
+    case WindowCall::kComparison:
+      return "a comparison";
+    case WindowCall::kInferenceEvent:
+      return "an answer of a model server";
+    case WindowCall::kEvaluation:
+      return "an evaluation of the window";
+  }
+  return "";
+}
+
 const PredictionKind& KindOf(const ModelDeclaration& declaration) noexcept {
   return *AllKinds()[declaration.kind.index()];
 }

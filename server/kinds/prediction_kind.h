@@ -60,6 +60,8 @@ enum class WindowCall {
   kInferenceEvent,
   kEvaluation
 };
+// What an error calls it, such as "a test".
+[[nodiscard]] const char* NameOf(WindowCall call) noexcept;
 
 // How the values of a batch were sent.
 struct ValueForm {

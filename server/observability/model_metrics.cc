@@ -303,21 +303,20 @@ constexpr FamilyRow<WatchSource> kWatchRows[] = {
 };
 
 // The two series of the error; models of more than two classes have only the first one.
-constexpr std::array kEvents{"top_label", "class_1"};
-using ShownIntervals = std::array<std::optional<ErrorInterval>, kEvents.size()>;
+using ShownIntervals =
+    std::array<std::optional<ErrorInterval>, std::tuple_size_v<MeasuredError::Events>>;
 
 struct MonitorSource {
   const MonitorSnapshot& monitor;
   const Verdict& verdict;
   ShownIntervals error;
-  // The name of the first series: kEvents[0], "coverage" of forecasts, or "labels".
-  const char* event = kEvents[0];
+  const MeasuredError::Events& events;
 };
 
 void AddError(const MonitorSource& source, double ErrorInterval::*end, Series& out) {
   for (std::size_t s = 0; s < source.error.size(); ++s) {
     if (!source.error[s].has_value()) continue;
-    out.Add((*source.error[s]).*end, {{"event", s == 0 ? source.event : kEvents[s]}});
+    out.Add((*source.error[s]).*end, {{"event", source.events[s]}});
   }
 }
 
@@ -344,7 +343,10 @@ constexpr FamilyRow<MonitorSource> kMonitorRows[] = {
      "Mean probability of the most probable class minus the accuracy, over the predictions of "
      "calibd_binned_error. It is positive if the model is over-confident.",
      [](auto& source, auto& out) {
-       if (source.error[0].has_value() && source.event == kEvents[0]) out.Add(source.error[0]->gap);
+       if (source.error[0].has_value() &&
+           source.monitor.error.template As<MeasuredClassError>() != nullptr) {
+         out.Add(source.error[0]->gap);
+       }
      }},
     {"calibd_rejected_groups", Gauge,
      "Number of groups for which calibration is rejected, by e-BH over all tested groups.",
@@ -422,7 +424,7 @@ constexpr FamilyRow<GroupSnapshot> kGroupRows[] = {
      "calibd_group_observations.",
      [](auto& group, auto& out) {
        const std::optional<ErrorInterval> interval = ShownError(group.error)[0];
-       if (interval.has_value() && group.error.template As<MeasuredCoverage>() == nullptr) {
+       if (interval.has_value() && group.error.template As<MeasuredClassError>() != nullptr) {
          out.Add(interval->gap);
        }
      }},
@@ -645,16 +647,13 @@ class ModelFamilies {
                   EffectSize& last_effect) {
     const Labels& labels = one.labels;
     const ErrorReading& reading = monitor.error.Read();
-    const char* const event = monitor.error.As<MeasuredCoverage>() != nullptr ? "coverage"
-                              : monitor.error.As<MeasuredLabels>() != nullptr ? "labels"
-                                                                              : kEvents[0];
-    monitors_.Add({monitor, one.verdict, ShownError(monitor.error), event}, labels);
+    const MeasuredError::Events& events = monitor.error.measured->events();
+    monitors_.Add({monitor, one.verdict, ShownError(monitor.error), events}, labels);
     AddLabels(one, monitor);
     const auto* const classes = monitor.error.As<MeasuredClassError>();
     if (reading.is_recent && reading.stretch.has_value()) {
-      recent_.Add(
-          {*reading.stretch, classes == nullptr ? "coverage" : kEvents[classes->recent_series]},
-          labels);
+      recent_.Add({*reading.stretch, events[classes == nullptr ? 0 : classes->recent_series]},
+                  labels);
     }
     for (const std::shared_ptr<const GroupSnapshot>& group : monitor.groups) {
       const char* const overflow = group->id.overflow ? "true" : "false";

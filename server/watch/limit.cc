@@ -13,4 +13,16 @@ bool KeepsMark(std::int64_t index, std::int64_t newest) noexcept {
          0;
 }
 
+v1::CalibrationError::Status ToProto(LimitStatus status) noexcept {
+  switch (status) {
+    case LimitStatus::kOverLimit:
+      return v1::CalibrationError::OVER_LIMIT;
+    case LimitStatus::kWithinLimit:
+      return v1::CalibrationError::WITHIN_LIMIT;
+    case LimitStatus::kUndecided:
+      break;
+  }
+  return v1::CalibrationError::UNDECIDED;
+}
+
 }  // namespace calibd::server

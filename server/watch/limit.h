@@ -17,6 +17,7 @@ namespace calibd::server {
 
 // The answer to "how far off", against a limit.
 enum class LimitStatus { kUndecided, kWithinLimit, kOverLimit };
+[[nodiscard]] v1::CalibrationError::Status ToProto(LimitStatus status) noexcept;
 
 // The observation at which a watch exceeded its limit, with the values at this observation.
 struct LimitCrossing {
@@ -71,6 +72,10 @@ class MeasuredError {
 
   // error: the snapshot that has these sums.
   [[nodiscard]] virtual ErrorReading Read(const ErrorSnapshot& error) const = 0;
+  // The events of the two series, as metrics name them, such as "top_label" and "class_1". The
+  // second one is empty if there is no second series.
+  using Events = std::array<const char*, 2>;
+  [[nodiscard]] virtual const Events& events() const noexcept = 0;
   // Writes since_start, since_acknowledgement if it is another stretch, and the recent error.
   // reading: of the snapshot.
   virtual void Describe(const ErrorSnapshot& error, const ErrorReading& reading,

@@ -1,12 +1,12 @@
 """Models of several labels, against a real server."""
 import datetime
-import time
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import calibd
+from wait_for import wait_for
 
 NAMES = ["rain", "fog", "wind"]
 
@@ -75,8 +75,5 @@ def test_truths_come_later_all_of_a_row_at_once(client):
     assert counts.matched == 20
     assert client.label("later", ids[:1], truths[:1]).repeated == 1
     client.update_model("later", label_grace=datetime.timedelta(seconds=0.001))
-    deadline = time.monotonic() + 60
-    while client.calibration("later").observations < 50:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    assert wait_for(lambda: client.calibration("later").observations == 50)
     assert [label.truths for label in client.calibration("later").labels.labels] == [50, 25, 50]

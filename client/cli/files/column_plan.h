@@ -49,7 +49,8 @@ struct ColumnPlan {
   std::string note;
 };
 
-// The names of the columns that have a role without an option; empty: there is none.
+// The name of the column that has each role if no option names one. An empty name means that the
+// file has no such column.
 struct UsualNames {
   std::string_view truth;
   std::string_view id;

@@ -112,7 +112,7 @@ void AddDrift(const v1::Drift& drift, std::vector<Figure>& figures) {
 }
 
 // The error of forecasts over all rows and over the stretch of newest rows that is furthest off, in
-// percentage points, with the coverage of the central intervals. Empty for classes.
+// percentage points, with the coverage of the central intervals. Empty for other kinds.
 std::string DescribeStretches(const v1::CalibrationError& error) {
   const v1::ErrorMeasurement& all =
       error.has_since_acknowledgement() ? error.since_acknowledgement() : error.since_start();
@@ -308,7 +308,7 @@ std::string DescribeNumbers(const v1::GetCalibrationResponse& response) {
     text = absl::StrCat("Since row ", watch.first_observation(), ", when the watch restarted:\n");
   }
   for (const auto& [name, value] : figures) absl::StrAppendFormat(&text, "%-38s%s\n", name, value);
-  absl::StrAppend(&text, response.has_labels() ? "" : DescribeStretches(response.error()),
+  absl::StrAppend(&text, DescribeStretches(response.error()),
                   DescribeBinDeviations(verdict.whereabouts()),
                   DescribeCellDeviations(verdict.whereabouts()),
                   DescribeClasses(verdict.whereabouts()));

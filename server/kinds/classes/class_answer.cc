@@ -18,7 +18,7 @@
 #include "server/kinds/classes/evidence_watch.h"
 #include "server/kinds/classes/reliability_proto.h"
 #include "server/kinds/describe_stretch.h"
-#include "server/version.h"
+#include "server/kinds/provenance.h"
 
 namespace calibd::server {
 namespace {
@@ -142,7 +142,7 @@ void DescribeComparison(const RunningComparison& sums, v1::GetCalibrationRespons
   proto.set_repeated_looks_valid(true);
 }
 
-// Describes the estimates of all lenses, or why there are none yet.
+// Describes the estimates of all lenses. Before the first estimate it says why there is none.
 void DescribeLenses(const DescribedModel& model, v1::GetCalibrationResponse& response) {
   const ModelDeclaration& declaration = model.declaration;
   const KindSnapshot& snapshot = model.snapshot;
@@ -212,18 +212,6 @@ void MeasuredClassError::Describe(const ErrorSnapshot& error, const ErrorReading
   if (recent_log10_e_value.has_value()) recent.set_log10_e_value(*recent_log10_e_value);
   recent.set_threshold(recent_threshold);
   DescribeStretch(reading.stretch, recent);
-}
-
-void DescribeProvenance(const ModelDeclaration& declaration, std::int64_t first_observation,
-                        std::int64_t last_observation, std::chrono::system_clock::time_point time,
-                        v1::Provenance& provenance) {
-  provenance.set_observations(last_observation - first_observation + 1);
-  provenance.set_first_observation(first_observation);
-  provenance.set_last_observation(last_observation);
-  provenance.set_class_count(static_cast<std::int32_t>(declaration.class_count()));
-  *provenance.mutable_compute_time() = ToTimestamp(time);
-  provenance.set_valid_for_repeated_looks(false);
-  provenance.set_version(kVersion);
 }
 
 void DescribeClasses(const DescribedModel& model, v1::GetCalibrationResponse& response) {

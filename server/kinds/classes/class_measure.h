@@ -73,6 +73,10 @@ struct MeasuredClassError final : MeasuredError {
   // The sums at some earlier observations, ascending; see ClassMeasure. Never null.
   std::shared_ptr<const std::vector<ErrorSums>> marks;
 
+  [[nodiscard]] const Events& events() const noexcept override {
+    static constexpr Events kEvents{"top_label", "class_1"};
+    return kEvents;
+  }
   [[nodiscard]] ErrorReading Read(const ErrorSnapshot& error) const override;
   void Describe(const ErrorSnapshot& error, const ErrorReading& reading,
                 v1::CalibrationError& out) const override;

@@ -30,24 +30,12 @@ LabelResult ResultOf(const ErrorSnapshot& error) {
   return result;
 }
 
-v1::CalibrationError::Status StatusOf(const ErrorSnapshot& error) {
-  switch (error.Read().status) {
-    case LimitStatus::kOverLimit:
-      return v1::CalibrationError::OVER_LIMIT;
-    case LimitStatus::kWithinLimit:
-      return v1::CalibrationError::WITHIN_LIMIT;
-    case LimitStatus::kUndecided:
-      break;
-  }
-  return v1::CalibrationError::UNDECIDED;
-}
-
 void DescribeSums(const LabelErrorSums& sums, const std::optional<ErrorInterval>& interval,
                   v1::ErrorMeasurement& out) {
   out.set_observations(sums.totals.rows);
   out.set_first_observation(sums.first_observation);
   if (sums.start_time.has_value()) *out.mutable_start_time() = ToTimestamp(*sums.start_time);
-  if (interval.has_value()) *out.mutable_coverage() = convert::ToProto(*interval);
+  if (interval.has_value()) *out.mutable_labels() = convert::ToProto(*interval);
 }
 
 LabelReport ReportOf(const MonitorSnapshot& monitor, const Monitoring& monitoring) {
@@ -95,11 +83,11 @@ void DescribeLabels(const DescribedModel& model, v1::GetCalibrationResponse& res
   v1::MultilabelCalibration& labels = *response.mutable_labels();
   labels =
       convert::ToProto(ReportOf(monitor, monitoring), options, model.declaration.value_names());
-  labels.set_status(StatusOf(monitor.error));
+  labels.set_status(ToProto(monitor.error.Read().status));
   for (std::size_t k = 0; k < monitor.labels.size(); ++k) {
     const ErrorSnapshot& error = monitor.labels[k];
     v1::LabelCalibration& label = *labels.mutable_labels(static_cast<int>(k));
-    label.set_status(StatusOf(error));
+    label.set_status(ToProto(error.Read().status));
     if (error.first_observation != error.start_observation) {
       label.set_since_observation(error.first_observation);
     }

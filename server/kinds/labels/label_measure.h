@@ -33,6 +33,10 @@ struct MeasuredLabels final : MeasuredError {
   LabelErrorSums sums;
 
   // The first of two series is that of the labels; there is no second one, and no stretch.
+  [[nodiscard]] const Events& events() const noexcept override {
+    static constexpr Events kEvents{"labels", ""};
+    return kEvents;
+  }
   [[nodiscard]] ErrorReading Read(const ErrorSnapshot& error) const override;
   void Describe(const ErrorSnapshot& error, const ErrorReading& reading,
                 v1::CalibrationError& out) const override;

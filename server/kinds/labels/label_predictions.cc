@@ -1,6 +1,5 @@
 #include "server/kinds/labels/label_predictions.h"
 
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <optional>
@@ -135,16 +134,9 @@ class Labels final : public PredictionKind {
   }
   const char* kernel_name(const ModelDeclaration& /*declaration*/) const override { return "none"; }
   absl::Status CheckCall(const ModelDeclaration& declaration, WindowCall call) const override {
-    constexpr std::array kWhat{"a test",
-                               "a recalibration",
-                               "an estimate",
-                               "a comparison",
-                               "an answer of a model server",
-                               "an evaluation of the window"};
     return MakeError(
         absl::StatusCode::kFailedPrecondition, "LABELS_MODEL",
-        absl::StrCat(kWhat[static_cast<std::size_t>(call)], " needs a model of classes, and ",
-                     declaration.name.ToString(),
+        absl::StrCat(NameOf(call), " needs a model of classes, and ", declaration.name.ToString(),
                      " predicts several labels: the error and evidence of each label are in "
                      "GetCalibration (calibctl show) and GetHistory (calibctl history), and "
                      "calibctl evaluate-labels evaluates a file"));

@@ -70,6 +70,10 @@ struct MeasuredCoverage final : MeasuredError {
   // lower end; the longest of several, while all lower ends are 0 or less. Unset for a group, or
   // without observations. Its intervals hold, although it is chosen by the data: see StretchLevels.
   [[nodiscard]] std::optional<CoverageStretch> Recent() const;
+  [[nodiscard]] const Events& events() const noexcept override {
+    static constexpr Events kEvents{"coverage", ""};
+    return kEvents;
+  }
   [[nodiscard]] ErrorReading Read(const ErrorSnapshot& error) const override;
   void Describe(const ErrorSnapshot& error, const ErrorReading& reading,
                 v1::CalibrationError& out) const override;

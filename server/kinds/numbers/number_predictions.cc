@@ -133,28 +133,19 @@ class Numbers final : public PredictionKind {
   }
   const char* kernel_name(const ModelDeclaration& /*declaration*/) const override { return "none"; }
   absl::Status CheckCall(const ModelDeclaration& declaration, WindowCall call) const override {
-    const char* what = nullptr;
     const char* instead = nullptr;
-    switch (call) {
-      case WindowCall::kRecalibration:
-        what = "a recalibration";
-        instead =
-            "with the shift and the scale of verdict.direction.forecast in GetCalibration "
-            "(calibctl "
-            "show --verbose), forecasts of mean + shift * sd and scale * sd fit its outcomes "
-            "better";
-        break;
-      case WindowCall::kErrorEstimate:
-        what = "an estimate";
-        instead =
-            "the interval of its coverage error is in GetCalibration (calibctl show), and its "
-            "discrepancies with exact tests are in Evaluate (calibctl evaluate-forecasts --model)";
-        break;
-      default:
-        return absl::OkStatus();
+    if (call == WindowCall::kRecalibration) {
+      instead =
+          "with the shift and the scale of verdict.direction.forecast in GetCalibration (calibctl "
+          "show --verbose), forecasts of mean + shift * sd and scale * sd fit its outcomes better";
+    } else if (call == WindowCall::kErrorEstimate) {
+      instead =
+          "the interval of its coverage error is in GetCalibration (calibctl show), and its "
+          "discrepancies with exact tests are in Evaluate (calibctl evaluate-forecasts --model)";
     }
+    if (instead == nullptr) return absl::OkStatus();
     return MakeError(absl::StatusCode::kFailedPrecondition, "FORECAST_MODEL",
-                     absl::StrCat(what, " needs a model of classes, and ",
+                     absl::StrCat(NameOf(call), " needs a model of classes, and ",
                                   declaration.name.ToString(), " forecasts a number: ", instead));
   }
 

@@ -379,7 +379,7 @@ v1::GetCalibrationResponse OverLimitLabels() {
   v1::CalibrationError& error = *answer.mutable_error();
   error.set_status(v1::CalibrationError::UNDECIDED);
   error.mutable_since_start()->clear_top_label();
-  *error.mutable_since_start()->mutable_coverage() = Interval(0.04, 0.015, 0.076);
+  *error.mutable_since_start()->mutable_labels() = Interval(0.04, 0.015, 0.076);
   answer.mutable_alarms(0)->set_label("wind");
   answer.mutable_labels()->set_truths(10000);
   const auto add = [&answer](const char* name, v1::CalibrationError::Status status, double lower) {

@@ -39,6 +39,7 @@ const v1::ErrorMeasurement& Current(const v1::CalibrationError& error) {
 
 const v1::ErrorInterval* IntervalOf(const v1::ErrorMeasurement& error) {
   if (error.has_coverage()) return &error.coverage();
+  if (error.has_labels()) return &error.labels();
   return error.has_top_label() ? &error.top_label() : nullptr;
 }
 
