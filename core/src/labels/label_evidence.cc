@@ -10,7 +10,8 @@ namespace {
 
 constexpr std::size_t kRatios = kLabelOddsRatios.size();
 constexpr std::size_t kBinsOfSide = kLabelBins / kLabelSides;
-// Products are clamped after this many observations.
+// Products of fixed odds ratios are clamped after this many observations, within which they stay
+// finite: each changes them by a factor of at most 3.
 constexpr std::int64_t kPeriod = 256;
 constexpr double kMostInverse = 1e150;
 // The most that an e-value and a Shiryaev-Roberts statistic can be. A supermartingale that is
@@ -43,6 +44,10 @@ double MeanProduct(const double* inverses) noexcept {
   return sum / static_cast<double>(kRatios);
 }
 
+double Clamped(double inverse) noexcept {
+  return std::clamp(inverse, 1 / kMostInverse, kMostInverse);
+}
+
 bool AllPositive(const std::vector<double>& values) {
   return std::ranges::all_of(values,
                              [](double value) { return value > 0 && std::isfinite(value); });
@@ -66,11 +71,7 @@ void LabelEvidence::Add(const MultilabelBatch& batch) noexcept {
     AddRow(&batch.probabilities[i * label_count_], &batch.truths[i * label_count_]);
     ++state_.count;
     if (state_.count % kPeriod == 0) {
-      for (double& value : state_.inverses)
-        value = std::clamp(value, 1 / kMostInverse, kMostInverse);
-      for (double& value : state_.histogram) {
-        value = std::clamp(value, 1 / kMostInverse, kMostInverse);
-      }
+      for (double& value : state_.inverses) value = Clamped(value);
     }
     if (state_.count % kLabelRecordSpacing == 0) Record();
   }
@@ -104,7 +105,8 @@ void LabelEvidence::BetOn(std::size_t k, double g, bool holds) noexcept {
   const double ratio = (held + kPriorTruths) * (std::max(0.0, n - stated) + kPriorTruths) /
                        ((stated + kPriorTruths) * (n - held + kPriorTruths));
   const double mean = 1 + (ratio > 1 ? upper : lower) * (ratio - 1);
-  state_.histogram[k] *= holds ? mean / ratio : mean;
+  // No constant bounds this ratio.
+  state_.histogram[k] = Clamped(state_.histogram[k] * (holds ? mean / ratio : mean));
   ++state_.bin_count[bin];
   state_.bin_held[bin] += holds ? 1 : 0;
   state_.bin_stated[bin] += g;

@@ -173,6 +173,22 @@ TEST(LabelEvidenceTest, RecordsWhenTheMarksAreReached) {
   EXPECT_EQ(evidence.Read().evidence_reached_at, reached);
 }
 
+TEST(LabelEvidenceTest, EveryStateCanBeRestored) {
+  // The largest factors: swapped columns, and many truths as stated before others.
+  for (const double stated : {0.0, .001, .05, .4, .6, .99, 1.0}) {
+    LabelEvidence evidence(1, kLabelTolerance);
+    const std::vector<double> g = {stated};
+    for (int i = 0; i < 60000; ++i) {
+      const std::vector<std::int8_t> truth = {
+          static_cast<std::int8_t>((stated < .5) == (i < 40000) ? 1 : 0)};
+      evidence.Add({g, truth, 1});
+      LabelEvidence restored(1, kLabelTolerance);
+      ASSERT_TRUE(restored.Restore(evidence.Save())) << stated << " after row " << i + 1;
+      ASSERT_TRUE(std::isfinite(evidence.LogEValue())) << stated << " after row " << i + 1;
+    }
+  }
+}
+
 TEST(LabelEvidenceTest, StaysFiniteAndRefusesInvalidStates) {
   LabelEvidence evidence(2, kLabelTolerance);
   const std::vector<double> certain = {1, 0};
@@ -180,6 +196,7 @@ TEST(LabelEvidenceTest, StaysFiniteAndRefusesInvalidStates) {
   for (int i = 0; i < 3000; ++i) evidence.Add({certain, never, 2});
   EXPECT_GT(evidence.Read().log10_e_value, 100);
   EXPECT_TRUE(std::isfinite(evidence.Read().log10_drift));
+  EXPECT_TRUE(LabelEvidence(2, kLabelTolerance).Restore(evidence.Save()));
   EXPECT_FALSE(LabelEvidence(3, kLabelTolerance).Restore(evidence.Save()));
   for (auto spoil : {+[](LabelEvidenceState& s) { s.inverses[0] = 0; },
                      +[](LabelEvidenceState& s) { s.histogram[1] = -1; },

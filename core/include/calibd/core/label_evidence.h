@@ -81,8 +81,8 @@ struct LabelEvidenceState {
 // The detector of drift is the mean over labels and fixed odds ratios of Shiryaev-Roberts
 // statistics, see Drift.
 //
-// Every 256 observations each product is clamped to [1e-150, 1e150]. The upper limit loses
-// evidence; the lower limit adds at most 1e-150 each time.
+// The product of the histogram is clamped to [1e-150, 1e150], those of the fixed odds ratios every
+// 256 observations. The upper limit loses evidence; the lower limit adds at most 1e-150 each time.
 //
 // Not thread-safe.
 class LabelEvidence {
