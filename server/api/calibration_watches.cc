@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -59,7 +60,8 @@ std::int64_t Changes(const ModelSnapshot& snapshot) {
   if (snapshot.monitor.has_value()) {
     // Alarms that are no longer kept have all been acknowledged.
     const std::vector<Alarm>& alarms = *snapshot.monitor->alarms;
-    changes += snapshot.monitor->raised[0] + snapshot.monitor->raised[1] -
+    const auto& raised = snapshot.monitor->raised;
+    changes += std::accumulate(raised.begin(), raised.end(), std::int64_t{0}) -
                std::count_if(alarms.begin(), alarms.end(), [](const Alarm& alarm) {
                  return !alarm.acknowledge_time.has_value();
                });

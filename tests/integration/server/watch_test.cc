@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "integration/server/service_client.h"
 #include "support/server_process.h"
 
@@ -338,6 +339,28 @@ TEST_F(WatchTest, SendsAcknowledgements) {
   ASSERT_TRUE(told.has_value());
   EXPECT_TRUE(told->calibration().alarms(0).has_acknowledge_time());
   EXPECT_GT(told->revision(), raised.revision());
+}
+
+TEST_F(WatchTest, SendsARowThatRaisesManyAlarms) {
+  Start();
+  v1::Model model;
+  model.set_name(kWatchModel);
+  for (int k = 0; k < 20; ++k) model.mutable_labels()->add_names(absl::StrCat("label ", k));
+  ASSERT_TRUE(client_->Create(model).ok());
+  Watch watch(*client_, Request());
+  const auto first = watch.Read();
+  ASSERT_TRUE(first.has_value());
+  v1::ObserveRequest request;
+  request.set_model(kWatchModel);
+  for (int i = 0; i < 20 * 500; ++i) {
+    request.mutable_observations()->mutable_probabilities()->add_values(0.9);
+    request.mutable_observations()->add_labels(0);
+  }
+  ASSERT_TRUE(client_->Observe(request).ok());
+  // Each label is over its limit.
+  const auto told = watch.ReadUntil(500);
+  EXPECT_GE(told.calibration().alarms_size(), 20);
+  EXPECT_GT(told.revision(), first->revision());
 }
 
 TEST_F(WatchTest, EndsWhenTheModelIsDeleted) {
