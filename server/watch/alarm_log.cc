@@ -95,10 +95,11 @@ void AlarmLog::Raise(Alarm alarm) {
   ++raised_[static_cast<std::size_t>(alarm.kind) - 1];
   auto alarms = std::make_shared<std::vector<Alarm>>(*alarms_);
   alarms->push_back(std::move(alarm));
-  const auto oldest = std::find_if(alarms->begin(), alarms->end(), [](const Alarm& one) {
-    return one.acknowledge_time.has_value();
+  // Active alarms stay, so that there may have been more than kMostAlarms.
+  auto excess = static_cast<std::int64_t>(alarms->size()) - std::int64_t{kMostAlarms};
+  std::erase_if(*alarms, [&excess](const Alarm& one) {
+    return one.acknowledge_time.has_value() && excess-- > 0;
   });
-  if (alarms->size() > kMostAlarms && oldest != alarms->end()) alarms->erase(oldest);
   alarms_ = std::move(alarms);
 }
 
