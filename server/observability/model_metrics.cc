@@ -402,10 +402,7 @@ ShownIntervals ShownError(const ErrorSnapshot& error) {
 }
 
 std::int64_t ShownCount(const ErrorSnapshot& error) {
-  if (error.count > 0) return error.count;
-  const auto* const coverage = error.As<MeasuredCoverage>();
-  return coverage != nullptr ? coverage->since_start.counts.count()
-                             : error.As<MeasuredClassError>()->since_start.count();
+  return error.count > 0 ? error.count : error.measured->count_since_start();
 }
 
 constexpr FamilyRow<GroupSnapshot> kGroupRows[] = {
@@ -473,7 +470,7 @@ constexpr FamilyRow<LabelSource> kLabelRows[] = {
        if (interval.has_value()) out.Add(interval->gap);
      }},
     {"calibd_label_truths", Gauge, "Number of known truths of calibd_label_binned_error.",
-     [](auto& label, auto& out) { out.Add(label.error.count); }},
+     [](auto& label, auto& out) { out.Add(ShownCount(label.error)); }},
     {"calibd_label_log10_e_value", Gauge,
      "calibd_log10_e_value of the label's probabilities alone.",
      [](auto& label, auto& out) { out.Add(label.log10_e_value); }},

@@ -72,6 +72,8 @@ class MeasuredError {
 
   // error: the snapshot that has these sums.
   [[nodiscard]] virtual ErrorReading Read(const ErrorSnapshot& error) const = 0;
+  // Number of rows since the start.
+  [[nodiscard]] virtual std::int64_t count_since_start() const noexcept = 0;
   // The events of the two series, as metrics name them, such as "top_label" and "class_1". The
   // second one is empty if there is no second series.
   using Events = std::array<const char*, 2>;

@@ -45,6 +45,7 @@ void StateFields::operator()(int number, Time& value) {
   std::int64_t us =
       std::chrono::duration_cast<std::chrono::microseconds>(value.time_since_epoch()).count();
   Visit(number, us);
+  if (!ok()) return;
   value = Time(std::chrono::microseconds(us));
 }
 

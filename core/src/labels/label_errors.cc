@@ -67,39 +67,10 @@ void LabelErrors::Add(const MultilabelBatch& batch) noexcept {
   rows += static_cast<std::int64_t>(batch.size());
 }
 
-void LabelErrors::Merge(const LabelErrors& other) noexcept {
-  rows += other.rows;
-  row_square_sum += other.row_square_sum;
-  for (std::size_t k = 0; k < labels.size(); ++k) labels[k].Merge(other.labels[k]);
-}
-
-void LabelErrors::Subtract(const LabelErrors& earlier) noexcept {
-  rows -= earlier.rows;
-  row_square_sum = std::max(0.0, row_square_sum - earlier.row_square_sum);
-  for (std::size_t k = 0; k < labels.size(); ++k) labels[k].Subtract(earlier.labels[k]);
-}
-
 LabelTotals LabelErrors::Totals() const noexcept {
   LabelTotals totals{.rows = rows, .sums = {}, .row_square_sum = row_square_sum};
   for (const ReliabilitySums& label : labels) totals.sums.Merge(label);
   return totals;
-}
-
-bool LabelErrors::IsValid() const noexcept {
-  const auto is_valid = [this](const ReliabilitySums& sums) {
-    for (const ReliabilitySums::Bin& bin : sums.bins) {
-      // Written so that NaN fails the checks too.
-      const auto n = static_cast<double>(bin.count);
-      if (bin.count < 0 || bin.count > rows || bin.correct < 0 || bin.correct > bin.count ||
-          !(bin.confidence >= 0 && bin.confidence <= n + 1) ||
-          !(bin.variance >= 0 && bin.variance <= n + 1)) {
-        return false;
-      }
-    }
-    return sums.square_sum >= 0 && sums.square_sum <= static_cast<double>(rows) + 1;
-  };
-  return rows >= 0 && row_square_sum >= 0 && row_square_sum <= static_cast<double>(rows) + 1 &&
-         std::ranges::all_of(labels, is_valid);
 }
 
 }  // namespace calibd

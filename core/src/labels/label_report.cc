@@ -11,9 +11,12 @@ std::vector<std::size_t> LabelReport::OverLimit() const {
   for (const LabelResult& label : labels) {
     if (label.over_limit) found.push_back(label.index);
   }
-  std::ranges::stable_sort(found, [this](std::size_t a, std::size_t b) {
-    return labels[a].error->lower > labels[b].error->lower;
-  });
+  // A label may be over the limit by truths that are no longer measured.
+  const auto lower = [this](std::size_t k) {
+    return labels[k].error.has_value() ? labels[k].error->lower : 0;
+  };
+  std::ranges::stable_sort(found,
+                           [&lower](std::size_t a, std::size_t b) { return lower(a) > lower(b); });
   return found;
 }
 

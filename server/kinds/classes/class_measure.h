@@ -73,6 +73,9 @@ struct MeasuredClassError final : MeasuredError {
   // The sums at some earlier observations, ascending; see ClassMeasure. Never null.
   std::shared_ptr<const std::vector<ErrorSums>> marks;
 
+  [[nodiscard]] std::int64_t count_since_start() const noexcept override {
+    return since_start.count();
+  }
   [[nodiscard]] const Events& events() const noexcept override {
     static constexpr Events kEvents{"top_label", "class_1"};
     return kEvents;

@@ -26,7 +26,7 @@ LabelResult ResultOf(const ErrorSnapshot& error) {
     result.held = static_cast<double>(total.correct) / truths;
     result.stated = total.confidence / truths;
   }
-  result.over_limit = result.error.has_value() && error.Read().status == LimitStatus::kOverLimit;
+  result.over_limit = error.Read().status == LimitStatus::kOverLimit;
   return result;
 }
 

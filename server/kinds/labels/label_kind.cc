@@ -62,7 +62,17 @@ void LabelWatchFields(StateFields& fields, LabelWatchState& state) {
 
 }  // namespace
 
-EvidenceReading LabelWatch::Read() const { return ToEvidenceReading(evidence_.Read()); }
+EvidenceReading LabelWatch::Read() const {
+  // A decision needs the maxima alone; SnapshotOf reads the evidence of each label.
+  const LabelEvidenceState& state = evidence_.Save();
+  EvidenceReading reading;
+  reading.count = state.count;
+  reading.maximum = state.maximum;
+  reading.drift.maximum = state.drift_maximum;
+  reading.evidence_reached_at = state.evidence_reached_at;
+  reading.drift_reached_at = state.drift_reached_at;
+  return reading;
+}
 
 void LabelWatch::Save(store::v1::WatchState& out) const {
   SaveFields(LabelWatchState{.first_observation = first_observation_, .evidence = evidence_.Save()},

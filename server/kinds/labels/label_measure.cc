@@ -16,13 +16,6 @@ ErrorReading MeasuredLabels::Read(const ErrorSnapshot& error) const {
   } else if (error.count >= error.min_observations && reading.now[0].has_value() &&
              reading.now[0]->upper <= error.error_limit) {
     reading.status = LimitStatus::kWithinLimit;
-  } else if (label_count == 1) {
-    const std::optional<double> total =
-        ObservationsUntilDecided(sums.totals.sums, levels, error.error_limit);
-    if (total.has_value()) {
-      reading.observations_needed = std::max({std::int64_t{1}, error.min_observations - error.count,
-                                              static_cast<std::int64_t>(*total) - error.count});
-    }
   }
   return reading;
 }

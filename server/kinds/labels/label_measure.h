@@ -32,6 +32,9 @@ struct MeasuredLabels final : MeasuredError {
   // Since the last acknowledgement of an error over the limit; equal to since_start before it.
   LabelErrorSums sums;
 
+  [[nodiscard]] std::int64_t count_since_start() const noexcept override {
+    return since_start.totals.rows;
+  }
   // The first of two series is that of the labels; there is no second one, and no stretch.
   [[nodiscard]] const Events& events() const noexcept override {
     static constexpr Events kEvents{"labels", ""};

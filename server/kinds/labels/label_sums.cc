@@ -48,11 +48,15 @@ void TotalsFields(StateFields& fields, LabelTotals& totals) {
   fields(Stored::kRowsFieldNumber, totals.rows);
   fields(Stored::kSumsFieldNumber, totals.sums, SumsFields);
   fields(Stored::kRowSquareSumFieldNumber, totals.row_square_sum);
-  fields.Require(totals.row_square_sum >= 0, "has sums of labels that cannot be");
+  // Each row adds at most 1; the sum is rounded.
+  const double most = static_cast<double>(totals.rows) + 1;
+  fields.Require(totals.row_square_sum >= 0 && totals.row_square_sum <= most,
+                 "has sums of labels that cannot be");
 }
 
 bool FitLabels(const LabelTotals& totals, std::size_t label_count) noexcept {
-  return totals.sums.Total().count / static_cast<std::int64_t>(label_count) <= totals.rows;
+  // The fields of a state are at most 2^53, so that the product does not overflow.
+  return totals.sums.Total().count <= totals.rows * static_cast<std::int64_t>(label_count);
 }
 
 void LabelSumsFields(StateFields& fields, LabelSums& sums) {

@@ -70,6 +70,9 @@ struct MeasuredCoverage final : MeasuredError {
   // lower end; the longest of several, while all lower ends are 0 or less. Unset for a group, or
   // without observations. Its intervals hold, although it is chosen by the data: see StretchLevels.
   [[nodiscard]] std::optional<CoverageStretch> Recent() const;
+  [[nodiscard]] std::int64_t count_since_start() const noexcept override {
+    return since_start.counts.count();
+  }
   [[nodiscard]] const Events& events() const noexcept override {
     static constexpr Events kEvents{"coverage", ""};
     return kEvents;

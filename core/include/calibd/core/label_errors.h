@@ -64,10 +64,6 @@ struct LabelErrors {
   // batch: valid, of K labels. The result has the same bits however a sequence is split into calls.
   // Cost: O(n K).
   void Add(const MultilabelBatch& batch) noexcept;
-  // other: of as many labels.
-  void Merge(const LabelErrors& other) noexcept;
-  // Leaves the sums over the later observations. earlier: the sums over the first ones.
-  void Subtract(const LabelErrors& earlier) noexcept;
 
   // Cost: O(K).
   [[nodiscard]] LabelTotals Totals() const noexcept;
@@ -80,8 +76,6 @@ struct LabelErrors {
                                                         const ErrorLevels& levels) const {
     return BinnedErrorInterval(labels[k], levels);
   }
-  // True if the sums are those of some sequence of observations.
-  [[nodiscard]] bool IsValid() const noexcept;
 
   friend bool operator==(const LabelErrors&, const LabelErrors&) = default;
 };
