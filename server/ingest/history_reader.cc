@@ -112,10 +112,10 @@ absl::StatusOr<std::vector<History::Entry>> HistoryReader::ReadAll(
       {.start_s = range.start.time_since_epoch().count(),
        .end_s = range.end.time_since_epoch().count()},
       [&](std::int64_t start_s, std::string_view data) {
-        CALIBD_ASSIGN_OR_RETURN(const HistoryBucket bucket, DecodeHistoryBucket(data));
+        CALIBD_ASSIGN_OR_RETURN(HistoryBucket bucket, DecodeHistoryBucket(data));
         stored.push_back({.resolution = range.resolution,
                           .start = std::chrono::sys_seconds(std::chrono::seconds(start_s)),
-                          .bucket = bucket});
+                          .bucket = std::move(bucket)});
         return absl::OkStatus();
       });
   if (absl::IsDataLoss(status)) on_damage_(status);
@@ -129,7 +129,9 @@ absl::StatusOr<std::vector<History::Entry>> HistoryReader::ReadAll(
   });
   std::vector<History::Entry> all;
   all.reserve(stored.size() + unstored.size() + late.size());
-  std::ranges::merge(stored, unstored, std::back_inserter(all), StartsEarlier);
+  std::merge(std::move_iterator(stored.begin()), std::move_iterator(stored.end()),
+             std::move_iterator(unstored.begin()), std::move_iterator(unstored.end()),
+             std::back_inserter(all), StartsEarlier);
   for (const History::Entry& addition : late) {
     if (outside(addition)) continue;
     const auto bucket = std::ranges::lower_bound(all, addition, StartsEarlier);

@@ -29,9 +29,15 @@ RowWrite::RowWrite(std::shared_ptr<Model> model, CommitQueue& commits, const Log
       row_(std::move(row)),
       done_(std::move(done)) {
   if (row_.As<RejectedRow>() != nullptr) row_.content_hash ^= kRejectedMark;
-  // Labels are encoded after they were looked up; their encoded size is about the same.
+  // Labels are encoded after they were looked up. Their encoded size is about the same, but a
+  // missing truth is a negative integer, which takes 10 bytes.
+  constexpr std::size_t kMissingTruthBytes = 10;
   std::size_t encoded_bytes = row_.bytes();
-  if (row_.As<LabelsRow>() == nullptr) {
+  if (const auto* const labels = row_.As<LabelsRow>()) {
+    encoded_bytes +=
+        kMissingTruthBytes * static_cast<std::size_t>(std::ranges::count_if(
+                                 labels->truths.labels, [](auto one) { return one < 0; }));
+  } else {
     encoded_ = EncodeRow(row_);
     encoded_bytes = encoded_.size();
   }

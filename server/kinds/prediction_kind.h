@@ -108,6 +108,8 @@ class PredictionKind {
   [[nodiscard]] virtual bool NeedsWarmup(const ModelDeclaration& declaration) const = 0;
   // The longest warm-up by the work that it takes.
   [[nodiscard]] virtual std::size_t MostWarmup(const ModelDeclaration& declaration) const = 0;
+  // Whether a call computes something from the window of such a model.
+  [[nodiscard]] virtual bool uses_window() const noexcept { return true; }
   // Default of monitoring.error_limit.
   [[nodiscard]] virtual double default_error_limit() const noexcept = 0;
   // What a prediction consists of, such as "10 classes".

@@ -22,6 +22,7 @@
 namespace calibd::server {
 namespace {
 
+constexpr std::int32_t kLeastWindow = 2;
 constexpr std::size_t kDefaultWindow = 10000;
 constexpr std::size_t kMaxWindow = 1000000;
 constexpr std::size_t kDefaultWarmup = 500;
@@ -133,9 +134,15 @@ class Checker {
   }
 
   void CheckBandwidthAndWindow() {
-    if (model_.window() != 0 &&
-        (model_.window() < 2 || model_.window() > static_cast<std::int32_t>(kMaxWindow))) {
-      Violate("model.window", "is ", model_.window(), ", expected 2..", kMaxWindow);
+    if (model_.window() != 0 && (model_.window() < kLeastWindow ||
+                                 model_.window() > static_cast<std::int32_t>(kMaxWindow))) {
+      Violate("model.window", "is ", model_.window(), ", expected ", kLeastWindow, "..",
+              kMaxWindow);
+      return;
+    }
+    if (!kind_->uses_window() && model_.window() > kLeastWindow) {
+      Violate("model.window", "is ", model_.window(),
+              ", expected none because no call on a model that ", kind_->does(), " uses a window");
       return;
     }
     declaration_.window = static_cast<std::size_t>(model_.window());
@@ -221,9 +228,9 @@ class Checker {
 
   // Returns the declaration with this max_pending and the defaults that depend on it.
   [[nodiscard]] ModelDeclaration Filled(std::size_t max_pending) const {
-    const std::size_t least = std::max<std::size_t>(2, declaration_.warmup);
-    std::size_t window =
-        declaration_.window != 0 ? declaration_.window : std::max(kDefaultWindow, least);
+    const std::size_t least = std::max<std::size_t>(std::size_t{kLeastWindow}, declaration_.warmup);
+    std::size_t window = declaration_.window;
+    if (window == 0) window = kind_->uses_window() ? std::max(kDefaultWindow, least) : least;
     if (declaration_.window == 0) {
       // Finds the largest window, up to the default, that fits.
       std::size_t low = least;

@@ -23,6 +23,8 @@ constexpr std::size_t kLogRowBytes = 320;
 constexpr std::size_t kLabelBytes = 3;
 // One of several truths of a row, if it is missing.
 constexpr std::size_t kMissingTruthBytes = 5;
+// Bytes of a missing truth in a row of labels that came later.
+constexpr std::size_t kLateMissingTruthBytes = 10;
 constexpr std::size_t kIdBytes = 16;
 // Bytes of a row of the history in which all bins are filled.
 constexpr std::size_t kHistoryRowBytes = 900;
@@ -80,7 +82,10 @@ std::size_t DiskUse(const ModelDeclaration& declaration) noexcept {
 
 std::size_t DiskUsePerPending(const ModelDeclaration& declaration) noexcept {
   const std::size_t prediction = ObservationBytes(declaration) + kIdBytes;
-  const std::size_t label = kLogRowBytes + TruthBytes(declaration) + kIdBytes;
+  const TruthShape shape = declaration.truth_shape();
+  const std::size_t truths =
+      shape.least_label < 0 ? shape.labels * kLateMissingTruthBytes : TruthBytes(declaration);
+  const std::size_t label = kLogRowBytes + truths + kIdBytes;
   // The same number of ids is known after the predictions have matured.
   return kDiskFactor * 2 * (prediction + label);
 }

@@ -67,6 +67,9 @@ class Labels final : public PredictionKind {
       Violate(violations, "model.monitoring.group_tag", "is ", model.monitoring().group_tag(),
               kRefused, "; declare a model for each group");
     }
+    if (model.has_inference_output()) {
+      Violate(violations, "model.inference_output", "is set", kRefused);
+    }
     if (!declaration.feature_names.empty()) {
       Violate(violations, "model.feature_names", "has ", declaration.feature_names.size(), " names",
               kRefused);
@@ -75,6 +78,7 @@ class Labels final : public PredictionKind {
   }
   bool NeedsWarmup(const ModelDeclaration& /*declaration*/) const override { return false; }
   std::size_t MostWarmup(const ModelDeclaration& /*declaration*/) const override { return 0; }
+  bool uses_window() const noexcept override { return false; }
   double default_error_limit() const noexcept override { return kDefaultErrorLimit; }
   std::string Predicts(const ModelDeclaration& declaration) const override {
     return absl::StrCat(SpecOf(declaration).names.size(), " labels");
