@@ -123,6 +123,7 @@ absl::StatusOr<HistoryQuery> CheckHistoryRequest(const v1::GetHistoryRequest& re
 
 void DescribeHistory(const HistoryQuery& query, const std::vector<History::Entry>& buckets,
                      const ModelSnapshot& snapshot, v1::GetHistoryResponse& response) {
+  response.set_kind(FieldName(KindOf(*snapshot.declaration)));
   if (buckets.empty()) return;
   const seconds span = SpanOf(query.range.resolution);
   HistoryBucket total;

@@ -54,11 +54,14 @@ absl::Status CheckCall(const ModelDeclaration& declaration, WindowCall call) {
   return KindOf(declaration).CheckCall(declaration, call);
 }
 
+const std::string& FieldName(const PredictionKind& kind) {
+  return v1::Model::descriptor()->FindFieldByNumber(kind.field())->name();
+}
+
 std::string KindFields() {
   std::string fields;
   for (const PredictionKind* const kind : AllKinds()) {
-    absl::StrAppend(&fields, fields.empty() ? "" : ", ",
-                    v1::Model::descriptor()->FindFieldByNumber(kind->field())->name());
+    absl::StrAppend(&fields, fields.empty() ? "" : ", ", FieldName(*kind));
   }
   return fields;
 }

@@ -16,7 +16,9 @@ namespace calibd::server {
 [[nodiscard]] const PredictionKind* FindKind(const v1::Model& model) noexcept;
 // Returns an error if models of this kind do not support the call: see PredictionKind::CheckCall.
 [[nodiscard]] absl::Status CheckCall(const ModelDeclaration& declaration, WindowCall call);
-// The fields that declare a kind, such as "classes, forecast".
+// The field of Model.kind that declares a model of this kind, such as "classes".
+[[nodiscard]] const std::string& FieldName(const PredictionKind& kind);
+// These fields of all kinds, separated by commas.
 [[nodiscard]] std::string KindFields();
 
 }  // namespace calibd::server

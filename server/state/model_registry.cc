@@ -23,16 +23,11 @@ void Compare(const char* field, const auto& was, const auto& is, Parts& parts) {
   if (was != is) parts.push_back(absl::StrCat(field, " is ", was, ", declared ", is));
 }
 
-std::string KindName(const v1::Model& model) {
-  return v1::Model::descriptor()->FindFieldByNumber(model.kind_case())->name();
-}
-
 // Describes the fields in which two declarations of one name differ.
 std::string DescribeDifference(const ModelDeclaration& existing, const ModelDeclaration& declared) {
-  const v1::Model was = ToProto(existing);
-  const v1::Model is = ToProto(declared);
-  if (was.kind_case() != is.kind_case()) {
-    return absl::StrCat("kind is ", KindName(was), ", declared ", KindName(is));
+  if (existing.kind.index() != declared.kind.index()) {
+    return absl::StrCat("kind is ", FieldName(KindOf(existing)), ", declared ",
+                        FieldName(KindOf(declared)));
   }
   Parts parts;
   const auto compare = [&parts](const char* field, const auto& before, const auto& after) {

@@ -142,11 +142,11 @@ std::string DescribeHistory(const v1::GetHistoryResponse& history, bool verbose)
   }
   if (history.buckets().empty()) return "nothing was counted in this time\n" + updates;
   std::vector<std::vector<std::string>> rows{{"from (UTC)", "n", "off by (points)", "gap"}};
-  const bool forecasts = history.total().has_forecast();
+  const bool forecasts = history.kind() == "forecast";
   const auto decided = std::ranges::find_if(history.buckets(), &v1::HistoryBucket::has_decision);
   const bool has_decision = decided != history.buckets().end();
   if (has_decision) rows[0].emplace_back("decisions");
-  const bool has_labels = !history.total().labels().empty();
+  const bool has_labels = history.kind() == "labels";
   if (has_labels) rows[0].emplace_back("label furthest off");
   if (verbose && has_labels) {
     rows[0].insert(rows[0].end(), {"Brier", "log10 e"});

@@ -69,6 +69,7 @@ TEST(HistoryReportTest, HasARowForEachSpanAndOneForAll) {
 
 TEST(HistoryReportTest, TheBiasOfQuantilesIsThatOfTheBestFit) {
   v1::GetHistoryResponse history;
+  history.set_kind("forecast");
   v1::HistoryBucket& bucket = *history.add_buckets();
   bucket.set_observations(250);
   bucket.mutable_forecast()->set_crps(0.75);
@@ -86,6 +87,7 @@ TEST(HistoryReportTest, TheBiasOfQuantilesIsThatOfTheBestFit) {
 
 TEST(HistoryReportTest, OneLevelHasNoCentralIntervalAndNoGap) {
   v1::GetHistoryResponse history;
+  history.set_kind("forecast");
   v1::HistoryBucket& bucket = *history.add_buckets();
   bucket.set_observations(250);
   bucket.mutable_forecast()->set_crps(0.75);
@@ -97,6 +99,7 @@ TEST(HistoryReportTest, OneLevelHasNoCentralIntervalAndNoGap) {
 
 TEST(HistoryReportTest, ShowsWhatDecisionsCost) {
   v1::GetHistoryResponse history;
+  history.set_kind("forecast");
   v1::HistoryBucket& bucket = *history.add_buckets();
   bucket.set_observations(250);
   bucket.mutable_forecast()->set_crps(0.75);
