@@ -156,6 +156,7 @@ absl::StatusOr<NumberForecasts> ReadNumberForecasts(const InputOptions& input,
   if (input.columns.drop_invalid) {
     DropInvalidRows([&](std::size_t i) { return !FindRowViolation(forecasts, i).has_value(); },
                     forecasts);
+    if (forecasts.row_count == 0) return FileError(path, "has no valid rows");
   } else {
     CALIBD_RETURN_IF_ERROR(CheckRows(forecasts));
   }

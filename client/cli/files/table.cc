@@ -481,6 +481,7 @@ absl::StatusOr<Table> ReadNumbers(const std::string& path, const ColumnOptions& 
   ColumnOptions own;
   own.delimiter = options.delimiter;
   own.header = options.header;
+  own.drop_invalid = options.drop_invalid;
   const TableSchema schema{
       .options = own,
       .is_header = [&](std::span<const std::string_view> row) { return HoldsNames(own, {}, row); },

@@ -27,22 +27,23 @@ std::size_t TextBytes(std::string_view text) {
   return text.empty() ? 0 : kTextEnvelopeBytes + text.size();
 }
 
-std::size_t LabelBytes(std::span<const std::int32_t> labels) {
-  return labels.size() > 1 ? labels.size() * kTruthBytes : kLabelBytes;
-}
-
+// label_bytes: of each label of the row.
 template <typename T>
-std::size_t BytesOf(const PredictionRow<T>& row) {
-  return row.values.size_bytes() + row.baseline.size_bytes() + LabelBytes(row.labels) +
+std::size_t BytesOf(const PredictionRow<T>& row, std::size_t label_bytes) {
+  return row.values.size_bytes() + row.baseline.size_bytes() + row.labels.size() * label_bytes +
          TextBytes(row.id) + TextBytes(row.group) + (row.time.has_value() ? kTimeBytes : 0) +
          row.features.size_bytes();
 }
-std::size_t BytesOf(const ForecastRow& row) {
+std::size_t BytesOf(const ForecastRow& row, std::size_t /*label_bytes*/) {
   return row.values.size_bytes() + sizeof(double) + TextBytes(row.id) + TextBytes(row.group) +
          (row.time.has_value() ? kTimeBytes : 0) + row.features.size_bytes();
 }
-std::size_t BytesOf(const OutcomeRow& row) { return sizeof(double) + TextBytes(row.id); }
-std::size_t BytesOf(const LabelRow& row) { return LabelBytes(row.labels) + TextBytes(row.id); }
+std::size_t BytesOf(const OutcomeRow& row, std::size_t /*label_bytes*/) {
+  return sizeof(double) + TextBytes(row.id);
+}
+std::size_t BytesOf(const LabelRow& row, std::size_t label_bytes) {
+  return row.labels.size() * label_bytes + TextBytes(row.id);
+}
 
 template <typename T>
 v1::Observations::PredictionsCase FieldOf(PredictionKind kind) {
@@ -167,8 +168,8 @@ absl::StatusOr<BatchBuilder> BatchBuilder::Create(
   const std::int64_t width =
       forecasts ? static_cast<std::int64_t>(WidthOf(limits.forecast()))
                 : (labels ? limits.labels().names_size() : limits.classes().count());
-  const std::size_t truth_bytes =
-      labels ? static_cast<std::size_t>(width) * kTruthBytes : kLabelBytes;
+  const std::size_t label_bytes = labels ? kTruthBytes : kLabelBytes;
+  const std::size_t truth_bytes = label_bytes * static_cast<std::size_t>(labels ? width : 1);
   const std::int64_t row_bytes =
       std::int64_t{sizeof(double)} * width +
       static_cast<std::int64_t>(forecasts ? sizeof(double) : truth_bytes);
@@ -178,18 +179,19 @@ absl::StatusOr<BatchBuilder> BatchBuilder::Create(
         " does not fit into the server's limit of ", limits.max_bytes_per_batch(), " bytes and ",
         limits.max_rows_per_batch(), " rows a batch"));
   }
-  return BatchBuilder(static_cast<std::size_t>(rows), static_cast<std::size_t>(bytes));
+  return BatchBuilder(static_cast<std::size_t>(rows), static_cast<std::size_t>(bytes), label_bytes);
 }
 
 template <typename Row>
 bool BatchBuilder::Fits(const Row& row) const {
-  return BytesOf(row) <= max_bytes_;
+  return BytesOf(row, label_bytes_) <= max_bytes_;
 }
 
 template <typename Row>
 bool BatchBuilder::NeedsNewBatch(const Row& row) const {
   if (batch_.row_numbers.empty()) return false;
-  return batch_.row_numbers.size() >= max_rows_ || bytes_ + BytesOf(row) > max_bytes_ ||
+  return batch_.row_numbers.size() >= max_rows_ ||
+         bytes_ + BytesOf(row, label_bytes_) > max_bytes_ ||
          !IsOfSameKind(row, batch_.request.batch());
 }
 
@@ -197,7 +199,7 @@ template <typename Row>
 void BatchBuilder::Add(const Row& row, std::int64_t row_number) {
   Append(row, *batch_.request.mutable_batch());
   batch_.row_numbers.push_back(row_number);
-  bytes_ += BytesOf(row);
+  bytes_ += BytesOf(row, label_bytes_);
 }
 
 OutgoingBatch BatchBuilder::Take() {

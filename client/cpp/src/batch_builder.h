@@ -102,12 +102,14 @@ class BatchBuilder {
   [[nodiscard]] OutgoingBatch Take();
 
  private:
-  BatchBuilder(std::size_t max_rows, std::size_t max_bytes)
-      : max_rows_(max_rows), max_bytes_(max_bytes) {}
+  BatchBuilder(std::size_t max_rows, std::size_t max_bytes, std::size_t label_bytes)
+      : max_rows_(max_rows), max_bytes_(max_bytes), label_bytes_(label_bytes) {}
 
   std::size_t max_rows_;
   // Maximum serialized size of the rows of one batch.
   std::size_t max_bytes_;
+  // Maximum serialized size of a label, or of a truth of a model of several labels.
+  std::size_t label_bytes_;
   OutgoingBatch batch_;
   // Upper bound of the serialized size of the gathered rows.
   std::size_t bytes_ = 0;

@@ -119,9 +119,10 @@ class StreamImpl final : public ObservationStream {
   [[nodiscard]] absl::Status SendForecastRows(std::span<const double> forecasts,
                                               std::span<const std::string> ids,
                                               std::span<const double> outcomes);
-  // OK if the model predicts classes, or if it forecasts a number. wanted: what it should do.
+  // Errors: FailedPrecondition if the model forecasts a number and `forecasts` is false, or if it
+  // does not and `forecasts` is true.
   [[nodiscard]] absl::Status CheckKind(bool forecasts) const;
-  // labels: those of one row.
+  // labels: the label or the truths of one row.
   [[nodiscard]] std::optional<RowFault> FindFaultOfLabels(
       std::span<const std::int32_t> labels) const;
   // Returns the features of the next n rows and forgets them. Errors: InvalidArgument unless there

@@ -157,6 +157,12 @@ TEST_F(CalibctlEvaluateForecastsTest, InvalidRowsAreLeftOutOnRequest) {
   EXPECT_EQ(nlohmann::json::parse(json).at("fileRows").at("droppedRows"), "5");
 }
 
+TEST_F(CalibctlEvaluateForecastsTest, AFileWithoutAValidRowIsAnError) {
+  const std::string path = Write("invalid.csv", "outcome,mean,standard_deviation\n1,2,-1\n,2,1\n");
+  EXPECT_THAT(Fault({"evaluate-forecasts", path, "--drop-invalid"}, 1),
+              HasSubstr("invalid.csv has no valid rows"));
+}
+
 TEST_F(CalibctlEvaluateForecastsTest, FailOnTurnsTheErrorIntoTheExitCode) {
   // Outcomes far above the forecasts: every cell but the last is empty.
   std::string far = "mean,standard_deviation,outcome\n";

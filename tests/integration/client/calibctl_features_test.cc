@@ -127,6 +127,13 @@ TEST_F(CalibctlFeaturesTest, ClassesAreEvaluatedAmongSimilarCases) {
       RunJson({"send", "loans", invalid, "--label-column", "label", "--drop-invalid"});
   EXPECT_EQ(sent.at("acceptedRows"), "1");
   EXPECT_EQ(sent.at("droppedRows"), "1");
+  // The features may be in a file of their own.
+  const std::string predictions = Write("p.csv", "no,yes,label\n0.5,0.5,yes\n0.5,0.5,yes\n");
+  const std::string features = Write("f.csv", "temperature,hour\n20,3\n,3\n");
+  const nlohmann::json own = RunJson({"send", "loans", predictions, "--label-column", "label",
+                                      "--features", features, "--drop-invalid"});
+  EXPECT_EQ(own.at("acceptedRows"), "1");
+  EXPECT_EQ(own.at("droppedRows"), "1");
 }
 
 TEST_F(CalibctlFeaturesTest, ErrorsSayWhereFeaturesBelong) {

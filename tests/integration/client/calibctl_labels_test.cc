@@ -3,17 +3,20 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <fstream>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "calibd/client/client.h"
 #include "integration/client/calibctl_served.h"
+#include "support/temporary_folder.h"
 
 namespace calibd::testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -45,6 +48,8 @@ class CalibctlLabelsTest : public CalibctlServedTest {
         (*stream)->Send(client::PredictionKind::kProbabilities, probabilities, truths).ok());
     ASSERT_TRUE((*stream)->Finish().ok());
   }
+
+  TemporaryFolder folder_;
 };
 
 TEST_F(CalibctlLabelsTest, FromTheDeclarationToTheVerdict) {
@@ -66,6 +71,22 @@ TEST_F(CalibctlLabelsTest, FromTheDeclarationToTheVerdict) {
   EXPECT_THAT(OutputOf({"list"}), HasSubstr("fog off by "));
   const nlohmann::json answer = RunJson({"show", "sky"});
   EXPECT_EQ(answer.at("labels").at("overLimit").at(0), "fog");
+}
+
+TEST_F(CalibctlLabelsTest, RowsWithoutATruthHaveTheTablesOfLabels) {
+  RunJson({"model", "create", "sky", "--labels", "rain,fog"});
+  const std::string path = folder_.path() / "unknown.csv";
+  std::ofstream(path) << "prob_rain,label_rain,prob_fog,label_fog\n.5,,.25,\n.5,,.25,\n";
+  EXPECT_EQ(RunJson({"send", "sky", path}).at("acceptedRows"), "2");
+  EXPECT_THAT(OutputOf({"show", "sky"}),
+              AllOf(HasSubstr("no known truth yet"), ContainsRegex("rain +0 +- +- +- +- ")));
+  EXPECT_THAT(OutputOf({"history", "sky"}), HasSubstr("label furthest off"));
+  for (const std::string command : {"evaluate", "evaluate-forecasts"}) {
+    const auto run = Run({command, "--model", "sky"});
+    EXPECT_EQ(run->exit_code(), 2);
+    EXPECT_THAT(run->error(), HasSubstr("several labels"));
+  }
+  EXPECT_THAT(Run({"simulate", "sky"})->error(), HasSubstr("cannot be simulated"));
 }
 
 TEST_F(CalibctlLabelsTest, OptionsOfClassesAreRefused) {

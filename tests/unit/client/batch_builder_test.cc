@@ -214,6 +214,17 @@ TEST(BatchBuilderTest, ReportsDroppedRowsThatNoRowFollows) {
   EXPECT_TRUE(builder->empty());
 }
 
+TEST(BatchBuilderTest, TheTruthOfAnOnlyLabelMayBeMissing) {
+  v1::StreamObservationsResponse::Opened limits = Limits(0, 1 << 30, 4096);
+  limits.mutable_labels()->add_names("rain");
+  auto builder = BatchBuilder::Create(limits, 0);
+  ASSERT_TRUE(builder.ok()) << builder.status();
+  const std::vector<double> row = {0.5};
+  // A missing truth is negative, and takes ten bytes.
+  while (!builder->NeedsNewBatch(RowOf(row, -1))) builder->Add(RowOf(row, -1), 0);
+  EXPECT_LE(builder->Take().request.ByteSizeLong(), 4096U);
+}
+
 TEST(BatchBuilderTest, FailsIfNotEvenOneRowFits) {
   EXPECT_TRUE(
       absl::IsFailedPrecondition(BatchBuilder::Create(Limits(100000, 1000, 100000), 0).status()));
