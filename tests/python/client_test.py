@@ -346,7 +346,7 @@ def test_forecasts_of_a_number_are_tested(client):
     result = client.run_test("too-wide", seed=1)
     assert result.p_value == 0.001 and result.replicates == 999
     assert repr(result).startswith("models/too-wide: test of distribution on 400 observations")
-    assert "MMD_u^2" in repr(result) and "KCE" not in repr(result)
+    assert "MMD^2" in repr(result) and "KCE" not in repr(result)
     with pytest.raises(calibd.InvalidArgument, match="lens is set"):
         client.run_test("too-wide", lens="top_label")
 

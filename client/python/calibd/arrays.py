@@ -121,8 +121,11 @@ def _class_of_column(column: Any, classes: Classes) -> int:
     return _by_name(classes.names).get(str(column), _integer_names(classes.names).get(column, -1))
 
 
-def order_of_columns(columns: Any, classes: Classes) -> list[int]:
-    """The columns of a frame in the order of the classes, by their names or numbers."""
+def order_of_columns(columns: Any, classes: Classes, nouns: str = "classes") -> list[int]:
+    """The columns of a frame in the order of the classes, by their names or numbers.
+
+    nouns: what an error calls the classes.
+    """
     numbers = list(range(classes.size))
     names = [str(name) for name in columns]
     integers = _integer_names(classes.names)
@@ -138,7 +141,7 @@ def order_of_columns(columns: Any, classes: Classes) -> list[int]:
     if not integers and sorted(names) == sorted(by_number):
         return [names.index(number) for number in by_number]
     if classes.names:
-        raise invalid("columns", f"are {names}, expected the classes {list(classes.names)}")
+        raise invalid("columns", f"are {names}, expected the {nouns} {list(classes.names)}")
     return numbers
 
 
@@ -331,27 +334,37 @@ def _order_of_moments(columns: Any) -> list[int]:
     return [1, 0] if second == [True, False] else [0, 1]
 
 
-def as_truths(values: Any, classes: Classes) -> Floats:
+def _by_label(values: Any, labels: tuple[str, ...], field: str, cell: str) -> Floats:
+    """n x K numbers, one for each label.
+
+    values: a frame with the names of the labels, or an array. cell: what each number is.
+    """
+    matrix = as_floats(values, field)
+    if matrix.shape == (0,):
+        matrix = matrix.reshape(0, len(labels))
+    if matrix.ndim != 2 or matrix.shape[1] != len(labels):
+        raise invalid(field, f"have the shape {matrix.shape}, expected (n, {len(labels)}): {cell}")
+    columns = getattr(values, "columns", None)
+    if columns is not None:
+        # Labels are found as the names of classes are.
+        names = Classes(len(labels), labels, math.inf)
+        matrix = matrix[:, order_of_columns(columns, names, "labels")]
+    return np.ascontiguousarray(matrix)
+
+
+def as_label_values(values: Any, labels: tuple[str, ...]) -> Floats:
+    """n x K probabilities or logits of several labels; float32 or float64."""
+    return _by_label(values, labels, "probabilities", "the probability of each label")
+
+
+def as_truths(values: Any, labels: tuple[str, ...]) -> Floats:
     """n x K truths of several labels: 1, 0, or NaN for a missing one, which may be None or -1 too.
 
-    values: a frame with the names of the labels, or an array. Other values stay as they are.
+    Other values stay as they are.
     """
-    width = len(classes.labels)
-    columns = getattr(values, "columns", None)
-    matrix = as_floats(values, "labels").astype(np.float64, copy=False)
-    if matrix.shape == (0,):
-        matrix = matrix.reshape(0, width)
-    if matrix.ndim != 2 or matrix.shape[1] != width:
-        raise invalid("labels", f"have the shape {matrix.shape}, expected (n, {width}): the truth of "
-                      "each label, 1, 0, or None or NaN if it is missing")
-    if columns is not None:
-        matrix = matrix[:, order_of_columns(columns, as_classes(classes))]
-    return np.where(matrix == -1, np.nan, matrix)
-
-
-def as_classes(classes: Classes) -> Classes:
-    """The labels as the classes of a model whose rows have no sum, for functions of matrices."""
-    return Classes(len(classes.labels), classes.labels, math.inf)
+    matrix = _by_label(values, labels, "labels",
+                       "the truth of each label, 1, 0, or None or NaN if it is missing")
+    return np.where(matrix == -1, np.nan, matrix.astype(np.float64, copy=False))
 
 
 def as_outcomes(values: Any) -> Floats:

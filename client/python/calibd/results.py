@@ -207,10 +207,11 @@ def _coverage_svg(model: str, central: Iterable[monitoring.CentralCoverage],
 
 def _test_lines(result: evaluation.QuadraticTestResult) -> list[tuple[str, str]]:
     forecasts = result.HasField("outcome_kernel")
-    below = (result.replicate_upper_quantile if forecasts
-             else result.noise_floor_unbiased.upper_quantile)
-    lines = [("MMD_u^2" if forecasts else "SKCE_uq",
-              f"{result.skce_unbiased:.4g}; calibrated: below {below:.3g} (95 %)")]
+    # The replicates are values of the statistic, which may approximate MMD_u^2.
+    name, value, below = (("MMD^2", result.statistic, result.replicate_upper_quantile) if forecasts
+                          else ("SKCE_uq", result.skce_unbiased,
+                                result.noise_floor_unbiased.upper_quantile))
+    lines = [(name, f"{value:.4g}; calibrated: below {below:.3g} (95 %)")]
     if result.HasField("p_value"):
         lines.append(("p", f"{result.p_value:.3g} for one look, {result.replicates} replicates"))
     if forecasts:

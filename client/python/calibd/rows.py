@@ -13,8 +13,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from calibd import wire
 from calibd.arguments import expect
 from calibd.arrays import (MAX_GROUP_BYTES, MAX_ID_BYTES, POSITIVE_CLASS, Classes, Floats, Integers,
-                           Mask, as_features, as_forecasts, as_labels, as_matrix, as_outcomes, as_texts,
-                           as_times, as_classes, as_truths, check_count, invalid, label_fault)
+                           Mask, as_features, as_forecasts, as_label_values, as_labels, as_matrix,
+                           as_outcomes, as_texts, as_times, as_truths, check_count, invalid, label_fault)
 from calibd.errors import FieldError, InvalidArgument
 from calibd.v1 import ingest_service_pb2 as ingest
 
@@ -309,19 +309,15 @@ class TruthRows(Rows):
                  extras: Extras = Extras(), logits: bool = False) -> None:
         self._classes = classes
         self._logits = logits
-        self._matrix = as_matrix(probabilities, as_classes(classes))
-        width = len(classes.labels)
-        self._label_bytes = width * _TRUTH_BYTES
-        if self._matrix.shape[1] != width:
-            raise invalid("probabilities", f"have the shape {self._matrix.shape}, expected "
-                          f"(n, {width}): the probability of each label")
+        self._matrix = as_label_values(probabilities, classes.labels)
+        self._label_bytes = len(classes.labels) * _TRUTH_BYTES
         self._matrices = {"": self._matrix}
         values = self._matrix
         self.valid = (np.isfinite(values) if logits else (values >= 0) & (values <= 1)).all(axis=1)
         self._valid_values = {"": self.valid.copy()}
         self._known: Floats | None = None
         if truths is not None:
-            self._known = as_truths(truths, classes)
+            self._known = as_truths(truths, classes.labels)
             check_count("labels", len(self._known), len(self))
             self.valid &= valid_truths(self._known)
         elif extras.ids is None:
@@ -384,7 +380,7 @@ class LabelRows:
             self._labels = as_outcomes(labels)
             self.valid: Mask = np.isfinite(self._labels)
         elif classes.labels:
-            self._labels = as_truths(labels, classes)
+            self._labels = as_truths(labels, classes.labels)
             self.valid = valid_truths(self._labels)
         else:
             self._labels, self.valid = as_labels(labels, classes)
