@@ -88,16 +88,8 @@ CoverageError ErrorOf(const ForecastCells& cells, std::span<const std::int64_t> 
   return error;
 }
 
-// A central interval: the cells first .. last - 1.
-struct CentralCells {
-  std::size_t first;
-  std::size_t last;
-
-  friend bool operator==(const CentralCells&, const CentralCells&) = default;
-};
-
 // The outer one of two levels that are equally near.
-std::optional<CentralCells> CentralCellsOf(std::span<const double> edges, double p) {
+std::optional<CentralInterval> CentralIntervalOf(std::span<const double> edges, double p) {
   std::optional<std::size_t> lower;
   std::optional<std::size_t> upper;
   const double ends[] = {(1 - p) / 2, (1 + p) / 2};
@@ -113,19 +105,20 @@ std::optional<CentralCells> CentralCellsOf(std::span<const double> edges, double
     }
   }
   if (!lower || !upper) return std::nullopt;
-  return CentralCells{.first = *lower + 1, .last = *upper + 1};
+  return CentralInterval{
+      .promised = edges[*upper] - edges[*lower], .first_cell = *lower + 1, .end_cell = *upper + 1};
 }
 
 CentralCoverage CoverageOfCentral(const ForecastCells& cells, std::span<const std::int64_t> counts,
-                                  double n, double nominal, const CentralCells& central,
+                                  double n, double nominal, const CentralInterval& central,
                                   double alpha) {
   CentralCoverage result;
   result.nominal = nominal;
-  result.lower_level = cells.edges()[central.first - 1];
-  result.upper_level = cells.edges()[central.last - 1];
-  result.promised = result.upper_level - result.lower_level;
+  result.lower_level = cells.edges()[central.first_cell - 1];
+  result.upper_level = cells.edges()[central.end_cell - 1];
+  result.promised = central.promised;
   double inside = 0;
-  for (std::size_t c = central.first; c < central.last; ++c) {
+  for (std::size_t c = central.first_cell; c < central.end_cell; ++c) {
     inside += static_cast<double>(counts[c]);
   }
   const double promised = result.promised;
@@ -139,6 +132,25 @@ CentralCoverage CoverageOfCentral(const ForecastCells& cells, std::span<const st
 }
 
 }  // namespace
+
+CentralIntervals CentralIntervalsOf(const ForecastCells& cells) {
+  CentralIntervals central;
+  for (std::size_t i = 0; i < central.size(); ++i) {
+    central[i] = CentralIntervalOf(cells.edges(), kCentralProbabilities[i]);
+  }
+  const auto distance = [&](std::size_t i) {
+    return std::abs(central[i]->promised - kCentralProbabilities[i]);
+  };
+  // Leaves each interval where it is nearest to what it stands for.
+  for (std::size_t i = 0; i < central.size(); ++i) {
+    for (std::size_t j = i + 1; j < central.size() && central[i]; ++j) {
+      const bool is_same = central[j] && central[i]->first_cell == central[j]->first_cell &&
+                           central[i]->end_cell == central[j]->end_cell;
+      if (is_same) central[distance(i) <= distance(j) ? j : i].reset();
+    }
+  }
+  return central;
+}
 
 CoverageLevels StretchLevels(const CoverageLevels& start, std::int64_t mark) noexcept {
   const auto m = static_cast<double>(mark);
@@ -184,22 +196,11 @@ std::optional<ForecastCoverage> CoverageOf(const ForecastCells& cells, const For
   const std::vector<std::int64_t> all = counts.Cells();
   const auto n = static_cast<double>(coverage.count);
   coverage.error = ErrorOf(cells, all, n, levels.error);
-  std::array<std::optional<CentralCells>, kCentralProbabilities.size()> central;
+  const CentralIntervals central = CentralIntervalsOf(cells);
   for (std::size_t i = 0; i < central.size(); ++i) {
-    central[i] = CentralCellsOf(cells.edges(), kCentralProbabilities[i]);
     if (!central[i]) continue;
     coverage.central[i] = CoverageOfCentral(cells, all, n, kCentralProbabilities[i], *central[i],
                                             levels.central / static_cast<double>(central.size()));
-  }
-  const auto distance = [&](std::size_t i) {
-    return std::abs(coverage.central[i]->promised - kCentralProbabilities[i]);
-  };
-  // Leaves each interval where it is nearest to what it stands for.
-  for (std::size_t i = 0; i < central.size(); ++i) {
-    for (std::size_t j = i + 1; j < central.size() && coverage.central[i]; ++j) {
-      if (!coverage.central[j] || central[i] != central[j]) continue;
-      coverage.central[distance(i) <= distance(j) ? j : i].reset();
-    }
   }
   return coverage;
 }

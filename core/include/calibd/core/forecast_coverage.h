@@ -58,12 +58,27 @@ struct CentralCoverage {
 };
 inline constexpr std::array kCentralProbabilities = {.5, .8, .9};
 
+// A central interval of the forecasts: the outcomes in the cells [first_cell, end_cell) are inside.
+struct CentralInterval {
+  double promised = 0;
+  std::size_t first_cell = 0;
+  std::size_t end_cell = 0;
+
+  // promised - [inside]. cell: of the outcome.
+  [[nodiscard]] double Deviation(std::size_t cell) const noexcept {
+    return promised - (first_cell <= cell && cell < end_cell ? 1 : 0);
+  }
+};
+
+// By kCentralProbabilities. Unset if no two edges lie on different sides of 1/2, such as with one
+// declared level; and if another p has the same interval, and is as near to its promise or nearer.
+using CentralIntervals = std::array<std::optional<CentralInterval>, kCentralProbabilities.size()>;
+[[nodiscard]] CentralIntervals CentralIntervalsOf(const ForecastCells& cells);
+
 struct ForecastCoverage {
   std::int64_t count = 0;
   CoverageError error;
-  // By kCentralProbabilities. Unset if no two edges lie on different sides of 1/2, such as with one
-  // declared level; and if another p has the same interval, and is as near to its promise or
-  // nearer.
+  // Of CentralIntervals.
   std::array<std::optional<CentralCoverage>, kCentralProbabilities.size()> central;
 
   // The last of `central` that is set; null if none is.
