@@ -33,10 +33,14 @@ std::string DescribeLabels(const v1::MultilabelCalibration& calibration, std::si
       {"label", "truths", "stated", "held", "off by", "interval", "log10 e", ""}};
   for (const v1::LabelCalibration* const label : labels) {
     const v1::ErrorInterval& error = label->error();
-    const auto percent = [](double share) { return absl::StrFormat("%.1f %%", 100 * share); };
+    const auto percent = [label](double share) {
+      return label->truths() == 0 ? "-" : absl::StrFormat("%.1f %%", 100 * share);
+    };
+    const bool has_estimate =
+        label->has_error() && !convert::SaysLittle(error.lower(), error.upper());
     rows.push_back(
         {convert::Plain(label->name()), absl::StrCat(label->truths()), percent(label->stated()),
-         percent(label->held()), label->has_error() ? convert::Points(error.estimate()) : "-",
+         percent(label->held()), has_estimate ? convert::Points(error.estimate()) : "-",
          label->has_error()
              ? absl::StrCat(convert::Points(error.lower()), " to ", convert::Points(error.upper()))
              : "-",

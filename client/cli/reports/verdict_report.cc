@@ -308,10 +308,9 @@ std::string DescribeNumbers(const v1::GetCalibrationResponse& response) {
     text = absl::StrCat("Since row ", watch.first_observation(), ", when the watch restarted:\n");
   }
   for (const auto& [name, value] : figures) absl::StrAppendFormat(&text, "%-38s%s\n", name, value);
-  absl::StrAppend(&text, DescribeStretches(response.error()),
-                  DescribeBinDeviations(verdict.whereabouts()),
-                  DescribeCellDeviations(verdict.whereabouts()),
-                  DescribeClasses(verdict.whereabouts()));
+  absl::StrAppend(
+      &text, DescribeStretches(response.error()), DescribeBinDeviations(verdict.whereabouts()),
+      DescribeCellDeviations(verdict.whereabouts()), DescribeClasses(verdict.whereabouts()));
   for (const std::string& warning : response.warnings()) {
     absl::StrAppend(&text, "WARNING: ", Plain(warning), "\n");
   }

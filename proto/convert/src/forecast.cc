@@ -122,6 +122,10 @@ void ToProto(const ForecastTestResult& tested, std::uint64_t seed, v1::Quadratic
   proto.set_skce_unbiased(tested.mmd_squared);
   proto.set_statistic(tested.statistic);
   ResamplingToProto(tested, proto);
+  proto.set_null_description(
+      tested.null == NullHypothesis::kForecast
+          ? "outcomes drawn from the forecasts themselves (exact for every number of observations)"
+          : "forecasts that are calibrated in this form (approximate: terms with random signs)");
   proto.set_seed(seed);
   *proto.mutable_outcome_kernel() = ToProto(tested.outcome_kernel);
   *proto.mutable_condition() = ToProto(tested.condition);

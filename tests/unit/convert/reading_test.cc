@@ -406,13 +406,31 @@ TEST(LabelsTest, EachLineNamesTheLabels) {
   EXPECT_EQ(RepairLine(answer), "");
   // The alarm of a label says nothing about a change of all of them.
   EXPECT_EQ(ChangedLine(answer).text(), "");
-  EXPECT_THAT(DataLine(answer, {}), HasSubstr("10000 known truths"));
+  EXPECT_THAT(DataLine(answer, {}),
+              HasSubstr("10000 labelled rows, 0 rejected, 10000 known truths"));
   answer.mutable_labels()->mutable_labels(2)->clear_error();
   answer.mutable_labels()->mutable_labels(2)->set_since_observation(10001);
   EXPECT_THAT(WhereLine(answer),
               StartsWith("label wind (not measured yet since the acknowledgement)"));
   answer.mutable_verdict()->add_labels_over_limit("rain");
   EXPECT_THAT(VerdictLine(answer), StartsWith("OVER_LIMIT in labels wind, rain since"));
+}
+
+TEST(LabelsTest, TruthsAreThoseOfTheMeasuredRows) {
+  v1::GetCalibrationResponse answer = OverLimitLabels();
+  answer.mutable_error()->mutable_since_acknowledgement()->set_first_observation(9001);
+  answer.mutable_labels()->set_truths(700);
+  EXPECT_THAT(DataLine(answer, {}), AllOf(HasSubstr("10000 labelled rows, 0 rejected;"),
+                                          HasSubstr("from row 9001 with 700 known truths")));
+}
+
+TEST(LabelsTest, RowsMayHaveNoTruth) {
+  v1::GetCalibrationResponse answer;
+  answer.mutable_verdict();
+  answer.mutable_labels()->add_labels()->set_name("rain");
+  answer.set_observations(100);
+  answer.mutable_error()->mutable_since_start()->set_observations(100);
+  EXPECT_EQ(HowBad(answer), "no known truth yet");
 }
 
 TEST(WhereLineTest, NamesTheCellOfForecastsThatStandsOutMost) {

@@ -21,7 +21,9 @@ std::string DataLine(const v1::GetCalibrationResponse& answer,
                      const google::protobuf::Timestamp& now) {
   std::vector<std::string> facts = {LabelledRows(answer.observations()),
                                     absl::StrCat(answer.rejected_rows(), " rejected")};
-  if (answer.has_labels()) facts.push_back(absl::StrCat(answer.labels().truths(), " known truths"));
+  const v1::CalibrationError& error = answer.error();
+  const std::string truths = absl::StrCat(answer.labels().truths(), " known truths");
+  if (answer.has_labels() && !error.has_since_acknowledgement()) facts.push_back(truths);
   if (answer.dropped_rows() > 0) {
     facts.push_back(absl::StrCat(answer.dropped_rows(), " dropped by producers"));
   }
@@ -41,13 +43,13 @@ std::string DataLine(const v1::GetCalibrationResponse& answer,
     absl::StrAppend(&text, "; the newest row came ", age < 1 ? "just now" : AgeText(age) + " ago");
   }
   if (answer.verdict().stale()) text += ": stale, so all this may be outdated";
-  const v1::CalibrationError& error = answer.error();
   if (error.since_start().first_observation() > 1) {
     absl::StrAppend(&text, "; the error is measured since row ",
                     error.since_start().first_observation());
   } else if (error.has_since_acknowledgement()) {
     absl::StrAppend(&text, "; the error is measured since the acknowledgement, from row ",
                     error.since_acknowledgement().first_observation());
+    if (answer.has_labels()) absl::StrAppend(&text, " with ", truths);
   }
   return text;
 }

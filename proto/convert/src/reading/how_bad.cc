@@ -27,6 +27,8 @@ std::string NoRowText(const v1::GetCalibrationResponse& answer) {
                         arrivals.pending(), " pending rows are labelled");
   }
   if (answer.observations() == 0) return "no labelled row yet";
+  // Rows of several labels may have no truth.
+  if (IntervalOf(all) == nullptr && all.observations() > 0) return "no known truth yet";
   if (IntervalOf(all) == nullptr) {
     return absl::StrCat("no labelled row since the update (row ", all.first_observation(), ")");
   }

@@ -19,8 +19,8 @@ using CentralCoverages = google::protobuf::RepeatedPtrField<v1::CentralCoverage>
 // The interval of the event that the top label is right, or of the coverage of forecasts; null
 // without observations.
 [[nodiscard]] const v1::ErrorInterval* IntervalOf(const v1::ErrorMeasurement& error);
-// The oldest active alarm of this kind, or null. with_groups: also alarms OVER_LIMIT of groups and
-// labels.
+// The oldest active alarm of this kind, or null. with_groups: whether an alarm OVER_LIMIT of a
+// group or of a label counts.
 [[nodiscard]] const v1::Alarm* Active(const v1::GetCalibrationResponse& answer,
                                       v1::Alarm::Kind kind, bool with_groups = true);
 
