@@ -48,14 +48,9 @@ absl::Status CheckBaseline(const ModelDeclaration& model, const ModelDeclaration
     return InvalidFieldError("baseline", absl::StrCat("is ", name, ", expected another model"));
   }
   if (model.kind.index() != baseline.kind.index()) {
-    return InvalidFieldError("baseline",
-                             model.numbers() != nullptr
-                                 ? absl::StrCat("is ", name,
-                                                ", which predicts classes, expected a model "
-                                                "that forecasts a number as the model does")
-                                 : absl::StrCat("is ", name,
-                                                ", which forecasts a number, expected a model "
-                                                "of classes as the model is"));
+    return InvalidFieldError(
+        "baseline", absl::StrCat("is ", name, ", which ", KindOf(baseline).does(),
+                                 ", expected a model that ", KindOf(model).does(), " as this one"));
   }
   if (model.numbers() == nullptr) return CheckClasses(*model.classes(), *baseline.classes(), name);
   const absl::Status comparable =

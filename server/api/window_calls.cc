@@ -26,8 +26,8 @@
 #include "server/api/window_call.h"
 #include "server/base/errors.h"
 #include "server/base/proto_time.h"
-#include "server/kinds/provenance.h"
 #include "server/kinds/kind_table.h"
+#include "server/kinds/provenance.h"
 
 namespace calibd::server {
 namespace {

@@ -125,6 +125,12 @@ absl::StatusOr<ExitCode> EvaluateServed(const Context& context,
   CALIBD_ASSIGN_OR_RETURN(v1::EvaluateRequest request, MakeRequest(options));
   request.set_model(ModelArgument(options.model));
   CALIBD_ASSIGN_OR_RETURN(const v1::Model model, client->GetModel(request.model()));
+  if (model.has_labels()) {
+    return UsageFault(absl::StrCat(
+        ShortName(model.name()),
+        " predicts several labels: `calibctl show` has the error of each, and `calibctl "
+        "evaluate-labels` evaluates a file"));
+  }
   if (!model.has_forecast()) {
     return UsageFault(absl::StrCat(ShortName(model.name()),
                                    " predicts classes: use `calibctl evaluate --model ",

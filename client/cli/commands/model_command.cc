@@ -82,7 +82,7 @@ absl::StatusOr<v1::Model> Settings(const ModelOptions& options) {
 }
 
 // kind: the option that declares another kind than classes. Errors: a usage fault.
-absl::Status CheckWithoutClasses(const ModelOptions& options, const char* kind) {
+absl::Status CheckNoClassOption(const ModelOptions& options, const char* kind) {
   for (const CLI::Option* const option : options.of_classes) {
     if (option->count() == 0) continue;
     return UsageFault(
@@ -93,7 +93,7 @@ absl::Status CheckWithoutClasses(const ModelOptions& options, const char* kind) 
 
 // Sets the names of several labels. Errors: a usage fault.
 absl::Status SetLabels(const ModelOptions& options, v1::Model& model) {
-  CALIBD_RETURN_IF_ERROR(CheckWithoutClasses(options, "--labels"));
+  CALIBD_RETURN_IF_ERROR(CheckNoClassOption(options, "--labels"));
   if (!options.forecast.empty()) {
     return UsageFault("--labels and --forecast declare different kinds of models");
   }
@@ -104,7 +104,7 @@ absl::Status SetLabels(const ModelOptions& options, v1::Model& model) {
 // Sets how the model forecasts a number, and its decision. Errors: a usage fault.
 absl::Status SetForecast(const ModelOptions& options, v1::Model& model) {
   v1::Forecast& forecast = *model.mutable_forecast();
-  CALIBD_RETURN_IF_ERROR(CheckWithoutClasses(options, "--forecast"));
+  CALIBD_RETURN_IF_ERROR(CheckNoClassOption(options, "--forecast"));
   if (options.levels.empty() == (options.forecast == "quantiles")) {
     return UsageFault("--forecast quantiles and --levels need each other, e.g. --levels .1,.5,.9");
   }

@@ -274,16 +274,16 @@ absl::StatusOr<ExitCode> SendTable(const Context& context, const SendOptions& op
   return stream.Finish(context, send(options, table, stream));
 }
 
-// kind: what the model does instead of predicting one of several classes.
-absl::Status CheckWithoutClasses(const SendOptions& options, const char* kind) {
-  if (const auto fault = FindClassOption(options.input, kind)) return UsageFault(*fault);
+// does: what the model does instead of predicting one of several classes.
+absl::Status CheckNoClassInput(const SendOptions& options, const char* does) {
+  if (const auto fault = FindClassOption(options.input, does)) return UsageFault(*fault);
   if (options.baseline.empty()) return absl::OkStatus();
   return UsageFault("--baseline-probabilities is for models of classes");
 }
 
 absl::StatusOr<ExitCode> RunForecasts(const Context& context, const SendOptions& options,
                                       const v1::Model& model, client::Client& client) {
-  CALIBD_RETURN_IF_ERROR(CheckWithoutClasses(options, "forecasts a number"));
+  CALIBD_RETURN_IF_ERROR(CheckNoClassInput(options, "forecasts a number"));
   if (options.input.logits) {
     return UsageFault("--logits is for models of classes, this one forecasts a number");
   }
@@ -298,7 +298,7 @@ absl::StatusOr<ExitCode> RunForecasts(const Context& context, const SendOptions&
 
 absl::StatusOr<ExitCode> RunLabels(const Context& context, const SendOptions& options,
                                    const v1::Model& model, client::Client& client) {
-  CALIBD_RETURN_IF_ERROR(CheckWithoutClasses(options, "has several labels"));
+  CALIBD_RETURN_IF_ERROR(CheckNoClassInput(options, "has several labels"));
   if (!options.input.labels.empty() || !options.input.columns.label.empty()) {
     return UsageFault(absl::StrCat(options.model,
                                    " has several labels, whose truths are in the columns "
@@ -401,8 +401,7 @@ void AddSendCommand(CLI::App& app, Context& context) {
       "standard_deviation, or one for each quantile or draw, and the column outcome; or LABELS has "
       "the outcomes. Without names, the outcome is the last column.\n"
       "For a model of several labels, PREDICTIONS has the columns prob_NAME and label_NAME for "
-      "each "
-      "label; an empty truth is missing.\n"
+      "each label; an empty truth is missing.\n"
       "Examples: calibctl send resnet18 predictions.csv labels.csv --label-base 0\n"
       "          calibctl send pets scored.csv --label-column species\n"
       "          calibctl send churn positives.npy labels.npy --positive-class 1\n"

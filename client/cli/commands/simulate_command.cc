@@ -264,6 +264,11 @@ absl::StatusOr<ExitCode> Run(const Context& context, const SimulateOptions& opti
                      model->has_forecast() ? "forecasts" : "predictions",
                      " do not have: use a model without --feature-names"));
   }
+  if (model.ok() && model->has_labels()) {
+    return UsageFault(absl::StrCat(name,
+                                   " predicts several labels, which cannot be simulated: use "
+                                   "a model of classes or of a number"));
+  }
   if (model.ok() && model->has_forecast()) {
     if (for_classes.empty()) return RunForecasts(context, options, *client, *model);
     return UsageFault(
