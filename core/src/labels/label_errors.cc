@@ -40,6 +40,13 @@ void LabelTotals::Merge(const LabelTotals& other) noexcept {
   row_square_sum += other.row_square_sum;
 }
 
+void LabelTotals::Subtract(const LabelTotals& earlier) noexcept {
+  rows -= earlier.rows;
+  sums.Subtract(earlier.sums);
+  // Rounding must not make a sum negative.
+  row_square_sum = std::max(0.0, row_square_sum - earlier.row_square_sum);
+}
+
 double LabelTotals::Brier() const noexcept {
   const std::int64_t known = sums.Total().count;
   return known == 0 ? 0 : sums.square_sum / static_cast<double>(known);

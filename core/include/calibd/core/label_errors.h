@@ -40,6 +40,8 @@ struct LabelTotals {
   // K).
   void Add(const MultilabelBatch& batch) noexcept;
   void Merge(const LabelTotals& other) noexcept;
+  // Leaves the sums over the later observations. earlier: the sums over the first ones.
+  void Subtract(const LabelTotals& earlier) noexcept;
   // The mean of (c - r)^2 over all known truths; 0 without one.
   [[nodiscard]] double Brier() const noexcept;
   // label_count: K. Unset without a known truth. Cost: O(1).

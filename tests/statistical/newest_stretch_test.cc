@@ -1,0 +1,141 @@
+// How often a stretch of newest observations is wrongly said to be within the limit again, how
+// often its interval is wrong, and how soon a true recovery is seen. Seeds are fixed; a bound is 3
+// standard deviations of the binomial share above the promised probability.
+#include "calibd/core/newest_stretch.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <random>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "error_streams.h"
+#include "evidence_streams.h"
+#include "server/watch/limit.h"
+
+namespace calibd {
+namespace {
+
+using testing::ErrorBound;
+using testing::Repeated;
+
+// Sums at the starts that a watch keeps.
+class KeptStarts {
+ public:
+  void Add(double stated, bool happened) {
+    sums_.Add(stated, happened);
+    ++count_;
+    if (count_ % kStretchSpacing != 0) return;
+    starts_.push_back(count_);
+    at_.push_back(sums_);
+    for (std::size_t i = starts_.size(); i-- > 0;) {
+      if (server::KeepsMark(starts_[i] / kStretchSpacing, count_ / kStretchSpacing)) continue;
+      starts_.erase(starts_.begin() + static_cast<std::ptrdiff_t>(i));
+      at_.erase(at_.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+  }
+  [[nodiscard]] ReliabilitySums Since(std::int64_t start) const {
+    ReliabilitySums part = sums_;
+    const auto found = std::ranges::find(starts_, start);
+    if (found != starts_.end()) {
+      part.Subtract(at_[static_cast<std::size_t>(found - starts_.begin())]);
+    }
+    return part;
+  }
+  [[nodiscard]] std::optional<std::int64_t> Recovered(std::int64_t alarm, double limit) const {
+    return RecoveredSince(starts_, count_, alarm, limit, [&](std::int64_t start, double level) {
+      const auto interval = *BinnedErrorInterval(Since(start), RecoveryLevels(level));
+      return ErrorEnds{.lower = interval.lower, .upper = interval.upper};
+    });
+  }
+  [[nodiscard]] std::int64_t count() const { return count_; }
+
+ private:
+  ReliabilitySums sums_;
+  std::int64_t count_ = 0;
+  std::vector<std::int64_t> starts_;
+  std::vector<ReliabilitySums> at_;
+};
+
+// Stated probabilities, Beta(20, 1) or uniform on [.5, .95].
+double Stated(bool sharp, double u) {
+  return sharp ? std::max(0.1, std::pow(u, 0.05)) : 0.5 + 0.45 * u;
+}
+
+constexpr std::int64_t kAlarm = 300;
+constexpr int kLook = 512;
+
+// The error is the limit, which the interval must not exclude from above.
+TEST(RecoveredStretchTest, IsRarelySaidOfAnErrorAtTheLimit) {
+  const int streams = Repeated(60);
+  for (const bool sharp : {true, false}) {
+    for (const double limit : {0.02, 0.05}) {
+      int recovered = 0;
+      int missed = 0;
+      for (int i = 0; i < streams; ++i) {
+        std::mt19937_64 rng(static_cast<std::uint64_t>(i) + 1);
+        std::uniform_real_distribution<double> uniform(0, 1);
+        KeptStarts kept;
+        bool was_recovered = false;
+        bool held = true;
+        for (int t = 1; t <= 20000; ++t) {
+          const double c = Stated(sharp, uniform(rng));
+          kept.Add(c, uniform(rng) < c - limit);
+          if (t % kLook != 0) continue;
+          was_recovered = was_recovered || kept.Recovered(kAlarm, limit).has_value();
+          // One stretch, at all of its times.
+          if (NewestStart(t) != 8 * kStretchSpacing) continue;
+          const ErrorInterval shown =
+              *BinnedErrorInterval(kept.Since(8 * kStretchSpacing), kSingleErrorLevels);
+          held = held && shown.lower <= limit && limit <= shown.upper;
+        }
+        recovered += was_recovered ? 1 : 0;
+        missed += held ? 0 : 1;
+      }
+      const double bound = ErrorBound(kSingleErrorLevels.total(), streams);
+      EXPECT_LE(static_cast<double>(recovered) / streams, bound) << sharp << " " << limit;
+      EXPECT_LE(static_cast<double>(missed) / streams, bound) << sharp << " " << limit;
+    }
+  }
+}
+
+// 10 points off for 2000 observations, then calibrated. The known delays are medians of 100 streams
+// that were simulated with another program.
+TEST(RecoveredStretchTest, IsSaidAsSoonAsTheReference) {
+  struct Known {
+    bool sharp;
+    double limit;
+    double median_delay;
+  };
+  constexpr int kStreams = 40;
+  constexpr int kBad = 2000;
+  for (const Known& known :
+       {Known{true, 0.02, 4900}, Known{true, 0.05, 1500}, Known{false, 0.05, 4600}}) {
+    std::vector<double> delays;
+    for (int i = 0; i < kStreams; ++i) {
+      std::mt19937_64 rng(static_cast<std::uint64_t>(i) + 1);
+      std::uniform_real_distribution<double> uniform(0, 1);
+      KeptStarts kept;
+      std::optional<std::int64_t> since;
+      while (!since.has_value() && kept.count() < 40000) {
+        const double c = Stated(known.sharp, uniform(rng));
+        kept.Add(c, uniform(rng) < c - (kept.count() < kBad ? 0.1 : 0));
+        if (kept.count() % 128 == 0) since = kept.Recovered(kAlarm, known.limit);
+      }
+      delays.push_back(static_cast<double>(kept.count() - kBad));
+    }
+    std::ranges::nth_element(delays, delays.begin() + kStreams / 2);
+    EXPECT_LE(delays[kStreams / 2], 1.3 * known.median_delay) << known.sharp << known.limit;
+    EXPECT_GE(delays[kStreams / 2], 0.7 * known.median_delay) << known.sharp << known.limit;
+    RecordProperty(
+        absl::StrCat("median_delay_", known.sharp ? "sharp" : "vague", "_", 100 * known.limit),
+        static_cast<int>(delays[kStreams / 2]));
+  }
+}
+
+}  // namespace
+}  // namespace calibd
