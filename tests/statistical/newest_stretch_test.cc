@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -97,8 +98,11 @@ TEST(RecoveredStretchTest, IsRarelySaidOfAnErrorAtTheLimit) {
         missed += held ? 0 : 1;
       }
       const double bound = ErrorBound(kSingleErrorLevels.total(), streams);
-      EXPECT_LE(static_cast<double>(recovered) / streams, bound) << sharp << " " << limit;
-      EXPECT_LE(static_cast<double>(missed) / streams, bound) << sharp << " " << limit;
+      const std::string setting = absl::StrCat(sharp ? "sharp" : "vague", "_", 100 * limit);
+      RecordProperty("recovered_" + setting, recovered);
+      RecordProperty("missed_" + setting, missed);
+      EXPECT_LE(static_cast<double>(recovered) / streams, bound) << setting;
+      EXPECT_LE(static_cast<double>(missed) / streams, bound) << setting;
     }
   }
 }
