@@ -16,6 +16,7 @@ void DescribeError(const ErrorSnapshot& error, v1::CalibrationError& proto) {
   proto.set_limit(error.error_limit);
   if (error.acknowledged) proto.set_acknowledged_limit(error.limit);
   proto.set_is_recent(reading.is_recent);
+  proto.set_is_recovered(reading.recovered);
   proto.set_is_acknowledged(error.acknowledged && !error.over);
   error.measured->Describe(error, reading, proto);
   if (reading.observations_needed.has_value()) {

@@ -11,12 +11,19 @@ namespace {
 using Time = std::chrono::system_clock::time_point;
 
 void JudgeError(const MonitorSnapshot& monitor, Verdict& verdict) {
+  bool active = false;
+  bool recovered = true;
+  const auto add_alarm = [&](const ErrorSnapshot& error) {
+    if (!error.over) return;
+    active = true;
+    recovered = recovered && error.Read().recovered;
+  };
   verdict.limit_status = ToProto(monitor.error.Read().status);
   verdict.is_recent = monitor.error.Read().is_recent;
-  bool active = monitor.error.over;
+  add_alarm(monitor.error);
   for (const std::shared_ptr<const GroupSnapshot>& group : monitor.groups) {
     if (group->error.Read().status != LimitStatus::kOverLimit) continue;
-    active = active || group->error.over;
+    add_alarm(group->error);
     verdict.limit_status = v1::CalibrationError::OVER_LIMIT;
     verdict.groups_over_limit.push_back(group.get());
   }
@@ -25,13 +32,14 @@ void JudgeError(const MonitorSnapshot& monitor, Verdict& verdict) {
     const LimitStatus status = monitor.labels[k].Read().status;
     labels_within = labels_within && status == LimitStatus::kWithinLimit;
     if (status != LimitStatus::kOverLimit) continue;
-    active = active || monitor.labels[k].over;
+    add_alarm(monitor.labels[k]);
     verdict.limit_status = v1::CalibrationError::OVER_LIMIT;
     verdict.labels_over_limit.push_back(k);
   }
   if (!labels_within && verdict.limit_status == v1::CalibrationError::WITHIN_LIMIT) {
     verdict.limit_status = v1::CalibrationError::UNDECIDED;
   }
+  verdict.is_recovered = active && recovered;
   verdict.is_acknowledged = verdict.limit_status == v1::CalibrationError::OVER_LIMIT && !active;
 }
 

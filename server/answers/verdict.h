@@ -18,6 +18,8 @@ struct Verdict {
   v1::CalibrationError::Status limit_status = v1::CalibrationError::UNDECIDED;
   bool is_recent = false;
   bool is_acknowledged = false;
+  // An alarm over the limit is active, and all such alarms have recovered.
+  bool is_recovered = false;
   std::vector<const GroupSnapshot*> groups_over_limit;
   // Positions of the labels over their limits.
   std::vector<std::size_t> labels_over_limit;

@@ -116,6 +116,7 @@ void DescribeVerdict(const Model& model, const ModelSnapshot& snapshot, const Ve
   proto.set_limit_status(verdict.limit_status);
   proto.set_is_recent(verdict.is_recent);
   proto.set_is_acknowledged(verdict.is_acknowledged);
+  proto.set_is_recovered(verdict.is_recovered);
   for (const GroupSnapshot* const group : verdict.groups_over_limit) {
     proto.add_groups_over_limit(convert::GroupName(group->id.value, group->id.overflow));
   }
@@ -267,7 +268,9 @@ void DescribeAlarm(const ModelDeclaration& declaration, const Alarm& alarm, v1::
   crossing.set_is_recent(alarm.crossing->recent);
   crossing.set_limit(alarm.crossing->limit);
   crossing.set_is_class_1(alarm.crossing->series == 1);
-  *crossing.mutable_error() = convert::ToProto(alarm.crossing->interval);
+  if (alarm.crossing->interval.has_value()) {
+    *crossing.mutable_error() = convert::ToProto(*alarm.crossing->interval);
+  }
   crossing.set_first_observation(alarm.crossing->first_observation);
 }
 

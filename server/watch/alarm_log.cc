@@ -16,12 +16,16 @@ void CrossingFields(StateFields& fields, LimitCrossing& crossing) {
   fields(Stored::kRecentFieldNumber, crossing.recent);
   fields(Stored::kLimitFieldNumber, crossing.limit);
   fields(Stored::kSeriesFieldNumber, crossing.series);
-  fields(Stored::kEstimateFieldNumber, crossing.interval.estimate);
-  fields(Stored::kLowerFieldNumber, crossing.interval.lower);
-  fields(Stored::kUpperFieldNumber, crossing.interval.upper);
-  fields(Stored::kGapFieldNumber, crossing.interval.gap);
-  fields(Stored::kGapLowerFieldNumber, crossing.interval.gap_lower);
-  fields(Stored::kGapUpperFieldNumber, crossing.interval.gap_upper);
+  // The upper end of an interval is never 0.
+  ErrorInterval interval =
+      crossing.interval.value_or(ErrorInterval{.upper = 0, .gap_lower = 0, .gap_upper = 0});
+  fields(Stored::kEstimateFieldNumber, interval.estimate);
+  fields(Stored::kLowerFieldNumber, interval.lower);
+  fields(Stored::kUpperFieldNumber, interval.upper);
+  fields(Stored::kGapFieldNumber, interval.gap);
+  fields(Stored::kGapLowerFieldNumber, interval.gap_lower);
+  fields(Stored::kGapUpperFieldNumber, interval.gap_upper);
+  if (fields.restoring() && interval.upper > 0) crossing.interval = interval;
   fields(Stored::kFirstObservationFieldNumber, crossing.first_observation);
   if (fields.restoring() && crossing.series > 1) crossing.series = 0;
 }
@@ -108,7 +112,7 @@ Alarm OverLimitAlarm(const LimitCrossing& crossing, const GroupId* group, Alarm:
   alarm.kind = Alarm::Kind::kOverLimit;
   alarm.raise_time = time;
   alarm.observation = crossing.observation;
-  alarm.gap = crossing.interval.gap;
+  if (crossing.interval.has_value()) alarm.gap = crossing.interval->gap;
   alarm.crossing = crossing;
   if (group != nullptr) alarm.group = *group;
   return alarm;

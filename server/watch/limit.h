@@ -28,10 +28,11 @@ struct LimitCrossing {
   double limit = 0;
   // The series of sums that exceeded it, counted from 0.
   std::size_t series = 0;
-  // The interval, or for the recent error that of the stretch in which it was largest; the latter
-  // is an estimate that was chosen in hindsight.
-  ErrorInterval interval;
-  // The first observation of the interval or the stretch.
+  // The interval that exceeded it. Unset for the recent error of classes, whose evidence says that
+  // some stretch is over the limit, but not by how much.
+  std::optional<ErrorInterval> interval;
+  // The first observation of the interval; for the recent error, of the stretch that exceeds the
+  // limit most clearly, which is chosen in hindsight.
   std::int64_t first_observation = 1;
 };
 
@@ -39,10 +40,13 @@ struct LimitCrossing {
 struct ErrorStretch {
   using Time = std::chrono::system_clock::time_point;
 
+  // Number of the observations before it since the sums began.
+  std::int64_t start = 0;
   std::int64_t first_observation = 1;
   std::optional<Time> start_time;
   std::int64_t observations = 0;
-  ErrorInterval interval;
+  // Of the first two series.
+  std::array<std::optional<ErrorInterval>, 2> intervals;
 };
 
 // What the sums of a watch say.
@@ -53,8 +57,13 @@ struct ErrorReading {
   // The intervals of the first two series; unset without observations.
   std::array<std::optional<ErrorInterval>, 2> since_start;
   std::array<std::optional<ErrorInterval>, 2> now;
-  // The stretch whose error exceeds the limit most clearly; unset without observations.
-  std::optional<ErrorStretch> stretch;
+  // The newest observations, see calibd/core/newest_stretch.h. If an active alarm has recovered:
+  // those since the error is within error_limit again. Otherwise unset for groups and single labels,
+  // and with fewer than 1000 observations.
+  std::optional<ErrorStretch> newest;
+  // True if the error exceeded the limit, no one has acknowledged it, and it is shown to be within
+  // error_limit again.
+  bool recovered = false;
   // While undecided: the smallest number of further observations after which the answer is
   // expected; unset if the present sums do not tell.
   std::optional<std::int64_t> observations_needed;
@@ -78,8 +87,8 @@ class MeasuredError {
   // second one is empty if there is no second series.
   using Events = std::array<const char*, 2>;
   [[nodiscard]] virtual const Events& events() const noexcept = 0;
-  // Writes since_start, since_acknowledgement if it is another stretch, and the recent error.
-  // reading: of the snapshot.
+  // Writes since_start, since_acknowledgement if it is another stretch, the newest observations,
+  // and the evidence of the recent error. reading: of the snapshot.
   virtual void Describe(const ErrorSnapshot& error, const ErrorReading& reading,
                         v1::CalibrationError& out) const = 0;
 };
@@ -96,6 +105,8 @@ struct ErrorSnapshot {
   // True from a crossing until it is acknowledged.
   bool over = false;
   bool over_recent = false;
+  // The count at the crossing; 0 if the sums began later.
+  std::int64_t over_at = 0;
   // The number of observations before the first answer.
   std::int64_t min_observations = 0;
   // Number of observations since the last acknowledgement of an error over the limit, and their

@@ -45,12 +45,15 @@ struct LimitCheck {
 // - RecentOver(sums, count, limit, due, next_decision): the series whose recent error exceeds the
 //   limit. due: `sums` were checked just now, and next_decision, the count of the next check, may
 //   be lowered.
-// - Interval(sums, series), and Recent(sums, series, count, limit): the stretch of the recent
-// error.
+// - Interval(sums, series). Recent(sums, series, count, limit): the start of the stretch of the
+//   recent error and, if it is known by how much that exceeds the limit, its interval. Unset
+//   without a recent error.
+// - Recovered(sums, count, alarm, error_limit): since which count the error is within error_limit
+//   again, after it exceeded the limit at the count `alarm`; see calibd/core/newest_stretch.h.
 // - Upper(sums, count, limit, recent): the largest upper end of the intervals, and if `recent` of
 //   the stretches; unset without observations.
-// - KeepMark(sums, count, observation): called after each observation. SetTime(time, count): called
-//   after each row of the log. Restart(): forgets the recent part. LimitChanged(raised).
+// - KeepMark(sums, count, observation, over, next_decision): called after each observation; over:
+//   an alarm is active. SetTime(time, count): called after each row of the log. Restart(): forgets the recent part. LimitChanged(raised).
 // - Snapshot(since_start, sums, count): the sums for readers.
 // - SumsFields(fields, sums), Fields(fields, sums): list the fields of sums, and of the recent part
 //   in store.v1.ErrorState beside the watch's sums, see StateFields.
@@ -73,7 +76,7 @@ class LimitWatch {
     ++count_;
     measure_.Add(row, limit(), since_start_, sums_);
     Decide(observation);
-    measure_.KeepMark(sums_, count_, observation, next_decision_);
+    measure_.KeepMark(sums_, count_, observation, over_, next_decision_);
   }
   // Sets the times that are missing because they begin with the newest log row.
   void SetTime(Time time) {
@@ -86,6 +89,7 @@ class LimitWatch {
   void Restart(LimitWatch empty) {
     empty.over_ = over_;
     empty.over_recent_ = over_recent_;
+    empty.over_at_ = 0;
     empty.acknowledged_limit_ = acknowledged_limit_;
     *this = std::move(empty);
   }
@@ -105,11 +109,16 @@ class LimitWatch {
   }
   // Restarts the sums and the recent error after `observations` of the model. The same error then
   // crosses no limit: until the error was within error_limit, the limit is at least the upper end
-  // of the interval and of the stretch.
+  // of the interval and of the stretch. An error that has recovered was within error_limit.
   void Acknowledge(std::int64_t observations) {
-    const std::optional<double> upper = measure_.Upper(sums_, count_, limit(), over_recent_);
-    acknowledged_limit_ = std::max(settings_.error_limit, upper.value_or(0));
+    if (over_ && measure_.Recovered(sums_, count_, over_at_, settings_.error_limit).has_value()) {
+      acknowledged_limit_.reset();
+    } else {
+      const std::optional<double> upper = measure_.Upper(sums_, count_, limit(), over_recent_);
+      acknowledged_limit_ = std::max(settings_.error_limit, upper.value_or(0));
+    }
     over_ = false;
+    over_at_ = 0;
     over_recent_ = false;
     sums_ = measure_.NewSums(observations + 1);
     measure_.Restart();
@@ -123,6 +132,7 @@ class LimitWatch {
             .acknowledged = acknowledged_limit_.has_value(),
             .over = over_,
             .over_recent = over_recent_,
+            .over_at = over_at_,
             .min_observations = settings_.min_observations,
             .count = count_,
             .first_observation = sums_.first_observation,
@@ -150,6 +160,12 @@ class LimitWatch {
     fields(Stored::kAcknowledgedLimitFieldNumber, watch.acknowledged_limit_);
     fields(Stored::kOverFieldNumber, watch.over_);
     fields(Stored::kOverRecentFieldNumber, watch.over_recent_);
+    std::optional<std::int64_t> over_at;
+    if (watch.over_) over_at = watch.over_at_;
+    fields(Stored::kOverAtFieldNumber, over_at);
+    // A state that does not say when the alarm was raised recovers after it was saved.
+    watch.over_at_ = watch.over_ ? over_at.value_or(watch.count_) : 0;
+    fields.Require(watch.over_at_ <= watch.count_, "has an alarm of the error that cannot be");
     fields(Stored::kNextDecisionFieldNumber, watch.next_decision_);
   }
 
@@ -184,15 +200,16 @@ class LimitWatch {
   void Cross(std::int64_t observation, bool recent, std::size_t series) {
     over_ = true;
     over_recent_ = recent;
+    over_at_ = count_;
     crossing_ = {.observation = observation,
                  .recent = recent,
                  .limit = limit(),
                  .series = series,
-                 .interval = *measure_.Interval(sums_, series),
+                 .interval = measure_.Interval(sums_, series),
                  .first_observation = sums_.first_observation};
     if (!recent) return;
     const ErrorStretch stretch = *measure_.Recent(sums_, series, count_, limit());
-    crossing_->interval = stretch.interval;
+    crossing_->interval = stretch.intervals[0];
     crossing_->first_observation = stretch.first_observation;
   }
 
@@ -207,6 +224,8 @@ class LimitWatch {
   std::optional<double> acknowledged_limit_;
   bool over_ = false;
   bool over_recent_ = false;
+  // count_ at the crossing while over_; 0 if the sums began after it.
+  std::int64_t over_at_ = 0;
   std::optional<LimitCrossing> crossing_;
   // The count before which no end of an interval can reach a limit.
   std::int64_t next_decision_ = 0;

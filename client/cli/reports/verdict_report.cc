@@ -111,8 +111,8 @@ void AddDrift(const v1::Drift& drift, std::vector<Figure>& figures) {
   figures.emplace_back("  alarm at", Fixed(drift.threshold(), 2));
 }
 
-// The error of forecasts over all rows and over the stretch of newest rows that is furthest off, in
-// percentage points, with the coverage of the central intervals. Empty for other kinds.
+// The error of forecasts over all rows and over the newest ones, in percentage points, with the
+// coverage of the central intervals. Empty for other kinds.
 std::string DescribeStretches(const v1::CalibrationError& error) {
   const v1::ErrorMeasurement& all =
       error.has_since_acknowledgement() ? error.since_acknowledgement() : error.since_start();
@@ -121,7 +121,7 @@ std::string DescribeStretches(const v1::CalibrationError& error) {
   for (const v1::CentralCoverage& one : all.central_coverage()) {
     rows[0].push_back(absl::StrFormat("%.3g %% intervals cover %%", 100 * one.promised()));
   }
-  for (const v1::ErrorMeasurement* const stretch : {&all, &error.recent().forecast()}) {
+  for (const v1::ErrorMeasurement* const stretch : {&all, &error.newest()}) {
     if (!stretch->has_coverage()) continue;
     if (stretch != &all && stretch->first_observation() == all.first_observation()) continue;
     rows.push_back(
@@ -285,9 +285,12 @@ std::string FoundText(const v1::Alarm& alarm) {
     return absl::StrCat("crossed ", PowerOfTen(alarm.threshold()));
   }
   const v1::Alarm::LimitCrossing& crossing = alarm.crossing();
+  if (!crossing.has_error()) {
+    return absl::StrCat("newest rows off by more than ", convert::PointsText(crossing.limit()));
+  }
+  const v1::ErrorInterval& error = crossing.error();
   return absl::StrCat(
-      "off by ", convert::PointsText(crossing.error().estimate()), " (limit ",
-      convert::Points(crossing.limit()), ")",
+      convert::OffByText(error.estimate(), error.lower(), error.upper(), crossing.limit()),
       crossing.is_recent() ? absl::StrCat(" since row ", crossing.first_observation()) : "");
 }
 

@@ -17,7 +17,6 @@
 #include "server/kinds/classes/effect_size.h"
 #include "server/kinds/classes/evidence_watch.h"
 #include "server/kinds/classes/reliability_proto.h"
-#include "server/kinds/describe_stretch.h"
 #include "server/kinds/provenance.h"
 
 namespace calibd::server {
@@ -207,11 +206,13 @@ void MeasuredClassError::Describe(const ErrorSnapshot& error, const ErrorReading
   if (error.first_observation != error.start_observation) {
     DescribeSums(sums, reading.now, *out.mutable_since_acknowledgement());
   }
+  if (reading.newest.has_value()) {
+    DescribeSums(Since(reading.newest->start), reading.newest->intervals, *out.mutable_newest());
+  }
   if (budget.recent == 0) return;
   v1::CalibrationError::RecentError& recent = *out.mutable_recent();
   if (recent_log10_e_value.has_value()) recent.set_log10_e_value(*recent_log10_e_value);
   recent.set_threshold(recent_threshold);
-  DescribeStretch(reading.stretch, recent);
 }
 
 void DescribeClasses(const DescribedModel& model, v1::GetCalibrationResponse& response) {

@@ -6,13 +6,11 @@
 #include <utility>
 
 #include "calibd/core/binary_predictions.h"
+#include "calibd/core/newest_stretch.h"
 #include "server/watch/stored_numbers.h"
 
 namespace calibd::server {
 namespace {
-
-// Observations between two marks.
-constexpr std::int64_t kMarkSpacing = 1024;
 
 struct Event {
   double stated;
@@ -59,6 +57,56 @@ void RecentFields(StateFields& fields, RecentErrorEvidence::State& state) {
   fields.Require(fits && std::ranges::min(state.squares) >= 0, "has a recent error that cannot be");
 }
 
+std::optional<std::int64_t> RecoveredStart(const ErrorSums& sums,
+                                           const std::vector<ErrorSums>& marks, std::size_t series,
+                                           std::int64_t alarm, double error_limit) {
+  const auto ends = [series](const ErrorSums& part, double level) {
+    const ErrorLevels levels = RecoveryLevels(level).SharedBy(series);
+    ErrorEnds worst{.lower = 0, .upper = 0};
+    for (std::size_t s = 0; s < series; ++s) {
+      const ErrorInterval interval = *BinnedErrorInterval(part.series[s], levels);
+      worst.lower = std::max(worst.lower, interval.lower);
+      worst.upper = std::max(worst.upper, interval.upper);
+    }
+    return worst;
+  };
+  return RecoveredSince(sums, marks, alarm, error_limit, ends);
+}
+
+// A stretch that was chosen by its error.
+struct WorstStretch {
+  std::int64_t first_observation = 1;
+  double upper = 0;
+};
+
+// Of the stretches of a series that begin at a mark or with the sums, the one that exceeds the
+// limit most clearly; unset without observations.
+std::optional<WorstStretch> FindWorst(const ErrorSums& sums, const std::vector<ErrorSums>& marks,
+                                      std::size_t series, const ErrorLevels& levels,
+                                      double limit) noexcept {
+  std::optional<WorstStretch> worst;
+  double worst_excess = 0;
+  const auto consider = [&](const ErrorSums& from, const ReliabilitySums& part) {
+    const std::optional<ErrorInterval> interval = BinnedErrorInterval(part, levels);
+    if (!interval.has_value()) return;
+    // For a calibrated model the estimate is at most the root on average, by Jensen's inequality.
+    const auto bins = std::count_if(part.bins.begin(), part.bins.end(),
+                                    [](const auto& bin) { return bin.count > 0; });
+    const double excess = static_cast<double>(part.Total().count) * (interval->estimate - limit) -
+                          std::sqrt(static_cast<double>(bins) * part.square_sum);
+    if (worst.has_value() && excess <= worst_excess) return;
+    worst_excess = excess;
+    worst = {.first_observation = from.first_observation, .upper = interval->upper};
+  };
+  consider(sums, sums.series[series]);
+  for (const ErrorSums& mark : marks) {
+    ReliabilitySums part = sums.series[series];
+    part.Subtract(mark.series[series]);
+    consider(mark, part);
+  }
+  return worst;
+}
+
 }  // namespace
 
 ErrorReading MeasuredClassError::Read(const ErrorSnapshot& error) const {
@@ -80,10 +128,32 @@ ErrorReading MeasuredClassError::Read(const ErrorSnapshot& error) const {
   } else {
     reading.observations_needed = ObservationsNeeded(error, *this);
   }
-  if (budget.recent > 0) {
-    reading.stretch = WorstStretch(sums, *marks, recent_series, budget.levels, error.limit);
+  std::optional<std::int64_t> start;
+  ErrorLevels levels = kSingleErrorLevels;
+  if (error.over) {
+    start = RecoveredStart(sums, *marks, budget.series, error.over_at, error.error_limit);
+  }
+  reading.recovered = start.has_value();
+  if (reading.recovered) {
+    levels = RecoveryLevels(RecoveryLevel(error.over_at, *start));
+  } else if (budget.recent > 0) {
+    start = NewestStart(error.count);
+  }
+  if (!start.has_value()) return reading;
+  const ErrorSums part = Since(*start);
+  ErrorStretch& newest = reading.newest.emplace();
+  newest.start = *start;
+  newest.first_observation = part.first_observation;
+  newest.start_time = part.start_time;
+  newest.observations = part.count();
+  for (std::size_t s = 0; s < budget.series; ++s) {
+    newest.intervals[s] = BinnedErrorInterval(part.series[s], levels.SharedBy(budget.series));
   }
   return reading;
+}
+
+ErrorSums MeasuredClassError::Since(std::int64_t start) const noexcept {
+  return SumsSince(sums, *marks, start);
 }
 
 ErrorBudget ErrorBudget::OfModel(double alpha, std::size_t class_count) noexcept {
@@ -126,42 +196,39 @@ LimitCheck ClassMeasure::Check(const Sums& sums, std::int64_t count, double limi
   return check;
 }
 
-std::optional<double> ClassMeasure::Upper(const Sums& sums, std::int64_t count, double limit,
+std::optional<double> ClassMeasure::Upper(const Sums& sums, std::int64_t /*count*/, double limit,
                                           bool recent) const noexcept {
-  std::optional<double> upper;
-  const auto consider = [&upper](const ErrorInterval& interval) {
-    upper = std::max(upper.value_or(0), interval.upper);
-  };
+  std::optional<double> largest;
   for (std::size_t s = 0; s < budget_.series; ++s) {
-    if (const auto interval = Interval(sums, s)) consider(*interval);
+    if (const auto interval = Interval(sums, s)) {
+      largest = std::max(largest.value_or(0), interval->upper);
+    }
+    // A limit, and no statement about the error, may be chosen in hindsight.
     if (!recent) continue;
-    if (const auto stretch = Recent(sums, s, count, limit)) consider(stretch->interval);
+    if (const auto worst = FindWorst(sums, *marks_.values(), s, budget_.levels, limit)) {
+      largest = std::max(largest.value_or(0), worst->upper);
+    }
   }
-  return upper;
+  return largest;
 }
 
-void ClassMeasure::KeepMark(const Sums& sums, std::int64_t count, std::int64_t observation,
-                            std::int64_t& /*next*/) {
-  if (budget_.recent == 0 || count % kMarkSpacing != 0) return;
-  auto marks = std::make_shared<std::vector<ErrorSums>>(*marks_);
-  marks->push_back(sums);
-  marks->back().first_observation = observation + 1;
-  marks->back().start_time.reset();
-  const std::int64_t newest = count / kMarkSpacing;
-  std::erase_if(*marks, [newest](const ErrorSums& mark) {
-    return !KeepsMark(mark.count() / kMarkSpacing, newest);
-  });
-  marks_ = std::move(marks);
+std::optional<ErrorStretch> ClassMeasure::Recent(const Sums& sums, std::size_t series,
+                                                 std::int64_t /*count*/,
+                                                 double limit) const noexcept {
+  const auto worst = FindWorst(sums, *marks_.values(), series, budget_.levels, limit);
+  if (!worst.has_value()) return std::nullopt;
+  ErrorStretch stretch;
+  stretch.first_observation = worst->first_observation;
+  return stretch;
 }
 
-void ClassMeasure::SetTime(Time time, std::int64_t /*count*/) {
-  // A mark begins with the observation after it.
-  if (marks_->empty() || marks_->back().start_time.has_value()) return;
-  auto marks = std::make_shared<std::vector<ErrorSums>>(*marks_);
-  for (ErrorSums& mark : *marks) {
-    if (!mark.start_time.has_value()) mark.start_time = time;
-  }
-  marks_ = std::move(marks);
+std::optional<std::int64_t> ClassMeasure::Recovered(const Sums& sums, std::int64_t /*count*/,
+                                                    std::int64_t alarm, double error_limit) const {
+  return RecoveredStart(sums, *marks_.values(), budget_.series, alarm, error_limit);
+}
+
+void ErrorSums::Subtract(const ErrorSums& earlier) noexcept {
+  for (std::size_t s = 0; s < series.size(); ++s) series[s].Subtract(earlier.series[s]);
 }
 
 void ClassMeasure::RestartRecent() noexcept {
@@ -171,7 +238,7 @@ void ClassMeasure::RestartRecent() noexcept {
 
 void ClassMeasure::Restart() {
   RestartRecent();
-  marks_ = std::make_shared<std::vector<ErrorSums>>();
+  marks_.Clear();
 }
 
 std::shared_ptr<const MeasuredError> ClassMeasure::Snapshot(const Sums& since_start,
@@ -181,7 +248,7 @@ std::shared_ptr<const MeasuredError> ClassMeasure::Snapshot(const Sums& since_st
   snapshot->budget = budget_;
   snapshot->since_start = since_start;
   snapshot->sums = sums;
-  snapshot->marks = marks_;
+  snapshot->marks = marks_.values();
   if (budget_.recent > 0) {
     snapshot->recent_series = recent_[1].value() > recent_[0].value() ? 1 : 0;
     const double value = recent_[snapshot->recent_series].value();
@@ -211,44 +278,11 @@ void ClassMeasure::Fields(StateFields& fields, const Sums& /*sums*/) {
   for (std::size_t s = 0; s < recent.size(); ++s) recent_[s] = RecentErrorEvidence(recent[s]);
   fields(Stored::kRecentSeriesFieldNumber, recent_series_);
   fields.Require(recent_series_.value_or(0) < budget_.series, "has a recent error that cannot be");
-  std::vector<ErrorSums> marks = *marks_;
-  fields.Each(Stored::kMarksFieldNumber, marks,
-              [this](StateFields& inner, Sums& mark) { SumsFields(inner, mark); });
-  marks_ = std::make_shared<std::vector<ErrorSums>>(std::move(marks));
+  marks_.Fields(fields, [this](StateFields& inner, Sums& mark) { SumsFields(inner, mark); });
 }
 
 std::size_t ClassMeasure::MaxMemory() noexcept {
   return sizeof(ClassErrorWatch) + 2 * kMostMarks * sizeof(ErrorSums);
-}
-
-std::optional<ErrorStretch> WorstStretch(const ErrorSums& sums, const std::vector<ErrorSums>& marks,
-                                         std::size_t series, const ErrorLevels& levels,
-                                         double limit) noexcept {
-  std::optional<ErrorStretch> worst;
-  double worst_excess = 0;
-  const auto consider = [&](const ErrorSums& from, const ReliabilitySums& part) {
-    const std::optional<ErrorInterval> interval = BinnedErrorInterval(part, levels);
-    if (!interval.has_value()) return;
-    const std::int64_t count = part.Total().count;
-    // For a calibrated model the estimate is at most the root on average, by Jensen's inequality.
-    const auto bins = std::count_if(part.bins.begin(), part.bins.end(),
-                                    [](const auto& bin) { return bin.count > 0; });
-    const double excess = static_cast<double>(count) * (interval->estimate - limit) -
-                          std::sqrt(static_cast<double>(bins) * part.square_sum);
-    if (worst.has_value() && excess <= worst_excess) return;
-    worst_excess = excess;
-    worst = {.first_observation = from.first_observation,
-             .start_time = from.start_time,
-             .observations = count,
-             .interval = *interval};
-  };
-  consider(sums, sums.series[series]);
-  for (const ErrorSums& mark : marks) {
-    ReliabilitySums part = sums.series[series];
-    part.Subtract(mark.series[series]);
-    consider(mark, part);
-  }
-  return worst;
 }
 
 }  // namespace calibd::server

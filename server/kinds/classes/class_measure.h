@@ -14,6 +14,7 @@
 #include "calibd/core/running_reliability.h"
 #include "server/watch/limit.h"
 #include "server/watch/limit_watch.h"
+#include "server/watch/marks.h"
 #include "server/watch/state_fields.h"
 
 namespace calibd::server {
@@ -49,15 +50,9 @@ struct ErrorSums {
   ErrorSeries series{};
 
   [[nodiscard]] std::int64_t count() const noexcept { return series[0].Total().count; }
+  // Leaves the sums over the later observations. earlier: the sums over the first ones.
+  void Subtract(const ErrorSums& earlier) noexcept;
 };
-
-// The stretch of newest observations, beginning at a mark or with the sums, whose error exceeds the
-// limit most clearly; unset without observations. For display: its start was chosen in hindsight.
-[[nodiscard]] std::optional<ErrorStretch> WorstStretch(const ErrorSums& sums,
-                                                       const std::vector<ErrorSums>& marks,
-                                                       std::size_t series,
-                                                       const ErrorLevels& levels,
-                                                       double limit) noexcept;
 
 // The sums of a ClassMeasure at one moment.
 struct MeasuredClassError final : MeasuredError {
@@ -80,6 +75,8 @@ struct MeasuredClassError final : MeasuredError {
     static constexpr Events kEvents{"top_label", "class_1"};
     return kEvents;
   }
+  // The sums over the observations after `start`, which is 0 or the count of a mark.
+  [[nodiscard]] ErrorSums Since(std::int64_t start) const noexcept;
   [[nodiscard]] ErrorReading Read(const ErrorSnapshot& error) const override;
   void Describe(const ErrorSnapshot& error, const ErrorReading& reading,
                 v1::CalibrationError& out) const override;
@@ -96,8 +93,7 @@ class ClassMeasure {
     std::size_t index = 0;
   };
 
-  explicit ClassMeasure(const ErrorBudget& budget)
-      : budget_(budget), marks_(std::make_shared<std::vector<ErrorSums>>()) {}
+  explicit ClassMeasure(const ErrorBudget& budget) : budget_(budget) {}
 
   [[nodiscard]] Sums NewSums(std::int64_t first_observation) const {
     return {.first_observation = first_observation, .start_time = std::nullopt, .series = {}};
@@ -116,15 +112,19 @@ class ClassMeasure {
                                                       std::size_t series) const noexcept {
     return BinnedErrorInterval(sums.series[series], budget_.levels);
   }
+  // The stretch, beginning at a mark or with the sums, that exceeds the limit most clearly. Its
+  // start is chosen in hindsight, so it has no interval.
   [[nodiscard]] std::optional<ErrorStretch> Recent(const Sums& sums, std::size_t series,
-                                                   std::int64_t /*count*/,
-                                                   double limit) const noexcept {
-    return WorstStretch(sums, *marks_, series, budget_.levels, limit);
-  }
+                                                   std::int64_t count, double limit) const noexcept;
+  [[nodiscard]] std::optional<std::int64_t> Recovered(const Sums& sums, std::int64_t count,
+                                                      std::int64_t alarm, double error_limit) const;
   [[nodiscard]] std::optional<double> Upper(const Sums& sums, std::int64_t count, double limit,
                                             bool recent) const noexcept;
-  void KeepMark(const Sums& sums, std::int64_t count, std::int64_t observation, std::int64_t& next);
-  void SetTime(Time time, std::int64_t count);
+  void KeepMark(const Sums& sums, std::int64_t count, std::int64_t observation, bool over,
+                std::int64_t& /*next*/) {
+    if (budget_.recent > 0 || over) marks_.Keep(sums, count, observation);
+  }
+  void SetTime(Time time, std::int64_t count) { marks_.SetTime(time, count); }
   void Restart();
   void LimitChanged(bool raised) noexcept {
     if (raised) RestartRecent();
@@ -146,9 +146,8 @@ class ClassMeasure {
   std::array<RecentErrorEvidence, 2> recent_;
   // Set at the first crossing of the recent error, which may come before min_observations.
   std::optional<std::size_t> recent_series_;
-  // The sums at every 1024th observation, of which the newest ones are kept, and fewer of the
-  // older ones. Replaced instead of changed, because snapshots share it.
-  std::shared_ptr<const std::vector<ErrorSums>> marks_;
+  // A group keeps marks only while it has an active alarm.
+  Marks<ErrorSums> marks_;
 };
 
 using ClassErrorWatch = LimitWatch<ClassMeasure>;

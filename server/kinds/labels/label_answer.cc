@@ -63,6 +63,10 @@ LabelReport ReportOf(const MonitorSnapshot& monitor, const Monitoring& monitorin
 void MeasuredLabels::Describe(const ErrorSnapshot& error, const ErrorReading& reading,
                               v1::CalibrationError& out) const {
   DescribeSums(since_start, reading.since_start[0], *out.mutable_since_start());
+  if (reading.newest.has_value()) {
+    DescribeSums(SumsSince(sums, *marks, reading.newest->start), reading.newest->intervals[0],
+                 *out.mutable_newest());
+  }
   if (error.first_observation == error.start_observation) return;
   DescribeSums(sums, reading.now[0], *out.mutable_since_acknowledgement());
 }
@@ -92,6 +96,9 @@ void DescribeLabels(const DescribedModel& model, v1::GetCalibrationResponse& res
       label.set_since_observation(error.first_observation);
     }
     if (error.acknowledged) label.set_acknowledged_limit(error.limit);
+    if (error.Read().recovered) {
+      label.set_recovered_since(error.Read().newest->first_observation);
+    }
   }
 }
 

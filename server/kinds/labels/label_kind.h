@@ -91,7 +91,7 @@ class LabelKind {
     return batch.rows(row, 1);
   }
   [[nodiscard]] Measure NewMeasure(const Monitoring& monitoring) const noexcept {
-    return Measure(label_count_, LevelsOf(monitoring, label_count_).of_all);
+    return Measure(Measure::Of::kModel, label_count_, LevelsOf(monitoring, label_count_).of_all);
   }
   [[nodiscard]] Measure NewGroupMeasure(const Monitoring& monitoring) const noexcept {
     return NewMeasure(monitoring);
@@ -99,7 +99,7 @@ class LabelKind {
   // ---- The limits of single labels; see Monitor.
   [[nodiscard]] std::size_t label_count() const noexcept { return label_count_; }
   [[nodiscard]] Measure NewLabelMeasure(const Monitoring& monitoring) const noexcept {
-    return Measure(1, LevelsOf(monitoring, label_count_).of_each);
+    return Measure(Measure::Of::kLabel, 1, LevelsOf(monitoring, label_count_).of_each);
   }
   [[nodiscard]] static std::optional<Measure::Row> LabelRowOf(const Batch& batch, std::size_t row,
                                                               std::size_t label) noexcept {

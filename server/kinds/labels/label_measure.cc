@@ -6,6 +6,21 @@
 #include "server/kinds/labels/label_sums.h"
 
 namespace calibd::server {
+namespace {
+
+std::optional<std::int64_t> RecoveredStart(const LabelErrorSums& sums,
+                                           const std::vector<LabelErrorSums>& marks,
+                                           std::size_t label_count, std::int64_t alarm,
+                                           double error_limit) {
+  const auto ends = [label_count](const LabelErrorSums& part, double level) {
+    const auto interval = part.totals.Interval(label_count, RecoveryLevels(level));
+    return interval.has_value() ? ErrorEnds{.lower = interval->lower, .upper = interval->upper}
+                                : ErrorEnds{};
+  };
+  return RecoveredSince(sums, marks, alarm, error_limit, ends);
+}
+
+}  // namespace
 
 ErrorReading MeasuredLabels::Read(const ErrorSnapshot& error) const {
   ErrorReading reading;
@@ -17,7 +32,30 @@ ErrorReading MeasuredLabels::Read(const ErrorSnapshot& error) const {
              reading.now[0]->upper <= error.error_limit) {
     reading.status = LimitStatus::kWithinLimit;
   }
+  std::optional<std::int64_t> start;
+  ErrorLevels own = kSingleErrorLevels;
+  if (error.over) {
+    start = RecoveredStart(sums, *marks, label_count, error.over_at, error.error_limit);
+  }
+  reading.recovered = start.has_value();
+  if (reading.recovered) {
+    own = RecoveryLevels(RecoveryLevel(error.over_at, *start));
+  } else if (is_model) {
+    start = NewestStart(error.count);
+  }
+  if (!start.has_value()) return reading;
+  const LabelErrorSums part = SumsSince(sums, *marks, *start);
+  reading.newest = {.start = *start,
+                    .first_observation = part.first_observation,
+                    .start_time = part.start_time,
+                    .observations = part.count(),
+                    .intervals = {part.totals.Interval(label_count, own), std::nullopt}};
   return reading;
+}
+
+std::optional<std::int64_t> LabelMeasure::Recovered(const Sums& sums, std::int64_t /*count*/,
+                                                    std::int64_t alarm, double error_limit) const {
+  return RecoveredStart(sums, *marks_.values(), label_count_, alarm, error_limit);
 }
 
 LimitCheck LabelMeasure::Check(const Sums& sums, std::int64_t /*count*/, double limit,
@@ -46,7 +84,13 @@ std::shared_ptr<const MeasuredError> LabelMeasure::Snapshot(const Sums& since_st
   snapshot->levels = levels_;
   snapshot->since_start = since_start;
   snapshot->sums = sums;
+  snapshot->is_model = of_ == Of::kModel;
+  snapshot->marks = marks_.values();
   return snapshot;
+}
+
+void LabelMeasure::Fields(StateFields& fields, const Sums& /*sums*/) {
+  marks_.Fields(fields, [this](StateFields& inner, Sums& mark) { SumsFields(inner, mark); });
 }
 
 void LabelMeasure::SumsFields(StateFields& fields, Sums& sums) const {

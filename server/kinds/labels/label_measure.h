@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "calibd/core/label_errors.h"
@@ -12,6 +13,7 @@
 #include "calibd/store/v1/store.pb.h"
 #include "server/watch/limit.h"
 #include "server/watch/limit_watch.h"
+#include "server/watch/marks.h"
 
 namespace calibd::server {
 
@@ -22,6 +24,10 @@ struct LabelErrorSums {
   // Time of the log row with this observation; unset before it.
   std::optional<ErrorStretch::Time> start_time;
   LabelTotals totals;
+
+  [[nodiscard]] std::int64_t count() const noexcept { return totals.rows; }
+  // Leaves the sums over the later observations. earlier: the sums over the first ones.
+  void Subtract(const LabelErrorSums& earlier) noexcept { totals.Subtract(earlier.totals); }
 };
 
 // The sums of a LabelMeasure at one moment.
@@ -31,11 +37,15 @@ struct MeasuredLabels final : MeasuredError {
   LabelErrorSums since_start;
   // Since the last acknowledgement of an error over the limit; equal to since_start before it.
   LabelErrorSums sums;
+  // True for all labels of a model together, false for one of them.
+  bool is_model = true;
+  // The sums at some earlier observations, ascending; see LabelMeasure. Never null.
+  std::shared_ptr<const std::vector<LabelErrorSums>> marks;
 
   [[nodiscard]] std::int64_t count_since_start() const noexcept override {
     return since_start.totals.rows;
   }
-  // The first of two series is that of the labels; there is no second one, and no stretch.
+  // The first of two series is that of the labels; there is no second one.
   [[nodiscard]] const Events& events() const noexcept override {
     static constexpr Events kEvents{"labels", ""};
     return kEvents;
@@ -46,7 +56,7 @@ struct MeasuredLabels final : MeasuredError {
 };
 
 // How far off the probabilities of K labels together are, or with K = 1 that of one label: see
-// label_errors.h. There is no recent error. A Measure of LimitWatch.
+// label_errors.h. There is no recent error, but an alarm may recover. A Measure of LimitWatch.
 class LabelMeasure {
  public:
   using Time = ErrorStretch::Time;
@@ -54,9 +64,11 @@ class LabelMeasure {
   // One row of K probabilities and K truths.
   using Row = MultilabelBatch;
 
+  enum class Of { kModel, kLabel };
+
   // levels: those of the interval.
-  LabelMeasure(std::size_t label_count, const ErrorLevels& levels) noexcept
-      : label_count_(label_count), levels_(levels) {}
+  LabelMeasure(Of of, std::size_t label_count, const ErrorLevels& levels)
+      : of_(of), label_count_(label_count), levels_(levels) {}
 
   [[nodiscard]] static Sums NewSums(std::int64_t first_observation) {
     return {.first_observation = first_observation, .start_time = std::nullopt, .totals = {}};
@@ -84,32 +96,45 @@ class LabelMeasure {
                                                           double /*limit*/) noexcept {
     return std::nullopt;
   }
+  [[nodiscard]] std::optional<std::int64_t> Recovered(const Sums& sums, std::int64_t count,
+                                                      std::int64_t alarm, double error_limit) const;
   [[nodiscard]] std::optional<double> Upper(const Sums& sums, std::int64_t /*count*/,
                                             double /*limit*/, bool /*recent*/) const noexcept {
     const std::optional<ErrorInterval> interval = Interval(sums, 0);
     return interval.has_value() ? std::optional(interval->upper) : std::nullopt;
   }
-  static void KeepMark(const Sums& /*sums*/, std::int64_t /*count*/, std::int64_t /*observation*/,
-                       std::int64_t& /*next*/) noexcept {}
-  static void SetTime(Time /*time*/, std::int64_t /*count*/) noexcept {}
-  static void Restart() noexcept {}
+  void KeepMark(const Sums& sums, std::int64_t count, std::int64_t observation, bool over,
+                std::int64_t& /*next*/) {
+    if (of_ == Of::kModel || over) marks_.Keep(sums, count, observation, kMostMarkAge);
+  }
+  void SetTime(Time time, std::int64_t count) { marks_.SetTime(time, count); }
+  void Restart() { marks_.Clear(); }
   static void LimitChanged(bool /*raised*/) noexcept {}
   [[nodiscard]] std::shared_ptr<const MeasuredError> Snapshot(const Sums& since_start,
                                                               const Sums& sums,
                                                               std::int64_t count) const;
 
   void SumsFields(StateFields& fields, Sums& sums) const;
-  static void Fields(StateFields& /*fields*/, const Sums& /*sums*/) noexcept {}
+  void Fields(StateFields& fields, const Sums& sums);
 
   // Maximum number of bytes of a watch, with two snapshots.
   [[nodiscard]] static constexpr std::size_t MaxMemory() noexcept {
     return sizeof(LimitWatch<LabelMeasure>) +
-           2 * (sizeof(ErrorSnapshot) + sizeof(ErrorSnapshot::Memo) + sizeof(MeasuredLabels));
+           2 * (sizeof(ErrorSnapshot) + sizeof(ErrorSnapshot::Memo) + sizeof(MeasuredLabels)) +
+           2 * kMostLabelMarks * sizeof(Sums);
   }
 
  private:
+  // So that many labels fit into memory, stretches have at most 2^20 observations: marks are kept
+  // of the newest 8, and two of each power of two of their age from 8 to 1024.
+  static constexpr std::int64_t kMostMarkAge = 1024;
+  static constexpr std::size_t kMostLabelMarks = 8 + std::size_t{2} * 8;
+
+  Of of_;
   std::size_t label_count_;
   ErrorLevels levels_;
+  // A single label keeps marks only while it has an active alarm.
+  Marks<LabelErrorSums> marks_;
 };
 
 }  // namespace calibd::server

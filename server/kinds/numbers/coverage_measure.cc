@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "calibd/core/newest_stretch.h"
 #include "server/watch/state_fields.h"
 
 namespace calibd::server {
@@ -17,6 +18,11 @@ std::vector<std::int64_t> CellsSince(const CoverageMark& mark, std::span<const s
   for (std::size_t c = 0; c < cells.size(); ++c) cells[c] -= mark.sums.cells[c];
   return cells;
 }
+
+// So that many groups fit into memory, their stretches have at most 2^20 observations, a mark index
+// of 4096: two marks of each power of two of their age from 4 to 4096, and the newest.
+constexpr std::int64_t kMostGroupMarkAge = 4096;
+constexpr std::size_t kMostGroupMarks = 1 + std::size_t{2} * 11;
 
 struct CheckedMark {
   CoverageMark mark;
@@ -42,6 +48,14 @@ bool IsPartOf(const std::vector<std::int64_t>& part, const std::vector<std::int6
          std::equal(part.begin(), part.end(), whole.begin(), std::less_equal<>());
 }
 
+ErrorStretch StretchOf(const CoverageStretch& stretch) {
+  return {.start = stretch.start,
+          .first_observation = stretch.first_observation,
+          .start_time = stretch.start_time,
+          .observations = stretch.coverage.count,
+          .intervals = {IntervalOf(stretch.coverage), std::nullopt}};
+}
+
 }  // namespace
 
 ErrorInterval IntervalOf(const ForecastCoverage& coverage) noexcept {
@@ -57,7 +71,7 @@ ErrorInterval IntervalOf(const ForecastCoverage& coverage) noexcept {
 }
 
 std::optional<CoverageStretch> MeasuredCoverage::Recent() const {
-  if (marks == nullptr || count == 0) return std::nullopt;
+  if (!is_model || count == 0) return std::nullopt;
   const CoveragePartition partition(*cells);
   const std::vector<std::int64_t> all = sums.counts.Cells();
   const auto lower_end = [&](std::span<const std::int64_t> own, std::int64_t n,
@@ -75,24 +89,67 @@ std::optional<CoverageStretch> MeasuredCoverage::Recent() const {
     largest = lower;
     clearest = &mark;
   }
+  return Since(clearest, StretchLevels(levels, clearest == nullptr ? 0 : clearest->index));
+}
+
+CoverageStretch MeasuredCoverage::Since(const CoverageMark* from, const CoverageLevels& own) const {
   CoverageStretch stretch{.first_observation = sums.first_observation,
                           .start_time = sums.start_time,
                           .counts = sums.counts,
                           .coverage = {}};
-  if (clearest != nullptr) {
+  if (from != nullptr) {
     ForecastSums since = since_mark;
-    since.count = count - clearest->sums.count;
-    since.cells = CellsSince(*clearest, all);
+    since.count = count - from->sums.count;
+    since.cells = CellsSince(*from, sums.counts.Cells());
     for (const CoverageMark& mark : *marks) {
-      if (mark.index > clearest->index) since.MergeScores(mark.sums);
+      if (mark.index > from->index) since.MergeScores(mark.sums);
     }
-    stretch.first_observation = clearest->first_observation;
-    stretch.start_time = clearest->start_time;
+    stretch.start = from->sums.count;
+    stretch.first_observation = from->first_observation;
+    stretch.start_time = from->start_time;
     stretch.counts = since.ToCounts();
   }
-  stretch.coverage = *CoverageOf(*cells, stretch.counts,
-                                 StretchLevels(levels, clearest == nullptr ? 0 : clearest->index));
+  stretch.coverage = *CoverageOf(*cells, stretch.counts, own);
   return stretch;
+}
+
+std::optional<std::int64_t> MeasuredCoverage::Recovered(std::int64_t alarm,
+                                                        double error_limit) const {
+  std::vector<std::int64_t> starts;
+  for (const CoverageMark& mark : *marks) {
+    if (mark.sums.count % kStretchSpacing == 0) starts.push_back(mark.sums.count);
+  }
+  const CoveragePartition partition(*cells);
+  const std::vector<std::int64_t> all = sums.counts.Cells();
+  const auto ends = [&](std::int64_t start, double level) {
+    const auto n = static_cast<double>(count - start);
+    const double estimate = partition.Deviation(CellsSince(*MarkAt(start), all)) / n;
+    const double margin = CoverageErrorMargin(n, partition.cell_count(), level);
+    return ErrorEnds{.lower = estimate - margin, .upper = estimate + margin};
+  };
+  return RecoveredSince(starts, count, alarm, error_limit, ends);
+}
+
+std::optional<CoverageStretch> MeasuredCoverage::Newest(const ErrorSnapshot& error) const {
+  if (error.over) {
+    const std::optional<std::int64_t> start = Recovered(error.over_at, error.error_limit);
+    if (start.has_value()) {
+      const double level = RecoveryLevel(error.over_at, *start);
+      CoverageStretch stretch = Since(MarkAt(*start), {.error = level, .central = level});
+      stretch.recovered = true;
+      return stretch;
+    }
+  }
+  const std::optional<std::int64_t> start = NewestStart(count);
+  if (!is_model || !start.has_value()) return std::nullopt;
+  const double level = kSingleErrorLevels.total();
+  return Since(MarkAt(*start), {.error = level / 2, .central = level / 2});
+}
+
+const CoverageMark* MeasuredCoverage::MarkAt(std::int64_t start) const noexcept {
+  const auto mark =
+      std::ranges::find(*marks, start / CoverageMeasure::kMarkSpacing, &CoverageMark::index);
+  return mark == marks->end() ? nullptr : &*mark;
 }
 
 ErrorReading MeasuredCoverage::Read(const ErrorSnapshot& error) const {
@@ -102,11 +159,9 @@ ErrorReading MeasuredCoverage::Read(const ErrorSnapshot& error) const {
   if (now.has_value()) reading.now[0] = IntervalOf(*now);
   const bool is_over = now.has_value() && now->error.lower > error.limit;
   reading.is_recent = error.over && error.over_recent && !is_over;
-  if (const std::optional<CoverageStretch> recent = Recent()) {
-    reading.stretch = {.first_observation = recent->first_observation,
-                       .start_time = recent->start_time,
-                       .observations = recent->coverage.count,
-                       .interval = IntervalOf(recent->coverage)};
+  if (const std::optional<CoverageStretch> newest = Newest(error)) {
+    reading.newest = StretchOf(*newest);
+    reading.recovered = newest->recovered;
   }
   if (error.over || error.acknowledged) {
     reading.status = LimitStatus::kOverLimit;
@@ -130,14 +185,13 @@ CoverageMeasure::CoverageMeasure(Of of, std::shared_ptr<const ForecastCells> cel
       partition_(*cells_),
       // The later stretches of a model need as much as the one since its start.
       levels_{.error = of == Of::kModel ? alpha / 4 : alpha / 2,
-              .central = of == Of::kModel ? alpha / 4 : alpha / 2} {
-  if (of == Of::kModel) marks_ = std::make_shared<std::vector<CoverageMark>>();
-}
+              .central = of == Of::kModel ? alpha / 4 : alpha / 2},
+      of_(of) {}
 
 void CoverageMeasure::Add(const Row& row, double /*limit*/, Sums& since_start, Sums& sums) {
   since_start.counts.Add(row);
   sums.counts.Add(row);
-  if (marks_ != nullptr) since_mark_.AddScores(row);
+  if (has_scores()) since_mark_.AddScores(row);
 }
 
 LimitCheck CoverageMeasure::Check(const Sums& sums, std::int64_t count, double limit,
@@ -157,7 +211,7 @@ LimitCheck CoverageMeasure::Check(const Sums& sums, std::int64_t count, double l
 
 std::optional<std::size_t> CoverageMeasure::RecentOver(const Sums& sums, std::int64_t count,
                                                        double limit, bool due, std::int64_t& next) {
-  if (!due || next_checks_.empty()) return std::nullopt;
+  if (!due || of_ == Of::kGroup) return std::nullopt;
   const std::vector<std::int64_t> cells = sums.counts.Cells();
   for (std::size_t m = 0; m < next_checks_.size(); ++m) {
     if (count >= next_checks_[m]) {
@@ -183,11 +237,13 @@ std::optional<ErrorInterval> CoverageMeasure::Interval(const Sums& sums,
 std::optional<ErrorStretch> CoverageMeasure::Recent(const Sums& sums, std::size_t /*series*/,
                                                     std::int64_t count, double /*limit*/) const {
   const std::optional<CoverageStretch> recent = State(sums, sums, count).Recent();
-  if (!recent.has_value()) return std::nullopt;
-  return ErrorStretch{.first_observation = recent->first_observation,
-                      .start_time = recent->start_time,
-                      .observations = recent->coverage.count,
-                      .interval = IntervalOf(recent->coverage)};
+  return recent.has_value() ? std::optional(StretchOf(*recent)) : std::nullopt;
+}
+
+std::optional<std::int64_t> CoverageMeasure::Recovered(const Sums& sums, std::int64_t count,
+                                                       std::int64_t alarm,
+                                                       double error_limit) const {
+  return State(sums, sums, count).Recovered(alarm, error_limit);
 }
 
 std::optional<double> CoverageMeasure::Upper(const Sums& sums, std::int64_t count, double limit,
@@ -197,15 +253,16 @@ std::optional<double> CoverageMeasure::Upper(const Sums& sums, std::int64_t coun
   double upper = interval->upper;
   if (recent) {
     if (const auto stretch = Recent(sums, 0, count, limit)) {
-      upper = std::max(upper, stretch->interval.upper);
+      upper = std::max(upper, stretch->intervals[0]->upper);
     }
   }
   return upper;
 }
 
 void CoverageMeasure::KeepMark(const Sums& sums, std::int64_t count, std::int64_t observation,
-                               std::int64_t& next) {
-  if (marks_ == nullptr || count % kMarkSpacing != 0) return;
+                               bool over, std::int64_t& next) {
+  const bool is_model = of_ == Of::kModel;
+  if ((!is_model && !over) || count % (is_model ? kMarkSpacing : kStretchSpacing) != 0) return;
   const std::int64_t newest = count / kMarkSpacing;
   auto marks = std::make_shared<std::vector<CoverageMark>>();
   std::vector<std::int64_t> next_checks;
@@ -213,7 +270,7 @@ void CoverageMeasure::KeepMark(const Sums& sums, std::int64_t count, std::int64_
   ForecastSums scores;
   for (std::size_t m = 0; m < marks_->size(); ++m) {
     const CoverageMark& mark = (*marks_)[m];
-    if (KeepsMark(mark.index, newest)) {
+    if (KeepsMark(mark.index, newest) && (is_model || newest - mark.index <= kMostGroupMarkAge)) {
       marks->push_back(mark);
       marks->back().sums.MergeScores(std::exchange(scores, {}));
       next_checks.push_back(next_checks_[m]);
@@ -229,13 +286,13 @@ void CoverageMeasure::KeepMark(const Sums& sums, std::int64_t count, std::int64_
                     .start_time = std::nullopt,
                     .sums = std::move(scores)});
   next_checks.push_back(count + 1);
-  next = std::min(next, count + 1);
+  if (is_model) next = std::min(next, count + 1);
   marks_ = std::move(marks);
   next_checks_ = std::move(next_checks);
 }
 
 void CoverageMeasure::Restart() {
-  if (marks_ != nullptr) marks_ = std::make_shared<std::vector<CoverageMark>>();
+  marks_ = std::make_shared<std::vector<CoverageMark>>();
   next_checks_.clear();
   since_mark_ = {};
 }
@@ -247,7 +304,7 @@ void CoverageMeasure::SetTime(Time time, std::int64_t count) {
   const auto lacks_time = [count](const CoverageMark& mark) {
     return !mark.start_time.has_value() && mark.sums.count < count;
   };
-  if (marks_ == nullptr || std::ranges::none_of(*marks_, lacks_time)) return;
+  if (std::ranges::none_of(*marks_, lacks_time)) return;
   auto marks = std::make_shared<std::vector<CoverageMark>>(*marks_);
   for (CoverageMark& mark : *marks) {
     if (lacks_time(mark)) mark.start_time = time;
@@ -263,6 +320,7 @@ MeasuredCoverage CoverageMeasure::State(const Sums& since_start, const Sums& sum
   state.since_start = since_start;
   state.sums = sums;
   state.count = count;
+  state.is_model = of_ == Of::kModel;
   state.marks = marks_;
   state.since_mark = since_mark_;
   return state;
@@ -291,11 +349,15 @@ void CoverageMeasure::Fields(StateFields& fields, const Sums& sums) {
     checked.push_back({.mark = (*marks_)[m], .next_check = next_checks_[m]});
   }
   fields.Each(Stored::kForecastMarksFieldNumber, checked, MarkFields);
-  fields.Require(checked.empty() || marks_ != nullptr, "has marks of the coverage of a group");
-  fields.If(marks_ != nullptr, Stored::kForecastsSinceMarkFieldNumber, since_mark_,
-            ForecastSumsFields);
+  const std::int64_t spacing = of_ == Of::kModel ? kMarkSpacing : kStretchSpacing;
+  fields.Require(std::ranges::all_of(checked,
+                                     [spacing](const CheckedMark& one) {
+                                       return one.mark.sums.count % spacing == 0;
+                                     }),
+                 "has marks of the coverage of a group that cannot be");
+  fields.If(has_scores(), Stored::kForecastsSinceMarkFieldNumber, since_mark_, ForecastSumsFields);
   fields.Require(since_mark_.cells.empty(), "has scores of the coverage that cannot be");
-  if (!fields.restoring() || marks_ == nullptr) return;
+  if (!fields.restoring()) return;
 
   const std::vector<std::int64_t> cells = sums.counts.Cells();
   auto marks = std::make_shared<std::vector<CoverageMark>>();
@@ -315,7 +377,7 @@ std::size_t CoverageMeasure::MaxMemory(Of of, std::size_t cell_count) noexcept {
   const std::size_t counts = kStratumKinds * kForecastStrata * cell_count * sizeof(std::int64_t);
   const std::size_t mark = sizeof(CoverageMark) + (cell_count + 1) * sizeof(std::int64_t);
   return 3 * (sizeof(CoverageWatch) + sizeof(ErrorSnapshot) + 2 * counts) +
-         (of == Of::kModel ? 2 * kMostMarks * mark : 0);
+         2 * (of == Of::kModel ? kMostMarks : kMostGroupMarks) * mark;
 }
 
 }  // namespace calibd::server

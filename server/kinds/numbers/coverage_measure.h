@@ -40,10 +40,14 @@ struct CoverageMark {
 
 // A stretch of newest observations.
 struct CoverageStretch {
+  // Number of the observations before it since the sums began.
+  std::int64_t start = 0;
   std::int64_t first_observation = 1;
   std::optional<ErrorStretch::Time> start_time;
   ForecastCounts counts;
   ForecastCoverage coverage;
+  // True if an error that was over its limit is within it again in this stretch.
+  bool recovered = false;
 };
 
 // The counts of a CoverageMeasure at one moment.
@@ -54,11 +58,18 @@ struct MeasuredCoverage final : MeasuredError {
   CoverageSums since_start;
   CoverageSums sums;
   std::int64_t count = 0;
-  // Marks of `sums`, ascending. Null for a group, which has no recent error.
+  // False for a group, which has no recent error.
+  bool is_model = true;
+  // Marks of `sums`, ascending; see CoverageMeasure. Never null.
   std::shared_ptr<const std::vector<CoverageMark>> marks;
   // The scores since the newest mark, without counts.
   ForecastSums since_mark;
 
+  // The mark at this count of observations; null for 0.
+  [[nodiscard]] const CoverageMark* MarkAt(std::int64_t start) const noexcept;
+  // The stretch since a mark, or if it is null since `sums` began. own: the levels of its
+  // intervals.
+  [[nodiscard]] CoverageStretch Since(const CoverageMark* from, const CoverageLevels& own) const;
   // Unset without observations.
   [[nodiscard]] std::optional<ForecastCoverage> SinceStart() const {
     return CoverageOf(*cells, since_start.counts, levels);
@@ -73,6 +84,11 @@ struct MeasuredCoverage final : MeasuredError {
   [[nodiscard]] std::int64_t count_since_start() const noexcept override {
     return since_start.counts.count();
   }
+  // Since which count the coverage error is within error_limit again, after it exceeded the limit
+  // at the count `alarm`: see calibd/core/newest_stretch.h.
+  [[nodiscard]] std::optional<std::int64_t> Recovered(std::int64_t alarm, double error_limit) const;
+  // The stretch that answers show; see ErrorReading::newest.
+  [[nodiscard]] std::optional<CoverageStretch> Newest(const ErrorSnapshot& error) const;
   [[nodiscard]] const Events& events() const noexcept override {
     static constexpr Events kEvents{"coverage", ""};
     return kEvents;
@@ -89,7 +105,8 @@ struct MeasuredCoverage final : MeasuredError {
 // How far off the coverage of the forecasts of a model, or of one of its groups, is. The recent
 // error of a model is that of the stretches of newest observations that begin at every 256th one:
 // at some time the intervals of a stretch are wrong with a probability of at most alpha, and it
-// exceeds the limit when its lower end does. A Measure of LimitWatch.
+// exceeds the limit when its lower end does. A group has none; while it has an active alarm it
+// keeps marks at every 1024th observation, so that the alarm can recover. A Measure of LimitWatch.
 class CoverageMeasure {
  public:
   using Time = ErrorStretch::Time;
@@ -118,9 +135,12 @@ class CoverageMeasure {
   [[nodiscard]] std::optional<ErrorInterval> Interval(const Sums& sums, std::size_t series) const;
   [[nodiscard]] std::optional<ErrorStretch> Recent(const Sums& sums, std::size_t series,
                                                    std::int64_t count, double limit) const;
+  [[nodiscard]] std::optional<std::int64_t> Recovered(const Sums& sums, std::int64_t count,
+                                                      std::int64_t alarm, double error_limit) const;
   [[nodiscard]] std::optional<double> Upper(const Sums& sums, std::int64_t count, double limit,
                                             bool recent) const;
-  void KeepMark(const Sums& sums, std::int64_t count, std::int64_t observation, std::int64_t& next);
+  void KeepMark(const Sums& sums, std::int64_t count, std::int64_t observation, bool over,
+                std::int64_t& next);
   void SetTime(Time time, std::int64_t count);
   void Restart();
   void LimitChanged(bool raised);
@@ -135,14 +155,18 @@ class CoverageMeasure {
   [[nodiscard]] static std::size_t MaxMemory(Of of, std::size_t cell_count) noexcept;
 
  private:
+  // Whether scores are summed between marks.
+  [[nodiscard]] bool has_scores() const noexcept { return of_ == Of::kModel || !marks_->empty(); }
   [[nodiscard]] MeasuredCoverage State(const Sums& since_start, const Sums& sums,
                                        std::int64_t count) const;
 
   std::shared_ptr<const ForecastCells> cells_;
   CoveragePartition partition_;
   CoverageLevels levels_;
-  // Replaced instead of changed, because snapshots share it. Null for a group.
-  std::shared_ptr<const std::vector<CoverageMark>> marks_;
+  Of of_;
+  // Replaced instead of changed, because snapshots share it. Never null.
+  std::shared_ptr<const std::vector<CoverageMark>> marks_ =
+      std::make_shared<std::vector<CoverageMark>>();
   ForecastSums since_mark_;
   // For the stretch of each mark, in their order: the count before which its lower end cannot reach
   // the limit.

@@ -13,7 +13,6 @@
 #include "calibd/core/forecast_coverage.h"
 #include "calibd/core/p_value.h"
 #include "server/base/proto_time.h"
-#include "server/kinds/describe_stretch.h"
 #include "server/kinds/numbers/coverage_measure.h"
 #include "server/kinds/numbers/number_kind.h"
 #include "server/model/forecast_spec.h"
@@ -148,16 +147,15 @@ void ForecastWatchDetails::DescribeGroup(const WatchSnapshot& /*watch*/,
   if (reading.count > 0) DescribeScores(*cells, reading.counts, *out.mutable_forecast());
 }
 
-void MeasuredCoverage::Describe(const ErrorSnapshot& error, const ErrorReading& reading,
+void MeasuredCoverage::Describe(const ErrorSnapshot& error, const ErrorReading& /*reading*/,
                                 v1::CalibrationError& out) const {
   DescribeCoverage(*cells, since_start, SinceStart(), *out.mutable_since_start());
   if (error.first_observation != error.start_observation) {
     DescribeCoverage(*cells, sums, Now(), *out.mutable_since_acknowledgement());
   }
-  const std::optional<CoverageStretch> recent = Recent();
-  if (!recent.has_value()) return;
-  DescribeStretch(reading.stretch, *out.mutable_recent());
-  DescribeCoverage(*cells, *recent, recent->coverage, *out.mutable_recent()->mutable_forecast());
+  if (const std::optional<CoverageStretch> newest = Newest(error)) {
+    DescribeCoverage(*cells, *newest, newest->coverage, *out.mutable_newest());
+  }
 }
 
 void DescribeNumbers(const DescribedModel& model, v1::GetCalibrationResponse& response) {

@@ -113,7 +113,7 @@ TEST_F(CalibctlForecastTest, ARecentChangeIsShownBesideTheWholeHistory) {
   EXPECT_THAT(
       shown,
       ::testing::MatchesRegex(
-          "verdict   prices: OVER_LIMIT .recent.(.|\n)*how bad   off by (.|\n)*now       the "
+          "verdict   prices: OVER_LIMIT since (.|\n)*how bad   off by (.|\n)*now       the "
           "newest "
           "1.*rows: off by (.|\n)*cover\\s+(6[5-9]|7[0-4])(.|\n)*: too\\s+narrow(.|\n)*changed   "
           "yes, at about row (19|20)(.|\n)*"));
@@ -163,15 +163,14 @@ TEST_F(CalibctlForecastTest, SimulatesADriftOfQuantiles) {
   EXPECT_NEAR(error.at("sinceStart").at("coverage").at("estimate").get<double>(),
               coverage_error / 6, bound(12000));
   EXPECT_EQ(error.at("isRecent"), true);
-  // The stretch begins with observation 9985, a mark, or up to 1024 later.
-  const nlohmann::json& recent = error.at("recent").at("forecast");
-  const std::int64_t first = Integer(recent.at("firstObservation"));
-  const auto n = static_cast<double>(Integer(recent.at("observations")));
-  EXPECT_GE(first, 9985);
-  EXPECT_NEAR(recent.at("coverage").at("estimate").get<double>(), coverage_error,
-              bound(n) + 16 / n);
-  EXPECT_LE(recent.at("coverage").at("lower").get<double>(), coverage_error);
-  EXPECT_GE(recent.at("coverage").at("upper").get<double>(), coverage_error);
+  // The newest stretch begins with observation 10241.
+  const nlohmann::json& newest = error.at("newest");
+  EXPECT_EQ(Integer(newest.at("firstObservation")), 10241);
+  const auto n = static_cast<double>(Integer(newest.at("observations")));
+  EXPECT_EQ(n, 12000 - 10240);
+  EXPECT_NEAR(newest.at("coverage").at("estimate").get<double>(), coverage_error, bound(n));
+  EXPECT_LE(newest.at("coverage").at("lower").get<double>(), coverage_error);
+  EXPECT_GE(newest.at("coverage").at("upper").get<double>(), coverage_error);
 }
 
 TEST_F(CalibctlForecastTest, SimulatesSamples) {

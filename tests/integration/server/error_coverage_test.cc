@@ -267,7 +267,7 @@ std::string Timeless(v1::GetCalibrationResponse answer) {
   v1::CalibrationError& error = *answer.mutable_error();
   error.mutable_since_start()->clear_start_time();
   if (error.has_since_acknowledgement()) error.mutable_since_acknowledgement()->clear_start_time();
-  error.mutable_recent()->clear_start_time();
+  if (error.has_newest()) error.mutable_newest()->clear_start_time();
   std::string text = error.SerializeAsString();
   for (v1::Alarm& alarm : *answer.mutable_alarms()) {
     alarm.clear_raise_time();

@@ -325,9 +325,8 @@ TEST_F(ForecastTest, ARecentChangeOfALongLivedModelIsSeen) {
   Send(30000, 1, 0);
   v1::GetCalibrationResponse answer = Answer();
   EXPECT_NE(answer.verdict().limit_status(), v1::CalibrationError::OVER_LIMIT);
-  EXPECT_EQ(answer.error().recent().forecast().first_observation(), 1);
-  EXPECT_THAT(HttpGet(server_->http_address(), "/metrics").body,
-              Not(HasSubstr("calibd_recent_error{")));
+  EXPECT_EQ(answer.error().newest().first_observation(), 28 * 1024 + 1);
+  EXPECT_THAT(answer.reading().now().text(), HasSubstr("the newest 1328 rows: off by "));
   // The outcomes are 1.5 standard deviations wide, and .2 too low.
   Send(1500, 1 / 1.5, 0.2 / 1.5);
   answer = Answer();
@@ -336,34 +335,35 @@ TEST_F(ForecastTest, ARecentChangeOfALongLivedModelIsSeen) {
   EXPECT_TRUE(answer.verdict().is_recent());
   EXPECT_LT(error.since_start().coverage().lower(), 0.05);
   EXPECT_NEAR(error.since_start().direction().residual_standard_deviation(), 1, 0.05);
-  EXPECT_FALSE(error.recent().has_log10_e_value());
-  const v1::ErrorMeasurement& recent = error.recent().forecast();
-  // The newest mark before the change is observation 29952, the oldest of those that are kept near
-  // it 28672.
-  EXPECT_GE(recent.first_observation(), 28672);
-  EXPECT_LE(recent.first_observation(), 30000 + 1024);
-  EXPECT_EQ(recent.observations(), 31500 - recent.first_observation() + 1);
-  EXPECT_EQ(recent.observations(), error.recent().observations());
-  EXPECT_TRUE(recent.has_start_time());
-  EXPECT_GT(recent.coverage().lower(), 0.05);
-  EXPECT_GT(recent.coverage().upper(), recent.coverage().estimate());
+  EXPECT_FALSE(error.has_recent());
+  // The newest multiple of 1024 that has 1000 observations after it is 29696, 304 before the
+  // change.
+  const v1::ErrorMeasurement& newest = error.newest();
+  EXPECT_EQ(newest.first_observation(), 29697);
+  EXPECT_EQ(newest.observations(), 31500 - 29696);
+  EXPECT_TRUE(newest.has_start_time());
+  EXPECT_GT(newest.coverage().lower(), 0.05);
+  EXPECT_GT(newest.coverage().upper(), newest.coverage().estimate());
   // The 90 % intervals reach 1.645 of 1.5 standard deviations, around a mean that is .2 too low:
-  // they cover Phi(.97) - Phi(-1.23) = 72.5 %. A few calibrated ones may be among them.
-  ASSERT_EQ(recent.central_coverage_size(), 3);
-  EXPECT_NEAR(recent.central_coverage(2).coverage(), 0.725, 0.04);
-  EXPECT_LT(recent.central_coverage(2).upper(), 0.9);
-  EXPECT_NEAR(recent.direction().residual_mean(), -0.2, 0.15);
-  EXPECT_NEAR(recent.direction().residual_standard_deviation(), 1.5, 0.12);
-  EXPECT_NEAR(recent.direction().shift(), -0.2, 0.2);
-  EXPECT_NEAR(recent.direction().scale(), 1.5, 0.15);
-  EXPECT_THAT(answer.reading().verdict().text(), HasSubstr("OVER_LIMIT (recent)"));
+  // they cover Phi(.97) - Phi(-1.23) = 72.5 %. One row in six is calibrated: 75.4 % of all.
+  ASSERT_EQ(newest.central_coverage_size(), 3);
+  EXPECT_NEAR(newest.central_coverage(2).coverage(), 0.754, 0.04);
+  EXPECT_LT(newest.central_coverage(2).upper(), 0.9);
+  EXPECT_NEAR(newest.direction().residual_mean(), -0.17, 0.15);
+  EXPECT_NEAR(newest.direction().residual_standard_deviation(), 1.43, 0.12);
+  EXPECT_NEAR(newest.direction().shift(), -0.17, 0.2);
+  EXPECT_NEAR(newest.direction().scale(), 1.43, 0.15);
+  // The alarm has the interval of the stretch that raised it.
+  ASSERT_EQ(answer.alarms(0).kind(), v1::Alarm::OVER_LIMIT);
+  EXPECT_TRUE(answer.alarms(0).crossing().is_recent());
+  EXPECT_GT(answer.alarms(0).crossing().error().lower(), 0.05);
   EXPECT_THAT(answer.reading().now().text(),
               AllOf(HasSubstr("too narrow"), HasSubstr("standard deviations too high"),
                     Not(HasSubstr("confident"))));
   EXPECT_THAT(
       HttpGet(server_->http_address(), "/metrics").body,
-      HasSubstr("calibd_recent_error{model=\"demand\",version=\"\",event=\"coverage\"} 0."));
-  EXPECT_FALSE(answer.groups(0).error().has_recent());
+      HasSubstr("calibd_newest_error{model=\"demand\",version=\"\",event=\"coverage\"} 0."));
+  EXPECT_FALSE(answer.groups(0).error().has_newest());
   const std::string before = WithoutReading(answer);
   server_->Kill();
   Start();

@@ -311,8 +311,8 @@ TEST_F(GoldenForecastsTest, Continues) {
   // A settled batch is known, the next one counts, and pending forecasts get their outcomes.
   EXPECT_EQ(Observe(ForecastBatch("normal", 2, 200, 1, 0)).duplicate_rows(), 200);
   EXPECT_EQ(Observe(LaterOutcomes(3, 6, 4)).labels().matched(), 2);
-  // The recent error goes on with the marks, one for each 256 observations since the
-  // acknowledgement after row 600.
+  // The newest observations begin at multiples of 1024 observations since the acknowledgement after
+  // row 600.
   for (std::int64_t sequence = 3; sequence < 9; ++sequence) {
     EXPECT_EQ(Observe(ForecastBatch("normal", sequence, 400, 1, 0)).accepted_rows(), 400);
   }
@@ -322,11 +322,10 @@ TEST_F(GoldenForecastsTest, Continues) {
   const auto answer = client_->GetCalibration("models/normal");
   ASSERT_TRUE(answer.ok()) << answer.status();
   EXPECT_EQ(answer->observations(), 4400);
-  const v1::ErrorMeasurement& recent = answer->error().recent().forecast();
-  EXPECT_EQ((recent.first_observation() - 601) % 256, 0);
-  EXPECT_GE(recent.first_observation(), 601 + 8 * 256);
-  EXPECT_GT(recent.direction().residual_standard_deviation(), 2);
-  EXPECT_GT(recent.coverage().lower(), answer->error().since_acknowledgement().coverage().lower());
+  const v1::ErrorMeasurement& newest = answer->error().newest();
+  EXPECT_EQ(newest.first_observation(), 601 + 2 * 1024);
+  EXPECT_GT(newest.direction().residual_standard_deviation(), 2);
+  EXPECT_GT(newest.coverage().lower(), answer->error().since_acknowledgement().coverage().lower());
   Stop();
 }
 

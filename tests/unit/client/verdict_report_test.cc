@@ -130,7 +130,7 @@ TEST(VerdictReportTest, HasTheNumbersOfForecasts) {
   all.mutable_coverage()->set_estimate(0.011);
   all.mutable_coverage()->set_upper(0.029);
   all.add_central_coverage()->set_promised(0.9);
-  v1::ErrorMeasurement& newest = *response.mutable_error()->mutable_recent()->mutable_forecast();
+  v1::ErrorMeasurement& newest = *response.mutable_error()->mutable_newest();
   newest = all;
   const std::string alone =
       "fitted mean (0 if calibrated)         +0.000\n"
@@ -213,6 +213,26 @@ TEST(VerdictReportTest, TellsAlarmsGroupsAndWarnings) {
   EXPECT_THAT(DescribeAcknowledged("models/m", old),
               HasSubstr("the evidence restarted with the observations after it"));
   EXPECT_EQ(DescribeAlarms("models/m", {}), "m: no alarms\n");
+}
+
+// A number only with its interval.
+TEST(VerdictReportTest, AnAlarmAboutTheLimitSaysWhatItFound) {
+  google::protobuf::RepeatedPtrField<v1::Alarm> alarms;
+  v1::Alarm& alarm = *alarms.Add();
+  alarm.set_kind(v1::Alarm::OVER_LIMIT);
+  v1::Alarm::LimitCrossing& crossing = *alarm.mutable_crossing();
+  crossing.set_limit(0.02);
+  crossing.set_is_recent(true);
+  crossing.set_first_observation(29697);
+  EXPECT_THAT(DescribeAlarms("models/m", alarms),
+              AllOf(HasSubstr("newest rows off by more than 2 points"), Not(HasSubstr("29697"))));
+  crossing.mutable_error()->set_estimate(0.205);
+  crossing.mutable_error()->set_lower(0.105);
+  crossing.mutable_error()->set_upper(0.305);
+  EXPECT_THAT(DescribeAlarms("models/m", alarms),
+              HasSubstr("off by 20.5 points (10.5 to 30.5; limit 2) since row 29697"));
+  crossing.set_is_recent(false);
+  EXPECT_THAT(DescribeAlarms("models/m", alarms), Not(HasSubstr("29697")));
 }
 
 TEST(VerdictReportTest, TheGapOfAGroupOfForecastsIsOfItsRows) {

@@ -81,8 +81,6 @@ v1::GetCalibrationResponse OverLimit() {
   error.set_status(v1::CalibrationError::OVER_LIMIT);
   error.set_limit(0.02);
   *error.mutable_since_start() = Measured(0.0535, 0.0423, 0.0678, 0.05246);
-  error.mutable_recent()->set_first_observation(1);
-  error.mutable_recent()->set_observations(10000);
   v1::Evidence& evidence = *answer.mutable_watch()->mutable_evidence();
   evidence.set_log10_e_value(229.07);
   evidence.set_max_log10_e_value(229.09);
@@ -187,11 +185,21 @@ TEST(VerdictLineTest, EachStatusHasItsName) {
   EXPECT_EQ(VerdictLine(answer), "WITHIN_LIMIT, STALE since 1970-01-01 01:00 UTC (row 913)");
 }
 
-TEST(VerdictLineTest, SaysWhatIsRecentAndAcknowledged) {
+TEST(VerdictLineTest, SaysWhatHasRecoveredOrIsAcknowledged) {
   v1::GetCalibrationResponse answer = OverLimit();
-  answer.mutable_error()->set_is_recent(true);
-  EXPECT_THAT(VerdictLine(answer), StartsWith("OVER_LIMIT (recent) since 1970-01-01 01:00"));
-  answer.mutable_error()->set_is_recent(false);
+  answer.mutable_error()->set_is_recovered(true);
+  answer.mutable_error()->mutable_newest()->set_first_observation(23553);
+  EXPECT_EQ(VerdictLine(answer), "OVER_LIMIT since 1970-01-01 01:00 UTC (row 913), MISCALIBRATED")
+      << "while another alarm is active";
+  answer.mutable_verdict()->set_is_recovered(true);
+  EXPECT_EQ(
+      VerdictLine(answer),
+      "OVER_LIMIT since 1970-01-01 01:00 UTC (row 913), recovered since row 23553 (gates fail "
+      "until it is acknowledged), MISCALIBRATED");
+  // The alarms of groups or labels have.
+  answer.mutable_error()->set_is_recovered(false);
+  EXPECT_THAT(VerdictLine(answer), HasSubstr("(row 913), recovered (gates fail until it is "));
+  answer = OverLimit();
   answer.mutable_error()->set_is_acknowledged(true);
   answer.mutable_verdict()->set_is_acknowledged(true);
   answer.mutable_alarms(0)->mutable_acknowledge_time()->set_seconds(1);
@@ -314,29 +322,80 @@ TEST(HowBadLineTest, NamesABiasOfForecastsThatIsMoreThanNoise) {
   EXPECT_THAT(HowBad(answer), EndsWith("; on average about 0.25 standard deviations too low"));
 }
 
-TEST(NowLineTest, IsTheErrorOfTheNewestRowsIfItIsRecent) {
-  v1::GetCalibrationResponse answer = OverLimit();
-  v1::CalibrationError::RecentError& recent = *answer.mutable_error()->mutable_recent();
-  recent.set_observations(1548);
-  recent.set_estimate(0.205);
-  recent.set_gap(0.2);
-  EXPECT_EQ(NowLine(answer), "");
-  answer.mutable_error()->set_is_recent(true);
-  EXPECT_EQ(NowLine(answer),
-            "the newest 1548 rows: off by 20.5 points, over-confident by 20.0 points");
-  EXPECT_THAT(HowBadLine(answer).brief(), EndsWith("; the newest 1548 rows: off by 20.5 points"));
+// The newest 1548 rows, after `first` rows.
+void SetNewest(std::int64_t first, v1::ErrorMeasurement measured,
+               v1::GetCalibrationResponse& answer) {
+  measured.set_first_observation(first);
+  measured.set_observations(1548);
+  *answer.mutable_error()->mutable_newest() = std::move(measured);
+}
 
-  answer = NarrowForecasts();
-  answer.mutable_error()->set_is_recent(true);
-  v1::ErrorMeasurement& forecast = *answer.mutable_error()->mutable_recent()->mutable_forecast();
-  forecast.set_observations(1548);
+TEST(NowLineTest, IsTheErrorOfTheNewestRows) {
+  v1::GetCalibrationResponse answer = OverLimit();
+  v1::ErrorMeasurement& all = *answer.mutable_error()->mutable_since_start();
+  all.set_first_observation(1);
+  EXPECT_EQ(NowLine(answer), "") << "fewer than 1000 rows";
+  SetNewest(1, Measured(0.2, 0.1, 0.3, 0.19), answer);
+  EXPECT_EQ(NowLine(answer), "") << "the newest rows are all rows";
+  EXPECT_EQ(HowBadLine(answer).brief(), "off by 5.3 points (4.2 to 6.8; limit 2)");
+
+  SetNewest(8193, Measured(0.2, 0.1, 0.3, 0.19), answer);
+  EXPECT_THAT(
+      NowLine(answer),
+      AllOf(StartsWith("the newest 1548 rows: off by 20 points (10 to 30; limit 2); says "),
+            EndsWith("; still over the limit; 95 % for these rows, however often you look")));
+  EXPECT_THAT(HowBadLine(answer).brief(),
+              EndsWith("; the newest 1548 rows: off by 20 points (10 to 30; limit 2)"));
+  SetNewest(8193, Measured(0.01, 0, 0.03, 0.005), answer);
+  EXPECT_THAT(NowLine(answer),
+              EndsWith("; not shown to be within the limit since the alarm; 95 % for these rows, "
+                       "however often you look"));
+  // The other event is over the limit.
+  *answer.mutable_error()->mutable_newest()->mutable_class_1() = Interval(0.1, 0.05, 0.2);
+  EXPECT_THAT(NowLine(answer),
+              AllOf(StartsWith("the newest 1548 rows: P(class 1) off by 10 points (5 to 20; "),
+                    HasSubstr("; still over the limit")));
+
+  // Without an active alarm it is only measured.
+  SetNewest(8193, Measured(0.01, 0, 0.03, 0.005), answer);
+  answer.mutable_error()->set_status(v1::CalibrationError::WITHIN_LIMIT);
+  EXPECT_THAT(NowLine(answer), AllOf(StartsWith("the newest 1548 rows: off by 1 point (0 to 3; "),
+                                     Not(HasSubstr("the limit;"))));
+  EXPECT_EQ(HowBadLine(answer).brief(), "off by 5.3 points (4.2 to 6.8; limit 2)");
+  answer.mutable_error()->set_status(v1::CalibrationError::OVER_LIMIT);
+  answer.mutable_error()->set_is_acknowledged(true);
+  EXPECT_THAT(NowLine(answer), Not(HasSubstr("alarm")));
+}
+
+TEST(NowLineTest, SaysSinceWhenAnAlarmHasRecovered) {
+  v1::GetCalibrationResponse answer = OverLimit();
+  SetNewest(23553, Measured(0.005, 0, 0.019, 0.001), answer);
+  answer.mutable_error()->set_is_recovered(true);
+  EXPECT_THAT(NowLine(answer),
+              StartsWith("recovered since row 23553: the newest 1548 rows: off by 0.5 points (0 to "
+                         "1.9; limit 2); says "));
+  EXPECT_THAT(HowBadLine(answer).brief(), EndsWith("; recovered since row 23553"));
+}
+
+TEST(NowLineTest, HasTheCoverageOfForecasts) {
+  v1::GetCalibrationResponse answer = NarrowForecasts();
+  v1::ErrorMeasurement forecast;
   *forecast.mutable_coverage() = Interval(0.205, 0.105, 0.305);
   *forecast.add_central_coverage() = Coverage(0.9, 0.722, 0.644, 0.8);
-  EXPECT_EQ(NowLine(answer),
-            "the newest 1548 rows: off by 20.5 points (10.5 to 30.5; limit 5); the 90 % intervals "
-            "cover 72.2 % (64.4 to 80.0): too narrow");
-  EXPECT_THAT(HowBadLine(answer).brief(),
-              EndsWith("; the newest 1548 rows: off by 20.5 points (10.5 to 30.5)"));
+  SetNewest(30001, forecast, answer);
+  EXPECT_THAT(NowLine(answer),
+              StartsWith("the newest 1548 rows: off by 20.5 points (10.5 to 30.5; limit 5); the 90 "
+                         "% intervals cover 72.2 % (64.4 to 80.0): too narrow; still over the "));
+}
+
+TEST(HowBadLineTest, SaysWhatAnAlarmOfTheNewestRowsFound) {
+  v1::GetCalibrationResponse answer = OverLimit();
+  answer.mutable_alarms(0)->mutable_crossing()->set_is_recent(true);
+  answer.mutable_alarms(0)->mutable_crossing()->clear_error();
+  EXPECT_THAT(HowBad(answer), Not(HasSubstr("row 913"))) << "all rows are over the limit";
+  *answer.mutable_error()->mutable_since_start() = Measured(0.01, 0, 0.019, 0.001);
+  EXPECT_THAT(HowBad(answer),
+              EndsWith("; at row 913, the newest rows were off by more than 2 points"));
 }
 
 TEST(WhereLineTest, WithoutExaminedRowsSaysNothing) {
@@ -359,6 +418,10 @@ TEST(WhereLineTest, NamesGroupsOverTheirLimitsAndRejectedOnes) {
   group.mutable_error()->mutable_since_start()->mutable_top_label()->set_upper(0.75);
   EXPECT_THAT(WhereLine(answer),
               StartsWith("group (no value) 0 to 75 points off (too few rows to say more)"));
+  group.mutable_error()->set_is_recovered(true);
+  group.mutable_error()->mutable_newest()->set_first_observation(12289);
+  EXPECT_THAT(WhereLine(answer), HasSubstr("too few rows to say more), recovered since row 12289"));
+  group.mutable_error()->set_is_recovered(false);
   group.mutable_error()->mutable_since_start()->clear_top_label();
   EXPECT_THAT(WhereLine(answer),
               StartsWith("group (no value) (not measured yet since the update)"));
@@ -396,6 +459,16 @@ v1::GetCalibrationResponse OverLimitLabels() {
   return answer;
 }
 
+TEST(NowLineTest, HasTheAverageOverLabels) {
+  v1::GetCalibrationResponse answer = OverLimitLabels();
+  v1::ErrorMeasurement labels;
+  *labels.mutable_labels() = Interval(0.01, 0, 0.05);
+  SetNewest(30001, labels, answer);
+  EXPECT_THAT(NowLine(answer),
+              StartsWith("the newest 1548 rows: on average over the labels off by 1 point (0 to 5; "
+                         "limit 2); "));
+}
+
 TEST(LabelsTest, EachLineNamesTheLabels) {
   v1::GetCalibrationResponse answer = OverLimitLabels();
   EXPECT_THAT(VerdictLine(answer), StartsWith("OVER_LIMIT in label wind since 1970-01-01"));
@@ -403,6 +476,9 @@ TEST(LabelsTest, EachLineNamesTheLabels) {
             "on average over 3 labels off by 4 points (1.5 to 7.6; limit 2); 1 label is undecided");
   EXPECT_EQ(HowBadLine(answer).brief(), "wind off by 8.1 points (6.1 to 16.1; limit 2)");
   EXPECT_EQ(WhereLine(answer), "label wind 8.1 points off (6.1 to 16.1); rejected for label fog");
+  answer.mutable_labels()->mutable_labels(2)->set_recovered_since(12289);
+  EXPECT_THAT(WhereLine(answer),
+              StartsWith("label wind 8.1 points off (6.1 to 16.1), recovered since row 12289;"));
   EXPECT_EQ(RepairLine(answer), "");
   // The alarm of a label says nothing about a change of all of them.
   EXPECT_EQ(ChangedLine(answer).text(), "");
@@ -526,9 +602,11 @@ TEST(ChangedLineTest, TellsAChangeFromAModelThatWasAlwaysWrong) {
   EXPECT_EQ(changed.text(), "yes, at about row 30001");
   EXPECT_EQ(changed.answer(), Changed::CHANGED);
   EXPECT_EQ(changed.observation(), 30001);
-  // The interval exceeded the limit, but the worst stretch of newest rows is not the whole run.
+  // All rows exceed the limit, but the newest ones are not as far off.
   answer = OverLimit();
-  answer.mutable_error()->mutable_recent()->set_first_observation(7000);
+  SetNewest(7169, Measured(0.08, 0.06, 0.1, 0.08), answer);
+  EXPECT_EQ(ChangedLine(answer).answer(), Changed::NOT_VISIBLE);
+  SetNewest(7169, Measured(0.005, 0, 0.04, 0.001), answer);
   changed = ChangedLine(answer);
   EXPECT_EQ(changed.text(), "not known; see `calibctl history resnet18@2`");
   EXPECT_EQ(changed.answer(), Changed::UNKNOWN);

@@ -11,6 +11,8 @@
 #include <random>
 #include <vector>
 
+#include "calibd/core/newest_stretch.h"
+
 namespace calibd::server {
 namespace {
 
@@ -129,7 +131,7 @@ TEST(ClassMeasureTest, CrossesAtTheSameObservationAsALookAtEachOne) {
       if (!crossing.has_value()) continue;
       ++crossed;
       EXPECT_EQ(crossing->observation, *expected) << seed;
-      EXPECT_GT(crossing->interval.lower, kLimit);
+      EXPECT_GT(crossing->interval->lower, kLimit);
       EXPECT_FALSE(crossing->recent);
       EXPECT_EQ(crossing->first_observation, 1);
     }
@@ -153,7 +155,7 @@ TEST(ClassMeasureTest, RecentErrorCrossesSoonAfterAChange) {
   EXPECT_LT(crossing->observation, 32000);
   // Marks are 1024 observations apart.
   EXPECT_NEAR(static_cast<double>(crossing->first_observation), 30001, 1100);
-  EXPECT_NEAR(crossing->interval.gap, 0.1, 0.04);
+  EXPECT_FALSE(crossing->interval.has_value()) << "of a stretch that was chosen in hindsight";
   EXPECT_GT(RecentLog10EValue(snapshot), RecentThreshold(snapshot));
 }
 
@@ -356,6 +358,167 @@ TEST(ClassMeasureTest, MarksAreFewerTheOlderTheyAre) {
   EXPECT_THAT(marks, ElementsAre(32, 48, 64, 72, 80, 88, 92, 93, 94, 95, 96, 97, 98, 99, 100));
   EXPECT_THAT(sizeof(ClassErrorWatch) + marks.size() * sizeof(ErrorSums),
               Le(ClassMeasure::MaxMemory()));
+}
+
+// The sums of the rows from `first` on, counted from 0.
+ErrorSeries SeriesOf(const PredictionSet& set, std::size_t first, std::size_t end) {
+  ErrorSeries series{};
+  for (std::size_t i = first; i < end; ++i) {
+    const auto g = set.view().row(i);
+    const auto best = static_cast<std::size_t>(std::max_element(g.begin(), g.end()) - g.begin());
+    series[0].Add(g[best], set.labels[i] == static_cast<std::int32_t>(best));
+    series[1].Add(g[1], set.labels[i] == 1);
+  }
+  return series;
+}
+
+void ExpectInterval(const std::optional<ErrorInterval>& interval, const ReliabilitySums& sums,
+                    const ErrorLevels& levels) {
+  ASSERT_TRUE(interval.has_value());
+  const ErrorInterval expected = *BinnedErrorInterval(sums, levels);
+  EXPECT_NEAR(interval->estimate, expected.estimate, 1e-9);
+  EXPECT_NEAR(interval->lower, expected.lower, 1e-9);
+  EXPECT_NEAR(interval->upper, expected.upper, 1e-9);
+  EXPECT_NEAR(interval->gap, expected.gap, 1e-9);
+}
+
+TEST(ClassMeasureTest, TheNewestObservationsAreChosenByTheirNumbers) {
+  for (const std::size_t m : {2U, 3U}) {
+    const PredictionSet set = OverConfident(m, 9000, 0.01, 30);
+    ClassErrorWatch watch = ModelWatch(m);
+    for (std::size_t n = 1; n <= set.labels.size(); ++n) {
+      Add(watch, set, n - 1, n);
+      if (n % 250 != 0) continue;
+      const ErrorReading reading = watch.Snapshot().Read();
+      ASSERT_EQ(reading.newest.has_value(), n >= 1000) << n;
+      if (!reading.newest.has_value()) continue;
+      const std::size_t start = (n - 1000) / 1024 * 1024;
+      EXPECT_EQ(reading.newest->start, static_cast<std::int64_t>(start));
+      EXPECT_EQ(reading.newest->first_observation, static_cast<std::int64_t>(start) + 1);
+      EXPECT_EQ(reading.newest->observations, static_cast<std::int64_t>(n - start));
+      const ErrorSeries series = SeriesOf(set, start, n);
+      const double events = m == 2 ? 2 : 1;
+      for (std::size_t s = 0; s < (m == 2 ? 2 : 1); ++s) {
+        ExpectInterval(reading.newest->intervals[s], series[s],
+                       {.bins = 0.0375 / events, .gap = 0.0125 / events});
+      }
+      EXPECT_EQ(reading.newest->intervals[1].has_value(), m == 2);
+    }
+  }
+  ClassErrorWatch group = WatchOf(ErrorBudget::OfGroup(kAlpha, 1, 3), kLeast);
+  Add(group, OverConfident(3, 3000, 0, 31), 0, 3000);
+  EXPECT_FALSE(group.Snapshot().Read().newest.has_value());
+}
+
+// 20000 good rows, 2000 bad ones and good ones again.
+TEST(ClassMeasureTest, AnAlarmRecoversAndItsAcknowledgementRaisesNoLimit) {
+  for (const std::size_t m : {2U, 3U}) {
+    const PredictionSet set =
+        Joined(OverConfident(m, 20000, 0, 32),
+               Joined(OverConfident(m, 2000, 0.2, 33), OverConfident(m, 48000, 0, 34)));
+    ClassErrorWatch watch = WatchOf(ErrorBudget::OfModel(kAlpha, m), kLeast);
+    watch.SetLimit(0.05, 0);
+    Add(watch, set, 0, 22000);
+    const std::optional<LimitCrossing> crossing = watch.TakeCrossing();
+    ASSERT_TRUE(crossing.has_value());
+    ASSERT_GT(crossing->observation, 20000);
+    EXPECT_EQ(watch.Snapshot().over_at, crossing->observation);
+    EXPECT_FALSE(watch.Snapshot().Read().recovered);
+    std::size_t rows = 22000;
+    for (; rows < set.labels.size() && !watch.Snapshot().Read().recovered; rows += 512) {
+      Add(watch, set, rows, rows + 512);
+    }
+    ASSERT_LT(rows, 40000U) << "vague probabilities, 5 points: 4600 rows (median)";
+    const ErrorReading reading = watch.Snapshot().Read();
+    EXPECT_EQ(reading.status, LimitStatus::kOverLimit) << "until it is acknowledged";
+    const std::int64_t start = reading.newest->start;
+    EXPECT_GE(start, crossing->observation);
+    EXPECT_EQ(start % 1024, 0);
+    const auto j = static_cast<double>(start / 1024 - crossing->observation / 1024);
+    const double level = 0.05 / (j * (j + 1)) / (m == 2 ? 2 : 1);
+    const ErrorSeries series = SeriesOf(set, static_cast<std::size_t>(start), rows);
+    for (std::size_t s = 0; s < (m == 2 ? 2 : 1); ++s) {
+      ExpectInterval(reading.newest->intervals[s], series[s], {.bins = level, .gap = level});
+      EXPECT_LE(reading.newest->intervals[s]->upper, 0.05);
+    }
+
+    // It is off again: the average since the recovery is not yet.
+    ClassErrorWatch again = watch;
+    const PredictionSet bad = OverConfident(m, rows + 1800, 0.3, 35);
+    Add(again, bad, rows, rows + 1800);
+    EXPECT_FALSE(again.Snapshot().Read().recovered);
+    again.Acknowledge(static_cast<std::int64_t>(rows) + 1800);
+    EXPECT_TRUE(again.Snapshot().acknowledged);
+    EXPECT_GT(again.Snapshot().limit, 0.05);
+
+    // A restored watch says the same.
+    const store::v1::ErrorState state = Saved(watch);
+    ClassErrorWatch restored = ModelWatch(m);
+    ASSERT_TRUE(restored.Restore(state).ok());
+    restored.SetLimit(0.05, static_cast<std::int64_t>(rows));
+    EXPECT_TRUE(restored.Snapshot().Read().recovered);
+    EXPECT_EQ(restored.Snapshot().Read().newest->start, start);
+    // One that does not know when the alarm was raised has not seen a recovery.
+    store::v1::ErrorState former = state;
+    former.clear_over_at();
+    ASSERT_TRUE(restored.Restore(former).ok());
+    EXPECT_FALSE(restored.Snapshot().Read().recovered);
+    former.set_over_at(static_cast<std::int64_t>(rows) + 1);
+    EXPECT_FALSE(restored.Restore(former).ok());
+
+    watch.Acknowledge(static_cast<std::int64_t>(rows));
+    EXPECT_FALSE(watch.Snapshot().acknowledged);
+    EXPECT_EQ(watch.Snapshot().limit, 0.05);
+    EXPECT_EQ(watch.Snapshot().Read().status, LimitStatus::kUndecided);
+    EXPECT_FALSE(watch.Snapshot().Read().recovered);
+  }
+}
+
+TEST(ClassMeasureTest, AnAlarmOfAGroupRecovers) {
+  ClassErrorWatch group = WatchOf(ErrorBudget::OfGroup(kAlpha, 5, 3), kLeast);
+  group.SetLimit(0.05, 0);
+  const PredictionSet set = Joined(OverConfident(3, 4000, 0.3, 38), OverConfident(3, 56000, 0, 39));
+  Add(group, set, 0, 200);
+  EXPECT_EQ(Saved(group).marks_size(), 0);
+  Add(group, set, 200, 4000);
+  ASSERT_TRUE(group.TakeCrossing().has_value());
+  EXPECT_FALSE(group.Snapshot().Read().newest.has_value());
+  Add(group, set, 4000, set.labels.size());
+  const ErrorReading reading = group.Snapshot().Read();
+  EXPECT_TRUE(reading.recovered);
+  EXPECT_LE(reading.newest->intervals[0]->upper, 0.05);
+  group.Acknowledge(60000);
+  EXPECT_FALSE(group.Snapshot().acknowledged);
+  EXPECT_EQ(Saved(group).marks_size(), 0);
+}
+
+TEST(ClassMeasureTest, ARecoveryCountsAllRowsOfANewRun) {
+  ClassErrorWatch watch = ModelWatch(3);
+  Add(watch, OverConfident(3, 2000, 0.3, 36), 0, 2000);
+  ASSERT_TRUE(watch.TakeCrossing().has_value());
+  watch.Restart(WatchOf(ErrorBudget::OfModel(0.01, 3), kLeast, 2001));
+  EXPECT_EQ(watch.Snapshot().over_at, 0);
+  EXPECT_TRUE(watch.Snapshot().over);
+  const PredictionSet good = OverConfident(3, 60000, 0, 37);
+  Add(watch, good, 2000, 60000);
+  EXPECT_TRUE(watch.Snapshot().Read().recovered);
+}
+
+// The marks of a watch contain each start that a stretch of newest observations may have.
+TEST(ClassMeasureTest, MarksContainTheStartOfTheNewestObservations) {
+  for (const std::int64_t spacing : {256, 1024}) {
+    for (std::int64_t count = 1000; count < 70000; count += 8) {
+      const std::int64_t start = *NewestStart(count);
+      EXPECT_TRUE(start == 0 || KeepsMark(start / spacing, count / spacing)) << count;
+      // And the newest two multiples of each larger power of two.
+      for (std::int64_t power = 1024; power <= count; power *= 2) {
+        const std::int64_t newest = (count - 1000) / power * power;
+        for (const std::int64_t one : {newest, newest - power}) {
+          EXPECT_TRUE(one <= 0 || KeepsMark(one / spacing, count / spacing)) << count << " " << one;
+        }
+      }
+    }
+  }
 }
 
 TEST(ClassMeasureTest, TellsHowManyObservationsAreNeeded) {

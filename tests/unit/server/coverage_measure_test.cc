@@ -19,6 +19,7 @@ namespace {
 using ::testing::ElementsAre;
 
 constexpr double kCoverageAlpha = 0.05;
+constexpr double kCoverageLimit = 0.05;
 constexpr std::int64_t kSpacing = 256;
 
 std::shared_ptr<const ForecastCells> CellsOf(const NumberForecastKind& kind) {
@@ -26,7 +27,8 @@ std::shared_ptr<const ForecastCells> CellsOf(const NumberForecastKind& kind) {
 }
 
 CoverageWatch WatchOf(const std::shared_ptr<const ForecastCells>& cells,
-                      CoverageMeasure::Of of = CoverageMeasure::Of::kModel, double limit = 0.05) {
+                      CoverageMeasure::Of of = CoverageMeasure::Of::kModel,
+                      double limit = kCoverageLimit) {
   return CoverageWatch(CoverageMeasure(of, cells, kCoverageAlpha),
                        {.error_limit = limit, .min_observations = 100}, 1);
 }
@@ -176,8 +178,8 @@ TEST(CoverageMeasureTest, DecidesAtTheFirstObservationThatTellsIt) {
     ASSERT_TRUE(found.has_value());
     EXPECT_EQ(static_cast<std::size_t>(found->observation), FirstOver(rows, limit));
     EXPECT_TRUE(found->recent);
-    EXPECT_GT(found->interval.lower, limit);
-    EXPECT_GT(found->interval.gap, 0);
+    EXPECT_GT(found->interval->lower, limit);
+    EXPECT_GT(found->interval->gap, 0);
     // The mark before the change, or the one after it.
     EXPECT_THAT(found->first_observation, ::testing::AnyOf(11 * kSpacing + 1, 12 * kSpacing + 1));
   }
@@ -275,17 +277,104 @@ TEST(CoverageMeasureTest, AnAcknowledgementRestartsTheStretches) {
   EXPECT_FALSE(watch.Snapshot().Read().is_recent);
 }
 
+TEST(CoverageMeasureTest, TheNewestObservationsHaveTheCoverageOfTheirRows) {
+  const auto cells = CellsOf(NormalForecasts{});
+  const std::vector<ForecastRow> rows = Changing(*cells, 4000, 6000, 0.3, 1.6);
+  CoverageWatch watch = WatchOf(cells);
+  for (std::size_t n = 1; n <= rows.size(); ++n) {
+    watch.Add(rows[n - 1], static_cast<std::int64_t>(n));
+    if (n % 333 != 0) continue;
+    const ErrorReading reading = watch.Snapshot().Read();
+    ASSERT_EQ(reading.newest.has_value(), n >= 1000) << n;
+    if (!reading.newest.has_value() || reading.recovered) continue;
+    const std::size_t start = (n - 1000) / 1024 * 1024;
+    const CoverageError expected = Measured(rows, start, n, 0.025);
+    EXPECT_EQ(reading.newest->first_observation, static_cast<std::int64_t>(start) + 1);
+    EXPECT_EQ(reading.newest->observations, static_cast<std::int64_t>(n - start));
+    EXPECT_NEAR(reading.newest->intervals[0]->estimate, expected.estimate, 1e-12);
+    EXPECT_NEAR(reading.newest->intervals[0]->lower, expected.lower, 1e-12);
+    EXPECT_NEAR(reading.newest->intervals[0]->upper, expected.upper, 1e-12);
+    // Residuals are those of these rows, too.
+    double t = 0;
+    for (std::size_t i = start; i < n; ++i) t += rows[i].t;
+    const ErrorSnapshot snapshot = watch.Snapshot();
+    EXPECT_NEAR(CoverageIn(watch)->Newest(snapshot)->counts.t, t, 1e-9);
+  }
+}
+
+TEST(CoverageMeasureTest, AnAlarmOfForecastsRecovers) {
+  const auto cells = CellsOf(NormalForecasts{});
+  std::vector<ForecastRow> rows = Changing(*cells, 8000, 10000, 0, 1.8);
+  const std::vector<ForecastRow> good = RowsOf(*cells, 40000, 0, 1, 40);
+  rows.insert(rows.end(), good.begin(), good.end());
+  CoverageWatch watch = WatchOf(cells);
+  std::optional<LimitCrossing> crossing;
+  std::size_t n = 0;
+  for (; n < rows.size() && !watch.Snapshot().Read().recovered; ++n) {
+    watch.Add(rows[n], static_cast<std::int64_t>(n) + 1);
+    if (!crossing.has_value()) crossing = watch.TakeCrossing();
+  }
+  ASSERT_TRUE(crossing.has_value());
+  ASSERT_GT(n, 10000U);
+  ASSERT_LT(n, 40000U);
+  const ErrorReading reading = watch.Snapshot().Read();
+  const std::int64_t start = reading.newest->start;
+  EXPECT_GE(start, crossing->observation);
+  EXPECT_EQ(start % 1024, 0);
+  const auto j = static_cast<double>(start / 1024 - crossing->observation / 1024);
+  const CoverageError expected =
+      Measured(rows, static_cast<std::size_t>(start), n, 0.05 / (j * (j + 1)));
+  EXPECT_NEAR(reading.newest->intervals[0]->upper, expected.upper, 1e-12);
+  EXPECT_LE(expected.upper, kCoverageLimit);
+  EXPECT_EQ(reading.status, LimitStatus::kOverLimit);
+  watch.Acknowledge(static_cast<std::int64_t>(n));
+  EXPECT_FALSE(watch.Snapshot().acknowledged);
+  EXPECT_EQ(watch.Snapshot().limit, kCoverageLimit);
+}
+
 TEST(CoverageMeasureTest, AGroupHasNoRecentError) {
   const auto cells = CellsOf(NormalForecasts{});
   CoverageWatch watch = WatchOf(cells, CoverageMeasure::Of::kGroup);
   std::int64_t i = 0;
   for (const ForecastRow& row : Changing(*cells, 4000, 5000, 0, 1.5)) watch.Add(row, ++i);
   EXPECT_FALSE(watch.TakeCrossing().has_value());
-  EXPECT_EQ(CoverageIn(watch)->marks, nullptr);
-  EXPECT_FALSE(watch.Snapshot().Read().stretch.has_value());
+  EXPECT_TRUE(CoverageIn(watch)->marks->empty());
+  EXPECT_FALSE(watch.Snapshot().Read().newest.has_value());
   store::v1::ErrorState state;
   watch.Save(state);
   EXPECT_EQ(state.forecast_marks_size(), 0);
+}
+
+TEST(CoverageMeasureTest, AnAlarmOfAGroupOfForecastsRecovers) {
+  const auto cells = CellsOf(NormalForecasts{});
+  const auto saved = [](const CoverageWatch& watch) {
+    store::v1::ErrorState state;
+    watch.Save(state);
+    return state;
+  };
+  std::vector<ForecastRow> rows = RowsOf(*cells, 3000, 0, 3, 41);
+  const std::vector<ForecastRow> good = RowsOf(*cells, 60000, 0, 1, 42);
+  rows.insert(rows.end(), good.begin(), good.end());
+  CoverageWatch watch = WatchOf(cells, CoverageMeasure::Of::kGroup);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    watch.Add(rows[i], static_cast<std::int64_t>(i) + 1);
+    watch.SetTime(ErrorStretch::Time(std::chrono::seconds(i)));
+    if (i % 9999 != 100 && i != 3500) continue;
+    const store::v1::ErrorState state = saved(watch);
+    CoverageWatch restored = WatchOf(cells, CoverageMeasure::Of::kGroup);
+    ASSERT_TRUE(restored.Restore(state).ok());
+    EXPECT_EQ(saved(restored).SerializeAsString(), state.SerializeAsString());
+    if (i == 3500) watch = restored;
+  }
+  ASSERT_TRUE(watch.Snapshot().over);
+  const ErrorReading reading = watch.Snapshot().Read();
+  ASSERT_TRUE(reading.recovered);
+  EXPECT_LE(reading.newest->intervals[0]->upper, kCoverageLimit);
+  EXPECT_TRUE(reading.newest->start_time.has_value());
+  EXPECT_LE(saved(watch).forecast_marks_size(), 23);
+  watch.Acknowledge(static_cast<std::int64_t>(rows.size()));
+  EXPECT_FALSE(watch.Snapshot().acknowledged);
+  EXPECT_EQ(saved(watch).forecast_marks_size(), 0);
 }
 
 TEST(CoverageMeasureTest, MarksOfForecastsAreFewerTheOlderTheyAre) {

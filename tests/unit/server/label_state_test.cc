@@ -224,7 +224,7 @@ TEST(LabelStateTest, AlarmsNameTheirLabelAndAreAcknowledgedApart) {
     return alarm.kind == Alarm::Kind::kOverLimit && alarm.label.has_value();
   });
   ASSERT_NE(of_wind, monitor.alarms->end());
-  EXPECT_GT(of_wind->crossing->interval.lower, 0.02);
+  EXPECT_GT(of_wind->crossing->interval->lower, 0.02);
   const Verdict verdict = MakeVerdict(model, *snapshot, {});
   EXPECT_EQ(verdict.limit_status, v1::CalibrationError::OVER_LIMIT);
   EXPECT_THAT(verdict.labels_over_limit, ElementsAre(2U));
@@ -303,7 +303,7 @@ TEST(LabelStateTest, AStateThatCannotBeIsDamage) {
 // With one label, all labels together are this label.
 TEST(LabelMeasureTest, OneLabelHasTheIntervalOfBinnedErrors) {
   const ErrorLevels levels{.bins = 0.03, .gap = 0.01};
-  LabelMeasure measure(1, levels);
+  LabelMeasure measure(LabelMeasure::Of::kModel, 1, levels);
   LabelErrorSums since_start = LabelMeasure::NewSums(1);
   LabelErrorSums sums = since_start;
   ReliabilitySums expected;
@@ -324,6 +324,105 @@ TEST(LabelMeasureTest, OneLabelHasTheIntervalOfBinnedErrors) {
   EXPECT_FALSE(check.over.has_value());
   EXPECT_NEAR(check.rows_to_over, 3000 * (0.5 - interval.lower), 1e-6);
   EXPECT_TRUE(measure.Check(sums, 3000, 0.02, 0.02).over.has_value());
+}
+
+using LabelWatch = LimitWatch<LabelMeasure>;
+
+LabelWatch WatchOfLabels(LabelMeasure::Of of) {
+  return LabelWatch(LabelMeasure(of, 1, {.bins = 0.03, .gap = 0.01}),
+                    {.error_limit = 0.05, .min_observations = 100}, 1);
+}
+
+// Adds n rows of a label that holds with the stated probability minus `off`.
+void AddRows(LabelWatch& watch, int n, double off, std::mt19937_64& random) {
+  std::uniform_real_distribution<double> uniform;
+  for (int i = 0; i < n; ++i) {
+    const double stated = 0.8 + 0.2 * uniform(random);
+    const std::int8_t truth = uniform(random) < stated - off ? 1 : 0;
+    watch.Add({.probabilities = {&stated, 1}, .truths = {&truth, 1}, .label_count = 1},
+              watch.count() + 1);
+  }
+}
+
+store::v1::ErrorState StateOf(const LabelWatch& watch) {
+  store::v1::ErrorState state;
+  watch.Save(state);
+  return state;
+}
+
+TEST(LabelMeasureTest, AnAlarmOfALabelRecoversAndItsMarksAreKeptMeanwhile) {
+  for (const LabelMeasure::Of of : {LabelMeasure::Of::kModel, LabelMeasure::Of::kLabel}) {
+    const bool is_label = of == LabelMeasure::Of::kLabel;
+    std::mt19937_64 random(5);
+    LabelWatch watch = WatchOfLabels(of);
+    AddRows(watch, 3000, 0, random);
+    EXPECT_EQ(StateOf(watch).marks_size(), is_label ? 0 : 2);
+    EXPECT_EQ(watch.Snapshot().Read().newest.has_value(), !is_label);
+    AddRows(watch, 3000, 0.3, random);
+    ASSERT_TRUE(watch.TakeCrossing().has_value());
+    EXPECT_FALSE(watch.Snapshot().Read().recovered);
+    int good = 0;
+    for (; good < 40000 && !watch.Snapshot().Read().recovered; good += 500) {
+      AddRows(watch, 500, 0, random);
+    }
+    ASSERT_LT(good, 40000);
+    const ErrorSnapshot snapshot = watch.Snapshot();
+    const ErrorStretch newest = *snapshot.Read().newest;
+    EXPECT_EQ(newest.start % 1024, 0);
+    EXPECT_GE(newest.start, snapshot.over_at);
+    EXPECT_LE(newest.intervals[0]->upper, 0.05);
+    EXPECT_EQ(newest.observations, watch.count() - newest.start);
+
+    LabelWatch restored = WatchOfLabels(of);
+    ASSERT_TRUE(restored.Restore(StateOf(watch)).ok());
+    EXPECT_EQ(StateOf(restored).SerializeAsString(), StateOf(watch).SerializeAsString());
+    EXPECT_TRUE(restored.Snapshot().Read().recovered);
+
+    watch.Acknowledge(watch.count());
+    EXPECT_FALSE(watch.Snapshot().acknowledged);
+    EXPECT_EQ(watch.Snapshot().Read().status, LimitStatus::kUndecided);
+    EXPECT_EQ(StateOf(watch).marks_size(), 0);
+  }
+}
+
+TEST(LabelMeasureTest, KeepsAFewMarksForLong) {
+  std::mt19937_64 random(6);
+  LabelWatch watch = WatchOfLabels(LabelMeasure::Of::kLabel);
+  AddRows(watch, 1000, 0.5, random);
+  ASSERT_TRUE(watch.TakeCrossing().has_value());
+  AddRows(watch, 1100 * 1024, 0.5, random);
+  const store::v1::ErrorState state = StateOf(watch);
+  EXPECT_GT(state.marks_size(), 15);
+  EXPECT_LE(state.marks_size(), 24);
+  EXPECT_LT(state.marks(0).first_observation(), 600 * 1024);
+}
+
+TEST(LabelStateTest, TheVerdictRecoversOnceAllAlarmsHave) {
+  ErrorSnapshot label;
+  const auto read = [&](bool over, bool recovered) {
+    LabelWatch watch = WatchOfLabels(LabelMeasure::Of::kLabel);
+    std::mt19937_64 random(8);
+    AddRows(watch, 500, over ? 0.5 : 0, random);
+    if (recovered) AddRows(watch, 30000, 0, random);
+    EXPECT_EQ(watch.Snapshot().over, over);
+    EXPECT_EQ(watch.Snapshot().Read().recovered, recovered);
+    return watch.Snapshot();
+  };
+  ThreadPool pool("test", 1);
+  Model model(1, Checked(LabelModel()), {}, {}, pool, nullptr);
+  model.Publish();
+  const auto verdict_of = [&](std::vector<ErrorSnapshot> labels) {
+    ModelSnapshot snapshot = *model.snapshot();
+    MonitorSnapshot monitor = *snapshot.monitor;
+    monitor.error = read(false, false);
+    monitor.labels = std::move(labels);
+    snapshot.monitor = std::move(monitor);
+    return MakeVerdict(model, snapshot, {});
+  };
+  EXPECT_FALSE(verdict_of({read(false, false)}).is_recovered) << "no alarm";
+  EXPECT_TRUE(verdict_of({read(true, true), read(false, false)}).is_recovered);
+  EXPECT_FALSE(verdict_of({read(true, true), read(true, false)}).is_recovered);
+  EXPECT_EQ(verdict_of({read(true, true)}).limit_status, v1::CalibrationError::OVER_LIMIT);
 }
 
 }  // namespace

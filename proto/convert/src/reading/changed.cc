@@ -21,10 +21,17 @@ Changed Say(Changed::Answer answer, std::int64_t observation, std::string text) 
   return line;
 }
 
+// True if the newest rows may be as far off as all rows are.
+bool MayBeAsAllRows(const v1::CalibrationError& error) {
+  const v1::ErrorInterval* const all = IntervalOf(Current(error));
+  const v1::ErrorInterval* const newest = IntervalOf(error.newest());
+  return all == nullptr || newest == nullptr ||
+         (newest->upper() >= all->lower() && newest->lower() <= all->upper());
+}
+
 // Says whether the error of the model itself began with a change. over: its alarm.
 Changed ErrorChange(const v1::GetCalibrationResponse& answer, const v1::Alarm& over) {
   const bool is_active = !over.has_acknowledge_time();
-  const v1::CalibrationError::RecentError& recent = answer.error().recent();
   // The rows since an acknowledgement do not tell whether the rows before it had changed.
   const std::int64_t first = is_active ? Current(answer.error()).first_observation()
                                        : answer.error().since_start().first_observation();
@@ -32,7 +39,7 @@ Changed ErrorChange(const v1::GetCalibrationResponse& answer, const v1::Alarm& o
   if (over.crossing().is_recent() && crossed > first) {
     return Say(Changed::CHANGED, crossed, absl::StrCat("yes, at about row ", crossed));
   }
-  if (is_active && recent.observations() > 0 && recent.first_observation() == first) {
+  if (is_active && !answer.error().is_recovered() && MayBeAsAllRows(answer.error())) {
     return Say(Changed::NOT_VISIBLE, first,
                absl::StrCat("no change is visible: off from ",
                             first == 1 ? "the first row" : absl::StrCat("row ", first), " on"));

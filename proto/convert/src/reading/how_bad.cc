@@ -100,28 +100,17 @@ std::string LabelsText(const v1::GetCalibrationResponse& answer) {
   return text;
 }
 
-// The error when the alarm was raised, if it is no longer seen in that of all rows.
+// What was found when the alarm was raised, if it is not seen in the error of all rows.
 std::string FormerText(const v1::GetCalibrationResponse& answer, double lower) {
   const v1::Alarm* const over = Active(answer, v1::Alarm::OVER_LIMIT, false);
-  if (over == nullptr || over->crossing().is_recent() || lower > answer.error().limit()) return "";
+  if (over == nullptr || lower > answer.error().limit()) return "";
+  if (over->crossing().is_recent()) {
+    return absl::StrCat("at row ", over->observation(), ", the newest rows were off by more than ",
+                        PointsText(over->crossing().limit()));
+  }
   const v1::ErrorInterval& former = over->crossing().error();
   return absl::StrCat("it was ", OffByText(former, over->crossing().limit()), " at row ",
                       over->observation());
-}
-
-// "; the newest 1548 rows: off by 20.5 points (10.5 to 30.5)". Empty if the error is not recent.
-// Only forecasts have an interval of it.
-std::string BriefNowText(const v1::CalibrationError& error) {
-  if (!error.is_recent()) return "";
-  const v1::CalibrationError::RecentError& recent = error.recent();
-  if (!recent.has_forecast()) {
-    return absl::StrCat("; the newest ", recent.observations(), " rows: off by ",
-                        PointsText(recent.estimate()));
-  }
-  const v1::ErrorInterval& coverage = recent.forecast().coverage();
-  return absl::StrCat("; the newest ", recent.forecast().observations(), " rows: off by ",
-                      PointsText(coverage.estimate()), " (", Points(coverage.lower()), " to ",
-                      Points(coverage.upper()), ")");
 }
 
 }  // namespace
@@ -157,20 +146,10 @@ v1::Reading::HowBad HowBadLine(const v1::GetCalibrationResponse& answer) {
         absl::StrCat(CutName(worst->name()), " ", OffByText(worst->error(), error.limit())));
     return line;
   }
-  line.set_brief(BriefErrorText(current, error.limit()) + BriefNowText(error));
+  std::string brief = BriefErrorText(current, error.limit());
+  Add(brief, BriefNowText(error));
+  line.set_brief(std::move(brief));
   return line;
-}
-
-std::string NowLine(const v1::GetCalibrationResponse& answer) {
-  const v1::CalibrationError& error = answer.error();
-  if (!error.is_recent()) return "";
-  const v1::CalibrationError::RecentError& recent = error.recent();
-  if (recent.has_forecast()) {
-    return absl::StrCat("the newest ", recent.forecast().observations(),
-                        " rows: ", ForecastsText(recent.forecast(), error.limit()));
-  }
-  return absl::StrCat("the newest ", recent.observations(), " rows: off by ",
-                      PointsText(recent.estimate()), ", ", GapText(recent.gap()));
 }
 
 }  // namespace calibd::convert

@@ -15,7 +15,6 @@ std::string LimitText(const v1::Verdict& verdict, const v1::CalibrationError& er
   const auto& over = of_labels ? verdict.labels_over_limit() : verdict.groups_over_limit();
   const bool own = over.empty() || error.status() == v1::CalibrationError::OVER_LIMIT;
   std::string text = StatusName(verdict.limit_status());
-  if (own && error.is_recent()) text += " (recent)";
   if (own && error.is_acknowledged()) text += " (acknowledged)";
   if (over.empty()) return text;
   std::vector<std::string> groups;
@@ -52,6 +51,13 @@ std::string VerdictLine(const v1::GetCalibrationResponse& answer) {
   if (verdict.limit_status() != v1::CalibrationError::UNSPECIFIED) {
     absl::StrAppend(&text, LimitText(verdict, answer.error()));
     if (over != nullptr) text += SinceText(over->raise_time(), over->observation());
+    if (verdict.is_recovered()) {
+      text += ", recovered";
+      if (answer.error().is_recovered()) {
+        absl::StrAppend(&text, " since row ", answer.error().newest().first_observation());
+      }
+      text += " (gates fail until it is acknowledged)";
+    }
     text += ", ";
   }
   text += status;

@@ -43,9 +43,14 @@ std::string OffPlace(const std::string& name, const v1::ErrorInterval* measured,
                       Points(interval.lower()), " to ", Points(interval.upper()), ")");
 }
 
+std::string RecoveredText(std::int64_t row) { return absl::StrCat(", recovered since row ", row); }
+
 std::string GroupPlace(const v1::GroupWatch& group) {
-  return OffPlace(absl::StrCat("group ", CutName(GroupName(group.value(), group.overflow()))),
-                  IntervalOf(Current(group.error())), group.error().has_since_acknowledgement());
+  const v1::CalibrationError& error = group.error();
+  const std::string place =
+      OffPlace(absl::StrCat("group ", CutName(GroupName(group.value(), group.overflow()))),
+               IntervalOf(Current(error)), error.has_since_acknowledgement());
+  return error.is_recovered() ? place + RecoveredText(error.newest().first_observation()) : place;
 }
 
 // The labels over their limits, the worst first, and the others that are rejected.
@@ -63,6 +68,8 @@ std::pair<Places, Places> LabelPlaces(const v1::MultilabelCalibration& labels) {
       over.names.push_back(OffPlace(absl::StrCat("label ", name),
                                     label->has_error() ? &label->error() : nullptr,
                                     label->has_since_observation()));
+      if (label->has_recovered_since())
+        over.names.back() += RecoveredText(label->recovered_since());
     } else if (label->rejected()) {
       rejected.names.push_back(name);
     }

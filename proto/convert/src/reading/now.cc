@@ -1,0 +1,61 @@
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "calibd/convert/reading.h"
+#include "calibd/convert/text.h"
+#include "words.h"
+
+namespace calibd::convert {
+namespace {
+
+// Whether an alarm about the error of the model itself is active.
+bool HasAlarm(const v1::CalibrationError& error) {
+  return error.status() == v1::CalibrationError::OVER_LIMIT && !error.is_acknowledged();
+}
+
+std::string RowsText(const v1::ErrorMeasurement& newest) {
+  return absl::StrCat("the newest ", newest.observations(), " rows: ");
+}
+
+// The error with its direction; of several labels, the average alone.
+std::string NewestText(const v1::ErrorMeasurement& newest, double limit) {
+  return newest.has_labels()
+             ? absl::StrCat("on average over the labels ", OffByText(newest.labels(), limit))
+             : ErrorText(newest, limit);
+}
+
+// What the newest rows say about the alarm. All events must be within the limit.
+std::string AlarmText(const v1::ErrorMeasurement& newest, double limit) {
+  const bool is_over = IntervalOf(newest)->lower() > limit ||
+                       (newest.has_class_1() && newest.class_1().lower() > limit);
+  return is_over ? "; still over the limit" : "; not shown to be within the limit since the alarm";
+}
+
+}  // namespace
+
+std::string BriefNowText(const v1::CalibrationError& error) {
+  const v1::ErrorMeasurement& newest = error.newest();
+  if (error.is_recovered()) {
+    return absl::StrCat("recovered since row ", newest.first_observation());
+  }
+  const bool is_part = newest.first_observation() > Current(error).first_observation();
+  if (!HasAlarm(error) || IntervalOf(newest) == nullptr || !is_part) return "";
+  return RowsText(newest) + BriefErrorText(newest, error.limit());
+}
+
+std::string NowLine(const v1::GetCalibrationResponse& answer) {
+  const v1::CalibrationError& error = answer.error();
+  const v1::ErrorMeasurement& newest = error.newest();
+  if (IntervalOf(newest) == nullptr) return "";
+  if (error.is_recovered()) {
+    return absl::StrCat("recovered since row ", newest.first_observation(), ": ", RowsText(newest),
+                        NewestText(newest, error.limit()));
+  }
+  if (newest.first_observation() == Current(error).first_observation()) return "";
+  std::string text = absl::StrCat(RowsText(newest), NewestText(newest, error.limit()));
+  if (HasAlarm(error)) text += AlarmText(newest, error.limit());
+  return absl::StrCat(text, "; 95 % for these rows, however often you look");
+}
+
+}  // namespace calibd::convert
