@@ -90,6 +90,12 @@ constexpr FamilyRow<AlarmSource> kAlarmRows[] = {
          out.Add(source.monitor.FindActive(kind) != nullptr ? 1 : 0, {{"kind", name}});
        }
      }},
+    {"calibd_alarm_recovered", Gauge,
+     "1 while alarms of this kind (over_limit) are active and all of them have recovered: the "
+     "newest predictions of the model, group or label are shown to be within the limit, else 0.",
+     [](auto& source, auto& out) {
+       out.Add(source.verdict.is_recovered ? 1 : 0, {{"kind", "over_limit"}});
+     }},
     {"calibd_alarm_raise_timestamp_seconds", Gauge,
      "Time at which the oldest active alarm of this kind was raised, in seconds since the Unix "
      "epoch.",
@@ -367,31 +373,33 @@ constexpr FamilyRow<MonitorSource> kMonitorRows[] = {
      }},
 };
 
-struct RecentSource {
+struct NewestSource {
   const ErrorStretch& stretch;
-  const char* event;
+  const MeasuredError::Events& events;
 };
 
-// Set while only the recent error exceeds the limit.
-constexpr FamilyRow<RecentSource> kRecentRows[] = {
-    {"calibd_recent_error", Gauge,
-     "Estimated calibration error of the newest predictions, while only their error exceeds the "
-     "limit. Of the stretches that end now, it is that of the one that exceeds the limit most "
-     "clearly, which is chosen in hindsight.",
-     [](auto& recent, auto& out) {
-       out.Add(recent.stretch.interval.estimate, {{"event", recent.event}});
-     }},
-    {"calibd_recent_error_gap", Gauge,
-     "Mean stated probability minus the frequency of the event, over the predictions of "
-     "calibd_recent_error. For forecasts of a number: how much less than it promises the widest "
-     "central interval covers.",
-     [](auto& recent, auto& out) {
-       out.Add(recent.stretch.interval.gap, {{"event", recent.event}});
-     }},
-    {"calibd_recent_error_observations", Gauge, "Number of predictions of calibd_recent_error.",
-     [](auto& recent, auto& out) {
-       out.Add(recent.stretch.observations, {{"event", recent.event}});
-     }},
+void AddNewest(const NewestSource& source, double ErrorInterval::*value, auto& out) {
+  for (std::size_t s = 0; s < source.events.size(); ++s) {
+    const std::optional<ErrorInterval>& interval = source.stretch.intervals[s];
+    if (interval.has_value()) out.Add((*interval).*value, {{"event", source.events[s]}});
+  }
+}
+
+// Set from 1000 predictions on.
+constexpr FamilyRow<NewestSource> kNewestRows[] = {
+    {"calibd_newest_error", Gauge,
+     "Estimated calibration error, as calibd_binned_error, of the newest predictions: the newest "
+     "1000 to 2023, or those since an active alarm over_limit has recovered. The estimate is "
+     "biased upwards.",
+     [](auto& source, auto& out) { AddNewest(source, &ErrorInterval::estimate, out); }},
+    {"calibd_newest_error_lower_bound", Gauge,
+     "Lower end of the interval of calibd_newest_error, at 95 % for these predictions.",
+     [](auto& source, auto& out) { AddNewest(source, &ErrorInterval::lower, out); }},
+    {"calibd_newest_error_upper_bound", Gauge,
+     "Upper end of the interval of calibd_newest_error, at 95 % for these predictions.",
+     [](auto& source, auto& out) { AddNewest(source, &ErrorInterval::upper, out); }},
+    {"calibd_newest_error_observations", Gauge, "Number of predictions of calibd_newest_error.",
+     [](auto& source, auto& out) { out.Add(source.stretch.observations); }},
 };
 
 // The intervals that `calibctl show` prints. An acknowledgement empties the sums; those since the
@@ -647,11 +655,7 @@ class ModelFamilies {
     const MeasuredError::Events& events = monitor.error.measured->events();
     monitors_.Add({monitor, one.verdict, ShownError(monitor.error), events}, labels);
     AddLabels(one, monitor);
-    const auto* const classes = monitor.error.As<MeasuredClassError>();
-    if (reading.is_recent && reading.stretch.has_value()) {
-      recent_.Add({*reading.stretch, events[classes == nullptr ? 0 : classes->recent_series]},
-                  labels);
-    }
+    if (reading.newest.has_value()) newest_.Add({*reading.newest, events}, labels);
     for (const std::shared_ptr<const GroupSnapshot>& group : monitor.groups) {
       const char* const overflow = group->id.overflow ? "true" : "false";
       groups_.Add(*group, With(labels, {{"group", group->id.value}, {"overflow", overflow}}));
@@ -706,7 +710,7 @@ class ModelFamilies {
   Families<RunningBlock> blocks_{kBlockRows, scrape_};
   Families<WatchSource> watches_{kWatchRows, scrape_};
   Families<MonitorSource> monitors_{kMonitorRows, scrape_};
-  Families<RecentSource> recent_{kRecentRows, scrape_};
+  Families<NewestSource> newest_{kNewestRows, scrape_};
   Families<GroupSnapshot> groups_{kGroupRows, scrape_};
   Families<LabelSource> labels_{kLabelRows, scrape_};
 };

@@ -300,7 +300,7 @@ TEST_F(MetricsTest, TheErrorHasASeriesForClass1AndOutlastsAcknowledgements) {
   EXPECT_NE(value(effect), effect_before);
 }
 
-TEST_F(MetricsTest, ARecentErrorIsExportedWhileItsAlarmIsActive) {
+TEST_F(MetricsTest, TheNewestErrorIsExportedWithItsInterval) {
   Start();
   client_->CreateFixed("models/m", 2);
   PredictionSet set = CancellingErrors(20000);
@@ -313,13 +313,23 @@ TEST_F(MetricsTest, ARecentErrorIsExportedWhileItsAlarmIsActive) {
   const v1::CalibrationError error = client_->GetCalibration("models/m").error();
   ASSERT_TRUE(error.is_recent());
   const std::string text = Scrape();
-  const std::string series = "\ncalibd_recent_error_observations{model=\"m\",version=\"\",event=\"";
-  const std::size_t at = text.find(series);
-  ASSERT_NE(at, std::string::npos);
-  EXPECT_EQ(std::stod(text.substr(text.find(' ', at))),
-            static_cast<double>(error.recent().observations()));
-  EXPECT_THAT(text, HasSubstr("\ncalibd_recent_error{model=\"m\""));
+  const auto value = [&text](const std::string& series) {
+    const std::size_t at = text.find("\n" + series + "} ");
+    EXPECT_NE(at, std::string::npos) << series;
+    return at == std::string::npos ? -1 : std::stod(text.substr(at + series.size() + 3));
+  };
+  EXPECT_EQ(error.newest().observations(), 20000 - 18 * 1024);
+  EXPECT_EQ(value("calibd_newest_error_observations{model=\"m\",version=\"\""), 20000 - 18 * 1024);
+  const std::string of_class_1 = "{model=\"m\",version=\"\",event=\"class_1\"";
+  const v1::ErrorInterval& class_1 = error.newest().class_1();
+  EXPECT_DOUBLE_EQ(value("calibd_newest_error" + of_class_1), class_1.estimate());
+  EXPECT_DOUBLE_EQ(value("calibd_newest_error_lower_bound" + of_class_1), class_1.lower());
+  EXPECT_DOUBLE_EQ(value("calibd_newest_error_upper_bound" + of_class_1), class_1.upper());
+  EXPECT_GT(class_1.lower(), 0.02);
+  EXPECT_THAT(text,
+              HasSubstr("\ncalibd_newest_error{model=\"m\",version=\"\",event=\"top_label\""));
   EXPECT_THAT(text, HasSubstr("recent=\"true\""));
+  EXPECT_EQ(value("calibd_alarm_recovered{model=\"m\",version=\"\",kind=\"over_limit\""), 0);
 }
 
 TEST_F(MetricsTest, PromtoolReportsNoProblems) {
