@@ -129,11 +129,11 @@ TEST_F(RecoveryTest, AnAlarmRecoversAndStaysUntilItIsAcknowledged) {
 // The same rows in other batches have the same answer, to the last bit.
 TEST_F(RecoveryTest, BatchesDoNotChangeTheNewestRows) {
   std::string first;
-  for (const std::size_t batch : {97, 1000}) {
+  for (const std::size_t batch : {97U, 1000U}) {
     Create(Declared());
-    for (const auto& [n, off, seed] : {std::tuple{3000, 0.0, 1}, {2000, 0.2, 2}, {9000, 0.0, 3}}) {
-      Send(SharpRows(static_cast<std::size_t>(n), off, static_cast<std::uint64_t>(seed)), batch);
-    }
+    Send(SharpRows(3000, 0, 1), batch);
+    Send(SharpRows(2000, 0.2, 2), batch);
+    Send(SharpRows(9000, 0, 3), batch);
     v1::CalibrationError error = Answer().error();
     EXPECT_TRUE(error.has_newest());
     error.mutable_newest()->clear_start_time();
