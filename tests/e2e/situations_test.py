@@ -96,7 +96,8 @@ EXPECTED = {
                   ["UNDECIDED, NOT_REJECTED off by ", "more labelled rows decide"], []),
     "drifted": ("OVER_LIMIT", "MISCALIBRATED", ["over-limit", "miscalibration", "drift"],
                 ["drift", "evidence", "over_limit"],
-                ["OVER_LIMIT since 20", "(row 12", "yes, at about row 1", "the newest rows were off by more than 2 points"],
+                ["OVER_LIMIT since 20", "(row 12", "yes, at about row 1",
+                 "the newest rows were off by more than 2 points"],
                 ["CalibdModelDrifted", "CalibdModelMiscalibrated", "CalibdModelOverLimit"]),
     "bad_group": ("OVER_LIMIT", "MISCALIBRATED", ["over-limit", "miscalibration", "drift"],
                   ["drift", "evidence", "over_limit"],
@@ -122,7 +123,8 @@ EXPECTED = {
 ANNOTATIONS = {
     ("over", "CalibdModelOverLimit"): [
         "over is off by more than its limit", "is over the limit since 20",
-        "off by {off_by} ({lower} to ", "; limit 2%; event top_label). Next: calibctl show over says"],
+        "off by {off_by} ({lower} to ", "; limit 2%; event top_label). The newest 1952 rows are off by ",
+        "; event top_label). Next: calibctl show over says"],
     ("drifted", "CalibdModelOverLimit"): [
         "drifted is off by more than its limit", "The newest 1212 rows are off by "],
     ("bad_group", "CalibdModelOverLimit"): [
