@@ -211,6 +211,15 @@ void WarnOfRows(const ModelDeclaration& declaration, const ModelSnapshot& snapsh
       snapshot.monitor->FindActive(Alarm::Kind::kEvidence) != nullptr) {
     WarnOfImpossibleLabel(*snapshot.monitor->watch, warnings);
   }
+  if (snapshot.monitor->dependence_found_at > 0) {
+    *warnings.Add() = absl::StrFormat(
+        "Labels of neighbouring rows go together more than the predictions say, found at row %d: "
+        "the "
+        "rows are sorted, or repeated, or many are of one user. The evidence, alarms and intervals "
+        "take each row for new and may be false: send rows in random order (calibctl send "
+        "--shuffle), and acknowledge the alarms.",
+        snapshot.monitor->dependence_found_at);
+  }
   const RowScreen::Counts& screen = snapshot.monitor->screen;
   if (screen.rows < kLeastScreened) return;
   const auto rows = static_cast<double>(screen.rows);

@@ -1,6 +1,10 @@
 #include "server/watch/limit.h"
 
+#include <algorithm>
 #include <bit>
+#include <utility>
+
+#include "calibd/store/v1/store.pb.h"
 
 namespace calibd::server {
 
@@ -11,6 +15,32 @@ bool KeepsMark(std::int64_t index, std::int64_t newest) noexcept {
   if (age < kNewestMarks) return true;
   return index % static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(age)) / 2) ==
          0;
+}
+
+void DeviationFields(StateFields& fields, EventDeviations& deviations) {
+  using Stored = store::v1::ErrorState::DeviationState;
+  using Sums = DeviationBlocks::Sums;
+  DeviationBlocks::State state = deviations.blocks.state();
+  fields(Stored::kFirstObservationFieldNumber, deviations.first_observation);
+  fields(Stored::kRowsFieldNumber, state.rows);
+  fields(Stored::kBlockRowsFieldNumber, state.block_rows);
+  fields(Stored::kDeviationFieldNumber, state.total.deviation);
+  fields(Stored::kSquaresFieldNumber, state.total.squares);
+  const std::int64_t smallest = DeviationBlocks::kSmallestBlock;
+  fields.Require(
+      state.block_rows >= smallest && state.block_rows % smallest == 0 &&
+          std::has_single_bit(static_cast<std::uint64_t>(state.block_rows)) &&
+          state.rows / state.block_rows < static_cast<std::int64_t>(DeviationBlocks::kMaxBlocks) &&
+          (deviations.first_observation > 0) == (state.rows > 0),
+      "has deviations of the error that cannot be");
+  if (!fields.ok()) return;
+  if (fields.restoring())
+    state.ends.resize(static_cast<std::size_t>(state.rows / state.block_rows));
+  fields.Column(Stored::kEndDeviationsFieldNumber, state.ends, &Sums::deviation);
+  fields.Column(Stored::kEndSquaresFieldNumber, state.ends, &Sums::squares);
+  fields.Require(state.total.squares >= 0 && std::ranges::is_sorted(state.ends, {}, &Sums::squares),
+                 "has deviations of the error that cannot be");
+  deviations.blocks = DeviationBlocks(std::move(state));
 }
 
 v1::CalibrationError::Status ToProto(LimitStatus status) noexcept {

@@ -10,8 +10,10 @@
 #include <optional>
 #include <vector>
 
+#include "calibd/core/dated_change.h"
 #include "calibd/core/error_interval.h"
 #include "calibd/v1/monitoring.pb.h"
+#include "server/watch/state_fields.h"
 
 namespace calibd::server {
 
@@ -58,8 +60,8 @@ struct ErrorReading {
   std::array<std::optional<ErrorInterval>, 2> since_start;
   std::array<std::optional<ErrorInterval>, 2> now;
   // The newest observations, see calibd/core/newest_stretch.h. If an active alarm has recovered:
-  // those since the error is within error_limit again. Otherwise unset for groups and single labels,
-  // and with fewer than 1000 observations.
+  // those since the error is within error_limit again. Otherwise unset for groups and single
+  // labels, and with fewer than 1000 observations.
   std::optional<ErrorStretch> newest;
   // True if the error exceeded the limit, no one has acknowledged it, and it is shown to be within
   // error_limit again.
@@ -91,7 +93,20 @@ class MeasuredError {
   // and the evidence of the recent error. reading: of the snapshot.
   virtual void Describe(const ErrorSnapshot& error, const ErrorReading& reading,
                         v1::CalibrationError& out) const = 0;
+  // Writes the event whose deviations a watch keeps in this place.
+  virtual void DescribeEvent(std::size_t place, v1::DatedChange& out) const = 0;
 };
+
+// The deviations of an event since an observation, which date its changes.
+struct EventDeviations {
+  // Its number within the model, from 1; 0 without observations.
+  std::int64_t first_observation = 0;
+  DeviationBlocks blocks;
+};
+void DeviationFields(StateFields& fields, EventDeviations& deviations);
+// Maximum number of bytes of the deviations of an event, with those of two snapshots.
+inline constexpr std::size_t kDeviationMemory =
+    3 * (sizeof(EventDeviations) + DeviationBlocks::kMaxBlocks * sizeof(DeviationBlocks::Sums));
 
 // The state of a LimitWatch at one moment.
 struct ErrorSnapshot {
@@ -117,6 +132,8 @@ struct ErrorSnapshot {
   std::int64_t start_observation = 1;
   // Never null.
   std::shared_ptr<const MeasuredError> measured;
+  // One for each event; empty for a group and a single label.
+  std::vector<EventDeviations> deviations;
 
   // Returns the sums if they are of this kind, otherwise null.
   template <typename Measured>

@@ -8,6 +8,7 @@
 #include <limits>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "calibd/store/v1/store.pb.h"
@@ -52,8 +53,11 @@ struct LimitCheck {
 //   again, after it exceeded the limit at the count `alarm`; see calibd/core/newest_stretch.h.
 // - Upper(sums, count, limit, recent): the largest upper end of the intervals, and if `recent` of
 //   the stretches; unset without observations.
+// - event_count(), Deviation(row, event): the events whose changes are dated, and by how much the
+//   stated probability of one exceeds its outcome. 0 for a group.
 // - KeepMark(sums, count, observation, over, next_decision): called after each observation; over:
-//   an alarm is active. SetTime(time, count): called after each row of the log. Restart(): forgets the recent part. LimitChanged(raised).
+//   an alarm is active. SetTime(time, count): called after each row of the log. Restart(): forgets
+//   the recent part. LimitChanged(raised).
 // - Snapshot(since_start, sums, count): the sums for readers.
 // - SumsFields(fields, sums), Fields(fields, sums): list the fields of sums, and of the recent part
 //   in store.v1.ErrorState beside the watch's sums, see StateFields.
@@ -69,12 +73,17 @@ class LimitWatch {
       : measure_(std::move(measure)),
         settings_(settings),
         since_start_(measure_.NewSums(first_observation)),
-        sums_(since_start_) {}
+        sums_(since_start_),
+        deviations_(measure_.event_count()) {}
 
   // Adds a row. observation: its number within the model. May throw bad_alloc.
   void Add(const Row& row, std::int64_t observation) {
     ++count_;
     measure_.Add(row, limit(), since_start_, sums_);
+    for (std::size_t i = 0; i < deviations_.size(); ++i) {
+      if (deviations_[i].first_observation == 0) deviations_[i].first_observation = observation;
+      deviations_[i].blocks.Add(measure_.Deviation(row, i));
+    }
     Decide(observation);
     measure_.KeepMark(sums_, count_, observation, over_, next_decision_);
   }
@@ -137,7 +146,8 @@ class LimitWatch {
             .count = count_,
             .first_observation = sums_.first_observation,
             .start_observation = since_start_.first_observation,
-            .measured = measure_.Snapshot(since_start_, sums_, count_)};
+            .measured = measure_.Snapshot(since_start_, sums_, count_),
+            .deviations = deviations_};
   }
   [[nodiscard]] std::int64_t count() const noexcept { return count_; }
 
@@ -167,6 +177,13 @@ class LimitWatch {
     watch.over_at_ = watch.over_ ? over_at.value_or(watch.count_) : 0;
     fields.Require(watch.over_at_ <= watch.count_, "has an alarm of the error that cannot be");
     fields(Stored::kNextDecisionFieldNumber, watch.next_decision_);
+    std::vector<EventDeviations> deviations = watch.deviations_;
+    fields.Each(Stored::kDeviationsFieldNumber, deviations, DeviationFields);
+    // A state without them dates the changes that come.
+    if (deviations.empty()) deviations.resize(watch.deviations_.size());
+    fields.Require(deviations.size() == watch.deviations_.size(),
+                   "has deviations of the error that cannot be");
+    watch.deviations_ = std::move(deviations);
   }
 
   [[nodiscard]] double limit() const noexcept {
@@ -218,6 +235,8 @@ class LimitWatch {
   Sums since_start_;
   // Since the last acknowledgement of an error over the limit; equal to since_start_ before it.
   Sums sums_;
+  // Since the start: an acknowledgement changes nothing of when the error changed.
+  std::vector<EventDeviations> deviations_;
   // Number of observations in sums_.
   std::int64_t count_ = 0;
   // Set until the error is within error_limit.

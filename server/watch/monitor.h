@@ -111,7 +111,8 @@ class AnyMonitor {
 // - If each prediction is about several labels, which have limits of their own: label_count(),
 //   NewLabelMeasure(monitoring), and LabelRowOf(batch, i, label), unset if its truth is missing.
 // A kind without Gathered has no groups.
-// - Screen(batch): sees all received rows; screened().
+// - Screen(batch): sees all received rows; screened(). Optionally dependence_found_at(): the
+//   observation of the watch at which serial dependence was found, 0 before.
 // - SnapshotOf(watch, is_model, monitoring). Updated(monitoring). Restarted(): the evidence of the
 //   model begins anew.
 // - Save(out): what is not in the watches. RestoreWatch(stored, groups, monitoring, watch), and
@@ -660,6 +661,10 @@ MonitorSnapshot Monitor<Kind>::Snapshot() {
   snapshot.alarms = alarms_.alarms();
   snapshot.last_counted_time = last_counted_time_;
   snapshot.screen = kind_.screened();
+  if constexpr (requires { kind_.dependence_found_at(); }) {
+    const std::int64_t found_at = kind_.dependence_found_at();
+    if (found_at > 0) snapshot.dependence_found_at = watch_->first_observation() - 1 + found_at;
+  }
   snapshot.raised = alarms_.raised();
   for (Group& group : groups_) {
     if (group.snapshot == nullptr) {

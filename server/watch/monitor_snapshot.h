@@ -72,6 +72,9 @@ struct MonitorSnapshot {
   // Time of the newest row of the log with a counted observation.
   std::optional<Alarm::Time> last_counted_time;
   RowScreen::Counts screen;
+  // The observation of the model at which labels of neighbouring rows were found to go together
+  // more than the predictions say; 0 before.
+  std::int64_t dependence_found_at = 0;
   // The groups in the order of their first observations.
   std::vector<std::shared_ptr<const GroupSnapshot>> groups;
   // Number of alarms raised so far, by kind: evidence, drift, over the limit.

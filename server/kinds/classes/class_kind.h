@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "calibd/core/prediction_batch.h"
 #include "calibd/core/running_skce.h"
+#include "calibd/core/serial_dependence.h"
 #include "calibd/store/v1/store.pb.h"
 #include "server/kinds/classes/class_measure.h"
 #include "server/kinds/classes/evidence_watch.h"
@@ -59,9 +60,7 @@ class ClassKind {
   [[nodiscard]] std::unique_ptr<Watch> NewWatch(std::int64_t first_observation,
                                                 const Monitoring& monitoring,
                                                 const EvidenceMarks& marks) const;
-  static void AddStatistics(Watch& watch, const Batch& batch) noexcept {
-    watch.AddStatistics(batch);
-  }
+  void AddStatistics(Watch& watch, const Batch& batch);
   [[nodiscard]] static Stop StopAt(const Watch& watch, bool ends_row) {
     return {.log_classes = watch.LogClassMean(),
             .total = ends_row ? watch.reliability().Total() : RunningReliability::Bin()};
@@ -103,19 +102,21 @@ class ClassKind {
     return watch.Snapshot(monitoring.significance_level);
   }
   static void Updated(const Monitoring& /*monitoring*/) noexcept {}
-  static void Restarted() noexcept {}
+  void Restarted() { dependence_ = {}; }
+  // The observation of the evidence at which serial dependence was found, from 1; 0 before.
+  [[nodiscard]] std::int64_t dependence_found_at() const noexcept {
+    return dependence_.reached_at();
+  }
 
-  static void Save(store::v1::MonitorState& /*out*/) noexcept {}
+  void Save(store::v1::MonitorState& out) const;
   template <typename Group>
   [[nodiscard]] static absl::Status RestoreWatch(const store::v1::WatchState& stored,
                                                  std::span<const Group> groups,
                                                  const Monitoring& monitoring, Watch& watch) {
     return watch.Restore(stored, groups.empty() ? 0 : LogGroupMean(groups, monitoring));
   }
-  [[nodiscard]] static absl::Status RestoreSums(const store::v1::MonitorState& /*stored*/,
-                                                const Watch& /*watch*/) noexcept {
-    return absl::OkStatus();
-  }
+  [[nodiscard]] absl::Status RestoreSums(const store::v1::MonitorState& stored,
+                                         const Watch& /*watch*/);
 
   // Maximum number of bytes of the watches of a model; 0 if monitoring is disabled.
   [[nodiscard]] static std::size_t MaxMemory(const Monitoring& monitoring,
@@ -130,6 +131,8 @@ class ClassKind {
 
   std::size_t class_count_;
   std::unique_ptr<RowScreen> screen_;
+  // Of the observations of the model's watch.
+  SerialDependence dependence_;
   // Null before the kernel is known, and for a kernel without a Fourier basis.
   std::shared_ptr<const FourierBasis> basis_;
 };

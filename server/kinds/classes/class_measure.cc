@@ -15,6 +15,8 @@ namespace {
 struct Event {
   double stated;
   bool happened;
+
+  [[nodiscard]] double deviation() const noexcept { return stated - (happened ? 1 : 0); }
 };
 
 Event EventOf(const PredictionBatch& batch, std::size_t row, std::size_t series) noexcept {
@@ -171,9 +173,13 @@ void ClassMeasure::Add(const Row& row, double limit, Sums& since_start, Sums& su
     since_start.series[s].Add(event.stated, event.happened);
     const std::size_t bin = sums.series[s].Add(event.stated, event.happened);
     if (budget_.recent == 0) continue;
-    recent_[s].Add(bin, event.stated - (event.happened ? 1 : 0), limit);
+    recent_[s].Add(bin, event.deviation(), limit);
     if (!recent_series_.has_value() && recent_[s].Reaches(1 / budget_.recent)) recent_series_ = s;
   }
+}
+
+double ClassMeasure::Deviation(const Row& row, std::size_t series) noexcept {
+  return EventOf(row.batch, row.index, series).deviation();
 }
 
 LimitCheck ClassMeasure::Check(const Sums& sums, std::int64_t count, double limit,

@@ -80,6 +80,7 @@ struct MeasuredClassError final : MeasuredError {
   [[nodiscard]] ErrorReading Read(const ErrorSnapshot& error) const override;
   void Describe(const ErrorSnapshot& error, const ErrorReading& reading,
                 v1::CalibrationError& out) const override;
+  void DescribeEvent(std::size_t place, v1::DatedChange& out) const override;
 };
 
 // How far off the probabilities of classes are: see error_interval.h. The recent error is that of
@@ -100,6 +101,10 @@ class ClassMeasure {
   }
   [[nodiscard]] static std::int64_t Count(const Sums& sums) noexcept { return sums.count(); }
   void Add(const Row& row, double limit, Sums& since_start, Sums& sums) noexcept;
+  [[nodiscard]] std::size_t event_count() const noexcept {
+    return budget_.recent > 0 ? budget_.series : 0;
+  }
+  [[nodiscard]] static double Deviation(const Row& row, std::size_t series) noexcept;
   [[nodiscard]] LimitCheck Check(const Sums& sums, std::int64_t count, double limit,
                                  double error_limit) const noexcept;
   // The recent error may exceed the limit before the sums are checked.

@@ -120,7 +120,7 @@ WatchSnapshot LabelKind::SnapshotOf(const Watch& watch, bool /*is_model*/,
 std::size_t LabelKind::MaxMemory(const Monitoring& monitoring, std::size_t label_count) noexcept {
   if (monitoring.disabled) return 0;
   return LabelEvidence::MaxMemory(label_count) +
-         2 * (sizeof(LabelWatchDetails) + label_count * sizeof(double)) +
+         2 * (sizeof(LabelWatchDetails) + label_count * sizeof(double)) + kDeviationMemory +
          (label_count + 1) * LabelMeasure::MaxMemory();
 }
 

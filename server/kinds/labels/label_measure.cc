@@ -58,6 +58,17 @@ std::optional<std::int64_t> LabelMeasure::Recovered(const Sums& sums, std::int64
   return RecoveredStart(sums, *marks_.values(), label_count_, alarm, error_limit);
 }
 
+double LabelMeasure::Deviation(const Row& row, std::size_t /*event*/) noexcept {
+  double sum = 0;
+  double known = 0;
+  for (std::size_t k = 0; k < row.truths.size(); ++k) {
+    if (row.truths[k] == kMissingTruth) continue;
+    sum += row.probabilities[k] - row.truths[k];
+    ++known;
+  }
+  return known > 0 ? sum / known : 0;
+}
+
 LimitCheck LabelMeasure::Check(const Sums& sums, std::int64_t /*count*/, double limit,
                                double error_limit) const noexcept {
   // The sums are divided by the number of known truths over K. A row changes the sums and this

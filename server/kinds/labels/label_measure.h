@@ -53,6 +53,9 @@ struct MeasuredLabels final : MeasuredError {
   [[nodiscard]] ErrorReading Read(const ErrorSnapshot& error) const override;
   void Describe(const ErrorSnapshot& error, const ErrorReading& reading,
                 v1::CalibrationError& out) const override;
+  void DescribeEvent(std::size_t /*place*/, v1::DatedChange& out) const override {
+    out.set_event(v1::DatedChange::LABELS);
+  }
 };
 
 // How far off the probabilities of K labels together are, or with K = 1 that of one label: see
@@ -78,6 +81,9 @@ class LabelMeasure {
     since_start.totals.Add(row);
     sums.totals.Add(row);
   }
+  [[nodiscard]] std::size_t event_count() const noexcept { return of_ == Of::kModel ? 1 : 0; }
+  // The mean over the known truths of the row; 0 without one.
+  [[nodiscard]] static double Deviation(const Row& row, std::size_t /*event*/) noexcept;
   [[nodiscard]] LimitCheck Check(const Sums& sums, std::int64_t count, double limit,
                                  double error_limit) const noexcept;
   [[nodiscard]] static std::optional<std::size_t> RecentOver(const Sums& /*sums*/,

@@ -58,6 +58,14 @@ ErrorStretch StretchOf(const CoverageStretch& stretch) {
 
 }  // namespace
 
+std::vector<CentralInterval> CentralOf(const ForecastCells& cells) {
+  std::vector<CentralInterval> central;
+  for (const std::optional<CentralInterval>& one : CentralIntervalsOf(cells)) {
+    if (one.has_value()) central.push_back(*one);
+  }
+  return central;
+}
+
 ErrorInterval IntervalOf(const ForecastCoverage& coverage) noexcept {
   ErrorInterval interval{.estimate = coverage.error.estimate,
                          .lower = coverage.error.lower,
@@ -183,6 +191,7 @@ ErrorReading MeasuredCoverage::Read(const ErrorSnapshot& error) const {
 CoverageMeasure::CoverageMeasure(Of of, std::shared_ptr<const ForecastCells> cells, double alpha)
     : cells_(std::move(cells)),
       partition_(*cells_),
+      central_(CentralOf(*cells_)),
       // The later stretches of a model need as much as the one since its start.
       levels_{.error = of == Of::kModel ? alpha / 4 : alpha / 2,
               .central = of == Of::kModel ? alpha / 4 : alpha / 2},

@@ -96,7 +96,11 @@ struct MeasuredCoverage final : MeasuredError {
   [[nodiscard]] ErrorReading Read(const ErrorSnapshot& error) const override;
   void Describe(const ErrorSnapshot& error, const ErrorReading& reading,
                 v1::CalibrationError& out) const override;
+  void DescribeEvent(std::size_t place, v1::DatedChange& out) const override;
 };
+
+// The central intervals of the forecasts, ascending by their promise.
+[[nodiscard]] std::vector<CentralInterval> CentralOf(const ForecastCells& cells);
 
 // The coverage error as an interval; the gap is how much less than it promises the widest central
 // interval covers, positive if the forecasts are too narrow, and 0 without central intervals.
@@ -128,6 +132,13 @@ class CoverageMeasure {
   }
   [[nodiscard]] static std::int64_t Count(const Sums& sums) noexcept { return sums.counts.count(); }
   void Add(const Row& row, double limit, Sums& since_start, Sums& sums);
+  // The central intervals of the forecasts.
+  [[nodiscard]] std::size_t event_count() const noexcept {
+    return of_ == Of::kModel ? central_.size() : 0;
+  }
+  [[nodiscard]] double Deviation(const Row& row, std::size_t interval) const noexcept {
+    return central_[interval].Deviation(row.cell);
+  }
   [[nodiscard]] LimitCheck Check(const Sums& sums, std::int64_t count, double limit,
                                  double error_limit) const;
   [[nodiscard]] std::optional<std::size_t> RecentOver(const Sums& sums, std::int64_t count,
@@ -162,6 +173,7 @@ class CoverageMeasure {
 
   std::shared_ptr<const ForecastCells> cells_;
   CoveragePartition partition_;
+  std::vector<CentralInterval> central_;
   CoverageLevels levels_;
   Of of_;
   // Replaced instead of changed, because snapshots share it. Never null.

@@ -147,6 +147,11 @@ void ForecastWatchDetails::DescribeGroup(const WatchSnapshot& /*watch*/,
   if (reading.count > 0) DescribeScores(*cells, reading.counts, *out.mutable_forecast());
 }
 
+void MeasuredCoverage::DescribeEvent(std::size_t place, v1::DatedChange& out) const {
+  out.set_event(v1::DatedChange::CENTRAL_INTERVAL);
+  out.set_promised(CentralOf(*cells)[place].promised);
+}
+
 void MeasuredCoverage::Describe(const ErrorSnapshot& error, const ErrorReading& /*reading*/,
                                 v1::CalibrationError& out) const {
   DescribeCoverage(*cells, since_start, SinceStart(), *out.mutable_since_start());

@@ -244,7 +244,8 @@ std::size_t NumberKind::MaxMemory(const Monitoring& monitoring,
              (ForecastEvidence::MaxMemory(cells) + 2 * (counts + sizeof(ForecastWatchDetails))) +
          CoverageMeasure::MaxMemory(CoverageMeasure::Of::kModel, cells) +
          (watches - 1) * CoverageMeasure::MaxMemory(CoverageMeasure::Of::kGroup, cells) +
-         2 * ForecastCells::MaxMemory() + ForecastDiscrepancy::MaxMemory(kind);
+         kCentralProbabilities.size() * kDeviationMemory + 2 * ForecastCells::MaxMemory() +
+         ForecastDiscrepancy::MaxMemory(kind);
 }
 
 }  // namespace calibd::server

@@ -380,8 +380,7 @@ TEST_F(MonitoringTest, AModelThatIsWrongFromItsStartRaisesBothAlarms) {
   ASSERT_TRUE(Acknowledge(1, "").ok());
   answer = Answer();
   EXPECT_EQ(answer.verdict().status(), v1::Verdict::DRIFTED);
-  // An alarm about the limit tells more about a change than the drift alarm.
-  EXPECT_EQ(answer.reading().changed().answer(), v1::Reading::Changed::NOT_VISIBLE);
+  EXPECT_EQ(answer.reading().changed().answer(), v1::Reading::Changed::NOT_DATED);
 }
 
 TEST_F(MonitoringTest, AModelWithoutNewObservationsIsStale) {

@@ -129,7 +129,7 @@ TEST(ReadingTest, HasEachLineThatSaysSomething) {
   EXPECT_EQ(reading.where().text(),
             "confidence 0.93 to 1.00: says 99.6 %, right 95.9 % (9021 rows); class cat (says 10.5 "
             "%, is 10.0 %); rejected for class 5");
-  EXPECT_EQ(reading.changed().text(), "no change is visible: off from the first row on");
+  EXPECT_EQ(reading.changed().text(), "no change can be dated");
   EXPECT_EQ(reading.repair().text(),
             "`calibctl recalibrate --model resnet18@2` looks for a map that repairs the model");
   EXPECT_EQ(reading.certain().text(),
@@ -590,65 +590,74 @@ TEST(AgainstLineTest, SaysWhetherTheModelIsBetterThanItsBaseline) {
             "0.020), worse; error 1.2 points lower (-2.0 to +1.5), undecided");
 }
 
-TEST(ChangedLineTest, TellsAChangeFromAModelThatWasAlwaysWrong) {
+v1::DatedChange::Stretch Stretch(std::int64_t first, double gap, double radius) {
+  v1::DatedChange::Stretch stretch;
+  stretch.set_first_observation(first);
+  stretch.set_gap(gap);
+  stretch.set_gap_lower(gap - radius);
+  stretch.set_gap_upper(gap + radius);
+  return stretch;
+}
+
+TEST(ChangedLineTest, SaysFromWhatToWhatTheErrorChanged) {
   v1::GetCalibrationResponse answer = OverLimit();
   Changed changed = ChangedLine(answer);
-  EXPECT_EQ(changed.text(), "no change is visible: off from the first row on");
-  EXPECT_EQ(changed.answer(), Changed::NOT_VISIBLE);
-  EXPECT_EQ(changed.observation(), 1);
-  answer.mutable_alarms(0)->mutable_crossing()->set_is_recent(true);
-  answer.mutable_alarms(0)->mutable_crossing()->set_first_observation(30001);
-  changed = ChangedLine(answer);
-  EXPECT_EQ(changed.text(), "yes, at about row 30001");
-  EXPECT_EQ(changed.answer(), Changed::CHANGED);
-  EXPECT_EQ(changed.observation(), 30001);
-  // All rows exceed the limit, but the newest ones are not as far off.
-  answer = OverLimit();
-  SetNewest(7169, Measured(0.08, 0.06, 0.1, 0.08), answer);
-  EXPECT_EQ(ChangedLine(answer).answer(), Changed::NOT_VISIBLE);
-  SetNewest(7169, Measured(0.005, 0, 0.04, 0.001), answer);
-  changed = ChangedLine(answer);
-  EXPECT_EQ(changed.text(), "not known; see `calibctl history resnet18@2`");
-  EXPECT_EQ(changed.answer(), Changed::UNKNOWN);
+  EXPECT_EQ(changed.text(), "no change can be dated");
+  EXPECT_EQ(changed.answer(), Changed::NOT_DATED);
   EXPECT_FALSE(changed.has_observation());
-  // Whether the calibration of a group changed is not known.
-  answer.mutable_alarms(0)->set_group_value("");
+  v1::DatedChange& change = *answer.mutable_error()->mutable_change();
+  change.set_event(v1::DatedChange::TOP_LABEL);
+  change.set_from_observation(4801);
+  change.set_to_observation(5312);
+  *change.mutable_before() = Stretch(1, 0.04, 0.011);
+  *change.mutable_after() = Stretch(4993, 0.12, 0.018);
+  changed = ChangedLine(answer);
+  EXPECT_EQ(changed.text(),
+            "yes, between rows 4801 and 5312: it was over-confident by 4 points (2.9 to 5.1) "
+            "before, over-confident by 12 points (10.2 to 13.8) since");
+  EXPECT_EQ(changed.answer(), Changed::CHANGED);
+  EXPECT_EQ(changed.observation(), 4993);
+  // A recovery, and an error of class 1 that changes its sign.
+  *change.mutable_after() = Stretch(4993, -0.001, 0.012);
+  EXPECT_THAT(ChangedLine(answer).text(),
+              HasSubstr(", off by at most 1.3 points on average since"));
+  change.set_event(v1::DatedChange::CLASS_1);
+  *change.mutable_after() = Stretch(4993, -0.05, 0.012);
+  EXPECT_THAT(ChangedLine(answer).text(),
+              HasSubstr("P(class 1) was 4 points too high (2.9 to 5.1) before, 5 points too low "
+                        "(3.8 to 6.2) since"));
+  change.set_event(v1::DatedChange::CENTRAL_INTERVAL);
+  change.set_promised(0.9);
+  EXPECT_THAT(ChangedLine(answer).text(),
+              HasSubstr("the 90 % interval covered 86 % (84.9 to 87.1) before, 95 % (93.8 to 96.2) "
+                        "since"));
+  // A dated change is said without an alarm too, and the drift detector adds nothing to it.
+  answer.clear_alarms();
+  answer.mutable_verdict()->set_limit_status(v1::CalibrationError::WITHIN_LIMIT);
+  EXPECT_EQ(ChangedLine(answer).answer(), Changed::CHANGED);
+  answer.mutable_error()->clear_change();
   EXPECT_EQ(ChangedLine(answer).text(), "");
 }
 
-TEST(ChangedLineTest, AnAcknowledgementChangesNoSentenceAboutAChange) {
+TEST(ChangedLineTest, TheDriftDetectorSaysPerhaps) {
   v1::GetCalibrationResponse answer = OverLimit();
-  v1::Alarm& over = *answer.mutable_alarms(0);
-  over.mutable_crossing()->set_is_recent(true);
-  over.mutable_crossing()->set_first_observation(30001);
-  // Of the same change.
   v1::Alarm& drift = *answer.add_alarms();
   drift.set_kind(v1::Alarm::DRIFT);
   drift.set_observation(30040);
   drift.mutable_raise_time()->set_seconds(7200);
-  const std::string yes = "yes, at about row 30001";
-  EXPECT_EQ(ChangedLine(answer).text(), yes);
-  answer.mutable_alarms(0)->mutable_acknowledge_time()->set_seconds(9000);
-  answer.mutable_error()->set_is_acknowledged(true);
-  answer.mutable_error()->mutable_since_acknowledgement()->set_first_observation(40001);
-  EXPECT_EQ(ChangedLine(answer).text(), yes);
-
-  // Without an alarm about the limit: evidence that comes later does not explain the drift alarm.
+  // Evidence that comes later does not explain the drift alarm.
   answer.mutable_alarms(0)->set_kind(v1::Alarm::EVIDENCE);
   answer.mutable_alarms(0)->set_observation(32000);
-  const std::string perhaps = "perhaps: the drift detector reacted at row 30040";
+  const std::string perhaps =
+      "perhaps: the drift detector reacted at row 30040, but no change of the average error can be "
+      "dated";
   EXPECT_EQ(ChangedLine(answer).text(), perhaps);
   EXPECT_EQ(ChangedLine(answer).answer(), Changed::PERHAPS);
-  answer.mutable_alarms(0)->clear_acknowledge_time();
-  EXPECT_EQ(ChangedLine(answer).text(), perhaps);
   // Earlier evidence does, also after its acknowledgement, unless that came before the drift alarm.
   answer.mutable_alarms(0)->set_observation(913);
-  const std::string not_so =
-      "perhaps not: calibration was rejected over all rows before the drift alarm of row 30040";
-  EXPECT_EQ(ChangedLine(answer).text(), not_so);
-  EXPECT_EQ(ChangedLine(answer).answer(), Changed::PERHAPS_NOT);
+  EXPECT_EQ(ChangedLine(answer).answer(), Changed::NOT_DATED);
   answer.mutable_alarms(0)->mutable_acknowledge_time()->set_seconds(9000);
-  EXPECT_EQ(ChangedLine(answer).text(), not_so);
+  EXPECT_EQ(ChangedLine(answer).answer(), Changed::NOT_DATED);
   answer.mutable_alarms(0)->mutable_acknowledge_time()->set_seconds(7000);
   EXPECT_EQ(ChangedLine(answer).text(), perhaps);
 }

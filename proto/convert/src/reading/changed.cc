@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "calibd/convert/reading.h"
 #include "calibd/convert/text.h"
 #include "google/protobuf/util/time_util.h"
@@ -21,31 +23,42 @@ Changed Say(Changed::Answer answer, std::int64_t observation, std::string text) 
   return line;
 }
 
-// True if the newest rows may be as far off as all rows are.
-bool MayBeAsAllRows(const v1::CalibrationError& error) {
-  const v1::ErrorInterval* const all = IntervalOf(Current(error));
-  const v1::ErrorInterval* const newest = IntervalOf(error.newest());
-  return all == nullptr || newest == nullptr ||
-         (newest->upper() >= all->lower() && newest->lower() <= all->upper());
+// The average error of the event in a stretch, such as "over-confident by 4 points (2.9 to 5.1)".
+std::string StretchText(const v1::DatedChange& change, const v1::DatedChange::Stretch& stretch) {
+  if (change.event() == v1::DatedChange::CENTRAL_INTERVAL) {
+    const auto share = [&change](double gap) {
+      return std::clamp(100 * (change.promised() - gap), 0.0, 100.0);
+    };
+    return absl::StrFormat("%.3g %% (%.3g to %.3g)", share(stretch.gap()),
+                           share(stretch.gap_upper()), share(stretch.gap_lower()));
+  }
+  const bool is_high = stretch.gap() >= 0;
+  const double sign = is_high ? 1 : -1;
+  const double lower = sign * (is_high ? stretch.gap_lower() : stretch.gap_upper());
+  const double upper = sign * (is_high ? stretch.gap_upper() : stretch.gap_lower());
+  if (lower <= 0) {
+    // Neither direction is certain.
+    return absl::StrCat("off by at most ", PointsText(std::max(upper, -lower)), " on average");
+  }
+  const std::string size = PointsText(std::abs(stretch.gap()));
+  const std::string range = absl::StrCat(" (", Points(lower), " to ", Points(upper), ")");
+  return change.event() == v1::DatedChange::TOP_LABEL
+             ? absl::StrCat(is_high ? "over" : "under", "-confident by ", size, range)
+             : absl::StrCat(size, is_high ? " too high" : " too low", range);
 }
 
-// Says whether the error of the model itself began with a change. over: its alarm.
-Changed ErrorChange(const v1::GetCalibrationResponse& answer, const v1::Alarm& over) {
-  const bool is_active = !over.has_acknowledge_time();
-  // The rows since an acknowledgement do not tell whether the rows before it had changed.
-  const std::int64_t first = is_active ? Current(answer.error()).first_observation()
-                                       : answer.error().since_start().first_observation();
-  const std::int64_t crossed = over.crossing().first_observation();
-  if (over.crossing().is_recent() && crossed > first) {
-    return Say(Changed::CHANGED, crossed, absl::StrCat("yes, at about row ", crossed));
+// "yes, between rows 4801 and 5300: it was over-confident by 4 points (2.9 to 5.1) before, ...".
+std::string ChangeText(const v1::DatedChange& change) {
+  std::string event;
+  if (change.event() == v1::DatedChange::CLASS_1) event = "P(class 1) was ";
+  if (change.event() == v1::DatedChange::LABELS) event = "the probabilities were ";
+  if (change.event() == v1::DatedChange::TOP_LABEL) event = "it was ";
+  if (change.event() == v1::DatedChange::CENTRAL_INTERVAL) {
+    event = absl::StrFormat("the %.3g %% interval covered ", 100 * change.promised());
   }
-  if (is_active && !answer.error().is_recovered() && MayBeAsAllRows(answer.error())) {
-    return Say(Changed::NOT_VISIBLE, first,
-               absl::StrCat("no change is visible: off from ",
-                            first == 1 ? "the first row" : absl::StrCat("row ", first), " on"));
-  }
-  return Say(Changed::UNKNOWN, 0,
-             absl::StrCat("not known; see `calibctl history ", ShortName(answer.model()), "`"));
+  return absl::StrCat("yes, between rows ", change.from_observation(), " and ",
+                      change.to_observation(), ": ", event, StretchText(change, change.before()),
+                      " before, ", StretchText(change, change.after()), " since");
 }
 
 // Whether the evidence over all rows had crossed its threshold when the drift alarm was raised.
@@ -59,26 +72,19 @@ bool EvidenceCameFirst(const v1::GetCalibrationResponse& answer, const v1::Alarm
 }  // namespace
 
 Changed ChangedLine(const v1::GetCalibrationResponse& answer) {
-  const v1::Alarm* over = Active(answer, v1::Alarm::OVER_LIMIT, false);
-  if (over == nullptr && answer.error().is_acknowledged()) {
-    for (const v1::Alarm& alarm : answer.alarms()) {
-      const bool is_own =
-          alarm.kind() == v1::Alarm::OVER_LIMIT && !alarm.has_group_value() && !alarm.has_label();
-      if (is_own && over == nullptr) over = &alarm;
-    }
+  if (answer.error().has_change()) {
+    const v1::DatedChange& change = answer.error().change();
+    return Say(Changed::CHANGED, change.after().first_observation(), ChangeText(change));
   }
-  if (over != nullptr) return ErrorChange(answer, *over);
   const v1::Alarm* const drift = Active(answer, v1::Alarm::DRIFT);
-  if (drift == nullptr) return {};
-  if (EvidenceCameFirst(answer, *drift)) {
-    return Say(
-        Changed::PERHAPS_NOT, drift->observation(),
-        absl::StrCat(
-            "perhaps not: calibration was rejected over all rows before the drift alarm of row ",
-            drift->observation()));
+  if (drift != nullptr && !EvidenceCameFirst(answer, *drift)) {
+    return Say(Changed::PERHAPS, drift->observation(),
+               absl::StrCat("perhaps: the drift detector reacted at row ", drift->observation(),
+                            ", but no change of the average error can be dated"));
   }
-  return Say(Changed::PERHAPS, drift->observation(),
-             absl::StrCat("perhaps: the drift detector reacted at row ", drift->observation()));
+  const bool is_over = answer.verdict().limit_status() == v1::CalibrationError::OVER_LIMIT;
+  if (!is_over && drift == nullptr) return {};
+  return Say(Changed::NOT_DATED, 0, "no change can be dated");
 }
 
 }  // namespace calibd::convert
