@@ -119,6 +119,12 @@ def test_columns_of_a_frame_are_known_by_their_names(client):
         stream.send(frame[["mean", "std"]], outcomes)
     residuals = outcomes - forecasts[:, 0]
     assert client.calibration("frame").forecast.residual_mean == pytest.approx(residuals.mean())
+    client.create_model("frame-levels", forecast=[0.05, 0.5, 0.95])
+    with client.stream("frame-levels") as stream:
+        # In another order, the quantiles decrease, which is refused.
+        stream.send(pd.DataFrame({"q0.95": [3.0], "q0.05": [1.0], "q0.5": [2.0]}), [2.5])
+        stream.send(pd.DataFrame({95: [3.0], 5: [1.0], 50: [2.0]}), [2.5])
+    assert stream.counts.accepted_rows == 2
 
 
 def test_a_recent_change_is_shown(client):

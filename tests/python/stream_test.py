@@ -611,6 +611,31 @@ def test_numbered_columns_are_matched_to_the_classes_by_number(client):
     assert client.calibration("numbered").scores.accuracy == accuracy
 
 
+def test_columns_in_the_order_of_texts_are_matched_by_number(client):
+    predictions, labels = calibrated(200, classes=12)
+    frame = pd.DataFrame(predictions).add_prefix("prediction_").sort_index(axis=1)
+    assert list(frame.columns[:4]) == ["prediction_0", "prediction_1", "prediction_10", "prediction_11"]
+    named = [f"species {k}" for k in range(12)]
+    for model, classes in (("text-order", 12), ("text-order-named", named)):
+        client.create_model(model, classes, bandwidth=BANDWIDTH)
+        with client.stream(model) as stream:
+            stream.send(frame, labels)
+        accuracy = (predictions.argmax(axis=1) == labels).mean()
+        assert client.calibration(model).scores.accuracy == accuracy
+
+
+def test_columns_are_named_like_the_classes_after_one_text(client):
+    client.create_model("after-text", ["no", "yes"], bandwidth=BANDWIDTH)
+    frame = pd.DataFrame({".pred_class": ["no", "yes"], ".pred_yes": [0.2, 0.9], ".pred_no": [0.8, 0.1]})
+    with client.stream("after-text") as stream:
+        stream.send(frame, ["no", "yes"])
+        stream.send(frame[[".pred_yes", ".pred_no"]], ["no", "yes"])
+        both = frame.assign(prob_no=0.5, prob_yes=0.5)
+        with pytest.raises(calibd.InvalidArgument, match=r"have the shape|cannot be read as numbers"):
+            stream.send(both, ["no", "yes"])
+    assert client.calibration("after-text").scores.accuracy == 1
+
+
 def test_counts_are_right_while_a_call_waits_for_room(own_server):
     predictions, labels = calibrated(200_000)
     stream = calibd.Client(own_server.grpc).stream("waiting", 3, max_buffer_bytes=1)

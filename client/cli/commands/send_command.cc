@@ -13,6 +13,7 @@
 #include "client/cli/commands/progress_bar.h"
 #include "client/cli/commands/shared_options.h"
 #include "client/cli/commands/time_option.h"
+#include "client/cli/files/column_names.h"
 #include "client/cli/files/forecast_file.h"
 #include "client/cli/files/label_parser.h"
 #include "client/cli/files/label_table.h"
@@ -102,6 +103,8 @@ absl::Status AddBaseline(const std::string& path, const InputOptions& files, Inp
   }
   options.columns.features.clear();
   options.labels_needed = false;
+  // The classes of the baseline are those of the model, also if only the columns name them.
+  if (options.class_names.empty()) options.class_names = input.class_names;
   CALIBD_ASSIGN_OR_RETURN(const Input baseline, ReadInput(options));
   const std::size_t m = input.class_count;
   if (baseline.class_count != m || baseline.values.size() != input.values.size()) {

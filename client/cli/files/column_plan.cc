@@ -5,12 +5,13 @@
 #include <iterator>
 #include <numeric>
 
-#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "calibd/core/status_macros.h"
 #include "client/cli/commands/command.h"
+#include "client/cli/files/column_names.h"
 #include "client/cli/files/label_parser.h"
 #include "client/cli/files/text_row.h"
 
@@ -20,8 +21,6 @@ namespace {
 constexpr char kColumnHint[] =
     "; leave a column out with --drop-column, or say what it holds with --label-column, "
     "--id-column, --time-column or --group-column";
-constexpr char kOneColumnHint[] =
-    ", or say what it holds with --label-column, --id-column, --time-column or --group-column";
 
 bool IsNumber(std::string_view cell) {
   double number = 0;
@@ -55,61 +54,93 @@ std::string DescribeMismatch(std::span<const std::string> columns,
     parts.push_back(absl::StrCat(extra.size() == 1 ? "column " : "columns ", ListNames(extra),
                                  extra.size() == 1 ? " is no class" : " are no classes"));
   }
-  if (!missing.empty()) {
-    parts.push_back(absl::StrCat(missing.size() == 1 ? "class " : "classes ", ListNames(missing),
-                                 missing.size() == 1 ? " has no column" : " have no columns"));
-  }
+  parts.push_back(absl::StrCat(missing.size() == 1 ? "class " : "classes ", ListNames(missing),
+                               missing.size() == 1 ? " has no column" : " have no columns"));
   parts.push_back(absl::StrCat("the classes are ", ListNames(classes)));
   std::string text = absl::StrJoin(parts, "; ");
-  if (!extra.empty() && !missing.empty()) text += "; rename the columns of classes";
-  if (extra.size() == 1 && missing.empty()) {
-    absl::StrAppend(&text, "; add --drop-column ", OptionValue(extra[0]), kOneColumnHint);
-  } else if (extra.size() > missing.size()) {
-    text += kColumnHint;
+  if (!extra.empty()) {
+    text +=
+        "; rename the columns of classes to NAME, or to NAME after the same text for all, such as "
+        "prob_NAME";
   }
   return text;
+}
+
+// Returns the elements in this order.
+template <typename T>
+std::vector<T> InOrder(const std::vector<T>& elements, std::span<const std::size_t> order) {
+  std::vector<T> ordered;
+  for (const std::size_t index : order) ordered.push_back(elements[index]);
+  return ordered;
+}
+
+// Errors: InvalidArgument if a class column has no name, or two have the same.
+absl::Status CheckNames(const std::string& source, const std::vector<std::string>& names,
+                        const ColumnPlan& plan) {
+  absl::flat_hash_set<std::string> seen;
+  for (std::size_t k = 0; k < names.size(); ++k) {
+    if (names[k].empty()) {
+      return FileError(source, absl::StrCat("column ", plan.values[k] + 1,
+                                            " has no name in the header", kColumnHint));
+    }
+    if (!seen.insert(names[k]).second) {
+      return FileError(source, absl::StrCat("two columns have the name ", Quote(names[k])));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Takes the class names from the columns. Columns whose names end in the numbers of the classes are
+// taken in the order of the numbers.
+absl::Status NameClasses(const std::optional<int>& label_base, const std::string& source,
+                         std::vector<std::string> names, ColumnPlan& plan) {
+  RemoveUsualPrefix(names);
+  if (const auto order = OrderByNumber(names)) {
+    names = InOrder(names, *order);
+    plan.values = InOrder(plan.values, *order);
+  }
+  const bool all_numeric = std::ranges::all_of(names, IsNumber);
+  if (label_base.has_value() && all_numeric &&
+      (!AreNumbers(names) || names[0] != absl::StrCat(*label_base))) {
+    return FileError(source, absl::StrCat("the columns are named ", ListNames(names),
+                                          ", which contradicts --label-base ", *label_base,
+                                          "; leave it out to match the labels to these names"));
+  }
+  plan.value_names = std::move(names);
+  return absl::OkStatus();
 }
 
 // Orders the class columns of the plan by the class names, or takes the names from the columns.
 // names: names of the class columns, in the order of the plan.
 absl::Status MatchClasses(const ColumnExpectation& expectation, const std::string& source,
                           const std::vector<std::string>& names, ColumnPlan& plan) {
-  absl::flat_hash_map<std::string, std::size_t> column_of;
-  for (std::size_t k = 0; k < names.size(); ++k) {
-    if (names[k].empty()) {
-      return FileError(source, absl::StrCat("column ", plan.values[k] + 1,
-                                            " has no name in the header", kColumnHint));
-    }
-    if (!column_of.emplace(names[k], plan.values[k]).second) {
-      return FileError(source, absl::StrCat("two columns have the name ", Quote(names[k])));
-    }
-  }
+  CALIBD_RETURN_IF_ERROR(CheckNames(source, names, plan));
   const std::span<const std::string> expected = expectation.class_names;
-  if (expected.empty()) {
-    const bool numbers = AreNumbers(names);
-    const bool all_numeric = std::all_of(names.begin(), names.end(), IsNumber);
-    if (expectation.label_base.has_value() && all_numeric &&
-        (!numbers || names[0] != absl::StrCat(*expectation.label_base))) {
-      return FileError(source,
-                       absl::StrCat("the columns are named ", ListNames(names),
-                                    ", which contradicts --label-base ", *expectation.label_base,
-                                    "; leave it out to match the labels to these names"));
-    }
-    plan.value_names = names;
-    return absl::OkStatus();
-  }
+  if (expected.empty()) return NameClasses(expectation.label_base, source, names, plan);
   plan.value_names.assign(expected.begin(), expected.end());
-  const bool all_found =
-      std::all_of(expected.begin(), expected.end(),
-                  [&](const std::string& name) { return column_of.find(name) != column_of.end(); });
-  if (all_found && names.size() == expected.size()) {
-    std::transform(expected.begin(), expected.end(), plan.values.begin(),
-                   [&](const std::string& name) { return column_of.at(name); });
+  const std::vector<std::vector<std::size_t>> found = FindClasses(names, expected);
+  if (found.size() > 1) {
+    return FileError(source, absl::StrCat("has two columns for each class, such as ",
+                                          ListNames(InOrder(names, found[0])), " and ",
+                                          ListNames(InOrder(names, found[1])),
+                                          "; leave one out of each two with --drop-column"));
+  }
+  if (found.size() == 1) {
+    const std::vector<std::string> unused = Without(names, InOrder(names, found[0]));
+    plan.values = InOrder(plan.values, found[0]);
+    if (!unused.empty()) {
+      plan.note = absl::StrCat(source, ": the ", unused.size() == 1 ? "column " : "columns ",
+                               ListNames(unused), unused.size() == 1 ? " is" : " are",
+                               " not read, because every class has another column");
+    }
     return absl::OkStatus();
   }
-  if (AreNumbers(names) && names.size() == expected.size()) {
-    plan.note = absl::StrCat(source, ": the columns ", ListNames(names),
-                             " are used as the classes ", ListNames(expected), " in this order");
+  const auto order = OrderByNumber(names);
+  if (order.has_value() && names.size() == expected.size()) {
+    plan.values = InOrder(plan.values, *order);
+    plan.note = absl::StrCat(source, ": the columns ", ListNames(InOrder(names, *order)),
+                             " are used as the classes ", ListNames(expected),
+                             " in the order of their numbers");
     return absl::OkStatus();
   }
   return FileError(source, DescribeMismatch(names, expected));
@@ -152,7 +183,15 @@ absl::StatusOr<bool> IsHeader(const ColumnOptions& options, const std::string& s
   const std::vector<std::string> names(first_row.begin(), first_row.end());
   // The index of pandas has no name.
   if (names[0].empty() && names.size() > 1 && AreNumbers(std::span(names).subspan(1))) return true;
-  if (names[0] != "0" || !AreNumbers(names)) return false;
+  // From 11 columns on, programs that sort names as texts write 0,1,10,2.
+  constexpr std::size_t kSortedAsTexts = 11;
+  const auto is_digits = [](const std::string& name) {
+    return !name.empty() && std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; });
+  };
+  const bool sorted_as_texts = names.size() >= kSortedAsTexts &&
+                               std::ranges::all_of(names, is_digits) &&
+                               OrderByNumber(names).has_value();
+  if (names[0] != "0" || !(AreNumbers(names) || sorted_as_texts)) return false;
   const std::string found = absl::StrCat("the first line holds ", ListNames(names));
   // Probabilities are at most 1.
   if (names.size() > 2) {

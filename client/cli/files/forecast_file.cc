@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
 #include "calibd/core/validation.h"
+#include "client/cli/files/column_names.h"
 #include "client/cli/files/file_format.h"
 #include "client/cli/files/label_parser.h"
 #include "client/cli/files/row_faults.h"
@@ -48,6 +49,20 @@ absl::Status FindNormal(const std::string& source, std::span<const std::string> 
   return absl::OkStatus();
 }
 
+// Finds the columns of quantiles by the levels in which their names end, such as q0.1 or p10.
+// Without such names, the columns are in the order of the levels.
+void FindQuantiles(const v1::Forecast& forecast, ColumnPlan& plan) {
+  std::vector<std::string> names;
+  for (const std::size_t column : plan.values) names.push_back(plan.names[column]);
+  const auto& levels = forecast.quantiles().levels();
+  const std::vector<std::size_t> found =
+      FindLevels(names, std::vector<double>(levels.begin(), levels.end()));
+  if (found.empty()) return;
+  std::vector<std::size_t> columns;
+  for (const std::size_t index : found) columns.push_back(plan.values[index]);
+  plan.values = std::move(columns);
+}
+
 absl::StatusOr<ColumnPlan> Plan(const InputOptions& options, const v1::Forecast& forecast,
                                 const std::string& source, const TableHead& head) {
   CALIBD_ASSIGN_OR_RETURN(ColumnPlan plan,
@@ -57,6 +72,7 @@ absl::StatusOr<ColumnPlan> Plan(const InputOptions& options, const v1::Forecast&
     CALIBD_RETURN_IF_ERROR(FindNormal(source, head.names, plan));
     return plan;
   }
+  if (forecast.has_quantiles() && !head.names.empty()) FindQuantiles(forecast, plan);
   const std::size_t width = WidthOf(forecast);
   const bool one_more = width == 0 ? plan.values.size() > 1 : plan.values.size() == width + 1;
   if (one_more && plan.truths.empty() && options.labels.empty() && head.names.empty()) {

@@ -13,8 +13,9 @@
 namespace calibd::cli {
 
 // Reads forecasts of a number, with their outcomes as truths if there are any. The forecast columns
-// of a file with names are mean and standard_deviation for Normal forecasts, and otherwise all
-// columns, in their order, that have no other role. The outcome is the column of --label-column, or
+// of a file with names are mean and standard_deviation for Normal forecasts, and those whose names
+// end in the levels for quantiles; otherwise they are all columns, in their order, that have no
+// other role. The outcome is the column of --label-column, or
 // the one with the name outcome; the id that of --id-column, or the one with the name id; the time
 // that of --time-column, or the one with the name time. Without names, the columns are those of the
 // forecast, and then the outcome if there is one more. forecast: samples may have 0 draws, which

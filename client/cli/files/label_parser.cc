@@ -43,14 +43,6 @@ std::optional<std::int64_t> ParseTruthValue(std::string_view label) {
 
 }  // namespace
 
-bool AreNumbers(std::span<const std::string> names) {
-  if (names.empty() || (names[0] != "0" && names[0] != "1")) return false;
-  for (std::size_t k = 0; k < names.size(); ++k) {
-    if (names[k] != absl::StrCat(k + (names[0] == "1" ? 1 : 0))) return false;
-  }
-  return true;
-}
-
 std::string ListNames(std::span<const std::string> names) {
   std::string text;
   for (std::size_t i = 0; i < names.size() && i < kMaxNamesShown; ++i) {

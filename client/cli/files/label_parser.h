@@ -25,9 +25,6 @@ struct LabelOptions {
   std::string_view names_need = "need --class-names or a header";
 };
 
-// Whether a column has the names 0, 1, ... or 1, 2, ...: the numbers of the classes in their order.
-[[nodiscard]] bool AreNumbers(std::span<const std::string> names);
-
 // Converts the texts of labels to classes. With a base, a label is a number (3, 3.0, True as 1) or
 // a class name that is not a number; without one, a class name, also if it is a number (3.0 for
 // "3").

@@ -32,6 +32,8 @@ _DEVIATION_NAMES = ("standard deviation", "std", "std dev", "stddev", "stdev", "
 POSITIVE_CLASS = 1
 
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
+_NUMBERED = re.compile(r"(?P<text>.*?)(?P<number>[0-9]{1,18})", re.DOTALL)
+_DECIMAL_END = re.compile(r"[0-9.]*[0-9]$")
 
 
 class Classes(NamedTuple):
@@ -73,8 +75,15 @@ def as_floats(values: Any, field: str) -> Floats:
 
 
 def as_matrix(values: Any, classes: Classes, field: str = "probabilities") -> Floats:
-    """n x class count, or n x 1 with the scores of POSITIVE_CLASS; float32 or float64."""
+    """n x class count, or n x 1 with the scores of POSITIVE_CLASS; float32 or float64.
+
+    values: of a frame that has a column for each class, other columns are left out.
+    """
     columns = getattr(values, "columns", None)
+    if hasattr(values, "iloc") and columns is not None and len(columns) > classes.size:
+        if chosen := _find_classes([str(name) for name in columns], classes.names):
+            values = values.iloc[:, chosen]
+            columns = values.columns
     matrix = as_floats(values, field)
     if matrix.ndim == 1 and classes.size == 2:
         columns = [getattr(values, "name", None)]
@@ -124,11 +133,12 @@ def _class_of_column(column: Any, classes: Classes) -> int:
 def order_of_columns(columns: Any, classes: Classes, nouns: str = "classes") -> list[int]:
     """The columns of a frame in the order of the classes, by their names or numbers.
 
-    nouns: what an error calls the classes.
+    A name may be that of a class after the same text for all, such as prob_cat, or the same text for
+    all and then a number, such as prediction_10. Programs that sort names as texts put prediction_10
+    before prediction_2. nouns: what an error calls the classes.
     """
     numbers = list(range(classes.size))
     names = [str(name) for name in columns]
-    integers = _integer_names(classes.names)
     found = numbers
     if names != list(classes.names):
         found = [_class_of_column(column, classes) for column in columns]
@@ -137,12 +147,41 @@ def order_of_columns(columns: Any, classes: Classes, nouns: str = "classes") -> 
         return order
     if list(columns) == numbers:
         return numbers
-    by_number = [str(number) for number in numbers]
-    if not integers and sorted(names) == sorted(by_number):
-        return [names.index(number) for number in by_number]
+    if by_name := _find_classes(names, classes.names):
+        return by_name
+    # The end of a name is no number if it may be the name of another class.
+    if not _integer_names(classes.names) and (by_number := _order_by_number(names)):
+        return by_number
     if classes.names:
-        raise invalid("columns", f"are {names}, expected the {nouns} {list(classes.names)}")
+        raise invalid("columns", f"are {names}, expected the {nouns} {list(classes.names)}, also after "
+                      "the same text for all, such as prob_")
     return numbers
+
+
+def _find_classes(names: list[str], classes: tuple[str, ...]) -> list[int]:
+    """The columns of the classes, named like them or after one text for all; else empty."""
+    places = {name: k for k, name in enumerate(names)}
+    if not classes or len(places) < len(names):
+        return []
+    texts = [name.removesuffix(classes[0]) for name in names if name.endswith(classes[0])]
+    found = [[places[text + name] for name in classes] for text in texts
+             if all(text + name in places for name in classes)]
+    # The names themselves come before names after a text.
+    exact = [places.get(name, -1) for name in classes]
+    return exact if -1 not in exact else found[0] if len(found) == 1 else []
+
+
+def _order_by_number(names: list[str]) -> list[int]:
+    """The columns by the numbers at their ends, which are 0 to n - 1 or 1 to n; else empty."""
+    ends = [_NUMBERED.fullmatch(name) for name in names]
+    if len({end["text"] for end in ends if end is not None}) != 1 or None in ends:
+        return []
+    numbers = [int(end["number"]) for end in ends if end is not None]
+    first = min(numbers)
+    if first > 1 or sorted(numbers) != list(range(first, first + len(names))):
+        return []
+    order: list[int] = np.argsort(numbers).tolist()
+    return order
 
 
 def as_labels(labels: Any, classes: Classes) -> tuple[Integers, Mask]:
@@ -325,6 +364,8 @@ def as_forecasts(values: Any, forecast: models.Forecast) -> Floats:
         raise invalid("forecasts", f"have the shape {matrix.shape}, expected (n, {width})")
     if forecast.HasField("normal"):
         matrix = matrix[:, _order_of_moments(getattr(values, "columns", (0, 1)))]
+    elif forecast.HasField("quantiles") and hasattr(values, "columns"):
+        matrix = matrix[:, _order_of_quantiles(values.columns, list(forecast.quantiles.levels))]
     return np.ascontiguousarray(matrix)
 
 
@@ -332,6 +373,18 @@ def _order_of_moments(columns: Any) -> list[int]:
     """The columns of the mean and of the standard deviation. Other names are in this order."""
     second = [str(name).lower().replace("_", " ") in _DEVIATION_NAMES for name in columns]
     return [1, 0] if second == [True, False] else [0, 1]
+
+
+def _order_of_quantiles(columns: Any, levels: list[float]) -> list[int]:
+    """The columns by the levels at the ends of their names, such as q0.1 or p10; else as they are."""
+    ends = [_DECIMAL_END.search(str(name)) for name in columns]
+    for scale in (1, 100):
+        numbers = [math.nan if end is None or end[0].count(".") > 1 else float(end[0]) / scale
+                   for end in ends]
+        order: list[int] = np.argsort(numbers).tolist()
+        if np.allclose([numbers[k] for k in order], levels, rtol=0, atol=1e-9):
+            return order
+    return list(range(len(levels)))
 
 
 def _by_label(values: Any, labels: tuple[str, ...], field: str, cell: str) -> Floats:

@@ -139,10 +139,11 @@ TEST_F(PredictionFileTest, MatchesNamedColumnsToTheClassesByName) {
               HasSubstr("column \"dog\" is no class; class \"fox\" has no column; "
                         "the classes are \"cat\", \"fox\"; rename"));
   options.columns.label.clear();
-  options.labels = Write("l.csv", "0\n1\n");
+  options.labels = Write("l.csv", "cat\ndog\n");
   options.class_names = {"cat", "dog"};
-  EXPECT_THAT(InputErrorOf(options), AllOf(HasSubstr("column \"species\" is no class"),
-                                           HasSubstr("add --drop-column species")));
+  EXPECT_THAT(ParseInput(options).values, ElementsAre(0.3, 0.7, 0.6, 0.4));
+  EXPECT_THAT(ParseInput(options).columns.note,
+              HasSubstr("p.csv: the column \"species\" is not read"));
   options.labels.clear();
   options.columns.label = "species";
   options.class_names.clear();
@@ -187,13 +188,64 @@ TEST_F(PredictionFileTest, TellsThatNumberedColumnsAreUsedByPosition) {
               HasSubstr("the columns \"0\", \"1\" are used as the classes \"cat\", \"dog\""));
 }
 
-TEST_F(PredictionFileTest, RefusesNumberedColumnsThatContradictTheBase) {
+TEST_F(PredictionFileTest, MatchesNumberedColumnsUnlessTheyContradictTheBase) {
   InputOptions options = Predictions("p.csv", "1,0,y\n0.3,0.7,0\n");
   options.columns.label = "y";
+  EXPECT_THAT(ParseInput(options).labels, ElementsAre(0));
+  EXPECT_THAT(ParseInput(options).values, ElementsAre(0.7, 0.3))
+      << "the class 0 is the last column";
   options.label_base = 0;
-  EXPECT_THAT(InputErrorOf(options), HasSubstr("which contradicts --label-base 0"));
-  options.label_base.reset();
-  EXPECT_THAT(ParseInput(options).labels, ElementsAre(1)) << "the class 0 is the second column";
+  EXPECT_THAT(ParseInput(options).values, ElementsAre(0.7, 0.3));
+  options.label_base = 1;
+  EXPECT_THAT(InputErrorOf(options), HasSubstr("which contradicts --label-base 1"));
+}
+
+TEST_F(PredictionFileTest, ColumnsInTheOrderOfTextsAreOrderedByTheirNumbers) {
+  // The class of each row is the column with the 1.
+  std::string text = "y";
+  for (const char* const number : {"0", "1", "10", "2", "3", "4", "5", "6", "7", "8", "9"}) {
+    absl::StrAppend(&text, ",prediction_", number);
+  }
+  text += "\n10,0,0,1,0,0,0,0,0,0,0,0\n2,0,0,0,1,0,0,0,0,0,0,0\n";
+  InputOptions options = Predictions("p.csv", text);
+  options.columns.label = "y";
+  for (const std::optional<int> base : {std::optional<int>(0), std::optional<int>()}) {
+    options.label_base = base;
+    const Input input = ParseInput(options);
+    EXPECT_THAT(input.labels, ElementsAre(10, 2));
+    EXPECT_EQ(input.values[10], 1);
+    EXPECT_EQ(input.values[11 + 2], 1);
+    EXPECT_EQ(input.class_names[2], "2");
+  }
+  options.class_names = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k"};
+  options.label_base = 0;
+  EXPECT_EQ(ParseInput(options).values[10], 1);
+  EXPECT_THAT(ParseInput(options).columns.note, HasSubstr("in the order of their numbers"));
+  // pandas writes the numbers alone.
+  options = Predictions("q.csv", "0,1,10,2,3,4,5,6,7,8,9\n0,0,1,0,0,0,0,0,0,0,0\n");
+  options.label_base = 0;
+  options.labels = Write("l.csv", "y\n10\n");
+  EXPECT_THAT(InputErrorOf(options), HasSubstr("may be the column names"));
+  options.columns.header = true;
+  EXPECT_EQ(ParseInput(options).values[10], 1);
+}
+
+TEST_F(PredictionFileTest, ColumnsAreNamedAfterTheSameText) {
+  InputOptions options = Predictions(
+      "p.csv", ".pred_class,.pred_yes,.pred_no,truth\nno,0.2,0.8,no\nyes,0.8,0.2,yes\n");
+  options.columns.label = "truth";
+  options.class_names = {"no", "yes"};
+  EXPECT_THAT(ParseInput(options).values, ElementsAre(0.8, 0.2, 0.2, 0.8));
+  EXPECT_THAT(ParseInput(options).labels, ElementsAre(0, 1));
+  options.class_names.clear();
+  options.columns.dropped = {".pred_class"};
+  EXPECT_THAT(ParseInput(options).class_names, ElementsAre("yes", "no"));
+  EXPECT_THAT(ParseInput(options).labels, ElementsAre(1, 0));
+  options.predictions = Write("q.csv", "a_no,a_yes,b_no,b_yes,truth\n1,0,0,1,no\n");
+  options.class_names = {"no", "yes"};
+  options.columns.dropped.clear();
+  EXPECT_THAT(InputErrorOf(options),
+              AllOf(HasSubstr("two columns for each class"), HasSubstr("--drop-column")));
 }
 
 TEST_F(PredictionFileTest, ReadsWhatPandasWrites) {
