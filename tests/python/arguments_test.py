@@ -3,6 +3,7 @@ import datetime
 import inspect
 import itertools
 import pickle
+import re
 import uuid
 
 import numpy as np
@@ -649,3 +650,43 @@ def test_whatever_does_not_fit_raises_an_error_of_the_package(
             assert name in ("backup", "load_map")
         except Exception as error:
             pytest.fail(f"{name}({changed}={value!r}) raises {error!r}")
+
+
+def test_rows_of_pandas_have_the_same_index(client):
+    client.create_model("indexed", 2, label_grace=GRACE)
+    frame = pd.DataFrame([[0.3, 0.7], [0.6, 0.4]], index=[7, 3])
+    truths = pd.Series([1, 0], index=[7, 3])
+    ids = pd.Series(["a", "b"], index=[7, 3])
+    with client.stream("indexed") as stream:
+        stream.send(frame, truths, ids=ids)
+        with pytest.raises(calibd.InvalidArgument, match="labels have another index than probabilities, "
+                           r"such as 3 instead of 7 in row 0: give labels.loc\[index of prob"):
+            stream.send(frame, truths.sort_index())
+        with pytest.raises(calibd.InvalidArgument, match="prediction_ids have another index"):
+            stream.send(frame, [1, 0], ids=ids.sort_index())
+        with pytest.raises(calibd.InvalidArgument, match="labels have another index than prediction_ids"):
+            stream.label(ids, truths.sort_index())
+        stream.send(frame.to_numpy(), truths.sort_index(), ids=["c", "d"])
+    assert stream.counts.accepted_rows == 4
+    client.create_model("indexed-number", forecast="normal")
+    with client.stream("indexed-number") as stream, pytest.raises(
+            calibd.InvalidArgument, match="outcomes have another index than forecasts"):
+        stream.send(frame, truths.sort_index())
+
+
+def test_labels_that_are_one_hot_are_named(client, pets):
+    with client.stream(pets) as stream, pytest.raises(
+            calibd.InvalidArgument, match=r"shape \(3, 3\), expected \(n,\): .*\(one-hot\), give labels.arg"):
+        stream.send(np.full((3, 3), 1 / 3), np.eye(3))
+
+
+@pytest.mark.parametrize("rows, hint", [
+    (np.log([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1]]), r"are these logarithms of probabilities\? apply numpy.exp"),
+    ([[70, 20, 10], [10, 80, 10]], r"are these percentages\? divide them by 100$"),
+    ([[3, -2, 1], [-1, 2, 7]], r"are these logits\? pass logits=True$"),
+    ([[0.9, 0.8, 0.1], [0.2, 0.1, 0.1]], "they are several labels"),
+])
+def test_values_that_are_no_probabilities_are_named(client, pets, rows, hint):
+    with client.stream(pets) as stream, pytest.raises(calibd.InvalidArgument) as raised:
+        stream.send(rows, [0, 1])
+    assert re.search(hint, raised.value.message)

@@ -187,7 +187,7 @@ def test_frames_are_matched_to_the_classes_by_name(client):
     client.create_model("pets", ["cat", "dog", "owl"], bandwidth=BANDWIDTH)
     predictions, labels = calibrated(200)
     frame = pd.DataFrame(predictions, columns=["cat", "dog", "owl"])[["owl", "cat", "dog"]]
-    names = pd.Series(["cat", "dog", "owl"])[labels]
+    names = pd.Series(np.array(["cat", "dog", "owl"])[labels])
     with client.stream("pets") as stream:
         stream.send(frame, names)
         stream.send(frame.astype(np.float32), pd.Categorical(names))

@@ -90,6 +90,24 @@ absl::Status CheckNames(const std::string& source, const std::vector<std::string
   return absl::OkStatus();
 }
 
+// Errors: InvalidArgument if a label has a column with its probability and one with its truth.
+absl::Status RefuseSeveralLabels(const std::string& source, std::span<const std::string> names) {
+  constexpr std::string_view kProbability = "prob_";
+  for (const std::string& name : names) {
+    if (!name.starts_with(kProbability)) continue;
+    const std::string label = name.substr(kProbability.size());
+    if (std::ranges::find(names, "label_" + label) == names.end()) continue;
+    return FileError(
+        source,
+        absl::StrCat("has the columns ", Quote(name), " and ", Quote("label_" + label),
+                     ", as several labels have that do not exclude each other: use calibctl "
+                     "evaluate-labels, or send them to a model of calibctl model create --labels; "
+                     "for one label alone, use --label-column, --positive-class 1 and "
+                     "--predictions-key"));
+  }
+  return absl::OkStatus();
+}
+
 // Takes the class names from the columns. Columns whose names end in the numbers of the classes are
 // taken in the order of the numbers.
 absl::Status NameClasses(const std::optional<int>& label_base, const std::string& source,
@@ -280,6 +298,9 @@ absl::StatusOr<ColumnPlan> PlanClasses(const ColumnOptions& options,
   if (expectation.labels_last) {
     plan.truths = {column_count - 1};
     std::erase(plan.values, column_count - 1);
+  }
+  if (plan.truths.empty() && !expectation.labels_elsewhere) {
+    CALIBD_RETURN_IF_ERROR(RefuseSeveralLabels(source, names));
   }
   std::vector<std::string> class_names;
   for (const std::size_t column : plan.values) {

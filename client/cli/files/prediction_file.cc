@@ -191,22 +191,32 @@ absl::Status ApplySoftmax(Input& input, bool drop_invalid) {
 // Says what the values may be if most rows have one outside [0, 1]; empty otherwise.
 std::string ScaleHint(const Input& input) {
   constexpr std::size_t kRows = 100;
+  // The sum of the exponentials of logarithms with a few decimals.
+  constexpr double kRounded = 0.02;
   const std::size_t m = input.class_count;
   // The probability of a positive class stands in both columns.
   const bool one_value = m == 2 && input.columns.values[0] == input.columns.values[1];
   const std::size_t n = std::min(kRows, input.values.size() / m);
   std::size_t outside = 0;
   std::size_t percentages = 0;
+  std::size_t logarithms = 0;
   for (std::size_t i = 0; i < n; ++i) {
     const auto row = std::span(input.values).subspan(i * m, m);
     const auto [lowest, highest] = std::minmax_element(row.begin(), row.end());
     const double sum = one_value ? 100 : std::accumulate(row.begin(), row.end(), 0.0);
     if (*lowest < 0 || *highest > 1) ++outside;
     if (*lowest >= 0 && *highest <= 100 && std::abs(sum - 100) < 1) ++percentages;
+    double exponentials = one_value ? 1 : 0;
+    for (std::size_t k = 0; k < m && !one_value; ++k) exponentials += std::exp(row[k]);
+    if (*highest <= 0 && std::abs(exponentials - 1) < kRounded) ++logarithms;
   }
   if (2 * outside <= n) return "";
-  return percentages == n ? "; are these percentages? divide them by 100"
-                          : "; are these logits? add --logits";
+  if (percentages == n) return "; are these percentages? divide them by 100";
+  constexpr std::string_view kLogarithms = "logarithms of probabilities? replace each by its exp";
+  if (logarithms < n) return "; are these logits? add --logits";
+  // One value in each row may be either.
+  return absl::StrCat("; are these ", std::string(kLogarithms),
+                      one_value ? ", or if these are logits, add --logits" : "");
 }
 
 }  // namespace
@@ -280,7 +290,9 @@ absl::StatusOr<Input> ReadObservations(const InputOptions& options, double row_s
 absl::Status DescribeFaults(const Input& input, const absl::Status& faults) {
   // The advice on row sums ends the message, instead of the description of each row.
   std::string text(DescribeFaults(static_cast<const Table&>(input), faults).message());
-  if (absl::StrReplaceAll({{kRowSumAdvice, ""}}, &text) > 0) text += kRowSumAdvice;
+  const bool little = absl::StrReplaceAll({{kRowSumAdvice, ""}}, &text) > 0;
+  const bool no_sum = absl::StrReplaceAll({{kNoSumAdvice, ""}}, &text) > 0;
+  if (little || no_sum) text += no_sum ? kNoSumAdvice : kRowSumAdvice;
   return absl::InvalidArgumentError(text + ScaleHint(input) +
                                     " (--drop-invalid leaves out invalid rows)");
 }

@@ -30,10 +30,24 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kUnreadable = std::numeric_limits<double>::infinity();
 constexpr char kDropHint[] = "; --drop-invalid leaves out invalid rows";
 constexpr char kHeaderHint[] = "; if the first line holds names, say --header";
+constexpr char kOneHotHint[] =
+    "; if each row is 0 except for a 1 at its class (one-hot), store argmax(axis=1) instead";
 constexpr std::string_view kNumber = "a number";
 constexpr std::size_t kMaxIdBytes = 128;
 
 std::string Text(const absl::Status& status) { return std::string(status.message()); }
+
+// What to do about a text that is a number in another notation; empty if it is none.
+std::string HintAtText(std::string_view cell) {
+  double value = 0;
+  if (cell.ends_with('%') && ParseDouble(cell.substr(0, cell.size() - 1), value)) {
+    return "; remove the % and divide by 100";
+  }
+  std::string text(cell);
+  if (std::ranges::count(text, ',') != 1) return "";
+  std::ranges::replace(text, ',', '.');
+  return ParseDouble(text, value) ? "; write a decimal point instead of the comma" : "";
+}
 
 // Reads a cell that has to be a number. Errors: InvalidArgument saying what is wrong.
 absl::StatusOr<double> ParseNumber(std::string_view cell, std::string_view expected) {
@@ -45,7 +59,8 @@ absl::StatusOr<double> ParseNumber(std::string_view cell, std::string_view expec
   }
   return absl::InvalidArgumentError(
       absl::StrCat(Quote(cell), " is not a number",
-                   expected == kNumber ? "" : absl::StrCat(", expected ", std::string(expected))));
+                   expected == kNumber ? "" : absl::StrCat(", expected ", std::string(expected)),
+                   HintAtText(cell)));
 }
 
 // noun: names the text, "id" or "group value".
@@ -134,7 +149,8 @@ class TextRows {
 
   // What to do about a text in a column of values. One in the first row hints at a column of
   // another kind.
-  [[nodiscard]] std::string TextHint(std::size_t column) const {
+  [[nodiscard]] std::string TextHint(std::size_t column, std::string_view cell) const {
+    if (!HintAtText(cell).empty()) return "";
     if (table_.row_count > 1 || schema_.truths.empty()) return kDropHint;
     const std::string stated =
         plan().names.empty() ? absl::StrCat(column + 1) : OptionValue(plan().names[column]);
@@ -143,7 +159,9 @@ class TextRows {
                             ? absl::StrCat("if this column holds the ", std::string(schema_.truths),
                                            ", add --label-column ", stated, "; ")
                             : "",
-                        "--drop-column ", stated, " leaves the column out");
+                        plan().values.size() > 1
+                            ? absl::StrCat("--drop-column ", stated, " leaves the column out")
+                            : "a column of values is needed: --predictions-key states it");
   }
 
   // Adds a row that the checks of the values will refuse.
@@ -164,7 +182,7 @@ class TextRows {
         if (!drop()) {
           const bool text = !IsMissing(row.cells[column]) && !std::isnan(value);
           return Fault(column, ParseNumber(row.cells[column], expected).status(),
-                       text ? TextHint(column) : kDropHint);
+                       text ? TextHint(column, row.cells[column]) : kDropHint);
         }
         value = kNaN;
       }
@@ -302,7 +320,8 @@ absl::Status ReadArrays(InputFile& file, const TableSchema& schema, Table& table
       return FileError(
           file.name,
           absl::StrCat("shape (", truths->row_count, ", ", truths->column_count, ") of the ",
-                       std::string(schema.truths), ", expected one in each row, (n, ) or (n, 1)"));
+                       std::string(schema.truths), ", expected one in each row, (n, ) or (n, 1)",
+                       schema.parse_truth ? kOneHotHint : ""));
     }
     table.truth_places.path = file.name;
     constexpr std::size_t kOnly[] = {0};
@@ -354,7 +373,8 @@ absl::StatusOr<ColumnPlan> PlanTruthFile(const InputFile& file, const ColumnOpti
     plan.truths = {0};
   } else {
     return FileError(file.name, absl::StrCat("has ", column_count, " columns, expected one ", noun,
-                                             " in each row; state the column with --label-column"));
+                                             " in each row; state the column with --label-column",
+                                         std::string_view(noun) == "label" ? kOneHotHint : ""));
   }
   return plan;
 }

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <utility>
 
+#include "calibd/core/quantile_order.h"
 #include "calibd/text/printable.h"
 
 namespace calibd::client {
@@ -77,8 +78,7 @@ std::optional<RowFault> FindForecastFault(const v1::Forecast& forecast,
                               kLeastStandardDeviation)};
     }
     if (forecast.has_quantiles() && k > 0 && row[k] < row[k - 1]) {
-      return RowFault{field, absl::StrCat("is ", Exact(row[k]), ", expected at least ",
-                                          Exact(row[k - 1]), ", the quantile before it")};
+      return RowFault{field, DescribeCrossing(row[k], row[k - 1])};
     }
   }
   return std::nullopt;

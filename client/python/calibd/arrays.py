@@ -184,6 +184,26 @@ def _order_by_number(names: list[str]) -> list[int]:
     return order
 
 
+def check_indices(values: dict[str, Any]) -> None:
+    """Raises an error if two of the values are of pandas and have other indices.
+
+    Rows are taken in their order. If the indices differ, this is perhaps not what the caller means.
+
+    values: by their names in errors.
+    """
+    # A list has a method named index.
+    indexed = [(field, value.index) for field, value in values.items()
+               if hasattr(getattr(value, "index", None), "equals")]
+    for field, index in indexed[1:]:
+        first_field, first = indexed[0]
+        # A wrong number of rows has an error of its own.
+        if len(index) == len(first) and not index.equals(first):
+            k = next((k for k, pair in enumerate(zip(first, index)) if pair[0] != pair[1]), 0)
+            raise invalid(field, f"have another index than {first_field}, such as {shown(index[k])} "
+                          f"instead of {shown(first[k])} in row {k}: give {field}.loc[index of "
+                          f"{first_field}], or .to_numpy() of both if their rows are in the same order")
+
+
 def as_labels(labels: Any, classes: Classes) -> tuple[Integers, Mask]:
     """The classes, from 0, and whether each is valid.
 
@@ -202,7 +222,10 @@ def as_labels(labels: Any, classes: Classes) -> tuple[Integers, Mask]:
     if not array.ndim:
         raise invalid("labels", f"are {shown(labels)}, expected a list of labels")
     if array.ndim != 1:
-        raise invalid("labels", f"have the shape {array.shape}, expected (n,)")
+        one_hot = array.ndim == 2 and array.shape[1] == classes.size
+        raise invalid("labels", f"have the shape {array.shape}, expected (n,)" + (
+            ": if each row is 0 except for a 1 at its class (one-hot), give labels.argmax(axis=1)"
+            if one_hot else ""))
     text = None
     if array.dtype.kind in "OU":
         text = next((label for label in array.tolist() if isinstance(label, str)), None)

@@ -155,7 +155,8 @@ def _one(field: str, row: Any) -> Any:
     if row is None:
         return None
     if _has_names(row):
-        return row.to_frame().T
+        # Its name is no index that others must have.
+        return row.to_frame().T.reset_index(drop=True)
     values = as_floats(row, field)
     if values.ndim > 1:
         raise invalid(field, f"has the shape {values.shape}, expected the numbers of one prediction: "

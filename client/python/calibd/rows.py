@@ -14,7 +14,8 @@ from calibd import wire
 from calibd.arguments import expect
 from calibd.arrays import (MAX_GROUP_BYTES, MAX_ID_BYTES, POSITIVE_CLASS, Classes, Floats, Integers,
                            Mask, as_features, as_forecasts, as_label_values, as_labels, as_matrix,
-                           as_outcomes, as_texts, as_times, as_truths, check_count, invalid, label_fault)
+                           as_outcomes, as_texts, as_times, as_truths, check_count, check_indices,
+                           invalid, label_fault)
 from calibd.errors import FieldError, InvalidArgument
 from calibd.v1 import ingest_service_pb2 as ingest
 
@@ -25,6 +26,8 @@ _TRUTH_BYTES = 10
 _TEXT_BYTES = 20
 _MAX_REPORTED_ROWS = 5
 
+# The largest row_sum_tolerance of a model.
+_MAX_ROW_SUM_TOLERANCE = 0.1
 # The smallest standard deviation of a Normal forecast.
 _LEAST_DEVIATION = 1e-300
 
@@ -97,8 +100,32 @@ def row_fault(row: Floats, logits: bool, tolerance: float,
         k = int(wrong.argmax())
         return FieldError(f"{name}[{k}]", f"is {float(row[k])!r}, expected {expected}")
     total = float(row.astype(np.float64).sum())
+    if abs(total - 1) > _MAX_ROW_SUM_TOLERANCE:
+        advice = ("the probabilities of classes sum to 1, so one may be missing; if the classes do not "
+                  "exclude each other, they are several labels (create_model(labels=...))")
     return FieldError(name, f"sums to {total:.10g}, off by {abs(total - 1):.4g}, more than the "
                       f"tolerance of {tolerance:g}: {advice}")
+
+
+def scale_hint(matrix: Floats) -> str:
+    """What the values are if most of them are no probabilities; else empty."""
+    # A few rows tell as much as all of them.
+    rows = matrix[:100].astype(np.float64)
+    if not rows.size or np.isnan(rows).any():
+        return ""
+    outside = ((rows < 0) | (rows > 1)).any(axis=1)
+    if 2 * outside.sum() <= len(rows):
+        return ""
+    is_score = rows.shape[1] == 1
+    sums = np.full(len(rows), 100.0) if is_score else rows.sum(axis=1)
+    if (rows >= 0).all() and (rows <= 100).all() and (np.abs(sums - 100) < 1).all():
+        return "are these percentages? divide them by 100"
+    with np.errstate(over="ignore"):
+        totals = np.ones(len(rows)) if is_score else np.exp(rows).sum(axis=1)
+    if (rows <= 0).all() and (np.abs(totals - 1) < 0.02).all():
+        return "are these logarithms of probabilities? apply numpy.exp to them" + (
+            ", or if these are logits, pass logits=True" if is_score else "")
+    return "are these logits? pass logits=True"
 
 
 class Extras(NamedTuple):
@@ -108,6 +135,11 @@ class Extras(NamedTuple):
     groups: Any = None
     times: Any = None
     features: Any = None
+
+    def named(self) -> dict[str, Any]:
+        """The parts by their names in errors."""
+        return {"prediction_ids": self.ids, "group_values": self.groups, "prediction_times": self.times,
+                "features": self.features}
 
 
 class Rows:
@@ -122,6 +154,8 @@ class Rows:
                  extras: Extras = Extras(), logits: bool = False, baseline: Any = None) -> None:
         self._classes = classes
         self._logits = logits
+        check_indices({"probabilities": probabilities, "labels": labels, "baseline": baseline,
+                       **extras.named()})
         self._matrix = as_matrix(probabilities, classes)
         # The matrices by the prefix of their fields.
         self._matrices = {"": self._matrix}
@@ -179,6 +213,10 @@ class Rows:
                                   self._classes.row_sum_tolerance)
                 return FieldError(prefix + fault.path, fault.description)
         return self._extra_fault(i) or label_fault(self._given_labels, i, self._classes)
+
+    def hint(self) -> str:
+        """What the values seem to be if most rows are invalid; else empty."""
+        return "" if self._logits else scale_hint(self._matrix)
 
     def _extra_fault(self, i: int) -> FieldError | None:
         if i in self._faults:
@@ -251,6 +289,7 @@ class ForecastRows(Rows):
         assert classes.forecast is not None
         self._classes = classes
         self._forecast = classes.forecast
+        check_indices({"forecasts": forecasts, "outcomes": outcomes, **extras.named()})
         self._matrix = as_forecasts(forecasts, self._forecast)
         self._matrices = {"": self._matrix}
         self.valid = np.isfinite(self._matrix).all(axis=1)
@@ -284,7 +323,8 @@ class ForecastRows(Rows):
                 expected = f"a standard deviation of at least {_LEAST_DEVIATION}"
             elif not wrong.any():
                 wrong[1:] = row[1:] < row[:-1]
-                expected = "quantiles that do not decrease"
+                expected = ("quantiles that do not decrease; separate models of the quantiles may "
+                            "cross: sort each row")
             k = int(wrong.argmax())
             return FieldError(f"forecasts[{k}]", f"is {float(row[k])!r}, expected {expected}")
         if fault := self._extra_fault(i):
@@ -292,6 +332,9 @@ class ForecastRows(Rows):
         assert self._outcomes is not None
         return FieldError("outcomes", f"is {float(self._outcomes[i])!r}, expected a finite number"
                           " with a finite distance from the forecast")
+
+    def hint(self) -> str:
+        return ""
 
     def _field(self, prefix: str, matrix: Floats) -> int:
         return _FORECASTS
@@ -309,6 +352,7 @@ class TruthRows(Rows):
                  extras: Extras = Extras(), logits: bool = False) -> None:
         self._classes = classes
         self._logits = logits
+        check_indices({"probabilities": probabilities, "labels": truths, **extras.named()})
         self._matrix = as_label_values(probabilities, classes.labels)
         self._label_bytes = len(classes.labels) * _TRUTH_BYTES
         self._matrices = {"": self._matrix}
@@ -375,6 +419,7 @@ class LabelRows:
     def __init__(self, classes: Classes, ids: Any, labels: Any) -> None:
         self._classes = classes
         self._given_labels = labels
+        check_indices({"prediction_ids": ids, "labels": labels})
         self._labels: Integers | Floats
         if classes.forecast is not None:
             self._labels = as_outcomes(labels)
@@ -428,4 +473,6 @@ def invalid_rows(what: str, first: int, rows: Rows | LabelRows) -> InvalidArgume
     text = "; ".join(f"{field.path} {field.description}" for field in fields)
     if len(wrong) > len(fields):
         text += f"; {len(wrong) - len(fields)} more"
+    if isinstance(rows, Rows) and (hint := rows.hint()):
+        text += f"; {hint}"
     return InvalidArgument(text, fields, "INVALID_OBSERVATIONS")

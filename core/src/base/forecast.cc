@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/core/quantile_order.h"
 #include "calibd/core/row_sum.h"
 
 namespace calibd {
@@ -72,8 +73,7 @@ std::optional<Violation> CheckRow(const ForecastBatch& batch, std::size_t i) {
   const auto smaller = std::ranges::adjacent_find(row, std::greater<>());
   if (batch.kind == ForecastKind::kQuantiles && smaller != row.end()) {
     return Violation{absl::StrCat("rows[", i, "].quantiles[", smaller - row.begin() + 1, "]"),
-                     absl::StrCat("is ", Exact(smaller[1]), ", expected at least ",
-                                  Exact(smaller[0]), ", the quantile before it")};
+                     DescribeCrossing(smaller[1], smaller[0])};
   }
   if (!std::isfinite(batch.outcomes[i])) return NotFinite(i, "outcome", batch.outcomes[i]);
   if (!normal) return std::nullopt;

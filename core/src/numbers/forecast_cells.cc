@@ -15,6 +15,7 @@
 #include "base/rng.h"
 #include "base/sample_moments.h"
 #include "calibd/core/evidence.h"
+#include "calibd/core/quantile_order.h"
 #include "calibd/core/row_sum.h"
 #include "calibd/core/status_macros.h"
 
@@ -193,8 +194,7 @@ std::optional<Violation> FindForecastViolation(const NumberForecastKind& kind,
                                              kMinStandardDeviation)};
     }
     if (quantiles && k > 0 && row[k] < row[k - 1]) {
-      return Violation{field(), absl::StrCat("is ", Exact(row[k]), ", expected at least ",
-                                             Exact(row[k - 1]), ", the quantile before it")};
+      return Violation{field(), DescribeCrossing(row[k], row[k - 1])};
     }
   }
   return std::nullopt;

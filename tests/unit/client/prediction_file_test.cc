@@ -157,15 +157,60 @@ TEST_F(PredictionFileTest, MatchesNamedColumnsToTheClassesByName) {
 
 TEST_F(PredictionFileTest, TheAdviceOnRowSumsIsGivenOnce) {
   const InputOptions options = TwoRows();
-  const std::string faults = "rows[0].probabilities " + DescribeRowSum(0.9, 1e-3) +
-                             "; rows[1].probabilities " + DescribeRowSum(0.8, 1e-3);
+  const std::string faults = "rows[0].probabilities " + DescribeRowSum(0.95, 1e-3) +
+                             "; rows[1].probabilities " + DescribeRowSum(0.96, 1e-3);
   EXPECT_EQ(std::string(
                 DescribeFaults(ParseInput(options), absl::InvalidArgumentError(faults)).message()),
             absl::StrCat(options.predictions,
-                         " line 1 sums to 0.9, off by 0.1, more than the tolerance of 0.001; ",
+                         " line 1 sums to 0.95, off by 0.05, more than the tolerance of 0.001; ",
                          options.predictions,
-                         " line 2 sums to 0.8, off by 0.2, more than the tolerance of 0.001",
+                         " line 2 sums to 0.96, off by 0.04, more than the tolerance of 0.001",
                          kRowSumAdvice, " (--drop-invalid leaves out invalid rows)"));
+}
+
+TEST_F(PredictionFileTest, RowsThatNoToleranceAllowsAreNotToBeDividedByTheirSums) {
+  // Events that do not exclude each other.
+  InputOptions options = Predictions(
+      "p.csv", "cough,fever,rash,label\n0.9,0.8,0.1,cough\n0.2,0.1,0.05,rash\n0.5,0.4,0.06,rash\n");
+  options.columns.label = "label";
+  const std::string error(ReadObservations(options, 0).status().message());
+  EXPECT_THAT(error, AllOf(HasSubstr("line 2 sums to 1.8, off by 0.8"), HasSubstr("several labels"),
+                           HasSubstr("calibctl evaluate-labels"), HasSubstr("--labels"),
+                           Not(HasSubstr("--renormalise"))));
+  options.predictions = Write("q.csv", "prob_rain,label_rain,prob_fog,label_fog\n0.9,1,0.8,1\n");
+  options.columns.label.clear();
+  EXPECT_THAT(InputErrorOf(options),
+              AllOf(HasSubstr("\"prob_rain\" and \"label_rain\""), HasSubstr("evaluate-labels")));
+  options.columns.label = "label_rain";
+  options.columns.dropped = {"prob_fog", "label_fog"};
+  options.positive_class = "1";
+  EXPECT_THAT(ParseInput(options).values, ElementsAre(DoubleEq(0.1), 0.9)) << "one label alone";
+}
+
+TEST_F(PredictionFileTest, NamesNumbersInOtherNotations) {
+  InputOptions options = Predictions("p.jsonl", "{\"confidence\": \"95%\", \"correct\": true}\n");
+  options.columns.label = "correct";
+  options.positive_class = "1";
+  EXPECT_THAT(InputErrorOf(options),
+              AllOf(HasSubstr("key \"confidence\": \"95%\" is not a number, expected a probability "
+                              "in [0, 1]; remove the % and divide by 100"),
+                    Not(HasSubstr("drop"))));
+  options = TwoRows();
+  options.predictions = Write("p.csv", "0,5;0,5\n");
+  options.columns.delimiter = ";";
+  EXPECT_THAT(InputErrorOf(options), HasSubstr("\"0,5\" is not a number, expected a probability in "
+                                               "[0, 1]; write a decimal point"));
+}
+
+TEST_F(PredictionFileTest, NamesLabelsThatAreOneHot) {
+  InputOptions options = TwoRows();
+  options.labels = Write("l.csv", "0,1\n1,0\n");
+  EXPECT_THAT(InputErrorOf(options), HasSubstr("(one-hot), store argmax(axis=1) instead"));
+  const std::string p = Npy(NpyDict("<f8", "(2, 2)"), std::vector<double>{0.5, 0.5, 1, 0});
+  options.predictions = Path("p.npz");
+  options.labels.clear();
+  WriteZip(options.predictions, {{"y.npy", p}, {"y_prob.npy", p}}, false);
+  EXPECT_THAT(InputErrorOf(options), HasSubstr("(one-hot), store argmax(axis=1) instead"));
 }
 
 TEST_F(PredictionFileTest, AKeyOfJsonLinesCanBeLeftOut) {
@@ -519,7 +564,7 @@ TEST_F(PredictionFileTest, SuggestsWhatATextInTheFirstRowMayBe) {
                     Not(HasSubstr("header"))));
 }
 
-TEST_F(PredictionFileTest, SuggestsThatValuesArePercentagesOrLogits) {
+TEST_F(PredictionFileTest, SuggestsThatValuesArePercentagesLogitsOrLogarithms) {
   const auto fault = [&](const std::string& rows) {
     const absl::Status invalid = absl::InvalidArgumentError("rows[0].probabilities[0] is wrong");
     InputOptions options = TwoRows();
@@ -529,6 +574,10 @@ TEST_F(PredictionFileTest, SuggestsThatValuesArePercentagesOrLogits) {
   EXPECT_THAT(fault("70,30\n20.5,79.5\n"), HasSubstr("are these percentages? divide them by 100"));
   EXPECT_THAT(fault("3.5,-2\n-1,0.5\n"), HasSubstr("are these logits? add --logits"));
   EXPECT_THAT(fault("1.5,-0.5\n0.5,0.5\n"), Not(HasSubstr("are these")));
+  EXPECT_THAT(fault("-0.105,-2.303\n0,-inf\n"),
+              AllOf(HasSubstr("are these logarithms of probabilities? replace each by its exp"),
+                    Not(HasSubstr("--logits"))));
+  EXPECT_THAT(fault("-0.105,-1\n-0.2,-3\n"), HasSubstr("are these logits? add --logits"));
 }
 
 TEST_F(PredictionFileTest, ReadsNamedArrays) {

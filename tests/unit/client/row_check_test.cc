@@ -31,7 +31,9 @@ TEST(FindFaultTest, QuantilesThatDecreaseAreNamedWithoutAnIndexOfTheOther) {
   const auto fault = FindForecastFault(forecast, row);
   ASSERT_TRUE(fault.has_value());
   EXPECT_EQ(fault->field, "forecasts[1]");
-  EXPECT_EQ(fault->description, "is 2, expected at least 3, the quantile before it");
+  EXPECT_EQ(fault->description, 
+"is 2, expected at least 3, the quantile before it; separate models of the quantiles may "
+"cross: sort each row");
 }
 
 TEST(FindFaultTest, NamesFieldAndValue) {

@@ -45,10 +45,17 @@ inline constexpr double kMaxRowSumTolerance = 0.1;
   return {text.data(), end.ptr};
 }
 
+// What to do about a sum that is a little off, and about one that no tolerance allows: to divide
+// such a row by its sum would make probabilities of numbers that are none.
 inline constexpr char kRowSumAdvice[] =
     ": normalise the rows (calibctl --renormalise), or declare a larger row_sum_tolerance";
+inline constexpr char kNoSumAdvice[] =
+    ": the probabilities of classes sum to 1, so one may be missing; if the classes do not exclude "
+    "each other, they are several labels (calibctl evaluate-labels, calibctl model create "
+    "--labels)";
 
-// Describes a sum that IsRowSum rejects: how far it is off, and then kRowSumAdvice.
+// Describes a sum that IsRowSum rejects: how far it is off, and then kRowSumAdvice, or kNoSumAdvice
+// if it is off by more than kMaxRowSumTolerance.
 [[nodiscard]] inline std::string DescribeRowSum(double sum, double tolerance) {
   const auto digits = [](double value, int count) {
     std::array<char, 32> text;
@@ -56,8 +63,10 @@ inline constexpr char kRowSumAdvice[] =
                                    std::chars_format::general, count);
     return std::string(text.data(), end.ptr);
   };
-  return "sums to " + digits(sum, 10) + ", off by " + digits(std::abs(sum - 1), 4) +
-         ", more than the tolerance of " + Exact(tolerance) + kRowSumAdvice;
+  const double off = std::abs(sum - 1);
+  return "sums to " + digits(sum, 10) + ", off by " + digits(off, 4) +
+         ", more than the tolerance of " + Exact(tolerance) +
+         (off > kMaxRowSumTolerance ? kNoSumAdvice : kRowSumAdvice);
 }
 
 }  // namespace calibd
