@@ -37,9 +37,10 @@ std::string Describe(const Document& json) {
 
 // Appends the numbers of nested arrays. Returns the first element that is no number, with its place
 // such as "[1][0]".
-std::optional<Violation> AppendNumbers(const Document& json, std::vector<double>& values) {
+std::optional<Violation> AppendNumbers(const Document& json, InferenceTensor& tensor) {
   if (json.is_number()) {
-    values.push_back(json.get<double>());
+    tensor.integers &= json.is_number_integer();
+    tensor.values.push_back(json.get<double>());
     return std::nullopt;
   }
   if (!json.is_array()) {
@@ -47,7 +48,7 @@ std::optional<Violation> AppendNumbers(const Document& json, std::vector<double>
                      .description = absl::StrCat("is ", Describe(json), ", expected a number")};
   }
   for (std::size_t i = 0; i < json.size(); ++i) {
-    if (std::optional<Violation> wrong = AppendNumbers(json[i], values)) {
+    if (std::optional<Violation> wrong = AppendNumbers(json[i], tensor)) {
       wrong->field = absl::StrCat("[", i, "]", wrong->field);
       return wrong;
     }
@@ -55,12 +56,36 @@ std::optional<Violation> AppendNumbers(const Document& json, std::vector<double>
   return std::nullopt;
 }
 
-// Upper bound of the values that AppendNumbers appends.
+// Upper bound of the values that AppendNumbers or AppendClasses append.
 std::size_t CountValues(const Document& json) {
-  if (!json.is_array()) return 1;
+  if (!json.is_structured()) return 1;
   std::size_t count = 0;
   for (const Document& element : json) count += CountValues(element);
   return count;
+}
+
+// The end of a field that names an output or a class, from the server that answers.
+std::string Key(const std::string& name) {
+  constexpr std::size_t kMaxLength = 80;
+  return absl::StrCat(".", absl::CHexEscape(name.substr(0, kMaxLength)));
+}
+
+// Appends the values of the classes of a row, by the keys of the tensor. place: of the row.
+absl::Status AppendClasses(const Document& row, const std::string& place, InferenceTensor& tensor) {
+  for (const std::string& key : tensor.class_keys) {
+    const auto value = row.is_object() ? row.find(key) : row.end();
+    if (value == row.end() || row.size() != tensor.class_keys.size()) {
+      return InvalidFieldError(place,
+                               "does not have the keys of the first row, one for each class");
+    }
+    if (!value->is_number()) {
+      return InvalidFieldError(place + Key(key),
+                               absl::StrCat("is ", Describe(*value), ", expected a number"));
+    }
+    tensor.integers &= value->is_number_integer();
+    tensor.values.push_back(value->get<double>());
+  }
+  return absl::OkStatus();
 }
 
 // Appends the values of rows of equal length. field: of the rows. values_of: the values in a row.
@@ -71,13 +96,16 @@ absl::Status AppendRows(const Document& rows, const std::string& field, const Va
     return InvalidFieldError(field, absl::StrCat("is ", Describe(rows), ", expected an array"));
   }
   tensor.values.reserve(CountValues(rows));
+  tensor.integers = true;
   std::size_t width = 0;  // of the first row
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const std::size_t before = tensor.values.size();
     CALIBD_ASSIGN_OR_RETURN(const Document* const values, values_of(rows[i], i));
-    if (const auto wrong = AppendNumbers(*values, tensor.values)) {
-      return InvalidFieldError(absl::StrCat(field, "[", i, "]", tensor.key, wrong->field),
-                               wrong->description);
+    const std::string place = absl::StrCat(field, "[", i, "]", tensor.key);
+    if (!tensor.class_keys.empty()) {
+      CALIBD_RETURN_IF_ERROR(AppendClasses(*values, place, tensor));
+    } else if (const auto wrong = AppendNumbers(*values, tensor)) {
+      return InvalidFieldError(place + wrong->field, wrong->description);
     }
     const std::size_t count = tensor.values.size() - before;
     if (i == 0) width = count;
@@ -100,13 +128,17 @@ class NameList {
   }
 
   // The error that none of these outputs has the name; or, if it is empty, that one is needed.
-  [[nodiscard]] absl::Status Error(const std::string& field, const std::string& wanted) const {
+  // classes: those that the outputs could have been; without a count, the outputs could not.
+  [[nodiscard]] absl::Status Error(const std::string& field, const std::string& wanted,
+                                   const AnswerClasses& classes = {}) const {
     const std::string found =
         absl::StrCat(count_, count_ == 1 ? " output" : " outputs", count_ > 0 ? ": " : "", names_);
     return InvalidFieldError(
         field, wanted.empty()
                    ? absl::StrCat("has ", found, "; expected one, or inferenceOutput.name of the ",
-                                  "model to name one of them")
+                                  "model to name one of them",
+                                  classes.count == 0 ? "" : "; or a value for each of ",
+                                  classes.count == 0 ? "" : DescribeClassKeys(classes))
                    : absl::StrCat("has no output ", Quoted(wanted),
                                   " as inferenceOutput.name of the model says, but ", found));
   }
@@ -116,18 +148,13 @@ class NameList {
   std::string names_;
 };
 
-// The end of a field that names an output, from the server that answers.
-std::string Key(const std::string& name) {
-  constexpr std::size_t kMaxLength = 80;
-  return absl::StrCat(".", absl::CHexEscape(name.substr(0, kMaxLength)));
-}
-
-// {"predictions": [row, ...]}: a row is an array, a number, or an object of named outputs.
-absl::StatusOr<InferenceTensor> ReadVersion1(const Document& predictions, const std::string& name) {
+// {"predictions": [row, ...]}: a row is an array, a number, an object with the value of each class,
+// or an object of named outputs, each of which is one of the others.
+absl::StatusOr<InferenceTensor> ReadVersion1(const Document& predictions, const std::string& name,
+                                             const AnswerClasses& classes) {
   InferenceTensor tensor{.values = {}, .field = "predictions"};
-  const auto values_of = [&](const Document& row,
-                             std::size_t i) -> absl::StatusOr<const Document*> {
-    if (!row.is_object()) return &row;
+  const auto select = [&](const Document& row, std::size_t i) -> absl::StatusOr<const Document*> {
+    if (!row.is_object() || (name.empty() && ClassKeys(row, classes).has_value())) return &row;
     const auto found = name.empty() && row.size() == 1 ? row.begin() : row.find(name);
     if (found != row.end()) {
       if (i == 0) tensor.key = Key(found.key());
@@ -135,7 +162,15 @@ absl::StatusOr<InferenceTensor> ReadVersion1(const Document& predictions, const 
     }
     NameList names;
     for (const auto& output : row.items()) names.Add(output.key());
-    return names.Error(absl::StrCat("predictions[", i, "]"), name);
+    return names.Error(absl::StrCat("predictions[", i, "]"), name, classes);
+  };
+  const auto values_of = [&](const Document& row,
+                             std::size_t i) -> absl::StatusOr<const Document*> {
+    CALIBD_ASSIGN_OR_RETURN(const Document* const values, select(row, i));
+    // The keys of the first row are those of all rows.
+    if (i == 0)
+      tensor.class_keys = ClassKeys(*values, classes).value_or(std::vector<std::string>());
+    return values;
   };
   CALIBD_RETURN_IF_ERROR(AppendRows(predictions, tensor.field, values_of, tensor));
   tensor.rows = predictions.size();
@@ -416,6 +451,8 @@ absl::StatusOr<InferenceTensor> ReadVersion2(const Document& outputs, const std:
       data, field + ".data",
       [](const Document& row, std::size_t) { return absl::StatusOr<const Document*>(&row); },
       tensor));
+  // A declared type is one of real numbers.
+  tensor.integers &= datatype.empty();
   CALIBD_ASSIGN_OR_RETURN(tensor.rows, RowsOf(output_name, shape, tensor.values.size()));
   // Of values without nested arrays, only the shape tells the rows.
   if (data.empty() || !data[0].is_array()) return tensor;
@@ -626,7 +663,8 @@ absl::StatusOr<InferenceAnswer> InferenceAnswer::ParseMessage(const std::string&
   return InferenceAnswer(std::move(message), field);
 }
 
-absl::StatusOr<InferenceTensor> InferenceAnswer::Read(const std::string& output) const {
+absl::StatusOr<InferenceTensor> InferenceAnswer::Read(const std::string& output,
+                                                      const AnswerClasses& classes) const {
   if (const auto* const message = std::get_if<inference::v2::ModelInferResponse>(&answer_)) {
     return ReadMessage(*message, output);
   }
@@ -635,7 +673,9 @@ absl::StatusOr<InferenceTensor> InferenceAnswer::Read(const std::string& output)
     return ReadVersion2(document["outputs"], output, tensors_, field_);
   }
   if (!tensors_.empty()) return InvalidFieldError(field_, "has bytes after JSON without outputs");
-  if (document.contains("predictions")) return ReadVersion1(document["predictions"], output);
+  if (document.contains("predictions")) {
+    return ReadVersion1(document["predictions"], output, classes);
+  }
   return InvalidFieldError(field_,
                            "has neither predictions nor outputs, expected the answer of a model");
 }

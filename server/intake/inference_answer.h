@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "calibd/inference/v2/inference.pb.h"
 #include "nlohmann/json.hpp"
+#include "server/intake/class_values.h"
 
 namespace calibd::server {
 
@@ -23,6 +24,11 @@ struct InferenceTensor {
   // The part of the answer, for errors. Row 3 is field[3]key, such as predictions[3].probability.
   std::string field{};
   std::string key{};
+  // If the rows name their classes: the key of each value of a row, which is in the order of the
+  // classes. Row 3 is then field[3]key and a dot before the key of the class.
+  std::vector<std::string> class_keys{};
+  // Every value is written without a decimal point and has no declared type, as classes are.
+  bool integers = false;
   // Size of the output, if its values are raw bytes; otherwise 0.
   std::size_t raw_bytes = 0;
 };
@@ -56,8 +62,10 @@ class InferenceAnswer {
                                                                     const char* field);
 
   // Reads the output with this name, or the only one if the name is empty. Values must be
-  // as many as shape and type say. Errors: InvalidArgument naming the part of the answer.
-  [[nodiscard]] absl::StatusOr<InferenceTensor> Read(const std::string& output) const;
+  // as many as shape and type say. A row of version 1 may be an object that has a value for each of
+  // the classes. Errors: InvalidArgument naming the part of the answer.
+  [[nodiscard]] absl::StatusOr<InferenceTensor> Read(const std::string& output,
+                                                     const AnswerClasses& classes) const;
 
  private:
   InferenceAnswer(nlohmann::json json, const char* field)

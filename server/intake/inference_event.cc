@@ -2,6 +2,7 @@
 
 #include <google/protobuf/util/time_util.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -52,6 +53,11 @@ absl::StatusOr<InferenceAnswer> ParseAnswer(const InferenceEvent& event,
              : InferenceAnswer::ParseMessage(event.body, event.body_field);
 }
 
+bool HasLogits(const ModelDeclaration& declaration) {
+  const auto transform = declaration.inference_output.transform;
+  return transform == v1::InferenceOutput::SOFTMAX || transform == v1::InferenceOutput::SIGMOID;
+}
+
 // The number of values per row: that of a prediction, or 1 for two classes. Errors:
 // InvalidArgument.
 absl::StatusOr<std::size_t> FindWidth(const InferenceTensor& tensor,
@@ -88,11 +94,38 @@ absl::StatusOr<std::size_t> FindWidth(const InferenceTensor& tensor,
 void SetValues(const InferenceTensor& tensor, std::size_t width,
                const std::vector<std::size_t>& columns, v1::DoubleValues& values) {
   values.mutable_values()->Reserve(static_cast<int>(tensor.values.size()));
+  // Values with the keys of their classes are in the order of the classes.
+  const bool permuted = width > 1 && !columns.empty() && tensor.class_keys.empty();
   for (std::size_t first = 0; first < tensor.values.size(); first += width) {
     for (std::size_t k = 0; k < width; ++k) {
-      values.add_values(tensor.values[first + (width > 1 && !columns.empty() ? columns[k] : k)]);
+      values.add_values(tensor.values[first + (permuted ? columns[k] : k)]);
     }
   }
+}
+
+// Errors: InvalidArgument if the values seem to be predicted classes, which are 0 and 1 too and
+// would be counted as certain predictions. A row of one value must not be written as an integer.
+// Over many rows, such a value must not always be 0 or 1, and a probability of each class must not
+// always be an integer. Decision trees, which are always certain, answer with real numbers, one for
+// each class.
+absl::Status RefuseClasses(const InferenceTensor& tensor, std::size_t width) {
+  constexpr std::size_t kManyRows = 20;
+  const std::size_t rows = tensor.values.size() / width;
+  const bool many = rows >= kManyRows;
+  const bool suspicious = width == 1 ? tensor.integers || many : tensor.integers && many;
+  if (!suspicious ||
+      !std::ranges::all_of(tensor.values, [](double value) { return value == 0 || value == 1; })) {
+    return absl::OkStatus();
+  }
+  return AnswerError(
+      tensor.field,
+      absl::StrCat(
+          "has only the ", tensor.integers ? "integers" : "values", " 0 and 1 in ", rows,
+          rows == 1 ? " row" : " rows",
+          ", which seem to be classes, expected probabilities such as 0.98: give KServe's "
+          "scikit-learn server PREDICT_PROBA=true, ask MLServer for predict_proba; a model "
+          "that is certain of every row has to answer with real numbers (1.0), one for "
+          "each class"));
 }
 
 struct Predictions {
@@ -110,8 +143,13 @@ absl::StatusOr<Predictions> ReadPredictions(const InferenceEvent& event,
   const std::string& name = declaration.inference_output.name;
   const std::string& baseline_name = declaration.inference_output.baseline_name;
   CALIBD_ASSIGN_OR_RETURN(const InferenceAnswer answer, ParseAnswer(event, std::move(json)));
-  CALIBD_ASSIGN_OR_RETURN(InferenceTensor tensor, answer.Read(name));
+  AnswerClasses classes{.count = declaration.class_count()};
+  if (classes.count > 0) classes.names = declaration.value_names();
+  CALIBD_ASSIGN_OR_RETURN(InferenceTensor tensor, answer.Read(name, classes));
   CALIBD_ASSIGN_OR_RETURN(const std::size_t width, FindWidth(tensor, declaration));
+  if (classes.count > 0 && !HasLogits(declaration)) {
+    CALIBD_RETURN_IF_ERROR(RefuseClasses(tensor, width));
+  }
   Predictions predictions{.model = std::move(tensor), .width = width};
   if (predictions.rows() > kMaxRowsPerBatch) {
     return AnswerError(
@@ -119,7 +157,7 @@ absl::StatusOr<Predictions> ReadPredictions(const InferenceEvent& event,
         absl::StrCat("has ", predictions.rows(), " rows, expected at most ", kMaxRowsPerBatch));
   }
   if (baseline_name.empty()) return predictions;
-  CALIBD_ASSIGN_OR_RETURN(predictions.baseline, answer.Read(baseline_name));
+  CALIBD_ASSIGN_OR_RETURN(predictions.baseline, answer.Read(baseline_name, classes));
   const std::vector<double>& values = predictions.baseline->values;
   CALIBD_ASSIGN_OR_RETURN(const std::size_t baseline_width,
                           FindWidth(*predictions.baseline, declaration));
@@ -158,20 +196,22 @@ absl::StatusOr<std::optional<EventPredictions>> ReadEvent(const InferenceEvent& 
   if (!IsAnswer(event)) return std::optional<EventPredictions>();
   CALIBD_ASSIGN_OR_RETURN(const Predictions predictions,
                           ReadPredictions(event, std::move(json), declaration));
-  const auto transform = declaration.inference_output.transform;
   const std::vector<std::size_t>& columns = declaration.inference_output.columns;
   const std::size_t width = predictions.width;
   EventPredictions read{.id = event.id, .prefix = prefix};
-  read.model = {.field = predictions.model.field, .key = predictions.model.key};
+  read.model = {.field = predictions.model.field,
+                .key = predictions.model.key,
+                .class_keys = predictions.model.class_keys};
   v1::Observations& observations = read.observations;
-  const bool logits =
-      transform == v1::InferenceOutput::SOFTMAX || transform == v1::InferenceOutput::SIGMOID;
+  const bool logits = HasLogits(declaration);
   SetValues(predictions.model, width, columns,
             declaration.numbers() != nullptr ? *observations.mutable_forecasts()
             : logits                         ? *observations.mutable_logits()
                                              : *observations.mutable_probabilities());
   if (predictions.baseline.has_value()) {
-    read.baseline = {.field = predictions.baseline->field, .key = predictions.baseline->key};
+    read.baseline = {.field = predictions.baseline->field,
+                     .key = predictions.baseline->key,
+                     .class_keys = predictions.baseline->class_keys};
     SetValues(*predictions.baseline, width, columns,
               logits ? *observations.mutable_baseline_logits()
                      : *observations.mutable_baseline_probabilities());
@@ -222,6 +262,7 @@ std::string EventField(const std::string& field, const EventPredictions& event,
       !absl::ConsumeSuffix(&rest, "]") || !absl::SimpleAtoi(rest.substr(bracket + 1), &column)) {
     return place;
   }
+  if (column < part.class_keys.size()) return absl::StrCat(place, ".", part.class_keys[column]);
   return absl::StrCat(place, "[", column < columns.size() ? columns[column] : column, "]");
 }
 

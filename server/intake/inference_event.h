@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -27,6 +28,7 @@ struct EventPredictions {
   struct Part {
     std::string field{};
     std::string key{};
+    std::vector<std::string> class_keys{};
   };
   Part model{};
   Part baseline{};
