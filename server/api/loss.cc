@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "calibd/core/calibration_loss.h"
+#include "calibd/core/probability.h"
 #include "calibd/core/status_macros.h"
 #include "server/api/api.h"
 #include "server/base/errors.h"
@@ -41,7 +42,12 @@ absl::Status CheckForecasts(const ForecastBatch& batch, const v1::ComputeLossReq
 absl::Status Api::ComputeLoss(const v1::ComputeLossRequest& request,
                               const Reply<v1::ComputeLossResponse>& reply) {
   // The copy outlives this function, and the views into it with it.
-  const auto rows = std::make_shared<const v1::ComputeLossRequest>(request);
+  const auto copy = std::make_shared<v1::ComputeLossRequest>(request);
+  if (copy->has_probabilities()) {
+    auto& values = *copy->mutable_probabilities()->mutable_values();
+    RoundToProbabilities({values.mutable_data(), static_cast<std::size_t>(values.size())});
+  }
+  const std::shared_ptr<const v1::ComputeLossRequest> rows = copy;
   const ForecastBatch batch = convert::ForecastsOf(*rows);
   CALIBD_RETURN_IF_ERROR(CheckForecasts(batch, *rows));
   absl::StatusOr<LossOptions> options = convert::FromProto(*rows);

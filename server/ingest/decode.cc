@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/core/probability.h"
 #include "calibd/core/status_macros.h"
 #include "calibd/core/validation.h"
 #include "calibd/text/printable.h"
@@ -255,7 +256,8 @@ std::vector<double> BothClasses(const std::vector<double>& values, std::int32_t 
                                 bool are_logits) {
   std::vector<double> both;
   both.reserve(2 * values.size());
-  for (const double value : values) {
+  for (const double given : values) {
+    const double value = are_logits ? given : RoundToProbability(given);
     const double other = are_logits || !(value >= 0 && value <= 1) ? 0 : 1 - value;
     if (positive_class == 0) {
       both.insert(both.end(), {value, other});

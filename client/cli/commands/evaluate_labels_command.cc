@@ -52,7 +52,9 @@ absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateLabelsOptions
                                    calibration.status() == v1::CalibrationError::OVER_LIMIT);
   if (context.json()) {
     Json json = ToJson(calibration);
-    if (options.columns.drop_invalid) json["fileRows"] = ToJson(ToProto(table.changes));
+    if (options.columns.drop_invalid || table.changes.rounded_probabilities > 0) {
+      json["fileRows"] = ToJson(ToProto(table.changes));
+    }
     if (!options.fail_on.empty()) json["gate"] = ToJson(GateOf(calibration, fails));
     PrintJson(json);
   } else {

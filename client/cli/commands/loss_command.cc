@@ -334,7 +334,9 @@ absl::StatusOr<ExitCode> ComputeAndReport(const Context& context, const LossComm
   proto.clear_gradient();
   if (context.json()) {
     Json json = ToJson(proto);
-    if (options.input.columns.drop_invalid) json["fileRows"] = ToJson(ToProto(changes));
+    if (options.input.columns.drop_invalid || changes.rounded_probabilities > 0) {
+      json["fileRows"] = ToJson(ToProto(changes));
+    }
     PrintJson(json);
   } else {
     Print(Describe(batch, loss, proto));

@@ -258,6 +258,16 @@ absl::Status SendLabels(const SendOptions& options, const Table& table, Reported
                    [&](const absl::Status& status) { return DescribeFaults(table, status); });
 }
 
+// Prints what was changed in the rows of the files, or returns it for the JSON.
+Json TellChanges(const Context& context, const FileChanges& changes) {
+  Json more = Json::object();
+  const bool changed =
+      changes.renormalisation.has_value() || changes.rounded_probabilities > 0;
+  if (changed && context.json()) more["fileRows"] = ToJson(ToProto(changes));
+  if (changed && !context.json()) Print(Describe(changes));
+  return more;
+}
+
 using SendRows = absl::Status (*)(const SendOptions& options, const Table& table,
                                   ReportedStream& stream);
 
@@ -274,7 +284,7 @@ absl::StatusOr<ExitCode> SendTable(const Context& context, const SendOptions& op
   CALIBD_RETURN_IF_ERROR(CheckGroups(options, model, table.groups));
   CALIBD_RETURN_IF_ERROR(CheckTimes(options.input, table));
   CALIBD_ASSIGN_OR_RETURN(auto stream, OpenStream(context, options, model, table, client));
-  return stream.Finish(context, send(options, table, stream));
+  return stream.Finish(context, send(options, table, stream), TellChanges(context, table.changes));
 }
 
 // does: what the model does instead of predicting one of several classes.
@@ -378,10 +388,8 @@ absl::StatusOr<ExitCode> Run(const Context& context, const SendOptions& options)
     std::cerr << "calibctl: " << name << " declares no class names; its classes are the columns "
               << ListNames(input.class_names) << " in this order\n";
   }
-  Json more = Json::object();
-  if (options.input.renormalise) more["fileRows"] = ToJson(ToProto(input.changes));
-  if (options.input.renormalise && !context.json()) Print(Describe(input.changes));
-  return stream.Finish(context, SendClasses(options, input, stream), more);
+  return stream.Finish(context, SendClasses(options, input, stream),
+                       TellChanges(context, input.changes));
 }
 
 }  // namespace

@@ -13,6 +13,9 @@ FileRows ToProto(const FileChanges& changes) {
     rows.set_renormalised_rows(changes.renormalisation->rows);
     rows.set_largest_row_sum_correction(changes.renormalisation->largest_correction);
   }
+  if (changes.rounded_probabilities > 0) {
+    rows.set_rounded_probabilities(static_cast<std::int64_t>(changes.rounded_probabilities));
+  }
   return rows;
 }
 
@@ -25,6 +28,11 @@ std::string Describe(const FileChanges& changes) {
     absl::StrAppend(&text, "\n", changes.renormalisation->rows,
                     " rows were divided by their sums, which differed from 1 by at most ",
                     changes.renormalisation->largest_correction, "\n");
+  }
+  if (changes.rounded_probabilities > 0) {
+    absl::StrAppend(&text, "\n", changes.rounded_probabilities,
+                    changes.rounded_probabilities == 1 ? " probability was" : " probabilities were",
+                    " outside [0, 1] by a rounding, and counted as 0 or 1\n");
   }
   return text;
 }

@@ -24,6 +24,8 @@ struct FileChanges {
   std::optional<std::size_t> dropped_rows;
   // Unset without --renormalise.
   std::optional<Renormalisation> renormalisation;
+  // Values of the file outside [0, 1] by a rounding, which are 0 or 1 now.
+  std::size_t rounded_probabilities = 0;
 };
 
 [[nodiscard]] FileRows ToProto(const FileChanges& changes);

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "calibd/core/probability.h"
 #include "calibd/core/status_macros.h"
 #include "calibd/core/validation.h"
 #include "client/cli/files/file_format.h"
@@ -187,6 +188,9 @@ absl::StatusOr<Table> ReadLabels(const InputOptions& options, std::span<const st
                                                                 /*truths_needed=*/false, file.name,
                                                                 head.names);
                                             }));
+  if (!options.logits) {
+    table.changes.rounded_probabilities = RoundToProbabilities(table.values);
+  }
   CALIBD_RETURN_IF_ERROR(ReadOtherFiles(options, table));
   return table;
 }
@@ -207,6 +211,7 @@ absl::StatusOr<LabelTable> ReadLabelTable(const std::string& path, const ColumnO
       Read(file, columns, "a probability in [0, 1]", [&](const TableHead& head) {
         return PlanLabels(columns, {}, /*truths_needed=*/true, file.name, head.names);
       }));
+  table.changes.rounded_probabilities = RoundToProbabilities(table.values);
   table.names = table.columns.value_names;
   table.labels = Truths<std::int8_t>(table.truths);
   if (!columns.drop_invalid) {

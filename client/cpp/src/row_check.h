@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "calibd/client/observation_stream.h"
+#include "calibd/core/probability.h"
 #include "calibd/core/row_sum.h"
 #include "calibd/v1/model_service.pb.h"
 
@@ -59,7 +60,9 @@ std::optional<RowFault> FindRowFault(PredictionKind kind, std::span<const T> row
                                      double row_sum_tolerance) {
   double sum = 0;
   for (std::size_t k = 0; k < row.size(); ++k) {
-    const auto value = static_cast<double>(row[k]);
+    auto value = static_cast<double>(row[k]);
+    // The server rounds too.
+    if (kind == PredictionKind::kProbabilities) value = RoundToProbability(value);
     if (kind == PredictionKind::kLogits) {
       if (!std::isfinite(value)) {
         return RowFault{absl::StrCat("logits[", k, "]"),

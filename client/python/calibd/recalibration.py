@@ -11,7 +11,7 @@ from google.protobuf import json_format
 from calibd.arguments import expect, file_path
 from calibd.arrays import Classes, Floats, as_floats, order_of_columns
 from calibd.errors import invalid as _invalid
-from calibd.rows import row_fault, valid_rows
+from calibd.rows import as_probabilities, row_fault, valid_rows
 from calibd.v1.recalibration_pb2 import RecalibrationMap
 
 _VERSION = 1
@@ -63,6 +63,7 @@ def transform_of(classes: Classes, recalibration_map: RecalibrationMap,
         fault = row_fault(np.atleast_2d(rows)[i], False, classes.row_sum_tolerance,
                           "normalise the rows")
         raise _invalid(f"rows[{i}].{fault.path}", fault.description)
+    rows = as_probabilities(rows).astype(np.float64, copy=False)
     if recalibration_map.kind == "none":
         return rows.copy()
     if recalibration_map.kind == "isotonic":

@@ -26,6 +26,8 @@ _TRUTH_BYTES = 10
 _TEXT_BYTES = 20
 _MAX_REPORTED_ROWS = 5
 
+# The largest distance from [0, 1] that is taken for rounding.
+_PROBABILITY_ROUNDING = 1e-6
 # The largest row_sum_tolerance of a model.
 _MAX_ROW_SUM_TOLERANCE = 0.1
 # The smallest standard deviation of a Normal forecast.
@@ -70,21 +72,28 @@ def dropped_chunk(classes: Classes, rows: int) -> Chunk:
     return Chunk(("dropped",), wire.nested(field, []), np.empty(0, np.int64), rows)
 
 
+def as_probabilities(matrix: Floats) -> Floats:
+    """The values with those that are a rounding away from [0, 1] as 0 or 1, which the server does."""
+    near = (matrix >= -_PROBABILITY_ROUNDING) & (matrix <= 1 + _PROBABILITY_ROUNDING)
+    return np.where(near, np.clip(matrix, 0, 1), matrix)
+
+
 def valid_rows(matrix: Floats, logits: bool, tolerance: float) -> Mask:
     """Which rows are valid."""
     if logits:
         finite: Mask = np.isfinite(matrix).all(axis=1)
         return finite
     width = matrix.shape[1]
-    # A product with ones is faster than sum(axis=1).
-    sums = matrix.astype(np.float64, copy=False) @ np.ones(width)
-    # The rounding of the sum is allowed for, as the server does.
-    allowed = tolerance * (1 + 1e-4) + (width + 2) * np.finfo(np.float64).eps
     # Minimum and maximum are NaN if a value is, and a comparison with NaN is false.
     if len(matrix) and matrix.min() >= 0 and matrix.max() <= 1:
         valid: Mask = np.ones(len(matrix), np.bool_)
     else:
+        matrix = as_probabilities(matrix)
         valid = ((matrix >= 0) & (matrix <= 1)).all(axis=1)
+    # A product with ones is faster than sum(axis=1).
+    sums = matrix.astype(np.float64, copy=False) @ np.ones(width)
+    # The rounding of the sum is allowed for, as the server does.
+    allowed = tolerance * (1 + 1e-4) + (width + 2) * np.finfo(np.float64).eps
     # A single probability of two classes has no sum.
     if width > 1:
         valid &= np.abs(sums - 1) <= allowed
@@ -95,6 +104,8 @@ def row_fault(row: Floats, logits: bool, tolerance: float,
               advice: str = "normalise the rows, or declare a larger row_sum_tolerance") -> FieldError:
     """Why valid_rows() calls a row invalid. The path is relative to the row."""
     name, expected = ("logits", "a finite number") if logits else ("probabilities", "[0, 1]")
+    if not logits:
+        row = as_probabilities(row)
     wrong = ~np.isfinite(row) if logits else ~((row >= 0) & (row <= 1))
     if wrong.any():
         k = int(wrong.argmax())
@@ -356,8 +367,7 @@ class TruthRows(Rows):
         self._matrix = as_label_values(probabilities, classes.labels)
         self._label_bytes = len(classes.labels) * _TRUTH_BYTES
         self._matrices = {"": self._matrix}
-        values = self._matrix
-        self.valid = (np.isfinite(values) if logits else (values >= 0) & (values <= 1)).all(axis=1)
+        self.valid = valid_rows(self._matrix, logits, math.inf)
         self._valid_values = {"": self.valid.copy()}
         self._known: Floats | None = None
         if truths is not None:

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/core/probability.h"
 
 namespace calibd::server {
 namespace {
@@ -13,9 +14,16 @@ namespace {
 std::vector<Violation> ConvertMatrix(bool are_logits, double row_sum_tolerance,
                                      std::span<double> values, std::span<const std::int32_t> labels,
                                      std::size_t m) {
-  std::vector<Violation> violations;
-  if (are_logits) violations = SoftmaxRows(values, m);
-  return violations.empty() ? FindViolations({values, labels, m}, row_sum_tolerance) : violations;
+  if (are_logits) {
+    std::vector<Violation> violations = SoftmaxRows(values, m);
+    if (!violations.empty()) return violations;
+  }
+  std::vector<Violation> violations = FindViolations({values, labels, m}, row_sum_tolerance);
+  // Nearly all batches are valid as they are.
+  if (!violations.empty() && RoundToProbabilities(values) > 0) {
+    violations = FindViolations({values, labels, m}, row_sum_tolerance);
+  }
+  return violations;
 }
 
 }  // namespace

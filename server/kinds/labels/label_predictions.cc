@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "calibd/core/multilabel.h"
+#include "calibd/core/probability.h"
 #include "calibd/text/printable.h"
 #include "server/base/errors.h"
 #include "server/kinds/labels/label_answer.h"
@@ -29,6 +30,7 @@ std::optional<Violation> ConvertRow(bool are_logits, const LabelsSpec& spec, std
   const std::size_t first = i * values.width;
   for (std::size_t k = 0; k < values.width; ++k) {
     double& value = values.values[first + k];
+    if (!are_logits) value = RoundToProbability(value);
     // Written so that NaN fails the check too.
     const bool valid = are_logits ? std::isfinite(value) : value >= 0 && value <= 1;
     if (!valid) {

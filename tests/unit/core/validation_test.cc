@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/core/probability.h"
 #include "calibd/core/generator.h"
 #include "calibd/core/row_sum.h"
 
@@ -56,6 +57,24 @@ TEST(ValidationTest, RoundingToFourDecimalsIsWithinTheDefaultTolerance) {
   EXPECT_EQ(DefaultRowSumTolerance(2), 1e-3);
   EXPECT_EQ(DefaultRowSumTolerance(1000), 0.05);
   EXPECT_EQ(DefaultRowSumTolerance(100000), kMaxRowSumTolerance);
+}
+
+TEST(ProbabilityTest, ARoundingAwayFromTheIntervalIsItsEnd) {
+  const double one = static_cast<double>(std::nextafter(1.0F, 2.0F));
+  EXPECT_EQ(RoundToProbability(one), 1);
+  EXPECT_EQ(RoundToProbability(-one + 1), 0);
+  EXPECT_EQ(RoundToProbability(1 + kProbabilityRounding), 1);
+  EXPECT_EQ(RoundToProbability(-kProbabilityRounding), 0);
+  for (const double value : {0.0, 1e-7, 0.5, 1 - 1e-7, 1.0, 1 + 2e-6, -2e-6, HUGE_VAL, -HUGE_VAL}) {
+    EXPECT_EQ(RoundToProbability(value), value);
+  }
+  EXPECT_TRUE(std::isnan(RoundToProbability(kNan)));
+  std::vector<double> values = {one, -1e-7, 0.5, 2, kNan};
+  EXPECT_EQ(RoundToProbabilities(values), 2U);
+  EXPECT_EQ(RoundToProbabilities(values), 0U);
+  EXPECT_EQ(values[0], 1);
+  EXPECT_EQ(values[1], 0);
+  EXPECT_EQ(values[3], 2);
 }
 
 TEST(ValidationTest, NamesRowAndValue) {

@@ -29,7 +29,8 @@ struct Violation {
 
 // Checks that a batch has n >= 1 rows of m probabilities and n labels, that every probability is
 // finite and in [0, 1], that every row has a valid sum (IsRowSum), and that every label is in
-// [0, m). Rows are never re-normalised. row_sum_tolerance: 0 means DefaultRowSumTolerance(m).
+// [0, m). Rows are never re-normalised. A number that is a rounding away from [0, 1] is a violation
+// too: apply RoundToProbabilities before. row_sum_tolerance: 0 means DefaultRowSumTolerance(m).
 //
 // Returns the violations of the first invalid rows, at most one per row and kMaxReportedViolations
 // in total; empty if the batch is valid. If the shape is wrong, only this is reported. Cost: O(n
