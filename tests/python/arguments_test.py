@@ -664,7 +664,7 @@ def test_rows_of_pandas_have_the_same_index(client):
             stream.send(frame, truths.sort_index())
         with pytest.raises(calibd.InvalidArgument, match="prediction_ids have another index"):
             stream.send(frame, [1, 0], ids=ids.sort_index())
-        with pytest.raises(calibd.InvalidArgument, match="labels have another index than prediction_ids"):
+        with pytest.raises(calibd.InvalidArgument, match="another index than prediction_ids"):
             stream.label(ids, truths.sort_index())
         stream.send(frame.to_numpy(), truths.sort_index(), ids=["c", "d"])
     assert stream.counts.accepted_rows == 4
@@ -676,12 +676,12 @@ def test_rows_of_pandas_have_the_same_index(client):
 
 def test_labels_that_are_one_hot_are_named(client, pets):
     with client.stream(pets) as stream, pytest.raises(
-            calibd.InvalidArgument, match=r"shape \(3, 3\), expected \(n,\): .*\(one-hot\), give labels.arg"):
+            calibd.InvalidArgument, match=r"shape \(3, 3\), expected \(n,\): .*\(one-hot\), give"):
         stream.send(np.full((3, 3), 1 / 3), np.eye(3))
 
 
 @pytest.mark.parametrize("rows, hint", [
-    (np.log([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1]]), r"are these logarithms of probabilities\? apply numpy.exp"),
+    (np.log([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1]]), "are these logarithms of .*apply numpy.exp"),
     ([[70, 20, 10], [10, 80, 10]], r"are these percentages\? divide them by 100$"),
     ([[3, -2, 1], [-1, 2, 7]], r"are these logits\? pass logits=True$"),
     ([[0.9, 0.8, 0.1], [0.2, 0.1, 0.1]], "they are several labels"),

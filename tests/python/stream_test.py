@@ -611,6 +611,38 @@ def test_numbered_columns_are_matched_to_the_classes_by_number(client):
     assert client.calibration("numbered").scores.accuracy == accuracy
 
 
+def test_classes_sent_as_probabilities_are_warned_of_once(client, caplog):
+    classes = np.arange(30) % 2
+    with caplog.at_level(logging.WARNING, "calibd"):
+        for model, first in (("whole", classes), ("whole-late", np.r_[0.5, classes[1:]])):
+            client.create_model(model, 2)
+            with client.stream(model) as stream:
+                for part in range(3):
+                    stream.send(first if part == 0 else classes, classes)
+        client.create_model("whole-single", 2)
+        for label in classes.tolist():
+            client.observe("whole-single", float(label), label)
+        with client.stream("whole-tree", 2) as stream:
+            stream.send(np.eye(2)[classes[:19]], classes[:19])
+    warnings = [record.getMessage() for record in caplog.records]
+    assert [warning.split(":")[0] for warning in warnings] == ["models/whole", "models/whole-single"]
+    assert "are 0 or 1. If these are predicted classes, the answers are wrong" in warnings[0]
+
+
+def test_values_a_rounding_away_from_a_probability_are_counted(client):
+    client.create_model("rounded", 2)
+    just_above = np.nextafter(np.float32(1), np.float32(2))
+    with client.stream("rounded") as stream:
+        stream.send([[1.00000012, -1.2e-7], [0.25, 0.75]], [0, 1])
+        stream.send(np.array([just_above, -1e-7], np.float32), [1, 0])
+        with pytest.raises(calibd.InvalidArgument, match=r"rows\[4\].probabilities\[0\] is 1.0001"):
+            stream.send([[1.0001, 0]], [0])
+    assert stream.counts.accepted_rows == 4
+    client.observe("rounded", just_above, 1)
+    assert client.calibration("rounded").scores.accuracy == 1
+    assert client.calibration("rounded").observations == 5
+
+
 def test_columns_in_the_order_of_texts_are_matched_by_number(client):
     predictions, labels = calibrated(200, classes=12)
     frame = pd.DataFrame(predictions).add_prefix("prediction_").sort_index(axis=1)

@@ -21,6 +21,7 @@ from calibd.arguments import assign, choose, expect, message, model_name, shown
 from calibd.arrays import POSITIVE_CLASS, Classes, as_floats, invalid
 from calibd.observation import (Observation, check_either, check_kind, checked_message, classes_of,
                                 is_ordered_unseen, labels_message, usual_message)
+from calibd.rows import MANY_ROWS, WHOLE_WARNING
 from calibd.stream import ObservationStream
 from calibd.stream_settings import OnInvalid, StreamSettings
 from calibd.transport import Backoff, StreamChannels, Transport, pages
@@ -141,6 +142,9 @@ class Client:
         self._stream_channels = StreamChannels(self._target)
         # The classes of the models that observe() has sent to, until a call fails.
         self._known: dict[str, Classes] = {}
+        # Rows that observe() sent to a model so far if all of them were 0 or 1; None: not all were, or
+        # the warning was given.
+        self._whole_rows: dict[str, int | None] = {}
 
     def close(self) -> None:
         """Ends running calls and watches with Cancelled. Streams stay open."""
@@ -343,6 +347,7 @@ class Client:
                             features)
         try:
             known, observations = self._message(name, given, request_id is not None)
+            self._warn_of_classes(name, observations)
             request = ingest.ObserveRequest(model=name, observations=observations)
             try:
                 return self._observe(request, request_id)
@@ -355,6 +360,17 @@ class Client:
         except errors.CalibdError:
             self._known.pop(name, None)
             raise
+
+    def _warn_of_classes(self, name: str, observations: ingest.Observations) -> None:
+        """Warns once if all probabilities of many observations of a model are 0 or 1."""
+        rows = self._whole_rows.get(name, 0)
+        values = observations.probabilities.values or observations.probabilities_float32.values
+        if rows is None or not values:
+            return
+        self._whole_rows[name] = rows = rows + 1 if all(value in (0, 1) for value in values) else None
+        if rows is not None and rows >= MANY_ROWS:
+            _LOG.warning(WHOLE_WARNING, name)
+            self._whole_rows[name] = None
 
     def _message(self, name: str, given: Observation,
                  has_id: bool) -> tuple[Classes, ingest.Observations]:

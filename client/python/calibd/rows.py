@@ -25,6 +25,11 @@ _LABEL_BYTES = 5
 _TRUTH_BYTES = 10
 _TEXT_BYTES = 20
 _MAX_REPORTED_ROWS = 5
+# So many rows of 0 and 1 are no chance. The format of a warning takes the model.
+MANY_ROWS = 20
+WHOLE_WARNING = (f"%s: all probabilities of the first {MANY_ROWS} rows or more are 0 or 1. If these are "
+                 "predicted classes, the answers are wrong: send the probabilities of the model "
+                 "(scikit-learn: predict_proba)")
 
 # The largest distance from [0, 1] that is taken for rounding.
 _PROBABILITY_ROUNDING = 1e-6
@@ -225,6 +230,13 @@ class Rows:
                 return FieldError(prefix + fault.path, fault.description)
         return self._extra_fault(i) or label_fault(self._given_labels, i, self._classes)
 
+    def is_whole(self) -> bool:
+        """Whether all values are probabilities of 0 or 1, as predicted classes would be."""
+        def are_whole(rows: Floats) -> bool:
+            return bool(((rows == 0) | (rows == 1)).all())
+        # The first row mostly tells.
+        return not self._logits and are_whole(self._matrix[:1]) and are_whole(self._matrix)
+
     def hint(self) -> str:
         """What the values seem to be if most rows are invalid; else empty."""
         return "" if self._logits else scale_hint(self._matrix)
@@ -343,6 +355,9 @@ class ForecastRows(Rows):
         assert self._outcomes is not None
         return FieldError("outcomes", f"is {float(self._outcomes[i])!r}, expected a finite number"
                           " with a finite distance from the forecast")
+
+    def is_whole(self) -> bool:
+        return False
 
     def hint(self) -> str:
         return ""

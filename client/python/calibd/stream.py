@@ -16,7 +16,8 @@ import grpc
 from calibd import errors
 from calibd.arrays import Classes
 from calibd.errors import CalibdError, FieldError
-from calibd.rows import Chunk, Extras, LabelRows, Rows, dropped_chunk, invalid_rows, rows_of
+from calibd.rows import (MANY_ROWS, WHOLE_WARNING, Chunk, Extras, LabelRows, Rows, dropped_chunk,
+                         invalid_rows, rows_of)
 from calibd.stream_settings import StreamSettings
 from calibd.transport import Backoff, StreamChannels
 from calibd.v1 import ingest_service_pb2 as ingest
@@ -94,6 +95,8 @@ class ObservationStream:
         self.rejected: list[RejectedBatch] = []
         self.dropped: list[FieldError] = []
         self._loss_is_reported = False
+        # Rows so far if all of them were whole; None: one was not, or the warning was given.
+        self._whole_rows: int | None = 0
         self._thread = threading.Thread(target=self._run, name="calibd-stream", daemon=True)
         _running.add(self)
         self._thread.start()
@@ -276,6 +279,8 @@ class ObservationStream:
             if fault is not None:
                 if self._settings.on_invalid == "raise":
                     raise fault
+            if isinstance(rows, Rows) and len(rows):
+                self._warn_of_classes(rows)
             dropped = len(rows) - int(rows.valid.sum())
             with self._changed:
                 self._keep_dropped(() if fault is None else fault.fields)
@@ -289,6 +294,15 @@ class ObservationStream:
                     self._counts.dropped_labels += dropped
             for chunk in rows.chunks(first, self._max_rows, self._max_bytes):
                 self._push(chunk)
+
+    def _warn_of_classes(self, rows: Rows) -> None:
+        """Warns once if all probabilities of many rows are 0 or 1. Requires _sending to be held."""
+        if self._whole_rows is None:
+            return
+        self._whole_rows = self._whole_rows + len(rows) if rows.is_whole() else None
+        if self._whole_rows is not None and self._whole_rows >= MANY_ROWS:
+            _LOG.warning(WHOLE_WARNING, self._settings.model)
+            self._whole_rows = None
 
     def _keep_dropped(self, fields: Sequence[FieldError]) -> None:
         self.dropped += fields[:_MAX_KEPT - len(self.dropped)]
