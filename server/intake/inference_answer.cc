@@ -154,8 +154,10 @@ absl::StatusOr<InferenceTensor> ReadVersion1(const Document& predictions, const 
                                              const AnswerClasses& classes) {
   InferenceTensor tensor{.values = {}, .field = "predictions"};
   const auto select = [&](const Document& row, std::size_t i) -> absl::StatusOr<const Document*> {
-    if (!row.is_object() || (name.empty() && ClassKeys(row, classes).has_value())) return &row;
+    if (!row.is_object()) return &row;
     const auto found = name.empty() && row.size() == 1 ? row.begin() : row.find(name);
+    // Like an array, the only output need not have its name.
+    if (found == row.end() && ClassKeys(row, classes).has_value()) return &row;
     if (found != row.end()) {
       if (i == 0) tensor.key = Key(found.key());
       return &*found;

@@ -112,7 +112,7 @@ class InferenceEventsTest(unittest.TestCase):
         for model, predictions, label in (
                 ("keyed", [{"0": 0.9, "1": 0.1}, {"1": 0.1, "0": 0.9}], 0),
                 ("keyed", [{"b": 0.9, "a": 0.1}], 1), ("keyed-p", [{"p": {"b": 0.9, "a": 0.1}, "q": 1}], 1),
-                ("keyed-numbers", [eleven], 10)):
+                ("keyed-p", [{"a": 0.9, "b": 0.1}], 0), ("keyed-numbers", [eleven], 10)):
             rows += 1
             status, answer = self.infer(model, f"event-{rows}", {"predictions": predictions})
             self.assertEqual((status, answer.get("acceptedRows")), (200, str(len(predictions))), answer)
@@ -128,14 +128,14 @@ class InferenceEventsTest(unittest.TestCase):
             status, answer = self.infer(model, "refused", {"predictions": predictions})
             self.assertEqual(status, 400)
             self.assertIn(part, answer["error"]["message"])
-        for model, correct in (("keyed", 3), ("keyed-p", 1), ("keyed-numbers", 1)):
+        for model in ("keyed", "keyed-p", "keyed-numbers"):
             self.server.end_label_grace(model)
 
             def scored():
                 _, _, text = self.server.get(f"/v1/models/{model}/calibration")
                 return json.loads(text).get("scores", {}).get("accuracy")
             self.assertTrue(wait_for(lambda: scored() is not None), model)
-            self.assertEqual(scored(), 1, (model, correct))
+            self.assertEqual(scored(), 1, model)
 
     def test_classes_are_no_probabilities(self):
         self.server.create("classes", labelGrace="3600s")
@@ -211,7 +211,7 @@ class InferenceEventsTest(unittest.TestCase):
                             "expected the same")):
             status, answer = self.infer("event", "2", body)
             self.assertEqual(status, 400, answer)
-            self.assertIn(part, answer["error"]["message"])
+            self.assertIn(part.replace("\\", ""), answer["error"]["message"])
         for fields, output in (({}, {"baselineName": "old"}),
                                ({"baseline": "1"}, {"name": "p", "baselineName": "p"})):
             status, _, text = self.server.post("/v1/models", {"model": {

@@ -78,7 +78,7 @@ class NumberTest(Case):
         self.create_model(class_count=2)
 
     def test_in_an_error_is_the_one_that_was_sent(self):
-        for value in (1 + 2**-52, 1 + 2**-40, -5e-324, -2**-60, 1.5):
+        for value in (1 + 2**-19, 1 + 1.0000001e-6, -1.0000001e-6, -2**-19, 1.5):
             for row, column in ((probabilities(value, 0.0), 0), (probabilities(0.0, value), 1)):
                 with self.subTest(value=value, column=column):
                     error = self.observe(row)
@@ -86,12 +86,18 @@ class NumberTest(Case):
                     self.assertEqual(float(re.search(r"is (-?[0-9.e+-]+),", error)[1]), value)
 
     def test_of_single_precision_is_too(self):
-        for value, text in ((1 + 2**-23, "1.0000001"), (-2**-149, "-1e-45")):
+        for value, text in ((1 + 2**-19, "1.0000019"), (-2**-19, "-1.9073486e-06")):
             error = self.observe({"probabilities_float32": ingest_service_pb2.FloatValues(
                 values=[value, 0.0])})
             self.assertIsNotNone(error)
             number = float(re.search(r"is (-?[0-9.e+-]+),", error)[1])
             self.assertTrue(number in (value, float(text)), error)
+
+    def test_a_rounding_away_from_a_probability_is_counted(self):
+        for value in (1 + 2**-52, 1 + 2**-23, 1 + 1e-6):
+            for row in (probabilities(value, 0.0), probabilities(-5e-324, value),
+                        probabilities(1.0, -1e-6)):
+                self.assertIsNone(self.observe(row), (value, row))
 
     def test_a_sum_in_an_error_is_outside_of_what_is_expected(self):
         # A ten-thousandth of the tolerance is allowed for the rounding of single-precision values.

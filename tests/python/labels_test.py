@@ -77,3 +77,12 @@ def test_truths_come_later_all_of_a_row_at_once(client):
     client.update_model("later", label_grace=datetime.timedelta(seconds=0.001))
     assert wait_for(lambda: client.calibration("later").observations == 50)
     assert [label.truths for label in client.calibration("later").labels.labels] == [50, 25, 50]
+
+
+def test_values_a_rounding_away_from_a_probability_are_counted(client):
+    client.create_model("rounded-labels", labels=NAMES)
+    with client.stream("rounded-labels") as stream:
+        stream.send([[1.00000012, -1.2e-7, 0.5]], [[1, 0, 1]])
+        with pytest.raises(calibd.InvalidArgument, match=r"probabilities\[1\] is 1.0001"):
+            stream.send([[0.5, 1.0001, 0.5]], [[1, 0, 1]])
+    assert stream.counts.accepted_rows == 1

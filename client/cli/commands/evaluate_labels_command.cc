@@ -38,6 +38,7 @@ Gate GateOf(const v1::MultilabelCalibration& calibration, bool fails) {
 
 absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateLabelsOptions& options) {
   CALIBD_ASSIGN_OR_RETURN(const LabelTable table, ReadLabelTable(options.file, options.columns));
+  TellNotes(table, true);
   LabelErrors errors(table.names.size());
   LabelEvidence evidence(table.names.size(), options.tolerance);
   errors.Add(table.view());
@@ -79,8 +80,10 @@ void AddEvaluateLabelsCommand(CLI::App& app, Context& context) {
       "The file is CSV with a header, or JSON Lines. For each label NAME it has the columns "
       "prob_NAME and label_NAME; an empty truth is missing.");
   command->add_option("FILE", options->file, "CSV or JSON Lines; - is standard input")->required();
-  command->add_option("--delimiter", options->columns.delimiter,
-                      "what separates the cells of CSV: one character, or tab; default: ,");
+  command->add_option(
+      "--delimiter", options->columns.delimiter,
+      "the character between the columns of CSV, or the word tab; default: a comma, or if "
+      "the first line has none, a semicolon or a tab");
   AddDropInvalid(*command, options->columns);
   command
       ->add_option("--error-limit", options->error_limit,

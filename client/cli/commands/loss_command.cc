@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <fstream>
 #include <optional>
 #include <span>
@@ -345,6 +346,19 @@ absl::StatusOr<ExitCode> ComputeAndReport(const Context& context, const LossComm
   return ExitCode::kOk;
 }
 
+// Leaves out the rows with a logit that is not finite, or without a valid label.
+void DropInvalidLogits(Input& input) {
+  const std::span<const double> logits(input.values);
+  DropInvalidRows(
+      [&](std::size_t row) {
+        return input.labels[row] >= 0 &&
+               std::ranges::all_of(logits.subspan(row * input.class_count, input.class_count),
+                                   [](double logit) { return std::isfinite(logit); });
+      },
+      input);
+  input.labels = ClassesOf(input.truths);
+}
+
 absl::StatusOr<ExitCode> Run(const Context& context, const LossCommandOptions& options) {
   LossOptions loss;
   loss.biased = options.biased;
@@ -371,11 +385,9 @@ absl::StatusOr<ExitCode> Run(const Context& context, const LossCommandOptions& o
   Input input;
   // The loss of logits is that of their exact softmax, whose gradient refers to the logits.
   if (options.input.logits) {
-    if (options.input.columns.drop_invalid) {
-      return UsageFault("--drop-invalid is for probabilities, not for --logits");
-    }
     CALIBD_ASSIGN_OR_RETURN(input, ReadInput(options.input));
-    TellNote(input);
+    TellNotes(input, false);
+    if (options.input.columns.drop_invalid) DropInvalidLogits(input);
   } else {
     CALIBD_ASSIGN_OR_RETURN(input, ReadObservations(options.input, 0));
   }

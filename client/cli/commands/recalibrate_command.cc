@@ -68,6 +68,8 @@ absl::StatusOr<ExitCode> Apply(const RecalibrateOptions& options) {
                                                    map.class_count()));
   }
   CALIBD_RETURN_IF_ERROR(client::ApplyRecalibration(map, input.values));
+  // Standard output has the rows.
+  std::cerr << Describe(input.changes);
   std::string text;
   const std::span<const double> values(input.values);
   for (std::size_t i = 0; i < input.labels.size(); ++i) {

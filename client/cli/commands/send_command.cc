@@ -261,8 +261,7 @@ absl::Status SendLabels(const SendOptions& options, const Table& table, Reported
 // Prints what was changed in the rows of the files, or returns it for the JSON.
 Json TellChanges(const Context& context, const FileChanges& changes) {
   Json more = Json::object();
-  const bool changed =
-      changes.renormalisation.has_value() || changes.rounded_probabilities > 0;
+  const bool changed = changes.renormalisation.has_value() || changes.rounded_probabilities > 0;
   if (changed && context.json()) more["fileRows"] = ToJson(ToProto(changes));
   if (changed && !context.json()) Print(Describe(changes));
   return more;
@@ -323,6 +322,7 @@ absl::StatusOr<ExitCode> RunLabels(const Context& context, const SendOptions& op
   InputOptions files = options.input;
   CALIBD_RETURN_IF_ERROR(PlanFeatures(model, files.features, files.columns));
   CALIBD_ASSIGN_OR_RETURN(Table table, ReadLabels(files, names));
+  TellNotes(table, !files.logits);
   return SendTable(context, options, model, client, std::move(table),
                    "has no columns label_NAME with truths, and no ids, by which truths can come "
                    "later",
@@ -382,7 +382,7 @@ absl::StatusOr<ExitCode> Run(const Context& context, const SendOptions& options)
                                                    input.class_count, " classes, ", name, " has ",
                                                    stream.stream().class_count()));
   }
-  TellNote(input);
+  TellNotes(input, !options.input.logits);
   if (model.classes().names().empty() && options.input.class_names.empty() &&
       !input.class_names.empty() && !AreNumbers(input.class_names)) {
     std::cerr << "calibctl: " << name << " declares no class names; its classes are the columns "

@@ -1,5 +1,6 @@
 #include "client/cli/commands/time_option.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -21,6 +22,27 @@ struct Unit {
 constexpr Unit kUnits[] = {{'d', 86400}, {'h', 3600}, {'m', 60}, {'s', 1}};
 // The maximum that fits into an integer of nanoseconds. The server has its own limits.
 constexpr double kMaxSeconds = 9e9;
+// That of a date such as 2026-01-31, and the least one of a date and a time.
+constexpr std::size_t kDateLength = 10;
+constexpr std::size_t kTimeLength = 19;
+
+bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+
+// Returns a date or a time as RFC 3339 has it: a date is the beginning of the day in UTC, a blank
+// may replace the T, and a zone such as +0100 or +01 may lack its colon or its minutes.
+std::string AsRfc3339(std::string_view text) {
+  std::string full(text);
+  if (full.size() == kDateLength) return full + "T00:00:00Z";
+  if (full.size() < kTimeLength) return full;
+  if (full[kDateLength] == ' ') full[kDateLength] = 'T';
+  const std::size_t sign = full.find_first_of("+-", kTimeLength);
+  if (sign == std::string::npos) return full;
+  const std::string_view zone = std::string_view(full).substr(sign + 1);
+  if (!std::ranges::all_of(zone, IsDigit)) return full;
+  if (zone.size() == 2) return full + ":00";
+  if (zone.size() == 4) full.insert(sign + 3, ":");
+  return full;
+}
 
 }  // namespace
 
@@ -54,11 +76,8 @@ std::string ShortDuration(const google::protobuf::Duration& duration) {
 
 absl::StatusOr<google::protobuf::Timestamp> ParseTime(std::string_view text,
                                                       const google::protobuf::Timestamp& now) {
-  constexpr std::size_t kDateLength = 10;
   google::protobuf::Timestamp time;
-  const std::string full =
-      absl::StrCat(std::string(text), text.size() == kDateLength ? "T00:00:00Z" : "");
-  if (TimeUtil::FromString(full, &time)) return time;
+  if (TimeUtil::FromString(AsRfc3339(text), &time)) return time;
   if (const auto ago = ParseDuration(text); ago.ok()) {
     time = now;
     time -= *ago;
@@ -84,14 +103,12 @@ absl::StatusOr<google::protobuf::Timestamp> ParseTimestamp(std::string_view text
       return time;
     }
   }
-  constexpr std::size_t kDateLength = 10;
-  std::string full(text);
-  if (full.size() > kDateLength && full[kDateLength] == ' ') full[kDateLength] = 'T';
-  if (TimeUtil::FromString(full, &time)) return time;
+  if (TimeUtil::FromString(AsRfc3339(text), &time)) return time;
   return absl::InvalidArgumentError(
       absl::StrCat("'", absl::CHexEscape(std::string(text.substr(0, 40))),
                    "' is not a time, expected RFC 3339 with a zone, such as 2026-01-31T12:30:00Z, "
-                   "or seconds (not milliseconds) since 1970"));
+                   "a date such as 2026-01-31 (the beginning of the day in UTC), or seconds (not "
+                   "milliseconds) since 1970"));
 }
 
 }  // namespace calibd::cli

@@ -177,13 +177,15 @@ bool HoldsNames(const ColumnOptions& options, const UsualNames& usual,
                 std::span<const std::string_view> first_row) {
   if (options.header.has_value()) return *options.header;
   const std::vector<std::string> names(first_row.begin(), first_row.end());
-  const auto is_name = [](const std::string& cell) { return !IsNumber(cell) && !IsMissing(cell); };
+  const auto is_name = [](const std::string& cell) {
+    return !IsNumber(cell) && !IsMissing(cell) && HintAtNotation(cell).empty();
+  };
   const auto is_stated = [&](const std::string& stated) {
     return is_name(stated) && std::find(names.begin(), names.end(), stated) != names.end();
   };
   const std::string stated[] = {StatedOr(options.label, usual.truth),
                                 StatedOr(options.id, usual.id), StatedOr(options.time, usual.time),
-                                StatedOr(options.group, usual.group)};
+                                StatedOr(options.group, usual.group), options.predictions};
   if (std::ranges::all_of(names, is_name) || std::ranges::any_of(stated, is_stated) ||
       std::ranges::any_of(options.dropped, is_stated) ||
       std::ranges::any_of(options.features, is_stated)) {
@@ -249,7 +251,8 @@ absl::StatusOr<std::size_t> FindColumn(const std::string& source, const char* op
 absl::StatusOr<ColumnPlan> AssignColumns(const ColumnOptions& options, const UsualNames& usual,
                                          bool truths_elsewhere, const std::string& source,
                                          std::span<const std::string> names,
-                                         std::size_t column_count) {
+                                         std::size_t column_count,
+                                         std::span<const std::size_t> predictions) {
   ColumnPlan plan;
   plan.column_count = column_count;
   plan.names.assign(names.begin(), names.end());
@@ -281,6 +284,15 @@ absl::StatusOr<ColumnPlan> AssignColumns(const ColumnOptions& options, const Usu
     CALIBD_RETURN_IF_ERROR(take(options.feature_option, stated, "", other));
     plan.features.push_back(*other);
   }
+  if (!predictions.empty()) {
+    plan.values.assign(predictions.begin(), predictions.end());
+    return plan;
+  }
+  if (!options.predictions.empty() && !names.empty()) {
+    CALIBD_RETURN_IF_ERROR(take("--predictions-key", options.predictions, "", other));
+    plan.values = {*other};
+    return plan;
+  }
   for (std::size_t column = 0; column < column_count; ++column) {
     if (!taken[column]) plan.values.push_back(column);
   }
@@ -294,7 +306,7 @@ absl::StatusOr<ColumnPlan> PlanClasses(const ColumnOptions& options,
                                        std::size_t column_count) {
   CALIBD_ASSIGN_OR_RETURN(ColumnPlan plan,
                           AssignColumns(options, expectation.usual, expectation.labels_elsewhere,
-                                        source, names, column_count));
+                                        source, names, column_count, expectation.predictions));
   if (expectation.labels_last) {
     plan.truths = {column_count - 1};
     std::erase(plan.values, column_count - 1);
@@ -312,7 +324,8 @@ absl::StatusOr<ColumnPlan> PlanClasses(const ColumnOptions& options,
     return FileError(
         source,
         absl::StrCat("has ", classes, " columns of probabilities, but --positive-class expects one",
-                     names.empty() ? "" : ": ", ListNames(class_names), kColumnHint));
+                     names.empty() ? "" : ": ", ListNames(class_names),
+                     names.empty() ? "" : "; --predictions-key names it", kColumnHint));
   }
   if (classes < 2) {
     return FileError(

@@ -19,13 +19,14 @@ struct ColumnOptions {
   std::string id;
   std::string time;
   std::string group;
-  // The predictions, of JSON Lines and NPZ only.
+  // The predictions: a column with a name in CSV, a key of JSON Lines, or an array of NPZ.
   std::string predictions;
   std::vector<std::string> dropped;
   // The features of the cases, and what an error calls their option.
   std::vector<std::string> features;
   const char* feature_option = "--feature-column";
-  std::string delimiter = ",";
+  // Empty: a comma, or if the first line has none, a semicolon or a tab that it has.
+  std::string delimiter;
   // Rows that cannot be read, or are invalid, are left out.
   bool drop_invalid = false;
   // Whether the first line of a CSV file holds names. Unset: decided by the line itself.
@@ -70,6 +71,8 @@ struct ColumnExpectation {
   bool positive_class = false;
   // The last column holds the labels.
   bool labels_last = false;
+  // The columns that hold the predictions; empty if any column may.
+  std::span<const std::size_t> predictions{};
 };
 
 // Returns the delimiter: one character, or "tab". Errors: a usage fault.
@@ -96,13 +99,15 @@ struct ColumnExpectation {
                                                      std::span<const std::string> names,
                                                      std::size_t column_count);
 
-// Gives the stated columns and those with usual names their roles; all others hold values. An
-// unnamed first column is the index that pandas writes, and is left out. truths_elsewhere: the
-// truths are in a file of their own, so that no column holds them. names: of the header; empty
-// without one. Errors: those of FindColumn.
+// Gives the stated columns and those with usual names their roles. If `predictions` is not empty or
+// an option names the column of the predictions, these columns hold values and all others are left
+// out; otherwise all others hold values. An unnamed first column is the index that pandas writes,
+// and is left out. truths_elsewhere: the truths are in a file of their own, so that no column holds
+// them. names: of the header; empty without one. Errors: those of FindColumn.
 [[nodiscard]] absl::StatusOr<ColumnPlan> AssignColumns(
     const ColumnOptions& options, const UsualNames& usual, bool truths_elsewhere,
-    const std::string& source, std::span<const std::string> names, std::size_t column_count);
+    const std::string& source, std::span<const std::string> names, std::size_t column_count,
+    std::span<const std::size_t> predictions = {});
 
 // Does what AssignColumns does, for predictions of classes. With names, the columns of values are
 // matched to the class names by name. Errors: InvalidArgument naming the columns, what was expected

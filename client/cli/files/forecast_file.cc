@@ -67,7 +67,7 @@ absl::StatusOr<ColumnPlan> Plan(const InputOptions& options, const v1::Forecast&
                                 const std::string& source, const TableHead& head) {
   CALIBD_ASSIGN_OR_RETURN(ColumnPlan plan,
                           AssignColumns(options.columns, kUsualColumns, !options.labels.empty(),
-                                        source, head.names, head.column_count));
+                                        source, head.names, head.column_count, head.predictions));
   if (forecast.has_normal() && !head.names.empty()) {
     CALIBD_RETURN_IF_ERROR(FindNormal(source, head.names, plan));
     return plan;

@@ -20,8 +20,10 @@ void AddColumnOptions(CLI::App& command, ColumnOptions& columns) {
       "--header,!--no-header", [&columns](std::int64_t count) { columns.header = count > 0; },
       "the first line of each CSV file holds names, or does not; default: decided by the "
       "line; ids and groups have no header");
-  command.add_option("--delimiter", columns.delimiter,
-                     "the character between the columns of CSV, or the word tab; default ,");
+  command.add_option(
+      "--delimiter", columns.delimiter,
+      "the character between the columns of CSV, or the word tab; default: a comma, or if "
+      "the first line has none, a semicolon or a tab");
   command.add_option(
       "--label-column", columns.label,
       "column (CSV), key (JSON Lines) or array (NPZ) with the labels or outcomes. A "
@@ -73,9 +75,11 @@ void AddInputOptions(CLI::App& command, InputOptions& input) {
   command.add_option("--time-column", input.columns.time,
                      "column or key with the times of the predictions: RFC 3339, such as "
                      "2026-01-31T12:30:00Z, or seconds since 1970");
-  command.add_option("--predictions-key", input.columns.predictions,
-                     "key (JSON Lines) or array (NPZ) with the predictions; default: "
-                     "probabilities, y_prob, probs, predictions or logits");
+  command.add_option(
+      "--predictions-key", input.columns.predictions,
+      "key (JSON Lines), array (NPZ) or the only column (CSV with a header) with the "
+      "predictions; default: probabilities, y_prob, probs, predictions or logits; "
+      "other keys and columns are then left out");
   command.add_flag("--logits", input.logits,
                    "the values are logits; the softmax turns them into probabilities");
   command.add_flag("--renormalise", input.renormalise,

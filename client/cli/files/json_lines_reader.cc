@@ -33,6 +33,8 @@ class JsonRow : public nlohmann::json_sax<nlohmann::json> {
   [[nodiscard]] std::vector<std::string_view> Names() const {
     return {names_.begin(), names_.end()};
   }
+  // The columns of the key whose content is read.
+  [[nodiscard]] std::span<const std::size_t> Nested() const { return nested_columns_; }
   [[nodiscard]] std::vector<std::string_view> Cells() const {
     return {cells_.begin(), cells_.end()};
   }
@@ -52,10 +54,13 @@ class JsonRow : public nlohmann::json_sax<nlohmann::json> {
     if (!skipping()) name_ = value;
     return true;
   }
-  bool parse_error(std::size_t position, const std::string& /*token*/,
+  bool parse_error(std::size_t position, const std::string& token,
                    const nlohmann::detail::exception& /*error*/) override {
-    return Fail(
-        absl::StrCat("is not valid JSON at byte ", position, ", expected one object on each line"));
+    // Python's json module writes NaN.
+    const bool nan = token.find("NaN") != std::string::npos || token.ends_with("N");
+    return Fail(absl::StrCat("is not valid JSON at byte ", position,
+                             nan ? ": NaN is no JSON, write null for a missing value"
+                                 : ", expected one object on each line"));
   }
 
  private:
@@ -101,6 +106,7 @@ class JsonRow : public nlohmann::json_sax<nlohmann::json> {
     const auto [at, added] = columns_.try_emplace(name, names_.size());
     if (added) {
       if (!first_) return Fail("has " + Quote(name) + ", which the first line does not have");
+      if (in_nested_) nested_columns_.push_back(names_.size());
       names_.push_back(name);
       cells_.emplace_back();
       seen_.push_back(false);
@@ -115,6 +121,7 @@ class JsonRow : public nlohmann::json_sax<nlohmann::json> {
   std::span<const std::string> nested_;
   // Names of the columns, in the order of the first line.
   std::vector<std::string> names_;
+  std::vector<std::size_t> nested_columns_;
   absl::flat_hash_map<std::string, std::size_t> columns_;
   // What the present line has. The first one names the columns.
   bool first_ = true;
@@ -168,7 +175,7 @@ absl::Status ReadJsonLines(std::istream& input, const std::string& source,
     if (const std::string fault = row.Read(line); !fault.empty()) return error(fault);
     if (!named) {
       const std::vector<std::string_view> names = row.Names();
-      CALIBD_RETURN_IF_ERROR(on_row({number, names}));
+      CALIBD_RETURN_IF_ERROR(on_row({number, names, row.Nested()}));
       named = true;
     }
     const std::vector<std::string_view> cells = row.Cells();

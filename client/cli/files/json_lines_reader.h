@@ -12,7 +12,8 @@
 namespace calibd::cli {
 
 // Reads JSON Lines: one object on each line, all with the same keys in any order. The first row
-// passes the names of the columns, and each later row the cells of one object. A key is a column.
+// passes the names of the columns and those of the key in `nested`, and each later row the cells of
+// one object. A key is a column.
 // One of the keys `nested` may instead hold an array, whose elements are columns named 0, 1, ...,
 // or an object, whose keys are columns. Other values that are arrays or objects are empty cells.
 //

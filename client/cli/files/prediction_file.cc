@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iostream>
 #include <limits>
 #include <numeric>
 #include <optional>
@@ -135,7 +134,8 @@ class ClassReader {
                                          .class_names = options_.class_names,
                                          .label_base = options_.label_base,
                                          .positive_class = positive_class_.has_value(),
-                                         .labels_last = options_.labels_last_column},
+                                         .labels_last = options_.labels_last_column,
+                                         .predictions = head.predictions},
                                         file_.name, head.names, head.column_count));
     if (plan.note.empty()) plan.note = note_;
     class_count_ = positive_class_.has_value() ? 2 : plan.values.size();
@@ -222,10 +222,6 @@ std::string ScaleHint(const Input& input) {
 
 }  // namespace
 
-void TellNote(const Input& input) {
-  if (!input.columns.note.empty()) std::cerr << "calibctl: " << input.columns.note << '\n';
-}
-
 std::vector<std::int32_t> ClassesOf(std::span<const double> truths) {
   std::vector<std::int32_t> classes(truths.size());
   std::ranges::transform(truths, classes.begin(), [](double truth) {
@@ -270,7 +266,7 @@ absl::StatusOr<Input> ReadObservations(const InputOptions& options, double row_s
   CALIBD_ASSIGN_OR_RETURN(Input input, ReadInput(options));
   if (!options.labels_needed) input.labels.assign(input.row_count, 0);
   if (input.labels.empty()) return UsageFault("LABELS is missing: an evaluation needs labels");
-  TellNote(input);
+  TellNotes(input, !options.logits);
   const bool drop = options.columns.drop_invalid;
   absl::Status status = options.logits ? ApplySoftmax(input, drop) : absl::OkStatus();
   const PredictionBatch all{input.values, input.labels, input.class_count};
@@ -297,8 +293,11 @@ absl::Status DescribeFaults(const Input& input, const absl::Status& faults) {
   const bool little = absl::StrReplaceAll({{kRowSumAdvice, ""}}, &text) > 0;
   const bool no_sum = absl::StrReplaceAll({{kNoSumAdvice, ""}}, &text) > 0;
   if (little || no_sum) text += no_sum ? kNoSumAdvice : kRowSumAdvice;
-  return absl::InvalidArgumentError(text + ScaleHint(input) +
-                                    " (--drop-invalid leaves out invalid rows)");
+  const std::string scale = ScaleHint(input);
+  // If the values are no probabilities, those that look like some would remain.
+  const bool may_drop = scale.empty() && !no_sum;
+  return absl::InvalidArgumentError(
+      absl::StrCat(text, scale, may_drop ? " (--drop-invalid leaves out invalid rows)" : ""));
 }
 
 }  // namespace calibd::cli

@@ -28,15 +28,12 @@ struct Input : Table {
 // Reads the predictions from an open file.
 [[nodiscard]] absl::StatusOr<Input> ReadInput(const InputOptions& options, InputFile& file);
 
-// Reads predictions with their labels, prints the note, applies the softmax to logits, and drops
+// Reads predictions with their labels, tells the notes, applies the softmax to logits, and drops
 // invalid rows if wanted; all rows are then valid. Unless labels are needed, all of them are 0.
 // row_sum_tolerance: 0 for the default. Errors: as ReadInput; a usage fault if needed labels are
 // missing; InvalidArgument that names the invalid rows.
 [[nodiscard]] absl::StatusOr<Input> ReadObservations(const InputOptions& options,
                                                      double row_sum_tolerance);
-
-// Prints the note on standard error, if there is one.
-void TellNote(const Input& input);
 
 // Replaces the rows in an error message by their places in the files ("rows[1].probabilities[0] is
 // 2" becomes "p.csv line 2, column 1 is 2"), and adds the options that help.

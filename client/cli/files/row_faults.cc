@@ -23,7 +23,8 @@ const RowPlaces& PlacesOf(const Table& table, const std::string& field) {
 // "2 ("cat")": the number of the column from 1, and its name.
 std::string ColumnOf(const Table& table, const std::string& field, std::size_t k) {
   const ColumnPlan& plan = table.columns;
-  const std::vector<std::size_t>& columns = field == "truths"     ? plan.truths
+  const bool truth = field == "truths" || field == "labels";
+  const std::vector<std::size_t>& columns = truth                 ? plan.truths
                                             : field == "features" ? plan.features
                                                                   : plan.values;
   const std::size_t column = k < columns.size() ? columns[k] : k;

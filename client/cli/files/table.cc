@@ -37,16 +37,15 @@ constexpr std::size_t kMaxIdBytes = 128;
 
 std::string Text(const absl::Status& status) { return std::string(status.message()); }
 
-// What to do about a text that is a number in another notation; empty if it is none.
+// What to do about a text in place of a number; empty if it has no usual cause.
 std::string HintAtText(std::string_view cell) {
-  double value = 0;
-  if (cell.ends_with('%') && ParseDouble(cell.substr(0, cell.size() - 1), value)) {
-    return "; remove the % and divide by 100";
+  for (const char delimiter : {';', '\t'}) {
+    if (cell.find(delimiter) == std::string_view::npos) continue;
+    return absl::StrCat("; if ", delimiter == ';' ? "a semicolon" : "a tab",
+                        " separates the columns, say --delimiter ",
+                        delimiter == ';' ? "';'" : "tab");
   }
-  std::string text(cell);
-  if (std::ranges::count(text, ',') != 1) return "";
-  std::ranges::replace(text, ',', '.');
-  return ParseDouble(text, value) ? "; write a decimal point instead of the comma" : "";
+  return HintAtNotation(cell);
 }
 
 // Reads a cell that has to be a number. Errors: InvalidArgument saying what is wrong.
@@ -79,7 +78,10 @@ absl::Status ReadRows(InputFile& file, const ColumnOptions& options, OnRow on_ro
     return ReadJsonLines(*file.stream, file.name,
                          options.predictions.empty() ? kPredictionNames : stated, on_row);
   }
-  CALIBD_ASSIGN_OR_RETURN(const char delimiter, ParseDelimiter(options.delimiter));
+  std::optional<char> delimiter;
+  if (!options.delimiter.empty()) {
+    CALIBD_ASSIGN_OR_RETURN(delimiter, ParseDelimiter(options.delimiter));
+  }
   return ReadCsv(*file.stream, file.name, delimiter, on_row);
 }
 
@@ -97,7 +99,8 @@ class TextRows {
       }
       std::vector<std::string> names;
       if (header) names.assign(row.cells.begin(), row.cells.end());
-      CALIBD_ASSIGN_OR_RETURN(table_.columns, schema_.plan({names, row.cells.size()}));
+      CALIBD_ASSIGN_OR_RETURN(table_.columns,
+                              schema_.plan({names, row.cells.size(), false, row.predictions}));
       table_.columns.column_count = row.cells.size();
       table_.columns.names = std::move(names);
       table_.width = plan().values.size();
@@ -336,20 +339,6 @@ absl::Status ReadArrays(InputFile& file, const TableSchema& schema, Table& table
   return absl::OkStatus();
 }
 
-// Keeps the rows of `width` elements whose flag is set.
-template <typename T>
-void Keep(const std::vector<bool>& keep, std::size_t width, std::vector<T>& elements) {
-  if (elements.empty()) return;
-  std::size_t kept = 0;
-  for (std::size_t row = 0; row < keep.size(); ++row) {
-    if (!keep[row]) continue;
-    for (std::size_t k = 0; k < width; ++k, ++kept) {
-      if (kept != row * width + k) elements[kept] = std::move(elements[row * width + k]);
-    }
-  }
-  elements.resize(kept);
-}
-
 // Whether the first line of a file of truths is a header, as far as one sees without the others.
 bool NamesTruths(const ColumnOptions& options, std::span<const std::string_view> row) {
   return options.header.value_or(
@@ -374,9 +363,15 @@ absl::StatusOr<ColumnPlan> PlanTruthFile(const InputFile& file, const ColumnOpti
   } else {
     return FileError(file.name, absl::StrCat("has ", column_count, " columns, expected one ", noun,
                                              " in each row; state the column with --label-column",
-                                         std::string_view(noun) == "label" ? kOneHotHint : ""));
+                                             std::string_view(noun) == "label" ? kOneHotHint : ""));
   }
   return plan;
+}
+
+// The options of a file with one column, in whose texts a semicolon or a tab is no delimiter.
+ColumnOptions OneColumn(ColumnOptions options) {
+  if (options.delimiter.empty()) options.delimiter = ",";
+  return options;
 }
 
 // Reads one text for each row of `table` from CSV with one column; nothing if the path is empty.
@@ -401,48 +396,11 @@ absl::Status ReadTextFile(const std::string& path, const char* noun, const Colum
     places.lines.push_back(row.line);
     return absl::OkStatus();
   };
-  CALIBD_RETURN_IF_ERROR(ReadRows(file, options, add));
+  CALIBD_RETURN_IF_ERROR(ReadRows(file, OneColumn(options), add));
   return CheckCount(places, noun, texts.size(), table);
 }
 
 }  // namespace
-
-std::string RowPlaces::Of(std::size_t row) const {
-  return row < lines.size() ? absl::StrCat(path, " line ", lines[row])
-                            : absl::StrCat(path, " row ", row, " (counted from 0)");
-}
-
-std::string Table::PlaceOf(std::size_t row, std::size_t column) const {
-  const bool named = column < columns.names.size();
-  if (format == FileFormat::kJsonLines) {
-    return absl::StrCat(places.Of(row), ", key ", Quote(columns.names[column]));
-  }
-  return absl::StrCat(places.Of(row), ", column ", column + 1,
-                      named ? absl::StrCat(" (", Quote(columns.names[column]), ")") : "");
-}
-
-void DropInvalidRows(const std::function<bool(std::size_t row)>& is_valid, Table& table) {
-  const std::size_t before = table.row_count;
-  const std::size_t feature_count = table.features.size() / before;
-  std::vector<bool> keep(before);
-  for (std::size_t row = 0; row < before; ++row) {
-    const auto features = std::span(table.features).subspan(row * feature_count, feature_count);
-    keep[row] = is_valid(row) &&
-                std::ranges::all_of(features, [](double value) { return std::isfinite(value); });
-  }
-  table.row_count = static_cast<std::size_t>(std::ranges::count(keep, true));
-  Keep(keep, table.width, table.values);
-  Keep(keep, table.truth_width, table.truths);
-  Keep(keep, feature_count, table.features);
-  Keep(keep, 1, table.ids);
-  Keep(keep, 1, table.groups);
-  Keep(keep, 1, table.times);
-  for (RowPlaces* const places :
-       {&table.places, &table.truth_places, &table.id_places, &table.group_places}) {
-    Keep(keep, 1, places->lines);
-  }
-  table.changes.dropped_rows = before - table.row_count;
-}
 
 absl::StatusOr<Table> ReadTable(InputFile& file, const TableSchema& schema) {
   Table table;
@@ -460,8 +418,9 @@ absl::StatusOr<Table> ReadTable(InputFile& file, const TableSchema& schema) {
 }
 
 absl::Status ReadTruthFile(
-    InputFile& file, const ColumnOptions& options, const char* noun,
+    InputFile& file, const ColumnOptions& stated, const char* noun,
     const std::function<absl::StatusOr<double>(std::string_view text)>& parse_truth, Table& table) {
+  const ColumnOptions options = OneColumn(stated);
   // The fault of the first truth, which is the header if there is one row too many.
   absl::Status first;
   bool header = file.format != FileFormat::kCsv;
@@ -526,17 +485,6 @@ absl::Status ReadOtherFiles(const InputOptions& options, Table& table) {
   }
   table.features = std::move(read.values);
   return absl::OkStatus();
-}
-
-absl::Status CheckCount(const RowPlaces& places, const char* noun, std::size_t count,
-                        const Table& table) {
-  if (count == table.row_count) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(places.path, " holds ", count, " ", noun, count == 1 ? "" : "s", ", expected ",
-                   table.row_count, ", one for each prediction",
-                   places.csv && count == table.row_count + 1
-                       ? "; if the first line of each file holds names, say --header"
-                       : ""));
 }
 
 }  // namespace calibd::cli

@@ -17,7 +17,8 @@ constexpr std::size_t kMaxQuotedBytes = 32;
 }  // namespace
 
 bool IsMissing(std::string_view cell) {
-  constexpr std::string_view kTexts[] = {"", "nan", "NaN", "NA", "N/A", "<NA>", "null", "None"};
+  constexpr std::string_view kTexts[] = {"",    "nan",  "NaN",  "NAN",  "-nan", "NA",   "N/A",
+                                         "n/a", "#N/A", "<NA>", "null", "NULL", "None", "NaT"};
   return std::find(std::begin(kTexts), std::end(kTexts), cell) != std::end(kTexts);
 }
 
@@ -28,6 +29,17 @@ bool ParseDouble(std::string_view text, double& value) {
   if (error != std::errc::result_out_of_range) return error == std::errc();
   value = 0;
   return text.find("e-") != std::string_view::npos || text.find("E-") != std::string_view::npos;
+}
+
+std::string HintAtNotation(std::string_view text) {
+  double value = 0;
+  if (text.ends_with('%') && ParseDouble(text.substr(0, text.size() - 1), value)) {
+    return "; remove the % and divide by 100";
+  }
+  std::string point(text);
+  if (std::ranges::count(point, ',') != 1) return "";
+  std::ranges::replace(point, ',', '.');
+  return ParseDouble(point, value) ? "; write a decimal point instead of the comma" : "";
 }
 
 std::string Quote(std::string_view text) {

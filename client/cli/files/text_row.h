@@ -16,6 +16,8 @@ struct TextRow {
   // The line at which the row begins, from 1.
   std::size_t line = 0;
   std::span<const std::string_view> cells;
+  // The columns of a key that holds predictions, in the row with the names of JSON Lines.
+  std::span<const std::size_t> predictions{};
 };
 
 // Receives the rows of a file in their order. An error that it returns ends the reading.
@@ -30,6 +32,10 @@ inline constexpr std::size_t kMaxLineBytes = 4'000'000;
 // Converts a number to the nearest double, independent of the locale. One that is too small for a
 // double becomes 0. Returns false for a text that is not a number, or is one beyond a double.
 [[nodiscard]] bool ParseDouble(std::string_view text, double& value);
+
+// What to do about a number with a percent sign or a decimal comma, which ParseDouble refuses;
+// empty for another text.
+[[nodiscard]] std::string HintAtNotation(std::string_view text);
 
 // The text in double quotes, escaped and shortened, for errors.
 [[nodiscard]] std::string Quote(std::string_view text);

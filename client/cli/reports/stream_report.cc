@@ -98,7 +98,20 @@ ExitCode ReportedStream::Finish(const Context& context, absl::Status sent, const
   } else {
     Print(CountsText(elapsed.count()));
   }
-  return counts.rejected_batches > 0 ? ExitCode::kError : ExitCode::kOk;
+  if (counts.rejected_batches > 0) return ExitCode::kError;
+  return TellUnmatched() ? ExitCode::kError : ExitCode::kOk;
+}
+
+bool ReportedStream::TellUnmatched() const {
+  const client::LabelCounts labels = stream_->counts().labels;
+  const bool found = labels.matched + labels.repeated + labels.conflicting + Untold(labels) > 0;
+  if (labels.labels == 0 || found) return false;
+  std::cerr << "calibctl: no label belongs to a prediction of " << convert::ShortName(model_)
+            << " that waits for it: " << labels.unknown
+            << " have ids that the server does not know (the predictions come first, with the same "
+               "ids), "
+            << labels.late << " came after the label grace, " << labels.dropped << " are invalid\n";
+  return true;
 }
 
 Json ReportedStream::CountsJson(double elapsed_seconds) const {
@@ -117,6 +130,7 @@ Json ReportedStream::CountsJson(double elapsed_seconds) const {
     sent.set_labels(counts.labels.labels);
     sent.set_accepted_labels(counts.labels.accepted);
     sent.set_rejected_labels(counts.labels.rejected);
+    sent.set_dropped_labels(counts.labels.dropped);
     sent.set_matched(counts.labels.matched);
     sent.set_repeated(counts.labels.repeated);
     sent.set_conflicting(counts.labels.conflicting);
@@ -154,10 +168,10 @@ std::string ReportedStream::CountsText(double elapsed_seconds) const {
   }
   const client::LabelCounts& labels = counts.labels;
   std::string text = absl::StrFormat(
-      "%s: %d labels matched, %d repeated, %d conflicting, %d late, %d unknown, %d rejected in "
-      "%.1f s%s\n",
+      "%s: %d labels matched, %d repeated, %d conflicting, %d late, %d unknown, %d rejected, %d "
+      "dropped in %.1f s%s\n",
       model_, labels.matched, labels.repeated, labels.conflicting, labels.late, labels.unknown,
-      labels.rejected, elapsed_seconds, rate(labels.accepted, "labels"));
+      labels.rejected, labels.dropped, elapsed_seconds, rate(labels.accepted, "labels"));
   if (Untold(labels) > 0) {
     absl::StrAppendFormat(&text,
                           "%d more were accepted before the connection broke; `calibctl show` "

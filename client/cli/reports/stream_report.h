@@ -36,8 +36,8 @@ class ReportedStream {
   [[nodiscard]] bool all_rejected() const { return all_rejected_; }
 
   // If `sent` is OK, finishes the stream and prints the counts; otherwise prints the error and how
-  // much was sent. Returns kError if something failed or was rejected. more: added at the end of
-  // the JSON.
+  // much was sent. Returns kError if something failed or was rejected, or if no label belongs to a
+  // prediction. more: added at the end of the JSON.
   [[nodiscard]] ExitCode Finish(const Context& context, absl::Status sent,
                                 const Json& more = Json::object());
 
@@ -45,6 +45,8 @@ class ReportedStream {
   ReportedStream(std::string model, std::unique_ptr<client::ObservationStream> stream,
                  std::stop_token stop, StreamContent content);
 
+  // Says why no label of the finished stream belongs to a prediction. False if one does.
+  [[nodiscard]] bool TellUnmatched() const;
   // The counts of the finished stream.
   [[nodiscard]] Json CountsJson(double elapsed_seconds) const;
   [[nodiscard]] std::string CountsText(double elapsed_seconds) const;

@@ -314,6 +314,11 @@ TEST_F(CalibctlForecastTest, PastForecastsCountAtTheirTime) {
   const nlohmann::json& buckets = history.at("buckets");
   ASSERT_EQ(buckets.size(), 5U);
   for (const auto& bucket : buckets) EXPECT_EQ(bucket.at("observations"), "2");
+  const std::string yesterday =
+      TimeUtil::ToString(TimeUtil::SecondsToTimestamp(now - 86400)).substr(0, 10);
+  const std::string days = "mean,standard_deviation,outcome,time\n5,1,5.5," + yesterday + "\n";
+  EXPECT_EQ(RunJson({"send", "past", Write("days.csv", days)}).at("acceptedRows"), "1")
+      << "a day begins in UTC";
   const std::string date =
       "mean,standard_deviation,outcome,day\n5,1,5.5,2016-11-01T12:00:00Z\n"
       "5,1,5.5,Monday\n";
@@ -326,6 +331,28 @@ TEST_F(CalibctlForecastTest, PastForecastsCountAtTheirTime) {
   EXPECT_THAT(ErrorOf({"send", "past", WriteArray("past.npy", {5, 1, 5.5, 1.7e9}, 4),
                        "--time-column", "4"}),
               HasSubstr("--group-column are for CSV and JSON Lines"));
+}
+
+TEST_F(CalibctlForecastTest, QuantilesAreFoundByTheirLevels) {
+  RunJson({"model", "create", "levels", "--forecast", "quantiles", "--levels", ".1,.5,.9"});
+  // In the order of the columns, they decrease.
+  for (const char* const header : {"outcome,q0.9,q0.5,q0.1,note", "outcome,p90,p50,p10,note"}) {
+    const std::string file = Write("q.csv", absl::StrCat(header, "\n5,9,5,1,text\n"));
+    EXPECT_EQ(RunJson({"send", "levels", file}).at("acceptedRows"), "1") << header;
+  }
+  EXPECT_THAT(ErrorOf({"send", "levels", Write("q.csv", "outcome,c,b,a\n5,9,5,1\n")}),
+              AllOf(HasSubstr("line 2, column 3 (\"b\") is 5, expected at least 9, the quantile "
+                              "before it"),
+                    HasSubstr("sort each row")));
+}
+
+TEST_F(CalibctlForecastTest, MissingOutcomesAreDroppedAndCounted) {
+  const std::string rows =
+      "mean,standard_deviation,outcome\n10,2,9.1\n11,2,NA\n12,2,12.4\n10,2,\n11,2,None\n12,2,nan\n";
+  RunJson({"model", "create", "gappy", "--forecast", "normal"});
+  const nlohmann::json sent = RunJson({"send", "gappy", Write("g.csv", rows), "--drop-invalid"});
+  EXPECT_EQ(sent.at("acceptedRows"), "2");
+  EXPECT_EQ(sent.at("droppedRows"), "4");
 }
 
 TEST_F(CalibctlForecastTest, OutcomesCanComeLater) {

@@ -228,6 +228,23 @@ TEST_F(CalibctlLossTest, AConditionOnEqualForecastsIsSaidToHaveNoEffect) {
               HasSubstr("  condition: forecast, without effect because all forecasts are equal\n"));
 }
 
+TEST_F(CalibctlLossTest, InvalidRowsOfLogitsAreLeftOut) {
+  const std::string rows = "0.1,0.5,0\n-0.6,1.2,1\n";
+  const auto loss = [&](const std::string& text, std::vector<std::string> more) {
+    std::vector<std::string> arguments = {
+        "loss", Write("logits.csv", text), "--logits", "--label-base",
+        "0",    "--label-column",          "3",        "--output",
+        "json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    CalibctlRun run(arguments);
+    EXPECT_EQ(run.exit_code(), 0) << run.error();
+    return nlohmann::json::parse(run.output());
+  };
+  const nlohmann::json dropped = loss(rows + "NA,1,0\n1,inf,0\n1,2,\n", {"--drop-invalid"});
+  EXPECT_EQ(dropped.at("fileRows").at("droppedRows"), "3");
+  EXPECT_EQ(dropped.at("value"), loss(rows, {}).at("value"));
+}
+
 TEST_F(CalibctlLossTest, ErrorsNameTheFileAndTheOption) {
   const std::string plain = Write("plain.csv", "0.1,0.5,0.3\n-0.6,1.2,-1.1\n");
   const auto file_error = [&](const std::string& text) {
@@ -236,7 +253,7 @@ TEST_F(CalibctlLossTest, ErrorsNameTheFileAndTheOption) {
   EXPECT_THAT(file_error("1,2\n"), HasSubstr("bad.csv: has no outcomes: add a column"));
   EXPECT_THAT(file_error("mu,sd,y\n1,2,3\n"),
               HasSubstr("has no column named mean: the columns are \"mu\", \"sd\", \"y\""));
-  EXPECT_THAT(file_error("mean;standard_deviation;outcome\n1;2;3\n"),
+  EXPECT_THAT(file_error("mean|standard_deviation|outcome\n1|2|3\n"),
               HasSubstr("has no column named mean: if the columns are not separated by commas, use "
                         "--delimiter"));
   EXPECT_THAT(file_error("1,2,3\n4,x,5\n"), HasSubstr("bad.csv line 2, column 2: \"x\" is not"));

@@ -434,8 +434,34 @@ TEST_F(DelayedLabelsTest, CalibctlReadsIdsFromColumnsAndLabelsByName) {
   const auto refused = Run({"label", "m", labels});
   EXPECT_EQ(refused->exit_code(), 1);
   EXPECT_THAT(refused->error(), HasSubstr("line 2, key \"label\": the label is missing"));
-  EXPECT_EQ(RunJson({"label", "m", labels, "--drop-invalid"}).at("matched"), "2");
+  const nlohmann::json labelled = RunJson({"label", "m", labels, "--drop-invalid"});
+  EXPECT_EQ(labelled.at("matched"), "2");
+  EXPECT_EQ(labelled.at("droppedLabels"), "1");
   EXPECT_EQ(Coverage("m").pending_labelled(), 2);
+  const auto text = Run({"label", "m", labels, "--drop-invalid"});
+  EXPECT_EQ(text->exit_code(), 0) << "the predictions have these labels already";
+  EXPECT_THAT(text->output(),
+              HasSubstr("2 repeated, 0 conflicting, 0 late, 0 unknown, 0 rejected, 1 "
+                        "dropped in"));
+}
+
+TEST_F(DelayedLabelsTest, CalibctlFailsIfNoLabelBelongsToAPrediction) {
+  RunJson({"model", "create", "m", "--class-names", "cat,dog", "--label-grace", "1h"});
+  RunJson({"send", "m", Write("p.csv", "id,cat,dog\na,0.5,0.5\n"), "--id-column", "id"});
+  const std::string wrong = Write("wrong.csv", "id,label\nA,cat\nB,dog\n");
+  const auto unknown = Run({"label", "m", wrong});
+  EXPECT_EQ(unknown->exit_code(), 1);
+  EXPECT_THAT(unknown->output(),
+              HasSubstr("0 labels matched, 0 repeated, 0 conflicting, 0 late, 2 un"));
+  EXPECT_THAT(unknown->error(),
+              HasSubstr("calibctl: no label belongs to a prediction of m that waits "
+                        "for it: 2 have ids that the server does not know"));
+  const std::string invalid = Write("invalid.csv", "id,label\na,cow\n");
+  const auto none = Run({"label", "m", invalid, "--drop-invalid"});
+  EXPECT_EQ(none->exit_code(), 1);
+  EXPECT_THAT(none->error(), HasSubstr("0 came after the label grace, 1 are invalid"));
+  const std::string one = Write("one.csv", "id,label\nA,cat\na,dog\n");
+  EXPECT_EQ(Run({"label", "m", one})->exit_code(), 0) << "one of them does";
 }
 
 TEST_F(DelayedLabelsTest, CalibctlNamesTheInvalidLineOfALabelFile) {

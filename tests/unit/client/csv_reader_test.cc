@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <sstream>
 #include <vector>
 
@@ -21,7 +22,7 @@ struct CsvRows {
   absl::Status status;
 };
 
-CsvRows ParseCsv(const std::string& text, char delimiter = ',') {
+CsvRows ParseCsv(const std::string& text, std::optional<char> delimiter = ',') {
   std::istringstream input(text);
   CsvRows rows;
   rows.status = ReadCsv(input, "p.csv", delimiter, [&](const TextRow& row) {
@@ -67,6 +68,17 @@ TEST(ReadCsvTest, KeepsEmptyCellsAndEmptyLines) {
 TEST(ReadCsvTest, SplitsAtAnotherDelimiter) {
   EXPECT_THAT(ParseCsv("0,5;1\n", ';').cells, ElementsAre(ElementsAre("0,5", "1")));
   EXPECT_THAT(ParseCsv("\t a\t\"b\"\t\n", '\t').cells, ElementsAre(ElementsAre("", "a", "b", "")));
+}
+
+TEST(ReadCsvTest, TheFirstLineDecidesTheDelimiterThatIsNotStated) {
+  const auto parsed = [](const std::string& text) { return ParseCsv(text, std::nullopt).cells; };
+  EXPECT_THAT(parsed("a;b\n1;2,5\n"), ElementsAre(ElementsAre("a", "b"), ElementsAre("1", "2,5")));
+  EXPECT_THAT(parsed("a\tb;c\n"), ElementsAre(ElementsAre("a\tb", "c")));
+  EXPECT_THAT(parsed("\xEF\xBB\xBF\"a,b\"\tc\r\n"), ElementsAre(ElementsAre("a,b", "c")));
+  EXPECT_THAT(parsed("0,5;1\n"), ElementsAre(ElementsAre("0", "5;1"))) << "a comma comes first";
+  EXPECT_THAT(parsed("a\t\n1;2\n"), ElementsAre(ElementsAre("a"), ElementsAre("1;2")))
+      << "a tab at the end separates nothing";
+  EXPECT_THAT(parsed("\n1;2\n"), ElementsAre(ElementsAre(""), ElementsAre("1;2")));
 }
 
 TEST(ReadCsvTest, ReadsRowsAcrossTheChunksOfTheInput) {

@@ -84,6 +84,8 @@ TEST(ReadJsonLinesTest, NamesTheInvalidLine) {
   EXPECT_THAT(JsonLinesErrorOf("{\"a\": " + std::string(1000000, '[')),
               HasSubstr("is not valid JSON"));
   EXPECT_THAT(ParseJsonLines("").cells, IsEmpty());
+  EXPECT_THAT(JsonLinesErrorOf("{\"a\": NaN}\n"),
+              HasSubstr("p.jsonl line 1 is not valid JSON at byte 7: NaN is no JSON, write null"));
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 #include <fstream>
 #include <string>
 
+#include "absl/strings/str_cat.h"
+#include "client/cli/files/row_faults.h"
 #include "support/temporary_folder.h"
 
 namespace calibd::cli {
@@ -70,6 +72,24 @@ TEST_F(LabelTableTest, ErrorsNameTheColumnAndTheCell) {
       HasSubstr("line 2, column 2 (\"label_rain\"): truth \"2\", expected 0, 1, or nothing"));
   EXPECT_THAT(Error("prob_rain,label_rain\n0.5\n"), HasSubstr("the line has 1 column, expected 2"));
   EXPECT_THAT(Error("prob_rain,label_rain\n"), HasSubstr("has no rows"));
+}
+
+TEST_F(LabelTableTest, CountsValuesThatAreARoundingAwayFromAProbability) {
+  const auto table = Read("prob_rain,label_rain\n1.00000012,1\n-1e-7,0\n");
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_THAT(table->values, ElementsAre(1, 0));
+  EXPECT_EQ(table->changes.rounded_probabilities, 2U);
+}
+
+TEST_F(LabelTableTest, FaultsOfTruthsNameTheirColumns) {
+  const auto table = Read("prob_rain,label_rain,prob_fog,label_fog\n0.5,1,0.5,0\n");
+  ASSERT_TRUE(table.ok()) << table.status();
+  for (const char* const field : {"labels", "truths"}) {
+    const absl::Status fault =
+        absl::InvalidArgumentError(absl::StrCat("rows[0].", field, "[1] is 7"));
+    EXPECT_THAT(std::string(DescribeFaults(*table, fault).message()),
+                HasSubstr("labels.csv line 2, column 4 (\"label_fog\") is 7"));
+  }
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "client/cli/files/row_faults.h"
 #include "google/protobuf/util/time_util.h"
 #include "unit/client/npz_file.h"
+#include "unit/client/prediction_files.h"
 
 namespace calibd::cli {
 namespace {
@@ -30,50 +31,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-class PredictionFileTest : public ::testing::Test {
- protected:
-  // Returns the path of a file that does not exist yet.
-  std::string Path(const std::string& name) {
-    // Tests run in parallel.
-    paths_.push_back(::testing::TempDir() + "prediction_file_test_" + std::to_string(getpid()) +
-                     "_" + name);
-    return paths_.back();
-  }
-  std::string Write(const std::string& name, const std::string& text) {
-    const std::string path = Path(name);
-    std::ofstream(path, std::ios::binary) << text;
-    return path;
-  }
-  void TearDown() override {
-    for (const std::string& path : paths_) std::filesystem::remove(path);
-  }
-  // Options for these predictions and no labels file.
-  InputOptions Predictions(const std::string& name, const std::string& text) {
-    InputOptions options;
-    options.predictions = Write(name, text);
-    return options;
-  }
-  // Options for two rows of two classes, the labels 1 and 0, and base 0.
-  InputOptions TwoRows() {
-    InputOptions options = Predictions("p.csv", "0.5,0.5\n1,0\n");
-    options.labels = Write("l.csv", "1\n0\n");
-    options.label_base = 0;
-    return options;
-  }
-
- private:
-  std::vector<std::string> paths_;
-};
-
-Input ParseInput(const InputOptions& options) {
-  auto input = ReadInput(options);
-  EXPECT_TRUE(input.ok()) << input.status();
-  return input.ok() ? *std::move(input) : Input();
-}
-
-std::string InputErrorOf(const InputOptions& options) {
-  return std::string(ReadInput(options).status().message());
-}
+class PredictionFileTest : public PredictionFiles {};
 
 TEST_F(PredictionFileTest, ShiftsLabelsByTheStatedBase) {
   InputOptions options = TwoRows();
@@ -168,51 +126,6 @@ TEST_F(PredictionFileTest, TheAdviceOnRowSumsIsGivenOnce) {
                          kRowSumAdvice, " (--drop-invalid leaves out invalid rows)"));
 }
 
-TEST_F(PredictionFileTest, RowsThatNoToleranceAllowsAreNotToBeDividedByTheirSums) {
-  // Events that do not exclude each other.
-  InputOptions options = Predictions(
-      "p.csv", "cough,fever,rash,label\n0.9,0.8,0.1,cough\n0.2,0.1,0.05,rash\n0.5,0.4,0.06,rash\n");
-  options.columns.label = "label";
-  const std::string error(ReadObservations(options, 0).status().message());
-  EXPECT_THAT(error, AllOf(HasSubstr("line 2 sums to 1.8, off by 0.8"), HasSubstr("several labels"),
-                           HasSubstr("calibctl evaluate-labels"), HasSubstr("--labels"),
-                           Not(HasSubstr("--renormalise"))));
-  options.predictions = Write("q.csv", "prob_rain,label_rain,prob_fog,label_fog\n0.9,1,0.8,1\n");
-  options.columns.label.clear();
-  EXPECT_THAT(InputErrorOf(options),
-              AllOf(HasSubstr("\"prob_rain\" and \"label_rain\""), HasSubstr("evaluate-labels")));
-  options.columns.label = "label_rain";
-  options.columns.dropped = {"prob_fog", "label_fog"};
-  options.positive_class = "1";
-  EXPECT_THAT(ParseInput(options).values, ElementsAre(DoubleEq(0.1), 0.9)) << "one label alone";
-}
-
-TEST_F(PredictionFileTest, NamesNumbersInOtherNotations) {
-  InputOptions options = Predictions("p.jsonl", "{\"confidence\": \"95%\", \"correct\": true}\n");
-  options.columns.label = "correct";
-  options.positive_class = "1";
-  EXPECT_THAT(InputErrorOf(options),
-              AllOf(HasSubstr("key \"confidence\": \"95%\" is not a number, expected a probability "
-                              "in [0, 1]; remove the % and divide by 100"),
-                    Not(HasSubstr("drop"))));
-  options = TwoRows();
-  options.predictions = Write("p.csv", "0,5;0,5\n");
-  options.columns.delimiter = ";";
-  EXPECT_THAT(InputErrorOf(options), HasSubstr("\"0,5\" is not a number, expected a probability in "
-                                               "[0, 1]; write a decimal point"));
-}
-
-TEST_F(PredictionFileTest, NamesLabelsThatAreOneHot) {
-  InputOptions options = TwoRows();
-  options.labels = Write("l.csv", "0,1\n1,0\n");
-  EXPECT_THAT(InputErrorOf(options), HasSubstr("(one-hot), store argmax(axis=1) instead"));
-  const std::string p = Npy(NpyDict("<f8", "(2, 2)"), std::vector<double>{0.5, 0.5, 1, 0});
-  options.predictions = Path("p.npz");
-  options.labels.clear();
-  WriteZip(options.predictions, {{"y.npy", p}, {"y_prob.npy", p}}, false);
-  EXPECT_THAT(InputErrorOf(options), HasSubstr("(one-hot), store argmax(axis=1) instead"));
-}
-
 TEST_F(PredictionFileTest, AKeyOfJsonLinesCanBeLeftOut) {
   InputOptions options =
       Predictions("p.jsonl", "{\"id\": \"a\", \"probabilities\": [0.5, 0.5], \"label\": 1}\n");
@@ -221,76 +134,6 @@ TEST_F(PredictionFileTest, AKeyOfJsonLinesCanBeLeftOut) {
   options.columns.dropped = {"id"};
   EXPECT_THAT(ParseInput(options).ids, IsEmpty());
   EXPECT_THAT(ParseInput(options).labels, ElementsAre(1));
-}
-
-TEST_F(PredictionFileTest, TellsThatNumberedColumnsAreUsedByPosition) {
-  InputOptions options = Predictions("p.csv", ",0,1\n0,0.3,0.7\n");
-  options.labels = Write("l.csv", "label\ndog\n");
-  options.class_names = {"cat", "dog"};
-  const Input input = ParseInput(options);
-  EXPECT_THAT(input.labels, ElementsAre(1));
-  EXPECT_THAT(input.columns.note,
-              HasSubstr("the columns \"0\", \"1\" are used as the classes \"cat\", \"dog\""));
-}
-
-TEST_F(PredictionFileTest, MatchesNumberedColumnsUnlessTheyContradictTheBase) {
-  InputOptions options = Predictions("p.csv", "1,0,y\n0.3,0.7,0\n");
-  options.columns.label = "y";
-  EXPECT_THAT(ParseInput(options).labels, ElementsAre(0));
-  EXPECT_THAT(ParseInput(options).values, ElementsAre(0.7, 0.3))
-      << "the class 0 is the last column";
-  options.label_base = 0;
-  EXPECT_THAT(ParseInput(options).values, ElementsAre(0.7, 0.3));
-  options.label_base = 1;
-  EXPECT_THAT(InputErrorOf(options), HasSubstr("which contradicts --label-base 1"));
-}
-
-TEST_F(PredictionFileTest, ColumnsInTheOrderOfTextsAreOrderedByTheirNumbers) {
-  // The class of each row is the column with the 1.
-  std::string text = "y";
-  for (const char* const number : {"0", "1", "10", "2", "3", "4", "5", "6", "7", "8", "9"}) {
-    absl::StrAppend(&text, ",prediction_", number);
-  }
-  text += "\n10,0,0,1,0,0,0,0,0,0,0,0\n2,0,0,0,1,0,0,0,0,0,0,0\n";
-  InputOptions options = Predictions("p.csv", text);
-  options.columns.label = "y";
-  for (const std::optional<int> base : {std::optional<int>(0), std::optional<int>()}) {
-    options.label_base = base;
-    const Input input = ParseInput(options);
-    EXPECT_THAT(input.labels, ElementsAre(10, 2));
-    EXPECT_EQ(input.values[10], 1);
-    EXPECT_EQ(input.values[11 + 2], 1);
-    EXPECT_EQ(input.class_names[2], "2");
-  }
-  options.class_names = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k"};
-  options.label_base = 0;
-  EXPECT_EQ(ParseInput(options).values[10], 1);
-  EXPECT_THAT(ParseInput(options).columns.note, HasSubstr("in the order of their numbers"));
-  // pandas writes the numbers alone.
-  options = Predictions("q.csv", "0,1,10,2,3,4,5,6,7,8,9\n0,0,1,0,0,0,0,0,0,0,0\n");
-  options.label_base = 0;
-  options.labels = Write("l.csv", "y\n10\n");
-  EXPECT_THAT(InputErrorOf(options), HasSubstr("may be the column names"));
-  options.columns.header = true;
-  EXPECT_EQ(ParseInput(options).values[10], 1);
-}
-
-TEST_F(PredictionFileTest, ColumnsAreNamedAfterTheSameText) {
-  InputOptions options = Predictions(
-      "p.csv", ".pred_class,.pred_yes,.pred_no,truth\nno,0.2,0.8,no\nyes,0.8,0.2,yes\n");
-  options.columns.label = "truth";
-  options.class_names = {"no", "yes"};
-  EXPECT_THAT(ParseInput(options).values, ElementsAre(0.8, 0.2, 0.2, 0.8));
-  EXPECT_THAT(ParseInput(options).labels, ElementsAre(0, 1));
-  options.class_names.clear();
-  options.columns.dropped = {".pred_class"};
-  EXPECT_THAT(ParseInput(options).class_names, ElementsAre("yes", "no"));
-  EXPECT_THAT(ParseInput(options).labels, ElementsAre(1, 0));
-  options.predictions = Write("q.csv", "a_no,a_yes,b_no,b_yes,truth\n1,0,0,1,no\n");
-  options.class_names = {"no", "yes"};
-  options.columns.dropped.clear();
-  EXPECT_THAT(InputErrorOf(options),
-              AllOf(HasSubstr("two columns for each class"), HasSubstr("--drop-column")));
 }
 
 TEST_F(PredictionFileTest, ReadsWhatPandasWrites) {
@@ -419,7 +262,7 @@ TEST_F(PredictionFileTest, NamesTheCellThatIsNotANumber) {
   EXPECT_THAT(InputErrorOf(options), HasSubstr("line 2, column 1: the line is empty"));
   options.predictions = Write("p.csv", "");
   EXPECT_THAT(InputErrorOf(options), HasSubstr("holds no rows"));
-  options.predictions = Write("p.csv", "0.5;0.5\n");
+  options.predictions = Write("p.csv", "0.5|0.5\n");
   EXPECT_THAT(InputErrorOf(options), HasSubstr("--delimiter"));
 }
 
@@ -549,35 +392,6 @@ TEST_F(PredictionFileTest, ReadsThePositiveClassFromANumpyVector) {
   options.positive_class = "1";
   EXPECT_THAT(ParseInput(options).values, ElementsAre(0.75, 0.25, 0, 1));
   EXPECT_THAT(ParseInput(options).labels, ElementsAre(1, 0));
-}
-
-TEST_F(PredictionFileTest, SuggestsWhatATextInTheFirstRowMayBe) {
-  InputOptions options = Predictions("p.csv", "cat,dog,the species\n.7,.3,cat\n.2,.8,dog\n");
-  options.label_base = 0;
-  EXPECT_THAT(InputErrorOf(options),
-              HasSubstr("line 2, column 3 (\"the species\"): \"cat\" is not a "
-                        "number, expected a probability in [0, 1]; if this column "
-                        "holds the labels, add --label-column \"the species\""));
-  options.predictions = Write("p.jsonl", "{\"probabilities\": [0.5, 0.5], \"label\": \"cat\"}\n");
-  EXPECT_THAT(InputErrorOf(options),
-              AllOf(HasSubstr("p.jsonl line 1, key \"label\": label \"cat\", expected 0..1"),
-                    Not(HasSubstr("header"))));
-}
-
-TEST_F(PredictionFileTest, SuggestsThatValuesArePercentagesLogitsOrLogarithms) {
-  const auto fault = [&](const std::string& rows) {
-    const absl::Status invalid = absl::InvalidArgumentError("rows[0].probabilities[0] is wrong");
-    InputOptions options = TwoRows();
-    options.predictions = Write("p.csv", rows);
-    return std::string(DescribeFaults(ParseInput(options), invalid).message());
-  };
-  EXPECT_THAT(fault("70,30\n20.5,79.5\n"), HasSubstr("are these percentages? divide them by 100"));
-  EXPECT_THAT(fault("3.5,-2\n-1,0.5\n"), HasSubstr("are these logits? add --logits"));
-  EXPECT_THAT(fault("1.5,-0.5\n0.5,0.5\n"), Not(HasSubstr("are these")));
-  EXPECT_THAT(fault("-0.105,-2.303\n0,-inf\n"),
-              AllOf(HasSubstr("are these logarithms of probabilities? replace each by its exp"),
-                    Not(HasSubstr("--logits"))));
-  EXPECT_THAT(fault("-0.105,-1\n-0.2,-3\n"), HasSubstr("are these logits? add --logits"));
 }
 
 TEST_F(PredictionFileTest, ReadsNamedArrays) {

@@ -50,14 +50,18 @@ TEST(ParseTimestampTest, ReadsRfc3339AndSecondsSince1970) {
   };
   EXPECT_EQ(parsed("2026-01-31T12:30:00Z"), "2026-01-31T12:30:00Z");
   EXPECT_EQ(parsed("2026-01-31 12:30:00.250+02:00"), "2026-01-31T10:30:00.250Z");
+  EXPECT_EQ(parsed("2026-01-31"), "2026-01-31T00:00:00Z") << "a day in UTC";
+  EXPECT_EQ(parsed("2026-01-31T12:30:00+0100"), "2026-01-31T11:30:00Z");
+  EXPECT_EQ(parsed("2026-01-31 12:30:00.250-0530"), "2026-01-31T18:00:00.250Z");
+  EXPECT_EQ(parsed("2026-01-31 12:30:00+01"), "2026-01-31T11:30:00Z");
   EXPECT_EQ(parsed("1769862600"), "2026-01-31T12:30:00Z");
   EXPECT_EQ(parsed("1769862600.25"), "2026-01-31T12:30:00.250Z");
   EXPECT_EQ(parsed("-1.5"), "1969-12-31T23:59:58.500Z");
 }
 
 TEST(ParseTimestampTest, RefusesTimesWithoutAZoneAndMilliseconds) {
-  for (const char* text :
-       {"", "nan", "1e300", "1769862600000", "2026-01-31", "2026-01-31 12:30:00", "31.01.2026"}) {
+  for (const char* text : {"", "nan", "1e300", "1769862600000", "2026-02-30", "2026-01-31 12:30:00",
+                           "31.01.2026", "2026-01-31T12:30:00+1", "2026-01-31T12:30:00+01000"}) {
     const auto time = ParseTimestamp(text);
     ASSERT_FALSE(time.ok()) << text;
     EXPECT_THAT(std::string(time.status().message()), HasSubstr("RFC 3339 with a zone"));

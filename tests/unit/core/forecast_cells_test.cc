@@ -293,9 +293,10 @@ TEST(ForecastCellsTest, NamesWhatIsInvalid) {
   const std::vector<double> decreasing = {1, 3, 2};
   const auto violation = FindForecastViolation(QuantileForecasts{{.2, .4, .6}}, decreasing);
   EXPECT_EQ(violation->field, "forecasts[2]");
-  EXPECT_EQ(violation->description, 
-"is 2, expected at least 3, the quantile before it; separate models of the quantiles may "
-"cross: sort each row");
+  EXPECT_EQ(
+      violation->description,
+      "is 2, expected at least 3, the quantile before it; separate models of the quantiles may "
+      "cross: sort each row");
   EXPECT_EQ(FindForecastViolation(NormalForecasts{}, std::vector<double>{0, 0})->field,
             "standard_deviation");
   EXPECT_EQ(FindForecastViolation(NormalForecasts{}, std::vector<double>{kInfinite, 1})->field,

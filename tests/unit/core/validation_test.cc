@@ -8,8 +8,8 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
-#include "calibd/core/probability.h"
 #include "calibd/core/generator.h"
+#include "calibd/core/probability.h"
 #include "calibd/core/row_sum.h"
 
 namespace calibd {
@@ -81,11 +81,12 @@ TEST(ValidationTest, NamesRowAndValue) {
   EXPECT_EQ(Check({0.3, 0.7, 0.33, 0.7}, {0, 1}),
             "rows[1].probabilities sums to 1.03, off by 0.03, more than the tolerance of 0.001: "
             "normalise the rows (calibctl --renormalise), or declare a larger row_sum_tolerance");
-  EXPECT_EQ(Check({0.3, 0.7, 0.61, 0.7}, {0, 1}),
-            "rows[1].probabilities sums to 1.31, off by 0.31, more than the tolerance of 0.001: the "
-            "probabilities of classes sum to 1, so one may be missing; if the classes do not exclude "
-            "each other, they are several labels (calibctl evaluate-labels, calibctl model create "
-            "--labels)");
+  EXPECT_EQ(
+      Check({0.3, 0.7, 0.61, 0.7}, {0, 1}),
+      "rows[1].probabilities sums to 1.31, off by 0.31, more than the tolerance of 0.001: the "
+      "probabilities of classes sum to 1, so one may be missing; if the classes do not exclude "
+      "each other, they are several labels (calibctl evaluate-labels, calibctl model create "
+      "--labels)");
   EXPECT_EQ(Check({0.3, 0.7, 1.5, -0.5}, {0, 1}),
             "rows[1].probabilities[0] is 1.5, expected a number in [0, 1]");
   EXPECT_EQ(Check({-0.25, 1.25}, {0}),
