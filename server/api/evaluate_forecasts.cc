@@ -107,9 +107,8 @@ absl::Status TestForecastModel(WindowJobs& jobs, const v1::RunTestRequest& reque
   job.cost = [kind, options = ForecastEvaluationOptions{.resampling = resampling,
                                                         .outcome_kernel = {},
                                                         .decision = {},
-                                                        .threshold_alpha = {},
-                                                        .levels = {}}](std::size_t n,
-                                                                       std::size_t threads) {
+                                                        .threshold_alpha = {}}](
+                 std::size_t n, std::size_t threads) {
     return JobCost{.memory_bytes = ForecastEvaluationMemory(n, kind, options, {}, threads),
                    .operations = ForecastEvaluationOperations(n, kind, options, {})};
   };

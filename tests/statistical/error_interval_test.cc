@@ -58,6 +58,85 @@ TEST_P(ErrorIntervalCoverageTest, HoldsTheErrorOfAnySequenceAtAllTimes) {
 INSTANTIATE_TEST_SUITE_P(Classes, ErrorIntervalCoverageTest, ::testing::Values(2, 10, 1000),
                          ::testing::PrintToStringParamName());
 
+// The interval of a file, in which each label may follow the earlier ones. With kFollowsLabels the
+// predictions follow them too, and only the interval for this is promised.
+class OneLookCoverageTest : public ::testing::TestWithParam<double> {};
+
+TEST_P(OneLookCoverageTest, HoldsTheErrorOfAnySequence) {
+  const int streams = Repeated(1000);
+  for (const ErrorKind kind : testing::kErrorKinds) {
+    for (const int n : {30, 92, 1000}) {
+      ErrorLevels levels = kOneLookErrorLevels;
+      if (kind == ErrorKind::kFollowsLabels) levels.looks = Looks::kOneInOrder;
+      int wrong = 0;
+      for (int i = 0; i < streams; ++i) {
+        ErrorStream stream(kind, GetParam(), static_cast<std::uint64_t>(i) + 1, n);
+        ReliabilitySums sums;
+        TrueError truth;
+        for (int t = 0; t < n; ++t) {
+          const ErrorStream::Prediction prediction = stream.Next();
+          truth.Add(sums.Add(prediction.stated, prediction.happened), prediction.excess);
+        }
+        wrong += truth.IsIn(*BinnedErrorInterval(sums, levels)) ? 0 : 1;
+      }
+      EXPECT_LE(static_cast<double>(wrong) / streams, ErrorBound(levels.total(), streams))
+          << "kind " << static_cast<int>(kind) << " n " << n;
+    }
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Classes, OneLookCoverageTest, ::testing::Values(2, 10, 1000),
+                         ::testing::PrintToStringParamName());
+
+// Predictions are fixed, and the truth of a row is chosen by the labels before it: twice the stated
+// excess while the sum of the errors is positive, none while it is negative. It drives the sums
+// away from 0 as far as labels can.
+TEST(OneLookSequenceTest, HoldsWhenLabelsDependOnEachOther) {
+  const int streams = Repeated(2000);
+  for (const double alpha : {20.0, 6.0, 1.0}) {
+    for (const int n : {50, 1000}) {
+      int wrong = 0;
+      for (int i = 0; i < streams; ++i) {
+        std::mt19937_64 rng(static_cast<std::uint64_t>(i) + 1);
+        std::uniform_real_distribution<double> uniform(0, 1);
+        ReliabilitySums sums;
+        TrueError truth;
+        double drift = 0;
+        for (int t = 0; t < n; ++t) {
+          const double c = 0.5 + 0.5 * std::pow(uniform(rng), 1 / alpha);
+          const double p = std::clamp(c - (drift > 0 ? 0.1 : -0.1), 0.0, 1.0);
+          const bool happened = uniform(rng) < p;
+          drift += c - (happened ? 1 : 0);
+          truth.Add(sums.Add(c, happened), c - p);
+        }
+        wrong += truth.IsIn(*BinnedErrorInterval(sums, kOneLookErrorLevels)) ? 0 : 1;
+      }
+      EXPECT_LE(static_cast<double>(wrong) / streams,
+                ErrorBound(kOneLookErrorLevels.total(), streams))
+          << alpha << " n " << n;
+    }
+  }
+}
+
+// The bound would be worthless if no sequence came near it: a sum of equal errors, of which the
+// variance is the largest, exceeds each side of the interval of the gap in up to half of its level.
+TEST(OneLookSequenceTest, TheGapIsMissedAtMostAtItsLevelAndNotNever) {
+  const int streams = Repeated(20000);
+  constexpr int kRows = 40;
+  // A level at which misses are frequent enough to be counted.
+  constexpr ErrorLevels kLoose{.bins = 0.5, .gap = 0.5, .looks = Looks::kOne};
+  int wrong = 0;
+  std::mt19937_64 rng(3);
+  std::bernoulli_distribution coin(0.5);
+  for (int i = 0; i < streams; ++i) {
+    ReliabilitySums sums;
+    for (int t = 0; t < kRows; ++t) sums.Add(0.5, coin(rng));
+    const ErrorInterval interval = *BinnedErrorInterval(sums, kLoose);
+    wrong += interval.gap_lower > 0 || interval.gap_upper < 0 ? 1 : 0;
+  }
+  EXPECT_LE(wrong, 0.5 * streams);
+  EXPECT_GE(wrong, 0.02 * streams);
+}
+
 TEST(ErrorAnswerTest, AboutALimitAreRarelyWrong) {
   const int streams = Repeated(2000);
   constexpr double kLimit = 0.02;

@@ -48,6 +48,7 @@ struct EvaluateOptions {
   double band_level = 0.9;
   // A file for ReadActions; empty: no decision.
   std::string actions;
+  bool predictions_follow_labels = false;
   bool float32 = false;
   std::optional<std::uint64_t> seed;
   // 0: the default for the number of classes.
@@ -81,6 +82,7 @@ absl::StatusOr<v1::EvaluateRequest> MakeRequest(const EvaluateOptions& options) 
   request.mutable_reliability_classes()->Add(options.reliability_classes.begin(),
                                              options.reliability_classes.end());
   request.set_band_level(options.band_level);
+  request.set_predictions_follow_labels(options.predictions_follow_labels);
   return request;
 }
 
@@ -273,6 +275,7 @@ void AddEvaluateCommand(CLI::App& app, Context& context) {
   command->add_option("--features", options->input.features,
                       "file of numbers that are known of each case, one row per prediction: CSV or "
                       "NumPy; tests whether similar cases are calibrated");
+  AddFollowOption(*command, options->predictions_follow_labels);
   AddFloat32Option(*command, options->float32);
   AddSeedOption(*command, options->seed);
   AddThreadsOption(*command, offline.threads);

@@ -4,6 +4,7 @@
 #include "calibd/convert/multilabel.h"
 #include "calibd/core/label_report.h"
 #include "client/cli/commands/command.h"
+#include "client/cli/commands/shared_options.h"
 #include "client/cli/files/label_table.h"
 #include "client/cli/output.pb.h"
 #include "client/cli/reports/label_report.h"
@@ -18,6 +19,7 @@ struct EvaluateLabelsOptions {
   double error_limit = kDefaultErrorLimit;
   double significance_level = 0.05;
   double tolerance = kDefaultTolerance;
+  bool predictions_follow_labels = false;
   // "over-limit", or empty if no decision is wanted.
   std::string fail_on;
 };
@@ -43,7 +45,9 @@ absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateLabelsOptions
   LabelEvidence evidence(table.names.size(), options.tolerance);
   errors.Add(table.view());
   evidence.Add(table.view());
-  const LabelReportOptions report_options{.levels = kSingleErrorLevels,
+  ErrorLevels levels = kOneLookErrorLevels;
+  if (options.predictions_follow_labels) levels.looks = Looks::kOneInOrder;
+  const LabelReportOptions report_options{.levels = levels,
                                           .error_limit = options.error_limit,
                                           .significance_level = options.significance_level};
   const v1::MultilabelCalibration calibration = convert::ToProto(
@@ -61,7 +65,8 @@ absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateLabelsOptions
   } else {
     Print(absl::StrCat(calibration.rows(), " rows, ", calibration.truths(), " known truths of ",
                        calibration.labels_size(), " labels\n", convert::MultilabelText(calibration),
-                       "\n", DescribeLabels(calibration)));
+                       "\n", DescribeLabels(calibration),
+                       "All intervals hold together with 95 %, for one look at these rows.\n"));
     Print(Describe(table.changes));
   }
   return fails ? ExitCode::kFailOn : ExitCode::kOk;
@@ -99,6 +104,7 @@ void AddEvaluateLabelsCommand(CLI::App& app, Context& context) {
                    "errors of a probability up to half of this, such as rounding errors, are not "
                    "evidence; default 1e-5")
       ->transform(ProbabilityRange(1e-9, 0.5));
+  AddFollowOption(*command, options->predictions_follow_labels);
   command
       ->add_option("--fail-on", options->fail_on,
                    "exit with 3 on over-limit: a label, or all together, is over the limit")

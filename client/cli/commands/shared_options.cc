@@ -25,6 +25,14 @@ void AddSeedOption(CLI::App& command, std::optional<std::uint64_t>& seed, const 
   command.add_option("--seed", seed, help)->check(SeedRange());
 }
 
+void AddFollowOption(CLI::App& command, bool& predictions_follow_labels) {
+  command.add_flag(
+      "--predictions-follow-labels", predictions_follow_labels,
+      "predictions may have been made from labels of earlier rows, as with online "
+      "learning or a feature such as yesterday's outcome; rows must be in the order of "
+      "time. The interval of the error is then valid for this too, and may be wider");
+}
+
 void AddThreadsOption(CLI::App& command, unsigned& threads) {
   command
       .add_option("--threads", threads,

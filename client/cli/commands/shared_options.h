@@ -31,6 +31,9 @@ void AddSeedOption(CLI::App& command, std::optional<std::uint64_t>& seed,
                    const std::string& help =
                        "seed of all random draws; default: random, and shown with the result");
 
+// Adds --predictions-follow-labels, for intervals that are valid for one look.
+void AddFollowOption(CLI::App& command, bool& predictions_follow_labels);
+
 void AddThreadsOption(CLI::App& command, unsigned& threads);
 
 void AddFloat32Option(CLI::App& command, bool& float32);

@@ -53,8 +53,9 @@ std::string CoverageTable(const v1::ForecastEvaluation& evaluation) {
                     absl::StrCat(Percent(one.lower()), " and ", Percent(one.upper()))});
   }
   std::string text = rows.size() > 1 ? FormatTable(rows) : "";
-  absl::StrAppend(&text, "Coverage error over ", evaluation.coverage_cells(),
-                  " cells, biased upwards. All these intervals hold together with 95 %.\n");
+  absl::StrAppend(
+      &text, "Coverage error over ", evaluation.coverage_cells(),
+      " cells, biased upwards. All these intervals hold together with 95 %, for one look.\n");
   return text;
 }
 

@@ -152,15 +152,17 @@ absl::Status SimulateBlocks(const PredictionBatch& batch, const EvaluationOption
   return absl::OkStatus();
 }
 
-absl::Status EvaluateScores(const PredictionBatch& batch, const RunControl& control,
-                            Evaluation& evaluation) {
+absl::Status EvaluateScores(const PredictionBatch& batch, const EvaluationOptions& options,
+                            const RunControl& control, Evaluation& evaluation) {
   CALIBD_ASSIGN_OR_RETURN(evaluation.scores, ComputeScores(batch));
   CALIBD_ASSIGN_OR_RETURN(evaluation.brier, DecomposeCorpClassWise(batch, control));
   RunningReliability reliability;
   reliability.Add(batch);
   ReliabilitySums class_1;
   if (batch.class_count == 2) class_1.AddClass(batch, 1);
-  evaluation.error = *SingleErrorIntervals(reliability, class_1);
+  ErrorLevels levels = kOneLookErrorLevels;
+  if (options.predictions_follow_labels) levels.looks = Looks::kOneInOrder;
+  evaluation.error = *EventIntervals(reliability, class_1, levels);
   return absl::OkStatus();
 }
 
@@ -323,7 +325,7 @@ absl::StatusOr<Evaluation> Evaluate(const PredictionBatch& batch, const Evaluati
 
   CALIBD_ASSIGN_OR_RETURN(stage,
                           stages.Begin("scores", BinnedOperations(size, m, MedianVarianceBins{})));
-  CALIBD_RETURN_IF_ERROR(EvaluateScores(batch, stage, evaluation));
+  CALIBD_RETURN_IF_ERROR(EvaluateScores(batch, options, stage, evaluation));
 
   for (const BinnedErrorSpec& spec : options.binned_errors) {
     // With too few observations, median-variance bins do not exist.

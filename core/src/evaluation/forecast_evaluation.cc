@@ -307,7 +307,7 @@ absl::StatusOr<ForecastEvaluation> EvaluateForecasts(const NumberForecastKind& k
   ForecastEvaluation evaluation;
   evaluation.count = counts.count();
   SetScores(kind, counts, evaluation);
-  evaluation.coverage = CoverageOf(*cells, counts, options.levels).value_or(ForecastCoverage());
+  evaluation.coverage = CoverageOf(*cells, counts, {.one_look = true}).value_or(ForecastCoverage());
   evaluation.log10_e_value = EvidenceOf(*cells, counts).log10_e_value;
   evaluation.direction = DirectionOf(*cells, counts.Cells());
   evaluation.cells = CellDeviations(*cells, counts.Cells());

@@ -280,7 +280,8 @@ ErrorIntervals ErrorsOf(const PredictionBatch& batch) {
   top_label.Add(batch);
   ReliabilitySums class_1;
   if (batch.class_count == 2) class_1.AddClass(batch, 1);
-  return SingleErrorIntervals(top_label, class_1).value_or(ErrorIntervals{});
+  // The number of newer rows and the map are known before the first of their labels.
+  return EventIntervals(top_label, class_1, kOneLookErrorLevels).value_or(ErrorIntervals{});
 }
 
 void MeasureBenefit(const PredictionBatch& newer, RecalibrationAdvice& advice) {

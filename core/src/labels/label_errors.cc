@@ -60,7 +60,8 @@ std::optional<ErrorInterval> LabelTotals::Interval(std::size_t label_count,
     const ReliabilitySums::Bin& sum = sums.bins[b];
     bins[b] = {.count = static_cast<double>(sum.count) / k,
                .stated = sum.confidence / k,
-               .deviation = (sum.confidence - static_cast<double>(sum.correct)) / k};
+               .deviation = (sum.confidence - static_cast<double>(sum.correct)) / k,
+               .variance = sum.variance / k};
   }
   return BinnedErrorInterval(bins, row_square_sum, levels);
 }

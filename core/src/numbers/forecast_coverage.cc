@@ -77,11 +77,13 @@ double EstimateOf(std::span<const CoverageCell> cells, double n) {
 }
 
 CoverageError ErrorOf(const ForecastCells& cells, std::span<const std::int64_t> counts, double n,
-                      double alpha) {
+                      const CoverageLevels& levels) {
   const std::vector<CoverageCell> coverage_cells = CoverageCells(cells, counts, n);
   CoverageError error;
   error.cell_count = coverage_cells.size();
-  const double margin = CoverageErrorMargin(n, error.cell_count, alpha);
+  const double margin = levels.one_look
+                            ? OneLookCoverageErrorMargin(n, error.cell_count, levels.error)
+                            : CoverageErrorMargin(n, error.cell_count, levels.error);
   error.estimate = EstimateOf(coverage_cells, n);
   error.lower = std::max(0.0, error.estimate - margin);
   error.upper = std::min(1.0, error.estimate + margin);
@@ -111,7 +113,7 @@ std::optional<CentralInterval> CentralIntervalOf(std::span<const double> edges, 
 
 CentralCoverage CoverageOfCentral(const ForecastCells& cells, std::span<const std::int64_t> counts,
                                   double n, double nominal, const CentralInterval& central,
-                                  double alpha) {
+                                  const CoverageLevels& levels) {
   CentralCoverage result;
   result.nominal = nominal;
   result.lower_level = cells.edges()[central.first_cell - 1];
@@ -124,7 +126,10 @@ CentralCoverage CoverageOfCentral(const ForecastCells& cells, std::span<const st
   const double promised = result.promised;
   const double squares =
       inside * (1 - promised) * (1 - promised) + (n - inside) * promised * promised;
-  const double width = MixtureBoundary(squares, std::log(2 / alpha));
+  const double k = std::log(2 * static_cast<double>(kCentralProbabilities.size()) / levels.central);
+  const double width = levels.one_look
+                           ? OneLookBoundary(n, n * promised * (1 - promised), k)(squares, k)
+                           : MixtureBoundary(squares, k);
   result.coverage = inside / n;
   result.lower = std::max(0.0, (inside - width) / n);
   result.upper = std::min(1.0, (inside + width) / n);
@@ -155,7 +160,8 @@ CentralIntervals CentralIntervalsOf(const ForecastCells& cells) {
 CoverageLevels StretchLevels(const CoverageLevels& start, std::int64_t mark) noexcept {
   const auto m = static_cast<double>(mark);
   const double share = 2 / ((m + 1) * (m + 2));
-  return {.error = start.error * share, .central = start.central * share};
+  return {
+      .error = start.error * share, .central = start.central * share, .one_look = start.one_look};
 }
 
 CoveragePartition::CoveragePartition(const ForecastCells& cells) : ends_(ErrorEdges(cells)) {
@@ -188,6 +194,12 @@ double CoverageErrorMargin(double count, std::size_t cell_count, double alpha) n
          count;
 }
 
+double OneLookCoverageErrorMargin(double count, std::size_t cell_count, double alpha) noexcept {
+  const auto d = static_cast<double>(cell_count);
+  const double log_sets = d * std::numbers::ln2 + std::log1p(-std::exp2(1 - d));
+  return std::sqrt((log_sets - std::log(alpha)) / (2 * count));
+}
+
 std::optional<ForecastCoverage> CoverageOf(const ForecastCells& cells, const ForecastCounts& counts,
                                            const CoverageLevels& levels) {
   ForecastCoverage coverage;
@@ -195,12 +207,12 @@ std::optional<ForecastCoverage> CoverageOf(const ForecastCells& cells, const For
   if (coverage.count == 0) return std::nullopt;
   const std::vector<std::int64_t> all = counts.Cells();
   const auto n = static_cast<double>(coverage.count);
-  coverage.error = ErrorOf(cells, all, n, levels.error);
+  coverage.error = ErrorOf(cells, all, n, levels);
   const CentralIntervals central = CentralIntervalsOf(cells);
   for (std::size_t i = 0; i < central.size(); ++i) {
     if (!central[i]) continue;
-    coverage.central[i] = CoverageOfCentral(cells, all, n, kCentralProbabilities[i], *central[i],
-                                            levels.central / static_cast<double>(central.size()));
+    coverage.central[i] =
+        CoverageOfCentral(cells, all, n, kCentralProbabilities[i], *central[i], levels);
   }
   return coverage;
 }

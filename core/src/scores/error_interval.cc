@@ -28,6 +28,14 @@ constexpr double kDecay = .999;
 // No wealth grows by a larger factor with an observation: 1 + the largest rate, and rounding.
 constexpr double kMostWealthGrowth = 1.71;
 
+// For one look, the number of visited bins for which lambda is best.
+constexpr double kDesignBins = 7;
+// V_0 = kVarianceFactor sum c (1 - c) + 1: a little more than a calibrated model has, since a rate
+// that is too small costs less than one that is too large.
+constexpr double kVarianceFactor = 1.2;
+// psi_E is infinite at 1.
+constexpr double kLargestRate = 0.9;
+
 // Bins with observations: |S_b|, and the most that |B_b| can be.
 struct VisitedBin {
   double deviation;
@@ -56,6 +64,20 @@ double MixtureBoundary(double square_sum, double log_inverse_level) noexcept {
   return s;
 }
 
+OneLookBoundary::OneLookBoundary(double count, std::optional<double> variance,
+                                 double design) noexcept
+    : rate_(std::sqrt(8 * design / count)), constant_(rate_ * count / 8) {
+  if (!variance.has_value()) return;
+  const double v0 = kVarianceFactor * *variance + 1;
+  const double q = std::sqrt(2 * design / v0);
+  const double rate = std::min(q / (1 + q / 1.5), kLargestRate);
+  const double weight = -std::log1p(-rate) - rate;
+  if ((design + weight * v0) / rate >= std::sqrt(count * design / 2)) return;
+  rate_ = rate;
+  square_weight_ = weight;
+  constant_ = 0;
+}
+
 std::optional<ErrorInterval> BinnedErrorInterval(const ReliabilitySums& sums,
                                                  const ErrorLevels& levels) noexcept {
   std::array<WeightedBin, kReliabilityBinCount> bins;
@@ -63,7 +85,8 @@ std::optional<ErrorInterval> BinnedErrorInterval(const ReliabilitySums& sums,
     const ReliabilitySums::Bin& bin = sums.bins[b];
     bins[b] = {.count = static_cast<double>(bin.count),
                .stated = bin.confidence,
-               .deviation = bin.confidence - static_cast<double>(bin.correct)};
+               .deviation = bin.confidence - static_cast<double>(bin.correct),
+               .variance = bin.variance};
   }
   return BinnedErrorInterval(bins, sums.square_sum, levels);
 }
@@ -76,6 +99,7 @@ std::optional<ErrorInterval> BinnedErrorInterval(std::span<const WeightedBin> we
   double signed_sum = 0;
   double absolute_sum = 0;
   double count = 0;
+  double variance = 0;
   for (const WeightedBin& bin : weighted) {
     if (bin.count == 0) continue;
     const double s = bin.deviation;
@@ -84,21 +108,33 @@ std::optional<ErrorInterval> BinnedErrorInterval(std::span<const WeightedBin> we
     signed_sum += s;
     absolute_sum += std::abs(s);
     count += bin.count;
+    variance += bin.variance;
   }
   if (visited == 0) return std::nullopt;
   const std::span all(bins.data(), visited);
+  // Returns the boundary of one kind of sums by K. design: the K for which it is best.
+  const auto boundary_for = [&](double design) {
+    std::optional<OneLookBoundary> one;
+    if (levels.looks == Looks::kOne) one.emplace(count, variance, design);
+    if (levels.looks == Looks::kOneInOrder) one.emplace(count, std::nullopt, design);
+    return [one, square_sum](double k) {
+      return one.has_value() ? (*one)(square_sum, k) : MixtureBoundary(square_sum, k);
+    };
+  };
 
   ErrorInterval result;
   result.estimate = std::min(1.0, absolute_sum / count);
   result.gap = signed_sum / count;
-  const double gap_width = MixtureBoundary(square_sum, std::log(2 / levels.gap));
+  const double log_gap = std::log(2 / levels.gap);
+  const double gap_width = boundary_for(log_gap)(log_gap);
   result.gap_lower = std::max(-1.0, (signed_sum - gap_width) / count);
   result.gap_upper = std::min(1.0, (signed_sum + gap_width) / count);
 
+  const double log_bins = -std::log(levels.bins);
+  const auto boundary = boundary_for(log_bins + kDesignBins * std::numbers::ln2);
   std::array<double, kReliabilityBinCount + 1> boundaries{};
   for (std::size_t k = 1; k <= visited; ++k) {
-    boundaries[k] = MixtureBoundary(
-        square_sum, -std::log(levels.bins) + static_cast<double>(k) * std::numbers::ln2);
+    boundaries[k] = boundary(log_bins + static_cast<double>(k) * std::numbers::ln2);
   }
   std::sort(all.begin(), all.end(),
             [](const VisitedBin& a, const VisitedBin& b) { return a.deviation > b.deviation; });
@@ -123,15 +159,16 @@ std::optional<ErrorInterval> BinnedErrorInterval(std::span<const WeightedBin> we
   return result;
 }
 
-std::optional<ErrorIntervals> SingleErrorIntervals(const ReliabilitySums& top_label,
-                                                   const ReliabilitySums& class_1) noexcept {
+std::optional<ErrorIntervals> EventIntervals(const ReliabilitySums& top_label,
+                                             const ReliabilitySums& class_1,
+                                             const ErrorLevels& levels) noexcept {
   const std::int64_t count = top_label.Total().count;
   if (count == 0) return std::nullopt;
   const bool both = class_1.Total().count == count;
-  const ErrorLevels levels = kSingleErrorLevels.SharedBy(both ? 2 : 1);
-  ErrorIntervals intervals{.top_label = *BinnedErrorInterval(top_label, levels),
+  const ErrorLevels each = levels.SharedBy(both ? 2 : 1);
+  ErrorIntervals intervals{.top_label = *BinnedErrorInterval(top_label, each),
                            .class_1 = std::nullopt};
-  if (both) intervals.class_1 = BinnedErrorInterval(class_1, levels);
+  if (both) intervals.class_1 = BinnedErrorInterval(class_1, each);
   return intervals;
 }
 

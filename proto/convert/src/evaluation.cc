@@ -367,6 +367,7 @@ absl::StatusOr<EvaluationOptions> FromProto(const v1::EvaluateRequest& request,
     // A negative number is also out of range after the conversion.
     options.reliability_classes.push_back(static_cast<std::size_t>(request.reliability_classes(i)));
   }
+  options.predictions_follow_labels = request.predictions_follow_labels();
   if (request.band_level() != 0) options.band_level = request.band_level();
   if (!(options.band_level > 0 && options.band_level < 1)) {
     return absl::InvalidArgumentError(

@@ -29,6 +29,7 @@ absl::Status CheckUnused(const v1::EvaluateRequest& request) {
   if (request.reliability_classes_size() > 0) return Unused("reliability_classes");
   if (request.band_level() != 0) return Unused("band_level");
   if (request.actions_size() > 0) return Unused("actions");
+  if (request.predictions_follow_labels()) return Unused("predictions_follow_labels");
   return absl::OkStatus();
 }
 

@@ -241,7 +241,8 @@ void DescribeClassBucket(const HistoryBucket& bucket, v1::HistoryBucket& out) {
   }
   if (bucket.reliability.Total().count == 0) return;
   DescribeReliability(bucket.reliability, out);
-  const ErrorIntervals error = *SingleErrorIntervals(bucket.reliability, bucket.class_1);
+  const ErrorIntervals error =
+      *EventIntervals(bucket.reliability, bucket.class_1, kSingleErrorLevels);
   *out.mutable_error() = convert::ToProto(error.top_label);
   if (error.class_1.has_value()) *out.mutable_class_1_error() = convert::ToProto(*error.class_1);
 }

@@ -41,19 +41,22 @@ TEST(EvaluationReadingTest, TheTestsOfAllLensesShareTheLevel) {
   EXPECT_THAT(reading.how_bad().text(),
               StartsWith("off by 5 points (3 to 8; limit 2); says 90.00 %, right 85.00 %: over-"));
   EXPECT_EQ(reading.how_bad().brief(), "off by 5 points (3 to 8; limit 2)");
-  EXPECT_EQ(reading.certain().text(),
-            "not rejected by canonical, top_label, which does not prove calibration");
+  EXPECT_EQ(
+      reading.certain().text(),
+      "not rejected by canonical, top_label, which does not prove calibration; the interval of "
+      "the error holds with 95 % for one look at these rows");
   evaluation.mutable_lenses(1)->mutable_result()->set_p_value(0.02);
   reading = ReadingOf(evaluation, 0.1);
   EXPECT_EQ(reading.verdict().text(), "WITHIN_LIMIT, MISCALIBRATED");
   EXPECT_THAT(reading.certain().text(),
               AllOf(StartsWith("rejected by top_label at level 0.05 over 2 lenses; SKCE_uq is "),
                     HasSubstr("; not rejected by canonical, which does not prove calibration")));
-  // Without tests there is only the error.
+  // Without tests there is only the error and its interval.
   evaluation.mutable_lenses(0)->mutable_result()->clear_p_value();
   reading = ReadingOf(evaluation, 0.05);
   EXPECT_EQ(reading.verdict().text(), "UNDECIDED");
-  EXPECT_FALSE(reading.has_certain());
+  EXPECT_EQ(reading.certain().text(),
+            "the interval of the error holds with 95 % for one look at these rows");
 }
 
 TEST(EvaluationReadingTest, TheWorseOfTwoEventsDecides) {
@@ -117,7 +120,8 @@ TEST(EvaluationReadingTest, OfForecastsHasTheirCoverageBiasAndCells) {
             "above the 99.9 % quantile: 107 outcomes, 20 expected; above the 99.9 % quantile: 94 "
             "outcomes, 20 expected");
   EXPECT_EQ(reading.certain().text(),
-            "e-value 15.8 of the cells of the outcomes; calibration is rejected at 20");
+            "e-value 15.8 of the cells of the outcomes; calibration is rejected at 20; the "
+            "interval of the error holds with 95 % for one look at these rows");
   forecast.set_log10_e_value(1.4);
   EXPECT_EQ(ReadingOf(evaluation, 0.3).verdict().text(), "WITHIN_LIMIT, MISCALIBRATED");
 

@@ -162,6 +162,89 @@ TEST(BinnedErrorIntervalTest, HasTheMeasuredWidthsOnRealNetworks) {
   }
 }
 
+TEST(OneLookBoundaryTest, HasTheKnownValues) {
+  // By V.
+  const double k0 = std::log(20) + 7 * std::log(2);
+  EXPECT_NEAR(OneLookBoundary(1000, 60, k0)(70, std::log(20 * std::pow(2, 14))), 52.27106490, 5e-9);
+  // By n.
+  EXPECT_NEAR(OneLookBoundary(92, 18, std::log(160))(18, std::log(160)), 15.27933230, 5e-9);
+}
+
+// At the K for which lambda is chosen, the second boundary is that of Hoeffding.
+TEST(OneLookBoundaryTest, WithoutTheVarianceItIsHoeffdings) {
+  for (const double n : {1.0, 92.0, 1e6}) {
+    const double k = std::log(160);
+    EXPECT_NEAR(OneLookBoundary(n, std::nullopt, k)(0.3 * n, k), std::sqrt(n * k / 2),
+                1e-12 * std::sqrt(n * k));
+  }
+}
+
+TEST(OneLookBoundaryTest, IsFiniteAndNeverFarAboveTheSmallerOne) {
+  for (const double n : {1.0, 10.0, 1e3, 1e9}) {
+    for (const double share : {0.0, 1e-9, 1e-3, 0.1, 0.25}) {
+      for (const double k : {1e-3, 1.0, 5.0, 50.0}) {
+        const double r = OneLookBoundary(n, share * n, k)(share * n, k);
+        EXPECT_TRUE(std::isfinite(r) && r > 0) << n << ' ' << share << ' ' << k;
+        // V is at most V_0, for which the smaller one was chosen.
+        EXPECT_LE(r, std::sqrt(n * k / 2) * (1 + 1e-12)) << n << ' ' << share << ' ' << k;
+      }
+    }
+  }
+}
+
+// 92 equal predictions, of which 42 events happen and .2015 x 92 more are promised.
+ReliabilitySums NinetyTwoRows() {
+  ReliabilitySums sums;
+  for (int i = 0; i < 92; ++i) sums.Add((42 + 0.2015 * 92) / 92, i < 42);
+  return sums;
+}
+
+TEST(OneLookIntervalTest, OfNinetyTwoRowsExcludesTheLimit) {
+  const ReliabilitySums sums = NinetyTwoRows();
+  const ErrorInterval one = *BinnedErrorInterval(sums, kOneLookErrorLevels);
+  EXPECT_NEAR(one.gap_upper - one.gap, 0.1661, 5e-5);
+  EXPECT_NEAR(one.gap_lower, 0.035, 5e-4);
+  EXPECT_GT(one.lower, one.gap_lower);
+  EXPECT_NEAR(one.gap_upper, 0.368, 5e-4);
+  const ErrorInterval shared = *BinnedErrorInterval(sums, kOneLookErrorLevels.SharedBy(2));
+  EXPECT_NEAR(shared.gap_upper - shared.gap, 0.1771, 5e-5);
+  EXPECT_NEAR(shared.gap_lower, 0.024, 5e-4);
+  EXPECT_NEAR(shared.gap_upper, 0.379, 5e-4);
+  // At all times the interval includes 0.
+  EXPECT_EQ(BinnedErrorInterval(sums, kSingleErrorLevels)->lower, 0);
+}
+
+TEST(OneLookIntervalTest, IsNarrowerThanThatOfAllTimes) {
+  for (const std::size_t n :
+       {std::size_t{50}, std::size_t{100}, std::size_t{1000}, std::size_t{10000}}) {
+    for (const double from : {0.0, 0.5, 0.9}) {
+      const ReliabilitySums sums = Stream(n, from, 0, n);
+      const ErrorInterval one = *BinnedErrorInterval(sums, kOneLookErrorLevels);
+      const ErrorInterval all = *BinnedErrorInterval(sums, kSingleErrorLevels);
+      EXPECT_LT(one.gap_upper - one.gap_lower, all.gap_upper - all.gap_lower) << n << ' ' << from;
+      EXPECT_LE(one.upper, all.upper) << n << ' ' << from;
+      ErrorLevels in_order = kOneLookErrorLevels;
+      in_order.looks = Looks::kOneInOrder;
+      const ErrorInterval hoeffding = *BinnedErrorInterval(sums, in_order);
+      EXPECT_NEAR(
+          hoeffding.gap_upper - hoeffding.gap,
+          std::min(1 - hoeffding.gap, std::sqrt(std::log(160) / (2.0 * static_cast<double>(n)))),
+          1e-12);
+    }
+  }
+}
+
+TEST(OneLookIntervalTest, Edges) {
+  EXPECT_FALSE(BinnedErrorInterval(ReliabilitySums(), kOneLookErrorLevels).has_value());
+  ReliabilitySums sums;
+  sums.Add(1, false);
+  const ErrorInterval interval = *BinnedErrorInterval(sums, kOneLookErrorLevels);
+  EXPECT_EQ(interval.lower, 0);
+  EXPECT_EQ(interval.upper, 1);
+  EXPECT_LT(interval.gap_lower, 0);
+  EXPECT_EQ(interval.gap_upper, 1);
+}
+
 // The median over streams of the estimate after `known` rows, relative to the true number.
 double MedianOfEstimates(double shift, double limit, std::size_t known) {
   std::vector<double> ratios;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <span>
 #include <string>
@@ -58,11 +59,16 @@ TEST(EvaluateTest, MeasuresTheErrorOfTheTopLabel) {
     const auto top = std::max_element(row.begin(), row.end());
     sums.Add(*top, top - row.begin() == set.labels[i]);
   }
-  const ErrorInterval expected = *BinnedErrorInterval(sums, {.bins = 0.0375, .gap = 0.0125});
+  const ErrorInterval expected = *BinnedErrorInterval(sums, kOneLookErrorLevels);
   EXPECT_DOUBLE_EQ(evaluation->error.top_label.estimate, expected.estimate);
   EXPECT_DOUBLE_EQ(evaluation->error.top_label.lower, expected.lower);
   EXPECT_DOUBLE_EQ(evaluation->error.top_label.upper, expected.upper);
   EXPECT_GT(expected.lower, 0);
+  // If predictions may follow labels, the variance is not used.
+  EvaluationOptions follow = Options();
+  follow.predictions_follow_labels = true;
+  const ErrorInterval in_order = Evaluate(set.view(), follow)->error.top_label;
+  EXPECT_NEAR(in_order.gap_upper - in_order.gap, std::sqrt(std::log(160) / 600), 1e-12);
   EXPECT_FALSE(evaluation->error.class_1.has_value());
 }
 

@@ -152,6 +152,26 @@ TEST(ForecastCoverageTest, SaysHowManyObservationsDecide) {
   EXPECT_EQ(until({900, 50, 50, 0}, .05), 1000);
 }
 
+// The bound of Hoeffding for all 2^d - 2 sets of cells, and for both sides of each interval.
+TEST(ForecastCoverageTest, OneLookIsNarrower) {
+  const auto cells = CellsToCover(QuantileForecasts{{.1, .3, .5, .9}});
+  const ForecastCounts counts = CountsOf({30, 10, 20, 100, 40});
+  const ForecastCoverage one = *CoverageOf(*cells, counts, {.one_look = true});
+  const ForecastCoverage all = *CoverageOf(*cells, counts, {});
+  const double margin = std::sqrt(std::log(30 / .025) / 400);
+  EXPECT_NEAR(OneLookCoverageErrorMargin(200, 5, .025), margin, 1e-12);
+  EXPECT_EQ(one.error.estimate, all.error.estimate);
+  EXPECT_NEAR(one.error.upper, one.error.estimate + margin, 1e-12);
+  EXPECT_NEAR(one.error.lower, one.error.estimate - margin, 1e-12);
+  EXPECT_LT(margin, CoverageErrorMargin(200, 5, .025) / 1.25);
+  // 80 % promised, 130 of 200 inside: half of the rows are above the variance that is expected.
+  const double k = std::log(6 / .025);
+  const double width = OneLookBoundary(200, 200 * .8 * .2, k)(130 * .04 + 70 * .64, k) / 200;
+  EXPECT_NEAR(one.widest()->promised, .8, 1e-12);
+  EXPECT_NEAR(one.widest()->upper - one.widest()->coverage, width, 1e-12);
+  EXPECT_LT(width, all.widest()->upper - all.widest()->coverage);
+}
+
 TEST(ForecastCoverageTest, IsUnsetWithoutObservations) {
   const auto cells = CellsToCover(NormalForecasts{});
   EXPECT_FALSE(CoverageOf(*cells, ForecastCounts(24), {}).has_value());

@@ -12,9 +12,10 @@
 
 namespace calibd {
 
-// How far stated probabilities are off, in probability, with an interval that is valid at all
-// times at once and for any sequence: observations need be neither independent nor identically
-// distributed, and bins need no minimum count.
+// How far stated probabilities are off, in probability, with an interval that is valid for any
+// sequence: observations need be neither independent nor identically distributed, and bins need no
+// minimum count. A monitor's interval is valid at all times at once. That of a file is valid for
+// one look, and narrower.
 //
 // Prediction t states the probability c_t of an event that happens or not (r_t is 1 or 0). With
 // x_t = c_t - r_t, mu_t = E[x_t | past, c_t], S_b = sum of x_t and B_b = sum of mu_t over bin b,
@@ -33,22 +34,42 @@ struct ErrorInterval {
   double gap_upper = 1;
 };
 
-// The probabilities with which an interval may ever be wrong: those of the binned error by its
-// bins, and of the signed gap, which also bounds the binned error from below.
+// When an interval holds. It decides which boundary the interval is made of.
+enum class Looks {
+  // At all times at once, while observations are added: MixtureBoundary.
+  kAnyTime,
+  // Once, at n observations, where n and all predictions are known before the first label; for
+  // several labels, also which truths are known. A label may depend on other labels in any way:
+  // OneLookBoundary.
+  kOne,
+  // Once, at n observations in their order, where n is known before the first label, but
+  // predictions
+  // may be made from labels of earlier observations: OneLookBoundary without the variance.
+  kOneInOrder,
+};
+
+// The probabilities with which an interval may be wrong: those of the binned error by its bins, and
+// of the signed gap, which also bounds the binned error from below.
 struct ErrorLevels {
   double bins = 0;
   double gap = 0;
+  Looks looks = Looks::kAnyTime;
 
   [[nodiscard]] double total() const noexcept { return bins + gap; }
   // The levels of each of `count` >= 1 intervals that hold together at these levels.
   [[nodiscard]] ErrorLevels SharedBy(std::size_t count) const noexcept {
-    return {.bins = bins / static_cast<double>(count), .gap = gap / static_cast<double>(count)};
+    return {.bins = bins / static_cast<double>(count),
+            .gap = gap / static_cast<double>(count),
+            .looks = looks};
   }
 };
 
-// The levels of an interval that stands alone, such as that of one batch or one hour: it holds with
-// 95 %.
+// The levels of an interval that stands alone, such as that of one hour: it holds with 95 %.
 inline constexpr ErrorLevels kSingleErrorLevels{.bins = 0.0375, .gap = 0.0125};
+// Those of the interval of a file or another batch whose size was chosen before its labels were
+// seen: it holds with 95 % for one look at it.
+inline constexpr ErrorLevels kOneLookErrorLevels{
+    .bins = 0.0375, .gap = 0.0125, .looks = Looks::kOne};
 
 // The binned error that is acceptable if nothing else is said: 2 percentage points.
 inline constexpr double kDefaultErrorLimit = 0.02;
@@ -62,11 +83,48 @@ inline constexpr double kDefaultErrorLimit = 0.02;
 // square_sum: V >= 0. log_inverse_level: K > 0.
 [[nodiscard]] double MixtureBoundary(double square_sum, double log_inverse_level) noexcept;
 
-// The interval from sums over the observations. Except with a probability of levels.bins, at all
-// times and for all sets J of bins, sum_J |S_b - B_b| <= u(V, log(1 / levels.bins) + |J| log 2),
-// because prod_b cosh(lambda (S_b - B_b)) exp(-psi_E(lambda) V) is a supermartingale and cosh z >=
-// max(1, e^|z| / 2). So an empty bin costs nothing. Both ends are the best over J; a bin outside J
-// contributes at most max(sum c, n_b - sum c) to the upper end.
+// r(V, K), the boundary of sum (x_t - mu_t) for one look at n observations. A rate lambda is chosen
+// before the first label, and is then as good as one that was chosen in hindsight, so that nothing
+// is paid for a mixture over rates.
+//
+// Two products are supermartingales for each fixed lambda > 0. For lambda < 1,
+//   exp(lambda (S - B) - psi_E(lambda) V),  psi_E(lambda) = -log(1 - lambda) - lambda,
+// because exp(l x - psi_E(l) x^2) <= 1 + l x for x >= -1 (Fan, Grama & Liu, Electron. J. Probab. 20
+// (2015) 1, Lemma 4.1), and so E[exp(l (x - mu) - psi_E(l) x^2)] <= exp(-l mu) (1 + l mu) <= 1. And
+//   exp(lambda (S - B) - lambda^2 n / 8),
+// because x lies in an interval of length 1 (Hoeffding, J. Am. Stat. Assoc. 58 (1963) 13,
+// eq. 4.16). The same holds for -x. By Markov's inequality S - B <= r, except with the probability
+// exp(-K), for
+//   r = (K + psi_E(lambda) V) / lambda   or   r = K / lambda + lambda n / 8.
+// lambda and the product are those with the smaller boundary at K = K_0 and V = V_0 = 1.2 sum c (1
+// - c) + 1, which is about V of a calibrated model: lambda = min(q / (1 + q / 1.5), 0.9) with q =
+// sqrt(2 K_0 / V_0), and lambda = sqrt(8 K_0 / n). They are functions of n, of the predictions, and
+// of constants, so they are known before the first label if n and all predictions are.
+class OneLookBoundary {
+ public:
+  // count: n > 0. variance: sum c (1 - c) >= 0; unset for Looks::kOneInOrder, where V_0 would
+  // depend on labels: the second product is then used. design: K_0 > 0.
+  OneLookBoundary(double count, std::optional<double> variance, double design) noexcept;
+
+  // square_sum: V >= 0, of the observations. log_inverse_level: K > 0.
+  [[nodiscard]] double operator()(double square_sum, double log_inverse_level) const noexcept {
+    return (log_inverse_level + square_weight_ * square_sum) / rate_ + constant_;
+  }
+
+ private:
+  // lambda; psi_E(lambda) or 0; 0 or lambda n / 8.
+  double rate_;
+  double square_weight_ = 0;
+  double constant_ = 0;
+};
+
+// The interval from sums over the observations. Except with a probability of levels.bins, for all
+// sets J of bins, sum_J |S_b - B_b| <= u(V, log(1 / levels.bins) + |J| log 2), because prod_b
+// cosh(lambda (S_b - B_b)) exp(-psi_E(lambda) V) is a supermartingale and cosh z >= max(1, e^|z| /
+// 2). So an empty bin costs nothing. Both ends are the best over J; a bin outside J contributes at
+// most max(sum c, n_b - sum c) to the upper end. For one look, r takes the place of u, with K_0 =
+// log(1 / levels.bins) + 7 log 2 for the bins, half of which are usually visited, and K_0 = log(2 /
+// levels.gap) for the gap.
 //
 // Unset without observations. Cost: O(bins).
 // Merge law: sums of parts that share no observation add.
@@ -74,14 +132,18 @@ inline constexpr double kDefaultErrorLimit = 0.02;
                                                                const ErrorLevels& levels) noexcept;
 
 // The sums of a bin whose terms have weights between 0 and 1: of the weights, of the weighted
-// stated probabilities, and of the weighted x_t.
+// stated probabilities, of the weighted x_t, and of the weighted c (1 - c), which only intervals
+// for one look need.
 struct WeightedBin {
   double count = 0;
   double stated = 0;
   double deviation = 0;
+  double variance = 0;
 };
 // The same interval from bins of weighted terms. bins: at most kReliabilityBinCount. square_sum: V,
-// a sum over rows of the square of the row's largest possible term; see label_errors.h.
+// a sum over rows of the square of the row's largest possible term; see label_errors.h. The signed
+// term of a row lies in an interval as long as the weights of the row together, at most 1. So n of
+// a one-look interval, the sum of all weights, is at least the sum of their squares by rows.
 [[nodiscard]] std::optional<ErrorInterval> BinnedErrorInterval(std::span<const WeightedBin> bins,
                                                                double square_sum,
                                                                const ErrorLevels& levels) noexcept;
@@ -94,13 +156,14 @@ struct ErrorIntervals {
   std::optional<ErrorInterval> class_1;
 };
 // class_1: ignored unless it has as many observations as top_label. All intervals of the result
-// hold together at kSingleErrorLevels. Unset without observations.
-[[nodiscard]] std::optional<ErrorIntervals> SingleErrorIntervals(
-    const ReliabilitySums& top_label, const ReliabilitySums& class_1) noexcept;
+// hold together at `levels`. Unset without observations.
+[[nodiscard]] std::optional<ErrorIntervals> EventIntervals(const ReliabilitySums& top_label,
+                                                           const ReliabilitySums& class_1,
+                                                           const ErrorLevels& levels) noexcept;
 
 // An estimate of the number of observations at which the interval leaves the limit outside, if the
 // error in each bin is what exceeds the noise of a calibrated model in it; unset if that needs more
-// than 2^40 times as many or more than 10^16, or without observations.
+// than 2^40 times as many or more than 10^16, or without observations. levels: for kAnyTime.
 [[nodiscard]] std::optional<double> ObservationsUntilDecided(const ReliabilitySums& sums,
                                                              const ErrorLevels& levels,
                                                              double limit) noexcept;

@@ -62,6 +62,10 @@ struct EvaluationOptions {
   // The level and the replicates of the bands of reliability diagrams.
   double band_level = 0.9;
   std::int32_t band_replicates = 399;
+  // Whether a prediction may have been made from labels of earlier rows, as with online learning or
+  // a feature such as yesterday's outcome. The rows must then be in the order of time. The interval
+  // of the error is wider for it if most predictions are near 0 or 1; see Looks::kOneInOrder.
+  bool predictions_follow_labels = false;
   // The loss of TestDecisions, a x m; empty: no decision.
   std::vector<double> loss;
 };
@@ -97,6 +101,7 @@ struct Evaluation {
   };
   std::vector<OneLens> lenses;
   Scores scores;
+  // At kOneLookErrorLevels, or the same levels with Looks::kOneInOrder.
   ErrorIntervals error;
   // The Brier score of all classes by isotonic regression, summed over classes.
   CorpDecomposition brier;

@@ -14,9 +14,10 @@
 
 namespace calibd {
 
-// How far the coverage of forecasts is off, in probability, with intervals that are valid at all
-// times at once and for any sequence: observations need be neither independent nor identically
-// distributed. All of it is a function of the counts, so it is the same for merged parts.
+// How far the coverage of forecasts is off, in probability, with intervals that are valid for any
+// sequence: observations need be neither independent nor identically distributed. A monitor's are
+// valid at all times at once, those of a file for one look. All of it is a function of the counts,
+// so it is the same for merged parts.
 
 // The coverage error: the outcomes fall into d cells with the stated probabilities q_k. With S_k =
 // sum_t ([cell_t = k] - q_k), and B_k the sum of the expectations of these terms given the forecast
@@ -28,6 +29,11 @@ namespace calibd {
 // Derived: for each of the 2^(d-1) pairs of a set J of cells and its complement, sum_J (S_k - B_k)
 // is a martingale whose steps lie in an interval of length 1, so that exp(l M - l^2 t / 8) is a
 // supermartingale (Hoeffding 1963), mixed over l ~ N(0, 1/50) (Robbins 1970).
+// For one look at a number of observations that was fixed before, l is fixed too: the distance is
+// at most
+//   sqrt((d log 2 + log(1 - 2^(1-d)) + log(1 / alpha)) / (2 t)),
+// the bound of Hoeffding for each of the 2^d - 2 sets J other than none and all. It holds also if
+// forecasts are made from earlier outcomes.
 // The d cells: 20 cells between the edges nearest to .05, .10, ..., .95 (Normal: exactly these;
 // samples: fewer if there are fewer ranks), or the cells between the declared levels.
 struct CoverageError {
@@ -51,7 +57,8 @@ struct CentralCoverage {
   double upper_level = 1;
   double promised = 0;
   // The share of outcomes inside. Its interval is of the average conditional probability to be
-  // inside, from error_interval.h with x = promised - [inside] in one bin.
+  // inside, from error_interval.h with x = promised - [inside] in one bin. For one look its rate
+  // depends on the promise and the number of observations alone.
   double coverage = 0;
   double lower = 0;
   double upper = 1;
@@ -89,11 +96,14 @@ struct ForecastCoverage {
   }
 };
 
-// The probabilities with which the intervals may ever be wrong. `central` is shared equally among
-// the three central intervals.
+// The probabilities with which the intervals may be wrong. `central` is shared equally among the
+// three central intervals.
 struct CoverageLevels {
   double error = 0.025;
   double central = 0.025;
+  // Whether they hold for one look at a number of observations that was fixed before, in place of
+  // all times at once.
+  bool one_look = false;
 };
 
 // The levels of the stretch of observations since the `mark`-th mark of a stream, from 1, where
@@ -131,16 +141,18 @@ inline constexpr double kDefaultCoverageLimit = 0.05;
 // An estimate of the number of observations at which the interval of the coverage error leaves the
 // limit outside, if the error in each cell is what exceeds the noise of calibrated forecasts in it;
 // the present number if it does so now. Unset if that needs more than 2^40 times as many or more
-// than 10^16, or without observations. counts, levels: as for CoverageOf.
+// than 10^16, or without observations. counts, levels: as for CoverageOf, at all times.
 [[nodiscard]] std::optional<double> ObservationsUntilCoverageDecided(const ForecastCells& cells,
                                                                      const ForecastCounts& counts,
                                                                      const CoverageLevels& levels,
                                                                      double limit);
 
-// Half the width of the interval of the coverage error: the distance above. count: t >= 1.
-// cell_count: d >= 2.
+// Half the width of the interval of the coverage error at all times, and for one look: the
+// distances above. count: t >= 1. cell_count: d >= 2.
 [[nodiscard]] double CoverageErrorMargin(double count, std::size_t cell_count,
                                          double alpha) noexcept;
+[[nodiscard]] double OneLookCoverageErrorMargin(double count, std::size_t cell_count,
+                                                double alpha) noexcept;
 
 }  // namespace calibd
 

@@ -46,8 +46,6 @@ struct ForecastEvaluationOptions {
   // up to the threshold is at most this. If unset, by their decision, at 1/2 with equal costs.
   // Quantiles: one of the levels.
   std::optional<double> threshold_alpha;
-  // One level for all intervals of ForecastCoverage.
-  CoverageLevels levels;
 };
 
 // A discrepancy with its test, such as "distribution".
@@ -71,6 +69,7 @@ struct ForecastEvaluation {
   std::optional<double> log_score;
   std::optional<double> mean_t;
   std::optional<double> deviation_t;
+  // All intervals hold together with 95 %, for one look.
   ForecastCoverage coverage;
   // The e-value of the cells, with the strata of these forecasts.
   double log10_e_value = 0;

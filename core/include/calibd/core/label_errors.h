@@ -25,7 +25,8 @@ namespace calibd {
 // it the interval of dependent labels is wrong.
 //
 // Missing truths: whether a truth is known must not depend on its value, given the prediction and
-// the past. The weight of a label in a row is 1/K, whatever truths of the row are known.
+// the past; for an interval of one look, given all predictions, nor on any other truth. The weight
+// of a label in a row is 1/K, whatever truths of the row are known.
 
 // The sums of all labels together, without those of each: for spans of time.
 struct LabelTotals {

@@ -90,7 +90,11 @@ std::string EvaluatedDecision(const v1::Evaluation& evaluation) {
       decision.miss_cost());
 }
 
-// What the tests say.
+// What the interval of the error promises.
+constexpr char kIntervalPromise[] =
+    "the interval of the error holds with 95 % for one look at these rows";
+
+// What the tests say; empty without tests.
 std::string TestsText(const v1::Evaluation& evaluation) {
   if (evaluation.has_forecast()) {
     return absl::StrCat("e-value ", PowerOfTen(evaluation.forecast().log10_e_value()),
@@ -145,9 +149,9 @@ v1::Reading ReadingOf(const v1::Evaluation& evaluation, double error_limit) {
   if (std::string text = EvaluatedDecision(evaluation); !text.empty()) {
     reading.mutable_decision()->set_text(std::move(text));
   }
-  if (std::string text = TestsText(evaluation); !text.empty()) {
-    reading.mutable_certain()->set_text(std::move(text));
-  }
+  const std::string tests = TestsText(evaluation);
+  reading.mutable_certain()->set_text(
+      absl::StrCat(tests, tests.empty() ? "" : "; ", kIntervalPromise));
   return reading;
 }
 
