@@ -216,7 +216,7 @@ absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
                                           control.WithoutProgress())));
     }
     *proto.mutable_reading() =
-        convert::ReadingOf(proto, model->declaration()->monitoring.error_limit);
+        convert::ReadingOf(proto, {.error_limit = model->declaration()->monitoring.error_limit});
     *proto.mutable_elapsed() = Since(start);
     return absl::OkStatus();
   };

@@ -98,6 +98,11 @@ std::string ModelArgument(std::string_view argument) {
   return client::ModelName(argument.substr(0, at), argument.substr(at + 1));
 }
 
+double ErrorLimitOf(const v1::Model& model, double otherwise) {
+  const double declared = model.monitoring().error_limit();
+  return declared > 0 ? declared : otherwise;
+}
+
 absl::StatusOr<v1::Model> GetOrCreateModel(client::Client& client, const v1::Model& model) {
   auto existing = client.GetModel(model.name());
   return absl::IsNotFound(existing.status()) ? client.CreateModel(model) : existing;

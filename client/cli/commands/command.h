@@ -86,6 +86,9 @@ template <typename Call>
 // The reverse.
 using convert::ShortName;
 
+// The acceptable error that the model declares. otherwise: that of a model without monitoring.
+[[nodiscard]] double ErrorLimitOf(const v1::Model& model, double otherwise);
+
 // Returns the model; creates it with default settings if it does not exist.
 [[nodiscard]] absl::StatusOr<v1::Model> GetOrCreateModel(client::Client& client,
                                                          const v1::Model& model);

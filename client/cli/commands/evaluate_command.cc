@@ -24,6 +24,7 @@
 #include "client/cli/commands/shared_options.h"
 #include "client/cli/files/action_file.h"
 #include "client/cli/files/prediction_file.h"
+#include "client/cli/files/row_order.h"
 #include "client/cli/reports/evaluation_report.h"
 
 namespace calibd::cli {
@@ -53,7 +54,7 @@ struct EvaluateOptions {
   std::optional<std::uint64_t> seed;
   // 0: the default for the number of classes.
   double row_sum_tolerance = 0;
-  ResultGate fail_on;
+  EvaluationGate fail_on;
   // By default the limit of the model, or kDefaultErrorLimit for files.
   std::optional<double> error_limit;
 };
@@ -96,20 +97,30 @@ absl::Status AddActions(const EvaluateOptions& options, std::span<const std::str
   return absl::OkStatus();
 }
 
+// The lenses of files, if the request has none: canonical, top_label and class_wise.
+constexpr std::size_t kDefaultLenses = 3;
+
+// Errors: a usage fault if the tests cannot reach the level of the gate. default_lenses: number of
+// lenses if the request has none. has_groups: the level is shared with groups.
+absl::Status CheckGate(const EvaluateOptions& options, const v1::EvaluateRequest& request,
+                       std::size_t default_lenses, bool has_groups) {
+  const std::size_t lenses = request.lenses_size() == 0
+                                 ? default_lenses
+                                 : 1 + static_cast<std::size_t>(request.lenses_size());
+  const double level = convert::LevelOfLens(
+      {.significance_level = options.fail_on.significance_level}, lenses, has_groups);
+  const auto fault = FindUsageFault(options.fail_on, Replicates(options), level);
+  return fault.has_value() ? UsageFault(*fault) : absl::OkStatus();
+}
+
 // Prints the result and the decision, and returns the exit code. changes: unset without files.
-// error_limit: unset with --model and without the option.
 absl::StatusOr<ExitCode> Report(const Context& context, v1::Evaluation evaluation,
                                 const std::optional<FileChanges>& changes,
-                                const ResultGate& fail_on, std::optional<double> error_limit) {
-  if (error_limit.has_value()) {
-    *evaluation.mutable_reading() = convert::ReadingOf(evaluation, *error_limit);
-  }
-  std::optional<Decision> decision;
-  if (fail_on.what == "over-limit") {
-    decision = DecideByLimit(evaluation, *error_limit);
-  } else if (fail_on.what == "p-value") {
-    decision = DecideByPValue(evaluation.lenses(0).result(), fail_on.significance_level);
-  }
+                                const EvaluationGate& fail_on,
+                                const convert::EvaluationCriteria& criteria) {
+  *evaluation.mutable_reading() = convert::ReadingOf(evaluation, criteria);
+  const std::optional<Decision> decision =
+      DecideByVerdict(convert::VerdictOf(evaluation, criteria), fail_on, criteria.error_limit);
   if (context.json()) {
     Json json = ToJson(evaluation);
     if (changes.has_value()) json["fileRows"] = ToJson(ToProto(*changes));
@@ -118,7 +129,7 @@ absl::StatusOr<ExitCode> Report(const Context& context, v1::Evaluation evaluatio
   } else {
     Print(DescribeEvaluation(evaluation));
     if (changes.has_value()) Print(Describe(*changes));
-    if (decision.has_value() && !decision->sentence.empty()) Print("\n" + decision->sentence);
+    if (decision.has_value()) Print("\n" + decision->sentence);
   }
   return decision.has_value() ? decision->exit_code() : ExitCode::kOk;
 }
@@ -137,12 +148,18 @@ absl::StatusOr<ExitCode> EvaluateServed(const Context& context, const EvaluateOp
   const std::vector<std::string> class_names(model.classes().names().begin(),
                                              model.classes().names().end());
   CALIBD_RETURN_IF_ERROR(AddActions(options, class_names, request));
+  const auto declared = static_cast<std::size_t>(model.classes().lenses_size());
+  CALIBD_RETURN_IF_ERROR(
+      CheckGate(options, request, declared == 0 ? kDefaultLenses : 1 + declared, false));
   CALIBD_ASSIGN_OR_RETURN(
       const v1::Evaluation evaluation,
       CallWithProgress(context, "evaluating", kTestTimeout, [&](const auto& long_call) {
         return client->Evaluate(request, long_call);
       }));
-  return Report(context, evaluation, std::nullopt, options.fail_on, options.error_limit);
+  return Report(
+      context, evaluation, std::nullopt, options.fail_on,
+      {.error_limit = options.error_limit.value_or(ErrorLimitOf(model, kDefaultErrorLimit)),
+       .significance_level = options.fail_on.significance_level});
 }
 
 // Announces an evaluation that takes long.
@@ -173,7 +190,10 @@ absl::StatusOr<ExitCode> EvaluateFiles(const Context& context, const EvaluateOpt
   CALIBD_RETURN_IF_ERROR(AddActions(options, input.class_names, offline.request));
   offline.feature_count = input.features.size() / input.row_count;
   offline.features = std::move(input.features);
+  const bool has_groups = !options.input.columns.group.empty();
+  CALIBD_RETURN_IF_ERROR(CheckGate(options, request, kDefaultLenses, has_groups));
   if (!options.seed.has_value()) offline.request.set_seed(std::random_device{}());
+  SortByTime(input);
   CALIBD_ASSIGN_OR_RETURN(
       const v1::Evaluation evaluation,
       CallWithProgress(context, "evaluating", kTestTimeout, [&](const auto& progress) {
@@ -181,23 +201,27 @@ absl::StatusOr<ExitCode> EvaluateFiles(const Context& context, const EvaluateOpt
         offline.on_progress = progress.on_progress;
         return EvaluateOffline({input.values, input.labels, input.class_count}, offline);
       }));
-  return Report(context, evaluation, input.changes, options.fail_on,
-                options.error_limit.value_or(kDefaultErrorLimit));
+  return Report(context, evaluation, input.changes, options.fail_on, offline.criteria);
 }
 
+  offline.criteria = {.error_limit = options.error_limit.value_or(kDefaultErrorLimit),
+                      .significance_level = options.fail_on.significance_level};
+  if (has_groups) offline.groups = std::move(input.groups);
 absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateOptions& options) {
-  if (const auto fault = FindUsageFault(options.fail_on, Replicates(options))) {
-    return UsageFault(*fault);
-  }
   CALIBD_ASSIGN_OR_RETURN(const v1::EvaluateRequest request, OrUsageFault(MakeRequest(options)));
   if (options.model.empty()) return EvaluateFiles(context, options, request);
   if (!options.input.predictions.empty()) return UsageFault("give files or --model, not both");
   if (!options.input.features.empty()) return UsageFault("--features needs files, not --model");
-  if (options.fail_on.what == "over-limit") {
-    return UsageFault(absl::StrCat(
-        "--fail-on over-limit would judge only the newest observations of the model: use `calibctl "
-        "show ",
-        options.model, " --fail-on over-limit`, which follows its verdict"));
+  if (!options.input.columns.group.empty() || !options.input.columns.time.empty()) {
+    return UsageFault("--group-column and --time-column need files, not --model");
+  }
+  for (const char* const limit : {"over-limit", "undecided"}) {
+    if (!options.fail_on.Has(limit)) continue;
+    return UsageFault(absl::StrCat("--fail-on ", limit,
+                                   " would judge only the newest observations of the model: use "
+                                   "`calibctl show ",
+                                   options.model, " --fail-on ", limit,
+                                   "`, which follows its verdict"));
   }
   return EvaluateServed(context, options, request);
 }

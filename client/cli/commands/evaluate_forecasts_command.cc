@@ -28,9 +28,6 @@ namespace {
 // The speed of one CPU, measured with 10000 Normal forecasts.
 constexpr double kOperationsPerSecond = 5e9;
 
-// The default limit of the coverage error of files.
-constexpr double kDefaultLimit = 0.05;
-
 struct EvaluateForecastsOptions {
   // If set, this model of the server is evaluated instead of a file.
   std::string model;
@@ -52,8 +49,7 @@ struct EvaluateForecastsOptions {
   NullHypothesis null = NullHypothesis::kForecast;
   std::optional<std::uint64_t> seed;
   unsigned threads = std::max(1U, std::thread::hardware_concurrency());
-  // "over-limit", or empty if no decision is wanted.
-  std::string fail_on;
+  EvaluationGate fail_on;
   // Unset: that of the model, or kDefaultLimit for files.
   std::optional<double> error_limit;
 };
@@ -83,11 +79,14 @@ const char* KindName(const NumberForecastKind& kind) {
 }
 
 ExitCode Report(const Context& context, const EvaluateForecastsOptions& options,
-                const std::string& kind, const v1::Evaluation& answer, const FileChanges& changes) {
-  std::optional<Decision> decision;
-  if (!options.fail_on.empty()) {
-    decision = DecideByLimit(answer, options.error_limit.value_or(kDefaultLimit));
-  }
+                const std::string& kind, double default_limit, v1::Evaluation answer,
+                const FileChanges& changes) {
+  const convert::EvaluationCriteria criteria{
+      .error_limit = options.error_limit.value_or(default_limit),
+      .significance_level = options.fail_on.significance_level};
+  *answer.mutable_reading() = convert::ReadingOf(answer, criteria);
+  const std::optional<Decision> decision =
+      DecideByVerdict(convert::VerdictOf(answer, criteria), options.fail_on, criteria.error_limit);
   if (context.json()) {
     Json json = ToJson(answer.forecast());
     if (options.columns.drop_invalid) json["fileRows"] = ToJson(ToProto(changes));
@@ -96,7 +95,7 @@ ExitCode Report(const Context& context, const EvaluateForecastsOptions& options,
   } else {
     Print(DescribeForecasts(kind, answer));
     Print(Describe(changes));
-    if (decision.has_value()) Print(decision->sentence);
+    if (decision.has_value()) Print("\n" + decision->sentence);
   }
   return decision.has_value() ? decision->exit_code() : ExitCode::kOk;
 }
@@ -137,16 +136,14 @@ absl::StatusOr<ExitCode> EvaluateServed(const Context& context,
                                    options.model, "`"));
   }
   CALIBD_ASSIGN_OR_RETURN(
-      v1::Evaluation evaluation,
+      const v1::Evaluation evaluation,
       CallWithProgress(context, "evaluating", kTestTimeout,
                        [&](const auto& call) { return client->Evaluate(request, call); }));
   const char* const kind = model.forecast().has_normal()      ? "normal"
                            : model.forecast().has_quantiles() ? "quantiles"
                                                               : "samples";
-  if (options.error_limit.has_value()) {
-    *evaluation.mutable_reading() = convert::ReadingOf(evaluation, *options.error_limit);
-  }
-  return Report(context, options, kind, evaluation, FileChanges());
+  return Report(context, options, kind, ErrorLimitOf(model, kDefaultCoverageLimit), evaluation,
+                FileChanges());
 }
 
 // The positions of --local-feature among --feature-column. Errors: a usage fault.
@@ -197,9 +194,8 @@ absl::StatusOr<ExitCode> EvaluateFile(const Context& context,
   v1::Evaluation answer;
   *answer.mutable_forecast() = convert::ToProto(evaluation, evaluation_options,
                                                 forecasts.covariates, options.columns.features);
-  *answer.mutable_reading() =
-      convert::ReadingOf(answer, options.error_limit.value_or(kDefaultLimit));
-  return Report(context, options, KindName(forecasts.kind), answer, forecasts.changes);
+  return Report(context, options, KindName(forecasts.kind), kDefaultCoverageLimit, answer,
+                forecasts.changes);
 }
 
 absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateForecastsOptions& options) {
@@ -212,7 +208,7 @@ absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateForecastsOpti
         "--feature-column and --group-column need a file: a model of the server has the features "
         "and groups of its declaration");
   }
-  if (!options.fail_on.empty()) {
+  if (!options.fail_on.what.empty()) {
     return UsageFault(absl::StrCat(
         "--fail-on would judge only the newest observations of the model: use `calibctl show ",
         options.model, " --fail-on over-limit`, which follows its verdict"));
@@ -281,11 +277,9 @@ void AddEvaluateForecastsCommand(CLI::App& app, Context& context) {
       ->add_option("--replicates", options->replicates,
                    "replicates of each test, 99..100000; default 999")
       ->check(CLI::Range(99, 100000));
-  command
-      ->add_option("--fail-on", options->fail_on,
-                   "exit with 3 on over-limit: the whole interval of the coverage error is above "
-                   "--error-limit (files)")
-      ->check(CLI::IsMember({"over-limit"}));
+  AddEvaluationGate(*command, options->fail_on,
+                    "the probability with which the e-value of the verdict rejects calibrated "
+                    "forecasts");
   command
       ->add_option("--error-limit", options->error_limit,
                    "the acceptable coverage error; default: that of the model, or 0.05 for files")

@@ -4,37 +4,27 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "calibd/convert/reading.h"
-#include "calibd/convert/text.h"
 
 namespace calibd::cli {
 namespace {
 
-constexpr char kPValueHelp[] =
-    "p-value (that of the quadratic test is at most the significance level)";
+constexpr char kOneLookHelp[] =
+    ". Valid for one look at a chosen number of rows: a gate that runs again and again belongs to "
+    "`calibctl show --fail-on`";
 
-// help: what each of the names means.
-void AddResultGate(CLI::App& command, ResultGate& gate, const std::vector<std::string>& names,
-                   const std::string& help) {
-  CLI::Option* const what =
-      command
-          .add_option("--fail-on", gate.what,
-                      absl::StrCat("exit with 3 on ", help,
-                                   ". Valid for one look at a chosen number of rows: a gate that "
-                                   "runs again and again belongs to `calibctl show --fail-on`"))
-          ->check(CLI::IsMember(names));
-  command
-      .add_option("--significance-level", gate.significance_level,
-                  "with p-value: probability of rejecting a calibrated model; default 0.05")
-      ->check(CLI::Range(1e-12, 0.5))
-      ->needs(what);
-}
-
-// The gate of one computation.
-Gate MakeGate(const std::string& what, bool fails, const std::string& decision) {
-  Gate gate = ToGate({what}, fails ? std::vector{what} : std::vector<std::string>());
-  gate.set_decision(decision);
-  return gate;
+// Why a test with this many replicates cannot reach the level.
+std::optional<std::string> FindReplicateFault(const char* what, int replicates, double level) {
+  if (replicates == 0) {
+    return absl::StrCat("--fail-on ", what, " needs a test: --replicates must not be 0");
+  }
+  const double smallest = 1.0 / (1.0 + replicates);
+  if (smallest <= level) return std::nullopt;
+  return absl::StrFormat(
+      "with --replicates %d no p-value is below %.3g: the level %.3g cannot be "
+      "reached; use more --replicates",
+      replicates, smallest, level);
 }
 
 }  // namespace
@@ -78,15 +68,40 @@ Gate ToGate(const VerdictGate& gate, const std::vector<std::string>& failures) {
   return proto;
 }
 
-void AddPValueGate(CLI::App& command, ResultGate& gate) {
-  AddResultGate(command, gate, {"p-value"}, kPValueHelp);
+void AddPValueGate(CLI::App& command, PValueGate& gate) {
+  CLI::Option* const what =
+      command
+          .add_option("--fail-on", gate.what,
+                      absl::StrCat("exit with 3 on p-value (that of the quadratic test is at most "
+                                   "the significance level)",
+                                   kOneLookHelp))
+          ->check(CLI::IsMember({"p-value"}));
+  command
+      .add_option("--significance-level", gate.significance_level,
+                  "with p-value: probability of rejecting a calibrated model; default 0.05")
+      ->check(CLI::Range(1e-12, 0.5))
+      ->needs(what);
 }
 
-void AddEvaluationGate(CLI::App& command, ResultGate& gate) {
-  AddResultGate(command, gate, {"over-limit", "p-value"},
-                absl::StrCat("over-limit (of files: the whole interval of the error is above "
-                             "--error-limit), or on ",
-                             kPValueHelp));
+void AddEvaluationGate(CLI::App& command, EvaluationGate& gate, const std::string& level_help) {
+  command
+      .add_option("--fail-on", gate.what,
+                  absl::StrCat("exit with 3 if the verdict says so; a list of over-limit "
+                               "(OVER_LIMIT: a whole interval is above --error-limit), "
+                               "miscalibration (MISCALIBRATED: calibration is rejected) and "
+                               "undecided (UNDECIDED: the interval includes the limit). Without "
+                               "it the exit code does not depend on the verdict",
+                               kOneLookHelp))
+      ->delimiter(',')
+      ->check(CLI::IsMember({"over-limit", "miscalibration", "undecided"}));
+  command
+      .add_option("--significance-level", gate.significance_level,
+                  absl::StrCat(level_help, "; default 0.05"))
+      ->transform(ProbabilityRange(1e-9, 0.5));
+}
+
+bool EvaluationGate::Has(std::string_view name) const {
+  return std::ranges::find(what, name) != what.end();
 }
 
 Decision DecideByPValue(const v1::QuadraticTestResult& result, double significance_level) {
@@ -96,29 +111,44 @@ Decision DecideByPValue(const v1::QuadraticTestResult& result, double significan
                     .sentence = absl::StrFormat(
                         "%s: p = %.3g, %s the significance level %.3g (one look)\n", name,
                         result.p_value(), rejected ? "at most" : "above", significance_level),
-                    .gate = MakeGate("p-value", rejected, name)};
+                    .gate = ToGate({"p-value"}, rejected ? VerdictGate{"p-value"} : VerdictGate())};
+  decision.gate.set_decision(name);
   decision.gate.set_significance_level(significance_level);
   return decision;
 }
 
-Decision DecideByLimit(const v1::Evaluation& evaluation, double error_limit) {
-  const v1::CalibrationError::Status status = convert::StatusAgainst(evaluation, error_limit);
-  const bool fails = status == v1::CalibrationError::OVER_LIMIT;
-  Decision decision{.fails = fails,
-                    .sentence = fails ? "failed on over-limit\n" : "",
-                    .gate = MakeGate("over-limit", fails, convert::StatusName(status))};
+std::optional<Decision> DecideByVerdict(const convert::EvaluationVerdict& verdict,
+                                        const EvaluationGate& gate, double error_limit) {
+  if (gate.what.empty()) return std::nullopt;
+  std::vector<std::string> failures;
+  for (const std::string& what : gate.what) {
+    const bool fails = what == "over-limit"  ? verdict.limit == v1::CalibrationError::OVER_LIMIT
+                       : what == "undecided" ? verdict.limit == v1::CalibrationError::UNDECIDED
+                                             : verdict.is_rejected.value_or(false);
+    if (fails) failures.push_back(what);
+  }
+  Decision decision;
+  decision.fails = !failures.empty();
+  decision.sentence = decision.fails
+                          ? absl::StrCat("failed on ", absl::StrJoin(failures, ", "), "\n")
+                          : absl::StrCat("did not fail on ", absl::StrJoin(gate.what, ", "), ": ",
+                                         verdict.Text(), "\n");
+  decision.gate = ToGate(gate.what, failures);
+  decision.gate.set_decision(verdict.Text());
   decision.gate.set_error_limit(error_limit);
+  decision.gate.set_significance_level(gate.significance_level);
   return decision;
 }
 
-std::optional<std::string> FindUsageFault(const ResultGate& gate, int replicates) {
-  if (gate.what != "p-value") return std::nullopt;
-  if (replicates == 0) return "--fail-on p-value needs a test: --replicates must not be 0";
-  const double smallest = 1.0 / (1.0 + replicates);
-  if (smallest <= gate.significance_level) return std::nullopt;
-  return absl::StrFormat(
-      "with --replicates %d no p-value is below %.3g: --significance-level %.3g cannot be reached",
-      replicates, smallest, gate.significance_level);
+std::optional<std::string> FindUsageFault(const PValueGate& gate, int replicates) {
+  if (gate.what.empty()) return std::nullopt;
+  return FindReplicateFault("p-value", replicates, gate.significance_level);
+}
+
+std::optional<std::string> FindUsageFault(const EvaluationGate& gate, int replicates,
+                                          double lens_level) {
+  if (!gate.Has("miscalibration")) return std::nullopt;
+  return FindReplicateFault("miscalibration", replicates, lens_level);
 }
 
 }  // namespace calibd::cli

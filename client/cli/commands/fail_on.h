@@ -3,9 +3,11 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "CLI/App.hpp"
+#include "calibd/convert/reading.h"
 #include "calibd/v1/calibration_service.pb.h"
 #include "client/cli/commands/command.h"
 #include "client/cli/output.pb.h"
@@ -24,20 +26,30 @@ void AddVerdictGate(CLI::App& command, VerdictGate& gate);
     const VerdictGate& gate);
 [[nodiscard]] Gate ToGate(const VerdictGate& gate, const std::vector<std::string>& failures);
 
-// --fail-on p-value|over-limit: the same for the result of one computation.
-struct ResultGate {
-  // "p-value", "over-limit", or empty if no decision is wanted.
+// --fail-on p-value of a command that computes one p-value.
+struct PValueGate {
+  // "p-value", or empty if no decision is wanted.
   std::string what;
   double significance_level = 0.05;
 };
-// Adds --fail-on p-value [--significance-level A] to a command that only tests.
-void AddPValueGate(CLI::App& command, ResultGate& gate);
-// Adds --fail-on p-value|over-limit [--significance-level A].
-void AddEvaluationGate(CLI::App& command, ResultGate& gate);
+// Adds --fail-on p-value [--significance-level A].
+void AddPValueGate(CLI::App& command, PValueGate& gate);
+
+// --fail-on over-limit|miscalibration|undecided: the same for the verdict of one evaluation.
+struct EvaluationGate {
+  // Empty if no decision is wanted.
+  std::vector<std::string> what;
+  // Of the verdict, with and without a gate.
+  double significance_level = 0.05;
+
+  [[nodiscard]] bool Has(std::string_view name) const;
+};
+// Adds --fail-on LIST [--significance-level A]. level_help: says what the level is of.
+void AddEvaluationGate(CLI::App& command, EvaluationGate& gate, const std::string& level_help);
 
 struct Decision {
   bool fails = false;
-  // Such as "NOT_REJECTED: p = 0.4, above the significance level 0.05 (one look)"; may be empty.
+  // Such as "NOT_REJECTED: p = 0.4, above the significance level 0.05 (one look)".
   std::string sentence;
   // What JSON says about the decision.
   Gate gate;
@@ -48,13 +60,17 @@ struct Decision {
 // Fails if p is at most the level.
 [[nodiscard]] Decision DecideByPValue(const v1::QuadraticTestResult& result,
                                       double significance_level);
-// Fails if the answer is OVER_LIMIT. The reading of the evaluation says it first, so the sentence
-// is empty unless it fails. evaluation: with `error`, or of forecasts.
-[[nodiscard]] Decision DecideByLimit(const v1::Evaluation& evaluation, double error_limit);
+// Fails on what the verdict says. Unset without a gate. verdict: the one that is printed.
+[[nodiscard]] std::optional<Decision> DecideByVerdict(const convert::EvaluationVerdict& verdict,
+                                                      const EvaluationGate& gate,
+                                                      double error_limit);
 
-// The reason why a bootstrap with this many replicates cannot be the basis of a decision:
-// no replicates, or too few to reach the level. Unset if there is no such reason.
-[[nodiscard]] std::optional<std::string> FindUsageFault(const ResultGate& gate, int replicates);
+// The reason why tests with this many replicates cannot be the basis of a decision: no replicates,
+// or too few to reach the level. Unset if there is no such reason.
+[[nodiscard]] std::optional<std::string> FindUsageFault(const PValueGate& gate, int replicates);
+// lens_level: the level of each lens.
+[[nodiscard]] std::optional<std::string> FindUsageFault(const EvaluationGate& gate, int replicates,
+                                                        double lens_level);
 
 }  // namespace calibd::cli
 

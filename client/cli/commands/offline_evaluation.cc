@@ -3,14 +3,18 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <string>
 #include <thread>
+#include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "calibd/convert/estimate.h"
 #include "calibd/convert/evaluation.h"
 #include "calibd/convert/kernel.h"
 #include "calibd/convert/reading.h"
 #include "calibd/core/estimator_selection.h"
 #include "calibd/core/evaluation.h"
+#include "calibd/core/group_evaluation.h"
 #include "calibd/core/lens.h"
 #include "calibd/core/run_control.h"
 #include "calibd/core/status_macros.h"
@@ -38,6 +42,30 @@ void DescribeInput(const PredictionBatch& batch, unsigned threads, v1::Provenanc
   provenance.set_version(CALIBD_VERSION);
 }
 
+// Adds an answer for each group. levels: of the intervals of all groups together.
+absl::Status AddGroups(const PredictionBatch& batch, const OfflineOptions& options,
+                       const ErrorLevels& levels, const RunControl& control,
+                       v1::Evaluation& evaluation) {
+  std::vector<std::int32_t> groups;
+  std::vector<std::string> names;
+  absl::flat_hash_map<std::string, std::int32_t> indices;
+  for (const std::string& name : options.groups) {
+    const auto [at, is_new] = indices.try_emplace(name, static_cast<std::int32_t>(names.size()));
+    if (is_new) names.push_back(name);
+    groups.push_back(at->second);
+  }
+  CALIBD_ASSIGN_OR_RETURN(
+      const std::vector<GroupResult> results,
+      EvaluateGroups(
+          batch, groups, names.size(),
+          {.levels = levels, .significance_level = convert::LevelOfGroups(options.criteria)},
+          control.WithoutProgress()));
+  for (std::size_t g = 0; g < names.size(); ++g) {
+    *evaluation.add_groups() = convert::ToProto(results[g], names[g], options.criteria.error_limit);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 ParallelLoop LoopOnThreads(unsigned threads) {
@@ -52,16 +80,25 @@ ParallelLoop LoopOnThreads(unsigned threads) {
   };
 }
 
+absl::StatusOr<calibd::EvaluationOptions> EvaluationOptionsOf(const OfflineOptions& options,
+                                                              std::size_t class_count) {
+  CALIBD_ASSIGN_OR_RETURN(const KernelSpec kernel,
+                          convert::FromProto(options.kernel, options.bandwidth, class_count));
+  const std::vector<Lens> lenses = {Lens::TopLabel(), Lens::ClassWise()};
+  CALIBD_ASSIGN_OR_RETURN(calibd::EvaluationOptions evaluation_options,
+                          convert::FromProto(options.request, kernel, lenses, class_count));
+  evaluation_options.block_sizes = options.block_sizes;
+  if (!options.groups.empty()) {
+    evaluation_options.error_levels = evaluation_options.error_levels.SharedBy(2);
+  }
+  return evaluation_options;
+}
+
 absl::StatusOr<v1::Evaluation> EvaluateOffline(const PredictionBatch& batch,
                                                const OfflineOptions& options) {
   const auto started = std::chrono::steady_clock::now();
-  CALIBD_ASSIGN_OR_RETURN(const KernelSpec kernel,
-                          convert::FromProto(options.kernel, options.bandwidth, batch.class_count));
-  const std::vector<Lens> lenses = {Lens::TopLabel(), Lens::ClassWise()};
-  CALIBD_ASSIGN_OR_RETURN(calibd::EvaluationOptions evaluation_options,
-                          convert::FromProto(options.request, kernel, lenses, batch.class_count));
-  evaluation_options.block_sizes = options.block_sizes;
-
+  CALIBD_ASSIGN_OR_RETURN(const calibd::EvaluationOptions evaluation_options,
+                          EvaluationOptionsOf(options, batch.class_count));
   RunControl control;
   control.parallel_for = LoopOnThreads(options.threads);
   control.progress = options.on_progress;
@@ -84,6 +121,10 @@ absl::StatusOr<v1::Evaluation> EvaluateOffline(const PredictionBatch& batch,
                                          .seed = evaluation_options.seed,
                                          .null = NullHypothesis::kForecast},
                                         control.WithoutProgress())));
+  }
+  if (!options.groups.empty()) {
+    CALIBD_RETURN_IF_ERROR(
+        AddGroups(batch, options, evaluation_options.error_levels, control, proto));
   }
   *proto.mutable_elapsed() = Since(started);
   return proto;

@@ -4,10 +4,13 @@
 #include <cstddef>
 #include <functional>
 #include <stop_token>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "calibd/client/client.h"
+#include "calibd/convert/reading.h"
+#include "calibd/core/evaluation.h"
 #include "calibd/core/prediction_batch.h"
 #include "calibd/core/run_control.h"
 #include "calibd/v1/calibration_service.pb.h"
@@ -25,6 +28,10 @@ struct OfflineOptions {
   std::vector<std::size_t> block_sizes = {2, 10, 100};
   // The request; `model` and `window` are ignored, and an unset seed is 0.
   v1::EvaluateRequest request;
+  // The name of the group of each row, or empty: no groups. An empty name: the row has none.
+  std::vector<std::string> groups;
+  // The criteria by which groups are judged.
+  convert::EvaluationCriteria criteria;
   // n x feature_count, row-major; empty: no individual test. It has as many replicates as the
   // lenses, and none without.
   std::vector<double> features;
@@ -35,6 +42,10 @@ struct OfflineOptions {
   // Called with the completed fraction. May be empty.
   std::function<void(double fraction)> on_progress;
 };
+
+// The options of the evaluation. Errors: InvalidArgument naming the option.
+[[nodiscard]] absl::StatusOr<calibd::EvaluationOptions> EvaluationOptionsOf(
+    const OfflineOptions& options, std::size_t class_count);
 
 // Computes the evaluation that the server would return for these predictions, with the same
 // functions. batch: valid, n >= 2. Errors: FailedPrecondition with the number of observations that

@@ -18,7 +18,7 @@ struct TestOptions {
   std::int32_t window = 0;
   std::optional<std::string> lens;
   bool float32 = false;
-  ResultGate fail_on;
+  PValueGate fail_on;
 };
 
 absl::StatusOr<ExitCode> Run(const Context& context, const TestOptions& options) {

@@ -16,6 +16,9 @@ FileRows ToProto(const FileChanges& changes) {
   if (changes.rounded_probabilities > 0) {
     rows.set_rounded_probabilities(static_cast<std::int64_t>(changes.rounded_probabilities));
   }
+  if (changes.moved_rows.has_value()) {
+    rows.set_moved_rows(static_cast<std::int64_t>(*changes.moved_rows));
+  }
   return rows;
 }
 
@@ -33,6 +36,13 @@ std::string Describe(const FileChanges& changes) {
     absl::StrAppend(&text, "\n", changes.rounded_probabilities,
                     changes.rounded_probabilities == 1 ? " probability was" : " probabilities were",
                     " outside [0, 1] by a rounding, and counted as 0 or 1\n");
+  }
+  if (changes.moved_rows.has_value()) {
+    absl::StrAppend(&text, "\nrows are in the order of their times",
+                    *changes.moved_rows == 0
+                        ? std::string(", as in the file")
+                        : absl::StrCat("; ", *changes.moved_rows, " had another place in the file"),
+                    "\n");
   }
   return text;
 }

@@ -26,6 +26,8 @@ struct FileChanges {
   std::optional<Renormalisation> renormalisation;
   // Values of the file outside [0, 1] by a rounding, which are 0 or 1 now.
   std::size_t rounded_probabilities = 0;
+  // Rows that the order of their times moved; unset without times.
+  std::optional<std::size_t> moved_rows;
 };
 
 [[nodiscard]] FileRows ToProto(const FileChanges& changes);

@@ -88,6 +88,42 @@ std::string DescribeClasses(const v1::Evaluation& evaluation) {
                       ":\n", FormatTable(rows));
 }
 
+// A row for each group, those over the limit or rejected first; empty without groups.
+std::string DescribeGroups(const v1::Evaluation& evaluation) {
+  if (evaluation.groups().empty()) return "";
+  std::vector<const v1::EvaluatedGroup*> groups;
+  for (const v1::EvaluatedGroup& group : evaluation.groups()) groups.push_back(&group);
+  std::ranges::stable_sort(groups, [](const auto* a, const auto* b) {
+    const auto key = [](const v1::EvaluatedGroup& group) {
+      return std::pair(group.status() != v1::CalibrationError::OVER_LIMIT, !group.rejected());
+    };
+    return key(*a) < key(*b);
+  });
+  const std::size_t left_out = groups.size() - std::min(groups.size(), kMaxRows);
+  groups.resize(groups.size() - left_out);
+  Rows rows = {{"group", "rows", "says", "right", "off by", "interval", "log10 e", ""}};
+  for (const v1::EvaluatedGroup* const group : groups) {
+    const bool is_class_1 =
+        group->has_class_1_error() && convert::Exceeds(group->class_1_error(), group->error());
+    const v1::ErrorInterval& error = is_class_1 ? group->class_1_error() : group->error();
+    rows.push_back(
+        {group->name().empty() ? "(no group)" : convert::Plain(group->name()),
+         absl::StrCat(group->observations()),
+         absl::StrFormat("%.1f %%", 100 * group->mean_confidence()),
+         absl::StrFormat("%.1f %%", 100 * group->accuracy()),
+         absl::StrCat(convert::Points(error.estimate()), is_class_1 ? " *" : ""),
+         absl::StrCat(convert::Points(error.lower()), " to ", convert::Points(error.upper())),
+         convert::Fixed(group->log10_e_value(), 1),
+         absl::StrCat(convert::StatusName(group->status()),
+                      group->rejected() ? ", rejected" : "")});
+  }
+  const bool has_events = evaluation.groups(0).has_class_1_error();
+  return absl::StrCat(
+      "\nGroups:\n", FormatTable(rows),
+      left_out > 0 ? absl::StrCat("... ", left_out, " more\n") : "",
+      has_events ? "* of P(class 1), which is off by more than the top label\n" : "");
+}
+
 std::string DescribeScores(const v1::Evaluation& evaluation) {
   const v1::Scores& scores = evaluation.scores();
   const auto decomposition = [](const char* name, const v1::CorpDecomposition& corp) {
@@ -213,8 +249,9 @@ std::string DescribeEvaluation(const v1::Evaluation& evaluation) {
   std::string text = absl::StrCat(
       DescribeReading("", evaluation.reading()), DescribeProvenance(canonical.provenance()), "\n",
       DescribeLenses(evaluation), "\n", DescribeQuadratic(canonical), "\n",
-      DescribeEstimates(evaluation.estimates()), DescribeClasses(evaluation), "\n",
-      DescribeScores(evaluation), DescribeBinnedErrors(evaluation), DescribeOtherTests(evaluation),
+      DescribeEstimates(evaluation.estimates()), DescribeGroups(evaluation),
+      DescribeClasses(evaluation), "\n", DescribeScores(evaluation),
+      DescribeBinnedErrors(evaluation), DescribeOtherTests(evaluation),
       DescribeDecision(evaluation), DescribeIndividual(evaluation));
   for (const v1::Reliability& reliability : evaluation.reliability()) {
     text += DescribeReliability(reliability);

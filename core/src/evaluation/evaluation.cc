@@ -160,9 +160,7 @@ absl::Status EvaluateScores(const PredictionBatch& batch, const EvaluationOption
   reliability.Add(batch);
   ReliabilitySums class_1;
   if (batch.class_count == 2) class_1.AddClass(batch, 1);
-  ErrorLevels levels = kOneLookErrorLevels;
-  if (options.predictions_follow_labels) levels.looks = Looks::kOneInOrder;
-  evaluation.error = *EventIntervals(reliability, class_1, levels);
+  evaluation.error = *EventIntervals(reliability, class_1, options.error_levels);
   return absl::OkStatus();
 }
 

@@ -48,6 +48,14 @@ absl::StatusOr<NullMoments> Moments(const LensBatch& seen, const RunningKernel& 
                            : EstimateNullMoments(seen, *std::get_if<Kernel>(&kernel), control);
 }
 
+bool AreEqual(const PredictionSet& set) {
+  const PredictionBatch batch = set.view();
+  for (std::size_t i = 1; i < batch.size(); ++i) {
+    if (!std::ranges::equal(batch.row(i), batch.row(0))) return false;
+  }
+  return true;
+}
+
 // Computes the results of each single class of a class-wise batch.
 absl::Status EstimateClasses(const LensBatch& seen, const Kernel& kernel, const RunControl& control,
                              std::vector<LensTestResult::OneClass>& classes) {
@@ -128,11 +136,17 @@ absl::StatusOr<LensTestResult> TestLens(const PredictionBatch& batch, const Lens
   }
   CALIBD_ASSIGN_OR_RETURN(const LensBatch seen, ApplyLens(batch, lens));
   const PredictionSet& first = seen.parts.front();
-  CALIBD_ASSIGN_OR_RETURN(const RunningKernel kernel,
-                          MakeKernel(options.kernel, first.probabilities, first.class_count,
-                                     control.WithoutProgress()));
+  KernelSpec spec = options.kernel;
+  const bool is_constant =
+      spec.matrix == nullptr && spec.rule.bandwidth.needs_predictions() && AreEqual(first);
+  if (is_constant)
+    spec.rule.bandwidth = {.kind = BandwidthRule::Kind::kFixed, .fixed = 1, .alpha = {}};
+  CALIBD_ASSIGN_OR_RETURN(
+      const RunningKernel kernel,
+      MakeKernel(spec, first.probabilities, first.class_count, control.WithoutProgress()));
   const MatrixKernel* const matrix = MatrixOf(kernel);
   LensTestResult result{.kernel = kernel,
+                        .is_constant = is_constant,
                         .bound = matrix != nullptr ? matrix->DistributionFreeBound() : seen.bound,
                         .test = {},
                         .null_moments = {},

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "calibd/convert/kernel.h"
+#include "calibd/convert/text.h"
 #include "calibd/core/p_value.h"
 #include "calibd/core/status_macros.h"
 #include "prefixed_error.h"
@@ -242,7 +243,11 @@ void ToProto(const Lens& lens, const KernelSpec& spec, Precision precision,
   provenance.set_lens(lens.name());
   *provenance.mutable_kernel() = KernelToProto(spec);
   if (spec.matrix == nullptr) {
-    *provenance.mutable_bandwidth_rule() = BandwidthToProto(spec.rule.bandwidth, test.skce.n);
+    const BandwidthRule rule =
+        result.is_constant
+            ? BandwidthRule{.kind = BandwidthRule::Kind::kFixed, .fixed = 1, .alpha = {}}
+            : spec.rule.bandwidth;
+    *provenance.mutable_bandwidth_rule() = BandwidthToProto(rule, test.skce.n);
   }
   ToProto(result.kernel, provenance);
   const bool single =
@@ -367,7 +372,7 @@ absl::StatusOr<EvaluationOptions> FromProto(const v1::EvaluateRequest& request,
     // A negative number is also out of range after the conversion.
     options.reliability_classes.push_back(static_cast<std::size_t>(request.reliability_classes(i)));
   }
-  options.predictions_follow_labels = request.predictions_follow_labels();
+  if (request.predictions_follow_labels()) options.error_levels.looks = Looks::kOneInOrder;
   if (request.band_level() != 0) options.band_level = request.band_level();
   if (!(options.band_level > 0 && options.band_level < 1)) {
     return absl::InvalidArgumentError(
@@ -456,6 +461,26 @@ absl::StatusOr<v1::Evaluation::Individual> ToProto(
   }
   CALIBD_RETURN_IF_ERROR(result.status());
   proto.set_mmd_squared(result->mmd_squared);
+v1::EvaluatedGroup ToProto(const GroupResult& group, const std::string& name, double error_limit) {
+  v1::EvaluatedGroup proto;
+  proto.set_name(name);
+  proto.set_observations(group.count);
+  proto.set_mean_confidence(group.mean_confidence);
+  proto.set_accuracy(group.accuracy);
+  *proto.mutable_error() = ToProto(group.error.top_label);
+  double lower = group.error.top_label.lower;
+  double upper = group.error.top_label.upper;
+  if (group.error.class_1.has_value()) {
+    *proto.mutable_class_1_error() = ToProto(*group.error.class_1);
+    lower = std::max(lower, group.error.class_1->lower);
+    upper = std::max(upper, group.error.class_1->upper);
+  }
+  proto.set_status(StatusAgainst(error_limit, lower, upper));
+  proto.set_log10_e_value(group.log10_e_value);
+  proto.set_rejected(group.rejected);
+  return proto;
+}
+
   proto.set_gamma(result->gamma);
   *proto.mutable_test() = StatisticToProto(result->statistic, *result);
   return proto;

@@ -177,13 +177,14 @@ TEST_F(CalibctlEvaluateForecastsTest, FailOnTurnsTheErrorIntoTheExitCode) {
   json.insert(json.end(), {"--output", "json", "--error-limit", "0.01"});
   CalibctlRun gate(json);
   EXPECT_EQ(gate.exit_code(), 3);
-  EXPECT_EQ(nlohmann::json::parse(gate.output()).at("gate").at("decision"), "OVER_LIMIT");
+  EXPECT_EQ(nlohmann::json::parse(gate.output()).at("gate").at("decision"),
+            "OVER_LIMIT, MISCALIBRATED");
   // The interval of these forecasts begins below half.
   CalibctlRun passed({"evaluate-forecasts", "--normals", path_, "--replicates", "99", "--fail-on",
                       "over-limit", "--error-limit", "50%"});
   EXPECT_EQ(passed.exit_code(), 0) << passed.error();
   EXPECT_THAT(passed.output(),
-              AllOf(HasSubstr("; limit 50)"), ::testing::Not(HasSubstr("failed on"))));
+              AllOf(HasSubstr("; limit 50)"), HasSubstr("\ndid not fail on over-limit: ")));
   EXPECT_THAT(Fault({"evaluate-forecasts", "--model", "m", "--fail-on", "over-limit"}, 2),
               HasSubstr("calibctl show m --fail-on over-limit"));
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -262,31 +263,36 @@ TEST(CalibctlEvaluateTest, FailOnTurnsTheVerdictIntoTheExitCode) {
     arguments.insert(arguments.end(), more.begin(), more.end());
     return std::make_unique<CalibctlRun>(arguments);
   };
-  const auto found = run(miscalibrated, {"--fail-on", "p-value"});
+  const auto found = run(miscalibrated, {"--fail-on", "miscalibration"});
   EXPECT_EQ(found->exit_code(), 3) << found->error();
-  EXPECT_EQ(found->json().at("gate").at("decision"), "REJECTED");
-  const auto fine = run(calibrated, {"--fail-on", "p-value", "--significance-level", "0.01"});
+  EXPECT_EQ(found->json().at("gate").at("decision"), "OVER_LIMIT, MISCALIBRATED");
+  const auto fine =
+      run(calibrated, {"--fail-on", "miscalibration", "--significance-level", "0.02"});
   EXPECT_EQ(fine->exit_code(), 0) << fine->error();
-  EXPECT_EQ(fine->json().at("gate").at("decision"), "NOT_REJECTED");
+  EXPECT_EQ(fine->json().at("gate").at("decision"), "UNDECIDED, NOT_REJECTED");
+  EXPECT_EQ(fine->json().at("reading").at("verdict").at("text"),
+            fine->json().at("gate").at("decision"));
   EXPECT_EQ(run(miscalibrated, {})->exit_code(), 0) << "nothing is decided unasked";
-  EXPECT_EQ(run(calibrated, {"--fail-on", "p-value", "--significance-level", "0.001"})->exit_code(),
-            2)
-      << "199 replicates cannot reach 0.001";
+  EXPECT_EQ(
+      run(calibrated, {"--fail-on", "miscalibration", "--significance-level", "0.01"})->exit_code(),
+      2)
+      << "199 replicates cannot reach 0.01 / 3";
 
   const auto over = run(miscalibrated, {"--fail-on", "over-limit"});
   EXPECT_EQ(over->exit_code(), 3) << over->error();
   EXPECT_EQ(over->json().at("gate").dump(),
-            R"({"decision":"OVER_LIMIT","errorLimit":0.02,"failOn":["over-limit"],)"
-            R"("failedOn":["over-limit"]})");
+            R"({"decision":"OVER_LIMIT, MISCALIBRATED","errorLimit":0.02,"failOn":["over-limit"],)"
+            R"("failedOn":["over-limit"],"significanceLevel":0.05})");
   const nlohmann::json error = over->json().at("error");
   EXPECT_GT(error.at("lower").get<double>(), 0.02);
   EXPECT_LT(error.at("upper").get<double>(), 0.5);
   const auto undecided = run(calibrated, {"--fail-on", "over-limit"});
   EXPECT_EQ(undecided->exit_code(), 0) << undecided->error();
-  EXPECT_EQ(undecided->json().at("gate").at("decision"), "UNDECIDED");
+  EXPECT_EQ(undecided->json().at("gate").at("decision"), "UNDECIDED, NOT_REJECTED");
+  EXPECT_EQ(run(calibrated, {"--fail-on", "over-limit,undecided"})->exit_code(), 3);
   const auto within = run(miscalibrated, {"--fail-on", "over-limit", "--error-limit", "0.5"});
   EXPECT_EQ(within->exit_code(), 0) << within->error();
-  EXPECT_EQ(within->json().at("gate").at("decision"), "WITHIN_LIMIT");
+  EXPECT_EQ(within->json().at("gate").at("decision"), "WITHIN_LIMIT, MISCALIBRATED");
 }
 
 TEST(CalibctlEvaluateTest, ForTwoClassesTheProbabilityOfClass1DecidesToo) {

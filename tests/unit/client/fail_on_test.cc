@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <tuple>
-#include <utility>
+#include <string>
+#include <vector>
 
 namespace calibd::cli {
 namespace {
@@ -52,7 +52,7 @@ TEST(VerdictGateTest, FailsOnActiveAlarmsThatTheStatusHides) {
   EXPECT_THAT(FailuresOf(verdict, alarms, {"drift"}), IsEmpty());
 }
 
-TEST(ResultGateTest, ComparesTheBootstrapWithTheLevel) {
+TEST(PValueGateTest, ComparesTheBootstrapWithTheLevel) {
   v1::QuadraticTestResult result;
   result.set_p_value(0.05);
   EXPECT_EQ(DecideByPValue(result, 0.05).exit_code(), ExitCode::kFailOn);
@@ -62,39 +62,50 @@ TEST(ResultGateTest, ComparesTheBootstrapWithTheLevel) {
   EXPECT_EQ(DecideByPValue(result, 0.05).gate.decision(), "NOT_REJECTED");
 }
 
-v1::ErrorInterval Interval(double lower, double upper) {
-  v1::ErrorInterval interval;
-  interval.set_lower(lower);
-  interval.set_upper(upper);
-  return interval;
+using LimitStatus = v1::CalibrationError;
+
+EvaluationGate GateOn(const std::vector<std::string>& what) { return {.what = what}; }
+
+TEST(EvaluationGateTest, FailsOnWhatThePrintedVerdictSays) {
+  const convert::EvaluationVerdict bad{.limit = LimitStatus::OVER_LIMIT, .is_rejected = true};
+  const Decision both = *DecideByVerdict(bad, GateOn({"over-limit", "miscalibration"}), 0.02);
+  EXPECT_EQ(both.exit_code(), ExitCode::kFailOn);
+  EXPECT_EQ(both.sentence, "failed on over-limit, miscalibration\n");
+  EXPECT_THAT(both.gate.fail_on(), ElementsAre("over-limit", "miscalibration"));
+  EXPECT_THAT(both.gate.failed_on(), ElementsAre("over-limit", "miscalibration"));
+  EXPECT_EQ(both.gate.decision(), "OVER_LIMIT, MISCALIBRATED");
+  EXPECT_EQ(both.gate.error_limit(), 0.02);
+  EXPECT_FALSE(DecideByVerdict(bad, GateOn({}), 0.02).has_value());
+
+  const convert::EvaluationVerdict rejected{.limit = LimitStatus::UNDECIDED, .is_rejected = true};
+  const Decision passed = *DecideByVerdict(rejected, GateOn({"over-limit"}), 0.02);
+  EXPECT_EQ(passed.exit_code(), ExitCode::kOk);
+  EXPECT_EQ(passed.sentence, "did not fail on over-limit: UNDECIDED, MISCALIBRATED\n");
+  EXPECT_EQ(DecideByVerdict(rejected, GateOn({"undecided"}), 0.02)->exit_code(), ExitCode::kFailOn);
+  EXPECT_EQ(DecideByVerdict(rejected, GateOn({"miscalibration"}), 0.02)->exit_code(),
+            ExitCode::kFailOn);
+
+  const convert::EvaluationVerdict good{.limit = LimitStatus::WITHIN_LIMIT, .is_rejected = {}};
+  const Decision fine =
+      *DecideByVerdict(good, GateOn({"over-limit", "miscalibration", "undecided"}), 0.02);
+  EXPECT_EQ(fine.exit_code(), ExitCode::kOk);
+  EXPECT_THAT(fine.gate.failed_on(), IsEmpty());
+  EXPECT_EQ(fine.gate.decision(), "WITHIN_LIMIT");
 }
 
-TEST(ResultGateTest, ComparesTheIntervalWithTheLimit) {
-  v1::Evaluation evaluation;
-  *evaluation.mutable_error() = Interval(0.042, 0.068);
-  const Decision over = DecideByLimit(evaluation, 0.02);
-  EXPECT_EQ(over.exit_code(), ExitCode::kFailOn);
-  EXPECT_EQ(over.sentence, "failed on over-limit\n");
-  EXPECT_THAT(over.gate.fail_on(), ElementsAre("over-limit"));
-  EXPECT_EQ(over.gate.error_limit(), 0.02);
-  EXPECT_EQ(over.gate.decision(), "OVER_LIMIT");
-  // The limit itself is acceptable.
-  for (const auto& [limit, decision] :
-       {std::pair(0.042, "UNDECIDED"), std::pair(0.067, "UNDECIDED"),
-        std::pair(0.068, "WITHIN_LIMIT")}) {
-    EXPECT_EQ(DecideByLimit(evaluation, limit).exit_code(), ExitCode::kOk);
-    EXPECT_EQ(DecideByLimit(evaluation, limit).sentence, "");
-    EXPECT_EQ(DecideByLimit(evaluation, limit).gate.decision(), decision);
-  }
+TEST(EvaluationGateTest, RefusesALevelThatTheReplicatesCannotReach) {
+  const EvaluationGate gate = GateOn({"miscalibration"});
+  EXPECT_TRUE(FindUsageFault(gate, 99, 0.001).has_value());
+  EXPECT_FALSE(FindUsageFault(gate, 999, 0.001).has_value());
+  EXPECT_THAT(*FindUsageFault(gate, 0, 0.01), HasSubstr("--replicates must not be 0"));
+  EXPECT_FALSE(FindUsageFault(GateOn({"over-limit"}), 0, 0.01).has_value());
 }
 
-TEST(ResultGateTest, RefusesALevelThatTheReplicatesCannotReach) {
-  const ResultGate strict{.what = "p-value", .significance_level = 0.001};
+TEST(PValueGateTest, RefusesALevelThatTheReplicatesCannotReach) {
+  const PValueGate strict{.what = "p-value", .significance_level = 0.001};
   EXPECT_TRUE(FindUsageFault(strict, 99).has_value());
   EXPECT_FALSE(FindUsageFault(strict, 999).has_value());
-  EXPECT_THAT(*FindUsageFault(strict, 0), HasSubstr("--replicates must not be 0"));
-  EXPECT_FALSE(FindUsageFault(ResultGate{}, 0).has_value());
-  EXPECT_FALSE(FindUsageFault(ResultGate{.what = "over-limit"}, 0).has_value());
+  EXPECT_FALSE(FindUsageFault(PValueGate{}, 0).has_value());
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ v1::Evaluation OfClasses() {
 
 TEST(EvaluationReadingTest, TheTestsOfAllLensesShareTheLevel) {
   v1::Evaluation evaluation = OfClasses();
-  v1::Reading reading = ReadingOf(evaluation, 0.02);
+  v1::Reading reading = ReadingOf(evaluation, {.error_limit = 0.02});
   EXPECT_EQ(reading.verdict().text(), "OVER_LIMIT, NOT_REJECTED");
   EXPECT_THAT(reading.how_bad().text(),
               StartsWith("off by 5 points (3 to 8; limit 2); says 90.00 %, right 85.00 %: over-"));
@@ -46,14 +46,14 @@ TEST(EvaluationReadingTest, TheTestsOfAllLensesShareTheLevel) {
       "not rejected by canonical, top_label, which does not prove calibration; the interval of "
       "the error holds with 95 % for one look at these rows");
   evaluation.mutable_lenses(1)->mutable_result()->set_p_value(0.02);
-  reading = ReadingOf(evaluation, 0.1);
+  reading = ReadingOf(evaluation, {.error_limit = 0.1});
   EXPECT_EQ(reading.verdict().text(), "WITHIN_LIMIT, MISCALIBRATED");
   EXPECT_THAT(reading.certain().text(),
               AllOf(StartsWith("rejected by top_label at level 0.05 over 2 lenses; SKCE_uq is "),
                     HasSubstr("; not rejected by canonical, which does not prove calibration")));
   // Without tests there is only the error and its interval.
   evaluation.mutable_lenses(0)->mutable_result()->clear_p_value();
-  reading = ReadingOf(evaluation, 0.05);
+  reading = ReadingOf(evaluation, {.error_limit = 0.05});
   EXPECT_EQ(reading.verdict().text(), "UNDECIDED");
   EXPECT_EQ(reading.certain().text(),
             "the interval of the error holds with 95 % for one look at these rows");
@@ -67,11 +67,46 @@ TEST(EvaluationReadingTest, TheWorseOfTwoEventsDecides) {
         std::tuple(0.01, 0.03, v1::CalibrationError::UNDECIDED),
         std::tuple(0.0, 0.02, v1::CalibrationError::WITHIN_LIMIT)}) {
     *evaluation.mutable_class_1_error() = Ends(lower, lower, upper);
-    EXPECT_EQ(StatusAgainst(evaluation, 0.02), status);
+    EXPECT_EQ(VerdictOf(evaluation, {.error_limit = 0.02}).limit, status);
   }
   *evaluation.mutable_class_1_error() = Ends(0.1, 0.08, 0.12);
-  EXPECT_THAT(ReadingOf(evaluation, 0.02).how_bad().text(),
+  EXPECT_THAT(ReadingOf(evaluation, {.error_limit = 0.02}).how_bad().text(),
               StartsWith("P(class 1) off by 10 points (8 to 12; limit 2); top label: off by 0.5"));
+}
+
+// The level of the verdict is that of the gate.
+TEST(EvaluationReadingTest, TheLevelDecides) {
+  const v1::Evaluation evaluation = OfClasses();
+  for (const auto& [level, rejects] : {std::pair(0.05, false), std::pair(0.06, true)}) {
+    const EvaluationCriteria criteria{.error_limit = 0.02, .significance_level = level};
+    EXPECT_EQ(VerdictOf(evaluation, criteria).is_rejected, rejects);
+    EXPECT_EQ(ReadingOf(evaluation, criteria).verdict().text(),
+              VerdictOf(evaluation, criteria).Text());
+  }
+}
+
+TEST(EvaluationReadingTest, AGroupDecidesToo) {
+  v1::Evaluation evaluation = OfClasses();
+  *evaluation.mutable_error() = Ends(0.01, 0, 0.015);
+  v1::EvaluatedGroup& fine = *evaluation.add_groups();
+  fine.set_name("north");
+  *fine.mutable_error() = Ends(0.01, 0, 0.05);
+  fine.set_status(v1::CalibrationError::UNDECIDED);
+  EXPECT_EQ(ReadingOf(evaluation, {.error_limit = 0.02}).verdict().text(),
+            "WITHIN_LIMIT, NOT_REJECTED");
+  v1::EvaluatedGroup& over = *evaluation.add_groups();
+  over.set_name("south");
+  *over.mutable_error() = Ends(0.02, 0, 0.1);
+  *over.mutable_class_1_error() = Ends(0.09, 0.04, 0.15);
+  over.set_status(v1::CalibrationError::OVER_LIMIT);
+  over.set_rejected(true);
+  const v1::Reading reading = ReadingOf(evaluation, {.error_limit = 0.02});
+  EXPECT_EQ(reading.verdict().text(), "OVER_LIMIT, MISCALIBRATED");
+  EXPECT_EQ(reading.where().text(),
+            "group south: P(class 1) off by 9 points (4 to 15; limit 2), rejected");
+  EXPECT_THAT(reading.certain().text(),
+              HasSubstr("; 1 of 2 groups rejected by e-BH on e-values at level 0.025; all "
+                        "intervals, also of groups, hold together with 95 %"));
 }
 
 TEST(EvaluationReadingTest, SaysWhatTheActionsCost) {
@@ -81,7 +116,7 @@ TEST(EvaluationReadingTest, SaysWhatTheActionsCost) {
   decision.set_expected_loss(0.25);
   decision.set_gap_lower_bound(0.125);
   decision.set_gap_upper_bound(0.375);
-  EXPECT_EQ(ReadingOf(evaluation, 0.02).decision().text(),
+  EXPECT_EQ(ReadingOf(evaluation, {.error_limit = 0.02}).decision().text(),
             "the actions cost 0.5 on average, the predictions promise 0.25: +0.25 (+0.125 to "
             "+0.375)");
 }
@@ -111,7 +146,7 @@ TEST(EvaluationReadingTest, OfForecastsHasTheirCoverageBiasAndCells) {
     cell.set_z(z);
     cell.set_stands_out(true);
   }
-  v1::Reading reading = ReadingOf(evaluation, 0.05);
+  v1::Reading reading = ReadingOf(evaluation, {.error_limit = 0.05});
   EXPECT_EQ(reading.verdict().text(), "UNDECIDED, NOT_REJECTED");
   EXPECT_EQ(reading.how_bad().text(),
             "off by 7.5 points (2 to 25.6; limit 5); the 90 % intervals cover 72.9 % (70.0 to "
@@ -123,7 +158,8 @@ TEST(EvaluationReadingTest, OfForecastsHasTheirCoverageBiasAndCells) {
             "e-value 15.8 of the cells of the outcomes; calibration is rejected at 20; the "
             "interval of the error holds with 95 % for one look at these rows");
   forecast.set_log10_e_value(1.4);
-  EXPECT_EQ(ReadingOf(evaluation, 0.3).verdict().text(), "WITHIN_LIMIT, MISCALIBRATED");
+  EXPECT_EQ(ReadingOf(evaluation, {.error_limit = 0.3}).verdict().text(),
+            "WITHIN_LIMIT, MISCALIBRATED");
 
   v1::ForecastEvaluation::Decision& decision = *forecast.mutable_decision();
   decision.set_threshold(110);
@@ -131,10 +167,10 @@ TEST(EvaluationReadingTest, OfForecastsHasTheirCoverageBiasAndCells) {
   decision.set_miss_cost(1);
   decision.set_realised_loss(0.25);
   decision.set_expected_loss(0.125);
-  EXPECT_EQ(ReadingOf(evaluation, 0.05).decision().text(),
+  EXPECT_EQ(ReadingOf(evaluation, {.error_limit = 0.05}).decision().text(),
             "at 110: 25 % of the decisions were wrong, the forecasts expected 12.5 %");
   decision.set_miss_cost(5);
-  EXPECT_EQ(ReadingOf(evaluation, 0.05).decision().text(),
+  EXPECT_EQ(ReadingOf(evaluation, {.error_limit = 0.05}).decision().text(),
             "at 110: they cost 0.25 each, the forecasts expected 0.125 (a false alarm 1, a miss "
             "5)");
 }

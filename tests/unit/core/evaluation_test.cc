@@ -66,7 +66,7 @@ TEST(EvaluateTest, MeasuresTheErrorOfTheTopLabel) {
   EXPECT_GT(expected.lower, 0);
   // If predictions may follow labels, the variance is not used.
   EvaluationOptions follow = Options();
-  follow.predictions_follow_labels = true;
+  follow.error_levels.looks = Looks::kOneInOrder;
   const ErrorInterval in_order = Evaluate(set.view(), follow)->error.top_label;
   EXPECT_NEAR(in_order.gap_upper - in_order.gap, std::sqrt(std::log(160) / 600), 1e-12);
   EXPECT_FALSE(evaluation->error.class_1.has_value());

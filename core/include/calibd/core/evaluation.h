@@ -55,17 +55,17 @@ struct EvaluationOptions {
   // resampling.
   std::int32_t consistency_replicates = 0;
   // J of the CME test of each lens of one part with a real-valued kernel, in [1, 256], or 0
-  // for none.
+  // for none. It is simulated with `replicates` replicates, and left out without.
   std::size_t cme_test_locations = 0;
   // Classes with a reliability diagram, in addition to that of the top label.
   std::vector<std::size_t> reliability_classes;
   // The level and the replicates of the bands of reliability diagrams.
   double band_level = 0.9;
   std::int32_t band_replicates = 399;
-  // Whether a prediction may have been made from labels of earlier rows, as with online learning or
-  // a feature such as yesterday's outcome. The rows must then be in the order of time. The interval
-  // of the error is wider for it if most predictions are near 0 or 1; see Looks::kOneInOrder.
-  bool predictions_follow_labels = false;
+  // All intervals of the error hold together at these levels. With Looks::kOneInOrder a prediction
+  // may have been made from labels of earlier rows, as with online learning or a feature such as
+  // yesterday's outcome; the rows must then be in the order of time.
+  ErrorLevels error_levels = kOneLookErrorLevels;
   // The loss of TestDecisions, a x m; empty: no decision.
   std::vector<double> loss;
 };
@@ -101,7 +101,7 @@ struct Evaluation {
   };
   std::vector<OneLens> lenses;
   Scores scores;
-  // At kOneLookErrorLevels, or the same levels with Looks::kOneInOrder.
+  // At error_levels.
   ErrorIntervals error;
   // The Brier score of all classes by isotonic regression, summed over classes.
   CorpDecomposition brier;
@@ -118,7 +118,7 @@ struct Evaluation {
   std::optional<DecisionTestResult> decision;
 };
 
-// batch: valid, n >= 2. control.progress receives the completed fraction of the evaluation;
+// batch: valid, n >= 2. control.progress receives the completed fraction of the time;
 // on_stage receives the name of the next stage.
 // Errors: InvalidArgument naming the option; FailedPrecondition naming the number of observations
 // that is needed, or why the first lens has no bandwidth; Cancelled.

@@ -19,6 +19,9 @@ namespace calibd {
 // The quadratic estimators of a batch and their test for one lens.
 struct LensTestResult {
   RunningKernel kernel;
+  // Whether the rule of the bandwidth needs predictions, and all of them are equal as the lens sees
+  // them. Every bandwidth then gives the same kernel values, and `kernel` has 1.
+  bool is_constant = false;
   // B of the lens and its kernel, for distribution-free bounds.
   double bound = 2;
   // With 0 replicates only `skce` and `statistic` are set.

@@ -14,9 +14,8 @@
 namespace calibd::convert {
 namespace {
 
-// Significance level of all tests of one evaluation together.
-constexpr double kTestLevel = 0.05;
 constexpr std::size_t kMostCells = 2;
+constexpr std::size_t kMostGroups = 3;
 
 // The names of the lenses whose tests reject, and of those whose do not. Both are empty if a test
 // was not requested.
@@ -25,21 +24,69 @@ struct LensAnswers {
   std::vector<std::string> passed;
 };
 
-LensAnswers AnswersOf(const v1::Evaluation& evaluation) {
+LensAnswers AnswersOf(const v1::Evaluation& evaluation, const EvaluationCriteria& criteria) {
   LensAnswers answers;
-  const auto lenses = static_cast<double>(evaluation.lenses_size());
+  if (evaluation.lenses().empty()) return answers;
+  // All lenses use the same data.
+  const double level = LevelOfLens(criteria, static_cast<std::size_t>(evaluation.lenses_size()),
+                                   !evaluation.groups().empty());
   for (const v1::LensEvaluation& lens : evaluation.lenses()) {
     if (!lens.has_result()) continue;
     if (!lens.result().has_p_value()) return {};
-    // Bonferroni: all lenses use the same data.
-    (lens.result().p_value() <= kTestLevel / lenses ? answers.rejected : answers.passed)
-        .push_back(lens.lens());
+    (lens.result().p_value() <= level ? answers.rejected : answers.passed).push_back(lens.lens());
   }
   return answers;
 }
 
-bool IsRejectedByCells(const v1::ForecastEvaluation& evaluation) {
-  return evaluation.log10_e_value() >= -std::log10(kTestLevel);
+bool IsRejectedByCells(const v1::ForecastEvaluation& evaluation,
+                       const EvaluationCriteria& criteria) {
+  return evaluation.log10_e_value() >= -std::log10(criteria.significance_level);
+}
+
+std::string NameOfGroup(const v1::EvaluatedGroup& group) {
+  return group.name().empty() ? "(no group)" : CutName(group.name());
+}
+
+// The event that decides about the limit. Of two classes, the worse one.
+const v1::ErrorInterval& ErrorOf(const v1::EvaluatedGroup& group) {
+  return group.has_class_1_error() && Exceeds(group.class_1_error(), group.error())
+             ? group.class_1_error()
+             : group.error();
+}
+
+// "group b: P(class 1) off by 17 points (4 to 30; limit 2)" for the groups over the limit or
+// rejected, by the lower end of their error.
+std::vector<std::string> GroupTexts(const v1::Evaluation& evaluation, double limit) {
+  std::vector<const v1::EvaluatedGroup*> found;
+  for (const v1::EvaluatedGroup& group : evaluation.groups()) {
+    if (group.status() == v1::CalibrationError::OVER_LIMIT || group.rejected()) {
+      found.push_back(&group);
+    }
+  }
+  std::ranges::stable_sort(found, [](const auto* a, const auto* b) {
+    return ErrorOf(*a).lower() > ErrorOf(*b).lower();
+  });
+  std::vector<std::string> texts;
+  for (const v1::EvaluatedGroup* const group : found) {
+    if (texts.size() == kMostGroups) {
+      texts.push_back(absl::StrCat("and ", found.size() - kMostGroups, " more groups"));
+      break;
+    }
+    const v1::ErrorInterval& error = ErrorOf(*group);
+    texts.push_back(absl::StrCat("group ", NameOfGroup(*group), ": ",
+                                 &error == &group->class_1_error() ? "P(class 1) " : "",
+                                 OffByText(error, limit), group->rejected() ? ", rejected" : ""));
+  }
+  return texts;
+}
+
+// "rejected in 2 of 3 groups by e-BH at level 0.025"; empty without groups.
+std::string GroupTestText(const v1::Evaluation& evaluation, const EvaluationCriteria& criteria) {
+  if (evaluation.groups().empty()) return "";
+  const auto rejected = std::ranges::count_if(
+      evaluation.groups(), [](const v1::EvaluatedGroup& group) { return group.rejected(); });
+  return absl::StrFormat("%d of %d groups rejected by e-BH on e-values at level %.3g", rejected,
+                         evaluation.groups_size(), LevelOfGroups(criteria));
 }
 
 v1::ErrorMeasurement MeasurementOf(const v1::Evaluation& evaluation) {
@@ -91,24 +138,28 @@ std::string EvaluatedDecision(const v1::Evaluation& evaluation) {
 }
 
 // What the interval of the error promises.
-constexpr char kIntervalPromise[] =
-    "the interval of the error holds with 95 % for one look at these rows";
+std::string IntervalPromise(const v1::Evaluation& evaluation) {
+  return absl::StrCat(evaluation.groups().empty() ? "the interval of the error holds"
+                                                  : "all intervals, also of groups, hold together",
+                      " with 95 % for one look at these rows");
+}
 
 // What the tests say; empty without tests.
-std::string TestsText(const v1::Evaluation& evaluation) {
+std::string TestsText(const v1::Evaluation& evaluation, const EvaluationCriteria& criteria) {
   if (evaluation.has_forecast()) {
     return absl::StrCat("e-value ", PowerOfTen(evaluation.forecast().log10_e_value()),
                         " of the cells of the outcomes; calibration is rejected at ",
-                        PowerOfTen(-std::log10(kTestLevel)));
+                        PowerOfTen(-std::log10(criteria.significance_level)));
   }
-  const LensAnswers answers = AnswersOf(evaluation);
+  const LensAnswers answers = AnswersOf(evaluation, criteria);
   std::string text;
   if (!answers.rejected.empty()) {
     const v1::QuadraticTestResult& canonical = evaluation.lenses(0).result();
     text = absl::StrFormat(
         "rejected by %s at level %.3g over %d lens%s; SKCE_uq is %+.2e, and of a calibrated model "
         "below %+.2e 19 times in 20",
-        absl::StrJoin(answers.rejected, ", "), kTestLevel, evaluation.lenses_size(),
+        absl::StrJoin(answers.rejected, ", "),
+        LevelOfLens(criteria, 1, !evaluation.groups().empty()), evaluation.lenses_size(),
         evaluation.lenses_size() == 1 ? "" : "es", canonical.skce_unbiased(),
         canonical.noise_floor_unbiased().upper_quantile());
   }
@@ -121,37 +172,58 @@ std::string TestsText(const v1::Evaluation& evaluation) {
 
 }  // namespace
 
-v1::CalibrationError::Status StatusAgainst(const v1::Evaluation& evaluation, double error_limit) {
+double LevelOfLens(const EvaluationCriteria& criteria, std::size_t lens_count, bool has_groups) {
+  return criteria.significance_level / static_cast<double>(lens_count * (has_groups ? 2 : 1));
+}
+
+double LevelOfGroups(const EvaluationCriteria& criteria) { return criteria.significance_level / 2; }
+
+std::string EvaluationVerdict::Text() const {
+  return absl::StrCat(StatusName(limit), !is_rejected.has_value() ? ""
+                                         : *is_rejected           ? ", MISCALIBRATED"
+                                                                  : ", NOT_REJECTED");
+}
+
+EvaluationVerdict VerdictOf(const v1::Evaluation& evaluation, const EvaluationCriteria& criteria) {
   const v1::ErrorMeasurement error = MeasurementOf(evaluation);
   const v1::ErrorInterval& first = *IntervalOf(error);
   // Unset without a second event.
   const v1::ErrorInterval& second = error.class_1();
-  return StatusAgainst(error_limit, std::max(first.lower(), second.lower()),
-                       std::max(first.upper(), second.upper()));
+  EvaluationVerdict verdict;
+  verdict.limit = StatusAgainst(criteria.error_limit, std::max(first.lower(), second.lower()),
+                                std::max(first.upper(), second.upper()));
+  const LensAnswers answers = AnswersOf(evaluation, criteria);
+  if (evaluation.has_forecast()) {
+    verdict.is_rejected = IsRejectedByCells(evaluation.forecast(), criteria);
+  } else if (!answers.rejected.empty() || !answers.passed.empty() || !evaluation.groups().empty()) {
+    verdict.is_rejected = !answers.rejected.empty();
+  }
+  for (const v1::EvaluatedGroup& group : evaluation.groups()) {
+    if (group.status() == v1::CalibrationError::OVER_LIMIT) verdict.limit = group.status();
+    if (group.rejected()) verdict.is_rejected = true;
+  }
+  return verdict;
 }
 
-v1::Reading ReadingOf(const v1::Evaluation& evaluation, double error_limit) {
+v1::Reading ReadingOf(const v1::Evaluation& evaluation, const EvaluationCriteria& criteria) {
   v1::Reading reading;
-  const LensAnswers answers = AnswersOf(evaluation);
-  const bool is_tested =
-      evaluation.has_forecast() || !answers.rejected.empty() || !answers.passed.empty();
-  const bool is_rejected = evaluation.has_forecast() ? IsRejectedByCells(evaluation.forecast())
-                                                     : !answers.rejected.empty();
-  reading.mutable_verdict()->set_text(absl::StrCat(
-      StatusName(StatusAgainst(evaluation, error_limit)), !is_tested    ? ""
-                                                          : is_rejected ? ", MISCALIBRATED"
-                                                                        : ", NOT_REJECTED"));
+  reading.mutable_verdict()->set_text(VerdictOf(evaluation, criteria).Text());
   const v1::ErrorMeasurement error = MeasurementOf(evaluation);
-  reading.mutable_how_bad()->set_text(ErrorText(error, error_limit));
-  reading.mutable_how_bad()->set_brief(BriefErrorText(error, error_limit));
-  const std::vector<std::string> cells = CellTexts(evaluation.forecast().cells(), kMostCells);
-  if (!cells.empty()) reading.mutable_where()->set_text(absl::StrJoin(cells, "; "));
+  reading.mutable_how_bad()->set_text(ErrorText(error, criteria.error_limit));
+  reading.mutable_how_bad()->set_brief(BriefErrorText(error, criteria.error_limit));
+  std::vector<std::string> places = CellTexts(evaluation.forecast().cells(), kMostCells);
+  for (std::string& group : GroupTexts(evaluation, criteria.error_limit)) {
+    places.push_back(std::move(group));
+  }
+  if (!places.empty()) reading.mutable_where()->set_text(absl::StrJoin(places, "; "));
   if (std::string text = EvaluatedDecision(evaluation); !text.empty()) {
     reading.mutable_decision()->set_text(std::move(text));
   }
-  const std::string tests = TestsText(evaluation);
-  reading.mutable_certain()->set_text(
-      absl::StrCat(tests, tests.empty() ? "" : "; ", kIntervalPromise));
+  std::vector<std::string> certain = {TestsText(evaluation, criteria),
+                                      GroupTestText(evaluation, criteria),
+                                      IntervalPromise(evaluation)};
+  std::erase(certain, "");
+  reading.mutable_certain()->set_text(absl::StrJoin(certain, "; "));
   return reading;
 }
 

@@ -17,6 +17,17 @@ std::string LabelNames(const google::protobuf::RepeatedPtrField<std::string>& na
 
 }  // namespace
 
+EvaluationVerdict VerdictOf(const v1::MultilabelCalibration& calibration) {
+  EvaluationVerdict verdict;
+  if (!calibration.over_limit().empty()) {
+    verdict.limit = v1::CalibrationError::OVER_LIMIT;
+  } else if (calibration.has_error()) {
+    verdict.limit = calibration.status();
+  }
+  verdict.is_rejected = !calibration.rejected().empty();
+  return verdict;
+}
+
 std::string MultilabelText(const v1::MultilabelCalibration& calibration) {
   if (!calibration.has_error()) return "No truth is known yet.\n";
   std::string text =

@@ -9,6 +9,7 @@
 #include "calibd/core/bootstrap.h"
 #include "calibd/core/error_interval.h"
 #include "calibd/core/evaluation.h"
+#include "calibd/core/group_evaluation.h"
 #include "calibd/core/individual_calibration.h"
 #include "calibd/core/lens.h"
 #include "calibd/core/lens_evaluation.h"
@@ -74,6 +75,9 @@ void ResamplingToProto(const ResamplingResult& result, Proto& proto) {
 // left_out_reason. Errors: all others, such as Cancelled.
 [[nodiscard]] absl::StatusOr<v1::Evaluation::Individual> ToProto(
     const absl::StatusOr<IndividualTestResult>& result);
+// name: that of the group, as in the file. error_limit: the acceptable error.
+[[nodiscard]] v1::EvaluatedGroup ToProto(const GroupResult& group, const std::string& name,
+                                         double error_limit);
 // actions: the actions of the request, whose names the evaluation lacks.
 void NameActions(const google::protobuf::RepeatedPtrField<v1::Action>& actions,
                  v1::Evaluation& evaluation);

@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 
+#include "calibd/convert/reading.h"
 #include "calibd/core/label_report.h"
 #include "calibd/v1/multilabel.pb.h"
 
@@ -13,6 +14,10 @@ namespace calibd::convert {
 [[nodiscard]] v1::MultilabelCalibration ToProto(const LabelReport& report,
                                                 const LabelReportOptions& options,
                                                 std::span<const std::string> names);
+
+// OVER_LIMIT if a label, or the average of all, is over the limit; MISCALIBRATED if a label is
+// rejected.
+[[nodiscard]] EvaluationVerdict VerdictOf(const v1::MultilabelCalibration& calibration);
 
 // Says how far all labels together are off, which labels are over the limit, and which are
 // rejected: one line each.

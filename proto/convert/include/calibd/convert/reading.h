@@ -1,7 +1,9 @@
 #ifndef CALIBD_CONVERT_READING_H_
 #define CALIBD_CONVERT_READING_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "calibd/v1/calibration_service.pb.h"
@@ -17,8 +19,35 @@ namespace calibd::convert {
                                     const google::protobuf::Timestamp& now);
 // The lines of a list of models. answer: needs verdict, error, alarms and observations.
 [[nodiscard]] v1::Reading HeadlinesOf(const v1::GetCalibrationResponse& answer);
-// error_limit: the acceptable error, as a probability.
-[[nodiscard]] v1::Reading ReadingOf(const v1::Evaluation& evaluation, double error_limit);
+// How an evaluation is judged.
+struct EvaluationCriteria {
+  // The acceptable error, as a probability.
+  double error_limit = 0;
+  // The probability with which any test may reject a calibrated model: all lenses share it. With
+  // groups, half of it is for them.
+  double significance_level = 0.05;
+};
+// The verdict of an evaluation, which gates follow.
+struct EvaluationVerdict {
+  // Of all rows; OVER_LIMIT also if a group is over the limit.
+  v1::CalibrationError::Status limit = v1::CalibrationError::UNDECIDED;
+  // Whether calibration is rejected, by the tests of lenses, the cells of forecasts, or in a group.
+  // Unset without tests.
+  std::optional<bool> is_rejected;
+
+  // "OVER_LIMIT, MISCALIBRATED", "UNDECIDED, NOT_REJECTED" or "UNDECIDED".
+  [[nodiscard]] std::string Text() const;
+};
+// evaluation: with `error`, or of forecasts.
+[[nodiscard]] EvaluationVerdict VerdictOf(const v1::Evaluation& evaluation,
+                                          const EvaluationCriteria& criteria);
+// The significance level of a lens, a share of that of the criteria. lens_count: at least 1.
+[[nodiscard]] double LevelOfLens(const EvaluationCriteria& criteria, std::size_t lens_count,
+                                 bool has_groups);
+// The significance level of e-BH over the groups.
+[[nodiscard]] double LevelOfGroups(const EvaluationCriteria& criteria);
+[[nodiscard]] v1::Reading ReadingOf(const v1::Evaluation& evaluation,
+                                    const EvaluationCriteria& criteria);
 
 [[nodiscard]] std::string VerdictLine(const v1::GetCalibrationResponse& answer);
 [[nodiscard]] v1::Reading::HowBad HowBadLine(const v1::GetCalibrationResponse& answer);
@@ -49,10 +78,6 @@ namespace calibd::convert {
 [[nodiscard]] std::string EstimateText(const v1::CalibrationErrorEstimate& estimate);
 // The name of an estimator, such as "kernel_density".
 [[nodiscard]] std::string EstimatorName(v1::EstimatorOutcome::Estimator estimator);
-
-// The answer of a file or a window against a limit. Of two classes, the worse event decides.
-[[nodiscard]] v1::CalibrationError::Status StatusAgainst(const v1::Evaluation& evaluation,
-                                                         double error_limit);
 
 }  // namespace calibd::convert
 

@@ -1,0 +1,157 @@
+// calibctl evaluate: what it says of the rows of a file, their groups, their order and constant
+// predictions.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "integration/client/run_calibctl.h"
+#include "support/temporary_folder.h"
+#include "support/test_data.h"
+
+namespace calibd::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+// 92 forecasts of rain by an ensemble: off by 20 points, which is above 2 points for one look.
+TEST(CalibctlEvaluateRowsTest, FewRowsAreEnoughForALargeError) {
+  const std::filesystem::path path = Cifar10Dir().parent_path() / "cases" / "niamey_ens.csv";
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << "no " << path;
+  std::vector<std::string> arguments = {"evaluate",         path, "--label-column", "rain",
+                                        "--positive-class", "1",  "--replicates",   "99",
+                                        "--seed",           "1",  "--fail-on",      "over-limit"};
+  CalibctlRun run(arguments);
+  EXPECT_EQ(run.exit_code(), 3) << run.error();
+  EXPECT_THAT(run.output(), AllOf(StartsWith("verdict   OVER_LIMIT, MISCALIBRATED\n"),
+                                  HasSubstr("95 % for one look at these rows"),
+                                  EndsWith("\nfailed on over-limit\n")));
+  // Hoeffding's bound for two events: .2015 +- sqrt(log(320) / 184).
+  arguments.push_back("--predictions-follow-labels");
+  CalibctlRun in_order(arguments);
+  EXPECT_THAT(in_order.output(), HasSubstr("over-confident by 20.15 (2.4 to 37.9)"));
+}
+
+TEST(CalibctlEvaluateRowsTest, EachGroupHasAnAnswer) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() / "groups.csv";
+  {
+    // Two groups that are off by 20 points in opposite directions: all rows together are right.
+    std::ofstream out(path);
+    out << "region,p,y\n";
+    for (int i = 0; i < 800; ++i) {
+      const bool north = i % 2 == 0;
+      const double stated = i / 2 % 2 == 0 ? 0.3 : 0.7;
+      const double frequency = stated + (north ? 0.2 : -0.2);
+      out << (north ? "north" : "south") << ',' << stated << ','
+          << (i / 4 % 10 < std::lround(10 * frequency) ? 1 : 0) << '\n';
+    }
+  }
+  const std::vector<std::string> all = {
+      "evaluate",     path, "--label-column", "y", "--positive-class", "1",
+      "--replicates", "99", "--seed",         "1", "--fail-on",        "over-limit,miscalibration"};
+  std::vector<std::string> grouped = all;
+  grouped.insert(grouped.end(), {"--group-column", "region"});
+  CalibctlRun run(grouped);
+  EXPECT_EQ(run.exit_code(), 3) << run.error();
+  EXPECT_THAT(run.output(), AllOf(StartsWith("verdict   OVER_LIMIT, MISCALIBRATED\n"),
+                                  HasSubstr("group north: P(class 1) off by 20 points ("),
+                                  HasSubstr("\nGroups:\ngroup  rows"),
+                                  EndsWith("\nfailed on over-limit, miscalibration\n")));
+  grouped.insert(grouped.end(), {"--output", "json"});
+  CalibctlRun json(grouped);
+  ASSERT_EQ(json.json().at("groups").size(), 2U);
+  for (const nlohmann::json& group : json.json().at("groups")) {
+    EXPECT_EQ(group.at("observations"), "400");
+    EXPECT_EQ(group.at("status"), "OVER_LIMIT");
+    EXPECT_TRUE(group.at("rejected").get<bool>());
+    EXPECT_GT(group.at("log10EValue").get<double>(), 2);
+  }
+  std::vector<std::string> ungrouped = all;
+  ungrouped.insert(ungrouped.end(), {"--drop-column", "region"});
+  CalibctlRun together(ungrouped);
+  EXPECT_EQ(together.exit_code(), 0) << together.output();
+}
+
+TEST(CalibctlEvaluateRowsTest, TheGateOfLabelsFollowsTheVerdict) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() / "labels.csv";
+  {
+    // Rain is right; wind holds in 3 of 10 rows in place of 6.
+    std::ofstream out(path);
+    out << "prob_rain,label_rain,prob_wind,label_wind\n";
+    for (int i = 0; i < 1000; ++i) {
+      out << "0.5," << i % 2 << ",0.6," << (i % 10 < 3 ? 1 : 0) << '\n';
+    }
+  }
+  const auto run = [&path](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"evaluate-labels", path};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return std::make_unique<CalibctlRun>(arguments);
+  };
+  const auto plain = run({});
+  EXPECT_EQ(plain->exit_code(), 0) << plain->error();
+  EXPECT_THAT(plain->output(), AllOf(StartsWith("verdict   OVER_LIMIT, MISCALIBRATED\n"),
+                                     HasSubstr("95 %, for one look at these rows")));
+  EXPECT_EQ(run({"--fail-on", "over-limit"})->exit_code(), 3);
+  EXPECT_EQ(run({"--fail-on", "miscalibration"})->exit_code(), 3);
+  const auto undecided = run({"--fail-on", "undecided"});
+  EXPECT_EQ(undecided->exit_code(), 0);
+  EXPECT_THAT(undecided->output(),
+              EndsWith("\ndid not fail on undecided: OVER_LIMIT, MISCALIBRATED\n"));
+  const auto json = run({"--fail-on", "over-limit", "--error-limit", "0.5", "--output", "json"});
+  EXPECT_EQ(json->exit_code(), 0);
+  EXPECT_EQ(json->json().at("gate").at("decision"), "WITHIN_LIMIT, MISCALIBRATED");
+}
+
+TEST(CalibctlEvaluateRowsTest, RowsAreInTheOrderOfTheirTimes) {
+  const TemporaryFolder folder;
+  const auto write = [&folder](const std::string& name, bool reversed) {
+    const std::string path = folder.path() / name;
+    std::ofstream out(path);
+    out << "when,a,b,label\n";
+    for (int k = 0; k < 200; ++k) {
+      const int i = reversed ? 199 - k : k;
+      out << 1700000000 + 60 * i << ',' << 0.2 + 0.003 * i << ',' << 0.8 - 0.003 * i << ','
+          << (i * i % 7 < 3 ? 'a' : 'b') << '\n';
+    }
+    return path;
+  };
+  const auto run = [](const std::string& path) {
+    return CalibctlRun({"evaluate", path, "--label-column", "label", "--time-column", "when",
+                        "--replicates", "99", "--seed", "1", "--output", "json"})
+        .json();
+  };
+  const nlohmann::json ordered = run(write("ordered.csv", false));
+  const nlohmann::json reversed = run(write("reversed.csv", true));
+  // The estimates of blocks depend on the order.
+  EXPECT_EQ(ordered.at("estimates"), reversed.at("estimates"));
+  EXPECT_EQ(ordered.at("fileRows").at("movedRows"), "0");
+  EXPECT_EQ(reversed.at("fileRows").at("movedRows"), "200");
+}
+
+TEST(CalibctlEvaluateRowsTest, ConstantPredictionsAreAnswered) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() / "constant.csv";
+  {
+    std::ofstream out(path);
+    out << "p,y\n";
+    for (int i = 0; i < 300; ++i) out << "0.7," << (i % 2) << '\n';
+  }
+  CalibctlRun run({"evaluate", path, "--label-column", "y", "--positive-class", "1", "--replicates",
+                   "199", "--seed", "1"});
+  EXPECT_EQ(run.exit_code(), 0) << run.error();
+  EXPECT_THAT(run.output(), AllOf(StartsWith("verdict   OVER_LIMIT, MISCALIBRATED\n"),
+                                  HasSubstr("says 70.00 %, right 50.00 %")));
+}
+
+}  // namespace
+}  // namespace calibd::testing
