@@ -280,7 +280,8 @@ void AddEvaluateCommand(CLI::App& app, Context& context) {
   command
       ->add_option(
           "--cme-locations", options->cme_test_locations,
-          "test locations of the CME test of each lens, 1..256, or 0 for no CME test; default 10")
+          "test locations of the CME test of each lens, 1..256, or 0 for no CME test; default 10. "
+          "Its p-value is simulated, so it needs --replicates")
       ->check(CLI::Range(0, 256));
   command
       ->add_option("--reliability-classes", options->reliability_classes,

@@ -208,7 +208,7 @@ std::string DescribeOtherTests(const v1::Evaluation& evaluation) {
         BinsName(test.spec()), PValue(test.p_value()), Number(test.replicate_mean()),
         Number(test.replicate_standard_deviation()), test.caveat());
   }
-  Rows rows = {{"CME test of the lens", "test locations", "chi-square", "p (one look)"}};
+  Rows rows = {{"CME test of the lens", "test locations", "statistic", "p (one look)"}};
   std::string notes;
   for (const v1::LensEvaluation& lens : evaluation.lenses()) {
     if (!lens.has_cme_test()) continue;
@@ -216,7 +216,8 @@ std::string DescribeOtherTests(const v1::Evaluation& evaluation) {
     if (test.error().empty()) {
       rows.push_back({lens.lens(), absl::StrCat(test.test_locations()), Number(test.statistic()),
                       PValue(test.p_value())});
-      notes = absl::StrCat(test.caveat(), "\n");
+      notes =
+          absl::StrCat("tested against: ", test.null_description(), "; seed ", test.seed(), "\n");
     } else {
       absl::StrAppend(&text, "\nCME test of the lens ", lens.lens(),
                       " not computed: ", test.error(), "\n");

@@ -42,7 +42,7 @@ bool Simulates(const EvaluationOptions& options) {
 
 double CmeOperations(double n, double m, const EvaluationOptions& options) {
   const auto locations = static_cast<double>(options.cme_test_locations);
-  const double tests = Simulates(options) ? options.replicates : 1;
+  const double tests = 1.0 + options.replicates;
   return n * locations * (2 * m + tests * locations) + tests * locations * locations * locations;
 }
 
@@ -203,9 +203,8 @@ absl::StatusOr<CmeTestResult> RunCmeTest(const PredictionBatch& batch, const Len
   CALIBD_ASSIGN_OR_RETURN(
       const PredictionSet locations,
       DrawTestLocations(options.cme_test_locations, part.class_count, options.seed));
-  if (!Simulates(options)) return CmeTest(part, kernel, locations.view(), control);
-  return SimulateCmeTest(part, kernel, locations.view(),
-                         {.replicates = options.replicates, .seed = options.seed}, control);
+  return CmeTest(part, kernel, locations.view(),
+                 {.replicates = options.replicates, .seed = options.seed}, control);
 }
 
 // Runs the CME test for each lens of one part with a real-valued kernel.
@@ -216,10 +215,6 @@ absl::Status EvaluateCmeTests(const PredictionBatch& batch, const EvaluationOpti
     const Kernel* const kernel =
         one.result.ok() ? std::get_if<Kernel>(&one.result->kernel) : nullptr;
     if (kernel == nullptr || one.lens.parts(batch.class_count) > 1) continue;
-    if (one.lens.is_scalar() && !Simulates(options)) {
-      one.cme = absl::FailedPreconditionError(kNoScalarCmeTest);
-      continue;
-    }
     const auto m = static_cast<double>(one.lens.reduced_class_count(batch.class_count));
     CALIBD_ASSIGN_OR_RETURN(const RunControl stage,
                             stages.Begin("CME test", CmeOperations(size, m, options)));
@@ -371,7 +366,7 @@ absl::StatusOr<Evaluation> Evaluate(const PredictionBatch& batch, const Evaluati
                                                                stage));
   }
 
-  if (options.cme_test_locations != 0) {
+  if (options.cme_test_locations != 0 && options.replicates != 0) {
     CALIBD_RETURN_IF_ERROR(EvaluateCmeTests(batch, options, stages, evaluation));
   }
   if (control.progress) control.progress(1);
@@ -390,7 +385,7 @@ double EvaluationMemory(std::size_t n, std::size_t class_count, const Evaluation
   // blocks.
   const auto m = static_cast<double>(class_count);
   const double rows = static_cast<double>(threads) * (64 * size + 64 * m) + 8 * size * m;
-  const double tables = Simulates(options) ? 1 + 2 * static_cast<double>(threads) : 1;
+  const double tables = 1 + 2 * static_cast<double>(threads);
   const double cme = static_cast<double>(options.cme_test_locations) * 8 * tables * (size + m);
   const double bands = static_cast<double>(options.reliability_classes.size() + 1) *
                        (8.0 * options.band_replicates * kMaxBandPoints + 32 * size);

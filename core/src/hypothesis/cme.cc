@@ -2,13 +2,11 @@
 
 #include <Eigen/Eigenvalues>
 #include <algorithm>
-#include <boost/math/special_functions/gamma.hpp>
 #include <limits>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "base/boost_policy.h"
 #include "calibd/core/generator.h"
 #include "calibd/core/labelled_rows.h"
 #include "calibd/core/status_macros.h"
@@ -17,7 +15,8 @@
 namespace calibd {
 namespace {
 
-// With a larger condition number the chi-square distribution is far from that of the statistic.
+// With a larger condition number, the statistic is mostly that of directions in which the
+// deviations hardly vary.
 constexpr double kMaxCondition = 1e6;
 
 absl::Status CheckLocationCount(std::size_t count) {
@@ -61,10 +60,10 @@ absl::Status CheckInput(const PredictionBatch& batch, const PredictionBatch& loc
   return absl::OkStatus();
 }
 
-// The test with these labels. deviations: the kernels of the rows and the locations, which become
-// dev_ij.
-absl::StatusOr<CmeTestResult> TestLabels(const LabelledRows& rows, Eigen::MatrixXd deviations,
-                                         const PredictionBatch& locations) {
+// The result for these labels without its p-value. deviations: the kernels of the rows and the
+// locations, which become dev_ij.
+absl::StatusOr<CmeTestResult> StatisticOf(const LabelledRows& rows, Eigen::MatrixXd deviations,
+                                          const PredictionBatch& locations) {
   for (std::size_t j = 0; j < locations.size(); ++j) {
     const auto label = static_cast<std::size_t>(locations.labels[j]);
     for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -95,9 +94,6 @@ absl::StatusOr<CmeTestResult> TestLabels(const LabelledRows& rows, Eigen::Matrix
   // A sum over eigenvectors, because it cannot be negative.
   const Eigen::VectorXd projected = eigen.eigenvectors().transpose() * mean;
   result.statistic = n * (projected.array().square() / values.array()).sum();
-  result.p_value = std::max(
-      std::numeric_limits<double>::min(),
-      boost::math::gamma_q(static_cast<double>(count) / 2, result.statistic / 2, MathPolicy()));
   return result;
 }
 
@@ -105,29 +101,20 @@ absl::StatusOr<CmeTestResult> TestLabels(const LabelledRows& rows, Eigen::Matrix
 
 absl::StatusOr<CmeTestResult> CmeTest(const PredictionBatch& batch, const Kernel& kernel,
                                       const PredictionBatch& test_locations,
-                                      const RunControl& control) {
-  CALIBD_RETURN_IF_ERROR(CheckInput(batch, test_locations));
-  CALIBD_ASSIGN_OR_RETURN(Eigen::MatrixXd kernels, Kernels(batch, kernel, test_locations, control));
-  return TestLabels(LabelledRows(batch), std::move(kernels), test_locations);
-}
-
-absl::StatusOr<CmeTestResult> SimulateCmeTest(const PredictionBatch& batch, const Kernel& kernel,
-                                              const PredictionBatch& test_locations,
-                                              const BootstrapOptions& options,
-                                              const RunControl& control) {
+                                      const BootstrapOptions& options, const RunControl& control) {
   CALIBD_RETURN_IF_ERROR(CheckInput(batch, test_locations));
   CALIBD_ASSIGN_OR_RETURN(const Eigen::MatrixXd kernels,
                           Kernels(batch, kernel, test_locations, control));
   CALIBD_ASSIGN_OR_RETURN(CmeTestResult result,
-                          TestLabels(LabelledRows(batch), kernels, test_locations));
+                          StatisticOf(LabelledRows(batch), kernels, test_locations));
   const auto statistic = [&](const LabelledRows& rows) {
-    const absl::StatusOr<CmeTestResult> test = TestLabels(rows, kernels, test_locations);
-    return test.ok() ? test->statistic : std::numeric_limits<double>::infinity();
+    const absl::StatusOr<CmeTestResult> drawn = StatisticOf(rows, kernels, test_locations);
+    return drawn.ok() ? drawn->statistic : std::numeric_limits<double>::infinity();
   };
   BootstrapOptions forecast = options;
   forecast.null = NullHypothesis::kForecast;
   CALIBD_ASSIGN_OR_RETURN(result.simulation, SimulateTest(batch, statistic, forecast, control));
-  result.p_value = result.simulation->p_value;
+  result.p_value = result.simulation.p_value;
   return result;
 }
 

@@ -84,15 +84,10 @@ void ToProto(const absl::StatusOr<CmeTestResult>& cme, std::uint64_t seed, v1::C
   proto.set_p_value(cme->p_value);
   proto.set_condition(cme->condition);
   proto.set_seed(seed);
-  if (!cme->simulation.has_value()) {
-    proto.set_caveat(std::string(kCmeTestCaveat));
-    return;
-  }
-  proto.set_caveat(std::string(kSimulationCaveat));
-  proto.set_null(convert::ToProto(cme->simulation->null));
-  proto.set_null_description(std::string(Describe(cme->simulation->null)));
-  proto.set_replicates(cme->simulation->replicates);
-  proto.set_exceedances(cme->simulation->exceedances);
+  proto.set_null(convert::ToProto(cme->simulation.null));
+  proto.set_null_description(std::string(Describe(cme->simulation.null)));
+  proto.set_replicates(cme->simulation.replicates);
+  proto.set_exceedances(cme->simulation.exceedances);
 }
 
 v1::BinnedErrorSpec ToProto(const BinnedErrorSpec& spec) {

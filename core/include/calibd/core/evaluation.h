@@ -46,8 +46,7 @@ struct EvaluationOptions {
   // The seed of all random draws.
   std::uint64_t seed = 0;
   // The null hypothesis of the tests of the lenses and of consistency resampling. With kForecast
-  // the tests of the block estimators and CME tests are simulated too, with `replicates`
-  // replicates, the latter also for scalar lenses.
+  // the tests of the block estimators are simulated too, with `replicates` replicates.
   NullHypothesis null = NullHypothesis::kForm;
   std::vector<BinnedErrorSpec> binned_errors = {TopLabelBins{}, ClassWiseBins{}, UniformBins{},
                                                 MedianVarianceBins{.min_size = 100}};
@@ -95,8 +94,7 @@ struct Evaluation {
     // The result, or FailedPrecondition, e.g. for a median of 0. The result of the first lens is
     // always present.
     absl::StatusOr<LensTestResult> result;
-    // FailedPrecondition: a scalar lens without simulation, too few observations, or an
-    // ill-conditioned covariance.
+    // FailedPrecondition: too few observations, or an ill-conditioned covariance.
     std::optional<absl::StatusOr<CmeTestResult>> cme;
   };
   std::vector<OneLens> lenses;
