@@ -117,12 +117,41 @@ bool WaitUnlessStopped(std::chrono::milliseconds time, const std::stop_token& st
   return !stop.stop_requested();
 }
 
-void TellDuration(std::size_t rows, double seconds, std::string_view remedy) {
-  if (seconds < 20) return;
+std::optional<double> SecondsOf(const std::function<bool()>& body) {
+  const auto start = std::chrono::steady_clock::now();
+  if (!body()) return std::nullopt;
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+std::optional<double> ExtrapolateSeconds(const RowWork& work) {
+  // The rough number may be wrong by a factor of 5.
+  constexpr double kShort = 4;
+  constexpr double kFirstPart = 0.2;
+  constexpr double kLeastMeasured = 0.2;
+  constexpr std::size_t kFewestRows = 100;
+  const double all = work.seconds(work.rows);
+  if (all < kShort) return std::nullopt;
+  std::size_t part = work.rows;
+  while (part / 2 >= kFewestRows && work.seconds(part) > kFirstPart) part /= 2;
+  while (true) {
+    const std::optional<double> measured = work.measure(part);
+    if (!measured.has_value()) return std::nullopt;
+    // A larger part would take too much of the whole time.
+    if (*measured >= kLeastMeasured || part > work.rows / 8) {
+      return *measured * all / work.seconds(part);
+    }
+    part *= 2;
+  }
+}
+
+void TellDuration(const RowWork& work, std::string_view remedy) {
+  constexpr double kLong = 20;
+  const double seconds = ExtrapolateSeconds(work).value_or(0);
+  if (seconds < kLong) return;
   std::cerr << absl::StrFormat(
-      "calibctl: %d rows: the evaluation takes about %s, in proportion to the square of the rows. "
-      "For a faster answer, evaluate fewer rows, or %s\n",
-      rows,
+      "calibctl: %d rows: this takes about %s, as measured with a part of the rows. For a faster "
+      "answer, use fewer rows, or %s\n",
+      work.rows,
       seconds < 120    ? absl::StrFormat("%.0f seconds", seconds)
       : seconds < 7200 ? absl::StrFormat("%.0f minutes", seconds / 60)
                        : absl::StrFormat("%.0f hours", seconds / 3600),

@@ -96,9 +96,23 @@ using convert::ShortName;
 // Waits for a time. False if a stop was requested before its end.
 bool WaitUnlessStopped(std::chrono::milliseconds time, const std::stop_token& stop);
 
-// Announces on standard error an evaluation of this many rows of a file that takes long. seconds:
-// on an idle machine. remedy: what makes it faster, besides fewer rows.
-void TellDuration(std::size_t rows, double seconds, std::string_view remedy);
+// Work on the rows of a file, of which a part can be done first to measure the time.
+struct RowWork {
+  std::size_t rows = 0;
+  // A rough number of seconds for the first `rows` rows. Only ratios matter for the result.
+  std::function<double(std::size_t rows)> seconds;
+  // Does the work on the first `rows` rows, and returns how many seconds that took; unset if it is
+  // not possible with so few rows, or was cancelled.
+  std::function<std::optional<double>(std::size_t rows)> measure;
+};
+// The seconds that all rows take, extrapolated from a part of the rows that takes at least 0.2 s.
+// Unset if the work is short by the rough number, or cannot be measured.
+[[nodiscard]] std::optional<double> ExtrapolateSeconds(const RowWork& work);
+// Runs body() and returns its seconds; unset unless it returns true.
+[[nodiscard]] std::optional<double> SecondsOf(const std::function<bool()>& body);
+// Announces work that takes at least 20 seconds on standard error, before it begins. remedy: what
+// makes it faster, besides fewer rows.
+void TellDuration(const RowWork& work, std::string_view remedy);
 
 // Prints to standard output. JSON ends with a newline.
 void PrintJson(const Json& json);

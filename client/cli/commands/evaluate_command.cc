@@ -162,27 +162,42 @@ absl::StatusOr<ExitCode> EvaluateServed(const Context& context, const EvaluateOp
        .significance_level = options.fail_on.significance_level});
 }
 
-// Announces an evaluation that takes long.
-void TellDurationOf(const Input& input, const EvaluateOptions& options) {
-  const auto n = static_cast<double>(input.labels.size());
-  // Seconds of a CPU, measured with the default lenses. Drawn labels need no visit of the pairs.
-  const bool draws_labels = options.null == NullHypothesis::kForecast;
-  const double per_pair = 3e-8 + 2e-9 * static_cast<double>(input.class_count) +
-                          (draws_labels ? 0 : 2.5e-11 * Replicates(options));
-  const double per_row = draws_labels ? 1e-6 * Replicates(options) : 0;
-  const double seconds = n * (n * per_pair + per_row) / options.offline.threads;
-  TellDuration(input.labels.size(), seconds, "send them to a server (calibctl send)");
+// Announces an evaluation that takes long. batch: all rows.
+void TellDurationOf(const PredictionBatch& batch, const OfflineOptions& offline,
+                    const std::stop_token& stop) {
+  const auto options = EvaluationOptionsOf(offline, batch.class_count);
+  // The evaluation says what is wrong with the options.
+  if (!options.ok()) return;
+  OfflineOptions part = offline;
+  part.groups.clear();
+  part.stop = stop;
+  TellDuration(
+      {.rows = batch.size(),
+       .seconds =
+           [&](std::size_t rows) {
+             return EvaluationSeconds(rows, batch.class_count, *options) / offline.threads;
+           },
+       .measure =
+           [&](std::size_t rows) {
+             part.features.assign(offline.features.begin(),
+                                  offline.features.begin() +
+                                      static_cast<std::ptrdiff_t>(rows * offline.feature_count));
+             return SecondsOf([&] { return EvaluateOffline(batch.rows(0, rows), part).ok(); });
+           }},
+      "send them to a server (calibctl send)");
 }
 
 absl::StatusOr<ExitCode> EvaluateFiles(const Context& context, const EvaluateOptions& options,
                                        const v1::EvaluateRequest& request) {
   if (const auto fault = FindUsageFault(options.input)) return UsageFault(*fault);
+  const bool has_groups = !options.input.columns.group.empty();
+  CALIBD_RETURN_IF_ERROR(CheckGate(options, request, kDefaultLenses, has_groups));
   CALIBD_ASSIGN_OR_RETURN(Input input, ReadObservations(options.input, options.row_sum_tolerance));
+  SortByTime(input);
   if (input.labels.size() < 2) {
     return absl::FailedPreconditionError(absl::StrCat(
         "not enough valid observations: ", input.labels.size(), ", at least 2 are needed"));
   }
-  TellDurationOf(input, options);
   OfflineOptions offline = options.offline;
   CALIBD_RETURN_IF_ERROR(
       ParseKernel(options.kernel, input.class_count, offline.kernel, offline.bandwidth));
@@ -190,23 +205,22 @@ absl::StatusOr<ExitCode> EvaluateFiles(const Context& context, const EvaluateOpt
   CALIBD_RETURN_IF_ERROR(AddActions(options, input.class_names, offline.request));
   offline.feature_count = input.features.size() / input.row_count;
   offline.features = std::move(input.features);
-  const bool has_groups = !options.input.columns.group.empty();
-  CALIBD_RETURN_IF_ERROR(CheckGate(options, request, kDefaultLenses, has_groups));
+  offline.criteria = {.error_limit = options.error_limit.value_or(kDefaultErrorLimit),
+                      .significance_level = options.fail_on.significance_level};
+  if (has_groups) offline.groups = std::move(input.groups);
   if (!options.seed.has_value()) offline.request.set_seed(std::random_device{}());
-  SortByTime(input);
+  const PredictionBatch batch{input.values, input.labels, input.class_count};
+  TellDurationOf(batch, offline, context.stop);
   CALIBD_ASSIGN_OR_RETURN(
       const v1::Evaluation evaluation,
       CallWithProgress(context, "evaluating", kTestTimeout, [&](const auto& progress) {
         offline.stop = progress.stop;
         offline.on_progress = progress.on_progress;
-        return EvaluateOffline({input.values, input.labels, input.class_count}, offline);
+        return EvaluateOffline(batch, offline);
       }));
   return Report(context, evaluation, input.changes, options.fail_on, offline.criteria);
 }
 
-  offline.criteria = {.error_limit = options.error_limit.value_or(kDefaultErrorLimit),
-                      .significance_level = options.fail_on.significance_level};
-  if (has_groups) offline.groups = std::move(input.groups);
 absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateOptions& options) {
   CALIBD_ASSIGN_OR_RETURN(const v1::EvaluateRequest request, OrUsageFault(MakeRequest(options)));
   if (options.model.empty()) return EvaluateFiles(context, options, request);
@@ -309,7 +323,15 @@ void AddEvaluateCommand(CLI::App& app, Context& context) {
                    "a row is valid when |sum - 1| is at most this; default 0.001, and 5e-5 per "
                    "class above 20 classes")
       ->check(CLI::Range(1e-12, 0.1));
-  AddEvaluationGate(*command, options->fail_on);
+  AddEvaluationGate(*command, options->fail_on,
+                    "the probability with which the tests of the verdict reject a calibrated "
+                    "model: all lenses share it, and with --group-column the groups have half");
+  command->get_option("--group-column")
+      ->description("column or key with the group of each row: there is an answer for each group");
+  command->get_option("--time-column")
+      ->description(
+          "column or key with the times of the predictions: RFC 3339, such as "
+          "2026-01-31T12:30:00Z, or seconds since 1970; rows are put in their order");
   command
       ->add_option("--error-limit", options->error_limit,
                    "the acceptable error of the top label and, for two classes, also of the "

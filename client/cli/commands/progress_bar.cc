@@ -15,6 +15,8 @@ namespace {
 
 constexpr int kBarWidth = 24;
 constexpr std::chrono::milliseconds kBetweenDraws{100};
+constexpr std::chrono::seconds kBeforeFirstLine{10};
+constexpr std::chrono::seconds kBetweenLines{30};
 constexpr char kClearToEndOfLine[] = "\x1b[K";
 
 std::string DurationText(double seconds) {
@@ -38,15 +40,26 @@ std::string ProgressLine(const std::string& label, const std::string& unit, doub
   return line;
 }
 
+std::string ProgressNote(const std::string& label, double done, double total,
+                         double elapsed_seconds) {
+  const double fraction = std::clamp(done / total, 0.0, 1.0);
+  std::string note =
+      absl::StrFormat("%s: %.0f %% after %s", label, 100 * fraction, DurationText(elapsed_seconds));
+  if (fraction > 0) {
+    absl::StrAppend(&note, ", about ", DurationText(elapsed_seconds * (1 / fraction - 1)), " left");
+  }
+  return note;
+}
+
 ProgressBar::ProgressBar(std::string label, std::string unit, double total)
     : label_(std::move(label)),
       unit_(std::move(unit)),
       total_(total),
-      visible_(isatty(STDERR_FILENO) == 1),
+      terminal_(isatty(STDERR_FILENO) == 1),
       started_(Clock::now()) {}
 
 ProgressBar::~ProgressBar() {
-  if (!visible_ || drawn_ == Clock::time_point()) return;
+  if (!terminal_ || drawn_ == Clock::time_point()) return;
   Draw(done_, Clock::now());
   std::cerr << std::endl;
 }
@@ -54,13 +67,24 @@ ProgressBar::~ProgressBar() {
 void ProgressBar::Update(double done) {
   done_ = done;
   const Clock::time_point now = Clock::now();
-  if (visible_ && now - drawn_ >= kBetweenDraws) Draw(done, now);
+  if (!terminal_) {
+    WriteLine(done, now);
+  } else if (now - drawn_ >= kBetweenDraws) {
+    Draw(done, now);
+  }
 }
 
 void ProgressBar::Draw(double done, Clock::time_point now) {
   const double elapsed = std::chrono::duration<double>(now - started_).count();
   std::cerr << '\r' << ProgressLine(label_, unit_, done, total_, elapsed) << kClearToEndOfLine
             << std::flush;
+  drawn_ = now;
+}
+
+void ProgressBar::WriteLine(double done, Clock::time_point now) {
+  if (now - started_ < kBeforeFirstLine || now - drawn_ < kBetweenLines) return;
+  const double elapsed = std::chrono::duration<double>(now - started_).count();
+  std::cerr << "calibctl: " << ProgressNote(label_, done, total_, elapsed) << std::endl;
   drawn_ = now;
 }
 

@@ -6,8 +6,8 @@
 
 namespace calibd::cli {
 
-// Shows progress, speed and remaining time of a task in one line on standard error. Shows nothing
-// if standard error is not a terminal. Not thread-safe.
+// Shows progress, speed and remaining time of a task on standard error: in one line of a terminal,
+// and elsewhere in a line every 30 seconds, the first after 10. Not thread-safe.
 class ProgressBar {
  public:
   // label: the task. unit: what total counts, e.g. "rows"; empty if the count means nothing to the
@@ -18,18 +18,19 @@ class ProgressBar {
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  // done: the completed part of total. Redraws at most ten times a second.
+  // done: the completed part of total. Redraws a terminal at most ten times a second.
   void Update(double done);
 
  private:
   using Clock = std::chrono::steady_clock;
 
   void Draw(double done, Clock::time_point now);
+  void WriteLine(double done, Clock::time_point now);
 
   const std::string label_;
   const std::string unit_;
   const double total_;
-  const bool visible_;
+  const bool terminal_;
   const Clock::time_point started_;
   Clock::time_point drawn_;
   double done_ = 0;
@@ -38,6 +39,10 @@ class ProgressBar {
 // Returns the text of the line: "sending [#####.....] 50% 5000 rows 1000 rows/s ETA 5 s".
 [[nodiscard]] std::string ProgressLine(const std::string& label, const std::string& unit,
                                        double done, double total, double elapsed_seconds);
+
+// Returns the text of a line elsewhere: "sending: 50 % after 10 s, about 10 s left".
+[[nodiscard]] std::string ProgressNote(const std::string& label, double done, double total,
+                                       double elapsed_seconds);
 
 }  // namespace calibd::cli
 

@@ -456,6 +456,11 @@ absl::StatusOr<v1::Evaluation::Individual> ToProto(
   }
   CALIBD_RETURN_IF_ERROR(result.status());
   proto.set_mmd_squared(result->mmd_squared);
+  proto.set_gamma(result->gamma);
+  *proto.mutable_test() = StatisticToProto(result->statistic, *result);
+  return proto;
+}
+
 v1::EvaluatedGroup ToProto(const GroupResult& group, const std::string& name, double error_limit) {
   v1::EvaluatedGroup proto;
   proto.set_name(name);
@@ -473,11 +478,6 @@ v1::EvaluatedGroup ToProto(const GroupResult& group, const std::string& name, do
   proto.set_status(StatusAgainst(error_limit, lower, upper));
   proto.set_log10_e_value(group.log10_e_value);
   proto.set_rejected(group.rejected);
-  return proto;
-}
-
-  proto.set_gamma(result->gamma);
-  *proto.mutable_test() = StatisticToProto(result->statistic, *result);
   return proto;
 }
 

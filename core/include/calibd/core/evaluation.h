@@ -135,6 +135,9 @@ struct Evaluation {
                                       std::size_t threads) noexcept;
 [[nodiscard]] double EvaluationOperations(std::size_t n, std::size_t class_count,
                                           const EvaluationOptions& options) noexcept;
+// See LensTestSeconds.
+[[nodiscard]] double EvaluationSeconds(std::size_t n, std::size_t class_count,
+                                       const EvaluationOptions& options) noexcept;
 
 }  // namespace calibd
 
