@@ -94,7 +94,7 @@ TEST_F(RecoveryTest, AnAlarmRecoversAndStaysUntilItIsAcknowledged) {
                             "2[0-9]+ .gates fail until it is acknowledged.,"));
   EXPECT_THAT(answer.reading().now().text(),
               ContainsRegex("^recovered since row 2[0-9]+: the newest [23][0-9]+ rows: off by "));
-  EXPECT_THAT(answer.reading().how_bad().brief(), HasSubstr("; recovered since row 2"));
+  EXPECT_THAT(answer.reading().how_bad().brief(), HasSubstr("; since row 2"));
   EXPECT_THAT(answer.reading().DebugString(), Not(HasSubstr("(recent)")));
   EXPECT_THAT(Metrics(),
               AllOf(HasSubstr(Recovered(1)),

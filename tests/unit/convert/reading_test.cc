@@ -374,7 +374,8 @@ TEST(NowLineTest, SaysSinceWhenAnAlarmHasRecovered) {
   EXPECT_THAT(NowLine(answer),
               StartsWith("recovered since row 23553: the newest 1548 rows: off by 0.5 points (0 to "
                          "1.9; limit 2); says "));
-  EXPECT_THAT(HowBadLine(answer).brief(), EndsWith("; recovered since row 23553"));
+  EXPECT_THAT(HowBadLine(answer).brief(),
+              EndsWith("; since row 23553 off by 0.5 points (0 to 1.9; limit 2)"));
 }
 
 TEST(NowLineTest, HasTheCoverageOfForecasts) {

@@ -37,7 +37,8 @@ std::string AlarmText(const v1::ErrorMeasurement& newest, double limit) {
 std::string BriefNowText(const v1::CalibrationError& error) {
   const v1::ErrorMeasurement& newest = error.newest();
   if (error.is_recovered()) {
-    return absl::StrCat("recovered since row ", newest.first_observation());
+    return absl::StrCat("since row ", newest.first_observation(), " ",
+                        BriefErrorText(newest, error.limit()));
   }
   const bool is_part = newest.first_observation() > Current(error).first_observation();
   if (!HasAlarm(error) || IntervalOf(newest) == nullptr || !is_part) return "";

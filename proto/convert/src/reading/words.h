@@ -41,9 +41,9 @@ inline constexpr std::size_t kMaxNames = 3;
 // 11; limit 2)".
 [[nodiscard]] std::string BriefErrorText(const v1::ErrorMeasurement& error, double limit);
 
-// What the newest rows say while an alarm of the model itself is active, such as "recovered since
-// row 23553" or "the newest 1548 rows: off by 20.5 points (10.5 to 30.5; limit 5)". Empty if they
-// say nothing else than all rows do.
+// What the newest rows say while an alarm of the model itself is active, such as "since row 23553
+// off by 0.5 points (0 to 1.9; limit 2)" if it has recovered, or "the newest 1548 rows: off by 20.5
+// points (10.5 to 30.5; limit 5)". Empty if they say nothing else than all rows do.
 [[nodiscard]] std::string BriefNowText(const v1::CalibrationError& error);
 
 // The coverage of central intervals, and whether they are too narrow or too wide: about the widest
