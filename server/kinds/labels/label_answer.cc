@@ -96,9 +96,8 @@ void DescribeLabels(const DescribedModel& model, v1::GetCalibrationResponse& res
       label.set_since_observation(error.first_observation);
     }
     if (error.acknowledged) label.set_acknowledged_limit(error.limit);
-    if (error.Read().recovered) {
-      label.set_recovered_since(error.Read().newest->first_observation);
-    }
+    const ErrorReading& reading = error.Read();
+    if (reading.recovered) label.set_recovered_since(reading.newest->first_observation);
   }
 }
 
