@@ -44,6 +44,8 @@ HEADER_ROOMS = {
     "line_vector": "base",
     "outcome_kernel": "loss",
     "prediction_batch": "base",
+    "probability": "base",
+    "quantile_order": "base",
     "row_sum": "base",
     "run_control": "base",
     "simd_target": "kernels",

@@ -188,9 +188,7 @@ absl::StatusOr<Table> ReadLabels(const InputOptions& options, std::span<const st
                                                                 /*truths_needed=*/false, file.name,
                                                                 head.names);
                                             }));
-  if (!options.logits) {
-    table.changes.rounded_probabilities = RoundToProbabilities(table.values);
-  }
+  if (!options.logits) table.changes.rounded_probabilities = RoundToProbabilities(table.values);
   CALIBD_RETURN_IF_ERROR(ReadOtherFiles(options, table));
   return table;
 }

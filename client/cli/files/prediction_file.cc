@@ -241,9 +241,7 @@ absl::StatusOr<Input> ReadInput(const InputOptions& stated, InputFile& file) {
   ClassReader reader(options, positive_class, file);
   Input input;
   CALIBD_RETURN_IF_ERROR(reader.Read(input));
-  if (!options.logits) {
-    input.changes.rounded_probabilities = RoundToProbabilities(input.values);
-  }
+  if (!options.logits) input.changes.rounded_probabilities = RoundToProbabilities(input.values);
   if (positive_class.has_value()) ExpandPositiveClass(options.logits, *positive_class, input);
   if (!options.labels.empty()) CALIBD_RETURN_IF_ERROR(reader.ReadLabels(input));
   CALIBD_RETURN_IF_ERROR(ReadOtherFiles(options, input));
