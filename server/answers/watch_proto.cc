@@ -217,7 +217,7 @@ void WarnOfRows(const ModelDeclaration& declaration, const ModelSnapshot& snapsh
         "the "
         "rows are sorted, or repeated, or many are of one user. The evidence, alarms and intervals "
         "take each row for new and may be false: send rows in random order (calibctl send "
-        "--shuffle), and acknowledge the alarms.",
+        "--shuffle 1), and acknowledge the alarms.",
         snapshot.monitor->dependence_found_at);
   }
   const RowScreen::Counts& screen = snapshot.monitor->screen;

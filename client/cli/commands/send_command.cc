@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <iostream>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -20,6 +21,7 @@
 #include "client/cli/files/prediction_file.h"
 #include "client/cli/files/row_faults.h"
 #include "client/cli/files/row_features.h"
+#include "client/cli/files/row_order.h"
 #include "client/cli/files/text_row.h"
 #include "client/cli/reports/stream_report.h"
 #include "google/protobuf/util/time_util.h"
@@ -40,6 +42,8 @@ struct SendOptions {
   std::string baseline;
   std::string producer_id;
   std::string idempotency_key;
+  // Seed of the order of the rows.
+  std::optional<std::uint64_t> shuffle;
   bool create = false;
 };
 
@@ -282,6 +286,7 @@ absl::StatusOr<ExitCode> SendTable(const Context& context, const SendOptions& op
   }
   CALIBD_RETURN_IF_ERROR(CheckGroups(options, model, table.groups));
   CALIBD_RETURN_IF_ERROR(CheckTimes(options.input, table));
+  if (options.shuffle.has_value()) Shuffle(*options.shuffle, table);
   CALIBD_ASSIGN_OR_RETURN(auto stream, OpenStream(context, options, model, table, client));
   return stream.Finish(context, send(options, table, stream), TellChanges(context, table.changes));
 }
@@ -376,6 +381,7 @@ absl::StatusOr<ExitCode> Run(const Context& context, const SendOptions& options)
     CALIBD_RETURN_IF_ERROR(GetOrCreateModel(*client, model).status());
   }
   CALIBD_RETURN_IF_ERROR(CheckGroups(options, model, input.groups));
+  if (options.shuffle.has_value()) Shuffle(*options.shuffle, input);
   CALIBD_ASSIGN_OR_RETURN(auto stream, OpenStream(context, options, model, input, *client));
   if (stream.stream().class_count() != input.class_count) {
     return absl::InvalidArgumentError(absl::StrCat(options.input.predictions, " has ",
@@ -438,6 +444,11 @@ void AddSendCommand(CLI::App& app, Context& context) {
       ->add_option("--idempotency-key", options->idempotency_key,
                    "makes the command safe to repeat; letters, digits and . _ : -, at most 112")
       ->excludes("--producer-id");
+  command
+      ->add_option("--shuffle", options->shuffle,
+                   "send the rows in a random order that this seed, a whole number, determines: "
+                   "rows that are sorted by label or by user look like a wrong model")
+      ->type_name("SEED");
   command->add_flag(
       "--create", options->create,
       "create the model with default settings, and the class names of the columns, if it does "

@@ -29,8 +29,9 @@ void Keep(const std::vector<bool>& keep, std::size_t width, std::vector<T>& elem
 }  // namespace
 
 std::string RowPlaces::Of(std::size_t row) const {
-  return row < lines.size() ? absl::StrCat(path, " line ", lines[row])
-                            : absl::StrCat(path, " row ", row, " (counted from 0)");
+  const std::size_t place = row < rows.size() ? rows[row] : row;
+  return place < lines.size() ? absl::StrCat(path, " line ", lines[place])
+                              : absl::StrCat(path, " row ", place, " (counted from 0)");
 }
 
 std::string Table::PlaceOf(std::size_t row, std::size_t column) const {

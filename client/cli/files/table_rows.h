@@ -19,6 +19,8 @@ struct RowPlaces {
   std::string path;
   // The line of each row; empty for the rows of an array.
   std::vector<std::size_t> lines;
+  // The place of each row in the file, if the rows have another order; otherwise empty.
+  std::vector<std::size_t> rows;
   // Whether the first line may be a header.
   bool csv = false;
 

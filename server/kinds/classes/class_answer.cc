@@ -200,6 +200,10 @@ void ClassWatchDetails::DescribeGroup(const WatchSnapshot& watch, v1::GroupWatch
   DescribeGroupScores(reliability, *out.mutable_scores());
 }
 
+void MeasuredClassError::DescribeEvent(std::size_t place, v1::DatedChange& out) const {
+  out.set_event(place == 0 ? v1::DatedChange::TOP_LABEL : v1::DatedChange::CLASS_1);
+}
+
 void MeasuredClassError::Describe(const ErrorSnapshot& error, const ErrorReading& reading,
                                   v1::CalibrationError& out) const {
   DescribeSums(since_start, reading.since_start, *out.mutable_since_start());
