@@ -55,13 +55,18 @@ double LabelTotals::Brier() const noexcept {
 std::optional<ErrorInterval> LabelTotals::Interval(std::size_t label_count,
                                                    const ErrorLevels& levels) const noexcept {
   const auto k = static_cast<double>(label_count);
+  const ReliabilitySums::Bin total = sums.Total();
+  const auto known = static_cast<double>(std::max<std::int64_t>(total.count, 1));
+  const double mean_variance = total.variance / known;
+  const double share = known / (k * static_cast<double>(std::max<std::int64_t>(rows, 1)));
+  const double design = std::sqrt(4 * share * mean_variance + (1 - 4 * mean_variance) / k);
   std::array<WeightedBin, kReliabilityBinCount> bins{};
   for (std::size_t b = 0; b < kReliabilityBinCount; ++b) {
     const ReliabilitySums::Bin& sum = sums.bins[b];
     bins[b] = {.count = static_cast<double>(sum.count) / k,
                .stated = sum.confidence / k,
                .deviation = (sum.confidence - static_cast<double>(sum.correct)) / k,
-               .variance = sum.variance / k};
+               .variance = design * sum.variance / k};
   }
   return BinnedErrorInterval(bins, row_square_sum, levels);
 }

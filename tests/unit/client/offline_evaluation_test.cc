@@ -128,14 +128,18 @@ TEST_P(EvaluateCifar10Test, ReproducesScoresBinnedErrorsAndMmce) {
 INSTANTIATE_TEST_SUITE_P(Networks, EvaluateCifar10Test,
                          ::testing::Values("densenet121", "resnet18", "googlenet"));
 
-TEST(EvaluateOfflineTest, SaysWhyThereIsNoBandwidth) {
+TEST(EvaluateOfflineTest, EqualPredictionsHaveTheBandwidth1) {
   PredictionSet set;
   set.class_count = 2;
   for (int i = 0; i < 6; ++i) {
     set.probabilities.insert(set.probabilities.end(), {0.5, 0.5});
     set.labels.push_back(i % 2);
   }
-  EXPECT_TRUE(absl::IsFailedPrecondition(EvaluateOffline(set.view(), {}).status()));
+  const absl::StatusOr<v1::Evaluation> evaluation = EvaluateOffline(set.view(), {});
+  ASSERT_TRUE(evaluation.ok()) << evaluation.status();
+  const v1::Provenance& provenance = evaluation->lenses(0).result().provenance();
+  EXPECT_EQ(provenance.bandwidth(), 1);
+  EXPECT_EQ(provenance.bandwidth_rule().fixed(), 1);
 }
 
 TEST(EvaluateOfflineTest, StopsOnRequest) {

@@ -106,7 +106,8 @@ TEST(EvaluateTest, TheResultDoesNotDependOnTheThreads) {
             back->reliability[0].corp.band[0].consistency.upper);
 }
 
-TEST(EvaluateTest, ALensWithoutABandwidthGivesTheReasonAndTheOthersContinue) {
+// exp(-0 / nu) is 1 for every bandwidth nu.
+TEST(EvaluateTest, ALensThatSeesEqualRowsHasAnyBandwidth) {
   PredictionSet set;
   set.class_count = 3;
   for (int i = 0; i < 20; ++i) {
@@ -120,8 +121,11 @@ TEST(EvaluateTest, ALensWithoutABandwidthGivesTheReasonAndTheOthersContinue) {
   options.lenses.push_back(WithItsKernel(Lens::Grouped({0, 0, 1})));
   const auto evaluation = Evaluate(set.view(), options);
   ASSERT_TRUE(evaluation.ok()) << evaluation.status();
-  EXPECT_TRUE(evaluation->lenses[0].result.ok());
-  EXPECT_TRUE(absl::IsFailedPrecondition(evaluation->lenses[1].result.status()));
+  EXPECT_FALSE(evaluation->lenses[0].result->is_constant);
+  ASSERT_TRUE(evaluation->lenses[1].result.ok()) << evaluation->lenses[1].result.status();
+  EXPECT_TRUE(evaluation->lenses[1].result->is_constant);
+  // The labels of the groups, 14 and 6 of 20, against 1/2 each: |sum of the residuals|^2 / n^2.
+  EXPECT_NEAR(evaluation->lenses[1].result->test.skce.biased, 2 * 4. * 4 / 400, 1e-12);
 }
 
 TEST(EvaluateTest, ErrorsNameTheOption) {

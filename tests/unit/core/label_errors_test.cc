@@ -102,6 +102,22 @@ TEST(LabelErrorsTest, TheIntervalIsThatOfTheSumsOfRows) {
   EXPECT_GT(all.gap_lower, 0.05);
 }
 
+// Whether labels are equal or independent, the interval of a file is hardly wider than at all times.
+TEST(LabelErrorsTest, OneLookIsNarrower) {
+  for (const bool equal : {false, true}) {
+    for (const std::size_t rows : {std::size_t{100}, std::size_t{2000}}) {
+      const Rows set = DrawRows(8, rows, equal, 0);
+      LabelErrors errors(8);
+      errors.Add(set.view());
+      const ErrorInterval one = *errors.IntervalOfAll(kOneLookErrorLevels);
+      const ErrorInterval all = *errors.IntervalOfAll(kSingleErrorLevels);
+      EXPECT_LT(one.gap_upper - one.gap_lower, all.gap_upper - all.gap_lower) << equal << rows;
+      // The rate is chosen between that of equal and that of independent labels.
+      EXPECT_LE(one.upper, 1.02 * all.upper) << equal << rows;
+    }
+  }
+}
+
 TEST(LabelErrorsTest, PartsAdd) {
   const Rows set = DrawRows(3, 900, false, 0.1);
   LabelErrors whole(3);

@@ -91,7 +91,7 @@ struct Evaluation {
   std::vector<ResamplingResult> block_tests;
   struct OneLens {
     Lens lens = Lens::Canonical();
-    // The result, or FailedPrecondition, e.g. for a median of 0. The result of the first lens is
+    // The result, or FailedPrecondition. The result of the first lens is
     // always present.
     absl::StatusOr<LensTestResult> result;
     // FailedPrecondition: too few observations, or an ill-conditioned covariance.
@@ -119,7 +119,7 @@ struct Evaluation {
 // batch: valid, n >= 2. control.progress receives the completed fraction of the time;
 // on_stage receives the name of the next stage.
 // Errors: InvalidArgument naming the option; FailedPrecondition naming the number of observations
-// that is needed, or why the first lens has no bandwidth; Cancelled.
+// that is needed; Cancelled.
 // Cost: EvaluationOperations; memory EvaluationMemory.
 [[nodiscard]] absl::StatusOr<Evaluation> Evaluate(
     const PredictionBatch& batch, const EvaluationOptions& options, const RunControl& control = {},

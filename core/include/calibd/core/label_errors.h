@@ -24,6 +24,12 @@ namespace calibd {
 // at most (mean_k |x_tk|)^2. V = sum_t mean_k x_tk^2 / K would be that of independent labels; with
 // it the interval of dependent labels is wrong.
 //
+// An interval for one look chooses its rate for V_0 = 1.2 W + 1. With the mean v of c (1 - c) over
+// the known truths and their share f, calibrated labels have about V = f v for each row if all
+// labels are equal, and q f v with q = 4 f v + (1 - 4 v) / K if they are independent, because E |x|
+// = 2 c (1
+// - c). W = f v sqrt(q) for each row lies between. The interval is valid for every choice.
+//
 // Missing truths: whether a truth is known must not depend on its value, given the prediction and
 // the past; for an interval of one look, given all predictions, nor on any other truth. The weight
 // of a label in a row is 1/K, whatever truths of the row are known.

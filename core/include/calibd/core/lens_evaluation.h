@@ -56,8 +56,7 @@ struct LensTestOptions {
 };
 
 // batch: valid, n >= 2.
-// Errors: InvalidArgument (lens, kernel, replicates); FailedPrecondition (n, or a
-// median of 0); Cancelled.
+// Errors: InvalidArgument (lens, kernel, replicates); FailedPrecondition (n); Cancelled.
 // Cost: LensTestOperations; memory LensTestMemory.
 [[nodiscard]] absl::StatusOr<LensTestResult> TestLens(const PredictionBatch& batch,
                                                       const Lens& lens,
