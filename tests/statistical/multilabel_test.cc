@@ -110,6 +110,30 @@ TEST_P(MultilabelLevelTest, NoAnswerIsEverWrongMoreOftenThanPromised) {
     EXPECT_GT(share(missed_if_independent), 0.5);
   }
 }
+// One look at a file of calibrated labels, which may be equal: the gap is 0, and so is the error.
+TEST_P(MultilabelLevelTest, OneLookIsWrongAtMostAtItsLevel) {
+  const int files = Repeated(1000);
+  constexpr int kFileRows = 200;
+  const LabelErrorLevels levels(kOneLookErrorLevels, kLabels);
+  int wrong = 0;
+  for (int i = 0; i < files; ++i) {
+    LabelStream stream(GetParam(), static_cast<std::uint64_t>(i) + 1);
+    LabelErrors errors(kLabels);
+    for (int t = 0; t < kFileRows; ++t) {
+      stream.Next();
+      errors.Add(stream.view());
+    }
+    const auto misses = [](const ErrorInterval& interval) {
+      return interval.lower > 0 || interval.gap_lower > 0 || interval.gap_upper < 0;
+    };
+    bool misses_any = misses(*errors.IntervalOfAll(levels.of_all));
+    for (std::size_t k = 0; k < kLabels; ++k) {
+      misses_any |= misses(*errors.IntervalOf(k, levels.of_each));
+    }
+    wrong += misses_any ? 1 : 0;
+  }
+  EXPECT_LE(static_cast<double>(wrong) / files, Bound(kAlpha, files));
+}
 INSTANTIATE_TEST_SUITE_P(SharedLabels, MultilabelLevelTest, ::testing::Values(0, 0.7, 1));
 
 TEST(MultilabelPowerTest, ADeviatingLabelIsNamedAndNoOtherIs) {
