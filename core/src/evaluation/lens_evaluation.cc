@@ -139,8 +139,8 @@ absl::StatusOr<LensTestResult> TestLens(const PredictionBatch& batch, const Lens
   KernelSpec spec = options.kernel;
   const bool is_constant =
       spec.matrix == nullptr && spec.rule.bandwidth.needs_predictions() && AreEqual(first);
-  if (is_constant)
-    spec.rule.bandwidth = {.kind = BandwidthRule::Kind::kFixed, .fixed = 1, .alpha = {}};
+  const BandwidthRule any{.kind = BandwidthRule::Kind::kFixed, .fixed = 1, .alpha = {}};
+  if (is_constant) spec.rule.bandwidth = any;
   CALIBD_ASSIGN_OR_RETURN(
       const RunningKernel kernel,
       MakeKernel(spec, first.probabilities, first.class_count, control.WithoutProgress()));
