@@ -37,6 +37,7 @@ TEST(CalibctlEvaluateRowsTest, FewRowsAreEnoughForALargeError) {
   // Hoeffding's bound for two events: .2015 +- sqrt(log(320) / 184).
   arguments.push_back("--predictions-follow-labels");
   CalibctlRun in_order(arguments);
+  EXPECT_EQ(in_order.exit_code(), 3) << in_order.error();
   EXPECT_THAT(in_order.output(), HasSubstr("over-confident by 20.15 (2.4 to 37.9)"));
 }
 
@@ -56,8 +57,9 @@ TEST(CalibctlEvaluateRowsTest, EachGroupHasAnAnswer) {
     }
   }
   const std::vector<std::string> all = {
-      "evaluate",     path, "--label-column", "y", "--positive-class", "1",
-      "--replicates", "99", "--seed",         "1", "--fail-on",        "over-limit,miscalibration"};
+      "evaluate",         path, "--label-column", "y",
+      "--positive-class", "1",  "--replicates",   "199",
+      "--seed",           "1",  "--fail-on",      "over-limit,miscalibration"};
   std::vector<std::string> grouped = all;
   grouped.insert(grouped.end(), {"--group-column", "region"});
   CalibctlRun run(grouped);
@@ -68,6 +70,7 @@ TEST(CalibctlEvaluateRowsTest, EachGroupHasAnAnswer) {
                                   EndsWith("\nfailed on over-limit, miscalibration\n")));
   grouped.insert(grouped.end(), {"--output", "json"});
   CalibctlRun json(grouped);
+  ASSERT_EQ(json.exit_code(), 3) << json.error();
   ASSERT_EQ(json.json().at("groups").size(), 2U);
   for (const nlohmann::json& group : json.json().at("groups")) {
     EXPECT_EQ(group.at("observations"), "400");
@@ -126,9 +129,10 @@ TEST(CalibctlEvaluateRowsTest, RowsAreInTheOrderOfTheirTimes) {
     return path;
   };
   const auto run = [](const std::string& path) {
-    return CalibctlRun({"evaluate", path, "--label-column", "label", "--time-column", "when",
-                        "--replicates", "99", "--seed", "1", "--output", "json"})
-        .json();
+    CalibctlRun evaluate({"evaluate", path, "--label-column", "label", "--time-column", "when",
+                          "--replicates", "99", "--seed", "1", "--output", "json"});
+    EXPECT_EQ(evaluate.exit_code(), 0) << evaluate.error();
+    return evaluate.json();
   };
   const nlohmann::json ordered = run(write("ordered.csv", false));
   const nlohmann::json reversed = run(write("reversed.csv", true));
