@@ -280,8 +280,9 @@ ErrorIntervals ErrorsOf(const PredictionBatch& batch) {
   top_label.Add(batch);
   ReliabilitySums class_1;
   if (batch.class_count == 2) class_1.AddClass(batch, 1);
-  // The number of newer rows and the map are known before the first of their labels.
-  return EventIntervals(top_label, class_1, kOneLookErrorLevels).value_or(ErrorIntervals{});
+  // A one-look interval would be wider for the probabilities that a map repairs: its rate is chosen
+  // for calibrated ones.
+  return EventIntervals(top_label, class_1, kSingleErrorLevels).value_or(ErrorIntervals{});
 }
 
 void MeasureBenefit(const PredictionBatch& newer, RecalibrationAdvice& advice) {

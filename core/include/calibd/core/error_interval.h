@@ -99,7 +99,9 @@ inline constexpr double kDefaultErrorLimit = 0.02;
 // lambda and the product are those with the smaller boundary at K = K_0 and V = V_0 = 1.2 sum c (1
 // - c) + 1, which is about V of a calibrated model: lambda = min(q / (1 + q / 1.5), 0.9) with q =
 // sqrt(2 K_0 / V_0), and lambda = sqrt(8 K_0 / n). They are functions of n, of the predictions, and
-// of constants, so they are known before the first label if n and all predictions are.
+// of constants, so they are known before the first label if n and all predictions are. For
+// predictions that are sharp and far from calibrated, V is many times V_0, and r may exceed the
+// boundary u of all times.
 class OneLookBoundary {
  public:
   // count: n > 0. variance: sum c (1 - c) >= 0; unset for Looks::kOneInOrder, where V_0 would
