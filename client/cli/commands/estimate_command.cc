@@ -8,8 +8,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "calibd/convert/estimate.h"
-#include "calibd/core/estimator_selection.h"
 #include "client/cli/commands/command.h"
 #include "client/cli/commands/lens_option.h"
 #include "client/cli/commands/offline_evaluation.h"
@@ -64,33 +62,6 @@ absl::StatusOr<ExitCode> EstimateServed(const Context& context, const EstimateOp
   return ExitCode::kOk;
 }
 
-// Announces an estimate that takes long. batch: all rows.
-void TellDurationOf(const PredictionBatch& batch, const EstimateOptions& options,
-                    const v1::EstimateCalibrationErrorRequest& request,
-                    const std::stop_token& stop) {
-  // Of one CPU. It is measured again before long work.
-  constexpr double kOperationsPerSecond = 3e9;
-  const auto selection = convert::FromProto(request, batch.class_count);
-  // The estimate says what is wrong with the request.
-  if (!selection.ok()) return;
-  TellDuration(
-      {.rows = batch.size(),
-       .seconds =
-           [&](std::size_t rows) {
-             return SelectionOperations(rows, batch.class_count, *selection) /
-                    kOperationsPerSecond / options.threads;
-           },
-       .measure =
-           [&](std::size_t rows) {
-             return SecondsOf([&] {
-               client::LongCallOptions call;
-               call.stop = stop;
-               return EstimateOffline(batch.rows(0, rows), request, options.threads, call).ok();
-             });
-           }},
-      "use fewer --estimators or --replicates");
-}
-
 absl::StatusOr<ExitCode> EstimateFiles(const Context& context, const EstimateOptions& options,
                                        v1::EstimateCalibrationErrorRequest request) {
   if (const auto fault = FindUsageFault(options.input)) return UsageFault(*fault);
@@ -102,12 +73,11 @@ absl::StatusOr<ExitCode> EstimateFiles(const Context& context, const EstimateOpt
   }
   if (!input.ok()) return input.status();
   if (!request.has_seed()) request.set_seed(std::random_device{}());
-  const PredictionBatch batch{input->values, input->labels, input->class_count};
-  TellDurationOf(batch, options, request, context.stop);
   CALIBD_ASSIGN_OR_RETURN(
       const v1::CalibrationErrorEstimate estimate,
       CallWithProgress(context, "estimating", kTestTimeout, [&](const auto& call) {
-        return EstimateOffline(batch, request, options.threads, call);
+        return EstimateOffline({input->values, input->labels, input->class_count}, request,
+                               options.threads, call);
       }));
   if (context.json()) {
     Json json = ToJson(estimate);

@@ -42,13 +42,8 @@ std::string ProgressLine(const std::string& label, const std::string& unit, doub
 
 std::string ProgressNote(const std::string& label, double done, double total,
                          double elapsed_seconds) {
-  const double fraction = std::clamp(done / total, 0.0, 1.0);
-  std::string note =
-      absl::StrFormat("%s: %.0f %% after %s", label, 100 * fraction, DurationText(elapsed_seconds));
-  if (fraction > 0) {
-    absl::StrAppend(&note, ", about ", DurationText(elapsed_seconds * (1 / fraction - 1)), " left");
-  }
-  return note;
+  return absl::StrFormat("%s: %.0f %% after %s", label, 100 * std::clamp(done / total, 0.0, 1.0),
+                         DurationText(elapsed_seconds));
 }
 
 ProgressBar::ProgressBar(std::string label, std::string unit, double total)

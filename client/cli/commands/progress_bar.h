@@ -40,7 +40,7 @@ class ProgressBar {
 [[nodiscard]] std::string ProgressLine(const std::string& label, const std::string& unit,
                                        double done, double total, double elapsed_seconds);
 
-// Returns the text of a line elsewhere: "sending: 50 % after 10 s, about 10 s left".
+// Returns the text of a line elsewhere: "sending: 50 % after 10 s".
 [[nodiscard]] std::string ProgressNote(const std::string& label, double done, double total,
                                        double elapsed_seconds);
 

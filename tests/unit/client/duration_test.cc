@@ -60,11 +60,10 @@ TEST(ExtrapolateSecondsTest, IsUnsetIfAPartFails) {
                    .has_value());
 }
 
-TEST(ProgressNoteTest, SaysWhatIsLeft) {
-  EXPECT_EQ(ProgressNote("estimating", 0.25, 1, 12),
-            "estimating: 25 % after 12 s, about 36 s left");
+TEST(ProgressNoteTest, SaysHowMuchIsDone) {
+  EXPECT_EQ(ProgressNote("estimating", 0.25, 1, 12), "estimating: 25 % after 12 s");
   EXPECT_EQ(ProgressNote("estimating", 0, 1, 75), "estimating: 0 % after 1 min 15 s");
-  EXPECT_EQ(ProgressNote("sending", 3000, 3000, 10), "sending: 100 % after 10 s, about 0 s left");
+  EXPECT_EQ(ProgressNote("sending", 3000, 3000, 10), "sending: 100 % after 10 s");
 }
 
 }  // namespace
