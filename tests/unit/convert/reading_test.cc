@@ -634,7 +634,7 @@ TEST(ChangedLineTest, SaysFromWhatToWhatTheErrorChanged) {
                         "since"));
   // A dated change is said without an alarm too, and the drift detector adds nothing to it.
   answer.clear_alarms();
-  answer.mutable_verdict()->set_limit_status(v1::CalibrationError::WITHIN_LIMIT);
+  answer.mutable_error()->set_status(v1::CalibrationError::WITHIN_LIMIT);
   EXPECT_EQ(ChangedLine(answer).answer(), Changed::CHANGED);
   answer.mutable_error()->clear_change();
   EXPECT_EQ(ChangedLine(answer).text(), "");

@@ -82,7 +82,7 @@ Changed ChangedLine(const v1::GetCalibrationResponse& answer) {
                absl::StrCat("perhaps: the drift detector reacted at row ", drift->observation(),
                             ", but no change of the average error can be dated"));
   }
-  const bool is_over = answer.verdict().limit_status() == v1::CalibrationError::OVER_LIMIT;
+  const bool is_over = answer.error().status() == v1::CalibrationError::OVER_LIMIT;
   if (!is_over && drift == nullptr) return {};
   return Say(Changed::NOT_DATED, 0, "no change can be dated");
 }
