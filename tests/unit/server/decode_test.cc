@@ -72,6 +72,31 @@ TEST(DecodeTest, LogitsAreConvertedByTheSoftmax) {
   EXPECT_THAT(batch.values()->values, ElementsAre(0.5, 0.5, 0.5, 0.5));
 }
 
+TEST(DecodeTest, ARoundingAwayFromAProbabilityIsItsNearestOne) {
+  const auto set = [](v1::Observations& o) {
+    o.mutable_probabilities()->set_values(0, 1.00000012);
+    o.mutable_probabilities()->set_values(1, -1.2e-7);
+  };
+  const LogRow batch = DecodeAfter(set);
+  ASSERT_TRUE(batch.validity().ok()) << batch.validity();
+  EXPECT_THAT(batch.values()->values, ElementsAre(1, 0, 0.5, 0.5));
+  const LogRow skipping = DecodeAfter([&](v1::Observations& o) {
+    set(o);
+    o.mutable_probabilities()->set_values(2, 1.00001);
+    o.set_skip_invalid_rows(true);
+  });
+  ASSERT_TRUE(skipping.validity().ok()) << skipping.validity();
+  EXPECT_THAT(skipping.values()->values, ElementsAre(1, 0));
+  EXPECT_EQ(skipping.skipped.rows, 1);
+  const LogRow positive = DecodeAfter([](v1::Observations& o) {
+    o.mutable_probabilities()->clear_values();
+    for (const double value : {1.00000012, -1.2e-7}) o.mutable_probabilities()->add_values(value);
+    o.set_positive_class(1);
+  });
+  ASSERT_TRUE(positive.validity().ok()) << positive.validity();
+  EXPECT_THAT(positive.values()->values, ElementsAre(0, 1, 1, 0));
+}
+
 TEST(DecodeTest, ErrorsNameRowAndValue) {
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   const auto set = [](int i, double value) {
