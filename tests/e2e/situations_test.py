@@ -96,7 +96,7 @@ EXPECTED = {
                   ["UNDECIDED, NOT_REJECTED off by ", "more labelled rows decide"], []),
     "drifted": ("OVER_LIMIT", "MISCALIBRATED", ["over-limit", "miscalibration", "drift"],
                 ["drift", "evidence", "over_limit"],
-                ["OVER_LIMIT since 20", "(row 12", "yes, at about row 1",
+                ["OVER_LIMIT since 20", "(row 12", "yes, between rows 1",
                  "the newest rows were off by more than 2 points"],
                 ["CalibdModelDrifted", "CalibdModelMiscalibrated", "CalibdModelOverLimit"]),
     "bad_group": ("OVER_LIMIT", "MISCALIBRATED", ["over-limit", "miscalibration", "drift"],

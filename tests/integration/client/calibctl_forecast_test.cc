@@ -116,7 +116,7 @@ TEST_F(CalibctlForecastTest, ARecentChangeIsShownBesideTheWholeHistory) {
           "verdict   prices: OVER_LIMIT since (.|\n)*how bad   off by (.|\n)*now       the "
           "newest "
           "1.*rows: off by (.|\n)*cover\\s+(6[5-9]|7[0-4])(.|\n)*: too\\s+narrow(.|\n)*changed   "
-          "yes, at about row (19|20)(.|\n)*"));
+          "yes, between\\s+rows\\s+(19|20)(.|\n)*"));
   EXPECT_THAT(
       OutputOf({"show", "prices", "--verbose"}),
       ::testing::ContainsRegex("\nsince row .*50 % intervals cover %(.|\n)*\n(19|20)[0-9]+ +1"));

@@ -65,6 +65,32 @@ TEST_F(CalibctlServedTest, ASendWithAnIdempotencyKeyCanBeRepeated) {
   EXPECT_EQ(RunJson({"show", "m"}).at("observations"), std::to_string(3 * kRows));
 }
 
+TEST_F(CalibctlServedTest, SendShufflesRowsThatAreSorted) {
+  PredictionSet drawn;
+  Generator::Create(GeneratorSpec::M1(10), 1)->Draw(8000, drawn);
+  PredictionSet sorted;
+  sorted.class_count = drawn.class_count;
+  for (std::int32_t k = 0; k < 10; ++k) {
+    for (std::size_t i = 0; i < drawn.labels.size(); ++i) {
+      if (drawn.labels[i] != k) continue;
+      const auto row = drawn.view().row(i);
+      sorted.probabilities.insert(sorted.probabilities.end(), row.begin(), row.end());
+      sorted.labels.push_back(k);
+    }
+  }
+  const PredictionFiles files(sorted, 0);
+  const auto shown = [&](const std::string& model, const std::vector<std::string>& more) {
+    RunJson({"model", "create", model, "--classes", "10", "--bandwidth", "1"});
+    std::vector<std::string> arguments{"send",         model,          files.predictions(),
+                                       files.labels(), "--label-base", "0"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    EXPECT_EQ(RunJson(arguments).at("acceptedRows"), "8000");
+    return Run({"show", model})->output();
+  };
+  EXPECT_THAT(shown("sorted", {}), HasSubstr("warning   "));
+  EXPECT_THAT(shown("mixed", {"--shuffle", "7"}), Not(HasSubstr("warning   ")));
+}
+
 TEST_F(CalibctlServedTest, SimulateKeepsTheRate) {
   const nlohmann::json sent =
       RunJson({"simulate", "slow", "--generator", "M1", "--n", "200", "--rate", "400"});

@@ -368,6 +368,34 @@ TEST_F(MonitoringTest, AChangeAfterManyGoodObservationsIsDrift) {
   EXPECT_EQ(answer.watch().first_observation(), 1);
 }
 
+TEST_F(MonitoringTest, RowsThatAreSortedByLabelAreWarnedOfUntilTheEvidenceIsAcknowledged) {
+  Create(Declared());
+  const PredictionSet drawn = DrawFrom(GeneratorSpec::M1(kMonitoringClasses), 6000);
+  PredictionSet sorted;
+  sorted.class_count = kMonitoringClasses;
+  for (std::size_t k = 0; k < kMonitoringClasses; ++k) {
+    for (std::size_t i = 0; i < drawn.labels.size(); ++i) {
+      if (drawn.labels[i] != static_cast<std::int32_t>(k)) continue;
+      const auto row = drawn.view().row(i);
+      sorted.probabilities.insert(sorted.probabilities.end(), row.begin(), row.end());
+      sorted.labels.push_back(drawn.labels[i]);
+    }
+  }
+  Send(sorted, 500);
+  const auto is_warning = HasSubstr("Labels of neighbouring rows go together");
+  v1::GetCalibrationResponse answer = Answer();
+  ASSERT_THAT(answer.warnings(), ::testing::Contains(is_warning));
+  EXPECT_THAT(answer.reading().warning().text(), is_warning);
+  server_->Kill();
+  Start();
+  EXPECT_EQ(Answer().warnings(0), answer.warnings(0));
+  // Each alarm restarts what it is about.
+  for (const v1::Alarm& alarm : answer.alarms()) ASSERT_TRUE(Acknowledge(alarm.id(), "").ok());
+  EXPECT_THAT(Answer().warnings(), ::testing::Not(::testing::Contains(is_warning)));
+  Send(DrawFrom(GeneratorSpec::M1(kMonitoringClasses), 6000, 3), 500);
+  EXPECT_THAT(Answer().warnings(), ::testing::Not(::testing::Contains(is_warning)));
+}
+
 TEST_F(MonitoringTest, AModelThatIsWrongFromItsStartRaisesBothAlarms) {
   Create(Declared());
   Send(DrawFrom(GeneratorSpec::M2(kMonitoringClasses), 300));
