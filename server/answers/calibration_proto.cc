@@ -20,6 +20,7 @@ void DescribeMonitor(const Model& model, const ModelSnapshot& snapshot,
   const Verdict verdict = MakeVerdict(model, snapshot, now);
   DescribeVerdict(model, snapshot, verdict, *response.mutable_verdict());
   DescribeError(snapshot.monitor->error, *response.mutable_error());
+  DescribeRowsUntilDecided(snapshot.monitor->error, *response.mutable_error());
   DescribeChange(snapshot.monitor->error, *response.mutable_error());
   DescribeWatch(declaration, snapshot, *response.mutable_watch());
   const std::vector<Alarm>& alarms = *snapshot.monitor->alarms;

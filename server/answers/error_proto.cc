@@ -38,9 +38,13 @@ void DescribeError(const ErrorSnapshot& error, v1::CalibrationError& proto) {
   proto.set_is_recovered(reading.recovered);
   proto.set_is_acknowledged(error.acknowledged && !error.over);
   error.measured->Describe(error, reading, proto);
-  if (reading.observations_needed.has_value()) {
-    proto.set_observations_needed(*reading.observations_needed);
-  }
+}
+
+void DescribeRowsUntilDecided(const ErrorSnapshot& error, v1::CalibrationError& proto) {
+  const std::optional<RowsUntilDecided> rows = error.Foresee();
+  if (!rows.has_value()) return;
+  proto.mutable_observations_needed()->set_lower(rows->lower);
+  proto.mutable_observations_needed()->set_upper(rows->upper);
 }
 
 void DescribeChange(const ErrorSnapshot& error, v1::CalibrationError& proto) {

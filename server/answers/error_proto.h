@@ -9,6 +9,9 @@ namespace calibd::server {
 
 // Fills in the answer to how far off a model or a group is.
 void DescribeError(const ErrorSnapshot& error, v1::CalibrationError& proto);
+// Adds after how many further observations the undecided error of a model is decided, if that can
+// be foreseen. Cost: some milliseconds for the first call of a snapshot.
+void DescribeRowsUntilDecided(const ErrorSnapshot& error, v1::CalibrationError& proto);
 // Adds the newest change of the error of a model, if one can be dated. Cost: some 0.2 ms for each
 // event.
 void DescribeChange(const ErrorSnapshot& error, v1::CalibrationError& proto);

@@ -12,6 +12,7 @@
 
 #include "calibd/core/dated_change.h"
 #include "calibd/core/error_interval.h"
+#include "calibd/core/rows_until_decided.h"
 #include "calibd/v1/monitoring.pb.h"
 #include "server/watch/state_fields.h"
 
@@ -66,9 +67,6 @@ struct ErrorReading {
   // True if the error exceeded the limit, no one has acknowledged it, and it is shown to be within
   // error_limit again.
   bool recovered = false;
-  // While undecided: the smallest number of further observations after which the answer is
-  // expected; unset if the present sums do not tell.
-  std::optional<std::int64_t> observations_needed;
 };
 
 struct ErrorSnapshot;
@@ -93,6 +91,12 @@ class MeasuredError {
   // and the evidence of the recent error. reading: of the snapshot.
   virtual void Describe(const ErrorSnapshot& error, const ErrorReading& reading,
                         v1::CalibrationError& out) const = 0;
+  // The number of further rows after which an undecided error is expected to be decided; unset if
+  // the sums do not tell.
+  [[nodiscard]] virtual std::optional<RowsUntilDecided> Foresee(
+      const ErrorSnapshot& /*error*/) const {
+    return std::nullopt;
+  }
   // Writes the event whose deviations a watch keeps in this place.
   virtual void DescribeEvent(std::size_t place, v1::DatedChange& out) const = 0;
 };
@@ -148,10 +152,20 @@ struct ErrorSnapshot {
     return memo->reading;
   }
 
-  // What Read returned.
+  // The number of further rows after which an undecided error of a model is expected to be decided.
+  // The first call computes it, in some milliseconds: only an answer about one model needs it.
+  [[nodiscard]] std::optional<RowsUntilDecided> Foresee() const {
+    if (Read().status != LimitStatus::kUndecided) return std::nullopt;
+    std::call_once(memo->foreseen_once, [this] { memo->foreseen = measured->Foresee(*this); });
+    return memo->foreseen;
+  }
+
+  // What Read and Foresee returned.
   struct Memo {
     std::once_flag once;
     ErrorReading reading;
+    std::once_flag foreseen_once;
+    std::optional<RowsUntilDecided> foreseen;
   };
   std::shared_ptr<Memo> memo = std::make_shared<Memo>();
 };

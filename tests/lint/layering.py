@@ -47,6 +47,7 @@ HEADER_ROOMS = {
     "probability": "base",
     "quantile_order": "base",
     "row_sum": "base",
+    "rows_until_decided": "scores",
     "run_control": "base",
     "simd_target": "kernels",
     "status_macros": "base",

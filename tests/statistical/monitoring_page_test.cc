@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <fstream>
 #include <map>
 #include <numeric>
@@ -20,6 +21,7 @@
 #include "calibd/core/p_value.h"
 #include "calibd/core/running_skce.h"
 #include "evidence_streams.h"
+#include "limit_streams.h"
 #include "support/test_data.h"
 
 namespace calibd {
@@ -33,17 +35,19 @@ using testing::EvidenceCrossed;
 using testing::FirstCrossing;
 using testing::KernelOf;
 using testing::kLevel;
+using testing::LimitStream;
 using testing::MedianBasis;
 using testing::Repeated;
 using testing::RoundProbabilities;
 using testing::Select;
+using testing::Sharpness;
 using testing::WatchedEvidence;
 
 // The page's numbers are from this many times as many streams as here.
 constexpr int kPageRepetitions = 10;
 
 // Returns the rows of the table after the line <!-- measured: NAME -->, by their first cell, with
-// the other cells as numbers. Text around a number is ignored.
+// the other cells as numbers, 0 for a cell without one. Text around a number is ignored.
 std::map<std::string, std::vector<double>> Table(const std::string& name) {
   std::ifstream page(CALIBD_MONITORING_PAGE);
   EXPECT_TRUE(page) << CALIBD_MONITORING_PAGE;
@@ -61,7 +65,7 @@ std::map<std::string, std::vector<double>> Table(const std::string& name) {
     std::vector<double>& numbers = table[first.substr(0, first.find_last_not_of(' ') + 1)];
     for (std::string cell; std::getline(cells, cell, '|');) {
       const std::size_t digit = cell.find_first_of("0123456789.");
-      if (digit != std::string::npos) numbers.push_back(std::stod(cell.substr(digit)));
+      numbers.push_back(digit == std::string::npos ? 0 : std::stod(cell.substr(digit)));
     }
   }
   EXPECT_FALSE(table.empty()) << name;
@@ -292,6 +296,52 @@ TEST(MonitoringPageTest, ViolatedAssumptionsRaiseFalseAlarmsAsOftenAsThePageSays
   check("probabilities rounded to 3 decimals", kDefaultTolerance,
         [&](int i) { return rounded(i, 3); });
   check("the same with a tolerance of 0.005", 0.005, [&](int i) { return rounded(i, 3); });
+}
+
+// The number of rows until the first answer, or `most` if there is none by then.
+std::int64_t RowsUntilAnswer(LimitStream& stream, double limit, std::int64_t most) {
+  server::ClassErrorWatch watch(server::ClassMeasure(server::ErrorBudget::OfModel(0.05, 10)),
+                                {.error_limit = limit, .min_observations = 100}, 1);
+  for (std::int64_t row = 1; row < most; ++row) {
+    stream.AddTo(watch, row);
+    if (watch.TakeCrossing().has_value()) return row;
+    if (row % 64 != 0) continue;
+    if (watch.Snapshot().Read().status == server::LimitStatus::kWithinLimit) return row;
+  }
+  return most;
+}
+
+TEST(MonitoringPageTest, ADecisionTakesAsManyRowsAsThePageSays) {
+  const auto table = Table("decisions");
+  const Sharpness columns[] = {Sharpness::kVague, Sharpness::kMedium, Sharpness::kSharp};
+  const double limits[] = {0.01, 0.02, 0.05};
+  // Longer ones take too long to simulate.
+  constexpr double kMostRows = 12000;
+  const int streams = Repeated(11);
+  int cells = 0;
+  for (const int points : {0, 1, 3, 5, 10}) {
+    for (std::size_t column = 0; column < 9; ++column) {
+      const double on_page = OnPage(table, std::to_string(points), column);
+      if (on_page == 0 || on_page > kMostRows) continue;
+      ++cells;
+      std::vector<std::int64_t> rows;
+      for (int i = 0; i < streams; ++i) {
+        LimitStream stream(columns[column / 3], points / 100.0, 10,
+                           static_cast<std::uint64_t>(i) + 1);
+        rows.push_back(
+            RowsUntilAnswer(stream, limits[column % 3], static_cast<std::int64_t>(3 * on_page)));
+      }
+      std::ranges::nth_element(rows, rows.begin() + streams / 2);
+      const auto median = static_cast<double>(rows[static_cast<std::size_t>(streams) / 2]);
+      const std::string what =
+          "points_" + std::to_string(points) + "_column_" + std::to_string(column);
+      RecordProperty(what, std::to_string(median));
+      // The median of 11 streams is within this factor, and the page rounds.
+      EXPECT_LE(median, 1.6 * on_page) << what;
+      EXPECT_GE(median, on_page / 1.6) << what;
+    }
+  }
+  EXPECT_GE(cells, 30);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "calibd/core/error_interval.h"
+#include "scores/continuations.h"
 
 namespace calibd {
 namespace {
@@ -16,9 +17,8 @@ namespace {
 constexpr std::size_t kEqualCells = 20;
 // The precision of the normal mixture.
 constexpr double kMixturePrecision = 50;
-// The limits of an expected number of observations: relative to the present one, and absolute.
-constexpr double kMostGrowthOfCount = 0x1p40;
-constexpr double kMostCountToDecide = 1e15;
+// The least square of the relative spread of the errors of the cells.
+constexpr double kLeastSquaredCellSpread = 1e-7;
 // Levels that differ by less are equally near.
 constexpr double kEqualDistance = 1e-12;
 
@@ -50,6 +50,12 @@ std::vector<std::size_t> ErrorEdges(const ForecastCells& cells) {
 struct CoverageCell {
   double sum = 0;
   double probability = 0;
+
+  // q (S / (n q))^2, and what it is on average for calibrated forecasts.
+  [[nodiscard]] double RelativeSquare(double n) const noexcept {
+    return sum * sum / (n * n * probability);
+  }
+  [[nodiscard]] double RelativeError(double n) const noexcept { return (1 - probability) / n; }
 };
 
 // counts: n observations.
@@ -217,38 +223,65 @@ std::optional<ForecastCoverage> CoverageOf(const ForecastCells& cells, const For
   return coverage;
 }
 
-std::optional<double> ObservationsUntilCoverageDecided(const ForecastCells& cells,
-                                                       const ForecastCounts& counts,
-                                                       const CoverageLevels& levels, double limit) {
+std::optional<RowsUntilDecided> ForeseeCoverageDecision(const ForecastCells& cells,
+                                                        const ForecastCounts& counts,
+                                                        const CoverageLevels& levels, double limit,
+                                                        std::int64_t least_rows) {
+  if (counts.count() < kLeastRowsToForesee) return std::nullopt;
   const auto n = static_cast<double>(counts.count());
-  if (n == 0) return std::nullopt;
-  const std::vector<CoverageCell> coverage_cells = CoverageCells(cells, counts.Cells(), n);
-  double squares = 0;
-  double noise = 0;
-  for (const CoverageCell& cell : coverage_cells) {
-    squares += cell.sum * cell.sum;
-    noise += n * cell.probability * (1 - cell.probability);
+  const std::vector<CoverageCell> present = CoverageCells(cells, counts.Cells(), n);
+  double squared_spread = 0;
+  double spread_variance = 0;
+  for (const CoverageCell& cell : present) {
+    squared_spread += cell.RelativeSquare(n) - cell.RelativeError(n);
+    spread_variance += 2 * std::pow(cell.RelativeError(n), 2);
   }
-  // The share of the squared sums that is no noise. With the number of observations, noise grows
-  // like the root of its factor, and an error like the factor.
-  const double error_share = squares > noise ? 1 - noise / squares : 0;
-  const double estimate = EstimateOf(coverage_cells, n);
-  const auto is_decided = [&](double factor) {
-    const double grown = estimate * std::sqrt(error_share + (1 - error_share) / factor);
-    const double margin = CoverageErrorMargin(n * factor, coverage_cells.size(), levels.error);
-    return grown - margin > limit || grown + margin <= limit;
+
+  struct Continuation {
+    ContinuationNoise noise;
+    // The errors and the sums of the cells.
+    std::vector<double> error;
+    std::vector<double> sum;
   };
-  double few = 1;
-  double enough = 1;
-  for (; !is_decided(enough); enough *= 2) {
-    if (enough >= kMostGrowthOfCount || n * enough > kMostCountToDecide) return std::nullopt;
-    few = enough;
+  std::vector<Continuation> continuations;
+  for (std::size_t i = 0; i < kContinuations; ++i) {
+    Continuation& one = continuations.emplace_back(Continuation{ContinuationNoise(i), {}, {}});
+    const double squared = std::max(squared_spread + std::sqrt(spread_variance) * one.noise.Next(),
+                                    kLeastSquaredCellSpread);
+    double total = 0;
+    for (const CoverageCell& cell : present) {
+      const double q = cell.probability;
+      const double e = cell.RelativeError(n) / q;
+      const double g = squared / (squared + e);
+      one.error.push_back(g * cell.sum / n + q * std::sqrt(g * e) * one.noise.Next());
+      one.sum.push_back(cell.sum);
+      total += one.error.back();
+    }
+    for (std::size_t k = 0; k < present.size(); ++k) {
+      one.error[k] -= present[k].probability * total;
+    }
   }
-  while (enough > 1.01 * few) {
-    const double middle = std::sqrt(few * enough);
-    (is_decided(middle) ? enough : few) = middle;
-  }
-  return std::ceil(n * enough);
+  double margin = 0;
+  const auto begin = [&](const ContinuationStep& step) {
+    margin = CoverageErrorMargin(step.rows, present.size(), levels.error);
+  };
+  std::vector<double> drawn(present.size());
+  const auto advance = [&](std::size_t i, const ContinuationStep& step) {
+    Continuation& one = continuations[i];
+    double total = 0;
+    for (std::size_t k = 0; k < present.size(); ++k) {
+      drawn[k] = std::sqrt(step.added * present[k].probability) * one.noise.Next();
+      total += drawn[k];
+    }
+    double absolute_sum = 0;
+    for (std::size_t k = 0; k < present.size(); ++k) {
+      one.sum[k] += step.added * one.error[k] + drawn[k] - present[k].probability * total;
+      absolute_sum += std::abs(one.sum[k]);
+    }
+    const double estimate = absolute_sum / (2 * step.rows);
+    return estimate - margin > limit || estimate + margin <= limit;
+  };
+  return RangeOfDecisions(counts.count(), least_rows, begin, advance);
 }
 
 }  // namespace calibd

@@ -5,6 +5,8 @@
 #include <numbers>
 #include <span>
 
+#include "scores/binned_ends.h"
+
 namespace calibd {
 namespace {
 
@@ -16,15 +18,8 @@ constexpr double kLogNormaliser = 1.755;
 // Newton's method doubles the number of correct digits: a step below this is the last one.
 constexpr double kLastStep = 1e-8;
 constexpr int kMostNewtonSteps = 10;
-// The limits of an expected number of observations: relative to the present one, and absolute.
-constexpr double kMostGrowth = 0x1p40;
-constexpr double kMostObservations = 1e15;
 
-constexpr std::array<double, RecentErrorEvidence::kRates> kKappa{.7,   .5,  .35, .25,  .17, .12,
-                                                                 .085, .06, .04, .028, .02, .014};
-constexpr std::array<double, RecentErrorEvidence::kSigns> kSignWeights{.25, .25, .5};
 constexpr double kMostWealth = 1e300;
-constexpr double kDecay = .999;
 // No wealth grows by a larger factor with an observation: 1 + the largest rate, and rounding.
 constexpr double kMostWealthGrowth = 1.71;
 
@@ -35,12 +30,6 @@ constexpr double kDesignBins = 7;
 constexpr double kVarianceFactor = 1.2;
 // psi_E is infinite at 1.
 constexpr double kLargestRate = 0.9;
-
-// Bins with observations: |S_b|, and the most that |B_b| can be.
-struct VisitedBin {
-  double deviation;
-  double cap;
-};
 
 // To a few ulps of 1, in half the time of std::tanh.
 double Tanh(double z) {
@@ -136,24 +125,8 @@ std::optional<ErrorInterval> BinnedErrorInterval(std::span<const WeightedBin> we
   for (std::size_t k = 1; k <= visited; ++k) {
     boundaries[k] = boundary(log_bins + static_cast<double>(k) * std::numbers::ln2);
   }
-  std::sort(all.begin(), all.end(),
-            [](const VisitedBin& a, const VisitedBin& b) { return a.deviation > b.deviation; });
-  double lower = std::max(0.0, std::abs(signed_sum) - gap_width);
-  double of_set = 0;
-  for (std::size_t k = 1; k <= visited; ++k) {
-    of_set += all[k - 1].deviation;
-    lower = std::max(lower, of_set - boundaries[k]);
-  }
-  std::sort(all.begin(), all.end(), [](const VisitedBin& a, const VisitedBin& b) {
-    return a.cap - a.deviation > b.cap - b.deviation;
-  });
-  double bound = 0;
-  for (const VisitedBin& bin : all) bound += bin.cap;
-  double upper = bound;
-  for (std::size_t k = 1; k <= visited; ++k) {
-    bound += all[k - 1].deviation - all[k - 1].cap;
-    upper = std::min(upper, bound + boundaries[k]);
-  }
+  const double lower = std::max(std::abs(signed_sum) - gap_width, LowerSum(all, boundaries));
+  const double upper = UpperSum(all, boundaries);
   result.lower = std::min(1.0, lower / count);
   result.upper = std::min(1.0, upper / count);
   return result;
@@ -172,55 +145,14 @@ std::optional<ErrorIntervals> EventIntervals(const ReliabilitySums& top_label,
   return intervals;
 }
 
-std::optional<double> ObservationsUntilDecided(const ReliabilitySums& sums,
-                                               const ErrorLevels& levels, double limit) noexcept {
-  const auto count = static_cast<double>(sums.Total().count);
-  if (count == 0) return std::nullopt;
-  double squares = 0;
-  double noise = 0;
-  for (const ReliabilitySums::Bin& bin : sums.bins) {
-    if (bin.count == 0) continue;
-    const double deviation = bin.confidence - static_cast<double>(bin.correct);
-    squares += deviation * deviation;
-    noise += bin.confidence * std::max(0.0, 1 - bin.confidence / static_cast<double>(bin.count));
-  }
-  // The share of the squared deviations that is no noise. With the sums, noise grows like the root
-  // of the factor, and an error like the factor.
-  const double error_share = squares > noise ? 1 - noise / squares : 0;
-  // Whether it is decided once the sums have grown by the factor.
-  const auto is_decided = [&](double factor) {
-    const double growth = std::sqrt(factor * (factor * error_share + 1 - error_share));
-    ReliabilitySums grown = sums;
-    grown.square_sum *= factor;
-    for (ReliabilitySums::Bin& bin : grown.bins) {
-      const double deviation = bin.confidence - static_cast<double>(bin.correct);
-      bin.count = std::llround(static_cast<double>(bin.count) * factor);
-      bin.confidence *= factor;
-      bin.correct = std::llround(bin.confidence - growth * deviation);
-    }
-    const ErrorInterval interval = *BinnedErrorInterval(grown, levels);
-    return interval.lower > limit || interval.upper <= limit;
-  };
-  double few = 1;
-  double enough = 1;
-  for (; !is_decided(enough); enough *= 16) {
-    if (enough >= kMostGrowth || count * enough > kMostObservations) return std::nullopt;
-    few = enough;
-  }
-  while (enough > 1.01 * few) {
-    const double middle = std::sqrt(few * enough);
-    (is_decided(middle) ? enough : few) = middle;
-  }
-  return std::ceil(count * enough);
-}
-
 void RecentErrorEvidence::Add(std::size_t bin, double x, double limit) noexcept {
   if (limit != limit_) {
     limit_ = limit;
     for (std::size_t j = 0; j < kRates; ++j) discounts_[j] = std::exp(-kKappa[j] * limit);
   }
   const double log_next = std::log(static_cast<double>(++state_.count + 1));
-  const double weight = 1 / (2.11 * static_cast<double>(state_.count + 1) * log_next * log_next);
+  const double weight =
+      1 / (kStartsNorm * static_cast<double>(state_.count + 1) * log_next * log_next);
   const std::array<double, kSigns> signed_x{
       x, -x, x * Tanh(state_.deviation[bin] / std::sqrt(state_.squares[bin] + 1))};
   for (std::size_t s = 0; s < kSigns; ++s) {

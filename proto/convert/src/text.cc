@@ -26,6 +26,13 @@ bool IsMinusZero(const std::string& number) {
   return number.starts_with('-') && number.find_first_not_of("0.", 1) == std::string::npos;
 }
 
+// The power of ten that leaves at most two digits of the count.
+std::int64_t UnitOfTwoDigits(std::int64_t count) {
+  std::int64_t unit = 1;
+  while (count / unit >= 100) unit *= 10;
+  return unit;
+}
+
 }  // namespace
 
 std::string Fixed(double value, int decimals) {
@@ -60,9 +67,13 @@ std::string PointsText(double probability) {
   return points + (points == "1" ? " point" : " points");
 }
 
-std::string RoundedCount(std::int64_t count) {
-  std::int64_t unit = 1;
-  while (count / unit >= 100) unit *= 10;
+std::string RoundedDown(std::int64_t count) {
+  const std::int64_t unit = UnitOfTwoDigits(count);
+  return absl::StrCat(count / unit * unit);
+}
+
+std::string RoundedUp(std::int64_t count) {
+  const std::int64_t unit = UnitOfTwoDigits(count);
   return absl::StrCat((count + unit - 1) / unit * unit);
 }
 

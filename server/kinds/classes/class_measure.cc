@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "calibd/core/binary_predictions.h"
+#include "calibd/core/error_decision.h"
 #include "calibd/core/newest_stretch.h"
 #include "server/watch/stored_numbers.h"
 
@@ -34,18 +35,6 @@ ErrorBudget Share(double alpha, bool recent, std::size_t class_count) noexcept {
   return {.levels = {.bins = interval * 3 / 4, .gap = interval / 4},
           .recent = recent ? share / 2 : 0,
           .series = series};
-}
-
-std::optional<std::int64_t> ObservationsNeeded(const ErrorSnapshot& error,
-                                               const MeasuredClassError& measured) {
-  std::int64_t needed = std::max<std::int64_t>(1, error.min_observations - error.count);
-  for (std::size_t s = 0; s < measured.budget.series; ++s) {
-    const std::optional<double> total = ObservationsUntilDecided(
-        measured.sums.series[s], measured.budget.levels, error.error_limit);
-    if (!total.has_value()) return std::nullopt;
-    needed = std::max(needed, static_cast<std::int64_t>(*total) - error.count);
-  }
-  return needed;
 }
 
 void RecentFields(StateFields& fields, RecentErrorEvidence::State& state) {
@@ -127,8 +116,6 @@ ErrorReading MeasuredClassError::Read(const ErrorSnapshot& error) const {
     reading.status = LimitStatus::kOverLimit;
   } else if (is_within) {
     reading.status = LimitStatus::kWithinLimit;
-  } else {
-    reading.observations_needed = ObservationsNeeded(error, *this);
   }
   std::optional<std::int64_t> start;
   ErrorLevels levels = kSingleErrorLevels;
@@ -152,6 +139,15 @@ ErrorReading MeasuredClassError::Read(const ErrorSnapshot& error) const {
     newest.intervals[s] = BinnedErrorInterval(part.series[s], levels.SharedBy(budget.series));
   }
   return reading;
+}
+
+std::optional<RowsUntilDecided> MeasuredClassError::Foresee(const ErrorSnapshot& error) const {
+  std::vector<UndecidedEvent> events;
+  for (std::size_t s = 0; s < budget.series; ++s) {
+    events.push_back({.sums = sums.series[s], .recent = recent.empty() ? nullptr : &recent[s]});
+  }
+  return ForeseeErrorDecision(events, budget.levels, budget.recent, error.error_limit,
+                              error.min_observations);
 }
 
 ErrorSums MeasuredClassError::Since(std::int64_t start) const noexcept {
@@ -260,6 +256,7 @@ std::shared_ptr<const MeasuredError> ClassMeasure::Snapshot(const Sums& since_st
     const double value = recent_[snapshot->recent_series].value();
     if (value > 0) snapshot->recent_log10_e_value = std::log10(value);
     snapshot->recent_threshold = -std::log10(budget_.recent);
+    for (std::size_t s = 0; s < budget_.series; ++s) snapshot->recent.push_back(recent_[s].state());
   }
   return snapshot;
 }

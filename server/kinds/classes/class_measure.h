@@ -65,6 +65,8 @@ struct MeasuredClassError final : MeasuredError {
   std::optional<double> recent_log10_e_value;
   std::size_t recent_series = 0;
   double recent_threshold = 0;
+  // The recent error of each series; empty for a group, which has none.
+  std::vector<RecentErrorEvidence::State> recent;
   // The sums at some earlier observations, ascending; see ClassMeasure. Never null.
   std::shared_ptr<const std::vector<ErrorSums>> marks;
 
@@ -78,6 +80,7 @@ struct MeasuredClassError final : MeasuredError {
   // The sums over the observations after `start`, which is 0 or the count of a mark.
   [[nodiscard]] ErrorSums Since(std::int64_t start) const noexcept;
   [[nodiscard]] ErrorReading Read(const ErrorSnapshot& error) const override;
+  [[nodiscard]] std::optional<RowsUntilDecided> Foresee(const ErrorSnapshot& error) const override;
   void Describe(const ErrorSnapshot& error, const ErrorReading& reading,
                 v1::CalibrationError& out) const override;
   void DescribeEvent(std::size_t place, v1::DatedChange& out) const override;

@@ -176,16 +176,13 @@ ErrorReading MeasuredCoverage::Read(const ErrorSnapshot& error) const {
   } else if (now.has_value() && count >= error.min_observations &&
              now->error.upper <= error.error_limit) {
     reading.status = LimitStatus::kWithinLimit;
-  } else if (now.has_value()) {
-    const std::optional<double> total =
-        ObservationsUntilCoverageDecided(*cells, sums.counts, levels, error.error_limit);
-    if (total.has_value()) {
-      // At most 10^16.
-      const auto needed = std::max(static_cast<std::int64_t>(*total), error.min_observations);
-      reading.observations_needed = std::max<std::int64_t>(1, needed - count);
-    }
   }
   return reading;
+}
+
+std::optional<RowsUntilDecided> MeasuredCoverage::Foresee(const ErrorSnapshot& error) const {
+  return ForeseeCoverageDecision(*cells, sums.counts, levels, error.error_limit,
+                                 error.min_observations);
 }
 
 CoverageMeasure::CoverageMeasure(Of of, std::shared_ptr<const ForecastCells> cells, double alpha)

@@ -94,6 +94,7 @@ struct MeasuredCoverage final : MeasuredError {
     return kEvents;
   }
   [[nodiscard]] ErrorReading Read(const ErrorSnapshot& error) const override;
+  [[nodiscard]] std::optional<RowsUntilDecided> Foresee(const ErrorSnapshot& error) const override;
   void Describe(const ErrorSnapshot& error, const ErrorReading& reading,
                 v1::CalibrationError& out) const override;
   void DescribeEvent(std::size_t place, v1::DatedChange& out) const override;

@@ -704,12 +704,21 @@ TEST(RecalibrationTextTest, SaysWhatTheMapWouldLeave) {
 TEST(CertainLineTest, SaysHowManyRowsAreNeededAndWhatTheEvidenceIs) {
   v1::GetCalibrationResponse answer;
   answer.mutable_watch()->set_unavailable_reason("the bandwidth is chosen later");
-  answer.mutable_error()->set_observations_needed(30313);
+  v1::CalibrationError& error = *answer.mutable_error();
+  error.set_status(v1::CalibrationError::UNDECIDED);
+  error.mutable_observations_needed()->set_lower(1281);
+  error.mutable_observations_needed()->set_upper(30313);
   EXPECT_EQ(CertainLine(answer),
-            "about 31000 more labelled rows decide about the limit; no evidence: the bandwidth is "
-            "chosen later");
-  answer.mutable_error()->set_observations_needed(1);
-  EXPECT_THAT(CertainLine(answer), StartsWith("about 1 more labelled row decides about the limit"));
+            "between 1200 and 31000 more labelled rows decide about the limit; no evidence: the "
+            "bandwidth is chosen later");
+  // Nothing is said before there are rows, and of several labels.
+  error.clear_observations_needed();
+  EXPECT_THAT(CertainLine(answer), StartsWith("no evidence"));
+  error.mutable_since_start()->mutable_labels();
+  EXPECT_THAT(CertainLine(answer), StartsWith("no evidence"));
+  error.mutable_since_start()->mutable_top_label();
+  EXPECT_THAT(CertainLine(answer),
+              StartsWith("not yet foreseeable how many more labelled rows decide about the limit"));
   answer = OverLimit();
   v1::Watch& watch = *answer.mutable_watch();
   watch.set_observations(30);

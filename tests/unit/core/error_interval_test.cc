@@ -108,7 +108,6 @@ TEST(BinnedErrorIntervalTest, EndsAreTheBestOverAllSetsOfBins) {
 TEST(BinnedErrorIntervalTest, Edges) {
   ReliabilitySums sums;
   EXPECT_FALSE(BinnedErrorInterval(sums, kErrorLevels).has_value());
-  EXPECT_FALSE(ObservationsUntilDecided(sums, kErrorLevels, 0.02).has_value());
   // One observation says nothing.
   sums.Add(1, false);
   ErrorInterval interval = *BinnedErrorInterval(sums, kErrorLevels);
@@ -243,45 +242,6 @@ TEST(OneLookIntervalTest, Edges) {
   EXPECT_EQ(interval.upper, 1);
   EXPECT_LT(interval.gap_lower, 0);
   EXPECT_EQ(interval.gap_upper, 1);
-}
-
-// The median over streams of the estimate after `known` rows, relative to the true number.
-double MedianOfEstimates(double shift, double limit, std::size_t known) {
-  std::vector<double> ratios;
-  for (std::uint64_t seed = 0; seed < 31; ++seed) {
-    std::mt19937_64 rng(seed);
-    std::uniform_real_distribution<double> uniform(0, 1);
-    ReliabilitySums sums;
-    std::optional<double> estimate;
-    std::size_t rows = 0;
-    for (bool decided = false; !decided && rows < 2'000'000; ++rows) {
-      const double c = 0.5 + uniform(rng) / 2;
-      sums.Add(c, uniform(rng) < c + shift);
-      if (rows + 1 == known) estimate = ObservationsUntilDecided(sums, kErrorLevels, limit);
-      // Nearly the first such row: an interval changes little in 64 rows.
-      if (rows % 64 != 0) continue;
-      const ErrorInterval interval = *BinnedErrorInterval(sums, kErrorLevels);
-      decided = interval.lower > limit || interval.upper <= limit;
-    }
-    if (rows <= known) continue;
-    ratios.push_back(estimate.value_or(1e15) / static_cast<double>(rows));
-  }
-  EXPECT_GE(ratios.size(), 20U);
-  std::sort(ratios.begin(), ratios.end());
-  return ratios[ratios.size() / 2];
-}
-
-TEST(ObservationsUntilDecidedTest, EstimatesTheNumber) {
-  // The error of a calibrated model is noise: it must not be expected to grow with the rows.
-  EXPECT_NEAR(std::log2(MedianOfEstimates(0, 0.02, 1000)), 0, 1);
-  EXPECT_NEAR(std::log2(MedianOfEstimates(0, 0.02, 5000)), 0, 1);
-  EXPECT_NEAR(std::log2(MedianOfEstimates(-0.1, 0.02, 400)), 0, 1);
-}
-
-TEST(ObservationsUntilDecidedTest, IsUnsetAtTheLimitItself) {
-  ReliabilitySums sums;
-  for (int i = 0; i < 100; ++i) sums.Add(0.5, i % 2 == 0);
-  EXPECT_FALSE(ObservationsUntilDecided(sums, kErrorLevels, 0).has_value());
 }
 
 // All starting points one by one.

@@ -129,27 +129,36 @@ TEST(ForecastCoverageTest, SamplesHaveAtMostTwentyCells) {
   }
 }
 
-TEST(ForecastCoverageTest, SaysHowManyObservationsDecide) {
+TEST(ForecastCoverageTest, ForeseesHowManyObservationsDecide) {
   const auto cells = CellsToCover(QuantileForecasts{{.1, .5, .9}});
   const CoverageLevels levels;
-  const auto until = [&](const std::vector<std::int64_t>& counts, double limit) {
-    return ObservationsUntilCoverageDecided(*cells, CountsOf(counts), levels, limit);
+  const auto foresee = [&](const std::vector<std::int64_t>& counts, double limit,
+                           std::int64_t least = 100) {
+    return ForeseeCoverageDecision(*cells, CountsOf(counts), levels, limit, least);
   };
-  // The error is .1 and nearly all of it is no noise: with as many times more, the interval ends at
-  // the limit.
-  const std::vector<std::int64_t> off = {200, 300, 400, 100};
-  for (const double limit : {.05, .08, .15}) {
-    const double n = until(off, limit).value();
-    const double margin = CoverageErrorMargin(n, 4, levels.error);
-    EXPECT_NEAR(margin, std::abs(.1 - limit), .15 * std::abs(.1 - limit)) << limit;
-    EXPECT_GT(n, 1000);
+  // The error is .1 and nearly all of it is no noise: the number of observations whose interval
+  // ends at the limit is within the range.
+  const std::vector<std::int64_t> off = {2000, 3000, 4000, 1000};
+  for (const double limit : {.09, .11}) {
+    const auto range = foresee(off, limit);
+    ASSERT_TRUE(range.has_value()) << limit;
+    double n = 10000;
+    while (CoverageErrorMargin(n, 4, levels.error) > .01) n *= 1.001;
+    EXPECT_LT(static_cast<double>(10000 + range->lower), n) << limit;
+    EXPECT_GT(static_cast<double>(10000 + range->upper), n) << limit;
+    EXPECT_LE(range->upper + 10000, 4.3 * static_cast<double>(range->lower + 10000)) << limit;
   }
-  // Without an error beyond noise, the limit is above in the end.
-  EXPECT_GT(until({101, 399, 401, 99}, .05).value(), 1000);
-  EXPECT_FALSE(until({101, 399, 401, 99}, 0).has_value());
-  EXPECT_FALSE(until({0, 0, 0, 0}, .05).has_value());
-  // It is decided already.
-  EXPECT_EQ(until({900, 50, 50, 0}, .05), 1000);
+  // At the limit itself nothing is foreseeable, nor with few observations or without any.
+  EXPECT_FALSE(foresee(off, .1).has_value());
+  EXPECT_FALSE(foresee({101, 399, 400, 99}, .05).has_value());
+  EXPECT_FALSE(foresee({0, 0, 0, 0}, .05).has_value());
+  // One observation more is enough.
+  EXPECT_TRUE(foresee({101, 399, 401, 99}, .15).has_value());
+  // Decided, but for the least number of observations.
+  const auto late = foresee({900, 50, 50, 0}, .05, 5000);
+  ASSERT_TRUE(late.has_value());
+  EXPECT_EQ(late->lower, 4000);
+  EXPECT_EQ(late->upper, 4000);
 }
 
 // The bound of Hoeffding for all 2^d - 2 sets of cells, and for both sides of each interval.

@@ -521,19 +521,29 @@ TEST(ClassMeasureTest, MarksContainTheStartOfTheNewestObservations) {
   }
 }
 
-TEST(ClassMeasureTest, TellsHowManyObservationsAreNeeded) {
-  ClassErrorWatch watch = WatchOf(ErrorBudget::OfGroup(kAlpha, 1, 3), kLeast);
-  const PredictionSet set = OverConfident(3, 60000, 0, 15);
-  EXPECT_FALSE(watch.Snapshot().Read().observations_needed.has_value());
-  Add(watch, set, 0, 600);
+TEST(ClassMeasureTest, ForeseesHowManyObservationsAreNeeded) {
+  ClassErrorWatch watch = ModelWatch(3);
+  const PredictionSet set = OverConfident(3, 90000, 0, 15);
+  Add(watch, set, 0, 999);
   ASSERT_EQ(watch.Snapshot().Read().status, LimitStatus::kUndecided);
-  const std::int64_t needed = *watch.Snapshot().Read().observations_needed;
-  std::size_t decided = 600;
+  EXPECT_FALSE(watch.Snapshot().Foresee().has_value());
+  Add(watch, set, 999, 6000);
+  const ErrorSnapshot snapshot = watch.Snapshot();
+  const std::optional<RowsUntilDecided> rows = snapshot.Foresee();
+  ASSERT_TRUE(rows.has_value());
+  // The same sums have the same answer.
+  EXPECT_EQ(watch.Snapshot().Foresee()->lower, rows->lower);
+  EXPECT_EQ(watch.Snapshot().Foresee()->upper, rows->upper);
+  std::size_t decided = 6000;
   while (watch.Snapshot().Read().status == LimitStatus::kUndecided && decided < set.labels.size()) {
-    Add(watch, set, decided, decided + 1);
-    ++decided;
+    Add(watch, set, decided, decided + 16);
+    decided += 16;
   }
-  EXPECT_NEAR(std::log2(static_cast<double>(needed) / static_cast<double>(decided - 600)), 0, 1);
+  EXPECT_EQ(watch.Snapshot().Read().status, LimitStatus::kWithinLimit);
+  EXPECT_LE(static_cast<std::size_t>(rows->lower), decided - 6000);
+  EXPECT_GE(static_cast<std::size_t>(rows->upper), decided - 6000 - 16);
+  // It needs no answer any more.
+  EXPECT_FALSE(watch.Snapshot().Foresee().has_value());
 }
 
 }  // namespace

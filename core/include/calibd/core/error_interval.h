@@ -163,13 +163,6 @@ struct ErrorIntervals {
                                                            const ReliabilitySums& class_1,
                                                            const ErrorLevels& levels) noexcept;
 
-// An estimate of the number of observations at which the interval leaves the limit outside, if the
-// error in each bin is what exceeds the noise of a calibrated model in it; unset if that needs more
-// than 2^40 times as many or more than 10^16, or without observations. levels: for kAnyTime.
-[[nodiscard]] std::optional<double> ObservationsUntilDecided(const ReliabilitySums& sums,
-                                                             const ErrorLevels& levels,
-                                                             double limit) noexcept;
-
 // Evidence that some stretch of predictions that ended now was off by more than a limit: for each
 // possible start k, weighted by w_k = 1 / (2.11 (k + 1) log(k + 1)^2), the products of
 //   (1 + kappa s_t x_t) exp(-kappa limit),
@@ -185,6 +178,15 @@ class RecentErrorEvidence {
  public:
   static constexpr std::size_t kRates = 12;
   static constexpr std::size_t kSigns = 3;
+  // kappa.
+  static constexpr std::array<double, kRates> kKappa{.7,   .5,  .35, .25,  .17, .12,
+                                                     .085, .06, .04, .028, .02, .014};
+  // The shares of +1, -1 and the sign of the bin in the e-value.
+  static constexpr std::array<double, kSigns> kSignWeights{.25, .25, .5};
+  // The factor of a prediction's share in D_b and Q_b at each later one.
+  static constexpr double kDecay = .999;
+  // The sum over k of 1 / ((k + 1) log(k + 1)^2), rounded up.
+  static constexpr double kStartsNorm = 2.11;
 
   struct State {
     std::int64_t count = 0;

@@ -11,6 +11,7 @@
 
 #include "calibd/core/forecast_cells.h"
 #include "calibd/core/forecast_evidence.h"
+#include "calibd/core/rows_until_decided.h"
 
 namespace calibd {
 
@@ -138,14 +139,27 @@ inline constexpr double kDefaultCoverageLimit = 0.05;
                                                          const ForecastCounts& counts,
                                                          const CoverageLevels& levels);
 
-// An estimate of the number of observations at which the interval of the coverage error leaves the
-// limit outside, if the error in each cell is what exceeds the noise of calibrated forecasts in it;
-// the present number if it does so now. Unset if that needs more than 2^40 times as many or more
-// than 10^16, or without observations. counts, levels: as for CoverageOf, at all times.
-[[nodiscard]] std::optional<double> ObservationsUntilCoverageDecided(const ForecastCells& cells,
-                                                                     const ForecastCounts& counts,
-                                                                     const CoverageLevels& levels,
-                                                                     double limit);
+// How many further observations decide whether the coverage error is within the limit, by 100
+// continuations as in rows_until_decided.h. A continuation has the probability q_k + beta_k in cell
+// k. With b_k = S_k / n and e_k = (1 - q_k) / (n q_k), the variance of b_k / q_k of calibrated
+// forecasts:
+// - the square of the relative spread of the errors is drawn from N(m, 2 sum_k (q_k e_k)^2), m =
+//   sum_k q_k ((b_k / q_k)^2 - e_k), the estimate by moments, but at least 1e-7;
+// - beta_k = g_k b_k + q_k sqrt(g_k e_k) N(0, 1), g_k = spread^2 / (spread^2 + e_k), the posterior
+//   of a Normal deviation with a Normal error, less q_k times their sum, so that they sum to 0.
+// With h further observations S_k grows by h beta_k + sqrt(h) (sqrt(q_k) Z_k - q_k sum_j sqrt(q_j)
+// Z_j), Z ~ N(0, I), whose covariance is that of h outcomes. A continuation is decided when the
+// interval over all observations leaves the limit outside. The stretches of newest observations
+// are not followed: while the forecasts stay as they are, they are decided later.
+//
+// counts, levels: as for CoverageOf, at all times. least_rows: number of observations before the
+// first decision. Unset with fewer than 1000 observations, and if no range can be foreseen. Cost:
+// at most some milliseconds.
+[[nodiscard]] std::optional<RowsUntilDecided> ForeseeCoverageDecision(const ForecastCells& cells,
+                                                                      const ForecastCounts& counts,
+                                                                      const CoverageLevels& levels,
+                                                                      double limit,
+                                                                      std::int64_t least_rows);
 
 // Half the width of the interval of the coverage error at all times, and for one look: the
 // distances above. count: t >= 1. cell_count: d >= 2.

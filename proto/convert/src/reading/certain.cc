@@ -5,17 +5,33 @@
 #include "absl/strings/str_join.h"
 #include "calibd/convert/reading.h"
 #include "calibd/convert/text.h"
+#include "words.h"
 
 namespace calibd::convert {
+namespace {
+
+std::string NeededText(const v1::CalibrationError::ObservationsNeeded& needed) {
+  return absl::StrCat("between ", RoundedDown(needed.lower()), " and ", RoundedUp(needed.upper()),
+                      " more labelled rows decide about the limit");
+}
+
+// Whether a later answer may say how many rows decide. That of several labels never does.
+bool IsForeseeable(const v1::CalibrationError& error) {
+  const v1::ErrorMeasurement& rows = Current(error);
+  return error.status() == v1::CalibrationError::UNDECIDED &&
+         (rows.has_top_label() || rows.has_coverage());
+}
+
+}  // namespace
 
 std::string CertainLine(const v1::GetCalibrationResponse& answer) {
   const v1::Watch& watch = answer.watch();
   std::vector<std::string> facts;
-  if (answer.error().has_observations_needed()) {
-    facts.push_back(absl::StrCat("about ", RoundedCount(answer.error().observations_needed()),
-                                 answer.error().observations_needed() == 1
-                                     ? " more labelled row decides about the limit"
-                                     : " more labelled rows decide about the limit"));
+  const v1::CalibrationError& error = answer.error();
+  if (error.has_observations_needed()) {
+    facts.push_back(NeededText(error.observations_needed()));
+  } else if (IsForeseeable(error)) {
+    facts.emplace_back("not yet foreseeable how many more labelled rows decide about the limit");
   }
   if (!watch.unavailable_reason().empty()) {
     facts.push_back("no evidence: " + Plain(watch.unavailable_reason()));

@@ -25,8 +25,9 @@ namespace calibd::convert {
 // The same with its unit: "1 point", "5.4 points".
 [[nodiscard]] std::string PointsText(double probability);
 
-// count: >= 0. Rounds it up to two digits, such as "31000".
-[[nodiscard]] std::string RoundedCount(std::int64_t count);
+// count: >= 0. Rounds it to two digits, such as "31000".
+[[nodiscard]] std::string RoundedDown(std::int64_t count);
+[[nodiscard]] std::string RoundedUp(std::int64_t count);
 
 // Whether an interval of an error says too little for its estimate to mean anything: it begins at 0
 // and ends above a half.
