@@ -257,9 +257,7 @@ std::optional<RowsUntilDecided> ForeseeCoverageDecision(const ForecastCells& cel
       one.sum.push_back(cell.sum);
       total += one.error.back();
     }
-    for (std::size_t k = 0; k < present.size(); ++k) {
-      one.error[k] -= present[k].probability * total;
-    }
+    for (std::size_t k = 0; k < present.size(); ++k) one.error[k] -= present[k].probability * total;
   }
   double margin = 0;
   const auto begin = [&](const ContinuationStep& step) {

@@ -285,7 +285,9 @@ void ClassMeasure::Fields(StateFields& fields, const Sums& /*sums*/) {
 }
 
 std::size_t ClassMeasure::MaxMemory() noexcept {
-  return sizeof(ClassErrorWatch) + 2 * kMostMarks * sizeof(ErrorSums);
+  // Two snapshots have the recent error of two series.
+  return sizeof(ClassErrorWatch) + 2 * kMostMarks * sizeof(ErrorSums) +
+         2 * 2 * sizeof(RecentErrorEvidence::State);
 }
 
 }  // namespace calibd::server
