@@ -93,7 +93,7 @@ EXPECTED = {
                ["WITHIN_LIMIT, MISCALIBRATED since ", "the error is real, but smaller than the limit"],
                ["CalibdModelDrifted", "CalibdModelMiscalibrated"]),
     "undecided": ("UNDECIDED", "NOT_REJECTED", ["undecided"], [],
-                  ["UNDECIDED, NOT_REJECTED off by ", "how many more labelled rows decide about the limit"], []),
+                  ["UNDECIDED, NOT_REJECTED off by ", "more labelled rows decide about the limit"], []),
     "drifted": ("OVER_LIMIT", "MISCALIBRATED", ["over-limit", "miscalibration", "drift"],
                 ["drift", "evidence", "over_limit"],
                 ["OVER_LIMIT since 20", "(row 12", "yes, between rows 1",
