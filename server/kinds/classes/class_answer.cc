@@ -214,9 +214,9 @@ void MeasuredClassError::Describe(const ErrorSnapshot& error, const ErrorReading
     DescribeSums(Since(reading.newest->start), reading.newest->intervals, *out.mutable_newest());
   }
   if (budget.recent == 0) return;
-  v1::CalibrationError::RecentError& recent = *out.mutable_recent();
-  if (recent_log10_e_value.has_value()) recent.set_log10_e_value(*recent_log10_e_value);
-  recent.set_threshold(recent_threshold);
+  v1::CalibrationError::RecentError& evidence = *out.mutable_recent();
+  if (recent_log10_e_value.has_value()) evidence.set_log10_e_value(*recent_log10_e_value);
+  evidence.set_threshold(recent_threshold);
 }
 
 void DescribeClasses(const DescribedModel& model, v1::GetCalibrationResponse& response) {
