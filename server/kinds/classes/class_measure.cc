@@ -144,7 +144,8 @@ ErrorReading MeasuredClassError::Read(const ErrorSnapshot& error) const {
 std::optional<RowsUntilDecided> MeasuredClassError::Foresee(const ErrorSnapshot& error) const {
   std::vector<UndecidedEvent> events;
   for (std::size_t s = 0; s < budget.series; ++s) {
-    events.push_back({.sums = sums.series[s], .recent = recent.empty() ? nullptr : &recent[s]});
+    events.push_back(
+        {.sums = sums.series[s], .recent = recent_states.empty() ? nullptr : &recent_states[s]});
   }
   return ForeseeErrorDecision(events, budget.levels, budget.recent, error.error_limit,
                               error.min_observations);
@@ -256,7 +257,8 @@ std::shared_ptr<const MeasuredError> ClassMeasure::Snapshot(const Sums& since_st
     const double value = recent_[snapshot->recent_series].value();
     if (value > 0) snapshot->recent_log10_e_value = std::log10(value);
     snapshot->recent_threshold = -std::log10(budget_.recent);
-    for (std::size_t s = 0; s < budget_.series; ++s) snapshot->recent.push_back(recent_[s].state());
+    for (std::size_t s = 0; s < budget_.series; ++s)
+      snapshot->recent_states.push_back(recent_[s].state());
   }
   return snapshot;
 }

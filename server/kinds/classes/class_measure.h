@@ -66,7 +66,7 @@ struct MeasuredClassError final : MeasuredError {
   std::size_t recent_series = 0;
   double recent_threshold = 0;
   // The recent error of each series; empty for a group, which has none.
-  std::vector<RecentErrorEvidence::State> recent;
+  std::vector<RecentErrorEvidence::State> recent_states;
   // The sums at some earlier observations, ascending; see ClassMeasure. Never null.
   std::shared_ptr<const std::vector<ErrorSums>> marks;
 
