@@ -257,8 +257,9 @@ std::shared_ptr<const MeasuredError> ClassMeasure::Snapshot(const Sums& since_st
     const double value = recent_[snapshot->recent_series].value();
     if (value > 0) snapshot->recent_log10_e_value = std::log10(value);
     snapshot->recent_threshold = -std::log10(budget_.recent);
-    for (std::size_t s = 0; s < budget_.series; ++s)
+    for (std::size_t s = 0; s < budget_.series; ++s) {
       snapshot->recent_states.push_back(recent_[s].state());
+    }
   }
   return snapshot;
 }
