@@ -101,7 +101,8 @@ TEST(DatedChangeTest, WithoutAChangeNoneIsSaid) {
   int said = 0;
   for (const double a : {20.0, 3.0}) {
     for (const double shift : {0.0, .04}) {
-      said += FirstFound(a, 20000, 20000, shift, shift).early;
+      const Found found = FirstFound(a, 20000, 20000, shift, shift);
+      said += found.early;
     }
   }
   // The chance is at most alpha for each stream.

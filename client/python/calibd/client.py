@@ -495,6 +495,7 @@ class Client:
                 history.total.CopyFrom(page.total)
             del history.updates[:]
             history.updates.extend(page.updates)
+            history.kind = page.kind
         return results.History(name, history)
 
     def verdicts(self, *, false_discovery_rate: float | None = None) -> results.Verdicts:

@@ -159,8 +159,8 @@ TEST_F(CalibctlEvaluateForecastsTest, InvalidRowsAreLeftOutOnRequest) {
 
 TEST_F(CalibctlEvaluateForecastsTest, AFileWithoutAValidRowIsAnError) {
   const std::string path = Write("invalid.csv", "outcome,mean,standard_deviation\n1,2,-1\n,2,1\n");
-  EXPECT_THAT(Fault({"evaluate-forecasts", path, "--drop-invalid"}, 1),
-              HasSubstr("invalid.csv has no valid rows"));
+  EXPECT_THAT(Fault({"evaluate-forecasts", "--normals", path, "--drop-invalid"}, 1),
+              HasSubstr("invalid.csv: has no valid rows"));
 }
 
 TEST_F(CalibctlEvaluateForecastsTest, FailOnTurnsTheErrorIntoTheExitCode) {

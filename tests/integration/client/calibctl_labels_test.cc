@@ -81,12 +81,14 @@ TEST_F(CalibctlLabelsTest, RowsWithoutATruthHaveTheTablesOfLabels) {
   EXPECT_THAT(OutputOf({"show", "sky"}),
               AllOf(HasSubstr("no known truth yet"), ContainsRegex("rain +0 +- +- +- +- ")));
   EXPECT_THAT(OutputOf({"history", "sky"}), HasSubstr("label furthest off"));
-  for (const std::string command : {"evaluate", "evaluate-forecasts"}) {
-    const auto run = Run({command, "--model", "sky"});
-    EXPECT_EQ(run->exit_code(), 2);
-    EXPECT_THAT(run->error(), HasSubstr("several labels"));
-  }
-  EXPECT_THAT(Run({"simulate", "sky"})->error(), HasSubstr("cannot be simulated"));
+  const auto refused = [this](const std::vector<std::string>& arguments, int exit_code) {
+    const auto run = Run(arguments);
+    EXPECT_EQ(run->exit_code(), exit_code);
+    return run->error();
+  };
+  EXPECT_THAT(refused({"evaluate-forecasts", "--model", "sky"}, 2), HasSubstr("several labels"));
+  EXPECT_THAT(refused({"evaluate", "--model", "sky"}, 1), HasSubstr("several labels"));
+  EXPECT_THAT(refused({"simulate", "sky", "--n", "10"}, 2), HasSubstr("cannot be simulated"));
 }
 
 TEST_F(CalibctlLabelsTest, OptionsOfClassesAreRefused) {

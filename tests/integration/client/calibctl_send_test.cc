@@ -85,7 +85,9 @@ TEST_F(CalibctlServedTest, SendShufflesRowsThatAreSorted) {
                                        files.labels(), "--label-base", "0"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     EXPECT_EQ(RunJson(arguments).at("acceptedRows"), "8000");
-    return Run({"show", model})->output();
+    const auto run = Run({"show", model});
+    EXPECT_EQ(run->exit_code(), 0);
+    return run->output();
   };
   EXPECT_THAT(shown("sorted", {}), HasSubstr("warning   "));
   EXPECT_THAT(shown("mixed", {"--shuffle", "7"}), Not(HasSubstr("warning   ")));

@@ -102,7 +102,8 @@ TEST(LabelErrorsTest, TheIntervalIsThatOfTheSumsOfRows) {
   EXPECT_GT(all.gap_lower, 0.05);
 }
 
-// Whether labels are equal or independent, the interval of a file is hardly wider than at all times.
+// Whether labels are equal or independent, the interval of a file is hardly wider than at all
+// times.
 TEST(LabelErrorsTest, OneLookIsNarrower) {
   for (const bool equal : {false, true}) {
     for (const std::size_t rows : {std::size_t{100}, std::size_t{2000}}) {
