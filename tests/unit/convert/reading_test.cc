@@ -675,6 +675,14 @@ TEST(RepairLineTest, IsForAModelThatIsOverItsLimitOrHasAnAlarm) {
   EXPECT_EQ(RepairLine(answer),
             "temperature 1.9 would leave 0.4 points (0 to 2), says `calibctl recalibrate --model "
             "resnet18@2` of 1970-01-01 00:00 UTC over rows 11 to 10011");
+  // Rows from before a change may not be what the newest ones are.
+  answer.mutable_error()->mutable_change()->set_to_observation(5312);
+  EXPECT_THAT(RepairLine(answer), EndsWith("so the map may not fit the newest ones"));
+  answer.mutable_error()->mutable_change()->set_to_observation(11);
+  EXPECT_THAT(RepairLine(answer), EndsWith("over rows 11 to 10011"));
+  answer.mutable_error()->set_is_recovered(true);
+  EXPECT_EQ(RepairLine(answer), "");
+  answer.mutable_error()->set_is_recovered(false);
   answer.mutable_error()->set_status(v1::CalibrationError::WITHIN_LIMIT);
   EXPECT_NE(RepairLine(answer), "");
   answer.mutable_alarms(0)->mutable_acknowledge_time();

@@ -45,14 +45,22 @@ std::string RepairLine(const v1::GetCalibrationResponse& answer) {
       std::any_of(answer.alarms().begin(), answer.alarms().end(),
                   [](const v1::Alarm& alarm) { return !alarm.has_acknowledge_time(); });
   if (!alarmed && answer.error().status() != v1::CalibrationError::OVER_LIMIT) return "";
+  // A map from rows that were off would make a recovered model wrong.
+  if (answer.error().is_recovered()) return "";
   const std::string command =
       absl::StrCat("`calibctl recalibrate --model ", ShortName(answer.model()), "`");
   if (!answer.has_recalibration()) return command + " looks for a map that repairs the model";
   const v1::Recalibration& advice = answer.recalibration();
   const std::int64_t last =
       advice.first_observation() + advice.fit_observations() + advice.test_observations() - 1;
+  const bool is_mixed = answer.error().has_change() &&
+                        advice.first_observation() < answer.error().change().to_observation();
   return absl::StrCat(advice.text(), ", says ", command, " of ", MinuteText(advice.compute_time()),
-                      " over rows ", advice.first_observation(), " to ", last);
+                      " over rows ", advice.first_observation(), " to ", last,
+                      is_mixed
+                          ? "; the error changed within or after these rows, so the map may not "
+                            "fit the newest ones"
+                          : "");
 }
 
 }  // namespace calibd::convert
