@@ -13,7 +13,7 @@ namespace {
 // How far Lambda may be below its maximum within the range of a change.
 constexpr double kDrop = 3;
 // The smallest variance of deviations: that of a probability of .002 or .998.
-constexpr double kLeastVariance = .002;
+constexpr double kLeastDeviationVariance = .002;
 // How many blocks the stretch before a change may be extended.
 constexpr std::size_t kMostExtension = 128;
 
@@ -46,7 +46,8 @@ double Radius(const Boundary& start, const Boundary& end, double log_inverse_lev
 
 double Variance(const Boundary& start, const Boundary& end) noexcept {
   const double mean = Mean(start, end);
-  return std::max(kLeastVariance, Squares(start, end) / (end.row - start.row) - mean * mean);
+  return std::max(kLeastDeviationVariance,
+                  Squares(start, end) / (end.row - start.row) - mean * mean);
 }
 
 // The logarithm of the likelihood ratio of a change of the mean at `k`, for Normal deviations.

@@ -17,8 +17,8 @@
 namespace calibd {
 namespace {
 
-constexpr std::size_t kBins = kReliabilityBinCount;
-constexpr std::size_t kMiddle = kBins / 2;
+constexpr std::size_t kErrorBins = kReliabilityBinCount;
+constexpr std::size_t kMiddle = kErrorBins / 2;
 constexpr std::size_t kSigns = RecentErrorEvidence::kSigns;
 constexpr std::size_t kRates = RecentErrorEvidence::kRates;
 
@@ -26,14 +26,14 @@ constexpr std::size_t kRates = RecentErrorEvidence::kRates;
 constexpr double kLeastVariance = .004;
 constexpr double kLeastSquaredSpread = 1e-7;
 
-using OfBins = std::array<double, kBins>;
+using OfBins = std::array<double, kErrorBins>;
 using OfRates = std::array<double, kRates>;
 
 // How the logarithms of the wealths of one sign grow: by `each` at each row, and by `by_bin[b]`
 // times the growth of S_b.
 struct WealthGrowth {
   OfRates each{};
-  std::array<OfRates, kBins> by_bin{};
+  std::array<OfRates, kErrorBins> by_bin{};
 };
 
 // An event in one continuation.
@@ -58,8 +58,8 @@ class Event {
         rows_(static_cast<double>(event.sums.Total().count)),
         squares_(event.sums.square_sum / rows_),
         recent_(event.recent) {
-    for (std::size_t b = 0; b < kBins; ++b) Describe(event.sums.bins[b], b);
-    for (std::size_t b = 0; b < kBins; ++b) {
+    for (std::size_t b = 0; b < kErrorBins; ++b) Describe(event.sums.bins[b], b);
+    for (std::size_t b = 0; b < kErrorBins; ++b) {
       if (share_[b] == 0) continue;
       deviation_[b] = sum_[b] / (rows_ * share_[b]) - gap_;
       squared_error_[b] = variance_[b] / (rows_ * share_[b]);
@@ -81,7 +81,7 @@ class Event {
     const double squared_spread =
         std::max(squared_spread_ + std::sqrt(spread_variance_) * noise.Next(), kLeastSquaredSpread);
     OfBins error{};
-    for (std::size_t b = 0; b < kBins; ++b) {
+    for (std::size_t b = 0; b < kErrorBins; ++b) {
       if (share_[b] == 0) continue;
       const double k = squared_spread / (squared_spread + squared_error_[b]);
       const double drawn =
@@ -128,13 +128,13 @@ class Event {
     return error[b] * rows + std::sqrt(variance_[b] * rows) * noise.Next();
   }
   void Add(const OfBins& growth, double added, Path& path) const {
-    for (std::size_t b = 0; b < kBins; ++b) path.sum[b] += growth[b];
+    for (std::size_t b = 0; b < kErrorBins; ++b) path.sum[b] += growth[b];
     if (recent_ == nullptr || path.recent_is_over) return;
     double largest = -std::numeric_limits<double>::infinity();
     for (std::size_t s = 0; s < kSigns; ++s) {
       const WealthGrowth& of_sign = s + 1 < kSigns ? growth_[s] : path.by_bin_sign;
       OfRates by_rate{};
-      for (std::size_t b = 0; b < kBins; ++b) {
+      for (std::size_t b = 0; b < kErrorBins; ++b) {
         if (share_[b] == 0) continue;
         for (std::size_t j = 0; j < kRates; ++j) by_rate[j] += growth[b] * of_sign.by_bin[b][j];
       }
@@ -163,7 +163,7 @@ class Event {
     if (std::abs(signed_sum) - gap_width_ > limit) return true;
     // No set of bins has a larger sum, or a smaller boundary.
     if (absolute_sum - boundaries_[1] <= limit) return false;
-    std::array<VisitedBin, kBins> bins;
+    std::array<VisitedBin, kErrorBins> bins;
     return LowerSum(Visited(path, bins), boundaries_) > limit;
   }
   [[nodiscard]] bool IsWithin(const Path& path) const {
@@ -172,7 +172,7 @@ class Event {
     for (const double sum : path.sum) absolute_sum += std::abs(sum);
     // Of a set of bins, the others are bounded by more than their sums.
     if (absolute_sum + boundaries_[1] > limit) return false;
-    std::array<VisitedBin, kBins> bins;
+    std::array<VisitedBin, kErrorBins> bins;
     return UpperSum(Visited(path, bins), boundaries_) <= limit;
   }
   [[nodiscard]] double share(std::size_t b) const { return share_[b]; }
@@ -194,7 +194,7 @@ class Event {
   // tanh(D_b / sqrt(Q_b + 1)) for the means of D_b and Q_b in the long run.
   [[nodiscard]] OfBins MeanSigns(const OfBins& error) const {
     OfBins signs{};
-    for (std::size_t b = 0; b < kBins; ++b) {
+    for (std::size_t b = 0; b < kErrorBins; ++b) {
       const double rows = share_[b] / (1 - RecentErrorEvidence::kDecay);
       const double c = stated_[b];
       const double frequency = c - error[b];
@@ -209,7 +209,7 @@ class Event {
     for (std::size_t j = 0; j < kRates; ++j) {
       const double rate = RecentErrorEvidence::kKappa[j];
       growth.each[j] = -rate * limit_;
-      for (std::size_t b = 0; b < kBins; ++b) {
+      for (std::size_t b = 0; b < kErrorBins; ++b) {
         if (share_[b] == 0) continue;
         const double c = stated_[b];
         const double with_event = std::log1p(rate * sign[b] * (c - 1));
@@ -230,9 +230,9 @@ class Event {
     return std::log(sum);
   }
   [[nodiscard]] std::span<VisitedBin> Visited(const Path& path,
-                                              std::array<VisitedBin, kBins>& bins) const {
+                                              std::array<VisitedBin, kErrorBins>& bins) const {
     std::size_t visited = 0;
-    for (std::size_t b = 0; b < kBins; ++b) {
+    for (std::size_t b = 0; b < kErrorBins; ++b) {
       if (share_[b] == 0) continue;
       const double cap = std::max(stated_[b], 1 - stated_[b]) * share_[b] * scale_;
       bins[visited++] = {.deviation = std::abs(path.sum[b]), .cap = cap};
@@ -265,19 +265,19 @@ class Event {
   // Of the step.
   double scale_ = 0;
   double gap_width_ = 0;
-  std::array<double, kBins + 1> boundaries_{};
+  std::array<double, kErrorBins + 1> boundaries_{};
   double log_starts_ = 0;
 };
 
 // The bin of the top label that has the rows of a bin of class 1, and the sign of their deviations
 // in it. The rows of the middle bin have both signs.
-std::size_t TopBin(std::size_t b) { return std::max(b, kBins - 1 - b); }
+std::size_t TopBin(std::size_t b) { return std::max(b, kErrorBins - 1 - b); }
 double TopSign(std::size_t b) { return b > kMiddle ? 1 : -1; }
 
 // The sums over the bins of the top label, but for the middle one, from those of class 1.
 OfBins TopLabelSums(const OfBins& of_class_1) {
   OfBins sums{};
-  for (std::size_t b = 0; b < kBins; ++b) {
+  for (std::size_t b = 0; b < kErrorBins; ++b) {
     if (b != kMiddle) sums[TopBin(b)] += TopSign(b) * of_class_1[b];
   }
   return sums;
@@ -287,9 +287,9 @@ OfBins TopLabelSums(const OfBins& of_class_1) {
 OfBins TopLabelErrors(const Event& top, const Event& class_1, const OfBins& of_class_1,
                       double middle) {
   OfBins sums;
-  for (std::size_t b = 0; b < kBins; ++b) sums[b] = of_class_1[b] * class_1.share(b);
+  for (std::size_t b = 0; b < kErrorBins; ++b) sums[b] = of_class_1[b] * class_1.share(b);
   OfBins errors = TopLabelSums(sums);
-  for (std::size_t b = 0; b < kBins; ++b) {
+  for (std::size_t b = 0; b < kErrorBins; ++b) {
     if (top.share(b) > 0) errors[b] /= top.share(b);
   }
   errors[kMiddle] = middle;
@@ -331,7 +331,7 @@ std::optional<RowsUntilDecided> ForeseeErrorDecision(std::span<const UndecidedEv
   const auto advance = [&](std::size_t i, const ContinuationStep& step) {
     auto& [noise, paths] = continuations[i];
     OfBins growth{};
-    for (std::size_t b = 0; b < kBins; ++b) {
+    for (std::size_t b = 0; b < kErrorBins; ++b) {
       growth[b] = events[drawn].Draw(paths[drawn].error, b, step.added, noise);
     }
     events[drawn].Add(growth, step.added, paths[drawn]);
