@@ -10,7 +10,8 @@ std::optional<std::int64_t> NewestStart(std::int64_t count) noexcept {
 double RecoveryLevel(std::int64_t alarm, std::int64_t start) noexcept {
   // The multiples of the spacing below the alarm.
   const std::int64_t before = (alarm + kStretchSpacing - 1) / kStretchSpacing;
-  const auto j = static_cast<double>(start / kStretchSpacing - before + 1);
+  const std::int64_t index = start / kStretchSpacing - before + 1;
+  const auto j = static_cast<double>(index);
   return kSingleErrorLevels.total() / (j * (j + 1));
 }
 
