@@ -1,7 +1,6 @@
 #include "server/answers/error_proto.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <optional>
 
@@ -14,9 +13,6 @@
 
 namespace calibd::server {
 namespace {
-
-// The level of the intervals of all events together, whatever the level of the tests is.
-constexpr double kChangeLevel = .05;
 
 void DescribeStretch(const MeanDeviation& mean, std::int64_t first, std::int64_t count,
                      v1::DatedChange::Stretch& out) {
@@ -48,28 +44,17 @@ void DescribeRowsUntilDecided(const ErrorSnapshot& error, v1::CalibrationError& 
 }
 
 void DescribeChange(const ErrorSnapshot& error, v1::CalibrationError& proto) {
-  std::optional<DatedChange> newest;
-  std::size_t place = 0;
-  for (std::size_t i = 0; i < error.deviations.size(); ++i) {
-    const double level = kChangeLevel / static_cast<double>(error.deviations.size());
-    const std::optional<DatedChange> change = error.deviations[i].blocks.Find(level);
-    const auto size = [](const DatedChange& one) {
-      return std::abs(one.after.mean - one.before.mean);
-    };
-    if (!change.has_value() || (newest.has_value() && size(*change) <= size(*newest))) continue;
-    newest = change;
-    place = i;
-  }
-  if (!newest.has_value()) return;
+  if (!error.Change().has_value()) return;
+  const auto& [place, change] = *error.Change();
   const EventDeviations& event = error.deviations[place];
   v1::DatedChange& out = *proto.mutable_change();
   error.measured->DescribeEvent(place, out);
-  out.set_from_observation(event.first_observation + newest->from);
-  out.set_to_observation(event.first_observation + newest->to - 1);
-  DescribeStretch(newest->before, event.first_observation + newest->before_from,
-                  newest->best - newest->before_from, *out.mutable_before());
-  DescribeStretch(newest->after, event.first_observation + newest->best,
-                  event.blocks.rows() - newest->best, *out.mutable_after());
+  out.set_from_observation(event.first_observation + change.from);
+  out.set_to_observation(event.first_observation + change.to - 1);
+  DescribeStretch(change.before, event.first_observation + change.before_from,
+                  change.best - change.before_from, *out.mutable_before());
+  DescribeStretch(change.after, event.first_observation + change.best,
+                  event.blocks.rows() - change.best, *out.mutable_after());
 }
 
 }  // namespace calibd::server

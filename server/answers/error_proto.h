@@ -13,7 +13,7 @@ void DescribeError(const ErrorSnapshot& error, v1::CalibrationError& proto);
 // be foreseen. Cost: some milliseconds for the first call of a snapshot.
 void DescribeRowsUntilDecided(const ErrorSnapshot& error, v1::CalibrationError& proto);
 // Adds the newest change of the error of a model, if one can be dated. Cost: some 0.2 ms for each
-// event.
+// event, for the first call of a snapshot.
 void DescribeChange(const ErrorSnapshot& error, v1::CalibrationError& proto);
 
 }  // namespace calibd::server

@@ -170,8 +170,9 @@ absl::StatusOr<InferenceTensor> ReadVersion1(const Document& predictions, const 
                              std::size_t i) -> absl::StatusOr<const Document*> {
     CALIBD_ASSIGN_OR_RETURN(const Document* const values, select(row, i));
     // The keys of the first row are those of all rows.
-    if (i == 0)
+    if (i == 0) {
       tensor.class_keys = ClassKeys(*values, classes).value_or(std::vector<std::string>());
+    }
     return values;
   };
   CALIBD_RETURN_IF_ERROR(AppendRows(predictions, tensor.field, values_of, tensor));

@@ -108,6 +108,16 @@ struct EventDeviations {
   DeviationBlocks blocks;
 };
 void DeviationFields(StateFields& fields, EventDeviations& deviations);
+
+// The change of an event.
+struct ErrorChange {
+  // The place of the event among those whose changes are dated.
+  std::size_t event = 0;
+  DatedChange change;
+};
+// The newest change that can be shown, of several events the largest. The intervals of all events
+// hold together with 95 %.
+[[nodiscard]] std::optional<ErrorChange> FindChange(const std::vector<EventDeviations>& deviations);
 // Maximum number of bytes of the deviations of an event, with those of two snapshots.
 inline constexpr std::size_t kDeviationMemory =
     3 * (sizeof(EventDeviations) + DeviationBlocks::kMaxBlocks * sizeof(DeviationBlocks::Sums));
@@ -160,12 +170,21 @@ struct ErrorSnapshot {
     return memo->foreseen;
   }
 
-  // What Read and Foresee returned.
+  // The newest change of the error of a model. The first call computes it, in some 0.2 ms for each
+  // event.
+  [[nodiscard]] const std::optional<ErrorChange>& Change() const {
+    std::call_once(memo->change_once, [this] { memo->change = FindChange(deviations); });
+    return memo->change;
+  }
+
+  // What Read, Foresee and Change returned.
   struct Memo {
     std::once_flag once;
     ErrorReading reading;
     std::once_flag foreseen_once;
     std::optional<RowsUntilDecided> foreseen;
+    std::once_flag change_once;
+    std::optional<ErrorChange> change;
   };
   std::shared_ptr<Memo> memo = std::make_shared<Memo>();
 };

@@ -41,7 +41,8 @@ struct LimitCheck {
 // what it knows of the newest observations, its recent part:
 // - Row: an observation. Sums: sums since an observation, with `first_observation` and an optional
 //   `start_time`; NewSums(first_observation) makes empty ones.
-// - Add(row, limit, since_start, sums): adds an observation to both sums and to the recent part.
+// - Add(row, limit, since_start, sums, deviations): adds an observation to both sums, to the recent
+//   part, and to the blocks of each event: by how much its stated probability exceeds the outcome.
 // - Check(sums, count, limit, error_limit): compares the sums with the limits.
 // - RecentOver(sums, count, limit, due, next_decision): the series whose recent error exceeds the
 //   limit. due: `sums` were checked just now, and next_decision, the count of the next check, may
@@ -53,8 +54,7 @@ struct LimitCheck {
 //   again, after it exceeded the limit at the count `alarm`; see calibd/core/newest_stretch.h.
 // - Upper(sums, count, limit, recent): the largest upper end of the intervals, and if `recent` of
 //   the stretches; unset without observations.
-// - event_count(), Deviation(row, event): the events whose changes are dated, and by how much the
-//   stated probability of one exceeds its outcome. 0 for a group.
+// - event_count(): the number of events whose changes are dated; 0 for a group.
 // - KeepMark(sums, count, observation, over, next_decision): called after each observation; over:
 //   an alarm is active. SetTime(time, count): called after each row of the log. Restart(): forgets
 //   the recent part. LimitChanged(raised).
@@ -79,11 +79,10 @@ class LimitWatch {
   // Adds a row. observation: its number within the model. May throw bad_alloc.
   void Add(const Row& row, std::int64_t observation) {
     ++count_;
-    measure_.Add(row, limit(), since_start_, sums_);
-    for (std::size_t i = 0; i < deviations_.size(); ++i) {
-      if (deviations_[i].first_observation == 0) deviations_[i].first_observation = observation;
-      deviations_[i].blocks.Add(measure_.Deviation(row, i));
+    for (EventDeviations& event : deviations_) {
+      if (event.first_observation == 0) event.first_observation = observation;
     }
+    measure_.Add(row, limit(), since_start_, sums_, deviations_);
     Decide(observation);
     measure_.KeepMark(sums_, count_, observation, over_, next_decision_);
   }

@@ -298,7 +298,7 @@ TEST(MonitoringPageTest, ViolatedAssumptionsRaiseFalseAlarmsAsOftenAsThePageSays
   check("the same with a tolerance of 0.005", 0.005, [&](int i) { return rounded(i, 3); });
 }
 
-// The number of rows until the first answer, or `most` if there is none by then.
+// The number of rows until the first answer; `most` if no answer comes before.
 std::int64_t RowsUntilAnswer(LimitStream& stream, double limit, std::int64_t most) {
   server::ClassErrorWatch watch(server::ClassMeasure(server::ErrorBudget::OfModel(0.05, 10)),
                                 {.error_limit = limit, .min_observations = 100}, 1);

@@ -33,6 +33,8 @@ void DependenceFields(StateFields& fields, SerialDependence::State& state) {
   fields.Column(Stored::kSumsFieldNumber, state.sums);
   fields.Column(Stored::kSquaresFieldNumber, state.squares);
   fields(Stored::kReachedAtFieldNumber, state.reached_at);
+  fields.Require(std::ranges::min(state.squares) >= 0 && state.reached_at <= state.rows,
+                 "has evidence of serial dependence that cannot be");
 }
 
 }  // namespace
@@ -84,7 +86,7 @@ absl::Status ClassKind::RestoreSums(const store::v1::MonitorState& stored, const
   };
   if (!std::ranges::all_of(state.pool, is_class) ||
       !std::ranges::all_of(state.unfinished, is_class)) {
-    return absl::InvalidArgumentError("has labels of neighbouring rows that cannot be");
+    return absl::InvalidArgumentError("has evidence of serial dependence that cannot be");
   }
   dependence_ = SerialDependence(std::move(state));
   return absl::OkStatus();

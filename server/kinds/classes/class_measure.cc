@@ -16,8 +16,6 @@ namespace {
 struct Event {
   double stated;
   bool happened;
-
-  [[nodiscard]] double deviation() const noexcept { return stated - (happened ? 1 : 0); }
 };
 
 Event EventOf(const PredictionBatch& batch, std::size_t row, std::size_t series) noexcept {
@@ -164,19 +162,18 @@ ErrorBudget ErrorBudget::OfGroup(double alpha, std::size_t groups,
   return Share(alpha / static_cast<double>(groups), false, class_count);
 }
 
-void ClassMeasure::Add(const Row& row, double limit, Sums& since_start, Sums& sums) noexcept {
+void ClassMeasure::Add(const Row& row, double limit, Sums& since_start, Sums& sums,
+                       std::span<EventDeviations> deviations) {
   for (std::size_t s = 0; s < budget_.series; ++s) {
     const Event event = EventOf(row.batch, row.index, s);
     since_start.series[s].Add(event.stated, event.happened);
     const std::size_t bin = sums.series[s].Add(event.stated, event.happened);
     if (budget_.recent == 0) continue;
-    recent_[s].Add(bin, event.deviation(), limit);
+    const double x = event.stated - (event.happened ? 1 : 0);
+    deviations[s].blocks.Add(x);
+    recent_[s].Add(bin, x, limit);
     if (!recent_series_.has_value() && recent_[s].Reaches(1 / budget_.recent)) recent_series_ = s;
   }
-}
-
-double ClassMeasure::Deviation(const Row& row, std::size_t series) noexcept {
-  return EventOf(row.batch, row.index, series).deviation();
 }
 
 LimitCheck ClassMeasure::Check(const Sums& sums, std::int64_t count, double limit,

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "calibd/core/error_interval.h"
@@ -103,11 +104,11 @@ class ClassMeasure {
     return {.first_observation = first_observation, .start_time = std::nullopt, .series = {}};
   }
   [[nodiscard]] static std::int64_t Count(const Sums& sums) noexcept { return sums.count(); }
-  void Add(const Row& row, double limit, Sums& since_start, Sums& sums) noexcept;
+  void Add(const Row& row, double limit, Sums& since_start, Sums& sums,
+           std::span<EventDeviations> deviations);
   [[nodiscard]] std::size_t event_count() const noexcept {
     return budget_.recent > 0 ? budget_.series : 0;
   }
-  [[nodiscard]] static double Deviation(const Row& row, std::size_t series) noexcept;
   [[nodiscard]] LimitCheck Check(const Sums& sums, std::int64_t count, double limit,
                                  double error_limit) const noexcept;
   // The recent error may exceed the limit before the sums are checked.

@@ -58,7 +58,12 @@ std::optional<std::int64_t> LabelMeasure::Recovered(const Sums& sums, std::int64
   return RecoveredStart(sums, *marks_.values(), label_count_, alarm, error_limit);
 }
 
-double LabelMeasure::Deviation(const Row& row, std::size_t /*event*/) noexcept {
+void LabelMeasure::Add(const Row& row, double /*limit*/, Sums& since_start, Sums& sums,
+                       std::span<EventDeviations> deviations) {
+  since_start.totals.Add(row);
+  sums.totals.Add(row);
+  if (deviations.empty()) return;
+  // The mean over the known truths of the row; 0 without one.
   double sum = 0;
   double known = 0;
   for (std::size_t k = 0; k < row.truths.size(); ++k) {
@@ -66,7 +71,7 @@ double LabelMeasure::Deviation(const Row& row, std::size_t /*event*/) noexcept {
     sum += row.probabilities[k] - row.truths[k];
     ++known;
   }
-  return known > 0 ? sum / known : 0;
+  deviations[0].blocks.Add(known > 0 ? sum / known : 0);
 }
 
 LimitCheck LabelMeasure::Check(const Sums& sums, std::int64_t /*count*/, double limit,

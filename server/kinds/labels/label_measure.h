@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -77,13 +78,9 @@ class LabelMeasure {
     return {.first_observation = first_observation, .start_time = std::nullopt, .totals = {}};
   }
   [[nodiscard]] static std::int64_t Count(const Sums& sums) noexcept { return sums.totals.rows; }
-  static void Add(const Row& row, double /*limit*/, Sums& since_start, Sums& sums) noexcept {
-    since_start.totals.Add(row);
-    sums.totals.Add(row);
-  }
+  static void Add(const Row& row, double limit, Sums& since_start, Sums& sums,
+                  std::span<EventDeviations> deviations);
   [[nodiscard]] std::size_t event_count() const noexcept { return of_ == Of::kModel ? 1 : 0; }
-  // The mean over the known truths of the row; 0 without one.
-  [[nodiscard]] static double Deviation(const Row& row, std::size_t /*event*/) noexcept;
   [[nodiscard]] LimitCheck Check(const Sums& sums, std::int64_t count, double limit,
                                  double error_limit) const noexcept;
   [[nodiscard]] static std::optional<std::size_t> RecentOver(const Sums& /*sums*/,

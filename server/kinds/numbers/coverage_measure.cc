@@ -194,10 +194,14 @@ CoverageMeasure::CoverageMeasure(Of of, std::shared_ptr<const ForecastCells> cel
               .central = of == Of::kModel ? alpha / 4 : alpha / 2},
       of_(of) {}
 
-void CoverageMeasure::Add(const Row& row, double /*limit*/, Sums& since_start, Sums& sums) {
+void CoverageMeasure::Add(const Row& row, double /*limit*/, Sums& since_start, Sums& sums,
+                          std::span<EventDeviations> deviations) {
   since_start.counts.Add(row);
   sums.counts.Add(row);
   if (has_scores()) since_mark_.AddScores(row);
+  for (std::size_t i = 0; i < deviations.size(); ++i) {
+    deviations[i].blocks.Add(central_[i].Deviation(row.cell));
+  }
 }
 
 LimitCheck CoverageMeasure::Check(const Sums& sums, std::int64_t count, double limit,

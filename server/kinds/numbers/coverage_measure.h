@@ -132,13 +132,11 @@ class CoverageMeasure {
             .counts = ForecastCounts(cells_->cell_count())};
   }
   [[nodiscard]] static std::int64_t Count(const Sums& sums) noexcept { return sums.counts.count(); }
-  void Add(const Row& row, double limit, Sums& since_start, Sums& sums);
+  void Add(const Row& row, double limit, Sums& since_start, Sums& sums,
+           std::span<EventDeviations> deviations);
   // The central intervals of the forecasts.
   [[nodiscard]] std::size_t event_count() const noexcept {
     return of_ == Of::kModel ? central_.size() : 0;
-  }
-  [[nodiscard]] double Deviation(const Row& row, std::size_t interval) const noexcept {
-    return central_[interval].Deviation(row.cell);
   }
   [[nodiscard]] LimitCheck Check(const Sums& sums, std::int64_t count, double limit,
                                  double error_limit) const;

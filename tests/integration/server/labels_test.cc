@@ -185,6 +185,25 @@ TEST_F(LabelsTest, TheVerdictNamesTheLabelThatIsOver) {
   EXPECT_FALSE(buckets.total().has_mean_confidence());
 }
 
+TEST_F(LabelsTest, AChangeOfTheAverageErrorIsDatedAlsoAfterARestart) {
+  Create(Declared());
+  Send(4000, 1);
+  EXPECT_FALSE(Answer().error().has_change());
+  // The average over three labels becomes some 10 points too high.
+  Send(2000, 0.4);
+  const v1::DatedChange change = Answer().error().change();
+  EXPECT_EQ(change.event(), v1::DatedChange::LABELS);
+  EXPECT_LE(change.from_observation(), 4001);
+  EXPECT_GE(change.to_observation(), 4001);
+  EXPECT_LT(change.before().gap_upper(), change.after().gap_lower());
+  EXPECT_EQ(change.before().first_observation() + change.before().observations(),
+            change.after().first_observation());
+  EXPECT_THAT(Answer().reading().changed().text(), HasSubstr("the probabilities were "));
+  server_->Kill();
+  Start();
+  EXPECT_EQ(Answer().error().change().DebugString(), change.DebugString());
+}
+
 TEST_F(LabelsTest, AKilledServerContinuesWithTheSameAnswer) {
   Create(Declared());
   Send(9000, 0.8);

@@ -313,7 +313,7 @@ TEST(LabelMeasureTest, OneLabelHasTheIntervalOfBinnedErrors) {
     const double stated = uniform(random);
     const std::int8_t truth = uniform(random) < 0.8 * stated ? 1 : 0;
     LabelMeasure::Add({.probabilities = {&stated, 1}, .truths = {&truth, 1}, .label_count = 1}, 0,
-                      since_start, sums);
+                      since_start, sums, {});
     expected.Add(stated, truth == 1);
   }
   const ErrorInterval interval = *measure.Interval(sums, 0);

@@ -29,7 +29,7 @@ struct MeanDeviation {
 // A change of the mean deviation.
 struct DatedChange {
   // The change happened after row `from` and not after row `to`: 0 <= from < to. For a sudden
-  // change the range holds it in some 95 % of streams by simulation. A slow change has the range
+  // change the range holds it in 93 to 100 % of simulated streams. A slow change has the range
   // where it is steepest.
   std::int64_t from = 0;
   std::int64_t to = 0;

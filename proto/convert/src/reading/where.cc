@@ -68,8 +68,9 @@ std::pair<Places, Places> LabelPlaces(const v1::MultilabelCalibration& labels) {
       over.names.push_back(OffPlace(absl::StrCat("label ", name),
                                     label->has_error() ? &label->error() : nullptr,
                                     label->has_since_observation()));
-      if (label->has_recovered_since())
+      if (label->has_recovered_since()) {
         over.names.back() += RecoveredText(label->recovered_since());
+      }
     } else if (label->rejected()) {
       rejected.names.push_back(name);
     }
