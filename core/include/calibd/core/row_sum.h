@@ -45,8 +45,8 @@ inline constexpr double kMaxRowSumTolerance = 0.1;
   return {text.data(), end.ptr};
 }
 
-// What to do about a sum that is a little off, and about one that no tolerance allows. The values of
-// the latter are no probabilities of classes, and dividing them by their sum would hide that.
+// What to do about a sum that is a little off, and about one that no tolerance allows. The values
+// of the latter are no probabilities of classes, and dividing them by their sum would hide that.
 inline constexpr char kRowSumAdvice[] =
     ": normalise the rows (calibctl --renormalise), or declare a larger row_sum_tolerance";
 inline constexpr char kNoSumAdvice[] =
