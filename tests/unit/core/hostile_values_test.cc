@@ -124,7 +124,9 @@ void Check(const Evaluation& evaluation, Finite& finite) {
     finite.AddPositive("ece", error.error.ece);
     finite.AddPositive("mce", error.error.mce);
   }
-  finite.AddProbability("consistency.p", evaluation.consistency->p_value);
+  if (evaluation.consistency) {
+    finite.AddProbability("consistency.p", evaluation.consistency->p_value);
+  }
   for (const EventReliability& reliability : evaluation.reliability) {
     for (const ReliabilityBin& bin : reliability.bins) {
       EXPECT_GE(bin.n, 1u);
