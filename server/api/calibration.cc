@@ -49,9 +49,12 @@ absl::Status CheckAcknowledgement(const v1::AcknowledgeAlarmRequest& request) {
 
 absl::Status Api::GetCalibration(const v1::GetCalibrationRequest& /*request*/,
                                  const Reply<v1::GetCalibrationResponse>& reply, NamedModel model) {
-  reply->Answer([&](v1::GetCalibrationResponse& response) {
-    DescribeCalibration(*model, *model->snapshot(), std::chrono::system_clock::now(), response);
-    return absl::OkStatus();
+  // To foresee a decision takes some milliseconds, see ErrorSnapshot::Foresee.
+  parts_.writers.Post([reply, model] {
+    reply->Answer([&](v1::GetCalibrationResponse& response) {
+      DescribeCalibration(*model, *model->snapshot(), std::chrono::system_clock::now(), response);
+      return absl::OkStatus();
+    });
   });
   return absl::OkStatus();
 }

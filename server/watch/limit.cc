@@ -35,8 +35,9 @@ void DeviationFields(StateFields& fields, EventDeviations& deviations) {
           (deviations.first_observation > 0) == (state.rows > 0),
       "has deviations of the error that cannot be");
   if (!fields.ok()) return;
-  if (fields.restoring())
+  if (fields.restoring()) {
     state.ends.resize(static_cast<std::size_t>(state.rows / state.block_rows));
+  }
   fields.Column(Stored::kEndDeviationsFieldNumber, state.ends, &Sums::deviation);
   fields.Column(Stored::kEndSquaresFieldNumber, state.ends, &Sums::squares);
   fields.Require(state.total.squares >= 0 && std::ranges::is_sorted(state.ends, {}, &Sums::squares),

@@ -59,6 +59,7 @@ void FindQuantiles(const v1::Forecast& forecast, ColumnPlan& plan) {
       FindLevels(names, std::vector<double>(levels.begin(), levels.end()));
   if (found.empty()) return;
   std::vector<std::size_t> columns;
+  columns.reserve(found.size());
   for (const std::size_t index : found) columns.push_back(plan.values[index]);
   plan.values = std::move(columns);
 }

@@ -10,7 +10,7 @@ namespace {
 std::optional<Violation> FindRowViolation(const MultilabelBatch& batch, std::size_t i) {
   for (std::size_t k = 0; k < batch.label_count; ++k) {
     const double g = batch.probabilities[i * batch.label_count + k];
-    const int truth = batch.truths[i * batch.label_count + k];
+    const std::int8_t truth = batch.truths[i * batch.label_count + k];
     // Written so that NaN fails the check too.
     if (!(g >= 0 && g <= 1)) {
       return Violation{absl::StrCat("rows[", i, "].probabilities[", k, "]"),
