@@ -25,6 +25,7 @@ void CrossingFields(StateFields& fields, LimitCrossing& crossing) {
   fields(Stored::kGapFieldNumber, interval.gap);
   fields(Stored::kGapLowerFieldNumber, interval.gap_lower);
   fields(Stored::kGapUpperFieldNumber, interval.gap_upper);
+  fields(Stored::kStatedFieldNumber, interval.stated);
   if (fields.restoring() && interval.upper > 0) crossing.interval = interval;
   fields(Stored::kFirstObservationFieldNumber, crossing.first_observation);
   if (fields.restoring() && crossing.series > 1) crossing.series = 0;

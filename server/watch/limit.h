@@ -131,7 +131,7 @@ struct ErrorSnapshot {
   double limit = 0;
   double error_limit = 0;
   bool acknowledged = false;
-  // True from a crossing until it is acknowledged.
+  // True from a crossing until it is acknowledged, or error_limit is raised above the error.
   bool over = false;
   bool over_recent = false;
   // The count at the crossing; 0 if the sums began later.

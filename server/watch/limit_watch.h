@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "calibd/core/newest_stretch.h"
 #include "calibd/store/v1/store.pb.h"
 #include "server/watch/limit.h"
 #include "server/watch/state_fields.h"
@@ -52,8 +53,8 @@ struct LimitCheck {
 //   without a recent error.
 // - Recovered(sums, count, alarm, error_limit): since which count the error is within error_limit
 //   again, after it exceeded the limit at the count `alarm`; see calibd/core/newest_stretch.h.
-// - Upper(sums, count, limit, recent): the largest upper end of the intervals, and if `recent` of
-//   the stretches; unset without observations.
+// - Ends(sums, count, limit, recent): the largest lower end of the intervals, and the largest upper
+//   end of the intervals and, if `recent`, of the stretches; unset without observations.
 // - event_count(): the number of events whose changes are dated; 0 for a group.
 // - KeepMark(sums, count, observation, over, next_decision): called after each observation; over:
 //   an alarm is active. SetTime(time, count): called after each row of the log. Restart(): forgets
@@ -95,17 +96,21 @@ class LimitWatch {
   }
   // Begins anew with the settings of an empty watch. Alarms and acknowledgements stay.
   void Restart(LimitWatch empty) {
+    ChangeLimit(empty.settings_.error_limit);
     empty.over_ = over_;
     empty.over_recent_ = over_recent_;
     empty.over_at_ = 0;
+    empty.has_alarm_ = has_alarm_;
     empty.acknowledged_limit_ = acknowledged_limit_;
+    empty.acknowledged_lower_ = acknowledged_lower_;
     *this = std::move(empty);
   }
-  // Sets error_limit, and decides again. A higher limit restarts a recent error whose evidence was
-  // collected against the lower one; the sums continue.
+  // Sets error_limit, and decides again. An alarm stays active, but an error that is not shown to
+  // exceed a higher limit is no longer over: a person has decided to accept it. A higher limit also
+  // restarts a recent error whose evidence was collected against the lower one; the sums continue.
   void SetLimit(double error_limit, std::int64_t observation) {
     const double former = limit();
-    settings_.error_limit = error_limit;
+    ChangeLimit(error_limit);
     measure_.LimitChanged(limit() > former);
     next_decision_ = 0;
     Decide(observation);
@@ -117,13 +122,18 @@ class LimitWatch {
   }
   // Restarts the sums and the recent error after `observations` of the model. The same error then
   // crosses no limit: until the error was within error_limit, the limit is at least the upper end
-  // of the interval and of the stretch. An error that has recovered was within error_limit.
+  // of the interval and of the stretch. An error that has recovered was within error_limit. One
+  // that is not over, because error_limit was raised, continues.
   void Acknowledge(std::int64_t observations) {
-    if (over_ && measure_.Recovered(sums_, count_, over_at_, settings_.error_limit).has_value()) {
-      acknowledged_limit_.reset();
+    has_alarm_ = false;
+    if (!over_) return;
+    if (measure_.Recovered(sums_, count_, over_at_, settings_.error_limit).has_value()) {
+      ForgetAcknowledged();
     } else {
-      const std::optional<double> upper = measure_.Upper(sums_, count_, limit(), over_recent_);
-      acknowledged_limit_ = std::max(settings_.error_limit, upper.value_or(0));
+      const std::optional<ErrorEnds> ends = measure_.Ends(sums_, count_, limit(), over_recent_);
+      acknowledged_lower_ =
+          std::max(over_recent_ ? limit() : 0, ends.has_value() ? ends->lower : 0);
+      acknowledged_limit_ = std::max(settings_.error_limit, ends.has_value() ? ends->upper : 0);
     }
     over_ = false;
     over_at_ = 0;
@@ -167,7 +177,12 @@ class LimitWatch {
     watch.count_ = Measure::Count(watch.sums_);
     watch.measure_.Fields(fields, watch.sums_);
     fields(Stored::kAcknowledgedLimitFieldNumber, watch.acknowledged_limit_);
+    fields(Stored::kAcknowledgedLowerFieldNumber, watch.acknowledged_lower_);
     fields(Stored::kOverFieldNumber, watch.over_);
+    bool is_accepted = watch.has_alarm_ && !watch.over_;
+    fields(Stored::kIsAlarmAcceptedFieldNumber, is_accepted);
+    fields.Require(!watch.over_ || !is_accepted, "has an alarm of the error that cannot be");
+    watch.has_alarm_ = watch.over_ || is_accepted;
     fields(Stored::kOverRecentFieldNumber, watch.over_recent_);
     std::optional<std::int64_t> over_at;
     if (watch.over_) over_at = watch.over_at_;
@@ -189,6 +204,26 @@ class LimitWatch {
     return std::max(settings_.error_limit, acknowledged_limit_.value_or(0));
   }
 
+  void ForgetAcknowledged() noexcept {
+    acknowledged_limit_.reset();
+    acknowledged_lower_.reset();
+  }
+
+  // Sets error_limit. If it is higher, an error is over only if it is shown to exceed it.
+  void ChangeLimit(double error_limit) {
+    const bool is_raised = error_limit > settings_.error_limit;
+    settings_.error_limit = error_limit;
+    if (!is_raised) return;
+    const std::optional<ErrorEnds> now = measure_.Ends(sums_, count_, limit(), /*recent=*/false);
+    const double lower =
+        std::max(acknowledged_lower_.value_or(0), now.has_value() ? now->lower : 0);
+    if (lower > error_limit) return;
+    ForgetAcknowledged();
+    over_ = false;
+    over_at_ = 0;
+    over_recent_ = false;
+  }
+
   void Decide(std::int64_t observation) {
     if ((over_ && !over_recent_) || count_ < settings_.min_observations) return;
     const bool due = count_ >= next_decision_;
@@ -199,7 +234,7 @@ class LimitWatch {
         return over_ ? void() : Cross(observation, false, *check.over);
       }
       if (acknowledged_limit_.has_value() && check.rows_to_within <= 0) {
-        acknowledged_limit_.reset();
+        ForgetAcknowledged();
         return Decide(observation);
       }
       const double rows = acknowledged_limit_.has_value()
@@ -217,6 +252,8 @@ class LimitWatch {
     over_ = true;
     over_recent_ = recent;
     over_at_ = count_;
+    // The alarm that was raised against a lower limit is still active.
+    if (std::exchange(has_alarm_, true)) return;
     crossing_ = {.observation = observation,
                  .recent = recent,
                  .limit = limit(),
@@ -238,12 +275,18 @@ class LimitWatch {
   std::vector<EventDeviations> deviations_;
   // Number of observations in sums_.
   std::int64_t count_ = 0;
-  // Set until the error is within error_limit.
+  // Set until the error is within error_limit, or error_limit is raised above the error.
   std::optional<double> acknowledged_limit_;
+  // By how much the predictions were at least off at the acknowledgement; set with
+  // acknowledged_limit_.
+  std::optional<double> acknowledged_lower_;
+  // True from a crossing until it is acknowledged, or error_limit is raised above the error.
   bool over_ = false;
   bool over_recent_ = false;
   // count_ at the crossing while over_; 0 if the sums began after it.
   std::int64_t over_at_ = 0;
+  // True from a crossing until it is acknowledged.
+  bool has_alarm_ = false;
   std::optional<LimitCrossing> crossing_;
   // The count before which no end of an interval can reach a limit.
   std::int64_t next_decision_ = 0;

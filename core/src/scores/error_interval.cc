@@ -77,7 +77,12 @@ std::optional<ErrorInterval> BinnedErrorInterval(const ReliabilitySums& sums,
                .deviation = bin.confidence - static_cast<double>(bin.correct),
                .variance = bin.variance};
   }
-  return BinnedErrorInterval(bins, sums.square_sum, levels);
+  std::optional<ErrorInterval> interval = BinnedErrorInterval(bins, sums.square_sum, levels);
+  if (interval.has_value()) {
+    const ReliabilitySums::Bin total = sums.Total();
+    interval->stated = total.confidence / static_cast<double>(total.count);
+  }
+  return interval;
 }
 
 std::optional<ErrorInterval> BinnedErrorInterval(std::span<const WeightedBin> weighted,

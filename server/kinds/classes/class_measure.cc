@@ -196,17 +196,18 @@ LimitCheck ClassMeasure::Check(const Sums& sums, std::int64_t count, double limi
   return check;
 }
 
-std::optional<double> ClassMeasure::Upper(const Sums& sums, std::int64_t /*count*/, double limit,
-                                          bool recent) const noexcept {
-  std::optional<double> largest;
+std::optional<ErrorEnds> ClassMeasure::Ends(const Sums& sums, std::int64_t count, double limit,
+                                            bool recent) const noexcept {
+  if (count == 0) return std::nullopt;
+  ErrorEnds largest{.lower = 0, .upper = 0};
   for (std::size_t s = 0; s < budget_.series; ++s) {
-    if (const auto interval = Interval(sums, s)) {
-      largest = std::max(largest.value_or(0), interval->upper);
-    }
+    const std::optional<ErrorInterval> interval = Interval(sums, s);
+    largest.lower = std::max(largest.lower, interval->lower);
+    largest.upper = std::max(largest.upper, interval->upper);
     // A limit, and no statement about the error, may be chosen in hindsight.
     if (!recent) continue;
     if (const auto worst = FindWorst(sums, *marks_.values(), s, budget_.levels, limit)) {
-      largest = std::max(largest.value_or(0), worst->upper);
+      largest.upper = std::max(largest.upper, worst->upper);
     }
   }
   return largest;
@@ -287,7 +288,7 @@ void ClassMeasure::Fields(StateFields& fields, const Sums& /*sums*/) {
 std::size_t ClassMeasure::MaxMemory() noexcept {
   // Two snapshots have the recent error of two series.
   return sizeof(ClassErrorWatch) + 2 * kMostMarks * sizeof(ErrorSums) +
-         2 * 2 * sizeof(RecentErrorEvidence::State);
+         std::size_t{2} * 2 * sizeof(RecentErrorEvidence::State);
 }
 
 }  // namespace calibd::server

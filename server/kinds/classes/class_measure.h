@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "calibd/core/error_interval.h"
+#include "calibd/core/newest_stretch.h"
 #include "calibd/core/prediction_batch.h"
 #include "calibd/core/running_reliability.h"
 #include "server/watch/limit.h"
@@ -127,8 +128,8 @@ class ClassMeasure {
                                                    std::int64_t count, double limit) const noexcept;
   [[nodiscard]] std::optional<std::int64_t> Recovered(const Sums& sums, std::int64_t count,
                                                       std::int64_t alarm, double error_limit) const;
-  [[nodiscard]] std::optional<double> Upper(const Sums& sums, std::int64_t count, double limit,
-                                            bool recent) const noexcept;
+  [[nodiscard]] std::optional<ErrorEnds> Ends(const Sums& sums, std::int64_t count, double limit,
+                                              bool recent) const noexcept;
   void KeepMark(const Sums& sums, std::int64_t count, std::int64_t observation, bool over,
                 std::int64_t& /*next*/) {
     if (budget_.recent > 0 || over) marks_.Keep(sums, count, observation);

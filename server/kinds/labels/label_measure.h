@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "calibd/core/label_errors.h"
 #include "calibd/core/multilabel.h"
+#include "calibd/core/newest_stretch.h"
 #include "calibd/store/v1/store.pb.h"
 #include "server/watch/limit.h"
 #include "server/watch/limit_watch.h"
@@ -101,10 +102,11 @@ class LabelMeasure {
   }
   [[nodiscard]] std::optional<std::int64_t> Recovered(const Sums& sums, std::int64_t count,
                                                       std::int64_t alarm, double error_limit) const;
-  [[nodiscard]] std::optional<double> Upper(const Sums& sums, std::int64_t /*count*/,
-                                            double /*limit*/, bool /*recent*/) const noexcept {
+  [[nodiscard]] std::optional<ErrorEnds> Ends(const Sums& sums, std::int64_t /*count*/,
+                                              double /*limit*/, bool /*recent*/) const noexcept {
     const std::optional<ErrorInterval> interval = Interval(sums, 0);
-    return interval.has_value() ? std::optional(interval->upper) : std::nullopt;
+    if (!interval.has_value()) return std::nullopt;
+    return ErrorEnds{.lower = interval->lower, .upper = interval->upper};
   }
   void KeepMark(const Sums& sums, std::int64_t count, std::int64_t observation, bool over,
                 std::int64_t& /*next*/) {

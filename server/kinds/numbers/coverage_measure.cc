@@ -256,17 +256,17 @@ std::optional<std::int64_t> CoverageMeasure::Recovered(const Sums& sums, std::in
   return State(sums, sums, count).Recovered(alarm, error_limit);
 }
 
-std::optional<double> CoverageMeasure::Upper(const Sums& sums, std::int64_t count, double limit,
-                                             bool recent) const {
+std::optional<ErrorEnds> CoverageMeasure::Ends(const Sums& sums, std::int64_t count, double limit,
+                                               bool recent) const {
   const std::optional<ErrorInterval> interval = Interval(sums, 0);
   if (!interval.has_value()) return std::nullopt;
-  double upper = interval->upper;
+  ErrorEnds ends{.lower = interval->lower, .upper = interval->upper};
   if (recent) {
     if (const auto stretch = Recent(sums, 0, count, limit)) {
-      upper = std::max(upper, stretch->intervals[0]->upper);
+      ends.upper = std::max(ends.upper, stretch->intervals[0]->upper);
     }
   }
-  return upper;
+  return ends;
 }
 
 void CoverageMeasure::KeepMark(const Sums& sums, std::int64_t count, std::int64_t observation,

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "calibd/core/forecast_coverage.h"
+#include "calibd/core/newest_stretch.h"
 #include "server/kinds/numbers/forecast_sums.h"
 #include "server/watch/limit.h"
 #include "server/watch/limit_watch.h"
@@ -147,8 +148,8 @@ class CoverageMeasure {
                                                    std::int64_t count, double limit) const;
   [[nodiscard]] std::optional<std::int64_t> Recovered(const Sums& sums, std::int64_t count,
                                                       std::int64_t alarm, double error_limit) const;
-  [[nodiscard]] std::optional<double> Upper(const Sums& sums, std::int64_t count, double limit,
-                                            bool recent) const;
+  [[nodiscard]] std::optional<ErrorEnds> Ends(const Sums& sums, std::int64_t count, double limit,
+                                              bool recent) const;
   void KeepMark(const Sums& sums, std::int64_t count, std::int64_t observation, bool over,
                 std::int64_t& next);
   void SetTime(Time time, std::int64_t count);

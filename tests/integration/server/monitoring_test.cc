@@ -21,6 +21,7 @@ namespace calibd::testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -319,6 +320,58 @@ TEST_F(MonitoringTest, AnEvidenceAlarmIsAcknowledgedOnce) {
   Send(DrawFrom(GeneratorSpec::M1(kMonitoringClasses), 500));
   EXPECT_EQ(Answer().verdict().status(), v1::Verdict::NOT_REJECTED);
   EXPECT_EQ(Answer().watch().observations(), 500);
+}
+
+TEST_F(MonitoringTest, AHigherLimitIsADecisionThatTheStatusFollows) {
+  Create(Declared());
+  const PredictionSet rows = DrawFrom(GeneratorSpec::M2(kMonitoringClasses), 1000);
+  Send(rows);
+  v1::GetCalibrationResponse answer = Answer();
+  ASSERT_EQ(answer.verdict().limit_status(), v1::CalibrationError::OVER_LIMIT);
+  const v1::ErrorInterval error = answer.error().since_start().top_label();
+  const auto find = [&answer] {
+    return std::ranges::find(answer.alarms(), v1::Alarm::OVER_LIMIT, &v1::Alarm::kind);
+  };
+  ASSERT_NE(find(), answer.alarms().end());
+  const std::string alarm = find()->DebugString();
+  const auto set_limit = [&](double limit) {
+    v1::UpdateModelRequest request;
+    request.mutable_model()->set_name(kMonitoringModel);
+    request.mutable_model()->mutable_monitoring()->set_error_limit(limit);
+    request.mutable_update_mask()->add_paths("monitoring.error_limit");
+    v1::UpdateModelResponse response;
+    CallContext context;
+    const grpc::Status status = client_->models->UpdateModel(&context, request, &response);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    answer = Answer();
+    EXPECT_EQ(answer.error().limit(), limit);
+  };
+  set_limit(error.lower() - 0.01);
+  EXPECT_EQ(answer.verdict().limit_status(), v1::CalibrationError::OVER_LIMIT);
+  set_limit(error.estimate());
+  EXPECT_EQ(answer.verdict().limit_status(), v1::CalibrationError::UNDECIDED);
+  // The alarm stays active, and says against which limit it was raised.
+  EXPECT_EQ(find()->DebugString(), alarm);
+  EXPECT_EQ(find()->crossing().limit(), 0.02);
+  EXPECT_THAT(answer.reading().verdict().text(), StartsWith("UNDECIDED, MISCALIBRATED since "));
+  EXPECT_THAT(answer.reading().how_bad().text(),
+              AnyOf(HasSubstr("; limit 2) at row "), HasSubstr("were off by more than 2 points")));
+  EXPECT_THAT(answer.reading().next().text(), HasSubstr("acknowledge"));
+  // Nothing of this is lost.
+  server_->Kill();
+  Start();
+  EXPECT_EQ(Answer().error().DebugString(), answer.error().DebugString());
+  // The largest limit.
+  set_limit(0.5);
+  const v1::CalibrationError::Status accepted =
+      error.upper() <= 0.5 ? v1::CalibrationError::WITHIN_LIMIT : v1::CalibrationError::UNDECIDED;
+  EXPECT_EQ(answer.verdict().limit_status(), accepted);
+  ASSERT_TRUE(Acknowledge(find()->id(), "accepted").ok());
+  answer = Answer();
+  EXPECT_TRUE(find()->has_acknowledge_time());
+  EXPECT_EQ(answer.verdict().limit_status(), accepted);
+  EXPECT_FALSE(answer.error().has_since_acknowledgement());
+  EXPECT_EQ(answer.error().since_start().observations(), 1000);
 }
 
 TEST_F(MonitoringTest, ErrorsOfAnAcknowledgementNameTheField) {

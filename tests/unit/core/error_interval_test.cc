@@ -66,6 +66,10 @@ TEST(BinnedErrorIntervalTest, EndsAreTheBestOverAllSetsOfBins) {
     const ErrorInterval interval = *BinnedErrorInterval(sums, kErrorLevels);
     std::vector<double> deviations;
     std::vector<double> caps;
+    const ReliabilitySums::Bin total = sums.Total();
+    EXPECT_DOUBLE_EQ(*interval.stated * static_cast<double>(total.count), total.confidence);
+    EXPECT_NEAR(*interval.stated - interval.gap,
+                static_cast<double>(total.correct) / static_cast<double>(total.count), 1e-12);
     double gap = 0;
     double count = 0;
     for (const ReliabilitySums::Bin& bin : sums.bins) {

@@ -225,6 +225,64 @@ TEST(ClassMeasureTest, ANewLimitIsDecidedAtOnceAndRestartsNothing) {
   EXPECT_EQ(crossing->limit, 1e-3);
 }
 
+TEST(ClassMeasureTest, TheStatusFollowsAHigherLimitAndTheAlarmDoesNot) {
+  for (const std::size_t m : {2U, 3U}) {
+    ClassErrorWatch watch = ModelWatch(m);
+    const PredictionSet set = OverConfident(m, 5000, 0.3, 40);
+    Add(watch, set, 0, 4000);
+    ASSERT_EQ(watch.TakeCrossing()->limit, kLimit);
+    const auto status = [&watch] { return watch.Snapshot().Read().status; };
+    const auto interval = [&watch] { return *watch.Snapshot().Read().now[0]; };
+    // The error still exceeds the limit.
+    watch.SetLimit(interval().lower - 1e-3, 4000);
+    EXPECT_EQ(status(), LimitStatus::kOverLimit);
+    watch.SetLimit(interval().estimate, 4000);
+    EXPECT_EQ(status(), LimitStatus::kUndecided);
+    EXPECT_FALSE(watch.Snapshot().acknowledged);
+    watch.SetLimit(0.99, 4000);
+    EXPECT_EQ(status(), LimitStatus::kWithinLimit);
+    // A restored watch says the same.
+    ClassErrorWatch restored = ModelWatch(m);
+    ASSERT_TRUE(restored.Restore(Saved(watch)).ok());
+    EXPECT_EQ(Saved(restored).SerializeAsString(), Saved(watch).SerializeAsString());
+    // The active alarm stands for an error that exceeds the limit again.
+    ClassErrorWatch again = watch;
+    again.SetLimit(kLimit, 4000);
+    EXPECT_EQ(again.Snapshot().Read().status, LimitStatus::kOverLimit);
+    EXPECT_FALSE(again.TakeCrossing().has_value());
+    // An acknowledgement of an error that is accepted raises no limit and restarts nothing.
+    watch.Acknowledge(4000);
+    EXPECT_EQ(status(), LimitStatus::kWithinLimit);
+    EXPECT_EQ(watch.count(), 4000);
+    EXPECT_EQ(watch.Snapshot().limit, 0.99);
+    watch.SetLimit(kLimit, 4000);
+    EXPECT_EQ(status(), LimitStatus::kOverLimit);
+    EXPECT_EQ(watch.TakeCrossing()->limit, kLimit);
+  }
+}
+
+TEST(ClassMeasureTest, AHigherLimitAcceptsAnAcknowledgedErrorThatItMayContain) {
+  ClassErrorWatch watch = ModelWatch(3);
+  Add(watch, OverConfident(3, 4000, 0.3, 41), 0, 4000);
+  const ErrorInterval error = *watch.Snapshot().Read().now[0];
+  watch.Acknowledge(4000);
+  ASSERT_TRUE(watch.Snapshot().acknowledged);
+  // What was acknowledged is still above this limit, although no row has come since.
+  watch.SetLimit(error.lower - 1e-3, 4000);
+  EXPECT_TRUE(watch.Snapshot().acknowledged);
+  EXPECT_EQ(watch.Snapshot().Read().status, LimitStatus::kOverLimit);
+  ClassErrorWatch restored = ModelWatch(3);
+  ASSERT_TRUE(restored.Restore(Saved(watch)).ok());
+  restored.SetLimit(error.lower + 1e-3, 4000);
+  EXPECT_FALSE(restored.Snapshot().acknowledged);
+  EXPECT_EQ(restored.Snapshot().limit, error.lower + 1e-3);
+  EXPECT_EQ(restored.Snapshot().Read().status, LimitStatus::kUndecided);
+  // Another significance level, in the same update.
+  watch.Restart(ClassErrorWatch(ClassMeasure(ErrorBudget::OfModel(0.01, 3)),
+                                {.error_limit = 0.9, .min_observations = kLeast}, 4001));
+  EXPECT_EQ(watch.Snapshot().Read().status, LimitStatus::kUndecided);
+}
+
 TEST(ClassMeasureTest, AHigherLimitRestartsTheRecentError) {
   // The recent error exceeds the first limit before the minimum, and not the second limit.
   ClassErrorWatch watch = WatchOf(ErrorBudget::OfModel(kAlpha, 3), 1000);
@@ -268,12 +326,9 @@ TEST(ClassMeasureTest, ARecentErrorIsNoLongerRecentOnceAllObservationsExceedTheL
   EXPECT_TRUE(watch.Snapshot().over_recent);
   while (watch.Snapshot().Read().now[0]->lower <= kLimit) Add(watch, set, rows, rows + 1), ++rows;
   EXPECT_FALSE(watch.Snapshot().over_recent);
-  watch.SetLimit(0.4, static_cast<std::int64_t>(rows));
-  EXPECT_TRUE(watch.Snapshot().over);
   EXPECT_FALSE(watch.Snapshot().Read().is_recent);
   // The acknowledged limit is the end of the interval, not that of a stretch.
   const double upper = watch.Snapshot().Read().now[0]->upper;
-  watch.SetLimit(kLimit, static_cast<std::int64_t>(rows));
   watch.Acknowledge(static_cast<std::int64_t>(rows));
   EXPECT_EQ(watch.Snapshot().limit, upper);
 }
@@ -454,8 +509,8 @@ TEST(ClassMeasureTest, AnAlarmRecoversAndItsAcknowledgementRaisesNoLimit) {
     // A restored watch says the same.
     const store::v1::ErrorState state = Saved(watch);
     ClassErrorWatch restored = ModelWatch(m);
+    restored.SetLimit(0.05, 0);
     ASSERT_TRUE(restored.Restore(state).ok());
-    restored.SetLimit(0.05, static_cast<std::int64_t>(rows));
     EXPECT_TRUE(restored.Snapshot().Read().recovered);
     EXPECT_EQ(restored.Snapshot().Read().newest->start, start);
     // One that does not know when the alarm was raised has not seen a recovery.

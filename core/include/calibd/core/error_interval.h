@@ -32,6 +32,9 @@ struct ErrorInterval {
   double gap = 0;
   double gap_lower = -1;
   double gap_upper = 1;
+  // The mean of c_t, in [0, 1]; the frequency of the event is stated - gap. Unset for other errors
+  // than that of the probability of one event.
+  std::optional<double> stated = std::nullopt;
 };
 
 // When an interval holds. It decides which boundary the interval is made of.
