@@ -73,7 +73,8 @@ std::vector<std::string> HistoryRow(std::string start, const v1::HistoryBucket& 
   const auto scientific = [](bool known, double value) {
     return known ? absl::StrFormat("%.2e", value) : "-";
   };
-  const std::optional<double> gap = Gap(bucket);
+  const std::optional<double> gap =
+      bucket.class_1_is_worse() ? bucket.class_1_error().gap() : Gap(bucket);
   const std::optional<double> bias = Bias(bucket);
   std::vector<std::string> row = {
       std::move(start), absl::StrCat(bucket.observations()),
@@ -193,7 +194,7 @@ std::string DescribeHistory(const v1::GetHistoryResponse& history, bool verbose)
       has_two_series
           ? "Off by: how far the top label's confidence was off, or * the probability of class 1, "
             "whichever\nis worse, with an interval that holds with 95 % for each row by itself. "
-            "Gap: mean confidence\nminus accuracy, in points.\n"
+            "Gap: of the same event,\nmean probability minus frequency, in points.\n"
           : "Off by: how far the top label's confidence was off, with an interval that holds with "
             "95 % for each\nrow by itself. Gap: mean confidence minus accuracy, in points.\n",
       verbose ? "SKCE is unbiased and may be negative, +- is its standard error; log10 e is the "

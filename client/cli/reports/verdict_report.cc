@@ -174,17 +174,31 @@ std::string DescribeBinDeviations(const v1::Whereabouts& whereabouts) {
   return rows.size() == 1 ? "" : "\nRanges of confidence that stand out:\n" + FormatTable(rows);
 }
 
-// A mark for a rejected group; for an untested group, the reason.
+// Whether a group is rejected; for an untested group, the reason.
 std::string RejectedText(const v1::GroupWatch& group) {
-  if (group.tested()) return group.rejected() ? "*" : "";
+  if (group.tested()) return group.rejected() ? "yes" : "no";
   return absl::StrFormat("not tested: %d of %d observations", group.watch().observations(),
                          group.watch().min_observations());
 }
 
-// What the groups are compared by: over-confidence, or how much less than it promises the widest
-// interval of forecasts covers; unset for forecasts without a central interval or outcomes.
+// The rows to which the limit applies.
+const v1::ErrorMeasurement& Current(const v1::GroupWatch& group) {
+  const v1::CalibrationError& error = group.error();
+  return error.has_since_acknowledgement() ? error.since_acknowledgement() : error.since_start();
+}
+
+// Whether the probability of class 1 is off by more than the top label.
+bool IsClass1(const v1::GroupWatch& group) {
+  const v1::ErrorMeasurement& current = Current(group);
+  return current.has_class_1() && convert::Exceeds(current.class_1(), current.top_label());
+}
+
+// What the groups are compared by: over-confidence, of two classes that of the worse event, or how
+// much less than it promises the widest interval of forecasts covers; unset for forecasts without a
+// central interval or outcomes.
 std::optional<double> GapOf(const v1::GroupWatch& group) {
   if (group.watch().observations() == 0) return std::nullopt;
+  if (IsClass1(group)) return Current(group).class_1().gap();
   if (!group.has_forecast()) return group.direction().gap();
   if (group.forecast().central_coverage().empty()) return std::nullopt;
   const v1::CentralCoverage& widest = *group.forecast().central_coverage().rbegin();
@@ -201,13 +215,13 @@ std::string EffectOf(const v1::GroupWatch& group) {
 // The error that is compared with the limit, which has more rows than the watch after an
 // acknowledgement of evidence.
 std::string OffBy(const v1::GroupWatch& group) {
-  const v1::CalibrationError& error = group.error();
-  const v1::ErrorMeasurement& current =
-      error.has_since_acknowledgement() ? error.since_acknowledgement() : error.since_start();
+  const v1::ErrorMeasurement& current = Current(group);
   if (current.observations() == 0) return "-";
-  const double estimate =
-      current.has_coverage() ? current.coverage().estimate() : current.top_label().estimate();
-  const std::string text = convert::Fixed(100 * estimate, 1);
+  const v1::ErrorInterval& error = current.has_coverage() ? current.coverage()
+                                   : IsClass1(group)      ? current.class_1()
+                                                          : current.top_label();
+  const std::string text =
+      absl::StrCat(Fixed(100 * error.estimate(), 1), IsClass1(group) ? " *" : "");
   return current.observations() == group.watch().observations()
              ? text
              : absl::StrCat(text, " in ", current.observations(), " rows");
@@ -217,8 +231,12 @@ std::string DescribeGroups(const v1::GetCalibrationResponse& response) {
   const auto& groups = response.groups();
   if (groups.empty()) return "";
   const bool forecasts = groups[0].direction().has_forecast();
+  const bool has_events = std::ranges::any_of(
+      groups, [](const v1::GroupWatch& group) { return Current(group).has_class_1(); });
   Rows rows = {{"group", "n", "log10 e-value", "largest so far", forecasts ? "CRPS" : "SKCE",
-                forecasts ? "promised - covered (points)" : "confidence - accuracy (points)",
+                forecasts    ? "promised - covered (points)"
+                : has_events ? "says - is (points)"
+                             : "confidence - accuracy (points)",
                 "off by (points)", "rejected"}};
   // A group begins with its first row, but no earlier than the watch of the model.
   const std::int64_t first = response.watch().first_observation();
@@ -235,8 +253,9 @@ std::string DescribeGroups(const v1::GetCalibrationResponse& response) {
                     RejectedText(group)});
   }
   std::string text = absl::StrFormat(
-      "\nGroups%s, in descending order of evidence. e-BH over the %d tested groups of %d rejects "
-      "%d (*), however often one looks: the expected share of calibrated groups among them is at "
+      "\nGroups%s, rejected ones and those that are off by most first. e-BH over the %d tested "
+      "groups of %d rejects "
+      "%d, however often one looks: the expected share of calibrated groups among them is at "
       "most %.6g %%.\n%s",
       first > 1 ? absl::StrCat(" since row ", first, ", where their evidence began again") : "",
       response.tested_groups(), groups.size(), rejected,
@@ -244,6 +263,7 @@ std::string DescribeGroups(const v1::GetCalibrationResponse& response) {
   if (groups.size() > kMaxGroups) {
     absl::StrAppend(&text, "... ", groups.size() - kMaxGroups, " more\n");
   }
+  if (has_events) text += "* of P(class 1), which is off by more than the top label\n";
   return text;
 }
 
@@ -279,18 +299,20 @@ std::string StateText(const std::string& model, const v1::Reading& reading, cons
   return text;
 }
 
-// What an alarm found.
-std::string FoundText(const v1::Alarm& alarm) {
+// What an alarm found. has_events: whether another alarm is about P(class 1).
+std::string FoundText(const v1::Alarm& alarm, bool has_events) {
   if (alarm.kind() != v1::Alarm::OVER_LIMIT) {
     return absl::StrCat("crossed ", PowerOfTen(alarm.threshold()));
   }
   const v1::Alarm::LimitCrossing& crossing = alarm.crossing();
+  const char* const event = crossing.is_class_1() ? "P(class 1) " : has_events ? "top label " : "";
   if (!crossing.has_error()) {
-    return absl::StrCat("newest rows off by more than ", convert::PointsText(crossing.limit()));
+    return absl::StrCat(event, "newest rows off by more than ",
+                        convert::PointsText(crossing.limit()));
   }
   const v1::ErrorInterval& error = crossing.error();
   return absl::StrCat(
-      convert::OffByText(error.estimate(), error.lower(), error.upper(), crossing.limit()),
+      event, convert::OffByText(error.estimate(), error.lower(), error.upper(), crossing.limit()),
       crossing.is_recent() ? absl::StrCat(" since row ", crossing.first_observation()) : "");
 }
 
@@ -328,6 +350,8 @@ std::string DescribeAlarms(const std::string& model,
   if (alarms.empty()) return absl::StrCat(ShortName(model), ": no alarms\n");
   // A model has groups or labels.
   const bool has_labels = std::ranges::any_of(alarms, &v1::Alarm::has_label);
+  const bool has_events = std::ranges::any_of(
+      alarms, [](const v1::Alarm& alarm) { return alarm.crossing().is_class_1(); });
   Rows rows = {
       {"alarm", "kind", has_labels ? "label" : "group", "raised", "row", "found", "acknowledged"}};
   std::string notes;
@@ -338,7 +362,7 @@ std::string DescribeAlarms(const std::string& model,
                     : alarm.has_group_value() ? group
                                               : "-",
                     MinuteText(alarm.raise_time()), absl::StrCat(alarm.observation()),
-                    FoundText(alarm),
+                    FoundText(alarm, has_events),
                     alarm.has_acknowledge_time() ? MinuteText(alarm.acknowledge_time()) : "no"});
     if (!alarm.note().empty()) {
       absl::StrAppend(&notes, "alarm ", alarm.id(), ": ", Plain(alarm.note()), "\n");
@@ -359,8 +383,8 @@ std::string DescribeAcknowledged(const std::string& model, const v1::Alarm& alar
                          alarm.kind() == v1::Alarm::DRIFT
                              ? "the drift detectors restarted, the evidence continues"
                          : alarm.kind() == v1::Alarm::OVER_LIMIT
-                             ? "the error is measured anew from the next row on, the evidence "
-                               "continues"
+                             ? "an error over the limit is measured anew from the next row on, the "
+                               "evidence continues"
                              : "the evidence restarted with the observations after it");
 }
 

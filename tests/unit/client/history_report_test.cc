@@ -8,6 +8,7 @@
 namespace calibd::cli {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -133,9 +134,10 @@ TEST(HistoryReportTest, ShowsTheWorseOfTheTopLabelAndClass1) {
     bucket->mutable_class_1_error()->set_lower(0.25);
     bucket->mutable_class_1_error()->set_upper(0.55);
     bucket->set_off_by("40 (25 to 55)");
+    bucket->mutable_class_1_error()->set_gap(-0.375);
     bucket->set_class_1_is_worse(true);
   }
-  EXPECT_THAT(DescribeHistory(history, false), HasSubstr(" 40 (25 to 55)* "));
+  EXPECT_THAT(DescribeHistory(history, false), ContainsRegex(" 40 \\(25 to 55\\)\\*  *-37.5"));
   EXPECT_THAT(DescribeHistory(history, false), HasSubstr("* the probability of class 1"));
 }
 

@@ -195,12 +195,12 @@ TEST(VerdictReportTest, TellsAlarmsGroupsAndWarnings) {
           "1         drift     eu  1970-01-02 00:00 UTC  310  crossed 10^6  1970-01-02 00:00 "
           "UTC\n"
           "alarm 1: re?[31mcalibrated\n"));
-  EXPECT_THAT(text, HasSubstr("e-BH over the 1 tested groups of 2 rejects 1 (*), however often "
+  EXPECT_THAT(text, HasSubstr("e-BH over the 1 tested groups of 2 rejects 1, however often "
                               "one looks: the expected share of calibrated groups among them is at "
                               "most 1 %.\n"));
   EXPECT_THAT(text,
               HasSubstr("log10 e-value  largest so far  SKCE  confidence - accuracy (points)"));
-  EXPECT_THAT(text, ContainsRegex("\neu  *500  *\\+1.25  *\\+2.50  *-  *\\+6.2  *-  *\\*\n"));
+  EXPECT_THAT(text, ContainsRegex("\neu  *500  *\\+1.25  *\\+2.50  *-  *\\+6.2  *-  *yes\n"));
   EXPECT_THAT(text, ContainsRegex("\n\\(other groups\\)  500 .*  not tested: 500 of 600 "
                                   "observations\n"));
   EXPECT_THAT(text, Not(HasSubstr(" more\n")));
@@ -233,6 +233,37 @@ TEST(VerdictReportTest, AnAlarmAboutTheLimitSaysWhatItFound) {
               HasSubstr("off by 20.5 points (10.5 to 30.5; limit 2) since row 29697"));
   crossing.set_is_recent(false);
   EXPECT_THAT(DescribeAlarms("models/m", alarms), Not(HasSubstr("29697")));
+}
+
+TEST(VerdictReportTest, AnAlarmOfTwoClassesNamesItsEvent) {
+  google::protobuf::RepeatedPtrField<v1::Alarm> alarms;
+  for (const bool is_class_1 : {true, false}) {
+    v1::Alarm& alarm = *alarms.Add();
+    alarm.set_kind(v1::Alarm::OVER_LIMIT);
+    alarm.mutable_crossing()->set_is_class_1(is_class_1);
+    alarm.mutable_crossing()->mutable_error()->set_upper(0.125);
+  }
+  EXPECT_THAT(DescribeAlarms("models/m", alarms), AllOf(HasSubstr(" P(class 1) off by 0 points"),
+                                                        HasSubstr(" top label off by 0 points")));
+}
+
+TEST(VerdictReportTest, AGroupOfTwoClassesShowsTheWorseEvent) {
+  v1::GetCalibrationResponse response;
+  response.mutable_verdict();
+  v1::GroupWatch& group = *response.add_groups();
+  group.set_value("north");
+  group.set_tested(true);
+  group.mutable_watch()->set_observations(200);
+  v1::ErrorMeasurement& error = *group.mutable_error()->mutable_since_start();
+  error.set_observations(200);
+  error.mutable_top_label()->set_lower(0.0625);
+  *error.mutable_class_1() = error.top_label();
+  EXPECT_THAT(DescribeNumbers(response), ContainsRegex("\nnorth  200 .* \\+0.0 .* 0.0 .* no\n"));
+  error.mutable_class_1()->set_estimate(0.17);
+  error.mutable_class_1()->set_gap(-0.17);
+  EXPECT_THAT(DescribeNumbers(response),
+              AllOf(ContainsRegex("\nnorth  200 .* -17.0 .* 17.0 \\* .* no\n"),
+                    HasSubstr("says - is (points)"), HasSubstr("\n* of P(class 1), which is ")));
 }
 
 TEST(VerdictReportTest, TheGapOfAGroupOfForecastsIsOfItsRows) {
