@@ -1,6 +1,9 @@
 #include "server/answers/verdict.h"
 
+#include <algorithm>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include "calibd/core/e_bh.h"
 #include "server/kinds/classes/evidence_watch.h"
@@ -27,6 +30,7 @@ void JudgeError(const MonitorSnapshot& monitor, Verdict& verdict) {
     verdict.limit_status = v1::CalibrationError::OVER_LIMIT;
     verdict.groups_over_limit.push_back(group.get());
   }
+  std::ranges::stable_sort(verdict.groups_over_limit, IsFurtherOff);
   bool labels_within = true;
   for (std::size_t k = 0; k < monitor.labels.size(); ++k) {
     const LimitStatus status = monitor.labels[k].Read().status;
@@ -57,6 +61,7 @@ std::vector<const GroupSnapshot*> RejectedGroups(const Monitoring& monitoring,
   for (std::size_t i = 0; i < tested.size(); ++i) {
     if (rejected[i]) groups.push_back(tested[i]);
   }
+  std::ranges::stable_sort(groups, IsFurtherOff);
   return groups;
 }
 
@@ -73,6 +78,19 @@ bool IsStale(const Model& model, const ModelSnapshot& snapshot, Time now) {
 
 bool IsTested(const Monitoring& monitoring, const GroupSnapshot& group) {
   return group.watch.reading.count >= monitoring.min_group_observations;
+}
+
+bool IsFurtherOff(const GroupSnapshot* a, const GroupSnapshot* b) {
+  const auto size = [](const GroupSnapshot& group) {
+    std::pair<double, double> largest(-1, 0);
+    for (const std::optional<ErrorInterval>& interval : group.error.Read().now) {
+      if (interval.has_value()) {
+        largest = std::max(largest, std::pair(interval->lower, interval->estimate));
+      }
+    }
+    return largest;
+  };
+  return size(*a) > size(*b);
 }
 
 Verdict MakeVerdict(const Model& model, const ModelSnapshot& snapshot, Time now) {

@@ -20,6 +20,7 @@ struct Verdict {
   bool is_acknowledged = false;
   // An alarm over the limit is active, and all such alarms have recovered.
   bool is_recovered = false;
+  // In the order of IsFurtherOff.
   std::vector<const GroupSnapshot*> groups_over_limit;
   // Positions of the labels over their limits.
   std::vector<std::size_t> labels_over_limit;
@@ -28,7 +29,8 @@ struct Verdict {
   bool stale = false;
   // The alarm of `status`, or null.
   const Alarm* alarm = nullptr;
-  // The groups that e-BH over the current e-values of all tested groups rejects.
+  // The groups that e-BH over the current e-values of all tested groups rejects, in the order of
+  // IsFurtherOff.
   std::vector<const GroupSnapshot*> rejected_groups;
   // The number of classes that e-BH rejects; 0 before min_observations.
   std::int64_t rejected_classes = 0;
@@ -46,6 +48,10 @@ struct Verdict {
 
 // True if the group has enough observations for e-BH.
 [[nodiscard]] bool IsTested(const Monitoring& monitoring, const GroupSnapshot& group);
+
+// True if the error of a is larger than that of b: the lower end of its interval, or that being
+// equal the estimate, of the worst event. A group without rows has no error.
+[[nodiscard]] bool IsFurtherOff(const GroupSnapshot* a, const GroupSnapshot* b);
 
 // snapshot: of a monitored model.
 [[nodiscard]] Verdict MakeVerdict(const Model& model, const ModelSnapshot& snapshot,

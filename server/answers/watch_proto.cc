@@ -120,6 +120,9 @@ void DescribeVerdict(const Model& model, const ModelSnapshot& snapshot, const Ve
   for (const GroupSnapshot* const group : verdict.groups_over_limit) {
     proto.add_groups_over_limit(convert::GroupName(group->id.value, group->id.overflow));
   }
+  for (const GroupSnapshot* const group : verdict.rejected_groups) {
+    proto.add_rejected_groups(convert::GroupName(group->id.value, group->id.overflow));
+  }
   constexpr std::size_t kMostLabels = 100;
   for (const std::size_t k : verdict.labels_over_limit) {
     if (static_cast<std::size_t>(proto.labels_over_limit_size()) == kMostLabels) break;
@@ -164,14 +167,11 @@ void DescribeGroups(const ModelDeclaration& declaration, const ModelSnapshot& sn
   for (const std::shared_ptr<const GroupSnapshot>& group : snapshot.monitor->groups) {
     groups.push_back(group.get());
   }
-  const auto log10_e_value = [](const GroupSnapshot* group) {
-    return group->watch.reading.evidence.log10_e_value;
+  const auto is_rejected = [&verdict](const GroupSnapshot* group) {
+    return std::ranges::find(verdict.rejected_groups, group) != verdict.rejected_groups.end();
   };
-  std::stable_sort(groups.begin(), groups.end(),
-                   [&](const GroupSnapshot* a, const GroupSnapshot* b) {
-                     return log10_e_value(a) > log10_e_value(b);
-                   });
-  const std::vector<const GroupSnapshot*>& rejected = verdict.rejected_groups;
+  std::ranges::stable_sort(groups, IsFurtherOff);
+  std::stable_partition(groups.begin(), groups.end(), is_rejected);
   std::int32_t tested = 0;
   for (const GroupSnapshot* const group : groups) {
     v1::GroupWatch& proto = *response.add_groups();
@@ -183,7 +183,7 @@ void DescribeGroups(const ModelDeclaration& declaration, const ModelSnapshot& sn
     group->watch.details->DescribeGroup(group->watch, proto);
     proto.set_tested(IsTested(monitoring, *group));
     tested += proto.tested() ? 1 : 0;
-    proto.set_rejected(std::find(rejected.begin(), rejected.end(), group) != rejected.end());
+    proto.set_rejected(is_rejected(group));
   }
   response.set_tested_groups(tested);
 }

@@ -219,6 +219,7 @@ v1::ErrorInterval ToProto(const ErrorInterval& interval) {
   proto.set_gap(interval.gap);
   proto.set_gap_lower(interval.gap_lower);
   proto.set_gap_upper(interval.gap_upper);
+  if (interval.stated.has_value()) proto.set_stated(*interval.stated);
   return proto;
 }
 

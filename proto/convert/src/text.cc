@@ -20,6 +20,7 @@ namespace {
 
 // Larger numbers have three digits and a power of ten.
 constexpr double kMostFixed = 1e6;
+constexpr double kMostDecimals = 10;
 
 // Whether a formatted number shows nothing but zeros after a minus sign.
 bool IsMinusZero(const std::string& number) {
@@ -65,6 +66,23 @@ std::string Points(double probability) {
 std::string PointsText(double probability) {
   const std::string points = Points(probability);
   return points + (points == "1" ? " point" : " points");
+}
+
+int DecimalsOf(double points, int least) {
+  if (points == 0) return least;
+  // 0.01 may be computed as a little less.
+  constexpr double kRounding = 1e-9;
+  const double decimals = 1 - std::floor(std::log10(std::abs(points)) + kRounding);
+  return static_cast<int>(std::clamp<double>(decimals, least, kMostDecimals));
+}
+
+std::string Percent(double probability, int least_decimals) {
+  const double percent = 100 * probability;
+  constexpr double kLeastFixed = 1e-10;
+  return absl::StrCat(percent > 0 && percent < kLeastFixed
+                          ? absl::StrFormat("%.1e", percent)
+                          : Fixed(percent, DecimalsOf(percent, least_decimals)),
+                      " %");
 }
 
 std::string RoundedDown(std::int64_t count) {

@@ -154,7 +154,7 @@ TEST(CalibctlEvaluateRowsTest, ConstantPredictionsAreAnswered) {
                    "199", "--seed", "1"});
   EXPECT_EQ(run.exit_code(), 0) << run.error();
   EXPECT_THAT(run.output(), AllOf(StartsWith("verdict   OVER_LIMIT, MISCALIBRATED\n"),
-                                  HasSubstr("says 70.00 %, right 50.00 %")));
+                                  HasSubstr("says 70.00 %, is 50.00 %: too high by 20.00 (")));
 }
 
 }  // namespace

@@ -11,6 +11,8 @@
 namespace calibd::testing {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 class GroupsTest : public MonitoringTest {
@@ -92,6 +94,45 @@ TEST_F(GroupsTest, ValuesStayWithPendingPredictions) {
     EXPECT_EQ(group.watch().observations(), 20);
     EXPECT_EQ(group.overflow(), group.value().empty());
     EXPECT_NE(group.value(), "asia");
+  }
+}
+
+// Two groups whose errors of class 1 cancel, in all rows together and in the top label of each.
+TEST_F(GroupsTest, EachEventOfTwoClassesIsMeasured) {
+  v1::Model model = Grouped();
+  model.mutable_classes()->set_count(2);
+  model.mutable_classes()->mutable_bandwidth()->set_fixed(0.1);
+  Create(model);
+  // Of 100 rows each, as many are class 1: a at 0.7, a at 0.3, b at 0.7, b at 0.3.
+  const std::vector<int> class_1 = {87, 47, 53, 13};
+  PredictionSet set;
+  set.class_count = 2;
+  std::vector<std::string> values;
+  for (int i = 0; i < 400; ++i) {
+    const auto kind = static_cast<std::size_t>(i % 4);
+    const double stated = kind % 2 == 0 ? 0.7 : 0.3;
+    set.probabilities.insert(set.probabilities.end(), {1 - stated, stated});
+    set.labels.push_back(i / 4 * 37 % 100 < class_1[kind] ? 1 : 0);
+    values.emplace_back(kind < 2 ? "a" : "b");
+  }
+  ASSERT_TRUE(SendGrouped(set, values).ok());
+  const v1::GetCalibrationResponse answer = Answer();
+  ASSERT_EQ(answer.groups_size(), 2);
+  for (const v1::GroupWatch& group : answer.groups()) {
+    const v1::ErrorMeasurement& error = group.error().since_start();
+    EXPECT_TRUE(group.rejected());
+    EXPECT_NEAR(error.top_label().estimate(), 0, 1e-12);
+    EXPECT_NEAR(error.class_1().estimate(), 0.17, 1e-12);
+    EXPECT_NEAR(error.class_1().stated(), 0.5, 1e-12);
+    EXPECT_NEAR(error.class_1().gap(), group.value() == "a" ? -0.17 : 0.17, 1e-12);
+  }
+  EXPECT_EQ(answer.verdict().rejected_groups_size(), 2);
+  EXPECT_THAT(answer.reading().where().text(),
+              AllOf(HasSubstr("group a P(class 1) 17 points off ("),
+                    HasSubstr("; says 50.0 %, is 67.0 %)"), HasSubstr("says 50.0 %, is 33.0 %)")));
+  if (answer.verdict().status() == v1::Verdict::NOT_REJECTED) {
+    EXPECT_THAT(answer.reading().verdict().text(), AnyOf(HasSubstr("rejected for groups a, b"),
+                                                         HasSubstr("rejected for groups b, a")));
   }
 }
 

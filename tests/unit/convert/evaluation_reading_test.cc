@@ -71,7 +71,7 @@ TEST(EvaluationReadingTest, TheWorseOfTwoEventsDecides) {
   }
   *evaluation.mutable_class_1_error() = Ends(0.1, 0.08, 0.12);
   EXPECT_THAT(ReadingOf(evaluation, {.error_limit = 0.02}).how_bad().text(),
-              StartsWith("P(class 1) off by 10 points (8 to 12; limit 2); top label: off by 0.5"));
+              StartsWith("P(class 1) off by 10 points (8 to 12; limit 2)"));
 }
 
 // The level of the verdict is that of the gate.

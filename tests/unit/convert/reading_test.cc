@@ -127,8 +127,8 @@ TEST(ReadingTest, HasEachLineThatSaysSomething) {
             "by 5.25 (4.2 to 6.3)");
   EXPECT_EQ(reading.how_bad().brief(), "off by 5.3 points (4.2 to 6.8; limit 2)");
   EXPECT_EQ(reading.where().text(),
-            "confidence 0.93 to 1.00: says 99.6 %, right 95.9 % (9021 rows); class cat (says 10.5 "
-            "%, is 10.0 %); rejected for class 5");
+            "rejected for classes 5 (says 10.0 %, is 10.9 %), cat (says 10.5 %, is 10.0 %); "
+            "confidence 0.93 to 1.00: says 99.6 %, right 95.9 % (9021 rows)");
   EXPECT_EQ(reading.changed().text(), "no change can be dated");
   EXPECT_EQ(reading.repair().text(),
             "`calibctl recalibrate --model resnet18@2` looks for a map that repairs the model");
@@ -253,6 +253,8 @@ TEST(HowBadLineTest, SaysWhyThereIsNoMeasuredRow) {
   *answer.mutable_error()->mutable_since_start()->mutable_class_1() = Interval(0.069, 0.044, 0.106);
   EXPECT_THAT(HowBad(answer),
               StartsWith("P(class 1) was off by 6.9 points (4.4 to 10.6) over rows 1 to 10000;"));
+  answer.mutable_error()->mutable_since_start()->mutable_class_1()->set_lower(0.04);
+  EXPECT_THAT(HowBad(answer), StartsWith("top label was off by 5.3 points (4.2 to 6.8) over rows"));
 }
 
 TEST(HowBadLineTest, TheDirectionHasASign) {
@@ -269,12 +271,65 @@ TEST(HowBadLineTest, TheWorseEventLeads) {
   v1::ErrorMeasurement& all = *answer.mutable_error()->mutable_since_start();
   *all.mutable_class_1() = Interval(0.03, 0.01, 0.06);
   EXPECT_THAT(HowBad(answer), Not(HasSubstr("class 1")));
+  EXPECT_EQ(HowBadLine(answer).brief(), "top label off by 5.3 points (4.2 to 6.8; limit 2)");
+  // It is over the limit too, but its errors cancel.
   *all.mutable_class_1() = Interval(0.03, 0.0201, 0.06);
-  EXPECT_THAT(HowBad(answer), EndsWith("; P(class 1): off by 3 points (2 to 6; limit 2)"));
-  *all.mutable_class_1() = Interval(0.088, 0.061, 0.11);
-  EXPECT_THAT(HowBad(answer), StartsWith("P(class 1) off by 8.8 points (6.1 to 11; limit 2); top "
-                                         "label: off by 5.3 points"));
-  EXPECT_EQ(HowBadLine(answer).brief(), "P(class 1) off by 8.8 points (6.1 to 11; limit 2)");
+  all.mutable_class_1()->set_stated(0.25);
+  EXPECT_EQ(HowBad(answer),
+            "top label off by 5.3 points (4.2 to 6.8; limit 2), says 96.96 %, right 91.71 %: "
+            "over-confident by 5.25 (4.2 to 6.3); P(class 1) off by 3 points (2 to 6; limit 2), "
+            "says 25.00 %, is 25.00 %: right on average");
+  *all.mutable_class_1() = Interval(0.1, 0.081, 0.12, -0.1003);
+  all.mutable_class_1()->set_stated(0.25);
+  EXPECT_EQ(HowBad(answer),
+            "P(class 1) off by 10 points (8.1 to 12; limit 2), says 25.00 %, is 35.03 %: too low "
+            "by 10.03 (9.0 to 11.1); top label off by 5.3 points (4.2 to 6.8; limit 2), says 96.96 "
+            "%, right 91.71 %: over-confident by 5.25 (4.2 to 6.3)");
+  EXPECT_EQ(HowBadLine(answer).brief(), "P(class 1) off by 10 points (8.1 to 12; limit 2)");
+  // The other event says the same, as of a rare class 1.
+  v1::GetCalibrationResponse rare = answer;
+  *rare.mutable_error()->mutable_since_start()->mutable_top_label() = all.class_1();
+  EXPECT_EQ(HowBad(rare),
+            "P(class 1) off by 10 points (8.1 to 12; limit 2), says 25.00 %, is "
+            "35.03 %: too low by 10.03 (9.0 to 11.1)");
+  // The other event has nothing to add.
+  *all.mutable_top_label() = Interval(0.0056, 0, 0.015, 0.002);
+  EXPECT_THAT(HowBad(answer), AllOf(StartsWith("P(class 1) off by 10"), Not(HasSubstr("label")),
+                                    EndsWith(": too low by 10.03 (9.0 to 11.1)")));
+  // Neither has the alarm that crossed the limit.
+  answer.mutable_alarms(0)->mutable_crossing()->set_is_class_1(true);
+  all.mutable_class_1()->set_lower(0.01);
+  EXPECT_THAT(HowBad(answer),
+              EndsWith("; P(class 1) was off by 6 points (2 to 10; limit 2) at row 913"));
+  answer.mutable_alarms(0)->mutable_crossing()->set_is_recent(true);
+  EXPECT_THAT(HowBad(answer), EndsWith("; at row 913, P(class 1) of the newest rows was off by "
+                                       "more than 2 points"));
+}
+
+TEST(HowBadLineTest, SmallProbabilitiesKeepTwoDigitsAndHaveAFactor) {
+  v1::GetCalibrationResponse answer = OverLimit();
+  answer.clear_alarms();
+  v1::ErrorMeasurement& all = *answer.mutable_error()->mutable_since_start();
+  *all.mutable_top_label() = Interval(0, 0, 0.001);
+  const auto set = [&all](double stated, double gap, double radius) {
+    v1::ErrorInterval& class_1 = *all.mutable_class_1() = Interval(std::abs(gap), 0.0005, 0.0013);
+    class_1.set_stated(stated);
+    class_1.set_gap(gap);
+    class_1.set_gap_lower(gap - radius);
+    class_1.set_gap_upper(gap + radius);
+  };
+  set(0.001, 0.0009, 0.0004);
+  EXPECT_THAT(HowBad(answer), EndsWith(", says 0.10 %, is 0.010 %: 10 times too high, by 0.090 "
+                                       "(0.050 to 0.130)"));
+  set(0.0001, -0.0149, 0.001);
+  EXPECT_THAT(HowBad(answer), EndsWith(", says 0.010 %, is 1.50 %: 150 times too low, by 1.490 "
+                                       "(1.39 to 1.59)"));
+  // A factor of chance, and one of nothing.
+  set(0.001, 0.0009, 0.0011);
+  EXPECT_THAT(HowBad(answer), EndsWith(": too high by 0.090 (-0.02 to 0.20)"));
+  set(0.001, 0.001, 0.0004);
+  EXPECT_THAT(HowBad(answer), EndsWith("says 0.10 %, is 0.00 %: too high by 0.10 (0.060 to "
+                                       "0.140)"));
 }
 
 TEST(HowBadLineTest, SaysWhatTheErrorWasWhenTheAlarmWasRaised) {
@@ -413,7 +468,7 @@ TEST(WhereLineTest, NamesGroupsOverTheirLimitsAndRejectedOnes) {
   *group.mutable_error() = answer.error();
   group.set_overflow(true);
   EXPECT_THAT(WhereLine(answer),
-              StartsWith("group (other groups) 5.3 points off (4.2 to 6.8); confidence"));
+              StartsWith("group (other groups) 5.3 points off (4.2 to 6.8); rejected for classes"));
   group.set_overflow(false);
   group.mutable_error()->mutable_since_start()->mutable_top_label()->set_lower(0);
   group.mutable_error()->mutable_since_start()->mutable_top_label()->set_upper(0.75);
@@ -432,7 +487,53 @@ TEST(WhereLineTest, NamesGroupsOverTheirLimitsAndRejectedOnes) {
   group.set_value("eu");
   group.set_rejected(true);
   group.mutable_error()->set_status(v1::CalibrationError::WITHIN_LIMIT);
-  EXPECT_THAT(WhereLine(answer), StartsWith("rejected for group eu; confidence"));
+  *group.mutable_error()->mutable_since_acknowledgement() = Measured(0.05, 0, 0.1, 0);
+  EXPECT_THAT(WhereLine(answer),
+              StartsWith("group eu 5 points off (0 to 10), rejected; rejected "));
+  // The event that is off by more.
+  v1::ErrorMeasurement& error = *group.mutable_error()->mutable_since_acknowledgement();
+  *error.mutable_class_1() = Interval(0.17, 0.051, 0.29, -0.17);
+  error.mutable_class_1()->set_stated(0.5);
+  EXPECT_THAT(WhereLine(answer), StartsWith("group eu P(class 1) 17 points off (5.1 to 29; says "
+                                            "50.0 %, is 67.0 %), rejected; rejected "));
+}
+
+TEST(WhereLineTest, OfTwoClassesOneIsNamed) {
+  v1::GetCalibrationResponse answer = OverLimit();
+  answer.mutable_error()->mutable_since_start()->mutable_class_1();
+  v1::Whereabouts& whereabouts = *answer.mutable_verdict()->mutable_whereabouts();
+  for (int k = 0; k < 2; ++k) {
+    v1::Whereabouts::ClassShare& share = *whereabouts.mutable_classes(k);
+    share.clear_class_name();
+    share.set_class_index(k);
+    share.set_predicted(k == 1 ? 0.001 : 0.999);
+    share.set_observed(k == 1 ? 0.0001 : 0.9999);
+  }
+  EXPECT_THAT(WhereLine(answer),
+              StartsWith("rejected for class 1 (says 0.10 %, is 0.010 %); confidence "));
+  // A class that is not rejected comes last.
+  whereabouts.mutable_classes(0)->set_rejected(false);
+  whereabouts.set_rejected_classes(1);
+  EXPECT_THAT(WhereLine(answer), EndsWith(" rows); class 0 (says 99.9 %, is 100.0 %)"));
+}
+
+// The answer for the model as a whole must not contradict what is rejected.
+TEST(VerdictLineTest, NamesWhatIsRejectedIfTheModelIsNot) {
+  v1::GetCalibrationResponse answer = OverLimit();
+  answer.clear_alarms();
+  v1::Verdict& verdict = *answer.mutable_verdict();
+  verdict.set_limit_status(v1::CalibrationError::UNDECIDED);
+  verdict.set_status(v1::Verdict::NOT_REJECTED);
+  EXPECT_EQ(VerdictLine(answer),
+            "UNDECIDED, NOT_REJECTED as a whole, but rejected for classes 5, cat");
+  verdict.add_rejected_groups("e\x1bu");
+  verdict.add_rejected_groups("(other groups)");
+  verdict.mutable_whereabouts()->set_rejected_classes(7);
+  EXPECT_EQ(VerdictLine(answer),
+            "UNDECIDED, NOT_REJECTED as a whole, but rejected for groups e?u, (other groups) and "
+            "classes 5, cat and 5 more");
+  verdict.set_status(v1::Verdict::INSUFFICIENT_DATA);
+  EXPECT_EQ(VerdictLine(answer), "UNDECIDED, INSUFFICIENT_DATA");
 }
 
 // A model of several labels of which one is over the limit, and a rejected one is not.
@@ -543,8 +644,9 @@ TEST(WhereLineTest, LeavesOutWholePlaces) {
     share.set_rejected(true);
   }
   EXPECT_THAT(WhereLine(answer),
-              AllOf(HasSubstr(" points off (4.2 to 6.8) and 19 more; confidence"),
-                    EndsWith("(9021 rows); class cat (says 10.5 %, is 10.0 %)"), SizeIs(Le(175U))));
+              AllOf(EndsWith(" points off (4.2 to 6.8) and 19 more; rejected for classes 5 (says "
+                             "10.0 %, is 10.9 %) and 21 more"),
+                    SizeIs(Le(175U))));
 }
 
 TEST(DecisionLineTest, SaysWhichRowsItIsAboutAndWhatIsChance) {
@@ -622,6 +724,8 @@ TEST(ChangedLineTest, SaysFromWhatToWhatTheErrorChanged) {
   *change.mutable_after() = Stretch(4993, -0.001, 0.012);
   EXPECT_THAT(ChangedLine(answer).text(),
               HasSubstr(", off by at most 1.3 points on average since"));
+  answer.mutable_error()->mutable_since_start()->mutable_class_1();
+  EXPECT_THAT(ChangedLine(answer).text(), HasSubstr(": the top label was over-confident by 4 "));
   change.set_event(v1::DatedChange::CLASS_1);
   *change.mutable_after() = Stretch(4993, -0.05, 0.012);
   EXPECT_THAT(ChangedLine(answer).text(),

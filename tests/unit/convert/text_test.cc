@@ -18,6 +18,16 @@ TEST(PointsTest, HasAtMostTwoDecimals) {
   EXPECT_EQ(OffByText(0.01, 0, 0.0999, 0.2), "off by 1 point (0 to 10; limit 20)");
 }
 
+TEST(PercentTest, KeepsTwoDigits) {
+  EXPECT_EQ(Percent(0.25, 2), "25.00 %");
+  EXPECT_EQ(Percent(0.25, 1), "25.0 %");
+  EXPECT_EQ(Percent(0, 1), "0.0 %");
+  EXPECT_EQ(Percent(0.001, 1), "0.10 %");
+  EXPECT_EQ(Percent(0.001 - 0.0009, 1), "0.010 %");
+  EXPECT_EQ(Percent(0.0000123, 2), "0.0012 %");
+  EXPECT_EQ(Percent(1.2e-15, 2), "1.2e-13 %");
+}
+
 TEST(PointsTest, ANumberThatRoundsToZeroHasNoMinusSign) {
   EXPECT_EQ(Fixed(-0.04, 1), "0.0");
   EXPECT_EQ(Fixed(-0.06, 1), "-0.1");

@@ -48,11 +48,14 @@ std::string StretchText(const v1::DatedChange& change, const v1::DatedChange::St
 }
 
 // "yes, between rows 4801 and 5300: it was over-confident by 4 points (2.9 to 5.1) before, ...".
-std::string ChangeText(const v1::DatedChange& change) {
+// has_events: of two classes, whose top label is one of two events.
+std::string ChangeText(const v1::DatedChange& change, bool has_events) {
   std::string event;
   if (change.event() == v1::DatedChange::CLASS_1) event = "P(class 1) was ";
   if (change.event() == v1::DatedChange::LABELS) event = "the probabilities were ";
-  if (change.event() == v1::DatedChange::TOP_LABEL) event = "it was ";
+  if (change.event() == v1::DatedChange::TOP_LABEL) {
+    event = has_events ? "the top label was " : "it was ";
+  }
   if (change.event() == v1::DatedChange::CENTRAL_INTERVAL) {
     event = absl::StrFormat("the %.3g %% interval covered ", 100 * change.promised());
   }
@@ -74,7 +77,8 @@ bool EvidenceCameFirst(const v1::GetCalibrationResponse& answer, const v1::Alarm
 Changed ChangedLine(const v1::GetCalibrationResponse& answer) {
   if (answer.error().has_change()) {
     const v1::DatedChange& change = answer.error().change();
-    return Say(Changed::CHANGED, change.after().first_observation(), ChangeText(change));
+    return Say(Changed::CHANGED, change.after().first_observation(),
+               ChangeText(change, answer.error().since_start().has_class_1()));
   }
   const v1::Alarm* const drift = Active(answer, v1::Alarm::DRIFT);
   if (drift != nullptr && !EvidenceCameFirst(answer, *drift)) {

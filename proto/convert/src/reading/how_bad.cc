@@ -32,11 +32,11 @@ std::string NoRowText(const v1::GetCalibrationResponse& answer) {
   if (IntervalOf(all) == nullptr) {
     return absl::StrCat("no labelled row since the update (row ", all.first_observation(), ")");
   }
-  const bool is_class_1 = all.has_class_1() && Exceeds(all.class_1(), all.top_label());
-  const v1::ErrorInterval& interval = is_class_1 ? all.class_1() : *IntervalOf(all);
-  return absl::StrCat(is_class_1 ? "P(class 1) was off by " : "was off by ",
-                      PointsText(interval.estimate()), " (", Points(interval.lower()), " to ",
-                      Points(interval.upper()), ") over rows ", all.first_observation(), " to ",
+  const NamedEvent event = WorstEvent(all);
+  const v1::ErrorInterval& interval = *event.interval;
+  return absl::StrCat(event.name, "was off by ", PointsText(interval.estimate()), " (",
+                      Points(interval.lower()), " to ", Points(interval.upper()), ") over rows ",
+                      all.first_observation(), " to ",
                       all.first_observation() + all.observations() - 1,
                       "; no labelled row since the acknowledgement");
 }
@@ -57,15 +57,24 @@ std::string ConfidenceText(const v1::ErrorMeasurement& error) {
                          100 * sign * gap, Fixed(100 * low, 1), Fixed(100 * high, 1));
 }
 
-// The worse one of two events leads.
+// Whether an event is worth a second sentence: it is over the limit too, or off in one direction.
+bool IsOff(const v1::ErrorInterval& error, double limit) {
+  return error.lower() > limit || error.gap_lower() > 0 || error.gap_upper() < 0;
+}
+
+// Of two events, the worse one leads, and each has its own direction.
 std::string ClassesText(const v1::ErrorMeasurement& error, double limit) {
-  std::string top = absl::StrCat(OffByText(error.top_label(), limit), "; ", ConfidenceText(error));
-  if (!error.has_class_1()) return top;
-  const std::string class_1 = OffByText(error.class_1(), limit);
-  if (Exceeds(error.class_1(), error.top_label())) {
-    return absl::StrCat("P(class 1) ", class_1, "; top label: ", top);
-  }
-  return error.class_1().lower() > limit ? absl::StrCat(top, "; P(class 1): ", class_1) : top;
+  const std::string off_by = OffByText(error.top_label(), limit);
+  if (!error.has_class_1()) return absl::StrCat(off_by, "; ", ConfidenceText(error));
+  std::string first = absl::StrCat("top label ", off_by, ", ", ConfidenceText(error));
+  std::string second = absl::StrCat("P(class 1) ", OffByText(error.class_1(), limit));
+  const std::string stated = StatedText(error.class_1());
+  if (!stated.empty()) absl::StrAppend(&second, ", ", stated);
+  const bool is_class_1 = WorstEvent(error).interval == &error.class_1();
+  if (is_class_1) first.swap(second);
+  if (IsSameEvent(error)) return first;
+  if (IsOff(is_class_1 ? error.top_label() : error.class_1(), limit)) Add(first, second);
+  return first;
 }
 
 std::string ForecastsText(const v1::ErrorMeasurement& error, double limit) {
@@ -104,13 +113,21 @@ std::string LabelsText(const v1::GetCalibrationResponse& answer) {
 std::string FormerText(const v1::GetCalibrationResponse& answer, double lower) {
   const v1::Alarm* const over = Active(answer, v1::Alarm::OVER_LIMIT, false);
   if (over == nullptr || lower > answer.error().limit()) return "";
+  const bool has_events = answer.error().since_start().has_class_1();
+  const bool is_class_1 = over->crossing().is_class_1();
   if (over->crossing().is_recent()) {
-    return absl::StrCat("at row ", over->observation(), ", the newest rows were off by more than ",
+    return absl::StrCat("at row ", over->observation(), ", ",
+                        !has_events  ? ""
+                        : is_class_1 ? "P(class 1) of "
+                                     : "the top label of ",
+                        "the newest rows ", has_events ? "was" : "were", " off by more than ",
                         PointsText(over->crossing().limit()));
   }
   const v1::ErrorInterval& former = over->crossing().error();
-  return absl::StrCat("it was ", OffByText(former, over->crossing().limit()), " at row ",
-                      over->observation());
+  return absl::StrCat(!has_events  ? "it was "
+                      : is_class_1 ? "P(class 1) was "
+                                   : "the top label was ",
+                      OffByText(former, over->crossing().limit()), " at row ", over->observation());
 }
 
 }  // namespace
@@ -120,10 +137,8 @@ std::string ErrorText(const v1::ErrorMeasurement& error, double limit) {
 }
 
 std::string BriefErrorText(const v1::ErrorMeasurement& error, double limit) {
-  if (error.has_class_1() && Exceeds(error.class_1(), error.top_label())) {
-    return "P(class 1) " + OffByText(error.class_1(), limit);
-  }
-  return OffByText(*IntervalOf(error), limit);
+  const NamedEvent event = WorstEvent(error);
+  return event.name + OffByText(*event.interval, limit);
 }
 
 v1::Reading::HowBad HowBadLine(const v1::GetCalibrationResponse& answer) {

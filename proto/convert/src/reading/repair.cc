@@ -33,7 +33,9 @@ std::string RecalibrationText(const v1::Recalibration& advice) {
           : absl::StrCat("a map of kind ", map.kind());
   return absl::StrCat(name, " would leave ", PointsText(error.estimate()), " (",
                       Points(error.lower()), " to ", Points(error.upper()), ")",
-                      is_class_1 ? " for P(class 1)" : "");
+                      is_class_1                         ? " for P(class 1)"
+                      : advice.has_class_1_error_after() ? " for the top label"
+                                                         : "");
 }
 
 // For a model that is over its limit or has an active alarm: the newest answer of `calibctl

@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "calibd/convert/reading.h"
 #include "calibd/convert/text.h"
 #include "words.h"
@@ -29,6 +30,29 @@ std::string LimitText(const v1::Verdict& verdict, const v1::CalibrationError& er
   return text;
 }
 
+// The groups, classes and labels that e-BH rejects: "groups b, a and class 1". Empty without one.
+std::string RejectedText(const v1::GetCalibrationResponse& answer) {
+  std::vector<std::string> parts;
+  const auto add = [&parts](const char* one, const char* several,
+                            const std::vector<std::string>& names, std::size_t more) {
+    if (names.empty()) return;
+    parts.push_back(absl::StrCat(names.size() + more == 1 ? one : several, " ",
+                                 JoinNames(names, kMaxNames, more)));
+  };
+  std::vector<std::string> groups;
+  for (const std::string& name : answer.verdict().rejected_groups()) {
+    groups.push_back(CutName(name));
+  }
+  add("group", "groups", groups, 0);
+  std::vector<std::string> classes;
+  for (const auto* const share : RejectedClasses(answer)) classes.push_back(ClassName(*share));
+  add("class", "classes", classes, UnknownRejectedClasses(answer));
+  std::vector<std::string> labels;
+  for (const std::string& name : answer.labels().rejected()) labels.push_back(CutName(name));
+  add("label", "labels", labels, 0);
+  return absl::StrJoin(parts, " and ");
+}
+
 std::string SinceText(const google::protobuf::Timestamp& time, std::int64_t observation) {
   return absl::StrCat(" since ", MinuteText(time), " (row ", observation, ")");
 }
@@ -42,8 +66,10 @@ std::string VerdictLine(const v1::GetCalibrationResponse& answer) {
   const std::string status =
       absl::StrCat(StatusName(verdict.status()), also_stale ? ", STALE" : "");
   const v1::Alarm* over = nullptr;
-  // One batch may raise the alarms of several groups, in the order of the groups.
+  // One batch may raise the alarms of several groups, in the order of the groups. After a person
+  // has raised the limit, an alarm may be active although nothing is over it.
   for (const v1::Alarm& alarm : answer.alarms()) {
+    if (verdict.limit_status() != v1::CalibrationError::OVER_LIMIT) break;
     if (alarm.kind() != v1::Alarm::OVER_LIMIT || alarm.has_acknowledge_time()) continue;
     if (over == nullptr || alarm.observation() < over->observation()) over = &alarm;
   }
@@ -64,7 +90,12 @@ std::string VerdictLine(const v1::GetCalibrationResponse& answer) {
   if (over == nullptr && verdict.has_since()) {
     text += SinceText(verdict.since(), verdict.since_observation());
   }
-  return text;
+  // The answer for the model as a whole must not hide its parts.
+  const bool is_rejected = verdict.status() == v1::Verdict::MISCALIBRATED;
+  if (is_rejected || verdict.status() == v1::Verdict::INSUFFICIENT_DATA) return text;
+  const std::string rejected = RejectedText(answer);
+  if (rejected.empty()) return text;
+  return absl::StrCat(text, " as a whole, but rejected for ", rejected);
 }
 
 }  // namespace calibd::convert

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "calibd/convert/reading.h"
 #include "calibd/convert/text.h"
 #include "words.h"
@@ -26,21 +27,27 @@ struct Places {
   std::size_t more = 0;
 };
 
-// "group eu 5.2 points off (3.1 to 8)". interval: null without observations since an
+// "group eu 5.2 points off (3.1 to 8)", or of two classes "group eu P(class 1) 17 points off (5.1
+// to 29; says 50.0 %, is 67.0 %)". event: without an interval if there are no observations since an
 // acknowledgement or an update.
-std::string OffPlace(const std::string& name, const v1::ErrorInterval* measured,
-                     bool since_acknowledgement) {
-  if (measured == nullptr) {
+std::string OffPlace(std::string name, const NamedEvent& event, bool since_acknowledgement) {
+  if (event.interval == nullptr) {
     return absl::StrCat(name, " (not measured yet since the ",
                         since_acknowledgement ? "acknowledgement)" : "update)");
   }
-  const v1::ErrorInterval& interval = *measured;
+  const v1::ErrorInterval& interval = *event.interval;
+  if (*event.name != '\0') absl::StrAppend(&name, " ", absl::StripSuffix(event.name, " "));
   if (SaysLittle(interval.lower(), interval.upper())) {
     return absl::StrCat(name, " 0 to ", PointsText(interval.upper()),
                         " off (too few rows to say more)");
   }
+  const bool says = *event.name != '\0' && interval.has_stated();
   return absl::StrCat(name, " ", PointsText(interval.estimate()), " off (",
-                      Points(interval.lower()), " to ", Points(interval.upper()), ")");
+                      Points(interval.lower()), " to ", Points(interval.upper()),
+                      says ? absl::StrCat("; says ", Percent(interval.stated(), 1), ", is ",
+                                          Percent(FrequencyOf(interval), 1))
+                           : "",
+                      ")");
 }
 
 std::string RecoveredText(std::int64_t row) { return absl::StrCat(", recovered since row ", row); }
@@ -49,7 +56,8 @@ std::string GroupPlace(const v1::GroupWatch& group) {
   const v1::CalibrationError& error = group.error();
   const std::string place =
       OffPlace(absl::StrCat("group ", CutName(GroupName(group.value(), group.overflow()))),
-               IntervalOf(Current(error)), error.has_since_acknowledgement());
+               WorstEvent(Current(error)), error.has_since_acknowledgement());
+  if (error.status() != v1::CalibrationError::OVER_LIMIT) return place + ", rejected";
   return error.is_recovered() ? place + RecoveredText(error.newest().first_observation()) : place;
 }
 
@@ -66,7 +74,7 @@ std::pair<Places, Places> LabelPlaces(const v1::MultilabelCalibration& labels) {
     const std::string name = CutName(label->name());
     if (label->status() == v1::CalibrationError::OVER_LIMIT) {
       over.names.push_back(OffPlace(absl::StrCat("label ", name),
-                                    label->has_error() ? &label->error() : nullptr,
+                                    {.interval = label->has_error() ? &label->error() : nullptr},
                                     label->has_since_observation()));
       if (label->has_recovered_since()) {
         over.names.back() += RecoveredText(label->recovered_since());
@@ -79,52 +87,46 @@ std::pair<Places, Places> LabelPlaces(const v1::MultilabelCalibration& labels) {
   return {over, rejected};
 }
 
-// The groups over their limits, and the others that are rejected.
-std::pair<Places, Places> GroupPlaces(const v1::GetCalibrationResponse& answer) {
-  Places over;
-  Places rejected;
+// The groups that are over their limits or rejected, in the order of the answer: rejected ones
+// first, and then by their error.
+Places GroupPlaces(const v1::GetCalibrationResponse& answer) {
+  Places places;
   for (const v1::GroupWatch& group : answer.groups()) {
-    if (group.error().status() == v1::CalibrationError::OVER_LIMIT) {
-      over.names.push_back(GroupPlace(group));
-    } else if (group.rejected()) {
-      rejected.names.push_back(CutName(GroupName(group.value(), group.overflow())));
-    }
+    const bool is_over = group.error().status() == v1::CalibrationError::OVER_LIMIT;
+    if (is_over || group.rejected()) places.names.push_back(GroupPlace(group));
   }
-  rejected.title = rejected.names.size() == 1 ? "rejected for group " : "rejected for groups ";
-  return {over, rejected};
+  return places;
 }
 
-// The classes whose frequencies stand out, and the others that are rejected.
-std::pair<Places, Places> ClassPlaces(const v1::Whereabouts& whereabouts) {
-  Places frequencies;
+std::string SharePlace(const v1::Whereabouts::ClassShare& share) {
+  return absl::StrCat(ClassName(share), " (says ", Percent(share.predicted(), 1), ", is ",
+                      Percent(share.observed(), 1), ")");
+}
+
+// The classes that are rejected, and the others whose frequencies stand out.
+std::pair<Places, Places> ClassPlaces(const v1::GetCalibrationResponse& answer) {
   Places rejected;
-  std::int64_t known = 0;
-  for (const auto& share : whereabouts.classes()) {
-    const std::string name = share.class_name().empty() ? absl::StrCat(share.class_index())
-                                                        : CutName(share.class_name());
-    known += share.rejected() ? 1 : 0;
-    if (share.stands_out()) {
-      frequencies.names.push_back(absl::StrFormat("%s (says %.1f %%, is %.1f %%)", name,
-                                                  100 * share.predicted(), 100 * share.observed()));
-    } else if (share.rejected()) {
-      rejected.names.push_back(name);
-    }
+  for (const auto* const share : RejectedClasses(answer)) {
+    rejected.names.push_back(SharePlace(*share));
   }
-  rejected.more =
-      static_cast<std::size_t>(std::max<std::int64_t>(0, whereabouts.rejected_classes() - known));
-  frequencies.title = frequencies.names.size() == 1 ? "class " : "classes ";
+  rejected.more = UnknownRejectedClasses(answer);
   rejected.title =
       absl::StrCat("rejected for class", rejected.names.size() + rejected.more == 1 ? " " : "es ");
-  return {frequencies, rejected};
+  Places frequencies;
+  for (const auto& share : answer.verdict().whereabouts().classes()) {
+    if (share.stands_out() && !share.rejected()) frequencies.names.push_back(SharePlace(share));
+  }
+  frequencies.title = frequencies.names.size() == 1 ? "class " : "classes ";
+  return {rejected, frequencies};
 }
 
 Places BinPlaces(const v1::Whereabouts& whereabouts) {
   Places places;
   if (const auto* const worst = WorstPlace(whereabouts.confidence_bins())) {
-    places.names.push_back(
-        absl::StrFormat("confidence %.2f to %.2f: says %.1f %%, right %.1f %% (%d rows)",
-                        worst->lower(), worst->upper(), 100 * worst->mean_confidence(),
-                        100 * worst->accuracy(), worst->observations()));
+    places.names.push_back(absl::StrFormat("confidence %.2f to %.2f: says %s, right %s (%d rows)",
+                                           worst->lower(), worst->upper(),
+                                           Percent(worst->mean_confidence(), 1),
+                                           Percent(worst->accuracy(), 1), worst->observations()));
   }
   return places;
 }
@@ -149,16 +151,15 @@ std::string PlacesText(std::vector<Places> places) {
 
 std::string WhereLine(const v1::GetCalibrationResponse& answer) {
   const v1::Whereabouts& whereabouts = answer.verdict().whereabouts();
-  auto [over, rejected_groups] = GroupPlaces(answer);
   auto [labels, rejected_labels] = LabelPlaces(answer.labels());
-  auto [frequencies, rejected_classes] = ClassPlaces(whereabouts);
+  auto [rejected_classes, frequencies] = ClassPlaces(answer);
   Places cells;
   cells.names = CellTexts(whereabouts.cells(), 1);
   std::vector<Places> places;
   for (Places& kind :
-       std::vector<Places>{std::move(over), std::move(rejected_groups), std::move(labels),
-                           std::move(rejected_labels), BinPlaces(whereabouts), std::move(cells),
-                           std::move(frequencies), std::move(rejected_classes)}) {
+       std::vector<Places>{GroupPlaces(answer), std::move(labels), std::move(rejected_labels),
+                           std::move(rejected_classes), BinPlaces(whereabouts), std::move(cells),
+                           std::move(frequencies)}) {
     if (!kind.names.empty()) places.push_back(std::move(kind));
   }
   if (!places.empty()) return PlacesText(std::move(places));

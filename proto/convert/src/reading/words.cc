@@ -43,6 +43,59 @@ const v1::ErrorInterval* IntervalOf(const v1::ErrorMeasurement& error) {
   return error.has_top_label() ? &error.top_label() : nullptr;
 }
 
+NamedEvent WorstEvent(const v1::ErrorMeasurement& error) {
+  if (!error.has_class_1()) return {.name = "", .interval = IntervalOf(error)};
+  return IsSameEvent(error) || Exceeds(error.class_1(), error.top_label())
+             ? NamedEvent{.name = "P(class 1) ", .interval = &error.class_1()}
+             : NamedEvent{.name = "top label ", .interval = &error.top_label()};
+}
+
+bool IsSameEvent(const v1::ErrorMeasurement& error) noexcept {
+  constexpr double kRounding = 1e-9;
+  const auto equal = [](double a, double b) { return std::abs(a - b) < kRounding; };
+  const v1::ErrorInterval& class_1 = error.class_1();
+  const v1::ErrorInterval& top_label = error.top_label();
+  return equal(class_1.lower(), top_label.lower()) && equal(class_1.upper(), top_label.upper()) &&
+         equal(class_1.estimate(), top_label.estimate()) &&
+         equal(std::abs(class_1.gap()), std::abs(top_label.gap()));
+}
+
+double FrequencyOf(const v1::ErrorInterval& error) noexcept {
+  const double frequency = error.stated() - error.gap();
+  // Less than one event in all rows is a rounding error.
+  constexpr double kRounding = 1e-14;
+  return frequency < kRounding ? 0 : frequency;
+}
+
+std::string StatedText(const v1::ErrorInterval& error) {
+  if (!error.has_stated()) return "";
+  const double says = 100 * error.stated();
+  const double is = 100 * FrequencyOf(error);
+  const int decimals = std::max(DecimalsOf(says, 2), DecimalsOf(is, 2));
+  const auto printed = [](double value) {
+    const double unit = std::pow(10, -DecimalsOf(value, 2));
+    return unit * std::round(value / unit);
+  };
+  const double gap = printed(says) - printed(is);
+  const std::string text =
+      absl::StrCat("says ", Percent(says / 100, 2), ", is ", Percent(is / 100, 2), ": ");
+  if (std::abs(gap) < std::pow(10, -decimals) / 2) return text + "right on average";
+  const double low = 100 * (gap > 0 ? error.gap_lower() : -error.gap_upper());
+  const double high = 100 * (gap > 0 ? error.gap_upper() : -error.gap_lower());
+  const double larger = std::max(says, is);
+  const double smaller = std::min(says, is);
+  std::string factor;
+  if (low > 0 && smaller > 0 && larger >= 2 * smaller) {
+    const double ratio = larger / smaller;
+    factor =
+        absl::StrCat(ratio < 99.5 ? absl::StrFormat("%.2g", ratio) : Fixed(ratio, 0), " times ");
+  }
+  return absl::StrCat(text, factor, gap > 0 ? "too high" : "too low", factor.empty() ? "" : ",",
+                      " by ", Fixed(std::abs(gap), decimals), " (",
+                      Fixed(low, DecimalsOf(high - low, 1)), " to ",
+                      Fixed(high, DecimalsOf(high - low, 1)), ")");
+}
+
 const v1::Alarm* Active(const v1::GetCalibrationResponse& answer, v1::Alarm::Kind kind,
                         bool with_groups) {
   const v1::Alarm* oldest = nullptr;
@@ -96,6 +149,35 @@ std::string BiasText(const v1::ForecastDirection& direction, std::int64_t observ
   if (!IsNamed(mean, deviation, observations)) return "";
   return absl::StrFormat("on average %s%.2g standard deviations too %s", is_exact ? "" : "about ",
                          std::abs(mean), mean < 0 ? "high" : "low");
+}
+
+std::vector<const v1::Whereabouts::ClassShare*> RejectedClasses(
+    const v1::GetCalibrationResponse& answer) {
+  std::vector<const v1::Whereabouts::ClassShare*> rejected;
+  for (const auto& share : answer.verdict().whereabouts().classes()) {
+    if (share.rejected()) rejected.push_back(&share);
+  }
+  const auto size = [](const v1::Whereabouts::ClassShare* share) {
+    return std::abs(share->predicted() - share->observed());
+  };
+  std::ranges::stable_sort(rejected, std::greater<>(), size);
+  if (answer.error().since_start().has_class_1() && rejected.size() == 2) {
+    std::erase_if(rejected, [](const auto* share) { return share->class_index() == 0; });
+  }
+  return rejected;
+}
+
+std::size_t UnknownRejectedClasses(const v1::GetCalibrationResponse& answer) {
+  const v1::Whereabouts& whereabouts = answer.verdict().whereabouts();
+  const auto known =
+      std::ranges::count_if(whereabouts.classes(), &v1::Whereabouts::ClassShare::rejected);
+  return static_cast<std::size_t>(
+      std::max<std::int64_t>(0, whereabouts.rejected_classes() - known));
+}
+
+std::string ClassName(const v1::Whereabouts::ClassShare& share) {
+  return share.class_name().empty() ? absl::StrCat(share.class_index())
+                                    : CutName(share.class_name());
 }
 
 std::vector<std::string> CellTexts(

@@ -31,6 +31,27 @@ using CentralCoverages = google::protobuf::RepeatedPtrField<v1::CentralCoverage>
                                     std::size_t more = 0);
 inline constexpr std::size_t kMaxNames = 3;
 
+// The event that an error is about, as the first words of a sentence. Only two classes have two
+// events, of which each sentence names one.
+struct NamedEvent {
+  // "P(class 1) ", "top label ", or empty.
+  const char* name = "";
+  // Null without observations.
+  const v1::ErrorInterval* interval = nullptr;
+};
+// The event whose error is the largest; see Exceeds. Class 1 if both errors are equal.
+[[nodiscard]] NamedEvent WorstEvent(const v1::ErrorMeasurement& error);
+// Whether the top label is always class 0, or always class 1, as of a rare event: then both events
+// have the same error. error: of two classes.
+[[nodiscard]] bool IsSameEvent(const v1::ErrorMeasurement& error) noexcept;
+
+// How often the event happened, in [0, 1]. error: with `stated`.
+[[nodiscard]] double FrequencyOf(const v1::ErrorInterval& error) noexcept;
+// "says 25.00 %, is 35.00 %: too low by 10.00 (8.1 to 11.9)", or with a factor of two and more
+// "says 0.10 %, is 0.010 %: 10 times too high, by 0.090 (0.050 to 0.130)". The printed figures add
+// up. Empty for an interval without `stated`.
+[[nodiscard]] std::string StatedText(const v1::ErrorInterval& error);
+
 // "off by 5.4 points (4.2 to 6.8; limit 2)".
 [[nodiscard]] std::string OffByText(const v1::ErrorInterval& interval, double limit);
 
@@ -57,6 +78,15 @@ inline constexpr std::size_t kMaxNames = 3;
 // The cells that stand out most, at most max_cells of them.
 [[nodiscard]] std::vector<std::string> CellTexts(
     const google::protobuf::RepeatedPtrField<v1::ForecastCell>& cells, std::size_t max_cells);
+
+// The classes that e-BH rejects, as far as they are known: the one whose probability is off by most
+// first. Of two classes only one, because the other one says the same.
+[[nodiscard]] std::vector<const v1::Whereabouts::ClassShare*> RejectedClasses(
+    const v1::GetCalibrationResponse& answer);
+// The number of further rejected classes, which the answer does not describe.
+[[nodiscard]] std::size_t UnknownRejectedClasses(const v1::GetCalibrationResponse& answer);
+// "cat", or the number of a class without a name.
+[[nodiscard]] std::string ClassName(const v1::Whereabouts::ClassShare& share);
 
 // The place with the largest |z| among those that stand out, or null.
 template <typename Places>

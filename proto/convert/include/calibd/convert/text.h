@@ -25,6 +25,13 @@ namespace calibd::convert {
 // The same with its unit: "1 point", "5.4 points".
 [[nodiscard]] std::string PointsText(double probability);
 
+// points: a number of percentage points. The number of decimals, at least `least` and at most 10,
+// with which it has two significant digits.
+[[nodiscard]] int DecimalsOf(double points, int least);
+// probability: >= 0. Returns it in percent with at least this many decimals and two significant
+// digits: "96.96 %", "0.0010 %", and from 1e-12 downwards "1.2e-13 %".
+[[nodiscard]] std::string Percent(double probability, int least_decimals);
+
 // count: >= 0. Rounds it to two digits, such as "31000".
 [[nodiscard]] std::string RoundedDown(std::int64_t count);
 [[nodiscard]] std::string RoundedUp(std::int64_t count);
