@@ -80,6 +80,12 @@ bool IsTested(const Monitoring& monitoring, const GroupSnapshot& group) {
   return group.watch.reading.count >= monitoring.min_group_observations;
 }
 
+bool IsTested(const Monitoring& monitoring, const MonitorSnapshot& monitor) {
+  // Rows of several labels may have no known truth.
+  return monitor.watch.has_value() && monitor.watch->reading.count >= monitoring.min_observations &&
+         monitor.error.Read().since_start[0].has_value();
+}
+
 bool IsFurtherOff(const GroupSnapshot* a, const GroupSnapshot* b) {
   const auto size = [](const GroupSnapshot& group) {
     std::pair<double, double> largest(-1, 0);
@@ -100,8 +106,7 @@ Verdict MakeVerdict(const Model& model, const ModelSnapshot& snapshot, Time now)
   JudgeError(monitor, verdict);
   verdict.stale = IsStale(model, snapshot, now);
   verdict.rejected_groups = RejectedGroups(monitoring, monitor);
-  const bool enough =
-      monitor.watch.has_value() && monitor.watch->reading.count >= monitoring.min_observations;
+  const bool enough = IsTested(monitoring, monitor);
   if ((verdict.alarm = monitor.FindActive(Alarm::Kind::kEvidence)) != nullptr) {
     verdict.status = v1::Verdict::MISCALIBRATED;
   } else if ((verdict.alarm = monitor.FindActive(Alarm::Kind::kDrift)) != nullptr) {

@@ -49,6 +49,10 @@ struct Verdict {
 // True if the group has enough observations for e-BH.
 [[nodiscard]] bool IsTested(const Monitoring& monitoring, const GroupSnapshot& group);
 
+// True if the model has min_observations, and one of them has a truth. Before that, its e-value
+// says nothing about it.
+[[nodiscard]] bool IsTested(const Monitoring& monitoring, const MonitorSnapshot& monitor);
+
 // True if the error of a is larger than that of b: the lower end of its interval, or that being
 // equal the estimate, of the worst event. A group without rows has no error.
 [[nodiscard]] bool IsFurtherOff(const GroupSnapshot* a, const GroupSnapshot* b);

@@ -154,6 +154,7 @@ void DescribeWatch(const ModelDeclaration& declaration, const ModelSnapshot& sna
                    v1::Watch& proto) {
   const std::optional<WatchSnapshot>& watch = snapshot.monitor->watch;
   if (!watch.has_value()) {
+    proto.set_min_observations(declaration.monitoring.min_observations);
     proto.set_unavailable_reason(UnavailableReason(declaration, snapshot));
     return;
   }

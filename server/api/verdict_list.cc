@@ -79,7 +79,8 @@ absl::StatusOr<VerdictList::Tested> VerdictList::TestAll(double rate) const {
     CALIBD_ASSIGN_OR_RETURN(const auto models, registry_.List(after, kModelsAtATime));
     for (const std::shared_ptr<Model>& model : models) {
       const std::shared_ptr<const ModelSnapshot> snapshot = model->snapshot();
-      if (snapshot->monitor.has_value() && snapshot->monitor->watch.has_value()) {
+      if (snapshot->monitor.has_value() &&
+          IsTested(snapshot->declaration->monitoring, *snapshot->monitor)) {
         ids.push_back(model->id());
         e_values.push_back(snapshot->monitor->watch->reading.evidence.log10_e_value);
       }

@@ -16,6 +16,18 @@ bool IsOver(const v1::LabelCalibration& label) {
   return label.status() == v1::CalibrationError::OVER_LIMIT;
 }
 
+// "over the limit, rejected", or "recovered since row 4097".
+std::string MarkText(const v1::LabelCalibration& label) {
+  std::string text;
+  if (label.has_recovered_since()) {
+    text = absl::StrCat("recovered since row ", label.recovered_since());
+  } else if (IsOver(label)) {
+    text = "over the limit";
+  }
+  if (!label.rejected()) return text;
+  return absl::StrCat(text, text.empty() ? "" : ", ", "rejected");
+}
+
 }  // namespace
 
 std::string DescribeLabels(const v1::MultilabelCalibration& calibration, std::size_t most) {
@@ -44,10 +56,7 @@ std::string DescribeLabels(const v1::MultilabelCalibration& calibration, std::si
          label->has_error()
              ? absl::StrCat(convert::Points(error.lower()), " to ", convert::Points(error.upper()))
              : "-",
-         convert::Fixed(label->log10_e_value(), 1),
-         absl::StrCat(IsOver(*label) ? "over the limit" : "",
-                      IsOver(*label) && label->rejected() ? ", " : "",
-                      label->rejected() ? "rejected" : "")});
+         convert::Fixed(label->log10_e_value(), 1), MarkText(*label)});
   }
   return absl::StrCat(FormatTable(rows),
                       left_out > 0 ? absl::StrCat("... ", left_out, " more\n") : "");

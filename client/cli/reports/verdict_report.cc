@@ -195,11 +195,14 @@ bool IsClass1(const v1::GroupWatch& group) {
 
 // What the groups are compared by: over-confidence, of two classes that of the worse event, or how
 // much less than it promises the widest interval of forecasts covers; unset for forecasts without a
-// central interval or outcomes.
+// central interval or outcomes, and if there are no rows since an acknowledgement.
 std::optional<double> GapOf(const v1::GroupWatch& group) {
   if (group.watch().observations() == 0) return std::nullopt;
-  if (IsClass1(group)) return Current(group).class_1().gap();
-  if (!group.has_forecast()) return group.direction().gap();
+  const v1::ErrorMeasurement& current = Current(group);
+  if (!group.has_forecast() && current.observations() == 0) return std::nullopt;
+  if (!group.has_forecast()) {
+    return IsClass1(group) ? current.class_1().gap() : current.top_label().gap();
+  }
   if (group.forecast().central_coverage().empty()) return std::nullopt;
   const v1::CentralCoverage& widest = *group.forecast().central_coverage().rbegin();
   return widest.promised() - widest.coverage();

@@ -54,7 +54,7 @@ Evidence EvidenceOf(std::span<const double> log_e, double log_offset) {
   }
   const double log_all = LogSumExp(log_family, family_priors);
   for (std::size_t f = 0; f < kFamilyCount; ++f) {
-    evidence.family_share[f] = family_priors[f] * std::exp(log_family[f] - log_all);
+    evidence.family_share[f] = std::min(1.0, family_priors[f] * std::exp(log_family[f] - log_all));
   }
   evidence.log10_e_value = ToLog10(log_all + log_offset);
   return evidence;

@@ -169,7 +169,8 @@ MixedForecastEvidence MixExperts(std::span<const double> logs) {
   evidence.log10_e_value = log_all / std::numbers::ln10;
   for (std::size_t f = 0; f < families.size(); ++f) {
     evidence.family_log10_e_value[f] = families[f] / std::numbers::ln10;
-    evidence.family_share[f] = std::exp(families[f] - log_all) / kForecastFamilyCount;
+    evidence.family_share[f] =
+        std::min(1.0, std::exp(families[f] - log_all) / kForecastFamilyCount);
   }
   return evidence;
 }

@@ -34,6 +34,19 @@ std::int64_t UnitOfTwoDigits(std::int64_t count) {
   return unit;
 }
 
+// The end of an interval. One that is close to the limit has as many decimals as show on which side
+// of the limit it is.
+std::string PointsBeside(double end, double limit) {
+  constexpr int kFinest = 4;
+  std::string text = Points(end);
+  if (text != Points(limit)) return text;
+  for (int decimals = 2; decimals <= kFinest; ++decimals) {
+    std::string finer = Fixed(100 * end, decimals);
+    if (finer != Fixed(100 * limit, decimals)) return finer;
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string Fixed(double value, int decimals) {
@@ -109,8 +122,8 @@ std::string OffByText(double estimate, double lower, double upper, double limit)
     return absl::StrCat("off by 0 to ", PointsText(upper), " (too few rows to say more; limit ",
                         Points(limit), ")");
   }
-  return absl::StrCat("off by ", PointsText(estimate), " (", Points(lower), " to ", Points(upper),
-                      "; limit ", Points(limit), ")");
+  return absl::StrCat("off by ", PointsText(estimate), " (", PointsBeside(lower, limit), " to ",
+                      PointsBeside(upper, limit), "; limit ", Points(limit), ")");
 }
 
 bool Exceeds(const v1::ErrorInterval& class_1, const v1::ErrorInterval& top_label) {

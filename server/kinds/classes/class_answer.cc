@@ -54,6 +54,7 @@ void DescribeWhereabouts(const ModelDeclaration& declaration, const WatchSnapsho
     out.set_rejected(one.rejected);
   }
   proto.set_rejected_classes(details.rejected_classes);
+  proto.set_class_count(static_cast<std::int64_t>(declaration.class_count()));
   const auto& bins = details.reliability.bins;
   for (std::size_t i = 0; i < bins.size(); ++i) {
     if (bins[i].count == 0) continue;
@@ -253,8 +254,8 @@ void DescribeClassBucket(const HistoryBucket& bucket, v1::HistoryBucket& out) {
 
 std::string NoClassWatchReason(const ModelDeclaration& declaration, const KindSnapshot& snapshot) {
   if (snapshot.lenses.empty()) {
-    return absl::StrCat("the bandwidth is chosen from the first ", declaration.warmup,
-                        " observations, which are then counted");
+    return absl::StrCat("it begins after ", declaration.warmup,
+                        " rows, from which the bandwidth is chosen");
   }
   const std::string& error = snapshot.lenses.front().bandwidth_error;
   return error.empty() ? "the kernel is zero" : error;

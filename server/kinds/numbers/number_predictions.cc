@@ -120,8 +120,8 @@ class Numbers final : public PredictionKind {
   }
   std::string NoWatchReason(const ModelDeclaration& declaration,
                             const KindSnapshot& /*snapshot*/) const override {
-    return absl::StrCat("the strata of the forecasts are chosen from the first ",
-                        declaration.warmup, " observations, which are then counted");
+    return absl::StrCat("it begins after ", declaration.warmup,
+                        " rows, from which the strata of the forecasts are chosen");
   }
   void DescribeBucket(const ModelDeclaration& declaration, const KindSnapshot& snapshot,
                       const HistoryBucket& bucket, v1::HistoryBucket& out) const override {

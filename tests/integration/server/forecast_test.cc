@@ -105,7 +105,7 @@ TEST_F(ForecastTest, CalibratedForecastsAreWithinTheLimit) {
   Send(300, 1, 0);
   EXPECT_EQ(Answer().insufficient_data().needed(), 200);
   EXPECT_THAT(Answer().reading().certain().text(),
-              HasSubstr("the strata of the forecasts are chosen"));
+              HasSubstr("from which the strata of the forecasts are chosen"));
   Send(40000, 1, 0);
   const v1::GetCalibrationResponse answer = Answer();
   EXPECT_FALSE(answer.has_insufficient_data());
@@ -326,7 +326,7 @@ TEST_F(ForecastTest, ARecentChangeOfALongLivedModelIsSeen) {
   v1::GetCalibrationResponse answer = Answer();
   EXPECT_NE(answer.verdict().limit_status(), v1::CalibrationError::OVER_LIMIT);
   EXPECT_EQ(answer.error().newest().first_observation(), 28 * 1024 + 1);
-  EXPECT_THAT(answer.reading().now().text(), HasSubstr("the newest 1328 rows: off by "));
+  EXPECT_THAT(answer.reading().now().text(), HasSubstr("over the newest 1328 rows, off by "));
   // The outcomes are 1.5 standard deviations wide, and .2 too low.
   Send(1500, 1 / 1.5, 0.2 / 1.5);
   answer = Answer();

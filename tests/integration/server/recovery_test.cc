@@ -59,7 +59,7 @@ TEST_F(RecoveryTest, AnAlarmRecoversAndStaysUntilItIsAcknowledged) {
   v1::GetCalibrationResponse answer = Answer();
   EXPECT_EQ(answer.verdict().limit_status(), v1::CalibrationError::WITHIN_LIMIT);
   EXPECT_THAT(answer.reading().now().text(),
-              AllOf(HasSubstr("the newest 1568 rows: off by "),
+              AllOf(HasSubstr("over the newest 1568 rows, off by "),
                     HasSubstr("95 % for these rows, however often you look")));
 
   Send(SharpRows(2000, 0.1, 2), 500);
@@ -91,7 +91,7 @@ TEST_F(RecoveryTest, AnAlarmRecoversAndStaysUntilItIsAcknowledged) {
   EXPECT_GT(newest.top_label().upper(), newest.top_label().estimate());
   EXPECT_THAT(answer.reading().verdict().text(),
               ContainsRegex("^OVER_LIMIT since 20.* .row 2[01][0-9]+., recovered since row "
-                            "2[0-9]+ .gates fail until it is acknowledged.,"));
+                            "2[0-9]+ .gates fail until its alarms are acknowledged.,"));
   EXPECT_THAT(answer.reading().now().text(),
               ContainsRegex("^recovered since row 2[0-9]+: the newest [23][0-9]+ rows: off by "));
   EXPECT_THAT(answer.reading().how_bad().brief(), HasSubstr("; since row 2"));

@@ -148,9 +148,10 @@ TEST(EvaluationReadingTest, OfForecastsHasTheirCoverageBiasAndCells) {
   }
   v1::Reading reading = ReadingOf(evaluation, {.error_limit = 0.05});
   EXPECT_EQ(reading.verdict().text(), "UNDECIDED, NOT_REJECTED");
-  EXPECT_EQ(reading.how_bad().text(),
-            "off by 7.5 points (2 to 25.6; limit 5); the 90 % intervals cover 72.9 % (70.0 to "
-            "75.0): too narrow; on average 0.5 standard deviations too low");
+  EXPECT_EQ(
+      reading.how_bad().text(),
+      "off by 7.5 points (2 to 25.6; limit 5); on average 0.5 standard deviations too low; the "
+      "90 % intervals cover 72.9 % (70.0 to 75.0): too narrow");
   EXPECT_EQ(reading.where().text(),
             "above the 99.9 % quantile: 107 outcomes, 20 expected; above the 99.9 % quantile: 94 "
             "outcomes, 20 expected");

@@ -127,16 +127,18 @@ TEST(ReadingTest, HasEachLineThatSaysSomething) {
             "by 5.25 (4.2 to 6.3)");
   EXPECT_EQ(reading.how_bad().brief(), "off by 5.3 points (4.2 to 6.8; limit 2)");
   EXPECT_EQ(reading.where().text(),
-            "rejected for classes 5 (says 10.0 %, is 10.9 %), cat (says 10.5 %, is 10.0 %); "
-            "confidence 0.93 to 1.00: says 99.6 %, right 95.9 % (9021 rows)");
+            "rejected for classes 5, cat (says 10.5 %, is 10.0 %); confidence 0.93 to 1.00: says "
+            "99.6 %, right 95.9 % (9021 rows)");
   EXPECT_EQ(reading.changed().text(), "no change can be dated");
   EXPECT_EQ(reading.repair().text(),
             "`calibctl recalibrate --model resnet18@2` looks for a map that repairs the model");
   EXPECT_EQ(reading.certain().text(),
             "e-value 10^229.1, highest 10^229.1; calibration is rejected at 20");
   EXPECT_EQ(reading.data().text(), "10000 labelled rows, 0 rejected; the newest row came 2h ago");
-  EXPECT_EQ(reading.next().text(),
-            "calibctl acknowledge resnet18@2 3 --note \"...\"; calibctl show resnet18@2 --verbose");
+  EXPECT_EQ(
+      reading.next().text(),
+      "calibctl show resnet18@2 --verbose; when it is repaired or accepted: calibctl acknowledge "
+      "resnet18@2 3 --note \"...\"");
   EXPECT_FALSE(reading.has_now() || reading.has_decision() || reading.has_against() ||
                reading.has_warning());
   const v1::Reading headlines = HeadlinesOf(OverLimit());
@@ -195,10 +197,10 @@ TEST(VerdictLineTest, SaysWhatHasRecoveredOrIsAcknowledged) {
   EXPECT_EQ(
       VerdictLine(answer),
       "OVER_LIMIT since 1970-01-01 01:00 UTC (row 913), recovered since row 23553 (gates fail "
-      "until it is acknowledged), MISCALIBRATED");
+      "until its alarms are acknowledged), MISCALIBRATED");
   // The alarms of groups or labels have.
   answer.mutable_error()->set_is_recovered(false);
-  EXPECT_THAT(VerdictLine(answer), HasSubstr("(row 913), recovered (gates fail until it is "));
+  EXPECT_THAT(VerdictLine(answer), HasSubstr("(row 913), recovered (gates fail until its "));
   answer = OverLimit();
   answer.mutable_error()->set_is_acknowledged(true);
   answer.mutable_verdict()->set_is_acknowledged(true);
@@ -243,7 +245,7 @@ TEST(HowBadLineTest, SaysWhyThereIsNoMeasuredRow) {
   EXPECT_EQ(HowBad(answer), "no row counted yet: 2 of 7 pending rows are labelled");
   answer.set_observations(10000);
   answer.mutable_error()->mutable_since_start()->set_first_observation(10001);
-  EXPECT_EQ(HowBad(answer), "no labelled row since the update (row 10001)");
+  EXPECT_EQ(HowBad(answer), "no labelled row since the update after row 10000");
   answer = OverLimit();
   answer.mutable_error()->mutable_since_acknowledgement()->set_first_observation(10001);
   EXPECT_EQ(HowBad(answer),
@@ -277,7 +279,7 @@ TEST(HowBadLineTest, TheWorseEventLeads) {
   all.mutable_class_1()->set_stated(0.25);
   EXPECT_EQ(HowBad(answer),
             "top label off by 5.3 points (4.2 to 6.8; limit 2), says 96.96 %, right 91.71 %: "
-            "over-confident by 5.25 (4.2 to 6.3); P(class 1) off by 3 points (2 to 6; limit 2), "
+            "over-confident by 5.25 (4.2 to 6.3); P(class 1) off by 3 points (2.01 to 6; limit 2), "
             "says 25.00 %, is 25.00 %: right on average");
   *all.mutable_class_1() = Interval(0.1, 0.081, 0.12, -0.1003);
   all.mutable_class_1()->set_stated(0.25);
@@ -300,7 +302,7 @@ TEST(HowBadLineTest, TheWorseEventLeads) {
   answer.mutable_alarms(0)->mutable_crossing()->set_is_class_1(true);
   all.mutable_class_1()->set_lower(0.01);
   EXPECT_THAT(HowBad(answer),
-              EndsWith("; P(class 1) was off by 6 points (2 to 10; limit 2) at row 913"));
+              EndsWith("; P(class 1) was off by 6 points (2.01 to 10; limit 2) at row 913"));
   answer.mutable_alarms(0)->mutable_crossing()->set_is_recent(true);
   EXPECT_THAT(HowBad(answer), EndsWith("; at row 913, P(class 1) of the newest rows was off by "
                                        "more than 2 points"));
@@ -335,7 +337,8 @@ TEST(HowBadLineTest, SmallProbabilitiesKeepTwoDigitsAndHaveAFactor) {
 TEST(HowBadLineTest, SaysWhatTheErrorWasWhenTheAlarmWasRaised) {
   v1::GetCalibrationResponse answer = OverLimit();
   *answer.mutable_error()->mutable_since_start() = Measured(0.03, 0.019, 0.05, 0.02);
-  EXPECT_THAT(HowBad(answer), EndsWith("; it was off by 6 points (2 to 10; limit 2) at row 913"));
+  EXPECT_THAT(HowBad(answer),
+              EndsWith("; it was off by 6 points (2.01 to 10; limit 2) at row 913"));
   answer.mutable_alarms(0)->mutable_acknowledge_time()->set_seconds(1);
   answer.mutable_error()->set_acknowledged_limit(0.068);
   EXPECT_THAT(HowBad(answer),
@@ -368,13 +371,22 @@ TEST(HowBadLineTest, NamesABiasOfForecastsThatIsMoreThanNoise) {
   direction.set_residual_mean(0.039);
   EXPECT_THAT(HowBad(answer), Not(HasSubstr("standard deviations too")));
   direction.set_residual_mean(-0.041);
-  EXPECT_THAT(HowBad(answer), EndsWith("; on average 0.041 standard deviations too high"));
+  EXPECT_THAT(HowBad(answer), HasSubstr("; on average 0.041 standard deviations too high; the 90 "
+                                        "% intervals cover 75.8 % (71.6 to 79.9): too narrow"));
   // Quantiles and samples have no residuals.
   direction.clear_residual_mean();
   direction.clear_residual_standard_deviation();
   EXPECT_THAT(HowBad(answer), Not(HasSubstr("standard deviations too")));
   direction.set_shift(0.25);
-  EXPECT_THAT(HowBad(answer), EndsWith("; on average about 0.25 standard deviations too low"));
+  EXPECT_THAT(HowBad(answer), HasSubstr("; on average about 0.25 standard deviations too low; "));
+  // Intervals of the right width cover 75.8 % if the outcomes are 0.93 standard deviations too
+  // high.
+  direction.set_shift(0.7);
+  EXPECT_THAT(HowBad(answer), EndsWith(": too narrow"));
+  direction.set_shift(0.9);
+  EXPECT_THAT(HowBad(answer),
+              EndsWith("; on average about 0.9 standard deviations too low; because "
+                       "of this, the 90 % intervals cover 75.8 % (71.6 to 79.9)"));
 }
 
 // The newest 1548 rows, after `first` rows.
@@ -397,10 +409,10 @@ TEST(NowLineTest, IsTheErrorOfTheNewestRows) {
   SetNewest(8193, Measured(0.2, 0.1, 0.3, 0.19), answer);
   EXPECT_THAT(
       NowLine(answer),
-      AllOf(StartsWith("the newest 1548 rows: off by 20 points (10 to 30; limit 2); says "),
+      AllOf(StartsWith("over the newest 1548 rows, off by 20 points (10 to 30; limit 2); says "),
             EndsWith("; still over the limit; 95 % for these rows, however often you look")));
   EXPECT_THAT(HowBadLine(answer).brief(),
-              EndsWith("; the newest 1548 rows: off by 20 points (10 to 30; limit 2)"));
+              EndsWith("; over the newest 1548 rows, off by 20 points (10 to 30; limit 2)"));
   SetNewest(8193, Measured(0.01, 0, 0.03, 0.005), answer);
   EXPECT_THAT(NowLine(answer),
               EndsWith("; not shown to be within the limit since the alarm; 95 % for these rows, "
@@ -408,14 +420,15 @@ TEST(NowLineTest, IsTheErrorOfTheNewestRows) {
   // The other event is over the limit.
   *answer.mutable_error()->mutable_newest()->mutable_class_1() = Interval(0.1, 0.05, 0.2);
   EXPECT_THAT(NowLine(answer),
-              AllOf(StartsWith("the newest 1548 rows: P(class 1) off by 10 points (5 to 20; "),
+              AllOf(StartsWith("over the newest 1548 rows, P(class 1) off by 10 points (5 to 20; "),
                     HasSubstr("; still over the limit")));
 
   // Without an active alarm it is only measured.
   SetNewest(8193, Measured(0.01, 0, 0.03, 0.005), answer);
   answer.mutable_error()->set_status(v1::CalibrationError::WITHIN_LIMIT);
-  EXPECT_THAT(NowLine(answer), AllOf(StartsWith("the newest 1548 rows: off by 1 point (0 to 3; "),
-                                     Not(HasSubstr("the limit;"))));
+  EXPECT_THAT(NowLine(answer),
+              AllOf(StartsWith("over the newest 1548 rows, off by 1 point (0 to 3; "),
+                    Not(HasSubstr("the limit;"))));
   EXPECT_EQ(HowBadLine(answer).brief(), "off by 5.3 points (4.2 to 6.8; limit 2)");
   answer.mutable_error()->set_status(v1::CalibrationError::OVER_LIMIT);
   answer.mutable_error()->set_is_acknowledged(true);
@@ -427,7 +440,7 @@ TEST(NowLineTest, SaysSinceWhenAnAlarmHasRecovered) {
   SetNewest(23553, Measured(0.005, 0, 0.019, 0.001), answer);
   answer.mutable_error()->set_is_recovered(true);
   EXPECT_THAT(NowLine(answer),
-              StartsWith("recovered since row 23553: the newest 1548 rows: off by 0.5 points (0 to "
+              StartsWith("recovered since row 23553: over these 1548 rows, off by 0.5 points (0 to "
                          "1.9; limit 2); says "));
   EXPECT_THAT(HowBadLine(answer).brief(),
               EndsWith("; since row 23553 off by 0.5 points (0 to 1.9; limit 2)"));
@@ -439,9 +452,10 @@ TEST(NowLineTest, HasTheCoverageOfForecasts) {
   *forecast.mutable_coverage() = Interval(0.205, 0.105, 0.305);
   *forecast.add_central_coverage() = Coverage(0.9, 0.722, 0.644, 0.8);
   SetNewest(30001, forecast, answer);
-  EXPECT_THAT(NowLine(answer),
-              StartsWith("the newest 1548 rows: off by 20.5 points (10.5 to 30.5; limit 5); the 90 "
-                         "% intervals cover 72.2 % (64.4 to 80.0): too narrow; still over the "));
+  EXPECT_THAT(
+      NowLine(answer),
+      StartsWith("over the newest 1548 rows, off by 20.5 points (10.5 to 30.5; limit 5); the 90 "
+                 "% intervals cover 72.2 % (64.4 to 80.0): too narrow; still over the "));
 }
 
 TEST(HowBadLineTest, SaysWhatAnAlarmOfTheNewestRowsFound) {
@@ -509,12 +523,38 @@ TEST(WhereLineTest, OfTwoClassesOneIsNamed) {
     share.set_predicted(k == 1 ? 0.001 : 0.999);
     share.set_observed(k == 1 ? 0.0001 : 0.9999);
   }
-  EXPECT_THAT(WhereLine(answer),
-              StartsWith("rejected for class 1 (says 0.10 %, is 0.010 %); confidence "));
-  // A class that is not rejected comes last.
+  whereabouts.set_class_count(2);
+  whereabouts.mutable_classes(1)->set_stands_out(true);
+  // That both are rejected says no more than the verdict.
+  EXPECT_THAT(WhereLine(answer), AllOf(StartsWith("confidence "),
+                                       EndsWith(" rows); class 1 (says 0.10 %, is 0.010 %)")));
   whereabouts.mutable_classes(0)->set_rejected(false);
   whereabouts.set_rejected_classes(1);
-  EXPECT_THAT(WhereLine(answer), EndsWith(" rows); class 0 (says 99.9 %, is 100.0 %)"));
+  EXPECT_THAT(WhereLine(answer),
+              StartsWith("rejected for class 1 (says 0.10 %, is 0.010 %); confidence "));
+  // A share that does not stand out is not the place to look at.
+  whereabouts.mutable_classes(1)->set_stands_out(false);
+  EXPECT_THAT(WhereLine(answer), StartsWith("rejected for class 1; confidence "));
+}
+
+TEST(WhereLineTest, NamesNoClassIfAllAreRejected) {
+  v1::GetCalibrationResponse answer = OverLimit();
+  v1::Whereabouts& whereabouts = *answer.mutable_verdict()->mutable_whereabouts();
+  whereabouts.set_class_count(10);
+  whereabouts.set_rejected_classes(10);
+  EXPECT_THAT(WhereLine(answer),
+              AllOf(StartsWith("confidence 0.93"), HasSubstr("; rejected for all 10 classes"),
+                    Not(HasSubstr("rejected for classes"))));
+}
+
+TEST(WhereLineTest, NamesTheRowsIfTheyAreNotThoseOfTheError) {
+  v1::GetCalibrationResponse answer = OverLimit();
+  answer.mutable_watch()->set_first_observation(1);
+  answer.mutable_error()->mutable_since_start()->set_first_observation(1);
+  EXPECT_THAT(WhereLine(answer), Not(HasSubstr("since row")));
+  *answer.mutable_error()->mutable_since_acknowledgement() = answer.error().since_start();
+  answer.mutable_error()->mutable_since_acknowledgement()->set_first_observation(901);
+  EXPECT_THAT(WhereLine(answer), EndsWith(" (over all rows since row 1)"));
 }
 
 // The answer for the model as a whole must not contradict what is rejected.
@@ -567,7 +607,7 @@ TEST(NowLineTest, HasTheAverageOverLabels) {
   *labels.mutable_labels() = Interval(0.01, 0, 0.05);
   SetNewest(30001, labels, answer);
   EXPECT_THAT(NowLine(answer),
-              StartsWith("the newest 1548 rows: on average over the labels off by 1 point (0 to 5; "
+              StartsWith("over the newest 1548 rows, the labels on average off by 1 point (0 to 5; "
                          "limit 2); "));
 }
 
@@ -599,7 +639,7 @@ TEST(LabelsTest, TruthsAreThoseOfTheMeasuredRows) {
   answer.mutable_error()->mutable_since_acknowledgement()->set_first_observation(9001);
   answer.mutable_labels()->set_truths(700);
   EXPECT_THAT(DataLine(answer, {}), AllOf(HasSubstr("10000 labelled rows, 0 rejected;"),
-                                          HasSubstr("from row 9001 with 700 known truths")));
+                                          HasSubstr("from row 9001 on with 700 known truths")));
 }
 
 TEST(LabelsTest, RowsMayHaveNoTruth) {
@@ -644,8 +684,8 @@ TEST(WhereLineTest, LeavesOutWholePlaces) {
     share.set_rejected(true);
   }
   EXPECT_THAT(WhereLine(answer),
-              AllOf(EndsWith(" points off (4.2 to 6.8) and 19 more; rejected for classes 5 (says "
-                             "10.0 %, is 10.9 %) and 21 more"),
+              AllOf(HasSubstr(" points off (4.2 to 6.8) and 19 more; rejected for classes 5 and 21 "
+                              "more; confidence"),
                     SizeIs(Le(175U))));
 }
 
@@ -820,11 +860,23 @@ TEST(CertainLineTest, SaysHowManyRowsAreNeededAndWhatTheEvidenceIs) {
   error.set_status(v1::CalibrationError::UNDECIDED);
   error.mutable_observations_needed()->set_lower(1281);
   error.mutable_observations_needed()->set_upper(30313);
+  answer.mutable_verdict()->set_limit_status(v1::CalibrationError::UNDECIDED);
+  error.mutable_since_start()->mutable_top_label();
   EXPECT_EQ(CertainLine(answer),
             "between 1200 and 31000 more labelled rows decide about the limit; no evidence: the "
             "bandwidth is chosen later");
+  // A group decides the limit, or there are too few rows to decide it.
+  answer.mutable_verdict()->set_limit_status(v1::CalibrationError::OVER_LIMIT);
+  EXPECT_THAT(CertainLine(answer), StartsWith("no evidence"));
+  answer.mutable_verdict()->set_limit_status(v1::CalibrationError::UNDECIDED);
+  answer.mutable_watch()->set_min_observations(100);
+  EXPECT_THAT(
+      CertainLine(answer),
+      StartsWith("the limit is not decided before 100 labelled rows; 0 so far; no evidence"));
+  answer.mutable_watch()->clear_min_observations();
   // Nothing is said before there are rows, and of several labels.
   error.clear_observations_needed();
+  error.clear_since_start();
   EXPECT_THAT(CertainLine(answer), StartsWith("no evidence"));
   error.mutable_since_start()->mutable_labels();
   EXPECT_THAT(CertainLine(answer), StartsWith("no evidence"));
@@ -837,6 +889,8 @@ TEST(CertainLineTest, SaysHowManyRowsAreNeededAndWhatTheEvidenceIs) {
   watch.set_min_observations(100);
   watch.mutable_evidence()->set_log10_e_value(0.5);
   EXPECT_EQ(CertainLine(answer), "e-value 3.16, which counts after 100 labelled rows; 30 so far");
+  watch.set_first_observation(3001);
+  EXPECT_THAT(CertainLine(answer), EndsWith("; 30 since row 3001"));
   answer = OverLimit();
   answer.mutable_verdict()->set_limit_status(v1::CalibrationError::WITHIN_LIMIT);
   EXPECT_EQ(CertainLine(answer),
@@ -850,13 +904,13 @@ TEST(DataLineTest, SaysWhichRowsCountAndHowOldTheyAre) {
   coverage.set_pending(600);
   coverage.mutable_next_maturation_time()->set_seconds(86400);
   EXPECT_EQ(DataLine(answer, Now()),
-            "0 labelled rows, 0 rejected, 600 pending; the first will count on 1970-01-02 00:00 "
-            "UTC, 0 without a label, 0 duplicates");
+            "0 counted rows, 0 rejected, 600 pending (the first will count on 1970-01-02 00:00 "
+            "UTC), 0 without a label, 0 duplicates");
   answer.set_observations(1);
   answer.set_dropped_rows(3);
   *answer.mutable_last_observation_time() = Now();
   EXPECT_EQ(DataLine(answer, Now()),
-            "1 labelled row, 0 rejected, 3 dropped by producers, 600 pending, 0 without a label, 0 "
+            "1 counted row, 0 rejected, 3 dropped by producers, 600 pending, 0 without a label, 0 "
             "duplicates; the newest row came just now");
   answer = OverLimit();
   answer.mutable_verdict()->set_stale(true);
@@ -865,9 +919,9 @@ TEST(DataLineTest, SaysWhichRowsCountAndHowOldTheyAre) {
   answer = OverLimit();
   answer.mutable_error()->mutable_since_acknowledgement()->set_first_observation(10001);
   EXPECT_THAT(DataLine(answer, Now()),
-              EndsWith("; the error is measured since the acknowledgement, from row 10001"));
+              EndsWith("; the error is measured since the acknowledgement, from row 10001 on"));
   answer.mutable_error()->mutable_since_start()->set_first_observation(501);
-  EXPECT_THAT(DataLine(answer, Now()), EndsWith("; the error is measured since row 501"));
+  EXPECT_THAT(DataLine(answer, Now()), EndsWith("; the error is measured from row 501 on"));
 }
 
 TEST(WarningLineTest, CountsTheOtherWarnings) {
@@ -887,11 +941,19 @@ TEST(NextLineTest, TheMostUrgentAlarmComesFirst) {
   v1::Alarm& evidence = *answer.add_alarms();
   evidence.set_id(1);
   evidence.set_kind(v1::Alarm::EVIDENCE);
+  EXPECT_THAT(NextLine(answer).text(),
+              EndsWith(" (3 alarms are active: calibctl alarms resnet18@2)"));
+  // A person looks first, unless nothing is over the limit any more.
+  EXPECT_THAT(NextLine(answer).commands(1), HasSubstr("acknowledge resnet18@2 3 "));
+  answer.mutable_verdict()->set_is_recovered(true);
+  EXPECT_THAT(NextLine(answer).commands(0), HasSubstr("acknowledge resnet18@2 3 "));
+  answer.mutable_verdict()->set_is_recovered(false);
+  answer.mutable_verdict()->set_limit_status(v1::CalibrationError::WITHIN_LIMIT);
   EXPECT_THAT(NextLine(answer).commands(0), HasSubstr("acknowledge resnet18@2 3 "));
   answer.mutable_alarms(0)->mutable_acknowledge_time();
-  EXPECT_THAT(NextLine(answer).commands(0), HasSubstr("acknowledge resnet18@2 1 "));
+  EXPECT_THAT(NextLine(answer).commands(1), HasSubstr("acknowledge resnet18@2 1 "));
   evidence.mutable_acknowledge_time();
-  EXPECT_THAT(NextLine(answer).commands(0), HasSubstr("acknowledge resnet18@2 2 "));
+  EXPECT_THAT(NextLine(answer).commands(1), HasSubstr("acknowledge resnet18@2 2 "));
   drift.mutable_acknowledge_time();
   EXPECT_THAT(NextLine(answer).commands(),
               ::testing::ElementsAre("calibctl show resnet18@2 --verbose"));

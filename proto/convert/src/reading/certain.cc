@@ -1,4 +1,6 @@
+#include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -10,16 +12,34 @@
 namespace calibd::convert {
 namespace {
 
-std::string NeededText(const v1::CalibrationError::ObservationsNeeded& needed) {
-  return absl::StrCat("between ", RoundedDown(needed.lower()), " and ", RoundedUp(needed.upper()),
-                      " more labelled rows decide about the limit");
+// "50 so far", or after an acknowledgement or an update "50 since row 3001".
+std::string CountText(std::int64_t observations, std::int64_t first_observation) {
+  return absl::StrCat(observations, first_observation > 1
+                                        ? absl::StrCat(" since row ", first_observation)
+                                        : " so far");
 }
 
-// Whether a later answer may say how many rows decide. That of several labels never does.
-bool IsForeseeable(const v1::CalibrationError& error) {
+// When the limit is decided. Empty if it is decided, also because a group is over it, and for
+// several labels, for which it is never foreseen.
+std::string NeededText(const v1::GetCalibrationResponse& answer) {
+  const v1::CalibrationError& error = answer.error();
   const v1::ErrorMeasurement& rows = Current(error);
-  return error.status() == v1::CalibrationError::UNDECIDED &&
-         (rows.has_top_label() || rows.has_coverage());
+  if (answer.verdict().limit_status() != v1::CalibrationError::UNDECIDED ||
+      error.status() != v1::CalibrationError::UNDECIDED ||
+      (!rows.has_top_label() && !rows.has_coverage())) {
+    return "";
+  }
+  const std::int64_t least = answer.watch().min_observations();
+  if (rows.observations() < least) {
+    return absl::StrCat("the limit is not decided before ", least, " labelled rows; ",
+                        CountText(rows.observations(), rows.first_observation()));
+  }
+  if (!error.has_observations_needed()) {
+    return "not yet foreseeable how many more labelled rows decide about the limit";
+  }
+  const v1::CalibrationError::ObservationsNeeded& needed = error.observations_needed();
+  return absl::StrCat("between ", RoundedDown(needed.lower()), " and ", RoundedUp(needed.upper()),
+                      " more labelled rows decide about the limit");
 }
 
 }  // namespace
@@ -27,19 +47,15 @@ bool IsForeseeable(const v1::CalibrationError& error) {
 std::string CertainLine(const v1::GetCalibrationResponse& answer) {
   const v1::Watch& watch = answer.watch();
   std::vector<std::string> facts;
-  const v1::CalibrationError& error = answer.error();
-  if (error.has_observations_needed()) {
-    facts.push_back(NeededText(error.observations_needed()));
-  } else if (IsForeseeable(error)) {
-    facts.emplace_back("not yet foreseeable how many more labelled rows decide about the limit");
-  }
+  if (std::string needed = NeededText(answer); !needed.empty()) facts.push_back(std::move(needed));
   if (!watch.unavailable_reason().empty()) {
     facts.push_back("no evidence: " + Plain(watch.unavailable_reason()));
   } else if (watch.has_evidence() && watch.observations() < watch.min_observations()) {
     // There is no highest e-value yet: no alarm was possible.
     facts.push_back(absl::StrCat("e-value ", PowerOfTen(watch.evidence().log10_e_value()),
                                  ", which counts after ", watch.min_observations(),
-                                 " labelled rows; ", watch.observations(), " so far"));
+                                 " labelled rows; ",
+                                 CountText(watch.observations(), watch.first_observation())));
   } else if (watch.has_evidence()) {
     const v1::Evidence& evidence = watch.evidence();
     facts.push_back(absl::StrCat("e-value ", PowerOfTen(evidence.log10_e_value()), ", highest ",

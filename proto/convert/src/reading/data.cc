@@ -11,15 +11,16 @@
 namespace calibd::convert {
 namespace {
 
-std::string LabelledRows(std::int64_t count) {
-  return absl::StrCat(count, count == 1 ? " labelled row" : " labelled rows");
+// Rows that wait for the end of the grace of their labels are not counted yet.
+std::string CountedRows(std::int64_t count, bool waits) {
+  return absl::StrCat(count, waits ? " counted row" : " labelled row", count == 1 ? "" : "s");
 }
 
 }  // namespace
 
 std::string DataLine(const v1::GetCalibrationResponse& answer,
                      const google::protobuf::Timestamp& now) {
-  std::vector<std::string> facts = {LabelledRows(answer.observations()),
+  std::vector<std::string> facts = {CountedRows(answer.observations(), answer.has_label_arrivals()),
                                     absl::StrCat(answer.rejected_rows(), " rejected")};
   const v1::CalibrationError& error = answer.error();
   const std::string truths = absl::StrCat(answer.labels().truths(), " known truths");
@@ -30,10 +31,11 @@ std::string DataLine(const v1::GetCalibrationResponse& answer,
   if (answer.has_label_arrivals()) {
     const v1::LabelArrivals& arrivals = answer.label_arrivals();
     const bool waits = answer.observations() == 0 && arrivals.has_next_maturation_time();
-    facts.push_back(absl::StrCat(arrivals.pending(), " pending",
-                                 waits ? absl::StrCat("; the first will count on ",
-                                                      MinuteText(arrivals.next_maturation_time()))
-                                       : ""));
+    facts.push_back(
+        absl::StrCat(arrivals.pending(), " pending",
+                     waits ? absl::StrCat(" (the first will count on ",
+                                          MinuteText(arrivals.next_maturation_time()), ")")
+                           : ""));
     facts.push_back(absl::StrCat(arrivals.missing(), " without a label"));
     facts.push_back(absl::StrCat(arrivals.duplicate_predictions(), " duplicates"));
   }
@@ -44,11 +46,11 @@ std::string DataLine(const v1::GetCalibrationResponse& answer,
   }
   if (answer.verdict().stale()) text += ": stale, so all this may be outdated";
   if (error.since_start().first_observation() > 1) {
-    absl::StrAppend(&text, "; the error is measured since row ",
-                    error.since_start().first_observation());
+    absl::StrAppend(&text, "; the error is measured from row ",
+                    error.since_start().first_observation(), " on");
   } else if (error.has_since_acknowledgement()) {
     absl::StrAppend(&text, "; the error is measured since the acknowledgement, from row ",
-                    error.since_acknowledgement().first_observation());
+                    error.since_acknowledgement().first_observation(), " on");
     if (answer.has_labels()) absl::StrAppend(&text, " with ", truths);
   }
   return text;

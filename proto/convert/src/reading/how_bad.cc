@@ -30,7 +30,7 @@ std::string NoRowText(const v1::GetCalibrationResponse& answer) {
   // Rows of several labels may have no truth.
   if (IntervalOf(all) == nullptr && all.observations() > 0) return "no known truth yet";
   if (IntervalOf(all) == nullptr) {
-    return absl::StrCat("no labelled row since the update (row ", all.first_observation(), ")");
+    return absl::StrCat("no labelled row since the update after row ", all.first_observation() - 1);
   }
   const NamedEvent event = WorstEvent(all);
   const v1::ErrorInterval& interval = *event.interval;
@@ -41,20 +41,27 @@ std::string NoRowText(const v1::GetCalibrationResponse& answer) {
                       "; no labelled row since the acknowledgement");
 }
 
-// "says 96.96 %, right 91.71 %: over-confident by 5.25 (4.2 to 6.3)". The printed figures add up.
+// "says 96.96 %, right 91.71 %: over-confident by 5.25 (4.2 to 6.3)". The printed figures add up,
+// and a small difference has two significant digits.
 std::string ConfidenceText(const v1::ErrorMeasurement& error) {
   const v1::ErrorInterval& interval = error.top_label();
-  const double says = std::round(1e4 * error.mean_confidence()) / 1e4;
-  const double right = std::round(1e4 * error.accuracy()) / 1e4;
+  const double exact = 100 * (error.mean_confidence() - error.accuracy());
+  constexpr int kLeastDecimals = 2;
+  constexpr int kMostDecimals = 3;
+  const int decimals = std::min(DecimalsOf(exact, kLeastDecimals), kMostDecimals);
+  const double unit = std::pow(10, -decimals);
+  const double says = unit * std::round(100 * error.mean_confidence() / unit);
+  const double right = unit * std::round(100 * error.accuracy() / unit);
   const double gap = says - right;
-  const std::string text =
-      absl::StrFormat("says %.2f %%, right %.2f %%: ", 100 * says, 100 * right);
-  if (std::abs(gap) < 5e-5) return text + "neither over- nor under-confident";
-  const double sign = gap > 0 ? 1 : -1;
-  const double low = gap > 0 ? interval.gap_lower() : -interval.gap_upper();
-  const double high = gap > 0 ? interval.gap_upper() : -interval.gap_lower();
-  return absl::StrFormat("%s%s-confident by %.2f (%s to %s)", text, gap > 0 ? "over" : "under",
-                         100 * sign * gap, Fixed(100 * low, 1), Fixed(100 * high, 1));
+  if (std::abs(exact) < 5e-3 || std::abs(gap) < unit / 2) {
+    return absl::StrFormat("says %.2f %%, right %.2f %%: neither over- nor under-confident",
+                           100 * error.mean_confidence(), 100 * error.accuracy());
+  }
+  const double low = 100 * (gap > 0 ? interval.gap_lower() : -interval.gap_upper());
+  const double high = 100 * (gap > 0 ? interval.gap_upper() : -interval.gap_lower());
+  return absl::StrFormat("says %s %%, right %s %%: %s-confident by %s (%s to %s)",
+                         Fixed(says, decimals), Fixed(right, decimals), gap > 0 ? "over" : "under",
+                         Fixed(std::abs(gap), decimals), Fixed(low, 1), Fixed(high, 1));
 }
 
 // Whether an event is worth a second sentence: it is over the limit too, or off in one direction.
@@ -79,8 +86,8 @@ std::string ClassesText(const v1::ErrorMeasurement& error, double limit) {
 
 std::string ForecastsText(const v1::ErrorMeasurement& error, double limit) {
   std::string text = OffByText(error.coverage(), limit);
-  Add(text, WidthText(error.central_coverage()));
   Add(text, BiasText(error.direction(), error.observations()));
+  Add(text, WidthText(error.central_coverage(), error.direction(), error.observations()));
   return text;
 }
 
@@ -97,9 +104,11 @@ const v1::LabelCalibration* WorstLabel(const v1::MultilabelCalibration& labels) 
 // "on average over 3 labels off by 4 points (1.5 to 7.6; limit 2)".
 std::string LabelsText(const v1::GetCalibrationResponse& answer) {
   const v1::MultilabelCalibration& labels = answer.labels();
-  std::string text = absl::StrCat(
-      "on average over ", labels.labels_size(), labels.labels_size() == 1 ? " label " : " labels ",
-      OffByText(*IntervalOf(Current(answer.error())), answer.error().limit()));
+  std::string text =
+      absl::StrCat(labels.labels_size() == 1
+                       ? ""
+                       : absl::StrCat("on average over ", labels.labels_size(), " labels "),
+                   OffByText(*IntervalOf(Current(answer.error())), answer.error().limit()));
   const auto undecided = std::ranges::count_if(labels.labels(), [](const auto& label) {
     return label.status() == v1::CalibrationError::UNDECIDED;
   });
@@ -109,10 +118,27 @@ std::string LabelsText(const v1::GetCalibrationResponse& answer) {
   return text;
 }
 
+// What an active alarm of a group or a label found, after a person has raised the limit above it.
+std::string AcceptedText(const v1::GetCalibrationResponse& answer) {
+  const v1::Alarm* const over = Active(answer, v1::Alarm::OVER_LIMIT);
+  const bool is_over = answer.verdict().limit_status() == v1::CalibrationError::OVER_LIMIT;
+  if (over == nullptr || is_over) return "";
+  const std::string name =
+      over->has_label() ? absl::StrCat("label ", CutName(over->label()))
+                        : absl::StrCat("group ", CutName(GroupName(over->group_value(), false)));
+  if (!over->crossing().has_error()) {
+    return absl::StrCat("the newest rows of ", name, " were off by more than ",
+                        PointsText(over->crossing().limit()), " at row ", over->observation());
+  }
+  return absl::StrCat(name, " was ", OffByText(over->crossing().error(), over->crossing().limit()),
+                      " at row ", over->observation());
+}
+
 // What was found when the alarm was raised, if it is not seen in the error of all rows.
 std::string FormerText(const v1::GetCalibrationResponse& answer, double lower) {
   const v1::Alarm* const over = Active(answer, v1::Alarm::OVER_LIMIT, false);
-  if (over == nullptr || lower > answer.error().limit()) return "";
+  if (over == nullptr) return AcceptedText(answer);
+  if (lower > answer.error().limit()) return "";
   const bool has_events = answer.error().since_start().has_class_1();
   const bool is_class_1 = over->crossing().is_class_1();
   if (over->crossing().is_recent()) {

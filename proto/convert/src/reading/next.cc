@@ -1,7 +1,8 @@
+#include <algorithm>
+#include <functional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "calibd/convert/reading.h"
 #include "calibd/convert/text.h"
 #include "words.h"
@@ -14,12 +15,27 @@ v1::Reading::Next NextLine(const v1::GetCalibrationResponse& answer) {
   const v1::Alarm* alarm = Active(answer, v1::Alarm::OVER_LIMIT);
   if (alarm == nullptr) alarm = Active(answer, v1::Alarm::EVIDENCE);
   if (alarm == nullptr) alarm = Active(answer, v1::Alarm::DRIFT);
-  if (alarm != nullptr) {
-    line.add_commands(
-        absl::StrCat("calibctl acknowledge ", model, " ", alarm->id(), " --note \"...\""));
+  const std::string look = absl::StrCat("calibctl show ", model, " --verbose");
+  if (alarm == nullptr) {
+    line.add_commands(look);
+    line.set_text(look);
+    return line;
   }
-  line.add_commands(absl::StrCat("calibctl show ", model, " --verbose"));
-  line.set_text(absl::StrJoin(line.commands(), "; "));
+  const std::string acknowledge =
+      absl::StrCat("calibctl acknowledge ", model, " ", alarm->id(), " --note \"...\"");
+  // An acknowledgement accepts the error, so a person looks at it first.
+  const bool is_over = answer.verdict().limit_status() == v1::CalibrationError::OVER_LIMIT ||
+                       alarm->kind() != v1::Alarm::OVER_LIMIT;
+  const bool looks_first = is_over && !answer.verdict().is_recovered();
+  line.add_commands(looks_first ? look : acknowledge);
+  line.add_commands(looks_first ? acknowledge : look);
+  const auto active =
+      std::ranges::count_if(answer.alarms(), std::not_fn(&v1::Alarm::has_acknowledge_time));
+  line.set_text(absl::StrCat(
+      line.commands(0), looks_first ? "; when it is repaired or accepted: " : "; ",
+      line.commands(1),
+      active > 1 ? absl::StrCat(" (", active, " alarms are active: calibctl alarms ", model, ")")
+                 : ""));
   return line;
 }
 

@@ -15,13 +15,13 @@ bool HasAlarm(const v1::CalibrationError& error) {
 }
 
 std::string RowsText(const v1::ErrorMeasurement& newest) {
-  return absl::StrCat("the newest ", newest.observations(), " rows: ");
+  return absl::StrCat("over the newest ", newest.observations(), " rows, ");
 }
 
 // The error with its direction; of several labels, the average alone.
 std::string NewestText(const v1::ErrorMeasurement& newest, double limit) {
   return newest.has_labels()
-             ? absl::StrCat("on average over the labels ", OffByText(newest.labels(), limit))
+             ? absl::StrCat("the labels on average ", OffByText(newest.labels(), limit))
              : ErrorText(newest, limit);
 }
 
@@ -50,8 +50,8 @@ std::string NowLine(const v1::GetCalibrationResponse& answer) {
   const v1::ErrorMeasurement& newest = error.newest();
   if (IntervalOf(newest) == nullptr) return "";
   if (error.is_recovered()) {
-    return absl::StrCat("recovered since row ", newest.first_observation(), ": ", RowsText(newest),
-                        NewestText(newest, error.limit()));
+    return absl::StrCat("recovered since row ", newest.first_observation(), ": over these ",
+                        newest.observations(), " rows, ", NewestText(newest, error.limit()));
   }
   if (newest.first_observation() == Current(error).first_observation()) return "";
   std::string text = absl::StrCat(RowsText(newest), NewestText(newest, error.limit()));

@@ -11,8 +11,10 @@ namespace calibd::convert {
 namespace {
 
 // How far off the model itself is, and which of its groups or labels are over their limits.
-std::string LimitText(const v1::Verdict& verdict, const v1::CalibrationError& error) {
-  const bool of_labels = !verdict.labels_over_limit().empty();
+// is_single_label: of a model of one label, whose error is that of the model.
+std::string LimitText(const v1::Verdict& verdict, const v1::CalibrationError& error,
+                      bool is_single_label) {
+  const bool of_labels = !verdict.labels_over_limit().empty() && !is_single_label;
   const auto& over = of_labels ? verdict.labels_over_limit() : verdict.groups_over_limit();
   const bool own = over.empty() || error.status() == v1::CalibrationError::OVER_LIMIT;
   std::string text = StatusName(verdict.limit_status());
@@ -46,7 +48,12 @@ std::string RejectedText(const v1::GetCalibrationResponse& answer) {
   add("group", "groups", groups, 0);
   std::vector<std::string> classes;
   for (const auto* const share : RejectedClasses(answer)) classes.push_back(ClassName(*share));
-  add("class", "classes", classes, UnknownRejectedClasses(answer));
+  const v1::Whereabouts& whereabouts = answer.verdict().whereabouts();
+  if (AreAllRejected(whereabouts)) {
+    parts.push_back(absl::StrCat("all ", whereabouts.class_count(), " classes"));
+  } else {
+    add("class", "classes", classes, UnknownRejectedClasses(answer));
+  }
   std::vector<std::string> labels;
   for (const std::string& name : answer.labels().rejected()) labels.push_back(CutName(name));
   add("label", "labels", labels, 0);
@@ -75,14 +82,14 @@ std::string VerdictLine(const v1::GetCalibrationResponse& answer) {
   }
   std::string text;
   if (verdict.limit_status() != v1::CalibrationError::UNSPECIFIED) {
-    absl::StrAppend(&text, LimitText(verdict, answer.error()));
+    absl::StrAppend(&text, LimitText(verdict, answer.error(), answer.labels().labels_size() == 1));
     if (over != nullptr) text += SinceText(over->raise_time(), over->observation());
     if (verdict.is_recovered()) {
       text += ", recovered";
       if (answer.error().is_recovered()) {
         absl::StrAppend(&text, " since row ", answer.error().newest().first_observation());
       }
-      text += " (gates fail until it is acknowledged)";
+      text += " (gates fail until its alarms are acknowledged)";
     }
     text += ", ";
   }

@@ -106,18 +106,37 @@ std::string SharePlace(const v1::Whereabouts::ClassShare& share) {
 // The classes that are rejected, and the others whose frequencies stand out.
 std::pair<Places, Places> ClassPlaces(const v1::GetCalibrationResponse& answer) {
   Places rejected;
-  for (const auto* const share : RejectedClasses(answer)) {
-    rejected.names.push_back(SharePlace(*share));
+  const v1::Whereabouts& whereabouts = answer.verdict().whereabouts();
+  const bool all = AreAllRejected(whereabouts);
+  if (!all) {
+    for (const auto* const share : RejectedClasses(answer)) {
+      rejected.names.push_back(share->stands_out() ? SharePlace(*share) : ClassName(*share));
+    }
+    rejected.more = UnknownRejectedClasses(answer);
+    rejected.title = absl::StrCat("rejected for class",
+                                  rejected.names.size() + rejected.more == 1 ? " " : "es ");
   }
-  rejected.more = UnknownRejectedClasses(answer);
-  rejected.title =
-      absl::StrCat("rejected for class", rejected.names.size() + rejected.more == 1 ? " " : "es ");
   Places frequencies;
-  for (const auto& share : answer.verdict().whereabouts().classes()) {
-    if (share.stands_out() && !share.rejected()) frequencies.names.push_back(SharePlace(share));
+  // Of two classes, both shares say the same.
+  const bool is_binary = whereabouts.class_count() == 2;
+  for (const auto& share : whereabouts.classes()) {
+    if (is_binary && share.class_index() == 0) continue;
+    if (share.stands_out() && (all || !share.rejected())) {
+      frequencies.names.push_back(SharePlace(share));
+    }
   }
   frequencies.title = frequencies.names.size() == 1 ? "class " : "classes ";
   return {rejected, frequencies};
+}
+
+// The rows of the evidence, if they are others than those of the error, which the answer gives
+// first.
+std::string RowsText(const v1::GetCalibrationResponse& answer) {
+  const std::int64_t first = answer.watch().first_observation();
+  const v1::CalibrationError& error = answer.error();
+  const bool differ = first > 0 && first != Current(error).first_observation();
+  return error.is_recovered() || differ ? absl::StrCat(" (over all rows since row ", first, ")")
+                                        : "";
 }
 
 Places BinPlaces(const v1::Whereabouts& whereabouts) {
@@ -155,14 +174,23 @@ std::string WhereLine(const v1::GetCalibrationResponse& answer) {
   auto [rejected_classes, frequencies] = ClassPlaces(answer);
   Places cells;
   cells.names = CellTexts(whereabouts.cells(), 1);
+  Places all_classes;
+  if (AreAllRejected(whereabouts) && whereabouts.class_count() > 2) {
+    all_classes.names.push_back(
+        absl::StrCat("rejected for all ", whereabouts.class_count(), " classes"));
+  }
+  const bool has_rows = !BinPlaces(whereabouts).names.empty() || !cells.names.empty() ||
+                        !rejected_classes.names.empty() || !frequencies.names.empty();
   std::vector<Places> places;
   for (Places& kind :
        std::vector<Places>{GroupPlaces(answer), std::move(labels), std::move(rejected_labels),
                            std::move(rejected_classes), BinPlaces(whereabouts), std::move(cells),
-                           std::move(frequencies)}) {
+                           std::move(all_classes), std::move(frequencies)}) {
     if (!kind.names.empty()) places.push_back(std::move(kind));
   }
-  if (!places.empty()) return PlacesText(std::move(places));
+  if (!places.empty()) {
+    return PlacesText(std::move(places)) + (has_rows ? RowsText(answer) : "");
+  }
   // Without bins and cells, no row was examined.
   return whereabouts.confidence_bins().empty() && whereabouts.cells().empty() &&
                  answer.labels().truths() == 0

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "calibd/convert/text.h"
+#include "calibd/core/p_value.h"
 
 namespace calibd::convert {
 namespace {
@@ -21,6 +22,24 @@ constexpr double kNamedErrors = 4;
 bool IsNamed(double mean, double standard_deviation, std::int64_t observations) {
   return observations > 0 && std::abs(mean) > kNamedErrors * std::max(1.0, standard_deviation) /
                                                   std::sqrt(static_cast<double>(observations));
+}
+
+// The mean of the outcomes, in standard deviations of the forecasts.
+double MeanOf(const v1::ForecastDirection& direction) {
+  return direction.has_residual_mean() ? direction.residual_mean() : direction.shift();
+}
+
+// The probability of a central interval of the standard Normal distribution that promises
+// `promised`, if the outcomes are Normal with this mean and the standard deviation 1.
+double BiasedCoverage(double promised, double mean) {
+  double low = 0;
+  double high = 40;
+  // The half width of the interval, by bisection.
+  for (int i = 0; i < 60; ++i) {
+    const double middle = (low + high) / 2;
+    (2 * NormalUpperTail(middle) > 1 - promised ? low : high) = middle;
+  }
+  return 1 - NormalUpperTail(low - mean) - NormalUpperTail(low + mean);
 }
 
 // Where the outcomes of a cell are, such as "above the 99.9 % quantile".
@@ -127,7 +146,8 @@ std::string OffByText(const v1::ErrorInterval& interval, double limit) {
   return OffByText(interval.estimate(), interval.lower(), interval.upper(), limit);
 }
 
-std::string WidthText(const CentralCoverages& central) {
+std::string WidthText(const CentralCoverages& central, const v1::ForecastDirection& direction,
+                      std::int64_t observations) {
   if (central.empty()) return "";
   const v1::CentralCoverage* shown = &*central.rbegin();
   std::string conclusion;
@@ -137,14 +157,18 @@ std::string WidthText(const CentralCoverages& central) {
     conclusion = is_narrow ? ": too narrow" : ": too wide";
     shown = &one;
   }
-  return absl::StrFormat("the %.3g %% intervals cover %.1f %% (%.1f to %.1f)%s",
-                         100 * shown->promised(), 100 * shown->coverage(), 100 * shown->lower(),
-                         100 * shown->upper(), conclusion);
+  const bool is_narrow = shown->upper() < shown->promised();
+  const bool follows = is_narrow && !BiasText(direction, observations).empty() &&
+                       BiasedCoverage(shown->promised(), MeanOf(direction)) <= shown->upper();
+  return absl::StrFormat("%sthe %.3g %% intervals cover %.1f %% (%.1f to %.1f)%s",
+                         follows ? "because of this, " : "", 100 * shown->promised(),
+                         100 * shown->coverage(), 100 * shown->lower(), 100 * shown->upper(),
+                         follows ? "" : conclusion);
 }
 
 std::string BiasText(const v1::ForecastDirection& direction, std::int64_t observations) {
   const bool is_exact = direction.has_residual_mean();
-  const double mean = is_exact ? direction.residual_mean() : direction.shift();
+  const double mean = MeanOf(direction);
   const double deviation = is_exact ? direction.residual_standard_deviation() : direction.scale();
   if (!IsNamed(mean, deviation, observations)) return "";
   return absl::StrFormat("on average %s%.2g standard deviations too %s", is_exact ? "" : "about ",
@@ -165,6 +189,11 @@ std::vector<const v1::Whereabouts::ClassShare*> RejectedClasses(
     std::erase_if(rejected, [](const auto* share) { return share->class_index() == 0; });
   }
   return rejected;
+}
+
+bool AreAllRejected(const v1::Whereabouts& whereabouts) noexcept {
+  return whereabouts.class_count() > 0 &&
+         whereabouts.rejected_classes() == whereabouts.class_count();
 }
 
 std::size_t UnknownRejectedClasses(const v1::GetCalibrationResponse& answer) {

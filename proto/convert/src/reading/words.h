@@ -69,8 +69,12 @@ struct NamedEvent {
 
 // The coverage of central intervals, and whether they are too narrow or too wide: about the widest
 // one that certainly breaks its promise, and else about the widest one, which people trust most.
-// Empty without an interval.
-[[nodiscard]] std::string WidthText(const CentralCoverages& central);
+// Empty without an interval. direction: of these forecasts. If a bias that BiasText names makes
+// intervals of the right width cover so little, the text says so, because wider ones would not
+// repair them.
+[[nodiscard]] std::string WidthText(const CentralCoverages& central,
+                                    const v1::ForecastDirection& direction,
+                                    std::int64_t observations);
 // How far forecasts are too high or too low, such as "on average 0.4 standard deviations too low".
 // Empty if the mean is within four standard errors of 0, as for calibrated forecasts.
 [[nodiscard]] std::string BiasText(const v1::ForecastDirection& direction,
@@ -83,6 +87,9 @@ struct NamedEvent {
 // first. Of two classes only one, because the other one says the same.
 [[nodiscard]] std::vector<const v1::Whereabouts::ClassShare*> RejectedClasses(
     const v1::GetCalibrationResponse& answer);
+// Whether e-BH rejects every class, as of a model that is over- or under-confident everywhere. No
+// class is then the place to look at.
+[[nodiscard]] bool AreAllRejected(const v1::Whereabouts& whereabouts) noexcept;
 // The number of further rejected classes, which the answer does not describe.
 [[nodiscard]] std::size_t UnknownRejectedClasses(const v1::GetCalibrationResponse& answer);
 // "cat", or the number of a class without a name.
