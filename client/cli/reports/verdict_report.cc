@@ -305,7 +305,8 @@ std::string StateText(const std::string& model, const v1::Reading& reading, cons
 // What an alarm found. has_events: whether another alarm is about P(class 1).
 std::string FoundText(const v1::Alarm& alarm, bool has_events) {
   if (alarm.kind() != v1::Alarm::OVER_LIMIT) {
-    return absl::StrCat("crossed ", PowerOfTen(alarm.threshold()));
+    return absl::StrCat(alarm.kind() == v1::Alarm::DRIFT ? "drift detector" : "e-value",
+                        " crossed ", PowerOfTen(alarm.threshold()));
   }
   const v1::Alarm::LimitCrossing& crossing = alarm.crossing();
   const char* const event = crossing.is_class_1() ? "P(class 1) " : has_events ? "top label " : "";

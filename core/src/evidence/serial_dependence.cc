@@ -29,9 +29,18 @@ double LogProduct(double rate, double sum, double squares) noexcept {
 SerialDependence::SerialDependence(State state) : state_(std::move(state)) {}
 
 void SerialDependence::Add(std::span<const double> g, std::int32_t label, std::size_t predicted) {
-  const Row row{
-      .label = label,
-      .x = std::min(g[predicted], 1.0) - (label == static_cast<std::int32_t>(predicted) ? 1 : 0)};
+  const double hit = label == static_cast<std::int32_t>(predicted) ? 1 : 0;
+  AddRow({.label = label, .x = std::min(g[predicted], 1.0) - hit}, [&](std::int32_t y) {
+    return (label == y ? 1 : 0) - std::min(g[static_cast<std::size_t>(y)], 1.0);
+  });
+}
+
+void SerialDependence::AddDeviation(double x) {
+  AddRow({.label = 0, .x = x}, [](std::int32_t /*y*/) { return 0.0; });
+}
+
+template <typename Excess>
+void SerialDependence::AddRow(const Row& row, const Excess& excess) {
   const std::int64_t i = state_.rows / 3;
   const auto place = static_cast<std::size_t>(state_.rows % 3);
   ++state_.rows;
@@ -47,9 +56,6 @@ void SerialDependence::Add(std::span<const double> g, std::int32_t label, std::s
     return;
   }
   Row& other = state_.pool[Hash(i) % size];
-  const auto excess = [&](std::int32_t y) {
-    return (label == y ? 1 : 0) - std::min(g[static_cast<std::size_t>(y)], 1.0);
-  };
   const std::array z = {excess(neighbour.label) - excess(other.label),
                         4 * row.x * (neighbour.x - other.x)};
   other = candidate;

@@ -11,9 +11,11 @@
 #include "absl/status/status.h"
 #include "calibd/core/label_evidence.h"
 #include "calibd/core/multilabel.h"
+#include "calibd/core/serial_dependence.h"
 #include "calibd/store/v1/store.pb.h"
 #include "server/kinds/labels/label_measure.h"
 #include "server/model/monitoring.h"
+#include "server/watch/dependence_state.h"
 #include "server/watch/monitor.h"
 
 namespace calibd::server {
@@ -76,7 +78,7 @@ class LabelKind {
                                                 const EvidenceMarks& marks) const {
     return std::make_unique<Watch>(label_count_, tolerance_, marks, first_observation);
   }
-  static void AddStatistics(const Watch& /*watch*/, const Batch& /*batch*/) noexcept {}
+  void AddStatistics(const Watch& watch, const Batch& batch);
   [[nodiscard]] static Stop StopAt(const Watch& /*watch*/, bool /*ends_row*/) noexcept {
     return {};
   }
@@ -116,18 +118,22 @@ class LabelKind {
   [[nodiscard]] static WatchSnapshot SnapshotOf(const Watch& watch, bool is_model,
                                                 const Monitoring& monitoring);
   void Updated(const Monitoring& monitoring) noexcept { tolerance_ = monitoring.tolerance; }
-  static void Restarted() noexcept {}
+  void Restarted() { dependence_ = {}; }
+  // The observation of the evidence at which serial dependence was found, from 1; 0 before.
+  [[nodiscard]] std::int64_t dependence_found_at() const noexcept {
+    return dependence_.reached_at();
+  }
 
-  static void Save(store::v1::MonitorState& /*out*/) noexcept {}
+  void Save(store::v1::MonitorState& out) const { SaveDependence(dependence_, out); }
   template <typename Group>
   [[nodiscard]] static absl::Status RestoreWatch(const store::v1::WatchState& stored,
                                                  std::span<const Group> /*groups*/,
                                                  const Monitoring& /*monitoring*/, Watch& watch) {
     return watch.Restore(stored);
   }
-  [[nodiscard]] static absl::Status RestoreSums(const store::v1::MonitorState& /*stored*/,
-                                                const Watch& /*watch*/) noexcept {
-    return absl::OkStatus();
+  [[nodiscard]] absl::Status RestoreSums(const store::v1::MonitorState& stored,
+                                         const Watch& /*watch*/) {
+    return RestoreDependence(stored, /*class_count=*/1, dependence_);
   }
 
   // The levels of the intervals of each label and of all together.
@@ -143,6 +149,8 @@ class LabelKind {
  private:
   std::size_t label_count_;
   double tolerance_;
+  // Of the observations of the model's watch.
+  SerialDependence dependence_;
 };
 
 using LabelMonitor = Monitor<LabelKind>;

@@ -178,7 +178,10 @@ TEST(VerdictReportTest, TellsAlarmsGroupsAndWarnings) {
     group.mutable_watch()->mutable_evidence()->set_threshold(2);
     group.mutable_watch()->mutable_evidence()->set_log10_e_value(1.25);
     group.mutable_watch()->mutable_evidence()->set_max_log10_e_value(2.5);
-    group.mutable_direction()->set_gap(0.0625);
+    v1::ErrorMeasurement& error = *group.mutable_error()->mutable_since_start();
+    error.set_observations(500);
+    error.mutable_top_label()->set_gap(0.0625);
+    error.mutable_top_label()->set_estimate(0.07);
   }
   response.set_tested_groups(1);
   response.add_warnings("half of the predictions are duplicates");
@@ -188,19 +191,21 @@ TEST(VerdictReportTest, TellsAlarmsGroupsAndWarnings) {
       text,
       HasSubstr(
           "m: 1 alarm active\n"
-          "alarm      kind  group                raised  row         found          "
+          "alarm      kind  group                raised  row                        found          "
           "acknowledged\n"
-          "2      evidence      -  1970-01-02 00:00 UTC  310    crossed 20                    "
-          "no\n"
-          "1         drift     eu  1970-01-02 00:00 UTC  310  crossed 10^6  1970-01-02 00:00 "
-          "UTC\n"
+          "2      evidence      -  1970-01-02 00:00 UTC  310           e-value crossed 20          "
+          " "
+          "         no\n"
+          "1         drift     eu  1970-01-02 00:00 UTC  310  drift detector crossed 10^6  "
+          "1970-01-02 "
+          "00:00 UTC\n"
           "alarm 1: re?[31mcalibrated\n"));
   EXPECT_THAT(text, HasSubstr("e-BH over the 1 tested groups of 2 rejects 1, however often "
                               "one looks: the expected share of calibrated groups among them is at "
                               "most 1 %.\n"));
   EXPECT_THAT(text,
               HasSubstr("log10 e-value  largest so far  SKCE  confidence - accuracy (points)"));
-  EXPECT_THAT(text, ContainsRegex("\neu  *500  *\\+1.25  *\\+2.50  *-  *\\+6.2  *-  *yes\n"));
+  EXPECT_THAT(text, ContainsRegex("\neu  *500  *\\+1.25  *\\+2.50  *-  *\\+6.2  *7.0  *yes\n"));
   EXPECT_THAT(text, ContainsRegex("\n\\(other groups\\)  500 .*  not tested: 500 of 600 "
                                   "observations\n"));
   EXPECT_THAT(text, Not(HasSubstr(" more\n")));

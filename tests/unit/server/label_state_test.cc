@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <random>
 #include <string>
 #include <utility>
@@ -270,6 +272,50 @@ TEST(LabelStateTest, RowsThatAreAppliedTogetherAndARestoredStateGiveTheSameBits)
   EXPECT_EQ(state_after(1000, rows.size()), expected);
   EXPECT_EQ(state_after(1, 200), expected);
   EXPECT_EQ(state_after(5, 360), expected);
+}
+
+// Calibrated rows of three independent labels, in random order, sorted by their truths, or each
+// twice.
+TEST(LabelStateTest, RowsInAnOrderAreFound) {
+  ThreadPool pool("test", 1);
+  enum class Order { kRandom, kSorted, kTwice };
+  const auto found_at = [&pool](Order order) {
+    std::mt19937_64 random(11);
+    std::uniform_real_distribution<double> uniform;
+    struct Row {
+      std::array<double, 3> stated;
+      std::array<std::int32_t, 3> truths;
+    };
+    std::vector<Row> drawn(4000);
+    for (Row& row : drawn) {
+      for (std::size_t k = 0; k < 3; ++k) {
+        row.stated[k] = uniform(random);
+        row.truths[k] = uniform(random) < row.stated[k] ? 1 : 0;
+      }
+    }
+    if (order == Order::kSorted) std::ranges::stable_sort(drawn, {}, &Row::truths);
+    if (order == Order::kTwice) {
+      for (std::size_t i = 1; i < drawn.size(); i += 2) drawn[i] = drawn[i - 1];
+    }
+    Model model(1, Checked(LabelModel()), {}, {}, pool, nullptr);
+    for (std::size_t first = 0; first < drawn.size(); first += 500) {
+      ObservationsRow batch;
+      batch.values.width = batch.values.truths.each = 3;
+      for (std::size_t i = first; i < first + 500; ++i) {
+        for (std::size_t k = 0; k < 3; ++k) {
+          batch.values.values.push_back(drawn[i].stated[k]);
+          batch.values.truths.labels.push_back(drawn[i].truths[k]);
+        }
+      }
+      model.strand_state().Apply(testing::RowOf(std::move(batch)),
+                                 static_cast<std::int64_t>(first + 1), seconds(first));
+    }
+    model.Publish();
+    return model.snapshot()->monitor->dependence_found_at;
+  };
+  EXPECT_EQ(found_at(Order::kRandom), 0);
+  EXPECT_GT(found_at(Order::kSorted), 0);
+  EXPECT_GT(found_at(Order::kTwice), 0);
 }
 
 TEST(LabelStateTest, AStateThatCannotBeIsDamage) {

@@ -19,6 +19,7 @@ namespace calibd {
 // 3i replaces it, so that every row is used once. With the label y, the predicted class k, and x =
 // g(k) - [y = k], each scored row has two values:
 //   z_1 = ([y_b = y_a] - g_b(y_a)) - ([y_b = y_c] - g_b(y_c)),   z_2 = 4 x_b (x_a - x_c).
+// Rows of another kind have z_2 alone, with any deviation x of the outcome from the prediction.
 // If the rows are independent and of one distribution, however badly calibrated, a and c can be
 // exchanged, so that z is symmetric and E exp(l z - l^2 z^2 / 2) <= 1, because cosh u <= exp(u^2 /
 // 2). The e-value is the mean of the products of these factors over both values and five rates l.
@@ -63,6 +64,8 @@ class SerialDependence {
   // g: the probabilities of the classes; may sum to a little more than 1. label: a class.
   // predicted: the class with the largest probability. Cost: O(1). May throw bad_alloc.
   void Add(std::span<const double> g, std::int32_t label, std::size_t predicted);
+  // Adds a row without classes. x: finite; a standard deviation of 0.1 to 0.6 suits the rates.
+  void AddDeviation(double x);
 
   // Natural logarithm of the e-value. Cost: O(1), some ten exponential functions.
   [[nodiscard]] double LogEValue() const noexcept;
@@ -70,6 +73,10 @@ class SerialDependence {
   [[nodiscard]] const State& state() const noexcept { return state_; }
 
  private:
+  // excess(y): of the labels y in z_1.
+  template <typename Excess>
+  void AddRow(const Row& row, const Excess& excess);
+
   State state_;
 };
 

@@ -1,0 +1,23 @@
+#ifndef CALIBD_SERVER_WATCH_DEPENDENCE_STATE_H_
+#define CALIBD_SERVER_WATCH_DEPENDENCE_STATE_H_
+
+#include <cstddef>
+
+#include "absl/status/status.h"
+#include "calibd/core/serial_dependence.h"
+#include "calibd/store/v1/store.pb.h"
+
+namespace calibd::server {
+
+// Writes the evidence of serial dependence, if there is any.
+void SaveDependence(const SerialDependence& dependence, store::v1::MonitorState& out);
+// class_count: 1 for rows without classes. Errors: InvalidArgument; `dependence` is unchanged then.
+[[nodiscard]] absl::Status RestoreDependence(const store::v1::MonitorState& stored,
+                                             std::size_t class_count, SerialDependence& dependence);
+// Maximum number of bytes beside the object itself, with those of a state that is being saved.
+inline constexpr std::size_t kDependenceMemory =
+    2 * SerialDependence::kMostPool * sizeof(SerialDependence::Row);
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_WATCH_DEPENDENCE_STATE_H_
