@@ -12,6 +12,7 @@
 #include "calibd/core/e_bh.h"
 #include "calibd/core/status_macros.h"
 #include "server/answers/error_proto.h"
+#include "server/answers/label_arrivals_proto.h"
 #include "server/answers/verdict.h"
 #include "server/answers/watch_proto.h"
 #include "server/api/pagination.h"
@@ -32,7 +33,7 @@ constexpr std::chrono::seconds kTestedAge{60};
 constexpr std::size_t kModelsAtATime = 256;
 constexpr std::chrono::seconds kListRetryDelay{1};
 
-void DescribeListed(const Model& model, bool rejected, std::chrono::system_clock::time_point now,
+void DescribeListed(Model& model, bool rejected, std::chrono::system_clock::time_point now,
                     v1::ListVerdictsResponse::ModelVerdict& proto) {
   const std::shared_ptr<const ModelSnapshot> snapshot = model.snapshot();
   const ModelDeclaration& declaration = *snapshot->declaration;
@@ -46,6 +47,9 @@ void DescribeListed(const Model& model, bool rejected, std::chrono::system_clock
   v1::GetCalibrationResponse facts;
   facts.set_model(proto.model());
   facts.set_observations(proto.observations());
+  if (snapshot->label_arrivals.has_value()) {
+    DescribeLabelArrivals(model, *snapshot->label_arrivals, *facts.mutable_label_arrivals());
+  }
   if (snapshot->monitor.has_value()) {
     DescribeVerdict(model, *snapshot, MakeVerdict(model, *snapshot, now), *facts.mutable_verdict());
     DescribeWatch(declaration, *snapshot, *proto.mutable_watch());
@@ -110,7 +114,7 @@ absl::Status VerdictList::ListPage(const Page& page, double rate,
   response.set_rejected_models(static_cast<std::int32_t>(tested_->rejected.size()));
   const auto now = std::chrono::system_clock::now();
   for (std::size_t i = 0; i < std::min(models.size(), page.size); ++i) {
-    const Model& model = *models[i];
+    Model& model = *models[i];
     const bool rejected =
         std::binary_search(tested_->rejected.begin(), tested_->rejected.end(), model.id());
     DescribeListed(model, rejected, now, *response.add_models());

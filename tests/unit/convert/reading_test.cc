@@ -870,9 +870,8 @@ TEST(CertainLineTest, SaysHowManyRowsAreNeededAndWhatTheEvidenceIs) {
   EXPECT_THAT(CertainLine(answer), StartsWith("no evidence"));
   answer.mutable_verdict()->set_limit_status(v1::CalibrationError::UNDECIDED);
   answer.mutable_watch()->set_min_observations(100);
-  EXPECT_THAT(
-      CertainLine(answer),
-      StartsWith("the limit is not decided before 100 labelled rows; 0 so far; no evidence"));
+  EXPECT_THAT(CertainLine(answer),
+              StartsWith("nothing is decided before 100 labelled rows; 0 so far; no evidence"));
   answer.mutable_watch()->clear_min_observations();
   // Nothing is said before there are rows, and of several labels.
   error.clear_observations_needed();

@@ -31,7 +31,7 @@ std::string NeededText(const v1::GetCalibrationResponse& answer) {
   }
   const std::int64_t least = answer.watch().min_observations();
   if (rows.observations() < least) {
-    return absl::StrCat("the limit is not decided before ", least, " labelled rows; ",
+    return absl::StrCat("nothing is decided before ", least, " labelled rows; ",
                         CountText(rows.observations(), rows.first_observation()));
   }
   if (!error.has_observations_needed()) {
@@ -51,11 +51,13 @@ std::string CertainLine(const v1::GetCalibrationResponse& answer) {
   if (!watch.unavailable_reason().empty()) {
     facts.push_back("no evidence: " + Plain(watch.unavailable_reason()));
   } else if (watch.has_evidence() && watch.observations() < watch.min_observations()) {
-    // There is no highest e-value yet: no alarm was possible.
-    facts.push_back(absl::StrCat("e-value ", PowerOfTen(watch.evidence().log10_e_value()),
-                                 ", which counts after ", watch.min_observations(),
-                                 " labelled rows; ",
-                                 CountText(watch.observations(), watch.first_observation())));
+    // There is no highest e-value yet: no alarm was possible. Usually both wait for the same rows.
+    if (facts.empty() || watch.observations() != Current(answer.error()).observations()) {
+      facts.push_back(absl::StrCat("e-value ", PowerOfTen(watch.evidence().log10_e_value()),
+                                   ", which counts after ", watch.min_observations(),
+                                   " labelled rows; ",
+                                   CountText(watch.observations(), watch.first_observation())));
+    }
   } else if (watch.has_evidence()) {
     const v1::Evidence& evidence = watch.evidence();
     facts.push_back(absl::StrCat("e-value ", PowerOfTen(evidence.log10_e_value()), ", highest ",

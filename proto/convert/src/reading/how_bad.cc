@@ -123,9 +123,14 @@ std::string AcceptedText(const v1::GetCalibrationResponse& answer) {
   const v1::Alarm* const over = Active(answer, v1::Alarm::OVER_LIMIT);
   const bool is_over = answer.verdict().limit_status() == v1::CalibrationError::OVER_LIMIT;
   if (over == nullptr || is_over) return "";
+  const char* const event = !answer.error().since_start().has_class_1() ? ""
+                            : over->crossing().is_class_1()             ? ", P(class 1)"
+                                                                        : ", the top label";
   const std::string name =
-      over->has_label() ? absl::StrCat("label ", CutName(over->label()))
-                        : absl::StrCat("group ", CutName(GroupName(over->group_value(), false)));
+      over->has_label()
+          ? absl::StrCat("label ", CutName(over->label()))
+          : absl::StrCat("group ",
+                         CutName(GroupName(over->group_value(), over->is_overflow_group())), event);
   if (!over->crossing().has_error()) {
     return absl::StrCat("the newest rows of ", name, " were off by more than ",
                         PointsText(over->crossing().limit()), " at row ", over->observation());

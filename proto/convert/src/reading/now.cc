@@ -19,10 +19,12 @@ std::string RowsText(const v1::ErrorMeasurement& newest) {
 }
 
 // The error with its direction; of several labels, the average alone.
-std::string NewestText(const v1::ErrorMeasurement& newest, double limit) {
-  return newest.has_labels()
-             ? absl::StrCat("the labels on average ", OffByText(newest.labels(), limit))
-             : ErrorText(newest, limit);
+std::string NewestText(const v1::GetCalibrationResponse& answer) {
+  const v1::ErrorMeasurement& newest = answer.error().newest();
+  const double limit = answer.error().limit();
+  if (!newest.has_labels()) return ErrorText(newest, limit);
+  return absl::StrCat(answer.labels().labels_size() == 1 ? "" : "the labels on average ",
+                      OffByText(newest.labels(), limit));
 }
 
 // What the newest rows say about the alarm. All events must be within the limit.
@@ -51,10 +53,10 @@ std::string NowLine(const v1::GetCalibrationResponse& answer) {
   if (IntervalOf(newest) == nullptr) return "";
   if (error.is_recovered()) {
     return absl::StrCat("recovered since row ", newest.first_observation(), ": over these ",
-                        newest.observations(), " rows, ", NewestText(newest, error.limit()));
+                        newest.observations(), " rows, ", NewestText(answer));
   }
   if (newest.first_observation() == Current(error).first_observation()) return "";
-  std::string text = absl::StrCat(RowsText(newest), NewestText(newest, error.limit()));
+  std::string text = absl::StrCat(RowsText(newest), NewestText(answer));
   if (HasAlarm(error)) text += AlarmText(newest, error.limit());
   return absl::StrCat(text, "; 95 % for these rows, however often you look");
 }

@@ -25,6 +25,8 @@ struct Places {
   std::vector<std::string> names;
   // Number of further places, whose names are not known.
   std::size_t more = 0;
+  // Whether they are found in the rows of the evidence, and not in those of the error.
+  bool is_of_evidence = false;
 };
 
 // "group eu 5.2 points off (3.1 to 8)", or of two classes "group eu P(class 1) 17 points off (5.1
@@ -121,7 +123,7 @@ std::pair<Places, Places> ClassPlaces(const v1::GetCalibrationResponse& answer) 
   const bool is_binary = whereabouts.class_count() == 2;
   for (const auto& share : whereabouts.classes()) {
     if (is_binary && share.class_index() == 0) continue;
-    if (share.stands_out() && (all || !share.rejected())) {
+    if (share.stands_out() && ((is_binary && all) || !share.rejected())) {
       frequencies.names.push_back(SharePlace(share));
     }
   }
@@ -150,14 +152,17 @@ Places BinPlaces(const v1::Whereabouts& whereabouts) {
   return places;
 }
 
-// Leaves out whole names, then whole kinds of places, until the text is short.
-std::string PlacesText(std::vector<Places> places) {
+// Leaves out whole names, then whole kinds of places, until the text is short. evidence_rows: is
+// appended if places of the evidence remain.
+std::string PlacesText(std::vector<Places> places, const std::string& evidence_rows) {
   std::size_t names = kMaxNames;
   while (true) {
     std::string text = absl::StrJoin(places, "; ", [&](std::string* out, const Places& kind) {
       absl::StrAppend(out, kind.title, JoinNames(kind.names, names, kind.more));
     });
-    if (text.size() <= kMostCharacters || (names == 1 && places.size() == 1)) return text;
+    if (text.size() <= kMostCharacters || (names == 1 && places.size() == 1)) {
+      return std::ranges::any_of(places, &Places::is_of_evidence) ? text + evidence_rows : text;
+    }
     if (names > 1) {
       --names;
     } else {
@@ -179,18 +184,15 @@ std::string WhereLine(const v1::GetCalibrationResponse& answer) {
     all_classes.names.push_back(
         absl::StrCat("rejected for all ", whereabouts.class_count(), " classes"));
   }
-  const bool has_rows = !BinPlaces(whereabouts).names.empty() || !cells.names.empty() ||
-                        !rejected_classes.names.empty() || !frequencies.names.empty();
-  std::vector<Places> places;
+  std::vector<Places> places = {GroupPlaces(answer), std::move(labels), std::move(rejected_labels)};
   for (Places& kind :
-       std::vector<Places>{GroupPlaces(answer), std::move(labels), std::move(rejected_labels),
-                           std::move(rejected_classes), BinPlaces(whereabouts), std::move(cells),
+       std::vector<Places>{std::move(rejected_classes), BinPlaces(whereabouts), std::move(cells),
                            std::move(all_classes), std::move(frequencies)}) {
-    if (!kind.names.empty()) places.push_back(std::move(kind));
+    kind.is_of_evidence = true;
+    places.push_back(std::move(kind));
   }
-  if (!places.empty()) {
-    return PlacesText(std::move(places)) + (has_rows ? RowsText(answer) : "");
-  }
+  std::erase_if(places, [](const Places& kind) { return kind.names.empty(); });
+  if (!places.empty()) return PlacesText(std::move(places), RowsText(answer));
   // Without bins and cells, no row was examined.
   return whereabouts.confidence_bins().empty() && whereabouts.cells().empty() &&
                  answer.labels().truths() == 0
