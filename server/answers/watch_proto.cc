@@ -65,6 +65,9 @@ void DescribeEvidence(const ModelDeclaration& declaration, const EvidenceReading
   proto.set_valid_for_repeated_looks(true);
   const std::span<const char* const> families = KindOf(declaration).families();
   for (std::size_t i = 0; i < families.size(); ++i) {
+    const bool has_begun =
+        reading.evidence.family_share[i] != 0 || reading.evidence.family_log10_e_value[i] != 0;
+    if (!has_begun) continue;
     v1::Evidence::Family& family = *proto.add_families();
     family.set_name(families[i]);
     family.set_log10_e_value(reading.evidence.family_log10_e_value[i]);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <variant>
@@ -55,6 +56,26 @@ std::optional<OutcomeKernel> KernelOf(const NumberForecastKind& kind) {
   const auto* const quantiles = std::get_if<QuantileForecasts>(&kind);
   if (quantiles == nullptr) return std::nullopt;
   return LevelsKernel{quantiles->levels};
+}
+
+// Errors: FailedPrecondition if an outcome equals a quantile. The test draws the cells of outcomes,
+// and that of this one is not known.
+absl::Status CheckTies(const NumberForecastKind& kind, const NumberForecastBatch& batch,
+                       std::int64_t first_observation) {
+  const auto* const quantiles = std::get_if<QuantileForecasts>(&kind);
+  if (quantiles == nullptr) return absl::OkStatus();
+  const std::size_t width = quantiles->levels.size();
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    const std::span<const double> row = batch.forecasts.subspan(i * width, width);
+    if (std::ranges::find(row, batch.outcomes[i]) == row.end()) continue;
+    return MakeError(
+        absl::StatusCode::kFailedPrecondition, "TIED_OUTCOMES",
+        absl::StrCat("the outcome of row ", first_observation + static_cast<std::int64_t>(i),
+                     " equals a quantile of its forecast, so that this test does not apply: "
+                     "GetCalibration and Evaluate have the evidence and the coverage of such "
+                     "outcomes, or declare samples"));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<BootstrapOptions> ResamplingOf(const v1::RunTestRequest& request,
@@ -116,6 +137,7 @@ absl::Status TestForecastModel(WindowJobs& jobs, const v1::RunTestRequest& reque
                     const WindowSample& sample, const RunControl& control) {
     const auto start = std::chrono::steady_clock::now();
     const NumberForecastBatch batch = sample.rows.view().numbers();
+    CALIBD_RETURN_IF_ERROR(CheckTies(kind, batch, sample.first_observation));
     CALIBD_ASSIGN_OR_RETURN(const ForecastTestResult tested,
                             TestForecasts(WithKind(kind, batch),
                                           {.outcome_kernel = KernelOf(kind),

@@ -97,6 +97,8 @@ class MeasuredError {
       const ErrorSnapshot& /*error*/) const {
     return std::nullopt;
   }
+  // False if the deviations of its events do not tell that the error changed.
+  [[nodiscard]] virtual bool dates_changes() const noexcept { return true; }
   // Writes the event whose deviations a watch keeps in this place.
   virtual void DescribeEvent(std::size_t place, v1::DatedChange& out) const = 0;
 };
@@ -170,10 +172,12 @@ struct ErrorSnapshot {
     return memo->foreseen;
   }
 
-  // The newest change of the error of a model. The first call computes it, in some 0.2 ms for each
-  // event.
+  // The newest change of the error of a model; unset if its measure dates none. The first call
+  // computes it, in some 0.2 ms for each event.
   [[nodiscard]] const std::optional<ErrorChange>& Change() const {
-    std::call_once(memo->change_once, [this] { memo->change = FindChange(deviations); });
+    std::call_once(memo->change_once, [this] {
+      if (measured->dates_changes()) memo->change = FindChange(deviations);
+    });
     return memo->change;
   }
 

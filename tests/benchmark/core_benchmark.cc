@@ -320,7 +320,7 @@ void ForecastAdd(benchmark::State& state) {
   state.counters["each"] = benchmark::Counter(
       kRows, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
   state.counters["memory"] =
-      static_cast<double>(ForecastEvidence::MaxMemory(evidence.cells()->cell_count()));
+      static_cast<double>(ForecastEvidence::MaxMemory(evidence.cells()->cell_count(), false));
 }
 BENCHMARK(ForecastAdd)
     ->ArgNames({"width", "rows"})

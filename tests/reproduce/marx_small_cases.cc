@@ -173,7 +173,7 @@ void CompareEvidence(const json& small, Comparison& comparison) {
   }
   const MixedForecastEvidence result = evidence.Read().evidence;
   comparison.Compare(result.log10_e_value, small.at("log10_e_value"));
-  for (std::size_t f = 0; f < kForecastFamilyCount; ++f) {
+  for (std::size_t f = 0; f < kCellFamilyCount; ++f) {
     comparison.Compare(result.family_log10_e_value[f] * std::log(10), small.at("families").at(f));
   }
 }

@@ -44,6 +44,19 @@ std::string Scores(const std::string& kind, const v1::ForecastEvaluation& evalua
   return text;
 }
 
+// Where outcomes equal quantiles; empty without levels.
+std::string LevelTable(const google::protobuf::RepeatedPtrField<v1::LevelCoverage>& levels) {
+  if (levels.empty()) return "";
+  std::vector<std::vector<std::string>> rows = {
+      {"level", "outcomes below the quantile", "at most equal to it", "a right level is between"}};
+  for (const v1::LevelCoverage& one : levels) {
+    rows.push_back({absl::StrFormat("%g", one.level()), Percent(one.below()),
+                    Percent(one.at_most()),
+                    absl::StrFormat("%.3g and %.3g", one.lower(), one.upper())});
+  }
+  return FormatTable(rows);
+}
+
 std::string CoverageTable(const v1::ForecastEvaluation& evaluation) {
   std::vector<std::vector<std::string>> rows = {
       {"central interval", "promised", "outcomes inside", "between"}};
@@ -51,6 +64,12 @@ std::string CoverageTable(const v1::ForecastEvaluation& evaluation) {
     rows.push_back({absl::StrCat(Percent(one.lower_level()), " to ", Percent(one.upper_level())),
                     Percent(one.promised()), Percent(one.coverage()),
                     absl::StrCat(Percent(one.lower()), " and ", Percent(one.upper()))});
+  }
+  if (!evaluation.scores().level_coverage().empty()) {
+    return LevelTable(evaluation.scores().level_coverage()) +
+           "Outcomes equal quantiles. The error is the largest distance of a level from the range "
+           "of "
+           "these two\nshares. All these intervals hold together with 95 %, for one look.\n";
   }
   std::string text = rows.size() > 1 ? FormatTable(rows) : "";
   absl::StrAppend(
@@ -87,7 +106,7 @@ std::string TestTable(const v1::ForecastEvaluation& evaluation) {
     }
   }
   if (evaluation.has_local()) add("local calibration error", evaluation.local().mean_error());
-  std::string text = FormatTable(rows);
+  std::string text = rows.size() > 1 ? FormatTable(rows) : "";
   if (!exact.empty()) {
     absl::StrAppendFormat(
         &text,
@@ -149,6 +168,15 @@ std::string LocalErrors(const v1::LocalCalibration& local) {
 std::string DescribeCells(const v1::GetCalibrationResponse& response) {
   if (!response.has_verdict()) return "no cells of outcomes: only a monitored model has them\n";
   const v1::Whereabouts& whereabouts = response.verdict().whereabouts();
+  const v1::CalibrationError& error = response.error();
+  const v1::ErrorMeasurement& current =
+      error.has_since_acknowledgement() ? error.since_acknowledgement() : error.since_start();
+  if (!current.level_coverage().empty()) {
+    return absl::StrCat(LevelTable(current.level_coverage()),
+                        current.first_observation() > 1
+                            ? absl::StrCat("rows ", current.first_observation(), " and later\n")
+                            : "");
+  }
   const std::int64_t first = response.watch().first_observation();
   std::int64_t total = 0;
   for (const v1::ForecastCell& cell : whereabouts.cells()) total += cell.observations();
@@ -187,6 +215,7 @@ std::string DescribeForecasts(const std::string& kind, const v1::Evaluation& ans
   const v1::SimulatedStatistic& first = evaluation.has_level_error()
                                             ? evaluation.level_error()
                                             : evaluation.quantile_calibration_error();
+  if (first.replicates() == 0) return text;
   absl::StrAppendFormat(
       &text,
       "calibrated: simulated %d times with outcomes drawn from the forecasts, which is exact for "

@@ -84,6 +84,9 @@ std::string DescribeForecastScores(const v1::ForecastScores& scores, std::int64_
     absl::StrAppendFormat(&text, "; the %.3g %% intervals cover %.1f %%", 100 * one.promised(),
                           100 * one.coverage());
   }
+  for (const v1::LevelCoverage& one : scores.level_coverage()) {
+    absl::StrAppend(&text, "; ", convert::LevelText(one));
+  }
   return text + ".\n";
 }
 

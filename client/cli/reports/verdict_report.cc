@@ -97,8 +97,11 @@ void AddDirection(const v1::Direction& direction, std::vector<Figure>& figures) 
     return;
   }
   const v1::ForecastDirection& forecast = direction.forecast();
-  figures.emplace_back("fitted mean (0 if calibrated)", SignedFixed(forecast.shift(), 3));
-  figures.emplace_back("fitted deviation (1 if calibrated)", Fixed(forecast.scale(), 3));
+  // These are the values while no direction is known.
+  if (forecast.shift() != 0 || forecast.scale() != 1) {
+    figures.emplace_back("fitted mean (0 if calibrated)", SignedFixed(forecast.shift(), 3));
+    figures.emplace_back("fitted deviation (1 if calibrated)", Fixed(forecast.scale(), 3));
+  }
   if (!forecast.has_residual_mean()) return;
   figures.emplace_back("mean residual (0 if calibrated)", SignedFixed(forecast.residual_mean(), 3));
   figures.emplace_back("residual deviation (1 if calibrated)",
@@ -112,12 +115,16 @@ void AddDrift(const v1::Drift& drift, std::vector<Figure>& figures) {
 }
 
 // The error of forecasts over all rows and over the newest ones, in percentage points, with the
-// coverage of the central intervals. Empty for other kinds.
+// coverage of the central intervals or the shares below the levels. Empty for other kinds.
 std::string DescribeStretches(const v1::CalibrationError& error) {
   const v1::ErrorMeasurement& all =
       error.has_since_acknowledgement() ? error.since_acknowledgement() : error.since_start();
   if (!all.has_coverage()) return "";
   Rows rows = {{"since row", "rows", "off by", "from", "to"}};
+  const bool has_levels = !all.level_coverage().empty();
+  for (const v1::LevelCoverage& one : all.level_coverage()) {
+    rows[0].push_back(absl::StrCat("below level ", convert::LevelName(one.level()), " %"));
+  }
   for (const v1::CentralCoverage& one : all.central_coverage()) {
     rows[0].push_back(absl::StrFormat("%.3g %% intervals cover %%", 100 * one.promised()));
   }
@@ -128,6 +135,12 @@ std::string DescribeStretches(const v1::CalibrationError& error) {
         {absl::StrCat(stretch->first_observation()), absl::StrCat(stretch->observations()),
          Fixed(100 * stretch->coverage().estimate(), 1),
          Fixed(100 * stretch->coverage().lower(), 1), Fixed(100 * stretch->coverage().upper(), 1)});
+    for (const v1::LevelCoverage& one : stretch->level_coverage()) {
+      rows.back().push_back(
+          absl::StrCat(Fixed(100 * one.below(), 1), " to ", Fixed(100 * one.at_most(), 1)));
+    }
+    // Outcomes of the newest rows may equal no quantile although earlier ones do.
+    if (has_levels) continue;
     for (const v1::CentralCoverage& one : stretch->central_coverage()) {
       rows.back().push_back(Fixed(100 * one.coverage(), 1));
     }

@@ -308,6 +308,17 @@ absl::StatusOr<ForecastEvaluation> EvaluateForecasts(const NumberForecastKind& k
   evaluation.count = counts.count();
   SetScores(kind, counts, evaluation);
   evaluation.coverage = CoverageOf(*cells, counts, {.one_look = true}).value_or(ForecastCoverage());
+  // The others take each outcome for one in a known cell.
+  if (counts.has_ties()) {
+    ForecastEvidence evidence(cells);
+    evidence.Add(rows);
+    evaluation.log10_e_value = evidence.Read().evidence.log10_e_value;
+    evaluation.left_out.push_back(
+        {.form = "levels",
+         .reason =
+             "outcomes equal quantiles, so that nobody knows on which side of these they are"});
+    return evaluation;
+  }
   evaluation.log10_e_value = EvidenceOf(*cells, counts).log10_e_value;
   evaluation.direction = DirectionOf(*cells, counts.Cells());
   evaluation.cells = CellDeviations(*cells, counts.Cells());

@@ -323,6 +323,17 @@ void ForecastCells::ComputeBets() {
       bets_[c * kPaddedBets + j] = std::exp(log_bet);
     }
   }
+  if (!std::holds_alternative<QuantileForecasts>(kind_)) return;
+  for (const double lambda : kLevelBets) {
+    for (const double level : edges_) {
+      const double most = level + tolerance_;
+      level_wins_.push_back(1 + lambda * (1 - most) / most);
+    }
+    for (const double level : edges_) {
+      const double least = level - tolerance_;
+      level_wins_.push_back(1 + lambda * least / (1 - least));
+    }
+  }
 }
 
 std::size_t ForecastCells::CellOf(std::span<const double> row, double outcome,
@@ -363,6 +374,8 @@ void ForecastCells::Describe(const NumberForecastBatch& batch, std::int64_t firs
     } else if (quantiles != nullptr) {
       scale = std::min(row.back() - row.front(), kLargest);
       described.crps = Score(QuantileScore(quantiles->levels, row, y));
+      const auto fits = std::upper_bound(row.begin() + described.cell, row.end(), y) - row.begin();
+      described.ties = static_cast<std::uint8_t>(fits - described.cell);
     } else {
       described.t = (y - row[0]) / row[1];
       described.crps = Score(NormalCrps(described.t, row[1]));
@@ -375,8 +388,10 @@ void ForecastCells::Describe(const NumberForecastBatch& batch, std::int64_t firs
 }
 
 std::size_t ForecastCells::MaxMemory() noexcept {
-  return sizeof(ForecastCells) + (4 * kMostCells + kMaxQuantileLevels) * sizeof(double) +
-         kMaxDraws + 1 + 2 * kMostCells * kPaddedBets * sizeof(double);
+  constexpr std::size_t kLevelExperts = 2 * kLevelBets.size() * kMaxQuantileLevels;
+  return sizeof(ForecastCells) +
+         (4 * kMostCells + kMaxQuantileLevels + kLevelExperts) * sizeof(double) + kMaxDraws + 1 +
+         2 * kMostCells * kPaddedBets * sizeof(double);
 }
 
 }  // namespace calibd

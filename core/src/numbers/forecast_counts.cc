@@ -95,6 +95,7 @@ void ForecastCounts::Add(const ForecastRow& row) noexcept {
   for (std::size_t kind = 0; kind < kStratumKinds; ++kind) {
     ++strata[(kind * kForecastStrata + row.strata[kind]) * cells + row.cell];
   }
+  for (std::size_t k = row.cell; k < std::size_t{row.cell} + row.ties; ++k) ++equal[k];
   crps += row.crps;
   log_score += row.log_score;
   // The sums of t and of its square agree, so that the variance of t is not negative.
@@ -105,6 +106,7 @@ void ForecastCounts::Add(const ForecastRow& row) noexcept {
 
 void ForecastCounts::Merge(const ForecastCounts& other) noexcept {
   for (std::size_t i = 0; i < strata.size(); ++i) strata[i] += other.strata[i];
+  for (std::size_t k = 0; k < equal.size(); ++k) equal[k] += other.equal[k];
   crps += other.crps;
   log_score += other.log_score;
   t += other.t;
@@ -113,6 +115,7 @@ void ForecastCounts::Merge(const ForecastCounts& other) noexcept {
 
 void ForecastCounts::Subtract(const ForecastCounts& earlier) noexcept {
   for (std::size_t i = 0; i < strata.size(); ++i) strata[i] -= earlier.strata[i];
+  for (std::size_t k = 0; k < equal.size(); ++k) equal[k] -= earlier.equal[k];
   crps -= earlier.crps;
   log_score -= earlier.log_score;
   t -= earlier.t;
@@ -138,9 +141,14 @@ std::int64_t ForecastCounts::count() const noexcept {
   return std::accumulate(strata.begin(), end, std::int64_t{0});
 }
 
+bool ForecastCounts::has_ties() const noexcept {
+  return std::ranges::any_of(equal, [](std::int64_t count) { return count > 0; });
+}
+
 bool ForecastCounts::IsValid() const noexcept {
   const std::size_t cells = cell_count();
   if (strata.size() != kStratumKinds * kForecastStrata * cells) return false;
+  if (equal.size() + 1 != cells) return false;
   // Sums of valid counts are exact as doubles.
   constexpr std::int64_t kMostCount = std::int64_t{1} << 52;
   std::int64_t total = 0;
@@ -154,29 +162,44 @@ bool ForecastCounts::IsValid() const noexcept {
     }
     if (sums[0] != sums[1] || sums[0] > kMostCount - total) return false;
     total += sums[0];
+    // The outcomes that equal the quantile of level c are at most the outcomes that are not above
+    // it.
+    if (c < equal.size() && (equal[c] < 0 || equal[c] > total)) return false;
   }
   return std::isfinite(crps) && std::isfinite(log_score) && std::isfinite(t) &&
          std::isfinite(t_square) && t_square >= 0;
 }
 
-MixedForecastEvidence MixExperts(std::span<const double> logs) {
-  std::array<std::vector<double>, kForecastFamilyCount> members;
+MixedForecastEvidence MixExperts(std::span<const double> logs, std::span<const double> levels) {
+  std::array<std::vector<double>, kCellFamilyCount> members;
   for (std::size_t i = 0; i < logs.size(); ++i) members[FamilyOfExpert(i)].push_back(logs[i]);
-  std::array<double, kForecastFamilyCount> families{};
+  std::array<double, kCellFamilyCount> families{};
   for (std::size_t f = 0; f < families.size(); ++f) families[f] = LogMeanExp(members[f]);
-  const double log_all = LogMeanExp(families);
+  double log_all = LogMeanExp(families);
+  // The part of the prior that the families of cells have.
+  double part = 1;
   MixedForecastEvidence evidence;
+  if (!levels.empty()) {
+    constexpr auto kOfLevels = static_cast<std::size_t>(ForecastFamily::kLevels);
+    const double log_levels = LogMeanExp(levels);
+    static_assert(kLevelsPrior == 0.5);
+    const std::array both = {log_all, log_levels};
+    log_all = LogMeanExp(both);
+    part = 1 - kLevelsPrior;
+    evidence.family_log10_e_value[kOfLevels] = log_levels / std::numbers::ln10;
+    evidence.family_share[kOfLevels] = std::exp(log_levels - log_all) * kLevelsPrior;
+  }
   evidence.log10_e_value = log_all / std::numbers::ln10;
   for (std::size_t f = 0; f < families.size(); ++f) {
     evidence.family_log10_e_value[f] = families[f] / std::numbers::ln10;
     evidence.family_share[f] =
-        std::min(1.0, std::exp(families[f] - log_all) / kForecastFamilyCount);
+        std::min(1.0, part * std::exp(families[f] - log_all) / kCellFamilyCount);
   }
   return evidence;
 }
 
 MixedForecastEvidence EvidenceOf(const ForecastCells& cells, const ForecastCounts& counts) {
-  return MixExperts(ExpertLogsOf(cells, counts));
+  return MixExperts(ExpertLogsOf(cells, counts), {});
 }
 
 ForecastDirection DirectionOf(const ForecastCells& cells, std::span<const std::int64_t> counts) {

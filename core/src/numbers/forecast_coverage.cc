@@ -75,6 +75,84 @@ std::vector<CoverageCell> CoverageCells(const ForecastCells& cells,
   return result;
 }
 
+bool HasTies(std::span<const std::int64_t> equal) {
+  return std::ranges::any_of(equal, [](std::int64_t count) { return count > 0; });
+}
+
+// A sum of the error of levels: how many outcomes are below a quantile, or at most equal to it, and
+// how far this may be from its conditional expectation.
+struct LevelSum {
+  double count = 0;
+  double width = 0;
+};
+
+// n outcomes. levels: of the error; edges: the declared levels, which share them.
+LevelSum LevelSumOf(double count, double n, double edge, std::size_t edge_count,
+                    const CoverageLevels& levels) {
+  const double square_sum = count * (1 - edge) * (1 - edge) + (n - count) * edge * edge;
+  // Two sums of each level, with two sides.
+  const double k = std::log(4 * static_cast<double>(edge_count) / levels.error);
+  return {.count = count,
+          .width = levels.one_look ? OneLookBoundary(n, n * edge * (1 - edge), k)(square_sum, k)
+                                   : MixtureBoundary(square_sum, k)};
+}
+
+// Calls use(edge, below, at_most) for each level with its two sums. counts: n observations.
+template <typename Use>
+void ForEachLevel(std::span<const double> edges, std::span<const std::int64_t> counts,
+                  std::span<const std::int64_t> equal, double n, const CoverageLevels& levels,
+                  Use&& use) {
+  double at_most = 0;
+  for (std::size_t k = 0; k < edges.size(); ++k) {
+    at_most += static_cast<double>(counts[k]);
+    const double below = at_most - static_cast<double>(equal[k]);
+    use(edges[k], LevelSumOf(below, n, edges[k], edges.size(), levels),
+        LevelSumOf(at_most, n, edges[k], edges.size(), levels));
+  }
+}
+
+// n times the error of levels and the ends of its interval.
+struct LevelsError {
+  double estimate = 0;
+  double lower = 0;
+  double upper = 0;
+
+  // sum: of deviations that are at most 0 for exact quantiles.
+  void Add(double sum, double width) noexcept {
+    estimate = std::max(estimate, sum);
+    lower = std::max(lower, sum - width);
+    upper = std::max(upper, sum + width);
+  }
+};
+
+LevelsError LevelsErrorOf(std::span<const double> edges, std::span<const std::int64_t> counts,
+                          std::span<const std::int64_t> equal, double n,
+                          const CoverageLevels& levels) {
+  LevelsError error;
+  ForEachLevel(edges, counts, equal, n, levels,
+               [&](double edge, const LevelSum& below, const LevelSum& at_most) {
+                 error.Add(below.count - n * edge, below.width);
+                 error.Add(n * edge - at_most.count, at_most.width);
+               });
+  return error;
+}
+
+std::vector<LevelCoverage> LevelsOf(const ForecastCells& cells,
+                                    std::span<const std::int64_t> counts,
+                                    std::span<const std::int64_t> equal, double n,
+                                    const CoverageLevels& levels) {
+  std::vector<LevelCoverage> result;
+  ForEachLevel(cells.edges(), counts, equal, n, levels,
+               [&](double edge, const LevelSum& below, const LevelSum& at_most) {
+                 result.push_back({.level = edge,
+                                   .below = below.count / n,
+                                   .at_most = at_most.count / n,
+                                   .lower = std::max(0.0, (below.count - below.width) / n),
+                                   .upper = std::min(1.0, (at_most.count + at_most.width) / n)});
+               });
+  return result;
+}
+
 // The plug-in estimate from n observations.
 double EstimateOf(std::span<const CoverageCell> cells, double n) {
   double sum = 0;
@@ -82,15 +160,23 @@ double EstimateOf(std::span<const CoverageCell> cells, double n) {
   return std::min(1.0, sum / (2 * n));
 }
 
-CoverageError ErrorOf(const ForecastCells& cells, std::span<const std::int64_t> counts, double n,
-                      const CoverageLevels& levels) {
+// equal: of ForecastCounts.
+CoverageError ErrorOf(const ForecastCells& cells, std::span<const std::int64_t> counts,
+                      std::span<const std::int64_t> equal, double n, const CoverageLevels& levels) {
   const std::vector<CoverageCell> coverage_cells = CoverageCells(cells, counts, n);
   CoverageError error;
   error.cell_count = coverage_cells.size();
+  if (HasTies(equal)) {
+    const LevelsError own = LevelsErrorOf(cells.edges(), counts, equal, n, levels);
+    error.estimate = own.estimate / n;
+    error.lower = own.lower / n;
+    error.upper = std::min(1.0, own.upper / n);
+    return error;
+  }
+  error.estimate = EstimateOf(coverage_cells, n);
   const double margin = levels.one_look
                             ? OneLookCoverageErrorMargin(n, error.cell_count, levels.error)
                             : CoverageErrorMargin(n, error.cell_count, levels.error);
-  error.estimate = EstimateOf(coverage_cells, n);
   error.lower = std::max(0.0, error.estimate - margin);
   error.upper = std::min(1.0, error.estimate + margin);
   return error;
@@ -170,7 +256,8 @@ CoverageLevels StretchLevels(const CoverageLevels& start, std::int64_t mark) noe
       .error = start.error * share, .central = start.central * share, .one_look = start.one_look};
 }
 
-CoveragePartition::CoveragePartition(const ForecastCells& cells) : ends_(ErrorEdges(cells)) {
+CoveragePartition::CoveragePartition(const ForecastCells& cells)
+    : ends_(ErrorEdges(cells)), edges_(cells.edges().begin(), cells.edges().end()) {
   ends_.push_back(cells.cell_count());
   std::size_t c = 0;
   for (const std::size_t end : ends_) {
@@ -180,9 +267,15 @@ CoveragePartition::CoveragePartition(const ForecastCells& cells) : ends_(ErrorEd
   }
 }
 
-double CoveragePartition::Deviation(std::span<const std::int64_t> counts) const noexcept {
+CoveragePartition::Ends CoveragePartition::Interval(std::span<const std::int64_t> counts,
+                                                    std::span<const std::int64_t> equal,
+                                                    double alpha) const {
   const auto n =
       static_cast<double>(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}));
+  if (HasTies(equal)) {
+    const LevelsError error = LevelsErrorOf(edges_, counts, equal, n, {.error = alpha});
+    return {.lower = error.lower, .upper = error.upper};
+  }
   double sum = 0;
   std::size_t c = 0;
   for (std::size_t k = 0; k < ends_.size(); ++k) {
@@ -190,7 +283,8 @@ double CoveragePartition::Deviation(std::span<const std::int64_t> counts) const 
     for (; c < ends_[k]; ++c) own += static_cast<double>(counts[c]);
     sum += std::abs(own);
   }
-  return sum / 2;
+  const double margin = n * CoverageErrorMargin(n, cell_count(), alpha);
+  return {.lower = sum / 2 - margin, .upper = sum / 2 + margin};
 }
 
 double CoverageErrorMargin(double count, std::size_t cell_count, double alpha) noexcept {
@@ -213,7 +307,11 @@ std::optional<ForecastCoverage> CoverageOf(const ForecastCells& cells, const For
   if (coverage.count == 0) return std::nullopt;
   const std::vector<std::int64_t> all = counts.Cells();
   const auto n = static_cast<double>(coverage.count);
-  coverage.error = ErrorOf(cells, all, n, levels);
+  coverage.error = ErrorOf(cells, all, counts.equal, n, levels);
+  if (counts.has_ties()) {
+    coverage.levels = LevelsOf(cells, all, counts.equal, n, levels);
+    return coverage;
+  }
   const CentralIntervals central = CentralIntervalsOf(cells);
   for (std::size_t i = 0; i < central.size(); ++i) {
     if (!central[i]) continue;
@@ -227,7 +325,7 @@ std::optional<RowsUntilDecided> ForeseeCoverageDecision(const ForecastCells& cel
                                                         const ForecastCounts& counts,
                                                         const CoverageLevels& levels, double limit,
                                                         std::int64_t least_rows) {
-  if (counts.count() < kLeastRowsToForesee) return std::nullopt;
+  if (counts.count() < kLeastRowsToForesee || counts.has_ties()) return std::nullopt;
   const auto n = static_cast<double>(counts.count());
   const std::vector<CoverageCell> present = CoverageCells(cells, counts.Cells(), n);
   double squared_spread = 0;

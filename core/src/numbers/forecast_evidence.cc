@@ -18,15 +18,19 @@ namespace {
 constexpr std::size_t kDescribedRows = 64;
 constexpr std::int32_t kStratumFactor = kForecastStrata;
 constexpr std::int32_t kCellFactor = kStratumFactor * kStratumFactor;
+constexpr std::int32_t kMostCells = 64;
+constexpr std::int32_t kTiesFactor = kCellFactor * kMostCells;
 
 std::int32_t PendingOf(const ForecastCode& code) {
-  return code.cell * kCellFactor + code.strata[0] * kStratumFactor + code.strata[1];
+  return code.ties * kTiesFactor + code.cell * kCellFactor + code.strata[0] * kStratumFactor +
+         code.strata[1];
 }
 
 ForecastCode CodeOf(std::int32_t pending) {
-  return {.cell = static_cast<std::uint8_t>(pending / kCellFactor),
+  return {.cell = static_cast<std::uint8_t>(pending / kCellFactor % kMostCells),
           .strata = {static_cast<std::uint8_t>(pending / kStratumFactor % kStratumFactor),
-                     static_cast<std::uint8_t>(pending % kStratumFactor)}};
+                     static_cast<std::uint8_t>(pending % kStratumFactor)},
+          .ties = static_cast<std::uint8_t>(pending / kTiesFactor)};
 }
 
 bool IsMaximumOf(const RunningMaximum& maximum, std::int64_t count) {
@@ -42,13 +46,14 @@ bool AreLogs(const std::vector<double>& values, std::size_t size, double least) 
          });
 }
 
-// Subtracts the pending rows. Returns false if there are rows that the counts lack.
-bool SubtractPending(const std::vector<std::int32_t>& pending, std::size_t cell_count,
+// Subtracts the pending rows. may_tie: whether these may be tied. Returns false if there are rows
+// that the counts lack.
+bool SubtractPending(const std::vector<std::int32_t>& pending, std::size_t cell_count, bool may_tie,
                      std::vector<std::int64_t>& strata) {
   for (const std::int32_t one : pending) {
-    const auto most = static_cast<std::int32_t>(cell_count) * kCellFactor;
-    if (one < 0 || one >= most) return false;
+    if (one < 0 || one >= (may_tie ? kMostCells : 1) * kTiesFactor) return false;
     const ForecastCode code = CodeOf(one);
+    if (std::size_t{code.cell} + code.ties >= cell_count) return false;
     for (std::size_t kind = 0; kind < kStratumKinds; ++kind) {
       if (--strata[(kind * kForecastStrata + code.strata[kind]) * cell_count + code.cell] < 0) {
         return false;
@@ -94,10 +99,31 @@ std::array<double, kForecastHistogramCount> ByWeight(const ForecastEvidenceState
   return out;
 }
 
+bool HasPresentLevelBets(const TiedForecastState& ties) {
+  return std::ranges::equal(ties.level_bets, kLevelBets);
+}
+
 bool HasPresentExperts(const ForecastEvidenceState& state) {
+  if (state.ties.has_value() && !HasPresentLevelBets(*state.ties)) return false;
   return std::ranges::equal(state.location_scale_ids, kLocationScaleIds) &&
          std::ranges::equal(state.histogram_weights, kHistogramWeights) &&
          std::ranges::equal(state.stratum_histogram_weights, kStratumHistogramWeights);
+}
+
+bool FitsTies(const ForecastEvidenceState& state, std::size_t level_experts) {
+  if (!state.ties.has_value()) return true;
+  const TiedForecastState& ties = *state.ties;
+  constexpr double kMost = 1e300;
+  const auto count = static_cast<double>(state.counts.count());
+  const std::size_t lines = kStratumKinds * kForecastStrata;
+  const std::size_t of_stored = level_experts / kLevelBets.size() * ties.level_bets.size();
+  return level_experts > 0 && AreNames(ties.level_bets) &&
+         ties.cells.size() == state.counts.strata.size() &&
+         std::ranges::all_of(ties.cells,
+                             [count](double value) { return value >= 0 && value <= count; }) &&
+         AreLogs(ties.log_bets, lines * state.location_scale_ids.size(), -kMost) &&
+         AreLogs(ties.log_levels, of_stored, -kMost) &&
+         AreLogs(ties.log_level_shiryaev_roberts, of_stored, 0);
 }
 
 bool FitsCells(const ForecastEvidenceState& state, std::size_t cell_count) {
@@ -118,6 +144,43 @@ bool FitsCells(const ForecastEvidenceState& state, std::size_t cell_count) {
              state.recent.begin(), state.recent.end(),
              [count](double value) { return value >= 0 && value <= static_cast<double>(count); }) &&
          state.pending.size() < kForecastFoldRows;
+}
+
+TiedForecastState SaveTies(const ForecastProcesses& p) {
+  TiedForecastState ties;
+  ties.cells.assign(p.folded_all.begin(), p.folded_all.end());
+  for (std::size_t line = 0; line < kStratumKinds * kForecastStrata; ++line) {
+    const double* const sums = p.tied_logs.data() + line * kConstantLanes;
+    ties.log_bets.insert(ties.log_bets.end(), sums, sums + kLocationScaleCount);
+  }
+  ties.level_bets.assign(kLevelBets.begin(), kLevelBets.end());
+  ties.log_levels = p.levels.e.log;
+  ties.log_level_shiryaev_roberts = p.levels.r1.log;
+  return ties;
+}
+
+// Restores what SaveTies saves. state: fits the cells, and has ties. A new location-scale expert
+// begins with the shares of tied outcomes alone. If the experts on levels are others, the present
+// ones begin as the stored mixture.
+void RestoreTies(const ForecastEvidenceState& state, ForecastProcesses& p) {
+  const TiedForecastState& ties = *state.ties;
+  p.tied = true;
+  std::ranges::copy(ties.cells, p.pasts[kAll].strata.begin());
+  const std::vector<std::int32_t>& ids = state.location_scale_ids;
+  for (std::size_t j = 0; j < kLocationScaleCount; ++j) {
+    const auto at =
+        static_cast<std::size_t>(std::ranges::find(ids, kLocationScaleIds[j]) - ids.begin());
+    if (at == ids.size()) continue;
+    for (std::size_t line = 0; line < kStratumKinds * kForecastStrata; ++line) {
+      p.tied_logs[line * kConstantLanes + j] = ties.log_bets[line * ids.size() + at];
+    }
+  }
+  if (HasPresentLevelBets(ties)) {
+    p.levels.e.log = ties.log_levels;
+    p.levels.r1.log = ties.log_level_shiryaev_roberts;
+  } else {
+    std::ranges::fill(p.levels.e.log, state.log_e_value - state.log_offset);
+  }
 }
 
 }  // namespace
@@ -156,7 +219,7 @@ struct ForecastEvidence::Processes {
   }
 
   void Fold() noexcept {
-    processes.Fold();
+    processes.Fold(std::span(pending).first(processes.rows));
     BeginMaxima();
   }
 
@@ -209,7 +272,7 @@ void ForecastEvidence::Add(std::span<const ForecastRow> rows) noexcept {
   const FlushSubnormals flush;
   for (const ForecastRow& row : rows) {
     processes_->counts.Add(row);
-    processes_->Advance({.cell = row.cell, .strata = row.strata}, marks_);
+    processes_->Advance({.cell = row.cell, .strata = row.strata, .ties = row.ties}, marks_);
   }
 }
 
@@ -238,7 +301,12 @@ ForecastEvidenceReading ForecastEvidence::Read() const {
   reading.count = p.count;
   std::array<double, kForecastExpertCount> logs;
   for (std::size_t i = 0; i < logs.size(); ++i) logs[i] = p.processes.e.LogOf(i);
-  reading.evidence = MixExperts(logs);
+  std::vector<double> levels;
+  if (p.processes.tied) {
+    const LevelProcess& of_levels = p.processes.levels.e;
+    for (std::size_t i = 0; i < of_levels.log.size(); ++i) levels.push_back(of_levels.LogOf(i));
+  }
+  reading.evidence = MixExperts(logs, levels);
   reading.evidence.log10_e_value += p.maximum.log_offset / std::numbers::ln10;
   reading.maximum = p.maximum.maximum;
   // The two may differ in their last digits.
@@ -257,8 +325,9 @@ ForecastEvidenceReading ForecastEvidence::Read() const {
 void ForecastEvidence::RestartDrift(double log_threshold) noexcept {
   Processes& p = *processes_;
   marks_.log_shiryaev_roberts = log_threshold;
-  p.processes.Fold();
+  p.Fold();
   p.processes.r1.log.fill(0);
+  std::ranges::fill(p.processes.levels.r1.log, 0.0);
   p.processes.Begin();
   p.shiryaev_roberts.maximum = {0, p.count};
   p.drift_reached_at = 0;
@@ -280,7 +349,13 @@ ForecastEvidence::State ForecastEvidence::Save() const {
   state.log_offset = p.maximum.log_offset;
   std::array<double, kForecastExpertCount> logs;
   for (std::size_t i = 0; i < logs.size(); ++i) logs[i] = p.processes.e.log[LaneOf(i)];
-  state.log_e_value = MixExperts(logs).log10_e_value * std::numbers::ln10 + state.log_offset;
+  std::span<const double> levels;
+  if (p.processes.tied) {
+    levels = p.processes.levels.e.log;
+    state.ties = SaveTies(p.processes);
+  }
+  state.log_e_value =
+      MixExperts(logs, levels).log10_e_value * std::numbers::ln10 + state.log_offset;
   for (std::size_t i = 0; i < kForecastHistogramCount; ++i) {
     state.log_histograms.push_back(p.processes.e.log[LaneOf(kLocationScaleCount + i)]);
   }
@@ -297,8 +372,9 @@ ForecastEvidence::State ForecastEvidence::Save() const {
 
 absl::Status ForecastEvidence::Restore(const State& state) {
   ForecastCounts before = state.counts;
-  if (!FitsCells(state, cells_->cell_count()) ||
-      !SubtractPending(state.pending, cells_->cell_count(), before.strata)) {
+  const std::size_t level_experts = cells_->level_wins().size();
+  if (!FitsCells(state, cells_->cell_count()) || !FitsTies(state, level_experts) ||
+      !SubtractPending(state.pending, cells_->cell_count(), level_experts > 0, before.strata)) {
     return absl::InvalidArgumentError(
         absl::StrCat("the state is not of forecasts with ", cells_->cell_count(), " cells"));
   }
@@ -323,6 +399,7 @@ absl::Status ForecastEvidence::Restore(const State& state) {
   for (std::size_t kind = 0; kind < kStratumKinds; ++kind) {
     lanes[LaneOf(kLocationScaleCount + own.size() + kind)] = drift.last(kStratumKinds)[kind];
   }
+  if (state.ties.has_value()) RestoreTies(state, p.processes);
   p.processes.Begin();
   p.maximum.log_offset = state.log_offset;
   if (!HasPresentExperts(state)) {
@@ -344,9 +421,19 @@ absl::Status ForecastEvidence::Restore(const State& state) {
   return absl::OkStatus();
 }
 
-std::size_t ForecastEvidence::MaxMemory(std::size_t cell_count) noexcept {
-  return sizeof(ForecastEvidence) + sizeof(Processes) + ForecastProcesses::Memory(cell_count) +
-         kStratumKinds * kForecastStrata * cell_count * sizeof(std::int64_t);
+void ForecastEvidence::AddLogs(std::span<double> cells, std::span<double> levels) const noexcept {
+  const ForecastProcesses& p = processes_->processes;
+  const double offset = processes_->maximum.log_offset;
+  for (std::size_t i = 0; i < cells.size(); ++i) cells[i] += p.e.LogOf(i) + offset;
+  for (std::size_t i = 0; i < levels.size(); ++i) {
+    levels[i] += p.tied ? p.levels.e.LogOf(i) + offset : LogEValue();
+  }
+}
+
+std::size_t ForecastEvidence::MaxMemory(std::size_t cell_count, bool quantiles) noexcept {
+  return sizeof(ForecastEvidence) + sizeof(Processes) +
+         ForecastProcesses::Memory(cell_count, quantiles) +
+         (kStratumKinds * kForecastStrata + 1) * cell_count * sizeof(std::int64_t);
 }
 
 absl::StatusOr<ForecastEvidenceReading> CombineDisjoint(
@@ -366,7 +453,14 @@ absl::StatusOr<ForecastEvidenceReading> CombineDisjoint(
     shiryaev_roberts.push_back(part.drift.log10_now);
   }
   reading.count = reading.counts.count();
-  reading.evidence = EvidenceOf(cells, reading.counts);
+  if (reading.counts.has_ties()) {
+    std::array<double, kForecastExpertCount> logs{};
+    std::vector<double> levels(cells.level_wins().size());
+    for (const ForecastEvidence* const part : parts) part->AddLogs(logs, levels);
+    reading.evidence = MixExperts(logs, levels);
+  } else {
+    reading.evidence = EvidenceOf(cells, reading.counts);
+  }
   reading.maximum.Add(reading.evidence.log10_e_value * std::numbers::ln10, reading.count);
   // If all parts are 1, their average must be 1 despite rounding.
   reading.drift.log10_now = std::max(0.0, AverageLog10EValue(shiryaev_roberts));

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
+#include <span>
 
 #include "base/disabled_targets.h"
 #include "calibd/core/evidence_state.h"
@@ -59,39 +61,90 @@ HWY_INLINE double AdvanceWeights(const double* HWY_RESTRICT bets, double* HWY_RE
   return sum / before;
 }
 
-// The bets of the experts that depend on a past, which then includes the row. unit: the weight of
-// an observation if it were the newest one of the past. next: the weight of this row.
-HWY_INLINE void BetFromPast(const ForecastProcesses& p, const ForecastCode& code, double unit,
-                            double next, ForecastPast& past, double* HWY_RESTRICT out) {
-  const double probability = p.cells->smoothed()[code.cell];
-  const double* const bets = p.cells->bets() + code.cell * kConstantLanes;
+// The bets of the histograms on a cell. unit: the weight of an observation if it were the newest
+// one of the past.
+HWY_INLINE void BetOnCell(const ForecastProcesses& p, std::size_t cell, const ForecastCode& code,
+                          double unit, const ForecastPast& past, double* HWY_RESTRICT out) {
+  const double probability = p.cells->smoothed()[cell];
   double observed[kForecastHistogramCount];
   double totals[kForecastHistogramCount];
   for (std::size_t i = 0; i < kHistogramWeights.size(); ++i) {
-    observed[i] = past.cells[code.cell];
+    observed[i] = past.cells[cell];
     totals[i] = past.total;
   }
   std::size_t at = kHistogramWeights.size();
   for (std::size_t kind = 0; kind < kStratumKinds; ++kind) {
     const std::size_t stratum = code.strata[kind];
     const std::size_t line = kind * kForecastStrata + stratum;
-    double& count = past.strata[line * p.cell_count + code.cell];
     for (std::size_t i = 0; i < kStratumHistogramWeights.size(); ++i, ++at) {
-      observed[at] = count;
+      observed[at] = past.strata[line * p.cell_count + cell];
       totals[at] = past.stratum_totals[kind][stratum];
     }
-    count += next;
-    past.stratum_totals[kind][stratum] += next;
-    out[kForecastHistogramCount + kind] = AdvanceWeights(
-        bets, past.weights.data() + line * kConstantLanes, past.weight_sums[kind][stratum]);
   }
-  past.cells[code.cell] += next;
-  past.total += next;
   const double divisor = probability * (1 + p.cells->tolerance());
   for (std::size_t i = 0; i < kForecastHistogramCount; ++i) {
     const double kappa = kKappas[i] * unit;
     out[i] = (observed[i] + kappa * probability) / ((totals[i] + kappa) * divisor);
   }
+}
+
+// Adds a row to the counts of a past: to each cell that it fits its share.
+HWY_INLINE void CountInCells(const ForecastProcesses& p, const ForecastCode& code, double next,
+                             ForecastPast& past) {
+  const std::size_t end = std::size_t{code.cell} + code.ties + 1;
+  const std::span<const double> probabilities = p.cells->smoothed();
+  double fitting = 0;
+  for (std::size_t c = code.cell; c < end; ++c) fitting += probabilities[c];
+  for (std::size_t c = code.cell; c < end; ++c) {
+    // Without ties it is `next` itself.
+    const double share = next * (probabilities[c] / fitting);
+    for (std::size_t kind = 0; kind < kStratumKinds; ++kind) {
+      const std::size_t line = kind * kForecastStrata + code.strata[kind];
+      past.strata[line * p.cell_count + c] += share;
+    }
+    past.cells[c] += share;
+  }
+  for (std::size_t kind = 0; kind < kStratumKinds; ++kind) {
+    past.stratum_totals[kind][code.strata[kind]] += next;
+  }
+  past.total += next;
+}
+
+// The bets of the experts that depend on a past, which then includes the row. bets: of the
+// location-scale experts. unit: see BetOnCell. next: the weight of this row.
+HWY_INLINE void BetFromPast(const ForecastProcesses& p, const ForecastCode& code,
+                            const double* HWY_RESTRICT bets, double unit, double next,
+                            ForecastPast& past, double* HWY_RESTRICT out) {
+  BetOnCell(p, code.cell, code, unit, past, out);
+  for (std::size_t tie = 1; tie <= code.ties; ++tie) {
+    double others[kForecastHistogramCount];
+    BetOnCell(p, code.cell + tie, code, unit, past, others);
+    for (std::size_t i = 0; i < kForecastHistogramCount; ++i) out[i] = std::min(out[i], others[i]);
+  }
+  for (std::size_t kind = 0; kind < kStratumKinds; ++kind) {
+    const std::size_t stratum = code.strata[kind];
+    const std::size_t line = kind * kForecastStrata + stratum;
+    out[kForecastHistogramCount + kind] = AdvanceWeights(
+        bets, past.weights.data() + line * kConstantLanes, past.weight_sums[kind][stratum]);
+  }
+  CountInCells(p, code, next, past);
+}
+
+// The smallest bets, or logarithms of bets, on the cells that a row fits. lines: of all cells.
+// Returns a line of them, or `least`.
+HWY_INLINE const double* LeastOfCells(const double* HWY_RESTRICT lines, const ForecastCode& code,
+                                      double* HWY_RESTRICT least) {
+  const double* const first = lines + code.cell * kConstantLanes;
+  if (code.ties == 0) return first;
+  const D d;
+  for (std::size_t at = 0; at < kConstantLanes; at += hn::Lanes(d)) {
+    V smallest = hn::Load(d, first + at);
+    for (std::size_t tie = 1; tie <= code.ties; ++tie) {
+      smallest = hn::Min(smallest, hn::Load(d, first + tie * kConstantLanes + at));
+    }
+    hn::Store(smallest, d, least + at);
+  }
+  return least;
 }
 
 // Advances a process by a row. step(growth, e, floor): the new growth.
@@ -119,12 +172,13 @@ void AdvanceForecast(const ForecastCode& code, ForecastProcesses& p) {
   const D d;
   alignas(64) std::array<double, kLateLanes> late[kPasts];
   for (auto& lanes : late) lanes.fill(1);
-  BetFromPast(p, code, 1, 1, p.pasts[kAll], late[kAll].data());
+  alignas(64) double least_bets[kConstantLanes];
+  const double* const bets = LeastOfCells(p.cells->bets(), code, least_bets);
+  BetFromPast(p, code, bets, 1, 1, p.pasts[kAll], late[kAll].data());
   // Later rows get larger weights instead of decaying the earlier ones.
   const double next = p.growth_of_weight / (1 - 1 / kMemory);
-  BetFromPast(p, code, p.growth_of_weight, next, p.pasts[kRecent], late[kRecent].data());
+  BetFromPast(p, code, bets, p.growth_of_weight, next, p.pasts[kRecent], late[kRecent].data());
   p.growth_of_weight = next;
-  const double* const bets = p.cells->bets() + code.cell * kConstantLanes;
   AdvanceProcess(bets, late[kAll].data(), p.e,
                  [](V growth, V e_value, V /*floor*/) { return hn::Mul(growth, e_value); });
   AdvanceProcess(bets, late[kRecent].data(), p.r1,
@@ -193,10 +247,10 @@ HWY_INLINE double BeginWeights(const double* HWY_RESTRICT log_values, double* HW
   return hn::GetLane(most) + std::log(sum / kLocationScaleCount);
 }
 
-// Computes the totals and the weights of a past from its counts by strata. log_constant: receives
-// the logarithms of the location-scale processes. log_mixtures: those of their mixtures within the
-// strata of each kind.
-HWY_INLINE void BeginPast(const ForecastProcesses& p, ForecastPast& past,
+// Computes the totals and the weights of a past from its counts by strata. tied_logs: added to the
+// logarithms that follow from the counts, or null. log_constant: receives the logarithms of the
+// location-scale processes. log_mixtures: those of their mixtures within the strata of each kind.
+HWY_INLINE void BeginPast(const ForecastProcesses& p, ForecastPast& past, const double* tied_logs,
                           double* HWY_RESTRICT log_constant, double* HWY_RESTRICT log_mixtures) {
   const D d;
   std::fill(past.cells.begin(), past.cells.end(), 0.0);
@@ -212,6 +266,11 @@ HWY_INLINE void BeginPast(const ForecastProcesses& p, ForecastPast& past,
       total = 0;
       for (std::size_t c = 0; c < p.cell_count; ++c) total += counts[c];
       SumLogBets(*p.cells, counts, log_values);
+      if (tied_logs != nullptr) {
+        for (std::size_t j = 0; j < kConstantLanes; ++j) {
+          log_values[j] += tied_logs[line * kConstantLanes + j];
+        }
+      }
       log_mixtures[kind] += BeginWeights(log_values, past.weights.data() + line * kConstantLanes,
                                          past.weight_sums[kind][stratum]);
       if (kind != 0) continue;
@@ -225,11 +284,13 @@ HWY_INLINE void BeginPast(const ForecastProcesses& p, ForecastPast& past,
   }
 }
 
-// Computes shares and floors from the logarithms. The growths become 1.
-HWY_INLINE void BeginProcess(ForecastProcess& process) {
+// Computes shares and floors from the logarithms. The growths become 1. levels: the same processes
+// of the experts on levels, or null if they take no part.
+HWY_INLINE void BeginProcess(ForecastProcess& process, LevelProcess* levels) {
   const D d;
   const ForecastLogPriors& priors = LogPriorsOfForecasts();
-  V most = hn::Set(d, std::numeric_limits<double>::lowest());
+  V most =
+      hn::Set(d, levels == nullptr ? std::numeric_limits<double>::lowest() : levels->LogLargest());
   for (std::size_t at = 0; at < kForecastLanes; at += hn::Lanes(d)) {
     most = hn::Max(most, hn::Add(hn::Load(d, process.log.data() + at),
                                  hn::Load(d, priors.values.data() + at)));
@@ -246,24 +307,54 @@ HWY_INLINE void BeginProcess(ForecastProcess& process) {
     sum = hn::Add(sum, share);
   }
   process.sum = Sum(sum);
+  if (levels == nullptr) return;
+  process.sum += levels->Begin(process.largest);
+  // Both halves of the mixture count equally.
+  static_assert(kLevelsPrior == 0.5);
+  process.largest -= std::numbers::ln2;
 }
 
 void BeginForecast(ForecastProcesses& p) {
   alignas(64) double unused[kConstantLanes];
   double* const mixtures = p.e.log.data() + LaneOf(kLocationScaleCount + kForecastHistogramCount);
-  BeginPast(p, p.pasts[kAll], p.e.log.data(), mixtures);
+  BeginPast(p, p.pasts[kAll], p.tied ? p.tied_logs.data() : nullptr, p.e.log.data(), mixtures);
   double recent_mixtures[kStratumKinds];
-  BeginPast(p, p.pasts[kRecent], unused, recent_mixtures);
-  BeginProcess(p.e);
-  BeginProcess(p.r1);
+  BeginPast(p, p.pasts[kRecent], nullptr, unused, recent_mixtures);
+  BeginProcess(p.e, p.tied ? &p.levels.e : nullptr);
+  BeginProcess(p.r1, p.tied ? &p.levels.r1 : nullptr);
   p.rows = 0;
   p.growth_of_weight = 1;
   p.least_growth = 1;
   p.most_growth = 1;
 }
 
-void FoldForecast(ForecastProcesses& p) {
+// Adds to tied_logs what the smallest bets on the cells of tied rows are below those that their
+// shares in the counts stand for.
+HWY_INLINE void AddTiedLogs(std::span<const ForecastCode> rows, ForecastProcesses& p) {
+  alignas(64) double buffer[kConstantLanes];
+  const std::span<const double> probabilities = p.cells->smoothed();
+  for (const ForecastCode& code : rows) {
+    if (code.ties == 0) continue;
+    const double* const least = LeastOfCells(p.cells->log_bets(), code, buffer);
+    const std::size_t end = std::size_t{code.cell} + code.ties + 1;
+    double fitting = 0;
+    for (std::size_t c = code.cell; c < end; ++c) fitting += probabilities[c];
+    for (std::size_t kind = 0; kind < kStratumKinds; ++kind) {
+      const std::size_t line = kind * kForecastStrata + code.strata[kind];
+      double* const sums = p.tied_logs.data() + line * kConstantLanes;
+      for (std::size_t j = 0; j < kConstantLanes; ++j) sums[j] += least[j];
+      for (std::size_t c = code.cell; c < end; ++c) {
+        const double share = probabilities[c] / fitting;
+        const double* const log_bets = p.cells->log_bets() + c * kConstantLanes;
+        for (std::size_t j = 0; j < kConstantLanes; ++j) sums[j] -= share * log_bets[j];
+      }
+    }
+  }
+}
+
+void FoldForecast(std::span<const ForecastCode> rows, ForecastProcesses& p) {
   const D d;
+  if (p.tied) AddTiedLogs(rows, p);
   const V retention = hn::Set(d, 1 / p.growth_of_weight);
   LineVector& recent = p.pasts[kRecent].strata;
   for (std::size_t at = 0; at < recent.size(); at += hn::Lanes(d)) {
@@ -316,29 +407,56 @@ ForecastPast::ForecastPast(std::size_t cell_count)
 ForecastProcesses::ForecastProcesses(const ForecastCells& of_cells)
     : cells(&of_cells),
       cell_count(of_cells.cell_count()),
-      pasts{ForecastPast(cell_count), ForecastPast(cell_count)} {
+      pasts{ForecastPast(cell_count), ForecastPast(cell_count)},
+      levels(of_cells.level_wins()) {
+  if (!of_cells.level_wins().empty()) {
+    tied_logs.resize(kStratumKinds * kForecastStrata * kConstantLanes);
+    folded_all.resize(pasts[kAll].strata.size());
+  }
   Begin();
 }
 
 void ForecastProcesses::Begin() noexcept {
   folded_recent = pasts[kRecent].strata;
+  if (tied) folded_all = pasts[kAll].strata;
+  first_tie = false;
   HWY_DYNAMIC_DISPATCH(BeginForecast)(*this);
 }
 void ForecastProcesses::Advance(const ForecastCode& code) noexcept {
   HWY_DYNAMIC_DISPATCH(AdvanceForecast)(code, *this);
+  if (tied) {
+    const LevelProcesses::Step step = levels.Advance(code.cell, code.ties);
+    e.sum += step.e_sum;
+    r1.sum += step.r1_sum;
+    least_growth *= step.least_bet;
+    most_growth *= step.most_bet;
+  }
+  first_tie = !tied && code.ties > 0;
 }
 bool ForecastProcesses::MustFold() const noexcept {
-  return rows >= kForecastFoldRows || least_growth < kLeastGrowth || most_growth > kMostGrowth;
+  return rows >= kForecastFoldRows || least_growth < kLeastGrowth || most_growth > kMostGrowth ||
+         first_tie;
 }
-void ForecastProcesses::Fold() noexcept {
-  HWY_DYNAMIC_DISPATCH(FoldForecast)(*this);
+void ForecastProcesses::Fold(std::span<const ForecastCode> codes) noexcept {
+  if (first_tie) {
+    std::ranges::fill(levels.e.log, e.LogMixture());
+    std::ranges::fill(levels.r1.log, 0.0);
+    tied = true;
+  } else if (tied) {
+    levels.e.Fold(std::numeric_limits<double>::lowest());
+    levels.r1.Fold(0);
+  }
+  HWY_DYNAMIC_DISPATCH(FoldForecast)(codes, *this);
   Begin();
 }
 
-std::size_t ForecastProcesses::Memory(std::size_t cell_count) noexcept {
+std::size_t ForecastProcesses::Memory(std::size_t cell_count, bool quantiles) noexcept {
   const std::size_t lines = kStratumKinds * kForecastStrata;
   const std::size_t of_past = lines * (cell_count + kConstantLanes) + cell_count;
-  return (kPasts * of_past + lines * cell_count) * sizeof(double);
+  // Two processes of four values for each expert on levels.
+  const std::size_t of_levels = 2 * 4 * 2 * kLevelBets.size() * (cell_count - 1);
+  const std::size_t of_ties = quantiles ? lines * (kConstantLanes + cell_count) + of_levels : 0;
+  return (kPasts * of_past + lines * cell_count + of_ties) * sizeof(double);
 }
 
 }  // namespace calibd

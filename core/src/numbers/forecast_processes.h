@@ -10,6 +10,7 @@
 #include "calibd/core/forecast_experts.h"
 #include "calibd/core/line_vector.h"
 #include "evidence/evidence_layout.h"
+#include "numbers/level_processes.h"
 
 namespace calibd {
 
@@ -25,7 +26,7 @@ static_assert(kConstantLanes % kGroup == 0 && kLocationScaleCount <= kConstantLa
   return expert < kLocationScaleCount ? expert : expert + kConstantLanes - kLocationScaleCount;
 }
 [[nodiscard]] constexpr double ForecastPrior(std::size_t expert) noexcept {
-  constexpr double kFamily = 1.0 / kForecastFamilyCount;
+  constexpr double kFamily = 1.0 / kCellFamilyCount;
   constexpr std::size_t kOfStrata = kStratumHistogramWeights.size() + 1;
   if (expert < kLocationScaleCount) return kFamily / kLocationScaleCount;
   return kFamily / (expert < kLocationScaleCount + kHistogramWeights.size()
@@ -33,10 +34,14 @@ static_assert(kConstantLanes % kGroup == 0 && kLocationScaleCount <= kConstantLa
                         : kOfStrata);
 }
 
-// An observation, as the processes see it.
+// The prior of ForecastFamily::kLevels once it has begun; the families of cells share the rest.
+inline constexpr double kLevelsPrior = 0.5;
+
+// An observation, as the processes see it: see ForecastRow.
 struct ForecastCode {
   std::uint8_t cell;
   std::array<std::uint8_t, kStratumKinds> strata;
+  std::uint8_t ties;
 };
 
 using ForecastLanes = std::array<double, kForecastLanes>;
@@ -49,7 +54,7 @@ struct alignas(64) ForecastProcess {
   ForecastLanes share{};
   ForecastLanes floor{};
   double largest = 0;
-  // sum_j share_j growth_j.
+  // sum_j share_j growth_j, with the experts on levels.
   double sum = 1;
 
   // The logarithm of the mixture.
@@ -62,7 +67,8 @@ struct alignas(64) ForecastProcess {
 struct ForecastPast {
   explicit ForecastPast(std::size_t cell_count);
 
-  // By stratum kind, stratum and cell: kStratumKinds x kForecastStrata x K. Counts of the recent
+  // By stratum kind, stratum and cell: kStratumKinds x kForecastStrata x K. A tied outcome adds a
+  // share to each cell that it fits, in proportion to their probabilities. Counts of the recent
   // past are relative to their weight at the last fold.
   LineVector strata;
   // K.
@@ -87,6 +93,17 @@ struct ForecastProcesses {
   std::array<ForecastPast, kPasts> pasts;
   ForecastProcess e;
   ForecastProcess r1;
+  // The experts on levels take part once `tied`: since the fold after the first tied outcome.
+  LevelProcesses levels;
+  bool tied = false;
+  // The newest row is the first tied one: Fold must be called.
+  bool first_tie = false;
+  // What the tied outcomes until the last fold add to the logarithms of the location-scale
+  // processes of each stratum, beside their shares in the counts: kStratumKinds x kForecastStrata x
+  // kConstantLanes. Empty if outcomes are never tied.
+  LineVector tied_logs;
+  // The counts of the whole past at the last fold. Empty if outcomes are never tied.
+  LineVector folded_all;
   // The counts of the recent past at the last fold.
   LineVector folded_recent;
   // Rows since the last fold, and (1 - 1 / kMemory)^-rows.
@@ -102,16 +119,19 @@ struct ForecastProcesses {
   void Advance(const ForecastCode& code) noexcept;
   // True if Fold must be called before the next row.
   [[nodiscard]] bool MustFold() const noexcept;
-  void Fold() noexcept;
+  // codes: of the rows since the last fold.
+  void Fold(std::span<const ForecastCode> codes) noexcept;
 
-  // Upper bound of the bytes that an object allocates.
-  [[nodiscard]] static std::size_t Memory(std::size_t cell_count) noexcept;
+  // Upper bound of the bytes that an object allocates. quantiles: whether the cells are of these.
+  [[nodiscard]] static std::size_t Memory(std::size_t cell_count, bool quantiles) noexcept;
 };
 
 inline constexpr std::size_t kForecastFoldRows = 64;
 
-// The mixture of the experts. logs: ln W of all kForecastExpertCount experts.
-[[nodiscard]] MixedForecastEvidence MixExperts(std::span<const double> logs);
+// The mixture of the experts. logs: ln W of all kForecastExpertCount experts on cells. levels: of
+// the experts on levels, or empty if they take no part.
+[[nodiscard]] MixedForecastEvidence MixExperts(std::span<const double> logs,
+                                               std::span<const double> levels);
 
 }  // namespace calibd
 

@@ -58,19 +58,25 @@ v1::LocalCalibration ToProto(const LocalCalibration& local, const ForecastCovari
 
 }  // namespace
 
-google::protobuf::RepeatedPtrField<v1::CentralCoverage> ToProto(const ForecastCoverage& coverage) {
-  google::protobuf::RepeatedPtrField<v1::CentralCoverage> proto;
-  for (const std::optional<CentralCoverage>& one : coverage.central) {
-    if (!one.has_value()) continue;
-    v1::CentralCoverage& out = *proto.Add();
-    out.set_nominal(one->nominal);
-    out.set_lower_level(one->lower_level);
-    out.set_upper_level(one->upper_level);
-    out.set_promised(one->promised);
-    out.set_coverage(one->coverage);
-    out.set_lower(one->lower);
-    out.set_upper(one->upper);
-  }
+v1::CentralCoverage ToProto(const CentralCoverage& coverage) {
+  v1::CentralCoverage proto;
+  proto.set_nominal(coverage.nominal);
+  proto.set_lower_level(coverage.lower_level);
+  proto.set_upper_level(coverage.upper_level);
+  proto.set_promised(coverage.promised);
+  proto.set_coverage(coverage.coverage);
+  proto.set_lower(coverage.lower);
+  proto.set_upper(coverage.upper);
+  return proto;
+}
+
+v1::LevelCoverage ToProto(const LevelCoverage& coverage) {
+  v1::LevelCoverage proto;
+  proto.set_level(coverage.level);
+  proto.set_below(coverage.below);
+  proto.set_at_most(coverage.at_most);
+  proto.set_lower(coverage.lower);
+  proto.set_upper(coverage.upper);
   return proto;
 }
 
@@ -150,7 +156,7 @@ v1::ForecastEvaluation ToProto(const ForecastEvaluation& evaluation,
     direction.set_residual_mean(*evaluation.mean_t);
     direction.set_residual_standard_deviation(*evaluation.deviation_t);
   }
-  *scores.mutable_central_coverage() = ToProto(evaluation.coverage);
+  SetCoverage(evaluation.coverage, scores);
   const CoverageError& error = evaluation.coverage.error;
   proto.set_coverage_error(error.estimate);
   proto.set_coverage_error_lower(error.lower);

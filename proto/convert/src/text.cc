@@ -131,6 +131,24 @@ bool Exceeds(const v1::ErrorInterval& class_1, const v1::ErrorInterval& top_labe
          std::pair(top_label.lower(), top_label.estimate());
 }
 
+std::string LevelName(double level) {
+  const std::string number = absl::StrFormat("%.6g", level);
+  return number.starts_with("0.") ? number.substr(1) : number;
+}
+
+std::string LevelText(const v1::LevelCoverage& level) {
+  const std::string low = Points(level.below());
+  const std::string high = Points(level.at_most());
+  return absl::StrCat("level ", LevelName(level.level()), ": ",
+                      low == high ? low : absl::StrCat("between ", low, " and ", high),
+                      " % fell below");
+}
+
+std::string LevelConclusion(const v1::LevelCoverage& level) {
+  if (level.level() < level.lower()) return ": the quantile is too high";
+  return level.level() > level.upper() ? ": the quantile is too low" : "";
+}
+
 v1::CalibrationError::Status StatusAgainst(double limit, double lower, double upper) {
   if (lower > limit) return v1::CalibrationError::OVER_LIMIT;
   return upper <= limit ? v1::CalibrationError::WITHIN_LIMIT : v1::CalibrationError::UNDECIDED;

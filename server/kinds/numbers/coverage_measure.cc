@@ -12,11 +12,28 @@
 namespace calibd::server {
 namespace {
 
+// The counts of cells, and of outcomes equal to each quantile, of some observations.
+struct OwnCounts {
+  std::vector<std::int64_t> cells;
+  std::vector<std::int64_t> equal;
+};
+
+OwnCounts CountsOf(const ForecastCounts& counts) {
+  return {.cells = counts.Cells(), .equal = counts.equal};
+}
+
 // The counts since the mark. all: the counts at present.
-std::vector<std::int64_t> CellsSince(const CoverageMark& mark, std::span<const std::int64_t> all) {
-  std::vector<std::int64_t> cells(all.begin(), all.end());
-  for (std::size_t c = 0; c < cells.size(); ++c) cells[c] -= mark.sums.cells[c];
-  return cells;
+OwnCounts CountsSince(const CoverageMark& mark, const OwnCounts& all) {
+  OwnCounts own = all;
+  for (std::size_t c = 0; c < own.cells.size(); ++c) own.cells[c] -= mark.sums.cells[c];
+  // Empty unless an outcome before the mark was equal.
+  for (std::size_t k = 0; k < mark.sums.equal.size(); ++k) own.equal[k] -= mark.sums.equal[k];
+  return own;
+}
+
+CoveragePartition::Ends EndsOf(const CoveragePartition& partition, const OwnCounts& own,
+                               double alpha) {
+  return partition.Interval(own.cells, own.equal, alpha);
 }
 
 // So that many groups fit into memory, their stretches have at most 2^20 observations, a mark index
@@ -81,18 +98,16 @@ ErrorInterval IntervalOf(const ForecastCoverage& coverage) noexcept {
 std::optional<CoverageStretch> MeasuredCoverage::Recent() const {
   if (!is_model || count == 0) return std::nullopt;
   const CoveragePartition partition(*cells);
-  const std::vector<std::int64_t> all = sums.counts.Cells();
-  const auto lower_end = [&](std::span<const std::int64_t> own, std::int64_t n,
-                             std::int64_t index) {
-    const double alpha = StretchLevels(levels, index).error;
-    return partition.Deviation(own) / static_cast<double>(n) -
-           CoverageErrorMargin(static_cast<double>(n), partition.cell_count(), alpha);
+  const OwnCounts all = CountsOf(sums.counts);
+  const auto lower_end = [&](const OwnCounts& own, std::int64_t n, std::int64_t index) {
+    return EndsOf(partition, own, StretchLevels(levels, index).error).lower /
+           static_cast<double>(n);
   };
   const CoverageMark* clearest = nullptr;
   double largest = std::max(0.0, lower_end(all, count, 0));
   for (const CoverageMark& mark : *marks) {
     if (mark.sums.count == count) continue;
-    const double lower = lower_end(CellsSince(mark, all), count - mark.sums.count, mark.index);
+    const double lower = lower_end(CountsSince(mark, all), count - mark.sums.count, mark.index);
     if (lower <= largest) continue;
     largest = lower;
     clearest = &mark;
@@ -108,7 +123,9 @@ CoverageStretch MeasuredCoverage::Since(const CoverageMark* from, const Coverage
   if (from != nullptr) {
     ForecastSums since = since_mark;
     since.count = count - from->sums.count;
-    since.cells = CellsSince(*from, sums.counts.Cells());
+    OwnCounts own_counts = CountsSince(*from, CountsOf(sums.counts));
+    since.cells = std::move(own_counts.cells);
+    since.equal = std::move(own_counts.equal);
     for (const CoverageMark& mark : *marks) {
       if (mark.index > from->index) since.MergeScores(mark.sums);
     }
@@ -128,12 +145,11 @@ std::optional<std::int64_t> MeasuredCoverage::Recovered(std::int64_t alarm,
     if (mark.sums.count % kStretchSpacing == 0) starts.push_back(mark.sums.count);
   }
   const CoveragePartition partition(*cells);
-  const std::vector<std::int64_t> all = sums.counts.Cells();
+  const OwnCounts all = CountsOf(sums.counts);
   const auto ends = [&](std::int64_t start, double level) {
     const auto n = static_cast<double>(count - start);
-    const double estimate = partition.Deviation(CellsSince(*MarkAt(start), all)) / n;
-    const double margin = CoverageErrorMargin(n, partition.cell_count(), level);
-    return ErrorEnds{.lower = estimate - margin, .upper = estimate + margin};
+    const CoveragePartition::Ends own = EndsOf(partition, CountsSince(*MarkAt(start), all), level);
+    return ErrorEnds{.lower = own.lower / n, .upper = own.upper / n};
   };
   return RecoveredSince(starts, count, alarm, error_limit, ends);
 }
@@ -196,11 +212,25 @@ CoverageMeasure::CoverageMeasure(Of of, std::shared_ptr<const ForecastCells> cel
 
 void CoverageMeasure::Add(const Row& row, double /*limit*/, Sums& since_start, Sums& sums,
                           std::span<EventDeviations> deviations) {
+  if (row.ties > 0) CheckTiedStretches(sums.counts);
   since_start.counts.Add(row);
   sums.counts.Add(row);
   if (has_scores()) since_mark_.AddScores(row);
   for (std::size_t i = 0; i < deviations.size(); ++i) {
     deviations[i].blocks.Add(central_[i].Deviation(row.cell));
+  }
+}
+
+void CoverageMeasure::CheckTiedStretches(const ForecastCounts& before) {
+  const auto is_tied = [&before](const ForecastSums& mark) {
+    return mark.equal.empty() ? before.has_ties() : mark.equal != before.equal;
+  };
+  check_next_ = !before.has_ties();
+  // The earlier a stretch begins, the more ties it has.
+  for (std::size_t m = next_checks_.size(); m > 0; --m) {
+    if (is_tied((*marks_)[m - 1].sums)) break;
+    next_checks_[m - 1] = 0;
+    check_next_ = true;
   }
 }
 
@@ -210,11 +240,10 @@ LimitCheck CoverageMeasure::Check(const Sums& sums, std::int64_t count, double l
   // decreases. So t (lower - limit) grows by less than 1, and t (upper - limit) falls by at most 1
   // + limit: until then the answer cannot change.
   const auto n = static_cast<double>(count);
-  const double deviation = partition_.Deviation(sums.counts.Cells());
-  const double margin = n * CoverageErrorMargin(n, partition_.cell_count(), levels_.error);
+  const CoveragePartition::Ends ends = EndsOf(partition_, CountsOf(sums.counts), levels_.error);
   LimitCheck check;
-  check.rows_to_within = (deviation + margin - n * error_limit) / (1 + error_limit);
-  check.rows_to_over = n * limit - (deviation - margin);
+  check.rows_to_within = (ends.upper - n * error_limit) / (1 + error_limit);
+  check.rows_to_over = n * limit - ends.lower;
   if (check.rows_to_over < 0) check.over = 0;
   return check;
 }
@@ -222,14 +251,13 @@ LimitCheck CoverageMeasure::Check(const Sums& sums, std::int64_t count, double l
 std::optional<std::size_t> CoverageMeasure::RecentOver(const Sums& sums, std::int64_t count,
                                                        double limit, bool due, std::int64_t& next) {
   if (!due || of_ == Of::kGroup) return std::nullopt;
-  const std::vector<std::int64_t> cells = sums.counts.Cells();
+  const OwnCounts all = CountsOf(sums.counts);
   for (std::size_t m = 0; m < next_checks_.size(); ++m) {
     if (count >= next_checks_[m]) {
       const CoverageMark& mark = (*marks_)[m];
       const auto n = static_cast<double>(count - mark.sums.count);
-      const double margin =
-          CoverageErrorMargin(n, partition_.cell_count(), StretchLevels(levels_, mark.index).error);
-      const double rows = n * (limit + margin) - partition_.Deviation(CellsSince(mark, cells));
+      const double alpha = StretchLevels(levels_, mark.index).error;
+      const double rows = n * limit - EndsOf(partition_, CountsSince(mark, all), alpha).lower;
       if (rows < 0) return 0;
       next_checks_[m] = count + std::max<std::int64_t>(1, static_cast<std::int64_t>(rows));
     }
@@ -271,6 +299,7 @@ std::optional<ErrorEnds> CoverageMeasure::Ends(const Sums& sums, std::int64_t co
 
 void CoverageMeasure::KeepMark(const Sums& sums, std::int64_t count, std::int64_t observation,
                                bool over, std::int64_t& next) {
+  if (std::exchange(check_next_, false)) next = std::min(next, count + 1);
   const bool is_model = of_ == Of::kModel;
   if ((!is_model && !over) || count % (is_model ? kMarkSpacing : kStretchSpacing) != 0) return;
   const std::int64_t newest = count / kMarkSpacing;
@@ -291,6 +320,7 @@ void CoverageMeasure::KeepMark(const Sums& sums, std::int64_t count, std::int64_
   scores.MergeScores(std::exchange(since_mark_, {}));
   scores.count = count;
   scores.cells = sums.counts.Cells();
+  if (sums.counts.has_ties()) scores.equal = sums.counts.equal;
   marks->push_back({.index = newest,
                     .first_observation = observation + 1,
                     .start_time = std::nullopt,
@@ -374,7 +404,9 @@ void CoverageMeasure::Fields(StateFields& fields, const Sums& sums) {
   next_checks_.clear();
   std::int64_t before = 0;
   for (CheckedMark& one : checked) {
-    fields.Require(one.mark.index > before && IsPartOf(one.mark.sums.cells, cells),
+    const std::vector<std::int64_t>& equal = one.mark.sums.equal;
+    fields.Require(one.mark.index > before && IsPartOf(one.mark.sums.cells, cells) &&
+                       (equal.empty() || IsPartOf(equal, sums.counts.equal)),
                    "has marks of the coverage that cannot be");
     before = one.mark.index;
     marks->push_back(std::move(one.mark));
@@ -384,8 +416,9 @@ void CoverageMeasure::Fields(StateFields& fields, const Sums& sums) {
 }
 
 std::size_t CoverageMeasure::MaxMemory(Of of, std::size_t cell_count) noexcept {
-  const std::size_t counts = kStratumKinds * kForecastStrata * cell_count * sizeof(std::int64_t);
-  const std::size_t mark = sizeof(CoverageMark) + (cell_count + 1) * sizeof(std::int64_t);
+  const std::size_t counts =
+      (kStratumKinds * kForecastStrata + 1) * cell_count * sizeof(std::int64_t);
+  const std::size_t mark = sizeof(CoverageMark) + (2 * cell_count + 1) * sizeof(std::int64_t);
   return 3 * (sizeof(CoverageWatch) + sizeof(ErrorSnapshot) + 2 * counts) +
          2 * (of == Of::kModel ? kMostMarks : kMostGroupMarks) * mark;
 }

@@ -90,6 +90,10 @@ struct MeasuredCoverage final : MeasuredError {
   [[nodiscard]] std::optional<std::int64_t> Recovered(std::int64_t alarm, double error_limit) const;
   // The stretch that answers show; see ErrorReading::newest.
   [[nodiscard]] std::optional<CoverageStretch> Newest(const ErrorSnapshot& error) const;
+  // A tied outcome is neither inside nor outside of a central interval.
+  [[nodiscard]] bool dates_changes() const noexcept override {
+    return !since_start.counts.has_ties();
+  }
   [[nodiscard]] const Events& events() const noexcept override {
     static constexpr Events kEvents{"coverage", ""};
     return kEvents;
@@ -166,6 +170,8 @@ class CoverageMeasure {
   [[nodiscard]] static std::size_t MaxMemory(Of of, std::size_t cell_count) noexcept;
 
  private:
+  // Called before a tied outcome is added. before: the counts of `sums` without it.
+  void CheckTiedStretches(const ForecastCounts& before);
   // Whether scores are summed between marks.
   [[nodiscard]] bool has_scores() const noexcept { return of_ == Of::kModel || !marks_->empty(); }
   [[nodiscard]] MeasuredCoverage State(const Sums& since_start, const Sums& sums,
@@ -183,6 +189,9 @@ class CoverageMeasure {
   // For the stretch of each mark, in their order: the count before which its lower end cannot reach
   // the limit.
   std::vector<std::int64_t> next_checks_;
+  // Between Add and KeepMark: the outcome is the first tied one of a stretch, whose error then is
+  // that of levels. Its ends may be anywhere, so that the next observation is checked.
+  bool check_next_ = false;
 };
 
 using CoverageWatch = LimitWatch<CoverageMeasure>;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "calibd/store/v1/store.pb.h"
 #include "server/watch/stored_numbers.h"
@@ -13,6 +14,8 @@ void ForecastSums::Add(std::span<const ForecastRow> rows, std::size_t cell_count
   count += static_cast<std::int64_t>(rows.size());
   for (const ForecastRow& row : rows) {
     ++cells[row.cell];
+    if (row.ties > 0) equal.resize(cell_count - 1);
+    for (std::size_t k = row.cell; k < std::size_t{row.cell} + row.ties; ++k) ++equal[k];
     AddScores(row);
   }
 }
@@ -37,6 +40,8 @@ void ForecastSums::Merge(const ForecastSums& other) {
   cells.resize(other.cells.size());
   count += other.count;
   for (std::size_t c = 0; c < cells.size(); ++c) cells[c] += other.cells[c];
+  if (!other.equal.empty()) equal.resize(other.equal.size());
+  for (std::size_t k = 0; k < other.equal.size(); ++k) equal[k] += other.equal[k];
   MergeScores(other);
 }
 
@@ -46,6 +51,7 @@ ForecastCounts ForecastSums::ToCounts() const {
     std::ranges::copy(cells, counts.strata.begin() + static_cast<std::ptrdiff_t>(
                                                          kind * kForecastStrata * cells.size()));
   }
+  std::ranges::copy(equal, counts.equal.begin());
   counts.crps = crps;
   counts.log_score = log_score;
   counts.t = t;
@@ -56,6 +62,13 @@ ForecastCounts ForecastSums::ToCounts() const {
 void CountsFields(StateFields& fields, ForecastCounts& counts) {
   using Stored = store::v1::ForecastCounts;
   fields(Stored::kStrataFieldNumber, counts.strata);
+  std::vector<std::int64_t> equal;
+  if (counts.has_ties()) equal = counts.equal;
+  fields(Stored::kEqualFieldNumber, equal);
+  if (fields.restoring()) {
+    counts.equal = ForecastCounts(counts.cell_count()).equal;
+    if (!equal.empty()) counts.equal = std::move(equal);
+  }
   fields(Stored::kCrpsFieldNumber, counts.crps);
   fields(Stored::kLogScoreFieldNumber, counts.log_score);
   fields(Stored::kTFieldNumber, counts.t);
@@ -65,6 +78,9 @@ void CountsFields(StateFields& fields, ForecastCounts& counts) {
 void ForecastSumsFields(StateFields& fields, ForecastSums& sums) {
   using Stored = store::v1::ForecastSums;
   fields(Stored::kCellsFieldNumber, sums.cells);
+  fields(Stored::kEqualFieldNumber, sums.equal);
+  fields.Require(sums.equal.empty() || sums.equal.size() + 1 == sums.cells.size(),
+                 "has outcomes equal to quantiles that cannot be");
   fields(Stored::kCrpsFieldNumber, sums.crps);
   fields(Stored::kLogScoreFieldNumber, sums.log_score);
   fields(Stored::kTFieldNumber, sums.t);

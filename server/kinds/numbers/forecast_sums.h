@@ -17,15 +17,18 @@ struct ForecastSums {
   std::int64_t count = 0;
   // Observations of each of the K cells; empty before the first observation.
   std::vector<std::int64_t> cells;
+  // As in ForecastCounts, by level; empty before an outcome equals a quantile.
+  std::vector<std::int64_t> equal;
   // As in ForecastCounts.
   double crps = 0;
   double log_score = 0;
   double t = 0;
   double t_square = 0;
 
-  // rows: of forecasts with `cell_count` cells. May throw bad_alloc at the first call.
+  // rows: of forecasts with `cell_count` cells. May throw bad_alloc at the first call, and at the
+  // first outcome that equals a quantile.
   void Add(std::span<const ForecastRow> rows, std::size_t cell_count);
-  // May throw bad_alloc if this has no observation.
+  // May throw bad_alloc if this has no observation, or none that equals a quantile.
   void Merge(const ForecastSums& other);
   // Add only the scores, as ForecastCounts::Add does.
   void AddScores(const ForecastRow& row) noexcept;

@@ -53,13 +53,15 @@ void DescribeScores(const ForecastCells& cells, const ForecastCounts& counts,
   }
   SetResiduals(cells, counts, proto);
   if (const auto coverage = CoverageOf(cells, counts, {})) {
-    *proto.mutable_central_coverage() = convert::ToProto(*coverage);
+    convert::SetCoverage(*coverage, proto);
   }
 }
 
 void DescribeDirection(const ForecastCells& cells, const ForecastCounts& counts,
                        v1::ForecastDirection& proto) {
-  const ForecastDirection direction = DirectionOf(cells, counts.Cells());
+  // The cells of outcomes that equal quantiles are not known.
+  const ForecastDirection direction =
+      counts.has_ties() ? ForecastDirection() : DirectionOf(cells, counts.Cells());
   proto.set_shift(direction.best.shift);
   proto.set_scale(direction.best.scale);
   SetResiduals(cells, counts, proto);
@@ -78,7 +80,8 @@ v1::DecisionLoss DescribeLoss(const ThresholdDecision& declared, const DecisionR
 }
 
 void DescribeDiscrepancy(const ForecastWatchDetails& watch, v1::Watch& proto) {
-  if (!watch.discrepancy.has_value()) return;
+  // It takes an outcome that equals a quantile for one below it.
+  if (!watch.discrepancy.has_value() || watch.reading.counts.has_ties()) return;
   v1::Discrepancy& out = *proto.mutable_discrepancy();
   if (watch.discrepancy->unbiased.has_value()) out.set_mmd_squared(*watch.discrepancy->unbiased);
   if (watch.discrepancy->interval.has_value()) {
@@ -98,6 +101,7 @@ void DescribeDiscrepancy(const ForecastWatchDetails& watch, v1::Watch& proto) {
 }
 
 void DescribeCells(const ForecastWatchDetails& watch, v1::Whereabouts& proto) {
+  if (watch.reading.counts.has_ties()) return;
   for (const CellDeviation& cell : CellDeviations(*watch.cells, watch.reading.counts.Cells())) {
     *proto.add_cells() = convert::ToProto(cell);
   }
@@ -113,7 +117,7 @@ void DescribeCoverage(const ForecastCells& cells, const Sums& sums,
   if (!coverage.has_value()) return;
   proto.set_observations(coverage->count);
   *proto.mutable_coverage() = convert::ToProto(IntervalOf(*coverage));
-  *proto.mutable_central_coverage() = convert::ToProto(*coverage);
+  convert::SetCoverage(*coverage, proto);
   DescribeDirection(cells, sums.counts, *proto.mutable_direction());
 }
 
@@ -183,7 +187,8 @@ void DescribeNumbers(const DescribedModel& model, v1::GetCalibrationResponse& re
 
 void DescribeNumberBucket(const NumbersSpec& spec, const ForecastCells& cells,
                           const HistoryBucket& bucket, v1::HistoryBucket& out) {
-  const RunningMoments& blocks = bucket.pairs;
+  // The discrepancy takes an outcome that equals a quantile for one below it.
+  const RunningMoments blocks = bucket.forecasts.equal.empty() ? bucket.pairs : RunningMoments();
   out.set_discrepancy_blocks(blocks.count);
   if (blocks.count > 0) out.set_mmd_squared(blocks.mean);
   if (blocks.count > 1) {
@@ -195,7 +200,7 @@ void DescribeNumberBucket(const NumbersSpec& spec, const ForecastCells& cells,
   const ForecastCounts counts = bucket.forecasts.ToCounts();
   out.set_observations(bucket.forecasts.count);
   DescribeScores(cells, counts, *out.mutable_forecast());
-  DescribeDirection(cells, counts, *out.mutable_direction());
+  if (!counts.has_ties()) DescribeDirection(cells, counts, *out.mutable_direction());
   const double level = kSingleErrorLevels.total();
   const auto coverage = CoverageOf(cells, counts, {.error = level / 2, .central = level / 2});
   *out.mutable_error() = convert::ToProto(IntervalOf(*coverage));

@@ -26,6 +26,15 @@ EvidenceReading ToEvidenceReading(const ForecastEvidenceReading& forecasts) {
   return reading;
 }
 
+void TiesFields(StateFields& fields, TiedForecastState& ties) {
+  using Stored = store::v1::ForecastState::Ties;
+  fields(Stored::kCellsFieldNumber, ties.cells);
+  fields(Stored::kLogBetsFieldNumber, ties.log_bets);
+  fields(Stored::kLevelBetsFieldNumber, ties.level_bets);
+  fields(Stored::kLogLevelsFieldNumber, ties.log_levels);
+  fields(Stored::kLogLevelShiryaevRobertsFieldNumber, ties.log_level_shiryaev_roberts);
+}
+
 void ForecastEvidenceFields(StateFields& fields, ForecastEvidenceState& state) {
   using Stored = store::v1::ForecastState;
   fields(Stored::kCountsFieldNumber, state.counts, CountsFields);
@@ -46,6 +55,7 @@ void ForecastEvidenceFields(StateFields& fields, ForecastEvidenceState& state) {
   fields(Stored::kLogShiryaevRobertsFieldNumber, state.log_shiryaev_roberts);
   fields(Stored::kRecentFieldNumber, state.recent);
   fields(Stored::kPendingFieldNumber, state.pending);
+  fields(Stored::kTiesFieldNumber, state.ties, TiesFields);
 }
 
 struct ForecastWatchState {
@@ -239,9 +249,9 @@ std::size_t NumberKind::MaxMemory(const Monitoring& monitoring,
                             : samples != nullptr ? kMostCells
                                                  : kNormalCells;
   // A snapshot has counts of its own.
-  const std::size_t counts = kStratumKinds * kForecastStrata * cells * sizeof(std::int64_t);
-  return watches *
-             (ForecastEvidence::MaxMemory(cells) + 2 * (counts + sizeof(ForecastWatchDetails))) +
+  const std::size_t counts = (kStratumKinds * kForecastStrata + 1) * cells * sizeof(std::int64_t);
+  return watches * (ForecastEvidence::MaxMemory(cells, quantiles != nullptr) +
+                    2 * (counts + sizeof(ForecastWatchDetails))) +
          CoverageMeasure::MaxMemory(CoverageMeasure::Of::kModel, cells) +
          (watches - 1) * CoverageMeasure::MaxMemory(CoverageMeasure::Of::kGroup, cells) +
          kCentralProbabilities.size() * kDeviationMemory + 2 * ForecastCells::MaxMemory() +

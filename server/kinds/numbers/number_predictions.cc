@@ -100,10 +100,11 @@ class Numbers final : public PredictionKind {
 
   KindSizes Sizes(const ModelDeclaration& declaration) const noexcept override {
     const bool screened = !declaration.monitoring.disabled;
-    // A bucket counts the observations of each of at most 64 cells.
+    // A bucket counts the observations of each of at most 64 cells, and those that equal each
+    // quantile.
     return {.watches = NumberKind::MaxMemory(declaration.monitoring, SpecOf(declaration).forecast),
             .other = screened ? RowScreen::MaxMemory(declaration.window) : 0,
-            .history_bucket = 64 * sizeof(std::int64_t)};
+            .history_bucket = 2 * 64 * sizeof(std::int64_t)};
   }
   std::size_t SnapshotRows(const ModelDeclaration& /*declaration*/) const noexcept override {
     return 8192;
@@ -112,7 +113,7 @@ class Numbers final : public PredictionKind {
   // In the order of ForecastFamily.
   std::span<const char* const> families() const noexcept override {
     static constexpr std::array<const char*, kForecastFamilyCount> kNames{
-        "location_scale", "histogram", "by_scale", "by_location"};
+        "location_scale", "histogram", "by_scale", "by_location", "levels"};
     return kNames;
   }
   void Describe(const DescribedModel& model, v1::GetCalibrationResponse& out) const override {

@@ -110,6 +110,28 @@ v1::GetCalibrationResponse NarrowForecasts() {
   return answer;
 }
 
+v1::LevelCoverage Level(double level, double below, double at_most, double lower, double upper) {
+  v1::LevelCoverage coverage;
+  coverage.set_level(level);
+  coverage.set_below(below);
+  coverage.set_at_most(at_most);
+  coverage.set_lower(lower);
+  coverage.set_upper(upper);
+  return coverage;
+}
+
+// Quantiles that equal outcomes; all levels are right.
+v1::GetCalibrationResponse TiedForecasts() {
+  v1::GetCalibrationResponse answer = NarrowForecasts();
+  v1::ErrorMeasurement& all = *answer.mutable_error()->mutable_since_start();
+  all.clear_central_coverage();
+  *all.mutable_coverage() = Interval(0, 0, 0.041);
+  *all.add_level_coverage() = Level(0.1, 0, 0.52, 0, 0.56);
+  *all.add_level_coverage() = Level(0.5, 0.36, 0.62, 0.32, 0.66);
+  *all.add_level_coverage() = Level(0.9, 0.891, 0.891, 0.85, 0.93);
+  return answer;
+}
+
 google::protobuf::Timestamp Now() {
   google::protobuf::Timestamp now;
   now.set_seconds(86400 + 7200);
@@ -456,6 +478,27 @@ TEST(NowLineTest, HasTheCoverageOfForecasts) {
       NowLine(answer),
       StartsWith("over the newest 1548 rows, off by 20.5 points (10.5 to 30.5; limit 5); the 90 "
                  "% intervals cover 72.2 % (64.4 to 80.0): too narrow; still over the "));
+}
+
+TEST(HowBadLineTest, TellsHowManyOutcomesFellBelowALevel) {
+  v1::GetCalibrationResponse answer = TiedForecasts();
+  EXPECT_THAT(HowBad(answer),
+              StartsWith("off by 0 points (0 to 4.1; limit 5); level .5: between 36 "
+                         "and 62 % fell below"));
+  EXPECT_THAT(HowBad(answer), Not(HasSubstr("too")));
+  EXPECT_EQ(WhereLine(answer), "nothing stands out");
+  v1::ErrorMeasurement& all = *answer.mutable_error()->mutable_since_start();
+  *all.mutable_level_coverage(2) = Level(0.9, 0.713, 0.713, 0.68, 0.74);
+  EXPECT_THAT(HowBad(answer), HasSubstr("; level .9: 71.3 % fell below: the quantile is too low"));
+  EXPECT_EQ(WhereLine(answer), "wrong level .9");
+  *all.mutable_level_coverage(0) = Level(0.1, 0.4, 0.52, 0.35, 0.56);
+  EXPECT_THAT(HowBad(answer),
+              HasSubstr("; level .1: between 40 and 52 % fell below: the quantile is "
+                        "too high"));
+  EXPECT_EQ(WhereLine(answer), "wrong levels .1, .9");
+  // A level at an end of its interval may be right.
+  *all.mutable_level_coverage(0) = Level(0.1, 0.2, 0.52, 0.1, 0.56);
+  EXPECT_EQ(WhereLine(answer), "wrong level .9");
 }
 
 TEST(HowBadLineTest, SaysWhatAnAlarmOfTheNewestRowsFound) {

@@ -253,7 +253,7 @@ TEST(ForecastEvidenceTest, IsThatOfTheReference) {
     const MixedForecastEvidence result = EvidenceOf(*cells, evidence.counts());
     ExpectClose(result.log10_e_value, small.at("log10_e_value"), "e");
     double share = 0;
-    for (std::size_t f = 0; f < kForecastFamilyCount; ++f) {
+    for (std::size_t f = 0; f < kCellFamilyCount; ++f) {
       ExpectClose(result.family_log10_e_value[f] * std::numbers::ln10, small.at("families").at(f),
                   "family");
       share += result.family_share[f];
@@ -353,7 +353,8 @@ TEST(ForecastEvidenceTest, AStateFromBeforeAHistogramExistedContinuesWithTheSame
   const std::vector<ForecastRow> rows = NormalRows(*cells, 1280, .1, 1.2, 9);
   const auto log_families = [](const ForecastEvidence& evidence) {
     std::vector<double> logs;
-    for (const double log10 : evidence.Read().evidence.family_log10_e_value) {
+    const auto of_families = evidence.Read().evidence.family_log10_e_value;
+    for (const double log10 : std::span(of_families).first(kCellFamilyCount)) {
       logs.push_back(log10 * std::numbers::ln10);
     }
     return logs;

@@ -190,6 +190,72 @@ TEST(CoverageMeasureTest, DecidesAtTheFirstObservationThatTellsIt) {
   EXPECT_FALSE(crossing(RowsOf(*cells, 20000, 0, 1, 4), 0.05).has_value());
 }
 
+// Rows of quantiles at the levels .2, .5 and .8, whose outcomes have the probabilities `cell`.
+// From row `first_tie`, one in three outcomes of the first cell equals the quantile of level .2.
+std::vector<ForecastRow> QuantileRows(std::size_t n, std::vector<double> cell,
+                                      std::size_t first_tie, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::discrete_distribution<int> drawn(cell.begin(), cell.end());
+  std::vector<ForecastRow> rows(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    rows[i].cell = static_cast<std::uint8_t>(drawn(random));
+    rows[i].ties = i >= first_tie && rows[i].cell == 0 && random() % 3 == 0 ? 1 : 0;
+  }
+  return rows;
+}
+
+TEST(CoverageMeasureTest, DecidesWithTiesAtTheFirstObservationThatTellsIt) {
+  const auto cells = CellsOf(QuantileForecasts{{.2, .5, .8}});
+  // Too few are above the highest quantile. Without ties, the total variation distance is the same.
+  for (const std::size_t first_tie : {0U, 300U, 700U}) {
+    const std::vector<ForecastRow> rows = QuantileRows(6000, {.2, .3, .45, .05}, first_tie, 5);
+    CoverageWatch watch = WatchOf(cells, CoverageMeasure::Of::kModel, 0.08);
+    CoverageWatch marks = WatchOf(cells, CoverageMeasure::Of::kModel, 0.99);
+    std::size_t found = 0;
+    std::size_t first = 0;
+    ForecastCounts counts(cells->cell_count());
+    for (std::size_t n = 1; n <= rows.size() && found == 0; ++n) {
+      const auto before = CoverageIn(marks)->marks;
+      marks.Add(rows[n - 1], static_cast<std::int64_t>(n));
+      watch.Add(rows[n - 1], static_cast<std::int64_t>(n));
+      counts.Add(rows[n - 1]);
+      if (watch.TakeCrossing().has_value()) found = n;
+      if (n < 100 || first > 0) continue;
+      if (CoverageOf(*cells, counts, {.error = LevelOf(0)})->error.lower > 0.08) first = n;
+      for (const CoverageMark& mark : *before) {
+        ForecastCounts since = counts;
+        since.Subtract(mark.sums.ToCounts());
+        const double level = LevelOf(mark.index);
+        if (CoverageOf(*cells, since, {.error = level})->error.lower > 0.08) first = n;
+      }
+    }
+    ASSERT_GT(found, 0U);
+    // The first tied outcome may tell it one observation before it is checked.
+    EXPECT_GE(found, first);
+    EXPECT_LE(found, first + 1);
+  }
+}
+
+TEST(CoverageMeasureTest, NoChangeIsDatedWithTies) {
+  const auto cells = CellsOf(QuantileForecasts{{.2, .5, .8}});
+  for (const std::size_t first_tie : {20000U, 19999U}) {
+    std::vector<ForecastRow> rows = QuantileRows(10000, {.2, .3, .3, .2}, first_tie, 6);
+    const std::vector<ForecastRow> later = QuantileRows(10000, {.4, .1, .1, .4}, first_tie, 7);
+    rows.insert(rows.end(), later.begin(), later.end());
+    if (first_tie < rows.size()) {
+      rows.back().cell = 0;
+      rows.back().ties = 1;
+    }
+    CoverageWatch watch = WatchOf(cells);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      watch.Add(rows[i], static_cast<std::int64_t>(i) + 1);
+    }
+    const bool is_tied = first_tie < rows.size();
+    EXPECT_EQ(watch.Snapshot().Change().has_value(), !is_tied);
+    EXPECT_EQ(CoverageIn(watch)->SinceStart()->levels.empty(), !is_tied);
+  }
+}
+
 // All intervals of a model, of all stretches, may ever be wrong with a probability of alpha. A
 // limit of nearly 0 is exceeded when one of them is.
 TEST(CoverageMeasureTest, IntervalsOfAllStretchesHoldTogether) {

@@ -349,6 +349,65 @@ TEST(ForecastStateTest, TheLimitIsDecidedByTheCoverage) {
             std::pair(v1::CalibrationError::OVER_LIMIT, v1::Verdict::MISCALIBRATED));
 }
 
+// Forecasts of rain that are quantiles at the levels .1, .5 and .9: it is dry with a probability
+// from .4 to .8, else the amount is exponential. Days are dry with `dry` times the stated
+// probability.
+std::vector<TimedForecasts> RainRows(const ModelDeclaration& declaration, std::size_t n,
+                                     double dry) {
+  std::mt19937_64 random(11);
+  std::uniform_real_distribution<double> uniform;
+  std::vector<TimedForecasts> rows;
+  constexpr std::size_t kTogether = 100;
+  for (std::size_t done = 0; done < n; done += kTogether) {
+    v1::Observations observations;
+    for (std::size_t i = 0; i < kTogether; ++i) {
+      const double stated = .4 + .4 * uniform(random);
+      const double mean = 1 + 4 * uniform(random);
+      for (const double level : {.1, .5, .9}) {
+        const double wet = level <= stated ? 0 : (level - stated) / (1 - stated);
+        observations.mutable_forecasts()->add_values(-mean * std::log1p(-wet));
+      }
+      const bool is_dry = uniform(random) < dry * stated;
+      observations.add_outcomes(is_dry ? 0 : -mean * std::log1p(-uniform(random)));
+    }
+    rows.push_back({Decode(observations, declaration), seconds(1000 + rows.size() * 7)});
+  }
+  return rows;
+}
+
+TEST(ForecastStateTest, ExactQuantilesOfADiscreteOutcomeAreNotRejected) {
+  ThreadPool pool("test", 1);
+  const ModelDeclaration declaration = Checked(ForecastModel("quantiles"));
+  const auto verdict = [&](std::size_t n, double dry) {
+    auto model = std::make_unique<Model>(1, declaration, ModelSnapshot::Time(), ProducerLimits(),
+                                         pool, nullptr);
+    const std::vector<TimedForecasts> rows = RainRows(declaration, n, dry);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      model->strand_state().Apply(rows[i].row, static_cast<std::int64_t>(i) + 1, rows[i].time);
+      // A restart changes nothing.
+      if (i % 29 != 13) continue;
+      const store::v1::ModelState saved = model->strand_state().Save();
+      model = std::make_unique<Model>(1, declaration, ModelSnapshot::Time(), ProducerLimits(), pool,
+                                      nullptr);
+      EXPECT_TRUE(model->strand_state().Restore(saved).ok());
+      for (std::size_t j = 0; j <= i; ++j) {
+        model->strand_state().Refill(rows[j].row, static_cast<std::int64_t>(j) + 1);
+      }
+      EXPECT_EQ(model->strand_state().Save().SerializeAsString(), saved.SerializeAsString());
+    }
+    model->Publish();
+    const auto snapshot = model->snapshot();
+    EXPECT_TRUE(snapshot->forecasts.ToCounts().has_ties());
+    EXPECT_GT(snapshot->monitor->watch->reading.evidence.family_share[4], 0);
+    const Verdict made = MakeVerdict(*model, *snapshot, *snapshot->monitor->last_counted_time);
+    return std::pair(made.limit_status, made.status);
+  };
+  EXPECT_EQ(verdict(12000, 1),
+            std::pair(v1::CalibrationError::WITHIN_LIMIT, v1::Verdict::NOT_REJECTED));
+  EXPECT_EQ(verdict(4000, .5),
+            std::pair(v1::CalibrationError::OVER_LIMIT, v1::Verdict::MISCALIBRATED));
+}
+
 TEST(ForecastStateTest, ExtremeOutcomesLeaveEverythingFinite) {
   ThreadPool pool("test", 1);
   v1::Model declared = ForecastModel("normal");

@@ -103,6 +103,9 @@ struct ForecastRow {
   // The cell of the outcome, and the stratum of the forecast of each kind.
   std::uint8_t cell = 0;
   std::array<std::uint8_t, kStratumKinds> strata{};
+  // How many of the quantiles equal the outcome; 0 for other kinds. Such a tied outcome fits all
+  // cells from `cell` to `cell + ties`. cell + ties < K.
+  std::uint8_t ties = 0;
   // (outcome - mean) / standard_deviation and the log score ln sd + t^2 / 2 + ln(2 pi) / 2 of
   // Normal forecasts; 0 for the other kinds.
   double t = 0;
@@ -131,6 +134,8 @@ inline constexpr std::array kForecastScales = {.5, .67, .8, .9, 1., 1.11, 1.25, 
 // All pairs of them but (0, 1), by shift and then by scale.
 inline constexpr std::size_t kLocationScaleCount =
     kForecastShifts.size() * kForecastScales.size() - 1;
+// The shares of its wealth that an expert of the family of levels risks.
+inline constexpr std::array kLevelBets = {.1, .25, .5};
 // j: below kLocationScaleCount.
 [[nodiscard]] LocationScale LocationScaleOf(std::size_t j) noexcept;
 
@@ -139,6 +144,11 @@ inline constexpr std::size_t kLocationScaleCount =
 // - Normal: 24 cells of t, with the inner edges .001, .01, .05, .10, ..., .95, .99, .999 of the
 //   PIT, compared as t.
 // - Quantiles: cell k if y is above k of the quantiles, with the declared levels as inner edges.
+//   Where y equals quantiles, such as a dry day whose quantiles are 0, any cell from #{q < y} to
+//   #{q <= y} fits y. The null hypothesis is then P(y < q_k) <= tau_k <= P(y <= q_k) for all
+//   levels tau_k, which exact quantiles of a discrete outcome fulfil. Under it one of the cells
+//   that fit has exactly the probabilities pi: that of F(y-) + U (F(y) - F(y-)) with a uniform U,
+//   where F is the distribution of the outcome. Which one it is remains unknown.
 // - Samples: the rank of y, #{S_s < y} plus a uniform integer in 0 .. #{S_s = y}, which is a hash
 //   of the seed and the number of the observation. The r + 1 ranks are equally likely. Up to 64
 //   ranks are a cell each. More are grouped by the inner edges .001, .0025, .005, .01, .015, .02,
@@ -186,6 +196,10 @@ class ForecastCells {
   static constexpr std::size_t kPaddedBets = 72;
   [[nodiscard]] const double* log_bets() const noexcept { return log_bets_.data(); }
   [[nodiscard]] const double* bets() const noexcept { return bets_.data(); }
+  // What each expert of the family of levels gains where it is right, see ForecastFamily::kLevels;
+  // where it is wrong, its bet is 1 - lambda. By lambda, kind and level: kLevelBets x 2 x (K - 1).
+  // Empty for other kinds than quantiles.
+  [[nodiscard]] std::span<const double> level_wins() const noexcept { return level_wins_; }
 
   // Upper bound of the bytes that an object holds.
   [[nodiscard]] static std::size_t MaxMemory() noexcept;
@@ -212,6 +226,7 @@ class ForecastCells {
   std::vector<double> smoothed_;
   LineVector log_bets_;
   LineVector bets_;
+  std::vector<double> level_wins_;
 };
 
 }  // namespace calibd

@@ -14,8 +14,11 @@ namespace calibd {
 // Sums over the observations of a stream of forecasts. The sums of parts that share no observation
 // add up. The difference of two snapshots is the sum over the observations between them.
 struct ForecastCounts {
-  // Observations by stratum kind, stratum and cell: kStratumKinds x kForecastStrata x K.
+  // Observations by stratum kind, stratum and cell: kStratumKinds x kForecastStrata x K. A tied
+  // outcome counts in the lowest cell that it fits.
   std::vector<std::int64_t> strata;
+  // By level: how many outcomes equal its quantile. K - 1.
+  std::vector<std::int64_t> equal;
   // Sums of the scores of ForecastRow, and of t within kMostResidual and of its
   // square.
   double crps = 0;
@@ -25,7 +28,8 @@ struct ForecastCounts {
 
   ForecastCounts() = default;
   explicit ForecastCounts(std::size_t cell_count)
-      : strata(kStratumKinds * kForecastStrata * cell_count) {}
+      : strata(kStratumKinds * kForecastStrata * cell_count),
+        equal(cell_count > 0 ? cell_count - 1 : 0) {}
 
   void Add(const ForecastRow& row) noexcept;
   // other: has as many cells.
@@ -40,20 +44,23 @@ struct ForecastCounts {
   [[nodiscard]] std::span<const std::int64_t> Of(StratumKind kind, std::size_t stratum) const;
   [[nodiscard]] std::vector<std::int64_t> Cells() const;
   [[nodiscard]] std::int64_t count() const noexcept;
+  // True if an outcome equals a quantile of its forecast.
+  [[nodiscard]] bool has_ties() const noexcept;
   // True if the counts are those of one sequence of observations with finite sums.
   [[nodiscard]] bool IsValid() const noexcept;
 
   friend bool operator==(const ForecastCounts&, const ForecastCounts&) = default;
 };
 
-// The evidence is a function of the counts alone: with n observations, O_c in cell c,
+// The evidence without tied outcomes is a function of the counts alone: with n observations, O_c in
+// cell c,
 //   log W_histogram = lgamma(kappa) - lgamma(n + kappa)
 //                     + sum_c [lgamma(O_c + kappa p_c) - lgamma(kappa p_c) - O_c ln p_c],
 //   log W_location_scale = sum_c O_c ln e(c),
 // each minus n log1p(tolerance). So it does not depend on the order of the observations, and that
 // of several parts is that of their merged counts. Only maxima, drift and times depend on the
-// order. counts: of cells.cell_count() cells. Cost: O(K experts), some 15 microseconds for 24
-// cells.
+// order. counts: of cells.cell_count() cells, without ties. Cost: O(K experts), some 15
+// microseconds for 24 cells.
 [[nodiscard]] MixedForecastEvidence EvidenceOf(const ForecastCells& cells,
                                                const ForecastCounts& counts);
 

@@ -37,7 +37,17 @@ namespace calibd {
 // forecasts are made from earlier outcomes.
 // The d cells: 20 cells between the edges nearest to .05, .10, ..., .95 (Normal: exactly these;
 // samples: fewer if there are fewer ranks), or the cells between the declared levels.
+//
+// Where outcomes equal quantiles, the cells of these are not known. Then it is the error of the
+// levels instead: with the levels tau_k of the declared quantiles q_k,
+//   (1 / t) max_k max(0, sum_t (P(y < q_k) - tau_k), sum_t (tau_k - P(y <= q_k))),
+// which is 0 for exact quantiles of any outcome. Its plug-in has [y < q_k] and [y <= q_k] in place
+// of the probabilities. Each of these 2 K sums has the interval of error_interval.h with x = [y <
+// q_k] - tau_k or [y <= q_k] - tau_k in one bin, at the level alpha / (2 K). So all of them hold
+// together with the probability 1 - alpha, from the first outcome on that equals a quantile; the
+// total variation distance before it has its own alpha.
 struct CoverageError {
+  // d.
   std::size_t cell_count = 0;
   // In [0, 1].
   double estimate = 0;
@@ -83,10 +93,27 @@ struct CentralInterval {
 using CentralIntervals = std::array<std::optional<CentralInterval>, kCentralProbabilities.size()>;
 [[nodiscard]] CentralIntervals CentralIntervalsOf(const ForecastCells& cells);
 
+// How many outcomes fell below the quantile of a declared level. The level is right if it is
+// between P(y < q) and P(y <= q).
+struct LevelCoverage {
+  double level = 0;
+  // The shares of outcomes below the quantile, and of those at most equal to it.
+  double below = 0;
+  double at_most = 0;
+  // The lower end of the interval of the average P(y < q), and the upper end of that of P(y <= q),
+  // in [0, 1]: a right level is between them. Those of all levels hold together, see
+  // CoverageError.
+  double lower = 0;
+  double upper = 1;
+};
+
 struct ForecastCoverage {
   std::int64_t count = 0;
   CoverageError error;
-  // Of CentralIntervals.
+  // All declared levels, ascending, where outcomes equal quantiles; else empty.
+  std::vector<LevelCoverage> levels;
+  // Of CentralIntervals. All are unset where outcomes equal quantiles: such an outcome is on the
+  // end of an interval, and exact quantiles promise nothing of the share inside then.
   std::array<std::optional<CentralCoverage>, kCentralProbabilities.size()> central;
 
   // The last of `central` that is set; null if none is.
@@ -120,14 +147,24 @@ class CoveragePartition {
 
   // d, at least 2.
   [[nodiscard]] std::size_t cell_count() const noexcept { return ends_.size(); }
-  // The plug-in estimate times the number of observations. counts: of the K cells of the
-  // ForecastCells. Cost: O(K).
-  [[nodiscard]] double Deviation(std::span<const std::int64_t> counts) const noexcept;
+  // The ends of the interval of the coverage error at all times, times the number of observations;
+  // not cut to [0, 1]. An observation raises the lower and lowers the upper one by at most 1,
+  // except the first one that equals a quantile.
+  struct Ends {
+    double lower = 0;
+    double upper = 0;
+  };
+  // counts: of the K cells of the ForecastCells, at least one observation. equal: as in
+  // ForecastCounts, or empty if it has no ties. alpha: in (0, 1). Cost: O(K).
+  [[nodiscard]] Ends Interval(std::span<const std::int64_t> counts,
+                              std::span<const std::int64_t> equal, double alpha) const;
 
  private:
   // The end of the range of each cell among the K cells, and its probability.
   std::vector<std::size_t> ends_;
   std::vector<double> probabilities_;
+  // The inner edges of the K cells, which are the declared levels of quantiles.
+  std::vector<double> edges_;
 };
 
 // The coverage error that is acceptable if nothing else is said: 5 percentage points.
@@ -153,8 +190,8 @@ inline constexpr double kDefaultCoverageLimit = 0.05;
 // are not followed: while the forecasts stay as they are, they are decided later.
 //
 // counts, levels: as for CoverageOf, at all times. least_rows: number of observations before the
-// first decision. Unset with fewer than 1000 observations, and if no range can be foreseen. Cost:
-// at most some milliseconds.
+// first decision. Unset with fewer than 1000 observations, where outcomes equal quantiles, and if
+// no range can be foreseen. Cost: at most some milliseconds.
 [[nodiscard]] std::optional<RowsUntilDecided> ForeseeCoverageDecision(const ForecastCells& cells,
                                                                       const ForecastCounts& counts,
                                                                       const CoverageLevels& levels,

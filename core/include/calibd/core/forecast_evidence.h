@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -27,6 +28,23 @@ struct ForecastEvidenceReading {
   std::int64_t evidence_reached_at = 0;
   std::int64_t drift_reached_at = 0;
   ForecastCounts counts;
+};
+
+// What a state has once an outcome was tied; all of it without the pending observations.
+struct TiedForecastState {
+  // Counts as ForecastCounts::strata, in which a tied outcome adds a share to each cell that it
+  // fits, in proportion to their probabilities.
+  std::vector<double> cells;
+  // By stratum kind, stratum and location-scale expert: what the bets on tied outcomes add to the
+  // logarithm of its process within the stratum, beside these counts.
+  std::vector<double> log_bets;
+  // Names the experts on levels. Save gives kLevelBets.
+  std::vector<double> level_bets;
+  // ln W and ln(1 + R) of the experts on levels, in the order of ForecastCells::level_wins.
+  std::vector<double> log_levels;
+  std::vector<double> log_level_shiryaev_roberts;
+
+  friend bool operator==(const TiedForecastState&, const TiedForecastState&) = default;
 };
 
 // The state of a ForecastEvidence.
@@ -55,8 +73,10 @@ struct ForecastEvidenceState {
   // Counts as ForecastCounts::strata, in which an observation has the weight (1 - 1 / kMemory)^t
   // after t others.
   std::vector<double> recent;
-  // The newest observations, fewer than 64: 16 cell + 4 stratum by scale + stratum by location.
+  // The newest observations, fewer than 64: 1024 ties + 16 cell + 4 stratum by scale + stratum by
+  // location.
   std::vector<std::int32_t> pending;
+  std::optional<TiedForecastState> ties;
 
   friend bool operator==(const ForecastEvidenceState&, const ForecastEvidenceState&) = default;
 };
@@ -65,8 +85,9 @@ struct ForecastEvidenceState {
 // drift, and the sums for scores and coverage, of one stream of forecasts with outcomes.
 //
 // Null hypothesis: given its forecast and the past, the cell of each outcome has the probabilities
-// pi of ForecastCells; for samples, given the draws and the outcome without their order. Outcomes
-// that are drawn from their forecasts fulfil it. Then, as with EvidenceProcess, P(E_t >= 1/alpha at
+// pi of ForecastCells; for samples, given the draws and the outcome without their order; for
+// quantiles with tied outcomes, as ForecastCells says. Outcomes that are drawn from their forecasts
+// fulfil it. Then, as with EvidenceProcess, P(E_t >= 1/alpha at
 // any time t) <= alpha for any sequence of forecasts and any stopping time, and R has the run
 // length of Drift. It fails when outcomes depend on each other given the past, such as those of a
 // forecast of the next 7 days that is made every day; when the order or the absence of outcomes
@@ -95,8 +116,8 @@ class ForecastEvidence {
   // Describes and adds a valid batch.
   void Add(const NumberForecastBatch& batch, std::int64_t first_observation) noexcept;
 
-  // Its evidence is that of EvidenceOf up to rounding errors, at the cost of O(experts) logarithms
-  // and a copy of the counts.
+  // Without ties its evidence is that of EvidenceOf up to rounding errors. Cost: O(experts)
+  // logarithms and a copy of the counts.
   [[nodiscard]] ForecastEvidenceReading Read() const;
   // The natural logarithm of its e-value. Cheaper than Read.
   [[nodiscard]] double LogEValue() const noexcept;
@@ -115,10 +136,17 @@ class ForecastEvidence {
   // cells; this object is then unchanged.
   [[nodiscard]] absl::Status Restore(const State& state);
 
-  // Upper bound of the bytes that an object holds, without its cells.
-  [[nodiscard]] static std::size_t MaxMemory(std::size_t cell_count) noexcept;
+  // Upper bound of the bytes that an object holds, without its cells. quantiles: whether these are
+  // of quantile forecasts.
+  [[nodiscard]] static std::size_t MaxMemory(std::size_t cell_count, bool quantiles) noexcept;
 
  private:
+  friend absl::StatusOr<ForecastEvidenceReading> CombineDisjoint(
+      std::span<const ForecastEvidence* const> parts);
+
+  // Adds ln W of the experts on cells, and of those on levels, to sums.
+  void AddLogs(std::span<double> cells, std::span<double> levels) const noexcept;
+
   struct Processes;
 
   std::shared_ptr<const ForecastCells> cells_;
@@ -127,8 +155,9 @@ class ForecastEvidence {
 };
 
 // Merge law: the parts of one stream share no observation, such as one part for each replica. The
-// evidence, scores and coverage are those of the merged counts; the detectors' statistics are
-// averaged, see CombineDisjoint of evidence.h. parts: with equal cells. Errors: InvalidArgument
+// evidence, scores and coverage are those of the merged counts; with ties the e-process of each
+// expert is the product of those of the parts. The detectors' statistics are averaged, see
+// CombineDisjoint of evidence.h. parts: with equal cells. Errors: InvalidArgument
 // when parts is empty, or they have different numbers of cells.
 [[nodiscard]] absl::StatusOr<ForecastEvidenceReading> CombineDisjoint(
     std::span<const ForecastEvidence* const> parts);

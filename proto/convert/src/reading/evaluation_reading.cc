@@ -105,6 +105,7 @@ v1::ErrorMeasurement MeasurementOf(const v1::Evaluation& evaluation) {
   error.mutable_coverage()->set_lower(forecast.coverage_error_lower());
   error.mutable_coverage()->set_upper(forecast.coverage_error_upper());
   *error.mutable_central_coverage() = scores.central_coverage();
+  *error.mutable_level_coverage() = scores.level_coverage();
   *error.mutable_direction() = forecast.direction();
   if (scores.has_residual_mean()) {
     error.mutable_direction()->set_residual_mean(scores.residual_mean());
@@ -212,6 +213,8 @@ v1::Reading ReadingOf(const v1::Evaluation& evaluation, const EvaluationCriteria
   reading.mutable_how_bad()->set_text(ErrorText(error, criteria.error_limit));
   reading.mutable_how_bad()->set_brief(BriefErrorText(error, criteria.error_limit));
   std::vector<std::string> places = CellTexts(evaluation.forecast().cells(), kMostCells);
+  const std::vector<std::string> levels = WrongLevelNames(error.level_coverage());
+  if (!levels.empty()) places.push_back(WrongLevelsTitle(levels) + JoinNames(levels, kMaxNames));
   for (std::string& group : GroupTexts(evaluation, criteria.error_limit)) {
     places.push_back(std::move(group));
   }

@@ -88,6 +88,7 @@ std::string ForecastsText(const v1::ErrorMeasurement& error, double limit) {
   std::string text = OffByText(error.coverage(), limit);
   Add(text, BiasText(error.direction(), error.observations()));
   Add(text, WidthText(error.central_coverage(), error.direction(), error.observations()));
+  Add(text, LevelsText(error.level_coverage()));
   return text;
 }
 

@@ -184,7 +184,12 @@ std::string WhereLine(const v1::GetCalibrationResponse& answer) {
     all_classes.names.push_back(
         absl::StrCat("rejected for all ", whereabouts.class_count(), " classes"));
   }
-  std::vector<Places> places = {GroupPlaces(answer), std::move(labels), std::move(rejected_labels)};
+  const LevelCoverages& all_levels = Current(answer.error()).level_coverage();
+  Places levels;
+  levels.names = WrongLevelNames(all_levels);
+  levels.title = WrongLevelsTitle(levels.names);
+  std::vector<Places> places = {GroupPlaces(answer), std::move(labels), std::move(rejected_labels),
+                                std::move(levels)};
   for (Places& kind :
        std::vector<Places>{std::move(rejected_classes), BinPlaces(whereabouts), std::move(cells),
                            std::move(all_classes), std::move(frequencies)}) {
@@ -193,9 +198,9 @@ std::string WhereLine(const v1::GetCalibrationResponse& answer) {
   }
   std::erase_if(places, [](const Places& kind) { return kind.names.empty(); });
   if (!places.empty()) return PlacesText(std::move(places), RowsText(answer));
-  // Without bins and cells, no row was examined.
+  // Without bins, cells and levels, no row was examined.
   return whereabouts.confidence_bins().empty() && whereabouts.cells().empty() &&
-                 answer.labels().truths() == 0
+                 all_levels.empty() && answer.labels().truths() == 0
              ? ""
              : "nothing stands out";
 }

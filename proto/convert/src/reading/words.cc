@@ -50,6 +50,19 @@ std::string CellPlace(const v1::ForecastCell& cell) {
                          100 * cell.upper());
 }
 
+// The levels outside of their intervals, the farthest first.
+std::vector<const v1::LevelCoverage*> WrongLevels(const LevelCoverages& levels) {
+  const auto outside = [](const v1::LevelCoverage* one) {
+    return std::max(one->lower() - one->level(), one->level() - one->upper());
+  };
+  std::vector<const v1::LevelCoverage*> wrong;
+  for (const v1::LevelCoverage& one : levels) {
+    if (outside(&one) > 0) wrong.push_back(&one);
+  }
+  std::ranges::stable_sort(wrong, std::ranges::greater(), outside);
+  return wrong;
+}
+
 }  // namespace
 
 const v1::ErrorMeasurement& Current(const v1::CalibrationError& error) {
@@ -164,6 +177,27 @@ std::string WidthText(const CentralCoverages& central, const v1::ForecastDirecti
                          follows ? "because of this, " : "", 100 * shown->promised(),
                          100 * shown->coverage(), 100 * shown->lower(), 100 * shown->upper(),
                          follows ? "" : conclusion);
+}
+
+std::string LevelsText(const LevelCoverages& levels) {
+  if (levels.empty()) return "";
+  const std::vector<const v1::LevelCoverage*> wrong = WrongLevels(levels);
+  const auto from_half = [](const v1::LevelCoverage& one) { return std::abs(one.level() - 0.5); };
+  const v1::LevelCoverage& shown =
+      wrong.empty() ? *std::ranges::min_element(levels, {}, from_half) : *wrong.front();
+  return LevelText(shown) + LevelConclusion(shown);
+}
+
+std::vector<std::string> WrongLevelNames(const LevelCoverages& levels) {
+  std::vector<std::string> names;
+  for (const v1::LevelCoverage* const one : WrongLevels(levels)) {
+    names.push_back(LevelName(one->level()));
+  }
+  return names;
+}
+
+std::string WrongLevelsTitle(const std::vector<std::string>& names) {
+  return names.size() == 1 ? "wrong level " : "wrong levels ";
 }
 
 std::string BiasText(const v1::ForecastDirection& direction, std::int64_t observations) {

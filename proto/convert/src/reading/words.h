@@ -13,6 +13,7 @@
 namespace calibd::convert {
 
 using CentralCoverages = google::protobuf::RepeatedPtrField<v1::CentralCoverage>;
+using LevelCoverages = google::protobuf::RepeatedPtrField<v1::LevelCoverage>;
 
 // The rows to which the status and the limit apply.
 [[nodiscard]] const v1::ErrorMeasurement& Current(const v1::CalibrationError& error);
@@ -75,6 +76,14 @@ struct NamedEvent {
 [[nodiscard]] std::string WidthText(const CentralCoverages& central,
                                     const v1::ForecastDirection& direction,
                                     std::int64_t observations);
+// Where outcomes equal quantiles: how many fell below the quantile of a level. About the level that
+// is farthest outside of its interval; if none is outside, about the one nearest to 1/2. Empty
+// without levels.
+[[nodiscard]] std::string LevelsText(const LevelCoverages& levels);
+// Names the levels that are outside of their intervals, such as ".9", the farthest first.
+[[nodiscard]] std::vector<std::string> WrongLevelNames(const LevelCoverages& levels);
+// "wrong level " or "wrong levels ", to which the names are added.
+[[nodiscard]] std::string WrongLevelsTitle(const std::vector<std::string>& names);
 // How far forecasts are too high or too low, such as "on average 0.4 standard deviations too low".
 // Empty if the mean is within four standard errors of 0, as for calibrated forecasts.
 [[nodiscard]] std::string BiasText(const v1::ForecastDirection& direction,

@@ -15,9 +15,17 @@
 
 namespace calibd::convert {
 
-// Converts the central intervals that exist.
-[[nodiscard]] google::protobuf::RepeatedPtrField<v1::CentralCoverage> ToProto(
-    const ForecastCoverage& coverage);
+[[nodiscard]] v1::CentralCoverage ToProto(const CentralCoverage& coverage);
+[[nodiscard]] v1::LevelCoverage ToProto(const LevelCoverage& coverage);
+// Converts the central intervals that exist, and the levels where outcomes equal quantiles.
+// Message: v1::ErrorMeasurement or v1::ForecastScores, without any of them.
+template <typename Message>
+void SetCoverage(const ForecastCoverage& coverage, Message& proto) {
+  for (const std::optional<CentralCoverage>& one : coverage.central) {
+    if (one.has_value()) *proto.add_central_coverage() = ToProto(*one);
+  }
+  for (const LevelCoverage& one : coverage.levels) *proto.add_level_coverage() = ToProto(one);
+}
 
 [[nodiscard]] v1::ForecastCell ToProto(const CellDeviation& cell);
 

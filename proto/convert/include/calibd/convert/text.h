@@ -51,6 +51,15 @@ namespace calibd::convert {
 // larger estimate.
 [[nodiscard]] bool Exceeds(const v1::ErrorInterval& class_1, const v1::ErrorInterval& top_label);
 
+// level: in (0, 1). ".5".
+[[nodiscard]] std::string LevelName(double level);
+// Where outcomes equal quantiles: "level .5: between 36 and 62 % fell below", or "level .9: 71 %
+// fell below" if no outcome equals this quantile.
+[[nodiscard]] std::string LevelText(const v1::LevelCoverage& level);
+// ": the quantile is too high" or "... too low" if the level is outside of its interval; else
+// empty.
+[[nodiscard]] std::string LevelConclusion(const v1::LevelCoverage& level);
+
 // The answer of an interval alone, without alarms. All arguments are probabilities.
 [[nodiscard]] v1::CalibrationError::Status StatusAgainst(double limit, double lower, double upper);
 
