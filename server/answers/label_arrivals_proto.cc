@@ -164,6 +164,7 @@ void SetProto(const LabelCounts& counts, v1::LabelCounts& proto) {
   proto.set_conflicting(counts.conflicting);
   proto.set_late(counts.late);
   proto.set_unknown(counts.unknown);
+  proto.set_waiting(counts.waiting);
 }
 
 void SetProto(const SkippedRows& skipped, v1::SkippedRows& proto) {

@@ -54,8 +54,11 @@ std::int64_t Changes(const ModelSnapshot& snapshot) {
   std::int64_t changes = snapshot.accepted_batches + snapshot.rejected_batches;
   if (snapshot.label_arrivals.has_value()) {
     const LabelCounts& labels = snapshot.label_arrivals->labels;
-    changes += snapshot.label_arrivals->matured + labels.matched + labels.repeated +
-               labels.conflicting + labels.late + labels.unknown;
+    // A label that waits is counted as one of the others later, so that both changes increase the
+    // number.
+    changes +=
+        snapshot.label_arrivals->matured + labels.waiting +
+        2 * (labels.matched + labels.repeated + labels.conflicting + labels.late + labels.unknown);
   }
   if (snapshot.monitor.has_value()) {
     // Alarms that are no longer kept have all been acknowledged.

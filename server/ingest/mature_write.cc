@@ -25,6 +25,8 @@ absl::Status MatureWrite::Write(Store& store) {
   if (model_->deleted()) return absl::OkStatus();
   PredictionTracker& tracker = *model_->storage_state().tracker;
   row_.elapsed = clock_.elapsed();
+  time_ = std::chrono::microseconds(clock_.wall_us());
+  EndWaiting(store);
   matured_ = tracker.Mature(
       row_.elapsed,
       std::max<std::size_t>(1, kMostValues / model_->declaration()->values_per_row()));
@@ -32,6 +34,20 @@ absl::Status MatureWrite::Write(Store& store) {
   unneeded_ = tracker.FindUnneeded(row_.elapsed, kMostReleased);
   store.ReleaseBatches(unneeded_.log_ids);
   return absl::OkStatus();
+}
+
+void MatureWrite::EndWaiting(Store& store) {
+  ended_ = model_->storage_state().tracker->EndWaiting(row_.elapsed);
+  if (ended_.batches.empty()) return;
+  const auto ended = static_cast<std::int64_t>(ended_.ids.size());
+  ended_row_.elapsed = row_.elapsed;
+  // Also if all of them were matched: the row says that the rows of the labels are not needed.
+  auto& row = ended_row_.kind.emplace<LabelsRow>();
+  row.counts = {.unknown = ended, .waiting = -ended};
+  row.ended_waiting_log_id = ended_.last_log_id();
+  std::string encoded = EncodeRow(ended_row_);
+  AppendElapsed(ended_row_.elapsed, encoded);
+  ended_log_id_ = store.AppendBatch(model_->id(), time_.count(), std::move(encoded));
 }
 
 absl::Status MatureWrite::Append(Store& store) {
@@ -62,7 +78,6 @@ absl::Status MatureWrite::Append(Store& store) {
   if (std::ranges::all_of(times_s, [](std::int64_t time) { return time == RowValues::kNoTime; })) {
     times_s.clear();
   }
-  time_ = std::chrono::microseconds(clock_.wall_us());
   std::string encoded = EncodeRow(row_);
   AppendElapsed(row_.elapsed, encoded);
   log_id_ = store.AppendBatch(model_->id(), time_.count(), std::move(encoded));
@@ -103,6 +118,9 @@ void MatureWrite::Add(const PredictionsRow& predictions, const PredictionTracker
 void MatureWrite::Undo() {
   // Skipped if nothing matured, or if Write was not called.
   if (!matured_.runs.empty()) model_->storage_state().tracker->UndoMature(matured_);
+  if (!ended_.batches.empty()) {
+    model_->storage_state().tracker->UndoEndWaiting(std::move(ended_));
+  }
 }
 
 void MatureWrite::Finish(Store& /*store*/, const absl::Status& committed) {
@@ -111,7 +129,9 @@ void MatureWrite::Finish(Store& /*store*/, const absl::Status& committed) {
 }
 
 void MatureWrite::Apply() {
-  if (committed_ && log_id_ != 0) model_->strand_state().Apply(row_, log_id_, time_);
+  if (!committed_) return;
+  if (ended_log_id_ != 0) model_->strand_state().Append(ended_row_, ended_log_id_, time_);
+  if (log_id_ != 0) model_->strand_state().Append(row_, log_id_, time_);
 }
 
 }  // namespace calibd::server

@@ -71,7 +71,10 @@ class RowWrite final : public ModelWrite {
   // ResourceExhausted.
   [[nodiscard]] absl::Status Resolve();
   [[nodiscard]] absl::Status Admit(PredictionsRow& row);
+  // Looks up labels and keeps in the row what the log holds of them.
   void Match(LabelsRow& row);
+  // Appends a row that matches the waiting labels of these predictions, if there are any.
+  void MatchWaiting(Store& store, const PredictionsRow& predictions);
   [[nodiscard]] absl::Status PendingFullError(std::size_t rows) const;
   void Append(Store& store);
   void AppendOpened(Store& store);
@@ -92,6 +95,10 @@ class RowWrite final : public ModelWrite {
   std::chrono::microseconds time_{};
   // Log id of the row; 0 if the row was not appended.
   std::int64_t log_id_ = 0;
+  // The row of MatchWaiting; its log id is 0 if it was not appended.
+  LogRow waiting_row_;
+  std::int64_t waiting_log_id_ = 0;
+  WaitingLabels::Taken waiting_;
   // The row of MatureAtOnce; its log id is 0 if it was not appended.
   LogRow matured_row_;
   std::int64_t matured_log_id_ = 0;
@@ -111,8 +118,8 @@ class RowWrite final : public ModelWrite {
   bool tracked_ = false;
 };
 
-// Matures due predictions and releases rows that the tracker no longer needs, as many as fit into
-// one transaction.
+// Ends the time of waiting labels, matures due predictions, and releases rows that the tracker no
+// longer needs, as many as fit into one transaction.
 class MatureWrite final : public ModelWrite {
  public:
   // done: called on the strand with whether the write was committed.
@@ -133,7 +140,14 @@ class MatureWrite final : public ModelWrite {
   void Add(const PredictionsRow& predictions, const PredictionTracker::Matured::Run& run,
            MaturedRow& matured) const;
 
+  // Appends a row that ends the time of labels whose predictions did not arrive.
+  void EndWaiting(Store& store);
+
   const std::function<void(bool)> done_;
+  WaitingLabels::Ended ended_;
+  LogRow ended_row_;
+  // Log id of the row of ended_; 0 if it was not appended.
+  std::int64_t ended_log_id_ = 0;
   PredictionTracker::Matured matured_;
   PredictionTracker::Unneeded unneeded_;
   LogRow row_;

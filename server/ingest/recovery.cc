@@ -52,12 +52,18 @@ absl::StatusOr<LogRow> Decode(Model& model, std::string_view data) {
 
 // Updates the tracker of predictions by a row of the log.
 void Track(const LogRow& row, const StoredBatch& stored, PredictionTracker& tracker) {
+  if (const auto* const labels = row.As<LabelsRow>()) {
+    tracker.RestoreEndOfWaiting(labels->ended_waiting_log_id);
+  }
   if (!row.tracked()) return;
   if (const auto* const predictions = row.As<PredictionsRow>()) {
     tracker.Add(stored.log_id, row.elapsed, stored.time_us, predictions->ids,
                 predictions->predicted_classes, predictions->values.truths);
+    // The next row of the log holds what became of them.
+    static_cast<void>(tracker.TakeWaiting(predictions->ids));
   } else if (const auto* const labels = row.As<LabelsRow>()) {
     tracker.RestoreLabels(stored.log_id, labels->ids, labels->truths);
+    tracker.RestoreWaiting(stored.log_id, row.elapsed, labels->waiting_ids, labels->waiting_truths);
   }
 }
 
@@ -343,6 +349,8 @@ class Recoverer {
       auto& tracker = target.model->storage_state().tracker;
       if (!tracker.has_value()) continue;
       tracker->RestoreMatured(matured_log_ids_.at(id));
+      // The log may hold labels whose time ended in a row that it no longer holds.
+      tracker->RestoreEndOfWaiting(target.model->strand_state().ended_waiting_log_id());
       tracker->SetSnapshot(target.snapshot_log_id);
       target.model->strand_state().RestorePending(
           tracker->PendingByClass(target.model->declaration()->counted_classes()));

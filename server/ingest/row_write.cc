@@ -109,7 +109,11 @@ void RowWrite::KeepFormerOutcome() {
 
 absl::Status RowWrite::Resolve() {
   if (auto* const predictions = row_.As<PredictionsRow>()) return Admit(*predictions);
-  if (auto* const labels = row_.As<LabelsRow>()) Match(*labels);
+  if (auto* const labels = row_.As<LabelsRow>()) {
+    Match(*labels);
+    matched_ = true;
+    encoded_ = EncodeRow(row_);
+  }
   return absl::OkStatus();
 }
 
@@ -153,10 +157,30 @@ void RowWrite::Match(LabelsRow& row) {
       model_->storage_state().tracker->Label(row_.elapsed, row.ids, row.truths);
   row.counts = labelling.counts;
   row.classes = std::move(labelling.classes);
+  if (!labelling.waiting.empty()) {
+    row.waiting_ids = row.ids;
+    row.waiting_truths = row.truths;
+    KeepOnly(labelling.waiting, row.waiting_ids);
+    KeepOnly(labelling.waiting, row.waiting_truths);
+  }
   KeepOnly(labelling.matched, row.ids);
   KeepOnly(labelling.matched, row.truths);
-  matched_ = true;
-  encoded_ = EncodeRow(row_);
+}
+
+void RowWrite::MatchWaiting(Store& store, const PredictionsRow& predictions) {
+  PredictionTracker& tracker = *model_->storage_state().tracker;
+  waiting_ = tracker.TakeWaiting(predictions.ids);
+  if (waiting_.ids.empty()) return;
+  waiting_row_.elapsed = row_.elapsed;
+  auto& row = waiting_row_.kind.emplace<LabelsRow>();
+  row.ids = waiting_.ids;
+  row.truths = waiting_.truths;
+  Match(row);
+  row.counts.waiting = -static_cast<std::int64_t>(waiting_.ids.size());
+  std::string encoded = EncodeRow(waiting_row_);
+  AppendElapsed(row_.elapsed, encoded);
+  waiting_log_id_ = store.AppendBatch(model_->id(), time_.count(), std::move(encoded));
+  if (waiting_row_.tracked()) tracker.KeepLabels(waiting_log_id_, row.ids);
 }
 
 void RowWrite::Append(Store& store) {
@@ -165,9 +189,9 @@ void RowWrite::Append(Store& store) {
   Failpoint("append");
   if (row_.tracked()) {
     Track();
-    const auto* const predictions = row_.As<PredictionsRow>();
-    if (predictions != nullptr && model_->declaration()->labels_come_with_predictions) {
-      MatureAtOnce(store, *predictions);
+    if (const auto* const predictions = row_.As<PredictionsRow>()) {
+      MatchWaiting(store, *predictions);
+      if (model_->declaration()->labels_come_with_predictions) MatureAtOnce(store, *predictions);
     }
   }
   if (row_.position.has_value()) {
@@ -243,6 +267,12 @@ void RowWrite::Undo() {
     }
   }
   if (matured_log_id_ != 0) model_->storage_state().tracker->UndoMature(matured_);
+  if (waiting_log_id_ != 0) {
+    PredictionTracker& tracker = *model_->storage_state().tracker;
+    if (waiting_row_.tracked()) tracker.UndoKeepLabels();
+    tracker.UndoLabel(waiting_row_.tracked_ids());
+    tracker.UndoTakeWaiting(waiting_);
+  }
   if (tracked_ && row_.As<PredictionsRow>() != nullptr) {
     model_->storage_state().tracker->UndoAdd();
   } else if (tracked_) {
@@ -256,6 +286,7 @@ void RowWrite::Finish(Store& /*store*/, const absl::Status& committed) {
     settlement_ = Settlement();
     settlement_.status = committed;
     log_id_ = 0;
+    waiting_log_id_ = 0;
     matured_log_id_ = 0;
     opened_log_id_ = 0;
     known_ = false;
@@ -266,6 +297,7 @@ void RowWrite::Apply() {
   if (opened_log_id_ != 0) model_->strand_state().Apply(LogRow(), opened_log_id_, time_);
   if (log_id_ != 0) {
     model_->strand_state().Append(row_, log_id_, time_);
+    if (waiting_log_id_ != 0) model_->strand_state().Append(waiting_row_, waiting_log_id_, time_);
     if (matured_log_id_ != 0) model_->strand_state().Append(matured_row_, matured_log_id_, time_);
   } else if (known_) {
     model_->strand_state().CountDuplicate();

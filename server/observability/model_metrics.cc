@@ -201,7 +201,7 @@ constexpr FamilyRow<LabelArrivals> kArrivalRows[] = {
      }},
     {"calibd_labels_total", Counter,
      "Number of labels sent by id: matched, repeated, conflicting (the first label is kept), late "
-     "(after label_grace) or unknown (no such prediction).",
+     "(after label_grace) or unknown (its prediction did not arrive within a minute).",
      [](auto& arrivals, auto& out) {
        out.Add(arrivals.labels.matched, {{"outcome", "matched"}});
        out.Add(arrivals.labels.repeated, {{"outcome", "repeated"}});
@@ -209,6 +209,9 @@ constexpr FamilyRow<LabelArrivals> kArrivalRows[] = {
        out.Add(arrivals.labels.late, {{"outcome", "late"}});
        out.Add(arrivals.labels.unknown, {{"outcome", "unknown"}});
      }},
+    {"calibd_labels_waiting", Gauge,
+     "Number of labels sent by id that wait for their predictions, at most a minute each.",
+     [](auto& arrivals, auto& out) { out.Add(arrivals.labels.waiting); }},
 };
 
 constexpr FamilyRow<ClassArrivals> kClassRows[] = {

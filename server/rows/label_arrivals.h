@@ -33,6 +33,8 @@ struct LabelArrivals {
   // Predictions that were sent with their label, and labels that were matched later.
   std::int64_t labelled = 0;
   LabelCounts labels;
+  // No label of a row up to this row of the log waits any more.
+  std::int64_t ended_waiting_log_id = 0;
   std::int64_t matured = 0;
   std::int64_t missing = 0;
   // One entry for each of the m classes. A change replaces the vector, so readers keep a consistent

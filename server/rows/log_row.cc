@@ -52,6 +52,11 @@ std::span<const PredictionId> LogRow::tracked_ids() const noexcept {
                            : std::span<const PredictionId>();
 }
 
+bool LogRow::tracked() const noexcept {
+  const auto* const labels = As<LabelsRow>();
+  return !tracked_ids().empty() || (labels != nullptr && !labels->waiting_ids.empty());
+}
+
 bool LogRow::needs_tracker() const noexcept {
   return As<PredictionsRow>() != nullptr || As<LabelsRow>() != nullptr ||
          As<MaturedRow>() != nullptr;
@@ -79,7 +84,10 @@ std::size_t LogRow::bytes() const noexcept {
   if (const auto* const predictions = As<PredictionsRow>()) {
     bytes += predictions->predicted_classes.size() * sizeof(std::int32_t);
   }
-  if (const auto* const labels = As<LabelsRow>()) bytes += labels->truths.bytes();
+  if (const auto* const labels = As<LabelsRow>()) {
+    bytes += labels->truths.bytes() + labels->waiting_truths.bytes() +
+             labels->waiting_ids.size() * sizeof(PredictionId);
+  }
   return bytes;
 }
 

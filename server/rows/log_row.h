@@ -125,13 +125,19 @@ struct PredictionsRow {
   std::int64_t duplicates = 0;
 };
 
-// Labels by id.
+// Labels by id: a batch of them, the waiting labels of a batch of predictions that came later, or
+// the end of the time of waiting labels.
 struct LabelsRow {
   // The ids that matched a pending prediction; before the lookup, all ids of the batch.
   std::vector<PredictionId> ids;
   // Of each id.
   Truths truths;
   LabelCounts counts;
+  // The labels that begin to wait for their predictions.
+  std::vector<PredictionId> waiting_ids{};
+  Truths waiting_truths{};
+  // No label of a row up to this one waits any more; 0 if the row ends no time of waiting.
+  std::int64_t ended_waiting_log_id = 0;
   // The log does not hold the classes of matched labels: recovery counts the pending predictions of
   // each class instead.
   LabelClasses classes;
@@ -198,7 +204,7 @@ struct LogRow {
   }
   // The ids because of which the tracker of predictions needs the row.
   [[nodiscard]] std::span<const PredictionId> tracked_ids() const noexcept;
-  [[nodiscard]] bool tracked() const noexcept { return !tracked_ids().empty(); }
+  [[nodiscard]] bool tracked() const noexcept;
   // True for rows that exist only in the log of a model with a label_grace.
   [[nodiscard]] bool needs_tracker() const noexcept;
   // The content hash of a batch, unset for a row that only opens or ends a producer.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <optional>
+#include <utility>
 
 #include "absl/container/flat_hash_set.h"
 
@@ -93,7 +95,7 @@ PredictionTracker::Labelling PredictionTracker::Label(Elapsed elapsed,
   for (std::uint32_t i = 0; i < ids.size(); ++i) {
     const auto found = index_.find(ids[i]);
     if (found == index_.end()) {
-      ++counts.unknown;
+      LabelWaiting(elapsed, i, ids[i], truths.rows(i, 1), labelling);
       continue;
     }
     Entry& known = entry(found->second);
@@ -115,14 +117,59 @@ PredictionTracker::Labelling PredictionTracker::Label(Elapsed elapsed,
   return labelling;
 }
 
+void PredictionTracker::LabelWaiting(Elapsed elapsed, std::uint32_t index, const PredictionId& id,
+                                     const TruthView& truth, Labelling& labelling) {
+  LabelCounts& counts = labelling.counts;
+  if (const std::optional<TruthView> former = waiting_.Find(id)) {
+    const bool repeated = std::ranges::equal(former->labels, truth.labels) &&
+                          std::ranges::equal(former->outcomes, truth.outcomes);
+    ++(repeated ? counts.repeated : counts.conflicting);
+  } else if (waiting_.Add(elapsed, id, truth, max_pending_)) {
+    ++counts.waiting;
+    labelling.waiting.push_back(index);
+  } else {
+    ++counts.unknown;
+  }
+}
+
 void PredictionTracker::UndoLabel(std::span<const PredictionId> ids) {
+  if (waiting_.open()) waiting_.RemoveOpen();
   for (const PredictionId& id : ids) entry(index_.at(id)).labelled = false;
 }
 
 void PredictionTracker::KeepLabels(std::int64_t log_id, std::span<const PredictionId> ids) {
-  LabelBatch batch{.log_id = log_id};
+  LabelBatch batch{.log_id = log_id, .end = 0, .waits = waiting_.open()};
   for (const PredictionId& id : ids) batch.end = std::max(batch.end, index_.at(id) + 1);
   label_batches_.push_back(batch);
+  if (batch.waits) waiting_.Close(log_id);
+  Publish();
+}
+
+void PredictionTracker::UndoKeepLabels() noexcept {
+  if (label_batches_.back().waits) waiting_.Reopen();
+  label_batches_.pop_back();
+}
+
+WaitingLabels::Taken PredictionTracker::TakeWaiting(std::span<const PredictionId> ids) {
+  return waiting_.Take(ids);
+}
+
+void PredictionTracker::UndoTakeWaiting(const WaitingLabels::Taken& taken) {
+  waiting_.UndoTake(taken);
+}
+
+WaitingLabels::Ended PredictionTracker::EndWaiting(Elapsed elapsed) {
+  WaitingLabels::Ended ended = waiting_.EndUntil(elapsed - wait());
+  if (!ended.batches.empty()) ended_waiting_log_id_ = ended.last_log_id();
+  Publish();
+  return ended;
+}
+
+void PredictionTracker::UndoEndWaiting(WaitingLabels::Ended ended) {
+  // Nothing was released since, so the batches before need no other id.
+  if (!ended.batches.empty()) ended_waiting_log_id_ = ended.batches.front().log_id - 1;
+  waiting_.UndoEnd(std::move(ended));
+  Publish();
 }
 
 PredictionTracker::Matured PredictionTracker::Mature(Elapsed elapsed, std::size_t max_rows) {
@@ -171,7 +218,7 @@ PredictionTracker::Unneeded PredictionTracker::FindUnneeded(Elapsed elapsed,
   const std::uint64_t pending_from = first_pending();
   for (const LabelBatch& batch : label_batches_) {
     if (unneeded.log_ids.size() >= most || batch.end > pending_from ||
-        batch.log_id > snapshot_log_id_) {
+        batch.log_id > snapshot_log_id_ || (batch.waits && batch.log_id > ended_waiting_log_id_)) {
       break;
     }
     unneeded.log_ids.push_back(batch.log_id);
@@ -237,6 +284,7 @@ std::vector<std::int64_t> PredictionTracker::TakeAll() {
   index_.clear();
   runs_.clear();
   label_batches_.clear();
+  waiting_.Clear();
   matured_runs_ = 0;
   pending_ = 0;
   Publish();
@@ -255,6 +303,19 @@ void PredictionTracker::RestoreLabels(std::int64_t log_id, std::span<const Predi
     }
   }
   label_batches_.push_back(batch);
+}
+
+void PredictionTracker::RestoreWaiting(std::int64_t log_id, Elapsed elapsed,
+                                       std::span<const PredictionId> ids, const TruthView& truths) {
+  if (ids.empty()) return;
+  label_batches_.back().waits = true;
+  waiting_.Restore(log_id, elapsed, ids, truths);
+}
+
+void PredictionTracker::RestoreEndOfWaiting(std::int64_t log_id) {
+  ended_waiting_log_id_ = std::max(ended_waiting_log_id_, log_id);
+  waiting_.EndThrough(log_id);
+  Publish();
 }
 
 void PredictionTracker::RestoreMatured(std::int64_t log_id) {
@@ -282,6 +343,7 @@ void PredictionTracker::Publish() noexcept {
   if (matured_runs_ > 0 && runs_.front().log_id <= snapshot_log_id_) {
     due = std::min(due, runs_.front().elapsed + 2 * grace_);
   }
+  if (waiting_.oldest().has_value()) due = std::min(due, *waiting_.oldest() + wait());
   next_due_us_ = due.count();
   oldest_pending_time_us_ = waits ? runs_[matured_runs_].time_us : 0;
 }

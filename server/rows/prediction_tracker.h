@@ -1,6 +1,7 @@
 #ifndef CALIBD_SERVER_ROWS_PREDICTION_TRACKER_H_
 #define CALIBD_SERVER_ROWS_PREDICTION_TRACKER_H_
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -13,6 +14,7 @@
 #include "server/model/row_shape.h"
 #include "server/rows/prediction_id.h"
 #include "server/rows/truths.h"
+#include "server/rows/waiting_labels.h"
 
 namespace calibd::server {
 
@@ -23,6 +25,8 @@ struct LabelCounts {
   std::int64_t conflicting = 0;
   std::int64_t late = 0;
   std::int64_t unknown = 0;
+  // In a row of the log: labels that begin to wait, minus those that no longer wait.
+  std::int64_t waiting = 0;
 
   LabelCounts& operator+=(const LabelCounts& other) noexcept {
     matched += other.matched;
@@ -30,11 +34,12 @@ struct LabelCounts {
     conflicting += other.conflicting;
     late += other.late;
     unknown += other.unknown;
+    waiting += other.waiting;
     return *this;
   }
 };
 
-// The predicted class for each label; labels with an unknown id have none.
+// The predicted class for each label; labels whose prediction is unknown have none.
 struct LabelClasses {
   std::vector<std::int32_t> matched;
   std::vector<std::int32_t> conflicting;
@@ -68,7 +73,7 @@ class PredictionTracker {
 
   // grace > 0; max_pending >= 1. truths: those of a prediction.
   PredictionTracker(Elapsed grace, std::size_t max_pending, const TruthShape& truths = {})
-      : grace_(grace), max_pending_(max_pending), truth_shape_(truths) {}
+      : grace_(grace), max_pending_(max_pending), truth_shape_(truths), waiting_(truths) {}
 
   // As the constructor. Applies to the known predictions too; none of them is removed.
   void SetLimits(Elapsed grace, std::size_t max_pending) noexcept;
@@ -92,18 +97,34 @@ class PredictionTracker {
   struct Labelling {
     LabelCounts counts;
     LabelClasses classes;
-    // Ascending indices of the labels that matched.
+    // Ascending indices of the labels that matched, and of those that begin to wait.
     std::vector<std::uint32_t> matched;
+    std::vector<std::uint32_t> waiting;
   };
-  // Looks up each id. A label matches a pending prediction younger than the grace at `elapsed`.
+  // Looks up each id. A label matches a pending prediction younger than the grace at `elapsed`. A
+  // label without a known prediction begins to wait for it, if there is room.
   [[nodiscard]] Labelling Label(Elapsed elapsed, std::span<const PredictionId> ids,
                                 const TruthView& truths);
   // ids: the ids that matched.
   void UndoLabel(std::span<const PredictionId> ids);
 
-  // Records a batch of matched labels of the log, needed until all of its predictions have matured.
+  // Records a batch of labels of the log, needed until all of its predictions have matured, and
+  // until none of its labels waits. ids: the ids that matched.
   void KeepLabels(std::int64_t log_id, std::span<const PredictionId> ids);
-  void UndoKeepLabels() noexcept { label_batches_.pop_back(); }
+  void UndoKeepLabels() noexcept;
+
+  // ---- Labels that wait for their predictions
+
+  // Number of labels that wait.
+  [[nodiscard]] std::size_t waiting() const noexcept { return waiting_.size(); }
+  // Takes the waiting labels of predictions that were added.
+  [[nodiscard]] WaitingLabels::Taken TakeWaiting(std::span<const PredictionId> ids);
+  void UndoTakeWaiting(const WaitingLabels::Taken& taken);
+  // Ends the time of the labels that have waited for a minute, or for the grace if that is shorter.
+  // While a prediction is pending, the labels that arrived before it are thus known to have ended
+  // before it matures.
+  [[nodiscard]] WaitingLabels::Ended EndWaiting(Elapsed elapsed);
+  void UndoEndWaiting(WaitingLabels::Ended ended);
 
   // ---- Maturing and forgetting
 
@@ -123,9 +144,9 @@ class PredictionTracker {
   [[nodiscard]] Matured Mature(Elapsed elapsed, std::size_t max_rows);
   void UndoMature(const Matured& matured) noexcept;
 
-  // Batches of the log that are no longer needed: labels whose predictions have all matured, and
-  // predictions that matured long ago or exceed the number of known ids. Only batches that the
-  // persisted snapshot covers.
+  // Batches of the log that are no longer needed: labels that do not wait and whose predictions
+  // have all matured, and predictions that matured long ago or exceed the number of known ids. Only
+  // batches that the persisted snapshot covers.
   struct Unneeded {
     std::vector<std::int64_t> log_ids;
     std::size_t runs = 0;
@@ -144,6 +165,11 @@ class PredictionTracker {
   // Applies the labels of a batch that was resolved before.
   void RestoreLabels(std::int64_t log_id, std::span<const PredictionId> ids,
                      const TruthView& truths);
+  // Adds the waiting labels of the batch of the newest RestoreLabels.
+  void RestoreWaiting(std::int64_t log_id, Elapsed elapsed, std::span<const PredictionId> ids,
+                      const TruthView& truths);
+  // The labels of all batches up to this one have stopped to wait.
+  void RestoreEndOfWaiting(std::int64_t log_id);
   // Marks all runs up to this batch as matured.
   void RestoreMatured(std::int64_t log_id);
   // Returns the counts for each of class_count predicted classes. Cost: O(pending).
@@ -182,6 +208,8 @@ class PredictionTracker {
     std::int64_t log_id = 0;
     // Greater than the numbers of the entries that it labels.
     std::uint64_t end = 0;
+    // Some of its labels began to wait.
+    bool waits = false;
   };
 
   [[nodiscard]] Entry& entry(std::uint64_t number) { return entries_[number - first_entry_]; }
@@ -189,8 +217,15 @@ class PredictionTracker {
   void SetTruth(std::uint64_t number, const TruthView& truth);
   // True if the truth of an entry is this one.
   [[nodiscard]] bool HasTruth(std::uint64_t number, const TruthView& truth) const;
+  // Counts a label whose prediction is unknown, and keeps it if there is room.
+  void LabelWaiting(Elapsed elapsed, std::uint32_t index, const PredictionId& id,
+                    const TruthView& truth, Labelling& labelling);
   // Number of the first entry that has not matured.
   [[nodiscard]] std::uint64_t first_pending() const noexcept;
+  // How long a label waits.
+  [[nodiscard]] Elapsed wait() const noexcept {
+    return std::min(grace_, WaitingLabels::kLongestWait);
+  }
   // Updates the values for other threads.
   void Publish() noexcept;
 
@@ -209,6 +244,9 @@ class PredictionTracker {
   std::size_t matured_runs_ = 0;
   std::size_t pending_ = 0;
   std::deque<LabelBatch> label_batches_;
+  WaitingLabels waiting_;
+  // No label of a batch up to this one waits.
+  std::int64_t ended_waiting_log_id_ = 0;
   std::int64_t snapshot_log_id_ = 0;
   std::int64_t matured_log_id_ = 0;
 

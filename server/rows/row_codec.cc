@@ -202,6 +202,14 @@ struct KindWriter {
                                                           row.classes.conflicting.end());
     resolved.mutable_late_predicted_classes()->Add(row.classes.late.begin(),
                                                    row.classes.late.end());
+    resolved.set_waiting_prediction_ids(EncodeIds(row.waiting_ids));
+    resolved.mutable_waiting_labels()->Add(row.waiting_truths.labels.begin(),
+                                           row.waiting_truths.labels.end());
+    resolved.mutable_waiting_outcomes()->Add(row.waiting_truths.outcomes.begin(),
+                                             row.waiting_truths.outcomes.end());
+    resolved.set_ended_waiting_labels(static_cast<std::int64_t>(row.waiting_ids.size()) -
+                                      row.counts.waiting);
+    resolved.set_ended_waiting_log_id(row.ended_waiting_log_id);
   }
   void operator()(const MaturedRow& row) const {
     store::v1::Maturity& matured = *out.mutable_matured();
@@ -250,10 +258,10 @@ bool ReadMatrix(const google::protobuf::RepeatedField<double>& doubles,
   return std::ranges::all_of(out, [](double value) { return value >= 0 && value <= 1; });
 }
 
-// Reads one class for each label, or nothing if there are no classes.
+// Reads at most one class for each label.
 bool ReadClassesOf(std::int64_t labels, const google::protobuf::RepeatedField<std::int32_t>& stored,
                    std::size_t class_count, std::vector<std::int32_t>& out) {
-  return ReadClasses(stored, class_count, out) && (out.empty() || stored.size() == labels);
+  return ReadClasses(stored, class_count, out) && stored.size() <= labels;
 }
 
 struct RowReader {
@@ -263,13 +271,17 @@ struct RowReader {
   // Reads labels or outcomes, whichever the model has.
   template <typename Message>
   bool ReadTruths(const Message& message, Truths& out) const {
+    return ReadTruths(message.labels(), message.outcomes(), out);
+  }
+  bool ReadTruths(const google::protobuf::RepeatedField<std::int32_t>& labels,
+                  const google::protobuf::RepeatedField<double>& outcomes, Truths& out) const {
     const TruthShape& expected = shape.truths;
     if (expected.labels == 0) {
-      out = std::vector<double>(message.outcomes().begin(), message.outcomes().end());
-      return message.labels().empty() && AreFinite(out.outcomes);
+      out = std::vector<double>(outcomes.begin(), outcomes.end());
+      return labels.empty() && AreFinite(out.outcomes);
     }
-    out = {{message.labels().begin(), message.labels().end()}, expected.labels};
-    return message.outcomes().empty() && out.labels.size() % expected.labels == 0 &&
+    out = {{labels.begin(), labels.end()}, expected.labels};
+    return outcomes.empty() && out.labels.size() % expected.labels == 0 &&
            std::ranges::all_of(out.labels, [&expected](std::int32_t label) {
              return label >= expected.least_label && label < expected.end_label;
            });
@@ -332,9 +344,16 @@ struct RowReader {
                   .conflicting = resolved.conflicting_labels(),
                   .late = resolved.late_labels(),
                   .unknown = resolved.unknown_labels()};
+    row.waiting_ids = DecodeIds(resolved.waiting_prediction_ids());
+    row.counts.waiting =
+        static_cast<std::int64_t>(row.waiting_ids.size()) - resolved.ended_waiting_labels();
+    row.ended_waiting_log_id = resolved.ended_waiting_log_id();
     const LabelCounts& counts = row.counts;
     return ReadTruths(resolved, row.truths) && row.ids.size() == row.truths.size() &&
-           AreCounts({counts.repeated, counts.conflicting, counts.late, counts.unknown}) &&
+           ReadTruths(resolved.waiting_labels(), resolved.waiting_outcomes(), row.waiting_truths) &&
+           row.waiting_ids.size() == row.waiting_truths.size() &&
+           AreCounts({counts.repeated, counts.conflicting, counts.late, counts.unknown,
+                      resolved.ended_waiting_labels(), row.ended_waiting_log_id}) &&
            ReadClassesOf(counts.conflicting, resolved.conflicting_predicted_classes(),
                          shape.classes, row.classes.conflicting) &&
            ReadClassesOf(counts.late, resolved.late_predicted_classes(), shape.classes,

@@ -8,6 +8,7 @@
 #include "server/kinds/kind_table.h"
 #include "server/rows/label_arrivals.h"
 #include "server/rows/prediction_tracker.h"
+#include "server/rows/waiting_labels.h"
 #include "server/state/history.h"
 
 namespace calibd::server {
@@ -46,6 +47,7 @@ std::size_t StateMemory(const ModelDeclaration& declaration) noexcept {
     bytes += window_rows * sizeof(std::uint64_t) +
              2 * declaration.max_pending *
                  (PredictionTracker::kBytesPerPrediction + declaration.truth_shape().bytes()) +
+             WaitingLabels::MaxMemory(declaration.max_pending, declaration.truth_shape()) +
              4 * declaration.counted_classes() * sizeof(ClassArrivals);
   }
   if (!declaration.monitoring.group_tag.empty()) {

@@ -8,6 +8,7 @@
 #include "server/model/monitoring.h"
 #include "server/rows/label_arrivals.h"
 #include "server/rows/log_retention.h"
+#include "server/rows/waiting_labels.h"
 #include "server/state/declaration_size.h"
 #include "server/state/history.h"
 
@@ -43,9 +44,19 @@ std::size_t ObservationBytes(const ModelDeclaration& declaration) {
          (declaration.monitoring.group_tag.empty() ? 0 : kMaxGroupValueLength);
 }
 
+// Bytes of a label that came later, if it has a row of the log of its own.
+std::size_t LateLabelBytes(const ModelDeclaration& declaration) {
+  const TruthShape shape = declaration.truth_shape();
+  const std::size_t truths =
+      shape.least_label < 0 ? shape.labels * kLateMissingTruthBytes : TruthBytes(declaration);
+  return kLogRowBytes + truths + kIdBytes;
+}
+
 std::size_t LogBytes(const ModelDeclaration& declaration) {
   return (declaration.window + SnapshotRows(declaration)) * ObservationBytes(declaration) +
-         LogRetention::kSnapshotRejected * kLogRowBytes;
+         LogRetention::kSnapshotRejected * kLogRowBytes +
+         WaitingLabels::Capacity(declaration.max_pending, declaration.truth_shape()) *
+             LateLabelBytes(declaration);
 }
 
 std::size_t SnapshotBytes(const ModelDeclaration& declaration, const KindSizes& sizes) {
@@ -82,12 +93,8 @@ std::size_t DiskUse(const ModelDeclaration& declaration) noexcept {
 
 std::size_t DiskUsePerPending(const ModelDeclaration& declaration) noexcept {
   const std::size_t prediction = ObservationBytes(declaration) + kIdBytes;
-  const TruthShape shape = declaration.truth_shape();
-  const std::size_t truths =
-      shape.least_label < 0 ? shape.labels * kLateMissingTruthBytes : TruthBytes(declaration);
-  const std::size_t label = kLogRowBytes + truths + kIdBytes;
   // The same number of ids is known after the predictions have matured.
-  return kDiskFactor * 2 * (prediction + label);
+  return kDiskFactor * 2 * (prediction + LateLabelBytes(declaration));
 }
 
 }  // namespace calibd::server

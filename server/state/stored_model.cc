@@ -30,6 +30,8 @@ void ArrivalsFields(StateFields& fields, StoredArrivals& state) {
   fields(Stored::kConflictingLabelsFieldNumber, state.all.labels.conflicting);
   fields(Stored::kLateLabelsFieldNumber, state.all.labels.late);
   fields(Stored::kUnknownLabelsFieldNumber, state.all.labels.unknown);
+  fields(Stored::kWaitingLabelsFieldNumber, state.all.labels.waiting);
+  fields(Stored::kEndedWaitingLogIdFieldNumber, state.all.ended_waiting_log_id);
   fields.Column(Stored::kMaturedFieldNumber, state.classes, &ClassArrivals::matured);
   fields.Column(Stored::kMissingFieldNumber, state.classes, &ClassArrivals::missing);
   fields.Column(Stored::kLateFieldNumber, state.classes, &ClassArrivals::late);

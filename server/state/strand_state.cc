@@ -187,6 +187,7 @@ void StrandState::ApplyRow(const LabelsRow& row, ModelSnapshot::Time /*time*/) n
   LabelArrivals& arrivals = *state_.label_arrivals;
   arrivals.labelled += row.counts.matched;
   arrivals.labels += row.counts;
+  arrivals.ended_waiting_log_id = std::max(arrivals.ended_waiting_log_id, row.ended_waiting_log_id);
   for (const std::int32_t predicted : row.classes.matched) ++ArrivalsOf(predicted).pending.labelled;
   for (const std::int32_t predicted : row.classes.conflicting) ++ArrivalsOf(predicted).conflicting;
   for (const std::int32_t predicted : row.classes.late) ++ArrivalsOf(predicted).late;

@@ -75,6 +75,11 @@ class StrandState {
     return state_.declaration;
   }
 
+  // No label of a row up to this row of the log waits for its prediction any more.
+  [[nodiscard]] std::int64_t ended_waiting_log_id() const noexcept {
+    return state_.label_arrivals.has_value() ? state_.label_arrivals->ended_waiting_log_id : 0;
+  }
+
   // Returns the effect of all rows so far, without the window.
   [[nodiscard]] store::v1::ModelState Save() const;
   // Restores a saved state. Call it before the first row. The same later rows then give the same

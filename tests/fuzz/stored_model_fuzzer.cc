@@ -57,8 +57,10 @@ bool Replay(const std::string& data, std::int64_t log_id, microseconds time, Mod
   if (const auto* const predictions = row->As<PredictionsRow>(); row->tracked() && predictions) {
     tracker->Add(log_id, row->elapsed, time.count(), predictions->ids,
                  predictions->predicted_classes, predictions->values.truths);
+    static_cast<void>(tracker->TakeWaiting(predictions->ids));
   } else if (const auto* const labels = row->As<LabelsRow>(); row->tracked() && labels) {
     tracker->RestoreLabels(log_id, labels->ids, labels->truths);
+    tracker->RestoreWaiting(log_id, row->elapsed, labels->waiting_ids, labels->waiting_truths);
   }
   model.strand_state().Apply(*row, log_id, time);
   return true;

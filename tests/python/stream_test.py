@@ -291,7 +291,8 @@ def test_labels_come_later_by_id(client):
             stream.label([""], [0])
     counts = stream.counts
     assert (counts.accepted_rows, counts.duplicate_rows) == (50, 5)
-    assert (counts.matched_labels, counts.unknown_labels, counts.accepted_labels) == (40, 1, 41)
+    assert (counts.matched_labels, counts.waiting_labels, counts.accepted_labels) == (40, 1, 41)
+    assert counts.unknown_labels == 0
     assert client.label("late", ["41", "42"], [1, 2]).matched == 2
     assert client.calibration("late").label_arrivals.pending_labelled == 42
 

@@ -116,8 +116,9 @@ void AddLabelCommand(CLI::App& app, Context& context) {
   command->footer(
       "The model needs a label grace (calibctl model create --label-grace). A label that cannot "
       "be used is counted and is not an error: its prediction is unknown, it arrived too late, or "
-      "the prediction already has another label. If no label could be used and none had come "
-      "before, the exit code is 1. Running the command again changes nothing.\n"
+      "the prediction already has another label. A label that comes before its prediction waits "
+      "for it for a minute, and is unknown after that. If no label could be used yet and none had "
+      "come before, the exit code is 1. Running the command again changes nothing.\n"
       "For a model that forecasts a number, FILE has the columns id and outcome; for a model of "
       "several labels id and label_NAME for each label.\n"
       "Examples: calibctl label clicks labels.csv --label-base 0\n"

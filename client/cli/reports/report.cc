@@ -337,11 +337,12 @@ std::string DescribeLabelArrivals(const v1::LabelArrivals& arrivals) {
                         with_rate(arrivals.missing(), arrivals.missing_rate()));
   const v1::LabelCounts& labels = arrivals.labels();
   absl::StrAppendFormat(
-      &text, "\nlabels by id: %d matched, %d repeated, %s conflicting, %s late, %s unknown\n",
+      &text,
+      "\nlabels by id: %d matched, %d repeated, %s conflicting, %s late, %s unknown, %d waiting\n",
       labels.matched(), labels.repeated(),
       with_rate(labels.conflicting(), arrivals.conflicting_rate()),
       with_rate(labels.late(), arrivals.late_rate()),
-      with_rate(labels.unknown(), arrivals.unknown_rate()));
+      with_rate(labels.unknown(), arrivals.unknown_rate()), labels.waiting());
   Rows rows = {
       {"predicted class", "accepted", "pending", "matured", "missing", "late", "conflicting"}};
   for (const auto& one : arrivals.predicted_classes()) {

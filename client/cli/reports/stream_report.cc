@@ -16,7 +16,7 @@ constexpr std::int64_t kMaxToldRejections = 5;
 // Accepted labels whose outcome the server did not report, because the connection was lost.
 std::int64_t Untold(const client::LabelCounts& labels) {
   return labels.accepted - labels.matched - labels.repeated - labels.conflicting - labels.late -
-         labels.unknown;
+         labels.unknown - labels.waiting;
 }
 
 }  // namespace
@@ -107,10 +107,10 @@ bool ReportedStream::TellUnmatched() const {
   const bool found = labels.matched + labels.repeated + labels.conflicting + Untold(labels) > 0;
   if (labels.labels == 0 || found) return false;
   std::cerr << "calibctl: no label belongs to a prediction of " << convert::ShortName(model_)
-            << " that waits for it: " << labels.unknown
-            << " have ids that the server does not know (the predictions come first, with the same "
-               "ids), "
-            << labels.late << " came after the label grace, " << labels.dropped << " are invalid\n";
+            << " that waits for it: " << labels.waiting
+            << " wait for predictions with the same ids, which must come within a minute, "
+            << labels.unknown << " have ids that the server does not know, " << labels.late
+            << " came after the label grace, " << labels.dropped << " are invalid\n";
   return true;
 }
 
@@ -136,6 +136,7 @@ Json ReportedStream::CountsJson(double elapsed_seconds) const {
     sent.set_conflicting(counts.labels.conflicting);
     sent.set_late(counts.labels.late);
     sent.set_unknown(counts.labels.unknown);
+    sent.set_waiting(counts.labels.waiting);
     sent.set_untold(Untold(counts.labels));
     return with_stream(std::move(sent));
   }
@@ -168,10 +169,11 @@ std::string ReportedStream::CountsText(double elapsed_seconds) const {
   }
   const client::LabelCounts& labels = counts.labels;
   std::string text = absl::StrFormat(
-      "%s: %d labels matched, %d repeated, %d conflicting, %d late, %d unknown, %d rejected, %d "
-      "dropped in %.1f s%s\n",
+      "%s: %d labels matched, %d repeated, %d conflicting, %d late, %d unknown, %d waiting, %d "
+      "rejected, %d dropped in %.1f s%s\n",
       model_, labels.matched, labels.repeated, labels.conflicting, labels.late, labels.unknown,
-      labels.rejected, labels.dropped, elapsed_seconds, rate(labels.accepted, "labels"));
+      labels.waiting, labels.rejected, labels.dropped, elapsed_seconds,
+      rate(labels.accepted, "labels"));
   if (Untold(labels) > 0) {
     absl::StrAppendFormat(&text,
                           "%d more were accepted before the connection broke; `calibctl show` "

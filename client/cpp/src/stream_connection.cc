@@ -268,7 +268,8 @@ absl::Status StreamImpl::HandleFinished(const v1::StreamObservationsResponse::Fi
   const v1::LabelCounts& labels = message.labels();
   const std::int64_t rows = message.accepted_rows() + message.duplicate_rows() +
                             message.rejected_rows() + labels.matched() + labels.repeated() +
-                            labels.conflicting() + labels.late() + labels.unknown();
+                            labels.conflicting() + labels.late() + labels.unknown() +
+                            labels.waiting();
   // The counts do not include labels that were accepted before this connection.
   if (!finishing_ || !window_->empty() || message.last_sequence() != window_->last_sequence() ||
       rows > rows_on_connection_ || rows < rows_on_connection_ - repeatable_labels_on_connection_) {
@@ -282,6 +283,7 @@ absl::Status StreamImpl::HandleFinished(const v1::StreamObservationsResponse::Fi
   counts_.labels.conflicting = labels.conflicting();
   counts_.labels.late = labels.late();
   counts_.labels.unknown = labels.unknown();
+  counts_.labels.waiting = labels.waiting();
   // Resent rows may have been accepted on an earlier connection.
   counts_.duplicate_rows =
       std::max<std::int64_t>(message.duplicate_rows() - resent_rows_on_connection_, 0);

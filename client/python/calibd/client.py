@@ -394,7 +394,7 @@ class Client:
 
     def label(self, model: str, ids: Any, labels: Any = None, *, outcomes: Any = None,
               request_id: str | None = None) -> ingest.LabelCounts:
-        """Sends the labels of predictions that were sent with these ids.
+        """Sends the labels of predictions that were sent, or come within a minute, with these ids.
 
         ids: texts or integers. labels: the true classes, as in a stream. outcomes: instead of labels,
         for a model that forecasts a number. Returns what became of them.

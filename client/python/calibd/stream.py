@@ -609,7 +609,7 @@ class ObservationStream:
         self._settle(finished.last_sequence)
         labels = finished.labels
         known_labels = (labels.matched + labels.repeated + labels.conflicting + labels.late
-                        + labels.unknown)
+                        + labels.unknown + labels.waiting)
         rows = (finished.accepted_rows + finished.duplicate_rows + finished.rejected_rows
                 + known_labels)
         last = self._window.next_sequence - 1
@@ -624,7 +624,7 @@ class ObservationStream:
         if known_labels == counts.accepted_labels:
             counts.matched_labels, counts.repeated_labels = labels.matched, labels.repeated
             counts.conflicting_labels, counts.late_labels = labels.conflicting, labels.late
-            counts.unknown_labels = labels.unknown
+            counts.unknown_labels, counts.waiting_labels = labels.unknown, labels.waiting
         # After a reconnection, rows that were resent cannot be told from duplicates.
         if not counts.reconnects or not self._may_have_duplicates:
             counts.duplicate_rows = finished.duplicate_rows if self._may_have_duplicates else 0

@@ -94,6 +94,8 @@ class StreamCounts:
     conflicting_labels: int | None = None
     late_labels: int | None = None
     unknown_labels: int | None = None
+    # Labels that came before their predictions: the server keeps them for a minute.
+    waiting_labels: int | None = None
     # Connections after the first, and batches sent again on them.
     reconnects: int = 0
     resent_batches: int = 0

@@ -167,13 +167,13 @@ TEST_F(DelayedLabelsTest, ReportsTheOutcomeOfEachLabel) {
   EXPECT_EQ(labels.matched, 1);
   EXPECT_EQ(labels.repeated, 1);
   EXPECT_EQ(labels.conflicting, 1);
-  EXPECT_EQ(labels.unknown, 1);
+  EXPECT_EQ(labels.waiting, 1);
   const v1::LabelArrivals coverage = Coverage("m");
   EXPECT_EQ(coverage.predictions(), 4);
   EXPECT_EQ(coverage.duplicate_predictions(), 4);
   EXPECT_EQ(coverage.pending(), 4);
   EXPECT_EQ(coverage.pending_labelled(), 3);
-  EXPECT_EQ(coverage.labels().unknown(), 1);
+  EXPECT_EQ(coverage.labels().waiting(), 1);
 }
 
 TEST_F(DelayedLabelsTest, ALabelAfterTheGraceIsLate) {
@@ -441,8 +441,8 @@ TEST_F(DelayedLabelsTest, CalibctlReadsIdsFromColumnsAndLabelsByName) {
   const auto text = Run({"label", "m", labels, "--drop-invalid"});
   EXPECT_EQ(text->exit_code(), 0) << "the predictions have these labels already";
   EXPECT_THAT(text->output(),
-              HasSubstr("2 repeated, 0 conflicting, 0 late, 0 unknown, 0 rejected, 1 "
-                        "dropped in"));
+              HasSubstr("2 repeated, 0 conflicting, 0 late, 0 unknown, 0 waiting, 0 "
+                        "rejected, 1 dropped in"));
 }
 
 TEST_F(DelayedLabelsTest, CalibctlFailsIfNoLabelBelongsToAPrediction) {
@@ -451,11 +451,17 @@ TEST_F(DelayedLabelsTest, CalibctlFailsIfNoLabelBelongsToAPrediction) {
   const std::string wrong = Write("wrong.csv", "id,label\nA,cat\nB,dog\n");
   const auto unknown = Run({"label", "m", wrong});
   EXPECT_EQ(unknown->exit_code(), 1);
-  EXPECT_THAT(unknown->output(),
-              HasSubstr("0 labels matched, 0 repeated, 0 conflicting, 0 late, 2 un"));
+  EXPECT_THAT(
+      unknown->output(),
+      HasSubstr("0 labels matched, 0 repeated, 0 conflicting, 0 late, 0 unknown, 2 waiting"));
   EXPECT_THAT(unknown->error(),
               HasSubstr("calibctl: no label belongs to a prediction of m that waits "
-                        "for it: 2 have ids that the server does not know"));
+                        "for it: 2 wait for predictions with the same ids"));
+  // The same labels again, and then their predictions.
+  EXPECT_EQ(Run({"label", "m", wrong})->exit_code(), 0);
+  RunJson({"send", "m", Write("q.csv", "id,cat,dog\nA,0.5,0.5\n"), "--id-column", "id"});
+  EXPECT_EQ(Coverage("m").pending_labelled(), 1);
+  EXPECT_EQ(Coverage("m").labels().waiting(), 1);
   const std::string invalid = Write("invalid.csv", "id,label\na,cow\n");
   const auto none = Run({"label", "m", invalid, "--drop-invalid"});
   EXPECT_EQ(none->exit_code(), 1);

@@ -119,7 +119,7 @@ TEST(LogIdTest, GapsChangeNothing) {
       }
       const std::shared_ptr<Model> model = engine.Find("models/m");
       for (std::int64_t round = 0; round < 40; ++round) {
-        const std::int64_t sequence = 3 * (40 * part + round);
+        const std::int64_t sequence = 5 * (40 * part + round);
         const auto seed = static_cast<std::uint64_t>(sequence);
         // Each id is used again after it was forgotten.
         const auto ids = MakeIds("id" + std::to_string(round), 20);
@@ -131,6 +131,9 @@ TEST(LogIdTest, GapsChangeNothing) {
         submit(1, MakeBatch(*model, 20, seed, ids));
         submit(2, MakeLabels(*model, ids));
         submit(3, round % 5 == 0 ? MakeInvalidBatch(*model) : MakeBatch(*model, 10, seed));
+        // Labels that come before the predictions of the next round, and labels without one.
+        submit(4, MakeLabels(*model, MakeIds("id" + std::to_string(round + 1), 12)));
+        submit(5, MakeLabels(*model, MakeIds("none" + std::to_string(sequence), 3)));
         clocks[i].Move(seconds(4));
         EXPECT_TRUE(engine.Mature(model));
       }

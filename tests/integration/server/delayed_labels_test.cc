@@ -247,7 +247,7 @@ TEST_F(DelayedLabelsTest, EveryLabelAndIdHasOneOutcome) {
   EXPECT_EQ(Observe(Labels({1, 2})).labels().matched(), 2);
   EXPECT_EQ(Observe(Labels({1, 2})).labels().repeated(), 2);
   EXPECT_EQ(Observe(Labels({2, 3}, 1)).labels().conflicting(), 1);
-  EXPECT_EQ(Observe(Labels({100})).labels().unknown(), 1);
+  EXPECT_EQ(Observe(Labels({100})).labels().waiting(), 1);
   std::vector<std::size_t> all(15);
   std::iota(all.begin(), all.end(), 0);
   const auto expect_counts = [&] {
@@ -262,7 +262,8 @@ TEST_F(DelayedLabelsTest, EveryLabelAndIdHasOneOutcome) {
     EXPECT_EQ(coverage.labels().matched(), 3);
     EXPECT_EQ(coverage.labels().repeated(), 2);
     EXPECT_EQ(coverage.labels().conflicting(), 1);
-    EXPECT_EQ(coverage.labels().unknown(), 1);
+    EXPECT_EQ(coverage.labels().waiting(), 1);
+    EXPECT_EQ(coverage.labels().unknown(), 0);
     EXPECT_EQ(coverage.labels().late(), 0);
   };
   expect_counts();
@@ -272,6 +273,10 @@ TEST_F(DelayedLabelsTest, EveryLabelAndIdHasOneOutcome) {
   // The ids are still known.
   EXPECT_EQ(Observe(Predictions(0, 15)).duplicate_rows(), 15);
   EXPECT_EQ(Observe(Labels({1})).labels().repeated(), 1);
+  // So is the label that waits.
+  EXPECT_EQ(Observe(Predictions(100, 1)).accepted_rows(), 1);
+  EXPECT_EQ(Coverage().pending_labelled(), 4);
+  EXPECT_EQ(Coverage().labels().waiting(), 0);
 }
 
 TEST_F(DelayedLabelsTest, AStreamCarriesBothAndReportsTheirOutcomes) {
@@ -305,7 +310,7 @@ TEST_F(DelayedLabelsTest, AStreamCarriesBothAndReportsTheirOutcomes) {
   EXPECT_EQ(finished->finished().accepted_rows(), 20);
   EXPECT_EQ(finished->finished().rejected_rows(), 2);
   EXPECT_EQ(finished->finished().labels().matched(), 2);
-  EXPECT_EQ(finished->finished().labels().unknown(), 1);
+  EXPECT_EQ(finished->finished().labels().waiting(), 1);
   EXPECT_EQ(Coverage().labels().matched(), 2);
 }
 

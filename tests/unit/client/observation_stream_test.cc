@@ -360,7 +360,7 @@ TEST(ObservationStreamTest, KeepsTheOrderOfRowsAndLabels) {
     finished.set_accepted_rows(5);
     finished.set_duplicate_rows(1);
     finished.mutable_labels()->set_matched(2);
-    finished.mutable_labels()->set_unknown(1);
+    finished.mutable_labels()->set_waiting(1);
     stream.Write(response);
     return grpc::Status::OK;
   });
@@ -386,7 +386,7 @@ TEST(ObservationStreamTest, KeepsTheOrderOfRowsAndLabels) {
   EXPECT_EQ(counts->labels.labels, 3);
   EXPECT_EQ(counts->labels.accepted, 3);
   EXPECT_EQ(counts->labels.matched, 2);
-  EXPECT_EQ(counts->labels.unknown, 1);
+  EXPECT_EQ(counts->labels.waiting, 1);
 }
 
 TEST(ObservationStreamTest, RefusesInvalidIdsAndLabelsOrDropsThem) {

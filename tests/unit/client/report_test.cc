@@ -116,7 +116,7 @@ TEST(ReportTest, DescribesLabelsThatComeLater) {
   EXPECT_THAT(text, HasSubstr("1300 accepted, 3 duplicates; 300 (23.1 %) pending, 150 of them "
                               "labelled; 1000 matured, 40 (4 %) of them without a label\n"));
   EXPECT_THAT(text, HasSubstr("1110 matched, 0 repeated, 2 (0.2 %) conflicting, 5 (0.5 %) late, "
-                              "1 (0.1 %) unknown\n"));
+                              "1 (0.1 %) unknown, 0 waiting\n"));
   EXPECT_THAT(
       text,
       HasSubstr(

@@ -85,7 +85,8 @@ TEST_F(PredictionTrackerTest, EachLabelHasOneOutcome) {
   EXPECT_EQ(counts.matched, 2);
   EXPECT_EQ(counts.repeated, 1);
   EXPECT_EQ(counts.conflicting, 1);
-  EXPECT_EQ(counts.unknown, 1);
+  EXPECT_EQ(counts.waiting, 1);
+  EXPECT_EQ(counts.unknown, 0);
   EXPECT_EQ(counts.late, 0);
   // Late by its age, whether or not Mature was called.
   EXPECT_EQ(Label(seconds(100), {"b"}, {1}).late, 1);
@@ -140,7 +141,7 @@ TEST_F(PredictionTrackerTest, MaturedIdsAreKnownForAboutAsLongAgain) {
   const auto unneeded = tracker_.FindUnneeded(seconds(200), 100);
   EXPECT_THAT(unneeded.log_ids, ElementsAre(1));
   tracker_.Forget(unneeded);
-  EXPECT_EQ(Label(seconds(200), {"a", "b"}, {1, 1}).unknown, 1);
+  EXPECT_EQ(Label(seconds(200), {"a", "b"}, {1, 1}).waiting, 1);
   EXPECT_THAT(tracker_.FindNew(Ids({"a", "b"})), ElementsAre(0));
   EXPECT_EQ(tracker_.next_due(), seconds(201));
 }
@@ -191,6 +192,8 @@ TEST_F(PredictionTrackerTest, AStartRestoresIt) {
     seconds elapsed{};
     std::vector<PredictionId> ids;
     std::vector<std::int32_t> values;
+    std::vector<PredictionId> waiting_ids;
+    std::vector<std::int32_t> waiting_values;
   };
   const auto predicted = [](const std::vector<PredictionId>& ids) {
     std::vector<std::int32_t> classes;
@@ -201,17 +204,23 @@ TEST_F(PredictionTrackerTest, AStartRestoresIt) {
   std::map<std::int64_t, Row> log;
   std::int64_t next = 1;
   std::int64_t matured_log_id = 0;
+  std::int64_t ended_waiting_log_id = 0;
+  std::int64_t waited = 0;
   seconds now{0};
   const auto rebuilt = [&] {
     auto tracker = std::make_unique<PredictionTracker>(kGrace, 40);
     for (const auto& [id, row] : log) {
       if (row.labels) {
         tracker->RestoreLabels(id, row.ids, TruthView{.labels = row.values});
+        tracker->RestoreWaiting(id, row.elapsed, row.waiting_ids,
+                                TruthView{.labels = row.waiting_values});
       } else {
         tracker->Add(id, row.elapsed, 0, row.ids, predicted(row.ids),
                      TruthView{.labels = row.values});
+        static_cast<void>(tracker->TakeWaiting(row.ids));
       }
     }
+    tracker->RestoreEndOfWaiting(ended_waiting_log_id);
     tracker->RestoreMatured(matured_log_id);
     tracker->SetSnapshot(next - 1);
     return tracker;
@@ -231,7 +240,8 @@ TEST_F(PredictionTrackerTest, AStartRestoresIt) {
     ASSERT_EQ(live->pending(), other->pending());
     ASSERT_EQ(live->PendingByClass(4), other->PendingByClass(4));
     ASSERT_EQ(live->next_due(), other->next_due());
-    switch (random() % 4) {
+    ASSERT_EQ(live->waiting(), other->waiting());
+    switch (random() % 5) {
       case 0: {
         const auto found = live->FindNew(ids);
         ASSERT_EQ(other->FindNew(ids), found);
@@ -241,7 +251,26 @@ TEST_F(PredictionTrackerTest, AStartRestoresIt) {
         live->Add(next, now, 0, fresh, predicted(fresh), {});
         live->UndoAdd();
         live->Add(next, now, 0, fresh, predicted(fresh), {});
-        log[next++] = {.labels = false, .elapsed = now, .ids = fresh, .values = {}};
+        const auto undone = live->TakeWaiting(fresh);
+        live->UndoTakeWaiting(undone);
+        const auto taken = live->TakeWaiting(fresh);
+        ASSERT_EQ(taken.ids, undone.ids);
+        log[next++] = {.labels = false,
+                       .elapsed = now,
+                       .ids = fresh,
+                       .values = {},
+                       .waiting_ids = {},
+                       .waiting_values = {}};
+        if (taken.ids.empty()) break;
+        ASSERT_EQ(live->Label(now, taken.ids, taken.truths).matched.size(), taken.ids.size());
+        live->KeepLabels(next, taken.ids);
+        waited += static_cast<std::int64_t>(taken.ids.size());
+        log[next++] = {.labels = true,
+                       .elapsed = now,
+                       .ids = taken.ids,
+                       .values = taken.truths.labels,
+                       .waiting_ids = {},
+                       .waiting_values = {}};
         break;
       }
       case 1: {
@@ -252,23 +281,36 @@ TEST_F(PredictionTrackerTest, AStartRestoresIt) {
           matched.push_back(ids[i]);
           labels.push_back(values[i]);
         }
+        std::vector<PredictionId> waiting;
+        std::vector<std::int32_t> waiting_labels;
+        for (const std::uint32_t i : first.waiting) {
+          waiting.push_back(ids[i]);
+          waiting_labels.push_back(values[i]);
+        }
         live->UndoLabel(matched);
         const auto labelling = live->Label(now, ids, TruthView{.labels = values});
         ASSERT_EQ(labelling.matched, first.matched);
+        ASSERT_EQ(labelling.waiting, first.waiting);
         const auto expected = other->Label(now, ids, TruthView{.labels = values});
         ASSERT_EQ(labelling.matched, expected.matched);
         ASSERT_EQ(labelling.counts.late, expected.counts.late);
+        ASSERT_EQ(labelling.counts.waiting, expected.counts.waiting);
         ASSERT_EQ(labelling.counts.unknown, expected.counts.unknown);
         ASSERT_EQ(labelling.counts.repeated, expected.counts.repeated);
         ASSERT_EQ(labelling.counts.conflicting, expected.counts.conflicting);
         ASSERT_EQ(labelling.classes.matched, expected.classes.matched);
         ASSERT_EQ(labelling.classes.late, expected.classes.late);
         ASSERT_EQ(labelling.classes.conflicting, expected.classes.conflicting);
-        if (matched.empty()) break;
+        if (matched.empty() && waiting.empty()) break;
         live->KeepLabels(next, matched);
         live->UndoKeepLabels();
         live->KeepLabels(next, matched);
-        log[next++] = {.labels = true, .elapsed = now, .ids = matched, .values = labels};
+        log[next++] = {.labels = true,
+                       .elapsed = now,
+                       .ids = matched,
+                       .values = labels,
+                       .waiting_ids = waiting,
+                       .waiting_values = waiting_labels};
         break;
       }
       case 2: {
@@ -294,11 +336,20 @@ TEST_F(PredictionTrackerTest, AStartRestoresIt) {
         for (const std::int64_t id : unneeded.log_ids) log.erase(id);
         break;
       }
+      case 4: {
+        live->UndoEndWaiting(live->EndWaiting(now));
+        const auto ended = live->EndWaiting(now);
+        const auto expected = other->EndWaiting(now);
+        ASSERT_EQ(ended.ids, expected.ids);
+        if (!ended.batches.empty()) ended_waiting_log_id = ended.last_log_id();
+        break;
+      }
       default:
         break;
     }
   }
   EXPECT_GT(next, 500);
+  EXPECT_GT(waited, 50);
   std::vector<std::int64_t> left;
   for (const auto& [id, row] : log) left.push_back(id);
   std::vector<std::int64_t> all = live->TakeAll();
@@ -331,6 +382,31 @@ TEST_F(PredictionTrackerTest, ARepeatedIdRefersToItsNewestPrediction) {
   EXPECT_EQ(Label(seconds(410), {"a", "b"}, {1, 1}).matched, 1);
   EXPECT_THAT(Mature(seconds(500)), ElementsAre(ElementsAre(1)));
   EXPECT_EQ(tracker_.matured_log_id(), 5);
+}
+
+// A client may send labels without predictions for ever.
+TEST(WaitingLabelsTest, TheirMemoryIsBounded) {
+  for (const std::size_t k : {std::size_t{0}, std::size_t{1}, std::size_t{1000}}) {
+    const TruthShape shape{.labels = k};
+    WaitingLabels waiting(shape);
+    const std::vector<std::int32_t> labels(k);
+    const std::vector<double> outcome{1.5};
+    const TruthView truth = k == 0 ? TruthView{.outcomes = outcome}
+                                   : TruthView{.labels = labels, .outcomes = {}, .each = k};
+    const std::size_t capacity = WaitingLabels::Capacity(1U << 30U, shape);
+    EXPECT_LE(capacity * (24 + k * sizeof(std::int32_t)), WaitingLabels::kMaxBytes);
+    std::size_t added = 0;
+    while (waiting.Add(seconds(1), HashId(std::to_string(added)), truth, 1U << 30U)) {
+      waiting.Close(static_cast<std::int64_t>(++added));
+    }
+    EXPECT_EQ(added, capacity);
+    EXPECT_EQ(waiting.size(), capacity);
+    // A label that was taken frees its memory when its batch ends.
+    EXPECT_EQ(waiting.Take(Ids({"0"})).truths.view().size(), 1U);
+    EXPECT_FALSE(waiting.Add(seconds(2), HashId("new"), truth, 1U << 30U));
+    EXPECT_EQ(waiting.EndUntil(seconds(1)).ids.size(), capacity - 1);
+    EXPECT_TRUE(waiting.Add(seconds(2), HashId("new"), truth, 1U << 30U));
+  }
 }
 
 TEST_F(PredictionTrackerTest, LabelsWithoutAKnownPredictionAreNotNeeded) {

@@ -180,6 +180,16 @@ TEST(RowCodecTest, DamageIsDataLoss) {
   LabelsRow labels;
   labels.truths.labels = {1};
   EXPECT_EQ(code(labels), absl::StatusCode::kDataLoss);
+  LabelsRow waiting;
+  waiting.waiting_ids = {HashId("a")};
+  EXPECT_EQ(code(waiting), absl::StatusCode::kDataLoss) << "without its truth";
+  waiting.waiting_truths.labels = {1};
+  EXPECT_EQ(code(waiting), absl::StatusCode::kOk);
+  waiting.counts.waiting = 2;
+  EXPECT_EQ(code(waiting), absl::StatusCode::kDataLoss) << "more wait than there are ids";
+  waiting.counts.waiting = 1;
+  waiting.ended_waiting_log_id = -1;
+  EXPECT_EQ(code(waiting), absl::StatusCode::kDataLoss);
   LabelsRow late;
   late.counts = {.conflicting = 1, .late = 1};
   EXPECT_EQ(code(late), absl::StatusCode::kOk) << "from before the classes were kept";

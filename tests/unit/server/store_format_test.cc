@@ -91,6 +91,11 @@ std::vector<Row> Rows() {
   add("labels", labels, position);
   labels.classes = {.matched = {}, .conflicting = {2, 1, 0, 0}, .late = {0, 2, 2, 1, 1}};
   add("labels_classes", labels, position);
+  labels.waiting_ids = {HashId("order-9")};
+  labels.waiting_truths.labels = {1};
+  labels.counts.waiting = 1 - 2;
+  labels.ended_waiting_log_id = 40;
+  add("labels_waiting", labels, position);
 
   MaturedRow matured;
   matured.values = Values({0.25, 0.5, 0.25}, {1});
@@ -131,6 +136,10 @@ void ExpectSameLabels(const LabelsRow& read, const LabelsRow& expected) {
   EXPECT_EQ(read.counts.conflicting, expected.counts.conflicting);
   EXPECT_EQ(read.counts.late, expected.counts.late);
   EXPECT_EQ(read.counts.unknown, expected.counts.unknown);
+  EXPECT_EQ(read.counts.waiting, expected.counts.waiting);
+  EXPECT_EQ(read.waiting_ids, expected.waiting_ids);
+  EXPECT_EQ(read.waiting_truths, expected.waiting_truths);
+  EXPECT_EQ(read.ended_waiting_log_id, expected.ended_waiting_log_id);
   EXPECT_EQ(read.classes.conflicting, expected.classes.conflicting);
   EXPECT_EQ(read.classes.late, expected.classes.late);
 }

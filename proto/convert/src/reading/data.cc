@@ -37,6 +37,10 @@ std::string DataLine(const v1::GetCalibrationResponse& answer,
                                           MinuteText(arrivals.next_maturation_time()), ")")
                            : ""));
     facts.push_back(absl::StrCat(arrivals.missing(), " without a label"));
+    if (const std::int64_t waiting = arrivals.labels().waiting(); waiting > 0) {
+      facts.push_back(absl::StrCat(waiting, waiting == 1 ? " label waits for its prediction"
+                                                         : " labels wait for their predictions"));
+    }
     facts.push_back(absl::StrCat(arrivals.duplicate_predictions(), " duplicates"));
   }
   std::string text = absl::StrJoin(facts, ", ");

@@ -112,12 +112,14 @@ struct LabelCounts {
   //
   // matched: assigned to a pending prediction. repeated: equal to the known label. conflicting:
   // different from the known label, which is kept. late: the prediction had already matured.
-  // unknown: no prediction with this id is known.
+  // unknown: no prediction with this id is known. waiting: the prediction has not arrived yet; the
+  // server keeps the label for a minute.
   std::int64_t matched = 0;
   std::int64_t repeated = 0;
   std::int64_t conflicting = 0;
   std::int64_t late = 0;
   std::int64_t unknown = 0;
+  std::int64_t waiting = 0;
 };
 
 struct StreamCounts {
