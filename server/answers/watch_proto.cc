@@ -217,7 +217,7 @@ void WarnOfRows(const ModelDeclaration& declaration, const ModelSnapshot& snapsh
   }
   if (snapshot.monitor->dependence_found_at > 0) {
     *warnings.Add() = absl::StrFormat(
-        "Labels of neighbouring rows go together more than the predictions say, found at row %d: "
+        "Outcomes of neighbouring rows go together more than the predictions say, found at row %d: "
         "rows are sorted, or repeated, or many in succession are of one user. Evidence, alarms and "
         "intervals assume that this is not so, and may be false: send rows in random order "
         "(calibctl send --shuffle 1). The warning stays until the evidence begins anew, as after "

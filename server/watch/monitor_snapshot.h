@@ -72,7 +72,7 @@ struct MonitorSnapshot {
   // Time of the newest row of the log with a counted observation.
   std::optional<Alarm::Time> last_counted_time;
   RowScreen::Counts screen;
-  // The observation of the model at which labels of neighbouring rows were found to go together
+  // The observation of the model at which outcomes of neighbouring rows were found to go together
   // more than the predictions say; 0 before.
   std::int64_t dependence_found_at = 0;
   // The groups in the order of their first observations.

@@ -144,14 +144,20 @@ void LabelEvidence::Record() noexcept {
 }
 
 LabelEvidenceReading LabelEvidence::Read() const {
+  const double log_e_value = LogEValue();
+  const double log_drift = LogDrift();
   LabelEvidenceReading reading{.count = state_.count,
-                               .log10_e_value = LogEValue() / std::numbers::ln10,
+                               .log10_e_value = log_e_value / std::numbers::ln10,
                                .label_log10_e_values = std::vector<double>(label_count_),
                                .maximum = state_.maximum,
-                               .log10_drift = LogDrift() / std::numbers::ln10,
+                               .log10_drift = log_drift / std::numbers::ln10,
                                .drift_maximum = state_.drift_maximum,
                                .evidence_reached_at = state_.evidence_reached_at,
                                .drift_reached_at = state_.drift_reached_at};
+  if (state_.count > 0) {
+    reading.maximum.Add(log_e_value, state_.count);
+    reading.drift_maximum.Add(log_drift, state_.count);
+  }
   for (std::size_t k = 0; k < label_count_; ++k) {
     reading.label_log10_e_values[k] = std::log10(EValue(k));
   }

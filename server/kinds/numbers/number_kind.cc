@@ -148,6 +148,14 @@ void NumberKind::Choose(std::span<const double> forecasts) {
 }
 
 void NumberKind::AddStatistics(const Watch& /*watch*/, const Batch& batch) {
+  const std::span<const double> edges = cells_->edges();
+  for (const ForecastRow& row : batch.described) {
+    const std::size_t last = static_cast<std::size_t>(row.cell) + row.ties;
+    const double lower = row.cell == 0 ? 0 : edges[row.cell - 1U];
+    const double upper = last == edges.size() ? 1 : edges[last];
+    // The middle of the cells of the outcome, which is uniform on average.
+    dependence_.AddDeviation(0.5 - (lower + upper) / 2);
+  }
   if (discrepancy_.has_value()) discrepancy_->Add(batch.values, batch.blocks);
   if (!decision_.has_value()) return;
   AddDecisions(WithKind(cells_->kind(), batch.values), *decision_, decisions_);
@@ -191,10 +199,12 @@ void NumberKind::Updated(const Monitoring& monitoring) {
 void NumberKind::Restarted() {
   BeginDiscrepancy();
   decisions_ = {};
+  dependence_ = {};
 }
 
 void NumberKind::Save(store::v1::MonitorState& out) const {
   if (!chosen_) return;
+  SaveDependence(dependence_, out);
   SaveFields(ChosenEdges(cells_->strata().edges), out, EdgesFields);
   NumberSums sums;
   if (discrepancy_.has_value()) {
@@ -215,6 +225,7 @@ absl::Status NumberKind::Restore(const store::v1::MonitorState& stored) {
 }
 
 absl::Status NumberKind::RestoreSums(const store::v1::MonitorState& stored, const Watch& watch) {
+  CALIBD_RETURN_IF_ERROR(RestoreDependence(stored, /*class_count=*/1, dependence_));
   NumberSums sums;
   CALIBD_RETURN_IF_ERROR(RestoreFields(stored, sums, NumberSumsFields));
   if (sums.discrepancy.has_value()) {
@@ -254,8 +265,8 @@ std::size_t NumberKind::MaxMemory(const Monitoring& monitoring,
                     2 * (counts + sizeof(ForecastWatchDetails))) +
          CoverageMeasure::MaxMemory(CoverageMeasure::Of::kModel, cells) +
          (watches - 1) * CoverageMeasure::MaxMemory(CoverageMeasure::Of::kGroup, cells) +
-         kCentralProbabilities.size() * kDeviationMemory + 2 * ForecastCells::MaxMemory() +
-         ForecastDiscrepancy::MaxMemory(kind);
+         kDependenceMemory + kCentralProbabilities.size() * kDeviationMemory +
+         2 * ForecastCells::MaxMemory() + ForecastDiscrepancy::MaxMemory(kind);
 }
 
 }  // namespace calibd::server

@@ -17,6 +17,7 @@
 #include "calibd/store/v1/store.pb.h"
 #include "server/kinds/numbers/coverage_measure.h"
 #include "server/model/monitoring.h"
+#include "server/watch/dependence_state.h"
 #include "server/watch/monitor.h"
 #include "server/watch/row_screen.h"
 
@@ -164,6 +165,10 @@ class NumberKind {
                                          const Monitoring& monitoring) const;
   void Updated(const Monitoring& monitoring);
   void Restarted();
+  // The observation of the evidence at which serial dependence was found, from 1; 0 before.
+  [[nodiscard]] std::int64_t dependence_found_at() const noexcept {
+    return dependence_.reached_at();
+  }
 
   void Save(store::v1::MonitorState& out) const;
   // Restores what Choose chose. Errors: InvalidArgument.
@@ -197,6 +202,8 @@ class NumberKind {
   std::optional<DiscrepancyKernel> kernel_;
   // Since the watch began; unset without a kernel.
   std::optional<ForecastDiscrepancy> discrepancy_;
+  // Of the observations of the model's watch.
+  SerialDependence dependence_;
   // The decisions since the watch began.
   DecisionTotals decisions_;
 };

@@ -435,7 +435,7 @@ TEST_F(MonitoringTest, RowsThatAreSortedByLabelAreWarnedOfUntilTheEvidenceIsAckn
     }
   }
   Send(sorted, 500);
-  const auto is_warning = HasSubstr("Labels of neighbouring rows go together");
+  const auto is_warning = HasSubstr("Outcomes of neighbouring rows go together");
   v1::GetCalibrationResponse answer = Answer();
   ASSERT_THAT(answer.warnings(), ::testing::Contains(is_warning));
   EXPECT_THAT(answer.reading().warning().text(), is_warning);

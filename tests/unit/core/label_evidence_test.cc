@@ -153,6 +153,17 @@ TEST(LabelEvidenceTest, DoesNotDependOnHowASequenceIsSplitOrStored) {
   EXPECT_GT(whole.Read().maximum.log_value, 0);
 }
 
+TEST(LabelEvidenceTest, TheMaximumIsNeverBelowTheEvidence) {
+  const Labels labels = DrawLabels(2, 400, 1.5);
+  LabelEvidence evidence(2, kLabelTolerance);
+  for (std::size_t i = 0; i < 400; ++i) {
+    evidence.Add(labels.view().rows(i, 1));
+    const LabelEvidenceReading reading = evidence.Read();
+    EXPECT_GE(reading.maximum.log_value, reading.log10_e_value * std::numbers::ln10 - 1e-9);
+    EXPECT_GE(reading.drift_maximum.log_value, reading.log10_drift * std::numbers::ln10 - 1e-9);
+  }
+}
+
 TEST(LabelEvidenceTest, RecordsWhenTheMarksAreReached) {
   const Labels labels = DrawLabels(3, 4000, 2);
   const EvidenceMarks marks{.log_e = std::log(20), .log_shiryaev_roberts = std::log(1e4)};

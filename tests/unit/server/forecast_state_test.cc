@@ -408,6 +408,34 @@ TEST(ForecastStateTest, ExactQuantilesOfADiscreteOutcomeAreNotRejected) {
             std::pair(v1::CalibrationError::OVER_LIMIT, v1::Verdict::MISCALIBRATED));
 }
 
+// Calibrated forecasts whose outcomes come in random order, or in runs of 20 as of one source.
+TEST(ForecastStateTest, OutcomesThatGoTogetherAreFound) {
+  ThreadPool pool("test", 1);
+  const ModelDeclaration declaration = Checked(ForecastModel("normal"));
+  const auto found_at = [&](int run) {
+    std::mt19937_64 random(5);
+    std::normal_distribution<double> normal;
+    Model model(1, declaration, {}, {}, pool, nullptr);
+    double common = 0;
+    for (int first = 0; first < 6000; first += 500) {
+      ObservationsRow batch;
+      batch.values.width = 2;
+      for (int i = first; i < first + 500; ++i) {
+        if (i % run == 0) common = normal(random);
+        batch.values.values.insert(batch.values.values.end(), {3, 2});
+        const double own = run == 1 ? 0 : normal(random);
+        batch.values.truths.outcomes.push_back(3 + 2 * (0.8 * common + 0.6 * own) /
+                                                       (run == 1 ? 0.8 : 1));
+      }
+      model.strand_state().Apply(testing::RowOf(std::move(batch)), first + 1, seconds(first));
+    }
+    model.Publish();
+    return model.snapshot()->monitor->dependence_found_at;
+  };
+  EXPECT_EQ(found_at(1), 0);
+  EXPECT_GT(found_at(20), 500);
+}
+
 TEST(ForecastStateTest, ExtremeOutcomesLeaveEverythingFinite) {
   ThreadPool pool("test", 1);
   v1::Model declared = ForecastModel("normal");

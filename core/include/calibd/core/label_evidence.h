@@ -28,7 +28,8 @@ struct LabelEvidenceReading {
   double log10_e_value = 0;
   // log10 of the e-value of each label.
   std::vector<double> label_log10_e_values;
-  // The largest e-value, at the observations whose number is a multiple of kLabelRecordSpacing.
+  // The largest e-value at the newest observation and those whose number is a multiple of
+  // kLabelRecordSpacing.
   RunningMaximum maximum;
   // log10(1 + R), and its maximum at the same observations.
   double log10_drift = 0;
