@@ -47,6 +47,18 @@ absl::StatusOr<std::vector<std::string>> NamesWith(std::string_view prefix,
   return names;
 }
 
+// The columns that a file of several labels has, in the words of its columns.
+absl::Status NoLabelsError(const std::string& source, std::span<const std::string> columns) {
+  return FileError(
+      source, absl::StrCat(
+                  "has the columns ", ListNames(columns),
+                  ", expected two for each label NAME: prob_NAME, the probability that the label "
+                  "holds, and label_NAME, 1 if it holds, 0 if it does not, or empty if this is not "
+                  "known. Name the columns in the first line, such as "
+                  "prob_rain,label_rain,prob_wind,label_wind, or in the keys of JSON Lines. For "
+                  "classes that exclude each other, use calibctl evaluate"));
+}
+
 // Returns the column with the prefix of each label. other_prefix: of the columns that must match.
 // Errors: InvalidArgument if a label has no column, or a column of the prefix no label.
 absl::StatusOr<std::vector<std::size_t>> ColumnsOf(std::string_view prefix,
@@ -102,6 +114,7 @@ absl::StatusOr<ColumnPlan> PlanLabels(const ColumnOptions& options,
     plan.value_names.assign(labels.begin(), labels.end());
   }
   const std::vector<std::string>& names = plan.value_names;
+  if (names.empty()) return NoLabelsError(source, columns);
   const bool has_truths = std::ranges::any_of(
       columns, [](const std::string& column) { return column.starts_with(kTruthPrefix); });
   if (truths_needed || has_truths) {
@@ -110,7 +123,7 @@ absl::StatusOr<ColumnPlan> PlanLabels(const ColumnOptions& options,
   }
   CALIBD_ASSIGN_OR_RETURN(plan.values,
                           ColumnsOf(kProbabilityPrefix, kTruthPrefix, names, source, columns));
-  if (!names.empty() && names.size() <= kMaxLabelCount) return plan;
+  if (names.size() <= kMaxLabelCount) return plan;
   return FileError(
       source, absl::StrCat("has ", names.size(),
                            " columns whose names begin with prob_, expected 1..", kMaxLabelCount));

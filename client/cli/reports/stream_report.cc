@@ -26,6 +26,9 @@ absl::StatusOr<ReportedStream> ReportedStream::Open(const Context& context, clie
                                                     client::StreamOptions options,
                                                     StreamContent content) {
   options.stall_timeout = context.Timeout(kCallTimeout);
+  options.on_warning = [](const std::string& warning) {
+    std::cerr << "calibctl: WARNING: " << warning << std::endl;
+  };
   CALIBD_ASSIGN_OR_RETURN(auto stream, client.OpenStream(model, options));
   return ReportedStream(model, std::move(stream), context.stop, content);
 }

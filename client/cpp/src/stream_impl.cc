@@ -2,6 +2,7 @@
 #include "stream_impl.h"
 
 #include <algorithm>
+#include <iostream>
 #include <random>
 #include <string_view>
 #include <utility>
@@ -199,6 +200,34 @@ absl::Status StreamImpl::SendNamed(PredictionKind kind, std::span<const T> value
 }
 
 template <typename T>
+void StreamImpl::WarnOfClasses(PredictionKind kind, std::span<const T> values, std::size_t width) {
+  // So many rows of 0 and 1 are no chance.
+  constexpr std::size_t kManyRows = 20;
+  if (!whole_rows_.has_value()) return;
+  const auto is_whole = [](T value) { return value == 0 || value == 1; };
+  for (auto rest = values; whole_rows_.has_value() && !rest.empty();
+       rest = rest.subspan(row_width_)) {
+    if (kind == PredictionKind::kProbabilities &&
+        std::ranges::all_of(rest.first(width), is_whole)) {
+      ++*whole_rows_;
+    } else {
+      whole_rows_.reset();
+    }
+  }
+  if (whole_rows_.value_or(0) < kManyRows) return;
+  whole_rows_.reset();
+  const std::string warning =
+      absl::StrCat(model_, ": all probabilities of the first ", kManyRows,
+                   " rows or more are 0 or 1. If these are predicted classes, the answers are "
+                   "wrong: send the probabilities of the model");
+  if (options_.on_warning) {
+    options_.on_warning(warning);
+  } else {
+    std::cerr << "calibd: " << warning << std::endl;
+  }
+}
+
+template <typename T>
 absl::Status StreamImpl::SendRows(PredictionKind kind, std::span<const T> values,
                                   std::span<const std::string> ids,
                                   std::span<const std::int32_t> labels) {
@@ -233,7 +262,9 @@ absl::Status StreamImpl::SendRows(PredictionKind kind, std::span<const T> values
     }
     return fault;
   };
-  return SendChecked(n, row, check);
+  absl::Status status = SendChecked(n, row, check);
+  if (status.ok()) WarnOfClasses(kind, values, width);
+  return status;
 }
 
 absl::Status StreamImpl::SendForecastRows(std::span<const double> forecasts,

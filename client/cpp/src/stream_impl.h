@@ -134,6 +134,9 @@ class StreamImpl final : public ObservationStream {
   [[nodiscard]] absl::Status SendChecked(std::size_t n, const MakeRow& row, const Check& check);
   template <typename MakeRow, typename Check>
   [[nodiscard]] absl::Status LabelChecked(std::size_t n, const MakeRow& row, const Check& check);
+  // Warns once if all probabilities of many rows are 0 or 1. width: of a row without its baseline.
+  template <typename T>
+  void WarnOfClasses(PredictionKind kind, std::span<const T> values, std::size_t width);
   template <typename Row>
   [[nodiscard]] absl::Status Add(const Row& row, std::int64_t row_number);
   [[nodiscard]] absl::Status PushBatch();
@@ -161,6 +164,8 @@ class StreamImpl final : public ObservationStream {
   std::optional<std::chrono::sys_seconds> time_;
   // The features of the next rows.
   std::vector<double> features_;
+  // Rows so far if all of their probabilities are 0 or 1; unset if one was not, or after a warning.
+  std::optional<std::size_t> whole_rows_ = 0;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -64,7 +64,11 @@ TEST_F(LabelTableTest, DropsInvalidRowsOnRequest) {
 TEST_F(LabelTableTest, ErrorsNameTheColumnAndTheCell) {
   EXPECT_THAT(Error("prob_rain,label_fog\n0.5,1\n"), HasSubstr("but no \"label_rain\""));
   EXPECT_THAT(Error("prob_rain,label_rain,label_fog\n0.5,1,1\n"), HasSubstr("but no \"prob_fog\""));
-  EXPECT_THAT(Error("rain\n0.5\n"), HasSubstr("has 0 columns whose names begin with prob_"));
+  // Without the names it is not clear what a file has.
+  EXPECT_THAT(Error("rain\n0.5\n"),
+              HasSubstr("has the columns \"rain\", expected two for each label NAME: prob_NAME, "));
+  EXPECT_THAT(Error("rain,label_rain\n0.5,1\n"),
+              HasSubstr("has the columns \"rain\", \"label_rain\", expected two for each label"));
   EXPECT_THAT(Error("prob_rain,label_rain\n1.5,1\n"),
               HasSubstr("line 2, column 1 (\"prob_rain\") is 1.5, expected a number in [0, 1]"));
   EXPECT_THAT(

@@ -349,6 +349,34 @@ grpc::Status PendingFull(std::chrono::seconds delay) {
   return {grpc::StatusCode::RESOURCE_EXHAUSTED, status.message(), status.SerializeAsString()};
 }
 
+TEST(ObservationStreamTest, WarnsOnceOfClassesThatAreSentAsProbabilities) {
+  using Rows = std::vector<double>;
+  const Rows classes = {0, 1, 1, 0, 0, 1, 0, 1};
+  const std::vector<std::int32_t> labels = {1, 0, 1, 1};
+  // Sends 40 rows, four in a call, with these in the first one. Returns the warnings.
+  const auto warnings = [&](const Rows& first, PredictionKind kind, int calls) {
+    ScriptedServer server([](int, Stream& stream) {
+      ScriptedServer::Opened(stream, 1, 10);
+      return ScriptedServer::Behave(stream);
+    });
+    std::vector<std::string> told;
+    StreamOptions options;
+    options.on_warning = [&told](const std::string& warning) { told.push_back(warning); };
+    const auto stream = Open(server, options);
+    for (int call = 0; stream != nullptr && call < calls; ++call) {
+      EXPECT_TRUE(stream->Send(kind, call == 0 ? first : classes, labels).ok());
+    }
+    return told;
+  };
+  EXPECT_THAT(warnings(classes, PredictionKind::kProbabilities, 10),
+              ElementsAre(HasSubstr("models/m: all probabilities of the first 20 rows or more are "
+                                    "0 or 1. If these are predicted classes, the answers are ")));
+  EXPECT_THAT(warnings(classes, PredictionKind::kProbabilities, 4), ::testing::IsEmpty());
+  EXPECT_THAT(warnings(classes, PredictionKind::kLogits, 10), ::testing::IsEmpty());
+  EXPECT_THAT(warnings({0, 1, 0.5, 0.5, 0, 1, 0, 1}, PredictionKind::kProbabilities, 10),
+              ::testing::IsEmpty());
+}
+
 TEST(ObservationStreamTest, KeepsTheOrderOfRowsAndLabels) {
   Received received;
   ScriptedServer server([&](int, Stream& stream) {

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -63,6 +64,10 @@ struct StreamOptions {
   std::chrono::milliseconds stall_timeout{60000};
   // The class names in the producer's order. If it is not empty, it is checked against the model's.
   std::vector<std::string> class_names{};
+  // Called on the thread of Send with a sentence about rows that are valid but probably not meant,
+  // at most once in a stream: all probabilities of the first 20 rows or more are 0 or 1, as if
+  // predicted classes were sent. Unset: it is written to standard error.
+  std::function<void(const std::string& warning)> on_warning{};
 };
 
 // An invalid row. Rows are numbered from 0 in the order in which they were given to the functions
