@@ -125,12 +125,12 @@ std::optional<double> SecondsOf(const std::function<bool()>& body) {
 
 std::optional<double> ExtrapolateSeconds(const RowWork& work) {
   // The rough number may be wrong by a factor of 5.
-  constexpr double kShort = 4;
+  constexpr double kShort = 2;
   constexpr double kFirstPart = 0.2;
   constexpr double kLeastMeasured = 0.2;
   constexpr std::size_t kFewestRows = 100;
   const double all = work.seconds(work.rows);
-  if (all < kShort) return std::nullopt;
+  if (work.scale * all < kShort) return std::nullopt;
   std::size_t part = work.rows;
   while (part / 2 >= kFewestRows && work.seconds(part) > kFirstPart) part /= 2;
   while (true) {
@@ -138,14 +138,14 @@ std::optional<double> ExtrapolateSeconds(const RowWork& work) {
     if (!measured.has_value()) return std::nullopt;
     // A larger part would take too much of the whole time.
     if (*measured >= kLeastMeasured || part > work.rows / 8) {
-      return *measured * all / work.seconds(part);
+      return work.scale * *measured * all / work.seconds(part);
     }
     part *= 2;
   }
 }
 
 void TellDuration(const RowWork& work, std::string_view remedy) {
-  constexpr double kLong = 20;
+  constexpr double kLong = 10;
   const double seconds = ExtrapolateSeconds(work).value_or(0);
   if (seconds < kLong) return;
   std::cerr << absl::StrFormat(

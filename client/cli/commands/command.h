@@ -104,13 +104,16 @@ struct RowWork {
   // Does the work on the first `rows` rows, and returns how many seconds that took; unset if it is
   // not possible with so few rows, or was cancelled.
   std::function<std::optional<double>(std::size_t rows)> measure;
+  // How many times as long the whole work takes as what `seconds` and `measure` say about all rows,
+  // if they are about a part of it also with all rows, such as fewer replicates.
+  double scale = 1;
 };
 // The seconds that all rows take, extrapolated from a part of the rows that takes at least 0.2 s.
 // Unset if the work is short by the rough number, or cannot be measured.
 [[nodiscard]] std::optional<double> ExtrapolateSeconds(const RowWork& work);
 // Runs body() and returns its seconds; unset unless it returns true.
 [[nodiscard]] std::optional<double> SecondsOf(const std::function<bool()>& body);
-// Announces work that takes at least 20 seconds on standard error, before it begins. remedy: what
+// Announces work that takes at least 10 seconds on standard error, before it begins. remedy: what
 // makes it faster, besides fewer rows.
 void TellDuration(const RowWork& work, std::string_view remedy);
 

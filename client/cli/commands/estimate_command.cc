@@ -8,6 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "calibd/convert/estimate.h"
+#include "calibd/core/estimator_selection.h"
 #include "client/cli/commands/command.h"
 #include "client/cli/commands/lens_option.h"
 #include "client/cli/commands/offline_evaluation.h"
@@ -62,6 +64,40 @@ absl::StatusOr<ExitCode> EstimateServed(const Context& context, const EstimateOp
   return ExitCode::kOk;
 }
 
+// Announces an estimate that takes long. batch: all rows.
+void TellDurationOf(const PredictionBatch& batch, const EstimateOptions& options,
+                    const v1::EstimateCalibrationErrorRequest& request,
+                    const std::stop_token& stop) {
+  // Multiplications of one thread in a second, roughly.
+  constexpr double kOperationsPerSecond = 1e10;
+  // With many replicates, even a few rows would take long.
+  v1::EstimateCalibrationErrorRequest fewer = request;
+  fewer.set_replicates(std::min(request.replicates(), kMinReplicates));
+  const auto whole = convert::FromProto(request, batch.class_count);
+  const auto part = convert::FromProto(fewer, batch.class_count);
+  // The estimate says what is wrong with the options.
+  if (!whole.ok() || !part.ok()) return;
+  const auto operations = [&](std::size_t rows, const SelectionOptions& selection) {
+    return SelectionOperations(rows, batch.class_count, selection);
+  };
+  TellDuration(
+      {.rows = batch.size(),
+       .seconds =
+           [&](std::size_t rows) {
+             return operations(rows, *part) / (kOperationsPerSecond * options.threads);
+           },
+       .measure =
+           [&](std::size_t rows) {
+             client::LongCallOptions call;
+             call.stop = stop;
+             return SecondsOf([&] {
+               return EstimateOffline(batch.rows(0, rows), fewer, options.threads, call).ok();
+             });
+           },
+       .scale = operations(batch.size(), *whole) / operations(batch.size(), *part)},
+      request.replicates() > 0 ? "fewer --replicates" : "fewer --estimators");
+}
+
 absl::StatusOr<ExitCode> EstimateFiles(const Context& context, const EstimateOptions& options,
                                        v1::EstimateCalibrationErrorRequest request) {
   if (const auto fault = FindUsageFault(options.input)) return UsageFault(*fault);
@@ -73,11 +109,12 @@ absl::StatusOr<ExitCode> EstimateFiles(const Context& context, const EstimateOpt
   }
   if (!input.ok()) return input.status();
   if (!request.has_seed()) request.set_seed(std::random_device{}());
+  const PredictionBatch batch{input->values, input->labels, input->class_count};
+  TellDurationOf(batch, options, request, context.stop);
   CALIBD_ASSIGN_OR_RETURN(
       const v1::CalibrationErrorEstimate estimate,
       CallWithProgress(context, "estimating", kTestTimeout, [&](const auto& call) {
-        return EstimateOffline({input->values, input->labels, input->class_count}, request,
-                               options.threads, call);
+        return EstimateOffline(batch, request, options.threads, call);
       }));
   if (context.json()) {
     Json json = ToJson(estimate);

@@ -8,6 +8,7 @@
 #include "calibd/core/estimator_selection.h"
 #include "calibd/core/generator.h"
 #include "integration/client/run_calibctl.h"
+#include "support/wait_for.h"
 
 namespace calibd::testing {
 namespace {
@@ -30,6 +31,17 @@ std::vector<std::string> EstimateArguments(const PredictionFiles& files,
       "estimate", files.predictions(), files.labels(), "--label-base", "0", "--seed", "3"};
   arguments.insert(arguments.end(), more.begin(), more.end());
   return arguments;
+}
+
+TEST(CalibctlEstimateTest, AnnouncesLongWorkBeforeItBegins) {
+  const PredictionFiles files(DrawToEstimate(GeneratorSpec::M3(5)), 0);
+  CalibctlRun run(EstimateArguments(files, {"--replicates", "100000"}));
+  EXPECT_TRUE(WaitFor([&run] {
+    return run.error().find("calibctl: 800 rows: this takes about ") != std::string::npos;
+  }));
+  ASSERT_TRUE(run.Interrupt());
+  EXPECT_NE(run.exit_code(), 0);
+  EXPECT_THAT(run.error(), HasSubstr("fewer --replicates"));
 }
 
 TEST(CalibctlEstimateTest, EqualsTheCore) {

@@ -53,6 +53,17 @@ TEST(ExtrapolateSecondsTest, DoesNotMeasureShortWork) {
   EXPECT_TRUE(machine.measured.empty());
 }
 
+TEST(ExtrapolateSecondsTest, ScalesAPartOfTheWorkOnAllRows) {
+  const auto seconds = [](std::size_t rows) { return 1e-3 * static_cast<double>(rows); };
+  const auto measure = [&](std::size_t rows) { return std::optional(3 * seconds(rows)); };
+  EXPECT_FALSE(
+      ExtrapolateSeconds({.rows = 1000, .seconds = seconds, .measure = measure}).has_value());
+  EXPECT_NEAR(
+      ExtrapolateSeconds({.rows = 1000, .seconds = seconds, .measure = measure, .scale = 50})
+          .value(),
+      150, 1e-9);
+}
+
 TEST(ExtrapolateSecondsTest, IsUnsetIfAPartFails) {
   EXPECT_FALSE(ExtrapolateSeconds({.rows = 1000,
                                    .seconds = [](std::size_t) { return 100.0; },
