@@ -106,16 +106,16 @@ EXPECTED = {
     "bad_class": ("WITHIN_LIMIT", "MISCALIBRATED", ["miscalibration", "drift"],
                   ["drift", "evidence"], ["class 0 (says "],
                   ["CalibdModelDrifted", "CalibdModelMiscalibrated"]),
-    "acknowledged": ("OVER_LIMIT", "INSUFFICIENT_DATA", ["over-limit", "undecided"], [],
+    "acknowledged": ("OVER_LIMIT", "INSUFFICIENT_DATA", GATES, [],
                      ["OVER_LIMIT (acknowledged), INSUFFICIENT_DATA "], []),
     "stale": ("UNDECIDED", "STALE", ["undecided"], [], ["ago: stale, so all this may be outdated"],
               ["CalibdLabelsStopped"]),
-    "too_few": ("UNDECIDED", "INSUFFICIENT_DATA", ["undecided"], [],
+    "too_few": ("UNDECIDED", "INSUFFICIENT_DATA", GATES, [],
                 ["counts after 100 labelled rows; 60 so far"], []),
     "impossible_label": ("WITHIN_LIMIT", "MISCALIBRATED", ["miscalibration", "drift"],
                          ["drift", "evidence"], ["one label with probability 0, at observation 2001"],
                          ["CalibdModelDrifted", "CalibdModelMiscalibrated"]),
-    "late_labels": ("UNDECIDED", "INSUFFICIENT_DATA", ["undecided"], [], [], []),
+    "late_labels": ("UNDECIDED", "INSUFFICIENT_DATA", GATES, [], [], []),
 }
 
 

@@ -31,15 +31,17 @@ std::optional<std::string> FindReplicateFault(const char* what, int replicates, 
 
 void AddVerdictGate(CLI::App& command, VerdictGate& gate) {
   command
-      .add_option("--fail-on", gate,
-                  "exit with 3 if the verdict says so; a list of over-limit (the error exceeds the "
-                  "limit, acknowledged or not), miscalibration (calibration is rejected), drift, "
-                  "and undecided (the answer about the limit, or too little data)")
+      .add_option(
+          "--fail-on", gate,
+          "exit with 3 if the verdict says so; a list of over-limit (the error exceeds the "
+          "limit, acknowledged or not), miscalibration (calibration is rejected), drift, "
+          "and undecided (the answer about the limit, or too little data). A model with too few "
+          "rows to answer any of these fails too, and the text says how many it has")
       ->delimiter(',')
       ->check(CLI::IsMember({"over-limit", "miscalibration", "drift", "undecided"}));
 }
 
-std::vector<std::string> FailuresOf(const v1::Verdict& verdict,
+std::vector<std::string> FailuresOf(const v1::Verdict& verdict, const v1::Watch& watch,
                                     const google::protobuf::RepeatedPtrField<v1::Alarm>& alarms,
                                     const VerdictGate& gate) {
   const auto is_active = [&alarms](v1::Alarm::Kind kind) {
@@ -47,8 +49,16 @@ std::vector<std::string> FailuresOf(const v1::Verdict& verdict,
       return alarm.kind() == kind && !alarm.has_acknowledge_time();
     });
   };
+  // A model without new rows is STALE, however few rows it has.
+  const bool has_little =
+      verdict.status() == v1::Verdict::INSUFFICIENT_DATA ||
+      (verdict.status() == v1::Verdict::STALE &&
+       (!watch.has_evidence() || watch.observations() < watch.min_observations()));
+  bool is_unanswered = false;
   std::vector<std::string> failures;
   for (const std::string& what : gate) {
+    is_unanswered |= has_little && (what != "over-limit" ||
+                                    verdict.limit_status() <= v1::CalibrationError::UNDECIDED);
     const bool fails =
         what == "over-limit" ? verdict.limit_status() == v1::CalibrationError::OVER_LIMIT
         : what == "miscalibration"
@@ -58,7 +68,23 @@ std::vector<std::string> FailuresOf(const v1::Verdict& verdict,
                                 verdict.status() == v1::Verdict::INSUFFICIENT_DATA;
     if (fails) failures.push_back(what);
   }
+  if (is_unanswered) failures.emplace_back(kInsufficientData);
   return failures;
+}
+
+std::string DescribeInsufficientData(const std::string& model, const v1::Watch& watch,
+                                     std::int64_t observations) {
+  std::string text =
+      absl::StrCat(model, " has ", observations, " labelled ", observations == 1 ? "row" : "rows");
+  if (watch.has_evidence() && watch.observations() < observations) {
+    absl::StrAppend(&text, ", ", watch.observations(), " since the evidence restarted");
+  }
+  if (watch.min_observations() > 0) {
+    absl::StrAppend(&text, ", fewer than the ", watch.min_observations(), " of a verdict");
+  } else {
+    text += ", too few for a verdict";
+  }
+  return text + ": send more, and run the gate again\n";
 }
 
 Gate ToGate(const VerdictGate& gate, const std::vector<std::string>& failures) {

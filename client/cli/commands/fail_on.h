@@ -20,10 +20,18 @@ namespace calibd::cli {
 using VerdictGate = std::vector<std::string>;
 void AddVerdictGate(CLI::App& command, VerdictGate& gate);
 
-// What a verdict and its alarms fail on, among the names of the gate and in their order.
+// The name of the failure of a gate that cannot be answered yet.
+inline constexpr char kInsufficientData[] = "insufficient-data";
+
+// What a verdict and its alarms fail on, among the names of the gate and in their order. If there
+// are too few rows to answer one of them, kInsufficientData comes last: a model without data has
+// shown nothing, so it does not pass.
 [[nodiscard]] std::vector<std::string> FailuresOf(
-    const v1::Verdict& verdict, const google::protobuf::RepeatedPtrField<v1::Alarm>& alarms,
-    const VerdictGate& gate);
+    const v1::Verdict& verdict, const v1::Watch& watch,
+    const google::protobuf::RepeatedPtrField<v1::Alarm>& alarms, const VerdictGate& gate);
+// Why there is too little data, for a gate that failed on it: a sentence with a line break.
+[[nodiscard]] std::string DescribeInsufficientData(const std::string& model, const v1::Watch& watch,
+                                                   std::int64_t observations);
 [[nodiscard]] Gate ToGate(const VerdictGate& gate, const std::vector<std::string>& failures);
 
 // --fail-on p-value of a command that computes one p-value.

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -7,6 +8,7 @@
 #include "client/cli/commands/command.h"
 #include "client/cli/commands/fail_on.h"
 #include "client/cli/commands/shared_options.h"
+#include "client/cli/commands/terminal.h"
 #include "client/cli/reports/bins_report.h"
 #include "client/cli/reports/label_report.h"
 #include "client/cli/reports/reading_report.h"
@@ -24,7 +26,8 @@ struct ShowOptions {
 };
 
 std::string Text(const v1::GetCalibrationResponse& response, const ShowOptions& options) {
-  std::string text = DescribeShow(response);
+  const std::size_t columns = StandardOutputSize().value_or(TerminalSize{kReadingWidth}).columns;
+  std::string text = DescribeShow(response, std::min(columns, kReadingWidth));
   if (response.has_labels()) {
     constexpr std::size_t kMostLabels = 20;
     absl::StrAppend(&text, "\n",
@@ -52,7 +55,7 @@ absl::StatusOr<ExitCode> Run(const Context& context, const ShowOptions& options)
                      "--no-monitoring"));
   }
   const std::vector<std::string> failures =
-      FailuresOf(response.verdict(), response.alarms(), options.fail_on);
+      FailuresOf(response.verdict(), response.watch(), response.alarms(), options.fail_on);
   if (context.json()) {
     Json json = ToJson(response);
     if (!options.fail_on.empty()) json["gate"] = ToJson(ToGate(options.fail_on, failures));
@@ -60,6 +63,10 @@ absl::StatusOr<ExitCode> Run(const Context& context, const ShowOptions& options)
   } else {
     Print(Text(response, options));
     if (!failures.empty()) Print(absl::StrCat("failed on ", absl::StrJoin(failures, ", "), "\n"));
+    if (!failures.empty() && failures.back() == kInsufficientData) {
+      Print(DescribeInsufficientData(ShortName(response.model()), response.watch(),
+                                     response.observations()));
+    }
   }
   return failures.empty() ? ExitCode::kOk : ExitCode::kFailOn;
 }

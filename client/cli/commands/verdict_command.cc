@@ -3,8 +3,10 @@
 #include "client/cli/commands/command.h"
 #include "client/cli/commands/fail_on.h"
 #include "client/cli/commands/shared_options.h"
+#include "client/cli/commands/terminal.h"
 #include "client/cli/output.pb.h"
 #include "client/cli/reports/history_report.h"
+#include "client/cli/reports/list_report.h"
 #include "client/cli/reports/reading_report.h"
 #include "client/cli/reports/verdict_report.h"
 
@@ -13,6 +15,7 @@ namespace {
 
 struct ListOptions {
   double false_discovery_rate = 0.05;
+  bool wide = false;
   VerdictGate fail_on;
 };
 
@@ -28,10 +31,15 @@ absl::StatusOr<ExitCode> ListVerdicts(const Context& context, const ListOptions&
   CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
   CALIBD_ASSIGN_OR_RETURN(const auto response, client->ListVerdicts(options.false_discovery_rate));
   std::vector<std::string> failures;
+  std::string reasons;
   for (const auto& model : response.models()) {
     if (!model.has_verdict()) continue;
-    for (const std::string& what : FailuresOf(model.verdict(), model.alarms(), options.fail_on)) {
-      failures.push_back(absl::StrCat(what, " of ", ShortName(model.model())));
+    const std::string name = ShortName(model.model());
+    for (const std::string& what :
+         FailuresOf(model.verdict(), model.watch(), model.alarms(), options.fail_on)) {
+      failures.push_back(absl::StrCat(what, " of ", name));
+      if (what != kInsufficientData) continue;
+      reasons += DescribeInsufficientData(name, model.watch(), model.observations());
     }
   }
   if (context.json()) {
@@ -39,8 +47,12 @@ absl::StatusOr<ExitCode> ListVerdicts(const Context& context, const ListOptions&
     if (!options.fail_on.empty()) json["gate"] = ToJson(ToGate(options.fail_on, failures));
     PrintJson(json);
   } else {
-    Print(DescribeVerdicts(response, options.false_discovery_rate));
+    const auto size = options.wide ? std::nullopt : StandardOutputSize();
+    Print(size.has_value()
+              ? DescribeVerdictsWithin(size->columns, response, options.false_discovery_rate)
+              : DescribeVerdicts(response, options.false_discovery_rate));
     if (!failures.empty()) Print(absl::StrCat("failed on ", absl::StrJoin(failures, ", "), "\n"));
+    Print(reasons);
   }
   return failures.empty() ? ExitCode::kOk : ExitCode::kFailOn;
 }
@@ -104,6 +116,9 @@ void AddVerdictCommands(CLI::App& app, Context& context) {
                    "level of e-BH over all models: the expected share of calibrated models among "
                    "the rejected ones; default 0.05")
       ->transform(ProbabilityRange(1e-9, 0.25));
+  list->add_flag("--wide", list_options->wide,
+                 "show each model in one line with all columns, as in a file or a pipe; default: a "
+                 "table as wide as the terminal");
   AddVerdictGate(*list, list_options->fail_on);
 
   const auto [alarms, model] =

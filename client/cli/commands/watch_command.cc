@@ -1,14 +1,15 @@
-#include <sys/ioctl.h>
-#include <unistd.h>
-
+#include <algorithm>
+#include <functional>
 #include <iostream>
 #include <map>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "client/cli/commands/command.h"
+#include "client/cli/commands/terminal.h"
 #include "client/cli/commands/time_option.h"
 #include "client/cli/output.pb.h"
+#include "client/cli/reports/list_report.h"
 #include "client/cli/reports/reading_report.h"
 #include "client/cli/reports/verdict_report.h"
 #include "google/protobuf/util/time_util.h"
@@ -19,8 +20,6 @@ namespace {
 using google::protobuf::util::TimeUtil;
 using ModelVerdict = v1::ListVerdictsResponse::ModelVerdict;
 
-constexpr std::size_t kDefaultColumns = 80;
-constexpr std::size_t kDefaultLines = 24;
 constexpr std::int64_t kShortestMs = 100;
 constexpr std::int64_t kLongestMs = 3'600'000;
 
@@ -39,7 +38,9 @@ std::string TimeNow() {
 class WatchView {
  public:
   explicit WatchView(const Context& context)
-      : json_(context.json()), server_(context.server), screen_(!json_ && isatty(STDOUT_FILENO)) {}
+      : json_(context.json()),
+        server_(context.server),
+        screen_(!json_ && StandardOutputSize().has_value()) {}
   // Moves the cursor below the screen.
   ~WatchView() {
     if (drawn_) std::cout << std::endl;
@@ -54,8 +55,9 @@ class WatchView {
     std::cout << (json_ ? "" : TimeNow() + " ") << line << std::endl;
   }
 
-  void ShowScreen(std::string text) {
-    text_ = std::move(text);
+  // Draws the text, which describe(width) makes for the terminal as it is now.
+  void ShowScreen(const std::function<std::string(std::size_t width)>& describe) {
+    text_ = describe(StandardOutputSize().value_or(TerminalSize()).columns);
     Draw();
   }
 
@@ -75,12 +77,10 @@ class WatchView {
 
  private:
   void Draw() {
-    winsize size{};
-    const bool known =
-        ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_row > 0;
+    const TerminalSize size = StandardOutputSize().value_or(TerminalSize());
     const std::string page = FitScreen(
         text_, (connection_.empty() ? "as of " + TimeNow() : connection_) + "; Ctrl-C ends",
-        known ? size.ws_col : kDefaultColumns, known ? size.ws_row : kDefaultLines);
+        size.columns, size.lines);
     // Overwrites the old screen instead of clearing it, to avoid flicker.
     std::cout << (drawn_ ? "\x1b[H" : "\x1b[2J\x1b[H")
               << absl::StrReplaceAll(page, {{"\n", "\x1b[K\r\n"}}) << "\x1b[K\x1b[J" << std::flush;
@@ -110,7 +110,9 @@ absl::StatusOr<ExitCode> WatchModel(const Context& context, const std::string& m
         if (view.json()) {
           view.ShowLine(ToJsonText(change));
         } else if (view.screen()) {
-          view.ShowScreen(DescribeShow(change.calibration()));
+          view.ShowScreen([&change](std::size_t width) {
+            return DescribeShow(change.calibration(), std::min(width, kReadingWidth));
+          });
         } else {
           view.ShowLine(ChangeLine(change.calibration()));
         }
@@ -162,7 +164,9 @@ absl::StatusOr<ExitCode> WatchAll(const Context& context, std::chrono::milliseco
     lost = false;
     if (view.screen()) {
       constexpr double kDefaultRate = 0.05;
-      view.ShowScreen(DescribeVerdicts(*verdicts, kDefaultRate));
+      view.ShowScreen([&verdicts](std::size_t width) {
+        return DescribeVerdictsWithin(width, *verdicts, kDefaultRate);
+      });
     } else {
       ShowChanges(*verdicts, shown, view);
     }

@@ -101,7 +101,8 @@ std::string DescribeGroups(const v1::Evaluation& evaluation) {
   });
   const std::size_t left_out = groups.size() - std::min(groups.size(), kMaxRows);
   groups.resize(groups.size() - left_out);
-  Rows rows = {{"group", "rows", "says", "right", "off by", "interval", "log10 e", ""}};
+  Rows rows = {{"group", "rows", "says", "right", "off by (points)", "interval (points)",
+                "log10 e-value", ""}};
   for (const v1::EvaluatedGroup* const group : groups) {
     const bool is_class_1 =
         group->has_class_1_error() && convert::Exceeds(group->class_1_error(), group->error());

@@ -41,8 +41,9 @@ std::string DescribeLabels(const v1::MultilabelCalibration& calibration, std::si
   });
   const std::size_t left_out = labels.size() - std::min(labels.size(), most);
   labels.resize(labels.size() - left_out);
-  std::vector<std::vector<std::string>> rows = {
-      {"label", "truths", "stated", "held", "off by", "interval", "log10 e", ""}};
+  std::vector<std::vector<std::string>> rows = {{"label", "truths", "stated", "held",
+                                                 "off by (points)", "interval (points)",
+                                                 "log10 e-value", ""}};
   for (const v1::LabelCalibration* const label : labels) {
     const v1::ErrorInterval& error = label->error();
     const auto percent = [label](double share) {

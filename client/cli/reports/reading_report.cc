@@ -14,16 +14,15 @@
 namespace calibd::cli {
 namespace {
 
-constexpr std::size_t kWidth = 100;
 constexpr std::size_t kIndent = 10;
 
 // Breaks the text at spaces into lines that begin in the same column.
-std::string Wrap(const std::string& title, const std::string& text) {
+std::string Wrap(const std::string& title, const std::string& text, std::size_t width) {
   std::string lines;
   std::string line = absl::StrFormat("%-*s", kIndent, title);
   bool begins = true;
   for (const absl::string_view word : absl::StrSplit(text, ' ')) {
-    if (!begins && line.size() + 1 + word.size() > kWidth) {
+    if (!begins && line.size() + 1 + word.size() > width) {
       absl::StrAppend(&lines, std::exchange(line, std::string(kIndent, ' ')), "\n");
       begins = true;
     }
@@ -35,7 +34,8 @@ std::string Wrap(const std::string& title, const std::string& text) {
 
 }  // namespace
 
-std::string DescribeReading(const std::string& name, const v1::Reading& reading) {
+std::string DescribeReading(const std::string& name, const v1::Reading& reading,
+                            std::size_t width) {
   std::string text;
   const google::protobuf::Descriptor& lines = *reading.GetDescriptor();
   for (int i = 0; i < lines.field_count(); ++i) {
@@ -46,13 +46,13 @@ std::string DescribeReading(const std::string& name, const v1::Reading& reading)
         line.GetReflection()->GetString(line, line.GetDescriptor()->FindFieldByName("text")));
     const bool is_named = text.empty() && !name.empty();
     text += Wrap(absl::StrReplaceAll(field->name(), {{"_", " "}}),
-                 is_named ? absl::StrCat(name, ": ", words) : words);
+                 is_named ? absl::StrCat(name, ": ", words) : words, width);
   }
   return text;
 }
 
-std::string DescribeShow(const v1::GetCalibrationResponse& response) {
-  return DescribeReading(convert::ShortName(response.model()), response.reading());
+std::string DescribeShow(const v1::GetCalibrationResponse& response, std::size_t width) {
+  return DescribeReading(convert::ShortName(response.model()), response.reading(), width);
 }
 
 }  // namespace calibd::cli

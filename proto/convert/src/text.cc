@@ -21,6 +21,8 @@ namespace {
 // Larger numbers have three digits and a power of ten.
 constexpr double kMostFixed = 1e6;
 constexpr double kMostDecimals = 10;
+// Larger exponents have no digits after the decimal point, and no exponent of their own.
+constexpr double kMostFixedPower = 1e3;
 
 // Whether a formatted number shows nothing but zeros after a minus sign.
 bool IsMinusZero(const std::string& number) {
@@ -120,10 +122,10 @@ std::string IntervalText(const v1::ErrorInterval& error) {
 std::string OffByText(double estimate, double lower, double upper, double limit) {
   if (SaysLittle(lower, upper)) {
     return absl::StrCat("off by 0 to ", PointsText(upper), " (too few rows to say more; limit ",
-                        Points(limit), ")");
+                        PointsText(limit), ")");
   }
   return absl::StrCat("off by ", PointsText(estimate), " (", PointsBeside(lower, limit), " to ",
-                      PointsBeside(upper, limit), "; limit ", Points(limit), ")");
+                      PointsBeside(upper, limit), "; limit ", PointsText(limit), ")");
 }
 
 bool Exceeds(const v1::ErrorInterval& class_1, const v1::ErrorInterval& top_label) {
@@ -165,6 +167,7 @@ std::string StatusName(v1::Verdict::Status status) {
 }
 
 std::string PowerOfTen(double x) {
+  if (std::abs(x) >= kMostFixedPower) return absl::StrFormat("10^%.0f", x);
   if (std::abs(x) >= 6) return absl::StrFormat("10^%.4g", x);
   const double value = std::pow(10, x);
   return value < 100 ? absl::StrFormat("%.3g", value) : absl::StrFormat("%.0f", value);

@@ -184,7 +184,7 @@ TEST_F(CalibctlEvaluateForecastsTest, FailOnTurnsTheErrorIntoTheExitCode) {
                       "over-limit", "--error-limit", "50%"});
   EXPECT_EQ(passed.exit_code(), 0) << passed.error();
   EXPECT_THAT(passed.output(),
-              AllOf(HasSubstr("; limit 50)"), HasSubstr("\ndid not fail on over-limit: ")));
+              AllOf(HasSubstr("; limit 50 points)"), HasSubstr("\ndid not fail on over-limit: ")));
   EXPECT_THAT(Fault({"evaluate-forecasts", "--model", "m", "--fail-on", "over-limit"}, 2),
               HasSubstr("calibctl show m --fail-on over-limit"));
 }

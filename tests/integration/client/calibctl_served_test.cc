@@ -296,6 +296,14 @@ TEST_F(CalibctlServedTest, TooLittleDataIsASentence) {
   EXPECT_EQ(show->exit_code(), 0);
   EXPECT_THAT(show->output(), HasSubstr("Not enough data: 100 observations, 400 more needed"));
   EXPECT_EQ(Run({"show", "young", "--fail-on", "undecided"})->exit_code(), 3);
+  RunJson({"model", "create", "empty", "--classes", "3"});
+  const auto empty = Run({"show", "empty", "--fail-on", "over-limit"});
+  EXPECT_EQ(empty->exit_code(), 3);
+  EXPECT_THAT(empty->output(),
+              HasSubstr("failed on insufficient-data\nempty has 0 labelled rows, "));
+  const auto all = Run({"list", "--fail-on", "over-limit"});
+  EXPECT_EQ(all->exit_code(), 3);
+  EXPECT_THAT(all->output(), HasSubstr("failed on insufficient-data of empty, "));
 }
 
 TEST_F(CalibctlServedTest, ShowPrintsTheServersLines) {

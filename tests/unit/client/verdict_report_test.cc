@@ -235,7 +235,7 @@ TEST(VerdictReportTest, AnAlarmAboutTheLimitSaysWhatItFound) {
   crossing.mutable_error()->set_lower(0.105);
   crossing.mutable_error()->set_upper(0.305);
   EXPECT_THAT(DescribeAlarms("models/m", alarms),
-              HasSubstr("off by 20.5 points (10.5 to 30.5; limit 2) since row 29697"));
+              HasSubstr("off by 20.5 points (10.5 to 30.5; limit 2 points) since row 29697"));
   crossing.set_is_recent(false);
   EXPECT_THAT(DescribeAlarms("models/m", alarms), Not(HasSubstr("29697")));
 }

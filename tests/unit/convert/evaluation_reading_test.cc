@@ -38,9 +38,10 @@ TEST(EvaluationReadingTest, TheTestsOfAllLensesShareTheLevel) {
   v1::Evaluation evaluation = OfClasses();
   v1::Reading reading = ReadingOf(evaluation, {.error_limit = 0.02});
   EXPECT_EQ(reading.verdict().text(), "OVER_LIMIT, NOT_REJECTED");
-  EXPECT_THAT(reading.how_bad().text(),
-              StartsWith("off by 5 points (3 to 8; limit 2); says 90.00 %, right 85.00 %: over-"));
-  EXPECT_EQ(reading.how_bad().brief(), "off by 5 points (3 to 8; limit 2)");
+  EXPECT_THAT(
+      reading.how_bad().text(),
+      StartsWith("off by 5 points (3 to 8; limit 2 points); says 90.00 %, right 85.00 %: over-"));
+  EXPECT_EQ(reading.how_bad().brief(), "off by 5 points (3 to 8; limit 2 points)");
   EXPECT_EQ(
       reading.certain().text(),
       "not rejected by canonical, top_label, which does not prove calibration; the interval of "
@@ -71,7 +72,7 @@ TEST(EvaluationReadingTest, TheWorseOfTwoEventsDecides) {
   }
   *evaluation.mutable_class_1_error() = Ends(0.1, 0.08, 0.12);
   EXPECT_THAT(ReadingOf(evaluation, {.error_limit = 0.02}).how_bad().text(),
-              StartsWith("P(class 1) off by 10 points (8 to 12; limit 2)"));
+              StartsWith("P(class 1) off by 10 points (8 to 12; limit 2 points)"));
 }
 
 // The level of the verdict is that of the gate.
@@ -103,7 +104,7 @@ TEST(EvaluationReadingTest, AGroupDecidesToo) {
   const v1::Reading reading = ReadingOf(evaluation, {.error_limit = 0.02});
   EXPECT_EQ(reading.verdict().text(), "OVER_LIMIT, MISCALIBRATED");
   EXPECT_EQ(reading.where().text(),
-            "group south: P(class 1) off by 9 points (4 to 15; limit 2), rejected");
+            "group south: P(class 1) off by 9 points (4 to 15; limit 2 points), rejected");
   EXPECT_THAT(reading.certain().text(),
               HasSubstr("; 1 of 2 groups rejected by e-BH on e-values at level 0.025; all "
                         "intervals, also of groups, hold together with 95 %"));
@@ -148,16 +149,17 @@ TEST(EvaluationReadingTest, OfForecastsHasTheirCoverageBiasAndCells) {
   }
   v1::Reading reading = ReadingOf(evaluation, {.error_limit = 0.05});
   EXPECT_EQ(reading.verdict().text(), "UNDECIDED, NOT_REJECTED");
-  EXPECT_EQ(
-      reading.how_bad().text(),
-      "off by 7.5 points (2 to 25.6; limit 5); on average 0.5 standard deviations too low; the "
-      "90 % intervals cover 72.9 % (70.0 to 75.0): too narrow");
+  EXPECT_EQ(reading.how_bad().text(),
+            "off by 7.5 points (2 to 25.6; limit 5 points); on average 0.5 standard deviations too "
+            "low; the "
+            "90 % intervals cover 72.9 % (70.0 to 75.0): too narrow");
   EXPECT_EQ(reading.where().text(),
             "above the 99.9 % quantile: 107 outcomes, 20 expected; above the 99.9 % quantile: 94 "
             "outcomes, 20 expected");
-  EXPECT_EQ(reading.certain().text(),
-            "e-value 15.8 of the cells of the outcomes; calibration is rejected at 20; the "
-            "interval of the error holds with 95 % for one look at these rows");
+  EXPECT_EQ(
+      reading.certain().text(),
+      "e-value 15.8 of the cells of the outcomes; calibration is rejected at an e-value of 20; the "
+      "interval of the error holds with 95 % for one look at these rows");
   forecast.set_log10_e_value(1.4);
   EXPECT_EQ(ReadingOf(evaluation, {.error_limit = 0.3}).verdict().text(),
             "WITHIN_LIMIT, MISCALIBRATED");

@@ -144,10 +144,11 @@ TEST(ReadingTest, HasEachLineThatSaysSomething) {
   const v1::Reading reading = ReadingOf(OverLimit(), Now());
   EXPECT_EQ(reading.verdict().text(),
             "OVER_LIMIT since 1970-01-01 01:00 UTC (row 913), MISCALIBRATED");
-  EXPECT_EQ(reading.how_bad().text(),
-            "off by 5.3 points (4.2 to 6.8; limit 2); says 96.96 %, right 91.71 %: over-confident "
-            "by 5.25 (4.2 to 6.3)");
-  EXPECT_EQ(reading.how_bad().brief(), "off by 5.3 points (4.2 to 6.8; limit 2)");
+  EXPECT_EQ(
+      reading.how_bad().text(),
+      "off by 5.3 points (4.2 to 6.8; limit 2 points); says 96.96 %, right 91.71 %: over-confident "
+      "by 5.25 (4.2 to 6.3)");
+  EXPECT_EQ(reading.how_bad().brief(), "off by 5.3 points (4.2 to 6.8; limit 2 points)");
   EXPECT_EQ(reading.where().text(),
             "rejected for classes 5, cat (says 10.5 %, is 10.0 %); confidence 0.93 to 1.00: says "
             "99.6 %, right 95.9 % (9021 rows)");
@@ -155,7 +156,7 @@ TEST(ReadingTest, HasEachLineThatSaysSomething) {
   EXPECT_EQ(reading.repair().text(),
             "`calibctl recalibrate --model resnet18@2` looks for a map that repairs the model");
   EXPECT_EQ(reading.certain().text(),
-            "e-value 10^229.1, highest 10^229.1; calibration is rejected at 20");
+            "e-value 10^229.1, highest 10^229.1; calibration is rejected at an e-value of 20");
   EXPECT_EQ(reading.data().text(), "10000 labelled rows, 0 rejected; the newest row came 2h ago");
   EXPECT_EQ(
       reading.next().text(),
@@ -295,26 +296,30 @@ TEST(HowBadLineTest, TheWorseEventLeads) {
   v1::ErrorMeasurement& all = *answer.mutable_error()->mutable_since_start();
   *all.mutable_class_1() = Interval(0.03, 0.01, 0.06);
   EXPECT_THAT(HowBad(answer), Not(HasSubstr("class 1")));
-  EXPECT_EQ(HowBadLine(answer).brief(), "top label off by 5.3 points (4.2 to 6.8; limit 2)");
+  EXPECT_EQ(HowBadLine(answer).brief(), "top label off by 5.3 points (4.2 to 6.8; limit 2 points)");
   // It is over the limit too, but its errors cancel.
   *all.mutable_class_1() = Interval(0.03, 0.0201, 0.06);
   all.mutable_class_1()->set_stated(0.25);
-  EXPECT_EQ(HowBad(answer),
-            "top label off by 5.3 points (4.2 to 6.8; limit 2), says 96.96 %, right 91.71 %: "
-            "over-confident by 5.25 (4.2 to 6.3); P(class 1) off by 3 points (2.01 to 6; limit 2), "
-            "says 25.00 %, is 25.00 %: right on average");
+  EXPECT_EQ(
+      HowBad(answer),
+      "top label off by 5.3 points (4.2 to 6.8; limit 2 points), says 96.96 %, right 91.71 %: "
+      "over-confident by 5.25 (4.2 to 6.3); P(class 1) off by 3 points (2.01 to 6; limit 2 "
+      "points), "
+      "says 25.00 %, is 25.00 %: right on average");
   *all.mutable_class_1() = Interval(0.1, 0.081, 0.12, -0.1003);
   all.mutable_class_1()->set_stated(0.25);
-  EXPECT_EQ(HowBad(answer),
-            "P(class 1) off by 10 points (8.1 to 12; limit 2), says 25.00 %, is 35.03 %: too low "
-            "by 10.03 (9.0 to 11.1); top label off by 5.3 points (4.2 to 6.8; limit 2), says 96.96 "
-            "%, right 91.71 %: over-confident by 5.25 (4.2 to 6.3)");
-  EXPECT_EQ(HowBadLine(answer).brief(), "P(class 1) off by 10 points (8.1 to 12; limit 2)");
+  EXPECT_EQ(
+      HowBad(answer),
+      "P(class 1) off by 10 points (8.1 to 12; limit 2 points), says 25.00 %, is 35.03 %: too low "
+      "by 10.03 (9.0 to 11.1); top label off by 5.3 points (4.2 to 6.8; limit 2 points), says "
+      "96.96 "
+      "%, right 91.71 %: over-confident by 5.25 (4.2 to 6.3)");
+  EXPECT_EQ(HowBadLine(answer).brief(), "P(class 1) off by 10 points (8.1 to 12; limit 2 points)");
   // The other event says the same, as of a rare class 1.
   v1::GetCalibrationResponse rare = answer;
   *rare.mutable_error()->mutable_since_start()->mutable_top_label() = all.class_1();
   EXPECT_EQ(HowBad(rare),
-            "P(class 1) off by 10 points (8.1 to 12; limit 2), says 25.00 %, is "
+            "P(class 1) off by 10 points (8.1 to 12; limit 2 points), says 25.00 %, is "
             "35.03 %: too low by 10.03 (9.0 to 11.1)");
   // The other event has nothing to add.
   *all.mutable_top_label() = Interval(0.0056, 0, 0.015, 0.002);
@@ -324,7 +329,7 @@ TEST(HowBadLineTest, TheWorseEventLeads) {
   answer.mutable_alarms(0)->mutable_crossing()->set_is_class_1(true);
   all.mutable_class_1()->set_lower(0.01);
   EXPECT_THAT(HowBad(answer),
-              EndsWith("; P(class 1) was off by 6 points (2.01 to 10; limit 2) at row 913"));
+              EndsWith("; P(class 1) was off by 6 points (2.01 to 10; limit 2 points) at row 913"));
   answer.mutable_alarms(0)->mutable_crossing()->set_is_recent(true);
   EXPECT_THAT(HowBad(answer), EndsWith("; at row 913, P(class 1) of the newest rows was off by "
                                        "more than 2 points"));
@@ -360,7 +365,7 @@ TEST(HowBadLineTest, SaysWhatTheErrorWasWhenTheAlarmWasRaised) {
   v1::GetCalibrationResponse answer = OverLimit();
   *answer.mutable_error()->mutable_since_start() = Measured(0.03, 0.019, 0.05, 0.02);
   EXPECT_THAT(HowBad(answer),
-              EndsWith("; it was off by 6 points (2.01 to 10; limit 2) at row 913"));
+              EndsWith("; it was off by 6 points (2.01 to 10; limit 2 points) at row 913"));
   answer.mutable_alarms(0)->mutable_acknowledge_time()->set_seconds(1);
   answer.mutable_error()->set_acknowledged_limit(0.068);
   EXPECT_THAT(HowBad(answer),
@@ -369,9 +374,10 @@ TEST(HowBadLineTest, SaysWhatTheErrorWasWhenTheAlarmWasRaised) {
 
 TEST(HowBadLineTest, NamesTheWidestIntervalThatBreaksItsPromise) {
   v1::GetCalibrationResponse answer = NarrowForecasts();
-  EXPECT_EQ(HowBad(answer),
-            "off by 15.7 points (8.5 to 22.9; limit 5); the 90 % intervals cover 75.8 % (71.6 to "
-            "79.9): too narrow");
+  EXPECT_EQ(
+      HowBad(answer),
+      "off by 15.7 points (8.5 to 22.9; limit 5 points); the 90 % intervals cover 75.8 % (71.6 to "
+      "79.9): too narrow");
   auto& central = *answer.mutable_error()->mutable_since_start()->mutable_central_coverage();
   central[1] = Coverage(0.9, 0.896, 0.88, 0.91);
   EXPECT_THAT(HowBad(answer), EndsWith("; the 90 % intervals cover 89.6 % (88.0 to 91.0)"));
@@ -380,7 +386,7 @@ TEST(HowBadLineTest, NamesTheWidestIntervalThatBreaksItsPromise) {
   EXPECT_THAT(HowBad(answer),
               EndsWith("; the 50 % intervals cover 57.1 % (55.0 to 59.0): too wide"));
   central.Clear();
-  EXPECT_EQ(HowBad(answer), "off by 15.7 points (8.5 to 22.9; limit 5)");
+  EXPECT_EQ(HowBad(answer), "off by 15.7 points (8.5 to 22.9; limit 5 points)");
 }
 
 TEST(HowBadLineTest, NamesABiasOfForecastsThatIsMoreThanNoise) {
@@ -426,15 +432,16 @@ TEST(NowLineTest, IsTheErrorOfTheNewestRows) {
   EXPECT_EQ(NowLine(answer), "") << "fewer than 1000 rows";
   SetNewest(1, Measured(0.2, 0.1, 0.3, 0.19), answer);
   EXPECT_EQ(NowLine(answer), "") << "the newest rows are all rows";
-  EXPECT_EQ(HowBadLine(answer).brief(), "off by 5.3 points (4.2 to 6.8; limit 2)");
+  EXPECT_EQ(HowBadLine(answer).brief(), "off by 5.3 points (4.2 to 6.8; limit 2 points)");
 
   SetNewest(8193, Measured(0.2, 0.1, 0.3, 0.19), answer);
   EXPECT_THAT(
       NowLine(answer),
-      AllOf(StartsWith("over the newest 1548 rows, off by 20 points (10 to 30; limit 2); says "),
+      AllOf(StartsWith(
+                "over the newest 1548 rows, off by 20 points (10 to 30; limit 2 points); says "),
             EndsWith("; still over the limit; 95 % for these rows, however often you look")));
   EXPECT_THAT(HowBadLine(answer).brief(),
-              EndsWith("; over the newest 1548 rows, off by 20 points (10 to 30; limit 2)"));
+              EndsWith("; over the newest 1548 rows, off by 20 points (10 to 30; limit 2 points)"));
   SetNewest(8193, Measured(0.01, 0, 0.03, 0.005), answer);
   EXPECT_THAT(NowLine(answer),
               EndsWith("; not shown to be within the limit since the alarm; 95 % for these rows, "
@@ -451,7 +458,7 @@ TEST(NowLineTest, IsTheErrorOfTheNewestRows) {
   EXPECT_THAT(NowLine(answer),
               AllOf(StartsWith("over the newest 1548 rows, off by 1 point (0 to 3; "),
                     Not(HasSubstr("the limit;"))));
-  EXPECT_EQ(HowBadLine(answer).brief(), "off by 5.3 points (4.2 to 6.8; limit 2)");
+  EXPECT_EQ(HowBadLine(answer).brief(), "off by 5.3 points (4.2 to 6.8; limit 2 points)");
   answer.mutable_error()->set_status(v1::CalibrationError::OVER_LIMIT);
   answer.mutable_error()->set_is_acknowledged(true);
   EXPECT_THAT(NowLine(answer), Not(HasSubstr("alarm")));
@@ -463,9 +470,9 @@ TEST(NowLineTest, SaysSinceWhenAnAlarmHasRecovered) {
   answer.mutable_error()->set_is_recovered(true);
   EXPECT_THAT(NowLine(answer),
               StartsWith("recovered since row 23553: over these 1548 rows, off by 0.5 points (0 to "
-                         "1.9; limit 2); says "));
+                         "1.9; limit 2 points); says "));
   EXPECT_THAT(HowBadLine(answer).brief(),
-              EndsWith("; since row 23553 off by 0.5 points (0 to 1.9; limit 2)"));
+              EndsWith("; since row 23553 off by 0.5 points (0 to 1.9; limit 2 points)"));
 }
 
 TEST(NowLineTest, HasTheCoverageOfForecasts) {
@@ -476,14 +483,15 @@ TEST(NowLineTest, HasTheCoverageOfForecasts) {
   SetNewest(30001, forecast, answer);
   EXPECT_THAT(
       NowLine(answer),
-      StartsWith("over the newest 1548 rows, off by 20.5 points (10.5 to 30.5; limit 5); the 90 "
-                 "% intervals cover 72.2 % (64.4 to 80.0): too narrow; still over the "));
+      StartsWith(
+          "over the newest 1548 rows, off by 20.5 points (10.5 to 30.5; limit 5 points); the 90 "
+          "% intervals cover 72.2 % (64.4 to 80.0): too narrow; still over the "));
 }
 
 TEST(HowBadLineTest, TellsHowManyOutcomesFellBelowALevel) {
   v1::GetCalibrationResponse answer = TiedForecasts();
   EXPECT_THAT(HowBad(answer),
-              StartsWith("off by 0 points (0 to 4.1; limit 5); level .5: between 36 "
+              StartsWith("off by 0 points (0 to 4.1; limit 5 points); level .5: between 36 "
                          "and 62 % fell below"));
   EXPECT_THAT(HowBad(answer), Not(HasSubstr("too")));
   EXPECT_EQ(WhereLine(answer), "nothing stands out");
@@ -651,15 +659,16 @@ TEST(NowLineTest, HasTheAverageOverLabels) {
   SetNewest(30001, labels, answer);
   EXPECT_THAT(NowLine(answer),
               StartsWith("over the newest 1548 rows, the labels on average off by 1 point (0 to 5; "
-                         "limit 2); "));
+                         "limit 2 points); "));
 }
 
 TEST(LabelsTest, EachLineNamesTheLabels) {
   v1::GetCalibrationResponse answer = OverLimitLabels();
   EXPECT_THAT(VerdictLine(answer), StartsWith("OVER_LIMIT in label wind since 1970-01-01"));
   EXPECT_EQ(HowBad(answer),
-            "on average over 3 labels off by 4 points (1.5 to 7.6; limit 2); 1 label is undecided");
-  EXPECT_EQ(HowBadLine(answer).brief(), "wind off by 8.1 points (6.1 to 16.1; limit 2)");
+            "on average over 3 labels off by 4 points (1.5 to 7.6; limit 2 points); 1 label is "
+            "undecided");
+  EXPECT_EQ(HowBadLine(answer).brief(), "wind off by 8.1 points (6.1 to 16.1; limit 2 points)");
   EXPECT_EQ(WhereLine(answer), "label wind 8.1 points off (6.1 to 16.1); rejected for label fog");
   answer.mutable_labels()->mutable_labels(2)->set_recovered_since(12289);
   EXPECT_THAT(WhereLine(answer),
@@ -936,7 +945,8 @@ TEST(CertainLineTest, SaysHowManyRowsAreNeededAndWhatTheEvidenceIs) {
   answer = OverLimit();
   answer.mutable_verdict()->set_limit_status(v1::CalibrationError::WITHIN_LIMIT);
   EXPECT_EQ(CertainLine(answer),
-            "e-value 10^229.1, highest 10^229.1; calibration is rejected at 20; the error is real, "
+            "e-value 10^229.1, highest 10^229.1; calibration is rejected at an e-value of 20; the "
+            "error is real, "
             "but smaller than the limit");
 }
 

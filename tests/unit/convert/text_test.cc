@@ -15,7 +15,7 @@ TEST(PointsTest, HasAtMostTwoDecimals) {
   EXPECT_EQ(Points(0.0054), "0.54");
   EXPECT_EQ(Points(0.000071), "0.01");
   EXPECT_EQ(Points(0.00001), "0");
-  EXPECT_EQ(OffByText(0.01, 0, 0.0999, 0.2), "off by 1 point (0 to 10; limit 20)");
+  EXPECT_EQ(OffByText(0.01, 0, 0.0999, 0.2), "off by 1 point (0 to 10; limit 20 points)");
 }
 
 TEST(PercentTest, KeepsTwoDigits) {
@@ -53,10 +53,10 @@ TEST(PointsTest, ADeclaredNumberIsNotRounded) {
 
 TEST(PointsTest, AnIntervalThatSaysLittleHasNoEstimate) {
   EXPECT_EQ(OffByText(0.95, 0, 1, 0.05),
-            "off by 0 to 100 points (too few rows to say more; limit 5)");
+            "off by 0 to 100 points (too few rows to say more; limit 5 points)");
   // Neither one that excludes 0 nor one that ends at a half, which may be the limit.
-  EXPECT_EQ(OffByText(0.9, 0.1, 1, 0.05), "off by 90 points (10 to 100; limit 5)");
-  EXPECT_EQ(OffByText(0.2, 0, 0.5, 0.5), "off by 20 points (0 to 50; limit 50)");
+  EXPECT_EQ(OffByText(0.9, 0.1, 1, 0.05), "off by 90 points (10 to 100; limit 5 points)");
+  EXPECT_EQ(OffByText(0.2, 0, 0.5, 0.5), "off by 20 points (0 to 50; limit 50 points)");
 }
 
 TEST(StatusAgainstTest, NeedsTheWholeInterval) {

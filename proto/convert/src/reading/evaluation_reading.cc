@@ -54,7 +54,7 @@ const v1::ErrorInterval& ErrorOf(const v1::EvaluatedGroup& group) {
              : group.error();
 }
 
-// "group b: P(class 1) off by 17 points (4 to 30; limit 2)" for the groups over the limit or
+// "group b: P(class 1) off by 17 points (4 to 30; limit 2 points)" for the groups over the limit or
 // rejected, by the lower end of their error.
 std::vector<std::string> GroupTexts(const v1::Evaluation& evaluation, double limit) {
   std::vector<const v1::EvaluatedGroup*> found;
@@ -149,7 +149,7 @@ std::string IntervalPromise(const v1::Evaluation& evaluation) {
 std::string TestsText(const v1::Evaluation& evaluation, const EvaluationCriteria& criteria) {
   if (evaluation.has_forecast()) {
     return absl::StrCat("e-value ", PowerOfTen(evaluation.forecast().log10_e_value()),
-                        " of the cells of the outcomes; calibration is rejected at ",
+                        " of the cells of the outcomes; calibration is rejected at an e-value of ",
                         PowerOfTen(-std::log10(criteria.significance_level)));
   }
   const LensAnswers answers = AnswersOf(evaluation, criteria);

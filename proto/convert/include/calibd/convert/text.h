@@ -43,8 +43,8 @@ namespace calibd::convert {
 // "5.4 (4.2 to 6.8)" in points, or only the interval if it says little.
 [[nodiscard]] std::string IntervalText(const v1::ErrorInterval& error);
 
-// "off by 5.4 points (4.2 to 6.8; limit 2)", or, of an interval that says little, "off by 0 to 95
-// points (too few rows to say more; limit 2)". All arguments are probabilities.
+// "off by 5.4 points (4.2 to 6.8; limit 2 points)", or, of an interval that says little, "off by 0
+// to 95 points (too few rows to say more; limit 2 points)". All arguments are probabilities.
 [[nodiscard]] std::string OffByText(double estimate, double lower, double upper, double limit);
 
 // True if class_1 is off by more than the top label: its interval begins higher, or as high with a

@@ -1,0 +1,31 @@
+#include "client/cli/commands/terminal.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "absl/strings/numbers.h"
+
+namespace calibd::cli {
+
+std::optional<TerminalSize> StandardOutputSize() {
+  // Narrower texts have no room for a number with its unit.
+  constexpr std::size_t kLeastColumns = 40;
+  if (isatty(STDOUT_FILENO) == 0) return std::nullopt;
+  TerminalSize size;
+  winsize window{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 0 && window.ws_row > 0) {
+    size = {.columns = window.ws_col, .lines = window.ws_row};
+  }
+  std::size_t columns = 0;
+  const char* const variable = std::getenv("COLUMNS");
+  if (variable != nullptr && absl::SimpleAtoi(variable, &columns) && columns > 0) {
+    size.columns = columns;
+  }
+  size.columns = std::max(size.columns, kLeastColumns);
+  return size;
+}
+
+}  // namespace calibd::cli

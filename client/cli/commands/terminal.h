@@ -1,0 +1,20 @@
+#ifndef CALIBD_CLIENT_CLI_COMMANDS_TERMINAL_H_
+#define CALIBD_CLIENT_CLI_COMMANDS_TERMINAL_H_
+
+#include <cstddef>
+#include <optional>
+
+namespace calibd::cli {
+
+struct TerminalSize {
+  std::size_t columns = 80;
+  std::size_t lines = 24;
+};
+
+// The size of the terminal that standard output is; unset if it is none, such as a file or a pipe.
+// The environment variable COLUMNS replaces the width, as it does for ls. At least 40 columns.
+[[nodiscard]] std::optional<TerminalSize> StandardOutputSize();
+
+}  // namespace calibd::cli
+
+#endif  // CALIBD_CLIENT_CLI_COMMANDS_TERMINAL_H_
