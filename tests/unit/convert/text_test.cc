@@ -76,6 +76,7 @@ TEST(PowerOfTenTest, ALargeNumberIsAPower) {
   EXPECT_EQ(PowerOfTen(std::log10(0.0123)), "0.0123");
   EXPECT_EQ(PowerOfTen(6), "10^6");
   EXPECT_EQ(PowerOfTen(412.34), "10^412.3");
+  EXPECT_EQ(PowerOfTen(24690.4), "10^24690");
 }
 
 TEST(AgeTextTest, IsInWholeUnits) {
