@@ -69,7 +69,7 @@ class PredictionTracker {
 
   // Maximum memory per known prediction besides its truth: its entry, the index at its lowest load,
   // and batches of one prediction and one label.
-  static constexpr std::size_t kBytesPerPrediction = 24 + 2 * 8 * (16 + 8 + 1) / 7 + 40 + 16;
+  static constexpr std::size_t kBytesPerPrediction = 24 + 2 * 8 * (16 + 8 + 1) / 7 + 40 + 24;
 
   // grace > 0; max_pending >= 1. truths: those of a prediction.
   PredictionTracker(Elapsed grace, std::size_t max_pending, const TruthShape& truths = {})

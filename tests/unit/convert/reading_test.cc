@@ -964,6 +964,10 @@ TEST(DataLineTest, SaysWhichRowsCountAndHowOldTheyAre) {
   EXPECT_EQ(DataLine(answer, Now()),
             "1 counted row, 0 rejected, 3 dropped by producers, 600 pending, 0 without a label, 0 "
             "duplicates; the newest row came just now");
+  coverage.mutable_labels()->set_waiting(1);
+  EXPECT_THAT(DataLine(answer, Now()), HasSubstr(", 1 label waits for its prediction, "));
+  coverage.mutable_labels()->set_waiting(20);
+  EXPECT_THAT(DataLine(answer, Now()), HasSubstr(", 20 labels wait for their predictions, "));
   answer = OverLimit();
   answer.mutable_verdict()->set_stale(true);
   EXPECT_THAT(DataLine(answer, Now()),
