@@ -64,7 +64,7 @@ class JsonApiTest(unittest.TestCase):
                                      "predictionIds": ["visit-1"]}})
         answer = self.check("POST", root + ":label", template + ":label",
                             {"labels": {"predictionIds": ["visit-1", "other"], "labels": [1, 0]}})
-        self.assertEqual((answer["labels"]["matched"], answer["labels"]["unknown"]), ("1", "1"))
+        self.assertEqual((answer["labels"]["matched"], answer["labels"]["waiting"]), ("1", "1"))
         self.check("GET", root, template)
         listed = self.check("GET", "/v1/models?pageSize=1000", "/v1/models")
         self.assertIn(model["name"], [one["name"] for one in listed["models"]])
@@ -118,13 +118,13 @@ class JsonApiTest(unittest.TestCase):
         labels = {"labels": {"predictionIds": ["train-2", "other"], "outcomes": [5.5, 1]},
                   "requestId": "arrivals"}
         answer = self.check("POST", root + ":label", template + ":label", labels)
-        self.assertEqual((answer["labels"]["matched"], answer["labels"]["unknown"]), ("1", "1"))
+        self.assertEqual((answer["labels"]["matched"], answer["labels"]["waiting"]), ("1", "1"))
         # Sent again with the same requestId: it counts nothing, and the counts are 0.
         answer = self.check("POST", root + ":label", template + ":label", labels)
         self.assertEqual(set(answer["labels"].values()), {"0"})
         del labels["requestId"]
         answer = self.check("POST", root + ":label", template + ":label", labels)
-        self.assertEqual((answer["labels"]["repeated"], answer["labels"]["unknown"]), ("1", "1"))
+        self.assertEqual((answer["labels"]["repeated"], answer["labels"]["waiting"]), ("2", "0"))
         coverage = self.check("GET", root + "/calibration", template + "/calibration")["labelArrivals"]
         self.assertEqual(coverage["pending"], "2")
 

@@ -324,27 +324,28 @@ TEST_F(DelayedLabelsTest, CalibctlSendsIdsThenLabelsAndShowsTheCoverage) {
 
   const auto labelled = Run({"label", "clicks", labels, "--label-base", "1", "--header"});
   ASSERT_EQ(labelled->exit_code(), 0) << labelled->error();
-  EXPECT_THAT(labelled->output(),
-              HasSubstr("2 labels matched, 0 repeated, 0 conflicting, 0 late, 1 unknown"));
+  EXPECT_THAT(
+      labelled->output(),
+      HasSubstr("2 labels matched, 0 repeated, 0 conflicting, 0 late, 0 unknown, 1 waiting"));
   const nlohmann::json repeated =
       RunJson({"label", "clicks", labels, "--label-base", "1", "--header"});
-  EXPECT_EQ(repeated.at("repeated"), "2");
-  EXPECT_EQ(repeated.at("unknown"), "1");
+  EXPECT_EQ(repeated.at("repeated"), "3");
+  EXPECT_EQ(repeated.at("waiting"), "0");
   EXPECT_EQ(repeated.at("untold"), "0");
 
   const nlohmann::json coverage = RunJson({"show", "clicks"}).at("labelArrivals");
   EXPECT_EQ(coverage.at("predictions"), "3");
   EXPECT_EQ(coverage.at("duplicatePredictions"), "3");
   EXPECT_EQ(coverage.at("pendingLabelled"), "2");
-  EXPECT_EQ(coverage.at("labels").at("unknown"), "2");
-  EXPECT_EQ(coverage.at("unknownRate"), 0.5);
+  EXPECT_EQ(coverage.at("labels").at("waiting"), "1");
+  EXPECT_EQ(coverage.at("unknownRate"), 0);
   EXPECT_FALSE(coverage.contains("missingRate"));
   EXPECT_EQ(coverage.at("predictedClasses").at(1).at("pending"), "1");
   const auto shown = Run({"show", "clicks", "--verbose"});
   ASSERT_EQ(shown->exit_code(), 0);
   EXPECT_THAT(shown->output(),
               AllOf(HasSubstr("3 accepted, 3 duplicates; 3 (100 %) pending, 2 of them labelled"),
-                    HasSubstr("2 (50 %) unknown"),
+                    HasSubstr("0 unknown, 1 waiting\n"),
                     HasSubstr("predicted class  accepted    pending  matured"),
                     HasSubstr("\n0                       2  2 (100 %)        0"),
                     HasSubstr("\n1                       1  1 (100 %)        0")));

@@ -81,11 +81,14 @@ class DelayedLabelsTest : public ::testing::Test {
     return client_->GetCalibration(kDelayedLabelsModel).label_arrivals();
   }
 
-  // Shortens the label grace until nothing is pending. Matured predictions are remembered for
-  // another grace, which must not end before the long one is back.
+  // Shortens the label grace until nothing is pending and no label waits. Matured predictions are
+  // remembered for another grace, which must not end before the long one is back.
   void MatureAll() {
     client_->SetLabelGrace(kDelayedLabelsModel, std::chrono::seconds(2));
-    ASSERT_TRUE(WaitFor([&] { return Coverage().pending() == 0; }));
+    ASSERT_TRUE(WaitFor([&] {
+      const v1::LabelArrivals coverage = Coverage();
+      return coverage.pending() == 0 && coverage.labels().waiting() == 0;
+    }));
     client_->SetLabelGrace(kDelayedLabelsModel, std::chrono::hours(1));
   }
 
@@ -183,7 +186,7 @@ TEST_F(DelayedLabelsTest, ReportsEachPredictedClassAlsoAfterARestart) {
   EXPECT_EQ(Observe(Labels(contradicted, 1)).labels().conflicting(), 4);
   v1::ObserveRequest unknown = Labels({0});
   unknown.mutable_labels()->set_prediction_ids(0, "nobody");
-  EXPECT_EQ(Observe(unknown).labels().unknown(), 1);
+  EXPECT_EQ(Observe(unknown).labels().waiting(), 1);
   const std::vector<std::int64_t> none(kDelayedLabelsClasses);
   const v1::LabelArrivals waiting = Coverage();
   EXPECT_EQ(OfClasses(waiting, &PredictedClass::predictions), CountPredicted(all));
@@ -194,8 +197,9 @@ TEST_F(DelayedLabelsTest, ReportsEachPredictedClassAlsoAfterARestart) {
   EXPECT_EQ(waiting.pending_rate(), 1);
   EXPECT_FALSE(waiting.has_missing_rate());
   EXPECT_EQ(waiting.late_rate(), 0);
-  EXPECT_DOUBLE_EQ(waiting.conflicting_rate(), 4.0 / 45);
-  EXPECT_DOUBLE_EQ(waiting.unknown_rate(), 1.0 / 45);
+  EXPECT_DOUBLE_EQ(waiting.conflicting_rate(), 4.0 / 44);
+  EXPECT_EQ(waiting.labels().waiting(), 1);
+  EXPECT_EQ(waiting.unknown_rate(), 0);
 
   MatureAll();
   const std::vector<std::size_t> late{0, 3, 4, 6, 9, 30};
@@ -213,6 +217,7 @@ TEST_F(DelayedLabelsTest, ReportsEachPredictedClassAlsoAfterARestart) {
     EXPECT_EQ(OfClasses(coverage, &PredictedClass::late), CountPredicted(late));
     EXPECT_DOUBLE_EQ(coverage.missing_rate(), 20.0 / 60);
     EXPECT_DOUBLE_EQ(coverage.late_rate(), 6.0 / 51);
+    EXPECT_DOUBLE_EQ(coverage.unknown_rate(), 1.0 / 51);
     const std::string text = HttpGet(server_->http_address(), "/metrics").body;
     for (std::size_t k = 0; k < kDelayedLabelsClasses; ++k) {
       const std::string series =

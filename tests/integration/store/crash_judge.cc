@@ -206,7 +206,9 @@ void ExpectMaturedAsSent(const std::string& data, const v1::GetCalibrationRespon
   EXPECT_EQ(coverage.duplicate_predictions(), 0);
   EXPECT_EQ(coverage.matured(), coverage.predictions());
   EXPECT_EQ(coverage.labels().matched(), rows);
-  EXPECT_EQ(coverage.labels().matched() + coverage.labels().late() + coverage.labels().unknown(),
+  // A label whose id was forgotten waits before it is unknown.
+  EXPECT_EQ(coverage.labels().matched() + coverage.labels().late() + coverage.labels().unknown() +
+                coverage.labels().waiting(),
             std::count(labelled.begin(), labelled.end(), true));
   EXPECT_EQ(coverage.labels().repeated() + coverage.labels().conflicting(), 0);
   EXPECT_EQ(coverage.missing(), missing);

@@ -256,7 +256,7 @@ TEST_F(GoldenStoreTest, TheStoreIsCreated) {
   EXPECT_EQ(Observe(Labels("waiting", 4, 5, 10)).labels().matched(), 10);
   EXPECT_EQ(Observe(Labels("waiting", 5, 5, 3)).labels().repeated(), 3);
   EXPECT_EQ(Observe(Labels("waiting", 6, 5, 2, 1)).labels().conflicting(), 2);
-  EXPECT_EQ(Observe(Labels("waiting", 7, 1000, 1)).labels().unknown(), 1);
+  EXPECT_EQ(Observe(Labels("waiting", 7, 1000, 1)).labels().waiting(), 1);
 
   nlohmann::json answers;
   for (const std::string name : {"counted", "waiting", "matured"}) {
