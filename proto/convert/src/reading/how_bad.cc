@@ -102,7 +102,7 @@ const v1::LabelCalibration* WorstLabel(const v1::MultilabelCalibration& labels) 
   return worst;
 }
 
-// "on average over 3 labels off by 4 points (1.5 to 7.6; limit 2)".
+// "on average over 3 labels off by 4 points (1.5 to 7.6; limit 2 points)".
 std::string LabelsText(const v1::GetCalibrationResponse& answer) {
   const v1::MultilabelCalibration& labels = answer.labels();
   std::string text =

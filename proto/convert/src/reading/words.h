@@ -53,19 +53,19 @@ struct NamedEvent {
 // up. Empty for an interval without `stated`.
 [[nodiscard]] std::string StatedText(const v1::ErrorInterval& error);
 
-// "off by 5.4 points (4.2 to 6.8; limit 2)".
+// "off by 5.4 points (4.2 to 6.8; limit 2 points)".
 [[nodiscard]] std::string OffByText(const v1::ErrorInterval& interval, double limit);
 
 // How far off the stated probabilities are, with the direction. error: of at least one row. Of two
 // events the worse one leads.
 [[nodiscard]] std::string ErrorText(const v1::ErrorMeasurement& error, double limit);
 // The error alone, of the event that decides about the limit: "P(class 1) off by 8.8 points (6.1 to
-// 11; limit 2)".
+// 11; limit 2 points)".
 [[nodiscard]] std::string BriefErrorText(const v1::ErrorMeasurement& error, double limit);
 
 // What the newest rows say while an alarm of the model itself is active, such as "since row 23553
-// off by 0.5 points (0 to 1.9; limit 2)" if it has recovered, or "the newest 1548 rows: off by 20.5
-// points (10.5 to 30.5; limit 5)". Empty if they say nothing else than all rows do.
+// off by 0.5 points (0 to 1.9; limit 2 points)" if it has recovered, or "the newest 1548 rows: off
+// by 20.5 points (10.5 to 30.5; limit 5 points)". Empty if they say nothing else than all rows do.
 [[nodiscard]] std::string BriefNowText(const v1::CalibrationError& error);
 
 // The coverage of central intervals, and whether they are too narrow or too wide: about the widest
