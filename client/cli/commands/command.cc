@@ -137,10 +137,12 @@ std::optional<double> ExtrapolateSeconds(const RowWork& work) {
     const std::optional<double> measured = work.measure(part);
     if (!measured.has_value()) return std::nullopt;
     // A larger part would take too much of the whole time.
-    if (*measured >= kLeastMeasured || part > work.rows / 8) {
+    const bool is_large =
+        static_cast<double>(part) > work.scale * static_cast<double>(work.rows) / 8;
+    if (*measured >= kLeastMeasured || is_large || part == work.rows) {
       return work.scale * *measured * all / work.seconds(part);
     }
-    part *= 2;
+    part = std::min(2 * part, work.rows);
   }
 }
 

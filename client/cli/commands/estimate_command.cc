@@ -70,9 +70,9 @@ void TellDurationOf(const PredictionBatch& batch, const EstimateOptions& options
                     const std::stop_token& stop) {
   // Multiplications of one thread in a second, roughly.
   constexpr double kOperationsPerSecond = 1e10;
-  // With many replicates, even a few rows would take long.
+  // With replicates, even a few rows would take long, and few rows say little about many.
   v1::EstimateCalibrationErrorRequest fewer = request;
-  fewer.set_replicates(std::min(request.replicates(), kMinReplicates));
+  fewer.set_replicates(0);
   const auto whole = convert::FromProto(request, batch.class_count);
   const auto part = convert::FromProto(fewer, batch.class_count);
   // The estimate says what is wrong with the options.
