@@ -415,10 +415,11 @@ void CoverageMeasure::Fields(StateFields& fields, const Sums& sums) {
   marks_ = std::move(marks);
 }
 
-std::size_t CoverageMeasure::MaxMemory(Of of, std::size_t cell_count) noexcept {
+std::size_t CoverageMeasure::MaxMemory(Of of, std::size_t cell_count, bool quantiles) noexcept {
   const std::size_t counts =
       (kStratumKinds * kForecastStrata + 1) * cell_count * sizeof(std::int64_t);
-  const std::size_t mark = sizeof(CoverageMark) + (2 * cell_count + 1) * sizeof(std::int64_t);
+  const std::size_t counts_of_mark = (quantiles ? 2 : 1) * cell_count + 1;
+  const std::size_t mark = sizeof(CoverageMark) + counts_of_mark * sizeof(std::int64_t);
   return 3 * (sizeof(CoverageWatch) + sizeof(ErrorSnapshot) + 2 * counts) +
          2 * (of == Of::kModel ? kMostMarks : kMostGroupMarks) * mark;
 }

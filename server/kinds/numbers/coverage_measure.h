@@ -166,8 +166,10 @@ class CoverageMeasure {
   void SumsFields(StateFields& fields, Sums& sums) const;
   void Fields(StateFields& fields, const Sums& sums);
 
-  // Maximum number of bytes of a watch, with two snapshots.
-  [[nodiscard]] static std::size_t MaxMemory(Of of, std::size_t cell_count) noexcept;
+  // Maximum number of bytes of a watch, with two snapshots. quantiles: whether the forecasts are
+  // these, which outcomes may equal.
+  [[nodiscard]] static std::size_t MaxMemory(Of of, std::size_t cell_count,
+                                             bool quantiles) noexcept;
 
  private:
   // Called before a tied outcome is added. before: the counts of `sums` without it.

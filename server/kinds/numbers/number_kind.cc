@@ -263,8 +263,9 @@ std::size_t NumberKind::MaxMemory(const Monitoring& monitoring,
   const std::size_t counts = (kStratumKinds * kForecastStrata + 1) * cells * sizeof(std::int64_t);
   return watches * (ForecastEvidence::MaxMemory(cells, quantiles != nullptr) +
                     2 * (counts + sizeof(ForecastWatchDetails))) +
-         CoverageMeasure::MaxMemory(CoverageMeasure::Of::kModel, cells) +
-         (watches - 1) * CoverageMeasure::MaxMemory(CoverageMeasure::Of::kGroup, cells) +
+         CoverageMeasure::MaxMemory(CoverageMeasure::Of::kModel, cells, quantiles != nullptr) +
+         (watches - 1) *
+             CoverageMeasure::MaxMemory(CoverageMeasure::Of::kGroup, cells, quantiles != nullptr) +
          kDependenceMemory + kCentralProbabilities.size() * kDeviationMemory +
          2 * ForecastCells::MaxMemory() + ForecastDiscrepancy::MaxMemory(kind);
 }

@@ -102,9 +102,10 @@ class Numbers final : public PredictionKind {
     const bool screened = !declaration.monitoring.disabled;
     // A bucket counts the observations of each of at most 64 cells, and those that equal each
     // quantile.
+    const bool quantiles = std::holds_alternative<QuantileForecasts>(SpecOf(declaration).forecast);
     return {.watches = NumberKind::MaxMemory(declaration.monitoring, SpecOf(declaration).forecast),
             .other = screened ? RowScreen::MaxMemory(declaration.window) : 0,
-            .history_bucket = 2 * 64 * sizeof(std::int64_t)};
+            .history_bucket = (quantiles ? 2 : 1) * 64 * sizeof(std::int64_t)};
   }
   std::size_t SnapshotRows(const ModelDeclaration& /*declaration*/) const noexcept override {
     return 8192;
