@@ -1,9 +1,11 @@
 #include "server/answers/error_proto.h"
 
 #include <algorithm>
-#include <cstdint>
+#include <cmath>
 #include <optional>
+#include <vector>
 
+#include "calibd/convert/dated_change.h"
 #include "calibd/convert/evaluation.h"
 #include "calibd/convert/forecast.h"
 #include "server/answers/verdict.h"
@@ -12,19 +14,6 @@
 #include "server/kinds/numbers/coverage_measure.h"
 
 namespace calibd::server {
-namespace {
-
-void DescribeStretch(const MeanDeviation& mean, std::int64_t first, std::int64_t count,
-                     v1::DatedChange::Stretch& out) {
-  out.set_first_observation(first);
-  out.set_observations(count);
-  out.set_gap(mean.mean);
-  out.set_gap_lower(std::max(-1.0, mean.mean - mean.radius));
-  out.set_gap_upper(std::min(1.0, mean.mean + mean.radius));
-}
-
-}  // namespace
-
 void DescribeError(const ErrorSnapshot& error, v1::CalibrationError& proto) {
   const ErrorReading& reading = error.Read();
   proto.set_status(ToProto(reading.status));
@@ -44,17 +33,16 @@ void DescribeRowsUntilDecided(const ErrorSnapshot& error, v1::CalibrationError& 
 }
 
 void DescribeChange(const ErrorSnapshot& error, v1::CalibrationError& proto) {
-  if (!error.Change().has_value()) return;
-  const auto& [place, change] = *error.Change();
-  const EventDeviations& event = error.deviations[place];
+  const auto size = [](const EventChange& one) {
+    return std::abs(one.change.after.mean - one.change.before.mean);
+  };
+  const std::vector<EventChange>& changes = error.Changes();
+  const auto largest = std::ranges::max_element(changes, {}, size);
+  if (largest == changes.end()) return;
+  const EventDeviations& event = error.deviations[largest->event];
   v1::DatedChange& out = *proto.mutable_change();
-  error.measured->DescribeEvent(place, out);
-  out.set_from_observation(event.first_observation + change.from);
-  out.set_to_observation(event.first_observation + change.to - 1);
-  DescribeStretch(change.before, event.first_observation + change.before_from,
-                  change.best - change.before_from, *out.mutable_before());
-  DescribeStretch(change.after, event.first_observation + change.best,
-                  event.blocks.rows() - change.best, *out.mutable_after());
+  out = convert::ToProto(largest->change, event.first_observation, event.blocks.rows());
+  error.measured->DescribeEvent(largest->event, out);
 }
 
 }  // namespace calibd::server

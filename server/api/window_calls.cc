@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -83,6 +84,21 @@ void FitMemory(std::size_t n, std::size_t m, std::size_t threads, double max_mem
   while (options.most_at_once > 1 && SelectionMemory(n, m, options, threads) + input > max_memory) {
     --options.most_at_once;
   }
+}
+
+// The change of the error after whose lower end a map is fitted; unset if none can be dated.
+// Errors: FailedPrecondition if too few observations follow it.
+absl::StatusOr<std::optional<v1::DatedChange>> ChangeBeforeMap(const ModelSnapshot& snapshot) {
+  if (!snapshot.monitor.has_value()) return std::nullopt;
+  const std::vector<EventDeviations>& deviations = snapshot.monitor->error.deviations;
+  std::vector<DeviationBlocks> events;
+  for (const EventDeviations& event : deviations) events.push_back(event.blocks);
+  // All events have the same observations.
+  const std::int64_t first = deviations.empty() ? 0 : deviations.front().first_observation;
+  const absl::StatusOr<std::optional<EventChange>> change = FindChangeBeforeMap(events, first);
+  if (!change.ok()) return WithReason(change.status(), "INSUFFICIENT_DATA");
+  if (!change->has_value()) return std::nullopt;
+  return convert::ToProto(**change, first, events.front().rows());
 }
 
 }  // namespace
@@ -240,11 +256,21 @@ absl::Status Api::Recalibrate(const v1::RecalibrateRequest& request,
                    .operations = RecalibrationOperations(n, class_count)};
   };
   job.compute = [model, result](const WindowSample& sample, const RunControl& control) {
+    CALIBD_ASSIGN_OR_RETURN(const std::optional<v1::DatedChange> change,
+                            ChangeBeforeMap(*sample.snapshot));
+    const std::int64_t first = change.has_value()
+                                   ? std::max(sample.first_observation, change->from_observation())
+                                   : sample.first_observation;
     const PredictionBatch window = sample.rows.view().classes();
-    CALIBD_ASSIGN_OR_RETURN(const RecalibrationAdvice advice, AdviseRecalibration(window, control));
+    const auto older = static_cast<std::size_t>(first - sample.first_observation);
+    CALIBD_ASSIGN_OR_RETURN(
+        const RecalibrationAdvice advice,
+        AdviseRecalibration(
+            window.rows(older, window.size() - older),
+            change.has_value() ? RecalibrationSplit::kAlternating : RecalibrationSplit::kHalves,
+            control));
     v1::Recalibration& proto = *result->mutable_recalibration();
-    proto = convert::ToProto(advice, window.class_count);
-    proto.set_first_observation(sample.first_observation);
+    proto = convert::ToProto(advice, window.class_count, first, change);
     *proto.mutable_compute_time() = ToTimestamp(sample.compute_time);
     auto kept = std::make_shared<v1::Recalibration>(proto);
     kept->mutable_map()->clear_scales();

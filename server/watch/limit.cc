@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <utility>
 
 #include "calibd/store/v1/store.pb.h"
@@ -45,20 +44,10 @@ void DeviationFields(StateFields& fields, EventDeviations& deviations) {
   deviations.blocks = DeviationBlocks(std::move(state));
 }
 
-std::optional<ErrorChange> FindChange(const std::vector<EventDeviations>& deviations) {
-  // Whatever the level of the tests is.
-  constexpr double kLevel = .05;
-  std::optional<ErrorChange> largest;
-  const auto size = [](const DatedChange& one) {
-    return std::abs(one.after.mean - one.before.mean);
-  };
-  for (std::size_t i = 0; i < deviations.size(); ++i) {
-    const auto change = deviations[i].blocks.Find(kLevel / static_cast<double>(deviations.size()));
-    if (!change.has_value()) continue;
-    if (largest.has_value() && size(*change) <= size(largest->change)) continue;
-    largest = {.event = i, .change = *change};
-  }
-  return largest;
+std::vector<EventChange> FindChanges(const std::vector<EventDeviations>& deviations) {
+  std::vector<DeviationBlocks> events;
+  for (const EventDeviations& event : deviations) events.push_back(event.blocks);
+  return calibd::FindChanges(events);
 }
 
 v1::CalibrationError::Status ToProto(LimitStatus status) noexcept {

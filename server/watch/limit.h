@@ -111,15 +111,9 @@ struct EventDeviations {
 };
 void DeviationFields(StateFields& fields, EventDeviations& deviations);
 
-// The change of an event.
-struct ErrorChange {
-  // The place of the event among those whose changes are dated.
-  std::size_t event = 0;
-  DatedChange change;
-};
-// The newest change that can be shown, of several events the largest. The intervals of all events
-// hold together with 95 %.
-[[nodiscard]] std::optional<ErrorChange> FindChange(const std::vector<EventDeviations>& deviations);
+// The newest changes of the events that can be shown. The intervals of all events hold together
+// with 95 %.
+[[nodiscard]] std::vector<EventChange> FindChanges(const std::vector<EventDeviations>& deviations);
 // Maximum number of bytes of the deviations of an event, with those of two snapshots.
 inline constexpr std::size_t kDeviationMemory =
     3 * (sizeof(EventDeviations) + DeviationBlocks::kMaxBlocks * sizeof(DeviationBlocks::Sums));
@@ -172,23 +166,23 @@ struct ErrorSnapshot {
     return memo->foreseen;
   }
 
-  // The newest change of the error of a model; unset if its measure dates none. The first call
-  // computes it, in some 0.2 ms for each event.
-  [[nodiscard]] const std::optional<ErrorChange>& Change() const {
-    std::call_once(memo->change_once, [this] {
-      if (measured->dates_changes()) memo->change = FindChange(deviations);
+  // The newest change of each event of a model whose error has changed; empty if its measure dates
+  // none. The first call computes them, in some 0.2 ms for each event.
+  [[nodiscard]] const std::vector<EventChange>& Changes() const {
+    std::call_once(memo->changes_once, [this] {
+      if (measured->dates_changes()) memo->changes = FindChanges(deviations);
     });
-    return memo->change;
+    return memo->changes;
   }
 
-  // What Read, Foresee and Change returned.
+  // What Read, Foresee and Changes returned.
   struct Memo {
     std::once_flag once;
     ErrorReading reading;
     std::once_flag foreseen_once;
     std::optional<RowsUntilDecided> foreseen;
-    std::once_flag change_once;
-    std::optional<ErrorChange> change;
+    std::once_flag changes_once;
+    std::vector<EventChange> changes;
   };
   std::shared_ptr<Memo> memo = std::make_shared<Memo>();
 };

@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -97,9 +98,9 @@ std::string Points(const v1::ErrorInterval& error) {
 std::string Describe(const v1::Recalibration& advice) {
   const v1::RecalibrationMap& map = advice.map();
   std::string text = convert::Plain(advice.text()) + ".\n";
-  absl::StrAppendFormat(&text,
-                        "The older %d observations chose the map: cross-validated log loss (nats)",
-                        advice.fit_observations());
+  const bool alternates = advice.has_change();
+  absl::StrAppendFormat(&text, "%s %d observations chose the map: cross-validated log loss (nats)",
+                        alternates ? "Every second one," : "The older", advice.fit_observations());
   for (const v1::Recalibration::Candidate& candidate : advice.candidates()) {
     absl::StrAppendFormat(&text, "%s %s %.3g", &candidate == &advice.candidates(0) ? "" : ",",
                           candidate.kind(), candidate.cross_validated_log_loss());
@@ -108,12 +109,13 @@ std::string Describe(const v1::Recalibration& advice) {
   if (map.kind() == "none") return text;
   absl::StrAppendFormat(
       &text,
-      "The newer %d measured its benefit (95 %% intervals), without and with the map of kind %s:\n"
+      "The %s %d measured its benefit (95 %% intervals), without and with the map of kind %s:\n"
       "  log loss (nats) %.3g and %.3g: improvement %.3g (%.3g to %.3g)\n"
       "  error of the top label %s and %s\n",
-      advice.test_observations(), map.kind(), advice.log_loss_before(), advice.log_loss_after(),
-      advice.improvement(), advice.improvement_lower(), advice.improvement_upper(),
-      Points(advice.error_before()), Points(advice.error_after()));
+      alternates ? "other" : "newer", advice.test_observations(), map.kind(),
+      advice.log_loss_before(), advice.log_loss_after(), advice.improvement(),
+      advice.improvement_lower(), advice.improvement_upper(), Points(advice.error_before()),
+      Points(advice.error_after()));
   if (advice.has_class_1_error_after()) {
     absl::StrAppend(&text, "  error of the probability of class 1 ",
                     Points(advice.class_1_error_before()), " and ",
@@ -130,12 +132,19 @@ absl::StatusOr<v1::Recalibration> AdviseOnFiles(const RecalibrateOptions& option
   const RunControl control{.parallel_for = nullptr,
                            .progress = call.on_progress,
                            .cancelled = [&call] { return call.stop.stop_requested(); }};
+  const PredictionBatch batch{input.values, input.labels, input.class_count};
+  const std::vector<DeviationBlocks> events = DeviationsOf(batch);
+  CALIBD_ASSIGN_OR_RETURN(const std::optional<EventChange> change, FindChangeBeforeMap(events, 1));
+  const bool changed = change.has_value();
+  const std::size_t older = changed ? static_cast<std::size_t>(change->change.from) : 0;
   CALIBD_ASSIGN_OR_RETURN(
       const RecalibrationAdvice advice,
-      AdviseRecalibration({input.values, input.labels, input.class_count}, control));
-  v1::Recalibration proto = convert::ToProto(advice, input.class_count);
-  proto.set_first_observation(1);
-  return proto;
+      AdviseRecalibration(batch.rows(older, batch.size() - older),
+                          changed ? RecalibrationSplit::kAlternating : RecalibrationSplit::kHalves,
+                          control));
+  std::optional<v1::DatedChange> dated;
+  if (changed) dated = convert::ToProto(*change, 1, events.front().rows());
+  return convert::ToProto(advice, input.class_count, static_cast<std::int64_t>(older) + 1, dated);
 }
 
 absl::StatusOr<v1::Recalibration> AdviseOnModel(const Context& context,
@@ -201,7 +210,9 @@ void AddRecalibrateCommand(CLI::App& app, Context& context) {
       "Examples: calibctl recalibrate --model resnet18 --export map.json\n"
       "          calibctl recalibrate predictions.csv labels.csv --label-base 0\n"
       "          calibctl recalibrate --apply map.json new.csv -o recalibrated.csv\n"
-      "The older half of the observations chooses the map, the newer half measures its benefit.");
+      "The older half of the observations chooses the map, the newer half measures its benefit. If "
+      "the error changed, only the observations since then take part, every second one in each "
+      "half.");
   AddInputOptions(*command, options->input);
   AddModelSource(*command, options->model, options->window,
                  "fit a map to this model on the server, NAME or NAME@VERSION, instead of files");

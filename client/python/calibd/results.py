@@ -353,7 +353,8 @@ class Recalibration(Result[recalibration_pb2.Recalibration]):
         return [("log loss", f"{m.log_loss_before:.4f} -> {m.log_loss_after:.4f}, improvement "
                  f"{m.improvement:.4g} ({m.improvement_lower:.4g} to {m.improvement_upper:.4g})"),
                 *lines, ("data", f"{m.fit_observations} observations chose the map, "
-                         f"{m.test_observations} newer ones measured it")]
+                         f"{m.test_observations} {'other' if m.HasField('change') else 'newer'} ones "
+                         "measured it")]
 
 
 class Verdicts(Result[calibration.ListVerdictsResponse]):

@@ -275,19 +275,18 @@ absl::StatusOr<std::array<double, kRecalibrationKinds>> CrossValidate(const Pred
   return means;
 }
 
-ErrorIntervals ErrorsOf(const PredictionBatch& batch) {
+ErrorIntervals ErrorsOf(const PredictionBatch& batch, const ErrorLevels& levels) {
   RunningReliability top_label;
   top_label.Add(batch);
   ReliabilitySums class_1;
   if (batch.class_count == 2) class_1.AddClass(batch, 1);
-  // A one-look interval would be wider for the probabilities that a map repairs: its rate is chosen
-  // for calibrated ones.
-  return EventIntervals(top_label, class_1, kSingleErrorLevels).value_or(ErrorIntervals{});
+  return EventIntervals(top_label, class_1, levels).value_or(ErrorIntervals{});
 }
 
-void MeasureBenefit(const PredictionBatch& newer, RecalibrationAdvice& advice) {
-  const std::vector<double> before = LogLosses(newer, IdentityMap{});
-  std::vector<double> gains = LogLosses(newer, advice.map);
+// tested: observations that had no influence on advice.map.
+void MeasureBenefit(const PredictionBatch& tested, RecalibrationAdvice& advice) {
+  const std::vector<double> before = LogLosses(tested, IdentityMap{});
+  std::vector<double> gains = LogLosses(tested, advice.map);
   advice.log_loss_before = Mean(before);
   advice.log_loss_after = Mean(gains);
   for (std::size_t i = 0; i < gains.size(); ++i) gains[i] = before[i] - gains[i];
@@ -296,10 +295,25 @@ void MeasureBenefit(const PredictionBatch& newer, RecalibrationAdvice& advice) {
   const double radius = kTwoSidedQuantile * StandardError(improvement);
   advice.improvement_lower = advice.improvement - radius;
   advice.improvement_upper = advice.improvement + radius;
-  advice.error_before = ErrorsOf(newer);
-  std::vector<double> mapped(newer.probabilities.begin(), newer.probabilities.end());
-  ApplyRecalibration(advice.map, newer.class_count, mapped);
-  advice.error_after = ErrorsOf({mapped, newer.labels, newer.class_count});
+  // A one-look interval would be wider for the probabilities that a map repairs: its rate is chosen
+  // for calibrated ones.
+  advice.error_before = ErrorsOf(tested, kSingleErrorLevels);
+  advice.error_after = advice.error_before;
+  if (std::holds_alternative<IdentityMap>(advice.map)) return;
+  std::vector<double> mapped(tested.probabilities.begin(), tested.probabilities.end());
+  ApplyRecalibration(advice.map, tested.class_count, mapped);
+  advice.error_after = ErrorsOf({mapped, tested.labels, tested.class_count}, kOneLookErrorLevels);
+}
+
+// Every second observation, from index `first`.
+PredictionSet EverySecond(const PredictionBatch& batch, std::size_t first) {
+  PredictionSet set{.probabilities = {}, .labels = {}, .class_count = batch.class_count};
+  for (std::size_t i = first; i < batch.size(); i += 2) {
+    const std::span<const double> row = batch.row(i);
+    set.probabilities.insert(set.probabilities.end(), row.begin(), row.end());
+    set.labels.push_back(batch.labels[i]);
+  }
+  return set;
 }
 
 bool AllFinite(std::span<const double> values) {
@@ -392,25 +406,65 @@ absl::StatusOr<RecalibrationMap> FitRecalibration(const PredictionBatch& batch,
 }
 
 absl::StatusOr<RecalibrationAdvice> AdviseRecalibration(const PredictionBatch& batch,
+                                                        RecalibrationSplit split,
                                                         const RunControl& control) {
   if (batch.size() < kMinRecalibrationObservations) {
     return absl::FailedPreconditionError(
         absl::StrCat("not enough observations for a recalibration: ", batch.size(), ", at least ",
                      kMinRecalibrationObservations, " are needed"));
   }
+  PredictionSet even;
+  PredictionSet odd;
+  PredictionBatch fitted = batch.rows(0, batch.size() / 2);
+  PredictionBatch tested = batch.rows(fitted.size(), batch.size() - fitted.size());
+  if (split == RecalibrationSplit::kAlternating) {
+    even = EverySecond(batch, 0);
+    odd = EverySecond(batch, 1);
+    fitted = even.view();
+    tested = odd.view();
+  }
   RecalibrationAdvice advice;
-  advice.fit_observations = batch.size() / 2;
-  advice.test_observations = batch.size() - advice.fit_observations;
-  const PredictionBatch older = batch.rows(0, advice.fit_observations);
-  CALIBD_ASSIGN_OR_RETURN(advice.cross_validated_log_loss, CrossValidate(older, control));
+  advice.split = split;
+  advice.fit_observations = fitted.size();
+  advice.test_observations = tested.size();
+  CALIBD_ASSIGN_OR_RETURN(advice.cross_validated_log_loss, CrossValidate(fitted, control));
   // The first of equally good kinds is the simplest one.
   const auto& losses = advice.cross_validated_log_loss;
   const auto kind =
       static_cast<RecalibrationKind>(std::ranges::min_element(losses) - losses.begin());
-  CALIBD_ASSIGN_OR_RETURN(advice.map, FitRecalibration(older, kind, control));
-  MeasureBenefit(batch.rows(advice.fit_observations, advice.test_observations), advice);
+  CALIBD_ASSIGN_OR_RETURN(advice.map, FitRecalibration(fitted, kind, control));
+  MeasureBenefit(tested, advice);
   if (control.progress) control.progress(1);
   return advice;
+}
+
+absl::StatusOr<std::optional<EventChange>> FindChangeBeforeMap(
+    std::span<const DeviationBlocks> events, std::int64_t first_observation) {
+  const std::vector<EventChange> changes = FindChanges(events);
+  const auto newest =
+      std::ranges::max_element(changes, {}, [](const EventChange& one) { return one.change.from; });
+  if (newest == changes.end()) return std::nullopt;
+  const std::int64_t since = events[newest->event].rows() - newest->change.from;
+  if (since >= kMinObservationsSinceChange) return *newest;
+  return absl::FailedPreconditionError(
+      absl::StrCat("too few rows since the change (", since, " of ", kMinObservationsSinceChange,
+                   "): the error changed between rows ", first_observation + newest->change.from,
+                   " and ", first_observation + newest->change.to - 1, "; recalibrate after ",
+                   kMinObservationsSinceChange - since, " more rows"));
+}
+
+std::vector<DeviationBlocks> DeviationsOf(const PredictionBatch& batch) {
+  std::vector<DeviationBlocks> events(batch.class_count == 2 ? 2 : 1);
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    const std::span<const double> row = batch.row(i);
+    for (std::size_t event = 0; event < events.size(); ++event) {
+      const std::size_t k = event == 0 ? PredictedClass(row) : 1;
+      const bool happened = batch.labels[i] == static_cast<std::int32_t>(k);
+      // The sum of a row may exceed 1 by the tolerance, and so may a probability.
+      events[event].Add(std::min(row[k], 1.0) - (happened ? 1 : 0));
+    }
+  }
+  return events;
 }
 
 double RecalibrationMemory(std::size_t n, std::size_t class_count) {

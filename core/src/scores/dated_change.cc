@@ -183,4 +183,13 @@ std::optional<DatedChange> DeviationBlocks::Find(double alpha) const {
                      .after = Mean(row(best), row(end), alpha)};
 }
 
+std::vector<EventChange> FindChanges(std::span<const DeviationBlocks> events) {
+  std::vector<EventChange> changes;
+  const double level = kChangeLevel / static_cast<double>(events.size());
+  for (std::size_t i = 0; i < events.size(); ++i) {
+    if (const auto change = events[i].Find(level)) changes.push_back({i, *change});
+  }
+  return changes;
+}
+
 }  // namespace calibd

@@ -1,6 +1,7 @@
 #include "calibd/convert/recalibration.h"
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -8,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "calibd/convert/dated_change.h"
 #include "calibd/convert/evaluation.h"
 #include "calibd/convert/reading.h"
 #include "calibd/core/status_macros.h"
@@ -90,8 +92,19 @@ absl::StatusOr<RecalibrationMap> FromProto(const v1::RecalibrationMap& proto) {
   return map;
 }
 
-v1::Recalibration ToProto(const RecalibrationAdvice& advice, std::size_t class_count) {
+v1::DatedChange ToProto(const EventChange& change, std::int64_t first_observation,
+                        std::int64_t rows) {
+  v1::DatedChange proto = ToProto(change.change, first_observation, rows);
+  proto.set_event(change.event == 0 ? v1::DatedChange::TOP_LABEL : v1::DatedChange::CLASS_1);
+  return proto;
+}
+
+v1::Recalibration ToProto(const RecalibrationAdvice& advice, std::size_t class_count,
+                          std::int64_t first_observation,
+                          const std::optional<v1::DatedChange>& change) {
   v1::Recalibration proto;
+  proto.set_first_observation(first_observation);
+  if (change.has_value()) *proto.mutable_change() = *change;
   *proto.mutable_map() = ToProto(advice.map, class_count);
   proto.set_helps(advice.helps());
   proto.set_fit_observations(static_cast<std::int64_t>(advice.fit_observations));

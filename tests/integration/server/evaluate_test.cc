@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -154,11 +155,10 @@ TEST_F(CalibrationTest, RecalibrateEqualsTheAdviceOfCore) {
   request.set_window(1000);
   v1::Recalibration result;
   ASSERT_TRUE(client_->Recalibrate(request, &result).ok());
-  const auto advice = AdviseRecalibration(set.view().rows(200, 1000));
+  const auto advice = AdviseRecalibration(set.view().rows(200, 1000), RecalibrationSplit::kHalves);
   ASSERT_TRUE(advice.ok()) << advice.status();
   EXPECT_TRUE(advice->helps());
-  v1::Recalibration expected = convert::ToProto(*advice, 10);
-  expected.set_first_observation(201);
+  const v1::Recalibration expected = convert::ToProto(*advice, 10, 201, std::nullopt);
   EXPECT_TRUE(result.has_compute_time());
   result.clear_compute_time();
   EXPECT_EQ(result.SerializeAsString(), expected.SerializeAsString());

@@ -871,11 +871,28 @@ TEST(RepairLineTest, IsForAModelThatIsOverItsLimitOrHasAnAlarm) {
   EXPECT_EQ(RepairLine(answer),
             "temperature 1.9 would leave 0.4 points (0 to 2), says `calibctl recalibrate --model "
             "resnet18@2` of 1970-01-01 00:00 UTC over rows 11 to 10011");
-  // Rows from before a change may not be what the newest ones are.
-  answer.mutable_error()->mutable_change()->set_to_observation(5312);
-  EXPECT_THAT(RepairLine(answer), EndsWith("so the map may not fit the newest ones"));
-  answer.mutable_error()->mutable_change()->set_to_observation(11);
-  EXPECT_THAT(RepairLine(answer), EndsWith("over rows 11 to 10011"));
+  // Rows from before a change are not what the newest ones are.
+  v1::DatedChange& change = *answer.mutable_error()->mutable_change();
+  change.set_from_observation(4801);
+  change.set_to_observation(5312);
+  change.mutable_after()->set_first_observation(4993);
+  change.mutable_after()->set_observations(5000);
+  EXPECT_EQ(RepairLine(answer),
+            "`calibctl recalibrate --model resnet18@2` looks for a map that repairs the model, on "
+            "the 5192 rows since row 4801, where the error changed");
+  change.mutable_after()->set_observations(500);
+  EXPECT_EQ(RepairLine(answer),
+            "too few rows since the change of the error for a map (692 of 1000)");
+  // A map from the rows since the same change, which is now dated more exactly, fits.
+  advice.set_first_observation(4737);
+  EXPECT_THAT(RepairLine(answer), StartsWith("too few rows since"));
+  advice.mutable_change()->set_from_observation(4737);
+  advice.mutable_change()->set_to_observation(5440);
+  EXPECT_THAT(RepairLine(answer), EndsWith("over rows 4737 to 14737"));
+  advice.mutable_change()->set_to_observation(4800);
+  EXPECT_THAT(RepairLine(answer), StartsWith("too few rows since"));
+  advice.set_first_observation(4801);
+  EXPECT_THAT(RepairLine(answer), EndsWith("over rows 4801 to 14801"));
   answer.mutable_error()->set_is_recovered(true);
   EXPECT_EQ(RepairLine(answer), "");
   answer.mutable_error()->set_is_recovered(false);
@@ -893,16 +910,34 @@ TEST(RecalibrationTextTest, SaysWhatTheMapWouldLeave) {
   advice.mutable_map()->set_kind("temperature");
   advice.mutable_map()->set_temperature(1.9);
   *advice.mutable_error_after() = Interval(0.004, 0, 0.02);
-  EXPECT_EQ(RecalibrationText(advice), "temperature 1.9 would leave 0.4 points (0 to 2)");
-  *advice.mutable_class_1_error_after() = Interval(0.02, 0.01, 0.03);
   EXPECT_EQ(RecalibrationText(advice),
-            "temperature 1.9 would leave 2 points (1 to 3) for P(class 1)");
+            "temperature 1.9 would leave 0.4 points (0 to 2) if nothing changed within these rows");
+  *advice.mutable_class_1_error_after() = Interval(0.02, 0.01, 0.03);
+  EXPECT_EQ(
+      RecalibrationText(advice),
+      "temperature 1.9 would leave 2 points (1 to 3) for P(class 1) if nothing changed within "
+      "these rows");
   advice.mutable_map()->set_temperature(20);
   EXPECT_THAT(RecalibrationText(advice),
               StartsWith("temperature 20 (the end of the range that is tried) would leave 2"));
   advice.mutable_map()->clear_temperature();
   advice.mutable_map()->set_kind("isotonic");
   EXPECT_THAT(RecalibrationText(advice), StartsWith("a map of kind isotonic would leave 2"));
+  advice.set_fit_observations(2000);
+  advice.set_test_observations(2000);
+  advice.set_first_observation(12001);
+  advice.mutable_change()->set_from_observation(12001);
+  advice.mutable_change()->set_to_observation(12320);
+  EXPECT_EQ(RecalibrationText(advice),
+            "a map of kind isotonic, fitted on the 4000 rows since row 12001, where the error "
+            "changed, would leave 2 points (1 to 3) for P(class 1)");
+  // The window may begin later.
+  advice.set_first_observation(12321);
+  EXPECT_THAT(RecalibrationText(advice), HasSubstr("since row 12321, after the error changed,"));
+  advice.set_helps(false);
+  EXPECT_EQ(RecalibrationText(advice),
+            "no map is known to lower the log loss, fitted on the 4000 rows since row 12321, after "
+            "the error changed");
 }
 
 TEST(CertainLineTest, SaysHowManyRowsAreNeededAndWhatTheEvidenceIs) {

@@ -191,7 +191,7 @@ TEST(RecalibrationTest, HostileRowsStayOnTheSimplexAndNoFitWorsensItsLogLoss) {
 
 TEST(RecalibrationTest, TheAdviceFindsATemperatureAndItsBenefit) {
   const PredictionSet set = Distorted(10000, 10, 2);
-  const auto advice = AdviseRecalibration(set.view());
+  const auto advice = AdviseRecalibration(set.view(), RecalibrationSplit::kHalves);
   ASSERT_TRUE(advice.ok());
   ASSERT_TRUE(std::holds_alternative<TemperatureMap>(advice->map));
   EXPECT_TRUE(advice->helps());
@@ -209,22 +209,92 @@ TEST(RecalibrationTest, TheAdviceFindsATemperatureAndItsBenefit) {
 
 TEST(RecalibrationTest, NothingHelpsACalibratedModel) {
   const PredictionSet set = Calibrated(4000, 10, 11);
-  const auto advice = AdviseRecalibration(set.view());
+  const auto advice = AdviseRecalibration(set.view(), RecalibrationSplit::kHalves);
   ASSERT_TRUE(advice.ok());
   EXPECT_FALSE(advice->helps());
 }
 
 TEST(RecalibrationTest, TheAdviceNeedsObservationsAndCanBeCancelled) {
   const PredictionSet set = Distorted(100, 2, 2);
-  EXPECT_TRUE(AdviseRecalibration(set.view()).ok());
-  EXPECT_THAT(AdviseRecalibration(set.view().rows(0, 99)).status().message(),
-              HasSubstr("recalibration: 99, at least 100 are needed"));
+  EXPECT_TRUE(AdviseRecalibration(set.view(), RecalibrationSplit::kHalves).ok());
+  EXPECT_THAT(
+      AdviseRecalibration(set.view().rows(0, 99), RecalibrationSplit::kHalves).status().message(),
+      HasSubstr("recalibration: 99, at least 100 are needed"));
   EXPECT_EQ(
       FitRecalibration(set.view().rows(0, 0), RecalibrationKind::kTemperature).status().code(),
       absl::StatusCode::kFailedPrecondition);
   RunControl control;
   control.cancelled = [] { return true; };
-  EXPECT_EQ(AdviseRecalibration(set.view(), control).status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(AdviseRecalibration(set.view(), RecalibrationSplit::kHalves, control).status().code(),
+            absl::StatusCode::kCancelled);
+}
+
+TEST(RecalibrationTest, EvenRowsChooseTheMapAndOddRowsMeasureIt) {
+  const PredictionSet set = Distorted(2001, 3, 2);
+  const auto advice = AdviseRecalibration(set.view(), RecalibrationSplit::kAlternating);
+  ASSERT_TRUE(advice.ok());
+  EXPECT_EQ(advice->split, RecalibrationSplit::kAlternating);
+  EXPECT_EQ(advice->fit_observations, 1001);
+  EXPECT_EQ(advice->test_observations, 1000);
+  PredictionSet sorted{.probabilities = {}, .labels = {}, .class_count = 3};
+  for (const std::size_t first : {std::size_t{0}, std::size_t{1}}) {
+    for (std::size_t i = first; i < set.labels.size(); i += 2) {
+      const auto row = set.view().row(i);
+      sorted.probabilities.insert(sorted.probabilities.end(), row.begin(), row.end());
+      sorted.labels.push_back(set.labels[i]);
+    }
+  }
+  const PredictionBatch even = sorted.view().rows(0, 1001);
+  const PredictionBatch odd = sorted.view().rows(1001, 1000);
+  const auto kind = static_cast<RecalibrationKind>(advice->map.index());
+  EXPECT_EQ(*FitRecalibration(even, kind), advice->map);
+  EXPECT_NEAR(advice->log_loss_after, LogLoss(odd, advice->map), 1e-12);
+  // The promise is the interval for one look at the mapped odd rows.
+  ApplyRecalibration(advice->map, 3, sorted.probabilities);
+  RunningReliability mapped;
+  mapped.Add(odd);
+  const auto interval = BinnedErrorInterval(mapped, kOneLookErrorLevels);
+  EXPECT_EQ(advice->error_after.top_label.estimate, interval->estimate);
+  EXPECT_EQ(advice->error_after.top_label.upper, interval->upper);
+}
+
+TEST(RecalibrationTest, TheRowsAfterAChangeMustBeEnough) {
+  // Deviations that alternate have the mean `shift`.
+  const auto stream = [](std::int64_t change, double before, double after, std::int64_t rows) {
+    DeviationBlocks blocks;
+    for (std::int64_t i = 0; i < rows; ++i) {
+      blocks.Add((i < change ? before : after) + (i % 2 == 0 ? .2 : -.2));
+    }
+    return blocks;
+  };
+  EXPECT_FALSE(FindChangeBeforeMap({}, 1)->has_value());
+  const DeviationBlocks flat = stream(0, 0, 0, 4992);
+  const DeviationBlocks early = stream(1984, 0, .3, 4992);
+  EXPECT_FALSE(FindChangeBeforeMap(std::vector{flat}, 1)->has_value());
+  const auto one = FindChangeBeforeMap(std::vector{flat, early}, 1);
+  EXPECT_EQ((*one)->event, 1);
+  EXPECT_LE((*one)->change.from, 1984);
+  EXPECT_GT((*one)->change.to, 1984);
+  // The newest change counts, although it is smaller.
+  const auto newest = FindChangeBeforeMap(std::vector{early, stream(3200, 0, .2, 4992)}, 1);
+  EXPECT_EQ((*newest)->event, 1);
+  EXPECT_THAT(
+      FindChangeBeforeMap(std::vector{early, stream(4480, 0, .3, 4992)}, 101).status().ToString(),
+      HasSubstr(
+          "FAILED_PRECONDITION: too few rows since the change (576 of 1000): the error changed "
+          "between rows 4517 and 4644; recalibrate after 424 more rows"));
+}
+
+TEST(RecalibrationTest, DeviationsAreOfTheTopLabelAndOfClass1) {
+  const PredictionSet two{
+      .probabilities = {.3, .7, .6, .4, .5, .5}, .labels = {1, 1, 0}, .class_count = 2};
+  const std::vector<DeviationBlocks> events = DeviationsOf(two.view());
+  ASSERT_EQ(events.size(), 2);
+  EXPECT_NEAR(events[0].state().total.deviation, -.3 + .6 - .5, 1e-15);
+  EXPECT_NEAR(events[0].state().total.squares, .09 + .36 + .25, 1e-15);
+  EXPECT_NEAR(events[1].state().total.deviation, -.3 - .6 + .5, 1e-15);
+  EXPECT_EQ(events[1].rows(), 3);
+  EXPECT_EQ(DeviationsOf(Distorted(10, 3, 1).view()).size(), 1);
 }
 
 TEST(RecalibrationTest, InvalidMapsAreRefused) {

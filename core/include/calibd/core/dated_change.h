@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace calibd {
@@ -101,6 +102,18 @@ class DeviationBlocks {
   // Replaced instead of changed. Never null.
   std::shared_ptr<const std::vector<Sums>> ends_;
 };
+
+// The change of one of several events that the same rows have.
+struct EventChange {
+  // Its place among the events, from 0.
+  std::size_t event = 0;
+  DatedChange change;
+};
+// The probability with which any statement about the changes of a stream may ever be wrong.
+inline constexpr double kChangeLevel = .05;
+// The newest changes of the events that can be shown, in the order of the events; all statements
+// hold together at kChangeLevel. Cost: one Find for each event.
+[[nodiscard]] std::vector<EventChange> FindChanges(std::span<const DeviationBlocks> events);
 
 }  // namespace calibd
 

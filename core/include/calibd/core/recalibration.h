@@ -3,12 +3,15 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "calibd/core/dated_change.h"
 #include "calibd/core/error_interval.h"
 #include "calibd/core/prediction_batch.h"
 #include "calibd/core/run_control.h"
@@ -90,17 +93,27 @@ inline constexpr std::size_t kMaxFitPasses = 200;
                                                                 RecalibrationKind kind,
                                                                 const RunControl& control = {});
 
+// Which observations choose a map, and which measure what it gains.
+enum class RecalibrationSplit {
+  // The older half and the newer half.
+  kHalves,
+  // Those with even and those with odd indices: for the observations since a change, of which the
+  // map needs the newest ones too.
+  kAlternating,
+};
+
 // A map, and what it gains on observations that were not used to choose it.
 struct RecalibrationAdvice {
   RecalibrationMap map;
-  // The older observations, which chose the kind by cross-validation in kRecalibrationFolds
-  // contiguous folds and its parameters, and the newer ones, which measured the benefit.
+  RecalibrationSplit split = RecalibrationSplit::kHalves;
+  // The observations that chose the kind by cross-validation in kRecalibrationFolds contiguous
+  // folds and its parameters, and those that measured the benefit.
   std::size_t fit_observations = 0;
   std::size_t test_observations = 0;
   // Mean log loss of each kind over the folds, in nats.
   std::array<double, kRecalibrationKinds> cross_validated_log_loss{};
-  // Over the newer observations, without and with the map, in nats, with smoothed rows: each term
-  // is at most log(m (1 + 1e5)).
+  // Over the observations that measured the benefit, without and with the map, in nats, with
+  // smoothed rows: each term is at most log(m (1 + 1e5)).
   double log_loss_before = 0;
   double log_loss_after = 0;
   // log_loss_before - log_loss_after, and its 95 % interval: the normal one of paired differences.
@@ -108,8 +121,10 @@ struct RecalibrationAdvice {
   double improvement = 0;
   double improvement_lower = 0;
   double improvement_upper = 0;
-  // The binned error of the newer observations, without and with the map. Each interval holds with
-  // 95 %, because the map was fixed before.
+  // The binned error of the same observations, without and with the map. Each interval holds with
+  // 95 %, because the map was fixed before. The one with the map is for one look, and speaks of
+  // observations to come only if nothing changed within these observations and nothing changes
+  // later.
   ErrorIntervals error_before;
   ErrorIntervals error_after;
 
@@ -123,7 +138,24 @@ inline constexpr std::size_t kMinRecalibrationObservations = 100;
 // batch: valid, the oldest observation first. Errors: FailedPrecondition with fewer than
 // kMinRecalibrationObservations; Cancelled.
 [[nodiscard]] absl::StatusOr<RecalibrationAdvice> AdviseRecalibration(
-    const PredictionBatch& batch, const RunControl& control = {});
+    const PredictionBatch& batch, RecalibrationSplit split, const RunControl& control = {});
+
+// Observations before a change say nothing about a map for the present ones, and mixed ones make
+// its error seem too small. So a map is chosen and measured on the observations after row
+// change.from, the lower end of the range of the newest change. error_after then held the error of
+// fresh observations in each of 200 simulated streams with a sudden change.
+inline constexpr std::int64_t kMinObservationsSinceChange = 1000;
+
+// The change with the latest lower end, of several events; unset if none can be dated.
+// events: the deviations of the same observations from each event. first_observation: the number of
+// the first of them. Errors: FailedPrecondition if fewer than kMinObservationsSinceChange follow
+// the lower end, with their number.
+[[nodiscard]] absl::StatusOr<std::optional<EventChange>> FindChangeBeforeMap(
+    std::span<const DeviationBlocks> events, std::int64_t first_observation);
+
+// The deviations of a batch in its order: of the top label, and for two classes also of the
+// probability of class 1. batch: valid. Cost: O(n m).
+[[nodiscard]] std::vector<DeviationBlocks> DeviationsOf(const PredictionBatch& batch);
 
 // Upper bounds for AdviseRecalibration of n observations of m classes.
 [[nodiscard]] double RecalibrationMemory(std::size_t n, std::size_t class_count);

@@ -71,7 +71,8 @@ struct EvaluationVerdict {
 [[nodiscard]] std::string DifferenceText(const std::string& score, bool in_points,
                                          const v1::ScoreDifference& difference);
 
-// "temperature 1.9 would leave 0.4 points (0 to 2)". Says so if no map helps.
+// "temperature 1.9 would leave 0.4 points (0 to 2) if nothing changed within these rows". Says so
+// if no map helps. advice: needs everything but the time.
 [[nodiscard]] std::string RecalibrationText(const v1::Recalibration& advice);
 
 // How large the error is, by the chosen estimator, and whether this is better than saying 0.

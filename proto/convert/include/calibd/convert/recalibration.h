@@ -2,9 +2,13 @@
 #define CALIBD_CONVERT_RECALIBRATION_H_
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 
 #include "absl/status/statusor.h"
+#include "calibd/core/dated_change.h"
 #include "calibd/core/recalibration.h"
+#include "calibd/v1/monitoring.pb.h"
 #include "calibd/v1/recalibration.pb.h"
 
 namespace calibd::convert {
@@ -14,8 +18,16 @@ inline constexpr int kRecalibrationMapVersion = 1;
 // The result is valid for the message's class_count. Errors: InvalidArgument that names the field.
 [[nodiscard]] absl::StatusOr<RecalibrationMap> FromProto(const v1::RecalibrationMap& proto);
 
-// Does not set the first observation and the time.
-[[nodiscard]] v1::Recalibration ToProto(const RecalibrationAdvice& advice, std::size_t class_count);
+// change: of the events of DeviationsOf. first_observation, rows: as for the ToProto of
+// dated_change.h.
+[[nodiscard]] v1::DatedChange ToProto(const EventChange& change, std::int64_t first_observation,
+                                      std::int64_t rows);
+
+// Does not set the time. first_observation: number of the first observation of the advice. change:
+// the newest change of the error, which is before or within these observations.
+[[nodiscard]] v1::Recalibration ToProto(const RecalibrationAdvice& advice, std::size_t class_count,
+                                        std::int64_t first_observation,
+                                        const std::optional<v1::DatedChange>& change);
 
 }  // namespace calibd::convert
 
