@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
-#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -175,6 +175,45 @@ TEST_F(CalibrationTest, RecalibrateEqualsTheAdviceOfCore) {
   result.mutable_map()->set_version(2);
   EXPECT_THAT(client::ApplyRecalibration(result.map(), rows).ToString(),
               HasSubstr("version is 2, expected 1"));
+}
+
+TEST_F(CalibrationTest, RecalibrateUsesTheRowsSinceAChange) {
+  PredictionSet set = Draw(6000);
+  ApplyRecalibration(TemperatureMap{0.2}, 10, std::span(set.probabilities).subspan(3000 * 10));
+  PredictionSet first = set;
+  first.probabilities.resize(3700 * 10);
+  first.labels.resize(3700);
+  client_->CreateFixed("models/few", 10);
+  Stream("models/few", first, 100);
+  v1::RecalibrateRequest request;
+  request.set_model("models/few");
+  v1::Recalibration result;
+  const grpc::Status few = client_->Recalibrate(request, &result);
+  EXPECT_EQ(few.error_code(), grpc::FAILED_PRECONDITION);
+  EXPECT_EQ(Reason(few), "INSUFFICIENT_DATA");
+  EXPECT_THAT(few.error_message(), HasSubstr("too few rows since the change ("));
+  EXPECT_FALSE(client_->GetCalibration("models/few").has_recalibration());
+
+  client_->CreateFixed("models/m", 10);
+  Stream("models/m", set, 100);
+  request.set_model("models/m");
+  ASSERT_TRUE(client_->Recalibrate(request, &result).ok());
+  const v1::DatedChange dated = client_->GetCalibration("models/m").error().change();
+  EXPECT_EQ(result.change().SerializeAsString(), dated.SerializeAsString());
+  EXPECT_LE(dated.from_observation(), 3001);
+  EXPECT_GE(dated.to_observation(), 3001);
+  // The window may begin after the change.
+  EXPECT_GE(result.first_observation(), dated.from_observation());
+  const auto older = static_cast<std::size_t>(result.first_observation() - 1);
+  EXPECT_EQ(result.fit_observations() + result.test_observations(),
+            static_cast<std::int64_t>(6000 - older));
+  const auto advice =
+      AdviseRecalibration(set.view().rows(older, 6000 - older), RecalibrationSplit::kAlternating);
+  ASSERT_TRUE(advice.ok()) << advice.status();
+  const v1::Recalibration expected =
+      convert::ToProto(*advice, 10, result.first_observation(), result.change());
+  result.clear_compute_time();
+  EXPECT_EQ(result.SerializeAsString(), expected.SerializeAsString());
 }
 
 TEST_F(CalibrationTest, RecalibrateNeedsObservationsAndIsBoundedBeforeItStarts) {
