@@ -96,6 +96,7 @@ TEST(RecalibrationAfterAChangeTest, ThePromisedIntervalHoldsTheErrorOfFreshRows)
   constexpr int kStreams = kEach * static_cast<int>(std::size(changes));
   int dated = 0;
   int wrong = 0;
+  int whole_exceeded = 0;
   std::uint64_t seed = 1;
   for (const Change& one : changes) {
     for (int i = 0; i < kEach; ++i, ++seed) {
@@ -111,13 +112,20 @@ TEST(RecalibrationAfterAChangeTest, ThePromisedIntervalHoldsTheErrorOfFreshRows)
       ASSERT_TRUE(advice.ok());
       const ErrorIntervals fresh = ErrorsOfFreshRows(advice->map, one, 1000 + seed);
       wrong += IsExceeded(advice->error_after, fresh) || IsBelow(advice->error_after, fresh);
+      // All rows, most of which came before the change.
+      if (&one != std::begin(changes) || i >= 4) continue;
+      const auto whole = AdviseRecalibration(rows, RecalibrationSplit::kHalves);
+      whole_exceeded +=
+          IsExceeded(whole->error_after, ErrorsOfFreshRows(whole->map, one, 1000 + seed));
     }
   }
   RecordProperty("dated", dated);
   RecordProperty("wrong", wrong);
+  RecordProperty("whole_exceeded", whole_exceeded);
   EXPECT_GE(dated, .95 * kStreams);
   // Each interval is wrong with a probability of at most .05.
   EXPECT_LE(wrong, .05 * dated);
+  EXPECT_EQ(whole_exceeded, 4);
 }
 
 }  // namespace

@@ -143,7 +143,8 @@ inline constexpr std::size_t kMinRecalibrationObservations = 100;
 // Observations before a change say nothing about a map for the present ones, and mixed ones make
 // its error seem too small. So a map is chosen and measured on the observations after row
 // change.from, the lower end of the range of the newest change. error_after then held the error of
-// fresh observations in each of 200 simulated streams with a sudden change.
+// fresh observations in each of 200 simulated streams with a sudden change. With all observations
+// of a stream, 2000 of 14000 after the change, its upper end was too small in each.
 inline constexpr std::int64_t kMinObservationsSinceChange = 1000;
 
 // The change with the latest lower end, of several events; unset if none can be dated.
