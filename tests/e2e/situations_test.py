@@ -19,6 +19,7 @@ import urllib.request
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/support"))
 from calibd_server import CalibdServer  # noqa: E402
+from prometheus_server import PrometheusServer  # noqa: E402
 from wait_for import wait_for  # noqa: E402
 
 CALIBD, CALIBCTL = sys.argv.pop(1), sys.argv.pop(1)
@@ -137,47 +138,6 @@ ANNOTATIONS = {
 }
 
 
-class Prometheus:
-    """A real Prometheus that scrapes calibd and evaluates its alert rules."""
-
-    def __init__(self, folder, target):
-        config = folder / "prometheus.json"
-        config.write_text(json.dumps({
-            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
-            "rule_files": [str(ROOT / "deploy/prometheus/calibd_alerts.yml")],
-            "scrape_configs": [{"job_name": "calibd", "static_configs": [{"targets": [target]}]}],
-        }), encoding="utf-8")
-        # Prometheus does not say which port it got for port 0.
-        port = random.SystemRandom().randrange(20000, 30000)
-        self.address = f"127.0.0.1:{port}"
-        self._log = open(folder / "prometheus.log", "w", encoding="utf-8")
-        self._process = subprocess.Popen(
-            ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={folder / 'tsdb'}",
-             f"--web.listen-address={self.address}"],
-            stdin=subprocess.DEVNULL, stdout=self._log, stderr=subprocess.STDOUT)
-
-    def get(self, path):
-        try:
-            with urllib.request.urlopen(f"http://{self.address}/api/v1/{path}", timeout=60) as answer:
-                return json.load(answer)["data"]
-        except OSError:
-            return None
-
-    def alerts(self):
-        """The texts of the alerts of each model by name, also of those that are pending."""
-        found = {}
-        for alert in (self.get("alerts") or {"alerts": []})["alerts"]:
-            if "model" in alert["labels"]:
-                texts = alert["annotations"]["summary"] + "\n" + alert["annotations"]["description"]
-                found.setdefault(alert["labels"]["model"], {})[alert["labels"]["alertname"]] = texts
-        return found
-
-    def stop(self):
-        self._process.kill()
-        self._process.wait()
-        self._log.close()
-
-
 def names_of(alerts):
     return {model: sorted(texts) for model, texts in alerts.items()}
 
@@ -281,7 +241,7 @@ class SituationsTest(unittest.TestCase):
             folder = pathlib.Path(name)
             for model in MODELS:
                 self.create(model, folder)
-            prometheus = Prometheus(folder, server.http)
+            prometheus = PrometheusServer(folder, server.http)
             try:
                 expected = {name: row[-1] for name, row in EXPECTED.items() if row[-1]}
                 # The comparisons below say which alerts differ.

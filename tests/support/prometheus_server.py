@@ -1,0 +1,58 @@
+"""A real Prometheus for tests, which scrapes calibd and evaluates the alert rules of deploy."""
+import json
+import pathlib
+import random
+import subprocess
+import urllib.request
+
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+class PrometheusServer:
+    """Scrapes a calibd every second until stop().
+
+    folder: for its files. target: the HTTP address of calibd.
+    """
+
+    def __init__(self, folder, target):
+        config = folder / "prometheus.json"
+        config.write_text(json.dumps({
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            "rule_files": [str(_ROOT / "deploy/prometheus/calibd_alerts.yml")],
+            "scrape_configs": [{"job_name": "calibd", "static_configs": [{"targets": [target]}]}],
+        }), encoding="utf-8")
+        # Prometheus does not say which port it got for port 0.
+        port = random.SystemRandom().randrange(20000, 30000)
+        self.address = f"127.0.0.1:{port}"
+        self._log = open(folder / "prometheus.log", "w", encoding="utf-8")
+        self._process = subprocess.Popen(
+            ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={folder / 'tsdb'}",
+             f"--web.listen-address={self.address}"],
+            stdin=subprocess.DEVNULL, stdout=self._log, stderr=subprocess.STDOUT)
+
+    def get(self, path):
+        try:
+            with urllib.request.urlopen(f"http://{self.address}/api/v1/{path}", timeout=60) as answer:
+                return json.load(answer)["data"]
+        except OSError:
+            return None
+
+    def alerts(self):
+        """The texts of the alerts of each model, also of those that are pending: {model: {alert: text}}.
+
+        A model is NAME, or NAME@VERSION.
+        """
+        found = {}
+        for alert in (self.get("alerts") or {"alerts": []})["alerts"]:
+            labels = alert["labels"]
+            if "model" in labels:
+                version = labels.get("version")
+                model = labels["model"] + (f"@{version}" if version else "")
+                texts = alert["annotations"]["summary"] + "\n" + alert["annotations"]["description"]
+                found.setdefault(model, {})[labels["alertname"]] = texts
+        return found
+
+    def stop(self):
+        self._process.kill()
+        self._process.wait()
+        self._log.close()
