@@ -8,17 +8,17 @@ OFF_BY = re.compile(
     r"P\(class 1\) |top label |(?:on average over \d+ labels|the labels on average) |)"
     r"off by (?:0 to (?P<only>[\d.]+) points? \(too few rows to say more"
     r"|(?P<estimate>[\d.]+) points? \((?P<lower>[\d.]+) to (?P<upper>[\d.]+))"
-    r"; limit (?P<limit>[\d.]+)\)")
+    r"; limit (?P<limit>[\d.]+) points?\)")
 CONFIDENCE = re.compile(r"says (?P<says>[\d.]+) %, right (?P<right>[\d.]+) %: (?:neither|"
-                        r"(?P<side>over|under)-confident by (?P<gap>[\d.]+) "
+                        r"(?P<side>over|under)-confident by (?P<gap>[\d.]+) points "
                         r"\((?P<lower>[-\d.]+) to (?P<upper>[-\d.]+)\))")
 STATED = re.compile(r"says (?P<says>[\d.]+) %, is (?P<is>[\d.]+) %: (?:right on average|"
-                    r"(?:(?P<times>[\d.]+) times )?too (?P<side>high|low),? by (?P<gap>[\d.]+) "
+                    r"(?:(?P<times>[\d.]+) times )?too (?P<side>high|low),? by (?P<gap>[\d.]+) points "
                     r"\((?P<lower>[-\d.]+) to (?P<upper>[-\d.]+)\))")
 COVERS = re.compile(r"the (?P<promised>[\d.]+) % intervals cover (?P<coverage>[\d.]+) % "
                     r"\((?P<lower>[\d.]+) to (?P<upper>[\d.]+)\)(?P<conclusion>: too \w+|)")
 BIAS = re.compile(r"on average (?:about )?(?P<size>[\d.]+) standard deviations too (?P<side>high|low)")
-E_VALUE = re.compile(r"(?P<what>e-value|highest|rejected at) (?:10\^(?P<power>-?[\d.]+)"
+E_VALUE = re.compile(r"(?P<what>e-value|highest|rejected at(?: an e-value of)?) (?:10\^(?P<power>-?[\d.]+)"
                      r"|(?P<value>[\d.]+(?:e[-+]\d+)?))")
 
 

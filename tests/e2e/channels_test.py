@@ -31,14 +31,6 @@ from prometheus_server import PrometheusServer  # noqa: E402
 from wait_for import wait_for  # noqa: E402
 
 CHECKS = (*channels_checks.CHECKS, *channels_parts.CHECKS, *channels_figures.CHECKS, check_evaluation)
-# Contradictions that are not mended yet: (model, check), and the beginning of what is wrong. The test
-# fails when one of them is mended, so that it leaves this list.
-NOT_MENDED = {
-    # The highest e-value of several labels is that of every 8th row, and not of the newest one.
-    ("labels_growing", "evidence"): "highest: ",
-    # The answer counts rejected classes before min_observations, and the metric does not.
-    ("two_fifty", "where"): "metric: 0.0 is not 2.0",
-}
 
 
 def expected_alerts(a):
@@ -117,12 +109,9 @@ class ChannelsTest(unittest.TestCase):
         with self.subTest("alerts"):
             self.assertEqual({model: sorted(texts) for model, texts in alerts.items()}, expected)
         found = dict(self.contradictions(models, answers, alerts))
-        for key in found.keys() | NOT_MENDED.keys():
-            with self.subTest(model=key[0], check=key[1]):
-                if key not in found:
-                    self.fail("this is mended: delete it from NOT_MENDED")
-                if not found[key].startswith(NOT_MENDED.get(key, "\0")):
-                    self.fail(found[key])
+        for (model, check), what in found.items():
+            with self.subTest(model=model, check=check):
+                self.fail(what)
 
     @staticmethod
     def contradictions(models, answers, alerts):

@@ -40,6 +40,8 @@ void DescribeEffectSize(const EffectSize& effect, v1::EffectSize& proto) {
 void DescribeWhereabouts(const ModelDeclaration& declaration, const WatchSnapshot& watch,
                          const ClassWatchDetails& details, v1::Whereabouts& proto) {
   const auto n = static_cast<double>(watch.reading.count);
+  // Before that, the e-values of classes say nothing about them.
+  const bool is_tested = watch.reading.count >= declaration.monitoring.min_observations;
   // Number of classes and bins that are tested together.
   const std::size_t places = declaration.class_count() + details.reliability.bins.size();
   for (const DeviatingClass& one : details.deviating_classes) {
@@ -51,9 +53,9 @@ void DescribeWhereabouts(const ModelDeclaration& declaration, const WatchSnapsho
     out.set_z(one.frequencies.Z());
     out.set_stands_out(one.frequencies.StandsOut(places));
     out.set_log10_e_value(one.log10_e_value);
-    out.set_rejected(one.rejected);
+    out.set_rejected(is_tested && one.rejected);
   }
-  proto.set_rejected_classes(details.rejected_classes);
+  proto.set_rejected_classes(is_tested ? details.rejected_classes : 0);
   proto.set_class_count(static_cast<std::int64_t>(declaration.class_count()));
   const auto& bins = details.reliability.bins;
   for (std::size_t i = 0; i < bins.size(); ++i) {

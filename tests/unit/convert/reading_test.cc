@@ -286,7 +286,7 @@ TEST(HowBadLineTest, TheDirectionHasASign) {
   v1::GetCalibrationResponse answer = OverLimit();
   *answer.mutable_error()->mutable_since_start() = Measured(0.05, 0.04, 0.06, -0.02);
   EXPECT_THAT(HowBad(answer),
-              EndsWith("says 96.96 %, right 98.96 %: under-confident by 2.00 (0.9 to 3.0)"));
+              EndsWith("says 96.96 %, right 98.96 %: under-confident by 2.00 points (0.9 to 3.0)"));
   *answer.mutable_error()->mutable_since_start() = Measured(0.05, 0.04, 0.06, 0);
   EXPECT_THAT(HowBad(answer), EndsWith(": neither over- nor under-confident"));
 }
@@ -303,7 +303,7 @@ TEST(HowBadLineTest, TheWorseEventLeads) {
   EXPECT_EQ(
       HowBad(answer),
       "top label off by 5.3 points (4.2 to 6.8; limit 2 points), says 96.96 %, right 91.71 %: "
-      "over-confident by 5.25 (4.2 to 6.3); P(class 1) off by 3 points (2.01 to 6; limit 2 "
+      "over-confident by 5.25 points (4.2 to 6.3); P(class 1) off by 3 points (2.01 to 6; limit 2 "
       "points), "
       "says 25.00 %, is 25.00 %: right on average");
   *all.mutable_class_1() = Interval(0.1, 0.081, 0.12, -0.1003);
@@ -313,18 +313,18 @@ TEST(HowBadLineTest, TheWorseEventLeads) {
       "P(class 1) off by 10 points (8.1 to 12; limit 2 points), says 25.00 %, is 35.03 %: too low "
       "by 10.03 (9.0 to 11.1); top label off by 5.3 points (4.2 to 6.8; limit 2 points), says "
       "96.96 "
-      "%, right 91.71 %: over-confident by 5.25 (4.2 to 6.3)");
+      "%, right 91.71 %: over-confident by 5.25 points (4.2 to 6.3)");
   EXPECT_EQ(HowBadLine(answer).brief(), "P(class 1) off by 10 points (8.1 to 12; limit 2 points)");
   // The other event says the same, as of a rare class 1.
   v1::GetCalibrationResponse rare = answer;
   *rare.mutable_error()->mutable_since_start()->mutable_top_label() = all.class_1();
   EXPECT_EQ(HowBad(rare),
             "P(class 1) off by 10 points (8.1 to 12; limit 2 points), says 25.00 %, is "
-            "35.03 %: too low by 10.03 (9.0 to 11.1)");
+            "35.03 %: too low by 10.03 points (9.0 to 11.1)");
   // The other event has nothing to add.
   *all.mutable_top_label() = Interval(0.0056, 0, 0.015, 0.002);
   EXPECT_THAT(HowBad(answer), AllOf(StartsWith("P(class 1) off by 10"), Not(HasSubstr("label")),
-                                    EndsWith(": too low by 10.03 (9.0 to 11.1)")));
+                                    EndsWith(": too low by 10.03 points (9.0 to 11.1)")));
   // Neither has the alarm that crossed the limit.
   answer.mutable_alarms(0)->mutable_crossing()->set_is_class_1(true);
   all.mutable_class_1()->set_lower(0.01);
@@ -348,16 +348,18 @@ TEST(HowBadLineTest, SmallProbabilitiesKeepTwoDigitsAndHaveAFactor) {
     class_1.set_gap_upper(gap + radius);
   };
   set(0.001, 0.0009, 0.0004);
-  EXPECT_THAT(HowBad(answer), EndsWith(", says 0.10 %, is 0.010 %: 10 times too high, by 0.090 "
-                                       "(0.050 to 0.130)"));
+  EXPECT_THAT(HowBad(answer),
+              EndsWith(", says 0.10 %, is 0.010 %: 10 times too high, by 0.090 points "
+                       "(0.050 to 0.130)"));
   set(0.0001, -0.0149, 0.001);
-  EXPECT_THAT(HowBad(answer), EndsWith(", says 0.010 %, is 1.50 %: 150 times too low, by 1.490 "
-                                       "(1.39 to 1.59)"));
+  EXPECT_THAT(HowBad(answer),
+              EndsWith(", says 0.010 %, is 1.50 %: 150 times too low, by 1.490 points "
+                       "(1.39 to 1.59)"));
   // A factor of chance, and one of nothing.
   set(0.001, 0.0009, 0.0011);
-  EXPECT_THAT(HowBad(answer), EndsWith(": too high by 0.090 (-0.02 to 0.20)"));
+  EXPECT_THAT(HowBad(answer), EndsWith(": too high by 0.090 points (-0.02 to 0.20)"));
   set(0.001, 0.001, 0.0004);
-  EXPECT_THAT(HowBad(answer), EndsWith("says 0.10 %, is 0.00 %: too high by 0.10 (0.060 to "
+  EXPECT_THAT(HowBad(answer), EndsWith("says 0.10 %, is 0.00 %: too high by 0.10 points (0.060 to "
                                        "0.140)"));
 }
 
@@ -468,6 +470,8 @@ TEST(NowLineTest, SaysSinceWhenAnAlarmHasRecovered) {
   v1::GetCalibrationResponse answer = OverLimit();
   SetNewest(23553, Measured(0.005, 0, 0.019, 0.001), answer);
   answer.mutable_error()->set_is_recovered(true);
+  EXPECT_THAT(NowLine(answer), StartsWith("all rows together recovered since row 23553: over "));
+  answer.mutable_verdict()->set_is_recovered(true);
   EXPECT_THAT(NowLine(answer),
               StartsWith("recovered since row 23553: over these 1548 rows, off by 0.5 points (0 to "
                          "1.9; limit 2 points); says "));

@@ -41,8 +41,8 @@ std::string NoRowText(const v1::GetCalibrationResponse& answer) {
                       "; no labelled row since the acknowledgement");
 }
 
-// "says 96.96 %, right 91.71 %: over-confident by 5.25 (4.2 to 6.3)". The printed figures add up,
-// and a small difference has two significant digits.
+// "says 96.96 %, right 91.71 %: over-confident by 5.25 points (4.2 to 6.3)". The printed figures
+// add up, and a small difference has two significant digits.
 std::string ConfidenceText(const v1::ErrorMeasurement& error) {
   const v1::ErrorInterval& interval = error.top_label();
   const double exact = 100 * (error.mean_confidence() - error.accuracy());
@@ -59,7 +59,7 @@ std::string ConfidenceText(const v1::ErrorMeasurement& error) {
   }
   const double low = 100 * (gap > 0 ? interval.gap_lower() : -interval.gap_upper());
   const double high = 100 * (gap > 0 ? interval.gap_upper() : -interval.gap_lower());
-  return absl::StrFormat("says %s %%, right %s %%: %s-confident by %s (%s to %s)",
+  return absl::StrFormat("says %s %%, right %s %%: %s-confident by %s points (%s to %s)",
                          Fixed(says, decimals), Fixed(right, decimals), gap > 0 ? "over" : "under",
                          Fixed(std::abs(gap), decimals), Fixed(low, 1), Fixed(high, 1));
 }

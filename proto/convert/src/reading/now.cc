@@ -52,7 +52,9 @@ std::string NowLine(const v1::GetCalibrationResponse& answer) {
   const v1::ErrorMeasurement& newest = error.newest();
   if (IntervalOf(newest) == nullptr) return "";
   if (error.is_recovered()) {
-    return absl::StrCat("recovered since row ", newest.first_observation(), ": over these ",
+    // A group or a label may be over the limit still.
+    const char* const who = answer.verdict().is_recovered() ? "" : "all rows together ";
+    return absl::StrCat(who, "recovered since row ", newest.first_observation(), ": over these ",
                         newest.observations(), " rows, ", NewestText(answer));
   }
   if (newest.first_observation() == Current(error).first_observation()) return "";

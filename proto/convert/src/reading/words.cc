@@ -123,7 +123,7 @@ std::string StatedText(const v1::ErrorInterval& error) {
         absl::StrCat(ratio < 99.5 ? absl::StrFormat("%.2g", ratio) : Fixed(ratio, 0), " times ");
   }
   return absl::StrCat(text, factor, gap > 0 ? "too high" : "too low", factor.empty() ? "" : ",",
-                      " by ", Fixed(std::abs(gap), decimals), " (",
+                      " by ", Fixed(std::abs(gap), decimals), " points (",
                       Fixed(low, DecimalsOf(high - low, 1)), " to ",
                       Fixed(high, DecimalsOf(high - low, 1)), ")");
 }

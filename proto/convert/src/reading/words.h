@@ -48,8 +48,8 @@ struct NamedEvent {
 
 // How often the event happened, in [0, 1]. error: with `stated`.
 [[nodiscard]] double FrequencyOf(const v1::ErrorInterval& error) noexcept;
-// "says 25.00 %, is 35.00 %: too low by 10.00 (8.1 to 11.9)", or with a factor of two and more
-// "says 0.10 %, is 0.010 %: 10 times too high, by 0.090 (0.050 to 0.130)". The printed figures add
+// "says 25.00 %, is 35.00 %: too low by 10.00 points (8.1 to 11.9)", or with a factor of two and more
+// "says 0.10 %, is 0.010 %: 10 times too high, by 0.090 points (0.050 to 0.130)". The printed figures add
 // up. Empty for an interval without `stated`.
 [[nodiscard]] std::string StatedText(const v1::ErrorInterval& error);
 
