@@ -18,7 +18,7 @@ STATED = re.compile(r"says (?P<says>[\d.]+) %, is (?P<is>[\d.]+) %: (?:right on 
 COVERS = re.compile(r"the (?P<promised>[\d.]+) % intervals cover (?P<coverage>[\d.]+) % "
                     r"\((?P<lower>[\d.]+) to (?P<upper>[\d.]+)\)(?P<conclusion>: too \w+|)")
 BIAS = re.compile(r"on average (?:about )?(?P<size>[\d.]+) standard deviations too (?P<side>high|low)")
-E_VALUE = re.compile(r"(?P<what>e-value|highest|rejected at(?: an e-value of)?) (?:10\^(?P<power>-?[\d.]+)"
+E_VALUE = re.compile(r"(?P<what>e-value|highest|rejected at)(?: an e-value of)? (?:10\^(?P<power>-?[\d.]+)"
                      r"|(?P<value>[\d.]+(?:e[-+]\d+)?))")
 
 

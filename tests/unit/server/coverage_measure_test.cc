@@ -251,7 +251,7 @@ TEST(CoverageMeasureTest, NoChangeIsDatedWithTies) {
       watch.Add(rows[i], static_cast<std::int64_t>(i) + 1);
     }
     const bool is_tied = first_tie < rows.size();
-    EXPECT_EQ(watch.Snapshot().Change().has_value(), !is_tied);
+    EXPECT_EQ(watch.Snapshot().Changes().empty(), is_tied);
     EXPECT_EQ(CoverageIn(watch)->SinceStart()->levels.empty(), !is_tied);
   }
 }
