@@ -48,9 +48,9 @@ struct NamedEvent {
 
 // How often the event happened, in [0, 1]. error: with `stated`.
 [[nodiscard]] double FrequencyOf(const v1::ErrorInterval& error) noexcept;
-// "says 25.00 %, is 35.00 %: too low by 10.00 points (8.1 to 11.9)", or with a factor of two and more
-// "says 0.10 %, is 0.010 %: 10 times too high, by 0.090 points (0.050 to 0.130)". The printed figures add
-// up. Empty for an interval without `stated`.
+// "says 25.00 %, is 35.00 %: too low by 10.00 points (8.1 to 11.9)", or with a factor of two and
+// more "says 0.10 %, is 0.010 %: 10 times too high, by 0.090 points (0.050 to 0.130)". The printed
+// figures add up. Empty for an interval without `stated`.
 [[nodiscard]] std::string StatedText(const v1::ErrorInterval& error);
 
 // "off by 5.4 points (4.2 to 6.8; limit 2 points)".
