@@ -118,9 +118,8 @@ void MatureWrite::Add(const PredictionsRow& predictions, const PredictionTracker
 void MatureWrite::Undo() {
   // Skipped if nothing matured, or if Write was not called.
   if (!matured_.runs.empty()) model_->storage_state().tracker->UndoMature(matured_);
-  if (!ended_.batches.empty()) {
-    model_->storage_state().tracker->UndoEndWaiting(std::move(ended_));
-  }
+  if (ended_.batches.empty()) return;
+  model_->storage_state().tracker->UndoEndWaiting(std::move(ended_));
 }
 
 void MatureWrite::Finish(Store& /*store*/, const absl::Status& committed) {

@@ -94,9 +94,8 @@ void WaitingLabels::UndoEnd(Ended ended) {
 
 void WaitingLabels::EndThrough(std::int64_t log_id) {
   Ended ended;
-  while (!batches_.empty() && batches_.front().log_id <= log_id) {
-    static_cast<void>(PopFront(ended));
-  }
+  const auto is_old = [&] { return !batches_.empty() && batches_.front().log_id <= log_id; };
+  while (is_old()) static_cast<void>(PopFront(ended));
 }
 
 void WaitingLabels::Clear() noexcept {

@@ -122,7 +122,8 @@ class Channels:
         """The answers about all models, and the list of them."""
         listed = self.json("list")
         text = self.run("list", "--fail-on", ",".join(GATES))[1]
-        rows = {row.split()[0]: row for row in text.splitlines()[1:-1]}
+        rows = {row.split()[0]: row for row in text.splitlines()[1:-1]
+                if not re.match(r"\S+ has \d+ labelled rows?,? ", row)}
         metrics = self.metrics()
         entries = {short_name(one["model"]): one for one in listed["models"]}
         # As many processes as a small machine runs at once.

@@ -30,7 +30,7 @@ def spoken_lines(text):
     """The lines of `calibctl show` by their titles, each without its breaks."""
     lines = {}
     for line in text.split("\n\n")[0].splitlines():
-        if line.startswith("failed on "):
+        if line.startswith("failed on ") or re.match(r"\S+ has \d+ labelled rows?,? ", line):
             break
         title, words = line[:10].strip(), line[10:]
         if title:
@@ -85,6 +85,10 @@ def check_gates(_, a):
         "undecided": verdict["limitStatus"] == "UNDECIDED" or "INSUFFICIENT" in a.said("verdict"),
     }
     failed = [gate for gate, fails in failed.items() if fails]
+    if "INSUFFICIENT" in a.said("verdict"):
+        failed.append("insufficient-data")
+        require(f"\n{short_name(a.facts['model'])} has {a.facts['observations']} labelled row" in a.text,
+                "show does not say how many rows there are")
     same("gates", a.failed_on, failed)
     same("exit code", a.exit_codes["show"], 3 if failed else 0)
     same("last line", [line for line in a.text.splitlines() if line.startswith("failed on")],
@@ -381,6 +385,8 @@ def check_decided(_, a):
 
 def check_repair(_, a):
     text, advice = a.said("repair"), a.facts.get("recalibration")
+    if text.startswith(("a map for all rows does not repair ", "too few rows since the change ")):
+        return
     command = re.search(r"--model ([^`]+)`", text)
     require(not text or command[1] == short_name(a.facts["model"]), f"repair: {text}")
     same("temperature", "temperature" in text, advice is not None)

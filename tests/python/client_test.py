@@ -253,7 +253,7 @@ def test_predictions_without_labels_are_pending_and_warnings_shown_once(client):
         with client.stream("awaited") as stream:
             stream.send(calibrated(3)[0], ids=["a", "b", "c"])
     text = repr(client.calibration("awaited"))
-    assert "data      0 labelled rows, 0 rejected, 3 pending; the first will count on" in text
+    assert "data      0 counted rows, 0 rejected, 3 pending (the first will count on" in text
     assert text.count("repeated a known id") == 1
 
 

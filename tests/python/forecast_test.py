@@ -136,7 +136,7 @@ def test_a_recent_change_is_shown(client):
     assert calibration.verdict.is_recent
     newest = calibration.error.newest
     assert newest.observations == 21500 - 20 * 1024
-    assert f"now       the newest {newest.observations} rows: off by" in repr(calibration)
+    assert f"now       over the newest {newest.observations} rows, off by" in repr(calibration)
     assert newest.central_coverage[-1].coverage < 0.8
 
 

@@ -79,8 +79,11 @@ std::string DescribeInsufficientData(const std::string& model, const v1::Watch& 
   if (watch.has_evidence() && watch.observations() < observations) {
     absl::StrAppend(&text, ", ", watch.observations(), " since the evidence restarted");
   }
-  if (watch.min_observations() > 0) {
+  const std::int64_t counted = watch.has_evidence() ? watch.observations() : observations;
+  if (counted < watch.min_observations()) {
     absl::StrAppend(&text, ", fewer than the ", watch.min_observations(), " of a verdict");
+  } else if (!watch.unavailable_reason().empty()) {
+    absl::StrAppend(&text, ", and no evidence: ", convert::Plain(watch.unavailable_reason()));
   } else {
     text += ", too few for a verdict";
   }

@@ -89,6 +89,7 @@ class ObservationStream:
         self._may_have_duplicates = bool(settings.idempotency_key)
         self._finishing = False
         self._finished = False
+        self._has_counts = False
         self._connection = _Connection()
         self._last_progress = time.monotonic()
         self._counts = StreamCounts()
@@ -176,7 +177,8 @@ class ObservationStream:
         """
         self._check_process()
         with self._sending, self._changed:
-            if self._finished or not self._finishing:
+            # A finish that Ctrl-C interrupted has begun, and may have ended meanwhile.
+            if self._has_counts or not self._finishing:
                 self._check_open()
                 self._start_waiting()
                 self._report_dropped()
@@ -185,6 +187,7 @@ class ObservationStream:
             self._wait_for(lambda: self._finished)
         self._close()
         counts = self.counts
+        self._has_counts = True
         dropped = _amounts(counts.dropped_rows, counts.dropped_labels, "invalid ")
         if dropped:
             _LOG.warning("%s: dropped %s, the first: %s", self._settings.model, dropped,

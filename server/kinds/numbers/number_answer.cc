@@ -52,9 +52,8 @@ void DescribeScores(const ForecastCells& cells, const ForecastCounts& counts,
     proto.set_log_score(counts.log_score / n);
   }
   SetResiduals(cells, counts, proto);
-  if (const auto coverage = CoverageOf(cells, counts, {})) {
-    convert::SetCoverage(*coverage, proto);
-  }
+  const auto coverage = CoverageOf(cells, counts, {});
+  if (coverage.has_value()) convert::SetCoverage(*coverage, proto);
 }
 
 void DescribeDirection(const ForecastCells& cells, const ForecastCounts& counts,

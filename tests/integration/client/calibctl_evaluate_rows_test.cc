@@ -155,7 +155,7 @@ TEST(CalibctlEvaluateRowsTest, ConstantPredictionsAreAnswered) {
   EXPECT_EQ(run.exit_code(), 0) << run.error();
   EXPECT_THAT(run.output(),
               AllOf(StartsWith("verdict   OVER_LIMIT, MISCALIBRATED\n"),
-                    HasSubstr("says 70.00 %, is 50.00 %: too high by 20.00 points (")));
+                    HasSubstr("says 70.00 %, is 50.00 %: too\n          high by 20.00 points (")));
 }
 
 }  // namespace

@@ -113,9 +113,9 @@ TEST_F(CalibctlForecastTest, ARecentChangeIsShownBesideTheWholeHistory) {
   EXPECT_THAT(
       shown,
       ::testing::MatchesRegex(
-          "verdict   prices: OVER_LIMIT since (.|\n)*how bad   off by (.|\n)*now       the "
+          "verdict   prices: OVER_LIMIT since (.|\n)*how bad   off by (.|\n)*now       over the "
           "newest "
-          "1.*rows: off by (.|\n)*cover\\s+(6[5-9]|7[0-4])(.|\n)*: too\\s+narrow(.|\n)*changed   "
+          "1.*rows, off by (.|\n)*cover\\s+(6[5-9]|7[0-4])(.|\n)*: too\\s+narrow(.|\n)*changed   "
           "yes, between\\s+rows\\s+(19|20)(.|\n)*"));
   EXPECT_THAT(
       OutputOf({"show", "prices", "--verbose"}),
@@ -362,7 +362,8 @@ TEST_F(CalibctlForecastTest, OutcomesCanComeLater) {
   const nlohmann::json labelled =
       RunJson({"label", "d", Write("o.csv", "outcome,id\n1.5,a\n2.5,c\n9,unknown\n")});
   EXPECT_EQ(labelled.at("matched"), "2");
-  EXPECT_EQ(labelled.at("unknown"), "1");
+  EXPECT_EQ(labelled.at("unknown"), "0");
+  EXPECT_EQ(labelled.at("waiting"), "1");
   EXPECT_EQ(RunJson({"show", "d"}).at("labelArrivals").at("pendingLabelled"), "2");
 }
 

@@ -60,7 +60,8 @@ TEST_F(CalibctlLabelFilesTest, TruthsCanComeLaterById) {
   const std::string truths = Write("t.csv", "label_fog,id,label_rain\n,a,1\n1,b,1\n0,c,0\n");
   const nlohmann::json sent = RunJson({"label", "late", truths});
   EXPECT_EQ(sent.at("matched"), "2");
-  EXPECT_EQ(sent.at("unknown"), "1");
+  EXPECT_EQ(sent.at("unknown"), "0");
+  EXPECT_EQ(sent.at("waiting"), "1");
 }
 
 TEST_F(CalibctlLabelFilesTest, ErrorsNameTheFileTheLineAndTheColumn) {

@@ -269,7 +269,7 @@ TEST_F(MonitoringTest, ACalibratedModelIsNotRejected) {
   Send(DrawFrom(GeneratorSpec::M1(kMonitoringClasses), 99));
   EXPECT_EQ(Answer().verdict().status(), v1::Verdict::INSUFFICIENT_DATA);
   EXPECT_THAT(Answer().reading().certain().text(),
-              HasSubstr("counts after 100 labelled rows; 99 so far"));
+              HasSubstr("nothing is decided before 100 labelled rows; 99 so far"));
   EXPECT_FALSE(Answer().verdict().has_since());
   EXPECT_EQ(Answer().watch().min_observations(), 100);
   Send(DrawFrom(GeneratorSpec::M1(kMonitoringClasses), 3000, 4));
@@ -502,8 +502,8 @@ TEST_F(MonitoringTest, TheWarmupIsMonitoredOnceItIsComplete) {
   Send(bad);
   v1::GetCalibrationResponse answer = Answer();
   EXPECT_EQ(answer.verdict().status(), v1::Verdict::INSUFFICIENT_DATA);
-  EXPECT_THAT(answer.watch().unavailable_reason(), HasSubstr("first 200 observations"));
-  EXPECT_THAT(answer.reading().certain().text(), HasSubstr("first 200 observations"));
+  EXPECT_THAT(answer.watch().unavailable_reason(), HasSubstr("it begins after 200 rows"));
+  EXPECT_THAT(answer.reading().certain().text(), HasSubstr("it begins after 200 rows"));
   Send(DrawFrom(GeneratorSpec::M2(kMonitoringClasses), 1, 8));
   answer = Answer();
   EXPECT_EQ(answer.watch().unavailable_reason(), "");

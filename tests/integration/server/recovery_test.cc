@@ -93,7 +93,7 @@ TEST_F(RecoveryTest, AnAlarmRecoversAndStaysUntilItIsAcknowledged) {
               ContainsRegex("^OVER_LIMIT since 20.* .row 2[01][0-9]+., recovered since row "
                             "2[0-9]+ .gates fail until its alarms are acknowledged.,"));
   EXPECT_THAT(answer.reading().now().text(),
-              ContainsRegex("^recovered since row 2[0-9]+: the newest [23][0-9]+ rows: off by "));
+              ContainsRegex("^recovered since row 2[0-9]+: over these [23][0-9]+ rows, off by "));
   EXPECT_THAT(answer.reading().how_bad().brief(), HasSubstr("; since row 2"));
   EXPECT_THAT(answer.reading().DebugString(), Not(HasSubstr("(recent)")));
   EXPECT_THAT(Metrics(),

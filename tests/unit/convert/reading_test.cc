@@ -147,11 +147,11 @@ TEST(ReadingTest, HasEachLineThatSaysSomething) {
   EXPECT_EQ(
       reading.how_bad().text(),
       "off by 5.3 points (4.2 to 6.8; limit 2 points); says 96.96 %, right 91.71 %: over-confident "
-      "by 5.25 (4.2 to 6.3)");
+      "by 5.25 points (4.2 to 6.3)");
   EXPECT_EQ(reading.how_bad().brief(), "off by 5.3 points (4.2 to 6.8; limit 2 points)");
   EXPECT_EQ(reading.where().text(),
-            "rejected for classes 5, cat (says 10.5 %, is 10.0 %); confidence 0.93 to 1.00: says "
-            "99.6 %, right 95.9 % (9021 rows)");
+            "rejected for classes 5, cat; confidence 0.93 to 1.00: says 99.6 %, right 95.9 % (9021 "
+            "rows)");
   EXPECT_EQ(reading.changed().text(), "no change can be dated");
   EXPECT_EQ(reading.repair().text(),
             "`calibctl recalibrate --model resnet18@2` looks for a map that repairs the model");
@@ -311,7 +311,8 @@ TEST(HowBadLineTest, TheWorseEventLeads) {
   EXPECT_EQ(
       HowBad(answer),
       "P(class 1) off by 10 points (8.1 to 12; limit 2 points), says 25.00 %, is 35.03 %: too low "
-      "by 10.03 (9.0 to 11.1); top label off by 5.3 points (4.2 to 6.8; limit 2 points), says "
+      "by 10.03 points (9.0 to 11.1); top label off by 5.3 points (4.2 to 6.8; limit 2 points), "
+      "says "
       "96.96 "
       "%, right 91.71 %: over-confident by 5.25 points (4.2 to 6.3)");
   EXPECT_EQ(HowBadLine(answer).brief(), "P(class 1) off by 10 points (8.1 to 12; limit 2 points)");
@@ -598,8 +599,10 @@ TEST(WhereLineTest, NamesNoClassIfAllAreRejected) {
   whereabouts.set_class_count(10);
   whereabouts.set_rejected_classes(10);
   EXPECT_THAT(WhereLine(answer),
-              AllOf(StartsWith("confidence 0.93"), HasSubstr("; rejected for all 10 classes"),
-                    Not(HasSubstr("rejected for classes"))));
+              AllOf(StartsWith("confidence 0.93"), EndsWith("; rejected for all 10 classes")));
+  // A share that is off by more than the limit is a place of its own.
+  whereabouts.mutable_classes(0)->set_predicted(0.13);
+  EXPECT_THAT(WhereLine(answer), EndsWith(" classes; class cat (says 13.0 %, is 10.0 %)"));
 }
 
 TEST(WhereLineTest, NamesTheRowsIfTheyAreNotThoseOfTheError) {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -110,20 +111,25 @@ std::pair<Places, Places> ClassPlaces(const v1::GetCalibrationResponse& answer) 
   Places rejected;
   const v1::Whereabouts& whereabouts = answer.verdict().whereabouts();
   const bool all = AreAllRejected(whereabouts);
+  // Of two classes, both shares say the same.
+  const bool is_binary = whereabouts.class_count() == 2;
+  // A share that is off by little is not the place to look at, however certain it is.
+  const auto is_off = [&](const v1::Whereabouts::ClassShare& share) {
+    return share.stands_out() &&
+           (is_binary || std::abs(share.predicted() - share.observed()) > answer.error().limit());
+  };
   if (!all) {
     for (const auto* const share : RejectedClasses(answer)) {
-      rejected.names.push_back(share->stands_out() ? SharePlace(*share) : ClassName(*share));
+      rejected.names.push_back(is_off(*share) ? SharePlace(*share) : ClassName(*share));
     }
     rejected.more = UnknownRejectedClasses(answer);
     rejected.title = absl::StrCat("rejected for class",
                                   rejected.names.size() + rejected.more == 1 ? " " : "es ");
   }
   Places frequencies;
-  // Of two classes, both shares say the same.
-  const bool is_binary = whereabouts.class_count() == 2;
   for (const auto& share : whereabouts.classes()) {
     if (is_binary && share.class_index() == 0) continue;
-    if (share.stands_out() && ((is_binary && all) || !share.rejected())) {
+    if (share.rejected() ? all && is_off(share) : share.stands_out()) {
       frequencies.names.push_back(SharePlace(share));
     }
   }
