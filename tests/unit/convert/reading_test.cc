@@ -593,6 +593,14 @@ TEST(WhereLineTest, OfTwoClassesOneIsNamed) {
   EXPECT_THAT(WhereLine(answer), StartsWith("rejected for class 1; confidence "));
 }
 
+TEST(WhereLineTest, NamesTheShareOfAClassThatIsRejectedAmongFew) {
+  v1::GetCalibrationResponse answer = OverLimit();
+  v1::Whereabouts& whereabouts = *answer.mutable_verdict()->mutable_whereabouts();
+  whereabouts.set_class_count(10);
+  EXPECT_THAT(WhereLine(answer),
+              StartsWith("rejected for classes 5, cat (says 10.5 %, is 10.0 %);"));
+}
+
 TEST(WhereLineTest, NamesNoClassIfAllAreRejected) {
   v1::GetCalibrationResponse answer = OverLimit();
   v1::Whereabouts& whereabouts = *answer.mutable_verdict()->mutable_whereabouts();

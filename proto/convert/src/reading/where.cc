@@ -113,10 +113,12 @@ std::pair<Places, Places> ClassPlaces(const v1::GetCalibrationResponse& answer) 
   const bool all = AreAllRejected(whereabouts);
   // Of two classes, both shares say the same.
   const bool is_binary = whereabouts.class_count() == 2;
-  // A share that is off by little is not the place to look at, however certain it is.
+  // Of a model that is off everywhere, a share that is off by little is not the place to look at.
+  const bool names_small_shares =
+      is_binary || 2 * whereabouts.rejected_classes() <= whereabouts.class_count();
   const auto is_off = [&](const v1::Whereabouts::ClassShare& share) {
-    return share.stands_out() &&
-           (is_binary || std::abs(share.predicted() - share.observed()) > answer.error().limit());
+    const double size = std::abs(share.predicted() - share.observed());
+    return share.stands_out() && (names_small_shares || size > answer.error().limit());
   };
   if (!all) {
     for (const auto* const share : RejectedClasses(answer)) {
