@@ -1,0 +1,297 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+#include "calibd/convert/reading.h"
+#include "unit/convert/reading_answers.h"
+
+namespace calibd::convert {
+namespace {
+
+using answers::Coverage;
+using answers::Interval;
+using answers::Level;
+using answers::Measured;
+using answers::NarrowForecasts;
+using answers::OverLimit;
+using answers::OverLimitLabels;
+using answers::SetNewest;
+using answers::TiedForecasts;
+using ::testing::AllOf;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+TEST(HowBadLineTest, SaysWhyThereIsNoMeasuredRow) {
+  v1::GetCalibrationResponse answer;
+  answer.mutable_verdict();
+  EXPECT_EQ(HowBad(answer), "no labelled row yet");
+  EXPECT_EQ(HowBadLine(answer).brief(), "");
+  answer.mutable_label_arrivals()->set_pending(7);
+  answer.mutable_label_arrivals()->set_pending_labelled(2);
+  EXPECT_EQ(HowBad(answer), "no row counted yet: 2 of 7 pending rows are labelled");
+  answer.set_observations(10000);
+  answer.mutable_error()->mutable_since_start()->set_first_observation(10001);
+  EXPECT_EQ(HowBad(answer), "no labelled row since the update after row 10000");
+  answer = OverLimit();
+  answer.mutable_error()->mutable_since_acknowledgement()->set_first_observation(10001);
+  EXPECT_EQ(HowBad(answer),
+            "was off by 5.3 points (4.2 to 6.8) over rows 1 to 10000; no labelled row since the "
+            "acknowledgement");
+  // The event that exceeded the limit.
+  *answer.mutable_error()->mutable_since_start()->mutable_class_1() = Interval(0.069, 0.044, 0.106);
+  EXPECT_THAT(HowBad(answer),
+              StartsWith("P(class 1) was off by 6.9 points (4.4 to 10.6) over rows 1 to 10000;"));
+  answer.mutable_error()->mutable_since_start()->mutable_class_1()->set_lower(0.04);
+  EXPECT_THAT(HowBad(answer), StartsWith("top label was off by 5.3 points (4.2 to 6.8) over rows"));
+}
+
+TEST(HowBadLineTest, TheDirectionHasASign) {
+  v1::GetCalibrationResponse answer = OverLimit();
+  *answer.mutable_error()->mutable_since_start() = Measured(0.05, 0.04, 0.06, -0.02);
+  EXPECT_THAT(HowBad(answer),
+              EndsWith("says 96.96 %, right 98.96 %: under-confident by 2.00 points (0.9 to 3.0)"));
+  *answer.mutable_error()->mutable_since_start() = Measured(0.05, 0.04, 0.06, 0);
+  EXPECT_THAT(HowBad(answer), EndsWith(": neither over- nor under-confident"));
+}
+
+TEST(HowBadLineTest, TheWorseEventLeads) {
+  v1::GetCalibrationResponse answer = OverLimit();
+  v1::ErrorMeasurement& all = *answer.mutable_error()->mutable_since_start();
+  *all.mutable_class_1() = Interval(0.03, 0.01, 0.06);
+  EXPECT_THAT(HowBad(answer), Not(HasSubstr("class 1")));
+  EXPECT_EQ(HowBadLine(answer).brief(), "top label off by 5.3 points (4.2 to 6.8; limit 2 points)");
+  // It is over the limit too, but its errors cancel.
+  *all.mutable_class_1() = Interval(0.03, 0.0201, 0.06);
+  all.mutable_class_1()->set_stated(0.25);
+  EXPECT_EQ(
+      HowBad(answer),
+      "top label off by 5.3 points (4.2 to 6.8; limit 2 points), says 96.96 %, right 91.71 %: "
+      "over-confident by 5.25 points (4.2 to 6.3); P(class 1) off by 3 points (2.01 to 6; limit 2 "
+      "points), "
+      "says 25.00 %, is 25.00 %: right on average");
+  *all.mutable_class_1() = Interval(0.1, 0.081, 0.12, -0.1003);
+  all.mutable_class_1()->set_stated(0.25);
+  EXPECT_EQ(
+      HowBad(answer),
+      "P(class 1) off by 10 points (8.1 to 12; limit 2 points), says 25.00 %, is 35.03 %: too low "
+      "by 10.03 points (9.0 to 11.1); top label off by 5.3 points (4.2 to 6.8; limit 2 points), "
+      "says "
+      "96.96 "
+      "%, right 91.71 %: over-confident by 5.25 points (4.2 to 6.3)");
+  EXPECT_EQ(HowBadLine(answer).brief(), "P(class 1) off by 10 points (8.1 to 12; limit 2 points)");
+  // The other event says the same, as of a rare class 1.
+  v1::GetCalibrationResponse rare = answer;
+  *rare.mutable_error()->mutable_since_start()->mutable_top_label() = all.class_1();
+  EXPECT_EQ(HowBad(rare),
+            "P(class 1) off by 10 points (8.1 to 12; limit 2 points), says 25.00 %, is "
+            "35.03 %: too low by 10.03 points (9.0 to 11.1)");
+  // The other event has nothing to add.
+  *all.mutable_top_label() = Interval(0.0056, 0, 0.015, 0.002);
+  EXPECT_THAT(HowBad(answer), AllOf(StartsWith("P(class 1) off by 10"), Not(HasSubstr("label")),
+                                    EndsWith(": too low by 10.03 points (9.0 to 11.1)")));
+  // Neither has the alarm that crossed the limit.
+  answer.mutable_alarms(0)->mutable_crossing()->set_is_class_1(true);
+  all.mutable_class_1()->set_lower(0.01);
+  EXPECT_THAT(HowBad(answer),
+              EndsWith("; P(class 1) was off by 6 points (2.01 to 10; limit 2 points) at row 913"));
+  answer.mutable_alarms(0)->mutable_crossing()->set_is_recent(true);
+  EXPECT_THAT(HowBad(answer), EndsWith("; at row 913, P(class 1) of the newest rows was off by "
+                                       "more than 2 points"));
+}
+
+TEST(HowBadLineTest, SmallProbabilitiesKeepTwoDigitsAndHaveAFactor) {
+  v1::GetCalibrationResponse answer = OverLimit();
+  answer.clear_alarms();
+  v1::ErrorMeasurement& all = *answer.mutable_error()->mutable_since_start();
+  *all.mutable_top_label() = Interval(0, 0, 0.001);
+  const auto set = [&all](double stated, double gap, double radius) {
+    v1::ErrorInterval& class_1 = *all.mutable_class_1() = Interval(std::abs(gap), 0.0005, 0.0013);
+    class_1.set_stated(stated);
+    class_1.set_gap(gap);
+    class_1.set_gap_lower(gap - radius);
+    class_1.set_gap_upper(gap + radius);
+  };
+  set(0.001, 0.0009, 0.0004);
+  EXPECT_THAT(HowBad(answer),
+              EndsWith(", says 0.10 %, is 0.010 %: 10 times too high, by 0.090 points "
+                       "(0.050 to 0.130)"));
+  set(0.0001, -0.0149, 0.001);
+  EXPECT_THAT(HowBad(answer),
+              EndsWith(", says 0.010 %, is 1.50 %: 150 times too low, by 1.490 points "
+                       "(1.39 to 1.59)"));
+  // A factor of chance, and one of nothing.
+  set(0.001, 0.0009, 0.0011);
+  EXPECT_THAT(HowBad(answer), EndsWith(": too high by 0.090 points (-0.02 to 0.20)"));
+  set(0.001, 0.001, 0.0004);
+  EXPECT_THAT(HowBad(answer), EndsWith("says 0.10 %, is 0.00 %: too high by 0.10 points (0.060 to "
+                                       "0.140)"));
+}
+
+TEST(HowBadLineTest, SaysWhatTheErrorWasWhenTheAlarmWasRaised) {
+  v1::GetCalibrationResponse answer = OverLimit();
+  *answer.mutable_error()->mutable_since_start() = Measured(0.03, 0.019, 0.05, 0.02);
+  EXPECT_THAT(HowBad(answer),
+              EndsWith("; it was off by 6 points (2.01 to 10; limit 2 points) at row 913"));
+  answer.mutable_alarms(0)->mutable_acknowledge_time()->set_seconds(1);
+  answer.mutable_error()->set_acknowledged_limit(0.068);
+  EXPECT_THAT(HowBad(answer),
+              AllOf(Not(HasSubstr("it was")), EndsWith("; the next alarm is raised above 6.8")));
+}
+
+TEST(HowBadLineTest, NamesTheWidestIntervalThatBreaksItsPromise) {
+  v1::GetCalibrationResponse answer = NarrowForecasts();
+  EXPECT_EQ(
+      HowBad(answer),
+      "off by 15.7 points (8.5 to 22.9; limit 5 points); the 90 % intervals cover 75.8 % (71.6 to "
+      "79.9): too narrow");
+  auto& central = *answer.mutable_error()->mutable_since_start()->mutable_central_coverage();
+  central[1] = Coverage(0.9, 0.896, 0.88, 0.91);
+  EXPECT_THAT(HowBad(answer), EndsWith("; the 90 % intervals cover 89.6 % (88.0 to 91.0)"));
+  // The widest interval keeps its promise, and another one does not.
+  central[0] = Coverage(0.5, 0.571, 0.55, 0.59);
+  EXPECT_THAT(HowBad(answer),
+              EndsWith("; the 50 % intervals cover 57.1 % (55.0 to 59.0): too wide"));
+  central.Clear();
+  EXPECT_EQ(HowBad(answer), "off by 15.7 points (8.5 to 22.9; limit 5 points)");
+}
+
+TEST(HowBadLineTest, NamesABiasOfForecastsThatIsMoreThanNoise) {
+  v1::GetCalibrationResponse answer = NarrowForecasts();
+  v1::ForecastDirection& direction =
+      *answer.mutable_error()->mutable_since_start()->mutable_direction();
+  // The standard error of the mean of 10000 residuals is 0.01.
+  direction.set_scale(1);
+  direction.set_residual_standard_deviation(1);
+  direction.set_residual_mean(0.039);
+  EXPECT_THAT(HowBad(answer), Not(HasSubstr("standard deviations too")));
+  direction.set_residual_mean(-0.041);
+  EXPECT_THAT(HowBad(answer), HasSubstr("; on average 0.041 standard deviations too high; the 90 "
+                                        "% intervals cover 75.8 % (71.6 to 79.9): too narrow"));
+  // Quantiles and samples have no residuals.
+  direction.clear_residual_mean();
+  direction.clear_residual_standard_deviation();
+  EXPECT_THAT(HowBad(answer), Not(HasSubstr("standard deviations too")));
+  direction.set_shift(0.25);
+  EXPECT_THAT(HowBad(answer), HasSubstr("; on average about 0.25 standard deviations too low; "));
+  // Intervals of the right width cover 75.8 % if the outcomes are 0.93 standard deviations too
+  // high.
+  direction.set_shift(0.7);
+  EXPECT_THAT(HowBad(answer), EndsWith(": too narrow"));
+  direction.set_shift(0.9);
+  EXPECT_THAT(HowBad(answer),
+              EndsWith("; on average about 0.9 standard deviations too low; because "
+                       "of this, the 90 % intervals cover 75.8 % (71.6 to 79.9)"));
+}
+
+TEST(NowLineTest, IsTheErrorOfTheNewestRows) {
+  v1::GetCalibrationResponse answer = OverLimit();
+  v1::ErrorMeasurement& all = *answer.mutable_error()->mutable_since_start();
+  all.set_first_observation(1);
+  EXPECT_EQ(NowLine(answer), "") << "fewer than 1000 rows";
+  SetNewest(1, Measured(0.2, 0.1, 0.3, 0.19), answer);
+  EXPECT_EQ(NowLine(answer), "") << "the newest rows are all rows";
+  EXPECT_EQ(HowBadLine(answer).brief(), "off by 5.3 points (4.2 to 6.8; limit 2 points)");
+
+  SetNewest(8193, Measured(0.2, 0.1, 0.3, 0.19), answer);
+  EXPECT_THAT(
+      NowLine(answer),
+      AllOf(StartsWith(
+                "over the newest 1548 rows, off by 20 points (10 to 30; limit 2 points); says "),
+            EndsWith("; still over the limit; 95 % for these rows, however often you look")));
+  EXPECT_THAT(HowBadLine(answer).brief(),
+              EndsWith("; over the newest 1548 rows, off by 20 points (10 to 30; limit 2 points)"));
+  SetNewest(8193, Measured(0.01, 0, 0.03, 0.005), answer);
+  EXPECT_THAT(NowLine(answer),
+              EndsWith("; not shown to be within the limit since the alarm; 95 % for these rows, "
+                       "however often you look"));
+  // The other event is over the limit.
+  *answer.mutable_error()->mutable_newest()->mutable_class_1() = Interval(0.1, 0.05, 0.2);
+  EXPECT_THAT(NowLine(answer),
+              AllOf(StartsWith("over the newest 1548 rows, P(class 1) off by 10 points (5 to 20; "),
+                    HasSubstr("; still over the limit")));
+
+  // Without an active alarm it is only measured.
+  SetNewest(8193, Measured(0.01, 0, 0.03, 0.005), answer);
+  answer.mutable_error()->set_status(v1::CalibrationError::WITHIN_LIMIT);
+  EXPECT_THAT(NowLine(answer),
+              AllOf(StartsWith("over the newest 1548 rows, off by 1 point (0 to 3; "),
+                    Not(HasSubstr("the limit;"))));
+  EXPECT_EQ(HowBadLine(answer).brief(), "off by 5.3 points (4.2 to 6.8; limit 2 points)");
+  answer.mutable_error()->set_status(v1::CalibrationError::OVER_LIMIT);
+  answer.mutable_error()->set_is_acknowledged(true);
+  EXPECT_THAT(NowLine(answer), Not(HasSubstr("alarm")));
+}
+
+TEST(NowLineTest, SaysSinceWhenAnAlarmHasRecovered) {
+  v1::GetCalibrationResponse answer = OverLimit();
+  SetNewest(23553, Measured(0.005, 0, 0.019, 0.001), answer);
+  answer.mutable_error()->set_is_recovered(true);
+  EXPECT_THAT(NowLine(answer), StartsWith("all rows together recovered since row 23553: over "));
+  answer.mutable_verdict()->set_is_recovered(true);
+  EXPECT_THAT(NowLine(answer),
+              StartsWith("recovered since row 23553: over these 1548 rows, off by 0.5 points (0 to "
+                         "1.9; limit 2 points); says "));
+  EXPECT_THAT(HowBadLine(answer).brief(),
+              EndsWith("; since row 23553 off by 0.5 points (0 to 1.9; limit 2 points)"));
+}
+
+TEST(NowLineTest, HasTheCoverageOfForecasts) {
+  v1::GetCalibrationResponse answer = NarrowForecasts();
+  v1::ErrorMeasurement forecast;
+  *forecast.mutable_coverage() = Interval(0.205, 0.105, 0.305);
+  *forecast.add_central_coverage() = Coverage(0.9, 0.722, 0.644, 0.8);
+  SetNewest(30001, forecast, answer);
+  EXPECT_THAT(
+      NowLine(answer),
+      StartsWith(
+          "over the newest 1548 rows, off by 20.5 points (10.5 to 30.5; limit 5 points); the 90 "
+          "% intervals cover 72.2 % (64.4 to 80.0): too narrow; still over the "));
+}
+
+TEST(HowBadLineTest, TellsHowManyOutcomesFellBelowALevel) {
+  v1::GetCalibrationResponse answer = TiedForecasts();
+  EXPECT_THAT(HowBad(answer),
+              StartsWith("off by 0 points (0 to 4.1; limit 5 points); level .5: between 36 "
+                         "and 62 % fell below"));
+  EXPECT_THAT(HowBad(answer), Not(HasSubstr("too")));
+  EXPECT_EQ(WhereLine(answer), "nothing stands out");
+  v1::ErrorMeasurement& all = *answer.mutable_error()->mutable_since_start();
+  *all.mutable_level_coverage(2) = Level(0.9, 0.713, 0.713, 0.68, 0.74);
+  EXPECT_THAT(HowBad(answer), HasSubstr("; level .9: 71.3 % fell below: the quantile is too low"));
+  EXPECT_EQ(WhereLine(answer), "wrong level .9");
+  *all.mutable_level_coverage(0) = Level(0.1, 0.4, 0.52, 0.35, 0.56);
+  EXPECT_THAT(HowBad(answer),
+              HasSubstr("; level .1: between 40 and 52 % fell below: the quantile is "
+                        "too high"));
+  EXPECT_EQ(WhereLine(answer), "wrong levels .1, .9");
+  // A level at an end of its interval may be right.
+  *all.mutable_level_coverage(0) = Level(0.1, 0.2, 0.52, 0.1, 0.56);
+  EXPECT_EQ(WhereLine(answer), "wrong level .9");
+}
+
+TEST(HowBadLineTest, SaysWhatAnAlarmOfTheNewestRowsFound) {
+  v1::GetCalibrationResponse answer = OverLimit();
+  answer.mutable_alarms(0)->mutable_crossing()->set_is_recent(true);
+  answer.mutable_alarms(0)->mutable_crossing()->clear_error();
+  EXPECT_THAT(HowBad(answer), Not(HasSubstr("row 913"))) << "all rows are over the limit";
+  *answer.mutable_error()->mutable_since_start() = Measured(0.01, 0, 0.019, 0.001);
+  EXPECT_THAT(HowBad(answer),
+              EndsWith("; at row 913, the newest rows were off by more than 2 points"));
+}
+
+TEST(NowLineTest, HasTheAverageOverLabels) {
+  v1::GetCalibrationResponse answer = OverLimitLabels();
+  v1::ErrorMeasurement labels;
+  *labels.mutable_labels() = Interval(0.01, 0, 0.05);
+  SetNewest(30001, labels, answer);
+  EXPECT_THAT(NowLine(answer),
+              StartsWith("over the newest 1548 rows, the labels on average off by 1 point (0 to 5; "
+                         "limit 2 points); "));
+}
+
+}  // namespace
+}  // namespace calibd::convert

@@ -1,0 +1,318 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "calibd/convert/reading.h"
+#include "unit/convert/reading_answers.h"
+
+namespace calibd::convert {
+namespace {
+
+using answers::Interval;
+using answers::Measured;
+using answers::NarrowForecasts;
+using answers::OverLimit;
+using ::testing::AllOf;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Le;
+using ::testing::Not;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+using Changed = v1::Reading::Changed;
+
+TEST(WhereLineTest, WithoutExaminedRowsSaysNothing) {
+  v1::GetCalibrationResponse answer = OverLimit();
+  answer.mutable_verdict()->clear_whereabouts();
+  EXPECT_EQ(WhereLine(answer), "");
+  answer.mutable_verdict()->mutable_whereabouts()->add_confidence_bins()->set_observations(7);
+  EXPECT_EQ(WhereLine(answer), "nothing stands out");
+}
+
+TEST(WhereLineTest, NamesGroupsOverTheirLimitsAndRejectedOnes) {
+  v1::GetCalibrationResponse answer = OverLimit();
+  v1::GroupWatch& group = *answer.add_groups();
+  *group.mutable_error() = answer.error();
+  group.set_overflow(true);
+  EXPECT_THAT(WhereLine(answer),
+              StartsWith("group (other groups) 5.3 points off (4.2 to 6.8); rejected for classes"));
+  group.set_overflow(false);
+  group.mutable_error()->mutable_since_start()->mutable_top_label()->set_lower(0);
+  group.mutable_error()->mutable_since_start()->mutable_top_label()->set_upper(0.75);
+  EXPECT_THAT(WhereLine(answer),
+              StartsWith("group (no value) 0 to 75 points off (too few rows to say more)"));
+  group.mutable_error()->set_is_recovered(true);
+  group.mutable_error()->mutable_newest()->set_first_observation(12289);
+  EXPECT_THAT(WhereLine(answer), HasSubstr("too few rows to say more), recovered since row 12289"));
+  group.mutable_error()->set_is_recovered(false);
+  group.mutable_error()->mutable_since_start()->clear_top_label();
+  EXPECT_THAT(WhereLine(answer),
+              StartsWith("group (no value) (not measured yet since the update)"));
+  group.mutable_error()->mutable_since_acknowledgement()->set_first_observation(10001);
+  EXPECT_THAT(WhereLine(answer),
+              StartsWith("group (no value) (not measured yet since the acknowledgement)"));
+  group.set_value("eu");
+  group.set_rejected(true);
+  group.mutable_error()->set_status(v1::CalibrationError::WITHIN_LIMIT);
+  *group.mutable_error()->mutable_since_acknowledgement() = Measured(0.05, 0, 0.1, 0);
+  EXPECT_THAT(WhereLine(answer),
+              StartsWith("group eu 5 points off (0 to 10), rejected; rejected "));
+  // The event that is off by more.
+  v1::ErrorMeasurement& error = *group.mutable_error()->mutable_since_acknowledgement();
+  *error.mutable_class_1() = Interval(0.17, 0.051, 0.29, -0.17);
+  error.mutable_class_1()->set_stated(0.5);
+  EXPECT_THAT(WhereLine(answer), StartsWith("group eu P(class 1) 17 points off (5.1 to 29; says "
+                                            "50.0 %, is 67.0 %), rejected; rejected "));
+}
+
+TEST(WhereLineTest, OfTwoClassesOneIsNamed) {
+  v1::GetCalibrationResponse answer = OverLimit();
+  answer.mutable_error()->mutable_since_start()->mutable_class_1();
+  v1::Whereabouts& whereabouts = *answer.mutable_verdict()->mutable_whereabouts();
+  for (int k = 0; k < 2; ++k) {
+    v1::Whereabouts::ClassShare& share = *whereabouts.mutable_classes(k);
+    share.clear_class_name();
+    share.set_class_index(k);
+    share.set_predicted(k == 1 ? 0.001 : 0.999);
+    share.set_observed(k == 1 ? 0.0001 : 0.9999);
+  }
+  whereabouts.set_class_count(2);
+  whereabouts.mutable_classes(1)->set_stands_out(true);
+  // That both are rejected says no more than the verdict.
+  EXPECT_THAT(WhereLine(answer), AllOf(StartsWith("confidence "),
+                                       EndsWith(" rows); class 1 (says 0.10 %, is 0.010 %)")));
+  whereabouts.mutable_classes(0)->set_rejected(false);
+  whereabouts.set_rejected_classes(1);
+  EXPECT_THAT(WhereLine(answer),
+              StartsWith("rejected for class 1 (says 0.10 %, is 0.010 %); confidence "));
+  // A share that does not stand out is not the place to look at.
+  whereabouts.mutable_classes(1)->set_stands_out(false);
+  EXPECT_THAT(WhereLine(answer), StartsWith("rejected for class 1; confidence "));
+}
+
+TEST(WhereLineTest, NamesTheShareOfAClassThatIsRejectedAmongFew) {
+  v1::GetCalibrationResponse answer = OverLimit();
+  v1::Whereabouts& whereabouts = *answer.mutable_verdict()->mutable_whereabouts();
+  whereabouts.set_class_count(10);
+  EXPECT_THAT(WhereLine(answer),
+              StartsWith("rejected for classes 5, cat (says 10.5 %, is 10.0 %);"));
+}
+
+TEST(WhereLineTest, NamesNoClassIfAllAreRejected) {
+  v1::GetCalibrationResponse answer = OverLimit();
+  v1::Whereabouts& whereabouts = *answer.mutable_verdict()->mutable_whereabouts();
+  whereabouts.set_class_count(10);
+  whereabouts.set_rejected_classes(10);
+  EXPECT_THAT(WhereLine(answer),
+              AllOf(StartsWith("confidence 0.93"), EndsWith("; rejected for all 10 classes")));
+  // A share that is off by more than the limit is a place of its own.
+  whereabouts.mutable_classes(0)->set_predicted(0.13);
+  EXPECT_THAT(WhereLine(answer), EndsWith(" classes; class cat (says 13.0 %, is 10.0 %)"));
+}
+
+TEST(WhereLineTest, NamesTheRowsIfTheyAreNotThoseOfTheError) {
+  v1::GetCalibrationResponse answer = OverLimit();
+  answer.mutable_watch()->set_first_observation(1);
+  answer.mutable_error()->mutable_since_start()->set_first_observation(1);
+  EXPECT_THAT(WhereLine(answer), Not(HasSubstr("since row")));
+  *answer.mutable_error()->mutable_since_acknowledgement() = answer.error().since_start();
+  answer.mutable_error()->mutable_since_acknowledgement()->set_first_observation(901);
+  EXPECT_THAT(WhereLine(answer), EndsWith(" (over all rows since row 1)"));
+}
+
+TEST(WhereLineTest, NamesTheCellOfForecastsThatStandsOutMost) {
+  v1::GetCalibrationResponse answer = NarrowForecasts();
+  const auto add = [&answer](double lower, double upper, double z) {
+    v1::ForecastCell& cell = *answer.mutable_verdict()->mutable_whereabouts()->add_cells();
+    cell.set_lower(lower);
+    cell.set_upper(upper);
+    cell.set_observations(34);
+    cell.set_expected(2.04);
+    cell.set_z(z);
+    cell.set_stands_out(z != 0);
+  };
+  add(0, 0.001, 0);
+  EXPECT_EQ(WhereLine(answer), "nothing stands out");
+  add(0.05, 0.1, 5);
+  EXPECT_EQ(WhereLine(answer), "between the 5 and the 10 % quantile: 34 outcomes, 2 expected");
+  add(0, 0.001, -6);
+  EXPECT_THAT(WhereLine(answer), StartsWith("below the 0.1 % quantile: 34 outcomes"));
+  add(0.999, 1, 7);
+  EXPECT_THAT(WhereLine(answer), StartsWith("above the 99.9 % quantile: 34 outcomes"));
+}
+
+TEST(WhereLineTest, LeavesOutWholePlaces) {
+  v1::GetCalibrationResponse answer = OverLimit();
+  const std::string longest(64, 'x');
+  for (int i = 0; i < 20; ++i) {
+    v1::GroupWatch& group = *answer.add_groups();
+    group.set_value(longest);
+    *group.mutable_error() = answer.error();
+    auto& share = *answer.mutable_verdict()->mutable_whereabouts()->add_classes();
+    share.set_class_name(longest);
+    share.set_rejected(true);
+  }
+  EXPECT_THAT(WhereLine(answer),
+              AllOf(HasSubstr(" points off (4.2 to 6.8) and 19 more; rejected for classes 5 and 21 "
+                              "more; confidence"),
+                    SizeIs(Le(175U))));
+}
+
+v1::DatedChange::Stretch Stretch(std::int64_t first, double gap, double radius) {
+  v1::DatedChange::Stretch stretch;
+  stretch.set_first_observation(first);
+  stretch.set_gap(gap);
+  stretch.set_gap_lower(gap - radius);
+  stretch.set_gap_upper(gap + radius);
+  return stretch;
+}
+
+TEST(ChangedLineTest, SaysFromWhatToWhatTheErrorChanged) {
+  v1::GetCalibrationResponse answer = OverLimit();
+  Changed changed = ChangedLine(answer);
+  EXPECT_EQ(changed.text(), "no change can be dated");
+  EXPECT_EQ(changed.answer(), Changed::NOT_DATED);
+  EXPECT_FALSE(changed.has_observation());
+  v1::DatedChange& change = *answer.mutable_error()->mutable_change();
+  change.set_event(v1::DatedChange::TOP_LABEL);
+  change.set_from_observation(4801);
+  change.set_to_observation(5312);
+  *change.mutable_before() = Stretch(1, 0.04, 0.011);
+  *change.mutable_after() = Stretch(4993, 0.12, 0.018);
+  changed = ChangedLine(answer);
+  EXPECT_EQ(changed.text(),
+            "yes, between rows 4801 and 5312: it was over-confident by 4 points (2.9 to 5.1) "
+            "before, over-confident by 12 points (10.2 to 13.8) since");
+  EXPECT_EQ(changed.answer(), Changed::CHANGED);
+  EXPECT_EQ(changed.observation(), 4993);
+  // A recovery, and an error of class 1 that changes its sign.
+  *change.mutable_after() = Stretch(4993, -0.001, 0.012);
+  EXPECT_THAT(ChangedLine(answer).text(),
+              HasSubstr(", off by at most 1.3 points on average since"));
+  answer.mutable_error()->mutable_since_start()->mutable_class_1();
+  EXPECT_THAT(ChangedLine(answer).text(), HasSubstr(": the top label was over-confident by 4 "));
+  change.set_event(v1::DatedChange::CLASS_1);
+  *change.mutable_after() = Stretch(4993, -0.05, 0.012);
+  EXPECT_THAT(ChangedLine(answer).text(),
+              HasSubstr("P(class 1) was 4 points too high (2.9 to 5.1) before, 5 points too low "
+                        "(3.8 to 6.2) since"));
+  change.set_event(v1::DatedChange::CENTRAL_INTERVAL);
+  change.set_promised(0.9);
+  EXPECT_THAT(ChangedLine(answer).text(),
+              HasSubstr("the 90 % interval covered 86 % (84.9 to 87.1) before, 95 % (93.8 to 96.2) "
+                        "since"));
+  // A dated change is said without an alarm too, and the drift detector adds nothing to it.
+  answer.clear_alarms();
+  answer.mutable_error()->set_status(v1::CalibrationError::WITHIN_LIMIT);
+  EXPECT_EQ(ChangedLine(answer).answer(), Changed::CHANGED);
+  answer.mutable_error()->clear_change();
+  EXPECT_EQ(ChangedLine(answer).text(), "");
+}
+
+TEST(ChangedLineTest, TheDriftDetectorSaysPerhaps) {
+  v1::GetCalibrationResponse answer = OverLimit();
+  v1::Alarm& drift = *answer.add_alarms();
+  drift.set_kind(v1::Alarm::DRIFT);
+  drift.set_observation(30040);
+  drift.mutable_raise_time()->set_seconds(7200);
+  // Evidence that comes later does not explain the drift alarm.
+  answer.mutable_alarms(0)->set_kind(v1::Alarm::EVIDENCE);
+  answer.mutable_alarms(0)->set_observation(32000);
+  const std::string perhaps =
+      "perhaps: the drift detector reacted at row 30040, but no change of the average error can be "
+      "dated";
+  EXPECT_EQ(ChangedLine(answer).text(), perhaps);
+  EXPECT_EQ(ChangedLine(answer).answer(), Changed::PERHAPS);
+  // Earlier evidence does, also after its acknowledgement, unless that came before the drift alarm.
+  answer.mutable_alarms(0)->set_observation(913);
+  EXPECT_EQ(ChangedLine(answer).answer(), Changed::NOT_DATED);
+  answer.mutable_alarms(0)->mutable_acknowledge_time()->set_seconds(9000);
+  EXPECT_EQ(ChangedLine(answer).answer(), Changed::NOT_DATED);
+  answer.mutable_alarms(0)->mutable_acknowledge_time()->set_seconds(7000);
+  EXPECT_EQ(ChangedLine(answer).text(), perhaps);
+}
+
+TEST(RepairLineTest, IsForAModelThatIsOverItsLimitOrHasAnAlarm) {
+  v1::GetCalibrationResponse answer = OverLimit();
+  EXPECT_EQ(RepairLine(answer),
+            "`calibctl recalibrate --model resnet18@2` looks for a map that repairs the model");
+  v1::Recalibration& advice = *answer.mutable_recalibration();
+  advice.set_text("temperature 1.9 would leave 0.4 points (0 to 2)");
+  advice.set_first_observation(11);
+  advice.set_fit_observations(5000);
+  advice.set_test_observations(5001);
+  EXPECT_EQ(RepairLine(answer),
+            "temperature 1.9 would leave 0.4 points (0 to 2), says `calibctl recalibrate --model "
+            "resnet18@2` of 1970-01-01 00:00 UTC over rows 11 to 10011");
+  // Rows from before a change are not what the newest ones are.
+  v1::DatedChange& change = *answer.mutable_error()->mutable_change();
+  change.set_from_observation(4801);
+  change.set_to_observation(5312);
+  change.mutable_after()->set_first_observation(4993);
+  change.mutable_after()->set_observations(5000);
+  EXPECT_EQ(RepairLine(answer),
+            "`calibctl recalibrate --model resnet18@2` looks for a map that repairs the model, on "
+            "the 5192 rows since row 4801, where the error changed");
+  change.mutable_after()->set_observations(500);
+  EXPECT_EQ(RepairLine(answer),
+            "too few rows since the change of the error for a map (692 of 1000)");
+  // A map from the rows since the same change, which is now dated more exactly, fits.
+  advice.set_first_observation(4737);
+  EXPECT_THAT(RepairLine(answer), StartsWith("too few rows since"));
+  advice.mutable_change()->set_from_observation(4737);
+  advice.mutable_change()->set_to_observation(5440);
+  EXPECT_THAT(RepairLine(answer), EndsWith("over rows 4737 to 14737"));
+  advice.mutable_change()->set_to_observation(4800);
+  EXPECT_THAT(RepairLine(answer), StartsWith("too few rows since"));
+  advice.set_first_observation(4801);
+  EXPECT_THAT(RepairLine(answer), EndsWith("over rows 4801 to 14801"));
+  answer.mutable_error()->set_is_recovered(true);
+  EXPECT_EQ(RepairLine(answer), "");
+  answer.mutable_error()->set_is_recovered(false);
+  answer.mutable_error()->set_status(v1::CalibrationError::WITHIN_LIMIT);
+  EXPECT_NE(RepairLine(answer), "");
+  answer.mutable_alarms(0)->mutable_acknowledge_time();
+  EXPECT_EQ(RepairLine(answer), "");
+  EXPECT_EQ(RepairLine(NarrowForecasts()), "");
+}
+
+TEST(RecalibrationTextTest, SaysWhatTheMapWouldLeave) {
+  v1::Recalibration advice;
+  EXPECT_EQ(RecalibrationText(advice), "no map is known to lower the log loss");
+  advice.set_helps(true);
+  advice.mutable_map()->set_kind("temperature");
+  advice.mutable_map()->set_temperature(1.9);
+  *advice.mutable_error_after() = Interval(0.004, 0, 0.02);
+  EXPECT_EQ(RecalibrationText(advice),
+            "temperature 1.9 would leave 0.4 points (0 to 2) if nothing changed within these rows");
+  *advice.mutable_class_1_error_after() = Interval(0.02, 0.01, 0.03);
+  EXPECT_EQ(
+      RecalibrationText(advice),
+      "temperature 1.9 would leave 2 points (1 to 3) for P(class 1) if nothing changed within "
+      "these rows");
+  advice.mutable_map()->set_temperature(20);
+  EXPECT_THAT(RecalibrationText(advice),
+              StartsWith("temperature 20 (the end of the range that is tried) would leave 2"));
+  advice.mutable_map()->clear_temperature();
+  advice.mutable_map()->set_kind("isotonic");
+  EXPECT_THAT(RecalibrationText(advice), StartsWith("a map of kind isotonic would leave 2"));
+  advice.set_fit_observations(2000);
+  advice.set_test_observations(2000);
+  advice.set_first_observation(12001);
+  advice.mutable_change()->set_from_observation(12001);
+  advice.mutable_change()->set_to_observation(12320);
+  EXPECT_EQ(RecalibrationText(advice),
+            "a map of kind isotonic, fitted on the 4000 rows since row 12001, where the error "
+            "changed, would leave 2 points (1 to 3) for P(class 1)");
+  // The window may begin later.
+  advice.set_first_observation(12321);
+  EXPECT_THAT(RecalibrationText(advice), HasSubstr("since row 12321, after the error changed,"));
+  advice.set_helps(false);
+  EXPECT_EQ(RecalibrationText(advice),
+            "no map is known to lower the log loss, fitted on the 4000 rows since row 12321, after "
+            "the error changed");
+}
+
+}  // namespace
+}  // namespace calibd::convert
