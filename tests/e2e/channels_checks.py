@@ -330,7 +330,9 @@ def check_advice(_, a):
          f"{short_name(facts['model'])})" if count > 1 else "")
     over = facts.get("verdict", {}).get("limitStatus") == "OVER_LIMIT"
     looks = bool(count) and not facts["verdict"]["isRecovered"] and (over or not a.active("OVER_LIMIT"))
-    same("looks first", between == "; when it is repaired or accepted: ", looks)
+    between_commands = ("; when it is repaired or accepted: " if a.active("OVER_LIMIT")
+                        else "; when it is repaired: ")
+    same("looks first", between == between_commands, looks)
     order = ("OVER_LIMIT", "EVIDENCE", "DRIFT")
     urgent = next((kind for kind in order if a.active(kind)), None)
     acknowledged = re.findall(r"calibctl acknowledge \S+ (\d+)", "; ".join(line["commands"]))

@@ -91,7 +91,7 @@ EXPECTED = {
              ["OVER_LIMIT since 20", "over-confident by 14", "), MISCALIBRATED off by "],
              ["CalibdModelDrifted", "CalibdModelMiscalibrated", "CalibdModelOverLimit"]),
     "within": ("WITHIN_LIMIT", "MISCALIBRATED", ["miscalibration", "drift"], ["drift", "evidence"],
-               ["WITHIN_LIMIT, MISCALIBRATED since ", "the error is real, but smaller than the limit"],
+               ["WITHIN_LIMIT, MISCALIBRATED since ", "the average error is real, but smaller than the limit"],
                ["CalibdModelDrifted", "CalibdModelMiscalibrated"]),
     "undecided": ("UNDECIDED", "NOT_REJECTED", ["undecided"], [],
                   ["UNDECIDED, NOT_REJECTED off by ", "more labelled rows decide about the limit"], []),

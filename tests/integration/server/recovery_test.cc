@@ -89,9 +89,10 @@ TEST_F(RecoveryTest, AnAlarmRecoversAndStaysUntilItIsAcknowledged) {
   EXPECT_EQ(newest.observations(), 52000 - newest.first_observation() + 1);
   EXPECT_LE(newest.top_label().upper(), 0.02);
   EXPECT_GT(newest.top_label().upper(), newest.top_label().estimate());
-  EXPECT_THAT(answer.reading().verdict().text(),
-              ContainsRegex("^OVER_LIMIT since 20.* .row 2[01][0-9]+., recovered since row "
-                            "2[0-9]+ .gates fail until its alarms are acknowledged.,"));
+  EXPECT_THAT(
+      answer.reading().verdict().text(),
+      ContainsRegex("^OVER_LIMIT since 20.* .row 2[01][0-9]+., recovered since row "
+                    "2[0-9]+ .the gate over-limit fails until its alarms are acknowledged.,"));
   EXPECT_THAT(answer.reading().now().text(),
               ContainsRegex("^recovered since row 2[0-9]+: over these [23][0-9]+ rows, off by "));
   EXPECT_THAT(answer.reading().how_bad().brief(), HasSubstr("; since row 2"));

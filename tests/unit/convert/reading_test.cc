@@ -99,13 +99,13 @@ TEST(VerdictLineTest, SaysWhatHasRecoveredOrIsAcknowledged) {
   EXPECT_EQ(VerdictLine(answer), "OVER_LIMIT since 1970-01-01 01:00 UTC (row 913), MISCALIBRATED")
       << "while another alarm is active";
   answer.mutable_verdict()->set_is_recovered(true);
-  EXPECT_EQ(
-      VerdictLine(answer),
-      "OVER_LIMIT since 1970-01-01 01:00 UTC (row 913), recovered since row 23553 (gates fail "
-      "until its alarms are acknowledged), MISCALIBRATED");
+  EXPECT_EQ(VerdictLine(answer),
+            "OVER_LIMIT since 1970-01-01 01:00 UTC (row 913), recovered since row 23553 (the gate "
+            "over-limit fails until its alarms are acknowledged), MISCALIBRATED");
   // The alarms of groups or labels have.
   answer.mutable_error()->set_is_recovered(false);
-  EXPECT_THAT(VerdictLine(answer), HasSubstr("(row 913), recovered (gates fail until its "));
+  EXPECT_THAT(VerdictLine(answer),
+              HasSubstr("(row 913), recovered (the gate over-limit fails until its "));
   answer = OverLimit();
   answer.mutable_error()->set_is_acknowledged(true);
   answer.mutable_verdict()->set_is_acknowledged(true);
@@ -285,8 +285,7 @@ TEST(CertainLineTest, SaysHowManyRowsAreNeededAndWhatTheEvidenceIs) {
   answer.mutable_verdict()->set_limit_status(v1::CalibrationError::WITHIN_LIMIT);
   EXPECT_EQ(CertainLine(answer),
             "e-value 10^229.1, highest 10^229.1; calibration is rejected at an e-value of 20; the "
-            "error is real, "
-            "but smaller than the limit");
+            "average error is real, but smaller than the limit");
 }
 
 TEST(DataLineTest, SaysWhichRowsCountAndHowOldTheyAre) {
@@ -346,6 +345,7 @@ TEST(NextLineTest, TheMostUrgentAlarmComesFirst) {
   answer.mutable_verdict()->set_limit_status(v1::CalibrationError::WITHIN_LIMIT);
   EXPECT_THAT(NextLine(answer).commands(0), HasSubstr("acknowledge resnet18@2 3 "));
   answer.mutable_alarms(0)->mutable_acknowledge_time();
+  EXPECT_THAT(NextLine(answer).text(), HasSubstr("--verbose; when it is repaired: calibctl ackn"));
   EXPECT_THAT(NextLine(answer).commands(1), HasSubstr("acknowledge resnet18@2 1 "));
   evidence.mutable_acknowledge_time();
   EXPECT_THAT(NextLine(answer).commands(1), HasSubstr("acknowledge resnet18@2 2 "));

@@ -67,7 +67,7 @@ std::string CertainLine(const v1::GetCalibrationResponse& answer) {
   }
   if (answer.verdict().status() == v1::Verdict::MISCALIBRATED &&
       answer.verdict().limit_status() == v1::CalibrationError::WITHIN_LIMIT) {
-    facts.emplace_back("the error is real, but smaller than the limit");
+    facts.emplace_back("the average error is real, but smaller than the limit");
   }
   return absl::StrJoin(facts, "; ");
 }

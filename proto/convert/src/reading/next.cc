@@ -23,16 +23,21 @@ v1::Reading::Next NextLine(const v1::GetCalibrationResponse& answer) {
   }
   const std::string acknowledge =
       absl::StrCat("calibctl acknowledge ", model, " ", alarm->id(), " --note \"...\"");
-  // An acknowledgement accepts the error, so a person looks at it first.
-  const bool is_over = answer.verdict().limit_status() == v1::CalibrationError::OVER_LIMIT ||
-                       alarm->kind() != v1::Alarm::OVER_LIMIT;
+  // An acknowledgement accepts the error, so a person looks at it first. Evidence cannot be
+  // accepted: it begins again, and so does its alarm if nothing was repaired.
+  const bool is_about_limit = alarm->kind() == v1::Alarm::OVER_LIMIT;
+  const bool is_over =
+      answer.verdict().limit_status() == v1::CalibrationError::OVER_LIMIT || !is_about_limit;
   const bool looks_first = is_over && !answer.verdict().is_recovered();
   line.add_commands(looks_first ? look : acknowledge);
   line.add_commands(looks_first ? acknowledge : look);
   const auto active =
       std::ranges::count_if(answer.alarms(), std::not_fn(&v1::Alarm::has_acknowledge_time));
   line.set_text(absl::StrCat(
-      line.commands(0), looks_first ? "; when it is repaired or accepted: " : "; ",
+      line.commands(0),
+      !looks_first     ? "; "
+      : is_about_limit ? "; when it is repaired or accepted: "
+                       : "; when it is repaired: ",
       line.commands(1),
       active > 1 ? absl::StrCat(" (", active, " alarms are active: calibctl alarms ", model, ")")
                  : ""));

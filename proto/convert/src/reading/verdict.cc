@@ -89,7 +89,7 @@ std::string VerdictLine(const v1::GetCalibrationResponse& answer) {
       if (answer.error().is_recovered()) {
         absl::StrAppend(&text, " since row ", answer.error().newest().first_observation());
       }
-      text += " (gates fail until its alarms are acknowledged)";
+      text += " (the gate over-limit fails until its alarms are acknowledged)";
     }
     text += ", ";
   }
