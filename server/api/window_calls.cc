@@ -92,6 +92,7 @@ absl::StatusOr<std::optional<v1::DatedChange>> ChangeBeforeMap(const ModelSnapsh
   if (!snapshot.monitor.has_value()) return std::nullopt;
   const std::vector<EventDeviations>& deviations = snapshot.monitor->error.deviations;
   std::vector<DeviationBlocks> events;
+  events.reserve(deviations.size());
   for (const EventDeviations& event : deviations) events.push_back(event.blocks);
   // All events have the same observations.
   const std::int64_t first = deviations.empty() ? 0 : deviations.front().first_observation;

@@ -64,10 +64,10 @@ void WaitingLabels::UndoTake(const Taken& taken) {
 WaitingLabels::Batch WaitingLabels::PopFront(Ended& ended) {
   Batch batch = std::move(batches_.front());
   batches_.pop_front();
-  for (std::uint32_t i = 0; i < batch.ids.size(); ++i) {
-    const auto found = index_.find(batch.ids[i]);
+  for (const auto& id : batch.ids) {
+    const auto found = index_.find(id);
     if (found == index_.end() || found->second.batch != first_batch_) continue;
-    ended.ids.push_back(batch.ids[i]);
+    ended.ids.push_back(id);
     ended.places.push_back(found->second);
     index_.erase(found);
   }

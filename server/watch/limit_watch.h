@@ -209,7 +209,8 @@ class LimitWatch {
     acknowledged_lower_.reset();
   }
 
-  // Sets error_limit. If it is higher, an error is over only if it is shown to exceed it.
+  // Sets error_limit. If it is higher, an error is over only if it is shown to exceed it, on
+  // average or in the newest observations.
   void ChangeLimit(double error_limit) {
     const bool is_raised = error_limit > settings_.error_limit;
     settings_.error_limit = error_limit;
@@ -217,11 +218,24 @@ class LimitWatch {
     const std::optional<ErrorEnds> now = measure_.Ends(sums_, count_, limit(), /*recent=*/false);
     const double lower =
         std::max(acknowledged_lower_.value_or(0), now.has_value() ? now->lower : 0);
-    if (lower > error_limit) return;
+    if (lower > error_limit || (over_ && IsNewestOver(error_limit))) return;
     ForgetAcknowledged();
     over_ = false;
     over_at_ = 0;
     over_recent_ = false;
+  }
+
+  // Whether the newest observations, or those of the recent error, are shown to exceed a limit.
+  [[nodiscard]] bool IsNewestOver(double error_limit) const {
+    const auto is_over = [error_limit](const std::optional<ErrorInterval>& interval) {
+      return interval.has_value() && interval->lower > error_limit;
+    };
+    const ErrorSnapshot snapshot = Snapshot();
+    const std::optional<ErrorStretch>& newest = snapshot.Read().newest;
+    if (newest.has_value() && std::ranges::any_of(newest->intervals, is_over)) return true;
+    if (!over_recent_) return false;
+    const std::optional<ErrorStretch> recent = measure_.Recent(sums_, 0, count_, limit());
+    return recent.has_value() && is_over(recent->intervals[0]);
   }
 
   void Decide(std::int64_t observation) {

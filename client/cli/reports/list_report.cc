@@ -53,8 +53,8 @@ std::vector<std::string> Wrap(absl::string_view text, std::size_t width) {
     while (Length(word) > width) {
       std::size_t end = 0;
       for (std::size_t taken = 0; taken < width; ++taken) {
-        do ++end;
-        while ((word[end] & 0xC0) == 0x80);
+        ++end;
+        while ((word[end] & 0xC0) == 0x80) ++end;
       }
       lines.back() = std::string(word.substr(0, end));
       lines.emplace_back();
@@ -157,6 +157,7 @@ std::string DescribeVerdictsWithin(std::size_t width, const v1::ListVerdictsResp
   const std::vector<std::string> removed = Fit(width, columns);
   const auto row = [&columns](const auto& cell_of) {
     std::vector<std::string> cells;
+    cells.reserve(columns.size());
     for (const Column& column : columns) cells.push_back(cell_of(column));
     return RowText(columns, cells);
   };

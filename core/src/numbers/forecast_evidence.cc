@@ -18,8 +18,8 @@ namespace {
 constexpr std::size_t kDescribedRows = 64;
 constexpr std::int32_t kStratumFactor = kForecastStrata;
 constexpr std::int32_t kCellFactor = kStratumFactor * kStratumFactor;
-constexpr std::int32_t kMostCells = 64;
-constexpr std::int32_t kTiesFactor = kCellFactor * kMostCells;
+constexpr std::int32_t kCodedCells = 64;
+constexpr std::int32_t kTiesFactor = kCellFactor * kCodedCells;
 
 std::int32_t PendingOf(const ForecastCode& code) {
   return code.ties * kTiesFactor + code.cell * kCellFactor + code.strata[0] * kStratumFactor +
@@ -27,7 +27,7 @@ std::int32_t PendingOf(const ForecastCode& code) {
 }
 
 ForecastCode CodeOf(std::int32_t pending) {
-  return {.cell = static_cast<std::uint8_t>(pending / kCellFactor % kMostCells),
+  return {.cell = static_cast<std::uint8_t>(pending / kCellFactor % kCodedCells),
           .strata = {static_cast<std::uint8_t>(pending / kStratumFactor % kStratumFactor),
                      static_cast<std::uint8_t>(pending % kStratumFactor)},
           .ties = static_cast<std::uint8_t>(pending / kTiesFactor)};
@@ -51,7 +51,7 @@ bool AreLogs(const std::vector<double>& values, std::size_t size, double least) 
 bool SubtractPending(const std::vector<std::int32_t>& pending, std::size_t cell_count, bool may_tie,
                      std::vector<std::int64_t>& strata) {
   for (const std::int32_t one : pending) {
-    if (one < 0 || one >= (may_tie ? kMostCells : 1) * kTiesFactor) return false;
+    if (one < 0 || one >= (may_tie ? kCodedCells : 1) * kTiesFactor) return false;
     const ForecastCode code = CodeOf(one);
     if (std::size_t{code.cell} + code.ties >= cell_count) return false;
     for (std::size_t kind = 0; kind < kStratumKinds; ++kind) {

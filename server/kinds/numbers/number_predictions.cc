@@ -105,7 +105,7 @@ class Numbers final : public PredictionKind {
     const bool quantiles = std::holds_alternative<QuantileForecasts>(SpecOf(declaration).forecast);
     return {.watches = NumberKind::MaxMemory(declaration.monitoring, SpecOf(declaration).forecast),
             .other = screened ? RowScreen::MaxMemory(declaration.window) : 0,
-            .history_bucket = (quantiles ? 2 : 1) * 64 * sizeof(std::int64_t)};
+            .history_bucket = std::size_t{quantiles ? 2U : 1U} * 64 * sizeof(std::int64_t)};
   }
   std::size_t SnapshotRows(const ModelDeclaration& /*declaration*/) const noexcept override {
     return 8192;

@@ -322,6 +322,34 @@ TEST_F(MonitoringTest, AnEvidenceAlarmIsAcknowledgedOnce) {
   EXPECT_EQ(Answer().watch().observations(), 500);
 }
 
+// An alarm of the newest rows, whose error is small on average over all rows.
+TEST_F(MonitoringTest, ASlightlyHigherLimitAcceptsNoLargeRecentError) {
+  Create(Declared());
+  Send(DrawFrom(GeneratorSpec::M1(kMonitoringClasses), 20000), 1000);
+  Send(DrawFrom(GeneratorSpec::M2(kMonitoringClasses), 1100, 5), 100);
+  const auto set_limit = [&](double limit) {
+    v1::UpdateModelRequest request;
+    request.mutable_model()->set_name(kMonitoringModel);
+    request.mutable_model()->mutable_monitoring()->set_error_limit(limit);
+    request.mutable_update_mask()->add_paths("monitoring.error_limit");
+    v1::UpdateModelResponse response;
+    CallContext context;
+    EXPECT_TRUE(client_->models->UpdateModel(&context, request, &response).ok());
+    return Answer();
+  };
+  v1::GetCalibrationResponse answer = Answer();
+  ASSERT_EQ(answer.verdict().limit_status(), v1::CalibrationError::OVER_LIMIT);
+  ASSERT_TRUE(answer.error().is_recent());
+  ASSERT_LT(answer.error().since_start().top_label().lower(), 0.021);
+  const double newest = answer.error().newest().top_label().lower();
+  ASSERT_GT(newest, 0.05);
+  answer = set_limit(newest - 0.01);
+  EXPECT_EQ(answer.verdict().limit_status(), v1::CalibrationError::OVER_LIMIT);
+  EXPECT_THAT(answer.reading().now().text(), HasSubstr("; still over the limit; "));
+  EXPECT_EQ(set_limit(0.02).verdict().limit_status(), v1::CalibrationError::OVER_LIMIT);
+  EXPECT_NE(set_limit(0.5).verdict().limit_status(), v1::CalibrationError::OVER_LIMIT);
+}
+
 TEST_F(MonitoringTest, AHigherLimitIsADecisionThatTheStatusFollows) {
   Create(Declared());
   const PredictionSet rows = DrawFrom(GeneratorSpec::M2(kMonitoringClasses), 1000);
@@ -354,8 +382,9 @@ TEST_F(MonitoringTest, AHigherLimitIsADecisionThatTheStatusFollows) {
   EXPECT_EQ(find()->DebugString(), alarm);
   EXPECT_EQ(find()->crossing().limit(), 0.02);
   EXPECT_THAT(answer.reading().verdict().text(), StartsWith("UNDECIDED, MISCALIBRATED since "));
-  EXPECT_THAT(answer.reading().how_bad().text(),
-              AnyOf(HasSubstr("; limit 2) at row "), HasSubstr("were off by more than 2 points")));
+  EXPECT_THAT(
+      answer.reading().how_bad().text(),
+      AnyOf(HasSubstr("; limit 2 points) at row "), HasSubstr("were off by more than 2 points")));
   EXPECT_THAT(answer.reading().next().text(), HasSubstr("acknowledge"));
   // Nothing of this is lost.
   server_->Kill();
