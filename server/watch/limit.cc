@@ -46,6 +46,7 @@ void DeviationFields(StateFields& fields, EventDeviations& deviations) {
 
 std::vector<EventChange> FindChanges(const std::vector<EventDeviations>& deviations) {
   std::vector<DeviationBlocks> events;
+  events.reserve(deviations.size());
   for (const EventDeviations& event : deviations) events.push_back(event.blocks);
   return calibd::FindChanges(events);
 }

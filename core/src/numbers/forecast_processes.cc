@@ -454,7 +454,7 @@ std::size_t ForecastProcesses::Memory(std::size_t cell_count, bool quantiles) no
   const std::size_t lines = kStratumKinds * kForecastStrata;
   const std::size_t of_past = lines * (cell_count + kConstantLanes) + cell_count;
   // Two processes of four values for each expert on levels.
-  const std::size_t of_levels = 2 * 4 * 2 * kLevelBets.size() * (cell_count - 1);
+  const std::size_t of_levels = kLevelBets.size() * 2 * 2 * 4 * (cell_count - 1);
   const std::size_t of_ties = quantiles ? lines * (kConstantLanes + cell_count) + of_levels : 0;
   return (kPasts * of_past + lines * cell_count + of_ties) * sizeof(double);
 }
