@@ -126,7 +126,7 @@ class Channels:
                 if not re.match(r"\S+ has \d+ labelled rows?,? ", row)}
         metrics = self.metrics()
         entries = {short_name(one["model"]): one for one in listed["models"]}
-        # As many processes as a small machine runs at once.
+        # A small machine has two processors.
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             answers = dict(zip(models, pool.map(
                 lambda name: self._answers(name, models[name], entries[name], rows[name],
@@ -199,7 +199,7 @@ class Channels:
                 path.write_text(grouped_csv(situation, predictions, truths), encoding="utf-8")
                 command[1:5] = [str(path), "--label-column", "label", "--label-base", "0",
                                 "--group-column", "group"]
-        # The same random numbers in both formats.
+        # The command runs twice, for text and for JSON, and both must draw the same random numbers.
         command += limit if "labels" in situation.declare else [*limit, "--seed", "1"]
         command += ["--fail-on", ",".join(gates)]
         code, answers.evaluation_text = self.run(*command)

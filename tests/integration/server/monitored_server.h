@@ -63,6 +63,19 @@ class MonitoringTest : public ::testing::Test {
 
   v1::GetCalibrationResponse Answer() { return client_->GetCalibration(kMonitoringModel); }
 
+  // Sets error_limit and returns the answer after it.
+  v1::GetCalibrationResponse WithLimit(double error_limit) {
+    v1::UpdateModelRequest request;
+    request.mutable_model()->set_name(kMonitoringModel);
+    request.mutable_model()->mutable_monitoring()->set_error_limit(error_limit);
+    request.mutable_update_mask()->add_paths("monitoring.error_limit");
+    v1::UpdateModelResponse response;
+    CallContext context;
+    const grpc::Status status = client_->models->UpdateModel(&context, request, &response);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return Answer();
+  }
+
   grpc::Status Acknowledge(std::int64_t id, const std::string& note, v1::Alarm* alarm = nullptr,
                            const std::string& model = kMonitoringModel) {
     v1::AcknowledgeAlarmRequest request;

@@ -327,27 +327,17 @@ TEST_F(MonitoringTest, ASlightlyHigherLimitAcceptsNoLargeRecentError) {
   Create(Declared());
   Send(DrawFrom(GeneratorSpec::M1(kMonitoringClasses), 20000), 1000);
   Send(DrawFrom(GeneratorSpec::M2(kMonitoringClasses), 1100, 5), 100);
-  const auto set_limit = [&](double limit) {
-    v1::UpdateModelRequest request;
-    request.mutable_model()->set_name(kMonitoringModel);
-    request.mutable_model()->mutable_monitoring()->set_error_limit(limit);
-    request.mutable_update_mask()->add_paths("monitoring.error_limit");
-    v1::UpdateModelResponse response;
-    CallContext context;
-    EXPECT_TRUE(client_->models->UpdateModel(&context, request, &response).ok());
-    return Answer();
-  };
   v1::GetCalibrationResponse answer = Answer();
   ASSERT_EQ(answer.verdict().limit_status(), v1::CalibrationError::OVER_LIMIT);
   ASSERT_TRUE(answer.error().is_recent());
   ASSERT_LT(answer.error().since_start().top_label().lower(), 0.021);
   const double newest = answer.error().newest().top_label().lower();
   ASSERT_GT(newest, 0.05);
-  answer = set_limit(newest - 0.01);
+  answer = WithLimit(newest - 0.01);
   EXPECT_EQ(answer.verdict().limit_status(), v1::CalibrationError::OVER_LIMIT);
   EXPECT_THAT(answer.reading().now().text(), HasSubstr("; still over the limit; "));
-  EXPECT_EQ(set_limit(0.02).verdict().limit_status(), v1::CalibrationError::OVER_LIMIT);
-  EXPECT_NE(set_limit(0.5).verdict().limit_status(), v1::CalibrationError::OVER_LIMIT);
+  EXPECT_EQ(WithLimit(0.02).verdict().limit_status(), v1::CalibrationError::OVER_LIMIT);
+  EXPECT_NE(WithLimit(0.5).verdict().limit_status(), v1::CalibrationError::OVER_LIMIT);
 }
 
 TEST_F(MonitoringTest, AHigherLimitIsADecisionThatTheStatusFollows) {
@@ -363,15 +353,7 @@ TEST_F(MonitoringTest, AHigherLimitIsADecisionThatTheStatusFollows) {
   ASSERT_NE(find(), answer.alarms().end());
   const std::string alarm = find()->DebugString();
   const auto set_limit = [&](double limit) {
-    v1::UpdateModelRequest request;
-    request.mutable_model()->set_name(kMonitoringModel);
-    request.mutable_model()->mutable_monitoring()->set_error_limit(limit);
-    request.mutable_update_mask()->add_paths("monitoring.error_limit");
-    v1::UpdateModelResponse response;
-    CallContext context;
-    const grpc::Status status = client_->models->UpdateModel(&context, request, &response);
-    EXPECT_TRUE(status.ok()) << status.error_message();
-    answer = Answer();
+    answer = WithLimit(limit);
     EXPECT_EQ(answer.error().limit(), limit);
   };
   set_limit(error.lower() - 0.01);
