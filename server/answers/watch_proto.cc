@@ -219,8 +219,10 @@ void WarnOfRows(const ModelDeclaration& declaration, const ModelSnapshot& snapsh
     *warnings.Add() = absl::StrFormat(
         "Outcomes of neighbouring rows go together more than the predictions say, found at row %d: "
         "rows are sorted, or repeated, or many in succession are of one user. Evidence, alarms and "
-        "intervals assume that this is not so, and may be false: send rows in random order "
-        "(calibctl send --shuffle 1). The warning stays until the evidence begins anew, as after "
+        "intervals assume that this is not so, and may be false. Send sorted rows in random order "
+        "(calibctl send --shuffle 1), each row once, and one row of each user: shuffling does not "
+        "mend repeats and rows of one user, but hides them. The warning stays until the evidence "
+        "begins anew, as after "
         "the acknowledgement of its alarm.",
         snapshot.monitor->dependence_found_at);
   }
