@@ -52,7 +52,8 @@ class WaitingLabels {
   [[nodiscard]] std::optional<Elapsed> oldest() const noexcept {
     return batches_.empty() ? std::nullopt : std::optional(batches_.front().elapsed);
   }
-  // The truth of a waiting label; unset if there is none with this id. Valid until the next change.
+  // The truth of the label that waits for this id. Unset if no label waits for it. The view is
+  // valid until the next call that changes this object.
   [[nodiscard]] std::optional<TruthView> Find(const PredictionId& id) const;
 
   // ---- New labels

@@ -11,7 +11,8 @@ struct TerminalSize {
   std::size_t lines = 24;
 };
 
-// The size of the terminal that standard output is; unset if it is none, such as a file or a pipe.
+// The size of the terminal to which standard output is connected. Unset if standard output is a
+// file or a pipe.
 // The environment variable COLUMNS replaces the width, as it does for ls. At least 40 columns.
 [[nodiscard]] std::optional<TerminalSize> StandardOutputSize();
 
