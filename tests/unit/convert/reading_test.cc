@@ -306,6 +306,8 @@ TEST(DataLineTest, SaysWhichRowsCountAndHowOldTheyAre) {
   EXPECT_THAT(DataLine(answer, Now()), HasSubstr(", 1 label waits for its prediction, "));
   coverage.mutable_labels()->set_waiting(20);
   EXPECT_THAT(DataLine(answer, Now()), HasSubstr(", 20 labels wait for their predictions, "));
+  coverage.mutable_labels()->set_unknown(2);
+  EXPECT_THAT(DataLine(answer, Now()), HasSubstr("0 duplicates, 2 labels without a prediction; "));
   answer = OverLimit();
   answer.mutable_verdict()->set_stale(true);
   EXPECT_THAT(DataLine(answer, Now()),

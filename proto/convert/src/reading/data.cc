@@ -42,6 +42,9 @@ std::string DataLine(const v1::GetCalibrationResponse& answer,
                                                          : " labels wait for their predictions"));
     }
     facts.push_back(absl::StrCat(arrivals.duplicate_predictions(), " duplicates"));
+    if (arrivals.labels().unknown() > 0) {
+      facts.push_back(absl::StrCat(arrivals.labels().unknown(), " labels without a prediction"));
+    }
   }
   std::string text = absl::StrJoin(facts, ", ");
   if (answer.has_last_observation_time()) {
