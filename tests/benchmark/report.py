@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""Keeps the numbers of a benchmark run, and writes the tables of docs/performance.md and README.md.
+"""Keeps the numbers of a benchmark run, and writes the tables of docs/performance.md.
 
   report.py core CORE.json BASELINE.json   keeps the numbers of core in results/core-TARGET.json
   report.py baselines CORE.json            prints the names of the baselines of these rows
   report.py tables                         prints the tables of the kept numbers
-  report.py doc                            replaces the tables of the documents
+  report.py doc                            replaces the tables of the page
   report.py check                          fails if these tables differ from the kept numbers
 """
 import json
@@ -16,7 +16,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 RESULTS = HERE / "results"
 ROOT = HERE.parent.parent
-DOCS = (ROOT / "docs" / "performance.md", ROOT / "README.md")
+PAGE = ROOT / "docs" / "performance.md"
 # Least ratio of core to its baseline, of rows that have one.
 BARS = {"Quadratic/float32/n=10000/m=10/threads=1": 9,
         "Quadratic/float32/n=10000/m=100/threads=1": 12,
@@ -154,31 +154,6 @@ def quiet_table(rows):
     return table(["row", "server", "p50", "p99", "refused calls", "of calls"], lines)
 
 
-def summary_table(rows):
-    """The default and what can be switched off, for README.md."""
-    def rates(name, *shapes):
-        return " / ".join(rate(rows[f"{name}/{shape}"]["median_per_second"]) for shape in shapes)
-
-    def times(name):
-        return (f"{rows[f'{name}/m=10/rows=2048']['median_ratio']:.1f} / "
-                f"{rows[f'{name}/m=1000/rows=128']['median_ratio']:.1f} times the default")
-
-    small = ("m=10/rows=256", "m=10/rows=2048")
-    quiet = rows["quiet-model"]["calibd"]
-    return table(["the default declaration", "predictions"], [
-        ["one model, 10 classes, batches of 256 / 2048 predictions", rates("one-model", *small)],
-        ["the same with the server on one core", rates("one-cpu", *small)],
-        ["16 models at once", rates("16-models", *small)],
-        ["Normal forecasts of a number, the server on one core",
-         rates("one-cpu", "normal/rows=256", "normal/rows=2048")],
-        ["one model, 1000 classes, batches of 128", rates("one-model", "m=1000/rows=128")],
-        ["a call of a quiet model next to 16 busy ones, p50 / p99",
-         f"{quiet['p50_ms']:.1f} ms / {quiet['p99_ms']:.1f} ms"],
-    ]) + "\n\n" + table(["what can be switched off", "10 / 1000 classes"], [
-        ["monitoring", times("without-monitoring")],
-        ["also the estimates from blocks of 100", times("linear-estimate-alone")]])
-
-
 def other_table(rows, baseline, title, result):
     lines = [[f"`{name}`", rate(row["median_per_second"]), rate(row["median_baseline_per_second"]),
               f"{row['median_ratio']:.3g}"]
@@ -193,19 +168,18 @@ def tables():
     # The newest one, if there are results of several instruction sets.
     core = max((json.loads(path.read_text()) for path in RESULTS.glob("core-*.json")),
                key=lambda result: result["date"])
-    return {"summary": summary_table(rows) + measured_on(ingest, f"{ingest['cores']} cores of an "),
-            "default": default_table(rows) + measured_on(ingest, f"{ingest['cores']} cores of an "),
+    return {"default": default_table(rows) + measured_on(ingest, f"{ingest['cores']} cores of an "),
             "quiet": quiet_table(rows),
             "changes": other_table(rows, "the default", "the default", "times the default"),
             "commits": other_table(rows, "write and fdatasync", "write and fdatasync", "ratio"),
             "core": core_table(core)}
 
 
-def with_tables(document):
-    """The text of a document with the tables of the kept numbers."""
+def page_with_tables():
+    """The text of the page with the tables of the kept numbers."""
     texts = tables()
     return re.sub(r"(<!-- table: (\S+) -->\n).*?(<!-- end of table -->)",
-                  lambda match: f"{match[1]}{texts[match[2]]}\n{match[3]}", document.read_text(),
+                  lambda match: f"{match[1]}{texts[match[2]]}\n{match[3]}", PAGE.read_text(),
                   flags=re.DOTALL)
 
 
@@ -219,13 +193,10 @@ def main():
         case ["tables"]:
             print("\n\n".join(tables().values()))
         case ["doc"]:
-            for document in DOCS:
-                document.write_text(with_tables(document))
+            PAGE.write_text(page_with_tables())
         case ["check"]:
-            for document in DOCS:
-                if with_tables(document) != document.read_text():
-                    sys.exit(f"{document.name} differs from the results; run "
-                             "tests/benchmark/report.py doc")
+            if page_with_tables() != PAGE.read_text():
+                sys.exit(f"{PAGE.name} differs from the results; run tests/benchmark/report.py doc")
         case _:
             sys.exit(__doc__)
 

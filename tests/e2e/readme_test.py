@@ -10,7 +10,7 @@ blocks after <!-- file PATH --> must be a part of that file, as it is built and 
 ```python blocks after <!-- run python --> are run too, those of docs/python.md as one program.
 docs/example.md shows the output of a program of client/python/examples. Other tests check the answers of
 docs/http.md and docs/kserve.md, and run docs/clients.md and docs/cpp.md. Every other block says why it is
-not run.
+not run. The README shows a model of deploy/run, and readme_picture.py draws its picture.
 """
 import os
 import pathlib
@@ -26,6 +26,9 @@ from json_server import JsonServer  # noqa: E402
 
 CALIBD, CALIBCTL, PYTHON_PACKAGE = (sys.argv.pop(1) for _ in range(3))
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+# A newcomer reads it in one go.
+README_LINES = 200
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 MARKED_BLOCK = re.compile(r"^<!-- (run|input|output|file)(?: (\S+))? -->\n```\w*\n(.*?)^```$",
                           re.M | re.S)
 MARK = re.compile(r"<!-- (run|input|output|file|output of|not run:)( .+)? -->")
@@ -57,6 +60,12 @@ def masked(text):
     return "\n".join(line.rstrip() for line in text.strip().splitlines())
 
 
+def anchors(page):
+    """The anchors of the headings of a page, as readers of the page make them."""
+    headings = re.findall(r"^#+ (.*)$", page, re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 class ReadmeTest(unittest.TestCase):
     maxDiff = None
 
@@ -64,13 +73,20 @@ class ReadmeTest(unittest.TestCase):
     def setUpClass(cls):
         cls.server = cls.enterClassContext(JsonServer(CALIBD))
 
-    def test_commands_give_the_output_shown(self):
-        self.check_commands(README)
-        block = next(block for _, language, block in MARKED_BLOCK.findall(README)
-                     if language == "python")
-        self.assertEqual(len(block.splitlines()), 3)
+    def test_the_readme_gives_the_output_shown(self):
+        (simulation,) = re.findall(r"^ *(calibctl simulate .*)$",
+                                   (ROOT / "deploy/run").read_text(encoding="utf-8"), re.M)
+        self.check_commands(README, setup=f"for generator in M1 M2 M3; do {simulation}; done")
         self.run_python("-c", 'import calibd\n'
                         'assert calibd.Client().calibration("digits").observations == 700')
+        script = "tests/e2e/readme_picture.py"
+        picture = "docs/images/calibd.svg"
+        self.assertEqual(self.run_python(str(ROOT / script)),
+                         (ROOT / picture).read_text(encoding="utf-8"),
+                         f"{picture} is not what {script} prints: draw it again, as it says")
+
+    def test_the_readme_is_short(self):
+        self.assertLessEqual(len(README.splitlines()), README_LINES)
 
     def test_the_pages_about_http_have_models_of_their_own(self):
         for page in ("http.md", "kserve.md"):
@@ -79,10 +95,13 @@ class ReadmeTest(unittest.TestCase):
     def test_the_programs_of_the_page_about_cpp_have_models_of_their_own(self):
         names = re.findall(r'ModelName\("(.*?)"\)', (ROOT / "docs/cpp.md").read_text(encoding="utf-8"))
         self.assertTrue(names)
-        for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
+        for page in PAGES:
             if page.name != "cpp.md":
                 self.assertNotRegex(page.read_text(encoding="utf-8"),
                                     rf"[\"'/ ]({'|'.join(names)})[\"'/: ]", page.name)
+
+    def test_the_evaluation_of_classes_is_as_shown(self):
+        self.check_commands((ROOT / "docs/evaluate.md").read_text(encoding="utf-8"))
 
     def test_the_comparison_gives_the_output_shown(self):
         self.check_commands((ROOT / "docs/compare.md").read_text(encoding="utf-8"))
@@ -120,18 +139,21 @@ numpy.testing.assert_allclose(q, expected / expected.sum(axis=1, keepdims=True))
         self.check_commands((ROOT / "docs/monitoring.md").read_text(encoding="utf-8"), files,
                             before=RECALIBRATED, after=check)
 
-    def check_commands(self, page, files=None, before=CLASSIFIER, after=""):
-        """Runs the blocks of a page in a folder with these files; before, after: around its Python."""
+    def check_commands(self, page, files=None, before=CLASSIFIER, after="", setup=None):
+        """Runs the blocks of a page in a folder with these files; before, after: around its Python.
+
+        setup: a command that runs first.
+        """
         output = None
         ran = 0
         with tempfile.TemporaryDirectory() as folder:
             environment = dict(os.environ, CALIBD_SERVER=self.server.grpc, PATH=os.pathsep.join(
                 (str(pathlib.Path(CALIBCTL).parent), os.environ["PATH"])))
             folder = pathlib.Path(folder)
-            # The folder looks like a clone with a build.
+            # The folder looks like a clone.
             (folder / "client").symlink_to(ROOT / "client")
-            (folder / "build").mkdir()
-            (folder / "build/python").symlink_to(PYTHON_PACKAGE)
+            if setup:
+                self.run_commands(setup, folder, environment)
             for name, text in (files or {}).items():
                 (folder / name).write_text(text, encoding="utf-8")
             for kind, argument, block in MARKED_BLOCK.findall(page):
@@ -140,18 +162,20 @@ numpy.testing.assert_allclose(q, expected / expected.sum(axis=1, keepdims=True))
                 elif kind == "input":
                     (folder / argument).write_text(block, encoding="utf-8")
                 elif kind == "run":
-                    script = f'python3() {{ {sys.executable} -B "$@"; }}\n' + block.replace(
-                        "127.0.0.1:8461", self.server.http)
-                    result = subprocess.run(
-                        ["bash", "-euo", "pipefail", "-c", script], cwd=folder, env=environment,
-                        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
-                        check=False)
-                    self.assertEqual(result.returncode, 0, block + result.stdout + result.stderr)
-                    output = result.stdout
+                    output = self.run_commands(block, folder, environment)
                     ran += 1
                 elif kind == "output":
                     self.assertEqual(masked(output), masked(block))
         self.assertGreater(ran, 0)
+
+    def run_commands(self, commands, folder, environment):
+        script = f'python3() {{ {sys.executable} -B "$@"; }}\n' + commands.replace(
+            "127.0.0.1:8461", self.server.http)
+        result = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", script], cwd=folder, env=environment,
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=180, check=False)
+        self.assertEqual(result.returncode, 0, commands + result.stdout + result.stderr)
+        return result.stdout
 
     def run_python(self, *arguments, **options):
         result = subprocess.run(
@@ -192,7 +216,7 @@ numpy.testing.assert_allclose(q, expected / expected.sum(axis=1, keepdims=True))
             self.assertIn("\n".join(lines), source, path)
 
     def test_every_block_is_run_or_says_why_not(self):
-        for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+        for page in PAGES:
             lines = page.read_text(encoding="utf-8").splitlines()
             fences = [number for number, line in enumerate(lines) if line.startswith("```")]
             for begin in fences[::2]:
@@ -202,10 +226,16 @@ numpy.testing.assert_allclose(q, expected / expected.sum(axis=1, keepdims=True))
         for page in (ROOT / "docs").glob("*.md"):
             self.assertIn(f"(docs/{page.name})", README)
 
-    def test_links_to_files_lead_somewhere(self):
-        for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
-            for target in re.findall(r"\]\((?!https?://)([^)#]+)", page.read_text(encoding="utf-8")):
-                self.assertTrue((page.parent / target).exists(), f"{page.name}: {target}")
+    def test_links_lead_to_files_and_headings(self):
+        for page in PAGES:
+            links = re.findall(r"\]\((?!https?://)([^)#]*)(?:#([^)]+))?\)",
+                               page.read_text(encoding="utf-8"))
+            for path, heading in links:
+                target = page.parent / path if path else page
+                self.assertTrue(target.exists(), f"{page.name}: {path}")
+                if heading:
+                    self.assertIn(heading, anchors(target.read_text(encoding="utf-8")),
+                                  f"{page.name}: {path}#{heading}")
 
 
 if __name__ == "__main__":
