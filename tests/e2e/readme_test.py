@@ -39,7 +39,6 @@ class classifier:
     predict_proba = staticmethod(lambda features: features)
 X = numpy.random.default_rng(1).dirichlet(numpy.ones(10), 700)
 y = (X.cumsum(axis=1) < numpy.random.default_rng(2).random((700, 1))).sum(axis=1)
-model = classifier
 """
 # Predictions and a temperature, which docs/monitoring.md uses.
 RECALIBRATED = """
@@ -128,22 +127,19 @@ class ReadmeTest(unittest.TestCase):
     def test_the_page_about_files(self):
         self.check_commands((ROOT / "docs/files.md").read_text(encoding="utf-8"))
 
-    def test_the_page_about_monitoring(self):
-        rows = "".join(f"{0.1 * i},{1 - 0.1 * i}{',0' * 8}\n" for i in range(10))
-        files = {"v3.csv": rows, "v4.csv": rows, "labels.csv": "0\n1\n" * 5}
+    def test_the_temperature_is_applied_as_the_page_about_monitoring_says(self):
+        page = (ROOT / "docs/monitoring.md").read_text(encoding="utf-8")
+        ((kind, language, block),) = MARKED_BLOCK.findall(page)
+        self.assertEqual((kind, language), ("run", "python"))
         # The temperature is that of the softmax of the logarithms.
         check = """
 expected = numpy.exp(numpy.log((p + 1e-5 / 3) / (1 + 1e-5)) / T)
 numpy.testing.assert_allclose(q, expected / expected.sum(axis=1, keepdims=True))
 """
-        self.check_commands((ROOT / "docs/monitoring.md").read_text(encoding="utf-8"), files,
-                            before=RECALIBRATED, after=check)
+        self.run_python("-c", RECALIBRATED + block + check)
 
-    def check_commands(self, page, files=None, before=CLASSIFIER, after="", setup=None):
-        """Runs the blocks of a page in a folder with these files; before, after: around its Python.
-
-        setup: a command that runs first.
-        """
+    def check_commands(self, page, setup=""):
+        """Runs a command, and then the blocks of a page, in one folder."""
         output = None
         ran = 0
         with tempfile.TemporaryDirectory() as folder:
@@ -152,13 +148,10 @@ numpy.testing.assert_allclose(q, expected / expected.sum(axis=1, keepdims=True))
             folder = pathlib.Path(folder)
             # The folder looks like a clone.
             (folder / "client").symlink_to(ROOT / "client")
-            if setup:
-                self.run_commands(setup, folder, environment)
-            for name, text in (files or {}).items():
-                (folder / name).write_text(text, encoding="utf-8")
+            self.run_commands(setup, folder, environment)
             for kind, argument, block in MARKED_BLOCK.findall(page):
                 if argument == "python":
-                    self.run_python("-c", before + block + after, cwd=folder)
+                    self.run_python("-c", CLASSIFIER + block, cwd=folder)
                 elif kind == "input":
                     (folder / argument).write_text(block, encoding="utf-8")
                 elif kind == "run":
