@@ -23,7 +23,6 @@ from calibd.rpc import status_pb2
 from calibd.v1 import calibration_service_pb2 as service
 from calibd.v1 import loss_pb2
 from calibd.v1 import model_service_pb2 as models
-from calibd.v1 import monitoring_pb2 as monitoring
 from calibd.v1 import store_service_pb2 as store
 from calibd.v1 import store_service_pb2_grpc
 from calibd.v1.kernel_pb2 import Lens
@@ -234,7 +233,9 @@ def test_the_error_of_class_1_is_shown_if_it_is_larger(client):
     with client.stream("class-1") as stream:
         stream.send(scores, random.random(8000) < scores + 0.1)
     answer = client.calibration("class-1")
-    assert answer.verdict.limit_status == monitoring.CalibrationError.OVER_LIMIT
+    assert answer.verdict.limit_status == answer.status == "OVER_LIMIT"
+    assert answer.now.error == answer.message.error.newest.class_1
+    assert answer.now.error.lower > answer.now.top_label.lower
     assert answer.to_dict()["verdict"]["limitStatus"] == "OVER_LIMIT"
     evaluation = client.evaluate("class-1", replicates=99)
     for result in (answer, evaluation):

@@ -36,7 +36,7 @@ def test_the_label_that_is_over_is_named(client):
     assert [label.truths for label in calibration.labels.labels] == [4000, 2000, 4000]
     assert "in label wind" in repr(calibration) and "weather" in calibration._repr_html_()
     assert calibration.to_dict()["labels"]["labels"][2]["name"] == "wind"
-    assert {alarm.label for alarm in calibration.alarms if alarm.HasField("label")} == {"wind"}
+    assert {alarm.label for alarm in calibration.alarms if alarm.label is not None} == {"wind"}
     assert "4000 observations" in repr(client.history("weather"))
     with pytest.raises(calibd.FailedPrecondition, match="predicts several labels"):
         client.evaluate("weather")

@@ -28,8 +28,9 @@ import calibd
 client = calibd.Client("{server.grpc}")
 with client.stream("wheel", 2) as stream:
     stream.send([0.2, 0.9], [0, 1])
-print(calibd.__file__, client.calibration("wheel").observations)
+print(calibd.__file__, calibd.__version__, client.calibration("wheel").observations)
 """, env=environment, cwd=tmp_path)
-    path, observations = output.split()
+    path, told, observations = output.split()
+    assert told == version
     assert path.startswith(str(tmp_path)) and observations == "2"
     assert (pathlib.Path(path).parent / "py.typed").exists()

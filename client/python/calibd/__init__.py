@@ -14,14 +14,16 @@ from calibd.errors import (Aborted, AlreadyExists, CalibdError, Cancelled, DataL
                            Unavailable, Unimplemented, Unknown)
 from calibd.recalibration import load_map, transform
 from calibd.results import (Calibration, Comparison, Estimate, Evaluation, History, Recalibration,
-                            TestResult, Verdicts)
+                            Status, TestResult, Verdicts)
 from calibd.stream import ObservationStream
 from calibd.window import RejectedBatch, StreamCounts
+
+__version__ = "0.1.0"
 
 __all__ = [
     "Aborted", "AlreadyExists", "Calibration", "CalibdError", "Cancelled", "Client", "Comparison",
     "DataLoss", "DeadlineExceeded", "Estimate", "Evaluation", "FailedPrecondition", "FieldError",
     "History", "Internal", "InvalidArgument", "NotFound", "ObservationStream", "OutOfRange",
-    "PermissionDenied", "Recalibration", "RejectedBatch", "ResourceExhausted", "StreamCounts",
-    "TestResult", "Unauthenticated", "Unavailable", "Unimplemented", "Unknown", "Verdicts",
-    "escape_id", "load_map", "transform"]
+    "PermissionDenied", "Recalibration", "RejectedBatch", "ResourceExhausted", "Status",
+    "StreamCounts", "TestResult", "Unauthenticated", "Unavailable", "Unimplemented", "Unknown",
+    "Verdicts", "escape_id", "load_map", "transform"]

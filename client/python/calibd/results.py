@@ -1,26 +1,31 @@
 """Results: the messages of the protocol, with a short text and a table for notebooks."""
 from __future__ import annotations
 
+import enum
+import math
 import pathlib
 import textwrap
 from collections.abc import Iterable
 from html import escape
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from google.protobuf import json_format
 from google.protobuf.message import Message
 
-from calibd import recalibration
+from calibd import errors, recalibration
 from calibd.arguments import short_name
 from calibd.arrays import Classes
 from calibd.diagram import Band, Cell, Interval, Point, coverage_svg, reliability_svg
+from calibd.facts import Facts
 from calibd.v1 import calibration_service_pb2 as calibration
 from calibd.v1 import comparison_pb2
 from calibd.v1 import evaluation_pb2 as evaluation
 from calibd.v1 import monitoring_pb2 as monitoring
 from calibd.v1 import reading_pb2, recalibration_pb2
+
+if TYPE_CHECKING:
+    import pandas
 
 _Message = TypeVar("_Message", bound=Message)
 
@@ -29,27 +34,26 @@ _WIDTH = 100
 _INDENT = 10
 
 
-class Result(Generic[_Message]):
-    """A message, `message`, all of whose fields are attributes of this object too."""
+class Status(str, enum.Enum):
+    """How far off a model is, against its limit; see CalibrationError.Status of the protocol.
+
+    Each equals its text: Status.OVER_LIMIT == "OVER_LIMIT".
+    """
+
+    UNDECIDED = "UNDECIDED"
+    WITHIN_LIMIT = "WITHIN_LIMIT"
+    OVER_LIMIT = "OVER_LIMIT"
+
+    # What format() makes of an enum without it depends on the version of Python.
+    __str__ = str.__str__
+
+
+class Result(Facts[_Message]):
+    """A message with the name of its model, `model`, and a text for people; see Facts."""
 
     def __init__(self, model: str, message: _Message) -> None:
+        super().__init__(message)
         self.model = model
-        self.message = message
-
-    def __getattr__(self, name: str) -> Any:
-        # Copies are made without __init__, and look for attributes before there is a message.
-        if name == "message" or name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(self.message, name)
-
-    def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *self.message.DESCRIPTOR.fields_by_name]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The message in protobuf's JSON mapping, as HTTP and `calibctl --output json` print it."""
-        message: dict[str, Any] = json_format.MessageToDict(self.message,
-                                                            including_default_value_fields=True)
-        return message
 
     def _headline(self) -> str:
         raise NotImplementedError
@@ -148,10 +152,78 @@ def _action_lines(decision: evaluation.DecisionEvaluation) -> list[tuple[str, st
     return lines
 
 
+class Measurement(Facts[monitoring.ErrorMeasurement]):
+    """The error over the observations since one of them; fields of ErrorMeasurement."""
+
+    @property
+    def error(self) -> monitoring.ErrorInterval:
+        """How far off these predictions are: `estimate`, `lower` and `upper` in [0, 1], and `gap`.
+
+        Of two classes it is the error of the top label or of class 1, whichever is worse, as in the
+        text. Raises FailedPrecondition if there is no observation yet.
+        """
+        message = self.message
+        # A model has one kind of them, and of two classes two.
+        found = [interval for name, interval in (
+            ("coverage", message.coverage), ("labels", message.labels),
+            ("top_label", message.top_label), ("class_1", message.class_1)) if message.HasField(name)]
+        if not found:
+            raise errors.FailedPrecondition("there is no labelled observation yet, so the error is not "
+                                            "known: ask again when there are some",
+                                            reason="INSUFFICIENT_DATA")
+        return max(found, key=lambda interval: (interval.lower, interval.estimate))
+
+
 class Calibration(Result[calibration.GetCalibrationResponse]):
     """The running estimates and the verdict; fields of GetCalibrationResponse."""
 
     revision: int = 0
+
+    @property
+    def status(self) -> Status:
+        """How far off the model is, against its limit, groups and labels included.
+
+        WITHIN_LIMIT, OVER_LIMIT, or UNDECIDED while there is too little data. OVER_LIMIT stays until
+        the alarm is acknowledged. Raises FailedPrecondition if the model is not monitored.
+        """
+        self._check_monitored()
+        text = Facts(self.message.verdict).limit_status
+        try:
+            return Status(text)
+        except ValueError:
+            raise errors.Unimplemented(f"the status {text} is not known to this version of the package: "
+                                       "install the one of the server") from None
+
+    @property
+    def over_limit(self) -> bool:
+        """Whether the status is OVER_LIMIT. False is no proof that the model is within its limit."""
+        return self.status is Status.OVER_LIMIT
+
+    @property
+    def now(self) -> Measurement:
+        """The error of the newest observations, up to 2023 of them; of all of them while they are few.
+
+        Its intervals hold however often one looks; see CalibrationError.newest of the protocol. Raises
+        FailedPrecondition if the model is not monitored.
+        """
+        self._check_monitored()
+        error = self.message.error
+        return Measurement(error.newest if error.HasField("newest") else self._current)
+
+    def assert_within_limit(self) -> None:
+        """Raises AssertionError with the text of `calibctl show` unless the status is WITHIN_LIMIT.
+
+        To let a model pass about which there is too little data: `assert not answer.over_limit, answer`.
+        """
+        if self.status is not Status.WITHIN_LIMIT:
+            raise AssertionError(f"{short_name(self.model)} is {self.status}, expected WITHIN_LIMIT\n"
+                                 f"{self!r}")
+
+    def _check_monitored(self) -> None:
+        if not self.message.HasField("verdict"):
+            raise errors.FailedPrecondition(
+                f"{short_name(self.model)} is not monitored, so no error is measured against its limit: "
+                "create it with monitoring, perhaps as a new version")
 
     def __repr__(self) -> str:
         return _reading_text(short_name(self.model), self.message.reading)
@@ -328,6 +400,11 @@ class Recalibration(Result[recalibration_pb2.Recalibration]):
         super().__init__(model, message)
         self._classes = classes
 
+    @property
+    def map(self) -> recalibration_pb2.RecalibrationMap:
+        """The map alone, for transform() of the package."""
+        return self.message.map
+
     def transform(self, probabilities: Any) -> npt.NDArray[np.float64]:
         """Better calibrated probabilities, as a new array of float64.
 
@@ -389,3 +466,29 @@ class History(Result[calibration.GetHistoryResponse]):
                          f"{b.decision.expected_loss:.3g}")
             lines.append((f"{b.start_time.ToDatetime():%Y-%m-%d %H:%M}", text))
         return lines
+
+    def to_frame(self) -> pandas.DataFrame:
+        """A row for each bucket, by its start_time, and a column for each number.
+
+        The columns are the fields of HistoryBucket, those of its messages such as `error.upper`. What
+        is unset is NaN. Lists, such as bins, are left out. Needs pandas.
+        """
+        # Only this function needs it.
+        import pandas
+        rows = [_numbers(bucket) for bucket in self.message.buckets]
+        columns = dict.fromkeys(name for row in (_numbers(calibration.HistoryBucket()), *rows)
+                                for name in row if name != "start_time")
+        starts = pandas.to_datetime([row["start_time"] for row in rows], utc=True)
+        return pandas.DataFrame(rows, pandas.DatetimeIndex(starts, name="start_time"), list(columns))
+
+
+def _numbers(message: Message, prefix: str = "") -> dict[str, Any]:
+    """The single values of a message and of the messages in it, by their names."""
+    facts, found = Facts(message), {}
+    for field in message.DESCRIPTOR.fields:
+        value = getattr(facts, field.name)
+        if isinstance(value, Facts):
+            found.update(_numbers(value.message, f"{prefix}{field.name}."))
+        elif not isinstance(value, list) and (value is not None or field.message_type is None):
+            found[prefix + field.name] = math.nan if value is None else value
+    return found
