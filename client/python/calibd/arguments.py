@@ -1,7 +1,6 @@
 """Arguments of a caller as values of the protocol. What does not fit raises InvalidArgument."""
 from __future__ import annotations
 
-import datetime
 import math
 import os
 import pathlib
@@ -11,11 +10,10 @@ from typing import Any, Type, TypeVar
 
 import numpy as np
 from google.protobuf.descriptor import FieldDescriptor
-from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
-from google.protobuf.timestamp_pb2 import Timestamp
 
 from calibd import errors
+from calibd.tables import column_of
 
 _Choice = TypeVar("_Choice")
 _Message = TypeVar("_Message", bound=Message)
@@ -24,8 +22,6 @@ _Message = TypeVar("_Message", bound=Message)
 _MAX_SHOWN = 60
 # More seconds are as good as no limit, and overflow timers.
 _MAX_SECONDS = 1e8
-# The years 1 to 9999, which a Timestamp can hold.
-FIRST_SECOND, LAST_SECOND = -62135596800, 253402300799
 # What a field of each type accepts.
 _EXPECTED = {FieldDescriptor.CPPTYPE_INT32: "a whole number from -2^31 to 2^31 - 1",
              FieldDescriptor.CPPTYPE_INT64: "a whole number from -2^63 to 2^63 - 1",
@@ -35,6 +31,7 @@ _EXPECTED = {FieldDescriptor.CPPTYPE_INT32: "a whole number from -2^31 to 2^31 -
 _RANGES = {"error_limit": "[0.0001, 0.5]", "significance_level": "[1e-9, 0.25]",
            "tolerance": "[1e-9, 0.5]", "average_run_length": "[100, 1e12]",
            "row_sum_tolerance": "(0, 0.1]", "max_pending": "1..10000000",
+           "min_observations": "1..1e9", "min_group_observations": "1..1e9", "max_groups": "1..64",
            "false_alarm_cost": "[1e-100, 1e100]", "miss_cost": "[1e-100, 1e100]",
            "false_discovery_rate": "[1e-9, 0.25]", "folds": "2..20", "test_share": "(0, 1)"}
 # Protobuf and float() raise these for values that do not fit.
@@ -71,6 +68,7 @@ def check_order(field: str, values: Any, reason: str = "") -> None:
 def listed(field: str, values: Any, expected: str, reason: str = "") -> list[Any]:
     """The values of a list, an array or a column. A text is one value."""
     check_order(field, values, reason)
+    values = column_of(values)
     if hasattr(values, "tolist"):
         values = values.tolist()
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
@@ -126,47 +124,6 @@ def seconds(field: str, value: Any) -> float:
     if not number > 0:
         raise errors.invalid(field, f"is {shown(value)}, expected seconds, more than 0")
     return min(number, _MAX_SECONDS)
-
-
-def duration(field: str, value: Any) -> Duration | None:
-    """A span of time; None: none."""
-    if value is None:
-        return None
-    expect(field, value, datetime.timedelta, "a datetime.timedelta")
-    result = Duration()
-    try:
-        result.FromTimedelta(value)
-    except ValueError:
-        raise errors.invalid(field, f"is {shown(value)}, expected at most 10000 years") from None
-    return result
-
-
-def since_1970(time: Any) -> float:
-    """Seconds; NaN for what is no time of the years 1 to 9999, such as pandas' NaT."""
-    try:
-        if isinstance(time, np.datetime64):
-            # The seconds are in UTC. NaT is before all years.
-            seconds = float(time.astype("datetime64[s]").astype(np.int64))
-        elif type(time) is datetime.date:
-            seconds = datetime.datetime.combine(time, datetime.time()).timestamp()
-        else:
-            seconds = float(time.timestamp())
-    except (AttributeError, TypeError, ValueError, OverflowError, OSError):
-        return math.nan
-    return seconds if FIRST_SECOND <= seconds <= LAST_SECOND else math.nan
-
-
-def timestamp(field: str, value: Any) -> Timestamp | None:
-    """A time, also as seconds since 1970; None: none."""
-    if value is None:
-        return None
-    time = since_1970(value)
-    if math.isnan(time):
-        time = as_number(value)
-    if not FIRST_SECOND <= time <= LAST_SECOND:
-        raise errors.invalid(field, f"is {shown(value)}, expected a datetime, a datetime64 or seconds "
-                             "since 1970, of the years 1 to 9999")
-    return Timestamp(seconds=math.floor(time))
 
 
 def assign(target: Message, path: str, value: Any, argument: str = "", expected: str = "") -> None:

@@ -1,20 +1,20 @@
-"""Arrays, frames and lists of a caller as arrays of numbers and lists of texts and times."""
+"""Arrays, frames and lists of a caller as arrays of numbers and lists of texts."""
 from __future__ import annotations
 
-import datetime
 import functools
 import math
 import re
 import sys
+import uuid
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from google.protobuf.timestamp_pb2 import Timestamp
 
 from calibd import arguments, errors
 from calibd.arguments import shown
 from calibd.errors import FieldError, InvalidArgument
+from calibd.tables import column_of, framed, plain
 from calibd.v1 import model_service_pb2 as models
 
 Floats = npt.NDArray[np.floating[Any]]
@@ -55,6 +55,7 @@ class Classes(NamedTuple):
 def as_floats(values: Any, field: str) -> Floats:
     """Numbers as float32, if they are, or float64. Masked and missing values are NaN."""
     try:
+        values = plain(values)
         if hasattr(values, "filled"):
             return np.asarray(values.astype(np.float64).filled(np.nan))
         array = np.asarray(values)
@@ -79,14 +80,17 @@ def as_matrix(values: Any, classes: Classes, field: str = "probabilities") -> Fl
 
     values: of a frame that has a column for each class, other columns are left out.
     """
+    values = framed(values, field)
     columns = getattr(values, "columns", None)
-    if hasattr(values, "iloc") and columns is not None and len(columns) > classes.size:
+    if columns is not None and len(columns) > classes.size:
         if chosen := _find_classes([str(name) for name in columns], classes.names):
-            values = values.iloc[:, chosen]
+            values = (values.iloc[:, chosen] if hasattr(values, "iloc") else
+                      values[[columns[k] for k in chosen]])
             columns = values.columns
     matrix = as_floats(values, field)
     if matrix.ndim == 1 and classes.size == 2:
-        columns = [getattr(values, "name", None)]
+        # Only a column of a frame has a name that means a class.
+        columns = [None if hasattr(values, "detach") else getattr(values, "name", None)]
         matrix = matrix[:, np.newaxis]
     elif matrix.shape == (0,):
         matrix = matrix.reshape(0, classes.size)
@@ -210,9 +214,10 @@ def as_labels(labels: Any, classes: Classes) -> tuple[Integers, Mask]:
     labels: numbers, or names of classes. If all names are integers, an integer is a name.
     """
     arguments.check_order("labels", labels, "INVALID_OBSERVATIONS")
-    if hasattr(labels, "filled"):
-        labels = labels.astype(object).filled(None)
     try:
+        labels = plain(labels)
+        if hasattr(labels, "filled"):
+            labels = labels.astype(object).filled(None)
         array = np.asarray(labels)
         # A text among integers makes them texts.
         if array.dtype.kind == "U" and isinstance(labels, (list, tuple)):
@@ -221,6 +226,7 @@ def as_labels(labels: Any, classes: Classes) -> tuple[Integers, Mask]:
         raise invalid("labels", f"cannot be read as one list: {error}") from None
     if not array.ndim:
         raise invalid("labels", f"are {shown(labels)}, expected a list of labels")
+    array = column_of(array)
     if array.ndim != 1:
         one_hot = array.ndim == 2 and array.shape[1] == classes.size
         raise invalid("labels", f"have the shape {array.shape}, expected (n,)" + (
@@ -230,7 +236,7 @@ def as_labels(labels: Any, classes: Classes) -> tuple[Integers, Mask]:
     if array.dtype.kind in "OU":
         text = next((label for label in array.tolist() if isinstance(label, str)), None)
         if text is None:
-            array = as_floats(labels, "labels")
+            array = as_floats(_with_named_truths(array, classes), "labels")
         elif not classes.names:
             raise invalid("labels", f"are texts such as {shown(text)}, expected numbers from 0, "
                           "because the classes of the model have no names")
@@ -240,6 +246,8 @@ def as_labels(labels: Any, classes: Classes) -> tuple[Integers, Mask]:
     if array.dtype.kind not in "biuf":
         raise invalid("labels", f"have the type {array.dtype}, expected numbers from 0"
                       + (" or names of classes" if classes.names else ""))
+    if array.dtype.kind == "b":
+        array = _with_named_truths(array, classes)
     integers = _integer_names(classes.names)
     # The texts are numbers by now.
     if integers and text is None:
@@ -249,6 +257,19 @@ def as_labels(labels: Any, classes: Classes) -> tuple[Integers, Mask]:
     if array.dtype.kind == "f":
         valid &= np.floor(array) == array
     return np.where(valid, array, 0).astype(np.int64), valid
+
+
+def is_named_truth(label: Any, classes: Classes) -> bool:
+    """Whether the label is True or False, and the classes have these names."""
+    return isinstance(label, (bool, np.bool_)) and str(label) in classes.names
+
+
+def _with_named_truths(array: npt.NDArray[Any], classes: Classes) -> npt.NDArray[Any]:
+    """Labels with True and False as the numbers of the classes of these names, if there are."""
+    if "True" not in classes.names and "False" not in classes.names:
+        return array
+    return np.array([class_of_label(label, classes) if is_named_truth(label, classes) else label
+                     for label in array.tolist()], None if array.dtype.kind == "b" else object)
 
 
 def _by_integer_name(array: npt.NDArray[Any], integers: dict[int, int]) -> Integers:
@@ -261,8 +282,8 @@ def _by_integer_name(array: npt.NDArray[Any], integers: dict[int, int]) -> Integ
 
 def class_of_label(label: Any, classes: Classes) -> int:
     """The class of one number or name; -1 for what is neither."""
-    if isinstance(label, str):
-        return _by_name(classes.names).get(label, -1)
+    if isinstance(label, str) or is_named_truth(label, classes):
+        return _by_name(classes.names).get(str(label), -1)
     if not isinstance(label, (int, np.integer)):
         return -1
     if integers := _integer_names(classes.names):
@@ -278,32 +299,34 @@ def label_fault(labels: Any, i: int, classes: Classes) -> FieldError:
         more = [] if len(classes.names) == len(names) else ["..."]
         prefix = "" if has_integer_names(classes) else f"{expected}, or "
         expected = f"{prefix}the name of a class: {', '.join(names + more)}"
-    return FieldError("labels", f"is {_shown_item(labels, i)}, expected {expected}")
+    return FieldError("labels", f"is {shown_item(labels, i)}, expected {expected}")
 
 
-def _shown_item(values: Any, i: int) -> str:
+def shown_item(values: Any, i: int) -> str:
     """Value i of a list, an array or a column, as the caller gave it."""
     is_kept = isinstance(values, (list, tuple)) or hasattr(values, "filled")
-    return shown((values if is_kept else np.asarray(values))[i])
+    item = (values if is_kept else np.asarray(plain(values)))[i]
+    is_row = isinstance(item, (list, tuple)) or getattr(item, "ndim", 0) == 1
+    return shown(item[0] if is_row and len(item) == 1 else item)
 
 
 def as_texts(values: Any, rows: int, field: str,
              max_bytes: int) -> tuple[list[str], dict[int, FieldError]]:
-    """n texts, and what is wrong with the invalid ones. values: texts or integers."""
-    given = _listed(values, rows, field)
+    """n texts, and what is wrong with the invalid ones. values: texts, integers or UUIDs."""
+    given = listed_rows(values, rows, field)
     texts, invalid = [], {}
     for i, value in enumerate(given):
-        text = str(value) if isinstance(value, (str, int, np.integer)) else ""
+        text = str(value) if isinstance(value, (str, int, np.integer, uuid.UUID)) else ""
         size = len(text.encode("utf-8", "surrogatepass"))
         if not 1 <= size <= max_bytes or arguments.has_surrogate(text):
             invalid[i] = FieldError(field, f"is {shown(value)}, expected UTF-8 text of 1 to "
-                                    f"{max_bytes} bytes or an integer")
+                                    f"{max_bytes} bytes, an integer or a UUID")
             text = ""
         texts.append(text)
     return texts, invalid
 
 
-def _listed(values: Any, rows: int, field: str) -> list[Any]:
+def listed_rows(values: Any, rows: int, field: str) -> list[Any]:
     """One value for each row. A text is one value."""
     expected = f"expected a list of {rows}: one for each row"
     given = arguments.listed(field, values, expected, "INVALID_OBSERVATIONS")
@@ -320,35 +343,6 @@ def check_count(field: str, count: int, rows: int) -> None:
         raise InvalidArgument(text, [FieldError(field, text)], "INVALID_OBSERVATIONS")
 
 
-def as_times(times: Any, rows: int) -> tuple[list[Timestamp], dict[int, FieldError]]:
-    """n times, and what is wrong with the invalid ones.
-
-    times: a datetime or datetime64 for all rows, or n of them. datetime64 is in UTC.
-    """
-    if isinstance(times, np.ndarray) and not times.ndim:
-        times = times[()]
-    is_one = isinstance(times, (datetime.date, np.datetime64))
-    if is_one or callable(getattr(times, "timestamp", None)):
-        seconds = [arguments.since_1970(times)] * rows
-        times = [times] * rows
-    elif getattr(times, "dtype", np.dtype(object)).kind == "M":
-        # Times with a zone become UTC.
-        stamps = (times.to_numpy("datetime64[ns]") if hasattr(times, "to_numpy") else
-                  times.filled(np.datetime64("NaT")) if hasattr(times, "filled") else times
-                  ).astype("datetime64[s]")
-        _listed(stamps, rows, "prediction_times")
-        whole = stamps.astype(np.int64)
-        # NaT is before all years.
-        is_time = (whole >= arguments.FIRST_SECOND) & (whole <= arguments.LAST_SECOND)
-        seconds = np.where(is_time, whole, np.nan).tolist()
-    else:
-        seconds = [arguments.since_1970(time) for time in _listed(times, rows, "prediction_times")]
-    invalid = {i: FieldError("prediction_times", f"is {_shown_item(times, i)}, expected a datetime")
-               for i, second in enumerate(seconds) if not math.isfinite(second)}
-    return [Timestamp(seconds=0 if i in invalid else math.floor(second))
-            for i, second in enumerate(seconds)], invalid
-
-
 def as_features(values: Any, rows: int, names: tuple[str, ...]) -> Floats:
     """n x d, float64. values: a frame with the names among its columns, or an array; None: none."""
     width = len(names)
@@ -359,6 +353,7 @@ def as_features(values: Any, rows: int, names: tuple[str, ...]) -> Floats:
     if values is None or not names:
         raise invalid("features", f"are {'missing' if values is None else 'given'}, "
                       f"expected {expected}")
+    values = framed(values, "features")
     columns = list(getattr(values, "columns", range(width)))
     if columns != list(range(width)):
         absent = [name for name in names if name not in columns]
@@ -380,6 +375,7 @@ def as_forecasts(values: Any, forecast: models.Forecast) -> Floats:
         width = len(forecast.quantiles.levels)
     elif forecast.HasField("samples"):
         width = forecast.samples.draws
+    values = framed(values, "forecasts")
     matrix = as_floats(values, "forecasts").astype(np.float64, copy=False)
     if matrix.shape == (0,):
         matrix = matrix.reshape(0, width)
@@ -415,6 +411,7 @@ def _by_label(values: Any, labels: tuple[str, ...], field: str, cell: str) -> Fl
 
     values: a frame with the names of the labels, or an array. cell: what each number is.
     """
+    values = framed(values, field)
     matrix = as_floats(values, field)
     if matrix.shape == (0,):
         matrix = matrix.reshape(0, len(labels))
@@ -445,7 +442,7 @@ def as_truths(values: Any, labels: tuple[str, ...]) -> Floats:
 
 def as_outcomes(values: Any) -> Floats:
     """n numbers, float64."""
-    outcomes = as_floats(values, "outcomes").astype(np.float64, copy=False)
+    outcomes = column_of(as_floats(values, "outcomes").astype(np.float64, copy=False))
     if outcomes.ndim != 1:
         raise invalid("outcomes", f"have the shape {outcomes.shape}, expected (n,)")
     return np.ascontiguousarray(outcomes)

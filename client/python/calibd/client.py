@@ -9,16 +9,16 @@ import os
 import pathlib
 import re
 import time
-from numbers import Integral
 from types import TracebackType
-from typing import Any, Callable, Iterator, Literal, Sequence, Type
+from typing import Any, Callable, Iterator, Literal, Sequence, Type, Union
 
 import grpc
 import numpy as np
 
-from calibd import arguments, backup, errors, results
+from calibd import arguments, backup, errors, results, times
 from calibd.arguments import assign, choose, expect, message, model_name, shown
-from calibd.arrays import POSITIVE_CLASS, Classes, as_floats, invalid
+from calibd.arrays import POSITIVE_CLASS, Classes, invalid
+from calibd.declaration import LENSES, ClassNames, Lens, declared, lens_list, one_lens
 from calibd.observation import (Observation, check_either, check_kind, checked_message, classes_of,
                                 is_ordered_unseen, labels_message, usual_message)
 from calibd.rows import MANY_ROWS, WHOLE_WARNING
@@ -37,22 +37,20 @@ from calibd.v1 import store_service_pb2 as store
 _LOG = logging.getLogger("calibd")
 
 OnProgress = Callable[[float], None]
-Lens = kernel.Lens | Literal["canonical", "top_label", "class_wise"]
-EstimateLens = kernel.Lens | Literal["canonical", "top_label"]
+EstimateLens = Union[kernel.Lens, Literal["canonical", "top_label"]]
 Null = Literal["form", "forecast"]
 Resolution = Literal["minute", "hour", "day"]
-Time = datetime.date | np.datetime64 | float
+Time = Union[datetime.date, np.datetime64, str, float]
+Span = Union[datetime.timedelta, np.timedelta64, str]
 # An int is an EstimatorOutcome.Estimator of the protocol.
-Estimator = int | Literal["fifteen_bins", "bins", "kernel_density", "product_ridge", "function_ridge"]
+Estimator = Union[
+    int, Literal["fifteen_bins", "bins", "kernel_density", "product_ridge", "function_ridge"]]
 
 _NULLS = {None: evaluation.QuadraticTestResult.UNSPECIFIED, "form": evaluation.QuadraticTestResult.FORM,
           "forecast": evaluation.QuadraticTestResult.FORECAST}
 _RESOLUTIONS = {"minute": service.GetHistoryRequest.MINUTE,
                 "hour": service.GetHistoryRequest.HOUR,
                 "day": service.GetHistoryRequest.DAY}
-_LENSES = {"canonical": kernel.Lens(canonical=kernel.Lens.Canonical()),
-           "top_label": kernel.Lens(top_label=kernel.Lens.TopLabel()),
-           "class_wise": kernel.Lens(class_wise=kernel.Lens.ClassWise())}
 _ESTIMATORS = {name.lower(): number
                for name, number in service.EstimatorOutcome.Estimator.items() if number}
 _LONG_TIMEOUT = 600.0
@@ -73,50 +71,20 @@ def escape_id(text: str) -> str:
                            for byte in text.encode())
 
 
-def _lens(lens: Lens | None) -> kernel.Lens | None:
-    return choose("lens", lens, _LENSES) if isinstance(lens, str) else lens
-
-
 def _estimate_lens(lens: Any) -> kernel.Lens:
     kinds = ("canonical", "top_label", "one_class")
     if isinstance(lens, kernel.Lens) and lens.WhichOneof("kind") in kinds:
         return lens
     if isinstance(lens, str) and lens in kinds[:2]:
-        return _LENSES[lens]
+        return LENSES[lens]
     raise errors.invalid("lens", f"is {shown(lens)}, expected canonical, top_label, or a message Lens "
                          "with one_class")
-
-
-def _lenses(lenses: Any) -> list[Any]:
-    return [_lens(lens) for lens in arguments.listed("lenses", lenses, "expected a list of lenses")]
 
 
 def _estimators(estimators: Any) -> list[Any]:
     expected = f"expected a list of {', '.join(_ESTIMATORS)}"
     return [choose("estimators", one, _ESTIMATORS) if isinstance(one, str) else one
             for one in arguments.listed("estimators", estimators, expected)]
-
-
-def _set_forecast(message: models.Forecast, forecast: Any) -> None:
-    if isinstance(forecast, Integral):
-        assign(message, "samples.draws", forecast, "forecast")
-    elif isinstance(forecast, str) and forecast == "normal":
-        message.normal.SetInParent()
-    else:
-        levels = None if isinstance(forecast, (str, bytes)) else as_floats(forecast, "forecast")
-        if levels is None or levels.ndim != 1:
-            raise errors.invalid("forecast", f'is {shown(forecast)}, expected "normal", levels of '
-                                 "quantiles or a number of samples")
-        assign(message, "quantiles.levels", levels.tolist(), "forecast")
-
-
-def _check_one_kind(declared: models.Model, **arguments_of: tuple[Any, ...]) -> None:
-    """Raises an error for arguments of two kinds of models, of which one would replace the other."""
-    kinds = {kind for kind, values in arguments_of.items() if any(v is not None for v in values)}
-    kinds.update({declared.WhichOneof("kind")} - {None})
-    if len(kinds) > 1:
-        raise errors.invalid("model", f"is declared with {' and '.join(sorted(kinds))}, "
-                             "expected one kind of predictions")
 
 
 class Client:
@@ -166,19 +134,31 @@ class Client:
 
     # --- models ---
 
-    def create_model(self, model: str, classes: int | Sequence[str] | None = None, *,
-                     label_grace: datetime.timedelta | None = None, bandwidth: float | None = None,
+    def create_model(self, model: str, classes: int | ClassNames | None = None, *,
+                     label_grace: Span | None = None,
+                     bandwidth: float | kernel.BandwidthRule | None = None,
                      error_limit: float | None = None, description: str | None = None,
                      baseline: str | None = None,
                      forecast: str | Sequence[float] | int | None = None,
                      labels: Sequence[str] | None = None,
                      features: Sequence[str] | None = None,
                      decision: float | tuple[float, float, float] | None = None,
+                     group_tag: str | None = None, max_groups: int | None = None,
+                     min_observations: int | None = None, min_group_observations: int | None = None,
+                     significance_level: float | None = None, tolerance: float | None = None,
+                     average_run_length: float | None = None, stale_after: Span | None = None,
+                     monitored: bool | None = None, lenses: Sequence[Lens] | None = None,
+                     kernel: kernel.Kernel | None = None, block_sizes: Sequence[int] | None = None,
+                     row_sum_tolerance: float | None = None, window: int | None = None,
+                     max_pending: int | None = None, labels_come_with_predictions: bool | None = None,
+                     inference_output: models.InferenceOutput | None = None,
                      declaration: models.Model | None = None) -> models.Model:
         """Declares a model, and returns the declaration with all defaults. Idempotent.
 
-        classes: their number, or their names in the order of a probability vector.
-        label_grace: how long a prediction with an id waits for its label.
+        classes: their number, or their names in the order of a probability vector, such as classes_ of
+          a classifier of scikit-learn: integers and truth values become texts.
+        label_grace: how long a prediction with an id waits for its label: a timedelta, or a text of a
+          number and its unit s, m, h or d, such as "7d".
         bandwidth: of the kernel; None: chosen from the first 500 predictions.
         error_limit: the acceptable error, as a probability.
         baseline: the model is compared all the time with other predictions for the same rows, which
@@ -193,43 +173,20 @@ class Client:
         decision: the forecasts decide whether the outcome will reach this threshold; or (threshold,
           cost of a false alarm, cost of a miss). watch.decision in calibration() compares what the
           decisions cost with what the forecasts promise.
-        declaration: all further fields of the declaration.
+        group_tag: the name of what predictions are grouped by, such as "country".
+        monitored: False: only estimates, history and tests; no verdict, alarms and groups.
+        declaration: a message to begin with. The other arguments replace its fields.
+
+        All other arguments are fields of the messages Model, Classes and Monitoring of the protocol,
+        which says what they mean, and their ranges and defaults.
         """
-        wanted = models.Model()
-        if declaration is not None:
-            expect("declaration", declaration, models.Model, "a message Model")
-            wanted.CopyFrom(declaration)
-        wanted.name = model_name(model)
-        _check_one_kind(wanted, classes=(classes, bandwidth, baseline), forecast=(forecast, decision),
-                        labels=(labels,))
-        if isinstance(classes, Integral):
-            assign(wanted, "classes.count", classes, "classes")
-        elif classes is not None:
-            assign(wanted, "classes.names", classes, "classes",
-                   "their number, or their names as texts")
-        for path, value, argument, expected in (
-                ("label_grace", arguments.duration("label_grace", label_grace), "", ""),
-                ("classes.bandwidth.fixed", bandwidth, "bandwidth", ""),
-                ("monitoring.error_limit", error_limit, "", ""),
-                ("description", description, "", ""),
-                ("classes.baseline", baseline, "", 'a text that names it, such as "3" for version 3'),
-                ("labels.names", labels, "labels", "a list of names"),
-                ("feature_names", features, "features", "a list of names")):
-            if value is not None:
-                assign(wanted, path, value, argument, expected)
-        if forecast is not None:
-            _set_forecast(wanted.forecast, forecast)
-        if decision is not None:
-            expected = "a threshold, or (threshold, cost of a false alarm, cost of a miss)"
-            costs = decision if isinstance(decision, (tuple, list)) else (decision,)
-            if len(costs) not in (1, 3):
-                raise errors.invalid("decision", f"is {shown(decision)}, expected {expected}")
-            for name, value in zip(("threshold", "false_alarm_cost", "miss_cost"), costs):
-                assign(wanted, f"forecast.decision.{name}", value,
-                       "decision" if name == "threshold" else f"decision.{name}", expected)
-        return self._transport.unary("ModelService/CreateModel",
-                                     models.CreateModelRequest(model=wanted),
-                                     models.CreateModelResponse).model
+        # Each argument is named once, in the signature, and its field in the table of declared().
+        given = {name: value for name, value in locals().items()
+                 if name not in ("self", "model", "classes", "declaration")}
+        return self._transport.unary(
+            "ModelService/CreateModel",
+            models.CreateModelRequest(model=declared(model, classes, declaration, given)),
+            models.CreateModelResponse).model
 
     def get_model(self, model: str) -> models.Model:
         """The declaration of a model."""
@@ -244,11 +201,11 @@ class Client:
                                         models.ListModelsResponse) for model in page.models]
 
     def update_model(self, model: str, *, description: str | None = None,
-                     label_grace: datetime.timedelta | None = None, max_pending: int | None = None,
+                     label_grace: Span | None = None, max_pending: int | None = None,
                      row_sum_tolerance: float | None = None, error_limit: float | None = None,
                      significance_level: float | None = None, tolerance: float | None = None,
                      average_run_length: float | None = None,
-                     stale_after: datetime.timedelta | None = None,
+                     stale_after: Span | None = None,
                      inference_output: models.InferenceOutput | None = None,
                      ) -> models.UpdateModelResponse:
         """Changes the given fields of a declaration; see UpdateModelRequest of the protocol.
@@ -265,7 +222,7 @@ class Client:
             # The server says that the order of columns cannot be changed.
             parts["column_classes"] = inference_output.column_classes or None
         for path, value in (("description", description),
-                            ("label_grace", arguments.duration("label_grace", label_grace)),
+                            ("label_grace", times.duration("label_grace", label_grace)),
                             ("max_pending", max_pending),
                             ("classes.row_sum_tolerance", row_sum_tolerance),
                             ("monitoring.error_limit", error_limit),
@@ -273,7 +230,7 @@ class Client:
                             ("monitoring.tolerance", tolerance),
                             ("monitoring.average_run_length", average_run_length),
                             ("monitoring.stale_after",
-                             arguments.duration("stale_after", stale_after)),
+                             times.duration("stale_after", stale_after)),
                             *((f"inference_output.{name}", part)
                               for name, part in parts.items())):
             if value is not None:
@@ -321,8 +278,8 @@ class Client:
                 features: Any = None) -> ingest.ObserveResponse:
         """Counts one prediction, and returns when it is durable. For many, use a stream.
 
-        probabilities: m numbers in the order of the classes, or a pandas Series whose index names
-          the classes; of a model with two classes also the probability of class 1.
+        probabilities: m numbers in the order of the classes, or a dictionary or pandas Series that
+          names the classes; of a model with two classes also the probability of class 1.
         label: the true class, as in a stream, or the K truths of several labels; None: it comes
           later, by prediction_id.
         forecast: instead of probabilities, of a model that forecasts a number: mean and standard
@@ -330,12 +287,13 @@ class Client:
         request_id: a call that is repeated with it is counted once; None: a random one, so that
           retries of this call are safe.
         baseline: the prediction of the model's baseline, if the model declares one.
-        features: the values of the model's feature_names, if it declares features, in this order or
-          as a pandas Series with these names.
+        features: the values of the model's feature_names, if it declares features, in this order, or
+          as a dictionary or pandas Series with these names.
 
         What is given by names is right also after the model was created again with another order of
-        its classes or features. With features in a Series, with names of classes and a request_id, or
-        with a Series of a model whose classes have no names, each call asks for the declaration first.
+        its classes or features. With features by name, with names of classes and a request_id, or with
+        probabilities by name of a model whose classes have no names, each call asks for the declaration
+        first.
         """
         check_either("probabilities", probabilities, "forecast", forecast)
         if label is None and outcome is None and prediction_id is None:
@@ -396,8 +354,8 @@ class Client:
               request_id: str | None = None) -> ingest.LabelCounts:
         """Sends the labels of predictions that were sent, or come within a minute, with these ids.
 
-        ids: texts or integers. labels: the true classes, as in a stream. outcomes: instead of labels,
-        for a model that forecasts a number. Returns what became of them.
+        ids: texts, integers or UUIDs. labels: the true classes, as in a stream. outcomes: instead of
+        labels, for a model that forecasts a number. Returns what became of them.
         """
         check_either("labels", labels, "outcomes", outcomes)
         name = model_name(model)
@@ -442,7 +400,7 @@ class Client:
                                  f"{_LEAST_INTERVAL} to {_MOST_INTERVAL}")
         interval = datetime.timedelta(seconds=seconds)
         request = message(service.WatchCalibrationRequest, model=name, after_revision=after_revision,
-                          min_interval=arguments.duration("min_interval", interval))
+                          min_interval=times.duration("min_interval", interval))
         backoff = Backoff()
         deadline = time.monotonic() + self._transport.timeout
         is_lost = was_reached = False
@@ -479,13 +437,14 @@ class Client:
                 end: Time | None = None) -> results.History:
         """The calibration over time.
 
-        start, end: of the buckets, a date or datetime, a datetime64 in UTC, or seconds since 1970.
-          None: the oldest, and now.
+        start, end: of the buckets: a date or datetime, a datetime64 in UTC, a text such as
+          2026-01-31 (in UTC), 2026-01-31T12:30:00Z or 7d (ago), or seconds since 1970. None: the
+          oldest, and now.
         """
         name = model_name(model)
         request = service.GetHistoryRequest(
-            model=name, start_time=arguments.timestamp("start", start),
-            end_time=arguments.timestamp("end", end),
+            model=name, start_time=times.timestamp("start", start),
+            end_time=times.timestamp("end", end),
             resolution=choose("resolution", resolution, _RESOLUTIONS))
         history = service.GetHistoryResponse()
         for page in pages(self._transport, "CalibrationService/GetHistory", request,
@@ -528,7 +487,7 @@ class Client:
         for such a model."""
         name = model_name(model)
         request = message(service.RunTestRequest, model=name, replicates=replicates, seed=seed,
-                          window=window, lens=_lens(lens), null=choose("null", null, _NULLS))
+                          window=window, lens=one_lens(lens), null=choose("null", null, _NULLS))
         return results.TestResult(name, self._transport.long(
             "CalibrationService/RunTest", request, service.RunTestResponse, "result",
             on_progress, timeout).result)
@@ -556,7 +515,7 @@ class Client:
             reliability_classes = [POSITIVE_CLASS] if has_two else None
         request.MergeFrom(message(
             service.EvaluateRequest, model=name, replicates=replicates, seed=seed, window=window,
-            null=choose("null", null, _NULLS), lenses=_lenses(lenses),
+            null=choose("null", null, _NULLS), lenses=lens_list(lenses),
             reliability_classes=reliability_classes, local_features=local_features))
         return results.Evaluation(name, self._transport.long(
             "CalibrationService/Evaluate", request, service.EvaluateResponse, "evaluation",

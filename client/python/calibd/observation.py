@@ -2,12 +2,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from calibd.arrays import (MAX_GROUP_BYTES, MAX_ID_BYTES, POSITIVE_CLASS, Classes, as_floats,
-                           class_of_label, has_integer_names, invalid)
+                           class_of_label, has_integer_names, invalid, is_named_truth)
 from calibd.errors import FieldError, InvalidArgument
 from calibd.rows import Extras, LabelRows, Rows, invalid_rows, rows_of
 from calibd.v1 import ingest_service_pb2 as ingest
@@ -139,11 +140,14 @@ def check_kind(classes: Classes, of_classes: tuple[str, Any], of_forecast: tuple
 
 def _is_name(classes: Classes, label: Any) -> bool:
     """Whether the class of the label was found by its name."""
-    return isinstance(label, str) or label is not None and has_integer_names(classes)
+    return isinstance(label, str) or label is not None and (
+        has_integer_names(classes) or is_named_truth(label, classes))
 
 
 def _has_names(row: Any) -> bool:
-    """Whether the numbers of one prediction have names: those in the index of a pandas Series."""
+    """Whether the numbers of one prediction have names: the keys, or the index of a pandas Series."""
+    if isinstance(row, Mapping):
+        return True
     if not hasattr(row, "to_frame") or not hasattr(row, "index"):
         return False
     # The index of one row of scores is a range, in which the row has its number.
@@ -154,6 +158,8 @@ def _one(field: str, row: Any) -> Any:
     """The numbers of one prediction as the only row."""
     if row is None:
         return None
+    if isinstance(row, Mapping):
+        return [row]
     if _has_names(row):
         # Its name is no index that others must have.
         return row.to_frame().T.reset_index(drop=True)

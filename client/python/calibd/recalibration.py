@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from calibd.arguments import expect, file_path
 from calibd.arrays import Classes, Floats, as_floats, order_of_columns
 from calibd.errors import invalid as _invalid
 from calibd.rows import as_probabilities, row_fault, valid_rows
+from calibd.tables import framed
 from calibd.v1.recalibration_pb2 import RecalibrationMap
 
 _VERSION = 1
@@ -41,9 +43,9 @@ def save_map(recalibration_map: RecalibrationMap, path: str | pathlib.Path) -> N
 def transform(recalibration_map: RecalibrationMap, probabilities: Any) -> npt.NDArray[np.float64]:
     """Better calibrated probabilities, as a new array of float64.
 
-    probabilities: n x class_count in the order of the classes, or one row. The columns of a frame may
-    be the numbers of the classes in any order; the map does not know their names. Raises
-    InvalidArgument if the map, the shape, a column or a row is invalid.
+    probabilities: n x class_count in the order of the classes, or one row. The columns of a frame, or
+    the keys of dictionaries, may be the numbers of the classes in any order; the map does not know
+    their names. Raises InvalidArgument if the map, the shape, a column or a row is invalid.
     """
     return transform_of(Classes(0, (), _MAX_ROW_SUM_TOLERANCE), recalibration_map, probabilities)
 
@@ -52,6 +54,10 @@ def transform_of(classes: Classes, recalibration_map: RecalibrationMap,
                  probabilities: Any) -> npt.NDArray[np.float64]:
     """Does what transform() does, with the class names and the tolerance of the model."""
     _check(recalibration_map)
+    if isinstance(probabilities, Mapping):
+        row: npt.NDArray[np.float64] = transform_of(classes, recalibration_map, [probabilities])[0]
+        return row
+    probabilities = framed(probabilities, "probabilities")
     rows = as_floats(probabilities, "probabilities").astype(np.float64, copy=False)
     count = recalibration_map.class_count
     if rows.ndim not in (1, 2) or rows.shape[-1] != count:

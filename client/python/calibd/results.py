@@ -409,8 +409,8 @@ class Recalibration(Result[recalibration_pb2.Recalibration]):
         """Better calibrated probabilities, as a new array of float64.
 
         probabilities: n x class count in the order of the classes, also for two classes; a frame whose
-        columns are the names of the classes, or their numbers; or one row, as a list, an array or a
-        Series.
+        columns are the names of the classes, or their numbers; or one row, as a list, an array, a
+        Series or a dictionary.
         """
         return recalibration.transform_of(self._classes, self.message.map, probabilities)
 

@@ -14,9 +14,10 @@ from calibd import wire
 from calibd.arguments import expect
 from calibd.arrays import (MAX_GROUP_BYTES, MAX_ID_BYTES, POSITIVE_CLASS, Classes, Floats, Integers,
                            Mask, as_features, as_forecasts, as_label_values, as_labels, as_matrix,
-                           as_outcomes, as_texts, as_times, as_truths, check_count, check_indices,
-                           invalid, label_fault)
+                           as_outcomes, as_texts, as_truths, check_count, check_indices, invalid,
+                           label_fault)
 from calibd.errors import FieldError, InvalidArgument
+from calibd.times import as_times
 from calibd.v1 import ingest_service_pb2 as ingest
 
 # Upper bound of the size of a label, and of the tags, lengths and time of a row with texts.

@@ -4,7 +4,6 @@
 
 The labels arrive later. Needs scikit-learn, whose digits are used.
 """
-import datetime
 import sys
 
 import numpy as np
@@ -19,7 +18,7 @@ TRAINING_IMAGES = 300
 ALONE = 700
 ROUND = 100
 # A real service would wait for days.
-LABEL_GRACE = datetime.timedelta(seconds=5)
+LABEL_GRACE = "5s"
 
 
 def wait_for(client, model, observations):
@@ -39,7 +38,7 @@ def train_and_serve(address):
 
     client = calibd.Client(address)
     for model in (PLAIN, RECALIBRATED):
-        client.create_model(model, 10, label_grace=LABEL_GRACE, error_limit=0.05)
+        client.create_model(model, classifier.classes_, label_grace=LABEL_GRACE, error_limit=0.05)
     recalibration = None
     for start in range(0, len(digits), ROUND):
         if start == ALONE:
