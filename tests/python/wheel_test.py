@@ -3,6 +3,7 @@ import os
 import pathlib
 import re
 import subprocess
+import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -34,3 +35,6 @@ print(calibd.__file__, calibd.__version__, client.calibration("wheel").observati
     assert told == version
     assert path.startswith(str(tmp_path)) and observations == "2"
     assert (pathlib.Path(path).parent / "py.typed").exists()
+    with zipfile.ZipFile(wheel) as files:
+        metadata = files.read(f"calibd-{version}.dist-info/METADATA").decode()
+    assert re.search(r"^Requires-Python: >= ?3\.9$", metadata, re.M)
