@@ -140,6 +140,10 @@ def test_outcomes_ids_groups_and_times_may_be_columns(client):
                     times=PolarsColumn(np.array([now.tz_convert(None)] * 2, "datetime64[us]")))
         with pytest.raises(calibd.InvalidArgument, match=r"outcomes have the shape \(2, 2\), expected"):
             stream.send([[1, 1], [2, 1]], np.ones((2, 2)), ids=[5, 6])
+        for part, name in (("ids", "prediction_ids"), ("groups", "group_values"),
+                           ("times", "prediction_times")):
+            with pytest.raises(calibd.InvalidArgument, match=rf"^{name} have the shape \(2, 2\), exp"):
+                stream.send([[1, 1], [2, 1]], [1, 2], **{"ids": [5, 6], part: frame[["id", "y"]]})
         with pytest.raises(calibd.InvalidArgument, match=r"rows\[5\].outcomes is nan, expected a fin"):
             stream.send([[1, 1], [2, 1]], [[1.0], [np.nan]], ids=[5, 6])
     assert stream.counts.accepted_rows == 4
@@ -186,6 +190,8 @@ def test_a_row_may_be_a_dictionary(client):
                 ([{"cat": 0.7, "cow": 0.2, "owl": 0.1}] * 2, r"columns are \['cat', 'cow', 'owl'\]")):
             with pytest.raises(calibd.InvalidArgument, match=found):
                 stream.send(rows, ["cat", "cat"], baseline=[ROW] * 2, features=[case] * 2)
+        with pytest.raises(calibd.InvalidArgument, match=r"^columns are \['cat'\], expected the cl"):
+            client.observe("dictionaries", {"cat": 1.0}, "cat", baseline=ROW, features=case)
         with pytest.raises(calibd.InvalidArgument, match="^features have no column 'wage', expected"):
             stream.send([ROW], ["cat"], baseline=[ROW], features=[{"age": 1}])
     scores = client.calibration("dictionaries").scores

@@ -69,6 +69,9 @@ def listed(field: str, values: Any, expected: str, reason: str = "") -> list[Any
     """The values of a list, an array or a column. A text is one value."""
     check_order(field, values, reason)
     values = column_of(values)
+    # The items of a frame would be the names of its columns.
+    if len(shape := tuple(getattr(values, "shape", ()))) > 1:
+        raise errors.invalid(field, f"have the shape {shape}, {expected}", reason)
     if hasattr(values, "tolist"):
         values = values.tolist()
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):

@@ -96,6 +96,8 @@ def as_matrix(values: Any, classes: Classes, field: str = "probabilities") -> Fl
         matrix = matrix.reshape(0, classes.size)
     widths = (1, 2) if classes.size == 2 else (classes.size,)
     if matrix.ndim != 2 or matrix.shape[1] not in widths:
+        if columns is not None and classes.names:
+            raise _unknown_columns(columns, classes, "classes")
         expected = "(n, 2), or (n,) with the scores of class 1" if classes.size == 2 else (
             f"(n, {classes.size})")
         raise invalid(field, f"have the shape {matrix.shape}, expected {expected}")
@@ -157,9 +159,13 @@ def order_of_columns(columns: Any, classes: Classes, nouns: str = "classes") -> 
     if not _integer_names(classes.names) and (by_number := _order_by_number(names)):
         return by_number
     if classes.names:
-        raise invalid("columns", f"are {names}, expected the {nouns} {list(classes.names)}, also after "
-                      "the same text for all, such as prob_")
+        raise _unknown_columns(columns, classes, nouns)
     return numbers
+
+
+def _unknown_columns(columns: Any, classes: Classes, nouns: str) -> InvalidArgument:
+    return invalid("columns", f"are {[str(name) for name in columns]}, expected the {nouns} "
+                   f"{list(classes.names)}, also after the same text for all, such as prob_")
 
 
 def _find_classes(names: list[str], classes: tuple[str, ...]) -> list[int]:
