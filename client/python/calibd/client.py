@@ -9,6 +9,7 @@ import os
 import pathlib
 import re
 import time
+import uuid
 from types import TracebackType
 from typing import Any, Callable, Iterator, Literal, Sequence, Type, Union
 
@@ -271,9 +272,9 @@ class Client:
             on_invalid=on_invalid, max_buffer_bytes=max_buffer_bytes, stall_timeout=stall_timeout)
         return ObservationStream(self._stream_channels, settings, self._transport.timeout)
 
-    def observe(self, model: str, probabilities: Any = None, label: int | str | None = None, *,
+    def observe(self, model: str, probabilities: Any = None, label: Any = None, *,
                 forecast: Any = None, outcome: float | None = None,
-                prediction_id: str | int | None = None, group: str | int | None = None,
+                prediction_id: str | int | uuid.UUID | None = None, group: str | int | None = None,
                 request_id: str | None = None, baseline: Any = None,
                 features: Any = None) -> ingest.ObserveResponse:
         """Counts one prediction, and returns when it is durable. For many, use a stream.

@@ -6,6 +6,7 @@ from numbers import Integral
 from typing import Any, Literal, Union
 
 import numpy as np
+import numpy.typing as npt
 
 from calibd import arguments, errors, times
 from calibd.arguments import assign, choose, expect, model_name, shown
@@ -15,7 +16,8 @@ from calibd.v1 import model_service_pb2 as models
 from calibd.v1 import monitoring_pb2 as monitoring
 
 Lens = Union[kernel.Lens, Literal["canonical", "top_label", "class_wise"]]
-ClassNames = Sequence[Union[str, int, bool]]
+# Names, also those of a classifier as an array.
+ClassNames = Union[Sequence[Union[str, int, bool]], npt.NDArray[Any]]
 
 LENSES = {"canonical": kernel.Lens(canonical=kernel.Lens.Canonical()),
           "top_label": kernel.Lens(top_label=kernel.Lens.TopLabel()),
