@@ -171,7 +171,7 @@ void SetProto(const SkippedRows& skipped, v1::SkippedRows& proto) {
   proto.set_rows(skipped.rows);
   for (const Violation& violation : skipped.violations) {
     rpc::BadRequest::FieldViolation& out = *proto.add_violations();
-    out.set_field(violation.field);
+    out.set_field(PathOf(violation));
     out.set_description(violation.description);
   }
 }

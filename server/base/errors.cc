@@ -41,7 +41,7 @@ absl::Status InvalidFieldsError(std::string_view reason, std::span<const Violati
   rpc::BadRequest bad_request;
   for (const Violation& violation : violations) {
     rpc::BadRequest::FieldViolation* field = bad_request.add_field_violations();
-    field->set_field(violation.field);
+    field->set_field(PathOf(violation));
     field->set_description(violation.description);
   }
   status.SetPayload(kBadRequestUrl, absl::Cord(bad_request.SerializeAsString()));

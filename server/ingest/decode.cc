@@ -58,9 +58,10 @@ absl::Status CheckRows(int rows, const Find& find) {
 
 std::optional<Violation> FindIdViolation(const Ids& ids, int i) {
   if (!ids[i].empty() && ids[i].size() <= kMaxIdLength) return std::nullopt;
-  return Violation{.field = absl::StrCat("prediction_ids[", i, "]"),
+  return Violation{.field = "prediction_ids",
                    .description = absl::StrCat("is ", Quoted(ids[i]), " of ", ids[i].size(),
-                                               " bytes, expected 1..", kMaxIdLength)};
+                                               " bytes, expected 1..", kMaxIdLength),
+                   .row = static_cast<std::size_t>(i)};
 }
 
 absl::Status CheckTakesIds(const ModelDeclaration& declaration) {
@@ -140,16 +141,20 @@ std::optional<Violation> FindTruthViolation(const v1::Labels& labels, const Trut
   if (shape.labels == 0) {
     if (std::isfinite(labels.outcomes(i))) return std::nullopt;
     return Violation{
-        .field = absl::StrCat("outcomes[", i, "]"),
-        .description = absl::StrCat("is ", labels.outcomes(i), ", expected a finite number")};
+        .field = "outcomes",
+        .description = absl::StrCat("is ", labels.outcomes(i), ", expected a finite number"),
+        .row = static_cast<std::size_t>(i)};
   }
   const int each = static_cast<int>(shape.labels);
   for (int k = i * each; k < (i + 1) * each; ++k) {
     const std::int32_t label = labels.labels(k);
     if (label >= shape.least_label && label < shape.end_label) continue;
-    return Violation{.field = absl::StrCat("labels[", k, "]"),
+    const auto column = static_cast<std::size_t>(k - i * each);
+    return Violation{.field = "labels",
                      .description = absl::StrCat("is ", label, ", expected ", shape.least_label,
-                                                 "..", shape.end_label - 1)};
+                                                 "..", shape.end_label - 1),
+                     .row = static_cast<std::size_t>(i),
+                     .column = each > 1 ? std::optional(column) : std::nullopt};
   }
   return std::nullopt;
 }
@@ -382,15 +387,17 @@ absl::Status CheckTakesGroups(const v1::Observations& observations,
 }
 
 std::optional<Violation> FindGroupViolation(const Ids& values, int i) {
-  const std::string field = absl::StrCat("group_values[", i, "]");
+  const char* const field = "group_values";
+  const auto row = static_cast<std::size_t>(i);
   if (values[i].empty() || values[i].size() > kMaxGroupValueLength) {
     return Violation{.field = field,
                      .description = absl::StrCat("is ", Quoted(values[i]), " of ", values[i].size(),
-                                                 " bytes, expected 1..", kMaxGroupValueLength)};
+                                                 " bytes, expected 1..", kMaxGroupValueLength),
+                     .row = row};
   }
   auto unprintable = FindUnprintable(values[i]);
   if (!unprintable.has_value()) return std::nullopt;
-  return Violation{.field = field, .description = *std::move(unprintable)};
+  return Violation{.field = field, .description = *std::move(unprintable), .row = row};
 }
 
 std::optional<Violation> FindTimeViolation(
@@ -406,12 +413,13 @@ std::optional<Violation> FindTimeViolation(
   if (time.seconds() >= oldest && time.seconds() <= newest && has_nanos) return std::nullopt;
   const bool is_time = time.seconds() >= TimeUtil::kTimestampMinSeconds &&
                        time.seconds() <= TimeUtil::kTimestampMaxSeconds && has_nanos;
-  return Violation{.field = absl::StrCat("prediction_times[", i, "]"),
+  return Violation{.field = "prediction_times",
                    .description = absl::StrCat(
                        "is ", is_time ? TimeUtil::ToString(time) : "not a time", ", expected ",
                        TimeUtil::ToString(TimeUtil::SecondsToTimestamp(oldest)), " to ",
                        TimeUtil::ToString(TimeUtil::SecondsToTimestamp(newest)),
-                       ": at most 1000 days before and 5 minutes after the server's time")};
+                       ": at most 1000 days before and 5 minutes after the server's time"),
+                   .row = static_cast<std::size_t>(i)};
 }
 
 absl::Status CheckTimeCount(const v1::Observations& observations, int rows) {

@@ -34,10 +34,12 @@ std::optional<Violation> FindFeatureViolation(const v1::Observations& observatio
   for (int k = 0; k < width; ++k) {
     const double value = observations.features().values(i * width + k);
     if (std::isfinite(value)) continue;
-    return Violation{.field = absl::StrCat("rows[", i, "].features[", k, "]"),
+    return Violation{.field = "features",
                      .description = absl::StrCat(
                          "(", Quoted(declaration.feature_names[static_cast<std::size_t>(k)]),
-                         ") is ", value, ", expected a finite number")};
+                         ") is ", value, ", expected a finite number"),
+                     .row = static_cast<std::size_t>(i),
+                     .column = static_cast<std::size_t>(k)};
   }
   return std::nullopt;
 }

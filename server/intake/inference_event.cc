@@ -12,9 +12,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "calibd/core/status_macros.h"
 #include "calibd/text/printable.h"
 #include "server/base/errors.h"
@@ -240,28 +238,21 @@ absl::Status CheckTakesEvents(const ModelDeclaration& declaration) {
                    "the model has no label_grace, which predictions need whose labels come later");
 }
 
-// The name in an event of a field of its observations, such as rows[3].baseline_logits[1] or
+// The path in an event of a violation of its observations, such as rows[3].baseline_logits[1] or
 // rows[3].standard_deviation.
-std::string EventField(const std::string& field, const EventPredictions& event,
-                       const std::vector<std::size_t>& columns) {
-  if (field == "prediction_times[0]") return absl::StrCat(event.prefix, "time");
-  constexpr absl::string_view kRows = "rows";
-  absl::string_view rest = field;
-  const std::size_t dot = rest.find('.');
-  if (!absl::ConsumePrefix(&rest, kRows) || dot == absl::string_view::npos) return field;
-  const absl::string_view row = rest.substr(0, dot - kRows.size());
-  rest.remove_prefix(row.size() + 1);
-  const auto& part = absl::StartsWith(rest, "baseline_") ? event.baseline : event.model;
-  std::string place = absl::StrCat(part.field, row, part.key);
-  if (rest == "mean") return place + "[0]";
-  if (rest == "standard_deviation") return place + "[1]";
-  std::size_t column = 0;
+std::string EventPath(const Violation& violation, const EventPredictions& event,
+                      const std::vector<std::size_t>& columns) {
+  const std::string& field = violation.field;
+  if (field == "prediction_times") return absl::StrCat(event.prefix, "time");
+  const std::string path = PathOf(violation);
+  if (!path.starts_with("rows[")) return path;
+  const auto& part = field.starts_with("baseline_") ? event.baseline : event.model;
+  const std::string place = absl::StrCat(part.field, "[", *violation.row, "]", part.key);
+  if (field == "mean") return place + "[0]";
+  if (field == "standard_deviation") return place + "[1]";
   // A row of one value has no columns, although two classes are checked.
-  const std::size_t bracket = rest.find('[');
-  if (event.observations.has_positive_class() || bracket == absl::string_view::npos ||
-      !absl::ConsumeSuffix(&rest, "]") || !absl::SimpleAtoi(rest.substr(bracket + 1), &column)) {
-    return place;
-  }
+  if (event.observations.has_positive_class() || !violation.column.has_value()) return place;
+  const std::size_t column = *violation.column;
   if (column < part.class_keys.size()) return absl::StrCat(place, ".", part.class_keys[column]);
   return absl::StrCat(place, "[", column < columns.size() ? columns[column] : column, "]");
 }
@@ -272,7 +263,7 @@ std::vector<Violation> FieldViolations(const absl::Status& status) {
   rpc::BadRequest bad_request;
   if (!payload.has_value() || !bad_request.ParseFromString(std::string(*payload))) return {};
   for (const auto& one : bad_request.field_violations()) {
-    violations.push_back({.field = one.field(), .description = one.description()});
+    violations.push_back(ParsePath(one.field(), one.description()));
   }
   return violations;
 }
@@ -285,7 +276,8 @@ absl::Status EventError(const absl::Status& status, const EventPredictions& even
   if (!info.has_value() || info->reason() != kReason) return status;
   std::vector<Violation> violations = FieldViolations(status);
   for (Violation& violation : violations) {
-    violation.field = EventField(violation.field, event, columns);
+    violation = {.field = EventPath(violation, event, columns),
+                 .description = std::move(violation.description)};
   }
   return InvalidFieldsError(kReason, violations);
 }

@@ -398,7 +398,7 @@ absl::StatusOr<ExitCode> Run(const Context& context, const LossCommandOptions& o
       input.labels,
       {}};
   if (const auto violations = FindViolations(batch); !violations.empty()) {
-    return DescribeFaults(input, absl::InvalidArgumentError(DescribeViolations(violations)));
+    return DescribeFaults(input, violations);
   }
   return ComputeAndReport(context, options, batch, loss, input.changes);
 }

@@ -124,9 +124,8 @@ absl::Status CheckRows(const NumberForecasts& forecasts) {
   for (std::size_t i = 0; i < forecasts.row_count; ++i) {
     std::optional<Violation> violation = FindRowViolation(forecasts, i);
     if (!violation.has_value()) continue;
-    violation->field = absl::StrCat("rows[", i, "].", violation->field);
-    return DescribeFaults(forecasts,
-                          absl::InvalidArgumentError(DescribeViolations({&*violation, 1})));
+    violation->row = i;
+    return DescribeFaults(forecasts, {&*violation, 1});
   }
   return absl::OkStatus();
 }

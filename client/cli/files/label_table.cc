@@ -228,7 +228,7 @@ absl::StatusOr<LabelTable> ReadLabelTable(const std::string& path, const ColumnO
   if (!columns.drop_invalid) {
     const auto violations = FindViolations(table.view());
     if (violations.empty()) return table;
-    return DescribeFaults(table, absl::InvalidArgumentError(DescribeViolations(violations)));
+    return DescribeFaults(table, violations);
   }
   DropInvalidRows(
       [&](std::size_t row) { return FindViolations(table.view().rows(row, 1)).empty(); }, table);

@@ -174,19 +174,15 @@ class ClassReader {
 };
 
 // Applies the softmax. A row without a softmax stays unchanged, and is then invalid.
-absl::Status ApplySoftmax(Input& input, bool drop_invalid) {
+std::vector<Violation> ApplySoftmax(Input& input, bool drop_invalid) {
   const std::size_t m = input.class_count;
-  if (!drop_invalid) {
-    const auto violations = SoftmaxRows(input.values, m);
-    if (violations.empty()) return absl::OkStatus();
-    return absl::InvalidArgumentError(DescribeViolations(violations));
-  }
+  if (!drop_invalid) return SoftmaxRows(input.values, m);
   const std::span<double> values(input.values);
   for (std::size_t i = 0; i < input.row_count; ++i) {
     const std::span<double> row = values.subspan(i * m, m);
     if (std::ranges::all_of(row, [](double logit) { return std::isfinite(logit); })) Softmax(row);
   }
-  return absl::OkStatus();
+  return {};
 }
 
 // Says what the values may be if most rows have one outside [0, 1]; empty otherwise.
@@ -218,6 +214,20 @@ std::string ScaleHint(const Input& input) {
   // One value in each row may be either.
   return absl::StrCat("; are these ", std::string(kLogarithms),
                       one_value ? ", or if these are logits, add --logits" : "");
+}
+
+// Adds the options that help against invalid rows to their error.
+absl::Status Advise(const Input& input, const absl::Status& faults) {
+  // The advice on row sums ends the message, instead of the description of each row.
+  std::string text(faults.message());
+  const bool little = absl::StrReplaceAll({{kRowSumAdvice, ""}}, &text) > 0;
+  const bool no_sum = absl::StrReplaceAll({{kNoSumAdvice, ""}}, &text) > 0;
+  if (little || no_sum) text += no_sum ? kNoSumAdvice : kRowSumAdvice;
+  const std::string scale = ScaleHint(input);
+  // If the values are no probabilities, those that look like some would remain.
+  const bool may_drop = scale.empty() && !no_sum;
+  return absl::InvalidArgumentError(
+      absl::StrCat(text, scale, may_drop ? " (--drop-invalid leaves out invalid rows)" : ""));
 }
 
 }  // namespace
@@ -266,11 +276,12 @@ absl::StatusOr<Input> ReadObservations(const InputOptions& options, double row_s
   if (input.labels.empty()) return UsageFault("LABELS is missing: an evaluation needs labels");
   TellNotes(input, !options.logits);
   const bool drop = options.columns.drop_invalid;
-  absl::Status status = options.logits ? ApplySoftmax(input, drop) : absl::OkStatus();
+  std::vector<Violation> violations;
+  if (options.logits) violations = ApplySoftmax(input, drop);
   const PredictionBatch all{input.values, input.labels, input.class_count};
   if (!drop) {
-    if (status.ok()) status = ValidateBatch(all, row_sum_tolerance);
-    if (!status.ok()) return DescribeFaults(input, status);
+    if (violations.empty()) violations = FindViolations(all, row_sum_tolerance);
+    if (!violations.empty()) return DescribeFaults(input, violations);
     input.changes.dropped_rows = 0;
     return input;
   }
@@ -285,17 +296,12 @@ absl::StatusOr<Input> ReadObservations(const InputOptions& options, double row_s
   return input;
 }
 
-absl::Status DescribeFaults(const Input& input, const absl::Status& faults) {
-  // The advice on row sums ends the message, instead of the description of each row.
-  std::string text(DescribeFaults(static_cast<const Table&>(input), faults).message());
-  const bool little = absl::StrReplaceAll({{kRowSumAdvice, ""}}, &text) > 0;
-  const bool no_sum = absl::StrReplaceAll({{kNoSumAdvice, ""}}, &text) > 0;
-  if (little || no_sum) text += no_sum ? kNoSumAdvice : kRowSumAdvice;
-  const std::string scale = ScaleHint(input);
-  // If the values are no probabilities, those that look like some would remain.
-  const bool may_drop = scale.empty() && !no_sum;
-  return absl::InvalidArgumentError(
-      absl::StrCat(text, scale, may_drop ? " (--drop-invalid leaves out invalid rows)" : ""));
+absl::Status DescribeFaults(const Input& input, std::span<const Violation> violations) {
+  return Advise(input, DescribeFaults(static_cast<const Table&>(input), violations));
+}
+
+absl::Status DescribeFaults(const Input& input, const absl::Status& status) {
+  return Advise(input, DescribeFaults(static_cast<const Table&>(input), status));
 }
 
 }  // namespace calibd::cli

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "calibd/core/violation.h"
 #include "client/cli/files/table.h"
 
 namespace calibd::cli {
@@ -35,9 +36,10 @@ struct Input : Table {
 [[nodiscard]] absl::StatusOr<Input> ReadObservations(const InputOptions& options,
                                                      double row_sum_tolerance);
 
-// Replaces the rows in an error message by their places in the files ("rows[1].probabilities[0] is
-// 2" becomes "p.csv line 2, column 1 is 2"), and adds the options that help.
-[[nodiscard]] absl::Status DescribeFaults(const Input& input, const absl::Status& faults);
+// The errors of row_faults.h, with the options that help.
+[[nodiscard]] absl::Status DescribeFaults(const Input& input,
+                                          std::span<const Violation> violations);
+[[nodiscard]] absl::Status DescribeFaults(const Input& input, const absl::Status& status);
 
 // Labels as classes: -1 for a truth that is missing or could not be read.
 [[nodiscard]] std::vector<std::int32_t> ClassesOf(std::span<const double> truths);

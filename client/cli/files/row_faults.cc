@@ -1,11 +1,12 @@
 #include "client/cli/files/row_faults.h"
 
 #include <cstddef>
-#include <regex>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "calibd/client/observation_stream.h"
 #include "client/cli/files/text_row.h"
 
 namespace calibd::cli {
@@ -37,28 +38,38 @@ std::string ColumnOf(const Table& table, const std::string& field, std::size_t k
   return absl::StrCat(column + 1, name.empty() ? "" : absl::StrCat(" (", Quote(name), ")"));
 }
 
+std::string PlaceOf(const Table& table, const Violation& violation) {
+  const std::string& field = violation.field;
+  if (!violation.row.has_value()) return field;
+  std::string place = PlacesOf(table, field).Of(*violation.row);
+  if (field == "mean" || field == "standard_deviation") absl::StrAppend(&place, ", ", field);
+  if (field == "outcome" || field == "outcomes") place += ", outcome";
+  if (violation.column.has_value()) {
+    absl::StrAppend(&place, ", column ", ColumnOf(table, field, *violation.column));
+  }
+  return place;
+}
+
 }  // namespace
 
-absl::Status DescribeFaults(const Table& table, const absl::Status& faults) {
-  static const std::regex kRow(R"((rows|labels)\[(\d+)\](?:\.(\w+))?(?:\[(\d+)\])?)");
-  const std::string message(faults.message());
+absl::Status DescribeFaults(const Table& table, std::span<const Violation> violations) {
   std::string text;
-  auto rest = message.begin();
-  for (std::sregex_iterator row(message.begin(), message.end(), kRow), end; row != end; ++row) {
-    const std::smatch& match = *row;
-    text.append(rest, match[0].first);
-    rest = match[0].second;
-    const std::string field = match[3].matched ? match[3].str() : match[1].str();
-    text += PlacesOf(table, field).Of(std::stoull(match[2].str()));
-    if (field == "mean" || field == "standard_deviation" || field == "outcome") {
-      absl::StrAppend(&text, ", ", field);
-    }
-    if (match[4].matched) {
-      absl::StrAppend(&text, ", column ", ColumnOf(table, field, std::stoull(match[4].str())));
-    }
-    if (field == "outcomes") text += ", outcome";
+  for (const Violation& violation : violations) {
+    absl::StrAppend(&text, text.empty() ? "" : "; ", PlaceOf(table, violation), " ",
+                    violation.description);
   }
-  return absl::InvalidArgumentError(text.append(rest, message.end()));
+  return absl::InvalidArgumentError(text);
+}
+
+absl::Status DescribeFaults(const Table& table, const absl::Status& status) {
+  std::string text(status.message());
+  for (const client::RowError& error : client::RowErrors(status)) {
+    const std::string place = PlaceOf(table, ParsePath(error.field, error.description));
+    absl::StrReplaceAll({{absl::StrCat(error.field, " ", error.description),
+                          absl::StrCat(place, " ", error.description)}},
+                        &text);
+  }
+  return {status.code(), text};
 }
 
 }  // namespace calibd::cli

@@ -62,9 +62,7 @@ void ReportedStream::TellRejected() {
     if (batch.errors.empty()) std::cerr << std::string(batch.status.message());
     const char* separator = "";
     for (const client::RowError& error : batch.errors) {
-      std::cerr << separator;
-      if (error.row >= 0) std::cerr << what << " " << error.row << ", ";
-      std::cerr << error.field << " " << error.description;
+      std::cerr << separator << error.field << " " << error.description;
       separator = "; ";
     }
     std::cerr << '\n';

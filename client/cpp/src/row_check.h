@@ -14,50 +14,43 @@
 #include "calibd/client/observation_stream.h"
 #include "calibd/core/probability.h"
 #include "calibd/core/row_sum.h"
+#include "calibd/core/violation.h"
 #include "calibd/v1/model_service.pb.h"
 
 namespace calibd::client {
 
-// What is wrong with a prediction or label by the rules of the server: the field and a text such as
-// "is 7, expected [0, 3)".
-struct RowFault {
-  std::string field;
-  std::string description;
-};
+// Each function returns what is wrong with a prediction or label by the rules of the server,
+// without a row.
 
-// Returns the row of a path: 17 for "rows[17].probabilities" or "prediction_ids[17]", -1 if the
-// path names no row.
-std::int64_t RowOfField(std::string_view field);
-
-std::optional<RowFault> FindIdFault(std::string_view id);
+std::optional<Violation> FindIdFault(std::string_view id);
 // value: not empty.
-std::optional<RowFault> FindGroupFault(std::string_view value);
+std::optional<Violation> FindGroupFault(std::string_view value);
 
-inline std::optional<RowFault> FindLabelFault(std::int32_t label, std::size_t class_count) {
+inline std::optional<Violation> FindLabelFault(std::int32_t label, std::size_t class_count) {
   if (label >= 0 && static_cast<std::size_t>(label) < class_count) return std::nullopt;
-  return RowFault{"labels", absl::StrCat("is ", label, ", expected [0, ", class_count, ")")};
+  return Violation{"labels", absl::StrCat("is ", label, ", expected [0, ", class_count, ")")};
 }
 
 // truths: of all labels of a prediction.
-std::optional<RowFault> FindTruthFault(const v1::LabelSet& labels,
-                                       std::span<const std::int32_t> truths);
+std::optional<Violation> FindTruthFault(const v1::LabelSet& labels,
+                                        std::span<const std::int32_t> truths);
 
 // row: the features of a prediction.
-std::optional<RowFault> FindFeatureFault(std::span<const double> row);
+std::optional<Violation> FindFeatureFault(std::span<const double> row);
 
 // row: the values of a forecast of this kind.
-std::optional<RowFault> FindForecastFault(const v1::Forecast& forecast,
-                                          std::span<const double> row);
+std::optional<Violation> FindForecastFault(const v1::Forecast& forecast,
+                                           std::span<const double> row);
 // outcome: the outcome of `row`, a valid forecast. An empty row is a forecast that was sent before.
-std::optional<RowFault> FindOutcomeFault(const v1::Forecast& forecast, std::span<const double> row,
-                                         double outcome);
+std::optional<Violation> FindOutcomeFault(const v1::Forecast& forecast, std::span<const double> row,
+                                          double outcome);
 
 // The tolerance of a model whose rows have no sum.
 inline constexpr double kNoRowSum = std::numeric_limits<double>::infinity();
 
 template <typename T>
-std::optional<RowFault> FindRowFault(PredictionKind kind, std::span<const T> row,
-                                     double row_sum_tolerance) {
+std::optional<Violation> FindRowFault(PredictionKind kind, std::span<const T> row,
+                                      double row_sum_tolerance) {
   double sum = 0;
   for (std::size_t k = 0; k < row.size(); ++k) {
     auto value = static_cast<double>(row[k]);
@@ -65,19 +58,20 @@ std::optional<RowFault> FindRowFault(PredictionKind kind, std::span<const T> row
     if (kind == PredictionKind::kProbabilities) value = RoundToProbability(value);
     if (kind == PredictionKind::kLogits) {
       if (!std::isfinite(value)) {
-        return RowFault{absl::StrCat("logits[", k, "]"),
-                        absl::StrCat("is ", value, ", expected a finite number")};
+        return Violation{"logits", absl::StrCat("is ", value, ", expected a finite number"), {}, k};
       }
     } else if (!(value >= 0 && value <= 1)) {  // catches NaN too
-      return RowFault{absl::StrCat("probabilities[", k, "]"),
-                      absl::StrCat("is ", Exact(value), ", expected a number in [0, 1]")};
+      return Violation{"probabilities",
+                       absl::StrCat("is ", Exact(value), ", expected a number in [0, 1]"),
+                       {},
+                       k};
     }
     sum += value;
   }
   // One probability of two classes has no sum, nor have those of several labels.
   if (kind == PredictionKind::kProbabilities && row.size() > 1 && row_sum_tolerance < kNoRowSum &&
       !IsRowSum(sum, row.size(), row_sum_tolerance)) {
-    return RowFault{"probabilities", DescribeRowSum(sum, row_sum_tolerance)};
+    return Violation{"probabilities", DescribeRowSum(sum, row_sum_tolerance)};
   }
   return std::nullopt;
 }

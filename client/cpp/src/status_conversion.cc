@@ -72,10 +72,32 @@ std::optional<std::chrono::milliseconds> RetryDelay(const absl::Status& status) 
   return std::chrono::milliseconds(seconds * 1000 + nanos / 1'000'000);
 }
 
-std::vector<rpc::BadRequest::FieldViolation> FieldViolations(const absl::Status& status) {
+std::vector<Violation> ViolationsOf(
+    const google::protobuf::RepeatedPtrField<rpc::BadRequest::FieldViolation>& fields) {
+  std::vector<Violation> violations;
+  violations.reserve(static_cast<std::size_t>(fields.size()));
+  for (const auto& field : fields) {
+    violations.push_back(ParsePath(field.field(), field.description()));
+  }
+  return violations;
+}
+
+std::vector<Violation> FieldViolations(const absl::Status& status) {
   const auto bad_request = Detail<rpc::BadRequest>(status, kBadRequest);
-  if (!bad_request.has_value()) return {};
-  return {bad_request->field_violations().begin(), bad_request->field_violations().end()};
+  return ViolationsOf(bad_request.value_or(rpc::BadRequest()).field_violations());
+}
+
+absl::Status InvalidRowsError(std::span<const Violation> violations, std::int64_t more) {
+  rpc::BadRequest bad_request;
+  for (const Violation& violation : violations) {
+    rpc::BadRequest::FieldViolation& out = *bad_request.add_field_violations();
+    out.set_field(PathOf(violation));
+    out.set_description(violation.description);
+  }
+  absl::Status status = absl::InvalidArgumentError(absl::StrCat(
+      DescribeViolations(violations), more > 0 ? absl::StrCat("; ", more, " more") : ""));
+  status.SetPayload(kBadRequest, absl::Cord(bad_request.SerializeAsString()));
+  return status;
 }
 
 std::string ErrorReason(const absl::Status& status) {

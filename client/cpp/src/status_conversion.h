@@ -2,11 +2,14 @@
 #define CALIBD_CLIENT_SRC_STATUS_CONVERSION_H_
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "calibd/core/violation.h"
 #include "calibd/rpc/status.pb.h"
 #include "grpcpp/support/status.h"
 
@@ -20,8 +23,13 @@ namespace calibd::client {
 
 // The details of a status, decoded from its payloads.
 [[nodiscard]] std::optional<std::chrono::milliseconds> RetryDelay(const absl::Status& status);
-[[nodiscard]] std::vector<rpc::BadRequest::FieldViolation> FieldViolations(
-    const absl::Status& status);
+[[nodiscard]] std::vector<Violation> FieldViolations(const absl::Status& status);
+[[nodiscard]] std::vector<Violation> ViolationsOf(
+    const google::protobuf::RepeatedPtrField<rpc::BadRequest::FieldViolation>& fields);
+// InvalidArgument with a BadRequest that names the violations, as a server's error does. more: the
+// number of further rows, which the message states.
+[[nodiscard]] absl::Status InvalidRowsError(std::span<const Violation> violations,
+                                            std::int64_t more);
 // ErrorInfo.reason; empty if calibd did not create the status, i.e. if it comes from the transport.
 [[nodiscard]] std::string ErrorReason(const absl::Status& status);
 

@@ -10,6 +10,18 @@
 #include "stream_impl.h"
 
 namespace calibd::client {
+
+std::vector<RowError> RowErrors(const absl::Status& status) {
+  std::vector<RowError> errors;
+  for (const Violation& violation : FieldViolations(status)) {
+    errors.push_back(
+        {.row = violation.row.has_value() ? static_cast<std::int64_t>(*violation.row) : -1,
+         .field = PathOf(violation),
+         .description = violation.description});
+  }
+  return errors;
+}
+
 namespace {
 
 constexpr std::size_t kMaxKeptRejections = 100;
@@ -199,9 +211,9 @@ absl::Status StreamImpl::Handle(const v1::StreamObservationsResponse& response) 
       return HandleAck(response.ack());
     case v1::StreamObservationsResponse::kRejected: {
       absl::Status status = FromRpcStatus(response.rejected().status());
-      const auto violations = FieldViolations(status);
+      std::vector<Violation> violations = FieldViolations(status);
       return HandleRejected(response.rejected().sequence(), std::nullopt, std::move(status),
-                            violations);
+                            std::move(violations));
     }
     case v1::StreamObservationsResponse::kFinished:
       return HandleFinished(response.finished());
@@ -225,9 +237,8 @@ absl::Status StreamImpl::Settle(std::int64_t sequence) {
 absl::Status StreamImpl::HandleAck(const v1::StreamObservationsResponse::Ack& message) {
   if (message.has_skipped()) {
     const v1::SkippedRows& skipped = message.skipped();
-    absl::Status status =
-        HandleRejected(message.sequence(), skipped.rows(), absl::OkStatus(),
-                       {skipped.violations().begin(), skipped.violations().end()});
+    absl::Status status = HandleRejected(message.sequence(), skipped.rows(), absl::OkStatus(),
+                                         ViolationsOf(skipped.violations()));
     if (!status.ok()) return status;
   }
   return Settle(message.sequence());
@@ -235,7 +246,7 @@ absl::Status StreamImpl::HandleAck(const v1::StreamObservationsResponse::Ack& me
 
 absl::Status StreamImpl::HandleRejected(std::int64_t sequence,
                                         std::optional<std::int64_t> skipped_rows,
-                                        absl::Status status, const FieldViolationList& violations) {
+                                        absl::Status status, std::vector<Violation> violations) {
   const auto batch = window_->Reject(sequence, skipped_rows);
   if (!batch.ok()) return batch.status();
   if (*batch == nullptr) return absl::OkStatus();
@@ -250,15 +261,15 @@ absl::Status StreamImpl::HandleRejected(std::int64_t sequence,
   rejected.last_row = row_numbers.back();
   rejected.row_count = skipped_rows.value_or((*batch)->row_count());
   rejected.status = std::move(status);
-  for (const auto& violation : violations) {
-    RowError& error = rejected.errors.emplace_back();
-    const std::int64_t row = RowOfField(violation.field());
-    if (row >= 0 && row < (*batch)->row_count()) {
-      error.row = row_numbers[static_cast<std::size_t>(row)];
-    }
-    error.field = violation.field();
-    error.description = violation.description();
+  // The server numbers the rows of the batch.
+  for (Violation& violation : violations) {
+    if (!violation.row.has_value()) continue;
+    const std::size_t row = *violation.row;
+    violation.row = row < row_numbers.size()
+                        ? std::optional(static_cast<std::size_t>(row_numbers[row]))
+                        : std::nullopt;
   }
+  rejected.errors = RowErrors(InvalidRowsError(violations, 0));
   return absl::OkStatus();
 }
 

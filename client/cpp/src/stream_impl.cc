@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "row_check.h"
+#include "status_conversion.h"
 
 namespace calibd::client {
 namespace {
@@ -31,25 +31,22 @@ struct InvalidSet {
   absl::Status status;
 };
 
-// check(i) returns the fault of row i of n, if any. Errors name the row what[first + i].
+// check(i) returns the violation of row i of n, if any. Errors number the row as first + i.
 template <typename Check>
-InvalidSet FindInvalid(const char* what, std::int64_t first, std::size_t n, const Check& check) {
+InvalidSet FindInvalid(std::int64_t first, std::size_t n, const Check& check) {
   InvalidSet invalid;
   invalid.flags.resize(n);
-  std::vector<std::string> faults;
+  std::vector<Violation> violations;
   for (std::size_t i = 0; i < n; ++i) {
-    const auto fault = check(i);
-    if (!fault.has_value()) continue;
+    std::optional<Violation> violation = check(i);
+    if (!violation.has_value()) continue;
     invalid.flags[i] = true;
-    if (++invalid.count <= kMaxReportedRows) {
-      faults.push_back(absl::StrCat(what, "[", first + static_cast<std::int64_t>(i), "].",
-                                    fault->field, " ", fault->description));
-    }
+    if (++invalid.count > kMaxReportedRows) continue;
+    violation->row = static_cast<std::size_t>(first) + i;
+    violations.push_back(*std::move(violation));
   }
-  if (invalid.count > kMaxReportedRows) {
-    faults.push_back(absl::StrCat(invalid.count - kMaxReportedRows, " more"));
-  }
-  if (invalid.count > 0) invalid.status = absl::InvalidArgumentError(absl::StrJoin(faults, "; "));
+  const std::int64_t more = invalid.count - kMaxReportedRows;
+  if (invalid.count > 0) invalid.status = InvalidRowsError(violations, more);
   return invalid;
 }
 
@@ -154,7 +151,7 @@ absl::Status StreamImpl::CheckKind(bool forecasts) const {
                 : "the model forecasts a number: send forecasts with outcomes");
 }
 
-std::optional<RowFault> StreamImpl::FindFaultOfLabels(std::span<const std::int32_t> labels) const {
+std::optional<Violation> StreamImpl::FindFaultOfLabels(std::span<const std::int32_t> labels) const {
   return opened_->has_labels() ? FindTruthFault(opened_->labels(), labels)
                                : FindLabelFault(labels.front(), class_count_);
 }
@@ -246,7 +243,7 @@ absl::Status StreamImpl::SendRows(PredictionKind kind, std::span<const T> values
   };
   const bool skip = options_.invalid_rows == InvalidRows::kSkip;
   const auto check = [&](std::size_t i) {
-    std::optional<RowFault> fault;
+    std::optional<Violation> fault;
     // With kSkip the server finds these. An id must be valid nevertheless, as invalid UTF-8 would
     // break the message.
     if (!skip) fault = FindRowFault(kind, row(i).values, row_sum_tolerance_);
@@ -258,7 +255,7 @@ absl::Status StreamImpl::SendRows(PredictionKind kind, std::span<const T> values
     if (!skip && !fault.has_value()) fault = FindFeatureFault(row(i).features);
     if (!fault.has_value() && !ids.empty()) fault = FindIdFault(ids[i]);
     if (!fault.has_value() && !builder_->Fits(row(i))) {
-      fault = RowFault{"prediction_ids", "makes the row larger than the server's largest batch"};
+      fault = Violation{"prediction_ids", "makes the row larger than the server's largest batch"};
     }
     return fault;
   };
@@ -283,7 +280,7 @@ absl::Status StreamImpl::SendForecastRows(std::span<const double> forecasts,
   const v1::Forecast& forecast = opened_->forecast();
   const bool skip = options_.invalid_rows == InvalidRows::kSkip;
   const auto check = [&](std::size_t i) {
-    std::optional<RowFault> fault;
+    std::optional<Violation> fault;
     if (!skip) fault = FindForecastFault(forecast, row(i).values);
     if (!skip && !fault.has_value() && !outcomes.empty()) {
       fault = FindOutcomeFault(forecast, row(i).values, outcomes[i]);
@@ -291,7 +288,7 @@ absl::Status StreamImpl::SendForecastRows(std::span<const double> forecasts,
     if (!skip && !fault.has_value()) fault = FindFeatureFault(row(i).features);
     if (!fault.has_value() && !ids.empty()) fault = FindIdFault(ids[i]);
     if (!fault.has_value() && !builder_->Fits(row(i))) {
-      fault = RowFault{"prediction_ids", "makes the row larger than the server's largest batch"};
+      fault = Violation{"prediction_ids", "makes the row larger than the server's largest batch"};
     }
     return fault;
   };
@@ -325,7 +322,7 @@ absl::Status StreamImpl::SendForecastsWithIds(std::span<const double> forecasts,
 template <typename MakeRow, typename Check>
 absl::Status StreamImpl::SendChecked(std::size_t n, const MakeRow& row, const Check& check) {
   std::int64_t row_number = counts().rows;
-  const InvalidSet invalid = FindInvalid("rows", row_number, n, check);
+  const InvalidSet invalid = FindInvalid(row_number, n, check);
   if (invalid.count > 0 && options_.invalid_rows != InvalidRows::kDrop) return invalid.status;
   for (std::size_t i = 0; i < n; ++i, ++row_number) {
     if (invalid.flags[i]) {
@@ -411,14 +408,14 @@ template <typename MakeRow, typename Check>
 absl::Status StreamImpl::LabelChecked(std::size_t n, const MakeRow& row, const Check& check) {
   std::int64_t number = counts().labels.labels;
   const auto check_all = [&](std::size_t i) {
-    std::optional<RowFault> fault = check(i);
+    std::optional<Violation> fault = check(i);
     if (!fault.has_value()) fault = FindIdFault(row(i).id);
     if (!fault.has_value() && !builder_->Fits(row(i))) {
-      fault = RowFault{"prediction_ids", "is larger than the server's largest batch"};
+      fault = Violation{"prediction_ids", "is larger than the server's largest batch"};
     }
     return fault;
   };
-  const InvalidSet invalid = FindInvalid("labels", number, n, check_all);
+  const InvalidSet invalid = FindInvalid(number, n, check_all);
   if (invalid.count > 0 && options_.invalid_rows != InvalidRows::kDrop) return invalid.status;
   for (std::size_t i = 0; i < n; ++i, ++number) {
     if (invalid.flags[i]) continue;

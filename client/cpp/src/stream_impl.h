@@ -93,12 +93,10 @@ class StreamImpl final : public ObservationStream {
   // Settles every batch up to and including `sequence`.
   [[nodiscard]] absl::Status Settle(std::int64_t sequence);
   [[nodiscard]] absl::Status HandleAck(const v1::StreamObservationsResponse::Ack& message);
-  using FieldViolationList = std::vector<rpc::BadRequest::FieldViolation>;
   // Notes a rejected batch, or this many skipped rows of a batch.
   [[nodiscard]] absl::Status HandleRejected(std::int64_t sequence,
                                             std::optional<std::int64_t> skipped_rows,
-                                            absl::Status status,
-                                            const FieldViolationList& violations);
+                                            absl::Status status, std::vector<Violation> violations);
   [[nodiscard]] absl::Status HandleFinished(
       const v1::StreamObservationsResponse::Finished& message);
 
@@ -123,7 +121,7 @@ class StreamImpl final : public ObservationStream {
   // does not and `forecasts` is true.
   [[nodiscard]] absl::Status CheckKind(bool forecasts) const;
   // labels: the label or the truths of one row.
-  [[nodiscard]] std::optional<RowFault> FindFaultOfLabels(
+  [[nodiscard]] std::optional<Violation> FindFaultOfLabels(
       std::span<const std::int32_t> labels) const;
   // Returns the features of the next n rows and forgets them. Errors: InvalidArgument unless there
   // are feature_count() for each.

@@ -49,9 +49,9 @@ std::optional<Violation> CheckShape(const ForecastBatch& batch) {
   return std::nullopt;
 }
 
-Violation NotFinite(std::size_t i, const std::string& field, double value) {
-  return {absl::StrCat("rows[", i, "].", field),
-          absl::StrCat("is ", Exact(value), ", expected a finite number")};
+Violation NotFinite(const char* field, double value, std::size_t row,
+                    std::optional<std::size_t> column = std::nullopt) {
+  return {field, absl::StrCat("is ", Exact(value), ", expected a finite number"), row, column};
 }
 
 std::optional<Violation> CheckRow(const ForecastBatch& batch, std::size_t i) {
@@ -59,33 +59,31 @@ std::optional<Violation> CheckRow(const ForecastBatch& batch, std::size_t i) {
   const bool normal = batch.kind == ForecastKind::kNormal;
   for (std::size_t k = 0; k < row.size(); ++k) {
     if (std::isfinite(row[k])) continue;
-    return NotFinite(i,
-                     normal ? k == 0 ? "mean" : "standard_deviation"
-                            : absl::StrCat(ValuesField(batch.kind), "[", k, "]"),
-                     row[k]);
+    if (normal) return NotFinite(k == 0 ? "mean" : "standard_deviation", row[k], i);
+    return NotFinite(ValuesField(batch.kind), row[k], i, k);
   }
   if (batch.predicts_classes()) {
     const std::int32_t y = batch.labels[i];
     if (y >= 0 && static_cast<std::size_t>(y) < batch.width) return std::nullopt;
-    return Violation{absl::StrCat("labels[", i, "]"),
-                     absl::StrCat("is ", y, ", expected [0, ", batch.width, ")")};
+    return Violation{"labels", absl::StrCat("is ", y, ", expected [0, ", batch.width, ")"), i};
   }
   const auto smaller = std::ranges::adjacent_find(row, std::greater<>());
   if (batch.kind == ForecastKind::kQuantiles && smaller != row.end()) {
-    return Violation{absl::StrCat("rows[", i, "].quantiles[", smaller - row.begin() + 1, "]"),
-                     DescribeCrossing(smaller[1], smaller[0])};
+    return Violation{"quantiles", DescribeCrossing(smaller[1], smaller[0]), i,
+                     static_cast<std::size_t>(smaller - row.begin()) + 1};
   }
-  if (!std::isfinite(batch.outcomes[i])) return NotFinite(i, "outcome", batch.outcomes[i]);
+  if (!std::isfinite(batch.outcomes[i])) return NotFinite("outcome", batch.outcomes[i], i);
   if (!normal) return std::nullopt;
   if (!(row[1] >= kMinStandardDeviation)) {
     return Violation{
-        absl::StrCat("rows[", i, "].standard_deviation"),
-        absl::StrCat("is ", Exact(row[1]), ", expected at least ", kMinStandardDeviation)};
+        "standard_deviation",
+        absl::StrCat("is ", Exact(row[1]), ", expected at least ", kMinStandardDeviation), i};
   }
   if (!std::isfinite((batch.outcomes[i] - row[0]) / row[1])) {
-    return Violation{absl::StrCat("rows[", i, "].outcome"),
+    return Violation{"outcome",
                      absl::StrCat("is ", Exact(batch.outcomes[i]),
-                                  ", expected a finite (outcome - mean) / standard_deviation")};
+                                  ", expected a finite (outcome - mean) / standard_deviation"),
+                     i};
   }
   return std::nullopt;
 }

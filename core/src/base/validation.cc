@@ -34,18 +34,18 @@ std::optional<Violation> CheckRow(const PredictionBatch& batch, std::size_t i, d
   for (std::size_t k = 0; k < g.size(); ++k) {
     // Written so that NaN fails too.
     if (!(g[k] >= 0 && g[k] <= 1)) {
-      return Violation{absl::StrCat("rows[", i, "].probabilities[", k, "]"),
-                       absl::StrCat("is ", Exact(g[k]), ", expected a number in [0, 1]")};
+      return Violation{"probabilities",
+                       absl::StrCat("is ", Exact(g[k]), ", expected a number in [0, 1]"), i, k};
     }
     sum += g[k];
   }
   if (!IsRowSum(sum, g.size(), tolerance)) {
-    return Violation{absl::StrCat("rows[", i, "].probabilities"), DescribeRowSum(sum, tolerance)};
+    return Violation{"probabilities", DescribeRowSum(sum, tolerance), i};
   }
   const std::int32_t y = batch.labels[i];
   if (y < 0 || static_cast<std::size_t>(y) >= batch.class_count) {
-    return Violation{absl::StrCat("labels[", i, "]"),
-                     absl::StrCat("is ", y, ", expected [0, ", batch.class_count, ")")};
+    return Violation{"labels", absl::StrCat("is ", y, ", expected [0, ", batch.class_count, ")"),
+                     i};
   }
   return std::nullopt;
 }
@@ -103,14 +103,6 @@ std::vector<Violation> FindViolations(const PredictionBatch& batch, double row_s
   return violations;
 }
 
-std::string DescribeViolations(std::span<const Violation> violations) {
-  std::string text;
-  for (const Violation& violation : violations) {
-    absl::StrAppend(&text, text.empty() ? "" : "; ", violation.field, " ", violation.description);
-  }
-  return text;
-}
-
 absl::Status ValidateBatch(const PredictionBatch& batch, double row_sum_tolerance) {
   const std::vector<Violation> violations = FindViolations(batch, row_sum_tolerance);
   if (violations.empty()) return absl::OkStatus();
@@ -135,8 +127,8 @@ std::vector<Violation> SoftmaxRows(std::span<double> logits, std::size_t class_c
     const std::size_t row = k / class_count;
     if (std::isfinite(logits[k]) || row == bad_row) continue;
     bad_row = row;
-    violations.push_back({absl::StrCat("rows[", row, "].logits[", k % class_count, "]"),
-                          absl::StrCat("is ", logits[k], ", expected a finite number")});
+    violations.push_back({"logits", absl::StrCat("is ", logits[k], ", expected a finite number"),
+                          row, k % class_count});
   }
   if (!violations.empty()) return violations;
   for (std::size_t begin = 0; begin + class_count <= logits.size(); begin += class_count) {

@@ -13,12 +13,12 @@ std::optional<Violation> FindRowViolation(const MultilabelBatch& batch, std::siz
     const std::int8_t truth = batch.truths[i * batch.label_count + k];
     // Written so that NaN fails the check too.
     if (!(g >= 0 && g <= 1)) {
-      return Violation{absl::StrCat("rows[", i, "].probabilities[", k, "]"),
-                       absl::StrCat("is ", g, ", expected a number in [0, 1]")};
+      return Violation{"probabilities", absl::StrCat("is ", g, ", expected a number in [0, 1]"), i,
+                       k};
     }
     if (truth < kMissingTruth || truth > 1) {
-      return Violation{absl::StrCat("rows[", i, "].truths[", k, "]"),
-                       absl::StrCat("is ", truth, ", expected 0, 1, or -1 for a missing truth")};
+      return Violation{
+          "truths", absl::StrCat("is ", truth, ", expected 0, 1, or -1 for a missing truth"), i, k};
     }
   }
   return std::nullopt;

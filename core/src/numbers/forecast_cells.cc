@@ -82,8 +82,8 @@ absl::Status CheckStrata(const ForecastStrata& strata) {
   return absl::OkStatus();
 }
 
-Violation NotFinite(std::string field, double value) {
-  return {std::move(field), absl::StrCat("is ", Exact(value), ", expected a finite number")};
+std::string NotFinite(double value) {
+  return absl::StrCat("is ", Exact(value), ", expected a finite number");
 }
 
 // The index of the level nearest 1/2, the lower of two.
@@ -184,17 +184,17 @@ std::optional<Violation> FindForecastViolation(const NumberForecastKind& kind,
   const bool normal = std::holds_alternative<NormalForecasts>(kind);
   const bool quantiles = std::holds_alternative<QuantileForecasts>(kind);
   for (std::size_t k = 0; k < row.size(); ++k) {
-    const auto field = [&]() -> std::string {
-      if (normal) return k == 0 ? "mean" : "standard_deviation";
-      return absl::StrCat("forecasts[", k, "]");
+    const auto violation = [&](std::string description) {
+      if (!normal) return Violation{"forecasts", std::move(description), std::nullopt, k};
+      return Violation{k == 0 ? "mean" : "standard_deviation", std::move(description)};
     };
-    if (!std::isfinite(row[k])) return NotFinite(field(), row[k]);
+    if (!std::isfinite(row[k])) return violation(NotFinite(row[k]));
     if (normal && k == 1 && row[k] < kMinStandardDeviation) {
-      return Violation{field(), absl::StrCat("is ", Exact(row[k]), ", expected at least ",
-                                             kMinStandardDeviation)};
+      return violation(
+          absl::StrCat("is ", Exact(row[k]), ", expected at least ", kMinStandardDeviation));
     }
     if (quantiles && k > 0 && row[k] < row[k - 1]) {
-      return Violation{field(), DescribeCrossing(row[k], row[k - 1])};
+      return violation(DescribeCrossing(row[k], row[k - 1]));
     }
   }
   return std::nullopt;
@@ -202,7 +202,7 @@ std::optional<Violation> FindForecastViolation(const NumberForecastKind& kind,
 
 std::optional<Violation> FindOutcomeViolation(const NumberForecastKind& kind,
                                               std::span<const double> row, double outcome) {
-  if (!std::isfinite(outcome)) return NotFinite("outcome", outcome);
+  if (!std::isfinite(outcome)) return Violation{"outcome", NotFinite(outcome)};
   if (std::holds_alternative<NormalForecasts>(kind) &&
       !std::isfinite((outcome - row[0]) / row[1])) {
     return Violation{"outcome",

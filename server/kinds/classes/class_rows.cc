@@ -2,9 +2,7 @@
 
 #include <cstdint>
 #include <span>
-#include <string>
 
-#include "absl/strings/str_cat.h"
 #include "calibd/core/probability.h"
 
 namespace calibd::server {
@@ -46,14 +44,12 @@ std::vector<Violation> ConvertClassRows(const ValueForm& form, const ClassesSpec
     violations = ConvertMatrix(form.baseline_logits, spec.row_sum_tolerance,
                                rows_of(values.baseline_values), labels, m);
     for (Violation& violation : violations) {
-      // The labels are valid, so the field is rows[i] and then the name of the values.
-      violation.field.replace(violation.field.find('.') + 1, 0, "baseline_");
+      // The labels are valid, so the field is that of the values.
+      violation.field.insert(0, "baseline_");
     }
   }
-  // One row was checked as row 0.
-  if (first > 0 && !violations.empty()) {
-    std::string& field = violations.front().field;
-    field.replace(field.find("[0]"), 3, absl::StrCat("[", first, "]"));
+  for (Violation& violation : violations) {
+    if (violation.row.has_value()) *violation.row += first;
   }
   return violations;
 }

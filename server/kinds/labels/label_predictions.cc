@@ -35,17 +35,21 @@ std::optional<Violation> ConvertRow(bool are_logits, const LabelsSpec& spec, std
     const bool valid = are_logits ? std::isfinite(value) : value >= 0 && value <= 1;
     if (!valid) {
       return Violation{
-          .field = absl::StrCat("rows[", i, are_logits ? "].logits[" : "].probabilities[", k, "]"),
+          .field = are_logits ? "logits" : "probabilities",
           .description = absl::StrCat("(", Quoted(spec.names[k]), ") is ", value, ", expected a ",
-                                      are_logits ? "finite number" : "number in [0, 1]")};
+                                      are_logits ? "finite number" : "number in [0, 1]"),
+          .row = i,
+          .column = k};
     }
     if (are_logits) value = 1 / (1 + std::exp(-value));
     if (values.truths.empty()) continue;
     const std::int32_t truth = values.truths.labels[first + k];
     if (truth >= kMissingTruth && truth <= 1) continue;
-    return Violation{.field = absl::StrCat("rows[", i, "].labels[", k, "]"),
+    return Violation{.field = "labels",
                      .description = absl::StrCat("(", Quoted(spec.names[k]), ") is ", truth,
-                                                 ", expected 1, 0, or -1 for a missing truth")};
+                                                 ", expected 1, 0, or -1 for a missing truth"),
+                     .row = i,
+                     .column = k};
   }
   return std::nullopt;
 }

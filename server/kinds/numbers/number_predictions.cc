@@ -81,7 +81,7 @@ class Numbers final : public PredictionKind {
         violation = FindOutcomeViolation(kind, row, values.truths.outcomes[i]);
       }
       if (!violation.has_value()) continue;
-      violation->field = absl::StrCat("rows[", i, "].", violation->field);
+      violation->row = i;
       violations.push_back(*std::move(violation));
     }
     return violations;

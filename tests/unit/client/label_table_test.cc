@@ -89,8 +89,7 @@ TEST_F(LabelTableTest, FaultsOfTruthsNameTheirColumns) {
   const auto table = Read("prob_rain,label_rain,prob_fog,label_fog\n0.5,1,0.5,0\n");
   ASSERT_TRUE(table.ok()) << table.status();
   for (const char* const field : {"labels", "truths"}) {
-    const absl::Status fault =
-        absl::InvalidArgumentError(absl::StrCat("rows[0].", field, "[1] is 7"));
+    const std::vector<Violation> fault = {{field, "is 7", 0, 1}};
     EXPECT_THAT(std::string(DescribeFaults(*table, fault).message()),
                 HasSubstr("labels.csv line 2, column 4 (\"label_fog\") is 7"));
   }

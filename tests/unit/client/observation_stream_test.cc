@@ -449,8 +449,8 @@ TEST(ObservationStreamTest, RefusesInvalidIdsAndLabelsOrDropsThem) {
       EXPECT_EQ(std::string(sent.message()),
                 "rows[1].prediction_ids is of 0 bytes, expected 1 to 128");
       EXPECT_EQ(std::string(labelled.message()),
-                "labels[0].labels is 2, expected [0, 2); "
-                "labels[1].prediction_ids is not valid UTF-8");
+                "labels[0] is 2, expected [0, 2); "
+                "prediction_ids[1] is not valid UTF-8");
       EXPECT_EQ(counts->rows + counts->labels.labels, 0);
     } else {
       EXPECT_THAT(received.contents, ElementsAre("p:a ", "l:b "));

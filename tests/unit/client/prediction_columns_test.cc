@@ -188,7 +188,7 @@ TEST_F(PredictionColumnsTest, WarnsOfClassesThatAreTakenForProbabilities) {
 
 TEST_F(PredictionColumnsTest, SuggestsThatValuesArePercentagesLogitsOrLogarithms) {
   const auto fault = [&](const std::string& rows) {
-    const absl::Status invalid = absl::InvalidArgumentError("rows[0].probabilities[0] is wrong");
+    const std::vector<Violation> invalid = {{"probabilities", "is wrong", 0, 0}};
     InputOptions options = TwoRows();
     options.predictions = Write("p.csv", rows);
     return std::string(DescribeFaults(ParseInput(options), invalid).message());

@@ -31,6 +31,10 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
+std::string Described(const Input& input, const std::vector<Violation>& violations) {
+  return std::string(DescribeFaults(input, violations).message());
+}
+
 class PredictionFileTest : public PredictionFiles {};
 
 TEST_F(PredictionFileTest, ShiftsLabelsByTheStatedBase) {
@@ -87,11 +91,9 @@ TEST_F(PredictionFileTest, MatchesNamedColumnsToTheClassesByName) {
   const Input input = ParseInput(options);
   EXPECT_THAT(input.values, ElementsAre(0.3, 0.7, 0.6, 0.4));
   EXPECT_THAT(input.labels, ElementsAre(0, 1));
-  EXPECT_EQ(
-      std::string(DescribeFaults(input, absl::InvalidArgumentError("rows[1].probabilities[0] is 2"))
-                      .message()),
-      options.predictions +
-          " line 3, column 3 (\"cat\") is 2 (--drop-invalid leaves out invalid rows)");
+  EXPECT_EQ(Described(input, {{"probabilities", "is 2", 1, 0}}),
+            options.predictions +
+                " line 3, column 3 (\"cat\") is 2 (--drop-invalid leaves out invalid rows)");
   options.class_names = {"cat", "fox"};
   EXPECT_THAT(InputErrorOf(options),
               HasSubstr("column \"dog\" is no class; class \"fox\" has no column; "
@@ -115,10 +117,8 @@ TEST_F(PredictionFileTest, MatchesNamedColumnsToTheClassesByName) {
 
 TEST_F(PredictionFileTest, TheAdviceOnRowSumsIsGivenOnce) {
   const InputOptions options = TwoRows();
-  const std::string faults = "rows[0].probabilities " + DescribeRowSum(0.95, 1e-3) +
-                             "; rows[1].probabilities " + DescribeRowSum(0.96, 1e-3);
-  EXPECT_EQ(std::string(
-                DescribeFaults(ParseInput(options), absl::InvalidArgumentError(faults)).message()),
+  EXPECT_EQ(Described(ParseInput(options), {{"probabilities", DescribeRowSum(0.95, 1e-3), 0},
+                                            {"probabilities", DescribeRowSum(0.96, 1e-3), 1}}),
             absl::StrCat(options.predictions,
                          " line 1 sums to 0.95, off by 0.05, more than the tolerance of 0.001; ",
                          options.predictions,
@@ -293,9 +293,7 @@ TEST_F(PredictionFileTest, ShowsAnInvalidProbabilityOfThePositiveClass) {
   options.positive_class = "1";
   const Input input = ParseInput(options);
   EXPECT_THAT(input.values, ElementsAre(0.75, 0.25, 1.5, 1.5));
-  EXPECT_THAT(std::string(DescribeFaults(
-                              input, absl::InvalidArgumentError("rows[1].probabilities[0] is 1.5"))
-                              .message()),
+  EXPECT_THAT(Described(input, {{"probabilities", "is 1.5", 1, 0}}),
               HasSubstr("p.csv line 3, column 2 (\"p\") is 1.5"));
   options.predictions = Write("q.csv", "0.5,0.5,1\n");
   options.columns.label = "3";
@@ -462,10 +460,8 @@ TEST_F(PredictionFileTest, ReadsLabelsByIdAndNamesTheLineOfAnInvalidClass) {
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_THAT(file->ids, ElementsAre("a", "b,"));
   EXPECT_THAT(file->labels, ElementsAre(0, 2));
-  EXPECT_EQ(std::string(DescribeFaults(
-                            *file, absl::InvalidArgumentError("labels[1].prediction_ids is long"))
-                            .message()),
-            options.path + " line 3 is long");
+  const std::vector<Violation> fault = {{"prediction_ids", "is long", 1}};
+  EXPECT_EQ(std::string(DescribeFaults(*file, fault).message()), options.path + " line 3 is long");
   EXPECT_THAT(error(2),
               HasSubstr("l.csv line 3, column 2 (\"label\"): label \"3\", expected 1..2"));
   options.columns.drop_invalid = true;
@@ -496,15 +492,12 @@ TEST_F(PredictionFileTest, NamesTheFilesLinesAndColumnsOfFaults) {
   InputOptions options = TwoRows();
   options.ids = Write("i.csv", "a\nb\n");
   const Input input = ParseInput(options);
-  const auto described = [&](const char* fault) {
-    return std::string(DescribeFaults(input, absl::InvalidArgumentError(fault)).message());
-  };
-  EXPECT_THAT(described("rows[1].probabilities sums to 2; rows[0].logits[1] is nan"),
+  EXPECT_THAT(Described(input, {{"probabilities", "sums to 2", 1}, {"logits", "is nan", 0, 1}}),
               AllOf(HasSubstr("p.csv line 2 sums to 2; "),
                     HasSubstr("p.csv line 1, column 2 is nan"), HasSubstr("--drop-invalid")));
-  EXPECT_THAT(described("labels[1] is 9; rows[0].labels is 9"),
+  EXPECT_THAT(Described(input, {{"labels", "is 9", 1}, {"labels", "is 9", 0}}),
               AllOf(HasSubstr("l.csv line 2 is 9; "), HasSubstr("l.csv line 1 is 9")));
-  EXPECT_THAT(described("rows[0].prediction_ids is not valid UTF-8"),
+  EXPECT_THAT(Described(input, {{"prediction_ids", "is not valid UTF-8", 0}}),
               HasSubstr("i.csv line 1 is not"));
 }
 

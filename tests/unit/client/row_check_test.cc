@@ -12,7 +12,9 @@ namespace {
 std::string Fault(PredictionKind kind, std::vector<double> row, std::int32_t label) {
   auto fault = FindRowFault<double>(kind, row, 1e-3);
   if (!fault.has_value()) fault = FindLabelFault(label, row.size());
-  return fault.has_value() ? std::string(fault->field) + " " + fault->description : "none";
+  if (!fault.has_value()) return "none";
+  fault->row = 7;
+  return DescribeViolations({&*fault, 1});
 }
 
 TEST(FindFaultTest, AcceptsTheEdges) {
@@ -30,7 +32,8 @@ TEST(FindFaultTest, QuantilesThatDecreaseAreNamedWithoutAnIndexOfTheOther) {
   const std::vector<double> row{3, 2};
   const auto fault = FindForecastFault(forecast, row);
   ASSERT_TRUE(fault.has_value());
-  EXPECT_EQ(fault->field, "forecasts[1]");
+  EXPECT_EQ(fault->field, "forecasts");
+  EXPECT_EQ(fault->column, 1);
   EXPECT_EQ(
       fault->description,
       "is 2, expected at least 3, the quantile before it; separate models of the quantiles may "
@@ -39,22 +42,22 @@ TEST(FindFaultTest, QuantilesThatDecreaseAreNamedWithoutAnIndexOfTheOther) {
 
 TEST(FindFaultTest, NamesFieldAndValue) {
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-  EXPECT_EQ(
-      Fault(PredictionKind::kProbabilities, {0.5, 0.51}, 0),
-      "probabilities sums to 1.01, off by 0.01, more than the tolerance of 0.001: normalise the "
-      "rows (calibctl --renormalise), or declare a larger row_sum_tolerance");
+  EXPECT_EQ(Fault(PredictionKind::kProbabilities, {0.5, 0.51}, 0),
+            "rows[7].probabilities sums to 1.01, off by 0.01, more than the tolerance of 0.001: "
+            "normalise the "
+            "rows (calibctl --renormalise), or declare a larger row_sum_tolerance");
   EXPECT_EQ(Fault(PredictionKind::kProbabilities, {1 + 1.1e-6, 0}, 0),
-            "probabilities[0] is 1.0000011, expected a number in [0, 1]");
+            "rows[7].probabilities[0] is 1.0000011, expected a number in [0, 1]");
   EXPECT_EQ(Fault(PredictionKind::kProbabilities, {1 + 1e-7, -1e-7}, 0), "none")
       << "a rounding, which the server takes away";
   EXPECT_EQ(Fault(PredictionKind::kProbabilities, {-0.5, 1.5}, 0),
-            "probabilities[0] is -0.5, expected a number in [0, 1]");
+            "rows[7].probabilities[0] is -0.5, expected a number in [0, 1]");
   EXPECT_EQ(Fault(PredictionKind::kProbabilities, {1, kNan}, 0),
-            "probabilities[1] is nan, expected a number in [0, 1]");
+            "rows[7].probabilities[1] is nan, expected a number in [0, 1]");
   EXPECT_EQ(Fault(PredictionKind::kLogits, {1, std::numeric_limits<double>::infinity()}, 0),
-            "logits[1] is inf, expected a finite number");
-  EXPECT_EQ(Fault(PredictionKind::kProbabilities, {0, 1}, 2), "labels is 2, expected [0, 2)");
-  EXPECT_EQ(Fault(PredictionKind::kLogits, {0, 1}, -1), "labels is -1, expected [0, 2)");
+            "rows[7].logits[1] is inf, expected a finite number");
+  EXPECT_EQ(Fault(PredictionKind::kProbabilities, {0, 1}, 2), "labels[7] is 2, expected [0, 2)");
+  EXPECT_EQ(Fault(PredictionKind::kLogits, {0, 1}, -1), "labels[7] is -1, expected [0, 2)");
 }
 
 TEST(FindGroupFaultTest, AcceptsOneTo64PrintableBytes) {

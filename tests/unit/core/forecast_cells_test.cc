@@ -292,7 +292,8 @@ TEST(ForecastCellsTest, NamesWhatIsInvalid) {
   EXPECT_FALSE(CheckForecastKind(SampleForecasts{1001}).ok());
   const std::vector<double> decreasing = {1, 3, 2};
   const auto violation = FindForecastViolation(QuantileForecasts{{.2, .4, .6}}, decreasing);
-  EXPECT_EQ(violation->field, "forecasts[2]");
+  EXPECT_EQ(violation->field, "forecasts");
+  EXPECT_EQ(violation->column, 2);
   EXPECT_EQ(
       violation->description,
       "is 2, expected at least 3, the quantile before it; separate models of the quantiles may "

@@ -113,7 +113,7 @@ TEST(ValidationTest, FindsTheOnlyInvalidRow) {
           changed.probabilities[i * m + k] = bad;
           const auto violations = FindViolations(changed.view());
           ASSERT_THAT(violations, SizeIs(1));
-          EXPECT_EQ(violations[0].field, absl::StrCat("rows[", i, "].probabilities[", k, "]"));
+          EXPECT_EQ(PathOf(violations[0]), absl::StrCat("rows[", i, "].probabilities[", k, "]"));
         }
       }
       PredictionSet changed = set;
@@ -129,7 +129,7 @@ TEST(ValidationTest, FindsTheOnlyInvalidRow) {
       EXPECT_THAT(FindViolations(changed.view(), off), IsEmpty());
       const auto violations = FindViolations(changed.view(), 0.999 * off);
       ASSERT_THAT(violations, SizeIs(1));
-      EXPECT_EQ(violations[0].field, absl::StrCat("rows[", i, "].probabilities"));
+      EXPECT_EQ(PathOf(violations[0]), absl::StrCat("rows[", i, "].probabilities"));
     }
   }
 }
@@ -150,7 +150,7 @@ TEST(ValidationTest, ReportsOneViolationPerRowAndAFewInTotal) {
   }
   const auto violations = FindViolations({probabilities, labels, 2});
   ASSERT_THAT(violations, SizeIs(kMaxReportedViolations));
-  EXPECT_EQ(violations[4].field, "rows[4].probabilities[0]");
+  EXPECT_EQ(PathOf(violations[4]), "rows[4].probabilities[0]");
 }
 
 TEST(ValidationTest, ToleranceIsInclusiveAndConfigurable) {
@@ -173,7 +173,7 @@ TEST(SoftmaxTest, RejectsNonFiniteAndLeavesValues) {
   std::vector<double> logits = {0, 1, kNan, 2};
   const auto violations = SoftmaxRows(logits, 2);
   ASSERT_THAT(violations, SizeIs(1));
-  EXPECT_EQ(violations[0].field, "rows[1].logits[0]");
+  EXPECT_EQ(PathOf(violations[0]), "rows[1].logits[0]");
   EXPECT_EQ(logits[0], 0);
 }
 

@@ -236,7 +236,7 @@ TEST(DecodeTest, ARowWithAnInvalidBaselineIsSkippedWithItsPrediction) {
   const LogRow row = Decode(observations, WithBaseline());
   ASSERT_TRUE(row.validity().ok()) << row.validity();
   EXPECT_EQ(row.skipped.rows, 1);
-  EXPECT_EQ(row.skipped.violations[0].field, "rows[0].baseline_probabilities");
+  EXPECT_EQ(PathOf(row.skipped.violations[0]), "rows[0].baseline_probabilities");
   EXPECT_THAT(row.values()->values, ElementsAre(0.5, 0.5));
   EXPECT_THAT(row.values()->baseline_values, ElementsAre(0.125, 0.875));
 }
@@ -351,10 +351,10 @@ TEST(DecodeTest, InvalidRowsAreSkippedOnRequest) {
   EXPECT_EQ(batch.As<ObservationsRow>()->dropped_rows, 3);
   EXPECT_EQ(batch.skipped.rows, 3);
   ASSERT_EQ(batch.skipped.violations.size(), 3U);
-  EXPECT_EQ(batch.skipped.violations[0].field, "rows[2].probabilities");
+  EXPECT_EQ(PathOf(batch.skipped.violations[0]), "rows[2].probabilities");
   EXPECT_THAT(batch.skipped.violations[0].description, HasSubstr("sums to 1.3, off by 0.3"));
-  EXPECT_EQ(batch.skipped.violations[1].field, "labels[3]");
-  EXPECT_EQ(batch.skipped.violations[2].field, "rows[4].probabilities[0]");
+  EXPECT_EQ(PathOf(batch.skipped.violations[1]), "labels[3]");
+  EXPECT_EQ(PathOf(batch.skipped.violations[2]), "rows[4].probabilities[0]");
   EXPECT_EQ(DecodeAfter([](auto& o) { o.set_skip_invalid_rows(true); }).skipped.rows, 0);
   // An error that is not in one row rejects the batch.
   EXPECT_THAT(Refusal([](auto& o) {
@@ -380,9 +380,9 @@ TEST(DecodeTest, SkippedRowsTakeTheirIdsAndGroupsWithThem) {
   const LogRow batch = Decode(observations, declaration);
   ASSERT_TRUE(batch.validity().ok()) << batch.validity();
   EXPECT_EQ(batch.skipped.rows, 3);
-  EXPECT_EQ(batch.skipped.violations[0].field, "rows[1].logits[0]");
-  EXPECT_EQ(batch.skipped.violations[1].field, "prediction_ids[2]");
-  EXPECT_EQ(batch.skipped.violations[2].field, "group_values[3]");
+  EXPECT_EQ(PathOf(batch.skipped.violations[0]), "rows[1].logits[0]");
+  EXPECT_EQ(PathOf(batch.skipped.violations[1]), "prediction_ids[2]");
+  EXPECT_EQ(PathOf(batch.skipped.violations[2]), "group_values[3]");
   EXPECT_THAT(batch.As<PredictionsRow>()->ids, ElementsAre(HashId("a"), HashId("e")));
   EXPECT_EQ(batch.As<PredictionsRow>()->predicted_classes.size(), 2U);
   EXPECT_THAT(batch.values()->group_values, ElementsAre("r", "v"));
@@ -528,7 +528,7 @@ TEST(DecodeTest, PredictionTimesAreLimited) {
   const LogRow skipped = Decode(skipping, Declaration(), now);
   ASSERT_EQ(skipped.rows(), 1) << skipped.validity();
   EXPECT_EQ(skipped.values()->time_s(0), now_s);
-  EXPECT_EQ(skipped.skipped.violations[0].field, "prediction_times[0]");
+  EXPECT_EQ(PathOf(skipped.skipped.violations[0]), "prediction_times[0]");
 }
 
 }  // namespace

@@ -58,8 +58,9 @@ struct NumberForecastBatch {
                                      const NumberForecastBatch& batch) noexcept;
 
 // Describes the first reason why a forecast is invalid: a value that is not finite, a standard
-// deviation below kMinStandardDeviation, or quantiles that decrease. Violation::field is the name
-// within the row, such as "standard_deviation" or "forecasts[3]". row: ForecastWidth values.
+// deviation below kMinStandardDeviation, or quantiles that decrease. The violation has no
+// row; its field is "mean", "standard_deviation", or "forecasts" with the column. row:
+// ForecastWidth values.
 [[nodiscard]] std::optional<Violation> FindForecastViolation(const NumberForecastKind& kind,
                                                              std::span<const double> row);
 // The violation of the outcome of a valid forecast: it must be finite, and so must be (outcome -

@@ -4,28 +4,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "calibd/core/prediction_batch.h"
+#include "calibd/core/violation.h"
 
 namespace calibd {
 
 // Limits of the declared number of classes.
 inline constexpr std::size_t kMinClassCount = 2;
 inline constexpr std::size_t kMaxClassCount = 100000;
-
-// Maximum number of violations that one validation reports.
-inline constexpr std::size_t kMaxReportedViolations = 5;
-
-// A violation of a constraint by an input.
-struct Violation {
-  // Path of the field, e.g. "rows[17].probabilities" or "labels".
-  std::string field;
-  // The value that was found and the expected value, e.g. "is 7, expected [0, 3)".
-  std::string description;
-};
 
 // Checks that a batch has n >= 1 rows of m probabilities and n labels, that every probability is
 // finite and in [0, 1], that every row has a valid sum (IsRowSum), and that every label is in
@@ -42,9 +31,6 @@ struct Violation {
 // "rows[17].probabilities[2] is nan, expected a number in [0, 1]".
 [[nodiscard]] absl::Status ValidateBatch(const PredictionBatch& batch,
                                          double row_sum_tolerance = 0);
-
-// "field description; field description", the text of ValidateBatch.
-[[nodiscard]] std::string DescribeViolations(std::span<const Violation> violations);
 
 // Replaces m >= 1 finite logits by their softmax, in double with the maximum subtracted. Returns
 // the logarithm of the sum of their exponentials.

@@ -76,12 +76,16 @@ struct StreamOptions {
 struct RowError {
   // -1 if the error is not about one row.
   std::int64_t row = -1;
-  // "probabilities", "logits", either with "baseline_" before it, "labels", "forecasts",
-  // "outcomes", "features", "prediction_ids", or the server's path of the field.
+  // The path of the value in the call or in the server's batch, such as "rows[17].probabilities[2]"
+  // or "labels[17]".
   std::string field;
   // What was found and what was expected.
   std::string description;
 };
+
+// The invalid rows that an error names: InvalidArgument of a function that sends rows or labels.
+// Empty if it names none.
+[[nodiscard]] std::vector<RowError> RowErrors(const absl::Status& status);
 
 // A batch that the server rejected: none of its rows was counted. Or, if the status is OK, a batch
 // of which the server skipped invalid rows.
