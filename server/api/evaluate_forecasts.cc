@@ -196,8 +196,7 @@ absl::Status EvaluateForecastModel(WindowJobs& jobs, const v1::EvaluateRequest& 
     proto.set_last_observation(sample.last_observation);
     *proto.mutable_compute_time() = ToTimestamp(sample.compute_time);
     v1::Evaluation& answer = *result->mutable_evaluation();
-    *answer.mutable_reading() =
-        convert::ReadingOf(answer, {.error_limit = declaration->monitoring.error_limit});
+    convert::Judge({.error_limit = declaration->monitoring.error_limit}, answer);
     *answer.mutable_elapsed() = Since(start);
     return absl::OkStatus();
   };

@@ -232,8 +232,7 @@ absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
                                            .null = NullHypothesis::kForecast},
                                           control.WithoutProgress())));
     }
-    *proto.mutable_reading() =
-        convert::ReadingOf(proto, {.error_limit = model->declaration()->monitoring.error_limit});
+    convert::Judge({.error_limit = model->declaration()->monitoring.error_limit}, proto);
     *proto.mutable_elapsed() = Since(start);
     return absl::OkStatus();
   };

@@ -79,9 +79,18 @@ RULES = {
                  "xxhash.h",
                  *GRPC_AND_PROTO),
         others=False, forbidden=()),
+    # What needs no server needs no transport.
+    "client/offline": dict(
+        allowed=("calibd/core/", "calibd/convert/", "calibd/v1/", "client/offline/", "absl/",
+                 "google/protobuf/"),
+        others=False, forbidden=()),
+    "client/python": dict(
+        allowed=("calibd/core/", "calibd/convert/", "calibd/v1/", "client/offline/", "absl/",
+                 "pybind11/"),
+        others=False, forbidden=()),
     "client/cli": dict(
         allowed=("calibd/client/", "calibd/core/", "calibd/convert/", "calibd/text/", "calibd/v1/",
-                 "calibd/rpc/", "client/cli/"),
+                 "calibd/rpc/", "client/cli/", "client/offline/"),
         others=True, forbidden=()),
 }
 

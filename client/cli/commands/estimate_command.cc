@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <optional>
 #include <random>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -12,10 +13,11 @@
 #include "calibd/core/estimator_selection.h"
 #include "client/cli/commands/command.h"
 #include "client/cli/commands/lens_option.h"
-#include "client/cli/commands/offline_evaluation.h"
 #include "client/cli/commands/shared_options.h"
 #include "client/cli/files/prediction_file.h"
 #include "client/cli/reports/estimate_report.h"
+#include "client/offline/classes.h"
+#include "client/offline/threads.h"
 
 namespace calibd::cli {
 namespace {
@@ -80,22 +82,22 @@ void TellDurationOf(const PredictionBatch& batch, const EstimateOptions& options
   const auto operations = [&](std::size_t rows, const SelectionOptions& selection) {
     return SelectionOperations(rows, batch.class_count, selection);
   };
-  TellDuration(
-      {.rows = batch.size(),
-       .seconds =
-           [&](std::size_t rows) {
-             return operations(rows, *part) / (kOperationsPerSecond * options.threads);
-           },
-       .measure =
-           [&](std::size_t rows) {
-             client::LongCallOptions call;
-             call.stop = stop;
-             return SecondsOf([&] {
-               return EstimateOffline(batch.rows(0, rows), fewer, options.threads, call).ok();
-             });
-           },
-       .scale = operations(batch.size(), *whole) / operations(batch.size(), *part)},
-      request.replicates() > 0 ? "fewer --replicates" : "fewer --estimators");
+  TellDuration({.rows = batch.size(),
+                .seconds =
+                    [&](std::size_t rows) {
+                      return operations(rows, *part) / (kOperationsPerSecond * options.threads);
+                    },
+                .measure =
+                    [&](std::size_t rows) {
+                      return SecondsOf([&] {
+                        return offline::EstimateOffline(
+                                   batch.rows(0, rows), fewer, options.threads,
+                                   offline::ControlOf(options.threads, stop, nullptr))
+                            .ok();
+                      });
+                    },
+                .scale = operations(batch.size(), *whole) / operations(batch.size(), *part)},
+               request.replicates() > 0 ? "fewer --replicates" : "fewer --estimators");
 }
 
 absl::StatusOr<ExitCode> EstimateFiles(const Context& context, const EstimateOptions& options,
@@ -114,7 +116,9 @@ absl::StatusOr<ExitCode> EstimateFiles(const Context& context, const EstimateOpt
   CALIBD_ASSIGN_OR_RETURN(
       const v1::CalibrationErrorEstimate estimate,
       CallWithProgress(context, "estimating", kTestTimeout, [&](const auto& call) {
-        return EstimateOffline(batch, request, options.threads, call);
+        return offline::EstimateOffline(
+            batch, request, options.threads,
+            offline::ControlOf(options.threads, call.stop, call.on_progress));
       }));
   if (context.json()) {
     Json json = ToJson(estimate);

@@ -19,13 +19,14 @@
 #include "client/cli/commands/fail_on.h"
 #include "client/cli/commands/kernel_option.h"
 #include "client/cli/commands/lens_option.h"
-#include "client/cli/commands/offline_evaluation.h"
 #include "client/cli/commands/progress_bar.h"
 #include "client/cli/commands/shared_options.h"
 #include "client/cli/files/action_file.h"
 #include "client/cli/files/prediction_file.h"
 #include "client/cli/files/row_order.h"
 #include "client/cli/reports/evaluation_report.h"
+#include "client/offline/classes.h"
+#include "client/offline/threads.h"
 
 namespace calibd::cli {
 namespace {
@@ -36,7 +37,7 @@ struct EvaluateOptions {
   std::string model;
   std::int32_t window = 0;
   KernelOptions kernel;
-  OfflineOptions offline;
+  offline::OfflineOptions offline;
   // Empty: top_label and class_wise, or the lenses of the model.
   std::vector<std::string> lenses;
   // Empty: chosen by the server.
@@ -118,7 +119,7 @@ absl::StatusOr<ExitCode> Report(const Context& context, v1::Evaluation evaluatio
                                 const std::optional<FileChanges>& changes,
                                 const EvaluationGate& fail_on,
                                 const convert::EvaluationCriteria& criteria) {
-  *evaluation.mutable_reading() = convert::ReadingOf(evaluation, criteria);
+  convert::Judge(criteria, evaluation);
   const std::optional<Decision> decision =
       DecideByVerdict(convert::VerdictOf(evaluation, criteria), fail_on, criteria.error_limit);
   if (context.json()) {
@@ -163,28 +164,29 @@ absl::StatusOr<ExitCode> EvaluateServed(const Context& context, const EvaluateOp
 }
 
 // Announces an evaluation that takes long. batch: all rows.
-void TellDurationOf(const PredictionBatch& batch, const OfflineOptions& offline,
+void TellDurationOf(const PredictionBatch& batch, const offline::OfflineOptions& offline,
                     const std::stop_token& stop) {
   const auto options = EvaluationOptionsOf(offline, batch.class_count);
   // The evaluation says what is wrong with the options.
   if (!options.ok()) return;
-  OfflineOptions part = offline;
+  offline::OfflineOptions part = offline;
   part.groups.clear();
-  part.stop = stop;
-  TellDuration(
-      {.rows = batch.size(),
-       .seconds =
-           [&](std::size_t rows) {
-             return EvaluationSeconds(rows, batch.class_count, *options) / offline.threads;
-           },
-       .measure =
-           [&](std::size_t rows) {
-             part.features.assign(offline.features.begin(),
-                                  offline.features.begin() +
-                                      static_cast<std::ptrdiff_t>(rows * offline.feature_count));
-             return SecondsOf([&] { return EvaluateOffline(batch.rows(0, rows), part).ok(); });
-           }},
-      "send them to a server (calibctl send)");
+  const RunControl control = offline::ControlOf(part.threads, stop, nullptr);
+  TellDuration({.rows = batch.size(),
+                .seconds =
+                    [&](std::size_t rows) {
+                      return EvaluationSeconds(rows, batch.class_count, *options) / offline.threads;
+                    },
+                .measure =
+                    [&](std::size_t rows) {
+                      part.features.assign(
+                          offline.features.begin(),
+                          offline.features.begin() +
+                              static_cast<std::ptrdiff_t>(rows * offline.feature_count));
+                      return SecondsOf(
+                          [&] { return EvaluateOffline(batch.rows(0, rows), part, control).ok(); });
+                    }},
+               "send them to a server (calibctl send)");
 }
 
 absl::StatusOr<ExitCode> EvaluateFiles(const Context& context, const EvaluateOptions& options,
@@ -198,7 +200,7 @@ absl::StatusOr<ExitCode> EvaluateFiles(const Context& context, const EvaluateOpt
     return absl::FailedPreconditionError(absl::StrCat(
         "not enough valid observations: ", input.labels.size(), ", at least 2 are needed"));
   }
-  OfflineOptions offline = options.offline;
+  offline::OfflineOptions offline = options.offline;
   CALIBD_RETURN_IF_ERROR(
       ParseKernel(options.kernel, input.class_count, offline.kernel, offline.bandwidth));
   offline.request = request;
@@ -214,9 +216,9 @@ absl::StatusOr<ExitCode> EvaluateFiles(const Context& context, const EvaluateOpt
   CALIBD_ASSIGN_OR_RETURN(
       const v1::Evaluation evaluation,
       CallWithProgress(context, "evaluating", kTestTimeout, [&](const auto& progress) {
-        offline.stop = progress.stop;
-        offline.on_progress = progress.on_progress;
-        return EvaluateOffline(batch, offline);
+        return EvaluateOffline(
+            batch, offline,
+            offline::ControlOf(offline.threads, progress.stop, progress.on_progress));
       }));
   return Report(context, evaluation, input.changes, options.fail_on, offline.criteria);
 }
@@ -248,7 +250,7 @@ void AddEvaluateCommand(CLI::App& app, Context& context) {
       "Compute all estimates and tests for predictions in files (no server "
       "needed) or for a model's newest observations",
       Run);
-  OfflineOptions& offline = options->offline;
+  offline::OfflineOptions& offline = options->offline;
   offline.threads = std::max(1U, std::thread::hardware_concurrency());
   command->footer(
       "Examples: calibctl evaluate predictions.csv labels.csv --label-base 0\n"

@@ -18,11 +18,11 @@
 #include "calibd/core/forecast_evaluation.h"
 #include "client/cli/commands/command.h"
 #include "client/cli/commands/fail_on.h"
-#include "client/cli/commands/offline_evaluation.h"
 #include "client/cli/commands/outcome_kernel_option.h"
 #include "client/cli/commands/shared_options.h"
 #include "client/cli/files/forecast_file.h"
 #include "client/cli/reports/forecast_report.h"
+#include "client/offline/threads.h"
 
 namespace calibd::cli {
 namespace {
@@ -86,7 +86,7 @@ ExitCode Report(const Context& context, const EvaluateForecastsOptions& options,
   const convert::EvaluationCriteria criteria{
       .error_limit = options.error_limit.value_or(default_limit),
       .significance_level = options.fail_on.significance_level};
-  *answer.mutable_reading() = convert::ReadingOf(answer, criteria);
+  convert::Judge(criteria, answer);
   const std::optional<Decision> decision =
       DecideByVerdict(convert::VerdictOf(answer, criteria), options.fail_on, criteria.error_limit);
   if (context.json()) {
@@ -191,9 +191,7 @@ absl::StatusOr<ExitCode> EvaluateFile(const Context& context,
         evaluation_options, covariates, control);
   };
   const auto control = [&](std::function<void(double)> progress) {
-    return RunControl{.parallel_for = LoopOnThreads(options.threads),
-                      .progress = std::move(progress),
-                      .cancelled = [&context] { return context.stop.stop_requested(); }};
+    return offline::ControlOf(options.threads, context.stop, std::move(progress));
   };
   TellDuration({.rows = n,
                 .seconds =

@@ -18,12 +18,12 @@
 #include "calibd/convert/loss.h"
 #include "calibd/core/calibration_loss.h"
 #include "client/cli/commands/command.h"
-#include "client/cli/commands/offline_evaluation.h"
 #include "client/cli/commands/outcome_kernel_option.h"
 #include "client/cli/commands/shared_options.h"
 #include "client/cli/files/forecast_file.h"
 #include "client/cli/files/prediction_file.h"
 #include "client/cli/reports/report.h"
+#include "client/offline/threads.h"
 #include "google/protobuf/text_format.h"
 
 namespace calibd::cli {
@@ -322,9 +322,7 @@ absl::StatusOr<ExitCode> ComputeAndReport(const Context& context, const LossComm
         absl::StrFormat("%d rows need %.1f GB of memory, at most %.0f GB are used: give fewer rows",
                         batch.size(), bytes / 1e9, kMaxMemoryBytes / 1e9));
   }
-  const RunControl control{.parallel_for = LoopOnThreads(options.threads),
-                           .progress = nullptr,
-                           .cancelled = [&context] { return context.stop.stop_requested(); }};
+  const RunControl control = offline::ControlOf(options.threads, context.stop, nullptr);
   const absl::StatusOr<CalibrationLoss> result = ComputeLoss(batch, loss, control);
   if (!result.ok()) return WithOptionNames(result.status());
   const CalibrationLoss& computed = *result;

@@ -13,10 +13,11 @@
 #include "calibd/client/recalibration.h"
 #include "calibd/convert/json_reader.h"
 #include "calibd/convert/recalibration.h"
-#include "calibd/core/recalibration.h"
 #include "client/cli/commands/command.h"
 #include "client/cli/commands/shared_options.h"
 #include "client/cli/files/prediction_file.h"
+#include "client/offline/classes.h"
+#include "client/offline/threads.h"
 
 namespace calibd::cli {
 namespace {
@@ -129,22 +130,8 @@ absl::StatusOr<v1::Recalibration> AdviseOnFiles(const RecalibrateOptions& option
                                                 std::optional<FileChanges>& changes) {
   CALIBD_ASSIGN_OR_RETURN(const Input input, ReadObservations(options.input, 0));
   changes = input.changes;
-  const RunControl control{.parallel_for = nullptr,
-                           .progress = call.on_progress,
-                           .cancelled = [&call] { return call.stop.stop_requested(); }};
-  const PredictionBatch batch{input.values, input.labels, input.class_count};
-  const std::vector<DeviationBlocks> events = DeviationsOf(batch);
-  CALIBD_ASSIGN_OR_RETURN(const std::optional<EventChange> change, FindChangeBeforeMap(events, 1));
-  const bool changed = change.has_value();
-  const std::size_t older = changed ? static_cast<std::size_t>(change->change.from) : 0;
-  CALIBD_ASSIGN_OR_RETURN(
-      const RecalibrationAdvice advice,
-      AdviseRecalibration(batch.rows(older, batch.size() - older),
-                          changed ? RecalibrationSplit::kAlternating : RecalibrationSplit::kHalves,
-                          control));
-  std::optional<v1::DatedChange> dated;
-  if (changed) dated = convert::ToProto(*change, 1, events.front().rows());
-  return convert::ToProto(advice, input.class_count, static_cast<std::int64_t>(older) + 1, dated);
+  return offline::RecalibrateOffline({input.values, input.labels, input.class_count},
+                                     offline::ControlOf(1, call.stop, call.on_progress));
 }
 
 absl::StatusOr<v1::Recalibration> AdviseOnModel(const Context& context,

@@ -1,12 +1,12 @@
-#include "client/cli/commands/offline_evaluation.h"
-
 #include <gtest/gtest.h>
 
 #include "calibd/core/generator.h"
 #include "calibd/core/p_value.h"
+#include "client/offline/classes.h"
+#include "client/offline/threads.h"
 #include "support/test_data.h"
 
-namespace calibd::cli {
+namespace calibd::offline {
 namespace {
 
 using calibd::testing::RelativeDifference;
@@ -52,7 +52,7 @@ TEST(EvaluateOfflineTest, ReproducesTheSmallCases) {
     options.block_sizes = {2, 3};
     options.request.set_replicates(0);
     options.threads = 2;
-    const auto evaluation = EvaluateOffline(set.view(), options);
+    const auto evaluation = EvaluateOffline(set.view(), options, ControlOf(2, {}, nullptr));
     ASSERT_TRUE(evaluation.ok()) << evaluation.status();
     ExpectQuadratic(evaluation->lenses(0).result(), small_case);
     ExpectLinear(evaluation->estimates(0), small_case);
@@ -77,7 +77,7 @@ TEST_P(EvaluateCifar10Test, ReproducesTheReference) {
   options.request.set_replicates(99);
   options.request.set_seed(1);
   options.threads = 2;
-  const auto evaluation = EvaluateOffline(set->view(), options);
+  const auto evaluation = EvaluateOffline(set->view(), options, ControlOf(2, {}, nullptr));
   ASSERT_TRUE(evaluation.ok()) << evaluation.status();
   const v1::QuadraticTestResult& canonical = evaluation->lenses(0).result();
   ExpectEqual(canonical.provenance().bandwidth(), expected, "nu", 1e-12);
@@ -104,7 +104,7 @@ TEST_P(EvaluateCifar10Test, ReproducesScoresBinnedErrorsAndMmce) {
   options.bandwidth.mutable_median_off_diagonal();
   options.request.set_replicates(0);
   options.request.add_lenses()->mutable_top_label();
-  const auto evaluation = EvaluateOffline(set->view(), options);
+  const auto evaluation = EvaluateOffline(set->view(), options, {});
   ASSERT_TRUE(evaluation.ok()) << evaluation.status();
   ExpectEqual(evaluation->lenses(0).result().provenance().bandwidth(), expected, "nu_offdiag",
               1e-12);
@@ -135,7 +135,7 @@ TEST(EvaluateOfflineTest, EqualPredictionsHaveTheBandwidth1) {
     set.probabilities.insert(set.probabilities.end(), {0.5, 0.5});
     set.labels.push_back(i % 2);
   }
-  const absl::StatusOr<v1::Evaluation> evaluation = EvaluateOffline(set.view(), {});
+  const absl::StatusOr<v1::Evaluation> evaluation = EvaluateOffline(set.view(), {}, {});
   ASSERT_TRUE(evaluation.ok()) << evaluation.status();
   const v1::Provenance& provenance = evaluation->lenses(0).result().provenance();
   EXPECT_EQ(provenance.bandwidth(), 1);
@@ -149,10 +149,10 @@ TEST(EvaluateOfflineTest, StopsOnRequest) {
   generator->Draw(2000, set);
   std::stop_source source;
   OfflineOptions options;
-  options.stop = source.get_token();
-  options.on_progress = [&](double) { source.request_stop(); };
-  EXPECT_TRUE(absl::IsCancelled(EvaluateOffline(set.view(), options).status()));
+  const RunControl control =
+      ControlOf(1, source.get_token(), [&](double) { source.request_stop(); });
+  EXPECT_TRUE(absl::IsCancelled(EvaluateOffline(set.view(), options, control).status()));
 }
 
 }  // namespace
-}  // namespace calibd::cli
+}  // namespace calibd::offline

@@ -42,6 +42,9 @@ TEST(EvaluationReadingTest, TheTestsOfAllLensesShareTheLevel) {
       reading.how_bad().text(),
       StartsWith("off by 5 points (3 to 8; limit 2 points); says 90.00 %, right 85.00 %: over-"));
   EXPECT_EQ(reading.how_bad().brief(), "off by 5 points (3 to 8; limit 2 points)");
+  Judge({.error_limit = 0.02}, evaluation);
+  EXPECT_EQ(evaluation.limit_status(), v1::CalibrationError::OVER_LIMIT);
+  EXPECT_EQ(evaluation.reading().SerializeAsString(), reading.SerializeAsString());
   EXPECT_EQ(
       reading.certain().text(),
       "not rejected by canonical, top_label, which does not prove calibration; the interval of "

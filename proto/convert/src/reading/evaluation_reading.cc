@@ -230,4 +230,9 @@ v1::Reading ReadingOf(const v1::Evaluation& evaluation, const EvaluationCriteria
   return reading;
 }
 
+void Judge(const EvaluationCriteria& criteria, v1::Evaluation& evaluation) {
+  *evaluation.mutable_reading() = ReadingOf(evaluation, criteria);
+  evaluation.set_limit_status(VerdictOf(evaluation, criteria).limit);
+}
+
 }  // namespace calibd::convert

@@ -48,6 +48,8 @@ struct EvaluationVerdict {
 [[nodiscard]] double LevelOfGroups(const EvaluationCriteria& criteria);
 [[nodiscard]] v1::Reading ReadingOf(const v1::Evaluation& evaluation,
                                     const EvaluationCriteria& criteria);
+// Sets `reading` and `limit_status`.
+void Judge(const EvaluationCriteria& criteria, v1::Evaluation& evaluation);
 
 [[nodiscard]] std::string VerdictLine(const v1::GetCalibrationResponse& answer);
 [[nodiscard]] v1::Reading::HowBad HowBadLine(const v1::GetCalibrationResponse& answer);

@@ -1,24 +1,19 @@
-#ifndef CALIBD_CLIENT_CLI_COMMANDS_OFFLINE_EVALUATION_H_
-#define CALIBD_CLIENT_CLI_COMMANDS_OFFLINE_EVALUATION_H_
+#ifndef CALIBD_CLIENT_OFFLINE_CLASSES_H_
+#define CALIBD_CLIENT_OFFLINE_CLASSES_H_
 
 #include <cstddef>
-#include <functional>
-#include <stop_token>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "calibd/client/client.h"
 #include "calibd/convert/reading.h"
 #include "calibd/core/evaluation.h"
 #include "calibd/core/prediction_batch.h"
 #include "calibd/core/run_control.h"
 #include "calibd/v1/calibration_service.pb.h"
+#include "calibd/v1/recalibration.pb.h"
 
-namespace calibd::cli {
-
-// Runs a loop on `threads` >= 1 threads, including the caller's.
-[[nodiscard]] ParallelLoop LoopOnThreads(unsigned threads);
+namespace calibd::offline {
 
 struct OfflineOptions {
   // The kernel of the canonical lens.
@@ -36,11 +31,9 @@ struct OfflineOptions {
   // lenses, and none without.
   std::vector<double> features;
   std::size_t feature_count = 0;
-  // >= 1. The results do not depend on it.
+  // The number that the provenance states, those of the parallel loops, >= 1. The results do not
+  // depend on it.
   unsigned threads = 1;
-  std::stop_token stop;
-  // Called with the completed fraction. May be empty.
-  std::function<void(double fraction)> on_progress;
 };
 
 // The options of the evaluation. Errors: InvalidArgument naming the option.
@@ -51,16 +44,23 @@ struct OfflineOptions {
 // functions. batch: valid, n >= 2. Errors: FailedPrecondition with the number of observations that
 // are needed, or with the reason why there is no bandwidth; InvalidArgument (options); Cancelled.
 [[nodiscard]] absl::StatusOr<v1::Evaluation> EvaluateOffline(const PredictionBatch& batch,
-                                                             const OfflineOptions& options);
+                                                             const OfflineOptions& options,
+                                                             const RunControl& control);
 
 // Computes the estimate that the server would return for these predictions, with all estimators.
 // request: `model` and `window` are ignored, and an unset seed is 0. batch: valid. Errors:
 // FailedPrecondition with the number of observations that are needed; InvalidArgument (request);
-// Cancelled.
+// Cancelled. threads: the number that the provenance states, those of control.parallel_for.
 [[nodiscard]] absl::StatusOr<v1::CalibrationErrorEstimate> EstimateOffline(
     const PredictionBatch& batch, const v1::EstimateCalibrationErrorRequest& request,
-    unsigned threads, const client::LongCallOptions& call);
+    unsigned threads, const RunControl& control);
 
-}  // namespace calibd::cli
+// Computes the advice that the server would return for these predictions. batch: valid, the oldest
+// observation first. Errors: FailedPrecondition with the number of observations that are needed;
+// Cancelled.
+[[nodiscard]] absl::StatusOr<v1::Recalibration> RecalibrateOffline(const PredictionBatch& batch,
+                                                                   const RunControl& control);
 
-#endif  // CALIBD_CLIENT_CLI_COMMANDS_OFFLINE_EVALUATION_H_
+}  // namespace calibd::offline
+
+#endif  // CALIBD_CLIENT_OFFLINE_CLASSES_H_

@@ -1,10 +1,9 @@
-#include "client/cli/commands/offline_evaluation.h"
+#include "client/offline/classes.h"
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -12,15 +11,17 @@
 #include "calibd/convert/evaluation.h"
 #include "calibd/convert/kernel.h"
 #include "calibd/convert/reading.h"
+#include "calibd/convert/recalibration.h"
 #include "calibd/core/estimator_selection.h"
 #include "calibd/core/evaluation.h"
 #include "calibd/core/group_evaluation.h"
 #include "calibd/core/lens.h"
+#include "calibd/core/recalibration.h"
 #include "calibd/core/run_control.h"
 #include "calibd/core/status_macros.h"
 #include "google/protobuf/util/time_util.h"
 
-namespace calibd::cli {
+namespace calibd::offline {
 namespace {
 
 using google::protobuf::util::TimeUtil;
@@ -68,18 +69,6 @@ absl::Status AddGroups(const PredictionBatch& batch, const OfflineOptions& optio
 
 }  // namespace
 
-ParallelLoop LoopOnThreads(unsigned threads) {
-  return [threads](std::size_t count, const std::function<void(std::size_t)>& body) {
-    std::atomic<std::size_t> next = 0;
-    const auto work = [&] {
-      for (std::size_t i = next++; i < count; i = next++) body(i);
-    };
-    std::vector<std::jthread> others;
-    for (unsigned t = 1; t < threads && t < count; ++t) others.emplace_back(work);
-    work();
-  };
-}
-
 absl::StatusOr<calibd::EvaluationOptions> EvaluationOptionsOf(const OfflineOptions& options,
                                                               std::size_t class_count) {
   CALIBD_ASSIGN_OR_RETURN(const KernelSpec kernel,
@@ -95,14 +84,11 @@ absl::StatusOr<calibd::EvaluationOptions> EvaluationOptionsOf(const OfflineOptio
 }
 
 absl::StatusOr<v1::Evaluation> EvaluateOffline(const PredictionBatch& batch,
-                                               const OfflineOptions& options) {
+                                               const OfflineOptions& options,
+                                               const RunControl& control) {
   const auto started = std::chrono::steady_clock::now();
   CALIBD_ASSIGN_OR_RETURN(const calibd::EvaluationOptions evaluation_options,
                           EvaluationOptionsOf(options, batch.class_count));
-  RunControl control;
-  control.parallel_for = LoopOnThreads(options.threads);
-  control.progress = options.on_progress;
-  control.cancelled = [&options] { return options.stop.stop_requested(); };
   CALIBD_ASSIGN_OR_RETURN(const calibd::Evaluation evaluation,
                           calibd::Evaluate(batch, evaluation_options, control));
 
@@ -132,13 +118,10 @@ absl::StatusOr<v1::Evaluation> EvaluateOffline(const PredictionBatch& batch,
 
 absl::StatusOr<v1::CalibrationErrorEstimate> EstimateOffline(
     const PredictionBatch& batch, const v1::EstimateCalibrationErrorRequest& request,
-    unsigned threads, const client::LongCallOptions& call) {
+    unsigned threads, const RunControl& control) {
   const auto started = std::chrono::steady_clock::now();
   CALIBD_ASSIGN_OR_RETURN(SelectionOptions options, convert::FromProto(request, batch.class_count));
   options.seed = request.seed();
-  const RunControl control{.parallel_for = LoopOnThreads(threads),
-                           .progress = call.on_progress,
-                           .cancelled = [&call] { return call.stop.stop_requested(); }};
   CALIBD_ASSIGN_OR_RETURN(const SelectionResult selected, SelectEstimator(batch, options, control));
   v1::CalibrationErrorEstimate proto = convert::ToProto(options, selected);
   DescribeInput(batch, threads, *proto.mutable_provenance());
@@ -147,4 +130,20 @@ absl::StatusOr<v1::CalibrationErrorEstimate> EstimateOffline(
   return proto;
 }
 
-}  // namespace calibd::cli
+absl::StatusOr<v1::Recalibration> RecalibrateOffline(const PredictionBatch& batch,
+                                                     const RunControl& control) {
+  const std::vector<DeviationBlocks> events = DeviationsOf(batch);
+  CALIBD_ASSIGN_OR_RETURN(const std::optional<EventChange> change, FindChangeBeforeMap(events, 1));
+  const bool changed = change.has_value();
+  const std::size_t older = changed ? static_cast<std::size_t>(change->change.from) : 0;
+  CALIBD_ASSIGN_OR_RETURN(
+      const RecalibrationAdvice advice,
+      AdviseRecalibration(batch.rows(older, batch.size() - older),
+                          changed ? RecalibrationSplit::kAlternating : RecalibrationSplit::kHalves,
+                          control));
+  std::optional<v1::DatedChange> dated;
+  if (changed) dated = convert::ToProto(*change, 1, events.front().rows());
+  return convert::ToProto(advice, batch.class_count, static_cast<std::int64_t>(older) + 1, dated);
+}
+
+}  // namespace calibd::offline
