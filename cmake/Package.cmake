@@ -82,13 +82,13 @@ set(CPACK_DEBIAN_SDK_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_SDK_PACKAGE_DEPENDS
     "libabsl-dev, libgrpc++-dev, libhwy-dev, libprotobuf-dev, libxxhash-dev, pkg-config, protobuf-compiler-grpc")
 set(CPACK_COMPONENT_PYTHON_DESCRIPTION "Python client of the calibration monitor calibd
- The module calibd, which sends predictions and labels and reads reports.")
+ The module calibd, which sends predictions and labels, reads reports, and evaluates
+ predictions without a server.")
 set(CPACK_DEBIAN_PYTHON_PACKAGE_NAME ${CALIBD_PACKAGE_python})
 set(CPACK_DEBIAN_PYTHON_PACKAGE_SECTION python)
-set(CPACK_DEBIAN_PYTHON_PACKAGE_ARCHITECTURE all)
-set(CPACK_DEBIAN_PYTHON_PACKAGE_SHLIBDEPS OFF)
+# It has the extension module, which is for one version of Python.
 set(CPACK_DEBIAN_PYTHON_PACKAGE_DEPENDS
-    "python3 (>= 3.11), python3-grpcio, python3-numpy, python3-protobuf")
+    "python3 (>= 3.11), python3 (<< 3.12), python3-grpcio, python3-numpy, python3-protobuf")
 set(CPACK_DEBIAN_PYTHON_PACKAGE_SUGGESTS "python3-xxhash")
 set(CPACK_DEBIAN_PYTHON_PACKAGE_CONTROL_EXTRA
     "${CMAKE_SOURCE_DIR}/deploy/debian/python3-calibd/postinst;${CMAKE_SOURCE_DIR}/deploy/debian/python3-calibd/prerm")

@@ -161,6 +161,8 @@ class PackagesTest(unittest.TestCase):
         in_system = ("chroot", f"--userspec={USER}:{USER}", system)
         output = run(*in_system, "python3", "/opt/send_predictions.py", server.grpc)
         self.assertIn("accepted rows: 4, counted before: 0", output)
+        self.assertEqual(run(*in_system, "python3", "-c", "import calibd; print(calibd.evaluate("
+                             "[.2, .9], [0, 1]).status)"), "UNDECIDED\n")
         module, version, cached = run(
             *in_system, "python3", "-c", "import calibd.client, importlib.metadata; print("
             "calibd.__file__, importlib.metadata.version('calibd'), calibd.client.__cached__)").split()

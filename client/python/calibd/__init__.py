@@ -12,9 +12,11 @@ from calibd.errors import (Aborted, AlreadyExists, CalibdError, Cancelled, DataL
                            FailedPrecondition, FieldError, Internal, InvalidArgument, NotFound,
                            OutOfRange, PermissionDenied, ResourceExhausted, Unauthenticated,
                            Unavailable, Unimplemented, Unknown)
+from calibd.offline import (Recalibrator, assert_within_limit, compare, estimate, evaluate,
+                            evaluate_forecasts, evaluate_labels, loss, recalibrate)
 from calibd.recalibration import load_map, transform
-from calibd.results import (Calibration, Comparison, Estimate, Evaluation, History, Recalibration,
-                            Status, TestResult, Verdicts)
+from calibd.results import (Calibration, Comparison, Estimate, Evaluation, History, LabelEvaluation,
+                            Recalibration, Status, TestResult, Verdicts)
 from calibd.stream import ObservationStream
 from calibd.window import RejectedBatch, StreamCounts
 
@@ -23,7 +25,9 @@ __version__ = "0.1.0"
 __all__ = [
     "Aborted", "AlreadyExists", "Calibration", "CalibdError", "Cancelled", "Client", "Comparison",
     "DataLoss", "DeadlineExceeded", "Estimate", "Evaluation", "FailedPrecondition", "FieldError",
-    "History", "Internal", "InvalidArgument", "NotFound", "ObservationStream", "OutOfRange",
-    "PermissionDenied", "Recalibration", "RejectedBatch", "ResourceExhausted", "Status",
-    "StreamCounts", "TestResult", "Unauthenticated", "Unavailable", "Unimplemented", "Unknown",
-    "Verdicts", "escape_id", "load_map", "transform"]
+    "History", "Internal", "InvalidArgument", "LabelEvaluation", "NotFound", "ObservationStream",
+    "OutOfRange", "PermissionDenied", "Recalibration", "Recalibrator", "RejectedBatch",
+    "ResourceExhausted", "Status", "StreamCounts", "TestResult", "Unauthenticated", "Unavailable",
+    "Unimplemented", "Unknown", "Verdicts", "assert_within_limit", "compare", "escape_id", "estimate",
+    "evaluate", "evaluate_forecasts", "evaluate_labels", "load_map", "loss", "recalibrate",
+    "transform"]

@@ -11,15 +11,16 @@ import re
 import time
 import uuid
 from types import TracebackType
-from typing import Any, Callable, Iterator, Literal, Sequence, Type, Union
+from typing import Any, Iterator, Literal, Sequence, Type, Union
 
 import grpc
 import numpy as np
 
-from calibd import arguments, backup, errors, results, times
+from calibd import arguments, backup, choices, errors, results, times
 from calibd.arguments import assign, choose, expect, message, model_name, shown
 from calibd.arrays import POSITIVE_CLASS, Classes, invalid
-from calibd.declaration import LENSES, ClassNames, Lens, declared, lens_list, one_lens
+from calibd.choices import Estimator, EstimateLens, Lens, Null, OnProgress
+from calibd.declaration import ClassNames, declared
 from calibd.observation import (Observation, check_either, check_kind, checked_message, classes_of,
                                 is_ordered_unseen, labels_message, usual_message)
 from calibd.rows import MANY_ROWS, WHOLE_WARNING
@@ -27,7 +28,6 @@ from calibd.stream import ObservationStream
 from calibd.stream_settings import OnInvalid, StreamSettings
 from calibd.transport import Backoff, StreamChannels, Transport, pages
 from calibd.v1 import calibration_service_pb2 as service
-from calibd.v1 import evaluation_pb2 as evaluation
 from calibd.v1 import ingest_service_pb2 as ingest
 from calibd.v1 import kernel_pb2 as kernel
 from calibd.v1 import loss_pb2
@@ -37,23 +37,13 @@ from calibd.v1 import store_service_pb2 as store
 
 _LOG = logging.getLogger("calibd")
 
-OnProgress = Callable[[float], None]
-EstimateLens = Union[kernel.Lens, Literal["canonical", "top_label"]]
-Null = Literal["form", "forecast"]
 Resolution = Literal["minute", "hour", "day"]
 Time = Union[datetime.date, np.datetime64, str, float]
 Span = Union[datetime.timedelta, np.timedelta64, str]
-# An int is an EstimatorOutcome.Estimator of the protocol.
-Estimator = Union[
-    int, Literal["fifteen_bins", "bins", "kernel_density", "product_ridge", "function_ridge"]]
 
-_NULLS = {None: evaluation.QuadraticTestResult.UNSPECIFIED, "form": evaluation.QuadraticTestResult.FORM,
-          "forecast": evaluation.QuadraticTestResult.FORECAST}
 _RESOLUTIONS = {"minute": service.GetHistoryRequest.MINUTE,
                 "hour": service.GetHistoryRequest.HOUR,
                 "day": service.GetHistoryRequest.DAY}
-_ESTIMATORS = {name.lower(): number
-               for name, number in service.EstimatorOutcome.Estimator.items() if number}
 _LONG_TIMEOUT = 600.0
 # The limits of the server for min_interval, in seconds.
 _LEAST_INTERVAL, _MOST_INTERVAL = 0.1, 3600
@@ -70,22 +60,6 @@ def escape_id(text: str) -> str:
     plain = re.compile(rb"[A-Za-z0-9._]")
     return "x--" + "".join(chr(byte) if plain.match(bytes([byte])) else f"-{byte:02x}"
                            for byte in text.encode())
-
-
-def _estimate_lens(lens: Any) -> kernel.Lens:
-    kinds = ("canonical", "top_label", "one_class")
-    if isinstance(lens, kernel.Lens) and lens.WhichOneof("kind") in kinds:
-        return lens
-    if isinstance(lens, str) and lens in kinds[:2]:
-        return LENSES[lens]
-    raise errors.invalid("lens", f"is {shown(lens)}, expected canonical, top_label, or a message Lens "
-                         "with one_class")
-
-
-def _estimators(estimators: Any) -> list[Any]:
-    expected = f"expected a list of {', '.join(_ESTIMATORS)}"
-    return [choose("estimators", one, _ESTIMATORS) if isinstance(one, str) else one
-            for one in arguments.listed("estimators", estimators, expected)]
 
 
 class Client:
@@ -488,7 +462,8 @@ class Client:
         for such a model."""
         name = model_name(model)
         request = message(service.RunTestRequest, model=name, replicates=replicates, seed=seed,
-                          window=window, lens=one_lens(lens), null=choose("null", null, _NULLS))
+                          window=window, lens=choices.lens(lens),
+                          null=choose("null", null, choices.NULLS))
         return results.TestResult(name, self._transport.long(
             "CalibrationService/RunTest", request, service.RunTestResponse, "result",
             on_progress, timeout).result)
@@ -516,7 +491,7 @@ class Client:
             reliability_classes = [POSITIVE_CLASS] if has_two else None
         request.MergeFrom(message(
             service.EvaluateRequest, model=name, replicates=replicates, seed=seed, window=window,
-            null=choose("null", null, _NULLS), lenses=lens_list(lenses),
+            null=choose("null", null, choices.NULLS), lenses=choices.lenses(lenses),
             reliability_classes=reliability_classes, local_features=local_features))
         return results.Evaluation(name, self._transport.long(
             "CalibrationService/Evaluate", request, service.EvaluateResponse, "evaluation",
@@ -536,8 +511,9 @@ class Client:
         """
         name = model_name(model)
         request = message(
-            service.EstimateCalibrationErrorRequest, model=name, lens=_estimate_lens(lens), folds=folds,
-            estimators=_estimators(estimators), test_share=test_share, replicates=replicates,
+            service.EstimateCalibrationErrorRequest, model=name, lens=choices.estimate_lens(lens),
+            folds=folds,
+            estimators=choices.estimators(estimators), test_share=test_share, replicates=replicates,
             seed=seed, window=window)
         return results.Estimate(name, self._transport.long(
             "CalibrationService/EstimateCalibrationError", request,

@@ -3,25 +3,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from numbers import Integral
-from typing import Any, Literal, Union
+from typing import Any, Union
 
 import numpy as np
 import numpy.typing as npt
 
-from calibd import arguments, errors, times
-from calibd.arguments import assign, choose, expect, model_name, shown
+from calibd import arguments, choices, errors, times
+from calibd.arguments import assign, expect, model_name, shown
 from calibd.arrays import as_floats
 from calibd.v1 import kernel_pb2 as kernel
 from calibd.v1 import model_service_pb2 as models
 from calibd.v1 import monitoring_pb2 as monitoring
 
-Lens = Union[kernel.Lens, Literal["canonical", "top_label", "class_wise"]]
 # Names, also those of a classifier as an array.
 ClassNames = Union[Sequence[Union[str, int, bool]], npt.NDArray[Any]]
 
-LENSES = {"canonical": kernel.Lens(canonical=kernel.Lens.Canonical()),
-          "top_label": kernel.Lens(top_label=kernel.Lens.TopLabel()),
-          "class_wise": kernel.Lens(class_wise=kernel.Lens.ClassWise())}
 # The fields of the arguments, besides `classes`, `forecast` and `decision`.
 PATHS = {
     "labels": "labels.names", "features": "feature_names", "description": "description",
@@ -42,16 +38,6 @@ _CLASSES = ("their number, or their names as texts, integers or truth values, su
             "classifier of scikit-learn")
 _TRUE_OR_FALSE = ("monitored", "labels_come_with_predictions")
 _KINDS = ("classes", "forecast", "labels")
-
-
-def one_lens(lens: Lens | None) -> kernel.Lens | None:
-    """The lens of a name."""
-    return choose("lens", lens, LENSES) if isinstance(lens, str) else lens
-
-
-def lens_list(lenses: Any) -> list[Any]:
-    """The lenses of names."""
-    return [one_lens(lens) for lens in arguments.listed("lenses", lenses, "expected a list of lenses")]
 
 
 def declared(model: str, classes: Any, declaration: models.Model | None,
@@ -88,7 +74,7 @@ def _value(name: str, value: Any) -> Any:
     if name in ("label_grace", "stale_after"):
         return times.duration(name, value)
     if name == "lenses":
-        return lens_list(value)
+        return choices.lenses(value)
     if name in _TRUE_OR_FALSE:
         expect(name, value, (bool, np.bool_), "True or False")
         return not value if name == "monitored" else bool(value)

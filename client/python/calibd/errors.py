@@ -178,6 +178,11 @@ _CLASSES: dict[int, Type[CalibdError]] = {kind.code.value[0]: kind for kind in (
     DataLoss, Unauthenticated)}
 
 
+def of_code(code: int, message: str) -> CalibdError:
+    """The error of a gRPC status code that is not OK."""
+    return _CLASSES.get(code, Unknown)(message)
+
+
 def _detail(status: status_pb2.Status, kind: Type[_Detail]) -> _Detail | None:
     for detail in status.details:
         if detail.type_url == f"type.googleapis.com/google.rpc.{kind.DESCRIPTOR.name}":

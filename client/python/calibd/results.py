@@ -22,7 +22,7 @@ from calibd.v1 import calibration_service_pb2 as calibration
 from calibd.v1 import comparison_pb2
 from calibd.v1 import evaluation_pb2 as evaluation
 from calibd.v1 import monitoring_pb2 as monitoring
-from calibd.v1 import reading_pb2, recalibration_pb2
+from calibd.v1 import multilabel_pb2, reading_pb2, recalibration_pb2
 
 if TYPE_CHECKING:
     import pandas
@@ -174,7 +174,38 @@ class Measurement(Facts[monitoring.ErrorMeasurement]):
         return max(found, key=lambda interval: (interval.lower, interval.estimate))
 
 
-class Calibration(Result[calibration.GetCalibrationResponse]):
+class _Judged(Result[_Message]):
+    """An answer that says whether an error is within its limit."""
+
+    @property
+    def status(self) -> Status:
+        """How far off the predictions are, against the limit."""
+        raise NotImplementedError
+
+    @property
+    def over_limit(self) -> bool:
+        """Whether the status is OVER_LIMIT. False is no proof that the error is within its limit."""
+        return self.status is Status.OVER_LIMIT
+
+    def assert_within_limit(self) -> None:
+        """Raises AssertionError with the text of the answer unless the status is WITHIN_LIMIT.
+
+        To accept too little data to decide: `assert not answer.over_limit, answer`.
+        """
+        if self.status is not Status.WITHIN_LIMIT:
+            raise AssertionError(f"{short_name(self.model)} is {self.status}, expected WITHIN_LIMIT\n"
+                                 f"{self!r}")
+
+
+def _status(text: str) -> Status:
+    try:
+        return Status(text)
+    except ValueError:
+        raise errors.Unimplemented(f"the status {text} is not known to this version of the package: "
+                                   "install the one of the server") from None
+
+
+class Calibration(_Judged[calibration.GetCalibrationResponse]):
     """The running estimates and the verdict; fields of GetCalibrationResponse."""
 
     revision: int = 0
@@ -187,17 +218,7 @@ class Calibration(Result[calibration.GetCalibrationResponse]):
         the alarm is acknowledged. Raises FailedPrecondition if the model is not monitored.
         """
         self._check_monitored()
-        text = Facts(self.message.verdict).limit_status
-        try:
-            return Status(text)
-        except ValueError:
-            raise errors.Unimplemented(f"the status {text} is not known to this version of the package: "
-                                       "install the one of the server") from None
-
-    @property
-    def over_limit(self) -> bool:
-        """Whether the status is OVER_LIMIT. False is no proof that the model is within its limit."""
-        return self.status is Status.OVER_LIMIT
+        return _status(Facts(self.message.verdict).limit_status)
 
     @property
     def now(self) -> Measurement:
@@ -209,15 +230,6 @@ class Calibration(Result[calibration.GetCalibrationResponse]):
         self._check_monitored()
         error = self.message.error
         return Measurement(error.newest if error.HasField("newest") else self._current)
-
-    def assert_within_limit(self) -> None:
-        """Raises AssertionError with the text of `calibctl show` unless the status is WITHIN_LIMIT.
-
-        To let a model pass about which there is too little data: `assert not answer.over_limit, answer`.
-        """
-        if self.status is not Status.WITHIN_LIMIT:
-            raise AssertionError(f"{short_name(self.model)} is {self.status}, expected WITHIN_LIMIT\n"
-                                 f"{self!r}")
 
     def _check_monitored(self) -> None:
         if not self.message.HasField("verdict"):
@@ -308,8 +320,13 @@ class TestResult(Result[evaluation.QuadraticTestResult]):
         return _test_lines(self.message) + ([("null", null)] if null else [])
 
 
-class Evaluation(Result[evaluation.Evaluation]):
-    """The complete evaluation of a window; fields of the message Evaluation."""
+class Evaluation(_Judged[evaluation.Evaluation]):
+    """The complete evaluation of a window or of arrays; fields of the message Evaluation."""
+
+    @property
+    def status(self) -> Status:
+        """WITHIN_LIMIT, OVER_LIMIT, or UNDECIDED if there are too few rows; groups included."""
+        return _status(Facts(self.message).limit_status)
 
     def _headline(self) -> str:
         return self.message.reading.verdict.text
@@ -348,6 +365,29 @@ class Evaluation(Result[evaluation.Evaluation]):
         shown = of_classes if self.message.HasField("class_1_error") and of_classes else (
             self.message.reliability)
         return "".join(_reliability_svg(self.model, r) for r in shown)
+
+
+class LabelEvaluation(_Judged[multilabel_pb2.MultilabelCalibration]):
+    """The evaluation of predictions of several labels; fields of MultilabelCalibration."""
+
+    def __init__(self, model: str, message: multilabel_pb2.MultilabelCalibration, text: str,
+                 status: int) -> None:
+        super().__init__(model, message)
+        self._texts = text.strip().split("\n")
+        self._limit_status = status
+
+    @property
+    def status(self) -> Status:
+        """WITHIN_LIMIT, OVER_LIMIT, or UNDECIDED if there are too few rows: of any label or of all."""
+        return _status(monitoring.CalibrationError.Status.Name(self._limit_status))
+
+    def _headline(self) -> str:
+        return self._texts[0]
+
+    def _lines(self) -> list[tuple[str, str]]:
+        return [("", text) for text in self._texts[1:]] + [
+            (label.name, f"{_interval(label.error)}, {_count(label.truths, 'truth')}"
+             if label.HasField("error") else "no known truth") for label in self.message.labels]
 
 
 class Estimate(Result[calibration.CalibrationErrorEstimate]):

@@ -1,0 +1,275 @@
+"""What the package computes without a server, against a server and calibctl with the same rows."""
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import calibd
+from calibd.v1 import calibration_service_pb2 as service
+from calibd.v1 import loss_pb2
+from conftest import BANDWIDTH, calibrated
+
+
+def over_confident(n, classes=3, seed=1):
+    """n predictions that are too sharp, and their labels."""
+    p, y = calibrated(n, classes, seed)
+    sharp = p**2
+    return sharp / sharp.sum(axis=1, keepdims=True), y
+
+
+def without_run(message):
+    """The message without what differs between two runs: times, threads, and where the rows are."""
+    copy = type(message)()
+    copy.CopyFrom(message)
+    for lens in getattr(copy, "lenses", ()):
+        lens.result.ClearField("provenance")
+    for name in ("elapsed", "provenance", "forecast", "reading"):
+        if name in copy.DESCRIPTOR.fields_by_name:
+            copy.ClearField(name)
+    return copy
+
+
+def calibctl(*arguments):
+    done = subprocess.run([os.environ["CALIBCTL_BINARY"], "--output", "json", *map(str, arguments)],
+                          capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_an_evaluation_equals_that_of_the_server(client, request):
+    p, y = over_confident(600)
+    client.create_model(request.node.name, 3, bandwidth=BANDWIDTH)
+    with client.stream(request.node.name) as stream:
+        stream.send(p, y)
+    settings = service.EvaluateRequest(consistency_replicates=999, cme_test_locations=10)
+    served = client.evaluate(request.node.name, seed=7, settings=settings)
+    local = calibd.evaluate(p, y, seed=7, bandwidth=BANDWIDTH)
+    assert without_run(local.message) == without_run(served.message)
+    assert local.message.reading.verdict == served.message.reading.verdict
+    assert local.message.reading.how_bad == served.message.reading.how_bad
+    assert local.status == "OVER_LIMIT" and local.over_limit
+    with pytest.raises(AssertionError, match="off by"):
+        local.assert_within_limit()
+
+
+def test_an_evaluation_equals_that_of_calibctl(tmp_path):
+    p, y = over_confident(500, 2)
+    groups = np.where(np.arange(500) % 3 == 0, "a", "b")
+    frame = pd.DataFrame({"prob_no": p[:, 0], "prob_yes": p[:, 1], "label": np.array(["no", "yes"])[y],
+                          "where": groups})
+    frame.to_csv(tmp_path / "p.csv", index=False, float_format="%.17g")
+    printed = calibctl("evaluate", tmp_path / "p.csv", "--label-column", "label", "--group-column",
+                       "where", "--seed", 3, "--reliability-classes", 1)
+    local = calibd.evaluate(p, y, groups=groups, seed=3)
+    assert local.to_dict()["error"] == printed["error"]
+    assert local.to_dict()["groups"] == printed["groups"]
+    assert local.to_dict()["consistencyTest"] == printed["consistencyTest"]
+    assert local.to_dict()["limitStatus"] == printed["limitStatus"]
+    assert [lens["result"]["pValue"] for lens in local.to_dict()["lenses"]] == [
+        lens["result"]["pValue"] for lens in printed["lenses"]]
+
+
+def test_scores_frames_and_names_are_the_same_predictions():
+    p, y = calibrated(300, 2)
+    names = np.array(["no", "yes"])
+    expected = without_run(calibd.evaluate(p, y, seed=1).message)
+    frame = pd.DataFrame(p[:, ::-1], columns=["yes", "no"])
+    for given, labels, classes in ((p.tolist(), y.tolist(), None), (p[:, 1], y, None),
+                                   (p[:, [1]], y, None), (p, names[y], ["no", "yes"]),
+                                   (frame, names[y], ["no", "yes"])):
+        found = calibd.evaluate(given, labels, class_names=classes, seed=1)
+        assert found.message.error.estimate == pytest.approx(expected.error.estimate, abs=1e-12)
+        assert found.message.scores.accuracy == expected.scores.accuracy
+
+
+def test_invalid_arguments_name_what_is_wrong():
+    p, y = calibrated(50)
+    for given, labels, text in (
+            (p, y[:49], "49 labels were given, expected 50"),
+            (p, np.where(np.arange(50) == 3, 7, y), r"y\[3\] is 7, expected an integer 0 to 2"),
+            (p, np.array(["cat"] * 50), "give class_names"),
+            (p * 1.5, y, r"rows\[0\].probabilities"),
+            (p[:, 0].reshape(-1, 1) * [1, np.nan, 1], y, r"rows\[0\].probabilities\[1\] is nan")):
+        with pytest.raises(calibd.InvalidArgument, match=text):
+            calibd.evaluate(given, labels)
+    with pytest.raises(calibd.InvalidArgument, match="replicates"):
+        calibd.evaluate(p, y, replicates=3)
+    with pytest.raises(calibd.InvalidArgument, match="threads is 0, expected 1..1024"):
+        calibd.evaluate(p, y, threads=0)
+    with pytest.raises(calibd.InvalidArgument, match="have another index"):
+        calibd.evaluate(pd.DataFrame(p), pd.Series(y, index=range(50, 0, -1)))
+    # Rounding is no error.
+    p[0] = [1 + 1e-9, 0, 0]
+    calibd.evaluate(p, y, replicates=0)
+
+
+def test_assert_within_limit_accepts_only_what_is_shown():
+    p, y = calibrated(60000)
+    assert calibd.assert_within_limit(p, y, limit=0.1).status == "WITHIN_LIMIT"
+    with pytest.raises(AssertionError, match="predictions is UNDECIDED, expected WITHIN_LIMIT"):
+        calibd.assert_within_limit(p[:200], y[:200], limit=0.02)
+    with pytest.raises(AssertionError, match="predictions is OVER_LIMIT"):
+        calibd.assert_within_limit(*over_confident(3000), limit=0.02)
+
+
+def test_an_estimate_equals_that_of_calibctl(tmp_path):
+    p, y = over_confident(400)
+    np.save(tmp_path / "p.npy", p)
+    np.save(tmp_path / "y.npy", y)
+    printed = calibctl("estimate", tmp_path / "p.npy", tmp_path / "y.npy", "--label-base", 0,
+                       "--seed", 5)
+    local = calibd.estimate(p, y, seed=5)
+    assert local.to_dict()["estimators"] == printed["estimators"]
+    assert repr(local).startswith("predictions: ")
+
+
+def test_a_map_equals_that_of_the_server_and_repairs(client, request):
+    p, y = over_confident(4000)
+    client.create_model(request.node.name, 3)
+    with client.stream(request.node.name) as stream:
+        stream.send(p, y)
+    served = client.recalibrate(request.node.name)
+    local = calibd.recalibrate(p, y)
+    assert local.message.map == served.message.map
+    assert local.message.error_after == served.message.error_after
+    assert local.message.error_after.upper < local.message.error_before.lower
+    np.testing.assert_array_equal(local.transform(p), served.transform(p))
+
+
+def test_a_recalibrator_is_an_estimator_of_scikit_learn():
+    pytest.importorskip("sklearn")
+    from sklearn.base import clone
+    from sklearn.datasets import make_classification
+    from sklearn.naive_bayes import GaussianNB
+    X, y = make_classification(6000, 20, n_informative=4, n_redundant=10, random_state=1)
+    labels = np.array(["good", "spam"])[y]
+    classifier = GaussianNB().fit(X[:2000], labels[:2000])
+    recalibrator = clone(calibd.Recalibrator(classifier))
+    recalibrator.estimator = classifier
+    recalibrator.fit(X[2000:4000], labels[2000:4000])
+    before = calibd.evaluate(classifier.predict_proba(X[4000:]), y[4000:], replicates=0)
+    after = calibd.evaluate(recalibrator.predict_proba(X[4000:]), y[4000:], replicates=0)
+    assert after.message.error.estimate < before.message.error.estimate / 3
+    assert set(recalibrator.predict(X[4000:])) == {"good", "spam"}
+    assert np.mean(labels[4000:] == recalibrator.predict(X[4000:])) > 0.7
+    again = pickle.loads(pickle.dumps(recalibrator))
+    np.testing.assert_array_equal(again.predict_proba(X[:9]), recalibrator.predict_proba(X[:9]))
+
+
+def test_a_comparison_has_the_sign_of_the_better_model():
+    p, y = calibrated(3000)
+    sharp = p**3 / (p**3).sum(axis=1, keepdims=True)
+    compared = calibd.compare(p, sharp, y).message.comparison
+    assert compared.paired and compared.log_loss.upper < 0
+    p = np.maximum(p, 1e-3)
+    log = [np.log(np.maximum(q, 1e-3))[np.arange(3000), y] for q in (p, sharp)]
+    assert compared.log_loss.difference == pytest.approx(np.mean(log[1] - log[0]), abs=2e-3)
+
+
+def test_forecasts_equal_those_of_the_server(client, request):
+    random = np.random.default_rng(3)
+    mean = random.normal(size=800)
+    outcomes = mean + 2 * random.normal(size=800)
+    forecasts = np.column_stack([mean, np.ones(800)])
+    client.create_model(request.node.name, forecast="normal")
+    with client.stream(request.node.name) as stream:
+        stream.send(forecasts, outcomes)
+    served = client.evaluate(request.node.name, seed=9, replicates=99).message.forecast
+    local = calibd.evaluate_forecasts(forecasts, outcomes, seed=9, replicates=99)
+    found = local.message.forecast
+    assert found.scores == served.scores and list(found.discrepancies) == list(served.discrepancies)
+    assert local.over_limit
+    quantiles = mean[:, np.newaxis] + 2 * np.array([-1.2815515655, 0, 1.2815515655])
+    right = calibd.evaluate_forecasts(quantiles, outcomes, levels=[0.1, 0.5, 0.9], replicates=99)
+    assert right.status != "OVER_LIMIT"
+    with pytest.raises(calibd.InvalidArgument, match=r"rows\[0\].quantiles\[1\]"):
+        calibd.evaluate_forecasts(quantiles[:, ::-1], outcomes, levels=[0.1, 0.5, 0.9])
+
+
+def test_labels_equal_those_of_calibctl(tmp_path):
+    random = np.random.default_rng(4)
+    p = random.random((2000, 2))
+    y = (random.random((2000, 2)) < np.column_stack([p[:, 0], p[:, 1] ** 2])).astype(float)
+    y[::7, 0] = np.nan
+    frame = pd.DataFrame({"prob_rain": p[:, 0], "prob_fog": p[:, 1], "label_rain": y[:, 0],
+                          "label_fog": y[:, 1]})
+    frame.to_csv(tmp_path / "l.csv", index=False, float_format="%.17g")
+    printed = calibctl("evaluate-labels", tmp_path / "l.csv")
+    local = calibd.evaluate_labels(p, y, label_names=["rain", "fog"])
+    assert local.to_dict() == printed
+    assert local.over_limit and local.message.over_limit == ["fog"]
+    with pytest.raises(calibd.InvalidArgument, match=r"y\[0, 1\] is [34], expected 1, 0"):
+        calibd.evaluate_labels(p, np.where(np.isnan(y), 0, y) + [0, 3], label_names=["rain", "fog"])
+
+
+def test_a_loss_equals_that_of_the_server(client):
+    p, y = calibrated(200)
+    request = loss_pb2.ComputeLossRequest(labels=y.tolist(), compute_gradient=True, mmd_weight=3)
+    request.probabilities.values.extend(p.ravel().tolist())
+    served = client.loss(request)
+    local, gradient = calibd.loss(p, y, settings=loss_pb2.ComputeLossRequest(mmd_weight=3))
+    assert local.value == served.value
+    np.testing.assert_array_equal(gradient.ravel(), served.gradient.values)
+    assert gradient.shape == p.shape
+
+
+def test_other_threads_go_on_and_progress_is_told():
+    p, y = calibrated(1500, 10)
+    turns, fractions, done = [0], [], threading.Event()
+
+    def count():
+        while not done.is_set():
+            turns[0] += 1
+
+    other = threading.Thread(target=count)
+    other.start()
+    try:
+        calibd.evaluate(p, y, replicates=999, on_progress=fractions.append, threads=1)
+    finally:
+        done.set()
+        other.join()
+    assert turns[0] > 1000
+    assert fractions == sorted(fractions) and fractions[-1] == 1
+
+
+def test_ctrl_c_ends_long_work():
+    program = """
+import numpy as np, calibd
+p = np.random.default_rng(1).dirichlet(np.ones(10), 20000)
+print("started", flush=True)
+try:
+    calibd.evaluate(p, np.zeros(20000, int), replicates=100000,
+                    on_progress=lambda f: print(f, flush=True))
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+        # The computation runs when it tells its progress.
+        assert process.stdout.readline() == "started\n"
+        assert process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        rest, _ = process.communicate(timeout=120)
+    assert rest.endswith("interrupted\n") and process.returncode == 0
+
+
+def test_an_exception_of_the_progress_ends_the_work():
+    p, y = calibrated(2000, 10)
+
+    def fail(fraction):
+        raise LookupError(fraction)
+
+    with pytest.raises(LookupError):
+        calibd.evaluate(p, y, replicates=100000, on_progress=fail)
+
+
+def test_without_the_extension_the_client_still_works(monkeypatch):
+    monkeypatch.setattr("calibd.offline._native", None)
+    with pytest.raises(calibd.Unimplemented, match="built without pybind11"):
+        calibd.evaluate(*calibrated(50))
