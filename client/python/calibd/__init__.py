@@ -12,6 +12,7 @@ from calibd.errors import (Aborted, AlreadyExists, CalibdError, Cancelled, DataL
                            FailedPrecondition, FieldError, Internal, InvalidArgument, NotFound,
                            OutOfRange, PermissionDenied, ResourceExhausted, Unauthenticated,
                            Unavailable, Unimplemented, Unknown)
+from calibd.monitor import Monitor
 from calibd.recalibration import load_map, transform
 from calibd.results import (Calibration, Comparison, Estimate, Evaluation, History, Recalibration,
                             TestResult, Verdicts)
@@ -21,7 +22,7 @@ from calibd.window import RejectedBatch, StreamCounts
 __all__ = [
     "Aborted", "AlreadyExists", "Calibration", "CalibdError", "Cancelled", "Client", "Comparison",
     "DataLoss", "DeadlineExceeded", "Estimate", "Evaluation", "FailedPrecondition", "FieldError",
-    "History", "Internal", "InvalidArgument", "NotFound", "ObservationStream", "OutOfRange",
+    "History", "Internal", "InvalidArgument", "Monitor", "NotFound", "ObservationStream", "OutOfRange",
     "PermissionDenied", "Recalibration", "RejectedBatch", "ResourceExhausted", "StreamCounts",
     "TestResult", "Unauthenticated", "Unavailable", "Unimplemented", "Unknown", "Verdicts",
     "escape_id", "load_map", "transform"]

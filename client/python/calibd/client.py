@@ -23,8 +23,8 @@ from calibd.observation import (Observation, check_either, check_kind, checked_m
                                 is_ordered_unseen, labels_message, usual_message)
 from calibd.rows import MANY_ROWS, WHOLE_WARNING
 from calibd.stream import ObservationStream
-from calibd.stream_settings import OnInvalid, StreamSettings
-from calibd.transport import Backoff, StreamChannels, Transport, pages
+from calibd.stream_settings import OnFull, OnInvalid, StreamSettings
+from calibd.transport import Backoff, StreamChannels, Transport, pages, server_address
 from calibd.v1 import calibration_service_pb2 as service
 from calibd.v1 import evaluation_pb2 as evaluation
 from calibd.v1 import ingest_service_pb2 as ingest
@@ -133,11 +133,7 @@ class Client:
     """
 
     def __init__(self, target: str | None = None, *, timeout: float = 30.0) -> None:
-        if target is not None:
-            expect("target", target, str, '"HOST:PORT"')
-        self._target = target or os.environ.get("CALIBD_SERVER") or "127.0.0.1:8460"
-        if not re.search(r"^(?!https?:).*:", self._target) or arguments.has_surrogate(self._target):
-            raise errors.invalid("target", f'is {shown(self._target)}, expected "HOST:PORT"')
+        self._target = server_address(target)
         self._transport = Transport(self._target, arguments.seconds("timeout", timeout))
         self._stream_channels = StreamChannels(self._target)
         # The classes of the models that observe() has sent to, until a call fails.
@@ -292,7 +288,8 @@ class Client:
     def stream(self, model: str, classes: int | Sequence[str] | None = None, *,
                on_invalid: OnInvalid = "raise", producer_id: str = "", epoch: int = 0,
                idempotency_key: str = "", max_buffer_bytes: int = 32 << 20,
-               stall_timeout: float = 60.0) -> ObservationStream:
+               stall_timeout: float = 60.0, on_full: OnFull = "block",
+               close_timeout: float = 5.0) -> ObservationStream:
         """Opens a stream of predictions to a model. Use it in a `with` block, which finishes it.
 
         classes: declares the model, as create_model() does. None: the model exists.
@@ -303,16 +300,23 @@ class Client:
         idempotency_key: makes the whole stream repeatable: a stream with the same key and the same
           calls counts only the rows that no earlier one has counted.
         max_buffer_bytes: send() blocks while so many bytes are neither counted nor rejected.
-        stall_timeout: the stream fails if a call waits for the server for so many seconds without
-          progress, reconnections included.
+        stall_timeout: a call that waits for the server raises an error after so many seconds without
+          progress, reconnections included. The stream continues, and the call may be repeated.
+        on_full: "block": send() waits for room in the buffer, and the stream opens before this method
+          returns. "drop": no call waits or raises; see ObservationStream and Monitor. The stream opens
+          when it has rows, whether the server is there or not.
+        close_timeout: close(), and with on_full="drop" the ends of the block and of the process, wait
+          for so many seconds at most.
         """
         self._transport.check_open()
         if classes is not None:
             self.create_model(model, classes)
         settings = StreamSettings(
             model_name(model), producer_id=producer_id, epoch=epoch, idempotency_key=idempotency_key,
-            on_invalid=on_invalid, max_buffer_bytes=max_buffer_bytes, stall_timeout=stall_timeout)
-        return ObservationStream(self._stream_channels, settings, self._transport.timeout)
+            on_invalid=on_invalid, max_buffer_bytes=max_buffer_bytes, stall_timeout=stall_timeout,
+            on_full=on_full, close_timeout=close_timeout)
+        return ObservationStream(self._stream_channels, settings,
+                                 None if on_full == "drop" else self._transport.timeout)
 
     def observe(self, model: str, probabilities: Any = None, label: int | str | None = None, *,
                 forecast: Any = None, outcome: float | None = None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -43,15 +44,34 @@ _CHANNEL_OPTIONS = (
 )
 
 
-class _Process:
-    """The process that opens channels, and a token for each call or group of streams that runs."""
+def server_address(target: str | None) -> str:
+    """The address of the server; None: that of the environment, or the default."""
+    if target is not None:
+        arguments.expect("target", target, str, '"HOST:PORT"')
+    address = target or os.environ.get("CALIBD_SERVER") or "127.0.0.1:8460"
+    if not re.search(r"^(?!https?:).*:", address) or arguments.has_surrogate(address):
+        raise errors.invalid("target", f'is {arguments.shown(address)}, expected "HOST:PORT"')
+    return address
 
-    number = os.getpid()
+
+class _Process:
+    """A token for each call that runs, and whether calls ran when this process was forked."""
+
     calling: set[object] = set()
+    has_inherited_calls = False
+
+
+def _forget_calls() -> None:
+    _Process.has_inherited_calls |= bool(_Process.calling)
+    _Process.calling = set()
+
+
+os.register_at_fork(after_in_child=_forget_calls)
 
 
 @contextlib.contextmanager
-def _calling() -> Iterator[None]:
+def calling() -> Iterator[None]:
+    """A call runs in the block: a process that is forked meanwhile cannot use gRPC."""
     token = object()
     _Process.calling.add(token)
     try:
@@ -60,15 +80,18 @@ def _calling() -> Iterator[None]:
         _Process.calling.discard(token)
 
 
+def is_calling() -> bool:
+    """Whether a call runs."""
+    return bool(_Process.calling)
+
+
 def open_channel(target: str) -> Any:
     """A channel with a connection of its own."""
-    if _Process.number != os.getpid():
-        # gRPC would hang here, or crash the parent, whose connections wait on the same files.
-        if _Process.calling:
-            raise errors.FailedPrecondition(
-                "this process was forked while a stream was open or a call was running, which gRPC does "
-                'not support: fork before, or use multiprocessing.get_context("spawn")')
-        _Process.number, _Process.calling = os.getpid(), set()
+    # gRPC would hang here, or crash the parent, whose connections wait on the same files.
+    if _Process.has_inherited_calls:
+        raise errors.FailedPrecondition(
+            "this process was forked while a call was running, which gRPC does not support: fork before "
+            'it, or use multiprocessing.get_context("spawn")')
     return grpc.insecure_channel(target, options=_CHANNEL_OPTIONS)
 
 
@@ -98,7 +121,6 @@ class StreamChannels:
             if channel is None:
                 channel = open_channel(self._target)
             self._streams[channel] = self._streams.get(channel, 0) + 1
-            _Process.calling.add(self)
             return channel
 
     def release(self, channel: Any) -> None:
@@ -108,8 +130,6 @@ class StreamChannels:
             if self._streams[channel] > 0:
                 return
             del self._streams[channel]
-            if not self._streams:
-                _Process.calling.discard(self)
         channel.close()
 
 
@@ -193,7 +213,7 @@ class Transport:
                     f"/calibd.v1.{method}", request_serializer=type(request).SerializeToString,
                     response_deserializer=response.FromString)
             # gRPC raises a ValueError if another thread closes the channel before the call begins.
-            with _calling(), self._ending(ValueError, grpc.RpcError):
+            with calling(), self._ending(ValueError, grpc.RpcError):
                 # The first attempt finds the cause; later ones begin as soon as there is a connection.
                 answer: _Response = call(request, timeout=remaining, wait_for_ready=attempts > 1)
             return answer
@@ -207,7 +227,7 @@ class Transport:
         start = self._open_channel().unary_stream(
             f"/calibd.v1.{method}", request_serializer=type(request).SerializeToString,
             response_deserializer=response.FromString)
-        with _calling():
+        with calling():
             with self._ending(ValueError):
                 call = start(request, timeout=timeout)
             try:
