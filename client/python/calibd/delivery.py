@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections import deque
@@ -23,6 +24,10 @@ from calibd.v1 import ingest_service_pb2 as ingest
 _LOG = logging.getLogger("calibd")
 # So many seconds a call waits for others, whose rows are merged with it.
 _LINGER = 0.02
+# Seconds after a fork before the parent connects again: a server of workers forks several.
+_FORK_PAUSE = 0.5
+# Seconds until a thread that uses gRPC has ended after its call was cancelled.
+_JOIN_SECONDS = 5.0
 # The server cannot have counted a batch that it refused for one of these.
 _REFUSALS = (errors.NotFound, errors.PermissionDenied, errors.Unauthenticated, errors.Unimplemented,
              errors.ResourceExhausted)
@@ -58,6 +63,7 @@ class Delivery:
         self._connection_opens = True
         # fork() waits until the thread is between two connections.
         self._parked = False
+        self._unparked = -math.inf
         self._connected = False
         self._channel: Any = None
         self._thread: threading.Thread | None = None
@@ -201,7 +207,7 @@ class Delivery:
     def join(self) -> None:
         """Waits until the thread has ended, which a failure or finish() makes it do."""
         if self._thread is not None and threading.current_thread() is not self._thread:
-            self._thread.join()
+            self._thread.join(_JOIN_SECONDS)
 
     # --- fork ---
 
@@ -221,6 +227,7 @@ class Delivery:
         with self.changed:
             self._parked = False
             self._connection_opens = True
+            self._unparked = time.monotonic()
             self.changed.notify_all()
 
     # --- the connection thread ---
@@ -298,7 +305,7 @@ class Delivery:
         """Runs one connection. Returns the error with which it ended; None: without an error."""
         connection = Connection()
         with self.changed:
-            self.changed.wait_for(lambda: not self._parked or self.failure is not None)
+            self._wait_for_forks()
             if self.failure is not None:
                 return self.failure
             self._connection = connection
@@ -331,6 +338,13 @@ class Delivery:
                 # An attempt that fails at once names the cause. The next one waits for the server.
                 self._connection_opens = connection.opened
                 self.changed.notify_all()
+
+    def _wait_for_forks(self) -> None:
+        while self.failure is None:
+            pause = self._unparked + _FORK_PAUSE - time.monotonic()
+            if not self._parked and pause <= 0:
+                return
+            self.changed.wait(None if self._parked else pause)
 
     def _take(self, connection: Connection, data: bytes) -> bool:
         """Takes a message of the server. Returns whether it was the last one."""

@@ -1,14 +1,21 @@
 """Streams and fork(): gRPC survives a fork only while none of its threads runs.
 
 Before a fork all connections end, and afterwards they open again in the parent; the numbers of the
-batches make that exact. In the child, streams start anew. A fork waits at most two seconds for that.
+batches make that exact. In the child, streams start anew. A fork waits at most two seconds until
+gRPC is quiet. If it is not, the child cannot use gRPC, and its streams drop their rows: otherwise gRPC
+might hang in it, or end it.
 """
 from __future__ import annotations
 
+import contextlib
 import os
+import pathlib
+import re
 import threading
 import time
 import weakref
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
 from calibd import transport
@@ -17,8 +24,12 @@ if TYPE_CHECKING:
     from calibd.delivery import Delivery
 
 _MAX_SECONDS = 2.0
-# The thread of a channel in gRPC, which ends after the last call.
-_GRPC_THREAD = "channel_spin"
+# gRPC is quiet if none of its threads has run for so many seconds.
+_QUIET_SECONDS = 0.01
+_TASKS = pathlib.Path("/proc/self/task")
+_SWITCHES = re.compile(r"ctxt_switches:\s*(\d+)")
+# The threads of gRPC that run as long as a call, by the functions in their names.
+_GRPC_THREADS = ("channel_spin", "consume_request_iterator")
 
 
 class Forkable(Protocol):
@@ -30,6 +41,8 @@ class Forkable(Protocol):
 
 class _State:
     forking = False
+    # A call that makes gRPC unusable in the child.
+    refusal: AbstractContextManager[None] | None = None
     deliveries: set[Delivery] = set()
     streams: weakref.WeakSet[Forkable] = weakref.WeakSet()
 
@@ -64,22 +77,55 @@ def _before() -> None:
     for delivery in deliveries:
         delivery.park()
     deadline = time.monotonic() + _MAX_SECONDS
-    while time.monotonic() < deadline and not all(delivery.is_parked() for delivery in deliveries):
+    if not (_await(lambda: all(delivery.is_parked() for delivery in deliveries), deadline)
+            and not transport.is_calling() and _await(_has_no_call, deadline)
+            and _await(_is_quiet, deadline)):
+        _State.refusal = transport.calling()
+        _State.refusal.__enter__()
+
+
+def _await(condition: Callable[[], bool], deadline: float) -> bool:
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
         time.sleep(0.001)
-    # The thread of another call of this package runs as long as that call.
-    while time.monotonic() < deadline and not transport.is_calling() and any(
-            _GRPC_THREAD in thread.name for thread in threading.enumerate()):
-        time.sleep(0.001)
+    return True
+
+
+def _has_no_call() -> bool:
+    return not any(name in thread.name for thread in threading.enumerate() for name in _GRPC_THREADS)
+
+
+def _is_quiet() -> bool:
+    before = _switches()
+    time.sleep(_QUIET_SECONDS)
+    return _switches() == before
+
+
+def _switches() -> dict[str, list[str]]:
+    """How often the threads that Python does not know have run, by their number."""
+    known = {str(thread.native_id) for thread in threading.enumerate()}
+    found = {}
+    # A thread may end meanwhile, and other systems have no such files.
+    with contextlib.suppress(OSError):
+        for task in _TASKS.iterdir():
+            if task.name not in known:
+                found[task.name] = _SWITCHES.findall((task / "status").read_text(encoding="ascii"))
+    return found
 
 
 def _after_in_parent() -> None:
     _State.forking = False
+    if _State.refusal is not None:
+        _State.refusal.__exit__(None, None, None)
+        _State.refusal = None
     for delivery in running():
         delivery.unpark()
 
 
 def _after_in_child() -> None:
     _State.forking = False
+    _State.refusal = None
     _State.deliveries = set()
     for stream in list(_State.streams):
         stream.start_in_child()
