@@ -7,6 +7,7 @@
 
 The messages of the protocol are in calibd.v1.
 """
+from calibd.aio import AsyncClient, AsyncStream
 from calibd.client import Client, escape_id
 from calibd.errors import (Aborted, AlreadyExists, CalibdError, Cancelled, DataLoss, DeadlineExceeded,
                            FailedPrecondition, FieldError, Internal, InvalidArgument, NotFound,
@@ -20,9 +21,9 @@ from calibd.stream import ObservationStream
 from calibd.window import RejectedBatch, StreamCounts
 
 __all__ = [
-    "Aborted", "AlreadyExists", "Calibration", "CalibdError", "Cancelled", "Client", "Comparison",
-    "DataLoss", "DeadlineExceeded", "Estimate", "Evaluation", "FailedPrecondition", "FieldError",
-    "History", "Internal", "InvalidArgument", "Monitor", "NotFound", "ObservationStream", "OutOfRange",
-    "PermissionDenied", "Recalibration", "RejectedBatch", "ResourceExhausted", "StreamCounts",
-    "TestResult", "Unauthenticated", "Unavailable", "Unimplemented", "Unknown", "Verdicts",
-    "escape_id", "load_map", "transform"]
+    "Aborted", "AlreadyExists", "AsyncClient", "AsyncStream", "CalibdError", "Calibration",
+    "Cancelled", "Client", "Comparison", "DataLoss", "DeadlineExceeded", "Estimate", "Evaluation",
+    "FailedPrecondition", "FieldError", "History", "Internal", "InvalidArgument", "Monitor",
+    "NotFound", "ObservationStream", "OutOfRange", "PermissionDenied", "Recalibration",
+    "RejectedBatch", "ResourceExhausted", "StreamCounts", "TestResult", "Unauthenticated",
+    "Unavailable", "Unimplemented", "Unknown", "Verdicts", "escape_id", "load_map", "transform"]
