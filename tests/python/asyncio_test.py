@@ -66,8 +66,8 @@ def test_the_event_loop_runs_while_calls_wait_and_cancelled_calls_end(own_server
                 assert not done
                 for call in calls:
                     call.cancel()
-                assert [type(error) for error in await asyncio.gather(*calls, return_exceptions=True)] == [
-                    asyncio.CancelledError] * 3
+                ended = await asyncio.gather(*calls, return_exceptions=True)
+                assert [type(error) for error in ended] == [asyncio.CancelledError] * 3
             finally:
                 os.kill(own_server.pid, signal.SIGCONT)
             return await asyncio.to_thread(monitor.close)

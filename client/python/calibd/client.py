@@ -19,8 +19,8 @@ import numpy as np
 from calibd import arguments, backup, errors, results
 from calibd.arguments import assign, choose, expect, message, model_name, shown
 from calibd.arrays import POSITIVE_CLASS, Classes, as_floats, invalid
-from calibd.observation import (Observation, check_either, check_kind, checked_message, classes_of,
-                                is_ordered_unseen, labels_message, usual_message)
+from calibd.observation import (Observation, check_counts, check_either, check_kind, checked_message,
+                                classes_of, is_ordered_unseen, labels_message, usual_message)
 from calibd.rows import MANY_ROWS, WHOLE_WARNING
 from calibd.stream import ObservationStream
 from calibd.stream_settings import OnFull, OnInvalid, StreamSettings
@@ -419,7 +419,12 @@ class Client:
             assign(request, "request_id", request_id)
         if not request.request_id:
             request.request_id = os.urandom(16).hex()
-        return self._transport.unary("IngestService/Observe", request, ingest.ObserveResponse)
+        answer = self._transport.unary("IngestService/Observe", request, ingest.ObserveResponse)
+        labels = answer.labels
+        check_counts("the server answered observe", len(request.labels.prediction_ids) or 1, (
+            answer.accepted_rows, answer.duplicate_rows, answer.skipped.rows, labels.matched,
+            labels.repeated, labels.conflicting, labels.late, labels.unknown, labels.waiting))
+        return answer
 
     # --- answers ---
 
@@ -435,9 +440,9 @@ class Client:
         """Yields the calibration now and after each change, with its `revision`, without end.
 
         Only the newest of several changes within min_interval seconds is yielded. Raises Unavailable
-        if the server cannot be reached within the timeout of the client. Once it was, a lost
-        connection is logged and retried without limit. Ends when the caller stops to iterate, or with
-        Cancelled by close().
+        or DeadlineExceeded if the server does not answer within the timeout of the client. Once it did,
+        a lost connection is logged and retried without limit. Ends when the caller stops to iterate, or
+        with Cancelled by close().
         """
         name = model_name(model)
         seconds = arguments.as_number(min_interval)
@@ -454,11 +459,16 @@ class Client:
             try:
                 with self._transport.server_stream(
                         "CalibrationService/WatchCalibration", request,
-                        service.WatchCalibrationResponse) as call:
+                        service.WatchCalibrationResponse,
+                        first_timeout=self._transport.timeout) as call:
+                    last = -1
                     for change in call:
+                        if change.revision <= last:
+                            raise errors.DataLoss(f"the server sent revision {change.revision} after "
+                                                  f"{last}, expected a higher one")
                         backoff.reset()
                         is_lost, was_reached = False, True
-                        request.after_revision = change.revision
+                        request.after_revision = last = change.revision
                         # The first message is empty if nothing has changed since after_revision.
                         if change.HasField("calibration"):
                             result = results.Calibration(name, change.calibration)
@@ -469,6 +479,8 @@ class Client:
                 if self._transport.closed.is_set() or not (
                         errors.is_retryable(error) or errors.is_cut_off(error)):
                     raise error from None
+            except errors.DeadlineExceeded as late:
+                error = late
             else:
                 error = errors.Unavailable("the server ended the call")
             delay = backoff.next(error.retry_seconds)

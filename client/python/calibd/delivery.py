@@ -59,6 +59,8 @@ class Delivery:
         # When the first call in the queue has waited for others for long enough.
         self._due = 0.0
         self._flushing = 0
+        # When the oldest row that is not settled came.
+        self._waiting_since = 0.0
         self._connection = Connection()
         self._connection_opens = True
         # fork() waits until the thread is between two connections.
@@ -91,6 +93,8 @@ class Delivery:
 
     def append(self, item: Chunk | Call) -> None:
         """Takes the rows of a call. The caller has counted them."""
+        if self.is_settled:
+            self._waiting_since = time.monotonic()
         if not self._queue:
             self._due = time.monotonic() + _LINGER
             self.changed.notify_all()
@@ -406,7 +410,15 @@ class Delivery:
                     return
             if ready and not self._queue and self.finishing:
                 return
-            self.changed.wait()
+            if self.is_settled:
+                self.changed.wait()
+                continue
+            # A connection that lives but on which nothing happens is replaced by another one.
+            silent = time.monotonic() - max(self.last_progress, self._waiting_since, connection.started)
+            if silent >= self.settings.stall_timeout:
+                self._end_connection()
+                return
+            self.changed.wait(self.settings.stall_timeout - silent)
 
     def _convert(self, calls: list[Call]) -> None:
         """Serializes calls without the lock, and puts them back in front of the queue."""

@@ -1,7 +1,8 @@
 """What a server has said about the batches of a stream."""
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 from typing import Any, Sequence
 
 from calibd import errors
@@ -18,6 +19,8 @@ MAX_KEPT = 100
 class Connection:
     """State of one connection."""
 
+    # By the monotonic clock.
+    started: float = field(default_factory=time.monotonic)
     call: Any = None
     opened: bool = False
     ended: bool = False
@@ -163,10 +166,6 @@ class Ledger:
 
     def _finish(self, connection: Connection, finishing: bool,
                 finished: ingest.StreamObservationsResponse.Finished) -> int:
-        # Finished settles what no acknowledgement has settled yet.
-        size = 0
-        if finished.last_sequence:
-            size = self._settle(finished.last_sequence)[1]
         labels = finished.labels
         told = (labels.matched, labels.repeated, labels.conflicting, labels.late, labels.unknown,
                 labels.waiting)
@@ -177,11 +176,13 @@ class Ledger:
         rows = sum(counted) + known_labels
         last = self.window.next_sequence - 1
         # The counts do not include labels that were accepted before this connection.
-        if (not finishing or not self.window.is_empty or finished.last_sequence != last
+        if (not finishing or finished.last_sequence != last
                 or not connection.rows - connection.repeatable_labels <= rows <= connection.rows):
             raise DataLoss(
                 f"the server finished at batch {finished.last_sequence} with {rows} rows on this "
                 f"connection, expected batch {last} with {connection.rows} rows")
+        # Finished settles what no acknowledgement has settled yet.
+        size = self._settle(last)[1] if last else 0
         counts = self.counts
         # Other labels were accepted before this connection, and nobody tells their outcomes.
         if known_labels == counts.accepted_labels:

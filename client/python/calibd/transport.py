@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Iterator, Type, TypeVar
 
 import grpc
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
 from calibd import arguments, errors
 from calibd.errors import CalibdError
@@ -22,6 +22,8 @@ _Result = TypeVar("_Result")
 # Streams on one connection. A connection of the server has a limit of calls, and an address has a
 # limit of connections.
 _STREAMS_PER_CONNECTION = 8
+# The largest answer in pages: more models than a server has.
+_MAX_PAGES, _MAX_PAGED_BYTES, _MAX_PAGED_SECONDS = 100_000, 1 << 30, 600.0
 # Attempts of a call that the server refuses for lack of a resource.
 _MAX_ATTEMPTS = 4
 
@@ -222,17 +224,22 @@ class Transport:
 
     @contextlib.contextmanager
     def server_stream(self, method: str, request: Message, response: Type[_Response],
-                      timeout: float | None = None) -> Iterator[Any]:
-        """One attempt of a call with many responses: an iterator. Ends the call at its end."""
+                      timeout: float | None = None,
+                      first_timeout: float | None = None) -> Iterator[Any]:
+        """One attempt of a call with many responses: an iterator. Ends the call at its end.
+
+        timeout: of the whole call. first_timeout: of the first response.
+        """
         start = self._open_channel().unary_stream(
             f"/calibd.v1.{method}", request_serializer=type(request).SerializeToString,
-            response_deserializer=response.FromString)
+            response_deserializer=None)
         with calling():
             with self._ending(ValueError):
                 call = start(request, timeout=timeout)
             try:
                 with self._ending(grpc.RpcError):
-                    yield call
+                    data = call if first_timeout is None else _begun(call, first_timeout)
+                    yield _parsed(data, response)
             finally:
                 # Stops the work of the server if the caller or the user interrupts.
                 call.cancel()
@@ -300,12 +307,57 @@ def retry(attempt: Callable[[float], _Result], timeout: float, patience: float) 
 
 def pages(transport: Transport, method: str, request: Any,
           response: Type[_Response]) -> Iterator[_Response]:
-    """Calls a method for each page. request: has page_token."""
+    """Calls a method for each page. request: has page_token.
+
+    A server that never ends with a last page raises DataLoss.
+    """
+    tokens: set[str] = set()
+    size = 0
+    begin = time.monotonic()
     while True:
         page: Any = transport.unary(method, request, response)
         yield page
-        if not page.next_page_token:
+        token = page.next_page_token
+        if not token:
             return
-        if page.next_page_token == request.page_token:
-            raise errors.Internal(f"the server repeated a page of {method}")
-        request.page_token = page.next_page_token
+        size += page.ByteSize()
+        if token in tokens or len(tokens) >= _MAX_PAGES or size > _MAX_PAGED_BYTES:
+            raise errors.DataLoss(f"the server sent {len(tokens) + 1} pages of {method} with {size} "
+                                  "bytes and no last one, or the same page again")
+        if time.monotonic() - begin > _MAX_PAGED_SECONDS:
+            raise errors.DeadlineExceeded(f"the server sent {len(tokens) + 1} pages of {method} within "
+                                          f"{_MAX_PAGED_SECONDS:g} s, and none was the last one")
+        tokens.add(token)
+        request.page_token = token
+
+
+def _begun(call: Any, timeout: float) -> Iterator[bytes]:
+    """The responses of a call. Raises DeadlineExceeded if the first one does not come in time."""
+    late = threading.Event()
+
+    def end() -> None:
+        late.set()
+        call.cancel()
+
+    timer = threading.Timer(timeout, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        for data in call:
+            timer.cancel()
+            yield data
+    except grpc.RpcError:
+        if late.is_set():
+            raise errors.DeadlineExceeded(f"the server sent nothing within {timeout:g} s") from None
+        raise
+    finally:
+        timer.cancel()
+
+
+def _parsed(call: Any, response: Type[_Response]) -> Iterator[_Response]:
+    """The messages of a call. gRPC would report one that cannot be read as a broken connection."""
+    for data in call:
+        try:
+            yield response.FromString(data)
+        except DecodeError as error:
+            raise errors.DataLoss(f"the server sent a message that cannot be read: {error}") from None
