@@ -85,10 +85,11 @@ def observe_in_worker(monitor):
     monitor.observe(ROW, 2)
 
 
-def test_workers_of_multiprocessing_deliver_their_rows_at_their_end(client, server, forked):
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_workers_of_multiprocessing_deliver_their_rows_at_their_end(client, server, forked, start):
     monitor = calibd.Monitor(forked, server.grpc, close_timeout=60)
     monitor.observe(ROW, 2)
-    context = multiprocessing.get_context("fork")
+    context = multiprocessing.get_context(start)
     workers = [context.Process(target=observe_in_worker, args=(monitor,)) for _ in range(4)]
     for worker in workers:
         worker.start()

@@ -18,6 +18,8 @@ from calibd.rows import Chunk, Extras, LabelRows, Rows, invalid_rows, rows_of
 # So many rows are merged at once. The thread that merges them holds the interpreter meanwhile, which
 # must be much less than 1 ms.
 MAX_MERGED = 256
+# Those of the usual row: to compare with it is faster than to look at each part.
+NO_EXTRAS = Extras()
 # Bytes that a call needs besides its values, and those of a number in a list.
 _CALL_BYTES, _NUMBER_BYTES = 300, 32
 
@@ -72,6 +74,8 @@ def owned(value: Any) -> Any:
     """A copy of what the caller may change later."""
     if value is None or isinstance(value, (str, bytes, int, float, np.generic)):
         return value
+    if isinstance(value, np.ndarray):
+        return value.copy()
     if isinstance(value, (list, tuple)):
         return [owned(one) for one in value] if value and not isinstance(
             value[0], (str, int, float, np.generic)) else list(value)
@@ -83,29 +87,32 @@ def owned(value: Any) -> Any:
 
 def owned_extras(extras: Extras) -> Extras:
     """A copy of what the caller may change later."""
-    return Extras(*(owned(part) for part in extras))
+    return extras if extras is NO_EXTRAS else Extras(*(owned(part) for part in extras))
 
 
 def size_of(value: Any) -> int:
     """An estimate of the bytes of a value in memory."""
     if value is None:
         return 0
+    if isinstance(value, np.ndarray):
+        return value.nbytes
     if isinstance(value, (list, tuple)):
         nested = len(value[0]) if value and hasattr(value[0], "__len__") else 0
         return len(value) * _NUMBER_BYTES * (1 + nested)
-    for name in ("nbytes", "size"):
+    if isinstance(value, (str, int, float)):
+        return len(value) if isinstance(value, str) else _NUMBER_BYTES
+    # A frame has the number of its values, and others may have neither.
+    for name, scale in (("nbytes", 1), ("size", 8)):
         number = getattr(value, name, None)
         if isinstance(number, (int, np.integer)):
-            return int(number) * (1 if name == "nbytes" else 8)
-    return len(value) if isinstance(value, str) else _NUMBER_BYTES
+            return int(number) * scale
+    return _NUMBER_BYTES
 
 
 def call_size(values: Any, truths: Any, extras: Extras, baseline: Any) -> int:
     """An estimate of the bytes of a call in memory."""
     size = _CALL_BYTES + size_of(values) + size_of(truths) + size_of(baseline)
-    for part in extras:
-        size += size_of(part)
-    return size
+    return size if extras is NO_EXTRAS else size + sum(size_of(part) for part in extras)
 
 
 def row_count(value: Any) -> int:

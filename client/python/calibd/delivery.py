@@ -85,11 +85,19 @@ class Delivery:
 
     def start(self) -> None:
         """Starts the thread if it does not run."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="calibd-stream", daemon=True)
-            forks.add(self)
-            endings.register()
+        if self._thread is not None:
+            return
+        self._thread = threading.Thread(target=self._run, name="calibd-stream", daemon=True)
+        forks.add(self)
+        endings.register()
+        try:
             self._thread.start()
+        except RuntimeError:
+            # The process has too many threads, or ends. The next row tries again.
+            self._thread = None
+            forks.remove(self)
+            if self.settings.on_full == "block":
+                raise
 
     def append(self, item: Chunk | Call) -> None:
         """Takes the rows of a call. The caller has counted them."""

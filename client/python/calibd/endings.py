@@ -29,7 +29,8 @@ def _close_all() -> None:
         if delivery.settings.on_full == "drop":
             delivery.end_close(begin + delivery.settings.close_timeout, "was not closed")
         else:
-            delivery.log.report_lost("was not finished")
+            with delivery.changed:
+                delivery.log.report_lost("was not finished")
 
 
 def register() -> None:

@@ -103,13 +103,17 @@ def _is_quiet() -> bool:
 
 
 def _switches() -> dict[str, list[str]]:
-    """How often the threads that Python does not know have run, by their number."""
+    """How often each thread of gRPC has run, by its number.
+
+    gRPC names its threads; those of other libraries, such as BLAS, have the name of the process.
+    """
     known = {str(thread.native_id) for thread in threading.enumerate()}
     found = {}
     # A thread may end meanwhile, and other systems have no such files.
     with contextlib.suppress(OSError):
+        process = (_TASKS / str(os.getpid()) / "comm").read_bytes()
         for task in _TASKS.iterdir():
-            if task.name not in known:
+            if task.name not in known and (task / "comm").read_bytes() != process:
                 found[task.name] = _SWITCHES.findall((task / "status").read_text(encoding="ascii"))
     return found
 

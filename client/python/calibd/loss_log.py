@@ -63,7 +63,11 @@ class LossLog:
         """
         if self._thread is None:
             self._thread = threading.Thread(target=self._log_each_minute, name="calibd-log", daemon=True)
-            self._thread.start()
+            try:
+                self._thread.start()
+            except RuntimeError:
+                # The process has too many threads, or ends. The next dropped row tries again.
+                self._thread = None
 
     def _log_each_minute(self) -> None:
         while True:

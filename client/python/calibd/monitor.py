@@ -1,6 +1,9 @@
 """A stream for a service that must not wait for the server that watches it."""
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 from calibd.arguments import model_name
 from calibd.stream import ObservationStream
 from calibd.stream_settings import OnFull, StreamSettings
@@ -31,4 +34,13 @@ class Monitor(ObservationStream):
         settings = StreamSettings(
             model_name(model), max_buffer_bytes=max_buffer_bytes, stall_timeout=stall_timeout,
             on_full=on_full, close_timeout=close_timeout)
-        super().__init__(StreamChannels(server_address(target)), settings, None)
+        self._target = server_address(target)
+        super().__init__(StreamChannels(self._target), settings, None)
+
+    def __reduce__(self) -> Any:
+        """A copy in another process has an empty stream of its own."""
+        settings = self._settings
+        return functools.partial(
+            Monitor, on_full=settings.on_full, max_buffer_bytes=settings.max_buffer_bytes,
+            stall_timeout=settings.stall_timeout,
+            close_timeout=settings.close_timeout), (settings.model, self._target)

@@ -13,8 +13,8 @@ import numpy as np
 
 from calibd import errors, forks
 from calibd.arrays import Classes
-from calibd.calls import (Call, call_size, is_plain, listed, only_row, owned, owned_extras, row_count,
-                          stacked)
+from calibd.calls import (NO_EXTRAS, Call, call_size, is_plain, listed, only_row, owned,
+                          owned_extras, row_count, stacked)
 from calibd.delivery import Delivery
 from calibd.errors import CalibdError, FieldError
 from calibd.loss_log import amounts
@@ -25,7 +25,6 @@ from calibd.transport import StreamChannels
 from calibd.window import RejectedBatch, StreamCounts
 
 _LOG = logging.getLogger("calibd")
-_NO_EXTRAS = Extras()
 
 
 class ObservationStream:
@@ -151,7 +150,7 @@ class ObservationStream:
         group, logits, baseline, features: of this prediction; see send().
         """
         if self._drops:
-            extras = _NO_EXTRAS
+            extras = NO_EXTRAS
             if id is not None or group is not None or features is not None:
                 extras = Extras(id, group, None, features)
             self._queue(False, prediction, truth, extras, logits, baseline, True)
@@ -355,8 +354,8 @@ class ObservationStream:
             # With a key, the batches depend on the calls of send() alone.
             if single is not None and not self._settings.idempotency_key and (
                     self._whole_rows is None) and is_plain(classes, *single):
-                self._push(Call(True, False, first, 1, call_size(*single, _NO_EXTRAS, None),
-                                owned(single[0]), single[1], _NO_EXTRAS))
+                self._push(Call(True, False, first, 1, call_size(*single, NO_EXTRAS, None),
+                                owned(single[0]), single[1], NO_EXTRAS))
                 return
             rows = read(classes)
             fault = invalid_rows(what, first, rows)
