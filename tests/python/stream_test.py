@@ -20,13 +20,15 @@ KILLS = 20
 GRACE = datetime.timedelta(days=1)
 
 
-def test_twenty_kills_of_the_server_lose_and_double_nothing(own_server):
+@pytest.mark.parametrize("options", [{}, {"idempotency_key": "kills", "on_invalid": "drop"}],
+                         ids=["plain", "key"])
+def test_twenty_kills_of_the_server_lose_and_double_nothing(own_server, options):
     client = calibd.Client(own_server.grpc)
     client.create_model("killed", 3, bandwidth=BANDWIDTH)
     predictions, labels = calibrated(100_000)
     stop = threading.Event()
     sent = 0
-    with client.stream("killed") as stream:
+    with client.stream("killed", **options) as stream:
 
         def produce():
             nonlocal sent

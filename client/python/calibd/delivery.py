@@ -265,8 +265,9 @@ class Delivery:
                         return
                     if self.last_progress > started:
                         backoff.reset()
-                    if not self._parked:
-                        self._retry(error, backoff)
+                    is_parked = self._parked
+                if not is_parked:
+                    self._retry(error, backoff)
         finally:
             with self.changed:
                 self.changed.wait_for(lambda: not self._parked)
@@ -277,20 +278,24 @@ class Delivery:
 
     def _retry(self, error: CalibdError | None, backoff: Backoff) -> None:
         """Waits before the next connection, or ends the stream if there is no use in one."""
-        before, self.log.error = self.log.error, error
-        if error is not None and not _is_resumable(error):
-            if self.settings.on_full == "block":
+        with self.changed:
+            before, self.log.error = self.log.error, error
+            is_refused = error is not None and not _is_resumable(error)
+            if is_refused and self.settings.on_full == "block":
+                assert error is not None
                 self.fail(self.ledger.describe_reuse(error))
                 return
-            if not isinstance(error, _REFUSALS):
+            if is_refused and not isinstance(error, _REFUSALS):
                 self._start_over()
-            if before is None or before.reason != error.reason:
-                _LOG.warning("%s: the stream is refused and tries again: %s", self.settings.model, error)
         # The delay ends before the stall timeout of a waiting caller.
         delay = min(backoff.next(error.retry_seconds if error is not None else None),
                     self.settings.stall_timeout / 2)
+        # A handler of the log may take long, and no call must wait for it.
+        if error is not None and is_refused and (before is None or before.reason != error.reason):
+            _LOG.warning("%s: the stream is refused and tries again: %s", self.settings.model, error)
         _LOG.info("%s: the stream reconnects in %.1f s: %s", self.settings.model, delay, error)
-        self.changed.wait_for(lambda: self.failure is not None, delay)
+        with self.changed:
+            self.changed.wait_for(lambda: self.failure is not None, delay)
 
     def _start_over(self) -> None:
         """Continues as another producer.
@@ -300,8 +305,9 @@ class Delivery:
         """
         unreported, size = self.ledger.abandon()
         self.buffered -= size
-        for chunk in [item for item in self._queue if isinstance(item, Chunk)]:
-            self._queue.remove(chunk)
+        chunks = [item for item in self._queue if isinstance(item, Chunk)]
+        self._queue = deque(item for item in self._queue if isinstance(item, Call))
+        for chunk in chunks:
             self.buffered -= chunk.size
             if chunk.has_labels_only:
                 self.ledger.counts.dropped_labels += len(chunk.rows)
