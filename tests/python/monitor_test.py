@@ -1,5 +1,7 @@
 """A Monitor never makes its service wait or fail, and counts once what it has not dropped."""
 import datetime
+import inspect
+import itertools
 import logging
 import os
 import signal
@@ -16,10 +18,12 @@ from calibd import loss_log
 from calibd.v1 import ingest_service_pb2 as ingest
 from wait_for import wait_for
 
+from arguments_test import JUNK
 from conftest import BANDWIDTH, calibrated
 from outage_test import stand_in
 
 Response = ingest.StreamObservationsResponse
+ROW = [0.2, 0.3, 0.5]
 KILLS = 20
 GRACE = datetime.timedelta(days=1)
 
@@ -125,15 +129,15 @@ def test_close_and_later_calls_do_not_wait_for_a_frozen_server(own_server):
     client = calibd.Client(own_server.grpc)
     client.create_model("closed", 3)
     monitor = calibd.Monitor("closed", own_server.grpc)
-    monitor.observe([0.2, 0.3, 0.5], 2)
+    monitor.observe(ROW, 2)
     monitor.flush(60)
     os.kill(own_server.pid, signal.SIGSTOP)
     try:
-        monitor.observe([0.2, 0.3, 0.5], 2)
+        monitor.observe(ROW, 2)
         begin = time.monotonic()
         monitor.close(0.2)
         assert time.monotonic() - begin < 30
-        monitor.observe([0.2, 0.3, 0.5], 2)
+        monitor.observe(ROW, 2)
     finally:
         os.kill(own_server.pid, signal.SIGCONT)
     assert (monitor.counts.rows, monitor.counts.dropped_rows, monitor.counts.accepted_rows) == (3, 1, 1)
@@ -173,9 +177,9 @@ def test_a_monitor_continues_after_a_refusal(status, caplog):
 
     with stand_in(refuse_twice) as address:
         monitor = calibd.Monitor("refused", address)
-        monitor.observe([0.2, 0.3, 0.5], 2)
+        monitor.observe(ROW, 2)
         assert wait_for(lambda: len(attempts) == 3)
-        monitor.observe([0.2, 0.3, 0.5], 2)
+        monitor.observe(ROW, 2)
         counts = monitor.close(60)
     assert counts.accepted_rows == sum(len(batch.labels) for batch in batches)
     assert counts.dropped_rows == sum(batch.dropped_rows for batch in batches)
@@ -248,7 +252,7 @@ def test_rows_of_different_forms_are_counted_and_invalid_ones_dropped(client, se
         monitor.observe((0.25, 0.75), id="f")
         monitor.label(["f"], ["dog"])
         monitor.send([[0.25, 0.75]], ["dog"], ids=["g"])
-        for invalid, label in (([0.5, 0.6], 1), ([0.5, 0.5], 2), ([0.2, 0.3, 0.5], 1), ("text", 1),
+        for invalid, label in (([0.5, 0.6], 1), ([0.5, 0.5], 2), (ROW, 1), ("text", 1),
                                (None, 1), ([0.5, 0.5], "cow"), ([np.nan, 0.5], 0), (object(), 1)):
             monitor.observe(invalid, label, id="bad")
         monitor.label(["x"], ["cow"])
@@ -263,6 +267,27 @@ def test_rows_of_different_forms_are_counted_and_invalid_ones_dropped(client, se
     assert "sums to 1.1" in monitor.dropped[0].description
     assert "models/forms: dropped " in caplog.text
     monitor.close()
+
+
+@pytest.mark.parametrize("method, fitting", [
+    ("observe", {"prediction": ROW, "truth": 1}),
+    ("send", {"probabilities": [ROW] * 2, "labels": [0, 1]}),
+    ("label", {"ids": ["a", "b"], "labels": [0, 1]})])
+def test_no_argument_makes_a_monitor_raise(client, server, method, fitting):
+    model = f"junk-{method}"
+    client.create_model(model, 3, label_grace=GRACE)
+    monitor = calibd.Monitor(model, server.grpc)
+    call = getattr(monitor, method)
+    names = [name for name in inspect.signature(call).parameters]
+    for name, value in itertools.product(names, JUNK):
+        call(**{**fitting, name: value})
+        # Rows of the usual form are merged with those that follow.
+        call(**fitting)
+    monitor.flush(60)
+    counts = monitor.close(60)
+    assert counts.rows == counts.accepted_rows + counts.rejected_rows + counts.dropped_rows
+    assert counts.labels == counts.accepted_labels + counts.rejected_labels + counts.dropped_labels
+    assert counts.rows + counts.labels >= 2 * len(names) * len(JUNK)
 
 
 def test_features_and_groups_of_single_rows_are_merged(client, server):
@@ -291,7 +316,7 @@ def test_a_stream_that_drops_has_no_key():
 def test_a_monitor_that_blocks_opens_when_it_has_rows(client, server):
     client.create_model("lazy", 3)
     with calibd.Monitor("lazy", server.grpc, on_full="block") as monitor:
-        monitor.observe([0.2, 0.3, 0.5], 2)
+        monitor.observe(ROW, 2)
     assert monitor.counts.accepted_rows == 1
     with pytest.raises(calibd.NotFound):
         calibd.Monitor("never-created", server.grpc, on_full="block").observe([0.2, 0.8], 1)

@@ -125,10 +125,10 @@ def row_count(value: Any) -> int:
 
 def only_row(probabilities: Any, labels: Any) -> tuple[Any, Any] | None:
     """The only row of a call and its label, if they have the most usual form."""
-    if not isinstance(probabilities, (list, np.ndarray)) or not isinstance(labels, (list, np.ndarray)):
-        return None
-    if len(labels) != 1 or np.ndim(labels) != 1 or np.ndim(probabilities) != 2:
-        return None
+    for values in (probabilities, labels):
+        has_rows = values.ndim > 0 if isinstance(values, np.ndarray) else isinstance(values, list)
+        if not has_rows or len(values) != 1:
+            return None
     label = labels[0]
     return probabilities[0], int(label) if isinstance(label, np.integer) else label
 

@@ -12,6 +12,7 @@ from typing import Any, Callable, Type
 import numpy as np
 
 from calibd import errors, forks
+from calibd.arguments import expect
 from calibd.arrays import Classes
 from calibd.calls import (NO_EXTRAS, Call, call_size, is_plain, listed, only_row, owned,
                           owned_extras, row_count, stacked)
@@ -132,7 +133,7 @@ class ObservationStream:
             self._queue(False, probabilities, labels, extras, logits, baseline)
             return
         single = None
-        if baseline is None and not logits and all(part is None for part in extras):
+        if baseline is None and logits is False and all(part is None for part in extras):
             single = only_row(probabilities, labels)
         self._accept("rows", lambda classes: rows_of(
             classes, probabilities, labels, extras, logits, baseline), single)
@@ -156,7 +157,8 @@ class ObservationStream:
             self._queue(False, prediction, truth, extras, logits, baseline, True)
             return
         single = None
-        if baseline is None and not logits and id is None and group is None and features is None:
+        if (baseline is None and logits is False and id is None and group is None
+                and features is None):
             single = (prediction, int(truth) if isinstance(truth, np.integer) else truth)
         self._accept("rows", lambda classes: rows_of(
             classes, stacked([prediction]), listed([truth]),
@@ -300,6 +302,7 @@ class ObservationStream:
                baseline: Any, is_single: bool = False) -> None:
         count = 1 if is_single else row_count(truths if labels_only else values)
         try:
+            expect("logits", logits, (bool, np.bool_), "True or False")
             size = call_size(values, truths, extras, baseline)
             values, truths, baseline = owned(values), owned(truths), owned(baseline)
             extras = owned_extras(extras)
