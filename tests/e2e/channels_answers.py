@@ -25,6 +25,7 @@ class Answers:
     listed: its entry in the list of all models. text, line: of `calibctl show` and `watch`. declared,
     settings: its declaration over HTTP, and the text of `calibctl model show`.
     evaluated, evaluation_text: of `calibctl evaluate` of its rows in a file; None without rows.
+    served: of `calibctl evaluate --model` of the rows that the server has; None if it was not asked.
     exit_codes: by command.
     """
 
@@ -48,6 +49,7 @@ class Answers:
     metrics: dict
     evaluated: dict | None = None
     evaluation_text: str = ""
+    served: dict | None = None
 
     def said(self, line):
         """A sentence of the answer; empty without one."""
@@ -205,6 +207,14 @@ class Channels:
         code, answers.evaluation_text = self.run(*command)
         answers.exit_codes["evaluate"] = code
         answers.evaluated = self.json(*command)
+        # The server has no evaluation of several labels.
+        has_bandwidth = "forecast" in situation.declare or "bandwidth" in situation.declare
+        if count <= MOST_TESTED_ROWS and "labels" not in situation.declare and has_bandwidth:
+            served = [command[0], "--model", name]
+            served += (["--replicates", REPLICATES] if "forecast" in situation.declare else
+                       ["--replicates", "0", "--lens", "canonical", "--cme-locations", "0",
+                        "--consistency-replicates", "0"])
+            answers.served = self.json(*served)
 
 
 def short_name(model):

@@ -182,9 +182,12 @@ def check_alarms(_, a):
     same("MISCALIBRATED", verdict["status"] == "MISCALIBRATED", bool(a.active("EVIDENCE")))
     require(verdict["status"] == "DRIFTED" or a.active("EVIDENCE") or not a.active("DRIFT"),
             f"an alarm of drift and {verdict['status']}")
-    # An alarm stays after its limit was raised, and the verdict follows the new limit.
+    # An alarm stays after its limit was raised, and the verdict follows the new limit: it is exceeded
+    # too if the whole interval is above it.
     limit = facts["error"]["limit"]
-    over = any(alarm["crossing"]["limit"] == limit for alarm in a.active("OVER_LIMIT"))
+    found = intervals(current(facts["error"]))
+    still = any(interval["lower"] > limit for interval in found.values())
+    over = any(still or alarm["crossing"]["limit"] == limit for alarm in a.active("OVER_LIMIT"))
     same("OVER_LIMIT and acknowledged", (verdict["limitStatus"] == "OVER_LIMIT",
                                          verdict["isAcknowledged"]),
          (over or verdict["isAcknowledged"], verdict["limitStatus"] == "OVER_LIMIT" and not over))

@@ -3,7 +3,7 @@ import re
 
 from channels_checks import spoken_lines
 from channels_numbers import (OFF_BY, check_error_sentence, check_interval, close, intervals, overlap,
-                              require, same, same_number, same_points)
+                              require, same, same_message, same_number, same_points)
 
 
 def status_of(found, limit):
@@ -47,6 +47,21 @@ def check_evaluation(situation, a):
             check_label(a, label)
         check_bins(a)
     same("the same rows", sum(map(len, situation.rows)), int(a.facts["observations"]))
+
+
+def check_served_evaluation(_, a):
+    """The server evaluates its newest rows as calibctl evaluates those of the file."""
+    if a.served is None:
+        return
+    for field in ("error", "class1Error", "scores", "brier", "binnedErrors", "cells", "coverageCells",
+                  "coverageError", "coverageErrorLower", "coverageErrorUpper", "direction",
+                  "log10EValue"):
+        same_message(field, a.served.get(field), a.evaluated.get(field))
+    for line in ("howBad", "where"):
+        same(line, a.served.get("reading", {}).get(line), a.evaluated.get("reading", {}).get(line))
+    rows = (a.served["lenses"][0]["result"]["provenance"]["observations"] if "lenses" in a.served else
+            a.served["lastObservation"])
+    same("rows", rows, a.facts["observations"])
 
 
 def check_gate(a):
