@@ -47,6 +47,7 @@ std::size_t StateMemory(const ModelDeclaration& declaration) noexcept {
     bytes += window_rows * sizeof(std::uint64_t) +
              2 * declaration.max_pending *
                  (PredictionTracker::kBytesPerPrediction + declaration.truth_shape().bytes()) +
+             declaration.max_pending * PredictionTracker::kBytesPerEarlyLabel +
              WaitingLabels::MaxMemory(declaration.max_pending, declaration.truth_shape()) +
              4 * declaration.counted_classes() * sizeof(ClassArrivals);
   }
