@@ -32,6 +32,9 @@ constexpr double kLeastShare = 0.1;
 
 // Minimum number of newest rows for which warnings are given.
 constexpr std::int64_t kLeastScreened = 100;
+// Minimum number of rows, or the window if that is shorter, for the warning of predicted classes.
+// All of them are certain.
+constexpr std::int64_t kLeastCertain = 1000;
 // Minimum shares of the newest rows that give a warning.
 constexpr double kDuplicateShare = 0.01;
 constexpr double kPrintedShare = 0.99;
@@ -90,6 +93,25 @@ void WarnOfImpossibleLabel(const WatchSnapshot& watch,
       absl::StrCat("Most of the evidence comes from one label with probability 0, at observation ",
                    watch.first_observation - 1 + label.at,
                    ": check whether this probability was rounded or the label is wrong.");
+}
+
+// Warns if the client seems to send predicted classes: each row is certain of one class. First of
+// all warnings, because it makes everything else false. A model that is certain of every row looks
+// the same, so that its rows are not refused.
+void WarnOfClasses(const ModelDeclaration& declaration, const RowScreen::Counts& screen,
+                   google::protobuf::RepeatedPtrField<std::string>& warnings) {
+  const std::int64_t least = std::max(
+      kLeastScreened, std::min(kLeastCertain, static_cast<std::int64_t>(declaration.window)));
+  if (declaration.numbers() != nullptr || screen.digit_rows < least ||
+      screen.certain_rows < screen.digit_rows) {
+    return;
+  }
+  *warnings.Add() = absl::StrFormat(
+      "All probabilities of the newest %d rows are exactly 0 or 1: they seem to be predicted "
+      "classes, and then nothing here says whether the probabilities can be trusted. Check that "
+      "the client sends the result of predict_proba, not that of predict. If the model is really "
+      "certain of every row, as a full-grown decision tree is, ignore this.",
+      screen.digit_rows);
 }
 
 // min_observations: the setting for the model or for a group.
@@ -211,6 +233,7 @@ void WarnOfOutcomes(const RowScreen::Counts& screen,
 
 void WarnOfRows(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
                 google::protobuf::RepeatedPtrField<std::string>& warnings) {
+  WarnOfClasses(declaration, snapshot.monitor->screen, warnings);
   if (snapshot.monitor->watch.has_value() &&
       snapshot.monitor->FindActive(Alarm::Kind::kEvidence) != nullptr) {
     WarnOfImpossibleLabel(*snapshot.monitor->watch, warnings);

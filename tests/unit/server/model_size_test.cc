@@ -72,8 +72,8 @@ struct ModelSize {
 };
 
 constexpr ModelSize kSizes[] = {
-    {.kind = v1::Model::kClasses, .memory = 2751592, .snapshot = 37282},
-    {.kind = v1::Model::kForecast, .memory = 1523418, .snapshot = 6977},
+    {.kind = v1::Model::kClasses, .memory = 2751600, .snapshot = 37282},
+    {.kind = v1::Model::kForecast, .memory = 1523426, .snapshot = 6977},
     {.kind = v1::Model::kLabels, .memory = 433164, .snapshot = 5457},
 };
 
