@@ -19,7 +19,7 @@ void DescribeMonitor(const Model& model, const ModelSnapshot& snapshot,
   const ModelDeclaration& declaration = *snapshot.declaration;
   const Verdict verdict = MakeVerdict(model, snapshot, now);
   DescribeVerdict(model, snapshot, verdict, *response.mutable_verdict());
-  DescribeError(snapshot.monitor->error, *response.mutable_error());
+  DescribeError(declaration, snapshot.monitor->error, *response.mutable_error());
   DescribeRowsUntilDecided(snapshot.monitor->error, *response.mutable_error());
   DescribeChange(snapshot.monitor->error, *response.mutable_error());
   DescribeWatch(declaration, snapshot, *response.mutable_watch());

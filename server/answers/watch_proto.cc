@@ -181,7 +181,7 @@ void DescribeGroups(const ModelDeclaration& declaration, const ModelSnapshot& sn
     v1::GroupWatch& proto = *response.add_groups();
     proto.set_value(group->id.value);
     proto.set_overflow(group->id.overflow);
-    DescribeError(group->error, *proto.mutable_error());
+    DescribeError(declaration, group->error, *proto.mutable_error());
     DescribeOne(declaration, group->watch, monitoring.min_group_observations,
                 *proto.mutable_watch());
     group->watch.details->DescribeGroup(group->watch, proto);
@@ -283,6 +283,7 @@ void DescribeAlarm(const ModelDeclaration& declaration, const Alarm& alarm, v1::
   crossing.set_is_recent(alarm.crossing->recent);
   crossing.set_limit(alarm.crossing->limit);
   crossing.set_is_class_1(alarm.crossing->series == 1);
+  if (crossing.is_class_1()) crossing.set_class_1_name(declaration.class_1_name());
   if (alarm.crossing->interval.has_value()) {
     *crossing.mutable_error() = convert::ToProto(*alarm.crossing->interval);
   }

@@ -124,6 +124,7 @@ absl::StatusOr<HistoryQuery> CheckHistoryRequest(const v1::GetHistoryRequest& re
 void DescribeHistory(const HistoryQuery& query, const std::vector<History::Entry>& buckets,
                      const ModelSnapshot& snapshot, v1::GetHistoryResponse& response) {
   response.set_kind(FieldName(KindOf(*snapshot.declaration)));
+  response.set_class_1_name(snapshot.declaration->class_1_name());
   if (buckets.empty()) return;
   const seconds span = SpanOf(query.range.resolution);
   HistoryBucket total;

@@ -53,7 +53,7 @@ void DescribeListed(Model& model, bool rejected, std::chrono::system_clock::time
   if (snapshot->monitor.has_value()) {
     DescribeVerdict(model, *snapshot, MakeVerdict(model, *snapshot, now), *facts.mutable_verdict());
     DescribeWatch(declaration, *snapshot, *proto.mutable_watch());
-    DescribeError(snapshot->monitor->error, *facts.mutable_error());
+    DescribeError(declaration, snapshot->monitor->error, *facts.mutable_error());
     if (!snapshot->monitor->labels.empty()) {
       KindOf(declaration).Describe({declaration, *snapshot, snapshot->observations, now}, facts);
     }

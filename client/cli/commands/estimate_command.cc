@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "calibd/convert/estimate.h"
+#include "calibd/convert/reading.h"
 #include "calibd/core/estimator_selection.h"
 #include "client/cli/commands/command.h"
 #include "client/cli/commands/lens_option.h"
@@ -112,10 +113,11 @@ absl::StatusOr<ExitCode> EstimateFiles(const Context& context, const EstimateOpt
   const PredictionBatch batch{input->values, input->labels, input->class_count};
   TellDurationOf(batch, options, request, context.stop);
   CALIBD_ASSIGN_OR_RETURN(
-      const v1::CalibrationErrorEstimate estimate,
+      v1::CalibrationErrorEstimate estimate,
       CallWithProgress(context, "estimating", kTestTimeout, [&](const auto& call) {
         return EstimateOffline(batch, request, options.threads, call);
       }));
+  estimate.set_text(convert::EstimateText(estimate, input->class_names));
   if (context.json()) {
     Json json = ToJson(estimate);
     json["fileRows"] = ToJson(ToProto(input->changes));

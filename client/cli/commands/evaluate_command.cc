@@ -212,13 +212,14 @@ absl::StatusOr<ExitCode> EvaluateFiles(const Context& context, const EvaluateOpt
   const PredictionBatch batch{input.values, input.labels, input.class_count};
   TellDurationOf(batch, offline, context.stop);
   CALIBD_ASSIGN_OR_RETURN(
-      const v1::Evaluation evaluation,
+      v1::Evaluation evaluation,
       CallWithProgress(context, "evaluating", kTestTimeout, [&](const auto& progress) {
         offline.stop = progress.stop;
         offline.on_progress = progress.on_progress;
         return EvaluateOffline(batch, offline);
       }));
-  return Report(context, evaluation, input.changes, options.fail_on, offline.criteria);
+  evaluation.set_class_1_name(convert::Class1Name(input.class_names));
+  return Report(context, std::move(evaluation), input.changes, options.fail_on, offline.criteria);
 }
 
 absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateOptions& options) {

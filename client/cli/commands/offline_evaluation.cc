@@ -142,7 +142,6 @@ absl::StatusOr<v1::CalibrationErrorEstimate> EstimateOffline(
   CALIBD_ASSIGN_OR_RETURN(const SelectionResult selected, SelectEstimator(batch, options, control));
   v1::CalibrationErrorEstimate proto = convert::ToProto(options, selected);
   DescribeInput(batch, threads, *proto.mutable_provenance());
-  proto.set_text(convert::EstimateText(proto));
   *proto.mutable_elapsed() = Since(started);
   return proto;
 }

@@ -53,10 +53,10 @@ struct OfflineOptions {
 [[nodiscard]] absl::StatusOr<v1::Evaluation> EvaluateOffline(const PredictionBatch& batch,
                                                              const OfflineOptions& options);
 
-// Computes the estimate that the server would return for these predictions, with all estimators.
-// request: `model` and `window` are ignored, and an unset seed is 0. batch: valid. Errors:
-// FailedPrecondition with the number of observations that are needed; InvalidArgument (request);
-// Cancelled.
+// Computes the estimate that the server would return for these predictions, with all estimators,
+// but without its text. request: `model` and `window` are ignored, and an unset seed is 0. batch:
+// valid. Errors: FailedPrecondition with the number of observations that are needed;
+// InvalidArgument (request); Cancelled.
 [[nodiscard]] absl::StatusOr<v1::CalibrationErrorEstimate> EstimateOffline(
     const PredictionBatch& batch, const v1::EstimateCalibrationErrorRequest& request,
     unsigned threads, const client::LongCallOptions& call);

@@ -13,6 +13,7 @@
 #include "calibd/client/recalibration.h"
 #include "calibd/convert/json_reader.h"
 #include "calibd/convert/recalibration.h"
+#include "calibd/convert/text.h"
 #include "calibd/core/recalibration.h"
 #include "client/cli/commands/command.h"
 #include "client/cli/commands/shared_options.h"
@@ -117,7 +118,7 @@ std::string Describe(const v1::Recalibration& advice) {
       advice.improvement_lower(), advice.improvement_upper(), Points(advice.error_before()),
       Points(advice.error_after()));
   if (advice.has_class_1_error_after()) {
-    absl::StrAppend(&text, "  error of the probability of class 1 ",
+    absl::StrAppend(&text, "  error of ", convert::Class1Event(advice.class_1_name()), " ",
                     Points(advice.class_1_error_before()), " and ",
                     Points(advice.class_1_error_after()), "\n");
   }
@@ -144,7 +145,8 @@ absl::StatusOr<v1::Recalibration> AdviseOnFiles(const RecalibrateOptions& option
                           control));
   std::optional<v1::DatedChange> dated;
   if (changed) dated = convert::ToProto(*change, 1, events.front().rows());
-  return convert::ToProto(advice, input.class_count, static_cast<std::int64_t>(older) + 1, dated);
+  return convert::ToProto(advice, input.class_count, convert::Class1Name(input.class_names),
+                          static_cast<std::int64_t>(older) + 1, dated);
 }
 
 absl::StatusOr<v1::Recalibration> AdviseOnModel(const Context& context,

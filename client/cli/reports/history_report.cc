@@ -142,7 +142,8 @@ std::string DescribeHistory(const v1::GetHistoryResponse& history, bool verbose)
                     "Z: ", DescribeUpdate(update), "\n");
   }
   if (history.buckets().empty()) return "nothing was counted in this time\n" + updates;
-  std::vector<std::vector<std::string>> rows{{"from (UTC)", "n", "off by (points)", "gap"}};
+  std::vector<std::vector<std::string>> rows{
+      {"from (UTC)", "n", "off by (points)", "gap (points)"}};
   const bool forecasts = history.kind() == "forecast";
   const auto decided = std::ranges::find_if(history.buckets(), &v1::HistoryBucket::has_decision);
   const bool has_decision = decided != history.buckets().end();
@@ -192,9 +193,11 @@ std::string DescribeHistory(const v1::GetHistoryResponse& history, bool verbose)
   return absl::StrCat(
       FormatTable(rows), updates,
       has_two_series
-          ? "Off by: how far the top label's confidence was off, or * the probability of class 1, "
-            "whichever\nis worse, with an interval that holds with 95 % for each row by itself. "
-            "Gap: of the same event,\nmean probability minus frequency, in points.\n"
+          ? absl::StrCat("Off by: how far the top label's confidence was off, or * ",
+                         convert::Class1Event(history.class_1_name()),
+                         ", whichever is worse,\nwith an interval that holds with 95 % for each "
+                         "row by itself. "
+                         "Gap: of the same event, mean\nprobability minus frequency, in points.\n")
           : "Off by: how far the top label's confidence was off, with an interval that holds with "
             "95 % for each\nrow by itself. Gap: mean confidence minus accuracy, in points.\n",
       verbose ? "SKCE is unbiased and may be negative, +- is its standard error; log10 e is the "

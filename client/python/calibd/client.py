@@ -496,6 +496,7 @@ class Client:
             del history.updates[:]
             history.updates.extend(page.updates)
             history.kind = page.kind
+            history.class_1_name = page.class_1_name
         return results.History(name, history)
 
     def verdicts(self, *, false_discovery_rate: float | None = None) -> results.Verdicts:

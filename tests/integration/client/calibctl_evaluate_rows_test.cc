@@ -38,7 +38,7 @@ TEST(CalibctlEvaluateRowsTest, FewRowsAreEnoughForALargeError) {
   arguments.push_back("--predictions-follow-labels");
   CalibctlRun in_order(arguments);
   EXPECT_EQ(in_order.exit_code(), 3) << in_order.error();
-  EXPECT_THAT(in_order.output(), HasSubstr("over-confident by 20.15 points (2.4 to 37.9)"));
+  EXPECT_THAT(in_order.output(), HasSubstr("over-confident by 20.2 points (2.4 to 37.9)"));
 }
 
 TEST(CalibctlEvaluateRowsTest, EachGroupHasAnAnswer) {
@@ -155,7 +155,7 @@ TEST(CalibctlEvaluateRowsTest, ConstantPredictionsAreAnswered) {
   EXPECT_EQ(run.exit_code(), 0) << run.error();
   EXPECT_THAT(run.output(),
               AllOf(StartsWith("verdict   OVER_LIMIT, MISCALIBRATED\n"),
-                    HasSubstr("says 70.00 %, is 50.00 %: too\n          high by 20.00 points (")));
+                    HasSubstr("says 70.00 %, is 50.00 %: too\n          high by 20.0 points (")));
 }
 
 }  // namespace

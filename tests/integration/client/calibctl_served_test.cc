@@ -98,7 +98,7 @@ TEST_F(CalibctlServedTest, ComparesTwoModels) {
   const auto text = Run({"compare", "m@2", "m@1"});
   EXPECT_EQ(text->exit_code(), 0);
   EXPECT_THAT(text->output(),
-              StartsWith("m@2 against m@1: log loss 0.0 lower (-1.3 to +1.3), undecided; "));
+              StartsWith("m@2 against m@1: log loss 0.0 nats lower (-1.3 to +1.3), undecided; "));
   const auto missing = Run({"compare", "m@2", "m@3"});
   EXPECT_EQ(missing->exit_code(), 1);
   EXPECT_THAT(missing->error(), HasSubstr("models/m/versions/3"));
@@ -199,26 +199,40 @@ TEST_F(CalibctlServedTest, ForTwoClassesTheWorseErrorIsShown) {
     set.labels.push_back(i / 2 % 10 < (high ? 6 : 2) ? 1 : 0);
   }
   const PredictionFiles files(set, 0);
-  ASSERT_EQ(Run({"model", "create", "m", "--classes", "2", "--bandwidth", "0.5"})->exit_code(), 0);
+  ASSERT_EQ(
+      Run({"model", "create", "m", "--class-names", "no,yes", "--bandwidth", "0.5"})->exit_code(),
+      0);
   ASSERT_EQ(
       Run({"send", "m", files.predictions(), files.labels(), "--label-base", "0"})->exit_code(), 0);
-  const auto list = Run({"list"});
-  ASSERT_EQ(list->exit_code(), 0);
-  EXPECT_THAT(list->output(),
-              AllOf(HasSubstr("OVER_LIMIT"), HasSubstr("P(class 1) off by 10 points (")));
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"list"},
+        {"show", "m"},
+        {"evaluate", "--model", "m", "--replicates", "0"}}) {
+    const auto run = Run(command);
+    ASSERT_EQ(run->exit_code(), 0) << run->error();
+    EXPECT_THAT(run->output(),
+                AllOf(HasSubstr("OVER_LIMIT"), HasSubstr("P(yes) off by 10 points (")));
+  }
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"alarms", "m"}, {"recalibrate", "--model", "m"}}) {
+    const auto run = Run(command);
+    ASSERT_EQ(run->exit_code(), 0) << run->error();
+    EXPECT_THAT(run->output(), AllOf(HasSubstr("P(yes)"), Not(HasSubstr("class 1"))));
+  }
   ASSERT_EQ(Run({"model", "update", "m", "--error-limit", "0.03"})->exit_code(), 0);
   const auto history = Run({"history", "m"});
   ASSERT_EQ(history->exit_code(), 0);
-  EXPECT_THAT(history->output(),
-              AllOf(HasSubstr(" 10 ("), HasSubstr(")* "), HasSubstr("\nupdated 20"),
-                    HasSubstr(": monitoring.error_limit 0.02 -> 0.03\n")));
+  EXPECT_THAT(
+      history->output(),
+      AllOf(HasSubstr(" 10 ("), HasSubstr(")* "), HasSubstr("or * P(yes), whichever"),
+            HasSubstr("\nupdated 20"), HasSubstr(": monitoring.error_limit 0.02 -> 0.03\n")));
   const nlohmann::json bucket = RunJson({"history", "m"}).at("buckets").at(0);
   EXPECT_NEAR(bucket.at("error").at("estimate").get<double>(), 0, 1e-9);
   EXPECT_NEAR(bucket.at("class1Error").at("estimate").get<double>(), 0.1, 1e-9);
   const auto bins = Run({"show", "m", "--bins"});
   ASSERT_EQ(bins->exit_code(), 0) << bins->error();
   EXPECT_THAT(bins->output(),
-              AllOf(HasSubstr("right %"), HasSubstr("probability of class 1"), HasSubstr("+10.0")));
+              AllOf(HasSubstr("right %"), HasSubstr("\nP(yes) "), HasSubstr("+10.0")));
 }
 
 TEST_F(CalibctlServedTest, SimulateShowsWhichModelsAreCalibrated) {

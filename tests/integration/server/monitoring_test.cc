@@ -484,7 +484,8 @@ TEST_F(MonitoringTest, AModelWithoutNewObservationsIsStale) {
   v1::GetCalibrationResponse answer = Answer();
   EXPECT_EQ(answer.verdict().status(), v1::Verdict::STALE);
   EXPECT_EQ(answer.verdict().since_observation(), 200);
-  EXPECT_THAT(answer.reading().data().text(), HasSubstr(": stale, so all this may be outdated"));
+  EXPECT_THAT(answer.reading().data().text(),
+              HasSubstr(": STALE, because this is longer than stale_after; all this may "));
   EXPECT_GE(answer.verdict().since().seconds(), answer.last_observation_time().seconds());
   // An alarm takes precedence.
   Send(DrawFrom(GeneratorSpec::M2(kMonitoringClasses), 300));

@@ -95,7 +95,7 @@ TEST(HistoryReportTest, OneLevelHasNoCentralIntervalAndNoGap) {
   bucket.mutable_error()->set_estimate(0.02);
   bucket.set_off_by("2 (0 to 0)");
   *history.mutable_total() = bucket;
-  EXPECT_THAT(DescribeHistory(history, false), HasSubstr("2 (0 to 0)    -\n"));
+  EXPECT_THAT(DescribeHistory(history, false), HasSubstr("2 (0 to 0)             -\n"));
 }
 
 TEST(HistoryReportTest, ShowsWhatDecisionsCost) {
@@ -138,7 +138,7 @@ TEST(HistoryReportTest, ShowsTheWorseOfTheTopLabelAndClass1) {
     bucket->set_class_1_is_worse(true);
   }
   EXPECT_THAT(DescribeHistory(history, false), ContainsRegex(" 40 \\(25 to 55\\)\\*  *-37.5"));
-  EXPECT_THAT(DescribeHistory(history, false), HasSubstr("* the probability of class 1"));
+  EXPECT_THAT(DescribeHistory(history, false), HasSubstr("* P(class 1), whichever"));
 }
 
 TEST(HistoryReportTest, ShowsTheUpdatesOfTheModel) {

@@ -51,7 +51,9 @@ std::string DataLine(const v1::GetCalibrationResponse& answer,
     const std::int64_t age = (now - answer.last_observation_time()).seconds();
     absl::StrAppend(&text, "; the newest row came ", age < 1 ? "just now" : AgeText(age) + " ago");
   }
-  if (answer.verdict().stale()) text += ": stale, so all this may be outdated";
+  if (answer.verdict().stale()) {
+    text += ": STALE, because this is longer than stale_after; all this may be outdated";
+  }
   if (error.since_start().first_observation() > 1) {
     absl::StrAppend(&text, "; the error is measured from row ",
                     error.since_start().first_observation(), " on");

@@ -61,7 +61,7 @@ std::string ConfidenceText(const v1::ErrorMeasurement& error) {
   const double high = 100 * (gap > 0 ? interval.gap_upper() : -interval.gap_lower());
   return absl::StrFormat("says %s %%, right %s %%: %s-confident by %s points (%s to %s)",
                          Fixed(says, decimals), Fixed(right, decimals), gap > 0 ? "over" : "under",
-                         Fixed(std::abs(gap), decimals), Fixed(low, 1), Fixed(high, 1));
+                         PrintedGap(gap, decimals), Fixed(low, 1), Fixed(high, 1));
 }
 
 // Whether an event is worth a second sentence: it is over the limit too, or off in one direction.
@@ -69,15 +69,17 @@ bool IsOff(const v1::ErrorInterval& error, double limit) {
   return error.lower() > limit || error.gap_lower() > 0 || error.gap_upper() < 0;
 }
 
-// Of two events, the worse one leads, and each has its own direction.
-std::string ClassesText(const v1::ErrorMeasurement& error, double limit) {
+// Each event has its own direction.
+std::string ClassesText(const v1::ErrorMeasurement& error, double limit,
+                        const v1::ErrorMeasurement& lead) {
   const std::string off_by = OffByText(error.top_label(), limit);
   if (!error.has_class_1()) return absl::StrCat(off_by, "; ", ConfidenceText(error));
   std::string first = absl::StrCat("top label ", off_by, ", ", ConfidenceText(error));
-  std::string second = absl::StrCat("P(class 1) ", OffByText(error.class_1(), limit));
+  std::string second =
+      absl::StrCat(Class1Event(error.class_1_name()), " ", OffByText(error.class_1(), limit));
   const std::string stated = StatedText(error.class_1());
   if (!stated.empty()) absl::StrAppend(&second, ", ", stated);
-  const bool is_class_1 = WorstEvent(error).interval == &error.class_1();
+  const bool is_class_1 = LeadingEvent(error, limit, lead).interval == &error.class_1();
   if (is_class_1) first.swap(second);
   if (IsSameEvent(error)) return first;
   if (IsOff(is_class_1 ? error.top_label() : error.class_1(), limit)) Add(first, second);
@@ -124,9 +126,10 @@ std::string AcceptedText(const v1::GetCalibrationResponse& answer) {
   const v1::Alarm* const over = Active(answer, v1::Alarm::OVER_LIMIT);
   const bool is_over = answer.verdict().limit_status() == v1::CalibrationError::OVER_LIMIT;
   if (over == nullptr || is_over) return "";
-  const char* const event = !answer.error().since_start().has_class_1() ? ""
-                            : over->crossing().is_class_1()             ? ", P(class 1)"
-                                                                        : ", the top label";
+  const std::string event = !answer.error().since_start().has_class_1() ? ""
+                            : over->crossing().is_class_1()
+                                ? ", " + Class1Event(over->crossing().class_1_name())
+                                : ", the top label";
   const std::string name =
       over->has_label()
           ? absl::StrCat("label ", CutName(over->label()))
@@ -147,29 +150,32 @@ std::string FormerText(const v1::GetCalibrationResponse& answer, double lower) {
   if (lower > answer.error().limit()) return "";
   const bool has_events = answer.error().since_start().has_class_1();
   const bool is_class_1 = over->crossing().is_class_1();
+  const std::string class_1 = Class1Event(over->crossing().class_1_name());
   if (over->crossing().is_recent()) {
     return absl::StrCat("at row ", over->observation(), ", ",
                         !has_events  ? ""
-                        : is_class_1 ? "P(class 1) of "
+                        : is_class_1 ? class_1 + " of "
                                      : "the top label of ",
                         "the newest rows ", has_events ? "was" : "were", " off by more than ",
                         PointsText(over->crossing().limit()));
   }
   const v1::ErrorInterval& former = over->crossing().error();
   return absl::StrCat(!has_events  ? "it was "
-                      : is_class_1 ? "P(class 1) was "
+                      : is_class_1 ? class_1 + " was "
                                    : "the top label was ",
                       OffByText(former, over->crossing().limit()), " at row ", over->observation());
 }
 
 }  // namespace
 
-std::string ErrorText(const v1::ErrorMeasurement& error, double limit) {
-  return error.has_coverage() ? ForecastsText(error, limit) : ClassesText(error, limit);
+std::string ErrorText(const v1::ErrorMeasurement& error, double limit,
+                      const v1::ErrorMeasurement& lead) {
+  return error.has_coverage() ? ForecastsText(error, limit) : ClassesText(error, limit, lead);
 }
 
-std::string BriefErrorText(const v1::ErrorMeasurement& error, double limit) {
-  const NamedEvent event = WorstEvent(error);
+std::string BriefErrorText(const v1::ErrorMeasurement& error, double limit,
+                           const v1::ErrorMeasurement& lead) {
+  const NamedEvent event = LeadingEvent(error, limit, lead);
   return event.name + OffByText(*event.interval, limit);
 }
 
@@ -182,10 +188,12 @@ v1::Reading::HowBad HowBadLine(const v1::GetCalibrationResponse& answer) {
     line.set_text(NoRowText(answer));
     return line;
   }
-  std::string text = answer.has_labels() ? LabelsText(answer) : ErrorText(current, error.limit());
+  std::string text =
+      answer.has_labels() ? LabelsText(answer) : ErrorText(current, error.limit(), current);
   Add(text, FormerText(answer, std::max(IntervalOf(current)->lower(), current.class_1().lower())));
   if (error.has_acknowledged_limit()) {
-    Add(text, absl::StrCat("the next alarm is raised above ", Points(error.acknowledged_limit())));
+    Add(text,
+        absl::StrCat("the next alarm is raised above ", PointsText(error.acknowledged_limit())));
   }
   line.set_text(std::move(text));
   if (const v1::LabelCalibration* const worst = WorstLabel(answer.labels())) {
@@ -193,7 +201,7 @@ v1::Reading::HowBad HowBadLine(const v1::GetCalibrationResponse& answer) {
         absl::StrCat(CutName(worst->name()), " ", OffByText(worst->error(), error.limit())));
     return line;
   }
-  std::string brief = BriefErrorText(current, error.limit());
+  std::string brief = BriefErrorText(current, error.limit(), current);
   Add(brief, BriefNowText(error));
   line.set_brief(std::move(brief));
   return line;

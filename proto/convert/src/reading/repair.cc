@@ -71,7 +71,7 @@ std::string RecalibrationText(const v1::Recalibration& advice) {
   return absl::StrCat(name, advice.has_change() ? absl::StrCat(", ", RowsText(advice), ",") : "",
                       " would leave ", PointsText(error.estimate()), " (", Points(error.lower()),
                       " to ", Points(error.upper()), ")",
-                      is_class_1                         ? " for P(class 1)"
+                      is_class_1 ? absl::StrCat(" for ", Class1Event(advice.class_1_name()))
                       : advice.has_class_1_error_after() ? " for the top label"
                                                          : "",
                       advice.has_change() ? "" : " if nothing changed within these rows");

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "calibd/v1/calibration_service.pb.h"
@@ -67,8 +68,9 @@ struct EvaluationVerdict {
 [[nodiscard]] std::string DecisionText(const v1::DecisionLoss& loss,
                                        std::int64_t first_observation);
 
-// "log loss 0.012 lower (0.004 to 0.020), better". in_points: the score is a probability.
-[[nodiscard]] std::string DifferenceText(const std::string& score, bool in_points,
+// "log loss 0.012 nats lower (0.004 to 0.020), better". unit: "points" for a score that is a
+// probability; empty without a unit.
+[[nodiscard]] std::string DifferenceText(const std::string& score, const std::string& unit,
                                          const v1::ScoreDifference& difference);
 
 // "temperature 1.9 would leave 0.4 points (0 to 2) if nothing changed within these rows". Says so
@@ -76,7 +78,9 @@ struct EvaluationVerdict {
 [[nodiscard]] std::string RecalibrationText(const v1::Recalibration& advice);
 
 // How large the error is, by the chosen estimator, and whether this is better than saying 0.
-[[nodiscard]] std::string EstimateText(const v1::CalibrationErrorEstimate& estimate);
+// class_names: in the order of the classes; empty if they have none.
+[[nodiscard]] std::string EstimateText(const v1::CalibrationErrorEstimate& estimate,
+                                       std::span<const std::string> class_names);
 // The name of an estimator, such as "kernel_density".
 [[nodiscard]] std::string EstimatorName(v1::EstimatorOutcome::Estimator estimator);
 
