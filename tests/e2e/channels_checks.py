@@ -73,6 +73,16 @@ def check_text(_, a):
     same("list, star", a.list_row.rstrip().endswith(" *"), a.listed["rejectedAmongAll"])
 
 
+def check_name_of_class_1(situation, a):
+    """Class 1 of two classes has its name in all that is printed."""
+    names = situation.declare.get("classes")
+    if not isinstance(names, list) or len(names) != 2:
+        return
+    for what in ("text", "python_text", "line", "list_row", "alarms", "verbose", "history_text"):
+        text = getattr(a, what)
+        require(f"P({names[1]})" in text and "class 1" not in text, f"{what}: {text}")
+
+
 def check_gates(_, a):
     verdict = a.facts.get("verdict")
     if verdict is None:
@@ -159,7 +169,7 @@ def check_alarms(_, a):
         if "error" in crossing:
             match = OFF_BY.search(line)
             check_interval(line, match, crossing["error"], crossing["limit"])
-            same(f"event of {line!r}", match["event"].startswith("P(class 1)"), crossing["isClass1"])
+            same(f"event of {line!r}", match["event"].startswith("P("), crossing["isClass1"])
         found = (f"crossed {'10^6' if alarm['kind'] == 'DRIFT' else '20'} " if not crossing else
                  f" since row {crossing['firstObservation']} " if crossing["isRecent"] else " ")
         if crossing and "error" not in crossing:
@@ -251,7 +261,7 @@ def check_how_bad(_, a):
                 same_points(part, printed, worst(shown)[1][part])
             same("last row", int(match[5]) - int(match[4]) + 1, int(shown["observations"]))
         return
-    check_error_sentence("how bad", text, measurement, error["limit"])
+    check_error_sentence("how bad", text, measurement, error["limit"], measurement)
     brief = a.facts["reading"]["howBad"]["brief"]
     if "labels" in a.facts:
         labels = a.facts["labels"]["labels"]
@@ -260,7 +270,7 @@ def check_how_bad(_, a):
         match = re.search(r"(\d+) labels? (?:is|are) undecided", text)
         same("undecided labels", match and int(match[1]), undecided or None)
     else:
-        same("event", OFF_BY.search(brief)["event"].startswith("P(class 1)"),
+        same("event", OFF_BY.search(brief)["event"].startswith("P("),
              worst(measurement)[0] == "class_1")
         check_interval("brief", OFF_BY.search(brief), worst(measurement)[1], error["limit"])
     status = ("OVER_LIMIT" if worst(measurement)[1]["lower"] > error["limit"] else "WITHIN_LIMIT"
@@ -311,7 +321,7 @@ def check_now(_, a):
         return
     rows = "these" if error["isRecovered"] else "the newest"
     require(f"over {rows} {newest['observations']} rows, " in text, f"rows in {text!r}")
-    check_error_sentence("now", text, newest, error["limit"])
+    check_error_sentence("now", text, newest, error["limit"], current(error))
     over = any(interval["lower"] > error["limit"] for interval in intervals(newest).values())
     alarmed = error["status"] == "OVER_LIMIT" and not error["isAcknowledged"]
     same("still over", "still over the limit" in text, alarmed and over)
@@ -415,7 +425,7 @@ def check_evidence(_, a):
     close("metric of the highest", a.metrics["calibd_log10_e_value_max", ""], evidence["maxLog10EValue"])
     same("metric of the rows", a.metrics["calibd_watch_observations", ""], float(watch["observations"]))
     values = {"e-value": evidence["log10EValue"], "highest": evidence["maxLog10EValue"],
-              "rejected at": evidence["threshold"]}
+              "rejection needs": evidence["threshold"]}
     for channel, line in (("certain", text), ("watch", a.line)):
         for match in E_VALUE.finditer(line):
             check_e_value(channel, match, values[match["what"]])
@@ -484,7 +494,7 @@ def check_truths(_, a):
             f"no truth is known, and {a.said('verdict')}")
 
 
-CHECKS = (check_one_message, check_text, check_gates, check_verdict, check_recovered, check_alarms,
-          check_accepted, check_digits, check_how_bad, check_now, check_advice,
+CHECKS = (check_one_message, check_text, check_name_of_class_1, check_gates, check_verdict,
+          check_recovered, check_alarms, check_accepted, check_digits, check_how_bad, check_now, check_advice,
           check_decides, check_decided, check_repair, check_evidence, check_so_far, check_data,
           check_truths)

@@ -269,7 +269,8 @@ def situations():
                                      [classes(29, 1000)], ""),
         "two_calibrated": Situation({**two, "error_limit": 0.05}, [two_classes(30, 20000)],
                                     "WITHIN_LIMIT NOT_REJECTED"),
-        "two_class_1_off": Situation(two, [two_classes(31, 4000, 0.08)], "OVER_LIMIT MISCALIBRATED"),
+        "two_class_1_off": Situation({**two, "classes": ["no", "yes"]},
+                                     [two_classes(31, 4000, 0.08)], "OVER_LIMIT MISCALIBRATED"),
         "two_rare": Situation(two, [two_classes(32, 4000, -0.04, 0.02, 0.2)],
                               "OVER_LIMIT MISCALIBRATED"),
         "two_recovered": Situation(

@@ -109,7 +109,7 @@ EXPECTED = {
                   ["CalibdModelDrifted", "CalibdModelMiscalibrated"]),
     "acknowledged": ("OVER_LIMIT", "INSUFFICIENT_DATA", GATES, [],
                      ["OVER_LIMIT (acknowledged), INSUFFICIENT_DATA "], []),
-    "stale": ("UNDECIDED", "STALE", ["undecided"], [], ["ago: stale, so all this may be outdated"],
+    "stale": ("UNDECIDED", "STALE", ["undecided"], [], ["ago: STALE, because this is longer than stale_after; all this may be outdated"],
               ["CalibdLabelsStopped"]),
     "too_few": ("UNDECIDED", "INSUFFICIENT_DATA", GATES, [],
                 ["nothing is decided before 100 labelled rows; 60 so far"], []),
