@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <memory>
 #include <numbers>
 #include <numeric>
@@ -100,6 +101,7 @@ void DescribeOne(const ModelDeclaration& declaration, const WatchSnapshot& watch
   proto.set_observations(reading.count);
   proto.set_first_observation(watch.first_observation);
   proto.set_min_observations(min_observations);
+  proto.set_observations_needed(std::max<std::int64_t>(0, min_observations - reading.count));
   DescribeEvidence(declaration, reading, *proto.mutable_evidence());
   DescribeDrift(reading.drift, monitoring.average_run_length, *proto.mutable_drift());
   watch.details->Describe(watch, monitoring.significance_level, proto);
@@ -157,15 +159,22 @@ void DescribeWatch(const ModelDeclaration& declaration, const ModelSnapshot& sna
                    v1::Watch& proto) {
   const std::optional<WatchSnapshot>& watch = snapshot.monitor->watch;
   if (!watch.has_value()) {
-    proto.set_min_observations(declaration.monitoring.min_observations);
+    const std::int64_t least = declaration.monitoring.min_observations;
+    proto.set_min_observations(least);
     proto.set_unavailable_reason(UnavailableReason(declaration, snapshot));
+    // The observations of the warm-up are counted when the evidence begins.
+    const auto warmup = static_cast<std::int64_t>(declaration.warmup);
+    if (snapshot.observations < warmup) {
+      proto.set_observations_needed(std::max(least, warmup) - snapshot.observations);
+    }
     return;
   }
   DescribeOne(declaration, *watch, declaration.monitoring.min_observations, proto);
 }
 
 void DescribeGroups(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
-                    const Verdict& verdict, v1::GetCalibrationResponse& response) {
+                    const Verdict& verdict, GroupsShown shown,
+                    v1::GetCalibrationResponse& response) {
   const Monitoring& monitoring = declaration.monitoring;
   std::vector<const GroupSnapshot*> groups;
   for (const std::shared_ptr<const GroupSnapshot>& group : snapshot.monitor->groups) {
@@ -178,6 +187,8 @@ void DescribeGroups(const ModelDeclaration& declaration, const ModelSnapshot& sn
   std::stable_partition(groups.begin(), groups.end(), is_rejected);
   std::int32_t tested = 0;
   for (const GroupSnapshot* const group : groups) {
+    const bool is_over = group->error.Read().status == LimitStatus::kOverLimit;
+    if (shown == GroupsShown::kRejected && !is_over && !is_rejected(group)) continue;
     v1::GroupWatch& proto = *response.add_groups();
     proto.set_value(group->id.value);
     proto.set_overflow(group->id.overflow);

@@ -123,8 +123,9 @@ def check_recovered(_, a):
     same("words", "recovered" in a.said("verdict"), recovered)
     same("watch", ", recovered" in a.line, recovered)
     accepted = bool(a.active("OVER_LIMIT")) and verdict["limitStatus"] != "OVER_LIMIT"
-    same("metric", a.metrics["calibd_alarm_recovered", 'kind="over_limit"'],
-         float(recovered or accepted))
+    for metric, is_so in (("recovered", recovered), ("limit_raised", accepted)):
+        same(f"metric {metric}", a.metrics[f"calibd_alarm_{metric}", 'kind="over_limit"'],
+             float(is_so))
     error = a.facts["error"]
     if error["isRecovered"]:
         row = error["newest"]["firstObservation"]
@@ -225,11 +226,41 @@ def check_digits(_, a):
         require(not match or float(match["lower"]) > float(match["limit"]), f"no alarm is due: {line!r}")
 
 
-def check_how_bad(_, a):
+def check_lead(a):
+    """The group or label that is off by most comes before the model. Returns the rest of the line."""
     text, error = a.said("howBad"), a.facts.get("error")
+    labels = a.facts.get("labels", {}).get("labels", [])
+    parts = {f"group {group_name(group['value'], group['overflow'])}":
+             worst(current(group["error"]))[1] for group in a.facts["groups"]
+             if (group["rejected"] or group["error"]["status"] == "OVER_LIMIT")
+             and intervals(current(group["error"]))}
+    parts |= {f"label {label['name']}": label["error"] for label in labels if len(labels) > 1 and
+              (label["rejected"] or label["status"] == "OVER_LIMIT") and "error" in label}
+    match = re.match(r"((?:group|label) .*?); (?:all rows together: |(?=on average over ))", text)
+    sizes = {name: (interval["lower"], interval["estimate"]) for name, interval in parts.items()}
+    leader = max(sizes, key=sizes.get, default=None)
+    if leader and (error["status"] == "OVER_LIMIT" or
+                   a.facts["verdict"]["status"] == "MISCALIBRATED") and intervals(current(error)):
+        own = worst(current(error))[1]
+        leader = leader if sizes[leader] > (own["lower"], own["estimate"]) else None
+    same("leads", bool(match), leader is not None)
+    if not match:
+        return text
+    require(match[1].startswith(leader + " "), f"{leader} should lead: {text}")
+    check_interval(leader, OFF_BY.search(match[1]), parts[leader], error["limit"])
+    same("brief", a.facts["reading"]["howBad"]["brief"], match[1])
+    more = re.search(r", and (\d+) more", match[1])
+    same("more parts", int(more[1]) if more else 0, len(parts) - 1)
+    return text[match.end():]
+
+
+def check_how_bad(_, a):
+    error = a.facts.get("error")
     if error is None:
-        same("how bad", text, "")
+        same("how bad", a.said("howBad"), "")
         return
+    text = check_lead(a)
+    leads = text != a.said("howBad")
     measurement = current(error)
     shown = measurement if intervals(measurement) else error["sinceStart"]
     for part, suffix in (("estimate", ""), ("lower", "_lower_bound"), ("upper", "_upper_bound")):
@@ -259,7 +290,7 @@ def check_how_bad(_, a):
         same("average", f"on average over {len(labels)} labels " in text, len(labels) > 1)
         match = re.search(r"(\d+) labels? (?:is|are) undecided", text)
         same("undecided labels", match and int(match[1]), undecided or None)
-    else:
+    elif not leads:
         same("event", OFF_BY.search(brief)["event"].startswith("P(class 1)"),
              worst(measurement)[0] == "class_1")
         check_interval("brief", OFF_BY.search(brief), worst(measurement)[1], error["limit"])
@@ -285,10 +316,6 @@ def check_no_rows(a, text):
     arrivals = a.facts.get("labelArrivals", {})
     if match:
         same("pending rows", match.groups(), (arrivals["pendingLabelled"], arrivals["pending"]))
-    match = re.search(r"since the update after row (\d+)", text)
-    if match:
-        same("row of the update", int(match[1]) + 1,
-             int(a.facts["error"]["sinceStart"]["firstObservation"]))
 
 
 def check_now(_, a):
@@ -344,7 +371,10 @@ def check_advice(_, a):
         return
     same("a small error", "smaller than the limit" in a.said("certain"),
          verdict["status"] == "MISCALIBRATED" and verdict["limitStatus"] == "WITHIN_LIMIT")
-    require(not a.said("repair") or a.active() or verdict["limitStatus"] == "OVER_LIMIT",
+    parts = [facts["error"], *(group["error"] for group in facts["groups"] if group["rejected"] or
+                               group["error"]["status"] == "OVER_LIMIT")]
+    may_be_over = any(part["status"] != "WITHIN_LIMIT" and not part["isRecovered"] for part in parts[1:])
+    require(not a.said("repair") or may_be_over or parts[0]["status"] == "OVER_LIMIT",
             f"repair: {a.said('repair')}")
     require(facts["error"]["status"] != "OVER_LIMIT" or a.said("changed"), "no line about a change")
 
@@ -463,10 +493,7 @@ def check_data(_, a):
     same("dropped rows", "dropped by producers" in text, facts["droppedRows"] != "0")
     require(facts["droppedRows"] == "0" or f" {facts['droppedRows']} dropped by producers" in text, text)
     match = re.search(r"the error is measured from row (\d+) on", text)
-    if match:
-        same("row of the update", match[1], facts["error"]["sinceStart"]["firstObservation"])
-    match = re.search(r"since the acknowledgement, from row (\d+)", text)
-    same("row of the acknowledgement", match and match[1], since and since["firstObservation"])
+    same("row of the acknowledgement or update", match and match[1], since and since["firstObservation"])
     if "labels" in facts:
         require(f"{facts['labels']['truths']} known truths" in text, f"truths: {text}")
     warnings = facts["warnings"]

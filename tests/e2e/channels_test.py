@@ -39,7 +39,7 @@ def expected_alerts(a):
     if verdict is None:
         return []
     over = bool(a.active("OVER_LIMIT"))
-    is_past = over and (verdict["isRecovered"] or verdict["limitStatus"] != "OVER_LIMIT")
+    is_raised = over and verdict["limitStatus"] != "OVER_LIMIT"
     evidence = bool(a.active("EVIDENCE"))
     rejected = sum(a.metrics.get((f"calibd_rejected_{parts}", ""), 0) for parts in ("groups", "classes"))
     alerts = {
@@ -47,8 +47,9 @@ def expected_alerts(a):
         "CalibdBandwidthFailed": bool(facts["bandwidthError"]),
         "CalibdLabelsStopped": verdict["stale"],
         "CalibdModelMiscalibrated": evidence,
-        "CalibdModelOverLimit": over and not is_past,
-        "CalibdModelRecovered": is_past,
+        "CalibdModelOverLimit": over and not is_raised and not verdict["isRecovered"],
+        "CalibdModelRecovered": over and verdict["isRecovered"],
+        "CalibdLimitRaised": is_raised,
         "CalibdPartMiscalibrated": rejected > 0 and not evidence,
     }
     return sorted(alert for alert, fires in alerts.items() if fires)

@@ -102,7 +102,7 @@ EXPECTED = {
                 ["CalibdModelDrifted", "CalibdModelMiscalibrated", "CalibdModelOverLimit"]),
     "bad_group": ("OVER_LIMIT", "MISCALIBRATED", ["over-limit", "miscalibration", "drift"],
                   ["drift", "evidence", "over_limit"],
-                  ["OVER_LIMIT in group eu since 20", "MISCALIBRATED off by ", "group eu "],
+                  ["OVER_LIMIT in group eu since 20", "MISCALIBRATED group eu off by ", "; all rows together: "],
                   ["CalibdModelDrifted", "CalibdModelMiscalibrated", "CalibdModelOverLimit"]),
     "bad_class": ("WITHIN_LIMIT", "MISCALIBRATED", ["miscalibration", "drift"],
                   ["drift", "evidence"], ["class 0 (says "],

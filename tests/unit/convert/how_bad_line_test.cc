@@ -35,12 +35,11 @@ TEST(HowBadLineTest, SaysWhyThereIsNoMeasuredRow) {
   EXPECT_EQ(HowBad(answer), "no row counted yet: 2 of 7 pending rows are labelled");
   answer.set_observations(10000);
   answer.mutable_error()->mutable_since_start()->set_first_observation(10001);
-  EXPECT_EQ(HowBad(answer), "no labelled row since the update after row 10000");
+  EXPECT_EQ(HowBad(answer), "no labelled row since row 10000");
   answer = OverLimit();
   answer.mutable_error()->mutable_since_acknowledgement()->set_first_observation(10001);
   EXPECT_EQ(HowBad(answer),
-            "was off by 5.3 points (4.2 to 6.8) over rows 1 to 10000; no labelled row since the "
-            "acknowledgement");
+            "was off by 5.3 points (4.2 to 6.8) over rows 1 to 10000; no labelled row since");
   // The event that exceeded the limit.
   *answer.mutable_error()->mutable_since_start()->mutable_class_1() = Interval(0.069, 0.044, 0.106);
   EXPECT_THAT(HowBad(answer),
@@ -138,8 +137,8 @@ TEST(HowBadLineTest, SaysWhatTheErrorWasWhenTheAlarmWasRaised) {
               EndsWith("; it was off by 6 points (2.01 to 10; limit 2 points) at row 913"));
   answer.mutable_alarms(0)->mutable_acknowledge_time()->set_seconds(1);
   answer.mutable_error()->set_acknowledged_limit(0.068);
-  EXPECT_THAT(HowBad(answer),
-              AllOf(Not(HasSubstr("it was")), EndsWith("; the next alarm is raised above 6.8")));
+  EXPECT_THAT(HowBad(answer), AllOf(Not(HasSubstr("it was")),
+                                    EndsWith("; the next alarm is raised above 6.8 points")));
 }
 
 TEST(HowBadLineTest, NamesTheWidestIntervalThatBreaksItsPromise) {

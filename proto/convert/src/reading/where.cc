@@ -33,10 +33,9 @@ struct Places {
 // "group eu 5.2 points off (3.1 to 8)", or of two classes "group eu P(class 1) 17 points off (5.1
 // to 29; says 50.0 %, is 67.0 %)". event: without an interval if there are no observations since an
 // acknowledgement or an update.
-std::string OffPlace(std::string name, const NamedEvent& event, bool since_acknowledgement) {
+std::string OffPlace(std::string name, const NamedEvent& event) {
   if (event.interval == nullptr) {
-    return absl::StrCat(name, " (not measured yet since the ",
-                        since_acknowledgement ? "acknowledgement)" : "update)");
+    return absl::StrCat(name, " (not measured yet since the acknowledgement or update)");
   }
   const v1::ErrorInterval& interval = *event.interval;
   if (*event.name != '\0') absl::StrAppend(&name, " ", absl::StripSuffix(event.name, " "));
@@ -59,7 +58,7 @@ std::string GroupPlace(const v1::GroupWatch& group) {
   const v1::CalibrationError& error = group.error();
   const std::string place =
       OffPlace(absl::StrCat("group ", CutName(GroupName(group.value(), group.overflow()))),
-               WorstEvent(Current(error)), error.has_since_acknowledgement());
+               WorstEvent(Current(error)));
   if (error.status() != v1::CalibrationError::OVER_LIMIT) return place + ", rejected";
   return error.is_recovered() ? place + RecoveredText(error.newest().first_observation()) : place;
 }
@@ -77,8 +76,7 @@ std::pair<Places, Places> LabelPlaces(const v1::MultilabelCalibration& labels) {
     const std::string name = CutName(label->name());
     if (label->status() == v1::CalibrationError::OVER_LIMIT) {
       over.names.push_back(OffPlace(absl::StrCat("label ", name),
-                                    {.interval = label->has_error() ? &label->error() : nullptr},
-                                    label->has_since_observation()));
+                                    {.interval = label->has_error() ? &label->error() : nullptr}));
       if (label->has_recovered_since()) {
         over.names.back() += RecoveredText(label->recovered_since());
       }

@@ -128,14 +128,10 @@ std::string StatedText(const v1::ErrorInterval& error) {
                       Fixed(high, DecimalsOf(high - low, 1)), ")");
 }
 
-const v1::Alarm* Active(const v1::GetCalibrationResponse& answer, v1::Alarm::Kind kind,
-                        bool with_groups) {
+const v1::Alarm* Active(const v1::GetCalibrationResponse& answer, v1::Alarm::Kind kind) {
   const v1::Alarm* oldest = nullptr;
   for (const v1::Alarm& alarm : answer.alarms()) {
-    if (alarm.kind() != kind || alarm.has_acknowledge_time()) continue;
-    const bool is_own =
-        !alarm.has_group_value() && !(kind == v1::Alarm::OVER_LIMIT && alarm.has_label());
-    if (with_groups || is_own) oldest = &alarm;
+    if (alarm.kind() == kind && !alarm.has_acknowledge_time()) oldest = &alarm;
   }
   return oldest;
 }

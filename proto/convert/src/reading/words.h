@@ -20,10 +20,9 @@ using LevelCoverages = google::protobuf::RepeatedPtrField<v1::LevelCoverage>;
 // The interval of the event that the top label is right, or of the coverage of forecasts; null
 // without observations.
 [[nodiscard]] const v1::ErrorInterval* IntervalOf(const v1::ErrorMeasurement& error);
-// The oldest active alarm of this kind, or null. with_groups: whether an alarm OVER_LIMIT of a
-// group or of a label counts.
+// The oldest active alarm of this kind, or null.
 [[nodiscard]] const v1::Alarm* Active(const v1::GetCalibrationResponse& answer,
-                                      v1::Alarm::Kind kind, bool with_groups = true);
+                                      v1::Alarm::Kind kind);
 
 // The name without control characters, cut after 24 characters.
 [[nodiscard]] std::string CutName(const std::string& name);
