@@ -299,11 +299,16 @@ TEST_F(CalibctlServedTest, TooLittleDataIsASentence) {
   RunJson({"model", "create", "empty", "--classes", "3"});
   const auto empty = Run({"show", "empty", "--fail-on", "over-limit"});
   EXPECT_EQ(empty->exit_code(), 3);
-  EXPECT_THAT(empty->output(),
-              HasSubstr("failed on insufficient-data\nempty has 0 labelled rows, "));
+  EXPECT_THAT(
+      empty->output(),
+      HasSubstr(
+          "failed on insufficient-data\nempty has 0 labelled rows: the gate needs 100 more\n"));
   const auto all = Run({"list", "--fail-on", "over-limit"});
   EXPECT_EQ(all->exit_code(), 3);
-  EXPECT_THAT(all->output(), HasSubstr("failed on insufficient-data of empty, "));
+  EXPECT_THAT(all->output(), HasSubstr("failed on insufficient-data of empty\n"))
+      << "100 rows answer about the limit";
+  EXPECT_THAT(Run({"list", "--fail-on", "drift"})->output(),
+              HasSubstr("\nyoung has 100 labelled rows: the gate needs 400 more\n"));
 }
 
 TEST_F(CalibctlServedTest, ShowPrintsTheServersLines) {
@@ -363,9 +368,11 @@ TEST_F(CalibctlServedTest, AnAcknowledgementShowsTheFormerError) {
   EXPECT_THAT(printed,
               AllOf(StartsWith("updated models/over: monitoring.error_limit 0.02 -> 0.2\n"),
                     Not(ContainsRegex("\nupdated"))));
-  EXPECT_THAT(show(), AllOf(HasSubstr("OVER_LIMIT (acknowledged), also in group asia, "),
-                            HasSubstr("how bad   was off by "), HasSubstr(" over rows 1 to 2000; "),
-                            HasSubstr("group asia (not measured yet since the acknowledgement)")));
+  EXPECT_THAT(
+      show(),
+      AllOf(HasSubstr("OVER_LIMIT (acknowledged), also in group asia, "),
+            HasSubstr("how bad   was off by "), HasSubstr(" over rows 1 to 2000; "),
+            HasSubstr("group asia (not measured yet since the acknowledgement or update)")));
 }
 
 TEST_F(CalibctlServedTest, EvaluateOfAModelEqualsThatOfItsFile) {
