@@ -307,7 +307,9 @@ TEST_F(CalibctlServedTest, TooLittleDataIsASentence) {
   EXPECT_EQ(all->exit_code(), 3);
   EXPECT_THAT(all->output(), HasSubstr("failed on insufficient-data of empty\n"))
       << "100 rows answer about the limit";
-  EXPECT_THAT(Run({"list", "--fail-on", "drift"})->output(),
+  const auto drift = Run({"list", "--fail-on", "drift"});
+  EXPECT_EQ(drift->exit_code(), 3);
+  EXPECT_THAT(drift->output(),
               HasSubstr("\nyoung has 100 labelled rows: the gate needs 400 more\n"));
 }
 
