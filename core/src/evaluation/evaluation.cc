@@ -60,10 +60,9 @@ constexpr double kReliabilitySeconds = 2.6e-9;
 constexpr double kDecisionSeconds = 1e-9;
 constexpr double kCmeSeconds = 1.1e-9;
 
-// m: classes of the reduced predictions. With 2 of them, the covariance is nearly always
-// ill-conditioned, and no replicate is drawn.
+// m: classes of the reduced predictions.
 double CmeSeconds(double n, double m, const EvaluationOptions& options) {
-  return m > 2 ? kCmeSeconds * CmeOperations(n, m, options) : 0;
+  return kCmeSeconds * CmeOperations(n, m, options);
 }
 
 // A replicate draws a row, and bins it.

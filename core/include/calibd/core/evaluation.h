@@ -94,7 +94,7 @@ struct Evaluation {
     // The result, or FailedPrecondition. The result of the first lens is
     // always present.
     absl::StatusOr<LensTestResult> result;
-    // FailedPrecondition: too few observations, or an ill-conditioned covariance.
+    // FailedPrecondition: too few observations, or deviations that do not vary.
     std::optional<absl::StatusOr<CmeTestResult>> cme;
   };
   std::vector<OneLens> lenses;
