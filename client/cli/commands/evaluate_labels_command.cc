@@ -75,7 +75,7 @@ void AddEvaluateLabelsCommand(CLI::App& app, Context& context) {
   command->add_option(
       "--delimiter", options->columns.delimiter,
       "the character between the columns of CSV, or the word tab; default: a comma, or if "
-      "the first line has none, a semicolon or a tab");
+      "the first line has none, a semicolon, a tab or a |");
   AddDropInvalid(*command, options->columns);
   command
       ->add_option("--error-limit", options->error_limit,
