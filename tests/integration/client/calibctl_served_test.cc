@@ -351,6 +351,15 @@ TEST_F(CalibctlServedTest, AnAcknowledgementShowsTheFormerError) {
     return run->output();
   };
   EXPECT_THAT(show(), HasSubstr("verdict   over: OVER_LIMIT, also in group asia since "));
+  // An evaluation of the newest observations says what it does not tell apart.
+  EXPECT_THAT(RunJson({"evaluate", "--model", "over", "--replicates", "99",
+                       "--consistency-replicates", "0", "--cme-locations", "0"})
+                  .at("reading")
+                  .at("warning")
+                  .at("text")
+                  .get<std::string>(),
+              AllOf(StartsWith("The groups of \"region\" are evaluated together"),
+                    HasSubstr("calibctl show over --verbose"), HasSubstr("--group-column region")));
   const nlohmann::json found = RunJson({"alarms", "over"});
   std::string printed;
   for (const auto& alarm : found.at("alarms")) {
