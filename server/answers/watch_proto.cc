@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "calibd/convert/evaluation.h"
+#include "calibd/convert/reading.h"
 #include "calibd/convert/text.h"
 #include "calibd/core/confidence_sequence.h"
 #include "calibd/core/e_bh.h"
@@ -216,15 +217,12 @@ void WarnOfRows(const ModelDeclaration& declaration, const ModelSnapshot& snapsh
     WarnOfImpossibleLabel(*snapshot.monitor->watch, warnings);
   }
   if (snapshot.monitor->dependence_found_at > 0) {
-    *warnings.Add() = absl::StrFormat(
-        "Outcomes of neighbouring rows go together more than the predictions say, found at row %d: "
-        "rows are sorted, or repeated, or many in succession are of one user. Evidence, alarms and "
-        "intervals assume that this is not so, and may be false. Send sorted rows in random order "
-        "(calibctl send --shuffle 1), each row once, and one row of each user: shuffling does not "
-        "mend repeats and rows of one user, but hides them. The warning stays until the evidence "
-        "begins anew, as after "
-        "the acknowledgement of its alarm.",
-        snapshot.monitor->dependence_found_at);
+    *warnings.Add() = absl::StrCat(
+        convert::DependenceText(snapshot.monitor->dependence_found_at),
+        " Evidence, alarms and intervals assume that this is not so, and may be false. Send sorted "
+        "rows in random order (calibctl send --shuffle 1), each row once, and one row of each "
+        "user: shuffling does not mend repeats and rows of one user, but hides them. The warning "
+        "stays until the evidence begins anew, as after the acknowledgement of its alarm.");
   }
   const RowScreen::Counts& screen = snapshot.monitor->screen;
   if (screen.rows < kLeastScreened) return;

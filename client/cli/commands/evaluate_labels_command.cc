@@ -1,9 +1,13 @@
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "calibd/convert/multilabel.h"
 #include "calibd/core/label_report.h"
+#include "calibd/core/multilabel.h"
+#include "calibd/core/serial_dependence.h"
 #include "client/cli/commands/command.h"
 #include "client/cli/commands/fail_on.h"
 #include "client/cli/commands/shared_options.h"
@@ -23,6 +27,14 @@ struct EvaluateLabelsOptions {
   EvaluationGate fail_on;
 };
 
+std::int64_t DependenceFoundAt(const MultilabelBatch& batch) {
+  SerialDependence dependence;
+  for (std::size_t row = 0; row < batch.size(); ++row) {
+    dependence.AddDeviation(RowDeviation(batch, row));
+  }
+  return dependence.reached_at();
+}
+
 absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateLabelsOptions& options) {
   CALIBD_ASSIGN_OR_RETURN(const LabelTable table, ReadLabelTable(options.file, options.columns));
   TellNotes(table, true);
@@ -35,8 +47,9 @@ absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateLabelsOptions
   const LabelReportOptions report_options{.levels = levels,
                                           .error_limit = options.error_limit,
                                           .significance_level = options.fail_on.significance_level};
-  const v1::MultilabelCalibration calibration = convert::ToProto(
+  v1::MultilabelCalibration calibration = convert::ToProto(
       ReportOnLabels(errors, evidence.Read(), report_options), report_options, table.names);
+  calibration.set_dependence_found_at(DependenceFoundAt(table.view()));
   const convert::EvaluationVerdict verdict = convert::VerdictOf(calibration);
   const std::optional<Decision> decision =
       DecideByVerdict(verdict, options.fail_on, options.error_limit);

@@ -219,5 +219,28 @@ TEST(EstimateTextTest, SaysWhetherTheErrorIsReal) {
               HasSubstr(", but only kernel_density is clearly better than the statement"));
 }
 
+TEST(EvaluationReadingTest, WarnsOfRowsThatGoTogether) {
+  v1::Evaluation evaluation = OfClasses();
+  EXPECT_FALSE(ReadingOf(evaluation, {.error_limit = 0.02}).has_warning());
+  evaluation.set_dependence_found_at(1200);
+  EXPECT_THAT(ReadingOf(evaluation, {.error_limit = 0.02}).warning().text(),
+              AllOf(StartsWith("Outcomes of neighbouring rows go together more than the "
+                               "predictions say, found at row 1200: "),
+                    HasSubstr("make the intervals too narrow and the evidence too strong in any "
+                              "order of the rows"),
+                    HasSubstr("the estimates of blocks are false, and the other numbers right")));
+  evaluation.add_groups();
+  EXPECT_THAT(ReadingOf(evaluation, {.error_limit = 0.02}).warning().text(),
+              HasSubstr("the e-values of groups are false"));
+  // The e-value of forecasts is a function of counts, unless outcomes are tied.
+  v1::Evaluation forecasts;
+  forecasts.mutable_forecast()->set_dependence_found_at(900);
+  EXPECT_THAT(ReadingOf(forecasts, {.error_limit = 0.05}).warning().text(),
+              AllOf(HasSubstr("found at row 900"), HasSubstr("only sorted, nothing is false.")));
+  forecasts.mutable_forecast()->mutable_scores()->add_level_coverage();
+  EXPECT_THAT(ReadingOf(forecasts, {.error_limit = 0.05}).warning().text(),
+              HasSubstr("only sorted, the e-values are false"));
+}
+
 }  // namespace
 }  // namespace calibd::convert

@@ -114,6 +114,9 @@ struct Evaluation {
   // The top label first.
   std::vector<EventReliability> reliability;
   std::optional<DecisionTestResult> decision;
+  // The row, from 1, at which labels of neighbouring rows were found to go together more than the
+  // predictions say; 0 if they were not. See SerialDependence.
+  std::int64_t dependence_found_at = 0;
 };
 
 // batch: valid, n >= 2. control.progress receives the completed fraction of the time;

@@ -145,6 +145,22 @@ std::string IntervalPromise(const v1::Evaluation& evaluation) {
                       " with 95 % for one look at these rows");
 }
 
+// Why all this may be false; empty if nothing is known.
+std::string WarningText(const v1::Evaluation& evaluation) {
+  if (evaluation.has_forecast()) {
+    const v1::ForecastEvaluation& forecast = evaluation.forecast();
+    if (forecast.dependence_found_at() == 0) return "";
+    // Where outcomes equal quantiles, the bets of the e-value follow the rows.
+    const bool ties = !forecast.scores().level_coverage().empty();
+    return DependenceText(forecast.dependence_found_at(), ties ? "the e-values" : "");
+  }
+  if (evaluation.dependence_found_at() == 0) return "";
+  return DependenceText(evaluation.dependence_found_at(),
+                        evaluation.groups().empty()
+                            ? "the estimates of blocks"
+                            : "the estimates of blocks and the e-values of groups");
+}
+
 // What the tests say; empty without tests.
 std::string TestsText(const v1::Evaluation& evaluation, const EvaluationCriteria& criteria) {
   if (evaluation.has_forecast()) {
@@ -227,6 +243,9 @@ v1::Reading ReadingOf(const v1::Evaluation& evaluation, const EvaluationCriteria
                                       IntervalPromise(evaluation)};
   std::erase(certain, "");
   reading.mutable_certain()->set_text(absl::StrJoin(certain, "; "));
+  if (std::string text = WarningText(evaluation); !text.empty()) {
+    reading.mutable_warning()->set_text(std::move(text));
+  }
   return reading;
 }
 

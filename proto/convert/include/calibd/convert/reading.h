@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "calibd/v1/calibration_service.pb.h"
 #include "google/protobuf/timestamp.pb.h"
@@ -61,6 +62,12 @@ struct EvaluationVerdict {
 [[nodiscard]] std::string DataLine(const v1::GetCalibrationResponse& answer,
                                    const google::protobuf::Timestamp& now);
 [[nodiscard]] std::string WarningLine(const v1::GetCalibrationResponse& answer);
+// What rows are that go together more than their predictions say. row: at which it was found.
+[[nodiscard]] std::string DependenceText(std::int64_t row);
+// The same of rows that are evaluated once, with the numbers that are false then and what to do.
+// in_order: the numbers that depend on the order of the rows, such as "the e-values"; empty if none
+// does.
+[[nodiscard]] std::string DependenceText(std::int64_t row, std::string_view in_order);
 [[nodiscard]] v1::Reading::Next NextLine(const v1::GetCalibrationResponse& answer);
 
 // A decision with a threshold. first_observation: number of the first row within the model.
