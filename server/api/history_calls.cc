@@ -1,8 +1,8 @@
 #include "server/api/history_calls.h"
 
 #include <algorithm>
-#include <iterator>
 #include <string>
+#include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
@@ -121,31 +121,33 @@ absl::StatusOr<HistoryQuery> CheckHistoryRequest(const v1::GetHistoryRequest& re
   return query;
 }
 
-void DescribeHistory(const HistoryQuery& query, const std::vector<History::Entry>& buckets,
-                     const ModelSnapshot& snapshot, v1::GetHistoryResponse& response) {
-  response.set_kind(FieldName(KindOf(*snapshot.declaration)));
-  if (buckets.empty()) return;
-  const seconds span = SpanOf(query.range.resolution);
-  HistoryBucket total;
-  for (const History::Entry& entry : buckets) total.Merge(entry.bucket);
-  DescribeBucket(total, buckets.front().start, buckets.back().start + span, snapshot,
-                 *response.mutable_total());
-  auto entry = buckets.begin();
-  if (query.after.has_value()) {
-    entry = std::find_if(buckets.begin(), buckets.end(),
-                         [&query](const History::Entry& one) { return one.start > *query.after; });
+void HistoryPage::Add(const History::Entry& entry, const ModelSnapshot& snapshot) {
+  if (total_.has_value()) {
+    total_->Merge(entry.bucket);
+  } else {
+    total_ = entry.bucket;
+    first_ = entry.start;
   }
-  for (; entry != buckets.end(); ++entry) {
-    if (static_cast<std::size_t>(response.buckets_size()) == query.page_size) {
-      const sys_seconds last = std::prev(entry)->start;
-      absl::WebSafeBase64Escape(
-          absl::StrCat(TokenPrefix(query.range.resolution), last.time_since_epoch().count()),
-          response.mutable_next_page_token());
-      break;
-    }
-    DescribeBucket(entry->bucket, entry->start, entry->start + span, snapshot,
-                   *response.add_buckets());
+  const sys_seconds before = std::exchange(last_, entry.start);
+  if (query_.after.has_value() && entry.start <= *query_.after) return;
+  if (static_cast<std::size_t>(page_.buckets_size()) < query_.page_size) {
+    DescribeBucket(entry.bucket, entry.start, entry.start + SpanOf(query_.range.resolution),
+                   snapshot, *page_.add_buckets());
+  } else if (page_.next_page_token().empty()) {
+    absl::WebSafeBase64Escape(
+        absl::StrCat(TokenPrefix(query_.range.resolution), before.time_since_epoch().count()),
+        page_.mutable_next_page_token());
   }
+}
+
+v1::GetHistoryResponse HistoryPage::Finish(const ModelSnapshot& snapshot) {
+  page_.set_kind(FieldName(KindOf(*snapshot.declaration)));
+  page_.mutable_updates()->Add(snapshot.updates->begin(), snapshot.updates->end());
+  if (total_.has_value()) {
+    DescribeBucket(*total_, first_, last_ + SpanOf(query_.range.resolution), snapshot,
+                   *page_.mutable_total());
+  }
+  return std::move(page_);
 }
 
 }  // namespace calibd::server
