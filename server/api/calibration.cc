@@ -83,7 +83,7 @@ absl::Status Api::AcknowledgeAlarm(const v1::AcknowledgeAlarmRequest& request,
 
 absl::Status Api::GetHistory(const v1::GetHistoryRequest& request,
                              const Reply<v1::GetHistoryResponse>& reply, NamedModel model) {
-  CALIBD_ASSIGN_OR_RETURN(HistoryQuery query, CheckHistoryRequest(request));
+  CALIBD_ASSIGN_OR_RETURN(HistoryQuery query, CheckHistoryRequest(request, *model->declaration()));
   const HistoryReader::Range range = query.range;
   const auto page = std::make_shared<HistoryPage>(std::move(query));
   return parts_.history.Read(

@@ -4,11 +4,14 @@
 #include <chrono>
 #include <cstddef>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "calibd/v1/calibration_service.pb.h"
 #include "server/ingest/history_reader.h"
+#include "server/model/model_declaration.h"
 #include "server/state/model_snapshot.h"
 
 namespace calibd::server {
@@ -19,11 +22,13 @@ struct HistoryQuery {
   std::size_t page_size = 0;
   // The page begins after this bucket; unset for the first page.
   std::optional<std::chrono::sys_seconds> after;
+  // Names of labels of the model that are described; empty: those that are furthest off.
+  std::vector<std::string> labels{};
 };
 
-// Errors: InvalidArgument naming the field.
-[[nodiscard]] absl::StatusOr<HistoryQuery> CheckHistoryRequest(
-    const v1::GetHistoryRequest& request);
+// declaration: of the model. Errors: InvalidArgument naming the field.
+[[nodiscard]] absl::StatusOr<HistoryQuery> CheckHistoryRequest(const v1::GetHistoryRequest& request,
+                                                               const ModelDeclaration& declaration);
 
 // Describes a page of a history while it is read. It holds the described buckets of the page, and
 // otherwise one bucket: all of them combined.

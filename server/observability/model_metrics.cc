@@ -697,7 +697,7 @@ class ModelFamilies {
         continue;
       }
       labels_.Add({error, e_values[k]},
-                  With(one.labels, {{"label", declaration->labels()->names[k]}}));
+                  With(one.labels, {{"label", declaration->value_names()[k]}}));
       ++added;
     }
   }

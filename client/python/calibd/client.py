@@ -476,17 +476,20 @@ class Client:
             self._transport.closed.wait(delay)
 
     def history(self, model: str, resolution: Resolution = "hour", *, start: Time | None = None,
-                end: Time | None = None) -> results.History:
+                end: Time | None = None, labels: Sequence[str] = ()) -> results.History:
         """The calibration over time.
 
         start, end: of the buckets, a date or datetime, a datetime64 in UTC, or seconds since 1970.
           None: the oldest, and now.
+        labels: names of at most 20 labels of a model of several labels, which each bucket then shows.
+          Empty: the 20 that are furthest off in each bucket.
         """
         name = model_name(model)
         request = service.GetHistoryRequest(
             model=name, start_time=arguments.timestamp("start", start),
             end_time=arguments.timestamp("end", end),
             resolution=choose("resolution", resolution, _RESOLUTIONS))
+        assign(request, "labels", labels)
         history = service.GetHistoryResponse()
         for page in pages(self._transport, "CalibrationService/GetHistory", request,
                           service.GetHistoryResponse):
@@ -496,6 +499,7 @@ class Client:
             del history.updates[:]
             history.updates.extend(page.updates)
             history.kind = page.kind
+            history.label_count = page.label_count
         return results.History(name, history)
 
     def verdicts(self, *, false_discovery_rate: float | None = None) -> results.Verdicts:

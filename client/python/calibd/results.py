@@ -382,6 +382,9 @@ class History(Result[calibration.GetHistoryResponse]):
             text = _count(b.observations, "observation")
             if b.HasField("error"):
                 text += f", error {_interval(b.error)}"
+            for label in b.labels[:1]:
+                text += (f", {label.name} {100 * (label.stated - label.held):+.1f} "
+                         f"({100 * label.gap_lower:+.1f} to {100 * label.gap_upper:+.1f})")
             if b.HasField("class_1_error"):
                 text += f", class 1 {_interval(b.class_1_error)}"
             if b.HasField("decision"):

@@ -32,7 +32,9 @@ class HistoryCallsTest : public ::testing::Test {
     return buckets;
   }
 
-  absl::StatusOr<HistoryQuery> Check() { return CheckHistoryRequest(request_); }
+  absl::StatusOr<HistoryQuery> Check() {
+    return CheckHistoryRequest(request_, *snapshot_.declaration);
+  }
   // The page of the request.
   v1::GetHistoryResponse PageOf(const std::vector<History::Entry>& buckets) {
     auto query = Check();
@@ -172,11 +174,48 @@ TEST_F(HistoryCallsTest, APageOfThousandLabelsTakesLessThanAMessage) {
   }
   const v1::GetHistoryResponse response = page.Finish(snapshot);
   ASSERT_EQ(response.buckets_size(), 1000);
+  EXPECT_EQ(response.label_count(), 1000);
   ASSERT_EQ(response.buckets(0).labels_size(), 20);
   EXPECT_EQ(response.buckets(0).labels(0).index(), 999);
   EXPECT_EQ(response.buckets(0).labels(0).truths(), 100);
   EXPECT_EQ(response.total().observations(), 100000);
   EXPECT_LT(response.ByteSizeLong(), std::size_t{4} << 20);
+}
+
+TEST_F(HistoryCallsTest, ShowsTheLabelsOfTheRequest) {
+  ModelDeclaration declaration;
+  declaration.kind = LabelsSpec{.names = {"rain", "fog", "wind"}};
+  ModelSnapshot snapshot;
+  snapshot.declaration = std::make_shared<const ModelDeclaration>(declaration);
+  const std::vector<double> probabilities{0.125, 0.25, 0.75};
+  // The truth of wind is missing.
+  const std::vector<std::int8_t> truths{0, 1, -1};
+  History::Entry entry = Minutes(1)[0];
+  entry.bucket.labels.Add({.probabilities = probabilities, .truths = truths, .label_count = 3});
+  const auto names = [&] {
+    auto query = CheckHistoryRequest(request_, declaration);
+    EXPECT_TRUE(query.ok()) << query.status();
+    HistoryPage page(*std::move(query));
+    page.Add(entry, snapshot);
+    const v1::GetHistoryResponse response = page.Finish(snapshot);
+    std::vector<std::string> shown;
+    for (const auto* const bucket : {&response.buckets(0), &response.total()}) {
+      for (const v1::LabelSpan& label : bucket->labels()) shown.push_back(label.name());
+    }
+    return shown;
+  };
+  EXPECT_THAT(names(), ::testing::ElementsAre("fog", "rain", "fog", "rain"));
+  request_.add_labels("wind");
+  request_.add_labels("rain");
+  EXPECT_THAT(names(), ::testing::ElementsAre("rain", "rain"));
+  const auto refusal = [&](const ModelDeclaration& of) {
+    return std::string(CheckHistoryRequest(request_, of).status().message());
+  };
+  EXPECT_THAT(refusal(*snapshot_.declaration), HasSubstr("labels has 2 names, but the model"));
+  request_.add_labels("snow");
+  EXPECT_THAT(refusal(declaration), HasSubstr("labels[2] is \"snow\", expected one of the 3"));
+  for (int i = 0; i < 18; ++i) request_.add_labels("rain");
+  EXPECT_THAT(refusal(declaration), HasSubstr("labels has 21 names, expected 0..20"));
 }
 
 TEST_F(HistoryCallsTest, ARangeContainsItsSeconds) {
