@@ -18,6 +18,11 @@ install(FILES ${CMAKE_BINARY_DIR}/openapi.json DESTINATION ${CMAKE_INSTALL_DATAD
         COMPONENT server)
 
 install(TARGETS calibctl RUNTIME COMPONENT cli)
+# What calibctl says about itself: its target calibctl_shell is not built by default.
+install(DIRECTORY $<TARGET_PROPERTY:calibctl_shell,FOLDER>/man/
+        DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT cli EXCLUDE_FROM_ALL)
+install(DIRECTORY $<TARGET_PROPERTY:calibctl_shell,FOLDER>/completion/
+        DESTINATION ${CMAKE_INSTALL_DATADIR} COMPONENT cli EXCLUDE_FROM_ALL)
 
 # The C++ SDK: find_package(calibd), target calibd::client.
 set_target_properties(calibd_client PROPERTIES EXPORT_NAME client)

@@ -21,7 +21,7 @@ constexpr char kFooter[] =
     "  calibctl show resnet18\n"
     "  calibctl watch resnet18\n"
     "  calibctl test resnet18\n"
-    "`calibctl COMMAND --help` documents each command.";
+    "`calibctl help COMMAND` documents each command.";
 
 // Converts the first SIGINT or SIGTERM to a stop request; the second one ends the process. Call it
 // once, before any thread starts: all threads inherit the blocked signals.
@@ -81,6 +81,7 @@ int Run(int argc, char** argv) {
   AddCompareCommand(app, context);
   AddSimulateCommand(app, context);
   AddStoreCommands(app, context);
+  AddHelpCommands(app, context);
   // Commands that are added later inherit the footer.
   app.footer(kFooter);
 

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "calibd/convert/kernel.h"
 #include "calibd/convert/reading.h"
 #include "calibd/convert/recalibration.h"
+#include "calibd/convert/text.h"
 #include "calibd/core/estimator_selection.h"
 #include "calibd/core/evaluation.h"
 #include "calibd/core/group_evaluation.h"
@@ -94,6 +96,7 @@ absl::StatusOr<v1::Evaluation> EvaluateOffline(const PredictionBatch& batch,
 
   v1::Evaluation proto = convert::ToProto(evaluation, evaluation_options);
   convert::NameActions(options.request.actions(), proto);
+  proto.set_class_1_name(convert::Class1Name(options.class_names));
   for (v1::LensEvaluation& lens : *proto.mutable_lenses()) {
     if (lens.has_result()) {
       DescribeInput(batch, options.threads, *lens.mutable_result()->mutable_provenance());
@@ -117,20 +120,22 @@ absl::StatusOr<v1::Evaluation> EvaluateOffline(const PredictionBatch& batch,
 }
 
 absl::StatusOr<v1::CalibrationErrorEstimate> EstimateOffline(
-    const PredictionBatch& batch, const v1::EstimateCalibrationErrorRequest& request,
-    unsigned threads, const RunControl& control) {
+    const PredictionBatch& batch, std::span<const std::string> class_names,
+    const v1::EstimateCalibrationErrorRequest& request, unsigned threads,
+    const RunControl& control) {
   const auto started = std::chrono::steady_clock::now();
   CALIBD_ASSIGN_OR_RETURN(SelectionOptions options, convert::FromProto(request, batch.class_count));
   options.seed = request.seed();
   CALIBD_ASSIGN_OR_RETURN(const SelectionResult selected, SelectEstimator(batch, options, control));
   v1::CalibrationErrorEstimate proto = convert::ToProto(options, selected);
   DescribeInput(batch, threads, *proto.mutable_provenance());
-  proto.set_text(convert::EstimateText(proto));
+  proto.set_text(convert::EstimateText(proto, class_names));
   *proto.mutable_elapsed() = Since(started);
   return proto;
 }
 
 absl::StatusOr<v1::Recalibration> RecalibrateOffline(const PredictionBatch& batch,
+                                                     std::span<const std::string> class_names,
                                                      const RunControl& control) {
   const std::vector<DeviationBlocks> events = DeviationsOf(batch);
   CALIBD_ASSIGN_OR_RETURN(const std::optional<EventChange> change, FindChangeBeforeMap(events, 1));
@@ -143,7 +148,8 @@ absl::StatusOr<v1::Recalibration> RecalibrateOffline(const PredictionBatch& batc
                           control));
   std::optional<v1::DatedChange> dated;
   if (changed) dated = convert::ToProto(*change, 1, events.front().rows());
-  return convert::ToProto(advice, batch.class_count, static_cast<std::int64_t>(older) + 1, dated);
+  return convert::ToProto(advice, batch.class_count, convert::Class1Name(class_names),
+                          static_cast<std::int64_t>(older) + 1, dated);
 }
 
 }  // namespace calibd::offline

@@ -2,6 +2,7 @@
 #define CALIBD_CLIENT_OFFLINE_CLASSES_H_
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,8 @@ struct OfflineOptions {
   v1::EvaluateRequest request;
   // The name of the group of each row, or empty: no groups. An empty name: the row has none.
   std::vector<std::string> groups;
+  // In the order of the classes; empty if they have none.
+  std::vector<std::string> class_names;
   // The criteria by which groups are judged.
   convert::EvaluationCriteria criteria;
   // n x feature_count, row-major; empty: no individual test. It has as many replicates as the
@@ -48,18 +51,21 @@ struct OfflineOptions {
                                                              const RunControl& control);
 
 // Computes the estimate that the server would return for these predictions, with all estimators.
-// request: `model` and `window` are ignored, and an unset seed is 0. batch: valid. Errors:
-// FailedPrecondition with the number of observations that are needed; InvalidArgument (request);
-// Cancelled. threads: the number that the provenance states, those of control.parallel_for.
+// class_names: in the order of the classes; empty if they have none. request: `model` and `window`
+// are ignored, and an unset seed is 0. batch: valid. Errors: FailedPrecondition with the number of
+// observations that are needed; InvalidArgument (request); Cancelled. threads: the number that the
+// provenance states, those of control.parallel_for.
 [[nodiscard]] absl::StatusOr<v1::CalibrationErrorEstimate> EstimateOffline(
-    const PredictionBatch& batch, const v1::EstimateCalibrationErrorRequest& request,
-    unsigned threads, const RunControl& control);
+    const PredictionBatch& batch, std::span<const std::string> class_names,
+    const v1::EstimateCalibrationErrorRequest& request, unsigned threads,
+    const RunControl& control);
 
 // Computes the advice that the server would return for these predictions. batch: valid, the oldest
-// observation first. Errors: FailedPrecondition with the number of observations that are needed;
-// Cancelled.
-[[nodiscard]] absl::StatusOr<v1::Recalibration> RecalibrateOffline(const PredictionBatch& batch,
-                                                                   const RunControl& control);
+// observation first. class_names: as for EstimateOffline. Errors: FailedPrecondition with the
+// number of observations that are needed; Cancelled.
+[[nodiscard]] absl::StatusOr<v1::Recalibration> RecalibrateOffline(
+    const PredictionBatch& batch, std::span<const std::string> class_names,
+    const RunControl& control);
 
 }  // namespace calibd::offline
 

@@ -1,6 +1,7 @@
 #include "server/answers/calibration_proto.h"
 
 #include <chrono>
+#include <cstdint>
 
 #include "calibd/convert/reading.h"
 #include "server/answers/error_proto.h"
@@ -19,7 +20,7 @@ void DescribeMonitor(const Model& model, const ModelSnapshot& snapshot,
   const ModelDeclaration& declaration = *snapshot.declaration;
   const Verdict verdict = MakeVerdict(model, snapshot, now);
   DescribeVerdict(model, snapshot, verdict, *response.mutable_verdict());
-  DescribeError(snapshot.monitor->error, *response.mutable_error());
+  DescribeError(declaration, snapshot.monitor->error, *response.mutable_error());
   DescribeRowsUntilDecided(snapshot.monitor->error, *response.mutable_error());
   DescribeChange(snapshot.monitor->error, *response.mutable_error());
   DescribeWatch(declaration, snapshot, *response.mutable_watch());
@@ -28,7 +29,7 @@ void DescribeMonitor(const Model& model, const ModelSnapshot& snapshot,
   for (std::size_t i = alarms.size(); i-- > 0;) {
     DescribeAlarm(declaration, alarms[i], *response.add_alarms());
   }
-  DescribeGroups(declaration, snapshot, verdict, response);
+  DescribeGroups(declaration, snapshot, verdict, GroupsShown::kAll, response);
   WarnOfRows(declaration, snapshot, *response.mutable_warnings());
   response.mutable_warnings()->MergeFrom(response.label_arrivals().warnings());
 }
@@ -38,6 +39,7 @@ void DescribeCounts(Model& model, const ModelSnapshot& snapshot,
   const ModelDeclaration& declaration = *snapshot.declaration;
   response.set_model(declaration.name.ToString());
   response.set_observations(snapshot.observations);
+  response.set_window_observations(static_cast<std::int64_t>(snapshot.window.size()));
   response.set_rejected_rows(snapshot.rejected_rows);
   response.set_dropped_rows(snapshot.dropped_rows);
   if (snapshot.last_observation_time.has_value()) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "calibd/convert/dated_change.h"
@@ -14,7 +15,9 @@
 #include "server/kinds/numbers/coverage_measure.h"
 
 namespace calibd::server {
-void DescribeError(const ErrorSnapshot& error, v1::CalibrationError& proto) {
+
+void DescribeError(const ModelDeclaration& declaration, const ErrorSnapshot& error,
+                   v1::CalibrationError& proto) {
   const ErrorReading& reading = error.Read();
   proto.set_status(ToProto(reading.status));
   proto.set_limit(error.error_limit);
@@ -23,6 +26,13 @@ void DescribeError(const ErrorSnapshot& error, v1::CalibrationError& proto) {
   proto.set_is_recovered(reading.recovered);
   proto.set_is_acknowledged(error.acknowledged && !error.over);
   error.measured->Describe(error, reading, proto);
+  const std::string class_1 = declaration.class_1_name();
+  if (class_1.empty()) return;
+  proto.mutable_since_start()->set_class_1_name(class_1);
+  if (proto.has_since_acknowledgement()) {
+    proto.mutable_since_acknowledgement()->set_class_1_name(class_1);
+  }
+  if (proto.has_newest()) proto.mutable_newest()->set_class_1_name(class_1);
 }
 
 void DescribeRowsUntilDecided(const ErrorSnapshot& error, v1::CalibrationError& proto) {

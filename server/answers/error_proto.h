@@ -2,13 +2,15 @@
 #define CALIBD_SERVER_ANSWERS_ERROR_PROTO_H_
 
 #include "calibd/v1/monitoring.pb.h"
+#include "server/model/model_declaration.h"
 #include "server/watch/limit.h"
 #include "server/watch/monitor_snapshot.h"
 
 namespace calibd::server {
 
 // Fills in the answer to how far off a model or a group is.
-void DescribeError(const ErrorSnapshot& error, v1::CalibrationError& proto);
+void DescribeError(const ModelDeclaration& declaration, const ErrorSnapshot& error,
+                   v1::CalibrationError& proto);
 // Adds after how many further observations the undecided error of a model is decided, if that can
 // be foreseen. Cost: some milliseconds for the first call of a snapshot.
 void DescribeRowsUntilDecided(const ErrorSnapshot& error, v1::CalibrationError& proto);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <memory>
 #include <numbers>
 #include <numeric>
@@ -14,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "calibd/convert/evaluation.h"
+#include "calibd/convert/reading.h"
 #include "calibd/convert/text.h"
 #include "calibd/core/confidence_sequence.h"
 #include "calibd/core/e_bh.h"
@@ -32,6 +34,9 @@ constexpr double kLeastShare = 0.1;
 
 // Minimum number of newest rows for which warnings are given.
 constexpr std::int64_t kLeastScreened = 100;
+// Minimum number of rows, or the window if that is shorter, for the warning of predicted classes.
+// All of them are certain.
+constexpr std::int64_t kLeastCertain = 1000;
 // Minimum shares of the newest rows that give a warning.
 constexpr double kDuplicateShare = 0.01;
 constexpr double kPrintedShare = 0.99;
@@ -92,6 +97,25 @@ void WarnOfImpossibleLabel(const WatchSnapshot& watch,
                    ": check whether this probability was rounded or the label is wrong.");
 }
 
+// Warns if the client seems to send predicted classes: each row is certain of one class. First of
+// all warnings, because it makes everything else false. A model that is certain of every row looks
+// the same, so that its rows are not refused.
+void WarnOfClasses(const ModelDeclaration& declaration, const RowScreen::Counts& screen,
+                   google::protobuf::RepeatedPtrField<std::string>& warnings) {
+  const std::int64_t least = std::max(
+      kLeastScreened, std::min(kLeastCertain, static_cast<std::int64_t>(declaration.window)));
+  if (declaration.numbers() != nullptr || screen.digit_rows < least ||
+      screen.certain_rows < screen.digit_rows) {
+    return;
+  }
+  *warnings.Add() = absl::StrFormat(
+      "All probabilities of the newest %d rows are exactly 0 or 1: they seem to be predicted "
+      "classes, and then nothing here says whether the probabilities can be trusted. Check that "
+      "the client sends the result of predict_proba, not that of predict. If the model is really "
+      "certain of every row, as a full-grown decision tree is, ignore this.",
+      screen.digit_rows);
+}
+
 // min_observations: the setting for the model or for a group.
 void DescribeOne(const ModelDeclaration& declaration, const WatchSnapshot& watch,
                  std::int64_t min_observations, v1::Watch& proto) {
@@ -100,6 +124,7 @@ void DescribeOne(const ModelDeclaration& declaration, const WatchSnapshot& watch
   proto.set_observations(reading.count);
   proto.set_first_observation(watch.first_observation);
   proto.set_min_observations(min_observations);
+  proto.set_observations_needed(std::max<std::int64_t>(0, min_observations - reading.count));
   DescribeEvidence(declaration, reading, *proto.mutable_evidence());
   DescribeDrift(reading.drift, monitoring.average_run_length, *proto.mutable_drift());
   watch.details->Describe(watch, monitoring.significance_level, proto);
@@ -157,15 +182,22 @@ void DescribeWatch(const ModelDeclaration& declaration, const ModelSnapshot& sna
                    v1::Watch& proto) {
   const std::optional<WatchSnapshot>& watch = snapshot.monitor->watch;
   if (!watch.has_value()) {
-    proto.set_min_observations(declaration.monitoring.min_observations);
+    const std::int64_t least = declaration.monitoring.min_observations;
+    proto.set_min_observations(least);
     proto.set_unavailable_reason(UnavailableReason(declaration, snapshot));
+    // The observations of the warm-up are counted when the evidence begins.
+    const auto warmup = static_cast<std::int64_t>(declaration.warmup);
+    if (snapshot.observations < warmup) {
+      proto.set_observations_needed(std::max(least, warmup) - snapshot.observations);
+    }
     return;
   }
   DescribeOne(declaration, *watch, declaration.monitoring.min_observations, proto);
 }
 
 void DescribeGroups(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
-                    const Verdict& verdict, v1::GetCalibrationResponse& response) {
+                    const Verdict& verdict, GroupsShown shown,
+                    v1::GetCalibrationResponse& response) {
   const Monitoring& monitoring = declaration.monitoring;
   std::vector<const GroupSnapshot*> groups;
   for (const std::shared_ptr<const GroupSnapshot>& group : snapshot.monitor->groups) {
@@ -178,10 +210,12 @@ void DescribeGroups(const ModelDeclaration& declaration, const ModelSnapshot& sn
   std::stable_partition(groups.begin(), groups.end(), is_rejected);
   std::int32_t tested = 0;
   for (const GroupSnapshot* const group : groups) {
+    const bool is_over = group->error.Read().status == LimitStatus::kOverLimit;
+    if (shown == GroupsShown::kRejected && !is_over && !is_rejected(group)) continue;
     v1::GroupWatch& proto = *response.add_groups();
     proto.set_value(group->id.value);
     proto.set_overflow(group->id.overflow);
-    DescribeError(group->error, *proto.mutable_error());
+    DescribeError(declaration, group->error, *proto.mutable_error());
     DescribeOne(declaration, group->watch, monitoring.min_group_observations,
                 *proto.mutable_watch());
     group->watch.details->DescribeGroup(group->watch, proto);
@@ -211,20 +245,18 @@ void WarnOfOutcomes(const RowScreen::Counts& screen,
 
 void WarnOfRows(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
                 google::protobuf::RepeatedPtrField<std::string>& warnings) {
+  WarnOfClasses(declaration, snapshot.monitor->screen, warnings);
   if (snapshot.monitor->watch.has_value() &&
       snapshot.monitor->FindActive(Alarm::Kind::kEvidence) != nullptr) {
     WarnOfImpossibleLabel(*snapshot.monitor->watch, warnings);
   }
   if (snapshot.monitor->dependence_found_at > 0) {
-    *warnings.Add() = absl::StrFormat(
-        "Outcomes of neighbouring rows go together more than the predictions say, found at row %d: "
-        "rows are sorted, or repeated, or many in succession are of one user. Evidence, alarms and "
-        "intervals assume that this is not so, and may be false. Send sorted rows in random order "
-        "(calibctl send --shuffle 1), each row once, and one row of each user: shuffling does not "
-        "mend repeats and rows of one user, but hides them. The warning stays until the evidence "
-        "begins anew, as after "
-        "the acknowledgement of its alarm.",
-        snapshot.monitor->dependence_found_at);
+    *warnings.Add() = absl::StrCat(
+        convert::DependenceText(snapshot.monitor->dependence_found_at),
+        " Evidence, alarms and intervals assume that this is not so, and may be false. Send sorted "
+        "rows in random order (calibctl send --shuffle 1), each row once, and one row of each "
+        "user: shuffling does not mend repeats and rows of one user, but hides them. The warning "
+        "stays until the evidence begins anew, as after the acknowledgement of its alarm.");
   }
   const RowScreen::Counts& screen = snapshot.monitor->screen;
   if (screen.rows < kLeastScreened) return;
@@ -283,6 +315,7 @@ void DescribeAlarm(const ModelDeclaration& declaration, const Alarm& alarm, v1::
   crossing.set_is_recent(alarm.crossing->recent);
   crossing.set_limit(alarm.crossing->limit);
   crossing.set_is_class_1(alarm.crossing->series == 1);
+  if (crossing.is_class_1()) crossing.set_class_1_name(declaration.class_1_name());
   if (alarm.crossing->interval.has_value()) {
     *crossing.mutable_error() = convert::ToProto(*alarm.crossing->interval);
   }

@@ -23,9 +23,14 @@ void DescribeVerdict(const Model& model, const ModelSnapshot& snapshot, const Ve
 void DescribeWatch(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
                    v1::Watch& proto);
 
-// Fills in `groups`, in descending order of evidence, and `tested_groups`.
+// Which groups an answer describes: all, or only those over their limits and those that e-BH
+// rejects.
+enum class GroupsShown { kAll, kRejected };
+
+// Fills in `groups`, the rejected ones first and then by their errors, and `tested_groups`.
 void DescribeGroups(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
-                    const Verdict& verdict, v1::GetCalibrationResponse& response);
+                    const Verdict& verdict, GroupsShown shown,
+                    v1::GetCalibrationResponse& response);
 
 // Adds the reasons why the evidence may be false or misleading that the newest rows show.
 void WarnOfRows(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,

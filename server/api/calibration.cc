@@ -83,16 +83,18 @@ absl::Status Api::AcknowledgeAlarm(const v1::AcknowledgeAlarmRequest& request,
 
 absl::Status Api::GetHistory(const v1::GetHistoryRequest& request,
                              const Reply<v1::GetHistoryResponse>& reply, NamedModel model) {
-  CALIBD_ASSIGN_OR_RETURN(const HistoryQuery query, CheckHistoryRequest(request));
-  return parts_.history.Read(model, query.range, [model, reply, query](const auto& buckets) {
-    reply->Answer([&](v1::GetHistoryResponse& response) {
-      const std::shared_ptr<const ModelSnapshot> snapshot = model->snapshot();
-      if (buckets.ok()) DescribeHistory(query, *buckets, *snapshot, response);
-      const auto& updates = snapshot->updates;
-      response.mutable_updates()->Add(updates->begin(), updates->end());
-      return buckets.status();
-    });
-  });
+  CALIBD_ASSIGN_OR_RETURN(HistoryQuery query, CheckHistoryRequest(request, *model->declaration()));
+  const HistoryReader::Range range = query.range;
+  const auto page = std::make_shared<HistoryPage>(std::move(query));
+  return parts_.history.Read(
+      model, range,
+      [model, page](const History::Entry& entry) { page->Add(entry, *model->snapshot()); },
+      [model, page, reply](const absl::Status& status) {
+        reply->Answer([&](v1::GetHistoryResponse& response) {
+          if (status.ok()) response = page->Finish(*model->snapshot());
+          return status;
+        });
+      });
 }
 
 }  // namespace calibd::server

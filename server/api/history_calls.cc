@@ -1,8 +1,9 @@
 #include "server/api/history_calls.h"
 
 #include <algorithm>
-#include <iterator>
+#include <span>
 #include <string>
+#include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
@@ -85,13 +86,38 @@ absl::Status CheckRange(const v1::GetHistoryRequest& request, HistoryReader::Ran
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::vector<std::string>> CheckLabels(const v1::GetHistoryRequest& request,
+                                                     const ModelDeclaration& declaration) {
+  const auto& labels = request.labels();
+  const std::span<const std::string> names = KindOf(declaration).history_labels(declaration);
+  if (!labels.empty() && names.empty()) {
+    return InvalidFieldError("labels", absl::StrCat("has ", labels.size(), " names, but the model ",
+                                                    KindOf(declaration).does(), ", expected none"));
+  }
+  if (static_cast<std::size_t>(labels.size()) > kMostDescribedLabels) {
+    return InvalidFieldError("labels", absl::StrCat("has ", labels.size(), " names, expected 0..",
+                                                    kMostDescribedLabels));
+  }
+  for (int i = 0; i < labels.size(); ++i) {
+    if (std::ranges::find(names, labels[i]) == names.end()) {
+      return InvalidFieldError(
+          absl::StrCat("labels[", i, "]"),
+          absl::StrCat("is ", Quoted(labels[i]), ", expected one of the ", names.size(),
+                       " labels of the model, such as ", Quoted(names.front())));
+    }
+  }
+  return std::vector<std::string>(labels.begin(), labels.end());
+}
+
 void DescribeBucket(const HistoryBucket& bucket, sys_seconds start, sys_seconds end,
-                    const ModelSnapshot& snapshot, v1::HistoryBucket& out) {
+                    const std::vector<std::string>& labels, const ModelSnapshot& snapshot,
+                    v1::HistoryBucket& out) {
   out.mutable_start_time()->set_seconds(start.time_since_epoch().count());
   out.mutable_end_time()->set_seconds(end.time_since_epoch().count());
   out.set_rejected_rows(bucket.rejected_rows);
   out.set_missing_labels(bucket.missing_labels);
-  KindOf(*snapshot.declaration).DescribeBucket(*snapshot.declaration, snapshot, bucket, out);
+  KindOf(*snapshot.declaration)
+      .DescribeBucket(*snapshot.declaration, snapshot, bucket, labels, out);
   if (out.has_error()) {
     out.set_class_1_is_worse(out.has_class_1_error() &&
                              convert::Exceeds(out.class_1_error(), out.error()));
@@ -107,7 +133,8 @@ void DescribeBucket(const HistoryBucket& bucket, sys_seconds start, sys_seconds 
 
 }  // namespace
 
-absl::StatusOr<HistoryQuery> CheckHistoryRequest(const v1::GetHistoryRequest& request) {
+absl::StatusOr<HistoryQuery> CheckHistoryRequest(const v1::GetHistoryRequest& request,
+                                                 const ModelDeclaration& declaration) {
   HistoryQuery query;
   CALIBD_ASSIGN_OR_RETURN(query.range.resolution, CheckResolution(request.resolution()));
   CALIBD_RETURN_IF_ERROR(CheckRange(request, query.range));
@@ -118,34 +145,41 @@ absl::StatusOr<HistoryQuery> CheckHistoryRequest(const v1::GetHistoryRequest& re
   query.page_size = static_cast<std::size_t>(
       request.page_size() == 0 ? kMaxHistoryPage : std::min(request.page_size(), kMaxHistoryPage));
   CALIBD_RETURN_IF_ERROR(CheckHistoryToken(request.page_token(), query));
+  CALIBD_ASSIGN_OR_RETURN(query.labels, CheckLabels(request, declaration));
   return query;
 }
 
-void DescribeHistory(const HistoryQuery& query, const std::vector<History::Entry>& buckets,
-                     const ModelSnapshot& snapshot, v1::GetHistoryResponse& response) {
-  response.set_kind(FieldName(KindOf(*snapshot.declaration)));
-  if (buckets.empty()) return;
-  const seconds span = SpanOf(query.range.resolution);
-  HistoryBucket total;
-  for (const History::Entry& entry : buckets) total.Merge(entry.bucket);
-  DescribeBucket(total, buckets.front().start, buckets.back().start + span, snapshot,
-                 *response.mutable_total());
-  auto entry = buckets.begin();
-  if (query.after.has_value()) {
-    entry = std::find_if(buckets.begin(), buckets.end(),
-                         [&query](const History::Entry& one) { return one.start > *query.after; });
+void HistoryPage::Add(const History::Entry& entry, const ModelSnapshot& snapshot) {
+  if (total_.has_value()) {
+    total_->Merge(entry.bucket);
+  } else {
+    total_ = entry.bucket;
+    first_ = entry.start;
   }
-  for (; entry != buckets.end(); ++entry) {
-    if (static_cast<std::size_t>(response.buckets_size()) == query.page_size) {
-      const sys_seconds last = std::prev(entry)->start;
-      absl::WebSafeBase64Escape(
-          absl::StrCat(TokenPrefix(query.range.resolution), last.time_since_epoch().count()),
-          response.mutable_next_page_token());
-      break;
-    }
-    DescribeBucket(entry->bucket, entry->start, entry->start + span, snapshot,
-                   *response.add_buckets());
+  const sys_seconds before = std::exchange(last_, entry.start);
+  if (query_.after.has_value() && entry.start <= *query_.after) return;
+  if (static_cast<std::size_t>(page_.buckets_size()) < query_.page_size) {
+    DescribeBucket(entry.bucket, entry.start, entry.start + SpanOf(query_.range.resolution),
+                   query_.labels, snapshot, *page_.add_buckets());
+  } else if (page_.next_page_token().empty()) {
+    absl::WebSafeBase64Escape(
+        absl::StrCat(TokenPrefix(query_.range.resolution), before.time_since_epoch().count()),
+        page_.mutable_next_page_token());
   }
+}
+
+v1::GetHistoryResponse HistoryPage::Finish(const ModelSnapshot& snapshot) {
+  const ModelDeclaration& declaration = *snapshot.declaration;
+  page_.set_kind(FieldName(KindOf(declaration)));
+  page_.set_class_1_name(declaration.class_1_name());
+  page_.set_label_count(
+      static_cast<std::int32_t>(KindOf(declaration).history_labels(declaration).size()));
+  page_.mutable_updates()->Add(snapshot.updates->begin(), snapshot.updates->end());
+  if (total_.has_value()) {
+    DescribeBucket(*total_, first_, last_ + SpanOf(query_.range.resolution), query_.labels,
+                   snapshot, *page_.mutable_total());
+  }
+  return std::move(page_);
 }
 
 }  // namespace calibd::server

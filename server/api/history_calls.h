@@ -4,11 +4,15 @@
 #include <chrono>
 #include <cstddef>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "calibd/v1/calibration_service.pb.h"
 #include "server/ingest/history_reader.h"
+#include "server/model/model_declaration.h"
+#include "server/state/model_snapshot.h"
 
 namespace calibd::server {
 
@@ -18,15 +22,33 @@ struct HistoryQuery {
   std::size_t page_size = 0;
   // The page begins after this bucket; unset for the first page.
   std::optional<std::chrono::sys_seconds> after;
+  // Names of labels of the model that are described; empty: those that are furthest off.
+  std::vector<std::string> labels{};
 };
 
-// Errors: InvalidArgument naming the field.
-[[nodiscard]] absl::StatusOr<HistoryQuery> CheckHistoryRequest(
-    const v1::GetHistoryRequest& request);
+// declaration: of the model. Errors: InvalidArgument naming the field.
+[[nodiscard]] absl::StatusOr<HistoryQuery> CheckHistoryRequest(const v1::GetHistoryRequest& request,
+                                                               const ModelDeclaration& declaration);
 
-// buckets: all buckets in the range of the query, ascending. snapshot: of the model now.
-void DescribeHistory(const HistoryQuery& query, const std::vector<History::Entry>& buckets,
-                     const ModelSnapshot& snapshot, v1::GetHistoryResponse& response);
+// Describes a page of a history while it is read. It holds the described buckets of the page, and
+// otherwise one bucket: all of them combined.
+class HistoryPage {
+ public:
+  explicit HistoryPage(HistoryQuery query) : query_(std::move(query)) {}
+
+  // entry: the next bucket in the range of the query, ascending. snapshot: of the model now.
+  void Add(const History::Entry& entry, const ModelSnapshot& snapshot);
+  // Call it after the last bucket. Returns the page, and must not be used again.
+  [[nodiscard]] v1::GetHistoryResponse Finish(const ModelSnapshot& snapshot);
+
+ private:
+  HistoryQuery query_;
+  v1::GetHistoryResponse page_;
+  // All buckets; unset before the first one.
+  std::optional<HistoryBucket> total_;
+  std::chrono::sys_seconds first_;
+  std::chrono::sys_seconds last_;
+};
 
 }  // namespace calibd::server
 

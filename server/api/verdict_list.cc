@@ -51,9 +51,11 @@ void DescribeListed(Model& model, bool rejected, std::chrono::system_clock::time
     DescribeLabelArrivals(model, *snapshot->label_arrivals, *facts.mutable_label_arrivals());
   }
   if (snapshot->monitor.has_value()) {
-    DescribeVerdict(model, *snapshot, MakeVerdict(model, *snapshot, now), *facts.mutable_verdict());
+    const Verdict verdict = MakeVerdict(model, *snapshot, now);
+    DescribeVerdict(model, *snapshot, verdict, *facts.mutable_verdict());
+    DescribeGroups(declaration, *snapshot, verdict, GroupsShown::kRejected, facts);
     DescribeWatch(declaration, *snapshot, *proto.mutable_watch());
-    DescribeError(snapshot->monitor->error, *facts.mutable_error());
+    DescribeError(declaration, snapshot->monitor->error, *facts.mutable_error());
     if (!snapshot->monitor->labels.empty()) {
       KindOf(declaration).Describe({declaration, *snapshot, snapshot->observations, now}, facts);
     }

@@ -217,6 +217,7 @@ absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
     v1::Evaluation& proto = *result->mutable_evaluation();
     proto = convert::ToProto(evaluation, options);
     convert::NameActions(actions, proto);
+    proto.set_class_1_name(model->declaration()->class_1_name());
     for (int i = 0; i < proto.lenses_size(); ++i) {
       if (proto.lenses(i).has_result()) {
         Describe(*model, sample, threads, options.lenses[static_cast<std::size_t>(i)].lens,
@@ -270,7 +271,8 @@ absl::Status Api::Recalibrate(const v1::RecalibrateRequest& request,
             change.has_value() ? RecalibrationSplit::kAlternating : RecalibrationSplit::kHalves,
             control));
     v1::Recalibration& proto = *result->mutable_recalibration();
-    proto = convert::ToProto(advice, window.class_count, first, change);
+    proto = convert::ToProto(advice, window.class_count, model->declaration()->class_1_name(),
+                             first, change);
     *proto.mutable_compute_time() = ToTimestamp(sample.compute_time);
     auto kept = std::make_shared<v1::Recalibration>(proto);
     kept->mutable_map()->clear_scales();
@@ -332,7 +334,7 @@ absl::Status Api::EstimateCalibrationError(const v1::EstimateCalibrationErrorReq
     DescribeProvenance(*model->declaration(), sample.first_observation, sample.last_observation,
                        sample.compute_time, provenance);
     provenance.set_threads(static_cast<std::int32_t>(threads));
-    proto.set_text(convert::EstimateText(proto));
+    proto.set_text(convert::EstimateText(proto, model->declaration()->classes()->names));
     *proto.mutable_elapsed() = Since(start);
     return absl::OkStatus();
   };

@@ -114,8 +114,16 @@ std::string DecodeAttribute(absl::string_view text) {
   return decoded;
 }
 
-// Sets the fields that a query names: "pageSize=10&resolution=DAY". Errors:
-// InvalidArgument.
+// True for a field of the message, by its name in JSON or in the .proto file, that holds a list.
+bool IsList(const Message& message, const std::string& name) {
+  const google::protobuf::Descriptor& type = *message.GetDescriptor();
+  const google::protobuf::FieldDescriptor* const field = type.FindFieldByCamelcaseName(name);
+  const auto* const found = field != nullptr ? field : type.FindFieldByName(name);
+  return found != nullptr && found->is_repeated();
+}
+
+// Sets the fields that a query names: "pageSize=10&resolution=DAY". A list has one part for each of
+// its values: "labels=rain&labels=fog". Errors: InvalidArgument.
 absl::Status ParseQuery(const std::string& query, Message& request) {
   Json fields = Json::object();
   for (const absl::string_view part : absl::StrSplit(query, '&', absl::SkipEmpty())) {
@@ -125,6 +133,10 @@ absl::Status ParseQuery(const std::string& query, Message& request) {
     const std::optional<std::string> value = DecodeQuery(pair.second);
     if (!name.has_value() || !value.has_value()) {
       return InvalidJsonError("the query", absl::StrCat(part, " is not percent-encoded"));
+    }
+    if (IsList(request, *name)) {
+      fields[*name].push_back(*value);
+      continue;
     }
     if (fields.contains(*name)) {
       return InvalidJsonError("the query", absl::StrCat(*name, " is given twice"));

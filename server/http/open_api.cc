@@ -118,9 +118,11 @@ void AddQueryParameters(const Descriptor& request, const FieldDescriptor* resour
                         Schemas& schemas, Json& parameters) {
   for (int i = 0; i < request.field_count(); ++i) {
     const FieldDescriptor& field = *request.field(i);
-    if (&field == resource || field.is_repeated()) continue;
+    if (&field == resource) continue;
     Json schema = schemas.ValueSchema(field);
     if (schema.contains("$ref")) continue;
+    // Each value is a parameter of its own, which is the default of OpenAPI.
+    if (field.is_repeated()) schema = {{"type", "array"}, {"items", std::move(schema)}};
     parameters.push_back({{"name", field.json_name()}, {"in", "query"}, {"schema", schema}});
   }
 }

@@ -1,9 +1,9 @@
 #include "server/ingest/history_reader.h"
 
 #include <algorithm>
-#include <iterator>
 #include <new>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -16,41 +16,126 @@ namespace {
 
 constexpr std::chrono::milliseconds kReadRetryDelay{1000};
 
-bool StartsEarlier(const History::Entry& a, const History::Entry& b) { return a.start < b.start; }
+absl::Status TooManyReads(std::string_view what) {
+  return WithRetryDelay(MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_READS", what),
+                        kReadRetryDelay);
+}
+
+absl::Status OutOfMemory() {
+  return absl::ResourceExhaustedError("out of memory while a history was read");
+}
+
+// Additions of two snapshots to one bucket stay in their order.
+std::vector<History::Entry> SortedLate(const History& history, HistoryResolution resolution) {
+  std::vector<History::Entry> late = history.ViewLate(resolution);
+  std::ranges::stable_sort(late, {}, &History::Entry::start);
+  return late;
+}
+
+std::size_t BytesOf(const std::vector<History::Entry>& entries) {
+  std::size_t bytes = 0;
+  for (const History::Entry& entry : entries) bytes += entry.bucket.bytes();
+  return bytes;
+}
+
+// Visits buckets of a range in ascending order, each as the sum of its parts: a stored bucket, or
+// one that is not stored, and late additions.
+class Merger {
+ public:
+  using Entries = std::span<const History::Entry>;
+
+  // unstored, late: ascending.
+  Merger(Entries unstored, Entries late, const HistoryReader::Range& range,
+         const HistoryReader::Visit& visit)
+      : unstored_(unstored), late_(late), range_(range), visit_(visit) {}
+
+  // Adds the next stored bucket.
+  void Add(History::Entry stored) {
+    AddUntil(stored.start);
+    // The bucket has been stored since.
+    if (!unstored_.empty() && unstored_.front().start == stored.start) {
+      unstored_ = unstored_.subspan(1);
+    }
+    Visit(std::move(stored));
+  }
+  // Adds what comes after the last stored bucket.
+  void End() { AddUntil(std::chrono::sys_seconds::max()); }
+
+ private:
+  // Adds what is not stored before this time.
+  void AddUntil(std::chrono::sys_seconds end) {
+    while (true) {
+      const bool has_bucket = !unstored_.empty() && unstored_.front().start < end;
+      const bool has_late = !late_.empty() && late_.front().start < end;
+      if (!has_bucket && !has_late) return;
+      if (has_bucket && (!has_late || unstored_.front().start <= late_.front().start)) {
+        History::Entry next = unstored_.front();
+        unstored_ = unstored_.subspan(1);
+        Visit(std::move(next));
+      } else {
+        History::Entry next = late_.front();
+        late_ = late_.subspan(1);
+        Visit(std::move(next));
+      }
+    }
+  }
+
+  // bucket: its late additions are next in late_.
+  void Visit(History::Entry bucket) {
+    for (; !late_.empty() && late_.front().start == bucket.start; late_ = late_.subspan(1)) {
+      const HistoryBucket& addition = late_.front().bucket;
+      if (bucket.bucket.late_log_id < addition.late_log_id) bucket.bucket.Merge(addition);
+    }
+    if (bucket.start >= range_.start && bucket.start < range_.end) visit_(bucket);
+  }
+
+  Entries unstored_;
+  Entries late_;
+  const HistoryReader::Range& range_;
+  const HistoryReader::Visit& visit_;
+};
 
 }  // namespace
 
+HistoryReader::Unstored::Unstored(const StrandState& state, HistoryResolution resolution,
+                                  std::atomic<std::size_t>& held)
+    : buckets(state.history().View(resolution, state.watch_mark())),
+      late(SortedLate(state.history(), resolution)),
+      bytes(BytesOf(buckets) + BytesOf(late)),
+      held_bytes(held) {
+  held_bytes += bytes;
+}
+
 absl::Status HistoryReader::Read(const std::shared_ptr<Model>& model, const Range& range,
-                                 Done done) {
+                                 Visit visit, Done done) {
   if (reads_.fetch_add(1) >= kMostReads) {
     --reads_;
-    return WithRetryDelay(
-        MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_READS",
-                  absl::StrCat(kMostReads, " calls for a history are queued, expected fewer")),
-        kReadRetryDelay);
+    return TooManyReads(
+        absl::StrCat(kMostReads, " calls for a history are queued, expected fewer"));
   }
-  const auto finish = [this,
-                       done = std::move(done)](absl::StatusOr<std::vector<History::Entry>> result) {
+  const auto finish = [this, done = std::move(done)](const absl::Status& status) {
     --reads_;
-    done(std::move(result));
+    done(status);
   };
   // First reads the buckets that are not known to be stored, then the stored ones: a bucket may be
   // in both, but not in neither.
-  const auto view = [this, model, range, finish] {
+  const auto view = [this, model, range, visit = std::move(visit), finish] {
     try {
-      auto unstored = model->strand_state().history().View(range.resolution,
-                                                           model->strand_state().watch_mark());
-      auto late = model->strand_state().history().ViewLate(range.resolution);
-      thread_.Post([this, model, range, finish, unstored = std::move(unstored),
-                    late = std::move(late)]() mutable {
+      const auto unstored =
+          std::make_shared<const Unstored>(model->strand_state(), range.resolution, held_bytes_);
+      if (const std::size_t held = held_bytes_; held > unstored->bytes && held > kMostHeldBytes) {
+        return finish(TooManyReads(absl::StrCat("calls for a history hold ", held,
+                                                " bytes, expected at most ", kMostHeldBytes)));
+      }
+      thread_.Post([this, model, range, visit, finish, unstored] {
         try {
-          finish(ReadAll(*model, range, std::move(unstored), late));
+          finish(ReadAll(*model, range, *unstored, visit));
         } catch (const std::bad_alloc&) {
-          finish(absl::ResourceExhaustedError("out of memory while a history was read"));
+          finish(OutOfMemory());
         }
       });
     } catch (const std::bad_alloc&) {
-      finish(absl::ResourceExhaustedError("out of memory while a history was read"));
+      finish(OutOfMemory());
     }
   };
   try {
@@ -103,45 +188,25 @@ bool HistoryReader::CheckNextSeries() {
   return true;
 }
 
-absl::StatusOr<std::vector<History::Entry>> HistoryReader::ReadAll(
-    const Model& model, const Range& range, std::vector<History::Entry> unstored,
-    const std::vector<History::Entry>& late) const {
-  std::vector<History::Entry> stored;
+absl::Status HistoryReader::ReadAll(const Model& model, const Range& range,
+                                    const Unstored& unstored, const Visit& visit) const {
+  Merger merger(unstored.buckets, unstored.late, range, visit);
   const absl::Status status = store_.ReadHistory(
       {.model_id = model.id(), .resolution = static_cast<std::int64_t>(range.resolution)},
       {.start_s = range.start.time_since_epoch().count(),
        .end_s = range.end.time_since_epoch().count()},
       [&](std::int64_t start_s, std::string_view data) {
         CALIBD_ASSIGN_OR_RETURN(HistoryBucket bucket, DecodeHistoryBucket(data));
-        stored.push_back({.resolution = range.resolution,
-                          .start = std::chrono::sys_seconds(std::chrono::seconds(start_s)),
-                          .bucket = std::move(bucket)});
+        merger.Add({.resolution = range.resolution,
+                    .start = std::chrono::sys_seconds(std::chrono::seconds(start_s)),
+                    .bucket = std::move(bucket)});
         return absl::OkStatus();
       });
   if (absl::IsDataLoss(status)) on_damage_(status);
   if (!status.ok()) return status;
   if (model.deleted()) return ModelNotFoundError(model.declaration()->name.ToString());
-  const auto outside = [&range](const History::Entry& entry) {
-    return entry.start < range.start || entry.start >= range.end;
-  };
-  std::erase_if(unstored, [&](const History::Entry& entry) {
-    return outside(entry) || std::ranges::binary_search(stored, entry, StartsEarlier);
-  });
-  std::vector<History::Entry> all;
-  all.reserve(stored.size() + unstored.size() + late.size());
-  std::merge(std::move_iterator(stored.begin()), std::move_iterator(stored.end()),
-             std::move_iterator(unstored.begin()), std::move_iterator(unstored.end()),
-             std::back_inserter(all), StartsEarlier);
-  for (const History::Entry& addition : late) {
-    if (outside(addition)) continue;
-    const auto bucket = std::ranges::lower_bound(all, addition, StartsEarlier);
-    if (bucket == all.end() || bucket->start != addition.start) {
-      all.insert(bucket, addition);
-    } else if (bucket->bucket.late_log_id < addition.bucket.late_log_id) {
-      bucket->bucket.Merge(addition.bucket);
-    }
-  }
-  return all;
+  merger.End();
+  return absl::OkStatus();
 }
 
 }  // namespace calibd::server

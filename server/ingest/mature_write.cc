@@ -39,7 +39,7 @@ absl::Status MatureWrite::Write(Store& store) {
 void MatureWrite::EndWaiting(Store& store) {
   ended_ = model_->storage_state().tracker->EndWaiting(row_.elapsed);
   if (ended_.batches.empty()) return;
-  const auto ended = static_cast<std::int64_t>(ended_.ids.size());
+  const auto ended = static_cast<std::int64_t>(ended_.labels.ids.size());
   ended_row_.elapsed = row_.elapsed;
   // Also if all of them were matched: the row says that the rows of the labels are not needed.
   auto& row = ended_row_.kind.emplace<LabelsRow>();
@@ -119,7 +119,7 @@ void MatureWrite::Undo() {
   // Skipped if nothing matured, or if Write was not called.
   if (!matured_.runs.empty()) model_->storage_state().tracker->UndoMature(matured_);
   if (ended_.batches.empty()) return;
-  model_->storage_state().tracker->UndoEndWaiting(std::move(ended_));
+  model_->storage_state().tracker->UndoEndWaiting(ended_);
 }
 
 void MatureWrite::Finish(Store& /*store*/, const absl::Status& committed) {

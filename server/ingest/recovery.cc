@@ -220,6 +220,10 @@ absl::StatusOr<Replay::Target> RestoreModel(const StoredModel& stored, ModelRegi
       return Damaged(*target.model, status.message());
     }
     target.model->set_stored_time_us(state.snapshot_time_us());
+    // The log may hold labels whose time ended in a row that it no longer holds.
+    if (auto& tracker = target.model->storage_state().tracker; tracker.has_value()) {
+      tracker->RestoreEndOfWaiting(target.model->strand_state().ended_waiting_log_id());
+    }
   }
   return target;
 }
@@ -349,8 +353,6 @@ class Recoverer {
       auto& tracker = target.model->storage_state().tracker;
       if (!tracker.has_value()) continue;
       tracker->RestoreMatured(matured_log_ids_.at(id));
-      // The log may hold labels whose time ended in a row that it no longer holds.
-      tracker->RestoreEndOfWaiting(target.model->strand_state().ended_waiting_log_id());
       tracker->SetSnapshot(target.snapshot_log_id);
       target.model->strand_state().RestorePending(
           tracker->PendingByClass(target.model->declaration()->counted_classes()));

@@ -10,6 +10,7 @@
 #include "server/base/failpoint.h"
 #include "server/ingest/model_writes.h"
 #include "server/rows/row_codec.h"
+#include "server/state/declaration_size.h"
 
 namespace calibd::server {
 namespace {
@@ -42,7 +43,17 @@ RowWrite::RowWrite(std::shared_ptr<Model> model, CommitQueue& commits, const Log
     encoded_bytes = encoded_.size();
   }
   bytes_ = row_.bytes() + encoded_bytes;
-  room_->Resize(bytes_);
+  std::size_t late = 0;
+  if (const RowValues* const values = row_.values(); values != nullptr && values->labelled() > 0) {
+    // A snapshot is posted as soon as many additions to closed buckets wait for it, and only rows
+    // that are in the queue by then are applied before it is stored. They therefore bound how many
+    // additions there are meanwhile.
+    const auto now =
+        std::chrono::floor<std::chrono::seconds>(std::chrono::sys_time<std::chrono::microseconds>(
+            std::chrono::microseconds(clock_.wall_us())));
+    late = LateHistoryMemory(*model_->declaration(), *values, now);
+  }
+  room_->Resize(bytes_ + late);
 }
 
 absl::Status RowWrite::Write(Store& store) {

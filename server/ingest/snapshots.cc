@@ -87,7 +87,7 @@ absl::Status StoreHistory(Store& store, const std::vector<StoredBucket>& buckets
 // the stored cursors record their batches.
 absl::Status WriteSnapshot(Model& model, std::int64_t log_id, std::int64_t window_log_id,
                            std::string_view data, const std::vector<StoredBucket>& history,
-                           const History::Late& late, Store& store) {
+                           History::Late late, Store& store) {
   if (model.deleted()) return absl::OkStatus();
   StoredSnapshot snapshot{
       .model_id = model.id(), .log_id = log_id, .data = data, .first_log_id = window_log_id};
@@ -96,7 +96,7 @@ absl::Status WriteSnapshot(Model& model, std::int64_t log_id, std::int64_t windo
     snapshot.matured_log_id = tracker->matured_log_id();
   }
   absl::Status status = store.PutSnapshot(snapshot);
-  status.Update(StoreLate(store, model.id(), late));
+  status.Update(StoreLate(store, model.id(), std::move(late)));
   status.Update(StoreHistory(store, history));
   model.storage_state().cursors.VisitChanged(
       [&](const std::string& key, const std::optional<ProducerCursors::StoredForm>& row) {
@@ -133,7 +133,8 @@ class SnapshotWrite final : public ModelWrite {
   [[nodiscard]] std::size_t bytes() const noexcept override { return data_.size(); }
   [[nodiscard]] absl::Status Write(Store& store) override {
     store.ReleaseBatches(unneeded_);
-    return WriteSnapshot(*model_, log_id_, window_log_id_, data_, history_, late_, store);
+    return WriteSnapshot(*model_, log_id_, window_log_id_, data_, history_, std::move(late_),
+                         store);
   }
   void Finish(Store& /*store*/, const absl::Status& committed) override {
     stored_ = committed.ok();

@@ -101,25 +101,32 @@ void SetValues(const InferenceTensor& tensor, std::size_t width,
   }
 }
 
+bool HasOnlyZeroAndOne(const InferenceTensor& tensor) {
+  return std::ranges::all_of(tensor.values, [](double value) { return value == 0 || value == 1; });
+}
+
 // Errors: InvalidArgument if the values seem to be predicted classes, which are 0 and 1 too and
 // would be counted as certain predictions. A row of one value must not be written as an integer.
 // Over many rows, such a value must not always be 0 or 1, and a probability of each class must not
-// always be an integer. Decision trees, which are always certain, answer with real numbers, one for
-// each class.
-absl::Status RefuseClasses(const InferenceTensor& tensor, std::size_t width) {
+// always be an integer, also not over many events of few rows: rows_before are those of the events
+// before that had only such integers. Decision trees, which are always certain, answer with real
+// numbers, one for each class.
+absl::Status RefuseClasses(const InferenceTensor& tensor, std::size_t width,
+                           std::int64_t rows_before) {
   constexpr std::size_t kManyRows = 20;
-  const std::size_t rows = tensor.values.size() / width;
+  const std::size_t in_event = tensor.values.size() / width;
+  // A value that is rounded to 0 or 1 is a real number, so that only integers add up over events.
+  const std::size_t rows = in_event + (tensor.integers ? static_cast<std::size_t>(rows_before) : 0);
   const bool many = rows >= kManyRows;
   const bool suspicious = width == 1 ? tensor.integers || many : tensor.integers && many;
-  if (!suspicious ||
-      !std::ranges::all_of(tensor.values, [](double value) { return value == 0 || value == 1; })) {
-    return absl::OkStatus();
-  }
+  if (!suspicious || !HasOnlyZeroAndOne(tensor)) return absl::OkStatus();
   return AnswerError(
       tensor.field,
       absl::StrCat(
           "has only the ", tensor.integers ? "integers" : "values", " 0 and 1 in ", rows,
-          rows == 1 ? " row" : " rows",
+          rows == 1          ? " row"
+          : rows == in_event ? " rows"
+                             : " rows in succession",
           ", which seem to be classes, expected probabilities such as 0.98: give KServe's "
           "scikit-learn server PREDICT_PROBA=true, ask MLServer for predict_proba; a model "
           "that is certain of every row has to answer with real numbers (1.0), one for "
@@ -137,7 +144,8 @@ struct Predictions {
 // json: as in ParseAnswer. Does not keep the answer.
 absl::StatusOr<Predictions> ReadPredictions(const InferenceEvent& event,
                                             std::optional<nlohmann::json> json,
-                                            const ModelDeclaration& declaration) {
+                                            const ModelDeclaration& declaration,
+                                            std::int64_t rows_like_classes) {
   const std::string& name = declaration.inference_output.name;
   const std::string& baseline_name = declaration.inference_output.baseline_name;
   CALIBD_ASSIGN_OR_RETURN(const InferenceAnswer answer, ParseAnswer(event, std::move(json)));
@@ -146,7 +154,7 @@ absl::StatusOr<Predictions> ReadPredictions(const InferenceEvent& event,
   CALIBD_ASSIGN_OR_RETURN(InferenceTensor tensor, answer.Read(name, classes));
   CALIBD_ASSIGN_OR_RETURN(const std::size_t width, FindWidth(tensor, declaration));
   if (classes.count > 0 && !HasLogits(declaration)) {
-    CALIBD_RETURN_IF_ERROR(RefuseClasses(tensor, width));
+    CALIBD_RETURN_IF_ERROR(RefuseClasses(tensor, width, rows_like_classes));
   }
   Predictions predictions{.model = std::move(tensor), .width = width};
   if (predictions.rows() > kMaxRowsPerBatch) {
@@ -174,7 +182,8 @@ absl::StatusOr<Predictions> ReadPredictions(const InferenceEvent& event,
 absl::StatusOr<std::optional<EventPredictions>> ReadEvent(const InferenceEvent& event,
                                                           std::optional<nlohmann::json> json,
                                                           const char* prefix,
-                                                          const ModelDeclaration& declaration) {
+                                                          const ModelDeclaration& declaration,
+                                                          std::int64_t rows_like_classes) {
   if (event.id.empty() || event.id.size() > kMaxEventId) {
     return AnswerError(
         absl::StrCat(prefix, "id"),
@@ -193,10 +202,11 @@ absl::StatusOr<std::optional<EventPredictions>> ReadEvent(const InferenceEvent& 
   }
   if (!IsAnswer(event)) return std::optional<EventPredictions>();
   CALIBD_ASSIGN_OR_RETURN(const Predictions predictions,
-                          ReadPredictions(event, std::move(json), declaration));
+                          ReadPredictions(event, std::move(json), declaration, rows_like_classes));
   const std::vector<std::size_t>& columns = declaration.inference_output.columns;
   const std::size_t width = predictions.width;
   EventPredictions read{.id = event.id, .prefix = prefix};
+  read.like_classes = predictions.model.integers && HasOnlyZeroAndOne(predictions.model);
   read.model = {.field = predictions.model.field,
                 .key = predictions.model.key,
                 .class_keys = predictions.model.class_keys};
@@ -327,9 +337,10 @@ absl::Status QueueFullError() {
 }  // namespace
 
 absl::StatusOr<std::optional<EventPredictions>> ReadInferenceEvent(
-    const InferenceEvent& event, const ModelDeclaration& declaration) {
+    const InferenceEvent& event, const ModelDeclaration& declaration,
+    std::int64_t rows_like_classes) {
   if (MediaType(event.content_type) != kStructuredEventType) {
-    return ReadEvent(event, std::nullopt, "ce-", declaration);
+    return ReadEvent(event, std::nullopt, "ce-", declaration, rows_like_classes);
   }
   CALIBD_ASSIGN_OR_RETURN(StructuredEvent structured, ParseStructuredEvent(event.body));
   if (IsAnswer(structured.event) && !structured.has_data) {
@@ -344,7 +355,8 @@ absl::StatusOr<std::optional<EventPredictions>> ReadInferenceEvent(
     }
     structured.event.content_type = "application/json";
   }
-  return ReadEvent(structured.event, std::move(structured.json), "", declaration);
+  return ReadEvent(structured.event, std::move(structured.json), "", declaration,
+                   rows_like_classes);
 }
 
 absl::Status ObserveEvent(const ApiParts& parts, const std::shared_ptr<Model>& model,
@@ -352,7 +364,7 @@ absl::Status ObserveEvent(const ApiParts& parts, const std::shared_ptr<Model>& m
   const auto declaration = model->declaration();
   const absl::Status taken = CheckTakesEvents(*declaration);
   absl::StatusOr<std::optional<EventPredictions>> read =
-      taken.ok() ? ReadInferenceEvent(event, *declaration) : taken;
+      taken.ok() ? ReadInferenceEvent(event, *declaration, model->rows_like_classes()) : taken;
   if (read.ok() && !read->has_value()) {
     reply->SendLast(v1::ObserveResponse());
     return absl::OkStatus();
@@ -377,9 +389,14 @@ absl::Status ObserveEvent(const ApiParts& parts, const std::shared_ptr<Model>& m
   }
   // Only for a batch with a position.
   const absl::Status reused = read.ok() ? ReusedIdError(**read) : absl::OkStatus();
+  const bool like_classes = read.ok() && (*read)->like_classes;
   parts.ingestor.Submit(
       model, position, std::move(batch),
-      [reply, reused](const Settlement& settlement) {
+      [reply, reused, model, like_classes](const Settlement& settlement) {
+        // A repeated event says nothing new.
+        if (settlement.accepted_rows > 0) {
+          model->CountRowsLikeClasses(like_classes ? settlement.accepted_rows : 0);
+        }
         reply->Answer([&](v1::ObserveResponse& response) {
           response.set_accepted_rows(settlement.accepted_rows);
           response.set_duplicate_rows(settlement.duplicate_rows);

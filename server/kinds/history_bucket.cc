@@ -54,6 +54,10 @@ bool HistoryBucket::empty() const noexcept {
   return rejected_rows == 0 && missing_labels == 0 && pairs.count == 0 && observations() == 0;
 }
 
+std::size_t HistoryBucket::bytes() const noexcept {
+  return sizeof(*this) + forecasts.allocated_bytes() + labels.allocated_bytes();
+}
+
 void HistoryBucket::Merge(const HistoryBucket& later) {
   rejected_rows += later.rejected_rows;
   missing_labels += later.missing_labels;

@@ -1,6 +1,7 @@
 #ifndef CALIBD_SERVER_KINDS_HISTORY_BUCKET_H_
 #define CALIBD_SERVER_KINDS_HISTORY_BUCKET_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -52,6 +53,8 @@ struct HistoryBucket {
     return reliability.Total().count + forecasts.count + labels.rows();
   }
   [[nodiscard]] bool empty() const noexcept;
+  // Bytes of memory with everything that it allocates.
+  [[nodiscard]] std::size_t bytes() const noexcept;
   // later: the bucket of the next span, or observations that were counted later. May throw
   // bad_alloc if it has forecasts or labels and this bucket has none.
   void Merge(const HistoryBucket& later);

@@ -69,6 +69,10 @@ struct ValueForm {
   bool baseline_logits = false;
 };
 
+// Maximum number of labels of a bucket of the history in an answer, so that a page of 1000 buckets
+// takes less than 4 MiB.
+inline constexpr std::size_t kMostDescribedLabels = 20;
+
 // What the check of a spec depends on besides the declaration.
 struct SpecContext {
   // Limit of one model in bytes, to which defaults shrink.
@@ -153,9 +157,17 @@ class PredictionKind {
   // Why a monitored model has no watch yet.
   [[nodiscard]] virtual std::string NoWatchReason(const ModelDeclaration& declaration,
                                                   const KindSnapshot& snapshot) const = 0;
-  // Writes the scores and the error of a bucket of the history. snapshot: of the model now.
+  // Writes the scores and the error of a bucket of the history. snapshot: of the model now. labels:
+  // names of at most kMostDescribedLabels labels that are described; empty: those that are furthest
+  // off. Kinds without several labels ignore them.
   virtual void DescribeBucket(const ModelDeclaration& declaration, const KindSnapshot& snapshot,
-                              const HistoryBucket& bucket, v1::HistoryBucket& out) const = 0;
+                              const HistoryBucket& bucket, std::span<const std::string> labels,
+                              v1::HistoryBucket& out) const = 0;
+  // Names of the labels of which a bucket describes some; empty for kinds without several labels.
+  [[nodiscard]] virtual std::span<const std::string> history_labels(
+      const ModelDeclaration& /*declaration*/) const noexcept {
+    return {};
+  }
   // Writes what the producer of a stream must know of the spec.
   virtual void DescribeOpened(const ModelDeclaration& declaration,
                               v1::StreamObservationsResponse::Opened& out) const = 0;

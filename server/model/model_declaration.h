@@ -116,6 +116,10 @@ struct ModelDeclaration {
     if (labels() != nullptr) return labels()->names;
     return classes() == nullptr ? std::span<const std::string>() : classes()->names;
   }
+  // Name of class 1 of two classes; empty without names, and for other models.
+  [[nodiscard]] std::string class_1_name() const {
+    return classes() != nullptr && classes()->names.size() == 2 ? classes()->names[1] : "";
+  }
   // Empty for a model without a baseline.
   [[nodiscard]] std::string_view baseline() const noexcept {
     return classes() == nullptr ? std::string_view() : classes()->baseline;

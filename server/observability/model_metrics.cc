@@ -91,14 +91,18 @@ constexpr FamilyRow<AlarmSource> kAlarmRows[] = {
        }
      }},
     {"calibd_alarm_recovered", Gauge,
-     "1 while alarms of this kind (over_limit) are active and none of them is about an error that "
-     "lasts: the newest predictions of the model, group or label are shown to be within the limit, "
-     "or the limit was raised above the error, else 0.",
+     "1 while alarms of this kind (over_limit) are active and what they found has ended: the "
+     "newest predictions of the model, group or label are shown to be within the limit, else 0.",
+     [](auto& source, auto& out) {
+       out.Add(source.verdict.is_recovered ? 1 : 0, {{"kind", "over_limit"}});
+     }},
+    {"calibd_alarm_limit_raised", Gauge,
+     "1 while alarms of this kind (over_limit) are active although nothing is over the limit, "
+     "because the limit was raised above what they found, else 0.",
      [](auto& source, auto& out) {
        const bool is_active = source.monitor.FindActive(Alarm::Kind::kOverLimit) != nullptr;
        const bool is_over = source.verdict.limit_status == v1::CalibrationError::OVER_LIMIT;
-       out.Add(is_active && (!is_over || source.verdict.is_recovered) ? 1 : 0,
-               {{"kind", "over_limit"}});
+       out.Add(is_active && !is_over ? 1 : 0, {{"kind", "over_limit"}});
      }},
     {"calibd_alarm_raise_timestamp_seconds", Gauge,
      "Time at which the oldest active alarm of this kind was raised, in seconds since the Unix "
@@ -697,7 +701,7 @@ class ModelFamilies {
         continue;
       }
       labels_.Add({error, e_values[k]},
-                  With(one.labels, {{"label", declaration->labels()->names[k]}}));
+                  With(one.labels, {{"label", declaration->value_names()[k]}}));
       ++added;
     }
   }

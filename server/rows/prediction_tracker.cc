@@ -165,10 +165,10 @@ WaitingLabels::Ended PredictionTracker::EndWaiting(Elapsed elapsed) {
   return ended;
 }
 
-void PredictionTracker::UndoEndWaiting(WaitingLabels::Ended ended) {
+void PredictionTracker::UndoEndWaiting(const WaitingLabels::Ended& ended) {
   // Nothing was released since, so the batches before need no other id.
   if (!ended.batches.empty()) ended_waiting_log_id_ = ended.batches.front().log_id - 1;
-  waiting_.UndoEnd(std::move(ended));
+  waiting_.UndoEnd(ended);
   Publish();
 }
 
@@ -309,6 +309,7 @@ void PredictionTracker::RestoreWaiting(std::int64_t log_id, Elapsed elapsed,
                                        std::span<const PredictionId> ids, const TruthView& truths) {
   if (ids.empty()) return;
   label_batches_.back().waits = true;
+  if (log_id <= ended_waiting_log_id_) return;
   waiting_.Restore(log_id, elapsed, ids, truths);
 }
 

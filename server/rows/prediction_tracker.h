@@ -70,6 +70,9 @@ class PredictionTracker {
   // Maximum memory per known prediction besides its truth: its entry, the index at its lowest load,
   // and batches of one prediction and one label.
   static constexpr std::size_t kBytesPerPrediction = 24 + 2 * 8 * (16 + 8 + 1) / 7 + 40 + 24;
+  // Maximum memory per pending prediction whose label came first: the batch of this label, until
+  // its time ends.
+  static constexpr std::size_t kBytesPerEarlyLabel = 24 + WaitingLabels::kBytesPerBatch;
 
   // grace > 0; max_pending >= 1. truths: those of a prediction.
   PredictionTracker(Elapsed grace, std::size_t max_pending, const TruthShape& truths = {})
@@ -124,7 +127,7 @@ class PredictionTracker {
   // While a prediction is pending, the labels that arrived before it are thus known to have ended
   // before it matures.
   [[nodiscard]] WaitingLabels::Ended EndWaiting(Elapsed elapsed);
-  void UndoEndWaiting(WaitingLabels::Ended ended);
+  void UndoEndWaiting(const WaitingLabels::Ended& ended);
 
   // ---- Maturing and forgetting
 
@@ -165,7 +168,8 @@ class PredictionTracker {
   // Applies the labels of a batch that was resolved before.
   void RestoreLabels(std::int64_t log_id, std::span<const PredictionId> ids,
                      const TruthView& truths);
-  // Adds the waiting labels of the batch of the newest RestoreLabels.
+  // Adds the waiting labels of the batch of the newest RestoreLabels, unless their time is known to
+  // have ended.
   void RestoreWaiting(std::int64_t log_id, Elapsed elapsed, std::span<const PredictionId> ids,
                       const TruthView& truths);
   // The labels of all batches up to this one have stopped to wait.

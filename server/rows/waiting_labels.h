@@ -18,9 +18,11 @@
 namespace calibd::server {
 
 // The labels of one model that arrived before their predictions. The labels of one row of the log
-// form a batch, whose time ends as a whole, the oldest first. Their number is bounded, because a
-// client may send any number of labels without predictions. Part of PredictionTracker, which says
-// what each step means for the log.
+// form a batch, whose time ends as a whole, the oldest first. The number of labels that wait is
+// bounded, because a client may send any number of labels without predictions. A label whose
+// prediction arrives gives its place back at once, but its batch is known until its time ends: the
+// log holds its row until then. Part of PredictionTracker, which says what each step means for the
+// log.
 class WaitingLabels {
  public:
   // Measured by a clock that never goes back, see LogClock.
@@ -30,25 +32,29 @@ class WaitingLabels {
   // predictions and labels apart; a label that is missing its prediction for longer belongs to no
   // prediction of this model.
   static constexpr Elapsed kLongestWait = std::chrono::minutes(1);
-  // Maximum memory of all of them, in bytes.
+  // Maximum memory of the labels that wait, in bytes.
   static constexpr std::size_t kMaxBytes = std::size_t{4} << 20;
+  // Memory of a batch, in bytes. The memory of one label that waits includes it. A batch of which
+  // no label waits any more belongs to a prediction, which is pending until the time of the batch
+  // ends.
+  static constexpr std::size_t kBytesPerBatch = 16;
 
-  // The most labels that wait if each has a batch of its own, which takes the most memory.
+  // The most labels that wait.
   [[nodiscard]] static std::size_t Capacity(std::size_t max_pending,
                                             const TruthShape& truths) noexcept {
-    return std::min(max_pending, kMaxBytes / (kBytesPerBatch + BytesPerLabel(truths)));
+    return std::min(max_pending, kMaxBytes / BytesPerLabel(truths));
   }
-  // Maximum memory, in bytes.
+  // Maximum memory of the labels that wait, in bytes.
   [[nodiscard]] static std::size_t MaxMemory(std::size_t max_pending,
                                              const TruthShape& truths) noexcept {
-    return std::min(kMaxBytes, max_pending * (kBytesPerBatch + BytesPerLabel(truths)));
+    return Capacity(max_pending, truths) * BytesPerLabel(truths);
   }
 
-  explicit WaitingLabels(const TruthShape& truths) : bytes_per_label_(BytesPerLabel(truths)) {}
+  explicit WaitingLabels(const TruthShape& truths) : shape_(truths) {}
 
   // Number of labels that wait.
-  [[nodiscard]] std::size_t size() const noexcept { return index_.size(); }
-  // When the oldest batch was appended; unset without a batch.
+  [[nodiscard]] std::size_t size() const noexcept { return labels_.size(); }
+  // When the oldest batch whose time has not ended was appended; unset without a batch.
   [[nodiscard]] std::optional<Elapsed> oldest() const noexcept {
     return batches_.empty() ? std::nullopt : std::optional(batches_.front().elapsed);
   }
@@ -72,21 +78,19 @@ class WaitingLabels {
   void Reopen() noexcept { batches_.back().log_id = kOpen; }
   // Undoes the calls of Add for the open batch.
   void RemoveOpen();
-  // Adds a batch of the log at a start, in the order of the log. A label whose id waits already
-  // replaces the former one, whose time had ended.
+  // Adds a batch of the log at a start, in the order of the log, without a bound: the following
+  // rows of the log take the labels that exceed it. A label whose id waits already replaces the
+  // former one, whose time had ended.
   void Restore(std::int64_t log_id, Elapsed elapsed, std::span<const PredictionId> ids,
                const TruthView& truths);
 
   // ---- The end of their time
 
-  struct Place {
-    std::uint64_t batch = 0;
-    std::uint32_t row = 0;
-  };
   struct Taken {
     std::vector<PredictionId> ids;
     Truths truths;
-    std::vector<Place> places;
+    // The numbers of their batches.
+    std::vector<std::uint64_t> batches;
   };
   // Takes the labels with one of these ids, in the order of the ids.
   [[nodiscard]] Taken Take(std::span<const PredictionId> ids);
@@ -97,8 +101,6 @@ class WaitingLabels {
   struct Batch {
     std::int64_t log_id = 0;
     Elapsed elapsed{};
-    std::vector<PredictionId> ids;
-    Truths truths;
   };
 
  public:
@@ -106,41 +108,53 @@ class WaitingLabels {
   struct Ended {
     std::vector<Batch> batches;
     // The labels among them that still waited.
-    std::vector<PredictionId> ids;
-    std::vector<Place> places;
+    Taken labels;
     [[nodiscard]] std::int64_t last_log_id() const noexcept { return batches.back().log_id; }
   };
   // Removes the batches that were appended at `until` or before.
   [[nodiscard]] Ended EndUntil(Elapsed until);
   // Undoes EndUntil; nothing may have ended since.
-  void UndoEnd(Ended ended);
+  void UndoEnd(const Ended& ended);
   // Removes the batches up to this one of the log.
   void EndThrough(std::int64_t log_id);
   void Clear() noexcept;
 
  private:
   static constexpr std::int64_t kOpen = 0;
-  // Two blocks of the heap, and the index at its lowest load.
-  static constexpr std::size_t kBytesPerBatch = 96 + 2 * 32;
-  static constexpr std::size_t kBytesPerIndexed = 2 * 8 * (16 + 16 + 1) / 7;
+  // The index at its lowest load.
+  static constexpr std::size_t kBytesPerIndexed = 2 * 8 * (16 + 8 + 1) / 7;
+
+  struct Label {
+    PredictionId id;
+    std::uint64_t batch = 0;
+  };
 
   [[nodiscard]] static std::size_t BytesPerLabel(const TruthShape& truths) noexcept {
     // Vectors grow to at most twice their size.
-    return kBytesPerIndexed + 2 * (sizeof(PredictionId) + truths.bytes());
+    return kBytesPerIndexed + 2 * (sizeof(Label) + truths.bytes()) + kBytesPerBatch;
   }
-  [[nodiscard]] std::size_t bytes() const noexcept {
-    return batches_.size() * kBytesPerBatch + rows_ * bytes_per_label_;
-  }
-  // Removes the oldest batch and returns it; its waiting labels are appended to `ended`.
-  Batch PopFront(Ended& ended);
+  // The truth of a label.
+  [[nodiscard]] TruthView TruthOf(std::size_t place) const;
+  // Adds a label; a former one with its id is replaced.
+  void Put(const PredictionId& id, std::uint64_t batch, const TruthView& truth);
+  // Puts labels back that were taken.
+  void PutBack(const Taken& taken);
+  // Moves the label at this place to the end of `taken`. The newest label takes its place.
+  void Move(std::size_t place, Taken& taken);
+  // Removes the label at this place. The newest label takes its place.
+  void Remove(std::size_t place);
+  // Removes the `count` oldest batches.
+  [[nodiscard]] Ended End(std::size_t count);
 
-  std::size_t bytes_per_label_;
+  TruthShape shape_;
   // Batches have consecutive numbers; first_batch_ is that of batches_.front().
   std::uint64_t first_batch_ = 0;
   std::deque<Batch> batches_;
-  // Number of labels of all batches, also those that were taken.
-  std::size_t rows_ = 0;
-  absl::flat_hash_map<PredictionId, Place> index_;
+  // The labels that wait, in no order, and their truths, each at the place of its label.
+  std::vector<Label> labels_;
+  Truths truths_;
+  // Their places.
+  absl::flat_hash_map<PredictionId, std::uint32_t> index_;
 };
 
 }  // namespace calibd::server

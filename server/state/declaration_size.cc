@@ -16,6 +16,13 @@ namespace {
 
 constexpr std::size_t kWindowChunkBytes = std::size_t{1} << 20;
 
+// Bytes of a bucket of the history and of what holds it.
+std::size_t BucketMemory(const KindSizes& sizes) {
+  // Of a node of a map besides its value, and of the allocator for the node and two vectors.
+  constexpr std::size_t kOverhead = 4 * sizeof(void*) + 3 * 32;
+  return sizeof(History::Late::value_type) + kOverhead + sizes.history_bucket;
+}
+
 std::size_t RowBytes(std::size_t width, const TruthShape& truths) {
   return width * sizeof(double) + truths.bytes();
 }
@@ -34,10 +41,9 @@ std::size_t StateMemory(const ModelDeclaration& declaration) noexcept {
   std::size_t bytes = window_rows * RowBytes(m, declaration.truth_shape()) +
                       declaration.warmup * m * sizeof(double) +
                       // The positions of the window's batches in the log.
-                      2 * declaration.window * sizeof(std::int64_t) + History::kMaxMemory;
+                      2 * declaration.window * sizeof(std::int64_t);
   const KindSizes sizes = KindOf(declaration).Sizes(declaration);
-  bytes += sizes.estimators + sizes.watches + sizes.other +
-           History::kMaxMemory / sizeof(History::Entry) * sizes.history_bucket +
+  bytes += sizes.estimators + sizes.watches + sizes.other + HistoryMemory(declaration) +
            declaration.inference_output.columns.size() * sizeof(std::size_t);
   bytes += window_rows * features * sizeof(double);
   if (declaration.keeps_groups()) bytes += window_rows * sizeof(std::uint64_t);
@@ -47,6 +53,7 @@ std::size_t StateMemory(const ModelDeclaration& declaration) noexcept {
     bytes += window_rows * sizeof(std::uint64_t) +
              2 * declaration.max_pending *
                  (PredictionTracker::kBytesPerPrediction + declaration.truth_shape().bytes()) +
+             declaration.max_pending * PredictionTracker::kBytesPerEarlyLabel +
              WaitingLabels::MaxMemory(declaration.max_pending, declaration.truth_shape()) +
              4 * declaration.counted_classes() * sizeof(ClassArrivals);
   }
@@ -58,6 +65,18 @@ std::size_t StateMemory(const ModelDeclaration& declaration) noexcept {
     bytes += sizeof(std::string) + name.size();
   }
   return bytes;
+}
+
+std::size_t HistoryMemory(const ModelDeclaration& declaration) noexcept {
+  return History::kMostBuckets * BucketMemory(KindOf(declaration).Sizes(declaration));
+}
+
+std::size_t LateHistoryMemory(const ModelDeclaration& declaration, const RowValues& values,
+                              std::chrono::sys_seconds now) {
+  const std::size_t late = History::LateBuckets(values.times_s, now);
+  return late == 0
+             ? 0
+             : late * History::kLateCopies * BucketMemory(KindOf(declaration).Sizes(declaration));
 }
 
 std::size_t SnapshotRows(const ModelDeclaration& declaration) noexcept {

@@ -93,8 +93,9 @@ std::size_t DiskUse(const ModelDeclaration& declaration) noexcept {
 
 std::size_t DiskUsePerPending(const ModelDeclaration& declaration) noexcept {
   const std::size_t prediction = ObservationBytes(declaration) + kIdBytes;
-  // The same number of ids is known after the predictions have matured.
-  return kDiskFactor * 2 * (prediction + LateLabelBytes(declaration));
+  // The same number of ids is known after the predictions have matured. The label of a pending
+  // prediction may have come first: it has a row that waited and one that matched.
+  return kDiskFactor * (2 * prediction + 3 * LateLabelBytes(declaration));
 }
 
 }  // namespace calibd::server

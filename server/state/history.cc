@@ -65,6 +65,24 @@ std::chrono::seconds RetentionOf(HistoryResolution resolution) noexcept {
   return std::chrono::days(1000);
 }
 
+std::size_t History::LateBuckets(std::span<const std::int64_t> times_s, sys_seconds now) {
+  std::size_t late = 0;
+  std::vector<sys_seconds> starts;
+  starts.reserve(times_s.size());
+  for (const HistoryResolution resolution : kHistoryResolutions) {
+    const sys_seconds open = StartOfSpan(now, resolution);
+    starts.clear();
+    for (const std::int64_t time_s : times_s) {
+      const sys_seconds start = StartOfSpan(sys_seconds(std::chrono::seconds(time_s)), resolution);
+      if (start >= open || open - start > RetentionOf(resolution)) continue;
+      if (starts.empty() || starts.back() != start) starts.push_back(start);
+    }
+    std::ranges::sort(starts);
+    late += starts.size() - std::ranges::unique(starts).size();
+  }
+  return late;
+}
+
 bool History::EndsMinute(Time time) const noexcept {
   return !start_.has_value() || StartOfMinute(time) > *start_;
 }

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -42,7 +43,7 @@ class History {
 
   // Maximum number of closed buckets that are not stored, and of buckets with late additions that
   // are not stored. With more, a snapshot is due at once. One row of the log may add to all 5320
-  // buckets that are kept.
+  // buckets that are kept: the rows that wait to be applied are charged for these; see RowWrite.
   static constexpr std::size_t kMostWaiting = 32;
 
   struct Entry {
@@ -53,9 +54,21 @@ class History {
   // An addition to a closed bucket. late_log_id of its bucket: of the snapshot that is storing it,
   // or 0.
   using Late = std::map<std::pair<HistoryResolution, std::chrono::sys_seconds>, HistoryBucket>;
-  // Maximum number of bytes: the open buckets, the closed ones that are not stored, late additions,
-  // a copy of both while they are stored, and the buckets that a row closes.
-  static constexpr std::size_t kMaxMemory = 2 * (2 * kMostWaiting + 6) * sizeof(Entry);
+  // Number of copies of a late addition in memory: the one that is being added to, and two while a
+  // snapshot stores it, on the strand and on the storage thread.
+  static constexpr std::size_t kLateCopies = 3;
+  // Maximum number of buckets in memory, if no row adds to more than kMostWaiting closed buckets:
+  // late additions; closed buckets and those that a row closes, with an encoded copy while they are
+  // stored; the open ones, the one of an earlier minute that is counted, the sum of the closed
+  // days, and those that a view combines.
+  static constexpr std::size_t kMostBuckets = kLateCopies * kMostWaiting +
+                                              2 * (kMostWaiting + kHistoryResolutions.size()) +
+                                              kHistoryResolutions.size() + 4;
+
+  // Number of closed buckets to which observations of these times add. times_s: seconds since 1970.
+  // now: time of the row that holds them. Cost: O(n log n).
+  [[nodiscard]] static std::size_t LateBuckets(std::span<const std::int64_t> times_s,
+                                               std::chrono::sys_seconds now);
 
   // True after the first row.
   [[nodiscard]] bool started() const noexcept { return start_.has_value(); }

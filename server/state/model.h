@@ -96,6 +96,17 @@ class Model {
   // See PredictionTracker. Without a label_grace, no prediction is pending.
   [[nodiscard]] PredictionTracker::Elapsed next_due() const noexcept;
   [[nodiscard]] std::int64_t oldest_pending_time_us() const noexcept;
+  // Number of accepted rows of events in succession that were like predicted classes, see
+  // ReadInferenceEvent. Kept in memory only.
+  [[nodiscard]] std::int64_t rows_like_classes() const noexcept { return rows_like_classes_; }
+  // Counts the rows of a further event; 0 rows if they were like probabilities.
+  void CountRowsLikeClasses(std::int64_t rows) noexcept {
+    if (rows > 0) {
+      rows_like_classes_ += rows;
+    } else {
+      rows_like_classes_ = 0;
+    }
+  }
   // Number of producers that have not expired.
   [[nodiscard]] std::size_t producers() const noexcept { return storage_state_.cursors.size(); }
 
@@ -106,6 +117,7 @@ class Model {
   std::unique_ptr<Reservation> reservation_;
   std::atomic<bool> deleted_ = false;
   std::atomic<std::int64_t> stored_time_us_ = 0;
+  std::atomic<std::int64_t> rows_like_classes_ = 0;
   // Initially in the past, because no snapshot covers the rows that a start has replayed.
   std::atomic<LogRetention::Clock::time_point> snapshot_due_at_ =
       LogRetention::Clock::time_point::min();

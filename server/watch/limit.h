@@ -134,8 +134,8 @@ struct ErrorSnapshot {
   std::int64_t over_at = 0;
   // The number of observations before the first answer.
   std::int64_t min_observations = 0;
-  // Number of observations since the last acknowledgement of an error over the limit, and their
-  // first one within the model.
+  // Number of observations since the last acknowledgement of an error over the limit or the last
+  // change of its significance level, and their first one within the model.
   std::int64_t count = 0;
   std::int64_t first_observation = 1;
   // The first observation of the model or the group.

@@ -94,9 +94,12 @@ class LimitWatch {
     if (!sums_.start_time.has_value() && count_ > 0) sums_.start_time = time;
     measure_.SetTime(time, count_);
   }
-  // Begins anew with the settings of an empty watch. Alarms and acknowledgements stay.
+  // Begins anew with the settings of an empty watch, like after an acknowledgement. Alarms and
+  // acknowledgements stay, and the sums since the start continue: they say how far off the
+  // observations before were.
   void Restart(LimitWatch empty) {
     ChangeLimit(empty.settings_.error_limit);
+    empty.since_start_ = since_start_;
     empty.over_ = over_;
     empty.over_recent_ = over_recent_;
     empty.over_at_ = 0;
@@ -106,8 +109,11 @@ class LimitWatch {
     *this = std::move(empty);
   }
   // Sets error_limit, and decides again. An alarm stays active, but an error that is not shown to
-  // exceed a higher limit is no longer over: a person has decided to accept it. A higher limit also
-  // restarts a recent error whose evidence was collected against the lower one; the sums continue.
+  // exceed a higher limit is no longer over: a person has decided to accept it. An error about
+  // which too little is known, because an alarm of the recent error came before there was an
+  // interval of the newest observations, stays over until it has recovered or is acknowledged. A
+  // higher limit also restarts a recent error whose evidence was collected against the lower one;
+  // the sums continue.
   void SetLimit(double error_limit, std::int64_t observation) {
     const double former = limit();
     ChangeLimit(error_limit);
@@ -210,32 +216,43 @@ class LimitWatch {
   }
 
   // Sets error_limit. If it is higher, an error is over only if it is shown to exceed it, on
-  // average or in the newest observations.
+  // average or in the newest observations, or if an alarm is active and too few observations have
+  // come to say.
   void ChangeLimit(double error_limit) {
     const bool is_raised = error_limit > settings_.error_limit;
     settings_.error_limit = error_limit;
     if (!is_raised) return;
-    const std::optional<ErrorEnds> now = measure_.Ends(sums_, count_, limit(), /*recent=*/false);
+    const std::optional<ErrorEnds> all = measure_.Ends(sums_, count_, limit(), /*recent=*/false);
     const double lower =
-        std::max(acknowledged_lower_.value_or(0), now.has_value() ? now->lower : 0);
-    if (lower > error_limit || (over_ && IsNewestOver(error_limit))) return;
+        std::max(acknowledged_lower_.value_or(0), all.has_value() ? all->lower : 0);
+    if (lower > error_limit || (over_ && StaysOver(all, error_limit))) return;
     ForgetAcknowledged();
     over_ = false;
     over_at_ = 0;
     over_recent_ = false;
   }
 
-  // Whether the newest observations, or those of the recent error, are shown to exceed a limit.
-  [[nodiscard]] bool IsNewestOver(double error_limit) const {
+  // Whether an active alarm stays against a higher limit, which the average does not exceed: the
+  // newest observations, or those of the recent error, are shown to exceed it, or too little is
+  // known about them. all: the ends of all observations.
+  [[nodiscard]] bool StaysOver(const std::optional<ErrorEnds>& all, double error_limit) const {
     const auto is_over = [error_limit](const std::optional<ErrorInterval>& interval) {
       return interval.has_value() && interval->lower > error_limit;
     };
+    // The sums began anew, and nothing has come since.
+    if (!all.has_value()) return true;
     const ErrorSnapshot snapshot = Snapshot();
     const std::optional<ErrorStretch>& newest = snapshot.Read().newest;
     if (newest.has_value() && std::ranges::any_of(newest->intervals, is_over)) return true;
     if (!over_recent_) return false;
     const std::optional<ErrorStretch> recent = measure_.Recent(sums_, 0, count_, limit());
-    return recent.has_value() && is_over(recent->intervals[0]);
+    if (recent.has_value() && recent->intervals[0].has_value()) {
+      return is_over(recent->intervals[0]);
+    }
+    // The evidence says that some newest observations were over the former limit, but not by how
+    // much. Before there is an interval of the newest ones, only that of all observations can show
+    // that the higher limit contains them.
+    return !newest.has_value() && all->upper > error_limit;
   }
 
   void Decide(std::int64_t observation) {
@@ -283,7 +300,8 @@ class LimitWatch {
   Measure measure_;
   LimitSettings settings_;
   Sums since_start_;
-  // Since the last acknowledgement of an error over the limit; equal to since_start_ before it.
+  // Since the last acknowledgement of an error over the limit, or the last Restart; equal to
+  // since_start_ before it.
   Sums sums_;
   // Since the start: an acknowledgement changes nothing of when the error changed.
   std::vector<EventDeviations> deviations_;

@@ -281,10 +281,16 @@ class Monitor final : public AnyMonitor {
         {.error_limit = monitoring_.error_limit, .min_observations = monitoring_.min_observations},
         first_observation);
   }
+  // The error of a single label is that of the model, so that one fact raises one alarm.
   void BeginLabels(std::int64_t first_observation) {
     if constexpr (kHasLabels) {
-      label_errors_.assign(kind_.label_count(), NewLabelError(first_observation));
+      label_errors_.assign(kind_.label_count() > 1 ? kind_.label_count() : 0,
+                           NewLabelError(first_observation));
     }
+  }
+  [[nodiscard]] std::size_t LabelCount() const noexcept {
+    if constexpr (kHasLabels) return kind_.label_count();
+    return 0;
   }
   // Adds a row to the error of the model and to those of its labels. observation: its number within
   // the model.
@@ -352,7 +358,7 @@ class Monitor final : public AnyMonitor {
   // Null before Begin, and if the kind does not know the evidence.
   std::unique_ptr<Watch> watch_;
   ErrorWatch error_;
-  // The errors of the single labels; empty for a kind without labels.
+  // The errors of the labels; empty for fewer than two labels.
   std::vector<ErrorWatch> label_errors_;
   std::vector<Group> groups_;
   // Group value of each warm-up observation so far; empty without a group tag.
@@ -658,6 +664,7 @@ MonitorSnapshot Monitor<Kind>::Snapshot() {
   }
   snapshot.error = error_.Snapshot();
   for (const ErrorWatch& error : label_errors_) snapshot.labels.push_back(error.Snapshot());
+  if (LabelCount() == 1) snapshot.labels.push_back(snapshot.error);
   snapshot.alarms = alarms_.alarms();
   snapshot.last_counted_time = last_counted_time_;
   snapshot.screen = kind_.screened();
@@ -726,7 +733,9 @@ absl::Status Monitor<Kind>::Restore(const store::v1::MonitorState& stored) {
   BeginLabels(1);
   if (static_cast<std::size_t>(stored.label_errors_size()) != label_errors_.size() ||
       std::ranges::any_of(*alarms_.alarms(), [this](const Alarm& alarm) {
-        return alarm.label.has_value() && *alarm.label >= label_errors_.size();
+        return alarm.label.has_value() &&
+               *alarm.label >=
+                   (alarm.kind == Alarm::Kind::kOverLimit ? label_errors_.size() : LabelCount());
       })) {
     return absl::InvalidArgumentError("has errors or alarms of labels that cannot be");
   }

@@ -65,7 +65,8 @@ struct MonitorSnapshot {
   // Unset during the warm-up, and if there is no evidence because no kernel can be chosen.
   std::optional<WatchSnapshot> watch;
   ErrorSnapshot error;
-  // The errors of the single labels of a model of several labels; empty for other models.
+  // The errors of the labels of a model of labels, of which a single one is that of the model;
+  // empty for other models.
   std::vector<ErrorSnapshot> labels;
   // Ascending by id; never null.
   std::shared_ptr<const std::vector<Alarm>> alarms;

@@ -132,6 +132,7 @@ void RowScreen::CountMark(const Row& row, std::int64_t sign) noexcept {
     counts_.outcomes_as_before += (row.mark & kAsBefore) != 0 ? sign : 0;
     return;
   }
+  counts_.certain_rows += (row.mark & kDigits) == 0 ? sign : 0;
   counts_.inexact_sums += (row.mark & kInexactSum) != 0 ? sign : 0;
   for (std::size_t digits = std::max<std::size_t>(1, row.mark & kDigits); digits <= kMostDigits;
        ++digits) {

@@ -73,6 +73,9 @@ class RowScreen {
     std::int64_t digit_rows = 0;
     std::array<std::int64_t, kMostDigits> at_most_digits{};
     std::int64_t inexact_sums = 0;
+    // Among the same rows: those whose probabilities are all exactly 0 or 1, as those of a client
+    // that sends predicted classes.
+    std::int64_t certain_rows = 0;
     // Among the same rows: outcomes that are a surprise and equal the location of their own
     // forecast, see ForecastLocation; and those that equal the outcome of the row before, if its
     // forecast is another one. At most kSurprise of the rows of a calibrated model are expected to.

@@ -25,6 +25,7 @@ class Answers:
     listed: its entry in the list of all models. text, line: of `calibctl show` and `watch`. declared,
     settings: its declaration over HTTP, and the text of `calibctl model show`.
     evaluated, evaluation_text: of `calibctl evaluate` of its rows in a file; None without rows.
+    served: of `calibctl evaluate --model` of the rows that the server has; None if it was not asked.
     exit_codes: by command.
     """
 
@@ -48,6 +49,7 @@ class Answers:
     metrics: dict
     evaluated: dict | None = None
     evaluation_text: str = ""
+    served: dict | None = None
 
     def said(self, line):
         """A sentence of the answer; empty without one."""
@@ -123,7 +125,7 @@ class Channels:
         listed = self.json("list")
         text = self.run("list", "--fail-on", ",".join(GATES))[1]
         rows = {row.split()[0]: row for row in text.splitlines()[1:-1]
-                if not re.match(r"\S+ has \d+ labelled rows?,? ", row)}
+                if not re.match(r"\S+ has \d+ labelled rows?[,:]? ", row)}
         metrics = self.metrics()
         entries = {short_name(one["model"]): one for one in listed["models"]}
         # A small machine has two processors.
@@ -199,12 +201,22 @@ class Channels:
                 path.write_text(grouped_csv(situation, predictions, truths), encoding="utf-8")
                 command[1:5] = [str(path), "--label-column", "label", "--label-base", "0",
                                 "--group-column", "group"]
+            if isinstance(situation.declare["classes"], list):
+                command += ["--class-names", ",".join(situation.declare["classes"])]
         # The command runs twice, for text and for JSON, and both must draw the same random numbers.
         command += limit if "labels" in situation.declare else [*limit, "--seed", "1"]
         command += ["--fail-on", ",".join(gates)]
         code, answers.evaluation_text = self.run(*command)
         answers.exit_codes["evaluate"] = code
         answers.evaluated = self.json(*command)
+        # The server has no evaluation of several labels.
+        has_bandwidth = "forecast" in situation.declare or "bandwidth" in situation.declare
+        if count <= MOST_TESTED_ROWS and "labels" not in situation.declare and has_bandwidth:
+            served = [command[0], "--model", name]
+            served += (["--replicates", REPLICATES] if "forecast" in situation.declare else
+                       ["--replicates", "0", "--lens", "canonical", "--cme-locations", "0",
+                        "--consistency-replicates", "0"])
+            answers.served = self.json(*served)
 
 
 def short_name(model):

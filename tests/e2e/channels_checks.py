@@ -73,6 +73,16 @@ def check_text(_, a):
     same("list, star", a.list_row.rstrip().endswith(" *"), a.listed["rejectedAmongAll"])
 
 
+def check_name_of_class_1(situation, a):
+    """Class 1 of two classes has its name in all that is printed."""
+    names = situation.declare.get("classes")
+    if not isinstance(names, list) or len(names) != 2:
+        return
+    for what in ("text", "python_text", "line", "list_row", "alarms", "verbose", "history_text"):
+        text = getattr(a, what)
+        require(f"P({names[1]})" in text and "class 1" not in text, f"{what}: {text}")
+
+
 def check_gates(_, a):
     verdict = a.facts.get("verdict")
     if verdict is None:
@@ -123,8 +133,9 @@ def check_recovered(_, a):
     same("words", "recovered" in a.said("verdict"), recovered)
     same("watch", ", recovered" in a.line, recovered)
     accepted = bool(a.active("OVER_LIMIT")) and verdict["limitStatus"] != "OVER_LIMIT"
-    same("metric", a.metrics["calibd_alarm_recovered", 'kind="over_limit"'],
-         float(recovered or accepted))
+    for metric, is_so in (("recovered", recovered), ("limit_raised", accepted)):
+        same(f"metric {metric}", a.metrics[f"calibd_alarm_{metric}", 'kind="over_limit"'],
+             float(is_so))
     error = a.facts["error"]
     if error["isRecovered"]:
         row = error["newest"]["firstObservation"]
@@ -159,7 +170,7 @@ def check_alarms(_, a):
         if "error" in crossing:
             match = OFF_BY.search(line)
             check_interval(line, match, crossing["error"], crossing["limit"])
-            same(f"event of {line!r}", match["event"].startswith("P(class 1)"), crossing["isClass1"])
+            same(f"event of {line!r}", match["event"].startswith("P("), crossing["isClass1"])
         found = (f"crossed {'10^6' if alarm['kind'] == 'DRIFT' else '20'} " if not crossing else
                  f" since row {crossing['firstObservation']} " if crossing["isRecent"] else " ")
         if crossing and "error" not in crossing:
@@ -182,9 +193,12 @@ def check_alarms(_, a):
     same("MISCALIBRATED", verdict["status"] == "MISCALIBRATED", bool(a.active("EVIDENCE")))
     require(verdict["status"] == "DRIFTED" or a.active("EVIDENCE") or not a.active("DRIFT"),
             f"an alarm of drift and {verdict['status']}")
-    # An alarm stays after its limit was raised, and the verdict follows the new limit.
+    # An alarm stays after its limit was raised, and the verdict follows the new limit: it is exceeded
+    # too if the whole interval is above it.
     limit = facts["error"]["limit"]
-    over = any(alarm["crossing"]["limit"] == limit for alarm in a.active("OVER_LIMIT"))
+    found = intervals(current(facts["error"]))
+    still = any(interval["lower"] > limit for interval in found.values())
+    over = any(still or alarm["crossing"]["limit"] == limit for alarm in a.active("OVER_LIMIT"))
     same("OVER_LIMIT and acknowledged", (verdict["limitStatus"] == "OVER_LIMIT",
                                          verdict["isAcknowledged"]),
          (over or verdict["isAcknowledged"], verdict["limitStatus"] == "OVER_LIMIT" and not over))
@@ -225,11 +239,41 @@ def check_digits(_, a):
         require(not match or float(match["lower"]) > float(match["limit"]), f"no alarm is due: {line!r}")
 
 
-def check_how_bad(_, a):
+def check_lead(a):
+    """The group or label that is off by most comes before the model. Returns the rest of the line."""
     text, error = a.said("howBad"), a.facts.get("error")
+    labels = a.facts.get("labels", {}).get("labels", [])
+    parts = {f"group {group_name(group['value'], group['overflow'])}":
+             worst(current(group["error"]))[1] for group in a.facts["groups"]
+             if (group["rejected"] or group["error"]["status"] == "OVER_LIMIT")
+             and intervals(current(group["error"]))}
+    parts |= {f"label {label['name']}": label["error"] for label in labels if len(labels) > 1 and
+              (label["rejected"] or label["status"] == "OVER_LIMIT") and "error" in label}
+    match = re.match(r"((?:group|label) .*?); (?:all rows together: |(?=on average over ))", text)
+    sizes = {name: (interval["lower"], interval["estimate"]) for name, interval in parts.items()}
+    leader = max(sizes, key=sizes.get, default=None)
+    if leader and (error["status"] == "OVER_LIMIT" or
+                   a.facts["verdict"]["status"] == "MISCALIBRATED") and intervals(current(error)):
+        own = worst(current(error))[1]
+        leader = leader if sizes[leader] > (own["lower"], own["estimate"]) else None
+    same("leads", bool(match), leader is not None)
+    if not match:
+        return text
+    require(match[1].startswith(leader + " "), f"{leader} should lead: {text}")
+    check_interval(leader, OFF_BY.search(match[1]), parts[leader], error["limit"])
+    same("brief", a.facts["reading"]["howBad"]["brief"], match[1])
+    more = re.search(r", and (\d+) more", match[1])
+    same("more parts", int(more[1]) if more else 0, len(parts) - 1)
+    return text[match.end():]
+
+
+def check_how_bad(_, a):
+    error = a.facts.get("error")
     if error is None:
-        same("how bad", text, "")
+        same("how bad", a.said("howBad"), "")
         return
+    text = check_lead(a)
+    leads = text != a.said("howBad")
     measurement = current(error)
     shown = measurement if intervals(measurement) else error["sinceStart"]
     for part, suffix in (("estimate", ""), ("lower", "_lower_bound"), ("upper", "_upper_bound")):
@@ -251,7 +295,7 @@ def check_how_bad(_, a):
                 same_points(part, printed, worst(shown)[1][part])
             same("last row", int(match[5]) - int(match[4]) + 1, int(shown["observations"]))
         return
-    check_error_sentence("how bad", text, measurement, error["limit"])
+    check_error_sentence("how bad", text, measurement, error["limit"], measurement)
     brief = a.facts["reading"]["howBad"]["brief"]
     if "labels" in a.facts:
         labels = a.facts["labels"]["labels"]
@@ -259,8 +303,8 @@ def check_how_bad(_, a):
         same("average", f"on average over {len(labels)} labels " in text, len(labels) > 1)
         match = re.search(r"(\d+) labels? (?:is|are) undecided", text)
         same("undecided labels", match and int(match[1]), undecided or None)
-    else:
-        same("event", OFF_BY.search(brief)["event"].startswith("P(class 1)"),
+    elif not leads:
+        same("event", OFF_BY.search(brief)["event"].startswith("P("),
              worst(measurement)[0] == "class_1")
         check_interval("brief", OFF_BY.search(brief), worst(measurement)[1], error["limit"])
     status = ("OVER_LIMIT" if worst(measurement)[1]["lower"] > error["limit"] else "WITHIN_LIMIT"
@@ -285,10 +329,6 @@ def check_no_rows(a, text):
     arrivals = a.facts.get("labelArrivals", {})
     if match:
         same("pending rows", match.groups(), (arrivals["pendingLabelled"], arrivals["pending"]))
-    match = re.search(r"since the update after row (\d+)", text)
-    if match:
-        same("row of the update", int(match[1]) + 1,
-             int(a.facts["error"]["sinceStart"]["firstObservation"]))
 
 
 def check_now(_, a):
@@ -311,7 +351,7 @@ def check_now(_, a):
         return
     rows = "these" if error["isRecovered"] else "the newest"
     require(f"over {rows} {newest['observations']} rows, " in text, f"rows in {text!r}")
-    check_error_sentence("now", text, newest, error["limit"])
+    check_error_sentence("now", text, newest, error["limit"], current(error))
     over = any(interval["lower"] > error["limit"] for interval in intervals(newest).values())
     alarmed = error["status"] == "OVER_LIMIT" and not error["isAcknowledged"]
     same("still over", "still over the limit" in text, alarmed and over)
@@ -344,7 +384,10 @@ def check_advice(_, a):
         return
     same("a small error", "smaller than the limit" in a.said("certain"),
          verdict["status"] == "MISCALIBRATED" and verdict["limitStatus"] == "WITHIN_LIMIT")
-    require(not a.said("repair") or a.active() or verdict["limitStatus"] == "OVER_LIMIT",
+    parts = [facts["error"], *(group["error"] for group in facts["groups"] if group["rejected"] or
+                               group["error"]["status"] == "OVER_LIMIT")]
+    may_be_over = any(part["status"] != "WITHIN_LIMIT" and not part["isRecovered"] for part in parts[1:])
+    require(not a.said("repair") or may_be_over or parts[0]["status"] == "OVER_LIMIT",
             f"repair: {a.said('repair')}")
     require(facts["error"]["status"] != "OVER_LIMIT" or a.said("changed"), "no line about a change")
 
@@ -415,7 +458,7 @@ def check_evidence(_, a):
     close("metric of the highest", a.metrics["calibd_log10_e_value_max", ""], evidence["maxLog10EValue"])
     same("metric of the rows", a.metrics["calibd_watch_observations", ""], float(watch["observations"]))
     values = {"e-value": evidence["log10EValue"], "highest": evidence["maxLog10EValue"],
-              "rejected at": evidence["threshold"]}
+              "rejection needs": evidence["threshold"]}
     for channel, line in (("certain", text), ("watch", a.line)):
         for match in E_VALUE.finditer(line):
             check_e_value(channel, match, values[match["what"]])
@@ -463,10 +506,7 @@ def check_data(_, a):
     same("dropped rows", "dropped by producers" in text, facts["droppedRows"] != "0")
     require(facts["droppedRows"] == "0" or f" {facts['droppedRows']} dropped by producers" in text, text)
     match = re.search(r"the error is measured from row (\d+) on", text)
-    if match:
-        same("row of the update", match[1], facts["error"]["sinceStart"]["firstObservation"])
-    match = re.search(r"since the acknowledgement, from row (\d+)", text)
-    same("row of the acknowledgement", match and match[1], since and since["firstObservation"])
+    same("row of the acknowledgement or update", match and match[1], since and since["firstObservation"])
     if "labels" in facts:
         require(f"{facts['labels']['truths']} known truths" in text, f"truths: {text}")
     warnings = facts["warnings"]
@@ -484,7 +524,7 @@ def check_truths(_, a):
             f"no truth is known, and {a.said('verdict')}")
 
 
-CHECKS = (check_one_message, check_text, check_gates, check_verdict, check_recovered, check_alarms,
-          check_accepted, check_digits, check_how_bad, check_now, check_advice,
+CHECKS = (check_one_message, check_text, check_name_of_class_1, check_gates, check_verdict,
+          check_recovered, check_alarms, check_accepted, check_digits, check_how_bad, check_now, check_advice,
           check_decides, check_decided, check_repair, check_evidence, check_so_far, check_data,
           check_truths)

@@ -5,6 +5,8 @@ functions of a client and the name of the model, such as an acknowledgement.
 """
 import dataclasses
 import datetime
+import http.client
+import json
 from typing import Any, Callable
 
 import numpy as np
@@ -29,6 +31,17 @@ class Rows:
 
 
 @dataclasses.dataclass
+class Feed:
+    """Rows that come in another way than as a stream with labels.
+
+    send: a function of a client, the address of HTTP, the name of the model and the rows.
+    """
+
+    rows: Rows
+    send: Callable
+
+
+@dataclasses.dataclass
 class Situation:
     """A model.
 
@@ -43,7 +56,9 @@ class Situation:
 
     @property
     def rows(self):
-        return [step for step in self.steps if isinstance(step, Rows)]
+        """All rows that are counted, in the order of the predictions."""
+        fed = (step.rows if isinstance(step, Feed) else step for step in self.steps)
+        return [rows for rows in fed if isinstance(rows, Rows)]
 
 
 def joined(parts, choose):
@@ -149,7 +164,7 @@ def several_labels(seed, count, shifts, known=1.0):
 def active(client, name):
     """The active alarms, the oldest first."""
     return [alarm for alarm in reversed(client.calibration(name).alarms)
-            if not alarm.HasField("acknowledge_time")]
+            if alarm.acknowledge_time is None]
 
 
 def acknowledge(client, name):
@@ -202,6 +217,37 @@ def labels_later(rows, labelled):
     return step
 
 
+def events(client, address, name, rows):
+    """Sends rows as the answers of a model server, 50 in each event, and their labels by id."""
+    connection = http.client.HTTPConnection(address, timeout=60)
+    ids = []
+    for first_row in range(0, len(rows), 50):
+        predictions = rows.predictions[first_row:first_row + 50].tolist()
+        body = json.dumps({"predictions": predictions})
+        connection.request("POST", f"/v1/models/{name}:inference", body, {
+            "Content-Type": "application/json", "ce-specversion": "1.0", "ce-id": f"event-{first_row}",
+            "ce-source": "test", "ce-type": "org.kubeflow.serving.inference.response"})
+        answer = connection.getresponse()
+        text = answer.read()
+        if answer.status != 200:
+            raise RuntimeError(f"{name}: {answer.status} {text}")
+        ids += [f"event-{first_row}/{i}" for i in range(len(predictions))]
+    connection.close()
+    with client.stream(name) as stream:
+        stream.label(ids, rows.truths)
+
+
+def labels_first(client, _, name, rows):
+    """Sends the labels of the rows, and then their predictions."""
+    ids = [f"row-{i}" for i in range(len(rows))]
+    for part in np.array_split(np.arange(len(rows)), 4):
+        part_ids = ids[part[0]:part[-1] + 1]
+        with client.stream(name) as stream:
+            stream.label(part_ids, rows.truths[part])
+        with client.stream(name) as stream:
+            stream.send(rows.predictions[part], ids=part_ids)
+
+
 def declared(**monitoring):
     """Fields of the declaration that create_model has no arguments for."""
     return model_service_pb2.Model(monitoring=monitoring)
@@ -241,6 +287,13 @@ def situations():
         "ten_limit_raised": Situation(
             ten, [classes(14, 3000, 0.1), update(error_limit=0.2), classes(15, 3000, 0.1)],
             "WITHIN_LIMIT MISCALIBRATED"),
+        # The error is above the new limit too, or the new limit is between the ends of its interval.
+        "ten_limit_slightly_raised": Situation(
+            ten, [classes(14, 3000, 0.1), update(error_limit=0.03), classes(15, 1000, 0.1)],
+            "OVER_LIMIT MISCALIBRATED"),
+        "ten_limit_raised_to_error": Situation(
+            ten, [classes(14, 3000, 0.1), update(error_limit=0.1), classes(15, 1000, 0.1)],
+            "UNDECIDED MISCALIBRATED"),
         "ten_drifted": Situation(ten, [classes(16, 30000), classes(17, 250, 0.3)],
                                  "OVER_LIMIT DRIFTED"),
         "ten_repaired": Situation(ten, [classes(18, 3000, 0.15), recalibrate],
@@ -261,6 +314,13 @@ def situations():
             {**ten, "label_grace": datetime.timedelta(seconds=8)},
             [labels_later(classes(26, 1500), 1200)], "UNDECIDED NOT_REJECTED",
             is_settled=lambda answer: answer.label_arrivals.matured == 1500),
+        "ten_events": Situation(
+            {**ten, "label_grace": datetime.timedelta(seconds=8)}, [Feed(classes(102, 1500, 0.15), events)],
+            "OVER_LIMIT MISCALIBRATED", is_settled=lambda answer: answer.label_arrivals.matured == 1500),
+        "ten_early_labels": Situation(
+            {**ten, "label_grace": datetime.timedelta(seconds=8)},
+            [Feed(classes(103, 1500, 0.15), labels_first)],
+            "OVER_LIMIT MISCALIBRATED", is_settled=lambda answer: answer.label_arrivals.matured == 1500),
         "ten_better": Situation({**ten, "baseline": "old"}, [with_baseline(27, 3000, True)],
                                 "UNDECIDED NOT_REJECTED"),
         "ten_worse": Situation({**ten, "baseline": "old"}, [with_baseline(28, 3000, False)],
@@ -269,7 +329,8 @@ def situations():
                                      [classes(29, 1000)], ""),
         "two_calibrated": Situation({**two, "error_limit": 0.05}, [two_classes(30, 20000)],
                                     "WITHIN_LIMIT NOT_REJECTED"),
-        "two_class_1_off": Situation(two, [two_classes(31, 4000, 0.08)], "OVER_LIMIT MISCALIBRATED"),
+        "two_class_1_off": Situation({**two, "classes": ["no", "yes"]},
+                                     [two_classes(31, 4000, 0.08)], "OVER_LIMIT MISCALIBRATED"),
         "two_rare": Situation(two, [two_classes(32, 4000, -0.04, 0.02, 0.2)],
                               "OVER_LIMIT MISCALIBRATED"),
         "two_recovered": Situation(
@@ -377,8 +438,8 @@ def situations():
     }
 
 
-def populate(client, models):
-    """Declares the models and does their steps."""
+def populate(client, address, models):
+    """Declares the models and does their steps. address: of HTTP."""
     for name, situation in models.items():
         client.create_model(name, **situation.declare)
         for step in situation.steps:
@@ -386,6 +447,8 @@ def populate(client, models):
                 with client.stream(name) as stream:
                     stream.send(step.predictions, step.truths, groups=step.groups,
                                 baseline=step.baseline)
+            elif isinstance(step, Feed):
+                step.send(client, address, name, step.rows)
             else:
                 step(client, name)
     for name, situation in models.items():

@@ -33,16 +33,19 @@ def check_group(a, group, name, is_over):
     told = re.search(rf"group.* {re.escape(name)}(?!\w)", a.said("verdict"))
     same(f"{name} in the verdict", bool(told), is_over or is_hidden)
     measurement = current(group["error"])
-    match = re.search(rf"group {re.escape(name)}(?: P\(class 1\)| top label|) ([\d.]+) points? off "
-                      r"\(([\d.]+) to ([\d.]+)[^)]*\)(?:, recovered since row (\d+))?", a.said("where"))
+    match = re.search(rf"group {re.escape(name)}(?: P\([^)]*\)| top label|) (?:([\d.]+) points? off "
+                      r"\(([\d.]+) to ([\d.]+)[^)]*\)|0 to ([\d.]+) points? off(?: \(too few[^)]*\))?)"
+                      r"(?:, recovered since row (\d+))?", a.said("where"))
     is_named = (is_over or group["rejected"]) and bool(intervals(measurement))
     same(f"{name} in where", bool(match), is_named)
     if match:
         event, interval = worst(measurement)
-        same(f"event of {name}", "P(class 1)" in match[0], event == "class_1")
-        for part, printed in zip(("estimate", "lower", "upper"), match.groups()):
+        same(f"event of {name}", " P(" in match[0], event == "class_1")
+        same(f"estimate of {name}", bool(match[1]), interval["lower"] > 0)
+        figures = (("estimate", match[1]), ("lower", match[2]), ("upper", match[3] or match[4]))
+        for part, printed in figures if match[1] else figures[2:]:
             same_points(f"{part} of {name}", printed, interval[part])
-        same(f"recovery of {name}", match[4], group["error"]["newest"]["firstObservation"]
+        same(f"recovery of {name}", match[5], group["error"]["newest"]["firstObservation"]
              if group["error"]["isRecovered"] else None)
     table = a.verbose.partition("\nGroups")[2].splitlines()
     row = next(["", *line[len(name):].split()] for line in table if line.startswith(name + " "))
@@ -88,7 +91,8 @@ def check_labels(_, a):
         same_number("stated", match[1], 100 * label["stated"], 0.1)
         same_number("held", match[2], 100 * label["held"], 0.1)
         for part, printed in zip(("estimate", "lower", "upper"), match.groups()[2:]):
-            # There is no estimate with few rows.
+            # The estimate is mostly noise beside an interval that begins at 0.
+            same(part, printed == "-", part == "estimate" and label["error"]["lower"] <= 0)
             if printed != "-":
                 same_points(part, printed, label["error"][part])
         close("metric of the error", a.metrics["calibd_label_binned_error", key],
@@ -122,10 +126,10 @@ def check_where(_, a):
         same_number("says", match[2], 100 * share["predicted"], 0.1)
         same_number("is", match[3], 100 * share["observed"], 0.1)
         require(share["standsOut"], f"class {match[1]} does not stand out")
-    for match in re.finditer(r"confidence ([\d.]+) to ([\d.]+): says ([\d.]+) %, right ([\d.]+) % "
+    for match in re.finditer(r"confidence ([\d.]+) to ([\d.]+) %: says ([\d.]+) %, right ([\d.]+) % "
                              r"\((\d+) rows\)", text):
         place = next(one for one in places["confidenceBins"]
-                     if abs(one["lower"] - float(match[1])) < 0.0051)
+                     if abs(100 * one["lower"] - float(match[1])) < 0.051)
         same_number("says", match[3], 100 * place["meanConfidence"], 0.1)
         same_number("right", match[4], 100 * place["accuracy"], 0.1)
         same("rows", match[5], place["observations"])
@@ -162,15 +166,24 @@ def check_changed(_, a):
     change = a.facts.get("error", {}).get("change")
     same("answer", line.get("answer", "UNSPECIFIED") == "CHANGED", change is not None)
     if change is None:
-        require(not line or "no change" in line["text"], f"changed: {line}")
+        require(not line or "no change" in line["text"] or "cannot be dated" in line["text"],
+                f"changed: {line}")
+        drift = a.active("DRIFT")
+        require(not drift or f"drift was detected at row {drift[0]['observation']}" in line["text"] or
+                len(drift) > 1, f"an alarm that no line names: {line}")
         return
     require(f"between rows {change['fromObservation']} and {change['toObservation']}:" in line["text"],
             f"changed: {line}")
     require(ascending(1, int(change["fromObservation"]), int(line["observation"]),
                       int(change["toObservation"]), int(a.facts["observations"])), f"order: {change}")
-    before, since = line["text"].split(" before, ")
-    for text, stretch in ((before, change["before"]), (since, change["after"])):
-        numbers = re.findall(r"[\d.]+", text.split(": ")[-1].removeprefix("P(class 1)"))
+    stretches = re.fullmatch(r"(.*) in rows (\d+) to (\d+), and (.*) in rows (\d+) to (\d+)",
+                             line["text"])
+    for text, stretch, rows in ((stretches[1], change["before"], stretches.groups()[1:3]),
+                                (stretches[4], change["after"], stretches.groups()[4:])):
+        same("rows", [int(row) for row in rows], [
+            int(stretch["firstObservation"]),
+            int(stretch["firstObservation"]) + int(stretch["observations"]) - 1])
+        numbers = re.findall(r"[\d.]+", re.sub(r"^P\([^)]*\)", "", text.split(": ")[-1]))
         if change["event"] == "CENTRAL_INTERVAL":
             share = re.search(r"the ([\d.]+) % interval covered", line["text"])[1]
             same_number("promised", share, 100 * change["promised"], 0.1)
@@ -199,7 +212,7 @@ def check_scores(_, a):
                                 ("error", "binnedError", 100)):
         if not compared:
             break
-        match = re.search(rf"{words} ([\d.]+)(?: points)? (higher|lower) "
+        match = re.search(rf"{words} ([\d.]+)(?: points| nats)? (higher|lower) "
                           r"\((\S+) to (\S+)\), (\w+)", text)
         one = compared[score]
         decided = "better" if one["upper"] < 0 else "worse" if one["lower"] > 0 else "undecided"
@@ -270,7 +283,7 @@ def check_history(_, a):
             require(bucket["offBy"] in line, f"{bucket['offBy']!r}: {line!r}")
             shown = bucket["class1Error"] if bucket["class1IsWorse"] else bucket["error"]
             check_columns(line, bucket)
-            gap = re.search(r"\)\*? +([-+][\d.]+)", line)
+            gap = re.search(r"[\d)]\*? +([-+][\d.]+)", line)
             if gap:
                 same_number("gap", gap[1], 100 * shown["gap"], 0.1)
             numbers = re.findall(r"[\d.]+", bucket["offBy"])

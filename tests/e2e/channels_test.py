@@ -2,7 +2,8 @@
 
     channels_test.py CALIBD CALIBCTL FOLDER_OF_THE_PYTHON_PACKAGE
 
-The models of channels_models are sent through the Python SDK to one server. Then `calibctl show`,
+The models of channels_models are sent through the Python SDK to one server, and one of them as the
+events of a model server. Then `calibctl show`,
 `list`, `watch`, `alarms`, `history`, `evaluate`, the JSON over HTTP, its events, the Python SDK,
 /metrics and the alerts of a real Prometheus are asked about each of them (channels_answers), and
 compared (channels_checks, channels_parts, channels_figures, channels_evaluation).
@@ -24,13 +25,14 @@ from channels_answers import GATES, Channels, short_name  # noqa: E402
 import channels_checks  # noqa: E402
 import channels_figures  # noqa: E402
 import channels_parts  # noqa: E402
-from channels_evaluation import check_evaluation  # noqa: E402
+from channels_evaluation import check_evaluation, check_served_evaluation  # noqa: E402
 from channels_models import populate, situations  # noqa: E402
 from channels_numbers import close, current, intervals, require, same, worst  # noqa: E402
 from prometheus_server import PrometheusServer  # noqa: E402
 from wait_for import wait_for  # noqa: E402
 
-CHECKS = (*channels_checks.CHECKS, *channels_parts.CHECKS, *channels_figures.CHECKS, check_evaluation)
+CHECKS = (*channels_checks.CHECKS, *channels_parts.CHECKS, *channels_figures.CHECKS, check_evaluation,
+          check_served_evaluation)
 
 
 def expected_alerts(a):
@@ -39,7 +41,7 @@ def expected_alerts(a):
     if verdict is None:
         return []
     over = bool(a.active("OVER_LIMIT"))
-    is_past = over and (verdict["isRecovered"] or verdict["limitStatus"] != "OVER_LIMIT")
+    is_raised = over and verdict["limitStatus"] != "OVER_LIMIT"
     evidence = bool(a.active("EVIDENCE"))
     rejected = sum(a.metrics.get((f"calibd_rejected_{parts}", ""), 0) for parts in ("groups", "classes"))
     alerts = {
@@ -47,8 +49,9 @@ def expected_alerts(a):
         "CalibdBandwidthFailed": bool(facts["bandwidthError"]),
         "CalibdLabelsStopped": verdict["stale"],
         "CalibdModelMiscalibrated": evidence,
-        "CalibdModelOverLimit": over and not is_past,
-        "CalibdModelRecovered": is_past,
+        "CalibdModelOverLimit": over and not is_raised and not verdict["isRecovered"],
+        "CalibdModelRecovered": over and verdict["isRecovered"],
+        "CalibdLimitRaised": is_raised,
         "CalibdPartMiscalibrated": rejected > 0 and not evidence,
     }
     return sorted(alert for alert, fires in alerts.items() if fires)
@@ -91,7 +94,7 @@ class ChannelsTest(unittest.TestCase):
         logging.getLogger("calibd").setLevel(logging.ERROR)
         with CalibdServer(CALIBD) as server, calibd.Client(server.grpc) as client, \
                 tempfile.TemporaryDirectory() as name:
-            populate(client, models)
+            populate(client, server.http, models)
             prometheus = PrometheusServer(pathlib.Path(name), server.http)
             try:
                 channels = Channels(CALIBCTL, server, client, pathlib.Path(name))

@@ -149,6 +149,23 @@ class InferenceEventsTest(unittest.TestCase):
                 ([1.0], 1), (certain[:19], 19), ([0, 0.5], 2), ([[0, 1]], 1), ([[1.0, 0.0]] * 30, 30))):
             status, answer = self.infer("classes", f"counted-{number}", {"predictions": predictions})
             self.assertEqual((status, answer.get("acceptedRows")), (200, str(rows)), answer)
+        # Events of one row each. Only integers add up, and a row that is a probability begins anew.
+        self.server.create("classes-one", {"count": 3}, labelGrace="3600s")
+        one, sent = [[0, 1, 0]], 0
+
+        def infer_one(predictions):
+            nonlocal sent
+            sent += 1
+            return self.infer("classes-one", f"one-{sent}", {"predictions": predictions})
+        for predictions in [one] * 19 + [[[0.5, 0.5, 0]]] + [one] * 18 + [[[0.0, 1.0, 0.0]]] + [one] * 19:
+            self.assertEqual(infer_one(predictions)[0], 200)
+        for _ in range(2):
+            status, answer = infer_one(one)
+            self.assertEqual(status, 400, answer)
+            self.assertIn("has only the integers 0 and 1 in 20 rows in succession, which seem to be classes",
+                          answer["error"]["message"])
+        self.assertEqual(infer_one([[0.0, 1.0, 0.0]])[0], 200)
+        self.assertEqual(infer_one(one)[0], 200)
         self.server.create("classes-logits", labelGrace="3600s", inferenceOutput={"transform": "SIGMOID"})
         status, answer = self.infer("classes-logits", "1", {"predictions": [1, 0]})
         self.assertEqual((status, answer.get("acceptedRows")), (200, "2"), answer)
@@ -406,7 +423,7 @@ class InferenceEventsTest(unittest.TestCase):
         with concurrent.futures.ThreadPoolExecutor(threads) as pool:
             floods = [pool.submit(flood, thread) for thread in range(threads)]
             for number in range(20):
-                status, answer = self.infer("calm", str(number), {"predictions": [[1, 0]]})
+                status, answer = self.infer("calm", str(number), {"predictions": [[0.75, 0.25]]})
                 self.assertEqual((status, answer.get("acceptedRows")), (200, "1"), answer)
             statuses = sum((one.result() for one in floods), collections.Counter())
         # An event that finds no room in the queue is refused and not counted.

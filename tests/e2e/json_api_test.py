@@ -108,6 +108,53 @@ class JsonApiTest(unittest.TestCase):
                                 {"observations": wrong}, status=400)
             self.assertIn(part, answer["error"]["message"])
 
+    def test_a_model_of_several_labels_is_served_in_json(self):
+        names = [f"label {k}" for k in range(30)]
+        declaration = {"name": "models/tags", "labels": {"names": names}, "labelGrace": "3600s"}
+        created = self.check("POST", "/v1/models", "/v1/models", {"model": declaration})
+        self.assertEqual(created["model"]["labels"]["names"], names)
+        root, template = "/v1/models/tags", "/v1/models/{model}"
+        # Stated with 0.25 to 0.75; a fifth of the truths of the second label are missing, and the
+        # last label always holds.
+        stated = [0.25 + 0.5 * k / 29 for k in range(30)]
+        generator = random.Random(8)
+        truths = [-1 if k == 1 and row % 5 == 0 else int(k == 29 or generator.random() < stated[k])
+                  for row in range(500) for k in range(30)]
+        answer = self.check("POST", root + ":observe", template + ":observe", {"observations": {
+            "probabilities": {"values": stated * 500}, "labels": truths}, "requestId": "past"})
+        self.assertEqual(answer["acceptedRows"], "500")
+        calibration = self.check("GET", root + "/calibration", template + "/calibration")
+        labels = calibration["labels"]["labels"]
+        self.assertEqual([label["name"] for label in labels], names)
+        self.assertEqual((labels[1]["truths"], labels[29]["held"]), ("400", 1))
+        held = sum(truths[0::30]) / 500
+        self.assertAlmostEqual(labels[0]["held"], held)
+        self.assertEqual(calibration["labels"]["overLimit"][0], "label 29")
+        # Truths that come later, all of a row at once.
+        self.check("POST", root + ":observe", template + ":observe", {"observations": {
+            "probabilities": {"values": stated}, "predictionIds": ["page-1"]}})
+        answer = self.check("POST", root + ":label", template + ":label", {"labels": {
+            "predictionIds": ["page-1"], "labels": [1] * 30}})
+        self.assertEqual(answer["labels"]["matched"], "1")
+        # A history shows the labels furthest off, or those of the request.
+        history = self.check("GET", root + "/history", template + "/history")
+        self.assertEqual((history["kind"], history["labelCount"]), ("labels", 30))
+        self.assertEqual(len(history["total"]["labels"]), 20)
+        self.assertEqual(history["total"]["labels"][0]["name"], "label 29")
+        history = self.check("GET", root + "/history?labels=label%201&labels=label+0&pageSize=1",
+                             template + "/history")
+        shown = {label["name"]: label for label in history["buckets"][0]["labels"]}
+        self.assertEqual(sorted(shown), ["label 0", "label 1"])
+        self.assertAlmostEqual(shown["label 0"]["held"], held)
+        answer = self.check("GET", root + "/history?labels=label%2099", template + "/history",
+                            status=400)
+        self.assertIn("labels[0] is \"label 99\", expected one of the 30 labels",
+                      answer["error"]["message"])
+        for wrong, part in (([0.5] * 29, "values"), ([1.5] + [0.5] * 29, "label 0")):
+            answer = self.check("POST", root + ":observe", template + ":observe", {"observations": {
+                "probabilities": {"values": wrong}, "labels": [1] * 30}}, status=400)
+            self.assertIn(part, answer["error"]["message"])
+
     def test_outcomes_of_forecasts_come_later_by_id(self):
         self.check("POST", "/v1/models", "/v1/models", {"model": {
             "name": "models/delays", "forecast": {"quantiles": {"levels": [0.1, 0.5, 0.9]}},

@@ -138,6 +138,8 @@ class PackagesTest(unittest.TestCase):
             system = pathlib.Path(folder) / "system"
             run("debootstrap", "--variant=minbase", "bookworm", system, package_archive())
             self.install(system, "calibd", "calibctl")
+            for path in ("man/man1/calibctl-show.1.gz", "bash-completion/completions/calibctl"):
+                self.assertTrue((system / "usr/share" / path).exists(), path)
             self.check_service(system)
             with CalibdServer(BINARIES / "calibd") as server:
                 self.check_python(system, server)
@@ -179,7 +181,8 @@ class PackagesTest(unittest.TestCase):
         output = run("chroot", system, "sh", "-c", "cd /opt/monitor && sh commands")
         self.assertTrue(output.endswith(OUTPUT), output)
         # A repeated run counts nothing again.
-        self.assertIn("observations: 3\n", run("chroot", system, "/opt/monitor/build/monitor", server.grpc))
+        self.assertIn("observations: 3\n",
+                      run("chroot", system, "/opt/monitor/build/monitor", server.grpc))
 
     def check_service(self, system):
         """Starts ExecStart as an unprivileged user and uses it."""

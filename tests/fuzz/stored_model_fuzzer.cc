@@ -182,12 +182,13 @@ void DescribeHistory(const fuzz::StoredModel& input, const Model& model) {
     const auto own =
         model.strand_state().history().View(resolution, model.strand_state().watch_mark());
     entries.insert(entries.end(), own.begin(), own.end());
-    v1::GetHistoryResponse response;
     HistoryQuery query;
     query.range.resolution = resolution;
     query.page_size = 1000;
+    HistoryPage page(query);
     const std::shared_ptr<const ModelSnapshot> snapshot = model.snapshot();
-    DescribeHistory(query, entries, *snapshot, response);
+    for (const History::Entry& entry : entries) page.Add(entry, *snapshot);
+    const v1::GetHistoryResponse response = page.Finish(*snapshot);
     Require(IsFinite(response), "the history is finite");
   }
 }

@@ -74,7 +74,7 @@ RULES = {
     "client/cpp": dict(
         # The rules for values of a row need only the standard library.
         allowed=("calibd/client/", "calibd/text/", "calibd/core/row_sum.h",
-                 "calibd/core/probability.h", "calibd/core/quantile_order.h",
+                 "calibd/core/probability.h", "calibd/core/quantile_order.h", "calibd/core/violation.h",
                  "calibd/convert/recalibration.h", "client/cpp/", "fcntl.h", "sys/file.h", "unistd.h",
                  "xxhash.h",
                  *GRPC_AND_PROTO),

@@ -239,13 +239,13 @@ def test_the_error_of_class_1_is_shown_if_it_is_larger(client):
     assert answer.to_dict()["verdict"]["limitStatus"] == "OVER_LIMIT"
     evaluation = client.evaluate("class-1", replicates=99)
     for result in (answer, evaluation):
-        assert re.search(r"^how bad +P\(class 1\) off by [\d.]+ points .*; limit 3", repr(result), re.M)
+        assert re.search(r"^how bad +P\(yes\) off by [\d.]+ points .*; limit 3", repr(result), re.M)
     for result in (client.history("class-1"), client.recalibrate("class-1")):
-        assert "class 1 " in repr(result)
+        assert "P(yes) " in repr(result)
     (title,) = titles_of_diagrams(answer)
-    assert title.startswith("class-1: class 1: ")
+    assert title.startswith("class-1: P(yes): ")
     (title,) = titles_of_diagrams(evaluation)
-    assert title.startswith("class-1: class 1: predictions and frequencies differ by ")
+    assert title.startswith("class-1: P(yes): predictions and frequencies differ by ")
 
 
 def test_predictions_without_labels_are_pending_and_warnings_shown_once(client):

@@ -66,7 +66,7 @@ def test_the_rows_since_an_acknowledgement_and_the_decision_are_shown(client):
         stream.send(*drawn(600))
     newer = client.calibration("deciding")
     text = repr(newer)
-    assert "since the acknowledgement, from row 3001" in " ".join(text.split())
+    assert "the error is measured from row 3001 on" in " ".join(text.split())
     assert " of 600 decisions since row 3001 were" in " ".join(text.split())
     # The points of the diagram are of the rows of the error, and not of all.
     covered = newer.error.since_acknowledgement.central_coverage[0].coverage

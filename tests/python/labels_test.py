@@ -37,7 +37,15 @@ def test_the_label_that_is_over_is_named(client):
     assert "in label wind" in repr(calibration) and "weather" in calibration._repr_html_()
     assert calibration.to_dict()["labels"]["labels"][2]["name"] == "wind"
     assert {alarm.label for alarm in calibration.alarms if alarm.label is not None} == {"wind"}
-    assert "4000 observations" in repr(client.history("weather"))
+    history = client.history("weather")
+    assert "4000 observations" in repr(history) and "wind +" in repr(history)
+    assert history.label_count == 3 and history.total.labels[0].name == "wind"
+    history = client.history("weather", labels=["fog", "rain"])
+    assert {label.name for label in history.total.labels} == {"fog", "rain"}
+    with pytest.raises(calibd.InvalidArgument, match="snow.*expected one of the 3 labels"):
+        client.history("weather", labels=["snow"])
+    with pytest.raises(calibd.InvalidArgument, match="labels"):
+        client.history("weather", labels="fog")
     with pytest.raises(calibd.FailedPrecondition, match="predicts several labels"):
         client.evaluate("weather")
 

@@ -45,7 +45,7 @@ def calibctl(*arguments):
 
 def test_an_evaluation_equals_that_of_the_server(client, request):
     p, y = over_confident(600)
-    client.create_model(request.node.name, 3, bandwidth=BANDWIDTH)
+    client.create_model(request.node.name, 3, bandwidth=BANDWIDTH, block_sizes=[2, 10, 100])
     with client.stream(request.node.name) as stream:
         stream.send(p, y)
     settings = service.EvaluateRequest(consistency_replicates=999, cme_test_locations=10)

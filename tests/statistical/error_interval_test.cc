@@ -117,6 +117,36 @@ TEST(OneLookSequenceTest, HoldsWhenLabelsDependOnEachOther) {
   }
 }
 
+// Predictions that are nearly certain, and too confident or too shy: V is many times what a
+// calibrated model has, or far below it, so that the rate that is chosen by the predictions is
+// poor.
+TEST(OneLookSequenceTest, HoldsForSharpModelsThatAreFarOff) {
+  const int streams = Repeated(1000);
+  for (const double excess : {0.15, 0.4, -0.1}) {
+    for (const int n : {40, 1000}) {
+      for (const Looks looks : {Looks::kOne, Looks::kOneInOrder}) {
+        ErrorLevels levels = kOneLookErrorLevels;
+        levels.looks = looks;
+        int wrong = 0;
+        for (int i = 0; i < streams; ++i) {
+          std::mt19937_64 rng(static_cast<std::uint64_t>(i) + 1);
+          std::uniform_real_distribution<double> uniform(0, 1);
+          ReliabilitySums sums;
+          TrueError truth;
+          for (int t = 0; t < n; ++t) {
+            const double c = 0.8 + 0.2 * std::pow(uniform(rng), 0.1);
+            const double p = std::clamp(c - excess, 0.0, 1.0);
+            truth.Add(sums.Add(c, uniform(rng) < p), c - p);
+          }
+          wrong += truth.IsIn(*BinnedErrorInterval(sums, levels)) ? 0 : 1;
+        }
+        EXPECT_LE(static_cast<double>(wrong) / streams, ErrorBound(levels.total(), streams))
+            << excess << " n " << n;
+      }
+    }
+  }
+}
+
 // The bound would be worthless if no sequence came near it: a sum of equal errors, of which the
 // variance is the largest, exceeds each side of the interval of the gap in up to half of its level.
 TEST(OneLookSequenceTest, TheGapIsMissedAtMostAtItsLevelAndNotNever) {

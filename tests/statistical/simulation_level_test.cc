@@ -55,7 +55,7 @@ PValue OfEstimators(const Lens& lens, const std::vector<EstimatorGrid>& estimato
   };
 }
 
-// An ill-conditioned sample is not rejected.
+// A sample whose deviations do not vary is not rejected.
 double OfCme(const PredictionBatch& batch, const BootstrapOptions& options) {
   const auto locations = DrawTestLocations(3, batch.class_count, options.seed);
   const auto result =
@@ -103,8 +103,7 @@ TEST(SimulationLevelTest, TheSizeIsTheLevelForFewObservations) {
 }
 
 // The chi-square test of the same statistic rejects 31 % of calibrated files of 2 classes, 12 %
-// with 3 and 8 % with 10. With 2 classes S is often ill-conditioned, so that size and power are
-// low.
+// with 3 and 8 % with 10. With 2 classes, and for scalar lenses, some directions are left out.
 TEST(SimulationLevelTest, TheCmeTestHasItsLevelForAllClassCounts) {
   constexpr int kSimulations = 300;
   for (const std::size_t m : {2U, 3U, 10U}) {
@@ -122,13 +121,13 @@ TEST(SimulationLevelTest, TheCmeTestHasItsLevelForAllClassCounts) {
       spec.alpha.assign(m, 1);
       spec.pi = 0;
       const double size = RejectionRate(spec, 100, kSimulations, p_value);
-      EXPECT_LE(size, kLevel + Margin(kLevel, kSimulations));
+      EXPECT_NEAR(size, kLevel, Margin(kLevel, kSimulations));
       std::cout << m << (top_label ? " top label " : " ") << size << "\n";
-      // The covariance of one number at ten locations is always ill-conditioned: no result.
-      if (top_label) continue;
       // A test that never rejects would keep its level too.
       spec.pi = 1;
-      EXPECT_GT(RejectionRate(spec, 100, 40, p_value), m == 2 ? 0.1 : 0.9);
+      const double power = RejectionRate(spec, 100, 40, p_value);
+      std::cout << "power " << power << "\n";
+      EXPECT_GT(power, 0.9);
     }
   }
 }

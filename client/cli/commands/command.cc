@@ -6,6 +6,8 @@
 #include <iostream>
 #include <mutex>
 #include <numeric>
+#include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -19,6 +21,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
+#include "client/cli/commands/http_probe.h"
 
 namespace calibd::cli {
 namespace {
@@ -61,6 +64,23 @@ std::size_t EditDistance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
+// The name that is meant by a misspelt one, at most two characters away; unset if none is.
+std::optional<std::string> ClosestTo(std::string_view name, std::span<const std::string> names) {
+  const auto meant = std::ranges::min_element(
+      names, {}, [name](const std::string& known) { return EditDistance(name, known); });
+  if (meant == names.end() || EditDistance(name, *meant) > 2) return std::nullopt;
+  return *meant;
+}
+
+std::vector<std::string> CommandNames(const CLI::App& parent) {
+  std::vector<std::string> names;
+  for (const CLI::App* const command :
+       parent.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+  }
+  return names;
+}
+
 // Finds options of numbers with an empty value, such as that of an unset variable of a script.
 // CLI11 takes it for 0.
 absl::Status CheckNumbers(const CLI::App& command) {
@@ -83,11 +103,24 @@ std::chrono::milliseconds Context::Timeout(std::chrono::milliseconds otherwise) 
 }
 
 absl::StatusOr<std::unique_ptr<client::Client>> ConnectTo(const Context& context) {
+  if (context.server.find("://") != std::string::npos) {
+    return UsageFault(absl::StrCat(
+        "--server is ", context.server,
+        ", expected HOST:PORT of gRPC, such as 127.0.0.1:8460. HTTP has a port of its own, for "
+        "browsers, curl and Prometheus"));
+  }
   client::ClientOptions options;
   options.call_timeout = context.Timeout(kCallTimeout);
   options.connect_timeout = std::min(options.connect_timeout, options.call_timeout);
   options.stop = context.stop;
-  return client::Client::Connect(context.server, options);
+  auto client = client::Client::Connect(context.server, options);
+  if (absl::IsUnavailable(client.status()) && AnswersHttp(context.server)) {
+    return absl::UnavailableError(absl::StrCat(
+        context.server,
+        " answers HTTP, not gRPC: give the address of calibd's option --listen, by default port "
+        "8460"));
+  }
+  return client;
 }
 
 std::string ModelArgument(std::string_view argument) {
@@ -217,25 +250,33 @@ void RequireCommand(CLI::App& parent, Context& context) {
   });
 }
 
+std::string DescribeUnknown(std::string_view name, const CLI::App& parent) {
+  const std::vector<std::string> names = CommandNames(parent);
+  if (names.empty()) return absl::StrCat(parent.get_name(), " has no commands");
+  const std::optional<std::string> meant = ClosestTo(name, names);
+  return absl::StrCat("unknown command \"", absl::string_view(name.data(), name.size()), "\"",
+                      meant.has_value() ? absl::StrCat("; did you mean \"", *meant, "\"?")
+                                        : absl::StrCat(", expected ", absl::StrJoin(names, ", ")));
+}
+
 std::string DescribeExtras(const CLI::App& app) {
   const std::vector<std::string> extras = app.remaining(true);
   const CLI::App* parent = &app;
   while (!parent->get_subcommands().empty()) parent = parent->get_subcommands().front();
-  std::vector<std::string> names;
-  for (const CLI::App* const command :
-       parent->get_subcommands([](const CLI::App*) { return true; })) {
-    names.push_back(command->get_name());
+  if (!extras[0].starts_with("-")) {
+    if (!CommandNames(*parent).empty()) return DescribeUnknown(extras[0], *parent);
+    return absl::StrCat("not expected: ", absl::StrJoin(extras, " "));
   }
-  const bool is_command = !names.empty() && !extras[0].starts_with("-");
-  if (!is_command) return absl::StrCat("not expected: ", absl::StrJoin(extras, " "));
-  const auto meant =
-      std::min_element(names.begin(), names.end(), [&](const auto& a, const auto& b) {
-        return EditDistance(extras[0], a) < EditDistance(extras[0], b);
-      });
-  const bool close = EditDistance(extras[0], *meant) <= 2;
-  return absl::StrCat("unknown command \"", extras[0], "\"",
-                      close ? absl::StrCat("; did you mean \"", *meant, "\"?")
-                            : absl::StrCat(", expected ", absl::StrJoin(names, ", ")));
+  std::vector<std::string> options;
+  for (const CLI::App* owner = parent; owner != nullptr; owner = owner->get_parent()) {
+    for (const CLI::Option* const option : owner->get_options()) {
+      for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
+    }
+  }
+  const std::string name = extras[0].substr(0, extras[0].find('='));
+  const std::optional<std::string> meant = ClosestTo(name, options);
+  return absl::StrCat("unknown option ", name,
+                      meant.has_value() ? absl::StrCat("; did you mean ", *meant, "?") : "");
 }
 
 void SetRun(CLI::App& command, Context& context, std::function<absl::StatusOr<ExitCode>()> run) {

@@ -64,6 +64,8 @@ void AddEstimateCommand(CLI::App& app, Context& context);
 void AddCompareCommand(CLI::App& app, Context& context);
 void AddSimulateCommand(CLI::App& app, Context& context);
 void AddStoreCommands(CLI::App& app, Context& context);
+// Add it last: it describes the other commands.
+void AddHelpCommands(CLI::App& app, Context& context);
 void AddVerdictCommands(CLI::App& app, Context& context);
 void AddWatchCommand(CLI::App& app, Context& context);
 
@@ -144,8 +146,10 @@ template <typename T>
 // Requires one of the parent's commands. Without one, prints the help as for wrong usage.
 void RequireCommand(CLI::App& parent, Context& context);
 
-// Says which arguments were not expected, and which command was meant by an unknown one.
+// Says which arguments were not expected, and which command or option was meant by an unknown one.
 [[nodiscard]] std::string DescribeExtras(const CLI::App& app);
+// Says that `name` is no command of `parent`, and which one was meant.
+[[nodiscard]] std::string DescribeUnknown(std::string_view name, const CLI::App& parent);
 
 // Makes `run` the action of the command. run: returns the exit code, or the error for Fail.
 void SetRun(CLI::App& command, Context& context, std::function<absl::StatusOr<ExitCode>()> run);

@@ -91,7 +91,7 @@ void TellDurationOf(const PredictionBatch& batch, const EstimateOptions& options
                     [&](std::size_t rows) {
                       return SecondsOf([&] {
                         return offline::EstimateOffline(
-                                   batch.rows(0, rows), fewer, options.threads,
+                                   batch.rows(0, rows), {}, fewer, options.threads,
                                    offline::ControlOf(options.threads, stop, nullptr))
                             .ok();
                       });
@@ -117,7 +117,7 @@ absl::StatusOr<ExitCode> EstimateFiles(const Context& context, const EstimateOpt
       const v1::CalibrationErrorEstimate estimate,
       CallWithProgress(context, "estimating", kTestTimeout, [&](const auto& call) {
         return offline::EstimateOffline(
-            batch, request, options.threads,
+            batch, input->class_names, request, options.threads,
             offline::ControlOf(options.threads, call.stop, call.on_progress));
       }));
   if (context.json()) {

@@ -24,6 +24,7 @@
 #include "client/cli/files/action_file.h"
 #include "client/cli/files/prediction_file.h"
 #include "client/cli/files/row_order.h"
+#include "client/cli/files/text_row.h"
 #include "client/cli/reports/evaluation_report.h"
 #include "client/offline/classes.h"
 #include "client/offline/threads.h"
@@ -114,12 +115,30 @@ absl::Status CheckGate(const EvaluateOptions& options, const v1::EvaluateRequest
   return fault.has_value() ? UsageFault(*fault) : absl::OkStatus();
 }
 
+// What an evaluation of the newest observations does not see; empty without groups.
+std::string GroupsNotSeen(const v1::Model& model) {
+  const std::string& tag = model.monitoring().group_tag();
+  if (tag.empty()) return "";
+  return absl::StrCat("The groups of ", Quote(tag),
+                      " are evaluated together, so errors that cancel between them are not seen: "
+                      "`calibctl show ",
+                      ShortName(model.name()),
+                      " --verbose` has each group, and `calibctl evaluate FILE --group-column ",
+                      OptionValue(tag), "` evaluates each group of a file.");
+}
+
 // Prints the result and the decision, and returns the exit code. changes: unset without files.
+// warning: may be empty.
 absl::StatusOr<ExitCode> Report(const Context& context, v1::Evaluation evaluation,
                                 const std::optional<FileChanges>& changes,
                                 const EvaluationGate& fail_on,
-                                const convert::EvaluationCriteria& criteria) {
+                                const convert::EvaluationCriteria& criteria,
+                                const std::string& warning) {
   convert::Judge(criteria, evaluation);
+  if (!warning.empty()) {
+    std::string& text = *evaluation.mutable_reading()->mutable_warning()->mutable_text();
+    absl::StrAppend(&text, text.empty() ? "" : " ", warning);
+  }
   const std::optional<Decision> decision =
       DecideByVerdict(convert::VerdictOf(evaluation, criteria), fail_on, criteria.error_limit);
   if (context.json()) {
@@ -160,7 +179,8 @@ absl::StatusOr<ExitCode> EvaluateServed(const Context& context, const EvaluateOp
   return Report(
       context, evaluation, std::nullopt, options.fail_on,
       {.error_limit = options.error_limit.value_or(ErrorLimitOf(model, kDefaultErrorLimit)),
-       .significance_level = options.fail_on.significance_level});
+       .significance_level = options.fail_on.significance_level},
+      GroupsNotSeen(model));
 }
 
 // Announces an evaluation that takes long. batch: all rows.
@@ -209,18 +229,20 @@ absl::StatusOr<ExitCode> EvaluateFiles(const Context& context, const EvaluateOpt
   offline.features = std::move(input.features);
   offline.criteria = {.error_limit = options.error_limit.value_or(kDefaultErrorLimit),
                       .significance_level = options.fail_on.significance_level};
+  offline.class_names = input.class_names;
   if (has_groups) offline.groups = std::move(input.groups);
   if (!options.seed.has_value()) offline.request.set_seed(std::random_device{}());
   const PredictionBatch batch{input.values, input.labels, input.class_count};
   TellDurationOf(batch, offline, context.stop);
   CALIBD_ASSIGN_OR_RETURN(
-      const v1::Evaluation evaluation,
+      v1::Evaluation evaluation,
       CallWithProgress(context, "evaluating", kTestTimeout, [&](const auto& progress) {
         return EvaluateOffline(
             batch, offline,
             offline::ControlOf(offline.threads, progress.stop, progress.on_progress));
       }));
-  return Report(context, evaluation, input.changes, options.fail_on, offline.criteria);
+  return Report(context, std::move(evaluation), input.changes, options.fail_on, offline.criteria,
+                "");
 }
 
 absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateOptions& options) {

@@ -10,6 +10,7 @@
 #include "client/cli/files/label_table.h"
 #include "client/cli/reports/label_report.h"
 #include "client/cli/reports/report.h"
+#include "client/offline/labels.h"
 
 namespace calibd::cli {
 namespace {
@@ -26,17 +27,14 @@ struct EvaluateLabelsOptions {
 absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateLabelsOptions& options) {
   CALIBD_ASSIGN_OR_RETURN(const LabelTable table, ReadLabelTable(options.file, options.columns));
   TellNotes(table, true);
-  LabelErrors errors(table.names.size());
-  LabelEvidence evidence(table.names.size(), options.tolerance);
-  errors.Add(table.view());
-  evidence.Add(table.view());
   ErrorLevels levels = kOneLookErrorLevels;
   if (options.predictions_follow_labels) levels.looks = Looks::kOneInOrder;
-  const LabelReportOptions report_options{.levels = levels,
-                                          .error_limit = options.error_limit,
-                                          .significance_level = options.fail_on.significance_level};
-  const v1::MultilabelCalibration calibration = convert::ToProto(
-      ReportOnLabels(errors, evidence.Read(), report_options), report_options, table.names);
+  const v1::MultilabelCalibration calibration =
+      offline::EvaluateLabels(table.view(), table.names,
+                              {.levels = levels,
+                               .error_limit = options.error_limit,
+                               .significance_level = options.fail_on.significance_level},
+                              options.tolerance);
   const convert::EvaluationVerdict verdict = convert::VerdictOf(calibration);
   const std::optional<Decision> decision =
       DecideByVerdict(verdict, options.fail_on, options.error_limit);
@@ -75,7 +73,7 @@ void AddEvaluateLabelsCommand(CLI::App& app, Context& context) {
   command->add_option(
       "--delimiter", options->columns.delimiter,
       "the character between the columns of CSV, or the word tab; default: a comma, or if "
-      "the first line has none, a semicolon or a tab");
+      "the first line has none, a semicolon, a tab or a |");
   AddDropInvalid(*command, options->columns);
   command
       ->add_option("--error-limit", options->error_limit,

@@ -27,6 +27,13 @@ std::optional<std::string> FindReplicateFault(const char* what, int replicates, 
       replicates, smallest, level);
 }
 
+// Number of further rows before the error is compared with the limit; 0 if it is.
+std::int64_t NeededForLimit(const v1::CalibrationError& error, const v1::Watch& watch) {
+  const v1::ErrorMeasurement& rows =
+      error.has_since_acknowledgement() ? error.since_acknowledgement() : error.since_start();
+  return std::max<std::int64_t>(0, watch.min_observations() - rows.observations());
+}
+
 }  // namespace
 
 void AddVerdictGate(CLI::App& command, VerdictGate& gate) {
@@ -41,7 +48,8 @@ void AddVerdictGate(CLI::App& command, VerdictGate& gate) {
       ->check(CLI::IsMember({"over-limit", "miscalibration", "drift", "undecided"}));
 }
 
-std::vector<std::string> FailuresOf(const v1::Verdict& verdict, const v1::Watch& watch,
+std::vector<std::string> FailuresOf(const v1::Verdict& verdict, const v1::CalibrationError& error,
+                                    const v1::Watch& watch,
                                     const google::protobuf::RepeatedPtrField<v1::Alarm>& alarms,
                                     const VerdictGate& gate) {
   const auto is_active = [&alarms](v1::Alarm::Kind kind) {
@@ -50,44 +58,51 @@ std::vector<std::string> FailuresOf(const v1::Verdict& verdict, const v1::Watch&
     });
   };
   // A model without new rows is STALE, however few rows it has.
-  const bool has_little =
+  const bool lacks_evidence =
       verdict.status() == v1::Verdict::INSUFFICIENT_DATA ||
       (verdict.status() == v1::Verdict::STALE &&
        (!watch.has_evidence() || watch.observations() < watch.min_observations()));
+  const bool is_undecided = verdict.limit_status() <= v1::CalibrationError::UNDECIDED;
+  // An acknowledgement of the evidence leaves the rows that answer about the limit.
+  const bool lacks_error = lacks_evidence && is_undecided && NeededForLimit(error, watch) > 0;
   bool is_unanswered = false;
   std::vector<std::string> failures;
   for (const std::string& what : gate) {
-    is_unanswered |= has_little && (what != "over-limit" ||
-                                    verdict.limit_status() <= v1::CalibrationError::UNDECIDED);
+    const bool is_about_limit = what == "over-limit";
+    is_unanswered |= is_about_limit ? lacks_error : lacks_evidence;
     const bool fails =
-        what == "over-limit" ? verdict.limit_status() == v1::CalibrationError::OVER_LIMIT
+        is_about_limit ? verdict.limit_status() == v1::CalibrationError::OVER_LIMIT
         : what == "miscalibration"
             ? verdict.status() == v1::Verdict::MISCALIBRATED || is_active(v1::Alarm::EVIDENCE)
         : what == "drift" ? verdict.status() == v1::Verdict::DRIFTED || is_active(v1::Alarm::DRIFT)
-                          : verdict.limit_status() <= v1::CalibrationError::UNDECIDED ||
-                                verdict.status() == v1::Verdict::INSUFFICIENT_DATA;
+                          : is_undecided || verdict.status() == v1::Verdict::INSUFFICIENT_DATA;
     if (fails) failures.push_back(what);
   }
   if (is_unanswered) failures.emplace_back(kInsufficientData);
   return failures;
 }
 
-std::string DescribeInsufficientData(const std::string& model, const v1::Watch& watch,
+std::string DescribeInsufficientData(const std::string& model, const VerdictGate& gate,
+                                     const v1::CalibrationError& error, const v1::Watch& watch,
                                      std::int64_t observations) {
   std::string text =
       absl::StrCat(model, " has ", observations, " labelled ", observations == 1 ? "row" : "rows");
   if (watch.has_evidence() && watch.observations() < observations) {
-    absl::StrAppend(&text, ", ", watch.observations(), " since the evidence restarted");
+    absl::StrAppend(&text, ", ", watch.observations(), " since the evidence began anew");
   }
-  const std::int64_t counted = watch.has_evidence() ? watch.observations() : observations;
-  if (counted < watch.min_observations()) {
-    absl::StrAppend(&text, ", fewer than the ", watch.min_observations(), " of a verdict");
+  std::int64_t needed = 0;
+  for (const std::string& what : gate) {
+    needed = std::max(
+        needed, what == "over-limit" ? NeededForLimit(error, watch) : watch.observations_needed());
+  }
+  if (needed > 0) {
+    absl::StrAppend(&text, ": the gate needs ", needed, " more");
   } else if (!watch.unavailable_reason().empty()) {
     absl::StrAppend(&text, ", and no evidence: ", convert::Plain(watch.unavailable_reason()));
   } else {
     text += ", too few for a verdict";
   }
-  return text + ": send more, and run the gate again\n";
+  return text + "\n";
 }
 
 Gate ToGate(const VerdictGate& gate, const std::vector<std::string>& failures) {

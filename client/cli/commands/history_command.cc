@@ -1,4 +1,5 @@
 #include <string>
+#include <vector>
 
 #include "client/cli/commands/command.h"
 #include "client/cli/commands/shared_options.h"
@@ -14,6 +15,7 @@ struct HistoryOptions {
   std::string resolution = "hour";
   std::string from;
   std::string to;
+  std::vector<std::string> labels;
   bool csv = false;
   bool verbose = false;
 };
@@ -37,13 +39,15 @@ absl::StatusOr<ExitCode> Run(const Context& context, const HistoryOptions& optio
     CALIBD_ASSIGN_OR_RETURN(*request.mutable_end_time(),
                             OrUsageFault(ParseTime(options.to, now), "--to: "));
   }
+  request.mutable_labels()->Add(options.labels.begin(), options.labels.end());
   if (options.csv && context.json()) return UsageFault("--csv excludes --output json");
   CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
   CALIBD_ASSIGN_OR_RETURN(const auto history, client->GetHistory(request));
   if (context.json()) {
     PrintJson(ToJson(history));
   } else {
-    Print(options.csv ? HistoryCsv(history) : DescribeHistory(history, options.verbose));
+    Print(options.csv ? HistoryCsv(history)
+                      : DescribeHistory(history, options.verbose, options.labels));
   }
   return ExitCode::kOk;
 }
@@ -66,6 +70,11 @@ void AddHistoryCommand(CLI::App& app, Context& context) {
   command->add_option(
       "--to", options->to,
       "as --from; buckets that begin at or after this time are left out; default: now");
+  command
+      ->add_option("--label", options->labels,
+                   "show this label of a model of several labels; may be repeated, up to 20 times; "
+                   "default: the one furthest off in each row")
+      ->allow_extra_args(false);
   command->add_flag("--verbose", options->verbose,
                     "also show the SKCE, the scores and the evidence");
   command->add_flag("--csv", options->csv, "print comma-separated values");

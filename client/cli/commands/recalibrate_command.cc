@@ -13,6 +13,7 @@
 #include "calibd/client/recalibration.h"
 #include "calibd/convert/json_reader.h"
 #include "calibd/convert/recalibration.h"
+#include "calibd/convert/text.h"
 #include "client/cli/commands/command.h"
 #include "client/cli/commands/shared_options.h"
 #include "client/cli/files/prediction_file.h"
@@ -118,7 +119,7 @@ std::string Describe(const v1::Recalibration& advice) {
       advice.improvement_lower(), advice.improvement_upper(), Points(advice.error_before()),
       Points(advice.error_after()));
   if (advice.has_class_1_error_after()) {
-    absl::StrAppend(&text, "  error of the probability of class 1 ",
+    absl::StrAppend(&text, "  error of ", convert::Class1Event(advice.class_1_name()), " ",
                     Points(advice.class_1_error_before()), " and ",
                     Points(advice.class_1_error_after()), "\n");
   }
@@ -131,6 +132,7 @@ absl::StatusOr<v1::Recalibration> AdviseOnFiles(const RecalibrateOptions& option
   CALIBD_ASSIGN_OR_RETURN(const Input input, ReadObservations(options.input, 0));
   changes = input.changes;
   return offline::RecalibrateOffline({input.values, input.labels, input.class_count},
+                                     input.class_names,
                                      offline::ControlOf(1, call.stop, call.on_progress));
 }
 

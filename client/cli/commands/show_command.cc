@@ -54,8 +54,8 @@ absl::StatusOr<ExitCode> Run(const Context& context, const ShowOptions& options)
                      " is not monitored, so --fail-on has no verdict: create the model without "
                      "--no-monitoring"));
   }
-  const std::vector<std::string> failures =
-      FailuresOf(response.verdict(), response.watch(), response.alarms(), options.fail_on);
+  const std::vector<std::string> failures = FailuresOf(
+      response.verdict(), response.error(), response.watch(), response.alarms(), options.fail_on);
   if (context.json()) {
     Json json = ToJson(response);
     if (!options.fail_on.empty()) json["gate"] = ToJson(ToGate(options.fail_on, failures));
@@ -64,8 +64,8 @@ absl::StatusOr<ExitCode> Run(const Context& context, const ShowOptions& options)
     Print(Text(response, options));
     if (!failures.empty()) Print(absl::StrCat("failed on ", absl::StrJoin(failures, ", "), "\n"));
     if (!failures.empty() && failures.back() == kInsufficientData) {
-      Print(DescribeInsufficientData(ShortName(response.model()), response.watch(),
-                                     response.observations()));
+      Print(DescribeInsufficientData(ShortName(response.model()), options.fail_on, response.error(),
+                                     response.watch(), response.observations()));
     }
   }
   return failures.empty() ? ExitCode::kOk : ExitCode::kFailOn;

@@ -35,11 +35,12 @@ absl::StatusOr<ExitCode> ListVerdicts(const Context& context, const ListOptions&
   for (const auto& model : response.models()) {
     if (!model.has_verdict()) continue;
     const std::string name = ShortName(model.model());
-    for (const std::string& what :
-         FailuresOf(model.verdict(), model.watch(), model.alarms(), options.fail_on)) {
+    for (const std::string& what : FailuresOf(model.verdict(), model.error(), model.watch(),
+                                              model.alarms(), options.fail_on)) {
       failures.push_back(absl::StrCat(what, " of ", name));
       if (what != kInsufficientData) continue;
-      reasons += DescribeInsufficientData(name, model.watch(), model.observations());
+      reasons += DescribeInsufficientData(name, options.fail_on, model.error(), model.watch(),
+                                          model.observations());
     }
   }
   if (context.json()) {

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <iterator>
 #include <numeric>
+#include <optional>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
@@ -98,14 +99,113 @@ absl::Status RefuseSeveralLabels(const std::string& source, std::span<const std:
     const std::string label = name.substr(kProbability.size());
     if (std::ranges::find(names, "label_" + label) == names.end()) continue;
     return FileError(
-        source,
-        absl::StrCat("has the columns ", Quote(name), " and ", Quote("label_" + label),
-                     ", as several labels have that do not exclude each other: use calibctl "
-                     "evaluate-labels, or send them to a model of calibctl model create --labels; "
-                     "for one label alone, use --label-column, --positive-class 1 and "
-                     "--predictions-key"));
+        source, absl::StrCat(
+                    "has the columns ", Quote(name), " and ", Quote("label_" + label),
+                    ", as several labels have that do not exclude each other: use calibctl "
+                    "evaluate-labels, or send them to a model of calibctl model create --labels; "
+                    "for one label alone, use --label-column, --positive-class 1 and "
+                    "--predictions-key; if exactly one label of each row is 1 (one-hot), write one "
+                    "column with the true class instead"));
   }
   return absl::OkStatus();
+}
+
+// Returns the class whose probability a column is named after, as prob_yes is; empty for another
+// name. A prefix such as pred_ may also stand before a predicted class, and is none.
+std::string_view ClassOfProbability(std::string_view name) {
+  constexpr std::string_view kPrefixes[] = {".pred_", "probability_", "predict_proba_", "proba_",
+                                            "prob_"};
+  for (const std::string_view prefix : kPrefixes) {
+    if (name.starts_with(prefix)) return name.substr(prefix.size());
+  }
+  return "";
+}
+
+// Whether a column has the name of a probability of no class in particular.
+bool IsProbability(std::string_view name) {
+  constexpr std::string_view kNames[] = {"probability", "prob", "proba", "y_prob"};
+  return std::ranges::find(kNames, name) != std::end(kNames);
+}
+
+// The columns of values that are named after the probability of a class.
+std::vector<std::size_t> NamedProbabilities(std::span<const std::string> names,
+                                            std::span<const std::size_t> values) {
+  std::vector<std::size_t> found;
+  std::ranges::copy_if(values, std::back_inserter(found), [&](std::size_t column) {
+    return !ClassOfProbability(names[column]).empty();
+  });
+  return found;
+}
+
+// Returns the only column of values that is named after the probability of the positive class, or
+// if the classes have no names, after any probability that is not that of another number. Unset
+// without one, and with several. A column with the name of the class alone may hold its labels.
+std::optional<std::size_t> PositiveColumn(const ColumnExpectation& expectation,
+                                          std::span<const std::string> names,
+                                          std::span<const std::size_t> values) {
+  std::vector<std::size_t> found;
+  std::vector<std::size_t> others;
+  for (const std::size_t column : values) {
+    const std::string_view named = ClassOfProbability(names[column]);
+    if (named == expectation.positive_class) {
+      found.push_back(column);
+    } else if (!named.empty() || IsProbability(names[column])) {
+      others.push_back(column);
+    }
+  }
+  if (found.size() == 1) return found[0];
+  if (!found.empty() || others.size() != 1 || !expectation.class_names.empty()) return std::nullopt;
+  return IsNumber(ClassOfProbability(names[others[0]])) ? std::nullopt : std::optional(others[0]);
+}
+
+// Leaves PositiveColumn the only column of values, if there is one.
+void FindPositiveColumn(const ColumnExpectation& expectation, const std::string& source,
+                        std::span<const std::string> names, ColumnPlan& plan) {
+  const std::optional<std::size_t> column = PositiveColumn(expectation, names, plan.values);
+  if (!column.has_value() || plan.values.size() == 1) return;
+  std::vector<std::string> others;
+  for (const std::size_t other : plan.values) {
+    if (other != *column) others.push_back(names[other]);
+  }
+  plan.values = {*column};
+  plan.note = absl::StrCat(source, ": ", Quote(names[*column]),
+                           " is the probability of the positive class; the ",
+                           others.size() == 1 ? "column " : "columns ", ListNames(others),
+                           others.size() == 1 ? " is" : " are", " not read");
+}
+
+// Of two columns, takes the one that is named after no probability as the labels, if there are
+// none.
+void TakeOtherAsLabels(const ColumnExpectation& expectation, std::span<const std::string> names,
+                       ColumnPlan& plan) {
+  const bool may_take = expectation.finds_positive_class && !expectation.labels_elsewhere &&
+                        plan.truths.empty() && plan.values.size() == 2;
+  if (!may_take) return;
+  const std::vector<std::size_t> found = NamedProbabilities(names, plan.values);
+  if (found.size() != 1) return;
+  // prob_0 contradicts the positive class 1.
+  const std::string_view named = ClassOfProbability(names[found[0]]);
+  if (IsNumber(named) && named != expectation.positive_class) return;
+  plan.truths = {plan.values[0] == found[0] ? plan.values[1] : plan.values[0]};
+  plan.values = found;
+}
+
+// Finds the positive class and the labels by the name of the only column of a probability.
+void FindPositiveClass(const std::string& source, bool labels_elsewhere,
+                       std::span<const std::string> names, ColumnPlan& plan) {
+  const std::vector<std::size_t> found = NamedProbabilities(names, plan.values);
+  if (found.size() != 1) return;
+  const bool has_labels = labels_elsewhere || !plan.truths.empty();
+  if (plan.values.size() != (has_labels ? 1 : 2)) return;
+  if (!has_labels) {
+    plan.truths = {plan.values[0] == found[0] ? plan.values[1] : plan.values[0]};
+    plan.values = found;
+  }
+  plan.positive_class = ClassOfProbability(names[found[0]]);
+  plan.note =
+      absl::StrCat(source, ": ", Quote(names[found[0]]),
+                   " is read as the probability of the class ", Quote(plan.positive_class),
+                   has_labels ? "" : ", and " + Quote(names[plan.truths[0]]) + " as the labels");
 }
 
 // Takes the class names from the columns. Columns whose names end in the numbers of the classes are
@@ -314,12 +414,21 @@ absl::StatusOr<ColumnPlan> PlanClasses(const ColumnOptions& options,
   if (plan.truths.empty() && !expectation.labels_elsewhere) {
     CALIBD_RETURN_IF_ERROR(RefuseSeveralLabels(source, names));
   }
+  if (!names.empty() && !expectation.positive_class.empty()) {
+    TakeOtherAsLabels(expectation, names, plan);
+    FindPositiveColumn(expectation, source, names, plan);
+  } else if (expectation.finds_positive_class && !names.empty() &&
+             expectation.class_names.empty() && !expectation.labels_last &&
+             !expectation.label_base.has_value()) {
+    FindPositiveClass(source, expectation.labels_elsewhere, names, plan);
+    if (!plan.positive_class.empty()) return plan;
+  }
   std::vector<std::string> class_names;
   for (const std::size_t column : plan.values) {
     if (!names.empty()) class_names.push_back(names[column]);
   }
   const std::size_t classes = plan.values.size();
-  if (expectation.positive_class) {
+  if (!expectation.positive_class.empty()) {
     if (classes == 1) return plan;
     return FileError(
         source,

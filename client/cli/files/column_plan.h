@@ -25,7 +25,7 @@ struct ColumnOptions {
   // The features of the cases, and what an error calls their option.
   std::vector<std::string> features;
   const char* feature_option = "--feature-column";
-  // Empty: a comma, or if the first line has none, a semicolon or a tab that it has.
+  // Empty: a comma, or if the first line has none, a semicolon, a tab or a | that it has.
   std::string delimiter;
   // Rows that cannot be read, or are invalid, are left out.
   bool drop_invalid = false;
@@ -48,6 +48,9 @@ struct ColumnPlan {
   std::vector<std::string> value_names;
   // What the user should know about the match of columns and classes; empty if nothing.
   std::string note;
+  // The name of the class whose probability the only column of values is, if its name says so, as
+  // prob_yes does; else empty.
+  std::string positive_class;
 };
 
 // The name of the column that has each role if no option names one. An empty name means that the
@@ -67,10 +70,14 @@ struct ColumnExpectation {
   // The class names; empty if unknown.
   std::span<const std::string> class_names;
   std::optional<int> label_base;
-  // The file has one column of probabilities, of the positive class.
-  bool positive_class = false;
+  // The class whose probability is in the only column of probabilities: its name, or its number if
+  // it has no name; empty if each class has a column.
+  std::string_view positive_class{};
   // The last column holds the labels.
   bool labels_last = false;
+  // Whether a column that is named after the probability of a class may say which class is the
+  // positive one, and that the only other column holds the labels.
+  bool finds_positive_class = false;
   // The columns that hold the predictions; empty if any column may.
   std::span<const std::size_t> predictions{};
 };
@@ -110,8 +117,11 @@ struct ColumnExpectation {
     std::span<const std::size_t> predictions = {});
 
 // Does what AssignColumns does, for predictions of classes. With names, the columns of values are
-// matched to the class names by name. Errors: InvalidArgument naming the columns, what was expected
-// and the options that help.
+// matched to the class names by name. Of several columns, the one that is named after the
+// probability of a stated positive class holds it. If no class is stated, and one column alone is
+// named after the probability of a class, as prob_yes is, beside the labels or one other column,
+// then this class is the positive one, and the other column holds the labels. Errors:
+// InvalidArgument naming the columns, what was expected and the options that help.
 [[nodiscard]] absl::StatusOr<ColumnPlan> PlanClasses(const ColumnOptions& options,
                                                      const ColumnExpectation& expectation,
                                                      const std::string& source,

@@ -21,7 +21,7 @@ constexpr std::size_t kReadBytes = std::size_t{1} << 18;
 char FindDelimiter(std::string_view line) {
   const std::size_t last = line.find_last_not_of(" \t\r");
   line = line.substr(0, last == std::string_view::npos ? 0 : last + 1);
-  for (const char delimiter : {',', ';', '\t'}) {
+  for (const char delimiter : {',', ';', '\t', '|'}) {
     bool quoted = false;
     for (const char c : line) {
       if (c == '"') quoted = !quoted;

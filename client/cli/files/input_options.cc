@@ -23,7 +23,7 @@ void AddColumnOptions(CLI::App& command, ColumnOptions& columns) {
   command.add_option(
       "--delimiter", columns.delimiter,
       "the character between the columns of CSV, or the word tab; default: a comma, or if "
-      "the first line has none, a semicolon or a tab");
+      "the first line has none, a semicolon, a tab or a |");
   command.add_option(
       "--label-column", columns.label,
       "column (CSV), key (JSON Lines) or array (NPZ) with the labels or outcomes. A "

@@ -19,6 +19,8 @@ struct InputOptions {
   // Number of the first class in the labels. Without it, labels are class names.
   std::optional<int> label_base;
   bool labels_last_column = false;
+  // See ColumnExpectation; not an option of the user.
+  bool finds_positive_class = false;
   // File with the ids of the predictions, whose labels may then come later.
   std::string ids;
   // File with the values of the model's group tag.

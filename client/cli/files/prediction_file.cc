@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "calibd/core/probability.h"
@@ -44,6 +45,14 @@ absl::StatusOr<std::optional<std::int32_t>> ResolvePositiveClass(InputOptions& o
                                  ", expected ", names.empty() ? "" : ListNames(names) + ", or ",
                                  base, " or ", base + 1,
                                  names.empty() ? "; a class name needs --class-names A,B" : ""));
+}
+
+// Whether a text is 1 or True (true), or 0 or False (false); unset for another text.
+std::optional<bool> TruthValueOf(std::string_view text) {
+  const std::string lower = absl::AsciiStrToLower(std::string(text));
+  if (lower == "1" || lower == "1.0" || lower == "true") return true;
+  if (lower == "0" || lower == "0.0" || lower == "false") return false;
+  return std::nullopt;
 }
 
 // Replaces the probability p of the positive class by a row of two: 1 - p and p, or the logits 0
@@ -113,6 +122,14 @@ class ClassReader {
         class_names_.size(), " classes: ", ListNames(class_names_)));
   }
 
+  // Set after Read.
+  [[nodiscard]] std::optional<std::int32_t> positive_class() const { return positive_class_; }
+  // The names of two classes that the file names itself, after the labels are read.
+  [[nodiscard]] std::vector<std::string> found_names() const {
+    if (found_class_.empty() || other_class_.empty()) return {};
+    return {other_class_, found_class_};
+  }
+
   // Reads the labels from a file of their own.
   absl::Status ReadLabels(Input& input) {
     CALIBD_RETURN_IF_ERROR(MakeParser());
@@ -133,16 +150,30 @@ class ClassReader {
                                          .labels_elsewhere = !options_.labels.empty(),
                                          .class_names = options_.class_names,
                                          .label_base = options_.label_base,
-                                         .positive_class = positive_class_.has_value(),
+                                         .positive_class = PositiveName(),
                                          .labels_last = options_.labels_last_column,
+                                         .finds_positive_class = options_.finds_positive_class,
                                          .predictions = head.predictions},
                                         file_.name, head.names, head.column_count));
     if (plan.note.empty()) plan.note = note_;
+    if (!plan.positive_class.empty()) {
+      // The other class has no name before the labels are read.
+      positive_class_ = 1;
+      found_class_ = plan.positive_class;
+    }
     class_count_ = positive_class_.has_value() ? 2 : plan.values.size();
     class_names_ = plan.value_names.empty() ? options_.class_names : plan.value_names;
     plan.value_names = class_names_;
     if (!plan.truths.empty() || head.truth_array) CALIBD_RETURN_IF_ERROR(MakeParser());
     return plan;
+  }
+
+  // The name of the stated positive class, or its number.
+  [[nodiscard]] std::string_view PositiveName() const {
+    if (!positive_class_.has_value()) return "";
+    const auto k = static_cast<std::size_t>(*positive_class_);
+    return k < options_.class_names.size() ? std::string_view(options_.class_names[k])
+                                           : std::string_view(options_.positive_class);
   }
 
   absl::Status MakeParser() {
@@ -157,15 +188,43 @@ class ClassReader {
     return absl::OkStatus();
   }
 
-  [[nodiscard]] absl::StatusOr<double> Parse(std::string_view text) const {
+  [[nodiscard]] absl::StatusOr<double> Parse(std::string_view text) {
+    if (!found_class_.empty() && !IsMissing(text)) return ParseByFoundClass(text);
     const absl::StatusOr<std::int32_t> label = parser_->Parse(text);
     if (!label.ok()) return label.status();
     return *label;
   }
 
+  // Returns 1 for the class after whose probability a column is named, and 0 for the other one.
+  absl::StatusOr<double> ParseByFoundClass(std::string_view text) {
+    if (text == found_class_) return 1;
+    const std::optional<bool> named = TruthValueOf(found_class_);
+    const std::optional<bool> value = TruthValueOf(text);
+    if (named.has_value() && value.has_value()) return named == value ? 1 : 0;
+    double number = 0;
+    const bool is_number = ParseDouble(text, number);
+    // True: the class is true.
+    if (value.has_value() && !is_number) return *value ? 1 : 0;
+    if (is_number && !ParseDouble(found_class_, number)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "label ", Quote(text), " does not say whether it is the class ", Quote(found_class_),
+          ": add --positive-class 1 if 1 is this class, or "
+          "--positive-class 0 if 0 is"));
+    }
+    if (other_class_.empty()) other_class_ = text;
+    if (text == other_class_) return 0;
+    return absl::InvalidArgumentError(absl::StrCat("label ", Quote(text),
+                                                   ", expected one of two: ", Quote(found_class_),
+                                                   " or ", Quote(other_class_)));
+  }
+
   const InputOptions& options_;
-  const std::optional<std::int32_t> positive_class_;
+  std::optional<std::int32_t> positive_class_;
   InputFile& file_;
+  // Of two classes, the one after whose probability a column is named, and the other one, which the
+  // first other label names. Empty if unknown.
+  std::string found_class_;
+  std::string other_class_;
   // What the user should know about the first line; empty if nothing.
   std::string note_;
   std::size_t class_count_ = 0;
@@ -183,6 +242,36 @@ std::vector<Violation> ApplySoftmax(Input& input, bool drop_invalid) {
     if (std::ranges::all_of(row, [](double logit) { return std::isfinite(logit); })) Softmax(row);
   }
   return {};
+}
+
+// Says that some columns of values hold the labels, if they do: 0 but for a 1 in each row, beside
+// columns of probabilities. Empty otherwise.
+std::string OneHotHint(const Input& input) {
+  const std::size_t m = input.width;
+  if (m < 4 || input.values.size() < m || input.class_count != m) return "";
+  std::vector<bool> whole(m, true);
+  const std::size_t rows = input.values.size() / m;
+  for (std::size_t i = 0; i < input.values.size(); ++i) {
+    if (input.values[i] != 0 && input.values[i] != 1) whole[i % m] = false;
+  }
+  const auto count = static_cast<std::size_t>(std::ranges::count(whole, true));
+  if (2 * count != m) return "";
+  for (std::size_t row = 0; row < rows; ++row) {
+    double sum = 0;
+    for (std::size_t k = 0; k < m; ++k) sum += whole[k] ? input.values[row * m + k] : 0;
+    if (sum != 1) return "";
+  }
+  std::vector<std::string> names;
+  for (std::size_t k = 0; k < m; ++k) {
+    if (!whole[k]) continue;
+    const std::size_t column = input.columns.values[k];
+    names.push_back(column < input.columns.names.size() ? input.columns.names[column]
+                                                        : absl::StrCat(column + 1));
+  }
+  return absl::StrCat("; the columns ", ListNames(names),
+                      " are 0 except for a 1 in each row: if they are the labels (one-hot), write "
+                      "one column with the true class in their place (pandas: idxmax(axis=1), "
+                      "NumPy: argmax(axis=1))");
 }
 
 // Says what the values may be if most rows have one outside [0, 1]; empty otherwise.
@@ -222,6 +311,9 @@ absl::Status Advise(const Input& input, const absl::Status& faults) {
   std::string text(faults.message());
   const bool little = absl::StrReplaceAll({{kRowSumAdvice, ""}}, &text) > 0;
   const bool no_sum = absl::StrReplaceAll({{kNoSumAdvice, ""}}, &text) > 0;
+  if (const std::string one_hot = OneHotHint(input); !one_hot.empty()) {
+    return absl::InvalidArgumentError(text + one_hot);
+  }
   if (little || no_sum) text += no_sum ? kNoSumAdvice : kRowSumAdvice;
   const std::string scale = ScaleHint(input);
   // If the values are no probabilities, those that look like some would remain.
@@ -247,20 +339,22 @@ absl::StatusOr<Input> ReadInput(const InputOptions& options) {
 
 absl::StatusOr<Input> ReadInput(const InputOptions& stated, InputFile& file) {
   InputOptions options = stated;
-  CALIBD_ASSIGN_OR_RETURN(const auto positive_class, ResolvePositiveClass(options));
+  CALIBD_ASSIGN_OR_RETURN(auto positive_class, ResolvePositiveClass(options));
   ClassReader reader(options, positive_class, file);
   Input input;
   CALIBD_RETURN_IF_ERROR(reader.Read(input));
+  positive_class = reader.positive_class();
   if (!options.logits) input.changes.rounded_probabilities = RoundToProbabilities(input.values);
   if (positive_class.has_value()) ExpandPositiveClass(options.logits, *positive_class, input);
   if (!options.labels.empty()) CALIBD_RETURN_IF_ERROR(reader.ReadLabels(input));
+  if (input.class_names.empty()) input.class_names = reader.found_names();
   CALIBD_RETURN_IF_ERROR(ReadOtherFiles(options, input));
   if (options.labels_needed && options.labels.empty() && input.truths.empty() &&
       input.ids.empty()) {
     return UsageFault(
         absl::StrCat("LABELS is missing: give a file, or state with --label-column "
                      "where the labels are in ",
-                     file.name));
+                     file.name, OneHotHint(input)));
   }
   if (!input.truths.empty()) {
     CALIBD_RETURN_IF_ERROR(CheckCount(input.truth_places, "label", input.truths.size(), input));
@@ -270,7 +364,10 @@ absl::StatusOr<Input> ReadInput(const InputOptions& stated, InputFile& file) {
   return input;
 }
 
-absl::StatusOr<Input> ReadObservations(const InputOptions& options, double row_sum_tolerance) {
+absl::StatusOr<Input> ReadObservations(const InputOptions& stated, double row_sum_tolerance) {
+  InputOptions options = stated;
+  // The classes are those of the file: no model or map has another order of them.
+  options.finds_positive_class = options.labels_needed;
   CALIBD_ASSIGN_OR_RETURN(Input input, ReadInput(options));
   if (!options.labels_needed) input.labels.assign(input.row_count, 0);
   if (input.labels.empty()) return UsageFault("LABELS is missing: an evaluation needs labels");
@@ -288,6 +385,12 @@ absl::StatusOr<Input> ReadObservations(const InputOptions& options, double row_s
   DropInvalidRows(
       [&](std::size_t row) { return FindViolations(all.rows(row, 1), row_sum_tolerance).empty(); },
       input);
+  if (input.row_count == 0) {
+    return FileError(input.places.path,
+                     absl::StrCat("all ", *input.changes.dropped_rows,
+                                  " rows are invalid; without --drop-invalid, the error says what "
+                                  "is wrong with them"));
+  }
   if (options.labels_needed) {
     input.labels = ClassesOf(input.truths);
   } else {

@@ -39,11 +39,14 @@ std::string Text(const absl::Status& status) { return std::string(status.message
 
 // What to do about a text in place of a number; empty if it has no usual cause.
 std::string HintAtText(std::string_view cell) {
-  for (const char delimiter : {';', '\t'}) {
+  constexpr struct {
+    char delimiter;
+    const char* name;
+    const char* option;
+  } kDelimiters[] = {{';', "a semicolon", "';'"}, {'\t', "a tab", "tab"}, {'|', "a |", "'|'"}};
+  for (const auto& [delimiter, name, option] : kDelimiters) {
     if (cell.find(delimiter) == std::string_view::npos) continue;
-    return absl::StrCat("; if ", delimiter == ';' ? "a semicolon" : "a tab",
-                        " separates the columns, say --delimiter ",
-                        delimiter == ';' ? "';'" : "tab");
+    return absl::StrCat("; if ", name, " separates the columns, say --delimiter ", option);
   }
   return HintAtNotation(cell);
 }
@@ -182,7 +185,8 @@ class TextRows {
     for (const std::size_t column : columns) {
       double value = 0;
       if (!ParseDouble(row.cells[column], value) || std::isnan(value)) {
-        if (!drop()) {
+        // A notation such as 95% is that of the whole column: without it, few rows or none remain.
+        if (!drop() || !HintAtNotation(row.cells[column]).empty()) {
           const bool text = !IsMissing(row.cells[column]) && !std::isnan(value);
           return Fault(column, ParseNumber(row.cells[column], expected).status(),
                        text ? TextHint(column, row.cells[column]) : kDropHint);

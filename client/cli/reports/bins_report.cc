@@ -16,7 +16,7 @@ using convert::SignedFixed;
 
 // Empty without observations. prediction and event: the names of their columns.
 std::string BinTable(const google::protobuf::RepeatedPtrField<v1::HistoryBucket::Bin>& bins,
-                     const char* prediction, const char* event) {
+                     const std::string& prediction, const char* event) {
   std::vector<std::vector<std::string>> rows = {
       {prediction, "rows", "says %", event, "gap (points)"}};
   const double count = bins.size();
@@ -41,7 +41,7 @@ std::string DescribeBins(const v1::GetCalibrationResponse& response) {
   const std::string top_label = BinTable(scores.bins(), "confidence", "right %");
   if (top_label.empty()) return "no labelled row yet\n";
   const std::string class_1 =
-      BinTable(scores.class_1_bins(), "probability of class 1", "class 1 %");
+      BinTable(scores.class_1_bins(), convert::Class1Event(scores.class_1_name()), "is %");
   return class_1.empty() ? top_label : absl::StrCat(top_label, "\n", class_1);
 }
 

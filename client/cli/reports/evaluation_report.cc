@@ -112,17 +112,20 @@ std::string DescribeGroups(const v1::Evaluation& evaluation) {
          absl::StrCat(group->observations()),
          absl::StrFormat("%.1f %%", 100 * group->mean_confidence()),
          absl::StrFormat("%.1f %%", 100 * group->accuracy()),
-         absl::StrCat(convert::Points(error.estimate()), is_class_1 ? " *" : ""),
+         absl::StrCat(error.lower() > 0 ? convert::Points(error.estimate()) : "-",
+                      is_class_1 ? " *" : ""),
          absl::StrCat(convert::Points(error.lower()), " to ", convert::Points(error.upper())),
          convert::Fixed(group->log10_e_value(), 1),
          absl::StrCat(convert::StatusName(group->status()),
                       group->rejected() ? ", rejected" : "")});
   }
   const bool has_events = evaluation.groups(0).has_class_1_error();
-  return absl::StrCat(
-      "\nGroups:\n", FormatTable(rows),
-      left_out > 0 ? absl::StrCat("... ", left_out, " more\n") : "",
-      has_events ? "* of P(class 1), which is off by more than the top label\n" : "");
+  return absl::StrCat("\nGroups:\n", FormatTable(rows),
+                      left_out > 0 ? absl::StrCat("... ", left_out, " more\n") : "",
+                      has_events
+                          ? absl::StrCat("* of ", convert::Class1Event(evaluation.class_1_name()),
+                                         ", which is off by more than the top label\n")
+                          : "");
 }
 
 std::string DescribeScores(const v1::Evaluation& evaluation) {
@@ -228,10 +231,14 @@ std::string DescribeOtherTests(const v1::Evaluation& evaluation) {
   return text;
 }
 
-std::string DescribeReliability(const v1::Reliability& reliability) {
-  const std::string event = reliability.has_class_index()
-                                ? absl::StrCat("class ", reliability.class_index())
-                                : std::string("the predicted class is right");
+// evaluation: that of the diagram.
+std::string DescribeReliability(const v1::Reliability& reliability,
+                                const v1::Evaluation& evaluation) {
+  const bool is_class_1 = evaluation.has_class_1_error() && reliability.class_index() == 1;
+  const std::string event = !reliability.has_class_index()
+                                ? std::string("the predicted class is right")
+                            : is_class_1 ? convert::Class1Event(evaluation.class_1_name())
+                                         : absl::StrCat("class ", reliability.class_index());
   Rows rows = {{"predicted", "n", "mean", "observed", "if calibrated", ""}};
   for (const v1::Reliability::Bin& bin : reliability.bins()) {
     rows.push_back(
@@ -256,7 +263,7 @@ std::string DescribeEvaluation(const v1::Evaluation& evaluation) {
       DescribeBinnedErrors(evaluation), DescribeOtherTests(evaluation),
       DescribeDecision(evaluation), DescribeIndividual(evaluation));
   for (const v1::Reliability& reliability : evaluation.reliability()) {
-    text += DescribeReliability(reliability);
+    text += DescribeReliability(reliability, evaluation);
   }
   return text;
 }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "calibd/convert/text.h"
 #include "client/cli/reports/report.h"
 #include "google/protobuf/util/time_util.h"
@@ -16,6 +17,9 @@ namespace calibd::cli {
 namespace {
 
 using google::protobuf::util::TimeUtil;
+
+// Maximum number of labels of a bucket; see v1.HistoryBucket.labels.
+constexpr int kMostShownLabels = 20;
 
 std::optional<double> Gap(const v1::HistoryBucket& bucket) {
   if (bucket.has_forecast()) {
@@ -58,17 +62,48 @@ std::string DecisionLegend(const v1::ThresholdDecision& decision) {
                              : "how much more each cost than the forecasts promised");
 }
 
-// "wind +9.4 (6.1 to 13.8)".
-std::string LabelText(const v1::LabelSpan& label) {
-  return absl::StrFormat("%s %s (%s to %s)", convert::Plain(label.name()),
+// "+9.4 (6.1 to 13.8)".
+std::string LabelGap(const v1::LabelSpan& label) {
+  return absl::StrFormat("%s (%s to %s)",
                          convert::SignedFixed(100 * (label.stated() - label.held()), 1),
                          convert::SignedFixed(100 * label.gap_lower(), 1),
                          convert::SignedFixed(100 * label.gap_upper(), 1));
 }
 
+// The cells of a row about single labels: the labels of these names, or the one furthest off.
+std::vector<std::string> LabelCells(const v1::HistoryBucket& bucket,
+                                    const std::vector<std::string>& labels) {
+  if (labels.empty()) {
+    if (bucket.labels().empty()) return {"-"};
+    const v1::LabelSpan& furthest = bucket.labels(0);
+    return {absl::StrCat(convert::Plain(furthest.name()), " ", LabelGap(furthest))};
+  }
+  std::vector<std::string> cells;
+  for (const std::string& name : labels) {
+    const auto label = std::ranges::find(bucket.labels(), name, &v1::LabelSpan::name);
+    cells.push_back(label == bucket.labels().end() ? "-" : LabelGap(*label));
+  }
+  return cells;
+}
+
+// A field of CSV that may contain commas and quotation marks: RFC 4180.
+std::string CsvText(const std::string& text) {
+  return absl::StrCat("\"", absl::StrReplaceAll(text, {{"\"", "\"\""}}), "\"");
+}
+
+std::string LeftOutText(int label_count) {
+  // Of one label, nothing is left out.
+  if (label_count <= 1) return "";
+  return absl::StrFormat(
+      "Each row names one of %d labels. --label NAME shows another one, and --output json the %d "
+      "labels\nfurthest off in each row.\n",
+      label_count, std::min(label_count, kMostShownLabels));
+}
+
 // has_decision, has_labels: of the whole history.
 std::vector<std::string> HistoryRow(std::string start, const v1::HistoryBucket& bucket,
-                                    bool has_decision, bool has_labels, bool verbose) {
+                                    bool has_decision, bool has_labels,
+                                    const std::vector<std::string>& labels, bool verbose) {
   const auto real = [](bool known, double value) { return known ? Number(value) : "-"; };
   const auto scientific = [](bool known, double value) {
     return known ? absl::StrFormat("%.2e", value) : "-";
@@ -82,7 +117,7 @@ std::vector<std::string> HistoryRow(std::string start, const v1::HistoryBucket& 
       gap.has_value() ? convert::SignedFixed(100 * *gap, 1) : "-"};
   if (has_decision) row.push_back(bucket.has_decision() ? DecisionGap(bucket.decision()) : "-");
   if (has_labels) {
-    row.push_back(bucket.labels().empty() ? "-" : LabelText(bucket.labels(0)));
+    for (std::string& cell : LabelCells(bucket, labels)) row.push_back(std::move(cell));
     if (verbose) {
       row.push_back(real(bucket.has_brier_score(), bucket.brier_score()));
       row.push_back(real(bucket.has_log10_e_value(), bucket.log10_e_value()));
@@ -135,20 +170,23 @@ std::string DescribeUpdate(const v1::ModelUpdate& update) {
                       restarts);
 }
 
-std::string DescribeHistory(const v1::GetHistoryResponse& history, bool verbose) {
+std::string DescribeHistory(const v1::GetHistoryResponse& history, bool verbose,
+                            const std::vector<std::string>& labels) {
   std::string updates;
   for (const v1::ModelUpdate& update : history.updates()) {
     absl::StrAppend(&updates, "updated ", TimeUtil::ToString(update.time()).substr(0, 19),
                     "Z: ", DescribeUpdate(update), "\n");
   }
   if (history.buckets().empty()) return "nothing was counted in this time\n" + updates;
-  std::vector<std::vector<std::string>> rows{{"from (UTC)", "n", "off by (points)", "gap"}};
+  std::vector<std::vector<std::string>> rows{
+      {"from (UTC)", "n", "off by (points)", "gap (points)"}};
   const bool forecasts = history.kind() == "forecast";
   const auto decided = std::ranges::find_if(history.buckets(), &v1::HistoryBucket::has_decision);
   const bool has_decision = decided != history.buckets().end();
   if (has_decision) rows[0].emplace_back("decisions");
   const bool has_labels = history.kind() == "labels";
-  if (has_labels) rows[0].emplace_back("label furthest off");
+  if (has_labels && labels.empty()) rows[0].emplace_back("label furthest off");
+  for (const std::string& name : labels) rows[0].push_back(convert::Plain(name));
   if (verbose && has_labels) {
     rows[0].insert(rows[0].end(), {"Brier", "log10 e"});
   } else if (verbose && forecasts) {
@@ -160,16 +198,17 @@ std::string DescribeHistory(const v1::GetHistoryResponse& history, bool verbose)
     // "2026-01-31T14:00:00Z", cut to minutes.
     std::string start = TimeUtil::ToString(bucket.start_time()).substr(0, 16);
     start[10] = ' ';
-    rows.push_back(HistoryRow(std::move(start), bucket, has_decision, has_labels, verbose));
+    rows.push_back(HistoryRow(std::move(start), bucket, has_decision, has_labels, labels, verbose));
   }
-  rows.push_back(HistoryRow("all", history.total(), has_decision, has_labels, verbose));
+  rows.push_back(HistoryRow("all", history.total(), has_decision, has_labels, labels, verbose));
   if (has_labels) {
     return absl::StrCat(
         FormatTable(rows), updates,
         "Off by: how far the probabilities of all labels were off on average over the known "
         "truths. "
         "Gap: mean\nprobability minus share that holds, in points. All intervals of a row hold "
-        "together with 95 %, for\neach row by itself.\n");
+        "together with 95 %, for\neach row by itself.\n",
+        labels.empty() ? LeftOutText(history.label_count()) : "");
   }
   if (forecasts) {
     return absl::StrCat(
@@ -192,9 +231,11 @@ std::string DescribeHistory(const v1::GetHistoryResponse& history, bool verbose)
   return absl::StrCat(
       FormatTable(rows), updates,
       has_two_series
-          ? "Off by: how far the top label's confidence was off, or * the probability of class 1, "
-            "whichever\nis worse, with an interval that holds with 95 % for each row by itself. "
-            "Gap: of the same event,\nmean probability minus frequency, in points.\n"
+          ? absl::StrCat("Off by: how far the top label's confidence was off, or * ",
+                         convert::Class1Event(history.class_1_name()),
+                         ", whichever is worse,\nwith an interval that holds with 95 % for each "
+                         "row by itself. "
+                         "Gap: of the same event, mean\nprobability minus frequency, in points.\n")
           : "Off by: how far the top label's confidence was off, with an interval that holds with "
             "95 % for each\nrow by itself. Gap: mean confidence minus accuracy, in points.\n",
       verbose ? "SKCE is unbiased and may be negative, +- is its standard error; log10 e is the "
@@ -210,7 +251,9 @@ std::string HistoryCsv(const v1::GetHistoryResponse& history) {
       "class_1_error,class_1_error_lower,class_1_error_upper,error,crps,log_score,residual_mean,"
       "residual_standard_deviation,bias,decision_realised_loss,decision_expected_loss,"
       "decision_gap_lower,decision_gap_upper,discrepancy_blocks,mmd_squared,"
-      "mmd_squared_standard_error\n";
+      "mmd_squared_standard_error";
+  const bool has_labels = history.kind() == "labels";
+  absl::StrAppend(&text, has_labels ? ",label,label_gap,label_gap_lower,label_gap_upper\n" : "\n");
   const auto real = [](bool known, double value) {
     return known ? absl::StrFormat("%.17g", value) : std::string();
   };
@@ -218,7 +261,7 @@ std::string HistoryCsv(const v1::GetHistoryResponse& history) {
     const std::optional<double> gap = Gap(bucket);
     const std::optional<double> bias = Bias(bucket);
     const v1::ForecastScores& scores = bucket.forecast();
-    const std::vector<std::string> fields = {
+    std::vector<std::string> fields = {
         TimeUtil::ToString(bucket.start_time()),
         TimeUtil::ToString(bucket.end_time()),
         absl::StrCat(bucket.observations()),
@@ -256,6 +299,13 @@ std::string HistoryCsv(const v1::GetHistoryResponse& history) {
         absl::StrCat(bucket.discrepancy_blocks()),
         real(bucket.has_mmd_squared(), bucket.mmd_squared()),
         real(bucket.has_mmd_squared_standard_error(), bucket.mmd_squared_standard_error())};
+    if (has_labels) {
+      const bool known = !bucket.labels().empty();
+      const v1::LabelSpan label = known ? bucket.labels(0) : v1::LabelSpan();
+      fields.insert(fields.end(),
+                    {CsvText(label.name()), real(known, label.stated() - label.held()),
+                     real(known, label.gap_lower()), real(known, label.gap_upper())});
+    }
     absl::StrAppend(&text, absl::StrJoin(fields, ","), "\n");
   }
   return text;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "calibd/convert/text.h"
 #include "client/cli/reports/report.h"
 
@@ -16,16 +17,24 @@ bool IsOver(const v1::LabelCalibration& label) {
   return label.status() == v1::CalibrationError::OVER_LIMIT;
 }
 
-// "over the limit, rejected", or "recovered since row 4097".
+// "over the limit, rejected", "recovered since row 4097", or after an acknowledgement "counted
+// since row 4001, accepted up to 18.7 points".
 std::string MarkText(const v1::LabelCalibration& label) {
-  std::string text;
+  std::vector<std::string> marks;
   if (label.has_recovered_since()) {
-    text = absl::StrCat("recovered since row ", label.recovered_since());
+    marks.push_back(absl::StrCat("recovered since row ", label.recovered_since()));
   } else if (IsOver(label)) {
-    text = "over the limit";
+    marks.emplace_back("over the limit");
   }
-  if (!label.rejected()) return text;
-  return absl::StrCat(text, text.empty() ? "" : ", ", "rejected");
+  if (label.rejected()) marks.emplace_back("rejected");
+  if (label.has_since_observation()) {
+    marks.push_back(absl::StrCat("counted since row ", label.since_observation()));
+  }
+  if (label.has_acknowledged_limit()) {
+    marks.push_back(
+        absl::StrCat("accepted up to ", convert::PointsText(label.acknowledged_limit())));
+  }
+  return absl::StrJoin(marks, ", ");
 }
 
 }  // namespace
@@ -49,8 +58,8 @@ std::string DescribeLabels(const v1::MultilabelCalibration& calibration, std::si
     const auto percent = [label](double share) {
       return label->truths() == 0 ? "-" : absl::StrFormat("%.1f %%", 100 * share);
     };
-    const bool has_estimate =
-        label->has_error() && !convert::SaysLittle(error.lower(), error.upper());
+    // Noise biases the estimate upwards, which says nothing beside an interval that begins at 0.
+    const bool has_estimate = label->has_error() && error.lower() > 0;
     rows.push_back(
         {convert::Plain(label->name()), absl::StrCat(label->truths()), percent(label->stated()),
          percent(label->held()), has_estimate ? convert::Points(error.estimate()) : "-",

@@ -65,24 +65,67 @@ std::vector<std::string> Wrap(absl::string_view text, std::size_t width) {
   return lines;
 }
 
+// The number of active alarms, and "a" for an acknowledged error: "2", "a", "2 a" or empty.
+std::string AlarmsCell(const v1::ListVerdictsResponse::ModelVerdict& model) {
+  std::vector<std::string> marks;
+  if (!model.alarms().empty()) marks.push_back(absl::StrCat(model.alarms_size()));
+  if (model.verdict().is_acknowledged() || model.error().has_since_acknowledgement()) {
+    marks.emplace_back("a");
+  }
+  return absl::StrJoin(marks, " ");
+}
+
+bool HasMarks(const v1::ListVerdictsResponse& response) {
+  return std::ranges::any_of(response.models(),
+                             [](const auto& model) { return !AlarmsCell(model).empty(); });
+}
+
+std::string Legend(const v1::ListVerdictsResponse& response, double false_discovery_rate) {
+  return absl::StrCat(
+      absl::StrFormat(
+          "e-BH over the %d %s with evidence rejects %d (*): the expected share of calibrated "
+          "models among them is at most %s %%.",
+          response.tested_models(), response.tested_models() == 1 ? "model" : "models",
+          response.rejected_models(), Number(100 * false_discovery_rate)),
+      HasMarks(response) ? " Alarms: how many are active (calibctl alarms MODEL); a: an error over "
+                           "the limit was acknowledged (calibctl show MODEL)."
+                         : "");
+}
+
+std::string BriefOf(const v1::ListVerdictsResponse::ModelVerdict& model) {
+  const std::string brief = Plain(model.reading().how_bad().brief());
+  return brief.empty() ? "-" : brief;
+}
+
+std::string EValueOf(const v1::ListVerdictsResponse::ModelVerdict& model) {
+  return model.watch().has_evidence() ? PowerOfTen(model.watch().evidence().log10_e_value()) : "-";
+}
+
+std::string NewestRowOf(const v1::ListVerdictsResponse::ModelVerdict& model) {
+  return model.has_last_observation_time() ? MinuteText(model.last_observation_time()) : "-";
+}
+
+constexpr std::size_t kAlarmsColumn = 3;
+constexpr std::size_t kTestColumn = 4;
+
 std::vector<Column> Columns(const v1::ListVerdictsResponse& response) {
   std::vector<Column> columns = {{.name = "model", .cells = {}, .is_text = true},
                                  {.name = "verdict", .cells = {}, .is_text = true},
                                  {.name = "error", .cells = {}, .is_text = true},
+                                 {.name = "alarms", .cells = {}},
                                  {.name = "e-BH", .cells = {}},
                                  {.name = "rows", .cells = {}},
                                  {.name = "e-value", .cells = {}},
                                  {.name = "newest row", .cells = {}}};
   for (const auto& model : response.models()) {
-    const std::string brief = Plain(model.reading().how_bad().brief());
-    const std::string cells[] = {
-        ShortName(model.model()),
-        Plain(model.reading().verdict().text()),
-        brief.empty() ? "-" : brief,
-        model.rejected_among_all() ? "*" : "",
-        absl::StrCat(model.observations()),
-        model.watch().has_evidence() ? PowerOfTen(model.watch().evidence().log10_e_value()) : "-",
-        model.has_last_observation_time() ? MinuteText(model.last_observation_time()) : "-"};
+    const std::string cells[] = {ShortName(model.model()),
+                                 Plain(model.reading().verdict().text()),
+                                 BriefOf(model),
+                                 AlarmsCell(model),
+                                 model.rejected_among_all() ? "*" : "",
+                                 absl::StrCat(model.observations()),
+                                 EValueOf(model),
+                                 NewestRowOf(model)};
     for (std::size_t k = 0; k < columns.size(); ++k) columns[k].cells.push_back(cells[k]);
   }
   for (Column& column : columns) {
@@ -149,11 +192,28 @@ std::string RowText(const std::vector<Column>& columns, const std::vector<std::s
 
 }  // namespace
 
+std::string DescribeVerdicts(const v1::ListVerdictsResponse& response,
+                             double false_discovery_rate) {
+  if (response.models().empty()) return "no models\n";
+  const bool has_marks = HasMarks(response);
+  std::vector<std::vector<std::string>> rows = {
+      {"model", "verdict", "rows", "error", "e-value", "newest row", "e-BH"}};
+  if (has_marks) rows[0].insert(rows[0].begin() + 2, "alarms");
+  for (const auto& model : response.models()) {
+    rows.push_back({ShortName(model.model()), Plain(model.reading().verdict().text()),
+                    absl::StrCat(model.observations()), BriefOf(model), EValueOf(model),
+                    NewestRowOf(model), model.rejected_among_all() ? "*" : ""});
+    if (has_marks) rows.back().insert(rows.back().begin() + 2, AlarmsCell(model));
+  }
+  return absl::StrCat(FormatTable(rows), Legend(response, false_discovery_rate), "\n");
+}
+
 std::string DescribeVerdictsWithin(std::size_t width, const v1::ListVerdictsResponse& response,
                                    double false_discovery_rate) {
   if (response.models().empty()) return "no models\n";
   std::vector<Column> columns = Columns(response);
-  if (response.rejected_models() == 0) columns.erase(columns.begin() + 3);
+  if (response.rejected_models() == 0) columns.erase(columns.begin() + kTestColumn);
+  if (!HasMarks(response)) columns.erase(columns.begin() + kAlarmsColumn);
   const std::vector<std::string> removed = Fit(width, columns);
   const auto row = [&columns](const auto& cell_of) {
     std::vector<std::string> cells;
@@ -165,11 +225,7 @@ std::string DescribeVerdictsWithin(std::size_t width, const v1::ListVerdictsResp
   for (std::size_t i = 0; i < columns[0].cells.size(); ++i) {
     text += row([i](const Column& column) { return column.cells[i]; });
   }
-  std::string notes = absl::StrFormat(
-      "e-BH over the %d %s with evidence rejects %d (*): the expected share of calibrated models "
-      "among them is at most %s %%.",
-      response.tested_models(), response.tested_models() == 1 ? "model" : "models",
-      response.rejected_models(), Number(100 * false_discovery_rate));
+  std::string notes = Legend(response, false_discovery_rate);
   if (!removed.empty()) {
     absl::StrAppend(&notes, " Left out: ", absl::StrJoin(removed.rbegin(), removed.rend(), ", "),
                     "; `calibctl list --wide` shows all columns.");

@@ -105,15 +105,21 @@ ExitCode ReportedStream::Finish(const Context& context, absl::Status sent, const
 
 bool ReportedStream::TellUnmatched() const {
   const client::LabelCounts labels = stream_->counts().labels;
-  const bool found = labels.matched + labels.repeated + labels.conflicting + Untold(labels) > 0;
+  if (labels.waiting > 0) {
+    std::cerr << "calibctl: " << labels.waiting
+              << (labels.waiting == 1 ? " label waits" : " labels wait")
+              << " up to a minute for their prediction, and no longer than the label grace; "
+                 "`calibctl show "
+              << convert::ShortName(model_) << " --verbose` then counts those that found none as "
+              << "unknown\n";
+  }
+  const bool found =
+      labels.matched + labels.repeated + labels.conflicting + labels.waiting + Untold(labels) > 0;
   if (labels.labels == 0 || found) return false;
-  std::cerr
-      << "calibctl: no label belongs to a prediction of " << convert::ShortName(model_)
-      << " that waits for it: " << labels.waiting
-      << " wait for predictions with the same ids, which must come within a minute and the label "
-         "grace, "
-      << labels.unknown << " have ids that the server does not know, " << labels.late
-      << " came after the label grace, " << labels.dropped << " are invalid\n";
+  std::cerr << "calibctl: no label belongs to a prediction of " << convert::ShortName(model_)
+            << " that waits for it: " << labels.unknown
+            << " have ids that the server does not know, " << labels.late
+            << " came after the label grace, " << labels.dropped << " are invalid\n";
   return true;
 }
 

@@ -120,7 +120,7 @@ std::string DescribeStretches(const v1::CalibrationError& error) {
   const v1::ErrorMeasurement& all =
       error.has_since_acknowledgement() ? error.since_acknowledgement() : error.since_start();
   if (!all.has_coverage()) return "";
-  Rows rows = {{"since row", "rows", "off by", "from", "to"}};
+  Rows rows = {{"since row", "rows", "off by (points)", "from", "to"}};
   const bool has_levels = !all.level_coverage().empty();
   for (const v1::LevelCoverage& one : all.level_coverage()) {
     rows[0].push_back(absl::StrCat("below level ", convert::LevelName(one.level()), " %"));
@@ -236,8 +236,7 @@ std::string OffBy(const v1::GroupWatch& group) {
   const v1::ErrorInterval& error = current.has_coverage() ? current.coverage()
                                    : IsClass1(group)      ? current.class_1()
                                                           : current.top_label();
-  const std::string text =
-      absl::StrCat(Fixed(100 * error.estimate(), 1), IsClass1(group) ? " *" : "");
+  const std::string text = absl::StrCat(convert::IntervalText(error), IsClass1(group) ? " *" : "");
   return current.observations() == group.watch().observations()
              ? text
              : absl::StrCat(text, " in ", current.observations(), " rows");
@@ -279,7 +278,10 @@ std::string DescribeGroups(const v1::GetCalibrationResponse& response) {
   if (groups.size() > kMaxGroups) {
     absl::StrAppend(&text, "... ", groups.size() - kMaxGroups, " more\n");
   }
-  if (has_events) text += "* of P(class 1), which is off by more than the top label\n";
+  if (has_events) {
+    absl::StrAppend(&text, "* of ", convert::Class1Event(Current(groups[0]).class_1_name()),
+                    ", which is off by more than the top label\n");
+  }
   return text;
 }
 
@@ -310,19 +312,22 @@ std::string StateText(const std::string& model, const v1::Reading& reading, cons
   }
   if (watch.has_evidence()) {
     absl::StrAppend(&text, ", e-value ", PowerOfTen(watch.evidence().log10_e_value()),
-                    " (rejected at ", PowerOfTen(watch.evidence().threshold()), ")");
+                    " (rejection needs ", PowerOfTen(watch.evidence().threshold()), ")");
   }
   return text;
 }
 
-// What an alarm found. has_events: whether another alarm is about P(class 1).
+// What an alarm found. has_events: whether another alarm is about the probability of class 1.
 std::string FoundText(const v1::Alarm& alarm, bool has_events) {
   if (alarm.kind() != v1::Alarm::OVER_LIMIT) {
     return absl::StrCat(alarm.kind() == v1::Alarm::DRIFT ? "drift detector" : "e-value",
                         " crossed ", PowerOfTen(alarm.threshold()));
   }
   const v1::Alarm::LimitCrossing& crossing = alarm.crossing();
-  const char* const event = crossing.is_class_1() ? "P(class 1) " : has_events ? "top label " : "";
+  const std::string event = crossing.is_class_1()
+                                ? convert::Class1Event(crossing.class_1_name()) + " "
+                            : has_events ? "top label "
+                                         : "";
   if (!crossing.has_error()) {
     return absl::StrCat(event, "newest rows off by more than ",
                         convert::PointsText(crossing.limit()));
@@ -403,26 +408,6 @@ std::string DescribeAcknowledged(const std::string& model, const v1::Alarm& alar
                              ? "an error over the limit is measured anew from the next row on, the "
                                "evidence continues"
                              : "the evidence restarted with the observations after it");
-}
-
-std::string DescribeVerdicts(const v1::ListVerdictsResponse& response,
-                             double false_discovery_rate) {
-  if (response.models().empty()) return "no models\n";
-  Rows rows = {{"model", "verdict", "rows", "error", "e-value", "newest row", "e-BH"}};
-  for (const auto& model : response.models()) {
-    const std::string brief = Plain(model.reading().how_bad().brief());
-    rows.push_back(
-        {ShortName(model.model()), Plain(model.reading().verdict().text()),
-         absl::StrCat(model.observations()), brief.empty() ? "-" : brief,
-         model.watch().has_evidence() ? PowerOfTen(model.watch().evidence().log10_e_value()) : "-",
-         model.has_last_observation_time() ? MinuteText(model.last_observation_time()) : "-",
-         model.rejected_among_all() ? "*" : ""});
-  }
-  return absl::StrFormat(
-      "%se-BH over the %d models with evidence rejects %d (*): the expected share of calibrated "
-      "models among them is at most %s %%.\n",
-      FormatTable(rows), response.tested_models(), response.rejected_models(),
-      Number(100 * false_discovery_rate));
 }
 
 std::string ChangeLine(const v1::GetCalibrationResponse& response) {

@@ -19,10 +19,6 @@ namespace calibd::cli {
     const std::string& model, const google::protobuf::RepeatedPtrField<v1::Alarm>& alarms);
 [[nodiscard]] std::string DescribeAcknowledged(const std::string& model, const v1::Alarm& alarm);
 
-// A table of all models and the result of e-BH over them. false_discovery_rate: as in the request.
-[[nodiscard]] std::string DescribeVerdicts(const v1::ListVerdictsResponse& response,
-                                           double false_discovery_rate);
-
 // Describes a change in one line, for a log.
 [[nodiscard]] std::string ChangeLine(const v1::GetCalibrationResponse& response);
 [[nodiscard]] std::string ChangeLine(const v1::ListVerdictsResponse::ModelVerdict& verdict);

@@ -363,6 +363,8 @@ absl::StatusOr<v1::GetHistoryResponse> Client::GetHistory(const v1::GetHistoryRe
         if (page.has_total()) *history.mutable_total() = std::move(*page.mutable_total());
         *history.mutable_updates() = std::move(*page.mutable_updates());
         history.set_kind(page.kind());
+        history.set_class_1_name(page.class_1_name());
+        history.set_label_count(page.label_count());
       });
   if (!status.ok()) return status;
   return history;

@@ -7,11 +7,13 @@
 
 The messages of the protocol are in calibd.v1.
 """
+from calibd.aio import AsyncClient, AsyncStream
 from calibd.client import Client, escape_id
 from calibd.errors import (Aborted, AlreadyExists, CalibdError, Cancelled, DataLoss, DeadlineExceeded,
                            FailedPrecondition, FieldError, Internal, InvalidArgument, NotFound,
                            OutOfRange, PermissionDenied, ResourceExhausted, Unauthenticated,
                            Unavailable, Unimplemented, Unknown)
+from calibd.monitor import Monitor
 from calibd.offline import (Recalibrator, assert_within_limit, compare, estimate, evaluate,
                             evaluate_forecasts, evaluate_labels, loss, recalibrate)
 from calibd.recalibration import load_map, transform
@@ -23,11 +25,11 @@ from calibd.window import RejectedBatch, StreamCounts
 __version__ = "0.1.0"
 
 __all__ = [
-    "Aborted", "AlreadyExists", "Calibration", "CalibdError", "Cancelled", "Client", "Comparison",
-    "DataLoss", "DeadlineExceeded", "Estimate", "Evaluation", "FailedPrecondition", "FieldError",
-    "History", "Internal", "InvalidArgument", "LabelEvaluation", "NotFound", "ObservationStream",
-    "OutOfRange", "PermissionDenied", "Recalibration", "Recalibrator", "RejectedBatch",
-    "ResourceExhausted", "Status", "StreamCounts", "TestResult", "Unauthenticated", "Unavailable",
-    "Unimplemented", "Unknown", "Verdicts", "assert_within_limit", "compare", "escape_id", "estimate",
-    "evaluate", "evaluate_forecasts", "evaluate_labels", "load_map", "loss", "recalibrate",
-    "transform"]
+    "Aborted", "AlreadyExists", "AsyncClient", "AsyncStream", "CalibdError", "Calibration",
+    "Cancelled", "Client", "Comparison", "DataLoss", "DeadlineExceeded", "Estimate", "Evaluation",
+    "FailedPrecondition", "FieldError", "History", "Internal", "InvalidArgument", "LabelEvaluation",
+    "Monitor", "NotFound", "ObservationStream", "OutOfRange", "PermissionDenied", "Recalibration",
+    "Recalibrator", "RejectedBatch", "ResourceExhausted", "Status", "StreamCounts", "TestResult",
+    "Unauthenticated", "Unavailable", "Unimplemented", "Unknown", "Verdicts", "assert_within_limit",
+    "compare", "escape_id", "estimate", "evaluate", "evaluate_forecasts", "evaluate_labels",
+    "load_map", "loss", "recalibrate", "transform"]

@@ -13,14 +13,14 @@ _Progress = Callable[[float], None] | None
 _Answer = tuple[int, str, bytes]
 
 def evaluate(
-    probabilities: _Doubles, labels: _Labels, class_count: int, request: bytes,
+    probabilities: _Doubles, labels: _Labels, class_count: int, class_names: Sequence[str], request: bytes,
     bandwidth: float | None, groups: Sequence[str], features: _Doubles, error_limit: float,
     significance_level: float, threads: int, on_progress: _Progress, /) -> _Answer: ...
 def estimate(
-    probabilities: _Doubles, labels: _Labels, class_count: int, request: bytes, threads: int,
+    probabilities: _Doubles, labels: _Labels, class_count: int, class_names: Sequence[str], request: bytes, threads: int,
     on_progress: _Progress, /) -> _Answer: ...
 def recalibrate(
-    probabilities: _Doubles, labels: _Labels, class_count: int, threads: int,
+    probabilities: _Doubles, labels: _Labels, class_count: int, class_names: Sequence[str], threads: int,
     on_progress: _Progress, /) -> _Answer: ...
 def compare(
     model: _Doubles, baseline: _Doubles, labels: _Labels, class_count: int, /) -> _Answer: ...

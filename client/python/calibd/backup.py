@@ -1,8 +1,10 @@
 """A copy of the server's store in a local file."""
 from __future__ import annotations
 
+import errno
 import os
 import pathlib
+import shutil
 import tempfile
 from collections.abc import Callable
 from typing import IO
@@ -11,6 +13,9 @@ from calibd import arguments
 from calibd.errors import DataLoss
 from calibd.transport import Transport, retry
 from calibd.v1 import store_service_pb2 as store
+
+# Bytes of the disk that a backup leaves free.
+_RESERVE = 100 << 20
 
 
 def download(transport: Transport, path: str | pathlib.Path,
@@ -44,11 +49,16 @@ def _receive(transport: Transport, part: IO[bytes], on_progress: Callable[[float
     part.truncate()
     digest = xxhash.xxh3_64()
     complete = None
+    # A backup that does not end must not fill the disk.
+    limit = shutil.disk_usage(part.name).free - _RESERVE
     with transport.server_stream("StoreService/Backup", store.BackupRequest(), store.BackupResponse,
                                  timeout) as call:
         for answer in call:
             kind = answer.WhichOneof("message")
             if kind == "data":
+                if part.tell() + len(answer.data) > limit:
+                    raise OSError(errno.ENOSPC, f"the backup would leave less than {_RESERVE} bytes of "
+                                  "the disk free", part.name)
                 part.write(answer.data)
                 digest.update(answer.data)
             elif kind == "complete":

@@ -21,12 +21,13 @@ from calibd.arguments import assign, choose, expect, message, model_name, shown
 from calibd.arrays import POSITIVE_CLASS, Classes, invalid
 from calibd.choices import Estimator, EstimateLens, Lens, Null, OnProgress
 from calibd.declaration import ClassNames, declared
-from calibd.observation import (Observation, check_either, check_kind, checked_message, classes_of,
-                                is_ordered_unseen, labels_message, usual_message)
+from calibd.observation import (Observation, check_counts, check_either, check_kind,
+                                checked_message, classes_of, is_ordered_unseen, labels_message,
+                                usual_message)
 from calibd.rows import MANY_ROWS, WHOLE_WARNING
 from calibd.stream import ObservationStream
-from calibd.stream_settings import OnInvalid, StreamSettings
-from calibd.transport import Backoff, StreamChannels, Transport, pages
+from calibd.stream_settings import OnFull, OnInvalid, StreamSettings
+from calibd.transport import Backoff, StreamChannels, Transport, pages, server_address
 from calibd.v1 import calibration_service_pb2 as service
 from calibd.v1 import ingest_service_pb2 as ingest
 from calibd.v1 import kernel_pb2 as kernel
@@ -76,11 +77,7 @@ class Client:
     """
 
     def __init__(self, target: str | None = None, *, timeout: float = 30.0) -> None:
-        if target is not None:
-            expect("target", target, str, '"HOST:PORT"')
-        self._target = target or os.environ.get("CALIBD_SERVER") or "127.0.0.1:8460"
-        if not re.search(r"^(?!https?:).*:", self._target) or arguments.has_surrogate(self._target):
-            raise errors.invalid("target", f'is {shown(self._target)}, expected "HOST:PORT"')
+        self._target = server_address(target)
         self._transport = Transport(self._target, arguments.seconds("timeout", timeout))
         self._stream_channels = StreamChannels(self._target)
         # The classes of the models that observe() has sent to, until a call fails.
@@ -224,7 +221,8 @@ class Client:
     def stream(self, model: str, classes: int | Sequence[str] | None = None, *,
                on_invalid: OnInvalid = "raise", producer_id: str = "", epoch: int = 0,
                idempotency_key: str = "", max_buffer_bytes: int = 32 << 20,
-               stall_timeout: float = 60.0) -> ObservationStream:
+               stall_timeout: float = 60.0, on_full: OnFull = "block",
+               close_timeout: float = 5.0) -> ObservationStream:
         """Opens a stream of predictions to a model. Use it in a `with` block, which finishes it.
 
         classes: declares the model, as create_model() does. None: the model exists.
@@ -235,16 +233,23 @@ class Client:
         idempotency_key: makes the whole stream repeatable: a stream with the same key and the same
           calls counts only the rows that no earlier one has counted.
         max_buffer_bytes: send() blocks while so many bytes are neither counted nor rejected.
-        stall_timeout: the stream fails if a call waits for the server for so many seconds without
-          progress, reconnections included.
+        stall_timeout: a call that waits for the server raises an error after so many seconds without
+          progress, reconnections included. The stream continues, and the call may be repeated.
+        on_full: "block": send() waits for room in the buffer, and the stream opens before this method
+          returns. "drop": no call waits or raises; see ObservationStream and Monitor. The stream opens
+          when it has rows, whether the server is there or not.
+        close_timeout: close(), and with on_full="drop" the ends of the block and of the process, wait
+          for so many seconds at most.
         """
         self._transport.check_open()
         if classes is not None:
             self.create_model(model, classes)
         settings = StreamSettings(
             model_name(model), producer_id=producer_id, epoch=epoch, idempotency_key=idempotency_key,
-            on_invalid=on_invalid, max_buffer_bytes=max_buffer_bytes, stall_timeout=stall_timeout)
-        return ObservationStream(self._stream_channels, settings, self._transport.timeout)
+            on_invalid=on_invalid, max_buffer_bytes=max_buffer_bytes, stall_timeout=stall_timeout,
+            on_full=on_full, close_timeout=close_timeout)
+        return ObservationStream(self._stream_channels, settings,
+                                 None if on_full == "drop" else self._transport.timeout)
 
     def observe(self, model: str, probabilities: Any = None, label: Any = None, *,
                 forecast: Any = None, outcome: float | None = None,
@@ -348,7 +353,12 @@ class Client:
             assign(request, "request_id", request_id)
         if not request.request_id:
             request.request_id = os.urandom(16).hex()
-        return self._transport.unary("IngestService/Observe", request, ingest.ObserveResponse)
+        answer = self._transport.unary("IngestService/Observe", request, ingest.ObserveResponse)
+        labels = answer.labels
+        check_counts("the server answered observe", len(request.labels.prediction_ids) or 1, (
+            answer.accepted_rows, answer.duplicate_rows, answer.skipped.rows, labels.matched,
+            labels.repeated, labels.conflicting, labels.late, labels.unknown, labels.waiting))
+        return answer
 
     # --- answers ---
 
@@ -364,9 +374,9 @@ class Client:
         """Yields the calibration now and after each change, with its `revision`, without end.
 
         Only the newest of several changes within min_interval seconds is yielded. Raises Unavailable
-        if the server cannot be reached within the timeout of the client. Once it was, a lost
-        connection is logged and retried without limit. Ends when the caller stops to iterate, or with
-        Cancelled by close().
+        or DeadlineExceeded if the server does not answer within the timeout of the client. Once it did,
+        a lost connection is logged and retried without limit. Ends when the caller stops to iterate, or
+        with Cancelled by close().
         """
         name = model_name(model)
         seconds = arguments.as_number(min_interval)
@@ -383,11 +393,16 @@ class Client:
             try:
                 with self._transport.server_stream(
                         "CalibrationService/WatchCalibration", request,
-                        service.WatchCalibrationResponse) as call:
+                        service.WatchCalibrationResponse,
+                        first_timeout=self._transport.timeout) as call:
+                    last = -1
                     for change in call:
+                        if change.revision <= last:
+                            raise errors.DataLoss(f"the server sent revision {change.revision} after "
+                                                  f"{last}, expected a higher one")
                         backoff.reset()
                         is_lost, was_reached = False, True
-                        request.after_revision = change.revision
+                        request.after_revision = last = change.revision
                         # The first message is empty if nothing has changed since after_revision.
                         if change.HasField("calibration"):
                             result = results.Calibration(name, change.calibration)
@@ -398,6 +413,8 @@ class Client:
                 if self._transport.closed.is_set() or not (
                         errors.is_retryable(error) or errors.is_cut_off(error)):
                     raise error from None
+            except errors.DeadlineExceeded as late:
+                error = late
             else:
                 error = errors.Unavailable("the server ended the call")
             delay = backoff.next(error.retry_seconds)
@@ -409,18 +426,21 @@ class Client:
             self._transport.closed.wait(delay)
 
     def history(self, model: str, resolution: Resolution = "hour", *, start: Time | None = None,
-                end: Time | None = None) -> results.History:
+                end: Time | None = None, labels: Sequence[str] = ()) -> results.History:
         """The calibration over time.
 
         start, end: of the buckets: a date or datetime, a datetime64 in UTC, a text such as
           2026-01-31 (in UTC), 2026-01-31T12:30:00Z or 7d (ago), or seconds since 1970. None: the
           oldest, and now.
+        labels: names of at most 20 labels of a model of several labels, which each bucket then shows.
+          Empty: the 20 that are furthest off in each bucket.
         """
         name = model_name(model)
         request = service.GetHistoryRequest(
             model=name, start_time=times.timestamp("start", start),
             end_time=times.timestamp("end", end),
             resolution=choose("resolution", resolution, _RESOLUTIONS))
+        assign(request, "labels", labels)
         history = service.GetHistoryResponse()
         for page in pages(self._transport, "CalibrationService/GetHistory", request,
                           service.GetHistoryResponse):
@@ -430,6 +450,8 @@ class Client:
             del history.updates[:]
             history.updates.extend(page.updates)
             history.kind = page.kind
+            history.class_1_name = page.class_1_name
+            history.label_count = page.label_count
         return results.History(name, history)
 
     def verdicts(self, *, false_discovery_rate: float | None = None) -> results.Verdicts:

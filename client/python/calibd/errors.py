@@ -1,7 +1,7 @@
 """The errors of calibd: one class for each gRPC status code."""
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple, Sequence, Type, TypeVar
+from typing import Any, ClassVar, Iterable, NamedTuple, Sequence, Type, TypeVar
 
 import grpc
 from google.protobuf.message import DecodeError, Message
@@ -14,6 +14,8 @@ _Detail = TypeVar("_Detail", bound=Message)
 # The delay of a RetryInfo is bounded, so that a wrong response cannot block a client for years.
 _MAX_RETRY_SECONDS = 3600.0
 _MAX_SHOWN_FIELDS = 10
+# Texts of a server have at most so many characters.
+_MAX_TEXT = 10_000
 
 
 class FieldError(NamedTuple):
@@ -194,19 +196,33 @@ def _detail(status: status_pb2.Status, kind: Type[_Detail]) -> _Detail | None:
     return None
 
 
+def printable(text: str) -> str:
+    """A text of a server with its control, bidirectional and separating characters escaped.
+
+    It is also cut to the length that a message of a server may have.
+    """
+    text = text[:_MAX_TEXT]
+    return text if text.isprintable() else "".join(
+        one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+def violations(found: Iterable[status_pb2.BadRequest.FieldViolation]) -> list[FieldError]:
+    """The invalid fields that a server names."""
+    return [FieldError(printable(one.field), printable(one.description)) for one in found]
+
+
 def from_status(status: status_pb2.Status) -> CalibdError:
     """The error of a status of the server that is not OK."""
     retry = _detail(status, status_pb2.RetryInfo)
     bad_request = _detail(status, status_pb2.BadRequest)
     info = _detail(status, status_pb2.ErrorInfo)
-    fields = [FieldError(violation.field, violation.description)
-              for violation in bad_request.field_violations] if bad_request is not None else []
+    fields = violations(bad_request.field_violations) if bad_request is not None else []
     seconds = None
     if retry is not None:
         asked = retry.retry_delay.seconds + retry.retry_delay.nanos / 1e9
         seconds = min(max(asked, 0.0), _MAX_RETRY_SECONDS)
     return _CLASSES.get(status.code, Unknown)(
-        status.message, fields, info.reason if info is not None else "", seconds)
+        printable(status.message), fields, printable(info.reason) if info is not None else "", seconds)
 
 
 def from_rpc_error(error: Any) -> CalibdError:

@@ -9,7 +9,7 @@ import numpy as np
 
 from calibd.arrays import (MAX_GROUP_BYTES, MAX_ID_BYTES, POSITIVE_CLASS, Classes, as_floats,
                            class_of_label, has_integer_names, invalid, is_named_truth)
-from calibd.errors import FieldError, InvalidArgument
+from calibd.errors import DataLoss, FieldError, InvalidArgument
 from calibd.rows import Extras, LabelRows, Rows, invalid_rows, rows_of
 from calibd.v1 import ingest_service_pb2 as ingest
 from calibd.v1 import model_service_pb2 as models
@@ -114,6 +114,13 @@ def labels_message(classes: Classes, ids: Any, labels: Any) -> ingest.Labels:
         raise invalid("labels", "are empty, expected one for each id")
     message: ingest.Labels = ingest.Labels.FromString(_all_bytes("labels", rows))
     return message
+
+
+def check_counts(what: str, rows: int, counts: tuple[int, ...]) -> None:
+    """Raises DataLoss for counts of a server that cannot be those of so many rows."""
+    if min(counts) < 0 or sum(counts) > rows:
+        raise DataLoss(f"{what} with the counts {counts}, expected numbers from 0 whose sum is at most "
+                       f"{rows}")
 
 
 def check_either(one: str, first: Any, other: str, second: Any) -> None:

@@ -198,7 +198,7 @@ def evaluate(p: Any, y: Any, *, class_names: Sequence[str] | None = None,
         request.MergeFrom(settings)
     answer = _call(
         evaluation.Evaluation, "evaluate", rows.probabilities, rows.labels, rows.classes.size,
-        request.SerializeToString(), bandwidth, _groups(groups, len(rows.labels)),
+        rows.classes.names, request.SerializeToString(), bandwidth, _groups(groups, len(rows.labels)),
         _features(features, len(rows.labels))[0], error_limit, significance_level, _threads(threads),
         on_progress)
     return results.Evaluation(_NAME, answer)
@@ -233,7 +233,8 @@ def estimate(p: Any, y: Any, *, class_names: Sequence[str] | None = None,
         seed=_seed(seed))
     return results.Estimate(_NAME, _call(
         service.CalibrationErrorEstimate, "estimate", rows.probabilities, rows.labels,
-        rows.classes.size, request.SerializeToString(), _threads(threads), on_progress))
+        rows.classes.size, rows.classes.names, request.SerializeToString(), _threads(threads),
+        on_progress))
 
 
 def recalibrate(p: Any, y: Any, *, class_names: Sequence[str] | None = None,
@@ -245,7 +246,7 @@ def recalibrate(p: Any, y: Any, *, class_names: Sequence[str] | None = None,
     rows = _rows(p, y, class_names)
     return results.Recalibration(_NAME, _call(
         recalibration.Recalibration, "recalibrate", rows.probabilities, rows.labels, rows.classes.size,
-        1, on_progress), rows.classes)
+        rows.classes.names, 1, on_progress), rows.classes)
 
 
 def compare(p: Any, baseline: Any, y: Any, *,

@@ -100,8 +100,14 @@ def _reading_text(name: str, reading: reading_pb2.Reading) -> str:
 
 
 def _interval(error: monitoring.ErrorInterval) -> str:
-    """In percentage points."""
-    return f"{100 * error.estimate:.3g} ({100 * error.lower:.3g} to {100 * error.upper:.3g})"
+    """In percentage points. Beside an interval that begins at 0, the estimate is mostly noise."""
+    interval = f"{100 * error.lower:.3g} to {100 * error.upper:.3g}"
+    return f"{100 * error.estimate:.3g} ({interval})" if error.lower > 0 else interval
+
+
+def _class_1(name: str) -> str:
+    """The probability of class 1 of two classes, as calibctl names it."""
+    return f"P({name if name not in ('', '1') else 'class 1'})"
 
 
 def _differences(compared: comparison_pb2.Comparison) -> list[str]:
@@ -266,14 +272,18 @@ class Calibration(_Judged[calibration.GetCalibrationResponse]):
         bins = scores.class_1_bins or scores.bins
         points = [Point(i / len(bins), (i + 1) / len(bins), b.observations, b.mean_confidence,
                         b.accuracy) for i, b in enumerate(bins) if b.observations]
-        event = "class 1" if scores.class_1_bins else "the predicted class is right"
+        event = (_class_1(scores.class_1_name) if scores.class_1_bins
+                 else "the predicted class is right")
         rows = ", all rows" if self._current.first_observation > 1 else ""
         return reliability_svg(points, event, f"{short_name(self.model)}: {event}{rows}")
 
 
-def _reliability_svg(model: str, reliability: evaluation.Reliability) -> str:
-    event = (f"class {reliability.class_index}" if reliability.HasField("class_index")
-             else "the predicted class is right")
+def _reliability_svg(model: str, reliability: evaluation.Reliability,
+                     evaluated: evaluation.Evaluation) -> str:
+    is_class_1 = reliability.class_index == 1 and evaluated.HasField("class_1_error")
+    event = ("the predicted class is right" if not reliability.HasField("class_index")
+             else _class_1(evaluated.class_1_name) if is_class_1
+             else f"class {reliability.class_index}")
     points = [Point(b.lower, b.upper, b.n, b.mean_prediction, b.frequency) for b in reliability.bins]
     band = [Band(b.prediction, b.consistency.lower, b.consistency.upper)
             for b in reliability.corp_band]
@@ -364,7 +374,7 @@ class Evaluation(_Judged[evaluation.Evaluation]):
         of_classes = [r for r in self.message.reliability if r.HasField("class_index")]
         shown = of_classes if self.message.HasField("class_1_error") and of_classes else (
             self.message.reliability)
-        return "".join(_reliability_svg(self.model, r) for r in shown)
+        return "".join(_reliability_svg(self.model, r, self.message) for r in shown)
 
 
 class LabelEvaluation(_Judged[multilabel_pb2.MultilabelCalibration]):
@@ -465,8 +475,9 @@ class Recalibration(Result[recalibration_pb2.Recalibration]):
         m = self.message
         lines = [("error before", _interval(m.error_before)), ("error after", _interval(m.error_after))]
         if m.HasField("class_1_error_after"):
-            lines += [("class 1 before", _interval(m.class_1_error_before)),
-                      ("class 1 after", _interval(m.class_1_error_after))]
+            event = _class_1(m.class_1_name)
+            lines += [(f"{event} before", _interval(m.class_1_error_before)),
+                      (f"{event} after", _interval(m.class_1_error_after))]
         return [("log loss", f"{m.log_loss_before:.4f} -> {m.log_loss_after:.4f}, improvement "
                  f"{m.improvement:.4g} ({m.improvement_lower:.4g} to {m.improvement_upper:.4g})"),
                 *lines, ("data", f"{m.fit_observations} observations chose the map, "
@@ -499,8 +510,11 @@ class History(Result[calibration.GetHistoryResponse]):
             text = _count(b.observations, "observation")
             if b.HasField("error"):
                 text += f", error {_interval(b.error)}"
+            for label in b.labels[:1]:
+                text += (f", {label.name} {100 * (label.stated - label.held):+.1f} "
+                         f"({100 * label.gap_lower:+.1f} to {100 * label.gap_upper:+.1f})")
             if b.HasField("class_1_error"):
-                text += f", class 1 {_interval(b.class_1_error)}"
+                text += f", {_class_1(self.message.class_1_name)} {_interval(b.class_1_error)}"
             if b.HasField("decision"):
                 text += (f", decisions cost {b.decision.realised_loss:.3g}, promised "
                          f"{b.decision.expected_loss:.3g}")

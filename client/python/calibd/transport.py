@@ -4,13 +4,14 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import re
 import threading
 import time
 from collections.abc import Callable
 from typing import Any, Iterator, Type, TypeVar
 
 import grpc
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
 from calibd import arguments, errors
 from calibd.errors import CalibdError
@@ -21,6 +22,8 @@ _Result = TypeVar("_Result")
 # Streams on one connection. A connection of the server has a limit of calls, and an address has a
 # limit of connections.
 _STREAMS_PER_CONNECTION = 8
+# The largest answer in pages: more models than a server has.
+_MAX_PAGES, _MAX_PAGED_BYTES, _MAX_PAGED_SECONDS = 100_000, 1 << 30, 600.0
 # Attempts of a call that the server refuses for lack of a resource.
 _MAX_ATTEMPTS = 4
 
@@ -43,15 +46,34 @@ _CHANNEL_OPTIONS = (
 )
 
 
-class _Process:
-    """The process that opens channels, and a token for each call or group of streams that runs."""
+def server_address(target: str | None) -> str:
+    """The address of the server; None: that of the environment, or the default."""
+    if target is not None:
+        arguments.expect("target", target, str, '"HOST:PORT"')
+    address = target or os.environ.get("CALIBD_SERVER") or "127.0.0.1:8460"
+    if not re.search(r"^(?!https?:).*:", address) or arguments.has_surrogate(address):
+        raise errors.invalid("target", f'is {arguments.shown(address)}, expected "HOST:PORT"')
+    return address
 
-    number = os.getpid()
+
+class _Process:
+    """A token for each call that runs, and whether calls ran when this process was forked."""
+
     calling: set[object] = set()
+    has_inherited_calls = False
+
+
+def _forget_calls() -> None:
+    _Process.has_inherited_calls |= bool(_Process.calling)
+    _Process.calling = set()
+
+
+os.register_at_fork(after_in_child=_forget_calls)
 
 
 @contextlib.contextmanager
-def _calling() -> Iterator[None]:
+def calling() -> Iterator[None]:
+    """A call runs in the block: a process that is forked meanwhile cannot use gRPC."""
     token = object()
     _Process.calling.add(token)
     try:
@@ -60,15 +82,18 @@ def _calling() -> Iterator[None]:
         _Process.calling.discard(token)
 
 
+def is_calling() -> bool:
+    """Whether a call runs."""
+    return bool(_Process.calling)
+
+
 def open_channel(target: str) -> Any:
     """A channel with a connection of its own."""
-    if _Process.number != os.getpid():
-        # gRPC would hang here, or crash the parent, whose connections wait on the same files.
-        if _Process.calling:
-            raise errors.FailedPrecondition(
-                "this process was forked while a stream was open or a call was running, which gRPC does "
-                'not support: fork before, or use multiprocessing.get_context("spawn")')
-        _Process.number, _Process.calling = os.getpid(), set()
+    # gRPC would hang here, or crash the parent, whose connections wait on the same files.
+    if _Process.has_inherited_calls:
+        raise errors.FailedPrecondition(
+            "this process was forked while a call was running, which gRPC does not support: fork before "
+            'it, or use multiprocessing.get_context("spawn")')
     return grpc.insecure_channel(target, options=_CHANNEL_OPTIONS)
 
 
@@ -98,7 +123,6 @@ class StreamChannels:
             if channel is None:
                 channel = open_channel(self._target)
             self._streams[channel] = self._streams.get(channel, 0) + 1
-            _Process.calling.add(self)
             return channel
 
     def release(self, channel: Any) -> None:
@@ -108,8 +132,6 @@ class StreamChannels:
             if self._streams[channel] > 0:
                 return
             del self._streams[channel]
-            if not self._streams:
-                _Process.calling.discard(self)
         channel.close()
 
 
@@ -193,7 +215,7 @@ class Transport:
                     f"/calibd.v1.{method}", request_serializer=type(request).SerializeToString,
                     response_deserializer=response.FromString)
             # gRPC raises a ValueError if another thread closes the channel before the call begins.
-            with _calling(), self._ending(ValueError, grpc.RpcError):
+            with calling(), self._ending(ValueError, grpc.RpcError):
                 # The first attempt finds the cause; later ones begin as soon as there is a connection.
                 answer: _Response = call(request, timeout=remaining, wait_for_ready=attempts > 1)
             return answer
@@ -202,17 +224,22 @@ class Transport:
 
     @contextlib.contextmanager
     def server_stream(self, method: str, request: Message, response: Type[_Response],
-                      timeout: float | None = None) -> Iterator[Any]:
-        """One attempt of a call with many responses: an iterator. Ends the call at its end."""
+                      timeout: float | None = None,
+                      first_timeout: float | None = None) -> Iterator[Any]:
+        """One attempt of a call with many responses: an iterator. Ends the call at its end.
+
+        timeout: of the whole call. first_timeout: of the first response.
+        """
         start = self._open_channel().unary_stream(
             f"/calibd.v1.{method}", request_serializer=type(request).SerializeToString,
-            response_deserializer=response.FromString)
-        with _calling():
+            response_deserializer=None)
+        with calling():
             with self._ending(ValueError):
                 call = start(request, timeout=timeout)
             try:
                 with self._ending(grpc.RpcError):
-                    yield call
+                    data = call if first_timeout is None else _begun(call, first_timeout)
+                    yield _parsed(data, response)
             finally:
                 # Stops the work of the server if the caller or the user interrupts.
                 call.cancel()
@@ -280,12 +307,57 @@ def retry(attempt: Callable[[float], _Result], timeout: float, patience: float) 
 
 def pages(transport: Transport, method: str, request: Any,
           response: Type[_Response]) -> Iterator[_Response]:
-    """Calls a method for each page. request: has page_token."""
+    """Calls a method for each page. request: has page_token.
+
+    A server that never ends with a last page raises DataLoss.
+    """
+    tokens: set[str] = set()
+    size = 0
+    begin = time.monotonic()
     while True:
         page: Any = transport.unary(method, request, response)
         yield page
-        if not page.next_page_token:
+        token = page.next_page_token
+        if not token:
             return
-        if page.next_page_token == request.page_token:
-            raise errors.Internal(f"the server repeated a page of {method}")
-        request.page_token = page.next_page_token
+        size += page.ByteSize()
+        if token in tokens or len(tokens) >= _MAX_PAGES or size > _MAX_PAGED_BYTES:
+            raise errors.DataLoss(f"the server sent {len(tokens) + 1} pages of {method} with {size} "
+                                  "bytes and no last one, or the same page again")
+        if time.monotonic() - begin > _MAX_PAGED_SECONDS:
+            raise errors.DeadlineExceeded(f"the server sent {len(tokens) + 1} pages of {method} within "
+                                          f"{_MAX_PAGED_SECONDS:g} s, and none was the last one")
+        tokens.add(token)
+        request.page_token = token
+
+
+def _begun(call: Any, timeout: float) -> Iterator[bytes]:
+    """The responses of a call. Raises DeadlineExceeded if the first one does not come in time."""
+    late = threading.Event()
+
+    def end() -> None:
+        late.set()
+        call.cancel()
+
+    timer = threading.Timer(timeout, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        for data in call:
+            timer.cancel()
+            yield data
+    except grpc.RpcError:
+        if late.is_set():
+            raise errors.DeadlineExceeded(f"the server sent nothing within {timeout:g} s") from None
+        raise
+    finally:
+        timer.cancel()
+
+
+def _parsed(call: Any, response: Type[_Response]) -> Iterator[_Response]:
+    """The messages of a call. gRPC would report one that cannot be read as a broken connection."""
+    for data in call:
+        try:
+            yield response.FromString(data)
+        except DecodeError as error:
+            raise errors.DataLoss(f"the server sent a message that cannot be read: {error}") from None

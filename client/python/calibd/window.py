@@ -9,7 +9,7 @@ import numpy as np
 
 from calibd import wire
 from calibd.arrays import Integers
-from calibd.errors import Aborted, CalibdError, DataLoss, FieldError, Internal
+from calibd.errors import Aborted, CalibdError, DataLoss, FieldError
 from calibd.rows import Chunk
 from calibd.v1 import ingest_service_pb2 as ingest
 
@@ -36,6 +36,8 @@ class Batch:
     # Size of its chunks.
     size: int
     has_labels_only: bool
+    # Invalid rows before it that its request reports.
+    dropped_rows: int = 0
     written_before: bool = False
     rejected_rows: int = 0
     skipped_rows: int = 0
@@ -79,12 +81,15 @@ class StreamCounts:
     duplicate_rows: int | None = None
     # Rows of batches that the server rejected.
     rejected_rows: int = 0
-    # Rows left out as invalid, before sending or by the server. The server counts both.
+    # Rows left out: as invalid, before sending or by the server, or for lack of room with
+    # on_full="drop". The server is told of them, and counts them too.
     dropped_rows: int = 0
     # Labels that the server accepted with any outcome, that it rejected, and that were dropped.
     accepted_labels: int = 0
     rejected_labels: int = 0
     dropped_labels: int = 0
+    # Those of the dropped rows and labels that were left out for lack of room.
+    overflowed: int = 0
     # The outcomes of the accepted labels, see LabelCounts of the protocol. The server tells them at
     # the end, for the labels that it accepted on this connection. None means that they are not known
     # yet, or never will be, because labels were accepted on an earlier connection or an earlier stream
@@ -125,6 +130,11 @@ class SendWindow:
         return len(self._batches) >= self.capacity
 
     @property
+    def unsettled(self) -> int:
+        """The number of batches that are not settled."""
+        return len(self._batches)
+
+    @property
     def is_empty(self) -> bool:
         """Whether all batches are settled."""
         return not self._batches
@@ -147,7 +157,7 @@ class SendWindow:
             wire.integer_field(_SEQUENCE, self.next_sequence), *content]))
         rows = chunks[0].rows if len(chunks) == 1 else np.concatenate([c.rows for c in chunks])
         self._batches.append(Batch(self.next_sequence, request, rows,
-                                   sum(chunk.size for chunk in chunks), labels_only))
+                                   sum(chunk.size for chunk in chunks), labels_only, dropped_rows))
         self.next_sequence += 1
 
     def take_next(self) -> tuple[Batch, bool]:
@@ -156,6 +166,13 @@ class SendWindow:
         self._written += 1
         is_resent, batch.written_before = batch.written_before, True
         return batch, is_resent
+
+    def take_all(self) -> list[Batch]:
+        """Removes and returns the batches that are not settled."""
+        batches = list(self._batches)
+        self._batches.clear()
+        self._written = 0
+        return batches
 
     def acknowledge(self, sequence: int, counts: StreamCounts) -> int:
         """Settles every batch up to and including the number. An old number settles nothing.
@@ -178,22 +195,35 @@ class SendWindow:
                 counts.dropped_rows += batch.skipped_rows
         return size
 
-    def reject(self, sequence: int, skipped_rows: int = 0) -> Batch | None:
-        """Marks a batch, or so many of its rows, as rejected, until its acknowledgement settles it.
+    def reject(self, sequence: int) -> Batch | None:
+        """Marks a batch as rejected, until its acknowledgement settles it.
 
         Returns None if it is already settled or marked.
         """
-        self._check_written("rejected", sequence)
+        batch = self._unmarked("rejected", sequence)
+        if batch is not None:
+            batch.rejected_rows = len(batch.rows)
+        return batch
+
+    def skip(self, sequence: int, rows: int) -> Batch | None:
+        """Marks so many rows of a batch as skipped, until its acknowledgement settles it.
+
+        Returns None if it is already settled or marked.
+        """
+        batch = self._unmarked("skipped rows of", sequence)
+        if batch is not None:
+            if not 1 <= rows <= len(batch.rows) or batch.has_labels_only:
+                raise DataLoss(f"the server skipped {rows} rows of batch {sequence}, which has "
+                               f"{0 if batch.has_labels_only else len(batch.rows)}")
+            batch.skipped_rows = rows
+        return batch
+
+    def _unmarked(self, what: str, sequence: int) -> Batch | None:
+        self._check_written(what, sequence)
         if not self._batches or sequence < self._batches[0].sequence:
             return None
         batch = self._batches[sequence - self._batches[0].sequence]
-        if batch.rejected_rows or batch.skipped_rows:
-            return None
-        if skipped_rows:
-            batch.skipped_rows = min(skipped_rows, len(batch.rows))
-        else:
-            batch.rejected_rows = len(batch.rows)
-        return batch
+        return None if batch.rejected_rows or batch.skipped_rows else batch
 
     def reopen(self, expected: int) -> None:
         """Starts a new connection, on which all batches are written again.
@@ -211,5 +241,6 @@ class SendWindow:
 
     def _check_written(self, what: str, sequence: int) -> None:
         last = self.next_sequence - 1 - (len(self._batches) - self._written)
-        if sequence > last:
-            raise Internal(f"the server {what} batch {sequence}, but the last one sent is {last}")
+        if not 1 <= sequence <= last:
+            raise DataLoss(f"the server {what} batch {sequence}, expected one from 1 to {last}, the "
+                           "last one sent")

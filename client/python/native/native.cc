@@ -34,6 +34,7 @@
 #include "calibd/core/status_macros.h"
 #include "calibd/core/validation.h"
 #include "client/offline/classes.h"
+#include "client/offline/labels.h"
 #include "long_work.h"
 
 namespace calibd::python {
@@ -84,21 +85,24 @@ struct Rounded {
   }
 };
 
+absl::Status InvalidRows(std::span<const Violation> violations) {
+  return absl::InvalidArgumentError(DescribeViolations(violations));
+}
+
 // Checks the rows. Nearly all are valid as they are.
 absl::Status Check(Rounded& probabilities, std::span<const std::int32_t> labels,
                    std::size_t class_count) {
   const auto find = [&] { return FindViolations({probabilities.values(), labels, class_count}); };
   std::vector<Violation> violations = find();
   if (!violations.empty() && probabilities.Round()) violations = find();
-  if (violations.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(DescribeViolations(violations));
+  return violations.empty() ? absl::OkStatus() : InvalidRows(violations);
 }
 
 py::tuple Evaluate(const Doubles& probabilities, const Labels& labels, std::size_t class_count,
-                   const std::string& request, std::optional<double> bandwidth,
-                   const std::vector<std::string>& groups, const Doubles& features,
-                   double error_limit, double significance_level, unsigned threads,
-                   const py::object& on_progress) {
+                   const std::vector<std::string>& class_names, const std::string& request,
+                   std::optional<double> bandwidth, const std::vector<std::string>& groups,
+                   const Doubles& features, double error_limit, double significance_level,
+                   unsigned threads, const py::object& on_progress) {
   return RunLong(
       [&](const RunControl& control) -> absl::StatusOr<std::string> {
         Rounded values(SpanOf(probabilities));
@@ -107,6 +111,7 @@ py::tuple Evaluate(const Doubles& probabilities, const Labels& labels, std::size
         CALIBD_ASSIGN_OR_RETURN(options.request, Parse<v1::EvaluateRequest>(request));
         if (bandwidth.has_value()) options.bandwidth.set_fixed(*bandwidth);
         options.groups = groups;
+        options.class_names = class_names;
         options.criteria = {.error_limit = error_limit, .significance_level = significance_level};
         options.features.assign(features.data(), features.data() + features.size());
         const std::size_t n = SpanOf(labels).size();
@@ -122,7 +127,8 @@ py::tuple Evaluate(const Doubles& probabilities, const Labels& labels, std::size
 }
 
 py::tuple Estimate(const Doubles& probabilities, const Labels& labels, std::size_t class_count,
-                   const std::string& request, unsigned threads, const py::object& on_progress) {
+                   const std::vector<std::string>& class_names, const std::string& request,
+                   unsigned threads, const py::object& on_progress) {
   return RunLong(
       [&](const RunControl& control) -> absl::StatusOr<std::string> {
         Rounded values(SpanOf(probabilities));
@@ -130,19 +136,20 @@ py::tuple Estimate(const Doubles& probabilities, const Labels& labels, std::size
         CALIBD_ASSIGN_OR_RETURN(const auto parsed,
                                 Parse<v1::EstimateCalibrationErrorRequest>(request));
         const PredictionBatch batch{values.values(), SpanOf(labels), class_count};
-        return Serialize(offline::EstimateOffline(batch, parsed, threads, control));
+        return Serialize(offline::EstimateOffline(batch, class_names, parsed, threads, control));
       },
       threads, on_progress);
 }
 
 py::tuple Recalibrate(const Doubles& probabilities, const Labels& labels, std::size_t class_count,
-                      unsigned threads, const py::object& on_progress) {
+                      const std::vector<std::string>& class_names, unsigned threads,
+                      const py::object& on_progress) {
   return RunLong(
       [&](const RunControl& control) -> absl::StatusOr<std::string> {
         Rounded values(SpanOf(probabilities));
         CALIBD_RETURN_IF_ERROR(Check(values, SpanOf(labels), class_count));
-        return Serialize(
-            offline::RecalibrateOffline({values.values(), SpanOf(labels), class_count}, control));
+        return Serialize(offline::RecalibrateOffline({values.values(), SpanOf(labels), class_count},
+                                                     class_names, control));
       },
       threads, on_progress);
 }
@@ -193,9 +200,7 @@ py::tuple EvaluateForecasts(const std::string& kind_name, const std::vector<doub
         CALIBD_RETURN_IF_ERROR(CheckForecastKind(kind));
         const NumberForecastBatch batch{values, SpanOf(outcomes)};
         const std::vector<Violation> violations = FindViolations(WithKind(kind, batch));
-        if (!violations.empty()) {
-          return absl::InvalidArgumentError(DescribeViolations(violations));
-        }
+        if (!violations.empty()) return InvalidRows(violations);
         CALIBD_ASSIGN_OR_RETURN(const auto parsed, Parse<v1::EvaluateRequest>(request));
         CALIBD_ASSIGN_OR_RETURN(ForecastEvaluationOptions options,
                                 convert::ForecastOptionsFromProto(parsed, kind, {}));
@@ -232,19 +237,14 @@ py::tuple EvaluateLabels(const Doubles& probabilities, const Truths& truths,
         };
         std::vector<Violation> violations = find();
         if (!violations.empty() && values.Round()) violations = find();
-        if (!violations.empty()) {
-          return absl::InvalidArgumentError(DescribeViolations(violations));
-        }
+        if (!violations.empty()) return InvalidRows(violations);
         const MultilabelBatch batch{values.values(), SpanOf(truths), names.size()};
-        LabelErrors errors(names.size());
-        LabelEvidence evidence(names.size(), kDefaultTolerance);
-        errors.Add(batch);
-        evidence.Add(batch);
-        const LabelReportOptions options{.levels = kOneLookErrorLevels,
-                                         .error_limit = error_limit,
-                                         .significance_level = significance_level};
         const v1::MultilabelCalibration calibration =
-            convert::ToProto(ReportOnLabels(errors, evidence.Read(), options), options, names);
+            offline::EvaluateLabels(batch, names,
+                                    {.levels = kOneLookErrorLevels,
+                                     .error_limit = error_limit,
+                                     .significance_level = significance_level},
+                                    kDefaultTolerance);
         const convert::EvaluationVerdict verdict = convert::VerdictOf(calibration);
         text = absl::StrCat(verdict.Text(), "\n", convert::MultilabelText(calibration));
         status = verdict.limit;
@@ -280,9 +280,7 @@ py::tuple Loss(const std::string& kind, const Doubles& values, std::size_t width
           batch.values = rounded.values();
           violations = FindViolations(batch);
         }
-        if (!violations.empty()) {
-          return absl::InvalidArgumentError(DescribeViolations(violations));
-        }
+        if (!violations.empty()) return InvalidRows(violations);
         CALIBD_ASSIGN_OR_RETURN(const auto parsed, Parse<v1::ComputeLossRequest>(request));
         CALIBD_ASSIGN_OR_RETURN(const LossOptions options, convert::FromProto(parsed));
         CALIBD_RETURN_IF_ERROR(CheckLossOptions(batch, options));

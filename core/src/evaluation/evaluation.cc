@@ -11,6 +11,7 @@
 #include "calibd/core/binary_predictions.h"
 #include "calibd/core/labelled_rows.h"
 #include "calibd/core/running_reliability.h"
+#include "calibd/core/serial_dependence.h"
 #include "calibd/core/status_macros.h"
 #include "hypothesis/replicates.h"
 
@@ -60,10 +61,9 @@ constexpr double kReliabilitySeconds = 2.6e-9;
 constexpr double kDecisionSeconds = 1e-9;
 constexpr double kCmeSeconds = 1.1e-9;
 
-// m: classes of the reduced predictions. With 2 of them, the covariance is nearly always
-// ill-conditioned, and no replicate is drawn.
+// m: classes of the reduced predictions.
 double CmeSeconds(double n, double m, const EvaluationOptions& options) {
-  return m > 2 ? kCmeSeconds * CmeOperations(n, m, options) : 0;
+  return kCmeSeconds * CmeOperations(n, m, options);
 }
 
 // A replicate draws a row, and bins it.
@@ -172,6 +172,15 @@ absl::Status SimulateBlocks(const PredictionBatch& batch, const EvaluationOption
   return absl::OkStatus();
 }
 
+std::int64_t DependenceFoundAt(const PredictionBatch& batch) {
+  SerialDependence dependence;
+  for (std::size_t i = 0; i < batch.size() && dependence.reached_at() == 0; ++i) {
+    const std::span<const double> g = batch.row(i);
+    dependence.Add(g, batch.labels[i], PredictedClass(g));
+  }
+  return dependence.reached_at();
+}
+
 absl::Status EvaluateScores(const PredictionBatch& batch, const EvaluationOptions& options,
                             const RunControl& control, Evaluation& evaluation) {
   CALIBD_ASSIGN_OR_RETURN(evaluation.scores, ComputeScores(batch));
@@ -181,6 +190,7 @@ absl::Status EvaluateScores(const PredictionBatch& batch, const EvaluationOption
   ReliabilitySums class_1;
   if (batch.class_count == 2) class_1.AddClass(batch, 1);
   evaluation.error = *EventIntervals(reliability, class_1, options.error_levels);
+  evaluation.dependence_found_at = DependenceFoundAt(batch);
   return absl::OkStatus();
 }
 

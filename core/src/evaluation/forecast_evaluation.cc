@@ -17,6 +17,7 @@
 #include "calibd/core/evidence.h"
 #include "calibd/core/forecast_metrics.h"
 #include "calibd/core/local_calibration.h"
+#include "calibd/core/serial_dependence.h"
 #include "calibd/core/status_macros.h"
 #include "loss/scaled_features.h"
 
@@ -307,6 +308,9 @@ absl::StatusOr<ForecastEvaluation> EvaluateForecasts(const NumberForecastKind& k
   ForecastEvaluation evaluation;
   evaluation.count = counts.count();
   SetScores(kind, counts, evaluation);
+  SerialDependence dependence;
+  for (const ForecastRow& row : rows) dependence.AddDeviation(RowDeviation(row, cells->edges()));
+  evaluation.dependence_found_at = dependence.reached_at();
   evaluation.coverage = CoverageOf(*cells, counts, {.one_look = true}).value_or(ForecastCoverage());
   // The others take each outcome for one in a known cell.
   if (counts.has_ties()) {

@@ -1,5 +1,7 @@
 #include "calibd/core/multilabel.h"
 
+#include <cmath>
+#include <numbers>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -25,6 +27,24 @@ std::optional<Violation> FindRowViolation(const MultilabelBatch& batch, std::siz
 }
 
 }  // namespace
+
+double RowDeviation(const MultilabelBatch& batch, std::size_t row) {
+  double sum = 0;
+  double known = 0;
+  double weight = 1;
+  for (std::size_t k = 0; k < batch.label_count; ++k) {
+    const std::size_t place = row * batch.label_count + k;
+    const double sign = k % 2 == 0 ? 1 : -1;
+    if (batch.truths[place] != kMissingTruth) {
+      sum += sign * weight * (batch.probabilities[place] - batch.truths[place]);
+      ++known;
+    }
+    // Evenly spread over [.5, 1.5).
+    weight += std::numbers::phi - 1;
+    if (weight >= 1.5) weight -= 1;
+  }
+  return known == 0 ? 0 : sum / std::sqrt(known);
+}
 
 std::vector<Violation> FindViolations(const MultilabelBatch& batch) {
   if (batch.label_count < 1 || batch.label_count > kMaxLabelCount) {

@@ -394,4 +394,11 @@ std::size_t ForecastCells::MaxMemory() noexcept {
          2 * kMostCells * kPaddedBets * sizeof(double);
 }
 
+double RowDeviation(const ForecastRow& row, std::span<const double> edges) noexcept {
+  const std::size_t last = static_cast<std::size_t>(row.cell) + row.ties;
+  const double lower = row.cell == 0 ? 0 : edges[row.cell - 1U];
+  const double upper = last == edges.size() ? 1 : edges[last];
+  return 0.5 - (lower + upper) / 2;
+}
+
 }  // namespace calibd

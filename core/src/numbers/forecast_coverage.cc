@@ -19,6 +19,9 @@ constexpr std::size_t kEqualCells = 20;
 constexpr double kMixturePrecision = 50;
 // The least square of the relative spread of the errors of the cells.
 constexpr double kLeastSquaredCellSpread = 1e-7;
+// The share of the level of a one-look interval that goes to the boundary of all times. A monitor
+// has half of the level for all times, so one look is never wider.
+constexpr double kAllTimesShare = 0.5;
 // Levels that differ by less are equally near.
 constexpr double kEqualDistance = 1e-12;
 
@@ -86,15 +89,19 @@ struct LevelSum {
   double width = 0;
 };
 
+// The boundary of a sum of n events that have the same stated probability. k: of the level.
+double BoundaryOf(double n, double stated, double square_sum, double k, bool one_look) {
+  if (!one_look) return MixtureBoundary(square_sum, k);
+  return OneLookBoundary(n, n * stated * (1 - stated), k, kAllTimesShare)(square_sum, k);
+}
+
 // n outcomes. levels: of the error; edges: the declared levels, which share them.
 LevelSum LevelSumOf(double count, double n, double edge, std::size_t edge_count,
                     const CoverageLevels& levels) {
   const double square_sum = count * (1 - edge) * (1 - edge) + (n - count) * edge * edge;
   // Two sums of each level, with two sides.
   const double k = std::log(4 * static_cast<double>(edge_count) / levels.error);
-  return {.count = count,
-          .width = levels.one_look ? OneLookBoundary(n, n * edge * (1 - edge), k)(square_sum, k)
-                                   : MixtureBoundary(square_sum, k)};
+  return {.count = count, .width = BoundaryOf(n, edge, square_sum, k, levels.one_look)};
 }
 
 // Calls use(edge, below, at_most) for each level with its two sums. counts: n observations.
@@ -219,9 +226,7 @@ CentralCoverage CoverageOfCentral(const ForecastCells& cells, std::span<const st
   const double squares =
       inside * (1 - promised) * (1 - promised) + (n - inside) * promised * promised;
   const double k = std::log(2 * static_cast<double>(kCentralProbabilities.size()) / levels.central);
-  const double width = levels.one_look
-                           ? OneLookBoundary(n, n * promised * (1 - promised), k)(squares, k)
-                           : MixtureBoundary(squares, k);
+  const double width = BoundaryOf(n, promised, squares, k, levels.one_look);
   result.coverage = inside / n;
   result.lower = std::max(0.0, (inside - width) / n);
   result.upper = std::min(1.0, (inside + width) / n);

@@ -30,11 +30,22 @@ constexpr double kDesignBins = 7;
 constexpr double kVarianceFactor = 1.2;
 // psi_E is infinite at 1.
 constexpr double kLargestRate = 0.9;
+// How much narrower the boundary by V has to be for a calibrated model.
+constexpr double kLeastGain = 0.95;
+// Halves an interval until its length is a rounding error.
+constexpr int kBisections = 32;
 
 // To a few ulps of 1, in half the time of std::tanh.
 double Tanh(double z) {
   const double power = std::exp(-2 * std::abs(z));
   return std::copysign((1 - power) / (1 + power), z);
+}
+
+// The K at which MixtureBoundary is `sum`. sum > 0; square_sum >= 0.
+double LogMixture(double sum, double square_sum) {
+  const double a = square_sum + kRho;
+  const double r = sum - a * std::log1p(sum / a);
+  return r + std::log(-std::expm1(-r)) - std::log(a) / 2 + kLogNormaliser;
 }
 
 }  // namespace
@@ -53,18 +64,40 @@ double MixtureBoundary(double square_sum, double log_inverse_level) noexcept {
   return s;
 }
 
-OneLookBoundary::OneLookBoundary(double count, std::optional<double> variance,
-                                 double design) noexcept
-    : rate_(std::sqrt(8 * design / count)), constant_(rate_ * count / 8) {
+FixedRateBoundary::FixedRateBoundary(double count, std::optional<double> variance,
+                                     double design) noexcept
+    : rate_(std::sqrt(8 * design / count)), constant_(design) {
   if (!variance.has_value()) return;
   const double v0 = kVarianceFactor * *variance + 1;
   const double q = std::sqrt(2 * design / v0);
   const double rate = std::min(q / (1 + q / 1.5), kLargestRate);
   const double weight = -std::log1p(-rate) - rate;
-  if ((design + weight * v0) / rate >= std::sqrt(count * design / 2)) return;
+  if ((design + weight * v0) / rate >= kLeastGain * std::sqrt(count * design / 2)) return;
   rate_ = rate;
   square_weight_ = weight;
   constant_ = 0;
+}
+
+OneLookBoundary::OneLookBoundary(double count, std::optional<double> variance, double design,
+                                 double all_times) noexcept
+    : all_times_(all_times), fixed_(count, variance, design - std::log1p(-all_times)) {}
+
+double OneLookBoundary::operator()(double square_sum, double log_inverse_level) const noexcept {
+  const double log_fixed = std::log1p(-all_times_);
+  const double log_all = std::log(all_times_);
+  // The mean of the two is at most the larger one, so the boundary is at least the smaller one.
+  double low = std::min(fixed_(square_sum, log_inverse_level),
+                        MixtureBoundary(square_sum, log_inverse_level));
+  double high = std::min(fixed_(square_sum, log_inverse_level - log_fixed),
+                         MixtureBoundary(square_sum, log_inverse_level - log_all));
+  for (int i = 0; i < kBisections; ++i) {
+    const double middle = low + (high - low) / 2;
+    const double fixed = log_fixed + fixed_.LogProduct(middle, square_sum);
+    const double all = log_all + LogMixture(middle, square_sum);
+    const double log_mean = std::max(fixed, all) + std::log1p(std::exp(-std::abs(fixed - all)));
+    (log_mean >= log_inverse_level ? high : low) = middle;
+  }
+  return high;
 }
 
 std::optional<ErrorInterval> BinnedErrorInterval(const ReliabilitySums& sums,
@@ -106,11 +139,12 @@ std::optional<ErrorInterval> BinnedErrorInterval(std::span<const WeightedBin> we
   }
   if (visited == 0) return std::nullopt;
   const std::span all(bins.data(), visited);
-  // Returns the boundary of one kind of sums by K. design: the K for which it is best.
-  const auto boundary_for = [&](double design) {
+  // Returns the boundary of one kind of sums by K. design: the K for which it is best. all_times: a
+  // share, which only one look has.
+  const auto boundary_for = [&](double design, double all_times) {
     std::optional<OneLookBoundary> one;
-    if (levels.looks == Looks::kOne) one.emplace(count, variance, design);
-    if (levels.looks == Looks::kOneInOrder) one.emplace(count, std::nullopt, design);
+    if (levels.looks == Looks::kOne) one.emplace(count, variance, design, all_times);
+    if (levels.looks == Looks::kOneInOrder) one.emplace(count, std::nullopt, design, all_times);
     return [one, square_sum](double k) {
       return one.has_value() ? (*one)(square_sum, k) : MixtureBoundary(square_sum, k);
     };
@@ -120,12 +154,13 @@ std::optional<ErrorInterval> BinnedErrorInterval(std::span<const WeightedBin> we
   result.estimate = std::min(1.0, absolute_sum / count);
   result.gap = signed_sum / count;
   const double log_gap = std::log(2 / levels.gap);
-  const double gap_width = boundary_for(log_gap)(log_gap);
+  const double gap_width = boundary_for(log_gap, kAllTimesShareOfGap)(log_gap);
   result.gap_lower = std::max(-1.0, (signed_sum - gap_width) / count);
   result.gap_upper = std::min(1.0, (signed_sum + gap_width) / count);
 
   const double log_bins = -std::log(levels.bins);
-  const auto boundary = boundary_for(log_bins + kDesignBins * std::numbers::ln2);
+  const auto boundary =
+      boundary_for(log_bins + kDesignBins * std::numbers::ln2, kAllTimesShareOfBins);
   std::array<double, kReliabilityBinCount + 1> boundaries{};
   for (std::size_t k = 1; k <= visited; ++k) {
     boundaries[k] = boundary(log_bins + static_cast<double>(k) * std::numbers::ln2);

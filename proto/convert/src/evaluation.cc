@@ -445,6 +445,7 @@ v1::Evaluation ToProto(const Evaluation& evaluation, const EvaluationOptions& op
   if (evaluation.decision.has_value()) {
     *proto.mutable_decision_loss() = ToProto(*evaluation.decision);
   }
+  proto.set_dependence_found_at(evaluation.dependence_found_at);
   return proto;
 }
 

@@ -205,6 +205,7 @@ v1::ForecastEvaluation ToProto(const ForecastEvaluation& evaluation,
     }
   }
   proto.set_seed(options.resampling.seed);
+  proto.set_dependence_found_at(evaluation.dependence_found_at);
   return proto;
 }
 

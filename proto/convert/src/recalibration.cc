@@ -100,9 +100,10 @@ v1::DatedChange ToProto(const EventChange& change, std::int64_t first_observatio
 }
 
 v1::Recalibration ToProto(const RecalibrationAdvice& advice, std::size_t class_count,
-                          std::int64_t first_observation,
+                          const std::string& class_1_name, std::int64_t first_observation,
                           const std::optional<v1::DatedChange>& change) {
   v1::Recalibration proto;
+  proto.set_class_1_name(class_1_name);
   proto.set_first_observation(first_observation);
   if (change.has_value()) *proto.mutable_change() = *change;
   *proto.mutable_map() = ToProto(advice.map, class_count);

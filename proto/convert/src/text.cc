@@ -112,17 +112,25 @@ std::string RoundedUp(std::int64_t count) {
 
 bool SaysLittle(double lower, double upper) { return lower <= 0 && upper > 0.5; }
 
+bool TellsEstimate(double estimate, double lower, double limit) {
+  return lower > limit || (lower > 0 && estimate <= limit);
+}
+
 std::string IntervalText(const v1::ErrorInterval& error) {
   const std::string interval = absl::StrCat(Points(error.lower()), " to ", Points(error.upper()));
-  return SaysLittle(error.lower(), error.upper())
-             ? interval
-             : absl::StrCat(Points(error.estimate()), " (", interval, ")");
+  return error.lower() <= 0 ? interval
+                            : absl::StrCat(Points(error.estimate()), " (", interval, ")");
 }
 
 std::string OffByText(double estimate, double lower, double upper, double limit) {
   if (SaysLittle(lower, upper)) {
     return absl::StrCat("off by 0 to ", PointsText(upper), " (too few rows to say more; limit ",
                         PointsText(limit), ")");
+  }
+  if (!TellsEstimate(estimate, lower, limit)) {
+    const std::string end = PointsBeside(upper, limit);
+    return absl::StrCat("off by ", PointsBeside(lower, limit), " to ", end,
+                        end == "1" ? " point" : " points", " (limit ", PointsText(limit), ")");
   }
   return absl::StrCat("off by ", PointsText(estimate), " (", PointsBeside(lower, limit), " to ",
                       PointsBeside(upper, limit), "; limit ", PointsText(limit), ")");
@@ -131,6 +139,15 @@ std::string OffByText(double estimate, double lower, double upper, double limit)
 bool Exceeds(const v1::ErrorInterval& class_1, const v1::ErrorInterval& top_label) {
   return std::pair(class_1.lower(), class_1.estimate()) >
          std::pair(top_label.lower(), top_label.estimate());
+}
+
+std::string Class1Name(std::span<const std::string> class_names) {
+  return class_names.size() == 2 ? Plain(class_names[1]) : "";
+}
+
+std::string Class1Event(const std::string& class_1_name) {
+  if (class_1_name.empty() || class_1_name == "1") return "P(class 1)";
+  return absl::StrCat("P(", CutName(class_1_name), ")");
 }
 
 std::string LevelName(double level) {
@@ -211,6 +228,12 @@ std::string CutLines(const std::string& text, std::size_t width) {
     }
   }
   return absl::StrJoin(lines, "\n");
+}
+
+std::string CutName(const std::string& name) {
+  constexpr std::size_t kMaxName = 24;
+  const std::string plain = Plain(name);
+  return plain.size() <= kMaxName ? plain : CutLines(plain, kMaxName - 3) + "...";
 }
 
 std::string ShortName(std::string_view model) {

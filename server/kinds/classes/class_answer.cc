@@ -228,6 +228,7 @@ void DescribeClasses(const DescribedModel& model, v1::GetCalibrationResponse& re
   if (snapshot.reliability.Total().count > 0) {
     v1::RunningScores& scores = *response.mutable_scores();
     DescribeReliability(snapshot.reliability, scores);
+    scores.set_class_1_name(declaration.class_1_name());
     if (snapshot.monitor.has_value() && declaration.class_count() == 2) {
       const ReliabilitySums& class_1 =
           snapshot.monitor->error.As<MeasuredClassError>()->since_start.series[1];

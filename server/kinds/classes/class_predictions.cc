@@ -120,7 +120,8 @@ class Classes final : public PredictionKind {
     return NoClassWatchReason(declaration, snapshot);
   }
   void DescribeBucket(const ModelDeclaration& /*declaration*/, const KindSnapshot& /*snapshot*/,
-                      const HistoryBucket& bucket, v1::HistoryBucket& out) const override {
+                      const HistoryBucket& bucket, std::span<const std::string> /*labels*/,
+                      v1::HistoryBucket& out) const override {
     DescribeClassBucket(bucket, out);
   }
   void DescribeOpened(const ModelDeclaration& declaration,

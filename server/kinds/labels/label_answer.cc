@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstddef>
 #include <optional>
+#include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -102,12 +104,11 @@ void DescribeLabels(const DescribedModel& model, v1::GetCalibrationResponse& res
 }
 
 void DescribeLabelBucket(const LabelsSpec& spec, const HistoryBucket& bucket,
-                         v1::HistoryBucket& out) {
+                         std::span<const std::string> labels, v1::HistoryBucket& out) {
   const LabelSums& sums = bucket.labels;
   const std::vector<std::string>& names = spec.names;
   // A damaged bucket may have another number of labels.
   if (sums.labels.size() != names.size()) return;
-  constexpr std::size_t kMostLabels = 20;
   struct Span {
     std::size_t index;
     ErrorInterval gap;
@@ -123,6 +124,7 @@ void DescribeLabelBucket(const LabelsSpec& spec, const HistoryBucket& bucket,
   out.set_brier_score(totals.Brier());
   std::vector<Span> spans;
   for (std::size_t k = 0; k < names.size(); ++k) {
+    if (!labels.empty() && std::ranges::find(labels, names[k]) == labels.end()) continue;
     const std::optional<ErrorInterval> gap = sums.labels[k].Interval(levels.of_each);
     if (!gap.has_value()) continue;
     spans.push_back({k, *gap, std::max({0.0, gap->gap_lower, -gap->gap_upper})});
@@ -130,7 +132,7 @@ void DescribeLabelBucket(const LabelsSpec& spec, const HistoryBucket& bucket,
   std::ranges::stable_sort(spans, [](const Span& a, const Span& b) {
     return std::pair(a.distance, std::abs(a.gap.gap)) > std::pair(b.distance, std::abs(b.gap.gap));
   });
-  spans.resize(std::min(spans.size(), kMostLabels));
+  spans.resize(std::min(spans.size(), kMostDescribedLabels));
   for (const Span& span : spans) {
     const LabelSums::Label& label = sums.labels[span.index];
     const auto truths = static_cast<double>(label.truths);

@@ -1,6 +1,9 @@
 #ifndef CALIBD_SERVER_KINDS_LABELS_LABEL_ANSWER_H_
 #define CALIBD_SERVER_KINDS_LABELS_LABEL_ANSWER_H_
 
+#include <span>
+#include <string>
+
 #include "server/kinds/prediction_kind.h"
 
 namespace calibd::server {
@@ -11,7 +14,7 @@ void DescribeLabels(const DescribedModel& model, v1::GetCalibrationResponse& res
 
 // See PredictionKind::DescribeBucket.
 void DescribeLabelBucket(const LabelsSpec& spec, const HistoryBucket& bucket,
-                         v1::HistoryBucket& out);
+                         std::span<const std::string> labels, v1::HistoryBucket& out);
 
 }  // namespace calibd::server
 

@@ -1,8 +1,6 @@
 #include "server/kinds/labels/label_kind.h"
 
 #include <algorithm>
-#include <cmath>
-#include <numbers>
 #include <numeric>
 
 #include "calibd/core/status_macros.h"
@@ -92,24 +90,7 @@ absl::Status LabelWatch::Restore(const store::v1::WatchState& stored) {
 
 void LabelKind::AddStatistics(const Watch& /*watch*/, const Batch& batch) {
   for (std::size_t row = 0; row < batch.size(); ++row) {
-    // A weighted sum of the known deviations. The weights have both signs and differ, so that those
-    // of labels that exclude each other, or go together, do not cancel. The divisor keeps the
-    // standard deviation at about that of one label.
-    double sum = 0;
-    double known = 0;
-    double weight = 1;
-    for (std::size_t k = 0; k < label_count_; ++k) {
-      const std::size_t place = row * label_count_ + k;
-      const double sign = k % 2 == 0 ? 1 : -1;
-      if (batch.truths[place] != kMissingTruth) {
-        sum += sign * weight * (batch.probabilities[place] - batch.truths[place]);
-        ++known;
-      }
-      // Evenly spread over [.5, 1.5).
-      weight += std::numbers::phi - 1;
-      if (weight >= 1.5) weight -= 1;
-    }
-    dependence_.AddDeviation(known == 0 ? 0 : sum / std::sqrt(known));
+    dependence_.AddDeviation(RowDeviation(batch, row));
   }
 }
 

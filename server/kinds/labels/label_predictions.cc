@@ -134,8 +134,13 @@ class Labels final : public PredictionKind {
     return "";
   }
   void DescribeBucket(const ModelDeclaration& declaration, const KindSnapshot& /*snapshot*/,
-                      const HistoryBucket& bucket, v1::HistoryBucket& out) const override {
-    DescribeLabelBucket(SpecOf(declaration), bucket, out);
+                      const HistoryBucket& bucket, std::span<const std::string> labels,
+                      v1::HistoryBucket& out) const override {
+    DescribeLabelBucket(SpecOf(declaration), bucket, labels, out);
+  }
+  std::span<const std::string> history_labels(
+      const ModelDeclaration& declaration) const noexcept override {
+    return SpecOf(declaration).names;
   }
   void DescribeOpened(const ModelDeclaration& declaration,
                       v1::StreamObservationsResponse::Opened& out) const override {

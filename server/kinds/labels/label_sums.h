@@ -36,6 +36,9 @@ struct LabelSums {
   std::vector<LabelTotals> totals;
   std::vector<Label> labels;
 
+  [[nodiscard]] std::size_t allocated_bytes() const noexcept {
+    return totals.capacity() * sizeof(LabelTotals) + labels.capacity() * sizeof(Label);
+  }
   // Number of observations.
   [[nodiscard]] std::int64_t rows() const noexcept {
     return totals.empty() ? 0 : totals.front().rows;

@@ -1,6 +1,7 @@
 #ifndef CALIBD_SERVER_KINDS_NUMBERS_FORECAST_SUMS_H_
 #define CALIBD_SERVER_KINDS_NUMBERS_FORECAST_SUMS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -25,6 +26,9 @@ struct ForecastSums {
   double t = 0;
   double t_square = 0;
 
+  [[nodiscard]] std::size_t allocated_bytes() const noexcept {
+    return (cells.capacity() + equal.capacity()) * sizeof(std::int64_t);
+  }
   // rows: of forecasts with `cell_count` cells. May throw bad_alloc at the first call, and at the
   // first outcome that equals a quantile.
   void Add(std::span<const ForecastRow> rows, std::size_t cell_count);

@@ -149,13 +149,7 @@ void NumberKind::Choose(std::span<const double> forecasts) {
 
 void NumberKind::AddStatistics(const Watch& /*watch*/, const Batch& batch) {
   const std::span<const double> edges = cells_->edges();
-  for (const ForecastRow& row : batch.described) {
-    const std::size_t last = static_cast<std::size_t>(row.cell) + row.ties;
-    const double lower = row.cell == 0 ? 0 : edges[row.cell - 1U];
-    const double upper = last == edges.size() ? 1 : edges[last];
-    // The middle of the cells of the outcome, which is uniform on average.
-    dependence_.AddDeviation(0.5 - (lower + upper) / 2);
-  }
+  for (const ForecastRow& row : batch.described) dependence_.AddDeviation(RowDeviation(row, edges));
   if (discrepancy_.has_value()) discrepancy_->Add(batch.values, batch.blocks);
   if (!decision_.has_value()) return;
   AddDecisions(WithKind(cells_->kind(), batch.values), *decision_, decisions_);

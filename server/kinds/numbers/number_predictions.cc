@@ -126,7 +126,8 @@ class Numbers final : public PredictionKind {
                         " rows, from which the strata of the forecasts are chosen");
   }
   void DescribeBucket(const ModelDeclaration& declaration, const KindSnapshot& snapshot,
-                      const HistoryBucket& bucket, v1::HistoryBucket& out) const override {
+                      const HistoryBucket& bucket, std::span<const std::string> /*labels*/,
+                      v1::HistoryBucket& out) const override {
     DescribeNumberBucket(SpecOf(declaration), *snapshot.forecast_cells, bucket, out);
   }
   void DescribeOpened(const ModelDeclaration& declaration,

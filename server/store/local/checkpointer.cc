@@ -46,6 +46,8 @@ void Checkpointer::OnCommit(int wal_pages) {
   changed_.notify_one();
 }
 
+std::unique_lock<std::mutex> Checkpointer::Pause() { return std::unique_lock(running_); }
+
 absl::Status Checkpointer::status() const {
   const std::lock_guard lock(mutex_);
   return status_;
@@ -66,7 +68,11 @@ void Checkpointer::Run() {
       done_at = wal_pages_;
     }
     Failpoint("checkpoint");
-    const absl::Status status = database_.Checkpoint(SQLITE_CHECKPOINT_PASSIVE);
+    absl::Status status;
+    {
+      const std::lock_guard running(running_);
+      status = database_.Checkpoint(SQLITE_CHECKPOINT_PASSIVE);
+    }
     Failpoint("checkpoint");
     if (!status.ok() && !absl::IsResourceExhausted(status)) {
       const std::lock_guard lock(mutex_);

@@ -26,6 +26,9 @@ class Checkpointer {
 
   // Call it after each commit. wal_pages: size of the write-ahead log.
   void OnCommit(int wal_pages);
+  // Waits for the running checkpoint. No further one runs while the result exists: two connections
+  // cannot make a checkpoint at the same time, and the second one fails.
+  [[nodiscard]] std::unique_lock<std::mutex> Pause();
   // The first error, after which no checkpoint is made; a full disk is not an error.
   [[nodiscard]] absl::Status status() const;
   // Waits for the running checkpoint, and starts no further one.
@@ -36,6 +39,8 @@ class Checkpointer {
   void Run();
 
   Database database_;
+  // Held while a checkpoint runs.
+  std::mutex running_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   int wal_pages_ = 0;      // guarded by mutex_

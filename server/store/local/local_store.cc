@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -388,6 +389,10 @@ absl::Status LocalStore::ReadBatches(std::span<const std::int64_t> log_ids,
 
 absl::Status LocalStore::Checkpoint() {
   Failpoint("checkpoint");
+  // On a busy machine a checkpoint of the Checkpointer takes long and does not reach the pages that
+  // are committed meanwhile. The log would grow without end if commits went on while this one
+  // could not begin. Without commits, the running one ends soon.
+  const std::unique_lock pause = checkpointer_->Pause();
   // Does not wait for readers such as a backup, because commits would wait too.
   sqlite3_busy_timeout(database_.handle(), 0);
   absl::Status status = database_.Checkpoint(SQLITE_CHECKPOINT_RESTART);

@@ -3,10 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -33,12 +36,14 @@ TEST(CalibctlEvaluateRowsTest, FewRowsAreEnoughForALargeError) {
   EXPECT_EQ(run.exit_code(), 3) << run.error();
   EXPECT_THAT(run.output(), AllOf(StartsWith("verdict   OVER_LIMIT, MISCALIBRATED\n"),
                                   HasSubstr("95 % for one look at these rows"),
+                                  HasSubstr("over-confident by 20.2 points (2.5 to 37.8)"),
                                   EndsWith("\nfailed on over-limit\n")));
-  // Hoeffding's bound for two events: .2015 +- sqrt(log(320) / 184).
+  // A little narrower than Hoeffding's bound for two events: .2015 +- sqrt(log(320) / 184), which
+  // is 2.4 to 37.9.
   arguments.push_back("--predictions-follow-labels");
   CalibctlRun in_order(arguments);
   EXPECT_EQ(in_order.exit_code(), 3) << in_order.error();
-  EXPECT_THAT(in_order.output(), HasSubstr("over-confident by 20.15 points (2.4 to 37.9)"));
+  EXPECT_THAT(in_order.output(), HasSubstr("over-confident by 20.2 points (2.5 to 37.8)"));
 }
 
 TEST(CalibctlEvaluateRowsTest, EachGroupHasAnAnswer) {
@@ -155,7 +160,100 @@ TEST(CalibctlEvaluateRowsTest, ConstantPredictionsAreAnswered) {
   EXPECT_EQ(run.exit_code(), 0) << run.error();
   EXPECT_THAT(run.output(),
               AllOf(StartsWith("verdict   OVER_LIMIT, MISCALIBRATED\n"),
-                    HasSubstr("says 70.00 %, is 50.00 %: too\n          high by 20.00 points (")));
+                    HasSubstr("says 70.00 %, is 50.00 %: too\n          high by 20.0 points (")));
+}
+
+TEST(CalibctlEvaluateRowsTest, RowsThatGoTogetherAreNamed) {
+  const TemporaryFolder folder;
+  constexpr int kRows = 8000;
+  // Calibrated: the event happens in a share p of the rows that state p.
+  const auto write = [&folder](const std::string& name, bool sorted) {
+    std::vector<std::string> rows;
+    for (int i = 0; i < kRows; ++i) {
+      // A sequence whose neighbours have nothing in common.
+      const std::uint32_t mixed = static_cast<std::uint32_t>(i) * 2654435761U;
+      const bool high = (mixed >> 16U) % 2 == 0;
+      const bool happens = (mixed >> 20U) % 5 < (high ? 4U : 1U);
+      rows.push_back(std::string(high ? "0.8" : "0.2") + (happens ? ",1" : ",0"));
+    }
+    std::mt19937_64 rng(3);
+    std::shuffle(rows.begin(), rows.end(), rng);
+    if (sorted) {
+      std::ranges::stable_sort(rows, {}, [](const std::string& row) { return row.back(); });
+    }
+    const std::string path = folder.path() / name;
+    std::ofstream out(path);
+    out << "p,y\n";
+    for (const std::string& row : rows) out << row << '\n';
+    return path;
+  };
+  const auto run = [](const std::string& path, bool json) {
+    std::vector<std::string> arguments = {"evaluate",         path, "--label-column", "y",
+                                          "--positive-class", "1",  "--replicates",   "99",
+                                          "--seed",           "1"};
+    if (json) arguments.insert(arguments.end(), {"--output", "json"});
+    return std::make_unique<CalibctlRun>(arguments);
+  };
+  const std::string sorted = write("sorted.csv", true);
+  const std::string shuffled = write("shuffled.csv", false);
+  const auto text = run(sorted, false);
+  EXPECT_EQ(text->exit_code(), 0) << text->error();
+  EXPECT_THAT(text->output(), HasSubstr("\nwarning   Outcomes of neighbouring rows go together"));
+  const auto json_of = [&run](const std::string& path) {
+    const auto done = run(path, true);
+    EXPECT_EQ(done->exit_code(), 0) << done->error();
+    return done->json();
+  };
+  const nlohmann::json found = json_of(sorted);
+  const nlohmann::json none = json_of(shuffled);
+  EXPECT_GT(std::stol(found.at("dependenceFoundAt").get<std::string>()), 100);
+  EXPECT_EQ(none.value("dependenceFoundAt", "0"), "0");
+  EXPECT_FALSE(none.at("reading").contains("warning"));
+  // What the warning says: the interval of the error does not depend on the order.
+  EXPECT_NEAR(found.at("error").at("lower").get<double>(),
+              none.at("error").at("lower").get<double>(), 1e-12);
+  EXPECT_NEAR(found.at("error").at("upper").get<double>(),
+              none.at("error").at("upper").get<double>(), 1e-12);
+}
+
+TEST(CalibctlEvaluateRowsTest, RowsOfLabelsThatGoTogetherAreNamed) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() / "labels.csv";
+  {
+    std::ofstream out(path);
+    out << "prob_rain,label_rain\n";
+    for (int i = 0; i < 4000; ++i) out << "0.5," << (i < 2000 ? 1 : 0) << '\n';
+  }
+  CalibctlRun text({"evaluate-labels", path});
+  EXPECT_EQ(text.exit_code(), 0) << text.error();
+  EXPECT_THAT(text.output(), HasSubstr("WARNING: Outcomes of neighbouring rows go together"));
+  CalibctlRun json({"evaluate-labels", path, "--output", "json"});
+  EXPECT_EQ(json.exit_code(), 0) << json.error();
+  EXPECT_GT(std::stol(json.json().at("dependenceFoundAt").get<std::string>()), 100);
+}
+
+// For two classes the deviations at ten locations are nearly functions of one number.
+TEST(CalibctlEvaluateRowsTest, TheCmeTestOfTwoClassesIsComputed) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() / "two.csv";
+  {
+    std::ofstream out(path);
+    out << "p,y\n";
+    for (int i = 0; i < 300; ++i) out << 0.1 + 0.8 * (i * 37 % 300) / 300.0 << ',' << i % 2 << '\n';
+  }
+  CalibctlRun run({"evaluate", path, "--label-column", "y", "--positive-class", "1", "--replicates",
+                   "199", "--seed", "1", "--output", "json"});
+  ASSERT_EQ(run.exit_code(), 0) << run.error();
+  for (const char* const lens : {"canonical", "top_label"}) {
+    const nlohmann::json lenses = run.json().at("lenses");
+    const auto found = std::ranges::find_if(
+        lenses, [&](const nlohmann::json& one) { return one.at("lens") == lens; });
+    ASSERT_NE(found, lenses.end());
+    const nlohmann::json& test = found->at("cmeTest");
+    EXPECT_EQ(test.value("error", ""), "") << test;
+    // The labels have nothing to do with the predictions.
+    EXPECT_LT(test.at("pValue").get<double>(), 0.05) << lens;
+  }
 }
 
 }  // namespace

@@ -307,11 +307,11 @@ TEST(CalibctlEvaluateTest, ForTwoClassesTheProbabilityOfClass1DecidesToo) {
   }
   const PredictionFiles files(set, 0);
   CalibctlRun run({"evaluate", files.predictions(), files.labels(), "--label-base", "0",
-                   "--replicates", "0", "--consistency-replicates", "0", "--fail-on",
-                   "over-limit"});
+                   "--class-names", "no,yes", "--replicates", "0", "--consistency-replicates", "0",
+                   "--fail-on", "over-limit"});
   EXPECT_EQ(run.exit_code(), 3) << run.error();
   const std::string text = run.output();
-  EXPECT_THAT(text, StartsWith("verdict   OVER_LIMIT\nhow bad   P(class 1) off by 10 points ("));
+  EXPECT_THAT(text, StartsWith("verdict   OVER_LIMIT\nhow bad   P(yes) off by 10 points ("));
   EXPECT_THAT(text, Not(HasSubstr("top label off by")));
   EXPECT_THAT(text, EndsWith("\nfailed on over-limit\n"));
   EXPECT_EQ(text.find("OVER_LIMIT"), text.rfind("OVER_LIMIT")) << "said once";
@@ -446,7 +446,8 @@ TEST(CalibctlUsageTest, NamesAnUnknownCommandAndTheArgumentsThatAreNotExpected) 
   EXPECT_THAT(error({"model", "lst"}), HasSubstr("did you mean \"list\"?"));
   EXPECT_THAT(error({"nonsense"}),
               HasSubstr("unknown command \"nonsense\", expected model, send,"));
-  EXPECT_THAT(error({"show", "m", "--failon", "x"}), HasSubstr("not expected: --failon x\n"));
+  EXPECT_THAT(error({"show", "m", "--failon", "x"}),
+              HasSubstr("unknown option --failon; did you mean --fail-on?\n"));
   EXPECT_THAT(error({}), HasSubstr("Start with:"));
 }
 

@@ -67,7 +67,12 @@ TEST_F(CalibctlLabelsTest, FromTheDeclarationToTheVerdict) {
   // The worst label is first.
   EXPECT_LT(shown.find("\nfog "), shown.find("\nrain "));
   EXPECT_THAT(OutputOf({"history", "sky"}),
-              AllOf(HasSubstr("label furthest off"), HasSubstr("fog +2")));
+              AllOf(HasSubstr("label furthest off"), HasSubstr("fog +2"),
+                    HasSubstr("Each row names one of 2 labels.")));
+  EXPECT_THAT(
+      OutputOf({"history", "sky", "--label", "rain", "--label", "fog"}),
+      AllOf(ContainsRegex("gap \\(points\\) +rain +fog\n"), Not(HasSubstr("Each row names"))));
+  EXPECT_THAT(OutputOf({"history", "sky", "--csv"}), HasSubstr(",\"fog\",0.2"));
   EXPECT_THAT(OutputOf({"list"}), HasSubstr("fog off by "));
   const nlohmann::json answer = RunJson({"show", "sky"});
   EXPECT_EQ(answer.at("labels").at("overLimit").at(0), "fog");

@@ -253,7 +253,7 @@ TEST_F(CalibctlLossTest, ErrorsNameTheFileAndTheOption) {
   EXPECT_THAT(file_error("1,2\n"), HasSubstr("bad.csv: has no outcomes: add a column"));
   EXPECT_THAT(file_error("mu,sd,y\n1,2,3\n"),
               HasSubstr("has no column named mean: the columns are \"mu\", \"sd\", \"y\""));
-  EXPECT_THAT(file_error("mean|standard_deviation|outcome\n1|2|3\n"),
+  EXPECT_THAT(file_error("mean:standard_deviation:outcome\n1:2:3\n"),
               HasSubstr("has no column named mean: if the columns are not separated by commas, use "
                         "--delimiter"));
   EXPECT_THAT(file_error("1,2,3\n4,x,5\n"), HasSubstr("bad.csv line 2, column 2: \"x\" is not"));

@@ -98,7 +98,7 @@ TEST_F(CalibctlServedTest, ComparesTwoModels) {
   const auto text = Run({"compare", "m@2", "m@1"});
   EXPECT_EQ(text->exit_code(), 0);
   EXPECT_THAT(text->output(),
-              StartsWith("m@2 against m@1: log loss 0.0 lower (-1.3 to +1.3), undecided; "));
+              StartsWith("m@2 against m@1: log loss 0.0 nats lower (-1.3 to +1.3), undecided; "));
   const auto missing = Run({"compare", "m@2", "m@3"});
   EXPECT_EQ(missing->exit_code(), 1);
   EXPECT_THAT(missing->error(), HasSubstr("models/m/versions/3"));
@@ -199,26 +199,40 @@ TEST_F(CalibctlServedTest, ForTwoClassesTheWorseErrorIsShown) {
     set.labels.push_back(i / 2 % 10 < (high ? 6 : 2) ? 1 : 0);
   }
   const PredictionFiles files(set, 0);
-  ASSERT_EQ(Run({"model", "create", "m", "--classes", "2", "--bandwidth", "0.5"})->exit_code(), 0);
+  ASSERT_EQ(
+      Run({"model", "create", "m", "--class-names", "no,yes", "--bandwidth", "0.5"})->exit_code(),
+      0);
   ASSERT_EQ(
       Run({"send", "m", files.predictions(), files.labels(), "--label-base", "0"})->exit_code(), 0);
-  const auto list = Run({"list"});
-  ASSERT_EQ(list->exit_code(), 0);
-  EXPECT_THAT(list->output(),
-              AllOf(HasSubstr("OVER_LIMIT"), HasSubstr("P(class 1) off by 10 points (")));
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"list"},
+        {"show", "m"},
+        {"evaluate", "--model", "m", "--replicates", "0"}}) {
+    const auto run = Run(command);
+    ASSERT_EQ(run->exit_code(), 0) << run->error();
+    EXPECT_THAT(run->output(),
+                AllOf(HasSubstr("OVER_LIMIT"), HasSubstr("P(yes) off by 10 points (")));
+  }
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"alarms", "m"}, {"recalibrate", "--model", "m"}}) {
+    const auto run = Run(command);
+    ASSERT_EQ(run->exit_code(), 0) << run->error();
+    EXPECT_THAT(run->output(), AllOf(HasSubstr("P(yes)"), Not(HasSubstr("class 1"))));
+  }
   ASSERT_EQ(Run({"model", "update", "m", "--error-limit", "0.03"})->exit_code(), 0);
   const auto history = Run({"history", "m"});
   ASSERT_EQ(history->exit_code(), 0);
-  EXPECT_THAT(history->output(),
-              AllOf(HasSubstr(" 10 ("), HasSubstr(")* "), HasSubstr("\nupdated 20"),
-                    HasSubstr(": monitoring.error_limit 0.02 -> 0.03\n")));
+  EXPECT_THAT(
+      history->output(),
+      AllOf(HasSubstr(" 10 ("), HasSubstr(")* "), HasSubstr("or * P(yes), whichever"),
+            HasSubstr("\nupdated 20"), HasSubstr(": monitoring.error_limit 0.02 -> 0.03\n")));
   const nlohmann::json bucket = RunJson({"history", "m"}).at("buckets").at(0);
   EXPECT_NEAR(bucket.at("error").at("estimate").get<double>(), 0, 1e-9);
   EXPECT_NEAR(bucket.at("class1Error").at("estimate").get<double>(), 0.1, 1e-9);
   const auto bins = Run({"show", "m", "--bins"});
   ASSERT_EQ(bins->exit_code(), 0) << bins->error();
   EXPECT_THAT(bins->output(),
-              AllOf(HasSubstr("right %"), HasSubstr("probability of class 1"), HasSubstr("+10.0")));
+              AllOf(HasSubstr("right %"), HasSubstr("\nP(yes) "), HasSubstr("+10.0")));
 }
 
 TEST_F(CalibctlServedTest, SimulateShowsWhichModelsAreCalibrated) {
@@ -299,11 +313,18 @@ TEST_F(CalibctlServedTest, TooLittleDataIsASentence) {
   RunJson({"model", "create", "empty", "--classes", "3"});
   const auto empty = Run({"show", "empty", "--fail-on", "over-limit"});
   EXPECT_EQ(empty->exit_code(), 3);
-  EXPECT_THAT(empty->output(),
-              HasSubstr("failed on insufficient-data\nempty has 0 labelled rows, "));
+  EXPECT_THAT(
+      empty->output(),
+      HasSubstr(
+          "failed on insufficient-data\nempty has 0 labelled rows: the gate needs 100 more\n"));
   const auto all = Run({"list", "--fail-on", "over-limit"});
   EXPECT_EQ(all->exit_code(), 3);
-  EXPECT_THAT(all->output(), HasSubstr("failed on insufficient-data of empty, "));
+  EXPECT_THAT(all->output(), HasSubstr("failed on insufficient-data of empty\n"))
+      << "100 rows answer about the limit";
+  const auto drift = Run({"list", "--fail-on", "drift"});
+  EXPECT_EQ(drift->exit_code(), 3);
+  EXPECT_THAT(drift->output(),
+              HasSubstr("\nyoung has 100 labelled rows: the gate needs 400 more\n"));
 }
 
 TEST_F(CalibctlServedTest, ShowPrintsTheServersLines) {
@@ -351,6 +372,15 @@ TEST_F(CalibctlServedTest, AnAcknowledgementShowsTheFormerError) {
     return run->output();
   };
   EXPECT_THAT(show(), HasSubstr("verdict   over: OVER_LIMIT, also in group asia since "));
+  // An evaluation of the newest observations says what it does not tell apart.
+  EXPECT_THAT(RunJson({"evaluate", "--model", "over", "--replicates", "99",
+                       "--consistency-replicates", "0", "--cme-locations", "0"})
+                  .at("reading")
+                  .at("warning")
+                  .at("text")
+                  .get<std::string>(),
+              AllOf(StartsWith("The groups of \"region\" are evaluated together"),
+                    HasSubstr("calibctl show over --verbose"), HasSubstr("--group-column region")));
   const nlohmann::json found = RunJson({"alarms", "over"});
   std::string printed;
   for (const auto& alarm : found.at("alarms")) {
@@ -363,9 +393,11 @@ TEST_F(CalibctlServedTest, AnAcknowledgementShowsTheFormerError) {
   EXPECT_THAT(printed,
               AllOf(StartsWith("updated models/over: monitoring.error_limit 0.02 -> 0.2\n"),
                     Not(ContainsRegex("\nupdated"))));
-  EXPECT_THAT(show(), AllOf(HasSubstr("OVER_LIMIT (acknowledged), also in group asia, "),
-                            HasSubstr("how bad   was off by "), HasSubstr(" over rows 1 to 2000; "),
-                            HasSubstr("group asia (not measured yet since the acknowledgement)")));
+  EXPECT_THAT(
+      show(),
+      AllOf(HasSubstr("OVER_LIMIT (acknowledged), also in group asia, "),
+            HasSubstr("how bad   was off by "), HasSubstr(" over rows 1 to 2000; "),
+            HasSubstr("group asia (not measured yet since the acknowledgement or update)")));
 }
 
 TEST_F(CalibctlServedTest, EvaluateOfAModelEqualsThatOfItsFile) {

@@ -196,7 +196,7 @@ TEST_F(CalibctlWatchTest, ShowsAnAlarmUntilItIsAcknowledged) {
   EXPECT_THAT(
       RunToEnd({"show", "m", "--verbose"}),
       AllOf(::testing::StartsWith("verdict   m: OVER_LIMIT (acknowledged), INSUFFICIENT_DATA\n"),
-            HasSubstr("from row 601"), HasSubstr("Since row 601, when the watch restarted")));
+            HasSubstr("; 0 since row 601"), HasSubstr("Since row 601, when the watch restarted")));
   EXPECT_EQ(Run({"show", "m", "--fail-on", "over-limit"})->exit_code(), 3);
   const auto none = Run({"acknowledge", "m", "99"});
   EXPECT_EQ(none->exit_code(), 1);

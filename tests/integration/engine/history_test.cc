@@ -57,12 +57,16 @@ class HistoryTest : public ::testing::Test {
   absl::StatusOr<Buckets> TryRead(HistoryResolution resolution,
                                   sys_seconds start = sys_seconds::min(),
                                   sys_seconds end = sys_seconds::max()) {
-    std::promise<absl::StatusOr<Buckets>> promise;
-    const absl::Status begun =
-        reader_->Read(model_, {.resolution = resolution, .start = start, .end = end},
-                      [&promise](auto buckets) { promise.set_value(std::move(buckets)); });
+    Buckets buckets;
+    std::promise<absl::Status> promise;
+    const absl::Status begun = reader_->Read(
+        model_, {.resolution = resolution, .start = start, .end = end},
+        [&buckets](const History::Entry& entry) { buckets.push_back(entry); },
+        [&promise](const absl::Status& status) { promise.set_value(status); });
     if (!begun.ok()) return begun;
-    return promise.get_future().get();
+    const absl::Status status = promise.get_future().get();
+    if (!status.ok()) return status;
+    return buckets;
   }
   Buckets Read(HistoryResolution resolution) {
     auto buckets = TryRead(resolution);
@@ -333,7 +337,8 @@ TEST_F(HistoryTest, RefusesTooManyReads) {
   std::size_t refused = 0;
   for (std::size_t i = 0; i < HistoryReader::kMostReads + 5; ++i) {
     const absl::Status status = reader_->Read(
-        model_, {.resolution = kMinute, .start = {}, .end = {}}, [&read](auto) { ++read; });
+        model_, {.resolution = kMinute, .start = {}, .end = {}}, [](const History::Entry&) {},
+        [&read](const absl::Status&) { ++read; });
     refused += absl::IsResourceExhausted(status) ? 1U : 0U;
   }
   EXPECT_EQ(refused, 5U);

@@ -152,6 +152,38 @@ TEST_F(WaitingLabelsTest, WaitUpToABound) {
   EXPECT_EQ(Label(MakeIds("b", 5)).waiting, 3);
 }
 
+// Only the labels that still wait count for the bound, whatever their batch, also after a kill.
+TEST_F(WaitingLabelsTest, AMatchedLabelGivesItsPlaceBackAtOnce) {
+  v1::Model model = Declare("models/m", 4, kLongGrace);
+  model.set_max_pending(8);
+  Create(model);
+  EXPECT_EQ(Label(MakeIds("a", 8)).waiting, 8);
+  EXPECT_EQ(Label({"b0"}).unknown, 1);
+  EXPECT_EQ(Predict({"a1", "a3", "a5"}), 3);
+  Restart();
+  EXPECT_EQ(Shown().waiting, 5);
+  EXPECT_EQ(Shown().matched, 3);
+  LabelCounts sent = Label(MakeIds("b", 4));
+  EXPECT_EQ(sent.waiting, 3);
+  EXPECT_EQ(sent.unknown, 1);
+  EXPECT_EQ(Predict({"b1", "a0"}), 2);
+  Restart();
+  sent = Label(MakeIds("c", 3));
+  EXPECT_EQ(sent.waiting, 2);
+  EXPECT_EQ(sent.unknown, 1);
+  // The labels that were matched do not wait again.
+  EXPECT_EQ(Label({"a1", "a0", "b1"}).repeated, 3);
+  clock_.Move(kWait);
+  EXPECT_TRUE(engine_->Mature(model_));
+  Restart();
+  EXPECT_EQ(Shown().waiting, 0);
+  EXPECT_EQ(Shown().matched, 5);
+  // a2, a4, a6, a7, b0, b2, c0, c1 found no prediction; b0, b3 and c2 had no room.
+  EXPECT_EQ(Shown().unknown, 11);
+  EXPECT_EQ(Label(MakeIds("d", 9)).waiting, 8);
+  EXPECT_EQ(Observations(), 5);
+}
+
 TEST_F(WaitingLabelsTest, AFailedTransactionChangesNothing) {
   const auto disk = std::make_shared<MemoryDisk>();
   auto owned = std::make_unique<MemoryStore>(disk);

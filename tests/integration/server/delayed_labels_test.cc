@@ -393,6 +393,39 @@ TEST_F(DelayedLabelsTest, LabelsThatComeWithTheirPredictionsCountAtOnceAndOnce) 
   EXPECT_EQ(Observe(labelled(90, 10)).accepted_rows(), 10);
 }
 
+TEST_F(DelayedLabelsTest, EarlyLabelsGiveTheirPlacesBackAcrossKills) {
+  Create(100);
+  const auto rows = [](std::size_t first, std::size_t count) {
+    std::vector<std::size_t> numbers(count);
+    std::iota(numbers.begin(), numbers.end(), first);
+    return numbers;
+  };
+  const auto restart = [&] {
+    server_->Kill();
+    Start();
+  };
+  EXPECT_EQ(Observe(Labels(rows(0, 101))).labels().waiting(), 100);
+  EXPECT_EQ(Observe(Predictions(0, 50)).accepted_rows(), 50);
+  restart();
+  EXPECT_EQ(Coverage().labels().matched(), 50);
+  EXPECT_EQ(Coverage().labels().waiting(), 50);
+  EXPECT_EQ(Observe(Labels(rows(100, 60))).labels().waiting(), 50);
+  restart();
+  EXPECT_EQ(Observe(Predictions(50, 50)).accepted_rows(), 50);
+  EXPECT_EQ(Observe(Labels(rows(150, 50))).labels().waiting(), 50);
+  restart();
+  // Labels that were matched do not wait again.
+  EXPECT_EQ(Observe(Labels(rows(0, 100))).labels().repeated(), 100);
+  EXPECT_EQ(Coverage().labels().waiting(), 100);
+  MatureAll();
+  restart();
+  const auto answer = client_->GetCalibration(kDelayedLabelsModel);
+  EXPECT_EQ(answer.estimates(0).skce(), Recomputed(set_, rows(0, 100)));
+  EXPECT_EQ(answer.label_arrivals().labels().matched(), 100);
+  EXPECT_EQ(answer.label_arrivals().labels().unknown(), 1 + 10 + 100);
+  EXPECT_EQ(answer.label_arrivals().labels().waiting(), 0);
+}
+
 TEST_F(DelayedLabelsTest, WarnsOfMissingLabelsOfOneClass) {
   Create();
   std::vector<std::size_t> labelled;

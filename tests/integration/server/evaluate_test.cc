@@ -158,7 +158,7 @@ TEST_F(CalibrationTest, RecalibrateEqualsTheAdviceOfCore) {
   const auto advice = AdviseRecalibration(set.view().rows(200, 1000), RecalibrationSplit::kHalves);
   ASSERT_TRUE(advice.ok()) << advice.status();
   EXPECT_TRUE(advice->helps());
-  const v1::Recalibration expected = convert::ToProto(*advice, 10, 201, std::nullopt);
+  const v1::Recalibration expected = convert::ToProto(*advice, 10, "", 201, std::nullopt);
   EXPECT_TRUE(result.has_compute_time());
   result.clear_compute_time();
   EXPECT_EQ(result.SerializeAsString(), expected.SerializeAsString());
@@ -211,7 +211,7 @@ TEST_F(CalibrationTest, RecalibrateUsesTheRowsSinceAChange) {
       AdviseRecalibration(set.view().rows(older, 6000 - older), RecalibrationSplit::kAlternating);
   ASSERT_TRUE(advice.ok()) << advice.status();
   const v1::Recalibration expected =
-      convert::ToProto(*advice, 10, result.first_observation(), result.change());
+      convert::ToProto(*advice, 10, "", result.first_observation(), result.change());
   result.clear_compute_time();
   EXPECT_EQ(result.SerializeAsString(), expected.SerializeAsString());
 }

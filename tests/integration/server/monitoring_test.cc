@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -264,6 +265,39 @@ TEST_F(MonitoringTest, WarnsOfRepeatedAndOfRoundedRows) {
   EXPECT_THAT(answer.warnings(0), HasSubstr("monitoring.tolerance = 0.002"));
 }
 
+TEST_F(MonitoringTest, WarnsOfClassesThatAreSentAsProbabilities) {
+  Create(Declared());
+  PredictionSet classes = DrawFrom(GeneratorSpec::M1(kMonitoringClasses), 1000);
+  for (std::size_t i = 0; i < classes.labels.size(); ++i) {
+    const std::span row =
+        std::span(classes.probabilities).subspan(i * kMonitoringClasses, kMonitoringClasses);
+    const auto most = std::max_element(row.begin(), row.end()) - row.begin();
+    std::ranges::fill(row, 0);
+    row[static_cast<std::size_t>(most)] = 1;
+  }
+  const auto warns = [&] {
+    return Answer().reading().warning().text().starts_with(
+        "All probabilities of the newest 1000 rows are exactly 0 or 1");
+  };
+  PredictionSet first = classes;
+  first.probabilities.resize(999 * kMonitoringClasses);
+  first.labels.resize(999);
+  Send(first, 333);
+  EXPECT_FALSE(warns());
+  PredictionSet last = classes;
+  last.probabilities.erase(last.probabilities.begin(),
+                           last.probabilities.begin() + 999 * kMonitoringClasses);
+  last.labels.erase(last.labels.begin(), last.labels.begin() + 999);
+  Send(last, 1);
+  EXPECT_TRUE(warns()) << Answer().reading().warning().text();
+  server_->Kill();
+  Start();
+  EXPECT_TRUE(warns());
+  // One row that is not certain shows that probabilities are sent.
+  Send(DrawFrom(GeneratorSpec::M1(kMonitoringClasses), 1, 8), 1);
+  EXPECT_FALSE(warns());
+}
+
 TEST_F(MonitoringTest, ACalibratedModelIsNotRejected) {
   Create(Declared());
   Send(DrawFrom(GeneratorSpec::M1(kMonitoringClasses), 99));
@@ -484,7 +518,8 @@ TEST_F(MonitoringTest, AModelWithoutNewObservationsIsStale) {
   v1::GetCalibrationResponse answer = Answer();
   EXPECT_EQ(answer.verdict().status(), v1::Verdict::STALE);
   EXPECT_EQ(answer.verdict().since_observation(), 200);
-  EXPECT_THAT(answer.reading().data().text(), HasSubstr(": stale, so all this may be outdated"));
+  EXPECT_THAT(answer.reading().data().text(),
+              HasSubstr(": STALE, because this is longer than stale_after; all this may "));
   EXPECT_GE(answer.verdict().since().seconds(), answer.last_observation_time().seconds());
   // An alarm takes precedence.
   Send(DrawFrom(GeneratorSpec::M2(kMonitoringClasses), 300));

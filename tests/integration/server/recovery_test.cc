@@ -45,6 +45,10 @@ class RecoveryTest : public MonitoringTest {
     return "calibd_alarm_recovered{model=\"watched\",version=\"\",kind=\"over_limit\"} " +
            std::to_string(value) + "\n";
   }
+  static std::string LimitRaised(int value) {
+    return "calibd_alarm_limit_raised{model=\"watched\",version=\"\",kind=\"over_limit\"} " +
+           std::to_string(value) + "\n";
+  }
   static const v1::Alarm* OverLimit(const v1::GetCalibrationResponse& answer) {
     const auto found = std::ranges::find_if(answer.alarms(), [](const v1::Alarm& alarm) {
       return alarm.kind() == v1::Alarm::OVER_LIMIT && !alarm.has_acknowledge_time();
@@ -98,7 +102,7 @@ TEST_F(RecoveryTest, AnAlarmRecoversAndStaysUntilItIsAcknowledged) {
   EXPECT_THAT(answer.reading().how_bad().brief(), HasSubstr("; since row 2"));
   EXPECT_THAT(answer.reading().DebugString(), Not(HasSubstr("(recent)")));
   EXPECT_THAT(Metrics(),
-              AllOf(HasSubstr(Recovered(1)),
+              AllOf(HasSubstr(Recovered(1)), HasSubstr(LimitRaised(0)),
                     HasSubstr("calibd_alarm_active{model=\"watched\",version=\"\",kind=\"over_"
                               "limit\"} 1\n")));
 
@@ -125,6 +129,21 @@ TEST_F(RecoveryTest, AnAlarmRecoversAndStaysUntilItIsAcknowledged) {
   server_->Kill();
   Start();
   EXPECT_EQ(Answer().verdict().limit_status(), v1::CalibrationError::UNDECIDED);
+}
+
+// A higher limit is no recovery: the error has not changed.
+TEST_F(RecoveryTest, AHigherLimitHasAMetricOfItsOwn) {
+  Create(Declared());
+  Send(SharpRows(6000, 0.1, 7), 500);
+  ASSERT_NE(OverLimit(Answer()), nullptr);
+  EXPECT_THAT(Metrics(), AllOf(HasSubstr(Recovered(0)), HasSubstr(LimitRaised(0))));
+  const v1::GetCalibrationResponse answer = WithLimit(0.3);
+  EXPECT_EQ(answer.verdict().limit_status(), v1::CalibrationError::WITHIN_LIMIT);
+  EXPECT_THAT(Metrics(), AllOf(HasSubstr(Recovered(0)), HasSubstr(LimitRaised(1))));
+  EXPECT_THAT(answer.reading().how_bad().text(), HasSubstr(", before the limit was raised"));
+  EXPECT_FALSE(answer.reading().has_repair());
+  ASSERT_TRUE(Acknowledge(OverLimit(answer)->id(), "accepted").ok());
+  EXPECT_THAT(Metrics(), AllOf(HasSubstr(Recovered(0)), HasSubstr(LimitRaised(0))));
 }
 
 // The same rows in other batches have the same answer, to the last bit.

@@ -23,51 +23,92 @@ v1::Verdict Of(v1::CalibrationError::Status limit, v1::Verdict::Status status) {
 }
 
 TEST(VerdictGateTest, FailsOnWhatTheVerdictSays) {
-  EXPECT_THAT(
-      FailuresOf(Of(v1::CalibrationError::WITHIN_LIMIT, v1::Verdict::NOT_REJECTED), {}, {}, kAll),
-      IsEmpty());
-  v1::Verdict over = Of(v1::CalibrationError::OVER_LIMIT, v1::Verdict::MISCALIBRATED);
-  EXPECT_THAT(FailuresOf(over, {}, {}, kAll), ElementsAre("over-limit", "miscalibration"));
-  EXPECT_THAT(FailuresOf(over, {}, {}, {"drift", "undecided"}), IsEmpty());
-  over.set_is_acknowledged(true);
-  EXPECT_THAT(FailuresOf(over, {}, {}, {"over-limit"}), ElementsAre("over-limit"));
-  EXPECT_THAT(FailuresOf(Of(v1::CalibrationError::UNDECIDED, v1::Verdict::DRIFTED), {}, {}, kAll),
-              ElementsAre("drift", "undecided"));
-  EXPECT_THAT(FailuresOf(Of(v1::CalibrationError::WITHIN_LIMIT, v1::Verdict::INSUFFICIENT_DATA), {},
+  EXPECT_THAT(FailuresOf(Of(v1::CalibrationError::WITHIN_LIMIT, v1::Verdict::NOT_REJECTED), {}, {},
                          {}, kAll),
+              IsEmpty());
+  v1::Verdict over = Of(v1::CalibrationError::OVER_LIMIT, v1::Verdict::MISCALIBRATED);
+  EXPECT_THAT(FailuresOf(over, {}, {}, {}, kAll), ElementsAre("over-limit", "miscalibration"));
+  EXPECT_THAT(FailuresOf(over, {}, {}, {}, {"drift", "undecided"}), IsEmpty());
+  over.set_is_acknowledged(true);
+  EXPECT_THAT(FailuresOf(over, {}, {}, {}, {"over-limit"}), ElementsAre("over-limit"));
+  EXPECT_THAT(
+      FailuresOf(Of(v1::CalibrationError::UNDECIDED, v1::Verdict::DRIFTED), {}, {}, {}, kAll),
+      ElementsAre("drift", "undecided"));
+  EXPECT_THAT(FailuresOf(Of(v1::CalibrationError::WITHIN_LIMIT, v1::Verdict::INSUFFICIENT_DATA), {},
+                         {}, {}, kAll),
               ElementsAre("undecided", "insufficient-data"));
   // A server of an earlier version gives no answer about a limit.
-  EXPECT_THAT(
-      FailuresOf(Of(v1::CalibrationError::UNSPECIFIED, v1::Verdict::NOT_REJECTED), {}, {}, kAll),
-      ElementsAre("undecided"));
+  EXPECT_THAT(FailuresOf(Of(v1::CalibrationError::UNSPECIFIED, v1::Verdict::NOT_REJECTED), {}, {},
+                         {}, kAll),
+              ElementsAre("undecided"));
 }
 
 TEST(VerdictGateTest, FailsWithoutDataWhateverItAsks) {
   v1::Watch watch;
+  watch.set_min_observations(100);
   const v1::Verdict empty = Of(v1::CalibrationError::UNDECIDED, v1::Verdict::INSUFFICIENT_DATA);
   for (const char* const what : {"over-limit", "miscalibration", "drift"}) {
-    EXPECT_THAT(FailuresOf(empty, watch, {}, {what}), ElementsAre("insufficient-data"));
+    EXPECT_THAT(FailuresOf(empty, {}, watch, {}, {what}), ElementsAre("insufficient-data"));
   }
-  EXPECT_THAT(FailuresOf(empty, watch, {}, {}), IsEmpty());
+  EXPECT_THAT(FailuresOf(empty, {}, watch, {}, {}), IsEmpty());
   // The limit was answered by rows before the evidence restarted.
   const v1::Verdict within = Of(v1::CalibrationError::WITHIN_LIMIT, v1::Verdict::INSUFFICIENT_DATA);
-  EXPECT_THAT(FailuresOf(within, watch, {}, {"over-limit"}), IsEmpty());
+  EXPECT_THAT(FailuresOf(within, {}, watch, {}, {"over-limit"}), IsEmpty());
   const v1::Verdict stale = Of(v1::CalibrationError::UNDECIDED, v1::Verdict::STALE);
-  EXPECT_THAT(FailuresOf(stale, watch, {}, {"drift"}), ElementsAre("insufficient-data"));
+  EXPECT_THAT(FailuresOf(stale, {}, watch, {}, {"drift"}), ElementsAre("insufficient-data"));
+  watch.mutable_evidence();
+  watch.set_observations(99);
+  EXPECT_THAT(FailuresOf(stale, {}, watch, {}, {"drift"}), ElementsAre("insufficient-data"));
+  watch.set_observations(100);
+  EXPECT_THAT(FailuresOf(stale, {}, watch, {}, {"drift"}), IsEmpty());
+}
+
+// The acknowledgement of the evidence leaves the rows that answer about the limit.
+TEST(VerdictGateTest, EachQuestionHasItsRows) {
+  const v1::Verdict verdict = Of(v1::CalibrationError::UNDECIDED, v1::Verdict::INSUFFICIENT_DATA);
+  v1::Watch watch;
+  watch.mutable_evidence();
+  watch.set_min_observations(100);
+  watch.set_observations(20);
+  v1::CalibrationError error;
+  error.mutable_since_start()->set_observations(3000);
+  EXPECT_THAT(FailuresOf(verdict, error, watch, {}, {"over-limit"}), IsEmpty());
+  EXPECT_THAT(FailuresOf(verdict, error, watch, {}, {"over-limit", "miscalibration"}),
+              ElementsAre("insufficient-data"));
+  error.mutable_since_acknowledgement()->set_observations(99);
+  EXPECT_THAT(FailuresOf(verdict, error, watch, {}, {"over-limit"}),
+              ElementsAre("insufficient-data"));
+}
+
+TEST(VerdictGateTest, SaysHowManyMoreRowsItNeeds) {
+  v1::Watch watch;
   watch.mutable_evidence();
   watch.set_min_observations(100);
   watch.set_observations(99);
-  EXPECT_THAT(FailuresOf(stale, watch, {}, {"drift"}), ElementsAre("insufficient-data"));
-  EXPECT_EQ(DescribeInsufficientData("m", watch, 99),
-            "m has 99 labelled rows, fewer than the 100 of a verdict: send more, and run the gate "
-            "again\n");
-  EXPECT_EQ(DescribeInsufficientData("m", watch, 500),
-            "m has 500 labelled rows, 99 since the evidence restarted, fewer than the 100 of a "
-            "verdict: send more, and run the gate again\n");
-  watch.set_observations(100);
-  EXPECT_THAT(FailuresOf(stale, watch, {}, {"drift"}), IsEmpty());
-  EXPECT_EQ(DescribeInsufficientData("m", v1::Watch(), 0),
-            "m has 0 labelled rows, too few for a verdict: send more, and run the gate again\n");
+  watch.set_observations_needed(1);
+  v1::CalibrationError error;
+  error.mutable_since_start()->set_observations(99);
+  EXPECT_EQ(DescribeInsufficientData("m", kAll, error, watch, 99),
+            "m has 99 labelled rows: the gate needs 1 more\n");
+  error.mutable_since_start()->set_observations(500);
+  EXPECT_EQ(DescribeInsufficientData("m", kAll, error, watch, 500),
+            "m has 500 labelled rows, 99 since the evidence began anew: the gate needs 1 more\n");
+  // The evidence begins after a warm-up that is longer than min_observations.
+  watch.clear_evidence();
+  watch.set_unavailable_reason("it begins after 500 rows");
+  watch.set_observations_needed(450);
+  error.mutable_since_start()->set_observations(50);
+  EXPECT_EQ(DescribeInsufficientData("m", kAll, error, watch, 50),
+            "m has 50 labelled rows: the gate needs 450 more\n");
+  EXPECT_EQ(DescribeInsufficientData("m", {"over-limit"}, error, watch, 50),
+            "m has 50 labelled rows: the gate needs 50 more\n");
+  error.mutable_since_start()->set_observations(1000);
+  watch.clear_observations_needed();
+  watch.set_unavailable_reason("all predictions are equal");
+  EXPECT_EQ(DescribeInsufficientData("m", kAll, error, watch, 1000),
+            "m has 1000 labelled rows, and no evidence: all predictions are equal\n");
+  EXPECT_EQ(DescribeInsufficientData("m", kAll, {}, {}, 0),
+            "m has 0 labelled rows, too few for a verdict\n");
 }
 
 TEST(VerdictGateTest, FailsOnActiveAlarmsThatTheStatusHides) {
@@ -75,9 +116,9 @@ TEST(VerdictGateTest, FailsOnActiveAlarmsThatTheStatusHides) {
   v1::Alarm& drift = *alarms.Add();
   drift.set_kind(v1::Alarm::DRIFT);
   const v1::Verdict verdict = Of(v1::CalibrationError::WITHIN_LIMIT, v1::Verdict::MISCALIBRATED);
-  EXPECT_THAT(FailuresOf(verdict, {}, alarms, {"drift"}), ElementsAre("drift"));
+  EXPECT_THAT(FailuresOf(verdict, {}, {}, alarms, {"drift"}), ElementsAre("drift"));
   drift.mutable_acknowledge_time()->set_seconds(1);
-  EXPECT_THAT(FailuresOf(verdict, {}, alarms, {"drift"}), IsEmpty());
+  EXPECT_THAT(FailuresOf(verdict, {}, {}, alarms, {"drift"}), IsEmpty());
 }
 
 TEST(PValueGateTest, ComparesTheBootstrapWithTheLevel) {

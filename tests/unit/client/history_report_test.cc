@@ -95,7 +95,7 @@ TEST(HistoryReportTest, OneLevelHasNoCentralIntervalAndNoGap) {
   bucket.mutable_error()->set_estimate(0.02);
   bucket.set_off_by("2 (0 to 0)");
   *history.mutable_total() = bucket;
-  EXPECT_THAT(DescribeHistory(history, false), HasSubstr("2 (0 to 0)    -\n"));
+  EXPECT_THAT(DescribeHistory(history, false), HasSubstr("2 (0 to 0)             -\n"));
 }
 
 TEST(HistoryReportTest, ShowsWhatDecisionsCost) {
@@ -138,7 +138,37 @@ TEST(HistoryReportTest, ShowsTheWorseOfTheTopLabelAndClass1) {
     bucket->set_class_1_is_worse(true);
   }
   EXPECT_THAT(DescribeHistory(history, false), ContainsRegex(" 40 \\(25 to 55\\)\\*  *-37.5"));
-  EXPECT_THAT(DescribeHistory(history, false), HasSubstr("* the probability of class 1"));
+  EXPECT_THAT(DescribeHistory(history, false), HasSubstr("* P(class 1), whichever"));
+}
+
+TEST(HistoryReportTest, ShowsTheLabelFurthestOffOrTheChosenOnes) {
+  v1::GetHistoryResponse history;
+  history.set_kind("labels");
+  history.set_label_count(1000);
+  v1::HistoryBucket& bucket = *history.add_buckets();
+  bucket.set_observations(250);
+  for (const char* const name : {"a \"gale\", far off", "fog"}) {
+    v1::LabelSpan& label = *bucket.add_labels();
+    label.set_name(name);
+    label.set_truths(250);
+    label.set_stated(0.75);
+    label.set_held(0.625);
+    label.set_gap_lower(0.0625);
+    label.set_gap_upper(0.25);
+  }
+  *history.mutable_total() = bucket;
+  std::string text = DescribeHistory(history, false);
+  EXPECT_THAT(text, HasSubstr("a \"gale\", far off +12.5 (+6.2 to +25.0)"));
+  EXPECT_THAT(text, Not(HasSubstr("fog")));
+  EXPECT_THAT(text, HasSubstr("Each row names one of 1000 labels. --label NAME shows another one"));
+  EXPECT_THAT(text, HasSubstr("the 20 labels\nfurthest off"));
+  text = DescribeHistory(history, false, {"fog", "rain"});
+  EXPECT_THAT(text, ContainsRegex("gap \\(points\\)  *fog  *rain\n"));
+  EXPECT_THAT(text, ContainsRegex("\\+12.5 \\(\\+6.2 to \\+25.0\\)  *-\n"));
+  EXPECT_THAT(text, Not(HasSubstr("gale")));
+  EXPECT_THAT(text, Not(HasSubstr("Each row names")));
+  EXPECT_THAT(HistoryCsv(history), HasSubstr("_error,label,label_gap,label_gap_lower,"));
+  EXPECT_THAT(HistoryCsv(history), HasSubstr(",\"a \"\"gale\"\", far off\",0.125,0.0625,0.25\n"));
 }
 
 TEST(HistoryReportTest, ShowsTheUpdatesOfTheModel) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 namespace calibd::cli {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -71,6 +73,57 @@ TEST(ListReportTest, NamesTheColumnsThatItLeavesOut) {
   const std::string wide = DescribeVerdictsWithin(300, Verdicts(), 0.05);
   EXPECT_THAT(wide, Not(HasSubstr("Left out")));
   EXPECT_THAT(wide, HasSubstr("  e-BH   rows  e-value            newest row\n"));
+}
+
+TEST(ListReportTest, ListsModelsWithWhatEBHRejects) {
+  v1::ListVerdictsResponse response;
+  EXPECT_EQ(DescribeVerdicts(response, 0.05), "no models\n");
+  for (const char* name : {"models/a", "models/b"}) {
+    auto& model = *response.add_models();
+    model.set_model(name);
+    model.set_observations(7);
+    model.mutable_reading()->mutable_verdict()->set_text("not monitored");
+  }
+  auto& known = *response.mutable_models(0);
+  known.mutable_reading()->mutable_verdict()->set_text("MISCALIBRATED\x1b");
+  known.mutable_reading()->mutable_how_bad()->set_brief("off by 5.4 points (4.2 to 6.8; limit 2)");
+  known.mutable_watch()->mutable_evidence()->set_log10_e_value(std::log10(120));
+  known.set_rejected_among_all(true);
+  response.set_tested_models(1);
+  response.set_rejected_models(1);
+  EXPECT_EQ(
+      DescribeVerdicts(response, 0.1),
+      "model         verdict  rows                                    error  e-value  newest "
+      "row  e-BH\n"
+      "a      MISCALIBRATED?     7  off by 5.4 points (4.2 to 6.8; limit 2)      120           "
+      "-     *\n"
+      "b       not monitored     7                                        -        -           "
+      "-\n"
+      "e-BH over the 1 model with evidence rejects 1 (*): the expected share of "
+      "calibrated models among them is at most 10 %.\n");
+}
+
+TEST(ListReportTest, MarksWhatAFineVerdictHides) {
+  v1::ListVerdictsResponse response;
+  for (const char* const name : {"a", "b", "c", "d"}) {
+    auto& model = *response.add_models();
+    model.set_model(name);
+    model.mutable_reading()->mutable_verdict()->set_text("WITHIN_LIMIT");
+  }
+  response.mutable_models(1)->add_alarms();
+  response.mutable_models(1)->add_alarms();
+  response.mutable_models(2)->mutable_error()->mutable_since_acknowledgement();
+  response.mutable_models(3)->mutable_verdict()->set_is_acknowledged(true);
+  response.mutable_models(3)->add_alarms();
+  const std::string text = DescribeVerdicts(response, 0.05);
+  for (const char* const row :
+       {"\na      WITHIN_LIMIT             0", "\nb      WITHIN_LIMIT       2     0",
+        "\nc      WITHIN_LIMIT       a     0", "\nd      WITHIN_LIMIT     1 a     0",
+        " Alarms: how many are active (calibctl alarms MODEL); a: an error "}) {
+    EXPECT_THAT(text, HasSubstr(row));
+  }
+  EXPECT_THAT(DescribeVerdictsWithin(80, response, 0.05),
+              AllOf(HasSubstr("\nd      WITHIN_LIMIT  -         1 a"), HasSubstr("; a: an error")));
 }
 
 TEST(ListReportTest, WithoutModelsSaysSo) {

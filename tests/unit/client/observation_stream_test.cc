@@ -446,8 +446,7 @@ TEST(ObservationStreamTest, RefusesInvalidIdsAndLabelsOrDropsThem) {
     const auto counts = stream->Finish();
     ASSERT_TRUE(counts.ok()) << counts.status();
     if (invalid_rows == InvalidRows::kReject) {
-      EXPECT_EQ(std::string(sent.message()),
-                "rows[1].prediction_ids is of 0 bytes, expected 1 to 128");
+      EXPECT_EQ(std::string(sent.message()), "prediction_ids[1] is of 0 bytes, expected 1 to 128");
       EXPECT_EQ(std::string(labelled.message()),
                 "labels[0] is 2, expected [0, 2); "
                 "prediction_ids[1] is not valid UTF-8");

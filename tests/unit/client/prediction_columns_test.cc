@@ -237,5 +237,139 @@ TEST_F(PredictionColumnsTest, MatchesNumberedColumnsUnlessTheyContradictTheBase)
   EXPECT_THAT(InputErrorOf(options), HasSubstr("which contradicts --label-base 1"));
 }
 
+Input Observations(const InputOptions& options) {
+  auto input = ReadObservations(options, 0);
+  EXPECT_TRUE(input.ok()) << input.status();
+  return input.ok() ? *std::move(input) : Input();
+}
+
+std::string ObservationsErrorOf(const InputOptions& options) {
+  return std::string(ReadObservations(options, 0).status().message());
+}
+
+TEST_F(PredictionColumnsTest, AProbabilityNamedAfterItsClassNeedsNoOption) {
+  InputOptions options = Predictions("p.csv", "prob_yes,outcome\n0.25,no\n0.75,yes\n0.5,no\n");
+  Input input = Observations(options);
+  EXPECT_THAT(input.values, ElementsAre(0.75, 0.25, 0.25, 0.75, 0.5, 0.5));
+  EXPECT_THAT(input.labels, ElementsAre(0, 1, 0));
+  EXPECT_THAT(input.class_names, ElementsAre("no", "yes"));
+  EXPECT_THAT(input.columns.note, HasSubstr("\"prob_yes\" is read as the probability of the class "
+                                            "\"yes\", and \"outcome\" as the labels"));
+  // The other column may come first, and be stated.
+  options = Predictions("q.csv", "outcome,id,.pred_yes\nno,7,0.25\nyes,8,0.75\n");
+  options.columns.label = "outcome";
+  options.columns.id = "id";
+  EXPECT_THAT(Observations(options).labels, ElementsAre(0, 1));
+  // The labels may be elsewhere, and say whether the class is true.
+  options = Predictions("r.csv", "prob_yes\n0.25\n0.75\n");
+  options.labels = Write("l.csv", "False\nTrue\n");
+  EXPECT_THAT(Observations(options).labels, ElementsAre(0, 1));
+  // 1 and 0 are the names of the classes.
+  EXPECT_THAT(Observations(Predictions("s.csv", "prob_1,y\n0.25,0\n0.75,1\n")).labels,
+              ElementsAre(0, 1));
+  EXPECT_THAT(Observations(Predictions("t.csv", "prob_0,y\n0.25,0\n0.75,1\n")).labels,
+              ElementsAre(1, 0));
+  EXPECT_THAT(Observations(Predictions("u.csv", "prob_2,y\n0.25,1\n0.75,2\n")).labels,
+              ElementsAre(0, 1));
+}
+
+TEST_F(PredictionColumnsTest, ALabelThatMayMeanEitherClassIsRefused) {
+  InputOptions options = Predictions("p.csv", "prob_cat,y\n0.25,0\n0.75,1\n");
+  EXPECT_THAT(ObservationsErrorOf(options),
+              HasSubstr("label \"0\" does not say whether it is the class \"cat\": add "
+                        "--positive-class 1"));
+  // What the error says to do.
+  options.positive_class = "1";
+  EXPECT_THAT(Observations(options).labels, ElementsAre(0, 1));
+  options.positive_class = "0";
+  EXPECT_THAT(Observations(options).labels, ElementsAre(0, 1));
+  EXPECT_THAT(Observations(options).values, ElementsAre(0.25, 0.75, 0.75, 0.25));
+  // Three labels are not two classes.
+  EXPECT_THAT(
+      ObservationsErrorOf(Predictions("q.csv", "prob_cat,y\n0.25,cat\n0.75,dog\n0.75,bird\n")),
+      HasSubstr("label \"bird\", expected one of two: \"cat\" or \"dog\""));
+  // The name contradicts the option.
+  options = Predictions("r.csv", "prob_0,y\n0.25,0\n0.75,1\n");
+  options.positive_class = "1";
+  EXPECT_THAT(ObservationsErrorOf(options), HasSubstr("--predictions-key names it"));
+  // pred_ may stand before a predicted class.
+  EXPECT_THAT(ObservationsErrorOf(Predictions("s.csv", "pred_yes,y\n0.25,no\n0.75,yes\n")),
+              HasSubstr("--label-column"));
+  // The classes of a model have an order that the name does not say.
+  EXPECT_THAT(InputErrorOf(Predictions("t.csv", "prob_yes,y\n0.25,no\n0.75,yes\n")),
+              HasSubstr("if this column holds the labels"));
+}
+
+TEST_F(PredictionColumnsTest, OtherColumnsBesideTheOneOfThePositiveClassAreNotRead) {
+  InputOptions options =
+      Predictions("p.csv", "age,prob_yes,region,y\n30,0.25,a,no\n40,0.75,b,yes\n");
+  options.columns.label = "y";
+  options.positive_class = "yes";
+  options.class_names = {"no", "yes"};
+  const Input input = Observations(options);
+  EXPECT_THAT(input.values, ElementsAre(0.75, 0.25, 0.25, 0.75));
+  EXPECT_THAT(input.labels, ElementsAre(0, 1));
+  EXPECT_THAT(input.columns.note, HasSubstr("the columns \"age\", \"region\" are not read"));
+  // The classes may be numbers, and the name that of any probability.
+  for (const char* const name : {"prob_yes", "prob_1", "probability"}) {
+    options = Predictions("r.csv", absl::StrCat("age,", name, ",y\n30,0.25,0\n40,0.75,1\n"));
+    options.columns.label = "y";
+    options.positive_class = "1";
+    EXPECT_THAT(Observations(options).values, ElementsAre(0.75, 0.25, 0.25, 0.75)) << name;
+  }
+  // That of another class is not.
+  options = Predictions("s.csv", "age,prob_0,y\n30,0.25,0\n40,0.75,1\n");
+  options.columns.label = "y";
+  options.positive_class = "1";
+  EXPECT_THAT(ObservationsErrorOf(options), HasSubstr("has 2 columns of probabilities"));
+  options = Predictions("t.csv", "age,prob_no,y\n30,0.25,no\n40,0.75,yes\n");
+  options.columns.label = "y";
+  options.positive_class = "yes";
+  options.class_names = {"no", "yes"};
+  EXPECT_THAT(ObservationsErrorOf(options), HasSubstr("has 2 columns of probabilities"));
+  // Two columns of the same class are not chosen between.
+  options = Predictions("q.csv", "prob_yes,proba_yes,y\n0.25,0.3,no\n0.75,0.8,yes\n");
+  options.columns.label = "y";
+  options.positive_class = "yes";
+  options.class_names = {"no", "yes"};
+  EXPECT_THAT(ObservationsErrorOf(options), HasSubstr("has 2 columns of probabilities"));
+}
+
+TEST_F(PredictionColumnsTest, ColumnsOfOneHotLabelsAreNamed) {
+  InputOptions options = Predictions("p.csv", "cat,dog,is_cat,is_dog\n0.3,0.7,1,0\n0.8,0.2,0,1\n");
+  const std::string hint =
+      "the columns \"is_cat\", \"is_dog\" are 0 except for a 1 in each row: if they are the labels "
+      "(one-hot), write one column with the true class";
+  EXPECT_THAT(InputErrorOf(options), AllOf(HasSubstr("LABELS is missing"), HasSubstr(hint)));
+  options.labels = Write("l.csv", "cat\ndog\n");
+  EXPECT_THAT(ObservationsErrorOf(options),
+              AllOf(HasSubstr("sums to 2"), HasSubstr(hint), Not(HasSubstr("--renormalise"))));
+  // Certain predictions of four classes are no labels.
+  options = Predictions("q.csv", "a,b,c,d\n0.5,0.5,1,0\n0,1,0,0\n");
+  options.labels = Write("l.csv", "a\nb\n");
+  EXPECT_THAT(ObservationsErrorOf(options), Not(HasSubstr("one-hot")));
+  options =
+      Predictions("r.csv", "prob_cat,prob_dog,label_cat,label_dog\n0.3,0.7,1,0\n0.8,0.2,0,1\n");
+  EXPECT_THAT(InputErrorOf(options), AllOf(HasSubstr("evaluate-labels"), HasSubstr("one-hot")));
+}
+
+TEST_F(PredictionColumnsTest, PercentagesAreNamedAlsoWhereInvalidRowsAreLeftOut) {
+  InputOptions options = Predictions("p.csv", "p,y\n95%,1\n0.8,0\n");
+  options.columns.label = "y";
+  options.positive_class = "1";
+  options.columns.drop_invalid = true;
+  EXPECT_THAT(ObservationsErrorOf(options), HasSubstr("remove the % and divide by 100"));
+  options = Predictions("q.csv", "a,b,y\nx,0.5,a\n0.5,x,b\n");
+  options.columns.label = "y";
+  options.columns.drop_invalid = true;
+  EXPECT_THAT(ObservationsErrorOf(options), HasSubstr("all 2 rows are invalid"));
+}
+
+TEST_F(PredictionColumnsTest, ABarMaySeparateColumns) {
+  InputOptions options = Predictions("p.csv", "a|b|y\n0.3|0.7|a\n0.8|0.2|b\n");
+  options.columns.label = "y";
+  EXPECT_THAT(Observations(options).labels, ElementsAre(0, 1));
+}
+
 }  // namespace
 }  // namespace calibd::cli

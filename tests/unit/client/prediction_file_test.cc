@@ -262,7 +262,7 @@ TEST_F(PredictionFileTest, NamesTheCellThatIsNotANumber) {
   EXPECT_THAT(InputErrorOf(options), HasSubstr("line 2, column 1: the line is empty"));
   options.predictions = Write("p.csv", "");
   EXPECT_THAT(InputErrorOf(options), HasSubstr("holds no rows"));
-  options.predictions = Write("p.csv", "0.5|0.5\n");
+  options.predictions = Write("p.csv", "0.5:0.5\n");
   EXPECT_THAT(InputErrorOf(options), HasSubstr("--delimiter"));
 }
 

@@ -1,12 +1,16 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <tuple>
 
 #include "client/cli/reports/bins_report.h"
+#include "client/cli/reports/label_report.h"
 #include "client/cli/reports/reading_report.h"
 
 namespace calibd::cli {
 namespace {
+
+using ::testing::HasSubstr;
 
 TEST(ShowReportTest, EachLineOfTheReadingHasATitleAndIsWrapped) {
   v1::GetCalibrationResponse response;
@@ -42,10 +46,34 @@ TEST(ShowReportTest, TheReliabilityDiagramLeavesOutEmptyBins) {
   scores.mutable_class_1_bins(0)->set_observations(40);
   scores.mutable_class_1_bins(0)->set_mean_confidence(0.02);
   scores.mutable_class_1_bins(0)->set_accuracy(0.05);
-  EXPECT_EQ(DescribeBins(response),
-            top_label +
-                "\nprobability of class 1  rows  says %  class 1 %  gap (points)\n"
-                "0.000 to 0.067            40     2.0        5.0          -3.0\n");
+  EXPECT_EQ(DescribeBins(response), top_label +
+                                        "\nP(class 1)      rows  says %  is %  gap (points)\n"
+                                        "0.000 to 0.067    40     2.0   5.0          -3.0\n");
+  scores.set_class_1_name("yes");
+  EXPECT_THAT(DescribeBins(response), HasSubstr("\nP(yes)          rows  says %  is %"));
+}
+
+TEST(ShowReportTest, ALabelSaysSinceWhichRowItIsCounted) {
+  v1::MultilabelCalibration labels;
+  v1::LabelCalibration& over = *labels.add_labels();
+  over.set_name("wind");
+  over.set_status(v1::CalibrationError::OVER_LIMIT);
+  over.set_rejected(true);
+  EXPECT_THAT(DescribeLabels(labels), HasSubstr("  over the limit, rejected\n"));
+  over.set_since_observation(4001);
+  over.set_acknowledged_limit(0.187);
+  EXPECT_THAT(DescribeLabels(labels),
+              HasSubstr("  over the limit, rejected, counted since row 4001, accepted up to 18.7 "
+                        "points\n"));
+  over.set_recovered_since(5121);
+  EXPECT_THAT(DescribeLabels(labels), HasSubstr("  recovered since row 5121, rejected, counted "));
+  // The estimate is left out beside an interval that begins at 0.
+  over.set_truths(100);
+  over.mutable_error()->set_estimate(0.028);
+  over.mutable_error()->set_upper(0.075);
+  EXPECT_THAT(DescribeLabels(labels), HasSubstr("  -           0 to 7.5  "));
+  over.mutable_error()->set_lower(0.011);
+  EXPECT_THAT(DescribeLabels(labels), HasSubstr("  2.8         1.1 to 7.5  "));
 }
 
 TEST(ShowReportTest, TheBinsOfForecastsAreTheCellsOfTheirOutcomes) {

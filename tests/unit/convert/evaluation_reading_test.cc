@@ -3,6 +3,7 @@
 
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "calibd/convert/reading.h"
 
@@ -152,17 +153,16 @@ TEST(EvaluationReadingTest, OfForecastsHasTheirCoverageBiasAndCells) {
   }
   v1::Reading reading = ReadingOf(evaluation, {.error_limit = 0.05});
   EXPECT_EQ(reading.verdict().text(), "UNDECIDED, NOT_REJECTED");
-  EXPECT_EQ(reading.how_bad().text(),
-            "off by 7.5 points (2 to 25.6; limit 5 points); on average 0.5 standard deviations too "
-            "low; the "
-            "90 % intervals cover 72.9 % (70.0 to 75.0): too narrow");
+  EXPECT_EQ(
+      reading.how_bad().text(),
+      "off by 2 to 25.6 points (limit 5 points); on average 0.5 standard deviations too low; the "
+      "90 % intervals cover 72.9 % (70.0 to 75.0): too narrow");
   EXPECT_EQ(reading.where().text(),
             "above the 99.9 % quantile: 107 outcomes, 20 expected; above the 99.9 % quantile: 94 "
             "outcomes, 20 expected");
-  EXPECT_EQ(
-      reading.certain().text(),
-      "e-value 15.8 of the cells of the outcomes; calibration is rejected at an e-value of 20; the "
-      "interval of the error holds with 95 % for one look at these rows");
+  EXPECT_EQ(reading.certain().text(),
+            "e-value 15.8 of the cells of the outcomes; rejection needs an e-value of 20; the "
+            "interval of the error holds with 95 % for one look at these rows");
   forecast.set_log10_e_value(1.4);
   EXPECT_EQ(ReadingOf(evaluation, {.error_limit = 0.3}).verdict().text(),
             "WITHIN_LIMIT, MISCALIBRATED");
@@ -187,13 +187,14 @@ TEST(EstimateTextTest, SaysWhetherTheErrorIsReal) {
   estimate.set_tuning_observations(1000);
   estimate.mutable_provenance()->set_lens("top_label");
   estimate.mutable_provenance()->set_observations(1250);
-  EXPECT_THAT(EstimateText(estimate),
+  EXPECT_THAT(EstimateText(estimate, {}),
               AllOf(StartsWith("No estimator is better than 0 here: with 1250 observations, none "),
                     HasSubstr("This does not prove calibration.")));
   estimate.mutable_simulation()->set_p_value(0.05);
-  EXPECT_THAT(EstimateText(estimate), HasSubstr(" But the simulation rejects that there is no "));
+  EXPECT_THAT(EstimateText(estimate, {}),
+              HasSubstr(" But the simulation rejects that there is no "));
   estimate.set_tuning_observations(20);
-  EXPECT_THAT(EstimateText(estimate), HasSubstr("1250 observations are too few to say."));
+  EXPECT_THAT(EstimateText(estimate, {}), HasSubstr("1250 observations are too few to say."));
 
   estimate.set_any_better_than_zero(true);
   estimate.set_chosen(v1::EstimatorOutcome::BINS);
@@ -202,24 +203,56 @@ TEST(EstimateTextTest, SaysWhetherTheErrorIsReal) {
   chosen.set_error(0.05);
   chosen.set_better_than_zero(true);
   chosen.set_as_good_as_chosen(true);
-  EXPECT_EQ(EstimateText(estimate),
+  EXPECT_EQ(EstimateText(estimate, {}),
             "The probability of the top label is off by 5 points (percentage points, root mean "
             "square), according to bins. This estimator predicts the errors of new observations "
             "best, and better than the statement that there is no error.");
+  // One class.
+  const std::vector<std::string> names = {"no", "yes"};
+  estimate.mutable_provenance()->set_lens("class_wise[1]");
+  EXPECT_THAT(EstimateText(estimate, {}), StartsWith("The probability of class 1 is off by 5 "));
+  EXPECT_THAT(EstimateText(estimate, names), StartsWith("The probability of class yes is off by "));
+  estimate.mutable_provenance()->set_class_count(2);
+  EXPECT_THAT(EstimateText(estimate, names), StartsWith("P(yes) is off by 5 points"));
+  EXPECT_THAT(EstimateText(estimate, {}), StartsWith("P(class 1) is off by 5 points"));
+  estimate.mutable_provenance()->set_lens("top_label");
   v1::EstimatorOutcome& other = *estimate.add_estimators();
   other.set_estimator(v1::EstimatorOutcome::KERNEL_DENSITY);
   other.set_error(0.06);
-  EXPECT_THAT(EstimateText(estimate), HasSubstr(" All others are clearly worse."));
+  EXPECT_THAT(EstimateText(estimate, {}), HasSubstr(" All others are clearly worse."));
   other.set_as_good_as_chosen(true);
-  EXPECT_THAT(EstimateText(estimate),
+  EXPECT_THAT(EstimateText(estimate, {}),
               HasSubstr(" The data cannot tell whether these are as good: kernel_density. With "
                         "them, the estimates range from 5 to 6 points."));
   other.set_error(0.05);
-  EXPECT_THAT(EstimateText(estimate), HasSubstr(" They give the same estimate."));
+  EXPECT_THAT(EstimateText(estimate, {}), HasSubstr(" They give the same estimate."));
   chosen.set_better_than_zero(false);
   other.set_better_than_zero(true);
-  EXPECT_THAT(EstimateText(estimate),
+  EXPECT_THAT(EstimateText(estimate, {}),
               HasSubstr(", but only kernel_density is clearly better than the statement"));
+}
+
+TEST(EvaluationReadingTest, WarnsOfRowsThatGoTogether) {
+  v1::Evaluation evaluation = OfClasses();
+  EXPECT_FALSE(ReadingOf(evaluation, {.error_limit = 0.02}).has_warning());
+  evaluation.set_dependence_found_at(1200);
+  EXPECT_THAT(ReadingOf(evaluation, {.error_limit = 0.02}).warning().text(),
+              AllOf(StartsWith("Outcomes of neighbouring rows go together more than the "
+                               "predictions say, found at row 1200: "),
+                    HasSubstr("make the intervals too narrow and the evidence too strong in any "
+                              "order of the rows"),
+                    HasSubstr("the estimates of blocks are false, and the other numbers right")));
+  evaluation.add_groups();
+  EXPECT_THAT(ReadingOf(evaluation, {.error_limit = 0.02}).warning().text(),
+              HasSubstr("the e-values of groups are false"));
+  // The e-value of forecasts is a function of counts, unless outcomes are tied.
+  v1::Evaluation forecasts;
+  forecasts.mutable_forecast()->set_dependence_found_at(900);
+  EXPECT_THAT(ReadingOf(forecasts, {.error_limit = 0.05}).warning().text(),
+              AllOf(HasSubstr("found at row 900"), HasSubstr("only sorted, nothing is false.")));
+  forecasts.mutable_forecast()->mutable_scores()->add_level_coverage();
+  EXPECT_THAT(ReadingOf(forecasts, {.error_limit = 0.05}).warning().text(),
+              HasSubstr("only sorted, the e-values are false"));
 }
 
 }  // namespace

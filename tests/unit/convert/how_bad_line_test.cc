@@ -35,16 +35,17 @@ TEST(HowBadLineTest, SaysWhyThereIsNoMeasuredRow) {
   EXPECT_EQ(HowBad(answer), "no row counted yet: 2 of 7 pending rows are labelled");
   answer.set_observations(10000);
   answer.mutable_error()->mutable_since_start()->set_first_observation(10001);
-  EXPECT_EQ(HowBad(answer), "no labelled row since the update after row 10000");
+  EXPECT_EQ(HowBad(answer), "no labelled row since row 10000");
   answer = OverLimit();
   answer.mutable_error()->mutable_since_acknowledgement()->set_first_observation(10001);
   EXPECT_EQ(HowBad(answer),
-            "was off by 5.3 points (4.2 to 6.8) over rows 1 to 10000; no labelled row since the "
-            "acknowledgement");
+            "was off by 5.3 points (4.2 to 6.8) over rows 1 to 10000; no labelled row since");
   // The event that exceeded the limit.
   *answer.mutable_error()->mutable_since_start()->mutable_class_1() = Interval(0.069, 0.044, 0.106);
   EXPECT_THAT(HowBad(answer),
               StartsWith("P(class 1) was off by 6.9 points (4.4 to 10.6) over rows 1 to 10000;"));
+  answer.mutable_error()->mutable_since_start()->set_class_1_name("yes");
+  EXPECT_THAT(HowBad(answer), StartsWith("P(yes) was off by 6.9 points"));
   answer.mutable_error()->mutable_since_start()->mutable_class_1()->set_lower(0.04);
   EXPECT_THAT(HowBad(answer), StartsWith("top label was off by 5.3 points (4.2 to 6.8) over rows"));
 }
@@ -78,7 +79,7 @@ TEST(HowBadLineTest, TheWorseEventLeads) {
   EXPECT_EQ(
       HowBad(answer),
       "P(class 1) off by 10 points (8.1 to 12; limit 2 points), says 25.00 %, is 35.03 %: too low "
-      "by 10.03 points (9.0 to 11.1); top label off by 5.3 points (4.2 to 6.8; limit 2 points), "
+      "by 10.0 points (9.0 to 11.1); top label off by 5.3 points (4.2 to 6.8; limit 2 points), "
       "says "
       "96.96 "
       "%, right 91.71 %: over-confident by 5.25 points (4.2 to 6.3)");
@@ -88,11 +89,11 @@ TEST(HowBadLineTest, TheWorseEventLeads) {
   *rare.mutable_error()->mutable_since_start()->mutable_top_label() = all.class_1();
   EXPECT_EQ(HowBad(rare),
             "P(class 1) off by 10 points (8.1 to 12; limit 2 points), says 25.00 %, is "
-            "35.03 %: too low by 10.03 points (9.0 to 11.1)");
+            "35.03 %: too low by 10.0 points (9.0 to 11.1)");
   // The other event has nothing to add.
   *all.mutable_top_label() = Interval(0.0056, 0, 0.015, 0.002);
   EXPECT_THAT(HowBad(answer), AllOf(StartsWith("P(class 1) off by 10"), Not(HasSubstr("label")),
-                                    EndsWith(": too low by 10.03 points (9.0 to 11.1)")));
+                                    EndsWith(": too low by 10.0 points (9.0 to 11.1)")));
   // Neither has the alarm that crossed the limit.
   answer.mutable_alarms(0)->mutable_crossing()->set_is_class_1(true);
   all.mutable_class_1()->set_lower(0.01);
@@ -101,6 +102,12 @@ TEST(HowBadLineTest, TheWorseEventLeads) {
   answer.mutable_alarms(0)->mutable_crossing()->set_is_recent(true);
   EXPECT_THAT(HowBad(answer), EndsWith("; at row 913, P(class 1) of the newest rows was off by "
                                        "more than 2 points"));
+  // The classes have names.
+  all.set_class_1_name("yes");
+  answer.mutable_alarms(0)->mutable_crossing()->set_class_1_name("yes");
+  EXPECT_THAT(HowBad(answer), AllOf(StartsWith("P(yes) off by "), Not(HasSubstr("class 1")),
+                                    EndsWith("; at row 913, P(yes) of the newest rows was off by "
+                                             "more than 2 points")));
 }
 
 TEST(HowBadLineTest, SmallProbabilitiesKeepTwoDigitsAndHaveAFactor) {
@@ -138,8 +145,8 @@ TEST(HowBadLineTest, SaysWhatTheErrorWasWhenTheAlarmWasRaised) {
               EndsWith("; it was off by 6 points (2.01 to 10; limit 2 points) at row 913"));
   answer.mutable_alarms(0)->mutable_acknowledge_time()->set_seconds(1);
   answer.mutable_error()->set_acknowledged_limit(0.068);
-  EXPECT_THAT(HowBad(answer),
-              AllOf(Not(HasSubstr("it was")), EndsWith("; the next alarm is raised above 6.8")));
+  EXPECT_THAT(HowBad(answer), AllOf(Not(HasSubstr("it was")),
+                                    EndsWith("; the next alarm is raised above 6.8 points")));
 }
 
 TEST(HowBadLineTest, NamesTheWidestIntervalThatBreaksItsPromise) {
@@ -217,13 +224,42 @@ TEST(NowLineTest, IsTheErrorOfTheNewestRows) {
   // Without an active alarm it is only measured.
   SetNewest(8193, Measured(0.01, 0, 0.03, 0.005), answer);
   answer.mutable_error()->set_status(v1::CalibrationError::WITHIN_LIMIT);
-  EXPECT_THAT(NowLine(answer),
-              AllOf(StartsWith("over the newest 1548 rows, off by 1 point (0 to 3; "),
-                    Not(HasSubstr("the limit;"))));
+  EXPECT_THAT(
+      NowLine(answer),
+      AllOf(StartsWith("over the newest 1548 rows, off by 0 to 3 points (limit 2 points); says"),
+            Not(HasSubstr("the limit;"))));
   EXPECT_EQ(HowBadLine(answer).brief(), "off by 5.3 points (4.2 to 6.8; limit 2 points)");
   answer.mutable_error()->set_status(v1::CalibrationError::OVER_LIMIT);
   answer.mutable_error()->set_is_acknowledged(true);
   EXPECT_THAT(NowLine(answer), Not(HasSubstr("alarm")));
+}
+
+TEST(NowLineTest, SpeaksOfTheEventThatLeadsInHowBad) {
+  v1::GetCalibrationResponse answer = OverLimit();
+  v1::CalibrationError& error = *answer.mutable_error();
+  error.mutable_since_start()->set_first_observation(1);
+  *error.mutable_since_start()->mutable_class_1() = Interval(0.1, 0.081, 0.12, -0.1);
+  error.mutable_since_start()->set_class_1_name("yes");
+  ASSERT_THAT(HowBad(answer), StartsWith("P(yes) off by 10 "));
+  // In the newest rows, the top label is off by more, and both are over the limit.
+  SetNewest(8193, Measured(0.2, 0.1, 0.3, 0.19), answer);
+  error.mutable_newest()->set_class_1_name("yes");
+  *error.mutable_newest()->mutable_class_1() = Interval(0.1, 0.05, 0.2, -0.1);
+  EXPECT_THAT(NowLine(answer),
+              AllOf(StartsWith("over the newest 1548 rows, P(yes) off by 10 points (5 to 20; "),
+                    HasSubstr("; top label off by 20 points (10 to 30; limit 2 points)")));
+  EXPECT_THAT(HowBadLine(answer).brief(),
+              EndsWith("; over the newest 1548 rows, P(yes) off by 10 points (5 to 20; limit 2 "
+                       "points)"));
+  // Only the top label is over the limit: this is the reason to begin with it.
+  *error.mutable_newest()->mutable_class_1() = Interval(0.03, 0.01, 0.05, -0.03);
+  EXPECT_THAT(NowLine(answer), StartsWith("over the newest 1548 rows, top label off by 20 points"));
+  EXPECT_THAT(HowBadLine(answer).brief(), HasSubstr("; over the newest 1548 rows, top label off"));
+  // Neither is: the event stays the same, although the other one is off by more.
+  *error.mutable_newest()->mutable_top_label() = Interval(0.04, 0.015, 0.06, 0.04);
+  EXPECT_THAT(
+      NowLine(answer),
+      StartsWith("over the newest 1548 rows, P(yes) off by 1 to 5 points (limit 2 points)"));
 }
 
 TEST(NowLineTest, SaysSinceWhenAnAlarmHasRecovered) {
@@ -233,10 +269,10 @@ TEST(NowLineTest, SaysSinceWhenAnAlarmHasRecovered) {
   EXPECT_THAT(NowLine(answer), StartsWith("all rows together recovered since row 23553: over "));
   answer.mutable_verdict()->set_is_recovered(true);
   EXPECT_THAT(NowLine(answer),
-              StartsWith("recovered since row 23553: over these 1548 rows, off by 0.5 points (0 to "
-                         "1.9; limit 2 points); says "));
+              StartsWith("recovered since row 23553: over these 1548 rows, off by 0 to 1.9 points "
+                         "(limit 2 points); says "));
   EXPECT_THAT(HowBadLine(answer).brief(),
-              EndsWith("; since row 23553 off by 0.5 points (0 to 1.9; limit 2 points)"));
+              EndsWith("; since row 23553 off by 0 to 1.9 points (limit 2 points)"));
 }
 
 TEST(NowLineTest, HasTheCoverageOfForecasts) {
@@ -255,7 +291,7 @@ TEST(NowLineTest, HasTheCoverageOfForecasts) {
 TEST(HowBadLineTest, TellsHowManyOutcomesFellBelowALevel) {
   v1::GetCalibrationResponse answer = TiedForecasts();
   EXPECT_THAT(HowBad(answer),
-              StartsWith("off by 0 points (0 to 4.1; limit 5 points); level .5: between 36 "
+              StartsWith("off by 0 to 4.1 points (limit 5 points); level .5: between 36 "
                          "and 62 % fell below"));
   EXPECT_THAT(HowBad(answer), Not(HasSubstr("too")));
   EXPECT_EQ(WhereLine(answer), "nothing stands out");
@@ -289,8 +325,8 @@ TEST(NowLineTest, HasTheAverageOverLabels) {
   *labels.mutable_labels() = Interval(0.01, 0, 0.05);
   SetNewest(30001, labels, answer);
   EXPECT_THAT(NowLine(answer),
-              StartsWith("over the newest 1548 rows, the labels on average off by 1 point (0 to 5; "
-                         "limit 2 points); "));
+              StartsWith("over the newest 1548 rows, the labels on average off by 0 to 5 points "
+                         "(limit 2 points); "));
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <string>
+#include <vector>
 
 namespace calibd::convert {
 namespace {
@@ -15,7 +17,7 @@ TEST(PointsTest, HasAtMostTwoDecimals) {
   EXPECT_EQ(Points(0.0054), "0.54");
   EXPECT_EQ(Points(0.000071), "0.01");
   EXPECT_EQ(Points(0.00001), "0");
-  EXPECT_EQ(OffByText(0.01, 0, 0.0999, 0.2), "off by 1 point (0 to 10; limit 20 points)");
+  EXPECT_EQ(OffByText(0.01, 0.002, 0.0999, 0.2), "off by 1 point (0.2 to 10; limit 20 points)");
 }
 
 TEST(PercentTest, KeepsTwoDigits) {
@@ -56,7 +58,34 @@ TEST(PointsTest, AnIntervalThatSaysLittleHasNoEstimate) {
             "off by 0 to 100 points (too few rows to say more; limit 5 points)");
   // Neither one that excludes 0 nor one that ends at a half, which may be the limit.
   EXPECT_EQ(OffByText(0.9, 0.1, 1, 0.05), "off by 90 points (10 to 100; limit 5 points)");
-  EXPECT_EQ(OffByText(0.2, 0, 0.5, 0.5), "off by 20 points (0 to 50; limit 50 points)");
+  EXPECT_EQ(OffByText(0.2, 0, 0.5, 0.5), "off by 0 to 50 points (limit 50 points)");
+}
+
+TEST(PointsTest, AnEstimateThatIsMostlyNoiseIsLeftOut) {
+  // The estimate of a calibrated model is above the limit, and the interval begins at 0.
+  EXPECT_EQ(OffByText(0.028, 0, 0.051, 0.02), "off by 0 to 5.1 points (limit 2 points)");
+  EXPECT_EQ(OffByText(0.004, 0, 0.01, 0.02), "off by 0 to 1 point (limit 2 points)");
+  // The estimate is on the other side of the limit than the lower end.
+  EXPECT_EQ(OffByText(0.028, 0.011, 0.051, 0.02), "off by 1.1 to 5.1 points (limit 2 points)");
+  EXPECT_EQ(OffByText(0.02, 0.011, 0.051, 0.02), "off by 2 points (1.1 to 5.1; limit 2 points)");
+  EXPECT_EQ(OffByText(0.028, 0.0201, 0.051, 0.02),
+            "off by 2.8 points (2.01 to 5.1; limit 2 points)");
+  v1::ErrorInterval error;
+  error.set_estimate(0.028);
+  error.set_upper(0.051);
+  EXPECT_EQ(IntervalText(error), "0 to 5.1");
+  error.set_lower(0.011);
+  EXPECT_EQ(IntervalText(error), "2.8 (1.1 to 5.1)");
+}
+
+TEST(Class1EventTest, NamesTheClassOfTwo) {
+  EXPECT_EQ(Class1Event(Class1Name(std::vector<std::string>{"no", "yes"})), "P(yes)");
+  EXPECT_EQ(Class1Event(Class1Name(std::vector<std::string>{"no", "y\nes"})), "P(y?es)");
+  EXPECT_EQ(Class1Event(std::string(64, 'x')), "P(" + std::string(21, 'x') + "...)");
+  // Without names, with numbers, and of other numbers of classes.
+  EXPECT_EQ(Class1Event(Class1Name({})), "P(class 1)");
+  EXPECT_EQ(Class1Event(Class1Name(std::vector<std::string>{"0", "1"})), "P(class 1)");
+  EXPECT_EQ(Class1Name(std::vector<std::string>{"a", "b", "c"}), "");
 }
 
 TEST(StatusAgainstTest, NeedsTheWholeInterval) {

@@ -47,23 +47,26 @@ TEST(WhereLineTest, NamesGroupsOverTheirLimitsAndRejectedOnes) {
   EXPECT_THAT(WhereLine(answer), HasSubstr("too few rows to say more), recovered since row 12289"));
   group.mutable_error()->set_is_recovered(false);
   group.mutable_error()->mutable_since_start()->clear_top_label();
-  EXPECT_THAT(WhereLine(answer),
-              StartsWith("group (no value) (not measured yet since the update)"));
+  EXPECT_THAT(
+      WhereLine(answer),
+      StartsWith("group (no value) (not measured yet since the acknowledgement or update)"));
   group.mutable_error()->mutable_since_acknowledgement()->set_first_observation(10001);
-  EXPECT_THAT(WhereLine(answer),
-              StartsWith("group (no value) (not measured yet since the acknowledgement)"));
+  EXPECT_THAT(
+      WhereLine(answer),
+      StartsWith("group (no value) (not measured yet since the acknowledgement or update)"));
   group.set_value("eu");
   group.set_rejected(true);
   group.mutable_error()->set_status(v1::CalibrationError::WITHIN_LIMIT);
   *group.mutable_error()->mutable_since_acknowledgement() = Measured(0.05, 0, 0.1, 0);
-  EXPECT_THAT(WhereLine(answer),
-              StartsWith("group eu 5 points off (0 to 10), rejected; rejected "));
+  EXPECT_THAT(WhereLine(answer), StartsWith("group eu 0 to 10 points off, rejected; rejected "));
   // The event that is off by more.
   v1::ErrorMeasurement& error = *group.mutable_error()->mutable_since_acknowledgement();
   *error.mutable_class_1() = Interval(0.17, 0.051, 0.29, -0.17);
   error.mutable_class_1()->set_stated(0.5);
   EXPECT_THAT(WhereLine(answer), StartsWith("group eu P(class 1) 17 points off (5.1 to 29; says "
                                             "50.0 %, is 67.0 %), rejected; rejected "));
+  error.set_class_1_name("yes");
+  EXPECT_THAT(WhereLine(answer), StartsWith("group eu P(yes) 17 points off (5.1 to 29; says "));
 }
 
 TEST(WhereLineTest, OfTwoClassesOneIsNamed) {
@@ -105,7 +108,7 @@ TEST(WhereLineTest, NamesNoClassIfAllAreRejected) {
   whereabouts.set_class_count(10);
   whereabouts.set_rejected_classes(10);
   EXPECT_THAT(WhereLine(answer),
-              AllOf(StartsWith("confidence 0.93"), EndsWith("; rejected for all 10 classes")));
+              AllOf(StartsWith("confidence 93.3 to "), EndsWith("; rejected for all 10 classes")));
   // A share that is off by more than the limit is a place of its own.
   whereabouts.mutable_classes(0)->set_predicted(0.13);
   EXPECT_THAT(WhereLine(answer), EndsWith(" classes; class cat (says 13.0 %, is 10.0 %)"));
@@ -162,6 +165,7 @@ TEST(WhereLineTest, LeavesOutWholePlaces) {
 v1::DatedChange::Stretch Stretch(std::int64_t first, double gap, double radius) {
   v1::DatedChange::Stretch stretch;
   stretch.set_first_observation(first);
+  stretch.set_observations(first == 1 ? 4992 : 2000);
   stretch.set_gap(gap);
   stretch.set_gap_lower(gap - radius);
   stretch.set_gap_upper(gap + radius);
@@ -181,27 +185,30 @@ TEST(ChangedLineTest, SaysFromWhatToWhatTheErrorChanged) {
   *change.mutable_before() = Stretch(1, 0.04, 0.011);
   *change.mutable_after() = Stretch(4993, 0.12, 0.018);
   changed = ChangedLine(answer);
-  EXPECT_EQ(changed.text(),
-            "yes, between rows 4801 and 5312: it was over-confident by 4 points (2.9 to 5.1) "
-            "before, over-confident by 12 points (10.2 to 13.8) since");
+  EXPECT_EQ(
+      changed.text(),
+      "yes, between rows 4801 and 5312: it was over-confident by 4 points (2.9 to 5.1) "
+      "in rows 1 to 4992, and over-confident by 12 points (10.2 to 13.8) in rows 4993 to 6992");
   EXPECT_EQ(changed.answer(), Changed::CHANGED);
   EXPECT_EQ(changed.observation(), 4993);
   // A recovery, and an error of class 1 that changes its sign.
   *change.mutable_after() = Stretch(4993, -0.001, 0.012);
   EXPECT_THAT(ChangedLine(answer).text(),
-              HasSubstr(", off by at most 1.3 points on average since"));
+              HasSubstr(", and off by at most 1.3 points on average in rows 4993 to 6992"));
   answer.mutable_error()->mutable_since_start()->mutable_class_1();
   EXPECT_THAT(ChangedLine(answer).text(), HasSubstr(": the top label was over-confident by 4 "));
   change.set_event(v1::DatedChange::CLASS_1);
   *change.mutable_after() = Stretch(4993, -0.05, 0.012);
   EXPECT_THAT(ChangedLine(answer).text(),
-              HasSubstr("P(class 1) was 4 points too high (2.9 to 5.1) before, 5 points too low "
-                        "(3.8 to 6.2) since"));
+              HasSubstr("P(class 1) was 4 points too high (2.9 to 5.1) in rows 1 to 4992, and 5 "
+                        "points too low (3.8 to 6.2) in rows 4993 to 6992"));
+  answer.mutable_error()->mutable_since_start()->set_class_1_name("yes");
+  EXPECT_THAT(ChangedLine(answer).text(), HasSubstr(": P(yes) was 4 points too high "));
   change.set_event(v1::DatedChange::CENTRAL_INTERVAL);
   change.set_promised(0.9);
   EXPECT_THAT(ChangedLine(answer).text(),
-              HasSubstr("the 90 % interval covered 86 % (84.9 to 87.1) before, 95 % (93.8 to 96.2) "
-                        "since"));
+              HasSubstr("the 90 % interval covered 86 % (84.9 to 87.1) in rows 1 to 4992, and 95 % "
+                        "(93.8 to 96.2) in rows 4993 to 6992"));
   // A dated change is said without an alarm too, and the drift detector adds nothing to it.
   answer.clear_alarms();
   answer.mutable_error()->set_status(v1::CalibrationError::WITHIN_LIMIT);
@@ -220,21 +227,24 @@ TEST(ChangedLineTest, TheDriftDetectorSaysPerhaps) {
   answer.mutable_alarms(0)->set_kind(v1::Alarm::EVIDENCE);
   answer.mutable_alarms(0)->set_observation(32000);
   const std::string perhaps =
-      "perhaps: the drift detector reacted at row 30040, but no change of the average error can be "
-      "dated";
+      "perhaps: drift was detected at row 30040; the row of the change cannot be dated yet";
   EXPECT_EQ(ChangedLine(answer).text(), perhaps);
   EXPECT_EQ(ChangedLine(answer).answer(), Changed::PERHAPS);
   // Earlier evidence does, also after its acknowledgement, unless that came before the drift alarm.
   answer.mutable_alarms(0)->set_observation(913);
   EXPECT_EQ(ChangedLine(answer).answer(), Changed::NOT_DATED);
+  EXPECT_EQ(ChangedLine(answer).text(),
+            "no change can be dated: drift was detected at row 30040, but calibration was rejected "
+            "by row 913, so the model may have been off before");
   answer.mutable_alarms(0)->mutable_acknowledge_time()->set_seconds(9000);
   EXPECT_EQ(ChangedLine(answer).answer(), Changed::NOT_DATED);
   answer.mutable_alarms(0)->mutable_acknowledge_time()->set_seconds(7000);
   EXPECT_EQ(ChangedLine(answer).text(), perhaps);
 }
 
-TEST(RepairLineTest, IsForAModelThatIsOverItsLimitOrHasAnAlarm) {
+TEST(RepairLineTest, IsForAModelThatIsOverItsLimit) {
   v1::GetCalibrationResponse answer = OverLimit();
+  answer.set_window_observations(10000);
   EXPECT_EQ(RepairLine(answer),
             "`calibctl recalibrate --model resnet18@2` looks for a map that repairs the model");
   v1::Recalibration& advice = *answer.mutable_recalibration();
@@ -254,6 +264,10 @@ TEST(RepairLineTest, IsForAModelThatIsOverItsLimitOrHasAnAlarm) {
   EXPECT_EQ(RepairLine(answer),
             "`calibctl recalibrate --model resnet18@2` looks for a map that repairs the model, on "
             "the 5192 rows since row 4801, where the error changed");
+  // The window keeps fewer rows.
+  answer.set_window_observations(2000);
+  EXPECT_THAT(RepairLine(answer),
+              EndsWith(", on the 2000 rows of the window, after the error changed"));
   change.mutable_after()->set_observations(500);
   EXPECT_EQ(RepairLine(answer),
             "too few rows since the change of the error for a map (692 of 1000)");
@@ -268,11 +282,6 @@ TEST(RepairLineTest, IsForAModelThatIsOverItsLimitOrHasAnAlarm) {
   advice.set_first_observation(4801);
   EXPECT_THAT(RepairLine(answer), EndsWith("over rows 4801 to 14801"));
   answer.mutable_error()->set_is_recovered(true);
-  EXPECT_EQ(RepairLine(answer), "");
-  answer.mutable_error()->set_is_recovered(false);
-  answer.mutable_error()->set_status(v1::CalibrationError::WITHIN_LIMIT);
-  EXPECT_NE(RepairLine(answer), "");
-  answer.mutable_alarms(0)->mutable_acknowledge_time();
   EXPECT_EQ(RepairLine(answer), "");
   EXPECT_EQ(RepairLine(NarrowForecasts()), "");
 }
@@ -291,6 +300,9 @@ TEST(RecalibrationTextTest, SaysWhatTheMapWouldLeave) {
       RecalibrationText(advice),
       "temperature 1.9 would leave 2 points (1 to 3) for P(class 1) if nothing changed within "
       "these rows");
+  advice.set_class_1_name("yes");
+  EXPECT_THAT(RecalibrationText(advice), HasSubstr(" would leave 2 points (1 to 3) for P(yes) if"));
+  advice.clear_class_1_name();
   advice.mutable_map()->set_temperature(20);
   EXPECT_THAT(RecalibrationText(advice),
               StartsWith("temperature 20 (the end of the range that is tried) would leave 2"));

@@ -176,10 +176,17 @@ TEST(ForecastCoverageTest, OneLookIsNarrower) {
   EXPECT_LT(margin, CoverageErrorMargin(200, 5, .025) / 1.25);
   // 80 % promised, 130 of 200 inside: half of the rows are above the variance that is expected.
   const double k = std::log(6 / .025);
-  const double width = OneLookBoundary(200, 200 * .8 * .2, k)(130 * .04 + 70 * .64, k) / 200;
+  const double width = OneLookBoundary(200, 200 * .8 * .2, k, .5)(130 * .04 + 70 * .64, k) / 200;
   EXPECT_NEAR(one.widest()->promised, .8, 1e-12);
   EXPECT_NEAR(one.widest()->upper - one.widest()->coverage, width, 1e-12);
   EXPECT_LT(width, all.widest()->upper - all.widest()->coverage);
+  // A monitor has half of the level. Nearly all outcomes are inside, so the variance is far less
+  // than that of calibrated forecasts.
+  const ForecastCounts inside = CountsOf({0, 0, 990, 1000, 10});
+  const ForecastCoverage look = *CoverageOf(*cells, inside, {.one_look = true});
+  const ForecastCoverage monitor = *CoverageOf(*cells, inside, {.error = .0125, .central = .0125});
+  EXPECT_LE(look.widest()->upper, monitor.widest()->upper + 1e-12);
+  EXPECT_GE(look.widest()->lower, monitor.widest()->lower - 1e-12);
 }
 
 TEST(ForecastCoverageTest, IsUnsetWithoutObservations) {

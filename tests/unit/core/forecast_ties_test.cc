@@ -454,7 +454,7 @@ TEST(ForecastTiesTest, TheErrorIsThatOfLevelsOutsideOfWhatTheOutcomesAllow) {
               std::max(0.0, 9 - 5 - MixtureBoundary(5 * .01 + 5 * .81, std::log(12 / .9))), 1e-14);
   const double k = std::log(12 / .025);
   EXPECT_NEAR(CoverageOf(*cells, wrong, {.one_look = true})->levels[2].upper,
-              std::min(1.0, .5 + OneLookBoundary(10, 10 * .09, k)(5 * .01 + 5 * .81, k) / 10),
+              std::min(1.0, .5 + OneLookBoundary(10, 10 * .09, k, .5)(5 * .01 + 5 * .81, k) / 10),
               1e-15);
   // 30 % are below 0, whose levels are .1 and .5.
   const ForecastCounts below = CountsOf(*cells, {-1, -1, -1, 0, 0, 0, 1, 1, 1, 3});

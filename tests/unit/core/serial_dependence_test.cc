@@ -4,10 +4,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <numbers>
 #include <random>
 #include <set>
+#include <span>
 #include <vector>
+
+#include "calibd/core/forecast_cells.h"
+#include "calibd/core/multilabel.h"
 
 namespace calibd {
 namespace {
@@ -83,6 +88,23 @@ TEST(SerialDependenceTest, OneClassGivesNoEvidence) {
   for (int t = 0; t < 20000; ++t) series.Add(g, 0, 0);
   EXPECT_EQ(series.LogEValue(), 0);
   EXPECT_EQ(series.reached_at(), 0);
+}
+
+TEST(SerialDependenceTest, DeviationsOfRowsOfOtherKinds) {
+  // The weights are 1 and phi - 1, with the signs + and -.
+  const std::vector<double> g = {0.5, 0.25, 0.75, 0.5};
+  const std::vector<std::int8_t> truths = {1, 0, kMissingTruth, 1};
+  const MultilabelBatch batch{g, truths, 2};
+  const double second = std::numbers::phi - 1;
+  EXPECT_NEAR(RowDeviation(batch, 0), (-0.5 - second * 0.25) / std::sqrt(2), 1e-15);
+  EXPECT_NEAR(RowDeviation(batch, 1), second * 0.5, 1e-15);
+  const std::vector<std::int8_t> unknown = {kMissingTruth};
+  EXPECT_EQ(RowDeviation({std::span(g).first(1), unknown, 1}, 0), 0);
+  // The middle of the cells between the levels .1, .5 and .9.
+  const std::vector<double> edges = {.1, .5, .9};
+  EXPECT_NEAR(RowDeviation(ForecastRow{.cell = 0}, edges), .45, 1e-15);
+  EXPECT_NEAR(RowDeviation(ForecastRow{.cell = 3}, edges), -.45, 1e-15);
+  EXPECT_NEAR(RowDeviation(ForecastRow{.cell = 0, .ties = 2}, edges), .05, 1e-15);
 }
 
 }  // namespace

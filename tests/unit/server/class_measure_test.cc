@@ -283,6 +283,49 @@ TEST(ClassMeasureTest, AHigherLimitAcceptsAnAcknowledgedErrorThatItMayContain) {
   EXPECT_EQ(watch.Snapshot().Read().status, LimitStatus::kUndecided);
 }
 
+// 500 good rows and 300 bad ones: the average is far below the error of the newest rows, which no
+// interval tells yet.
+TEST(ClassMeasureTest, AHigherLimitEndsNoAlarmOfTheNewestRowsBeforeTheyAreKnown) {
+  const PredictionSet set =
+      Joined(OverConfident(3, 500, 0, 51),
+             Joined(OverConfident(3, 300, 0.5, 52), OverConfident(3, 900, 0, 53)));
+  ClassErrorWatch watch = WatchOf(ErrorBudget::OfModel(kAlpha, 3), 100);
+  Add(watch, set, 0, 580);
+  const std::optional<LimitCrossing> crossing = watch.TakeCrossing();
+  ASSERT_TRUE(crossing.has_value());
+  ASSERT_TRUE(crossing->recent);
+  ASSERT_FALSE(watch.Snapshot().Read().newest.has_value()) << "fewer than 1000 rows";
+  const ErrorInterval all = *watch.Snapshot().Read().now[0];
+  const double unknown = (std::max(all.lower, kLimit) + all.upper) / 2;
+  const auto status = [](const ClassErrorWatch& one) { return one.Snapshot().Read().status; };
+  ClassErrorWatch raised = watch;
+  raised.SetLimit(unknown, 580);
+  EXPECT_EQ(status(raised), LimitStatus::kOverLimit);
+  EXPECT_TRUE(raised.Snapshot().Read().is_recent);
+  EXPECT_FALSE(raised.TakeCrossing().has_value()) << "one fact has one alarm";
+  ClassErrorWatch restored = ModelWatch(3);
+  ASSERT_TRUE(restored.Restore(Saved(raised)).ok());
+  EXPECT_EQ(status(restored), LimitStatus::kOverLimit);
+  // It can be acknowledged.
+  raised.Acknowledge(580);
+  EXPECT_TRUE(raised.Snapshot().acknowledged);
+  // All rows together are shown to be within the higher limit.
+  ClassErrorWatch accepted = watch;
+  accepted.SetLimit(all.upper + 1e-3, 580);
+  EXPECT_EQ(status(accepted), LimitStatus::kWithinLimit);
+  // After 1000 rows, the interval of the newest ones says that they are not shown to exceed it.
+  Add(watch, set, 580, 1700);
+  ASSERT_TRUE(watch.Snapshot().Read().newest.has_value());
+  watch.SetLimit(watch.Snapshot().Read().newest->intervals[0]->lower + 1e-3, 1700);
+  EXPECT_NE(status(watch), LimitStatus::kOverLimit);
+  // After a restart, nothing is known.
+  ClassErrorWatch again = restored;
+  again.Restart(ClassErrorWatch(ClassMeasure(ErrorBudget::OfModel(0.01, 3)),
+                                {.error_limit = unknown, .min_observations = kLeast}, 581));
+  again.SetLimit(0.9, 580);
+  EXPECT_EQ(status(again), LimitStatus::kOverLimit);
+}
+
 TEST(ClassMeasureTest, AHigherLimitRestartsTheRecentError) {
   // The recent error exceeds the first limit before the minimum, and not the second limit.
   ClassErrorWatch watch = WatchOf(ErrorBudget::OfModel(kAlpha, 3), 1000);
@@ -340,7 +383,15 @@ TEST(ClassMeasureTest, ARestartKeepsAnAlarmActive) {
   watch.Restart(WatchOf(ErrorBudget::OfModel(0.01, 3), kLeast, 5001));
   EXPECT_EQ(watch.count(), 0);
   EXPECT_EQ(watch.Snapshot().Read().status, LimitStatus::kOverLimit);
-  EXPECT_EQ(watch.Snapshot().start_observation, 5001);
+  // How far off the rows before were is still known.
+  EXPECT_EQ(watch.Snapshot().first_observation, 5001);
+  EXPECT_EQ(watch.Snapshot().start_observation, 1);
+  EXPECT_EQ(watch.Snapshot().measured->count_since_start(), 5000);
+  EXPECT_FALSE(watch.Snapshot().Read().now[0].has_value());
+  EXPECT_GT(watch.Snapshot().Read().since_start[0]->lower, kLimit);
+  ClassErrorWatch restored = WatchOf(ErrorBudget::OfModel(0.01, 3), kLeast);
+  ASSERT_TRUE(restored.Restore(Saved(watch)).ok());
+  EXPECT_EQ(restored.Snapshot().measured->count_since_start(), 5000);
   Add(watch, OverConfident(3, 9000, 0.2, 17), 5000, 9000);
   EXPECT_FALSE(watch.TakeCrossing().has_value());
 }

@@ -4,7 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace calibd::server {
 namespace {
@@ -27,7 +32,18 @@ class HistoryCallsTest : public ::testing::Test {
     return buckets;
   }
 
-  absl::StatusOr<HistoryQuery> Check() { return CheckHistoryRequest(request_); }
+  absl::StatusOr<HistoryQuery> Check() {
+    return CheckHistoryRequest(request_, *snapshot_.declaration);
+  }
+  // The page of the request.
+  v1::GetHistoryResponse PageOf(const std::vector<History::Entry>& buckets) {
+    auto query = Check();
+    EXPECT_TRUE(query.ok()) << query.status();
+    if (!query.ok()) return {};
+    HistoryPage page(*std::move(query));
+    for (const History::Entry& entry : buckets) page.Add(entry, snapshot_);
+    return page.Finish(snapshot_);
+  }
 
   const ModelSnapshot snapshot_ = [] {
     ModelSnapshot snapshot;
@@ -52,10 +68,7 @@ TEST_F(HistoryCallsTest, PagesContainEachBucketOnceAndTheTotalOfAll) {
     std::int64_t next = 1;
     int pages = 0;
     do {
-      const auto query = Check();
-      ASSERT_TRUE(query.ok()) << query.status();
-      v1::GetHistoryResponse response;
-      DescribeHistory(*query, buckets, snapshot_, response);
+      const v1::GetHistoryResponse response = PageOf(buckets);
       EXPECT_LE(response.buckets_size(), 7);
       for (const v1::HistoryBucket& bucket : response.buckets()) {
         EXPECT_EQ(bucket.rejected_rows(), next);
@@ -84,15 +97,13 @@ TEST_F(HistoryCallsTest, TheErrorOfClass1CoversAllObservationsOrIsUnset) {
       entry.bucket.class_1.Add(0.25, i % 4 == 0);
     }
   }
-  v1::GetHistoryResponse response;
-  DescribeHistory(*Check(), buckets, snapshot_, response);
+  v1::GetHistoryResponse response = PageOf(buckets);
   EXPECT_NEAR(response.total().error().estimate(), 0.25, 1e-12);
   EXPECT_NEAR(response.total().class_1_error().estimate(), 0, 1e-12);
   const double shared = response.buckets(1).error().upper();
   // An earlier version counted the first bucket.
   buckets[0].bucket.class_1 = {};
-  response.Clear();
-  DescribeHistory(*Check(), buckets, snapshot_, response);
+  response = PageOf(buckets);
   EXPECT_FALSE(response.buckets(0).has_class_1_error());
   EXPECT_TRUE(response.buckets(1).has_class_1_error());
   EXPECT_FALSE(response.total().has_class_1_error());
@@ -106,9 +117,7 @@ TEST_F(HistoryCallsTest, OffByIsTheWorseError) {
       buckets[0].bucket.reliability.ReliabilitySums::Add(0.75, top_label_is_right);
       buckets[0].bucket.class_1.Add(0.75, is_class_1);
     }
-    v1::GetHistoryResponse response;
-    DescribeHistory(*Check(), buckets, snapshot_, response);
-    return response.buckets(0);
+    return PageOf(buckets).buckets(0);
   };
   const v1::HistoryBucket top_label = off_by(false, true);
   EXPECT_FALSE(top_label.class_1_is_worse());
@@ -120,24 +129,93 @@ TEST_F(HistoryCallsTest, OffByIsTheWorseError) {
 
 TEST_F(HistoryCallsTest, APageContinuesAfterADeletedBucket) {
   request_.set_page_size(2);
-  v1::GetHistoryResponse first;
-  DescribeHistory(*Check(), Minutes(10), snapshot_, first);
-  request_.set_page_token(first.next_page_token());
+  request_.set_page_token(PageOf(Minutes(10)).next_page_token());
   std::vector<History::Entry> buckets = Minutes(10);
   buckets.erase(buckets.begin(), buckets.begin() + 5);
-  v1::GetHistoryResponse second;
-  DescribeHistory(*Check(), buckets, snapshot_, second);
-  EXPECT_EQ(second.buckets(0).rejected_rows(), 6);
+  EXPECT_EQ(PageOf(buckets).buckets(0).rejected_rows(), 6);
 }
 
 TEST_F(HistoryCallsTest, ATokenIsValidOnlyForItsResolution) {
   request_.set_page_size(1);
-  v1::GetHistoryResponse response;
-  DescribeHistory(*Check(), Minutes(2), snapshot_, response);
-  request_.set_page_token(response.next_page_token());
+  request_.set_page_token(PageOf(Minutes(2)).next_page_token());
   EXPECT_TRUE(Check().ok());
   request_.set_resolution(v1::GetHistoryRequest::DAY);
   EXPECT_THAT(std::string(Check().status().message()), HasSubstr("page_token"));
+}
+
+TEST_F(HistoryCallsTest, APageOfThousandLabelsTakesLessThanAMessage) {
+  constexpr std::size_t kLabels = 1000;
+  auto declaration = std::make_shared<ModelDeclaration>();
+  LabelsSpec& spec = declaration->kind.emplace<LabelsSpec>();
+  // The longest names.
+  for (std::size_t k = 0; k < kLabels; ++k) {
+    const std::string number = std::to_string(k);
+    spec.names.push_back(number + std::string(64 - number.size(), 'x'));
+  }
+  ModelSnapshot snapshot;
+  snapshot.declaration = declaration;
+  // All labels are off, and the last ones most.
+  std::vector<double> probabilities(kLabels);
+  for (std::size_t k = 0; k < kLabels; ++k) {
+    probabilities[k] = 0.5 + 0.4 * static_cast<double>(k) / kLabels;
+  }
+  const std::vector<std::int8_t> truths(kLabels);
+  History::Entry entry = Minutes(1)[0];
+  for (int i = 0; i < 100; ++i) {
+    entry.bucket.labels.Add(
+        {.probabilities = probabilities, .truths = truths, .label_count = kLabels});
+  }
+  entry.bucket.watch =
+      WatchMark{.log10_e_value = 1.1, .max_log10_e_value = 2.2, .drift_log10_statistic = 3.3};
+  HistoryPage page(*Check());
+  for (int i = 0; i < 1000; ++i) {
+    page.Add(entry, snapshot);
+    entry.start += seconds(60);
+  }
+  const v1::GetHistoryResponse response = page.Finish(snapshot);
+  ASSERT_EQ(response.buckets_size(), 1000);
+  EXPECT_EQ(response.label_count(), 1000);
+  ASSERT_EQ(response.buckets(0).labels_size(), 20);
+  EXPECT_EQ(response.buckets(0).labels(0).index(), 999);
+  EXPECT_EQ(response.buckets(0).labels(0).truths(), 100);
+  EXPECT_EQ(response.total().observations(), 100000);
+  EXPECT_LT(response.ByteSizeLong(), std::size_t{4} << 20);
+}
+
+TEST_F(HistoryCallsTest, ShowsTheLabelsOfTheRequest) {
+  ModelDeclaration declaration;
+  declaration.kind = LabelsSpec{.names = {"rain", "fog", "wind"}};
+  ModelSnapshot snapshot;
+  snapshot.declaration = std::make_shared<const ModelDeclaration>(declaration);
+  const std::vector<double> probabilities{0.125, 0.25, 0.75};
+  // The truth of wind is missing.
+  const std::vector<std::int8_t> truths{0, 1, -1};
+  History::Entry entry = Minutes(1)[0];
+  entry.bucket.labels.Add({.probabilities = probabilities, .truths = truths, .label_count = 3});
+  const auto names = [&] {
+    auto query = CheckHistoryRequest(request_, declaration);
+    EXPECT_TRUE(query.ok()) << query.status();
+    HistoryPage page(*std::move(query));
+    page.Add(entry, snapshot);
+    const v1::GetHistoryResponse response = page.Finish(snapshot);
+    std::vector<std::string> shown;
+    for (const auto* const bucket : {&response.buckets(0), &response.total()}) {
+      for (const v1::LabelSpan& label : bucket->labels()) shown.push_back(label.name());
+    }
+    return shown;
+  };
+  EXPECT_THAT(names(), ::testing::ElementsAre("fog", "rain", "fog", "rain"));
+  request_.add_labels("wind");
+  request_.add_labels("rain");
+  EXPECT_THAT(names(), ::testing::ElementsAre("rain", "rain"));
+  const auto refusal = [&](const ModelDeclaration& of) {
+    return std::string(CheckHistoryRequest(request_, of).status().message());
+  };
+  EXPECT_THAT(refusal(*snapshot_.declaration), HasSubstr("labels has 2 names, but the model"));
+  request_.add_labels("snow");
+  EXPECT_THAT(refusal(declaration), HasSubstr("labels[2] is \"snow\", expected one of the 3"));
+  for (int i = 0; i < 18; ++i) request_.add_labels("rain");
+  EXPECT_THAT(refusal(declaration), HasSubstr("labels has 21 names, expected 0..20"));
 }
 
 TEST_F(HistoryCallsTest, ARangeContainsItsSeconds) {

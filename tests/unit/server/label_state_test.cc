@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <random>
@@ -243,6 +244,56 @@ TEST(LabelStateTest, AlarmsNameTheirLabelAndAreAcknowledgedApart) {
   EXPECT_TRUE(after.labels[2].acknowledged);
   EXPECT_FALSE(after.labels[2].over);
   EXPECT_EQ(after.labels[0].count, monitor.labels[0].count);
+}
+
+// The error of the only label is that of the model: one alarm, whose acknowledgement ends both.
+TEST(LabelStateTest, ASingleLabelRaisesOneAlarm) {
+  v1::Model declared;
+  declared.set_name("models/rain");
+  declared.mutable_labels()->add_names("rain");
+  ThreadPool pool("test", 1);
+  const auto new_model = [&] {
+    return std::make_unique<Model>(1, Checked(declared), ModelSnapshot::Time{}, ProducerLimits{},
+                                   pool, nullptr);
+  };
+  auto model = new_model();
+  std::mt19937_64 random(12);
+  std::uniform_real_distribution<double> uniform;
+  ObservationsRow rows;
+  rows.values.width = rows.values.truths.each = 1;
+  for (int i = 0; i < 2000; ++i) {
+    const double stated = uniform(random);
+    rows.values.values.push_back(stated);
+    rows.values.truths.labels.push_back(i % 10 == 0 ? -1 : uniform(random) < 0.5 * stated ? 1 : 0);
+  }
+  model->strand_state().Apply(testing::RowOf(std::move(rows)), 1, seconds(1));
+  const store::v1::ModelState saved = model->strand_state().Save();
+  model = new_model();
+  ASSERT_TRUE(model->strand_state().Restore(saved).ok());
+  model->Publish();
+  std::shared_ptr<const ModelSnapshot> snapshot = model->snapshot();
+  std::vector<Alarm> over;
+  std::ranges::copy_if(*snapshot->monitor->alarms, std::back_inserter(over),
+                       [](const Alarm& one) { return one.kind == Alarm::Kind::kOverLimit; });
+  ASSERT_EQ(over.size(), 1U);
+  EXPECT_FALSE(over[0].label.has_value());
+  ASSERT_EQ(snapshot->monitor->labels.size(), 1U);
+  EXPECT_TRUE(snapshot->monitor->labels[0].over);
+  // An alarm of the evidence names its label.
+  const Alarm* const evidence = snapshot->monitor->FindActive(Alarm::Kind::kEvidence);
+  ASSERT_NE(evidence, nullptr);
+  EXPECT_EQ(evidence->label, std::optional<std::size_t>(0));
+  EXPECT_THAT(MakeVerdict(*model, *snapshot, {}).labels_over_limit, ElementsAre(0U));
+
+  const Verdict verdict = MakeVerdict(*model, *snapshot, {});
+  EXPECT_FALSE(verdict.is_acknowledged);
+  model->strand_state().Apply(testing::RowOf(AcknowledgedRow{.alarm_id = over[0].id, .note = ""}),
+                              2, seconds(2));
+  model->Publish();
+  snapshot = model->snapshot();
+  EXPECT_EQ(snapshot->monitor->FindActive(Alarm::Kind::kOverLimit), nullptr);
+  EXPECT_TRUE(MakeVerdict(*model, *snapshot, {}).is_acknowledged);
+  EXPECT_TRUE(snapshot->monitor->labels[0].acknowledged);
 }
 
 TEST(LabelStateTest, RowsThatAreAppliedTogetherAndARestoredStateGiveTheSameBits) {

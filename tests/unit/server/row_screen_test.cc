@@ -184,6 +184,29 @@ TEST(RowScreenTest, DigitsAreThoseOfTheNewestRows) {
   EXPECT_EQ(screen.counts().at_most_digits[0], 0);
 }
 
+TEST(RowScreenTest, CountsTheNewestRowsThatAreCertain) {
+  RowScreen screen(3000);
+  PredictionSet certain;
+  certain.class_count = 3;
+  for (int i = 0; i < 3000; ++i) {
+    for (int k = 0; k < 3; ++k) certain.probabilities.push_back(k == i % 3 ? 1 : 0);
+    certain.labels.push_back(i % 2);
+  }
+  screen.Add(certain.view().rows(0, 100));
+  EXPECT_EQ(screen.counts().certain_rows, 100);
+  // Nearly certain rows are not.
+  PredictionSet nearly;
+  nearly.class_count = 3;
+  nearly.probabilities = {1 - 1e-7, 1e-7, 0, 1, 1e-300, 0};
+  nearly.labels = {0, 0};
+  screen.Add(nearly.view());
+  EXPECT_EQ(screen.counts().certain_rows, 100);
+  EXPECT_EQ(screen.counts().digit_rows, 102);
+  screen.Add(certain.view());
+  EXPECT_EQ(screen.counts().certain_rows, static_cast<std::int64_t>(RowScreen::kMostDigitRows));
+  EXPECT_EQ(screen.counts().digit_rows, static_cast<std::int64_t>(RowScreen::kMostDigitRows));
+}
+
 TEST(RowScreenTest, AllocatesNoMemory) {
   const PredictionSet set = Drawn(20000);
   for (const std::size_t window : {10U, 100U, 850U, 1700U, 2048U, 100000U}) {

@@ -72,7 +72,13 @@ inline constexpr ErrorLevels kSingleErrorLevels{.bins = 0.0375, .gap = 0.0125};
 // Those of the interval of a file or another batch whose size was chosen before its labels were
 // seen: it holds with 95 % for one look at it.
 inline constexpr ErrorLevels kOneLookErrorLevels{
-    .bins = 0.0375, .gap = 0.0125, .looks = Looks::kOne};
+    .bins = 0.03125, .gap = 0.01875, .looks = Looks::kOne};
+// The shares of these levels that go to the boundary of all times. A monitor spends half of its 5 %
+// on the recent error, and the other half on its interval: 3/8 on the bins and 1/8 on the gap. Both
+// are given to the boundary of all times here, and 1/4 each to the rates of one look. So one look
+// is never wider than the interval that a monitor shows of the same rows.
+inline constexpr double kAllTimesShareOfBins = 0.6;
+inline constexpr double kAllTimesShareOfGap = 1.0 / 3;
 
 // The binned error that is acceptable if nothing else is said: 2 percentage points.
 inline constexpr double kDefaultErrorLimit = 0.02;
@@ -86,9 +92,8 @@ inline constexpr double kDefaultErrorLimit = 0.02;
 // square_sum: V >= 0. log_inverse_level: K > 0.
 [[nodiscard]] double MixtureBoundary(double square_sum, double log_inverse_level) noexcept;
 
-// r(V, K), the boundary of sum (x_t - mu_t) for one look at n observations. A rate lambda is chosen
-// before the first label, and is then as good as one that was chosen in hindsight, so that nothing
-// is paid for a mixture over rates.
+// r(V, K), the boundary of sum (x_t - mu_t) for one look at n observations by one rate lambda,
+// which is chosen before the first label.
 //
 // Two products are supermartingales for each fixed lambda > 0. For lambda < 1,
 //   exp(lambda (S - B) - psi_E(lambda) V),  psi_E(lambda) = -log(1 - lambda) - lambda,
@@ -99,37 +104,64 @@ inline constexpr double kDefaultErrorLimit = 0.02;
 // eq. 4.16). The same holds for -x. By Markov's inequality S - B <= r, except with the probability
 // exp(-K), for
 //   r = (K + psi_E(lambda) V) / lambda   or   r = K / lambda + lambda n / 8.
-// lambda and the product are those with the smaller boundary at K = K_0 and V = V_0 = 1.2 sum c (1
-// - c) + 1, which is about V of a calibrated model: lambda = min(q / (1 + q / 1.5), 0.9) with q =
-// sqrt(2 K_0 / V_0), and lambda = sqrt(8 K_0 / n). They are functions of n, of the predictions, and
-// of constants, so they are known before the first label if n and all predictions are. For
-// predictions that are sharp and far from calibrated, V is many times V_0, and r may exceed the
-// boundary u of all times.
-class OneLookBoundary {
+// The first product has lambda = min(q / (1 + q / 1.5), 0.9) with q = sqrt(2 K_0 / V_0) and V_0 =
+// 1.2 sum c (1 - c) + 1, which is about V of a calibrated model; the second has lambda = sqrt(8 K_0
+// / n). The first one is used if its boundary at K_0 and V_0 is below 0.95 of that of the second:
+// it depends on the outcomes, and of boundaries that are nearly equal for a calibrated model it is
+// by far the wider one for an over-confident model. The rate and the product are functions of n, of
+// the predictions, and of constants, so they are known before the first label if n and all
+// predictions are.
+class FixedRateBoundary {
  public:
   // count: n > 0. variance: sum c (1 - c) >= 0; unset for Looks::kOneInOrder, where V_0 would
   // depend on labels: the second product is then used. design: K_0 > 0.
-  OneLookBoundary(double count, std::optional<double> variance, double design) noexcept;
+  FixedRateBoundary(double count, std::optional<double> variance, double design) noexcept;
 
   // square_sum: V >= 0, of the observations. log_inverse_level: K > 0.
   [[nodiscard]] double operator()(double square_sum, double log_inverse_level) const noexcept {
-    return (log_inverse_level + square_weight_ * square_sum) / rate_ + constant_;
+    return (log_inverse_level + square_weight_ * square_sum + constant_) / rate_;
+  }
+  // The logarithm of the product for S - B = sum: the K whose boundary is `sum`.
+  [[nodiscard]] double LogProduct(double sum, double square_sum) const noexcept {
+    return rate_ * sum - square_weight_ * square_sum - constant_;
   }
 
  private:
-  // lambda; psi_E(lambda) or 0; 0 or lambda n / 8.
+  // lambda; psi_E(lambda) or 0; 0 or lambda^2 n / 8.
   double rate_;
   double square_weight_ = 0;
   double constant_ = 0;
+};
+
+// The boundary of sum (x_t - mu_t) for one look at n observations. The rate of FixedRateBoundary is
+// good where V is about V_0, and may be poor elsewhere: V of a sharp model that is far from
+// calibrated is many times V_0. MixtureBoundary is good for every V. A weighted mean of two
+// supermartingales is one too. So with the share w of the second, the boundary is the least s with
+//   (1 - w) exp(k_1(s)) + w exp(k_2(s)) >= exp(K),
+// where k_1 and k_2 are the K at which each of the two has the boundary s. It is never above that
+// of either alone at its share of the level: at K + log(1 / (1 - w)) and at K + log(1 / w).
+class OneLookBoundary {
+ public:
+  // count, variance: of FixedRateBoundary. design: K for which the boundary is best. all_times: w,
+  // in (0, 1).
+  OneLookBoundary(double count, std::optional<double> variance, double design,
+                  double all_times) noexcept;
+
+  // square_sum: V >= 0, of the observations. log_inverse_level: K > 0. Cost: some 30 logarithms.
+  [[nodiscard]] double operator()(double square_sum, double log_inverse_level) const noexcept;
+
+ private:
+  double all_times_;
+  FixedRateBoundary fixed_;
 };
 
 // The interval from sums over the observations. Except with a probability of levels.bins, for all
 // sets J of bins, sum_J |S_b - B_b| <= u(V, log(1 / levels.bins) + |J| log 2), because prod_b
 // cosh(lambda (S_b - B_b)) exp(-psi_E(lambda) V) is a supermartingale and cosh z >= max(1, e^|z| /
 // 2). So an empty bin costs nothing. Both ends are the best over J; a bin outside J contributes at
-// most max(sum c, n_b - sum c) to the upper end. For one look, r takes the place of u, with K_0 =
-// log(1 / levels.bins) + 7 log 2 for the bins, half of which are usually visited, and K_0 = log(2 /
-// levels.gap) for the gap.
+// most max(sum c, n_b - sum c) to the upper end. For one look, OneLookBoundary takes the place of
+// u, with the design log(1 / levels.bins) + 7 log 2 for the bins, half of which are usually
+// visited, and log(2 / levels.gap) for the gap, and the shares of all times above.
 //
 // Unset without observations. Cost: O(bins).
 // Merge law: sums of parts that share no observation add.

@@ -94,7 +94,7 @@ struct Evaluation {
     // The result, or FailedPrecondition. The result of the first lens is
     // always present.
     absl::StatusOr<LensTestResult> result;
-    // FailedPrecondition: too few observations, or an ill-conditioned covariance.
+    // FailedPrecondition: too few observations, or deviations that do not vary.
     std::optional<absl::StatusOr<CmeTestResult>> cme;
   };
   std::vector<OneLens> lenses;
@@ -114,6 +114,9 @@ struct Evaluation {
   // The top label first.
   std::vector<EventReliability> reliability;
   std::optional<DecisionTestResult> decision;
+  // The row, from 1, at which labels of neighbouring rows were found to go together more than the
+  // predictions say; 0 if they were not. See SerialDependence.
+  std::int64_t dependence_found_at = 0;
 };
 
 // batch: valid, n >= 2. control.progress receives the completed fraction of the time;

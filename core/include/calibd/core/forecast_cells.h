@@ -117,6 +117,10 @@ struct ForecastRow {
   // kMostScore.
   double crps = 0;
 };
+// The deviation of a row for SerialDependence: 1/2 minus the middle of the cells that the outcome
+// fits, in (-1/2, 1/2). It is 0 on average for exact forecasts. edges: those of the cells.
+[[nodiscard]] double RowDeviation(const ForecastRow& row, std::span<const double> edges) noexcept;
+
 // Larger scores, and larger values of t^2, are counted as this, so that their sums are finite.
 inline constexpr double kMostScore = 1e289;
 // The bound of a standardised residual in sums: its square stays below kMostScore.

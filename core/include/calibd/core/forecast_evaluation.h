@@ -71,6 +71,9 @@ struct ForecastEvaluation {
   std::optional<double> deviation_t;
   // All intervals hold together with 95 %, for one look.
   ForecastCoverage coverage;
+  // The row, from 1, at which outcomes of neighbouring rows were found to go together more than the
+  // forecasts say; 0 if they were not. See SerialDependence.
+  std::int64_t dependence_found_at = 0;
   // The e-value of the cells, with the strata of these forecasts.
   double log10_e_value = 0;
   ForecastDirection direction;

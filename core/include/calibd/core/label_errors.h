@@ -90,13 +90,15 @@ struct LabelErrors {
 };
 
 // The levels of the intervals of K labels and of all labels together, which hold together at
-// `levels`: half for the latter, and the rest shared equally by the labels.
+// `levels`: half for the latter, and the rest shared equally by the labels. Of one label, both
+// intervals are the same, which has `levels`.
 struct LabelErrorLevels {
   ErrorLevels of_all;
   ErrorLevels of_each;
 
   LabelErrorLevels(const ErrorLevels& levels, std::size_t label_count) noexcept
-      : of_all(levels.SharedBy(2)), of_each(levels.SharedBy(2 * label_count)) {}
+      : of_all(levels.SharedBy(label_count == 1 ? 1 : 2)),
+        of_each(levels.SharedBy(label_count == 1 ? 1 : 2 * label_count)) {}
 };
 
 }  // namespace calibd

@@ -35,6 +35,12 @@ struct MultilabelBatch {
   }
 };
 
+// The deviation of a row for SerialDependence: a weighted sum of g - truth over its known truths,
+// divided by the square root of their number, which keeps its standard deviation at about that of
+// one label. The weights have both signs and differ, so that the deviations of labels that exclude
+// each other, or go together, do not cancel. 0 without a known truth. row: < n. Cost: O(K).
+[[nodiscard]] double RowDeviation(const MultilabelBatch& batch, std::size_t row);
+
 // Checks that a batch has n >= 1 rows of K probabilities and K truths, and that every value is
 // valid. Returns the violations of the first invalid rows, at most one per row and
 // kMaxReportedViolations in total; empty if the batch is valid. If the shape is wrong, only this is

@@ -10,9 +10,9 @@
 
 namespace calibd::convert {
 
-std::string DifferenceText(const std::string& score, bool in_points,
+std::string DifferenceText(const std::string& score, const std::string& unit,
                            const v1::ScoreDifference& difference) {
-  const double scale = in_points ? 100 : 1;
+  const double scale = unit == "points" ? 100 : 1;
   const double value = scale * difference.difference();
   const double lower = scale * difference.lower();
   const double upper = scale * difference.upper();
@@ -20,8 +20,8 @@ std::string DifferenceText(const std::string& score, bool in_points,
   const double most = std::max({std::abs(value), std::abs(lower), std::abs(upper), 1e-12});
   const int decimals = std::max(0, 1 - static_cast<int>(std::floor(std::log10(most))));
   const std::string size =
-      absl::StrFormat("%s %.*f%s %s", score, decimals, std::abs(value), in_points ? " points" : "",
-                      value > 0 ? "higher" : "lower");
+      absl::StrFormat("%s %.*f%s%s %s", score, decimals, std::abs(value), unit.empty() ? "" : " ",
+                      unit, value > 0 ? "higher" : "lower");
   if (upper < 0) {
     return absl::StrFormat("%s (%.*f to %.*f), better", size, decimals, -upper, decimals, -lower);
   }

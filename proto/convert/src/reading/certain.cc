@@ -62,7 +62,7 @@ std::string CertainLine(const v1::GetCalibrationResponse& answer) {
     const v1::Evidence& evidence = watch.evidence();
     facts.push_back(absl::StrCat("e-value ", PowerOfTen(evidence.log10_e_value()), ", highest ",
                                  PowerOfTen(evidence.max_log10_e_value()),
-                                 "; calibration is rejected at an e-value of ",
+                                 "; rejection needs an e-value of ",
                                  PowerOfTen(evidence.threshold())));
   }
   if (answer.verdict().status() == v1::Verdict::MISCALIBRATED &&

@@ -47,11 +47,21 @@ std::string StretchText(const v1::DatedChange& change, const v1::DatedChange::St
              : absl::StrCat(size, is_high ? " too high" : " too low", range);
 }
 
-// "yes, between rows 4801 and 5300: it was over-confident by 4 points (2.9 to 5.1) before, ...".
-// has_events: of two classes, whose top label is one of two events.
-std::string ChangeText(const v1::DatedChange& change, bool has_events) {
+// "over-confident by 4 points (2.9 to 5.1) in rows 1 to 5000".
+std::string StretchOfRows(const v1::DatedChange& change, const v1::DatedChange::Stretch& stretch) {
+  return absl::StrCat(StretchText(change, stretch), " in rows ", stretch.first_observation(),
+                      " to ", stretch.first_observation() + stretch.observations() - 1);
+}
+
+// "yes, between rows 4801 and 5300: it was over-confident by 4 points (2.9 to 5.1) in rows 1 to
+// 5000, and ...". error: since the start.
+std::string ChangeText(const v1::DatedChange& change, const v1::ErrorMeasurement& error) {
+  // The top label of two classes is one of two events.
+  const bool has_events = error.has_class_1();
   std::string event;
-  if (change.event() == v1::DatedChange::CLASS_1) event = "P(class 1) was ";
+  if (change.event() == v1::DatedChange::CLASS_1) {
+    event = Class1Event(error.class_1_name()) + " was ";
+  }
   if (change.event() == v1::DatedChange::LABELS) event = "the probabilities were ";
   if (change.event() == v1::DatedChange::TOP_LABEL) {
     event = has_events ? "the top label was " : "it was ";
@@ -60,16 +70,31 @@ std::string ChangeText(const v1::DatedChange& change, bool has_events) {
     event = absl::StrFormat("the %.3g %% interval covered ", 100 * change.promised());
   }
   return absl::StrCat("yes, between rows ", change.from_observation(), " and ",
-                      change.to_observation(), ": ", event, StretchText(change, change.before()),
-                      " before, ", StretchText(change, change.after()), " since");
+                      change.to_observation(), ": ", event, StretchOfRows(change, change.before()),
+                      ", and ", StretchOfRows(change, change.after()));
 }
 
-// Whether the evidence over all rows had crossed its threshold when the drift alarm was raised.
-bool EvidenceCameFirst(const v1::GetCalibrationResponse& answer, const v1::Alarm& drift) {
-  return std::ranges::any_of(answer.alarms(), [&drift](const v1::Alarm& alarm) {
+// The alarm of the evidence over all rows that was active when the drift alarm was raised, or null.
+const v1::Alarm* EvidenceBefore(const v1::GetCalibrationResponse& answer, const v1::Alarm& drift) {
+  const auto found = std::ranges::find_if(answer.alarms(), [&drift](const v1::Alarm& alarm) {
     return alarm.kind() == v1::Alarm::EVIDENCE && alarm.observation() <= drift.observation() &&
            (!alarm.has_acknowledge_time() || alarm.acknowledge_time() > drift.raise_time());
   });
+  return found == answer.alarms().end() ? nullptr : &*found;
+}
+
+// What an active drift alarm says about a change that cannot be dated.
+Changed DriftLine(const v1::GetCalibrationResponse& answer, const v1::Alarm& drift) {
+  const std::string alarm = absl::StrCat("drift was detected at row ", drift.observation());
+  const v1::Alarm* const evidence = EvidenceBefore(answer, drift);
+  if (evidence == nullptr) {
+    return Say(Changed::PERHAPS, drift.observation(),
+               absl::StrCat("perhaps: ", alarm, "; the row of the change cannot be dated yet"));
+  }
+  return Say(
+      Changed::NOT_DATED, 0,
+      absl::StrCat("no change can be dated: ", alarm, ", but calibration was rejected by row ",
+                   evidence->observation(), ", so the model may have been off before"));
 }
 
 }  // namespace
@@ -78,16 +103,11 @@ Changed ChangedLine(const v1::GetCalibrationResponse& answer) {
   if (answer.error().has_change()) {
     const v1::DatedChange& change = answer.error().change();
     return Say(Changed::CHANGED, change.after().first_observation(),
-               ChangeText(change, answer.error().since_start().has_class_1()));
+               ChangeText(change, answer.error().since_start()));
   }
   const v1::Alarm* const drift = Active(answer, v1::Alarm::DRIFT);
-  if (drift != nullptr && !EvidenceCameFirst(answer, *drift)) {
-    return Say(Changed::PERHAPS, drift->observation(),
-               absl::StrCat("perhaps: the drift detector reacted at row ", drift->observation(),
-                            ", but no change of the average error can be dated"));
-  }
-  const bool is_over = answer.error().status() == v1::CalibrationError::OVER_LIMIT;
-  if (!is_over && drift == nullptr) return {};
+  if (drift != nullptr) return DriftLine(answer, *drift);
+  if (answer.error().status() != v1::CalibrationError::OVER_LIMIT) return {};
   return Say(Changed::NOT_DATED, 0, "no change can be dated");
 }
 

@@ -7,6 +7,7 @@
 #include "calibd/convert/reading.h"
 #include "calibd/convert/text.h"
 #include "google/protobuf/util/time_util.h"
+#include "words.h"
 
 namespace calibd::convert {
 namespace {
@@ -51,13 +52,13 @@ std::string DataLine(const v1::GetCalibrationResponse& answer,
     const std::int64_t age = (now - answer.last_observation_time()).seconds();
     absl::StrAppend(&text, "; the newest row came ", age < 1 ? "just now" : AgeText(age) + " ago");
   }
-  if (answer.verdict().stale()) text += ": stale, so all this may be outdated";
-  if (error.since_start().first_observation() > 1) {
-    absl::StrAppend(&text, "; the error is measured from row ",
-                    error.since_start().first_observation(), " on");
-  } else if (error.has_since_acknowledgement()) {
-    absl::StrAppend(&text, "; the error is measured since the acknowledgement, from row ",
-                    error.since_acknowledgement().first_observation(), " on");
+  if (answer.verdict().stale()) {
+    text += ": STALE, because this is longer than stale_after; all this may be outdated";
+  }
+  if (const std::int64_t first = Current(error).first_observation(); first > 1) {
+    absl::StrAppend(&text, "; the error is measured from row ", first, " on");
+  }
+  if (error.has_since_acknowledgement()) {
     if (answer.has_labels()) absl::StrAppend(&text, " with ", truths);
   }
   return text;

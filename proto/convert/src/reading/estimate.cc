@@ -1,11 +1,16 @@
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "calibd/convert/reading.h"
 #include "calibd/convert/text.h"
 #include "calibd/core/estimator_selection.h"
@@ -16,10 +21,19 @@ namespace {
 // At most this share of the calibrated models has such a small p-value.
 constexpr double kLevel = 0.05;
 
-// What is off, as the beginning of a sentence.
-std::string Subject(const std::string& lens) {
+// What is off, as the beginning of a sentence. The lens of class 3 has the name "class_wise[3]".
+std::string Subject(const v1::Provenance& provenance, std::span<const std::string> class_names) {
+  const std::string& lens = provenance.lens();
   if (lens == "canonical") return "The vector of probabilities";
-  return lens == "top_label" ? "The probability of the top label" : "The probability of this class";
+  std::size_t k = 0;
+  absl::string_view number = lens;
+  if (!absl::ConsumePrefix(&number, "class_wise[") || !absl::ConsumeSuffix(&number, "]") ||
+      !absl::SimpleAtoi(number, &k)) {
+    return "The probability of the top label";
+  }
+  if (provenance.class_count() == 2 && k == 1) return Class1Event(Class1Name(class_names));
+  return absl::StrCat("The probability of class ",
+                      k < class_names.size() ? CutName(class_names[k]) : absl::StrCat(k));
 }
 
 // What follows if no estimator is better than 0. The simulation may see an error that the
@@ -83,14 +97,15 @@ std::string EstimatorName(v1::EstimatorOutcome::Estimator estimator) {
   return absl::AsciiStrToLower(v1::EstimatorOutcome::Estimator_Name(estimator));
 }
 
-std::string EstimateText(const v1::CalibrationErrorEstimate& estimate) {
+std::string EstimateText(const v1::CalibrationErrorEstimate& estimate,
+                         std::span<const std::string> class_names) {
   if (!estimate.any_better_than_zero()) return NoneText(estimate);
   const auto chosen =
       std::find_if(estimate.estimators().begin(), estimate.estimators().end(),
                    [&](const auto& outcome) { return outcome.estimator() == estimate.chosen(); });
   if (chosen == estimate.estimators().end()) return "";
   return absl::StrCat(
-      Subject(estimate.provenance().lens()), " is off by ", PointsText(chosen->error()),
+      Subject(estimate.provenance(), class_names), " is off by ", PointsText(chosen->error()),
       " (percentage points, root mean square), according to ", EstimatorName(chosen->estimator()),
       ". This estimator predicts the errors of new observations best",
       ComparisonWithZero(estimate, *chosen), OthersText(estimate, *chosen));

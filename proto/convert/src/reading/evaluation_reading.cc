@@ -54,7 +54,7 @@ const v1::ErrorInterval& ErrorOf(const v1::EvaluatedGroup& group) {
              : group.error();
 }
 
-// "group b: P(class 1) off by 17 points (4 to 30; limit 2 points)" for the groups over the limit or
+// "group b: P(yes) off by 17 points (4 to 30; limit 2 points)" for the groups over the limit or
 // rejected, by the lower end of their error.
 std::vector<std::string> GroupTexts(const v1::Evaluation& evaluation, double limit) {
   std::vector<const v1::EvaluatedGroup*> found;
@@ -73,9 +73,10 @@ std::vector<std::string> GroupTexts(const v1::Evaluation& evaluation, double lim
       break;
     }
     const v1::ErrorInterval& error = ErrorOf(*group);
-    texts.push_back(absl::StrCat("group ", NameOfGroup(*group), ": ",
-                                 &error == &group->class_1_error() ? "P(class 1) " : "",
-                                 OffByText(error, limit), group->rejected() ? ", rejected" : ""));
+    texts.push_back(absl::StrCat(
+        "group ", NameOfGroup(*group), ": ",
+        &error == &group->class_1_error() ? Class1Event(evaluation.class_1_name()) + " " : "",
+        OffByText(error, limit), group->rejected() ? ", rejected" : ""));
   }
   return texts;
 }
@@ -96,6 +97,7 @@ v1::ErrorMeasurement MeasurementOf(const v1::Evaluation& evaluation) {
     error.set_mean_confidence(evaluation.scores().mean_confidence());
     error.set_accuracy(evaluation.scores().accuracy());
     if (evaluation.has_class_1_error()) *error.mutable_class_1() = evaluation.class_1_error();
+    error.set_class_1_name(evaluation.class_1_name());
     return error;
   }
   const v1::ForecastEvaluation& forecast = evaluation.forecast();
@@ -145,11 +147,27 @@ std::string IntervalPromise(const v1::Evaluation& evaluation) {
                       " with 95 % for one look at these rows");
 }
 
+// Why all this may be false; empty if nothing is known.
+std::string WarningText(const v1::Evaluation& evaluation) {
+  if (evaluation.has_forecast()) {
+    const v1::ForecastEvaluation& forecast = evaluation.forecast();
+    if (forecast.dependence_found_at() == 0) return "";
+    // Where outcomes equal quantiles, the bets of the e-value follow the rows.
+    const bool ties = !forecast.scores().level_coverage().empty();
+    return DependenceText(forecast.dependence_found_at(), ties ? "the e-values" : "");
+  }
+  if (evaluation.dependence_found_at() == 0) return "";
+  return DependenceText(evaluation.dependence_found_at(),
+                        evaluation.groups().empty()
+                            ? "the estimates of blocks"
+                            : "the estimates of blocks and the e-values of groups");
+}
+
 // What the tests say; empty without tests.
 std::string TestsText(const v1::Evaluation& evaluation, const EvaluationCriteria& criteria) {
   if (evaluation.has_forecast()) {
     return absl::StrCat("e-value ", PowerOfTen(evaluation.forecast().log10_e_value()),
-                        " of the cells of the outcomes; calibration is rejected at an e-value of ",
+                        " of the cells of the outcomes; rejection needs an e-value of ",
                         PowerOfTen(-std::log10(criteria.significance_level)));
   }
   const LensAnswers answers = AnswersOf(evaluation, criteria);
@@ -210,8 +228,8 @@ v1::Reading ReadingOf(const v1::Evaluation& evaluation, const EvaluationCriteria
   v1::Reading reading;
   reading.mutable_verdict()->set_text(VerdictOf(evaluation, criteria).Text());
   const v1::ErrorMeasurement error = MeasurementOf(evaluation);
-  reading.mutable_how_bad()->set_text(ErrorText(error, criteria.error_limit));
-  reading.mutable_how_bad()->set_brief(BriefErrorText(error, criteria.error_limit));
+  reading.mutable_how_bad()->set_text(ErrorText(error, criteria.error_limit, error));
+  reading.mutable_how_bad()->set_brief(BriefErrorText(error, criteria.error_limit, error));
   std::vector<std::string> places = CellTexts(evaluation.forecast().cells(), kMostCells);
   const std::vector<std::string> levels = WrongLevelNames(error.level_coverage());
   if (!levels.empty()) places.push_back(WrongLevelsTitle(levels) + JoinNames(levels, kMaxNames));
@@ -227,6 +245,9 @@ v1::Reading ReadingOf(const v1::Evaluation& evaluation, const EvaluationCriteria
                                       IntervalPromise(evaluation)};
   std::erase(certain, "");
   reading.mutable_certain()->set_text(absl::StrJoin(certain, "; "));
+  if (std::string text = WarningText(evaluation); !text.empty()) {
+    reading.mutable_warning()->set_text(std::move(text));
+  }
   return reading;
 }
 

@@ -8,6 +8,8 @@
 #include "absl/strings/str_format.h"
 #include "calibd/convert/reading.h"
 #include "calibd/convert/text.h"
+#include "limit_alarm.h"
+#include "rejected_parts.h"
 #include "words.h"
 
 namespace calibd::convert {
@@ -30,15 +32,14 @@ std::string NoRowText(const v1::GetCalibrationResponse& answer) {
   // Rows of several labels may have no truth.
   if (IntervalOf(all) == nullptr && all.observations() > 0) return "no known truth yet";
   if (IntervalOf(all) == nullptr) {
-    return absl::StrCat("no labelled row since the update after row ", all.first_observation() - 1);
+    return absl::StrCat("no labelled row since row ", all.first_observation() - 1);
   }
   const NamedEvent event = WorstEvent(all);
   const v1::ErrorInterval& interval = *event.interval;
   return absl::StrCat(event.name, "was off by ", PointsText(interval.estimate()), " (",
                       Points(interval.lower()), " to ", Points(interval.upper()), ") over rows ",
                       all.first_observation(), " to ",
-                      all.first_observation() + all.observations() - 1,
-                      "; no labelled row since the acknowledgement");
+                      all.first_observation() + all.observations() - 1, "; no labelled row since");
 }
 
 // "says 96.96 %, right 91.71 %: over-confident by 5.25 points (4.2 to 6.3)". The printed figures
@@ -61,7 +62,7 @@ std::string ConfidenceText(const v1::ErrorMeasurement& error) {
   const double high = 100 * (gap > 0 ? interval.gap_upper() : -interval.gap_lower());
   return absl::StrFormat("says %s %%, right %s %%: %s-confident by %s points (%s to %s)",
                          Fixed(says, decimals), Fixed(right, decimals), gap > 0 ? "over" : "under",
-                         Fixed(std::abs(gap), decimals), Fixed(low, 1), Fixed(high, 1));
+                         PrintedGap(gap, decimals), Fixed(low, 1), Fixed(high, 1));
 }
 
 // Whether an event is worth a second sentence: it is over the limit too, or off in one direction.
@@ -69,15 +70,17 @@ bool IsOff(const v1::ErrorInterval& error, double limit) {
   return error.lower() > limit || error.gap_lower() > 0 || error.gap_upper() < 0;
 }
 
-// Of two events, the worse one leads, and each has its own direction.
-std::string ClassesText(const v1::ErrorMeasurement& error, double limit) {
+// Each event has its own direction.
+std::string ClassesText(const v1::ErrorMeasurement& error, double limit,
+                        const v1::ErrorMeasurement& lead) {
   const std::string off_by = OffByText(error.top_label(), limit);
   if (!error.has_class_1()) return absl::StrCat(off_by, "; ", ConfidenceText(error));
   std::string first = absl::StrCat("top label ", off_by, ", ", ConfidenceText(error));
-  std::string second = absl::StrCat("P(class 1) ", OffByText(error.class_1(), limit));
+  std::string second =
+      absl::StrCat(Class1Event(error.class_1_name()), " ", OffByText(error.class_1(), limit));
   const std::string stated = StatedText(error.class_1());
   if (!stated.empty()) absl::StrAppend(&second, ", ", stated);
-  const bool is_class_1 = WorstEvent(error).interval == &error.class_1();
+  const bool is_class_1 = LeadingEvent(error, limit, lead).interval == &error.class_1();
   if (is_class_1) first.swap(second);
   if (IsSameEvent(error)) return first;
   if (IsOff(is_class_1 ? error.top_label() : error.class_1(), limit)) Add(first, second);
@@ -90,16 +93,6 @@ std::string ForecastsText(const v1::ErrorMeasurement& error, double limit) {
   Add(text, WidthText(error.central_coverage(), error.direction(), error.observations()));
   Add(text, LevelsText(error.level_coverage()));
   return text;
-}
-
-// The label over its limit whose error has the largest lower end; null without one.
-const v1::LabelCalibration* WorstLabel(const v1::MultilabelCalibration& labels) {
-  const v1::LabelCalibration* worst = nullptr;
-  for (const v1::LabelCalibration& label : labels.labels()) {
-    if (label.status() != v1::CalibrationError::OVER_LIMIT || !label.has_error()) continue;
-    if (worst == nullptr || label.error().lower() > worst->error().lower()) worst = &label;
-  }
-  return worst;
 }
 
 // "on average over 3 labels off by 4 points (1.5 to 7.6; limit 2 points)".
@@ -119,57 +112,16 @@ std::string LabelsText(const v1::GetCalibrationResponse& answer) {
   return text;
 }
 
-// What an active alarm of a group or a label found, after a person has raised the limit above it.
-std::string AcceptedText(const v1::GetCalibrationResponse& answer) {
-  const v1::Alarm* const over = Active(answer, v1::Alarm::OVER_LIMIT);
-  const bool is_over = answer.verdict().limit_status() == v1::CalibrationError::OVER_LIMIT;
-  if (over == nullptr || is_over) return "";
-  const char* const event = !answer.error().since_start().has_class_1() ? ""
-                            : over->crossing().is_class_1()             ? ", P(class 1)"
-                                                                        : ", the top label";
-  const std::string name =
-      over->has_label()
-          ? absl::StrCat("label ", CutName(over->label()))
-          : absl::StrCat("group ",
-                         CutName(GroupName(over->group_value(), over->is_overflow_group())), event);
-  if (!over->crossing().has_error()) {
-    return absl::StrCat("the newest rows of ", name, " were off by more than ",
-                        PointsText(over->crossing().limit()), " at row ", over->observation());
-  }
-  return absl::StrCat(name, " was ", OffByText(over->crossing().error(), over->crossing().limit()),
-                      " at row ", over->observation());
-}
-
-// What was found when the alarm was raised, if it is not seen in the error of all rows.
-std::string FormerText(const v1::GetCalibrationResponse& answer, double lower) {
-  const v1::Alarm* const over = Active(answer, v1::Alarm::OVER_LIMIT, false);
-  if (over == nullptr) return AcceptedText(answer);
-  if (lower > answer.error().limit()) return "";
-  const bool has_events = answer.error().since_start().has_class_1();
-  const bool is_class_1 = over->crossing().is_class_1();
-  if (over->crossing().is_recent()) {
-    return absl::StrCat("at row ", over->observation(), ", ",
-                        !has_events  ? ""
-                        : is_class_1 ? "P(class 1) of "
-                                     : "the top label of ",
-                        "the newest rows ", has_events ? "was" : "were", " off by more than ",
-                        PointsText(over->crossing().limit()));
-  }
-  const v1::ErrorInterval& former = over->crossing().error();
-  return absl::StrCat(!has_events  ? "it was "
-                      : is_class_1 ? "P(class 1) was "
-                                   : "the top label was ",
-                      OffByText(former, over->crossing().limit()), " at row ", over->observation());
-}
-
 }  // namespace
 
-std::string ErrorText(const v1::ErrorMeasurement& error, double limit) {
-  return error.has_coverage() ? ForecastsText(error, limit) : ClassesText(error, limit);
+std::string ErrorText(const v1::ErrorMeasurement& error, double limit,
+                      const v1::ErrorMeasurement& lead) {
+  return error.has_coverage() ? ForecastsText(error, limit) : ClassesText(error, limit, lead);
 }
 
-std::string BriefErrorText(const v1::ErrorMeasurement& error, double limit) {
-  const NamedEvent event = WorstEvent(error);
+std::string BriefErrorText(const v1::ErrorMeasurement& error, double limit,
+                           const v1::ErrorMeasurement& lead) {
+  const NamedEvent event = LeadingEvent(error, limit, lead);
   return event.name + OffByText(*event.interval, limit);
 }
 
@@ -178,24 +130,29 @@ v1::Reading::HowBad HowBadLine(const v1::GetCalibrationResponse& answer) {
   if (!answer.has_verdict()) return line;
   const v1::CalibrationError& error = answer.error();
   const v1::ErrorMeasurement& current = Current(error);
+  const std::string lead = LeadingPartText(answer);
+  std::string text;
+  std::string brief;
   if (IntervalOf(current) == nullptr) {
-    line.set_text(NoRowText(answer));
-    return line;
+    text = NoRowText(answer);
+  } else {
+    text = answer.has_labels() ? LabelsText(answer) : ErrorText(current, error.limit(), current);
+    Add(text,
+        FormerText(answer, std::max(IntervalOf(current)->lower(), current.class_1().lower())));
+    if (error.has_acknowledged_limit()) {
+      Add(text,
+          absl::StrCat("the next alarm is raised above ", PointsText(error.acknowledged_limit())));
+    }
+    brief = BriefErrorText(current, error.limit(), current);
+    Add(brief, BriefNowText(error));
   }
-  std::string text = answer.has_labels() ? LabelsText(answer) : ErrorText(current, error.limit());
-  Add(text, FormerText(answer, std::max(IntervalOf(current)->lower(), current.class_1().lower())));
-  if (error.has_acknowledged_limit()) {
-    Add(text, absl::StrCat("the next alarm is raised above ", Points(error.acknowledged_limit())));
+  // What is rejected comes first.
+  if (!lead.empty()) {
+    text = absl::StrCat(lead, answer.has_labels() ? "; " : "; all rows together: ", text);
+    brief = lead;
   }
   line.set_text(std::move(text));
-  if (const v1::LabelCalibration* const worst = WorstLabel(answer.labels())) {
-    line.set_brief(
-        absl::StrCat(CutName(worst->name()), " ", OffByText(worst->error(), error.limit())));
-    return line;
-  }
-  std::string brief = BriefErrorText(current, error.limit());
-  Add(brief, BriefNowText(error));
-  line.set_brief(std::move(brief));
+  if (!brief.empty()) line.set_brief(std::move(brief));
   return line;
 }
 

@@ -42,6 +42,11 @@ std::string MultilabelText(const v1::MultilabelCalibration& calibration) {
                     ": of such labels, at most ", Points(calibration.significance_level()),
                     " % are expected to be calibrated.\n");
   }
+  if (calibration.dependence_found_at() > 0) {
+    absl::StrAppend(&text,
+                    "WARNING: ", DependenceText(calibration.dependence_found_at(), "the e-values"),
+                    "\n");
+  }
   return text;
 }
 

@@ -18,11 +18,12 @@ std::string RowsText(const v1::ErrorMeasurement& newest) {
   return absl::StrCat("over the newest ", newest.observations(), " rows, ");
 }
 
-// The error with its direction; of several labels, the average alone.
+// The error with its direction, of two events first the one with which `how bad` begins; of several
+// labels, the average alone.
 std::string NewestText(const v1::GetCalibrationResponse& answer) {
   const v1::ErrorMeasurement& newest = answer.error().newest();
   const double limit = answer.error().limit();
-  if (!newest.has_labels()) return ErrorText(newest, limit);
+  if (!newest.has_labels()) return ErrorText(newest, limit, Current(answer.error()));
   return absl::StrCat(answer.labels().labels_size() == 1 ? "" : "the labels on average ",
                       OffByText(newest.labels(), limit));
 }
@@ -40,11 +41,11 @@ std::string BriefNowText(const v1::CalibrationError& error) {
   const v1::ErrorMeasurement& newest = error.newest();
   if (error.is_recovered()) {
     return absl::StrCat("since row ", newest.first_observation(), " ",
-                        BriefErrorText(newest, error.limit()));
+                        BriefErrorText(newest, error.limit(), Current(error)));
   }
   const bool is_part = newest.first_observation() > Current(error).first_observation();
   if (!HasAlarm(error) || IntervalOf(newest) == nullptr || !is_part) return "";
-  return RowsText(newest) + BriefErrorText(newest, error.limit());
+  return RowsText(newest) + BriefErrorText(newest, error.limit(), Current(error));
 }
 
 std::string NowLine(const v1::GetCalibrationResponse& answer) {

@@ -38,7 +38,8 @@ bool FitsNewestRows(const v1::Recalibration& advice, const v1::CalibrationError&
 }
 
 // "`calibctl recalibrate --model m` looks for a map that repairs the model".
-std::string SearchText(const std::string& command, const v1::CalibrationError& error) {
+std::string SearchText(const v1::GetCalibrationResponse& answer, const std::string& command) {
+  const v1::CalibrationError& error = answer.error();
   if (!error.has_change()) return command + " looks for a map that repairs the model";
   const v1::DatedChange& change = error.change();
   const std::int64_t since = change.after().first_observation() + change.after().observations() -
@@ -47,8 +48,34 @@ std::string SearchText(const std::string& command, const v1::CalibrationError& e
     return absl::StrCat("too few rows since the change of the error for a map (", since, " of ",
                         kMinObservationsSinceChange, ")");
   }
-  return absl::StrCat(command, " looks for a map that repairs the model, on the ", since,
-                      " rows since row ", change.from_observation(), ", where the error changed");
+  const std::int64_t window = answer.window_observations();
+  return absl::StrCat(command, " looks for a map that repairs the model, on the ",
+                      since <= window
+                          ? absl::StrCat(since, " rows since row ", change.from_observation(),
+                                         ", where the error changed")
+                          : absl::StrCat(window, " rows of the window, after the error changed"));
+}
+
+// Whether something has to be done about an error. One that has recovered is mended. Whoever
+// acknowledged one has repaired or accepted it, unless the rows since then show it again.
+bool NeedsRepair(const v1::CalibrationError& error) {
+  if (error.status() != v1::CalibrationError::OVER_LIMIT || error.is_recovered()) return false;
+  if (!error.is_acknowledged()) return true;
+  const NamedEvent event = WorstEvent(Current(error));
+  return error.has_since_acknowledgement() && event.interval != nullptr &&
+         event.interval->lower() > error.limit();
+}
+
+// The groups that need a repair of their own, also rejected ones that may be over the limit.
+std::vector<std::string> GroupsToRepair(const v1::GetCalibrationResponse& answer) {
+  std::vector<std::string> names;
+  for (const v1::GroupWatch& group : answer.groups()) {
+    const bool may_be_over =
+        group.rejected() && group.error().status() == v1::CalibrationError::UNDECIDED;
+    if (!NeedsRepair(group.error()) && !may_be_over) continue;
+    names.push_back(CutName(GroupName(group.value(), group.overflow())));
+  }
+  return names;
 }
 
 }  // namespace
@@ -71,37 +98,34 @@ std::string RecalibrationText(const v1::Recalibration& advice) {
   return absl::StrCat(name, advice.has_change() ? absl::StrCat(", ", RowsText(advice), ",") : "",
                       " would leave ", PointsText(error.estimate()), " (", Points(error.lower()),
                       " to ", Points(error.upper()), ")",
-                      is_class_1                         ? " for P(class 1)"
+                      is_class_1 ? absl::StrCat(" for ", Class1Event(advice.class_1_name()))
                       : advice.has_class_1_error_after() ? " for the top label"
                                                          : "",
                       advice.has_change() ? "" : " if nothing changed within these rows");
 }
 
-// For a model that is over its limit or has an active alarm: the newest answer of `calibctl
-// recalibrate`, or this command, because the computation may be long.
+// What repairs an error that is over the limit and lasts: the newest answer of `calibctl
+// recalibrate`, or this command, because the computation may be long. Empty if nothing has to be
+// repaired: a map from rows that were off would make a model wrong that is right again.
 std::string RepairLine(const v1::GetCalibrationResponse& answer) {
   // A map repairs probabilities of classes.
   if (answer.has_forecast() || answer.has_labels()) return "";
-  const bool alarmed =
-      std::any_of(answer.alarms().begin(), answer.alarms().end(),
-                  [](const v1::Alarm& alarm) { return !alarm.has_acknowledge_time(); });
-  if (!alarmed && answer.error().status() != v1::CalibrationError::OVER_LIMIT) return "";
-  // A map from rows that were off would make a recovered model wrong.
-  if (answer.error().is_recovered()) return "";
-  const auto& groups = answer.verdict().groups_over_limit();
-  if (!groups.empty() && answer.error().status() != v1::CalibrationError::OVER_LIMIT) {
-    std::vector<std::string> names;
-    for (const std::string& name : groups) names.push_back(CutName(GroupName(name, false)));
-    return absl::StrCat("a map for all rows does not repair ",
-                        names.size() == 1 ? "group " : "groups ", JoinNames(names, kMaxNames),
-                        ", so look for the cause there");
+  if (!NeedsRepair(answer.error())) {
+    const std::vector<std::string> names = GroupsToRepair(answer);
+    if (names.empty()) return "";
+    return absl::StrCat(
+        "a map for all rows does not repair ", names.size() == 1 ? "group " : "groups ",
+        JoinNames(names, kMaxNames), ": look for the cause in ",
+        names.size() == 1 ? "its rows, or fit a map to a file of these rows"
+                          : "their rows, or fit a map to a file of one group's rows",
+        " alone, by `calibctl recalibrate`");
   }
   const std::string command =
       absl::StrCat("`calibctl recalibrate --model ", ShortName(answer.model()), "`");
   const v1::Recalibration& advice = answer.recalibration();
   // The error that a map from older rows promises is too small.
   if (!answer.has_recalibration() || !FitsNewestRows(advice, answer.error())) {
-    return SearchText(command, answer.error());
+    return SearchText(answer, command);
   }
   const std::int64_t last =
       advice.first_observation() + advice.fit_observations() + advice.test_observations() - 1;

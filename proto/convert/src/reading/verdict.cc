@@ -5,6 +5,7 @@
 #include "absl/strings/str_join.h"
 #include "calibd/convert/reading.h"
 #include "calibd/convert/text.h"
+#include "limit_alarm.h"
 #include "words.h"
 
 namespace calibd::convert {
@@ -72,14 +73,10 @@ std::string VerdictLine(const v1::GetCalibrationResponse& answer) {
   const bool also_stale = verdict.stale() && verdict.status() != v1::Verdict::STALE;
   const std::string status =
       absl::StrCat(StatusName(verdict.status()), also_stale ? ", STALE" : "");
-  const v1::Alarm* over = nullptr;
-  // One batch may raise the alarms of several groups, in the order of the groups. After a person
-  // has raised the limit, an alarm may be active although nothing is over it.
-  for (const v1::Alarm& alarm : answer.alarms()) {
-    if (verdict.limit_status() != v1::CalibrationError::OVER_LIMIT) break;
-    if (alarm.kind() != v1::Alarm::OVER_LIMIT || alarm.has_acknowledge_time()) continue;
-    if (over == nullptr || alarm.observation() < over->observation()) over = &alarm;
-  }
+  // After a person has raised the limit, an alarm may be active although nothing is over it.
+  const v1::Alarm* const over = verdict.limit_status() == v1::CalibrationError::OVER_LIMIT
+                                    ? FirstLimitAlarm(answer, AlarmsOf::kAll)
+                                    : nullptr;
   std::string text;
   if (verdict.limit_status() != v1::CalibrationError::UNSPECIFIED) {
     absl::StrAppend(&text, LimitText(verdict, answer.error(), answer.labels().labels_size() == 1));
@@ -98,8 +95,7 @@ std::string VerdictLine(const v1::GetCalibrationResponse& answer) {
     text += SinceText(verdict.since(), verdict.since_observation());
   }
   // The answer for the model as a whole must not hide its parts.
-  const bool is_rejected = verdict.status() == v1::Verdict::MISCALIBRATED;
-  if (is_rejected || verdict.status() == v1::Verdict::INSUFFICIENT_DATA) return text;
+  if (verdict.status() == v1::Verdict::MISCALIBRATED) return text;
   const std::string rejected = RejectedText(answer);
   if (rejected.empty()) return text;
   return absl::StrCat(text, " as a whole, but rejected for ", rejected);

@@ -30,27 +30,30 @@ struct Places {
   bool is_of_evidence = false;
 };
 
-// "group eu 5.2 points off (3.1 to 8)", or of two classes "group eu P(class 1) 17 points off (5.1
-// to 29; says 50.0 %, is 67.0 %)". event: without an interval if there are no observations since an
+// "group eu 5.2 points off (3.1 to 8)", or of two classes "group eu P(yes) 17 points off (5.1 to
+// 29; says 50.0 %, is 67.0 %)". event: without an interval if there are no observations since an
 // acknowledgement or an update.
-std::string OffPlace(std::string name, const NamedEvent& event, bool since_acknowledgement) {
+std::string OffPlace(std::string name, const NamedEvent& event) {
   if (event.interval == nullptr) {
-    return absl::StrCat(name, " (not measured yet since the ",
-                        since_acknowledgement ? "acknowledgement)" : "update)");
+    return absl::StrCat(name, " (not measured yet since the acknowledgement or update)");
   }
   const v1::ErrorInterval& interval = *event.interval;
-  if (*event.name != '\0') absl::StrAppend(&name, " ", absl::StripSuffix(event.name, " "));
+  if (!event.name.empty()) absl::StrAppend(&name, " ", absl::StripSuffix(event.name, " "));
   if (SaysLittle(interval.lower(), interval.upper())) {
     return absl::StrCat(name, " 0 to ", PointsText(interval.upper()),
                         " off (too few rows to say more)");
   }
-  const bool says = *event.name != '\0' && interval.has_stated();
+  const std::string says = event.name.empty() || !interval.has_stated()
+                               ? ""
+                               : absl::StrCat("says ", Percent(interval.stated(), 1), ", is ",
+                                              Percent(FrequencyOf(interval), 1));
+  if (interval.lower() <= 0) {
+    return absl::StrCat(name, " 0 to ", PointsText(interval.upper()), " off",
+                        says.empty() ? "" : absl::StrCat(" (", says, ")"));
+  }
   return absl::StrCat(name, " ", PointsText(interval.estimate()), " off (",
                       Points(interval.lower()), " to ", Points(interval.upper()),
-                      says ? absl::StrCat("; says ", Percent(interval.stated(), 1), ", is ",
-                                          Percent(FrequencyOf(interval), 1))
-                           : "",
-                      ")");
+                      says.empty() ? "" : "; ", says, ")");
 }
 
 std::string RecoveredText(std::int64_t row) { return absl::StrCat(", recovered since row ", row); }
@@ -59,7 +62,7 @@ std::string GroupPlace(const v1::GroupWatch& group) {
   const v1::CalibrationError& error = group.error();
   const std::string place =
       OffPlace(absl::StrCat("group ", CutName(GroupName(group.value(), group.overflow()))),
-               WorstEvent(Current(error)), error.has_since_acknowledgement());
+               WorstEvent(Current(error)));
   if (error.status() != v1::CalibrationError::OVER_LIMIT) return place + ", rejected";
   return error.is_recovered() ? place + RecoveredText(error.newest().first_observation()) : place;
 }
@@ -76,9 +79,9 @@ std::pair<Places, Places> LabelPlaces(const v1::MultilabelCalibration& labels) {
   for (const v1::LabelCalibration* const label : sorted) {
     const std::string name = CutName(label->name());
     if (label->status() == v1::CalibrationError::OVER_LIMIT) {
-      over.names.push_back(OffPlace(absl::StrCat("label ", name),
-                                    {.interval = label->has_error() ? &label->error() : nullptr},
-                                    label->has_since_observation()));
+      over.names.push_back(
+          OffPlace(absl::StrCat("label ", name),
+                   {.name = "", .interval = label->has_error() ? &label->error() : nullptr}));
       if (label->has_recovered_since()) {
         over.names.back() += RecoveredText(label->recovered_since());
       }
@@ -152,10 +155,10 @@ std::string RowsText(const v1::GetCalibrationResponse& answer) {
 Places BinPlaces(const v1::Whereabouts& whereabouts) {
   Places places;
   if (const auto* const worst = WorstPlace(whereabouts.confidence_bins())) {
-    places.names.push_back(absl::StrFormat("confidence %.2f to %.2f: says %s, right %s (%d rows)",
-                                           worst->lower(), worst->upper(),
-                                           Percent(worst->mean_confidence(), 1),
-                                           Percent(worst->accuracy(), 1), worst->observations()));
+    places.names.push_back(absl::StrFormat(
+        "confidence %.3g to %.3g %%: says %s, right %s (%d rows)", 100 * worst->lower(),
+        100 * worst->upper(), Percent(worst->mean_confidence(), 1), Percent(worst->accuracy(), 1),
+        worst->observations()));
   }
   return places;
 }

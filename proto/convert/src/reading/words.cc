@@ -13,8 +13,6 @@
 namespace calibd::convert {
 namespace {
 
-constexpr std::size_t kMaxName = 24;
-
 // A mean this many standard errors from 0 is named. The residuals of calibrated forecasts have the
 // standard deviation 1, and that of a few rows may be far smaller by chance.
 constexpr double kNamedErrors = 4;
@@ -78,8 +76,19 @@ const v1::ErrorInterval* IntervalOf(const v1::ErrorMeasurement& error) {
 NamedEvent WorstEvent(const v1::ErrorMeasurement& error) {
   if (!error.has_class_1()) return {.name = "", .interval = IntervalOf(error)};
   return IsSameEvent(error) || Exceeds(error.class_1(), error.top_label())
-             ? NamedEvent{.name = "P(class 1) ", .interval = &error.class_1()}
+             ? NamedEvent{.name = Class1Event(error.class_1_name()) + " ",
+                          .interval = &error.class_1()}
              : NamedEvent{.name = "top label ", .interval = &error.top_label()};
+}
+
+NamedEvent LeadingEvent(const v1::ErrorMeasurement& error, double limit,
+                        const v1::ErrorMeasurement& lead) {
+  NamedEvent worst = WorstEvent(error);
+  if (!error.has_class_1() || !lead.has_class_1()) return worst;
+  NamedEvent same = WorstEvent(lead);
+  same.interval = same.interval == &lead.class_1() ? &error.class_1() : &error.top_label();
+  const bool only_worst = worst.interval->lower() > limit && same.interval->lower() <= limit;
+  return only_worst ? worst : same;
 }
 
 bool IsSameEvent(const v1::ErrorMeasurement& error) noexcept {
@@ -97,6 +106,10 @@ double FrequencyOf(const v1::ErrorInterval& error) noexcept {
   // Less than one event in all rows is a rounding error.
   constexpr double kRounding = 1e-14;
   return frequency < kRounding ? 0 : frequency;
+}
+
+std::string PrintedGap(double points, int decimals) {
+  return Fixed(std::abs(points), std::abs(points) >= 10 ? 1 : decimals);
 }
 
 std::string StatedText(const v1::ErrorInterval& error) {
@@ -123,26 +136,17 @@ std::string StatedText(const v1::ErrorInterval& error) {
         absl::StrCat(ratio < 99.5 ? absl::StrFormat("%.2g", ratio) : Fixed(ratio, 0), " times ");
   }
   return absl::StrCat(text, factor, gap > 0 ? "too high" : "too low", factor.empty() ? "" : ",",
-                      " by ", Fixed(std::abs(gap), decimals), " points (",
+                      " by ", PrintedGap(gap, decimals), " points (",
                       Fixed(low, DecimalsOf(high - low, 1)), " to ",
                       Fixed(high, DecimalsOf(high - low, 1)), ")");
 }
 
-const v1::Alarm* Active(const v1::GetCalibrationResponse& answer, v1::Alarm::Kind kind,
-                        bool with_groups) {
+const v1::Alarm* Active(const v1::GetCalibrationResponse& answer, v1::Alarm::Kind kind) {
   const v1::Alarm* oldest = nullptr;
   for (const v1::Alarm& alarm : answer.alarms()) {
-    if (alarm.kind() != kind || alarm.has_acknowledge_time()) continue;
-    const bool is_own =
-        !alarm.has_group_value() && !(kind == v1::Alarm::OVER_LIMIT && alarm.has_label());
-    if (with_groups || is_own) oldest = &alarm;
+    if (alarm.kind() == kind && !alarm.has_acknowledge_time()) oldest = &alarm;
   }
   return oldest;
-}
-
-std::string CutName(const std::string& name) {
-  const std::string plain = Plain(name);
-  return plain.size() <= kMaxName ? plain : CutLines(plain, kMaxName - 3) + "...";
 }
 
 std::string JoinNames(const std::vector<std::string>& names, std::size_t max_names,

@@ -20,13 +20,10 @@ using LevelCoverages = google::protobuf::RepeatedPtrField<v1::LevelCoverage>;
 // The interval of the event that the top label is right, or of the coverage of forecasts; null
 // without observations.
 [[nodiscard]] const v1::ErrorInterval* IntervalOf(const v1::ErrorMeasurement& error);
-// The oldest active alarm of this kind, or null. with_groups: whether an alarm OVER_LIMIT of a
-// group or of a label counts.
+// The oldest active alarm of this kind, or null.
 [[nodiscard]] const v1::Alarm* Active(const v1::GetCalibrationResponse& answer,
-                                      v1::Alarm::Kind kind, bool with_groups = true);
+                                      v1::Alarm::Kind kind);
 
-// The name without control characters, cut after 24 characters.
-[[nodiscard]] std::string CutName(const std::string& name);
 // "a, b and 3 more". more: the number of further names, which are not known.
 [[nodiscard]] std::string JoinNames(const std::vector<std::string>& names, std::size_t max_names,
                                     std::size_t more = 0);
@@ -35,20 +32,27 @@ inline constexpr std::size_t kMaxNames = 3;
 // The event that an error is about, as the first words of a sentence. Only two classes have two
 // events, of which each sentence names one.
 struct NamedEvent {
-  // "P(class 1) ", "top label ", or empty.
-  const char* name = "";
+  // "P(yes) ", "top label ", or empty.
+  std::string name;
   // Null without observations.
   const v1::ErrorInterval* interval = nullptr;
 };
 // The event whose error is the largest; see Exceeds. Class 1 if both errors are equal.
 [[nodiscard]] NamedEvent WorstEvent(const v1::ErrorMeasurement& error);
+// The event of `error` that is the worst one of `lead`, so that both sentences of an answer speak
+// of the same event. Another event that alone is over the limit comes first.
+[[nodiscard]] NamedEvent LeadingEvent(const v1::ErrorMeasurement& error, double limit,
+                                      const v1::ErrorMeasurement& lead);
 // Whether the top label is always class 0, or always class 1, as of a rare event: then both events
 // have the same error. error: of two classes.
 [[nodiscard]] bool IsSameEvent(const v1::ErrorMeasurement& error) noexcept;
 
 // How often the event happened, in [0, 1]. error: with `stated`.
 [[nodiscard]] double FrequencyOf(const v1::ErrorInterval& error) noexcept;
-// "says 25.00 %, is 35.00 %: too low by 10.00 points (8.1 to 11.9)", or with a factor of two and
+// The absolute difference of two printed percentages in points. decimals: those of the percentages;
+// one is enough from 10 points on.
+[[nodiscard]] std::string PrintedGap(double points, int decimals);
+// "says 25.00 %, is 35.00 %: too low by 10.0 points (8.1 to 11.9)", or with a factor of two and
 // more "says 0.10 %, is 0.010 %: 10 times too high, by 0.090 points (0.050 to 0.130)". The printed
 // figures add up. Empty for an interval without `stated`.
 [[nodiscard]] std::string StatedText(const v1::ErrorInterval& error);
@@ -56,12 +60,14 @@ struct NamedEvent {
 // "off by 5.4 points (4.2 to 6.8; limit 2 points)".
 [[nodiscard]] std::string OffByText(const v1::ErrorInterval& interval, double limit);
 
-// How far off the stated probabilities are, with the direction. error: of at least one row. Of two
-// events the worse one leads.
-[[nodiscard]] std::string ErrorText(const v1::ErrorMeasurement& error, double limit);
-// The error alone, of the event that decides about the limit: "P(class 1) off by 8.8 points (6.1 to
-// 11; limit 2 points)".
-[[nodiscard]] std::string BriefErrorText(const v1::ErrorMeasurement& error, double limit);
+// How far off the stated probabilities are, with the direction. error: of at least one row. lead:
+// of two events, the worse one of these rows leads. The other one follows if it is off too.
+[[nodiscard]] std::string ErrorText(const v1::ErrorMeasurement& error, double limit,
+                                    const v1::ErrorMeasurement& lead);
+// The error alone, of the event that decides about the limit: "P(yes) off by 8.8 points (6.1 to 11;
+// limit 2 points)".
+[[nodiscard]] std::string BriefErrorText(const v1::ErrorMeasurement& error, double limit,
+                                         const v1::ErrorMeasurement& lead);
 
 // What the newest rows say while an alarm of the model itself is active, such as "since row 23553
 // off by 0.5 points (0 to 1.9; limit 2 points)" if it has recovered, or "the newest 1548 rows: off

@@ -19,8 +19,8 @@ namespace calibd::convert {
 // rejected.
 [[nodiscard]] EvaluationVerdict VerdictOf(const v1::MultilabelCalibration& calibration);
 
-// Says how far all labels together are off, which labels are over the limit, and which are
-// rejected: one line each.
+// Says how far all labels together are off, which labels are over the limit, which are rejected,
+// and whether the rows go together: one line each.
 [[nodiscard]] std::string MultilabelText(const v1::MultilabelCalibration& calibration);
 
 }  // namespace calibd::convert

@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "calibd/v1/calibration_service.pb.h"
 #include "google/protobuf/timestamp.pb.h"
@@ -63,14 +65,21 @@ void Judge(const EvaluationCriteria& criteria, v1::Evaluation& evaluation);
 [[nodiscard]] std::string DataLine(const v1::GetCalibrationResponse& answer,
                                    const google::protobuf::Timestamp& now);
 [[nodiscard]] std::string WarningLine(const v1::GetCalibrationResponse& answer);
+// What rows are that go together more than their predictions say. row: at which it was found.
+[[nodiscard]] std::string DependenceText(std::int64_t row);
+// The same of rows that are evaluated once, with the numbers that are false then and what to do.
+// in_order: the numbers that depend on the order of the rows, such as "the e-values"; empty if none
+// does.
+[[nodiscard]] std::string DependenceText(std::int64_t row, std::string_view in_order);
 [[nodiscard]] v1::Reading::Next NextLine(const v1::GetCalibrationResponse& answer);
 
 // A decision with a threshold. first_observation: number of the first row within the model.
 [[nodiscard]] std::string DecisionText(const v1::DecisionLoss& loss,
                                        std::int64_t first_observation);
 
-// "log loss 0.012 lower (0.004 to 0.020), better". in_points: the score is a probability.
-[[nodiscard]] std::string DifferenceText(const std::string& score, bool in_points,
+// "log loss 0.012 nats lower (0.004 to 0.020), better". unit: "points" for a score that is a
+// probability; empty without a unit.
+[[nodiscard]] std::string DifferenceText(const std::string& score, const std::string& unit,
                                          const v1::ScoreDifference& difference);
 
 // "temperature 1.9 would leave 0.4 points (0 to 2) if nothing changed within these rows". Says so
@@ -78,7 +87,9 @@ void Judge(const EvaluationCriteria& criteria, v1::Evaluation& evaluation);
 [[nodiscard]] std::string RecalibrationText(const v1::Recalibration& advice);
 
 // How large the error is, by the chosen estimator, and whether this is better than saying 0.
-[[nodiscard]] std::string EstimateText(const v1::CalibrationErrorEstimate& estimate);
+// class_names: in the order of the classes; empty if they have none.
+[[nodiscard]] std::string EstimateText(const v1::CalibrationErrorEstimate& estimate,
+                                       std::span<const std::string> class_names);
 // The name of an estimator, such as "kernel_density".
 [[nodiscard]] std::string EstimatorName(v1::EstimatorOutcome::Estimator estimator);
 

@@ -24,8 +24,10 @@ inline constexpr int kRecalibrationMapVersion = 1;
                                       std::int64_t rows);
 
 // Does not set the time. first_observation: number of the first observation of the advice. change:
-// the newest change of the error, which is before or within these observations.
+// the newest change of the error, which is before or within these observations. class_1_name: as
+// Recalibration.class_1_name.
 [[nodiscard]] v1::Recalibration ToProto(const RecalibrationAdvice& advice, std::size_t class_count,
+                                        const std::string& class_1_name,
                                         std::int64_t first_observation,
                                         const std::optional<v1::DatedChange>& change);
 

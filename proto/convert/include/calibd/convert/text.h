@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -40,16 +41,29 @@ namespace calibd::convert {
 // and ends above a half.
 [[nodiscard]] bool SaysLittle(double lower, double upper);
 
-// "5.4 (4.2 to 6.8)" in points, or only the interval if it says little.
+// Whether an estimate is told beside its interval. Noise biases it upwards, so it is left out where
+// it would be taken for an error that is not shown: if the interval begins at 0, or if the estimate
+// is above the limit and the interval is not. All arguments are probabilities.
+[[nodiscard]] bool TellsEstimate(double estimate, double lower, double limit);
+
+// "5.4 (4.2 to 6.8)" in points, or only the interval if it begins at 0.
 [[nodiscard]] std::string IntervalText(const v1::ErrorInterval& error);
 
-// "off by 5.4 points (4.2 to 6.8; limit 2 points)", or, of an interval that says little, "off by 0
-// to 95 points (too few rows to say more; limit 2 points)". All arguments are probabilities.
+// "off by 5.4 points (4.2 to 6.8; limit 2 points)", without the estimate "off by 0 to 3.1 points
+// (limit 2 points)", and of an interval that says little "off by 0 to 95 points (too few rows to
+// say more; limit 2 points)". All arguments are probabilities.
 [[nodiscard]] std::string OffByText(double estimate, double lower, double upper, double limit);
 
 // True if class_1 is off by more than the top label: its interval begins higher, or as high with a
 // larger estimate.
 [[nodiscard]] bool Exceeds(const v1::ErrorInterval& class_1, const v1::ErrorInterval& top_label);
+
+// Returns the name of class 1 of two classes, without control characters; empty unless there are
+// two names. class_names: in the order of the classes.
+[[nodiscard]] std::string Class1Name(std::span<const std::string> class_names);
+// The probability of class 1 of two classes, as a reader knows it: "P(yes)". A class without a
+// name, or whose name is its number, is "P(class 1)". A name of more than 24 characters is cut.
+[[nodiscard]] std::string Class1Event(const std::string& class_1_name);
 
 // level: in (0, 1). ".5".
 [[nodiscard]] std::string LevelName(double level);
@@ -78,6 +92,8 @@ namespace calibd::convert {
 [[nodiscard]] std::string Plain(std::string text);
 // Cuts each line to this many UTF-8 characters.
 [[nodiscard]] std::string CutLines(const std::string& text, std::size_t width);
+// The name without control characters, cut after 24 characters.
+[[nodiscard]] std::string CutName(const std::string& name);
 // The name of a model without its prefix, such as "resnet18@2".
 [[nodiscard]] std::string ShortName(std::string_view model);
 // "(no value)" for the group of predictions without a value, "(other groups)" for the overflow

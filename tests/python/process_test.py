@@ -1,0 +1,221 @@
+"""Streams in processes that fork, end, or get a signal."""
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+import calibd
+from wait_for import wait_for
+
+from conftest import BANDWIDTH
+from stream_test import in_child
+
+ROW = [0.2, 0.3, 0.5]
+FORKS = 10
+
+
+def run(program, **arguments):
+    """A process of this Python that runs a program."""
+    return subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True, **arguments)
+
+
+@pytest.fixture
+def forked(client):
+    """The name of a model that a test may use once."""
+    name = f"forked-{time.monotonic_ns()}"
+    client.create_model(name, 3, bandwidth=BANDWIDTH)
+    return name
+
+
+def test_each_forked_process_has_a_stream_of_its_own(client, server, forked):
+    monitor = calibd.Monitor(forked, server.grpc)
+    monitor.observe(ROW, 2)
+    # Other streams and their calls survive too.
+    with client.stream(forked) as stream:
+        stream.send([ROW], [2])
+        stream.flush()
+
+        def observe():
+            assert monitor.counts.rows == 0
+            for _ in range(10):
+                monitor.observe(ROW, 2)
+            return monitor.close(60).accepted_rows
+
+        for _ in range(FORKS):
+            monitor.observe(ROW, 2)
+            stream.send([ROW], [2])
+            assert in_child(observe) == "10"
+    assert monitor.close(60).accepted_rows == 1 + FORKS
+    assert stream.counts.accepted_rows == 1 + FORKS
+    assert client.calibration(forked).observations == 2 + 12 * FORKS
+
+
+def test_forks_while_threads_observe_lose_and_double_nothing(client, server, forked):
+    monitor = calibd.Monitor(forked, server.grpc)
+    stop = threading.Event()
+
+    def produce():
+        while not stop.wait(0.0002):
+            monitor.observe(ROW, 2)
+
+    threads = [threading.Thread(target=produce) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(FORKS):
+            before = monitor.counts.accepted_rows
+            assert wait_for(lambda: monitor.counts.accepted_rows > before)
+            assert in_child(lambda: monitor.observe(ROW, 2) or monitor.close(60).accepted_rows) == "1"
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    counts = monitor.close(60)
+    assert counts.accepted_rows == counts.rows
+    assert client.calibration(forked).observations == counts.rows + FORKS
+
+
+def observe_in_worker(monitor):
+    monitor.observe(ROW, 2)
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_workers_of_multiprocessing_deliver_their_rows_at_their_end(client, server, forked, start):
+    monitor = calibd.Monitor(forked, server.grpc, close_timeout=60)
+    monitor.observe(ROW, 2)
+    context = multiprocessing.get_context(start)
+    workers = [context.Process(target=observe_in_worker, args=(monitor,)) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(100)
+        assert worker.exitcode == 0
+    monitor.close(60)
+    assert client.calibration(forked).observations == 5
+
+
+# A server of workers as gunicorn --preload: the master imports the application, forks workers and
+# ends them by SIGTERM.
+SERVICE = """
+import os, signal, sys, time
+import calibd
+
+monitor = calibd.Monitor("{model}", "{address}", close_timeout=60)
+
+def serve():
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    for _ in range(10):
+        monitor.observe([0.2, 0.3, 0.5], 2)
+    os.write(1, b"r")
+    # pause() would miss a signal that comes before it.
+    while True:
+        time.sleep(0.02)
+
+workers = []
+for _ in range(2):
+    child = os.fork()
+    if not child:
+        serve()
+    workers.append(child)
+sys.stdin.read()
+for worker in workers:
+    os.kill(worker, signal.SIGTERM)
+sys.exit(sum(os.waitpid(worker, 0)[1] for worker in workers))
+"""
+
+
+def test_workers_that_end_by_a_signal_deliver_their_rows(client, server, forked):
+    service = run(SERVICE.format(model=forked, address=server.grpc), stdin=subprocess.PIPE)
+    assert service.stdout.read(2) == "rr"
+    _, log = service.communicate(timeout=100)
+    assert service.returncode == 0, log
+    assert client.calibration(forked).observations == 20
+
+
+def test_a_signal_handler_may_observe(client, server, forked):
+    monitor = calibd.Monitor(forked, server.grpc)
+    handled = 0
+
+    def handle(*_):
+        nonlocal handled
+        handled += 1
+        monitor.observe(ROW, 2)
+
+    before = signal.signal(signal.SIGALRM, handle)
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+    try:
+        rows = 0
+        deadline = time.monotonic() + 60
+        while (handled < 100 or rows < 1000) and time.monotonic() < deadline:
+            monitor.observe(ROW, 2)
+            rows += 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    monitor.flush(60)
+    counts = monitor.close(60)
+    assert handled >= 100
+    assert counts.accepted_rows == client.calibration(forked).observations == rows + handled
+
+
+def test_the_end_of_a_process_waits_at_most_for_the_close_timeout(own_server):
+    calibd.Client(own_server.grpc).create_model("frozen-end", 3)
+    os.kill(own_server.pid, signal.SIGSTOP)
+    try:
+        process = run(f"""
+import calibd
+monitor = calibd.Monitor("frozen-end", "{own_server.grpc}", close_timeout=0.5)
+monitor.observe([0.2, 0.3, 0.5], 2)
+""")
+        _, log = process.communicate(timeout=60)
+    finally:
+        os.kill(own_server.pid, signal.SIGCONT)
+    assert process.returncode == 0
+    assert log == ("models/frozen-end: the stream was not closed, its newest 1 row may not be counted\n")
+
+
+APPLICATION = """
+import calibd
+
+monitor = calibd.Monitor("{model}", "{address}", close_timeout=60)
+
+def application(environment, start_response):
+    monitor.observe([0.2, 0.3, 0.5], 2)
+    start_response("200 OK", [])
+    return [b"done"]
+"""
+
+
+def test_an_application_of_gunicorn_with_preload_delivers_its_rows(client, server, forked, tmp_path):
+    pytest.importorskip("gunicorn")
+    import urllib.request
+    (tmp_path / "service.py").write_text(APPLICATION.format(model=forked, address=server.grpc))
+    socket = f"127.0.0.1:{_free_port()}"
+    gunicorn = subprocess.Popen(
+        [sys.executable, "-m", "gunicorn", "--preload", "--workers", "2", "--bind", socket,
+         "--chdir", str(tmp_path), "service:application"], stderr=subprocess.PIPE, text=True)
+    try:
+        def get():
+            try:
+                return urllib.request.urlopen(f"http://{socket}/", timeout=60).read() == b"done"
+            except OSError:
+                return False
+        assert wait_for(get)
+        assert all(get() for _ in range(19))
+    finally:
+        gunicorn.terminate()
+        _, log = gunicorn.communicate(timeout=100)
+    assert client.calibration(forked).observations == 20, log
+
+
+def _free_port():
+    import socket
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
