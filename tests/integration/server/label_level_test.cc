@@ -28,7 +28,6 @@ constexpr int kLabelsOfStream = 4;
 v1::Model LevelModelOfLabels(int stream) {
   v1::Model model;
   model.set_name("models/stream-" + std::to_string(stream));
-  model.set_window(500);
   for (int k = 0; k < kLabelsOfStream; ++k) model.mutable_labels()->add_names(std::to_string(k));
   return model;
 }
