@@ -1,5 +1,6 @@
 #include "calibd/convert/multilabel.h"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,14 @@ EvaluationVerdict VerdictOf(const v1::MultilabelCalibration& calibration) {
     verdict.limit = v1::CalibrationError::OVER_LIMIT;
   } else if (calibration.has_error()) {
     verdict.limit = calibration.status();
+    const bool any_undecided =
+        std::ranges::any_of(calibration.labels(), [](const v1::LabelCalibration& label) {
+          return label.status() == v1::CalibrationError::UNDECIDED;
+        });
+    // Within the limit are the average and each label.
+    if (verdict.limit == v1::CalibrationError::WITHIN_LIMIT && any_undecided) {
+      verdict.limit = v1::CalibrationError::UNDECIDED;
+    }
   }
   verdict.is_rejected = !calibration.rejected().empty();
   return verdict;
