@@ -319,7 +319,8 @@ def check_how_bad(_, a):
             alarm = next(one for one in a.active("OVER_LIMIT") if one["observation"] == row)
             check_interval("former error", match, alarm["crossing"]["error"], alarm["crossing"]["limit"])
     match = re.search(r"the next alarm is raised above ([\d.]+)", text)
-    same("raised limit", bool(match), "acknowledgedLimit" in error)
+    own = [one for one in a.active("OVER_LIMIT") if "groupValue" not in one and "label" not in one]
+    same("raised limit", bool(match), "acknowledgedLimit" in error and not own)
     if match:
         same_points("raised limit", match[1], error["acknowledgedLimit"])
 

@@ -405,8 +405,8 @@ std::string DescribeAcknowledged(const std::string& model, const v1::Alarm& alar
                          alarm.kind() == v1::Alarm::DRIFT
                              ? "the drift detectors restarted, the evidence continues"
                          : alarm.kind() == v1::Alarm::OVER_LIMIT
-                             ? "an error over the limit is measured anew from the next row on, the "
-                               "evidence continues"
+                             ? "an error that is over the limit is measured anew from the next row "
+                               "on, another one as before; the evidence continues"
                              : "the evidence restarted with the observations after it");
 }
 

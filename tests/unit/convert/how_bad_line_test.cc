@@ -147,6 +147,8 @@ TEST(HowBadLineTest, SaysWhatTheErrorWasWhenTheAlarmWasRaised) {
   answer.mutable_error()->set_acknowledged_limit(0.068);
   EXPECT_THAT(HowBad(answer), AllOf(Not(HasSubstr("it was")),
                                     EndsWith("; the next alarm is raised above 6.8 points")));
+  answer.mutable_alarms(0)->clear_acknowledge_time();
+  EXPECT_THAT(HowBad(answer), Not(HasSubstr("the next alarm"))) << "it is raised already";
 }
 
 TEST(HowBadLineTest, NamesTheWidestIntervalThatBreaksItsPromise) {

@@ -139,7 +139,7 @@ v1::Reading::HowBad HowBadLine(const v1::GetCalibrationResponse& answer) {
     text = answer.has_labels() ? LabelsText(answer) : ErrorText(current, error.limit(), current);
     Add(text,
         FormerText(answer, std::max(IntervalOf(current)->lower(), current.class_1().lower())));
-    if (error.has_acknowledged_limit()) {
+    if (error.has_acknowledged_limit() && FirstLimitAlarm(answer, AlarmsOf::kModel) == nullptr) {
       Add(text,
           absl::StrCat("the next alarm is raised above ", PointsText(error.acknowledged_limit())));
     }
