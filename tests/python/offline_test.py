@@ -110,6 +110,15 @@ def test_invalid_arguments_name_what_is_wrong():
     calibd.evaluate(p, y, replicates=0)
 
 
+def test_predicted_classes_are_told_from_probabilities(caplog):
+    p, y = calibrated(100)
+    calibd.evaluate(np.eye(3)[p.argmax(axis=1)], y, replicates=0)
+    assert "predict_proba" in caplog.text
+    caplog.clear()
+    calibd.evaluate(p, y, replicates=0)
+    assert not caplog.text
+
+
 def test_assert_within_limit_accepts_only_what_is_shown():
     p, y = calibrated(60000)
     assert calibd.assert_within_limit(p, y, limit=0.1).status == "WITHIN_LIMIT"

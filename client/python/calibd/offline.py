@@ -7,6 +7,7 @@ raises Unimplemented, and the client still works.
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, Type, TypeVar
@@ -21,6 +22,7 @@ from calibd.arrays import (POSITIVE_CLASS, Classes, Floats, as_floats, as_foreca
                            as_labels, as_matrix, as_outcomes, as_truths, check_count, check_indices,
                            invalid, label_fault)
 from calibd.choices import Estimator, EstimateLens, Lens, Null, OnProgress
+from calibd.rows import MANY_ROWS, WHOLE_WARNING
 from calibd.v1 import calibration_service_pb2 as service
 from calibd.v1 import comparison_pb2, loss_pb2
 from calibd.v1 import evaluation_pb2 as evaluation
@@ -34,6 +36,7 @@ try:
 except ImportError:
     _native = None
 
+_LOG = logging.getLogger("calibd")
 _Message = TypeVar("_Message", bound=Message)
 _ForecastKind = Literal["normal", "quantiles", "samples"]
 _LossKind = Literal["probabilities", "logits", "normal", "samples", "quantiles"]
@@ -123,6 +126,8 @@ def _rows(p: Any, y: Any, class_names: Sequence[str] | None) -> _Rows:
     check_indices({"p": p, "y": y})
     classes = _classes_of(p, class_names)
     matrix = _as_probabilities(p, classes)
+    if len(matrix) >= MANY_ROWS and np.isin(matrix, (0, 1)).all():
+        _LOG.warning(WHOLE_WARNING, _NAME)
     texts = np.asarray(y)
     if not classes.names and texts.dtype.kind in "US":
         raise invalid("y", f"are texts such as {shown(texts.flat[0])}, expected numbers from 0; or give "
