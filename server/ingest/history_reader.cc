@@ -191,7 +191,7 @@ bool HistoryReader::CheckNextSeries() {
 absl::Status HistoryReader::ReadAll(const Model& model, const Range& range,
                                     const Unstored& unstored, const Visit& visit) const {
   Merger merger(unstored.buckets, unstored.late, range, visit);
-  const absl::Status status = store_.ReadHistory(
+  absl::Status status = store_.ReadHistory(
       {.model_id = model.id(), .resolution = static_cast<std::int64_t>(range.resolution)},
       {.start_s = range.start.time_since_epoch().count(),
        .end_s = range.end.time_since_epoch().count()},

@@ -254,10 +254,10 @@ std::string EventPath(const Violation& violation, const EventPredictions& event,
                       const std::vector<std::size_t>& columns) {
   const std::string& field = violation.field;
   if (field == "prediction_times") return absl::StrCat(event.prefix, "time");
-  const std::string path = PathOf(violation);
+  std::string path = PathOf(violation);
   if (!path.starts_with("rows[")) return path;
   const auto& part = field.starts_with("baseline_") ? event.baseline : event.model;
-  const std::string place = absl::StrCat(part.field, "[", *violation.row, "]", part.key);
+  std::string place = absl::StrCat(part.field, "[", *violation.row, "]", part.key);
   if (field == "mean") return place + "[0]";
   if (field == "standard_deviation") return place + "[1]";
   // A row of one value has no columns, although two classes are checked.

@@ -19,7 +19,7 @@ constexpr std::size_t kWindowChunkBytes = std::size_t{1} << 20;
 // Bytes of a bucket of the history and of what holds it.
 std::size_t BucketMemory(const KindSizes& sizes) {
   // Of a node of a map besides its value, and of the allocator for the node and two vectors.
-  constexpr std::size_t kOverhead = 4 * sizeof(void*) + 3 * 32;
+  constexpr std::size_t kOverhead = 4 * sizeof(void*) + std::size_t{3} * 32;
   return sizeof(History::Late::value_type) + kOverhead + sizes.history_bucket;
 }
 

@@ -78,7 +78,8 @@ std::size_t History::LateBuckets(std::span<const std::int64_t> times_s, sys_seco
       if (starts.empty() || starts.back() != start) starts.push_back(start);
     }
     std::ranges::sort(starts);
-    late += starts.size() - std::ranges::unique(starts).size();
+    starts.erase(std::unique(starts.begin(), starts.end()), starts.end());
+    late += starts.size();
   }
   return late;
 }

@@ -62,8 +62,8 @@ absl::StatusOr<ExitCode> WriteManPages(const CLI::App& app, const ManOptions& op
                      absl::StrReplaceAll(command.path, {{" ", "-"}}), ".1");
     std::ofstream file(path, std::ios::binary);
     file << ManPage(commands, command);
-    if (file.close(); !file)
-      return absl::UnknownError(absl::StrCat("cannot write ", path.string()));
+    file.close();
+    if (!file) return absl::UnknownError(absl::StrCat("cannot write ", path.string()));
   }
   return ExitCode::kOk;
 }

@@ -62,8 +62,8 @@ std::string ManPage(std::span<const CommandEntry> commands, const CommandEntry& 
     absl::StrAppend(&page, ".SH COMMANDS\n");
     for (const CommandEntry& other : commands) {
       for (const std::string& own : command.commands) {
-        if (other.path != (command.path.empty() ? own : absl::StrCat(command.path, " ", own)))
-          continue;
+        const std::string path = absl::StrCat(command.path, command.path.empty() ? "" : " ", own);
+        if (other.path != path) continue;
         absl::StrAppend(&page, ".TP\n\\fB", Escaped(own), "\\fR\n", Escaped(other.description),
                         "\n");
       }

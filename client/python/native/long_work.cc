@@ -32,6 +32,7 @@ class Job {
         }) {}
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
+  // NOLINTNEXTLINE(bugprone-exception-escape): without the interpreter's lock nothing can go on.
   ~Job() {
     cancelled_ = true;
     const py::gil_scoped_release release;
