@@ -159,7 +159,7 @@ void DescribeCalibration(Model& model) {
     for (const Alarm& alarm : *snapshot->monitor->alarms) {
       DescribeAlarm(*model.declaration(), alarm, *response.add_alarms());
     }
-    DescribeGroups(*model.declaration(), *snapshot, verdict, response);
+    DescribeGroups(*model.declaration(), *snapshot, verdict, GroupsShown::kAll, response);
     WarnOfRows(*model.declaration(), *snapshot, *response.mutable_warnings());
   }
   Require(IsFinite(response), "the answer is finite");
