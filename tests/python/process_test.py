@@ -103,7 +103,7 @@ def test_workers_of_multiprocessing_deliver_their_rows_at_their_end(client, serv
 # A server of workers as gunicorn --preload: the master imports the application, forks workers and
 # ends them by SIGTERM.
 SERVICE = """
-import os, signal, sys, time
+import os, signal, sys, threading
 import calibd
 
 monitor = calibd.Monitor("{model}", "{address}", close_timeout=60)
@@ -113,9 +113,8 @@ def serve():
     for _ in range(10):
         monitor.observe([0.2, 0.3, 0.5], 2)
     os.write(1, b"r")
-    # pause() would miss a signal that comes before it.
-    while True:
-        time.sleep(0.02)
+    # The handler of the signal ends the wait. pause() would miss a signal that comes before it.
+    threading.Event().wait()
 
 workers = []
 for _ in range(2):

@@ -111,7 +111,7 @@ absl::Status RefuseSeveralLabels(const std::string& source, std::span<const std:
 }
 
 // Returns the class whose probability a column is named after, as prob_yes is; empty for another
-// name. A prefix such as pred_ may also stand before a predicted class, and is none.
+// name. pred_ is not among the prefixes, because a column pred_yes may hold predicted classes.
 std::string_view ClassOfProbability(std::string_view name) {
   constexpr std::string_view kPrefixes[] = {".pred_", "probability_", "predict_proba_", "proba_",
                                             "prob_"};

@@ -18,7 +18,7 @@ from calibd.rows import Chunk, Extras, LabelRows, Rows, invalid_rows, rows_of
 # So many rows are merged at once. The thread that merges them holds the interpreter meanwhile, which
 # must be much less than 1 ms.
 MAX_MERGED = 256
-# Those of the usual row: to compare with it is faster than to look at each part.
+# A usual row has no extras. One comparison with this object is faster than a look at each extra.
 NO_EXTRAS = Extras()
 # Bytes that a call needs besides its values, and those of a number in a list.
 _CALL_BYTES, _NUMBER_BYTES = 300, 32
@@ -225,7 +225,7 @@ def _form(values: Any) -> tuple[Any, ...]:
     if isinstance(values, np.ndarray):
         return (values.shape, values.dtype)
     if hasattr(values, "iloc"):
-        # Those of pandas have names, and are not merged.
+        # A frame or a series has names, so its rows are not merged with others.
         return (id(values),)
     return (type(values), len(values) if isinstance(values, (list, tuple)) else 0)
 

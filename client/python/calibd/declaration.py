@@ -30,7 +30,7 @@ PATHS = {
     **{name: f"monitoring.{name}" for name in (
         "error_limit", "significance_level", "tolerance", "average_run_length", "stale_after",
         "min_observations", "group_tag", "max_groups", "min_group_observations")}}
-# What errors say is expected, where the type of the field does not say it.
+# Errors say that this was expected. For other arguments they name the type of the field.
 _EXPECTED = {"labels": "a list of names", "features": "a list of names",
              "bandwidth": "a number or a message BandwidthRule",
              "baseline": 'a text that names it, such as "3" for version 3'}

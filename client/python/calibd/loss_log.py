@@ -25,7 +25,7 @@ class LossLog:
         self._changed = changed
         self.error: CalibdError | None = None
         self.is_over = False
-        # Rows and labels that were dropped when the log told of them last.
+        # Number of dropped rows and labels that the last line of the log stated.
         self._logged = 0
         self._thread: threading.Thread | None = None
         self._loss_is_reported = False

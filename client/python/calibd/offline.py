@@ -42,7 +42,7 @@ _ForecastKind = Literal["normal", "quantiles", "samples"]
 _LossKind = Literal["probabilities", "logits", "normal", "samples", "quantiles"]
 _LOSS_KINDS = ("probabilities", "logits", "normal", "samples", "quantiles")
 
-# What results call rows that belong to no model of a server.
+# Results show the name of a model. Rows without a server have this one.
 _NAME = "predictions"
 # The acceptable errors of calibctl evaluate and of new models.
 _ERROR_LIMIT = 0.02

@@ -44,7 +44,7 @@ class Status(str, enum.Enum):
     WITHIN_LIMIT = "WITHIN_LIMIT"
     OVER_LIMIT = "OVER_LIMIT"
 
-    # What format() makes of an enum without it depends on the version of Python.
+    # Versions of Python differ in the text that format() makes of an enum without this line.
     __str__ = str.__str__
 
 

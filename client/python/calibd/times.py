@@ -21,7 +21,7 @@ from calibd.tables import column_of
 _FIRST_SECOND, _LAST_SECOND = -62135596800, 253402300799
 # The units of texts, as calibctl has them.
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-# Those of numpy whose length is known. A span may have none.
+# Units of numpy with a fixed length. Months and years have none, and a timedelta64 may have no unit.
 _NUMPY_UNITS = ("W", "D", "h", "m", "s", "ms", "us", "ns")
 _SPAN = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)([smhd])")
 # RFC 3339, also with a blank, and with a zone that lacks its colon or its minutes; or a date.

@@ -81,14 +81,14 @@ class StreamCounts:
     duplicate_rows: int | None = None
     # Rows of batches that the server rejected.
     rejected_rows: int = 0
-    # Rows left out: as invalid, before sending or by the server, or for lack of room with
-    # on_full="drop". The server is told of them, and counts them too.
+    # Rows that were left out because they are invalid, or because the buffer of a stream with
+    # on_full="drop" had no room. The stream tells the server their number, and the server counts them.
     dropped_rows: int = 0
     # Labels that the server accepted with any outcome, that it rejected, and that were dropped.
     accepted_labels: int = 0
     rejected_labels: int = 0
     dropped_labels: int = 0
-    # Those of the dropped rows and labels that were left out for lack of room.
+    # The number of dropped rows and labels for which the buffer had no room.
     overflowed: int = 0
     # The outcomes of the accepted labels, see LabelCounts of the protocol. The server tells them at
     # the end, for the labels that it accepted on this connection. None means that they are not known
