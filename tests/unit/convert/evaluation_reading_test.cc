@@ -5,6 +5,7 @@
 #include <tuple>
 #include <vector>
 
+#include "calibd/convert/multilabel.h"
 #include "calibd/convert/reading.h"
 
 namespace calibd::convert {
@@ -230,6 +231,18 @@ TEST(EstimateTextTest, SaysWhetherTheErrorIsReal) {
   other.set_better_than_zero(true);
   EXPECT_THAT(EstimateText(estimate, {}),
               HasSubstr(", but only kernel_density is clearly better than the statement"));
+}
+
+TEST(EvaluationReadingTest, LabelsAreWithinTheLimitIfEachOfThemIs) {
+  v1::MultilabelCalibration calibration;
+  *calibration.mutable_error() = Ends(0.005, 0, 0.01);
+  calibration.set_status(v1::CalibrationError::WITHIN_LIMIT);
+  calibration.add_labels()->set_status(v1::CalibrationError::WITHIN_LIMIT);
+  EXPECT_EQ(VerdictOf(calibration).limit, v1::CalibrationError::WITHIN_LIMIT);
+  calibration.add_labels()->set_status(v1::CalibrationError::UNDECIDED);
+  EXPECT_EQ(VerdictOf(calibration).limit, v1::CalibrationError::UNDECIDED);
+  calibration.add_over_limit("fog");
+  EXPECT_EQ(VerdictOf(calibration).limit, v1::CalibrationError::OVER_LIMIT);
 }
 
 TEST(EvaluationReadingTest, WarnsOfRowsThatGoTogether) {
