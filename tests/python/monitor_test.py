@@ -4,6 +4,8 @@ import inspect
 import itertools
 import logging
 import os
+import pathlib
+import re
 import signal
 import threading
 import time
@@ -133,6 +135,10 @@ def test_close_and_later_calls_do_not_wait_for_a_frozen_server(own_server):
     monitor.flush(60)
     os.kill(own_server.pid, signal.SIGSTOP)
     try:
+        # A process stops when each of its threads does, which may be later.
+        threads = pathlib.Path(f"/proc/{own_server.pid}/task")
+        assert wait_for(lambda: all(re.search(r"^State:\tT", (thread / "status").read_text(), re.M)
+                                    for thread in threads.iterdir()))
         monitor.observe(ROW, 2)
         begin = time.monotonic()
         monitor.close(0.2)
