@@ -7,9 +7,7 @@ or refuses the rows because the model does not exist. Prints the 99th percentile
 handler in both times, and of observe() alone, and checks that calibd then has counted each row once
 that was not dropped, and knows the number of the dropped ones.
 """
-import os
 import pathlib
-import signal
 import statistics
 import sys
 import threading
@@ -83,13 +81,13 @@ def outage(kind):
         if kind == "killed":
             server.kill()
         elif kind == "frozen":
-            os.kill(server.pid, signal.SIGSTOP)
+            server.freeze()
         during = run_handlers(monitor, SECONDS)
         begin = time.perf_counter()
         if kind == "killed":
             server.start()
         elif kind == "frozen":
-            os.kill(server.pid, signal.SIGCONT)
+            server.thaw()
         else:
             client.create_model("late", CLASSES)
         monitor.flush(120)

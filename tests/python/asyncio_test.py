@@ -1,8 +1,6 @@
 """The client for asyncio does what the client does, and the event loop runs meanwhile."""
 import asyncio
 import inspect
-import os
-import signal
 
 import pytest
 
@@ -57,8 +55,7 @@ def test_the_event_loop_runs_while_calls_wait_and_cancelled_calls_end(own_server
             changes = client.watch("stopped")
             await anext(changes)
             monitor = calibd.Monitor("stopped", own_server.grpc, close_timeout=60)
-            os.kill(own_server.pid, signal.SIGSTOP)
-            try:
+            with own_server.frozen():
                 calls = [asyncio.ensure_future(call) for call in (
                     client.get_model("stopped"), client.stream("stopped"), anext(changes))]
                 monitor.observe([0.2, 0.3, 0.5], 2)
@@ -68,8 +65,6 @@ def test_the_event_loop_runs_while_calls_wait_and_cancelled_calls_end(own_server
                     call.cancel()
                 ended = await asyncio.gather(*calls, return_exceptions=True)
                 assert [type(error) for error in ended] == [asyncio.CancelledError] * 3
-            finally:
-                os.kill(own_server.pid, signal.SIGCONT)
             return await asyncio.to_thread(monitor.close)
 
     assert asyncio.run(work()).accepted_rows == 1

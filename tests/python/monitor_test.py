@@ -3,10 +3,6 @@ import datetime
 import inspect
 import itertools
 import logging
-import os
-import pathlib
-import re
-import signal
 import threading
 import time
 
@@ -94,8 +90,7 @@ def test_a_frozen_server_makes_nobody_wait_and_dropped_rows_are_reported(own_ser
     monitor = calibd.Monitor("frozen", own_server.grpc, max_buffer_bytes=100_000)
     observe_all(monitor, predictions[:10], labels[:10])
     monitor.flush(60)
-    os.kill(own_server.pid, signal.SIGSTOP)
-    try:
+    with own_server.frozen():
         with caplog.at_level(logging.WARNING, "calibd"):
             observe_all(monitor, predictions, labels)
             monitor.send(predictions, labels)
@@ -106,8 +101,6 @@ def test_a_frozen_server_makes_nobody_wait_and_dropped_rows_are_reported(own_ser
         assert counts.rows == 2010 and counts.overflowed == counts.dropped_rows > 1000
         # A second line comes after a minute.
         assert caplog.text.count("models/frozen: dropped ") == 1
-    finally:
-        os.kill(own_server.pid, signal.SIGCONT)
     monitor.flush(60)
     expect_counted(client, monitor, "frozen")
     monitor.close(60)
@@ -133,12 +126,7 @@ def test_close_and_later_calls_do_not_wait_for_a_frozen_server(own_server):
     monitor = calibd.Monitor("closed", own_server.grpc)
     monitor.observe(ROW, 2)
     monitor.flush(60)
-    os.kill(own_server.pid, signal.SIGSTOP)
-    try:
-        # A process stops when each of its threads does, which may be later.
-        threads = pathlib.Path(f"/proc/{own_server.pid}/task")
-        assert wait_for(lambda: all(re.search(r"^State:\tT", (thread / "status").read_text(), re.M)
-                                    for thread in threads.iterdir()))
+    with own_server.frozen():
         monitor.observe(ROW, 2)
         begin = time.monotonic()
         monitor.close(0.2)
@@ -146,8 +134,6 @@ def test_close_and_later_calls_do_not_wait_for_a_frozen_server(own_server):
         monitor.observe(ROW, 2)
         # The server may acknowledge the second row as soon as it goes on.
         counts = monitor.counts
-    finally:
-        os.kill(own_server.pid, signal.SIGCONT)
     assert (counts.rows, counts.dropped_rows, counts.accepted_rows) == (3, 1, 1)
     monitor.close()
     assert calibd.Monitor("closed", own_server.grpc).close().rows == 0

@@ -165,16 +165,13 @@ def test_a_signal_handler_may_observe(client, server, forked):
 
 def test_the_end_of_a_process_waits_at_most_for_the_close_timeout(own_server):
     calibd.Client(own_server.grpc).create_model("frozen-end", 3)
-    os.kill(own_server.pid, signal.SIGSTOP)
-    try:
+    with own_server.frozen():
         process = run(f"""
 import calibd
 monitor = calibd.Monitor("frozen-end", "{own_server.grpc}", close_timeout=0.5)
 monitor.observe([0.2, 0.3, 0.5], 2)
 """)
         _, log = process.communicate(timeout=60)
-    finally:
-        os.kill(own_server.pid, signal.SIGCONT)
     assert process.returncode == 0
     assert log == ("models/frozen-end: the stream was not closed, its newest 1 row may not be counted\n")
 

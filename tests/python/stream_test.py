@@ -80,14 +80,11 @@ def test_buffer_is_bounded_and_a_stream_continues_after_the_server_hung(own_serv
     predictions, labels = calibrated(1000)
     limit = 1 << 20
     stream = client.stream("hung", 3, max_buffer_bytes=limit, stall_timeout=2)
-    os.kill(own_server.pid, signal.SIGSTOP)
-    try:
+    with own_server.frozen():
         with pytest.raises(calibd.DeadlineExceeded) as raised:
             while True:
                 stream.send(predictions, labels)
         assert "acknowledged nothing for 2 s" in str(raised.value)
-    finally:
-        os.kill(own_server.pid, signal.SIGCONT)
     row_bytes = 3 * 8 + 1
     assert 0.8 * limit < stream.counts.rows * row_bytes <= limit
     stream.send(predictions, labels)
@@ -409,7 +406,7 @@ def interrupt():
         def run():
             assert wait_for(condition, 60)
             signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-            os.kill(server.pid, signal.SIGCONT)
+            server.thaw()
 
         threads.append(threading.Thread(target=run))
         threads[-1].start()
@@ -423,7 +420,7 @@ def test_ctrl_c_at_the_end_of_a_block_loses_nothing(own_server, interrupt):
     client = calibd.Client(own_server.grpc)
     with pytest.raises(KeyboardInterrupt):
         with client.stream("block", 3) as stream:
-            os.kill(own_server.pid, signal.SIGSTOP)
+            own_server.freeze()
             stream.send(*calibrated(10))
             interrupt(lambda: stream._delivery.finishing, own_server)
     assert client.calibration("block").observations == 10
@@ -433,7 +430,7 @@ def test_ctrl_c_at_the_end_of_a_block_loses_nothing(own_server, interrupt):
 
 def test_a_stream_can_be_finished_after_ctrl_c(own_server, interrupt):
     stream = calibd.Client(own_server.grpc).stream("again", 3)
-    os.kill(own_server.pid, signal.SIGSTOP)
+    own_server.freeze()
     stream.send(*calibrated(10))
     interrupt(lambda: stream._delivery.finishing, own_server)
     with pytest.raises(KeyboardInterrupt):
@@ -447,27 +444,25 @@ def test_a_stream_can_be_finished_after_ctrl_c(own_server, interrupt):
 
 def test_the_end_of_a_process_reports_rows_of_unfinished_streams(own_server):
     program = f"""
-import os, pathlib, signal, calibd
+import sys, calibd
 client = calibd.Client("{own_server.grpc}")
 client.create_model("unfinished", 3, label_grace=__import__("datetime").timedelta(days=1))
 stream, done = client.stream("unfinished"), client.stream("unfinished")
 done.send([[0.2, 0.3, 0.5]], ids=[1])
 done.finish()
-os.kill({own_server.pid}, signal.SIGSTOP)
-# Each thread stops when it notices the signal.
-tasks = pathlib.Path("/proc/{own_server.pid}/task")
-while any(") T" not in (task / "stat").read_text() for task in tasks.iterdir()):
-    pass
+print("ready", flush=True)
+sys.stdin.readline()  # until the server is frozen
 stream.send([[0.2, 0.3, 0.5]] * 10, ids=range(10))
 stream.label([1], [0])
 """
-    try:
-        ended = subprocess.run(["/usr/bin/python3", "-c", program], capture_output=True, text=True,
-                               timeout=60, check=True)
-    finally:
-        os.kill(own_server.pid, signal.SIGCONT)
-    assert ended.stderr == ("models/unfinished: the stream was not finished, its newest 10 rows and 1 "
-                            "label may not be counted\n")
+    process = subprocess.Popen(["/usr/bin/python3", "-c", program], stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "ready\n"
+    with own_server.frozen():
+        _, log = process.communicate("\n", timeout=60)
+    assert process.returncode == 0
+    assert log == ("models/unfinished: the stream was not finished, its newest 10 rows and 1 "
+                   "label may not be counted\n")
 
 
 def in_child(work):
@@ -673,14 +668,11 @@ def test_columns_are_named_like_the_classes_after_one_text(client):
 def test_counts_are_right_while_a_call_waits_for_room(own_server):
     predictions, labels = calibrated(200_000)
     stream = calibd.Client(own_server.grpc).stream("waiting", 3, max_buffer_bytes=1)
-    os.kill(own_server.pid, signal.SIGSTOP)
     caller = threading.Thread(target=lambda: pytest.raises(
         calibd.Cancelled, stream.send, predictions, labels))
-    try:
+    with own_server.frozen():
         caller.start()
         assert wait_for(lambda: stream.counts.rows, 60)
         assert stream.counts.rows < len(predictions)
         stream.cancel()
-    finally:
-        os.kill(own_server.pid, signal.SIGCONT)
     caller.join()

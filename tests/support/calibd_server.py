@@ -1,10 +1,14 @@
 """A real calibd for tests: a process on free loopback ports."""
+import contextlib
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import tempfile
 import time
+
+from wait_for import wait_for
 
 
 class CalibdServer:
@@ -53,6 +57,25 @@ class CalibdServer:
         """Ends the server by SIGKILL."""
         self._process.kill()
         self._process.wait()
+
+    def freeze(self):
+        """Stops the server by SIGSTOP. A process is stopped when each of its threads has noticed the signal."""
+        os.kill(self.pid, signal.SIGSTOP)
+        tasks = pathlib.Path(f"/proc/{self.pid}/task")
+        assert wait_for(lambda: all(") T " in (task / "stat").read_text() for task in tasks.iterdir()))
+
+    def thaw(self):
+        """Lets a frozen server run again."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    @contextlib.contextmanager
+    def frozen(self):
+        """A block during which the server is frozen."""
+        try:
+            self.freeze()
+            yield
+        finally:
+            self.thaw()
 
     def _check_alive(self, wait_seconds):
         try:
