@@ -100,7 +100,18 @@ ExitCode ReportedStream::Finish(const Context& context, absl::Status sent, const
     Print(CountsText(elapsed.count()));
   }
   if (counts.rejected_batches > 0) return ExitCode::kError;
-  return TellUnmatched() ? ExitCode::kError : ExitCode::kOk;
+  const bool nothing_counted = TellUnmatched() || TellAllDropped();
+  return nothing_counted ? ExitCode::kError : ExitCode::kOk;
+}
+
+bool ReportedStream::TellAllDropped() const {
+  const client::StreamCounts counts = stream_->counts();
+  if (counts.rows == 0 || counts.dropped_rows < counts.rows) return false;
+  std::cerr << "calibctl: no row was counted: "
+            << (counts.rows == 1 ? "the only row is"
+                                 : absl::StrCat("all ", counts.rows, " rows are"))
+            << " invalid; without --drop-invalid, an error says what is wrong with the first\n";
+  return true;
 }
 
 bool ReportedStream::TellUnmatched() const {

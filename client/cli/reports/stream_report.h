@@ -47,6 +47,8 @@ class ReportedStream {
 
   // Says why no label of the finished stream belongs to a prediction. False if one does.
   [[nodiscard]] bool TellUnmatched() const;
+  // Says that all rows were invalid and left out. False if one was not, or there were none.
+  [[nodiscard]] bool TellAllDropped() const;
   // The counts of the finished stream.
   [[nodiscard]] Json CountsJson(double elapsed_seconds) const;
   [[nodiscard]] std::string CountsText(double elapsed_seconds) const;

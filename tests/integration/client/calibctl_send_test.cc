@@ -128,10 +128,11 @@ TEST_F(CalibctlServedTest, SendChecksClassesAndRows) {
   const TemporaryFolder folder;
   const std::string path = folder.path() / "wrong.csv";
   std::ofstream(path) << "2,0,0,0,1\n0.5,0.5,0.5,0.5,1\n";
-  EXPECT_EQ(
-      RunJson({"send", "four", path, "--labels-last-column", "--label-base", "0", "--drop-invalid"})
-          .at("droppedRows"),
-      "2");
+  const auto none =
+      Run({"send", "four", path, "--labels-last-column", "--label-base", "0", "--drop-invalid"});
+  EXPECT_EQ(none->exit_code(), 1);
+  EXPECT_THAT(none->output(), HasSubstr("0 rows accepted, 0 rejected, 2 dropped"));
+  EXPECT_THAT(none->error(), HasSubstr("no row was counted: all 2 rows are invalid"));
   EXPECT_EQ(RunJson({"show", "four"}).at("droppedRows"), "3");
 }
 
