@@ -101,11 +101,18 @@ absl::Status AddBaseline(const std::string& path, const InputOptions& files, Inp
   InputOptions options = files;
   options.predictions = path;
   for (std::string* const other :
-       {&options.labels, &options.ids, &options.groups, &options.features, &options.columns.label,
-        &options.columns.id, &options.columns.time, &options.columns.group}) {
+       {&options.labels, &options.ids, &options.groups, &options.features}) {
     other->clear();
   }
-  options.columns.features.clear();
+  // The file may have what else the file of the model has, or the predictions alone.
+  ColumnOptions& columns = options.columns;
+  for (std::string* const stated : {&columns.label, &columns.id, &columns.time, &columns.group}) {
+    if (!stated->empty()) columns.dropped.push_back(std::move(*stated));
+    stated->clear();
+  }
+  columns.dropped.insert(columns.dropped.end(), columns.features.begin(), columns.features.end());
+  columns.features.clear();
+  columns.may_lack_dropped = true;
   options.labels_needed = false;
   // The classes of the baseline are those of the model, also if only the columns name them.
   if (options.class_names.empty()) options.class_names = input.class_names;
@@ -435,9 +442,11 @@ void AddSendCommand(CLI::App& app, Context& context) {
                       "file with the features of the model, a row for each prediction and a column "
                       "for each feature in the order of the model; left out if PREDICTIONS has "
                       "columns with their names");
-  command->add_option("--baseline-probabilities", options->baseline,
-                      "file with the predictions of the model's baseline for the same rows, of the "
-                      "same kind as PREDICTIONS; required if the model has a baseline");
+  command->add_option(
+      "--baseline-probabilities", options->baseline,
+      "file with the predictions of the model's baseline for the same rows, of the "
+      "same kind as PREDICTIONS; only its columns of predictions are read; required "
+      "if the model has a baseline");
   command->add_option("--producer-id", options->producer_id,
                       "name of this producer; default: a random one, which ends with the command");
   command

@@ -378,6 +378,7 @@ absl::StatusOr<ColumnPlan> AssignColumns(const ColumnOptions& options, const Usu
   CALIBD_RETURN_IF_ERROR(take("--group-column", options.group, usual.group, plan.group));
   std::optional<std::size_t> other;
   for (const std::string& stated : options.dropped) {
+    if (options.may_lack_dropped && std::ranges::find(names, stated) == names.end()) continue;
     CALIBD_RETURN_IF_ERROR(take("--drop-column", stated, "", other));
   }
   for (const std::string& stated : options.features) {

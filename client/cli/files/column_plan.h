@@ -22,6 +22,8 @@ struct ColumnOptions {
   // The predictions: a column with a name in CSV, a key of JSON Lines, or an array of NPZ.
   std::string predictions;
   std::vector<std::string> dropped;
+  // A column of `dropped` that the file does not have is no error.
+  bool may_lack_dropped = false;
   // The features of the cases, and what an error calls their option.
   std::vector<std::string> features;
   const char* feature_option = "--feature-column";

@@ -361,6 +361,20 @@ TEST_F(CalibctlServedTest, AModelIsComparedWithItsBaseline) {
   EXPECT_EQ(text->exit_code(), 0) << text->error();
   EXPECT_THAT(text->output(), HasSubstr("\nagainst   3: log loss "));
 
+  // Of a file with other columns, only those of the predictions are read.
+  const TemporaryFolder folder;
+  const std::string rows = folder.path() / "rows.csv";
+  std::ofstream(rows) << "key,truth,0,1,2\n11,0,0.5,0.3,0.2\n12,1,0.1,0.8,0.1\n";
+  for (const char* const old : {"key,truth,0,1,2\n11,0,0.4,0.4,0.2\n12,1,0.2,0.6,0.2\n",
+                                "0,1,2\n0.4,0.4,0.2\n0.2,0.6,0.2\n"}) {
+    const std::string path = folder.path() / "old.csv";
+    std::ofstream(path) << old;
+    EXPECT_EQ(RunJson({"send", "m", rows, "--label-column", "truth", "--label-base", "0",
+                       "--drop-column", "key", "--baseline-probabilities", path})
+                  .at("acceptedRows"),
+              "2");
+  }
+
   other.probabilities.resize(3 * kRows - 3);
   other.labels.resize(kRows - 1);
   const PredictionFiles shorter(other, 0);
