@@ -1,6 +1,5 @@
 """Streams in processes that fork, end, or get a signal."""
 import multiprocessing
-import os
 import signal
 import subprocess
 import sys
