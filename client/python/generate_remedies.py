@@ -7,6 +7,9 @@ import re
 import sys
 
 ROW = re.compile(r"^\| `([A-Z_]+)` \|.*\| (.+) \|$", re.M)
+# The methods of the protocol, as the client has them.
+METHODS = {"UpdateModel": "client.update_model", "GetCalibration": "client.calibration",
+           "GetHistory": "client.history", "Evaluate": "client.evaluate"}
 LINK = re.compile(r"\[([^]]+)\]\([^)]+\)")
 
 
@@ -15,7 +18,8 @@ def main():
     print('"""What to do about an error with a reason, from docs/errors.md."""')
     print("REMEDIES: dict[str, str] = {")
     for reason, remedy in ROW.findall(page):
-        text = LINK.sub(r"\1", remedy)
+        text = re.sub(r"`(\w+)`", lambda name: f"`{METHODS.get(name[1], name[1])}`",
+                      LINK.sub(r"\1", remedy))
         print(f"    {reason!r}: {text!r},")
     print("}")
 

@@ -94,7 +94,12 @@ def test_remedies_are_those_of_the_page_of_errors():
                              value=info.SerializeToString())
         number = grpc.StatusCode[code.split(",")[0]].value[0]
         error = errors.from_status(status_pb2.Status(code=number, details=[detail]))
-        assert error.remedy == re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", remedy)
+        expected = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", remedy)
+        # Methods have the names of the client.
+        for method, name in (("UpdateModel", "update_model"), ("GetCalibration", "calibration"),
+                             ("GetHistory", "history"), ("Evaluate", "evaluate")):
+            expected = expected.replace(f"`{method}`", f"`client.{name}`")
+        assert error.remedy == expected
 
 
 def test_an_error_without_a_reason_has_its_code_as_the_reason(client):
@@ -216,8 +221,8 @@ def test_an_evaluation_shows_what_actions_cost(client, overconfident):
         for name, losses in (("wait", [0, 1, 1]), ("act", [1, 0, 0]), ("never", [9, 9, 9]))])
     evaluation = client.evaluate(overconfident, replicates=99, seed=1, settings=settings)
     text = repr(evaluation)
-    assert re.search(r"^decision +the actions cost [\d.]+ on average, the predictions promise [\d.]+: "
-                     r"\+[\d.]+ \(.* to .*\)$", text, re.M)
+    assert re.search(r"^decision +the actions cost [\d.]+ on average, the predictions promise\s+"
+                     r"[\d.]+:\s+\+[\d.]+\s+\(.*\s+to\s+.*\)$", text, re.M)
     wait, act, never = evaluation.decision_loss.actions
     assert f"wait, chosen {wait.observations} times: cost {wait.realised_loss:.4g}, promised" in text
     assert re.search(r"^action +never, chosen 0 times$", text, re.M)

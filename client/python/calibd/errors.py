@@ -14,6 +14,8 @@ _Detail = TypeVar("_Detail", bound=Message)
 # The delay of a RetryInfo is bounded, so that a wrong response cannot block a client for years.
 _MAX_RETRY_SECONDS = 3600.0
 _MAX_SHOWN_FIELDS = 10
+# The remedy of these is to correct what the message names.
+_OBVIOUS = ("INVALID_ARGUMENT", "INVALID_FIELD", "INVALID_OBSERVATIONS", "INVALID_DECLARATION")
 # Texts of a server have at most so many characters.
 _MAX_TEXT = 10_000
 
@@ -57,7 +59,9 @@ class CalibdError(Exception):
     def __str__(self) -> str:
         more = [f"{field.path}: {field.description}" for field in self.fields[:_MAX_SHOWN_FIELDS]
                 if field.description not in self.message]
-        return f"{'; '.join([self.message, *more])} [{self.code.name}] {self.remedy}"
+        # A message that names the fields and what is expected needs no remedy.
+        remedy = "" if self.fields and self.reason in _OBVIOUS else f" {self.remedy}"
+        return f"{'; '.join([self.message, *more])} [{self.code.name}]{remedy}"
 
 
 class Cancelled(CalibdError):
@@ -117,7 +121,7 @@ class FailedPrecondition(CalibdError):
     """The state of the model or the producer does not allow this."""
 
     code = grpc.StatusCode.FAILED_PRECONDITION
-    _remedy = "Do what the message says: the same call would fail again."
+    _remedy = "The same call fails until that is changed."
 
 
 class Aborted(CalibdError):
