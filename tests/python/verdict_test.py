@@ -50,8 +50,10 @@ def test_only_a_model_within_its_limit_passes(answers):
     for name in ("over", "undecided"):
         with pytest.raises(AssertionError) as failed:
             answers[name].assert_within_limit()
-        assert str(failed.value) == (
-            f"{name} is {answers[name].status}, expected WITHIN_LIMIT\n{answers[name]}")
+        first, rest = str(failed.value).split("\n", 1)
+        assert first.startswith(f"{name} is {answers[name].status}, expected WITHIN_LIMIT: ")
+        assert "(limit 2 points)" in first or "; limit 2 points)" in first
+        assert first.endswith("larger error_limit") and rest == str(answers[name])
 
 
 def test_now_is_the_error_of_the_newest_rows(answers):

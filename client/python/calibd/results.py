@@ -17,6 +17,8 @@ from calibd import errors, recalibration
 from calibd.arguments import short_name
 from calibd.arrays import Classes
 from calibd.diagram import Band, Cell, Interval, Point, coverage_svg, reliability_svg
+from calibd.evaluation_lines import (action_lines, count, forecast_lines, interval, order, simulated,
+                                     test_lines, worst)
 from calibd.facts import Facts
 from calibd.v1 import calibration_service_pb2 as calibration
 from calibd.v1 import comparison_pb2
@@ -55,6 +57,9 @@ class Result(Facts[_Message]):
         super().__init__(message)
         self.model = model
 
+    # Whether the values are sentences, which are wrapped, and not rows of a table.
+    _has_sentences = False
+
     def _headline(self) -> str:
         raise NotImplementedError
 
@@ -69,8 +74,9 @@ class Result(Facts[_Message]):
     def __repr__(self) -> str:
         lines = self._lines()
         width = max((len(name) for name, _ in lines), default=0) + 2
-        return "\n".join([f"{self.model}: {self._headline()}",
-                          *(f"{name:<{width}}{value}" for name, value in lines)])
+        texts = [f"{self.model}: {self._headline()}",
+                 *(f"{name:<{width}}{value}" for name, value in lines)]
+        return "\n".join([_wrapped(text, width) for text in texts] if self._has_sentences else texts)
 
     def _repr_html_(self) -> str:
         rows = "".join(f"<tr><th style='text-align:left'>{escape(name)}</th>"
@@ -80,8 +86,10 @@ class Result(Facts[_Message]):
                 f"<table>{rows}</table>{self._diagram()}</div>")
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+def _wrapped(line: str, indent: int) -> str:
+    """The line with breaks at the width of calibctl."""
+    return textwrap.fill(line, _WIDTH, subsequent_indent=" " * indent, break_long_words=False,
+                         break_on_hyphens=False)
 
 
 def _reading_lines(reading: reading_pb2.Reading) -> list[tuple[str, str]]:
@@ -94,15 +102,7 @@ def _reading_text(name: str, reading: reading_pb2.Reading) -> str:
     """The text of `calibctl show`."""
     lines = _reading_lines(reading)
     lines[:1] = [(title, f"{name}: {words}") for title, words in lines[:1]]
-    return "\n".join(textwrap.fill(f"{title:<{_INDENT}}{words}", _WIDTH,
-                                   subsequent_indent=" " * _INDENT, break_long_words=False,
-                                   break_on_hyphens=False) for title, words in lines)
-
-
-def _interval(error: monitoring.ErrorInterval) -> str:
-    """In percentage points. Beside an interval that begins at 0, the estimate is mostly noise."""
-    interval = f"{100 * error.lower:.3g} to {100 * error.upper:.3g}"
-    return f"{100 * error.estimate:.3g} ({interval})" if error.lower > 0 else interval
+    return "\n".join(_wrapped(f"{title:<{_INDENT}}{words}", _INDENT) for title, words in lines)
 
 
 def _class_1(name: str) -> str:
@@ -114,48 +114,6 @@ def _differences(compared: comparison_pb2.Comparison) -> list[str]:
     scores = (compared.log_loss, compared.brier, compared.binned_error,
               compared.crps, compared.log_score)
     return [score.text for score in scores if score.text]
-
-
-def _forecast_lines(evaluated: evaluation.ForecastEvaluation) -> list[tuple[str, str]]:
-    lines = [("CRPS", f"{evaluated.scores.crps:.4g}")]
-    tests = [(name.replace("_", " "), getattr(evaluated, name))
-             for name in ("quantile_calibration_error", "quantile_level_error", "cramer_von_mises",
-                          "level_error") if evaluated.HasField(name)]
-    if evaluated.decision.HasField("calibration_error"):
-        tests.append(("decision calibration error", evaluated.decision.calibration_error))
-    tests += [(f"MMD^2 {d.form}", d.test) for d in evaluated.discrepancies]
-    if evaluated.HasField("local"):
-        tests.append(("local error", evaluated.local.mean_error))
-    lines += [(name, _simulated(test)) for name, test in tests]
-    return lines + _local_lines(evaluated.local)
-
-
-def _simulated(test: evaluation.SimulatedStatistic) -> str:
-    return (f"{test.value:.4g}, calibrated: below {test.replicate_upper_quantile:.3g} (95 %), "
-            f"p = {test.p_value:.3g} for one look")
-
-
-def _local_lines(local: evaluation.LocalCalibration) -> list[tuple[str, str]]:
-    """The cases whose errors are significant, the largest first."""
-    return [("near", ", ".join(f"{name} {value:.3g}" for name, value in zip(
-        local.feature_names, place.features)) + f": 90 % intervals cover {100 * place.inside_90:.3g} "
-        f"%, {100 * place.below_median:.3g} % below the median, about "
-        f"{place.effective_observations:.0f} similar cases, p = {place.p_value:.3g}")
-            for place in local.places if place.significant]
-
-
-def _action_lines(decision: evaluation.DecisionEvaluation) -> list[tuple[str, str]]:
-    lines = []
-    for action in decision.actions:
-        text = f"{action.name}, chosen {_count(action.observations, 'time')}"
-        if action.observations:
-            text += f": cost {action.realised_loss:.4g}, promised {action.expected_loss:.4g}"
-        lines.append(("action", text))
-    if decision.HasField("calibration_error"):
-        lines.append(("decision calibration error", _simulated(decision.calibration_error)))
-    if decision.HasField("test"):
-        lines.append(("given the action", f"p = {decision.test.p_value:.3g} for one look"))
-    return lines
 
 
 class Measurement(Facts[monitoring.ErrorMeasurement]):
@@ -170,14 +128,14 @@ class Measurement(Facts[monitoring.ErrorMeasurement]):
         """
         message = self.message
         # A model has one kind of them, and of two classes two.
-        found = [interval for name, interval in (
+        found = [measured for name, measured in (
             ("coverage", message.coverage), ("labels", message.labels),
             ("top_label", message.top_label), ("class_1", message.class_1)) if message.HasField(name)]
         if not found:
             raise errors.FailedPrecondition("there is no labelled observation yet, so the error is not "
                                             "known: ask again when there are some",
                                             reason="INSUFFICIENT_DATA")
-        return max(found, key=lambda interval: (interval.lower, interval.estimate))
+        return max(found, key=order)
 
 
 class _Judged(Result[_Message]):
@@ -199,8 +157,23 @@ class _Judged(Result[_Message]):
         To accept too little data to decide: `assert not answer.over_limit, answer`.
         """
         if self.status is not Status.WITHIN_LIMIT:
-            raise AssertionError(f"{short_name(self.model)} is {self.status}, expected WITHIN_LIMIT\n"
-                                 f"{self!r}")
+            raise AssertionError(
+                f"{short_name(self.model)} is {self.status}, expected WITHIN_LIMIT: "
+                f"{self._error_text()}; {self._way_out()}\n{self._grounds()}".strip())
+
+    def _error_text(self) -> str:
+        """The error with its interval and its limit."""
+        raise NotImplementedError
+
+    def _way_out(self) -> str:
+        """What makes the status WITHIN_LIMIT."""
+        if self.status is Status.UNDECIDED:
+            return "give more rows or a larger error_limit"
+        return "repair the probabilities (recalibrate), or give a larger error_limit"
+
+    def _grounds(self) -> str:
+        """What else a failed test says."""
+        raise NotImplementedError
 
 
 def _status(text: str) -> Status:
@@ -236,6 +209,17 @@ class Calibration(_Judged[calibration.GetCalibrationResponse]):
         self._check_monitored()
         error = self.message.error
         return Measurement(error.newest if error.HasField("newest") else self._current)
+
+    def _error_text(self) -> str:
+        return self.message.reading.how_bad.text
+
+    def _way_out(self) -> str:
+        if self.status is Status.UNDECIDED:
+            return "send more rows, or give the model a larger error_limit"
+        return "repair the model (recalibrate), or give it a larger error_limit"
+
+    def _grounds(self) -> str:
+        return repr(self)
 
     def _check_monitored(self) -> None:
         if not self.message.HasField("verdict"):
@@ -299,22 +283,6 @@ def _coverage_svg(model: str, central: Iterable[monitoring.CentralCoverage],
         f"{short_name(model)}: coverage")
 
 
-def _test_lines(result: evaluation.QuadraticTestResult) -> list[tuple[str, str]]:
-    forecasts = result.HasField("outcome_kernel")
-    # The replicates are values of the statistic, which may approximate MMD_u^2.
-    name, value, below = (("MMD^2", result.statistic, result.replicate_upper_quantile) if forecasts
-                          else ("SKCE_uq", result.skce_unbiased,
-                                result.noise_floor_unbiased.upper_quantile))
-    lines = [(name, f"{value:.4g}; calibrated: below {below:.3g} (95 %)")]
-    if result.HasField("p_value"):
-        lines.append(("p", f"{result.p_value:.3g} for one look, {result.replicates} replicates"))
-    if forecasts:
-        return lines
-    lines.append(("p bound", f"{result.p_value_upper_bound_unbiased:.3g}, for every n"))
-    lines.append(("KCE", f"{result.kce_lower_bound:.3g} to {result.kce_upper_bound:.3g}"))
-    return lines
-
-
 class TestResult(Result[evaluation.QuadraticTestResult]):
     """The quadratic test; fields of QuadraticTestResult."""
 
@@ -327,43 +295,82 @@ class TestResult(Result[evaluation.QuadraticTestResult]):
 
     def _lines(self) -> list[tuple[str, str]]:
         null = self.message.null_description
-        return _test_lines(self.message) + ([("null", null)] if null else [])
+        return test_lines(self.message) + ([("null", null)] if null else [])
 
 
 class Evaluation(_Judged[evaluation.Evaluation]):
     """The complete evaluation of a window or of arrays; fields of the message Evaluation."""
+
+    _has_sentences = True
 
     @property
     def status(self) -> Status:
         """WITHIN_LIMIT, OVER_LIMIT, or UNDECIDED if there are too few rows; groups included."""
         return _status(Facts(self.message).limit_status)
 
+    @property
+    def worst_error(self) -> monitoring.ErrorInterval:
+        """The error that decides the status, without groups: `estimate`, `lower`, `upper` in [0, 1].
+
+        Of two classes, `error` is that of the top label and `class_1_error` that of class 1. The larger
+        lower end decides OVER_LIMIT, and the larger upper end the other statuses. Of forecasts it is
+        the coverage error.
+        """
+        message = self.message
+        if message.HasField("forecast"):
+            found = message.forecast
+            return monitoring.ErrorInterval(
+                estimate=found.coverage_error, lower=found.coverage_error_lower,
+                upper=found.coverage_error_upper)
+        return worst(message, self.over_limit)
+
+    def _error_text(self) -> str:
+        return self.message.reading.how_bad.text
+
+    def _grounds(self) -> str:
+        lines = [line for line in _reading_lines(self.message.reading)
+                 if line[0] not in ("verdict", "how bad")] + self._group_lines()
+        return "\n".join(_wrapped(f"{title:<{_INDENT}}{words}", _INDENT) for title, words in lines)
+
+    def _group_lines(self) -> list[tuple[str, str]]:
+        """The groups, the worst first."""
+        groups = sorted(self.message.groups, key=lambda group: order(worst(group, True)),
+                        reverse=True)
+        return [(f"group {group.name or '(none)'}",
+                 f"off by {interval(worst(group, True))} points, {count(group.observations, 'row')}, "
+                 f"{Facts(group).status}{', MISCALIBRATED' if group.rejected else ''}")
+                for group in groups]
+
     def _headline(self) -> str:
         return self.message.reading.verdict.text
 
     def _lines(self) -> list[tuple[str, str]]:
-        lines = _reading_lines(self.message.reading)[1:]
+        lines = _reading_lines(self.message.reading)[1:] + self._group_lines()
         if self.message.HasField("forecast"):
-            return lines + _forecast_lines(self.message.forecast)
+            return lines + forecast_lines(self.message.forecast)
         scores = self.message.scores
         lines += [("scores", f"accuracy {scores.accuracy:.4f}, log loss {scores.log_loss:.4f}, Brier "
                    f"{scores.brier:.4f}"),
                   ("Brier", f"{self.message.brier.miscalibration:.4g} miscalibration - "
                    f"{self.message.brier.discrimination:.4g} discrimination + "
                    f"{self.message.brier.uncertainty:.4g} uncertainty")]
+        if not any(lens.result.HasField("p_value") for lens in self.message.lenses):
+            lines.append(("tests", "no test was run, because there are no replicates"))
         for lens in self.message.lenses:
-            if lens.HasField("result"):
+            if lens.HasField("result") and not lens.result.HasField("p_value"):
+                lines.append((lens.lens, " ".join(test_lines(lens.result)[0])))
+            elif lens.HasField("result"):
                 lines += [(lens.lens if i == 0 else "", f"{name} {value}")
-                          for i, (name, value) in enumerate(_test_lines(lens.result)[:2])]
+                          for i, (name, value) in enumerate(test_lines(lens.result)[:2])]
             else:
                 lines.append((lens.lens, lens.error))
         for error in self.message.binned_errors:
             kind = error.spec.WhichOneof("bins") or ""
             lines.append(("ECE", f"{error.ece:.4g} ({kind}, {error.bins} bins)"))
         if self.message.individual.HasField("test"):
-            lines.append(("similar cases", f"MMD^2 {_simulated(self.message.individual.test)}"))
+            lines.append(("similar cases", f"MMD^2 {simulated(self.message.individual.test)}"))
         if self.message.HasField("decision_loss"):
-            lines += _action_lines(self.message.decision_loss)
+            lines += action_lines(self.message.decision_loss)
         return lines
 
     def _diagram(self) -> str:
@@ -391,12 +398,18 @@ class LabelEvaluation(_Judged[multilabel_pb2.MultilabelCalibration]):
         """WITHIN_LIMIT, OVER_LIMIT, or UNDECIDED if there are too few rows: of any label or of all."""
         return _status(monitoring.CalibrationError.Status.Name(self._limit_status))
 
+    def _error_text(self) -> str:
+        return self._texts[1].strip().removesuffix(".")
+
+    def _grounds(self) -> str:
+        return "\n".join(text.strip() for text in self._texts[2:])
+
     def _headline(self) -> str:
         return self._texts[0]
 
     def _lines(self) -> list[tuple[str, str]]:
         return [("", text) for text in self._texts[1:]] + [
-            (label.name, f"{_interval(label.error)}, {_count(label.truths, 'truth')}"
+            (label.name, f"{interval(label.error)}, {count(label.truths, 'truth')}"
              if label.HasField("error") else "no known truth") for label in self.message.labels]
 
 
@@ -473,11 +486,11 @@ class Recalibration(Result[recalibration_pb2.Recalibration]):
 
     def _lines(self) -> list[tuple[str, str]]:
         m = self.message
-        lines = [("error before", _interval(m.error_before)), ("error after", _interval(m.error_after))]
+        lines = [("error before", interval(m.error_before)), ("error after", interval(m.error_after))]
         if m.HasField("class_1_error_after"):
             event = _class_1(m.class_1_name)
-            lines += [(f"{event} before", _interval(m.class_1_error_before)),
-                      (f"{event} after", _interval(m.class_1_error_after))]
+            lines += [(f"{event} before", interval(m.class_1_error_before)),
+                      (f"{event} after", interval(m.class_1_error_after))]
         return [("log loss", f"{m.log_loss_before:.4f} -> {m.log_loss_after:.4f}, improvement "
                  f"{m.improvement:.4g} ({m.improvement_lower:.4g} to {m.improvement_upper:.4g})"),
                 *lines, ("data", f"{m.fit_observations} observations chose the map, "
@@ -489,7 +502,7 @@ class Verdicts(Result[calibration.ListVerdictsResponse]):
     """The verdicts of all models; fields of ListVerdictsResponse."""
 
     def _headline(self) -> str:
-        return (f"{_count(len(self.message.models), 'model')}, {self.message.rejected_models} of "
+        return (f"{count(len(self.message.models), 'model')}, {self.message.rejected_models} of "
                 f"{self.message.tested_models} tested ones rejected together")
 
     def _lines(self) -> list[tuple[str, str]]:
@@ -500,21 +513,21 @@ class History(Result[calibration.GetHistoryResponse]):
     """The calibration over time; fields of GetHistoryResponse."""
 
     def _headline(self) -> str:
-        return (f"{_count(len(self.message.buckets), 'bucket')}, "
-                f"{_count(self.message.total.observations, 'observation')}")
+        return (f"{count(len(self.message.buckets), 'bucket')}, "
+                f"{count(self.message.total.observations, 'observation')}")
 
     def _lines(self) -> list[tuple[str, str]]:
         """The errors are in percentage points."""
         lines = []
         for b in self.message.buckets:
-            text = _count(b.observations, "observation")
+            text = count(b.observations, "observation")
             if b.HasField("error"):
-                text += f", error {_interval(b.error)}"
+                text += f", error {interval(b.error)}"
             for label in b.labels[:1]:
                 text += (f", {label.name} {100 * (label.stated - label.held):+.1f} "
                          f"({100 * label.gap_lower:+.1f} to {100 * label.gap_upper:+.1f})")
             if b.HasField("class_1_error"):
-                text += f", {_class_1(self.message.class_1_name)} {_interval(b.class_1_error)}"
+                text += f", {_class_1(self.message.class_1_name)} {interval(b.class_1_error)}"
             if b.HasField("decision"):
                 text += (f", decisions cost {b.decision.realised_loss:.3g}, promised "
                          f"{b.decision.expected_loss:.3g}")
