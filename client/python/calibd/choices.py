@@ -18,6 +18,10 @@ Null = Literal["form", "forecast"]
 Estimator = Union[int, Literal["fifteen_bins", "bins", "kernel_density", "product_ridge",
                                "function_ridge"]]
 
+# The tests of an evaluation of classes, as calibctl evaluate has them.
+CONSISTENCY_REPLICATES = 999
+CME_LOCATIONS = 10
+
 NULLS = {None: evaluation.QuadraticTestResult.UNSPECIFIED, "form": evaluation.QuadraticTestResult.FORM,
          "forecast": evaluation.QuadraticTestResult.FORECAST}
 _LENSES = {"canonical": kernel.Lens(canonical=kernel.Lens.Canonical()),

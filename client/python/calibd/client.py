@@ -508,13 +508,21 @@ class Client:
         if settings is not None:
             expect("settings", settings, service.EvaluateRequest, "a message EvaluateRequest")
             request.CopyFrom(settings)
+        declared_model = self.get_model(name)
         if reliability_classes is None and not request.reliability_classes:
-            has_two = self.get_model(name).classes.count == 2
+            has_two = declared_model.classes.count == 2
             reliability_classes = [POSITIVE_CLASS] if has_two else None
         request.MergeFrom(message(
             service.EvaluateRequest, model=name, replicates=replicates, seed=seed, window=window,
             null=choose("null", null, choices.NULLS), lenses=choices.lenses(lenses),
             reliability_classes=reliability_classes, local_features=local_features))
+        has_tests = request.replicates or not request.HasField("replicates")
+        if has_tests and declared_model.HasField("classes"):
+            # calibctl evaluate has these two tests by default.
+            if not request.consistency_replicates:
+                request.consistency_replicates = choices.CONSISTENCY_REPLICATES
+            if not request.cme_test_locations:
+                request.cme_test_locations = choices.CME_LOCATIONS
         return results.Evaluation(name, self._transport.long(
             "CalibrationService/Evaluate", request, service.EvaluateResponse, "evaluation",
             on_progress, timeout).evaluation)
