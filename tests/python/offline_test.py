@@ -12,7 +12,6 @@ import pandas as pd
 import pytest
 
 import calibd
-from calibd.v1 import calibration_service_pb2 as service
 from calibd.v1 import loss_pb2
 from conftest import BANDWIDTH, calibrated
 
@@ -48,8 +47,7 @@ def test_an_evaluation_equals_that_of_the_server(client, request):
     client.create_model(request.node.name, 3, bandwidth=BANDWIDTH, block_sizes=[2, 10, 100])
     with client.stream(request.node.name) as stream:
         stream.send(p, y)
-    settings = service.EvaluateRequest(consistency_replicates=999, cme_test_locations=10)
-    served = client.evaluate(request.node.name, seed=7, settings=settings)
+    served = client.evaluate(request.node.name, seed=7)
     local = calibd.evaluate(p, y, seed=7, bandwidth=BANDWIDTH)
     assert without_run(local.message) == without_run(served.message)
     assert local.message.reading.verdict == served.message.reading.verdict
@@ -84,7 +82,7 @@ def test_scores_frames_and_names_are_the_same_predictions():
     for given, labels, classes in ((p.tolist(), y.tolist(), None), (p[:, 1], y, None),
                                    (p[:, [1]], y, None), (p, names[y], ["no", "yes"]),
                                    (frame, names[y], ["no", "yes"])):
-        found = calibd.evaluate(given, labels, class_names=classes, seed=1)
+        found = calibd.evaluate(given, labels, classes=classes, seed=1)
         assert found.message.error.estimate == pytest.approx(expected.error.estimate, abs=1e-12)
         assert found.message.scores.accuracy == expected.scores.accuracy
 
@@ -92,11 +90,11 @@ def test_scores_frames_and_names_are_the_same_predictions():
 def test_invalid_arguments_name_what_is_wrong():
     p, y = calibrated(50)
     for given, labels, text in (
-            (p, y[:49], "49 labels were given, expected 50"),
+            (p, y[:49], "y has 49 labels, expected 50"),
             (p, np.where(np.arange(50) == 3, 7, y), r"y\[3\] is 7, expected an integer 0 to 2"),
-            (p, np.array(["cat"] * 50), "give class_names"),
-            (p * 1.5, y, r"rows\[0\].probabilities"),
-            (p[:, 0].reshape(-1, 1) * [1, np.nan, 1], y, r"rows\[0\].probabilities\[1\] is nan")):
+            (p, np.array(["cat"] * 50), "give classes=classifier.classes_"),
+            (p / 2, y, r"p has 50 of 50 rows that do not sum to 1, .* p\[0\], which sums to 0.5: a "),
+            (p[:, 0].reshape(-1, 1) * [1, np.nan, 1], y, r"p\[0, 1\] is nan")):
         with pytest.raises(calibd.InvalidArgument, match=text):
             calibd.evaluate(given, labels)
     with pytest.raises(calibd.InvalidArgument, match="replicates"):
@@ -121,11 +119,11 @@ def test_predicted_classes_are_told_from_probabilities(caplog):
 
 def test_assert_within_limit_accepts_only_what_is_shown():
     p, y = calibrated(60000)
-    assert calibd.assert_within_limit(p, y, limit=0.1).status == "WITHIN_LIMIT"
+    assert calibd.assert_within_limit(p, y, error_limit=0.1).status == "WITHIN_LIMIT"
     with pytest.raises(AssertionError, match="predictions is UNDECIDED, expected WITHIN_LIMIT"):
-        calibd.assert_within_limit(p[:200], y[:200], limit=0.02)
+        calibd.assert_within_limit(p[:200], y[:200], error_limit=0.02)
     with pytest.raises(AssertionError, match="predictions is OVER_LIMIT"):
-        calibd.assert_within_limit(*over_confident(3000), limit=0.02)
+        calibd.assert_within_limit(*over_confident(3000), error_limit=0.02)
 
 
 def test_an_estimate_equals_that_of_calibctl(tmp_path):
@@ -282,3 +280,136 @@ def test_without_the_extension_the_client_still_works(monkeypatch):
     monkeypatch.setattr("calibd.offline._native", None)
     with pytest.raises(calibd.Unimplemented, match="built without pybind11"):
         calibd.evaluate(*calibrated(50))
+
+
+@pytest.mark.parametrize("arguments, text", [
+    ({"error_limit": 5}, "error_limit is 5, expected a probability in 0.0001..0.5: 5 percentage points "
+                         "are 0.05"),
+    ({"error_limit": -1}, "error_limit is -1, expected a probability in 0.0001..0.5"),
+    ({"error_limit": float("nan")}, "error_limit is nan, expected a probability"),
+    ({"error_limit": "0.05"}, "error_limit is '0.05', expected a probability"),
+    ({"error_limit": None}, "error_limit is None, expected a probability"),
+    ({"significance_level": 5}, "significance_level is 5, expected a probability in 1e-09..0.5"),
+    ({"significance_level": 0}, "significance_level is 0, expected a probability in 1e-09..0.5")])
+def test_limits_and_levels_have_the_ranges_of_calibctl(tmp_path, arguments, text):
+    p, y = calibrated(300, 2)
+    outcomes = np.random.default_rng(1).normal(size=300)
+    for evaluate in (lambda: calibd.evaluate(p, y, **arguments),
+                     lambda: calibd.evaluate_labels(p, np.eye(2)[y], **arguments),
+                     lambda: calibd.evaluate_forecasts(p, outcomes, **arguments)):
+        with pytest.raises(calibd.InvalidArgument) as raised:
+            evaluate()
+        assert text in str(raised.value)
+    np.save(tmp_path / "p.npy", p)
+    np.save(tmp_path / "y.npy", y)
+    (name, value), = arguments.items()
+    printed = subprocess.run(
+        [os.environ["CALIBCTL_BINARY"], "evaluate", tmp_path / "p.npy", tmp_path / "y.npy",
+         f"--{name.replace('_', '-')}={value}"], capture_output=True, text=True, check=False)
+    if not isinstance(value, str):
+        assert "expected a probability in " + ("0.0001..0.5" if name == "error_limit"
+                                               else "1e-09..0.5") in printed.stderr
+
+
+def test_a_gate_refuses_a_limit_in_percentage_points():
+    with pytest.raises(calibd.InvalidArgument, match="5 percentage points are 0.05"):
+        calibd.assert_within_limit(*over_confident(3000), error_limit=5)
+
+
+@pytest.mark.parametrize("arguments, text", [
+    ({"bandwidth": "a"}, "bandwidth is 'a', expected a finite number > 0"),
+    ({"bandwidth": -1}, "bandwidth is -1, expected a finite number > 0"),
+    ({"replicates": 1.5}, "replicates is 1.5, expected a whole number"),
+    ({"seed": -1}, "seed is -1, expected a whole number"),
+    ({"reliability_classes": [7]}, "reliability_classes holds 7, expected 0 to 1"),
+    ({"classes": 1}, "classes are 1, expected two or more"),
+    ({"classes": ["a", "a"]}, "classes are .*, expected two or more different names")])
+def test_numbers_out_of_range_are_named(arguments, text):
+    with pytest.raises(calibd.InvalidArgument, match=text):
+        calibd.evaluate(*calibrated(100, 2), **arguments)
+    with pytest.raises(calibd.InvalidArgument, match=r"levels are 0.5, expected a list of numbers"):
+        calibd.evaluate_forecasts(np.zeros((9, 2)), np.zeros(9), levels=0.5)
+
+
+def test_a_column_of_ten_classes_is_told_to_be_one_column(caplog):
+    p, y = calibrated(300, 10)
+    for given in (p.max(axis=1), p[:, :1]):
+        with pytest.raises(calibd.InvalidArgument, match="p has one column, which is read as"):
+            calibd.evaluate(given, y)
+    with pytest.raises(calibd.InvalidArgument, match="are these predicted classes"):
+        calibd.evaluate(p.argmax(axis=1), y)
+    with pytest.raises(calibd.InvalidArgument, match=r"expected \(n, classes\), or \(n,\)"):
+        calibd.evaluate(p[np.newaxis], y)
+    two, of_two = calibrated(300, 2)
+    calibd.evaluate(two[:, 1], of_two, replicates=0)
+    assert not caplog.text
+    calibd.evaluate(two.max(axis=1), of_two, replicates=0)
+    assert "all its scores are at least 0.5" in caplog.text
+
+
+def test_labels_that_are_no_numbers_from_0_need_the_classes():
+    p, y = calibrated(300, 2)
+    expected = calibd.evaluate(p, y, seed=1).message.error
+    for labels, classes in ((y + 1, [1, 2]), (2 * y - 1, np.array([-1, 1])),
+                            (np.array(["no", "yes"])[y], np.array(["no", "yes"]))):
+        with pytest.raises(calibd.InvalidArgument, match="give classes=classifier.classes_"):
+            calibd.evaluate(p, labels)
+        assert calibd.evaluate(p, labels, classes=classes, seed=1).message.error == expected
+
+
+def test_values_that_are_no_rows_of_probabilities_have_one_line():
+    p, y = calibrated(300, 10)
+    p = np.maximum(p, 1e-9)
+    p /= p.sum(axis=1, keepdims=True)
+    for given, text in ((p * 1.05, "p has 300 of 300 rows that do not sum to 1, the first is p[0], "
+                         "which sums to 1.05: give p / p.sum(axis=1, keepdims=True) [INVALID_ARGUMENT]"),
+                        (p * 100, "are these percentages? divide them by 100 [INVALID_ARGUMENT]"),
+                        (np.log(p), "apply numpy.exp to them [INVALID_ARGUMENT]")):
+        with pytest.raises(calibd.InvalidArgument) as raised:
+            calibd.evaluate(given, y)
+        assert str(raised.value).endswith(text) and len(str(raised.value)) < 200
+    with pytest.raises(calibd.InvalidArgument, match="baseline has 300 of 300 rows"):
+        calibd.compare(p, p * 1.05, y)
+
+
+def test_the_worst_error_decides_the_status():
+    random = np.random.default_rng(1)
+    # The top label is right as often as stated. Class 1 is off in one direction for both classes.
+    score = np.where(random.random(20000) < 0.5, 0.3, 0.7)
+    y = (random.random(20000) < score + 0.1).astype(int)
+    found = calibd.evaluate(score, y, error_limit=0.05, replicates=0)
+    assert found.status == "OVER_LIMIT"
+    assert found.error.upper < 0.05 < found.worst_error.lower
+    assert found.worst_error == found.class_1_error.message
+    many = calibd.evaluate(*over_confident(2000), replicates=0)
+    assert many.worst_error == many.error.message
+    within = calibd.evaluate(*calibrated(60000, 2), error_limit=0.05, replicates=0)
+    assert within.status == "WITHIN_LIMIT"
+    assert within.worst_error.upper == max(within.error.upper, within.class_1_error.upper) <= 0.05
+
+
+def test_a_failed_gate_says_first_what_to_do():
+    p, y = calibrated(200)
+    with pytest.raises(AssertionError) as raised:
+        calibd.assert_within_limit(p, y)
+    first = str(raised.value).split("\n")[0]
+    assert first.startswith("predictions is UNDECIDED, expected WITHIN_LIMIT: off by 0 to ")
+    assert "limit 2 points" in first
+    assert first.endswith("give more rows or a larger error_limit")
+    assert "SKCE" not in str(raised.value)
+    with pytest.raises(AssertionError, match="repair the probabilities .*, or give a larger"):
+        calibd.assert_within_limit(*over_confident(3000))
+
+
+def test_a_text_has_a_line_for_each_group_the_worst_first():
+    p, y = over_confident(2000)
+    good, labels = calibrated(2000)
+    found = calibd.evaluate(np.vstack([good, p]), np.append(labels, y), replicates=0,
+                            groups=["good"] * 2000 + ["bad"] * 2000)
+    lines = repr(found).split("\n")
+    groups = [line for line in lines if line.startswith("group ")]
+    assert groups[0].startswith("group bad ") and "2000 rows, OVER_LIMIT, MISCALIBRATED" in groups[0]
+    assert groups[1].startswith("group good ")
+    assert max(map(len, lines)) <= 100
+    assert "no test was run" in repr(found) and "p bound" not in repr(found)
+    assert "no test was run" not in repr(calibd.evaluate(p, y, replicates=99))

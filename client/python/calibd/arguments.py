@@ -121,6 +121,17 @@ def as_number(value: Any) -> float:
         return math.inf
 
 
+def probability(field: str, value: Any, least: float, most: float) -> float:
+    """A probability in a range. A number above it is often meant in percentage points."""
+    number = as_number(value)
+    if not least <= number <= most:
+        points = f": {number:g} percentage points are {number / 100:g}" if (
+            most < number and number / 100 <= most) else ""
+        raise errors.invalid(field, f"is {shown(value)}, expected a probability in "
+                             f"{least:g}..{most:g}{points}")
+    return number
+
+
 def seconds(field: str, value: Any) -> float:
     """A span of time, more than 0."""
     number = as_number(value)

@@ -214,12 +214,13 @@ def check_indices(values: dict[str, Any]) -> None:
                           f"{first_field}], or .to_numpy() of both if their rows are in the same order")
 
 
-def as_labels(labels: Any, classes: Classes) -> tuple[Integers, Mask]:
+def as_labels(labels: Any, classes: Classes, field: str = "labels") -> tuple[Integers, Mask]:
     """The classes, from 0, and whether each is valid.
 
     labels: numbers, or names of classes. If all names are integers, an integer is a name.
+    field: their name in errors.
     """
-    arguments.check_order("labels", labels, "INVALID_OBSERVATIONS")
+    arguments.check_order(field, labels, "INVALID_OBSERVATIONS")
     try:
         labels = plain(labels)
         if hasattr(labels, "filled"):
@@ -229,28 +230,28 @@ def as_labels(labels: Any, classes: Classes) -> tuple[Integers, Mask]:
         if array.dtype.kind == "U" and isinstance(labels, (list, tuple)):
             array = np.array(labels, object)
     except Exception as error:
-        raise invalid("labels", f"cannot be read as one list: {error}") from None
+        raise invalid(field, f"cannot be read as one list: {error}") from None
     if not array.ndim:
-        raise invalid("labels", f"are {shown(labels)}, expected a list of labels")
+        raise invalid(field, f"are {shown(labels)}, expected a list of labels")
     array = column_of(array)
     if array.ndim != 1:
         one_hot = array.ndim == 2 and array.shape[1] == classes.size
-        raise invalid("labels", f"have the shape {array.shape}, expected (n,)" + (
-            ": if each row is 0 except for a 1 at its class (one-hot), give labels.argmax(axis=1)"
+        raise invalid(field, f"have the shape {array.shape}, expected (n,)" + (
+            f": if each row is 0 except for a 1 at its class (one-hot), give {field}.argmax(axis=1)"
             if one_hot else ""))
     text = None
     if array.dtype.kind in "OU":
         text = next((label for label in array.tolist() if isinstance(label, str)), None)
         if text is None:
-            array = as_floats(_with_named_truths(array, classes), "labels")
+            array = as_floats(_with_named_truths(array, classes), field)
         elif not classes.names:
-            raise invalid("labels", f"are texts such as {shown(text)}, expected numbers from 0, "
+            raise invalid(field, f"are texts such as {shown(text)}, expected numbers from 0, "
                           "because the classes of the model have no names")
         else:
             array = np.fromiter((class_of_label(label, classes) for label in array.tolist()),
                                 np.int64, len(array))
     if array.dtype.kind not in "biuf":
-        raise invalid("labels", f"have the type {array.dtype}, expected numbers from 0"
+        raise invalid(field, f"have the type {array.dtype}, expected numbers from 0"
                       + (" or names of classes" if classes.names else ""))
     if array.dtype.kind == "b":
         array = _with_named_truths(array, classes)

@@ -55,7 +55,7 @@ def declared(model: str, classes: Any, declaration: models.Model | None,
     if isinstance(classes, Integral):
         assign(wanted, "classes.count", classes, "classes")
     elif classes is not None:
-        assign(wanted, "classes.names", _class_names(classes), "classes", _CLASSES)
+        assign(wanted, "classes.names", class_names(classes), "classes", _CLASSES)
     for name, path in PATHS.items():
         if given[name] is not None:
             value = _value(name, given[name])
@@ -92,7 +92,7 @@ def _check_one_kind(declared_before: models.Model, classes: Any, given: Mapping[
                              "predictions")
 
 
-def _class_names(classes: Any) -> list[str]:
+def class_names(classes: Any) -> list[str]:
     """The names of classes: texts, or the integers or truth values of a classifier."""
     names = []
     for name in arguments.listed("classes", classes, f"expected {_CLASSES}"):

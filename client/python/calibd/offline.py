@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import importlib
 import logging
+import math
 import os
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any, Literal, NamedTuple, Type, TypeVar
 
 import numpy as np
@@ -22,7 +24,8 @@ from calibd.arrays import (POSITIVE_CLASS, Classes, Floats, as_floats, as_foreca
                            as_labels, as_matrix, as_outcomes, as_truths, check_count, check_indices,
                            invalid, label_fault)
 from calibd.choices import Estimator, EstimateLens, Lens, Null, OnProgress
-from calibd.rows import MANY_ROWS, WHOLE_WARNING
+from calibd.declaration import ClassNames, class_names
+from calibd.rows import MANY_ROWS, WHOLE_WARNING, as_probabilities, scale_hint, valid_rows
 from calibd.v1 import calibration_service_pb2 as service
 from calibd.v1 import comparison_pb2, loss_pb2
 from calibd.v1 import evaluation_pb2 as evaluation
@@ -50,10 +53,18 @@ _COVERAGE_ERROR_LIMIT = 0.05
 _SIGNIFICANCE_LEVEL = 0.05
 # calibctl evaluates files with the same numbers.
 _REPLICATES = 999
-_CONSISTENCY_REPLICATES = 999
-_CME_LOCATIONS = 10
-# A row that is off by more is no row of probabilities.
-_ROW_SUM_TOLERANCE = 0.1
+# The ranges of calibctl.
+_ERROR_LIMITS = (1e-4, 0.5)
+_SIGNIFICANCE_LEVELS = (1e-9, 0.5)
+# The tolerance of files and of new models.
+_ROW_SUM_TOLERANCE = 0.001
+_CLASSES_HINT = "give classes=classifier.classes_, the values of y in the order of the columns of p"
+# The format of a warning takes the model.
+_TOP_SCORES_WARNING = ("%s: p has one column, and all its scores are at least 0.5. One column has the "
+                       "scores of class 1. If these are the probabilities of the predicted classes, "
+                       "the answers are wrong: give n x 2 probabilities (scikit-learn: predict_proba)")
+# A row that is off by more was probably not rounded: a class may be missing.
+_MAX_ROUNDING = 0.1
 
 
 class _Rows(NamedTuple):
@@ -94,49 +105,123 @@ def _threads(threads: int | None) -> int:
     return int(number)
 
 
+def _bandwidth(bandwidth: float | None) -> float | None:
+    if bandwidth is None:
+        return None
+    number = arguments.as_number(bandwidth)
+    if not 0 < number < math.inf:
+        raise errors.invalid("bandwidth", f"is {shown(bandwidth)}, expected a finite number > 0")
+    return number
+
+
+def _criteria(error_limit: float, significance_level: float) -> tuple[float, float]:
+    """Both, if they are in their ranges."""
+    return (arguments.probability("error_limit", error_limit, *_ERROR_LIMITS),
+            arguments.probability("significance_level", significance_level, *_SIGNIFICANCE_LEVELS))
+
+
 def _seed(seed: int | None) -> int:
     return int.from_bytes(os.urandom(8), "little") if seed is None else seed
 
 
-def _classes_of(p: Any, class_names: Sequence[str] | None) -> Classes:
+def _classes_of(p: Any, classes: int | ClassNames | None) -> Classes:
     """The classes of predictions. Those of a frame have the names of its columns."""
-    names = tuple(str(name) for name in (class_names if class_names is not None else ()))
+    count = 0
+    names: tuple[str, ...] = ()
+    if isinstance(classes, Integral):
+        count = int(classes)
+    elif classes is not None:
+        names = tuple(class_names(classes))
     shape = np.shape(p)
     columns = getattr(p, "columns", None)
-    if not names and columns is not None and len(columns) > 1:
+    if classes is None and columns is not None and len(columns) > 1:
         names = tuple(str(name) for name in columns)
         # Numbers from 0 are no names.
         if names == tuple(str(k) for k in range(len(names))):
             names = ()
-    size = len(names) or (shape[1] if len(shape) == 2 and shape[1] > 1 else 2)
+    if len(shape) not in (1, 2):
+        raise invalid("p", f"have the shape {shape}, expected (n, classes), or (n,) with the scores of "
+                      "class 1 of two")
+    size = count or len(names) or (shape[1] if len(shape) == 2 and shape[1] > 1 else 2)
     if size < 2 or len(set(names)) < len(names):
-        raise invalid("class_names", f"are {list(names)}, expected two or more different names")
+        raise invalid("classes", f"are {shown(classes)}, expected two or more different names, or their "
+                      "number")
     return Classes(size, names, _ROW_SUM_TOLERANCE)
 
 
 def _as_probabilities(p: Any, classes: Classes, field: str = "p") -> Floats:
     """n x class count, float64; a single score is that of class 1."""
     matrix = as_matrix(p, classes, field).astype(np.float64, copy=False)
+    _check_rows(matrix, field)
     if matrix.shape[1] == 1:
         matrix = np.hstack([1 - matrix, matrix])
     return np.ascontiguousarray(matrix)
 
 
-def _rows(p: Any, y: Any, class_names: Sequence[str] | None) -> _Rows:
+def _width(p: Any) -> int:
+    """The number of columns; 1 of n scores."""
+    shape = np.shape(p)
+    return int(shape[1]) if len(shape) == 2 else 1
+
+
+def _hint_of_labels(y: Any, classes: Classes, is_score: bool) -> str:
+    """What may be wrong besides a label that is no class; else empty."""
+    if classes.names:
+        return ""
+    values = np.unique(np.asarray(y, object).astype(str))
+    if is_score and len(values) > 2:
+        return ("; p has one column, which is read as the scores of class 1 of two classes: give n x "
+                "classes probabilities (scikit-learn: predict_proba)")
+    return f"; if y has names of classes, {_CLASSES_HINT}" if len(values) <= classes.size else ""
+
+
+def _check_rows(matrix: Floats, field: str) -> None:
+    """Raises one error for all rows that are no probabilities."""
+    valid = valid_rows(matrix, False, _ROW_SUM_TOLERANCE)
+    if valid.all():
+        return
+    values = as_probabilities(matrix)
+    outside = ~((values >= 0) & (values <= 1))
+    wrong = outside.any(axis=1) if outside.any() else ~valid
+    i, count = int(wrong.argmax()), int(wrong.sum())
+    rows = f"{count} of {len(matrix)} rows"
+    if outside.any():
+        k = int(outside[i].argmax())
+        hint = scale_hint(matrix, "make them probabilities (softmax)")
+        if matrix.shape[1] == 1 and np.array_equal(matrix, np.floor(matrix)):
+            hint = "are these predicted classes? give n x classes probabilities (predict_proba)"
+        raise invalid(f"{field}[{i}, {k}]", f"is {float(matrix[i, k]):.6g}, expected a probability in "
+                      f"[0, 1]; {rows} {'has' if count == 1 else 'have'} such values"
+                      + (f": {hint}" if hint else ""))
+    total = float(values[i].sum())
+    remedy = f"give {field} / {field}.sum(axis=1, keepdims=True)"
+    if abs(total - 1) > _MAX_ROUNDING:
+        remedy = ("a class may be missing; if the classes do not exclude each other, give them to "
+                  f"calibd.evaluate_labels; if the rows are only not normalised, {remedy}")
+    raise invalid(field, f"has {rows} that {'does' if count == 1 else 'do'} not sum to 1, the first is "
+                  f"{field}[{i}], which sums to {total:.6g}: {remedy}")
+
+
+def _rows(p: Any, y: Any, given_classes: int | ClassNames | None) -> _Rows:
     check_indices({"p": p, "y": y})
-    classes = _classes_of(p, class_names)
+    classes = _classes_of(p, given_classes)
     matrix = _as_probabilities(p, classes)
-    if len(matrix) >= MANY_ROWS and np.isin(matrix, (0, 1)).all():
-        _LOG.warning(WHOLE_WARNING, _NAME)
-    texts = np.asarray(y)
-    if not classes.names and texts.dtype.kind in "US":
-        raise invalid("y", f"are texts such as {shown(texts.flat[0])}, expected numbers from 0; or give "
-                      "class_names, the names of the classes in the order of the columns")
-    labels, valid = as_labels(y, classes)
-    check_count("labels", len(labels), len(matrix))
+    is_score = _width(p) == 1
+    if len(matrix) >= MANY_ROWS:
+        if np.isin(matrix, (0, 1)).all():
+            _LOG.warning(WHOLE_WARNING, _NAME)
+        elif is_score and (matrix[:, POSITIVE_CLASS] >= 0.5).all():
+            _LOG.warning(_TOP_SCORES_WARNING, _NAME)
+    text = next((label for label in np.asarray(y, object).flat if isinstance(label, str)), None)
+    if not classes.names and text is not None:
+        raise invalid("y", f"has texts such as {shown(text)}, expected numbers from 0: {_CLASSES_HINT}")
+    labels, valid = as_labels(y, classes, "y")
+    if len(labels) != len(matrix):
+        raise invalid("y", f"has {len(labels)} labels, expected {len(matrix)}: one for each row of p")
     if not valid.all():
         i = int(valid.argmin())
-        raise invalid(f"y[{i}]", label_fault(y, i, classes).description)
+        raise invalid(f"y[{i}]", label_fault(y, i, classes).description
+                      + _hint_of_labels(y, classes, is_score))
     return _Rows(matrix, labels.astype(np.int32), classes)
 
 
@@ -163,7 +248,7 @@ def _features(features: Any, rows: int) -> tuple[Floats, list[str]]:
     return np.ascontiguousarray(matrix), [str(name) for name in columns]
 
 
-def evaluate(p: Any, y: Any, *, class_names: Sequence[str] | None = None,
+def evaluate(p: Any, y: Any, *, classes: int | ClassNames | None = None,
              error_limit: float = _ERROR_LIMIT, groups: Any = None, features: Any = None,
              lenses: Sequence[Lens] = (), null: Null | None = None, replicates: int | None = None,
              seed: int | None = None, bandwidth: float | None = None,
@@ -176,7 +261,8 @@ def evaluate(p: Any, y: Any, *, class_names: Sequence[str] | None = None,
     p: n x class count probabilities, an array or a frame with a column for each class; for two
       classes also n scores of class 1.
     y: the true classes, as numbers from 0 or as names of the classes.
-    class_names: in the order of the columns; by default those of the columns of a frame.
+    classes: their names in the order of the columns, such as classes_ of a classifier of scikit-learn,
+      or their number; by default the names of the columns of a frame.
     error_limit: the acceptable error of the top label, and for two classes of the probability of
       class 1.
     groups: a name for each row: there is an answer for each group.
@@ -187,7 +273,8 @@ def evaluate(p: Any, y: Any, *, class_names: Sequence[str] | None = None,
 
     For one look at rows that are independent. `print` shows the verdict and its numbers.
     """
-    rows = _rows(p, y, class_names)
+    criteria = _criteria(error_limit, significance_level)
+    rows = _rows(p, y, classes)
     # Both tests are simulated, as those of the lenses are.
     tests = replicates != 0
     if reliability_classes is None and rows.classes.size == 2:
@@ -195,43 +282,43 @@ def evaluate(p: Any, y: Any, *, class_names: Sequence[str] | None = None,
     request = message(
         service.EvaluateRequest, lenses=choices.lenses(lenses), replicates=replicates, seed=_seed(seed),
         null=choose("null", null, choices.NULLS), reliability_classes=reliability_classes,
-        consistency_replicates=_CONSISTENCY_REPLICATES if tests else 0,
-        cme_test_locations=_CME_LOCATIONS if tests else 0,
+        consistency_replicates=choices.CONSISTENCY_REPLICATES if tests else 0,
+        cme_test_locations=choices.CME_LOCATIONS if tests else 0,
         predictions_follow_labels=predictions_follow_labels)
     if settings is not None:
         expect("settings", settings, service.EvaluateRequest, "a message EvaluateRequest")
         request.MergeFrom(settings)
     answer = _call(
         evaluation.Evaluation, "evaluate", rows.probabilities, rows.labels, rows.classes.size,
-        rows.classes.names, request.SerializeToString(), bandwidth, _groups(groups, len(rows.labels)),
-        _features(features, len(rows.labels))[0], error_limit, significance_level, _threads(threads),
-        on_progress)
+        rows.classes.names, request.SerializeToString(), _bandwidth(bandwidth),
+        _groups(groups, len(rows.labels)), _features(features, len(rows.labels))[0], *criteria,
+        _threads(threads), on_progress)
     return results.Evaluation(_NAME, answer)
 
 
-def assert_within_limit(p: Any, y: Any, limit: float = _ERROR_LIMIT, *,
-                        class_names: Sequence[str] | None = None) -> results.Evaluation:
+def assert_within_limit(p: Any, y: Any, error_limit: float = _ERROR_LIMIT, *,
+                        classes: int | ClassNames | None = None) -> results.Evaluation:
     """Raises AssertionError, with the numbers, unless the predictions are shown to be within the limit.
 
-    For tests of a model. limit: the acceptable error, such as 0.02 for 2 percentage points. Too few rows
-    to decide are a failure too: give more, or a larger limit. Returns the evaluation, which has no
-    p-values.
+    For tests of a model. error_limit: the acceptable error, such as 0.02 for 2 percentage points. Too
+    few rows to decide are a failure too: give more, or a larger limit. Returns the evaluation, which
+    has no p-values.
     """
-    result = evaluate(p, y, class_names=class_names, error_limit=limit, replicates=0)
+    result = evaluate(p, y, classes=classes, error_limit=error_limit, replicates=0)
     result.assert_within_limit()
     return result
 
 
-def estimate(p: Any, y: Any, *, class_names: Sequence[str] | None = None,
+def estimate(p: Any, y: Any, *, classes: int | ClassNames | None = None,
              lens: EstimateLens = "top_label", estimators: Sequence[Estimator] = (),
              folds: int | None = None, test_share: float | None = None, replicates: int = 0,
              seed: int | None = None, threads: int | None = None,
              on_progress: OnProgress | None = None) -> results.Estimate:
     """How large the calibration error is, by the estimator that suits the data best.
 
-    p, y, class_names: see evaluate(). The other arguments are those of Client.estimate().
+    p, y, classes: see evaluate(). The other arguments are those of Client.estimate().
     """
-    rows = _rows(p, y, class_names)
+    rows = _rows(p, y, classes)
     request = message(
         service.EstimateCalibrationErrorRequest, lens=choices.estimate_lens(lens), folds=folds,
         estimators=choices.estimators(estimators), test_share=test_share, replicates=replicates,
@@ -242,31 +329,40 @@ def estimate(p: Any, y: Any, *, class_names: Sequence[str] | None = None,
         on_progress))
 
 
-def recalibrate(p: Any, y: Any, *, class_names: Sequence[str] | None = None,
+def recalibrate(p: Any, y: Any, *, classes: int | ClassNames | None = None,
                 on_progress: OnProgress | None = None) -> results.Recalibration:
     """A map that makes probabilities better calibrated, and what it gains.
 
-    p, y, class_names: see evaluate(), the oldest rows first. `transform` of the result applies the map.
+    p, y, classes: see evaluate(), the oldest rows first. `transform` of the result applies the map.
     """
-    rows = _rows(p, y, class_names)
+    rows = _rows(p, y, classes)
     return results.Recalibration(_NAME, _call(
         recalibration.Recalibration, "recalibrate", rows.probabilities, rows.labels, rows.classes.size,
         rows.classes.names, 1, on_progress), rows.classes)
 
 
 def compare(p: Any, baseline: Any, y: Any, *,
-            class_names: Sequence[str] | None = None) -> results.Comparison:
+            classes: int | ClassNames | None = None) -> results.Comparison:
     """Whether the predictions p are better than those of a baseline for the same rows.
 
-    p, baseline, y, class_names: see evaluate().
+    p, baseline, y, classes: see evaluate().
     """
-    rows = _rows(p, y, class_names)
+    rows = _rows(p, y, classes)
     check_indices({"p": p, "baseline": baseline})
     others = _as_probabilities(baseline, rows.classes, "baseline")
     check_count("baseline", len(others), len(rows.labels))
     return results.Comparison(_NAME, "baseline", _call(
         comparison_pb2.ModelComparison, "compare", rows.probabilities, others, rows.labels,
         rows.classes.size))
+
+
+def _levels(levels: Sequence[float] | None) -> list[float]:
+    """The levels of quantiles as numbers. The native module checks their range and order."""
+    given = [] if levels is None else arguments.listed("levels", levels, "expected a list of numbers")
+    for i, level in enumerate(given):
+        if math.isnan(arguments.as_number(level)):
+            raise errors.invalid(f"levels[{i}]", f"is {shown(level)}, expected a number between 0 and 1")
+    return [float(level) for level in given]
 
 
 def _forecast_values(forecasts: Any, outcomes: Any, levels: Sequence[float] | None,
@@ -285,7 +381,7 @@ def _forecast_values(forecasts: Any, outcomes: Any, levels: Sequence[float] | No
     elif kind == "samples":
         declared.samples.draws = matrix.shape[1]
     elif kind == "quantiles" and levels is not None:
-        declared.quantiles.levels.extend(float(level) for level in levels)
+        declared.quantiles.levels.extend(_levels(levels))
     else:
         raise errors.invalid("kind", f"is {shown(kind)}, expected normal, samples, or quantiles with "
                              "levels")
@@ -317,6 +413,7 @@ def evaluate_forecasts(forecasts: Any, outcomes: Any, *, levels: Sequence[float]
     local_features: names of columns of the features, or their numbers as text.
     threshold: also evaluates the decision whether the outcome reaches it.
     """
+    criteria = _criteria(error_limit, significance_level)
     kind, values, truths = _forecast_values(forecasts, outcomes, levels, kind)
     matrix, names = _features(features, len(truths))
     unknown = [name for name in local_features if name not in names]
@@ -330,10 +427,9 @@ def evaluate_forecasts(forecasts: Any, outcomes: Any, *, levels: Sequence[float]
         request.MergeFrom(settings)
     numbers = np.unique(np.array(_groups(groups, len(truths)), str), return_inverse=True)[1]
     return results.Evaluation(_NAME, _call(
-        evaluation.Evaluation, "evaluate_forecasts", kind, [float(level) for level in levels or ()],
+        evaluation.Evaluation, "evaluate_forecasts", kind, _levels(levels),
         values, truths, request.SerializeToString(), numbers.astype(np.int32), matrix, names,
-        [names.index(name) for name in local_features], error_limit, significance_level,
-        _threads(threads), on_progress))
+        [names.index(name) for name in local_features], *criteria, _threads(threads), on_progress))
 
 
 def evaluate_labels(p: Any, y: Any, *, label_names: Sequence[str] | None = None,
@@ -345,6 +441,7 @@ def evaluate_labels(p: Any, y: Any, *, label_names: Sequence[str] | None = None,
     y: n x label count truths: 1, 0, or None or NaN if one is missing.
     label_names: in the order of the columns; by default those of the frame.
     """
+    criteria = _criteria(error_limit, significance_level)
     check_indices({"p": p, "y": y})
     shape = np.shape(p)
     if len(shape) != 2 or not shape[1]:
@@ -362,7 +459,7 @@ def evaluate_labels(p: Any, y: Any, *, label_names: Sequence[str] | None = None,
                       "is missing")
     code, message_text, answer, text, status = _module("evaluate_labels")(
         np.ascontiguousarray(values), np.where(is_known, truths, -1).astype(np.int8), list(names),
-        error_limit, significance_level)
+        *criteria)
     _check(code, message_text)
     return results.LabelEvaluation(
         _NAME, multilabel.MultilabelCalibration.FromString(answer), text, status)
@@ -420,7 +517,7 @@ class Recalibrator:
         """Fits the map to rows and their true classes."""
         names = getattr(self.estimator, "classes_", None)
         self.recalibration_ = recalibrate(
-            self._probabilities(X), y, class_names=None if names is None else [str(n) for n in names])
+            self._probabilities(X), y, classes=names)
         count = self.recalibration_.message.map.class_count
         self.classes_ = np.arange(count) if names is None else names
         return self

@@ -5,13 +5,14 @@ The rules are those of the server, which checks every row again.
 from __future__ import annotations
 
 import math
+import uuid
 from typing import Any, Iterator, NamedTuple
 
 import numpy as np
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from calibd import wire
-from calibd.arguments import expect
+from calibd.arguments import expect, shown
 from calibd.arrays import (MAX_GROUP_BYTES, MAX_ID_BYTES, POSITIVE_CLASS, Classes, Floats, Integers,
                            Mask, as_features, as_forecasts, as_label_values, as_labels, as_matrix,
                            as_outcomes, as_texts, as_truths, check_count, check_indices, invalid,
@@ -124,7 +125,7 @@ def row_fault(row: Floats, logits: bool, tolerance: float,
                       f"tolerance of {tolerance:g}: {advice}")
 
 
-def scale_hint(matrix: Floats) -> str:
+def scale_hint(matrix: Floats, remedy_of_logits: str = "pass logits=True") -> str:
     """What the values are if most of them are no probabilities; else empty."""
     # A few rows tell as much as all of them.
     rows = matrix[:100].astype(np.float64)
@@ -141,8 +142,8 @@ def scale_hint(matrix: Floats) -> str:
         totals = np.ones(len(rows)) if is_score else np.exp(rows).sum(axis=1)
     if (rows <= 0).all() and (np.abs(totals - 1) < 0.02).all():
         return "are these logarithms of probabilities? apply numpy.exp to them" + (
-            ", or if these are logits, pass logits=True" if is_score else "")
-    return "are these logits? pass logits=True"
+            f", or if these are logits, {remedy_of_logits}" if is_score else "")
+    return f"are these logits? {remedy_of_logits}"
 
 
 class Extras(NamedTuple):
@@ -445,6 +446,9 @@ class LabelRows:
     def __init__(self, classes: Classes, ids: Any, labels: Any) -> None:
         self._classes = classes
         self._given_labels = labels
+        if isinstance(ids, (str, int, np.integer, uuid.UUID)):
+            raise invalid("ids", f"are {shown(ids)}, expected a list, with a list of their labels: ids "
+                          "are a list also if there is one")
         check_indices({"prediction_ids": ids, "labels": labels})
         self._labels: Integers | Floats
         if classes.forecast is not None:
