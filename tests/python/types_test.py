@@ -325,3 +325,46 @@ def test_each_field_of_a_declaration_is_an_argument(client):
             fields += [(f"{path}.{part.name}", part) for part in field.message_type.fields]
         else:
             assert path in others or path in PATHS.values(), path
+
+
+UUIDS = [uuid.UUID(int=k + 1) for k in range(40)]
+NOW = datetime.datetime.now(datetime.timezone.utc)
+TWO = np.array([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1]])
+NAMED = {"cat": 0.7, "dog": 0.2, "owl": 0.1}
+
+
+@pytest.mark.parametrize("on_full", ["block", "drop"])
+def test_a_stream_that_drops_accepts_every_type_that_one_that_blocks_accepts(client, on_full):
+    model = f"both-{on_full}"
+    client.create_model(model, ["cat", "dog", "owl"], label_grace="1h", group_tag="place")
+    with client.stream(model, on_full=on_full, close_timeout=60) as stream:
+        stream.observe(TWO[0], 0, id=UUIDS[0], group=UUIDS[0])
+        stream.observe(NAMED, "cat", id=1)
+        stream.observe(dict(reversed(NAMED.items())), "cat", id=2)
+        stream.observe(memoryview(TWO[0].copy()), 0, id=3)
+        stream.observe(tuple(TWO[0]), np.int64(0), id=np.int64(4))
+        stream.observe(Tensor(TWO[0], requires_grad=True), 0, id=5)
+        stream.send([NAMED] * 2, [0, 1], ids=UUIDS[1:3], groups=UUIDS[:2], times=[NOW, NOW])
+        stream.send(TWO, [0, 1], ids=pd.Series(UUIDS[3:5]), groups=UUIDS[0], times=NOW)
+        stream.send(TWO, [0, 1], ids=iter(UUIDS[5:7]), times=pd.Timestamp(NOW))
+        stream.send(TWO, None, ids=tuple(UUIDS[7:9]), times=[NOW.isoformat()] * 2)
+        stream.label(UUIDS[7:9], [0, 1])
+        stream.flush(60)
+        assert not stream.dropped
+    assert (stream.counts.accepted_rows, stream.counts.accepted_labels) == (14, 2)
+
+
+@pytest.mark.parametrize("on_full", ["block", "drop"])
+def test_masked_values_are_no_numbers(client, on_full):
+    model = f"masked-{on_full}"
+    client.create_model(model, 3)
+    masked = np.ma.array(TWO[0], mask=[0, 0, 1])
+    with client.stream(model, on_full=on_full, on_invalid="drop", close_timeout=60) as stream:
+        stream.observe(masked, 0)
+        stream.observe(masked, 0)
+        stream.observe(TWO[0], np.ma.masked)
+        stream.send([masked, TWO[1]], [0, 1])
+        stream.send(np.ma.array([masked, masked]), [0, 1])
+        stream.send(TWO, [0, np.ma.masked])
+        stream.flush(60)
+    assert (stream.counts.accepted_rows, stream.counts.dropped_rows) == (2, 7)

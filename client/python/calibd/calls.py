@@ -6,7 +6,13 @@ numpy is made for many: therefore the rows of consecutive calls are serialized t
 """
 from __future__ import annotations
 
+import datetime
+import decimal
+import fractions
+import itertools
+import uuid
 from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +20,7 @@ import numpy as np
 from calibd.arrays import Classes, Integers, class_of_label
 from calibd.errors import CalibdError, FieldError
 from calibd.rows import Chunk, Extras, LabelRows, Rows, invalid_rows, rows_of
+from calibd.tables import plain
 
 # So many rows are merged at once. The thread that merges them holds the interpreter meanwhile, which
 # must be much less than 1 ms.
@@ -22,6 +29,9 @@ MAX_MERGED = 256
 NO_EXTRAS = Extras()
 # Bytes that a call needs besides its values, and those of a number in a list.
 _CALL_BYTES, _NUMBER_BYTES = 300, 32
+# Values of these types cannot change, and lists of them are copied as they are.
+_IMMUTABLE = (str, bytes, int, float, complex, np.generic, uuid.UUID, datetime.date, datetime.time,
+              datetime.timedelta, decimal.Decimal, fractions.Fraction)
 
 
 class Call(NamedTuple):
@@ -46,13 +56,17 @@ class Call(NamedTuple):
 
     def merges_with(self, other: Call) -> bool:
         """Whether the rows of both can be one array each of values, truths and extras."""
-        return (self.is_single and other.is_single and self.logits == other.logits
-                and _form(self.values) == _form(other.values)
-                and _form(self.truths) == _form(other.truths)
-                and _form(self.extras.ids) == _form(other.extras.ids)
-                and _form(self.extras.groups) == _form(other.extras.groups)
-                and _form(self.extras.features) == _form(other.extras.features)
-                and _form(self.baseline) == _form(other.baseline))
+        try:
+            return (self.is_single and other.is_single and self.logits == other.logits
+                    and _form(self.values) == _form(other.values)
+                    and _form(self.truths) == _form(other.truths)
+                    and _form(self.extras.ids) == _form(other.extras.ids)
+                    and _form(self.extras.groups) == _form(other.extras.groups)
+                    and _form(self.extras.features) == _form(other.extras.features)
+                    and _form(self.baseline) == _form(other.baseline))
+        # Values of the caller may raise errors of any kind.
+        except Exception:
+            return False
 
 
 class Converted(NamedTuple):
@@ -72,22 +86,31 @@ class Converted(NamedTuple):
 
 def owned(value: Any) -> Any:
     """A copy of what the caller may change later."""
-    if value is None or isinstance(value, (str, bytes, int, float, np.generic)):
+    if value is None or isinstance(value, _IMMUTABLE):
         return value
     if isinstance(value, np.ndarray):
         return value.copy()
     if isinstance(value, (list, tuple)):
         return [owned(one) for one in value] if value and not isinstance(
-            value[0], (str, int, float, np.generic)) else list(value)
+            value[0], _IMMUTABLE) else list(value)
     if hasattr(value, "clone"):
         # A tensor.
         return value.detach().clone() if hasattr(value, "detach") else value.clone()
-    return value.copy() if hasattr(value, "copy") else np.array(value)
+    if hasattr(value, "copy"):
+        return value.copy()
+    if hasattr(value, "__array__") or isinstance(value, (memoryview, Sequence)):
+        return np.array(plain(value))
+    # It is one value of another type, or nothing that a row is made of.
+    return value
 
 
-def owned_extras(extras: Extras) -> Extras:
-    """A copy of what the caller may change later."""
-    return extras if extras is NO_EXTRAS else Extras(*(owned(part) for part in extras))
+def owned_extras(extras: Extras, rows: int) -> Extras:
+    """A copy of what the caller may change later, of a call with so many rows."""
+    if extras is NO_EXTRAS:
+        return extras
+    # An iterator may have no end. One item too many makes the number wrong, which the check finds.
+    return Extras(*(list(itertools.islice(part, rows + 1)) if isinstance(part, Iterator) else owned(part)
+                    for part in extras))
 
 
 def size_of(value: Any) -> int:
@@ -119,8 +142,17 @@ def row_count(value: Any) -> int:
     """How many rows a value seems to have."""
     try:
         return len(value)
-    except TypeError:
+    # Values of the caller may raise errors of any kind.
+    except Exception:
         return 1
+
+
+def text_of(error: BaseException) -> str:
+    """The message of an error, which a value of the caller may have raised."""
+    try:
+        return error.message if isinstance(error, CalibdError) else str(error)
+    except Exception:
+        return f"a value raised {type(error).__name__}"
 
 
 def only_row(probabilities: Any, labels: Any) -> tuple[Any, Any] | None:
@@ -167,8 +199,8 @@ def convert(classes: Classes, calls: list[Call], max_rows: int, max_bytes: int) 
     """Serializes calls. Invalid rows are left out: all of a call if the error is not in one row."""
     try:
         return _convert(classes, calls, max_rows, max_bytes)
-    # Values of the caller may raise errors of any kind.
-    except Exception as error:
+    # Values of the caller may raise errors of any kind, also SystemExit, and none ends the thread.
+    except BaseException as error:
         if len(calls) == 1:
             return _refused(calls[0], error)
     # One of them does not fit to the others.
@@ -204,8 +236,8 @@ def _convert(classes: Classes, calls: list[Call], max_rows: int, max_bytes: int)
     return Converted(chunks, faults, 0 if chunks else dropped, 0, dropped if chunks else 0)
 
 
-def _refused(call: Call, error: Exception) -> Converted:
-    message = error.message if isinstance(error, CalibdError) else str(error)
+def _refused(call: Call, error: BaseException) -> Converted:
+    message = text_of(error)
     what = "labels" if call.labels_only else "rows"
     last = f":{call.first + call.length}" if call.length != 1 else ""
     fault = FieldError(f"{what}[{call.first}{last}]", message)
@@ -243,6 +275,9 @@ def stacked(values: list[Any]) -> Any:
     if hasattr(first, "iloc"):
         # Its name is no index that others must have.
         return first.to_frame().T.reset_index(drop=True)
-    if isinstance(first, (list, int, float, np.generic)):
+    if isinstance(first, (list, int, float, np.generic, Mapping)):
         return values
-    return np.array([np.asarray(value) for value in values])
+    if any(isinstance(value, np.ma.MaskedArray) for value in values):
+        # The rows of one form are all masked or all not.
+        return np.ma.array(values)
+    return np.array([np.asarray(plain(value)) for value in values])

@@ -204,7 +204,7 @@ class Rows:
         self._texts: dict[str, list[str]] = {}
         # A fault of each invalid row, by the number of the row.
         self._faults: dict[int, FieldError] = {}
-        if isinstance(groups, (str, int, np.integer)):
+        if isinstance(groups, (str, int, np.integer, uuid.UUID)):
             groups = [groups] * n
         for field, texts, limit in (("prediction_ids", extras.ids, MAX_ID_BYTES),
                                     ("group_values", groups, MAX_GROUP_BYTES)):

@@ -15,7 +15,7 @@ from calibd import errors, forks
 from calibd.arguments import expect
 from calibd.arrays import Classes
 from calibd.calls import (NO_EXTRAS, Call, call_size, is_plain, listed, only_row, owned,
-                          owned_extras, row_count, stacked)
+                          owned_extras, row_count, stacked, text_of)
 from calibd.delivery import Delivery
 from calibd.errors import CalibdError, FieldError
 from calibd.loss_log import amounts
@@ -305,7 +305,7 @@ class ObservationStream:
             expect("logits", logits, (bool, np.bool_), "True or False")
             size = call_size(values, truths, extras, baseline)
             values, truths, baseline = owned(values), owned(truths), owned(baseline)
-            extras = owned_extras(extras)
+            extras = owned_extras(extras, count)
         # Values of the caller may raise errors of any kind, and a handler must not fail for them.
         except Exception as error:
             self._drop_unread(labels_only, count, error)
@@ -328,7 +328,7 @@ class ObservationStream:
     def _drop_unread(self, labels_only: bool, count: int, error: Exception) -> None:
         with self._changed:
             ledger = self._delivery.ledger
-            ledger.keep_dropped([FieldError("labels" if labels_only else "rows", str(error))])
+            ledger.keep_dropped([FieldError("labels" if labels_only else "rows", text_of(error))])
             if labels_only:
                 ledger.counts.labels += count
                 ledger.counts.dropped_labels += count

@@ -18,6 +18,11 @@ def plain(values: Any) -> Any:
     if isinstance(values, (list, tuple)) and values and hasattr(values[0], "detach"):
         # numpy reads no list of tensors.
         return [np.asarray(plain(value)) for value in values]
+    if isinstance(values, (list, tuple)) and any(isinstance(value, np.ma.MaskedArray)
+                                                 for value in values):
+        # numpy would take what is masked in a list for a number.
+        values = [None if value is np.ma.masked else value for value in values]
+        return np.ma.array(values) if isinstance(values[0], np.ndarray) else values
     if not callable(getattr(values, "detach", None)):
         return values
     tensor = values.detach().cpu()
