@@ -314,3 +314,125 @@ def test_a_monitor_that_blocks_opens_when_it_has_rows(client, server):
     assert monitor.counts.accepted_rows == 1
     with pytest.raises(calibd.NotFound):
         calibd.Monitor("never-created", server.grpc, on_full="block").observe([0.2, 0.8], 1)
+
+
+class Unprintable(Exception):
+    def __str__(self):
+        raise RuntimeError("no text")
+
+
+class Trap:
+    """Looks like numbers, and raises when they are read."""
+
+    def __init__(self, error):
+        self._error = error
+
+    def copy(self):
+        return self
+
+    def __array__(self, *arguments, **named):
+        raise self._error
+
+
+class LateFrame(Trap):
+    """Raises when a row is merged with others."""
+
+    @property
+    def iloc(self):
+        raise self._error
+
+
+class Lengthless(list):
+    def __len__(self):
+        raise RuntimeError("no length")
+
+
+def test_no_value_that_raises_ends_a_monitor(client, model, server):
+    monitor = calibd.Monitor(model, server.grpc, close_timeout=60)
+    for error in (Unprintable(), RuntimeError("iloc"), SystemExit(3)):
+        for value in (Trap(error), LateFrame(error)):
+            if not isinstance(error, SystemExit) or type(value) is Trap:
+                monitor.observe(value, 0)
+                monitor.observe(value, 0)
+    monitor.send(Lengthless([ROW]), [0])
+    monitor.observe(ROW, 0)
+    counts = monitor.close(60)
+    assert (counts.rows, counts.accepted_rows, counts.dropped_rows) == (12, 1, 11)
+
+
+def test_a_filter_of_the_log_that_raises_does_not_end_a_monitor(client, server):
+    def fail(record):
+        raise ValueError("filter")
+
+    log = logging.getLogger("calibd")
+    log.addFilter(fail)
+    try:
+        monitor = calibd.Monitor("filtered-later", server.grpc, close_timeout=60)
+        monitor.observe(ROW, 2)
+        assert wait_for(lambda: monitor._delivery.log.error is not None)
+        client.create_model("filtered-later", 3)
+        assert monitor.close(60).accepted_rows == 1
+    finally:
+        log.removeFilter(fail)
+
+
+def test_a_handler_of_the_log_may_call_other_threads_that_use_the_stream():
+    monitor = calibd.Monitor("nobody", "127.0.0.1:1")
+    reached = []
+
+    class Handler(logging.Handler):
+        def emit(self, record):
+            caller = threading.Thread(target=monitor.observe, args=([0.2, 0.8], 1), daemon=True)
+            caller.start()
+            caller.join(10)
+            reached.append(not caller.is_alive())
+
+    handler = Handler()
+    logging.getLogger("calibd").addHandler(handler)
+    try:
+        monitor.observe([0.2, 0.8], 1)
+        monitor.close(0.1)
+    finally:
+        logging.getLogger("calibd").removeHandler(handler)
+    assert reached and all(reached)
+
+
+def test_wrong_acknowledgements_are_retried_less_and_less_often(caplog):
+    attempts = []
+
+    def answer(requests, context):
+        attempts.append(time.monotonic())
+        next(requests)
+        yield Response(ack=Response.Ack(sequence=7))
+
+    with stand_in(answer) as address:
+        monitor = calibd.Monitor("wrongly-acknowledged", address)
+
+        def tries_again():
+            monitor.observe(ROW, 2)
+            return len(attempts) >= 5
+
+        assert wait_for(tries_again)
+        monitor.cancel()
+    # The least delays are 50, 100, 200 and 400 ms.
+    assert attempts[4] - attempts[0] >= 0.75
+    assert caplog.text.count("is refused and tries again") == 1
+
+
+def test_calls_after_close_log_a_line_a_minute(caplog):
+    monitor = calibd.Monitor("nobody", "127.0.0.1:1")
+    monitor.close(0.1)
+    for _ in range(50):
+        monitor.observe([0.2, 0.8], 1)
+        thread = monitor._delivery.log._thread
+        if thread is not None:
+            thread.join(10)
+    assert monitor.counts.dropped_rows == 50
+    assert caplog.text.count("nobody: dropped ") <= 1
+
+
+def test_a_signal_handler_may_call_a_stream_that_blocks(client, model):
+    with client.stream(model) as stream:
+        with stream._sending:
+            stream.observe(ROW, 2)
+    assert stream.counts.accepted_rows == 1

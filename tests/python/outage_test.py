@@ -28,9 +28,9 @@ def stand_in(answer, declarations=({"classes": {"count": 3}},)):
 
     def stream(requests, context):
         next(requests)
-        yield Response(opened=Response.Opened(
-            next_sequence=1, max_batches_in_flight=8, max_rows_per_batch=1000,
-            max_bytes_per_batch=1 << 20, **next(following, declarations[-1])))
+        yield Response(opened=Response.Opened(**{
+            "next_sequence": 1, "max_batches_in_flight": 8, "max_rows_per_batch": 1000,
+            "max_bytes_per_batch": 1 << 20, **next(following, declarations[-1])}))
         yield from answer(requests, context)
 
     server = grpc.server(futures.ThreadPoolExecutor(8))

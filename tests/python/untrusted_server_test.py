@@ -5,10 +5,11 @@ import itertools
 import shutil
 
 import grpc
+import numpy as np
 import pytest
 
 import calibd
-from calibd import errors
+from calibd import errors, window
 from calibd.v1 import calibration_service_pb2 as service
 from calibd.v1 import ingest_service_pb2 as ingest
 from calibd.v1 import model_service_pb2 as models
@@ -206,3 +207,18 @@ def test_control_characters_of_a_server_are_escaped():
             client.get_model("any")
     assert raised.value.message == "no\\x1b[31m such\\nmodel\\u202e"
     assert len(errors.printable("x" * 20_000)) == 10_000
+
+
+@pytest.mark.parametrize("lie, message", [
+    ({"classes": {"count": 0}}, "0 classes, expected at least 2"),
+    ({"classes": {"count": 3}, "next_sequence": 2**62}, "next_sequence 4611686018427387904")])
+def test_an_impossible_opening_is_data_loss(lie, message):
+    with stand_in(lambda requests, context: iter(()), [lie]) as address:
+        with pytest.raises(calibd.DataLoss, match=message):
+            calibd.Client(address).stream("lied-to")
+
+
+def test_a_row_of_thousands_of_digits_ends_no_stream():
+    batch = window.Batch(1, b"", np.arange(3), 0, False)
+    lie = errors.FieldError("rows[" + "1" * 5000 + "].probabilities", "is wrong")
+    assert batch.with_callers_row(lie) == lie

@@ -113,6 +113,11 @@ class AsyncClient(_Threads):
     verify = _awaitable(Client.verify)
     _open_stream = _awaitable(Client.stream)
 
+    def __reduce__(self) -> Any:
+        """A copy in another process has connections and threads of its own."""
+        rebuild, (target,) = self._wrapped.__reduce__()
+        return functools.partial(AsyncClient, **rebuild.keywords), (target,)
+
     async def stream(self, model: str, classes: Any = None, **options: Any) -> AsyncStream:
         """Opens a stream: `async with await client.stream(model) as stream`. See Client.stream()."""
         opening = asyncio.ensure_future(self._open_stream(model, classes, **options))

@@ -279,5 +279,5 @@ def stacked(values: list[Any]) -> Any:
         return values
     if any(isinstance(value, np.ma.MaskedArray) for value in values):
         # The rows of one form are all masked or all not.
-        return np.ma.array(values)
+        return plain(values)
     return np.array([np.asarray(plain(value)) for value in values])

@@ -11,17 +11,16 @@ from typing import Any, Callable, Iterator
 import grpc
 from google.protobuf.message import DecodeError
 
-from calibd import endings, errors, forks
-from calibd.calls import Call, convert, take_mergeable
+from calibd import endings, errors, forks, loss_log, transport
+from calibd.calls import Call, convert, take_mergeable, text_of
 from calibd.errors import CalibdError
 from calibd.ledger import Connection, Ledger
-from calibd.loss_log import LossLog
+from calibd.loss_log import LossLog, write
 from calibd.rows import Chunk, dropped_chunk
 from calibd.stream_settings import StreamSettings, new_producer
 from calibd.transport import Backoff, StreamChannels, calling
 from calibd.v1 import ingest_service_pb2 as ingest
 
-_LOG = logging.getLogger("calibd")
 # So many seconds a call waits for others, whose rows are merged with it.
 _LINGER = 0.02
 # Seconds after a fork before the parent connects again: a server of workers forks several.
@@ -40,6 +39,7 @@ class Delivery:
 
     failure: the error that has ended the delivery; None: it runs.
     buffered: the size of the rows in the queue and in the window.
+    delivers_at_exit: the end of the process waits for the rows up to the close_timeout.
     """
 
     def __init__(self, channels: StreamChannels, settings: StreamSettings) -> None:
@@ -48,7 +48,13 @@ class Delivery:
         self.changed = threading.Condition()
         self.ledger = Ledger(settings)
         self.failure: CalibdError | None = None
+        self.delivers_at_exit = settings.on_full == "drop"
         self.log = LossLog(settings.model, self.ledger, self.changed)
+        # Of the monotonic clock: no line about a refusal comes before.
+        self._next_line = 0.0
+        if settings.on_full == "drop" and (unusable := transport.unusable()) is not None:
+            # No later attempt can succeed in this process, so all rows are dropped at once.
+            self.failure = self.log.error = unusable
         self.last_progress = time.monotonic()
         self.buffered = 0
         self.unreported_dropped = 0
@@ -153,9 +159,12 @@ class Delivery:
         finally:
             with self.changed:
                 self.log.report_lost(what)
+            self.log.write_lost()
             self.cancel("the stream is closed")
         if self.settings.on_full == "drop":
             self.log.log_dropped()
+        with self.changed:
+            self.log.is_closed = True
 
     def cancel(self, message: str) -> None:
         """Ends the stream at once, unless it has finished."""
@@ -260,6 +269,9 @@ class Delivery:
                 except CalibdError as broken:
                     # The server has broken the protocol, or the caller's settings do not fit the model.
                     error = broken
+                # A fault of this package or of gRPC must not end the thread: rows would wait for ever.
+                except Exception as fault:
+                    error = errors.Unknown(f"{type(fault).__name__}: {text_of(fault)}")
                 with self.changed:
                     if self.ledger.finished or self.failure is not None:
                         return
@@ -279,21 +291,29 @@ class Delivery:
     def _retry(self, error: CalibdError | None, backoff: Backoff) -> None:
         """Waits before the next connection, or ends the stream if there is no use in one."""
         with self.changed:
-            before, self.log.error = self.log.error, error
+            self.log.error = error
             is_refused = error is not None and not _is_resumable(error)
             if is_refused and self.settings.on_full == "block":
                 assert error is not None
                 self.fail(self.ledger.describe_reuse(error))
-                return
-            if is_refused and not isinstance(error, _REFUSALS):
+            elif is_refused and not isinstance(error, _REFUSALS):
                 self._start_over()
+            has_failed = self.failure is not None
+            is_due = is_refused and time.monotonic() >= self._next_line
+            if is_due:
+                self._next_line = time.monotonic() + loss_log.LOG_SECONDS
+        self.log.write_lost()
+        if has_failed:
+            return
         # The delay ends before the stall timeout of a waiting caller.
         delay = min(backoff.next(error.retry_seconds if error is not None else None),
                     self.settings.stall_timeout / 2)
         # A handler of the log may take long, and no call must wait for it.
-        if error is not None and is_refused and (before is None or before.reason != error.reason):
-            _LOG.warning("%s: the stream is refused and tries again: %s", self.settings.model, error)
-        _LOG.info("%s: the stream reconnects in %.1f s: %s", self.settings.model, delay, error)
+        if is_due:
+            write(logging.WARNING, "%s: the stream is refused and tries again: %s", self.settings.model,
+                  error)
+        write(logging.INFO, "%s: the stream reconnects in %.1f s: %s", self.settings.model,
+              delay, error)
         with self.changed:
             self.changed.wait_for(lambda: self.failure is not None, delay)
 

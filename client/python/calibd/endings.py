@@ -18,19 +18,20 @@ _registered: set[tuple[int, str]] = set()
 def _close_all() -> None:
     """Delivers the rows of the streams that nobody has closed, each within its close_timeout.
 
-    A stream that blocks is not delivered: to wait for its server is the job of its block.
+    A stream that opens in a block is not delivered: to wait for its server is the job of its block.
     """
     deliveries = list(forks.running())
     for delivery in deliveries:
-        if delivery.settings.on_full == "drop":
+        if delivery.delivers_at_exit:
             delivery.begin_close()
     begin = time.monotonic()
     for delivery in deliveries:
-        if delivery.settings.on_full == "drop":
+        if delivery.delivers_at_exit:
             delivery.end_close(begin + delivery.settings.close_timeout, "was not closed")
         else:
             with delivery.changed:
                 delivery.log.report_lost("was not finished")
+            delivery.log.write_lost()
 
 
 def register() -> None:

@@ -13,6 +13,8 @@ from calibd.v1 import ingest_service_pb2 as ingest
 from calibd.window import ENVELOPE_BYTES, RejectedBatch, SendWindow, StreamCounts
 
 MAX_KEPT = 100
+# No producer reaches it, and the numbers that follow fit into 63 bits.
+_MAX_SEQUENCE = 2**62 - 1
 
 
 @dataclass
@@ -49,6 +51,7 @@ class Ledger:
         # The server may know rows: by their ids, or from an earlier stream with the same key.
         self.may_have_duplicates = bool(settings.idempotency_key)
         self.finished = False
+        self._has_opened = False
         self.counts = StreamCounts()
         self.rejected: list[RejectedBatch] = []
         self.dropped: list[FieldError] = []
@@ -86,8 +89,10 @@ class Ledger:
         """
         kind = response.WhichOneof("message")
         if kind == "opened" and not connection.opened:
-            is_first = self.classes is None
+            # A stream that starts anew after a refusal has not progressed by it.
+            is_first = not self._has_opened
             self._open(response.opened)
+            self._has_opened = True
             connection.opened = True
             return is_first, 0
         if kind == "ack" and connection.opened:
@@ -108,6 +113,12 @@ class Ledger:
             if getattr(opened, name) < 1:
                 raise DataLoss(f"the server opened the stream with {name} {getattr(opened, name)}, "
                                "expected at least 1")
+        if opened.next_sequence > _MAX_SEQUENCE:
+            raise DataLoss(f"the server opened the stream with next_sequence {opened.next_sequence}, "
+                           f"expected at most {_MAX_SEQUENCE}")
+        if not opened.HasField("forecast") and not opened.labels.names and opened.classes.count < 2:
+            raise DataLoss(f"the server opened the stream with {opened.classes.count} classes, expected "
+                           "at least 2")
         classes = Classes(opened.classes.count, tuple(opened.classes.names),
                           opened.classes.row_sum_tolerance,
                           opened.forecast if opened.HasField("forecast") else None,

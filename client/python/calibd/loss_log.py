@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 
 from calibd.errors import CalibdError
 from calibd.ledger import Ledger
@@ -12,11 +13,23 @@ _LOG = logging.getLogger("calibd")
 LOG_SECONDS = 60.0
 
 
+def write(level: int, text: str, *values: object) -> None:
+    """Logs a line. An application whose filter or handler raises must not end a thread by it.
+
+    No lock may be held: a handler may call the stream, or wait for a thread that does.
+    """
+    try:
+        _LOG.log(level, text, *values)
+    except Exception:
+        pass
+
+
 class LossLog:
     """Logs the losses of one stream. Its attributes need the lock `changed` to be held.
 
     error: the error of the last connection, until the server answers again.
-    is_over: the stream has ended, and no line follows.
+    is_over: the stream has ended.
+    is_closed: its close has been logged, and what is dropped now came too late.
     """
 
     def __init__(self, model: str, ledger: Ledger, changed: threading.Condition) -> None:
@@ -25,20 +38,37 @@ class LossLog:
         self._changed = changed
         self.error: CalibdError | None = None
         self.is_over = False
+        self.is_closed = False
+        # Of the monotonic clock: no line about dropped rows comes before.
+        self._next_line = 0.0
+        # What write_lost() will log.
+        self._lost = ""
         # Number of dropped rows and labels that the last line of the log stated.
         self._logged = 0
         self._thread: threading.Thread | None = None
         self._loss_is_reported = False
 
     def report_lost(self, what: str) -> None:
-        """Logs once how many accepted rows and labels the server has not acknowledged."""
+        """Notes once how many accepted rows and labels the server has not acknowledged.
+
+        write_lost() logs it when the lock is released.
+        """
         counts = self._ledger.counts
         lost = amounts(
             counts.rows - counts.dropped_rows - counts.accepted_rows - counts.rejected_rows,
             counts.labels - counts.dropped_labels - counts.accepted_labels - counts.rejected_labels)
         if lost and not self._ledger.finished and not self._loss_is_reported:
             self._loss_is_reported = True
-            _LOG.warning("%s: the stream %s, its newest %s may not be counted", self._model, what, lost)
+            self._lost = f"the stream {what}, its newest {lost} may not be counted"
+            if self.error is not None and self.error.message not in what:
+                self._lost += f": {self.error.message}"
+
+    def write_lost(self) -> None:
+        """Logs what report_lost() has noted. Takes the lock itself."""
+        with self._changed:
+            lost, self._lost = self._lost, ""
+        if lost:
+            write(logging.WARNING, "%s: %s", self._model, lost)
 
     def log_dropped(self) -> None:
         """Logs how many rows were dropped since the last line. Takes the lock itself."""
@@ -47,21 +77,24 @@ class LossLog:
             total = counts.dropped_rows + counts.dropped_labels
             since, self._logged = total - self._logged, total
             first = self._ledger.dropped[0] if self._ledger.dropped else None
+            self._next_line = time.monotonic() + LOG_SECONDS
             cause = "the server does not keep up"
-            if self.error is not None:
+            if self.is_closed:
+                cause = "the stream is closed"
+            elif self.error is not None:
                 cause = self.error.message
             elif first is not None:
                 cause = f"the first invalid one: {' '.join(first)}"
         if since:
-            _LOG.warning("%s: dropped %d rows and labels, %d in all; %s", self._model, since, total,
-                         cause)
+            write(logging.WARNING, "%s: dropped %d rows and labels, %d in all; %s", self._model, since,
+                  total, cause)
 
     def log_soon(self) -> None:
         """Logs dropped rows now and each minute, as long as rows are dropped.
 
         A handler of the log may take long, so a thread calls it.
         """
-        if self._thread is None:
+        if self._thread is None and not (self.is_over and time.monotonic() < self._next_line):
             self._thread = threading.Thread(target=self._log_each_minute, name="calibd-log", daemon=True)
             try:
                 self._thread.start()

@@ -68,8 +68,11 @@ class ObservationStream:
         self._process = os.getpid()
         self._delivery = Delivery(self._channels, self._settings)
         self._changed = self._delivery.changed
+        # Nobody can wait for a stream that opens by itself but the end of the process.
+        self._delivery.delivers_at_exit = self._is_lazy
         # Keeps the rows of concurrent calls apart. Held while a call waits for room.
-        self._sending = threading.Lock()
+        # A handler of a signal may call the stream while its own thread is in a call.
+        self._sending = threading.RLock()
         self._has_counts = False
         # Rows so far if all of them were whole; None: one was not, or the warning was given.
         self._whole_rows: int | None = 0
@@ -288,6 +291,7 @@ class ObservationStream:
     def _give_up(self, what: str, message: str) -> None:
         with self._changed:
             self._delivery.log.report_lost(what)
+        self._delivery.log.write_lost()
         self._cancel(message)
 
     def __repr__(self) -> str:

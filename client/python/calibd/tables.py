@@ -22,7 +22,8 @@ def plain(values: Any) -> Any:
                                                  for value in values):
         # numpy would take what is masked in a list for a number.
         values = [None if value is np.ma.masked else value for value in values]
-        return np.ma.array(values) if isinstance(values[0], np.ndarray) else values
+        masked: Any = np.ma.MaskedArray
+        return masked(values) if isinstance(values[0], np.ndarray) else values
     if not callable(getattr(values, "detach", None)):
         return values
     tensor = values.detach().cpu()

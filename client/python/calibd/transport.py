@@ -87,13 +87,20 @@ def is_calling() -> bool:
     return bool(_Process.calling)
 
 
+def unusable() -> CalibdError | None:
+    """Why this process cannot use gRPC; None: it can."""
+    # gRPC would hang here, or crash the parent, whose connections wait on the same files.
+    if not _Process.has_inherited_calls:
+        return None
+    return errors.FailedPrecondition(
+        "this process was forked while a call was running, which gRPC does not support: fork before "
+        'it, or use multiprocessing.get_context("spawn")')
+
+
 def open_channel(target: str) -> Any:
     """A channel with a connection of its own."""
-    # gRPC would hang here, or crash the parent, whose connections wait on the same files.
-    if _Process.has_inherited_calls:
-        raise errors.FailedPrecondition(
-            "this process was forked while a call was running, which gRPC does not support: fork before "
-            'it, or use multiprocessing.get_context("spawn")')
+    if (error := unusable()) is not None:
+        raise error
     return grpc.insecure_channel(target, options=_CHANNEL_OPTIONS)
 
 

@@ -22,7 +22,8 @@ _SKIP_INVALID_ROWS = wire.number_of(ingest.Observations, "skip_invalid_rows")
 
 # Upper bound of the size of a request without its chunks.
 ENVELOPE_BYTES = 64
-_ROW = re.compile(r"\[(\d+)\]")
+# No batch has more rows, and a number of thousands of digits is an error in int().
+_ROW = re.compile(r"\[([0-9]{1,10})\]")
 
 
 @dataclass
