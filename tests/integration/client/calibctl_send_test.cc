@@ -216,8 +216,10 @@ TEST_F(CalibctlServedTest, SendChecksTimesAndStopsAtARejectionOfEveryBatch) {
   EXPECT_THAT(late->error(), HasSubstr("old.csv line 2, column 3 (\"ts\"): 2016-11-01T12:00:00Z is "
                                        "more than 1000 days before now"));
   arguments.emplace_back("--drop-invalid");
-  EXPECT_EQ(RunJson(arguments).at("droppedRows"), "2");
-  EXPECT_EQ(RunJson({"show", "times"}).at("rejectedRows"), "0");
+  const auto none = Run(arguments);
+  EXPECT_EQ(none->exit_code(), 1);
+  EXPECT_THAT(none->error(), HasSubstr("no row was counted: all 2 rows are invalid"));
+  EXPECT_EQ(RunJson({"show", "times"}).at("droppedRows"), "2");
 }
 
 TEST_F(CalibctlServedTest, SimulateWarnsOfRepeatedRows) {
@@ -364,9 +366,10 @@ TEST_F(CalibctlServedTest, AModelIsComparedWithItsBaseline) {
   // Of a file with other columns, only those of the predictions are read.
   const TemporaryFolder folder;
   const std::string rows = folder.path() / "rows.csv";
-  std::ofstream(rows) << "key,truth,0,1,2\n11,0,0.5,0.3,0.2\n12,1,0.1,0.8,0.1\n";
-  for (const char* const old : {"key,truth,0,1,2\n11,0,0.4,0.4,0.2\n12,1,0.2,0.6,0.2\n",
-                                "0,1,2\n0.4,0.4,0.2\n0.2,0.6,0.2\n"}) {
+  std::ofstream(rows) << "key,truth,prob_0,prob_1,prob_2\n11,0,0.5,0.3,0.2\n12,1,0.1,0.8,0.1\n";
+  for (const char* const old :
+       {"key,truth,prob_0,prob_1,prob_2\n11,0,0.4,0.4,0.2\n12,1,0.2,0.6,0.2\n",
+        "prob_0,prob_1,prob_2\n0.4,0.4,0.2\n0.2,0.6,0.2\n"}) {
     const std::string path = folder.path() / "old.csv";
     std::ofstream(path) << old;
     EXPECT_EQ(RunJson({"send", "m", rows, "--label-column", "truth", "--label-base", "0",
