@@ -50,7 +50,7 @@ class Delivery:
         self.failure: CalibdError | None = None
         self.delivers_at_exit = settings.on_full == "drop"
         self.log = LossLog(settings.model, self.ledger, self.changed)
-        # Of the monotonic clock: no line about a refusal comes before.
+        # The earliest time of the next line about a refusal, by the monotonic clock.
         self._next_line = 0.0
         if settings.on_full == "drop" and (unusable := transport.unusable()) is not None:
             # No later attempt can succeed in this process, so all rows are dropped at once.

@@ -75,13 +75,13 @@ def test_lines(result: evaluation.QuadraticTestResult) -> list[tuple[str, str]]:
 
 
 def order(error: monitoring.ErrorInterval) -> tuple[float, float]:
-    """Of two errors, the worse one is larger."""
+    """The key that sorts errors: that of the worse error is larger."""
     return error.lower, error.estimate
 
 
 def worst(evaluated: evaluation.Evaluation | evaluation.EvaluatedGroup,
           is_over: bool) -> monitoring.ErrorInterval:
-    """Of two classes, the error of the top label or of class 1: that which decides the status."""
+    """The error that decides the status: of two classes, that of the top label or of class 1."""
     if not evaluated.HasField("class_1_error"):
         return evaluated.error
     return max(evaluated.error, evaluated.class_1_error,

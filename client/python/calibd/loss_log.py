@@ -39,9 +39,9 @@ class LossLog:
         self.error: CalibdError | None = None
         self.is_over = False
         self.is_closed = False
-        # Of the monotonic clock: no line about dropped rows comes before.
+        # The earliest time of the next line about dropped rows, by the monotonic clock.
         self._next_line = 0.0
-        # What write_lost() will log.
+        # The text that write_lost() will log; empty if there is none.
         self._lost = ""
         # Number of dropped rows and labels that the last line of the log stated.
         self._logged = 0

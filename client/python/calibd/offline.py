@@ -115,7 +115,7 @@ def _bandwidth(bandwidth: float | None) -> float | None:
 
 
 def _criteria(error_limit: float, significance_level: float) -> tuple[float, float]:
-    """Both, if they are in their ranges."""
+    """Returns both numbers, or raises if one is outside its range."""
     return (arguments.probability("error_limit", error_limit, *_ERROR_LIMITS),
             arguments.probability("significance_level", significance_level, *_SIGNIFICANCE_LEVELS))
 
@@ -165,7 +165,7 @@ def _width(p: Any) -> int:
 
 
 def _hint_of_labels(y: Any, classes: Classes, is_score: bool) -> str:
-    """What may be wrong besides a label that is no class; else empty."""
+    """A hint at why a label is no class; empty if there is none."""
     if classes.names:
         return ""
     values = np.unique(np.asarray(y, object).astype(str))

@@ -88,7 +88,7 @@ def is_calling() -> bool:
 
 
 def unusable() -> CalibdError | None:
-    """Why this process cannot use gRPC; None: it can."""
+    """Returns why this process cannot use gRPC, or None if it can."""
     # gRPC would hang here, or crash the parent, whose connections wait on the same files.
     if not _Process.has_inherited_calls:
         return None
