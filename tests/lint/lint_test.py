@@ -12,6 +12,7 @@ import braces
 import dockerfile_policy
 import error_reasons
 import layering
+import named_files
 import proto_style
 import self_contained
 from sources import ROOT
@@ -34,6 +35,17 @@ class BracesTest(unittest.TestCase):
         self.check("if (a) {\n  b = 1;\n} else {\n  c = 2;\n}\n", 0)
         self.check("if (a) {\n  // Why.\n  b = 1;\n}\n", 0)
         self.check("if (a) {\n  " + "b" * 93 + ";\n}\n", 0)
+
+
+class NamedFilesTest(unittest.TestCase):
+    def check(self, text, *problems):
+        self.assertEqual(named_files.violations(text, "server"), list(problems))
+
+    def test_a_file_is_found_from_the_root_and_from_the_folder_of_the_page(self):
+        self.check("`server/state/model.h`, `state/model.h`, `state/model`, `state/` and `tests/NAME.rs`",
+                   "1: tests/NAME.rs does not exist")
+        self.check("a\n`server/state/no_model.h` of `nothing.h`, `tests/lint/*.py`",
+                   "2: server/state/no_model.h does not exist")
 
 
 class ErrorReasonsTest(unittest.TestCase):
