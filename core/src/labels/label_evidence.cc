@@ -4,6 +4,9 @@
 #include <bit>
 #include <cmath>
 #include <numbers>
+#include <numeric>
+#include <span>
+#include <utility>
 
 namespace calibd {
 namespace {
@@ -53,10 +56,59 @@ bool AllPositive(const std::vector<double>& values) {
                              [](double value) { return value > 0 && std::isfinite(value); });
 }
 
+// True if the odds ratios can name the bets of a state.
+bool AreOddsRatios(std::vector<double> ratios) {
+  if (ratios.empty() || !AllPositive(ratios)) return false;
+  std::ranges::sort(ratios);
+  return std::ranges::adjacent_find(ratios) == ratios.end();
+}
+
+double Mean(std::span<const double> values) noexcept {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+// Products or statistics of the present bets on one side of a label, from those of the saved
+// ratios; see Restore.
+std::array<double, kRatios> OfPresentRatios(std::span<const double> saved_ratios,
+                                            std::span<const double> saved) noexcept {
+  const double mean = Mean(saved);
+  std::array<double, kRatios> present{};
+  for (std::size_t j = 0; j < kRatios; ++j) {
+    const auto at = static_cast<std::size_t>(std::ranges::find(saved_ratios, kLabelOddsRatios[j]) -
+                                             saved_ratios.begin());
+    present[j] = at < saved.size() ? saved[at] : mean;
+  }
+  const double now = Mean(present);
+  for (double& value : present) value = now > 0 ? value * (mean / now) : mean;
+  return present;
+}
+
+// Replaces the bets of a valid state by the present ones.
+void AdoptRatios(LabelEvidenceState& state) {
+  const std::size_t ratios = state.odds_ratios.size();
+  std::vector<double> inverses;
+  std::vector<double> shiryaev_roberts;
+  for (std::size_t first = 0; first < state.inverses.size(); first += ratios) {
+    std::vector<double> products;
+    for (std::size_t j = first; j < first + ratios; ++j) products.push_back(1 / state.inverses[j]);
+    for (const double product : OfPresentRatios(state.odds_ratios, products)) {
+      inverses.push_back(Clamped(1 / product));
+    }
+    const auto drift = std::span(state.shiryaev_roberts).subspan(first, ratios);
+    for (const double value : OfPresentRatios(state.odds_ratios, drift)) {
+      shiryaev_roberts.push_back(std::min(value, kMostWealth));
+    }
+  }
+  state.odds_ratios.assign(kLabelOddsRatios.begin(), kLabelOddsRatios.end());
+  state.inverses = std::move(inverses);
+  state.shiryaev_roberts = std::move(shiryaev_roberts);
+}
+
 }  // namespace
 
 LabelEvidence::LabelEvidence(std::size_t label_count, double tolerance, const EvidenceMarks& marks)
     : label_count_(label_count), eps_(tolerance / 2), marks_(marks) {
+  state_.odds_ratios.assign(kLabelOddsRatios.begin(), kLabelOddsRatios.end());
   state_.inverses.assign(label_count * kLabelBets, 1.0);
   state_.histogram.assign(label_count, 1.0);
   state_.shiryaev_roberts.assign(label_count * kLabelBets, 0.0);
@@ -173,12 +225,12 @@ void LabelEvidence::RestartDrift(double log_threshold) noexcept {
 
 bool LabelEvidence::Restore(const State& state) {
   const std::size_t bins = label_count_ * kLabelBins;
-  const bool is_valid = state.count >= 0 && state.inverses.size() == state_.inverses.size() &&
-                        state.histogram.size() == label_count_ &&
-                        state.shiryaev_roberts.size() == state_.shiryaev_roberts.size() &&
-                        state.bin_count.size() == bins && state.bin_held.size() == bins &&
-                        state.bin_stated.size() == bins && AllPositive(state.inverses) &&
-                        AllPositive(state.histogram) &&
+  const std::size_t bets = label_count_ * kLabelSides * state.odds_ratios.size();
+  const bool is_valid = state.count >= 0 && AreOddsRatios(state.odds_ratios) &&
+                        state.inverses.size() == bets && state.histogram.size() == label_count_ &&
+                        state.shiryaev_roberts.size() == bets && state.bin_count.size() == bins &&
+                        state.bin_held.size() == bins && state.bin_stated.size() == bins &&
+                        AllPositive(state.inverses) && AllPositive(state.histogram) &&
                         std::ranges::all_of(state.shiryaev_roberts, [](double value) {
                           return value >= 0 && std::isfinite(value);
                         });
@@ -192,11 +244,12 @@ bool LabelEvidence::Restore(const State& state) {
     }
   }
   state_ = state;
+  if (!std::ranges::equal(state_.odds_ratios, kLabelOddsRatios)) AdoptRatios(state_);
   return true;
 }
 
 std::size_t LabelEvidence::MaxMemory(std::size_t label_count) noexcept {
-  return sizeof(LabelEvidence) +
+  return sizeof(LabelEvidence) + kRatios * sizeof(double) +
          label_count * ((2 * kLabelBets + 1) * sizeof(double) +
                         kLabelBins * (2 * sizeof(std::int64_t) + sizeof(double)));
 }

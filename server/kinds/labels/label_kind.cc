@@ -41,6 +41,7 @@ struct LabelWatchState {
 void EvidenceFields(StateFields& fields, LabelEvidenceState& state) {
   using Stored = store::v1::LabelState;
   fields(Stored::kCountFieldNumber, state.count);
+  fields(Stored::kOddsRatiosFieldNumber, state.odds_ratios);
   fields(Stored::kInversesFieldNumber, state.inverses);
   fields(Stored::kHistogramFieldNumber, state.histogram);
   fields(Stored::kShiryaevRobertsFieldNumber, state.shiryaev_roberts);

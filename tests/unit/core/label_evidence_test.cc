@@ -185,6 +185,90 @@ TEST(LabelEvidenceTest, RecordsWhenTheMarksAreReached) {
   EXPECT_EQ(evidence.Read().evidence_reached_at, reached);
 }
 
+// Calls change(first, ratios) for the bets of each side of each label, from the last one on, so
+// that the change may move those behind it.
+void ForEachSide(const LabelEvidenceState& state, const auto& change) {
+  const auto ratios = static_cast<std::ptrdiff_t>(state.odds_ratios.size());
+  const auto bets = static_cast<std::ptrdiff_t>(state.inverses.size());
+  for (std::ptrdiff_t first = bets - ratios; first >= 0; first -= ratios) change(first);
+}
+
+// Removes a bet from a state, as if it were new in this version.
+LabelEvidenceState Without(LabelEvidenceState state, std::ptrdiff_t bet) {
+  ForEachSide(state, [&](std::ptrdiff_t first) {
+    state.inverses.erase(state.inverses.begin() + first + bet);
+    state.shiryaev_roberts.erase(state.shiryaev_roberts.begin() + first + bet);
+  });
+  state.odds_ratios.erase(state.odds_ratios.begin() + bet);
+  return state;
+}
+
+// Adds a bet that this version lacks.
+LabelEvidenceState WithUnknownBet(LabelEvidenceState state) {
+  ForEachSide(state, [&](std::ptrdiff_t first) {
+    state.inverses.insert(state.inverses.begin() + first, 1e-3);
+    state.shiryaev_roberts.insert(state.shiryaev_roberts.begin() + first, 1e4);
+  });
+  state.odds_ratios.insert(state.odds_ratios.begin(), 7);
+  return state;
+}
+
+// The e-value of a label by the formula of the header.
+double EValueOfLabel(const LabelEvidenceState& state, std::size_t k) {
+  const std::size_t ratios = state.odds_ratios.size();
+  double fixed = 1;
+  for (std::size_t side = 0; side < kLabelSides; ++side) {
+    double sum = 0;
+    for (std::size_t j = 0; j < ratios; ++j) {
+      sum += 1 / state.inverses[(k * kLabelSides + side) * ratios + j];
+    }
+    fixed *= sum / static_cast<double>(ratios);
+  }
+  return (fixed + 1 / state.histogram[k]) / 2;
+}
+
+TEST(LabelEvidenceTest, AStateWithOtherBetsContinuesWithItsEValues) {
+  constexpr std::size_t kCount = 3;
+  const Labels labels = DrawLabels(kCount, 500, 1.4);
+  LabelEvidence evidence(kCount, kLabelTolerance);
+  evidence.Add(labels.view());
+  std::vector<LabelEvidenceState> others = {WithUnknownBet(evidence.Save())};
+  for (std::size_t j = 0; j < kLabelOddsRatios.size(); ++j) {
+    others.push_back(Without(evidence.Save(), static_cast<std::ptrdiff_t>(j)));
+  }
+  others.push_back(WithUnknownBet(Without(evidence.Save(), 0)));
+  for (const LabelEvidenceState& other : others) {
+    LabelEvidence restored(kCount, kLabelTolerance);
+    ASSERT_TRUE(restored.Restore(other));
+    const LabelEvidenceReading reading = restored.Read();
+    for (std::size_t k = 0; k < kCount; ++k) {
+      EXPECT_NEAR(reading.label_log10_e_values[k], std::log10(EValueOfLabel(other, k)), 1e-12);
+    }
+    double drift = 0;
+    for (const double value : other.shiryaev_roberts) drift += value;
+    drift /= static_cast<double>(other.shiryaev_roberts.size());
+    EXPECT_NEAR(reading.log10_drift, std::log10(1 + drift), 1e-12);
+    EXPECT_GT(std::abs(reading.log10_e_value - evidence.Read().log10_e_value), 1e-6)
+        << "the change changes nothing";
+    // The present bets go on, and gain nothing on average.
+    const std::vector<double> g = {0.3, 0.5, 0.9};
+    double mean = 0;
+    for (int truths = 0; truths < 8; ++truths) {
+      std::vector<std::int8_t> row(kCount);
+      double probability = 1;
+      for (std::size_t k = 0; k < kCount; ++k) {
+        row[k] = static_cast<std::int8_t>(truths >> k & 1);
+        probability *= row[k] == 1 ? g[k] : 1 - g[k];
+      }
+      LabelEvidence next = restored;
+      next.Add({g, row, kCount});
+      EXPECT_TRUE(std::ranges::equal(next.Save().odds_ratios, kLabelOddsRatios));
+      mean += probability * std::exp(next.LogEValue() - restored.LogEValue());
+    }
+    EXPECT_LE(mean, 1 + 1e-12);
+  }
+}
+
 TEST(LabelEvidenceTest, EveryStateCanBeRestored) {
   // The largest factors: swapped columns, and many truths as stated before others.
   for (const double stated : {0.0, .001, .05, .4, .6, .99, 1.0}) {
@@ -217,6 +301,10 @@ TEST(LabelEvidenceTest, StaysFiniteAndRefusesInvalidStates) {
                      },
                      +[](LabelEvidenceState& s) { s.bin_held[0] = s.bin_count[0] + 1; },
                      +[](LabelEvidenceState& s) { s.bin_stated[0] = -1; },
+                     +[](LabelEvidenceState& s) { s.odds_ratios[1] = s.odds_ratios[0]; },
+                     +[](LabelEvidenceState& s) { s.odds_ratios[0] = 0; },
+                     +[](LabelEvidenceState& s) { s.odds_ratios.pop_back(); },
+                     +[](LabelEvidenceState& s) { s.odds_ratios.clear(); },
                      +[](LabelEvidenceState& s) { s.count = -1; }}) {
     LabelEvidenceState state = evidence.Save();
     spoil(state);

@@ -8,10 +8,12 @@
 #include <memory>
 #include <numbers>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "calibd/core/experts.h"
 #include "calibd/core/forecast_experts.h"
+#include "calibd/core/label_evidence.h"
 #include "server/ingest/decode.h"
 #include "server/state/check_declaration.h"
 #include "unit/server/watched_model.h"
@@ -182,6 +184,62 @@ TEST(ChangedExpertsTest, AModelOfNumbersContinuesWithItsEValue) {
     insert(*state.mutable_log_shiryaev_roberts(), state.location_scale_ids_size() + at, 5.0);
     insert(*state.mutable_histogram_weights(), at, 12345.0);
   });
+}
+
+TEST(ChangedExpertsTest, AModelOfLabelsContinuesWithItsEValue) {
+  ThreadPool pool("test", 1);
+  v1::Model declared;
+  declared.set_name("models/weather");
+  for (const char* const name : {"rain", "fog"}) declared.mutable_labels()->add_names(name);
+  const auto declaration = CheckDeclaration(declared, std::size_t{1} << 30);
+  ASSERT_TRUE(declaration.ok()) << declaration.status();
+  const auto apply = [&](Model& model, int count) {
+    ObservationsRow rows;
+    rows.values.width = rows.values.truths.each = 2;
+    for (int i = 0; i < 2 * count; ++i) {
+      rows.values.values.push_back(i % 4 < 2 ? 0.75 : 0.25);
+      rows.values.truths.labels.push_back(i % 5 == 0 ? 1 : 0);
+    }
+    model.strand_state().Apply(testing::RowOf(std::move(rows)), 1, std::chrono::seconds(1));
+  };
+  Model model(1, *declaration, {}, {}, pool, nullptr);
+  apply(model, 40);
+  const store::v1::ModelState saved = model.strand_state().Save();
+  const int ratios = saved.monitor().watch().labels().odds_ratios_size();
+  ASSERT_EQ(ratios, static_cast<int>(kLabelOddsRatios.size()));
+  for (int j = 0; j < ratios; ++j) {
+    SCOPED_TRACE(j);
+    store::v1::ModelState other = saved;
+    store::v1::LabelState& evidence = *other.mutable_monitor()->mutable_watch()->mutable_labels();
+    evidence.mutable_odds_ratios()->erase(evidence.odds_ratios().begin() + j);
+    // The sides of both labels, from the last one on.
+    for (int first = evidence.inverses_size() - ratios; first >= 0; first -= ratios) {
+      for (Reals* const values :
+           {evidence.mutable_inverses(), evidence.mutable_shiryaev_roberts()}) {
+        values->erase(values->begin() + first + j);
+      }
+    }
+    double mean = 0;
+    for (int k = 0; k < 2; ++k) {
+      double fixed = 1;
+      for (int side = 0; side < 2; ++side) {
+        double sum = 0;
+        for (int i = 0; i < ratios - 1; ++i) {
+          sum += 1 / evidence.inverses((2 * k + side) * (ratios - 1) + i);
+        }
+        fixed *= sum / (ratios - 1);
+      }
+      mean += (fixed + 1 / evidence.histogram(k)) / 4;
+    }
+    Model restored(1, *declaration, {}, {}, pool, nullptr);
+    const absl::Status status = restored.strand_state().Restore(other);
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_NEAR(LogEValueOf(restored), std::log(mean), 1e-9);
+    EXPECT_GT(std::abs(LogEValueOf(restored) - LogEValueOf(model)), 1e-6)
+        << "the change changes nothing";
+    apply(restored, 100);
+    EXPECT_EQ(restored.strand_state().Save().monitor().watch().labels().odds_ratios_size(), ratios);
+  }
 }
 
 }  // namespace

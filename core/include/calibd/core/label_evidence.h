@@ -42,11 +42,13 @@ struct LabelEvidenceReading {
 // The state of a LabelEvidence. The arrays have a row for each label.
 struct LabelEvidenceState {
   std::int64_t count = 0;
-  // The inverses of the products, > 0: K x kLabelBets for the fixed odds ratios, those of the lower
-  // side first, and K for the histogram.
+  // The fixed odds ratios, > 0 and distinct: a saved state names its bets by them.
+  std::vector<double> odds_ratios;
+  // The inverses of the products, > 0: K x kLabelSides x odds_ratios, those of the lower side
+  // first; and K for the histogram.
   std::vector<double> inverses;
   std::vector<double> histogram;
-  // R of each fixed odds ratio, >= 0: K x kLabelBets.
+  // R of each fixed odds ratio, >= 0: as many as inverses.
   std::vector<double> shiryaev_roberts;
   // The known truths of each bin, K x kLabelBins: their number, how many hold, and the sum of the
   // stated probabilities.
@@ -108,7 +110,10 @@ class LabelEvidence {
   using State = LabelEvidenceState;
   [[nodiscard]] const State& Save() const noexcept { return state_; }
   // Restores a saved state. Returns false, and leaves this object unchanged, when the state is
-  // invalid for it.
+  // invalid for it. A state with other odds ratios continues with those of this version, and
+  // neither its e-values nor its drift jump, except by rounding: a new bet begins with the mean of
+  // the saved ones on its side, and all are scaled until their mean is the saved one. That moves
+  // wealth between bets that were made before, and creates none.
   [[nodiscard]] bool Restore(const State& state);
 
   // Upper bound of the bytes that an object holds.
