@@ -1,22 +1,16 @@
 // A store of models of forecasts that is kept as files.
 #include <gmock/gmock.h>
 #include <google/protobuf/util/time_util.h>
-#include <grpcpp/create_channel.h>
-#include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "calibd/client/client.h"
-#include "calibd/v1/ingest_service.grpc.pb.h"
 #include "integration/store/golden_store.h"
-#include "server/store/local/sqlite.h"
-#include "support/server_process.h"
 #include "support/wait_for.h"
 
 namespace calibd::testing {
@@ -50,49 +44,6 @@ json ScoresJson(const v1::ForecastScores& scores) {
           {"residual_standard_deviation", scores.residual_standard_deviation()}};
 }
 
-json WatchJson(const v1::Watch& watch) {
-  json out{{"observations", watch.observations()},
-           {"log10_e_value", watch.evidence().log10_e_value()},
-           {"max_log10_e_value", watch.evidence().max_log10_e_value()},
-           {"max_observation", watch.evidence().max_observation()},
-           {"drift", watch.drift().log10_statistic()},
-           {"max_drift", watch.drift().max_log10_statistic()}};
-  if (watch.has_decision()) {
-    const v1::DecisionLoss& decision = watch.decision();
-    out["decision"] = {{"threshold", decision.decision().threshold()},
-                       {"miss_cost", decision.decision().miss_cost()},
-                       {"actions", decision.actions()},
-                       {"realised", decision.realised_loss()},
-                       {"expected", decision.expected_loss()},
-                       {"gap_lower_bound", decision.gap_lower_bound()},
-                       {"gap_upper_bound", decision.gap_upper_bound()}};
-  }
-  if (watch.has_discrepancy()) {
-    const v1::Discrepancy& discrepancy = watch.discrepancy();
-    out["discrepancy"] = {{"mmd_squared", discrepancy.mmd_squared()},
-                          {"block_count", discrepancy.block_count()},
-                          {"block_mmd_squared", discrepancy.block_mmd_squared()}};
-  }
-  return out;
-}
-
-json AlarmsJson(const v1::GetCalibrationResponse& answer) {
-  auto alarms = json::array();
-  for (const v1::Alarm& alarm : answer.alarms()) {
-    alarms.push_back({{"id", alarm.id()},
-                      {"kind", static_cast<int>(alarm.kind())},
-                      {"raise_time", TimeUtil::ToString(alarm.raise_time())},
-                      {"observation", alarm.observation()},
-                      {"gap", alarm.gap()},
-                      {"estimate", alarm.crossing().error().estimate()},
-                      {"lower", alarm.crossing().error().lower()},
-                      {"acknowledged", alarm.has_acknowledge_time()},
-                      {"note", alarm.note()},
-                      {"group", alarm.group_value()}});
-  }
-  return alarms;
-}
-
 // What is kept of the answers about a model, without its alarms.
 json ForecastJson(client::Client& client, const std::string& name) {
   const auto answer = client.GetCalibration("models/" + name);
@@ -101,12 +52,12 @@ json ForecastJson(client::Client& client, const std::string& name) {
   json out{{"observations", answer->observations()},
            {"rejected_rows", answer->rejected_rows()},
            {"scores", ScoresJson(answer->forecast())},
-           {"watch", WatchJson(answer->watch())},
+           {"watch", ToJson(answer->watch())},
            {"since_start", ErrorJson(answer->error().since_start())},
            {"since_acknowledgement", ErrorJson(answer->error().since_acknowledgement())},
            {"groups", json::object()}};
   for (const v1::GroupWatch& group : answer->groups()) {
-    out["groups"][group.value()] = {{"watch", WatchJson(group.watch())},
+    out["groups"][group.value()] = {{"watch", ToJson(group.watch())},
                                     {"scores", ScoresJson(group.forecast())},
                                     {"error", ErrorJson(group.error().since_start())}};
   }
@@ -192,33 +143,8 @@ v1::ObserveRequest ForecastBatch(const std::string& name, std::int64_t sequence,
   return request;
 }
 
-class GoldenForecastsTest : public ::testing::Test {
+class GoldenForecastsTest : public GoldenTest {
  protected:
-  void Start() {
-    server_ = ServerProcess::Start({"--data-dir", data_.string()});
-    ASSERT_NE(server_, nullptr);
-    auto client = client::Client::Connect(server_->grpc_address());
-    ASSERT_TRUE(client.ok());
-    client_ = *std::move(client);
-    ingest_ = v1::IngestService::NewStub(
-        grpc::CreateChannel(server_->grpc_address(), grpc::InsecureChannelCredentials()));
-  }
-
-  void Stop() {
-    client_.reset();
-    ingest_.reset();
-    EXPECT_EQ(server_->Terminate(), 0);
-  }
-
-  v1::ObserveResponse Observe(const v1::ObserveRequest& request,
-                              grpc::StatusCode expected = grpc::StatusCode::OK) {
-    grpc::ClientContext context;
-    v1::ObserveResponse response;
-    const grpc::Status status = ingest_->Observe(&context, request, &response);
-    EXPECT_EQ(status.error_code(), expected) << status.error_message();
-    return response;
-  }
-
   // Fills an empty server as that of the golden store was filled.
   void Fill() {
     for (const char* const name : {"normal", "quantiles", "samples", "delays"}) {
@@ -267,15 +193,6 @@ class GoldenForecastsTest : public ::testing::Test {
     return request;
   }
 
-  // The row of the log of the newest snapshot, or 0.
-  std::int64_t SnapshotOf(int model_id) const {
-    auto database = server::Database::Open((data_ / "calibd.db").string());
-    EXPECT_TRUE(database.ok());
-    const std::string id = std::to_string(model_id);
-    return *database->QueryInteger(
-        ("SELECT coalesce(max(log_id), 0) FROM snapshots WHERE model_id = " + id).c_str());
-  }
-
   // Compares with the answers that were kept. same_store: also the alarms, which depend on the ends
   // of intervals, and times.
   void ExpectKeptAnswers(bool same_store) {
@@ -292,12 +209,6 @@ class GoldenForecastsTest : public ::testing::Test {
       ExpectIn(answers, now, name, kTolerance);
     }
   }
-
-  const TemporaryFolder folder_;
-  const std::filesystem::path data_ = folder_.path() / "data";
-  std::unique_ptr<ServerProcess> server_;
-  std::unique_ptr<client::Client> client_;
-  std::unique_ptr<v1::IngestService::Stub> ingest_;
 };
 
 TEST_F(GoldenForecastsTest, Continues) {
@@ -332,7 +243,7 @@ TEST_F(GoldenForecastsTest, Continues) {
 // CALIBD_TEST_WRITE_GOLDEN: keeps the store, while no calibd with its format was released.
 TEST_F(GoldenForecastsTest, TheSameRowsGetTheSameAnswers) {
   Start();
-  Fill();
+  ASSERT_NO_FATAL_FAILURE(Fill());
   json answers;
   for (const char* const name : {"normal", "quantiles", "samples", "delays"}) {
     answers[name] = ForecastJson(*client_, name);
@@ -343,11 +254,7 @@ TEST_F(GoldenForecastsTest, TheSameRowsGetTheSameAnswers) {
   EXPECT_EQ(answers["quantiles"]["history"].size(), 3U);
   const bool keep = std::getenv("CALIBD_TEST_WRITE_GOLDEN") != nullptr;
   if (!keep) ExpectKeptAnswers(false);
-  client_.reset();
-  ingest_.reset();
-  // A proper stop would leave nothing after the snapshots. The first query brings the write-ahead
-  // log into the database.
-  server_->Kill();
+  Kill();
   EXPECT_GT(SnapshotOf(1), 0);
   if (keep) KeepGoldenStore(kForecastStore, data_, answers);
 }

@@ -1,6 +1,7 @@
 #include "integration/store/golden_store.h"
 
-#include <gtest/gtest.h>
+#include <google/protobuf/util/time_util.h>
+#include <grpcpp/create_channel.h>
 
 #include <chrono>
 #include <cmath>
@@ -9,10 +10,13 @@
 #include <vector>
 
 #include "server/store/local/log_files.h"
+#include "server/store/local/sqlite.h"
 #include "server/store/local/store_file.h"
 
 namespace calibd::testing {
 namespace {
+
+using google::protobuf::util::TimeUtil;
 
 nlohmann::json EstimatesJson(
     const google::protobuf::RepeatedPtrField<v1::BlockEstimate>& estimates) {
@@ -120,6 +124,50 @@ nlohmann::json ToJson(const v1::LabelArrivals& coverage) {
           {"predicted_classes", std::move(classes)}};
 }
 
+nlohmann::json ToJson(const v1::Watch& watch) {
+  nlohmann::json out{{"observations", watch.observations()},
+                     {"log10_e_value", watch.evidence().log10_e_value()},
+                     {"max_log10_e_value", watch.evidence().max_log10_e_value()},
+                     {"max_observation", watch.evidence().max_observation()},
+                     {"drift", watch.drift().log10_statistic()},
+                     {"max_drift", watch.drift().max_log10_statistic()}};
+  if (watch.has_decision()) {
+    const v1::DecisionLoss& decision = watch.decision();
+    out["decision"] = {{"threshold", decision.decision().threshold()},
+                       {"miss_cost", decision.decision().miss_cost()},
+                       {"actions", decision.actions()},
+                       {"realised", decision.realised_loss()},
+                       {"expected", decision.expected_loss()},
+                       {"gap_lower_bound", decision.gap_lower_bound()},
+                       {"gap_upper_bound", decision.gap_upper_bound()}};
+  }
+  if (watch.has_discrepancy()) {
+    const v1::Discrepancy& discrepancy = watch.discrepancy();
+    out["discrepancy"] = {{"mmd_squared", discrepancy.mmd_squared()},
+                          {"block_count", discrepancy.block_count()},
+                          {"block_mmd_squared", discrepancy.block_mmd_squared()}};
+  }
+  return out;
+}
+
+nlohmann::json AlarmsJson(const v1::GetCalibrationResponse& answer) {
+  auto alarms = nlohmann::json::array();
+  for (const v1::Alarm& alarm : answer.alarms()) {
+    alarms.push_back({{"id", alarm.id()},
+                      {"kind", static_cast<int>(alarm.kind())},
+                      {"raise_time", TimeUtil::ToString(alarm.raise_time())},
+                      {"observation", alarm.observation()},
+                      {"gap", alarm.gap()},
+                      {"estimate", alarm.crossing().error().estimate()},
+                      {"lower", alarm.crossing().error().lower()},
+                      {"acknowledged", alarm.has_acknowledge_time()},
+                      {"note", alarm.note()},
+                      {"group", alarm.group_value()}});
+    if (alarm.has_label()) alarms.back()["label"] = alarm.label();
+  }
+  return alarms;
+}
+
 nlohmann::json ToJson(const v1::GetCalibrationResponse& answer) {
   nlohmann::json out{{"observations", answer.observations()},
                      {"rejected_rows", answer.rejected_rows()},
@@ -165,6 +213,49 @@ void ExpectGoldenAnswers(const std::string& name, client::Client& client) {
     // Versions may add the same terms in another order.
     ExpectIn(answer, ToJson(*now), model, 1e-14);
   }
+}
+
+void GoldenTest::Start(std::vector<std::string> arguments) {
+  arguments.insert(arguments.end(), {"--data-dir", data_.string()});
+  server_ = ServerProcess::Start(arguments);
+  ASSERT_NE(server_, nullptr);
+  auto client = client::Client::Connect(server_->grpc_address());
+  ASSERT_TRUE(client.ok());
+  client_ = *std::move(client);
+  ingest_ = v1::IngestService::NewStub(
+      grpc::CreateChannel(server_->grpc_address(), grpc::InsecureChannelCredentials()));
+}
+
+void GoldenTest::Stop() {
+  client_.reset();
+  ingest_.reset();
+  EXPECT_EQ(server_->Terminate(), 0);
+}
+
+void GoldenTest::Kill() {
+  client_.reset();
+  ingest_.reset();
+  server_->Kill();
+}
+
+v1::ObserveResponse GoldenTest::Observe(const v1::ObserveRequest& request,
+                                        grpc::StatusCode expected) {
+  grpc::ClientContext context;
+  v1::ObserveResponse response;
+  const grpc::Status status = ingest_->Observe(&context, request, &response);
+  EXPECT_EQ(status.error_code(), expected) << status.error_message();
+  return response;
+}
+
+std::int64_t GoldenTest::Query(const std::string& sql) const {
+  auto database = server::Database::Open((data_ / "calibd.db").string());
+  EXPECT_TRUE(database.ok());
+  return *database->QueryInteger(sql.c_str());
+}
+
+std::int64_t GoldenTest::SnapshotOf(int model_id) const {
+  return Query("SELECT coalesce(max(log_id), 0) FROM snapshots WHERE model_id = " +
+               std::to_string(model_id));
 }
 
 }  // namespace calibd::testing

@@ -2,8 +2,6 @@
 #include "integration/store/golden_store.h"
 
 #include <gmock/gmock.h>
-#include <grpcpp/create_channel.h>
-#include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -11,9 +9,6 @@
 
 #include "calibd/client/client.h"
 #include "calibd/core/generator.h"
-#include "calibd/v1/ingest_service.grpc.pb.h"
-#include "server/store/local/sqlite.h"
-#include "support/server_process.h"
 
 namespace calibd::testing {
 namespace {
@@ -24,25 +19,13 @@ constexpr char kStore[] = "classes";
 // The number of the newest batch of the model `counted`.
 constexpr std::int64_t kLast = 5;
 
-class GoldenStoreTest : public ::testing::Test {
+class GoldenStoreTest : public GoldenTest {
  protected:
   void Start(std::vector<std::string> arguments = {}) {
     // The stores keep the times of their producers and requests. These expire after ten years only.
-    arguments.insert(arguments.end(), {"--data-dir", data_.string(), "--request-id-seconds",
-                                       "315360000", "--producer-idle-seconds", "315360000"});
-    server_ = ServerProcess::Start(arguments);
-    ASSERT_NE(server_, nullptr);
-    auto client = Client::Connect(server_->grpc_address());
-    ASSERT_TRUE(client.ok());
-    client_ = *std::move(client);
-    ingest_ = v1::IngestService::NewStub(
-        grpc::CreateChannel(server_->grpc_address(), grpc::InsecureChannelCredentials()));
-  }
-
-  void Stop() {
-    client_.reset();
-    ingest_.reset();
-    EXPECT_EQ(server_->Terminate(), 0);
+    arguments.insert(arguments.end(),
+                     {"--request-id-seconds", "315360000", "--producer-idle-seconds", "315360000"});
+    GoldenTest::Start(arguments);
   }
 
   // Starts the server twice and expects the stored answers; the server stays running.
@@ -54,27 +37,6 @@ class GoldenStoreTest : public ::testing::Test {
     Start();
     ExpectGoldenAnswers(kStore, *client_);
   }
-
-  v1::ObserveResponse Observe(const v1::ObserveRequest& request,
-                              grpc::StatusCode expected = grpc::StatusCode::OK) {
-    grpc::ClientContext context;
-    v1::ObserveResponse response;
-    const grpc::Status status = ingest_->Observe(&context, request, &response);
-    EXPECT_EQ(status.error_code(), expected) << status.error_message();
-    return response;
-  }
-
-  std::int64_t Query(const char* sql) const {
-    auto database = server::Database::Open((data_ / "calibd.db").string());
-    EXPECT_TRUE(database.ok());
-    return *database->QueryInteger(sql);
-  }
-
-  const TemporaryFolder folder_;
-  const std::filesystem::path data_ = folder_.path() / "data";
-  std::unique_ptr<ServerProcess> server_;
-  std::unique_ptr<Client> client_;
-  std::unique_ptr<v1::IngestService::Stub> ingest_;
 };
 
 v1::ObserveRequest Numbered(const std::string& model, std::int64_t sequence) {
@@ -262,12 +224,8 @@ TEST_F(GoldenStoreTest, TheStoreIsCreated) {
   for (const std::string name : {"counted", "waiting", "matured"}) {
     answers[name] = ToJson(*client_->GetCalibration("models/" + name));
   }
-  client_.reset();
-  ingest_.reset();
-  // A proper stop would leave nothing after the snapshots. The first query brings the write-ahead
-  // log into the database.
-  server_->Kill();
-  EXPECT_GT(Query("SELECT log_id FROM snapshots WHERE model_id = 1"), 0);
+  Kill();
+  EXPECT_GT(SnapshotOf(1), 0);
   EXPECT_EQ(Query("SELECT last_sequence FROM cursors WHERE model_id = 1 AND producer_id = x'70'"),
             kOfSnapshot);
   EXPECT_EQ(Query("SELECT first_log_id FROM store"), 1);
