@@ -140,6 +140,12 @@ void RowScreen::CountMark(const Row& row, std::int64_t sign) noexcept {
   }
 }
 
+std::size_t RowScreen::After(std::size_t place, std::size_t steps) const noexcept {
+  // A division would take as long as the rest.
+  const std::size_t sum = place + steps;
+  return sum < rows_.size() ? sum : sum - rows_.size();
+}
+
 std::uint16_t& RowScreen::BucketOf(std::uint64_t hash) noexcept {
   // Hashed again with the seed of this process, so that no client can fill a single bucket.
   return buckets_[absl::HashOf(hash) & (buckets_.size() - 1)];
@@ -160,7 +166,7 @@ RowScreen::Row RowScreen::Compare(std::uint64_t hash, std::uint32_t label,
   std::uint16_t& place = Find(hash);
   if (place == kNone) return row;
   const Row& earlier = rows_[place];
-  const std::size_t distance = (next_ + rows_.size() - place - 1) % rows_.size() + 1;
+  const std::size_t distance = After(next_, rows_.size() - place - 1) + 1;
   row.repeat = 1;
   row.differs = earlier.label != row.label ? 1 : 0;
   row.expected =
@@ -193,7 +199,7 @@ void RowScreen::RemoveOldest() noexcept {
 
 void RowScreen::Append(const Row& row) noexcept {
   const std::size_t digit_rows = std::min(rows_.size(), kMostDigitRows);
-  if (size_ >= digit_rows) CountMark(rows_[(next_ + rows_.size() - digit_rows) % rows_.size()], -1);
+  if (size_ >= digit_rows) CountMark(rows_[After(next_, rows_.size() - digit_rows)], -1);
   if (size_ == rows_.size()) {
     RemoveOldest();
   } else {
@@ -206,7 +212,7 @@ void RowScreen::Append(const Row& row) noexcept {
   CountRepeat(row, 1);
   CountMark(row, 1);
   if (row.others == kRare) SetRare(next_, false);
-  next_ = (next_ + 1) % rows_.size();
+  next_ = After(next_, 1);
 }
 
 void RowScreen::Add(const PredictionBatch& batch) noexcept {
@@ -217,7 +223,7 @@ void RowScreen::Add(const PredictionBatch& batch) noexcept {
       const std::span<const double> row = batch.row(i);
       hashes[i - first] = XXH3_64bits(row.data(), row.size_bytes());
       __builtin_prefetch(&BucketOf(hashes[i - first]));
-      __builtin_prefetch(&BucketOf(rows_[(next_ + i - first) % rows_.size()].hash));
+      __builtin_prefetch(&BucketOf(rows_[After(next_, std::min(i - first, rows_.size()))].hash));
     }
     for (std::size_t i = first; i < end; ++i) {
       const std::uint16_t newest = BucketOf(hashes[i - first]);
@@ -245,8 +251,8 @@ void RowScreen::Add(const NumberForecastKind& kind, const NumberForecastBatch& b
     const double outcome = batch.outcomes[i] + 0.0;
     const std::uint64_t hash = XXH3_64bits(forecast.data(), forecast.size_bytes());
     const bool as_forecast = outcome == ForecastLocation(kind, forecast);
-    const bool as_before = size_ > 0 && outcome == last_outcome_ &&
-                           hash != rows_[(next_ + rows_.size() - 1) % rows_.size()].hash;
+    const bool as_before =
+        size_ > 0 && outcome == last_outcome_ && hash != rows_[After(next_, rows_.size() - 1)].hash;
     Row row = Compare(hash, static_cast<std::uint32_t>(XXH3_64bits(&outcome, sizeof(outcome))),
                       [&](std::size_t /*earlier*/) {
                         return as_before ? 1 : ProbabilityOfOutcome(kind, forecast, outcome);

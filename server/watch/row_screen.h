@@ -135,6 +135,8 @@ class RowScreen {
   static constexpr unsigned kAsForecast = 1;
   static constexpr unsigned kAsBefore = 2;
 
+  // The place so many steps after this one, at most as many as there are rows.
+  [[nodiscard]] std::size_t After(std::size_t place, std::size_t steps) const noexcept;
   [[nodiscard]] std::uint16_t& BucketOf(std::uint64_t hash) noexcept;
   // Returns the link to the newest row with this hash. The link is kNone if there is no such row.
   [[nodiscard]] std::uint16_t& Find(std::uint64_t hash) noexcept;

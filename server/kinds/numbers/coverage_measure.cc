@@ -248,9 +248,8 @@ LimitCheck CoverageMeasure::Check(const Sums& sums, std::int64_t count, double l
   return check;
 }
 
-std::optional<std::size_t> CoverageMeasure::RecentOver(const Sums& sums, std::int64_t count,
-                                                       double limit, bool due, std::int64_t& next) {
-  if (!due || of_ == Of::kGroup) return std::nullopt;
+std::optional<std::size_t> CoverageMeasure::CheckRecent(const Sums& sums, std::int64_t count,
+                                                        double limit, std::int64_t& next) {
   const OwnCounts all = CountsOf(sums.counts);
   for (std::size_t m = 0; m < next_checks_.size(); ++m) {
     if (count >= next_checks_[m]) {

@@ -146,7 +146,10 @@ class CoverageMeasure {
   [[nodiscard]] LimitCheck Check(const Sums& sums, std::int64_t count, double limit,
                                  double error_limit) const;
   [[nodiscard]] std::optional<std::size_t> RecentOver(const Sums& sums, std::int64_t count,
-                                                      double limit, bool due, std::int64_t& next);
+                                                      double limit, bool due, std::int64_t& next) {
+    // Few observations are due.
+    return due && of_ != Of::kGroup ? CheckRecent(sums, count, limit, next) : std::nullopt;
+  }
   [[nodiscard]] std::optional<ErrorInterval> Interval(const Sums& sums, std::size_t series) const;
   [[nodiscard]] std::optional<ErrorStretch> Recent(const Sums& sums, std::size_t series,
                                                    std::int64_t count, double limit) const;
@@ -172,6 +175,8 @@ class CoverageMeasure {
                                              bool quantiles) noexcept;
 
  private:
+  [[nodiscard]] std::optional<std::size_t> CheckRecent(const Sums& sums, std::int64_t count,
+                                                       double limit, std::int64_t& next);
   // Called before a tied outcome is added. before: the counts of `sums` without it.
   void CheckTiedStretches(const ForecastCounts& before);
   // Whether scores are summed between marks.

@@ -58,6 +58,7 @@ class DeviationBlocks {
   };
   struct State {
     std::int64_t rows = 0;
+    // kSmallestBlock times a power of two.
     std::int64_t block_rows = kSmallestBlock;
     Sums total;
     // At the ends of the blocks: ends[i] after row (i + 1) block_rows. Fewer than kMaxBlocks.
