@@ -3,17 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdint>
-#include <iostream>
-#include <memory>
-#include <optional>
 #include <random>
 #include <string>
-#include <vector>
 
-#include "integration/server/service_client.h"
-#include "support/server_process.h"
-#include "support/temporary_folder.h"
+#include "integration/server/level_streams.h"
 
 namespace calibd::testing {
 namespace {
@@ -68,52 +61,25 @@ v1::ObserveRequest NextBatch(int stream, std::mt19937_64& random) {
 }
 
 TEST(ForecastLevelTest, CalibratedStreamsAreSeldomRejected) {
-  const TemporaryFolder folder;
-  std::unique_ptr<ServerProcess> server;
-  std::optional<ServiceClient> client;
-  const auto start = [&] {
-    client.reset();
-    server = ServerProcess::Start({"--data-dir", (folder.path() / "data").string()});
-    ASSERT_NE(server, nullptr);
-    client.emplace(server->grpc_address());
-  };
-  start();
-  std::vector<std::mt19937_64> randoms;
-  for (int i = 0; i < kStreams; ++i) {
-    const grpc::Status status = client->Create(LevelModel(i));
-    ASSERT_TRUE(status.ok()) << status.error_message();
-    randoms.emplace_back(static_cast<std::uint64_t>(i) + 1);
-  }
-  for (int batch = 0; batch < kBatches; ++batch) {
-    for (int i = 0; i < kStreams; ++i) {
-      const grpc::Status status =
-          client->Observe(NextBatch(i, randoms[static_cast<std::size_t>(i)]));
-      ASSERT_TRUE(status.ok()) << status.error_message();
-    }
-    if (batch != kKillAfter) continue;
-    server->Kill();
-    start();
-  }
-  int rejected = 0;
-  int over_limit = 0;
-  for (int i = 0; i < kStreams; ++i) {
-    const v1::GetCalibrationResponse answer = client->GetCalibration(LevelModel(i).name());
-    EXPECT_EQ(answer.watch().observations(), kBatches * kRowsPerBatch);
-    const v1::Evidence& evidence = answer.watch().evidence();
-    EXPECT_EQ(evidence.threshold(), std::log10(20));
-    rejected += evidence.max_log10_e_value() >= evidence.threshold() ? 1 : 0;
-    over_limit += answer.verdict().limit_status() == v1::CalibrationError::OVER_LIMIT ? 1 : 0;
-  }
+  LevelCounts counts;
+  ASSERT_NO_FATAL_FAILURE(SendLevelStreams({.count = kStreams,
+                                            .batches = kBatches,
+                                            .rows = kRowsPerBatch,
+                                            .killed_after = kKillAfter,
+                                            .model = LevelModel,
+                                            .next = NextBatch,
+                                            .is_over_limit =
+                                                [](const v1::GetCalibrationResponse& answer) {
+                                                  return answer.verdict().limit_status() ==
+                                                         v1::CalibrationError::OVER_LIMIT;
+                                                }},
+                                           counts));
   // P(ever E >= 20) <= 0.05 in each stream. The mixture over experts has a rate of about 0.035, so
   // that the bound holds without an allowance for chance in this number of streams.
-  EXPECT_LE(rejected, 0.05 * kStreams);
+  EXPECT_LE(counts.rejected, 0.05 * kStreams);
   // The coverage of calibrated forecasts is exact, so an error above 0.05 contradicts its interval,
   // which has half of the significance level.
-  EXPECT_LE(over_limit, 0.025 * kStreams + 4 * std::sqrt(0.025 * 0.975 * kStreams));
-  RecordProperty("rejected", rejected);
-  RecordProperty("over_limit", over_limit);
-  std::cout << rejected << " of " << kStreams << " streams were rejected, " << over_limit
-            << " were over the limit\n";
+  EXPECT_LE(counts.over_limit, 0.025 * kStreams + 4 * std::sqrt(0.025 * 0.975 * kStreams));
 }
 
 }  // namespace

@@ -4,17 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdint>
-#include <iostream>
-#include <memory>
-#include <optional>
 #include <random>
 #include <string>
-#include <vector>
 
-#include "integration/server/service_client.h"
-#include "support/server_process.h"
-#include "support/temporary_folder.h"
+#include "integration/server/level_streams.h"
 
 namespace calibd::testing {
 namespace {
@@ -56,57 +49,27 @@ v1::ObserveRequest NextRowsOfLabels(int stream, std::mt19937_64& random) {
 }
 
 TEST(LabelLevelTest, CalibratedStreamsAreSeldomRejected) {
-  const TemporaryFolder folder;
-  std::unique_ptr<ServerProcess> server;
-  std::optional<ServiceClient> client;
-  const auto start = [&] {
-    client.reset();
-    server = ServerProcess::Start({"--data-dir", (folder.path() / "data").string()});
-    ASSERT_NE(server, nullptr);
-    client.emplace(server->grpc_address());
-  };
-  start();
-  std::vector<std::mt19937_64> randoms;
-  for (int i = 0; i < kLabelStreams; ++i) {
-    const grpc::Status status = client->Create(LevelModelOfLabels(i));
-    ASSERT_TRUE(status.ok()) << status.error_message();
-    randoms.emplace_back(static_cast<std::uint64_t>(i) + 1);
-  }
-  for (int batch = 0; batch < kLabelBatches; ++batch) {
-    for (int i = 0; i < kLabelStreams; ++i) {
-      const grpc::Status status =
-          client->Observe(NextRowsOfLabels(i, randoms[static_cast<std::size_t>(i)]));
-      ASSERT_TRUE(status.ok()) << status.error_message();
-    }
-    if (batch != kKilledAfter) continue;
-    server->Kill();
-    start();
-  }
-  int rejected = 0;
-  int over_limit = 0;
-  for (int i = 0; i < kLabelStreams; ++i) {
-    const v1::GetCalibrationResponse answer = client->GetCalibration(LevelModelOfLabels(i).name());
-    EXPECT_EQ(answer.watch().observations(), kLabelBatches * kLabelRows);
-    const v1::Evidence& evidence = answer.watch().evidence();
-    EXPECT_EQ(evidence.threshold(), std::log10(20));
-    rejected += evidence.max_log10_e_value() >= evidence.threshold() ? 1 : 0;
-    // Also if a single label is over the limit. Alarms stay until they are acknowledged, so this is
-    // what any look after a batch has shown.
-    over_limit += answer.labels().over_limit().empty() &&
-                          answer.verdict().limit_status() != v1::CalibrationError::OVER_LIMIT
-                      ? 0
-                      : 1;
-  }
+  LevelCounts counts;
+  ASSERT_NO_FATAL_FAILURE(SendLevelStreams({.count = kLabelStreams,
+                                            .batches = kLabelBatches,
+                                            .rows = kLabelRows,
+                                            .killed_after = kKilledAfter,
+                                            .model = LevelModelOfLabels,
+                                            .next = NextRowsOfLabels,
+                                            // Also if a single label is over the limit.
+                                            .is_over_limit =
+                                                [](const v1::GetCalibrationResponse& answer) {
+                                                  return !answer.labels().over_limit().empty() ||
+                                                         answer.verdict().limit_status() ==
+                                                             v1::CalibrationError::OVER_LIMIT;
+                                                }},
+                                           counts));
   // P(ever E >= 20) <= 0.05 in each stream, and the intervals of all labels and of all together
   // hold at all times with 95 %. The error of calibrated labels is 0, so an error that is shown to
   // be above the limit contradicts its interval. Four standard deviations for chance.
   const double most = 0.05 * kLabelStreams + 4 * std::sqrt(0.05 * 0.95 * kLabelStreams);
-  EXPECT_LE(rejected, most);
-  EXPECT_LE(over_limit, most);
-  RecordProperty("rejected", rejected);
-  RecordProperty("over_limit", over_limit);
-  std::cout << rejected << " of " << kLabelStreams << " streams were rejected, " << over_limit
-            << " were over the limit\n";
+  EXPECT_LE(counts.rejected, most);
+  EXPECT_LE(counts.over_limit, most);
 }
 
 }  // namespace
