@@ -18,7 +18,8 @@ v1::MultilabelCalibration EvaluateLabels(const MultilabelBatch& batch,
       convert::ToProto(ReportOnLabels(errors, evidence.Read(), options), options, names);
   SerialDependence dependence;
   for (std::size_t row = 0; row < batch.size(); ++row) {
-    dependence.AddDeviation(RowDeviation(batch, row));
+    const MultilabelBatch one = batch.rows(row, 1);
+    dependence.AddLabels(RowDeviation(batch, row), one.probabilities, one.truths);
   }
   calibration.set_dependence_found_at(dependence.reached_at());
   return calibration;

@@ -2,6 +2,7 @@
 #define CALIBD_SERVER_WATCH_DEPENDENCE_STATE_H_
 
 #include <cstddef>
+#include <cstdint>
 
 #include "absl/status/status.h"
 #include "calibd/core/serial_dependence.h"
@@ -11,12 +12,15 @@ namespace calibd::server {
 
 // Writes the evidence of serial dependence, if there is any.
 void SaveDependence(const SerialDependence& dependence, store::v1::MonitorState& out);
-// class_count: 1 for rows without classes. Errors: InvalidArgument; `dependence` is unchanged then.
+// shape: of the rows. Errors: InvalidArgument; `dependence` is unchanged then.
 [[nodiscard]] absl::Status RestoreDependence(const store::v1::MonitorState& stored,
-                                             std::size_t class_count, SerialDependence& dependence);
+                                             const SerialDependence::Shape& shape,
+                                             SerialDependence& dependence);
 // Maximum number of bytes beside the object itself, with those of a state that is being saved.
 inline constexpr std::size_t kDependenceMemory =
-    2 * SerialDependence::kMostPool * sizeof(SerialDependence::Row);
+    2 *
+    (SerialDependence::kLag * sizeof(SerialDependence::Row) +
+     SerialDependence::kMostSequences * (sizeof(std::int32_t) + 2 * sizeof(SerialDependence::Run)));
 
 }  // namespace calibd::server
 

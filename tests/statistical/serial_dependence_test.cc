@@ -4,17 +4,37 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <numeric>
 #include <random>
+#include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
+// The seeds are fixed. A stream of independent rows is warned of with a probability of at most
+// .001. A set of 120 such streams has more than 2 warnings with a probability below 3e-4.
 namespace calibd::testing {
 namespace {
 
 constexpr int kStreams = 40;
+constexpr std::size_t kMostFalse = 2;
+
+using Random = std::mt19937_64;
+// The error of row i: how much the probability is too high.
+using ErrorAt = std::function<double(std::size_t i)>;
+
+double Uniform(Random& random) { return std::uniform_real_distribution<double>()(random); }
+
+double Beta(double a, double b, Random& random) {
+  const double x = std::gamma_distribution<double>(a)(random);
+  return x / (x + std::gamma_distribution<double>(b)(random));
+}
 
 struct Stream {
-  std::size_t class_count;
+  std::size_t class_count = 0;
   std::vector<double> probabilities;
   std::vector<std::int32_t> labels;
 
@@ -70,8 +90,79 @@ Stream Draw(std::size_t class_count, double temperature, std::size_t n, std::uin
   return stream;
 }
 
+// How rows follow each other.
+struct Order {
+  // Number of rows in succession that share the luck of being right.
+  std::size_t block = 1;
+  // After a wrong row, the probability of being right is less by this share.
+  double feedback = 0;
+};
+
+// The top label has a probability from Beta(a, 1), and is right less often by the error.
+Stream DrawTop(std::size_t class_count, double a, std::size_t n, Random& random,
+               const ErrorAt& error, Order order = {}) {
+  Stream stream{class_count, {}, {}};
+  const auto m = static_cast<double>(class_count);
+  double luck = 0;
+  bool was_wrong = false;
+  for (std::size_t i = 0; i < n; ++i) {
+    const double c = std::max(Beta(a, 1, random), 1 / m + 1e-3);
+    const std::size_t top = random() % class_count;
+    for (std::size_t k = 0; k < class_count; ++k) {
+      stream.probabilities.push_back(k == top ? c : (1 - c) / (m - 1));
+    }
+    if (i % order.block == 0) luck = Uniform(random);
+    const double right =
+        c - error(i) + order.feedback * (was_wrong ? -c : (order.feedback > 0 ? 1 - c : 0));
+    was_wrong = luck >= right;
+    const std::size_t other = (top + 1 + random() % (class_count - 1)) % class_count;
+    stream.labels.push_back(static_cast<std::int32_t>(was_wrong ? other : top));
+  }
+  return stream;
+}
+
+// Two classes. P(class 1) is from Beta(a, b), and too low by the error.
+Stream DrawTwo(double a, double b, std::size_t n, Random& random, const ErrorAt& error) {
+  Stream stream{2, {}, {}};
+  for (std::size_t i = 0; i < n; ++i) {
+    const double p = Beta(a, b, random);
+    stream.probabilities.insert(stream.probabilities.end(), {1 - p, p});
+    stream.labels.push_back(Uniform(random) < p + error(i) ? 1 : 0);
+  }
+  return stream;
+}
+
+ErrorAt None() {
+  return [](std::size_t /*i*/) { return 0.0; };
+}
+
+// The error jumps from 0 to `size` at a row from 300 to 5299.
+ErrorAt Jump(double size, Random& random) {
+  const std::size_t at = 300 + random() % 5000;
+  return [=](std::size_t i) { return i >= at ? size : 0; };
+}
+
+// How many of the streams are warned of.
+std::size_t Warned(int streams, const std::function<std::int64_t(Random&)>& warned_at) {
+  std::size_t warned = 0;
+  for (int s = 0; s < streams; ++s) {
+    Random random(static_cast<std::uint64_t>(1000 + s));
+    warned += warned_at(random) > 0 ? 1 : 0;
+  }
+  return warned;
+}
+
+std::int64_t WarnedAt(const std::vector<double>& deviations) {
+  SerialDependence series;
+  for (const double x : deviations) series.AddForecast(x);
+  return series.reached_at();
+}
+
+// 1/2 minus the probability that a standard Normal forecast gives to values below z.
+double DeviationOf(double z) { return .5 - std::erfc(-z / std::sqrt(2)) / 2; }
+
 TEST(SerialDependenceTest, IndependentRowsAreNotWarnedOf) {
-  int warned = 0;
+  std::size_t warned = 0;
   for (int s = 0; s < kStreams; ++s) {
     const auto seed = static_cast<std::uint64_t>(s);
     for (const double temperature : {1.0, 2.5, .4}) {
@@ -79,8 +170,55 @@ TEST(SerialDependenceTest, IndependentRowsAreNotWarnedOf) {
       warned += stream.WarnedAt(stream.InOrder()) > 0 ? 1 : 0;
     }
   }
-  // The chance of each is at most .001: more than two of 120 have a probability of .0003.
-  EXPECT_LE(warned, 2);
+  EXPECT_LE(warned, kMostFalse);
+}
+
+// Rows that stay independent.
+TEST(SerialDependenceTest, AModelThatBecomesWrongAtOnceIsNotWarnedOf) {
+  for (const double size : {.1, .2, .4, .6, .9}) {
+    std::size_t warned = 0;
+    for (const double a : {20.0, 6.0, 2.0}) {
+      warned += Warned(kStreams, [&](Random& random) {
+        const std::size_t classes = random() % 2 == 0 ? 10 : 2;
+        const Stream stream = DrawTop(classes, a, 6000, random, Jump(size, random));
+        return stream.WarnedAt(stream.InOrder());
+      });
+    }
+    EXPECT_LE(warned, kMostFalse) << "top label, " << size;
+    warned = 0;
+    for (const auto& [a, b] : {std::pair(1.0, 4.0), std::pair(2.0, 2.0), std::pair(1.0, 20.0)}) {
+      warned += Warned(kStreams, [&, a = a, b = b](Random& random) {
+        const double sign = random() % 2 == 0 ? 1 : -1;
+        const Stream stream = DrawTwo(a, b, 6000, random, Jump(sign * size, random));
+        return stream.WarnedAt(stream.InOrder());
+      });
+    }
+    EXPECT_LE(warned, kMostFalse) << "P(class 1), " << size;
+    // Several labels have a deviation of the same kind; a number is off by up to 4.5 deviations.
+    warned = Warned(3 * kStreams, [&](Random& random) {
+      std::normal_distribution<double> normal;
+      const ErrorAt error = Jump(5 * size, random);
+      std::vector<double> deviations;
+      for (std::size_t i = 0; i < 6000; ++i) {
+        deviations.push_back(DeviationOf(normal(random) + error(i)));
+      }
+      return WarnedAt(deviations);
+    });
+    EXPECT_LE(warned, kMostFalse) << "numbers, " << size;
+    warned = Warned(3 * kStreams, [&](Random& random) {
+      const ErrorAt error = Jump(size, random);
+      SerialDependence series;
+      for (std::size_t i = 0; i < 6000; ++i) {
+        const double g[] = {Uniform(random), Uniform(random)};
+        const std::int8_t truths[] = {
+            Uniform(random) < g[0] - error(i) ? std::int8_t{1} : std::int8_t{0},
+            Uniform(random) < g[1] + error(i) ? std::int8_t{1} : std::int8_t{0}};
+        series.AddLabels(((g[0] - truths[0]) - .6 * (g[1] - truths[1])) / std::sqrt(2), g, truths);
+      }
+      return series.reached_at();
+    });
+    EXPECT_LE(warned, kMostFalse) << "labels, " << size;
+  }
 }
 
 TEST(SerialDependenceTest, SortedAndRepeatedRowsAreWarnedOf) {
@@ -91,6 +229,42 @@ TEST(SerialDependenceTest, SortedAndRepeatedRowsAreWarnedOf) {
     for (std::size_t i = 0; i < stream.labels.size() / 2; ++i) twice.insert(twice.end(), 2, i);
     EXPECT_GT(stream.WarnedAt(twice), 0) << s;
   }
+  // Sharp predictions, which say nearly the same as the order.
+  for (const std::size_t classes : {2U, 10U, 100U}) {
+    EXPECT_EQ(Warned(10,
+                     [&](Random& random) {
+                       const Stream stream = DrawTop(classes, 20, 8000, random, None());
+                       return stream.WarnedAt(stream.SortedByLabel());
+                     }),
+              10)
+        << classes;
+  }
+}
+
+// Rows of one user, and outcomes that follow the row before.
+TEST(SerialDependenceTest, BlocksAndFeedbackAreWarnedOf) {
+  for (const double a : {20.0, 6.0, 2.0}) {
+    for (const Order order : {Order{.block = 20}, Order{.feedback = .3}}) {
+      EXPECT_EQ(Warned(20,
+                       [&](Random& random) {
+                         const Stream stream = DrawTop(10, a, 10000, random, None(), order);
+                         return stream.WarnedAt(stream.InOrder());
+                       }),
+                20)
+          << a << ", " << order.block;
+    }
+  }
+  const std::size_t numbers = Warned(20, [](Random& random) {
+    std::normal_distribution<double> normal;
+    std::vector<double> deviations;
+    double common = 0;
+    for (std::size_t i = 0; i < 10000; ++i) {
+      if (i % 20 == 0) common = normal(random);
+      deviations.push_back(DeviationOf(.5 * common + std::sqrt(.75) * normal(random)));
+    }
+    return WarnedAt(deviations);
+  });
+  EXPECT_EQ(numbers, 20);
 }
 
 }  // namespace

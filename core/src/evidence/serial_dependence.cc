@@ -8,82 +8,153 @@ namespace calibd {
 namespace {
 
 constexpr std::array kRates = {.05, .1, .2, .4, .8};
-constexpr std::size_t kLeastPool = 32;
-constexpr std::int64_t kGrowthSpacing = 4;
-
-// The mixer of SplitMix64 (Steele, Lea & Flood, OOPSLA 2014).
-std::uint64_t Hash(std::int64_t i) noexcept {
-  auto z = static_cast<std::uint64_t>(i) * 0x9e3779b97f4a7c15U + 0x9e3779b97f4a7c15U;
-  z = (z ^ (z >> 30U)) * 0xbf58476d1ce4e5b9U;
-  z = (z ^ (z >> 27U)) * 0x94d049bb133111ebU;
-  return z ^ (z >> 31U);
-}
+// The share h of the stated probability that labels have at least.
+constexpr double kLeastShare = .2;
+// The probability that is stated of the other half of the forecast of a number, at least: a fifth
+// of it is .05.
+constexpr double kOtherHalf = .25;
 
 // The logarithm of the product for a rate.
 double LogProduct(double rate, double sum, double squares) noexcept {
   return rate * sum - rate * rate * squares / 2;
 }
 
+// The logarithm of a mean of exponentials, to which values are added.
+class LogMean {
+ public:
+  void Add(double log) noexcept {
+    if (log > most_) {
+      sum_ = sum_ * std::exp(most_ - log) + 1;
+      most_ = log;
+    } else {
+      sum_ += std::exp(log - most_);
+    }
+    ++count_;
+  }
+  // 0 without a value.
+  [[nodiscard]] double Value() const noexcept {
+    return count_ == 0 ? 0 : most_ + std::log(sum_ / count_);
+  }
+
+ private:
+  double most_ = 0;
+  double sum_ = 0;
+  double count_ = 0;
+};
+
 }  // namespace
+
+SerialDependence::Shape SerialDependence::Shape::OfClasses(std::size_t class_count) noexcept {
+  return {.classes = class_count, .labels = std::min(class_count, kMostClasses)};
+}
+
+SerialDependence::Shape SerialDependence::Shape::OfLabels(std::size_t label_count) noexcept {
+  return {.sequences = std::min(label_count, kMostSequences)};
+}
 
 SerialDependence::SerialDependence(State state) : state_(std::move(state)) {}
 
 void SerialDependence::Add(std::span<const double> g, std::int32_t label, std::size_t predicted) {
+  StartRuns(Shape::OfClasses(g.size()));
+  const std::int32_t newest = state_.newest[0];
+  AddToRun(0, label, newest < 0 ? 0 : 1 - g[static_cast<std::size_t>(newest)]);
   const double hit = label == static_cast<std::int32_t>(predicted) ? 1 : 0;
   AddRow({.label = label, .x = std::min(g[predicted], 1.0) - hit}, [&](std::int32_t y) {
     return (label == y ? 1 : 0) - std::min(g[static_cast<std::size_t>(y)], 1.0);
   });
 }
 
-void SerialDependence::AddDeviation(double x) {
+void SerialDependence::AddLabels(double x, std::span<const double> g,
+                                 std::span<const std::int8_t> truths) {
+  StartRuns(Shape::OfLabels(g.size()));
+  for (std::size_t k = 0; k < state_.newest.size(); ++k) {
+    if (truths[k] == 0 || truths[k] == 1) {
+      AddToRun(k, truths[k], state_.newest[k] == 1 ? 1 - g[k] : g[k]);
+    }
+  }
   AddRow({.label = 0, .x = x}, [](std::int32_t /*y*/) { return 0.0; });
+}
+
+void SerialDependence::AddForecast(double x) {
+  StartRuns(Shape::OfForecasts());
+  // The middle of the cells may be 1/2 but for rounding.
+  constexpr double kRounding = 1e-9;
+  if (std::abs(x) > kRounding) AddToRun(0, x > 0 ? 0 : 1, kOtherHalf);
+  AddRow({.label = 0, .x = x}, [](std::int32_t /*y*/) { return 0.0; });
+}
+
+void SerialDependence::StartRuns(const Shape& shape) {
+  if (!state_.newest.empty()) return;
+  state_.runs.resize(shape.sequences * shape.labels);
+  state_.newest.assign(shape.sequences, -1);
+}
+
+void SerialDependence::AddToRun(std::size_t sequence, std::int32_t outcome, double other) {
+  std::int32_t& newest = state_.newest[sequence];
+  if (newest >= 0) {
+    const double q = kLeastShare * std::clamp(other, 0.0, 1.0);
+    const std::size_t labels = state_.runs.size() / state_.newest.size();
+    Run& run = state_.runs[sequence * labels + static_cast<std::size_t>(newest) % labels];
+    for (std::size_t j = 0; j < kRunRates.size(); ++j) {
+      run[j] += outcome == newest ? std::log1p(-kRunRates[j] * q) - std::log1p(-q)
+                                  : std::log(kRunRates[j]);
+    }
+  }
+  newest = outcome;
 }
 
 template <typename Excess>
 void SerialDependence::AddRow(const Row& row, const Excess& excess) {
-  const std::int64_t i = state_.rows / 3;
+  const auto i = static_cast<std::size_t>(state_.rows / 3);
   const auto place = static_cast<std::size_t>(state_.rows % 3);
   ++state_.rows;
   if (place < 2) {
     state_.unfinished[place] = row;
     return;
   }
-  const Row& candidate = state_.unfinished[0];
   const Row& neighbour = state_.unfinished[1];
-  const std::size_t size = state_.pool.size();
-  if (size < kLeastPool || (size < kMostPool && i % kGrowthSpacing == 0)) {
-    state_.pool.push_back(candidate);
-    return;
-  }
-  Row& other = state_.pool[Hash(i) % size];
-  const std::array z = {excess(neighbour.label) - excess(other.label),
-                        4 * row.x * (neighbour.x - other.x)};
-  other = candidate;
-  bool may_reach = false;
-  for (std::size_t lane = 0; lane < z.size(); ++lane) {
-    state_.sums[lane] += z[lane];
-    state_.squares[lane] += z[lane] * z[lane];
-    for (const double rate : kRates) {
-      const double log = LogProduct(rate, state_.sums[lane], state_.squares[lane]);
-      may_reach = may_reach || log >= std::log(kThreshold);
+  if (state_.kept.size() < kLag) {
+    state_.kept.push_back(state_.unfinished[0]);
+  } else {
+    Row& other = state_.kept[i % kLag];
+    const std::array z = {excess(neighbour.label) - excess(other.label),
+                          4 * row.x * (neighbour.x - other.x)};
+    other = state_.unfinished[0];
+    for (std::size_t lane = 0; lane < z.size(); ++lane) {
+      state_.sums[lane] += z[lane];
+      state_.squares[lane] += z[lane] * z[lane];
     }
   }
-  // The mean is at most the largest product.
-  if (state_.reached_at == 0 && may_reach && LogEValue() >= std::log(kThreshold)) {
+  if (state_.reached_at == 0 && LogEValue() >= std::log(kThreshold)) {
     state_.reached_at = state_.rows;
   }
 }
 
 double SerialDependence::LogEValue() const noexcept {
-  std::array<double, 2 * kRates.size()> logs{};
-  for (std::size_t j = 0; j < logs.size(); ++j) {
-    const std::size_t lane = j / kRates.size();
-    logs[j] = LogProduct(kRates[j % kRates.size()], state_.sums[lane], state_.squares[lane]);
+  LogMean neighbours;
+  for (std::size_t lane = 0; lane < state_.sums.size(); ++lane) {
+    for (const double rate : kRates) {
+      neighbours.Add(LogProduct(rate, state_.sums[lane], state_.squares[lane]));
+    }
   }
-  const double most = std::ranges::max(logs);
-  double sum = 0;
-  for (const double log : logs) sum += std::exp(log - most);
-  return most + std::log(sum / static_cast<double>(logs.size()));
+  LogMean runs;
+  const std::size_t labels = state_.newest.empty() ? 0 : state_.runs.size() / state_.newest.size();
+  for (std::size_t sequence = 0; sequence < state_.newest.size(); ++sequence) {
+    const auto products = std::span(state_.runs).subspan(sequence * labels, labels);
+    for (std::size_t j = 0; j < kRunRates.size(); ++j) {
+      double sum = 0;
+      double most = products[0][j];
+      for (const Run& run : products) {
+        sum += run[j];
+        most = std::max(most, run[j]);
+      }
+      runs.Add(sum - most);
+    }
+  }
+  LogMean both;
+  both.Add(neighbours.Value());
+  both.Add(runs.Value());
+  return both.Value();
 }
 
 }  // namespace calibd

@@ -47,7 +47,7 @@ void ClassKind::AddStatistics(Watch& watch, const Batch& batch) {
 void ClassKind::Save(store::v1::MonitorState& out) const { SaveDependence(dependence_, out); }
 
 absl::Status ClassKind::RestoreSums(const store::v1::MonitorState& stored, const Watch& /*watch*/) {
-  return RestoreDependence(stored, class_count_, dependence_);
+  return RestoreDependence(stored, SerialDependence::Shape::OfClasses(class_count_), dependence_);
 }
 
 void ClassKind::Describe(const Watch& /*watch*/, const Stop& stop, const EvidenceReading& reading,

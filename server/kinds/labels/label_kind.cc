@@ -91,7 +91,8 @@ absl::Status LabelWatch::Restore(const store::v1::WatchState& stored) {
 
 void LabelKind::AddStatistics(const Watch& /*watch*/, const Batch& batch) {
   for (std::size_t row = 0; row < batch.size(); ++row) {
-    dependence_.AddDeviation(RowDeviation(batch, row));
+    const MultilabelBatch one = batch.rows(row, 1);
+    dependence_.AddLabels(RowDeviation(batch, row), one.probabilities, one.truths);
   }
 }
 

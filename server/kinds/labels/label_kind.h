@@ -133,7 +133,7 @@ class LabelKind {
   }
   [[nodiscard]] absl::Status RestoreSums(const store::v1::MonitorState& stored,
                                          const Watch& /*watch*/) {
-    return RestoreDependence(stored, /*class_count=*/1, dependence_);
+    return RestoreDependence(stored, SerialDependence::Shape::OfLabels(label_count_), dependence_);
   }
 
   // The levels of the intervals of each label and of all together.

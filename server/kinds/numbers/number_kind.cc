@@ -149,7 +149,7 @@ void NumberKind::Choose(std::span<const double> forecasts) {
 
 void NumberKind::AddStatistics(const Watch& /*watch*/, const Batch& batch) {
   const std::span<const double> edges = cells_->edges();
-  for (const ForecastRow& row : batch.described) dependence_.AddDeviation(RowDeviation(row, edges));
+  for (const ForecastRow& row : batch.described) dependence_.AddForecast(RowDeviation(row, edges));
   if (discrepancy_.has_value()) discrepancy_->Add(batch.values, batch.blocks);
   if (!decision_.has_value()) return;
   AddDecisions(WithKind(cells_->kind(), batch.values), *decision_, decisions_);
@@ -219,7 +219,8 @@ absl::Status NumberKind::Restore(const store::v1::MonitorState& stored) {
 }
 
 absl::Status NumberKind::RestoreSums(const store::v1::MonitorState& stored, const Watch& watch) {
-  CALIBD_RETURN_IF_ERROR(RestoreDependence(stored, /*class_count=*/1, dependence_));
+  CALIBD_RETURN_IF_ERROR(
+      RestoreDependence(stored, SerialDependence::Shape::OfForecasts(), dependence_));
   NumberSums sums;
   CALIBD_RETURN_IF_ERROR(RestoreFields(stored, sums, NumberSumsFields));
   if (sums.discrepancy.has_value()) {

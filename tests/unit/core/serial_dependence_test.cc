@@ -2,12 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <numbers>
 #include <random>
-#include <set>
 #include <span>
 #include <vector>
 
@@ -17,77 +16,120 @@
 namespace calibd {
 namespace {
 
+// Half of the e-value of 10^7.339178 that 40 pairs of neighbours give, and of 1 without runs.
 TEST(SerialDependenceTest, AgreesWithTheWorkedExample) {
   SerialDependence::State state;
   state.sums = {40, 0};
   state.squares = {40, 0};
-  EXPECT_NEAR(SerialDependence(state).LogEValue() / std::numbers::ln10, 7.339178, 5e-7);
+  EXPECT_NEAR(SerialDependence(state).LogEValue() / std::numbers::ln10, 7.038148, 5e-7);
   EXPECT_EQ(SerialDependence().LogEValue(), 0);
 }
 
-// A stream of rows, and the products by the definition.
+// The e-value of a whole stream of two classes, by the definition.
+double LogEValueOf(const std::vector<std::vector<double>>& g, const std::vector<std::int32_t>& y) {
+  const std::vector<double> rates = {.05, .1, .2, .4, .8};
+  std::vector<double> neighbours(10, 1.0);
+  const auto x = [&](std::size_t t) {
+    const std::size_t predicted = g[t][1] > .5 ? 1 : 0;
+    return g[t][predicted] - (y[t] == static_cast<std::int32_t>(predicted) ? 1 : 0);
+  };
+  for (std::size_t b = 38; b < y.size(); b += 3) {
+    const std::size_t a = b - 1;
+    const std::size_t c = b - 38;
+    const auto excess = [&](std::size_t t) {
+      return (y[b] == y[t] ? 1 : 0) - g[b][static_cast<std::size_t>(y[t])];
+    };
+    const double z[] = {excess(a) - excess(c), 4 * x(b) * (x(a) - x(c))};
+    for (std::size_t j = 0; j < 10; ++j) {
+      const double rate = rates[j % 5];
+      neighbours[j] *= std::exp(rate * z[j / 5] - rate * rate * z[j / 5] * z[j / 5] / 2);
+    }
+  }
+  double runs = 0;
+  for (const double d : {.5, .1}) {
+    double products[] = {1, 1};
+    for (std::size_t t = 1; t < y.size(); ++t) {
+      const auto before = static_cast<std::size_t>(y[t - 1]);
+      const double q = .2 * (1 - g[t][before]);
+      products[before] *= y[t] == y[t - 1] ? (1 - d * q) / (1 - q) : d;
+    }
+    runs += std::min(products[0], products[1]) / 2;
+  }
+  double sum = 0;
+  for (const double product : neighbours) sum += product / 10;
+  return std::log((sum + runs) / 2);
+}
+
 TEST(SerialDependenceTest, AgreesWithTheDefinition) {
   std::mt19937_64 rng(4);
   std::uniform_real_distribution<double> uniform;
   SerialDependence series;
-  std::vector<double> products(10, 1.0);
-  double x_a = 0;
-  std::int32_t y_a = 0;
-  SerialDependence::Row candidate;
-  for (int t = 0; t < 9000; ++t) {
+  std::vector<std::vector<double>> g;
+  std::vector<std::int32_t> y;
+  std::int64_t reached_at = 0;
+  for (int t = 0; t < 3000; ++t) {
     const double p = uniform(rng);
-    const std::vector<double> g = {1 - p, p};
+    g.push_back({1 - p, p});
     // Labels in runs of 50.
-    const std::int32_t y = t / 50 % 2 == 0 || uniform(rng) < p ? 1 : 0;
-    const std::size_t predicted = p > .5 ? 1 : 0;
-    const double x = g[predicted] - (y == static_cast<std::int32_t>(predicted) ? 1 : 0);
-    const SerialDependence::State before = series.state();
-    series.Add(g, y, predicted);
-    const std::vector<SerialDependence::Row>& pool = series.state().pool;
-    ASSERT_LE(pool.size(), SerialDependence::kMostPool);
-    if (t % 3 == 0) candidate = {y, x};
-    if (t % 3 == 1) x_a = x;
-    if (t % 3 == 1) y_a = y;
-    if (t % 3 != 2 || pool.size() > before.pool.size()) continue;
-    // The candidate has replaced one row at most.
-    std::size_t replaced = 0;
-    int differences = 0;
-    for (std::size_t k = 0; k < pool.size(); ++k) {
-      if (pool[k] == before.pool[k]) continue;
-      EXPECT_EQ(pool[k], candidate);
-      replaced = k;
-      ++differences;
-    }
-    ASSERT_EQ(differences, 1);
-    const SerialDependence::Row& c = before.pool[replaced];
-    const auto index = [](std::int32_t label) { return static_cast<std::size_t>(label); };
-    const double z[] = {((y == y_a) - g[index(y_a)]) - ((y == c.label) - g[index(c.label)]),
-                        4 * x * (x_a - c.x)};
-    for (std::size_t j = 0; j < 10; ++j) {
-      const double rate = std::vector{.05, .1, .2, .4, .8}[j % 5];
-      products[j] *= std::exp(rate * z[j / 5] - rate * rate * z[j / 5] * z[j / 5] / 2);
-    }
-    double sum = 0;
-    for (const double product : products) sum += product;
-    ASSERT_NEAR(series.LogEValue(), std::log(sum / 10), 1e-6);
+    y.push_back(t / 50 % 2 == 0 || uniform(rng) < p ? 1 : 0);
+    series.Add(g.back(), y.back(), p > .5 ? 1 : 0);
+    if (t % 3 != 2) continue;
+    const double expected = LogEValueOf(g, y);
+    ASSERT_NEAR(series.LogEValue(), expected, 1e-6) << t;
+    if (reached_at == 0 && expected >= std::log(1000)) reached_at = t + 1;
+    ASSERT_EQ(series.reached_at(), reached_at);
   }
-  EXPECT_GT(series.reached_at(), 0);
-  EXPECT_EQ(series.state().reached_at % 3, 0);
+  EXPECT_GT(reached_at, 0);
   SerialDependence restored(series.state());
-  const std::vector<double> g = {.5, .5};
+  const std::vector<double> even = {.5, .5};
   for (int t = 0; t < 6; ++t) {
-    restored.Add(g, 1, 0);
-    series.Add(g, 1, 0);
+    restored.Add(even, 1, 0);
+    series.Add(even, 1, 0);
   }
   EXPECT_EQ(restored.state(), series.state());
+}
+
+// What a model that becomes wrong at once does at most: every scored row gives all it can.
+TEST(SerialDependenceTest, OneSuddenChangeIsNotEnough) {
+  for (const double gap : {.3, .6, .9, 1.0}) {
+    SerialDependence series;
+    for (int t = 0; t < 999; ++t) series.AddForecast(t % 2 == 0 ? 1e-3 : -1e-3);
+    for (int t = 0; t < 999; ++t) series.AddForecast(gap);
+    EXPECT_EQ(series.reached_at(), 0) << gap;
+  }
 }
 
 TEST(SerialDependenceTest, OneClassGivesNoEvidence) {
   SerialDependence series;
   const std::vector<double> g = {.5, .5};
   for (int t = 0; t < 20000; ++t) series.Add(g, 0, 0);
-  EXPECT_EQ(series.LogEValue(), 0);
+  EXPECT_NEAR(series.LogEValue(), 0, 1e-12);
   EXPECT_EQ(series.reached_at(), 0);
+}
+
+TEST(SerialDependenceTest, EachSequenceOfLabelsHasRuns) {
+  const std::vector<double> g = {.5, .5, .5};
+  SerialDependence sorted;
+  SerialDependence unknown;
+  for (int t = 0; t < 600; ++t) {
+    const std::int8_t last = t < 300 ? 0 : 1;
+    const std::int8_t truths[] = {static_cast<std::int8_t>(t % 2), 1, last};
+    sorted.AddLabels(0, g, truths);
+    const std::int8_t hidden[] = {truths[0], 1, kMissingTruth};
+    unknown.AddLabels(0, g, hidden);
+  }
+  EXPECT_GT(sorted.reached_at(), 300);
+  EXPECT_EQ(unknown.reached_at(), 0);
+  EXPECT_EQ(unknown.state().newest, (std::vector<std::int32_t>{1, 1, -1}));
+}
+
+// Classes beyond the 64th share products.
+TEST(SerialDependenceTest, ManyClassesNeedNoMoreMemory) {
+  SerialDependence series;
+  const std::vector<double> g(1000, 1e-3);
+  for (int t = 0; t < 3000; ++t) series.Add(g, t / 30 * 10 % 1000, 0);
+  EXPECT_EQ(series.state().runs.size(), SerialDependence::kMostClasses);
+  EXPECT_GT(series.reached_at(), 0);
 }
 
 TEST(SerialDependenceTest, DeviationsOfRowsOfOtherKinds) {

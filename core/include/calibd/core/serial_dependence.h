@@ -12,28 +12,43 @@ namespace calibd {
 
 // Evidence of serial dependence: labels of neighbouring rows go together more than the predictions
 // say: a file that is sorted by label, rows of one user, rows that are repeated. Then answers about
-// calibration that take the order of rows into account may be false.
+// calibration that take the order of rows into account may be false. A model that becomes wrong at
+// once is no serial dependence. The e-value has two halves.
 //
-// Rows come in threes: row 3i is a candidate for a pool, 3i + 1 is the neighbour a, and 3i + 2 is
-// scored, b. A row c of the pool, chosen by a hash of i, takes the place of the neighbour; then row
-// 3i replaces it, so that every row is used once. With the label y, the predicted class k, and x =
-// g(k) - [y = k], each scored row has two values:
+// Neighbours. Rows come in threes: row 3i is kept, 3i + 1 is the neighbour a, and 3i + 2 is scored,
+// b. The row c was kept 36 rows before row 3i, so that every row is used once. With the label y,
+// the predicted class k, and x = g(k) - [y = k], each scored row has two values:
 //   z_1 = ([y_b = y_a] - g_b(y_a)) - ([y_b = y_c] - g_b(y_c)),   z_2 = 4 x_b (x_a - x_c).
 // Rows of another kind have z_2 alone, with any deviation x of the outcome from the prediction.
-// If the rows are independent and of one distribution, however badly calibrated, a and c can be
-// exchanged, so that z is symmetric and E exp(l z - l^2 z^2 / 2) <= 1, because cosh u <= exp(u^2 /
-// 2). The e-value is the mean of the products of these factors over both values and five rates l.
-// It ever reaches 1000 with a probability of at most .001.
+// If rows that are fewer than 39 apart are independent and of one distribution, however badly
+// calibrated, a and c can be exchanged, so that z is symmetric and E exp(l z - l^2 z^2 / 2) <= 1,
+// because cosh u <= exp(u^2 / 2). This half is the mean of the products of these factors over both
+// values and five rates l. A sudden change of the distribution touches 12 scored rows, each of
+// which multiplies a product by at most exp(1/2), and all of them by at most 403: alone, it cannot
+// reach 1000.
 //
-// The pool grows to 1024 rows: while it has fewer than 32, or at every fourth i, row 3i is added
-// and nothing is scored.
+// Runs. A sorted file has one sudden change a class, so neighbours see it only if there are many
+// classes. But a class that follows itself rules out the others, although their probabilities are
+// not 0. A row whose predecessor has the label k bets that it has the label k again: with q = h (1
+// - g(k)) the factor is (1 - d q) / (1 - q) if it has, and d if not. Its mean is at most 1 where
+// other labels have at least the share h of the probability that is said. The products of each
+// label are kept apart, and the largest one is left out: one label may rule out all others, as in a
+// stream of one class, or where a model became wrong. A second one may not. This half is the mean
+// over rates d, and over sequences of outcomes: the classes, each of the first labels of rows of
+// several labels, or the half of the forecast in which a number lies.
 //
-// Not covered: predictions that come in series themselves. If they are calibrated, none of 40
-// simulated streams reached 1000.
+// Under both conditions the e-value ever reaches 1000 with a probability of at most .001. Those of
+// the runs also hold for dependent rows that are calibrated.
 class SerialDependence {
  public:
-  static constexpr std::size_t kMostPool = 1024;
+  // Number of rows 3i that are kept.
+  static constexpr std::size_t kLag = 12;
   static constexpr double kThreshold = 1000;
+  // Further classes share a product: class k has the one of k modulo kMostClasses.
+  static constexpr std::size_t kMostClasses = 64;
+  // Further labels of rows of several labels have no runs.
+  static constexpr std::size_t kMostSequences = 64;
+  static constexpr std::array kRunRates = {.5, .1};
 
   struct Row {
     std::int32_t label = 0;
@@ -41,16 +56,36 @@ class SerialDependence {
 
     friend bool operator==(const Row&, const Row&) = default;
   };
+  // The sizes of a state.
+  struct Shape {
+    // Number of classes; 1 for rows without classes.
+    std::size_t classes = 1;
+    // Number of sequences of outcomes, and of products of each.
+    std::size_t sequences = 1;
+    std::size_t labels = 2;
+
+    // class_count: >= 2.
+    [[nodiscard]] static Shape OfClasses(std::size_t class_count) noexcept;
+    // label_count: >= 1.
+    [[nodiscard]] static Shape OfLabels(std::size_t label_count) noexcept;
+    [[nodiscard]] static Shape OfForecasts() noexcept { return {}; }
+  };
+  // The logarithms of the products of the runs of a label, for each rate d.
+  using Run = std::array<double, kRunRates.size()>;
   struct State {
     // Number of rows.
     std::int64_t rows = 0;
-    // At most kMostPool.
-    std::vector<Row> pool;
+    // The rows 3i of the newest kLag complete threes; that of three j has the place j modulo kLag.
+    std::vector<Row> kept;
     // Rows 3i and 3i + 1 of the unfinished three.
     std::array<Row, 2> unfinished;
     // The sums of z and of z^2.
     std::array<double, 2> sums{};
     std::array<double, 2> squares{};
+    // The newest outcome of each sequence; -1 before the first one.
+    std::vector<std::int32_t> newest;
+    // The products of all sequences, one after the other; each has equally many labels.
+    std::vector<Run> runs;
     // The row at which the e-value first reached kThreshold, from 1; 0 before.
     std::int64_t reached_at = 0;
 
@@ -61,13 +96,19 @@ class SerialDependence {
   // state: as from state().
   explicit SerialDependence(State state);
 
+  // All rows are added by the same one of these functions. Cost: O(1). They may throw bad_alloc.
+  //
   // g: the probabilities of the classes; may sum to a little more than 1. label: a class.
-  // predicted: the class with the largest probability. Cost: O(1). May throw bad_alloc.
+  // predicted: the class with the largest probability.
   void Add(std::span<const double> g, std::int32_t label, std::size_t predicted);
-  // Adds a row without classes. x: finite; a standard deviation of 0.1 to 0.6 suits the rates.
-  void AddDeviation(double x);
+  // Adds a row of several labels. x: finite; a standard deviation of 0.1 to 0.6 suits the rates.
+  // g, truths: K values each; a truth is 0 or 1, or anything else if it is not known.
+  void AddLabels(double x, std::span<const double> g, std::span<const std::int8_t> truths);
+  // Adds a forecast of a number. x: > 0 if the outcome is in the lower half of the forecast, < 0 in
+  // the upper one, 0 if neither is known. Each half has a probability of at least .05.
+  void AddForecast(double x);
 
-  // Natural logarithm of the e-value. Cost: O(1), some ten exponential functions.
+  // Natural logarithm of the e-value. Cost: O(1), at most some 200 exponential functions.
   [[nodiscard]] double LogEValue() const noexcept;
   [[nodiscard]] std::int64_t reached_at() const noexcept { return state_.reached_at; }
   [[nodiscard]] const State& state() const noexcept { return state_; }
@@ -76,6 +117,10 @@ class SerialDependence {
   // excess(y): of the labels y in z_1.
   template <typename Excess>
   void AddRow(const Row& row, const Excess& excess);
+  // Makes room for the runs of the first row.
+  void StartRuns(const Shape& shape);
+  // other: the probability of the labels other than the newest one.
+  void AddToRun(std::size_t sequence, std::int32_t outcome, double other);
 
   State state_;
 };

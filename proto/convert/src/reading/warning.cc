@@ -17,8 +17,7 @@ std::string WarningLine(const v1::GetCalibrationResponse& answer) {
 std::string DependenceText(std::int64_t row) {
   return absl::StrFormat(
       "Outcomes of neighbouring rows go together more than the predictions say, found at row %d: "
-      "rows are sorted, or repeated, or many in succession are of one user, or the model became "
-      "wrong at once shortly before.",
+      "rows are sorted, or repeated, or many in succession are of one user.",
       row);
 }
 
