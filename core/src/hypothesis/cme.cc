@@ -62,10 +62,10 @@ absl::Status CheckInput(const PredictionBatch& batch, const PredictionBatch& loc
   return absl::OkStatus();
 }
 
-// The result for these labels without its p-value. deviations: the kernels of the rows and the
-// locations, which become dev_ij.
-absl::StatusOr<CmeTestResult> StatisticOf(const LabelledRows& rows, Eigen::MatrixXd deviations,
-                                          const PredictionBatch& locations) {
+// The result for these labels without its p-value. It has no directions if the deviations do not
+// vary. deviations: the kernels of the rows and the locations, which become dev_ij.
+CmeTestResult StatisticOf(const LabelledRows& rows, Eigen::MatrixXd deviations,
+                          const PredictionBatch& locations) {
   for (std::size_t j = 0; j < locations.size(); ++j) {
     const auto label = static_cast<std::size_t>(locations.labels[j]);
     for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -82,15 +82,15 @@ absl::StatusOr<CmeTestResult> StatisticOf(const LabelledRows& rows, Eigen::Matri
   // Ascending.
   const Eigen::VectorXd& values = eigen.eigenvalues();
   const double largest = values(values.size() - 1);
+  CmeTestResult result;
   if (eigen.info() != Eigen::Success || !(largest > 0)) {
-    return absl::FailedPreconditionError(
-        "the deviations at the test locations do not vary: the predictions leave no room for "
-        "deviations, or all are equal");
+    // Labels of certain rows have no deviation at all, which is the least extreme value.
+    result.statistic = mean.isZero(0) ? 0 : std::numeric_limits<double>::infinity();
+    return result;
   }
   // Each kept value is positive.
   Eigen::Index kept = values.size();
   while (kept > 1 && values(values.size() - kept) < largest / kMaxCondition) --kept;
-  CmeTestResult result;
   result.n = rows.size();
   result.test_locations = count;
   result.ucme = mean.squaredNorm() / static_cast<double>(count);
@@ -110,11 +110,14 @@ absl::StatusOr<CmeTestResult> CmeTest(const PredictionBatch& batch, const Kernel
   CALIBD_RETURN_IF_ERROR(CheckInput(batch, test_locations));
   CALIBD_ASSIGN_OR_RETURN(const Eigen::MatrixXd kernels,
                           Kernels(batch, kernel, test_locations, control));
-  CALIBD_ASSIGN_OR_RETURN(CmeTestResult result,
-                          StatisticOf(LabelledRows(batch), kernels, test_locations));
+  CmeTestResult result = StatisticOf(LabelledRows(batch), kernels, test_locations);
+  if (result.directions == 0) {
+    return absl::FailedPreconditionError(
+        "the deviations at the test locations do not vary: the predictions leave no room for "
+        "deviations, or all are equal");
+  }
   const auto statistic = [&](const LabelledRows& rows) {
-    const absl::StatusOr<CmeTestResult> drawn = StatisticOf(rows, kernels, test_locations);
-    return drawn.ok() ? drawn->statistic : std::numeric_limits<double>::infinity();
+    return StatisticOf(rows, kernels, test_locations).statistic;
   };
   BootstrapOptions forecast = options;
   forecast.null = NullHypothesis::kForecast;

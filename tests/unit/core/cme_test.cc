@@ -100,6 +100,22 @@ TEST(CmeTestTest, LeavesOutTheDirectionsOfASingularCovariance) {
             absl::StatusCode::kFailedPrecondition);
 }
 
+// Labels that are drawn from certain rows have no deviation.
+TEST(CmeTestTest, RejectsCertainRowsThatAreOftenWrong) {
+  PredictionSet set{.probabilities = {}, .labels = {}, .class_count = 3};
+  for (int i = 0; i < 200; ++i) {
+    for (int k = 0; k < 3; ++k) set.probabilities.push_back(k == i % 3 ? 1 : 0);
+    set.labels.push_back((i % 5 == 0 ? i + 1 : i) % 3);
+  }
+  const auto locations = DrawTestLocations(4, 3, 5);
+  const Kernel kernel = *Kernel::ExponentialTotalVariation(0.5);
+  const auto wrong = TestAt(set, kernel, *locations);
+  ASSERT_TRUE(wrong.ok()) << wrong.status();
+  EXPECT_DOUBLE_EQ(wrong->p_value, 0.01);
+  for (int i = 0; i < 200; ++i) set.labels[static_cast<std::size_t>(i)] = i % 3;
+  EXPECT_TRUE(absl::IsFailedPrecondition(TestAt(set, kernel, *locations).status()));
+}
+
 TEST(CmeTestTest, CanBeCancelled) {
   RunControl control;
   control.cancelled = [] { return true; };
