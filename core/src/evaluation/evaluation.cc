@@ -13,6 +13,7 @@
 #include "calibd/core/running_reliability.h"
 #include "calibd/core/serial_dependence.h"
 #include "calibd/core/status_macros.h"
+#include "evaluation/dependent_rows.h"
 #include "hypothesis/replicates.h"
 
 namespace calibd {
@@ -172,15 +173,6 @@ absl::Status SimulateBlocks(const PredictionBatch& batch, const EvaluationOption
   return absl::OkStatus();
 }
 
-std::int64_t DependenceFoundAt(const PredictionBatch& batch) {
-  SerialDependence dependence;
-  for (std::size_t i = 0; i < batch.size() && dependence.reached_at() == 0; ++i) {
-    const std::span<const double> g = batch.row(i);
-    dependence.Add(g, batch.labels[i], PredictedClass(g));
-  }
-  return dependence.reached_at();
-}
-
 absl::Status EvaluateScores(const PredictionBatch& batch, const EvaluationOptions& options,
                             const RunControl& control, Evaluation& evaluation) {
   CALIBD_ASSIGN_OR_RETURN(evaluation.scores, ComputeScores(batch));
@@ -265,6 +257,15 @@ absl::Status CheckReplicates(const char* name, std::int32_t replicates) {
 }
 
 }  // namespace
+
+std::int64_t DependenceFoundAt(const PredictionBatch& batch) {
+  SerialDependence dependence;
+  for (std::size_t i = 0; i < batch.size() && dependence.reached_at() == 0; ++i) {
+    const std::span<const double> g = batch.row(i);
+    dependence.Add(g, batch.labels[i], PredictedClass(g));
+  }
+  return dependence.reached_at();
+}
 
 absl::Status CheckEvaluation(const EvaluationOptions& options, std::size_t class_count) {
   if (options.lenses.empty()) {

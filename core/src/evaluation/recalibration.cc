@@ -14,6 +14,7 @@
 #include "calibd/core/running_reliability.h"
 #include "calibd/core/status_macros.h"
 #include "calibd/core/validation.h"
+#include "evaluation/dependent_rows.h"
 
 namespace calibd {
 namespace {
@@ -405,6 +406,21 @@ absl::StatusOr<RecalibrationMap> FitRecalibration(const PredictionBatch& batch,
   return better ? std::move(map) : IdentityMap{};
 }
 
+MapObstacle FindMapObstacle(const PredictionBatch& batch) {
+  const auto is_certain = [](double g) { return g == 0 || g == 1; };
+  if (std::ranges::all_of(batch.probabilities, is_certain)) return MapObstacle::kCertainRows;
+  std::size_t right = 0;
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    right += batch.labels[i] == static_cast<std::int32_t>(PredictedClass(batch.row(i))) ? 1 : 0;
+  }
+  // Hoeffding's inequality.
+  constexpr double kLevel = 0.001;
+  const auto n = static_cast<double>(batch.size());
+  const double most = static_cast<double>(right) / n + std::sqrt(-std::log(kLevel) / (2 * n));
+  if (most < 1 / static_cast<double>(batch.class_count)) return MapObstacle::kWorseThanChance;
+  return DependenceFoundAt(batch) > 0 ? MapObstacle::kDependentRows : MapObstacle::kNone;
+}
+
 absl::StatusOr<RecalibrationAdvice> AdviseRecalibration(const PredictionBatch& batch,
                                                         RecalibrationSplit split,
                                                         const RunControl& control) {
@@ -430,8 +446,11 @@ absl::StatusOr<RecalibrationAdvice> AdviseRecalibration(const PredictionBatch& b
   CALIBD_ASSIGN_OR_RETURN(advice.cross_validated_log_loss, CrossValidate(fitted, control));
   // The first of equally good kinds is the simplest one.
   const auto& losses = advice.cross_validated_log_loss;
+  advice.obstacle = FindMapObstacle(batch);
   const auto kind =
-      static_cast<RecalibrationKind>(std::ranges::min_element(losses) - losses.begin());
+      advice.obstacle == MapObstacle::kNone
+          ? static_cast<RecalibrationKind>(std::ranges::min_element(losses) - losses.begin())
+          : RecalibrationKind::kNone;
   CALIBD_ASSIGN_OR_RETURN(advice.map, FitRecalibration(fitted, kind, control));
   MeasureBenefit(tested, advice);
   if (control.progress) control.progress(1);

@@ -99,6 +99,26 @@ v1::DatedChange ToProto(const EventChange& change, std::int64_t first_observatio
   return proto;
 }
 
+namespace {
+
+// What has to be done before a map may help.
+std::string ObstacleText(MapObstacle obstacle) {
+  switch (obstacle) {
+    case MapObstacle::kCertainRows:
+      return "no map for probabilities that are all exactly 0 or 1: first send the result of "
+             "predict_proba, not that of predict";
+    case MapObstacle::kWorseThanChance:
+      return absl::StrCat("no map: the model is right less often than by chance; first check ",
+                          std::string(kSwappedColumns));
+    default:
+      return "no map: outcomes of neighbouring rows go together more than the predictions say; "
+             "first put sorted rows in random order, and keep one of repeats and one row of each "
+             "user";
+  }
+}
+
+}  // namespace
+
 v1::Recalibration ToProto(const RecalibrationAdvice& advice, std::size_t class_count,
                           const std::string& class_1_name, std::int64_t first_observation,
                           const std::optional<v1::DatedChange>& change) {
@@ -126,7 +146,8 @@ v1::Recalibration ToProto(const RecalibrationAdvice& advice, std::size_t class_c
     *proto.mutable_class_1_error_before() = ToProto(*advice.error_before.class_1);
     *proto.mutable_class_1_error_after() = ToProto(*advice.error_after.class_1);
   }
-  proto.set_text(RecalibrationText(proto));
+  proto.set_text(advice.obstacle == MapObstacle::kNone ? RecalibrationText(proto)
+                                                       : ObstacleText(advice.obstacle));
   return proto;
 }
 

@@ -247,11 +247,4 @@ std::string GroupName(const std::string& value, bool is_overflow) {
   return value.empty() ? "(no value)" : Plain(value);
 }
 
-std::string GapText(double gap) {
-  const double points = 100 * std::abs(gap);
-  return points < 0.05
-             ? "neither over- nor under-confident"
-             : absl::StrFormat("%s-confident by %.1f points", gap > 0 ? "over" : "under", points);
-}
-
 }  // namespace calibd::convert

@@ -42,7 +42,7 @@ TEST(EvaluationReadingTest, TheTestsOfAllLensesShareTheLevel) {
   EXPECT_EQ(reading.verdict().text(), "OVER_LIMIT, NOT_REJECTED");
   EXPECT_THAT(
       reading.how_bad().text(),
-      StartsWith("off by 5 points (3 to 8; limit 2 points); says 90.00 %, right 85.00 %: over-"));
+      StartsWith("off by 5 points (3 to 8; limit 2 points); says 90.0 %, right 85.0 %, and "));
   EXPECT_EQ(reading.how_bad().brief(), "off by 5 points (3 to 8; limit 2 points)");
   Judge({.error_limit = 0.02}, evaluation);
   EXPECT_EQ(evaluation.limit_status(), v1::CalibrationError::OVER_LIMIT);
@@ -57,6 +57,16 @@ TEST(EvaluationReadingTest, TheTestsOfAllLensesShareTheLevel) {
   EXPECT_THAT(reading.certain().text(),
               AllOf(StartsWith("rejected by top_label at level 0.05 over 2 lenses; SKCE_uq is "),
                     HasSubstr("; not rejected by canonical, which does not prove calibration")));
+  // No p-value of 19 replicates is as small as the level of a lens.
+  for (v1::LensEvaluation& lens : *evaluation.mutable_lenses()) {
+    lens.mutable_result()->set_replicates(19);
+    lens.mutable_result()->set_p_value(0.05);
+  }
+  reading = ReadingOf(evaluation, {.error_limit = 0.1});
+  EXPECT_EQ(reading.verdict().text(), "WITHIN_LIMIT");
+  EXPECT_THAT(reading.certain().text(),
+              StartsWith("canonical, top_label cannot be rejected at level 0.025 with 19 "
+                         "replicates: take at least 39; "));
   // Without tests there is only the error and its interval.
   evaluation.mutable_lenses(0)->mutable_result()->clear_p_value();
   reading = ReadingOf(evaluation, {.error_limit = 0.05});

@@ -54,9 +54,9 @@ TEST(HowBadLineTest, TheDirectionHasASign) {
   v1::GetCalibrationResponse answer = OverLimit();
   *answer.mutable_error()->mutable_since_start() = Measured(0.05, 0.04, 0.06, -0.02);
   EXPECT_THAT(HowBad(answer),
-              EndsWith("says 96.96 %, right 98.96 %: under-confident by 2.00 points (0.9 to 3.0)"));
+              EndsWith("says 97.0 %, right 99.0 %: under-confident by 2 points (0.95 to 3)"));
   *answer.mutable_error()->mutable_since_start() = Measured(0.05, 0.04, 0.06, 0);
-  EXPECT_THAT(HowBad(answer), EndsWith(": neither over- nor under-confident"));
+  EXPECT_THAT(HowBad(answer), EndsWith("whether it is over- or under-confident is not known yet"));
 }
 
 TEST(HowBadLineTest, TheWorseEventLeads) {
@@ -70,26 +70,26 @@ TEST(HowBadLineTest, TheWorseEventLeads) {
   all.mutable_class_1()->set_stated(0.25);
   EXPECT_EQ(
       HowBad(answer),
-      "top label off by 5.3 points (4.2 to 6.8; limit 2 points), says 96.96 %, right 91.71 %: "
-      "over-confident by 5.25 points (4.2 to 6.3); P(class 1) off by 3 points (2.01 to 6; limit 2 "
+      "top label off by 5.3 points (4.2 to 6.8; limit 2 points), says 97.0 %, right 91.7 %: "
+      "over-confident by 5.3 points (4.2 to 6.3); P(class 1) off by 3 points (2.01 to 6; limit 2 "
       "points), "
-      "says 25.00 %, is 25.00 %: right on average");
+      "says 25.0 %, is 25.0 %, and whether this is too high or too low is not known yet");
   *all.mutable_class_1() = Interval(0.1, 0.081, 0.12, -0.1003);
   all.mutable_class_1()->set_stated(0.25);
   EXPECT_EQ(
       HowBad(answer),
-      "P(class 1) off by 10 points (8.1 to 12; limit 2 points), says 25.00 %, is 35.03 %: too low "
+      "P(class 1) off by 10 points (8.1 to 12; limit 2 points), says 25.0 %, is 35.0 %: too low "
       "by 10.0 points (9.0 to 11.1); top label off by 5.3 points (4.2 to 6.8; limit 2 points), "
       "says "
-      "96.96 "
-      "%, right 91.71 %: over-confident by 5.25 points (4.2 to 6.3)");
+      "97.0 "
+      "%, right 91.7 %: over-confident by 5.3 points (4.2 to 6.3)");
   EXPECT_EQ(HowBadLine(answer).brief(), "P(class 1) off by 10 points (8.1 to 12; limit 2 points)");
   // The other event says the same, as of a rare class 1.
   v1::GetCalibrationResponse rare = answer;
   *rare.mutable_error()->mutable_since_start()->mutable_top_label() = all.class_1();
   EXPECT_EQ(HowBad(rare),
-            "P(class 1) off by 10 points (8.1 to 12; limit 2 points), says 25.00 %, is "
-            "35.03 %: too low by 10.0 points (9.0 to 11.1)");
+            "P(class 1) off by 10 points (8.1 to 12; limit 2 points), says 25.0 %, is "
+            "35.0 %: too low by 10.0 points (9.0 to 11.1)");
   // The other event has nothing to add.
   *all.mutable_top_label() = Interval(0.0056, 0, 0.015, 0.002);
   EXPECT_THAT(HowBad(answer), AllOf(StartsWith("P(class 1) off by 10"), Not(HasSubstr("label")),
@@ -128,13 +128,14 @@ TEST(HowBadLineTest, SmallProbabilitiesKeepTwoDigitsAndHaveAFactor) {
                        "(0.050 to 0.130)"));
   set(0.0001, -0.0149, 0.001);
   EXPECT_THAT(HowBad(answer),
-              EndsWith(", says 0.010 %, is 1.50 %: 150 times too low, by 1.490 points "
+              EndsWith(", says 0.010 %, is 1.5 %: 150 times too low, by 1.490 points "
                        "(1.39 to 1.59)"));
   // A factor of chance, and one of nothing.
   set(0.001, 0.0009, 0.0011);
-  EXPECT_THAT(HowBad(answer), EndsWith(": too high by 0.090 points (-0.02 to 0.20)"));
+  EXPECT_THAT(HowBad(answer),
+              EndsWith("is 0.010 %, and whether this is too high or too low is not known yet"));
   set(0.001, 0.001, 0.0004);
-  EXPECT_THAT(HowBad(answer), EndsWith("says 0.10 %, is 0.00 %: too high by 0.10 points (0.060 to "
+  EXPECT_THAT(HowBad(answer), EndsWith("says 0.10 %, is 0.0 %: too high by 0.10 points (0.060 to "
                                        "0.140)"));
 }
 

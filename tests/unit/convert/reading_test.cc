@@ -28,14 +28,14 @@ TEST(ReadingTest, HasEachLineThatSaysSomething) {
             "OVER_LIMIT since 1970-01-01 01:00 UTC (row 913), MISCALIBRATED");
   EXPECT_EQ(
       reading.how_bad().text(),
-      "off by 5.3 points (4.2 to 6.8; limit 2 points); says 96.96 %, right 91.71 %: over-confident "
-      "by 5.25 points (4.2 to 6.3)");
+      "off by 5.3 points (4.2 to 6.8; limit 2 points); says 97.0 %, right 91.7 %: over-confident "
+      "by 5.3 points (4.2 to 6.3)");
   EXPECT_EQ(reading.how_bad().brief(), "off by 5.3 points (4.2 to 6.8; limit 2 points)");
   EXPECT_EQ(
       reading.where().text(),
       "rejected for classes 5, cat; confidence 93.3 to 100 %: says 99.6 %, right 95.9 % (9021 "
       "rows)");
-  EXPECT_EQ(reading.changed().text(), "no change can be dated");
+  EXPECT_EQ(reading.changed().text(), "off from the first rows on, as far as can be seen");
   EXPECT_EQ(reading.repair().text(),
             "`calibctl recalibrate --model resnet18@2` looks for a map that repairs the model");
   EXPECT_EQ(reading.certain().text(),

@@ -94,12 +94,6 @@ TEST(StatusAgainstTest, NeedsTheWholeInterval) {
   EXPECT_EQ(StatusAgainst(0.02, 0, 0.02), v1::CalibrationError::WITHIN_LIMIT);
 }
 
-TEST(GapTextTest, HasASign) {
-  EXPECT_EQ(GapText(0.041), "over-confident by 4.1 points");
-  EXPECT_EQ(GapText(-0.02), "under-confident by 2.0 points");
-  EXPECT_EQ(GapText(0.0001), "neither over- nor under-confident");
-}
-
 TEST(PowerOfTenTest, ALargeNumberIsAPower) {
   EXPECT_EQ(PowerOfTen(3), "1000");
   EXPECT_EQ(PowerOfTen(std::log10(0.0123)), "0.0123");

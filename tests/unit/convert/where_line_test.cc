@@ -175,7 +175,8 @@ v1::DatedChange::Stretch Stretch(std::int64_t first, double gap, double radius) 
 TEST(ChangedLineTest, SaysFromWhatToWhatTheErrorChanged) {
   v1::GetCalibrationResponse answer = OverLimit();
   Changed changed = ChangedLine(answer);
-  EXPECT_EQ(changed.text(), "no change can be dated");
+  // The alarm came at row 913.
+  EXPECT_EQ(changed.text(), "off from the first rows on, as far as can be seen");
   EXPECT_EQ(changed.answer(), Changed::NOT_DATED);
   EXPECT_FALSE(changed.has_observation());
   v1::DatedChange& change = *answer.mutable_error()->mutable_change();
@@ -230,16 +231,34 @@ TEST(ChangedLineTest, TheDriftDetectorSaysPerhaps) {
       "perhaps: drift was detected at row 30040; the row of the change cannot be dated yet";
   EXPECT_EQ(ChangedLine(answer).text(), perhaps);
   EXPECT_EQ(ChangedLine(answer).answer(), Changed::PERHAPS);
-  // Earlier evidence does, also after its acknowledgement, unless that came before the drift alarm.
+  // Nor does evidence after the first rows: both may follow one change.
+  answer.mutable_alarms(0)->set_observation(29000);
+  EXPECT_EQ(ChangedLine(answer).text(), perhaps);
+  // Evidence in the first rows does, also after its acknowledgement, unless that came before the
+  // drift alarm.
   answer.mutable_alarms(0)->set_observation(913);
+  const std::string from_the_start = "off from the first rows on, as far as can be seen";
   EXPECT_EQ(ChangedLine(answer).answer(), Changed::NOT_DATED);
-  EXPECT_EQ(ChangedLine(answer).text(),
-            "no change can be dated: drift was detected at row 30040, but calibration was rejected "
-            "by row 913, so the model may have been off before");
+  EXPECT_EQ(ChangedLine(answer).text(), from_the_start);
   answer.mutable_alarms(0)->mutable_acknowledge_time()->set_seconds(9000);
-  EXPECT_EQ(ChangedLine(answer).answer(), Changed::NOT_DATED);
+  EXPECT_EQ(ChangedLine(answer).text(), from_the_start);
   answer.mutable_alarms(0)->mutable_acknowledge_time()->set_seconds(7000);
   EXPECT_EQ(ChangedLine(answer).text(), perhaps);
+  // A drift alarm in the first rows alone.
+  answer.mutable_alarms(1)->set_observation(100);
+  EXPECT_EQ(ChangedLine(answer).text(), from_the_start);
+  // The row of an acknowledgement is a start too.
+  answer.mutable_alarms(1)->set_observation(5400);
+  answer.mutable_watch()->set_first_observation(5001);
+  EXPECT_EQ(ChangedLine(answer).text(), "off from row 5001 on, as far as can be seen");
+  // A model that has recovered did change.
+  answer.mutable_error()->set_is_recovered(true);
+  EXPECT_EQ(ChangedLine(answer).answer(), Changed::PERHAPS);
+  // Below a limit that was raised, without a drift alarm, nothing has to be explained.
+  answer.mutable_alarms(1)->mutable_acknowledge_time()->set_seconds(9000);
+  EXPECT_EQ(ChangedLine(answer).text(), "no change can be dated");
+  answer.mutable_error()->set_status(v1::CalibrationError::WITHIN_LIMIT);
+  EXPECT_EQ(ChangedLine(answer).text(), "");
 }
 
 TEST(RepairLineTest, IsForAModelThatIsOverItsLimit) {
@@ -284,6 +303,31 @@ TEST(RepairLineTest, IsForAModelThatIsOverItsLimit) {
   answer.mutable_error()->set_is_recovered(true);
   EXPECT_EQ(RepairLine(answer), "");
   EXPECT_EQ(RepairLine(NarrowForecasts()), "");
+}
+
+TEST(RepairLineTest, NoMapIsOfferedForRowsThatAreNotWhatTheySeem) {
+  v1::GetCalibrationResponse answer = OverLimit();
+  answer.mutable_recalibration()->set_text("temperature 1.9 would leave 0.4 points (0 to 2)");
+  answer.add_warnings(DependenceText(1200));
+  EXPECT_EQ(RepairLine(answer),
+            "first remove the cause of the warning: a map for such rows may do harm; then "
+            "`calibctl recalibrate --model resnet18@2` looks for one");
+  // Two columns are exchanged: right in 20 % of the rows, at most in 21.1 %.
+  v1::ErrorMeasurement& all = *answer.mutable_error()->mutable_since_start();
+  *all.mutable_top_label() = Interval(0.6, 0.58, 0.62, 0.6);
+  *all.mutable_class_1() = Interval(0.6, 0.58, 0.62, 0.6);
+  all.set_mean_confidence(0.8);
+  all.set_accuracy(0.2);
+  EXPECT_EQ(RepairLine(answer),
+            "first check whether the columns of the classes, or the labels, are exchanged; a map "
+            "would hide it");
+  EXPECT_THAT(HowBadLine(answer).text(),
+              StartsWith("right in 20.0 %, less often than by chance: check whether the columns"));
+  EXPECT_THAT(NextLine(answer).text(), StartsWith("check whether the columns of the classes"));
+  // Not certainly less often than by chance.
+  all.mutable_top_label()->set_gap_lower(0.29);
+  EXPECT_THAT(HowBadLine(answer).text(), Not(HasSubstr("chance")));
+  EXPECT_THAT(RepairLine(answer), StartsWith("first remove the cause"));
 }
 
 TEST(RecalibrationTextTest, SaysWhatTheMapWouldLeave) {

@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
+#include <random>
 #include <utility>
+#include <variant>
 
 #include "calibd/core/binary_predictions.h"
 #include "calibd/core/generator.h"
@@ -307,6 +310,43 @@ TEST(RecalibrationTest, InvalidMapsAreRefused) {
            IsotonicMap{
                .curves = {{.starts = {0}, .values = {.5}}, {.starts = {0}, .values = {0}}}}}) {
     EXPECT_EQ(CheckRecalibrationMap(map, 2).code(), absl::StatusCode::kInvalidArgument);
+  }
+}
+
+// Each would be given a map otherwise.
+TEST(FindMapObstacleTest, NamesWhatHasToBeDoneFirst) {
+  std::mt19937_64 rng(5);
+  std::uniform_real_distribution<double> uniform;
+  const auto draw = [&](bool swapped, bool certain) {
+    PredictionSet set{.probabilities = {}, .labels = {}, .class_count = 2};
+    for (int i = 0; i < 4000; ++i) {
+      const double p = uniform(rng);
+      const std::int32_t label = uniform(rng) < p ? 1 : 0;
+      const double stated = certain ? std::round(p) : p;
+      set.probabilities.insert(set.probabilities.end(), {1 - stated, stated});
+      set.labels.push_back(swapped ? 1 - label : label);
+    }
+    return set;
+  };
+  EXPECT_EQ(FindMapObstacle(draw(false, false).view()), MapObstacle::kNone);
+  EXPECT_EQ(FindMapObstacle(draw(true, false).view()), MapObstacle::kWorseThanChance);
+  EXPECT_EQ(FindMapObstacle(draw(false, true).view()), MapObstacle::kCertainRows);
+  PredictionSet sorted{.probabilities = {}, .labels = {}, .class_count = 2};
+  const PredictionSet set = draw(false, false);
+  for (const std::int32_t label : {0, 1}) {
+    for (std::size_t i = 0; i < set.labels.size(); ++i) {
+      if (set.labels[i] != label) continue;
+      const auto row = set.view().row(i);
+      sorted.probabilities.insert(sorted.probabilities.end(), row.begin(), row.end());
+      sorted.labels.push_back(label);
+    }
+  }
+  EXPECT_EQ(FindMapObstacle(sorted.view()), MapObstacle::kDependentRows);
+  for (const PredictionSet& bad : {draw(true, false), draw(false, true), sorted}) {
+    const auto advice = AdviseRecalibration(bad.view(), RecalibrationSplit::kHalves);
+    ASSERT_TRUE(advice.ok()) << advice.status();
+    EXPECT_FALSE(advice->helps());
+    EXPECT_TRUE(std::holds_alternative<IdentityMap>(advice->map));
   }
 }
 

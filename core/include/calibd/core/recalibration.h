@@ -102,8 +102,26 @@ enum class RecalibrationSplit {
   kAlternating,
 };
 
+// Why no map is offered for a batch: what has to be done first.
+enum class MapObstacle {
+  kNone,
+  // All probabilities are exactly 0 or 1, as those of predicted classes are.
+  kCertainRows,
+  // The predicted class is right less often than by chance, in less than 1 of m rows, as with two
+  // columns in the wrong order. Independent rows of a model that is right more often are said to be
+  // so with a probability of at most .001.
+  kWorseThanChance,
+  // Rows are not independent, so that a map for older rows says nothing about newer ones. See
+  // SerialDependence.
+  kDependentRows,
+};
+// batch: valid, in its order. Cost: O(n m).
+[[nodiscard]] MapObstacle FindMapObstacle(const PredictionBatch& batch);
+
 // A map, and what it gains on observations that were not used to choose it.
 struct RecalibrationAdvice {
+  // Of all observations. With any obstacle, the map is the identity.
+  MapObstacle obstacle = MapObstacle::kNone;
   RecalibrationMap map;
   RecalibrationSplit split = RecalibrationSplit::kHalves;
   // The observations that chose the kind by cross-validation in kRecalibrationFolds contiguous

@@ -74,27 +74,32 @@ std::string ChangeText(const v1::DatedChange& change, const v1::ErrorMeasurement
                       ", and ", StretchOfRows(change, change.after()));
 }
 
-// The alarm of the evidence over all rows that was active when the drift alarm was raised, or null.
-const v1::Alarm* EvidenceBefore(const v1::GetCalibrationResponse& answer, const v1::Alarm& drift) {
-  const auto found = std::ranges::find_if(answer.alarms(), [&drift](const v1::Alarm& alarm) {
-    return alarm.kind() == v1::Alarm::EVIDENCE && alarm.observation() <= drift.observation() &&
-           (!alarm.has_acknowledge_time() || alarm.acknowledge_time() > drift.raise_time());
-  });
-  return found == answer.alarms().end() ? nullptr : &*found;
+// An alarm within this many rows says that the model was off from the start.
+constexpr std::int64_t kFirstRows = 1000;
+
+// The first row of those that an alarm is about: of all, or of those since an acknowledgement.
+std::int64_t FirstRowBefore(const v1::GetCalibrationResponse& answer, const v1::Alarm& alarm) {
+  std::int64_t first = 1;
+  for (const std::int64_t start :
+       {answer.watch().first_observation(), Current(answer.error()).first_observation()}) {
+    if (start <= alarm.observation()) first = std::max(first, start);
+  }
+  return first;
 }
 
-// What an active drift alarm says about a change that cannot be dated.
-Changed DriftLine(const v1::GetCalibrationResponse& answer, const v1::Alarm& drift) {
-  const std::string alarm = absl::StrCat("drift was detected at row ", drift.observation());
-  const v1::Alarm* const evidence = EvidenceBefore(answer, drift);
-  if (evidence == nullptr) {
-    return Say(Changed::PERHAPS, drift.observation(),
-               absl::StrCat("perhaps: ", alarm, "; the row of the change cannot be dated yet"));
+// The earliest alarm over all rows that is active, or was when the drift alarm was raised; or null.
+// drift: the active one, or null.
+const v1::Alarm* FirstOfAllRows(const v1::GetCalibrationResponse& answer, const v1::Alarm* drift) {
+  const v1::Alarm* first = nullptr;
+  for (const v1::Alarm& alarm : answer.alarms()) {
+    const bool is_of_all_rows =
+        alarm.group_value().empty() && !alarm.is_overflow_group() && alarm.label().empty();
+    const bool was_active = !alarm.has_acknowledge_time() ||
+                            (drift != nullptr && alarm.acknowledge_time() > drift->raise_time());
+    if (!is_of_all_rows || !was_active) continue;
+    if (first == nullptr || alarm.observation() < first->observation()) first = &alarm;
   }
-  return Say(
-      Changed::NOT_DATED, 0,
-      absl::StrCat("no change can be dated: ", alarm, ", but calibration was rejected by row ",
-                   evidence->observation(), ", so the model may have been off before"));
+  return first;
 }
 
 }  // namespace
@@ -106,9 +111,23 @@ Changed ChangedLine(const v1::GetCalibrationResponse& answer) {
                ChangeText(change, answer.error().since_start()));
   }
   const v1::Alarm* const drift = Active(answer, v1::Alarm::DRIFT);
-  if (drift != nullptr) return DriftLine(answer, *drift);
-  if (answer.error().status() != v1::CalibrationError::OVER_LIMIT) return {};
-  return Say(Changed::NOT_DATED, 0, "no change can be dated");
+  const bool is_over = answer.error().status() == v1::CalibrationError::OVER_LIMIT;
+  if (drift == nullptr && !is_over) return {};
+  const v1::Alarm* const alarm = FirstOfAllRows(answer, drift);
+  // A model that has recovered did change.
+  if (alarm != nullptr && !answer.error().is_recovered()) {
+    const std::int64_t first = FirstRowBefore(answer, *alarm);
+    if (alarm->observation() < first + kFirstRows) {
+      return Say(
+          Changed::NOT_DATED, 0,
+          absl::StrCat("off from ", first == 1 ? "the first rows" : absl::StrCat("row ", first),
+                       " on, as far as can be seen"));
+    }
+  }
+  if (drift == nullptr) return Say(Changed::NOT_DATED, 0, "no change can be dated");
+  return Say(Changed::PERHAPS, drift->observation(),
+             absl::StrCat("perhaps: drift was detected at row ", drift->observation(),
+                          "; the row of the change cannot be dated yet"));
 }
 
 }  // namespace calibd::convert

@@ -17,12 +17,17 @@ namespace {
 constexpr std::size_t kMostCells = 2;
 constexpr std::size_t kMostGroups = 3;
 
-// The names of the lenses whose tests reject, and of those whose do not. Both are empty if a test
-// was not requested.
+// The names of the lenses whose tests reject, of those whose do not, and of those whose could not,
+// because even the smallest p-value of so few replicates is above the level. All are empty if a
+// test was not requested.
 struct LensAnswers {
   std::vector<std::string> rejected;
   std::vector<std::string> passed;
+  std::vector<std::string> unable;
 };
+
+// The smallest p-value of n replicates is 1 / (n + 1). 0 without replicates.
+double LeastPValue(std::int32_t replicates) { return replicates > 0 ? 1.0 / (replicates + 1) : 0; }
 
 LensAnswers AnswersOf(const v1::Evaluation& evaluation, const EvaluationCriteria& criteria) {
   LensAnswers answers;
@@ -33,6 +38,10 @@ LensAnswers AnswersOf(const v1::Evaluation& evaluation, const EvaluationCriteria
   for (const v1::LensEvaluation& lens : evaluation.lenses()) {
     if (!lens.has_result()) continue;
     if (!lens.result().has_p_value()) return {};
+    if (LeastPValue(lens.result().replicates()) > level) {
+      answers.unable.push_back(lens.lens());
+      continue;
+    }
     (lens.result().p_value() <= level ? answers.rejected : answers.passed).push_back(lens.lens());
   }
   return answers;
@@ -186,6 +195,14 @@ std::string TestsText(const v1::Evaluation& evaluation, const EvaluationCriteria
     absl::StrAppend(&text, text.empty() ? "" : "; ", "not rejected by ",
                     absl::StrJoin(answers.passed, ", "), ", which does not prove calibration");
   }
+  if (!answers.unable.empty()) {
+    const double level = LevelOfLens(criteria, static_cast<std::size_t>(evaluation.lenses_size()),
+                                     !evaluation.groups().empty());
+    absl::StrAppendFormat(
+        &text, "%s%s cannot be rejected at level %.3g with %d replicates: take at least %.0f",
+        text.empty() ? "" : "; ", absl::StrJoin(answers.unable, ", "), level,
+        evaluation.lenses(0).result().replicates(), std::ceil(1 / level - 1e-9) - 1);
+  }
   return text;
 }
 
@@ -228,7 +245,13 @@ v1::Reading ReadingOf(const v1::Evaluation& evaluation, const EvaluationCriteria
   v1::Reading reading;
   reading.mutable_verdict()->set_text(VerdictOf(evaluation, criteria).Text());
   const v1::ErrorMeasurement error = MeasurementOf(evaluation);
-  reading.mutable_how_bad()->set_text(ErrorText(error, criteria.error_limit, error));
+  // Lenses, if there are any, know the number of classes.
+  const int class_count = error.has_class_1() ? 2
+                          : evaluation.lenses().empty()
+                              ? 0
+                              : evaluation.lenses(0).result().provenance().class_count();
+  reading.mutable_how_bad()->set_text(ChanceText(error, class_count) +
+                                      ErrorText(error, criteria.error_limit, error));
   reading.mutable_how_bad()->set_brief(BriefErrorText(error, criteria.error_limit, error));
   std::vector<std::string> places = CellTexts(evaluation.forecast().cells(), kMostCells);
   const std::vector<std::string> levels = WrongLevelNames(error.level_coverage());

@@ -42,27 +42,25 @@ std::string NoRowText(const v1::GetCalibrationResponse& answer) {
                       all.first_observation() + all.observations() - 1, "; no labelled row since");
 }
 
-// "says 96.96 %, right 91.71 %: over-confident by 5.25 points (4.2 to 6.3)". The printed figures
-// add up, and a small difference has two significant digits.
+// "says 97.0 %, right 91.7 %: over-confident by 5.3 points (4.2 to 6.3)". The printed figures add
+// up to a tenth of a point. A direction is named only if the interval has no other.
 std::string ConfidenceText(const v1::ErrorMeasurement& error) {
   const v1::ErrorInterval& interval = error.top_label();
-  const double exact = 100 * (error.mean_confidence() - error.accuracy());
-  constexpr int kLeastDecimals = 2;
-  constexpr int kMostDecimals = 3;
-  const int decimals = std::min(DecimalsOf(exact, kLeastDecimals), kMostDecimals);
-  const double unit = std::pow(10, -decimals);
-  const double says = unit * std::round(100 * error.mean_confidence() / unit);
-  const double right = unit * std::round(100 * error.accuracy() / unit);
-  const double gap = says - right;
-  if (std::abs(exact) < 5e-3 || std::abs(gap) < unit / 2) {
-    return absl::StrFormat("says %.2f %%, right %.2f %%: neither over- nor under-confident",
-                           100 * error.mean_confidence(), 100 * error.accuracy());
+  const std::string shares = absl::StrCat("says ", Percent(error.mean_confidence(), 1), ", right ",
+                                          Percent(error.accuracy(), 1));
+  const bool is_over = interval.gap_lower() > 0;
+  if (!is_over && interval.gap_upper() >= 0) {
+    return shares + ", and whether it is over- or under-confident is not known yet";
   }
-  const double low = 100 * (gap > 0 ? interval.gap_lower() : -interval.gap_upper());
-  const double high = 100 * (gap > 0 ? interval.gap_upper() : -interval.gap_lower());
-  return absl::StrFormat("says %s %%, right %s %%: %s-confident by %s points (%s to %s)",
-                         Fixed(says, decimals), Fixed(right, decimals), gap > 0 ? "over" : "under",
-                         PrintedGap(gap, decimals), Fixed(low, 1), Fixed(high, 1));
+  const double exact = std::abs(error.mean_confidence() - error.accuracy());
+  const auto tenths = [](double share) { return std::round(1000 * share); };
+  const double printed =
+      std::abs(tenths(error.mean_confidence()) - tenths(error.accuracy())) / 1000;
+  const double low = is_over ? interval.gap_lower() : -interval.gap_upper();
+  const double high = is_over ? interval.gap_upper() : -interval.gap_lower();
+  return absl::StrCat(shares, ": ", is_over ? "over" : "under", "-confident by ",
+                      PointsText(exact < 0.01 ? exact : printed), " (", Points(low), " to ",
+                      Points(high), ")");
 }
 
 // Whether an event is worth a second sentence: it is over the limit too, or off in one direction.
@@ -136,7 +134,9 @@ v1::Reading::HowBad HowBadLine(const v1::GetCalibrationResponse& answer) {
   if (IntervalOf(current) == nullptr) {
     text = NoRowText(answer);
   } else {
-    text = answer.has_labels() ? LabelsText(answer) : ErrorText(current, error.limit(), current);
+    text = answer.has_labels() ? LabelsText(answer)
+                               : ChanceText(current, ClassCount(answer)) +
+                                     ErrorText(current, error.limit(), current);
     Add(text,
         FormerText(answer, std::max(IntervalOf(current)->lower(), current.class_1().lower())));
     if (error.has_acknowledged_limit() && FirstLimitAlarm(answer, AlarmsOf::kModel) == nullptr) {

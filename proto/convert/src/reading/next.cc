@@ -33,7 +33,9 @@ v1::Reading::Next NextLine(const v1::GetCalibrationResponse& answer) {
   line.add_commands(looks_first ? acknowledge : look);
   const auto active =
       std::ranges::count_if(answer.alarms(), std::not_fn(&v1::Alarm::has_acknowledge_time));
+  const bool is_swapped = IsWorseThanChance(Current(answer.error()), ClassCount(answer));
   line.set_text(absl::StrCat(
+      is_swapped ? absl::StrCat("check ", std::string(kSwappedColumns), "; ") : "",
       line.commands(0),
       !looks_first     ? "; "
       : is_about_limit ? "; when it is repaired or accepted: "

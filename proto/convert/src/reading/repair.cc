@@ -122,6 +122,13 @@ std::string RepairLine(const v1::GetCalibrationResponse& answer) {
   }
   const std::string command =
       absl::StrCat("`calibctl recalibrate --model ", ShortName(answer.model()), "`");
+  if (IsWorseThanChance(Current(answer.error()), ClassCount(answer))) {
+    return absl::StrCat("first check ", std::string(kSwappedColumns), "; a map would hide it");
+  }
+  if (!answer.warnings().empty()) {
+    return absl::StrCat("first remove the cause of the warning: a map for such rows may do harm; ",
+                        "then ", command, " looks for one");
+  }
   const v1::Recalibration& advice = answer.recalibration();
   // The error that a map from older rows promises is too small.
   if (!answer.has_recalibration() || !FitsNewestRows(advice, answer.error())) {

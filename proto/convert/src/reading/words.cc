@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "calibd/convert/reading.h"
 #include "calibd/convert/text.h"
 #include "calibd/core/p_value.h"
 
@@ -116,15 +117,22 @@ std::string StatedText(const v1::ErrorInterval& error) {
   if (!error.has_stated()) return "";
   const double says = 100 * error.stated();
   const double is = 100 * FrequencyOf(error);
-  const int decimals = std::max(DecimalsOf(says, 2), DecimalsOf(is, 2));
+  const std::string shares =
+      absl::StrCat("says ", Percent(says / 100, 1), ", is ", Percent(is / 100, 1));
+  if (error.gap_lower() <= 0 && error.gap_upper() >= 0) {
+    return shares + ", and whether this is too high or too low is not known yet";
+  }
+  int decimals = std::max(DecimalsOf(says, 1), DecimalsOf(is, 1));
   const auto printed = [](double value) {
-    const double unit = std::pow(10, -DecimalsOf(value, 2));
+    const double unit = std::pow(10, -DecimalsOf(value, 1));
     return unit * std::round(value / unit);
   };
-  const double gap = printed(says) - printed(is);
-  const std::string text =
-      absl::StrCat("says ", Percent(says / 100, 2), ", is ", Percent(is / 100, 2), ": ");
-  if (std::abs(gap) < std::pow(10, -decimals) / 2) return text + "right on average";
+  double gap = printed(says) - printed(is);
+  if (std::abs(gap) < std::pow(10, -decimals) / 2 || gap * error.gap_lower() < 0) {
+    gap = 100 * error.gap();
+    decimals = DecimalsOf(gap, 1);
+  }
+  const std::string text = shares + ": ";
   const double low = 100 * (gap > 0 ? error.gap_lower() : -error.gap_upper());
   const double high = 100 * (gap > 0 ? error.gap_upper() : -error.gap_lower());
   const double larger = std::max(says, is);
@@ -139,6 +147,23 @@ std::string StatedText(const v1::ErrorInterval& error) {
                       " by ", PrintedGap(gap, decimals), " points (",
                       Fixed(low, DecimalsOf(high - low, 1)), " to ",
                       Fixed(high, DecimalsOf(high - low, 1)), ")");
+}
+
+bool IsWorseThanChance(const v1::ErrorMeasurement& error, int class_count) {
+  return class_count > 0 && error.has_top_label() &&
+         error.mean_confidence() - error.top_label().gap_lower() < 1.0 / class_count;
+}
+
+std::string ChanceText(const v1::ErrorMeasurement& error, int class_count) {
+  if (!IsWorseThanChance(error, class_count)) return "";
+  return absl::StrCat("right in ", Percent(error.accuracy(), 1),
+                      ", less often than by chance: check ", std::string(kSwappedColumns), "; ");
+}
+
+int ClassCount(const v1::GetCalibrationResponse& answer) {
+  return answer.error().since_start().has_class_1()
+             ? 2
+             : static_cast<int>(answer.verdict().whereabouts().class_count());
 }
 
 const v1::Alarm* Active(const v1::GetCalibrationResponse& answer, v1::Alarm::Kind kind) {

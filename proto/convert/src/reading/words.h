@@ -52,10 +52,19 @@ struct NamedEvent {
 // The absolute difference of two printed percentages in points. decimals: those of the percentages;
 // one is enough from 10 points on.
 [[nodiscard]] std::string PrintedGap(double points, int decimals);
-// "says 25.00 %, is 35.00 %: too low by 10.0 points (8.1 to 11.9)", or with a factor of two and
+// "says 25.0 %, is 35.0 %: too low by 10.0 points (8.1 to 11.9)", or with a factor of two and
 // more "says 0.10 %, is 0.010 %: 10 times too high, by 0.090 points (0.050 to 0.130)". The printed
 // figures add up. Empty for an interval without `stated`.
 [[nodiscard]] std::string StatedText(const v1::ErrorInterval& error);
+
+// Whether the predicted class is right in less than 1 of class_count rows: the upper end of the
+// accuracy is below, with the level of the interval. class_count: 0 if it is not known.
+[[nodiscard]] bool IsWorseThanChance(const v1::ErrorMeasurement& error, int class_count);
+// "right in 20.0 %, less often than by chance: check whether the columns ... are exchanged; ", the
+// first words of a line; empty for other models.
+[[nodiscard]] std::string ChanceText(const v1::ErrorMeasurement& error, int class_count);
+// Two, or the number of a model of more classes; 0 if it is not known.
+[[nodiscard]] int ClassCount(const v1::GetCalibrationResponse& answer);
 
 // "off by 5.4 points (4.2 to 6.8; limit 2 points)".
 [[nodiscard]] std::string OffByText(const v1::ErrorInterval& interval, double limit);

@@ -82,6 +82,10 @@ void Judge(const EvaluationCriteria& criteria, v1::Evaluation& evaluation);
 [[nodiscard]] std::string DifferenceText(const std::string& score, const std::string& unit,
                                          const v1::ScoreDifference& difference);
 
+// The likely cause of predictions that are right less often than by chance, after "check".
+inline constexpr std::string_view kSwappedColumns =
+    "whether the columns of the classes, or the labels, are exchanged";
+
 // "temperature 1.9 would leave 0.4 points (0 to 2) if nothing changed within these rows". Says so
 // if no map helps. advice: needs everything but the time.
 [[nodiscard]] std::string RecalibrationText(const v1::Recalibration& advice);
