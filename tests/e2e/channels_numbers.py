@@ -9,10 +9,10 @@ OFF_BY = re.compile(
     r"off by (?:(?P<from>[\d.]+) to (?P<only>[\d.]+) points? \((?:(?P<few>too few rows to say more); )?"
     r"|(?P<estimate>[\d.]+) points? \((?P<lower>[\d.]+) to (?P<upper>[\d.]+); )"
     r"limit (?P<limit>[\d.]+) points?\)")
-CONFIDENCE = re.compile(r"says (?P<says>[\d.]+) %, right (?P<right>[\d.]+) %: (?:neither|"
-                        r"(?P<side>over|under)-confident by (?P<gap>[\d.]+) points "
+CONFIDENCE = re.compile(r"says (?P<says>[\d.]+) %, right (?P<right>[\d.]+) %(?:, and whether|: "
+                        r"(?P<side>over|under)-confident by (?P<gap>[\d.]+) points? "
                         r"\((?P<lower>[-\d.]+) to (?P<upper>[-\d.]+)\))")
-STATED = re.compile(r"says (?P<says>[\d.]+) %, is (?P<is>[\d.]+) %: (?:right on average|"
+STATED = re.compile(r"says (?P<says>[\d.]+) %, is (?P<is>[\d.]+) %(?:, and whether|: "
                     r"(?:(?P<times>[\d.]+) times )?too (?P<side>high|low),? by (?P<gap>[\d.]+) points "
                     r"\((?P<lower>[-\d.]+) to (?P<upper>[-\d.]+)\))")
 COVERS = re.compile(r"the (?P<promised>[\d.]+) % intervals cover (?P<coverage>[\d.]+) % "
@@ -164,13 +164,13 @@ def check_stated(where, match, interval):
     same_printed(f"{where}, says", match["says"], 100 * interval["stated"])
     same_printed(f"{where}, is", match["is"], 100 * (interval["stated"] - interval["gap"]))
     if match["side"] is None:
-        require(abs(interval["gap"]) < 1.1e-4, f"{where}: right, with the gap {interval['gap']}")
+        require(interval["gapLower"] <= 0 <= interval["gapUpper"], f"{where}: no side, {interval}")
         return
     sign = 1 if match["side"] == "high" else -1
     lower, upper = (interval["gapLower"], interval["gapUpper"])[::sign]
     # It is the difference of the printed shares.
     same_number(f"{where}, gap", match["gap"], 100 * sign * interval["gap"],
-                0.13 if float(match["gap"]) >= 10 else 0.03)
+                0.13 if float(match["gap"]) >= 1 else 0.03)
     larger, smaller = sorted((interval["stated"], interval["stated"] - interval["gap"]), reverse=True)
     has_ratio = larger >= 2 * smaller > 1e-14 and lower * sign > 0
     same(f"{where}, a factor", bool(match["times"]), has_ratio)
@@ -186,15 +186,16 @@ def check_confidence(where, match, measurement):
     same_printed(f"{where}, says", match["says"], 100 * measurement["meanConfidence"])
     same_printed(f"{where}, right", match["right"], 100 * measurement["accuracy"])
     if match["side"] is None:
-        require(abs(interval["gap"]) < 1.1e-4, f"{where}: neither, with the gap {interval['gap']}")
+        require(interval["gapLower"] <= 0 <= interval["gapUpper"], f"{where}: no side, {interval}")
         return
-    unit = 10.0**-len(match["gap"].partition(".")[2])
     sign = 1 if match["side"] == "over" else -1
     lower, upper = (interval["gapLower"], interval["gapUpper"])[::sign]
-    # It is the difference of the printed shares.
-    same_number(f"{where}, gap", match["gap"], 100 * sign * interval["gap"], 3 * unit)
-    same_number(f"{where}, the difference of the printed figures", match["gap"],
-                abs(float(match["says"]) - float(match["right"])), unit)
+    # From 1 point on, it is the difference of the shares with one decimal.
+    same_number(f"{where}, gap", match["gap"], 100 * sign * interval["gap"], 0.15)
+    require(lower * sign > 0, f"{where}: a side, {interval}")
+    if float(match["gap"]) >= 1:
+        same_number(f"{where}, the difference of the printed figures", match["gap"],
+                    abs(float(match["says"]) - float(match["right"])), 0.11)
     same_number(f"{where}, lower end of the gap", match["lower"], 100 * sign * lower, 0.1)
     same_number(f"{where}, upper end of the gap", match["upper"], 100 * sign * upper, 0.1)
 
