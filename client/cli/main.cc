@@ -13,6 +13,7 @@ namespace {
 constexpr char kFooter[] =
     "Exit codes: 0 success; 1 error; 2 wrong usage; 3 --fail-on failed.\n"
     "--output json prints the messages of the API in the JSON of HTTP.\n"
+    "Statuses have colours on a terminal, unless the environment variable NO_COLOR is set.\n"
     "\n"
     "Start with:\n"
     "  calibctl evaluate predictions.csv labels.csv --label-base 0      (no server needed)\n"

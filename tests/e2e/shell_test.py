@@ -4,6 +4,8 @@
 """
 import os
 import pathlib
+import pty
+import re
 import shutil
 import subprocess
 import sys
@@ -109,6 +111,45 @@ class ShellTest(unittest.TestCase):
                       self.run_it(CALIBCTL, "show", "m", "--sever=h:1", code=2))
         self.assertIn("unknown option --nothing-like-it\n",
                       self.run_it(CALIBCTL, "show", "m", "--nothing-like-it", code=2))
+
+    def on_a_terminal(self, *command, **more):
+        """The output of calibctl on a pseudo terminal."""
+        ours, theirs = pty.openpty()
+        environment = {name: value for name, value in self.environment.items()
+                       if name not in ("NO_COLOR", "CLICOLOR_FORCE")}
+        process = subprocess.Popen([str(CALIBCTL), *command], stdin=subprocess.DEVNULL, stdout=theirs,
+                                   env={**environment, "TERM": "xterm", "COLUMNS": "100", **more})
+        os.close(theirs)
+        shown = b""
+        with open(ours, "rb", buffering=0) as terminal:
+            try:
+                while data := terminal.read(4096):
+                    shown += data
+            except OSError:
+                pass  # The other side is closed.
+        self.assertEqual(process.wait(60), 0)
+        return shown.decode().replace("\r\n", "\n")
+
+    def test_statuses_have_colours_on_a_terminal_only(self):
+        with CalibdServer(CALIBD) as server:
+            at = {"CALIBD_SERVER": server.grpc}
+            self.run_it(CALIBCTL, "model", "create", "m", "--classes", "2", **at)
+            for command in (("list",), ("show", "m"), ("alarms", "m")):
+                with self.subTest(command):
+                    plain = self.run_it(CALIBCTL, *command, COLUMNS="100", **at)
+                    self.assertNotIn("\x1b", plain)
+                    colored = self.on_a_terminal(*command, **at)
+                    self.assertEqual("\x1b[" in colored, command[0] != "alarms")
+                    # A colour takes no column, and says nothing that the words do not.
+                    uncolored = self.on_a_terminal(*command, NO_COLOR="1", **at)
+                    self.assertNotIn("\x1b", uncolored)
+                    self.assertEqual(re.sub(r"\x1b\[\d+m", "", colored), uncolored)
+                    self.assertNotIn("\x1b", self.on_a_terminal(*command, TERM="dumb", **at))
+            self.assertIn("\x1b[33mINSUFFICIENT_DATA\x1b[0m", self.on_a_terminal("show", "m", **at))
+            self.assertIn("\x1b[33mINSUFFICIENT_DATA\x1b[0m",
+                          self.run_it(CALIBCTL, "show", "m", CLICOLOR_FORCE="1", **at))
+            self.assertNotIn("\x1b", self.run_it(CALIBCTL, "show", "m", "--output", "json",
+                                                 CLICOLOR_FORCE="1", **at))
 
     def test_a_wrong_address_says_which_port_is_meant(self):
         told = self.run_it(CALIBCTL, "--server", "http://127.0.0.1:8461", "list", code=2)

@@ -10,6 +10,7 @@
 #include "client/cli/commands/shared_options.h"
 #include "client/cli/commands/terminal.h"
 #include "client/cli/reports/bins_report.h"
+#include "client/cli/reports/color.h"
 #include "client/cli/reports/label_report.h"
 #include "client/cli/reports/reading_report.h"
 #include "client/cli/reports/report.h"
@@ -61,7 +62,8 @@ absl::StatusOr<ExitCode> Run(const Context& context, const ShowOptions& options)
     if (!options.fail_on.empty()) json["gate"] = ToJson(ToGate(options.fail_on, failures));
     PrintJson(json);
   } else {
-    Print(Text(response, options));
+    const std::string text = Text(response, options);
+    Print(HasColors() ? PaintReading(text) : text);
     if (!failures.empty()) Print(absl::StrCat("failed on ", absl::StrJoin(failures, ", "), "\n"));
     if (!failures.empty() && failures.back() == kInsufficientData) {
       Print(DescribeInsufficientData(ShortName(response.model()), options.fail_on, response.error(),

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <string_view>
 
 #include "absl/strings/numbers.h"
 
@@ -26,6 +27,17 @@ std::optional<TerminalSize> StandardOutputSize() {
   }
   size.columns = std::max(size.columns, kLeastColumns);
   return size;
+}
+
+bool HasColors() {
+  const auto variable = [](const char* name) {
+    const char* const value = std::getenv(name);
+    return std::string_view(value == nullptr ? "" : value);
+  };
+  if (!variable("NO_COLOR").empty()) return false;
+  const std::string_view force = variable("CLICOLOR_FORCE");
+  if (!force.empty() && force != "0") return true;
+  return isatty(STDOUT_FILENO) == 1 && variable("TERM") != "dumb";
 }
 
 }  // namespace calibd::cli

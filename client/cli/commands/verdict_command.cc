@@ -5,6 +5,7 @@
 #include "client/cli/commands/shared_options.h"
 #include "client/cli/commands/terminal.h"
 #include "client/cli/output.pb.h"
+#include "client/cli/reports/color.h"
 #include "client/cli/reports/history_report.h"
 #include "client/cli/reports/list_report.h"
 #include "client/cli/reports/reading_report.h"
@@ -49,9 +50,11 @@ absl::StatusOr<ExitCode> ListVerdicts(const Context& context, const ListOptions&
     PrintJson(json);
   } else {
     const auto size = options.wide ? std::nullopt : StandardOutputSize();
-    Print(size.has_value()
-              ? DescribeVerdictsWithin(size->columns, response, options.false_discovery_rate)
-              : DescribeVerdicts(response, options.false_discovery_rate));
+    const std::string text =
+        size.has_value()
+            ? DescribeVerdictsWithin(size->columns, response, options.false_discovery_rate)
+            : DescribeVerdicts(response, options.false_discovery_rate);
+    Print(HasColors() ? PaintStatuses(text) : text);
     if (!failures.empty()) Print(absl::StrCat("failed on ", absl::StrJoin(failures, ", "), "\n"));
     Print(reasons);
   }
@@ -67,7 +70,8 @@ absl::StatusOr<ExitCode> ListAlarms(const Context& context, const std::string& m
     *alarms.mutable_alarms() = response.alarms();
     PrintJson(ToJson(alarms));
   } else {
-    Print(DescribeAlarms(response.model(), response.alarms()));
+    const std::string text = DescribeAlarms(response.model(), response.alarms());
+    Print(HasColors() ? PaintStatuses(text) : text);
   }
   return ExitCode::kOk;
 }

@@ -9,6 +9,7 @@
 #include "client/cli/commands/terminal.h"
 #include "client/cli/commands/time_option.h"
 #include "client/cli/output.pb.h"
+#include "client/cli/reports/color.h"
 #include "client/cli/reports/list_report.h"
 #include "client/cli/reports/reading_report.h"
 #include "client/cli/reports/verdict_report.h"
@@ -37,10 +38,12 @@ std::string TimeNow() {
 // The output of a watch: a redrawn screen on a terminal, otherwise one line for each change.
 class WatchView {
  public:
-  explicit WatchView(const Context& context)
+  WatchView(const Context& context, bool of_one_model)
       : json_(context.json()),
         server_(context.server),
-        screen_(!json_ && StandardOutputSize().has_value()) {}
+        screen_(!json_ && StandardOutputSize().has_value()),
+        has_colors_(!json_ && HasColors()),
+        has_titles_(of_one_model) {}
   // Moves the cursor below the screen.
   ~WatchView() {
     if (drawn_) std::cout << std::endl;
@@ -52,7 +55,8 @@ class WatchView {
   [[nodiscard]] bool screen() const { return screen_; }
 
   void ShowLine(const std::string& line) {
-    std::cout << (json_ ? "" : TimeNow() + " ") << line << std::endl;
+    std::cout << (json_ ? "" : TimeNow() + " ") << (has_colors_ ? PaintStatuses(line) : line)
+              << std::endl;
   }
 
   // Draws the text, which describe(width) makes for the terminal as it is now.
@@ -78,9 +82,10 @@ class WatchView {
  private:
   void Draw() {
     const TerminalSize size = StandardOutputSize().value_or(TerminalSize());
-    const std::string page = FitScreen(
+    std::string page = FitScreen(
         text_, (connection_.empty() ? "as of " + TimeNow() : connection_) + "; Ctrl-C ends",
         size.columns, size.lines);
+    if (has_colors_) page = has_titles_ ? PaintReading(page) : PaintStatuses(page);
     // Overwrites the old screen instead of clearing it, to avoid flicker.
     std::cout << (drawn_ ? "\x1b[H" : "\x1b[2J\x1b[H")
               << absl::StrReplaceAll(page, {{"\n", "\x1b[K\r\n"}}) << "\x1b[K\x1b[J" << std::flush;
@@ -90,6 +95,9 @@ class WatchView {
   const bool json_;
   const std::string server_;
   const bool screen_;
+  const bool has_colors_;
+  // The screen shows one model.
+  const bool has_titles_;
   bool drawn_ = false;
   std::string text_;
   // The reason why the connection was lost; empty while connected.
@@ -99,7 +107,7 @@ class WatchView {
 absl::StatusOr<ExitCode> WatchModel(const Context& context, const std::string& model,
                                     std::chrono::milliseconds interval) {
   CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
-  WatchView view(context);
+  WatchView view(context, /*of_one_model=*/true);
   client::WatchOptions options;
   options.min_interval = interval;
   options.stop = context.stop;
@@ -146,7 +154,7 @@ void ShowChanges(const v1::ListVerdictsResponse& verdicts,
 
 absl::StatusOr<ExitCode> WatchAll(const Context& context, std::chrono::milliseconds interval) {
   CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
-  WatchView view(context);
+  WatchView view(context, /*of_one_model=*/false);
   std::map<std::string, std::string> shown;
   bool lost = false;
   do {
