@@ -191,7 +191,7 @@ template <typename Row>
 bool BatchBuilder::NeedsNewBatch(const Row& row) const {
   if (batch_.row_numbers.empty()) return false;
   return batch_.row_numbers.size() >= max_rows_ ||
-         bytes_ + BytesOf(row, label_bytes_) > max_bytes_ ||
+         batch_.bytes + BytesOf(row, label_bytes_) > max_bytes_ ||
          !IsOfSameKind(row, batch_.request.batch());
 }
 
@@ -199,7 +199,7 @@ template <typename Row>
 void BatchBuilder::Add(const Row& row, std::int64_t row_number) {
   Append(row, *batch_.request.mutable_batch());
   batch_.row_numbers.push_back(row_number);
-  bytes_ += BytesOf(row, label_bytes_);
+  batch_.bytes += BytesOf(row, label_bytes_);
 }
 
 OutgoingBatch BatchBuilder::Take() {
@@ -207,7 +207,6 @@ OutgoingBatch BatchBuilder::Take() {
     batch_.request.mutable_batch()->mutable_observations()->set_dropped_rows(
         std::exchange(dropped_rows_, 0));
   }
-  bytes_ = 0;
   return std::exchange(batch_, OutgoingBatch());
 }
 

@@ -19,6 +19,8 @@ namespace calibd::client {
 struct OutgoingBatch {
   v1::StreamObservationsRequest request;
   std::vector<std::int64_t> row_numbers;
+  // Upper bound of the serialized size of its rows.
+  std::size_t bytes = 0;
 
   [[nodiscard]] std::int64_t sequence() const { return request.batch().sequence(); }
   [[nodiscard]] std::int64_t row_count() const {
@@ -91,8 +93,9 @@ class BatchBuilder {
   template <typename Row>
   void Add(const Row& row, std::int64_t row_number);
 
-  // Counts a dropped prediction, together with the gathered rows.
-  void AddDropped() { ++dropped_rows_; }
+  // Counts dropped predictions, together with the gathered rows.
+  void AddDropped(std::int64_t rows = 1) { dropped_rows_ += rows; }
+  [[nodiscard]] std::int64_t dropped_rows() const { return dropped_rows_; }
 
   // Whether there is nothing to send: no row and no dropped prediction.
   [[nodiscard]] bool empty() const { return batch_.row_numbers.empty() && dropped_rows_ == 0; }
@@ -111,8 +114,6 @@ class BatchBuilder {
   // Maximum serialized size of a label, or of a truth of a model of several labels.
   std::size_t label_bytes_;
   OutgoingBatch batch_;
-  // Upper bound of the serialized size of the gathered rows.
-  std::size_t bytes_ = 0;
   std::int64_t dropped_rows_ = 0;
 };
 

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <optional>
 #include <random>
+#include <set>
 #include <stop_token>
 #include <utility>
 
@@ -31,6 +32,10 @@ using Clock = std::chrono::system_clock;
 // A page of the largest declarations fits into one response: see ChannelSettings.
 constexpr int kModelsPerPage = 20;
 constexpr int kVerdictsPerPage = 100;
+// The largest answer in pages: more than a server has.
+constexpr std::size_t kMaxPages = 100'000;
+constexpr std::size_t kMaxPagedBytes = std::size_t{1} << 30;
+constexpr std::chrono::minutes kMaxPagedTime{10};
 
 // Streams on one connection. They share its flow control, and the server limits the calls of a
 // connection.
@@ -38,10 +43,6 @@ constexpr long kStreamsPerConnection = 8;
 
 // Maximum delay until Connect notices a stop.
 constexpr std::chrono::milliseconds kBetweenLooks{100};
-
-std::shared_ptr<grpc::Channel> CreateChannel(const std::string& address) {
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), ChannelSettings());
-}
 
 absl::Status Cancelled() { return absl::CancelledError("the call was cancelled"); }
 
@@ -137,20 +138,34 @@ struct Client::Impl {
   }
 
   // Makes a unary call for each page, calls take(page), and sets the next page token in `request`.
-  // of: what the pages contain, for errors.
+  // of: what the pages contain, for errors. Errors: also DataLoss if the server never ends with a
+  // last page.
   template <typename Response, typename Request, typename Call, typename Take>
   absl::Status ReadPages(const char* of, Request& request, const Call& call,
                          const Take& take) const {
-    do {
+    const std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
+    std::set<std::string> tokens;
+    std::size_t bytes = 0;
+    for (;;) {
       absl::StatusOr<Response> page = Unary<Response>(call);
       if (!page.ok()) return page.status();
-      if (!page->next_page_token().empty() && page->next_page_token() == request.page_token()) {
-        return absl::InternalError(absl::StrCat("the server repeated a page of ", of));
+      const std::string token = page->next_page_token();
+      bytes += page->ByteSizeLong();
+      if (!token.empty() &&
+          (!tokens.insert(token).second || tokens.size() > kMaxPages || bytes > kMaxPagedBytes)) {
+        return absl::DataLossError(absl::StrCat("the server sent ", tokens.size(), " pages of ", of,
+                                                " with ", bytes,
+                                                " bytes and no last one, or the same page again"));
       }
-      request.set_page_token(page->next_page_token());
       take(*page);
-    } while (!request.page_token().empty());
-    return absl::OkStatus();
+      if (token.empty()) return absl::OkStatus();
+      if (std::chrono::steady_clock::now() - begin > kMaxPagedTime) {
+        return absl::DeadlineExceededError(
+            absl::StrCat("the server sent ", tokens.size(), " pages of ", of, " within ",
+                         kMaxPagedTime.count(), " minutes, and none was the last one"));
+      }
+      request.set_page_token(token);
+    }
   }
 
   // Makes a call with progress messages and then a result, to which take(response) points.
@@ -322,7 +337,15 @@ absl::Status Client::Watch(
     const std::stop_callback cancel(options.stop, [&context] { context.TryCancel(); });
     const auto reader = impl_->calibration->WatchCalibration(&context, request);
     v1::WatchCalibrationResponse change;
+    std::int64_t last = -1;
     while (reader->Read(&change)) {
+      if (change.revision() <= last) {
+        context.TryCancel();
+        reader->Finish();
+        return absl::DataLossError(absl::StrCat("the server sent revision ", change.revision(),
+                                                " after ", last, ", expected a higher one"));
+      }
+      last = change.revision();
       backoff.Reset();
       if (std::exchange(lost, false) && options.on_connection) {
         options.on_connection(absl::OkStatus());
@@ -450,8 +473,9 @@ absl::StatusOr<v1::Verification> Client::Verify(const LongCallOptions& options) 
 
 absl::StatusOr<std::unique_ptr<ObservationStream>> Client::OpenStream(
     std::string_view name, const StreamOptions& options) {
-  return StreamImpl::Open(impl_->StubForStream(), std::string(name), options,
-                          impl_->options.call_timeout, impl_->options.stop);
+  return StreamImpl::Open([stub = impl_->StubForStream()]() mutable { return std::move(stub); },
+                          std::string(name), options, impl_->options.call_timeout,
+                          impl_->options.stop);
 }
 
 std::string EscapeId(std::string_view text) { return EscapeModelId(text); }

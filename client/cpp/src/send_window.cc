@@ -11,6 +11,7 @@ namespace calibd::client {
 void SendWindow::Push(OutgoingBatch batch) {
   assert(!full());
   batch.request.mutable_batch()->set_sequence(next_sequence_++);
+  bytes_ += batch.bytes;
   entries_.push_back({std::make_shared<const OutgoingBatch>(std::move(batch))});
 }
 
@@ -21,12 +22,24 @@ std::shared_ptr<const OutgoingBatch> SendWindow::TakeNextToWrite() {
   return entry.batch;
 }
 
-absl::StatusOr<SendWindow::Settled> SendWindow::Acknowledge(std::int64_t sequence) {
-  const std::int64_t written_up_to = first_sequence() + static_cast<std::int64_t>(written_) - 1;
-  if (sequence > written_up_to) {
-    return absl::InternalError(absl::StrCat("the server acknowledged batch ", sequence,
-                                            ", but the last one sent is ", written_up_to));
+std::int64_t SendWindow::dropped_rows() const {
+  std::int64_t rows = 0;
+  for (const Entry& entry : entries_) {
+    rows += entry.batch->request.batch().observations().dropped_rows();
   }
+  return rows;
+}
+
+absl::Status SendWindow::CheckWritten(const char* what, std::int64_t sequence) const {
+  const std::int64_t last = first_sequence() + static_cast<std::int64_t>(written_) - 1;
+  if (sequence >= 1 && sequence <= last) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat("the server ", what, " batch ", sequence,
+                                          ", expected one from 1 to ", last,
+                                          ", the last one sent"));
+}
+
+absl::StatusOr<SendWindow::Settled> SendWindow::Acknowledge(std::int64_t sequence) {
+  if (absl::Status status = CheckWritten("acknowledged", sequence); !status.ok()) return status;
   Settled settled;
   while (!entries_.empty() && first_sequence() <= sequence) {
     const Entry& entry = entries_.front();
@@ -34,6 +47,7 @@ absl::StatusOr<SendWindow::Settled> SendWindow::Acknowledge(std::int64_t sequenc
     (labels ? settled.rejected_labels : settled.rejected_rows) += entry.rejected_rows;
     (labels ? settled.accepted_labels : settled.accepted_rows) +=
         entry.batch->row_count() - entry.rejected_rows;
+    bytes_ -= entry.batch->bytes;
     entries_.pop_front();
     --written_;
   }
@@ -42,16 +56,18 @@ absl::StatusOr<SendWindow::Settled> SendWindow::Acknowledge(std::int64_t sequenc
 
 absl::StatusOr<std::shared_ptr<const OutgoingBatch>> SendWindow::Reject(
     std::int64_t sequence, std::optional<std::int64_t> rows) {
+  if (absl::Status status = CheckWritten("rejected", sequence); !status.ok()) return status;
   const std::int64_t first = first_sequence();
-  if (sequence >= first + static_cast<std::int64_t>(written_)) {
-    return absl::InternalError(
-        absl::StrCat("the server rejected batch ", sequence, ", which was not sent"));
-  }
   if (sequence < first) return std::shared_ptr<const OutgoingBatch>();
   Entry& entry = entries_[static_cast<std::size_t>(sequence - first)];
   if (entry.rejected_rows > 0) return std::shared_ptr<const OutgoingBatch>();
   const std::int64_t all = entry.batch->row_count();
-  entry.rejected_rows = std::min(rows.value_or(all), all);
+  const std::int64_t predictions = entry.batch->has_labels() ? 0 : all;
+  if (rows.has_value() && (*rows < 1 || *rows > predictions)) {
+    return absl::DataLossError(absl::StrCat("the server skipped ", *rows, " rows of batch ",
+                                            sequence, ", which has ", predictions));
+  }
+  entry.rejected_rows = rows.value_or(all);
   return entry.batch;
 }
 

@@ -24,6 +24,11 @@ class SendWindow {
 
   [[nodiscard]] bool full() const { return entries_.size() >= capacity_; }
   [[nodiscard]] bool empty() const { return entries_.empty(); }
+  // Number of unsettled batches, their serialized size, and the number of dropped rows that they
+  // report.
+  [[nodiscard]] std::size_t size() const { return entries_.size(); }
+  [[nodiscard]] std::size_t bytes() const { return bytes_; }
+  [[nodiscard]] std::int64_t dropped_rows() const;
   [[nodiscard]] bool all_written() const { return written_ == entries_.size(); }
   // Number of the newest batch, or one less than the first number if there is no batch yet.
   [[nodiscard]] std::int64_t last_sequence() const { return next_sequence_ - 1; }
@@ -45,12 +50,13 @@ class SendWindow {
     std::int64_t rejected_labels = 0;
   };
   // Settles every batch up to and including `sequence`. An old number settles nothing. Errors:
-  // Internal if the number was not written on this connection.
+  // DataLoss if the number was not written on this connection or is below 1.
   [[nodiscard]] absl::StatusOr<Settled> Acknowledge(std::int64_t sequence);
 
   // Marks a batch, or this many rows of it, as rejected; its acknowledgement settles it. Returns
-  // the batch, or null if it is already settled or marked. Errors: Internal if the number was not
-  // written on this connection.
+  // the batch, or null if it is already settled or marked. Errors: DataLoss if the number was not
+  // written on this connection or is below 1, or if the batch has fewer predictions than `rows`, or
+  // `rows` is below 1.
   [[nodiscard]] absl::StatusOr<std::shared_ptr<const OutgoingBatch>> Reject(
       std::int64_t sequence, std::optional<std::int64_t> rows = std::nullopt);
 
@@ -69,11 +75,16 @@ class SendWindow {
   [[nodiscard]] std::int64_t first_sequence() const {
     return next_sequence_ - static_cast<std::int64_t>(entries_.size());
   }
+  // Errors: DataLoss unless the batch with this number was written on this connection or settled.
+  // what: the server did to it.
+  [[nodiscard]] absl::Status CheckWritten(const char* what, std::int64_t sequence) const;
 
   std::size_t capacity_;
   // Number of the next batch to be pushed. The entries have the numbers just below it.
   std::int64_t next_sequence_;
   std::deque<Entry> entries_;
+  // Sum of the sizes of the entries.
+  std::size_t bytes_ = 0;
   // The first written_ entries were written on this connection.
   std::size_t written_ = 0;
   bool last_taken_is_resent_ = false;

@@ -34,6 +34,13 @@ bool IsResumable(const absl::Status& status) {
          status.ok();
 }
 
+// True if the server cannot have counted a batch that it refused with this status.
+bool IsRefusal(const absl::Status& status) {
+  return absl::IsNotFound(status) || absl::IsPermissionDenied(status) ||
+         absl::IsUnauthenticated(status) || absl::IsUnimplemented(status) ||
+         absl::IsResourceExhausted(status);
+}
+
 // The server names the producer, which the caller of a stream with a key did not choose.
 absl::Status DescribeReuse(const std::string& key, const absl::Status& status) {
   if (key.empty() || !absl::IsAlreadyExists(status)) return status;
@@ -51,27 +58,60 @@ void StreamImpl::RunConnections() {
     const Clock::time_point started = Clock::now();
     const absl::Status status = RunConnection();
     Lock lock(mutex_);
-    if (finished_ || !failure_.ok()) return;
-    if (!IsResumable(status)) {
-      Fail(DescribeReuse(options_.idempotency_key, status));
-      return;
+    if (finished_ || !failure_.ok()) break;
+    if (parked_) {
+      WaitWhileParked(lock);
+      continue;
     }
-    refusal_ = absl::IsResourceExhausted(status) ? status : absl::OkStatus();
+    if (!IsResumable(status) && !(retries_refusals_ && IsRefusal(status))) {
+      Fail(DescribeReuse(options_.idempotency_key, status));
+      break;
+    }
+    connection_error_ =
+        status.ok() ? absl::UnavailableError("the server ended the stream") : status;
     if (last_progress_ > started) backoff.Reset();
     // The delay ends before the stall timeout of a waiting caller, even if the server asks for
     // more.
     const auto delay = std::min(backoff.Next(RetryDelay(status)), options_.stall_timeout / 2);
-    // Only Fail ends this wait early.
-    changed_.wait_for(lock, delay, [&] { return !failure_.ok(); });
-    if (!failure_.ok()) return;
+    changed_.wait_for(lock, delay, [&] { return !failure_.ok() || parked_; });
+    if (!failure_.ok()) break;
+    WaitWhileParked(lock);
+  }
+  // Another thread may be about to fork the process.
+  stub_.reset();
+  const Lock lock(mutex_);
+  connection_is_over_ = true;
+  changed_.notify_all();
+}
+
+void StreamImpl::WaitWhileParked(Lock& lock) {
+  if (!parked_) return;
+  lock.unlock();
+  stub_.reset();
+  lock.lock();
+  while (failure_.ok() && (parked_ || Clock::now() < connects_from_)) {
+    connection_is_parked_ = parked_;
+    if (parked_) {
+      changed_.notify_all();
+      changed_.wait(lock, [&] { return !parked_ || !failure_.ok(); });
+    } else {
+      changed_.wait_until(lock, connects_from_);
+    }
   }
 }
 
 absl::Status StreamImpl::RunConnection() {
+  {
+    Lock lock(mutex_);
+    WaitWhileParked(lock);
+    if (!failure_.ok()) return failure_;
+  }
+  if (stub_ == nullptr) stub_ = stubs_();
   grpc::ClientContext context;
   {
     const Lock lock(mutex_);
     if (!failure_.ok()) return failure_;
+    if (parked_) return absl::OkStatus();
     context_ = &context;
     connection_ended_ = false;
     rows_on_connection_ = 0;
@@ -80,14 +120,50 @@ absl::Status StreamImpl::RunConnection() {
   }
   const auto stream = stub_->StreamObservations(&context);
   if (OpenOn(*stream)) {
-    std::thread reader([&] { ReadFrom(*stream); });
-    WriteTo(*stream);
-    reader.join();
+    if (auto reader = TryStartThread([&] { ReadFrom(*stream); })) {
+      WriteTo(*stream);
+      reader->join();
+    } else {
+      context.TryCancel();
+    }
   }
   absl::Status status = FromGrpcStatus(stream->Finish());
   const Lock lock(mutex_);
   context_ = nullptr;
   return status;
+}
+
+std::optional<StreamImpl::Clock::time_point> StreamImpl::stall_deadline() const {
+  if (opened_.has_value() && window_->empty() && !finishing_) return std::nullopt;
+  return std::max(last_progress_, replaced_) + options_.stall_timeout;
+}
+
+void StreamImpl::ReplaceIfStalled() {
+  const auto deadline = stall_deadline();
+  const Clock::time_point now = Clock::now();
+  if (!deadline.has_value() || now < *deadline) return;
+  replaced_ = now;
+  if (context_ != nullptr) context_->TryCancel();
+}
+
+void StreamImpl::BeginFinish() {
+  if (finishing_) return;
+  if (is_settled()) last_progress_ = Clock::now();
+  finishing_ = true;
+  changed_.notify_all();
+}
+
+void StreamImpl::Park() {
+  parked_ = true;
+  if (context_ != nullptr) context_->TryCancel();
+  changed_.notify_all();
+}
+
+void StreamImpl::Unpark(Clock::time_point begin) {
+  parked_ = false;
+  connection_is_parked_ = false;
+  connects_from_ = begin;
+  changed_.notify_all();
 }
 
 bool StreamImpl::OpenOn(GrpcStream& stream) {
@@ -110,6 +186,14 @@ absl::Status StreamImpl::HandleOpened(const v1::StreamObservationsResponse& resp
     return absl::InternalError("the server answered Open with another message than Opened");
   }
   const auto& opened = response.opened();
+  if (opened.next_sequence() < 1 || opened.max_rows_per_batch() < 1 ||
+      opened.max_bytes_per_batch() < 1 || opened.max_batches_in_flight() < 1) {
+    return absl::DataLossError(
+        absl::StrCat("the server opened the stream with next_sequence ", opened.next_sequence(),
+                     ", max_rows_per_batch ", opened.max_rows_per_batch(), ", max_bytes_per_batch ",
+                     opened.max_bytes_per_batch(), " and max_batches_in_flight ",
+                     opened.max_batches_in_flight(), ", expected at least 1 of each"));
+  }
   const Lock lock(mutex_);
   if (!opened_.has_value()) {
     const auto& wanted = options_.class_names;
@@ -119,7 +203,7 @@ absl::Status StreamImpl::HandleOpened(const v1::StreamObservationsResponse& resp
           absl::StrCat("the class names differ: the model has [", absl::StrJoin(names, ", "),
                        "], the producer [", absl::StrJoin(wanted, ", "), "]"));
     }
-    std::int32_t in_flight = std::max(opened.max_batches_in_flight(), 1);
+    std::int32_t in_flight = opened.max_batches_in_flight();
     if (options_.max_unacknowledged_batches > 0) {
       in_flight = std::min(in_flight, options_.max_unacknowledged_batches);
     }
@@ -127,7 +211,7 @@ absl::Status StreamImpl::HandleOpened(const v1::StreamObservationsResponse& resp
     window_.emplace(options_.idempotency_key.empty() ? opened.next_sequence() : 1,
                     static_cast<std::size_t>(in_flight));
     opened_ = opened;
-    last_progress_ = Clock::now();
+    NoteProgress();
   } else {
     if (opened.forecast().SerializeAsString() != opened_->forecast().SerializeAsString()) {
       return absl::FailedPreconditionError("the model was replaced by one of other forecasts");
@@ -195,8 +279,6 @@ void StreamImpl::ReadFrom(GrpcStream& stream) {
   v1::StreamObservationsResponse response;
   while (stream.Read(&response)) {
     const Lock lock(mutex_);
-    last_progress_ = Clock::now();
-    refusal_ = absl::OkStatus();
     if (absl::Status status = Handle(response); !status.ok()) Fail(std::move(status));
     changed_.notify_all();
   }
@@ -225,8 +307,10 @@ absl::Status StreamImpl::Handle(const v1::StreamObservationsResponse& response) 
 }
 
 absl::Status StreamImpl::Settle(std::int64_t sequence) {
+  const std::size_t before = window_->size();
   const auto settled = window_->Acknowledge(sequence);
   if (!settled.ok()) return settled.status();
+  if (window_->size() < before) NoteProgress();
   counts_.accepted_rows += settled->accepted_rows;
   counts_.rejected_rows += settled->rejected_rows;
   counts_.labels.accepted += settled->accepted_labels;
@@ -250,6 +334,7 @@ absl::Status StreamImpl::HandleRejected(std::int64_t sequence,
   const auto batch = window_->Reject(sequence, skipped_rows);
   if (!batch.ok()) return batch.status();
   if (*batch == nullptr) return absl::OkStatus();
+  NoteProgress();
   const std::vector<std::int64_t>& row_numbers = (*batch)->row_numbers;
   if (!skipped_rows.has_value()) ++counts_.rejected_batches;
   // A batch without rows states only how many were dropped.
@@ -274,20 +359,30 @@ absl::Status StreamImpl::HandleRejected(std::int64_t sequence,
 }
 
 absl::Status StreamImpl::HandleFinished(const v1::StreamObservationsResponse::Finished& message) {
-  // Finished settles what no acknowledgement has settled yet.
-  if (absl::Status status = Settle(message.last_sequence()); !status.ok()) return status;
   const v1::LabelCounts& labels = message.labels();
+  const auto [least, most] = std::minmax(
+      {message.accepted_rows(), message.duplicate_rows(), message.rejected_rows(), labels.matched(),
+       labels.repeated(), labels.conflicting(), labels.late(), labels.unknown(), labels.waiting()});
+  if (least < 0 || most > rows_on_connection_) {
+    return absl::DataLossError(absl::StrCat(
+        "the server finished with counts from ", least, " to ", most,
+        ", expected counts from 0 to ", rows_on_connection_, ", the rows sent on this connection"));
+  }
+  const std::int64_t last = window_->last_sequence();
+  // Finished settles what no acknowledgement has settled yet.
+  if (message.last_sequence() == last && last > 0) {
+    if (absl::Status status = Settle(last); !status.ok()) return status;
+  }
   const std::int64_t rows = message.accepted_rows() + message.duplicate_rows() +
                             message.rejected_rows() + labels.matched() + labels.repeated() +
                             labels.conflicting() + labels.late() + labels.unknown() +
                             labels.waiting();
   // The counts do not include labels that were accepted before this connection.
-  if (!finishing_ || !window_->empty() || message.last_sequence() != window_->last_sequence() ||
+  if (!finishing_ || !window_->empty() || message.last_sequence() != last ||
       rows > rows_on_connection_ || rows < rows_on_connection_ - repeatable_labels_on_connection_) {
-    return absl::DataLossError(
-        absl::StrCat("the server finished at batch ", message.last_sequence(), " with ", rows,
-                     " rows on this connection, expected batch ", window_->last_sequence(),
-                     " with ", rows_on_connection_, " rows"));
+    return absl::DataLossError(absl::StrCat(
+        "the server finished at batch ", message.last_sequence(), " with ", rows,
+        " rows on this connection, expected batch ", last, " with ", rows_on_connection_, " rows"));
   }
   counts_.labels.matched = labels.matched();
   counts_.labels.repeated = labels.repeated();

@@ -77,16 +77,23 @@ absl::Status CheckOptions(const StreamOptions& options) {
 
 }  // namespace
 
-StreamImpl::StreamImpl(std::shared_ptr<v1::IngestService::Stub> stub, std::string model,
-                       StreamOptions options)
-    : stub_(std::move(stub)),
+StreamImpl::StreamImpl(StubSource stubs, std::string model, StreamOptions options,
+                       std::shared_ptr<StreamLock> lock, bool retries_refusals)
+    : stubs_(std::move(stubs)),
       model_(std::move(model)),
       options_(std::move(options)),
-      last_progress_(Clock::now()) {}
+      retries_refusals_(retries_refusals),
+      lock_(std::move(lock)),
+      mutex_(lock_->mutex),
+      changed_(lock_->changed),
+      last_progress_(Clock::now()),
+      replaced_(last_progress_),
+      connects_from_(last_progress_) {}
 
-absl::StatusOr<std::unique_ptr<ObservationStream>> StreamImpl::Open(
-    std::shared_ptr<v1::IngestService::Stub> stub, std::string model, StreamOptions options,
-    std::chrono::milliseconds open_timeout, const std::stop_token& stop) {
+absl::StatusOr<std::unique_ptr<StreamImpl>> StreamImpl::Start(StubSource stubs, std::string model,
+                                                              StreamOptions options,
+                                                              std::shared_ptr<StreamLock> lock,
+                                                              bool retries_refusals) {
   if (absl::Status status = CheckOptions(options); !status.ok()) return status;
   if (options.producer_id.empty()) {
     options.ends_producer = true;
@@ -94,9 +101,21 @@ absl::StatusOr<std::unique_ptr<ObservationStream>> StreamImpl::Open(
                               ? RandomProducerId()
                               : absl::StrCat(kKeyPrefix, options.idempotency_key);
   }
-  std::unique_ptr<StreamImpl> impl(
-      new StreamImpl(std::move(stub), std::move(model), std::move(options)));
-  impl->connection_thread_ = std::thread([raw = impl.get()] { raw->RunConnections(); });
+  std::unique_ptr<StreamImpl> impl(new StreamImpl(
+      std::move(stubs), std::move(model), std::move(options), std::move(lock), retries_refusals));
+  auto thread = TryStartThread([raw = impl.get()] { raw->RunConnections(); });
+  if (!thread.has_value()) return absl::UnavailableError("no thread can be started");
+  impl->connection_thread_ = *std::move(thread);
+  return impl;
+}
+
+absl::StatusOr<std::unique_ptr<ObservationStream>> StreamImpl::Open(
+    StubSource stubs, std::string model, StreamOptions options,
+    std::chrono::milliseconds open_timeout, const std::stop_token& stop) {
+  auto started = Start(std::move(stubs), std::move(model), std::move(options),
+                       std::make_shared<StreamLock>(), /*retries_refusals=*/false);
+  if (!started.ok()) return started.status();
+  std::unique_ptr<StreamImpl> impl = *std::move(started);
   const std::stop_callback cancel(stop, [raw = impl.get()] { raw->Cancel(); });
 
   Lock lock(impl->mutex_);
@@ -107,25 +126,30 @@ absl::StatusOr<std::unique_ptr<ObservationStream>> StreamImpl::Open(
     return absl::DeadlineExceededError(
         absl::StrCat("the server did not open the stream within ", open_timeout.count(), " ms"));
   }
-  auto builder = BatchBuilder::Create(*impl->opened_, impl->options_.max_rows_per_batch);
-  if (!builder.ok()) return builder.status();
-  impl->builder_ = *std::move(builder);
-  impl->class_count_ = static_cast<std::size_t>(impl->opened_->classes().count());
-  if (impl->options_.positive_class.has_value() && impl->class_count_ != 2) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "positive_class needs a model of two classes, and this one has ", impl->class_count_));
-  }
-  impl->row_width_ = impl->options_.positive_class.has_value() ? 1 : impl->class_count_;
-  if (impl->opened_->has_forecast()) impl->row_width_ = WidthOf(impl->opened_->forecast());
-  impl->row_sum_tolerance_ = impl->opened_->classes().row_sum_tolerance();
-  if (impl->opened_->has_labels()) {
-    impl->row_width_ = static_cast<std::size_t>(impl->opened_->labels().names_size());
-    impl->label_width_ = impl->row_width_;
-    impl->row_sum_tolerance_ = kNoRowSum;
-  }
-  if (impl->options_.with_baseline) impl->row_width_ *= 2;
   lock.unlock();
+  if (absl::Status status = impl->Prepare(); !status.ok()) return status;
   return impl;
+}
+
+absl::Status StreamImpl::Prepare() {
+  auto builder = BatchBuilder::Create(*opened_, options_.max_rows_per_batch);
+  if (!builder.ok()) return builder.status();
+  class_count_ = static_cast<std::size_t>(opened_->classes().count());
+  if (options_.positive_class.has_value() && class_count_ != 2) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "positive_class needs a model of two classes, and this one has ", class_count_));
+  }
+  row_width_ = options_.positive_class.has_value() ? 1 : class_count_;
+  if (opened_->has_forecast()) row_width_ = WidthOf(opened_->forecast());
+  row_sum_tolerance_ = opened_->classes().row_sum_tolerance();
+  if (opened_->has_labels()) {
+    row_width_ = static_cast<std::size_t>(opened_->labels().names_size());
+    label_width_ = row_width_;
+    row_sum_tolerance_ = kNoRowSum;
+  }
+  if (options_.with_baseline) row_width_ *= 2;
+  builder_ = *std::move(builder);
+  return absl::OkStatus();
 }
 
 StreamImpl::~StreamImpl() {
@@ -136,6 +160,11 @@ StreamImpl::~StreamImpl() {
 void StreamImpl::Cancel() {
   const Lock lock(mutex_);
   if (!finished_) Fail(absl::CancelledError("the stream was cancelled"));
+}
+
+void StreamImpl::NoteProgress() {
+  last_progress_ = Clock::now();
+  connection_error_ = absl::OkStatus();
 }
 
 void StreamImpl::Fail(absl::Status status) {
@@ -451,8 +480,8 @@ absl::Status StreamImpl::WaitFor(Lock& lock, const Done& done) {
     const Clock::time_point deadline = last_progress_ + options_.stall_timeout;
     if (changed_.wait_until(lock, deadline) == std::cv_status::timeout &&
         Clock::now() >= last_progress_ + options_.stall_timeout) {
-      Fail(!refusal_.ok()
-               ? refusal_
+      Fail(absl::IsResourceExhausted(connection_error_)
+               ? connection_error_
                : absl::DeadlineExceededError(absl::StrCat("the server acknowledged nothing for ",
                                                           options_.stall_timeout.count(), " ms")));
     }
@@ -472,7 +501,9 @@ absl::Status StreamImpl::PushBatch() {
     if (options_.positive_class.has_value()) {
       observations.set_positive_class(*options_.positive_class);
     }
-    observations.set_skip_invalid_rows(options_.invalid_rows == InvalidRows::kSkip);
+    // A Monitor has nobody who could repair a row that only the server finds invalid.
+    observations.set_skip_invalid_rows(options_.invalid_rows == InvalidRows::kSkip ||
+                                       retries_refusals_);
   }
   window_->Push(std::move(batch));
   changed_.notify_all();
@@ -503,6 +534,21 @@ absl::StatusOr<StreamCounts> StreamImpl::Finish() {
   }
   connection_thread_.join();
   return counts();
+}
+
+void StreamImpl::PushBuffered() {
+  while (has_buffered()) {
+    {
+      const Lock lock(mutex_);
+      if (!has_room() || !failure_.ok()) return;
+    }
+    if (!PushBatch().ok()) return;
+  }
+}
+
+std::int64_t StreamImpl::unsettled_dropped_rows() const {
+  return (builder_.has_value() ? builder_->dropped_rows() : 0) +
+         (window_.has_value() ? window_->dropped_rows() : 0);
 }
 
 StreamCounts StreamImpl::counts() const {

@@ -5,13 +5,16 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <stop_token>
 #include <string>
+#include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -26,15 +29,88 @@
 
 namespace calibd::client {
 
+// Returns the stub of the server.
+using StubSource = std::function<std::shared_ptr<v1::IngestService::Stub>()>;
+
+// What the threads of a stream have in common. A Monitor shares it with its streams.
+struct StreamLock {
+  std::mutex mutex;
+  std::condition_variable changed;
+};
+
+// Starts a thread. Returns none if the system has no room for one, or the process ends.
+template <typename Function>
+[[nodiscard]] std::optional<std::thread> TryStartThread(Function function) {
+  try {
+    return std::thread(std::move(function));
+  } catch (const std::system_error&) {
+    return std::nullopt;
+  }
+}
+
 // The caller's thread checks rows and fills batches. The connection thread opens connections one
 // after another and writes to them. A reader thread per connection handles the server's messages.
 // The threads share the fields below the mutex.
 class StreamImpl final : public ObservationStream {
  public:
+  using Clock = std::chrono::steady_clock;
+
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<ObservationStream>> Open(
-      std::shared_ptr<v1::IngestService::Stub> stub, std::string model, StreamOptions options,
+      StubSource stubs, std::string model, StreamOptions options,
       std::chrono::milliseconds open_timeout, const std::stop_token& stop);
+  // Starts a stream without waiting for the server. No function that sends rows may be called
+  // before Prepare. retries_refusals: an error after which the server cannot have counted a batch,
+  // such as NOT_FOUND of the model, does not end the stream, which tries again. Errors: those of
+  // the options; Unavailable if no thread can be started.
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<StreamImpl>> Start(
+      StubSource stubs, std::string model, StreamOptions options, std::shared_ptr<StreamLock> lock,
+      bool retries_refusals);
   ~StreamImpl() override;
+
+  // --- for a Monitor, which never waits in a call; all but Prepare, AddDropped and PushBuffered
+  // require the mutex to be held ---
+
+  [[nodiscard]] bool is_open() const { return opened_.has_value(); }
+  // Whether a row can be added, or a batch pushed, without waiting.
+  [[nodiscard]] bool has_room() const { return window_.has_value() && !window_->full(); }
+  // Whether the server has settled all batches that were pushed.
+  [[nodiscard]] bool is_settled() const { return !window_.has_value() || window_->empty(); }
+  [[nodiscard]] bool is_finished() const { return finished_; }
+  // The error that ended the stream; OK while it runs.
+  [[nodiscard]] const absl::Status& failure() const { return failure_; }
+  // The error of the last connection; OK after progress.
+  [[nodiscard]] const absl::Status& connection_error() const { return connection_error_; }
+  [[nodiscard]] Clock::time_point last_progress() const { return last_progress_; }
+  // When ReplaceIfStalled replaces the connection; unset while the stream waits for nothing.
+  [[nodiscard]] std::optional<Clock::time_point> stall_deadline() const;
+  [[nodiscard]] const StreamCounts& counts_so_far() const { return counts_; }
+  // Serialized size of the batches that are not settled.
+  [[nodiscard]] std::size_t unsettled_bytes() const {
+    return window_.has_value() ? window_->bytes() : 0;
+  }
+  // Dropped rows of which the server may not know.
+  [[nodiscard]] std::int64_t unsettled_dropped_rows() const;
+  // Replaces a connection on which nothing has happened for the stall timeout.
+  void ReplaceIfStalled();
+  // Finishes the stream as soon as all batches are settled.
+  void BeginFinish();
+  // Ends the stream and wakes up all threads.
+  void Fail(absl::Status status);
+  // Ends the connection and releases its stub until Unpark, which connects again at `begin`.
+  void Park();
+  void Unpark(Clock::time_point begin);
+  [[nodiscard]] bool is_parked() const { return connection_is_parked_ || connection_is_over_; }
+
+  // Makes the functions that send rows usable, once is_open(). Errors: FailedPrecondition if the
+  // options do not fit the model.
+  [[nodiscard]] absl::Status Prepare();
+  // Counts rows that were dropped before they were given to the stream, for the server.
+  void AddDropped(std::int64_t rows) { builder_->AddDropped(rows); }
+  // Pushes the buffered rows if there is room.
+  void PushBuffered();
+  // Whether the model forecasts a number.
+  [[nodiscard]] bool has_forecasts() const { return opened_->has_forecast(); }
+  [[nodiscard]] bool has_buffered() const { return builder_.has_value() && !builder_->empty(); }
 
   absl::Status Send(PredictionKind kind, std::span<const double> values,
                     std::span<const std::int32_t> labels) override;
@@ -71,23 +147,25 @@ class StreamImpl final : public ObservationStream {
   const std::string& producer_id() const override { return options_.producer_id; }
 
  private:
-  using Clock = std::chrono::steady_clock;
   using Lock = std::unique_lock<std::mutex>;
   using GrpcStream = grpc::ClientReaderWriterInterface<v1::StreamObservationsRequest,
                                                        v1::StreamObservationsResponse>;
 
-  StreamImpl(std::shared_ptr<v1::IngestService::Stub> stub, std::string model,
-             StreamOptions options);
+  StreamImpl(StubSource stubs, std::string model, StreamOptions options,
+             std::shared_ptr<StreamLock> lock, bool retries_refusals);
 
   // Connection thread.
   void RunConnections();
   // Runs one connection from Open to its end. Returns the status with which it ended.
   [[nodiscard]] absl::Status RunConnection();
+  // Releases the stub while the stream is parked. Requires the mutex to be held.
+  void WaitWhileParked(Lock& lock);
   [[nodiscard]] bool OpenOn(GrpcStream& stream);
   void WriteTo(GrpcStream& stream);
   [[nodiscard]] absl::Status HandleOpened(const v1::StreamObservationsResponse& response);
 
-  // Reader thread.
+  // Reader thread. Handle and the functions below it note progress in last_progress_; a repeated
+  // or old message is none.
   void ReadFrom(GrpcStream& stream);
   [[nodiscard]] absl::Status Handle(const v1::StreamObservationsResponse& response);
   // Settles every batch up to and including `sequence`.
@@ -142,12 +220,14 @@ class StreamImpl final : public ObservationStream {
   template <typename Done>
   [[nodiscard]] absl::Status WaitFor(Lock& lock, const Done& done);
 
-  // Ends the stream and wakes up all threads. Requires the mutex to be held.
-  void Fail(absl::Status status);
+  // Requires the mutex to be held.
+  void NoteProgress();
 
-  const std::shared_ptr<v1::IngestService::Stub> stub_;
+  const StubSource stubs_;
   const std::string model_;
   StreamOptions options_;
+  const bool retries_refusals_;
+  const std::shared_ptr<StreamLock> lock_;
 
   // Caller's thread; set before it runs.
   std::optional<BatchBuilder> builder_;
@@ -165,8 +245,8 @@ class StreamImpl final : public ObservationStream {
   // Rows so far if all of their probabilities are 0 or 1; unset if one was not, or after a warning.
   std::optional<std::size_t> whole_rows_ = 0;
 
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
+  std::mutex& mutex_;
+  std::condition_variable& changed_;
   // The error that ended the stream; OK while it is open.
   absl::Status failure_;
   // What the server told when the stream was opened; unset before.
@@ -183,13 +263,23 @@ class StreamImpl final : public ObservationStream {
   std::int64_t rows_on_connection_ = 0;
   std::int64_t resent_rows_on_connection_ = 0;
   std::int64_t repeatable_labels_on_connection_ = 0;
-  // The status of the last connection if the server had no room for more rows.
-  absl::Status refusal_;
-  // Time of the last message from the server, or of the start of the wait for the first one.
+  // The error of the last connection; OK after progress.
+  absl::Status connection_error_;
+  // Time at which the server last settled or rejected a batch, or of the start of the wait for it.
   Clock::time_point last_progress_;
+  // Time at which ReplaceIfStalled last ended a connection.
+  Clock::time_point replaced_;
+  // Whether connections wait until Unpark, and the time until which they then wait.
+  bool parked_ = false;
+  Clock::time_point connects_from_;
+  // Whether the connection thread waits without a stub, or has ended.
+  bool connection_is_parked_ = false;
+  bool connection_is_over_ = false;
   StreamCounts counts_;
   std::deque<RejectedBatch> rejected_;
 
+  // Connection thread: the stub of its connections.
+  std::shared_ptr<v1::IngestService::Stub> stub_;
   std::thread connection_thread_;
 };
 

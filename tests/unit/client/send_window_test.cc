@@ -83,8 +83,14 @@ TEST(SendWindowTest, KeepsARejectionAcrossConnections) {
 TEST(SendWindowTest, RefusesAServerThatContradictsIt) {
   SendWindow window(5, 2);
   window.Push(BatchOf(1));
-  EXPECT_TRUE(absl::IsInternal(window.Acknowledge(5).status())) << "not written yet";
-  EXPECT_TRUE(absl::IsInternal(window.Reject(5).status()));
+  EXPECT_TRUE(absl::IsDataLoss(window.Acknowledge(5).status())) << "not written yet";
+  EXPECT_TRUE(absl::IsDataLoss(window.Reject(5).status()));
+  EXPECT_TRUE(absl::IsDataLoss(window.Acknowledge(0).status()));
+  EXPECT_TRUE(absl::IsDataLoss(window.Acknowledge(-7).status()));
+  (void)window.TakeNextToWrite();
+  for (const std::int64_t rows : {-1, 0, 2}) {
+    EXPECT_TRUE(absl::IsDataLoss(window.Reject(5, rows).status())) << rows << " rows of 1";
+  }
   EXPECT_TRUE(absl::IsDataLoss(window.Reopen(4)));
   EXPECT_TRUE(absl::IsAborted(window.Reopen(7)));
   EXPECT_TRUE(window.Reopen(5).ok());

@@ -111,7 +111,8 @@ struct LabelCounts {
   std::int64_t accepted = 0;
   // Labels of batches that the server rejected.
   std::int64_t rejected = 0;
-  // Invalid labels that were dropped before sending; the server does not learn their number.
+  // Labels that were dropped before sending, for the reasons of dropped_rows; the server does not
+  // learn their number.
   std::int64_t dropped = 0;
 
   // The accepted labels by outcome; each label is in exactly one count. The server reports these
@@ -143,7 +144,11 @@ struct StreamCounts {
   // Rows of batches that the server rejected, and rows that it skipped.
   std::int64_t rejected_rows = 0;
   // Rows left out as invalid before sending. Flush and Finish report their number to the server.
+  // Of a Monitor also those for which its buffer had no room, and those that were sent on a stream
+  // that broke, so that it is unknown whether they are counted.
   std::int64_t dropped_rows = 0;
+  // Of a Monitor: rows and labels for which its buffer had no room; 0 otherwise.
+  std::int64_t overflowed = 0;
   LabelCounts labels;
   // Rejected batches of rows and of labels.
   std::int64_t rejected_batches = 0;
