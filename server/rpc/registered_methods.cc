@@ -4,6 +4,7 @@
 #include "calibd/v1/ingest_service.pb.h"
 #include "calibd/v1/model_service.pb.h"
 #include "calibd/v1/store_service.pb.h"
+#include "grpc/health/v1/health.pb.h"
 
 namespace calibd::server {
 namespace {
@@ -28,17 +29,16 @@ std::vector<const google::protobuf::ServiceDescriptor*> ApiServices() {
 
 std::vector<RpcMethod> RegisteredMethods(bool reflection) {
   std::vector<RpcMethod> methods;
-  for (const google::protobuf::ServiceDescriptor* service : ApiServices()) {
+  std::vector<const google::protobuf::ServiceDescriptor*> services = ApiServices();
+  // The reference keeps the descriptor, which reflection answers with, in the program.
+  services.push_back(grpc::health::v1::HealthCheckRequest::descriptor()->file()->service(0));
+  for (const google::protobuf::ServiceDescriptor* service : services) {
     for (int i = 0; i < service->method_count(); ++i) {
       const google::protobuf::MethodDescriptor& method = *service->method(i);
       methods.push_back(
           {.service = service->full_name(), .method = method.name(), .type = TypeOf(method)});
     }
   }
-  // gRPC's own services have no descriptors in this program.
-  methods.push_back({.service = "grpc.health.v1.Health", .method = "Check", .type = "unary"});
-  methods.push_back(
-      {.service = "grpc.health.v1.Health", .method = "Watch", .type = "server_stream"});
   if (reflection) {
     methods.push_back({.service = "grpc.reflection.v1alpha.ServerReflection",
                        .method = "ServerReflectionInfo",
