@@ -195,6 +195,19 @@ TEST(JsonReaderTest, FaultsOfTheFormNameTheirPosition) {
   ExpectFault<Observe>("x", "", "is not JSON at line 1, column 1");
   ExpectFault<Observe>("", "", "is not JSON at line 1, column 1, where it ends");
   ExpectFault<Observe>("{} {}", "", "is not JSON at line 1, column 4");
+  ExpectFault<Observe>("{} // c", "", "is not JSON at line 1, column 4");
+  ExpectFault<Observe>(R"({"labels": {"labels": [1, 2,]}})", "",
+                       "is not JSON at line 1, column 29, in labels.labels[2]");
+  ExpectFault<Observe>(R"({"labels": {"labels": [01]}})", "",
+                       "is not JSON at line 1, column 25, in labels.labels[1]");
+  ExpectFault<Observe>(R"({"requestId": "a",})", "",
+                       "is not JSON at line 1, column 19, in request_id");
+  ExpectFault<Observe>(R"({"requestId": NaN})", "",
+                       "is not JSON at line 1, column 15, in request_id");
+  ExpectFault<Observe>(R"({"requestId": "\ud800"})", "",
+                       "is not JSON at line 1, column 22, in request_id");
+  ExpectFault<Observe>("{\"requestId\": \"a\tb\"}", "",
+                       "is not JSON at line 1, column 17, in request_id");
   ExpectFault<Observe>("{requestId: \"a\"}", "", "is not JSON at line 1, column 2");
   ExpectFault<Observe>("{\"requestId\": \"\xff\"}", "",
                        "is not JSON at line 1, column 16, in request_id");
