@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "calibd/core/status_macros.h"
 #include "calibd/v1/calibration_service.pb.h"
 #include "calibd/v1/ingest_service.pb.h"
 #include "calibd/v1/model_service.pb.h"
@@ -17,6 +18,7 @@
 #include "server/api/health.h"
 #include "server/api/store_upkeep.h"
 #include "server/api/verdict_list.h"
+#include "server/base/rules.h"
 #include "server/compute/window_jobs.h"
 #include "server/executor/thread_pool.h"
 #include "server/ingest/commit_queue.h"
@@ -50,11 +52,6 @@ struct ApiParts {
                                                                const char* field,
                                                                const std::string& name);
 
-// field: the request field that holds the producer. Errors: InvalidArgument naming the invalid part
-// of the field.
-[[nodiscard]] absl::Status CheckProducer(const std::string& field, const std::string& producer_id,
-                                         std::int64_t epoch);
-
 // Permission that a call requires.
 enum class Rights { kRead, kWrite, kAdmin };
 
@@ -77,14 +74,15 @@ class Api {
  public:
   explicit Api(const ApiParts& parts);
 
-  // Serves a call with the function of its method: finds the model that the request names, and ends
-  // the call with the error or exception of the function.
-  // Errors of the call: those of FindModel and of the function.
+  // Serves a call with the function of its method: checks the rules of the request, finds the model
+  // that it names, and ends the call with the error or exception of the function.
+  // Errors of the call: those of CheckRules, FindModel and the function.
   template <typename Request, typename Response, typename... Extra>
   void Serve(
       const Method<absl::Status (Api::*)(const Request&, const Reply<Response>&, Extra...)>& method,
       const Request& request, const Reply<Response>& reply) {
     reply->Guard(Stage::kStart, [&]() -> absl::Status {
+      CALIBD_RETURN_IF_ERROR(CheckRules(request));
       if constexpr (sizeof...(Extra) == 0) {
         return (this->*method.function)(request, reply);
       } else {

@@ -3,7 +3,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
-#include "calibd/text/printable.h"
 #include "server/answers/calibration_proto.h"
 #include "server/answers/watch_proto.h"
 #include "server/api/api.h"
@@ -12,8 +11,6 @@
 
 namespace calibd::server {
 namespace {
-
-constexpr std::size_t kMaxNoteLength = 500;
 
 // Describes the current state of the alarm. Errors: NotFound.
 absl::Status FindAlarm(const Model& model, std::int64_t alarm_id, v1::Alarm& proto) {
@@ -26,22 +23,6 @@ absl::Status FindAlarm(const Model& model, std::int64_t alarm_id, v1::Alarm& pro
         absl::StrCat(model.declaration()->name.ToString(), " has no alarm ", alarm_id));
   }
   DescribeAlarm(*snapshot->declaration, *alarm, proto);
-  return absl::OkStatus();
-}
-
-// Errors: InvalidArgument naming the field.
-absl::Status CheckAcknowledgement(const v1::AcknowledgeAlarmRequest& request) {
-  if (request.alarm_id() < 1) {
-    return InvalidFieldError("alarm_id",
-                             absl::StrCat("is ", request.alarm_id(), ", expected >= 1"));
-  }
-  if (request.note().size() > kMaxNoteLength) {
-    return InvalidFieldError("note", absl::StrCat("has ", request.note().size(),
-                                                  " bytes, expected at most ", kMaxNoteLength));
-  }
-  if (const auto unprintable = FindUnprintable(request.note())) {
-    return InvalidFieldError("note", *unprintable);
-  }
   return absl::OkStatus();
 }
 
@@ -62,7 +43,6 @@ absl::Status Api::GetCalibration(const v1::GetCalibrationRequest& /*request*/,
 absl::Status Api::AcknowledgeAlarm(const v1::AcknowledgeAlarmRequest& request,
                                    const Reply<v1::AcknowledgeAlarmResponse>& reply,
                                    NamedModel model) {
-  CALIBD_RETURN_IF_ERROR(CheckAcknowledgement(request));
   const std::int64_t alarm_id = request.alarm_id();
   v1::Alarm alarm;
   CALIBD_RETURN_IF_ERROR(FindAlarm(*model, alarm_id, alarm));

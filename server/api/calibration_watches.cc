@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "calibd/core/status_macros.h"
 #include "server/answers/calibration_proto.h"
 #include "server/answers/verdict.h"
@@ -21,9 +20,9 @@ namespace {
 using WatchRequest = v1::WatchCalibrationRequest;
 using WatchResponse = v1::WatchCalibrationResponse;
 
-constexpr std::chrono::milliseconds kShortestInterval{100};
-constexpr std::chrono::hours kLongestInterval{1};
 constexpr std::chrono::seconds kDefaultInterval{1};
+// The thread of the watches looks at least so often.
+constexpr std::chrono::hours kLongestSleep{1};
 // Retry delay for a refused watcher.
 constexpr std::chrono::seconds kRefusalDelay{1};
 // Maximum delay until a change is noticed.
@@ -31,22 +30,10 @@ constexpr std::chrono::milliseconds kBetweenLooks{100};
 // Watchers that become due within this time are examined in the same pass.
 constexpr std::chrono::milliseconds kBetweenPasses{20};
 
-absl::StatusOr<std::chrono::nanoseconds> ReadInterval(const WatchRequest& request) {
+std::chrono::nanoseconds IntervalOf(const WatchRequest& request) {
   if (!request.has_min_interval()) return kDefaultInterval;
-  const google::protobuf::Duration& interval = request.min_interval();
-  // Whole seconds are compared first: a client may send any number of them.
-  const std::chrono::nanoseconds nanos(interval.nanos());
-  const bool sane = interval.seconds() >= 0 &&
-                    interval.seconds() <= std::chrono::seconds(kLongestInterval).count() &&
-                    nanos >= std::chrono::seconds(0) && nanos < std::chrono::seconds(1);
-  const std::chrono::nanoseconds duration =
-      sane ? std::chrono::seconds(interval.seconds()) + nanos : std::chrono::nanoseconds(0);
-  if (duration < kShortestInterval || duration > kLongestInterval) {
-    return InvalidFieldError("min_interval",
-                             absl::StrFormat("is %d s and %d ns, expected 100 ms to 1 h",
-                                             interval.seconds(), interval.nanos()));
-  }
-  return duration;
+  return std::chrono::seconds(request.min_interval().seconds()) +
+         std::chrono::nanoseconds(request.min_interval().nanos());
 }
 
 // Number of changes of the model's state. A recovery restores each of these counts.
@@ -102,11 +89,7 @@ CalibrationWatches::~CalibrationWatches() { Stop(); }
 absl::Status CalibrationWatches::Add(const WatchRequest& request,
                                      const Reply<v1::WatchCalibrationResponse>& stream,
                                      const std::shared_ptr<Model>& model) {
-  CALIBD_ASSIGN_OR_RETURN(const std::chrono::nanoseconds interval, ReadInterval(request));
-  if (request.after_revision() < 0) {
-    return InvalidFieldError("after_revision",
-                             absl::StrCat("is ", request.after_revision(), ", expected >= 0"));
-  }
+  const std::chrono::nanoseconds interval = IntervalOf(request);
   std::int64_t number = 0;
   {
     const std::lock_guard lock(mutex_);
@@ -190,7 +173,7 @@ std::map<std::int64_t, CalibrationWatches::Watcher> CalibrationWatches::AwaitDue
   while (due.empty() && !stopping_) {
     added_ = false;
     const Clock::time_point now = Clock::now();
-    Clock::time_point next = now + kLongestInterval;
+    Clock::time_point next = now + kLongestSleep;
     for (const auto& [number, watcher] : watchers_) {
       if (watcher.due <= now) due.emplace(number, watcher);
       next = std::min(next, watcher.due);

@@ -197,7 +197,6 @@ absl::Status Api::CompareModels(const v1::CompareModelsRequest& request,
                                 const Reply<v1::CompareModelsResponse>& reply, NamedModel model) {
   const std::shared_ptr<const ModelDeclaration> declaration = model->declaration();
   CALIBD_RETURN_IF_ERROR(CheckCall(*declaration, WindowCall::kComparison));
-  CALIBD_RETURN_IF_ERROR(CheckWindow(request.window()));
   CALIBD_ASSIGN_OR_RETURN(const std::shared_ptr<Model> baseline,
                           FindModel(parts_.registry, "baseline", request.baseline()));
   const std::shared_ptr<const ModelDeclaration> of_baseline = baseline->declaration();

@@ -94,10 +94,6 @@ absl::StatusOr<std::vector<std::string>> CheckLabels(const v1::GetHistoryRequest
     return InvalidFieldError("labels", absl::StrCat("has ", labels.size(), " names, but the model ",
                                                     KindOf(declaration).does(), ", expected none"));
   }
-  if (static_cast<std::size_t>(labels.size()) > kMostDescribedLabels) {
-    return InvalidFieldError("labels", absl::StrCat("has ", labels.size(), " names, expected 0..",
-                                                    kMostDescribedLabels));
-  }
   for (int i = 0; i < labels.size(); ++i) {
     if (std::ranges::find(names, labels[i]) == names.end()) {
       return InvalidFieldError(
@@ -138,10 +134,6 @@ absl::StatusOr<HistoryQuery> CheckHistoryRequest(const v1::GetHistoryRequest& re
   HistoryQuery query;
   CALIBD_ASSIGN_OR_RETURN(query.range.resolution, CheckResolution(request.resolution()));
   CALIBD_RETURN_IF_ERROR(CheckRange(request, query.range));
-  if (request.page_size() < 0) {
-    return InvalidFieldError(
-        "page_size", absl::StrCat("is ", request.page_size(), ", expected 0..", kMaxHistoryPage));
-  }
   query.page_size = static_cast<std::size_t>(
       request.page_size() == 0 ? kMaxHistoryPage : std::min(request.page_size(), kMaxHistoryPage));
   CALIBD_RETURN_IF_ERROR(CheckHistoryToken(request.page_token(), query));

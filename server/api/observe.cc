@@ -1,10 +1,7 @@
-#include <algorithm>
 #include <chrono>
 #include <string>
 #include <utility>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
 #include "server/answers/label_arrivals_proto.h"
 #include "server/api/api.h"
@@ -14,22 +11,6 @@ namespace calibd::server {
 namespace {
 
 constexpr std::chrono::milliseconds kBusyRetryDelay{200};
-constexpr std::size_t kMaxProducerIdLength = 128;
-
-bool IsProducerId(const std::string& id) {
-  return !id.empty() && id.size() <= kMaxProducerIdLength &&
-         absl::ascii_isalnum(static_cast<unsigned char>(id.front())) &&
-         std::all_of(id.begin(), id.end(), [](unsigned char c) {
-           return absl::ascii_isalnum(c) || c == '.' || c == '_' || c == ':' || c == '-';
-         });
-}
-
-absl::Status InvalidIdError(const std::string& field, const std::string& id) {
-  return InvalidFieldError(
-      field,
-      absl::StrCat("is ", Quoted(id), ", expected to match ^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$"));
-}
-
 // Returns the position of a batch if the request has an id or names a producer. Errors:
 // InvalidArgument.
 absl::StatusOr<std::optional<ProducerPosition>> ReadPosition(const v1::ObserveRequest& request) {
@@ -38,18 +19,10 @@ absl::StatusOr<std::optional<ProducerPosition>> ReadPosition(const v1::ObserveRe
       return InvalidFieldError("request_id",
                                "is set together with producer, expected at most one of them");
     }
-    if (!IsProducerId(request.request_id())) {
-      return InvalidIdError("request_id", request.request_id());
-    }
     return ProducerPosition{.producer_id = request.request_id(), .sequence = 1, .request = true};
   }
   if (!request.has_producer()) return std::nullopt;
   const v1::ObserveRequest::Producer& producer = request.producer();
-  CALIBD_RETURN_IF_ERROR(CheckProducer("producer", producer.producer_id(), producer.epoch()));
-  if (producer.sequence() < 1) {
-    return InvalidFieldError("producer.sequence",
-                             absl::StrCat("is ", producer.sequence(), ", expected >= 1"));
-  }
   return ProducerPosition{.producer_id = producer.producer_id(),
                           .epoch = producer.epoch(),
                           .sequence = producer.sequence()};
@@ -64,18 +37,6 @@ absl::Status Answer(const Settlement& settlement, bool labels, v1::ObserveRespon
 }
 
 }  // namespace
-
-absl::Status CheckProducer(const std::string& field, const std::string& producer_id,
-                           std::int64_t epoch) {
-  if (!IsProducerId(producer_id)) {
-    return InvalidIdError(absl::StrCat(field, ".producer_id"), producer_id);
-  }
-  if (epoch < 0) {
-    return InvalidFieldError(absl::StrCat(field, ".epoch"),
-                             absl::StrCat("is ", epoch, ", expected >= 0"));
-  }
-  return absl::OkStatus();
-}
 
 // The batch is settled even if the caller has disconnected.
 absl::Status Api::Observe(const v1::ObserveRequest& request,

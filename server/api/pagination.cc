@@ -18,7 +18,6 @@ constexpr char kTokenPrefix[] = "after:";
 }  // namespace
 
 absl::StatusOr<Page> ParsePage(std::int32_t page_size, const std::string& page_token) {
-  if (page_size < 0) return InvalidFieldError("page_size", "is negative, expected 0..1000");
   Page page;
   page.size = static_cast<std::size_t>(page_size == 0 ? kDefaultPageSize
                                                       : std::min(page_size, kMaxPageSize));

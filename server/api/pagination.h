@@ -16,8 +16,8 @@ struct Page {
   std::size_t size = 0;
 };
 
-// page_size: 0 means 100, larger values are reduced to 1000. page_token: from MakePageToken, or
-// empty. Errors: InvalidArgument naming the field.
+// page_size: >= 0; 0 means 100, larger values are reduced to 1000. page_token: from MakePageToken,
+// or empty. Errors: InvalidArgument naming the field.
 [[nodiscard]] absl::StatusOr<Page> ParsePage(std::int32_t page_size, const std::string& page_token);
 
 // Returns the token of the page that follows the one ending with this name.

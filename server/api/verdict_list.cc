@@ -133,11 +133,6 @@ absl::Status VerdictList::List(const v1::ListVerdictsRequest& request,
   CALIBD_ASSIGN_OR_RETURN(const Page page, ParsePage(request.page_size(), request.page_token()));
   const double given = request.false_discovery_rate();
   const double rate = given == 0 ? kDefaultRate : given;
-  // Written so that NaN fails the check too.
-  if (!(rate >= kMinRate && rate <= kMaxRate)) {
-    return InvalidFieldError("false_discovery_rate",
-                             absl::StrCat("is ", given, ", expected ", kMinRate, "..", kMaxRate));
-  }
   if (calls_.fetch_add(1) >= kMostCalls) {
     --calls_;
     return WithRetryDelay(

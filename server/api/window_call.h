@@ -18,11 +18,6 @@
 
 namespace calibd::server {
 
-inline absl::Status CheckWindow(std::int32_t window) {
-  return window < 0 ? InvalidFieldError("window", absl::StrCat("is ", window, ", expected >= 0"))
-                    : absl::OkStatus();
-}
-
 inline std::uint64_t RandomSeed() {
   std::random_device device;
   return (static_cast<std::uint64_t>(device()) << 32U) | device();

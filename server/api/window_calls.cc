@@ -107,7 +107,6 @@ absl::StatusOr<std::optional<v1::DatedChange>> ChangeBeforeMap(const ModelSnapsh
 absl::Status Api::RunTest(const v1::RunTestRequest& request,
                           const Reply<v1::RunTestResponse>& reply, NamedModel model) {
   CALIBD_RETURN_IF_ERROR(CheckCall(*model->declaration(), WindowCall::kTest));
-  CALIBD_RETURN_IF_ERROR(CheckWindow(request.window()));
   if (model->declaration()->numbers() != nullptr) {
     return TestForecastModel(parts_.jobs, request, reply, model);
   }
@@ -160,7 +159,6 @@ absl::Status Api::RunTest(const v1::RunTestRequest& request,
 absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
                            const Reply<v1::EvaluateResponse>& reply, NamedModel model) {
   CALIBD_RETURN_IF_ERROR(CheckCall(*model->declaration(), WindowCall::kEvaluation));
-  CALIBD_RETURN_IF_ERROR(CheckWindow(request.window()));
   if (model->declaration()->numbers() != nullptr) {
     return EvaluateForecastModel(parts_.jobs, request, reply, model);
   }
@@ -243,7 +241,6 @@ absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
 absl::Status Api::Recalibrate(const v1::RecalibrateRequest& request,
                               const Reply<v1::RecalibrateResponse>& reply, NamedModel model) {
   CALIBD_RETURN_IF_ERROR(CheckCall(*model->declaration(), WindowCall::kRecalibration));
-  CALIBD_RETURN_IF_ERROR(CheckWindow(request.window()));
   const std::size_t class_count = model->declaration()->class_count();
   const auto result = std::make_shared<v1::RecalibrateResponse>();
   WindowRequest job;
@@ -288,7 +285,6 @@ absl::Status Api::EstimateCalibrationError(const v1::EstimateCalibrationErrorReq
                                            const Reply<v1::EstimateCalibrationErrorResponse>& reply,
                                            NamedModel model) {
   CALIBD_RETURN_IF_ERROR(CheckCall(*model->declaration(), WindowCall::kErrorEstimate));
-  CALIBD_RETURN_IF_ERROR(CheckWindow(request.window()));
   const std::size_t class_count = model->declaration()->class_count();
   absl::StatusOr<SelectionOptions> valid = convert::FromProto(request, class_count);
   if (!valid.ok()) return InvalidFieldError(valid.status());

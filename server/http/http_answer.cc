@@ -56,8 +56,7 @@ constexpr std::array<Route, 4> kRoutes{{
     {.path = kOpenApiPath,
      .answer =
          [](const HttpHandlers&) {
-           static const std::string text = OpenApiText();
-           return MakeHttpResponse(http::status::ok, text, kJsonType);
+           return MakeHttpResponse(http::status::ok, std::string(OpenApiText()), kJsonType);
          }},
 }};
 

@@ -19,6 +19,7 @@
 #include "absl/strings/str_split.h"
 #include "calibd/convert/json_reader.h"
 #include "calibd/core/status_macros.h"
+#include "calibd/rpc/rules.pb.h"
 #include "nlohmann/json.hpp"
 #include "server/api/api.h"
 #include "server/base/errors.h"
@@ -30,6 +31,9 @@ namespace {
 namespace http = boost::beast::http;
 using google::protobuf::Message;
 using Json = nlohmann::ordered_json;
+
+// How the paths of a resource begin.
+constexpr std::string_view kModelTemplate = "/v1/models/{model}";
 
 absl::string_view View(std::string_view text) { return {text.data(), text.size()}; }
 
@@ -238,22 +242,46 @@ absl::Status ServeInference(Api& api, const JsonRequest& http_request, const std
                           CallContext{.method = kObserve.name, .caller = caller}, call));
 }
 
-template <const auto& kMethod, auto kPrepare, typename Request, typename Response,
-          typename... Extra>
-constexpr JsonRoute MakeRoute(JsonRoute route,
-                              absl::Status (Api::* /*function*/)(const Request&,
-                                                                 const Reply<Response>&,
-                                                                 Extra...)) {
-  route.request = &Request::descriptor;
-  route.response = &Response::descriptor;
-  route.parse = &Parse<Request, kPrepare>;
-  route.serve = &Serve<kMethod, kPrepare, Request, Response>;
+// The path with this number of a call, as the contract states it. The number is valid.
+JsonRoute RouteOf(std::string_view method, int number) {
+  static const std::array<const google::protobuf::ServiceDescriptor*, 3> kServices{
+      v1::CreateModelRequest::descriptor()->file()->service(0),
+      v1::ObserveRequest::descriptor()->file()->service(0),
+      v1::GetCalibrationRequest::descriptor()->file()->service(0)};
+  const google::protobuf::MethodDescriptor* found = nullptr;
+  for (const auto* const service : kServices) {
+    if (found == nullptr) found = service->FindMethodByName(std::string(method));
+  }
+  const rpc::HttpRoute& http = found->options().GetExtension(rpc::http, number);
+  JsonRoute route;
+  route.verb = http::string_to_verb(http.method());
+  route.resource = absl::StartsWith(http.path(), View(kModelTemplate));
+  route.path = std::string_view(http.path()).substr(route.resource ? kModelTemplate.size() : 0);
   return route;
 }
 
+template <const auto& kMethod, auto kPrepare, typename Request, typename Response,
+          typename... Extra>
+void SetFunctions(absl::Status (Api::* /*function*/)(const Request&, const Reply<Response>&,
+                                                     Extra...),
+                  JsonRoute& route) {
+  route.parse = &Parse<Request, kPrepare>;
+  route.serve = &Serve<kMethod, kPrepare, Request, Response>;
+}
+
+// number: of the path among those of the call.
 template <const auto& kMethod, auto kPrepare = nullptr>
-constexpr JsonRoute ApiRoute(JsonRoute route) {
-  return MakeRoute<kMethod, kPrepare>(route, kMethod.function);
+JsonRoute ApiRoute(int number = 0) {
+  JsonRoute route = RouteOf(kMethod.name, number);
+  SetFunctions<kMethod, kPrepare>(kMethod.function, route);
+  return route;
+}
+
+template <const auto& kMethod>
+JsonRoute ComputingRoute() {
+  JsonRoute route = ApiRoute<kMethod>();
+  route.computes = true;
+  return route;
 }
 
 absl::StatusOr<const Message*> ScoresOf(const Message& response) {
@@ -272,77 +300,31 @@ absl::StatusOr<const Message*> ScoresOf(const Message& response) {
   return &calibration.scores();
 }
 
-constexpr std::array kJsonRoutes{
-    ApiRoute<kListModels>(
-        {.path = "/v1/models", .resource = false, .summary = "All models, in pages"}),
-    ApiRoute<kCreateModel>({.verb = http::verb::post,
-                            .path = "/v1/models",
-                            .resource = false,
-                            .summary = "Declares a model"}),
-    ApiRoute<kGetModel>({.path = "", .summary = "The declaration of a model"}),
-    ApiRoute<kDeleteModel>(
-        {.verb = http::verb::delete_, .path = "", .summary = "Deletes a model with all its state"}),
-    ApiRoute<kUpdateModel>({.verb = http::verb::post,
-                            .path = ":update",
-                            .summary = "Changes settings of a model without deleting its data"}),
-    ApiRoute<kListVerdicts>({.path = "/v1/verdicts",
-                             .resource = false,
-                             .summary = "The verdicts of all models, in pages"}),
-    ApiRoute<kAcknowledgeAlarm>(
-        {.verb = http::verb::post, .path = ":acknowledge", .summary = "Acknowledges an alarm"}),
-    ApiRoute<kGetCalibration>(
-        {.path = "/calibration", .summary = "Verdict, error, evidence and estimates of a model"}),
-    ApiRoute<kGetCalibration>({.path = "/reliability",
-                               .summary = "Scores and the reliability diagram of the top label",
-                               .part = &ScoresOf,
-                               .part_type = &v1::RunningScores::descriptor}),
-    ApiRoute<kGetHistory>({.path = "/history", .summary = "Minutes, hours or days, in pages"}),
-    ApiRoute<kWatchCalibration, &ContinueEvents>(
-        {.path = "/events",
-         .events = true,
-         .summary = "The calibration as server-sent events, now and whenever it changes"}),
-    ApiRoute<kObserve, &CheckObservations>({.verb = http::verb::post,
-                                            .path = ":observe",
-                                            .summary = "Sends one batch of predictions"}),
-    ApiRoute<kObserve, &CheckLabels>({.verb = http::verb::post,
-                                      .path = ":label",
-                                      .summary = "Sends one batch of labels by prediction id"}),
-    JsonRoute{.verb = http::verb::post,
-              .path = ":inference",
-              .cloud_event = true,
-              .memory_per_byte = 64,
-              .request = &v1::ObserveRequest::descriptor,
-              .response = &v1::ObserveResponse::descriptor,
-              .summary = "Takes the answer of a model server as a CloudEvent",
-              .serve = &ServeInference},
-    ApiRoute<kEvaluate>({.verb = http::verb::post,
-                         .path = ":evaluate",
-                         .computes = true,
-                         .summary = "Evaluates the newest observations completely"}),
-    ApiRoute<kRunTest>({.verb = http::verb::post,
-                        .path = ":test",
-                        .computes = true,
-                        .summary = "Tests the calibration of the newest observations"}),
-    ApiRoute<kEstimateCalibrationError>(
-        {.verb = http::verb::post,
-         .path = ":estimate",
-         .computes = true,
-         .summary = "Estimates how large the calibration error of the newest observations is"}),
-    ApiRoute<kRecalibrate>({.verb = http::verb::post,
-                            .path = ":recalibrate",
-                            .computes = true,
-                            .summary = "Chooses a recalibration map for the newest observations"}),
-    ApiRoute<kCompareModels>({.verb = http::verb::post,
-                              .path = ":compare",
-                              .computes = true,
-                              .summary = "Compares the newest observations of two models"}),
-    ApiRoute<kComputeLoss>({.verb = http::verb::post,
-                            .path = "/v1/loss",
-                            .resource = false,
-                            .computes = true,
-                            .memory_per_byte = 56,
-                            .summary = "The calibration loss of rows and its gradient"}),
-};
+JsonRoute EventsRoute() {
+  JsonRoute route = ApiRoute<kWatchCalibration, &ContinueEvents>();
+  route.events = true;
+  return route;
+}
+
+JsonRoute ReliabilityRoute() {
+  JsonRoute route = ApiRoute<kGetCalibration>(1);
+  route.part = &ScoresOf;
+  return route;
+}
+
+JsonRoute InferenceRoute() {
+  JsonRoute route = RouteOf(kObserve.name, 2);
+  route.cloud_event = true;
+  route.memory_per_byte = 64;
+  route.serve = &ServeInference;
+  return route;
+}
+
+JsonRoute LossRoute() {
+  JsonRoute route = ComputingRoute<kComputeLoss>();
+  route.memory_per_byte = 56;
+  return route;
+}
 
 // Returns the length of the resource name "models/{model}[/versions/{version}]" with which the path
 // begins, or 0 if it begins with something else.
@@ -383,7 +365,7 @@ std::vector<const JsonRoute*> RoutesOf(std::string_view path) {
   const std::size_t length = ResourceLength(name);
   const std::string_view rest = length > 0 ? name.substr(length) : path;
   std::vector<const JsonRoute*> routes;
-  for (const JsonRoute& route : kJsonRoutes) {
+  for (const JsonRoute& route : JsonRoutes()) {
     if (route.path == rest && route.resource == (length > 0)) routes.push_back(&route);
   }
   return routes;
@@ -400,10 +382,34 @@ InferenceEvent EventOf(const HttpRequest& header) {
           .json_length = field("Inference-Header-Content-Length")};
 }
 
-std::span<const JsonRoute> JsonRoutes() { return kJsonRoutes; }
+std::span<const JsonRoute> JsonRoutes() {
+  static const std::array kRoutes{
+      ApiRoute<kListModels>(),
+      ApiRoute<kCreateModel>(),
+      ApiRoute<kGetModel>(),
+      ApiRoute<kDeleteModel>(),
+      ApiRoute<kUpdateModel>(),
+      ApiRoute<kListVerdicts>(),
+      ApiRoute<kAcknowledgeAlarm>(),
+      ApiRoute<kGetCalibration>(),
+      ReliabilityRoute(),
+      ApiRoute<kGetHistory>(),
+      EventsRoute(),
+      ApiRoute<kObserve, &CheckObservations>(0),
+      ApiRoute<kObserve, &CheckLabels>(1),
+      InferenceRoute(),
+      ComputingRoute<kEvaluate>(),
+      ComputingRoute<kRunTest>(),
+      ComputingRoute<kEstimateCalibrationError>(),
+      ComputingRoute<kRecalibrate>(),
+      ComputingRoute<kCompareModels>(),
+      LossRoute(),
+  };
+  return kRoutes;
+}
 
 std::string TemplateOf(const JsonRoute& route) {
-  return std::string(route.resource ? "/v1/models/{model}" : "") + std::string(route.path);
+  return std::string(route.resource ? kModelTemplate : "") + std::string(route.path);
 }
 
 bool IsJsonPath(std::string_view target) {

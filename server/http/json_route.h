@@ -1,7 +1,6 @@
 #ifndef CALIBD_SERVER_HTTP_JSON_ROUTE_H_
 #define CALIBD_SERVER_HTTP_JSON_ROUTE_H_
 
-#include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
 
 #include <boost/beast/http/verb.hpp>
@@ -35,7 +34,7 @@ struct JsonRequest {
   InferenceEvent event{};
 };
 
-// One path of the API.
+// One path of the API. The contract states verbs and paths: see calibd.rpc.HttpRoute.
 struct JsonRoute {
   boost::beast::http::verb verb = boost::beast::http::verb::get;
   // "/v1/models" if the path has no resource, otherwise what follows the resource.
@@ -52,10 +51,6 @@ struct JsonRoute {
   // and passed on, besides the body: an empty message in an array takes three bytes in JSON. One
   // body is parsed at a time.
   std::size_t memory_per_byte = 32;
-  // The request without the fields that the path sets, and the response; a method of gRPC has them.
-  const google::protobuf::Descriptor* (*request)() = nullptr;
-  const google::protobuf::Descriptor* (*response)() = nullptr;
-  std::string_view summary{};
   // Parses a request; null for CloudEvents. Errors: InvalidArgument.
   absl::StatusOr<std::unique_ptr<google::protobuf::Message>> (*parse)(const JsonRequest& request) =
       nullptr;
@@ -63,11 +58,10 @@ struct JsonRoute {
   // FindModel.
   absl::Status (*serve)(Api& api, const JsonRequest& request, const std::string& caller,
                         const std::shared_ptr<JsonCall>& call) = nullptr;
-  // The part of the response that is the answer, and its type; null if all of it is. Errors: there
-  // is no such part.
+  // The part of the response that is the answer; null if all of it is. Errors: there is no such
+  // part.
   absl::StatusOr<const google::protobuf::Message*> (*part)(
       const google::protobuf::Message& response) = nullptr;
-  const google::protobuf::Descriptor* (*part_type)() = nullptr;
 };
 
 }  // namespace calibd::server

@@ -1,13 +1,13 @@
 #ifndef CALIBD_SERVER_HTTP_OPEN_API_H_
 #define CALIBD_SERVER_HTTP_OPEN_API_H_
 
-#include <string>
+#include <string_view>
 
 namespace calibd::server {
 
-// The description of the API over HTTP in OpenAPI 3.1: the paths of JsonRoutes and the messages
-// that they use. Cost: some milliseconds.
-[[nodiscard]] std::string OpenApiText();
+// The description of the API over HTTP in OpenAPI 3.1, which server/http/generate_openapi.py makes
+// of the contract.
+[[nodiscard]] std::string_view OpenApiText() noexcept;
 
 }  // namespace calibd::server
 

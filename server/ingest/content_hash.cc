@@ -33,6 +33,15 @@ class ContentHash {
   std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state_;
 };
 
+// Only a rejected batch has names in place of labels.
+void AddNames(const google::protobuf::RepeatedPtrField<std::string>& names, ContentHash& hash) {
+  if (names.empty()) return;
+  // Between the largest length and the mark of features.
+  const std::int64_t mark = std::numeric_limits<std::int64_t>::max() / 4;
+  hash.Add(&mark, 1);
+  for (const std::string& name : names) hash.Add(name.data(), name.size());
+}
+
 }  // namespace
 
 std::uint64_t HashContent(const v1::Observations& observations, const std::vector<double>& values,
@@ -91,6 +100,7 @@ std::uint64_t HashContent(const v1::Observations& observations, const std::vecto
     const auto& features = observations.features().values();
     hash.Add(features.data(), static_cast<std::size_t>(features.size()));
   }
+  AddNames(observations.label_names(), hash);
   return hash.Digest();
 }
 
@@ -106,6 +116,7 @@ std::uint64_t HashContent(const v1::Labels& labels) {
     hash.Add(&count, 1);
     hash.Add(labels.outcomes().data(), static_cast<std::size_t>(labels.outcomes_size()));
   }
+  AddNames(labels.label_names(), hash);
   return hash.Digest();
 }
 

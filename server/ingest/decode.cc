@@ -11,22 +11,21 @@
 #include <string>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "calibd/core/probability.h"
 #include "calibd/core/status_macros.h"
 #include "calibd/core/validation.h"
 #include "calibd/text/printable.h"
 #include "server/base/errors.h"
+#include "server/base/rules.h"
 #include "server/ingest/content_hash.h"
 #include "server/ingest/decode_features.h"
 #include "server/kinds/kind_table.h"
 
 namespace calibd::server {
 namespace {
-
-// Maximum number of rows that a producer may report as dropped in one batch, so that sums stay far
-// from overflow.
-constexpr std::int64_t kMaxDroppedRows = std::int64_t{1} << 40;
 
 constexpr std::size_t kMaxIdLength = 128;
 
@@ -298,10 +297,7 @@ absl::Status CheckShape(const v1::Observations& observations, std::size_t value_
                              absl::StrCat("has ", TruthCount(observations), " values, expected ",
                                           TruthsPerRow(shape), " for each row"));
   }
-  if (observations.dropped_rows() < 0 || observations.dropped_rows() > kMaxDroppedRows) {
-    return InvalidFieldError("dropped_rows", absl::StrCat("is ", observations.dropped_rows(),
-                                                          ", expected 0..", kMaxDroppedRows));
-  }
+  CALIBD_RETURN_IF_ERROR(CheckRules(observations));
   CALIBD_RETURN_IF_ERROR(CheckPositiveClass(observations, declaration));
   const auto rows = static_cast<std::size_t>(row_count);
   const std::size_t width = observations.has_positive_class() ? 1 : shape.width;
@@ -450,6 +446,56 @@ absl::Status CheckBatch(const v1::Observations& observations, const ModelDeclara
   return CheckTakesGroups(observations, declaration);
 }
 
+// At most these many names of classes are in an error.
+constexpr std::size_t kMostShownNames = 20;
+
+std::string ShownNames(std::span<const std::string> names) {
+  const std::span<const std::string> shown = names.first(std::min(names.size(), kMostShownNames));
+  return absl::StrCat(absl::StrJoin(shown, ", ",
+                                    [](std::string* text, const std::string& name) {
+                                      absl::StrAppend(text, Quoted(name));
+                                    }),
+                      names.size() > shown.size()
+                          ? absl::StrCat(" or one of ", names.size() - shown.size(), " others")
+                          : "");
+}
+
+// Returns the message with the numbers of the classes in place of their names. A text is always a
+// name, also if it has only digits. Errors: InvalidArgument for unknown names.
+template <typename Message>
+absl::StatusOr<Message> WithLabels(const Message& named, const ModelDeclaration& declaration) {
+  const std::span<const std::string> names =
+      declaration.classes() == nullptr ? std::span<const std::string>() : declaration.value_names();
+  if (names.empty()) {
+    const std::string why = declaration.classes() == nullptr
+                                ? absl::StrCat("the model ", KindOf(declaration).does())
+                                : std::string("the model declares no classes.names");
+    return InvalidFieldError("labels", absl::StrCat("are names, expected numbers because ", why));
+  }
+  if (!named.labels().empty()) {
+    return InvalidFieldError("labels", "are numbers and names, expected only one of them");
+  }
+  absl::flat_hash_map<std::string_view, std::int32_t> numbers;
+  for (std::size_t k = 0; k < names.size(); ++k) {
+    numbers.emplace(names[k], static_cast<std::int32_t>(k));
+  }
+  Message labelled = named;
+  labelled.clear_label_names();
+  CALIBD_RETURN_IF_ERROR(
+      CheckRows(named.label_names_size(), [&](int i) -> std::optional<Violation> {
+        const auto found = numbers.find(named.label_names(i));
+        if (found == numbers.end()) {
+          return Violation{.field = "labels",
+                           .description = absl::StrCat("is ", Quoted(named.label_names(i)),
+                                                       ", expected ", ShownNames(names)),
+                           .row = static_cast<std::size_t>(i)};
+        }
+        labelled.add_labels(found->second);
+        return std::nullopt;
+      }));
+  return labelled;
+}
+
 ValueForm FormOf(const v1::Observations& observations) {
   return {.logits = AreLogits(observations), .baseline_logits = AreBaselineLogits(observations)};
 }
@@ -520,13 +566,21 @@ std::vector<std::uint32_t> SkipInvalidRows(const v1::Observations& observations,
 // A valid batch without rows, which need not have the kind of the model either.
 bool StatesOnlyDroppedRows(const v1::Observations& observations) {
   return observations.prediction_ids().empty() && TruthCount(observations) == 0 &&
-         observations.dropped_rows() > 0 && observations.dropped_rows() <= kMaxDroppedRows &&
+         observations.dropped_rows() > 0 && CheckRules(observations).ok() &&
          Values(observations).empty() && BaselineValues(observations).empty();
 }
 
 }  // namespace
 
 LogRow Decode(const v1::Observations& observations, const ModelDeclaration& declaration, Time now) {
+  if (!observations.label_names().empty()) {
+    const absl::StatusOr<v1::Observations> labelled = WithLabels(observations, declaration);
+    if (labelled.ok()) return Decode(*labelled, declaration, now);
+    LogRow row;
+    row.content_hash = HashContent(observations, Values(observations), {});
+    row.kind = RejectedRow{.rows = observations.label_names_size(), .reason = labelled.status()};
+    return row;
+  }
   RowValues values;
   values.width = declaration.row_width();
   values.values = Values(observations);
@@ -582,6 +636,14 @@ LogRow Decode(const v1::Observations& observations, const ModelDeclaration& decl
 
 LogRow Decode(const v1::Labels& labels, const ModelDeclaration& declaration) {
   LogRow row;
+  if (!labels.label_names().empty()) {
+    const absl::StatusOr<v1::Labels> labelled = WithLabels(labels, declaration);
+    if (labelled.ok()) return Decode(*labelled, declaration);
+    row.content_hash = HashContent(labels);
+    row.kind =
+        RejectedRow{.rows = labels.label_names_size(), .labels = true, .reason = labelled.status()};
+    return row;
+  }
   row.content_hash = HashContent(labels);
   if (absl::Status status = CheckLabels(labels, declaration); !status.ok()) {
     const int truths = std::max(labels.labels_size(), labels.outcomes_size()) /

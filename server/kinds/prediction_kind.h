@@ -77,8 +77,6 @@ inline constexpr std::size_t kMostDescribedLabels = 20;
 struct SpecContext {
   // Limit of one model in bytes, to which defaults shrink.
   std::size_t memory_limit = 0;
-  // False for the declaration of an existing model.
-  bool is_new = true;
 };
 
 // What the server asks about a kind of predictions. Each kind has one object without state, which

@@ -2,6 +2,8 @@
 #define CALIBD_SERVER_MODEL_DECLARATION_UPDATE_H_
 
 #include <span>
+#include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "calibd/v1/model_service.pb.h"
@@ -17,7 +19,7 @@ struct DeclarationUpdate {
 };
 
 // The paths of the fields that can be updated, ascending.
-[[nodiscard]] std::span<const char* const> UpdatableFields() noexcept;
+[[nodiscard]] std::span<const std::string> UpdatableFields();
 
 // Errors: InvalidArgument if the mask is empty, or names a field that cannot be updated; it then
 // lists those that can.

@@ -15,11 +15,6 @@ NumberForecastKind CheckForecast(const v1::Forecast& forecast, std::vector<Viola
       return NormalForecasts{};
     case v1::Forecast::kQuantiles: {
       const auto& levels = forecast.quantiles().levels();
-      if (levels.empty() || levels.size() > static_cast<int>(kMaxQuantileLevels)) {
-        violations.push_back(
-            {"model.forecast.quantiles.levels",
-             absl::StrCat("has ", levels.size(), " levels, expected 1..", kMaxQuantileLevels)});
-      }
       double below = 0;
       for (int k = 0; k < levels.size() && violations.empty(); ++k) {
         // Written so that NaN fails the check too.
@@ -32,20 +27,11 @@ NumberForecastKind CheckForecast(const v1::Forecast& forecast, std::vector<Viola
       }
       return QuantileForecasts{.levels = {levels.begin(), levels.end()}};
     }
-    case v1::Forecast::kSamples: {
-      const std::int32_t draws = forecast.samples().draws();
-      if (draws < 2 || draws > static_cast<std::int32_t>(kMaxDraws)) {
-        violations.push_back({"model.forecast.samples.draws",
-                              absl::StrCat("is ", draws, ", expected 2..", kMaxDraws)});
-        return SampleForecasts{};
-      }
-      return SampleForecasts{.draws = static_cast<std::size_t>(draws)};
-    }
+    case v1::Forecast::kSamples:
+      return SampleForecasts{.draws = static_cast<std::size_t>(forecast.samples().draws())};
     case v1::Forecast::KIND_NOT_SET:
       break;
   }
-  violations.push_back(
-      {"model.forecast", "has no kind, expected one of normal, quantiles, samples"});
   return NormalForecasts{};
 }
 

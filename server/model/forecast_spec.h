@@ -10,8 +10,9 @@
 
 namespace calibd::server {
 
-// Converts the declared kind of forecasts. violations: receives the invalid fields, with paths
-// below "model.forecast"; the result is meaningless then.
+// Converts a declared kind of forecasts that is valid by the rules of its fields. violations:
+// receives the fields that are invalid for another reason, with paths below "model.forecast"; the
+// result is meaningless then.
 [[nodiscard]] NumberForecastKind CheckForecast(const v1::Forecast& forecast,
                                                std::vector<Violation>& violations);
 [[nodiscard]] v1::Forecast ToProto(const NumberForecastKind& kind);

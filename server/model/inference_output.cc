@@ -5,22 +5,10 @@
 #include <string>
 #include <string_view>
 
-#include "calibd/text/printable.h"
 #include "server/base/errors.h"
 
 namespace calibd::server {
 namespace {
-
-constexpr std::size_t kMaxOutputNameLength = 128;
-
-void CheckName(const char* field, const std::string& name, std::vector<Violation>& violations) {
-  if (name.size() > kMaxOutputNameLength) {
-    Violate(violations, field, "has ", name.size(), " bytes, expected at most ",
-            kMaxOutputNameLength);
-  } else if (const auto unprintable = FindUnprintable(name)) {
-    Violate(violations, field, *unprintable);
-  }
-}
 
 // Returns the column of each class.
 std::vector<std::size_t> ColumnsOf(const v1::InferenceOutput& declared,
@@ -65,8 +53,6 @@ InferenceOutput CheckInferenceOutput(const v1::InferenceOutput& declared,
   InferenceOutput output{.name = declared.name(),
                          .transform = declared.transform(),
                          .baseline_name = declared.baseline_name()};
-  CheckName("model.inference_output.name", output.name, violations);
-  CheckName("model.inference_output.baseline_name", output.baseline_name, violations);
   const bool has_baseline = declaration.has_baseline();
   if (!output.baseline_name.empty() && (!has_baseline || output.baseline_name == output.name)) {
     Violate(violations, "model.inference_output.baseline_name", "is ", Quoted(output.baseline_name),

@@ -5,11 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "calibd/core/error_interval.h"
 #include "calibd/core/evidence.h"
-#include "calibd/core/validation.h"
 #include "calibd/v1/monitoring.pb.h"
 
 namespace calibd::server {
@@ -39,14 +37,11 @@ inline constexpr std::size_t kMaxGroupValueLength = 64;
 // True if any field is declared. An empty message means the defaults, like a missing one.
 [[nodiscard]] bool DeclaresAny(const v1::Monitoring& monitoring);
 
-// Converts the declared settings and fills in the defaults. Exception: max_groups is 0 if its
-// default applies, because that depends on the memory. label_grace: of the model. error_limit: its
-// default. violations:
-// receives the invalid fields, with paths below "model.monitoring."; the result is meaningless
-// then.
-[[nodiscard]] Monitoring CheckMonitoring(const v1::Monitoring& monitoring,
-                                         std::chrono::microseconds label_grace, double error_limit,
-                                         std::vector<Violation>& violations);
+// Converts declared settings that are valid by their rules, and fills in the defaults. Exception:
+// max_groups is 0 if its default applies, because that depends on the memory. label_grace: of the
+// model. error_limit: its default.
+[[nodiscard]] Monitoring MonitoringOf(const v1::Monitoring& declared,
+                                      std::chrono::microseconds label_grace, double error_limit);
 
 // The part of a monitor that an update begins anew; each includes the ones before it.
 enum class MonitorRestart { kNothing, kDrift, kEvidence };

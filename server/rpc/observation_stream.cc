@@ -7,6 +7,7 @@
 #include "calibd/core/status_macros.h"
 #include "server/answers/label_arrivals_proto.h"
 #include "server/base/errors.h"
+#include "server/base/rules.h"
 #include "server/base/status_mapping.h"
 #include "server/kinds/kind_table.h"
 
@@ -159,7 +160,7 @@ absl::Status ObservationStream::HandleOpen(const Request::Open& open) {
   }
   CALIBD_ASSIGN_OR_RETURN(std::shared_ptr<Model> model,
                           FindModel(parts_.registry, "open.model", open.model()));
-  CALIBD_RETURN_IF_ERROR(CheckProducer("open", open.producer_id(), open.epoch()));
+  CALIBD_RETURN_IF_ERROR(CheckRules(open, "open"));
   model_ = std::move(model);
   producer_id_ = open.producer_id();
   epoch_ = open.epoch();

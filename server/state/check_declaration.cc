@@ -10,11 +10,10 @@
 #include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
 #include "calibd/core/validation.h"
-#include "calibd/text/printable.h"
 #include "server/base/errors.h"
+#include "server/base/rules.h"
 #include "server/kinds/kind_table.h"
 #include "server/model/declared_duration.h"
-#include "server/model/declared_names.h"
 #include "server/model/inference_output.h"
 #include "server/state/declaration_size.h"
 #include "server/state/disk_use.h"
@@ -24,13 +23,10 @@ namespace {
 
 constexpr std::int32_t kLeastWindow = 2;
 constexpr std::size_t kDefaultWindow = 10000;
+// The rule of Model.window has it too.
 constexpr std::size_t kMaxWindow = 1000000;
 constexpr std::size_t kDefaultWarmup = 500;
-constexpr std::chrono::seconds kMaxLabelGrace{std::chrono::hours{24 * 400}};
 constexpr std::size_t kDefaultPending = 100000;
-constexpr std::int32_t kMaxPending = 10000000;
-constexpr int kMaxFeatures = 256;
-constexpr std::size_t kMaxDescriptionLength = 1024;
 
 // Collects the violations in a declaration.
 class Checker {
@@ -41,13 +37,15 @@ class Checker {
 
   absl::StatusOr<ModelDeclaration> Check() {
     CALIBD_ASSIGN_OR_RETURN(declaration_.name, ParseModelName("model.name", model_.name()));
-    CheckDescription();
-    CheckFeatureNames();
+    CheckRules(model_, "model", {.printable = is_new_}, violations_);
+    if (!violations_.empty()) return Errors();
+    declaration_.description = model_.description();
+    declaration_.feature_names.assign(model_.feature_names().begin(), model_.feature_names().end());
     CALIBD_RETURN_IF_ERROR(CheckKind());
     CheckOutput();
     CheckBandwidthAndWindow();
-    CheckLabelGrace();
-    CheckMonitored();
+    TakeLabelGrace();
+    TakeMonitoring();
     if (!violations_.empty()) return Errors();
     FillMaxPending();
     FillMonitoring();
@@ -59,19 +57,21 @@ class Checker {
   // Checks only the settings; the other fields are those of `existing`.
   absl::StatusOr<ModelDeclaration> CheckSettings(const ModelDeclaration& existing) {
     declaration_ = existing;
-    CheckDescription();
+    CheckRules(model_, "model", {.required = false}, violations_);
+    if (!violations_.empty()) return Errors();
+    declaration_.description = model_.description();
     kind_ = &KindOf(existing);
     kind_->CheckSettings(model_, declaration_, violations_);
     CheckOutput();
     if (model_.has_label_grace() == (existing.max_pending > 0)) {
-      CheckLabelGrace();
+      TakeLabelGrace();
     } else {
       Violate("model.label_grace",
               model_.has_label_grace()
                   ? "cannot be added to a model that was created without one"
                   : "is not set, expected a value, because it cannot be removed");
     }
-    CheckMonitored();
+    TakeMonitoring();
     if (!violations_.empty()) return Errors();
     FillMaxPending();
     const bool grows = StateMemory(declaration_) > StateMemory(existing) ||
@@ -93,11 +93,7 @@ class Checker {
 
   absl::Status CheckKind() {
     kind_ = FindKind(model_);
-    if (kind_ == nullptr) {
-      Violate("model.kind", "is not set, expected one of ", KindFields());
-      return Errors();
-    }
-    const SpecContext context{.memory_limit = memory_limit_, .is_new = is_new_};
+    const SpecContext context{.memory_limit = memory_limit_};
     return kind_->CheckSpec(model_, context, declaration_, violations_) ? absl::OkStatus()
                                                                         : Errors();
   }
@@ -107,39 +103,12 @@ class Checker {
         CheckInferenceOutput(model_.inference_output(), declaration_, violations_);
   }
 
-  void CheckMonitored() {
-    declaration_.monitoring = CheckMonitoring(model_.monitoring(), declaration_.label_grace,
-                                              kind_->default_error_limit(), violations_);
-  }
-
-  void CheckFeatureNames() {
-    const int count = model_.feature_names_size();
-    if (count > kMaxFeatures) {
-      Violate("model.feature_names", "has ", count, " names, expected at most ", kMaxFeatures);
-    } else {
-      declaration_.feature_names =
-          CheckNames("model.feature_names", model_.feature_names(), is_new_, violations_);
-    }
-  }
-
-  void CheckDescription() {
-    const std::string& description = model_.description();
-    if (description.size() > kMaxDescriptionLength) {
-      Violate("model.description", "has ", description.size(), " bytes, expected at most ",
-              kMaxDescriptionLength);
-    } else if (const auto unprintable = FindUnprintable(description)) {
-      Violate("model.description", *unprintable);
-    }
-    declaration_.description = description;
+  void TakeMonitoring() {
+    declaration_.monitoring =
+        MonitoringOf(model_.monitoring(), declaration_.label_grace, kind_->default_error_limit());
   }
 
   void CheckBandwidthAndWindow() {
-    if (model_.window() != 0 && (model_.window() < kLeastWindow ||
-                                 model_.window() > static_cast<std::int32_t>(kMaxWindow))) {
-      Violate("model.window", "is ", model_.window(), ", expected ", kLeastWindow, "..",
-              kMaxWindow);
-      return;
-    }
     if (!kind_->uses_window() && model_.window() > kLeastWindow) {
       Violate("model.window", "is ", model_.window(),
               ", expected none because no call on a model that ", kind_->does(), " uses a window");
@@ -150,30 +119,10 @@ class Checker {
                        declaration_, violations_);
   }
 
-  void CheckLabelGrace() {
-    const bool has_grace = model_.has_label_grace();
-    if (has_grace) {
-      const absl::StatusOr<std::chrono::microseconds> grace =
-          DeclaredDuration(model_.label_grace(), kMaxLabelGrace);
-      if (!grace.ok()) {
-        Violate("model.label_grace", grace.status().message());
-        return;
-      }
-      declaration_.label_grace = *grace;
-    }
-    if (model_.labels_come_with_predictions() && !has_grace) {
-      Violate("model.labels_come_with_predictions",
-              "is set, expected a label_grace too, which determines how long ids are known");
-    }
+  void TakeLabelGrace() {
+    if (model_.has_label_grace()) declaration_.label_grace = MicrosecondsOf(model_.label_grace());
     declaration_.labels_come_with_predictions = model_.labels_come_with_predictions();
-    const std::int32_t pending = model_.max_pending();
-    if (pending != 0 && (!has_grace || pending < 0 || pending > kMaxPending)) {
-      Violate("model.max_pending", "is ", pending,
-              has_grace ? absl::StrCat(", expected 1..", kMaxPending)
-                        : std::string(", expected none without a label_grace"));
-      return;
-    }
-    declaration_.max_pending = static_cast<std::size_t>(pending);
+    declaration_.max_pending = static_cast<std::size_t>(model_.max_pending());
   }
 
   // The default takes at most a quarter of the disk limit.

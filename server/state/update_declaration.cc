@@ -32,7 +32,7 @@ void CopyFields(const v1::Model& from, const google::protobuf::FieldMask& mask, 
 }
 
 // Returns the value of the field with this path as text; empty if it is unset.
-std::string ValueText(const v1::Model& model, const char* path) {
+std::string ValueText(const v1::Model& model, const std::string& path) {
   const Message* message = &model;
   const FieldDescriptor* field = nullptr;
   const std::vector<std::string> names = absl::StrSplit(path, '.');
@@ -96,7 +96,7 @@ v1::ModelUpdate DescribeUpdate(const ModelDeclaration& before, const ModelDeclar
   v1::ModelUpdate update;
   const v1::Model was = SettingsToProto(before);
   const v1::Model is = SettingsToProto(after);
-  for (const char* const path : UpdatableFields()) {
+  for (const std::string& path : UpdatableFields()) {
     google::protobuf::FieldMask mask;
     mask.add_paths(path);
     if (UpdateTo(before, mask).model.SerializeAsString() ==

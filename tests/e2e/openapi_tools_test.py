@@ -30,6 +30,10 @@ def without_title(description):
     del description["info"]["title"]
 
 
+def without_license(description):
+    del description["info"]["license"]
+
+
 def with_a_response_without_a_description(description):
     del description["paths"][OBSERVE]["post"]["responses"]["200"]["description"]
 
@@ -69,6 +73,24 @@ class OpenApiToolsTest(unittest.TestCase):
             result = self.run_tool(validator, file)
             self.assertNotIn('"valid": true', result.stdout, damage.__name__)
             self.assertNotEqual(result.returncode, 0, damage.__name__)
+
+    def test_redocly_finds_no_problem_and_finds_those_of_damaged_descriptions(self):
+        """The linter of `redocly lint`, with its recommended rules: errors and warnings."""
+        (self.work / "lint.mjs").write_text("""
+            import { createConfig, lint } from "@redocly/openapi-core";
+            const config = await createConfig({ extends: ["recommended"] });
+            const problems = await lint({ ref: process.argv[2], config });
+            for (const { ruleId, severity, message } of problems) console.log(severity, ruleId, message);
+        """, encoding="utf-8")
+        self.assertEqual(self.run_tool("node", "lint.mjs", OPENAPI).stdout, "")
+        description = json.loads(pathlib.Path(OPENAPI).read_text(encoding="utf-8"))
+        for damage, rule in ((without_license, "info-license"),
+                             (with_a_parameter_in_no_place, "struct")):
+            damaged = copy.deepcopy(description)
+            damage(damaged)
+            file = self.work / "damaged.json"
+            file.write_text(json.dumps(damaged), encoding="utf-8")
+            self.assertIn(rule, self.run_tool("node", "lint.mjs", file).stdout)
 
     def run_documented(self, server):
         """Runs the commands of docs/clients.md, as if `folder` were the clone."""

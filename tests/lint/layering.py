@@ -63,7 +63,7 @@ RULES = {
         forbidden=("iostream", "fstream", "filesystem", "chrono", "thread", "future", "ctime",
                    "cstdio", "syncstream")),
     "proto/convert": dict(
-        allowed=("calibd/convert/", "calibd/core/", "calibd/v1/", "absl/", "google/protobuf/",
+        allowed=("calibd/convert/", "calibd/core/", "calibd/v1/", "calibd/rpc/", "absl/", "google/protobuf/",
                  "nlohmann/"), others=False,
         forbidden=()),
     "proto/text": dict(allowed=("calibd/text/",), others=False, forbidden=()),

@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "calibd/rpc/rules.pb.h"
 #include "google/protobuf/duration.pb.h"
 #include "google/protobuf/field_mask.pb.h"
 #include "google/protobuf/timestamp.pb.h"
@@ -56,6 +57,15 @@ std::string NamesOf(const EnumDescriptor& type) {
     if (type.value(i)->number() != 0) names.push_back(type.value(i)->name());
   }
   return absl::StrJoin(names, ", ");
+}
+
+// The list of the message that holds names in place of the numbers of this list; null without one.
+const FieldDescriptor* NamesFor(const Descriptor& type, const FieldDescriptor& numbers) {
+  for (int i = 0; i < type.field_count(); ++i) {
+    const std::string& field = type.field(i)->options().GetExtension(rpc::rules).names_for();
+    if (field == numbers.name()) return type.field(i);
+  }
+  return nullptr;
 }
 
 // A message that JSON writes as a text.
@@ -263,7 +273,10 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
     if (level.is_array || !field.is_repeated()) {
       return Fail(absl::StrCat("is an array, expected ", Expected(field)));
     }
-    return Open({.is_array = true, .message = level.message, .field = &field});
+    return Open({.is_array = true,
+                 .message = level.message,
+                 .field = &field,
+                 .names = NamesFor(*level.message->GetDescriptor(), field)});
   }
 
   bool key(std::string& name) override {
@@ -309,6 +322,8 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
     Message* message = nullptr;
     // The field of the array, or of the present member of the object. Null for an unknown one.
     const FieldDescriptor* field = nullptr;
+    // The list of names whose texts stand in this array of numbers; null without one.
+    const FieldDescriptor* names = nullptr;
     // Index of the present element of an array.
     std::size_t next = 0;
     // The fields of an object that have occurred, and the name of the unknown one.
@@ -395,6 +410,12 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
   bool Set(const Scalar& scalar, Level& level) {
     const FieldDescriptor& field = *level.field;
     const Reflection& reflection = *level.message->GetReflection();
+    if (level.names != nullptr) {
+      if (const auto* const name = scalar.As<absl::string_view>()) {
+        reflection.AddString(level.message, level.names, std::string(*name));
+        return true;
+      }
+    }
     const auto put = [&](auto setter, auto adder, auto value) {
       if (!value.has_value()) return Refuse(scalar, field);
       if (level.is_array) {

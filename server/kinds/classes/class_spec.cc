@@ -14,17 +14,14 @@
 #include "calibd/convert/kernel.h"
 #include "calibd/core/row_sum.h"
 #include "calibd/core/running_lens.h"
-#include "calibd/text/model_id.h"
 #include "server/base/errors.h"
-#include "server/model/declared_names.h"
 
 namespace calibd::server {
 namespace {
 
 constexpr std::size_t kDefaultBlockSize = 100;
-constexpr std::size_t kMaxBlockSize = 1000;
-constexpr int kMaxBlockSizes = 4;
-constexpr int kMaxLenses = 8;
+// With 2, which is always present.
+constexpr std::size_t kMaxBlockSizes = 4;
 // Maximum number of differences |x_k - z_k| in one pass of the median bandwidth of one model,
 // warmup^2 / 2 * m. This takes a writer thread seconds.
 constexpr double kMaxBandwidthWork = 2e9;
@@ -40,10 +37,10 @@ class ClassSpecChecker {
       : declared_(declared), context_(context), spec_(spec), violations_(violations) {}
 
   bool Check() {
-    CheckClasses();
-    CheckTolerance();
-    CheckBaseline();
+    TakeClasses();
     if (!violations_.empty()) return false;
+    TakeTolerance();
+    spec_.baseline = declared_.baseline();
     CheckKernel();
     CheckLenses();
     if (!violations_.empty()) return false;
@@ -52,14 +49,8 @@ class ClassSpecChecker {
     return true;
   }
 
-  void CheckTolerance() {
+  void TakeTolerance() {
     const double tolerance = declared_.row_sum_tolerance();
-    // Written so that NaN fails the check too.
-    if (tolerance != 0 && !(tolerance > 0 && tolerance <= kMaxRowSumTolerance)) {
-      Add("model.classes.row_sum_tolerance", "is ", tolerance,
-          ", expected > 0 and <= ", kMaxRowSumTolerance);
-      return;
-    }
     spec_.row_sum_tolerance = tolerance == 0 ? DefaultRowSumTolerance(spec_.count) : tolerance;
   }
 
@@ -69,9 +60,10 @@ class ClassSpecChecker {
     Violate(violations_, field, parts...);
   }
 
-  void CheckClasses() {
+  void TakeClasses() {
     const std::int64_t names = declared_.names_size();
     const std::int64_t count = declared_.count() == 0 ? names : declared_.count();
+    // The rules do not say how many names there are without a count.
     if (count < static_cast<std::int64_t>(kMinClassCount) ||
         count > static_cast<std::int64_t>(kMaxClassCount)) {
       Add("model.classes.count", "is ", count, ", expected ", kMinClassCount, "..", kMaxClassCount);
@@ -82,8 +74,7 @@ class ClassSpecChecker {
       return;
     }
     spec_.count = static_cast<std::size_t>(count);
-    spec_.names =
-        CheckNames("model.classes.names", declared_.names(), context_.is_new, violations_);
+    spec_.names.assign(declared_.names().begin(), declared_.names().end());
   }
 
   // The message of a conversion error begins with the field.
@@ -105,11 +96,6 @@ class ClassSpecChecker {
   }
 
   void CheckLenses() {
-    if (declared_.lenses_size() > kMaxLenses) {
-      Add("model.classes.lenses", "has ", declared_.lenses_size(), " lenses, expected at most ",
-          kMaxLenses);
-      return;
-    }
     for (int i = 0; i < declared_.lenses_size(); ++i) {
       const std::string field = absl::StrCat("model.classes.lenses[", i, "]");
       absl::StatusOr<Lens> lens = convert::FromProto(declared_.lenses(i), spec_.count);
@@ -125,40 +111,15 @@ class ClassSpecChecker {
     }
   }
 
-  void CheckBaseline() {
-    const std::string& baseline = declared_.baseline();
-    if (!baseline.empty() && !IsModelId(baseline)) {
-      Add("model.classes.baseline", "is ", Quoted(baseline),
-          ", expected none or a name that matches ^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$");
-    }
-    spec_.baseline = baseline;
-  }
-
   void CheckBlockSizes() {
     std::set<std::size_t> sizes{2};
-    if (declared_.block_sizes_size() > kMaxBlockSizes) {
-      Add("model.classes.block_sizes", "has ", declared_.block_sizes_size(),
-          " sizes, expected at most ", kMaxBlockSizes);
-      return;
-    }
-    std::set<std::int32_t> seen;
-    for (int i = 0; i < declared_.block_sizes_size(); ++i) {
-      const std::int32_t size = declared_.block_sizes(i);
-      const std::string field = absl::StrCat("model.classes.block_sizes[", i, "]");
-      if (size < 2 || size > static_cast<std::int32_t>(kMaxBlockSize)) {
-        Add(field, "is ", size, ", expected 2..", kMaxBlockSize);
-      } else if (!seen.insert(size).second) {
-        Add(field, "is ", size, " again, expected distinct sizes");
-      } else {
-        sizes.insert(static_cast<std::size_t>(size));
-      }
-    }
+    sizes.insert(declared_.block_sizes().begin(), declared_.block_sizes().end());
     // By default, the window is more important than the second estimator.
     if (declared_.block_sizes_size() == 0 &&
         RunningBlockSkce::MaxMemory(kDefaultBlockSize, spec_.count) <= context_.memory_limit / 4) {
       sizes.insert(kDefaultBlockSize);
     }
-    if (sizes.size() > static_cast<std::size_t>(kMaxBlockSizes)) {
+    if (sizes.size() > kMaxBlockSizes) {
       Add("model.classes.block_sizes", "has ", sizes.size(),
           " sizes with 2, which is always present, expected at most ", kMaxBlockSizes);
     }
@@ -215,7 +176,7 @@ void CheckClassSettings(const v1::Classes& declared, ClassesSpec& spec,
                         std::vector<Violation>& violations) {
   const SpecContext context;
   ClassSpecChecker checker(declared, context, spec, violations);
-  checker.CheckTolerance();
+  checker.TakeTolerance();
 }
 
 std::size_t MostClassWarmup(const ClassesSpec& spec) {

@@ -15,7 +15,6 @@
 #include "server/kinds/labels/label_answer.h"
 #include "server/kinds/labels/label_kind.h"
 #include "server/kinds/labels/label_state.h"
-#include "server/model/declared_names.h"
 
 namespace calibd::server {
 namespace {
@@ -58,16 +57,10 @@ class Labels final : public PredictionKind {
  public:
   v1::Model::KindCase field() const noexcept override { return v1::Model::kLabels; }
 
-  bool CheckSpec(const v1::Model& model, const SpecContext& context, ModelDeclaration& declaration,
-                 std::vector<Violation>& violations) const override {
+  bool CheckSpec(const v1::Model& model, const SpecContext& /*context*/,
+                 ModelDeclaration& declaration, std::vector<Violation>& violations) const override {
     const auto& names = model.labels().names();
-    if (names.empty() || names.size() > static_cast<int>(kMaxLabelCount)) {
-      Violate(violations, "model.labels.names", "has ", names.size(), " names, expected 1..",
-              kMaxLabelCount);
-      return false;
-    }
-    declaration.kind =
-        LabelsSpec{.names = CheckNames("model.labels.names", names, context.is_new, violations)};
+    declaration.kind = LabelsSpec{.names = {names.begin(), names.end()}};
     constexpr char kRefused[] = ", expected none because the model predicts several labels";
     if (!model.monitoring().group_tag().empty()) {
       Violate(violations, "model.monitoring.group_tag", "is ", model.monitoring().group_tag(),

@@ -227,7 +227,8 @@ TEST_F(LossTest, QuantilesHaveTheErrorOfTheirLevels) {
 
 TEST_F(LossTest, RefusesInvalidRequests) {
   Start();
-  EXPECT_THAT(Refusal({}), HasSubstr("forecasts is missing, expected probabilities, logits"));
+  EXPECT_THAT(Refusal({}),
+              HasSubstr("forecasts is not set, expected one of probabilities, logits"));
   const v1::ComputeLossRequest valid = DrawNumbers(5, 2);
   auto request = valid;
   request.add_labels(1);

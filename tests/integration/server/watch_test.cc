@@ -459,7 +459,7 @@ TEST_F(WatchTest, ErrorsNameTheInvalidField) {
   };
   using ::testing::HasSubstr;
   EXPECT_THAT(message_of(Request(0, milliseconds(99))),
-              HasSubstr("min_interval is 0 s and 99000000 ns, expected 100 ms to 1 h"));
+              HasSubstr("min_interval is 0 s and 99000000 ns, expected 0.1..3600 s"));
   EXPECT_THAT(message_of(Request(0, milliseconds(3'600'001))), HasSubstr("min_interval"));
   v1::WatchCalibrationRequest odd = Request();
   odd.mutable_min_interval()->set_seconds(std::numeric_limits<std::int64_t>::max());

@@ -95,7 +95,7 @@ TEST(ForecastDeclarationTest, NamesWhatIsInvalid) {
   EXPECT_THAT(RefusalOf(model), HasSubstr("model.kind is not set, expected one of classes"));
   model = ForecastModel("none");
   model.mutable_forecast();
-  EXPECT_THAT(RefusalOf(model), HasSubstr("model.forecast has no kind"));
+  EXPECT_THAT(RefusalOf(model), HasSubstr("model.forecast.kind is not set"));
   for (const std::vector<double>& levels : {std::vector<double>{},
                                             {0.5, 0.5},
                                             {0.0, 0.5},

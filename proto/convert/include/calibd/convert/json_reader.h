@@ -22,9 +22,10 @@ struct JsonFault {
 // Adds what a text in protobuf's JSON mapping says to a message; fields that it does not name stay.
 // A name may be that of JSON or of the contract, and an enum value may have any case. Refused are
 // unknown names, a name that an object has twice, and null and arrays as elements of an array (the
-// values after them would move to other rows). The text can therefore not nest deeper than the
-// message. Messages with maps or of the types Any, Struct and Value are not read. Returns the first
-// fault. Cost: O(bytes), without a tree of the text.
+// values after them would move to other rows). A text in a list of numbers for which the message
+// has a list of names (FieldRules.names_for) is such a name. The text can therefore not nest deeper
+// than the message. Messages with maps or of the types Any, Struct and Value are not read. Returns
+// the first fault. Cost: O(bytes), without a tree of the text.
 [[nodiscard]] std::optional<JsonFault> ReadJson(std::string_view json,
                                                 google::protobuf::Message& message);
 
