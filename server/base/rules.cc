@@ -68,10 +68,12 @@ bool HasRange(const FieldRules& rules) {
   return rules.has_least() || rules.has_most() || rules.has_above() || rules.has_below();
 }
 
-// is_integer: the ends of the range are integers, and are shown with all digits.
+// is_integer: the ends of the range are integers. Those, and short ones, are shown with all digits.
 std::string DescribeRange(const FieldRules& rules, bool is_integer) {
   const auto shown = [&](double end) {
-    return is_integer ? absl::StrCat(static_cast<std::int64_t>(end)) : absl::StrCat(end);
+    const bool is_short = std::abs(end) < 1e9 && end == std::trunc(end);
+    return is_integer || is_short ? absl::StrCat(static_cast<std::int64_t>(end))
+                                  : absl::StrCat(end);
   };
   const std::string zero = rules.or_zero() ? " or 0" : "";
   if (rules.has_least() && rules.has_most()) {
