@@ -11,9 +11,11 @@
 #include <string>
 #include <vector>
 
+#include "calibd/rpc/rules.pb.h"
 #include "calibd/rpc/status.pb.h"
+#include "calibd/v1/calibration_service.pb.h"
 #include "nlohmann/json.hpp"
-#include "server/http/json_api.h"
+#include "server/rpc/registered_methods.h"
 
 namespace calibd::server {
 namespace {
@@ -116,14 +118,18 @@ void ExpectSameAsProtobuf(const Message& message) {
 
 TEST(JsonTest, AnswersHaveTheJsonOfProtobuf) {
   Filler filler(3);
-  for (const JsonRoute& route : JsonRoutes()) {
-    const Message* const prototype =
-        google::protobuf::MessageFactory::generated_factory()->GetPrototype(route.response());
-    ExpectSameAsProtobuf(*prototype);
-    for (int i = 0; i < 20; ++i) {
-      const std::unique_ptr<Message> message(prototype->New());
-      filler.Fill(*message);
-      ExpectSameAsProtobuf(*message);
+  for (const auto* const service : ApiServices()) {
+    for (int k = 0; k < service->method_count(); ++k) {
+      if (service->method(k)->options().ExtensionSize(rpc::http) == 0) continue;
+      const Message* const prototype =
+          google::protobuf::MessageFactory::generated_factory()->GetPrototype(
+              service->method(k)->output_type());
+      ExpectSameAsProtobuf(*prototype);
+      for (int i = 0; i < 20; ++i) {
+        const std::unique_ptr<Message> message(prototype->New());
+        filler.Fill(*message);
+        ExpectSameAsProtobuf(*message);
+      }
     }
   }
 }
