@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "unit/convert/reading_answers.h"
 
@@ -15,6 +18,7 @@ using answers::Now;
 using answers::OverLimit;
 using answers::OverLimitLabels;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -50,6 +54,44 @@ TEST(ReadingTest, HasEachLineThatSaysSomething) {
   const v1::Reading headlines = HeadlinesOf(OverLimit());
   EXPECT_TRUE(headlines.has_verdict() && headlines.has_how_bad() && headlines.has_next());
   EXPECT_FALSE(headlines.has_where() || headlines.has_data());
+}
+
+TEST(ReadingTest, HasTheIntervalsOfWhichItsLinesSpeak) {
+  v1::GetCalibrationResponse answer = OverLimit();
+  answers::SetNewest(8193, answers::Measured(0.2, 0.1, 0.3, 0.05), answer);
+  const v1::Reading::HowBad line = ReadingOf(answer, Now()).how_bad();
+  EXPECT_EQ(line.interval().lower(), 0.0423);
+  EXPECT_EQ(line.newest().lower(), 0.1);
+  EXPECT_EQ(line.subject(), "");
+  const v1::Reading::HowBad labels = HowBadLine(OverLimitLabels());
+  EXPECT_EQ(labels.interval().lower(), 0.061);
+  EXPECT_EQ(labels.subject(), "label wind");
+  EXPECT_FALSE(labels.has_newest());
+}
+
+TEST(ReadingTest, ModelsAreRankedByHowUrgentlySomebodyShouldLook) {
+  v1::GetCalibrationResponse answer = OverLimit();
+  v1::Verdict& verdict = *answer.mutable_verdict();
+  std::vector<double> severities = {HeadlinesOf(answer).severity()};
+  answer.mutable_error()->mutable_since_start()->mutable_top_label()->set_lower(0.03);
+  const auto add = [&] { severities.push_back(HeadlinesOf(answer).severity()); };
+  add();
+  verdict.set_is_acknowledged(true);
+  add();
+  verdict.set_is_recovered(true);
+  add();
+  verdict.set_limit_status(v1::CalibrationError::WITHIN_LIMIT);
+  for (const auto status : {v1::Verdict::MISCALIBRATED, v1::Verdict::DRIFTED, v1::Verdict::STALE,
+                            v1::Verdict::INSUFFICIENT_DATA, v1::Verdict::NOT_REJECTED}) {
+    verdict.set_status(status);
+    add();
+  }
+  EXPECT_TRUE(std::ranges::is_sorted(severities, std::greater<>()));
+  std::vector<int> ranks(severities.size());
+  std::ranges::transform(severities, ranks.begin(), [](double x) { return static_cast<int>(x); });
+  EXPECT_THAT(ranks, ElementsAre(7, 7, 6, 5, 4, 3, 2, 1, 0));
+  verdict.set_limit_status(v1::CalibrationError::UNDECIDED);
+  EXPECT_EQ(static_cast<int>(HeadlinesOf(answer).severity()), 1);
 }
 
 TEST(ReadingTest, OfAModelThatIsNotMonitoredSaysSo) {

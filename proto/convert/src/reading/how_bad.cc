@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "calibd/convert/reading.h"
@@ -128,7 +129,8 @@ v1::Reading::HowBad HowBadLine(const v1::GetCalibrationResponse& answer) {
   if (!answer.has_verdict()) return line;
   const v1::CalibrationError& error = answer.error();
   const v1::ErrorMeasurement& current = Current(error);
-  const std::string lead = LeadingPartText(answer);
+  const LeadingPart lead = LeadingPartOf(answer);
+  NamedEvent event{.name = lead.subject, .interval = lead.interval};
   std::string text;
   std::string brief;
   if (IntervalOf(current) == nullptr) {
@@ -144,15 +146,18 @@ v1::Reading::HowBad HowBadLine(const v1::GetCalibrationResponse& answer) {
           absl::StrCat("the next alarm is raised above ", PointsText(error.acknowledged_limit())));
     }
     brief = BriefErrorText(current, error.limit(), current);
+    if (event.interval == nullptr) event = LeadingEvent(current, error.limit(), current);
     Add(brief, BriefNowText(error));
   }
   // What is rejected comes first.
-  if (!lead.empty()) {
-    text = absl::StrCat(lead, answer.has_labels() ? "; " : "; all rows together: ", text);
-    brief = lead;
+  if (!lead.text.empty()) {
+    text = absl::StrCat(lead.text, answer.has_labels() ? "; " : "; all rows together: ", text);
+    brief = lead.text;
   }
   line.set_text(std::move(text));
   if (!brief.empty()) line.set_brief(std::move(brief));
+  if (event.interval != nullptr) *line.mutable_interval() = *event.interval;
+  line.set_subject(std::string(absl::StripAsciiWhitespace(event.name)));
   return line;
 }
 

@@ -2,6 +2,9 @@
 
 #include <utility>
 
+#include "severity.h"
+#include "words.h"
+
 namespace calibd::convert {
 namespace {
 
@@ -19,6 +22,12 @@ v1::Reading HeadlinesOf(const v1::GetCalibrationResponse& answer) {
     *reading.mutable_how_bad() = std::move(line);
   }
   Set(NowLine(answer), reading, &v1::Reading::mutable_now);
+  if (reading.has_now()) {
+    const v1::CalibrationError& error = answer.error();
+    *reading.mutable_how_bad()->mutable_newest() =
+        *LeadingEvent(error.newest(), error.limit(), Current(error)).interval;
+  }
+  reading.set_severity(SeverityOf(answer, reading.how_bad().interval()));
   *reading.mutable_next() = NextLine(answer);
   return reading;
 }

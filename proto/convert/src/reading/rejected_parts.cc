@@ -57,18 +57,18 @@ void AddLabels(const v1::GetCalibrationResponse& answer, std::vector<Part>& part
 
 }  // namespace
 
-std::string LeadingPartText(const v1::GetCalibrationResponse& answer) {
+LeadingPart LeadingPartOf(const v1::GetCalibrationResponse& answer) {
   std::vector<Part> parts;
   AddGroups(answer, parts);
   AddLabels(answer, parts);
-  if (parts.empty()) return "";
+  if (parts.empty()) return {};
   std::ranges::stable_sort(parts, std::greater<>(),
                            [](const Part& part) { return SizeOf(part.event); });
   const Part& worst = parts.front();
   const v1::CalibrationError& error = answer.error();
   const bool is_rejected = error.status() == v1::CalibrationError::OVER_LIMIT ||
                            answer.verdict().status() == v1::Verdict::MISCALIBRATED;
-  if (is_rejected && SizeOf(WorstEvent(Current(error))) >= SizeOf(worst.event)) return "";
+  if (is_rejected && SizeOf(WorstEvent(Current(error))) >= SizeOf(worst.event)) return {};
   std::string text = absl::StrCat(worst.name, " ", worst.event.name,
                                   OffByText(*worst.event.interval, error.limit()));
   if (worst.recovered_since > 0) {
@@ -83,7 +83,9 @@ std::string LeadingPartText(const v1::GetCalibrationResponse& answer) {
     const char* const kind = answer.has_labels() ? " more label" : " more group";
     absl::StrAppend(&text, ", and ", more, kind, more == 1 ? "" : "s");
   }
-  return text;
+  return {.text = std::move(text),
+          .subject = absl::StrCat(worst.name, " ", worst.event.name),
+          .interval = worst.event.interval};
 }
 
 }  // namespace calibd::convert

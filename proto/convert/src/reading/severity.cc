@@ -1,0 +1,34 @@
+#include "severity.h"
+
+namespace calibd::convert {
+namespace {
+
+// The integer part. A model that is not monitored has no verdict.
+int RankOf(const v1::Verdict& verdict) {
+  if (verdict.limit_status() == v1::CalibrationError::OVER_LIMIT) {
+    if (verdict.is_recovered()) return 5;
+    return verdict.is_acknowledged() ? 6 : 7;
+  }
+  switch (verdict.status()) {
+    case v1::Verdict::MISCALIBRATED:
+      return 4;
+    case v1::Verdict::DRIFTED:
+      return 3;
+    case v1::Verdict::STALE:
+      return 2;
+    case v1::Verdict::NOT_REJECTED:
+      return verdict.limit_status() == v1::CalibrationError::WITHIN_LIMIT ? 0 : 1;
+    default:
+      return 1;
+  }
+}
+
+}  // namespace
+
+double SeverityOf(const v1::GetCalibrationResponse& answer, const v1::ErrorInterval& interval) {
+  // An error of 1 is not the next rank.
+  constexpr double kLessThanOne = 0.99;
+  return RankOf(answer.verdict()) + kLessThanOne * interval.lower();
+}
+
+}  // namespace calibd::convert

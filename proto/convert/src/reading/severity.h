@@ -1,0 +1,14 @@
+#ifndef CALIBD_CONVERT_READING_SEVERITY_H_
+#define CALIBD_CONVERT_READING_SEVERITY_H_
+
+#include "calibd/v1/calibration_service.pb.h"
+
+namespace calibd::convert {
+
+// Reading.severity, in [0, 8). interval: HowBad.interval, or without a value if that is unset.
+[[nodiscard]] double SeverityOf(const v1::GetCalibrationResponse& answer,
+                                const v1::ErrorInterval& interval);
+
+}  // namespace calibd::convert
+
+#endif  // CALIBD_CONVERT_READING_SEVERITY_H_
