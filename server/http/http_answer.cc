@@ -19,6 +19,7 @@
 #include "server/http/http_hosts.h"
 #include "server/http/json_api.h"
 #include "server/http/open_api.h"
+#include "server/http/page.h"
 #include "server/intake/inference_event.h"
 
 namespace calibd::server {
@@ -27,7 +28,7 @@ namespace {
 namespace beast = boost::beast;
 namespace http = boost::beast::http;
 
-HttpResponse AnswerReady(const HttpHandlers& handlers) {
+HttpResponse AnswerReady(const HttpRequest& /*request*/, const HttpHandlers& handlers) {
   const std::string reason = handlers.health.Unready();
   return reason.empty()
              ? MakeHttpResponse(http::status::ok, "ready\n")
@@ -37,25 +38,35 @@ HttpResponse AnswerReady(const HttpHandlers& handlers) {
 // The answer to GET of a path.
 struct Route {
   std::string_view path;
-  HttpResponse (*answer)(const HttpHandlers& handlers);
+  HttpResponse (*answer)(const HttpRequest& request, const HttpHandlers& handlers);
   // Served on restricted connections too.
   bool health_check = false;
 };
 
-constexpr std::array<Route, 4> kRoutes{{
+HttpResponse AnswerFile(const HttpRequest& request, const HttpHandlers& /*handlers*/) {
+  return AnswerPage(request);
+}
+
+constexpr std::array<Route, 7> kRoutes{{
+    {.path = "/", .answer = AnswerFile},
+    {.path = "/page.css", .answer = AnswerFile},
+    {.path = "/page.js", .answer = AnswerFile},
     {.path = "/metrics",
      .answer =
-         [](const HttpHandlers& handlers) {
+         [](const HttpRequest& /*request*/, const HttpHandlers& handlers) {
            return MakeHttpResponse(http::status::ok, handlers.metrics(),
                                    "text/plain; version=0.0.4; charset=utf-8");
          }},
     {.path = "/healthz",
-     .answer = [](const HttpHandlers&) { return MakeHttpResponse(http::status::ok, "ok\n"); },
+     .answer =
+         [](const HttpRequest& /*request*/, const HttpHandlers& /*handlers*/) {
+           return MakeHttpResponse(http::status::ok, "ok\n");
+         },
      .health_check = true},
     {.path = "/readyz", .answer = AnswerReady, .health_check = true},
     {.path = kOpenApiPath,
      .answer =
-         [](const HttpHandlers&) {
+         [](const HttpRequest& /*request*/, const HttpHandlers& /*handlers*/) {
            return MakeHttpResponse(http::status::ok, std::string(OpenApiText()), kJsonType);
          }},
 }};
@@ -204,7 +215,8 @@ HttpResponse AnswerRequest(const HttpRequest& request, const HttpHandlers& handl
     error = MakeError(absl::StatusCode::kNotFound, "UNKNOWN_PATH", "not found");
   }
   const beast::string_view target = request.target();
-  return error.ok() ? route->answer(handlers) : AnswerError(error, {target.data(), target.size()});
+  return error.ok() ? route->answer(request, handlers)
+                    : AnswerError(error, {target.data(), target.size()});
 }
 
 HttpResponse AnswerError(const absl::Status& error, std::string_view target) {
@@ -243,6 +255,10 @@ absl::Status ReadError(const beast::error_code& error) {
 void FinishResponse(HttpResponse& response, bool keep_alive, bool head) {
   response.keep_alive(keep_alive);
   response.prepare_payload();
+  // It would be that of the file.
+  if (response.result() == http::status::not_modified) {
+    response.erase(http::field::content_length);
+  }
   if (head) response.body().clear();
 }
 

@@ -334,7 +334,9 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
     const bool parsed = parser_.has_value() && parser_->is_header_done();
     const bool head = parsed && parser_->get().method() == http::verb::head;
     // The connection of a refused request is closed.
-    keep_alive = keep_alive && response.result() == http::status::ok;
+    const bool served = response.result() == http::status::ok ||
+                        response.result() == http::status::not_modified;
+    keep_alive = keep_alive && served;
     FinishResponse(response, keep_alive, head);
     // The header of a malformed request has no route.
     if (!timed_.has_value()) timed_.emplace(HttpRoute());

@@ -1,4 +1,4 @@
-"""The tools from npm, in the versions that tests/npm/package-lock.json pins."""
+"""The packages from npm, in the versions that a package-lock.json pins."""
 import fcntl
 import os
 import pathlib
@@ -13,10 +13,11 @@ NO_REGISTRY = ("ENOTFOUND", "ECONNREFUSED", "EAI_AGAIN", "ETIMEDOUT", "ECONNRESE
                "SELF_SIGNED_CERT_IN_CHAIN")
 
 
-def npm_tools(folder):
-    """Installs the tools in `folder` unless they are there, and returns its node_modules.
+def npm_tools(folder, source=SOURCE):
+    """Installs the packages that `source` lists, by default the tools of tests, in `folder` unless they are there, and
+    returns its node_modules.
 
-    Raises SkipTest where npm is not installed. Needs no network if the tools are there. Several tests
+    Raises SkipTest where npm is not installed. Needs no network if they are there. Several tests
     may call it at the same time.
     """
     if shutil.which("npm") is None:
@@ -24,14 +25,14 @@ def npm_tools(folder):
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     modules, installed = folder / "node_modules", folder / "installed"
-    wanted = "".join((SOURCE / name).read_text(encoding="utf-8") for name in FILES)
+    wanted = "".join((source / name).read_text(encoding="utf-8") for name in FILES)
     with open(folder / "lock", "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not installed.exists() or installed.read_text(encoding="utf-8") != wanted:
             installed.unlink(missing_ok=True)
             for name in FILES:
-                shutil.copy(SOURCE / name, folder)
-            # None of the tools needs an installation script.
+                shutil.copy(source / name, folder)
+            # None of the packages needs an installation script.
             result = subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"],
                                     cwd=folder, stdin=subprocess.DEVNULL, capture_output=True,
                                     text=True, timeout=300, check=False,

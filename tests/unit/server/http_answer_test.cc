@@ -66,7 +66,8 @@ TEST(HttpAnswerTest, ServesItsPaths) {
   EXPECT_EQ(Status(Get("/readyz", "localhost")), 503);
   EXPECT_EQ(Answer(Get("/readyz", "localhost"))->body(),
             "not ready: starting, calibd is recovering the models\n");
-  EXPECT_EQ(Status(Get("/", "localhost")), 404);
+  EXPECT_EQ(Status(Get("/", "localhost")), 200);
+  EXPECT_EQ(Status(Get("/page", "localhost")), 404);
   EXPECT_EQ(Status("DELETE /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"), 405);
 }
 
@@ -187,6 +188,41 @@ TEST(HttpAnswerTest, HeadHasTheLengthOfTheBody) {
   FinishResponse(response, true, true);
   EXPECT_EQ(response.body(), "");
   EXPECT_EQ(response[boost::beast::http::field::content_length], "9");
+}
+
+std::string GetPage(const std::string& headers) {
+  return "GET /page.js?x=1 HTTP/1.1\r\nHost: localhost\r\n" + headers + "\r\n";
+}
+
+TEST(HttpAnswerTest, CompressesThePageForClientsThatAcceptIt) {
+  const std::string plain = Answer(GetPage(""))->body();
+  for (const char* accepted : {"gzip", "br, GZIP;q=0.5", "deflate,gzip ; q=1"}) {
+    const HttpResponse answer =
+        *Answer(GetPage(std::string("Accept-Encoding: ") + accepted + "\r\n"));
+    EXPECT_EQ(answer["Content-Encoding"], "gzip") << accepted;
+    EXPECT_LT(answer.body().size(), plain.size());
+  }
+  for (const char* accepted : {"br", "gzip;q=0", "gzip;q=0.000", "gzip;q=x", "x-gzip"}) {
+    const HttpResponse answer =
+        *Answer(GetPage(std::string("Accept-Encoding: ") + accepted + "\r\n"));
+    EXPECT_EQ(answer["Content-Encoding"], "") << accepted;
+    EXPECT_EQ(answer.body(), plain);
+  }
+}
+
+TEST(HttpAnswerTest, DoesNotSendAPageThatTheClientHas) {
+  const std::string tag(Answer(GetPage(""))->at("ETag"));
+  for (const std::string& known : {tag, "W/" + tag, "\"other\", " + tag, std::string("*")}) {
+    HttpResponse answer = *Answer(GetPage("If-None-Match: " + known + "\r\n"));
+    FinishResponse(answer, true, false);
+    EXPECT_EQ(answer.result_int(), 304) << known;
+    EXPECT_EQ(answer.body(), "");
+    EXPECT_EQ(answer.count("Content-Length"), 0U);
+    EXPECT_EQ(answer["ETag"], tag);
+  }
+  EXPECT_EQ(Status(GetPage("If-None-Match: \"other\"\r\n")), 200);
+  // The compressed file is another one.
+  EXPECT_EQ(Status(GetPage("Accept-Encoding: gzip\r\nIf-None-Match: " + tag + "\r\n")), 200);
 }
 
 TEST(HttpHostsTest, ListsNamesInLowerCase) {

@@ -1,0 +1,104 @@
+// The marks of charts, in pixels.
+import { localTime } from "../format";
+import { area, curveLinear, curveStep, type CurveFactory, line } from "d3-shape";
+import type { ScaleContinuousNumeric } from "d3-scale";
+
+export type Scale = ScaleContinuousNumeric<number, number>;
+
+interface AxisProps {
+  title: string;
+  ticks: { at: number; text: string }[];
+}
+
+// The axis below a drawing. y: of its line; from, to: its ends.
+export function XAxis({ title, ticks, y, from, to }: AxisProps & { y: number; from: number; to: number }) {
+  return <g class="axis">
+    <line x1={from} x2={to} y1={y} y2={y} />
+    {ticks.map(({ at, text }) => <g key={text + at}>
+      <line x1={at} x2={at} y1={y} y2={y + 4} />
+      <text x={at} y={y + 16} text-anchor="middle">{text}</text>
+    </g>)}
+    {title !== "" && <text class="title" x={(from + to) / 2} y={y + 32} text-anchor="middle">{title}</text>}
+  </g>;
+}
+
+// The axis left of a drawing, with lines across it. The title is above, so that it is read upright.
+export function YAxis({ title, ticks, x, to, top }: AxisProps & { x: number; to: number; top: number }) {
+  return <g class="axis">
+    {ticks.map(({ at, text }) => <g key={text + at}>
+      <line class="grid" x1={x} x2={to} y1={at} y2={at} />
+      <text x={x - 6} y={at + 4} text-anchor="end">{text}</text>
+    </g>)}
+    <text class="title" x={0} y={top - 9} text-anchor="start">{title}</text>
+  </g>;
+}
+
+export function ticksOf(scale: Scale, number: number, format: (value: number) => string) {
+  return scale.ticks(number).map((value) => ({ at: scale(value), text: format(value) }));
+}
+
+const MINUTE = 60_000;
+const DAY = 1440 * MINUTE;
+const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720].map((minutes) => minutes * MINUTE)
+  .concat([1, 2, 7, 14, 30, 90, 180, 365].map((days) => days * DAY));
+
+// At round local times: the date at midnight, and else the time. scale: of milliseconds.
+export function timeTicks(scale: Scale, number: number) {
+  const [start, end] = scale.domain() as [number, number];
+  const step = STEPS.find((one) => (end - start) / one <= number) ?? STEPS.at(-1)!;
+  const midnight = new Date(start);
+  midnight.setHours(0, 0, 0, 0);
+  const ticks = [];
+  for (let time = midnight.getTime(); time <= end; time += step) {
+    if (time < start) continue;
+    const [day, clock] = localTime(new Date(time)).split(" ") as [string, string];
+    ticks.push({ at: scale(time), text: clock === "00:00" || step >= DAY ? day.slice(5) : clock });
+  }
+  return ticks;
+}
+
+export interface BandPoint {
+  x: number;
+  lower: number;
+  upper: number;
+}
+
+export function Band({ points, kind, curve = curveLinear }: { points: BandPoint[]; kind: string; curve?: CurveFactory }) {
+  const path = area<BandPoint>().x((p) => p.x).y0((p) => p.lower).y1((p) => p.upper).curve(curve);
+  return <path class={`band ${kind}`} d={path(points) ?? ""} />;
+}
+
+export function Line({ points, kind, step = false }: { points: [number, number][]; kind: string; step?: boolean }) {
+  return <path class={`line ${kind}`} d={line().curve(step ? curveStep : curveLinear)(points) ?? ""} />;
+}
+
+export interface Bar {
+  from: number;
+  to: number;
+  top: number;
+  bottom: number;
+  kind: string;
+}
+
+export function Bars({ bars }: { bars: Bar[] }) {
+  return <g>{bars.map(({ from, to, top, bottom, kind }, i) =>
+    <rect key={i} class={`bar ${kind}`} x={from} y={top} width={Math.max(0.5, to - from)} height={Math.max(0, bottom - top)} />)}
+  </g>;
+}
+
+export interface Dot {
+  x: number;
+  y: number;
+  lower: number;
+  upper: number;
+  kind: string;
+}
+
+// Estimates with their intervals, which are vertical.
+export function Dots({ dots, size }: { dots: Dot[]; size: number }) {
+  return <g>{dots.map(({ x, y, lower, upper, kind }, i) => <g key={i} class={`dot ${kind}`}>
+    <line x1={x} x2={x} y1={lower} y2={upper} />
+    {kind === "off" ? <path d={`M${x} ${y - size - 1}l${size + 1} ${size + 1}l${-size - 1} ${size + 1}l${-size - 1} ${-size - 1}Z`} />
+      : <circle cx={x} cy={y} r={size} />}
+  </g>)}</g>;
+}

@@ -1,0 +1,108 @@
+// Answers that stay up to date.
+import { useCallback, useEffect, useState } from "preact/hooks";
+import { ApiError, type Calibration, type Listed, listVerdicts, pathOf, type Schemas } from "./api";
+
+export interface Live<T> {
+  value: T | undefined;
+  // The server's message, such as that there is no such model.
+  error: string;
+  // When the server stopped answering; undefined while it answers.
+  lostSince: Date | undefined;
+}
+
+const LIST_SECONDS = 10;
+const AGAIN_SECONDS = 3;
+
+// All models, read again from time to time while the page is visible.
+export function useModels(): Live<Listed[]> {
+  const [live, setLive] = useState<Live<Listed[]>>({ value: undefined, error: "", lostSince: undefined });
+  useEffect(() => {
+    let timer = 0;
+    let ended = false;
+    const read = async () => {
+      let seconds = LIST_SECONDS;
+      try {
+        const value = await listVerdicts();
+        if (!ended) setLive({ value, error: "", lostSince: undefined });
+      } catch (error) {
+        seconds = AGAIN_SECONDS;
+        const { message } = error as Error;
+        if (!ended) setLive((old) => ({ value: old.value, error: message, lostSince: old.lostSince ?? new Date() }));
+      }
+      if (!ended) timer = window.setTimeout(next, 1000 * seconds);
+    };
+    const next = () => {
+      if (document.hidden) document.addEventListener("visibilitychange", next, { once: true });
+      else void read();
+    };
+    void read();
+    return () => {
+      ended = true;
+      clearTimeout(timer);
+      document.removeEventListener("visibilitychange", next);
+    };
+  }, []);
+  return live;
+}
+
+// A model, by its stream of events. The stream is opened again whenever it ends.
+export function useCalibration(name: string): Live<Calibration> {
+  const [live, setLive] = useState<Live<Calibration>>({ value: undefined, error: "", lostSince: undefined });
+  useEffect(() => {
+    setLive({ value: undefined, error: "", lostSince: undefined });
+    let source: EventSource | undefined;
+    let timer = 0;
+    let revision = "0";
+    const follow = () => {
+      source = new EventSource(`${pathOf(name)}/events?minInterval=1s&afterRevision=${revision}`);
+      source.onmessage = ({ data }) => {
+        const event = JSON.parse(data) as Schemas["WatchCalibrationResponse"];
+        revision = event.revision ?? revision;
+        setLive((old) => ({ value: event.calibration ?? old.value, error: "", lostSince: undefined }));
+      };
+      source.onerror = (event) => {
+        const data: unknown = (event as MessageEvent).data;
+        const error = typeof data === "string" ? String(JSON.parse(data).error.message) : "";
+        setLive((old) => ({ value: old.value, error, lostSince: old.lostSince ?? new Date() }));
+        // Without a message of the server, a browser that does not try again is told why by a request.
+        source?.close();
+        timer = window.setTimeout(again, 1000 * AGAIN_SECONDS);
+      };
+    };
+    const again = async () => {
+      try {
+        const response = await fetch(`${pathOf(name)}`);
+        if (!response.ok) {
+          const { error } = await response.json();
+          setLive((old) => ({ ...old, error: String(error.message) }));
+        }
+      } catch {
+        // The server does not answer: the page says so already.
+      }
+      follow();
+    };
+    follow();
+    return () => {
+      clearTimeout(timer);
+      source?.close();
+    };
+  }, [name]);
+  return live;
+}
+
+// The result of a read, which is repeated when `key` changes. The former one stays until then.
+export function useRead<T>(read: () => Promise<T>, key: string): { value: T | undefined; error: string; again: () => void } {
+  const [state, setState] = useState<{ value: T | undefined; error: string }>({ value: undefined, error: "" });
+  const [times, setTimes] = useState(0);
+  useEffect(() => {
+    let ended = false;
+    read().then(
+      (value) => { if (!ended) setState({ value, error: "" }); },
+      (error: unknown) => {
+        const message = error instanceof ApiError ? error.message : String(error);
+        if (!ended) setState((old) => ({ value: old.value, error: message }));
+      });
+    return () => { ended = true; };
+  }, [key, times]);
+  return { ...state, again: useCallback(() => setTimes((old) => old + 1), []) };
+}

@@ -1,0 +1,72 @@
+// Small pieces that several views show.
+import type { ComponentChildren } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { age, localTime, shortName } from "./format";
+
+// A name that someone chose: text, whatever it contains, and with its own writing direction.
+export function Name({ name }: { name: string }) {
+  return <bdi>{shortName(name)}</bdi>;
+}
+
+// The time, once a second.
+export function useNow(): number {
+  const [now, setNow] = useState(Date.now());
+  useEffect(() => {
+    const timer = setInterval(() => setNow(Date.now()), 1000);
+    return () => clearInterval(timer);
+  }, []);
+  return now;
+}
+
+// Local time; UTC is shown on hover.
+export function Time({ time }: { time: string | undefined }) {
+  if (time === undefined) return <>–</>;
+  const date = new Date(time);
+  return <time dateTime={time} title={`${date.toISOString().slice(0, 19).replace("T", " ")} UTC`}>{localTime(date)}</time>;
+}
+
+export function Age({ time, now }: { time: string | undefined; now: number }) {
+  if (time === undefined) return <>–</>;
+  const date = new Date(time);
+  return <time dateTime={time} title={`${localTime(date)}, ${date.toISOString().slice(0, 19).replace("T", " ")} UTC`}>
+    {age((now - date.getTime()) / 1000)}
+  </time>;
+}
+
+// A mark whose shape and colour say how urgent something is. severity: Reading.severity.
+export function Mark({ severity }: { severity: number }) {
+  const rank = Math.floor(severity);
+  const shapes: [number, string][] = [
+    [7, "M8 1L15.5 15H.5Z"],
+    [5, "M8 1L15.5 15H.5Z"],
+    [3, "M8 .5L15.5 8L8 15.5L.5 8Z"],
+    [1, "M8 1.5A6.5 6.5 0 1 0 8 14.5A6.5 6.5 0 1 0 8 1.5Z"],
+    [0, "M1.5 8.5L6 13L14.5 3"],
+  ];
+  const shape = shapes.find(([least]) => rank >= least)?.[1] ?? "";
+  return <svg class={`mark rank-${rank}`} viewBox="0 0 16 16" width="16" height="16" aria-hidden="true">
+    <path d={shape} />
+  </svg>;
+}
+
+// A part of a page with a heading.
+export function Section({ title, id, children }: { title: string; id: string; children: ComponentChildren }) {
+  return <section aria-labelledby={id} class={`part ${id}`}>
+    <h2 id={id}>{title}</h2>
+    {children}
+  </section>;
+}
+
+export interface Table {
+  columns: string[];
+  rows: (string | number)[][];
+}
+
+export function DataTable({ table, label }: { table: Table; label: string }) {
+  return <div class="scroll" tabIndex={0} role="group" aria-label={label}>
+    <table>
+      <thead><tr>{table.columns.map((name) => <th key={name} scope="col">{name}</th>)}</tr></thead>
+      <tbody>{table.rows.map((row, i) => <tr key={i}>{row.map((cell, k) => <td key={k}><bdi>{cell}</bdi></td>)}</tr>)}</tbody>
+    </table>
+  </div>;
+}

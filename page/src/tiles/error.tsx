@@ -1,0 +1,21 @@
+import { IntervalBar } from "../charts/interval";
+import type { Interval } from "../api";
+import { plain, points } from "../format";
+import { Tile, type TileProps } from "./tile";
+
+// The estimate, or the interval if that begins at 0, because the estimate is then mostly noise.
+export function sizeOf(interval: Interval): string {
+  return (interval.lower ?? 0) > 0 ? points(interval.estimate) : `${points(interval.lower)} to ${points(interval.upper)}`;
+}
+
+export function ErrorTile({ calibration }: TileProps) {
+  const { reading, error } = calibration;
+  const interval = reading?.howBad?.interval;
+  if (interval === undefined) return <Tile title="Error" value="–" />;
+  const limit = error?.limit ?? 0;
+  return <Tile title="Error" value={sizeOf(interval)} unit="points">
+    <IntervalBar interval={interval} limit={limit} most={Math.max(2 * limit, 1.1 * (interval.upper ?? 0))} width={150} />
+    {points(interval.lower)} to {points(interval.upper)}, limit {points(limit)}
+    {reading?.howBad?.subject !== "" && <><br /><bdi>{plain(reading?.howBad?.subject ?? "")}</bdi></>}
+  </Tile>;
+}

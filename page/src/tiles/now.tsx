@@ -1,0 +1,15 @@
+import { IntervalBar } from "../charts/interval";
+import { count, int, points } from "../format";
+import { sizeOf } from "./error";
+import { Tile, type TileProps } from "./tile";
+
+export function NowTile({ calibration }: TileProps) {
+  const { reading, error } = calibration;
+  const newest = reading?.howBad?.newest;
+  if (newest === undefined) return <Tile title="Now" value="–" />;
+  const limit = error?.limit ?? 0;
+  return <Tile title="Now" value={sizeOf(newest)} unit="points">
+    <IntervalBar interval={newest} limit={limit} most={Math.max(2 * limit, 1.1 * (newest.upper ?? 0))} width={150} />
+    newest {count(int(error?.newest?.observations))} rows: {points(newest.lower)} to {points(newest.upper)}
+  </Tile>;
+}

@@ -1,0 +1,199 @@
+// The error, the evidence and the rows over time, with what happened meanwhile.
+import { scaleLinear } from "d3-scale";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { type Bucket, type Calibration, getHistory, type Resolution, type Schemas } from "../api";
+import { Chart, type Size } from "../charts/chart";
+import { Bars, Line, ticksOf, timeTicks, XAxis, YAxis } from "../charts/marks";
+import { decimal, int, points } from "../format";
+import { useRead } from "../live";
+import { Section, type Table } from "../parts";
+
+const LEFT = 40;
+const RIGHT = 18;
+const TOP = 26;
+const PANELS = { error: 130, evidence: 70, rows: 46 };
+const GAP = 26;
+const BOTTOM = 24;
+const HEIGHT = TOP + PANELS.error + GAP + PANELS.evidence + GAP + PANELS.rows + BOTTOM;
+
+// The spans that can be shown. The first one is chosen if it has enough buckets.
+const SPANS: { title: string; resolution: Resolution; seconds: number }[] = [
+  { title: "2 days by hour", resolution: "HOUR", seconds: 2 * 86400 },
+  { title: "14 days by hour", resolution: "HOUR", seconds: 14 * 86400 },
+  { title: "1000 days by day", resolution: "DAY", seconds: 1000 * 86400 },
+  { title: "3 hours by minute", resolution: "MINUTE", seconds: 3 * 3600 },
+];
+const FEW_BUCKETS = 3;
+const MINUTES = 3;
+const AGAIN_MS = 15_000;
+
+interface Mark {
+  time: number;
+  kind: "alarm" | "acknowledged" | "update";
+  text: string;
+}
+
+function marksOf(calibration: Calibration, updates: Schemas["ModelUpdate"][]): Mark[] {
+  const marks: Mark[] = [];
+  for (const { kind, id, raiseTime, acknowledgeTime, note } of calibration.alarms ?? []) {
+    if (raiseTime !== undefined) marks.push({ time: Date.parse(raiseTime), kind: "alarm", text: `alarm ${id}, ${kind}` });
+    if (acknowledgeTime !== undefined) {
+      marks.push({ time: Date.parse(acknowledgeTime), kind: "acknowledged", text: `alarm ${id} acknowledged. ${note}` });
+    }
+  }
+  for (const { time, changes } of updates) {
+    if (time === undefined) continue;
+    marks.push({ time: Date.parse(time), kind: "update", text: (changes ?? []).map(({ path }) => path).join(", ") });
+  }
+  return marks;
+}
+
+// The time at which an observation was counted, by the numbers of rows in the buckets until now.
+function timeOf(observation: number, total: number, buckets: Bucket[]): number | undefined {
+  let last = total;
+  for (const bucket of [...buckets].reverse()) {
+    const rows = int(bucket.observations);
+    if (observation > last - rows) {
+      const start = Date.parse(bucket.startTime ?? "");
+      const end = Date.parse(bucket.endTime ?? "");
+      return start + ((end - start) * (observation - (last - rows))) / Math.max(1, rows);
+    }
+    last -= rows;
+  }
+  return undefined;
+}
+
+interface DrawingProps {
+  calibration: Calibration;
+  buckets: Bucket[];
+  marks: Mark[];
+  class1: boolean;
+  size: Size;
+}
+
+function Drawing({ calibration, buckets, marks, class1, size }: DrawingProps) {
+  const start = Date.parse(buckets[0]?.startTime ?? "");
+  const end = Date.parse(buckets.at(-1)?.endTime ?? "");
+  const right = size.width - RIGHT;
+  const x = scaleLinear([start, end], [LEFT, right]);
+  const errorOf = (bucket: Bucket) => (class1 ? bucket.class1Error : bucket.error);
+  const limit = calibration.error?.limit;
+  const measured = buckets.filter((bucket) => errorOf(bucket) !== undefined);
+  const most = Math.min(1, Math.max(2.5 * (limit ?? 0.02), ...measured.map((bucket) => 1.4 * (errorOf(bucket)?.estimate ?? 0))));
+  const errorBottom = TOP + PANELS.error;
+  const y = scaleLinear([0, most], [errorBottom, TOP]);
+  const clip = (error: number) => y(Math.min(most, error));
+  const spanOf = (bucket: Bucket) => ({ from: x(Date.parse(bucket.startTime ?? "")) + 0.5, to: x(Date.parse(bucket.endTime ?? "")) - 0.5 });
+
+  const evidenceTop = errorBottom + GAP;
+  const evidenceBottom = evidenceTop + PANELS.evidence;
+  const evidence = buckets.filter((bucket) => bucket.log10EValue !== undefined);
+  const values = evidence.flatMap((bucket) => [bucket.log10EValue ?? 0, bucket.maxLog10EValue ?? 0]);
+  const threshold = calibration.watch?.evidence?.threshold;
+  const e = scaleLinear([Math.min(0, ...values), Math.max(2 * (threshold ?? 1.3), ...values)], [evidenceBottom, evidenceTop]);
+  const middle = (bucket: Bucket) => (spanOf(bucket).from + spanOf(bucket).to) / 2;
+
+  const rowsTop = evidenceBottom + GAP;
+  const rowsBottom = rowsTop + PANELS.rows;
+  const n = scaleLinear([0, Math.max(1, ...buckets.map((bucket) => int(bucket.observations) + int(bucket.missingLabels)))], [rowsBottom, rowsTop]);
+
+  const total = int(calibration.observations);
+  const change = calibration.error?.change;
+  const from = change && timeOf(int(change.fromObservation), total, buckets);
+  const to = change && timeOf(int(change.toObservation), total, buckets);
+  return <>
+    {from !== undefined && to !== undefined && <g class="change">
+      <title>the change</title>
+      <rect x={x(from) - 1} y={TOP} width={Math.max(2, x(to) - x(from) + 2)} height={rowsBottom - TOP} />
+    </g>}
+    <YAxis title="error (points)" ticks={ticksOf(y, 4, points)} x={LEFT} to={right} top={TOP} />
+    <Bars bars={measured.map((bucket) => {
+      const error = errorOf(bucket)!;
+      return { ...spanOf(bucket), top: clip(error.upper ?? 0), bottom: clip(error.lower ?? 0),
+        kind: limit !== undefined && (error.lower ?? 0) > limit ? "range off" : "range" };
+    })} />
+    {measured.filter((bucket) => (errorOf(bucket)?.lower ?? 0) > 0).map((bucket) => {
+      const { from: left, to: far } = spanOf(bucket);
+      const level = clip(errorOf(bucket)?.estimate ?? 0);
+      return <line key={bucket.startTime} class="estimate" x1={left} x2={far} y1={level} y2={level} />;
+    })}
+    {limit !== undefined && <g class="limit">
+      <line x1={LEFT} x2={right} y1={y(limit)} y2={y(limit)} />
+      <text x={LEFT + 4} y={y(limit) - 4}>limit {points(limit)}</text>
+    </g>}
+    {marks.filter(({ time }) => time >= start && time <= end).map(({ time, kind, text }, i) => <g key={i} class={`event ${kind}`}>
+      <title>{text}</title>
+      <line x1={x(time)} x2={x(time)} y1={TOP - 4} y2={rowsBottom} />
+      {kind === "alarm" ? <path d={`M${x(time)} ${TOP - 9}l5 8h-10Z`} /> : <circle cx={x(time)} cy={TOP - 4} r={4} />}
+    </g>)}
+
+    <YAxis title="evidence (log10 e-value)" ticks={ticksOf(e, 3, decimal)} x={LEFT} to={right} top={evidenceTop} />
+    <Line kind="highest" step points={evidence.map((bucket) => [middle(bucket), e(bucket.maxLog10EValue ?? 0)])} />
+    <Line kind="main" step points={evidence.map((bucket) => [middle(bucket), e(bucket.log10EValue ?? 0)])} />
+    {threshold !== undefined && <line class="limit" x1={LEFT} x2={right} y1={e(threshold)} y2={e(threshold)} />}
+
+    <YAxis title="rows, and missing labels above" ticks={ticksOf(n, 2, String)} x={LEFT} to={right} top={rowsTop} />
+    <Bars bars={buckets.map((bucket) => ({ ...spanOf(bucket), top: n(int(bucket.observations)), bottom: rowsBottom, kind: "rows" }))} />
+    <Bars bars={buckets.filter((bucket) => int(bucket.missingLabels) > 0).map((bucket) => ({ ...spanOf(bucket),
+      top: n(int(bucket.observations) + int(bucket.missingLabels)), bottom: n(int(bucket.observations)), kind: "missing" }))} />
+    <XAxis title="" ticks={timeTicks(x, size.width < 500 ? 4 : 7)} y={rowsBottom} from={LEFT} to={right} />
+  </>;
+}
+
+function tableOf(buckets: Bucket[], class1: boolean): Table {
+  return {
+    columns: ["from (UTC)", "to (UTC)", "rows", "missing labels", "error", "error from", "error to", "log10 e-value",
+      "highest log10 e-value"],
+    rows: buckets.map((bucket) => {
+      const error = class1 ? bucket.class1Error : bucket.error;
+      return [bucket.startTime ?? "", bucket.endTime ?? "", int(bucket.observations), int(bucket.missingLabels),
+        error?.estimate ?? "", error?.lower ?? "", error?.upper ?? "", bucket.log10EValue ?? "", bucket.maxLog10EValue ?? ""];
+    }),
+  };
+}
+
+export function HistoryView({ calibration }: { calibration: Calibration }) {
+  const name = calibration.model ?? "";
+  const [chosen, choose] = useState<number | undefined>(undefined);
+  const [class1, setClass1] = useState(false);
+  // A new key reads the history again.
+  const [rows, setRows] = useState(calibration.observations);
+  const readAt = useRef(Date.now());
+  useEffect(() => {
+    if (rows === calibration.observations) return;
+    const timer = setTimeout(() => {
+      readAt.current = Date.now();
+      setRows(calibration.observations);
+    }, Math.max(0, readAt.current + AGAIN_MS - Date.now()));
+    return () => clearTimeout(timer);
+  }, [rows, calibration.observations]);
+  const { value, error } = useRead(async () => {
+    const first = SPANS[chosen ?? 0]!;
+    const history = await getHistory(name, first.resolution, first.seconds);
+    if (chosen !== undefined || history.buckets.length >= FEW_BUCKETS) return { ...history, span: chosen ?? 0 };
+    const { resolution, seconds } = SPANS[MINUTES]!;
+    const minutes = await getHistory(name, resolution, seconds);
+    return minutes.buckets.length > 0 ? { ...minutes, span: MINUTES } : { ...history, span: 0 };
+  }, `${name} ${chosen} ${rows}`);
+  const buckets = value?.buckets ?? [];
+  const hasClass1 = buckets.some((bucket) => bucket.class1Error !== undefined);
+  const className = calibration.error?.sinceStart?.class1Name;
+  return <Section title="Over time" id="history">
+    {buckets.length === 0 ? <p class="empty">{error !== "" ? error : value === undefined ? "reading…" : "no rows in this time"}</p>
+      : <Chart title="Error, evidence and rows over time" file={`${name}-history`} height={() => HEIGHT}
+        table={() => tableOf(buckets, class1)}
+        controls={<>
+          {hasClass1 && <label>of <select value={class1 ? 1 : 0} onChange={({ currentTarget }) => setClass1(currentTarget.value === "1")}>
+            <option value={0}>top label</option>
+            <option value={1}>{className === undefined || className === "" ? "class 1" : className}</option>
+          </select></label>}
+          <label>span <select value={value?.span ?? 0} onChange={({ currentTarget }) => choose(Number(currentTarget.value))}>
+            {SPANS.map(({ title }, i) => <option key={title} value={i}>{title}</option>)}
+          </select></label>
+        </>}
+        note="Bars: the interval of the error, 95 % for each span by itself; dark if all of it is over the limit. ▲ alarm, ● acknowledgement or update; shaded: the dated change.">
+        {(size) => <Drawing calibration={calibration} buckets={buckets} marks={marksOf(calibration, value?.updates ?? [])}
+          class1={class1 && hasClass1} size={size} />}
+      </Chart>}
+  </Section>;
+}

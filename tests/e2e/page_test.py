@@ -1,0 +1,291 @@
+"""The page at /, in a browser and without one.
+
+    page_test.py CALIBD NPM_FOLDER
+
+The tests in a browser are skipped where Chromium or npm is not installed.
+"""
+import gzip
+import json
+import pathlib
+import sys
+import unittest
+import xml.etree.ElementTree
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/support"))
+from browser import Browser  # noqa: E402
+from json_server import JsonServer  # noqa: E402
+from npm_tools import npm_tools  # noqa: E402
+from page_models import HOSTILE, PageModels  # noqa: E402
+from wait_for import wait_for  # noqa: E402
+
+CALIBD, NPM_FOLDER = (sys.argv.pop(1) for _ in range(2))
+FILES = {"/": ("index.html", "text/html"), "/page.js": ("page.js", "text/javascript"),
+         "/page.css": ("page.css", "text/css")}
+POLICY = ("default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+          "img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
+KINDS = ("fraud", "credit", "topics", "demand", "energy", "intent", "newcomer", "markup",
+         "archive/versions/2024-11")
+
+
+class PageFilesTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = cls.enterClassContext(JsonServer(CALIBD))
+
+    def test_the_server_serves_the_built_page(self):
+        for path, (name, kind) in FILES.items():
+            built = (ROOT / "page/dist" / name).read_bytes()
+            status, headers, body = self.server.get(path)
+            self.assertEqual((status, body), (200, built))
+            self.assertEqual(headers["Content-Type"], f"{kind}; charset=utf-8")
+            self.assertEqual(headers["Content-Security-Policy"], POLICY)
+            self.assertEqual(headers["X-Content-Type-Options"], "nosniff")
+            self.assertEqual(headers["Referrer-Policy"], "no-referrer")
+            status, headers, body = self.server.ask("GET", path, headers={"Accept-Encoding": "gzip"})
+            self.assertEqual((status, gzip.decompress(body)), (200, built))
+            status, headers, body = self.server.ask("HEAD", path)
+            self.assertEqual((status, headers["Content-Length"], body), (200, str(len(built)), b""))
+
+    def test_a_browser_that_has_the_page_is_told_so(self):
+        for path in FILES:
+            for encoding in ("identity", "gzip"):
+                _, headers, _ = self.server.ask("GET", path, headers={"Accept-Encoding": encoding})
+                known = {"Accept-Encoding": encoding, "If-None-Match": headers["ETag"]}
+                status, _, body = self.server.ask("GET", path, headers=known)
+                self.assertEqual((status, body), (304, b""))
+
+    def test_the_page_is_only_read_and_only_by_its_host(self):
+        status, headers, _ = self.server.post("/", {})
+        self.assertEqual((status, headers["Allow"]), (405, "GET, HEAD"))
+        self.assertEqual(self.server.ask("GET", "/", headers={"Host": "evil.example"})[0], 403)
+        self.assertEqual(self.server.get("/page.js.map")[0], 404)
+
+
+class PageTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        modules = npm_tools(NPM_FOLDER, ROOT / "page")
+        cls.server = cls.enterClassContext(JsonServer(CALIBD))
+        cls.models = PageModels(cls.server)
+        cls.models.declare()
+        cls.models.stream()
+        cls.origin = f"http://{cls.server.http}"
+        cls.browser = cls.enterClassContext(Browser(modules, cls.origin))
+
+    def setUp(self):
+        self.browser.run("faults.length = 0; await page.setViewportSize({width: 1280, height: 720}); "
+                         "await page.emulateMedia({colorScheme: 'light'});")
+
+    def show(self, name="", ready=""):
+        """Shows a model, or the list."""
+        path = f"/#/models/{name}" if name else "/#/"
+        ready = ready or (".banner" if name else "table.models tbody tr")
+        self.browser.run(f"await page.goto('about:blank'); await page.goto('{self.origin}{path}'); "
+                         f"await page.waitForSelector('{ready}');")
+
+    def text(self, selector):
+        return self.browser.run(f"return await page.innerText({json.dumps(selector)});")
+
+    def answer(self, path):
+        status, _, text = self.server.get(path)
+        self.assertEqual(status, 200, text)
+        return json.loads(text)
+
+    def wait_for_text(self, selector, part):
+        self.browser.run(f"await page.locator({json.dumps(selector)}).filter({{hasText: "
+                         f"{json.dumps(part)}}}).first().waitFor({{timeout: 60000}});")
+
+    def check_no_fault(self):
+        self.assertEqual(self.browser.run("return faults;"), [])
+
+    def test_the_list_has_the_verdicts_of_the_server_and_the_worst_model_first(self):
+        self.show()
+        rows = self.browser.run(
+            "return await page.$$eval('table.models tbody tr', (rows) => rows.map((row) => "
+            "[row.querySelector('a').innerText, row.querySelector('.verdict').innerText]));")
+        models = self.answer("/v1/verdicts?pageSize=1000")["models"]
+        models.sort(key=lambda model: (-model["reading"]["severity"], model["model"]))
+        self.assertEqual(rows, [
+            [model["model"].removeprefix("models/").replace("/versions/", "@"),
+             model["reading"]["verdict"]["text"]] for model in models])
+        self.assertGreater(len(rows), 10)
+        self.browser.run("await page.waitForSelector('.spark'); "
+                         "await page.fill('input[type=search]', 'fra over');")
+        self.assertIn("1 of", self.text(".count"))
+        self.check_no_fault()
+
+    def test_a_model_shows_each_sentence_and_the_numbers_of_the_answer(self):
+        for name in KINDS:
+            self.show(name)
+            answer = self.answer(f"/v1/models/{name}/calibration")
+            reading = answer["reading"]
+            self.assertEqual(self.text(".banner").strip(), reading["verdict"]["text"])
+            shown = self.text(".sentences")
+            for line, value in reading.items():
+                # The age of the newest row grows.
+                if isinstance(value, dict) and line not in ("verdict", "data"):
+                    self.assertIn(value["text"], shown, line)
+            interval = reading.get("howBad", {}).get("interval")
+            tile = self.text(".tile")
+            if interval is None:
+                self.assertIn("–", tile)
+            else:
+                ends = [interval["lower"], interval["upper"], answer["error"]["limit"]]
+                for end in ends:
+                    self.assertIn(points(end), tile)
+                if interval["lower"] > 0:
+                    self.assertIn(f"{points(interval['estimate'])} points", tile)
+            self.check_no_fault()
+
+    def test_charts_of_each_kind_have_a_table_and_files(self):
+        for name, charts in {"fraud": 2, "demand": 3, "topics": 2}.items():
+            self.show(name, "#history + figure svg")
+            if name == "fraud":
+                self.browser.run("await page.waitForSelector('#reliability + figure svg', {timeout: 60000});")
+            self.assertEqual(self.browser.run("return await page.locator('figure svg').count();"), charts)
+            self.browser.run("for (const one of await page.$$('figure summary')) await one.click(); "
+                             "await page.waitForFunction((charts) => document.querySelectorAll("
+                             f"'figure table').length === charts, {charts});")
+            self.check_no_fault()
+
+    def test_the_diagram_has_a_choice_of_events_and_of_bins(self):
+        self.show("fraud", "#reliability + figure .line")
+        self.browser.run("await page.locator('#reliability + figure select').nth(0).selectOption('fraud'); "
+                         "await page.locator('#reliability + figure select').nth(1).selectOption('bins'); "
+                         "await page.waitForFunction(() => document.querySelectorAll("
+                         "'#reliability + figure .dot').length > 20);")
+        csv = self.saved("#reliability + figure button:has-text(\"CSV\")")["text"].splitlines()
+        self.assertEqual(csv[0].split(",")[:5], ["from", "to", "rows", "mean stated", "observed"])
+        _, _, text = self.server.post("/v1/models/fraud:evaluate",
+                                      {"replicates": 0, "reliabilityClasses": [1]})
+        bins = json.loads(text)["evaluation"]["reliability"][1]["bins"]
+        self.assertEqual([line.split(",")[2] for line in csv[1:]], [one["n"] for one in bins])
+        self.assertEqual([float(line.split(",")[4]) for line in csv[1:]],
+                         [one["frequency"] for one in bins])
+        self.check_no_fault()
+
+    def saved(self, selector):
+        return self.browser.run(f"return await saved(() => page.click({json.dumps(selector)}));")
+
+    def test_what_is_shown_can_be_saved(self):
+        self.show("churn", "#history + figure svg")
+        svg = self.saved("#history + figure button:has-text(\"SVG\")")
+        self.assertEqual(svg["name"], "models_churn-history.svg")
+        drawing = xml.etree.ElementTree.fromstring(svg["text"])
+        self.assertEqual(drawing.tag, "{http://www.w3.org/2000/svg}svg")
+        self.assertNotIn("class=", svg["text"])
+        saved = json.loads(self.saved("#source ~ button")["text"])
+        self.assertEqual(saved["observations"], self.answer("/v1/models/churn/calibration")["observations"])
+        self.check_no_fault()
+
+    def test_names_are_text_whatever_they_contain(self):
+        self.show("markup", "#reliability + figure svg")
+        self.browser.run("await page.waitForFunction((name) => document.querySelector('#reliability + "
+                         f"figure select').innerText.includes({json.dumps(HOSTILE)}));")
+        self.assertIn("<b>bold</b>", self.text("#groups + div"))
+        self.assertIn(HOSTILE, self.text("header"))
+        self.assertEqual(self.browser.run(
+            "return await page.locator('#page b, #page img, #page script').count();"), 0)
+        self.check_no_fault()
+
+    def test_an_alarm_is_acknowledged_with_a_note(self):
+        self.models.create("to-acknowledge", classes={"count": 2})
+        self.models.classes("to-acknowledge", 0, 1000, exponent=3)
+        self.show("to-acknowledge", "#alarms ~ div form")
+        active = "return await page.locator('#alarms ~ div form').count();"
+        before = self.browser.run(active)
+        self.browser.run("await page.fill('#alarms ~ div form input', 'retrained'); "
+                         "await page.click('#alarms ~ div form button');")
+        self.wait_for_text("#alarms ~ div td", "retrained")
+        self.assertEqual(self.browser.run(active), before - 1)
+        alarms = self.answer("/v1/models/to-acknowledge/calibration")["alarms"]
+        self.assertEqual([alarm["note"] for alarm in alarms if "acknowledgeTime" in alarm], ["retrained"])
+        self.check_no_fault()
+
+    def test_the_page_follows_the_model_through_a_crash_of_the_server(self):
+        self.models.create("alive", classes={"count": 2})
+        self.models.classes("alive", 0, 300)
+        self.show("alive")
+        self.wait_for_text(".tile", "300")
+        self.models.classes("alive", 0, 200)
+        self.wait_for_text(".tile", "500")
+        self.check_no_fault()
+        self.server.kill()
+        self.wait_for_text("header .status", "connection lost since")
+        self.assertIn("500", self.text(".tiles"))
+        self.server.start()
+        self.assertTrue(wait_for(lambda: self.server.get("/readyz")[0] == 200))
+        self.models.classes("alive", 0, 100)
+        self.wait_for_text(".tile", "600")
+        self.wait_for_text("header .status", "live")
+        # The browser itself reports requests to a server that does not run.
+        faults = self.browser.run("return faults;")
+        self.assertEqual([one for one in faults if "net::ERR_" not in one], [])
+
+    def test_a_model_that_does_not_exist_is_named(self):
+        self.show("nobody", "main .empty")
+        self.wait_for_text("main .empty", "nobody")
+
+    def test_axe_finds_nothing_in_either_colour_scheme_and_width(self):
+        for name in ("", "churn", "markup", "demand", "topics"):
+            for scheme, width in (("light", 1280), ("dark", 390)):
+                self.browser.run(f"await page.emulateMedia({{colorScheme: '{scheme}'}}); "
+                                 f"await page.setViewportSize({{width: {width}, height: 800}});")
+                self.show(name, "#history + figure svg" if name else "")
+                self.assertEqual(self.browser.run("return await findings();"), [], (name, scheme))
+
+    def test_nothing_is_wider_than_the_window_and_no_labels_overlap(self):
+        for width in (1280, 390):
+            self.browser.run(f"await page.setViewportSize({{width: {width}, height: 800}});")
+            for name in ("", "fraud", "demand", "topics"):
+                self.show(name, "#history + figure svg" if name else "")
+                self.assertEqual(self.browser.run(
+                    "return await page.evaluate(() => document.documentElement.scrollWidth);"), width, name)
+                self.assertEqual(self.browser.run(OVERLAPS), [], (name, width))
+
+    def test_the_keyboard_reaches_everything(self):
+        self.show("fraud", "#reliability + figure svg")
+        reached = self.browser.run(
+            "const seen = []; for (let i = 0; i < 200; ++i) { await page.keyboard.press('Tab'); "
+            "const key = await page.evaluate(() => { const one = document.activeElement; "
+            "if (one === document.body || one.dataset.seen) return null; one.dataset.seen = '1'; "
+            "return one.tagName; }); if (key === null && seen.length > 0) break; seen.push(key); } "
+            "return [seen.length, await page.locator('a, button:not(:disabled), select, input, summary, "
+            "[tabindex]').count()];")
+        self.assertEqual(*reached)
+
+    def test_many_models_are_listed_without_a_wait(self):
+        for number in range(300):
+            self.models.create(f"many-{number:03}", classes={"count": 2})
+        self.show()
+        self.wait_for_text(".count", "3")
+        rows = "return await page.locator('table.models tbody tr').count();"
+        self.assertTrue(wait_for(lambda: self.browser.run(rows) > 300))
+        self.check_no_fault()
+
+
+# Texts of one chart whose boxes overlap.
+OVERLAPS = """
+return await page.evaluate(() => {
+  const found = [];
+  for (const chart of document.querySelectorAll('figure svg')) {
+    const texts = [...chart.querySelectorAll('text')].map((one) => [one.textContent, one.getBoundingClientRect()]);
+    texts.forEach(([a, p], i) => texts.slice(i + 1).forEach(([b, q]) => {
+      const width = Math.min(p.right, q.right) - Math.max(p.left, q.left);
+      const height = Math.min(p.bottom, q.bottom) - Math.max(p.top, q.top);
+      if (width > 1 && height > 3) found.push(`${a} / ${b}`);
+    }));
+  }
+  return found;
+});"""
+
+
+def points(probability):
+    """As the page prints it."""
+    value = 100 * probability
+    return f"{float(f'{value:.1f}' if value >= 0.95 else f'{value:.2g}'):g}"
+
+
+if __name__ == "__main__":
+    unittest.main()
