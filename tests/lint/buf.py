@@ -39,10 +39,10 @@ class BufTest(unittest.TestCase):
 
     def test_problems_are_found(self):
         for command, right, wrong in (
-                (("lint",), "int32 count = 1;", "int32 myCount = 1;"),
-                (("build",), "int32 count = 1;", "int33 count = 1;"),
-                (("breaking", "--against", str(ROOT / "proto")), "int32 count = 1;",
-                 "string count = 1;")):
+                (("lint",), "int32 count = 1 [", "int32 myCount = 1 ["),
+                (("build",), "int32 count = 1 [", "int33 count = 1 ["),
+                (("breaking", "--against", str(ROOT / "proto")), "int32 count = 1 [",
+                 "string count = 1 [")):
             with tempfile.TemporaryDirectory() as folder:
                 proto = pathlib.Path(folder) / "proto"
                 shutil.copytree(ROOT / "proto", proto)

@@ -14,6 +14,7 @@
 #include "calibd/rpc/rules.pb.h"
 #include "calibd/rpc/status.pb.h"
 #include "calibd/v1/calibration_service.pb.h"
+#include "calibd/v1/store_service.pb.h"
 #include "nlohmann/json.hpp"
 #include "server/rpc/registered_methods.h"
 
