@@ -145,7 +145,7 @@ absl::StatusOr<v1::Recalibration> RecalibrateOffline(const PredictionBatch& batc
       const RecalibrationAdvice advice,
       AdviseRecalibration(batch.rows(older, batch.size() - older),
                           changed ? RecalibrationSplit::kAlternating : RecalibrationSplit::kHalves,
-                          control));
+                          control, FindMapObstacle(batch)));
   std::optional<v1::DatedChange> dated;
   if (changed) dated = convert::ToProto(*change, 1, events.front().rows());
   return convert::ToProto(advice, batch.class_count, convert::Class1Name(class_names),

@@ -266,7 +266,7 @@ absl::Status Api::Recalibrate(const v1::RecalibrateRequest& request,
         AdviseRecalibration(
             window.rows(older, window.size() - older),
             change.has_value() ? RecalibrationSplit::kAlternating : RecalibrationSplit::kHalves,
-            control));
+            control, FindMapObstacle(window)));
     v1::Recalibration& proto = *result->mutable_recalibration();
     proto = convert::ToProto(advice, window.class_count, model->declaration()->class_1_name(),
                              first, change);

@@ -423,7 +423,8 @@ MapObstacle FindMapObstacle(const PredictionBatch& batch) {
 
 absl::StatusOr<RecalibrationAdvice> AdviseRecalibration(const PredictionBatch& batch,
                                                         RecalibrationSplit split,
-                                                        const RunControl& control) {
+                                                        const RunControl& control,
+                                                        MapObstacle of_all) {
   if (batch.size() < kMinRecalibrationObservations) {
     return absl::FailedPreconditionError(
         absl::StrCat("not enough observations for a recalibration: ", batch.size(), ", at least ",
@@ -446,7 +447,7 @@ absl::StatusOr<RecalibrationAdvice> AdviseRecalibration(const PredictionBatch& b
   CALIBD_ASSIGN_OR_RETURN(advice.cross_validated_log_loss, CrossValidate(fitted, control));
   // The first of equally good kinds is the simplest one.
   const auto& losses = advice.cross_validated_log_loss;
-  advice.obstacle = FindMapObstacle(batch);
+  advice.obstacle = of_all == MapObstacle::kDependentRows ? of_all : FindMapObstacle(batch);
   const auto kind =
       advice.obstacle == MapObstacle::kNone
           ? static_cast<RecalibrationKind>(std::ranges::min_element(losses) - losses.begin())

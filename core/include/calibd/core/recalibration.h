@@ -154,9 +154,11 @@ inline constexpr std::size_t kRecalibrationFolds = 5;
 inline constexpr std::size_t kMinRecalibrationObservations = 100;
 
 // batch: valid, the oldest observation first. Errors: FailedPrecondition with fewer than
-// kMinRecalibrationObservations; Cancelled.
+// kMinRecalibrationObservations; Cancelled. of_all: the obstacle of these and older observations;
+// only kDependentRows counts, because sorted rows look like a change.
 [[nodiscard]] absl::StatusOr<RecalibrationAdvice> AdviseRecalibration(
-    const PredictionBatch& batch, RecalibrationSplit split, const RunControl& control = {});
+    const PredictionBatch& batch, RecalibrationSplit split, const RunControl& control = {},
+    MapObstacle of_all = MapObstacle::kNone);
 
 // Observations before a change say nothing about a map for the present ones, and mixed ones make
 // its error seem too small. So a map is chosen and measured on the observations after row
