@@ -11,6 +11,8 @@ export interface Live<T> {
 }
 
 const LIST_SECONDS = 10;
+// A list that takes long to read is read less often: for a twentieth of the time.
+const LIST_REST = 20;
 const AGAIN_SECONDS = 3;
 
 // All models, read again from time to time while the page is visible.
@@ -21,8 +23,10 @@ export function useModels(): Live<Listed[]> {
     let ended = false;
     const read = async () => {
       let seconds = LIST_SECONDS;
+      const began = performance.now();
       try {
         const value = await listVerdicts();
+        seconds = Math.max(seconds, (LIST_REST * (performance.now() - began)) / 1000);
         if (!ended) setLive({ value, error: "", lostSince: undefined });
       } catch (error) {
         seconds = AGAIN_SECONDS;

@@ -8,8 +8,8 @@ import { useModels } from "../live";
 import { Age, Mark, Name, useNow } from "../parts";
 import { Status } from "./status";
 
-// Number of rows of the first drawing; the others follow when the browser has time.
-const FIRST_ROWS = 50;
+// Number of rows that are drawn at first, and more each time the end of the table comes near.
+const ROWS_AT_A_TIME = 60;
 const SPARK_HOURS = 48;
 
 // Runs at most two tasks at a time.
@@ -76,17 +76,13 @@ function Row({ model, most, now }: { model: Listed; most: number; now: number })
 export function ListView() {
   const { value, error, lostSince } = useModels();
   const [filter, setFilter] = useState("");
-  const [all, setAll] = useState(false);
+  const [room, setRoom] = useState(ROWS_AT_A_TIME);
+  const end = useRef<HTMLDivElement>(null);
   const now = useNow();
   const slowNow = Math.floor(now / 10_000) * 10_000;
   useEffect(() => {
     document.title = "calibd";
   }, []);
-  useEffect(() => {
-    if (value === undefined) return;
-    const timer = setTimeout(() => setAll(true), 50);
-    return () => clearTimeout(timer);
-  }, [value === undefined]);
   const sorted = useMemo(() => [...(value ?? [])].sort((a, b) =>
     (b.reading?.severity ?? 0) - (a.reading?.severity ?? 0) || (a.model ?? "").localeCompare(b.model ?? "")), [value]);
   const most = useMemo(() => Math.min(0.5, Math.max(0.05, ...sorted.map(({ reading }) => reading?.howBad?.interval?.upper ?? 0))), [sorted]);
@@ -95,8 +91,17 @@ export function ListView() {
     const text = `${shortName(model ?? "")} ${reading?.verdict?.text ?? ""}`.toLowerCase();
     return words.every((word) => text.includes(word));
   });
-  const rows = useMemo(() => shown.slice(0, all ? undefined : FIRST_ROWS).map((model) =>
-    <Row key={model.model} model={model} most={most} now={slowNow} />), [value, filter, all, slowNow]);
+  const isCut = shown.length > room;
+  useEffect(() => {
+    if (!isCut) return;
+    const observer = new IntersectionObserver((entries) => {
+      if (entries.some((entry) => entry.isIntersecting)) setRoom(room + ROWS_AT_A_TIME);
+    }, { rootMargin: "800px" });
+    observer.observe(end.current!);
+    return () => observer.disconnect();
+  }, [isCut, room]);
+  const rows = useMemo(() => shown.slice(0, room).map((model) =>
+    <Row key={model.model} model={model} most={most} now={slowNow} />), [value, filter, room, slowNow]);
   return <>
     <header>
       <h1>calibd</h1>
@@ -114,6 +119,7 @@ export function ListView() {
         </tr></thead>
         <tbody>{rows}</tbody>
       </table>}
+      <div ref={end} />
     </main>
   </>;
 }
