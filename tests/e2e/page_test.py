@@ -37,7 +37,7 @@ class PageFilesTest(unittest.TestCase):
         for path, (name, kind) in FILES.items():
             built = (ROOT / "page/dist" / name).read_bytes()
             status, headers, body = self.server.get(path)
-            self.assertEqual((status, body), (200, built))
+            self.assertTrue(status == 200 and body == built, f"{status}: {path} is another file")
             self.assertEqual(headers["Content-Type"], f"{kind}; charset=utf-8")
             self.assertEqual(headers["Content-Security-Policy"], POLICY)
             self.assertEqual(headers["X-Content-Type-Options"], "nosniff")
@@ -106,10 +106,11 @@ class PageTest(unittest.TestCase):
             "[row.querySelector('a').innerText, row.querySelector('.verdict').innerText]));")
         models = self.answer("/v1/verdicts?pageSize=1000")["models"]
         models.sort(key=lambda model: (-model["reading"]["severity"], model["model"]))
+        # Only the first ones are drawn if there are many.
+        self.assertGreaterEqual(len(rows), min(len(models), 50))
         self.assertEqual(rows, [
             [model["model"].removeprefix("models/").replace("/versions/", "@"),
-             model["reading"]["verdict"]["text"]] for model in models])
-        self.assertGreater(len(rows), 10)
+             model["reading"]["verdict"]["text"]] for model in models[:len(rows)]])
         self.browser.run("await page.waitForSelector('.spark'); "
                          "await page.fill('input[type=search]', 'fra over');")
         self.assertIn("1 of", self.text(".count"))
