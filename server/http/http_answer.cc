@@ -256,9 +256,7 @@ void FinishResponse(HttpResponse& response, bool keep_alive, bool head) {
   response.keep_alive(keep_alive);
   response.prepare_payload();
   // It would be that of the file.
-  if (response.result() == http::status::not_modified) {
-    response.erase(http::field::content_length);
-  }
+  if (response.result() == http::status::not_modified) response.erase(http::field::content_length);
   if (head) response.body().clear();
 }
 

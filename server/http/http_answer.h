@@ -61,9 +61,9 @@ inline constexpr char kJsonType[] = "application/json";
 [[nodiscard]] HttpResponse MakeHttpResponse(boost::beast::http::status status, std::string body,
                                             const char* type = "text/plain; charset=utf-8");
 
-// Serves GET and HEAD of the page (AnswerPage), /metrics, /healthz (200 while the process runs), /readyz (200 while calibd
-// is ready, otherwise 503 with the reason) and the description of the API. restricted: only health
-// checks are served. Throws what the handlers throw.
+// Serves GET and HEAD of the page (AnswerPage), /metrics, /healthz (200 while the process runs),
+// /readyz (200 while calibd is ready, otherwise 503 with the reason) and the description of the
+// API. restricted: only health checks are served. Throws what the handlers throw.
 [[nodiscard]] HttpResponse AnswerRequest(const HttpRequest& request, const HttpHandlers& handlers,
                                          bool restricted);
 

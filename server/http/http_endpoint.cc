@@ -334,8 +334,8 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
     const bool parsed = parser_.has_value() && parser_->is_header_done();
     const bool head = parsed && parser_->get().method() == http::verb::head;
     // The connection of a refused request is closed.
-    const bool served = response.result() == http::status::ok ||
-                        response.result() == http::status::not_modified;
+    const bool served =
+        response.result() == http::status::ok || response.result() == http::status::not_modified;
     keep_alive = keep_alive && served;
     FinishResponse(response, keep_alive, head);
     // The header of a malformed request has no route.
