@@ -79,8 +79,8 @@ export async function getHistory(name: string, resolution: Resolution, seconds: 
   return { buckets, updates };
 }
 
-export async function getModel(name: string): Promise<Model> {
-  return ((await ask(pathOf(name), {})) as Schemas["GetModelResponse"]).model ?? {};
+export async function getModel(name: string): Promise<Model | undefined> {
+  return ((await ask(pathOf(name), {})) as Schemas["GetModelResponse"]).model;
 }
 
 // The diagrams of the newest rows: of the top label, and of a class if one is given.

@@ -85,7 +85,7 @@ export function DiagramView({ calibration, model }: { calibration: Calibration; 
   const computed = read.value?.find((one) => (one.classIndex ?? -1) === event);
   const diagram = computed ?? (event < 0 && (read.error !== "" || !isReady) ? runningDiagram(calibration) : undefined);
   const names = model?.classes?.names ?? [];
-  const classes = Math.min(MOST_CLASSES, model?.classes?.count ?? 0);
+  const classes = Math.min(MOST_CLASSES, Number(model?.classes?.count ?? 0));
   const rows = (diagram?.bins ?? []).reduce((sum, bin) => sum + int(bin.n), 0);
   const shown = computed === undefined ? "bins" : kind;
   const corp = computed?.corp;
