@@ -411,7 +411,7 @@ MapObstacle FindMapObstacle(const PredictionBatch& batch) {
   if (std::ranges::all_of(batch.probabilities, is_certain)) return MapObstacle::kCertainRows;
   std::size_t right = 0;
   for (std::size_t i = 0; i < batch.size(); ++i) {
-    right += batch.labels[i] == static_cast<std::int32_t>(PredictedClass(batch.row(i))) ? 1 : 0;
+    if (batch.labels[i] == static_cast<std::int32_t>(PredictedClass(batch.row(i)))) ++right;
   }
   // Hoeffding's inequality.
   constexpr double kLevel = 0.001;
