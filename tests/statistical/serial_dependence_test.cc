@@ -147,7 +147,7 @@ std::size_t Warned(int streams, const std::function<std::int64_t(Random&)>& warn
   std::size_t warned = 0;
   for (int s = 0; s < streams; ++s) {
     Random random(static_cast<std::uint64_t>(1000 + s));
-    warned += warned_at(random) > 0 ? 1 : 0;
+    if (warned_at(random) > 0) ++warned;
   }
   return warned;
 }
@@ -167,7 +167,7 @@ TEST(SerialDependenceTest, IndependentRowsAreNotWarnedOf) {
     const auto seed = static_cast<std::uint64_t>(s);
     for (const double temperature : {1.0, 2.5, .4}) {
       const Stream stream = Draw(s % 2 == 0 ? 10 : 2, temperature, 6000, seed);
-      warned += stream.WarnedAt(stream.InOrder()) > 0 ? 1 : 0;
+      if (stream.WarnedAt(stream.InOrder()) > 0) ++warned;
     }
   }
   EXPECT_LE(warned, kMostFalse);
