@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <regex>
 #include <set>
@@ -39,12 +38,11 @@ std::string Join(const std::string& path, const std::string& name) {
 }
 
 bool Matches(const std::string& text, const std::string& pattern) {
-  static std::mutex mutex;
-  static std::map<std::string, std::regex> compiled;
+  // Each thread has its own, so that calls do not wait for each other.
+  thread_local std::map<std::string, std::regex> compiled;
   // The work and the stack of a match grow with the text. No valid text is so long.
   constexpr std::size_t kLongest = 300;
   if (text.size() > kLongest) return false;
-  const std::lock_guard lock(mutex);
   auto found = compiled.find(pattern);
   if (found == compiled.end()) found = compiled.emplace(pattern, pattern).first;
   return std::regex_match(text, found->second);
