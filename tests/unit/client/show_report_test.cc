@@ -19,14 +19,13 @@ TEST(ShowReportTest, EachLineOfTheReadingHasATitleAndIsWrapped) {
   reading.mutable_next()->set_text("calibctl show");
   reading.mutable_verdict()->set_text("OVER_LIMIT,\x1b MISCALIBRATED");
   reading.mutable_how_bad()->set_text(
-      "off by 5.3 points (4.2 to 6.8; limit 2); says 97.0 %, right 91.7 %: over-confident by "
-      "5.3 "
+      "off by 5.3 points (4.2 to 6.8; limit 2); says 97.0 %, right 91.7 %: over-confident by 5.3 "
       "(4.2 to 6.3)");
   EXPECT_EQ(DescribeShow(response),
             "verdict   resnet18@2: OVER_LIMIT,? MISCALIBRATED\n"
             "how bad   off by 5.3 points (4.2 to 6.8; limit 2); says 97.0 %, right 91.7 %: "
-            "over-confident by\n"
-            "          5.3 (4.2 to 6.3)\n"
+            "over-confident by 5.3\n"
+            "          (4.2 to 6.3)\n"
             "next      calibctl show\n");
 }
 

@@ -296,7 +296,7 @@ TEST(DecodeTest, ErrorsOfPositiveClassSayWhatIsWrong) {
                 remove_two(o);
                 o.set_positive_class(2);
               }),
-              HasSubstr("positive_class is 2, expected 0 or 1"));
+              HasSubstr("positive_class is 2, expected 0..1"));
   for (const std::int32_t positive : {0, 1}) {
     EXPECT_THAT(Refusal([&](auto& o) {
                   remove_two(o);

@@ -82,7 +82,7 @@ TEST(ForecastDeclarationTest, NamesWhatIsInvalidInADecision) {
   model = ForecastModel("normal");
   model.mutable_forecast()->mutable_decision()->set_miss_cost(-1);
   EXPECT_THAT(RefusalOf(model),
-              HasSubstr("model.forecast.decision.miss_cost is -1, expected a number in"));
+              HasSubstr("model.forecast.decision.miss_cost is -1, expected 1e-100..1e+100"));
   model = ForecastModel("normal");
   model.mutable_monitoring()->set_disabled(true);
   EXPECT_THAT(RefusalOf(model),

@@ -54,7 +54,7 @@ TEST(JsonReaderTest, NamesAreThoseOfJsonOrOfTheContract) {
 }
 
 TEST(JsonReaderTest, NumbersMayBeTexts) {
-  const auto request = Read<Observe>(R"({"observations": {"labels": [1, "2", 3.0, 4e0],
+  const auto request = Read<Observe>(R"({"observations": {"labels": [1, 2, 3.0, 4e0],
       "probabilities": {"values": [0, 1, -1, 0.5, "0.25", 1e-3, "1E-3", "Infinity", "-Infinity",
                                    18446744073709551615, 123456789012345678901234567890]}}})");
   EXPECT_THAT(request.observations().labels(), ::testing::ElementsAre(1, 2, 3, 4));

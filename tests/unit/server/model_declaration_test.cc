@@ -427,7 +427,8 @@ TEST(ModelDeclarationTest, TheRowSumToleranceGrowsWithTheClasses) {
 
 TEST(ModelDeclarationTest, LabelsComeWithPredictionsOnlyWithIds) {
   EXPECT_THAT(RefusalAfter([](auto& m) { m.set_labels_come_with_predictions(true); }),
-              HasSubstr("model.labels_come_with_predictions is set, expected a label_grace"));
+              HasSubstr("model.labels_come_with_predictions is set, expected none without a "
+                        "label_grace"));
   v1::Model model = Declared();
   model.set_labels_come_with_predictions(true);
   model.mutable_label_grace()->set_seconds(60);
