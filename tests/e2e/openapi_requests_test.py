@@ -130,8 +130,7 @@ class OpenApiRequestsTest(unittest.TestCase):
         self.send(maker, "DeleteModel", name, None)
 
     def test_all_of_240_requests_from_the_description_are_accepted(self):
-        @SETTINGS
-        @hypothesis.settings(max_examples=60)
+        @hypothesis.settings(SETTINGS, max_examples=60)
         @hypothesis.given(st.data())
         def run(data):
             self.scenario(data.draw)

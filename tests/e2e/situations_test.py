@@ -202,7 +202,8 @@ class SituationsTest(unittest.TestCase):
         active = sorted(alarm["kind"].lower() for alarm in shown["alarms"]
                         if not alarm.get("acknowledgeTime"))
         self.assertEqual(active, alarms, shown["reading"])
-        reading = " ".join(line["text"] for line in shown["reading"].values())
+        reading = " ".join(line["text"] for line in shown["reading"].values()
+                           if isinstance(line, dict))
         for sentence in sentences:
             self.assertIn(sentence, reading)
         for gate in GATES:

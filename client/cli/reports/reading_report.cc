@@ -40,7 +40,10 @@ std::string DescribeReading(const std::string& name, const v1::Reading& reading,
   const google::protobuf::Descriptor& lines = *reading.GetDescriptor();
   for (int i = 0; i < lines.field_count(); ++i) {
     const google::protobuf::FieldDescriptor* const field = lines.field(i);
-    if (!reading.GetReflection()->HasField(reading, field)) continue;
+    // The other fields are facts and no lines.
+    if (field->message_type() == nullptr || !reading.GetReflection()->HasField(reading, field)) {
+      continue;
+    }
     const google::protobuf::Message& line = reading.GetReflection()->GetMessage(reading, field);
     const std::string words = convert::Plain(
         line.GetReflection()->GetString(line, line.GetDescriptor()->FindFieldByName("text")));

@@ -95,7 +95,8 @@ def _wrapped(line: str, indent: int) -> str:
 def _reading_lines(reading: reading_pb2.Reading) -> list[tuple[str, str]]:
     """The titles and the words of a reading, in its order."""
     return [(field.name.replace("_", " "), getattr(reading, field.name).text)
-            for field in reading.DESCRIPTOR.fields if reading.HasField(field.name)]
+            for field in reading.DESCRIPTOR.fields
+            if field.message_type is not None and reading.HasField(field.name)]
 
 
 def _reading_text(name: str, reading: reading_pb2.Reading) -> str:
