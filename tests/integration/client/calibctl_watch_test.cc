@@ -134,7 +134,8 @@ TEST_F(CalibctlWatchTest, DrawsAScreenOnATerminal) {
   // script provides a terminal.
   const ChildProcess terminal(
       {"script", "-qec",
-       CALIBD_BIN_DIR "/calibctl watch m --interval 0.1s --server " + server_->grpc_address(),
+       "NO_COLOR=1 " CALIBD_BIN_DIR "/calibctl watch m --interval 0.1s --server " +
+           server_->grpc_address(),
        "/dev/null"},
       folder_.path() / "screen.txt");
   const auto draws = [&](const std::string& text) {

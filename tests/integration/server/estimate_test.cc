@@ -147,7 +147,7 @@ TEST_F(EstimateTest, RefusesInvalidRequests) {
   EXPECT_THAT(refusal(request), HasSubstr("test_share is 1"));
   request = request_;
   request.set_replicates(98);
-  EXPECT_THAT(refusal(request), HasSubstr("replicates is 98, expected 0 or 99..100000"));
+  EXPECT_THAT(refusal(request), HasSubstr("replicates is 98, expected 99..100000"));
 
   v1::CalibrationErrorEstimate estimate;
   request_.set_window(12);

@@ -38,7 +38,7 @@ TEST_F(CalibrationTest, ActionsOfADecisionAreChecked) {
   request.mutable_actions(0)->set_losses(2, 0);
   for (int a = 0; a < 1000; ++a) *request.add_actions() = request.actions(0);
   EXPECT_THAT(client_->Evaluate(request, &ignored).error_message(),
-              HasSubstr("actions has 1001 elements, expected at most 1000"));
+              HasSubstr("actions has 1001 actions, expected at most 1000"));
 }
 
 TEST_F(CalibrationTest, EvaluateEqualsTheOfflineEvaluation) {
@@ -140,7 +140,7 @@ TEST_F(CalibrationTest, EvaluateIsBoundedBeforeItStarts) {
   EXPECT_THAT(refusal([](auto& r) {
                 r.add_binned_errors()->mutable_top_label()->set_bins(-1);
               }).error_message(),
-              HasSubstr("binned_errors[0].bins is"));
+              HasSubstr("binned_errors[0].top_label.bins is"));
   for (int i = 0; i < 17; ++i) request.add_lenses()->mutable_top_label();
   EXPECT_THAT(refusal([](auto&) {}).error_message(), HasSubstr("lenses has 17"));
 }

@@ -250,7 +250,7 @@ TEST_F(LossTest, RefusesInvalidRequests) {
   EXPECT_THAT(Refusal(request), HasSubstr("lens is top_label, expected none"));
   request = valid;
   request.mutable_condition()->mutable_forecast()->mutable_kernel()->mutable_matrix();
-  EXPECT_THAT(Refusal(request), HasSubstr("condition.forecast.kernel is matrix"));
+  EXPECT_THAT(Refusal(request), HasSubstr("condition.forecast.kernel.matrix"));
   request = DrawLogits(4097, 3);
   EXPECT_THAT(Refusal(request), HasSubstr("labels has 4097 rows, expected 1..4096"));
   request = DrawLogits(3, 3);

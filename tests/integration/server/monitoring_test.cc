@@ -639,6 +639,7 @@ TEST_F(MonitoringTest, ListsTheVerdictsOfAllModels) {
   *headlines.mutable_verdict() = b.reading().verdict();
   *headlines.mutable_how_bad() = b.reading().how_bad();
   *headlines.mutable_next() = b.reading().next();
+  headlines.set_severity(b.reading().severity());
   EXPECT_EQ(all.models(1).reading().DebugString(), headlines.DebugString());
   EXPECT_THAT(all.models(3).reading().verdict().text(), StartsWith("not monitored"));
 
