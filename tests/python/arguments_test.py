@@ -36,40 +36,40 @@ def nullable(values):
 
 
 @pytest.mark.parametrize("change, found", [
-    ({"labels": [0, 3, 1]}, r"rows\[1\].labels is 3, expected an integer 0 to 2, or the name of a "
+    ({"labels": [0, 3, 1]}, r"labels\[1\] is 3, expected an integer 0 to 2, or the name of a "
      "class: 'cat', 'dog', 'owl'"),
-    ({"labels": ["cat", "bird", "dog"]}, r"rows\[1\].labels is 'bird', expected"),
-    ({"labels": [0, 1.5, 1]}, r"rows\[1\].labels is 1.5"),
-    ({"labels": [0, np.nan, 1]}, r"rows\[1\].labels is nan"),
-    ({"labels": pd.array([0, None, 1], dtype="Int64")}, r"rows\[1\].labels is <NA>"),
-    ({"labels": np.ma.masked_array([0, 1, 1], [0, 1, 0])}, r"rows\[1\].labels is masked"),
-    ({"labels": np.ma.masked_array(["cat", "dog", "owl"], [0, 1, 0])}, r"^rows\[1\].labels is masked"),
-    ({"labels": np.ma.masked_array(["cat", "dog", "owl"], True)}, r"rows\[2\].labels is masked"),
-    ({"labels": np.ma.masked_array(["cat", 1, "owl"], [0, 1, 0], object)}, r"^rows\[1\].labels is mas"),
+    ({"labels": ["cat", "bird", "dog"]}, r"labels\[1\] is 'bird', expected"),
+    ({"labels": [0, 1.5, 1]}, r"labels\[1\] is 1.5"),
+    ({"labels": [0, np.nan, 1]}, r"labels\[1\] is nan"),
+    ({"labels": pd.array([0, None, 1], dtype="Int64")}, r"labels\[1\] is <NA>"),
+    ({"labels": np.ma.masked_array([0, 1, 1], [0, 1, 0])}, r"labels\[1\] is masked"),
+    ({"labels": np.ma.masked_array(["cat", "dog", "owl"], [0, 1, 0])}, r"^labels\[1\] is masked"),
+    ({"labels": np.ma.masked_array(["cat", "dog", "owl"], True)}, r"labels\[2\] is masked"),
+    ({"labels": np.ma.masked_array(["cat", 1, "owl"], [0, 1, 0], object)}, r"^labels\[1\] is mas"),
     ({"labels": [[0], [1, 2], [0]]}, "labels cannot be read as one list"),
-    ({"ids": ["a", None, "c"]}, r"rows\[1\].prediction_ids is None, expected UTF-8 text of 1 to 128"),
-    ({"ids": [1, 2.0, 3]}, r"rows\[1\].prediction_ids is 2.0"),
-    ({"ids": ["a", "\ud800", "c"]}, r"rows\[1\].prediction_ids is '.ud800'"),
+    ({"ids": ["a", None, "c"]}, r"prediction_ids\[1\] is None, expected UTF-8 text of 1 to 128"),
+    ({"ids": [1, 2.0, 3]}, r"prediction_ids\[1\] is 2.0"),
+    ({"ids": ["a", "\ud800", "c"]}, r"prediction_ids\[1\] is '.ud800'"),
     ({"ids": "abc"}, "prediction_ids are 'abc', expected a list of 3: one for each row"),
     ({"ids": 7}, "prediction_ids are 7, expected a list of 3"),
     ({"ids": ["a", "b"]}, "^2 prediction ids were given, expected 3: one for each row"),
     ({"labels": [0]}, "^1 label was given, expected 3: one for each row"),
-    ({"labels": [0, 0.5, 1]}, r"^rows\[1\].labels is 0.5, expected an integer 0 to 2, or the name of a"),
+    ({"labels": [0, 0.5, 1]}, r"^labels\[1\] is 0.5, expected an integer 0 to 2, or the name of a"),
     ({"groups": ["a", "b"]}, "^2 group values were given, expected 3: one for each row"),
     ({"times": [datetime.datetime.now()] * 2}, "^2 prediction times were given, expected 3"),
-    ({"times": "2026-11-31"}, r"rows\[0\].prediction_times is '2026-11-31', expected a datetime, or"),
+    ({"times": "2026-11-31"}, r"prediction_times\[0\] is '2026-11-31', expected a datetime, or"),
     ({"times": ["2026-11-23T12:30:00"] * 3}, r"is '2026-11-23T12:30:00', expected .* a text with a z"),
-    ({"times": [1.7e9] * 3}, r"rows\[0\].prediction_times is 1700000000.0, expected a datetime"),
+    ({"times": [1.7e9] * 3}, r"prediction_times\[0\] is 1700000000.0, expected a datetime"),
     ({"times": pd.to_datetime(pd.Series(["2026-11-23", None, None]))},
-     r"rows\[1\].prediction_times is numpy.datetime64\('NaT'\), expected a datetime"),
+     r"prediction_times\[1\] is numpy.datetime64\('NaT'\), expected a datetime"),
     ({"times": [np.datetime64("2026-11-23"), np.datetime64("NaT"), np.datetime64(10**9, "D")]},
-     r"rows\[1\].prediction_times is numpy.datetime64\('NaT'\), expected a datetime, .*; rows\[2\]"),
+     r"prediction_times\[1\] is numpy.datetime64\('NaT'\), expected a .*; prediction_times\[2\]"),
     ({"times": np.array(["NaT", "9999999-01-01", "2026-11-23"], "datetime64[D]")},
-     r"rows\[0\].prediction_times is .*'NaT'\), expected .*rows\[1\].* is .*'9999999-01-01'\), exp"),
+     r"prediction_times\[0\] is .*'NaT'\), .*prediction_times\[1\] is .*'9999999-01-01'\), exp"),
     ({"times": np.ma.masked_array([np.datetime64("2026-11-23")] * 3, [0, 1, 0])},
-     r"^rows\[1\].prediction_times is masked, expected a datetime, or .* \[INV"),
+     r"^prediction_times\[1\] is masked, expected a datetime, or .* \[INV"),
     ({"times": np.ma.masked_array([datetime.datetime.now()] * 3, [0, 1, 0])},
-     r"^rows\[1\].prediction_times is masked, expected a datetime, or .* \[INV"),
+     r"^prediction_times\[1\] is masked, expected a datetime, or .* \[INV"),
     ({"logits": "no"}, "logits is 'no', expected True or False"),
     ({"probabilities": np.ones((3, 3)) * 1j}, "probabilities cannot be read as numbers: they are"),
     ({"probabilities": nullable(np.full((3, 3), 1 / 3))}, r"rows\[1\].probabilities\[2\] is nan"),
@@ -97,7 +97,7 @@ def test_a_missing_label_is_an_invalid_row(client, labels):
         stream.label(["a", "b", "c"], labels)
     assert (stream.counts.dropped_rows, stream.counts.dropped_labels) == (1, 1)
     with client.stream("missing-labels") as stream, pytest.raises(
-            calibd.InvalidArgument, match=r"^rows\[1\].labels is (<NA>|NaT|None), expected an integer"):
+            calibd.InvalidArgument, match=r"^labels\[1\] is (<NA>|NaT|None), expected an integer"):
         stream.send(np.full((3, 3), 1 / 3), labels)
 
 
@@ -131,7 +131,7 @@ def test_labels_may_be_names_and_numbers(client):
     with client.stream("mixed") as stream:
         for labels in (["cat", 1, np.int64(2)], ("cat", "dog", 2), np.array([0, "dog", "owl"], object)):
             stream.send(predictions, labels)
-        with pytest.raises(calibd.InvalidArgument, match=r"rows\[10\].labels is 3, expected an integer"):
+        with pytest.raises(calibd.InvalidArgument, match=r"labels\[10\] is 3, expected an integer"):
             stream.send(predictions, ["cat", 3, "dog"])
     assert client.calibration("mixed").scores.accuracy == 1
 
@@ -166,16 +166,16 @@ def test_integers_are_names_if_the_names_of_all_classes_are_integers(client, nam
         stream.label(range(100), integers[labels[:100]])
         listed = ", ".join(repr(name) for name in names)
         with pytest.raises(calibd.InvalidArgument,
-                           match=rf"rows\[1500\].labels is 7, expected the name of a class: {listed}"):
+                           match=rf"labels\[1500\] is 7, expected the name of a class: {listed}"):
             stream.send(predictions[:1], [7])
-        with pytest.raises(calibd.InvalidArgument, match="labels is True, expected the name"):
+        with pytest.raises(calibd.InvalidArgument, match=r"labels\[1500\] is True, expected the name"):
             stream.send(predictions[:1], [True])
         with pytest.raises(calibd.InvalidArgument, match=r"columns are \['5', '6', '7'\]"):
             stream.send(frame.set_axis([5, 6, 7], axis=1), integers[labels])
     client.label(model, range(100, 300), integers[labels[100:]])
     for row, label in zip(predictions[:10], labels[:10]):
         client.observe(model, pd.Series(row, integers)[sorted(integers)], integers[label])
-    with pytest.raises(calibd.InvalidArgument, match=r"rows\[0\].labels is 7, expected the name of a"):
+    with pytest.raises(calibd.InvalidArgument, match=r"labels\[0\] is 7, expected the name of a"):
         client.observe(model, predictions[0], 7)
     answer = client.calibration(model)
     right = predictions.argmax(axis=1) == labels
@@ -465,16 +465,16 @@ def test_numbers_of_numpy_declare_models(client):
 
 
 @pytest.mark.parametrize("call, found", [
-    (lambda c, m: c.observe(m, [0.2, 0.3, 0.5], "cow"), r"rows\[0\].labels is 'cow', expected an int"),
+    (lambda c, m: c.observe(m, [0.2, 0.3, 0.5], "cow"), r"labels\[0\] is 'cow', expected an int"),
     (lambda c, m: c.observe(m, 0.5, 1), r"probabilities have the shape \(1, 1\), expected \(n, 3\)"),
-    (lambda c, m: c.observe(m, [0.2, 0.3, 0.5], 1.5), r"rows\[0\].labels is 1.5"),
+    (lambda c, m: c.observe(m, [0.2, 0.3, 0.5], 1.5), r"labels\[0\] is 1.5"),
     (lambda c, m: c.observe(m, [0.2, 0.3, 0.5]), "label is missing: give the label, or a prediction_id"),
     (lambda c, m: c.observe(m, "abc", 0), "probabilities cannot be read as numbers: .*'abc'"),
-    (lambda c, m: c.observe(m, [0.2, 0.3, 0.5], 0, prediction_id=b"x"), r"rows.*prediction_ids is b'x'"),
+    (lambda c, m: c.observe(m, [0.2, 0.3, 0.5], 0, prediction_id=b"x"), r"prediction_ids\[0\] is b'x'"),
     (lambda c, m: c.label(m, "ab", [0, 1]), "ids are 'ab', expected a list, with a list of their"),
     (lambda c, m: c.label(m, "a", 1), "ids are 'a', expected a list, with a list of their labels"),
-    (lambda c, m: c.label(m, ["a"], [1.5]), r"labels\[0\].labels is 1.5, expected an integer 0 to 2"),
-    (lambda c, m: c.label(m, ["a", "b"], [0, "cow"]), r"labels\[1\].labels is 'cow'"),
+    (lambda c, m: c.label(m, ["a"], [1.5]), r"labels\[0\] is 1.5, expected an integer 0 to 2"),
+    (lambda c, m: c.label(m, ["a", "b"], [0, "cow"]), r"labels\[1\] is 'cow'"),
     (lambda c, m: c.label(m, ["a"]), "labels and outcomes are missing, expected either labels"),
     (lambda c, m: c.calibration(7), "model is 7, expected NAME, NAME@VERSION or a resource name"),
     (lambda c, m: c.run_test(m, replicates="x"), "replicates is 'x', expected a whole number"),
@@ -497,7 +497,7 @@ def test_numbers_of_numpy_declare_models(client):
     (lambda c, m: c.history(m, ["hour"]), r"resolution is \['hour'\], expected one of minute, hour"),
     (lambda c, m: c.observe(m), "probabilities and forecast are missing, expected either"),
     (lambda c, m: c.observe(m, [0.2, 0.3, 0.5], 1, request_id=7), "request_id is 7, expected text"),
-    (lambda c, m: c.observe(m, [0.2, 0.3, 0.5], 1, group=b"x"), r"rows\[0\].group_values is b'x'"),
+    (lambda c, m: c.observe(m, [0.2, 0.3, 0.5], 1, group=b"x"), r"group_values\[0\] is b'x'"),
     (lambda c, m: c.label(m, [], []), "labels are empty, expected one for each id"),
     (lambda c, m: c.label(m, ["a"], 5), "labels are 5, expected a list of labels"),
     (lambda c, m: c.calibration("\ud800"), "model is '.ud800', expected NAME, NAME@VERSION or"),

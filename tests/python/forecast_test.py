@@ -167,8 +167,8 @@ def test_outcomes_may_come_later(client):
 @pytest.mark.parametrize("forecasts, outcomes, found", [
     ([[0, 1], [0, np.nan]], [0, 0], r"rows\[1\].forecasts\[1\] is nan"),
     ([[0, 1], [0, -1]], [0, 0], r"rows\[1\].forecasts\[1\] is -1.0"),
-    ([[0, 1]], [np.inf], r"rows\[0\].outcomes is inf"),
-    ([[0, 1e-300]], [1e20], r"rows\[0\].outcomes is 1e\+20"),
+    ([[0, 1]], [np.inf], r"outcomes\[0\] is inf"),
+    ([[0, 1e-300]], [1e20], r"outcomes\[0\] is 1e\+20"),
     ([[0, 1, 2]], [0], r"have the shape \(1, 3\), expected \(n, 2\)"),
     ([[0, 1]], [0, 1], "2 outcomes were given, expected 1"),
     ([[0, 1]], None, "outcomes are missing"),

@@ -144,7 +144,7 @@ def test_outcomes_ids_groups_and_times_may_be_columns(client):
                            ("times", "prediction_times")):
             with pytest.raises(calibd.InvalidArgument, match=rf"^{name} have the shape \(2, 2\), exp"):
                 stream.send([[1, 1], [2, 1]], [1, 2], **{"ids": [5, 6], part: frame[["id", "y"]]})
-        with pytest.raises(calibd.InvalidArgument, match=r"rows\[5\].outcomes is nan, expected a fin"):
+        with pytest.raises(calibd.InvalidArgument, match=r"outcomes\[5\] is nan, expected a fin"):
             stream.send([[1, 1], [2, 1]], [[1.0], [np.nan]], ids=[5, 6])
     assert stream.counts.accepted_rows == 4
     assert client.get_model("columns").label_grace.seconds == 7 * 86400
@@ -155,7 +155,7 @@ def test_outcomes_ids_groups_and_times_may_be_columns(client):
 def test_an_invalid_label_in_a_column_is_shown(client, label, shown):
     client.create_model("column-of-labels", ["cat", "dog"])
     with client.stream("column-of-labels") as stream, pytest.raises(
-            calibd.InvalidArgument, match=rf"^rows\[1\].labels is {shown}, expected"):
+            calibd.InvalidArgument, match=rf"^labels\[1\] is {shown}, expected"):
         stream.send([[0.5, 0.5]] * 2, label)
 
 

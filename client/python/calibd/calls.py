@@ -225,7 +225,7 @@ def _convert(classes: Classes, calls: list[Call], max_rows: int, max_bytes: int)
                        call.logits, stacked([c.baseline for c in calls]))
     else:
         rows = rows_of(classes, call.values, call.truths, call.extras, call.logits, call.baseline)
-    fault = invalid_rows("labels" if call.labels_only else "rows", 0, rows)
+    fault = invalid_rows(0, rows)
     faults = () if fault is None else tuple(_renumbered(one, numbers) for one in fault.fields)
     dropped = len(rows) - int(rows.valid.sum())
     chunks = [chunk._replace(rows=numbers[chunk.rows])

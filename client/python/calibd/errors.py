@@ -27,6 +27,16 @@ class FieldError(NamedTuple):
     description: str
 
 
+# Fields of a request that are lists with one entry for each row.
+_LISTS = ("labels", "outcomes", "prediction_ids", "prediction_times", "group_values")
+
+
+def path_of(field: str, row: int) -> str:
+    """The path of a field of a row as the server names it: `rows[17].probabilities[1]`, or `labels[17]`
+    for a list with one entry for each row."""
+    return f"{field}[{row}]" if field in _LISTS else f"rows[{row}].{field}"
+
+
 class CalibdError(Exception):
     """An error of a call or a stream.
 

@@ -101,7 +101,7 @@ def checked_message(classes: Classes, given: Observation) -> ingest.Observations
     rows = rows_of(classes._replace(row_sum_tolerance=math.inf), values, truths,
                    Extras(ids, groups, features=_one("features", given.features)), False,
                    _one("baseline", given.baseline))
-    message: ingest.Observations = ingest.Observations.FromString(_all_bytes("rows", rows))
+    message: ingest.Observations = ingest.Observations.FromString(_all_bytes(rows))
     if _is_name(classes, given.label) or _has_names(given.probabilities) or _has_names(given.baseline):
         message.class_names.extend(classes.names)
     return message
@@ -112,7 +112,7 @@ def labels_message(classes: Classes, ids: Any, labels: Any) -> ingest.Labels:
     rows = LabelRows(classes, ids, labels)
     if not len(rows):
         raise invalid("labels", "are empty, expected one for each id")
-    message: ingest.Labels = ingest.Labels.FromString(_all_bytes("labels", rows))
+    message: ingest.Labels = ingest.Labels.FromString(_all_bytes(rows))
     return message
 
 
@@ -177,8 +177,8 @@ def _one(field: str, row: Any) -> Any:
     return values.reshape(1, -1)
 
 
-def _all_bytes(what: str, rows: Rows | LabelRows) -> bytes:
+def _all_bytes(rows: Rows | LabelRows) -> bytes:
     """The serialized rows. Raises the error of the first invalid ones."""
-    if fault := invalid_rows(what, 0, rows):
+    if fault := invalid_rows(0, rows):
         raise fault
     return b"".join(part for chunk in rows.chunks(0, len(rows), 2**63 - 1) for part in chunk.parts)

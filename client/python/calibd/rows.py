@@ -17,7 +17,7 @@ from calibd.arrays import (MAX_GROUP_BYTES, MAX_ID_BYTES, POSITIVE_CLASS, Classe
                            Mask, as_features, as_forecasts, as_label_values, as_labels, as_matrix,
                            as_outcomes, as_texts, as_truths, check_count, check_indices, invalid,
                            label_fault)
-from calibd.errors import FieldError, InvalidArgument
+from calibd.errors import FieldError, InvalidArgument, path_of
 from calibd.times import as_times
 from calibd.v1 import ingest_service_pb2 as ingest
 
@@ -491,7 +491,7 @@ class LabelRows:
             yield Chunk((), [message.SerializeToString()], part + first)
 
 
-def invalid_rows(what: str, first: int, rows: Rows | LabelRows) -> InvalidArgument | None:
+def invalid_rows(first: int, rows: Rows | LabelRows) -> InvalidArgument | None:
     """The error that names the first invalid rows, or None if all rows are valid."""
     wrong = np.flatnonzero(~rows.valid)
     if not len(wrong):
@@ -499,7 +499,7 @@ def invalid_rows(what: str, first: int, rows: Rows | LabelRows) -> InvalidArgume
     fields = []
     for i in wrong[:_MAX_REPORTED_ROWS].tolist():
         fault = rows.fault(i)
-        fields.append(FieldError(f"{what}[{first + i}].{fault.path}", fault.description))
+        fields.append(FieldError(path_of(fault.path, first + i), fault.description))
     text = "; ".join(f"{field.path} {field.description}" for field in fields)
     if len(wrong) > len(fields):
         text += f"; {len(wrong) - len(fields)} more"

@@ -365,7 +365,7 @@ class ObservationStream:
                                 owned(single[0]), single[1], NO_EXTRAS))
                 return
             rows = read(classes)
-            fault = invalid_rows(what, first, rows)
+            fault = invalid_rows(first, rows)
             if fault is not None:
                 if self._settings.on_invalid == "raise":
                     raise fault

@@ -49,10 +49,9 @@ class Batch:
         if (match is None or violation.path.startswith("class_names[")
                 or int(match[1]) >= len(self.rows)):
             return violation
-        what = "labels" if self.has_labels_only else "rows"
         # "rows[3].probabilities[1]" or "prediction_ids[3]".
-        field_name = violation.path.replace(match[0], "", 1).removeprefix("rows.")
-        return FieldError(f"{what}[{self.rows[int(match[1])]}].{field_name}", violation.description)
+        path = violation.path.replace(match[0], f"[{self.rows[int(match[1])]}]", 1)
+        return FieldError(path, violation.description)
 
 
 @dataclass
