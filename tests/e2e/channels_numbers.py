@@ -168,9 +168,7 @@ def check_stated(where, match, interval):
         return
     sign = 1 if match["side"] == "high" else -1
     lower, upper = (interval["gapLower"], interval["gapUpper"])[::sign]
-    # It is the difference of the printed shares.
-    same_number(f"{where}, gap", match["gap"], 100 * sign * interval["gap"],
-                0.13 if float(match["gap"]) >= 1 else 0.03)
+    same_printed(f"{where}, gap", match["gap"], 100 * sign * interval["gap"])
     larger, smaller = sorted((interval["stated"], interval["stated"] - interval["gap"]), reverse=True)
     has_ratio = larger >= 2 * smaller > 1e-14 and lower * sign > 0
     same(f"{where}, a factor", bool(match["times"]), has_ratio)
@@ -190,12 +188,11 @@ def check_confidence(where, match, measurement):
         return
     sign = 1 if match["side"] == "over" else -1
     lower, upper = (interval["gapLower"], interval["gapUpper"])[::sign]
-    # From 1 point on, it is the difference of the shares with one decimal.
-    same_number(f"{where}, gap", match["gap"], 100 * sign * interval["gap"], 0.15)
+    same_points(f"{where}, gap", match["gap"], sign * interval["gap"])
     require(lower * sign > 0, f"{where}: a side, {interval}")
-    if float(match["gap"]) >= 1:
-        same_number(f"{where}, the difference of the printed figures", match["gap"],
-                    abs(float(match["says"]) - float(match["right"])), 0.11)
+    # Each of the three figures is rounded on its own.
+    same_number(f"{where}, the difference of the printed figures", match["gap"],
+                abs(float(match["says"]) - float(match["right"])), 0.31)
     same_number(f"{where}, lower end of the gap", match["lower"], 100 * sign * lower, 0.1)
     same_number(f"{where}, upper end of the gap", match["upper"], 100 * sign * upper, 0.1)
 

@@ -71,7 +71,7 @@ TEST(HowBadLineTest, TheWorseEventLeads) {
   EXPECT_EQ(
       HowBad(answer),
       "top label off by 5.3 points (4.2 to 6.8; limit 2 points), says 97.0 %, right 91.7 %: "
-      "over-confident by 5.3 points (4.2 to 6.3); P(class 1) off by 3 points (2.01 to 6; limit 2 "
+      "over-confident by 5.2 points (4.2 to 6.3); P(class 1) off by 3 points (2.01 to 6; limit 2 "
       "points), "
       "says 25.0 %, is 25.0 %, and whether this is too high or too low is not known yet");
   *all.mutable_class_1() = Interval(0.1, 0.081, 0.12, -0.1003);
@@ -82,7 +82,7 @@ TEST(HowBadLineTest, TheWorseEventLeads) {
       "by 10.0 points (9.0 to 11.1); top label off by 5.3 points (4.2 to 6.8; limit 2 points), "
       "says "
       "97.0 "
-      "%, right 91.7 %: over-confident by 5.3 points (4.2 to 6.3)");
+      "%, right 91.7 %: over-confident by 5.2 points (4.2 to 6.3)");
   EXPECT_EQ(HowBadLine(answer).brief(), "P(class 1) off by 10 points (8.1 to 12; limit 2 points)");
   // The other event says the same, as of a rare class 1.
   v1::GetCalibrationResponse rare = answer;
@@ -127,9 +127,8 @@ TEST(HowBadLineTest, SmallProbabilitiesKeepTwoDigitsAndHaveAFactor) {
               EndsWith(", says 0.10 %, is 0.010 %: 10 times too high, by 0.090 points "
                        "(0.050 to 0.130)"));
   set(0.0001, -0.0149, 0.001);
-  EXPECT_THAT(HowBad(answer),
-              EndsWith(", says 0.010 %, is 1.5 %: 150 times too low, by 1.490 points "
-                       "(1.39 to 1.59)"));
+  EXPECT_THAT(HowBad(answer), EndsWith(", says 0.010 %, is 1.5 %: 150 times too low, by 1.5 points "
+                                       "(1.39 to 1.59)"));
   // A factor of chance, and one of nothing.
   set(0.001, 0.0009, 0.0011);
   EXPECT_THAT(HowBad(answer),

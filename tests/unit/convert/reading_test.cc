@@ -33,7 +33,7 @@ TEST(ReadingTest, HasEachLineThatSaysSomething) {
   EXPECT_EQ(
       reading.how_bad().text(),
       "off by 5.3 points (4.2 to 6.8; limit 2 points); says 97.0 %, right 91.7 %: over-confident "
-      "by 5.3 points (4.2 to 6.3)");
+      "by 5.2 points (4.2 to 6.3)");
   EXPECT_EQ(reading.how_bad().brief(), "off by 5.3 points (4.2 to 6.8; limit 2 points)");
   EXPECT_EQ(
       reading.where().text(),

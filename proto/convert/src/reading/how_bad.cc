@@ -43,8 +43,9 @@ std::string NoRowText(const v1::GetCalibrationResponse& answer) {
                       all.first_observation() + all.observations() - 1, "; no labelled row since");
 }
 
-// "says 97.0 %, right 91.7 %: over-confident by 5.3 points (4.2 to 6.3)". The printed figures add
-// up to a tenth of a point. A direction is named only if the interval has no other.
+// "says 97.0 %, right 91.7 %: over-confident by 5.3 points (4.2 to 6.3)". Each figure is rounded on
+// its own, so that all channels print the same ones; the first two may differ by a tenth of a point
+// more or less than the third. A direction is named only if the interval has no other.
 std::string ConfidenceText(const v1::ErrorMeasurement& error) {
   const v1::ErrorInterval& interval = error.top_label();
   const std::string shares = absl::StrCat("says ", Percent(error.mean_confidence(), 1), ", right ",
@@ -53,15 +54,11 @@ std::string ConfidenceText(const v1::ErrorMeasurement& error) {
   if (!is_over && interval.gap_upper() >= 0) {
     return shares + ", and whether it is over- or under-confident is not known yet";
   }
-  const double exact = std::abs(error.mean_confidence() - error.accuracy());
-  const auto tenths = [](double share) { return std::round(1000 * share); };
-  const double printed =
-      std::abs(tenths(error.mean_confidence()) - tenths(error.accuracy())) / 1000;
+  const double gap = std::abs(error.mean_confidence() - error.accuracy());
   const double low = is_over ? interval.gap_lower() : -interval.gap_upper();
   const double high = is_over ? interval.gap_upper() : -interval.gap_lower();
-  return absl::StrCat(shares, ": ", is_over ? "over" : "under", "-confident by ",
-                      PointsText(exact < 0.01 ? exact : printed), " (", Points(low), " to ",
-                      Points(high), ")");
+  return absl::StrCat(shares, ": ", is_over ? "over" : "under", "-confident by ", PointsText(gap),
+                      " (", Points(low), " to ", Points(high), ")");
 }
 
 // Whether an event is worth a second sentence: it is over the limit too, or off in one direction.

@@ -109,10 +109,6 @@ double FrequencyOf(const v1::ErrorInterval& error) noexcept {
   return frequency < kRounding ? 0 : frequency;
 }
 
-std::string PrintedGap(double points, int decimals) {
-  return Fixed(std::abs(points), std::abs(points) >= 10 ? 1 : decimals);
-}
-
 std::string StatedText(const v1::ErrorInterval& error) {
   if (!error.has_stated()) return "";
   const double says = 100 * error.stated();
@@ -122,30 +118,21 @@ std::string StatedText(const v1::ErrorInterval& error) {
   if (error.gap_lower() <= 0 && error.gap_upper() >= 0) {
     return shares + ", and whether this is too high or too low is not known yet";
   }
-  int decimals = std::max(DecimalsOf(says, 1), DecimalsOf(is, 1));
-  const auto printed = [](double value) {
-    const double unit = std::pow(10, -DecimalsOf(value, 1));
-    return unit * std::round(value / unit);
-  };
-  double gap = printed(says) - printed(is);
-  if (std::abs(gap) < std::pow(10, -decimals) / 2 || gap * error.gap_lower() < 0) {
-    gap = 100 * error.gap();
-    decimals = DecimalsOf(gap, 1);
-  }
-  const std::string text = shares + ": ";
-  const double low = 100 * (gap > 0 ? error.gap_lower() : -error.gap_upper());
-  const double high = 100 * (gap > 0 ? error.gap_upper() : -error.gap_lower());
+  const bool is_high = error.gap_lower() > 0;
+  const double gap = std::abs(100 * error.gap());
+  const double low = 100 * (is_high ? error.gap_lower() : -error.gap_upper());
+  const double high = 100 * (is_high ? error.gap_upper() : -error.gap_lower());
   const double larger = std::max(says, is);
   const double smaller = std::min(says, is);
   std::string factor;
-  if (low > 0 && smaller > 0 && larger >= 2 * smaller) {
+  if (smaller > 0 && larger >= 2 * smaller) {
     const double ratio = larger / smaller;
     factor =
         absl::StrCat(ratio < 99.5 ? absl::StrFormat("%.2g", ratio) : Fixed(ratio, 0), " times ");
   }
-  return absl::StrCat(text, factor, gap > 0 ? "too high" : "too low", factor.empty() ? "" : ",",
-                      " by ", PrintedGap(gap, decimals), " points (",
-                      Fixed(low, DecimalsOf(high - low, 1)), " to ",
+  return absl::StrCat(shares, ": ", factor, is_high ? "too high" : "too low",
+                      factor.empty() ? "" : ",", " by ", Fixed(gap, DecimalsOf(gap, 1)),
+                      " points (", Fixed(low, DecimalsOf(high - low, 1)), " to ",
                       Fixed(high, DecimalsOf(high - low, 1)), ")");
 }
 

@@ -49,12 +49,9 @@ struct NamedEvent {
 
 // How often the event happened, in [0, 1]. error: with `stated`.
 [[nodiscard]] double FrequencyOf(const v1::ErrorInterval& error) noexcept;
-// The absolute difference of two printed percentages in points. decimals: those of the percentages;
-// one is enough from 10 points on.
-[[nodiscard]] std::string PrintedGap(double points, int decimals);
 // "says 25.0 %, is 35.0 %: too low by 10.0 points (8.1 to 11.9)", or with a factor of two and
-// more "says 0.10 %, is 0.010 %: 10 times too high, by 0.090 points (0.050 to 0.130)". The printed
-// figures add up. Empty for an interval without `stated`.
+// more "says 0.10 %, is 0.010 %: 10 times too high, by 0.090 points (0.050 to 0.130)". Each
+// figure is rounded on its own. Empty for an interval without `stated`.
 [[nodiscard]] std::string StatedText(const v1::ErrorInterval& error);
 
 // Whether the predicted class is right in less than 1 of class_count rows: the upper end of the
