@@ -166,6 +166,13 @@ def check_changed(_, a):
     change = a.facts.get("error", {}).get("change")
     same("answer", line.get("answer", "UNSPECIFIED") == "CHANGED", change is not None)
     if change is None:
+        since = re.search(r"off from (?:the first rows|row (\d+)) on, as far as can be seen",
+                          line.get("text", ""))
+        if since:
+            # Calibration was rejected, or the limit exceeded, within the first thousand rows.
+            first = min(int(alarm["observation"]) for alarm in a.facts["alarms"])
+            require(first < int(since[1] or 1) + 1000, f"changed: {line}, first alarm at row {first}")
+            return
         require(not line or "no change" in line["text"] or "cannot be dated" in line["text"],
                 f"changed: {line}")
         drift = a.active("DRIFT")

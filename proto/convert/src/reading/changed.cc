@@ -92,8 +92,9 @@ std::int64_t FirstRowBefore(const v1::GetCalibrationResponse& answer, const v1::
 const v1::Alarm* FirstOfAllRows(const v1::GetCalibrationResponse& answer, const v1::Alarm* drift) {
   const v1::Alarm* first = nullptr;
   for (const v1::Alarm& alarm : answer.alarms()) {
-    const bool is_of_all_rows =
-        alarm.group_value().empty() && !alarm.is_overflow_group() && alarm.label().empty();
+    // The evidence and the drift of all labels together name the label with the largest value.
+    const bool is_of_all_rows = alarm.group_value().empty() && !alarm.is_overflow_group() &&
+                                (alarm.label().empty() || alarm.kind() != v1::Alarm::OVER_LIMIT);
     const bool was_active = !alarm.has_acknowledge_time() ||
                             (drift != nullptr && alarm.acknowledge_time() > drift->raise_time());
     if (!is_of_all_rows || !was_active) continue;
