@@ -60,14 +60,14 @@ def event_content():
     """The body of a CloudEvent: the event in structured mode, or any answer in binary mode."""
     text = {"type": "string"}
     event = {"type": "object", "required": ["specversion", "id", "source", "type"], "properties": {
-        "specversion": {"const": "1.0"}, "id": {**text, "minLength": 1}, "source": text, "type": text,
+        "specversion": {"const": "1.0"}, "id": {**text, "minLength": 1, "maxLength": 100}, "source": text, "type": text,
         "time": {**text, "format": "date-time"}, "datacontenttype": text,
         "data": {"description": "The answer of the model server."}, "data_base64": text}}
     return {**content(event, "application/cloudevents+json"), **content({}, "*/*")}
 
 
 def event_headers():
-    headers = (("ce-id", "string", "Required in binary mode: the id of the event."),
+    headers = (("ce-id", "string", "Required in binary mode: the id of the event, 1..100 bytes."),
                ("ce-type", "string", "Required in binary mode: ends with .response for an answer."),
                ("ce-time", "string", "The time of the event, in RFC 3339."),
                ("Inference-Header-Content-Length", "integer",
@@ -154,6 +154,8 @@ class Description:
             settings["description"] = "The new values. An unset one is the default."
             paths = "|".join(sorted(self.updatable(".calibd.v1.Model"))).replace(".", r"\.")
             schema["properties"]["model"] = settings
+            # The path names the model.
+            schema["required"] = [name for name in schema["required"] if name != "model"]
             schema["properties"]["updateMask"].update(pattern=f"^({paths})(,({paths}))*$")
         return content(schema)
 

@@ -104,8 +104,10 @@ class Schemas:
         self.comments[name] = paragraphs(locations.get(path))
         comment = ""
         for i, field in enumerate(message.field):
-            # A comment may cover the fields that directly follow it.
-            comment = paragraphs(locations.get((*path, MESSAGE_FIELDS, i))) or comment
+            # A comment may cover the fields of the same type that directly follow it.
+            follows = i > 0 and field.type_name == message.field[i - 1].type_name
+            comment = paragraphs(locations.get((*path, MESSAGE_FIELDS, i))) or (
+                comment if follows else "")
             self.comments[f"{name}.{field.name}"] = comment
         for i, inner in enumerate(message.nested_type):
             self.add(f"{name}.{inner.name}", inner, (*path, MESSAGE_NESTED, i), locations)
@@ -146,8 +148,12 @@ class Schemas:
             properties[field.json_name] = self.property(name, field)
             rules = self.rules(field)
             if rules.required_without:
-                conditions.append({"anyOf": [{"required": [field.json_name]},
-                                             {"required": [json_names[rules.required_without]]}]})
+                # 0 and an empty list are as good as none.
+                other = json_names[rules.required_without]
+                conditions.append({"anyOf": [
+                    {"required": [field.json_name],
+                     "properties": {field.json_name: {"minimum": rules.least}}},
+                    {"required": [other], "properties": {other: {"minItems": 1}}}]})
             if rules.needs:
                 conditions.append(self.needs(message, field, rules.needs))
         for i, oneof in enumerate(message.oneof_decl):

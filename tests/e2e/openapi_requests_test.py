@@ -112,6 +112,15 @@ class OpenApiRequestsTest(unittest.TestCase):
         name = f"made-{next(self.numbers)}"
         kind = maker.pick(KINDS)
         model = self.send(maker, "CreateModel", name, make_model(maker, kind, f"models/{name}"))["model"]
+        try:
+            self.use(maker, name, model)
+        finally:
+            # The models of failed attempts would fill the memory of the server.
+            status = self.server.ask("DELETE", f"/v1/models/{name}")[0]
+        self.assertEqual(status, 200)
+
+    def use(self, maker, name, model):
+        """All requests about a model but those that create and delete it."""
         has_ids = declared(model, "label_grace") is not None
         later = has_ids and not model["labelsComeWithPredictions"]
         for truths_later in (False, True) if later else (False,):
@@ -127,7 +136,6 @@ class OpenApiRequestsTest(unittest.TestCase):
         for operation in READS:
             self.read(maker, operation, name)
         self.update(maker, model, name)
-        self.send(maker, "DeleteModel", name, None)
 
     def test_all_of_240_requests_from_the_description_are_accepted(self):
         @hypothesis.settings(SETTINGS, max_examples=60)
@@ -165,7 +173,9 @@ class OpenApiRequestsTest(unittest.TestCase):
             if not isinstance(value, dict) or name not in value or "x-rows" in one:
                 continue
             one = maker.resolve(one)
-            wrong = {"integer": "x", "number": "x", "boolean": 7, "string": 7, "array": 7}
+            # A 64-bit number in JSON is text, and a plain number is accepted too.
+            text = "x" if one.get("format") in ("int64", "uint64") else 7
+            wrong = {"integer": "x", "number": "x", "boolean": 7, "string": text, "array": 7}
             wrongs = [wrong[one["type"]]] if one.get("type") in wrong else ["x"]
             for ends in (one, *one.get("anyOf", ())):
                 for end, step in (("minimum", -1), ("exclusiveMinimum", 0), ("maximum", 1),
@@ -214,7 +224,7 @@ class OpenApiRequestsTest(unittest.TestCase):
                 snake = re.sub(r"([A-Z])", lambda found: "_" + found[1].lower(), name)
                 self.assertIn(snake, text.decode(), (operation, spoiled))
                 refused += 1
-        self.assertGreater(refused, 60)
+        self.assertGreater(refused, 50)
 
     def test_class_names_are_labels(self):
         self.server.create("pets", {"count": 3, "names": ["cat", "dog", "7"]}, labelGrace="3600s")

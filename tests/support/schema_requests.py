@@ -102,6 +102,8 @@ class Maker:
                 for name, inner in one.get("properties", {}).items():
                     if inner.get("minLength") and value.get(name) == "":
                         value[name] = "tag"
+                    if inner.get("minItems") and not self.is_valid(value, condition):
+                        value[name] = self.value({**properties[name], **inner})
         return value
 
     def satisfy(self, condition, present, excluded, wanted):
@@ -114,7 +116,7 @@ class Maker:
         usable = [one for one in alternatives
                   if "required" in one and not set(one["required"]) & excluded]
         if "anyOf" in condition:
-            needing = set(alternatives[0].get("properties", ()))
+            needing = set() if "required" in alternatives[0] else set(alternatives[0]["properties"])
             if needing and not usable:
                 present.difference_update(needing)
             elif not needing or needing & present:
@@ -144,6 +146,8 @@ def make_model(maker, kind, name):
     model_schema = maker.resolve(schema["properties"]["model"])
     model = maker.object(model_schema, wanted=(kind,))
     model["name"] = name
+    # A batch that finds no room among the pending predictions is refused.
+    model.pop("maxPending", None)
     if kind == "labels":
         # The x-rules of these fields say so.
         model.get("monitoring", {}).pop("groupTag", None)
