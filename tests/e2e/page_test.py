@@ -94,7 +94,7 @@ class PageTest(unittest.TestCase):
 
     def wait_for_text(self, selector, part):
         self.browser.run(f"await page.locator({json.dumps(selector)}).filter({{hasText: "
-                         f"{json.dumps(part)}}}).first().waitFor({{timeout: 60000}});")
+                         f"{json.dumps(part)}}}).first().waitFor();")
 
     def check_no_fault(self):
         self.assertEqual(self.browser.run("return faults;"), [])
@@ -143,7 +143,7 @@ class PageTest(unittest.TestCase):
         for name, charts in {"fraud": 2, "demand": 3, "topics": 2}.items():
             self.show(name, "#history + figure svg")
             if name == "fraud":
-                self.browser.run("await page.waitForSelector('#reliability + figure svg', {timeout: 60000});")
+                self.browser.run("await page.waitForSelector('#reliability + figure svg');")
             self.assertEqual(self.browser.run("return await page.locator('figure svg').count();"), charts)
             self.browser.run("for (const one of await page.$$('figure summary')) await one.click(); "
                              "await page.waitForFunction((charts) => document.querySelectorAll("
