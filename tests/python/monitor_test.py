@@ -98,7 +98,7 @@ def test_a_frozen_server_makes_nobody_wait_and_dropped_rows_are_reported(own_ser
         with pytest.raises(calibd.DeadlineExceeded, match="within 0.1 s"):
             monitor.flush(0.1)
         counts = monitor.counts
-        assert counts.rows == 2010 and counts.overflowed == counts.dropped_rows > 1000
+        assert counts.rows == 2010 and counts.overflowed == counts.dropped_rows > 0
         # A second line comes after a minute.
         assert caplog.text.count("models/frozen: dropped ") == 1
     monitor.flush(60)
@@ -223,7 +223,7 @@ def test_single_rows_of_a_stream_that_blocks_are_merged(client, model, observes)
                 stream.send(prediction[np.newaxis], [label])
         with pytest.raises(calibd.InvalidArgument, match=r"rows\[2000\].probabilities sums to 1.5"):
             stream.observe([0.5, 0.5, 0.5], 1)
-        with pytest.raises(calibd.InvalidArgument, match=r"rows\[2000\].labels"):
+        with pytest.raises(calibd.InvalidArgument, match=r"labels\[2000\]"):
             stream.send([[0.5, 0.25, 0.25]], [3])
         sequence = stream._delivery.ledger.window
     chosen = predictions[np.arange(2000), labels]
