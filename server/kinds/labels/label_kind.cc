@@ -1,6 +1,7 @@
 #include "server/kinds/labels/label_kind.h"
 
 #include <algorithm>
+#include <numbers>
 #include <numeric>
 
 #include "calibd/core/status_macros.h"
@@ -64,10 +65,12 @@ void LabelWatchFields(StateFields& fields, LabelWatchState& state) {
 }  // namespace
 
 EvidenceReading LabelWatch::Read() const {
-  // A decision needs the maxima alone; SnapshotOf reads the evidence of each label.
+  // SnapshotOf reads the evidence of each label.
   const LabelEvidenceState& state = evidence_.Save();
   EvidenceReading reading;
   reading.count = state.count;
+  reading.evidence.log10_e_value = evidence_.LogEValue() / std::numbers::ln10;
+  reading.drift.log10_now = evidence_.LogDrift() / std::numbers::ln10;
   reading.maximum = state.maximum;
   reading.drift.maximum = state.drift_maximum;
   reading.evidence_reached_at = state.evidence_reached_at;

@@ -183,6 +183,10 @@ TEST_F(LabelsTest, TheVerdictNamesTheLabelThatIsOver) {
   EXPECT_EQ(buckets.total().labels(0).truths(), 6000);
   EXPECT_TRUE(buckets.total().has_error());
   EXPECT_FALSE(buckets.total().has_mean_confidence());
+  const v1::HistoryBucket& newest = *buckets.buckets().rbegin();
+  EXPECT_GT(newest.log10_e_value(), 1);
+  EXPECT_DOUBLE_EQ(newest.log10_e_value(), answer.watch().evidence().log10_e_value());
+  EXPECT_DOUBLE_EQ(newest.drift_log10_statistic(), answer.watch().drift().log10_statistic());
 }
 
 TEST_F(LabelsTest, AChangeOfTheAverageErrorIsDatedAlsoAfterARestart) {

@@ -102,6 +102,8 @@ class LabelEvidence {
   [[nodiscard]] LabelEvidenceReading Read() const;
   // The natural logarithm of the e-value of the model.
   [[nodiscard]] double LogEValue() const noexcept;
+  // The natural logarithm of the drift statistic of the model.
+  [[nodiscard]] double LogDrift() const noexcept;
   [[nodiscard]] std::int64_t count() const noexcept { return state_.count; }
   [[nodiscard]] std::size_t label_count() const noexcept { return label_count_; }
   // Resets the drift statistics to R = 0; see EvidenceProcess::RestartDrift.
@@ -125,7 +127,6 @@ class LabelEvidence {
   void Record() noexcept;
   // The e-value of label k.
   [[nodiscard]] double EValue(std::size_t k) const noexcept;
-  [[nodiscard]] double LogDrift() const noexcept;
 
   std::size_t label_count_;
   double eps_;
