@@ -118,8 +118,6 @@ class Api {
                                         NamedModel model);
   absl::Status CompareModels(const v1::CompareModelsRequest& request,
                              const Reply<v1::CompareModelsResponse>& reply, NamedModel model);
-  absl::Status ComputeLoss(const v1::ComputeLossRequest& request,
-                           const Reply<v1::ComputeLossResponse>& reply);
   absl::Status AcknowledgeAlarm(const v1::AcknowledgeAlarmRequest& request,
                                 const Reply<v1::AcknowledgeAlarmResponse>& reply, NamedModel model);
   absl::Status ListVerdicts(const v1::ListVerdictsRequest& request,
@@ -171,7 +169,6 @@ inline constexpr Method kRecalibrate{"Recalibrate", Rights::kRead, &Api::Recalib
 inline constexpr Method kEstimateCalibrationError{"EstimateCalibrationError", Rights::kRead,
                                                   &Api::EstimateCalibrationError};
 inline constexpr Method kCompareModels{"CompareModels", Rights::kRead, &Api::CompareModels};
-inline constexpr Method kComputeLoss{"ComputeLoss", Rights::kRead, &Api::ComputeLoss};
 inline constexpr Method kAcknowledgeAlarm{"AcknowledgeAlarm", Rights::kWrite,
                                           &Api::AcknowledgeAlarm};
 inline constexpr Method kListVerdicts{"ListVerdicts", Rights::kRead, &Api::ListVerdicts};

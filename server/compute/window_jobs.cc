@@ -55,26 +55,6 @@ absl::StatusOr<std::shared_ptr<WindowJobs::Job>> WindowJobs::Submit(WindowReques
   if (draining_) return DrainingError();
   CALIBD_RETURN_IF_ERROR(CheckWindow(*request.model, request.observations));
   CALIBD_RETURN_IF_ERROR(CheckSize(request, *request.model->snapshot()).status());
-  return Queue(
-      [this, request = std::move(request)](const Job& job, const Watcher& observer) {
-        return RunWindow(request, job, observer);
-      },
-      std::move(watcher));
-}
-
-absl::StatusOr<std::shared_ptr<WindowJobs::Job>> WindowJobs::Submit(RowsRequest request,
-                                                                    Watcher watcher) {
-  if (draining_) return DrainingError();
-  CALIBD_RETURN_IF_ERROR(CheckCost(request.rows, request.cost, request.remedy));
-  return Queue(
-      [this, compute = std::move(request.compute)](const Job& job, const Watcher& observer) {
-        return Run(nullptr, job, observer, compute);
-      },
-      std::move(watcher));
-}
-
-absl::StatusOr<std::shared_ptr<WindowJobs::Job>> WindowJobs::Queue(
-    std::function<absl::Status(const Job& job, const Watcher& watcher)> body, Watcher watcher) {
   const auto most = static_cast<std::int64_t>(threads_ + limits_.max_queued);
   if (queued_.fetch_add(1) + running_ >= most) {
     --queued_;
@@ -88,12 +68,12 @@ absl::StatusOr<std::shared_ptr<WindowJobs::Job>> WindowJobs::Queue(
         kBusyRetryDelay);
   }
   auto job = std::make_shared<Job>();
-  pool_.Post([this, body = std::move(body), watcher = std::move(watcher), job] {
+  pool_.Post([this, request = std::move(request), watcher = std::move(watcher), job] {
     ++running_;
     --queued_;
     absl::Status status;
     try {
-      status = body(*job, watcher);
+      status = Run(request, *job, watcher);
     } catch (...) {
       status = CurrentExceptionStatus("WindowJobs", "compute");
     }
@@ -124,35 +104,29 @@ absl::StatusOr<std::size_t> WindowJobs::CheckSize(const WindowRequest& request,
   // The rows with their labels or outcomes, features and groups.
   cost.memory_bytes +=
       static_cast<double>(n * (m + 2 + declaration->feature_names.size()) * sizeof(double));
-  const char* const unit = declaration->row_shape().has_probabilities() ? " classes" : " values";
-  CALIBD_RETURN_IF_ERROR(
-      CheckCost(absl::StrCat(n, " observations of ", m, unit), cost, request.remedy));
-  return n;
-}
-
-absl::Status WindowJobs::CheckCost(const std::string& rows, const JobCost& cost,
-                                   const std::string& remedy) const {
   if (cost.memory_bytes <= static_cast<double>(limits_.memory_bytes) &&
       cost.operations <= limits_.operations) {
-    return absl::OkStatus();
+    return n;
   }
   return MakeError(
       absl::StatusCode::kResourceExhausted, "JOB_TOO_LARGE",
-      absl::StrFormat("this, of %s, needs %.3g bytes (limit %.3g) and %.3g operations "
-                      "(limit %.3g): use %s",
-                      rows, cost.memory_bytes, static_cast<double>(limits_.memory_bytes),
-                      cost.operations, limits_.operations, remedy));
+      absl::StrFormat("this, of %d observations of %d %s, needs %.3g bytes (limit %.3g) and %.3g "
+                      "operations (limit %.3g): use %s",
+                      n, m, declaration->row_shape().has_probabilities() ? "classes" : "values",
+                      cost.memory_bytes, static_cast<double>(limits_.memory_bytes), cost.operations,
+                      limits_.operations, request.remedy));
 }
 
-absl::Status WindowJobs::Run(
-    const Model* model, const Job& job, const Watcher& watcher,
-    const std::function<absl::Status(const RunControl& control)>& compute) const {
-  const auto deleted = [model] { return model != nullptr && model->deleted(); };
-  const auto stopped = [this, &job, &deleted] { return job.cancelled_ || draining_ || deleted(); };
-  const auto stop_reason = [this, model, &deleted]() -> absl::Status {
+absl::Status WindowJobs::Run(const WindowRequest& request, const Job& job,
+                             const Watcher& watcher) const {
+  const Model& model = *request.model;
+  const auto stopped = [this, &job, &model] {
+    return job.cancelled_ || draining_ || model.deleted();
+  };
+  const auto stop_reason = [this, &model]() -> absl::Status {
     if (draining_) return DrainingError();
-    return deleted() ? ModelNotFoundError(model->declaration()->name.ToString())
-                     : absl::CancelledError("the call was cancelled");
+    return model.deleted() ? ModelNotFoundError(model.declaration()->name.ToString())
+                           : absl::CancelledError("the call was cancelled");
   };
   if (stopped()) return stop_reason();
   RunControl control;
@@ -161,18 +135,10 @@ absl::Status WindowJobs::Run(
   };
   control.progress = watcher.progress;
   control.cancelled = stopped;
-  const absl::Status status = compute(control);
+  const std::shared_ptr<const ModelSnapshot> snapshot = model.snapshot();
+  CALIBD_ASSIGN_OR_RETURN(const std::size_t n, CheckSize(request, *snapshot));
+  const absl::Status status = request.compute(ReadWindow(snapshot, n), control);
   return absl::IsCancelled(status) ? stop_reason() : status;
-}
-
-absl::Status WindowJobs::RunWindow(const WindowRequest& request, const Job& job,
-                                   const Watcher& watcher) const {
-  return Run(request.model.get(), job, watcher, [&](const RunControl& control) -> absl::Status {
-    const std::shared_ptr<const ModelSnapshot> snapshot = request.model->snapshot();
-    CALIBD_ASSIGN_OR_RETURN(const std::size_t n, CheckSize(request, *snapshot));
-    const WindowSample sample = ReadWindow(snapshot, n);
-    return request.compute(sample, control);
-  });
 }
 
 void WindowJobs::Count(const absl::Status& status) noexcept {

@@ -70,16 +70,6 @@ struct WindowRequest {
   std::function<absl::Status(const WindowSample& sample, const RunControl& control)> compute;
 };
 
-// A computation over the rows of a request, without a model.
-struct RowsRequest {
-  // The rows, for the error, e.g. "64 rows of 10 values".
-  std::string rows;
-  JobCost cost;
-  // How to make a job that is too large smaller; see WindowRequest.
-  std::string remedy;
-  std::function<absl::Status(const RunControl& control)> compute;
-};
-
 // Runs long computations on the compute threads, in the order of submission. Idle threads help with
 // running jobs. Thread-safe.
 class WindowJobs {
@@ -128,8 +118,6 @@ class WindowJobs {
   // that exist and the number that is needed; ResourceExhausted with a retry delay if too many jobs
   // are queued, or without one if the job is too large.
   [[nodiscard]] absl::StatusOr<std::shared_ptr<Job>> Submit(WindowRequest request, Watcher watcher);
-  // Queues a job that has no model, and therefore none of the errors about a model.
-  [[nodiscard]] absl::StatusOr<std::shared_ptr<Job>> Submit(RowsRequest request, Watcher watcher);
 
   // Stops every job and accepts no new ones.
   void Drain() noexcept { draining_ = true; }
@@ -140,20 +128,10 @@ class WindowJobs {
   [[nodiscard]] const Limits& limits() const noexcept { return limits_; }
 
  private:
-  // Queues a job that runs `body`.
-  [[nodiscard]] absl::StatusOr<std::shared_ptr<Job>> Queue(
-      std::function<absl::Status(const Job& job, const Watcher& watcher)> body, Watcher watcher);
-  [[nodiscard]] absl::Status CheckCost(const std::string& rows, const JobCost& cost,
-                                       const std::string& remedy) const;
   [[nodiscard]] absl::StatusOr<std::size_t> CheckSize(const WindowRequest& request,
                                                       const ModelSnapshot& snapshot) const;
-  // Calls `compute` with the control of the job. model: null, or a model whose deletion stops the
-  // job.
-  [[nodiscard]] absl::Status Run(
-      const Model* model, const Job& job, const Watcher& watcher,
-      const std::function<absl::Status(const RunControl& control)>& compute) const;
-  [[nodiscard]] absl::Status RunWindow(const WindowRequest& request, const Job& job,
-                                       const Watcher& watcher) const;
+  [[nodiscard]] absl::Status Run(const WindowRequest& request, const Job& job,
+                                 const Watcher& watcher) const;
   void Count(const absl::Status& status) noexcept;
 
   const Limits limits_;

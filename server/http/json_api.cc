@@ -320,12 +320,6 @@ JsonRoute InferenceRoute() {
   return route;
 }
 
-JsonRoute LossRoute() {
-  JsonRoute route = ComputingRoute<kComputeLoss>();
-  route.memory_per_byte = 56;
-  return route;
-}
-
 // Returns the length of the resource name "models/{model}[/versions/{version}]" with which the path
 // begins, or 0 if it begins with something else.
 // A segment of a name ends at '/' or ':'.
@@ -403,7 +397,6 @@ std::span<const JsonRoute> JsonRoutes() {
       ComputingRoute<kEstimateCalibrationError>(),
       ComputingRoute<kRecalibrate>(),
       ComputingRoute<kCompareModels>(),
-      LossRoute(),
   };
   return kRoutes;
 }

@@ -65,7 +65,6 @@ class CalibrationService final : public v1::CalibrationService::CallbackService 
   CALIBD_UNARY_CALL(AcknowledgeAlarm)
   CALIBD_UNARY_CALL(ListVerdicts)
   CALIBD_UNARY_CALL(GetHistory)
-  CALIBD_UNARY_CALL(ComputeLoss)
   CALIBD_STREAM_CALL(RunTest)
   CALIBD_STREAM_CALL(Evaluate)
   CALIBD_STREAM_CALL(Recalibrate)

@@ -273,11 +273,6 @@ class JsonApiTest(unittest.TestCase):
                                 status=400)
             self.assertIn(part, answer["error"]["message"])
 
-        rows = {"probabilities": {"values": sent["probabilities"]["values"][:40]},
-                "labels": labels[:20]}
-        self.assertIn("value", self.check("POST", "/v1/loss", "/v1/loss", rows))
-        self.check("POST", "/v1/loss", "/v1/loss", {}, status=400)
-
     def test_a_computation_ends_when_its_client_disconnects(self):
         with JsonServer(CALIBD) as server:
             server.create("long", window=8000)
@@ -643,20 +638,17 @@ class JsonApiTest(unittest.TestCase):
 
 class MemoryTest(unittest.TestCase):
     def test_an_answer_occupies_memory_until_its_client_has_read_it(self):
-        generator = random.Random(4)
-        body = json.dumps({"logits": {"values": [round(generator.gauss(0, 1), 3) for _ in range(80000)]},
-                           "labels": [generator.randrange(200) for _ in range(400)],
-                           "computeGradient": True}).encode()
+        names = [f"class {i} {'-' * 40}" for i in range(20000)]
         with JsonServer(CALIBD) as server, socket.socket() as connection:
-            status, _, answer = server.post("/v1/loss", json.loads(body))
+            status, _, answer = server.post("/v1/models", {"model": {
+                "name": "models/wide", "window": 2, "classes": {"names": names, "blockSizes": [2]}}})
             self.assertEqual(status, 200, answer[:300])
             # The system then buffers only a part of what is not read.
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 536)
             host, port = server.http.rsplit(":", 1)
             connection.connect((host, int(port)))
-            connection.sendall(b"POST /v1/loss HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/"
-                               b"json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            connection.sendall(b"GET /v1/models/wide HTTP/1.1\r\nHost: localhost\r\n\r\n")
 
             def reserved():
                 return int(re.search(rb"\ncalibd_call_memory_bytes (\d+)\n", server.get("/metrics")[2])[1])

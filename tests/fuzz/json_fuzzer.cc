@@ -22,7 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static const std::array<const Message*, 6> kMessages{
       &v1::ObserveRequest::default_instance(),     &v1::CreateModelRequest::default_instance(),
       &v1::UpdateModelRequest::default_instance(), &v1::GetHistoryRequest::default_instance(),
-      &v1::EvaluateRequest::default_instance(),    &v1::ComputeLossRequest::default_instance()};
+      &v1::EvaluateRequest::default_instance(),    &v1::LossSettings::default_instance()};
   if (size == 0) return 0;
   const Message& prototype = *kMessages[data[0] % kMessages.size()];
   const std::string text(reinterpret_cast<const char*>(data + 1), size - 1);

@@ -317,20 +317,6 @@ def make_call(inputs):
           "page_size: 1 start_time { seconds: 1 } end_time { seconds: 253402300799 } }")
     calls("acknowledge", f'acknowledge_alarm {{ model: "{model}" alarm_id: 1 note: "seen" }}')
     calls("store", observe, "verify {}", "backup {}")
-    calls("loss_classes", "compute_loss { logits { values: [1, 0, 0, 2, -1, 0] } labels: [0, 1, 1] "
-          "lens { top_label {} } mmd_weight: 10 compute_gradient: true }", declaration="")
-    for kernel in ("rbf {}", "energy {}", "moments { scale: 2 }", "threshold { threshold: 1 }",
-                   "tanh { width: 3 }"):
-        calls(f"loss_{kernel.split()[0]}",
-              f"compute_loss {{ normals {{ values: [0, 1, 2, 3, -1, 0.5] }} outcomes: [1, 0, -1] "
-              f"outcome_kernel {{ {kernel} }} compute_gradient: true }}",
-              f"compute_loss {{ samples {{ values: [0, 1, 2, 3, -1, 0.5] }} outcomes: [1, 0] "
-              f"outcome_kernel {{ {kernel} }} condition {{ features {{ values: [1, 2] }} }} "
-              f"biased: true compute_gradient: true }}", declaration="")
-    calls("loss_pit", *(f"compute_loss {{ normals {{ values: [0, 1, 2, 3] }} outcomes: [1, 0] "
-                        f"outcome_kernel {{ {kernel} {{}} }} condition {{ {condition} }} }}"
-                        for kernel in ("pit_rbf", "pit_min")
-                        for condition in ("none {}", "groups { groups: [1, 1] }")), declaration="")
     calls("raw", 'raw { path: "/calibd.v1.ModelService/GetModel" messages: "\\n\\010models/m" }',
           'raw { path: "/calibd.v1.IngestService/StreamObservations" messages: "\\377" }',
           'raw { path: "/grpc.health.v1.Health/Check" messages: "" }',
@@ -413,7 +399,7 @@ def make_json():
             ("update", 2, '{"model":{"description":"a"},"updateMask":"description,labelGrace"}'),
             ("history", 3, '{"resolution":"day","startTime":"2026-01-01T00:00:00Z","pageSize":5}'),
             ("evaluate", 4, '{"lenses":[{"topLabel":{}}],"seed":18446744073709551615,"null":2}'),
-            ("loss", 5, '{"logits":{"values":["NaN","-Infinity"]},"outcomeKernel":{"rbf":{"gamma":1e999}}}')):
+            ("loss", 5, '{"mmdWeight":"-Infinity","biased":null,"outcomeKernel":{"rbf":{"gamma":1e999}}}')):
         write("json", name, bytes([message]) + text.encode())
 
 

@@ -490,7 +490,6 @@ def test_numbers_of_numpy_declare_models(client):
     (lambda c, m: c.estimate(m, estimators=["bin"]), "estimators is 'bin', expected one of "
      "fifteen_bins, bins, kernel_density, product_ridge, function_ridge"),
     (lambda c, m: c.estimate(m, estimators="bins"), "estimators are 'bins', expected a list of fifteen"),
-    (lambda c, m: c.loss("x"), "request is 'x', expected a message ComputeLossRequest"),
     (lambda c, m: c.compare(m, 5), "baseline is 5, expected NAME"),
     (lambda c, m: c.history(m, start="2026-11-32"), "start is '2026-11-32', expected a datetime, a "),
     (lambda c, m: c.history(m, end=np.datetime64("NaT")), r"end is numpy.datetime64\('NaT'\), expected"),

@@ -21,7 +21,6 @@ from calibd import errors
 from calibd.recalibration import save_map
 from calibd.rpc import status_pb2
 from calibd.v1 import calibration_service_pb2 as service
-from calibd.v1 import loss_pb2
 from calibd.v1 import model_service_pb2 as models
 from calibd.v1 import store_service_pb2 as store
 from calibd.v1 import store_service_pb2_grpc
@@ -355,12 +354,6 @@ def test_forecasts_of_a_number_are_tested(client):
     assert "MMD^2" in repr(result) and "KCE" not in repr(result)
     with pytest.raises(calibd.InvalidArgument, match="lens is set"):
         client.run_test("too-wide", lens="top_label")
-
-
-def test_loss_has_the_gradient_of_its_forecasts(client):
-    request = loss_pb2.ComputeLossRequest(outcomes=[0.3, -1.0], compute_gradient=True)
-    request.normals.values.extend([0.0, 1.0, 0.5, 2.0])
-    assert len(client.loss(request).gradient.values) == 4
 
 
 def test_an_interrupted_computation_is_cancelled(client, overconfident):

@@ -216,15 +216,32 @@ def test_labels_equal_those_of_calibctl(tmp_path):
         calibd.evaluate_labels(p, np.where(np.isnan(y), 0, y) + [0, 3], label_names=["rain", "fog"])
 
 
-def test_a_loss_equals_that_of_the_server(client):
-    p, y = calibrated(200)
-    request = loss_pb2.ComputeLossRequest(labels=y.tolist(), compute_gradient=True, mmd_weight=3)
-    request.probabilities.values.extend(p.ravel().tolist())
-    served = client.loss(request)
-    local, gradient = calibd.loss(p, y, settings=loss_pb2.ComputeLossRequest(mmd_weight=3))
-    assert local.value == served.value
-    np.testing.assert_array_equal(gradient.ravel(), served.gradient.values)
-    assert gradient.shape == p.shape
+def test_a_loss_equals_that_of_calibctl_and_its_gradient_is_that_of_differences(tmp_path):
+    p, y = calibrated(40)
+    logits = np.log(p)
+    np.save(tmp_path / "logits.npy", logits)
+    np.save(tmp_path / "labels.npy", y)
+    printed = calibctl("loss", tmp_path / "logits.npy", tmp_path / "labels.npy", "--logits",
+                       "--mmd-weight", "3", "--bandwidth", "0.4")
+    settings = loss_pb2.LossSettings(mmd_weight=3)
+    settings.condition.forecast.bandwidth = 0.4
+
+    def at(values):
+        return calibd.loss(values, y, kind="logits", settings=settings, gradient=False)[0].value
+
+    loss, gradient = calibd.loss(logits, y, kind="logits", settings=settings)
+    assert loss.value == printed["value"] and gradient.shape == logits.shape
+    step = 1e-6
+    for i, k in ((0, 0), (7, 1), (39, 2)):
+        moved = [logits.copy(), logits.copy()]
+        moved[0][i, k] += step
+        moved[1][i, k] -= step
+        # Rounding of the loss divided by 2e-6, and the third derivative times 1e-12.
+        assert gradient[i, k] == pytest.approx((at(moved[0]) - at(moved[1])) / (2 * step), abs=1e-8)
+    settings.lens.one_class.class_index = 2
+    assert np.isfinite(at(logits))
+    with pytest.raises(calibd.InvalidArgument, match="settings is 'x', expected a message LossSettings"):
+        calibd.loss(p, y, settings="x")
 
 
 def test_other_threads_go_on_and_progress_is_told():

@@ -10,18 +10,18 @@ sys.path.insert(0, str(ROOT / "client/python/examples"))
 import train_calibrated  # noqa: E402
 
 
-def test_backward_returns_the_numerical_gradient(client):
+def test_backward_returns_the_numerical_gradient():
     generator = torch.Generator().manual_seed(1)
     logits = torch.randn(6, 3, dtype=torch.float64, generator=generator, requires_grad=True)
     labels = torch.tensor([0, 1, 2, 1, 0, 2])
     # The factor is what backward receives as the gradient of its output.
     assert torch.autograd.gradcheck(
-        lambda values: 3 * train_calibrated.CalibrationLoss.apply(values, labels, client, 10.0, 0.4),
+        lambda values: 3 * train_calibrated.CalibrationLoss.apply(values, labels, 10.0, 0.4),
         logits)
 
 
-def test_training_reduces_the_loss(client):
-    losses = train_calibrated.train(client)
+def test_training_reduces_the_loss():
+    losses = train_calibrated.train()
     # A uniform prediction of three classes has the log likelihood log 3.
     assert losses[0] > 1 and losses[-1] < 0.7 * losses[0]
 

@@ -278,7 +278,7 @@ std::string DescribeFields(const google::protobuf::Message& message) {
 }
 
 std::string Describe(const ForecastBatch& batch, const LossOptions& options,
-                     const v1::ComputeLossResponse& loss) {
+                     const v1::CalibrationLoss& loss) {
   std::string text = absl::StrFormat("loss %.6g over %d %s\n", loss.value(), batch.size(),
                                      batch.size() == 1 ? "row" : "rows");
   if (loss.has_negative_log_likelihood()) {
@@ -329,8 +329,7 @@ absl::StatusOr<ExitCode> ComputeAndReport(const Context& context, const LossComm
   if (!options.gradient_path.empty()) {
     CALIBD_RETURN_IF_ERROR(WriteNpy(options.gradient_path, computed.gradient, batch.width));
   }
-  v1::ComputeLossResponse proto = convert::ToProto(computed);
-  proto.clear_gradient();
+  const v1::CalibrationLoss proto = convert::ToProto(computed);
   if (context.json()) {
     Json json = ToJson(proto);
     if (options.input.columns.drop_invalid || changes.rounded_probabilities > 0) {

@@ -429,12 +429,6 @@ absl::StatusOr<v1::ModelComparison> Client::CompareModels(const v1::CompareModel
       [](v1::CompareModelsResponse& response) { return response.mutable_comparison(); });
 }
 
-absl::StatusOr<v1::ComputeLossResponse> Client::ComputeLoss(const v1::ComputeLossRequest& request) {
-  return impl_->Unary<v1::ComputeLossResponse>([&](auto* context, auto* out) {
-    return impl_->calibration->ComputeLoss(context, request, out);
-  });
-}
-
 absl::StatusOr<std::int64_t> Client::Backup(const std::string& path,
                                             const LongCallOptions& options) {
   const auto created = BackupFile::Create(path);

@@ -31,7 +31,6 @@ from calibd.transport import Backoff, StreamChannels, Transport, pages, server_a
 from calibd.v1 import calibration_service_pb2 as service
 from calibd.v1 import ingest_service_pb2 as ingest
 from calibd.v1 import kernel_pb2 as kernel
-from calibd.v1 import loss_pb2
 from calibd.v1 import model_service_pb2 as models
 from calibd.v1 import monitoring_pb2 as monitoring
 from calibd.v1 import store_service_pb2 as store
@@ -559,12 +558,6 @@ class Client:
             "CalibrationService/CompareModels",
             message(service.CompareModelsRequest, model=name, baseline=other, window=window),
             service.CompareModelsResponse, "comparison", on_progress, timeout).comparison)
-
-    def loss(self, request: loss_pb2.ComputeLossRequest) -> loss_pb2.ComputeLossResponse:
-        """The calibration loss of the forecasts in the request and its gradient, for training."""
-        expect("request", request, loss_pb2.ComputeLossRequest, "a message ComputeLossRequest")
-        return self._transport.unary("CalibrationService/ComputeLoss", request,
-                                     loss_pb2.ComputeLossResponse)
 
     def recalibrate(self, model: str, *, window: int = 0, on_progress: OnProgress | None = None,
                     timeout: float = _LONG_TIMEOUT) -> results.Recalibration:

@@ -466,15 +466,15 @@ def evaluate_labels(p: Any, y: Any, *, label_names: Sequence[str] | None = None,
 
 
 def loss(forecasts: Any, truths: Any, *, kind: _LossKind = "probabilities",
-         settings: loss_pb2.ComputeLossRequest | None = None, gradient: bool = True,
-         threads: int | None = None) -> tuple[loss_pb2.ComputeLossResponse, Floats]:
+         settings: loss_pb2.LossSettings | None = None, gradient: bool = True,
+         threads: int | None = None) -> tuple[loss_pb2.CalibrationLoss, Floats]:
     """The calibration loss of forecasts, for training, and its gradient in the shape of the forecasts.
 
     kind: "probabilities" or "logits" of classes, "normal", "samples" or "quantiles" of a number.
     truths: the classes from 0, or the outcomes.
-    settings: the lens, kernels, condition and weights; the forecasts and truths in it are ignored. The
-      levels of quantiles are those of its outcome_kernel.
-    Returns the answer without a gradient, and the gradient, which is empty with gradient=False.
+    settings: the lens, kernels, condition and weights. The levels of quantiles are those of its
+      outcome_kernel.
+    Returns the loss, and its gradient, which is empty with gradient=False.
     """
     choose("kind", kind, dict.fromkeys(_LOSS_KINDS))
     matrix = as_floats(forecasts, "forecasts").astype(np.float64, copy=False)
@@ -488,16 +488,14 @@ def loss(forecasts: Any, truths: Any, *, kind: _LossKind = "probabilities",
     else:
         outcomes = as_outcomes(truths)
     check_count("truths", labels.size + outcomes.size, len(matrix))
-    request = loss_pb2.ComputeLossRequest()
-    if settings is not None:
-        expect("settings", settings, loss_pb2.ComputeLossRequest, "a message ComputeLossRequest")
-        request.CopyFrom(settings)
-    request.compute_gradient = gradient
+    if settings is None:
+        settings = loss_pb2.LossSettings()
+    expect("settings", settings, loss_pb2.LossSettings, "a message LossSettings")
     code, text, answer, slopes = _module("loss")(
         kind, np.ascontiguousarray(matrix), matrix.shape[1], labels, outcomes,
-        request.SerializeToString(), _threads(threads))
+        settings.SerializeToString(), gradient, _threads(threads))
     _check(code, text)
-    return loss_pb2.ComputeLossResponse.FromString(answer), (
+    return loss_pb2.CalibrationLoss.FromString(answer), (
         slopes.reshape(matrix.shape) if gradient else slopes)
 
 

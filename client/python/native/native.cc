@@ -261,11 +261,11 @@ ForecastKind LossKindOf(const std::string& kind) {
   return kind == "samples" ? ForecastKind::kSamples : ForecastKind::kQuantiles;
 }
 
-// Returns (code, message, serialized ComputeLossResponse without the gradient, gradient). The
-// gradient is empty unless the request asks for it.
+// settings: a serialized LossSettings. Returns (code, message, serialized CalibrationLoss,
+// gradient). The gradient is empty unless it is asked for.
 py::tuple Loss(const std::string& kind, const Doubles& values, std::size_t width,
-               const Labels& labels, const Doubles& outcomes, const std::string& request,
-               unsigned threads) {
+               const Labels& labels, const Doubles& outcomes, const std::string& settings,
+               bool with_gradient, unsigned threads) {
   std::vector<double> gradient;
   const py::tuple answer = RunLong(
       [&](const RunControl& control) -> absl::StatusOr<std::string> {
@@ -281,8 +281,9 @@ py::tuple Loss(const std::string& kind, const Doubles& values, std::size_t width
           violations = FindViolations(batch);
         }
         if (!violations.empty()) return InvalidRows(violations);
-        CALIBD_ASSIGN_OR_RETURN(const auto parsed, Parse<v1::ComputeLossRequest>(request));
-        CALIBD_ASSIGN_OR_RETURN(const LossOptions options, convert::FromProto(parsed));
+        CALIBD_ASSIGN_OR_RETURN(const auto parsed, Parse<v1::LossSettings>(settings));
+        CALIBD_ASSIGN_OR_RETURN(LossOptions options, convert::FromProto(parsed, width));
+        options.gradient = with_gradient;
         CALIBD_RETURN_IF_ERROR(CheckLossOptions(batch, options));
         CALIBD_ASSIGN_OR_RETURN(CalibrationLoss loss, ComputeLoss(batch, options, control));
         gradient = std::exchange(loss.gradient, {});

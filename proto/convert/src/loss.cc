@@ -1,6 +1,5 @@
 #include "calibd/convert/loss.h"
 
-#include <span>
 #include <string>
 #include <utility>
 #include <variant>
@@ -88,30 +87,6 @@ void Put(const FeatureCondition& condition, v1::Condition& out) {
 }
 void Put(const GroupCondition& /*condition*/, v1::Condition& out) { out.mutable_groups(); }
 
-// The values of a request's forecasts; null without forecasts.
-std::pair<ForecastKind, const v1::DoubleValues*> ValuesOf(const v1::ComputeLossRequest& request) {
-  switch (request.forecasts_case()) {
-    case v1::ComputeLossRequest::kProbabilities:
-      return {ForecastKind::kProbabilities, &request.probabilities()};
-    case v1::ComputeLossRequest::kLogits:
-      return {ForecastKind::kLogits, &request.logits()};
-    case v1::ComputeLossRequest::kNormals:
-      return {ForecastKind::kNormal, &request.normals()};
-    case v1::ComputeLossRequest::kSamples:
-      return {ForecastKind::kSamples, &request.samples()};
-    case v1::ComputeLossRequest::kQuantiles:
-      return {ForecastKind::kQuantiles, &request.quantiles()};
-    case v1::ComputeLossRequest::FORECASTS_NOT_SET:
-      break;
-  }
-  return {ForecastKind::kProbabilities, nullptr};
-}
-
-template <typename T>
-std::span<const T> View(const google::protobuf::RepeatedField<T>& values) {
-  return {values.data(), static_cast<std::size_t>(values.size())};
-}
-
 }  // namespace
 
 OutcomeKernel FromProto(const v1::OutcomeKernel& proto) {
@@ -150,44 +125,27 @@ v1::Condition ToProto(const Condition& condition) {
   return proto;
 }
 
-ForecastBatch ForecastsOf(const v1::ComputeLossRequest& request) {
-  const auto [kind, values] = ValuesOf(request);
-  ForecastBatch batch;
-  batch.kind = kind;
-  if (values == nullptr) return batch;
-  batch.values = View(values->values());
-  batch.labels = View(request.labels());
-  batch.outcomes = View(request.outcomes());
-  if (batch.size() > 0) batch.width = batch.values.size() / batch.size();
-  return batch;
-}
-
-absl::StatusOr<LossOptions> FromProto(const v1::ComputeLossRequest& request) {
+absl::StatusOr<LossOptions> FromProto(const v1::LossSettings& settings, std::size_t width) {
   LossOptions options;
-  const ForecastBatch batch = ForecastsOf(request);
-  const absl::StatusOr<Lens> lens = convert::FromProto(request.lens(), batch.width);
+  const absl::StatusOr<Lens> lens = convert::FromProto(settings.lens(), width);
   if (!lens.ok()) return PrefixedError("lens ", lens.status());
   options.lens = *lens;
-  if (request.outcome_kernel().kind_case() != v1::OutcomeKernel::KIND_NOT_SET) {
-    options.outcome_kernel = FromProto(request.outcome_kernel());
+  if (settings.outcome_kernel().kind_case() != v1::OutcomeKernel::KIND_NOT_SET) {
+    options.outcome_kernel = FromProto(settings.outcome_kernel());
   }
-  CALIBD_ASSIGN_OR_RETURN(options.condition, FromProto(request.condition()));
-  options.biased = request.biased();
-  options.mmd_weight = Optional(request.has_mmd_weight(), request.mmd_weight());
-  options.gradient = request.compute_gradient();
+  CALIBD_ASSIGN_OR_RETURN(options.condition, FromProto(settings.condition()));
+  options.biased = settings.biased();
+  options.mmd_weight = Optional(settings.has_mmd_weight(), settings.mmd_weight());
   return options;
 }
 
-v1::ComputeLossResponse ToProto(const CalibrationLoss& loss) {
-  v1::ComputeLossResponse proto;
+v1::CalibrationLoss ToProto(const CalibrationLoss& loss) {
+  v1::CalibrationLoss proto;
   proto.set_value(loss.value);
   if (loss.negative_log_likelihood.has_value()) {
     proto.set_negative_log_likelihood(*loss.negative_log_likelihood);
   }
   proto.set_mmd_squared(loss.mmd_squared);
-  if (!loss.gradient.empty()) {
-    proto.mutable_gradient()->mutable_values()->Add(loss.gradient.begin(), loss.gradient.end());
-  }
   if (loss.outcome_kernel.has_value()) {
     *proto.mutable_outcome_kernel() = ToProto(*loss.outcome_kernel);
   }

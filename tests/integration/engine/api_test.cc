@@ -131,9 +131,15 @@ TEST_F(ApiTest, AStoreThatCannotBeBackedUpSaysSo) {
 }
 
 TEST_F(ApiTest, AnExceptionOfAComputationEndsOnlyThat) {
+  ASSERT_TRUE(engine_.CreateModel(Declare("models/m")).ok());
   const auto outcome_of = [this](std::function<absl::Status()> compute) {
-    server::RowsRequest request;
-    request.compute = [compute = std::move(compute)](const RunControl& /*control*/) {
+    server::WindowRequest request;
+    request.model = engine_.Find("models/m");
+    request.min_observations = 0;
+    request.needs_bandwidth = false;
+    request.cost = [](std::size_t /*n*/, std::size_t /*threads*/) { return server::JobCost(); };
+    request.compute = [compute = std::move(compute)](const server::WindowSample& /*sample*/,
+                                                     const RunControl& /*control*/) {
       return compute();
     };
     const auto ended = std::make_shared<std::promise<absl::Status>>();

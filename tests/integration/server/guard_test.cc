@@ -103,11 +103,7 @@ std::map<std::string, std::string> Requests() {
   v1::CompareModelsRequest compare;
   compare.set_model(kGuardModel);
   compare.set_baseline(kBaseline);
-  v1::ComputeLossRequest loss;
-  for (const double value : {0.0, 1.0, 0.5, 2.0}) loss.mutable_normals()->add_values(value);
-  for (const double outcome : {0.3, -1.0}) loss.add_outcomes(outcome);
-  return {{"ComputeLoss", loss.SerializeAsString()},
-          {"CreateModel", create.SerializeAsString()},
+  return {{"CreateModel", create.SerializeAsString()},
           {"CompareModels", compare.SerializeAsString()},
           {"UpdateModel", update.SerializeAsString()},
           {"GetModel", get.SerializeAsString()},

@@ -139,10 +139,6 @@ class Client {
   [[nodiscard]] absl::StatusOr<v1::ModelComparison> CompareModels(
       const v1::CompareModelsRequest& request, const LongCallOptions& options = {});
 
-  // The calibration loss of forecasts and its gradient, for training; needs no model.
-  [[nodiscard]] absl::StatusOr<v1::ComputeLossResponse> ComputeLoss(
-      const v1::ComputeLossRequest& request);
-
   // Writes a consistent copy of the server's store to the new file `path`, and returns its size in
   // bytes. A copy that fails leaves no file. Errors: CANCELLED after a stop; ALREADY_EXISTS if the
   // file exists; the status of the system's error if it cannot be written, such as NOT_FOUND.

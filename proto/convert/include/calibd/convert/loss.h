@@ -1,23 +1,25 @@
 #ifndef CALIBD_CONVERT_LOSS_H_
 #define CALIBD_CONVERT_LOSS_H_
 
+#include <cstddef>
+
 #include "absl/status/statusor.h"
 #include "calibd/core/calibration_loss.h"
 #include "calibd/v1/loss.pb.h"
 
 namespace calibd::convert {
 
-// The forecasts of a request. The view ends with the request. A request without forecasts has no
-// rows. Cost: O(1).
-[[nodiscard]] ForecastBatch ForecastsOf(const v1::ComputeLossRequest& request);
+// width: the number of values of a forecast, or of classes. The options ask for no gradient.
 // Errors: InvalidArgument that begins with the field and a space.
-[[nodiscard]] absl::StatusOr<LossOptions> FromProto(const v1::ComputeLossRequest& request);
+[[nodiscard]] absl::StatusOr<LossOptions> FromProto(const v1::LossSettings& settings,
+                                                    std::size_t width);
 // RbfKernel if no kind is set.
 [[nodiscard]] OutcomeKernel FromProto(const v1::OutcomeKernel& proto);
 [[nodiscard]] v1::OutcomeKernel ToProto(const OutcomeKernel& kernel);
 // The result lacks the values of features and groups.
 [[nodiscard]] v1::Condition ToProto(const Condition& condition);
-[[nodiscard]] v1::ComputeLossResponse ToProto(const CalibrationLoss& loss);
+// The result has no gradient.
+[[nodiscard]] v1::CalibrationLoss ToProto(const CalibrationLoss& loss);
 
 }  // namespace calibd::convert
 
