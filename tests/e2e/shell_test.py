@@ -75,8 +75,11 @@ class ShellTest(unittest.TestCase):
                     self.assertIn("--server", self.offered(shell, "show", "--ser"))
                     self.assertEqual(self.offered(shell, "--output", "j"), ["json"])
                     self.assertEqual(self.offered(shell, "list", "--output", "ta"), ["table"])
-                    self.assertEqual(self.offered(shell, "show", "res", CALIBD_SERVER=server.grpc),
-                                     ["resnet18"])
+                    for words in (("show",), ("model", "delete"), ("compare", "other"),
+                                  ("evaluate", "--model")):
+                        self.assertEqual(
+                            self.offered(shell, *words, "res", CALIBD_SERVER=server.grpc),
+                            ["resnet18"], words)
 
     def test_a_server_that_is_away_completes_no_model(self):
         self.assertEqual(self.offered("bash", "show", "no-such-file"), [])

@@ -14,8 +14,12 @@ constexpr char kModelNames[] =
     "calibctl model list --timeout 2 2>/dev/null | awk 'NR > 1 { sub(\"^models/\", \"\", $1); "
     "sub(\"/versions/\", \"@\", $1); print $1 }'";
 
+constexpr char kModel[] = "MODEL";
+
+// Whether an argument is a model that exists. Those after a model are models too, or have no
+// completion.
 bool TakesModel(const CommandEntry& command) {
-  return !command.arguments.empty() && command.arguments.front().names.front() == "MODEL";
+  return !command.arguments.empty() && command.arguments.front().names.front() == kModel;
 }
 
 // The names of the options of a command and of calibctl itself, which may follow a command.
@@ -72,11 +76,12 @@ std::string BashCompletion(std::span<const CommandEntry> commands) {
       "  done\n"
       "  case \"$command:$previous\" in\n");
   std::vector<std::string> free;
+  std::vector<std::string> models;
   ForEachValue(commands, [&](const CommandEntry& command, const OptionEntry& option) {
     for (const std::string& name : option.names) {
       const std::string pattern = Quoted(absl::StrCat(command.path, ":", name));
       if (option.values.empty()) {
-        free.push_back(pattern);
+        (option.type == kModel ? models : free).push_back(pattern);
       } else {
         absl::StrAppend(&text, "    ", pattern, ") COMPREPLY=($(compgen -W ",
                         Quoted(absl::StrJoin(option.values, " ")),
@@ -84,6 +89,8 @@ std::string BashCompletion(std::span<const CommandEntry> commands) {
       }
     }
   });
+  absl::StrAppend(&text, "    ", absl::StrJoin(models, "|"), ") COMPREPLY=($(compgen -W \"$(",
+                  kModelNames, ")\" -- \"$current\")); return ;;\n");
   absl::StrAppend(&text, "    ", absl::StrJoin(free, "|"),
                   ") COMPREPLY=($(compgen -f -- \"$current\")); return ;;\n  esac\n"
                   "  case \"$command\" in\n");
@@ -157,6 +164,9 @@ std::string FishCompletion(std::span<const CommandEntry> commands) {
         absl::StrAppend(&rest, is_long ? "-l " : "-s ", name.substr(is_long ? 2 : 1), " ");
       }
       if (!option.type.empty()) absl::StrAppend(&rest, "-r ");
+      if (option.type == kModel) {
+        absl::StrAppend(&rest, "-f -a ", Quoted(absl::StrCat("(", kModelNames, ")")), " ");
+      }
       if (!option.values.empty()) {
         absl::StrAppend(&rest, "-f -a ", Quoted(absl::StrJoin(option.values, " ")), " ");
       }

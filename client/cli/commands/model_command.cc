@@ -475,7 +475,7 @@ void AddUpdate(CLI::App& model, Context& context) {
   command->footer(
       "A setting whose option is left out keeps its value.\n"
       "Example: calibctl model update resnet18 --tolerance 1e-3 --stale-after 12h");
-  command->add_option("NAME", options->name, "name, or NAME@VERSION")->required();
+  command->add_option("MODEL", options->name, "name, or NAME@VERSION")->required();
   AddSettings(*command, *options, false);
   command->parse_complete_callback([command = command, options = options] {
     for (const auto& [option, path] : kUpdatable) {
@@ -497,7 +497,7 @@ void AddModelCommand(CLI::App& app, Context& context) {
   const auto add = [&](const char* name, const char* description, auto run) {
     const auto [command, argument] =
         AddCommand<std::string>(*model, context, name, description, run);
-    command->add_option("NAME", *argument, "name, or NAME@VERSION")->required();
+    command->add_option("MODEL", *argument, "name, or NAME@VERSION")->required();
   };
   add("show", "Show the settings of a model", Show);
   add("delete", "Delete a model and all its data", Delete);

@@ -14,7 +14,7 @@ CLI::Option* AddWindowOption(CLI::App& command, std::int32_t& window, const std:
 
 void AddModelSource(CLI::App& command, std::string& model, std::int32_t& window,
                     const std::string& help) {
-  CLI::Option* const source = command.add_option("--model", model, help);
+  CLI::Option* const source = command.add_option("--model", model, help)->type_name("MODEL");
   AddWindowOption(
       command, window,
       "with --model: use only this many of the newest observations; default: the whole window")
