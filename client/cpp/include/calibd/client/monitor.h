@@ -104,7 +104,7 @@ class Monitor {
 
   // Copies a prediction into the buffer. Never waits for the server, never throws. Returns false if
   // there is no room, after Close, or with kBlock when the call has waited for the stall timeout or
-  // the server refuses the rows; status() then tells the cause. Cost: about a microsecond.
+  // the server refuses the rows; status() then tells the cause. Cost: some microseconds.
   bool Observe(const Observation& observation) noexcept;
 
   // Copies the label of a prediction that was sent with this id, here or elsewhere: the true class,
