@@ -24,6 +24,14 @@ nghttp2_hd_inflater* NewInflater() {
 
 HeaderBlock::HeaderBlock() : inflater_(NewInflater(), &nghttp2_hd_inflate_del) {}
 
+void HeaderBlock::Begin(std::optional<HeaderKind> kind) {
+  encoded_ = 0;
+  decoded_ = 0;
+  health_check_ = false;
+  rules_.reset();
+  if (kind.has_value()) rules_.emplace(*kind);
+}
+
 HeaderBlock::Result HeaderBlock::Read(std::string_view fragment) {
   encoded_ += fragment.size();
   return encoded_ > kMaxBytes ? Result::kTooLarge : Decode(fragment, false);
@@ -31,11 +39,8 @@ HeaderBlock::Result HeaderBlock::Read(std::string_view fragment) {
 
 HeaderBlock::Result HeaderBlock::End() {
   const Result result = Decode("", true);
-  health_check_ = health_path_;
-  encoded_ = 0;
-  decoded_ = 0;
-  health_path_ = false;
-  return result;
+  if (result != Result::kOk || !rules_.has_value()) return result;
+  return rules_->End() ? Result::kOk : Result::kMalformed;
 }
 
 HeaderBlock::Result HeaderBlock::Decode(std::string_view bytes, bool end) {
@@ -52,9 +57,10 @@ HeaderBlock::Result HeaderBlock::Decode(std::string_view bytes, bool end) {
     if ((flags & NGHTTP2_HD_INFLATE_EMIT) != 0) {
       decoded_ += field.namelen + field.valuelen + kFieldOverhead;
       if (decoded_ > kMaxBytes) return Result::kTooLarge;
-      if (View(field.name, field.namelen) == ":path") {
-        health_path_ = View(field.value, field.valuelen).starts_with(kHealthService);
-      }
+      const std::string_view name = View(field.name, field.namelen);
+      const std::string_view value = View(field.value, field.valuelen);
+      if (rules_.has_value() && !rules_->Add(name, value)) return Result::kMalformed;
+      if (name == ":path") health_check_ = value.starts_with(kHealthService);
     } else if (left == 0) {
       break;
     }

@@ -4,16 +4,22 @@
 #include <nghttp2/nghttp2.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
+
+#include "server/net/header_rules.h"
 
 namespace calibd::server {
 
-// Decodes the header blocks of one connection (HPACK) to limit their size. The blocks must be
-// complete and in order, because each block changes the state of the compression.
+// Decodes the header blocks of a client on one connection (HPACK), limits their size, and checks
+// their fields. The blocks must be complete and in order, because each block changes the state of
+// the compression.
 class HeaderBlock {
  public:
-  enum class Result { kOk, kTooLarge, kInvalid };
+  // kInvalid: the bytes are no HPACK. kMalformed: see HeaderRules.
+  enum class Result { kOk, kTooLarge, kInvalid, kMalformed };
 
   // Maximum size of a block, both encoded and decoded. The decoded size counts 32 bytes more for
   // each field than its name and value (RFC 9113, 6.5.2).
@@ -22,13 +28,19 @@ class HeaderBlock {
   // Throws std::bad_alloc.
   HeaderBlock();
 
+  // Begins a block. kind: unset if its fields are not checked.
+  void Begin(std::optional<HeaderKind> kind);
   // fragment: the next bytes of the current block. Decoding may continue only after kOk.
   [[nodiscard]] Result Read(std::string_view fragment);
-  // Ends the block: the next fragment begins a new one.
+  // Ends the block.
   [[nodiscard]] Result End();
 
   // True if the :path of the newest complete block is a method of gRPC's health service.
   [[nodiscard]] bool health_check() const noexcept { return health_check_; }
+  // The content-length of the newest block whose fields are checked; unset without it.
+  [[nodiscard]] std::optional<std::uint64_t> content_length() const noexcept {
+    return rules_.has_value() ? rules_->content_length() : std::nullopt;
+  }
 
  private:
   Result Decode(std::string_view bytes, bool end);
@@ -37,8 +49,7 @@ class HeaderBlock {
   // Encoded and decoded size of the current block in bytes.
   std::size_t encoded_ = 0;
   std::size_t decoded_ = 0;
-  bool health_path_ = false;
-
+  std::optional<HeaderRules> rules_;
   bool health_check_ = false;
 };
 

@@ -99,6 +99,12 @@ std::string WindowUpdateFrame(std::uint32_t stream_id, std::uint32_t increment) 
   return Frame(NGHTTP2_WINDOW_UPDATE, NGHTTP2_FLAG_NONE, stream_id, Uint32(increment));
 }
 
+std::string HeadersFrame(std::uint32_t stream_id, bool ends_stream, std::string_view block) {
+  const int flags =
+      NGHTTP2_FLAG_END_HEADERS | (ends_stream ? NGHTTP2_FLAG_END_STREAM : NGHTTP2_FLAG_NONE);
+  return Frame(NGHTTP2_HEADERS, static_cast<std::uint8_t>(flags), stream_id, block);
+}
+
 std::string EndStreamFrame(std::uint32_t stream_id) {
   return Frame(NGHTTP2_DATA, NGHTTP2_FLAG_END_STREAM, stream_id, "");
 }

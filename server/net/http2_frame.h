@@ -35,6 +35,9 @@ struct FrameHeader {
 
 [[nodiscard]] std::string RstStreamFrame(std::uint32_t stream_id, std::uint32_t error_code);
 [[nodiscard]] std::string WindowUpdateFrame(std::uint32_t stream_id, std::uint32_t increment);
+// block: a complete header block of at most 16 KiB, the size of a frame that every peer accepts.
+[[nodiscard]] std::string HeadersFrame(std::uint32_t stream_id, bool ends_stream,
+                                       std::string_view block);
 // An empty DATA frame that ends the client's request.
 [[nodiscard]] std::string EndStreamFrame(std::uint32_t stream_id);
 [[nodiscard]] std::string GoAwayFrame(std::uint32_t last_stream_id, std::uint32_t error_code,

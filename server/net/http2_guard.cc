@@ -32,6 +32,7 @@ constexpr std::array<Goodbye, RelayStatistics::kCloseReasons.size()> kGoodbyes{{
     {NGHTTP2_PROTOCOL_ERROR, "invalid HTTP/2"},
     {NGHTTP2_FRAME_SIZE_ERROR, "frame too large"},
     {NGHTTP2_ENHANCE_YOUR_CALM, "header block larger than 16 KiB"},
+    {NGHTTP2_PROTOCOL_ERROR, "malformed header fields, or a body unlike its content-length"},
     {NGHTTP2_ENHANCE_YOUR_CALM, "too many open calls"},
     {NGHTTP2_ENHANCE_YOUR_CALM, "too many cancelled calls"},
     {NGHTTP2_ENHANCE_YOUR_CALM, "too many control frames"},
@@ -82,7 +83,7 @@ void Http2Guard::FromClient(std::string_view input, Time now, Output& output) {
       BeginClientFrame(output);
       if (closed_) return;
     }
-    if (client_frame_passes_) output.to_server.Append(part->bytes, part->is_copy);
+    if (client_frame_passes_ && !in_headers_) output.to_server.Append(part->bytes, part->is_copy);
     if (!part->is_header) ReadClientPayload(part->bytes, output);
     if (part->ends_frame && !closed_) EndClientFrame(output);
     SendInjected(output);
@@ -151,6 +152,11 @@ void Http2Guard::BeginClientData(const FrameHeader& frame, Output& output) {
   }
   server_window_ -= frame.length;
   if (const auto call = calls_.find(frame.stream_id); call != calls_.end()) {
+    // Padding would count, but no client pads and states a length.
+    if (!TakeBody(call->second, frame.length, frame.has(NGHTTP2_FLAG_END_STREAM))) {
+      Close(CloseReason::kMalformedHeaders, output);
+      return;
+    }
     call->second.server_window -= frame.length;
     call->second.client_sent = now_;
     if (!call->second.server_ended) {
@@ -166,6 +172,11 @@ void Http2Guard::BeginClientHeaders(const FrameHeader& frame, Output& output) {
   headers_end_call_ = frame.has(NGHTTP2_FLAG_END_STREAM);
   headers_begin_call_ =
       client_frame_passes_ && frame.stream_id % 2 == 1 && frame.stream_id > last_call_;
+  // What follows a dropped block is dropped too.
+  headers_.Begin(!client_frame_passes_ ? std::nullopt
+                 : headers_begin_call_ ? std::optional(HeaderKind::kRequest)
+                                       : std::optional(HeaderKind::kTrailers));
+  header_bytes_.clear();
   if (headers_begin_call_) {
     OpenCall(frame.stream_id, output);
   } else {
@@ -183,6 +194,7 @@ void Http2Guard::ReadClientPayload(std::string_view bytes, Output& output) {
     }
   }
   if (in_headers_) {
+    if (client_frame_passes_) header_bytes_ += bytes;
     CheckHeaderBlock(headers_.Read(bytes), output);
   } else if (frame.type == NGHTTP2_DATA) {
     ReadMessages(frame.stream_id, bytes, output);
@@ -194,7 +206,16 @@ void Http2Guard::CheckHeaderBlock(HeaderBlock::Result result, Output& output) {
     Close(CloseReason::kHeaderBlockTooLarge, output);
   } else if (result == HeaderBlock::Result::kInvalid) {
     Close(CloseReason::kProtocolError, output);
+  } else if (result == HeaderBlock::Result::kMalformed) {
+    Close(CloseReason::kMalformedHeaders, output);
   }
+}
+
+bool Http2Guard::TakeBody(Call& call, std::uint64_t bytes, bool ends) {
+  if (!call.body_left.has_value()) return true;
+  if (bytes > *call.body_left) return false;
+  *call.body_left -= bytes;
+  return !ends || *call.body_left == 0;
 }
 
 void Http2Guard::EndClientFrame(Output& output) {
@@ -236,9 +257,21 @@ void Http2Guard::EndClientFrame(Output& output) {
 void Http2Guard::EndHeaderBlock(Output& output) {
   in_headers_ = false;
   CheckHeaderBlock(headers_.End(), output);
+  if (closed_) return;
   // Every frame of a block names the call.
-  const auto call = calls_.find(client_.frame().stream_id);
-  if (closed_ || call == calls_.end()) return;
+  const std::uint32_t id = client_.frame().stream_id;
+  const auto call = calls_.find(id);
+  if (call != calls_.end()) {
+    if (headers_begin_call_) call->second.body_left = headers_.content_length();
+    if (!TakeBody(call->second, 0, headers_end_call_)) {
+      Close(CloseReason::kMalformedHeaders, output);
+      return;
+    }
+  }
+  if (client_frame_passes_) {
+    output.to_server.AppendCopy(HeadersFrame(id, headers_end_call_, header_bytes_));
+  }
+  if (call == calls_.end()) return;
   if (headers_begin_call_ && !headers_.health_check() && RefuseExcess(call->first, output)) return;
   if (headers_end_call_) {
     if (!client_frame_passes_) {

@@ -25,12 +25,16 @@
 namespace calibd::server {
 
 // Inspects the bytes of one HTTP/2 connection between a client and gRPC's server, and limits what
-// the client can make the server store or do. It passes the bytes immediately and unchanged. It
-// inserts frames of its own between the frames of the connection to end a call or the connection.
-// It drops the frames of calls that it has ended, and of calls that begin after a GOAWAY.
+// the client can make the server store or do. It passes the bytes immediately and unchanged, except
+// the header blocks of the client: each passes in one HEADERS frame when it is complete and was
+// checked, so that gRPC never sees a malformed one. It inserts frames of its own between the frames
+// of the connection to end a call or the connection. It drops the frames of calls that it has
+// ended, and of calls that begin after a GOAWAY.
 //
-// It limits the size of frames, header blocks and messages, the memory of messages that are
-// incomplete or not consumed by the server, the number of calls, and the rates of resets and
+// A connection with a malformed header block, or with a body that its content-length contradicts,
+// is closed: one of its calls cannot be refused alone, because the block changes the compression of
+// later ones. It limits the size of frames, header blocks and messages, the memory of messages that
+// are incomplete or not consumed by the server, the number of calls, and the rates of resets and
 // control frames. It ends a call whose client sends or takes nothing for a minute although the
 // client could.
 //
@@ -134,6 +138,9 @@ class Http2Guard {
     Time client_took;
     Time client_sent;
 
+    // What is left of the content-length of the request; unset without one.
+    std::optional<std::uint64_t> body_left;
+
     [[nodiscard]] bool message_incomplete() const { return prefix_bytes > 0; }
   };
   using Calls = absl::flat_hash_map<std::uint32_t, Call>;
@@ -152,6 +159,8 @@ class Http2Guard {
   // Ends a call that has just begun if it is one too many; returns whether it was ended.
   [[nodiscard]] bool RefuseExcess(std::uint32_t id, Output& output);
   void CheckHeaderBlock(HeaderBlock::Result result, Output& output);
+  // Returns whether the body of a call agrees with its content-length after `bytes` more bytes.
+  [[nodiscard]] static bool TakeBody(Call& call, std::uint64_t bytes, bool ends);
   void ReadMessages(std::uint32_t id, std::string_view bytes, Output& output);
   // Each returns whether the call continues; otherwise the call was ended.
   [[nodiscard]] bool BeginMessage(std::uint32_t id, Call& call, Output& output);
@@ -190,8 +199,9 @@ class Http2Guard {
   std::string inject_to_client_;
   std::string inject_to_server_;
 
-  // The client's current header block.
+  // The client's current header block, and its bytes if it passes.
   HeaderBlock headers_;
+  std::string header_bytes_;
   bool in_headers_ = false;
   bool headers_begin_call_ = false;
   bool headers_end_call_ = false;

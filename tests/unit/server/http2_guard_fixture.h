@@ -52,7 +52,7 @@ inline std::string Literal(std::string_view name, std::string_view value) {
 }
 
 inline std::string Request(std::string_view path = "/calibd.v1.IngestService/Observe") {
-  return Literal(":method", "POST") + Literal(":path", path) +
+  return Literal(":method", "POST") + Literal(":scheme", "http") + Literal(":path", path) +
          Literal("content-type", "application/grpc");
 }
 inline std::string Headers(std::uint32_t id, std::string_view block, int flags = 0) {

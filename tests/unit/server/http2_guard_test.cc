@@ -21,7 +21,7 @@ using std::chrono::seconds;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-TEST_F(Http2GuardTest, PassesBytesUnchanged) {
+TEST_F(Http2GuardTest, PassesBytesUnchangedExceptForTheFramesOfHeaderBlocks) {
   Connection connection(*this);
   const std::string from_client =
       InitialWindow(1 << 20) + Headers(1, Request()) + Data(1, Message(100)) +
@@ -37,6 +37,14 @@ TEST_F(Http2GuardTest, PassesBytesUnchanged) {
   EXPECT_FALSE(connection.guard.closed());
   EXPECT_EQ(connection.guard.open_calls(), 0);
   EXPECT_EQ(memory_.reserved(), 0);
+  // A block passes when it is complete, without padding and priority.
+  connection.Clear();
+  connection.Client(Frame(NGHTTP2_HEADERS,
+                          NGHTTP2_FLAG_PADDED | NGHTTP2_FLAG_PRIORITY | NGHTTP2_FLAG_END_STREAM, 3,
+                          "\2" + std::string(5, '\0') + Request().substr(0, 20) + "pp"));
+  EXPECT_EQ(connection.to_server, "");
+  connection.Client(Frame(NGHTTP2_CONTINUATION, NGHTTP2_FLAG_END_HEADERS, 3, Request().substr(20)));
+  EXPECT_EQ(connection.to_server, Headers(3, Request(), NGHTTP2_FLAG_END_STREAM));
 }
 
 TEST_F(Http2GuardTest, OutputDoesNotDependOnFragmentation) {
@@ -165,8 +173,13 @@ TEST_F(Http2GuardTest, BoundsHeaderBlocks) {
   const auto continuation = [](std::string_view block, int flags = 0) {
     return Frame(NGHTTP2_CONTINUATION, flags, 1, block);
   };
-  EXPECT_EQ(close_reason({Headers(1, field(8192) + field(8192))}), "");
-  EXPECT_EQ(close_reason({Headers(1, field(8192) + field(8193))}), "header_block_too_large");
+  // The decoded size of a request: four fields.
+  constexpr std::size_t kRequest = 43 + 43 + 69 + 60;
+  const auto with_fields = [&](std::size_t size) {
+    return Headers(1, Request() + field(8192 - kRequest) + field(size));
+  };
+  EXPECT_EQ(close_reason({with_fields(8192)}), "");
+  EXPECT_EQ(close_reason({with_fields(8193)}), "header_block_too_large");
   EXPECT_EQ(close_reason({Frame(NGHTTP2_HEADERS, 0, 1, field(8192)), continuation(field(8192)),
                           continuation(field(40))}),
             "header_block_too_large");
@@ -175,8 +188,9 @@ TEST_F(Http2GuardTest, BoundsHeaderBlocks) {
   // An entry of the dynamic table, and one byte for each further use.
   std::string entry = Literal("x", std::string(4000, 'v'));
   entry[0] = '\x40';
-  EXPECT_EQ(close_reason({Headers(1, entry + std::string(3, '\xbe'))}), "");
-  EXPECT_EQ(close_reason({Headers(1, entry + std::string(4, '\xbe'))}), "header_block_too_large");
+  EXPECT_EQ(close_reason({Headers(1, Request() + entry + std::string(3, '\xbe'))}),
+            "header_block_too_large");
+  EXPECT_EQ(close_reason({Headers(1, Request() + entry + std::string(2, '\xbe'))}), "");
   // Encoded bytes that decode to nothing: size updates of the table.
   EXPECT_EQ(close_reason({Frame(NGHTTP2_HEADERS, 0, 1, std::string(16 << 10, '\x20')),
                           continuation("\x20")}),
