@@ -19,6 +19,7 @@
 #include "server/net/relay.h"
 #include "server/net/relay_statistics.h"
 #include "server/process/options.h"
+#include "server/rpc/grpc_log.h"
 
 namespace calibd::server {
 
@@ -53,6 +54,7 @@ class GrpcEndpoint {
                   ByteBudget& call_memory, RelayStatistics& statistics);
   void StopListening();
 
+  const GrpcLog log_;
   std::string address_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_;
