@@ -106,13 +106,14 @@ absl::Status CheckHost(const HttpRequest& request, const std::vector<std::string
   return absl::OkStatus();
 }
 
-// True if no page of another origin sent the request. Browsers send the origin with every POST.
+// True if no page of another origin sent the request. Browsers send the origin with every POST. All
+// of several origins count.
 bool IsSameOrigin(const HttpRequest& request) {
-  const auto origin = request.find(http::field::origin);
-  if (origin == request.end()) return true;
-  const beast::string_view host = request[http::field::host];
-  return origin->value() == "http://" + std::string(host) ||
-         origin->value() == "https://" + std::string(host);
+  const std::string host(request[http::field::host]);
+  const auto origins = request.equal_range(http::field::origin);
+  return std::all_of(origins.first, origins.second, [&host](const auto& origin) {
+    return origin.value() == "http://" + host || origin.value() == "https://" + host;
+  });
 }
 
 // Refuses a POST whose content type a web page may send to another origin without asking. Browsers
@@ -179,9 +180,10 @@ absl::Status CheckWrite(const HttpRequest& request, bool event) {
   }
   if (request.method() == http::verb::delete_) return absl::OkStatus();
   CALIBD_RETURN_IF_ERROR(CheckContentType(request, event));
-  if (request.chunked() || request.count(http::field::content_length) == 0) {
+  if (request.count(http::field::transfer_encoding) > 0 ||
+      request.count(http::field::content_length) != 1) {
     return MakeError(absl::StatusCode::kInvalidArgument, "LENGTH_REQUIRED",
-                     "a Content-Length is needed");
+                     "one Content-Length is needed, and no Transfer-Encoding");
   }
   return absl::OkStatus();
 }

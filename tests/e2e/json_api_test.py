@@ -420,6 +420,8 @@ class JsonApiTest(unittest.TestCase):
                  "UNSUPPORTED_MEDIA_TYPE"),
                 ("POST", cloud_event, {}, 400, "INVALID_FIELD"),
                 ("POST", observe, {**JSON, "Transfer-Encoding": "chunked"}, 411, "LENGTH_REQUIRED"),
+                ("POST", observe, {**JSON, "Transfer-Encoding": "xchunked", "Content-Length": "2"}, 411,
+                 "LENGTH_REQUIRED"),
                 ("POST", observe, {**JSON, "Content-Length": "1000000000"}, 413, "MESSAGE_TOO_LARGE"),
                 ("GET", "/v1/models", {"Content-Length": "2"}, 413, "UNEXPECTED_BODY"),
                 ("GET", "/v1/models", {"X": "x" * 9000}, 431, "HEADER_TOO_LARGE"),

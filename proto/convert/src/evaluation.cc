@@ -370,17 +370,17 @@ absl::StatusOr<EvaluationOptions> FromProto(const v1::EvaluateRequest& request,
   }
   if (request.predictions_follow_labels()) options.error_levels.looks = Looks::kOneInOrder;
   if (request.band_level() != 0) options.band_level = request.band_level();
-  if (!(options.band_level > 0 && options.band_level < 1)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("band_level is ", options.band_level, ", expected > 0 and < 1"));
+  // The quantiles of a binomial distribution have no digits left at much smaller levels.
+  constexpr double kLeastBandLevel = 0.01;
+  constexpr double kMostBandLevel = 1 - 2.0 / kMaxBandReplicates;
+  if (!(options.band_level >= kLeastBandLevel && options.band_level <= kMostBandLevel)) {
+    return absl::InvalidArgumentError(absl::StrCat("band_level is ", options.band_level,
+                                                   ", expected ", kLeastBandLevel, "..",
+                                                   kMostBandLevel));
   }
   // A band needs at least this many samples.
   options.band_replicates = std::max(
       options.band_replicates, static_cast<std::int32_t>(std::ceil(2 / (1 - options.band_level))));
-  if (options.band_replicates > kMaxBandReplicates) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "band_level is ", options.band_level, ", expected at most ", 1 - 2.0 / kMaxBandReplicates));
-  }
   CALIBD_RETURN_IF_ERROR(AddLosses(request, class_count, options));
   CALIBD_RETURN_IF_ERROR(CheckEvaluation(options, class_count));
   return options;

@@ -129,8 +129,10 @@ TEST_F(CalibrationTest, EvaluateIsBoundedBeforeItStarts) {
   EXPECT_EQ(Reason(large), "JOB_TOO_LARGE");
   EXPECT_THAT(refusal([](auto& r) { r.set_replicates(5); }).error_message(),
               HasSubstr("replicates is 5, expected 99..100000"));
-  EXPECT_THAT(refusal([](auto& r) { r.set_band_level(2); }).error_message(),
-              HasSubstr("band_level is 2"));
+  for (const double level : {2.0, 1e-17, 0.9999}) {
+    EXPECT_THAT(refusal([level](auto& r) { r.set_band_level(level); }).error_message(),
+                HasSubstr("band_level is "));
+  }
   EXPECT_THAT(refusal([](auto& r) { r.set_cme_test_locations(-1); }).error_message(),
               HasSubstr("cme_test_locations is"));
   EXPECT_THAT(refusal([](auto& r) { r.add_reliability_classes(10); }).error_message(),

@@ -71,6 +71,16 @@ TEST(HttpAnswerTest, ServesItsPaths) {
   EXPECT_EQ(Status("DELETE /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"), 405);
 }
 
+TEST(HttpAnswerTest, AllOriginsOfAWriteCount) {
+  namespace http = boost::beast::http;
+  HttpRequest request(http::verb::delete_, "/v1/models/m", 11);
+  request.set(http::field::host, "localhost");
+  request.insert(http::field::origin, "http://localhost");
+  EXPECT_TRUE(CheckWrite(request, false).ok());
+  request.insert(http::field::origin, "http://page.example");
+  EXPECT_EQ(CheckWrite(request, false).code(), absl::StatusCode::kPermissionDenied);
+}
+
 TEST(HttpAnswerTest, IsReadyWhileItServesAndItsStoreAcceptsWrites) {
   auto refusal = CommitQueue::Refusal::kNothing;
   Health health("data", [&] { return refusal; });
