@@ -25,6 +25,15 @@
 namespace calibd::server {
 namespace {
 
+// Whether an id ends with '/' and digits, as the id of a row of an event with several rows.
+bool EndsLikeARow(std::string_view id) {
+  const std::size_t slash = id.rfind('/');
+  if (slash == std::string_view::npos || slash + 1 == id.size()) return false;
+  return std::ranges::all_of(id.substr(slash + 1), [](char c) {
+    return absl::ascii_isdigit(static_cast<unsigned char>(c));
+  });
+}
+
 constexpr std::string_view kResponseSuffix = ".response";
 
 absl::Status AnswerError(absl::string_view field, absl::string_view what) {
@@ -225,9 +234,10 @@ absl::StatusOr<std::optional<EventPredictions>> ReadEvent(const InferenceEvent& 
                      : *observations.mutable_baseline_probabilities());
   }
   const std::size_t rows = predictions.rows();
+  const bool is_whole = rows == 1 && !EndsLikeARow(event.id);
   observations.mutable_prediction_ids()->Reserve(static_cast<int>(rows));
   for (std::size_t i = 0; i < rows; ++i) {
-    observations.add_prediction_ids(rows == 1 ? event.id : absl::StrCat(event.id, "/", i));
+    observations.add_prediction_ids(is_whole ? event.id : absl::StrCat(event.id, "/", i));
   }
   if (width == 1 && declaration.class_count() == 2) {
     // The only column is that of the second name of column_classes.

@@ -444,6 +444,15 @@ class InferenceEventsTest(unittest.TestCase):
             self.assertEqual(found, status, answer)
         self.assertIn("ce-id has 101 bytes, expected 1..100", answer["error"]["message"])
 
+    def test_no_event_has_the_id_of_a_row_of_another_one(self):
+        self.server.create("slashes", labelGrace="3600s")
+        for identifier, rows in (("a/0", 1), ("a", 2), ("a/b", 1)):
+            status, answer = self.infer("slashes", identifier, {"predictions": [[0.75, 0.25]] * rows})
+            self.assertEqual((status, answer.get("acceptedRows")), (200, str(rows)), answer)
+        status, _, text = self.server.post("/v1/models/slashes:label", {
+            "labels": {"predictionIds": ["a/0/0", "a/0", "a/1", "a/b"], "labels": [0, 1, 1, 0]}})
+        self.assertEqual(json.loads(text)["labels"].get("matched"), "4", text)
+
     def test_an_event_counts_once_and_its_id_has_one_content(self):
         self.server.create("again", labelGrace="0.001s")
         first, other = {"predictions": [[0.5, 0.5]]}, {"predictions": [[0.25, 0.75]]}
