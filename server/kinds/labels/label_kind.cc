@@ -129,7 +129,7 @@ std::size_t LabelKind::MaxMemory(const Monitoring& monitoring, std::size_t label
   if (monitoring.disabled) return 0;
   return LabelEvidence::MaxMemory(label_count) +
          2 * (sizeof(LabelWatchDetails) + label_count * sizeof(double)) + kDeviationMemory +
-         kDependenceMemory + (label_count + 1) * LabelMeasure::MaxMemory();
+         sizeof(ErrorStretch) + kDependenceMemory + (label_count + 1) * LabelMeasure::MaxMemory();
 }
 
 }  // namespace calibd::server

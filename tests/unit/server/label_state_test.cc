@@ -475,10 +475,17 @@ TEST(LabelMeasureTest, AnAlarmOfALabelRecoversAndItsMarksAreKeptMeanwhile) {
     EXPECT_EQ(StateOf(restored).SerializeAsString(), StateOf(watch).SerializeAsString());
     EXPECT_TRUE(restored.Snapshot().Read().recovered);
 
+    // It is off again.
+    AddRows(restored, 2048, 0.3, random);
+    EXPECT_FALSE(restored.Snapshot().Read().recovered);
+    EXPECT_NEAR(static_cast<double>(restored.Snapshot().Read().over_again_since.value_or(0)),
+                static_cast<double>(watch.count()), 1100);
+
     watch.Acknowledge(watch.count());
     EXPECT_FALSE(watch.Snapshot().acknowledged);
     EXPECT_EQ(watch.Snapshot().Read().status, LimitStatus::kUndecided);
     EXPECT_EQ(StateOf(watch).marks_size(), 0);
+    EXPECT_EQ(watch.Snapshot().recovery != nullptr, !is_label);
   }
 }
 
