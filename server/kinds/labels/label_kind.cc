@@ -96,6 +96,14 @@ void LabelKind::AddStatistics(const Watch& /*watch*/, const Batch& batch) {
   }
 }
 
+void LabelKind::Screen(std::span<const double> probabilities) noexcept {
+  const auto is_certain = [](double p) { return p == 0 || p == 1; };
+  for (std::size_t i = 0; i < probabilities.size(); i += label_count_) {
+    const bool certain = std::ranges::all_of(probabilities.subspan(i, label_count_), is_certain);
+    certain_rows_ = certain ? std::min(certain_rows_ + 1, kMostCertainRows) : 0;
+  }
+}
+
 void LabelKind::Describe(const Watch& watch, const Stop& /*stop*/,
                          const EvidenceReading& /*reading*/, const Monitoring& /*monitoring*/,
                          Alarm& alarm) {
