@@ -25,7 +25,17 @@ void DescribeError(const ModelDeclaration& declaration, const ErrorSnapshot& err
   proto.set_is_recent(reading.is_recent);
   proto.set_is_recovered(reading.recovered);
   proto.set_is_acknowledged(error.acknowledged && !error.over);
+  if (reading.over_again_since.has_value()) proto.set_over_again_since(*reading.over_again_since);
   error.measured->Describe(error, reading, proto);
+  if (error.recovery != nullptr) {
+    v1::ErrorMeasurement& newest = *proto.mutable_newest();
+    newest.set_observations(error.recovery->observations);
+    newest.set_first_observation(error.recovery->first_observation);
+    if (error.recovery->start_time.has_value()) {
+      *newest.mutable_start_time() = ToTimestamp(*error.recovery->start_time);
+    }
+    error.measured->DescribeIntervals(*error.recovery, newest);
+  }
   const std::string class_1 = declaration.class_1_name();
   if (class_1.empty()) return;
   proto.mutable_since_start()->set_class_1_name(class_1);

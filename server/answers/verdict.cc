@@ -13,6 +13,17 @@ namespace {
 
 using Time = std::chrono::system_clock::time_point;
 
+// The lower end and the estimate of the largest error of an event; larger if it is further off.
+std::pair<double, double> SizeOf(const ErrorSnapshot& error) {
+  std::pair<double, double> largest(-1, 0);
+  for (const std::optional<ErrorInterval>& interval : error.Read().now) {
+    if (interval.has_value()) {
+      largest = std::max(largest, std::pair(interval->lower, interval->estimate));
+    }
+  }
+  return largest;
+}
+
 void JudgeError(const MonitorSnapshot& monitor, Verdict& verdict) {
   bool active = false;
   bool recovered = true;
@@ -40,6 +51,9 @@ void JudgeError(const MonitorSnapshot& monitor, Verdict& verdict) {
     verdict.limit_status = v1::CalibrationError::OVER_LIMIT;
     verdict.labels_over_limit.push_back(k);
   }
+  std::ranges::stable_sort(verdict.labels_over_limit, [&](std::size_t a, std::size_t b) {
+    return SizeOf(monitor.labels[a]) > SizeOf(monitor.labels[b]);
+  });
   if (!labels_within && verdict.limit_status == v1::CalibrationError::WITHIN_LIMIT) {
     verdict.limit_status = v1::CalibrationError::UNDECIDED;
   }
@@ -87,16 +101,7 @@ bool IsTested(const Monitoring& monitoring, const MonitorSnapshot& monitor) {
 }
 
 bool IsFurtherOff(const GroupSnapshot* a, const GroupSnapshot* b) {
-  const auto size = [](const GroupSnapshot& group) {
-    std::pair<double, double> largest(-1, 0);
-    for (const std::optional<ErrorInterval>& interval : group.error.Read().now) {
-      if (interval.has_value()) {
-        largest = std::max(largest, std::pair(interval->lower, interval->estimate));
-      }
-    }
-    return largest;
-  };
-  return size(*a) > size(*b);
+  return SizeOf(a->error) > SizeOf(b->error);
 }
 
 Verdict MakeVerdict(const Model& model, const ModelSnapshot& snapshot, Time now) {

@@ -22,7 +22,7 @@ struct Verdict {
   bool is_recovered = false;
   // In the order of IsFurtherOff.
   std::vector<const GroupSnapshot*> groups_over_limit;
-  // Positions of the labels over their limits.
+  // Positions of the labels over their limits, the one that is off by most first.
   std::vector<std::size_t> labels_over_limit;
   // Whether calibration is rejected.
   v1::Verdict::Status status = v1::Verdict::INSUFFICIENT_DATA;

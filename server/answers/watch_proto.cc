@@ -251,8 +251,13 @@ void WarnOfRows(const ModelDeclaration& declaration, const ModelSnapshot& snapsh
     WarnOfImpossibleLabel(*snapshot.monitor->watch, warnings);
   }
   if (snapshot.monitor->dependence_found_at > 0) {
+    const std::optional<std::size_t> label = snapshot.monitor->dependent_label;
     *warnings.Add() = absl::StrCat(
         convert::DependenceText(snapshot.monitor->dependence_found_at),
+        label.has_value()
+            ? absl::StrCat(" The outcomes of label ",
+                           convert::CutName(declaration.value_names()[*label]), " alone show this.")
+            : "",
         " Evidence, alarms and intervals assume that this is not so, and may be false. Send sorted "
         "rows in random order (calibctl send --shuffle 1), each row once, and one row of each "
         "user: shuffling does not mend repeats and rows of one user, but hides them. The warning "

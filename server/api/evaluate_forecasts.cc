@@ -184,7 +184,7 @@ absl::Status EvaluateForecastModel(WindowJobs& jobs, const v1::EvaluateRequest& 
                     const WindowSample& sample, const RunControl& control) {
     const auto start = std::chrono::steady_clock::now();
     const NumberForecastBatch batch = sample.rows.view().numbers();
-    const ForecastCovariates covariates{.groups = sample.groups,
+    const ForecastCovariates covariates{.groups = sample.groups.numbers,
                                         .features = sample.features,
                                         .feature_count = declaration->feature_names.size(),
                                         .local_features = local_features};

@@ -47,6 +47,8 @@ void DescribeListed(Model& model, bool rejected, std::chrono::system_clock::time
   v1::GetCalibrationResponse facts;
   facts.set_model(proto.model());
   facts.set_observations(proto.observations());
+  facts.set_rejected_rows(snapshot->rejected_rows);
+  facts.set_dropped_rows(snapshot->dropped_rows);
   if (snapshot->label_arrivals.has_value()) {
     DescribeLabelArrivals(model, *snapshot->label_arrivals, *facts.mutable_label_arrivals());
   }

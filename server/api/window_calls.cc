@@ -4,6 +4,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -15,8 +16,10 @@
 #include "calibd/convert/kernel.h"
 #include "calibd/convert/reading.h"
 #include "calibd/convert/recalibration.h"
+#include "calibd/convert/text.h"
 #include "calibd/core/estimator_selection.h"
 #include "calibd/core/evaluation.h"
+#include "calibd/core/group_evaluation.h"
 #include "calibd/core/individual_calibration.h"
 #include "calibd/core/lens_evaluation.h"
 #include "calibd/core/recalibration.h"
@@ -84,6 +87,52 @@ void FitMemory(std::size_t n, std::size_t m, std::size_t threads, double max_mem
   while (options.most_at_once > 1 && SelectionMemory(n, m, options, threads) + input > max_memory) {
     --options.most_at_once;
   }
+}
+
+// The groups of the rows of a sample, numbered in the order of their first rows, with their names.
+// Values that the monitor counts together are one group.
+struct NamedGroups {
+  std::vector<std::int32_t> numbers;
+  std::vector<std::string> names;
+};
+
+NamedGroups NameGroups(const WindowSample& sample) {
+  std::unordered_map<std::uint64_t, std::string> values;
+  for (const auto& group : sample.snapshot->monitor->groups) {
+    if (!group->id.overflow) values.emplace(HashOfGroup(group->id.value), group->id.value);
+  }
+  NamedGroups named;
+  std::unordered_map<std::string, std::int32_t> places;
+  std::vector<std::int32_t> place_of;
+  for (const std::uint64_t hash : sample.groups.hashes) {
+    const auto value = values.find(hash);
+    const std::string name =
+        value == values.end() ? convert::GroupName("", /*is_overflow=*/true) : value->second;
+    const auto [place, is_new] =
+        places.try_emplace(name, static_cast<std::int32_t>(named.names.size()));
+    if (is_new) named.names.push_back(name);
+    place_of.push_back(place->second);
+  }
+  for (const std::int32_t number : sample.groups.numbers) {
+    named.numbers.push_back(place_of[static_cast<std::size_t>(number)]);
+  }
+  return named;
+}
+
+// Adds an answer for each group. levels: of the intervals of all groups together.
+absl::Status EvaluateEachGroup(const WindowSample& sample, const ErrorLevels& levels,
+                               const convert::EvaluationCriteria& criteria,
+                               const RunControl& control, v1::Evaluation& evaluation) {
+  const NamedGroups groups = NameGroups(sample);
+  CALIBD_ASSIGN_OR_RETURN(
+      const std::vector<GroupResult> results,
+      EvaluateGroups(sample.rows.view().classes(), groups.numbers, groups.names.size(),
+                     {.levels = levels, .significance_level = convert::LevelOfGroups(criteria)},
+                     control.WithoutProgress()));
+  for (std::size_t g = 0; g < results.size(); ++g) {
+    *evaluation.add_groups() = convert::ToProto(results[g], groups.names[g], criteria.error_limit);
+  }
+  return absl::OkStatus();
 }
 
 // The change of the error after whose lower end a map is fitted; unset if none can be dated.
@@ -187,15 +236,22 @@ absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
   if (!options.ok()) return InvalidFieldError(options.status());
   if (!request.has_seed()) options->seed = RandomSeed();
   options->block_sizes = declaration->classes()->block_sizes;
+  const bool has_groups = declaration->keeps_groups() && !declaration->monitoring.disabled;
+  if (has_groups) options->error_levels = options->error_levels.SharedBy(2);
   const auto result = std::make_shared<v1::EvaluateResponse>();
   WindowRequest job;
   job.model = model;
   job.observations = static_cast<std::size_t>(request.window());
   job.remedy = "a smaller window, fewer lenses or fewer replicates";
   const std::size_t features = declaration->feature_names.size();
-  job.cost = [options = *options, class_count, features](std::size_t n, std::size_t threads) {
+  job.cost = [options = *options, class_count, features, has_groups](std::size_t n,
+                                                                     std::size_t threads) {
     JobCost cost{.memory_bytes = EvaluationMemory(n, class_count, options, threads),
                  .operations = EvaluationOperations(n, class_count, options)};
+    if (has_groups) {
+      cost.memory_bytes =
+          std::max(cost.memory_bytes, GroupEvaluationMemory(n, class_count, threads));
+    }
     if (features > 0 && options.replicates > 0) {
       cost.memory_bytes =
           std::max(cost.memory_bytes, IndividualTestMemory(n, class_count, features, threads));
@@ -203,9 +259,9 @@ absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
     }
     return cost;
   };
-  job.compute = [model, options = *options, actions = request.actions(), features, result,
-                 threads = parts_.jobs.threads()](const WindowSample& sample,
-                                                  const RunControl& control) mutable {
+  job.compute = [model, options = *options, actions = request.actions(), features, has_groups,
+                 result, threads = parts_.jobs.threads()](const WindowSample& sample,
+                                                          const RunControl& control) mutable {
     const auto start = std::chrono::steady_clock::now();
     for (auto& [lens, kernel] : options.lenses) {
       kernel = KernelNow(*model->declaration(), *sample.snapshot, lens);
@@ -231,7 +287,13 @@ absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
                                            .null = NullHypothesis::kForecast},
                                           control.WithoutProgress())));
     }
-    convert::Judge({.error_limit = model->declaration()->monitoring.error_limit}, proto);
+    const convert::EvaluationCriteria criteria{.error_limit =
+                                                   model->declaration()->monitoring.error_limit};
+    if (has_groups) {
+      CALIBD_RETURN_IF_ERROR(
+          EvaluateEachGroup(sample, options.error_levels, criteria, control, proto));
+    }
+    convert::Judge(criteria, proto);
     *proto.mutable_elapsed() = Since(start);
     return absl::OkStatus();
   };

@@ -34,7 +34,7 @@ struct WindowSample {
   WindowView::Rows rows;
   // The results of WindowView::CopyNewestFeatures and CopyNewestGroups.
   std::vector<double> features;
-  std::vector<std::int32_t> groups;
+  WindowView::Groups groups;
   // Numbers of the first and the last observation.
   std::int64_t first_observation = 0;
   std::int64_t last_observation = 0;

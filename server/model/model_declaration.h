@@ -139,11 +139,13 @@ struct ModelDeclaration {
   [[nodiscard]] std::size_t counted_classes() const noexcept {
     return classes() == nullptr ? 1 : class_count();
   }
-  // Whether the window keeps the group of each row, for a test of forecasts by group.
+  // Whether the window keeps the group of each row, for an evaluation of each group of classes, or
+  // a test of forecasts by group.
   [[nodiscard]] bool keeps_groups() const noexcept {
-    return numbers() != nullptr &&
-           !std::holds_alternative<QuantileForecasts>(numbers()->forecast) &&
-           !monitoring.group_tag.empty();
+    if (monitoring.group_tag.empty()) return false;
+    return classes() != nullptr ||
+           (numbers() != nullptr &&
+            !std::holds_alternative<QuantileForecasts>(numbers()->forecast));
   }
 
   [[nodiscard]] TruthShape truth_shape() const noexcept {

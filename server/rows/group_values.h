@@ -2,10 +2,19 @@
 #define CALIBD_SERVER_ROWS_GROUP_VALUES_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
+
+#include "server/base/xxh3.h"
 
 namespace calibd::server {
+
+// The hash of a value that a window keeps.
+[[nodiscard]] inline std::uint64_t HashOfGroup(std::string_view value) noexcept {
+  return XXH3_64bits(value.data(), value.size());
+}
 
 // The values of the group tag for some rows: one per row, one for all, or none. A view.
 class GroupValues {

@@ -94,15 +94,17 @@ std::vector<double> WindowView::CopyNewestFeatures(std::size_t n) const {
   return features;
 }
 
-std::vector<std::int32_t> WindowView::CopyNewestGroups(std::size_t n) const {
-  std::vector<std::int32_t> groups;
+WindowView::Groups WindowView::CopyNewestGroups(std::size_t n) const {
+  Groups groups;
   if (!shape_.keeps_groups) return groups;
-  groups.reserve(n);
+  groups.numbers.reserve(n);
   std::unordered_map<std::uint64_t, std::int32_t> numbers;
   VisitNewest(n, [&](const WindowChunk& chunk, std::size_t first, std::size_t count) {
     for (std::size_t i = first; i < first + count; ++i) {
       const auto next = static_cast<std::int32_t>(numbers.size());
-      groups.push_back(numbers.try_emplace(chunk.group_hashes[i], next).first->second);
+      const auto [place, is_new] = numbers.try_emplace(chunk.group_hashes[i], next);
+      if (is_new) groups.hashes.push_back(place->first);
+      groups.numbers.push_back(place->second);
     }
   });
   return groups;
@@ -162,8 +164,7 @@ void ObservationWindow::AppendExtras(const RowExtras& extras, std::size_t first,
   std::ranges::copy(extras.features, chunk.features.get() + first * shape_.feature_count);
   if (!shape_.keeps_groups) return;
   for (std::size_t i = 0; i < count; ++i) {
-    const std::string& value = extras.groups[i];
-    chunk.group_hashes[first + i] = XXH3_64bits(value.data(), value.size());
+    chunk.group_hashes[first + i] = HashOfGroup(extras.groups[i]);
   }
 }
 

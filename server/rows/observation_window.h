@@ -92,10 +92,15 @@ class WindowView {
   // Returns the n x feature_count features of the newest n observations; empty for a model without
   // features.
   [[nodiscard]] std::vector<double> CopyNewestFeatures(std::size_t n) const;
-  // Returns a number for each of the newest n observations, which is equal for those with the same
-  // value of the group tag, counted from 0 in the order of the rows; empty if the window keeps no
-  // groups.
-  [[nodiscard]] std::vector<std::int32_t> CopyNewestGroups(std::size_t n) const;
+  struct Groups {
+    // A number for each observation, which is equal for those with the same value of the group tag,
+    // counted from 0 in the order of the rows.
+    std::vector<std::int32_t> numbers;
+    // HashOfGroup of the value with each number.
+    std::vector<std::uint64_t> hashes;
+  };
+  // Returns the groups of the newest n observations; empty if the window keeps no groups.
+  [[nodiscard]] Groups CopyNewestGroups(std::size_t n) const;
 
  private:
   friend class ObservationWindow;

@@ -7,6 +7,20 @@
 #include "calibd/store/v1/store.pb.h"
 
 namespace calibd::server {
+namespace {
+
+void IntervalFields(StateFields& fields, ErrorInterval& interval) {
+  using Stored = store::v1::ErrorState::Interval;
+  fields(Stored::kEstimateFieldNumber, interval.estimate);
+  fields(Stored::kLowerFieldNumber, interval.lower);
+  fields(Stored::kUpperFieldNumber, interval.upper);
+  fields(Stored::kGapFieldNumber, interval.gap);
+  fields(Stored::kGapLowerFieldNumber, interval.gap_lower);
+  fields(Stored::kGapUpperFieldNumber, interval.gap_upper);
+  fields(Stored::kStatedFieldNumber, interval.stated);
+}
+
+}  // namespace
 
 bool KeepsMark(std::int64_t index, std::int64_t newest) noexcept {
   // The number of newest marks that are all kept.
@@ -42,6 +56,22 @@ void DeviationFields(StateFields& fields, EventDeviations& deviations) {
   fields.Require(state.total.squares >= 0 && std::ranges::is_sorted(state.ends, {}, &Sums::squares),
                  "has deviations of the error that cannot be");
   deviations.blocks = DeviationBlocks(std::move(state));
+}
+
+void RecoveryFields(StateFields& fields, ErrorStretch& stretch) {
+  using Stored = store::v1::ErrorState::Recovery;
+  fields(Stored::kFirstObservationFieldNumber, stretch.first_observation);
+  fields(Stored::kStartTimeUsFieldNumber, stretch.start_time);
+  fields(Stored::kObservationsFieldNumber, stretch.observations);
+  std::vector<ErrorInterval> intervals;
+  for (const std::optional<ErrorInterval>& interval : stretch.intervals) {
+    if (interval.has_value()) intervals.push_back(*interval);
+  }
+  fields.Each(Stored::kIntervalsFieldNumber, intervals, IntervalFields);
+  fields.Require(stretch.first_observation >= 1 && stretch.observations >= 1 &&
+                     !intervals.empty() && intervals.size() <= stretch.intervals.size(),
+                 "has a recovery of the error that cannot be");
+  if (fields.ok()) std::ranges::copy(intervals, stretch.intervals.begin());
 }
 
 std::vector<EventChange> FindChanges(const std::vector<EventDeviations>& deviations) {

@@ -67,6 +67,9 @@ struct ErrorReading {
   // True if the error exceeded the limit, no one has acknowledged it, and it is shown to be within
   // error_limit again.
   bool recovered = false;
+  // While an active alarm that had recovered is over the limit again: the first observation within
+  // the model of those that are, see calibd::OverAgainSince.
+  std::optional<std::int64_t> over_again_since;
 };
 
 struct ErrorSnapshot;
@@ -99,6 +102,8 @@ class MeasuredError {
   }
   // False if the deviations of its events do not tell that the error changed.
   [[nodiscard]] virtual bool dates_changes() const noexcept { return true; }
+  // Writes the intervals of a stretch of which nothing else is known.
+  virtual void DescribeIntervals(const ErrorStretch& stretch, v1::ErrorMeasurement& out) const = 0;
   // Writes the event whose deviations a watch keeps in this place.
   virtual void DescribeEvent(std::size_t place, v1::DatedChange& out) const = 0;
 };
@@ -110,6 +115,9 @@ struct EventDeviations {
   DeviationBlocks blocks;
 };
 void DeviationFields(StateFields& fields, EventDeviations& deviations);
+
+// The fields of a stretch of which the intervals alone are known, without its `start`.
+void RecoveryFields(StateFields& fields, ErrorStretch& stretch);
 
 // The newest changes of the events that can be shown. The intervals of all events hold together
 // with 95 %.
@@ -140,6 +148,9 @@ struct ErrorSnapshot {
   std::int64_t first_observation = 1;
   // The first observation of the model or the group.
   std::int64_t start_observation = 1;
+  // The stretch since which an error had recovered, when its alarm was acknowledged; null unless no
+  // observation has followed. It is then the newest stretch.
+  std::shared_ptr<const ErrorStretch> recovery;
   // Never null.
   std::shared_ptr<const MeasuredError> measured;
   // One for each event; empty for a group and a single label.
@@ -151,10 +162,13 @@ struct ErrorSnapshot {
     return dynamic_cast<const Measured*>(measured.get());
   }
 
-  // The first call for a snapshot and its copies computes it, in some ten microseconds. A snapshot
-  // is published for each batch, but few are read.
+  // The first call for a snapshot and its copies computes it, in some ten microseconds, or some
+  // hundred while an alarm is active. A snapshot is published for each batch, but few are read.
   [[nodiscard]] const ErrorReading& Read() const {
-    std::call_once(memo->once, [this] { memo->reading = measured->Read(*this); });
+    std::call_once(memo->once, [this] {
+      memo->reading = measured->Read(*this);
+      if (recovery != nullptr) memo->reading.newest = *recovery;
+    });
     return memo->reading;
   }
 

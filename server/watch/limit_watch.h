@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -55,7 +56,8 @@ struct LimitCheck {
 //   again, after it exceeded the limit at the count `alarm`; see calibd/core/newest_stretch.h.
 // - Ends(sums, count, limit, recent): the largest lower end of the intervals, and the largest upper
 //   end of the intervals and, if `recent`, of the stretches; unset without observations.
-// - event_count(): the number of events whose changes are dated; 0 for a group.
+// - is_model(): false for a group and a single label, of which no interval is kept after an
+//   acknowledgement. event_count(): the number of events whose changes are dated; 0 for a group.
 // - KeepMark(sums, count, observation, over, next_decision): called after each observation; over:
 //   an alarm is active. SetTime(time, count): called after each row of the log. Restart(): forgets
 //   the recent part. LimitChanged(raised).
@@ -80,6 +82,7 @@ class LimitWatch {
   // Adds a row. observation: its number within the model. May throw bad_alloc.
   void Add(const Row& row, std::int64_t observation) {
     ++count_;
+    recovery_.reset();
     for (EventDeviations& event : deviations_) {
       if (event.first_observation == 0) event.first_observation = observation;
     }
@@ -135,6 +138,9 @@ class LimitWatch {
     if (!over_) return;
     if (measure_.Recovered(sums_, count_, over_at_, settings_.error_limit).has_value()) {
       ForgetAcknowledged();
+      if (measure_.is_model()) {
+        recovery_ = std::make_shared<const ErrorStretch>(*Snapshot().Read().newest);
+      }
     } else {
       const std::optional<ErrorEnds> ends = measure_.Ends(sums_, count_, limit(), over_recent_);
       acknowledged_lower_ =
@@ -161,6 +167,7 @@ class LimitWatch {
             .count = count_,
             .first_observation = sums_.first_observation,
             .start_observation = since_start_.first_observation,
+            .recovery = recovery_,
             .measured = measure_.Snapshot(since_start_, sums_, count_),
             .deviations = deviations_};
   }
@@ -197,6 +204,13 @@ class LimitWatch {
     watch.over_at_ = watch.over_ ? over_at.value_or(watch.count_) : 0;
     fields.Require(watch.over_at_ <= watch.count_, "has an alarm of the error that cannot be");
     fields(Stored::kNextDecisionFieldNumber, watch.next_decision_);
+    std::optional<ErrorStretch> recovery;
+    if (watch.recovery_ != nullptr) recovery = *watch.recovery_;
+    fields(Stored::kRecoveryFieldNumber, recovery, RecoveryFields);
+    fields.Require(!recovery.has_value() || watch.count_ == 0,
+                   "has a recovery of the error that cannot be");
+    watch.recovery_ =
+        recovery.has_value() ? std::make_shared<const ErrorStretch>(*recovery) : nullptr;
     std::vector<EventDeviations> deviations = watch.deviations_;
     fields.Each(Stored::kDeviationsFieldNumber, deviations, DeviationFields);
     // A state without them dates the changes that come.
@@ -307,6 +321,8 @@ class LimitWatch {
   std::vector<EventDeviations> deviations_;
   // Number of observations in sums_.
   std::int64_t count_ = 0;
+  // See ErrorSnapshot::recovery.
+  std::shared_ptr<const ErrorStretch> recovery_;
   // Set until the error is within error_limit, or error_limit is raised above the error.
   std::optional<double> acknowledged_limit_;
   // By how much the predictions were at least off at the acknowledgement; set with

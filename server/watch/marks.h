@@ -99,6 +99,23 @@ template <typename Sums, typename EndsOf>
       [&](std::int64_t start, double level) { return ends(SumsSince(sums, marks, start), level); });
 }
 
+// OverAgainSince over the marks.
+template <typename Sums, typename EndsOf>
+[[nodiscard]] std::optional<std::int64_t> OverAgainSince(const Sums& sums,
+                                                         const std::vector<Sums>& marks,
+                                                         std::int64_t alarm, double error_limit,
+                                                         const EndsOf& ends) {
+  std::vector<std::int64_t> starts;
+  starts.reserve(marks.size());
+  for (const Sums& mark : marks) starts.push_back(mark.count());
+  return calibd::OverAgainSince(
+      starts, sums.count(), alarm, error_limit,
+      [&](std::int64_t start, std::int64_t end, double level) {
+        const auto mark = std::ranges::find(marks, end, &Sums::count);
+        return ends(SumsSince(mark == marks.end() ? sums : *mark, marks, start), level);
+      });
+}
+
 }  // namespace calibd::server
 
 #endif  // CALIBD_SERVER_WATCH_MARKS_H_

@@ -112,7 +112,8 @@ class AnyMonitor {
 //   NewLabelMeasure(monitoring), and LabelRowOf(batch, i, label), unset if its truth is missing.
 // A kind without Gathered has no groups.
 // - Screen(batch): sees all received rows; screened(). Optionally dependence_found_at(): the
-//   observation of the watch at which serial dependence was found, 0 before.
+//   observation of the watch at which serial dependence was found, 0 before. A kind of several
+//   labels says with dependent_label() whose outcomes alone show it.
 // - SnapshotOf(watch, is_model, monitoring). Updated(monitoring). Restarted(): the evidence of the
 //   model begins anew.
 // - Save(out): what is not in the watches. RestoreWatch(stored, groups, monitoring, watch), and
@@ -671,6 +672,9 @@ MonitorSnapshot Monitor<Kind>::Snapshot() {
   if constexpr (requires { kind_.dependence_found_at(); }) {
     const std::int64_t found_at = kind_.dependence_found_at();
     if (found_at > 0) snapshot.dependence_found_at = watch_->first_observation() - 1 + found_at;
+    if constexpr (kHasLabels) {
+      if (found_at > 0 && LabelCount() > 1) snapshot.dependent_label = kind_.dependent_label();
+    }
   }
   snapshot.raised = alarms_.raised();
   for (Group& group : groups_) {

@@ -76,6 +76,9 @@ struct MonitorSnapshot {
   // The observation of the model at which outcomes of neighbouring rows were found to go together
   // more than the predictions say; 0 before.
   std::int64_t dependence_found_at = 0;
+  // The position of the label whose own outcomes show this, of a model of several labels. Unset if
+  // no single one does.
+  std::optional<std::size_t> dependent_label;
   // The groups in the order of their first observations.
   std::vector<std::shared_ptr<const GroupSnapshot>> groups;
   // Number of alarms raised so far, by kind: evidence, drift, over the limit.

@@ -115,30 +115,12 @@ absl::Status CheckGate(const EvaluateOptions& options, const v1::EvaluateRequest
   return fault.has_value() ? UsageFault(*fault) : absl::OkStatus();
 }
 
-// What an evaluation of the newest observations does not see; empty without groups.
-std::string GroupsNotSeen(const v1::Model& model) {
-  const std::string& tag = model.monitoring().group_tag();
-  if (tag.empty()) return "";
-  return absl::StrCat("The groups of ", Quote(tag),
-                      " are evaluated together, so errors that cancel between them are not seen: "
-                      "`calibctl show ",
-                      ShortName(model.name()),
-                      " --verbose` has each group, and `calibctl evaluate FILE --group-column ",
-                      OptionValue(tag), "` evaluates each group of a file.");
-}
-
 // Prints the result and the decision, and returns the exit code. changes: unset without files.
-// warning: may be empty.
 absl::StatusOr<ExitCode> Report(const Context& context, v1::Evaluation evaluation,
                                 const std::optional<FileChanges>& changes,
                                 const EvaluationGate& fail_on,
-                                const convert::EvaluationCriteria& criteria,
-                                const std::string& warning) {
+                                const convert::EvaluationCriteria& criteria) {
   convert::Judge(criteria, evaluation);
-  if (!warning.empty()) {
-    std::string& text = *evaluation.mutable_reading()->mutable_warning()->mutable_text();
-    absl::StrAppend(&text, text.empty() ? "" : " ", warning);
-  }
   const std::optional<Decision> decision =
       DecideByVerdict(convert::VerdictOf(evaluation, criteria), fail_on, criteria.error_limit);
   if (context.json()) {
@@ -169,8 +151,8 @@ absl::StatusOr<ExitCode> EvaluateServed(const Context& context, const EvaluateOp
                                              model.classes().names().end());
   CALIBD_RETURN_IF_ERROR(AddActions(options, class_names, request));
   const auto declared = static_cast<std::size_t>(model.classes().lenses_size());
-  CALIBD_RETURN_IF_ERROR(
-      CheckGate(options, request, declared == 0 ? kDefaultLenses : 1 + declared, false));
+  CALIBD_RETURN_IF_ERROR(CheckGate(options, request, declared == 0 ? kDefaultLenses : 1 + declared,
+                                   !model.monitoring().group_tag().empty()));
   CALIBD_ASSIGN_OR_RETURN(
       const v1::Evaluation evaluation,
       CallWithProgress(context, "evaluating", kTestTimeout, [&](const auto& long_call) {
@@ -179,8 +161,7 @@ absl::StatusOr<ExitCode> EvaluateServed(const Context& context, const EvaluateOp
   return Report(
       context, evaluation, std::nullopt, options.fail_on,
       {.error_limit = options.error_limit.value_or(ErrorLimitOf(model, kDefaultErrorLimit)),
-       .significance_level = options.fail_on.significance_level},
-      GroupsNotSeen(model));
+       .significance_level = options.fail_on.significance_level});
 }
 
 // Announces an evaluation that takes long. batch: all rows.
@@ -241,8 +222,7 @@ absl::StatusOr<ExitCode> EvaluateFiles(const Context& context, const EvaluateOpt
             batch, offline,
             offline::ControlOf(offline.threads, progress.stop, progress.on_progress));
       }));
-  return Report(context, std::move(evaluation), input.changes, options.fail_on, offline.criteria,
-                "");
+  return Report(context, std::move(evaluation), input.changes, options.fail_on, offline.criteria);
 }
 
 absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateOptions& options) {

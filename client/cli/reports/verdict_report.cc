@@ -21,8 +21,9 @@ namespace {
 
 using convert::Fixed;
 using convert::GroupName;
-using convert::MinuteText;
+using convert::Percent;
 using convert::Plain;
+using convert::PointsText;
 using convert::PowerOfTen;
 using convert::ShortName;
 using convert::SignedFixed;
@@ -36,6 +37,11 @@ using Figure = std::pair<std::string, std::string>;
 // "1.0e-03 to 2.0e-03".
 std::string Range(double lower, double upper) {
   return absl::StrFormat("%.2e to %.2e", lower, upper);
+}
+
+// "+5.2 points", with the decimals of PointsText.
+std::string SignedPoints(double gap) {
+  return absl::StrCat(gap < 0 ? "-" : "+", PointsText(std::abs(gap)));
 }
 
 void AddEvidence(const v1::Verdict& verdict, const v1::Watch& watch, std::vector<Figure>& figures) {
@@ -89,23 +95,23 @@ void AddDiscrepancy(const v1::Discrepancy& discrepancy, std::vector<Figure>& fig
 
 void AddDirection(const v1::Direction& direction, std::vector<Figure>& figures) {
   if (!direction.has_forecast()) {
-    figures.emplace_back("mean confidence", Fixed(direction.mean_confidence(), 4));
-    figures.emplace_back("accuracy", Fixed(direction.accuracy(), 4));
-    figures.emplace_back("  difference", SignedFixed(direction.gap(), 4));
+    figures.emplace_back("mean confidence", Percent(direction.mean_confidence(), 1));
+    figures.emplace_back("accuracy", Percent(direction.accuracy(), 1));
+    figures.emplace_back("  difference", SignedPoints(direction.gap()));
     figures.emplace_back("  standard deviation if calibrated",
-                         Fixed(direction.gap_standard_deviation(), 4));
+                         PointsText(direction.gap_standard_deviation()));
     return;
   }
   const v1::ForecastDirection& forecast = direction.forecast();
   // These are the values while no direction is known.
   if (forecast.shift() != 0 || forecast.scale() != 1) {
-    figures.emplace_back("fitted mean (0 if calibrated)", SignedFixed(forecast.shift(), 3));
-    figures.emplace_back("fitted deviation (1 if calibrated)", Fixed(forecast.scale(), 3));
+    figures.emplace_back("fitted mean (0 if calibrated)", SignedFixed(forecast.shift(), 2));
+    figures.emplace_back("fitted deviation (1 if calibrated)", Fixed(forecast.scale(), 2));
   }
   if (!forecast.has_residual_mean()) return;
-  figures.emplace_back("mean residual (0 if calibrated)", SignedFixed(forecast.residual_mean(), 3));
+  figures.emplace_back("mean residual (0 if calibrated)", SignedFixed(forecast.residual_mean(), 2));
   figures.emplace_back("residual deviation (1 if calibrated)",
-                       Fixed(forecast.residual_standard_deviation(), 3));
+                       Fixed(forecast.residual_standard_deviation(), 2));
 }
 
 void AddDrift(const v1::Drift& drift, std::vector<Figure>& figures) {

@@ -101,4 +101,10 @@ absl::StatusOr<std::vector<GroupResult>> EvaluateGroups(const PredictionBatch& b
   return results;
 }
 
+double GroupEvaluationMemory(std::size_t n, std::size_t class_count, std::size_t threads) noexcept {
+  // The rows of all groups, whose vectors may have twice the room that they need.
+  const std::size_t copies = 2 * n * (class_count * sizeof(double) + sizeof(std::int32_t));
+  return static_cast<double>(copies + threads * EvidenceProcess::MaxMemory(class_count));
+}
+
 }  // namespace calibd

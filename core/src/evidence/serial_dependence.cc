@@ -130,14 +130,8 @@ void SerialDependence::AddRow(const Row& row, const Excess& excess) {
   }
 }
 
-double SerialDependence::LogEValue() const noexcept {
-  LogMean neighbours;
-  for (std::size_t lane = 0; lane < state_.sums.size(); ++lane) {
-    for (const double rate : kRates) {
-      neighbours.Add(LogProduct(rate, state_.sums[lane], state_.squares[lane]));
-    }
-  }
-  LogMean runs;
+template <typename Visit>
+void SerialDependence::VisitRuns(const Visit& visit) const noexcept {
   const std::size_t labels = state_.newest.empty() ? 0 : state_.runs.size() / state_.newest.size();
   for (std::size_t sequence = 0; sequence < state_.newest.size(); ++sequence) {
     const auto products = std::span(state_.runs).subspan(sequence * labels, labels);
@@ -148,9 +142,33 @@ double SerialDependence::LogEValue() const noexcept {
         sum += run[j];
         most = std::max(most, run[j]);
       }
-      runs.Add(sum - most);
+      visit(sequence, sum - most);
     }
   }
+}
+
+std::optional<std::size_t> SerialDependence::WorstSequence() const noexcept {
+  // The runs are half of the e-value, and each product has an equal share of them.
+  const auto products = static_cast<double>(kRunRates.size() * state_.newest.size());
+  double largest = std::log(2 * products * kThreshold);
+  std::optional<std::size_t> worst;
+  VisitRuns([&](std::size_t sequence, double log) {
+    if (log < largest) return;
+    largest = log;
+    worst = sequence;
+  });
+  return worst;
+}
+
+double SerialDependence::LogEValue() const noexcept {
+  LogMean neighbours;
+  for (std::size_t lane = 0; lane < state_.sums.size(); ++lane) {
+    for (const double rate : kRates) {
+      neighbours.Add(LogProduct(rate, state_.sums[lane], state_.squares[lane]));
+    }
+  }
+  LogMean runs;
+  VisitRuns([&runs](std::size_t /*sequence*/, double log) { runs.Add(log); });
   LogMean both;
   both.Add(neighbours.Value());
   both.Add(runs.Value());

@@ -213,13 +213,24 @@ void MeasuredClassError::Describe(const ErrorSnapshot& error, const ErrorReading
   if (error.first_observation != error.start_observation) {
     DescribeSums(sums, reading.now, *out.mutable_since_acknowledgement());
   }
-  if (reading.newest.has_value()) {
+  if (reading.newest.has_value() && error.recovery == nullptr) {
     DescribeSums(Since(reading.newest->start), reading.newest->intervals, *out.mutable_newest());
   }
   if (budget.recent == 0) return;
   v1::CalibrationError::RecentError& evidence = *out.mutable_recent();
   if (recent_log10_e_value.has_value()) evidence.set_log10_e_value(*recent_log10_e_value);
   evidence.set_threshold(recent_threshold);
+}
+
+void MeasuredClassError::DescribeIntervals(const ErrorStretch& stretch,
+                                           v1::ErrorMeasurement& out) const {
+  const ErrorInterval& top_label = *stretch.intervals[0];
+  *out.mutable_top_label() = convert::ToProto(top_label);
+  out.set_mean_confidence(top_label.stated.value_or(0));
+  out.set_accuracy(out.mean_confidence() - top_label.gap);
+  if (budget.series == 2 && stretch.intervals[1].has_value()) {
+    *out.mutable_class_1() = convert::ToProto(*stretch.intervals[1]);
+  }
 }
 
 void DescribeClasses(const DescribedModel& model, v1::GetCalibrationResponse& response) {

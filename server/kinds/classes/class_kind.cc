@@ -65,7 +65,7 @@ std::size_t ClassKind::MaxMemory(const Monitoring& monitoring, std::size_t class
   const std::size_t processes = monitoring.group_tag.empty() ? 1 : monitoring.max_groups + 2;
   return processes * (EvidenceWatch::MaxMemory(class_count) + ClassMeasure::MaxMemory()) +
          kDependenceMemory + 2 * kDeviationMemory + EvidenceProcess::ParallelMemory(class_count) +
-         class_count * kFrequencyCount * sizeof(double);
+         sizeof(ErrorStretch) + class_count * kFrequencyCount * sizeof(double);
 }
 
 }  // namespace calibd::server

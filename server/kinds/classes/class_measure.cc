@@ -46,10 +46,9 @@ void RecentFields(StateFields& fields, RecentErrorEvidence::State& state) {
   fields.Require(fits && std::ranges::min(state.squares) >= 0, "has a recent error that cannot be");
 }
 
-std::optional<std::int64_t> RecoveredStart(const ErrorSums& sums,
-                                           const std::vector<ErrorSums>& marks, std::size_t series,
-                                           std::int64_t alarm, double error_limit) {
-  const auto ends = [series](const ErrorSums& part, double level) {
+// The ends of a stretch after an alarm, for RecoveredSince and OverAgainSince.
+auto EndsOfStretch(std::size_t series) noexcept {
+  return [series](const ErrorSums& part, double level) {
     const ErrorLevels levels = RecoveryLevels(level).SharedBy(series);
     ErrorEnds worst{.lower = 0, .upper = 0};
     for (std::size_t s = 0; s < series; ++s) {
@@ -59,7 +58,12 @@ std::optional<std::int64_t> RecoveredStart(const ErrorSums& sums,
     }
     return worst;
   };
-  return RecoveredSince(sums, marks, alarm, error_limit, ends);
+}
+
+std::optional<std::int64_t> RecoveredStart(const ErrorSums& sums,
+                                           const std::vector<ErrorSums>& marks, std::size_t series,
+                                           std::int64_t alarm, double error_limit) {
+  return RecoveredSince(sums, marks, alarm, error_limit, EndsOfStretch(series));
 }
 
 // A stretch that was chosen by its error.
@@ -121,6 +125,11 @@ ErrorReading MeasuredClassError::Read(const ErrorSnapshot& error) const {
     start = RecoveredStart(sums, *marks, budget.series, error.over_at, error.error_limit);
   }
   reading.recovered = start.has_value();
+  if (error.over && !reading.recovered) {
+    const auto again = OverAgainSince(sums, *marks, error.over_at, error.error_limit,
+                                      EndsOfStretch(budget.series));
+    if (again.has_value()) reading.over_again_since = Since(*again).first_observation;
+  }
   if (reading.recovered) {
     levels = RecoveryLevels(RecoveryLevel(error.over_at, *start));
   } else if (budget.recent > 0) {

@@ -85,6 +85,7 @@ struct MeasuredClassError final : MeasuredError {
   [[nodiscard]] std::optional<RowsUntilDecided> Foresee(const ErrorSnapshot& error) const override;
   void Describe(const ErrorSnapshot& error, const ErrorReading& reading,
                 v1::CalibrationError& out) const override;
+  void DescribeIntervals(const ErrorStretch& stretch, v1::ErrorMeasurement& out) const override;
   void DescribeEvent(std::size_t place, v1::DatedChange& out) const override;
 };
 
@@ -107,6 +108,7 @@ class ClassMeasure {
   [[nodiscard]] static std::int64_t Count(const Sums& sums) noexcept { return sums.count(); }
   void Add(const Row& row, double limit, Sums& since_start, Sums& sums,
            std::span<EventDeviations> deviations);
+  [[nodiscard]] bool is_model() const noexcept { return budget_.recent > 0; }
   [[nodiscard]] std::size_t event_count() const noexcept {
     return budget_.recent > 0 ? budget_.series : 0;
   }

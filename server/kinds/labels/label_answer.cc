@@ -65,12 +65,17 @@ LabelReport ReportOf(const MonitorSnapshot& monitor, const Monitoring& monitorin
 void MeasuredLabels::Describe(const ErrorSnapshot& error, const ErrorReading& reading,
                               v1::CalibrationError& out) const {
   DescribeSums(since_start, reading.since_start[0], *out.mutable_since_start());
-  if (reading.newest.has_value()) {
+  if (reading.newest.has_value() && error.recovery == nullptr) {
     DescribeSums(SumsSince(sums, *marks, reading.newest->start), reading.newest->intervals[0],
                  *out.mutable_newest());
   }
   if (error.first_observation == error.start_observation) return;
   DescribeSums(sums, reading.now[0], *out.mutable_since_acknowledgement());
+}
+
+void MeasuredLabels::DescribeIntervals(const ErrorStretch& stretch,
+                                       v1::ErrorMeasurement& out) const {
+  *out.mutable_labels() = convert::ToProto(*stretch.intervals[0]);
 }
 
 void DescribeLabels(const DescribedModel& model, v1::GetCalibrationResponse& response) {
@@ -100,6 +105,7 @@ void DescribeLabels(const DescribedModel& model, v1::GetCalibrationResponse& res
     if (error.acknowledged) label.set_acknowledged_limit(error.limit);
     const ErrorReading& reading = error.Read();
     if (reading.recovered) label.set_recovered_since(reading.newest->first_observation);
+    if (reading.over_again_since.has_value()) label.set_over_again_since(*reading.over_again_since);
   }
 }
 

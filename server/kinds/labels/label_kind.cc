@@ -99,6 +99,14 @@ void LabelKind::AddStatistics(const Watch& /*watch*/, const Batch& batch) {
   }
 }
 
+void LabelKind::Screen(std::span<const double> probabilities) noexcept {
+  const auto is_certain = [](double p) { return p == 0 || p == 1; };
+  for (std::size_t i = 0; i < probabilities.size(); i += label_count_) {
+    const bool certain = std::ranges::all_of(probabilities.subspan(i, label_count_), is_certain);
+    certain_rows_ = certain ? std::min(certain_rows_ + 1, kMostCertainRows) : 0;
+  }
+}
+
 void LabelKind::Describe(const Watch& watch, const Stop& /*stop*/,
                          const EvidenceReading& /*reading*/, const Monitoring& /*monitoring*/,
                          Alarm& alarm) {
@@ -132,7 +140,7 @@ std::size_t LabelKind::MaxMemory(const Monitoring& monitoring, std::size_t label
   if (monitoring.disabled) return 0;
   return LabelEvidence::MaxMemory(label_count) +
          2 * (sizeof(LabelWatchDetails) + label_count * sizeof(double)) + kDeviationMemory +
-         kDependenceMemory + (label_count + 1) * LabelMeasure::MaxMemory();
+         sizeof(ErrorStretch) + kDependenceMemory + (label_count + 1) * LabelMeasure::MaxMemory();
 }
 
 }  // namespace calibd::server

@@ -69,6 +69,8 @@ class LabelKind {
   using Measure = LabelMeasure;
   struct Stop {};
   static constexpr std::int64_t kConsiderPeriod = std::numeric_limits<std::int64_t>::max();
+  // More rows that are certain are not counted.
+  static constexpr std::int64_t kMostCertainRows = RowScreen::kMostDigitRows;
 
   LabelKind(std::size_t label_count, double tolerance) noexcept
       : label_count_(label_count), tolerance_(tolerance) {}
@@ -112,8 +114,15 @@ class LabelKind {
                         .label_count = 1};
   }
 
-  static void Screen(const Batch& /*batch*/) noexcept {}
-  [[nodiscard]] static RowScreen::Counts screened() noexcept { return {}; }
+  // Counts the newest rows whose probabilities are all exactly 0 or 1.
+  void Screen(const Batch& batch) noexcept { Screen(batch.probabilities); }
+  // probabilities: of each label, row after row.
+  void Screen(std::span<const double> probabilities) noexcept;
+  [[nodiscard]] RowScreen::Counts screened() const noexcept {
+    RowScreen::Counts counts;
+    counts.digit_rows = counts.certain_rows = certain_rows_;
+    return counts;
+  }
 
   [[nodiscard]] static WatchSnapshot SnapshotOf(const Watch& watch, bool is_model,
                                                 const Monitoring& monitoring);
@@ -122,6 +131,11 @@ class LabelKind {
   // The observation of the evidence at which serial dependence was found, from 1; 0 before.
   [[nodiscard]] std::int64_t dependence_found_at() const noexcept {
     return dependence_.reached_at();
+  }
+
+  // The label whose own outcomes show it; unset if only several labels together do.
+  [[nodiscard]] std::optional<std::size_t> dependent_label() const noexcept {
+    return dependence_.WorstSequence();
   }
 
   void Save(store::v1::MonitorState& out) const { SaveDependence(dependence_, out); }
@@ -151,6 +165,8 @@ class LabelKind {
   double tolerance_;
   // Of the observations of the model's watch.
   SerialDependence dependence_;
+  // Number of the newest rows in succession that are certain of each label; see Screen.
+  std::int64_t certain_rows_ = 0;
 };
 
 using LabelMonitor = Monitor<LabelKind>;

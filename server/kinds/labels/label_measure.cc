@@ -8,16 +8,20 @@
 namespace calibd::server {
 namespace {
 
-std::optional<std::int64_t> RecoveredStart(const LabelErrorSums& sums,
-                                           const std::vector<LabelErrorSums>& marks,
-                                           std::size_t label_count, std::int64_t alarm,
-                                           double error_limit) {
-  const auto ends = [label_count](const LabelErrorSums& part, double level) {
+// The ends of a stretch after an alarm, for RecoveredSince and OverAgainSince.
+auto EndsOfStretch(std::size_t label_count) noexcept {
+  return [label_count](const LabelErrorSums& part, double level) {
     const auto interval = part.totals.Interval(label_count, RecoveryLevels(level));
     return interval.has_value() ? ErrorEnds{.lower = interval->lower, .upper = interval->upper}
                                 : ErrorEnds{};
   };
-  return RecoveredSince(sums, marks, alarm, error_limit, ends);
+}
+
+std::optional<std::int64_t> RecoveredStart(const LabelErrorSums& sums,
+                                           const std::vector<LabelErrorSums>& marks,
+                                           std::size_t label_count, std::int64_t alarm,
+                                           double error_limit) {
+  return RecoveredSince(sums, marks, alarm, error_limit, EndsOfStretch(label_count));
 }
 
 }  // namespace
@@ -38,6 +42,13 @@ ErrorReading MeasuredLabels::Read(const ErrorSnapshot& error) const {
     start = RecoveredStart(sums, *marks, label_count, error.over_at, error.error_limit);
   }
   reading.recovered = start.has_value();
+  if (error.over && !reading.recovered) {
+    const auto again =
+        OverAgainSince(sums, *marks, error.over_at, error.error_limit, EndsOfStretch(label_count));
+    if (again.has_value()) {
+      reading.over_again_since = SumsSince(sums, *marks, *again).first_observation;
+    }
+  }
   if (reading.recovered) {
     own = RecoveryLevels(RecoveryLevel(error.over_at, *start));
   } else if (is_model) {

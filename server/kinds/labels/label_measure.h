@@ -55,6 +55,7 @@ struct MeasuredLabels final : MeasuredError {
   [[nodiscard]] ErrorReading Read(const ErrorSnapshot& error) const override;
   void Describe(const ErrorSnapshot& error, const ErrorReading& reading,
                 v1::CalibrationError& out) const override;
+  void DescribeIntervals(const ErrorStretch& stretch, v1::ErrorMeasurement& out) const override;
   void DescribeEvent(std::size_t /*place*/, v1::DatedChange& out) const override {
     out.set_event(v1::DatedChange::LABELS);
   }
@@ -81,6 +82,7 @@ class LabelMeasure {
   [[nodiscard]] static std::int64_t Count(const Sums& sums) noexcept { return sums.totals.rows; }
   static void Add(const Row& row, double limit, Sums& since_start, Sums& sums,
                   std::span<EventDeviations> deviations);
+  [[nodiscard]] bool is_model() const noexcept { return of_ == Of::kModel; }
   [[nodiscard]] std::size_t event_count() const noexcept { return of_ == Of::kModel ? 1 : 0; }
   [[nodiscard]] LimitCheck Check(const Sums& sums, std::int64_t count, double limit,
                                  double error_limit) const noexcept;

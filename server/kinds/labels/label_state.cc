@@ -58,7 +58,9 @@ class LabelState final : public KindState {
   absl::Status Restore(const store::v1::ModelState& stored) override {
     return monitor_.has_value() ? monitor_->Restore(stored.monitor()) : absl::OkStatus();
   }
-  void Refill(const RowView& /*rows*/, const RowView& /*kept*/) override {}
+  void Refill(const RowView& /*rows*/, const RowView& kept) override {
+    if (monitor_.has_value()) monitor_->kind().Screen(kept.values);
+  }
 
  private:
   class Adding final : public KindAdding {

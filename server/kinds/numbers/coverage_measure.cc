@@ -138,20 +138,47 @@ CoverageStretch MeasuredCoverage::Since(const CoverageMark* from, const Coverage
   return stretch;
 }
 
-std::optional<std::int64_t> MeasuredCoverage::Recovered(std::int64_t alarm,
-                                                        double error_limit) const {
+std::vector<std::int64_t> MeasuredCoverage::Starts() const {
   std::vector<std::int64_t> starts;
   for (const CoverageMark& mark : *marks) {
     if (mark.sums.count % kStretchSpacing == 0) starts.push_back(mark.sums.count);
   }
+  return starts;
+}
+
+ErrorEnds MeasuredCoverage::EndsBetween(const CoveragePartition& partition, std::int64_t start,
+                                        std::int64_t end, double level) const {
+  OwnCounts until = CountsOf(sums.counts);
+  if (end < count) {
+    const ForecastSums& mark = MarkAt(end)->sums;
+    until.cells = mark.cells;
+    // A mark has none unless an outcome before it was equal.
+    const std::size_t quantiles = until.equal.size();
+    until.equal = mark.equal;
+    until.equal.resize(quantiles);
+  }
+  const auto n = static_cast<double>(end - start);
+  const CoveragePartition::Ends own = EndsOf(partition, CountsSince(*MarkAt(start), until), level);
+  return {.lower = own.lower / n, .upper = own.upper / n};
+}
+
+std::optional<std::int64_t> MeasuredCoverage::Recovered(std::int64_t alarm,
+                                                        double error_limit) const {
   const CoveragePartition partition(*cells);
-  const OwnCounts all = CountsOf(sums.counts);
-  const auto ends = [&](std::int64_t start, double level) {
-    const auto n = static_cast<double>(count - start);
-    const CoveragePartition::Ends own = EndsOf(partition, CountsSince(*MarkAt(start), all), level);
-    return ErrorEnds{.lower = own.lower / n, .upper = own.upper / n};
-  };
-  return RecoveredSince(starts, count, alarm, error_limit, ends);
+  return RecoveredSince(Starts(), count, alarm, error_limit, [&](std::int64_t start, double level) {
+    return EndsBetween(partition, start, count, level);
+  });
+}
+
+std::optional<std::int64_t> MeasuredCoverage::OverAgain(std::int64_t alarm,
+                                                        double error_limit) const {
+  const CoveragePartition partition(*cells);
+  const auto start = OverAgainSince(Starts(), count, alarm, error_limit,
+                                    [&](std::int64_t from, std::int64_t end, double level) {
+                                      return EndsBetween(partition, from, end, level);
+                                    });
+  if (!start.has_value()) return std::nullopt;
+  return MarkAt(*start)->first_observation;
 }
 
 std::optional<CoverageStretch> MeasuredCoverage::Newest(const ErrorSnapshot& error) const {
@@ -186,6 +213,9 @@ ErrorReading MeasuredCoverage::Read(const ErrorSnapshot& error) const {
   if (const std::optional<CoverageStretch> newest = Newest(error)) {
     reading.newest = StretchOf(*newest);
     reading.recovered = newest->recovered;
+  }
+  if (error.over && !reading.recovered) {
+    reading.over_again_since = OverAgain(error.over_at, error.error_limit);
   }
   if (error.over || error.acknowledged) {
     reading.status = LimitStatus::kOverLimit;

@@ -88,6 +88,8 @@ struct MeasuredCoverage final : MeasuredError {
   // Since which count the coverage error is within error_limit again, after it exceeded the limit
   // at the count `alarm`: see calibd/core/newest_stretch.h.
   [[nodiscard]] std::optional<std::int64_t> Recovered(std::int64_t alarm, double error_limit) const;
+  // See ErrorReading::over_again_since.
+  [[nodiscard]] std::optional<std::int64_t> OverAgain(std::int64_t alarm, double error_limit) const;
   // The stretch that answers show; see ErrorReading::newest.
   [[nodiscard]] std::optional<CoverageStretch> Newest(const ErrorSnapshot& error) const;
   // A tied outcome is neither inside nor outside of a central interval.
@@ -102,7 +104,16 @@ struct MeasuredCoverage final : MeasuredError {
   [[nodiscard]] std::optional<RowsUntilDecided> Foresee(const ErrorSnapshot& error) const override;
   void Describe(const ErrorSnapshot& error, const ErrorReading& reading,
                 v1::CalibrationError& out) const override;
+  void DescribeIntervals(const ErrorStretch& stretch, v1::ErrorMeasurement& out) const override;
   void DescribeEvent(std::size_t place, v1::DatedChange& out) const override;
+
+ private:
+  // The counts of the marks at which a stretch may begin; see calibd/core/newest_stretch.h.
+  [[nodiscard]] std::vector<std::int64_t> Starts() const;
+  // The ends of the error of the observations start + 1 to end; both are counts of marks, or end is
+  // `count`.
+  [[nodiscard]] ErrorEnds EndsBetween(const CoveragePartition& partition, std::int64_t start,
+                                      std::int64_t end, double level) const;
 };
 
 // The central intervals of the forecasts, ascending by their promise.
@@ -140,6 +151,7 @@ class CoverageMeasure {
   void Add(const Row& row, double limit, Sums& since_start, Sums& sums,
            std::span<EventDeviations> deviations);
   // The central intervals of the forecasts.
+  [[nodiscard]] bool is_model() const noexcept { return of_ == Of::kModel; }
   [[nodiscard]] std::size_t event_count() const noexcept {
     return of_ == Of::kModel ? central_.size() : 0;
   }

@@ -166,6 +166,11 @@ void MeasuredCoverage::Describe(const ErrorSnapshot& error, const ErrorReading& 
   }
 }
 
+void MeasuredCoverage::DescribeIntervals(const ErrorStretch& stretch,
+                                         v1::ErrorMeasurement& out) const {
+  *out.mutable_coverage() = convert::ToProto(*stretch.intervals[0]);
+}
+
 void DescribeNumbers(const DescribedModel& model, v1::GetCalibrationResponse& response) {
   const ModelDeclaration& declaration = model.declaration;
   const KindSnapshot& snapshot = model.snapshot;

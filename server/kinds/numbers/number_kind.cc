@@ -262,7 +262,8 @@ std::size_t NumberKind::MaxMemory(const Monitoring& monitoring,
          (watches - 1) *
              CoverageMeasure::MaxMemory(CoverageMeasure::Of::kGroup, cells, quantiles != nullptr) +
          kDependenceMemory + kCentralProbabilities.size() * kDeviationMemory +
-         2 * ForecastCells::MaxMemory() + ForecastDiscrepancy::MaxMemory(kind);
+         sizeof(ErrorStretch) + 2 * ForecastCells::MaxMemory() +
+         ForecastDiscrepancy::MaxMemory(kind);
 }
 
 }  // namespace calibd::server

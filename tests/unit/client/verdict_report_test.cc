@@ -91,10 +91,10 @@ TEST(VerdictReportTest, HasTheNumbersOfAMiscalibratedModel) {
             "  calibrated: 95 % below              +1.00e-04\n"
             "  z (one look)                        4.5\n"
             "  p (one look)                        3.4e-06\n"
-            "mean confidence                       0.8710\n"
-            "accuracy                              0.8300\n"
-            "  difference                          +0.0410\n"
-            "  standard deviation if calibrated    0.0030\n"
+            "mean confidence                       87.1 %\n"
+            "accuracy                              83.0 %\n"
+            "  difference                          +4.1 points\n"
+            "  standard deviation if calibrated    0.3 points\n"
             "log10 of the drift detector           1.20\n"
             "  highest                             2.50\n"
             "  alarm at                            6.00\n"
@@ -133,8 +133,8 @@ TEST(VerdictReportTest, HasTheNumbersOfForecasts) {
   v1::ErrorMeasurement& newest = *response.mutable_error()->mutable_newest();
   newest = all;
   const std::string alone =
-      "fitted mean (0 if calibrated)         +0.000\n"
-      "fitted deviation (1 if calibrated)    1.500\n"
+      "fitted mean (0 if calibrated)         +0.00\n"
+      "fitted deviation (1 if calibrated)    1.50\n"
       "\n"
       "since row   rows  off by (points)  from   to  90 % intervals cover %\n"
       "1          31500              1.1   0.0  2.9                     0.0\n";

@@ -277,6 +277,37 @@ TEST(NowLineTest, SaysSinceWhenAnAlarmHasRecovered) {
               EndsWith("; since row 23553 off by 0 to 1.9 points (limit 2 points)"));
 }
 
+TEST(NowLineTest, SaysSinceWhenAnErrorIsOverTheLimitAgain) {
+  v1::GetCalibrationResponse answer = OverLimit();
+  SetNewest(12289, Measured(0.01, 0, 0.03, 0.005), answer);
+  answer.mutable_error()->set_over_again_since(10241);
+  EXPECT_THAT(NowLine(answer),
+              EndsWith("; it had recovered, and is over the limit again since row 10241; 95 % for "
+                       "these rows, however often you look"));
+}
+
+// What was known stays until rows follow.
+TEST(NowLineTest, KeepsTheRecoveryUntilRowsFollowTheAcknowledgement) {
+  v1::GetCalibrationResponse answer = OverLimit();
+  answer.clear_alarms();
+  v1::CalibrationError& error = *answer.mutable_error();
+  error.set_status(v1::CalibrationError::UNDECIDED);
+  answer.mutable_verdict()->set_limit_status(v1::CalibrationError::UNDECIDED);
+  SetNewest(8453, Measured(0.005, 0, 0.019, 0.001), answer);
+  error.mutable_since_acknowledgement()->set_first_observation(10001);
+  EXPECT_THAT(
+      NowLine(answer),
+      AllOf(StartsWith("over the newest 1548 rows, all before the acknowledgement, off by 0 "
+                       "to 1.9 points (limit 2 points); says "),
+            EndsWith("; 95 % for these rows, however often you look")));
+  EXPECT_EQ(HowBadLine(answer).text(),
+            "was off by 5.3 points (4.2 to 6.8) over rows 1 to 10000; no labelled row since");
+  EXPECT_EQ(HowBadLine(answer).brief(),
+            "over the newest 1548 rows, all before the acknowledgement, off by 0 to 1.9 points "
+            "(limit 2 points)");
+  EXPECT_FALSE(HowBadLine(answer).has_interval());
+}
+
 TEST(NowLineTest, HasTheCoverageOfForecasts) {
   v1::GetCalibrationResponse answer = NarrowForecasts();
   v1::ErrorMeasurement forecast;

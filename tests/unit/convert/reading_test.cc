@@ -156,16 +156,79 @@ TEST(VerdictLineTest, SaysWhatHasRecoveredOrIsAcknowledged) {
   EXPECT_EQ(VerdictLine(answer), "OVER_LIMIT (acknowledged), MISCALIBRATED");
 }
 
+TEST(VerdictLineTest, SaysSinceWhenAnErrorIsOverTheLimitAgain) {
+  v1::GetCalibrationResponse answer = OverLimit();
+  answer.mutable_error()->set_over_again_since(10241);
+  EXPECT_EQ(VerdictLine(answer),
+            "OVER_LIMIT since 1970-01-01 01:00 UTC (row 913), again since row 10241, "
+            "MISCALIBRATED");
+  // It did change, so that it was not off from the first rows on.
+  EXPECT_EQ(ChangedLine(answer).text(), "no change can be dated");
+  // A group alone.
+  answer = OverLimit();
+  answer.mutable_error()->set_status(v1::CalibrationError::WITHIN_LIMIT);
+  answer.mutable_alarms(0)->set_group_value("eu");
+  answer.mutable_verdict()->add_groups_over_limit("eu");
+  v1::GroupWatch& eu = *answer.add_groups();
+  eu.set_value("eu");
+  eu.mutable_error()->set_over_again_since(10241);
+  EXPECT_EQ(VerdictLine(answer),
+            "OVER_LIMIT in group eu since 1970-01-01 01:00 UTC (row 913), again since row 10241, "
+            "MISCALIBRATED");
+  answer.mutable_verdict()->add_groups_over_limit("asia");
+  EXPECT_EQ(VerdictLine(answer),
+            "OVER_LIMIT in groups eu (since row 913, again since row 10241), asia (acknowledged), "
+            "first since 1970-01-01 01:00 UTC (row 913), MISCALIBRATED");
+}
+
+TEST(VerdictLineTest, SaysWhyNoRowIsCounted) {
+  v1::GetCalibrationResponse answer;
+  answer.mutable_verdict()->set_limit_status(v1::CalibrationError::UNDECIDED);
+  answer.mutable_verdict()->set_status(v1::Verdict::INSUFFICIENT_DATA);
+  EXPECT_EQ(VerdictLine(answer), "UNDECIDED, INSUFFICIENT_DATA");
+  answer.set_model("models/young");
+  answer.set_dropped_rows(30);
+  EXPECT_EQ(VerdictLine(answer),
+            "UNDECIDED, INSUFFICIENT_DATA: no row is counted, because producers dropped 30 rows");
+  EXPECT_EQ(NextLine(answer).text(),
+            "the logs of the producers say why rows are dropped or rejected; then calibctl show "
+            "young --verbose");
+  answer.set_rejected_rows(1);
+  v1::LabelArrivals& arrivals = *answer.mutable_label_arrivals();
+  arrivals.set_pending(300);
+  arrivals.set_pending_labelled(200);
+  arrivals.set_missing(7);
+  arrivals.mutable_next_maturation_time()->set_seconds(86400);
+  EXPECT_EQ(VerdictLine(answer),
+            "UNDECIDED, INSUFFICIENT_DATA: no row is counted, because producers dropped 30 rows, 1 "
+            "row was rejected, 7 rows got no label in time, 300 rows wait, 200 of them labelled, "
+            "which count from 1970-01-02 00:00 UTC on");
+  answer.set_observations(1);
+  EXPECT_EQ(VerdictLine(answer), "UNDECIDED, INSUFFICIENT_DATA");
+}
+
 TEST(VerdictLineTest, NamesTheGroupsOverTheirLimits) {
   v1::GetCalibrationResponse answer = OverLimit();
   answer.mutable_verdict()->add_groups_over_limit("e\x1bu");
-  EXPECT_THAT(VerdictLine(answer), StartsWith("OVER_LIMIT, also in group e?u since 1970-01-01"));
+  EXPECT_THAT(VerdictLine(answer),
+              StartsWith("OVER_LIMIT since 1970-01-01 01:00 UTC (row 913), also in group e?u "
+                         "(acknowledged), "));
+  // Each of them has a row of its own.
+  v1::Alarm& own = *answer.add_alarms();
+  own = answer.alarms(0);
+  own.set_observation(1300);
+  answer.mutable_alarms(0)->set_group_value("e\x1bu");
+  EXPECT_THAT(VerdictLine(answer),
+              StartsWith("OVER_LIMIT since 1970-01-01 01:00 UTC (row 1300), also in group e?u "
+                         "(since row 913), "));
   answer.mutable_error()->set_is_acknowledged(true);
+  answer.mutable_alarms()->RemoveLast();
   EXPECT_THAT(VerdictLine(answer),
-              StartsWith("OVER_LIMIT (acknowledged), OVER_LIMIT in group e?u since 1970-"));
+              StartsWith("OVER_LIMIT (acknowledged), OVER_LIMIT in group e?u since 1970-01-01 "
+                         "01:00 UTC (row 913), "));
   answer.mutable_verdict()->set_is_acknowledged(true);
-  EXPECT_THAT(VerdictLine(answer),
-              StartsWith("OVER_LIMIT (acknowledged), also in group e?u since 1970-01-01"));
+  answer.clear_alarms();
+  EXPECT_THAT(VerdictLine(answer), StartsWith("OVER_LIMIT (acknowledged), also in group e?u, "));
   // Only a group is over the limit.
   answer = OverLimit();
   answer.mutable_error()->set_status(v1::CalibrationError::WITHIN_LIMIT);
@@ -177,10 +240,15 @@ TEST(VerdictLineTest, NamesTheGroupsOverTheirLimits) {
   alarm = answer.alarms(0);
   alarm.set_observation(1200);
   EXPECT_THAT(VerdictLine(answer), HasSubstr("(row 913)"));
+  alarm.set_group_value("b");
+  // Those that are acknowledged come last.
   for (const char* name : {"a", "b", "a-name-of-more-than-24-characters"}) {
     answer.mutable_verdict()->add_groups_over_limit(name);
   }
-  EXPECT_THAT(VerdictLine(answer), HasSubstr("in groups (no value), a, b and 1 more since"));
+  EXPECT_THAT(
+      VerdictLine(answer),
+      HasSubstr("in groups (no value) (since row 913), b (since row 1200), a (acknowledged) "
+                "and 1 more, first since 1970-01-01 01:00 UTC (row 913), "));
 }
 
 // The answer for the model as a whole must not contradict what is rejected.
@@ -217,6 +285,16 @@ TEST(LabelsTest, EachLineNamesTheLabels) {
   answer.mutable_labels()->mutable_labels(2)->set_recovered_since(12289);
   EXPECT_THAT(WhereLine(answer),
               StartsWith("label wind 8.1 points off (6.1 to 16.1), recovered since row 12289;"));
+  EXPECT_EQ(RepairLine(answer), "") << "recovered";
+  answer.mutable_labels()->mutable_labels(2)->clear_recovered_since();
+  EXPECT_EQ(RepairLine(answer),
+            "label wind is the cause: look at its probabilities and truths first");
+  answer.mutable_labels()->mutable_labels(2)->set_over_again_since(20481);
+  EXPECT_THAT(WhereLine(answer),
+              StartsWith("label wind 8.1 points off (6.1 to 16.1), over again since row 20481;"));
+  EXPECT_THAT(VerdictLine(answer), HasSubstr(" (row 913), again since row 20481, "));
+  // No other label is shown to be better.
+  answer.mutable_labels()->mutable_labels(0)->set_status(v1::CalibrationError::UNDECIDED);
   EXPECT_EQ(RepairLine(answer), "");
   // The alarm of a label says nothing about a change of all of them.
   EXPECT_EQ(ChangedLine(answer).text(), "");
@@ -227,7 +305,9 @@ TEST(LabelsTest, EachLineNamesTheLabels) {
   EXPECT_THAT(WhereLine(answer),
               StartsWith("label wind (not measured yet since the acknowledgement or update)"));
   answer.mutable_verdict()->add_labels_over_limit("rain");
-  EXPECT_THAT(VerdictLine(answer), StartsWith("OVER_LIMIT in labels wind, rain since"));
+  EXPECT_THAT(VerdictLine(answer),
+              StartsWith("OVER_LIMIT in labels wind (since row 913, again since row 20481), rain "
+                         "(acknowledged), first since 1970-01-01 01:00 UTC (row 913)"));
 }
 
 TEST(LabelsTest, TruthsAreThoseOfTheMeasuredRows) {
@@ -367,6 +447,27 @@ TEST(DataLineTest, SaysWhichRowsCountAndHowOldTheyAre) {
   answer.mutable_error()->clear_since_acknowledgement();
   answer.mutable_error()->mutable_since_start()->set_first_observation(501);
   EXPECT_THAT(DataLine(answer, Now()), EndsWith("; the error is measured from row 501 on"));
+}
+
+TEST(NextLineTest, SaysUntilWhenRowsWait) {
+  v1::GetCalibrationResponse answer;
+  answer.set_model("models/young");
+  answer.mutable_verdict()->set_limit_status(v1::CalibrationError::UNDECIDED);
+  v1::LabelArrivals& arrivals = *answer.mutable_label_arrivals();
+  arrivals.set_pending(1);
+  arrivals.mutable_next_maturation_time()->set_seconds(86400);
+  EXPECT_EQ(NextLine(answer).text(),
+            "1 row waits for labels, which must come by 1970-01-02 00:00 UTC; then calibctl show "
+            "young --verbose");
+  arrivals.set_pending(300);
+  arrivals.set_pending_labelled(200);
+  EXPECT_EQ(NextLine(answer).text(),
+            "300 rows wait, 200 of them labelled, which count from 1970-01-02 00:00 UTC on; then "
+            "calibctl show young --verbose");
+  // No one waits for an answer.
+  answer.mutable_verdict()->set_limit_status(v1::CalibrationError::WITHIN_LIMIT);
+  answer.mutable_verdict()->set_status(v1::Verdict::NOT_REJECTED);
+  EXPECT_EQ(NextLine(answer).text(), "calibctl show young --verbose");
 }
 
 TEST(WarningLineTest, CountsTheOtherWarnings) {

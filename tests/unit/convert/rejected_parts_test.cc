@@ -124,8 +124,34 @@ TEST(LimitAlarmTest, TheFirstRowCounts) {
 TEST(RepairLineTest, AMapForAllRowsRepairsNoGroup) {
   v1::GetCalibrationResponse answer = BadGroups();
   EXPECT_EQ(RepairLine(answer),
-            "a map for all rows does not repair groups asia, eu: look for the cause in their rows, "
+            "a map for all rows does not repair groups eu, asia: look for the cause in their rows, "
             "or fit a map to a file of one group's rows alone, by `calibctl recalibrate`");
+  // The group "us" is good, although all rows together are over the limit.
+  answer.mutable_error()->set_status(v1::CalibrationError::OVER_LIMIT);
+  EXPECT_EQ(RepairLine(answer),
+            "groups eu, asia are the cause, and a map for all rows can make the other groups "
+            "worse: look for the cause in their rows, or fit a map to a file of one group's rows "
+            "alone, by `calibctl recalibrate`");
+  // No group is shown to be good.
+  answer.mutable_groups(2)->mutable_error()->set_status(v1::CalibrationError::UNDECIDED);
+  EXPECT_THAT(RepairLine(answer), StartsWith("`calibctl recalibrate --model "));
+  // One is shown to be better than the group that is off.
+  answer.mutable_groups(0)->clear_rejected();
+  EXPECT_THAT(RepairLine(answer), StartsWith("group eu is the cause, and a map for all rows can "));
+  // Rows that are not what they seem come first.
+  answer.add_warnings("sorted");
+  EXPECT_THAT(RepairLine(answer), StartsWith("first remove the cause of the warning"));
+  answer.clear_warnings();
+  // Forecasts have no map.
+  answer.mutable_forecast();
+  EXPECT_EQ(RepairLine(answer), "group eu is the cause: look at its rows first");
+  answer.add_warnings("sorted");
+  EXPECT_EQ(RepairLine(answer),
+            "group eu is the cause: look at its rows once the cause of the warning is removed");
+  answer.clear_warnings();
+  answer.clear_forecast();
+  answer.mutable_groups(0)->set_rejected(true);
+  answer.mutable_error()->set_status(v1::CalibrationError::WITHIN_LIMIT);
   answer.mutable_groups(1)->mutable_error()->set_is_recovered(true);
   EXPECT_THAT(
       RepairLine(answer),

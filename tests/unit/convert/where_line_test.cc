@@ -267,13 +267,13 @@ TEST(RepairLineTest, IsForAModelThatIsOverItsLimit) {
   EXPECT_EQ(RepairLine(answer),
             "`calibctl recalibrate --model resnet18@2` looks for a map that repairs the model");
   v1::Recalibration& advice = *answer.mutable_recalibration();
-  advice.set_text("temperature 1.9 would leave 0.4 points (0 to 2)");
+  advice.set_text("temperature 1.9 helps");
   advice.set_first_observation(11);
   advice.set_fit_observations(5000);
   advice.set_test_observations(5001);
   EXPECT_EQ(RepairLine(answer),
-            "temperature 1.9 would leave 0.4 points (0 to 2), says `calibctl recalibrate --model "
-            "resnet18@2` of 1970-01-01 00:00 UTC over rows 11 to 10011");
+            "temperature 1.9 helps, says `calibctl recalibrate --model resnet18@2` of 1970-01-01 "
+            "00:00 UTC over rows 11 to 10011");
   // Rows from before a change are not what the newest ones are.
   v1::DatedChange& change = *answer.mutable_error()->mutable_change();
   change.set_from_observation(4801);
@@ -336,23 +336,27 @@ TEST(RecalibrationTextTest, SaysWhatTheMapWouldLeave) {
   advice.set_helps(true);
   advice.mutable_map()->set_kind("temperature");
   advice.mutable_map()->set_temperature(1.9);
+  *advice.mutable_error_before() = Interval(0.054, 0.042, 0.068);
   *advice.mutable_error_after() = Interval(0.004, 0, 0.02);
-  EXPECT_EQ(RecalibrationText(advice),
-            "temperature 1.9 would leave 0.4 points (0 to 2) if nothing changed within these rows");
-  *advice.mutable_class_1_error_after() = Interval(0.02, 0.01, 0.03);
   EXPECT_EQ(
       RecalibrationText(advice),
-      "temperature 1.9 would leave 2 points (1 to 3) for P(class 1) if nothing changed within "
-      "these rows");
+      "temperature 1.9 would take the error of the model from 5.4 (4.2 to 6.8) points to 0 to "
+      "2 points if nothing changed within these rows");
+  *advice.mutable_class_1_error_before() = Interval(0.3, 0, 0.6);
+  *advice.mutable_class_1_error_after() = Interval(0.02, 0.01, 0.03);
+  EXPECT_EQ(RecalibrationText(advice),
+            "temperature 1.9 would take the error of P(class 1) from 0 to 60 points to 2 (1 to 3) "
+            "points if nothing changed within these rows");
   advice.set_class_1_name("yes");
-  EXPECT_THAT(RecalibrationText(advice), HasSubstr(" would leave 2 points (1 to 3) for P(yes) if"));
+  EXPECT_THAT(RecalibrationText(advice), HasSubstr(" the error of P(yes) from 0 to 60 points to "));
   advice.clear_class_1_name();
   advice.mutable_map()->set_temperature(20);
   EXPECT_THAT(RecalibrationText(advice),
-              StartsWith("temperature 20 (the end of the range that is tried) would leave 2"));
+              StartsWith("temperature 20 (the end of the range that is tried) would take the "));
   advice.mutable_map()->clear_temperature();
   advice.mutable_map()->set_kind("isotonic");
-  EXPECT_THAT(RecalibrationText(advice), StartsWith("a map of kind isotonic would leave 2"));
+  EXPECT_THAT(RecalibrationText(advice),
+              StartsWith("a map of kind isotonic would take the error of P(class 1) from "));
   advice.set_fit_observations(2000);
   advice.set_test_observations(2000);
   advice.set_first_observation(12001);
@@ -360,7 +364,7 @@ TEST(RecalibrationTextTest, SaysWhatTheMapWouldLeave) {
   advice.mutable_change()->set_to_observation(12320);
   EXPECT_EQ(RecalibrationText(advice),
             "a map of kind isotonic, fitted on the 4000 rows since row 12001, where the error "
-            "changed, would leave 2 points (1 to 3) for P(class 1)");
+            "changed, would take the error of P(class 1) from 0 to 60 points to 2 (1 to 3) points");
   // The window may begin later.
   advice.set_first_observation(12321);
   EXPECT_THAT(RecalibrationText(advice), HasSubstr("since row 12321, after the error changed,"));

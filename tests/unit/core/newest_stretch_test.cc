@@ -11,6 +11,7 @@
 #include <map>
 #include <optional>
 #include <random>
+#include <utility>
 #include <vector>
 
 namespace calibd {
@@ -105,6 +106,59 @@ TEST(RecoveredSinceTest, NeedsAStart) {
   EXPECT_EQ(RecoveredSince(starts, 2024, 5, 0.02, within), 1024);
   EXPECT_EQ(RecoveredSince(starts, 4000, 1025, 0.02, within), 2048);
   EXPECT_FALSE(RecoveredSince(starts, 4000, 2049, 0.02, within).has_value());
+}
+
+// From the definition, by all pairs of starts.
+TEST(OverAgainSinceTest, FollowsAStretchThatHadRecovered) {
+  std::mt19937_64 rng(2);
+  std::uniform_real_distribution<double> uniform(0, 1);
+  constexpr double kLimit = 0.3;
+  int found_some = 0;
+  int never_recovered = 0;
+  for (int round = 0; round < 3000; ++round) {
+    std::vector<std::int64_t> starts;
+    for (std::int64_t s = 1024; s <= 9 * 1024; s += 1024) {
+      if (uniform(rng) < 0.7) starts.push_back(s);
+    }
+    const auto count = static_cast<std::int64_t>(9 * 1024 + 2000 * uniform(rng));
+    const auto alarm = static_cast<std::int64_t>(5000 * uniform(rng));
+    std::map<std::pair<std::int64_t, std::int64_t>, ErrorEnds> ends;
+    for (const std::int64_t start : starts) {
+      for (const std::int64_t end : starts) {
+        ends[{start, end}] = {.lower = 0, .upper = 0.2 + uniform(rng)};
+      }
+      const double lower = 0.6 * uniform(rng);
+      ends[{start, count}] = {.lower = lower, .upper = std::max(lower, 0.25 + uniform(rng))};
+    }
+    std::optional<std::int64_t> expected;
+    bool is_over = false;
+    for (const std::int64_t start : starts) {
+      if (start < alarm || count - start < 1000) continue;
+      // No later stretch, and not this one, is within the limit.
+      const bool is_within = std::ranges::any_of(starts, [&](std::int64_t s) {
+        return s >= start && count - s >= 1000 && ends[{s, count}].upper <= kLimit;
+      });
+      const double lower = ends[{start, count}].lower;
+      if (is_within || lower <= kLimit) continue;
+      is_over = true;
+      const bool recovered = std::ranges::any_of(starts, [&](std::int64_t s) {
+        return s >= alarm && start - s >= 1000 && ends[{s, start}].upper <= kLimit;
+      });
+      if (recovered && (!expected.has_value() || lower > ends[{*expected, count}].lower)) {
+        expected = start;
+      }
+    }
+    const auto found = OverAgainSince(starts, count, alarm, kLimit,
+                                      [&](std::int64_t start, std::int64_t end, double level) {
+                                        EXPECT_DOUBLE_EQ(level, RecoveryLevel(alarm, start));
+                                        return ends.at({start, end});
+                                      });
+    ASSERT_EQ(found, expected) << round;
+    found_some += found.has_value() ? 1 : 0;
+    never_recovered += is_over && !expected.has_value() ? 1 : 0;
+  }
+  EXPECT_GT(found_some, 200);
+  EXPECT_GT(never_recovered, 200);
 }
 
 // Upper end and half the width of the gap, in percentage points, of calibrated predictions: means

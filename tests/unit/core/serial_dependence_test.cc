@@ -121,6 +121,28 @@ TEST(SerialDependenceTest, EachSequenceOfLabelsHasRuns) {
   EXPECT_GT(sorted.reached_at(), 300);
   EXPECT_EQ(unknown.reached_at(), 0);
   EXPECT_EQ(unknown.state().newest, (std::vector<std::int32_t>{1, 1, -1}));
+  // The third one alone is enough.
+  EXPECT_EQ(sorted.WorstSequence(), 2U);
+  EXPECT_FALSE(unknown.WorstSequence().has_value());
+  EXPECT_FALSE(SerialDependence().WorstSequence().has_value());
+}
+
+// Half of the e-value is the mean over three sequences and two rates.
+TEST(SerialDependenceTest, ASequenceIsNamedIfItsRunsAloneReachTheThreshold) {
+  SerialDependence::State state;
+  state.newest = {0, 0, 0};
+  state.runs.resize(6);
+  const double enough = std::log(2 * 6 * SerialDependence::kThreshold);
+  // The larger one of two products is left out.
+  state.runs[2] = {enough + 1e-9, 0};
+  state.runs[3] = {enough + 1e-9, 0};
+  const auto named = [&](double log) {
+    state.runs[2][0] = log;
+    return SerialDependence(state).WorstSequence();
+  };
+  EXPECT_EQ(named(enough + 1e-9), 1U);
+  EXPECT_GE(SerialDependence(state).LogEValue(), std::log(SerialDependence::kThreshold));
+  EXPECT_FALSE(named(enough - 1e-6).has_value());
 }
 
 // Classes beyond the 64th share products.

@@ -553,6 +553,11 @@ TEST(ClassMeasureTest, AnAlarmRecoversAndItsAcknowledgementRaisesNoLimit) {
     const PredictionSet bad = OverConfident(m, rows + 1800, 0.3, 35);
     Add(again, bad, rows, rows + 1800);
     EXPECT_FALSE(again.Snapshot().Read().recovered);
+    // The start of a stretch that is nearest to the change.
+    EXPECT_FALSE(reading.over_again_since.has_value());
+    const std::int64_t over_again = again.Snapshot().Read().over_again_since.value_or(0);
+    EXPECT_EQ((over_again - 1) % 1024, 0);
+    EXPECT_NEAR(static_cast<double>(over_again), static_cast<double>(rows), 1100);
     again.Acknowledge(static_cast<std::int64_t>(rows) + 1800);
     EXPECT_TRUE(again.Snapshot().acknowledged);
     EXPECT_GT(again.Snapshot().limit, 0.05);
@@ -577,6 +582,23 @@ TEST(ClassMeasureTest, AnAlarmRecoversAndItsAcknowledgementRaisesNoLimit) {
     EXPECT_EQ(watch.Snapshot().limit, 0.05);
     EXPECT_EQ(watch.Snapshot().Read().status, LimitStatus::kUndecided);
     EXPECT_FALSE(watch.Snapshot().Read().recovered);
+    // What was known stays until a row follows, also after a restart.
+    store::v1::ErrorState acknowledged = Saved(watch);
+    ASSERT_TRUE(restored.Restore(acknowledged).ok());
+    EXPECT_EQ(Saved(restored).SerializeAsString(), acknowledged.SerializeAsString());
+    for (ClassErrorWatch* const one : {&watch, &restored}) {
+      const std::optional<ErrorStretch> kept = one->Snapshot().Read().newest;
+      ASSERT_TRUE(kept.has_value());
+      EXPECT_EQ(kept->first_observation, reading.newest->first_observation);
+      EXPECT_EQ(kept->observations, reading.newest->observations);
+      EXPECT_EQ(kept->intervals[0]->upper, reading.newest->intervals[0]->upper);
+      EXPECT_EQ(kept->intervals[1].has_value(), m == 2);
+      Add(*one, set, rows, rows + 1);
+      EXPECT_FALSE(one->Snapshot().Read().newest.has_value());
+    }
+    EXPECT_FALSE(Saved(watch).has_recovery());
+    acknowledged.mutable_recovery()->clear_intervals();
+    EXPECT_FALSE(restored.Restore(acknowledged).ok());
   }
 }
 
@@ -595,6 +617,7 @@ TEST(ClassMeasureTest, AnAlarmOfAGroupRecovers) {
   EXPECT_LE(reading.newest->intervals[0]->upper, 0.05);
   group.Acknowledge(60000);
   EXPECT_FALSE(group.Snapshot().acknowledged);
+  EXPECT_FALSE(Saved(group).has_recovery());
   EXPECT_EQ(Saved(group).marks_size(), 0);
 }
 

@@ -393,9 +393,22 @@ TEST(CoverageMeasureTest, AnAlarmOfForecastsRecovers) {
   EXPECT_NEAR(reading.newest->intervals[0]->upper, expected.upper, 1e-12);
   EXPECT_LE(expected.upper, kCoverageLimit);
   EXPECT_EQ(reading.status, LimitStatus::kOverLimit);
+  // It is off again.
+  CoverageWatch again = watch;
+  std::int64_t row = static_cast<std::int64_t>(n);
+  for (const ForecastRow& one : RowsOf(*cells, 2048, 0, 3, 43)) again.Add(one, ++row);
+  EXPECT_FALSE(again.Snapshot().Read().recovered);
+  EXPECT_NEAR(static_cast<double>(again.Snapshot().Read().over_again_since.value_or(0)),
+              static_cast<double>(n), 1100);
   watch.Acknowledge(static_cast<std::int64_t>(n));
   EXPECT_FALSE(watch.Snapshot().acknowledged);
   EXPECT_EQ(watch.Snapshot().limit, kCoverageLimit);
+  // What was known stays until a row follows.
+  ASSERT_TRUE(watch.Snapshot().Read().newest.has_value());
+  EXPECT_EQ(watch.Snapshot().Read().newest->intervals[0]->upper,
+            reading.newest->intervals[0]->upper);
+  watch.Add(good.front(), static_cast<std::int64_t>(n) + 1);
+  EXPECT_FALSE(watch.Snapshot().Read().newest.has_value());
 }
 
 TEST(CoverageMeasureTest, AGroupHasNoRecentError) {

@@ -18,6 +18,7 @@
 
 #include "server/answers/verdict.h"
 #include "server/ingest/decode.h"
+#include "server/kinds/labels/label_kind.h"
 #include "server/kinds/labels/label_measure.h"
 #include "server/rows/row_codec.h"
 #include "server/state/check_declaration.h"
@@ -369,6 +370,32 @@ TEST(LabelStateTest, RowsInAnOrderAreFound) {
   EXPECT_GT(found_at(Order::kTwice), 0);
 }
 
+// Classes that are sent as probabilities, until a row has another probability.
+TEST(LabelStateTest, RowsThatAreCertainOfEachLabelAreCounted) {
+  ThreadPool pool("test", 1);
+  Model model(1, Checked(LabelModel()), {}, {}, pool, nullptr);
+  std::int64_t log_id = 0;
+  const auto certain_after = [&](int rows, double probability) {
+    ObservationsRow batch;
+    batch.values.width = batch.values.truths.each = 3;
+    for (int i = 0; i < 3 * rows; ++i) {
+      batch.values.values.push_back(i % 2 == 0 ? 1 : probability);
+      batch.values.truths.labels.push_back(i % 2);
+    }
+    ++log_id;
+    model.strand_state().Apply(testing::RowOf(std::move(batch)), log_id, seconds(log_id));
+    model.Publish();
+    const RowScreen::Counts& screen = model.snapshot()->monitor->screen;
+    EXPECT_EQ(screen.certain_rows, screen.digit_rows);
+    return screen.certain_rows;
+  };
+  EXPECT_EQ(certain_after(500, 0), 500);
+  EXPECT_EQ(certain_after(700, 1), 1200);
+  EXPECT_EQ(certain_after(4000, 0), LabelKind::kMostCertainRows);
+  EXPECT_EQ(certain_after(1, 0.5), 0);
+  EXPECT_EQ(certain_after(2, 0), 2);
+}
+
 TEST(LabelStateTest, AStateThatCannotBeIsDamage) {
   ThreadPool pool("test", 1);
   Model model(1, Checked(LabelModel()), {}, {}, pool, nullptr);
@@ -475,10 +502,17 @@ TEST(LabelMeasureTest, AnAlarmOfALabelRecoversAndItsMarksAreKeptMeanwhile) {
     EXPECT_EQ(StateOf(restored).SerializeAsString(), StateOf(watch).SerializeAsString());
     EXPECT_TRUE(restored.Snapshot().Read().recovered);
 
+    // It is off again.
+    AddRows(restored, 2048, 0.3, random);
+    EXPECT_FALSE(restored.Snapshot().Read().recovered);
+    EXPECT_NEAR(static_cast<double>(restored.Snapshot().Read().over_again_since.value_or(0)),
+                static_cast<double>(watch.count()), 1100);
+
     watch.Acknowledge(watch.count());
     EXPECT_FALSE(watch.Snapshot().acknowledged);
     EXPECT_EQ(watch.Snapshot().Read().status, LimitStatus::kUndecided);
     EXPECT_EQ(StateOf(watch).marks_size(), 0);
+    EXPECT_EQ(watch.Snapshot().recovery != nullptr, !is_label);
   }
 }
 

@@ -469,11 +469,13 @@ TEST(ObservationWindowTest, KeepsTheNewestRowsInChunksOfAnySizeAndPrecision) {
                   ElementsAreArray(std::span(hashes).subspan(4 * (i + 1) - size, size)));
       ASSERT_THAT(views[i].CopyNewestFeatures(size),
                   ElementsAreArray(std::span(features).subspan(8 * (i + 1) - 2 * size, 2 * size)));
-      const std::vector<std::int32_t> groups = views[i].CopyNewestGroups(size);
+      const auto [groups, group_hashes] = views[i].CopyNewestGroups(size);
       ASSERT_EQ(groups.size(), size);
       for (std::size_t a = 0; a < size; ++a) {
+        const std::size_t first = 4 * (i + 1) - size;
+        ASSERT_EQ(group_hashes.at(static_cast<std::size_t>(groups[a])),
+                  HashOfGroup(names[first + a]));
         for (std::size_t b = 0; b < a; ++b) {
-          const std::size_t first = 4 * (i + 1) - size;
           ASSERT_EQ(groups[a] == groups[b], names[first + a] == names[first + b]);
         }
       }

@@ -48,6 +48,10 @@ struct GroupOptions {
     const PredictionBatch& batch, std::span<const std::int32_t> groups, std::size_t group_count,
     const GroupOptions& options, const RunControl& control = {});
 
+// Maximum number of bytes of EvaluateGroups beside the rows. threads: >= 1.
+[[nodiscard]] double GroupEvaluationMemory(std::size_t n, std::size_t class_count,
+                                           std::size_t threads) noexcept;
+
 }  // namespace calibd
 
 #endif  // CALIBD_CORE_GROUP_EVALUATION_H_

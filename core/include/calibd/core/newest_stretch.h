@@ -1,10 +1,14 @@
 #ifndef CALIBD_CORE_NEWEST_STRETCH_H_
 #define CALIBD_CORE_NEWEST_STRETCH_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "calibd/core/error_interval.h"
 
@@ -74,6 +78,41 @@ template <typename EndsOf>
     if (is_within) since = start;
   }
   return since;
+}
+
+// The start since which an error that had recovered is over its limit again. The stretch after this
+// start has a lower end above the limit, no later stretch is within the limit, and a stretch that
+// began after the alarm and ended with this start was within the limit. All these intervals are at
+// the levels a_s, so that they hold together as those of RecoveredSince do. Of several such starts,
+// the stretch after the result has the largest lower end: the error changed near it. Unset if
+// nothing of this is shown.
+//
+// starts, count, alarm, limit: as above. ends(start, end, level): the ErrorEnds of the observations
+// start + 1 to end, which is `count` or a start. Cost: at most 9 calls of `ends` for each start.
+template <typename EndsOf>
+[[nodiscard]] std::optional<std::int64_t> OverAgainSince(std::span<const std::int64_t> starts,
+                                                         std::int64_t count, std::int64_t alarm,
+                                                         double limit, const EndsOf& ends) {
+  constexpr std::size_t kMostTried = 8;
+  std::vector<std::pair<double, std::int64_t>> over;
+  for (std::size_t i = starts.size(); i > 0; --i) {
+    const std::int64_t start = starts[i - 1];
+    if (start > count - kLeastStretch) continue;
+    if (start < alarm) break;
+    const ErrorEnds of_stretch = ends(start, count, RecoveryLevel(alarm, start));
+    if (of_stretch.upper <= limit) break;
+    if (of_stretch.lower > limit) over.emplace_back(of_stretch.lower, start);
+  }
+  std::ranges::sort(over, std::greater<>());
+  if (over.size() > kMostTried) over.resize(kMostTried);
+  for (const auto& [lower, end] : over) {
+    const bool had_recovered = std::ranges::any_of(starts, [&, end = end](std::int64_t start) {
+      return start >= alarm && start <= end - kLeastStretch &&
+             ends(start, end, RecoveryLevel(alarm, start)).upper <= limit;
+    });
+    if (had_recovered) return end;
+  }
+  return std::nullopt;
 }
 
 // The levels of the interval of a stretch whose error is within its limit again: its upper end is

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -111,6 +112,9 @@ class SerialDependence {
   // Natural logarithm of the e-value. Cost: O(1), at most some 200 exponential functions.
   [[nodiscard]] double LogEValue() const noexcept;
   [[nodiscard]] std::int64_t reached_at() const noexcept { return state_.reached_at; }
+  // The sequence with the largest e-value of its runs, if this alone is enough: the e-value of all
+  // reaches kThreshold even if the runs of all other sequences and the neighbours count as 0.
+  [[nodiscard]] std::optional<std::size_t> WorstSequence() const noexcept;
   [[nodiscard]] const State& state() const noexcept { return state_; }
 
  private:
@@ -121,6 +125,9 @@ class SerialDependence {
   void StartRuns(const Shape& shape);
   // other: the probability of the labels other than the newest one.
   void AddToRun(std::size_t sequence, std::int32_t outcome, double other);
+  // Calls visit(sequence, log) for each product of the runs of a sequence, one for each rate.
+  template <typename Visit>
+  void VisitRuns(const Visit& visit) const noexcept;
 
   State state_;
 };

@@ -115,8 +115,9 @@ Changed ChangedLine(const v1::GetCalibrationResponse& answer) {
   const bool is_over = answer.error().status() == v1::CalibrationError::OVER_LIMIT;
   if (drift == nullptr && !is_over) return {};
   const v1::Alarm* const alarm = FirstOfAllRows(answer, drift);
-  // A model that has recovered did change.
-  if (alarm != nullptr && !answer.error().is_recovered()) {
+  // A model that has recovered did change, also if it is over the limit again.
+  const bool had_recovered = answer.error().is_recovered() || answer.error().has_over_again_since();
+  if (alarm != nullptr && !had_recovered) {
     const std::int64_t first = FirstRowBefore(answer, *alarm);
     if (alarm->observation() < first + kFirstRows) {
       return Say(

@@ -278,6 +278,12 @@ v1::Reading ReadingOf(const v1::Evaluation& evaluation, const EvaluationCriteria
 }
 
 void Judge(const EvaluationCriteria& criteria, v1::Evaluation& evaluation) {
+  // A server may have judged the groups by another limit.
+  for (v1::EvaluatedGroup& group : *evaluation.mutable_groups()) {
+    group.set_status(StatusAgainst(criteria.error_limit,
+                                   std::max(group.error().lower(), group.class_1_error().lower()),
+                                   std::max(group.error().upper(), group.class_1_error().upper())));
+  }
   *evaluation.mutable_reading() = ReadingOf(evaluation, criteria);
   evaluation.set_limit_status(VerdictOf(evaluation, criteria).limit);
 }

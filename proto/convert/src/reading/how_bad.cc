@@ -132,6 +132,7 @@ v1::Reading::HowBad HowBadLine(const v1::GetCalibrationResponse& answer) {
   std::string brief;
   if (IntervalOf(current) == nullptr) {
     text = NoRowText(answer);
+    brief = BriefNowText(error);
   } else {
     text = answer.has_labels() ? LabelsText(answer)
                                : ChanceText(current, ClassCount(answer)) +

@@ -7,6 +7,12 @@
 namespace calibd::convert {
 namespace {
 
+bool IsActive(const v1::Alarm& alarm) {
+  return alarm.kind() == v1::Alarm::OVER_LIMIT && !alarm.has_acknowledge_time();
+}
+
+bool IsOfPart(const v1::Alarm& alarm) { return alarm.has_group_value() || alarm.has_label(); }
+
 // "group eu", "label rain", or empty for the model itself.
 std::string PartName(const v1::Alarm& alarm) {
   if (alarm.has_label()) return absl::StrCat("label ", CutName(alarm.label()));
@@ -39,12 +45,22 @@ std::string FoundText(const v1::GetCalibrationResponse& answer, const v1::Alarm&
 const v1::Alarm* FirstLimitAlarm(const v1::GetCalibrationResponse& answer, AlarmsOf whose) {
   const v1::Alarm* first = nullptr;
   for (const v1::Alarm& alarm : answer.alarms()) {
-    if (alarm.kind() != v1::Alarm::OVER_LIMIT || alarm.has_acknowledge_time()) continue;
-    const bool is_of_part = alarm.has_group_value() || alarm.has_label();
-    if (is_of_part && whose == AlarmsOf::kModel) continue;
+    if (!IsActive(alarm)) continue;
+    if (IsOfPart(alarm) && whose == AlarmsOf::kModel) continue;
     if (first == nullptr || alarm.observation() < first->observation()) first = &alarm;
   }
   return first;
+}
+
+std::map<std::string, const v1::Alarm*> LimitAlarmsOfParts(
+    const v1::GetCalibrationResponse& answer) {
+  std::map<std::string, const v1::Alarm*> alarms;
+  for (const v1::Alarm& alarm : answer.alarms()) {
+    if (!IsActive(alarm) || !IsOfPart(alarm)) continue;
+    alarms[alarm.has_label() ? alarm.label()
+                             : GroupName(alarm.group_value(), alarm.is_overflow_group())] = &alarm;
+  }
+  return alarms;
 }
 
 std::string FormerText(const v1::GetCalibrationResponse& answer, double lower) {

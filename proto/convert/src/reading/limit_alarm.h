@@ -1,6 +1,7 @@
 #ifndef CALIBD_CONVERT_READING_LIMIT_ALARM_H_
 #define CALIBD_CONVERT_READING_LIMIT_ALARM_H_
 
+#include <map>
 #include <string>
 
 #include "calibd/v1/calibration_service.pb.h"
@@ -15,6 +16,11 @@ enum class AlarmsOf { kModel, kAll };
 // alarms of several groups, in the order of the groups.
 [[nodiscard]] const v1::Alarm* FirstLimitAlarm(const v1::GetCalibrationResponse& answer,
                                                AlarmsOf whose);
+
+// The active alarm OVER_LIMIT of each group and label that has one, by the name of the group, see
+// GroupName, or of the label.
+[[nodiscard]] std::map<std::string, const v1::Alarm*> LimitAlarmsOfParts(
+    const v1::GetCalibrationResponse& answer);
 
 // What the first alarm found, if the line does not say so already: "at row 913, the newest rows
 // were off by more than 2 points", or "group eu was off by 6 points (2.1 to 10; limit 2 points) at

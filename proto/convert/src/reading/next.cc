@@ -5,9 +5,27 @@
 #include "absl/strings/str_cat.h"
 #include "calibd/convert/reading.h"
 #include "calibd/convert/text.h"
+#include "not_counted.h"
 #include "words.h"
 
 namespace calibd::convert {
+namespace {
+
+// Whoever waits for an answer has to know what it waits for. look: the command that shows it.
+std::string WithoutAlarmText(const v1::GetCalibrationResponse& answer, const std::string& look) {
+  const v1::Verdict& verdict = answer.verdict();
+  const bool is_open = verdict.limit_status() == v1::CalibrationError::UNDECIDED ||
+                       verdict.status() == v1::Verdict::INSUFFICIENT_DATA;
+  const std::string waiting = WaitingText(answer);
+  if (!waiting.empty() && is_open) return absl::StrCat(waiting, "; then ", look);
+  if (answer.observations() == 0 && answer.dropped_rows() + answer.rejected_rows() > 0) {
+    return absl::StrCat("the logs of the producers say why rows are dropped or rejected; then ",
+                        look);
+  }
+  return look;
+}
+
+}  // namespace
 
 v1::Reading::Next NextLine(const v1::GetCalibrationResponse& answer) {
   const std::string model = ShortName(answer.model());
@@ -18,7 +36,7 @@ v1::Reading::Next NextLine(const v1::GetCalibrationResponse& answer) {
   const std::string look = absl::StrCat("calibctl show ", model, " --verbose");
   if (alarm == nullptr) {
     line.add_commands(look);
-    line.set_text(look);
+    line.set_text(WithoutAlarmText(answer, look));
     return line;
   }
   const std::string acknowledge =

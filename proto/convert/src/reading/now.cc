@@ -14,8 +14,16 @@ bool HasAlarm(const v1::CalibrationError& error) {
   return error.status() == v1::CalibrationError::OVER_LIMIT && !error.is_acknowledged();
 }
 
-std::string RowsText(const v1::ErrorMeasurement& newest) {
-  return absl::StrCat("over the newest ", newest.observations(), " rows, ");
+// Whether no row has come since the acknowledgement of an alarm that had recovered: the newest rows
+// are then the last ones before it.
+bool IsBeforeAcknowledgement(const v1::CalibrationError& error) {
+  return IntervalOf(error.newest()) != nullptr &&
+         error.newest().first_observation() < Current(error).first_observation();
+}
+
+std::string RowsText(const v1::CalibrationError& error) {
+  return absl::StrCat("over the newest ", error.newest().observations(), " rows, ",
+                      IsBeforeAcknowledgement(error) ? "all before the acknowledgement, " : "");
 }
 
 // The error with its direction, of two events first the one with which `how bad` begins; of several
@@ -28,10 +36,15 @@ std::string NewestText(const v1::GetCalibrationResponse& answer) {
                       OffByText(newest.labels(), limit));
 }
 
-// What the newest rows say about the alarm. All events must be within the limit.
-std::string AlarmText(const v1::ErrorMeasurement& newest, double limit) {
-  const bool is_over = IntervalOf(newest)->lower() > limit ||
-                       (newest.has_class_1() && newest.class_1().lower() > limit);
+// What the rows since the alarm say about it. All events must be within the limit.
+std::string AlarmText(const v1::CalibrationError& error) {
+  if (error.has_over_again_since()) {
+    return absl::StrCat("; it had recovered, and is over the limit again since row ",
+                        error.over_again_since());
+  }
+  const v1::ErrorMeasurement& newest = error.newest();
+  const bool is_over = IntervalOf(newest)->lower() > error.limit() ||
+                       (newest.has_class_1() && newest.class_1().lower() > error.limit());
   return is_over ? "; still over the limit" : "; not shown to be within the limit since the alarm";
 }
 
@@ -44,8 +57,9 @@ std::string BriefNowText(const v1::CalibrationError& error) {
                         BriefErrorText(newest, error.limit(), Current(error)));
   }
   const bool is_part = newest.first_observation() > Current(error).first_observation();
-  if (!HasAlarm(error) || IntervalOf(newest) == nullptr || !is_part) return "";
-  return RowsText(newest) + BriefErrorText(newest, error.limit(), Current(error));
+  const bool is_shown = (HasAlarm(error) && is_part) || IsBeforeAcknowledgement(error);
+  if (IntervalOf(newest) == nullptr || !is_shown) return "";
+  return RowsText(error) + BriefErrorText(newest, error.limit(), Current(error));
 }
 
 std::string NowLine(const v1::GetCalibrationResponse& answer) {
@@ -59,8 +73,8 @@ std::string NowLine(const v1::GetCalibrationResponse& answer) {
                         newest.observations(), " rows, ", NewestText(answer));
   }
   if (newest.first_observation() == Current(error).first_observation()) return "";
-  std::string text = absl::StrCat(RowsText(newest), NewestText(answer));
-  if (HasAlarm(error)) text += AlarmText(newest, error.limit());
+  std::string text = absl::StrCat(RowsText(error), NewestText(answer));
+  if (HasAlarm(error)) text += AlarmText(error);
   return absl::StrCat(text, "; 95 % for these rows, however often you look");
 }
 

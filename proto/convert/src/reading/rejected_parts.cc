@@ -18,8 +18,9 @@ struct Part {
   NamedEvent event;
   bool is_over = false;
   bool is_acknowledged = false;
-  // The row since which the error is within the limit again; 0 if it is not.
+  // The row since which the error is within the limit again, or over it again; 0 if it is not.
   std::int64_t recovered_since = 0;
+  std::int64_t over_again_since = 0;
 };
 
 // Larger for an error that is further off.
@@ -39,7 +40,8 @@ void AddGroups(const v1::GetCalibrationResponse& answer, std::vector<Part>& part
          .event = event,
          .is_over = is_over,
          .is_acknowledged = error.is_acknowledged(),
-         .recovered_since = error.is_recovered() ? error.newest().first_observation() : 0});
+         .recovered_since = error.is_recovered() ? error.newest().first_observation() : 0,
+         .over_again_since = error.over_again_since()});
   }
 }
 
@@ -51,7 +53,8 @@ void AddLabels(const v1::GetCalibrationResponse& answer, std::vector<Part>& part
     parts.push_back({.name = absl::StrCat("label ", CutName(label.name())),
                      .event = {.name = "", .interval = &label.error()},
                      .is_over = is_over,
-                     .recovered_since = label.recovered_since()});
+                     .recovered_since = label.recovered_since(),
+                     .over_again_since = label.over_again_since()});
   }
 }
 
@@ -73,6 +76,8 @@ LeadingPart LeadingPartOf(const v1::GetCalibrationResponse& answer) {
                                   OffByText(*worst.event.interval, error.limit()));
   if (worst.recovered_since > 0) {
     absl::StrAppend(&text, ", recovered since row ", worst.recovered_since);
+  } else if (worst.over_again_since > 0) {
+    absl::StrAppend(&text, ", over again since row ", worst.over_again_since);
   } else if (worst.is_acknowledged) {
     text += ", acknowledged";
   } else if (!worst.is_over) {

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -66,16 +67,96 @@ bool NeedsRepair(const v1::CalibrationError& error) {
          event.interval->lower() > error.limit();
 }
 
-// The groups that need a repair of their own, also rejected ones that may be over the limit.
-std::vector<std::string> GroupsToRepair(const v1::GetCalibrationResponse& answer) {
+bool NeedsRepair(const v1::LabelCalibration& label, double limit) {
+  const bool is_over = label.status() == v1::CalibrationError::OVER_LIMIT;
+  if (!is_over || label.has_recovered_since()) return false;
+  if (!label.has_acknowledged_limit()) return true;
+  return label.has_error() && label.error().lower() > limit;
+}
+
+// The groups or labels that need a repair of their own, also rejected ones that may be over the
+// limit; the one that is off by most first.
+struct PartsToRepair {
   std::vector<std::string> names;
-  for (const v1::GroupWatch& group : answer.groups()) {
-    const bool may_be_over =
-        group.rejected() && group.error().status() == v1::CalibrationError::UNDECIDED;
-    if (!NeedsRepair(group.error()) && !may_be_over) continue;
-    names.push_back(CutName(GroupName(group.value(), group.overflow())));
+  // Whether another part is shown to be better than each of these: it is within the limit, or its
+  // interval ends below theirs.
+  bool are_the_cause = false;
+};
+
+class RepairFinder {
+ public:
+  // error: of the part; null if it has no row.
+  void Add(const std::string& name, bool needs_repair, v1::CalibrationError::Status status,
+           const v1::ErrorInterval* error) {
+    if (needs_repair) {
+      const double lower = error == nullptr ? 0 : error->lower();
+      names_.emplace(-lower, CutName(name));
+      lowest_ = std::min(lowest_, lower);
+    } else if (error != nullptr) {
+      const bool is_within = status == v1::CalibrationError::WITHIN_LIMIT;
+      least_other_ = std::min(least_other_, is_within ? 0 : error->upper());
+    }
   }
-  return names;
+  [[nodiscard]] PartsToRepair Found() const {
+    PartsToRepair found;
+    for (const auto& [size, name] : names_) found.names.push_back(name);
+    found.are_the_cause = !found.names.empty() && least_other_ < lowest_;
+    return found;
+  }
+
+ private:
+  // By descending lower end of the error.
+  std::multimap<double, std::string> names_;
+  // The lowest lower end of them, and the lowest upper end of the others.
+  double lowest_ = 1;
+  double least_other_ = 1;
+};
+
+PartsToRepair FindPartsToRepair(const v1::GetCalibrationResponse& answer) {
+  RepairFinder finder;
+  for (const v1::GroupWatch& group : answer.groups()) {
+    const v1::CalibrationError& error = group.error();
+    const bool may_be_over = group.rejected() && error.status() == v1::CalibrationError::UNDECIDED;
+    finder.Add(GroupName(group.value(), group.overflow()), NeedsRepair(error) || may_be_over,
+               error.status(), WorstEvent(Current(error)).interval);
+  }
+  for (const v1::LabelCalibration& label : answer.labels().labels()) {
+    finder.Add(label.name(), NeedsRepair(label, answer.error().limit()), label.status(),
+               label.has_error() ? &label.error() : nullptr);
+  }
+  return finder.Found();
+}
+
+// "group eu is the cause" or "labels wind, rain are the cause".
+std::string CauseText(const PartsToRepair& parts, const std::string& kind) {
+  const bool is_one = parts.names.size() == 1;
+  return absl::StrCat(kind, is_one ? " " : "s ", JoinNames(parts.names, kMaxNames),
+                      is_one ? " is" : " are", " the cause");
+}
+
+// What repairs groups that a map for all rows does not repair.
+std::string GroupRepairText(const PartsToRepair& groups) {
+  const bool is_one = groups.names.size() == 1;
+  return absl::StrCat(groups.are_the_cause
+                          ? absl::StrCat(CauseText(groups, "group"),
+                                         ", and a map for all rows can make the other groups worse")
+                          : absl::StrCat("a map for all rows does not repair group",
+                                         is_one ? " " : "s ", JoinNames(groups.names, kMaxNames)),
+                      ": look for the cause in ",
+                      is_one ? "its rows, or fit a map to a file of these rows"
+                             : "their rows, or fit a map to a file of one group's rows",
+                      " alone, by `calibctl recalibrate`");
+}
+
+// The groups of forecasts, or the labels, that are the cause. There is no map for them.
+std::string CauseLine(const v1::GetCalibrationResponse& answer) {
+  const PartsToRepair parts = FindPartsToRepair(answer);
+  if (!parts.are_the_cause) return "";
+  const bool of_labels = answer.has_labels();
+  return absl::StrCat(
+      CauseText(parts, of_labels ? "label" : "group"), ": look at ",
+      parts.names.size() == 1 ? "its " : "their ", of_labels ? "probabilities and truths" : "rows",
+      answer.warnings().empty() ? " first" : " once the cause of the warning is removed");
 }
 
 }  // namespace
@@ -88,7 +169,12 @@ std::string RecalibrationText(const v1::Recalibration& advice) {
   const v1::RecalibrationMap& map = advice.map();
   const bool is_class_1 = advice.has_class_1_error_after() &&
                           Exceeds(advice.class_1_error_after(), advice.error_after());
-  const v1::ErrorInterval& error = is_class_1 ? advice.class_1_error_after() : advice.error_after();
+  const v1::ErrorInterval& before =
+      is_class_1 ? advice.class_1_error_before() : advice.error_before();
+  const v1::ErrorInterval& after = is_class_1 ? advice.class_1_error_after() : advice.error_after();
+  const std::string event = is_class_1                         ? Class1Event(advice.class_1_name())
+                            : advice.has_class_1_error_after() ? "the top label"
+                                                               : "the model";
   const std::string name =
       map.has_temperature()
           ? absl::StrFormat(
@@ -96,11 +182,8 @@ std::string RecalibrationText(const v1::Recalibration& advice) {
                 IsAtEnd(map.temperature()) ? " (the end of the range that is tried)" : "")
           : absl::StrCat("a map of kind ", map.kind());
   return absl::StrCat(name, advice.has_change() ? absl::StrCat(", ", RowsText(advice), ",") : "",
-                      " would leave ", PointsText(error.estimate()), " (", Points(error.lower()),
-                      " to ", Points(error.upper()), ")",
-                      is_class_1 ? absl::StrCat(" for ", Class1Event(advice.class_1_name()))
-                      : advice.has_class_1_error_after() ? " for the top label"
-                                                         : "",
+                      " would take the error of ", event, " from ", IntervalText(before),
+                      " points to ", IntervalText(after), " points",
                       advice.has_change() ? "" : " if nothing changed within these rows");
 }
 
@@ -109,16 +192,11 @@ std::string RecalibrationText(const v1::Recalibration& advice) {
 // repaired: a map from rows that were off would make a model wrong that is right again.
 std::string RepairLine(const v1::GetCalibrationResponse& answer) {
   // A map repairs probabilities of classes.
-  if (answer.has_forecast() || answer.has_labels()) return "";
+  if (answer.has_forecast() || answer.has_labels()) return CauseLine(answer);
+  PartsToRepair groups = FindPartsToRepair(answer);
   if (!NeedsRepair(answer.error())) {
-    const std::vector<std::string> names = GroupsToRepair(answer);
-    if (names.empty()) return "";
-    return absl::StrCat(
-        "a map for all rows does not repair ", names.size() == 1 ? "group " : "groups ",
-        JoinNames(names, kMaxNames), ": look for the cause in ",
-        names.size() == 1 ? "its rows, or fit a map to a file of these rows"
-                          : "their rows, or fit a map to a file of one group's rows",
-        " alone, by `calibctl recalibrate`");
+    groups.are_the_cause = false;
+    return groups.names.empty() ? "" : GroupRepairText(groups);
   }
   const std::string command =
       absl::StrCat("`calibctl recalibrate --model ", ShortName(answer.model()), "`");
@@ -129,6 +207,8 @@ std::string RepairLine(const v1::GetCalibrationResponse& answer) {
     return absl::StrCat("first remove the cause of the warning: a map for such rows may do harm; ",
                         "then ", command, " looks for one");
   }
+  // A map from the rows of all groups repairs the groups that are off too little.
+  if (groups.are_the_cause) return GroupRepairText(groups);
   const v1::Recalibration& advice = answer.recalibration();
   // The error that a map from older rows promises is too small.
   if (!answer.has_recalibration() || !FitsNewestRows(advice, answer.error())) {

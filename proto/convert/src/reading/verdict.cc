@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -6,31 +9,106 @@
 #include "calibd/convert/reading.h"
 #include "calibd/convert/text.h"
 #include "limit_alarm.h"
+#include "not_counted.h"
 #include "words.h"
 
 namespace calibd::convert {
 namespace {
 
-// How far off the model itself is, and which of its groups or labels are over their limits.
-// is_single_label: of a model of one label, whose error is that of the model.
-std::string LimitText(const v1::Verdict& verdict, const v1::CalibrationError& error,
-                      bool is_single_label) {
-  const bool of_labels = !verdict.labels_over_limit().empty() && !is_single_label;
-  const auto& over = of_labels ? verdict.labels_over_limit() : verdict.groups_over_limit();
-  const bool own = over.empty() || error.status() == v1::CalibrationError::OVER_LIMIT;
-  std::string text = StatusName(verdict.limit_status());
-  if (own && error.is_acknowledged()) text += " (acknowledged)";
-  if (over.empty()) return text;
-  std::vector<std::string> groups;
-  for (const std::string& name : over) {
-    groups.push_back(CutName(of_labels ? name : GroupName(name, false)));
+std::string SinceText(const google::protobuf::Timestamp& time, std::int64_t observation) {
+  return absl::StrCat(" since ", MinuteText(time), " (row ", observation, ")");
+}
+
+// row: since which an error that had recovered is over its limit again; 0 if it is not.
+std::string AgainText(std::int64_t row) {
+  return row > 0 ? absl::StrCat(", again since row ", row) : "";
+}
+
+// Empty for null.
+std::string SinceText(const v1::Alarm* alarm) {
+  return alarm == nullptr ? "" : SinceText(alarm->raise_time(), alarm->observation());
+}
+
+// A group or label over its limit.
+struct PartOver {
+  std::string name;
+  // Null if it is acknowledged.
+  const v1::Alarm* alarm = nullptr;
+  std::int64_t again_since = 0;
+};
+
+// Those that are not acknowledged come first; of each kind, the one that is off by most.
+std::vector<PartOver> PartsOver(const v1::GetCalibrationResponse& answer, bool of_labels) {
+  std::map<std::string, std::int64_t> again_since;
+  for (const v1::GroupWatch& group : answer.groups()) {
+    again_since[GroupName(group.value(), group.overflow())] = group.error().over_again_since();
   }
-  const bool group_is_active = error.is_acknowledged() && !verdict.is_acknowledged();
-  if (own) text += group_is_active ? ", OVER_LIMIT" : ", also";
-  absl::StrAppend(&text, of_labels ? " in label" : " in group", groups.size() == 1 ? " " : "s ",
-                  JoinNames(groups, kMaxNames));
-  if (!own && verdict.is_acknowledged()) text += " (acknowledged)";
-  return text;
+  for (const v1::LabelCalibration& label : answer.labels().labels()) {
+    again_since[label.name()] = label.over_again_since();
+  }
+  const std::map<std::string, const v1::Alarm*> alarms = LimitAlarmsOfParts(answer);
+  std::vector<PartOver> parts;
+  for (const std::string& over :
+       of_labels ? answer.verdict().labels_over_limit() : answer.verdict().groups_over_limit()) {
+    const std::string name = of_labels ? over : GroupName(over, false);
+    const auto alarm = alarms.find(name);
+    parts.push_back({.name = CutName(name),
+                     .alarm = alarm == alarms.end() ? nullptr : alarm->second,
+                     .again_since = again_since[name]});
+  }
+  std::stable_partition(parts.begin(), parts.end(),
+                        [](const PartOver& part) { return part.alarm != nullptr; });
+  return parts;
+}
+
+// The alarm that was raised at the first row, or null.
+const v1::Alarm* FirstAlarm(const std::vector<PartOver>& parts) {
+  const v1::Alarm* first = nullptr;
+  for (const PartOver& part : parts) {
+    if (part.alarm == nullptr) continue;
+    if (first == nullptr || part.alarm->observation() < first->observation()) first = part.alarm;
+  }
+  return first;
+}
+
+// How far off the model itself is, and which of its groups or labels are over their limits, each
+// since when. is_single_label: of a model of one label, whose error is that of the model.
+std::string LimitText(const v1::GetCalibrationResponse& answer, bool is_single_label) {
+  const v1::Verdict& verdict = answer.verdict();
+  const v1::CalibrationError& error = answer.error();
+  const bool of_labels = !verdict.labels_over_limit().empty() && !is_single_label;
+  const std::vector<PartOver> parts = PartsOver(answer, of_labels);
+  const bool own = parts.empty() || error.status() == v1::CalibrationError::OVER_LIMIT;
+  std::string text = StatusName(verdict.limit_status());
+  if (own && error.is_acknowledged()) {
+    text += " (acknowledged)";
+  } else if (own && verdict.limit_status() == v1::CalibrationError::OVER_LIMIT) {
+    // After a person has raised the limit, an alarm may be active although nothing is over it.
+    text +=
+        SinceText(FirstLimitAlarm(answer, AlarmsOf::kModel)) + AgainText(error.over_again_since());
+  }
+  if (parts.empty()) return text;
+  const bool is_news = !own || (error.is_acknowledged() && !verdict.is_acknowledged());
+  // One row is enough where the sentence is about one part.
+  const bool has_own_rows = parts.size() > 1 || !is_news;
+  std::vector<std::string> names;
+  for (const PartOver& part : parts) {
+    std::string& name = names.emplace_back(part.name);
+    if (part.alarm == nullptr) {
+      if (!verdict.is_acknowledged()) name += " (acknowledged)";
+    } else if (has_own_rows) {
+      absl::StrAppend(&name, " (since row ", part.alarm->observation(), AgainText(part.again_since),
+                      ")");
+    }
+  }
+  if (own) text += is_news ? ", OVER_LIMIT" : ", also";
+  absl::StrAppend(&text, of_labels ? " in label" : " in group", names.size() == 1 ? " " : "s ",
+                  JoinNames(names, kMaxNames));
+  if (!own && verdict.is_acknowledged()) return text + " (acknowledged)";
+  if (!is_news) return text;
+  const std::string since = SinceText(FirstAlarm(parts));
+  return has_own_rows ? absl::StrCat(text, since.empty() ? "" : ", first", since)
+                      : absl::StrCat(text, since, AgainText(parts.front().again_since));
 }
 
 // The groups, classes and labels that e-BH rejects: "groups b, a and class 1". Empty without one.
@@ -56,13 +134,11 @@ std::string RejectedText(const v1::GetCalibrationResponse& answer) {
     add("class", "classes", classes, UnknownRejectedClasses(answer));
   }
   std::vector<std::string> labels;
-  for (const std::string& name : answer.labels().rejected()) labels.push_back(CutName(name));
+  for (const auto* const label : WorstFirst(answer.labels())) {
+    if (label->rejected()) labels.push_back(CutName(label->name()));
+  }
   add("label", "labels", labels, 0);
   return absl::StrJoin(parts, " and ");
-}
-
-std::string SinceText(const google::protobuf::Timestamp& time, std::int64_t observation) {
-  return absl::StrCat(" since ", MinuteText(time), " (row ", observation, ")");
 }
 
 }  // namespace
@@ -73,14 +149,11 @@ std::string VerdictLine(const v1::GetCalibrationResponse& answer) {
   const bool also_stale = verdict.stale() && verdict.status() != v1::Verdict::STALE;
   const std::string status =
       absl::StrCat(StatusName(verdict.status()), also_stale ? ", STALE" : "");
-  // After a person has raised the limit, an alarm may be active although nothing is over it.
-  const v1::Alarm* const over = verdict.limit_status() == v1::CalibrationError::OVER_LIMIT
-                                    ? FirstLimitAlarm(answer, AlarmsOf::kAll)
-                                    : nullptr;
+  const bool has_alarm = verdict.limit_status() == v1::CalibrationError::OVER_LIMIT &&
+                         FirstLimitAlarm(answer, AlarmsOf::kAll) != nullptr;
   std::string text;
   if (verdict.limit_status() != v1::CalibrationError::UNSPECIFIED) {
-    absl::StrAppend(&text, LimitText(verdict, answer.error(), answer.labels().labels_size() == 1));
-    if (over != nullptr) text += SinceText(over->raise_time(), over->observation());
+    text = LimitText(answer, answer.labels().labels_size() == 1);
     if (verdict.is_recovered()) {
       text += ", recovered";
       if (answer.error().is_recovered()) {
@@ -91,10 +164,15 @@ std::string VerdictLine(const v1::GetCalibrationResponse& answer) {
     text += ", ";
   }
   text += status;
-  if (over == nullptr && verdict.has_since()) {
+  if (!has_alarm && verdict.has_since()) {
     text += SinceText(verdict.since(), verdict.since_observation());
   }
   // The answer for the model as a whole must not hide its parts.
+  if (answer.observations() == 0) {
+    if (const std::string reason = NotCountedText(answer); !reason.empty()) {
+      return absl::StrCat(text, ": no row is counted, because ", reason);
+    }
+  }
   if (verdict.status() == v1::Verdict::MISCALIBRATED) return text;
   const std::string rejected = RejectedText(answer);
   if (rejected.empty()) return text;

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -56,7 +55,11 @@ std::string OffPlace(std::string name, const NamedEvent& event) {
                       says.empty() ? "" : "; ", says, ")");
 }
 
-std::string RecoveredText(std::int64_t row) { return absl::StrCat(", recovered since row ", row); }
+// What happened since the alarm, by the rows since then; 0 if it did not.
+std::string SinceAlarmText(std::int64_t recovered_since, std::int64_t over_again_since) {
+  if (recovered_since > 0) return absl::StrCat(", recovered since row ", recovered_since);
+  return over_again_since > 0 ? absl::StrCat(", over again since row ", over_again_since) : "";
+}
 
 std::string GroupPlace(const v1::GroupWatch& group) {
   const v1::CalibrationError& error = group.error();
@@ -64,27 +67,21 @@ std::string GroupPlace(const v1::GroupWatch& group) {
       OffPlace(absl::StrCat("group ", CutName(GroupName(group.value(), group.overflow()))),
                WorstEvent(Current(error)));
   if (error.status() != v1::CalibrationError::OVER_LIMIT) return place + ", rejected";
-  return error.is_recovered() ? place + RecoveredText(error.newest().first_observation()) : place;
+  return place + SinceAlarmText(error.is_recovered() ? error.newest().first_observation() : 0,
+                                error.over_again_since());
 }
 
 // The labels over their limits, the worst first, and the others that are rejected.
 std::pair<Places, Places> LabelPlaces(const v1::MultilabelCalibration& labels) {
-  std::vector<const v1::LabelCalibration*> sorted;
-  for (const v1::LabelCalibration& label : labels.labels()) sorted.push_back(&label);
-  std::ranges::stable_sort(sorted, std::greater<>(), [](const v1::LabelCalibration* label) {
-    return label->error().lower();
-  });
   Places over;
   Places rejected;
-  for (const v1::LabelCalibration* const label : sorted) {
+  for (const v1::LabelCalibration* const label : WorstFirst(labels)) {
     const std::string name = CutName(label->name());
     if (label->status() == v1::CalibrationError::OVER_LIMIT) {
       over.names.push_back(
           OffPlace(absl::StrCat("label ", name),
                    {.name = "", .interval = label->has_error() ? &label->error() : nullptr}));
-      if (label->has_recovered_since()) {
-        over.names.back() += RecoveredText(label->recovered_since());
-      }
+      over.names.back() += SinceAlarmText(label->recovered_since(), label->over_again_since());
     } else if (label->rejected()) {
       rejected.names.push_back(name);
     }

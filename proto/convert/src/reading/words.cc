@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -252,6 +253,16 @@ std::size_t UnknownRejectedClasses(const v1::GetCalibrationResponse& answer) {
       std::ranges::count_if(whereabouts.classes(), &v1::Whereabouts::ClassShare::rejected);
   return static_cast<std::size_t>(
       std::max<std::int64_t>(0, whereabouts.rejected_classes() - known));
+}
+
+std::vector<const v1::LabelCalibration*> WorstFirst(const v1::MultilabelCalibration& labels) {
+  std::vector<const v1::LabelCalibration*> sorted;
+  for (const v1::LabelCalibration& label : labels.labels()) sorted.push_back(&label);
+  std::ranges::stable_sort(sorted, std::greater<>(), [](const v1::LabelCalibration* label) {
+    return label->has_error() ? std::pair(label->error().lower(), label->error().estimate())
+                              : std::pair(-1.0, 0.0);
+  });
+  return sorted;
 }
 
 std::string ClassName(const v1::Whereabouts::ClassShare& share) {

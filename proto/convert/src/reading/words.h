@@ -75,7 +75,8 @@ struct NamedEvent {
 [[nodiscard]] std::string BriefErrorText(const v1::ErrorMeasurement& error, double limit,
                                          const v1::ErrorMeasurement& lead);
 
-// What the newest rows say while an alarm of the model itself is active, such as "since row 23553
+// What the newest rows say while an alarm of the model itself is active, or until a row follows the
+// acknowledgement of one that had recovered, such as "since row 23553
 // off by 0.5 points (0 to 1.9; limit 2 points)" if it has recovered, or "the newest 1548 rows: off
 // by 20.5 points (10.5 to 30.5; limit 5 points)". Empty if they say nothing else than all rows do.
 [[nodiscard]] std::string BriefNowText(const v1::CalibrationError& error);
@@ -113,6 +114,10 @@ struct NamedEvent {
 [[nodiscard]] bool AreAllRejected(const v1::Whereabouts& whereabouts) noexcept;
 // The number of further rejected classes, which the answer does not describe.
 [[nodiscard]] std::size_t UnknownRejectedClasses(const v1::GetCalibrationResponse& answer);
+// The labels, the one with the largest error first: by the lower end of the interval, and then by
+// the estimate. Those without an error are last.
+[[nodiscard]] std::vector<const v1::LabelCalibration*> WorstFirst(
+    const v1::MultilabelCalibration& labels);
 // "cat", or the number of a class without a name.
 [[nodiscard]] std::string ClassName(const v1::Whereabouts::ClassShare& share);
 
