@@ -166,7 +166,7 @@ def test_ids_may_be_uuids(client):
         stream.send([0.2, 0.8], ids=ids[:2])
         stream.send([0.2, 0.8], ids=pd.Series(ids[2:]))
         stream.label([str(ids[0]), ids[1]], [0, 1])
-    assert client.observe("uuids", 0.2, prediction_id=ids[0]).duplicate_rows == 1
+    assert client.observe("uuids", 0.2, id=ids[0]).duplicate_rows == 1
     assert client.label("uuids", ids[2:], [1, 1]).matched == 2
     assert client.calibration("uuids").label_arrivals.pending_labelled == 4
 

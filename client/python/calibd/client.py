@@ -253,7 +253,7 @@ class Client:
 
     def observe(self, model: str, probabilities: Any = None, label: Any = None, *,
                 forecast: Any = None, outcome: float | None = None,
-                prediction_id: str | int | uuid.UUID | None = None, group: str | int | None = None,
+                id: str | int | uuid.UUID | None = None, group: str | int | None = None,
                 request_id: str | None = None, baseline: Any = None,
                 features: Any = None) -> ingest.ObserveResponse:
         """Counts one prediction, and returns when it is durable. For many, use a stream.
@@ -261,9 +261,10 @@ class Client:
         probabilities: m numbers in the order of the classes, or a dictionary or pandas Series that
           names the classes; of a model with two classes also the probability of class 1.
         label: the true class, as in a stream, or the K truths of several labels; None: it comes
-          later, by prediction_id.
+          later, by id.
         forecast: instead of probabilities, of a model that forecasts a number: mean and standard
           deviation, quantiles, or draws. outcome: instead of the label.
+        id: names the prediction for a label that comes later; needs a model with a label_grace.
         request_id: a call that is repeated with it is counted once; None: a random one, so that
           retries of this call are safe.
         baseline: the prediction of the model's baseline, if the model declares one.
@@ -276,13 +277,11 @@ class Client:
         first.
         """
         check_either("probabilities", probabilities, "forecast", forecast)
-        if label is None and outcome is None and prediction_id is None:
+        if label is None and outcome is None and id is None:
             truth = "label" if forecast is None else "outcome"
-            raise invalid(truth, f"is missing: give the {truth}, or a prediction_id by which it comes "
-                          "later")
+            raise invalid(truth, f"is missing: give the {truth}, or an id by which it comes later")
         name = model_name(model)
-        given = Observation(probabilities, label, forecast, outcome, prediction_id, group, baseline,
-                            features)
+        given = Observation(probabilities, label, forecast, outcome, id, group, baseline, features)
         try:
             known, observations = self._message(name, given, request_id is not None)
             self._warn_of_classes(name, observations)

@@ -22,7 +22,7 @@ class Observation(NamedTuple):
     label: Any
     forecast: Any
     outcome: Any
-    prediction_id: Any
+    id: Any
     group: Any
     baseline: Any
     features: Any
@@ -65,7 +65,7 @@ def usual_message(classes: Classes, given: Observation) -> ingest.Observations |
         message.labels.append(label)
         if _is_name(classes, given.label):
             message.class_names.extend(classes.names)
-    for texts, text, limit in ((message.prediction_ids, given.prediction_id, MAX_ID_BYTES),
+    for texts, text, limit in ((message.prediction_ids, given.id, MAX_ID_BYTES),
                                (message.group_values, given.group, MAX_GROUP_BYTES)):
         if text is not None:
             if type(text) is not str or not text.isascii() or not 1 <= len(text) <= limit:
@@ -95,7 +95,7 @@ def checked_message(classes: Classes, given: Observation) -> ingest.Observations
     check_kind(classes, ("labels", given.label), ("outcomes", given.outcome))
     truth = given.outcome if given.label is None else given.label
     ids, groups, truths = (None if value is None else [value] for value in (
-        given.prediction_id, given.group, truth))
+        given.id, given.group, truth))
     values = (_one("forecasts", given.forecast) if given.probabilities is None else
               _one("probabilities", given.probabilities))
     rows = rows_of(classes._replace(row_sum_tolerance=math.inf), values, truths,
