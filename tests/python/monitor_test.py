@@ -18,7 +18,7 @@ from wait_for import wait_for
 
 from arguments_test import JUNK
 from conftest import BANDWIDTH, calibrated
-from outage_test import stand_in
+from outage_test import HOPELESS, stand_in
 
 Response = ingest.StreamObservationsResponse
 ROW = [0.2, 0.3, 0.5]
@@ -436,3 +436,56 @@ def test_a_signal_handler_may_call_a_stream_that_blocks(client, model):
         with stream._sending:
             stream.observe(ROW, 2)
     assert stream.counts.accepted_rows == 1
+
+
+@pytest.mark.parametrize("name", [
+    "bad name!", "", "a/b", "a@", "@1", "a@1@2", "models/", "x" * 129, 7, None])
+def test_a_name_that_no_model_can_have_is_refused_without_a_server(name):
+    with pytest.raises(calibd.InvalidArgument, match="model is .*, expected NAME, NAME@VERSION"):
+        calibd.Monitor(name, "127.0.0.1:1")
+
+
+@pytest.mark.parametrize("target, cause, remedy", [
+    ("127.0.0.1:1", "failed to connect", "Check that calibd runs"), *HOPELESS])
+def test_the_first_attempt_that_fails_is_logged_with_its_reason(server, caplog, target, cause, remedy):
+    target = server.http if target == "http" else target
+    with calibd.Monitor("unreached", target, close_timeout=0.1) as monitor:
+        monitor.observe(ROW, 2)
+        assert wait_for(lambda: caplog.records)
+        assert len(caplog.records) == 1
+        text = caplog.records[0].getMessage()
+    assert f"models/unreached: the stream to {target} does not open and tries again: " in text
+    assert cause in text and remedy in text
+
+
+def test_a_monitor_that_cannot_connect_logs_a_line_a_minute(caplog, monkeypatch):
+    monkeypatch.setattr(loss_log, "LOG_SECONDS", 0.1)
+    with calibd.Monitor("nobody", "127.0.0.1:1", close_timeout=0.1) as monitor:
+        monitor.observe(ROW, 2)
+        # Attempts after the first one wait for the server.
+        assert wait_for(lambda: caplog.text.count("Connection refused [UNAVAILABLE]") == 3)
+
+
+def test_a_server_that_falls_silent_is_logged(own_server, caplog):
+    calibd.Client(own_server.grpc).create_model("silent", 3)
+    monitor = calibd.Monitor("silent", own_server.grpc, stall_timeout=0.2)
+    monitor.observe(ROW, 2)
+    monitor.flush(60)
+    with own_server.frozen():
+        monitor.observe(ROW, 2)
+        assert wait_for(lambda: "tries again: the server sent nothing for 0.2 s" in caplog.text)
+    assert monitor.close(60).accepted_rows == 2
+
+
+def test_an_outage_is_logged_with_its_reason(own_server, caplog):
+    calibd.Client(own_server.grpc).create_model("lost", 3)
+    with calibd.Monitor("lost", own_server.grpc, close_timeout=60) as monitor:
+        monitor.observe(ROW, 2)
+        monitor.flush(60)
+        assert not caplog.records
+        own_server.kill()
+        monitor.observe(ROW, 2)
+        assert wait_for(lambda: f"to {own_server.grpc} does not open and tries again: " in caplog.text)
+        own_server.start()
+    assert monitor.counts.accepted_rows == 2
+    assert caplog.text.count("tries again") == 1

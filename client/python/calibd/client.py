@@ -56,7 +56,7 @@ def escape_id(text: str) -> str:
     """An id of a model or version for any text; see Model.name of the protocol."""
     if not isinstance(text, str) or arguments.has_surrogate(text):
         raise errors.invalid("text", f"is {shown(text)}, expected text in UTF-8")
-    if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", text) and not text.startswith("x--"):
+    if re.fullmatch(arguments.MODEL_ID, text) and not text.startswith("x--"):
         return text
     plain = re.compile(rb"[A-Za-z0-9._]")
     return "x--" + "".join(chr(byte) if plain.match(bytes([byte])) else f"-{byte:02x}"
@@ -410,7 +410,8 @@ class Client:
             except grpc.RpcError as rpc_error:
                 error = errors.from_rpc_error(rpc_error)
                 if self._transport.closed.is_set() or not (
-                        errors.is_retryable(error) or errors.is_cut_off(error)):
+                        errors.is_retryable(error) or errors.is_cut_off(error)) or (
+                            not was_reached and errors.is_hopeless(error)):
                     raise error from None
             except errors.DeadlineExceeded as late:
                 error = late

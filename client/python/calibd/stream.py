@@ -57,7 +57,7 @@ class ObservationStream:
             try:
                 with self._changed:
                     self._delivery.start()
-                self._delivery.wait_until_open(open_timeout)
+                    self._delivery.wait_until_open(None, open_timeout)
             except BaseException:
                 self.cancel()
                 raise
@@ -354,7 +354,7 @@ class ObservationStream:
             with self._changed:
                 self._check_open()
                 delivery.start()
-                self._wait_for(lambda: ledger.classes is not None)
+                delivery.wait_until_open(self._settings.stall_timeout)
                 assert ledger.classes is not None
                 classes = ledger.classes
                 first = ledger.counts.rows if what == "rows" else ledger.counts.labels

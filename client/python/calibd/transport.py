@@ -46,13 +46,30 @@ _CHANNEL_OPTIONS = (
 )
 
 
+# Targets that gRPC reads itself, such as unix:PATH.
+_OTHER_SCHEME = re.compile(r"(unix|unix-abstract|dns|ipv4|ipv6|xds|vsock):(?!\d+$)")
+_HOST_AND_PORT = re.compile(r"(\[[0-9A-Za-z:.%_-]+\]|[^\s:/\[\]]+):(?P<port>[0-9]{1,9})")
+
+
 def server_address(target: str | None) -> str:
     """The address of the server; None: that of the environment, or the default."""
     if target is not None:
         arguments.expect("target", target, str, '"HOST:PORT"')
     address = target or os.environ.get("CALIBD_SERVER") or "127.0.0.1:8460"
-    if not re.search(r"^(?!https?:).*:", address) or arguments.has_surrogate(address):
-        raise errors.invalid("target", f'is {arguments.shown(address)}, expected "HOST:PORT"')
+    field = "target" if target else "CALIBD_SERVER"
+    if _OTHER_SCHEME.match(address) and not arguments.has_surrogate(address):
+        return address
+    # gRPC takes a port modulo 2^16, and the last number of an IPv6 address for the port.
+    found = _HOST_AND_PORT.fullmatch(address)
+    if found is None or arguments.has_surrogate(address):
+        hint = ""
+        if re.match("https?:", address):
+            hint = " without http://, of the gRPC port"
+        elif address.count(":") > 1:
+            hint = ", with an IPv6 address in brackets, such as [::1]:8460"
+        raise errors.invalid(field, f'is {arguments.shown(address)}, expected "HOST:PORT"{hint}')
+    if not 1 <= int(found["port"]) <= 65535:
+        raise errors.invalid(field, f"is {arguments.shown(address)}, expected a port from 1 to 65535")
     return address
 
 
@@ -108,7 +125,7 @@ class StreamChannels:
     """The channels that the streams of a client share. Thread-safe."""
 
     def __init__(self, target: str) -> None:
-        self._target = target
+        self.target = target
         self._forget_parent({})
 
     def _forget_parent(self, inherited: dict[Any, int]) -> None:
@@ -128,7 +145,7 @@ class StreamChannels:
             channel = next((one for one, streams in self._streams.items()
                             if streams < _STREAMS_PER_CONNECTION), None)
             if channel is None:
-                channel = open_channel(self._target)
+                channel = open_channel(self.target)
             self._streams[channel] = self._streams.get(channel, 0) + 1
             return channel
 
@@ -304,7 +321,7 @@ def retry(attempt: Callable[[float], _Result], timeout: float, patience: float) 
             unavailable = error
         else:
             failed += 1
-        if not errors.is_retryable(error) or failed >= _MAX_ATTEMPTS:
+        if not errors.is_retryable(error) or errors.is_hopeless(error) or failed >= _MAX_ATTEMPTS:
             raise error
         delay = backoff.next(error.retry_seconds)
         if time.monotonic() + delay >= deadline:
