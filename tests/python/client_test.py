@@ -215,6 +215,15 @@ def test_evaluation_reports_progress_and_draws_each_diagram(client, overconfiden
     assert "band: if the model were calibrated" in "".join(html.itertext())
 
 
+def test_the_replicates_of_each_test_are_those_of_calibctl(client, overconfident):
+    for replicates, consistency, has_test in ((0, None, True), (0, 0, False), (99, 0, False),
+                                              (99, 199, True)):
+        found = client.evaluate(overconfident, lenses=["top_label"], replicates=replicates,
+                                consistency_replicates=consistency, seed=7)
+        assert found.message.HasField("consistency_test") == has_test
+        assert ("lenses were not tested" in repr(found)) == (replicates == 0)
+
+
 def test_an_evaluation_shows_what_actions_cost(client, overconfident):
     settings = service.EvaluateRequest(actions=[
         service.Action(name=name, losses=losses)

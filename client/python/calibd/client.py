@@ -491,7 +491,8 @@ class Client:
             on_progress, timeout).result)
 
     def evaluate(self, model: str, *, lenses: Sequence[Lens] = (), null: Null | None = None,
-                 replicates: int | None = None, seed: int | None = None, window: int = 0,
+                 replicates: int | None = None, consistency_replicates: int | None = None,
+                 seed: int | None = None, window: int = 0,
                  reliability_classes: Sequence[int] | None = None,
                  local_features: Sequence[str] = (),
                  settings: service.EvaluateRequest | None = None,
@@ -499,6 +500,9 @@ class Client:
                  timeout: float = _LONG_TIMEOUT) -> results.Evaluation:
         """The complete evaluation of the window, with reliability diagrams.
 
+        replicates: of the tests of the lenses, or of forecasts; 0: no such tests.
+        consistency_replicates: of the test of the first binned error by resampling, for models of
+        classes; None: 999; 0: no test.
         reliability_classes: classes that get a diagram besides the top label; None: for two classes,
         class 1. local_features: some of the features of a model that forecasts a number; says where
         it is wrong by these alone. settings: all further fields of the request.
@@ -513,13 +517,13 @@ class Client:
             has_two = declared_model.classes.count == 2
             reliability_classes = [POSITIVE_CLASS] if has_two else None
         request.MergeFrom(message(
-            service.EvaluateRequest, model=name, replicates=replicates, seed=seed, window=window,
+            service.EvaluateRequest, model=name, replicates=replicates,
+            consistency_replicates=consistency_replicates, seed=seed, window=window,
             null=choose("null", null, choices.NULLS), lenses=choices.lenses(lenses),
             reliability_classes=reliability_classes, local_features=local_features))
-        has_tests = request.replicates or not request.HasField("replicates")
-        if has_tests and declared_model.HasField("classes"):
+        if declared_model.HasField("classes"):
             # calibctl evaluate has these two tests by default.
-            if not request.consistency_replicates:
+            if consistency_replicates is None and not request.consistency_replicates:
                 request.consistency_replicates = choices.CONSISTENCY_REPLICATES
             if not request.cme_test_locations:
                 request.cme_test_locations = choices.CME_LOCATIONS
