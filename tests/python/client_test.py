@@ -571,3 +571,45 @@ def test_a_backup_that_arrives_damaged_is_not_kept(ending, expected, tmp_path):
 def test_verify_reads_the_whole_store(client, overconfident):
     verification = client.verify()
     assert not verification.problems and verification.models >= 1
+
+
+def test_many_labels_are_sent_in_several_messages(client):
+    client.create_model("many-labels", 3, label_grace="1h", bandwidth=BANDWIDTH)
+    predictions, labels = calibrated(70_000)
+    ids = [f"{i:0128}" for i in range(len(labels))]
+    with client.stream("many-labels") as stream:
+        stream.send(predictions, ids=ids)
+    assert client.label("many-labels", ids, labels).matched == 70_000
+    # All are checked before the first ones are sent.
+    with pytest.raises(calibd.InvalidArgument, match=r"labels\[69999\].* is 3"):
+        client.label("many-labels", ids, [*labels[:-1], 3])
+    assert client.label("many-labels", ids, labels).repeated == 70_000
+    with pytest.raises(calibd.InvalidArgument, match="ids are 70000, expected at most 65536 with a"):
+        client.label("many-labels", ids, labels, request_id="once")
+
+
+def test_a_call_that_no_server_takes_is_refused_before_it_is_sent():
+    # No server is there.
+    client = calibd.Client("127.0.0.1:1", timeout=600)
+    many = loss_pb2.ComputeLossRequest(labels=[0] * 4097)
+    with pytest.raises(calibd.InvalidArgument, match="labels has 4097 rows, expected 1..4096: .*"):
+        client.loss(many)
+    with pytest.raises(calibd.ResourceExhausted, match="expected at most 67108864") as raised:
+        client.create_model("any", 3, description="x" * (65 << 20))
+    assert raised.value.reason == "MESSAGE_TOO_LARGE" and "smaller" in raised.value.remedy
+
+
+def test_a_failure_in_the_middle_says_what_is_counted(own_server):
+    with calibd.Client(own_server.grpc, timeout=1) as client:
+        client.create_model("middle", 3, label_grace="1h")
+        send, calls = client._transport.unary, []
+
+        def lose_the_server(*arguments):
+            calls.append(arguments[0])
+            if calls.count("IngestService/Observe") == 2:
+                own_server.kill()
+            return send(*arguments)
+
+        client._transport.unary = lose_the_server
+        with pytest.raises(calibd.Unavailable, match=r"; labels\[:6\d\d\d\] are counted, repeat"):
+            client.label("middle", range(20_000), [0] * 20_000)

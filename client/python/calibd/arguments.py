@@ -107,6 +107,17 @@ def model_name(model: Any, field: str = "model") -> str:
     return name
 
 
+def escape_id(text: str) -> str:
+    """An id of a model or version for any text; see Model.name of the protocol."""
+    if not isinstance(text, str) or has_surrogate(text):
+        raise errors.invalid("text", f"is {shown(text)}, expected text in UTF-8")
+    if re.fullmatch(MODEL_ID, text) and not text.startswith("x--"):
+        return text
+    plain = re.compile(rb"[A-Za-z0-9._]")
+    return "x--" + "".join(chr(byte) if plain.match(bytes([byte])) else f"-{byte:02x}"
+                           for byte in text.encode())
+
+
 def short_name(model: str) -> str:
     """NAME or NAME@VERSION of a resource name."""
     return model.removeprefix("models/").replace("/versions/", "@")

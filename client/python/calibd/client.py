@@ -7,7 +7,6 @@ import functools
 import logging
 import os
 import pathlib
-import re
 import time
 import uuid
 from types import TracebackType
@@ -21,8 +20,8 @@ from calibd.arguments import assign, choose, expect, message, model_name, shown
 from calibd.arrays import POSITIVE_CLASS, Classes, invalid
 from calibd.choices import Estimator, EstimateLens, Lens, Null, OnProgress
 from calibd.declaration import ClassNames, declared
-from calibd.observation import (Observation, check_counts, check_either, check_kind,
-                                checked_message, classes_of, is_ordered_unseen, labels_message,
+from calibd.observation import (Observation, check_counts, check_either, check_kind, check_loss,
+                                checked_message, classes_of, is_ordered_unseen, labels_messages,
                                 usual_message)
 from calibd.rows import MANY_ROWS, WHOLE_WARNING
 from calibd.stream import ObservationStream
@@ -50,17 +49,6 @@ _LONG_TIMEOUT = 600.0
 _LEAST_INTERVAL, _MOST_INTERVAL = 0.1, 3600
 # A page of the largest declarations fits into one response.
 _MODELS_PER_PAGE = 20
-
-
-def escape_id(text: str) -> str:
-    """An id of a model or version for any text; see Model.name of the protocol."""
-    if not isinstance(text, str) or arguments.has_surrogate(text):
-        raise errors.invalid("text", f"is {shown(text)}, expected text in UTF-8")
-    if re.fullmatch(arguments.MODEL_ID, text) and not text.startswith("x--"):
-        return text
-    plain = re.compile(rb"[A-Za-z0-9._]")
-    return "x--" + "".join(chr(byte) if plain.match(bytes([byte])) else f"-{byte:02x}"
-                           for byte in text.encode())
 
 
 class Client:
@@ -335,6 +323,9 @@ class Client:
 
         ids: texts, integers or UUIDs. labels: the true classes, as in a stream. outcomes: instead of
         labels, for a model that forecasts a number. Returns what became of them.
+
+        Many labels are sent in several messages, except with a request_id. If one of them fails, the
+        call may be repeated, because the label of an id counts once.
         """
         check_either("labels", labels, "outcomes", outcomes)
         name = model_name(model)
@@ -342,9 +333,17 @@ class Client:
         classes = (Classes(0, (), 0, models.Forecast()) if labels is None else
                    classes_of(self.get_model(name)))
         check_kind(classes, ("labels", labels), ("outcomes", outcomes))
-        request = ingest.ObserveRequest(model=name, labels=labels_message(
-            classes, ids, outcomes if labels is None else labels))
-        return self._observe(request, request_id).labels
+        counts = ingest.LabelCounts()
+        for first, part in labels_messages(classes, ids, outcomes if labels is None else labels,
+                                           request_id is None):
+            try:
+                found = self._observe(ingest.ObserveRequest(model=name, labels=part), request_id).labels
+            except errors.CalibdError as error:
+                raise error.with_addition(
+                    f"labels[:{first}] are counted, repeat the call") if first else error
+            for field in counts.DESCRIPTOR.fields:
+                setattr(counts, field.name, getattr(counts, field.name) + getattr(found, field.name))
+        return counts
 
     def _observe(self, request: ingest.ObserveRequest,
                  request_id: str | None) -> ingest.ObserveResponse:
@@ -567,6 +566,7 @@ class Client:
     def loss(self, request: loss_pb2.ComputeLossRequest) -> loss_pb2.ComputeLossResponse:
         """The calibration loss of the forecasts in the request and its gradient, for training."""
         expect("request", request, loss_pb2.ComputeLossRequest, "a message ComputeLossRequest")
+        check_loss(request)
         return self._transport.unary("CalibrationService/ComputeLoss", request,
                                      loss_pb2.ComputeLossResponse)
 

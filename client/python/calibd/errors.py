@@ -59,6 +59,11 @@ class CalibdError(Exception):
         self._has_reason = bool(reason)
         self.retry_seconds = retry_seconds
 
+    def with_addition(self, text: str) -> CalibdError:
+        """The same error with a further message."""
+        return type(self)(f"{self.message}; {text}", self.fields,
+                          self.reason if self._has_reason else "", self.retry_seconds)
+
     @property
     def remedy(self) -> str:
         """What to do, in a sentence."""

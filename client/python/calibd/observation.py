@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +12,15 @@ from calibd.arrays import (MAX_GROUP_BYTES, MAX_ID_BYTES, POSITIVE_CLASS, Classe
 from calibd.errors import DataLoss, FieldError, InvalidArgument
 from calibd.rows import Extras, LabelRows, Rows, invalid_rows, rows_of
 from calibd.v1 import ingest_service_pb2 as ingest
+from calibd.v1 import loss_pb2
 from calibd.v1 import model_service_pb2 as models
+
+# The most rows of a message of any server.
+MAX_ROWS = 65536
+# The most rows of a loss that a server computes.
+_MAX_LOSS_ROWS = 4096
+# The default of the server's --max-message-bytes, less the names in a request.
+_MAX_BYTES = (1 << 20) - 1024
 
 
 class Observation(NamedTuple):
@@ -107,13 +115,25 @@ def checked_message(classes: Classes, given: Observation) -> ingest.Observations
     return message
 
 
-def labels_message(classes: Classes, ids: Any, labels: Any) -> ingest.Labels:
-    """labels: classes, or the outcomes of a model that forecasts a number."""
+def labels_messages(classes: Classes, ids: Any, labels: Any,
+                    is_divided: bool) -> Iterator[tuple[int, ingest.Labels]]:
+    """The number of the first label of each message, and the message.
+
+    labels: classes, or the outcomes of a model that forecasts a number.
+    is_divided: into as many messages as a server needs by default; else there is one.
+    """
     rows = LabelRows(classes, ids, labels)
     if not len(rows):
         raise invalid("labels", "are empty, expected one for each id")
-    message: ingest.Labels = ingest.Labels.FromString(_all_bytes("labels", rows))
-    return message
+    if not is_divided and len(rows) > MAX_ROWS:
+        raise invalid("ids", f"are {len(rows)}, expected at most {MAX_ROWS} with a request_id, which "
+                      "names one message: leave it out, because the label of an id counts once, or send "
+                      "them by a stream with an idempotency_key")
+    if fault := invalid_rows("labels", 0, rows):
+        raise fault
+    max_bytes = _MAX_BYTES if is_divided else 2**63 - 1
+    return ((int(chunk.rows[0]), ingest.Labels.FromString(b"".join(chunk.parts)))
+            for chunk in rows.chunks(0, MAX_ROWS, max_bytes))
 
 
 def check_counts(what: str, rows: int, counts: tuple[int, ...]) -> None:
@@ -121,6 +141,14 @@ def check_counts(what: str, rows: int, counts: tuple[int, ...]) -> None:
     if min(counts) < 0 or sum(counts) > rows:
         raise DataLoss(f"{what} with the counts {counts}, expected numbers from 0 whose sum is at most "
                        f"{rows}")
+
+
+def check_loss(request: loss_pb2.ComputeLossRequest) -> None:
+    """Raises an error for more rows than a server takes."""
+    for field, rows in (("labels", len(request.labels)), ("outcomes", len(request.outcomes))):
+        if rows > _MAX_LOSS_ROWS:
+            raise invalid(field, f"has {rows} rows, expected 1..{_MAX_LOSS_ROWS}: give smaller batches, "
+                          "or use calibd.loss(), which needs no server")
 
 
 def check_either(one: str, first: Any, other: str, second: Any) -> None:

@@ -386,9 +386,8 @@ class ObservationStream:
                 try:
                     self._push(chunk)
                 except (errors.Unavailable, errors.DeadlineExceeded) as error:
-                    raise type(error)(
-                        f"{error.message}; {what}[{chunk.rows[0]}] and the following ones were not "
-                        "accepted", error.fields, error.reason, error.retry_seconds) from None
+                    raise error.with_addition(
+                        f"{what}[{chunk.rows[0]}] and the following ones were not accepted") from None
 
     def _warn_of_classes(self, rows: Rows) -> None:
         """Warns once if all probabilities of many rows are 0 or 1. Requires _sending to be held."""

@@ -24,6 +24,8 @@ _Result = TypeVar("_Result")
 _STREAMS_PER_CONNECTION = 8
 # The largest answer in pages: more models than a server has.
 _MAX_PAGES, _MAX_PAGED_BYTES, _MAX_PAGED_SECONDS = 100_000, 1 << 30, 600.0
+# The largest message that a server can be set to accept: --max-message-bytes.
+_MAX_MESSAGE_BYTES = 64 << 20
 # Attempts of a call that the server refuses for lack of a resource.
 _MAX_ATTEMPTS = 4
 
@@ -214,6 +216,14 @@ class Transport:
             self._process = os.getpid()
         return self._channel
 
+    @staticmethod
+    def _check_size(request: Message) -> None:
+        """Raises ResourceExhausted for a message that no server takes."""
+        if (size := request.ByteSize()) > _MAX_MESSAGE_BYTES:
+            raise errors.ResourceExhausted(
+                f"the message has {size} bytes, expected at most {_MAX_MESSAGE_BYTES}, which is the "
+                "largest --max-message-bytes of a server", reason="MESSAGE_TOO_LARGE")
+
     @contextlib.contextmanager
     def _ending(self, *kinds: Type[Exception]) -> Iterator[None]:
         """Raises Cancelled instead of these errors of gRPC if close() is their cause."""
@@ -227,6 +237,7 @@ class Transport:
 
     def unary(self, method: str, request: Message, response: Type[_Response]) -> _Response:
         """Calls METHOD of "Service/Method" until it succeeds or a retry is pointless."""
+        self._check_size(request)
         attempts = 0
 
         def attempt(remaining: float) -> _Response:
@@ -254,6 +265,7 @@ class Transport:
 
         timeout: of the whole call. first_timeout: of the first response.
         """
+        self._check_size(request)
         start = self._open_channel().unary_stream(
             f"/calibd.v1.{method}", request_serializer=type(request).SerializeToString,
             response_deserializer=None)
