@@ -26,7 +26,7 @@ from calibd.observation import (Observation, check_counts, check_either, check_k
 from calibd.rows import MANY_ROWS, WHOLE_WARNING
 from calibd.stream import ObservationStream
 from calibd.stream_settings import OnFull, OnInvalid, StreamSettings
-from calibd.transport import Backoff, StreamChannels, Transport, pages, server_address
+from calibd.transport import Backoff, Interrupted, StreamChannels, Transport, pages, server_address
 from calibd.v1 import calibration_service_pb2 as service
 from calibd.v1 import ingest_service_pb2 as ingest
 from calibd.v1 import kernel_pb2 as kernel
@@ -392,7 +392,7 @@ class Client:
                 with self._transport.server_stream(
                         "CalibrationService/WatchCalibration", request,
                         service.WatchCalibrationResponse,
-                        first_timeout=self._transport.timeout) as call:
+                        first_timeout=self._transport.timeout, is_repeatable=True) as call:
                     last = -1
                     for change in call:
                         if change.revision <= last:
@@ -406,6 +406,8 @@ class Client:
                             result = results.Calibration(name, change.calibration)
                             result.revision = change.revision
                             yield result
+            except Interrupted:
+                continue
             except grpc.RpcError as rpc_error:
                 error = errors.from_rpc_error(rpc_error)
                 if self._transport.closed.is_set() or not (

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import random
 import re
@@ -75,35 +76,97 @@ def server_address(target: str | None) -> str:
     return address
 
 
+class Interrupted(Exception):
+    """A fork has ended a call that is to be made again."""
+
+
 class _Process:
-    """A token for each call that runs, and whether calls ran when this process was forked."""
+    """The calls of this process.
+
+    calling: a token for each call that runs. repeatable: those that a fork may end, by their tokens.
+    interrupted: the tokens of those that a fork has ended.
+    has_inherited_calls: whether calls ran when this process was forked.
+    forking: the threads that fork. may_call: is set if there are none.
+    """
 
     calling: set[object] = set()
+    repeatable: dict[object, Any] = {}
+    interrupted: set[object] = set()
+    last_end = -math.inf
     has_inherited_calls = False
+    forking: set[int] = set()
+    may_call = threading.Event()
+
+
+_Process.may_call.set()
 
 
 def _forget_calls() -> None:
     _Process.has_inherited_calls |= bool(_Process.calling)
     _Process.calling = set()
+    _Process.repeatable = {}
+    _Process.forking = set()
+    _Process.may_call = threading.Event()
+    _Process.may_call.set()
 
 
 os.register_at_fork(after_in_child=_forget_calls)
 
 
 @contextlib.contextmanager
-def calling() -> Iterator[None]:
+def calling() -> Iterator[object]:
     """A call runs in the block: a process that is forked meanwhile cannot use gRPC."""
     token = object()
     _Process.calling.add(token)
     try:
-        yield
+        yield token
     finally:
+        _Process.last_end = time.monotonic()
         _Process.calling.discard(token)
+
+
+@contextlib.contextmanager
+def calling_after_forks() -> Iterator[object]:
+    """The same, but the block begins when no other thread forks this process."""
+    while True:
+        with calling() as token:
+            # A handler of a signal may call in the thread that forks.
+            if not _Process.forking - {threading.get_ident()}:
+                yield token
+                return
+        _Process.may_call.wait()
+
+
+def hold_calls() -> None:
+    """Makes other threads wait before they begin a call, and ends calls that are to be made again."""
+    _Process.may_call.clear()
+    _Process.forking.add(threading.get_ident())
+    _end_repeatable()
+
+
+def _end_repeatable() -> None:
+    for token, call in list(_Process.repeatable.items()):
+        _Process.interrupted.add(token)
+        call.cancel()
+        # Its caller may be busy, so that it does not notice this before the fork.
+        _Process.calling.discard(token)
+
+
+def release_calls() -> None:
+    """Lets other threads call again."""
+    _Process.forking.discard(threading.get_ident())
+    if not _Process.forking:
+        _Process.may_call.set()
 
 
 def is_calling() -> bool:
     """Whether a call runs."""
     return bool(_Process.calling)
+
+
+def has_called(seconds: float) -> bool:
+    """Whether a call runs, or has ended within so many seconds."""
+    return is_calling() or time.monotonic() - _Process.last_end < seconds
 
 
 def unusable() -> CalibdError | None:
@@ -250,7 +313,7 @@ class Transport:
                     f"/calibd.v1.{method}", request_serializer=type(request).SerializeToString,
                     response_deserializer=response.FromString)
             # gRPC raises a ValueError if another thread closes the channel before the call begins.
-            with calling(), self._ending(ValueError, grpc.RpcError):
+            with calling_after_forks(), self._ending(ValueError, grpc.RpcError):
                 # The first attempt finds the cause; later ones begin as soon as there is a connection.
                 answer: _Response = call(request, timeout=remaining, wait_for_ready=attempts > 1)
             return answer
@@ -259,26 +322,38 @@ class Transport:
 
     @contextlib.contextmanager
     def server_stream(self, method: str, request: Message, response: Type[_Response],
-                      timeout: float | None = None,
-                      first_timeout: float | None = None) -> Iterator[Any]:
+                      timeout: float | None = None, first_timeout: float | None = None,
+                      is_repeatable: bool = False) -> Iterator[Any]:
         """One attempt of a call with many responses: an iterator. Ends the call at its end.
 
-        timeout: of the whole call. first_timeout: of the first response.
+        timeout: of the whole call. first_timeout: of the first response. is_repeatable: a fork ends
+        the call, and the iterator raises Interrupted.
         """
         self._check_size(request)
-        start = self._open_channel().unary_stream(
-            f"/calibd.v1.{method}", request_serializer=type(request).SerializeToString,
-            response_deserializer=None)
-        with calling():
+        with calling_after_forks() as token:
+            start = self._open_channel().unary_stream(
+                f"/calibd.v1.{method}", request_serializer=type(request).SerializeToString,
+                response_deserializer=None)
             with self._ending(ValueError):
                 call = start(request, timeout=timeout)
+            if is_repeatable:
+                _Process.repeatable[token] = call
+                # A fork that began meanwhile has not found it.
+                if _Process.forking:
+                    _end_repeatable()
             try:
                 with self._ending(grpc.RpcError):
                     data = call if first_timeout is None else _begun(call, first_timeout)
                     yield _parsed(data, response)
+            except grpc.RpcError:
+                if token in _Process.interrupted:
+                    raise Interrupted from None
+                raise
             finally:
                 # Stops the work of the server if the caller or the user interrupts.
                 call.cancel()
+                _Process.repeatable.pop(token, None)
+                _Process.interrupted.discard(token)
 
     def long(self, method: str, request: Message, response: Type[_Response], field: str,
              on_progress: Callable[[float], None] | None, timeout: float) -> _Response:
