@@ -18,6 +18,7 @@ import numpy as np
 from calibd import arguments, backup, choices, errors, results, times
 from calibd.arguments import assign, choose, expect, message, model_name, shown
 from calibd.arrays import POSITIVE_CLASS, Classes, invalid
+from calibd.calls import one_row
 from calibd.choices import Estimator, EstimateLens, Lens, Null, OnProgress
 from calibd.declaration import ClassNames, declared
 from calibd.observation import (Observation, check_counts, check_either, check_kind, check_loss,
@@ -247,7 +248,7 @@ class Client:
         """Counts one prediction, and returns when it is durable. For many, use a stream.
 
         probabilities: m numbers in the order of the classes, or a dictionary or pandas Series that
-          names the classes; of a model with two classes also the probability of class 1.
+          names the classes, or a matrix of one row; of two classes also the probability of class 1.
         label: the true class, as in a stream, or the K truths of several labels; None: it comes
           later, by id.
         forecast: instead of probabilities, of a model that forecasts a number: mean and standard
@@ -269,7 +270,8 @@ class Client:
             truth = "label" if forecast is None else "outcome"
             raise invalid(truth, f"is missing: give the {truth}, or an id by which it comes later")
         name = model_name(model)
-        given = Observation(probabilities, label, forecast, outcome, id, group, baseline, features)
+        given = Observation(one_row(probabilities), label, one_row(forecast), outcome, id, group,
+                            one_row(baseline), one_row(features))
         try:
             known, observations = self._message(name, given, request_id is not None)
             self._warn_of_classes(name, observations)
@@ -322,10 +324,9 @@ class Client:
         """Sends the labels of predictions that were sent, or come within a minute, with these ids.
 
         ids: texts, integers or UUIDs. labels: the true classes, as in a stream. outcomes: instead of
-        labels, for a model that forecasts a number. Returns what became of them.
-
-        Many labels are sent in several messages, except with a request_id. If one of them fails, the
-        call may be repeated, because the label of an id counts once.
+        labels, for a model that forecasts a number. Returns what became of them. Many labels are
+        sent in several messages, except with a request_id. If one fails, repeat the call: the label
+        of an id counts once.
         """
         check_either("labels", labels, "outcomes", outcomes)
         name = model_name(model)
@@ -493,17 +494,15 @@ class Client:
 
     def evaluate(self, model: str, *, lenses: Sequence[Lens] = (), null: Null | None = None,
                  replicates: int | None = None, consistency_replicates: int | None = None,
-                 seed: int | None = None, window: int = 0,
+                 seed: int | None = None, window: int = 0, local_features: Sequence[str] = (),
                  reliability_classes: Sequence[int] | None = None,
-                 local_features: Sequence[str] = (),
                  settings: service.EvaluateRequest | None = None,
                  on_progress: OnProgress | None = None,
                  timeout: float = _LONG_TIMEOUT) -> results.Evaluation:
         """The complete evaluation of the window, with reliability diagrams.
 
-        replicates: of the tests of the lenses, or of forecasts; 0: no such tests.
-        consistency_replicates: of the test of the first binned error by resampling, for models of
-        classes; None: 999; 0: no test.
+        replicates: of the tests of the lenses, or of forecasts; 0: none. consistency_replicates: of
+        the test of the first binned error of a model of classes; None: 999; 0: no test.
         reliability_classes: classes that get a diagram besides the top label; None: for two classes,
         class 1. local_features: some of the features of a model that forecasts a number; says where
         it is wrong by these alone. settings: all further fields of the request.
