@@ -254,8 +254,8 @@ class Client:
         forecast: instead of probabilities, of a model that forecasts a number: mean and standard
           deviation, quantiles, or draws. outcome: instead of the label.
         id: names the prediction for a label that comes later; needs a model with a label_grace.
-        request_id: a call that is repeated with it is counted once; None: a random one, so that
-          retries of this call are safe.
+        request_id: a call that is repeated with it is counted once; None: a random one, because the
+          call retries. If an earlier attempt was counted, the answer has duplicate_rows 1.
         baseline: the prediction of the model's baseline, if the model declares one.
         features: the values of the model's feature_names, if it declares features, in this order, or
           as a dictionary or pandas Series with these names.
