@@ -489,3 +489,16 @@ def test_an_outage_is_logged_with_its_reason(own_server, caplog):
         own_server.start()
     assert monitor.counts.accepted_rows == 2
     assert caplog.text.count("tries again") == 1
+
+
+def test_a_call_that_is_larger_than_the_buffer_is_dropped_with_the_limit(client, model, server, caplog):
+    predictions, labels = calibrated(1000)
+    with calibd.Monitor(model, server.grpc, max_buffer_bytes=10_000, close_timeout=60) as monitor:
+        monitor.send(predictions, labels)
+        monitor.label(np.arange(1000), labels)
+        monitor.send(predictions[:100], labels[:100])
+    counts = monitor.counts
+    assert (counts.rows, counts.accepted_rows, counts.dropped_rows) == (1100, 100, 1000)
+    assert (counts.labels, counts.dropped_labels) == (1000, 1000)
+    assert "rows are 1000 in one call, of about 32300 bytes, expected at most max_buffer" in caplog.text
+    assert client.calibration(model).dropped_rows == 1000

@@ -314,6 +314,11 @@ class ObservationStream:
                 if extras.features is not None:
                     extras = extras._replace(features=one_row(extras.features))
             size = call_size(values, truths, extras, baseline)
+            # To copy it would make the caller wait, and take more memory than it has allowed.
+            if size > self._settings.max_buffer_bytes and not is_single:
+                raise errors.InvalidArgument(
+                    f"are {count} in one call, of about {size} bytes, expected at most "
+                    f"max_buffer_bytes, {self._settings.max_buffer_bytes}: give fewer at once")
             values, truths, baseline = owned(values), owned(truths), owned(baseline)
             extras = owned_extras(extras, count)
         # Values of the caller may raise errors of any kind, and a handler must not fail for them.
