@@ -61,12 +61,21 @@ def test_a_call_waits_for_the_server_as_long_as_its_timeout(own_server):
         assert accepted == [1]
 
 
-def test_a_call_without_a_server_names_the_cause_at_its_deadline():
+def test_a_call_without_a_server_names_the_cause_at_once_and_at_its_deadline(caplog):
     with calibd.Client("127.0.0.1:1", timeout=2) as client:
         started = time.monotonic()
         with pytest.raises(calibd.Unavailable, match="failed to connect"):
             client.get_model("unknown")
         assert time.monotonic() - started > 1
+        with pytest.raises(calibd.Unavailable):
+            client.get_model("unknown")
+    # A line a minute, with the remedy.
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.startswith("calibd at 127.0.0.1:1 does not answer, and the call tries again for 2 s: ")
+    assert "failed to connect" in line and "Check that calibd runs" in line
+    with pytest.raises(calibd.Unavailable):
+        calibd.Client("127.0.0.1:1", timeout=1).stream("unknown")
+    assert "models/unknown: the stream to 127.0.0.1:1 does not open and tries again: " in caplog.text
 
 
 def test_a_watch_without_a_server_names_the_cause_at_its_deadline():

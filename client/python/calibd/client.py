@@ -262,8 +262,7 @@ class Client:
 
         What is given by names is right also after the model was created again with another order of
         its classes or features. With features by name, with names of classes and a request_id, or with
-        probabilities by name of a model whose classes have no names, each call asks for the declaration
-        first.
+        probabilities by name of a model whose classes have no names, it asks for the declaration first.
         """
         check_either("probabilities", probabilities, "forecast", forecast)
         if label is None and outcome is None and id is None:
@@ -340,8 +339,7 @@ class Client:
             try:
                 found = self._observe(ingest.ObserveRequest(model=name, labels=part), request_id).labels
             except errors.CalibdError as error:
-                raise error.with_addition(
-                    f"labels[:{first}] are counted, repeat the call") if first else error
+                raise error.with_addition(f"labels[:{first}] are counted") if first else error
             for field in counts.DESCRIPTOR.fields:
                 setattr(counts, field.name, getattr(counts, field.name) + getattr(found, field.name))
         return counts
@@ -422,7 +420,9 @@ class Client:
             delay = backoff.next(error.retry_seconds)
             if not was_reached and time.monotonic() + delay >= deadline:
                 raise error
-            if was_reached and not is_lost:
+            if not was_reached:
+                self._transport.log_outage(error, deadline - time.monotonic())
+            elif not is_lost:
                 is_lost = True
                 _LOG.warning("%s: the watch reconnects: %s", name, error.message)
             self._transport.closed.wait(delay)
@@ -513,9 +513,9 @@ class Client:
             expect("settings", settings, service.EvaluateRequest, "a message EvaluateRequest")
             request.CopyFrom(settings)
         declared_model = self.get_model(name)
-        if reliability_classes is None and not request.reliability_classes:
-            has_two = declared_model.classes.count == 2
-            reliability_classes = [POSITIVE_CLASS] if has_two else None
+        if reliability_classes is None and not request.reliability_classes and (
+                declared_model.classes.count == 2):
+            reliability_classes = [POSITIVE_CLASS]
         request.MergeFrom(message(
             service.EvaluateRequest, model=name, replicates=replicates,
             consistency_replicates=consistency_replicates, seed=seed, window=window,
@@ -525,8 +525,7 @@ class Client:
             # calibctl evaluate has these two tests by default.
             if consistency_replicates is None and not request.consistency_replicates:
                 request.consistency_replicates = choices.CONSISTENCY_REPLICATES
-            if not request.cme_test_locations:
-                request.cme_test_locations = choices.CME_LOCATIONS
+            request.cme_test_locations = request.cme_test_locations or choices.CME_LOCATIONS
         return results.Evaluation(name, self._transport.long(
             "CalibrationService/Evaluate", request, service.EvaluateResponse, "evaluation",
             on_progress, timeout).evaluation)

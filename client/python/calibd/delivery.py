@@ -305,8 +305,7 @@ class Delivery:
             elif is_refused and not isinstance(error, _REFUSALS):
                 self._start_over()
             has_failed = self.failure is not None
-            has_not_opened = not self._connection_opens and self.settings.on_full == "drop"
-            if not has_failed and (is_refused or has_not_opened):
+            if not has_failed and (is_refused or not self._connection_opens):
                 what = "is refused" if is_refused else "does not open"
                 self.log.obstacle = (f"the stream to {self._channels.target} {what} and tries again: "
                                      f"{error}")

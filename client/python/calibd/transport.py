@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import os
 import random
@@ -17,6 +18,7 @@ from google.protobuf.message import DecodeError, Message
 from calibd import arguments, errors
 from calibd.errors import CalibdError
 
+_LOG = logging.getLogger("calibd")
 _Response = TypeVar("_Response", bound=Message)
 _Result = TypeVar("_Result")
 
@@ -27,6 +29,8 @@ _STREAMS_PER_CONNECTION = 8
 _MAX_PAGES, _MAX_PAGED_BYTES, _MAX_PAGED_SECONDS = 100_000, 1 << 30, 600.0
 # The largest message that a server can be set to accept: --max-message-bytes.
 _MAX_MESSAGE_BYTES = 64 << 20
+# Seconds between two lines about an outage.
+_LOG_SECONDS = 60.0
 # Attempts of a call that the server refuses for lack of a resource.
 _MAX_ATTEMPTS = 4
 
@@ -257,6 +261,8 @@ class Transport:
         self._calls: dict[str, Any] = {}
         self._process = os.getpid()
         self._inherited: Any = None
+        # The earliest time of the next line about an outage, by the monotonic clock.
+        self._next_line = -math.inf
         self.closed = threading.Event()
 
     def close(self) -> None:
@@ -268,6 +274,13 @@ class Transport:
         """Raises Cancelled after close()."""
         if self.closed.is_set():
             raise errors.Cancelled("the client is closed")
+
+    def log_outage(self, error: CalibdError, seconds: float) -> None:
+        """Logs, once a minute, that a call tries again for so many seconds."""
+        if time.monotonic() >= self._next_line:
+            self._next_line = time.monotonic() + _LOG_SECONDS
+            _LOG.warning("calibd at %s does not answer, and the call tries again for %.0f s: %s",
+                         self.target, seconds, error)
 
     def _open_channel(self) -> Any:
         """The channel, in a child process a new one."""
@@ -318,7 +331,7 @@ class Transport:
                 answer: _Response = call(request, timeout=remaining, wait_for_ready=attempts > 1)
             return answer
 
-        return retry(attempt, self.timeout, self.timeout)
+        return retry(attempt, self.timeout, self.timeout, self.log_outage)
 
     @contextlib.contextmanager
     def server_stream(self, method: str, request: Message, response: Type[_Response],
@@ -375,7 +388,7 @@ class Transport:
                         on_progress(told)
             return result
 
-        answer = retry(attempt, timeout, self.timeout)
+        answer = retry(attempt, timeout, self.timeout, self.log_outage)
         # gRPC may report a broken message as a clean end of the stream.
         if answer is None:
             raise errors.DataLoss("the server ended the call without a result")
@@ -385,10 +398,12 @@ class Transport:
         return answer
 
 
-def retry(attempt: Callable[[float], _Result], timeout: float, patience: float) -> _Result:
+def retry(attempt: Callable[[float], _Result], timeout: float, patience: float,
+          on_outage: Callable[[CalibdError, float], None]) -> _Result:
     """Calls attempt(remaining seconds) until it succeeds, within `timeout` seconds.
 
     patience: so many seconds after the first failure an absent server ends the attempts.
+    on_outage: is told of an absent server, and of the remaining seconds, before the next attempt.
     """
     deadline = time.monotonic() + timeout
     backoff = Backoff()
@@ -413,6 +428,8 @@ def retry(attempt: Callable[[float], _Result], timeout: float, patience: float) 
         delay = backoff.next(error.retry_seconds)
         if time.monotonic() + delay >= deadline:
             raise error
+        if unavailable is not None:
+            on_outage(unavailable, deadline - time.monotonic())
         time.sleep(delay)
 
 
